@@ -1,0 +1,308 @@
+/* tfi_trace.h - the trace on disk: this header and the two tables it includes are the specification.
+ *
+ * A process writes two files. `NAME.tfr` is a sequence of blocks, only ever appended to. `NAME.tfr.live` is a shared
+ * mapping that holds what has not been appended yet; it is removed at a clean end. After SIGKILL the two together hold
+ * every committed record. All numbers are little-endian. Nothing here is ever renumbered or reused.
+ *
+ * ---- NAME.tfr -----------------------------------------------------------------------------------------------------
+ *
+ *   struct tfi_file_head, then blocks: struct tfi_block followed by `stored` bytes, padded with zeros to 8.
+ *
+ *   The head of a block has its own CRC, so that its size can be trusted when its content is damaged; after damage the
+ *   next block is found by looking for TFI_BLOCK_MAGIC with a right head_crc. A block of unknown type is skipped.
+ *
+ *   HEADER   pairs of zero-terminated strings, key then value: host, boot_id, pid, start_time (field 22 of
+ *            /proc/PID/stat), rank, world, command, directory, clock, live, version, env.NAME, meta.NAME ...
+ *            There may be several; a later value wins.
+ *   SCHEMA   the record kinds of this file as lines: "number kind column:ctype:TYPE:CODEC column:...\n".
+ *   STRINGS  struct tfi_string entries, each padded to 8. A string stands in the file before any chunk that uses it.
+ *            Strings are any bytes, not zero-terminated. Number 0 is "no string", TFI_STRING_LOST a lost one.
+ *   CHUNK    records of one thread. `serial` is unique in the process; the same serial may also be found in the live
+ *            file and then counts once. Flag ROWS: records as they lay in memory; otherwise columns, see below.
+ *   FOOTER   as HEADER: reason, ticks, records, chunks, drop.CAUSE, cost_ticks ... The trace is complete if, and
+ *            only if, the last block is a FOOTER: a program that goes on after a failed exec appends more.
+ *
+ * ---- rows ---------------------------------------------------------------------------------------------------------
+ *
+ *   struct tfi_rec {kind, size}, then the columns of records.def in their order without padding; `size` is in bytes,
+ *   a multiple of 8, and larger than the reader's own struct if the writer knows more columns. A LIST takes what is
+ *   left of the size as 64-bit values.
+ *
+ * ---- columns ------------------------------------------------------------------------------------------------------
+ *
+ *   struct tfi_columns {kinds, order_bytes}, then `order_bytes` of the order, then one group for each kind:
+ *   struct tfi_group {kind, columns, count, bytes}, then for each column struct tfi_column {field, codec, bytes} and
+ *   its bytes. The order says how records of different kinds follow each other: pairs of varints (index of the group,
+ *   length of the run). A group or column that is not known is skipped by its `bytes`. `field` is the index in the
+ *   file's SCHEMA. All values are 64 bits wide (signed columns are sign-extended):
+ *
+ *   PLAIN    varint of the value, zigzag for signed columns
+ *   DELTA    varint of zigzag(value - previous value of this column in this group), the first one against 0
+ *   KEYED    as DELTA, but against the previous value in a record with the same key; the key is the value of the
+ *            group's first column modulo TFI_KEYS, all previous values begin as 0
+ *   LIST     varint of the number of values, then each as KEYED with the key above for each of the first
+ *            TFI_LIST_KEYED positions, as PLAIN zigzag after them
+ *   RUNS     pairs of varints: zigzag(value), number of times it stands there; used instead of the codec of the schema
+ *            where a column hardly changes
+ *
+ *   A varint has seven bits a byte, the lowest first, the high bit set on all bytes but the last (LEB128).
+ *   The payload is deflated (raw, RFC 1951) if the block's flag DEFLATED is set. Chunks need nothing from one another.
+ *
+ * ---- NAME.tfr.live ------------------------------------------------------------------------------------------------
+ *
+ *   struct tfi_live at 0; it says where the regions lie. `info` is a HEADER payload, `schema` a SCHEMA payload.
+ *   Slots: one a thread, what it is doing now. Strings: as the STRINGS payload, `strings_used` bytes of it are valid.
+ *   Chunks, small and large: struct tfi_chunk, then `committed` bytes of rows. Every store of a count has release
+ *   order, so whatever it covers is whole. A chunk counts if its state is OPEN or CLOSED and its serial is not in the
+ *   .tfr. The file is dead when boot_id, pid and start_time no longer match a process of this host.
+ *
+ * ---- time ---------------------------------------------------------------------------------------------------------
+ *
+ *   Ticks are one invariant counter of the machine (HEADER clock: "tsc" or "monotonic", then they are nanoseconds).
+ *   Clock records pair it with other clocks; a reader interpolates between them. Realtime puts processes and hosts on
+ *   one axis; monotonic shows when realtime was stepped.
+ *
+ * ---- functions ----------------------------------------------------------------------------------------------------
+ *
+ *   A FUNC string describes an intercepted function: "library\x1f" "class\x1f" "name\x1f" "argument:TYPE,argument:TYPE".
+ *
+ * ---- versions -----------------------------------------------------------------------------------------------------
+ *
+ *   `minor` grows when something is added that an old reader may skip; `major` only if it may not. A reader takes any
+ *   minor of its major and says so when the file is newer; it refuses a newer major by name.
+ */
+#ifndef TFI_TRACE_H
+#define TFI_TRACE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define TFI_FILE_MAGIC "TFITRACE"
+#define TFI_LIVE_MAGIC "TFILIVE"
+#define TFI_MAJOR 1
+#define TFI_MINOR 0
+
+struct tfi_file_head {
+    char magic[8]; /* TFI_FILE_MAGIC, without its terminating zero */
+    uint16_t major;
+    uint16_t minor;
+    uint32_t head_bytes; /* where the first block begins */
+};
+
+#define TFI_BLOCK_MAGIC 0x424b5446u /* "FTKB" */
+#define TFI_BLOCK_MAX (4u << 20)    /* no payload is larger, stored or raw: a reader refuses more */
+
+enum tfi_block_type {
+    TFI_BLOCK_HEADER = 1,
+    TFI_BLOCK_SCHEMA = 2,
+    TFI_BLOCK_STRINGS = 3,
+    TFI_BLOCK_CHUNK = 4,
+    TFI_BLOCK_FOOTER = 5,
+};
+
+enum tfi_block_flag {
+    TFI_FLAG_DEFLATED = 1,
+    TFI_FLAG_ROWS = 2,
+};
+
+struct tfi_block {
+    uint32_t magic;
+    uint16_t type;  /* enum tfi_block_type */
+    uint16_t flags; /* enum tfi_block_flag */
+    uint64_t serial;
+    uint32_t thread;  /* CHUNK: serial of the thread, 0 for the library's own */
+    uint32_t tid;     /* CHUNK: its kernel thread id */
+    uint32_t stored;  /* bytes of payload in the file */
+    uint32_t raw;     /* bytes of payload after inflation */
+    uint32_t records; /* CHUNK: records in it, so that a damaged one can be counted */
+    uint32_t crc;     /* CRC-32 of the stored payload */
+    uint32_t reserved;
+    uint32_t head_crc; /* CRC-32 of the bytes of this struct before it */
+};
+
+struct tfi_string {
+    uint32_t id;
+    uint32_t length; /* bytes that follow, before padding to 8 */
+};
+#define TFI_STRING_MAX 65536u        /* longer names are cut */
+#define TFI_STRING_LOST 0xffffffffu  /* the table of names was full */
+
+struct tfi_columns {
+    uint32_t kinds;
+    uint32_t order_bytes;
+};
+
+struct tfi_group {
+    uint16_t kind;
+    uint16_t columns;
+    uint32_t count; /* records */
+    uint32_t bytes; /* of all its columns, their heads included */
+};
+
+struct tfi_column {
+    uint16_t field;
+    uint16_t codec; /* enum tfi_codec */
+    uint32_t bytes; /* after this head */
+};
+
+enum tfi_codec { TFI_PLAIN = 1, TFI_DELTA = 2, TFI_KEYED = 3, TFI_LIST = 4, TFI_RUNS = 5 };
+#define TFI_KEYS 256u
+#define TFI_LIST_KEYED 8u
+
+/* What a value means. The names stand in SCHEMA; a reader shows a type it does not know as UINT. */
+enum tfi_type {
+    TFI_TYPE_UINT,
+    TFI_TYPE_INT,
+    TFI_TYPE_HEX,
+    TFI_TYPE_ADDRESS,
+    TFI_TYPE_BYTES,
+    TFI_TYPE_TICKS,     /* a moment */
+    TFI_TYPE_DURATION,  /* in ticks */
+    TFI_TYPE_DEVICE_NS, /* a moment of the device library's clock */
+    TFI_TYPE_STRING,    /* number of a string */
+    TFI_TYPE_FUNC,      /* number of a string that describes a function */
+    TFI_TYPE_CLOCK,     /* enum tfi_clock */
+    TFI_TYPE_DROP,      /* number in drops.def */
+    TFI_TYPE_PAYLOAD,   /* bits of an NVTX payload */
+};
+
+enum tfi_clock { TFI_CLOCK_REALTIME = 1, TFI_CLOCK_MONOTONIC = 2, TFI_CLOCK_DEVICE = 3 };
+
+enum tfi_range_flag {
+    TFI_RANGE_NESTED = 1,    /* push and pop; otherwise start and end, from any thread in any order */
+    TFI_RANGE_STAGE = 2,     /* a stage; otherwise a library's own range, shown as a mark with a duration */
+    TFI_RANGE_UNTRACKED = 4, /* its beginning was not found or not kept: duration is 0 */
+    TFI_RANGE_NVTX = 0x100,  /* where it came from */
+    TFI_RANGE_API = 0x200,
+};
+
+enum tfi_device_flag { TFI_DEVICE_SIMULATED = 1, TFI_DEVICE_BY_EVENTS = 2 };
+
+/* One row in memory. */
+struct tfi_rec {
+    uint16_t kind;
+    uint16_t size; /* of the whole row in bytes, a multiple of 8 */
+};
+
+#define RECORD(number, kind, text) TFI_KIND_##kind = number,
+#define FIELD(kind, ctype, column, type, codec, text)
+#define LIST(kind, column, type, text)
+#define RECORD_END(kind)
+enum tfi_kind {
+#include "records.def"
+    TFI_KIND_END
+};
+#undef RECORD
+#undef FIELD
+#undef LIST
+#undef RECORD_END
+
+#define RECORD(number, kind, text) struct tfi_rec_##kind { struct tfi_rec rec;
+#define FIELD(kind, ctype, column, type, codec, text) ctype column;
+#define LIST(kind, column, type, text) uint64_t column[];
+#define RECORD_END(kind) };
+#include "records.def"
+#undef RECORD
+#undef FIELD
+#undef LIST
+#undef RECORD_END
+
+/* Rows have no padding: their columns add up to their size, which is a multiple of 8. */
+#define RECORD(number, kind, text) _Static_assert(sizeof(struct tfi_rec_##kind) == 4
+#define FIELD(kind, ctype, column, type, codec, text) + sizeof(ctype)
+#define LIST(kind, column, type, text)
+#define RECORD_END(kind) && sizeof(struct tfi_rec_##kind) % 8 == 0, #kind);
+#include "records.def"
+#undef RECORD
+#undef FIELD
+#undef LIST
+#undef RECORD_END
+
+#define DROP(number, name, lost, text) TFI_DROP_##name = number,
+enum tfi_drop {
+#include "drops.def"
+    TFI_DROP_END
+};
+#undef DROP
+#define TFI_MAX_DROPS 64
+
+/* ---- the live file ---- */
+
+enum tfi_chunk_state {
+    TFI_CHUNK_FREE = 0,
+    TFI_CHUNK_TAKEN = 1,  /* being given to a thread: its content does not count */
+    TFI_CHUNK_OPEN = 2,   /* a thread writes into it */
+    TFI_CHUNK_CLOSED = 3, /* waits to be appended */
+};
+
+struct tfi_chunk { /* at the start of each chunk */
+    uint32_t state;
+    uint32_t committed; /* bytes of rows after this head */
+    uint64_t serial;
+    uint32_t thread;
+    uint32_t tid;
+    uint32_t bytes; /* size of the chunk with this head */
+    uint32_t reserved;
+    uint8_t pad[32];
+};
+
+#define TFI_SLOT_CALLS 4
+#define TFI_SLOT_STAGES 36
+
+struct tfi_slot {
+    uint32_t state; /* 0 free, 1 used */
+    uint32_t thread;
+    uint32_t tid;
+    uint32_t calls;  /* calls it is in; the first TFI_SLOT_CALLS are listed, outermost first */
+    uint32_t stages; /* stages it has open; the first TFI_SLOT_STAGES are listed */
+    uint32_t reserved;
+    uint64_t pthread;
+    uint64_t start; /* ticks of its first record */
+    char name[16];
+    struct {
+        uint64_t start; /* ticks */
+        uint32_t func;  /* string */
+        uint32_t reserved;
+    } call[TFI_SLOT_CALLS];
+    struct {
+        uint64_t start; /* ticks */
+        uint32_t name;  /* string */
+        uint32_t id;    /* low half of the range's id */
+    } stage[TFI_SLOT_STAGES];
+    uint8_t pad[328];
+};
+
+struct tfi_region {
+    uint64_t offset; /* from the start of the file */
+    uint64_t bytes;
+};
+
+struct tfi_live {
+    char magic[8]; /* TFI_LIVE_MAGIC with its zero; stored last */
+    uint16_t major;
+    uint16_t minor;
+    uint32_t head_bytes;
+    uint64_t bytes; /* of the file */
+    struct tfi_region info;
+    struct tfi_region schema;
+    struct tfi_region slots;   /* of slot_bytes each */
+    struct tfi_region strings; /* strings_used bytes are valid */
+    struct tfi_region small;   /* chunks of small_bytes each */
+    struct tfi_region large;   /* chunks of large_bytes each */
+    uint32_t slot_bytes;
+    uint32_t small_bytes;
+    uint32_t large_bytes;
+    uint32_t reserved;
+    uint64_t strings_used;
+    uint64_t serial;               /* serials given out */
+    uint64_t ticks;                /* when the process woke */
+    uint64_t drops[TFI_MAX_DROPS]; /* by number in drops.def */
+};
+
+_Static_assert(sizeof(struct tfi_file_head) == 16, "file head");
+_Static_assert(sizeof(struct tfi_block) == 48, "block head");
+_Static_assert(sizeof(struct tfi_chunk) == 64, "chunk head");
+_Static_assert(sizeof(struct tfi_slot) == 1024, "slot");
+_Static_assert(sizeof(struct tfi_live) == 24 + 6 * 16 + 16 + 24 + 8 * TFI_MAX_DROPS, "live head");
+
+#endif
