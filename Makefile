@@ -1,0 +1,159 @@
+# Makefile - builds libtfinject.so (preload/) and tfanalyze (analysis/), and starts everything that checks them.
+#
+# `make help` lists the targets. Switches: V=1 shows the commands, ASAN=1 builds the analyser and the unit tests with
+# sanitizers into build/asan, BUILD=dir builds elsewhere, WERROR=1 makes warnings errors. Each program and each test is
+# built from exactly the sources named here; an object lies under its tree's folder by its source's path.
+BUILD   ?= build
+B       := $(BUILD)$(if $(ASAN),/asan)
+PREFIX  ?= /usr/local
+VERSION := $(patsubst v%,%,$(shell git describe --tags --match 'v*' --dirty 2>/dev/null || echo 0.1.0))
+PYTHON  ?= python3
+Q       := $(if $(V),,@)
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+# What runs inside a stranger's process is listed by name; SHARED_SRCS are compiled into both programs.
+PRELOAD_SRCS := $(addprefix preload/,api.c chunk.c clock.c config.c encode.c fmt.c hooks.c log.c nvtx.c nvtx_names.c posix.c rank.c \
+                  stage.c strings.c sys.c tfinject.c thread.c writer.c)
+SHARED_SRCS  := $(wildcard include/*.c)
+TOOL_SRCS    := $(wildcard analysis/*.c)
+UNIT_SRCS    := $(wildcard tests/unit/*.c)
+VICTIM_LIBS  := $(patsubst tests/victims/lib%.c,%,$(wildcard tests/victims/lib*.c))
+VICTIM_SRCS  := $(filter-out tests/victims/lib%,$(wildcard tests/victims/*.c tests/victims/*.cpp))
+DEMO_SRCS    := $(wildcard scripts/demo/*.cpp)
+
+LIB_OBJS     := $(patsubst %.c,$(B)/obj/lib/%.o,$(PRELOAD_SRCS) $(SHARED_SRCS))
+LIBTEST_OBJS := $(LIB_OBJS:$(B)/obj/lib/%=$(B)/obj/libtest/%) $(B)/obj/libtest/tests/dummy.o
+TOOL_OBJS    := $(patsubst %.c,$(B)/obj/tool/%.o,$(TOOL_SRCS) $(SHARED_SRCS))
+UNITS        := $(UNIT_SRCS:tests/unit/%.c=$(B)/unit/%)
+VICTIMS      := $(VICTIM_LIBS:%=$(B)/victims/lib%.so) $(patsubst tests/victims/%,$(B)/victims/%,$(basename $(VICTIM_SRCS)))
+DEMOS        := $(DEMO_SRCS:scripts/demo/%.cpp=$(B)/demo/%)
+
+ifeq ($(origin CC),default)
+CC       := gcc
+endif
+ifeq ($(origin CXX),default)
+CXX      := g++
+endif
+comma    := ,
+WARN     := -Wall -Wextra -Wshadow $(if $(WERROR),-Werror)
+SANITIZE := $(if $(ASAN),-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+OPT      ?= -O2 -g
+BASE      = $(OPT) $(WARN) $(SANITIZE) -DTFI_VERSION='"$(VERSION)"' -Iinclude $(NVTX_INC:%=-isystem %) -MMD -MP $(CPPFLAGS) $(CFLAGS)
+CFLAGS_C  = -std=gnu11 $(BASE)
+CFLAGS_CXX = -std=c++17 $(BASE)
+# The library's own thread state is one initial-exec TLS pointer, and it shows nobody more than its version script names.
+CFLAGS_LIB = $(CFLAGS_C) -fPIC -fvisibility=hidden -ftls-model=initial-exec -Ipreload
+LDFLAGS_LIB = -shared -Wl,-z,defs -Wl,-soname,libtfinject.so -Wl,--as-needed -static-libgcc -Wl,--exclude-libs,ALL
+LDLIBS_LIB  = -l:libz.a -pthread -ldl
+LDLIBS_TOOL = -l:libz.a -l:libjansson.a -pthread -lm
+CHECK_CFLAGS = $(shell pkg-config --cflags check)
+CHECK_LIBS   = $(shell pkg-config --libs check)
+
+.PHONY: all demo test soak lint bench install clean help everything units victims FORCE
+# Sanitizers and LD_PRELOAD do not go together: with ASAN=1 the library exists only as objects in unit tests.
+all: $(B)/tfanalyze $(if $(ASAN),units,$(B)/libtfinject.so)
+everything: all units $(if $(ASAN),,$(B)/test/libtfinject.so victims $(DEMOS))
+units: $(UNITS)
+victims: $(VICTIMS)
+
+# Everything but clean and help needs packages and NVIDIA's headers; make runs this first, then starts over.
+ifneq ($(filter-out clean help,$(or $(MAKECMDGOALS),all)),)
+include $(BUILD)/headers.mk
+endif
+$(BUILD)/headers.mk: scripts/bootstrap
+	@BUILD=$(BUILD) scripts/bootstrap build
+	@touch $@
+
+# Objects are rebuilt when the compiler, a flag or the version has changed.
+FLAGS = $(CC) $(CXX) $(CFLAGS_LIB) $(HEADERS_FROM)
+$(B)/flags: FORCE
+	@mkdir -p $(@D)
+	@printf '%s\n' "$(subst ",\",$(FLAGS))" | cmp -s - $@ || printf '%s\n' "$(subst ",\",$(FLAGS))" >$@
+
+define compile
+@mkdir -p $(@D)
+$(if $(V),,@printf '  %-8s%s\n' $(1) $<)
+$(Q)$(2)
+endef
+define link
+@mkdir -p $(@D)
+$(if $(V),,@printf '  %-8s%s\n' $(1) $@)
+$(Q)$(2)
+endef
+
+$(B)/obj/lib/%.o: %.c $(B)/flags
+	$(call compile,CC,$(CC) $(CFLAGS_LIB) -c -o $@ $<)
+$(B)/obj/libtest/%.o: %.c $(B)/flags
+	$(call compile,CCTEST,$(CC) $(CFLAGS_LIB) -DTFI_TEST_HOOKS -Itests -c -o $@ $<)
+$(B)/obj/tool/%.o: %.c $(B)/flags
+	$(call compile,CC,$(CC) $(CFLAGS_C) -Ianalysis -c -o $@ $<)
+
+TABLES = scripts/gen-tables $(wildcard preload/*.def tests/dummy.def)
+$(B)/exports.map: $(TABLES)
+	$(call link,GEN,$(PYTHON) scripts/gen-tables exports >$@)
+$(B)/test/exports.map: $(TABLES)
+	$(call link,GEN,$(PYTHON) scripts/gen-tables exports --test >$@)
+$(B)/libtfinject.so: $(LIB_OBJS) $(B)/exports.map
+	$(call link,LINK,$(CC) $(LDFLAGS_LIB) -Wl$(comma)--version-script=$(B)/exports.map -o $@ $(LIB_OBJS) $(LDLIBS_LIB))
+$(B)/test/libtfinject.so: $(LIBTEST_OBJS) $(B)/test/exports.map
+	$(call link,LINK,$(CC) $(LDFLAGS_LIB) -Wl$(comma)--version-script=$(B)/test/exports.map -o $@ $(LIBTEST_OBJS) $(LDLIBS_LIB))
+$(B)/tfanalyze: $(TOOL_OBJS)
+	$(call link,LINK,$(CC) $(SANITIZE) -o $@ $(TOOL_OBJS) $(LDLIBS_TOOL))
+
+# A unit test pulls what it uses out of the archives: the analyser without main(), and the library for preload_*.
+$(B)/obj/tool.a: $(filter-out %/analysis/main.o,$(TOOL_OBJS))
+	$(call link,AR,rm -f $@ && $(AR) rcs $@ $^)
+$(B)/obj/lib.a: $(LIBTEST_OBJS)
+	$(call link,AR,rm -f $@ && $(AR) rcs $@ $^)
+$(B)/unit/preload_%: tests/unit/preload_%.c $(B)/obj/lib.a $(B)/obj/tool.a $(B)/flags
+	$(call compile,UNIT,$(CC) $(CFLAGS_C) $(CHECK_CFLAGS) -DTFI_TEST_HOOKS -MF $@.d -Ipreload -Ianalysis -Itests -o $@ $< $(B)/obj/lib.a $(B)/obj/tool.a $(CHECK_LIBS) $(LDLIBS_TOOL) -ldl)
+$(B)/unit/%: tests/unit/%.c $(B)/obj/tool.a $(B)/flags
+	$(call compile,UNIT,$(CC) $(CFLAGS_C) $(CHECK_CFLAGS) -MF $@.d -Ianalysis -o $@ $< $(B)/obj/tool.a $(CHECK_LIBS) $(LDLIBS_TOOL))
+
+# Victims are linked with whichever victim libraries they use, and find them beside themselves.
+LDLIBS_VICTIM = -L$(B)/victims -Wl,--as-needed $(VICTIM_LIBS:%=-l%) -Wl,-rpath,'$$ORIGIN' -pthread -ldl
+$(B)/victims/lib%.so: tests/victims/lib%.c $(B)/flags
+	$(call compile,VICTIM,$(CC) $(CFLAGS_C) -MF $@.d -fPIC -shared -Wl$(comma)-soname$(comma)lib$*.so -Itests -o $@ $<)
+$(B)/victims/%: tests/victims/%.c $(VICTIM_LIBS:%=$(B)/victims/lib%.so) $(B)/flags
+	$(call compile,VICTIM,$(CC) $(CFLAGS_C) -MF $@.d -Itests -o $@ $< $(LDLIBS_VICTIM))
+$(B)/victims/%: tests/victims/%.cpp $(VICTIM_LIBS:%=$(B)/victims/lib%.so) $(B)/flags
+	$(call compile,VICTIM,$(CXX) $(CFLAGS_CXX) -MF $@.d -Itests -o $@ $< $(LDLIBS_VICTIM))
+$(B)/demo/%: scripts/demo/%.cpp $(B)/flags
+	$(call compile,CXX,$(CXX) $(CFLAGS_CXX) -MF $@.d -o $@ $< -pthread -ldl)
+
+demo: ## run the demonstration: a PyTorch script under torchrun and a C++ program, then their stages
+	@scripts/bootstrap build python
+	$(Q)$(MAKE) --no-print-directory all $(DEMOS)
+	$(Q)scripts/demo/run
+
+PYTEST = PYTHONDONTWRITEBYTECODE=1 $(CURDIR)/build/venv/bin/python -m pytest -q -p no:cacheprovider -n $(or $(TEST_JOBS),2) --dist loadgroup tests
+test: ## build and check everything; the last line is `N passed, N failed, N skipped`
+	@scripts/bootstrap
+	$(Q)$(MAKE) --no-print-directory everything
+	$(Q)$(MAKE) --no-print-directory everything ASAN=1
+	$(Q)$(PYTEST) $(T)
+soak: ## the long tests (more kills, more bytes flipped); T=… adds arguments for pytest, here and in test
+	@scripts/bootstrap
+	$(Q)$(MAKE) --no-print-directory everything
+	$(Q)$(MAKE) --no-print-directory everything ASAN=1
+	$(Q)TFI_SOAK=1 $(PYTEST) -m soak $(T)
+lint: ## format, warnings as errors under gcc and clang, cppcheck, shellcheck, tables
+	@scripts/bootstrap build python lint
+	$(Q)scripts/lint
+bench: ## the figures of the README, against uftrace in the same run
+	@scripts/bootstrap build python bench
+	$(Q)$(MAKE) --no-print-directory everything
+	$(Q)scripts/bench
+install: all ## into PREFIX (/usr/local), below DESTDIR
+	install -D -m 755 $(B)/libtfinject.so $(DESTDIR)$(PREFIX)/lib/libtfinject.so
+	install -D -m 755 $(B)/tfanalyze $(DESTDIR)$(PREFIX)/bin/tfanalyze
+	install -D -m 755 scripts/tfrun $(DESTDIR)$(PREFIX)/bin/tfrun
+	install -D -m 644 include/tfinject.h $(DESTDIR)$(PREFIX)/include/tfinject.h
+clean: ## remove what was compiled; build/venv and build/nvidia stay (rm -rf build removes all)
+	rm -rf $(addprefix $(BUILD)/,obj asan unit victims demo test lint flags headers.mk exports.map tfanalyze libtfinject.so)
+help: ## this list
+	@sed -nE 's/^([a-z]+):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 10
+
+-include $(LIB_OBJS:.o=.d) $(LIBTEST_OBJS:.o=.d) $(TOOL_OBJS:.o=.d) $(addsuffix .d,$(UNITS) $(VICTIMS) $(DEMOS))

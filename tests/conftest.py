@@ -1,0 +1,222 @@
+"""conftest - the test runner: paths of what was built, ways to run it, and the rules for skips and the closing line.
+
+Rules. Every test has a timeout. A skip is allowed only for a reason of tests/skips.txt; any other skip, and any xfail,
+is a failure. The last line is always `N passed, N failed, N skipped`; an error, or a session that could not run,
+counts as failed. Tests marked `soak` run only with -m soak. All of it holds under pytest-xdist as well.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / 'build'
+TRACES = ROOT.parent / 'shared' / 'traces'
+DEFAULT_TIMEOUT = 120
+
+# Variables of ours, of the launchers and of make that would change what a test sees.
+SCRUBBED = re.compile(r'TFI_|ENABLE_PROFILER_NAMES$|TELEFUSER_|PROFILER_OUTPUT_DIR$|CACHE_DIT_|LD_PRELOAD$|NVTX_INJECTION'
+                      r'|CUDA_INJECTION|(RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|GROUP_RANK|MASTER_ADDR|MASTER_PORT)$'
+                      r'|(OMPI_COMM_|PMI|SLURM_|TORCHELASTIC_)|(MAKEFLAGS|MAKELEVEL|MFLAGS|BUILD|ASAN|V|T|CC|CXX)$')
+
+
+# ---- what was built ----
+
+def built(path):
+    assert path.exists(), f'{path.relative_to(ROOT)} is not built; `make test` builds it'
+    return path
+
+
+@pytest.fixture(scope='session')
+def lib():
+    """The library as users load it."""
+    return built(BUILD / 'libtfinject.so')
+
+
+@pytest.fixture(scope='session')
+def testlib():
+    """The library with the hooks of tests/dummy.def and with what else TFI_TEST_HOOKS adds."""
+    return built(BUILD / 'test' / 'libtfinject.so')
+
+
+@pytest.fixture(scope='session')
+def tfanalyze():
+    return built(BUILD / 'tfanalyze')
+
+
+@pytest.fixture(scope='session')
+def tfanalyze_asan():
+    return built(BUILD / 'asan' / 'tfanalyze')
+
+
+@pytest.fixture(scope='session')
+def python():
+    """The interpreter of the environment that has torch."""
+    return built(BUILD / 'venv' / 'bin' / 'python')
+
+
+@pytest.fixture(scope='session')
+def victim():
+    """victim(name): the program built from tests/victims/name.c or .cpp, or the library libNAME.so."""
+    return lambda name: built(BUILD / 'victims' / name)
+
+
+@pytest.fixture(scope='session')
+def shared_traces():
+    if not TRACES.is_dir():
+        pytest.skip('no ../shared/traces beside the repository')
+    return TRACES
+
+
+# ---- running it ----
+
+def clean_environment():
+    return {k: v for k, v in os.environ.items() if not SCRUBBED.match(k)}
+
+
+def execute(command, env=None, cwd=None, timeout=60, stdin=None):
+    """Runs a command in a process group of its own, which is killed when time is up; returns rc, out, err (text)."""
+    process = subprocess.Popen([str(c) for c in command], env=env, cwd=cwd, text=True, errors='replace',
+                               stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    try:
+        out, err = process.communicate(stdin, timeout=timeout)
+    except BaseException as e:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        out, err = process.communicate()
+        if isinstance(e, subprocess.TimeoutExpired):
+            pytest.fail(f'{command} did not end within {timeout} s\nstdout: {out[-2000:]}\nstderr: {err[-2000:]}')
+        raise
+    return SimpleNamespace(rc=process.returncode, out=out, err=err)
+
+
+@pytest.fixture
+def run(tmp_path, lib, testlib):
+    """run(command, env={}, preload=True, timeout=60, cwd=None, stdin=None) -> rc, out, err, dir.
+
+    preload: True = the library, 'test' = the test build of it, False = nothing, or a path. The command runs in the
+    test's own directory, and the run directory is tmp_path/'run' (result.dir) unless env sets TFI_OUTPUT_DIR.
+    A value None in env removes a variable.
+    """
+    def run(command, env=None, preload=True, timeout=60, cwd=None, stdin=None):
+        full = clean_environment()
+        full['TFI_OUTPUT_DIR'] = str(tmp_path / 'run')
+        if preload:
+            full['LD_PRELOAD'] = str({True: lib, 'test': testlib}.get(preload, preload))
+        full.update({k: str(v) for k, v in (env or {}).items() if v is not None})
+        for name in (k for k, v in (env or {}).items() if v is None):
+            full.pop(name, None)
+        result = execute(command, full, cwd or tmp_path, timeout, stdin)
+        result.dir = Path(full.get('TFI_OUTPUT_DIR') or tmp_path)
+        return result
+    return run
+
+
+@pytest.fixture
+def analyze(tfanalyze, tmp_path):
+    """analyze(command, *arguments, rc=0) -> the JSON object that `tfanalyze command --format json …` prints.
+
+    With format=None the result of execute() is returned as it is; the exit status is checked in both cases.
+    """
+    def analyze(command, *arguments, rc=0, format='json', timeout=60, program=None):
+        line = [program or tfanalyze, command, *arguments, *(['--format', format] if format else [])]
+        result = execute(line, clean_environment(), tmp_path, timeout)
+        assert result.rc == rc, f'{line}: exit {result.rc}, not {rc}\nstdout: {result.out[-2000:]}\nstderr: {result.err[-2000:]}'
+        if format != 'json':
+            return result
+        parsed = json.loads(result.out)
+        assert parsed['command'] == command
+        return parsed
+    return analyze
+
+
+# ---- the rules ----
+
+def pytest_configure(config):
+    config.addinivalue_line('markers', 'soak: long; runs only with -m soak (make soak)')
+
+
+def pytest_collection_modifyitems(config, items):
+    for item in items:
+        if not item.get_closest_marker('timeout'):
+            item.add_marker(pytest.mark.timeout(DEFAULT_TIMEOUT))
+    if 'soak' not in (config.option.markexpr or ''):
+        soak = [i for i in items if i.get_closest_marker('soak')]
+        if soak:
+            config.hook.pytest_deselected(items=soak)
+            items[:] = [i for i in items if i not in soak]
+
+
+def allowed_reasons():
+    lines = (ROOT / 'tests' / 'skips.txt').read_text().splitlines()
+    return [line for line in lines if line.strip() and not line.startswith('#')]
+
+
+def refused(reason):
+    """Why a skip with this reason is a failure, or None."""
+    if not any(re.fullmatch(pattern, reason) for pattern in allowed_reasons()):
+        return f'skipped for a reason that tests/skips.txt does not allow: {reason}'
+    if 'shared/traces' in reason and TRACES.is_dir():
+        return f'skipped though {TRACES} exists: {reason}'
+    return None
+
+
+def skip_reason(report):
+    text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return text.removeprefix('Skipped: ')
+
+
+def judge(report):
+    why = None
+    if hasattr(report, 'wasxfail'):
+        why = 'xfail is not used here: a test must be able to fail'
+        del report.wasxfail
+    elif report.skipped:
+        why = refused(skip_reason(report))
+    if why:
+        report.outcome, report.longrepr = 'failed', why
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    judge(outcome.get_result())
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_make_collect_report(collector):
+    outcome = yield
+    judge(outcome.get_result())
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session, exitstatus):
+    session.config._tfi_exit = int(exitstatus)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config):
+    """The closing lines, by the process that reports (under xdist: not the workers); pytest prints nothing after it."""
+    reporter = config.pluginmanager.get_plugin('terminalreporter')
+    if hasattr(config, 'workerinput') or reporter is None or config.option.collectonly or not hasattr(config, '_tfi_exit'):
+        return
+    stats = {k: reporter.stats.get(k, []) for k in ('passed', 'failed', 'error', 'skipped')}
+    failed = {r.nodeid for r in stats['failed'] + stats['error']}
+    passed = {r.nodeid for r in stats['passed']} - failed
+    skipped = {r.nodeid: r for r in stats['skipped']}
+    for nodeid, report in sorted(skipped.items()):
+        reporter.write_line(f'skipped: {nodeid}: {skip_reason(report)}')
+    problems = len(failed)
+    if config._tfi_exit not in (0, 1) and not problems:
+        reporter.write_line(f'the session did not run as it should (pytest exit status {config._tfi_exit}): counted as failed')
+        problems = 1
+    reporter.write_line(f'{len(passed)} passed, {problems} failed, {len(skipped)} skipped')
