@@ -1,0 +1,280 @@
+/* chunk.c - the pool: one shared mapping of fixed size that holds what has not been appended to the trace yet.
+ *
+ * Threads take chunks, fill them alone and hand them over; free chunks lie on two stacks (last in, first out: the pages
+ * are warm). The stacks are private memory, so looking for a chunk touches no page of the mapping. A thread's first
+ * chunk is small, because most threads of a job record next to nothing.
+ * The mapping is allocated with fallocate(2), never its emulation: a page that has no block behind it would be a
+ * SIGBUS in the program. Where that can't be had the pool lies elsewhere, and the header says where.
+ */
+#define _GNU_SOURCE
+#include "chunk.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "config.h"
+#include "fmt.h"
+#include "log.h"
+#include "sys.h"
+#include "thread.h"
+#include "writer.h"
+
+#define INFO_OFFSET 4096u
+#define SCHEMA_OFFSET (64u << 10)
+#define SLOTS_OFFSET (80u << 10)
+#define STRINGS_OFFSET (SLOTS_OFFSET + TFI_NR_SLOTS * (uint32_t)sizeof(struct tfi_slot))
+#define SMALL_OFFSET (STRINGS_OFFSET + (1u << 20))
+#define LARGE_OFFSET (SMALL_OFFSET + TFI_NR_SMALL * TFI_SMALL_BYTES)
+#define NR_LARGE ((TFI_POOL_BYTES - LARGE_OFFSET) / TFI_LARGE_BYTES)
+
+struct tfi_live *tfi_live;
+static char live_path[4096];
+static struct tfi_lock lock;
+static uint16_t small_free[TFI_NR_SMALL], large_free[NR_LARGE], slot_free[TFI_NR_SLOTS];
+static unsigned nr_small, nr_large, nr_slots;
+
+static void *at(uint64_t offset)
+{
+    return (char *)tfi_live + offset;
+}
+
+/* File systems where a shared mapping is not kept by the kernel alone, or fallocate promises nothing. */
+static bool unsuitable(const char *path)
+{
+    static const uint32_t types[] = {0x6969 /* NFS */,         0x0bd00bd0 /* Lustre */, 0x65735546 /* FUSE */,
+                                     0x9123683e /* btrfs */,   0x2fc12fc1 /* ZFS */,    0xff534d42 /* CIFS */,
+                                     0xfe534d42 /* SMB2 */,    0x47504653 /* GPFS */,   0x19830326 /* BeeGFS */,
+                                     0x01021997 /* 9p */,      0x00c36400 /* Ceph */};
+    struct statfs fs;
+    if (statfs(path, &fs) != 0) return true;
+    for (size_t i = 0; i < TFI_COUNT(types); i++)
+        if ((uint32_t)fs.f_type == types[i]) return true;
+    return false;
+}
+
+static void *map_file(const char *path)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < TFI_POOL_BYTES) {
+        errno = EFBIG; /* fallocate would not fail there, it would kill */
+        return NULL;
+    }
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    if (fd < 0) return NULL;
+    void *p = MAP_FAILED;
+    if (syscall(SYS_fallocate, fd, 0, 0L, (long)TFI_POOL_BYTES) == 0)
+        p = mmap(NULL, TFI_POOL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    int error = errno;
+    syscall(SYS_close, fd);
+    if (p == MAP_FAILED) unlink(path);
+    errno = error;
+    return p == MAP_FAILED ? NULL : p;
+}
+
+static bool shm_has_room(void)
+{
+    struct statfs fs;
+    return statfs("/dev/shm", &fs) == 0 && (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize >= (256u << 20);
+}
+
+static void *map_somewhere(const char *trace)
+{
+    const char *name = trace;
+    char dir[4096];
+    tfi_fmt(dir, sizeof dir, "%s", trace);
+    for (const char *p = trace; *p; p++)
+        if (*p == '/') name = p + 1;
+    dir[name - trace] = 0;
+    if (tfi_config.live_dir) {
+        tfi_fmt(live_path, sizeof live_path, "%s/%s.live", tfi_config.live_dir, name);
+        void *p = tfi_make_dirs(tfi_config.live_dir) ? map_file(live_path) : NULL;
+        if (p) return p;
+        tfi_log(TFI_LOG_WARN, "TFI_LIVE_DIR=%s can't be used (%s); the open part of the trace goes beside it",
+                tfi_config.live_dir, tfi_error_name(errno));
+    }
+    tfi_fmt(live_path, sizeof live_path, "%s.live", trace);
+    void *p = unsuitable(dir) ? NULL : map_file(live_path);
+    if (p) return p;
+    tfi_fmt(live_path, sizeof live_path, "/dev/shm/tfinject.%u.%s.live", (unsigned)geteuid(), name);
+    p = shm_has_room() ? map_file(live_path) : NULL;
+    if (p) return p;
+    tfi_log(TFI_LOG_WARN, "no place for %s.live (%s); SIGKILL would lose the last records of this process", name,
+            tfi_error_name(errno));
+    live_path[0] = 0;
+    return tfi_map(TFI_POOL_BYTES);
+}
+
+static void fill(uint16_t *stack, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) stack[i] = (uint16_t)(count - 1 - i);
+}
+
+bool tfi_pool_open(const char *trace, char *place, size_t size)
+{
+    lock.word = 0;
+    tfi_live = map_somewhere(trace);
+    if (!tfi_live) return false;
+    nr_small = TFI_NR_SMALL;
+    nr_large = NR_LARGE;
+    nr_slots = TFI_NR_SLOTS;
+    fill(small_free, nr_small);
+    fill(large_free, nr_large);
+    fill(slot_free, nr_slots);
+    tfi_fmt(place, size, "%s", live_path[0] ? live_path : "memory");
+    return true;
+}
+
+static struct tfi_region store(uint32_t offset, uint32_t room, const struct tfi_text *text)
+{
+    uint64_t bytes = text->used < room ? text->used : room;
+    memcpy(at(offset), text->data, bytes);
+    return (struct tfi_region){offset, bytes};
+}
+
+void tfi_pool_publish(const struct tfi_text *info, const struct tfi_text *schema)
+{
+    struct tfi_live *live = tfi_live;
+    live->major = TFI_MAJOR;
+    live->minor = TFI_MINOR;
+    live->head_bytes = sizeof *live;
+    live->bytes = TFI_POOL_BYTES;
+    live->info = store(INFO_OFFSET, SCHEMA_OFFSET - INFO_OFFSET, info);
+    live->schema = store(SCHEMA_OFFSET, SLOTS_OFFSET - SCHEMA_OFFSET, schema);
+    live->slots = (struct tfi_region){SLOTS_OFFSET, TFI_NR_SLOTS * sizeof(struct tfi_slot)};
+    live->strings = (struct tfi_region){STRINGS_OFFSET, SMALL_OFFSET - STRINGS_OFFSET};
+    live->small = (struct tfi_region){SMALL_OFFSET, (uint64_t)TFI_NR_SMALL * TFI_SMALL_BYTES};
+    live->large = (struct tfi_region){LARGE_OFFSET, (uint64_t)NR_LARGE * TFI_LARGE_BYTES};
+    live->slot_bytes = sizeof(struct tfi_slot);
+    live->small_bytes = TFI_SMALL_BYTES;
+    live->large_bytes = TFI_LARGE_BYTES;
+    live->ticks = tfi_ticks();
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+    memcpy(live->magic, TFI_LIVE_MAGIC, sizeof live->magic);
+}
+
+void tfi_pool_remove(void)
+{
+    if (live_path[0]) unlink(live_path);
+    live_path[0] = 0;
+}
+
+uint64_t tfi_next_serial(void)
+{
+    return __atomic_add_fetch(&tfi_live->serial, 1, __ATOMIC_RELAXED);
+}
+
+static struct tfi_chunk *pop(bool large)
+{
+    struct tfi_chunk *chunk = NULL;
+    tfi_lock(&lock);
+    if (!large && nr_small) {
+        chunk = at(SMALL_OFFSET + (uint64_t)small_free[--nr_small] * TFI_SMALL_BYTES);
+        chunk->bytes = TFI_SMALL_BYTES;
+    } else if (nr_large) {
+        chunk = at(LARGE_OFFSET + (uint64_t)large_free[--nr_large] * TFI_LARGE_BYTES);
+        chunk->bytes = TFI_LARGE_BYTES;
+    } else if (nr_small) {
+        chunk = at(SMALL_OFFSET + (uint64_t)small_free[--nr_small] * TFI_SMALL_BYTES);
+        chunk->bytes = TFI_SMALL_BYTES;
+    }
+    tfi_unlock(&lock);
+    return chunk;
+}
+
+void tfi_chunk_free(struct tfi_chunk *chunk)
+{
+    uint64_t offset = (uint64_t)((char *)chunk - (char *)tfi_live);
+    __atomic_store_n(&chunk->committed, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&chunk->state, TFI_CHUNK_FREE, __ATOMIC_RELEASE);
+    tfi_lock(&lock);
+    if (offset < LARGE_OFFSET) small_free[nr_small++] = (uint16_t)((offset - SMALL_OFFSET) / TFI_SMALL_BYTES);
+    else large_free[nr_large++] = (uint16_t)((offset - LARGE_OFFSET) / TFI_LARGE_BYTES);
+    tfi_unlock(&lock);
+}
+
+/* Begins an empty chunk for the thread, with a serial of its own. */
+static void begin(struct tfi_thread *thread, struct tfi_chunk *chunk)
+{
+    __atomic_store_n(&chunk->state, TFI_CHUNK_TAKEN, __ATOMIC_RELAXED);
+    __atomic_store_n(&chunk->committed, 0, __ATOMIC_RELEASE);
+    chunk->serial = tfi_next_serial();
+    chunk->thread = thread->serial;
+    chunk->tid = thread->tid;
+    __atomic_store_n(&chunk->state, TFI_CHUNK_OPEN, __ATOMIC_RELEASE);
+    thread->next = (uint8_t *)(chunk + 1);
+    thread->limit = (uint8_t *)chunk + chunk->bytes;
+    __atomic_store_n(&thread->chunk, chunk, __ATOMIC_RELEASE);
+}
+
+void tfi_chunk_close(struct tfi_thread *thread)
+{
+    struct tfi_chunk *chunk = thread->chunk;
+    if (!chunk) return;
+    __atomic_store_n(&thread->chunk, NULL, __ATOMIC_RELEASE);
+    thread->next = thread->limit = NULL;
+    if (chunk->committed == 0) {
+        tfi_chunk_free(chunk);
+        return;
+    }
+    __atomic_store_n(&chunk->state, TFI_CHUNK_CLOSED, __ATOMIC_RELEASE);
+    tfi_writer_take(chunk);
+}
+
+static bool renew(struct tfi_thread *thread)
+{
+    struct tfi_chunk *chunk = thread->chunk;
+    bool first = !thread->chunk;
+    if (chunk && tfi_writer_is_behind()) {
+        tfi_writer_append_rows(chunk);
+        begin(thread, chunk);
+        return true;
+    }
+    tfi_chunk_close(thread);
+    chunk = pop(!first);
+    if (!chunk && tfi_writer_help()) chunk = pop(!first);
+    if (!chunk) return false;
+    begin(thread, chunk);
+    return true;
+}
+
+TFI_COLD void *tfi_chunk_more(struct tfi_thread *thread, size_t size)
+{
+    int error = errno, cancel;
+    uint64_t start = tfi_ticks();
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+    bool ok = renew(thread);
+    if (ok) tfi_log_flush(thread);
+    if (ok) tfi_clock_tick(thread, start);
+    pthread_setcancelstate(cancel, NULL);
+    tfi_cost_add(tfi_ticks() - start);
+    errno = error;
+    if (ok && (size_t)(thread->limit - thread->next) >= size) return thread->next;
+    tfi_count_drop(TFI_DROP_NO_CHUNK, 1);
+    return NULL;
+}
+
+struct tfi_slot *tfi_slot_take(void)
+{
+    struct tfi_slot *slot = NULL;
+    tfi_lock(&lock);
+    if (nr_slots) slot = (struct tfi_slot *)at(SLOTS_OFFSET) + slot_free[--nr_slots];
+    tfi_unlock(&lock);
+    return slot;
+}
+
+void tfi_slot_free(struct tfi_slot *slot)
+{
+    size_t index = (size_t)(slot - (struct tfi_slot *)at(SLOTS_OFFSET));
+    if (index >= TFI_NR_SLOTS) return; /* a private one */
+    __atomic_store_n(&slot->state, 0, __ATOMIC_RELEASE);
+    tfi_lock(&lock);
+    slot_free[nr_slots++] = (uint16_t)index;
+    tfi_unlock(&lock);
+}

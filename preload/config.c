@@ -1,0 +1,296 @@
+/* config.c - reads the variables of include/env.def and finds those that nobody knows.
+ *
+ * Values are copied when the constructor runs: what the program does to its environment later changes nothing here.
+ * Warnings wait until the process wakes, so that the bash and the compilers of a job stay silent.
+ */
+#define _GNU_SOURCE
+#include "config.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fmt.h"
+#include "log.h"
+#include "sys.h"
+
+struct tfi_config tfi_config;
+
+enum type { TYPE_TEXT, TYPE_PATH, TYPE_NUMBER, TYPE_NAMES, TYPE_LEVEL };
+
+#define ENV(type, name, field, standard, aliases, help) {#name, aliases, TYPE_##type, offsetof(struct tfi_config, field)},
+static const struct variable {
+    const char *name;
+    const char *aliases;
+    enum type type;
+    size_t field;
+} variables[] = {
+#include "env.def"
+};
+#undef ENV
+
+/* Passed on to children, not set by users. */
+#define RUN_DIR "TFI_RUN_DIR"
+
+static char copies[16384];
+static size_t copies_used;
+
+static const char *keep(const char *value)
+{
+    size_t bytes = strlen(value) + 1;
+    if (bytes > sizeof copies - copies_used) return NULL;
+    char *copy = copies + copies_used;
+    memcpy(copy, value, bytes);
+    copies_used += bytes;
+    return copy;
+}
+
+bool tfi_next_name(const char **list, char *entry, size_t size)
+{
+    const char *p = *list;
+    while (*p == ',' || *p == ' ' || *p == '\t') p++;
+    if (!*p) return false;
+    size_t length = strcspn(p, ",");
+    *list = p + length;
+    while (length && (p[length - 1] == ' ' || p[length - 1] == '\t')) length--;
+    if (length >= size) length = size - 1;
+    memcpy(entry, p, length);
+    entry[length] = 0;
+    return true;
+}
+
+/* The variable's value or its first alias's that is set. */
+static const char *value_of(const struct variable *v, const char **used)
+{
+    const char *value = getenv(v->name), *aliases = v->aliases;
+    char alias[64];
+    *used = v->name;
+    while (!value && tfi_next_name(&aliases, alias, sizeof alias)) value = getenv(alias);
+    return value;
+}
+
+static bool parse_number(const char *text, uint64_t low, uint64_t high, uint64_t *number)
+{
+    uint64_t n = 0;
+    if (!*text) return false;
+    for (; *text; text++) {
+        if (*text < '0' || *text > '9' || n > high) return false;
+        n = n * 10 + (uint64_t)(*text - '0');
+    }
+    if (n < low || n > high) return false;
+    *number = n;
+    return true;
+}
+
+static const char *const levels[] = {"error", "warn", "info", "debug"};
+
+/* Stores a value in its field; false leaves the default. */
+static bool store(const struct variable *v, const char *value)
+{
+    void *field = (char *)&tfi_config + v->field;
+    switch (v->type) {
+    case TYPE_TEXT:
+    case TYPE_PATH:
+        if (*value) *(const char **)field = keep(value);
+        return !*value || *(const char **)field;
+    case TYPE_NAMES: return (*(const char **)field = keep(value)) != NULL;
+    case TYPE_NUMBER: return parse_number(value, 1, 1048576, field);
+    case TYPE_LEVEL:
+        for (unsigned i = 0; i < sizeof levels / sizeof levels[0]; i++) {
+            if (strcmp(value, levels[i]) != 0) continue;
+            *(enum tfi_log_level *)field = (enum tfi_log_level)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+void tfi_config_read(void)
+{
+    const char *used;
+    tfi_config = (struct tfi_config){.max_mb = 4096, .log = TFI_LOG_WARN};
+    copies_used = 0;
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
+        const char *value = value_of(&variables[i], &used);
+        if (value) store(&variables[i], value);
+    }
+    if (!tfi_config.pipeline) tfi_config.pipeline = "default";
+    const char *run_dir = getenv(RUN_DIR);
+    tfi_config.inherited_dir = run_dir && *run_dir == '/' ? keep(run_dir) : NULL;
+    char entry[8];
+    const char *list = tfi_config.names;
+    if (!list) tfi_config.select = TFI_SELECT_ALL;
+    else tfi_config.select = tfi_next_name(&list, entry, sizeof entry) ? TFI_SELECT_NAMES : TFI_SELECT_NOTHING;
+}
+
+/* Edit distance, for names of a few dozen bytes. */
+static unsigned distance(const char *a, const char *b)
+{
+    unsigned row[64];
+    size_t n = strlen(b);
+    if (n >= sizeof row / sizeof row[0]) return 1000;
+    for (unsigned j = 0; j <= n; j++) row[j] = j;
+    for (unsigned i = 1; *a; a++, i++) {
+        unsigned diagonal = row[0];
+        row[0] = i;
+        for (unsigned j = 1; j <= n; j++) {
+            unsigned best = diagonal + (*a != b[j - 1]);
+            if (row[j] + 1 < best) best = row[j] + 1;
+            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
+            diagonal = row[j];
+            row[j] = best;
+        }
+    }
+    return row[n];
+}
+
+static const struct variable *find(const char *name)
+{
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++)
+        if (strcmp(variables[i].name, name) == 0) return &variables[i];
+    return NULL;
+}
+
+static void warn_unknown(const char *name)
+{
+    const char *nearest = NULL;
+    unsigned best = 1000;
+    char valid[512];
+    size_t used = 0;
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
+        unsigned d = distance(name, variables[i].name);
+        if (d < best) nearest = variables[i].name;
+        if (d < best) best = d;
+        if (strncmp(variables[i].name, "TFI_", 4) == 0)
+            used += tfi_fmt(valid + used, sizeof valid - used, "%s%s", used ? ", " : "", variables[i].name);
+    }
+    if (best <= 4) tfi_log(TFI_LOG_WARN, "%s is not known and ignored; did you mean %s? Known: %s", name, nearest, valid);
+    else tfi_log(TFI_LOG_WARN, "%s is not known and ignored. Known: %s", name, valid);
+}
+
+static void warn_value(const struct variable *v, const char *value)
+{
+    const char *valid = v->type == TYPE_NUMBER ? "a whole number from 1 to 1048576"
+                        : v->type == TYPE_LEVEL ? "one of error, warn, info, debug"
+                                                : "a shorter text";
+    tfi_log(TFI_LOG_WARN, "%s=%s is not valid, the default is used; it takes %s", v->name, value, valid);
+}
+
+void tfi_config_warn(void)
+{
+    const struct tfi_config before = tfi_config;
+    const char *used;
+    char name[64];
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
+        const char *value = value_of(&variables[i], &used);
+        size_t mark = copies_used;
+        if (value && !store(&variables[i], value)) warn_value(&variables[i], value);
+        copies_used = mark;
+    }
+    tfi_config = before;
+    for (char **e = environ; e && *e; e++) {
+        size_t length = strcspn(*e, "=");
+        if (strncmp(*e, "TFI_", 4) != 0 || length >= sizeof name) continue;
+        memcpy(name, *e, length);
+        name[length] = 0;
+        if (strcmp(name, RUN_DIR) != 0 && !find(name)) warn_unknown(name);
+    }
+}
+
+static void add_env(struct tfi_text *text, const char *name)
+{
+    const char *value = getenv(name);
+    if (!value) return;
+    tfi_text_add(text, "env.%s%c", name, 0);
+    tfi_text_bytes(text, value, strlen(value) + 1);
+}
+
+void tfi_config_header(struct tfi_text *text)
+{
+    static const char *const launchers[] = {
+        "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "TORCHELASTIC_RUN_ID",
+        "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", "SLURM_JOB_ID", "CUDA_VISIBLE_DEVICES",
+        "LD_PRELOAD", "NVTX_INJECTION64_PATH", "CUDA_INJECTION64_PATH"};
+    char entry[512], alias[64];
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
+        add_env(text, variables[i].name);
+        for (const char *list = variables[i].aliases; tfi_next_name(&list, alias, sizeof alias);) add_env(text, alias);
+    }
+    for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++) add_env(text, launchers[i]);
+    const char *list = tfi_config.metadata ? tfi_config.metadata : "";
+    while (tfi_next_name(&list, entry, sizeof entry)) {
+        size_t key = strcspn(entry, "=");
+        const char *value = entry[key] ? entry + key + 1 : "";
+        tfi_text_bytes(text, "meta.", 5);
+        tfi_text_bytes(text, entry, key);
+        tfi_text_bytes(text, "", 1);
+        tfi_text_bytes(text, value, strlen(value) + 1);
+    }
+}
+
+static char fold(char c, bool fold_case)
+{
+    return fold_case && c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
+}
+
+/* Matches c against the set that begins after '['; *end is set behind its ']'. A set without end is a plain '['. */
+static bool glob_set(const char *set, char c, bool fold_case, const char **end)
+{
+    bool negated = *set == '!' || *set == '^', found = false;
+    const char *p = set + negated;
+    if (!strchr(*p ? p + 1 : p, ']')) {
+        *end = set;
+        return c == '[';
+    }
+    for (const char *first = p; *p && (*p != ']' || p == first); p++) {
+        char low = fold(*p, fold_case), high = low;
+        if (p[1] == '-' && p[2] && p[2] != ']') {
+            high = fold(p[2], fold_case);
+            p += 2;
+        }
+        if (c >= low && c <= high) found = true;
+    }
+    *end = p + 1;
+    return found != negated;
+}
+
+bool tfi_glob(const char *pattern, const char *text, size_t length, bool fold_case)
+{
+    const char *star = NULL, *after = NULL, *end;
+    size_t i = 0, from = 0;
+    while (i < length || *pattern) {
+        char c = i < length ? fold(text[i], fold_case) : 0;
+        if (*pattern == '*') {
+            star = ++pattern;
+            from = i;
+            continue;
+        }
+        bool one = i < length && *pattern;
+        after = pattern + 1;
+        if (one && *pattern == '[') {
+            one = glob_set(pattern + 1, c, fold_case, &end);
+            after = end;
+        } else if (one && *pattern != '?') {
+            one = fold(*pattern, fold_case) == c;
+        }
+        if (one) {
+            pattern = after;
+            i++;
+        } else if (star && from < length) {
+            pattern = star;
+            i = ++from;
+        } else {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool tfi_config_selects(const char *text, size_t length)
+{
+    char entry[256];
+    const char *list = tfi_config.names ? tfi_config.names : "";
+    while (tfi_next_name(&list, entry, sizeof entry))
+        if (tfi_glob(entry, text, length, false)) return true;
+    return false;
+}

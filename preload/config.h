@@ -1,0 +1,52 @@
+/* config.h - the environment variables of include/env.def, read once in the constructor. */
+#ifndef TFI_CONFIG_H
+#define TFI_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum tfi_log_level { TFI_LOG_ERROR, TFI_LOG_WARN, TFI_LOG_INFO, TFI_LOG_DEBUG };
+
+/* How ENABLE_PROFILER_NAMES selects. */
+enum tfi_select {
+    TFI_SELECT_ALL,    /* unset: everything, all the time */
+    TFI_SELECT_NAMES,  /* inside matching stages */
+    TFI_SELECT_NOTHING /* empty: stage timing only */
+};
+
+struct tfi_config {
+    const char *names; /* copies of the values, NULL where unset */
+    const char *output_dir;
+    const char *pipeline;
+    const char *nvtx_domains;
+    const char *metadata;
+    const char *live_dir;
+    uint64_t max_mb;
+    enum tfi_log_level log;
+    enum tfi_select select;
+    const char *inherited_dir; /* TFI_RUN_DIR as it was at start, NULL if unset */
+};
+
+extern struct tfi_config tfi_config;
+
+/* Reads the environment; cheap enough for every process that inherits the preload. */
+void tfi_config_read(void);
+
+/* Logs a warning for every unknown TFI_ name and every bad value found by tfi_config_read(). */
+void tfi_config_warn(void);
+
+/* Adds `env.NAME` pairs of what is set (this table's and the launchers' variables) and `meta.KEY` pairs. */
+struct tfi_text;
+void tfi_config_header(struct tfi_text *text);
+
+/* Shell-like match: * ? [set]. */
+bool tfi_glob(const char *pattern, const char *text, size_t length, bool fold_case);
+
+/* The next entry of a list separated by commas, without blanks round it; false at the end. */
+bool tfi_next_name(const char **list, char *entry, size_t size);
+
+/* True if the text matches an entry of ENABLE_PROFILER_NAMES. */
+bool tfi_config_selects(const char *text, size_t length);
+
+#endif

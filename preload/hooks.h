@@ -1,0 +1,148 @@
+/* hooks.h - what the tables of intercepted functions expand to: numbers, originals, names, and the way round a call. */
+#ifndef TFI_HOOKS_H
+#define TFI_HOOKS_H
+
+#include <errno.h>
+
+#include "chunk.h"
+#include "clock.h"
+#include "config.h"
+#include "stage.h"
+#include "thread.h"
+
+#define LIBRARY(name, soname) TFI_LIBRARY_##name,
+#define HOOK(class, ret, symbol, params, args, names, values) TFI_HOOK_##symbol,
+#define HOOK_VOID(class, ret, symbol, params, args, names, values) TFI_HOOK_##symbol,
+#define HOOK_CUSTOM(class, ret, symbol, params, names) TFI_HOOK_##symbol,
+#define HOOK_CUSTOM_VOID(class, ret, symbol, params, names) TFI_HOOK_##symbol,
+enum tfi_hook {
+#include "hooks.def"
+    TFI_NR_HOOKS
+};
+#undef LIBRARY
+#undef HOOK
+#undef HOOK_VOID
+#undef HOOK_CUSTOM
+#undef HOOK_CUSTOM_VOID
+
+struct tfi_hook_state {
+    void *real;      /* the function we stand before; NULL until looked up */
+    uint32_t string; /* its description in the trace, while gen is the process's */
+    uint32_t gen;
+};
+
+extern struct tfi_hook_state tfi_hooks[];
+
+/* Looks the original up; NULL if there is none. Keeps errno. */
+void *tfi_hook_find(enum tfi_hook hook);
+
+static inline void *tfi_real(enum tfi_hook hook)
+{
+    void *real = __atomic_load_n(&tfi_hooks[hook].real, __ATOMIC_RELAXED);
+    return TFI_LIKELY(real != NULL) ? real : tfi_hook_find(hook);
+}
+
+/* Interns the description, with the guard of the thread. */
+uint32_t tfi_hook_string(struct tfi_thread *thread, enum tfi_hook hook);
+
+/* A thread for a call that finds none: wakes the process if it may. NULL: not recorded. */
+struct tfi_thread *tfi_call_attach(void);
+
+/* One call that is being recorded. */
+struct tfi_call {
+    struct tfi_thread *thread; /* NULL: only forward */
+    uint64_t start;
+    uint32_t func;
+    uint32_t depth; /* calls this thread was in before */
+};
+
+static inline bool tfi_call_wanted(const struct tfi_thread *t)
+{
+    if (tfi_config.select == TFI_SELECT_ALL) return true;
+    if (__atomic_load_n(&t->stages, __ATOMIC_RELAXED)) return __atomic_load_n(&t->selected, __ATOMIC_RELAXED) > 0;
+    return tfi_stage_detail_elsewhere();
+}
+
+/* Before the original is called: says so in the slot, where it survives a call that never returns. */
+static inline struct tfi_call tfi_call_enter(enum tfi_hook hook)
+{
+    struct tfi_call call = {.thread = tfi_self};
+    struct tfi_thread *t = call.thread;
+    if (TFI_UNLIKELY(!t || t->gen != __atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED))) {
+        if (tfi_config.select != TFI_SELECT_ALL && !tfi_process->gen) return (struct tfi_call){0};
+        t = call.thread = tfi_call_attach();
+        if (!t) return call;
+    }
+    if (!tfi_call_wanted(t)) return (struct tfi_call){0};
+    if (TFI_UNLIKELY(t->guard)) {
+        tfi_count_drop(TFI_DROP_REENTRANT, 1);
+        return (struct tfi_call){0};
+    }
+    call.func = TFI_LIKELY(tfi_hooks[hook].gen == t->gen) ? tfi_hooks[hook].string : tfi_hook_string(t, hook);
+    call.depth = t->calls++;
+    call.start = tfi_ticks();
+    if (call.depth < TFI_SLOT_CALLS) {
+        t->slot->call[call.depth].func = call.func;
+        t->slot->call[call.depth].start = call.start;
+    }
+    __atomic_store_n(&t->slot->calls, t->calls, __ATOMIC_RELEASE);
+    return call;
+}
+
+/* After it: the record. The thread's errno is the call's own and stays so. */
+static inline void tfi_call_leave(const struct tfi_call *call, int64_t result, const uint64_t *args, uint32_t count)
+{
+    struct tfi_thread *t = call->thread;
+    uint64_t end = tfi_ticks();
+    t->guard = 1;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    if (TFI_LIKELY(t->gen == __atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED))) {
+        size_t size = sizeof(struct tfi_rec_call) + (size_t)count * 8;
+        struct tfi_rec_call *rec = tfi_reserve(t, size, TFI_KIND_call);
+        if (TFI_LIKELY(rec != NULL)) {
+            rec->func = call->func;
+            rec->time = call->start;
+            rec->duration = end - call->start;
+            rec->result = result;
+            rec->error = errno;
+            rec->stack = 0;
+            memcpy(rec->args, args, (size_t)count * 8);
+            tfi_commit(t, size);
+        }
+        t->calls = call->depth;
+        __atomic_store_n(&t->slot->calls, call->depth, __ATOMIC_RELEASE);
+    }
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    t->guard = 0;
+}
+
+/* An argument as it goes into a record. */
+#define TFI_U(x) ((uint64_t)(uintptr_t)(x))
+#define TFI_VALUES(...) ((const uint64_t[]){__VA_ARGS__})
+#define TFI_NR_VALUES(...) ((uint32_t)(sizeof(TFI_VALUES(__VA_ARGS__)) / 8))
+
+/* The body of an ordinary wrapper. `missing` is what it returns where there is no original. Its own names end in _,
+ * for parameters have names too. */
+#define TFI_WRAP(ret, symbol, params, args, missing, values)                                            \
+    TFI_EXPORT ret symbol params                                                                        \
+    {                                                                                                   \
+        ret(*real_) params = (ret(*) params)tfi_real(TFI_HOOK_##symbol);                                \
+        if (TFI_UNLIKELY(!real_)) return missing;                                                       \
+        struct tfi_call call_ = tfi_call_enter(TFI_HOOK_##symbol);                                      \
+        if (!call_.thread) return real_ args;                                                           \
+        ret result_ = real_ args;                                                                       \
+        tfi_call_leave(&call_, (int64_t)(intptr_t)result_, TFI_VALUES values, TFI_NR_VALUES values);    \
+        return result_;                                                                                 \
+    }
+
+#define TFI_WRAP_VOID(symbol, params, args, values)                                                     \
+    TFI_EXPORT void symbol params                                                                       \
+    {                                                                                                   \
+        void (*real_) params = (void(*) params)tfi_real(TFI_HOOK_##symbol);                             \
+        if (TFI_UNLIKELY(!real_)) return;                                                               \
+        struct tfi_call call_ = tfi_call_enter(TFI_HOOK_##symbol);                                      \
+        real_ args;                                                                                     \
+        if (call_.thread) tfi_call_leave(&call_, 0, TFI_VALUES values, TFI_NR_VALUES values);           \
+    }
+
+#endif

@@ -1,0 +1,380 @@
+/* stage.c - what is open in a thread, what of it is selected, and how long each stage took.
+ *
+ * A thread keeps its open ranges in a stack of its own; the innermost stages also stand in its slot, for a reader of a
+ * running or killed process. Nested ranges are matched by domain, as NVTX has it. A started range lies in the stack of
+ * the thread that opened it and may be ended by any thread, which finds it in a table by its id.
+ *
+ * Selection: with ENABLE_PROFILER_NAMES set, a thread is in detail while one of its open stages matches. A thread
+ * without stages follows the one thread that has some; if several have, nothing says which, and it is not.
+ *
+ * Times by stage are summed here for timing.json only; recursion counts once, by name within a thread.
+ */
+#include "stage.h"
+
+#include <errno.h>
+
+#include "clock.h"
+#include "config.h"
+#include "fmt.h"
+#include "strings.h"
+#include "sys.h"
+#include "thread.h"
+
+#define MAX_OPEN 65536u
+#define MAX_STAGES 4096u /* a power of two */
+#define MAX_STARTED 4096u
+
+struct stage {
+    uint32_t name; /* 0: free */
+    uint32_t selected;
+    uint64_t calls;
+    uint64_t ticks;
+    uint64_t longest;
+};
+
+/* A started range that nobody has ended yet. Its id holds its index. */
+struct started {
+    uint64_t id;               /* 0: free */
+    struct tfi_thread *thread; /* whose stack it lies in; NULL once that thread has ended */
+    uint32_t serial;           /* of that thread */
+    struct tfi_open range;
+};
+
+static struct stage *stages;
+static struct {
+    struct tfi_lock lock;
+    uint32_t used; /* entries ever used */
+    uint32_t nr_free;
+    uint64_t count;
+    uint16_t *free;
+    struct started *entry;
+} started;
+static uint32_t threads_open, threads_selected; /* threads with stages, with selected ones */
+
+bool tfi_stage_init(void)
+{
+    stages = tfi_map(MAX_STAGES * sizeof *stages);
+    started.lock.word = started.used = started.nr_free = 0;
+    started.entry = tfi_map(MAX_STARTED * sizeof *started.entry);
+    started.free = tfi_map(MAX_STARTED * sizeof *started.free);
+    threads_open = threads_selected = 0;
+    return stages && started.entry && started.free;
+}
+
+/* The entry of a stage, made at its first use; NULL if there are too many different ones. */
+static struct stage *stage_of(uint32_t name)
+{
+    uint32_t first = name * 2654435761u >> 12;
+    for (uint32_t i = 0; i < MAX_STAGES; i++) {
+        struct stage *s = &stages[(first + i) & (MAX_STAGES - 1)];
+        uint32_t found = __atomic_load_n(&s->name, __ATOMIC_ACQUIRE);
+        if (found == name) return s;
+        if (found == 0 && __atomic_compare_exchange_n(&s->name, &found, name, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+            return s;
+        if (found == name) return s;
+    }
+    return NULL;
+}
+
+static bool is_selected(uint32_t name)
+{
+    enum { UNKNOWN, NO, YES };
+    size_t length;
+    if (tfi_config.select != TFI_SELECT_NAMES) return tfi_config.select == TFI_SELECT_ALL;
+    struct stage *s = stage_of(name);
+    uint32_t known = s ? __atomic_load_n(&s->selected, __ATOMIC_RELAXED) : UNKNOWN;
+    if (known == UNKNOWN) {
+        const char *text = tfi_string_text(name, &length);
+        known = text && tfi_config_selects(text, length) ? YES : NO;
+        if (s) __atomic_store_n(&s->selected, known, __ATOMIC_RELAXED);
+    }
+    return known == YES;
+}
+
+bool tfi_stage_detail_elsewhere(void)
+{
+    return __atomic_load_n(&threads_open, __ATOMIC_RELAXED) == 1 &&
+           __atomic_load_n(&threads_selected, __ATOMIC_RELAXED) == 1;
+}
+
+/* ---- the stack ---- */
+
+static TFI_COLD bool grow(struct tfi_thread *t)
+{
+    uint32_t max = t->max_open ? t->max_open * 2 : 64;
+    if (max > MAX_OPEN) return false;
+    struct tfi_open *larger = tfi_map(max * sizeof *larger);
+    if (!larger) return false;
+    if (t->nr_open) memcpy(larger, t->open, t->nr_open * sizeof *larger);
+    t->open = larger; /* the smaller one is left: all of them together are less than this one */
+    t->max_open = max;
+    return true;
+}
+
+/* The innermost stages of the stack, as a reader of the live file sees them. */
+static void show_in_slot(struct tfi_thread *t, uint32_t stages_before, const struct tfi_open *open)
+{
+    struct tfi_slot *slot = t->slot;
+    if (stages_before >= TFI_SLOT_STAGES) return;
+    slot->stage[stages_before].start = open->start;
+    slot->stage[stages_before].name = open->name;
+    slot->stage[stages_before].id = (uint32_t)open->id;
+}
+
+/* A stage of thread `t` begins (step 1) or ends (-1); for started ranges this may be another thread than the caller. */
+static void count_stage(struct tfi_thread *t, const struct tfi_open *open, int step)
+{
+    if (!(open->flags & TFI_RANGE_STAGE)) return;
+    uint32_t before = __atomic_fetch_add(&t->stages, (uint32_t)step, __ATOMIC_RELAXED);
+    if (step > 0) show_in_slot(t, before, open);
+    __atomic_store_n(&t->slot->stages, before + (uint32_t)step, __ATOMIC_RELEASE);
+    if (before == 0 || before + (uint32_t)step == 0) __atomic_add_fetch(&threads_open, (uint32_t)step, __ATOMIC_RELAXED);
+    if (!open->selected) return;
+    before = __atomic_fetch_add(&t->selected, (uint32_t)step, __ATOMIC_RELAXED);
+    if (before == 0 || before + (uint32_t)step == 0)
+        __atomic_add_fetch(&threads_selected, (uint32_t)step, __ATOMIC_RELAXED);
+}
+
+static bool open_already(const struct tfi_thread *t, uint32_t name)
+{
+    for (uint32_t i = t->nr_open; i-- > 0;)
+        if (t->open[i].name == name && (t->open[i].flags & TFI_RANGE_STAGE)) return true;
+    return false;
+}
+
+/* Index of the innermost nested range of a domain, -1 if there is none. */
+static int64_t innermost(const struct tfi_thread *t, uint32_t domain)
+{
+    for (uint32_t i = t->nr_open; i-- > 0;)
+        if (t->open[i].domain == domain && (t->open[i].flags & TFI_RANGE_NESTED)) return i;
+    return -1;
+}
+
+static void forget(struct tfi_thread *t, uint32_t index)
+{
+    t->nr_open--;
+    memmove(&t->open[index], &t->open[index + 1], (t->nr_open - index) * sizeof *t->open);
+}
+
+/* Takes started ranges off the stack that other threads have ended. */
+static TFI_COLD void sweep(struct tfi_thread *t)
+{
+    tfi_lock(&started.lock);
+    for (uint32_t i = t->nr_open; i-- > 0;) {
+        uint64_t id = t->open[i].id;
+        if (!(t->open[i].flags & TFI_RANGE_NESTED) && started.entry[id % MAX_STARTED].id != id) forget(t, i);
+    }
+    __atomic_store_n(&t->ended, 0, __ATOMIC_RELAXED);
+    tfi_unlock(&started.lock);
+}
+
+/* ---- records ---- */
+
+static void write_begin(struct tfi_thread *t, const struct tfi_range *range, const struct tfi_open *open)
+{
+    struct tfi_rec_range_begin *rec = TFI_RESERVE(t, range_begin);
+    if (!rec) return;
+    rec->name = open->name;
+    rec->time = open->start;
+    rec->id = open->id;
+    rec->flags = open->flags;
+    rec->domain = open->domain;
+    rec->category = range->category;
+    rec->color = range->color;
+    rec->payload = range->payload;
+    rec->payload_type = range->payload_type;
+    rec->depth = open->depth;
+    tfi_commit(t, sizeof *rec);
+}
+
+static void write_end(struct tfi_thread *t, const struct tfi_open *open, uint32_t thread, uint64_t now)
+{
+    struct tfi_rec_range_end *rec = TFI_RESERVE(t, range_end);
+    if (!rec) return;
+    rec->name = open->name;
+    rec->time = now;
+    rec->duration = open->start ? now - open->start : 0;
+    rec->id = open->id;
+    rec->flags = open->flags;
+    rec->thread = thread;
+    rec->domain = open->domain;
+    rec->depth = open->depth;
+    tfi_commit(t, sizeof *rec);
+}
+
+/* What both ways of opening a range have in common; NESTED or not is in `flags`. */
+static struct tfi_open describe(const struct tfi_thread *t, const struct tfi_range *range, uint32_t flags)
+{
+    bool stage = flags & TFI_RANGE_STAGE;
+    return (struct tfi_open){
+        .name = range->name,
+        .domain = range->domain,
+        .flags = flags,
+        .selected = stage && is_selected(range->name),
+        .outermost = stage && !open_already(t, range->name),
+    };
+}
+
+/* Writes the beginning and puts the range on the stack. */
+static void begin(struct tfi_thread *t, const struct tfi_range *range, struct tfi_open *open)
+{
+    write_begin(t, range, open);
+    if (t->nr_open < t->max_open || grow(t)) {
+        t->open[t->nr_open++] = *open;
+        count_stage(t, open, 1);
+    } else {
+        tfi_count_drop(TFI_DROP_RANGES, 1);
+    }
+    tfi_clock_tick(t, open->start);
+}
+
+static void add_time(const struct tfi_open *open, uint64_t ticks)
+{
+    struct stage *s = open->flags & TFI_RANGE_STAGE ? stage_of(open->name) : NULL;
+    if (!s) return;
+    __atomic_add_fetch(&s->calls, 1, __ATOMIC_RELAXED);
+    if (!open->outermost) return;
+    __atomic_add_fetch(&s->ticks, ticks, __ATOMIC_RELAXED);
+    uint64_t longest = __atomic_load_n(&s->longest, __ATOMIC_RELAXED);
+    while (ticks > longest &&
+           !__atomic_compare_exchange_n(&s->longest, &longest, ticks, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        continue;
+}
+
+/* ---- what callers see ---- */
+
+int tfi_stage_push(struct tfi_thread *t, const struct tfi_range *range)
+{
+    struct tfi_open open = describe(t, range, range->flags | TFI_RANGE_NESTED);
+    int64_t below = innermost(t, range->domain);
+    open.depth = below < 0 ? 0 : t->open[below].depth + 1;
+    open.id = (uint64_t)(t->serial & 0x3fffff) << 40 | ++t->ranges;
+    open.start = tfi_ticks();
+    begin(t, range, &open);
+    return (int)open.depth;
+}
+
+int tfi_stage_pop(struct tfi_thread *t, uint32_t domain)
+{
+    uint64_t now = tfi_ticks();
+    int64_t index = innermost(t, domain);
+    if (index < 0) {
+        tfi_count_drop(TFI_DROP_UNMATCHED, 1);
+        return -1;
+    }
+    struct tfi_open open = t->open[index];
+    forget(t, (uint32_t)index);
+    count_stage(t, &open, -1);
+    write_end(t, &open, t->serial, now);
+    add_time(&open, now - open.start);
+    if (TFI_UNLIKELY(__atomic_load_n(&t->ended, __ATOMIC_RELAXED))) sweep(t);
+    tfi_clock_tick(t, now);
+    return (int)open.depth;
+}
+
+/* Gives a started range its id and an entry in the table; without one it is recorded all the same. */
+static void register_started(struct tfi_thread *t, struct tfi_open *open)
+{
+    tfi_lock(&started.lock);
+    uint32_t index = MAX_STARTED - 1; /* the last one is never used: "not in the table" */
+    if (started.nr_free) index = started.free[--started.nr_free];
+    else if (started.used < MAX_STARTED - 1) index = started.used++;
+    open->id = (uint64_t)1 << 62 | ++started.count * MAX_STARTED | index;
+    if (index < MAX_STARTED - 1) started.entry[index] = (struct started){open->id, t, t->serial, *open};
+    tfi_unlock(&started.lock);
+}
+
+uint64_t tfi_stage_start(struct tfi_thread *t, const struct tfi_range *range)
+{
+    struct tfi_open open = describe(t, range, range->flags & ~(uint32_t)TFI_RANGE_NESTED);
+    open.start = tfi_ticks();
+    register_started(t, &open);
+    if (open.id % MAX_STARTED < MAX_STARTED - 1) {
+        begin(t, range, &open);
+    } else {
+        write_begin(t, range, &open);
+        tfi_count_drop(TFI_DROP_RANGES, 1);
+    }
+    return open.id;
+}
+
+void tfi_stage_end(struct tfi_thread *t, uint64_t id)
+{
+    uint64_t now = tfi_ticks();
+    uint32_t index = id % MAX_STARTED;
+    struct started *entry = &started.entry[index], found = {.id = 0};
+    tfi_lock(&started.lock);
+    if (id && entry->id == id) {
+        found = *entry;
+        entry->id = 0;
+        started.free[started.nr_free++] = (uint16_t)index;
+        if (found.thread) count_stage(found.thread, &found.range, -1);
+        if (found.thread && found.thread != t) __atomic_add_fetch(&found.thread->ended, 1, __ATOMIC_RELAXED);
+    }
+    tfi_unlock(&started.lock);
+    if (!found.id) {
+        struct tfi_open unknown = {.id = id, .flags = TFI_RANGE_UNTRACKED};
+        if (index != MAX_STARTED - 1) tfi_count_drop(TFI_DROP_UNMATCHED, 1);
+        write_end(t, &unknown, 0, now);
+        return;
+    }
+    for (uint32_t i = t->nr_open; found.thread == t && i-- > 0;) {
+        if (t->open[i].id != id) continue;
+        forget(t, i);
+        break;
+    }
+    write_end(t, &found.range, found.serial, now);
+    add_time(&found.range, now - found.range.start);
+    tfi_clock_tick(t, now);
+}
+
+void tfi_stage_mark(struct tfi_thread *t, const struct tfi_range *mark)
+{
+    struct tfi_rec_mark *rec = TFI_RESERVE(t, mark);
+    if (!rec) return;
+    rec->name = mark->name;
+    rec->time = tfi_ticks();
+    rec->flags = mark->flags;
+    rec->domain = mark->domain;
+    rec->category = mark->category;
+    rec->color = mark->color;
+    rec->payload = mark->payload;
+    rec->payload_type = mark->payload_type;
+    rec->reserved = 0;
+    tfi_commit(t, sizeof *rec);
+}
+
+void tfi_stage_thread_end(struct tfi_thread *t)
+{
+    tfi_lock(&started.lock);
+    for (uint32_t i = 0; i < t->nr_open; i++) {
+        struct started *entry = &started.entry[t->open[i].id % MAX_STARTED];
+        bool nested = t->open[i].flags & TFI_RANGE_NESTED;
+        if (nested || entry->id == t->open[i].id) count_stage(t, &t->open[i], -1);
+        if (!nested && entry->id == t->open[i].id) entry->thread = NULL;
+    }
+    t->nr_open = 0;
+    tfi_unlock(&started.lock);
+}
+
+void tfi_stage_report(struct tfi_text *text)
+{
+    double ns = tfi_clock_ns_per_tick();
+    const char *comma = "";
+    tfi_text_add(text, "\"stages\": {");
+    for (uint32_t i = 0; i < MAX_STAGES; i++) {
+        size_t length;
+        const struct stage *s = &stages[i];
+        const char *name = s->name && s->calls ? tfi_string_text(s->name, &length) : NULL;
+        if (!name) continue;
+        tfi_text_add(text, "%s\n    ", comma);
+        tfi_text_json(text, name, length);
+        tfi_text_add(text, ": {\"calls\": %lu, \"host_ms\": ", (unsigned long)s->calls);
+        tfi_text_ms(text, (uint64_t)((double)s->ticks * ns));
+        tfi_text_add(text, ", \"max_ms\": ");
+        tfi_text_ms(text, (uint64_t)((double)s->longest * ns));
+        tfi_text_add(text, "}");
+        comma = ",";
+    }
+    tfi_text_add(text, "%s}", *comma ? "\n  " : "");
+}

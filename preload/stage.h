@@ -1,0 +1,56 @@
+/* stage.h - named ranges and marks: stacks by thread, selection, times by stage.
+ *
+ * Callers (nvtx.c, api.c, later python.c) look like this:
+ *
+ *     struct tfi_thread *t = tfi_enter(TFI_WHY_STAGE);
+ *     if (!t) return ...;                         // asleep, off, or re-entered: only forward
+ *     struct tfi_range range = {.name = tfi_string(text, length), .flags = TFI_RANGE_STAGE | TFI_RANGE_NVTX};
+ *     int depth = tfi_stage_push(t, &range);
+ *     tfi_leave(t);
+ */
+#ifndef TFI_STAGE_H
+#define TFI_STAGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct tfi_thread;
+struct tfi_text;
+
+struct tfi_range {
+    uint32_t name;   /* string numbers, from tfi_string() */
+    uint32_t domain; /* 0 for the default domain */
+    uint32_t flags;  /* enum tfi_range_flag; NESTED is set by push */
+    uint32_t category;
+    uint32_t color;
+    uint32_t payload_type;
+    uint64_t payload;
+};
+
+/* Opens a nested range; returns how many of its domain were open in this thread before. */
+int tfi_stage_push(struct tfi_thread *thread, const struct tfi_range *range);
+
+/* Closes the innermost nested range of a domain; returns how many of it are still open, -1 if none was. */
+int tfi_stage_pop(struct tfi_thread *thread, uint32_t domain);
+
+/* Opens a range that any thread may end, in any order; returns its id, never 0. */
+uint64_t tfi_stage_start(struct tfi_thread *thread, const struct tfi_range *range);
+
+/* Ends it; an id that is not open is counted. */
+void tfi_stage_end(struct tfi_thread *thread, uint64_t id);
+
+void tfi_stage_mark(struct tfi_thread *thread, const struct tfi_range *mark);
+
+/* A stage that begins in a thread which has none of its own open decides for threads without stages; see stage.c. */
+bool tfi_stage_detail_elsewhere(void);
+
+/* Forgets a thread's open ranges, at its end. */
+void tfi_stage_thread_end(struct tfi_thread *thread);
+
+/* Prepares the tables at wake; false if there is no memory. */
+bool tfi_stage_init(void);
+
+/* Adds `"stages": {...}` with calls and times of every stage of this process to a JSON text. */
+void tfi_stage_report(struct tfi_text *text);
+
+#endif

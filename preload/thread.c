@@ -1,0 +1,133 @@
+/* thread.c - makes and ends the state of a thread.
+ *
+ * States live in memory that is never given back: a thread forked in the middle of anything still finds its own, whose
+ * generation then no longer counts. A pthread key tells of the end of a thread; threads made by raw clone just stay.
+ */
+#define _GNU_SOURCE
+#include "thread.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sys/prctl.h>
+
+#include "chunk.h"
+#include "clock.h"
+#include "stage.h"
+#include "strings.h"
+#include "sys.h"
+
+#define SLAB 32
+
+__thread struct tfi_thread *tfi_self;
+__thread uint32_t tfi_inside;
+
+static struct tfi_lock lock;
+static struct tfi_thread *all, *free_list, *slab;
+static unsigned slab_left;
+static uint32_t nr_threads;
+static pthread_key_t key;
+static bool have_key;
+
+struct tfi_thread *tfi_threads(void)
+{
+    return __atomic_load_n(&all, __ATOMIC_ACQUIRE);
+}
+
+static struct tfi_thread *take(void)
+{
+    struct tfi_thread *t = NULL;
+    tfi_lock(&lock);
+    if (free_list) {
+        t = free_list;
+        free_list = t->free;
+    } else {
+        if (!slab_left && (slab = tfi_map(SLAB * sizeof *slab)) != NULL) slab_left = SLAB;
+        if (slab_left) {
+            t = &slab[--slab_left];
+            t->all = all;
+            __atomic_store_n(&all, t, __ATOMIC_RELEASE);
+        }
+    }
+    if (t) t->serial = ++nr_threads;
+    tfi_unlock(&lock);
+    return t;
+}
+
+static void fill_slot(struct tfi_thread *t, const char *name)
+{
+    struct tfi_slot *slot = tfi_slot_take();
+    if (!slot) tfi_count_drop(TFI_DROP_NO_SLOT, 1);
+    t->slot = slot ? slot : &t->own_slot;
+    t->slot->thread = t->serial;
+    t->slot->tid = t->tid;
+    t->slot->calls = t->slot->stages = 0;
+    t->slot->pthread = (uint64_t)pthread_self();
+    t->slot->start = tfi_ticks();
+    memcpy(t->slot->name, name, sizeof t->slot->name);
+    __atomic_store_n(&t->slot->state, 1, __ATOMIC_RELEASE);
+}
+
+struct tfi_thread *tfi_thread_attach(void)
+{
+    char name[16] = {0};
+    struct tfi_thread *t = take();
+    if (!t) return NULL;
+    struct tfi_thread kept = *t;
+    *t = (struct tfi_thread){.serial = kept.serial, .all = kept.all, .open = kept.open, .max_open = kept.max_open};
+    t->tid = (uint32_t)tfi_gettid();
+    prctl(PR_GET_NAME, name, 0, 0, 0);
+    fill_slot(t, name);
+    t->gen = tfi_process->gen;
+    t->guard = 1;
+    tfi_self = t;
+    if (have_key) pthread_setspecific(key, t);
+    uint32_t text = tfi_string(name, strnlen(name, sizeof name));
+    struct tfi_rec_thread *rec = TFI_RESERVE(t, thread);
+    if (rec) {
+        rec->serial = t->serial;
+        rec->tid = t->tid;
+        rec->name = text;
+        rec->pthread = t->slot->pthread;
+        rec->time = t->slot->start;
+        tfi_commit(t, sizeof *rec);
+    }
+    t->guard = 0;
+    return t;
+}
+
+/* Runs in the thread that ends. Whatever it records after this starts a new state. */
+static void ended(void *state)
+{
+    struct tfi_thread *t = state;
+    int error = errno;
+    if (t != tfi_self || t->gen != tfi_process->gen || t->guard) return;
+    tfi_inside++;
+    t->guard = 1;
+    struct tfi_rec_thread_end *rec = TFI_RESERVE(t, thread_end);
+    if (rec) {
+        rec->serial = t->serial;
+        rec->time = tfi_ticks();
+        tfi_commit(t, sizeof *rec);
+    }
+    tfi_stage_thread_end(t);
+    tfi_chunk_close(t);
+    tfi_slot_free(t->slot);
+    tfi_self = NULL;
+    t->gen = 0;
+    t->guard = 0;
+    tfi_lock(&lock);
+    t->free = free_list;
+    free_list = t;
+    tfi_unlock(&lock);
+    tfi_inside--;
+    errno = error;
+}
+
+bool tfi_threads_init(void)
+{
+    lock.word = 0;
+    all = free_list = slab = NULL;
+    slab_left = nr_threads = 0;
+    if (!have_key) have_key = pthread_key_create(&key, ended) == 0;
+    return true;
+}

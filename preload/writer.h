@@ -1,0 +1,49 @@
+/* writer.h - what is appended to the .tfr, by whom and when. */
+#ifndef TFI_WRITER_H
+#define TFI_WRITER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tfi_trace.h"
+
+struct tfi_text;
+
+/* Creates the trace file `path`; false with errno set. */
+bool tfi_writer_open(const char *path);
+
+/* Writes header and schema, now or as soon as there is room. Both texts stay the caller's and must not change. */
+void tfi_writer_begin(const struct tfi_text *info, const struct tfi_text *schema);
+
+/* Takes a closed chunk: for the background thread, or, if that is behind, appends it now. */
+void tfi_writer_take(struct tfi_chunk *chunk);
+
+/* Appends a chunk's committed rows as they are, uncompressed, in the calling thread. The chunk is not freed. */
+void tfi_writer_append_rows(struct tfi_chunk *chunk);
+
+/* True if a thread that needs a chunk should rather append its own and go on in it. */
+bool tfi_writer_is_behind(void);
+
+/* Appends one waiting chunk in the calling thread, to get its memory; false if none waits. */
+bool tfi_writer_help(void);
+
+/* Appends the strings interned since the last time; false if they could not be written. */
+bool tfi_writer_flush_strings(void);
+
+/* Empties the string region; only with everything in it appended. False if that failed. */
+bool tfi_writer_reset_strings(void);
+
+/* Ends the background thread; waits at most `ms`. True if it has ended. */
+bool tfi_writer_stop(unsigned ms);
+
+/* Round fork: no new background thread between these two. */
+void tfi_writer_before_fork(void);
+void tfi_writer_after_fork(void);
+
+/* At the end: appends what waits and every open chunk, then the footer; false if the trace is not whole. */
+bool tfi_writer_finish(const char *reason);
+
+/* Forgets everything of a parent process. */
+void tfi_writer_restart(void);
+
+#endif
