@@ -124,8 +124,8 @@ struct tfi_string {
     uint32_t id;
     uint32_t length; /* bytes that follow, before padding to 8 */
 };
-#define TFI_STRING_MAX 65536u        /* longer names are cut */
-#define TFI_STRING_LOST 0xffffffffu  /* the table of names was full */
+#define TFI_STRING_MAX 65536u       /* longer names are cut */
+#define TFI_STRING_LOST 0xffffffffu /* the table of names was full */
 
 struct tfi_columns {
     uint32_t kinds;
@@ -197,10 +197,14 @@ enum tfi_kind {
 #undef LIST
 #undef RECORD_END
 
-#define RECORD(number, kind, text) struct tfi_rec_##kind { struct tfi_rec rec;
+#define RECORD(number, kind, text)                                                                                     \
+    struct tfi_rec_##kind {                                                                                            \
+        struct tfi_rec rec;
 #define FIELD(kind, ctype, column, type, codec, text) ctype column;
 #define LIST(kind, column, type, text) uint64_t column[];
-#define RECORD_END(kind) };
+#define RECORD_END(kind)                                                                                               \
+    }                                                                                                                  \
+    ;
 #include "records.def"
 #undef RECORD
 #undef FIELD
@@ -209,7 +213,7 @@ enum tfi_kind {
 
 /* Rows have no padding: their columns add up to their size, which is a multiple of 8. */
 #define RECORD(number, kind, text) _Static_assert(sizeof(struct tfi_rec_##kind) == 4
-#define FIELD(kind, ctype, column, type, codec, text) + sizeof(ctype)
+#define FIELD(kind, ctype, column, type, codec, text) +sizeof(ctype)
 #define LIST(kind, column, type, text)
 #define RECORD_END(kind) && sizeof(struct tfi_rec_##kind) % 8 == 0, #kind);
 #include "records.def"

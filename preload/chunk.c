@@ -48,10 +48,17 @@ static void *at(uint64_t offset)
 /* File systems where a shared mapping is not kept by the kernel alone, or fallocate promises nothing. */
 static bool unsuitable(const char *path)
 {
-    static const uint32_t types[] = {0x6969 /* NFS */,         0x0bd00bd0 /* Lustre */, 0x65735546 /* FUSE */,
-                                     0x9123683e /* btrfs */,   0x2fc12fc1 /* ZFS */,    0xff534d42 /* CIFS */,
-                                     0xfe534d42 /* SMB2 */,    0x47504653 /* GPFS */,   0x19830326 /* BeeGFS */,
-                                     0x01021997 /* 9p */,      0x00c36400 /* Ceph */};
+    static const uint32_t types[] = {0x6969 /* NFS */,
+                                     0x0bd00bd0 /* Lustre */,
+                                     0x65735546 /* FUSE */,
+                                     0x9123683e /* btrfs */,
+                                     0x2fc12fc1 /* ZFS */,
+                                     0xff534d42 /* CIFS */,
+                                     0xfe534d42 /* SMB2 */,
+                                     0x47504653 /* GPFS */,
+                                     0x19830326 /* BeeGFS */,
+                                     0x01021997 /* 9p */,
+                                     0x00c36400 /* Ceph */};
     struct statfs fs;
     if (statfs(path, &fs) != 0) return true;
     for (size_t i = 0; i < TFI_COUNT(types); i++)

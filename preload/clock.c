@@ -20,7 +20,8 @@ static bool invariant_tsc(void)
     unsigned a, b, c, d;
     char source[64];
     if (__get_cpuid(0x80000007, &a, &b, &c, &d) && (d & (1u << 8))) return true;
-    ssize_t n = tfi_read_file("/sys/devices/system/clocksource/clocksource0/current_clocksource", source, sizeof source);
+    ssize_t n =
+        tfi_read_file("/sys/devices/system/clocksource/clocksource0/current_clocksource", source, sizeof source);
     return n > 0 && strncmp(source, "tsc", 3) == 0;
 }
 

@@ -18,7 +18,8 @@ struct tfi_config tfi_config;
 
 enum type { TYPE_TEXT, TYPE_PATH, TYPE_NUMBER, TYPE_NAMES, TYPE_LEVEL };
 
-#define ENV(type, name, field, standard, aliases, help) {#name, aliases, TYPE_##type, offsetof(struct tfi_config, field)},
+#define ENV(type, name, field, standard, aliases, help)                                                                \
+    {#name, aliases, TYPE_##type, offsetof(struct tfi_config, field)},
 static const struct variable {
     const char *name;
     const char *aliases;
@@ -164,13 +165,14 @@ static void warn_unknown(const char *name)
         if (strncmp(variables[i].name, "TFI_", 4) == 0)
             used += tfi_fmt(valid + used, sizeof valid - used, "%s%s", used ? ", " : "", variables[i].name);
     }
-    if (best <= 4) tfi_log(TFI_LOG_WARN, "%s is not known and ignored; did you mean %s? Known: %s", name, nearest, valid);
+    if (best <= 4)
+        tfi_log(TFI_LOG_WARN, "%s is not known and ignored; did you mean %s? Known: %s", name, nearest, valid);
     else tfi_log(TFI_LOG_WARN, "%s is not known and ignored. Known: %s", name, valid);
 }
 
 static void warn_value(const struct variable *v, const char *value)
 {
-    const char *valid = v->type == TYPE_NUMBER ? "a whole number from 1 to 1048576"
+    const char *valid = v->type == TYPE_NUMBER  ? "a whole number from 1 to 1048576"
                         : v->type == TYPE_LEVEL ? "one of error, warn, info, debug"
                                                 : "a shorter text";
     tfi_log(TFI_LOG_WARN, "%s=%s is not valid, the default is used; it takes %s", v->name, value, valid);
@@ -207,10 +209,22 @@ static void add_env(struct tfi_text *text, const char *name)
 
 void tfi_config_header(struct tfi_text *text)
 {
-    static const char *const launchers[] = {
-        "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "TORCHELASTIC_RUN_ID",
-        "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", "SLURM_JOB_ID", "CUDA_VISIBLE_DEVICES",
-        "LD_PRELOAD", "NVTX_INJECTION64_PATH", "CUDA_INJECTION64_PATH"};
+    static const char *const launchers[] = {"RANK",
+                                            "LOCAL_RANK",
+                                            "WORLD_SIZE",
+                                            "LOCAL_WORLD_SIZE",
+                                            "GROUP_RANK",
+                                            "MASTER_ADDR",
+                                            "TORCHELASTIC_RUN_ID",
+                                            "OMPI_COMM_WORLD_RANK",
+                                            "PMI_RANK",
+                                            "PMIX_RANK",
+                                            "SLURM_PROCID",
+                                            "SLURM_JOB_ID",
+                                            "CUDA_VISIBLE_DEVICES",
+                                            "LD_PRELOAD",
+                                            "NVTX_INJECTION64_PATH",
+                                            "CUDA_INJECTION64_PATH"};
     char entry[512], alias[64];
     for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
         add_env(text, variables[i].name);

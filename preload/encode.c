@@ -27,10 +27,12 @@ struct kind {
 };
 
 #define RECORD(number, kind, text) static const struct field fields_##kind[] = {
-#define FIELD(kind, ctype, column, type, codec, text) \
+#define FIELD(kind, ctype, column, type, codec, text)                                                                  \
     {offsetof(struct tfi_rec_##kind, column), sizeof(ctype), (ctype)-1 < (ctype)1, TFI_##codec},
 #define LIST(kind, column, type, text) {offsetof(struct tfi_rec_##kind, column), 8, 0, TFI_LIST},
-#define RECORD_END(kind) };
+#define RECORD_END(kind)                                                                                               \
+    }                                                                                                                  \
+    ;
 #include "records.def"
 #undef RECORD
 #undef FIELD
@@ -198,7 +200,8 @@ static uint8_t *put_runs(uint8_t *p, const uint64_t *values, uint32_t count)
 }
 
 /* Writes `count` values by a codec; `keys` are the values of the group's first column. */
-static uint8_t *put_values(uint8_t *p, const uint64_t *values, const uint8_t *keys, uint32_t count, const struct field *f)
+static uint8_t *put_values(uint8_t *p, const uint64_t *values, const uint8_t *keys, uint32_t count,
+                           const struct field *f)
 {
     uint64_t last[TFI_KEYS] = {0}, previous = 0;
     switch (f->codec) {
@@ -280,7 +283,8 @@ static uint8_t *put_columns(struct tfi_encoder *e, const uint8_t *rows, uint32_t
         uint8_t *start = p;
         p += sizeof group_head;
         for (uint16_t f = 0; f < kind->nr_fields; f++) {
-            size_t worst = sizeof(struct tfi_column) + (size_t)group->count * 11 + (kind->fields[f].codec == TFI_LIST) * e->max_rows * 10;
+            size_t worst = sizeof(struct tfi_column) + (size_t)group->count * 11 +
+                           (kind->fields[f].codec == TFI_LIST) * e->max_rows * 10;
             if ((size_t)(e->columns_end - p) < worst) return NULL;
             p = put_column(e, p, rows, group, f, keys);
         }

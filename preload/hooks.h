@@ -123,26 +123,26 @@ static inline void tfi_call_leave(const struct tfi_call *call, int64_t result, c
 
 /* The body of an ordinary wrapper. `missing` is what it returns where there is no original. Its own names end in _,
  * for parameters have names too. */
-#define TFI_WRAP(ret, symbol, params, args, missing, values)                                            \
-    TFI_EXPORT ret symbol params                                                                        \
-    {                                                                                                   \
-        ret(*real_) params = (ret(*) params)tfi_real(TFI_HOOK_##symbol);                                \
-        if (TFI_UNLIKELY(!real_)) return missing;                                                       \
-        struct tfi_call call_ = tfi_call_enter(TFI_HOOK_##symbol);                                      \
-        if (!call_.thread) return real_ args;                                                           \
-        ret result_ = real_ args;                                                                       \
-        tfi_call_leave(&call_, (int64_t)(intptr_t)result_, TFI_VALUES values, TFI_NR_VALUES values);    \
-        return result_;                                                                                 \
+#define TFI_WRAP(ret, symbol, params, args, missing, values)                                                           \
+    TFI_EXPORT ret symbol params                                                                                       \
+    {                                                                                                                  \
+        ret(*real_) params = (ret(*) params)tfi_real(TFI_HOOK_##symbol);                                               \
+        if (TFI_UNLIKELY(!real_)) return missing;                                                                      \
+        struct tfi_call call_ = tfi_call_enter(TFI_HOOK_##symbol);                                                     \
+        if (!call_.thread) return real_ args;                                                                          \
+        ret result_ = real_ args;                                                                                      \
+        tfi_call_leave(&call_, (int64_t)(intptr_t)result_, TFI_VALUES values, TFI_NR_VALUES values);                   \
+        return result_;                                                                                                \
     }
 
-#define TFI_WRAP_VOID(symbol, params, args, values)                                                     \
-    TFI_EXPORT void symbol params                                                                       \
-    {                                                                                                   \
-        void (*real_) params = (void(*) params)tfi_real(TFI_HOOK_##symbol);                             \
-        if (TFI_UNLIKELY(!real_)) return;                                                               \
-        struct tfi_call call_ = tfi_call_enter(TFI_HOOK_##symbol);                                      \
-        real_ args;                                                                                     \
-        if (call_.thread) tfi_call_leave(&call_, 0, TFI_VALUES values, TFI_NR_VALUES values);           \
+#define TFI_WRAP_VOID(symbol, params, args, values)                                                                    \
+    TFI_EXPORT void symbol params                                                                                      \
+    {                                                                                                                  \
+        void(*real_) params = (void(*) params)tfi_real(TFI_HOOK_##symbol);                                             \
+        if (TFI_UNLIKELY(!real_)) return;                                                                              \
+        struct tfi_call call_ = tfi_call_enter(TFI_HOOK_##symbol);                                                     \
+        real_ args;                                                                                                    \
+        if (call_.thread) tfi_call_leave(&call_, 0, TFI_VALUES values, TFI_NR_VALUES values);                          \
     }
 
 #endif

@@ -86,15 +86,24 @@ const char *tfi_error_name(int error)
         int error;
         const char *name;
     } names[] = {
-        {EACCES, "permission denied"},        {ENOSPC, "no space left"},
-        {EROFS, "read-only file system"},     {ENOENT, "no such file or directory"},
-        {EMFILE, "too many open files"},      {ENFILE, "too many open files in the system"},
-        {EFBIG, "file size limit"},           {ELOOP, "somebody else's symbolic link"},
-        {ENOTDIR, "not a directory"},         {EEXIST, "exists already"},
-        {EDQUOT, "disk quota"},               {EIO, "input/output error"},
-        {EOPNOTSUPP, "not supported there"},  {ENOMEM, "no memory"},
-        {ENAMETOOLONG, "name too long"},      {EPERM, "not permitted"},
-        {ESTALE, "the file was moved away"},  {ENODEV, "not supported there"},
+        {EACCES, "permission denied"},
+        {ENOSPC, "no space left"},
+        {EROFS, "read-only file system"},
+        {ENOENT, "no such file or directory"},
+        {EMFILE, "too many open files"},
+        {ENFILE, "too many open files in the system"},
+        {EFBIG, "file size limit"},
+        {ELOOP, "somebody else's symbolic link"},
+        {ENOTDIR, "not a directory"},
+        {EEXIST, "exists already"},
+        {EDQUOT, "disk quota"},
+        {EIO, "input/output error"},
+        {EOPNOTSUPP, "not supported there"},
+        {ENOMEM, "no memory"},
+        {ENAMETOOLONG, "name too long"},
+        {EPERM, "not permitted"},
+        {ESTALE, "the file was moved away"},
+        {ENODEV, "not supported there"},
         {EBADF, "descriptor was closed"},
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)

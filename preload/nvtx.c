@@ -9,6 +9,7 @@
  * where something is recorded, else NVTX's own answers for "no tool".
  */
 #define _GNU_SOURCE
+#define _GNU_SOURCE
 #include "nvtx.h"
 
 #include <dlfcn.h>

@@ -189,7 +189,7 @@ uint32_t tfi_handle_number(struct tfi_handle *handle)
 TFI_COLD uint32_t tfi_wide_number(const wchar_t *wide)
 {
     char text[WIDE_BYTES];
-    return tfi_string(text, utf8_of(text, wide));
+    return wide ? tfi_string(text, utf8_of(text, wide)) : 0;
 }
 
 /* ---- names of categories and threads ---- */

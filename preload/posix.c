@@ -5,7 +5,7 @@
  * An exec that fails returns, and the process goes on: its next event opens a new trace (execvp tries several).
  */
 #define _GNU_SOURCE
-#include <alloca.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,52 +49,46 @@ static size_t lacks_run_dir(char *const envp[])
     return preload && tfi_run_dir_entry() ? count : 0;
 }
 
-static char **with_run_dir(char **room, char *const envp[], size_t count)
+/* The environment to pass on: `envp`, or a copy with our entry in `room`, which has space for count + 2. */
+static char *const *with_run_dir(char **room, char *const envp[], size_t count)
 {
+    if (!count) return envp;
     memcpy(room, envp, count * sizeof *room);
     room[count] = (char *)tfi_run_dir_entry();
     room[count + 1] = NULL;
     return room;
 }
 
-/* The environment to pass, `envp` itself where nothing is missing; made in the caller's frame. */
-#define PASS_ON(envp, count) ((count) ? with_run_dir(alloca(((count) + 2) * sizeof(char *)), envp, count) : (envp))
-
-/* Runs an exec with the trace closed; it only returns if it failed. */
-#define EXEC(call)                                      \
-    do {                                                \
-        tfi_finish("exec");                             \
-        int result = (call);                            \
-        tfi_resume();                                   \
-        return result;                                  \
-    } while (0)
-
-#define REAL(symbol) ((__typeof__(&(symbol)))tfi_real(TFI_HOOK_##symbol))
-
-/* Calls that reach their original by another way than libc's symbol, so that nothing can be missing. */
-static int raw_execve(const char *path, char *const argv[], char *const envp[])
+/* What comes after an exec that returned: it has failed. */
+static int failed(int result)
 {
-    size_t count = lacks_run_dir(envp);
-    char *const *env = PASS_ON(envp, count);
-    EXEC((int)syscall(SYS_execve, path, argv, env));
+    tfi_resume();
+    return result;
 }
 
 TFI_EXPORT int execve(const char *path, char *const argv[], char *const envp[])
 {
-    return raw_execve(path, argv, envp);
+    size_t count = lacks_run_dir(envp);
+    char *room[count + 2];
+    char *const *env = with_run_dir(room, envp, count);
+    tfi_finish("exec");
+    return failed((int)syscall(SYS_execve, path, argv, env));
 }
 
 TFI_EXPORT int execv(const char *path, char *const argv[])
 {
-    return raw_execve(path, argv, environ);
+    return execve(path, argv, environ);
 }
 
 TFI_EXPORT int execvpe(const char *file, char *const argv[], char *const envp[])
 {
     size_t count = lacks_run_dir(envp);
-    char *const *env = PASS_ON(envp, count);
-    if (!REAL(execvpe)) return raw_execve(file, argv, envp);
-    EXEC(REAL(execvpe)(file, argv, env));
+    char *room[count + 2];
+    char *const *env = with_run_dir(room, envp, count);
+    int (*real)(const char *, char *const[], char *const[]) = tfi_real(TFI_HOOK_execvpe);
+    if (!real) return execve(file, argv, envp);
+    tfi_finish("exec");
+    return failed(real(file, argv, env));
 }
 
 TFI_EXPORT int execvp(const char *file, char *const argv[])
@@ -105,33 +99,40 @@ TFI_EXPORT int execvp(const char *file, char *const argv[])
 TFI_EXPORT int execveat(int dir, const char *path, char *const argv[], char *const envp[], int flags)
 {
     size_t count = lacks_run_dir(envp);
-    char *const *env = PASS_ON(envp, count);
-    EXEC((int)syscall(SYS_execveat, dir, path, argv, env, flags));
+    char *room[count + 2];
+    char *const *env = with_run_dir(room, envp, count);
+    tfi_finish("exec");
+    return failed((int)syscall(SYS_execveat, dir, path, argv, env, flags));
 }
 
 TFI_EXPORT int fexecve(int fd, char *const argv[], char *const envp[])
 {
-    size_t count = lacks_run_dir(envp);
-    char *const *env = PASS_ON(envp, count);
-    if (!REAL(fexecve)) return execveat(fd, "", argv, envp, 0x1000 /* AT_EMPTY_PATH */);
-    EXEC(REAL(fexecve)(fd, argv, env));
+    return execveat(fd, "", argv, envp, AT_EMPTY_PATH);
 }
 
-/* The arguments of the l-functions as an array, in the caller's frame. Sets `argv`; `last` is the va_list behind NULL. */
-#define COLLECT(argv, first, list)                                    \
-    size_t count = 1;                                                 \
-    va_start(list, first);                                            \
-    while (va_arg(list, char *)) count++;                             \
-    va_end(list);                                                     \
-    char **argv = alloca((count + 1) * sizeof *argv);                 \
-    argv[0] = (char *)first;                                          \
-    va_start(list, first);                                            \
-    for (size_t i = 1; i <= count; i++) argv[i] = va_arg(list, char *)
+/* The l-functions hand their arguments on as an array in their own frame. */
+static size_t count_args(va_list list)
+{
+    size_t count = 1;
+    while (va_arg(list, char *)) count++;
+    return count;
+}
+
+static void collect(char **argv, const char *first, size_t count, va_list list)
+{
+    argv[0] = (char *)first;
+    for (size_t i = 1; i <= count; i++) argv[i] = va_arg(list, char *);
+}
 
 TFI_EXPORT int execl(const char *path, const char *arg, ...)
 {
     va_list list;
-    COLLECT(argv, arg, list);
+    va_start(list, arg);
+    size_t count = count_args(list);
+    va_end(list);
+    char *argv[count + 1];
+    va_start(list, arg);
+    collect(argv, arg, count, list);
     va_end(list);
     return execv(path, argv);
 }
@@ -139,7 +140,12 @@ TFI_EXPORT int execl(const char *path, const char *arg, ...)
 TFI_EXPORT int execlp(const char *file, const char *arg, ...)
 {
     va_list list;
-    COLLECT(argv, arg, list);
+    va_start(list, arg);
+    size_t count = count_args(list);
+    va_end(list);
+    char *argv[count + 1];
+    va_start(list, arg);
+    collect(argv, arg, count, list);
     va_end(list);
     return execvp(file, argv);
 }
@@ -147,7 +153,12 @@ TFI_EXPORT int execlp(const char *file, const char *arg, ...)
 TFI_EXPORT int execle(const char *path, const char *arg, ...)
 {
     va_list list;
-    COLLECT(argv, arg, list);
+    va_start(list, arg);
+    size_t count = count_args(list);
+    va_end(list);
+    char *argv[count + 1];
+    va_start(list, arg);
+    collect(argv, arg, count, list);
     char **envp = va_arg(list, char **);
     va_end(list);
     return execve(path, argv, envp);

@@ -137,7 +137,8 @@ void tfi_run_dir_pass_on(void)
 /* Id of the job on all its hosts, if its launcher gives it one. */
 static bool job_id(char *id, size_t size)
 {
-    const char *slurm = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID"), *elastic = getenv("TORCHELASTIC_RUN_ID");
+    const char *slurm = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID"),
+               *elastic = getenv("TORCHELASTIC_RUN_ID");
     if (slurm) tfi_fmt(id, size, "slurm-%s.%s", slurm, step ? step : "0");
     else if (elastic && strcmp(elastic, "none") != 0) tfi_fmt(id, size, "run-%s", elastic);
     else return false;

@@ -69,7 +69,8 @@ static struct stage *stage_of(uint32_t name)
         struct stage *s = &stages[(first + i) & (MAX_STAGES - 1)];
         uint32_t found = __atomic_load_n(&s->name, __ATOMIC_ACQUIRE);
         if (found == name) return s;
-        if (found == 0 && __atomic_compare_exchange_n(&s->name, &found, name, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        if (found == 0 &&
+            __atomic_compare_exchange_n(&s->name, &found, name, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
             return s;
         if (found == name) return s;
     }
@@ -128,7 +129,8 @@ static void count_stage(struct tfi_thread *t, const struct tfi_open *open, int s
     uint32_t before = __atomic_fetch_add(&t->stages, (uint32_t)step, __ATOMIC_RELAXED);
     if (step > 0) show_in_slot(t, before, open);
     __atomic_store_n(&t->slot->stages, before + (uint32_t)step, __ATOMIC_RELEASE);
-    if (before == 0 || before + (uint32_t)step == 0) __atomic_add_fetch(&threads_open, (uint32_t)step, __ATOMIC_RELAXED);
+    if (before == 0 || before + (uint32_t)step == 0)
+        __atomic_add_fetch(&threads_open, (uint32_t)step, __ATOMIC_RELAXED);
     if (!open->selected) return;
     before = __atomic_fetch_add(&t->selected, (uint32_t)step, __ATOMIC_RELAXED);
     if (before == 0 || before + (uint32_t)step == 0)
@@ -355,6 +357,13 @@ void tfi_stage_thread_end(struct tfi_thread *t)
     }
     t->nr_open = 0;
     tfi_unlock(&started.lock);
+}
+
+bool tfi_stage_any(void)
+{
+    for (uint32_t i = 0; i < MAX_STAGES; i++)
+        if (stages[i].name) return true;
+    return false;
 }
 
 void tfi_stage_report(struct tfi_text *text)

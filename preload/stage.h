@@ -50,6 +50,9 @@ void tfi_stage_thread_end(struct tfi_thread *thread);
 /* Prepares the tables at wake; false if there is no memory. */
 bool tfi_stage_init(void);
 
+/* True if any stage was opened in this process. */
+bool tfi_stage_any(void);
+
 /* Adds `"stages": {...}` with calls and times of every stage of this process to a JSON text. */
 void tfi_stage_report(struct tfi_text *text);
 

@@ -24,8 +24,8 @@ enum tfi_state {
     TFI_NEW = 0,    /* asleep: no file, no thread, nothing mapped */
     TFI_WAKING = 1, /* one thread is opening the trace; the others wait for it */
     TFI_AWAKE = 2,
-    TFI_OFF = 3,    /* could not be opened: calls are only forwarded */
-    TFI_ENDED = 4,  /* closed by exit, or by an exec that may still fail */
+    TFI_OFF = 3,   /* could not be opened: calls are only forwarded */
+    TFI_ENDED = 4, /* closed by exit, or by an exec that may still fail */
 };
 
 struct tfi_process {

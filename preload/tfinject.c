@@ -82,7 +82,8 @@ static bool create_trace(const char *dir)
     for (unsigned n = 1; n < 1000; n++) {
         char number[16] = "";
         if (n > 1) tfi_fmt(number, sizeof number, ".%u", n);
-        tfi_fmt(trace_path, sizeof trace_path, "%s/rank%u.%s.%u%s.tfr", dir, tfi_rank(), tfi_host(), (unsigned)pid, number);
+        tfi_fmt(trace_path, sizeof trace_path, "%s/rank%u.%s.%u%s.tfr", dir, tfi_rank(), tfi_host(), (unsigned)pid,
+                number);
         if (tfi_writer_open(trace_path)) return true;
         if (errno != EEXIST) return false;
     }
@@ -110,12 +111,12 @@ static bool open_trace(void)
 {
     char dir[3072], place[4096];
     if (!tfi_run_dir_make(dir, sizeof dir) || !create_trace(dir)) {
-        tfi_log(TFI_LOG_WARN, "nothing is recorded in process %d: %s: %s. Set TFI_OUTPUT_DIR to a directory of yours", pid,
-                trace_path[0] ? trace_path : dir, tfi_error_name(errno));
+        tfi_log(TFI_LOG_WARN, "nothing is recorded in process %d: %s: %s. Set TFI_OUTPUT_DIR to a directory of yours",
+                pid, trace_path[0] ? trace_path : dir, tfi_error_name(errno));
         return false;
     }
-    if (!tfi_strings_init() || !tfi_stage_init() || !tfi_threads_init() || !tfi_pool_open(trace_path, place, sizeof place) ||
-        !describe(place)) {
+    if (!tfi_strings_init() || !tfi_stage_init() || !tfi_threads_init() ||
+        !tfi_pool_open(trace_path, place, sizeof place) || !describe(place)) {
         tfi_log(TFI_LOG_WARN, "nothing is recorded in process %d: no memory", pid);
         return false;
     }
@@ -212,7 +213,8 @@ static TFI_COLD struct tfi_thread *attach(enum tfi_why why)
     constructor();
     uint32_t state = __atomic_load_n(&tfi_process->state, __ATOMIC_ACQUIRE);
     if (state == TFI_NEW && may_wake(why)) {
-        if (__atomic_compare_exchange_n(&tfi_process->state, &state, TFI_WAKING, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        if (__atomic_compare_exchange_n(&tfi_process->state, &state, TFI_WAKING, false, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_ACQUIRE))
             wake();
         state = __atomic_load_n(&tfi_process->state, __ATOMIC_ACQUIRE);
     }
@@ -305,10 +307,12 @@ void tfi_finish(const char *reason)
     tfi_inside++;
     __atomic_store_n(&tfi_process->gen, 0, __ATOMIC_SEQ_CST);
     bool outside = all_outside();
-    write_timing();
+    if (tfi_stage_any()) write_timing();
     bool whole = tfi_writer_finish(reason);
     if (whole && outside) tfi_pool_remove();
-    else tfi_log(TFI_LOG_WARN, "the end of %s could not be written; keep its .live file, tfanalyze reads both", trace_path);
+    else
+        tfi_log(TFI_LOG_WARN, "the end of %s could not be written; keep its .live file, tfanalyze reads both",
+                trace_path);
     tfi_inside--;
     pthread_setcancelstate(cancel, NULL);
     errno = error;

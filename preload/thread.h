@@ -40,7 +40,7 @@ struct tfi_thread {
     uint32_t nr_open;
     uint32_t max_open;
     struct tfi_open *open;
-    uint64_t ranges; /* ranges opened so far; its low part of their ids */
+    uint64_t ranges;        /* ranges opened so far; its low part of their ids */
     struct tfi_thread *all; /* every state of this process */
     struct tfi_thread *free;
     struct tfi_slot own_slot;
@@ -67,7 +67,8 @@ static inline void *tfi_reserve(struct tfi_thread *thread, size_t size, uint16_t
     return row;
 }
 
-#define TFI_RESERVE(thread, kind) ((struct tfi_rec_##kind *)tfi_reserve(thread, sizeof(struct tfi_rec_##kind), TFI_KIND_##kind))
+#define TFI_RESERVE(thread, kind)                                                                                      \
+    ((struct tfi_rec_##kind *)tfi_reserve(thread, sizeof(struct tfi_rec_##kind), TFI_KIND_##kind))
 
 /* Makes the row just filled count, also for a reader that finds the mapping after a SIGKILL. */
 static inline void tfi_commit(struct tfi_thread *thread, size_t size)

@@ -95,7 +95,8 @@ static bool append(struct tfi_block *head, const void *payload)
     struct iovec parts[] = {{head, sizeof *head}, {(void *)payload, head->stored}, {(void *)zeros, -head->stored & 7}};
     if (tfi_file_append(&file, &trace.size, parts, 3)) return true;
     if (!trace.told_error)
-        tfi_log(TFI_LOG_WARN, "%s can't be written (%s); records are dropped and counted", file.path, tfi_error_name(errno));
+        tfi_log(TFI_LOG_WARN, "%s can't be written (%s); records are dropped and counted", file.path,
+                tfi_error_name(errno));
     trace.told_error = true;
     return false;
 }
@@ -153,8 +154,12 @@ bool tfi_writer_reset_strings(void)
 /* Appends rows of the library itself, as a chunk of thread 0. */
 static void append_library(const void *rows, uint32_t bytes)
 {
-    struct tfi_block head = {.type = TFI_BLOCK_CHUNK, .flags = TFI_FLAG_ROWS, .serial = tfi_next_serial(),
-                             .stored = bytes, .raw = bytes, .records = tfi_count_rows(rows, bytes)};
+    struct tfi_block head = {.type = TFI_BLOCK_CHUNK,
+                             .flags = TFI_FLAG_ROWS,
+                             .serial = tfi_next_serial(),
+                             .stored = bytes,
+                             .raw = bytes,
+                             .records = tfi_count_rows(rows, bytes)};
     if (!bytes || !append(&head, rows)) return;
     trace.chunks++;
     trace.records += head.records;
@@ -221,7 +226,8 @@ static void append_packed(struct tfi_chunk *chunk, bool locked)
     const uint8_t *payload;
     struct tfi_block head = {.flags = TFI_FLAG_DEFLATED};
     uint32_t bytes = __atomic_load_n(&chunk->committed, __ATOMIC_ACQUIRE);
-    if (bytes && encoder) head.stored = (uint32_t)tfi_encode(encoder, chunk + 1, bytes, &payload, &head.raw, &head.records);
+    if (bytes && encoder)
+        head.stored = (uint32_t)tfi_encode(encoder, chunk + 1, bytes, &payload, &head.raw, &head.records);
     if (bytes && !head.stored) { /* no encoder, or a row it does not know */
         head = (struct tfi_block){.flags = TFI_FLAG_ROWS, .stored = bytes, .raw = bytes};
         head.records = tfi_count_rows(chunk + 1, bytes);
@@ -377,8 +383,9 @@ static bool append_footer(const char *reason)
     tfi_text_add(&text, "chunks%c%lu%c", 0, (unsigned long)trace.chunks, 0);
     tfi_text_add(&text, "strings%c%u%c", 0, tfi_strings_count(), 0);
     tfi_text_add(&text, "cost_ns%c%lu%c", 0, (unsigned long)cost, 0);
-#define DROP(number, name, lost, help) \
-    if (tfi_live->drops[number]) tfi_text_add(&text, "drop." #name "%c%lu%c", 0, (unsigned long)tfi_live->drops[number], 0);
+#define DROP(number, name, lost, help)                                                                                 \
+    if (tfi_live->drops[number])                                                                                       \
+        tfi_text_add(&text, "drop." #name "%c%lu%c", 0, (unsigned long)tfi_live->drops[number], 0);
 #include "drops.def"
 #undef DROP
     return append_plain(TFI_BLOCK_FOOTER, text.data, text.used);

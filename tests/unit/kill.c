@@ -1,0 +1,183 @@
+/* kill.c - SIGKILL at random moments: every call that had returned is in the trace, with its arguments, exactly once.
+ *
+ * Runs tests/victims/busy.c under the test build of the library, kills it after at most 50 ms and reads both files with
+ * the analyser's own reader. A thread's calls are numbered from 1, so what is read must be 1 to n without a gap, and n
+ * is the victim's own count or, for a call that had returned into the wrapper but not into the program, one more.
+ */
+#include <check.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "trace.h"
+
+#define THREADS 4
+
+struct seen {
+    uint64_t tid;
+    uint64_t finished; /* by the victim's own count */
+    uint64_t records;
+    uint64_t highest;
+    uint8_t *bits;
+    size_t size;
+};
+
+static char dir[64], busy[4096], library[4096];
+
+/* What call n of a thread must look like; returns n, 0 if it is wrong. */
+static uint64_t number_of(const char *func, const uint64_t *args, size_t count, uint64_t thread)
+{
+    uint64_t n;
+    if (strstr(func, "\x1f" "dummy_add\x1f")) {
+        n = count == 1 ? args[0] : 0;
+        return n % 3 == 0 ? n : 0;
+    }
+    if (strstr(func, "\x1f" "dummy_store\x1f")) {
+        n = count == 2 && args[0] == args[1] ? args[1] : 0;
+        return n % 3 == 1 ? n : 0;
+    }
+    if (!strstr(func, "\x1f" "dummy_many\x1f") || count != 6) return 0;
+    n = args[1];
+    return n % 3 == 2 && args[0] == thread && !args[2] && !args[3] && args[4] == 2 * n && args[5] == (uint8_t)n ? n : 0;
+}
+
+static void mark(struct seen *seen, uint64_t n)
+{
+    ck_assert_msg(n != 0 && n < 1u << 30, "a call with wrong arguments");
+    if (n / 8 >= seen->size) {
+        size_t size = (n / 8 + 1) * 2;
+        seen->bits = realloc(seen->bits, size);
+        memset(seen->bits + seen->size, 0, size - seen->size);
+        seen->size = size;
+    }
+    ck_assert_msg(!(seen->bits[n / 8] >> n % 8 & 1), "call %lu is there twice", (unsigned long)n);
+    seen->bits[n / 8] |= (uint8_t)(1 << n % 8);
+    seen->records++;
+    if (n > seen->highest) seen->highest = n;
+}
+
+static void read_group(struct reader *reader, const struct piece *piece, struct group *group, struct seen *seen)
+{
+    const uint32_t *first;
+    if (group->number != TFI_KIND_call) return;
+    size_t thread = 0;
+    while (thread < THREADS && seen[thread].tid != piece->tid) thread++;
+    ck_assert_msg(thread < THREADS, "calls of a thread nobody made");
+    const uint64_t *func = group_own(&reader->decoder, group, COL_call_func);
+    const uint64_t *args = group_list(&reader->decoder, group, group->kind->own[COL_call_args], &first);
+    ck_assert(func && args);
+    for (uint32_t i = 0; i < group->count; i++) {
+        const struct string *text = strings_get(&reader->trace->strings, func[i]);
+        ck_assert_msg(text != NULL, "a function without description");
+        mark(&seen[thread], number_of(text->text, args + first[i], first[i + 1] - first[i], thread));
+    }
+}
+
+static void read_trace(const char *path, struct seen *seen)
+{
+    char live[4200];
+    struct trace trace = {0};
+    struct notes notes = {0};
+    struct chunk chunk;
+    const struct piece *piece;
+    uint64_t drops[TFI_MAX_DROPS];
+    snprintf(live, sizeof live, "%s.live", path);
+    ck_assert_msg(trace_open(&trace, path, access(live, R_OK) == 0 ? live : NULL, &notes), "%s can't be read", path);
+    struct reader reader = {.trace = &trace};
+    while ((piece = reader_next(&reader, &chunk)) != NULL)
+        for (unsigned g = 0; g < chunk.groups; g++) read_group(&reader, piece, &chunk.group[g], seen);
+    trace_drops(&trace, drops);
+    ck_assert_msg(trace_judge(&trace, drops, &notes) == 0, "records were lost: %s", notes.count ? notes.note[0].text : "?");
+    reader_free(&reader);
+    trace_close(&trace);
+    notes_free(&notes);
+}
+
+static void kill_once(unsigned microseconds)
+{
+    char counters[128], pattern[128];
+    glob_t found;
+    int status;
+    snprintf(counters, sizeof counters, "%s/counters", dir);
+    snprintf(pattern, sizeof pattern, "%s/run/*.tfr", dir);
+    pid_t pid = fork();
+    if (pid == 0) {
+        setenv("LD_PRELOAD", library, 1);
+        execl(busy, busy, counters, (char *)NULL);
+        _exit(127);
+    }
+    struct timespec pause = {.tv_nsec = (long)microseconds * 1000};
+    nanosleep(&pause, NULL);
+    kill(pid, SIGKILL);
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_msg(WIFSIGNALED(status), "%s did not run", busy);
+    struct seen seen[THREADS] = {{0}};
+    int fd = open(counters, O_RDWR);
+    const uint64_t *page = fd < 0 ? MAP_FAILED : mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
+    struct stat st;
+    bool counted = page != MAP_FAILED && fstat(fd, &st) == 0 && st.st_size == 4096;
+    for (size_t i = 0; counted && i < THREADS; i++) seen[i].tid = page[2 * i], seen[i].finished = page[2 * i + 1];
+    if (glob(pattern, 0, NULL, &found) == 0) read_trace(found.gl_pathv[0], seen);
+    for (size_t i = 0; i < THREADS; i++) {
+        ck_assert_msg(seen[i].records == seen[i].highest, "thread %zu: a gap below call %lu", i, (unsigned long)seen[i].highest);
+        ck_assert_msg(seen[i].records >= seen[i].finished, "thread %zu: %lu of %lu calls are missing", i,
+                      (unsigned long)(seen[i].finished - seen[i].records), (unsigned long)seen[i].finished);
+        ck_assert_msg(seen[i].records <= seen[i].finished + 1, "thread %zu: more calls than were made", i);
+        free(seen[i].bits);
+    }
+    if (page != MAP_FAILED) munmap((void *)page, 4096);
+    if (fd >= 0) close(fd);
+    char clean[128];
+    snprintf(clean, sizeof clean, "rm -rf %s/run %s/counters", dir, dir);
+    ck_assert_int_eq(system(clean), 0);
+}
+
+static void set_up(void)
+{
+    const char *tests = getenv("TFI_TEST_DIR");
+    ck_assert_msg(tests != NULL, "TFI_TEST_DIR is not set");
+    snprintf(dir, sizeof dir, "/tmp/tfi-kill-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    snprintf(busy, sizeof busy, "%s/../build/victims/busy", tests);
+    snprintf(library, sizeof library, "%s/../build/test/libtfinject.so", tests);
+    ck_assert_msg(access(busy, X_OK) == 0 && access(library, R_OK) == 0, "%s or %s is not built", busy, library);
+    char run[80];
+    snprintf(run, sizeof run, "%s/run", dir);
+    setenv("TFI_OUTPUT_DIR", run, 1);
+    srandom((unsigned)time(NULL));
+}
+
+static void tear_down(void)
+{
+    rmdir(dir);
+}
+
+START_TEST(every_finished_call_survives_sigkill)
+{
+    unsigned kills = getenv("TFI_KILLS") ? (unsigned)atoi(getenv("TFI_KILLS")) : 200;
+    for (unsigned i = 0; i < kills; i++) kill_once(1000 + (unsigned)random() % 49000);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("kill");
+    TCase *tcase = tcase_create("kill");
+    tcase_add_checked_fixture(tcase, set_up, tear_down);
+    tcase_set_timeout(tcase, 600);
+    tcase_add_test(tcase, every_finished_call_survives_sigkill);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
