@@ -41,7 +41,7 @@ WARN     := -Wall -Wextra -Wshadow $(if $(WERROR),-Werror)
 SANITIZE := $(if $(ASAN),-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
 OPT      ?= -O2 -g
 BASE      = $(OPT) $(WARN) $(SANITIZE) -DTFI_VERSION='"$(VERSION)"' -Iinclude $(NVTX_INC:%=-isystem %) -MMD -MP $(CPPFLAGS) $(CFLAGS)
-CFLAGS_C  = -std=gnu11 $(BASE)
+CFLAGS_C  = -std=gnu11 -D_GNU_SOURCE $(BASE)
 CFLAGS_CXX = -std=c++17 $(BASE)
 # The library's own thread state is one initial-exec TLS pointer, and it shows nobody more than its version script names.
 CFLAGS_LIB = $(CFLAGS_C) -fPIC -fvisibility=hidden -ftls-model=initial-exec -Ipreload

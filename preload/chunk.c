@@ -6,7 +6,6 @@
  * The mapping is allocated with fallocate(2), never its emulation: a page that has no block behind it would be a
  * SIGBUS in the program. Where that can't be had the pool lies elsewhere, and the header says where.
  */
-#define _GNU_SOURCE
 #include "chunk.h"
 
 #include <errno.h>

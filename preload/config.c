@@ -3,7 +3,6 @@
  * Values are copied when the constructor runs: what the program does to its environment later changes nothing here.
  * Warnings wait until the process wakes, so that the bash and the compilers of a job stay silent.
  */
-#define _GNU_SOURCE
 #include "config.h"
 
 #include <stdlib.h>

@@ -3,7 +3,6 @@
  * Originals of a library are looked up in the library itself, where it is mapped already (RTLD_NOLOAD): RTLD_NEXT does
  * not see libraries that were opened RTLD_LOCAL. A look-up that fails is tried again at the next call.
  */
-#define _GNU_SOURCE
 #include "hooks.h"
 
 #include <dlfcn.h>

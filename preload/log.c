@@ -4,7 +4,6 @@
  * so nothing is written unless descriptor 2 is still the file it was at start, or a terminal or pipe.
  * Messages wait in a small ring until a thread has a chunk for them; the oldest are kept, they say what went wrong.
  */
-#define _GNU_SOURCE
 #include "log.h"
 
 #include <errno.h>

@@ -8,8 +8,6 @@
  * and whatever only names something does not. Return values are what programs see of a tool: depths, ids and handles
  * where something is recorded, else NVTX's own answers for "no tool".
  */
-#define _GNU_SOURCE
-#define _GNU_SOURCE
 #include "nvtx.h"
 
 #include <dlfcn.h>

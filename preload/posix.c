@@ -4,7 +4,6 @@
  * kernel's pid with the one that opened the trace, and does nothing there. Nothing here allocates.
  * An exec that fails returns, and the process goes on: its next event opens a new trace (execvp tries several).
  */
-#define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdlib.h>

@@ -5,7 +5,6 @@
  * no common first process: where the job has an id, the ranks agree through a small file beside the directory.
  * Nothing is created before a process wakes.
  */
-#define _GNU_SOURCE
 #include "rank.h"
 
 #include <dirent.h>

@@ -3,7 +3,6 @@
  * syscall() is used where libc's function would be a cancellation point or keeps state of its own.
  * Files are created with O_EXCL and O_NOFOLLOW: nothing is overwritten and no planted link is followed.
  */
-#define _GNU_SOURCE
 #include "sys.h"
 
 #include <errno.h>

@@ -8,7 +8,6 @@
  * The end may come while other threads run. They see the generation gone and only forward; those still inside the
  * recorder are waited for, briefly. If anything can't be brought to the .tfr, the .live file is left in its place.
  */
-#define _GNU_SOURCE
 #include <errno.h>
 #include <linux/membarrier.h>
 #include <pthread.h>

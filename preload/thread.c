@@ -3,7 +3,6 @@
  * States live in memory that is never given back: a thread forked in the middle of anything still finds its own, whose
  * generation then no longer counts. A pthread key tells of the end of a thread; threads made by raw clone just stay.
  */
-#define _GNU_SOURCE
 #include "thread.h"
 
 #include <errno.h>

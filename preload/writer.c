@@ -7,7 +7,6 @@
  * Records are lost, and counted, only when an append fails or the cap is reached.
  * All appends hold one lock. A block is written whole or not at all; strings go before the chunk that may use them.
  */
-#define _GNU_SOURCE
 #include "writer.h"
 
 #include <errno.h>
@@ -151,16 +150,20 @@ bool tfi_writer_reset_strings(void)
     return ok;
 }
 
-/* Appends rows of the library itself, as a chunk of thread 0. */
+/* Appends rows of the library itself, as a chunk of thread 0. A serial is only taken for a block that will be there:
+ * a reader counts the missing ones as lost. */
 static void append_library(const void *rows, uint32_t bytes)
 {
-    struct tfi_block head = {.type = TFI_BLOCK_CHUNK,
-                             .flags = TFI_FLAG_ROWS,
-                             .serial = tfi_next_serial(),
-                             .stored = bytes,
-                             .raw = bytes,
-                             .records = tfi_count_rows(rows, bytes)};
-    if (!bytes || !append(&head, rows)) return;
+    if (!bytes) return;
+    struct tfi_block head = {
+        .type = TFI_BLOCK_CHUNK,
+        .flags = TFI_FLAG_ROWS,
+        .serial = tfi_next_serial(),
+        .stored = bytes,
+        .raw = bytes,
+        .records = tfi_count_rows(rows, bytes),
+    };
+    if (!append(&head, rows)) return;
     trace.chunks++;
     trace.records += head.records;
 }

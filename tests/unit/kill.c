@@ -36,15 +36,20 @@ static char dir[64], busy[4096], library[4096];
 static uint64_t number_of(const char *func, const uint64_t *args, size_t count, uint64_t thread)
 {
     uint64_t n;
-    if (strstr(func, "\x1f" "dummy_add\x1f")) {
+    if (strstr(func, "\x1f"
+                     "dummy_add\x1f")) {
         n = count == 1 ? args[0] : 0;
         return n % 3 == 0 ? n : 0;
     }
-    if (strstr(func, "\x1f" "dummy_store\x1f")) {
+    if (strstr(func, "\x1f"
+                     "dummy_store\x1f")) {
         n = count == 2 && args[0] == args[1] ? args[1] : 0;
         return n % 3 == 1 ? n : 0;
     }
-    if (!strstr(func, "\x1f" "dummy_many\x1f") || count != 6) return 0;
+    if (!strstr(func, "\x1f"
+                      "dummy_many\x1f") ||
+        count != 6)
+        return 0;
     n = args[1];
     return n % 3 == 2 && args[0] == thread && !args[2] && !args[3] && args[4] == 2 * n && args[5] == (uint8_t)n ? n : 0;
 }
@@ -97,7 +102,8 @@ static void read_trace(const char *path, struct seen *seen)
         for (unsigned g = 0; g < chunk.groups; g++) read_group(&reader, piece, &chunk.group[g], seen);
     trace_drops(&trace, drops);
     uint64_t lost = trace_judge(&trace, drops, &notes);
-    ck_assert_msg(lost == 0, "%lu records lost: %s", (unsigned long)lost, notes.count ? notes.note[notes.count - 1].text : "?");
+    ck_assert_msg(lost == 0, "%lu records lost: %s", (unsigned long)lost,
+                  notes.count ? notes.note[notes.count - 1].text : "?");
     reader_free(&reader);
     trace_close(&trace);
     notes_free(&notes);
@@ -129,7 +135,8 @@ static void kill_once(unsigned microseconds)
     for (size_t i = 0; counted && i < THREADS; i++) seen[i].tid = page[2 * i], seen[i].finished = page[2 * i + 1];
     if (glob(pattern, 0, NULL, &found) == 0) read_trace(found.gl_pathv[0], seen);
     for (size_t i = 0; i < THREADS; i++) {
-        ck_assert_msg(seen[i].records == seen[i].highest, "thread %zu: a gap below call %lu", i, (unsigned long)seen[i].highest);
+        ck_assert_msg(seen[i].records == seen[i].highest, "thread %zu: a gap below call %lu", i,
+                      (unsigned long)seen[i].highest);
         ck_assert_msg(seen[i].records >= seen[i].finished, "thread %zu: %lu of %lu calls are missing", i,
                       (unsigned long)(seen[i].finished - seen[i].records), (unsigned long)seen[i].finished);
         ck_assert_msg(seen[i].records <= seen[i].finished + 1, "thread %zu: more calls than were made", i);

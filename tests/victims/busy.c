@@ -4,7 +4,6 @@
  * kernel thread id and word 2i+1 the number of calls that have returned. Call n of a thread has arguments made of n.
  * Some work lies between calls, more in some threads than in others, so that chunks fill at different rates.
  */
-#define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>

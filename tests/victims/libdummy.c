@@ -1,5 +1,4 @@
 /* libdummy.c - the library behind dummy.h. */
-#define _GNU_SOURCE
 #include "dummy.h"
 
 #include <errno.h>

@@ -4,7 +4,6 @@
  * a line "pid calls" to the file WEATHER_LOG names, so that a test can ask for exactly these calls in the traces; the
  * line is written before the process does whatever it may not survive.
  */
-#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -75,6 +74,7 @@ static void *from_thread(void *unused)
     (void)unused;
     calls(50);
     exit(4);
+    return NULL;
 }
 
 static int exit_in_thread(void)
@@ -83,7 +83,8 @@ static int exit_in_thread(void)
     calls(100);
     note(150);
     pthread_create(&thread, NULL, from_thread, NULL);
-    for (;;) pause();
+    pthread_join(thread, NULL);
+    return 1;
 }
 
 static void *endless(void *unused)
@@ -91,18 +92,15 @@ static void *endless(void *unused)
     (void)unused;
     calls(1000);
     say("endless", 1000);
-    for (;;) pause();
+    while (pause() != 0) continue;
+    return NULL;
 }
 
 static int never_ending(void)
 {
     pthread_t thread;
-    char byte;
-    int end[2];
-    if (pipe(end) != 0) return 1;
     for (int i = 0; i < 5; i++) pthread_create(&thread, NULL, endless, NULL);
     usleep(300000);
-    (void)byte;
     note(5000);
     return 0;
 }
@@ -123,7 +121,8 @@ static int exec_self(void)
 
 static int execs(void)
 {
-    static const char *const names[] = {"execv", "execve", "execvp", "execvpe", "execlp", "execle", "fexecve", "execveat"};
+    static const char *const names[] = {"execv",  "execve", "execvp",  "execvpe",
+                                        "execlp", "execle", "fexecve", "execveat"};
     char *args[] = {self, "return", NULL};
     for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++) {
         pid_t pid = fork();
@@ -416,12 +415,23 @@ static int run(const char *mode, const char *argument)
         const char *name;
         int (*run)(void);
     } modes[] = {
-        {"exit_in_thread", exit_in_thread}, {"never_ending", never_ending}, {"exec", exec_self},
-        {"execs", execs},                   {"forks", forks},               {"fork_busy", fork_busy},
-        {"spawns", spawns},                 {"daemon", daemon_mode},        {"cancel", cancel},
-        {"threads", threads},               {"many", many},                 {"close_all", close_all},
-        {"no_descriptors", no_descriptors}, {"descriptors_later", descriptors_later},
-        {"change_root", change_root},       {"reuse_stderr", reuse_stderr}, {"plain", plain},
+        {"exit_in_thread", exit_in_thread},
+        {"never_ending", never_ending},
+        {"exec", exec_self},
+        {"execs", execs},
+        {"forks", forks},
+        {"fork_busy", fork_busy},
+        {"spawns", spawns},
+        {"daemon", daemon_mode},
+        {"cancel", cancel},
+        {"threads", threads},
+        {"many", many},
+        {"close_all", close_all},
+        {"no_descriptors", no_descriptors},
+        {"descriptors_later", descriptors_later},
+        {"change_root", change_root},
+        {"reuse_stderr", reuse_stderr},
+        {"plain", plain},
     };
     for (unsigned i = 0; i < sizeof modes / sizeof modes[0]; i++)
         if (!strcmp(mode, modes[i].name)) return modes[i].run();
