@@ -45,7 +45,7 @@ CFLAGS_C  = -std=gnu11 -D_GNU_SOURCE $(BASE)
 CFLAGS_CXX = -std=c++17 $(BASE)
 # The library's own thread state is one initial-exec TLS pointer, and it shows nobody more than its version script names.
 CFLAGS_LIB = $(CFLAGS_C) -fPIC -fvisibility=hidden -ftls-model=initial-exec -Ipreload
-LDFLAGS_LIB = -shared -Wl,-z,defs -Wl,-soname,libtfinject.so -Wl,--as-needed -static-libgcc -Wl,--exclude-libs,ALL
+LDFLAGS_LIB = -shared -Wl,-z,defs -Wl,-z,nodelete -Wl,-soname,libtfinject.so -Wl,--as-needed -static-libgcc -Wl,--exclude-libs,ALL
 LDLIBS_LIB  = -l:libz.a -pthread -ldl
 LDLIBS_TOOL = -l:libz.a -l:libjansson.a -pthread -lm
 CHECK_CFLAGS = $(shell pkg-config --cflags check)

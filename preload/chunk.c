@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/statfs.h>
@@ -38,6 +37,13 @@ static char live_path[4096];
 static struct tfi_lock lock;
 static uint16_t small_free[TFI_NR_SMALL], large_free[NR_LARGE], slot_free[TFI_NR_SLOTS];
 static unsigned nr_small, nr_large, nr_slots;
+
+/* A chunk outside the mapping, while it is free. */
+struct spare {
+    struct tfi_chunk chunk;
+    struct spare *next;
+};
+static struct spare *spare;
 
 static void *at(uint64_t offset)
 {
@@ -125,6 +131,7 @@ static void fill(uint16_t *stack, unsigned count)
 bool tfi_pool_open(const char *trace, char *place, size_t size)
 {
     lock.word = 0;
+    spare = NULL;
     tfi_live = map_somewhere(trace);
     if (!tfi_live) return false;
     nr_small = TFI_NR_SMALL;
@@ -165,15 +172,40 @@ void tfi_pool_publish(const struct tfi_text *info, const struct tfi_text *schema
     memcpy(live->magic, TFI_LIVE_MAGIC, sizeof live->magic);
 }
 
+bool tfi_pool_is_file(void)
+{
+    return live_path[0] != 0;
+}
+
 void tfi_pool_remove(void)
 {
-    if (live_path[0]) unlink(live_path);
+    if (live_path[0] && unlink(live_path) != 0)
+        tfi_log(TFI_LOG_WARN, "%s can't be removed (%s)", live_path, tfi_error_name(errno));
     live_path[0] = 0;
 }
 
 uint64_t tfi_next_serial(void)
 {
     return __atomic_add_fetch(&tfi_live->serial, 1, __ATOMIC_RELAXED);
+}
+
+/* Where more threads live at once than there are chunks, the rest get private ones: what those hold is appended like
+ * the others, but SIGKILL loses it. */
+static struct tfi_chunk *pop_spare(void)
+{
+    struct spare *found = spare;
+    if (!found) {
+        char *slab = tfi_map(16 * TFI_SMALL_BYTES);
+        for (int i = 0; slab && i < 16; i++) {
+            found = (struct spare *)(slab + i * TFI_SMALL_BYTES);
+            found->next = spare;
+            spare = found;
+        }
+    }
+    if (!found) return NULL;
+    spare = found->next;
+    found->chunk.bytes = TFI_SMALL_BYTES;
+    return &found->chunk;
 }
 
 static struct tfi_chunk *pop(bool large)
@@ -190,17 +222,21 @@ static struct tfi_chunk *pop(bool large)
         chunk = at(SMALL_OFFSET + (uint64_t)small_free[--nr_small] * TFI_SMALL_BYTES);
         chunk->bytes = TFI_SMALL_BYTES;
     }
+    if (!chunk) chunk = pop_spare();
     tfi_unlock(&lock);
     return chunk;
 }
 
 void tfi_chunk_free(struct tfi_chunk *chunk)
 {
-    uint64_t offset = (uint64_t)((char *)chunk - (char *)tfi_live);
+    uint64_t offset = (uint64_t)((uintptr_t)chunk - (uintptr_t)tfi_live);
     __atomic_store_n(&chunk->committed, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&chunk->state, TFI_CHUNK_FREE, __ATOMIC_RELEASE);
     tfi_lock(&lock);
-    if (offset < LARGE_OFFSET) small_free[nr_small++] = (uint16_t)((offset - SMALL_OFFSET) / TFI_SMALL_BYTES);
+    if (offset >= TFI_POOL_BYTES) {
+        ((struct spare *)chunk)->next = spare;
+        spare = (struct spare *)chunk;
+    } else if (offset < LARGE_OFFSET) small_free[nr_small++] = (uint16_t)((offset - SMALL_OFFSET) / TFI_SMALL_BYTES);
     else large_free[nr_large++] = (uint16_t)((offset - LARGE_OFFSET) / TFI_LARGE_BYTES);
     tfi_unlock(&lock);
 }
@@ -254,11 +290,11 @@ TFI_COLD void *tfi_chunk_more(struct tfi_thread *thread, size_t size)
 {
     int error = errno, cancel;
     uint64_t start = tfi_ticks();
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+    cancel = tfi_cancel_off();
     bool ok = renew(thread);
     if (ok) tfi_log_flush(thread);
     if (ok) tfi_clock_tick(thread, start);
-    pthread_setcancelstate(cancel, NULL);
+    tfi_cancel_on(cancel);
     tfi_cost_add(tfi_ticks() - start);
     errno = error;
     if (ok && (size_t)(thread->limit - thread->next) >= size) return thread->next;

@@ -26,6 +26,9 @@ bool tfi_pool_open(const char *trace, char *place, size_t size);
 /* Stores the header and makes the mapping valid for readers. */
 void tfi_pool_publish(const struct tfi_text *info, const struct tfi_text *schema);
 
+/* True if the mapping is a file, which outlives the process. */
+bool tfi_pool_is_file(void);
+
 /* Removes the file; the mapping stays, threads may still be in it. */
 void tfi_pool_remove(void);
 

@@ -65,6 +65,7 @@ bool tfi_stage_init(void)
 static struct stage *stage_of(uint32_t name)
 {
     uint32_t first = name * 2654435761u >> 12;
+    if (!name) return NULL; /* a range without a name has no time of its own here */
     for (uint32_t i = 0; i < MAX_STAGES; i++) {
         struct stage *s = &stages[(first + i) & (MAX_STAGES - 1)];
         uint32_t found = __atomic_load_n(&s->name, __ATOMIC_ACQUIRE);

@@ -8,7 +8,6 @@
 #include "strings.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -165,7 +164,7 @@ static TFI_COLD uint32_t add(uint32_t h, const char *bytes, size_t length)
 {
     int error = errno, cancel;
     uint32_t number;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+    cancel = tfi_cancel_off();
     tfi_lock(&lock);
     number = find(table, h, bytes, length);
     if (number) goto out;
@@ -181,7 +180,7 @@ static TFI_COLD uint32_t add(uint32_t h, const char *bytes, size_t length)
     insert(table, (uint64_t)h << 32 | number);
 out:
     tfi_unlock(&lock);
-    pthread_setcancelstate(cancel, NULL);
+    tfi_cancel_on(cancel);
     errno = error;
     return number;
 }

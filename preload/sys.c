@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -18,6 +19,20 @@
 #include <unistd.h>
 
 #include "fmt.h"
+
+int tfi_cancel_off(void)
+{
+    int state, type;
+    pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &type);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    return state << 1 | type;
+}
+
+void tfi_cancel_on(int before)
+{
+    pthread_setcancelstate(before >> 1, NULL);
+    pthread_setcanceltype(before & 1, NULL);
+}
 
 void tfi_futex_wait(uint32_t *word, uint32_t value, unsigned ms)
 {
@@ -145,7 +160,7 @@ bool tfi_file_check(struct tfi_file *file)
     return true;
 }
 
-static bool within_limit(uint64_t size)
+bool tfi_file_has_room(uint64_t size)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || size <= limit.rlim_cur) return true;
@@ -157,7 +172,7 @@ bool tfi_file_append(struct tfi_file *file, uint64_t *size, struct iovec *parts,
 {
     size_t bytes = 0, done = 0;
     for (int i = 0; i < count; i++) bytes += parts[i].iov_len;
-    if (!tfi_file_check(file) || !within_limit(*size + bytes)) return false;
+    if (!tfi_file_check(file) || !tfi_file_has_room(*size + bytes)) return false;
     while (done < bytes) {
         ssize_t n = syscall(SYS_writev, file->fd, parts, count);
         if (n < 0 && errno == EINTR) continue;

@@ -17,6 +17,11 @@ void tfi_lock(struct tfi_lock *lock);
 bool tfi_lock_within(struct tfi_lock *lock, unsigned ms);
 void tfi_unlock(struct tfi_lock *lock);
 
+/* Turns cancellation of the calling thread off and on again, round anything that holds a lock. The type is changed too:
+ * in glibc up to 2.36 an asynchronous request that is already under way ignores the state. */
+int tfi_cancel_off(void);
+void tfi_cancel_on(int before);
+
 void tfi_futex_wait(uint32_t *word, uint32_t value, unsigned ms);
 void tfi_futex_wake(uint32_t *word);
 
@@ -43,6 +48,8 @@ struct tfi_file {
 bool tfi_file_create(struct tfi_file *file, const char *path);
 /* True if file->fd can be written to; opens it again if needed. */
 bool tfi_file_check(struct tfi_file *file);
+/* False, with errno set, if a file of this size would pass RLIMIT_FSIZE. */
+bool tfi_file_has_room(uint64_t size);
 /* Appends all parts or nothing at `*size`; looks at RLIMIT_FSIZE first, because passing it kills. False with errno set.
  * The parts are used up. */
 bool tfi_file_append(struct tfi_file *file, uint64_t *size, struct iovec *parts, int count);

@@ -152,6 +152,12 @@ static void restart(void)
     trace_path[0] = 0;
 }
 
+/* quick_exit ends by libc's own _exit, which does not pass our hook. */
+static void at_quick(void)
+{
+    tfi_finish("quick_exit");
+}
+
 static void wake(void)
 {
     static bool once;
@@ -159,8 +165,8 @@ static void wake(void)
     pid = tfi_getpid();
     restart();
     if (!once) {
+        at_quick_exit(at_quick);
         pthread_atfork(before_fork, after_fork_parent, after_fork_child);
-        syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
         once = true;
     }
     if (!open_trace()) {
@@ -232,16 +238,16 @@ struct tfi_thread *tfi_enter(enum tfi_why why)
     struct tfi_thread *t = tfi_self;
     int cancel;
     if (TFI_UNLIKELY(!t || t->gen != __atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED))) {
-        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+        cancel = tfi_cancel_off();
         t = attach(why);
-        pthread_setcancelstate(cancel, NULL);
+        tfi_cancel_on(cancel);
         if (!t) return NULL;
     }
     if (t->guard) {
         tfi_count_drop(TFI_DROP_REENTRANT, 1);
         return NULL;
     }
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &t->cancel);
+    t->cancel = tfi_cancel_off();
     t->guard = 1;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     if (TFI_LIKELY(t->gen == __atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED))) return t;
@@ -254,7 +260,7 @@ void tfi_leave(struct tfi_thread *t)
     int cancel = t->cancel;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     t->guard = 0;
-    pthread_setcancelstate(cancel, NULL);
+    tfi_cancel_on(cancel);
 }
 
 /* ---- closing it ---- */
@@ -302,18 +308,18 @@ void tfi_finish(const char *reason)
     if (tfi_process->state != TFI_AWAKE || tfi_getpid() != pid || tfi_inside) return;
     if (!__atomic_compare_exchange_n(&tfi_process->state, &awake, TFI_ENDED, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
         return;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+    cancel = tfi_cancel_off();
     tfi_inside++;
     __atomic_store_n(&tfi_process->gen, 0, __ATOMIC_SEQ_CST);
     bool outside = all_outside();
     if (tfi_stage_any()) write_timing();
     bool whole = tfi_writer_finish(reason);
     if (whole && outside) tfi_pool_remove();
-    else
+    else if (!tfi_writer_has_complained())
         tfi_log(TFI_LOG_WARN, "the end of %s could not be written; keep its .live file, tfanalyze reads both",
                 trace_path);
     tfi_inside--;
-    pthread_setcancelstate(cancel, NULL);
+    tfi_cancel_on(cancel);
     errno = error;
 }
 
@@ -339,6 +345,8 @@ static void constructor(void)
         *page = *tfi_process;
         __atomic_store_n(&tfi_process, page, __ATOMIC_RELEASE);
     }
+    /* For all_outside(). Here it takes microseconds; with more than one thread it takes tens of milliseconds. */
+    syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
     tfi_log_init();
     tfi_config_read();
     tfi_clock_init();

@@ -94,12 +94,14 @@ struct tfi_thread *tfi_thread_attach(void)
     return t;
 }
 
-/* Runs in the thread that ends. Whatever it records after this starts a new state. */
+/* Runs in the thread that ends. Whatever it records after this starts a new state. A guard that is still set belongs to
+ * a record the thread was cancelled in, between two instructions: a row is committed whole or not at all, and locks are
+ * only held with cancellation off, so nothing is left undone. */
 static void ended(void *state)
 {
     struct tfi_thread *t = state;
     int error = errno;
-    if (t != tfi_self || t->gen != tfi_process->gen || t->guard) return;
+    if (t != tfi_self || t->gen != tfi_process->gen) return;
     tfi_inside++;
     t->guard = 1;
     struct tfi_rec_thread_end *rec = TFI_RESERVE(t, thread_end);

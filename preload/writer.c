@@ -84,6 +84,14 @@ static uint32_t crc(const void *data, size_t bytes)
     return (uint32_t)crc32(0, data, (uInt)bytes);
 }
 
+static void complain(void)
+{
+    if (!trace.told_error)
+        tfi_log(TFI_LOG_WARN, "%s can't be written (%s); records are dropped and counted", file.path,
+                tfi_error_name(errno));
+    trace.told_error = true;
+}
+
 /* Appends one block; the caller holds the lock. Completes the head. */
 static bool append(struct tfi_block *head, const void *payload)
 {
@@ -93,10 +101,7 @@ static bool append(struct tfi_block *head, const void *payload)
     head->head_crc = crc(head, offsetof(struct tfi_block, head_crc));
     struct iovec parts[] = {{head, sizeof *head}, {(void *)payload, head->stored}, {(void *)zeros, -head->stored & 7}};
     if (tfi_file_append(&file, &trace.size, parts, 3)) return true;
-    if (!trace.told_error)
-        tfi_log(TFI_LOG_WARN, "%s can't be written (%s); records are dropped and counted", file.path,
-                tfi_error_name(errno));
-    trace.told_error = true;
+    complain();
     return false;
 }
 
@@ -183,9 +188,12 @@ static void tell_drops(void)
     append_library(rows, n * (uint32_t)sizeof rows[0]);
 }
 
+/* Room that chunks leave for what is written at the end, so that a trace which is full can still say so. */
+#define END_BYTES (16u << 10)
+
 static bool over_cap(uint32_t bytes)
 {
-    if (trace.size + bytes <= tfi_config.max_mb << 20) return false;
+    if (trace.size + bytes + END_BYTES <= tfi_config.max_mb << 20) return false;
     if (!trace.told_cap)
         tfi_log(TFI_LOG_WARN, "%s has reached TFI_MAX_MB=%lu; later records are dropped and counted", file.path,
                 (unsigned long)tfi_config.max_mb);
@@ -193,53 +201,51 @@ static bool over_cap(uint32_t bytes)
     return true;
 }
 
-/* Appends a chunk's payload, or counts its records as lost; the caller holds the lock. */
-static void append_chunk(const struct tfi_chunk *chunk, struct tfi_block *head, const void *payload)
+/* Appends a chunk's payload; the caller holds the lock. Returns 0, or why it is not in the trace (enum tfi_drop). */
+static int append_chunk(const struct tfi_chunk *chunk, struct tfi_block *head, const void *payload)
 {
     head->type = TFI_BLOCK_CHUNK;
     head->serial = chunk->serial;
     head->thread = chunk->thread;
     head->tid = chunk->tid;
-    if (trace.ended) return;
-    tell_drops();
-    if (over_cap(head->stored)) {
-        tfi_count_drop(TFI_DROP_CAP, head->records);
-    } else if (!flush_strings() || !append(head, payload)) {
-        tfi_count_drop(TFI_DROP_APPEND, head->records);
-    } else {
-        trace.chunks++;
-        trace.records += head->records;
+    if (over_cap(head->stored)) return TFI_DROP_CAP;
+    if (!tfi_file_has_room(trace.size + head->stored + END_BYTES)) {
+        complain();
+        return TFI_DROP_APPEND;
     }
+    if (!flush_strings() || !append(head, payload)) return TFI_DROP_APPEND;
+    trace.chunks++;
+    trace.records += head->records;
+    tell_drops();
+    return 0;
+}
+
+/* The same for a chunk's rows as they are, or packed by the encoder, which then nobody else may use. Counts what is not
+ * appended, unless the chunk stays in the live file. */
+static bool append_one(struct tfi_chunk *chunk, bool pack, bool stays)
+{
+    const uint8_t *payload = (const uint8_t *)(chunk + 1);
+    uint32_t bytes = __atomic_load_n(&chunk->committed, __ATOMIC_ACQUIRE);
+    struct tfi_block head = {.flags = TFI_FLAG_DEFLATED};
+    if (!bytes) return true;
+    if (pack && encoder)
+        head.stored = (uint32_t)tfi_encode(encoder, payload, bytes, &payload, &head.raw, &head.records);
+    if (!head.stored) { /* no encoder, or a row it does not know */
+        payload = (const uint8_t *)(chunk + 1);
+        head = (struct tfi_block){.flags = TFI_FLAG_ROWS, .stored = bytes, .raw = bytes};
+        head.records = tfi_count_rows(payload, bytes);
+    }
+    bool locked = stays;
+    if (!locked) tfi_lock(&trace.lock);
+    int drop = trace.ended ? 0 : append_chunk(chunk, &head, payload);
+    if (!locked) tfi_unlock(&trace.lock);
+    if (drop && !(stays && drop == TFI_DROP_APPEND)) tfi_count_drop(drop, head.records);
+    return drop != TFI_DROP_APPEND;
 }
 
 void tfi_writer_append_rows(struct tfi_chunk *chunk)
 {
-    uint32_t bytes = __atomic_load_n(&chunk->committed, __ATOMIC_ACQUIRE);
-    struct tfi_block head = {.flags = TFI_FLAG_ROWS, .stored = bytes, .raw = bytes};
-    head.records = tfi_count_rows(chunk + 1, bytes);
-    if (!bytes) return;
-    tfi_lock(&trace.lock);
-    append_chunk(chunk, &head, chunk + 1);
-    tfi_unlock(&trace.lock);
-}
-
-/* Packs and appends; only where no one else uses the encoder. */
-static void append_packed(struct tfi_chunk *chunk, bool locked)
-{
-    const uint8_t *payload;
-    struct tfi_block head = {.flags = TFI_FLAG_DEFLATED};
-    uint32_t bytes = __atomic_load_n(&chunk->committed, __ATOMIC_ACQUIRE);
-    if (bytes && encoder)
-        head.stored = (uint32_t)tfi_encode(encoder, chunk + 1, bytes, &payload, &head.raw, &head.records);
-    if (bytes && !head.stored) { /* no encoder, or a row it does not know */
-        head = (struct tfi_block){.flags = TFI_FLAG_ROWS, .stored = bytes, .raw = bytes};
-        head.records = tfi_count_rows(chunk + 1, bytes);
-        payload = (const uint8_t *)(chunk + 1);
-    }
-    if (!bytes) return;
-    if (!locked) tfi_lock(&trace.lock);
-    append_chunk(chunk, &head, payload);
-    if (!locked) tfi_unlock(&trace.lock);
+    append_one(chunk, false, false);
 }
 
 /* ---- the background thread ---- */
@@ -269,7 +275,7 @@ static void *run(void *unused)
             tfi_futex_wait(&queue.signal, seen, 60000);
             continue;
         }
-        append_packed(chunk, false);
+        append_one(chunk, true, false);
         tfi_chunk_free(chunk);
     }
 }
@@ -394,25 +400,41 @@ static bool append_footer(const char *reason)
     return append_plain(TFI_BLOCK_FOOTER, text.data, text.used);
 }
 
+bool tfi_writer_has_complained(void)
+{
+    return trace.told_error;
+}
+
+/* Without a live file that stays behind, what can't be appended now is lost. */
+static bool finish_one(struct tfi_chunk *chunk, bool lasting)
+{
+    uint32_t records = tfi_count_rows(chunk + 1, chunk->committed);
+    if (append_one(chunk, true, true)) return true;
+    if (!lasting) tfi_count_drop(TFI_DROP_APPEND, records);
+    return !lasting;
+}
+
 bool tfi_writer_finish(const char *reason)
 {
-    bool stopped = tfi_writer_stop(500), whole = false;
+    bool stopped = tfi_writer_stop(500), whole = true, lasting = tfi_pool_is_file();
     struct tfi_chunk *chunk;
     if (!tfi_lock_within(&trace.lock, 500)) return false;
     /* A background thread that hangs in a write still owns the encoder and its chunk: leave the rest to the live file. */
-    if (!stopped) goto out;
+    if (!stopped) {
+        tfi_unlock(&trace.lock);
+        return false;
+    }
     if (!encoder) encoder = tfi_encoder_new(TFI_LARGE_BYTES);
-    for (; (chunk = take_waiting()) != NULL; tfi_chunk_free(chunk)) append_packed(chunk, true);
+    while ((chunk = take_waiting()) != NULL) whole &= finish_one(chunk, lasting);
     for (struct tfi_thread *t = tfi_threads(); t; t = t->all) {
         chunk = __atomic_load_n(&t->chunk, __ATOMIC_ACQUIRE); /* stays the thread's: it may still be in it */
-        if (chunk) append_packed(chunk, true);
+        if (chunk) whole &= finish_one(chunk, lasting);
     }
     if (begin()) append_clock();
     tell_drops();
-    whole = flush_strings() && append_footer(reason);
+    whole &= flush_strings() && append_footer(reason);
     trace.ended = true;
-out:
     tfi_unlock(&trace.lock);
-    if (stopped) tfi_file_close(&file);
+    tfi_file_close(&file);
     return whole;
 }

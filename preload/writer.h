@@ -43,6 +43,9 @@ void tfi_writer_after_fork(void);
 /* At the end: appends what waits and every open chunk, then the footer; false if the trace is not whole. */
 bool tfi_writer_finish(const char *reason);
 
+/* True if it has said already that the trace can't be written. */
+bool tfi_writer_has_complained(void);
+
 /* Forgets everything of a parent process. */
 void tfi_writer_restart(void);
 

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -18,10 +19,10 @@ SAYS_NOTHING, SAYS_ONE_LINE = 0, 1
 @pytest.fixture
 def weather(run, victim, analyze, tmp_path):
     """weather(mode, ...): runs it bare and watched; returns the watched run with .calls and .wanted by pid."""
-    def weather(mode, *arguments, env=None, lines=SAYS_NOTHING, rc=0, exact=True):
+    def weather(mode, *arguments, env=None, lines=SAYS_NOTHING, rc=0, exact=True, read=True):
         log = tmp_path / 'log'
-        bare = run([victim('weather'), mode, *arguments], {'WEATHER_LOG': log, **(env or {})}, preload=False)
-        log.unlink(missing_ok=True)
+        bare = run([victim('weather'), mode, *arguments], {'WEATHER_LOG': tmp_path / 'bare', **(env or {})}, preload=False)
+        assert bare.rc != 125 and bare.out
         watched = run([victim('weather'), mode, *arguments], {'WEATHER_LOG': log, **(env or {})}, preload='test')
         assert sorted(watched.out.splitlines()) == sorted(bare.out.splitlines())
         assert watched.rc == bare.rc
@@ -33,7 +34,7 @@ def weather(run, victim, analyze, tmp_path):
             watched.wanted[pid] += count
         watched.info = None
         watched.calls = collections.Counter()
-        if any(watched.wanted.values()) or not exact:
+        if read and (any(watched.wanted.values()) or not exact):
             watched.info = analyze('info', watched.dir, rc=rc)
             for row in watched.info['rows']:
                 watched.calls[row['pid']] += row['events'].get('call', 0)
@@ -41,6 +42,12 @@ def weather(run, victim, analyze, tmp_path):
                 assert +watched.calls == +watched.wanted
         return watched
     return weather
+
+
+def all_there(row, calls):
+    """Every call is in the trace or counted as lost; a few records of other kinds may be lost with them."""
+    others = 60
+    assert calls <= row['events'].get('call', 0) + sum(row['lost'].values()) <= calls + others
 
 
 @pytest.mark.parametrize('mode', ['return', '_exit', '_Exit', 'quick_exit'])
@@ -92,16 +99,17 @@ def test_vfork_and_posix_spawn(weather):
     weather('spawns')
 
 
-def test_daemon(weather, tmp_path):
-    """It closes everything and lives on after the program has ended, so it is waited for."""
+def test_daemon(run, victim, analyze, tmp_path):
+    """Two forks, a new session, every descriptor closed; it lives on after the program has ended, so it is waited for."""
     log = tmp_path / 'log'
-    result = weather('daemon', exact=False)
-    deadline = 200
-    while log.read_text().count('\n') < 2 and deadline:
-        subprocess.run(['sleep', '0.05'], check=True)
-        deadline -= 1
-    assert sum(int(line.split()[1]) for line in log.read_text().splitlines()) == 510
-    assert result.calls
+    result = run([victim('weather'), 'daemon'], {'WEATHER_LOG': log}, preload='test')
+    assert (result.rc, result.err) == (0, '')
+    for _ in range(100):
+        if log.read_text().count('\n') == 2 and not list(result.dir.glob('*.live')):
+            break
+        time.sleep(0.05)
+    found = {row['pid']: row['events']['call'] for row in analyze('info', result.dir)['rows']}
+    assert found == dict(map(int, line.split()) for line in log.read_text().splitlines())
 
 
 def test_cancelled_threads(weather):
@@ -136,26 +144,27 @@ def test_size_limit_from_the_start(weather, analyze):
     """Under 16 MB there is no place for the live file either; what does not fit is counted."""
     result = weather('size_limit_before', str(1 << 20), lines=2, exact=False, rc=3)
     row, = result.info['rows']
-    assert row['events']['call'] + sum(row['lost'].values()) == 500000
+    all_there(row, 500000)
 
 
 def test_size_limit_later(weather):
     result = weather('size_limit', str(1 << 20), lines=SAYS_ONE_LINE, exact=False, rc=3)
     row, = result.info['rows']
-    assert row['events']['call'] + sum(row['lost'].values()) == 500010
+    all_there(row, 500010)
 
 
 def test_cap(weather):
-    result = weather('plain', env={'TFI_MAX_MB': '1', 'WEATHER': '1'}, lines=SAYS_ONE_LINE, exact=False, rc=3)
+    result = weather('million', env={'TFI_MAX_MB': '1'}, lines=SAYS_ONE_LINE, exact=False, rc=3)
     row, = result.info['rows']
-    assert row['events']['call'] + row['lost']['cap'] == 200002
+    assert row['lost']['cap'] > 0
+    all_there(row, 1500000)
     assert sum(p.stat().st_size for p in result.dir.glob('*.tfr')) <= (1 << 20) + 8192
 
 
 def test_chroot(weather):
     if os.geteuid() != 0:
         pytest.skip('chroot needs root')
-    weather('change_root', lines=SAYS_ONE_LINE, exact=False)
+    weather('change_root', lines=SAYS_ONE_LINE)
 
 
 def test_no_message_in_a_file_that_took_descriptor_2(weather):
@@ -171,7 +180,7 @@ def test_errno_and_results(weather):
 def test_directory_not_writable(weather, tmp_path):
     blocked = tmp_path / 'file'
     blocked.write_text('not a directory')
-    result = weather('plain', env={'TFI_OUTPUT_DIR': blocked / 'run'}, lines=SAYS_ONE_LINE, exact=None)
+    result = weather('plain', env={'TFI_OUTPUT_DIR': blocked / 'run'}, lines=SAYS_ONE_LINE, read=False)
     assert 'not a directory' in result.err and 'TFI_OUTPUT_DIR' in result.err
 
 
@@ -195,14 +204,14 @@ def test_disk_full(run, victim, analyze, tmp_path):
     if subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', mount], capture_output=True).returncode != 0:
         pytest.skip('mounting a tmpfs is not allowed here')
     try:
-        command = [victim('weather'), 'close_all']
+        command = [victim('weather'), 'million']
         env = {'TFI_OUTPUT_DIR': mount / 'run', 'WEATHER_LOG': tmp_path / 'log'}
         result = run(command, env, preload='test')
-        assert result.rc == 0 and "program's file 0" in result.out
+        assert result.rc == 0 and result.out == 'calls 1500000\n'
         lines = result.err.splitlines()
         assert 'no space left' in result.err and len(lines) <= 2 and all(x.startswith('tfinject: ') for x in lines)
         row, = analyze('info', mount / 'run', rc=3)['rows']
-        assert row['events']['call'] + sum(row['lost'].values()) == 400100
+        all_there(row, 1500000)
     finally:
         subprocess.run(['umount', '-l', mount], check=False)
 
