@@ -32,7 +32,10 @@ def records(analyze):
     """records(directory, kind, ...) -> the records of these kinds in the order of each thread, a dict of columns each."""
     def records(directory, *kinds, rc=0):
         rows = analyze('dump', directory, rc=rc)['rows']
-        return [{'time_us': r['time_us'], **r['values'], 'kind': r['kind']} for r in rows if r['kind'] in kinds]
+        start = next(r['values']['value'] / 1000 - r['time_us'] for r in rows
+                     if r['kind'] == 'clock' and r['values']['clock'] == 'realtime')
+        return [{**r['values'], 'kind': r['kind'], 'realtime_us': start + (r['time_us'] or 0)}
+                for r in rows if r['kind'] in kinds]
     return records
 
 
@@ -445,16 +448,12 @@ def compare(logged, rows):
     assert len(ranges) == len(logged)
     threads = [[pair for pair in ranges if pair[1]['thread'] == serial] for serial in (1, 2)]
     for number_of_thread, own in enumerate(threads):
-        own.sort(key=lambda pair: time_us(pair[1]))
+        own.sort(key=lambda pair: pair[1]['realtime_us'])
         mine = [s for s in logged if s['thread'] == number_of_thread]
         assert [(b['name'], b['domain'] or '', b['depth']) for b, _ in own] == [(s['name'], s['domain'], s['depth']) for s in mine]
         for (begin, end), stage in zip(own, mine):
-            between(stage['begin'], time_us(begin), stage)
-            between(stage['end'], time_us(end), stage)
-
-
-def time_us(row):
-    return row['time_us']
+            between(stage['begin'], begin['realtime_us'], stage)
+            between(stage['end'], end['realtime_us'], stage)
 
 
 def between(readings, us, stage):

@@ -1,0 +1,773 @@
+"""tfr.py - the trace format of include/tfi_trace.h in Python: writes traces of every shape, reads them, answers questions.
+
+It shares no code with the two programs: the record kinds are parsed from records.def, all else is written from the
+comments of tfi_trace.h. Tests make fixtures with Writer and compare tfanalyze's answers with those of this file.
+
+    w = Writer(rank=3)
+    w.chunk([rec('mark', name=w.string('hello'), time=5)], thread=1, tid=77)
+    w.footer(reason='exit')
+    w.save(directory / 'rank3.host.1.tfr')
+    for record in read(path).records: record.kind, record.values['time'], ...
+"""
+
+import bisect
+import random
+import re
+import struct
+import zlib
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from types import SimpleNamespace
+
+INCLUDE = Path(__file__).resolve().parent.parent / 'include'
+
+HEADER, SCHEMA, STRINGS, CHUNK, FOOTER = 1, 2, 3, 4, 5
+DEFLATED, ROWS = 1, 2
+PLAIN, DELTA, KEYED, LIST, RUNS = 1, 2, 3, 4, 5
+CODECS = {'PLAIN': PLAIN, 'DELTA': DELTA, 'KEYED': KEYED, 'LIST': LIST}
+REALTIME, MONOTONIC, DEVICE = 1, 2, 3
+NESTED, STAGE, UNTRACKED = 1, 2, 4
+FREE, TAKEN, OPEN, CLOSED = 0, 1, 2, 3
+BLOCK_MAGIC = 0x424b5446
+BLOCK_MAX = 4 << 20
+STRING_LOST = 0xffffffff
+BLOCK = struct.Struct('<IHHQIIIIIII')  # without head_crc
+MASK = (1 << 64) - 1
+
+
+# ---- records.def ----
+
+@dataclass
+class Field:
+    name: str
+    ctype: str
+    type: str
+    codec: str
+
+    @property
+    def signed(self):
+        return self.ctype.startswith('int')
+
+    @property
+    def size(self):
+        return int(re.search(r'\d+', self.ctype).group()) // 8
+
+
+@dataclass
+class Kind:
+    number: int
+    name: str
+    fields: list = field(default_factory=list)
+
+    def field(self, name):
+        return next(f for f in self.fields if f.name == name)
+
+
+def parse_table(path=INCLUDE / 'records.def'):
+    text = re.sub(r'/\*.*?\*/', '', Path(path).read_text(), flags=re.S)
+    kinds = {}
+    for row, arguments in re.findall(r'^(RECORD|FIELD|LIST|RECORD_END)\(([^"\n)]*)', text, re.M):
+        a = [x.strip() for x in arguments.split(',')]
+        if row == 'RECORD':
+            kinds[a[1]] = Kind(int(a[0]), a[1])
+        elif row == 'FIELD':
+            kinds[a[0]].fields.append(Field(a[2], a[1], a[3], a[4]))
+        elif row == 'LIST':
+            kinds[a[0]].fields.append(Field(a[1], 'uint64_t', a[2], 'LIST'))
+    return kinds
+
+
+def parse_drops(path=INCLUDE / 'drops.def'):
+    text = re.sub(r'/\*.*?\*/', '', Path(path).read_text(), flags=re.S)
+    return {name.lower(): (int(number), bool(int(lost)))
+            for number, name, lost in re.findall(r'^DROP\((\d+),\s*(\w+),\s*(\d)', text, re.M)}
+
+
+KINDS = parse_table()
+DROPS = parse_drops()
+
+
+def schema_text(kinds=None):
+    lines = []
+    for kind in (kinds or KINDS).values():
+        lines.append(f'{kind.number} {kind.name}' + ''.join(f' {f.name}:{f.ctype}:{f.type}:{f.codec}' for f in kind.fields))
+    return ('\n'.join(lines) + '\n').encode()
+
+
+def parse_schema(text):
+    kinds = {}
+    for line in text.decode().splitlines():
+        number, name, *fields = line.split(' ')
+        kinds[int(number)] = Kind(int(number), name, [Field(*f.split(':')) for f in fields])
+    return kinds
+
+
+@dataclass
+class Record:
+    kind: str
+    values: dict
+    thread: int = 0
+    tid: int = 0
+    serial: int = 0
+    live: bool = False
+
+
+def rec(kind, **values):
+    """A record; columns that are not given are 0, a list is empty."""
+    known = {f.name: [] if f.codec == 'LIST' else 0 for f in KINDS[kind].fields} if kind in KINDS else {}
+    assert not known or set(values) <= set(known), (kind, values)
+    return Record(kind, {**known, **values})
+
+
+# ---- numbers ----
+
+def varint(value):
+    value &= MASK
+    out = bytearray()
+    while value >= 128:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def signed64(value):
+    value &= MASK
+    return value - (1 << 64) if value >> 63 else value
+
+
+def zigzag(value):
+    value = signed64(value)
+    return (value << 1 ^ value >> 63) & MASK
+
+
+def unzigzag(value):
+    return (value >> 1 ^ -(value & 1)) & MASK
+
+
+def read_varint(data, at):
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value & MASK, at
+        shift += 7
+
+
+# ---- rows ----
+
+def pack_row(record, kinds=KINDS):
+    kind = kinds[record.kind]
+    out = bytearray()
+    for f in kind.fields:
+        value = record.values[f.name]
+        if f.codec == 'LIST':
+            out += b''.join(struct.pack('<Q', v & MASK) for v in value)
+        else:
+            out += (value & ((1 << 8 * f.size) - 1)).to_bytes(f.size, 'little')
+    out += bytes(-(len(out) + 4) % 8)
+    return struct.pack('<HH', kind.number, len(out) + 4) + out
+
+
+def pack_rows(records, kinds=KINDS):
+    return b''.join(pack_row(r, kinds) for r in records)
+
+
+def unpack_rows(data, kinds):
+    """kinds by number. Stops at what is no row."""
+    records, at = [], 0
+    while at + 4 <= len(data):
+        number, size = struct.unpack_from('<HH', data, at)
+        if not number or size < 4 or size % 8 or at + size > len(data):
+            break
+        kind = kinds.get(number)
+        values, p = {}, at + 4
+        for f in kind.fields if kind else []:
+            if f.codec == 'LIST':
+                values[f.name] = [struct.unpack_from('<Q', data, q)[0] for q in range(p, at + size - 7, 8)]
+            else:
+                values[f.name] = int.from_bytes(data[p:p + f.size], 'little', signed=f.signed)
+                p += f.size
+        records.append(Record(kind.name if kind else f'kind{number}', values))
+        at += size
+    return records
+
+
+# ---- columns ----
+
+def encode_values(codec, values, keys, signed):
+    out = bytearray()
+    last = 0
+    if codec == RUNS:
+        at = 0
+        while at < len(values):
+            run = 1
+            while at + run < len(values) and values[at + run] == values[at]:
+                run += 1
+            out += varint(zigzag(values[at])) + varint(run)
+            at += run
+    elif codec == PLAIN:
+        for v in values:
+            out += varint(zigzag(v) if signed else v)
+    elif codec == DELTA:
+        for v in values:
+            out += varint(zigzag(v - last))
+            last = v
+    elif codec == KEYED:
+        before = [0] * 256
+        for key, v in zip(keys, values):
+            out += varint(zigzag(v - before[key % 256]))
+            before[key % 256] = v
+    elif codec == LIST:
+        before = [[0] * 8 for _ in range(256)]
+        for key, row in zip(keys, values):
+            out += varint(len(row))
+            for i, v in enumerate(row):
+                if i < 8:
+                    out += varint(zigzag(v - before[key % 256][i]))
+                    before[key % 256][i] = v
+                else:
+                    out += varint(zigzag(v))
+    return bytes(out)
+
+
+def decode_values(codec, data, count, keys, signed):
+    out, at, last = [], 0, 0
+    before = [[0] * 8 for _ in range(256)]
+    while len(out) < count:
+        v, at = read_varint(data, at)
+        if codec == RUNS:
+            run, at = read_varint(data, at)
+            out += [unzigzag(v)] * run
+        elif codec == PLAIN:
+            out.append(unzigzag(v) if signed else v)
+        elif codec == DELTA:
+            last = (last + unzigzag(v)) & MASK
+            out.append(last)
+        elif codec == KEYED:
+            slot = before[keys[len(out)] % 256]
+            slot[0] = (slot[0] + unzigzag(v)) & MASK
+            out.append(slot[0])
+        else:
+            row = []
+            for i in range(v):
+                x, at = read_varint(data, at)
+                x = unzigzag(x)
+                if i < 8:
+                    slot = before[keys[len(out)] % 256]
+                    slot[i] = x = (slot[i] + x) & MASK
+                row.append(x)
+            out.append(row)
+    assert at == len(data) and len(out) == count
+    return out if codec == LIST or not signed else [signed64(v) for v in out]
+
+
+def pack_columns(records, kinds=KINDS, pick=None):
+    """pick(field, values) -> codec or None for that of the table; runs where a column hardly changes if pick is None."""
+    numbers, groups, order = [], {}, []
+    for r in records:
+        if r.kind not in groups:
+            groups[r.kind] = []
+            numbers.append(r.kind)
+        groups[r.kind].append(r)
+        index = numbers.index(r.kind)
+        if order and order[-1][0] == index:
+            order[-1][1] += 1
+        else:
+            order.append([index, 1])
+    order_bytes = b''.join(varint(g) + varint(n) for g, n in order)
+    out = struct.pack('<II', len(numbers), len(order_bytes)) + order_bytes
+    for name in numbers:
+        kind, rows = kinds[name], groups[name]
+        keys = [r.values[kind.fields[0].name] for r in rows]
+        body = b''
+        for i, f in enumerate(kind.fields):
+            values = [r.values[f.name] for r in rows]
+            changes = sum(a != b for a, b in zip(values, values[1:]))
+            codec = CODECS[f.codec]
+            if pick:
+                codec = pick(f, values) or codec
+            elif codec != LIST and changes <= len(values) // 8:
+                codec = RUNS
+            data = encode_values(codec, values, keys, f.signed)
+            body += struct.pack('<HHI', i, codec, len(data)) + data
+        out += struct.pack('<HHII', kind.number, len(kind.fields), len(rows), len(body)) + body
+    return out
+
+
+def unpack_columns(data, kinds):
+    count, order_bytes = struct.unpack_from('<II', data)
+    at, end = 8, 8 + order_bytes
+    order = []
+    while at < end:
+        group, at = read_varint(data, at)
+        run, at = read_varint(data, at)
+        order.append((group, run))
+    groups = []
+    for _ in range(count):
+        number, columns, rows, size = struct.unpack_from('<HHII', data, at)
+        at += 12
+        kind, table, p, keys = kinds.get(number), {}, at, None
+        for c in range(columns):
+            index, codec, length = struct.unpack_from('<HHI', data, p)
+            p += 8
+            if kind and index < len(kind.fields):
+                f = kind.fields[index]
+                table[f.name] = decode_values(codec, data[p:p + length], rows, keys, f.signed)
+                keys = table[f.name] if c == 0 else keys
+            p += length
+        at += size
+        groups.append([Record(kind.name if kind else f'kind{number}', {k: v[i] for k, v in table.items()})
+                       for i in range(rows)])
+    iterators = [iter(g) for g in groups]
+    return [next(iterators[g]) for g, n in order for _ in range(n)]
+
+
+# ---- writing ----
+
+def pairs(items):
+    return b''.join(str(k).encode() + b'\0' + (v if isinstance(v, bytes) else str(v).encode()) + b'\0' for k, v in items.items())
+
+
+def pack_strings(strings):
+    out = b''
+    for number, text in strings:
+        out += struct.pack('<II', number, len(text)) + text + bytes(-len(text) % 8)
+    return out
+
+
+def pack_block(type, payload, flags=0, serial=0, thread=0, tid=0, records=0, level=1, raw=None):
+    raw = len(payload) if raw is None else raw
+    if flags & DEFLATED:
+        z = zlib.compressobj(level, zlib.DEFLATED, -15)
+        payload = z.compress(payload) + z.flush()
+    head = BLOCK.pack(BLOCK_MAGIC, type, flags, serial, thread, tid, len(payload), raw, records, zlib.crc32(payload), 0)
+    return head + struct.pack('<I', zlib.crc32(head)) + payload + bytes(-len(payload) % 8)
+
+
+def file_head(major=1, minor=0, magic=b'TFITRACE'):
+    return magic + struct.pack('<HHI', major, minor, 16)
+
+
+class Writer:
+    """A trace in the making. Every block is kept with its place: blocks[i] = (offset, end, type, serial, records)."""
+
+    def __init__(self, rank=0, world=1, pid=4242, host='elsewhere', boot='00000000-0000-0000-0000-000000000000',
+                 start_time=7, clock='monotonic', live='memory', head=True, major=1, minor=0, kinds=None, **more):
+        self.info = {'host': host, 'boot_id': boot, 'pid': pid, 'start_time': start_time, 'rank': rank, 'world': world,
+                     'command': 'python pipeline.py', 'directory': '/somewhere', 'clock': clock, 'live': live,
+                     'version': '0.0.1', **more}
+        self.info = {k: v for k, v in self.info.items() if v is not None}
+        self.kinds = kinds or KINDS
+        self.data = bytearray()
+        self.blocks, self.records = [], []
+        self.numbers, self.pending, self.strings = {}, [], {}
+        self.serial = 0
+        self.appended = 0
+        if head:
+            self.data += file_head(major, minor)
+            self.block(HEADER, pairs(self.info))
+            self.block(SCHEMA, schema_text(self.kinds))
+
+    def string(self, text):
+        text = text if isinstance(text, bytes) else text.encode()
+        if text not in self.numbers:
+            self.numbers[text] = len(self.numbers) + 1
+            self.pending.append((self.numbers[text], text))
+            self.strings[self.numbers[text]] = text
+        return self.numbers[text]
+
+    def block(self, type, payload, **head):
+        offset = len(self.data)
+        self.data += pack_block(type, payload, **head)
+        self.blocks.append(SimpleNamespace(offset=offset, end=len(self.data), type=type, serial=head.get('serial', 0),
+                                           records=head.get('records', 0)))
+
+    def flush_strings(self, **head):
+        if self.pending:
+            self.block(STRINGS, pack_strings(self.pending), **head)
+            self.pending = []
+
+    def next_serial(self):
+        self.serial += 1
+        return self.serial
+
+    def chunk(self, records, thread=0, tid=0, form='columns', deflate=True, serial=None, pick=None, level=1):
+        """Appends a chunk; the records get its thread and serial and are kept in .records, the truth of this trace."""
+        self.flush_strings()
+        serial = self.next_serial() if serial is None else serial
+        for r in records:
+            r.thread, r.tid, r.serial = thread, tid, serial
+        payload = pack_rows(records, self.kinds) if form == 'rows' else pack_columns(records, self.kinds, pick)
+        flags = (ROWS if form == 'rows' else 0) | (DEFLATED if deflate else 0)
+        self.block(CHUNK, payload, flags=flags, serial=serial, thread=thread, tid=tid, records=len(records), level=level)
+        self.records += records
+        self.appended += 1
+        return serial
+
+    def footer(self, reason='exit', **more):
+        self.flush_strings()
+        self.block(FOOTER, pairs({'reason': reason, 'records': sum(b.records for b in self.blocks), 'chunks': self.appended,
+                                  'strings': len(self.numbers), 'cost_ns': 1234567, **more}))
+
+    def save(self, path):
+        Path(path).write_bytes(bytes(self.data))
+        return Path(path)
+
+
+LIVE_HEAD = struct.Struct('<8sHHIQ' + 'QQ' * 6 + 'IIIIQQQ')
+CHUNK_HEAD = struct.Struct('<IIQIIII32x')
+
+
+def pack_live(writer, chunks, small=4096, large=65536, slots=4, schema=None, strings=None, serial=None, drops=None,
+              info=None, minor=0):
+    """A .live file. chunks: dicts of records (or rows: bytes), thread, tid, serial, state, large (bool)."""
+    def place(payload, room):
+        nonlocal at
+        start = at
+        regions.append((start, len(payload)))
+        at += room
+        body.append((start, payload))
+    at, regions, body = 4096, [], []
+    strings = sorted(writer.strings.items()) if strings is None else strings
+    packed = pack_strings(strings)
+    place(pairs(writer.info) if info is None else info, 8192)
+    place(schema_text(writer.kinds) if schema is None else schema, 16384)
+    place(bytes(1024 * slots), 1024 * slots)
+    place(packed, len(packed) + 4096)
+    for is_large, size in ((False, small), (True, large)):
+        region = bytearray()
+        for c in chunks:
+            if bool(c.get('large')) != is_large:
+                continue
+            rows = c['rows'] if 'rows' in c else pack_rows(c['records'], writer.kinds)
+            assert len(rows) <= size - 64
+            committed = c.get('committed', len(rows))
+            region += CHUNK_HEAD.pack(c.get('state', OPEN), committed, c.get('serial', 0), c.get('thread', 0),
+                                      c.get('tid', 0), size, 0) + rows + bytes(size - 64 - len(rows))
+        region += bytes(size)
+        place(bytes(region), len(region))
+    counts = [0] * 64
+    for name, count in (drops or {}).items():
+        counts[DROPS[name][0]] = count
+    given = max([writer.serial] + [c.get('serial', 0) for c in chunks]) if serial is None else serial
+    flat = [x for region in regions for x in region]
+    head = LIVE_HEAD.pack(b'TFILIVE\0', 1, minor, LIVE_HEAD.size + 8 * 64, at, *flat, 1024, small, large, 0, len(packed), given, 0)
+    data = bytearray(at)
+    data[0:len(head)] = head
+    data[len(head):len(head) + 512] = struct.pack('<64Q', *counts)
+    for start, payload in body:
+        data[start:start + len(payload)] = payload
+    return bytes(data)
+
+
+# ---- reading ----
+
+def parse_pairs(payload):
+    parts = payload.split(b'\0')
+    return {k.decode(): v.decode(errors='replace') for k, v in zip(parts[0::2], parts[1::2])}
+
+
+def parse_strings(payload):
+    out, at = {}, 0
+    while at + 8 <= len(payload):
+        number, length = struct.unpack_from('<II', payload, at)
+        out.setdefault(number, payload[at + 8:at + 8 + length])
+        at += 8 + length + (-length % 8)
+    return out
+
+
+def good_block(data, at):
+    """The head of the block at `at`, or None."""
+    if at + 48 > len(data) or data[at:at + 4] != struct.pack('<I', BLOCK_MAGIC):
+        return None
+    head = data[at:at + 44]
+    if zlib.crc32(head) != struct.unpack_from('<I', data, at + 44)[0]:
+        return None
+    names = ('magic', 'type', 'flags', 'serial', 'thread', 'tid', 'stored', 'raw', 'records', 'crc', 'reserved')
+    return SimpleNamespace(**dict(zip(names, BLOCK.unpack(head))))
+
+
+def read_live(data):
+    v = LIVE_HEAD.unpack_from(data)
+    assert v[0] == b'TFILIVE\0'
+    regions = [(v[5 + 2 * i], v[6 + 2 * i]) for i in range(6)]
+    _, small, large, _, used, serial, _ = v[17:24]
+    cut = [data[o:o + n] for o, n in regions]
+    live = SimpleNamespace(info=parse_pairs(cut[0]), kinds=parse_schema(cut[1]), strings=parse_strings(cut[3][:used]),
+                           chunks=[], serial=serial)
+    live.drops = dict(enumerate(struct.unpack_from('<64Q', data, LIVE_HEAD.size)))
+    for region, size in ((cut[4], small), (cut[5], large)):
+        for at in range(0, len(region) - size + 1, size):
+            state, committed, number, thread, tid, _, _ = CHUNK_HEAD.unpack_from(region, at)
+            if state in (OPEN, CLOSED) and committed:
+                rows = region[at + 64:at + 64 + min(committed, size - 64)]
+                live.chunks.append(SimpleNamespace(serial=number, thread=thread, tid=tid, rows=rows))
+    live.chunks.sort(key=lambda c: c.serial)
+    return live
+
+
+def read(path, live=None):
+    """Everything a .tfr (path, or bytes) and its .live say: records, strings, info, footer, complete, bad (offsets)."""
+    data = path if isinstance(path, bytes) else Path(path).read_bytes()
+    if live is None and not isinstance(path, bytes) and Path(f'{path}.live').exists():
+        live = Path(f'{path}.live').read_bytes()
+    live = read_live(live) if live else None
+    trace = SimpleNamespace(records=[], strings={}, info={}, footer={}, complete=False, bad=[], serials=set(),
+                            kinds=dict(live.kinds) if live else {}, live=live)
+    at, chunks = 16, []
+    while at < len(data):
+        head = good_block(data, at)
+        payload = data[at + 48:at + 48 + head.stored] if head else b''
+        if not head or len(payload) < head.stored or zlib.crc32(payload) != head.crc:
+            trace.bad.append(at)
+            trace.complete = False
+            following = data.find(struct.pack('<I', BLOCK_MAGIC), at + 1)
+            if head and len(payload) == head.stored:
+                following = at + 48 + (head.stored + 7) // 8 * 8
+            if following < 0:
+                break
+            at = following
+            continue
+        at += 48 + (head.stored + 7) // 8 * 8
+        if head.flags & DEFLATED:
+            payload = zlib.decompress(payload, -15)
+        assert len(payload) == head.raw
+        trace.complete = head.type == FOOTER
+        if head.type == HEADER:
+            trace.info.update(parse_pairs(payload))
+        elif head.type == SCHEMA:
+            trace.kinds.update(parse_schema(payload))
+        elif head.type == STRINGS:
+            trace.strings.update(parse_strings(payload))
+        elif head.type == CHUNK:
+            chunks.append((head, payload, False))
+        elif head.type == FOOTER:
+            trace.footer.update(parse_pairs(payload))
+    if live:
+        trace.strings = {**live.strings, **trace.strings}
+        trace.info = {**live.info, **trace.info}
+        for c in live.chunks:
+            chunks.append((SimpleNamespace(serial=c.serial, thread=c.thread, tid=c.tid, flags=ROWS), c.rows, True))
+    for head, payload, is_live in chunks:
+        if head.serial in trace.serials:
+            continue
+        trace.serials.add(head.serial)
+        unpack = unpack_rows if head.flags & ROWS else unpack_columns
+        for r in unpack(payload, trace.kinds):
+            r.thread, r.tid, r.serial, r.live = head.thread, head.tid, head.serial, is_live
+            trace.records.append(r)
+    return trace
+
+
+# ---- questions, answered the slow way ----
+
+class Clock:
+    """Ticks to nanoseconds, in fractions."""
+
+    def __init__(self, records, kind='tsc', info=None):
+        points = {MONOTONIC: {}, REALTIME: {}}
+        for r in records:
+            if r.kind == 'clock' and r.values['clock'] in points:
+                points[r.values['clock']].setdefault(r.values['ticks'], r.values['value'])
+        info = info or {}
+        for which, name in ((MONOTONIC, 'clock.monotonic'), (REALTIME, 'clock.realtime')):
+            if name in info:
+                points[which].setdefault(int(info['clock.ticks']), int(info[name]))
+        self.line = sorted(points[MONOTONIC].items())
+        if kind == 'monotonic':
+            self.line = [(0, 0), (1, 1)]
+        self.offset = 0
+        real = sorted(points[REALTIME].items())
+        if real:
+            self.offset = real[0][1] - self.monotonic(real[0][0])
+
+    def monotonic(self, ticks):
+        line = self.line
+        i = bisect.bisect_right([t for t, _ in line], ticks) - 1
+        if i < 0 or i + 1 >= len(line):
+            a, b, at = line[0], line[-1], line[max(i, 0)]
+        else:
+            a, b, at = line[i], line[i + 1], line[i]
+        return at[1] + Fraction((ticks - at[0]) * (b[1] - a[1]), b[0] - a[0])
+
+    def __call__(self, ticks):
+        return self.monotonic(ticks) + self.offset
+
+
+def name_of(strings, number):
+    return '' if number == 0 else strings.get(number, b'(lost)').decode(errors='replace')
+
+
+def ranges(records, clock, last):
+    """Finished and unfinished ranges: dicts with name, thread, start, end, flags."""
+    begins = {r.values['id']: r for r in records if r.kind == 'range_begin'}
+    ended, out = set(), []
+    for r in records:
+        if r.kind == 'range_end':
+            v = r.values
+            start = clock(v['time'] - v['duration'])
+            if v['flags'] & UNTRACKED:
+                if v['id'] not in begins:
+                    continue
+                start = clock(begins[v['id']].values['time'])
+            ended.add(v['id'])
+            out.append(dict(name=v['name'], thread=v['thread'], start=start, end=clock(v['time']), flags=v['flags'],
+                            depth=v['depth'], id=v['id'], unfinished=False))
+    for number, r in begins.items():
+        if number not in ended:
+            v = r.values
+            out.append(dict(name=v['name'], thread=r.thread, start=clock(v['time']), end=max(last, clock(v['time'])),
+                            flags=v['flags'], depth=v['depth'], id=number, unfinished=True))
+    return out
+
+
+AFTER = ('call', 'correlation', 'io', 'op', 'collective')  # kinds whose duration follows their time
+
+
+def span(records, clock, kinds=None):
+    """First and last moment of a process."""
+    first = last = None
+    for r in records:
+        kind = (kinds or KINDS).get(r.kind)
+        time = next((f.name for f in kind.fields if f.type == 'TICKS'), None) if kind else None
+        if time is None:
+            continue
+        start = end = r.values[time]
+        if r.kind in AFTER:
+            end += r.values['duration']
+        if r.kind == 'range_end':
+            start -= r.values['duration']
+        if r.kind != 'clock':
+            first = start if first is None else min(first, start)
+        last = end if last is None else max(last, end)
+    return (clock(last if first is None else first), clock(last)) if last is not None else None
+
+
+def stages(all_ranges, window=None):
+    """{name: [calls, host, self]} of one process, by looking at every pair of ranges of a thread."""
+    low, high = window or (None, None)
+    threads, out = {}, {}
+    for r in all_ranges:
+        if not r['flags'] & STAGE:
+            continue
+        start, end = r['start'], r['end']
+        if window:
+            if start >= high or end < low or (end == low and start < low):
+                continue
+            start, end = max(start, low), min(end, high)
+        threads.setdefault(r['thread'], []).append(dict(r, start=start, end=end))
+    for members in threads.values():
+        members.sort(key=lambda r: (r['start'], -r['end'], r['depth'], r['id']))
+        children = {i: [] for i in range(len(members))}
+        for i, r in enumerate(members):
+            parents = [k for k in range(i) if members[k]['end'] > r['start']]
+            if parents:
+                children[parents[-1]].append(i)
+        by_name = {}
+        for i, r in enumerate(members):
+            by_name.setdefault(r['name'], []).append((r['start'], r['end']))
+            row = out.setdefault(r['name'], [0, 0, 0])
+            row[0] += 1
+            row[2] += (r['end'] - r['start']) - union([(members[c]['start'], min(members[c]['end'], r['end']))
+                                                       for c in children[i]])
+        for name, spans in by_name.items():
+            out[name][1] += union(spans)
+    return out
+
+
+def union(spans):
+    total, until = 0, None
+    for start, end in sorted(spans):
+        if until is None or start > until:
+            until = start
+        if end > until:
+            total += end - until
+            until = end
+    return total
+
+
+# ---- traces at random ----
+
+def random_value(rng, f, strings):
+    if f.type in ('STRING', 'FUNC'):
+        return rng.choice(strings)
+    if f.name == 'flags':
+        return rng.choice([1, 2, 3, 0x203, 0])
+    bits = rng.choice([0, 1, 7, 13, 31, 8 * f.size - 1])
+    value = rng.getrandbits(bits) if bits else 0
+    return -value if f.signed and rng.random() < 0.4 else value
+
+
+def random_records(rng, count, writer, kinds=None, start=1_000_000):
+    """Records of all kinds, times going forward, for what does not care what they mean."""
+    names = [writer.string(f'name {i}') for i in range(5)]
+    funcs = [writer.string(f'libx\x1fCLASS\x1ffunction{i}\x1fsize:BYTES,where:ADDRESS,n:INT') for i in range(3)]
+    time, out = start, []
+    choices = [k for k in (kinds or writer.kinds) if k not in ('clock', 'rank', 'drop', 'thread', 'thread_name')]
+    kind = rng.choice(choices)
+    for _ in range(count):
+        if rng.random() < 0.5:
+            kind = rng.choice(choices)
+        values = {}
+        for f in writer.kinds[kind].fields:
+            if f.codec == 'LIST':
+                values[f.name] = [rng.getrandbits(rng.choice([3, 20, 64])) for _ in range(rng.choice([0, 1, 3, 11]))]
+            elif f.type == 'TICKS':
+                time += rng.randrange(1, 5000)
+                values[f.name] = time
+            elif f.type == 'DURATION':
+                values[f.name] = rng.randrange(0, 900)
+            elif f.type == 'FUNC':
+                values[f.name] = rng.choice(funcs)
+            else:
+                values[f.name] = random_value(rng, f, names)
+        out.append(Record(kind, values))
+    return out
+
+
+def clocks(ticks, monotonic, realtime, error=10):
+    return [rec('clock', clock=MONOTONIC, ticks=ticks, value=monotonic, error=error),
+            rec('clock', clock=REALTIME, ticks=ticks, value=realtime, error=error)]
+
+
+def random_stages(rng, writer, threads=2, depth=4, per_thread=40, started=True, start=10_000_000, unfinished=0.05):
+    """Chunks' worth of push/pop and start/end ranges with times of their own: {thread: [records]}."""
+    names = [writer.string(n) for n in ('denoise', 'step', 'vae_decode', 'text encode', 'step')]
+    number, out = 0, {}
+    for thread in range(1, threads + 1):
+        time, open_, records, pending = start + rng.randrange(1000), [], [], []
+        for _ in range(per_thread):
+            time += rng.choice([0, 1, 50, 1000, 100000])
+            number += 1
+            dice = rng.random()
+            if dice < 0.45 and len(open_) < depth:
+                flags = NESTED | (STAGE if rng.random() < 0.9 else 0)
+                b = rec('range_begin', name=rng.choice(names), time=time, id=thread << 40 | number, flags=flags, depth=len(open_))
+                records.append(b)
+                open_.append(b)
+            elif dice < 0.55 and started:
+                b = rec('range_begin', name=rng.choice(names), time=time, id=1 << 60 | number, flags=STAGE)
+                records.append(b)
+                pending.append(b)
+            elif dice < 0.65 and pending:
+                records.append(end_of(pending.pop(rng.randrange(len(pending))), time, thread))
+            elif open_:
+                b = open_.pop()
+                if rng.random() >= unfinished:
+                    records.append(end_of(b, time, thread))
+        out[thread] = records
+    return out
+
+
+def end_of(begin, time, thread):
+    v = begin.values
+    return rec('range_end', name=v['name'], time=time, duration=time - v['time'], id=v['id'], flags=v['flags'],
+               thread=thread, depth=v['depth'])
+
+
+def generator(seed):
+    return random.Random(seed)
