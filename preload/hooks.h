@@ -58,7 +58,8 @@ struct tfi_call {
 
 static inline bool tfi_call_wanted(const struct tfi_thread *t)
 {
-    if (tfi_config.select == TFI_SELECT_ALL) return true;
+    if (TFI_LIKELY(tfi_config.select == TFI_SELECT_ALL)) return true;
+    if (tfi_config.select == TFI_SELECT_NOTHING) return false;
     if (__atomic_load_n(&t->stages, __ATOMIC_RELAXED)) return __atomic_load_n(&t->selected, __ATOMIC_RELAXED) > 0;
     return tfi_stage_detail_elsewhere();
 }

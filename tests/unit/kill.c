@@ -111,7 +111,7 @@ static void read_trace(const char *path, struct seen *seen)
 
 static void kill_once(unsigned microseconds)
 {
-    char counters[128], pattern[128];
+    char counters[256], pattern[256];
     glob_t found;
     int status;
     snprintf(counters, sizeof counters, "%s/counters", dir);
@@ -144,7 +144,7 @@ static void kill_once(unsigned microseconds)
     }
     if (page != MAP_FAILED) munmap((void *)page, 4096);
     if (fd >= 0) close(fd);
-    char clean[128];
+    char clean[512];
     snprintf(clean, sizeof clean, "rm -rf %s/run %s/counters", dir, dir);
     ck_assert_int_eq(system(clean), 0);
 }
