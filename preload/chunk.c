@@ -186,7 +186,7 @@ void tfi_pool_remove(void)
 
 uint64_t tfi_next_serial(void)
 {
-    return __atomic_add_fetch(&tfi_live->serial, 1, __ATOMIC_RELAXED);
+    return __atomic_add_fetch(&tfi_live->serial, 1, __ATOMIC_SEQ_CST);
 }
 
 /* Where more threads live at once than there are chunks, the rest get private ones: what those hold is appended like

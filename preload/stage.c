@@ -123,12 +123,23 @@ static void show_in_slot(struct tfi_thread *t, uint32_t stages_before, const str
     slot->stage[stages_before].id = (uint32_t)open->id;
 }
 
+/* Takes a stage off the list, which need not be the last one. Where another thread ends it while this one opens the next,
+ * the list may be wrong for a while: it is only shown. */
+static void hide_in_slot(struct tfi_thread *t, uint32_t stages_before, const struct tfi_open *open)
+{
+    struct tfi_slot *slot = t->slot;
+    uint32_t count = stages_before < TFI_SLOT_STAGES ? stages_before : TFI_SLOT_STAGES, i = count;
+    while (i > 0 && (slot->stage[i - 1].id != (uint32_t)open->id || slot->stage[i - 1].start != open->start)) i--;
+    for (; i > 0 && i < count; i++) slot->stage[i - 1] = slot->stage[i];
+}
+
 /* A stage of thread `t` begins (step 1) or ends (-1); for started ranges this may be another thread than the caller. */
 static void count_stage(struct tfi_thread *t, const struct tfi_open *open, int step)
 {
     if (!(open->flags & TFI_RANGE_STAGE)) return;
     uint32_t before = __atomic_fetch_add(&t->stages, (uint32_t)step, __ATOMIC_RELAXED);
     if (step > 0) show_in_slot(t, before, open);
+    else hide_in_slot(t, before, open);
     __atomic_store_n(&t->slot->stages, before + (uint32_t)step, __ATOMIC_RELEASE);
     if (before == 0 || before + (uint32_t)step == 0)
         __atomic_add_fetch(&threads_open, (uint32_t)step, __ATOMIC_RELAXED);

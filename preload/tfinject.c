@@ -165,7 +165,7 @@ static void wake(void)
     pid = tfi_getpid();
     restart();
     if (!once) {
-        at_quick_exit(at_quick);
+        (void)at_quick_exit(at_quick);
         pthread_atfork(before_fork, after_fork_parent, after_fork_child);
         once = true;
     }
@@ -213,7 +213,10 @@ static TFI_COLD struct tfi_thread *attach(enum tfi_why why)
 {
     int error = errno;
     struct tfi_thread *t = NULL;
-    if (tfi_inside) return NULL;
+    if (tfi_inside) {
+        if (tfi_process->gen) tfi_count_drop(TFI_DROP_REENTRANT, 1); /* asleep, the counters may be a parent's */
+        return NULL;
+    }
     tfi_inside++;
     constructor();
     uint32_t state = __atomic_load_n(&tfi_process->state, __ATOMIC_ACQUIRE);
@@ -247,9 +250,10 @@ struct tfi_thread *tfi_enter(enum tfi_why why)
         tfi_count_drop(TFI_DROP_REENTRANT, 1);
         return NULL;
     }
-    t->cancel = tfi_cancel_off();
+    cancel = tfi_cancel_off();
     t->guard = 1;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    t->cancel = cancel; /* a signal handler that came before the guard has had its own there */
     if (TFI_LIKELY(t->gen == __atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED))) return t;
     tfi_leave(t); /* ended in between */
     return NULL;

@@ -286,8 +286,11 @@ static bool start(void)
     sigset_t all, before;
     bool ok;
     if (__atomic_load_n(&background.forking, __ATOMIC_ACQUIRE)) return false;
-    if (__atomic_load_n(&background.running, __ATOMIC_ACQUIRE)) return true;
+    bool stopping = __atomic_load_n(&background.stop, __ATOMIC_ACQUIRE);
+    if (__atomic_load_n(&background.running, __ATOMIC_ACQUIRE) && !stopping) return true;
     if (!tfi_lock_within(&background.lock, 0)) return false;
+    /* One that did not end in time for a fork, because a write hung, has to be gone before the next. */
+    if (background.running && stopping) background.running = pthread_tryjoin_np(background.thread, NULL) != 0;
     if (!encoder) encoder = tfi_encoder_new(TFI_LARGE_BYTES);
     if (!background.running && !background.forking && encoder) {
         background.stop = 0;
@@ -300,7 +303,7 @@ static bool start(void)
         pthread_sigmask(SIG_SETMASK, &before, NULL);
         __atomic_store_n(&background.running, ok, __ATOMIC_RELEASE);
     }
-    ok = background.running;
+    ok = background.running && !background.stop;
     tfi_unlock(&background.lock);
     return ok;
 }

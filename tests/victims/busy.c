@@ -29,7 +29,7 @@ static void *work(void *argument)
         default: dummy_many((int)thread, (int64_t)n, NULL, NULL, n * 2, (uint8_t)n);
         }
         __atomic_store_n(&counters[2 * thread + 1], n, __ATOMIC_RELEASE);
-        for (volatile unsigned spin = 0; spin < 20 + 150 * (unsigned)thread;) spin++;
+        for (volatile unsigned spin = 0; spin < 50 + 150 * (unsigned)thread;) spin++;
     }
     return NULL;
 }
