@@ -659,9 +659,10 @@ def stages(all_ranges, window=None):
             if start >= high or end < low or (end == low and start < low):
                 continue
             start, end = max(start, low), min(end, high)
-        threads.setdefault(r['thread'], []).append(dict(r, start=start, end=end))
+        order = r['start'], -r['end'], r['depth'], r['id']  # which was opened first does not depend on the window
+        threads.setdefault(r['thread'], []).append(dict(r, start=start, end=end, order=order))
     for members in threads.values():
-        members.sort(key=lambda r: (r['start'], -r['end'], r['depth'], r['id']))
+        members.sort(key=lambda r: r['order'])
         children = {i: [] for i in range(len(members))}
         for i, r in enumerate(members):
             parents = [k for k in range(i) if members[k]['end'] > r['start']]
@@ -739,9 +740,9 @@ def random_stages(rng, writer, threads=2, depth=4, per_thread=40, started=True, 
     names = [writer.string(n) for n in ('denoise', 'step', 'vae_decode', 'text encode', 'step')]
     number, out = 0, {}
     for thread in range(1, threads + 1):
-        time, open_, records, pending = start + rng.randrange(1000), [], [], []
+        time, open_, records, pending = start + 10 * rng.randrange(100), [], [], []
         for _ in range(per_thread):
-            time += rng.choice([0, 1, 50, 1000, 100000])
+            time += rng.choice([0, 40, 50, 1000, 100000])  # no two within a nanosecond, unless at the same tick
             number += 1
             dice = rng.random()
             if dice < 0.45 and len(open_) < depth:
@@ -771,3 +772,45 @@ def end_of(begin, time, thread):
 
 def generator(seed):
     return random.Random(seed)
+
+
+# ---- the fixture of tests/unit/analysis_damage.c ----
+
+def everything(seed=1, chunks=12, records=60, footer=True):
+    """A trace of many chunks of all kinds and codecs, rows and columns, packed and not."""
+    rng = generator(seed)
+    w = Writer(clock='tsc')
+    w.chunk(clocks(0, 1, 10 ** 18) + clocks(10 ** 9, 10 ** 9, 2 * 10 ** 18), form='rows')
+    for i in range(chunks):
+        w.chunk(random_records(rng, records, w), thread=i % 3 + 1, tid=i % 3 + 100, form=rng.choice(['rows', 'columns']),
+                deflate=rng.random() < 0.7)
+        w.string(f'another {i}')
+        if i == chunks // 2:
+            for thread, ranges_ in random_stages(rng, w).items():
+                w.chunk(ranges_, thread=thread, tid=thread + 100)
+    if footer:
+        w.footer()
+    return w
+
+
+def write_fixture(directory):
+    """trace.tfr, trace.tfr.live and truth: a line `serial records from to` for each chunk, `live` before those there."""
+    directory = Path(directory)
+    w = everything(footer=False)
+    rng = generator(2)
+    live = [dict(records=random_records(rng, 30, w), serial=w.serial + 1 + i, thread=i % 3 + 1, tid=i % 3 + 100,
+                 state=CLOSED if i else OPEN, large=i % 2) for i in range(5)]
+    w.save(directory / 'trace.tfr')
+    data = pack_live(w, live, small=8192, large=16384)
+    (directory / 'trace.tfr.live').write_bytes(data)
+    lines = [f'{b.serial} {b.records} {b.offset} {b.end}' for b in w.blocks if b.type == CHUNK]
+    for c in live:
+        rows = pack_rows(c['records'])
+        at = data.index(rows)
+        lines.append(f'live {c["serial"]} {len(c["records"])} {at - 64} {at + len(rows)}')
+    (directory / 'truth').write_text('\n'.join(lines) + '\n')
+
+
+if __name__ == '__main__':
+    import sys
+    write_fixture(sys.argv[1])

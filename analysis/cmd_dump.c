@@ -1,0 +1,200 @@
+/* cmd_dump.c - every record as it lies in the file, one a line: rank pid tid kind time_us live column=value...
+ *
+ * The order is that of the file: chunk after chunk, each of one thread; live chunks follow. Nothing is kept: the first
+ * pass over a trace finds its clock and its functions, the second prints. Times count from the run's first record.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "session.h"
+#include "values.h"
+
+struct dump {
+    struct session *session;
+    const struct process *process;
+    struct trace *trace;
+    struct clock clock; /* a copy, for its hint */
+    struct reader reader;
+    const struct piece *piece;
+    int64_t from, to;
+    uint64_t rows;
+};
+
+/* All columns of a group, decoded. */
+struct columns {
+    const uint64_t **values;
+    const uint32_t **first; /* of lists */
+    const uint64_t *payload_type;
+    uint32_t next; /* the record that comes next in the order of the chunk */
+};
+
+static void decode_group(struct dump *dump, struct group *group, struct columns *columns)
+{
+    unsigned fields = group->kind ? group->kind->fields : 0;
+    columns->next = 0;
+    columns->payload_type = NULL;
+    columns->values = mem_zero(fields, sizeof *columns->values);
+    columns->first = mem_zero(fields, sizeof *columns->first);
+    for (unsigned f = 0; f < fields; f++) {
+        const struct field *field = &group->kind->field[f];
+        columns->values[f] = field->is_list ? group_list(&dump->reader.decoder, group, (int)f, &columns->first[f])
+                                            : group_values(&dump->reader.decoder, group, (int)f);
+        if (strcmp(field->name, "payload_type") == 0) {
+            columns->payload_type = columns->values[f];
+        }
+    }
+}
+
+/* ---- one record ---- */
+
+/* The arguments of a call, by the names its function's description gives them. */
+static void emit_args(struct emit *e, const struct meaning *meaning, const struct func *func, const uint64_t *values,
+                      uint32_t count)
+{
+    for (uint32_t k = 0; k < count; k++) {
+        bool named = func && k < func->args;
+        char *key = named ? string_format("%s", func->arg[k]) : string_format("arg%u", k);
+        emit_typed(e, meaning, key, named ? func->type[k] : TFI_TYPE_HEX, false, values[k]);
+        free(key);
+    }
+}
+
+static const struct func *func_of(const struct dump *dump, const struct kind *kind, const struct columns *columns,
+                                  uint32_t i)
+{
+    for (unsigned f = 0; f < kind->fields; f++) {
+        if (kind->field[f].type == TFI_TYPE_FUNC && columns->values[f]) {
+            uint32_t place = map_get(&dump->process->func_of, columns->values[f][i]);
+            return place == MAP_NONE ? NULL : &dump->process->func[place];
+        }
+    }
+    return NULL;
+}
+
+static void emit_values(struct dump *dump, const struct kind *kind, const struct columns *columns, uint32_t i)
+{
+    struct emit *e = &dump->session->emit;
+    struct meaning meaning = {.process = dump->process, .strings = &dump->trace->strings};
+    bool has_time = kind->time >= 0 && columns->values[kind->time];
+    meaning.time = has_time ? columns->values[kind->time][i] : dump->process->clock.line.point[0].ticks;
+    meaning.is_end = kind->number == TFI_KIND_range_end;
+    meaning.payload_type = columns->payload_type ? columns->payload_type[i] : 0;
+    for (unsigned f = 0; f < kind->fields; f++) {
+        const struct field *field = &kind->field[f];
+        if (!columns->values[f] || strcmp(field->name, "reserved") == 0 ||
+            ((int)f == kind->time && strcmp(field->name, "time") == 0)) {
+            continue;
+        }
+        if (field->is_list) {
+            const uint32_t *first = columns->first[f];
+            emit_open(e, field->name, false);
+            emit_args(e, &meaning, func_of(dump, kind, columns, i), columns->values[f] + first[i],
+                      first[i + 1] - first[i]);
+            emit_close(e);
+        } else {
+            emit_typed(e, &meaning, field->name, field->type, field->is_signed, columns->values[f][i]);
+        }
+    }
+}
+
+static bool in_window(const struct dump *dump, bool has_time, int64_t time)
+{
+    if (dump->from == INT64_MIN && dump->to == INT64_MAX) {
+        return true;
+    }
+    return has_time && time >= dump->from && time < dump->to;
+}
+
+static void emit_record(struct dump *dump, const struct group *group, const struct columns *columns, uint32_t i)
+{
+    struct emit *e = &dump->session->emit;
+    const struct kind *kind = group->kind;
+    char number[32];
+    bool has_time = kind && kind->time >= 0 && columns->values[kind->time];
+    int64_t time = has_time ? clock_ns(&dump->clock, columns->values[kind->time][i]) : 0;
+    if (!in_window(dump, has_time, time)) {
+        return;
+    }
+    emit_row(e);
+    emit_known(e, "rank", dump->process->rank);
+    emit_known(e, "pid", dump->process->pid);
+    emit_count(e, "tid", dump->piece->tid);
+    snprintf(number, sizeof number, "kind%u", group->number);
+    emit_text(e, "kind", kind ? kind->name : number);
+    if (has_time) {
+        emit_us(e, "time_us", time - dump->session->model.start);
+    } else {
+        emit_null(e, "time_us");
+    }
+    emit_bool(e, "live", dump->piece->is_live);
+    emit_open(e, "values", false);
+    if (kind) {
+        emit_values(dump, kind, columns, i);
+    }
+    emit_close(e);
+    emit_row_end(e);
+    dump->rows++;
+}
+
+/* ---- all of them ---- */
+
+static bool enough(const struct dump *dump)
+{
+    uint64_t top = dump->session->options.top;
+    return (top && dump->rows >= top) || dump->session->out.failed;
+}
+
+static void dump_chunk(struct dump *dump, struct chunk *chunk)
+{
+    struct columns *columns = mem_zero(chunk->groups, sizeof *columns);
+    for (unsigned g = 0; g < chunk->groups; g++) {
+        decode_group(dump, &chunk->group[g], &columns[g]);
+    }
+    for (size_t r = 0; r < chunk->runs; r++) {
+        struct run run = chunk->run[r];
+        const struct group *group = &chunk->group[run.group];
+        for (; run.count && !enough(dump); run.count--) {
+            uint32_t i = columns[run.group].next++;
+            if (!group->damaged) {
+                emit_record(dump, group, &columns[run.group], i);
+            }
+        }
+    }
+    for (unsigned g = 0; g < chunk->groups; g++) {
+        free(columns[g].values);
+        free(columns[g].first);
+    }
+    free(columns);
+}
+
+static void dump_process(struct dump *dump, const struct process *process)
+{
+    struct chunk chunk;
+    dump->process = process;
+    dump->trace = &dump->session->inputs.input[process->input].trace;
+    dump->clock = process->clock;
+    dump->reader = (struct reader){.trace = dump->trace};
+    while (!enough(dump) && (dump->piece = reader_next(&dump->reader, &chunk)) != NULL) {
+        dump_chunk(dump, &chunk);
+    }
+    reader_free(&dump->reader);
+}
+
+void cmd_dump(struct session *session)
+{
+    struct dump dump = {.session = session};
+    if (!session_load(session, WANT_FUNCS, true) || !session_begin(session, STYLE_LINES)) {
+        return;
+    }
+    session_window(session, &dump.from, &dump.to);
+    for (size_t i = 0; i < session->processes; i++) {
+        dump_process(&dump, session->process[i]);
+    }
+    emit_totals(&session->emit);
+    emit_count(&session->emit, "records", dump.rows);
+    emit_end(&session->emit);
+    bool filtered = !isnan(session->options.from) || !isnan(session->options.to);
+    session_end(session, dump.rows || !filtered);
+}

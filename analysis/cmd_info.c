@@ -1,0 +1,126 @@
+/* cmd_info.c - what is in a trace, is it whole, and what did recording it cost. */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "session.h"
+
+/* A moment as ISO 8601 with microseconds, in UTC. */
+static void emit_moment(struct emit *e, const char *key, int64_t ns)
+{
+    char date[64], whole[96];
+    time_t seconds = (time_t)(ns / 1000000000 - (ns % 1000000000 < 0));
+    struct tm tm;
+    if (!gmtime_r(&seconds, &tm) || !strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &tm)) {
+        emit_null(e, key);
+        return;
+    }
+    int64_t rest = ns - (int64_t)seconds * 1000000000;
+    snprintf(whole, sizeof whole, "%s.%06dZ", date, (int)(rest / 1000));
+    emit_text(e, key, whole);
+}
+
+static void emit_counts(struct emit *e, const struct process *p)
+{
+    emit_open(e, "events", false);
+    for (size_t i = 0; i < p->kind_count; i++) {
+        emit_count(e, p->kinds[i].name, p->kinds[i].count);
+    }
+    emit_close(e);
+    for (int lost = 1; lost >= 0; lost--) {
+        emit_open(e, lost ? "lost" : "counted", false);
+        for (size_t i = 0; i < p->loss_count; i++) {
+            if (p->losses[i].lost == lost) {
+                emit_count(e, p->losses[i].cause, p->losses[i].count);
+            }
+        }
+        emit_close(e);
+    }
+}
+
+static void emit_clock(struct emit *e, const struct process *p)
+{
+    emit_text(e, "clock", p->clock_name);
+    emit_open(e, "clock_steps", true);
+    for (size_t i = 0; i < p->clock.steps; i++) {
+        emit_open(e, NULL, false);
+        emit_us(e, "at_us", p->clock.step[i].at - p->first);
+        emit_us(e, "by_us", p->clock.step[i].by);
+        emit_close(e);
+    }
+    emit_close(e);
+}
+
+static void emit_words(struct emit *e, const struct model *model, const struct process *p)
+{
+    emit_count(e, "threads", p->threads);
+    emit_text(e, "command", p->command);
+    emit_text(e, "directory", p->directory);
+    emit_text(e, "version", p->version);
+    emit_open(e, "metadata", false);
+    for (size_t i = 0; i < p->metadata->count; i++) {
+        emit_text(e, p->metadata->pair[i].key, p->metadata->pair[i].value);
+    }
+    emit_close(e);
+    emit_open(e, "messages", true);
+    for (size_t i = 0; i < p->messages.table.count; i++) {
+        const struct name *text = names_get(&model->names, p->messages.text[i]);
+        emit_bytes_text(e, NULL, text->text, text->length);
+    }
+    emit_close(e);
+}
+
+static void emit_process(struct emit *e, const struct model *model, const struct process *p)
+{
+    emit_row(e);
+    emit_text(e, "path", p->path);
+    emit_text(e, "kind", p->kind);
+    emit_known(e, "rank", p->rank);
+    emit_known(e, "world", p->world);
+    emit_text(e, "host", p->host);
+    emit_known(e, "pid", p->pid);
+    if (p->has_time && p->clock.has_axis) {
+        emit_moment(e, "start", p->first);
+    } else {
+        emit_null(e, "start");
+    }
+    if (p->has_time && p->clock.has_rate) {
+        emit_us(e, "duration_us", p->last - p->first);
+    } else {
+        emit_null(e, "duration_us");
+    }
+    emit_text(e, "ended", p->ended);
+    emit_bool(e, "complete", p->complete);
+    emit_counts(e, p);
+    if (p->has_cost) {
+        emit_us(e, "own_cost_us", (int64_t)p->own_cost_ns);
+    } else {
+        emit_null(e, "own_cost_us");
+    }
+    emit_clock(e, p);
+    emit_words(e, model, p);
+    emit_row_end(e);
+}
+
+void cmd_info(struct session *session)
+{
+    struct emit *e = &session->emit;
+    uint64_t events = 0, lost = 0, complete = 0;
+    if (!session_load(session, WANT_MESSAGES, false) || !session_begin(session, STYLE_BLOCKS)) {
+        return;
+    }
+    for (size_t i = 0; i < session->processes; i++) {
+        const struct process *p = session->process[i];
+        emit_process(e, &session->model, p);
+        events += p->events;
+        lost += p->lost;
+        complete += p->complete;
+    }
+    emit_totals(e);
+    emit_count(e, "processes", session->processes);
+    emit_count(e, "complete", complete);
+    emit_count(e, "events", events);
+    emit_count(e, "lost", lost);
+    emit_end(e);
+    session_end(session, true);
+}

@@ -1,0 +1,117 @@
+/* cmd_stages.c - where did the pipeline's time go: one row a stage and rank. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "session.h"
+#include "stages.h"
+
+/* From the first to the last record of a rank's processes, within the window; 0 if it has none. */
+static int64_t span_of(const struct session *session, int64_t rank, bool all, struct window window)
+{
+    int64_t first = INT64_MAX, last = INT64_MIN;
+    for (size_t i = 0; i < session->processes; i++) {
+        const struct process *p = session->process[i];
+        if (p->has_time && (all || p->rank == rank)) {
+            first = MIN(first, p->first);
+            last = MAX(last, p->last);
+        }
+    }
+    first = MAX(first, window.from);
+    last = MIN(last, window.to);
+    return last > first ? last - first : 0;
+}
+
+struct order {
+    const struct names *names;
+    bool exclusive;
+};
+
+static int by_rank_and_time(const void *a, const void *b, void *context)
+{
+    const struct stage_row *x = a, *y = b;
+    const struct order *order = context;
+    int64_t time_x = order->exclusive ? x->self : x->host, time_y = order->exclusive ? y->self : y->host;
+    if (x->rank != y->rank) {
+        return x->rank < y->rank ? -1 : 1;
+    }
+    if (time_x != time_y) {
+        return time_x > time_y ? -1 : 1;
+    }
+    return strcmp(names_get(order->names, x->name)->text, names_get(order->names, y->name)->text);
+}
+
+static void emit_stage(struct session *session, const struct stage_row *row, int64_t span)
+{
+    struct emit *e = &session->emit;
+    const struct name *name = names_get(&session->model.names, row->name);
+    bool exclusive = session->options.exclusive;
+    int64_t host = exclusive ? row->self : row->host;
+    emit_row(e);
+    emit_bytes_text(e, "stage", name->text, name->length);
+    emit_known(e, "rank", row->rank);
+    emit_count(e, "calls", row->calls);
+    emit_us(e, "host_us", host);
+    emit_us(e, "wall_us", host);
+    emit_us(e, "self_us", row->self);
+    emit_null(e, "device_us");
+    emit_null(e, "device_busy_us");
+    emit_null(e, "idle_us");
+    emit_null(e, "peak_allocated_bytes");
+    emit_null(e, "peak_reserved_bytes");
+    emit_pct(e, "pct", span > 0 ? 100.0 * (double)host / (double)span : NAN);
+    emit_row_end(e);
+}
+
+/* Prints the rows that are wanted; returns how many. */
+static size_t emit_stages(struct session *session, struct stage_table *table, struct window window)
+{
+    struct order order = {&session->model.names, session->options.exclusive};
+    size_t rows = 0, of_rank = 0;
+    int64_t span = 0;
+    if (table->count) {
+        qsort_r(table->row, table->count, sizeof *table->row, by_rank_and_time, &order);
+    }
+    for (size_t i = 0; i < table->count; i++) {
+        const struct stage_row *row = &table->row[i];
+        if (i == 0 || row->rank != row[-1].rank) {
+            of_rank = 0;
+            span = span_of(session, row->rank, false, window);
+        }
+        if (!session_wants_stage(session, model_name(&session->model, row->name)) ||
+            (session->options.top && of_rank >= session->options.top)) {
+            continue;
+        }
+        emit_stage(session, row, span);
+        of_rank++;
+        rows++;
+    }
+    return rows;
+}
+
+void cmd_stages(struct session *session)
+{
+    struct stage_table table = {0};
+    struct window window;
+    size_t rows = 0;
+    if (!session_load(session, WANT_RANGES, false) || !session_begin(session, STYLE_TABLE)) {
+        return;
+    }
+    session_window(session, &window.from, &window.to);
+    for (size_t i = 0; i < session->processes; i++) {
+        stages_add(&table, session->process[i], window);
+    }
+    rows = emit_stages(session, &table, window);
+    emit_totals(&session->emit);
+    emit_count(&session->emit, "stages", rows);
+    emit_count(&session->emit, "unfinished", table.unfinished);
+    emit_us(&session->emit, "span_us", span_of(session, 0, true, window));
+    emit_end(&session->emit);
+    const struct options *options = &session->options;
+    bool filtered = options->stage.count || !isnan(options->from) || !isnan(options->to);
+    if (!rows && !filtered) {
+        complain(NULL, "no stages were recorded; mark them with NVTX ranges or tfi_range_push of tfinject.h");
+    }
+    session_end(session, rows || !filtered);
+    stages_free(&table);
+}

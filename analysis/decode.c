@@ -1,0 +1,537 @@
+/* decode.c - takes chunks apart: the structure at once, values when they are wanted.
+ *
+ * Most questions need two or three columns of a kind, so the others are never touched. A loop of varints is what a
+ * question on a large trace waits for: one byte is the common case and is tested first.
+ */
+#include "decode.h"
+
+#include <endian.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util.h"
+
+/* ---- memory that lasts for one chunk ---- */
+
+enum { ARENA_BLOCK = 128 << 10, ARENA_MOST = 8 << 20 };
+
+struct arena_block {
+    struct arena_block *older;
+    size_t size;
+    _Alignas(16) uint8_t data[];
+};
+
+static void *arena(struct decoder *d, size_t count, size_t size)
+{
+    size_t bytes = (count * size + 15) & ~(size_t)15; /* counts are below 2^22 here, sizes are of small structs */
+    if (!d->blocks || d->used + bytes > d->blocks->size) {
+        size_t block = d->blocks ? MIN(2 * d->blocks->size, (size_t)ARENA_MOST) : (size_t)ARENA_BLOCK;
+        block = MAX(block, bytes);
+        struct arena_block *fresh = mem_resize(NULL, sizeof *fresh + block, 1);
+        fresh->older = d->blocks;
+        fresh->size = block;
+        d->blocks = fresh;
+        d->used = 0;
+    }
+    void *memory = d->blocks->data + d->used;
+    d->used += bytes;
+    return memory;
+}
+
+/* Keeps the newest block, which is as large as the last chunk's needs or an ordinary one. */
+static void arena_reset(struct decoder *d)
+{
+    struct arena_block *older = d->blocks ? d->blocks->older : NULL;
+    while (older) {
+        struct arena_block *next = older->older;
+        free(older);
+        older = next;
+    }
+    if (d->blocks) {
+        d->blocks->older = NULL;
+    }
+    d->used = 0;
+    d->keys = NULL;
+}
+
+void decoder_free(struct decoder *d)
+{
+    arena_reset(d);
+    free(d->blocks);
+    *d = (struct decoder){0};
+}
+
+/* ---- numbers ---- */
+
+static const uint8_t *varint_long(const uint8_t *p, const uint8_t *end, uint64_t *value)
+{
+    uint64_t v = 0;
+    for (unsigned shift = 0; p < end && shift < 64; shift += 7) {
+        uint8_t byte = *p++;
+        v |= (uint64_t)(byte & 127) << shift;
+        if (byte < 128) {
+            *value = v;
+            return p;
+        }
+    }
+    return NULL;
+}
+
+static inline const uint8_t *varint(const uint8_t *p, const uint8_t *end, uint64_t *value)
+{
+    if (p < end && *p < 128) {
+        *value = *p;
+        return p + 1;
+    }
+    if (end - p >= 2 && p[1] < 128) {
+        *value = (p[0] & 127u) | (uint64_t)p[1] << 7;
+        return p + 2;
+    }
+    return varint_long(p, end, value);
+}
+
+static inline uint64_t unzigzag(uint64_t value)
+{
+    return value >> 1 ^ -(value & 1);
+}
+
+static uint16_t get16(const uint8_t *p)
+{
+    uint16_t v;
+    memcpy(&v, p, sizeof v);
+    return le16toh(v);
+}
+
+static uint32_t get32(const uint8_t *p)
+{
+    uint32_t v;
+    memcpy(&v, p, sizeof v);
+    return le32toh(v);
+}
+
+static uint64_t get64(const uint8_t *p)
+{
+    uint64_t v;
+    memcpy(&v, p, sizeof v);
+    return le64toh(v);
+}
+
+/* ---- columns: the structure ---- */
+
+/* A group whose rows would not fit into a block was not made by any writer. */
+static bool plausible(const struct group *group)
+{
+    uint32_t row = group->kind ? group->kind->row_bytes : 8;
+    return (uint64_t)group->count * row <= TFI_BLOCK_MAX;
+}
+
+static const uint8_t *parse_group(struct decoder *d, const struct schema *schema, const uint8_t *p, const uint8_t *end,
+                                  struct group *group)
+{
+    if (end - p < (ptrdiff_t)sizeof(struct tfi_group)) {
+        return NULL;
+    }
+    *group = (struct group){.number = get16(p), .columns = get16(p + 2), .count = get32(p + 4)};
+    uint32_t bytes = get32(p + 8);
+    p += sizeof(struct tfi_group);
+    group->kind = schema_kind(schema, group->number);
+    if (bytes > (size_t)(end - p) || group->columns > bytes / sizeof(struct tfi_column) || !plausible(group)) {
+        return NULL;
+    }
+    end = p + bytes;
+    group->column = arena(d, group->columns, sizeof *group->column);
+    for (unsigned i = 0; i < group->columns; i++) {
+        if (end - p < (ptrdiff_t)sizeof(struct tfi_column)) {
+            return NULL;
+        }
+        struct column *column = &group->column[i];
+        *column = (struct column){.field = get16(p), .codec = get16(p + 2), .bytes = get32(p + 4)};
+        p += sizeof(struct tfi_column);
+        if (column->bytes > (size_t)(end - p)) {
+            return NULL;
+        }
+        column->data = p;
+        p += column->bytes;
+    }
+    return end;
+}
+
+/* The order must name every record of every group exactly once. */
+static bool parse_order(struct decoder *d, const uint8_t *p, uint32_t bytes, struct chunk *chunk)
+{
+    const uint8_t *end = p + bytes;
+    uint32_t *left = arena(d, chunk->groups, sizeof *left);
+    for (unsigned g = 0; g < chunk->groups; g++) {
+        left[g] = chunk->group[g].count;
+    }
+    chunk->run = arena(d, bytes / 2, sizeof *chunk->run);
+    while (p < end) {
+        uint64_t group, count;
+        p = varint(p, end, &group);
+        p = p ? varint(p, end, &count) : NULL;
+        if (!p || group >= chunk->groups || count > left[group]) {
+            return false;
+        }
+        left[group] -= (uint32_t)count;
+        chunk->run[chunk->runs++] = (struct run){(uint32_t)group, (uint32_t)count};
+    }
+    for (unsigned g = 0; g < chunk->groups; g++) {
+        if (left[g]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool parse_columns(struct decoder *d, const struct schema *schema, const uint8_t *payload, uint32_t bytes,
+                          struct chunk *chunk)
+{
+    const uint8_t *p = payload + sizeof(struct tfi_columns), *end = payload + bytes;
+    if (bytes < sizeof(struct tfi_columns)) {
+        return false;
+    }
+    uint32_t kinds = get32(payload), order_bytes = get32(payload + 4);
+    if (order_bytes > (size_t)(end - p) || kinds > (size_t)(end - p) / sizeof(struct tfi_group)) {
+        return false;
+    }
+    const uint8_t *order = p;
+    uint64_t row_bytes = 0;
+    chunk->group = arena(d, kinds, sizeof *chunk->group);
+    p += order_bytes;
+    for (; chunk->groups < kinds; chunk->groups++) {
+        struct group *group = &chunk->group[chunk->groups];
+        p = parse_group(d, schema, p, end, group);
+        if (!p) {
+            return false;
+        }
+        chunk->records += group->count;
+        row_bytes += (uint64_t)group->count * (group->kind ? group->kind->row_bytes : 8);
+    }
+    return row_bytes <= TFI_BLOCK_MAX && parse_order(d, order, order_bytes, chunk);
+}
+
+bool decode_columns(struct decoder *d, const struct schema *schema, const uint8_t *payload, uint32_t bytes,
+                    struct chunk *chunk)
+{
+    *chunk = (struct chunk){0};
+    arena_reset(d);
+    bool good = parse_columns(d, schema, payload, bytes, chunk);
+    if (!good) {
+        *chunk = (struct chunk){0};
+    }
+    return good;
+}
+
+/* ---- rows: the structure ---- */
+
+/* Kind and size of the row at `p`; false if there is none that makes sense. */
+static bool row_at(const uint8_t *p, const uint8_t *end, uint16_t *kind, uint16_t *size)
+{
+    if (end - p < (ptrdiff_t)sizeof(struct tfi_rec)) {
+        return false;
+    }
+    *kind = get16(p);
+    *size = get16(p + 2);
+    return *kind && *size >= sizeof(struct tfi_rec) && *size % 8 == 0 && *size <= end - p;
+}
+
+/* Counts the records of each kind and where the order changes; `group_of` is by number of the kind. */
+static void count_rows(const uint8_t *payload, uint32_t bytes, struct chunk *chunk, struct map *group_of)
+{
+    const uint8_t *p = payload, *end = payload + bytes;
+    uint16_t kind, size, last = 0;
+    for (; row_at(p, end, &kind, &size); p += size) {
+        if (kind != last) {
+            chunk->runs++;
+            if (map_get(group_of, kind) == MAP_NONE) {
+                map_put(group_of, kind, chunk->groups++);
+            }
+        }
+        last = kind;
+        chunk->records++;
+    }
+    chunk->bad_bytes = (uint32_t)(end - p);
+}
+
+static void fill_runs(const uint8_t *payload, struct chunk *chunk, const struct map *group_of)
+{
+    const uint8_t *p = payload;
+    uint16_t last = 0;
+    size_t run = 0;
+    for (uint32_t i = 0; i < chunk->records; i++) {
+        uint16_t kind = get16(p);
+        if (kind != last) {
+            uint32_t g = map_get(group_of, kind);
+            chunk->group[g].number = kind;
+            chunk->run[run++] = (struct run){g, 0};
+        }
+        last = kind;
+        chunk->run[run - 1].count++;
+        chunk->group[chunk->run[run - 1].group].count++;
+        p += get16(p + 2);
+    }
+}
+
+static void fill_offsets(const uint8_t *payload, struct chunk *chunk, uint32_t *offsets, uint32_t **next)
+{
+    uint32_t at = 0;
+    for (unsigned g = 0; g < chunk->groups; g++) {
+        chunk->group[g].offsets = next[g] = offsets;
+        offsets += chunk->group[g].count;
+    }
+    for (size_t r = 0; r < chunk->runs; r++) {
+        for (uint32_t i = 0; i < chunk->run[r].count; i++) {
+            *next[chunk->run[r].group]++ = at;
+            at += get16(payload + at + 2);
+        }
+    }
+}
+
+bool decode_rows(struct decoder *d, const struct schema *schema, const uint8_t *payload, uint32_t bytes,
+                 struct chunk *chunk)
+{
+    struct map group_of = {0};
+    *chunk = (struct chunk){0};
+    arena_reset(d);
+    count_rows(payload, bytes, chunk, &group_of);
+    chunk->group = arena(d, chunk->groups, sizeof *chunk->group);
+    chunk->run = arena(d, chunk->runs, sizeof *chunk->run);
+    memset(chunk->group, 0, chunk->groups * sizeof *chunk->group);
+    fill_runs(payload, chunk, &group_of);
+    fill_offsets(payload, chunk, arena(d, chunk->records, sizeof(uint32_t)),
+                 arena(d, chunk->groups, sizeof(uint32_t *)));
+    for (unsigned g = 0; g < chunk->groups; g++) {
+        struct group *group = &chunk->group[g];
+        group->rows = payload;
+        group->kind = schema_kind(schema, group->number);
+        group->columns = group->kind ? group->kind->fields : 0;
+        group->column = arena(d, group->columns, sizeof *group->column);
+        memset(group->column, 0, group->columns * sizeof *group->column);
+        for (unsigned i = 0; i < group->columns; i++) {
+            group->column[i].field = (uint16_t)i;
+        }
+    }
+    map_free(&group_of);
+    return true;
+}
+
+/* ---- values out of rows ---- */
+
+static uint64_t load(const uint8_t *p, const struct field *field)
+{
+    switch (field->size) {
+    case 8: return get64(p);
+    case 4: return field->is_signed ? (uint64_t)(int64_t)(int32_t)get32(p) : get32(p);
+    case 2: return field->is_signed ? (uint64_t)(int64_t)(int16_t)get16(p) : get16(p);
+    default: return field->is_signed ? (uint64_t)(int64_t)(int8_t)*p : *p;
+    }
+}
+
+static bool row_values(struct decoder *d, const struct group *group, struct column *column, const struct field *field)
+{
+    if (field->offset == UINT32_MAX || !field->size) {
+        return false;
+    }
+    column->values = arena(d, group->count, sizeof *column->values);
+    for (uint32_t i = 0; i < group->count; i++) {
+        const uint8_t *row = group->rows + group->offsets[i];
+        bool there = field->offset + field->size <= get16(row + 2); /* an older writer's row is shorter */
+        column->values[i] = there ? load(row + field->offset, field) : 0;
+    }
+    return true;
+}
+
+static bool row_list(struct decoder *d, const struct group *group, struct column *column, const struct field *field)
+{
+    uint32_t total = 0;
+    if (field->offset == UINT32_MAX) {
+        return false;
+    }
+    column->first = arena(d, (size_t)group->count + 1, sizeof *column->first);
+    for (uint32_t i = 0; i < group->count; i++) {
+        uint16_t size = get16(group->rows + group->offsets[i] + 2);
+        column->first[i] = total;
+        total += size > field->offset ? (size - field->offset) / 8 : 0;
+    }
+    column->first[group->count] = total;
+    column->values = arena(d, total, sizeof *column->values);
+    for (uint32_t i = 0; i < group->count; i++) {
+        const uint8_t *p = group->rows + group->offsets[i] + field->offset;
+        for (uint32_t k = column->first[i]; k < column->first[i + 1]; k++, p += 8) {
+            column->values[k] = get64(p);
+        }
+    }
+    return true;
+}
+
+/* ---- values out of columns ---- */
+
+static bool unpack_plain(const struct column *column, uint32_t count, bool is_signed)
+{
+    const uint8_t *p = column->data, *end = p + column->bytes;
+    uint64_t value;
+    for (uint32_t i = 0; i < count; i++) {
+        p = varint(p, end, &value);
+        if (!p) {
+            return false;
+        }
+        column->values[i] = is_signed ? unzigzag(value) : value;
+    }
+    return p == end;
+}
+
+static bool unpack_delta(const struct column *column, uint32_t count)
+{
+    const uint8_t *p = column->data, *end = p + column->bytes;
+    uint64_t value, last = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        p = varint(p, end, &value);
+        if (!p) {
+            return false;
+        }
+        column->values[i] = last += unzigzag(value);
+    }
+    return p == end;
+}
+
+static bool unpack_keyed(const struct column *column, uint32_t count, const uint64_t *keys)
+{
+    const uint8_t *p = column->data, *end = p + column->bytes;
+    uint64_t value, last[TFI_KEYS] = {0};
+    for (uint32_t i = 0; i < count; i++) {
+        p = varint(p, end, &value);
+        if (!p) {
+            return false;
+        }
+        column->values[i] = last[keys[i] % TFI_KEYS] += unzigzag(value);
+    }
+    return p == end;
+}
+
+static bool unpack_runs(const struct column *column, uint32_t count)
+{
+    const uint8_t *p = column->data, *end = p + column->bytes;
+    uint64_t value, length;
+    for (uint32_t i = 0; i < count;) {
+        p = varint(p, end, &value);
+        p = p ? varint(p, end, &length) : NULL;
+        if (!p || !length || length > count - i) {
+            return false;
+        }
+        for (value = unzigzag(value); length; length--) {
+            column->values[i++] = value;
+        }
+    }
+    return p == end;
+}
+
+static bool unpack_list(struct decoder *d, struct column *column, uint32_t count, const uint64_t *keys)
+{
+    const uint8_t *p = column->data, *end = p + column->bytes;
+    uint64_t(*last)[TFI_LIST_KEYED] = arena(d, TFI_KEYS, sizeof *last);
+    uint64_t length, value;
+    uint32_t at = 0;
+    memset(last, 0, TFI_KEYS * sizeof *last);
+    column->first = arena(d, (size_t)count + 1, sizeof *column->first);
+    column->values = arena(d, column->bytes, sizeof *column->values); /* a value takes at least a byte */
+    for (uint32_t i = 0; i < count; i++) {
+        p = varint(p, end, &length);
+        if (!p || length > (size_t)(end - p)) {
+            return false;
+        }
+        column->first[i] = at;
+        for (uint64_t k = 0; k < length; k++) {
+            p = varint(p, end, &value);
+            if (!p) {
+                return false;
+            }
+            value = unzigzag(value);
+            column->values[at++] = k < TFI_LIST_KEYED ? last[keys[i] % TFI_KEYS][k] += value : value;
+        }
+    }
+    column->first[count] = at;
+    return p == end;
+}
+
+static bool unpack(struct decoder *d, struct group *group, struct column *column, const struct field *field)
+{
+    const uint64_t *keys = NULL;
+    uint32_t count = group->count;
+    if (field->is_list != (column->codec == TFI_LIST)) {
+        return false;
+    }
+    if (column->codec == TFI_KEYED || column->codec == TFI_LIST) {
+        bool scalar = group->column[0].codec != TFI_KEYED && group->column[0].codec != TFI_LIST;
+        keys = scalar ? group_values(d, group, group->column[0].field) : NULL;
+        if (!keys) {
+            return false;
+        }
+    }
+    if (column->codec == TFI_LIST) {
+        return unpack_list(d, column, count, keys);
+    }
+    column->values = arena(d, count, sizeof *column->values);
+    switch (column->codec) {
+    case TFI_PLAIN: return unpack_plain(column, count, field->is_signed);
+    case TFI_DELTA: return unpack_delta(column, count);
+    case TFI_KEYED: return unpack_keyed(column, count, keys);
+    case TFI_RUNS: return unpack_runs(column, count);
+    default: return false;
+    }
+}
+
+/* ---- what others ask for ---- */
+
+static struct column *find_column(const struct group *group, int field)
+{
+    for (unsigned i = 0; i < group->columns; i++) {
+        if (group->column[i].field == field) {
+            return &group->column[i];
+        }
+    }
+    return NULL;
+}
+
+/* The column with its values, or NULL. */
+static const struct column *decoded(struct decoder *d, struct group *group, int field)
+{
+    if (!group->kind || field < 0 || (unsigned)field >= group->kind->fields) {
+        return NULL;
+    }
+    const struct field *is = &group->kind->field[field];
+    struct column *column = find_column(group, field);
+    if (!column || group->damaged || column->values) {
+        return group->damaged ? NULL : column;
+    }
+    bool good;
+    if (!group->rows) {
+        good = unpack(d, group, column, is);
+    } else {
+        good = is->is_list ? row_list(d, group, column, is) : row_values(d, group, column, is);
+    }
+    if (!good) {
+        group->damaged |= !group->rows;
+        column->values = NULL;
+        column->first = NULL;
+        return NULL;
+    }
+    return column;
+}
+
+const uint64_t *group_values(struct decoder *d, struct group *group, int field)
+{
+    const struct column *column = decoded(d, group, field);
+    return column && !column->first ? column->values : NULL;
+}
+
+const uint64_t *group_own(struct decoder *d, struct group *group, unsigned own)
+{
+    return group->kind && own < group->kind->own_count ? group_values(d, group, group->kind->own[own]) : NULL;
+}
+
+const uint64_t *group_list(struct decoder *d, struct group *group, int field, const uint32_t **first)
+{
+    const struct column *column = decoded(d, group, field);
+    *first = column ? column->first : NULL;
+    return column && column->first ? column->values : NULL;
+}

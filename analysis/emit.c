@@ -1,0 +1,552 @@
+/* emit.c - prints rows of named values as text, JSON or csv. */
+#include "emit.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what a value looks like ---- */
+
+static void add_us(struct text *text, int64_t ns)
+{
+    uint64_t whole = ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns;
+    text_format(text, "%s%llu.%03u", ns < 0 ? "-" : "", (unsigned long long)(whole / 1000), (unsigned)(whole % 1000));
+}
+
+void human_time(struct text *text, int64_t ns)
+{
+    int64_t size = ns < 0 ? -ns : ns;
+    if (size < 1000000) {
+        text_format(text, "%.3f us", (double)ns / 1e3);
+    } else if (size < 1000000000) {
+        text_format(text, "%.3f ms", (double)ns / 1e6);
+    } else {
+        text_format(text, "%.3f s", (double)ns / 1e9);
+    }
+}
+
+static void human_bytes(struct text *text, uint64_t bytes)
+{
+    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
+    double size = (double)bytes / 1024;
+    size_t unit = 0;
+    if (bytes < 1024) {
+        text_format(text, "%llu B", (unsigned long long)bytes);
+        return;
+    }
+    for (; size >= 1024 && unit + 1 < ARRAY_SIZE(units); unit++) {
+        size /= 1024;
+    }
+    text_format(text, "%.1f %s", size, units[unit]);
+}
+
+/* Text for a terminal: what would move the cursor or is no UTF-8 is shown as \xNN. */
+static void add_visible(struct text *text, const char *bytes, size_t length)
+{
+    const char *end = bytes + length;
+    for (const char *p = bytes; p < end;) {
+        size_t step = utf8_length(p, end);
+        unsigned char c = (unsigned char)*p;
+        if (step && c >= 0x20 && c != 0x7f) {
+            text_add(text, p, step);
+            p += step;
+        } else {
+            text_format(text, "\\x%02x", c);
+            p++;
+        }
+    }
+}
+
+/* The same in quotes, for a value that stands among others on a line. */
+static void add_quoted(struct text *text, const char *bytes, size_t length)
+{
+    text_puts(text, "\"");
+    for (size_t i = 0, from = 0; i <= length; i++) {
+        if (i == length || bytes[i] == '"' || bytes[i] == '\\') {
+            add_visible(text, bytes + from, i - from);
+            text_puts(text, i < length ? "\\" : "");
+            from = i;
+        }
+    }
+    text_puts(text, "\"");
+}
+
+static void add_csv(struct text *text, const char *bytes, size_t length)
+{
+    bool quote = false;
+    for (size_t i = 0; i < length; i++) {
+        quote |= strchr(",\"\r\n", bytes[i]) != NULL;
+    }
+    text_puts(text, quote ? "\"" : "");
+    for (size_t i = 0; i < length; i++) {
+        text_add(text, "\"\"", bytes[i] == '"' && quote);
+        text_add(text, bytes + i, 1);
+    }
+    text_puts(text, quote ? "\"" : "");
+}
+
+/* ---- JSON ---- */
+
+/* What stands before a value: a comma if it is not the first, and its key. */
+static void json_before(struct emit *e, const char *key)
+{
+    out_puts(e->out, e->filled[e->depth] ? ", " : "");
+    e->filled[e->depth] = true;
+    if (key && !e->list[e->depth]) {
+        out_json_string(e->out, key, strlen(key));
+        out_puts(e->out, ": ");
+    }
+}
+
+/* ---- cells of text and csv ---- */
+
+static void table_cell(struct emit *e, const char *text, bool right)
+{
+    e->cell = mem_grow(e->cell, &e->cell_capacity, e->cell_count + 1, sizeof *e->cell);
+    e->cell[e->cell_count].text = string_format("%s", text);
+    e->cell[e->cell_count++].right = right;
+}
+
+/* Length of a key without its unit, which the values carry. */
+static size_t without_unit(const char *key, size_t length)
+{
+    static const char *const units[] = {"_us", "_bytes"};
+    for (size_t i = 0; i < ARRAY_SIZE(units); i++) {
+        size_t unit = strlen(units[i]);
+        if (length > unit && strncmp(key + length - unit, units[i], unit) == 0) {
+            return length - unit;
+        }
+    }
+    return length;
+}
+
+static void table_head(struct emit *e, const char *keys)
+{
+    for (const char *p = keys; *p;) {
+        size_t length = strcspn(p, ",");
+        char *key = mem_text(p, without_unit(p, length));
+        table_cell(e, key, false);
+        e->columns++;
+        free(key);
+        p += length + (p[length] == ',');
+    }
+}
+
+static void block_cell(struct emit *e, const char *key, const char *text)
+{
+    if (e->cells == 0 && !e->totals) {
+        out_puts(e->out, e->rows ? "\n" : "");
+        out_puts(e->out, text);
+        out_puts(e->out, "\n");
+        return;
+    }
+    size_t length = without_unit(key, strlen(key));
+    out_puts(e->out, "  ");
+    out_write(e->out, key, length);
+    for (size_t i = length; i < 14; i++) {
+        out_puts(e->out, " ");
+    }
+    out_puts(e->out, text);
+    out_puts(e->out, "\n");
+}
+
+/* A value at the top of a row is complete. */
+static void put_cell(struct emit *e, const char *key, const char *text, size_t length, bool right)
+{
+    if (e->totals && e->format == FORMAT_CSV) {
+        return;
+    }
+    if (e->totals && e->style == STYLE_TABLE) {
+        text_format(&e->nested, "%s%.*s %s", e->nested.length ? ", " : "", (int)without_unit(key, strlen(key)), key,
+                    text);
+    } else if (e->format == FORMAT_CSV) {
+        struct text quoted = {0};
+        add_csv(&quoted, text, length);
+        out_puts(e->out, e->cells ? "," : "");
+        out_write(e->out, quoted.data ? quoted.data : "", quoted.length);
+        text_free(&quoted);
+    } else if (e->style == STYLE_TABLE) {
+        table_cell(e, text, right);
+    } else if (e->style == STYLE_BLOCKS) {
+        block_cell(e, key, text);
+    } else if (!e->totals) {
+        out_puts(e->out, e->cells ? " " : "");
+        out_write(e->out, text, length);
+    }
+    e->cells++;
+}
+
+/* A value within a value: key=value, for people "key value". */
+static void put_nested(struct emit *e, const char *key, const char *text, size_t length)
+{
+    bool people = e->format == FORMAT_TEXT && e->style != STYLE_LINES;
+    if (e->filled[e->depth]) {
+        text_puts(&e->nested, people ? ", " : " ");
+    }
+    e->filled[e->depth] = true;
+    if (key && !e->list[e->depth]) {
+        text_puts(&e->nested, key);
+        text_puts(&e->nested, people ? " " : "=");
+    }
+    text_add(&e->nested, text, length);
+}
+
+/* What is in `scratch` is the value. */
+static void put(struct emit *e, const char *key, bool right)
+{
+    const char *text = e->scratch.data ? e->scratch.data : "";
+    if (e->depth) {
+        put_nested(e, key, text, e->scratch.length);
+    } else {
+        put_cell(e, key, text, e->scratch.length, right);
+    }
+    e->scratch.length = 0;
+    if (e->scratch.data) {
+        e->scratch.data[0] = 0;
+    }
+}
+
+static bool for_people(const struct emit *e)
+{
+    return e->format == FORMAT_TEXT && e->style != STYLE_LINES;
+}
+
+/* ---- values ---- */
+
+void emit_null(struct emit *e, const char *key)
+{
+    if (e->format == FORMAT_JSON) {
+        json_before(e, key);
+        out_puts(e->out, "null");
+        return;
+    }
+    text_puts(&e->scratch, e->format == FORMAT_TEXT ? "-" : "");
+    put(e, key, true);
+}
+
+void emit_bool(struct emit *e, const char *key, bool value)
+{
+    if (e->format == FORMAT_JSON) {
+        json_before(e, key);
+        out_puts(e->out, value ? "true" : "false");
+        return;
+    }
+    text_puts(&e->scratch, for_people(e) ? (value ? "yes" : "no") : value ? "true" : "false");
+    put(e, key, false);
+}
+
+void emit_count(struct emit *e, const char *key, uint64_t value)
+{
+    if (e->format == FORMAT_JSON) {
+        json_before(e, key);
+        out_number(e->out, value);
+        return;
+    }
+    text_format(&e->scratch, "%llu", (unsigned long long)value);
+    put(e, key, true);
+}
+
+void emit_int(struct emit *e, const char *key, int64_t value)
+{
+    if (e->format == FORMAT_JSON) {
+        json_before(e, key);
+        out_puts(e->out, value < 0 ? "-" : "");
+        out_number(e->out, value < 0 ? 0 - (uint64_t)value : (uint64_t)value);
+        return;
+    }
+    text_format(&e->scratch, "%lld", (long long)value);
+    put(e, key, true);
+}
+
+void emit_known(struct emit *e, const char *key, int64_t value)
+{
+    if (value < 0) {
+        emit_null(e, key);
+    } else {
+        emit_int(e, key, value);
+    }
+}
+
+void emit_us(struct emit *e, const char *key, int64_t ns)
+{
+    if (e->format == FORMAT_JSON) {
+        json_before(e, key);
+        out_us(e->out, ns);
+        return;
+    }
+    if (for_people(e)) {
+        human_time(&e->scratch, ns);
+    } else {
+        add_us(&e->scratch, ns);
+    }
+    put(e, key, true);
+}
+
+void emit_bytes(struct emit *e, const char *key, uint64_t value)
+{
+    if (!for_people(e)) {
+        emit_count(e, key, value);
+        return;
+    }
+    human_bytes(&e->scratch, value);
+    put(e, key, true);
+}
+
+void emit_pct(struct emit *e, const char *key, double value)
+{
+    if (!isfinite(value)) {
+        emit_null(e, key);
+    } else if (e->format == FORMAT_JSON) {
+        json_before(e, key);
+        out_format(e->out, "%.4f", value);
+    } else {
+        text_format(&e->scratch, for_people(e) ? "%.1f %%" : "%.4f", value);
+        put(e, key, true);
+    }
+}
+
+void emit_double(struct emit *e, const char *key, double value)
+{
+    if (!isfinite(value)) {
+        emit_null(e, key);
+    } else if (e->format == FORMAT_JSON) {
+        json_before(e, key);
+        out_format(e->out, "%.17g", value);
+    } else {
+        text_format(&e->scratch, for_people(e) ? "%g" : "%.17g", value);
+        put(e, key, true);
+    }
+}
+
+void emit_hex(struct emit *e, const char *key, uint64_t value)
+{
+    if (e->format == FORMAT_JSON) {
+        json_before(e, key);
+        out_format(e->out, "\"0x%llx\"", (unsigned long long)value);
+        return;
+    }
+    text_format(&e->scratch, "0x%llx", (unsigned long long)value);
+    put(e, key, true);
+}
+
+void emit_bytes_text(struct emit *e, const char *key, const char *text, size_t length)
+{
+    if (e->format == FORMAT_JSON) {
+        json_before(e, key);
+        out_json_string(e->out, text, length);
+        return;
+    }
+    if (e->format == FORMAT_TEXT && e->style == STYLE_LINES) {
+        add_quoted(&e->scratch, text, length);
+    } else if (e->format == FORMAT_TEXT) {
+        add_visible(&e->scratch, text, length);
+    } else {
+        text_add(&e->scratch, text, length);
+    }
+    put(e, key, false);
+}
+
+void emit_text(struct emit *e, const char *key, const char *text)
+{
+    if (!text) {
+        emit_null(e, key);
+        return;
+    }
+    bool word = e->format == FORMAT_TEXT && e->style == STYLE_LINES && !e->depth;
+    if (word) { /* the first words of a line are the program's own: no quotes */
+        add_visible(&e->scratch, text, strlen(text));
+        put(e, key, false);
+    } else {
+        emit_bytes_text(e, key, text, strlen(text));
+    }
+}
+
+void emit_open(struct emit *e, const char *key, bool list)
+{
+    if (e->format == FORMAT_JSON) {
+        json_before(e, key);
+        out_puts(e->out, list ? "[" : "{");
+    } else if (e->depth == 0) {
+        free(e->nested_key);
+        e->nested_key = string_format("%s", key);
+        e->nested.length = 0;
+    } else {
+        put_nested(e, key, "(", 1);
+    }
+    e->depth++;
+    e->list[e->depth] = list;
+    e->filled[e->depth] = false;
+}
+
+void emit_close(struct emit *e)
+{
+    bool list = e->list[e->depth], empty = !e->filled[e->depth];
+    e->depth--;
+    if (e->format == FORMAT_JSON) {
+        out_puts(e->out, list ? "]" : "}");
+    } else if (e->depth == 0) {
+        if (empty && e->format == FORMAT_TEXT) {
+            text_puts(&e->scratch, e->style == STYLE_LINES ? "" : "-");
+        } else {
+            text_add(&e->scratch, e->nested.data ? e->nested.data : "", e->nested.length);
+        }
+        put(e, e->nested_key, false);
+        e->nested.length = 0;
+    } else {
+        text_puts(&e->nested, ")");
+    }
+}
+
+/* ---- the whole ---- */
+
+void emit_begin(struct emit *e, struct out *out, enum format format, enum emit_style style, enum command_id command)
+{
+    *e = (struct emit){.out = out, .format = format, .style = style, .keys = command_keys(command)};
+    if (format == FORMAT_JSON) {
+        out_puts(out, "{\"command\": ");
+        out_json_string(out, command_name(command), strlen(command_name(command)));
+        out_puts(out, ", \"version\": ");
+        out_json_string(out, TFI_VERSION, strlen(TFI_VERSION));
+        out_puts(out, ", \"rules\": \"exact\",\n\"inputs\": [");
+    } else if (format == FORMAT_CSV) {
+        out_puts(out, e->keys);
+        out_puts(out, "\n");
+    } else if (style == STYLE_TABLE) {
+        table_head(e, e->keys);
+    }
+}
+
+void emit_input(struct emit *e, const char *path, const char *kind, int64_t rank, bool complete, int64_t events,
+                int64_t lost)
+{
+    if (e->format != FORMAT_JSON) {
+        return;
+    }
+    out_puts(e->out, e->rows++ ? ",\n  {" : "\n  {");
+    e->filled[0] = false;
+    emit_text(e, "path", path);
+    emit_text(e, "kind", kind);
+    emit_known(e, "rank", rank);
+    emit_bool(e, "complete", complete);
+    emit_known(e, "events", events);
+    emit_known(e, "lost", lost);
+    out_puts(e->out, "}");
+}
+
+/* The list of inputs ends where the rows begin, which there may be none of. */
+static void begin_rows(struct emit *e)
+{
+    if (e->format == FORMAT_JSON && e->columns == 0) {
+        e->columns = 1;
+        e->rows = 0;
+        out_puts(e->out, "],\n\"rows\": [");
+    }
+}
+
+void emit_row(struct emit *e)
+{
+    begin_rows(e);
+    e->cells = 0;
+    e->filled[0] = false;
+    if (e->format == FORMAT_JSON) {
+        out_puts(e->out, e->rows ? ",\n  {" : "\n  {");
+    }
+}
+
+void emit_row_end(struct emit *e)
+{
+    e->rows++;
+    if (e->format == FORMAT_JSON) {
+        out_puts(e->out, "}");
+    } else if (e->format == FORMAT_CSV || e->style == STYLE_LINES) {
+        out_puts(e->out, "\n");
+    }
+}
+
+static size_t columns_of(const char *text)
+{
+    size_t width = 0;
+    for (; *text; text++) {
+        width += ((unsigned char)*text & 0xc0) != 0x80;
+    }
+    return width;
+}
+
+static void pad(struct out *out, size_t count)
+{
+    while (count--) {
+        out_puts(out, " ");
+    }
+}
+
+/* A column is aligned like its values, its head too. One of which nothing is known (width 0) is not shown. */
+static void measure_table(const struct emit *e, size_t *width, bool *right)
+{
+    for (size_t i = e->columns; i < e->cell_count; i++) {
+        size_t column = i % e->columns;
+        bool known = strcmp(e->cell[i].text, "-") != 0;
+        width[column] = MAX(width[column], known ? columns_of(e->cell[i].text) : 0);
+        right[column] |= e->cell[i].right;
+    }
+    for (size_t i = 0; i < e->columns; i++) {
+        bool shown = width[i] || e->cell_count == e->columns;
+        width[i] = shown ? MAX(width[i], columns_of(e->cell[i].text)) : 0;
+    }
+}
+
+static void print_table(struct emit *e)
+{
+    size_t *width = mem_zero(e->columns, sizeof *width);
+    bool *right = mem_zero(e->columns, sizeof *right);
+    size_t waiting = 0; /* spaces that are written only if something follows on the line */
+    measure_table(e, width, right);
+    for (size_t i = 0; i < e->cell_count; i++) {
+        size_t column = i % e->columns;
+        if (width[column]) {
+            size_t space = width[column] - columns_of(e->cell[i].text);
+            pad(e->out, waiting + (right[column] ? space : 0));
+            out_puts(e->out, e->cell[i].text);
+            waiting = 2 + (right[column] ? 0 : space);
+        }
+        if (column + 1 == e->columns) {
+            out_puts(e->out, "\n");
+            waiting = 0;
+        }
+        free(e->cell[i].text);
+    }
+    free(e->cell);
+    free(width);
+    free(right);
+    e->cell = NULL;
+    e->cell_count = 0;
+}
+
+void emit_totals(struct emit *e)
+{
+    begin_rows(e);
+    e->filled[0] = false;
+    if (e->format == FORMAT_JSON) {
+        out_puts(e->out, e->rows ? "\n],\n\"totals\": {" : "],\n\"totals\": {");
+    } else if (e->format == FORMAT_TEXT && e->style == STYLE_TABLE) {
+        print_table(e);
+    } else if (e->format == FORMAT_TEXT && e->style == STYLE_BLOCKS) {
+        out_puts(e->out, e->rows ? "\ntotal\n" : "total\n");
+    }
+    e->nested.length = 0;
+    e->totals = true;
+}
+
+void emit_end(struct emit *e)
+{
+    if (e->format == FORMAT_JSON) {
+        out_puts(e->out, "}}\n");
+    } else if (e->format == FORMAT_TEXT && e->style == STYLE_TABLE && e->nested.length) {
+        out_puts(e->out, "total: ");
+        out_write(e->out, e->nested.data, e->nested.length);
+        out_puts(e->out, "\n");
+    }
+    text_free(&e->scratch);
+    text_free(&e->nested);
+    free(e->nested_key);
+    e->nested_key = NULL;
+}

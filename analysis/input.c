@@ -1,0 +1,275 @@
+/* input.c - finds the traces that the command line names, and reads them in parallel. */
+#include "input.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "load_tfr.h"
+
+/* ---- what a word stands for ---- */
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text), n = strlen(end);
+    return length > n && strcmp(text + length - n, end) == 0;
+}
+
+static bool exists(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0;
+}
+
+static struct input *add(struct inputs *inputs, const char *path, int64_t rank)
+{
+    inputs->input = mem_grow(inputs->input, &inputs->capacity, inputs->count + 1, sizeof *inputs->input);
+    struct input *input = &inputs->input[inputs->count++];
+    *input = (struct input){.path = string_format("%s", path), .rank = rank};
+    return input;
+}
+
+/* A .tfr, or a .live file, which stands for its .tfr where there is one. Named twice it counts once. */
+static void add_file(struct inputs *inputs, const char *path, int64_t rank)
+{
+    char *own = string_format("%s", path);
+    bool is_live = ends_with(path, ".live");
+    if (is_live) {
+        own[strlen(own) - strlen(".live")] = 0;
+    }
+    if (is_live && !exists(own)) {
+        free(own);
+        own = string_format("%s", path);
+    }
+    struct stat status = {0};
+    bool known = stat(own, &status) == 0;
+    for (size_t i = 0; known && i < inputs->count; i++) {
+        if (inputs->input[i].inode == status.st_ino && inputs->input[i].device == status.st_dev) {
+            goto out;
+        }
+    }
+    struct input *input = add(inputs, own, rank);
+    input->device = status.st_dev;
+    input->inode = status.st_ino;
+    if (strcmp(own, path) == 0 && is_live) {
+        input->live = string_format("%s", own);
+    } else {
+        char *live = string_format("%s.live", own);
+        input->live = exists(live) ? live : NULL;
+        if (!input->live) {
+            free(live);
+        }
+    }
+out:
+    free(own);
+}
+
+static int is_trace(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.' && (ends_with(entry->d_name, ".tfr") || ends_with(entry->d_name, ".tfr.live"));
+}
+
+/* The subdirectory that was changed last and holds traces: what the user may have meant. */
+static char *find_below(const char *directory)
+{
+    struct dirent **entries = NULL, **inner = NULL;
+    char *best = NULL;
+    time_t newest = 0;
+    int count = scandir(directory, &entries, NULL, NULL);
+    for (int i = 0; i < count; i++) {
+        char *path = string_format("%s/%s", directory, entries[i]->d_name);
+        struct stat status;
+        int traces = 0;
+        if (entries[i]->d_name[0] != '.' && stat(path, &status) == 0 && S_ISDIR(status.st_mode)) {
+            traces = scandir(path, &inner, is_trace, NULL);
+            for (int k = 0; k < traces; k++) {
+                free(inner[k]);
+            }
+            free(traces >= 0 ? inner : NULL);
+        }
+        if (traces > 0 && (!best || status.st_mtime > newest)) {
+            newest = status.st_mtime;
+            free(best);
+            best = path;
+        } else {
+            free(path);
+        }
+        free(entries[i]);
+    }
+    free(count >= 0 ? entries : NULL);
+    return best;
+}
+
+static void add_directory(struct inputs *inputs, const char *directory, int64_t rank)
+{
+    struct dirent **entries = NULL;
+    int count = scandir(directory, &entries, is_trace, versionsort);
+    size_t before = inputs->count;
+    if (count < 0) {
+        struct input *input = add(inputs, directory, rank);
+        notes_add(&input->notes, UNUSABLE, "can't be read (%s)", strerror(errno));
+        return;
+    }
+    for (int i = 0; i < count; i++) {
+        char *path = string_format("%s%s%s", directory, ends_with(directory, "/") ? "" : "/", entries[i]->d_name);
+        add_file(inputs, path, rank);
+        free(path);
+        free(entries[i]);
+    }
+    free(entries);
+    if (!count && inputs->count == before) {
+        char *below = find_below(directory);
+        struct input *input = add(inputs, directory, rank);
+        notes_add(&input->notes, UNUSABLE, "holds no .tfr; %s%s", below ? "there are some in " : "",
+                  below ? below
+                        : "run a program with LD_PRELOAD=libtfinject.so and TFI_OUTPUT_DIR set to it, or give "
+                          "another directory");
+        free(below);
+    }
+}
+
+void inputs_add(struct inputs *inputs, const char *word)
+{
+    struct stat status;
+    int64_t rank = -1;
+    const char *path = word;
+    if (strncmp(word, "rank=", 5) == 0 && !exists(word)) {
+        size_t digits = strspn(word + 5, "0123456789");
+        if (digits && digits < 10 && word[5 + digits] == ':') {
+            rank = strtoll(word + 5, NULL, 10);
+            path = word + 5 + digits + 1;
+        }
+    }
+    if (stat(path, &status) != 0) {
+        struct input *input = add(inputs, path, rank);
+        notes_add(&input->notes, UNUSABLE, "can't be read (%s)", strerror(errno));
+    } else if (S_ISDIR(status.st_mode)) {
+        add_directory(inputs, path, rank);
+    } else {
+        add_file(inputs, path, rank);
+    }
+}
+
+/* ---- reading ---- */
+
+struct work {
+    struct inputs *inputs;
+    struct model *model;
+    unsigned want;
+    bool keep;
+    atomic_size_t next, finished;
+    atomic_ullong done; /* bytes */
+};
+
+static void read_one(struct work *work, struct input *input)
+{
+    if (input->notes.count) { /* it is known already that it cannot be read */
+        return;
+    }
+    input->usable = trace_open(&input->trace, input->path, input->live, &input->notes);
+    input->open = true;
+    if (input->usable) {
+        process_init(&input->process, input->path, input->trace.fd < 0 ? "live" : "tfr");
+        load_tfr(&input->trace, &work->model->names, work->want, &input->process, &input->notes, &work->done);
+        input->process.rank = input->rank >= 0 ? input->rank : input->process.rank;
+    }
+    if (!input->usable || !work->keep) {
+        trace_close(&input->trace);
+        input->open = false;
+    }
+}
+
+static void *work_on(void *argument)
+{
+    struct work *work = argument;
+    size_t i;
+    while ((i = atomic_fetch_add(&work->next, 1)) < work->inputs->count) {
+        read_one(work, &work->inputs->input[i]);
+        atomic_fetch_add(&work->finished, 1);
+    }
+    return NULL;
+}
+
+/* Shows how far it is, from the first second on and for people only. */
+static void *show_progress(void *argument)
+{
+    struct work *work = argument;
+    struct timespec pause = {.tv_nsec = 100000000};
+    bool shown = false;
+    for (int tenths = 0; atomic_load(&work->finished) < work->inputs->count; tenths++) {
+        nanosleep(&pause, NULL);
+        if (tenths >= 10 && tenths % 2 == 0) {
+            fprintf(stderr, "\rtfanalyze: %zu of %zu files read, %llu MB", atomic_load(&work->finished),
+                    work->inputs->count, (unsigned long long)atomic_load(&work->done) >> 20);
+            fflush(stderr);
+            shown = true;
+        }
+    }
+    if (shown) {
+        fputs("\r\033[K", stderr);
+    }
+    return NULL;
+}
+
+/* The first record of all: --from and --to count from there, whatever else is chosen. */
+static void collect(struct inputs *inputs, struct model *model)
+{
+    bool has_start = false;
+    for (size_t i = 0; i < inputs->count; i++) {
+        struct input *input = &inputs->input[i];
+        if (!input->usable) {
+            continue;
+        }
+        input->process.input = i;
+        if (input->process.has_time && (!has_start || input->process.first < model->start)) {
+            model->start = input->process.first;
+            has_start = true;
+        }
+        model->process = mem_grow(model->process, &model->capacity, model->processes + 1, sizeof *model->process);
+        model->process[model->processes++] = input->process;
+    }
+}
+
+void inputs_read(struct inputs *inputs, struct model *model, unsigned want, unsigned jobs, bool keep)
+{
+    struct work work = {.inputs = inputs, .model = model, .want = want, .keep = keep};
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    jobs = jobs ? jobs : (unsigned)MAX(processors, 1);
+    jobs = (unsigned)MIN((size_t)MIN(jobs, 256), inputs->count);
+    pthread_t *thread = mem_zero(jobs, sizeof *thread), watcher;
+    bool watched = isatty(STDERR_FILENO) && pthread_create(&watcher, NULL, show_progress, &work) == 0;
+    unsigned started = 0;
+    while (started + 1 < jobs && pthread_create(&thread[started], NULL, work_on, &work) == 0) {
+        started++;
+    }
+    work_on(&work);
+    while (started) {
+        pthread_join(thread[--started], NULL);
+    }
+    if (watched) {
+        pthread_join(watcher, NULL);
+    }
+    free(thread);
+    collect(inputs, model);
+}
+
+void inputs_free(struct inputs *inputs)
+{
+    for (size_t i = 0; i < inputs->count; i++) {
+        struct input *input = &inputs->input[i];
+        if (input->open) {
+            trace_close(&input->trace);
+        }
+        notes_free(&input->notes);
+        free(input->path);
+        free(input->live);
+    }
+    free(inputs->input);
+    *inputs = (struct inputs){0};
+}

@@ -1,0 +1,545 @@
+/* load_tfr.c - fills the model from one of our traces: one function for each kind of record the model keeps.
+ *
+ * A function gets a group, all records of one kind in a chunk, and asks for the columns it needs before it keeps
+ * anything. A column the file has not is all zeros; one that makes no sense (group->damaged) takes the whole group out
+ * of the answer, counted.
+ */
+#include "load_tfr.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct load {
+    struct trace *trace;
+    struct names *names;
+    struct process *process;
+    struct reader reader;
+    unsigned want;
+    const struct piece *piece;
+    struct group *group;
+    uint64_t *zeros; /* as many as the largest group had records */
+    size_t zero_capacity;
+    uint64_t drops[TFI_MAX_DROPS];
+    struct map name_of_tid; /* strings */
+    uint64_t last_clock;    /* ticks */
+    uint64_t unknown;       /* records of kinds that not even the file describes */
+    uint64_t budget;        /* records a file of this size can hold */
+};
+
+/* A column of the group at hand; zeros if there is none. */
+static const uint64_t *column(struct load *load, unsigned own)
+{
+    const uint64_t *values = group_own(&load->reader.decoder, load->group, own);
+    if (values) {
+        return values;
+    }
+    size_t had = load->zero_capacity;
+    if (load->group->count > had) {
+        load->zeros = mem_grow(load->zeros, &load->zero_capacity, load->group->count, sizeof *load->zeros);
+        memset(load->zeros, 0, load->zero_capacity * sizeof *load->zeros);
+    }
+    return load->zeros;
+}
+
+static uint32_t name_of(struct load *load, uint64_t string)
+{
+    return strings_name(&load->trace->strings, load->names, string);
+}
+
+static bool details(const struct load *load)
+{
+    return load->want & WANT_DETAILS;
+}
+
+static const uint64_t *detail_column(struct load *load, unsigned own)
+{
+    return details(load) ? column(load, own) : NULL;
+}
+
+/* ---- the process ---- */
+
+static void on_thread(struct load *load)
+{
+    const uint64_t *serial = column(load, COL_thread_serial), *tid = column(load, COL_thread_tid);
+    const uint64_t *name = column(load, COL_thread_name);
+    for (uint32_t i = 0; i < load->group->count; i++) {
+        struct thread *thread = process_thread(load->process, (uint32_t)serial[i]);
+        thread->tid = (uint32_t)tid[i];
+        thread->name = thread->name ? thread->name : name_of(load, name[i]);
+    }
+}
+
+/* Whoever names a thread knows better than comm. Any thread may name any other, also before that one is seen. */
+static void on_thread_name(struct load *load)
+{
+    const uint64_t *tid = column(load, COL_thread_name_tid), *name = column(load, COL_thread_name_name);
+    for (uint32_t i = 0; i < load->group->count; i++) {
+        map_put(&load->name_of_tid, tid[i], (uint32_t)MIN(name[i], UINT32_MAX - 1));
+    }
+}
+
+static void name_threads(struct load *load)
+{
+    for (size_t t = 0; t < load->process->threads; t++) {
+        struct thread *thread = &load->process->thread[t];
+        uint32_t string = thread->tid ? map_get(&load->name_of_tid, thread->tid) : MAP_NONE;
+        thread->name = string == MAP_NONE ? thread->name : name_of(load, string);
+    }
+}
+
+static void on_clock(struct load *load)
+{
+    const uint64_t *clock = column(load, COL_clock_clock), *ticks = column(load, COL_clock_ticks);
+    const uint64_t *value = column(load, COL_clock_value), *error = column(load, COL_clock_error);
+    for (uint32_t i = 0; i < load->group->count; i++) {
+        clock_add(&load->process->clock, (uint32_t)clock[i], ticks[i], value[i], error[i]);
+    }
+}
+
+static void on_drop(struct load *load)
+{
+    const uint64_t *cause = column(load, COL_drop_cause), *count = column(load, COL_drop_count);
+    for (uint32_t i = 0; i < load->group->count; i++) {
+        if (cause[i] < TFI_MAX_DROPS) {
+            load->drops[cause[i]] = MAX(load->drops[cause[i]], count[i]);
+        }
+    }
+}
+
+static void on_message(struct load *load)
+{
+    struct messages *m = &load->process->messages;
+    const uint64_t *text = column(load, COL_message_text), *level = column(load, COL_message_level);
+    const uint64_t *time = column(load, COL_message_time);
+    messages_reserve(m, load->group->count);
+    for (uint32_t i = 0; i < load->group->count && !load->group->damaged; i++) {
+        size_t at = m->table.count++;
+        m->time[at] = (int64_t)time[i];
+        m->text[at] = name_of(load, text[i]);
+        m->level[at] = (uint32_t)level[i];
+    }
+}
+
+static void on_rank(struct load *load)
+{
+    const uint64_t *rank = column(load, COL_rank_rank), *world = column(load, COL_rank_world);
+    for (uint32_t i = 0; i < load->group->count; i++) {
+        load->process->rank = (int64_t)rank[i];
+        load->process->world = (int64_t)world[i];
+    }
+}
+
+static void on_category(struct load *load)
+{
+    struct process *p = load->process;
+    const uint64_t *domain = column(load, COL_category_domain), *category = column(load, COL_category_category);
+    const uint64_t *name = column(load, COL_category_name);
+    for (uint32_t i = 0; i < load->group->count && details(load); i++) {
+        p->category = mem_grow(p->category, &p->category_capacity, p->categories + 1, sizeof *p->category);
+        p->category[p->categories++] =
+            (struct category){name_of(load, domain[i]), (uint32_t)category[i], name_of(load, name[i])};
+    }
+}
+
+/* ---- ranges and marks ---- */
+
+static void on_range_begin(struct load *load)
+{
+    struct begins *b = &load->process->begins;
+    const uint64_t *name = column(load, COL_range_begin_name), *time = column(load, COL_range_begin_time);
+    const uint64_t *id = column(load, COL_range_begin_id), *flags = column(load, COL_range_begin_flags);
+    const uint64_t *domain = column(load, COL_range_begin_domain), *depth = column(load, COL_range_begin_depth);
+    const uint64_t *category = detail_column(load, COL_range_begin_category),
+                   *color = detail_column(load, COL_range_begin_color);
+    const uint64_t *payload = detail_column(load, COL_range_begin_payload);
+    const uint64_t *type = detail_column(load, COL_range_begin_payload_type);
+    for (uint32_t i = 0; i < load->group->count && !load->group->damaged; i++) {
+        size_t at = begins_add(b, id[i], details(load));
+        b->time[at] = (int64_t)time[i];
+        b->name[at] = name_of(load, name[i]);
+        b->thread[at] = load->piece->thread;
+        b->domain[at] = name_of(load, domain[i]);
+        b->flags[at] = (uint32_t)flags[i] & ~RANGE_UNFINISHED;
+        b->depth[at] = (uint32_t)depth[i];
+        if (details(load)) {
+            b->detail[at] =
+                (struct range_detail){payload[i], (uint32_t)category[i], (uint32_t)color[i], (uint32_t)type[i]};
+        }
+    }
+}
+
+static void on_range_end(struct load *load)
+{
+    struct ranges *r = &load->process->ranges;
+    const uint64_t *name = column(load, COL_range_end_name), *time = column(load, COL_range_end_time);
+    const uint64_t *duration = column(load, COL_range_end_duration), *id = column(load, COL_range_end_id);
+    const uint64_t *flags = column(load, COL_range_end_flags), *thread = column(load, COL_range_end_thread);
+    const uint64_t *domain = column(load, COL_range_end_domain), *depth = column(load, COL_range_end_depth);
+    ranges_reserve(r, load->group->count, details(load));
+    for (uint32_t i = 0; i < load->group->count && !load->group->damaged; i++) {
+        size_t at = r->table.count++;
+        r->start[at] = (int64_t)(time[i] - MIN(duration[i], time[i]));
+        r->end[at] = (int64_t)time[i];
+        r->id[at] = id[i];
+        r->name[at] = name_of(load, name[i]);
+        r->thread[at] = (uint32_t)thread[i];
+        r->domain[at] = name_of(load, domain[i]);
+        r->flags[at] = (uint32_t)flags[i] & ~RANGE_UNFINISHED;
+        r->depth[at] = (uint32_t)depth[i];
+        if (details(load)) {
+            r->detail[at] = (struct range_detail){0};
+        }
+        begins_meet(load->process, details(load));
+    }
+}
+
+static void on_mark(struct load *load)
+{
+    struct marks *m = &load->process->marks;
+    const uint64_t *name = column(load, COL_mark_name), *time = column(load, COL_mark_time);
+    const uint64_t *flags = column(load, COL_mark_flags), *domain = column(load, COL_mark_domain);
+    const uint64_t *category = detail_column(load, COL_mark_category), *color = detail_column(load, COL_mark_color);
+    const uint64_t *payload = detail_column(load, COL_mark_payload), *type = detail_column(load, COL_mark_payload_type);
+    marks_reserve(m, load->group->count, details(load));
+    for (uint32_t i = 0; i < load->group->count && !load->group->damaged; i++) {
+        size_t at = m->table.count++;
+        m->time[at] = (int64_t)time[i];
+        m->name[at] = name_of(load, name[i]);
+        m->thread[at] = load->piece->thread;
+        m->domain[at] = name_of(load, domain[i]);
+        m->flags[at] = (uint32_t)flags[i];
+        if (details(load)) {
+            m->detail[at] =
+                (struct range_detail){payload[i], (uint32_t)category[i], (uint32_t)color[i], (uint32_t)type[i]};
+        }
+    }
+}
+
+/* ---- calls ---- */
+
+static uint32_t func_of(struct load *load, uint64_t string)
+{
+    uint32_t place = map_get(&load->process->func_of, string);
+    if (place == MAP_NONE) {
+        const struct string *text = strings_get(&load->trace->strings, string);
+        const char *shown = text ? text->text : "\x1f\x1f(lost)";
+        place = process_func(load->process, (uint32_t)string, shown, text ? text->length : strlen(shown));
+    }
+    return place;
+}
+
+/* Descriptions of functions are strings with separators in them; no other string needs to be looked at. */
+static void take_funcs(struct load *load)
+{
+    const struct strings *strings = &load->trace->strings;
+    for (size_t i = 0; i < strings->count && load->want & WANT_FUNCS; i++) {
+        const struct string *string = &strings->string[i];
+        if (memchr(string->text, '\x1f', string->length)) {
+            func_of(load, string->id);
+        }
+    }
+}
+
+/* Arguments lie one after the other in process->args, in the order of the calls. */
+static void take_args(struct load *load, const uint64_t *values, const uint32_t *first)
+{
+    struct process *p = load->process;
+    uint32_t total = values ? first[load->group->count] : 0;
+    p->args = mem_grow(p->args, &p->arg_capacity, p->arg_count + total, sizeof *p->args);
+    if (total) {
+        memcpy(p->args + p->arg_count, values, total * sizeof *values);
+    }
+    for (uint32_t i = 0; i <= load->group->count; i++) {
+        p->calls.first_arg[p->calls.table.count + i] = p->arg_count + (values ? first[i] : 0);
+    }
+    p->arg_count += total;
+}
+
+static void on_call(struct load *load)
+{
+    struct calls *c = &load->process->calls;
+    const uint32_t *first = NULL;
+    const uint64_t *func = column(load, COL_call_func), *time = column(load, COL_call_time);
+    const uint64_t *duration = column(load, COL_call_duration), *result = column(load, COL_call_result);
+    const uint64_t *error = column(load, COL_call_error);
+    int args = load->group->kind->own[COL_call_args];
+    const uint64_t *values = details(load) ? group_list(&load->reader.decoder, load->group, args, &first) : NULL;
+    if (load->group->damaged) {
+        return;
+    }
+    calls_reserve(c, load->group->count, details(load));
+    if (details(load)) {
+        take_args(load, values, first);
+    }
+    for (uint32_t i = 0; i < load->group->count; i++) {
+        size_t at = c->table.count++;
+        uint64_t end;
+        c->start[at] = (int64_t)time[i];
+        c->end[at] = (int64_t)(__builtin_add_overflow(time[i], duration[i], &end) ? time[i] : end);
+        c->result[at] = (int64_t)result[i];
+        c->error[at] = (int32_t)error[i];
+        c->thread[at] = load->piece->thread;
+        c->func[at] = func_of(load, func[i]);
+    }
+}
+
+/* ---- every record ---- */
+
+static const struct {
+    uint16_t kind;
+    unsigned want; /* 0: always */
+    void (*take)(struct load *load);
+} takers[] = {
+    {TFI_KIND_thread, 0, on_thread},
+    {TFI_KIND_thread_name, 0, on_thread_name},
+    {TFI_KIND_clock, 0, on_clock},
+    {TFI_KIND_drop, 0, on_drop},
+    {TFI_KIND_message, WANT_MESSAGES, on_message},
+    {TFI_KIND_rank, 0, on_rank},
+    {TFI_KIND_range_begin, WANT_RANGES, on_range_begin},
+    {TFI_KIND_range_end, WANT_RANGES, on_range_end},
+    {TFI_KIND_mark, WANT_MARKS, on_mark},
+    {TFI_KIND_category, WANT_DETAILS, on_category},
+    {TFI_KIND_call, WANT_CALLS, on_call},
+};
+
+static void extend(int64_t *first, int64_t *last, bool *has, uint64_t from, uint64_t to)
+{
+    *first = *has ? (int64_t)MIN((uint64_t)*first, from) : (int64_t)from;
+    *last = *has ? (int64_t)MAX((uint64_t)*last, to) : (int64_t)to;
+    *has = true;
+}
+
+/* The column of durations that follow the time; -1 where there is none, or where it came before (range_end). */
+static int duration_after(const struct kind *kind)
+{
+    static const struct {
+        uint16_t kind;
+        unsigned own;
+    } after[] = {{TFI_KIND_call, COL_call_duration},
+                 {TFI_KIND_correlation, COL_correlation_duration},
+                 {TFI_KIND_io, COL_io_duration},
+                 {TFI_KIND_op, COL_op_duration},
+                 {TFI_KIND_collective, COL_collective_duration}};
+    for (size_t i = 0; i < ARRAY_SIZE(after); i++) {
+        if (after[i].kind == kind->number) {
+            return kind->own[after[i].own];
+        }
+    }
+    return -1;
+}
+
+/* From the first to the last moment a group speaks of, for the lifetimes of its thread and its process. A reading of the
+ * clock is a sign of life, but no beginning: the first one is of the library's constructor, long before any record. */
+static void take_span(struct load *load)
+{
+    struct group *group = load->group;
+    struct decoder *d = &load->reader.decoder;
+    const uint64_t *time = group->kind ? group_values(d, group, group->kind->time) : NULL;
+    uint64_t from = UINT64_MAX, to = 0;
+    if (!time) {
+        return;
+    }
+    const uint64_t *before = group->number == TFI_KIND_range_end ? group_own(d, group, COL_range_end_duration) : NULL;
+    const uint64_t *after = group_values(d, group, duration_after(group->kind));
+    for (uint32_t i = 0; i < group->count; i++) {
+        uint64_t start = before ? time[i] - MIN(before[i], time[i]) : time[i];
+        uint64_t end = time[i] + (after ? after[i] : 0);
+        from = MIN(from, start);
+        to = MAX(to, MAX(end, time[i]));
+    }
+    if (group->number == TFI_KIND_clock) {
+        load->last_clock = MAX(load->last_clock, to);
+        return;
+    }
+    extend(&load->process->first, &load->process->last, &load->process->has_time, from, to);
+    if (load->piece->thread) {
+        struct thread *thread = process_thread(load->process, load->piece->thread);
+        thread->tid = thread->tid ? thread->tid : load->piece->tid;
+        extend(&thread->first, &thread->last, &thread->has_time, from, to);
+    }
+}
+
+static void give_group(struct load *load)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(takers); i++) {
+        if (takers[i].kind == load->group->number && (!takers[i].want || load->want & takers[i].want)) {
+            takers[i].take(load);
+        }
+    }
+}
+
+static void take_group(struct load *load)
+{
+    struct group *group = load->group;
+    if (!group->count) {
+        return;
+    }
+    take_span(load);
+    if (group->kind && !group->damaged) {
+        give_group(load);
+    }
+    if (group->damaged) {
+        load->trace->bad_records += group->count;
+    } else {
+        process_count(load->process, group->number, group->kind ? group->kind->name : NULL, group->count);
+        load->unknown += group->kind ? 0 : group->count;
+    }
+}
+
+static void take_chunk(struct load *load, const struct piece *piece, struct chunk *chunk)
+{
+    load->piece = piece;
+    if (chunk->records > load->budget) { /* damage cannot do that, only somebody who tries */
+        load->trace->bad_records += chunk->records;
+        return;
+    }
+    load->budget -= chunk->records;
+    for (int begins = 1; begins >= 0; begins--) { /* beginnings first: most end in their own chunk */
+        for (unsigned g = 0; g < chunk->groups; g++) {
+            load->group = &chunk->group[g];
+            if ((load->group->number == TFI_KIND_range_begin) == begins) {
+                take_group(load);
+            }
+        }
+    }
+}
+
+/* ---- what is known of the whole ---- */
+
+static char *copy_of(const char *text)
+{
+    return text ? string_format("%s", text) : NULL;
+}
+
+static int64_t number_of(const struct trace *trace, const char *key)
+{
+    uint64_t value;
+    return trace_number(trace, key, &value) && value <= INT64_MAX ? (int64_t)value : -1;
+}
+
+/* rankR.HOST.PID.tfr: a hint, for a file whose header is lost. */
+static int64_t rank_in_name(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    char digits[16] = {0};
+    uint64_t value;
+    if (strncmp(name, "rank", 4) != 0 || strcspn(name + 4, ".") >= sizeof digits) {
+        return -1;
+    }
+    memcpy(digits, name + 4, strcspn(name + 4, "."));
+    return parse_number(digits, &value) ? (int64_t)value : -1;
+}
+
+static void describe(struct load *load)
+{
+    struct trace *trace = load->trace;
+    struct process *p = load->process;
+    uint64_t ticks, value, error;
+    p->rank = number_of(trace, "rank");
+    p->rank = p->rank < 0 ? rank_in_name(trace->path) : p->rank;
+    p->world = number_of(trace, "world");
+    p->pid = number_of(trace, "pid");
+    p->host = copy_of(trace_info(trace, "host"));
+    p->command = copy_of(trace_info(trace, "command"));
+    p->directory = copy_of(trace_info(trace, "directory"));
+    p->clock_name = copy_of(trace_info(trace, "clock"));
+    p->version = copy_of(trace_info(trace, "version"));
+    p->metadata = mem_zero(1, sizeof *p->metadata);
+    const struct pairs *info = trace->info.count || !trace->live ? &trace->info : &trace->live->info;
+    for (size_t i = 0; i < info->count; i++) {
+        if (strncmp(info->pair[i].key, "meta.", 5) == 0) {
+            char *pair = string_format("%s%c%s", info->pair[i].key + 5, 0, info->pair[i].value);
+            pairs_parse(p->metadata, pair, strlen(info->pair[i].key + 5) + strlen(info->pair[i].value) + 2);
+            free(pair);
+        }
+    }
+    p->clock.is_nanoseconds = p->clock_name && strcmp(p->clock_name, "monotonic") == 0;
+    if (trace_number(trace, "clock.ticks", &ticks) && trace_number(trace, "clock.error", &error)) {
+        if (trace_number(trace, "clock.monotonic", &value)) {
+            clock_add(&p->clock, TFI_CLOCK_MONOTONIC, ticks, value, error);
+        }
+        if (trace_number(trace, "clock.realtime", &value)) {
+            clock_add(&p->clock, TFI_CLOCK_REALTIME, ticks, value, error);
+        }
+    }
+}
+
+static void lose(struct load *load)
+{
+    char cause[64];
+    process_lose(load->process, "damaged", load->trace->lost_damaged + load->trace->bad_records, true);
+    process_lose(load->process, "missing", load->trace->lost_missing, true);
+    for (size_t k = 0; k < drop_count; k++) {
+        size_t i = 0;
+        for (; drop_table[k].name[i] && i < sizeof cause - 1; i++) {
+            char c = drop_table[k].name[i];
+            cause[i] = (char)(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+        }
+        cause[i] = 0;
+        process_lose(load->process, cause, load->drops[drop_table[k].number], drop_table[k].lost);
+    }
+}
+
+static void end_span(struct load *load)
+{
+    struct process *p = load->process;
+    if (load->last_clock) {
+        uint64_t first = p->has_time ? (uint64_t)p->first : load->last_clock;
+        extend(&p->first, &p->last, &p->has_time, first, load->last_clock);
+    }
+}
+
+static void conclude(struct load *load, struct notes *notes)
+{
+    struct trace *trace = load->trace;
+    struct process *p = load->process;
+    const char *reason = pairs_get(&trace->footer, "reason");
+    uint64_t cost;
+    name_threads(load);
+    end_span(load);
+    trace_drops(trace, load->drops);
+    lose(load);
+    trace_judge(trace, load->drops, notes);
+    if (load->unknown) {
+        notes_add(notes, NOTE, "%llu records of kinds that the file does not describe were skipped",
+                  (unsigned long long)load->unknown);
+    }
+    p->ended = trace->life == LIFE_ENDED     ? copy_of(reason)
+               : trace->life == LIFE_RUNNING ? copy_of("running")
+               : trace->live                 ? copy_of("killed")
+                                             : NULL;
+    p->complete = trace->life == LIFE_ENDED && !notes_have(notes, LOSS);
+    p->has_cost = pairs_number(&trace->footer, "cost_ns", &cost) && trace->life == LIFE_ENDED;
+    p->own_cost_ns = p->has_cost ? MIN(cost, (uint64_t)INT64_MAX) : 0;
+    clock_build(&p->clock);
+    if (p->has_time && !p->clock.has_rate) {
+        notes_add(notes, LOSS, "has too few clock records: its times are in ticks of its counter, not in nanoseconds");
+    }
+    if (p->clock.steps) {
+        notes_add(notes, NOTE, "the clock of %s was set %zu time%s while it ran, first by %.3f s; durations are right",
+                  p->host ? p->host : "its host", p->clock.steps, p->clock.steps > 1 ? "s" : "",
+                  (double)p->clock.step[0].by / 1e9);
+    }
+}
+
+void load_tfr(struct trace *trace, struct names *names, unsigned want, struct process *process, struct notes *notes,
+              atomic_ullong *done)
+{
+    struct load load = {.trace = trace, .names = names, .process = process, .want = want};
+    struct chunk chunk;
+    const struct piece *piece;
+    load.reader.trace = trace;
+    load.budget = 1000000 + 16 * (trace->size + (trace->live ? trace->live->count * 65536 : 0));
+    describe(&load);
+    take_funcs(&load);
+    while ((piece = reader_next(&load.reader, &chunk)) != NULL) {
+        take_chunk(&load, piece, &chunk);
+        atomic_fetch_add_explicit(done, piece->stored + sizeof(struct tfi_block), memory_order_relaxed);
+    }
+    conclude(&load, notes);
+    process_finish(process);
+    reader_free(&load.reader);
+    map_free(&load.name_of_tid);
+    free(load.zeros);
+}

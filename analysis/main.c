@@ -1,0 +1,49 @@
+/* main.c - tfanalyze: from the command line to a command's function and its exit status. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+
+#include "session.h"
+
+static void (*const functions[])(struct session *session) = {
+#define COMMAND(name, function, answers, keys) [COMMAND_##function] = function,
+#include "commands.def"
+#undef COMMAND
+};
+
+/* A run of many ranks has more files than a process may have open by default. */
+static void allow_many_files(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static void print_help(const struct options *options)
+{
+    char *help = options_help(options->command);
+    fputs(help, stdout);
+    free(help);
+}
+
+int main(int argc, char **argv)
+{
+    struct session session = {0};
+    allow_many_files();
+    if (!options_parse(&session.options, argc, argv)) {
+        session.status = 2;
+    } else if (session.options.help) {
+        print_help(&session.options);
+    } else if (session.options.version) {
+        printf("tfanalyze %s\n", TFI_VERSION);
+    } else {
+        functions[session.options.command](&session);
+    }
+    inputs_free(&session.inputs);
+    model_free(&session.model);
+    free(session.process);
+    options_free(&session.options);
+    return session.status;
+}

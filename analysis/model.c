@@ -1,0 +1,352 @@
+/* model.c - the columns of the model, and what is done once all of a process is read. */
+#include "model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- tables ---- */
+
+#define COLUMN(table, column)                                                                                          \
+    {                                                                                                                  \
+        offsetof(struct table, column), sizeof *((struct table *)0)->column                                            \
+    }
+
+/* The details stand last, so that a table without them is the same one, a column shorter. */
+static const struct layout range_layout[] = {COLUMN(ranges, start), COLUMN(ranges, end),    COLUMN(ranges, id),
+                                             COLUMN(ranges, name),  COLUMN(ranges, thread), COLUMN(ranges, domain),
+                                             COLUMN(ranges, flags), COLUMN(ranges, depth),  COLUMN(ranges, detail)};
+static const struct layout begin_layout[] = {COLUMN(begins, time),   COLUMN(begins, id),     COLUMN(begins, name),
+                                             COLUMN(begins, thread), COLUMN(begins, domain), COLUMN(begins, flags),
+                                             COLUMN(begins, depth),  COLUMN(begins, detail)};
+static const struct layout mark_layout[] = {COLUMN(marks, time),   COLUMN(marks, name),  COLUMN(marks, thread),
+                                            COLUMN(marks, domain), COLUMN(marks, flags), COLUMN(marks, detail)};
+static const struct layout call_layout[] = {COLUMN(calls, start),    COLUMN(calls, end),    COLUMN(calls, result),
+                                            COLUMN(calls, func),     COLUMN(calls, thread), COLUMN(calls, error),
+                                            COLUMN(calls, first_arg)};
+static const struct layout message_layout[] = {COLUMN(messages, time), COLUMN(messages, text), COLUMN(messages, level)};
+
+void ranges_reserve(struct ranges *ranges, size_t more, bool details)
+{
+    table_reserve(ranges, range_layout, ARRAY_SIZE(range_layout) - !details, more);
+}
+
+void marks_reserve(struct marks *marks, size_t more, bool details)
+{
+    table_reserve(marks, mark_layout, ARRAY_SIZE(mark_layout) - !details, more);
+}
+
+/* One place more than there are calls, for the end of the last one's arguments. */
+void calls_reserve(struct calls *calls, size_t more, bool details)
+{
+    table_reserve(calls, call_layout, ARRAY_SIZE(call_layout) - !details, more + 1);
+}
+
+void messages_reserve(struct messages *messages, size_t more)
+{
+    table_reserve(messages, message_layout, ARRAY_SIZE(message_layout), more);
+}
+
+/* ---- a process ---- */
+
+void process_init(struct process *process, const char *path, const char *kind)
+{
+    *process = (struct process){.path = string_format("%s", path), .kind = kind, .rank = -1, .world = -1, .pid = -1};
+}
+
+struct thread *process_thread(struct process *process, uint32_t serial)
+{
+    uint32_t place = map_get(&process->thread_of, serial);
+    if (place == MAP_NONE) {
+        place = (uint32_t)process->threads;
+        process->thread =
+            mem_grow(process->thread, &process->thread_capacity, process->threads + 1, sizeof *process->thread);
+        process->thread[process->threads++] = (struct thread){.serial = serial};
+        map_put(&process->thread_of, serial, place);
+    }
+    return &process->thread[place];
+}
+
+void process_count(struct process *process, uint32_t kind, const char *name, uint64_t count)
+{
+    size_t i = 0;
+    while (i < process->kind_count && process->kinds[i].kind < kind) {
+        i++;
+    }
+    if (i == process->kind_count || process->kinds[i].kind != kind) {
+        process->kinds =
+            mem_grow(process->kinds, &process->kind_capacity, process->kind_count + 1, sizeof *process->kinds);
+        memmove(process->kinds + i + 1, process->kinds + i, (process->kind_count - i) * sizeof *process->kinds);
+        process->kinds[i] = (struct count){kind, name ? string_format("%s", name) : string_format("kind%u", kind), 0};
+        process->kind_count++;
+    }
+    process->kinds[i].count += count;
+    process->events += count;
+}
+
+void process_lose(struct process *process, const char *cause, uint64_t count, bool lost)
+{
+    if (!count) {
+        return;
+    }
+    process->losses =
+        mem_grow(process->losses, &process->loss_capacity, process->loss_count + 1, sizeof *process->losses);
+    process->losses[process->loss_count++] = (struct loss){string_format("%s", cause), count, lost};
+    process->lost += lost ? count : 0;
+}
+
+/* ---- functions ---- */
+
+static char *part(const char **at, const char *end, char separator)
+{
+    const char *stop = *at < end ? memchr(*at, separator, (size_t)(end - *at)) : NULL;
+    char *text = mem_text(*at, (size_t)((stop ? stop : end) - *at));
+    *at = stop ? stop + 1 : end;
+    return text;
+}
+
+static void parse_func(struct func *func, const char *text, size_t length)
+{
+    const char *at = text, *end = text + length;
+    func->library = part(&at, end, '\x1f');
+    func->class = part(&at, end, '\x1f');
+    func->name = part(&at, end, '\x1f');
+    if (!*func->name && !*func->class) { /* not a description: show what it is */
+        free(func->name);
+        func->name = mem_text(text, length);
+    }
+    while (at < end) {
+        char *argument = part(&at, end, ',');
+        char *colon = strchr(argument, ':');
+        func->arg = mem_resize(func->arg, func->args + 1, sizeof *func->arg);
+        func->type = mem_resize(func->type, func->args + 1, sizeof *func->type);
+        func->type[func->args] = colon ? type_by_name(colon + 1, strlen(colon + 1)) : TFI_TYPE_UINT;
+        if (colon) {
+            *colon = 0;
+        }
+        func->arg[func->args++] = argument;
+    }
+}
+
+uint32_t process_func(struct process *process, uint32_t string, const char *text, size_t length)
+{
+    uint32_t place = map_get(&process->func_of, string);
+    if (place == MAP_NONE) {
+        place = (uint32_t)process->funcs;
+        process->func = mem_grow(process->func, &process->func_capacity, process->funcs + 1, sizeof *process->func);
+        process->func[process->funcs] = (struct func){.string = string};
+        parse_func(&process->func[process->funcs++], text, length);
+        map_put(&process->func_of, string, place);
+    }
+    return place;
+}
+
+/* ---- beginnings and ends of ranges ---- */
+
+size_t begins_add(struct begins *begins, uint64_t id, bool details)
+{
+    size_t place;
+    if (begins->free) {
+        place = begins->free - 1;
+        begins->free = begins->thread[place];
+    } else {
+        table_reserve(begins, begin_layout, ARRAY_SIZE(begin_layout) - !details, 1);
+        place = begins->table.count++;
+    }
+    begins->id[place] = id;
+    begins->waits[place] = true;
+    map_put(&begins->by_id, id, (uint32_t)place);
+    return place;
+}
+
+/* False if there is no such beginning. A range whose duration is not known takes its start from there. */
+static bool meet(struct process *process, size_t range, bool details)
+{
+    struct begins *begins = &process->begins;
+    struct ranges *ranges = &process->ranges;
+    uint32_t place = map_get(&begins->by_id, ranges->id[range]);
+    if (place == MAP_NONE) {
+        return false;
+    }
+    if (details) {
+        ranges->detail[range] = begins->detail[place];
+    }
+    if (ranges->flags[range] & TFI_RANGE_UNTRACKED) {
+        ranges->start[range] = (int64_t)MIN((uint64_t)begins->time[place], (uint64_t)ranges->end[range]);
+        ranges->flags[range] &= ~(uint32_t)TFI_RANGE_UNTRACKED;
+    }
+    map_remove(&begins->by_id, ranges->id[range]);
+    begins->waits[place] = false;
+    begins->thread[place] = begins->free;
+    begins->free = place + 1;
+    return true;
+}
+
+void begins_meet(struct process *process, bool details)
+{
+    struct begins *begins = &process->begins;
+    size_t range = process->ranges.table.count - 1;
+    if (!meet(process, range, details)) {
+        begins->early = mem_grow(begins->early, &begins->early_capacity, begins->earlies + 1, sizeof *begins->early);
+        begins->early[begins->earlies++] = range;
+    }
+}
+
+static void begins_free(struct begins *begins)
+{
+    map_free(&begins->by_id);
+    free(begins->early);
+    table_free(begins, begin_layout, ARRAY_SIZE(begin_layout));
+    *begins = (struct begins){0};
+}
+
+/* ---- the end of reading ---- */
+
+static void convert(struct clock *clock, int64_t *times, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        times[i] = clock_ns(clock, (uint64_t)times[i]);
+    }
+}
+
+static void convert_all(struct process *process)
+{
+    struct clock *clock = &process->clock;
+    convert(clock, process->ranges.start, process->ranges.table.count);
+    convert(clock, process->ranges.end, process->ranges.table.count);
+    convert(clock, process->marks.time, process->marks.table.count);
+    convert(clock, process->calls.start, process->calls.table.count);
+    convert(clock, process->calls.end, process->calls.table.count);
+    convert(clock, process->messages.time, process->messages.table.count);
+    for (size_t i = 0; i < process->threads; i++) {
+        convert(clock, &process->thread[i].first, process->thread[i].has_time);
+        convert(clock, &process->thread[i].last, process->thread[i].has_time);
+    }
+    convert(clock, &process->first, process->has_time);
+    convert(clock, &process->last, process->has_time);
+}
+
+/* A beginning without an end: shown up to the last moment of the process. */
+static void add_unfinished(struct process *process, size_t begin, bool details)
+{
+    const struct begins *from = &process->begins;
+    struct ranges *to = &process->ranges;
+    size_t at = to->table.count;
+    ranges_reserve(to, 1, details);
+    to->start[at] = from->time[begin];
+    to->end[at] = (int64_t)MAX((uint64_t)process->last, (uint64_t)from->time[begin]);
+    to->id[at] = from->id[begin];
+    to->name[at] = from->name[begin];
+    to->thread[at] = from->thread[begin];
+    to->domain[at] = from->domain[begin];
+    to->flags[at] = from->flags[begin] | RANGE_UNFINISHED;
+    to->depth[at] = from->depth[begin];
+    if (details) {
+        to->detail[at] = from->detail[begin];
+    }
+    to->table.count++;
+}
+
+/* What ended early meets its beginning now; beginnings that still wait never ended. Times are ticks still. */
+static void match_ranges(struct process *process)
+{
+    struct begins *begins = &process->begins;
+    bool details = process->ranges.detail || begins->detail;
+    for (size_t i = 0; i < begins->earlies; i++) {
+        meet(process, begins->early[i], details);
+    }
+    for (size_t i = 0; i < begins->table.count; i++) {
+        if (begins->waits[i]) {
+            add_unfinished(process, i, details);
+        }
+    }
+    begins_free(begins);
+}
+
+void process_finish(struct process *process)
+{
+    match_ranges(process);
+    convert_all(process);
+}
+
+void process_free(struct process *process)
+{
+    table_free(&process->ranges, range_layout, ARRAY_SIZE(range_layout));
+    begins_free(&process->begins);
+    table_free(&process->marks, mark_layout, ARRAY_SIZE(mark_layout));
+    table_free(&process->calls, call_layout, ARRAY_SIZE(call_layout));
+    table_free(&process->messages, message_layout, ARRAY_SIZE(message_layout));
+    for (size_t i = 0; i < process->funcs; i++) {
+        struct func *func = &process->func[i];
+        for (unsigned k = 0; k < func->args; k++) {
+            free(func->arg[k]);
+        }
+        free(func->arg);
+        free(func->type);
+        free(func->library);
+        free(func->class);
+        free(func->name);
+    }
+    for (size_t i = 0; i < process->kind_count; i++) {
+        free(process->kinds[i].name);
+    }
+    for (size_t i = 0; i < process->loss_count; i++) {
+        free(process->losses[i].cause);
+    }
+    char **texts[] = {&process->path,       &process->host,    &process->command, &process->directory,
+                      &process->clock_name, &process->version, &process->ended};
+    for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+        free(*texts[i]);
+    }
+    if (process->metadata) {
+        pairs_free(process->metadata);
+    }
+    void *arrays[] = {process->metadata, process->func, process->kinds,   process->losses,
+                      process->thread,   process->args, process->category};
+    for (size_t i = 0; i < ARRAY_SIZE(arrays); i++) {
+        free(arrays[i]);
+    }
+    map_free(&process->thread_of);
+    map_free(&process->func_of);
+    clock_free(&process->clock);
+    *process = (struct process){0};
+}
+
+/* ---- the model ---- */
+
+void model_init(struct model *model)
+{
+    *model = (struct model){0};
+    names_init(&model->names);
+}
+
+void model_free(struct model *model)
+{
+    for (size_t i = 0; i < model->processes; i++) {
+        process_free(&model->process[i]);
+    }
+    free(model->process);
+    names_free(&model->names);
+    *model = (struct model){0};
+}
+
+const char *model_name(const struct model *model, uint32_t name)
+{
+    return names_get(&model->names, name)->text;
+}
+
+const struct thread *find_thread(const struct process *process, uint32_t serial)
+{
+    uint32_t place = map_get(&process->thread_of, serial);
+    return place == MAP_NONE ? NULL : &process->thread[place];
+}
+
+const char *find_category(const struct model *model, const struct process *process, uint32_t domain, uint32_t category)
+{
+    for (size_t i = 0; i < process->categories; i++) {
+        const struct category *c = &process->category[i];
+        if (c->domain == domain && c->category == category) {
+            return model_name(model, c->name);
+        }
+    }
+    return NULL;
+}

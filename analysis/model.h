@@ -1,0 +1,177 @@
+/* model.h - what all inputs say, as columns: processes, threads, ranges, marks, calls, messages.
+ *
+ * Readers fill it, questions consume it; neither knows the other. Times are nanoseconds of one axis (REALTIME as a
+ * rule), names are numbers in `names`, and an event is one place in some arrays, never an object. While a process is
+ * being read its times are still ticks; model_finish turns them. Only what was asked for (WANT_*) is kept.
+ */
+#ifndef TFA_MODEL_H
+#define TFA_MODEL_H
+
+#include "clock.h"
+#include "trace.h"
+
+enum want {
+    WANT_RANGES = 1,
+    WANT_DETAILS = 2, /* categories, colours and payloads of ranges; arguments of calls */
+    WANT_MARKS = 4,
+    WANT_CALLS = 8,
+    WANT_MESSAGES = 16,
+    WANT_FUNCS = 32, /* the descriptions of all functions, also where their calls are not wanted */
+};
+
+/* Beside TFI_RANGE_*: it has a beginning and no end, and is shown to the last moment of its process. */
+#define RANGE_UNFINISHED 0x80000000u
+
+struct range_detail {
+    uint64_t payload;
+    uint32_t category;
+    uint32_t color;
+    uint32_t payload_type; /* 0: there is no payload */
+};
+
+struct ranges {
+    struct table table;
+    int64_t *start, *end;
+    uint64_t *id;
+    uint32_t *name, *thread, *domain, *flags, *depth;
+    struct range_detail *detail; /* only with WANT_DETAILS */
+};
+
+/* Beginnings wait here for their end, which nearly always follows soon; after process_finish there are none. */
+struct begins {
+    struct table table; /* places, also free ones */
+    int64_t *time;
+    uint64_t *id;
+    uint32_t *name, *thread, *domain, *flags, *depth; /* of a free place `thread` is the next free one */
+    bool *waits;
+    struct range_detail *detail;
+    struct map by_id;
+    uint32_t free; /* a place + 1, 0: none */
+    size_t *early; /* ranges that ended in a chunk that was read before that of their beginning */
+    size_t earlies, early_capacity;
+};
+
+struct marks {
+    struct table table;
+    int64_t *time;
+    uint32_t *name, *thread, *domain, *flags;
+    struct range_detail *detail;
+};
+
+struct calls {
+    struct table table;
+    int64_t *start, *end;
+    int64_t *result;
+    uint32_t *func, *thread; /* func: a place in process->func */
+    int32_t *error;
+    uint64_t *first_arg; /* in process->args; one more than there are calls, only with WANT_DETAILS */
+};
+
+struct messages {
+    struct table table;
+    int64_t *time;
+    uint32_t *text, *level;
+};
+
+/* A function as its description gives it: "library\x1fclass\x1fname\x1fargument:TYPE,..." */
+struct func {
+    uint32_t string; /* its number in the file */
+    char *library, *class, *name;
+    unsigned args;
+    char **arg;
+    enum tfi_type *type;
+};
+
+struct thread {
+    uint32_t serial, tid;
+    uint32_t name;
+    bool has_time;
+    int64_t first, last;
+};
+
+struct category {
+    uint32_t domain, category, name;
+};
+
+struct count {
+    uint32_t kind;
+    char *name;
+    uint64_t count;
+};
+
+struct loss {
+    char *cause;
+    uint64_t count;
+    bool lost; /* false: it only explains something */
+};
+
+struct process {
+    size_t input;
+    char *path;
+    const char *kind;                                        /* "tfr", "live" */
+    int64_t rank, world, pid;                                /* -1: not known */
+    char *host, *command, *directory, *clock_name, *version; /* NULL: not known */
+    struct pairs *metadata;                                  /* keys without "meta." */
+    char *ended;                                             /* why, "running", "killed"; NULL if it is not known */
+    bool complete;
+    bool has_time;
+    int64_t first, last; /* of its records */
+    uint64_t own_cost_ns;
+    bool has_cost;
+    struct clock clock;
+    struct count *kinds;
+    size_t kind_count, kind_capacity;
+    struct loss *losses;
+    size_t loss_count, loss_capacity;
+    uint64_t events, lost;
+    struct thread *thread;
+    size_t threads, thread_capacity;
+    struct map thread_of; /* place by serial */
+    struct category *category;
+    size_t categories, category_capacity;
+    struct func *func;
+    size_t funcs, func_capacity;
+    struct map func_of; /* place by string */
+    struct ranges ranges;
+    struct begins begins;
+    struct marks marks;
+    struct calls calls;
+    struct messages messages;
+    uint64_t *args;
+    size_t arg_count, arg_capacity;
+};
+
+struct model {
+    struct names names;
+    struct process *process;
+    size_t processes, capacity;
+    int64_t start; /* the first record of all inputs: where --from and --to count from */
+};
+
+/* ---- filling it ---- */
+void process_init(struct process *process, const char *path, const char *kind);
+struct thread *process_thread(struct process *process, uint32_t serial);
+void process_count(struct process *process, uint32_t kind, const char *name, uint64_t count);
+void process_lose(struct process *process, const char *cause, uint64_t count, bool lost);
+uint32_t process_func(struct process *process, uint32_t string, const char *text, size_t length);
+void ranges_reserve(struct ranges *ranges, size_t more, bool details);
+/* A place for a beginning; its columns are still to be filled, but for the id. */
+size_t begins_add(struct begins *begins, uint64_t id, bool details);
+/* A range was added to the end of `process->ranges`: it takes what its beginning has, if that is here by now. */
+void begins_meet(struct process *process, bool details);
+void marks_reserve(struct marks *marks, size_t more, bool details);
+void calls_reserve(struct calls *calls, size_t more, bool details);
+void messages_reserve(struct messages *messages, size_t more);
+/* All is read: ticks become nanoseconds, beginnings meet their ends. */
+void process_finish(struct process *process);
+void process_free(struct process *process);
+
+void model_init(struct model *model);
+void model_free(struct model *model);
+
+/* ---- asking it ---- */
+const char *model_name(const struct model *model, uint32_t name);
+const struct thread *find_thread(const struct process *process, uint32_t serial); /* NULL if it is not there */
+const char *find_category(const struct model *model, const struct process *process, uint32_t domain, uint32_t category);
+
+#endif

@@ -1,0 +1,354 @@
+/* opts.c - parses the command line and writes the help, both from the same two tables. */
+#include "opts.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum option_type { FLAG, FORMAT, TEXT, COUNT, LIST, GLOB, SECONDS };
+
+#define ONLY(function) (1u << COMMAND_##function)
+#define ALL (~0u)
+#define ROWS (ONLY(cmd_info) | ONLY(cmd_stages) | ONLY(cmd_dump)) /* what prints rows */
+#define TIMES (ONLY(cmd_stages) | ONLY(cmd_dump) | ONLY(cmd_export_chrome))
+
+static const struct option {
+    const char *name;
+    char letter;
+    const char *argument;
+    enum option_type type;
+    size_t place;
+    unsigned commands;
+    const char *help;
+} options_table[] = {
+    {"--format", 0, "text|json|csv", FORMAT, offsetof(struct options, format), ROWS,
+     "how the answer is written (text)"},
+    {"--output", 0, "FILE", TEXT, offsetof(struct options, output), ALL,
+     "write there, not to stdout; packed if it ends in .gz"},
+    {"--jobs", 'j', "N", COUNT, offsetof(struct options, jobs), ALL, "files read in parallel (one a processor)"},
+    {"--rank", 0, "LIST", LIST, offsetof(struct options, rank), ALL, "only these ranks: 0,2-5"},
+    {"--pid", 0, "LIST", LIST, offsetof(struct options, pid), ALL, "only these processes"},
+    {"--stage", 0, "GLOB", GLOB, offsetof(struct options, stage), ONLY(cmd_stages) | ONLY(cmd_export_chrome),
+     "only stages with such names (export: and what happened inside them); may be repeated"},
+    {"--from", 0, "S", SECONDS, offsetof(struct options, from), TIMES,
+     "only what happened later than this many seconds after the run's first record"},
+    {"--to", 0, "S", SECONDS, offsetof(struct options, to), TIMES, "only what happened earlier"},
+    {"--top", 0, "N", COUNT, offsetof(struct options, top), ONLY(cmd_stages) | ONLY(cmd_dump),
+     "only the first N rows (stages: of each rank)"},
+    {"--exclusive", 0, NULL, FLAG, offsetof(struct options, exclusive), ONLY(cmd_stages),
+     "give each moment to the innermost stage only"},
+    {"--help", 'h', NULL, FLAG, offsetof(struct options, help), ALL, "this text"},
+    {"--version", 0, NULL, FLAG, offsetof(struct options, version), ALL, "the version of this program"},
+};
+
+static const struct {
+    const char *name, *answers, *keys;
+} commands[] = {
+#define COMMAND(name, function, answers, keys) {name, answers, keys},
+#include "commands.def"
+#undef COMMAND
+};
+
+const char *command_name(enum command_id command)
+{
+    return command < NR_COMMANDS ? commands[command].name : "";
+}
+
+const char *command_keys(enum command_id command)
+{
+    return commands[command].keys;
+}
+
+/* ---- values ---- */
+
+static bool parse_list(const char *value, struct list *list)
+{
+    char *copy = string_format("%s", value), *rest = copy, *part;
+    bool good = *value != 0;
+    while (good && (part = strsep(&rest, ",")) != NULL) {
+        char *dash = strchr(part, '-');
+        uint64_t from, to;
+        if (dash) {
+            *dash = 0;
+        }
+        good = parse_number(part, &from) && parse_number(dash ? dash + 1 : part, &to) && from <= to;
+        if (good) {
+            list->item = mem_resize(list->item, list->count + 1, sizeof *list->item);
+            list->item[list->count].from = from;
+            list->item[list->count++].to = to;
+        }
+    }
+    free(copy);
+    return good;
+}
+
+bool list_has(const struct list *list, int64_t value)
+{
+    for (size_t i = 0; i < list->count && value >= 0; i++) {
+        if (list->item[i].from <= (uint64_t)value && (uint64_t)value <= list->item[i].to) {
+            return true;
+        }
+    }
+    return list->count == 0;
+}
+
+static void add_string(struct strings_list *list, const char *text)
+{
+    list->text = mem_resize(list->text, list->count + 1, sizeof *list->text);
+    list->text[list->count++] = string_format("%s", text);
+}
+
+static bool set_format(const char *value, enum format *format)
+{
+    static const char *const names[] = {[FORMAT_TEXT] = "text", [FORMAT_JSON] = "json", [FORMAT_CSV] = "csv"};
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        if (strcmp(value, names[i]) == 0) {
+            *format = (enum format)i;
+            return true;
+        }
+    }
+    const char *meant = nearest(value, names, ARRAY_SIZE(names));
+    complain(NULL, "--format is text, json or csv, not %s%s%s%s", value, meant ? "; did you mean " : "",
+             meant ? meant : "", meant ? "?" : "");
+    return false;
+}
+
+static bool set_seconds(const char *value, double *seconds)
+{
+    char *end;
+    *seconds = strtod(value, &end);
+    return *value && !*end && isfinite(*seconds) && *seconds >= 0;
+}
+
+static bool set_option(struct options *options, const struct option *option, const char *value)
+{
+    void *place = (char *)options + option->place;
+    bool good = true;
+    switch (option->type) {
+    case FLAG: *(bool *)place = true; break;
+    case FORMAT: return set_format(value, place);
+    case TEXT:
+        free(*(char **)place);
+        *(char **)place = string_format("%s", value);
+        good = *value;
+        break;
+    case COUNT: good = parse_number(value, place) && *(uint64_t *)place > 0; break;
+    case LIST: good = parse_list(value, place); break;
+    case GLOB:
+        add_string(place, value);
+        good = *value;
+        break;
+    case SECONDS: good = set_seconds(value, place); break;
+    }
+    if (!good) {
+        complain(NULL, "%s wants %s, not '%s'", option->name, option->argument, value);
+    }
+    return good;
+}
+
+/* ---- words ---- */
+
+static const struct option *find_option(const char *word, size_t length)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(options_table); i++) {
+        const struct option *option = &options_table[i];
+        bool is_short = length >= 2 && word[0] == '-' && option->letter && word[1] == option->letter;
+        if ((strlen(option->name) == length && strncmp(word, option->name, length) == 0) || is_short) {
+            return option;
+        }
+    }
+    return NULL;
+}
+
+static void unknown_option(const char *word, size_t length)
+{
+    const char *names[ARRAY_SIZE(options_table)];
+    char *copy = mem_text(word, length);
+    for (size_t i = 0; i < ARRAY_SIZE(options_table); i++) {
+        names[i] = options_table[i].name;
+    }
+    const char *meant = nearest(copy, names, ARRAY_SIZE(names));
+    complain(NULL, "there is no option %s%s%s; --help lists them", copy, meant ? "; did you mean " : "",
+             meant ? meant : "");
+    free(copy);
+}
+
+/* Takes the option at argv[*at], and its value, which may be the next word. */
+static bool take_option(struct options *options, int argc, char **argv, int *at)
+{
+    const char *word = argv[*at], *value = NULL;
+    size_t length = strcspn(word, "=");
+    const struct option *option = find_option(word, length);
+    if (!option) {
+        unknown_option(word, length);
+        return false;
+    }
+    if (word[1] != '-') {
+        value = word[2] ? word + 2 + (word[2] == '=') : NULL; /* -j4 */
+    } else if (word[length] == '=') {
+        value = word + length + 1;
+    }
+    if (option->type == FLAG && value) {
+        complain(NULL, "%s takes no value", option->name);
+        return false;
+    }
+    if (option->type != FLAG && !value) {
+        if (*at + 1 >= argc) {
+            complain(NULL, "%s wants %s", option->name, option->argument);
+            return false;
+        }
+        value = argv[++*at];
+    }
+    if (options->command < NR_COMMANDS && !(option->commands & 1u << options->command)) {
+        complain(NULL, "%s is not an option of %s; `tfanalyze %s --help` lists them", option->name,
+                 command_name(options->command), command_name(options->command));
+        return false;
+    }
+    return set_option(options, option, value);
+}
+
+/* The command at argv[1], which may be two words. Returns how many words it is, 0 if it is none. */
+static int find_command(struct options *options, int argc, char **argv)
+{
+    const char *names[NR_COMMANDS];
+    char *two = string_format("%s %s", argv[1], argc > 2 ? argv[2] : "");
+    int words = 0;
+    for (unsigned i = 0; i < NR_COMMANDS; i++) {
+        names[i] = commands[i].name;
+        bool is_two = strchr(names[i], ' ') != NULL;
+        if (strcmp(is_two ? two : argv[1], names[i]) == 0) {
+            options->command = (enum command_id)i;
+            words = is_two ? 2 : 1;
+        }
+    }
+    if (!words) {
+        const char *meant = nearest(two, names, NR_COMMANDS);
+        meant = meant ? meant : nearest(argv[1], names, NR_COMMANDS);
+        complain(NULL, "there is no command %s%s%s; --help lists them", argv[1], meant ? "; did you mean " : "",
+                 meant ? meant : "");
+    }
+    free(two);
+    return words;
+}
+
+bool options_parse(struct options *options, int argc, char **argv)
+{
+    bool only_inputs = false;
+    int at = 1;
+    *options = (struct options){.command = NR_COMMANDS, .from = NAN, .to = NAN};
+    if (argc < 2) {
+        complain(NULL, "which COMMAND? --help lists them");
+        return false;
+    }
+    if (argv[1][0] != '-') {
+        int words = find_command(options, argc, argv);
+        if (!words) {
+            return false;
+        }
+        at += words;
+    }
+    for (; at < argc; at++) {
+        if (only_inputs || argv[at][0] != '-' || !argv[at][1]) {
+            add_string(&options->inputs, argv[at]);
+        } else if (strcmp(argv[at], "--") == 0) {
+            only_inputs = true;
+        } else if (!take_option(options, argc, argv, &at)) {
+            return false;
+        }
+    }
+    if (options->help || options->version) {
+        return true;
+    }
+    if (options->command == NR_COMMANDS) {
+        complain(NULL, "which COMMAND? It comes first; --help lists them");
+        return false;
+    }
+    if (!options->inputs.count) {
+        complain(NULL, "%s of which INPUT? Give a run directory or .tfr files", command_name(options->command));
+        return false;
+    }
+    if (options->from >= options->to) { /* false where one of them is not given */
+        complain(NULL, "--from %g is not before --to %g", options->from, options->to);
+        return false;
+    }
+    return true;
+}
+
+static void free_strings(struct strings_list *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        free(list->text[i]);
+    }
+    free(list->text);
+}
+
+void options_free(struct options *options)
+{
+    free(options->output);
+    free(options->rank.item);
+    free(options->pid.item);
+    free_strings(&options->stage);
+    free_strings(&options->inputs);
+    *options = (struct options){0};
+}
+
+/* ---- help ---- */
+
+static void help_options(struct text *text, unsigned mask)
+{
+    text_puts(text, "\noptions:\n");
+    for (size_t i = 0; i < ARRAY_SIZE(options_table); i++) {
+        const struct option *option = &options_table[i];
+        struct text left = {0};
+        if (!(option->commands & mask)) {
+            continue;
+        }
+        if (option->letter) {
+            text_format(&left, "-%c, ", option->letter);
+        } else {
+            text_puts(&left, "    ");
+        }
+        text_format(&left, "%s%s%s", option->name, option->argument ? " " : "",
+                    option->argument ? option->argument : "");
+        text_format(text, "  %-29s %s\n", left.data, option->help);
+        text_free(&left);
+    }
+}
+
+static void help_all(struct text *text)
+{
+    text_puts(text,
+              "usage: tfanalyze COMMAND [options] INPUT...\n\n"
+              "Answers questions about the traces of libtfinject.so. An INPUT is a run directory or a .tfr file;\n"
+              "rank=N:INPUT says which rank it is of.\n\ncommands:\n");
+    for (size_t i = 0; i < NR_COMMANDS; i++) {
+        text_format(text, "  %-15s %s\n", commands[i].name, commands[i].answers);
+    }
+    help_options(text, ALL);
+    text_puts(text,
+              "\n`tfanalyze COMMAND --help` lists the options of one command and the keys of its rows.\n"
+              "exit status: 0 complete, 1 no input usable or nothing matches, 2 wrong usage, 3 the result is not\n"
+              "of the whole because an input is damaged, cut or has lost records\n");
+}
+
+char *options_help(enum command_id command)
+{
+    struct text text = {0};
+    if (command >= NR_COMMANDS) {
+        help_all(&text);
+        return text.data;
+    }
+    text_format(&text, "usage: tfanalyze %s [options] INPUT...\n\n%s\n", commands[command].name,
+                commands[command].answers);
+    help_options(&text, 1u << command);
+    if (*commands[command].keys) {
+        text_puts(&text, "\nkeys of a row: ");
+        for (const char *p = commands[command].keys; *p; p++) {
+            text_add(&text, p, 1);
+            text_puts(&text, *p == ',' ? " " : "");
+        }
+        text_puts(&text, "\n");
+    }
+    return text.data;
+}

@@ -1,0 +1,53 @@
+/* opts.h - the command line: one typed row an option, from which parsing and help come. */
+#ifndef TFA_OPTS_H
+#define TFA_OPTS_H
+
+#include "util.h"
+
+/* COMMAND_cmd_x: the commands in their order. */
+#define COMMAND(name, function, answers, keys) COMMAND_##function,
+enum command_id {
+#include "commands.def"
+    NR_COMMANDS
+};
+#undef COMMAND
+
+enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV };
+
+/* "0,2-5" */
+struct list {
+    struct {
+        uint64_t from, to;
+    } * item;
+    size_t count;
+};
+
+struct strings_list {
+    char **text;
+    size_t count;
+};
+
+struct options {
+    enum command_id command;
+    enum format format;
+    char *output;
+    uint64_t jobs; /* 0: as many as there are processors */
+    struct list rank, pid;
+    struct strings_list stage;
+    double from, to; /* seconds; NAN: not given */
+    uint64_t top;    /* 0: all */
+    bool exclusive;
+    bool help, version;
+    struct strings_list inputs;
+};
+
+/* False: wrong usage, and a line on stderr says what and what was meant. */
+bool options_parse(struct options *options, int argc, char **argv);
+void options_free(struct options *options);
+/* Help on one command, or on all with NR_COMMANDS. To be freed. */
+char *options_help(enum command_id command);
+const char *command_name(enum command_id command);
+const char *command_keys(enum command_id command);
+bool list_has(const struct list *list, int64_t value); /* an empty list has everything */
+
+#endif

@@ -1,0 +1,161 @@
+/* session.c - what all commands do before and after their own work. */
+#include "session.h"
+
+#include <fnmatch.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STATUS_NOTHING = 1, STATUS_PARTIAL = 3 };
+
+/* ---- loading ---- */
+
+static void say_notes(const struct input *input)
+{
+    for (size_t i = 0; i < input->notes.count; i++) {
+        complain(input->path, "%s", input->notes.note[i].text);
+    }
+}
+
+static bool wanted(const struct session *session, const struct process *process)
+{
+    return list_has(&session->options.rank, process->rank) && list_has(&session->options.pid, process->pid);
+}
+
+/* Which ranks there are, for somebody who has asked for another. */
+static char *ranks_there(const struct model *model)
+{
+    struct text text = {0};
+    text_puts(&text, "there are");
+    for (size_t i = 0; i < model->processes && i < 16; i++) {
+        const struct process *p = &model->process[i];
+        text_format(&text, "%s rank %lld pid %lld", i ? "," : "", (long long)p->rank, (long long)p->pid);
+    }
+    text_puts(&text, model->processes > 16 ? ", ..." : "");
+    return text.data;
+}
+
+static void choose(struct session *session)
+{
+    const struct model *model = &session->model;
+    session->process = mem_zero(model->processes, sizeof *session->process);
+    for (size_t i = 0; i < model->processes; i++) {
+        const struct process *process = &model->process[i];
+        const struct input *input = &session->inputs.input[process->input];
+        if (wanted(session, process)) {
+            session->process[session->processes++] = process;
+            session->status = notes_have(&input->notes, LOSS) ? STATUS_PARTIAL : session->status;
+            say_notes(input);
+        }
+    }
+}
+
+bool session_load(struct session *session, unsigned want, bool keep)
+{
+    const struct options *options = &session->options;
+    model_init(&session->model);
+    for (size_t i = 0; i < options->inputs.count; i++) {
+        inputs_add(&session->inputs, options->inputs.text[i]);
+    }
+    inputs_read(&session->inputs, &session->model, want, (unsigned)MIN(options->jobs, 256), keep);
+    for (size_t i = 0; i < session->inputs.count; i++) {
+        if (!session->inputs.input[i].usable) {
+            say_notes(&session->inputs.input[i]);
+            session->status = STATUS_PARTIAL;
+        }
+    }
+    if (!session->model.processes) {
+        session->status = STATUS_NOTHING;
+        return false;
+    }
+    choose(session);
+    if (!session->processes) {
+        char *there = ranks_there(&session->model);
+        complain(NULL, "no process matches %s; %s", options->rank.count ? "--rank" : "--pid", there);
+        free(there);
+        session->status = STATUS_NOTHING;
+        return false;
+    }
+    return true;
+}
+
+/* ---- filters ---- */
+
+void session_window(const struct session *session, int64_t *from, int64_t *to)
+{
+    double start = (double)session->model.start;
+    const struct options *options = &session->options;
+    *from = INT64_MIN;
+    *to = INT64_MAX;
+    if (!isnan(options->from) && start + options->from * 1e9 < 9e18) {
+        *from = session->model.start + (int64_t)llround(options->from * 1e9);
+    } else if (!isnan(options->from)) {
+        *from = INT64_MAX;
+    }
+    if (!isnan(options->to) && start + options->to * 1e9 < 9e18) {
+        *to = session->model.start + (int64_t)llround(options->to * 1e9);
+    }
+}
+
+bool session_wants_stage(const struct session *session, const char *name)
+{
+    const struct strings_list *globs = &session->options.stage;
+    for (size_t i = 0; i < globs->count; i++) {
+        if (fnmatch(globs->text[i], name, 0) == 0) {
+            return true;
+        }
+    }
+    return globs->count == 0;
+}
+
+/* ---- the answer ---- */
+
+bool session_begin(struct session *session, enum emit_style style)
+{
+    const struct options *options = &session->options;
+    if (!out_open(&session->out, options->output)) {
+        session->status = STATUS_NOTHING;
+        return false;
+    }
+    emit_begin(&session->emit, &session->out, options->format, style, options->command);
+    for (size_t i = 0; i < session->inputs.count; i++) {
+        if (!session->inputs.input[i].usable) {
+            const struct input *input = &session->inputs.input[i];
+            emit_input(&session->emit, input->path, NULL, input->rank, false, -1, -1);
+        }
+    }
+    for (size_t i = 0; i < session->processes; i++) {
+        const struct process *p = session->process[i];
+        emit_input(&session->emit, p->path, p->kind, p->rank, p->complete, (int64_t)p->events,
+                   (int64_t)MIN(p->lost, (uint64_t)INT64_MAX));
+    }
+    return true;
+}
+
+static void say_nothing_found(const struct options *options)
+{
+    struct text filters = {0};
+    for (size_t i = 0; i < options->stage.count; i++) {
+        text_format(&filters, " --stage %s", options->stage.text[i]);
+    }
+    if (!isnan(options->from)) {
+        text_format(&filters, " --from %g", options->from);
+    }
+    if (!isnan(options->to)) {
+        text_format(&filters, " --to %g", options->to);
+    }
+    complain(NULL, "nothing matches%s; `tfanalyze %s` without it shows what there is",
+             filters.data ? filters.data : " the filters", command_name(options->command));
+    text_free(&filters);
+}
+
+void session_end(struct session *session, bool found)
+{
+    if (!found) {
+        say_nothing_found(&session->options);
+        out_discard(&session->out);
+        session->status = STATUS_NOTHING;
+    } else if (!out_close(&session->out)) {
+        session->status = STATUS_NOTHING;
+    }
+}

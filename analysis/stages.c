@@ -1,0 +1,144 @@
+/* stages.c - sums the stages of processes, by rank and name. */
+#include "stages.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the order in which they were opened ---- */
+
+static int opened_before(const void *a, const void *b, void *context)
+{
+    const struct ranges *r = context;
+    size_t x = *(const size_t *)a, y = *(const size_t *)b;
+    if (r->thread[x] != r->thread[y]) {
+        return r->thread[x] < r->thread[y] ? -1 : 1;
+    }
+    if (r->start[x] != r->start[y]) {
+        return r->start[x] < r->start[y] ? -1 : 1;
+    }
+    if (r->end[x] != r->end[y]) {
+        return r->end[x] > r->end[y] ? -1 : 1;
+    }
+    if (r->depth[x] != r->depth[y]) {
+        return r->depth[x] < r->depth[y] ? -1 : 1;
+    }
+    return (r->id[x] > r->id[y]) - (r->id[x] < r->id[y]);
+}
+
+size_t *stages_sorted(const struct process *process, size_t *count)
+{
+    const struct ranges *r = &process->ranges;
+    size_t *order = mem_zero(r->table.count, sizeof *order);
+    *count = 0;
+    for (size_t i = 0; i < r->table.count; i++) {
+        if (r->flags[i] & TFI_RANGE_STAGE && !(r->flags[i] & TFI_RANGE_UNTRACKED)) {
+            order[(*count)++] = i;
+        }
+    }
+    qsort_r(order, *count, sizeof *order, opened_before, (void *)r);
+    return order;
+}
+
+/* ---- rows ---- */
+
+static struct map *names_of_rank(struct stage_table *table, int64_t rank)
+{
+    size_t i = 0;
+    while (i < table->ranks && table->rank[i] != rank) {
+        i++;
+    }
+    if (i == table->ranks) {
+        table->by_name = mem_resize(table->by_name, table->ranks + 1, sizeof *table->by_name);
+        table->rank = mem_resize(table->rank, table->ranks + 1, sizeof *table->rank);
+        table->by_name[i] = (struct map){0};
+        table->rank[i] = rank;
+        table->ranks++;
+    }
+    return &table->by_name[i];
+}
+
+static size_t row_of(struct stage_table *table, struct map *names, int64_t rank, uint32_t name)
+{
+    uint32_t place = map_get(names, name);
+    if (place == MAP_NONE) {
+        table->row = mem_grow(table->row, &table->capacity, table->count + 1, sizeof *table->row);
+        table->row[table->count] = (struct stage_row){.name = name, .rank = rank};
+        place = (uint32_t)table->count++;
+        map_put(names, name, place);
+    }
+    return place;
+}
+
+/* ---- one thread's stages ---- */
+
+struct open_stage {
+    size_t row;
+    int64_t start, end;
+    int64_t counted; /* up to where its time is given to children */
+};
+
+struct opened {
+    struct open_stage *stage;
+    size_t count, capacity;
+};
+
+static void count_stage(struct stage_table *table, size_t row, int64_t start, int64_t end, struct opened *opened)
+{
+    struct stage_row *r = &table->row[row];
+    if (r->epoch != table->epoch) {
+        r->epoch = table->epoch;
+        r->covered = INT64_MIN;
+    }
+    r->calls++;
+    r->self += end - start;
+    r->host += MAX(end - MAX(start, r->covered), 0);
+    r->covered = MAX(r->covered, end);
+    while (opened->count && opened->stage[opened->count - 1].end <= start) {
+        opened->count--;
+    }
+    if (opened->count) {
+        struct open_stage *parent = &opened->stage[opened->count - 1];
+        int64_t until = MIN(end, parent->end);
+        table->row[parent->row].self -= MAX(until - MAX(start, parent->counted), 0);
+        parent->counted = MAX(parent->counted, until);
+    }
+    opened->stage = mem_grow(opened->stage, &opened->capacity, opened->count + 1, sizeof *opened->stage);
+    opened->stage[opened->count++] = (struct open_stage){row, start, end, start};
+}
+
+void stages_add(struct stage_table *table, const struct process *process, struct window window)
+{
+    const struct ranges *r = &process->ranges;
+    struct map *names = names_of_rank(table, process->rank);
+    struct opened opened = {0};
+    size_t count, *order = stages_sorted(process, &count);
+    uint32_t thread = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t at = order[i];
+        if (i == 0 || r->thread[at] != thread) {
+            thread = r->thread[at];
+            opened.count = 0;
+            table->epoch++;
+        }
+        if (r->start[at] >= window.to || r->end[at] < window.from ||
+            (r->end[at] == window.from && r->start[at] < window.from)) {
+            continue;
+        }
+        table->unfinished += (r->flags[at] & RANGE_UNFINISHED) != 0;
+        count_stage(table, row_of(table, names, process->rank, r->name[at]), MAX(r->start[at], window.from),
+                    MIN(r->end[at], window.to), &opened);
+    }
+    free(opened.stage);
+    free(order);
+}
+
+void stages_free(struct stage_table *table)
+{
+    for (size_t i = 0; i < table->ranks; i++) {
+        map_free(&table->by_name[i]);
+    }
+    free(table->by_name);
+    free(table->rank);
+    free(table->row);
+    *table = (struct stage_table){0};
+}

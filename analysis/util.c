@@ -1,0 +1,283 @@
+/* util.c - memory, growing texts, messages and a map of numbers. */
+#include "util.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- memory ---- */
+
+static void *or_die(void *memory)
+{
+    if (!memory) {
+        complain(NULL, "out of memory; give it fewer inputs at once, or fewer of them in parallel (-j 1)");
+        exit(1);
+    }
+    return memory;
+}
+
+void *mem_zero(size_t count, size_t size)
+{
+    return or_die(calloc(count ? count : 1, size ? size : 1));
+}
+
+void *mem_resize(void *memory, size_t count, size_t size)
+{
+    return or_die(reallocarray(memory, count ? count : 1, size));
+}
+
+void *mem_grow(void *memory, size_t *capacity, size_t need, size_t size)
+{
+    if (need <= *capacity && memory) {
+        return memory;
+    }
+    size_t wanted = *capacity + *capacity / 2 + 8;
+    *capacity = MAX(wanted, need);
+    return mem_resize(memory, *capacity, size);
+}
+
+char *mem_text(const char *bytes, size_t length)
+{
+    char *copy = mem_resize(NULL, length + 1, 1);
+    memcpy(copy, bytes, length);
+    copy[length] = 0;
+    return copy;
+}
+
+void table_reserve(void *table, const struct layout *layout, size_t columns, size_t more)
+{
+    struct table *head = table;
+    if (head->count + more <= head->capacity) {
+        return;
+    }
+    size_t wanted = head->capacity + head->capacity / 2 + 64;
+    head->capacity = MAX(wanted, head->count + more);
+    for (size_t i = 0; i < columns; i++) {
+        void **array = (void **)((char *)table + layout[i].pointer);
+        *array = mem_resize(*array, head->capacity, layout[i].item);
+    }
+}
+
+void table_free(void *table, const struct layout *layout, size_t columns)
+{
+    for (size_t i = 0; i < columns; i++) {
+        void **array = (void **)((char *)table + layout[i].pointer);
+        free(*array);
+        *array = NULL;
+    }
+    *(struct table *)table = (struct table){0};
+}
+
+/* ---- texts ---- */
+
+void text_add(struct text *text, const char *bytes, size_t length)
+{
+    text->data = mem_grow(text->data, &text->capacity, text->length + length + 1, 1);
+    if (length) {
+        memcpy(text->data + text->length, bytes, length);
+    }
+    text->length += length;
+    text->data[text->length] = 0;
+}
+
+void text_puts(struct text *text, const char *string)
+{
+    text_add(text, string, strlen(string));
+}
+
+static void text_vformat(struct text *text, const char *format, va_list arguments)
+{
+    char small[256];
+    va_list again;
+    va_copy(again, arguments);
+    int length = vsnprintf(small, sizeof small, format, arguments);
+    if (length >= 0 && (size_t)length < sizeof small) {
+        text_add(text, small, (size_t)length);
+    } else if (length >= 0) {
+        text->data = mem_grow(text->data, &text->capacity, text->length + (size_t)length + 1, 1);
+        vsnprintf(text->data + text->length, (size_t)length + 1, format, again);
+        text->length += (size_t)length;
+    }
+    va_end(again);
+}
+
+void text_format(struct text *text, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    text_vformat(text, format, arguments);
+    va_end(arguments);
+}
+
+void text_free(struct text *text)
+{
+    free(text->data);
+    *text = (struct text){0};
+}
+
+char *string_format(const char *format, ...)
+{
+    struct text text = {0};
+    va_list arguments;
+    va_start(arguments, format);
+    text_add(&text, "", 0);
+    text_vformat(&text, format, arguments);
+    va_end(arguments);
+    return text.data;
+}
+
+/* Insertions, deletions, replacements, and two neighbours exchanged, each at a cost of one. */
+static size_t distance(const char *a, const char *b)
+{
+    enum { LONGEST = 40 };
+    size_t n = strlen(a), m = strlen(b), d[LONGEST + 1][LONGEST + 1];
+    if (n > LONGEST || m > LONGEST) {
+        return SIZE_MAX;
+    }
+    for (size_t i = 0; i <= n; i++) {
+        for (size_t j = 0; j <= m; j++) {
+            if (!i || !j) {
+                d[i][j] = i + j;
+                continue;
+            }
+            size_t best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+            best = MIN(best, d[i - 1][j] + 1);
+            best = MIN(best, d[i][j - 1] + 1);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+                best = MIN(best, d[i - 2][j - 2] + 1);
+            }
+            d[i][j] = best;
+        }
+    }
+    return d[n][m];
+}
+
+const char *nearest(const char *word, const char *const *names, size_t count)
+{
+    const char *best = NULL;
+    size_t least = MAX(strlen(word) / 3, 2) + 1;
+    for (size_t i = 0; i < count; i++) {
+        size_t d = distance(word, names[i]);
+        bool begins = strlen(word) >= 2 && strncmp(word, names[i], strlen(word)) == 0;
+        if (begins) {
+            d = 1;
+        }
+        if (d < least) {
+            least = d;
+            best = names[i];
+        }
+    }
+    return best;
+}
+
+bool parse_number(const char *string, uint64_t *value)
+{
+    char *end;
+    if (*string < '0' || *string > '9') {
+        return false;
+    }
+    errno = 0;
+    *value = strtoull(string, &end, 10);
+    return errno == 0 && *end == 0;
+}
+
+/* ---- messages ---- */
+
+void complain(const char *file, const char *format, ...)
+{
+    struct text line = {0};
+    va_list arguments;
+    va_start(arguments, format);
+    text_puts(&line, "tfanalyze: ");
+    if (file) {
+        text_format(&line, "%s: ", file);
+    }
+    text_vformat(&line, format, arguments);
+    text_puts(&line, "\n");
+    va_end(arguments);
+    fputs(line.data, stderr);
+    text_free(&line);
+}
+
+/* ---- the map ---- */
+
+static size_t map_home(const struct map *map, uint64_t key)
+{
+    uint64_t h = key * 0x9e3779b97f4a7c15u;
+    return (size_t)(h ^ h >> 32) & (map->capacity - 1);
+}
+
+static size_t map_place(const struct map *map, uint64_t key)
+{
+    size_t place = map_home(map, key);
+    while (map->values[place] && map->keys[place] != key) {
+        place = (place + 1) & (map->capacity - 1);
+    }
+    return place;
+}
+
+uint32_t map_get(const struct map *map, uint64_t key)
+{
+    if (!map->capacity) {
+        return MAP_NONE;
+    }
+    return map->values[map_place(map, key)] - 1; /* a free place gives 0 - 1 = MAP_NONE */
+}
+
+static void map_double(struct map *map)
+{
+    struct map bigger = {.capacity = map->capacity ? 2 * map->capacity : 64, .count = map->count};
+    bigger.keys = mem_resize(NULL, bigger.capacity, sizeof *bigger.keys);
+    bigger.values = mem_zero(bigger.capacity, sizeof *bigger.values);
+    for (size_t i = 0; i < map->capacity; i++) {
+        if (map->values[i]) {
+            size_t place = map_place(&bigger, map->keys[i]);
+            bigger.keys[place] = map->keys[i];
+            bigger.values[place] = map->values[i];
+        }
+    }
+    free(map->keys);
+    free(map->values);
+    *map = bigger;
+}
+
+void map_put(struct map *map, uint64_t key, uint32_t value)
+{
+    if (2 * (map->count + 1) > map->capacity) {
+        map_double(map);
+    }
+    size_t place = map_place(map, key);
+    if (!map->values[place]) {
+        map->keys[place] = key;
+        map->count++;
+    }
+    map->values[place] = value + 1;
+}
+
+/* What was put behind the removed one because its place was taken moves up, so that no search ends too early. */
+void map_remove(struct map *map, uint64_t key)
+{
+    size_t mask = map->capacity - 1, hole = map->capacity ? map_place(map, key) : 0;
+    if (!map->capacity || !map->values[hole]) {
+        return;
+    }
+    for (size_t at = (hole + 1) & mask; map->values[at]; at = (at + 1) & mask) {
+        size_t from_home = (at - map_home(map, map->keys[at])) & mask;
+        if (from_home >= ((at - hole) & mask)) {
+            map->keys[hole] = map->keys[at];
+            map->values[hole] = map->values[at];
+            hole = at;
+        }
+    }
+    map->values[hole] = 0;
+    map->count--;
+}
+
+void map_free(struct map *map)
+{
+    free(map->keys);
+    free(map->values);
+    *map = (struct map){0};
+}

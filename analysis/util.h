@@ -1,0 +1,68 @@
+/* util.h - memory, growing texts, messages and a map of numbers: what every other file of the analyser stands on.
+ *
+ * Memory that cannot be had ends the program with one line: sizes taken from files are checked before they get here.
+ */
+#ifndef TFA_UTIL_H
+#define TFA_UTIL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof(*(a)))
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+
+/* ---- memory ---- */
+void *mem_zero(size_t count, size_t size);
+void *mem_resize(void *memory, size_t count, size_t size);
+/* Room for `need` items in an array of `*capacity`; grows by halves. Returns the array, which may have moved. */
+void *mem_grow(void *memory, size_t *capacity, size_t need, size_t size);
+char *mem_text(const char *bytes, size_t length); /* a copy with a terminating zero */
+
+/* One array of a table of columns: where its pointer stands in the table's struct, and the size of an item. */
+struct layout {
+    size_t pointer;
+    size_t item;
+};
+/* A table is a struct that begins with this. All its arrays grow together. */
+struct table {
+    size_t count;
+    size_t capacity;
+};
+void table_reserve(void *table, const struct layout *layout, size_t columns, size_t more);
+void table_free(void *table, const struct layout *layout, size_t columns);
+
+/* ---- texts ---- */
+struct text {
+    char *data; /* always ends with a zero that `length` does not count; NULL while empty */
+    size_t length;
+    size_t capacity;
+};
+void text_add(struct text *text, const char *bytes, size_t length);
+void text_puts(struct text *text, const char *string);
+void text_format(struct text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void text_free(struct text *text);
+char *string_format(const char *format, ...) __attribute__((format(printf, 1, 2))); /* to be freed */
+/* The row of `names` nearest to `word` by edit distance, or NULL if none is near enough to be meant. */
+const char *nearest(const char *word, const char *const *names, size_t count);
+/* A whole decimal number and nothing else. */
+bool parse_number(const char *string, uint64_t *value);
+
+/* ---- messages: `tfanalyze: FILE: what`, on stderr ---- */
+void complain(const char *file, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- a map from 64-bit numbers to 32-bit ones ---- */
+struct map {
+    uint64_t *keys;
+    uint32_t *values; /* value + 1, 0 where the place is free */
+    size_t capacity;  /* a power of two, or 0 */
+    size_t count;
+};
+#define MAP_NONE UINT32_MAX
+uint32_t map_get(const struct map *map, uint64_t key); /* MAP_NONE if it is not there */
+void map_put(struct map *map, uint64_t key, uint32_t value);
+void map_remove(struct map *map, uint64_t key);
+void map_free(struct map *map);
+
+#endif
