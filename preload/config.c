@@ -1,10 +1,12 @@
 /* config.c - reads the variables of include/env.def and finds those that nobody knows.
  *
  * Values are copied when the constructor runs: what the program does to its environment later changes nothing here.
- * Warnings wait until the process wakes, so that the bash and the compilers of a job stay silent.
+ * What is wrong with them is found then too, and said when the process wakes: the bash and the compilers of a job stay
+ * silent.
  */
 #include "config.h"
 
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,6 +14,7 @@
 #include "fmt.h"
 #include "log.h"
 #include "sys.h"
+#include "tfi.h"
 
 struct tfi_config tfi_config;
 
@@ -59,13 +62,14 @@ bool tfi_next_name(const char **list, char *entry, size_t size)
     return true;
 }
 
-/* The variable's value or its first alias's that is set. */
-static const char *value_of(const struct variable *v, const char **used)
+#define NAME_BYTES 64
+
+/* The variable's value or its first alias's that is set; `used` becomes the name that was. */
+static const char *value_of(const struct variable *v, char used[NAME_BYTES])
 {
     const char *value = getenv(v->name), *aliases = v->aliases;
-    char alias[64];
-    *used = v->name;
-    while (!value && tfi_next_name(&aliases, alias, sizeof alias)) value = getenv(alias);
+    tfi_fmt(used, NAME_BYTES, "%s", v->name);
+    while (!value && tfi_next_name(&aliases, used, NAME_BYTES)) value = getenv(used);
     return value;
 }
 
@@ -96,7 +100,7 @@ static bool store(const struct variable *v, const char *value)
     case TYPE_NAMES: return (*(const char **)field = keep(value)) != NULL;
     case TYPE_NUMBER: return parse_number(value, 1, 1048576, field);
     case TYPE_LEVEL:
-        for (unsigned i = 0; i < sizeof levels / sizeof levels[0]; i++) {
+        for (unsigned i = 0; i < TFI_COUNT(levels); i++) {
             if (strcmp(value, levels[i]) != 0) continue;
             *(enum tfi_log_level *)field = (enum tfi_log_level)i;
             return true;
@@ -105,22 +109,44 @@ static bool store(const struct variable *v, const char *value)
     return false;
 }
 
-void tfi_config_read(void)
+/* The header's pairs about the environment, as it was at start: what the program does to it later is not what holds. */
+static char environment_room[16384];
+static struct tfi_text environment = {environment_room, sizeof environment_room, 0, 0};
+
+static void keep_variable(const char *name)
 {
-    const char *used;
-    tfi_config = (struct tfi_config){.max_mb = 4096, .log = TFI_LOG_WARN};
-    copies_used = 0;
-    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
-        const char *value = value_of(&variables[i], &used);
-        if (value) store(&variables[i], value);
+    const char *value = getenv(name);
+    if (!value) return;
+    tfi_text_add(&environment, "env.%s%c", name, 0);
+    tfi_text_bytes(&environment, value, strlen(value) + 1);
+}
+
+static void keep_environment(void)
+{
+    static const char *const launchers[] = {
+        "RANK",
+        "LOCAL_RANK",
+        "WORLD_SIZE",
+        "LOCAL_WORLD_SIZE",
+        "GROUP_RANK",
+        "MASTER_ADDR",
+        "SLURM_PROCID",
+        "SLURM_JOB_ID",
+        "OMPI_COMM_WORLD_RANK",
+        "TORCHELASTIC_RUN_ID",
+        "PMI_RANK",
+        "PMIX_RANK",
+        "LD_PRELOAD",
+        "CUDA_VISIBLE_DEVICES",
+        "NVTX_INJECTION64_PATH",
+        "CUDA_INJECTION64_PATH",
+    };
+    char alias[NAME_BYTES];
+    for (size_t i = 0; i < TFI_COUNT(variables); i++) {
+        keep_variable(variables[i].name);
+        for (const char *list = variables[i].aliases; tfi_next_name(&list, alias, sizeof alias);) keep_variable(alias);
     }
-    if (!tfi_config.pipeline) tfi_config.pipeline = "default";
-    const char *run_dir = getenv(RUN_DIR);
-    tfi_config.inherited_dir = run_dir && *run_dir == '/' ? keep(run_dir) : NULL;
-    char entry[8];
-    const char *list = tfi_config.names;
-    if (!list) tfi_config.select = TFI_SELECT_ALL;
-    else tfi_config.select = tfi_next_name(&list, entry, sizeof entry) ? TFI_SELECT_NAMES : TFI_SELECT_NOTHING;
+    for (size_t i = 0; i < TFI_COUNT(launchers); i++) keep_variable(launchers[i]);
 }
 
 /* Edit distance, for names of a few dozen bytes. */
@@ -146,90 +172,98 @@ static unsigned distance(const char *a, const char *b)
 
 static const struct variable *find(const char *name)
 {
-    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++)
+    for (size_t i = 0; i < TFI_COUNT(variables); i++)
         if (strcmp(variables[i].name, name) == 0) return &variables[i];
     return NULL;
 }
 
-static void warn_unknown(const char *name)
+/* What is to be said about the environment, until a process wakes. */
+static struct {
+    char line[8][700];
+    unsigned count;
+} complaints;
+
+static void complain(const char *format, ...)
+{
+    va_list args;
+    if (complaints.count == TFI_COUNT(complaints.line)) return;
+    va_start(args, format);
+    tfi_vfmt(complaints.line[complaints.count++], sizeof complaints.line[0], format, args);
+    va_end(args);
+}
+
+static void complain_unknown(const char *name)
 {
     const char *nearest = NULL;
     unsigned best = 1000;
     char valid[512];
     size_t used = 0;
-    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
+    for (size_t i = 0; i < TFI_COUNT(variables); i++) {
         unsigned d = distance(name, variables[i].name);
         if (d < best) nearest = variables[i].name;
         if (d < best) best = d;
         if (strncmp(variables[i].name, "TFI_", 4) == 0)
             used += tfi_fmt(valid + used, sizeof valid - used, "%s%s", used ? ", " : "", variables[i].name);
     }
-    if (best <= 4)
-        tfi_log(TFI_LOG_WARN, "%s is not known and ignored; did you mean %s? Known: %s", name, nearest, valid);
-    else tfi_log(TFI_LOG_WARN, "%s is not known and ignored. Known: %s", name, valid);
+    if (best <= 4) complain("%s is not known and ignored; did you mean %s? Known: %s", name, nearest, valid);
+    else complain("%s is not known and ignored. Known: %s", name, valid);
 }
 
-static void warn_value(const struct variable *v, const char *value)
+static void complain_value(const struct variable *v, const char *name, const char *value)
 {
+    char shown[200]; /* a long one must not push out what is said about it */
+    tfi_fmt(shown, sizeof shown, "%s", value);
     const char *valid = v->type == TYPE_NUMBER  ? "a whole number from 1 to 1048576"
                         : v->type == TYPE_LEVEL ? "one of error, warn, info, debug"
                                                 : "a shorter text";
-    tfi_log(TFI_LOG_WARN, "%s=%s is not valid, the default is used; it takes %s", v->name, value, valid);
+    complain("%s=%s is not valid, the default is used; it takes %s", name, shown, valid);
+}
+
+static void find_unknown(void)
+{
+    char name[NAME_BYTES];
+    for (char **e = environ; e && *e; e++) {
+        if (strncmp(*e, "TFI_", 4) != 0) continue;
+        size_t length = strcspn(*e, "=");
+        if (length >= sizeof name) length = sizeof name - 1;
+        memcpy(name, *e, length);
+        name[length] = 0;
+        if (strcmp(name, RUN_DIR) != 0 && !find(name)) complain_unknown(name);
+    }
+}
+
+void tfi_config_read(void)
+{
+    char used[NAME_BYTES], entry[8];
+    tfi_config = (struct tfi_config){.max_mb = 4096, .log = TFI_LOG_WARN};
+    copies_used = 0;
+    for (size_t i = 0; i < TFI_COUNT(variables); i++) {
+        const char *value = value_of(&variables[i], used);
+        if (value && !store(&variables[i], value)) complain_value(&variables[i], used, value);
+    }
+    find_unknown();
+    if (!tfi_config.pipeline) tfi_config.pipeline = "default";
+    const char *run_dir = getenv(RUN_DIR);
+    tfi_config.inherited_dir = run_dir && *run_dir == '/' ? keep(run_dir) : NULL;
+    const char *list = tfi_config.names;
+    if (!list) tfi_config.select = TFI_SELECT_ALL;
+    else tfi_config.select = tfi_next_name(&list, entry, sizeof entry) ? TFI_SELECT_NAMES : TFI_SELECT_NOTHING;
+    keep_environment();
+}
+
+bool tfi_config_has_warnings(void)
+{
+    return complaints.count > 0;
 }
 
 void tfi_config_warn(void)
 {
-    const struct tfi_config before = tfi_config;
-    const char *used;
-    char name[64];
-    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
-        const char *value = value_of(&variables[i], &used);
-        size_t mark = copies_used;
-        if (value && !store(&variables[i], value)) warn_value(&variables[i], value);
-        copies_used = mark;
-    }
-    tfi_config = before;
-    for (char **e = environ; e && *e; e++) {
-        size_t length = strcspn(*e, "=");
-        if (strncmp(*e, "TFI_", 4) != 0 || length >= sizeof name) continue;
-        memcpy(name, *e, length);
-        name[length] = 0;
-        if (strcmp(name, RUN_DIR) != 0 && !find(name)) warn_unknown(name);
-    }
-}
-
-static void add_env(struct tfi_text *text, const char *name)
-{
-    const char *value = getenv(name);
-    if (!value) return;
-    tfi_text_add(text, "env.%s%c", name, 0);
-    tfi_text_bytes(text, value, strlen(value) + 1);
+    for (unsigned i = 0; i < complaints.count; i++) tfi_log(TFI_LOG_WARN, "%s", complaints.line[i]);
 }
 
 void tfi_config_header(struct tfi_text *text)
 {
-    static const char *const launchers[] = {"RANK",
-                                            "LOCAL_RANK",
-                                            "WORLD_SIZE",
-                                            "LOCAL_WORLD_SIZE",
-                                            "GROUP_RANK",
-                                            "MASTER_ADDR",
-                                            "TORCHELASTIC_RUN_ID",
-                                            "OMPI_COMM_WORLD_RANK",
-                                            "PMI_RANK",
-                                            "PMIX_RANK",
-                                            "SLURM_PROCID",
-                                            "SLURM_JOB_ID",
-                                            "CUDA_VISIBLE_DEVICES",
-                                            "LD_PRELOAD",
-                                            "NVTX_INJECTION64_PATH",
-                                            "CUDA_INJECTION64_PATH"};
-    char entry[512], alias[64];
-    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
-        add_env(text, variables[i].name);
-        for (const char *list = variables[i].aliases; tfi_next_name(&list, alias, sizeof alias);) add_env(text, alias);
-    }
-    for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++) add_env(text, launchers[i]);
+    char entry[4096];
     const char *list = tfi_config.metadata ? tfi_config.metadata : "";
     while (tfi_next_name(&list, entry, sizeof entry)) {
         size_t key = strcspn(entry, "=");
@@ -239,6 +273,7 @@ void tfi_config_header(struct tfi_text *text)
         tfi_text_bytes(text, "", 1);
         tfi_text_bytes(text, value, strlen(value) + 1);
     }
+    tfi_text_bytes(text, environment.data, environment.used);
 }
 
 static char fold(char c, bool fold_case)

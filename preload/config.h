@@ -34,6 +34,7 @@ extern struct tfi_config tfi_config;
 void tfi_config_read(void);
 
 /* Logs a warning for every unknown TFI_ name and every bad value found by tfi_config_read(). */
+bool tfi_config_has_warnings(void);
 void tfi_config_warn(void);
 
 /* Adds `env.NAME` pairs of what is set (this table's and the launchers' variables) and `meta.KEY` pairs. */

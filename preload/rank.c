@@ -7,7 +7,6 @@
  */
 #include "rank.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <gnu/libc-version.h>
@@ -27,7 +26,7 @@
 
 /* Ranks of one job start within this time; an older agreement belongs to an earlier job of the same id. */
 #define JOB_SECONDS 600
-/* A trace written this shortly before this process started belongs to the same run. */
+/* A marker made this shortly before this process started belongs to the same run. */
 #define RUN_SECONDS 60
 
 static bool number_of(const char *const *names, size_t count, uint32_t *number)
@@ -35,7 +34,7 @@ static bool number_of(const char *const *names, size_t count, uint32_t *number)
     for (size_t i = 0; i < count; i++) {
         const char *value = getenv(names[i]);
         char *end;
-        if (!value || !*value) continue;
+        if (!value || *value < '0' || *value > '9') continue;
         unsigned long n = strtoul(value, &end, 10);
         if (*end || n > UINT32_MAX) continue;
         *number = (uint32_t)n;
@@ -44,20 +43,25 @@ static bool number_of(const char *const *names, size_t count, uint32_t *number)
     return false;
 }
 
-uint32_t tfi_rank(void)
+static uint32_t rank_now, world_now = 1;
+
+static void look_for_rank(void)
 {
     static const char *const names[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"};
-    uint32_t rank = 0;
-    number_of(names, TFI_COUNT(names), &rank);
-    return rank;
+    static const char *const sizes[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"};
+    number_of(names, TFI_COUNT(names), &rank_now);
+    number_of(sizes, TFI_COUNT(sizes), &world_now);
+    if (!world_now) world_now = 1;
+}
+
+uint32_t tfi_rank(void)
+{
+    return rank_now;
 }
 
 uint32_t tfi_world(void)
 {
-    static const char *const names[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"};
-    uint32_t world = 1;
-    number_of(names, TFI_COUNT(names), &world);
-    return world ? world : 1;
+    return world_now;
 }
 
 const char *tfi_host(void)
@@ -129,7 +133,13 @@ const char *tfi_run_dir_entry(void)
 
 void tfi_run_dir_pass_on(void)
 {
+    static char live_dir[4096];
+    look_for_rank();
     decide(run_dir, 4096);
+    if (tfi_config.live_dir) {
+        absolute(tfi_config.live_dir, live_dir, sizeof live_dir);
+        tfi_config.live_dir = live_dir;
+    }
     setenv("TFI_RUN_DIR", run_dir, 1);
 }
 
@@ -144,6 +154,14 @@ static bool job_id(char *id, size_t size)
     for (char *p = id; *p; p++)
         if (*p == '/' || (unsigned char)*p <= ' ') *p = '_';
     return true;
+}
+
+/* True if a note holds the name of a directory beside it and nothing else. */
+static bool is_name(const char *name)
+{
+    const char *p = name;
+    while (*p && *p != '/' && (unsigned char)*p >= ' ') p++;
+    return *name && *name != '.' && !*p;
 }
 
 /* Replaces the directory's name by the one the first rank of the job wrote down. */
@@ -165,7 +183,7 @@ static void agree(char *path, size_t size)
         return;
     }
     for (int tries = 0; tries < 50; tries++) {
-        if (tfi_read_file(file, name, sizeof name) > 0 && !strchr(name, '/')) {
+        if (tfi_read_file(file, name, sizeof name) > 0 && is_name(name)) {
             tfi_fmt(slash + 1, size - (size_t)(slash + 1 - path), "%s", name);
             return;
         }
@@ -176,6 +194,7 @@ static void agree(char *path, size_t size)
 
 bool tfi_run_dir_make(char *path, size_t size)
 {
+    look_for_rank(); /* scripts set RANK themselves before the first stage; what is gone by now was seen at start */
     tfi_fmt(path, size, "%s", run_dir);
     agree(path, size);
     return tfi_make_dirs(path);
@@ -187,25 +206,15 @@ static time_t process_start(void)
     return stat("/proc/self", &st) == 0 ? st.st_mtime : time(NULL);
 }
 
-bool tfi_run_dir_is_first(const char *path)
+bool tfi_run_dir_claim(const char *path)
 {
-    char buf[4096] __attribute__((aligned(8)));
+    char marker[4096];
     struct stat st;
-    time_t start = process_start() - RUN_SECONDS;
-    unsigned traces = 0;
-    int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    if (fd < 0) return true;
-    for (long n; traces < 2 && (n = syscall(SYS_getdents64, fd, buf, sizeof buf)) > 0;) {
-        for (long at = 0; at < n;) {
-            const struct dirent64 *found = (const struct dirent64 *)(buf + at);
-            size_t length = strlen(found->d_name);
-            at += found->d_reclen;
-            if (length < 4 || strcmp(found->d_name + length - 4, ".tfr") != 0) continue;
-            if (fstatat(fd, found->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_mtime >= start) traces++;
-        }
-    }
-    syscall(SYS_close, fd);
-    return traces < 2; /* this process's own is one */
+    tfi_fmt(marker, sizeof marker, "%s/.warned", path);
+    if (stat(marker, &st) == 0 && st.st_mtime < process_start() - RUN_SECONDS) unlink(marker);
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, marker, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    if (fd >= 0) syscall(SYS_close, fd);
+    return fd >= 0 || errno != EEXIST;
 }
 
 static void add_pair(struct tfi_text *text, const char *key, const char *value)

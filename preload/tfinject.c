@@ -119,7 +119,7 @@ static bool open_trace(void)
         tfi_log(TFI_LOG_WARN, "nothing is recorded in process %d: no memory", pid);
         return false;
     }
-    if (tfi_run_dir_is_first(dir)) tfi_config_warn();
+    if (tfi_config_has_warnings() && tfi_run_dir_claim(dir)) tfi_config_warn();
     tfi_log(TFI_LOG_INFO, "recording to %s", trace_path);
     return true;
 }

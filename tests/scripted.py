@@ -37,7 +37,7 @@ def calls(t):
     for r in t.records:
         if r.kind == 'call':
             library, kind, name, arguments = text(t, r.values['func']).split('\x1f')
-            out.append(SimpleNamespace(**r.values, library=library, kind=kind, name=name, arguments=arguments, tid=r.tid))
+            out.append(SimpleNamespace(**r.values, library=library, kind=kind, name=name, arguments=arguments))
     return out
 
 
@@ -73,7 +73,7 @@ def slots(path):
         found = [SLOT_CALL.unpack_from(data, at + i * 16) for i in range(min(nr_calls, 4))]
         at += 4 * 16
         ranges = [SLOT_STAGE.unpack_from(data, at + i * 16) for i in range(min(nr_stages, 36))]
-        out[tid] = SimpleNamespace(calls=[strings[func].decode().split('\x1f')[2] for _, func, _ in found], nr_calls=nr_calls,
-                                   stages=[strings[number].decode() for _, number, _ in ranges], nr_stages=nr_stages,
-                                   since=[start for start, _, _ in found], name=name.rstrip(b'\0').decode())
+        out[tid] = SimpleNamespace(calls=[strings[func].decode().split('\x1f')[2] for _, func, _ in found],
+                                   nr_calls=nr_calls, stages=[strings[number].decode() for _, number, _ in ranges],
+                                   nr_stages=nr_stages, since=[start for start, _, _ in found], name=name.rstrip(b'\0').decode())
     return out

@@ -142,13 +142,13 @@ def test_descriptors_exhausted_later(weather):
 
 def test_size_limit_from_the_start(weather, analyze):
     """Under 16 MB there is no place for the live file either; what does not fit is counted."""
-    result = weather('size_limit_before', str(1 << 20), lines=2, exact=False, rc=3)
+    result = weather('size_limit_before', str(1 << 17), lines=2, exact=False, rc=3)
     row, = result.info['rows']
     all_there(row, 500000)
 
 
 def test_size_limit_later(weather):
-    result = weather('size_limit', str(1 << 20), lines=SAYS_ONE_LINE, exact=False, rc=3)
+    result = weather('size_limit', str(1 << 17), lines=SAYS_ONE_LINE, exact=False, rc=3)
     row, = result.info['rows']
     all_there(row, 500010)
 
