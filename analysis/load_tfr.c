@@ -41,6 +41,12 @@ static const uint64_t *column(struct load *load, unsigned own)
     return load->zeros;
 }
 
+/* Records of the group that can be used: none once a column of it was found to make no sense. */
+static uint32_t rows(const struct load *load)
+{
+    return load->group->damaged ? 0 : load->group->count;
+}
+
 static uint32_t name_of(struct load *load, uint64_t string)
 {
     return strings_name(&load->trace->strings, load->names, string);
@@ -62,7 +68,7 @@ static void on_thread(struct load *load)
 {
     const uint64_t *serial = column(load, COL_thread_serial), *tid = column(load, COL_thread_tid);
     const uint64_t *name = column(load, COL_thread_name);
-    for (uint32_t i = 0; i < load->group->count; i++) {
+    for (uint32_t i = 0; i < rows(load); i++) {
         struct thread *thread = process_thread(load->process, (uint32_t)serial[i]);
         thread->tid = (uint32_t)tid[i];
         thread->name = thread->name ? thread->name : name_of(load, name[i]);
@@ -73,7 +79,7 @@ static void on_thread(struct load *load)
 static void on_thread_name(struct load *load)
 {
     const uint64_t *tid = column(load, COL_thread_name_tid), *name = column(load, COL_thread_name_name);
-    for (uint32_t i = 0; i < load->group->count; i++) {
+    for (uint32_t i = 0; i < rows(load); i++) {
         map_put(&load->name_of_tid, tid[i], (uint32_t)MIN(name[i], UINT32_MAX - 1));
     }
 }
@@ -91,7 +97,7 @@ static void on_clock(struct load *load)
 {
     const uint64_t *clock = column(load, COL_clock_clock), *ticks = column(load, COL_clock_ticks);
     const uint64_t *value = column(load, COL_clock_value), *error = column(load, COL_clock_error);
-    for (uint32_t i = 0; i < load->group->count; i++) {
+    for (uint32_t i = 0; i < rows(load); i++) {
         clock_add(&load->process->clock, (uint32_t)clock[i], ticks[i], value[i], error[i]);
     }
 }
@@ -99,7 +105,7 @@ static void on_clock(struct load *load)
 static void on_drop(struct load *load)
 {
     const uint64_t *cause = column(load, COL_drop_cause), *count = column(load, COL_drop_count);
-    for (uint32_t i = 0; i < load->group->count; i++) {
+    for (uint32_t i = 0; i < rows(load); i++) {
         if (cause[i] < TFI_MAX_DROPS) {
             load->drops[cause[i]] = MAX(load->drops[cause[i]], count[i]);
         }
@@ -112,7 +118,7 @@ static void on_message(struct load *load)
     const uint64_t *text = column(load, COL_message_text), *level = column(load, COL_message_level);
     const uint64_t *time = column(load, COL_message_time);
     messages_reserve(m, load->group->count);
-    for (uint32_t i = 0; i < load->group->count && !load->group->damaged; i++) {
+    for (uint32_t i = 0; i < rows(load); i++) {
         size_t at = m->table.count++;
         m->time[at] = (int64_t)time[i];
         m->text[at] = name_of(load, text[i]);
@@ -123,7 +129,7 @@ static void on_message(struct load *load)
 static void on_rank(struct load *load)
 {
     const uint64_t *rank = column(load, COL_rank_rank), *world = column(load, COL_rank_world);
-    for (uint32_t i = 0; i < load->group->count; i++) {
+    for (uint32_t i = 0; i < rows(load); i++) {
         load->process->rank = (int64_t)rank[i];
         load->process->world = (int64_t)world[i];
     }
@@ -134,7 +140,7 @@ static void on_category(struct load *load)
     struct process *p = load->process;
     const uint64_t *domain = column(load, COL_category_domain), *category = column(load, COL_category_category);
     const uint64_t *name = column(load, COL_category_name);
-    for (uint32_t i = 0; i < load->group->count && details(load); i++) {
+    for (uint32_t i = 0; i < rows(load) && details(load); i++) {
         p->category = mem_grow(p->category, &p->category_capacity, p->categories + 1, sizeof *p->category);
         p->category[p->categories++] =
             (struct category){name_of(load, domain[i]), (uint32_t)category[i], name_of(load, name[i])};
@@ -153,7 +159,7 @@ static void on_range_begin(struct load *load)
                    *color = detail_column(load, COL_range_begin_color);
     const uint64_t *payload = detail_column(load, COL_range_begin_payload);
     const uint64_t *type = detail_column(load, COL_range_begin_payload_type);
-    for (uint32_t i = 0; i < load->group->count && !load->group->damaged; i++) {
+    for (uint32_t i = 0; i < rows(load); i++) {
         size_t at = begins_add(b, id[i], details(load));
         b->time[at] = (int64_t)time[i];
         b->name[at] = name_of(load, name[i]);
@@ -176,7 +182,7 @@ static void on_range_end(struct load *load)
     const uint64_t *flags = column(load, COL_range_end_flags), *thread = column(load, COL_range_end_thread);
     const uint64_t *domain = column(load, COL_range_end_domain), *depth = column(load, COL_range_end_depth);
     ranges_reserve(r, load->group->count, details(load));
-    for (uint32_t i = 0; i < load->group->count && !load->group->damaged; i++) {
+    for (uint32_t i = 0; i < rows(load); i++) {
         size_t at = r->table.count++;
         r->start[at] = (int64_t)(time[i] - MIN(duration[i], time[i]));
         r->end[at] = (int64_t)time[i];
@@ -201,7 +207,7 @@ static void on_mark(struct load *load)
     const uint64_t *category = detail_column(load, COL_mark_category), *color = detail_column(load, COL_mark_color);
     const uint64_t *payload = detail_column(load, COL_mark_payload), *type = detail_column(load, COL_mark_payload_type);
     marks_reserve(m, load->group->count, details(load));
-    for (uint32_t i = 0; i < load->group->count && !load->group->damaged; i++) {
+    for (uint32_t i = 0; i < rows(load); i++) {
         size_t at = m->table.count++;
         m->time[at] = (int64_t)time[i];
         m->name[at] = name_of(load, name[i]);

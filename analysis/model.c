@@ -17,7 +17,7 @@ static const struct layout range_layout[] = {COLUMN(ranges, start), COLUMN(range
                                              COLUMN(ranges, flags), COLUMN(ranges, depth),  COLUMN(ranges, detail)};
 static const struct layout begin_layout[] = {COLUMN(begins, time),   COLUMN(begins, id),     COLUMN(begins, name),
                                              COLUMN(begins, thread), COLUMN(begins, domain), COLUMN(begins, flags),
-                                             COLUMN(begins, depth),  COLUMN(begins, detail)};
+                                             COLUMN(begins, depth),  COLUMN(begins, waits),  COLUMN(begins, detail)};
 static const struct layout mark_layout[] = {COLUMN(marks, time),   COLUMN(marks, name),  COLUMN(marks, thread),
                                             COLUMN(marks, domain), COLUMN(marks, flags), COLUMN(marks, detail)};
 static const struct layout call_layout[] = {COLUMN(calls, start),    COLUMN(calls, end),    COLUMN(calls, result),
