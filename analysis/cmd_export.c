@@ -290,11 +290,8 @@ static void put_call(struct export *x, size_t i)
     const struct func *func = &p->func[c->func[i]];
     struct name name = {.text = func->name, .length = (uint32_t)strlen(func->name)};
     struct meaning meaning = {.process = p, .strings = &x->session->inputs.input[p->input].trace.strings};
-    char category[64] = "call";
-    for (size_t k = 0; func->class[k] && k < sizeof category - 1; k++) {
-        category[k] = (char)(func->class[k] >= 'A' && func->class[k] <= 'Z' ? func->class[k] + 32 : func->class[k]);
-        category[k + 1] = 0;
-    }
+    char category[64];
+    lower_case(category, sizeof category, *func->class ? func->class : "call");
     begin_event(x, "X");
     put_common(x, category, &name, c->thread[i], c->start[i]);
     emit_us(&x->e, "dur", c->end[i] - c->start[i]);

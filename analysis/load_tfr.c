@@ -477,12 +477,7 @@ static void lose(struct load *load)
     process_lose(load->process, "damaged", load->trace->lost_damaged + load->trace->bad_records, true);
     process_lose(load->process, "missing", load->trace->lost_missing, true);
     for (size_t k = 0; k < drop_count; k++) {
-        size_t i = 0;
-        for (; drop_table[k].name[i] && i < sizeof cause - 1; i++) {
-            char c = drop_table[k].name[i];
-            cause[i] = (char)(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-        }
-        cause[i] = 0;
+        lower_case(cause, sizeof cause, drop_table[k].name);
         process_lose(load->process, cause, load->drops[drop_table[k].number], drop_table[k].lost);
     }
 }

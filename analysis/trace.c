@@ -1,7 +1,6 @@
 /* trace.c - what is known of a trace as a whole: its descriptions, whether its process lives, and what it has lost. */
 #include "trace.h"
 
-#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -172,6 +172,14 @@ const char *nearest(const char *word, const char *const *names, size_t count)
     return best;
 }
 
+void lower_case(char *to, size_t size, const char *string)
+{
+    size_t i = 0;
+    for (; i + 1 < size && string[i]; i++)
+        to[i] = (char)(string[i] >= 'A' && string[i] <= 'Z' ? string[i] + 32 : string[i]);
+    to[i] = 0;
+}
+
 bool parse_number(const char *string, uint64_t *value)
 {
     char *end;

@@ -46,6 +46,8 @@ void text_free(struct text *text);
 char *string_format(const char *format, ...) __attribute__((format(printf, 1, 2))); /* to be freed */
 /* The row of `names` nearest to `word` by edit distance, or NULL if none is near enough to be meant. */
 const char *nearest(const char *word, const char *const *names, size_t count);
+/* `string` in lower case (ASCII), as far as it fits. */
+void lower_case(char *to, size_t size, const char *string);
 /* A whole decimal number and nothing else. */
 bool parse_number(const char *string, uint64_t *value);
 

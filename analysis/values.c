@@ -1,7 +1,6 @@
 /* values.c - prints single values by their type. */
 #include "values.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,10 +68,8 @@ static void emit_drop_name(struct emit *e, const char *key, uint64_t cause)
 {
     for (size_t i = 0; i < drop_count; i++) {
         if (drop_table[i].number >= 0 && (uint64_t)drop_table[i].number == cause) {
-            char name[64] = {0};
-            for (size_t k = 0; drop_table[i].name[k] && k < sizeof name - 1; k++) {
-                name[k] = (char)tolower(drop_table[i].name[k]);
-            }
+            char name[64];
+            lower_case(name, sizeof name, drop_table[i].name);
             emit_text(e, key, name);
             return;
         }

@@ -18,7 +18,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / 'build'
 TRACES = ROOT.parent / 'shared' / 'traces'
-DEFAULT_TIMEOUT = 120
+DEFAULT_TIMEOUT = 240
 
 # Variables of ours, of the launchers and of make that would change what a test sees.
 SCRUBBED = re.compile(r'TFI_|ENABLE_PROFILER_NAMES$|TELEFUSER_|PROFILER_OUTPUT_DIR$|CACHE_DIT_|LD_PRELOAD$|NVTX_INJECTION'

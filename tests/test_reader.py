@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import tfr
-from tfr import MONOTONIC, NESTED, REALTIME, ROWS, STAGE, Writer, rec
+from tfr import MONOTONIC, NESTED, REALTIME, STAGE, Writer, rec
 
 NS = 0.0011  # microseconds: two nanoseconds' rounding at most, and what a double adds
 

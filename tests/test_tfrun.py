@@ -173,9 +173,9 @@ def test_says_why_there_may_be_nothing(tfrun, tmp_path):
 # ---- signals ----
 
 SLEEPER = r'''
-import signal, sys, time
+import os, signal, sys, time
 def got(number, frame):
-    print(signal.Signals(number).name, flush=True)
+    os.write(1, (signal.Signals(number).name + '\n').encode())  # print may be interrupted by itself
     count.append(number)
 count = []
 for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):

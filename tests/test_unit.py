@@ -28,9 +28,9 @@ def outcome(tmp_path_factory):
         if (variant, program) not in kept:
             directory = tmp_path_factory.mktemp(f'{variant}-{program}')
             log = directory / 'tap'
-            env = dict(clean_environment(), CK_FORK='yes', CK_TAP_LOG_FILE_NAME=str(log), CK_DEFAULT_TIMEOUT='60',
+            env = dict(clean_environment(), CK_FORK='yes', CK_TAP_LOG_FILE_NAME=str(log), CK_DEFAULT_TIMEOUT='200',
                        TFI_TEST_DIR=str(ROOT / 'tests'))
-            result = execute([built(VARIANTS[variant] / program)], env, directory, timeout=110)
+            result = execute([built(VARIANTS[variant] / program)], env, directory, timeout=230)
             result.tap = log.read_text(errors='replace') if log.exists() else ''
             result.rows = {}
             for state, _, _, name, text in TAP.findall(result.tap):

@@ -113,7 +113,7 @@ static void read_trace(const char *path, struct seen *seen)
 static void kill_once(unsigned microseconds)
 {
     char counters[256], pattern[256];
-    glob_t found;
+    glob_t found = {0};
     int status;
     snprintf(counters, sizeof counters, "%s/counters", dir);
     snprintf(pattern, sizeof pattern, "%s/run/*.tfr", dir);
@@ -135,6 +135,7 @@ static void kill_once(unsigned microseconds)
     bool counted = page != MAP_FAILED && fstat(fd, &st) == 0 && st.st_size == 4096;
     for (size_t i = 0; counted && i < THREADS; i++) seen[i].tid = page[2 * i], seen[i].finished = page[2 * i + 1];
     if (glob(pattern, 0, NULL, &found) == 0) read_trace(found.gl_pathv[0], seen);
+    globfree(&found);
     for (size_t i = 0; i < THREADS; i++) {
         ck_assert_msg(seen[i].records == seen[i].highest, "thread %zu: a gap below call %lu", i,
                       (unsigned long)seen[i].highest);

@@ -1,0 +1,181 @@
+"""test_mutations - breaks chosen lines of library and reader one at a time, and demands that a test named for it fails.
+
+Each worker has a copy of the tree with all that is built, so that only what a line stands in is compiled again. Red is
+an assertion that failed: a build that failed, or a test that could not start, is not. A line that is no longer there
+exactly once is a failure as well: the table is out of date.
+"""
+
+import re
+import shutil
+import subprocess
+from types import SimpleNamespace
+from xml.etree import ElementTree
+
+import pytest
+
+from conftest import BUILD, ROOT, clean_environment, execute
+
+pytestmark = pytest.mark.timeout(300)
+GROUPS = 2  # as many workers run at once by default
+SOURCES = ('Makefile', 'include', 'preload', 'analysis', 'scripts', 'tests')
+BUILT = ('flags', 'headers.mk', 'exports.map', 'libtfinject.so', 'tfanalyze', 'obj', 'test', 'victims')
+TARGETS = ('libtfinject.so', 'test/libtfinject.so', 'tfanalyze')
+
+
+def row(name, test, file, line, broken):
+    return SimpleNamespace(name=name, file=file, line=line, broken=broken, test=f'tests/test_{test}')
+
+
+# Above each stands what a user would get. Then: name, the test that must notice, file, the line, the line broken.
+ROWS = [
+    # The program sees an errno that its own calls did not set.
+    row('errno-after-waking', 'weather.py::test_errno_and_results', 'preload/tfinject.c',
+        '    tfi_inside--;\n    errno = error;\n    return t;',
+        '    tfi_inside--;\n    (void)error;\n    return t;'),
+    # Result and errno of every call change places.
+    row('columns-of-a-call-swapped', 'fixture.py::test_dump[now-whole]', 'preload/hooks.h',
+        'rec->result = result;\n            rec->error = errno;',
+        'rec->result = errno;\n            rec->error = (int32_t)result;'),
+    # The packed columns of a chunk carry their neighbours' numbers.
+    row('columns-swapped-in-the-encoder', 'fixture.py::test_dump[now-whole]', 'preload/encode.c',
+        'struct tfi_column head = {index, f->codec, 0};',
+        'struct tfi_column head = {index > 1 ? index ^ 1 : index, f->codec, 0};'),
+    # After SIGKILL and without the live file, calls in the trace have no names.
+    row('strings-not-before-chunk', 'fixture.py::test_a_trace_without_its_live_file[now-killed]', 'preload/writer.c',
+        'if (!flush_strings() || !append(head, payload))',
+        'if (!append(head, payload))'),
+    # Damaged bytes are taken for records.
+    row('checksum-ignored', 'reader.py::test_damage_is_said_with_its_place', 'analysis/reader.c',
+        'return crc32(0, reader->stored, piece->stored) == piece->crc ? reader->stored : NULL;',
+        'return reader->stored;'),
+    # One damaged place costs everything behind it.
+    row('no-search-after-damage', 'reader.py::test_blocks_after_a_gap_are_found', 'analysis/read_tfr.c',
+        '    uint64_t found = find_head(trace, from, trace->size);',
+        '    uint64_t found = from < trace->size ? trace->size : from;'),
+    # Records of a killed process are counted twice.
+    row('chunk-in-both-files-counts-twice', 'reader.py::test_a_chunk_in_both_files_counts_once', 'analysis/reader.c',
+        'if (map_get(&trace->serials, piece->serial) != MAP_NONE || (copy',
+        'if ((copy'),
+    # A torn end is called a loss though the live file has all of it.
+    row('torn-block-is-lost', 'reader.py::test_a_torn_block_whose_chunk_is_live_is_no_loss', 'analysis/reader.c',
+        '        if (piece->state == PIECE_DAMAGED && !read) {',
+        '        if (piece->state == PIECE_DAMAGED) {'),
+    # What a thread has not committed yet is read as records.
+    row('committed-length-ignored', 'reader.py::test_live_chunks_complete_the_trace', 'analysis/read_live.c',
+        '(uint32_t)MIN(le32toh(head.committed), room - sizeof head);',
+        'le32toh(head.committed) ? (uint32_t)(room - sizeof head) : 0;'),
+    # A stage that calls itself is longer than the run.
+    row('recursion-counts-twice', 'fixture.py::test_stages[v1-whole]', 'analysis/stages.c',
+        '    r->host += MAX(end - MAX(start, r->covered), 0);',
+        '    r->host += end - start;'),
+    row('recursion-counts-twice-in-timing', 'fixture.py::test_timing_json', 'preload/stage.c',
+        '    if (!open->outermost) return;\n',
+        ''),
+    # A child of Python's subprocess closes its parent's trace.
+    row('vfork-child-closes-the-trace', 'weather.py::test_vfork_and_posix_spawn', 'preload/tfinject.c',
+        'tfi_process->state != TFI_AWAKE || tfi_getpid() != pid || tfi_inside',
+        'tfi_process->state != TFI_AWAKE || tfi_inside'),
+    # A child by fork goes on writing into its parent's files.
+    row('state-survives-fork', 'weather.py::test_fork_without_exec', 'preload/tfinject.c',
+        'MADV_WIPEONFORK);',
+        'MADV_NORMAL);'),
+    # The last records of every thread are missing.
+    row('open-chunks-forgotten-at-the-end', 'weather.py::test_ordinary_ends[_exit]', 'preload/writer.c',
+        'if (chunk) whole &= finish_one(chunk, lasting);',
+        'if (chunk && chunk->state == TFI_CHUNK_CLOSED) whole &= finish_one(chunk, lasting);'),
+    # Short threads leave no trace.
+    row('chunk-of-an-ended-thread', 'weather.py::test_ten_thousand_threads', 'preload/thread.c',
+        '    tfi_stage_thread_end(t);\n    tfi_chunk_close(t);',
+        '    tfi_stage_thread_end(t);'),
+    # A chunk that is never said to be open does not survive SIGKILL.
+    row('chunk-not-opened', 'weather.py::test_sudden_ends[raw_exit-None]', 'preload/chunk.c',
+        '    __atomic_store_n(&chunk->state, TFI_CHUNK_OPEN, __ATOMIC_RELEASE);\n',
+        ''),
+    # Records are dropped and nobody says so.
+    row('drops-not-counted', 'weather.py::test_cap', 'preload/writer.c',
+        'tfi_count_drop(drop, head.records);',
+        '(void)0;'),
+    # Ranges of one domain are closed by the end of another's.
+    row('pop-ignores-the-domain', 'nvtx.py::test_push_and_pop', 'preload/stage.c',
+        'if (t->open[i].domain == domain && (t->open[i].flags & TFI_RANGE_NESTED)) return i;',
+        'if (t->open[i].flags & TFI_RANGE_NESTED) return i;'),
+    # The kernel kills a program that has a limit on the size of files.
+    row('size-limit-not-looked-at', 'fixture.py::test_no_room_for_a_live_file', 'preload/chunk.c',
+        'getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < TFI_POOL_BYTES',
+        'getrlimit(RLIMIT_FSIZE, &limit) != 0'),
+    # exec ends the trace without its last records.
+    row('exec-does-not-close-the-trace', 'weather.py::test_every_exec', 'preload/posix.c',
+        '    tfi_finish("exec");\n    return failed((int)syscall(SYS_execve, path, argv, env));',
+        '    return failed((int)syscall(SYS_execve, path, argv, env));'),
+]
+
+
+class Tree:
+    """A copy of the tree, what is built included, with build/venv and build/nvidia as links."""
+
+    def __init__(self, directory):
+        self.root = directory
+        (directory / 'build').mkdir()
+        for source, names, target in ((ROOT, SOURCES, directory), (BUILD, BUILT, directory / 'build')):
+            subprocess.run(['cp', '-a', *(source / n for n in names), target], check=True)
+        for name in ('venv', 'nvidia'):
+            if (BUILD / name).exists():
+                (directory / 'build' / name).symlink_to(BUILD / name)
+        # With another compiler or version than it was built with, all of it would be compiled again.
+        cc, cxx, flags = (BUILD / 'flags').read_text().split(' ', 2)
+        version = re.search("TFI_VERSION='\"(.*?)\"'", flags).group(1)
+        self.make = ['make', '-j2', f'VERSION={version}', f'CC={cc}', f'CXX={cxx}', *(f'build/{t}' for t in TARGETS)]
+
+    def build(self):
+        result = execute(self.make, clean_environment(), self.root, 110)
+        assert result.rc == 0, f'the build failed, which is not what is asked\n{result.out}{result.err}'
+        return set(re.findall(r'^  CC\w* +(\S+)', result.out, re.M))
+
+    def test(self, *names):
+        """What the assertions of these tests said, by test; None for one that passed."""
+        report = self.root / 'report.xml'
+        report.unlink(missing_ok=True)
+        command = ['build/venv/bin/python', '-m', 'pytest', '-q', '-p', 'no:cacheprovider', '-p', 'no:xdist',
+                   f'--junit-xml={report}', f'--basetemp={self.root}/tmp', *names]
+        result = execute(command, {**clean_environment(), 'PYTHONDONTWRITEBYTECODE': '1'}, self.root, 110)
+        assert result.rc in (0, 1) and report.exists(), result.out[-3000:] + result.err
+        cases = ElementTree.parse(report).getroot().findall('.//testcase')
+        ran = [c for c in cases if c.find('error') is None and c.find('skipped') is None]
+        assert len(ran) == len(cases) == len(names), result.out[-3000:]
+        failures = {c.get('name'): c.find('failure') for c in cases}
+        assert any(f is not None for f in failures.values()) == (result.rc == 1)
+        return {n: f if f is None else f.get('message') for n, f in failures.items()}
+
+
+@pytest.fixture(scope='session')
+def tree(tmp_path_factory):
+    tree = Tree(tmp_path_factory.mktemp('mutations'))
+    yield tree
+    shutil.rmtree(tree.root, ignore_errors=True)
+
+
+def in_group(index, *values, **options):
+    return pytest.param(*values, marks=pytest.mark.xdist_group(f'mutations-{index % GROUPS}'), **options)
+
+
+@pytest.mark.parametrize('group', [in_group(g, g) for g in range(GROUPS)])
+def test_unbroken(tree, group):
+    """The copy as it is: nothing needs to be built, and all the tests that are to fail pass."""
+    assert tree.build() == set()
+    outcome = tree.test(*sorted({r.test for r in ROWS[group::GROUPS]}))
+    assert not any(outcome.values()), outcome
+
+
+@pytest.mark.parametrize('mutation', [in_group(i, r, id=r.name) for i, r in enumerate(ROWS)])
+def test_broken(tree, mutation):
+    path = tree.root / mutation.file
+    text = path.read_text()
+    assert text.count(mutation.line) == 1, f'the table is out of date: not once in {mutation.file}:\n{mutation.line}'
+    try:
+        path.write_text(text.replace(mutation.line, mutation.broken))
+        assert tree.build(), 'nothing was compiled again'
+        said = tree.test(mutation.test).popitem()[1]
+    finally:
+        path.write_text(text)  # which is newer than its object: the next build compiles it again
+    assert said, f'{mutation.test} does not notice: {mutation.broken}'
+    assert re.match(r'(AssertionError|assert )', said), said

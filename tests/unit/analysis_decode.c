@@ -1,0 +1,316 @@
+/* analysis_decode.c - rows, columns and their codecs, value by value, and payloads that make no sense. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "decode.h"
+#include "util.h"
+
+static struct schema schema;
+static struct decoder decoder;
+static struct text payload;
+
+static void setup(void)
+{
+    static const char lines[] = "1 point key:uint32_t:UINT:PLAIN value:int64_t:INT:KEYED when:uint64_t:TICKS:DELTA "
+                                "small:int32_t:INT:PLAIN pad:uint32_t:UINT:PLAIN list:uint64_t:UINT:LIST\n"
+                                "2 other a:uint32_t:UINT:PLAIN\n";
+    schema = (struct schema){0};
+    decoder = (struct decoder){0};
+    payload = (struct text){0};
+    ck_assert_uint_eq(schema_parse(&schema, lines, sizeof lines - 1), 0);
+}
+
+static void teardown(void)
+{
+    schema_free(&schema);
+    decoder_free(&decoder);
+    text_free(&payload);
+}
+
+/* ---- making payloads ---- */
+
+static void put(const void *bytes, size_t length)
+{
+    text_add(&payload, bytes, length);
+}
+
+static void put16(uint16_t value)
+{
+    put(&value, sizeof value);
+}
+
+static void put32(uint32_t value)
+{
+    put(&value, sizeof value);
+}
+
+static void put64(uint64_t value)
+{
+    put(&value, sizeof value);
+}
+
+static void put_row(uint32_t key, int64_t value, uint64_t when, int32_t small, unsigned list)
+{
+    put16(1);
+    put16((uint16_t)(32 + 8 * list));
+    put32(key);
+    put64((uint64_t)value);
+    put64(when);
+    put32((uint32_t)small);
+    put32(0);
+    for (unsigned i = 0; i < list; i++) put64(i + 1);
+}
+
+/* One group of kind 1 with one column. */
+static bool decode_column(uint16_t field, uint16_t codec, uint32_t count, const void *bytes, size_t length,
+                          struct chunk *chunk)
+{
+    uint8_t order[] = {0, (uint8_t)count};
+    payload.length = 0;
+    put32(1);
+    put32(sizeof order);
+    put(order, sizeof order);
+    put16(1);
+    put16(1);
+    put32(count);
+    put32((uint32_t)(8 + length));
+    put16(field);
+    put16(codec);
+    put32((uint32_t)length);
+    put(bytes, length);
+    return decode_columns(&decoder, &schema, (uint8_t *)payload.data, (uint32_t)payload.length, chunk);
+}
+
+/* ---- rows ---- */
+
+START_TEST(rows)
+{
+    struct chunk chunk;
+    const uint32_t *first;
+    put_row(5, -7, 1000, -1, 0);
+    put_row(6, INT64_MIN, UINT64_MAX, INT32_MIN, 3);
+    put16(9);
+    put16(8);
+    put32(0);
+    put_row(7, 3, 0, 2, 1);
+    ck_assert(decode_rows(&decoder, &schema, (uint8_t *)payload.data, (uint32_t)payload.length, &chunk));
+    ck_assert(chunk.records == 4 && chunk.groups == 2 && chunk.runs == 3 && chunk.bad_bytes == 0);
+    struct group *group = &chunk.group[0];
+    ck_assert(group->count == 3 && group->kind && !chunk.group[1].kind && chunk.group[1].number == 9);
+    ck_assert_int_eq((int64_t)group_values(&decoder, group, 1)[1], INT64_MIN);
+    ck_assert_int_eq((int64_t)group_values(&decoder, group, 3)[0], -1);
+    ck_assert_int_eq((int64_t)group_values(&decoder, group, 3)[1], INT32_MIN);
+    ck_assert_uint_eq(group_values(&decoder, group, 0)[2], 7);
+    const uint64_t *list = group_list(&decoder, group, 5, &first);
+    ck_assert(first[0] == 0 && first[1] == 0 && first[2] == 3 && first[3] == 4 && list[2] == 3);
+    ck_assert_ptr_null(group_values(&decoder, group, 6));
+    ck_assert_ptr_null(group_values(&decoder, group, -1));
+    ck_assert_ptr_null(group_values(&decoder, group, 5)); /* it is a list */
+    ck_assert_ptr_null(group_values(&decoder, &chunk.group[1], 0));
+}
+END_TEST
+
+START_TEST(rows_end_where_one_makes_no_sense)
+{
+    static const uint16_t sizes[] = {0, 2, 7, 12, 400, 0xfff8};
+    struct chunk chunk;
+    for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+        payload.length = 0;
+        put_row(5, 1, 1, 1, 0);
+        put_row(5, 1, 1, 1, 0);
+        memcpy(payload.data + 34, &sizes[i], 2);
+        decode_rows(&decoder, &schema, (uint8_t *)payload.data, (uint32_t)payload.length, &chunk);
+        ck_assert(chunk.records == 1 && chunk.bad_bytes == 32);
+    }
+    decode_rows(&decoder, &schema, (uint8_t *)payload.data, 0, &chunk);
+    ck_assert(chunk.records == 0 && chunk.groups == 0);
+}
+END_TEST
+
+START_TEST(a_row_of_an_older_writer_is_shorter)
+{
+    struct chunk chunk;
+    put16(1);
+    put16(16);
+    put32(9);
+    put64(8);
+    ck_assert(decode_rows(&decoder, &schema, (uint8_t *)payload.data, 16, &chunk));
+    ck_assert_uint_eq(group_values(&decoder, chunk.group, 1)[0], 8);
+    ck_assert_uint_eq(group_values(&decoder, chunk.group, 2)[0], 0);
+}
+END_TEST
+
+/* ---- columns ---- */
+
+START_TEST(codecs)
+{
+    struct chunk chunk;
+    const uint64_t *values;
+    const uint32_t *first;
+    static const uint8_t plain[] = {5, 0x80, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1};
+    ck_assert(decode_column(0, TFI_PLAIN, 3, plain, sizeof plain, &chunk));
+    values = group_values(&decoder, chunk.group, 0);
+    ck_assert(values[0] == 5 && values[1] == 128 && values[2] == UINT64_MAX);
+    static const uint8_t zigzag[] = {0, 1, 2, 3};
+    ck_assert(decode_column(3, TFI_PLAIN, 4, zigzag, 4, &chunk));
+    values = group_values(&decoder, chunk.group, 3);
+    ck_assert((int64_t)values[1] == -1 && values[2] == 1 && (int64_t)values[3] == -2);
+    static const uint8_t delta[] = {20, 2, 1, 0};
+    ck_assert(decode_column(2, TFI_DELTA, 4, delta, 4, &chunk));
+    values = group_values(&decoder, chunk.group, 2);
+    ck_assert(values[0] == 10 && values[1] == 11 && values[2] == 10 && values[3] == 10);
+    static const uint8_t runs[] = {9, 2, 8, 3};
+    ck_assert(decode_column(1, TFI_RUNS, 5, runs, 4, &chunk));
+    values = group_values(&decoder, chunk.group, 1);
+    ck_assert((int64_t)values[1] == -5 && values[2] == 4 && values[4] == 4);
+    static const uint8_t keyed[] = {2, 2, 2}; /* the first column is this one: it cannot be its own key */
+    ck_assert(decode_column(1, TFI_KEYED, 3, keyed, 3, &chunk));
+    ck_assert(!group_values(&decoder, chunk.group, 1) && chunk.group->damaged);
+    ck_assert_ptr_null(group_list(&decoder, chunk.group, 5, &first));
+}
+END_TEST
+
+START_TEST(keyed_values_and_lists_go_by_the_first_column)
+{
+    static const uint8_t order[] = {0, 3}, keyed[] = {20, 6, 2};
+    static const uint8_t list[] = {1, 10, 2, 2, 4, 9, 2, 2, 2, 2, 2, 2, 2, 2, 2};
+    struct chunk chunk;
+    const uint32_t *first;
+    static const uint8_t ids[] = {1, 2, 0x81, 2}; /* 1, 2, 257: the first and the last have one key */
+    put32(1);
+    put32(sizeof order);
+    put(order, sizeof order);
+    put16(1);
+    put16(3);
+    put32(3);
+    put32(24 + sizeof ids + sizeof keyed + sizeof list);
+    put16(0);
+    put16(TFI_PLAIN);
+    put32(sizeof ids);
+    put(ids, sizeof ids);
+    put16(1);
+    put16(TFI_KEYED);
+    put32(sizeof keyed);
+    put(keyed, sizeof keyed);
+    put16(5);
+    put16(TFI_LIST);
+    put32(sizeof list);
+    put(list, sizeof list);
+    ck_assert(decode_columns(&decoder, &schema, (uint8_t *)payload.data, (uint32_t)payload.length, &chunk));
+    const uint64_t *values = group_values(&decoder, chunk.group, 1);
+    ck_assert(values && values[0] == 10 && values[1] == 3 && values[2] == 11);
+    const uint64_t *items = group_list(&decoder, chunk.group, 5, &first);
+    ck_assert(items && first[1] == 1 && first[2] == 3 && first[3] == 12);
+    ck_assert(items[0] == 5 && items[1] == 1 && items[2] == 2);
+    ck_assert(items[3] == 6 && items[4] == 1 && items[11] == 1); /* the ninth is not keyed */
+}
+END_TEST
+
+START_TEST(columns_that_make_no_sense)
+{
+    struct chunk chunk;
+    static const uint8_t endless[] = {0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1};
+    static const struct {
+        uint16_t field, codec;
+        uint32_t count;
+        const char *bytes;
+        size_t length;
+    } bad[] = {
+        {0, TFI_PLAIN, 3, "\1\1", 2},
+        {0, TFI_PLAIN, 1, "\1\1", 2},
+        {0, TFI_PLAIN, 2, "\1\x80", 2},
+        {0, TFI_RUNS, 3, "\2\2", 2},
+        {0, TFI_RUNS, 3, "\2\4", 2},
+        {0, TFI_RUNS, 3, "\2\0\2\3", 4},
+        {0, TFI_LIST, 1, "\0", 1},
+        {5, TFI_PLAIN, 1, "\0", 1},
+        {0, 99, 1, "\0", 1},
+        {0, TFI_PLAIN, 1, (char *)endless, sizeof endless},
+        {5, TFI_LIST, 1, "\x7f", 1},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+        ck_assert(decode_column(bad[i].field, bad[i].codec, bad[i].count, bad[i].bytes, bad[i].length, &chunk));
+        ck_assert_ptr_null(group_values(&decoder, chunk.group, bad[i].field));
+        ck_assert_ptr_null(group_values(&decoder, chunk.group, bad[i].field));
+        ck_assert_msg(chunk.group->damaged, "case %zu", i);
+    }
+    ck_assert(decode_column(77, TFI_PLAIN, 1, "\1", 1, &chunk)); /* a column of a later version */
+    ck_assert(!group_values(&decoder, chunk.group, 0) && !chunk.group->damaged);
+}
+END_TEST
+
+/* Cuts a good payload short, and sets each of its bytes to all values that matter. */
+START_TEST(structures_that_make_no_sense)
+{
+    struct chunk chunk;
+    ck_assert(decode_column(0, TFI_PLAIN, 3, "\1\2\3", 3, &chunk));
+    size_t length = payload.length;
+    for (size_t i = 0; i < length; i++)
+        ck_assert(!decode_columns(&decoder, &schema, (uint8_t *)payload.data, (uint32_t)i, &chunk));
+    for (size_t i = 0; i < length; i++) {
+        char before = payload.data[i];
+        for (int value = 0; value < 256; value++) {
+            payload.data[i] = (char)value;
+            bool good = decode_columns(&decoder, &schema, (uint8_t *)payload.data, (uint32_t)length, &chunk);
+            for (unsigned f = 0; good && f < 6; f++) group_values(&decoder, chunk.group, (int)f);
+        }
+        payload.data[i] = before;
+    }
+}
+END_TEST
+
+START_TEST(a_count_is_bounded_by_what_its_rows_would_take)
+{
+    struct chunk chunk;
+    uint8_t runs[16];
+    size_t length = 0;
+    runs[length++] = 0;
+    for (uint32_t count = 1000000; count; count >>= 7) runs[length++] = (uint8_t)(count | (count >= 128 ? 128 : 0));
+    ck_assert(!decode_column(0, TFI_RUNS, 1000000, runs, length, &chunk));
+}
+END_TEST
+
+START_TEST(schemas)
+{
+    struct schema odd = {0};
+    static const char lines[] = "5 five a:uint8_t:UINT:PLAIN b:strange:UINT:PLAIN c:uint32_t:NEW:PLAIN\n"
+                                "x y\n70000 large a:b:c:d\n0 zero\n6\n6 \n7 seven broken\n8 eight\n5 again\n";
+    ck_assert_uint_eq(schema_parse(&odd, lines, sizeof lines - 1), 6);
+    ck_assert_uint_eq(odd.count, 2);
+    const struct kind *five = schema_kind(&odd, 5);
+    ck_assert(five->fields == 3 && five->field[0].offset == 4 && five->field[1].offset == UINT32_MAX);
+    ck_assert(five->field[2].type == TFI_TYPE_UINT && five->time == -1);
+    ck_assert_str_eq(five->name, "five");
+    ck_assert_ptr_null(schema_kind(&odd, 7));
+    schema_free(&odd);
+    schema_builtin(&odd);
+    const struct kind *call = schema_kind(&odd, TFI_KIND_call);
+    ck_assert_int_eq(call->own[COL_call_args], 6);
+    ck_assert(call->field[6].is_list && call->field[call->time].type == TFI_TYPE_TICKS);
+    ck_assert_uint_eq(call->row_bytes, sizeof(struct tfi_rec_call));
+    schema_free(&odd);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("decode");
+    TCase *tcase = tcase_create("decode");
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, rows);
+    tcase_add_test(tcase, rows_end_where_one_makes_no_sense);
+    tcase_add_test(tcase, a_row_of_an_older_writer_is_shorter);
+    tcase_add_test(tcase, codecs);
+    tcase_add_test(tcase, keyed_values_and_lists_go_by_the_first_column);
+    tcase_add_test(tcase, columns_that_make_no_sense);
+    tcase_add_test(tcase, structures_that_make_no_sense);
+    tcase_add_test(tcase, a_count_is_bounded_by_what_its_rows_would_take);
+    tcase_add_test(tcase, schemas);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,120 @@
+/* analysis_opts.c - the command line: what is taken, what is refused, and the help that comes from the same table. */
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "opts.h"
+
+static struct options options;
+
+/* Parses words separated by spaces. */
+static bool parse(const char *line)
+{
+    char *words[32] = {strdup("tfanalyze")}, *copy = strdup(line), *rest = copy, *word;
+    int count = 1;
+    while ((word = strsep(&rest, " ")) != NULL)
+        if (*word) words[count++] = word;
+    bool good = options_parse(&options, count, words);
+    free(words[0]);
+    free(copy);
+    return good;
+}
+
+START_TEST(everything_at_once)
+{
+    ck_assert(parse("stages run --format=json --output x.json -j4 --rank 1,3-5 --pid=7 --stage a* --stage b --from 1.5 "
+                    "--to 2 --top 9 --exclusive rank=2:dir -- --odd"));
+    ck_assert(options.command == COMMAND_cmd_stages && options.format == FORMAT_JSON && options.jobs == 4);
+    ck_assert_str_eq(options.output, "x.json");
+    ck_assert(list_has(&options.rank, 1) && !list_has(&options.rank, 2) && list_has(&options.rank, 5));
+    ck_assert(!list_has(&options.rank, -1) && list_has(&options.pid, 7) && !list_has(&options.pid, 8));
+    ck_assert(options.stage.count == 2 && options.from == 1.5 && options.to == 2 && options.top == 9 &&
+              options.exclusive);
+    ck_assert_uint_eq(options.inputs.count, 3);
+    ck_assert_str_eq(options.inputs.text[2], "--odd");
+    options_free(&options);
+}
+END_TEST
+
+START_TEST(nothing_but_an_input)
+{
+    ck_assert(parse("export chrome run"));
+    ck_assert(options.command == COMMAND_cmd_export_chrome && options.format == FORMAT_TEXT && !options.output);
+    ck_assert(isnan(options.from) && isnan(options.to) && options.jobs == 0 && list_has(&options.rank, -1));
+    options_free(&options);
+}
+END_TEST
+
+START_TEST(short_options)
+{
+    static const char *const lines[] = {"info -j 3 run", "info -j3 run", "info -j=3 run", "info --jobs 3 run"};
+    for (size_t i = 0; i < ARRAY_SIZE(lines); i++) {
+        ck_assert(parse(lines[i]) && options.jobs == 3 && options.inputs.count == 1);
+        options_free(&options);
+    }
+    ck_assert(parse("info -h") && options.help && options.command == COMMAND_cmd_info);
+    options_free(&options);
+}
+END_TEST
+
+START_TEST(refused)
+{
+    static const char *const lines[] = {"",
+                                        "nonsense run",
+                                        "info",
+                                        "info --exclusive run",
+                                        "stages --top run",
+                                        "stages --top 0 run",
+                                        "stages --format x run",
+                                        "stages --rank 1, run",
+                                        "stages --rank 2-1 run",
+                                        "stages --rank , run",
+                                        "stages --from -1 run",
+                                        "stages --from inf run",
+                                        "stages --from 2 --to 2 run",
+                                        "stages -x run",
+                                        "stages -j run",
+                                        "stages --j 2 run",
+                                        "dump --stage x run",
+                                        "export chrome --format json run",
+                                        "export run",
+                                        "stages run --stage"};
+    for (size_t i = 0; i < ARRAY_SIZE(lines); i++) {
+        ck_assert_msg(!parse(lines[i]), "%s", lines[i]);
+        options_free(&options);
+    }
+}
+END_TEST
+
+START_TEST(help_shows_each_option_where_it_works)
+{
+    char *all = options_help(NR_COMMANDS);
+    for (unsigned i = 0; i < NR_COMMANDS; i++) {
+        char *help = options_help((enum command_id)i);
+        ck_assert_ptr_nonnull(strstr(all, command_name((enum command_id)i)));
+        ck_assert_int_eq(strstr(help, "--exclusive") != NULL, i == COMMAND_cmd_stages);
+        ck_assert_int_eq(strstr(help, "--format") != NULL, i != COMMAND_cmd_export_chrome);
+        ck_assert_ptr_nonnull(strstr(help, "--output"));
+        free(help);
+    }
+    free(all);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("opts");
+    TCase *tcase = tcase_create("opts");
+    tcase_add_test(tcase, everything_at_once);
+    tcase_add_test(tcase, nothing_but_an_input);
+    tcase_add_test(tcase, short_options);
+    tcase_add_test(tcase, refused);
+    tcase_add_test(tcase, help_shows_each_option_where_it_works);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
