@@ -225,7 +225,14 @@ static void convert_all(struct process *process)
     convert(clock, &process->last, process->has_time);
 }
 
-/* A beginning without an end: shown up to the last moment of the process. */
+/* Up to when a range without an end is shown. It lasts as long as its process; but where records are lost its end may be
+ * among them, and then only the last record of its thread is known to lie in it or behind it. */
+static int64_t unfinished_until(const struct process *process, uint32_t serial)
+{
+    const struct thread *thread = find_thread(process, serial);
+    return process->lost && thread && thread->has_time ? thread->last : process->last;
+}
+
 static void add_unfinished(struct process *process, size_t begin, bool details)
 {
     const struct begins *from = &process->begins;
@@ -233,7 +240,7 @@ static void add_unfinished(struct process *process, size_t begin, bool details)
     size_t at = to->table.count;
     ranges_reserve(to, 1, details);
     to->start[at] = from->time[begin];
-    to->end[at] = (int64_t)MAX((uint64_t)process->last, (uint64_t)from->time[begin]);
+    to->end[at] = (int64_t)MAX((uint64_t)unfinished_until(process, from->thread[begin]), (uint64_t)from->time[begin]);
     to->id[at] = from->id[begin];
     to->name[at] = from->name[begin];
     to->thread[at] = from->thread[begin];

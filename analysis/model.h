@@ -19,7 +19,8 @@ enum want {
     WANT_FUNCS = 32, /* the descriptions of all functions, also where their calls are not wanted */
 };
 
-/* Beside TFI_RANGE_*: it has a beginning and no end, and is shown to the last moment of its process. */
+/* Beside TFI_RANGE_*: it has a beginning and no end; its `end` is the last moment of its process, or, where records are
+ * lost, of its thread. */
 #define RANGE_UNFINISHED 0x80000000u
 
 struct range_detail {

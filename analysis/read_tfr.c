@@ -255,6 +255,7 @@ static uint64_t check_start(struct trace *trace, struct notes *notes)
         if (le16toh(head.major) > TFI_MAJOR) {
             notes_add(notes, UNUSABLE, "has format %u.%u, and this program reads %d.%d: use a newer tfanalyze",
                       le16toh(head.major), le16toh(head.minor), TFI_MAJOR, TFI_MINOR);
+            trace->is_newer = true;
             return 0;
         }
         if (le16toh(head.major) == TFI_MAJOR && le16toh(head.minor) > TFI_MINOR) {
@@ -409,9 +410,11 @@ static void add_live(struct trace *trace)
     }
 }
 
-/* A .tfr that holds nothing because the disk was full when it was made: its live file still has everything. */
+/* A .tfr that holds nothing because the disk was full when it was made: its live file still has everything. One of a
+ * newer format is refused with its live file. */
 static bool live_alone(const struct trace *trace, struct notes *notes)
 {
+    if (trace->is_newer) return false;
     for (size_t i = 0; trace->live && i < notes->count; i++) {
         notes->note[i].level = MIN(notes->note[i].level, NOTE);
     }

@@ -79,12 +79,17 @@ static const struct piece *live_copy(const struct trace *trace, uint64_t serial)
     return low < trace->pieces && trace->piece[low].serial == serial ? &trace->piece[low] : NULL;
 }
 
+static bool has_more(const struct piece *copy, const struct piece *piece)
+{
+    return copy->records > piece->records && copy->thread == piece->thread && copy->tid == piece->tid;
+}
+
 static void first_visit(struct reader *reader, size_t index, struct chunk *chunk)
 {
     struct trace *trace = reader->trace;
     struct piece *piece = &trace->piece[index];
     const struct piece *copy = piece->is_live ? NULL : live_copy(trace, piece->serial);
-    if (map_get(&trace->serials, piece->serial) != MAP_NONE || (copy && copy->records > piece->records)) {
+    if (map_get(&trace->serials, piece->serial) != MAP_NONE || (copy && has_more(copy, piece))) {
         piece->state = PIECE_TWICE;
         return;
     }

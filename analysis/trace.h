@@ -97,6 +97,7 @@ struct trace {
     struct map serials; /* of the chunks that were read */
     bool settled;
     /* what is wrong with it */
+    bool is_newer; /* of a major version this program does not read */
     bool head_damaged, schema_damaged;
     bool torn; /* the last block is not whole */
     uint64_t torn_at;
@@ -111,7 +112,8 @@ struct trace {
     unsigned unknown_blocks;
 };
 
-/* Opens NAME.tfr, or a live file that has none. `live_path` may be NULL. False: unusable, and a note says why. */
+/* Opens NAME.tfr, or a live file that has none. `live_path` may be NULL. False: unusable, and a note says why;
+ * trace_close() is due in both cases. */
 bool trace_open(struct trace *trace, const char *path, const char *live_path, struct notes *notes);
 void trace_close(struct trace *trace);
 /* A value of the header, of the live file where the .tfr lacks it. */

@@ -314,6 +314,18 @@ def test_an_unfinished_stage_lasts_to_the_end(tmp_path, analyze):
     assert answer['rows'][0]['host_us'] == 8.0 and answer['totals']['unfinished'] == 1
 
 
+def test_an_unfinished_stage_of_a_trace_with_losses_lasts_to_its_threads_last_record(tmp_path, analyze):
+    """Its end may be among what is lost: to let it last as long as the process would be an invention."""
+    w = Writer()
+    clock_chunk(w, [(0, 0, 10 ** 18)])
+    w.chunk([rec('range_begin', name=w.string('open'), time=1000, id=1, flags=NESTED | STAGE),
+             rec('mark', name=w.string('last'), time=5000)], thread=1)
+    w.chunk([rec('mark', name=w.string('other'), time=90000)], thread=2)
+    w.footer(**{'drop.CAP': 3})
+    answer = analyze('stages', w.save(tmp_path / 'a.tfr'), rc=3)
+    assert answer['rows'][0]['host_us'] == 4.0 and answer['totals']['unfinished'] == 1
+
+
 def test_a_rank_learnt_later_wins_and_a_given_one_wins_over_all(tmp_path, analyze):
     w = simple(tmp_path / 'a.tfr', rank=0, footer=False)
     w.chunk([rec('rank', rank=5, world=8, source=w.string('c10d'), time=9)], thread=1)
@@ -753,6 +765,13 @@ def test_a_torn_write_in_the_middle(tmp_path, analyze):
     assert answer['rows'][0]['events']['mark'] == 4
 
 
+def test_a_newer_trace_is_refused_with_its_live_file(tmp_path, analyze):
+    w, chunks, path, live = live_pair(tmp_path)
+    path.write_bytes(tfr.file_head(major=2) + bytes(w.data[16:]))
+    result = analyze('info', path, format='text', rc=1)
+    assert result.out == '' and 'has format 2.0' in result.err
+
+
 # ---- what does not belong there ----
 
 def test_versions(tmp_path, analyze):
@@ -853,8 +872,8 @@ def hostile_group(count=1, columns=1, bytes_=None):
 
 
 @pytest.mark.parametrize('name', HOSTILE)
-def test_hostile_sizes(tmp_path, tfanalyze, name):
-    """What checksums bless and nobody wrote: no crash, and no more than 200 MB whatever it claims."""
+def test_hostile_sizes(tmp_path, tfanalyze, tfanalyze_asan, name):
+    """What checksums bless and nobody wrote: no crash, and no more than 400 MB of addresses whatever it claims."""
     w = simple(tmp_path / 'a.tfr', footer=False)
     w.data += HOSTILE[name](w)
     w.chunk([rec('mark', time=5)] * 4, thread=1)
@@ -865,6 +884,8 @@ def test_hostile_sizes(tmp_path, tfanalyze, name):
     for command in (['info', '--format', 'json'], ['stages'], ['dump'], ['export', 'chrome']):
         result = subprocess.run([tfanalyze, *command, path], capture_output=True, preexec_fn=limit, timeout=30)
         assert result.returncode == 3, result.stderr
+        checked = subprocess.run([tfanalyze_asan, *command, path], capture_output=True, timeout=60)
+        assert (checked.returncode, checked.stdout, checked.stderr) == (3, result.stdout, result.stderr)
         if command[0] == 'info':
             assert json.loads(result.stdout)['rows'][0]['events']['mark'] == 4
 
