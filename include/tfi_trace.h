@@ -13,14 +13,20 @@
  *
  *   HEADER   pairs of zero-terminated strings, key then value: host, boot_id, pid, start_time (field 22 of
  *            /proc/PID/stat), rank, world, command, directory, clock, live, version, env.NAME, meta.NAME ...
- *            There may be several; a later value wins.
- *   SCHEMA   the record kinds of this file as lines: "number kind column:ctype:TYPE:CODEC column:...\n".
+ *            There may be several; a later value wins. clock.ticks, clock.monotonic, clock.realtime and clock.error
+ *            are one more pair of clock records, of the moment the library was loaded.
+ *   SCHEMA   the record kinds of this file as lines: "number kind column:ctype:TYPE:CODEC column:...\n". A list has
+ *            the codec LIST and is the last column.
  *   STRINGS  struct tfi_string entries, each padded to 8. A string stands in the file before any chunk that uses it.
  *            Strings are any bytes, not zero-terminated. Number 0 is "no string", TFI_STRING_LOST a lost one.
  *   CHUNK    records of one thread. `serial` is unique in the process; the same serial may also be found in the live
- *            file and then counts once. Flag ROWS: records as they lay in memory; otherwise columns, see below.
- *   FOOTER   as HEADER: reason, ticks, records, chunks, drop.CAUSE, cost_ticks ... The trace is complete if, and
- *            only if, the last block is a FOOTER: a program that goes on after a failed exec appends more.
+ *            file and then counts once. Serials are given without gaps: one that is in neither file belongs to a chunk
+ *            that was just given to a thread (state TAKEN, or OPEN and empty), was dropped and counted, or is lost.
+ *            Flag ROWS: records as they lay in memory; otherwise columns, see below. Its rows, also those the columns
+ *            stand for, are never more than TFI_BLOCK_MAX bytes.
+ *   FOOTER   as HEADER: reason, ticks, realtime_ns, records, chunks, strings, cost_ns, drop.NAME (as in drops.def). The
+ *            trace is complete if, and only if, the last block is a FOOTER. After an exec that failed the process
+ *            writes a new trace; a reader takes blocks behind a FOOTER all the same.
  *
  * ---- rows ---------------------------------------------------------------------------------------------------------
  *
@@ -39,11 +45,12 @@
  *   PLAIN    varint of the value, zigzag for signed columns
  *   DELTA    varint of zigzag(value - previous value of this column in this group), the first one against 0
  *   KEYED    as DELTA, but against the previous value in a record with the same key; the key is the value of the
- *            group's first column modulo TFI_KEYS, all previous values begin as 0
+ *            first column stored in the group (which is neither KEYED nor LIST) modulo TFI_KEYS; all previous values
+ *            begin as 0
  *   LIST     varint of the number of values, then each as KEYED with the key above for each of the first
  *            TFI_LIST_KEYED positions, as PLAIN zigzag after them
  *   RUNS     pairs of varints: zigzag(value), number of times it stands there; used instead of the codec of the schema
- *            where a column hardly changes
+ *            where a column hardly changes, never for a list
  *
  *   A varint has seven bits a byte, the lowest first, the high bit set on all bytes but the last (LEB128).
  *   The payload is deflated (raw, RFC 1951) if the block's flag DEFLATED is set. Chunks need nothing from one another.
@@ -51,7 +58,8 @@
  * ---- NAME.tfr.live ------------------------------------------------------------------------------------------------
  *
  *   struct tfi_live at 0; it says where the regions lie. `info` is a HEADER payload, `schema` a SCHEMA payload.
- *   Slots: one a thread, what it is doing now. Strings: as the STRINGS payload, `strings_used` bytes of it are valid.
+ *   Slots: one a thread, what it is doing now. Strings: as the STRINGS payload, `strings_used` bytes of it are valid;
+ *   the region is emptied when it is full, after all of it was appended, so both files' strings are needed.
  *   Chunks, small and large: struct tfi_chunk, then `committed` bytes of rows. Every store of a count has release
  *   order, so whatever it covers is whole. A chunk counts if its state is OPEN or CLOSED and its serial is not in the
  *   .tfr. The file is dead when boot_id, pid and start_time no longer match a process of this host.
