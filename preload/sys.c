@@ -110,7 +110,8 @@ static void close_raw(int fd)
     syscall(SYS_close, fd);
 }
 
-int tfi_high_fd(int fd)
+/* Moves a descriptor out of the range programs count on. Takes `fd`, returns the new one or `fd` itself. */
+static int high_fd(int fd)
 {
     /* Below 64 the kernel's table need not grow, which with threads takes it milliseconds. */
     static const int floors[] = {60, 40, 20};
@@ -135,7 +136,7 @@ bool tfi_file_create(struct tfi_file *file, const char *path)
     file->fd = -1;
     int fd = open_raw(path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_NOFOLLOW, 0644);
     if (fd < 0) return false;
-    fd = tfi_high_fd(fd);
+    fd = high_fd(fd);
     if (fstat(fd, &st) != 0) {
         close_raw(fd);
         return false;
@@ -147,7 +148,8 @@ bool tfi_file_create(struct tfi_file *file, const char *path)
     return true;
 }
 
-bool tfi_file_check(struct tfi_file *file)
+/* True if file->fd can be written to; opens it again if needed. */
+static bool check_file(struct tfi_file *file)
 {
     if (file->fd >= 0 && same_file(file, file->fd)) return true;
     int fd = open_raw(file->path, O_WRONLY | O_APPEND | O_NOFOLLOW, 0);
@@ -157,7 +159,7 @@ bool tfi_file_check(struct tfi_file *file)
         errno = ESTALE;
         return false;
     }
-    file->fd = tfi_high_fd(fd);
+    file->fd = high_fd(fd);
     return true;
 }
 
@@ -173,7 +175,7 @@ bool tfi_file_append(struct tfi_file *file, uint64_t *size, struct iovec *parts,
 {
     size_t bytes = 0, done = 0;
     for (int i = 0; i < count; i++) bytes += parts[i].iov_len;
-    if (!tfi_file_check(file) || !tfi_file_has_room(*size + bytes)) return false;
+    if (!check_file(file) || !tfi_file_has_room(*size + bytes)) return false;
     while (done < bytes) {
         ssize_t n = syscall(SYS_writev, file->fd, parts, count);
         if (n < 0 && errno == EINTR) continue;

@@ -46,17 +46,12 @@ struct tfi_file {
 
 /* Creates a new file (never an existing one, never through a symbolic link); false with errno set. */
 bool tfi_file_create(struct tfi_file *file, const char *path);
-/* True if file->fd can be written to; opens it again if needed. */
-bool tfi_file_check(struct tfi_file *file);
 /* False, with errno set, if a file of this size would pass RLIMIT_FSIZE. */
 bool tfi_file_has_room(uint64_t size);
 /* Appends all parts or nothing at `*size`; looks at RLIMIT_FSIZE first, because passing it kills. False with errno set.
  * The parts are used up. */
 bool tfi_file_append(struct tfi_file *file, uint64_t *size, struct iovec *parts, int count);
 void tfi_file_close(struct tfi_file *file);
-
-/* Moves a descriptor out of the range programs count on. Takes `fd`, returns the new one or `fd` itself. */
-int tfi_high_fd(int fd);
 
 /* Reads a small file whole, zero-terminated; returns the length or -1. */
 ssize_t tfi_read_file(const char *path, char *buf, size_t size);

@@ -114,8 +114,9 @@ static bool open_trace(void)
                 pid, trace_path[0] ? trace_path : dir, tfi_error_name(errno));
         return false;
     }
-    if (!tfi_strings_init() || !tfi_stage_init() || !tfi_threads_init() ||
-        !tfi_pool_open(trace_path, place, sizeof place) || !describe(place)) {
+    tfi_threads_init();
+    if (!tfi_strings_init() || !tfi_stage_init() || !tfi_pool_open(trace_path, place, sizeof place) ||
+        !describe(place)) {
         tfi_log(TFI_LOG_WARN, "nothing is recorded in process %d: no memory", pid);
         return false;
     }

@@ -124,11 +124,10 @@ static void ended(void *state)
     errno = error;
 }
 
-bool tfi_threads_init(void)
+void tfi_threads_init(void)
 {
     lock.word = 0;
     all = free_list = slab = NULL;
     slab_left = nr_threads = 0;
     if (!have_key) have_key = pthread_key_create(&key, ended) == 0;
-    return true;
 }

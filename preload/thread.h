@@ -82,7 +82,7 @@ static inline void tfi_commit(struct tfi_thread *thread, size_t size)
 struct tfi_thread *tfi_thread_attach(void);
 
 /* Prepares for threads at wake; forgets those of a parent process. */
-bool tfi_threads_init(void);
+void tfi_threads_init(void);
 
 /* First of all states, linked by `all`. */
 struct tfi_thread *tfi_threads(void);

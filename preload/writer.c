@@ -308,7 +308,8 @@ static bool start(void)
     return ok;
 }
 
-bool tfi_writer_stop(unsigned ms)
+/* Ends the background thread; waits at most `ms`. True if it has ended. */
+static bool stop(unsigned ms)
 {
     struct timespec end;
     bool ended = true;
@@ -334,7 +335,7 @@ bool tfi_writer_stop(unsigned ms)
 void tfi_writer_before_fork(void)
 {
     __atomic_store_n(&background.forking, 1, __ATOMIC_SEQ_CST);
-    tfi_writer_stop(50);
+    stop(50);
 }
 
 void tfi_writer_after_fork(void)
@@ -419,7 +420,7 @@ static bool finish_one(struct tfi_chunk *chunk, bool lasting)
 
 bool tfi_writer_finish(const char *reason)
 {
-    bool stopped = tfi_writer_stop(500), whole = true, lasting = tfi_pool_is_file();
+    bool stopped = stop(500), whole = true, lasting = tfi_pool_is_file();
     struct tfi_chunk *chunk;
     if (!tfi_lock_within(&trace.lock, 500)) return false;
     /* A background thread that hangs in a write still owns the encoder and its chunk: leave the rest to the live file. */

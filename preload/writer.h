@@ -33,9 +33,6 @@ bool tfi_writer_flush_strings(void);
 /* Empties the string region; only with everything in it appended. False if that failed. */
 bool tfi_writer_reset_strings(void);
 
-/* Ends the background thread; waits at most `ms`. True if it has ended. */
-bool tfi_writer_stop(unsigned ms);
-
 /* Round fork: no new background thread between these two. */
 void tfi_writer_before_fork(void);
 void tfi_writer_after_fork(void);
