@@ -25,6 +25,14 @@ static const struct layout call_layout[] = {COLUMN(calls, start),    COLUMN(call
                                             COLUMN(calls, first_arg)};
 static const struct layout message_layout[] = {COLUMN(messages, time), COLUMN(messages, text), COLUMN(messages, level)};
 
+static const struct layout span_layout[] = {COLUMN(spans, start), COLUMN(spans, end),    COLUMN(spans, id),
+                                            COLUMN(spans, name),  COLUMN(spans, thread), COLUMN(spans, class)};
+static const struct layout work_layout[] = {COLUMN(works, start),    COLUMN(works, end),  COLUMN(works, correlation),
+                                            COLUMN(works, external), COLUMN(works, name), COLUMN(works, lane),
+                                            COLUMN(works, class)};
+static const struct layout forward_layout[] = {COLUMN(forwards, id), COLUMN(forwards, time), COLUMN(forwards, thread),
+                                               COLUMN(forwards, is_forward)};
+
 void ranges_reserve(struct ranges *ranges, size_t more, bool details)
 {
     table_reserve(ranges, range_layout, ARRAY_SIZE(range_layout) - !details, more);
@@ -46,6 +54,21 @@ void messages_reserve(struct messages *messages, size_t more)
     table_reserve(messages, message_layout, ARRAY_SIZE(message_layout), more);
 }
 
+void spans_reserve(struct spans *spans, size_t more)
+{
+    table_reserve(spans, span_layout, ARRAY_SIZE(span_layout), more);
+}
+
+void works_reserve(struct works *works, size_t more)
+{
+    table_reserve(works, work_layout, ARRAY_SIZE(work_layout), more);
+}
+
+void forwards_reserve(struct forwards *forwards, size_t more)
+{
+    table_reserve(forwards, forward_layout, ARRAY_SIZE(forward_layout), more);
+}
+
 /* ---- a process ---- */
 
 void process_init(struct process *process, const char *path, const char *kind)
@@ -60,10 +83,24 @@ struct thread *process_thread(struct process *process, uint32_t serial)
         place = (uint32_t)process->threads;
         process->thread =
             mem_grow(process->thread, &process->thread_capacity, process->threads + 1, sizeof *process->thread);
-        process->thread[process->threads++] = (struct thread){.serial = serial};
+        process->thread[process->threads++] = (struct thread){.serial = serial, .pid = -1};
         map_put(&process->thread_of, serial, place);
     }
     return &process->thread[place];
+}
+
+/* There are a few dozen lanes at most, and the next event is mostly on that of the last one. */
+uint32_t process_lane(struct process *process, int64_t device, int64_t stream, bool has_stream)
+{
+    for (size_t i = process->lanes; i-- > 0;) {
+        const struct lane *lane = &process->lane[i];
+        if (lane->stream == stream && lane->device == device && lane->has_stream == has_stream) {
+            return (uint32_t)i;
+        }
+    }
+    process->lane = mem_grow(process->lane, &process->lane_capacity, process->lanes + 1, sizeof *process->lane);
+    process->lane[process->lanes] = (struct lane){device, stream, has_stream};
+    return (uint32_t)process->lanes++;
 }
 
 void process_count(struct process *process, uint32_t kind, const char *name, uint64_t count)
@@ -282,6 +319,9 @@ void process_free(struct process *process)
     table_free(&process->marks, mark_layout, ARRAY_SIZE(mark_layout));
     table_free(&process->calls, call_layout, ARRAY_SIZE(call_layout));
     table_free(&process->messages, message_layout, ARRAY_SIZE(message_layout));
+    table_free(&process->spans, span_layout, ARRAY_SIZE(span_layout));
+    table_free(&process->works, work_layout, ARRAY_SIZE(work_layout));
+    table_free(&process->forwards, forward_layout, ARRAY_SIZE(forward_layout));
     for (size_t i = 0; i < process->funcs; i++) {
         struct func *func = &process->func[i];
         for (unsigned k = 0; k < func->args; k++) {
@@ -307,8 +347,8 @@ void process_free(struct process *process)
     if (process->metadata) {
         pairs_free(process->metadata);
     }
-    void *arrays[] = {process->metadata, process->func, process->kinds,   process->losses,
-                      process->thread,   process->args, process->category};
+    void *arrays[] = {process->metadata, process->func, process->kinds,    process->losses,
+                      process->thread,   process->args, process->category, process->lane};
     for (size_t i = 0; i < ARRAY_SIZE(arrays); i++) {
         free(arrays[i]);
     }

@@ -17,7 +17,29 @@ enum want {
     WANT_CALLS = 8,
     WANT_MESSAGES = 16,
     WANT_FUNCS = 32, /* the descriptions of all functions, also where their calls are not wanted */
+    WANT_DEVICE = 64,
+    WANT_LAUNCHES = 128,  /* spans that are calls of a device's API */
+    WANT_OPERATORS = 256, /* spans that are operators, and the pairs of forward and backward ones */
 };
+
+/* What an event is, by its category (categories.def has them all): the first four happen on a device. */
+enum event_class {
+    CLASS_KERNEL,
+    CLASS_MEMCPY,
+    CLASS_MEMSET,
+    CLASS_SYNC,              /* a wait on a device's side: no work */
+    CLASS_DEVICE_ANNOTATION, /* a user annotation's shadow on a device: no work */
+    CLASS_ANNOTATION,        /* user annotations: the stages of a Kineto trace */
+    CLASS_OPERATOR,
+    CLASS_API, /* calls of a device's runtime or driver */
+    CLASS_OTHER,
+    NR_CLASSES
+};
+#define ON_DEVICE(class) ((class) <= CLASS_DEVICE_ANNOTATION)
+#define IS_WORK(class) ((class) <= CLASS_MEMSET)
+
+#define NO_ID UINT64_MAX
+#define NO_PLACE UINT32_MAX
 
 /* Beside TFI_RANGE_*: it has a beginning and no end; its `end` is the last moment of its process, or, where records are
  * lost, of its thread. */
@@ -74,6 +96,39 @@ struct messages {
     uint32_t *text, *level;
 };
 
+/* What host threads did, beside stages: operators and API calls, in the order of the file. */
+struct spans {
+    struct table table;
+    int64_t *start, *end;
+    uint64_t *id; /* a call's correlation id, an operator's external id, or NO_ID */
+    uint32_t *name, *thread;
+    uint8_t *class;
+};
+
+/* What devices did, in the order of the file. */
+struct works {
+    struct table table;
+    int64_t *start, *end;
+    uint64_t *correlation, *external; /* the call that launched it; the operator around it; NO_ID: not known */
+    uint32_t *name, *lane;            /* lane: a place in process->lane */
+    uint8_t *class;
+};
+
+/* A stream of a device. */
+struct lane {
+    int64_t device, stream; /* -1: not known */
+    bool has_stream;        /* the trace says so in the event's arguments, not only by its row */
+};
+
+/* A forward operator and the backward one that autograd made of it, as an arrow from one to the other. */
+struct forwards {
+    struct table table;
+    uint64_t *id;
+    int64_t *time;
+    uint32_t *thread;
+    bool *is_forward;
+};
+
 /* A function as its description gives it: "library\x1fclass\x1fname\x1fargument:TYPE,..." */
 struct func {
     uint32_t string; /* its number in the file */
@@ -84,7 +139,9 @@ struct func {
 };
 
 struct thread {
-    uint32_t serial, tid;
+    uint32_t serial;
+    uint64_t tid;
+    int64_t pid; /* of the thread's process where a file holds several; -1: that of the trace */
     uint32_t name;
     bool has_time;
     int64_t first, last;
@@ -109,7 +166,7 @@ struct loss {
 struct process {
     size_t input;
     char *path;
-    const char *kind;                                        /* "tfr", "live" */
+    const char *kind;                                        /* "tfr", "live", "kineto" */
     int64_t rank, world, pid;                                /* -1: not known */
     char *host, *command, *directory, *clock_name, *version; /* NULL: not known */
     struct pairs *metadata;                                  /* keys without "meta." */
@@ -138,6 +195,13 @@ struct process {
     struct marks marks;
     struct calls calls;
     struct messages messages;
+    struct spans spans;
+    struct works works;
+    struct forwards forwards;
+    struct lane *lane;
+    size_t lanes, lane_capacity;
+    bool has_float_ts,
+        has_float_dur; /* some ts or dur of an event with both dur and category is written with a point */
     uint64_t *args;
     size_t arg_count, arg_capacity;
 };
@@ -163,6 +227,10 @@ void begins_meet(struct process *process, bool details);
 void marks_reserve(struct marks *marks, size_t more, bool details);
 void calls_reserve(struct calls *calls, size_t more, bool details);
 void messages_reserve(struct messages *messages, size_t more);
+void spans_reserve(struct spans *spans, size_t more);
+void works_reserve(struct works *works, size_t more);
+void forwards_reserve(struct forwards *forwards, size_t more);
+uint32_t process_lane(struct process *process, int64_t device, int64_t stream, bool has_stream);
 /* All is read: ticks become nanoseconds, beginnings meet their ends. */
 void process_finish(struct process *process);
 void process_free(struct process *process);

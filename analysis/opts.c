@@ -6,12 +6,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum option_type { FLAG, FORMAT, TEXT, COUNT, LIST, GLOB, SECONDS };
+enum option_type { FLAG, WORD, TEXT, COUNT, LIST, GLOB, SECONDS };
 
 #define ONLY(function) (1u << COMMAND_##function)
 #define ALL (~0u)
-#define ROWS (ONLY(cmd_info) | ONLY(cmd_stages) | ONLY(cmd_dump)) /* what prints rows */
-#define TIMES (ONLY(cmd_stages) | ONLY(cmd_dump) | ONLY(cmd_export_chrome))
+#define EXPORTS (ONLY(cmd_export_chrome) | ONLY(cmd_export_tensorboard))
+#define ROWS (ALL & ~EXPORTS) /* what prints rows */
+#define KINDS (ONLY(cmd_timeline) | ONLY(cmd_kinds) | ONLY(cmd_overlap))
+#define DEVICES (KINDS | ONLY(cmd_stages) | ONLY(cmd_breakdown))
+#define TIMES (DEVICES | ONLY(cmd_dump) | EXPORTS)
+
+/* The words an option may have as its value, by the number that stands for them. */
+static const char *const format_names[] = {[FORMAT_TEXT] = "text", [FORMAT_JSON] = "json", [FORMAT_CSV] = "csv", NULL};
+const char *const rules_names[] = {[RULES_EXACT] = "exact", [RULES_TRACELENS] = "tracelens", [RULES_HTA] = "hta", NULL};
+const char *const group_names[] = {[GROUP_KERNEL] = "kernel", [GROUP_OP] = "op", [GROUP_CATEGORY] = "category", NULL};
+static const char *const style_names[] = {[NAMES_FULL] = "full", [NAMES_SHORT] = "short", NULL};
 
 static const struct option {
     const char *name;
@@ -21,25 +30,37 @@ static const struct option {
     size_t place;
     unsigned commands;
     const char *help;
+    const char *const *words; /* of a WORD */
 } options_table[] = {
-    {"--format", 0, "text|json|csv", FORMAT, offsetof(struct options, format), ROWS,
-     "how the answer is written (text)"},
+    {"--format", 0, "text|json|csv", WORD, offsetof(struct options, format), ROWS, "how the answer is written (text)",
+     format_names},
     {"--output", 0, "FILE", TEXT, offsetof(struct options, output), ALL,
-     "write there, not to stdout; packed if it ends in .gz"},
-    {"--jobs", 'j', "N", COUNT, offsetof(struct options, jobs), ALL, "files read in parallel (one a processor)"},
-    {"--rank", 0, "LIST", LIST, offsetof(struct options, rank), ALL, "only these ranks: 0,2-5"},
-    {"--pid", 0, "LIST", LIST, offsetof(struct options, pid), ALL, "only these processes"},
-    {"--stage", 0, "GLOB", GLOB, offsetof(struct options, stage), ONLY(cmd_stages) | ONLY(cmd_export_chrome),
-     "only stages with such names (export: and what happened inside them); may be repeated"},
+     "write there, not to stdout; packed if it ends in .gz", NULL},
+    {"--jobs", 'j', "N", COUNT, offsetof(struct options, jobs), ALL, "files read in parallel (one a processor)", NULL},
+    {"--rank", 0, "LIST", LIST, offsetof(struct options, rank), ALL, "only these ranks: 0,2-5", NULL},
+    {"--pid", 0, "LIST", LIST, offsetof(struct options, pid), ALL, "only these processes", NULL},
+    {"--rules", 0, "exact|tracelens|hta", WORD, offsetof(struct options, rules), KINDS | ONLY(cmd_breakdown),
+     "whose definitions: ours (exact), TraceLens's or those of HTA 0.5.0 with its rounding", rules_names},
+    {"--group-by", 0, "kernel|op|category", WORD, offsetof(struct options, group_by), ONLY(cmd_breakdown),
+     "a row a kernel, an operator that launched some, or a category of device work (kernel)", group_names},
+    {"--names", 0, "full|short", WORD, offsetof(struct options, names), ONLY(cmd_breakdown) | ONLY(cmd_report),
+     "kernels' names as they are, or without template arguments and parameters (full)", style_names},
+    {"--stage", 0, "GLOB", GLOB, offsetof(struct options, stage),
+     ONLY(cmd_stages) | ONLY(cmd_breakdown) | ONLY(cmd_report) | EXPORTS,
+     "only stages with such names, and what happened inside them; may be repeated", NULL},
+    {"--step", 0, "LIST", LIST, offsetof(struct options, step), DEVICES,
+     "only what was launched in these steps (ProfilerStep#N)", NULL},
+    {"--device", 0, "LIST", LIST, offsetof(struct options, device), DEVICES, "only work of these devices", NULL},
+    {"--stream", 0, "LIST", LIST, offsetof(struct options, stream), DEVICES, "only work of these streams", NULL},
     {"--from", 0, "S", SECONDS, offsetof(struct options, from), TIMES,
-     "only what happened later than this many seconds after the run's first record"},
-    {"--to", 0, "S", SECONDS, offsetof(struct options, to), TIMES, "only what happened earlier"},
-    {"--top", 0, "N", COUNT, offsetof(struct options, top), ONLY(cmd_stages) | ONLY(cmd_dump),
-     "only the first N rows (stages: of each rank)"},
+     "only what happened later than this many seconds after the run's first record", NULL},
+    {"--to", 0, "S", SECONDS, offsetof(struct options, to), TIMES, "only what happened earlier", NULL},
+    {"--top", 0, "N", COUNT, offsetof(struct options, top), ONLY(cmd_stages) | ONLY(cmd_dump) | ONLY(cmd_breakdown),
+     "only the first N rows (stages: of each rank; breakdown: of each rank and stage)", NULL},
     {"--exclusive", 0, NULL, FLAG, offsetof(struct options, exclusive), ONLY(cmd_stages),
-     "give each moment to the innermost stage only"},
-    {"--help", 'h', NULL, FLAG, offsetof(struct options, help), ALL, "this text"},
-    {"--version", 0, NULL, FLAG, offsetof(struct options, version), ALL, "the version of this program"},
+     "give each moment to the innermost stage only", NULL},
+    {"--help", 'h', NULL, FLAG, offsetof(struct options, help), ALL, "this text", NULL},
+    {"--version", 0, NULL, FLAG, offsetof(struct options, version), ALL, "the version of this program", NULL},
 };
 
 static const struct {
@@ -99,17 +120,17 @@ static void add_string(struct strings_list *list, const char *text)
     list->text[list->count++] = string_format("%s", text);
 }
 
-static bool set_format(const char *value, enum format *format)
+static bool set_word(const struct option *option, const char *value, int *place)
 {
-    static const char *const names[] = {[FORMAT_TEXT] = "text", [FORMAT_JSON] = "json", [FORMAT_CSV] = "csv"};
-    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-        if (strcmp(value, names[i]) == 0) {
-            *format = (enum format)i;
+    size_t count = 0;
+    for (; option->words[count]; count++) {
+        if (strcmp(value, option->words[count]) == 0) {
+            *place = (int)count;
             return true;
         }
     }
-    const char *meant = nearest(value, names, ARRAY_SIZE(names));
-    complain(NULL, "--format is text, json or csv, not %s%s%s%s", value, meant ? "; did you mean " : "",
+    const char *meant = nearest(value, option->words, count);
+    complain(NULL, "%s is %s, not %s%s%s%s", option->name, option->argument, value, meant ? "; did you mean " : "",
              meant ? meant : "", meant ? "?" : "");
     return false;
 }
@@ -127,7 +148,7 @@ static bool set_option(struct options *options, const struct option *option, con
     bool good = true;
     switch (option->type) {
     case FLAG: *(bool *)place = true; break;
-    case FORMAT: return set_format(value, place);
+    case WORD: return set_word(option, value, place);
     case TEXT:
         free(*(char **)place);
         *(char **)place = string_format("%s", value);
@@ -288,6 +309,9 @@ void options_free(struct options *options)
     free(options->output);
     free(options->rank.item);
     free(options->pid.item);
+    free(options->device.item);
+    free(options->stream.item);
+    free(options->step.item);
     free_strings(&options->stage);
     free_strings(&options->inputs);
     *options = (struct options){0};

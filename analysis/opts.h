@@ -14,6 +14,15 @@ enum command_id {
 
 enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV };
 
+/* Whose definitions an answer follows. */
+enum rules { RULES_EXACT, RULES_TRACELENS, RULES_HTA, NR_RULES };
+extern const char *const rules_names[NR_RULES + 1];
+
+enum group_by { GROUP_KERNEL, GROUP_OP, GROUP_CATEGORY, NR_GROUPS };
+extern const char *const group_names[NR_GROUPS + 1];
+
+enum name_style { NAMES_FULL, NAMES_SHORT, NR_NAME_STYLES };
+
 /* "0,2-5" */
 struct list {
     struct {
@@ -32,7 +41,10 @@ struct options {
     enum format format;
     char *output;
     uint64_t jobs; /* 0: as many as there are processors */
-    struct list rank, pid;
+    struct list rank, pid, device, stream, step;
+    enum rules rules;
+    enum group_by group_by;
+    enum name_style names;
     struct strings_list stage;
     double from, to; /* seconds; NAN: not given */
     uint64_t top;    /* 0: all */

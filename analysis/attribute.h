@@ -1,0 +1,40 @@
+/* attribute.h - which stage a device's work, a call or an operator belongs to.
+ *
+ * The contract's rule: what was launched belongs to the innermost stage open at that moment, (1) on its own thread; (2) a
+ * backward operator's without one: to the stage of its forward operator; (3) any other thread's without one: to the
+ * innermost open stage, if all open stages are on one thread; (4) else to none. The launch of a device's work is the call
+ * with its correlation id (of several the last that began before the work did); where that is missing, the operator with
+ * its external id.
+ */
+#ifndef TFA_ATTRIBUTE_H
+#define TFA_ATTRIBUTE_H
+
+#include "model.h"
+
+enum via { VIA_NONE, VIA_THREAD, VIA_FORWARD, VIA_ONLY, NR_VIAS };
+extern const char *const via_names[NR_VIAS];
+
+/* Where something was launched, and what it belongs to. */
+struct belonging {
+    int64_t time;   /* of the launch, or of the forward operator */
+    uint32_t stage; /* a place in process->ranges, NO_PLACE: none */
+    uint8_t via;
+};
+
+struct attribution {
+    const struct process *process;
+    struct belonging *work; /* by place in process->works */
+    struct belonging *span; /* by place in process->spans; NULL unless asked for */
+    uint32_t *launch;       /* by work: its place in process->spans, or NO_PLACE */
+    uint32_t *operator;     /* by work: the innermost operator it was launched in, a place in process->spans */
+    uint32_t *outer;        /* by range: the stage it was opened in */
+    uint64_t unlinked;      /* works without a launch and without an operator */
+    uint64_t doubled;       /* correlation ids that several calls of the same kind have */
+};
+
+void attribute(struct attribution *attribution, const struct process *process, bool spans);
+void attribution_free(struct attribution *attribution);
+/* The stage around `stage` that was open at `time`, or NO_PLACE. */
+uint32_t stage_around(const struct attribution *attribution, uint32_t stage, int64_t time);
+
+#endif
