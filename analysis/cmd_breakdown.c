@@ -1,7 +1,374 @@
-/* cmd_breakdown.c - to be written. */
-#include "session.h"
+/* cmd_breakdown.c - which kernels: one row a rank, stage and kernel; or operator, or category of device work.
+ *
+ * Each piece of work counts once, for the innermost stage it was launched in, so that the sum over all rows is true; with
+ * --stage for the innermost stage of those that are asked for. Rows of kernels hold kernels alone; an operator's hold
+ * copies and sets too (TraceLens, ops_summary: total_direct_kernel_time), and a call of an operator is one that launched
+ * something itself; what no operator launched is in the row (none), which --rules tracelens leaves out. Percentiles are interpolated between neighbours (numpy.percentile), std has ddof 1.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "choice.h"
+#include "hta.h"
+#include "kernel_names.h"
+#include "stages.h"
+#include "work_kinds.h"
+
+struct row {
+    int64_t rank;
+    uint32_t stage, name;
+    int kind;                         /* enum work_kind, SEVERAL, or NOT_YET */
+    int64_t total, of_stage, of_rank; /* its own time, and that of all rows of its stage and of its rank */
+    int64_t *value;                   /* how long each took */
+    size_t count, capacity;
+};
+enum { SEVERAL = -1, NOT_YET = -2 };
+
+struct breakdown {
+    struct session *session;
+    struct row *row;
+    size_t count, capacity;
+    struct map *place; /* of rows by stage and name, one a rank, in the order of `rank` */
+    int64_t *rank;
+    size_t ranks;
+    struct work_kinds kinds;
+    int64_t kernel_time;
+    uint64_t launches, via[NR_VIAS], unlinked;
+    struct map kernels; /* by name */
+};
+
+/* ---- rows ---- */
+
+static struct map *places_of(struct breakdown *b, int64_t rank)
+{
+    size_t i = 0;
+    while (i < b->ranks && b->rank[i] != rank) {
+        i++;
+    }
+    if (i == b->ranks) {
+        b->place = mem_resize(b->place, b->ranks + 1, sizeof *b->place);
+        b->rank = mem_resize(b->rank, b->ranks + 1, sizeof *b->rank);
+        b->place[i] = (struct map){0};
+        b->rank[b->ranks++] = rank;
+    }
+    return &b->place[i];
+}
+
+static struct row *row_of(struct breakdown *b, int64_t rank, uint32_t stage, uint32_t name)
+{
+    uint64_t key = (uint64_t)stage << 32 | name;
+    struct map *places = places_of(b, rank);
+    uint32_t place = map_get(places, key);
+    if (place == MAP_NONE) {
+        b->row = mem_grow(b->row, &b->capacity, b->count + 1, sizeof *b->row);
+        b->row[b->count] = (struct row){.rank = rank, .stage = stage, .name = name, .kind = NOT_YET};
+        place = (uint32_t)b->count++;
+        map_put(places, key, place);
+    }
+    return &b->row[place];
+}
+
+static void add_value(struct row *row, int64_t value)
+{
+    row->value = mem_grow(row->value, &row->capacity, row->count + 1, sizeof *row->value);
+    row->value[row->count++] = value;
+    row->total += value;
+}
+
+/* The stage's name under which a piece of work is shown; false if no stage of --stage has it. */
+static bool shown_stage(const struct breakdown *b, const struct attribution *a, size_t work, bool stages,
+                        uint32_t *name)
+{
+    const struct belonging *at = &a->work[work];
+    const uint32_t *names = a->process->ranges.name;
+    for (uint32_t s = at->stage; s != NO_PLACE; s = stage_around(a, s, at->time)) {
+        if (session_wants_stage(b->session, model_name(&b->session->model, names[s]))) {
+            *name = names[s];
+            return true;
+        }
+    }
+    *name = stages ? NAME_OUTSIDE : NAME_RUN;
+    return at->stage == NO_PLACE && session_wants_stage(b->session, model_name(&b->session->model, *name));
+}
+
+static uint32_t category_name(struct breakdown *b, enum event_class class)
+{
+    static const char *const names[] = {
+        [CLASS_KERNEL] = "kernel", [CLASS_MEMCPY] = "gpu_memcpy", [CLASS_MEMSET] = "gpu_memset"};
+    return names_add(&b->session->model.names, names[class], strlen(names[class]));
+}
+
+static void add_kernel(struct breakdown *b, uint32_t name, int64_t time, const struct belonging *at)
+{
+    b->kernel_time += time;
+    b->launches++;
+    b->via[at->via]++;
+    map_put(&b->kernels, name, 1);
+}
+
+/* What one operator's call launched itself is one value. */
+struct by_operator {
+    struct map last; /* operator -> place in value */
+    struct {
+        uint32_t stage, name;
+        int64_t time;
+    } * value;
+    size_t count, capacity;
+};
+
+static void add_to_operator(struct by_operator *o, const struct attribution *a, size_t work, uint32_t stage,
+                            int64_t time)
+{
+    uint32_t operator= a->operator[work];
+    uint32_t place = operator== NO_PLACE ? MAP_NONE : map_get(&o->last, operator);
+    if (place == MAP_NONE) {
+        o->value = mem_grow(o->value, &o->capacity, o->count + 1, sizeof *o->value);
+        o->value[o->count].stage = stage;
+        o->value[o->count].name = operator== NO_PLACE ? NAME_OUTSIDE : a->process->spans.name[operator];
+        o->value[o->count].time = 0;
+        place = (uint32_t)o->count++;
+        if (operator!= NO_PLACE) {
+            map_put(&o->last, operator, place);
+        }
+    }
+    o->value[place].time += time;
+}
+
+static void end_operators(struct breakdown *b, struct by_operator *o, int64_t rank)
+{
+    for (size_t i = 0; i < o->count; i++) {
+        struct row *row = row_of(b, rank, o->value[i].stage, o->value[i].name);
+        row->kind = SEVERAL;
+        add_value(row, o->value[i].time);
+    }
+    map_free(&o->last);
+    free(o->value);
+}
+
+static void add_work(struct breakdown *b, const struct choice *choice, struct by_operator *operators, bool stages,
+                     size_t i)
+{
+    const struct attribution *a = choice->attribution;
+    const struct works *w = &choice->process->works;
+    enum group_by group = b->session->options.group_by;
+    struct interval when;
+    uint32_t stage;
+    bool is_kernel = w->class[i] == CLASS_KERNEL;
+    if (!choice_work(choice, i, &when) || !shown_stage(b, a, i, stages, &stage)) {
+        return;
+    }
+    int64_t time = when.end - when.start;
+    if (is_kernel) {
+        add_kernel(b, w->name[i], time, &a->work[i]);
+    }
+    if (group == GROUP_OP && b->session->options.rules == RULES_TRACELENS &&
+        (a->launch[i] == NO_PLACE || a->operator[i] == NO_PLACE)) {
+        return;
+    }
+    if (group == GROUP_OP) {
+        add_to_operator(operators, a, i, stage, time);
+    } else if (is_kernel || group == GROUP_CATEGORY) {
+        uint32_t name = group == GROUP_CATEGORY ? category_name(b, w->class[i]) : w->name[i];
+        struct row *row = row_of(b, choice->process->rank, stage, name);
+        int kind = (int)work_kind(&b->kinds, w->class[i], w -> name[i]);
+        row->kind = row->kind == NOT_YET || row->kind == kind ? kind : SEVERAL;
+        add_value(row, time);
+    }
+}
+
+static void add_process(struct breakdown *b, const struct process *process)
+{
+    struct attribution attribution;
+    struct choice choice;
+    struct by_operator operators = {0};
+    bool stages = has_stages(process);
+    attribute(&attribution, process, false);
+    choice_init(&choice, b->session, process, &attribution);
+    for (size_t i = 0; i < process->works.table.count; i++) {
+        add_work(b, &choice, &operators, stages, i);
+    }
+    end_operators(b, &operators, process->rank);
+    b->unlinked += attribution.unlinked;
+    choice_free(&choice);
+    attribution_free(&attribution);
+}
+
+/* ---- their order ---- */
+
+static int by_stage(const void *a, const void *b)
+{
+    const struct row *x = a, *y = b;
+    if (x->rank != y->rank) {
+        return x->rank < y->rank ? -1 : 1;
+    }
+    return (x->stage > y->stage) - (x->stage < y->stage);
+}
+
+static int largest_first(const void *a, const void *b, void *context)
+{
+    const struct row *x = a, *y = b;
+    const struct names *names = context;
+    if (x->rank != y->rank) {
+        return x->rank < y->rank ? -1 : 1;
+    }
+    if (x->of_stage != y->of_stage) {
+        return x->of_stage > y->of_stage ? -1 : 1;
+    }
+    if (x->stage != y->stage) {
+        return strcmp(names_get(names, x->stage)->text, names_get(names, y->stage)->text);
+    }
+    if (x->total != y->total) {
+        return x->total > y->total ? -1 : 1;
+    }
+    return strcmp(names_get(names, x->name)->text, names_get(names, y->name)->text);
+}
+
+static void sort_rows(struct breakdown *b)
+{
+    if (!b->count) {
+        return;
+    }
+    qsort(b->row, b->count, sizeof *b->row, by_stage);
+    for (size_t i = 0, from_rank = 0, from_stage = 0; i < b->count; i++) {
+        from_rank = i && b->row[i].rank != b->row[i - 1].rank ? i : from_rank;
+        from_stage = i && by_stage(&b->row[i], &b->row[i - 1]) != 0 ? i : from_stage;
+        b->row[from_stage].of_stage += b->row[i].total;
+        b->row[from_rank].of_rank += b->row[i].total;
+    }
+    for (size_t i = 1; i < b->count; i++) { /* the first of each group has its sum */
+        bool same_rank = b->row[i].rank == b->row[i - 1].rank;
+        b->row[i].of_stage = by_stage(&b->row[i], &b->row[i - 1]) == 0 ? b->row[i - 1].of_stage : b->row[i].of_stage;
+        b->row[i].of_rank = same_rank ? b->row[i - 1].of_rank : b->row[i].of_rank;
+    }
+    qsort_r(b->row, b->count, sizeof *b->row, largest_first, (void *)&b->session->model.names);
+}
+
+/* ---- printing ---- */
+
+static int by_value(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* numpy.percentile's default: linear between the two neighbours. The values are sorted. */
+static int64_t percentile(const int64_t *value, size_t count, double share)
+{
+    double at = share * (double)(count - 1);
+    size_t below = (size_t)at;
+    double rest = at - (double)below;
+    int64_t step = below + 1 < count ? value[below + 1] - value[below] : 0;
+    return value[below] + llround(rest * (double)step);
+}
+
+static void emit_values(struct emit *e, struct row *row)
+{
+    double mean = (double)row->total / (double)row->count, squares = 0;
+    qsort(row->value, row->count, sizeof *row->value, by_value);
+    for (size_t i = 0; i < row->count; i++) {
+        squares += ((double)row->value[i] - mean) * ((double)row->value[i] - mean);
+    }
+    emit_count(e, "calls", row->count);
+    emit_us(e, "total_us", row->total);
+    emit_us(e, "mean_us", llround(mean));
+    emit_us(e, "median_us", percentile(row->value, row->count, 0.5));
+    emit_us(e, "p95_us", percentile(row->value, row->count, 0.95));
+    emit_us(e, "min_us", row->value[0]);
+    emit_us(e, "max_us", row->value[row->count - 1]);
+    if (row->count > 1) {
+        emit_us(e, "std_us", llround(sqrt(squares / (double)(row->count - 1))));
+    } else {
+        emit_null(e, "std_us");
+    }
+}
+
+static void emit_row_of(struct breakdown *b, struct row *row)
+{
+    struct emit *e = &b->session->emit;
+    const struct name *stage = names_get(&b->session->model.names, row->stage);
+    const struct name *name = names_get(&b->session->model.names, row->name);
+    struct text text = {0};
+    emit_row(e);
+    emit_bytes_text(e, "stage", stage->text, stage->length);
+    emit_known(e, "rank", row->rank);
+    if (b->session->options.names == NAMES_SHORT) {
+        short_name(name->text, &text);
+        emit_text(e, "name", text.data);
+    } else {
+        emit_bytes_text(e, "name", name->text, name->length);
+    }
+    emit_text(e, "kind", row->kind < 0 ? NULL : work_kind_names[row->kind]);
+    emit_values(e, row);
+    emit_pct(e, "pct", row->of_rank ? 100.0 * (double)row->total / (double)row->of_rank : NAN);
+    emit_row_end(e);
+    text_free(&text);
+}
+
+static void emit_rows(struct breakdown *b)
+{
+    uint64_t top = b->session->options.top, of_stage = 0;
+    for (size_t i = 0; i < b->count; i++) {
+        of_stage = i && by_stage(&b->row[i], &b->row[i - 1]) == 0 ? of_stage + 1 : 0;
+        if (!top || of_stage < top) {
+            emit_row_of(b, &b->row[i]);
+        }
+    }
+}
+
+static void emit_sums(struct breakdown *b)
+{
+    struct emit *e = &b->session->emit;
+    emit_totals(e);
+    emit_us(e, "total_kernel_time_us", b->kernel_time);
+    emit_count(e, "num_kernels", b->kernels.count);
+    emit_count(e, "launches", b->launches);
+    for (int i = 0; i < NR_VIAS; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "via_%s", via_names[i]);
+        emit_count(e, key, b->via[i]);
+    }
+    emit_count(e, "without_launch", b->unlinked);
+}
+
+static void breakdown_free(struct breakdown *b)
+{
+    for (size_t i = 0; i < b->count; i++) {
+        free(b->row[i].value);
+    }
+    for (size_t i = 0; i < b->ranks; i++) {
+        map_free(&b->place[i]);
+    }
+    free(b->place);
+    free(b->rank);
+    free(b->row);
+    map_free(&b->kernels);
+    work_kinds_free(&b->kinds);
+}
 
 void cmd_breakdown(struct session *session)
 {
-    (void)session;
+    struct breakdown b = {.session = session};
+    if (session->options.rules == RULES_HTA) {
+        hta_breakdown(session);
+        return;
+    }
+    unsigned want = WANT_RANGES | WANT_DEVICE | WANT_LAUNCHES | WANT_OPERATORS;
+    if (!session_load(session, want, false) || !session_begin(session, STYLE_TABLE)) {
+        return;
+    }
+    work_kinds_init(&b.kinds, session->options.rules, &session->model.names);
+    for (size_t i = 0; i < session->processes; i++) {
+        add_process(&b, session->process[i]);
+    }
+    sort_rows(&b);
+    emit_rows(&b);
+    emit_sums(&b);
+    emit_end(&session->emit);
+    if (!b.count && !is_filtered(session)) {
+        complain(NULL, "no device work was recorded; `tfanalyze info` shows what there is");
+    }
+    session_end(session, b.count || !is_filtered(session));
+    breakdown_free(&b);
 }

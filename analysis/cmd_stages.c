@@ -1,4 +1,7 @@
-/* cmd_stages.c - where did the pipeline's time go: one row a stage and rank. */
+/* cmd_stages.c - where did the pipeline's time go: one row a stage and rank.
+ *
+ * A stage has both times: what its thread spent in it, and what a device did for it, whenever that ran.
+ */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,26 +44,71 @@ static int by_rank_and_time(const void *a, const void *b, void *context)
     return strcmp(names_get(order->names, x->name)->text, names_get(order->names, y->name)->text);
 }
 
-static void emit_stage(struct session *session, const struct stage_row *row, int64_t span)
+/* Without a device in its rank's traces nobody knows what a stage launched. */
+static void emit_device(struct emit *e, struct stage_row *row, bool has_device)
+{
+    int64_t busy, idle;
+    if (!has_device) {
+        emit_null(e, "device_us");
+        emit_null(e, "device_busy_us");
+        emit_null(e, "idle_us");
+        return;
+    }
+    stage_busy(row, &busy, &idle);
+    emit_us(e, "device_us", row->work);
+    emit_us(e, "device_busy_us", busy);
+    if (row->devices) {
+        emit_us(e, "idle_us", idle);
+    } else {
+        emit_null(e, "idle_us");
+    }
+}
+
+/* What is in no stage has no host time of its own. */
+static void emit_host(struct session *session, const struct stage_row *row)
 {
     struct emit *e = &session->emit;
-    const struct name *name = names_get(&session->model.names, row->name);
-    bool exclusive = session->options.exclusive;
-    int64_t host = exclusive ? row->self : row->host;
-    emit_row(e);
-    emit_bytes_text(e, "stage", name->text, name->length);
-    emit_known(e, "rank", row->rank);
+    int64_t host = session->options.exclusive ? row->self : row->host;
+    if (row->name == NAME_OUTSIDE && !row->calls) {
+        emit_null(e, "calls");
+        emit_null(e, "host_us");
+        emit_null(e, "wall_us");
+        emit_null(e, "self_us");
+        return;
+    }
     emit_count(e, "calls", row->calls);
     emit_us(e, "host_us", host);
     emit_us(e, "wall_us", host);
     emit_us(e, "self_us", row->self);
-    emit_null(e, "device_us");
-    emit_null(e, "device_busy_us");
-    emit_null(e, "idle_us");
+}
+
+static void emit_stage(struct session *session, struct stage_row *row, int64_t span, bool has_device)
+{
+    struct emit *e = &session->emit;
+    const struct name *name = names_get(&session->model.names, row->name);
+    int64_t host = session->options.exclusive ? row->self : row->host;
+    emit_row(e);
+    emit_bytes_text(e, "stage", name->text, name->length);
+    emit_known(e, "rank", row->rank);
+    emit_host(session, row);
+    emit_device(e, row, has_device);
     emit_null(e, "peak_allocated_bytes");
     emit_null(e, "peak_reserved_bytes");
-    emit_pct(e, "pct", span > 0 ? 100.0 * (double)host / (double)span : NAN);
+    emit_pct(e, "pct", span > 0 && row->calls ? 100.0 * (double)host / (double)span : NAN);
     emit_row_end(e);
+}
+
+static bool rank_has_device(const struct session *session, int64_t rank)
+{
+    for (size_t i = 0; i < session->processes; i++) {
+        const struct process *p = session->process[i];
+        for (size_t k = 0; p->rank == rank && k < p->works.table.count; k++) {
+            if (IS_WORK(p->works.class[k])) {
+                return true;
+            }
+        }
+    }
+    return false;
 }
 
 /* Prints the rows that are wanted; returns how many. */
@@ -69,24 +117,40 @@ static size_t emit_stages(struct session *session, struct stage_table *table, st
     struct order order = {&session->model.names, session->options.exclusive};
     size_t rows = 0, of_rank = 0;
     int64_t span = 0;
+    bool has_device = false;
     if (table->count) {
         qsort_r(table->row, table->count, sizeof *table->row, by_rank_and_time, &order);
     }
     for (size_t i = 0; i < table->count; i++) {
-        const struct stage_row *row = &table->row[i];
+        struct stage_row *row = &table->row[i];
         if (i == 0 || row->rank != row[-1].rank) {
             of_rank = 0;
             span = span_of(session, row->rank, false, window);
+            has_device = rank_has_device(session, row->rank);
         }
         if (!session_wants_stage(session, model_name(&session->model, row->name)) ||
             (session->options.top && of_rank >= session->options.top)) {
             continue;
         }
-        emit_stage(session, row, span);
+        emit_stage(session, row, span, has_device);
         of_rank++;
         rows++;
     }
     return rows;
+}
+
+static void add_process(struct stage_table *table, const struct session *session, const struct process *process)
+{
+    struct attribution attribution = {0};
+    struct choice choice;
+    choice_init(&choice, session, process, &attribution);
+    stages_add(table, &choice);
+    if (process->works.table.count) {
+        attribute(&attribution, process, false);
+        stages_add_work(table, &choice, session->options.exclusive);
+    }
+    attribution_free(&attribution);
+    choice_free(&choice);
 }
 
 void cmd_stages(struct session *session)
@@ -94,12 +158,13 @@ void cmd_stages(struct session *session)
     struct stage_table table = {0};
     struct window window;
     size_t rows = 0;
-    if (!session_load(session, WANT_RANGES, false) || !session_begin(session, STYLE_TABLE)) {
+    unsigned want = WANT_RANGES | WANT_DEVICE | WANT_LAUNCHES | WANT_OPERATORS;
+    if (!session_load(session, want, false) || !session_begin(session, STYLE_TABLE)) {
         return;
     }
     session_window(session, &window.from, &window.to);
     for (size_t i = 0; i < session->processes; i++) {
-        stages_add(&table, session->process[i], window);
+        add_process(&table, session, session->process[i]);
     }
     rows = emit_stages(session, &table, window);
     emit_totals(&session->emit);
@@ -107,11 +172,9 @@ void cmd_stages(struct session *session)
     emit_count(&session->emit, "unfinished", table.unfinished);
     emit_us(&session->emit, "span_us", span_of(session, 0, true, window));
     emit_end(&session->emit);
-    const struct options *options = &session->options;
-    bool filtered = options->stage.count || !isnan(options->from) || !isnan(options->to);
-    if (!rows && !filtered) {
+    if (!rows && !is_filtered(session)) {
         complain(NULL, "no stages were recorded; mark them with NVTX ranges or tfi_range_push of tfinject.h");
     }
-    session_end(session, rows || !filtered);
+    session_end(session, rows || !is_filtered(session));
     stages_free(&table);
 }

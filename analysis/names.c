@@ -57,6 +57,8 @@ void names_init(struct names *names)
     pthread_mutex_init(&names->lock, NULL);
     names_add(names, "", 0);
     names_add(names, "(lost)", 6);
+    names_add(names, "(run)", 5);
+    names_add(names, "(none)", 6);
 }
 
 const struct name *names_get(const struct names *names, uint32_t number)

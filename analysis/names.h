@@ -10,8 +10,10 @@
 
 #include "util.h"
 
-#define NAME_NONE 0u /* "" */
-#define NAME_LOST 1u /* "(lost)" */
+#define NAME_NONE 0u    /* "" */
+#define NAME_LOST 1u    /* "(lost)" */
+#define NAME_RUN 2u     /* "(run)": the one stage of a trace that has none */
+#define NAME_OUTSIDE 3u /* "(none)": in no stage, or in no operator */
 
 struct name {
     char *text; /* zero-terminated, may hold other zeros */

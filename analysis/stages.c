@@ -106,13 +106,43 @@ static void count_stage(struct stage_table *table, size_t row, int64_t start, in
     opened->stage[opened->count++] = (struct open_stage){row, start, end, start};
 }
 
-void stages_add(struct stage_table *table, const struct process *process, struct window window)
+bool has_stages(const struct process *process)
 {
     const struct ranges *r = &process->ranges;
+    for (size_t i = 0; i < r->table.count; i++) {
+        if (r->flags[i] & TFI_RANGE_STAGE && !(r->flags[i] & TFI_RANGE_UNTRACKED)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A trace of another profiler that marks no stages is one stage from its first event to its last. */
+static void add_run(struct stage_table *table, struct map *names, const struct choice *choice)
+{
+    const struct process *p = choice->process;
+    struct window window = choice->window;
+    if (p->has_time && strcmp(p->kind, "kineto") == 0 && p->first < window.to && p->last >= window.from) {
+        struct stage_row *row = &table->row[row_of(table, names, p->rank, NAME_RUN)];
+        int64_t time = MIN(p->last, window.to) - MAX(p->first, window.from);
+        row->calls++;
+        row->host += time;
+        row->self += time;
+    }
+}
+
+void stages_add(struct stage_table *table, const struct choice *choice)
+{
+    const struct process *process = choice->process;
+    const struct ranges *r = &process->ranges;
+    struct window window = choice->window;
     struct map *names = names_of_rank(table, process->rank);
     struct opened opened = {0};
     size_t count, *order = stages_sorted(process, &count);
     uint32_t thread = 0;
+    if (!count) {
+        add_run(table, names, choice);
+    }
     for (size_t i = 0; i < count; i++) {
         size_t at = order[i];
         if (i == 0 || r->thread[at] != thread) {
@@ -120,8 +150,7 @@ void stages_add(struct stage_table *table, const struct process *process, struct
             opened.count = 0;
             table->epoch++;
         }
-        if (r->start[at] >= window.to || r->end[at] < window.from ||
-            (r->end[at] == window.from && r->start[at] < window.from)) {
+        if (!choice_stage(choice, at)) {
             continue;
         }
         table->unfinished += (r->flags[at] & RANGE_UNFINISHED) != 0;
@@ -132,10 +161,82 @@ void stages_add(struct stage_table *table, const struct process *process, struct
     free(order);
 }
 
+/* ---- the device's work ---- */
+
+static void add_work(struct stage_row *row, int64_t device, struct interval when)
+{
+    size_t i = 0;
+    while (i < row->devices && row->device[i].device != device) {
+        i++;
+    }
+    if (i == row->devices) {
+        row->device = mem_resize(row->device, row->devices + 1, sizeof *row->device);
+        row->device[row->devices++] = (struct stage_device){.device = device};
+    }
+    row->work += when.end - when.start;
+    intervals_add(&row->device[i].busy, when.start, when.end);
+}
+
+/* A stage that lies in another of its name has its work counted once. */
+static bool is_repeated(const struct attribution *a, uint32_t innermost, uint32_t stage, int64_t time)
+{
+    const struct ranges *r = &a->process->ranges;
+    for (uint32_t s = innermost; s != stage; s = stage_around(a, s, time)) {
+        if (r->name[s] == r->name[stage]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void stages_add_work(struct stage_table *table, const struct choice *choice, bool exclusive)
+{
+    const struct process *process = choice->process;
+    const struct attribution *a = choice->attribution;
+    struct map *names = names_of_rank(table, process->rank);
+    uint32_t outside = has_stages(process) ? NAME_OUTSIDE : NAME_RUN;
+    for (size_t i = 0; i < process->works.table.count; i++) {
+        struct interval when;
+        if (!choice_work(choice, i, &when)) {
+            continue;
+        }
+        int64_t device = process->lane[process->works.lane[i]].device;
+        const struct belonging *b = &a->work[i];
+        if (b->stage == NO_PLACE) {
+            add_work(&table->row[row_of(table, names, process->rank, outside)], device, when);
+        }
+        for (uint32_t s = b->stage; s != NO_PLACE; s = exclusive ? NO_PLACE : stage_around(a, s, b->time)) {
+            if (!is_repeated(a, b->stage, s, b->time)) {
+                add_work(&table->row[row_of(table, names, process->rank, process->ranges.name[s])], device, when);
+            }
+        }
+    }
+}
+
+void stage_busy(struct stage_row *row, int64_t *busy, int64_t *idle)
+{
+    *busy = *idle = 0;
+    for (size_t i = 0; i < row->devices; i++) {
+        struct intervals *set = &row->device[i].busy;
+        intervals_merge(set);
+        int64_t total = intervals_total(set);
+        *busy += total;
+        if (set->count) {
+            *idle += set->interval[set->count - 1].end - set->interval[0].start - total;
+        }
+    }
+}
+
 void stages_free(struct stage_table *table)
 {
     for (size_t i = 0; i < table->ranks; i++) {
         map_free(&table->by_name[i]);
+    }
+    for (size_t i = 0; i < table->count; i++) {
+        for (size_t k = 0; k < table->row[i].devices; k++) {
+            intervals_free(&table->row[i].device[k].busy);
+        }
+        free(table->row[i].device);
     }
     free(table->by_name);
     free(table->rank);

@@ -1,12 +1,20 @@
 /* stages.h - which stage lies in which, and how long each took.
  *
- * A stage belongs to the thread that opened it; its parent is the innermost stage open on that thread when it began.
+ * A stage belongs to the thread that opened it; its parent is the innermost stage open on that thread when it began. The
+ * device's work belongs to the stage it was launched in (attribute.h), whenever it ran.
  * Times are clipped to a window, and a stage that does not touch it is left out.
  */
 #ifndef TFA_STAGES_H
 #define TFA_STAGES_H
 
-#include "model.h"
+#include "choice.h"
+#include "intervals.h"
+
+/* When a device was at work for a stage. */
+struct stage_device {
+    int64_t device;
+    struct intervals busy;
+};
 
 struct stage_row {
     uint32_t name;
@@ -16,6 +24,9 @@ struct stage_row {
     int64_t self;    /* less its direct children */
     int64_t covered; /* while counting: up to where this thread's time is counted already */
     uint64_t epoch;  /* while counting: the thread that `covered` is of */
+    int64_t work;    /* the durations of the device work that was launched in it */
+    struct stage_device *device;
+    size_t devices;
 };
 
 struct stage_table {
@@ -28,13 +39,16 @@ struct stage_table {
     uint64_t unfinished;
 };
 
-struct window {
-    int64_t from, to;
-};
-
-void stages_add(struct stage_table *table, const struct process *process, struct window window);
+/* Host times of a process's stages; a Kineto trace that has none is one stage, NAME_RUN. */
+void stages_add(struct stage_table *table, const struct choice *choice);
+/* The device work of a process, for its stage and all around it. With `exclusive` for the innermost only. What is in no
+ * stage goes to NAME_OUTSIDE, whose calls are 0. */
+void stages_add_work(struct stage_table *table, const struct choice *choice, bool exclusive);
+/* The union of a stage's work on each device, summed; and the rest between first start and last end, likewise. */
+void stage_busy(struct stage_row *row, int64_t *busy, int64_t *idle);
 void stages_free(struct stage_table *table);
 
+bool has_stages(const struct process *process);
 /* The stages of a process, as places in process->ranges, sorted by thread, then by start, the outer one first. */
 size_t *stages_sorted(const struct process *process, size_t *count);
 

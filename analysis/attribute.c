@@ -1,0 +1,513 @@
+/* attribute.c - finds the stage, the launch and the operator of what a device did.
+ *
+ * All of it is one question asked of points (a thread, a moment): which of these stretches is the innermost one open
+ * there? Points and stretches are sorted by thread and time, and one sweep over both answers for all. What has no stage of
+ * its own thread is asked again at another point: at its forward operator, or at the one thread that has a stage open.
+ */
+#include "attribute.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "intervals.h"
+#include "stages.h"
+
+const char *const via_names[NR_VIAS] = {
+    [VIA_NONE] = "none", [VIA_THREAD] = "thread", [VIA_FORWARD] = "forward", [VIA_ONLY] = "only"};
+
+/* ---- the innermost stretch at a point ---- */
+
+struct point {
+    int64_t time;
+    uint32_t thread;
+    uint32_t of; /* whose point it is: a number the asker gave it */
+};
+
+static int by_thread_and_time(const void *a, const void *b)
+{
+    const struct point *x = a, *y = b;
+    if (x->thread != y->thread) {
+        return x->thread < y->thread ? -1 : 1;
+    }
+    return (x->time > y->time) - (x->time < y->time);
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const struct point *x = a, *y = b;
+    return (x->time > y->time) - (x->time < y->time);
+}
+
+struct points {
+    struct point *point;
+    size_t count, capacity;
+};
+
+static void points_add(struct points *points, uint32_t thread, int64_t time, uint32_t of)
+{
+    points->point = mem_grow(points->point, &points->capacity, points->count + 1, sizeof *points->point);
+    points->point[points->count++] = (struct point){time, thread, of};
+}
+
+static void points_sort(struct points *points, int (*order)(const void *, const void *))
+{
+    if (points->count) {
+        qsort(points->point, points->count, sizeof *points->point, order);
+    }
+}
+
+/* Stretches in the order they are swept in: by thread, by start, the outer one first. */
+struct stretches {
+    const int64_t *start, *end;
+    const uint32_t *thread;
+    const size_t *order;
+    size_t count;
+};
+
+/* Calls answer(context, the asker's number, place) for each point that lies in a stretch. Sorts the points. */
+static void sweep(const struct stretches *s, struct points *points, void (*answer)(void *, uint32_t, uint32_t),
+                  void *context)
+{
+    uint32_t *open = mem_zero(s->count, sizeof *open);
+    size_t depth = 0, next = 0;
+    points_sort(points, by_thread_and_time);
+    for (size_t i = 0; i < points->count; i++) {
+        const struct point *p = &points->point[i];
+        if (i && p->thread != p[-1].thread) {
+            depth = 0;
+        }
+        for (; next < s->count && s->thread[s->order[next]] < p->thread; next++) {
+        }
+        for (; next < s->count; next++) {
+            size_t at = s->order[next];
+            if (s->thread[at] != p->thread || s->start[at] > p->time) {
+                break;
+            }
+            open[depth++] = (uint32_t)at;
+        }
+        while (depth && s->end[open[depth - 1]] <= p->time) {
+            depth--;
+        }
+        if (depth) {
+            answer(context, p->of, open[depth - 1]);
+        }
+    }
+    free(open);
+}
+
+/* ---- operators ---- */
+
+static int span_before(const void *a, const void *b, void *context)
+{
+    const struct spans *s = context;
+    size_t x = *(const size_t *)a, y = *(const size_t *)b;
+    if (s->thread[x] != s->thread[y]) {
+        return s->thread[x] < s->thread[y] ? -1 : 1;
+    }
+    if (s->start[x] != s->start[y]) {
+        return s->start[x] < s->start[y] ? -1 : 1;
+    }
+    if (s->end[x] != s->end[y]) {
+        return s->end[x] > s->end[y] ? -1 : 1;
+    }
+    return (x > y) - (x < y);
+}
+
+static struct stretches operators_of(const struct process *process, size_t **order)
+{
+    const struct spans *s = &process->spans;
+    struct stretches found = {.start = s->start, .end = s->end, .thread = s->thread};
+    *order = mem_zero(s->table.count, sizeof **order);
+    for (size_t i = 0; i < s->table.count; i++) {
+        if (s->class[i] == CLASS_OPERATOR) {
+            (*order)[found.count++] = i;
+        }
+    }
+    qsort_r(*order, found.count, sizeof **order, span_before, (void *)s);
+    found.order = *order;
+    return found;
+}
+
+static void set_operator(void *context, uint32_t work, uint32_t place)
+{
+    struct attribution *a = context;
+    a->operator[work] = place;
+}
+
+/* ---- launches ---- */
+
+/* Calls by correlation id; those that share one are chained, the later ones of the file first. */
+struct calls_by_id {
+    struct map last;
+    uint32_t *before; /* by place in spans */
+};
+
+static void chain_calls(struct attribution *a, struct calls_by_id *calls)
+{
+    const struct spans *s = &a->process->spans;
+    calls->before = mem_zero(s->table.count, sizeof *calls->before);
+    for (size_t i = 0; i < s->table.count; i++) {
+        if (s->class[i] == CLASS_API && s->id[i] != NO_ID) {
+            calls->before[i] = map_get(&calls->last, s->id[i]);
+            a->doubled += calls->before[i] != MAP_NONE && calls->before[calls->before[i]] == MAP_NONE;
+            map_put(&calls->last, s->id[i], (uint32_t)i);
+        }
+    }
+}
+
+/* The last call with this id that began before the work did; where all began later, the first of them. */
+static uint32_t launch_of(const struct calls_by_id *calls, const struct spans *s, uint64_t id, int64_t start)
+{
+    uint32_t best = NO_PLACE;
+    for (uint32_t at = map_get(&calls->last, id); at != MAP_NONE; at = calls->before[at]) {
+        bool before = s->start[at] <= start, best_before = best != NO_PLACE && s->start[best] <= start;
+        if (best == NO_PLACE || (before && (!best_before || s->start[at] > s->start[best])) ||
+            (!before && !best_before && s->start[at] < s->start[best])) {
+            best = at;
+        }
+    }
+    return best;
+}
+
+/* Where each work was launched: its call, or the operator with its external id. */
+static struct points find_launches(struct attribution *a)
+{
+    const struct works *w = &a->process->works;
+    const struct spans *s = &a->process->spans;
+    struct calls_by_id calls = {0};
+    struct map operators = {0};
+    struct points points = {0};
+    chain_calls(a, &calls);
+    for (size_t i = 0; i < s->table.count; i++) {
+        if (s->class[i] == CLASS_OPERATOR && s->id[i] != NO_ID) {
+            map_put(&operators, s->id[i], (uint32_t)i);
+        }
+    }
+    for (size_t i = 0; i < w->table.count; i++) {
+        uint32_t from = NO_PLACE;
+        if (w->correlation[i] != NO_ID) {
+            from = a->launch[i] = launch_of(&calls, s, w->correlation[i], w->start[i]);
+        }
+        if (from == NO_PLACE && w->external[i] != NO_ID) {
+            from = map_get(&operators, w->external[i]);
+            a->operator[i] = from;
+        }
+        if (from != NO_PLACE) {
+            a->work[i].time = s->start[from];
+            points_add(&points, s->thread[from], s->start[from], (uint32_t)i);
+        } else if (IS_WORK(w->class[i])) {
+            a->unlinked++;
+        }
+    }
+    map_free(&calls.last);
+    free(calls.before);
+    map_free(&operators);
+    return points;
+}
+
+/* ---- rule 1: the stage of the launching thread ---- */
+
+struct asking {
+    struct belonging *belonging;
+    enum via via;
+};
+
+static void set_stage(void *context, uint32_t of, uint32_t place)
+{
+    struct asking *asking = context;
+    asking->belonging[of].stage = place;
+    asking->belonging[of].via = (uint8_t)asking->via;
+}
+
+/* Leaves in `points` those that are still without a stage. */
+static void keep_unanswered(struct points *points, const struct belonging *belonging)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < points->count; i++) {
+        if (belonging[points->point[i].of].stage == NO_PLACE) {
+            points->point[kept++] = points->point[i];
+        }
+    }
+    points->count = kept;
+}
+
+/* ---- rule 2: the stage of the forward operator ---- */
+
+static bool is_outermost(const struct stretches *operators, size_t i, int64_t *until)
+{
+    size_t at = operators->order[i];
+    bool first = i == 0 || operators->thread[operators->order[i - 1]] != operators->thread[at];
+    if (!first && operators->start[at] < *until) {
+        return false;
+    }
+    *until = operators->end[at];
+    return true;
+}
+
+struct backward {
+    struct points ends;    /* of arrows, in backward operators; .of: a place in process->forwards */
+    struct map forward_of; /* the arrow's beginning by its id */
+    size_t *outermost;     /* operators */
+    size_t outermosts;
+};
+
+static void backward_init(struct backward *b, const struct process *process, const struct stretches *operators)
+{
+    const struct forwards *f = &process->forwards;
+    int64_t until = 0;
+    for (size_t i = 0; i < f->table.count; i++) {
+        if (f->is_forward[i]) {
+            map_put(&b->forward_of, f->id[i], (uint32_t)i);
+        } else {
+            points_add(&b->ends, f->thread[i], f->time[i], (uint32_t)i);
+        }
+    }
+    points_sort(&b->ends, by_thread_and_time);
+    b->outermost = mem_zero(operators->count, sizeof *b->outermost);
+    for (size_t i = 0; i < operators->count; i++) {
+        if (is_outermost(operators, i, &until)) {
+            b->outermost[b->outermosts++] = operators->order[i];
+        }
+    }
+}
+
+static void backward_free(struct backward *b)
+{
+    free(b->ends.point);
+    map_free(&b->forward_of);
+    free(b->outermost);
+}
+
+/* The arrow that ends in the stretch from `start` to `end` of a thread: the last one up to `time`, else the first. */
+static uint32_t arrow_in(const struct backward *b, uint32_t thread, int64_t start, int64_t end, int64_t time)
+{
+    struct point key = {start, thread, 0};
+    size_t low = 0, high = b->ends.count;
+    uint32_t found = NO_PLACE;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (by_thread_and_time(&b->ends.point[middle], &key) < 0) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    for (; low < b->ends.count; low++) {
+        const struct point *p = &b->ends.point[low];
+        if (p->thread != thread || p->time >= end || (p->time > time && found != NO_PLACE)) {
+            break;
+        }
+        found = p->of;
+    }
+    return found;
+}
+
+struct forward_search {
+    const struct process *process;
+    const struct backward *backward;
+    struct belonging *belonging;
+    struct points found; /* points in forward operators */
+};
+
+/* A point lies in an outermost operator of its thread: ask where that one's forward operator was. */
+static void ask_forward(void *context, uint32_t of, uint32_t operator)
+{
+    struct forward_search *search = context;
+    const struct spans *s = &search->process->spans;
+    const struct forwards *f = &search->process->forwards;
+    uint32_t arrow = arrow_in(search->backward, s->thread[operator], s->start[operator], s->end[operator],
+                              search->belonging[of].time);
+    uint32_t forward = arrow == NO_PLACE ? MAP_NONE : map_get(&search->backward->forward_of, f->id[arrow]);
+    if (forward != MAP_NONE) {
+        points_add(&search->found, f->thread[forward], f->time[forward], of);
+    }
+}
+
+static void ask_forwards(const struct process *process, const struct stretches *stages,
+                         const struct stretches *operators, struct points *points, struct belonging *belonging)
+{
+    struct backward backward = {0};
+    struct forward_search search = {process, &backward, belonging, {0}};
+    struct asking asking = {belonging, VIA_FORWARD};
+    if (!points->count || !process->forwards.table.count) {
+        return;
+    }
+    backward_init(&backward, process, operators);
+    struct stretches outermost = *operators;
+    outermost.order = backward.outermost;
+    outermost.count = backward.outermosts;
+    sweep(&outermost, points, ask_forward, &search);
+    sweep(stages, &search.found, set_stage, &asking);
+    for (size_t i = 0; i < search.found.count; i++) {
+        const struct point *p = &search.found.point[i];
+        if (belonging[p->of].stage != NO_PLACE) {
+            belonging[p->of].time = p->time;
+        }
+    }
+    free(search.found.point);
+    backward_free(&backward);
+    keep_unanswered(points, belonging);
+}
+
+/* ---- rule 3: the one thread that has a stage open ---- */
+
+struct edge {
+    int64_t time;
+    uint32_t thread;
+    int by; /* +1: the thread has a stage open from here on, -1: no longer */
+};
+
+static int ends_first(const void *a, const void *b)
+{
+    const struct edge *x = a, *y = b;
+    if (x->time != y->time) {
+        return x->time < y->time ? -1 : 1;
+    }
+    return x->by - y->by;
+}
+
+static struct edge *edges_of(const struct stretches *stages, size_t *count)
+{
+    struct edge *edge = mem_zero(2 * stages->count, sizeof *edge);
+    size_t n = 0;
+    for (size_t i = 0; i < stages->count;) {
+        uint32_t thread = stages->thread[stages->order[i]];
+        struct intervals open = {0};
+        for (; i < stages->count && stages->thread[stages->order[i]] == thread; i++) {
+            intervals_add(&open, stages->start[stages->order[i]], stages->end[stages->order[i]]);
+        }
+        intervals_merge(&open);
+        for (size_t k = 0; k < open.count; k++) {
+            edge[n++] = (struct edge){open.interval[k].start, thread, 1};
+            edge[n++] = (struct edge){open.interval[k].end, thread, -1};
+        }
+        intervals_free(&open);
+    }
+    if (n) {
+        qsort(edge, n, sizeof *edge, ends_first);
+    }
+    *count = n;
+    return edge;
+}
+
+static void ask_only(const struct stretches *stages, struct points *points, struct belonging *belonging)
+{
+    struct asking asking = {belonging, VIA_ONLY};
+    struct points moved = {0};
+    size_t edges, next = 0;
+    int threads = 0;
+    uint32_t which = 0; /* the threads that have one open, exclusive-ored: with one of them, that one */
+    struct edge *edge = edges_of(stages, &edges);
+    points_sort(points, by_time);
+    for (size_t i = 0; i < points->count; i++) {
+        const struct point *p = &points->point[i];
+        for (; next < edges && edge[next].time <= p->time; next++) {
+            threads += edge[next].by;
+            which ^= edge[next].thread;
+        }
+        if (threads == 1) {
+            points_add(&moved, which, p->time, p->of);
+        }
+    }
+    sweep(stages, &moved, set_stage, &asking);
+    free(moved.point);
+    free(edge);
+}
+
+/* ---- all of it ---- */
+
+static void find_stages(const struct process *process, const struct stretches *stages,
+                        const struct stretches *operators, struct points *points, struct belonging *belonging)
+{
+    struct asking asking = {belonging, VIA_THREAD};
+    if (!stages->count) {
+        return;
+    }
+    sweep(stages, points, set_stage, &asking);
+    keep_unanswered(points, belonging);
+    ask_forwards(process, stages, operators, points, belonging);
+    ask_only(stages, points, belonging);
+}
+
+static void find_outer(struct attribution *a, const struct stretches *stages)
+{
+    uint32_t *open = mem_zero(stages->count, sizeof *open);
+    size_t depth = 0;
+    for (size_t i = 0; i < stages->count; i++) {
+        size_t at = stages->order[i];
+        if (i && stages->thread[at] != stages->thread[stages->order[i - 1]]) {
+            depth = 0;
+        }
+        while (depth && stages->end[open[depth - 1]] <= stages->start[at]) {
+            depth--;
+        }
+        a->outer[at] = depth ? open[depth - 1] : NO_PLACE;
+        open[depth++] = (uint32_t)at;
+    }
+    free(open);
+}
+
+static struct belonging *nowhere(size_t count)
+{
+    struct belonging *belonging = mem_zero(count, sizeof *belonging);
+    for (size_t i = 0; i < count; i++) {
+        belonging[i].stage = NO_PLACE;
+    }
+    return belonging;
+}
+
+static uint32_t *no_places(size_t count)
+{
+    uint32_t *places = mem_zero(count, sizeof *places);
+    memset(places, 0xff, count * sizeof *places);
+    return places;
+}
+
+void attribute(struct attribution *a, const struct process *process, bool spans)
+{
+    const struct ranges *r = &process->ranges;
+    size_t *operator_order, count;
+    size_t *stage_order = stages_sorted(process, &count);
+    struct stretches stages = {r->start, r->end, r->thread, stage_order, count};
+    struct stretches operators = operators_of(process, &operator_order);
+    *a = (struct attribution){.process = process};
+    a->work = nowhere(process->works.table.count);
+    a->launch = no_places(process->works.table.count);
+    a->operator= no_places(process->works.table.count);
+    a->outer = no_places(r->table.count);
+    find_outer(a, &stages);
+    struct points points = find_launches(a);
+    sweep(&operators, &points, set_operator, a);
+    find_stages(process, &stages, &operators, &points, a->work);
+    if (spans) {
+        points.count = 0;
+        a->span = nowhere(process->spans.table.count);
+        for (size_t i = 0; i < process->spans.table.count; i++) {
+            a->span[i].time = process->spans.start[i];
+            points_add(&points, process->spans.thread[i], process->spans.start[i], (uint32_t)i);
+        }
+        find_stages(process, &stages, &operators, &points, a->span);
+    }
+    free(points.point);
+    free(stage_order);
+    free(operator_order);
+}
+
+uint32_t stage_around(const struct attribution *a, uint32_t stage, int64_t time)
+{
+    uint32_t outer = a->outer[stage];
+    while (outer != NO_PLACE && a->process->ranges.end[outer] <= time) {
+        outer = a->outer[outer];
+    }
+    return outer;
+}
+
+void attribution_free(struct attribution *a)
+{
+    free(a->work);
+    free(a->span);
+    free(a->launch);
+    free(a->operator);
+    free(a->outer);
+    *a = (struct attribution){0};
+}
