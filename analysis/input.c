@@ -1,4 +1,7 @@
-/* input.c - finds the traces that the command line names, and reads them in parallel. */
+/* input.c - finds the traces that the command line names, and reads them in parallel.
+ *
+ * Whether a file is one of ours or a Kineto trace is told by its content.
+ */
 #include "input.h"
 
 #include <dirent.h>
@@ -11,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "load_kineto.h"
 #include "load_tfr.h"
 
 /* ---- what a word stands for ---- */
@@ -35,8 +39,30 @@ static struct input *add(struct inputs *inputs, const char *path, int64_t rank)
     return input;
 }
 
+static bool is_named_twice(const struct inputs *inputs, const struct stat *status)
+{
+    for (size_t i = 0; i < inputs->count; i++) {
+        if (inputs->input[i].inode == status->st_ino && inputs->input[i].device == status->st_dev) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void add_kineto(struct inputs *inputs, const char *path, int64_t rank)
+{
+    struct stat status = {0};
+    bool known = stat(path, &status) == 0;
+    if (!known || !is_named_twice(inputs, &status)) {
+        struct input *input = add(inputs, path, rank);
+        input->device = status.st_dev;
+        input->inode = status.st_ino;
+        input->is_kineto = true;
+    }
+}
+
 /* A .tfr, or a .live file, which stands for its .tfr where there is one. Named twice it counts once. */
-static void add_file(struct inputs *inputs, const char *path, int64_t rank)
+static void add_tfr(struct inputs *inputs, const char *path, int64_t rank)
 {
     char *own = string_format("%s", path);
     bool is_live = ends_with(path, ".live");
@@ -48,11 +74,8 @@ static void add_file(struct inputs *inputs, const char *path, int64_t rank)
         own = string_format("%s", path);
     }
     struct stat status = {0};
-    bool known = stat(own, &status) == 0;
-    for (size_t i = 0; known && i < inputs->count; i++) {
-        if (inputs->input[i].inode == status.st_ino && inputs->input[i].device == status.st_dev) {
-            goto out;
-        }
+    if (stat(own, &status) == 0 && is_named_twice(inputs, &status)) {
+        goto out;
     }
     struct input *input = add(inputs, own, rank);
     input->device = status.st_dev;
@@ -70,9 +93,24 @@ out:
     free(own);
 }
 
-static int is_trace(const struct dirent *entry)
+static int is_tfr(const struct dirent *entry)
 {
     return entry->d_name[0] != '.' && (ends_with(entry->d_name, ".tfr") || ends_with(entry->d_name, ".tfr.live"));
+}
+
+static bool is_json_name(const char *name)
+{
+    return ends_with(name, ".json") || ends_with(name, ".json.gz");
+}
+
+static int is_json(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.' && is_json_name(entry->d_name);
+}
+
+static int is_trace(const struct dirent *entry)
+{
+    return is_tfr(entry) || is_json(entry);
 }
 
 /* The subdirectory that was changed last and holds traces: what the user may have meant. */
@@ -106,10 +144,56 @@ static char *find_below(const char *directory)
     return best;
 }
 
+static char *path_in(const char *directory, const char *name)
+{
+    return string_format("%s%s%s", directory, ends_with(directory, "/") ? "" : "/", name);
+}
+
+/* The Kineto traces in a directory. What else has such a name is passed over: reports of stages, and files of other
+ * programs. Files that cannot be opened are inputs, so that reading them says so. Returns the files there are. */
+static int add_kineto_files(struct inputs *inputs, const char *directory, int64_t rank)
+{
+    struct dirent **entries = NULL;
+    size_t before = inputs->count, stages = 0, others = 0;
+    int count = scandir(directory, &entries, is_json, versionsort);
+    for (int i = 0; i < count; i++) {
+        char *path = path_in(directory, entries[i]->d_name);
+        enum kineto_kind kind = access(path, R_OK) == 0 ? kineto_probe(path) : KINETO_TRACE;
+        if (kind == KINETO_TRACE) {
+            add_kineto(inputs, path, rank);
+        }
+        stages += kind == KINETO_STAGE;
+        others += kind == KINETO_NONE;
+        free(path);
+        free(entries[i]);
+    }
+    free(count >= 0 ? entries : NULL);
+    if (inputs->count > before && stages) {
+        notes_add(&inputs->input[before].notes, NOTE, "beside it %zu traces of single stages were left out", stages);
+    }
+    if (inputs->count > before && others) {
+        notes_add(&inputs->input[before].notes, NOTE, "beside it %zu .json files that are no traces were left out",
+                  others);
+    }
+    return count;
+}
+
+static void say_empty(struct inputs *inputs, const char *directory, int64_t rank, int others)
+{
+    char *below = find_below(directory);
+    struct input *input = add(inputs, directory, rank);
+    notes_add(&input->notes, UNUSABLE, "holds no .tfr and no %s; %s%s", others ? "traces among its .json" : ".json",
+              below ? "there are some in " : "",
+              below ? below
+                    : "run a program with LD_PRELOAD=libtfinject.so and TFI_OUTPUT_DIR set to it, or give "
+                      "another directory");
+    free(below);
+}
+
 static void add_directory(struct inputs *inputs, const char *directory, int64_t rank)
 {
     struct dirent **entries = NULL;
-    int count = scandir(directory, &entries, is_trace, versionsort);
+    int count = scandir(directory, &entries, is_tfr, versionsort);
     size_t before = inputs->count;
     if (count < 0) {
         struct input *input = add(inputs, directory, rank);
@@ -117,20 +201,27 @@ static void add_directory(struct inputs *inputs, const char *directory, int64_t 
         return;
     }
     for (int i = 0; i < count; i++) {
-        char *path = string_format("%s%s%s", directory, ends_with(directory, "/") ? "" : "/", entries[i]->d_name);
-        add_file(inputs, path, rank);
+        char *path = path_in(directory, entries[i]->d_name);
+        add_tfr(inputs, path, rank);
         free(path);
         free(entries[i]);
     }
     free(entries);
+    int others = count ? 0 : add_kineto_files(inputs, directory, rank);
     if (!count && inputs->count == before) {
-        char *below = find_below(directory);
-        struct input *input = add(inputs, directory, rank);
-        notes_add(&input->notes, UNUSABLE, "holds no .tfr; %s%s", below ? "there are some in " : "",
-                  below ? below
-                        : "run a program with LD_PRELOAD=libtfinject.so and TFI_OUTPUT_DIR set to it, or give "
-                          "another directory");
-        free(below);
+        say_empty(inputs, directory, rank, others);
+    }
+}
+
+/* What it is tells its content; only of an empty file the name. */
+static void add_file(struct inputs *inputs, const char *path, int64_t rank)
+{
+    struct stat status;
+    bool is_empty = stat(path, &status) == 0 && status.st_size == 0;
+    if (kineto_look(path) == LOOK_JSON || (is_empty && is_json_name(path))) {
+        add_kineto(inputs, path, rank);
+    } else {
+        add_tfr(inputs, path, rank);
     }
 }
 
@@ -167,11 +258,35 @@ struct work {
     atomic_ullong done; /* bytes */
 };
 
-static void read_one(struct work *work, struct input *input)
+/* rank3, rank-3 or rank_3 in a file's name, where no letter stands before it; 0 without. */
+static int64_t rank_in_name(const char *path)
 {
-    if (input->notes.count) { /* it is known already that it cannot be read */
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    for (const char *at = name; (at = strcasestr(at, "rank")) != NULL; at += 4) {
+        const char *digits = at + 4 + (at[4] == '-' || at[4] == '_');
+        size_t count = strspn(digits, "0123456789");
+        if (count && count < 10) {
+            return strtoll(digits, NULL, 10);
+        }
+    }
+    return 0;
+}
+
+static void read_kineto_file(struct work *work, struct input *input)
+{
+    process_init(&input->process, input->path, "kineto");
+    input->usable =
+        load_kineto(input->path, &work->model->names, work->want, &input->process, &input->notes, &work->done);
+    if (!input->usable) {
+        process_free(&input->process);
         return;
     }
+    struct process *process = &input->process;
+    process->rank = input->rank >= 0 ? input->rank : process->rank >= 0 ? process->rank : rank_in_name(input->path);
+}
+
+static void read_tfr_file(struct work *work, struct input *input)
+{
     input->usable = trace_open(&input->trace, input->path, input->live, &input->notes);
     input->open = true;
     if (input->usable) {
@@ -182,6 +297,18 @@ static void read_one(struct work *work, struct input *input)
     if (!input->usable || !work->keep) {
         trace_close(&input->trace);
         input->open = false;
+    }
+}
+
+static void read_one(struct work *work, struct input *input)
+{
+    if (notes_have(&input->notes, UNUSABLE)) { /* it is known already that it cannot be read */
+        return;
+    }
+    if (input->is_kineto) {
+        read_kineto_file(work, input);
+    } else {
+        read_tfr_file(work, input);
     }
 }
 
@@ -215,6 +342,36 @@ static void *show_progress(void *argument)
         fputs("\r\033[K", stderr);
     }
     return NULL;
+}
+
+/* A second Kineto trace of a rank: of another part of its life, or a mistake, which would count all twice. */
+static void compare_ranks(struct input *earlier, struct input *later)
+{
+    const struct process *a = &earlier->process, *b = &later->process;
+    bool apart = !a->has_time || !b->has_time || a->last < b->first || b->last < a->first;
+    if (apart) {
+        notes_add(&later->notes, NOTE, "is a second trace of rank %lld, of another time than %s", (long long)b->rank,
+                  earlier->path);
+        return;
+    }
+    notes_add(&later->notes, UNUSABLE,
+              "is left out: it is of rank %lld as %s is, and of the same time; give its rank as rank=N:%s",
+              (long long)b->rank, earlier->path, later->path);
+    later->usable = false;
+    process_free(&later->process);
+}
+
+static void find_same_ranks(struct inputs *inputs)
+{
+    for (size_t i = 1; i < inputs->count; i++) {
+        struct input *later = &inputs->input[i];
+        for (size_t k = 0; k < i && later->usable && later->is_kineto; k++) {
+            struct input *earlier = &inputs->input[k];
+            if (earlier->usable && earlier->is_kineto && earlier->process.rank == later->process.rank) {
+                compare_ranks(earlier, later);
+            }
+        }
+    }
 }
 
 /* The first record of all: --from and --to count from there, whatever else is chosen. */
@@ -256,6 +413,7 @@ void inputs_read(struct inputs *inputs, struct model *model, unsigned want, unsi
         pthread_join(watcher, NULL);
     }
     free(thread);
+    find_same_ranks(inputs);
     collect(inputs, model);
 }
 

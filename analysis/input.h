@@ -1,7 +1,8 @@
 /* input.h - what the words on the command line stand for, and reading all of it into a model.
  *
- * A run directory is its .tfr files, each with the .live beside it, and those .live files whose .tfr is missing. Inputs
- * are read in parallel; what there is to say about one is kept with it and said in their order when all are read.
+ * A run directory is its .tfr files, each with the .live beside it, and those .live files whose .tfr is missing; one
+ * without any is its Kineto traces. Inputs are read in parallel; what there is to say about one is kept with it and said
+ * in their order when all are read.
  */
 #ifndef TFA_INPUT_H
 #define TFA_INPUT_H
@@ -21,6 +22,7 @@ struct input {
     struct trace trace;
     bool open; /* trace is */
     bool usable;
+    bool is_kineto;         /* there is no struct trace of it */
     struct process process; /* moves into the model */
 };
 

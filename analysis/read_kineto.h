@@ -8,12 +8,8 @@
 
 #include <stdatomic.h>
 
+#include "json.h"
 #include "trace.h"
-
-struct slice {
-    const char *at;
-    size_t length;
-};
 
 enum kineto_has {
     HAS_TS = 1,
@@ -53,13 +49,25 @@ struct kineto_sink {
 struct kineto_damage {
     uint64_t events; /* read */
     uint64_t bad;    /* events that make no sense and were left out */
-    bool cut;        /* the file ends too early */
+    bool cut;        /* the file ends too early, or makes no sense from there on */
     uint64_t cut_at; /* bytes of JSON that were read up to there */
+    bool broken;     /* the file is damaged in another way */
 };
 
 /* False: unusable (not a trace, cannot be opened), and a note says why. Damage gives notes too, and the valid part was
  * handed on. `done` counts bytes of the file, for the progress line. */
 bool kineto_read(const char *path, const struct kineto_sink *sink, struct kineto_damage *damage, struct notes *notes,
                  atomic_ullong *done);
+
+/* The same from memory, without a thread, and with events of up to `largest` bytes. */
+bool kineto_read_memory(const void *bytes, size_t length, size_t largest, const struct kineto_sink *sink,
+                        struct kineto_damage *damage, struct notes *notes);
+
+/* What a file is, as far as its first bytes tell. */
+enum kineto_look { LOOK_OTHER, LOOK_JSON }; /* gzip is taken for JSON: none of ours begins like it */
+enum kineto_look kineto_look(const char *path);
+/* What a file that looks like JSON is, read up to its first event. */
+enum kineto_kind { KINETO_NONE, KINETO_TRACE, KINETO_STAGE /* one stage, as `tfanalyze report` writes them */ };
+enum kineto_kind kineto_probe(const char *path);
 
 #endif

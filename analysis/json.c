@@ -1,0 +1,360 @@
+/* json.c - numbers, escapes, and going over values. */
+#include "json.h"
+
+#include <string.h>
+
+/* ---- numbers ---- */
+
+static inline bool is_digit(char c)
+{
+    return (unsigned char)(c - '0') < 10;
+}
+
+/* Of the digits of a number: as many as can decide how it is rounded, and where the point stands. */
+struct decimal {
+    unsigned __int128 digits;
+    int64_t exponent; /* the digits, times ten to it */
+};
+
+enum { MOST_DIGITS = 30, MOST_EXPONENT = 100000 };
+
+static const char *take_digits(const char *p, struct decimal *d, bool fraction)
+{
+    const unsigned __int128 most = (unsigned __int128)1000000000000000 * 1000000000000000; /* 10^30 */
+    for (; is_digit(*p); p++) {
+        bool kept = d->digits < most / 10;
+        d->digits = kept ? 10 * d->digits + (unsigned)(*p - '0') : d->digits;
+        d->exponent += kept ? -fraction : !fraction;
+    }
+    return p;
+}
+
+/* The digits times 10^exponent as a whole number, the nearest one. False: too large. */
+static bool settle(struct decimal d, uint64_t *magnitude)
+{
+    for (; d.exponent > 0 && d.digits; d.exponent--) {
+        d.digits *= 10;
+        if (d.digits > UINT64_MAX) {
+            return false;
+        }
+    }
+    for (; d.exponent < -1 && d.digits; d.exponent++) {
+        d.digits /= 10;
+    }
+    if (d.exponent < 0) {
+        d.digits = (d.digits + 5) / 10;
+    }
+    *magnitude = (uint64_t)d.digits;
+    return d.digits <= UINT64_MAX;
+}
+
+static const char *take_exponent(const char *p, int64_t *exponent)
+{
+    bool negative = p[1] == '-';
+    const char *digits = p + 1 + (p[1] == '-' || p[1] == '+');
+    int64_t value = 0;
+    if (!is_digit(*digits)) {
+        return p;
+    }
+    for (p = digits; is_digit(*p); p++) {
+        value = MIN(10 * value + (*p - '0'), MOST_EXPONENT);
+    }
+    *exponent += negative ? -value : value;
+    return p;
+}
+
+/* Any number, behind its sign. */
+static const char *slow_number(const char *p, unsigned scale, struct number *number)
+{
+    struct decimal d = {.exponent = scale};
+    const char *start = p;
+    p = take_digits(p, &d, false);
+    if (*p == '.' && (p > start || is_digit(p[1]))) {
+        number->is_float = true;
+        p = take_digits(p + 1, &d, true);
+    }
+    if (p > start && (*p == 'e' || *p == 'E')) {
+        number->is_float = true;
+        p = take_exponent(p, &d.exponent);
+    }
+    if (p > start) {
+        number->state = settle(d, &number->magnitude) ? NUMBER_GOOD : NUMBER_TOO_LARGE;
+        number->magnitude = number->state == NUMBER_GOOD ? number->magnitude : UINT64_MAX;
+    }
+    return p;
+}
+
+static const char *bare_number(const char *p, unsigned scale, struct number *number)
+{
+    static const uint64_t powers[] = {1, 10, 100, 1000};
+    number->negative = *p == '-';
+    const char *start = p + number->negative, *q = start;
+    uint64_t value = 0;
+    while (is_digit(*q) && q < start + 16) {
+        value = 10 * value + (unsigned)(*q++ - '0');
+    }
+    unsigned left = scale;
+    if (*q == '.' && q > start && scale <= 3) {
+        number->is_float = true;
+        for (q++; left && is_digit(*q); left--) {
+            value = 10 * value + (unsigned)(*q++ - '0');
+        }
+    }
+    bool plain = q > start && scale <= 3 && !is_digit(*q) && (*q | 0x20) != 'e' && *q != '.';
+    if (!plain) {
+        q = slow_number(start, scale, number);
+        return q > start ? q : p;
+    }
+    number->magnitude = value * powers[left];
+    number->state = NUMBER_GOOD;
+    return q;
+}
+
+const char *json_number(const char *p, unsigned scale, struct number *number)
+{
+    *number = (struct number){0};
+    if (*p != '"') {
+        return bare_number(p, scale, number);
+    }
+    const char *q = bare_number(p + 1, scale, number);
+    if (q == p + 1 || *q != '"') {
+        *number = (struct number){0};
+        return p;
+    }
+    return q + 1;
+}
+
+/* ---- going over values ---- */
+
+/* A number or a word (true, null, NaN, -Infinity). */
+static const char *skip_word(const char *p)
+{
+    while (is_digit(*p) || (unsigned char)((*p | 0x20) - 'a') < 26 || *p == '-' || *p == '+' || *p == '.') {
+        p++;
+    }
+    return p;
+}
+
+/* The next quote or bracket. */
+static const char *next_mark(const char *p)
+{
+    const __m128i quote = _mm_set1_epi8('"'), open = _mm_set1_epi8('{'), close = _mm_set1_epi8('}');
+    const __m128i bit = _mm_set1_epi8(0x20); /* turns [ and ] into { and } */
+    for (;; p += 16) {
+        __m128i bytes = _mm_loadu_si128((const __m128i *)p), curly = _mm_or_si128(bytes, bit);
+        __m128i brackets = _mm_or_si128(_mm_cmpeq_epi8(curly, open), _mm_cmpeq_epi8(curly, close));
+        unsigned found = (unsigned)_mm_movemask_epi8(_mm_or_si128(brackets, _mm_cmpeq_epi8(bytes, quote)));
+        if (found) {
+            return p + __builtin_ctz(found);
+        }
+    }
+}
+
+/* A string of which something else than , : ] or } follows has lost a quote: better to see it here than to take all
+ * that follows for something else than it is. */
+static const char *skip_string(const char *p, const char **stopped)
+{
+    bool escaped;
+    *stopped = p = json_space(json_string_end(p + 1, &escaped) + 1);
+    return *p == ',' || *p == ':' || *p == ']' || *p == '}' ? p : NULL;
+}
+
+const char *json_skip(const char *p, const char **stopped)
+{
+    uint64_t kinds = 0; /* of the innermost 64 levels: 1 for an object */
+    size_t depth = 0;
+    bool deep = false;
+    *stopped = p;
+    if (*p == '"') {
+        bool escaped;
+        *stopped = json_string_end(p + 1, &escaped) + 1;
+        return *stopped;
+    }
+    if (*p != '{' && *p != '[') {
+        *stopped = skip_word(p);
+        return *stopped > p ? *stopped : NULL;
+    }
+    do {
+        *stopped = p = next_mark(p);
+        if (*p == '"') {
+            if (!(p = skip_string(p, stopped))) {
+                return NULL;
+            }
+        } else if (*p == '{' || *p == '[') {
+            kinds = kinds << 1 | (*p == '{');
+            deep |= ++depth > 64;
+            p++;
+        } else if ((*p == '}') != (kinds & 1) && !deep) {
+            return NULL;
+        } else {
+            kinds >>= 1;
+            depth--;
+            p++;
+        }
+    } while (depth);
+    *stopped = p;
+    return p;
+}
+
+const char *json_skip_piece(struct json_skipper *s, const char *p, const char *end)
+{
+    for (; p < end; p++) {
+        char c = *p;
+        if (s->in_string) {
+            s->in_string = c != '"' || s->escaped;
+            s->escaped = c == '\\' && !s->escaped;
+            if (!s->in_string && !s->depth) {
+                return p + 1;
+            }
+        } else if (s->in_word && (c == ',' || c == '}' || c == ']' || (unsigned char)c <= ' ')) {
+            return p;
+        } else if (c == '"') {
+            s->in_string = true;
+            s->escaped = false;
+        } else if (c == '{' || c == '[') {
+            s->depth++;
+        } else if (c == '}' || c == ']') {
+            if (!s->depth || !--s->depth) {
+                return p + 1;
+            }
+        } else {
+            s->in_word = !s->depth && (unsigned char)c > ' ';
+        }
+    }
+    return NULL;
+}
+
+/* ---- strings ---- */
+
+static int hex4(const char *p, const char *end)
+{
+    int value = 0;
+    if (end - p < 4) {
+        return -1;
+    }
+    for (int i = 0; i < 4; i++) {
+        int c = p[i] | 0x20;
+        int digit = is_digit(p[i]) ? p[i] - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+        if (digit < 0) {
+            return -1;
+        }
+        value = 16 * value + digit;
+    }
+    return value;
+}
+
+static size_t put_utf8(char *to, uint32_t c)
+{
+    if (c < 0x80) {
+        to[0] = (char)c;
+        return 1;
+    }
+    size_t more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
+    static const uint8_t lead[] = {0, 0xc0, 0xe0, 0xf0};
+    to[0] = (char)(lead[more] | c >> (6 * more));
+    for (size_t i = 1; i <= more; i++) {
+        to[i] = (char)(0x80 | (c >> (6 * (more - i)) & 0x3f));
+    }
+    return more + 1;
+}
+
+/* One \u escape, or the two of a surrogate pair. A surrogate alone becomes three bytes that are no valid UTF-8. */
+static size_t unescape_unicode(char *to, const char **from, const char *end)
+{
+    int c = hex4(*from + 2, end);
+    if (c < 0) {
+        *to = *(*from)++;
+        return 1;
+    }
+    *from += 6;
+    if (c >= 0xd800 && c < 0xdc00 && end - *from >= 6 && (*from)[0] == '\\' && (*from)[1] == 'u') {
+        int low = hex4(*from + 2, end);
+        if (low >= 0xdc00 && low < 0xe000) {
+            *from += 6;
+            c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
+        }
+    }
+    return put_utf8(to, (uint32_t)c);
+}
+
+size_t json_unescape(char *to, const char *from, size_t length)
+{
+    static const char codes[] = "\"\\/bfnrt", bytes[] = "\"\\/\b\f\n\r\t";
+    const char *end = from + length, *start = to;
+    while (from < end) {
+        const char *code = *from == '\\' && end - from >= 2 && from[1] ? strchr(codes, from[1]) : NULL;
+        if (code) {
+            *to++ = bytes[code - codes];
+            from += 2;
+        } else if (*from == '\\' && end - from >= 2 && from[1] == 'u') {
+            to += unescape_unicode(to, &from, end);
+        } else {
+            *to++ = *from++;
+        }
+    }
+    return (size_t)(to - start);
+}
+
+/* ---- small objects, member by member ---- */
+
+bool json_next(struct slice *at, struct slice *key, struct slice *value)
+{
+    const char *p = at->at, *end = at->at + at->length, *stopped;
+    bool escaped, inside = at->length && (*p == '{' || *p == '[' || *p == ',');
+    p = inside ? json_space(p + 1) : end;
+    *key = (struct slice){0};
+    if (p < end && *p == '"') {
+        const char *quote = json_string_end(p + 1, &escaped), *colon = quote < end ? json_space(quote + 1) : end;
+        if (colon < end && *colon == ':') {
+            *key = (struct slice){p + 1, (size_t)(quote - p - 1)};
+            p = json_space(colon + 1);
+        }
+    }
+    const char *after = p < end ? json_skip(p, &stopped) : NULL;
+    if (!after || after > end) {
+        return false;
+    }
+    *value = (struct slice){p, (size_t)(after - p)};
+    after = json_space(after);
+    *at = (struct slice){MIN(after, end), (size_t)(end - MIN(after, end))};
+    return true;
+}
+
+struct slice json_member(struct slice object, const char *key)
+{
+    struct slice name, value, found = {0};
+    size_t length = strlen(key);
+    while (json_next(&object, &name, &value)) {
+        if (name.at && name.length == length && memcmp(name.at, key, length) == 0) {
+            found = value;
+        }
+    }
+    return found;
+}
+
+char *json_text(struct slice value)
+{
+    if (!value.length || *value.at == '{' || *value.at == '[') {
+        return NULL;
+    }
+    if (*value.at != '"') {
+        return mem_text(value.at, value.length);
+    }
+    char *text = mem_text(value.at, value.length);
+    text[json_unescape(text, value.at + 1, value.length - 2)] = 0;
+    return text;
+}
+
+bool json_int(struct slice value, int64_t *result)
+{
+    struct number number;
+    if (!value.length) {
+        return false;
+    }
+    json_number(value.at, 0, &number);
+    if (number.state != NUMBER_GOOD || number.magnitude > INT64_MAX) {
+        return false;
+    }
+    *result = number.negative ? -(int64_t)number.magnitude : (int64_t)number.magnitude;
+    return true;
+}

@@ -1,0 +1,458 @@
+/* read_kineto.c - finds the events in the JSON, and what else its outermost object has.
+ *
+ * An event is looked at where it lies, in one go; if the window's end cuts it, it is looked at again once there is more.
+ * An event that makes no sense is left out: the next one begins where its brackets close, or behind the next `},` that is
+ * followed by `{` and a key of events, whichever comes first.
+ */
+#include "read_kineto.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kineto_event.h"
+#include "stream.h"
+
+enum { LARGEST_MEMBER = 16 << 20 };
+static const size_t LARGEST_EVENT = (size_t)1 << 30;
+
+struct walk {
+    struct stream stream;
+    const struct kineto_sink *sink;
+    struct kineto_damage *damage;
+    struct notes *notes;
+    struct kineto_scanner scanner;
+    size_t largest;
+    uint64_t too_large; /* events, members */
+    uint64_t nonsense;  /* where the JSON stops making sense outside of events, + 1 */
+    bool has_events;    /* a list of them has begun */
+    bool is_list;       /* the list is the whole file */
+    bool has_phase;     /* some event had one: it is no list of something else */
+    bool ended;         /* all of it was read */
+    bool is_json;
+    bool only_look; /* stop at the first event */
+    bool is_stage;
+};
+
+enum outcome { GOOD, CUT, BAD };
+
+static enum outcome take_event(struct walk *r, const char **after)
+{
+    struct stream *s = &r->stream;
+    struct kineto_event event;
+    const char *stopped, *p = scan_event(&r->scanner, s->at, &event, &stopped);
+    *after = p ? p : stopped;
+    if (!p) {
+        return stopped >= s->end ? CUT : BAD;
+    }
+    bool too_late = (event.has & HAS_TS && (event.ts == INT64_MAX || event.ts == INT64_MIN)) ||
+                    (event.has & HAS_DUR && (event.dur == INT64_MAX || event.dur == INT64_MIN));
+    if (too_late) {
+        r->damage->bad++;
+        return GOOD;
+    }
+    r->has_phase |= event.phase != 0;
+    r->damage->events++;
+    if (r->sink->event) {
+        r->sink->event(r->sink->context, &event);
+    }
+    return GOOD;
+}
+
+/* ---- going on behind what makes no sense ---- */
+
+static bool more(struct walk *r)
+{
+    return stream_more(&r->stream);
+}
+
+/* The next character that is no space; -1 at the end of the file. */
+static inline int peek(struct walk *r)
+{
+    struct stream *s = &r->stream;
+    for (;;) {
+        s->at = (char *)json_space(s->at);
+        if (s->at < s->end) {
+            return (unsigned char)*s->at;
+        }
+        s->at = s->end;
+        if (!more(r)) {
+            return -1;
+        }
+    }
+}
+
+/* At a `{`: is it followed by a key that events have? */
+static bool at_event(struct walk *r)
+{
+    struct stream *s = &r->stream;
+    const char *p, *end;
+    bool escaped = false;
+    do {
+        p = json_space(s->at + 1);
+        end = *p == '"' ? json_string_end(p + 1, &escaped) : p;
+    } while (end + 1 >= s->end && s->end - s->at < 256 && more(r));
+    return *p == '"' && end < s->end && is_event_key(&r->scanner, p + 1, (size_t)(end - p - 1));
+}
+
+/* From the start of a bad event, that made no sense `good` bytes on, to where the next thing in the list begins. */
+static void resync(struct walk *r, size_t good)
+{
+    struct stream *s = &r->stream;
+    struct json_skipper skipper = {0};
+    char last = 0, before = 0; /* of what is no space */
+    uint64_t from = stream_offset(s, s->at) + good;
+    while (s->at < s->end || more(r)) {
+        char c = *s->at;
+        if (c == '{' && last == ',' && before == '}' && stream_offset(s, s->at) >= from && at_event(r)) {
+            return;
+        }
+        bool closed = json_skip_piece(&skipper, s->at, s->at + 1) != NULL;
+        before = (unsigned char)c > ' ' ? last : before;
+        last = (unsigned char)c > ' ' ? c : last;
+        s->at++;
+        if (closed) {
+            int next = peek(r);
+            if (next == ',' || next == ']' || next < 0) {
+                return;
+            }
+            skipper = (struct json_skipper){.depth = 1}; /* its brackets say little: mostly the pattern is left */
+        }
+    }
+}
+
+/* Over a value that is too large to be held. */
+static bool skip_large(struct walk *r)
+{
+    struct stream *s = &r->stream;
+    struct json_skipper skipper = {0};
+    const char *after;
+    r->too_large++;
+    while (!(after = json_skip_piece(&skipper, s->at, s->end))) {
+        s->at = s->end;
+        if (!more(r)) {
+            return false;
+        }
+    }
+    s->at = (char *)after;
+    return true;
+}
+
+/* ---- the whole ---- */
+
+static void cut(struct walk *r)
+{
+    r->damage->cut = true;
+    r->damage->cut_at = r->stream.total;
+    r->stream.at = r->stream.end;
+}
+
+static bool too_large(const struct walk *r, size_t largest)
+{
+    return (size_t)(r->stream.end - r->stream.at) >= largest;
+}
+
+/* One item of the list. False: the file ends in it. */
+static bool read_item(struct walk *r, int first)
+{
+    struct stream *s = &r->stream;
+    const char *after, *stopped;
+    enum outcome outcome;
+    for (;;) {
+        if (first == '{') {
+            outcome = take_event(r, &after);
+        } else {
+            after = json_skip(s->at, &stopped);
+            outcome = after && after < s->end ? GOOD : stopped >= s->end || after ? CUT : BAD;
+            r->damage->bad += outcome == GOOD;
+        }
+        if (outcome == GOOD) {
+            s->at = (char *)after;
+            return true;
+        }
+        if (outcome == BAD) {
+            r->damage->bad++;
+            resync(r, (size_t)((first == '{' ? after : stopped) - s->at));
+            return true;
+        }
+        if (too_large(r, r->largest)) {
+            r->damage->bad++;
+            return skip_large(r);
+        }
+        if (!more(r)) {
+            return false;
+        }
+    }
+}
+
+/* The items of the list of events, from behind its bracket on. */
+static bool read_list(struct walk *r)
+{
+    r->has_events = true;
+    for (;;) {
+        int c = peek(r);
+        if (c == ',') {
+            r->stream.at++;
+        } else if (c == ']') {
+            r->stream.at++;
+            return true;
+        } else if (c < 0 ? r->is_list : r->only_look && (!r->is_list || r->has_phase || r->damage->bad)) {
+            return true; /* a list alone may lack its bracket */
+        } else if (c < 0 || !read_item(r, c)) {
+            cut(r);
+            return false;
+        }
+    }
+}
+
+static void no_sense(struct walk *r)
+{
+    r->nonsense = stream_offset(&r->stream, r->stream.at) + 1;
+}
+
+/* A value that is no list of events. False: the file ends in it, or it makes no sense. */
+static bool read_value(struct walk *r, struct slice *value)
+{
+    struct stream *s = &r->stream;
+    const char *after, *stopped;
+    *value = (struct slice){0};
+    for (;;) {
+        after = json_skip(s->at, &stopped);
+        if (after && after < s->end) {
+            *value = (struct slice){s->at, (size_t)(after - s->at)};
+            s->at = (char *)after;
+            return true;
+        }
+        if (!after && stopped < s->end) {
+            no_sense(r);
+            return false;
+        }
+        if (too_large(r, LARGEST_MEMBER)) {
+            return skip_large(r) || (cut(r), false);
+        }
+        if (!more(r)) {
+            cut(r);
+            return false;
+        }
+    }
+}
+
+static bool is_key(struct slice key, const char *text)
+{
+    return key.length == strlen(text) && memcmp(key.at, text, key.length) == 0;
+}
+
+/* A member of the outermost object, from its key on. */
+static bool read_member(struct walk *r, bool is_first)
+{
+    struct slice key, value;
+    char name[256];
+    if (!read_value(r, &key)) {
+        return false;
+    }
+    size_t length = MIN(key.length >= 2 ? key.length - 2 : 0, sizeof name);
+    length = json_unescape(name, key.at ? key.at + 1 : "", length);
+    key = (struct slice){name, length};
+    int c = peek(r);
+    if (c != ':') {
+        c < 0 ? cut(r) : no_sense(r);
+        return false;
+    }
+    r->stream.at++;
+    c = peek(r);
+    if (is_key(key, "traceEvents") && c == '[') {
+        r->stream.at++;
+        return read_list(r);
+    }
+    if (c < 0 || !read_value(r, &value)) {
+        return c >= 0 ? false : (cut(r), false);
+    }
+    r->is_stage |= is_first && is_key(key, "tfinject") && value.length && *value.at == '{' &&
+                   json_member(value, "artefact").length > 0;
+    if (value.at && r->sink->member) {
+        r->sink->member(r->sink->context, key, value);
+    }
+    return true;
+}
+
+static void read_object(struct walk *r)
+{
+    for (bool is_first = true;; is_first = false) {
+        int c = peek(r);
+        if (c == ',' && !is_first) {
+            r->stream.at++;
+            c = peek(r);
+        }
+        if (c == '}') {
+            r->stream.at++;
+            r->ended = true;
+            return;
+        }
+        if (c != '"') {
+            c < 0 ? cut(r) : no_sense(r);
+            return;
+        }
+        if (!read_member(r, is_first) || (r->only_look && r->has_events)) {
+            return;
+        }
+    }
+}
+
+/* ---- what there is to say ---- */
+
+static void judge_file(const struct walk *r, struct notes *notes)
+{
+    const struct stream *s = &r->stream;
+    unsigned long long at = s->fault_at;
+    if (s->error) {
+        notes_add(notes, LOSS, "can't be read to its end (%s)", strerror(s->error));
+    } else if (s->gzip_damaged) {
+        notes_add(notes, LOSS, "its compressed data are damaged at byte %llu: what lies behind that is lost", at);
+    } else if (s->gzip_checksum) {
+        notes_add(notes, LOSS, "its compressed data do not match their checksum (before byte %llu): some are wrong",
+                  at);
+    } else if (s->gzip_cut && !r->damage->cut) {
+        notes_add(notes, NOTE, "is cut at its end; all of the JSON is there");
+    } else if (s->gzip_trailing) {
+        notes_add(notes, NOTE, "something else follows its compressed data at byte %llu; it was left out", at);
+    }
+}
+
+static void judge_text(const struct walk *r, struct notes *notes)
+{
+    const struct kineto_damage *d = r->damage;
+    unsigned long long events = d->events;
+    if (d->cut) {
+        notes_add(notes, LOSS,
+                  "ends in the middle, at byte %llu of its JSON: the first %llu events are there; it is cut, or still "
+                  "being written",
+                  (unsigned long long)d->cut_at, events);
+    }
+    if (r->nonsense) {
+        notes_add(notes, LOSS, "its JSON makes no sense from byte %llu on; %llu events were read",
+                  (unsigned long long)r->nonsense - 1, events);
+    }
+    if (d->bad) {
+        notes_add(notes, LOSS, "%llu of %llu events make no sense and were left out", (unsigned long long)d->bad,
+                  events + d->bad);
+    }
+    if (r->too_large) {
+        notes_add(notes, NOTE, "%llu of its values are too large to be looked at", (unsigned long long)r->too_large);
+    }
+    if (!events && !d->bad && !d->cut && !r->nonsense) {
+        notes_add(notes, NOTE, "holds no events");
+    }
+}
+
+static bool judge(const struct walk *r, struct notes *notes)
+{
+    const char *empty = r->stream.total ? "" : " (it is empty)";
+    if (!r->is_json) {
+        judge_file(r, notes);
+        notes_add(notes, UNUSABLE, "is no trace: it is not JSON%s", empty);
+        return false;
+    }
+    if (!r->has_events || (r->is_list && !r->has_phase && r->damage->events + r->damage->bad)) {
+        judge_file(r, notes);
+        notes_add(notes, UNUSABLE, "is no trace: its JSON %s",
+                  r->damage->cut  ? "is cut before the list of events (traceEvents)"
+                  : r->nonsense   ? "makes no sense"
+                  : r->has_events ? "is a list of something else than events"
+                                  : "has no list of events (traceEvents)");
+        return false;
+    }
+    judge_text(r, notes);
+    judge_file(r, notes);
+    return true;
+}
+
+/* ---- reading ---- */
+
+static void read_all(struct walk *r)
+{
+    int c = peek(r);
+    if (c == 0xef && (r->stream.end - r->stream.at >= 3)) { /* a byte order mark */
+        r->stream.at += 3;
+        c = peek(r);
+    }
+    r->is_json = c == '{' || c == '[';
+    if (r->is_json) {
+        r->stream.at++;
+    }
+    if (c == '{') {
+        read_object(r);
+    } else if (c == '[') {
+        r->is_list = true;
+        r->ended = read_list(r);
+    }
+    while (r->ended && !r->only_look && peek(r) >= 0) { /* to see what the file's end is like */
+        r->stream.at = r->stream.end;
+    }
+}
+
+static bool read_stream(struct walk *r, struct notes *notes)
+{
+    *r->damage = (struct kineto_damage){0};
+    scanner_init(&r->scanner);
+    read_all(r);
+    r->damage->broken = r->nonsense || r->stream.error || r->stream.gzip_damaged || r->stream.gzip_checksum;
+    scanner_free(&r->scanner);
+    return notes && judge(r, notes);
+}
+
+bool kineto_read(const char *path, const struct kineto_sink *sink, struct kineto_damage *damage, struct notes *notes,
+                 atomic_ullong *done)
+{
+    struct walk r = {.sink = sink, .damage = damage, .largest = LARGEST_EVENT};
+    bool usable = stream_open(&r.stream, path, true, done);
+    if (usable) {
+        usable = read_stream(&r, notes);
+    } else {
+        notes_add(notes, UNUSABLE, "can't be read (%s)", strerror(errno));
+    }
+    stream_close(&r.stream);
+    return usable;
+}
+
+bool kineto_read_memory(const void *bytes, size_t length, size_t largest, const struct kineto_sink *sink,
+                        struct kineto_damage *damage, struct notes *notes)
+{
+    struct walk r = {.sink = sink, .damage = damage, .largest = largest};
+    stream_open_memory(&r.stream, bytes, length);
+    bool usable = read_stream(&r, notes);
+    stream_close(&r.stream);
+    return usable;
+}
+
+/* ---- looking ---- */
+
+enum kineto_look kineto_look(const char *path)
+{
+    unsigned char bytes[64];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd >= 0 ? read(fd, bytes, sizeof bytes) : 0;
+    ssize_t i = got >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    while (i < got && bytes[i] && bytes[i] <= ' ') {
+        i++;
+    }
+    bool is_json = i < got && (bytes[i] == '{' || bytes[i] == '[' || (got > 1 && bytes[0] == 0x1f && bytes[1] == 0x8b));
+    if (fd >= 0) {
+        close(fd);
+    }
+    return is_json ? LOOK_JSON : LOOK_OTHER;
+}
+
+enum kineto_kind kineto_probe(const char *path)
+{
+    struct kineto_damage damage;
+    static const struct kineto_sink none;
+    struct walk r = {.sink = &none, .damage = &damage, .largest = LARGEST_MEMBER, .only_look = true};
+    if (stream_open(&r.stream, path, false, NULL)) {
+        read_stream(&r, NULL);
+    }
+    stream_close(&r.stream);
+    bool is_trace = r.has_events && (!r.is_list || r.has_phase);
+    return r.is_stage && is_trace ? KINETO_STAGE : is_trace ? KINETO_TRACE : KINETO_NONE;
+}

@@ -1,0 +1,301 @@
+/* stream.c - reads and inflates ahead of the parser.
+ *
+ * The ring is the only thing both threads touch: `made`, `given_back` and `stop` under its lock, a block by one of them
+ * at a time. What is wrong with the file is written before the last block is made and read after it was taken.
+ */
+#include "stream.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Small enough for the caches: the parser finds what was just inflated there. */
+enum { BLOCK = 256 << 10, ROOM = 64 << 10, RAW = 128 << 10 };
+
+/* ---- making blocks ---- */
+
+/* Compressed bytes for zlib. False at the end. */
+static bool refill(struct stream *s)
+{
+    ssize_t got;
+    if (s->fd < 0) {
+        return false;
+    }
+    do {
+        got = read(s->fd, s->raw, RAW);
+    } while (got < 0 && errno == EINTR);
+    if (got <= 0) {
+        s->error = got < 0 ? errno : 0;
+        return false;
+    }
+    s->file_bytes += (uint64_t)got;
+    if (s->done) {
+        atomic_fetch_add_explicit(s->done, (unsigned long long)got, memory_order_relaxed);
+    }
+    s->z.next_in = (Bytef *)s->raw;
+    s->z.avail_in = (uInt)got;
+    return true;
+}
+
+static void fault(struct stream *s, bool *what)
+{
+    *what = true;
+    s->fault_at = s->file_bytes - s->z.avail_in;
+    s->finished = true;
+}
+
+/* A member has ended. Another may follow; zeros are padding, and anything else is no part of the trace. */
+static void next_member(struct stream *s)
+{
+    do {
+        while (s->z.avail_in && !*s->z.next_in) {
+            s->z.next_in++;
+            s->z.avail_in--;
+        }
+    } while (!s->z.avail_in && refill(s));
+    if (!s->z.avail_in) {
+        s->finished = true;
+    } else if (*s->z.next_in == 0x1f) {
+        inflateReset(&s->z);
+    } else {
+        fault(s, &s->gzip_trailing);
+    }
+}
+
+static void inflate_block(struct stream *s, char *data, size_t *length)
+{
+    s->z.next_out = (Bytef *)data;
+    s->z.avail_out = BLOCK;
+    while (s->z.avail_out && !s->finished) {
+        bool has_input = s->z.avail_in || refill(s);
+        bool between = !s->z.total_in && s->file_bytes > s->z.avail_in; /* a first byte of a further member is there */
+        int status = inflate(&s->z, Z_NO_FLUSH);
+        if (status == Z_STREAM_END) {
+            next_member(s);
+        } else if (status != Z_OK && status != Z_BUF_ERROR) {
+            bool checksum = s->z.msg && strstr(s->z.msg, "check");
+            fault(s, checksum ? &s->gzip_checksum : between ? &s->gzip_trailing : &s->gzip_damaged);
+        } else if (!has_input && s->z.avail_out) {
+            fault(s, &s->gzip_cut);
+        }
+    }
+    *length = BLOCK - s->z.avail_out;
+}
+
+static void copy_block(struct stream *s, char *data, size_t *length)
+{
+    *length = 0;
+    while (*length < BLOCK && (s->z.avail_in || refill(s))) {
+        size_t take = MIN((size_t)s->z.avail_in, BLOCK - *length);
+        memcpy(data + *length, s->z.next_in, take);
+        *length += take;
+        s->z.next_in += take;
+        s->z.avail_in -= (uInt)take;
+    }
+    s->finished = *length < BLOCK;
+}
+
+/* The length of a block is 0 at the end only. */
+static void make_block(struct stream *s, struct stream_block *block)
+{
+    if (!block->memory) {
+        block->memory = mem_resize(NULL, ROOM + BLOCK + STREAM_PAD, 1);
+    }
+    block->length = 0;
+    if (s->finished) {
+        return;
+    }
+    if (s->is_gzip) {
+        inflate_block(s, block->memory + ROOM, &block->length);
+    } else {
+        copy_block(s, block->memory + ROOM, &block->length);
+    }
+}
+
+static void *make_blocks(void *argument)
+{
+    struct stream *s = argument;
+    bool more = true;
+    while (more) {
+        pthread_mutex_lock(&s->lock);
+        while (!s->stop && s->made - s->given_back == STREAM_BLOCKS) {
+            pthread_cond_wait(&s->changed, &s->lock);
+        }
+        more = !s->stop;
+        pthread_mutex_unlock(&s->lock);
+        if (more) {
+            struct stream_block *block = &s->block[s->made % STREAM_BLOCKS];
+            make_block(s, block);
+            more = block->length > 0;
+            pthread_mutex_lock(&s->lock);
+            s->made++;
+            pthread_cond_signal(&s->changed);
+            pthread_mutex_unlock(&s->lock);
+        }
+    }
+    return NULL;
+}
+
+/* ---- taking them ---- */
+
+/* The next block, which is the parser's until it is given back; NULL at the end, again and again. */
+static struct stream_block *take_block(struct stream *s)
+{
+    struct stream_block *block = &s->block[s->taken % STREAM_BLOCKS];
+    if (s->threaded) {
+        pthread_mutex_lock(&s->lock);
+        while (s->made == s->taken) {
+            pthread_cond_wait(&s->changed, &s->lock);
+        }
+        pthread_mutex_unlock(&s->lock);
+    } else if (s->made == s->taken) {
+        make_block(s, block);
+        s->made++;
+    }
+    if (!block->length) {
+        return NULL;
+    }
+    s->taken++;
+    s->total += block->length;
+    return block;
+}
+
+/* The thread is woken when half of the ring is free, not for each block: it sleeps and wakes less often. */
+static void give_back(struct stream *s, size_t up_to)
+{
+    if (s->threaded) {
+        pthread_mutex_lock(&s->lock);
+        s->given_back = up_to;
+        if (s->made - s->given_back <= STREAM_BLOCKS / 2) {
+            pthread_cond_signal(&s->changed);
+        }
+        pthread_mutex_unlock(&s->lock);
+    } else {
+        s->given_back = up_to;
+    }
+}
+
+static void set_window(struct stream *s, char *at, char *end)
+{
+    s->at = at;
+    s->end = end;
+    end[0] = 0;
+    memset(end + 1, '"', STREAM_PAD - 1);
+}
+
+/* What is kept moves in front of the next block. */
+static bool more_in_block(struct stream *s, size_t kept)
+{
+    struct stream_block *block = take_block(s);
+    if (!block) {
+        return false;
+    }
+    char *data = block->memory + ROOM;
+    memcpy(data - kept, s->at, kept);
+    set_window(s, data - kept, data + block->length);
+    give_back(s, s->taken - 1);
+    s->in_block = true;
+    if (s->big_size > (16u << 20)) {
+        free(s->big);
+        s->big = NULL;
+        s->big_size = 0;
+    }
+    return true;
+}
+
+static bool more_in_big(struct stream *s, size_t kept)
+{
+    size_t length = kept;
+    size_t at = s->in_block || !s->big ? 0 : (size_t)(s->at - s->big);
+    struct stream_block *block;
+    if (s->big_size < 2 * kept + BLOCK + STREAM_PAD) {
+        s->big_size = 2 * kept + BLOCK + STREAM_PAD;
+        s->big = mem_resize(s->big, s->big_size, 1);
+    }
+    memmove(s->big, s->in_block ? s->at : s->big + at, kept);
+    s->in_block = false;
+    give_back(s, s->taken);
+    while (length < 2 * kept && (block = take_block(s)) != NULL) {
+        memcpy(s->big + length, block->memory + ROOM, block->length);
+        length += block->length;
+        give_back(s, s->taken);
+    }
+    set_window(s, s->big, s->big + length);
+    return length > kept;
+}
+
+bool stream_more(struct stream *s)
+{
+    size_t kept = (size_t)(s->end - s->at);
+    return kept <= ROOM ? more_in_block(s, kept) : more_in_big(s, kept);
+}
+
+uint64_t stream_offset(const struct stream *s, const char *place)
+{
+    return s->total - (uint64_t)(s->end - place);
+}
+
+/* ---- beginning and end ---- */
+
+static char nothing[STREAM_PAD];
+
+static void begin(struct stream *s)
+{
+    s->at = s->end = nothing;
+    s->is_gzip = s->z.avail_in >= 2 && s->z.next_in[0] == 0x1f && s->z.next_in[1] == 0x8b;
+    s->z_ready = s->is_gzip && inflateInit2(&s->z, 16 + MAX_WBITS) == Z_OK;
+}
+
+void stream_open_memory(struct stream *s, const void *bytes, size_t length)
+{
+    *s = (struct stream){.fd = -1, .file_bytes = length};
+    s->z.next_in = (Bytef *)bytes;
+    s->z.avail_in = (uInt)MIN(length, UINT32_MAX);
+    begin(s);
+}
+
+bool stream_open(struct stream *s, const char *path, bool threaded, atomic_ullong *done)
+{
+    *s = (struct stream){.fd = open(path, O_RDONLY | O_CLOEXEC), .done = done};
+    if (s->fd < 0) {
+        return false;
+    }
+    s->raw = mem_resize(NULL, RAW, 1);
+    if (!refill(s) && s->error) {
+        errno = s->error;
+        return false;
+    }
+    begin(s);
+    if (threaded) {
+        pthread_mutex_init(&s->lock, NULL);
+        pthread_cond_init(&s->changed, NULL);
+        s->threaded = pthread_create(&s->thread, NULL, make_blocks, s) == 0;
+    }
+    return true;
+}
+
+void stream_close(struct stream *s)
+{
+    if (s->threaded) {
+        pthread_mutex_lock(&s->lock);
+        s->stop = true;
+        pthread_cond_signal(&s->changed);
+        pthread_mutex_unlock(&s->lock);
+        pthread_join(s->thread, NULL);
+        pthread_mutex_destroy(&s->lock);
+        pthread_cond_destroy(&s->changed);
+    }
+    if (s->z_ready) {
+        inflateEnd(&s->z);
+    }
+    if (s->fd >= 0) {
+        close(s->fd);
+    }
+    for (size_t i = 0; i < STREAM_BLOCKS; i++) {
+        free(s->block[i].memory);
+    }
+    free(s->raw);
+    free(s->big);
+}
