@@ -136,37 +136,80 @@ static void set_operator(void *context, uint32_t work, uint32_t place)
 
 /* ---- launches ---- */
 
-/* Calls by correlation id; those that share one are chained, the later ones of the file first. */
+/* Calls by correlation id: those that share one stand side by side in `place`, sorted by their start. */
 struct calls_by_id {
-    struct map last;
-    uint32_t *before; /* by place in spans */
+    struct map group;
+    uint32_t *first; /* of a group in `place`; one more than there are groups */
+    uint32_t *place; /* in spans */
 };
 
-static void chain_calls(struct attribution *a, struct calls_by_id *calls)
+static int by_start(const void *a, const void *b, void *context)
+{
+    const struct spans *s = context;
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    if (s->start[x] != s->start[y]) {
+        return s->start[x] < s->start[y] ? -1 : 1;
+    }
+    return (x > y) - (x < y);
+}
+
+static void group_calls(struct attribution *a, struct calls_by_id *calls)
 {
     const struct spans *s = &a->process->spans;
-    calls->before = mem_zero(s->table.count, sizeof *calls->before);
+    uint32_t *group_of = mem_zero(s->table.count, sizeof *group_of), groups = 0;
     for (size_t i = 0; i < s->table.count; i++) {
+        group_of[i] = NO_PLACE;
         if (s->class[i] == CLASS_API && s->id[i] != NO_ID) {
-            calls->before[i] = map_get(&calls->last, s->id[i]);
-            a->doubled += calls->before[i] != MAP_NONE && calls->before[calls->before[i]] == MAP_NONE;
-            map_put(&calls->last, s->id[i], (uint32_t)i);
+            group_of[i] = map_get(&calls->group, s->id[i]);
+            if (group_of[i] == MAP_NONE) {
+                group_of[i] = groups++;
+                map_put(&calls->group, s->id[i], group_of[i]);
+            }
         }
     }
+    calls->first = mem_zero(groups + (size_t)2, sizeof *calls->first);
+    calls->place = mem_zero(s->table.count, sizeof *calls->place);
+    uint32_t *next = calls->first + 1; /* where the group's next call goes; in the end where the next group begins */
+    for (size_t i = 0; i < s->table.count; i++) {
+        if (group_of[i] != NO_PLACE && group_of[i] + 1 < groups) {
+            next[group_of[i] + 1]++;
+        }
+    }
+    for (uint32_t g = 1; g < groups; g++) {
+        next[g] += next[g - 1];
+    }
+    for (size_t i = 0; i < s->table.count; i++) {
+        if (group_of[i] != NO_PLACE) {
+            calls->place[next[group_of[i]]++] = (uint32_t)i;
+        }
+    }
+    for (uint32_t g = 0; g < groups; g++) {
+        uint32_t count = calls->first[g + 1] - calls->first[g];
+        if (count > 1) {
+            a->doubled++;
+            qsort_r(calls->place + calls->first[g], count, sizeof *calls->place, by_start, (void *)s);
+        }
+    }
+    free(group_of);
 }
 
 /* The last call with this id that began before the work did; where all began later, the first of them. */
 static uint32_t launch_of(const struct calls_by_id *calls, const struct spans *s, uint64_t id, int64_t start)
 {
-    uint32_t best = NO_PLACE;
-    for (uint32_t at = map_get(&calls->last, id); at != MAP_NONE; at = calls->before[at]) {
-        bool before = s->start[at] <= start, best_before = best != NO_PLACE && s->start[best] <= start;
-        if (best == NO_PLACE || (before && (!best_before || s->start[at] > s->start[best])) ||
-            (!before && !best_before && s->start[at] < s->start[best])) {
-            best = at;
+    uint32_t group = map_get(&calls->group, id);
+    if (group == MAP_NONE) {
+        return NO_PLACE;
+    }
+    uint32_t low = calls->first[group], high = calls->first[group + 1];
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (s->start[calls->place[middle]] <= start) {
+            low = middle + 1;
+        } else {
+            high = middle;
         }
     }
-    return best;
+    return calls->place[low > calls->first[group] ? low - 1 : low];
 }
 
 /* Where each work was launched: its call, or the operator with its external id. */
@@ -177,7 +220,7 @@ static struct points find_launches(struct attribution *a)
     struct calls_by_id calls = {0};
     struct map operators = {0};
     struct points points = {0};
-    chain_calls(a, &calls);
+    group_calls(a, &calls);
     for (size_t i = 0; i < s->table.count; i++) {
         if (s->class[i] == CLASS_OPERATOR && s->id[i] != NO_ID) {
             map_put(&operators, s->id[i], (uint32_t)i);
@@ -199,8 +242,9 @@ static struct points find_launches(struct attribution *a)
             a->unlinked++;
         }
     }
-    map_free(&calls.last);
-    free(calls.before);
+    map_free(&calls.group);
+    free(calls.first);
+    free(calls.place);
     map_free(&operators);
     return points;
 }

@@ -26,6 +26,7 @@ void clock_add(struct clock *clock, uint32_t which, uint64_t ticks, uint64_t val
 {
     struct clock_points *points = which == TFI_CLOCK_MONOTONIC  ? &clock->monotonic
                                   : which == TFI_CLOCK_REALTIME ? &clock->realtime
+                                  : which == TFI_CLOCK_DEVICE   ? &clock->device
                                                                 : NULL;
     if (!points || value > (uint64_t)LARGEST / 2) {
         return;
@@ -166,10 +167,44 @@ static void find_steps(struct clock *clock)
     }
 }
 
+/* Turns the readings of the device's clock into how far the axis is ahead of it, by that clock. */
+static void build_device(struct clock *clock)
+{
+    struct clock_points *device = &clock->device;
+    for (size_t i = 0; i < device->count; i++) {
+        struct clock_point *p = &device->point[i];
+        int64_t ahead = add_clamped(clock_ns(clock, p->ticks), -p->value);
+        *p = (struct clock_point){(uint64_t)p->value, ahead, p->error};
+    }
+    if (device->count) {
+        qsort(device->point, device->count, sizeof *device->point, by_ticks);
+    }
+}
+
+/* Between two readings the difference changes evenly; outside them it stays what it was at the nearest one. */
+int64_t clock_device_ns(const struct clock *clock, uint64_t ns)
+{
+    const struct clock_points *device = &clock->device;
+    int64_t time = (int64_t)MIN(ns, (uint64_t)LARGEST);
+    if (!device->count) {
+        return time;
+    }
+    size_t i = point_before(device, ns);
+    const struct clock_point *from = &device->point[i];
+    int64_t ahead = from->value;
+    if (ns > from->ticks && i + 1 < device->count) {
+        const struct clock_point *to = from + 1;
+        double share = (double)(ns - from->ticks) / (double)(to->ticks - from->ticks);
+        ahead += nearest_whole(share * (double)(to->value - from->value));
+    }
+    return add_clamped(time, ahead);
+}
+
 void clock_build(struct clock *clock)
 {
     tidy(&clock->monotonic);
     tidy(&clock->realtime);
+    tidy(&clock->device);
     build_line(clock);
     clock->has_axis = clock->realtime.count > 0;
     if (clock->has_axis) {
@@ -179,12 +214,14 @@ void clock_build(struct clock *clock)
     if (clock->has_rate) {
         find_steps(clock);
     }
+    build_device(clock);
 }
 
 void clock_free(struct clock *clock)
 {
     free(clock->monotonic.point);
     free(clock->realtime.point);
+    free(clock->device.point);
     free(clock->line.point);
     free(clock->step);
     *clock = (struct clock){0};

@@ -29,12 +29,14 @@ struct clock_step {
 
 struct clock {
     struct clock_points monotonic, realtime;
-    struct clock_points line; /* what is interpolated; at least one point once it is built */
-    bool is_nanoseconds;      /* the counter is CLOCK_MONOTONIC itself */
-    bool has_rate;            /* false: a tick is taken for a nanosecond */
-    bool has_axis;            /* false: the axis begins where the counter does */
-    double rate;              /* nanoseconds a tick, over all */
-    int64_t offset;           /* realtime less monotonic */
+    struct clock_points device; /* of the device library's clock; once built, `ticks` are its nanoseconds and `value`
+                                   how much the axis is ahead of it */
+    struct clock_points line;   /* what is interpolated; at least one point once it is built */
+    bool is_nanoseconds;        /* the counter is CLOCK_MONOTONIC itself */
+    bool has_rate;              /* false: a tick is taken for a nanosecond */
+    bool has_axis;              /* false: the axis begins where the counter does */
+    double rate;                /* nanoseconds a tick, over all */
+    int64_t offset;             /* realtime less monotonic */
     struct clock_step *step;
     size_t steps, step_capacity;
     size_t hint; /* the line last used */
@@ -43,6 +45,8 @@ struct clock {
 void clock_add(struct clock *clock, uint32_t which, uint64_t ticks, uint64_t value, uint64_t error);
 void clock_build(struct clock *clock);
 int64_t clock_ns(struct clock *clock, uint64_t ticks);
+/* A moment of the device library's clock on the axis; without readings of it that clock is taken for the axis itself. */
+int64_t clock_device_ns(const struct clock *clock, uint64_t ns);
 void clock_free(struct clock *clock);
 
 #endif

@@ -500,13 +500,13 @@ bool load_kineto(const char *path, struct names *names, unsigned want, struct pr
     return load_end(&load, usable, &damage, notes);
 }
 
-bool load_kineto_memory(const void *bytes, size_t length, size_t largest, struct names *names, unsigned want,
-                        struct process *process, struct notes *notes)
+bool load_kineto_bytes(const struct kineto_bytes *bytes, struct names *names, unsigned want, struct process *process,
+                       struct notes *notes)
 {
     struct load load = {.names = names, .process = process, .want = want};
     const struct kineto_sink sink = {&load, on_event, on_member};
     struct kineto_damage damage;
     load_begin(&load);
-    bool usable = kineto_read_memory(bytes, length, largest, &sink, &damage, notes);
+    bool usable = kineto_read_bytes(bytes, &sink, &damage, notes);
     return load_end(&load, usable, &damage, notes);
 }

@@ -15,8 +15,7 @@ enum kineto_table kineto_table(const struct kineto_event *event, enum event_clas
 /* False: unusable, and a note says why. `process` is initialised and to be freed in both cases. */
 bool load_kineto(const char *path, struct names *names, unsigned want, struct process *process, struct notes *notes,
                  atomic_ullong *done);
-/* The same from memory, as kineto_read_memory does it. */
-bool load_kineto_memory(const void *bytes, size_t length, size_t largest, struct names *names, unsigned want,
-                        struct process *process, struct notes *notes);
+bool load_kineto_bytes(const struct kineto_bytes *bytes, struct names *names, unsigned want, struct process *process,
+                       struct notes *notes);
 
 #endif

@@ -4,30 +4,13 @@
  * anything. A column the file has not is all zeros; one that makes no sense (group->damaged) takes the whole group out
  * of the answer, counted.
  */
+#include "load.h"
 #include "load_tfr.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-struct load {
-    struct trace *trace;
-    struct names *names;
-    struct process *process;
-    struct reader reader;
-    unsigned want;
-    const struct piece *piece;
-    struct group *group;
-    uint64_t *zeros; /* as many as the largest group had records */
-    size_t zero_capacity;
-    uint64_t drops[TFI_MAX_DROPS];
-    struct map name_of_tid; /* strings */
-    uint64_t last_clock;    /* ticks */
-    uint64_t unknown;       /* records of kinds that not even the file describes */
-    uint64_t budget;        /* records a file of this size can hold */
-};
-
-/* A column of the group at hand; zeros if there is none. */
-static const uint64_t *column(struct load *load, unsigned own)
+const uint64_t *load_column(struct load *load, unsigned own)
 {
     const uint64_t *values = group_own(&load->reader.decoder, load->group, own);
     if (values) {
@@ -41,13 +24,12 @@ static const uint64_t *column(struct load *load, unsigned own)
     return load->zeros;
 }
 
-/* Records of the group that can be used: none once a column of it was found to make no sense. */
-static uint32_t rows(const struct load *load)
+uint32_t load_rows(const struct load *load)
 {
     return load->group->damaged ? 0 : load->group->count;
 }
 
-static uint32_t name_of(struct load *load, uint64_t string)
+uint32_t load_name(struct load *load, uint64_t string)
 {
     return strings_name(&load->trace->strings, load->names, string);
 }
@@ -59,27 +41,28 @@ static bool details(const struct load *load)
 
 static const uint64_t *detail_column(struct load *load, unsigned own)
 {
-    return details(load) ? column(load, own) : NULL;
+    return details(load) ? load_column(load, own) : NULL;
 }
 
 /* ---- the process ---- */
 
 static void on_thread(struct load *load)
 {
-    const uint64_t *serial = column(load, COL_thread_serial), *tid = column(load, COL_thread_tid);
-    const uint64_t *name = column(load, COL_thread_name);
-    for (uint32_t i = 0; i < rows(load); i++) {
+    const uint64_t *serial = load_column(load, COL_thread_serial), *tid = load_column(load, COL_thread_tid);
+    const uint64_t *name = load_column(load, COL_thread_name), *pthread = load_column(load, COL_thread_pthread);
+    for (uint32_t i = 0; i < load_rows(load); i++) {
         struct thread *thread = process_thread(load->process, (uint32_t)serial[i]);
         thread->tid = (uint32_t)tid[i];
-        thread->name = thread->name ? thread->name : name_of(load, name[i]);
+        thread->name = thread->name ? thread->name : load_name(load, name[i]);
+        map_put(&load->thread_of_pthread, (uint32_t)pthread[i], (uint32_t)serial[i]);
     }
 }
 
 /* Whoever names a thread knows better than comm. Any thread may name any other, also before that one is seen. */
 static void on_thread_name(struct load *load)
 {
-    const uint64_t *tid = column(load, COL_thread_name_tid), *name = column(load, COL_thread_name_name);
-    for (uint32_t i = 0; i < rows(load); i++) {
+    const uint64_t *tid = load_column(load, COL_thread_name_tid), *name = load_column(load, COL_thread_name_name);
+    for (uint32_t i = 0; i < load_rows(load); i++) {
         map_put(&load->name_of_tid, tid[i], (uint32_t)MIN(name[i], UINT32_MAX - 1));
     }
 }
@@ -89,23 +72,23 @@ static void name_threads(struct load *load)
     for (size_t t = 0; t < load->process->threads; t++) {
         struct thread *thread = &load->process->thread[t];
         uint32_t string = thread->tid ? map_get(&load->name_of_tid, thread->tid) : MAP_NONE;
-        thread->name = string == MAP_NONE ? thread->name : name_of(load, string);
+        thread->name = string == MAP_NONE ? thread->name : load_name(load, string);
     }
 }
 
 static void on_clock(struct load *load)
 {
-    const uint64_t *clock = column(load, COL_clock_clock), *ticks = column(load, COL_clock_ticks);
-    const uint64_t *value = column(load, COL_clock_value), *error = column(load, COL_clock_error);
-    for (uint32_t i = 0; i < rows(load); i++) {
+    const uint64_t *clock = load_column(load, COL_clock_clock), *ticks = load_column(load, COL_clock_ticks);
+    const uint64_t *value = load_column(load, COL_clock_value), *error = load_column(load, COL_clock_error);
+    for (uint32_t i = 0; i < load_rows(load); i++) {
         clock_add(&load->process->clock, (uint32_t)clock[i], ticks[i], value[i], error[i]);
     }
 }
 
 static void on_drop(struct load *load)
 {
-    const uint64_t *cause = column(load, COL_drop_cause), *count = column(load, COL_drop_count);
-    for (uint32_t i = 0; i < rows(load); i++) {
+    const uint64_t *cause = load_column(load, COL_drop_cause), *count = load_column(load, COL_drop_count);
+    for (uint32_t i = 0; i < load_rows(load); i++) {
         if (cause[i] < TFI_MAX_DROPS) {
             load->drops[cause[i]] = MAX(load->drops[cause[i]], count[i]);
         }
@@ -115,21 +98,21 @@ static void on_drop(struct load *load)
 static void on_message(struct load *load)
 {
     struct messages *m = &load->process->messages;
-    const uint64_t *text = column(load, COL_message_text), *level = column(load, COL_message_level);
-    const uint64_t *time = column(load, COL_message_time);
+    const uint64_t *text = load_column(load, COL_message_text), *level = load_column(load, COL_message_level);
+    const uint64_t *time = load_column(load, COL_message_time);
     messages_reserve(m, load->group->count);
-    for (uint32_t i = 0; i < rows(load); i++) {
+    for (uint32_t i = 0; i < load_rows(load); i++) {
         size_t at = m->table.count++;
         m->time[at] = (int64_t)time[i];
-        m->text[at] = name_of(load, text[i]);
+        m->text[at] = load_name(load, text[i]);
         m->level[at] = (uint32_t)level[i];
     }
 }
 
 static void on_rank(struct load *load)
 {
-    const uint64_t *rank = column(load, COL_rank_rank), *world = column(load, COL_rank_world);
-    for (uint32_t i = 0; i < rows(load); i++) {
+    const uint64_t *rank = load_column(load, COL_rank_rank), *world = load_column(load, COL_rank_world);
+    for (uint32_t i = 0; i < load_rows(load); i++) {
         load->process->rank = (int64_t)rank[i];
         load->process->world = (int64_t)world[i];
     }
@@ -138,12 +121,13 @@ static void on_rank(struct load *load)
 static void on_category(struct load *load)
 {
     struct process *p = load->process;
-    const uint64_t *domain = column(load, COL_category_domain), *category = column(load, COL_category_category);
-    const uint64_t *name = column(load, COL_category_name);
-    for (uint32_t i = 0; i < rows(load) && details(load); i++) {
+    const uint64_t *domain = load_column(load, COL_category_domain),
+                   *category = load_column(load, COL_category_category);
+    const uint64_t *name = load_column(load, COL_category_name);
+    for (uint32_t i = 0; i < load_rows(load) && details(load); i++) {
         p->category = mem_grow(p->category, &p->category_capacity, p->categories + 1, sizeof *p->category);
         p->category[p->categories++] =
-            (struct category){name_of(load, domain[i]), (uint32_t)category[i], name_of(load, name[i])};
+            (struct category){load_name(load, domain[i]), (uint32_t)category[i], load_name(load, name[i])};
     }
 }
 
@@ -152,19 +136,20 @@ static void on_category(struct load *load)
 static void on_range_begin(struct load *load)
 {
     struct begins *b = &load->process->begins;
-    const uint64_t *name = column(load, COL_range_begin_name), *time = column(load, COL_range_begin_time);
-    const uint64_t *id = column(load, COL_range_begin_id), *flags = column(load, COL_range_begin_flags);
-    const uint64_t *domain = column(load, COL_range_begin_domain), *depth = column(load, COL_range_begin_depth);
+    const uint64_t *name = load_column(load, COL_range_begin_name), *time = load_column(load, COL_range_begin_time);
+    const uint64_t *id = load_column(load, COL_range_begin_id), *flags = load_column(load, COL_range_begin_flags);
+    const uint64_t *domain = load_column(load, COL_range_begin_domain),
+                   *depth = load_column(load, COL_range_begin_depth);
     const uint64_t *category = detail_column(load, COL_range_begin_category),
                    *color = detail_column(load, COL_range_begin_color);
     const uint64_t *payload = detail_column(load, COL_range_begin_payload);
     const uint64_t *type = detail_column(load, COL_range_begin_payload_type);
-    for (uint32_t i = 0; i < rows(load); i++) {
+    for (uint32_t i = 0; i < load_rows(load); i++) {
         size_t at = begins_add(b, id[i], details(load));
         b->time[at] = (int64_t)time[i];
-        b->name[at] = name_of(load, name[i]);
+        b->name[at] = load_name(load, name[i]);
         b->thread[at] = load->piece->thread;
-        b->domain[at] = name_of(load, domain[i]);
+        b->domain[at] = load_name(load, domain[i]);
         b->flags[at] = (uint32_t)flags[i] & ~RANGE_UNFINISHED;
         b->depth[at] = (uint32_t)depth[i];
         if (details(load)) {
@@ -177,19 +162,19 @@ static void on_range_begin(struct load *load)
 static void on_range_end(struct load *load)
 {
     struct ranges *r = &load->process->ranges;
-    const uint64_t *name = column(load, COL_range_end_name), *time = column(load, COL_range_end_time);
-    const uint64_t *duration = column(load, COL_range_end_duration), *id = column(load, COL_range_end_id);
-    const uint64_t *flags = column(load, COL_range_end_flags), *thread = column(load, COL_range_end_thread);
-    const uint64_t *domain = column(load, COL_range_end_domain), *depth = column(load, COL_range_end_depth);
+    const uint64_t *name = load_column(load, COL_range_end_name), *time = load_column(load, COL_range_end_time);
+    const uint64_t *duration = load_column(load, COL_range_end_duration), *id = load_column(load, COL_range_end_id);
+    const uint64_t *flags = load_column(load, COL_range_end_flags), *thread = load_column(load, COL_range_end_thread);
+    const uint64_t *domain = load_column(load, COL_range_end_domain), *depth = load_column(load, COL_range_end_depth);
     ranges_reserve(r, load->group->count, details(load));
-    for (uint32_t i = 0; i < rows(load); i++) {
+    for (uint32_t i = 0; i < load_rows(load); i++) {
         size_t at = r->table.count++;
         r->start[at] = (int64_t)(time[i] - MIN(duration[i], time[i]));
         r->end[at] = (int64_t)time[i];
         r->id[at] = id[i];
-        r->name[at] = name_of(load, name[i]);
+        r->name[at] = load_name(load, name[i]);
         r->thread[at] = (uint32_t)thread[i];
-        r->domain[at] = name_of(load, domain[i]);
+        r->domain[at] = load_name(load, domain[i]);
         r->flags[at] = (uint32_t)flags[i] & ~RANGE_UNFINISHED;
         r->depth[at] = (uint32_t)depth[i];
         if (details(load)) {
@@ -202,17 +187,17 @@ static void on_range_end(struct load *load)
 static void on_mark(struct load *load)
 {
     struct marks *m = &load->process->marks;
-    const uint64_t *name = column(load, COL_mark_name), *time = column(load, COL_mark_time);
-    const uint64_t *flags = column(load, COL_mark_flags), *domain = column(load, COL_mark_domain);
+    const uint64_t *name = load_column(load, COL_mark_name), *time = load_column(load, COL_mark_time);
+    const uint64_t *flags = load_column(load, COL_mark_flags), *domain = load_column(load, COL_mark_domain);
     const uint64_t *category = detail_column(load, COL_mark_category), *color = detail_column(load, COL_mark_color);
     const uint64_t *payload = detail_column(load, COL_mark_payload), *type = detail_column(load, COL_mark_payload_type);
     marks_reserve(m, load->group->count, details(load));
-    for (uint32_t i = 0; i < rows(load); i++) {
+    for (uint32_t i = 0; i < load_rows(load); i++) {
         size_t at = m->table.count++;
         m->time[at] = (int64_t)time[i];
-        m->name[at] = name_of(load, name[i]);
+        m->name[at] = load_name(load, name[i]);
         m->thread[at] = load->piece->thread;
-        m->domain[at] = name_of(load, domain[i]);
+        m->domain[at] = load_name(load, domain[i]);
         m->flags[at] = (uint32_t)flags[i];
         if (details(load)) {
             m->detail[at] =
@@ -223,7 +208,7 @@ static void on_mark(struct load *load)
 
 /* ---- calls ---- */
 
-static uint32_t func_of(struct load *load, uint64_t string)
+uint32_t load_func(struct load *load, uint64_t string)
 {
     uint32_t place = map_get(&load->process->func_of, string);
     if (place == MAP_NONE) {
@@ -241,7 +226,7 @@ static void take_funcs(struct load *load)
     for (size_t i = 0; i < strings->count && load->want & WANT_FUNCS; i++) {
         const struct string *string = &strings->string[i];
         if (memchr(string->text, '\x1f', string->length)) {
-            func_of(load, string->id);
+            load_func(load, string->id);
         }
     }
 }
@@ -265,9 +250,9 @@ static void on_call(struct load *load)
 {
     struct calls *c = &load->process->calls;
     const uint32_t *first = NULL;
-    const uint64_t *func = column(load, COL_call_func), *time = column(load, COL_call_time);
-    const uint64_t *duration = column(load, COL_call_duration), *result = column(load, COL_call_result);
-    const uint64_t *error = column(load, COL_call_error);
+    const uint64_t *func = load_column(load, COL_call_func), *time = load_column(load, COL_call_time);
+    const uint64_t *duration = load_column(load, COL_call_duration), *result = load_column(load, COL_call_result);
+    const uint64_t *error = load_column(load, COL_call_error);
     int args = load->group->kind->own[COL_call_args];
     const uint64_t *values = details(load) ? group_list(&load->reader.decoder, load->group, args, &first) : NULL;
     if (load->group->damaged) {
@@ -285,7 +270,7 @@ static void on_call(struct load *load)
         c->result[at] = (int64_t)result[i];
         c->error[at] = (int32_t)error[i];
         c->thread[at] = load->piece->thread;
-        c->func[at] = func_of(load, func[i]);
+        c->func[at] = load_func(load, func[i]);
     }
 }
 
@@ -307,6 +292,12 @@ static const struct {
     {TFI_KIND_mark, WANT_MARKS, on_mark},
     {TFI_KIND_category, WANT_DETAILS, on_category},
     {TFI_KIND_call, WANT_CALLS, on_call},
+    {TFI_KIND_correlation, WANT_LAUNCHES, load_correlations},
+    {TFI_KIND_kernel, WANT_DEVICE, load_kernels},
+    {TFI_KIND_copy, WANT_DEVICE, load_copies},
+    {TFI_KIND_set, WANT_DEVICE, load_sets},
+    {TFI_KIND_sync, WANT_DEVICE, load_syncs},
+    {TFI_KIND_graph_launch, WANT_DEVICE, load_graph_launches},
 };
 
 static void extend(int64_t *first, int64_t *last, bool *has, uint64_t from, uint64_t to)
@@ -538,9 +529,11 @@ void load_tfr(struct trace *trace, struct names *names, unsigned want, struct pr
         take_chunk(&load, piece, &chunk);
         atomic_fetch_add_explicit(done, piece->stored + sizeof(struct tfi_block), memory_order_relaxed);
     }
+    load_devices_end(&load, notes);
     conclude(&load, notes);
     process_finish(process);
     reader_free(&load.reader);
     map_free(&load.name_of_tid);
+    map_free(&load.thread_of_pthread);
     free(load.zeros);
 }

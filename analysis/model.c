@@ -89,17 +89,20 @@ struct thread *process_thread(struct process *process, uint32_t serial)
     return &process->thread[place];
 }
 
-/* There are a few dozen lanes at most, and the next event is mostly on that of the last one. */
+/* Places by a number made of the three; where another lane has that number, the next one is tried. */
 uint32_t process_lane(struct process *process, int64_t device, int64_t stream, bool has_stream)
 {
-    for (size_t i = process->lanes; i-- > 0;) {
-        const struct lane *lane = &process->lane[i];
+    uint64_t key = ((uint64_t)stream * 31 + (uint64_t)device) * 2 + has_stream;
+    uint32_t place;
+    for (; (place = map_get(&process->lane_of, key)) != MAP_NONE; key += 0x9e3779b97f4a7c15u) {
+        const struct lane *lane = &process->lane[place];
         if (lane->stream == stream && lane->device == device && lane->has_stream == has_stream) {
-            return (uint32_t)i;
+            return place;
         }
     }
     process->lane = mem_grow(process->lane, &process->lane_capacity, process->lanes + 1, sizeof *process->lane);
     process->lane[process->lanes] = (struct lane){device, stream, has_stream};
+    map_put(&process->lane_of, key, (uint32_t)process->lanes);
     return (uint32_t)process->lanes++;
 }
 
@@ -254,6 +257,12 @@ static void convert_all(struct process *process)
     convert(clock, process->calls.start, process->calls.table.count);
     convert(clock, process->calls.end, process->calls.table.count);
     convert(clock, process->messages.time, process->messages.table.count);
+    convert(clock, process->spans.start, process->spans.table.count);
+    convert(clock, process->spans.end, process->spans.table.count);
+    for (size_t i = 0; i < process->works.table.count; i++) {
+        process->works.start[i] = clock_device_ns(clock, (uint64_t)process->works.start[i]);
+        process->works.end[i] = clock_device_ns(clock, (uint64_t)process->works.end[i]);
+    }
     for (size_t i = 0; i < process->threads; i++) {
         convert(clock, &process->thread[i].first, process->thread[i].has_time);
         convert(clock, &process->thread[i].last, process->thread[i].has_time);
@@ -354,6 +363,7 @@ void process_free(struct process *process)
     }
     map_free(&process->thread_of);
     map_free(&process->func_of);
+    map_free(&process->lane_of);
     clock_free(&process->clock);
     *process = (struct process){0};
 }

@@ -200,6 +200,7 @@ struct process {
     struct forwards forwards;
     struct lane *lane;
     size_t lanes, lane_capacity;
+    struct map lane_of;
     bool has_float_ts,
         has_float_dur; /* some ts or dur of an event with both dur and category is written with a point */
     uint64_t *args;

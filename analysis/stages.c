@@ -123,7 +123,8 @@ static void add_run(struct stage_table *table, struct map *names, const struct c
     const struct process *p = choice->process;
     struct window window = choice->window;
     if (p->has_time && strcmp(p->kind, "kineto") == 0 && p->first < window.to && p->last >= window.from) {
-        struct stage_row *row = &table->row[row_of(table, names, p->rank, NAME_RUN)];
+        size_t place = row_of(table, names, p->rank, NAME_RUN); /* which may move the rows */
+        struct stage_row *row = &table->row[place];
         int64_t time = MIN(p->last, window.to) - MAX(p->first, window.from);
         row->calls++;
         row->host += time;
@@ -203,11 +204,13 @@ void stages_add_work(struct stage_table *table, const struct choice *choice, boo
         int64_t device = process->lane[process->works.lane[i]].device;
         const struct belonging *b = &a->work[i];
         if (b->stage == NO_PLACE) {
-            add_work(&table->row[row_of(table, names, process->rank, outside)], device, when);
+            size_t place = row_of(table, names, process->rank, outside);
+            add_work(&table->row[place], device, when);
         }
         for (uint32_t s = b->stage; s != NO_PLACE; s = exclusive ? NO_PLACE : stage_around(a, s, b->time)) {
             if (!is_repeated(a, b->stage, s, b->time)) {
-                add_work(&table->row[row_of(table, names, process->rank, process->ranges.name[s])], device, when);
+                size_t place = row_of(table, names, process->rank, process->ranges.name[s]);
+                add_work(&table->row[place], device, when);
             }
         }
     }

@@ -792,7 +792,7 @@ def test_what_is_not_a_trace(tmp_path, analyze):
     (tmp_path / 'runs' / '20260101').mkdir(parents=True)
     simple(tmp_path / 'runs' / '20260101' / 'a.tfr')
     for name, words in (('empty.tfr', 'is empty'), ('text.tfr', 'does not begin with TFITRACE'),
-                        ('image.png', 'does not begin with TFITRACE'), ('dir', 'holds no .tfr; run a program with LD_PRELOAD'),
+                        ('image.png', 'does not begin with TFITRACE'), ('dir', 'holds no .tfr and no .json; run a program with LD_PRELOAD'),
                         ('runs', 'there are some in'), ('missing', 'No such file or directory'), ('/dev/null', 'is not a file')):
         result = analyze('stages', tmp_path / name, format='text', rc=1)
         assert result.out == '' and words in result.err and str(tmp_path / name) in result.err
