@@ -20,7 +20,8 @@ void load_correlations(struct load *load)
     const uint64_t *duration = load_column(load, COL_correlation_duration);
     spans_reserve(s, load->group->count);
     for (uint32_t i = 0; i < load_rows(load); i++) {
-        const struct func *described = &load->process->func[load_func(load, func[i])];
+        uint32_t place = load_func(load, func[i]); /* which may move the functions */
+        const struct func *described = &load->process->func[place];
         size_t at = s->table.count++;
         uint64_t end;
         s->start[at] = (int64_t)time[i];

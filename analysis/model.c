@@ -248,6 +248,9 @@ static void convert(struct clock *clock, int64_t *times, size_t count)
     }
 }
 
+/* A duration to add to a time of clock.h without running over. */
+#define LONGEST ((int64_t)4000000000000000000)
+
 static void convert_all(struct process *process)
 {
     struct clock *clock = &process->clock;
@@ -260,8 +263,9 @@ static void convert_all(struct process *process)
     convert(clock, process->spans.start, process->spans.table.count);
     convert(clock, process->spans.end, process->spans.table.count);
     for (size_t i = 0; i < process->works.table.count; i++) {
+        uint64_t duration = (uint64_t)process->works.end[i] - (uint64_t)process->works.start[i]; /* the device's own */
         process->works.start[i] = clock_device_ns(clock, (uint64_t)process->works.start[i]);
-        process->works.end[i] = clock_device_ns(clock, (uint64_t)process->works.end[i]);
+        process->works.end[i] = process->works.start[i] + (int64_t)MIN(duration, (uint64_t)LONGEST);
     }
     for (size_t i = 0; i < process->threads; i++) {
         convert(clock, &process->thread[i].first, process->thread[i].has_time);

@@ -1,0 +1,135 @@
+"""test_device_records - kernels, copies, sets and correlation ids in traces of ours, written by tests/tfr.py.
+
+The counter runs at half a nanosecond a tick, the device's clock 5 seconds ahead of the axis at first and drifting; what
+each stage has is computed here from the numbers the trace is made of.
+"""
+
+import pytest
+
+from tfr import DEVICE, MONOTONIC, NESTED, REALTIME, STAGE, Writer, rec
+
+START = 10 ** 9           # of the trace on the axis, ns
+AHEAD = 5 * 10 ** 9       # the device's clock less the axis
+US = 1000
+
+
+def ticks(ns):
+    return 2 * ns
+
+
+def device_ns(ns, drift):
+    """The device's clock when the axis shows START + ns: it loses `drift` nanoseconds evenly over the first second."""
+    return START + ns + AHEAD - drift * ns // 10 ** 9
+
+
+class Trace:
+    def __init__(self, drift=0, device_clock=True):
+        self.w, self.drift = Writer(rank=2, world=4, clock='tsc'), drift
+        self.records, self.number, self.ranges = [], 0, 0
+        description = self.w.string('libcudart.so\x1fLAUNCH\x1fcudaLaunchKernel\x1f')
+        self.launch = description
+        clock = []
+        for ns in (0, 10 ** 9):
+            clock += [rec('clock', clock=MONOTONIC, ticks=ticks(ns), value=77 + ns, error=10),
+                      rec('clock', clock=REALTIME, ticks=ticks(ns), value=START + ns, error=10)]
+            if device_clock:
+                clock.append(rec('clock', clock=DEVICE, ticks=ticks(ns), value=device_ns(ns, drift), error=10))
+        self.records += clock
+        for serial in (1, 2):
+            self.records.append(rec('thread', serial=serial, tid=100 + serial, time=ticks(1), name=self.w.string(f't{serial}'),
+                                    pthread=0x7f00000000 + serial * 0x10000))
+
+    def stage(self, name, start, end, thread=1):
+        self.ranges += 1
+        self.records.append(rec('range_end', name=self.w.string(name), time=ticks(end), duration=ticks(end - start),
+                                id=self.ranges, flags=NESTED | STAGE, thread=thread))
+
+    def work(self, kind, launched, start, duration, thread=1, stream=7, device=0, **values):
+        """What was launched at `launched` on a thread; `launched` None: no call is known."""
+        self.number += 1
+        if launched is not None:
+            self.records.append(rec('correlation', correlation=self.number, func=self.launch, thread=thread * 0x10000,
+                                    time=ticks(launched), duration=ticks(2 * US)))
+        if 'name' in values:
+            values['name'] = self.w.string(values['name'])
+        self.records.append(rec(kind, correlation=self.number, start=device_ns(start, self.drift), duration=duration,
+                                stream=stream, device=device, **values))
+
+    def save(self, path):
+        self.w.chunk(self.records, thread=1, tid=101)
+        self.w.footer()
+        return self.w.save(path)
+
+
+@pytest.fixture
+def pipeline(tmp_path):
+    """Two nested stages; a kernel that runs after its stage has ended, a copy beside it, and work of another thread."""
+    t = Trace(drift=4000)
+    t.stage('denoise', 100 * US, 500 * US)
+    t.stage('step', 200 * US, 300 * US)
+    t.work('kernel', 210 * US, 400 * US, 300 * US, name='gemm')
+    t.work('kernel', 350 * US, 700 * US, 50 * US, name='softmax')
+    t.work('copy', 360 * US, 720 * US, 100 * US, direction=1, stream=9)
+    t.work('set', 370 * US, 900 * US, 10 * US, device=1)
+    t.work('kernel', 250 * US, 1000 * US, 30 * US, thread=2, name='gemm')    # the only stages are the other thread's
+    t.work('kernel', 800 * US, 1100 * US, 20 * US, name='ncclDevKernel_AllReduce_Sum_f32')
+    t.work('kernel', None, 1200 * US, 5 * US, name='lost launch')
+    return t.save(tmp_path / 'rank2.elsewhere.4242.tfr')
+
+
+def test_stages_have_their_device_time(pipeline, analyze):
+    rows = {r['stage']: r for r in analyze('stages', pipeline)['rows']}
+    assert set(rows) == {'denoise', 'step', '(none)'}
+    denoise, step = rows['denoise'], rows['step']
+    assert (denoise['host_us'], denoise['calls'], step['host_us'], step['self_us']) == (400, 1, 100, 100)
+    assert (step['device_us'], step['device_busy_us']) == (330, 330)
+    assert step['idle_us'] == pytest.approx(1030 - 400 - 330, abs=0.01)
+    assert denoise['device_us'] == 330 + 50 + 100 + 10
+    assert denoise['device_busy_us'] == pytest.approx(300 + 120 + 10 + 30, abs=0.01)  # the copy overlaps softmax by 30
+    assert denoise['idle_us'] == pytest.approx((1030 - 400) - (300 + 120 + 30), abs=0.01)  # by device: 1 has no gap
+    assert rows['(none)']['device_us'] == 25 and rows['(none)']['host_us'] is None and rows['(none)']['calls'] is None
+    rows = {r['stage']: r for r in analyze('stages', pipeline, '--exclusive')['rows']}
+    assert rows['denoise']['device_us'] == 160 and rows['step']['device_us'] == 330
+    rows = {r['stage']: r for r in analyze('stages', pipeline, '--device', '1')['rows']}
+    assert rows['denoise']['device_us'] == 10 and rows['step']['device_us'] == 0 and rows['step']['idle_us'] is None
+
+
+def test_breakdown(pipeline, analyze):
+    answer = analyze('breakdown', pipeline)
+    rows = {(r['stage'], r['name']): r for r in answer['rows']}
+    assert set(rows) == {('step', 'gemm'), ('denoise', 'softmax'), ('(none)', 'ncclDevKernel_AllReduce_Sum_f32'),
+                         ('(none)', 'lost launch')}
+    gemm = rows['step', 'gemm']
+    assert [gemm[k] for k in ('rank', 'calls', 'total_us', 'mean_us', 'min_us', 'max_us', 'kind')] == \
+        [2, 2, 330, 165, 30, 300, 'COMPUTATION']
+    assert gemm['std_us'] == pytest.approx(190.919, abs=0.001) and gemm['p95_us'] == pytest.approx(286.5, abs=0.001)
+    assert rows['(none)', 'lost launch']['std_us'] is None
+    assert rows['(none)', 'ncclDevKernel_AllReduce_Sum_f32']['kind'] == 'COMMUNICATION'
+    totals = answer['totals']
+    assert (totals['total_kernel_time_us'], totals['num_kernels'], totals['launches']) == (405, 4, 5)
+    assert (totals['via_thread'], totals['via_only'], totals['via_none'], totals['without_launch']) == (2, 1, 2, 1)
+    rows = analyze('breakdown', pipeline, '--stage', 'denoise')['rows']
+    assert {(r['stage'], r['name'], r['calls']) for r in rows} == {('denoise', 'gemm', 2), ('denoise', 'softmax', 1)}
+    rows = analyze('breakdown', pipeline, '--group-by', 'category')['rows']
+    assert {(r['stage'], r['name'], r['total_us']) for r in rows} == {
+        ('step', 'kernel', 330), ('denoise', 'kernel', 50), ('denoise', 'gpu_memcpy', 100), ('denoise', 'gpu_memset', 10),
+        ('(none)', 'kernel', 25)}
+
+
+def test_timeline(pipeline, analyze):
+    row, = analyze('timeline', pipeline)['rows']
+    assert row['rank'] == 2
+    assert row['total_us'] == pytest.approx(1205 - 400, abs=0.01)
+    assert row['busy_us'] == pytest.approx(300 + 120 + 10 + 30 + 20 + 5, abs=0.01)
+    assert row['communication_us'] == 20 and row['memcpy_us'] == 110
+    assert row['exposed_memcpy_us'] == pytest.approx(70 + 10, abs=0.01)
+
+
+def test_without_the_devices_clock(tmp_path, analyze):
+    t = Trace(device_clock=False)
+    t.stage('denoise', 100 * US, 500 * US)
+    t.work('kernel', 210 * US, 400 * US, 300 * US, name='gemm')
+    path = t.save(tmp_path / 'rank2.elsewhere.4242.tfr')
+    row, = analyze('stages', path, rc=3)['rows']
+    assert row['device_us'] == 300
+    assert "no reading of the device's clock" in analyze('stages', path, rc=3, format='text').err
