@@ -1,7 +1,51 @@
-/* cmd_overlap.c - to be written. */
-#include "session.h"
+/* cmd_overlap.c - how much communication is hidden behind computation: one row a rank.
+ *
+ * overlap is the time in which both go on, and its share is of the time in which communication does (HTA,
+ * get_comm_comp_overlap).
+ */
+#include <math.h>
+
+#include "choice.h"
+#include "hta.h"
+#include "timeline.h"
+
+static void emit_rank(struct emit *e, const struct timeline *timeline, const struct rank_time *rank)
+{
+    const struct intervals *communication = &rank->kind[WORK_COMMUNICATION];
+    int64_t total = intervals_total(communication);
+    int64_t overlap = intervals_overlap(communication, &rank->kind[WORK_COMPUTATION]);
+    emit_row(e);
+    emit_known(e, "rank", rank->rank);
+    if (rank->works) {
+        emit_us(e, "overlap_us", timeline_ns(timeline, overlap));
+        emit_us(e, "communication_us", timeline_ns(timeline, total));
+    } else {
+        emit_null(e, "overlap_us");
+        emit_null(e, "communication_us");
+    }
+    emit_pct(e, "overlap_pct", total ? 100.0 * (double)overlap / (double)total : NAN);
+    emit_row_end(e);
+}
 
 void cmd_overlap(struct session *session)
 {
-    (void)session;
+    struct timeline timeline = {0};
+    if (session->options.rules == RULES_HTA) {
+        hta_overlap(session);
+        return;
+    }
+    if (!session_load(session, timeline_wants(session), false) || !session_begin(session, STYLE_TABLE)) {
+        return;
+    }
+    timeline_collect(&timeline, session);
+    for (size_t i = 0; i < timeline.count; i++) {
+        emit_rank(&session->emit, &timeline, &timeline.rank[i]);
+    }
+    emit_totals(&session->emit);
+    emit_count(&session->emit, "ranks", timeline.count);
+    emit_count(&session->emit, "works", timeline.works);
+    emit_end(&session->emit);
+    timeline_hint(&timeline, session);
+    session_end(session, timeline.works || !is_filtered(session));
+    timeline_free(&timeline);
 }

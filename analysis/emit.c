@@ -361,6 +361,17 @@ void emit_text(struct emit *e, const char *key, const char *text)
     }
 }
 
+void emit_json(struct emit *e, const char *key, const char *json, size_t length)
+{
+    if (e->format == FORMAT_JSON) {
+        json_before(e, key);
+        out_write(e->out, json, length);
+        return;
+    }
+    add_visible(&e->scratch, json, length);
+    put(e, key, false);
+}
+
 void emit_open(struct emit *e, const char *key, bool list)
 {
     if (e->format == FORMAT_JSON) {
@@ -402,18 +413,31 @@ void emit_close(struct emit *e)
 void emit_begin(struct emit *e, struct out *out, enum format format, enum emit_style style, enum command_id command)
 {
     *e = (struct emit){.out = out, .format = format, .style = style, .keys = command_keys(command)};
+    e->rules = rules_names[RULES_EXACT];
     if (format == FORMAT_JSON) {
         out_puts(out, "{\"command\": ");
         out_json_string(out, command_name(command), strlen(command_name(command)));
         out_puts(out, ", \"version\": ");
         out_json_string(out, TFI_VERSION, strlen(TFI_VERSION));
-        out_puts(out, ", \"rules\": \"exact\",\n\"inputs\": [");
-    } else if (format == FORMAT_CSV) {
-        out_puts(out, e->keys);
-        out_puts(out, "\n");
-    } else if (style == STYLE_TABLE) {
-        table_head(e, e->keys);
     }
+}
+
+void emit_rules(struct emit *e, enum rules rules)
+{
+    e->rules = rules_names[rules];
+}
+
+void emit_keys(struct emit *e, const char *keys)
+{
+    e->keys = keys;
+}
+
+static void begin_inputs(struct emit *e)
+{
+    if (e->format == FORMAT_JSON && !e->inputs) {
+        out_format(e->out, ", \"rules\": \"%s\",\n\"inputs\": [", e->rules);
+    }
+    e->inputs = true;
 }
 
 void emit_input(struct emit *e, const char *path, const char *kind, int64_t rank, bool complete, int64_t events,
@@ -422,6 +446,7 @@ void emit_input(struct emit *e, const char *path, const char *kind, int64_t rank
     if (e->format != FORMAT_JSON) {
         return;
     }
+    begin_inputs(e);
     out_puts(e->out, e->rows++ ? ",\n  {" : "\n  {");
     e->filled[0] = false;
     emit_text(e, "path", path);
@@ -436,10 +461,19 @@ void emit_input(struct emit *e, const char *path, const char *kind, int64_t rank
 /* The list of inputs ends where the rows begin, which there may be none of. */
 static void begin_rows(struct emit *e)
 {
-    if (e->format == FORMAT_JSON && e->columns == 0) {
-        e->columns = 1;
+    if (e->begun) {
+        return;
+    }
+    e->begun = true;
+    if (e->format == FORMAT_JSON) {
+        begin_inputs(e);
         e->rows = 0;
         out_puts(e->out, "],\n\"rows\": [");
+    } else if (e->format == FORMAT_CSV) {
+        out_puts(e->out, e->keys);
+        out_puts(e->out, "\n");
+    } else if (e->style == STYLE_TABLE) {
+        table_head(e, e->keys);
     }
 }
 

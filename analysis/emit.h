@@ -22,7 +22,9 @@ struct emit {
     struct out *out;
     enum format format;
     enum emit_style style;
-    const char *keys;
+    const char *keys, *rules;
+    bool inputs;             /* their list was begun */
+    bool begun;              /* the rows were */
     bool totals;             /* the rows are over */
     unsigned depth;          /* of values within values */
     bool list[EMIT_DEPTH];   /* what is open is a list, not an object */
@@ -40,6 +42,10 @@ struct emit {
 };
 
 void emit_begin(struct emit *e, struct out *out, enum format format, enum emit_style style, enum command_id command);
+/* Answers by other definitions than ours; before the first input. */
+void emit_rules(struct emit *e, enum rules rules);
+/* Rows with other keys than those of commands.def; before the first row. */
+void emit_keys(struct emit *e, const char *keys);
 void emit_input(struct emit *e, const char *path, const char *kind, int64_t rank, bool complete, int64_t events,
                 int64_t lost); /* before the first row; -1 is not known */
 void emit_row(struct emit *e);
@@ -60,6 +66,7 @@ void emit_double(struct emit *e, const char *key, double value);
 void emit_hex(struct emit *e, const char *key, uint64_t value);
 void emit_text(struct emit *e, const char *key, const char *text); /* NULL: unknown */
 void emit_bytes_text(struct emit *e, const char *key, const char *text, size_t length);
+void emit_json(struct emit *e, const char *key, const char *json, size_t length); /* what is valid JSON already */
 void emit_open(struct emit *e, const char *key, bool list);
 void emit_close(struct emit *e);
 

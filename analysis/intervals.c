@@ -81,6 +81,41 @@ struct intervals intervals_union(const struct intervals *a, const struct interva
     return both;
 }
 
+struct edge {
+    int64_t time;
+    int bit; /* negative at an end */
+};
+
+static int by_time(const void *a, const void *b)
+{
+    const struct edge *x = a, *y = b;
+    return (x->time > y->time) - (x->time < y->time);
+}
+
+void intervals_combine(const struct intervals *set, size_t sets, int64_t total[INTERVALS_COMBINATIONS])
+{
+    size_t count = 0, places = 0;
+    int open = 0;
+    for (size_t i = 0; i < sets; i++) {
+        places += 2 * set[i].count;
+    }
+    struct edge *edge = mem_zero(places + 1, sizeof *edge);
+    for (size_t i = 0; i < sets; i++) {
+        for (size_t k = 0; k < set[i].count; k++) {
+            edge[count++] = (struct edge){set[i].interval[k].start, 1 << i};
+            edge[count++] = (struct edge){set[i].interval[k].end, -(1 << i)};
+        }
+    }
+    qsort(edge, count, sizeof *edge, by_time);
+    for (size_t i = 0; i + 1 < count; i++) {
+        open += edge[i].bit;
+        if (open > 0 && open < INTERVALS_COMBINATIONS) {
+            total[open] += edge[i + 1].time - edge[i].time;
+        }
+    }
+    free(edge);
+}
+
 void intervals_free(struct intervals *set)
 {
     free(set->interval);

@@ -118,6 +118,7 @@ bool session_begin(struct session *session, enum emit_style style)
         return false;
     }
     emit_begin(&session->emit, &session->out, options->format, style, options->command);
+    emit_rules(&session->emit, options->rules);
     for (size_t i = 0; i < session->inputs.count; i++) {
         if (!session->inputs.input[i].usable) {
             const struct input *input = &session->inputs.input[i];
@@ -132,12 +133,24 @@ bool session_begin(struct session *session, enum emit_style style)
     return true;
 }
 
+static void say_list(struct text *text, const char *option, const struct list *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        unsigned long long from = list->item[i].from, to = list->item[i].to;
+        text_format(text, i ? "," : " %s ", option);
+        text_format(text, from == to ? "%llu" : "%llu-%llu", from, to);
+    }
+}
+
 static void say_nothing_found(const struct options *options)
 {
     struct text filters = {0};
     for (size_t i = 0; i < options->stage.count; i++) {
         text_format(&filters, " --stage %s", options->stage.text[i]);
     }
+    say_list(&filters, "--step", &options->step);
+    say_list(&filters, "--device", &options->device);
+    say_list(&filters, "--stream", &options->stream);
     if (!isnan(options->from)) {
         text_format(&filters, " --from %g", options->from);
     }

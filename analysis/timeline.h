@@ -1,0 +1,39 @@
+/* timeline.h - what the devices of each rank did when, by kind: the sets behind timeline, kinds and overlap.
+ *
+ * All processes of a rank and all its devices are one: what two devices do at once counts once, so that a rank is never
+ * busy for longer than it took. Each set is a union (intervals.h). Only kernels, copies and sets are looked at.
+ */
+#ifndef TFA_TIMELINE_H
+#define TFA_TIMELINE_H
+
+#include "intervals.h"
+#include "session.h"
+#include "work_kinds.h"
+
+struct rank_time {
+    int64_t rank;
+    int64_t first, last; /* first start and last end of its work; only if works is not 0 */
+    uint64_t works;
+    struct intervals kind[NR_WORK_KINDS]; /* merged */
+};
+
+struct timeline {
+    double ns; /* how many nanoseconds one unit of the times here is */
+    struct rank_time *rank;
+    size_t count, capacity;
+    uint64_t works;
+};
+
+/* What has to be loaded, which depends on --rules and --step. */
+unsigned timeline_wants(const struct session *session);
+/* Of what --step, --device, --stream, --from and --to choose, by the rules exact or tracelens. */
+void timeline_collect(struct timeline *timeline, const struct session *session);
+void timeline_free(struct timeline *timeline);
+int64_t timeline_ns(const struct timeline *timeline, int64_t time);
+/* Says why there are values that are not known. */
+void timeline_hint(const struct timeline *timeline, const struct session *session);
+
+/* A time of the model as the file has it: a double of microseconds since the file's own base. */
+double file_us(const struct process *process, int64_t ns);
+
+#endif
