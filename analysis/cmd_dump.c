@@ -2,12 +2,14 @@
  *
  * The order is that of the file: chunk after chunk, each of one thread; live chunks follow. Nothing is kept: the first
  * pass over a trace finds its clock and its functions, the second prints. Times count from the run's first record.
+ * Traces of PyTorch are dumped in dump_kineto.c.
  */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "dump_kineto.h"
 #include "session.h"
 #include "values.h"
 
@@ -190,7 +192,11 @@ void cmd_dump(struct session *session)
     }
     session_window(session, &dump.from, &dump.to);
     for (size_t i = 0; i < session->processes; i++) {
-        dump_process(&dump, session->process[i]);
+        if (strcmp(session->process[i]->kind, "kineto") == 0) {
+            dump_kineto(session, session->process[i], dump.from, dump.to, session->options.top, &dump.rows);
+        } else {
+            dump_process(&dump, session->process[i]);
+        }
     }
     emit_totals(&session->emit);
     emit_count(&session->emit, "records", dump.rows);

@@ -1,460 +1,52 @@
-/* cmd_export.c - a trace in the Chrome trace event format, for Perfetto and chrome://tracing.
- *
- * Stages and calls are complete events (X), which a viewer draws as nested boxes. Those of one thread must lie within
- * each other, and started ranges, ranges of several NVTX domains and unfinished ones need not: what would cross another
- * event is written as an asynchronous pair (b, e) instead. Times count from the start of the three months that Kineto
- * uses as a base, so that traces of several ranks lie on one axis and doubles keep every nanosecond.
- */
-#include <math.h>
-#include <stdio.h>
+/* cmd_export.c - a trace in the Chrome trace event format, for Perfetto and chrome://tracing. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "session.h"
-#include "stages.h"
-#include "values.h"
+#include "choice.h"
+#include "export_kineto.h"
+#include "export_tfr.h"
 
-enum { BASE_SECONDS = 7889238, FREE_PID = 1 << 22 };
-
-struct interval {
-    uint32_t thread;
-    int64_t start, end;
-};
-
-struct export
+static bool is_kineto(const struct process *process)
 {
-    struct session *session;
-    struct emit e;
-    const struct process *process;
-    int64_t pid; /* in the file: no two processes share one */
-    int64_t base, from, to;
-    bool *crosses;           /* by range: must not be drawn as a box */
-    struct interval *inside; /* with --stage: where matching stages were open */
-    size_t insides;
-    uint64_t events, pairs;
-};
-
-/* ---- what is written ---- */
-
-static int by_thread_and_start(const void *a, const void *b)
-{
-    const struct interval *x = a, *y = b;
-    if (x->thread != y->thread) {
-        return x->thread < y->thread ? -1 : 1;
-    }
-    return (x->start > y->start) - (x->start < y->start);
+    return strcmp(process->kind, "kineto") == 0;
 }
 
-/* Where stages that --stage names were open: their union on each thread. */
-static void find_insides(struct export *x)
+/* All our own traces, or one of another profiler: merging those takes more than putting them into one file. */
+static bool can_export(const struct session *session)
 {
-    const struct ranges *r = &x->process->ranges;
-    size_t count, kept = 0, *order = stages_sorted(x->process, &count);
-    x->inside = mem_zero(count, sizeof *x->inside);
-    for (size_t i = 0; i < count; i++) {
-        size_t at = order[i];
-        if (!session_wants_stage(x->session, model_name(&x->session->model, r->name[at]))) {
-            continue;
-        }
-        if (kept && x->inside[kept - 1].thread == r->thread[at] && x->inside[kept - 1].end >= r->start[at]) {
-            x->inside[kept - 1].end = MAX(x->inside[kept - 1].end, r->end[at]);
-        } else {
-            x->inside[kept++] = (struct interval){r->thread[at], r->start[at], r->end[at]};
-        }
-    }
-    x->insides = kept;
-    free(order);
-}
-
-static bool is_inside(const struct export *x, uint32_t thread, int64_t time)
-{
-    struct interval key = {thread, time, time};
-    size_t low = 0, high = x->insides;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (by_thread_and_start(&x->inside[middle], &key) <= 0) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low && x->inside[low - 1].thread == thread && x->inside[low - 1].end >= time;
-}
-
-static bool wanted(const struct export *x, uint32_t thread, int64_t start, int64_t end)
-{
-    bool in_time = start < x->to && end >= x->from;
-    return in_time && (!x->session->options.stage.count || is_inside(x, thread, start));
-}
-
-/* ---- which ranges cross others ---- */
-
-struct box {
-    int64_t start, end;
-    uint32_t thread;
-    uint32_t depth;
-    size_t range; /* SIZE_MAX: a call */
-    int moves; /* how readily it gives way: calls 0, stages 1, ranges of libraries 2, started and unfinished ones 3 */
-};
-
-static int outer_first(const void *a, const void *b)
-{
-    const struct box *x = a, *y = b;
-    if (x->thread != y->thread) {
-        return x->thread < y->thread ? -1 : 1;
-    }
-    if (x->start != y->start) {
-        return x->start < y->start ? -1 : 1;
-    }
-    if (x->end != y->end) {
-        return x->end > y->end ? -1 : 1;
-    }
-    if (x->moves != y->moves) {
-        return x->moves > y->moves ? -1 : 1;
-    }
-    return (x->depth > y->depth) - (x->depth < y->depth);
-}
-
-static int readiness(uint32_t flags)
-{
-    if (!(flags & TFI_RANGE_NESTED) || flags & RANGE_UNFINISHED) {
-        return 3;
-    }
-    return flags & TFI_RANGE_STAGE ? 1 : 2;
-}
-
-static struct box *all_boxes(const struct export *x, size_t *count)
-{
-    const struct ranges *r = &x->process->ranges;
-    const struct calls *c = &x->process->calls;
-    struct box *box = mem_zero(r->table.count + c->table.count, sizeof *box);
-    struct map has_ranges = {0};
-    size_t n = 0;
-    for (size_t i = 0; i < r->table.count; i++) {
-        map_put(&has_ranges, r->thread[i], 1);
-        box[n++] = (struct box){r->start[i], r->end[i], r->thread[i], r->depth[i], i, readiness(r->flags[i])};
-    }
-    for (size_t i = 0; i < c->table.count; i++) { /* calls alone lie within each other */
-        if (map_get(&has_ranges, c->thread[i]) != MAP_NONE) {
-            box[n++] = (struct box){c->start[i], c->end[i], c->thread[i], 0, SIZE_MAX, 0};
-        }
-    }
-    map_free(&has_ranges);
-    if (n) {
-        qsort(box, n, sizeof *box, outer_first);
-    }
-    *count = n;
-    return box;
-}
-
-/* Puts a box on the stack of those it lies in, unless it crosses one and gives way. */
-static void place_box(struct export *x, const struct box **stack, size_t *depth, const struct box *box)
-{
-    while (*depth && (stack[*depth - 1]->thread != box->thread || stack[*depth - 1]->end <= box->start)) {
-        --*depth;
-    }
-    while (*depth && stack[*depth - 1]->end < box->end) {
-        const struct box *over = stack[*depth - 1];
-        if (box->moves >= over->moves && box->range != SIZE_MAX) {
-            x->crosses[box->range] = true;
-            return;
-        }
-        if (over->range == SIZE_MAX) {
-            break; /* two calls: only a damaged trace has that */
-        }
-        x->crosses[over->range] = true;
-        --*depth;
-    }
-    stack[(*depth)++] = box;
-}
-
-static void find_crossings(struct export *x)
-{
-    size_t count, depth = 0;
-    struct box *box = all_boxes(x, &count);
-    const struct box **stack = mem_zero(count, sizeof *stack);
-    x->crosses = mem_zero(x->process->ranges.table.count, sizeof *x->crosses);
-    for (size_t i = 0; i < count; i++) {
-        place_box(x, stack, &depth, &box[i]);
-    }
-    free(stack);
-    free(box);
-}
-
-/* ---- events ---- */
-
-static uint32_t tid_of(const struct export *x, uint32_t serial)
-{
-    const struct thread *thread = find_thread(x->process, serial);
-    return thread && thread->tid ? thread->tid : serial;
-}
-
-static void begin_event(struct export *x, const char *phase)
-{
-    out_puts(&x->session->out, x->events++ ? ",\n{" : "\n{");
-    x->e.filled[0] = false;
-    emit_text(&x->e, "ph", phase);
-}
-
-/* What all events but metadata have. */
-static void put_common(struct export *x, const char *category, const struct name *name, uint32_t thread, int64_t time)
-{
-    emit_text(&x->e, "cat", category);
-    emit_bytes_text(&x->e, "name", name->text, name->length);
-    emit_int(&x->e, "pid", x->pid);
-    emit_count(&x->e, "tid", tid_of(x, thread));
-    emit_us(&x->e, "ts", time - x->base);
-}
-
-static void end_event(struct export *x)
-{
-    out_puts(&x->session->out, "}");
-}
-
-static void put_detail(struct export *x, uint32_t domain, const struct range_detail *detail)
-{
-    struct emit *e = &x->e;
-    const struct model *model = &x->session->model;
-    if (domain) {
-        emit_text(e, "domain", model_name(model, domain));
-    }
-    const char *category = detail->category ? find_category(model, x->process, domain, detail->category) : NULL;
-    if (category) {
-        emit_text(e, "category", category);
-    } else if (detail->category) {
-        emit_count(e, "category", detail->category);
-    }
-    if (detail->color) {
-        char color[16];
-        snprintf(color, sizeof color, "#%08x", detail->color);
-        emit_text(e, "color", color);
-    }
-    if (detail->payload_type) {
-        emit_payload(e, "payload", detail->payload, detail->payload_type);
-    }
-}
-
-static const char *range_category(const struct export *x, size_t i)
-{
-    const struct ranges *r = &x->process->ranges;
-    if (r->flags[i] & TFI_RANGE_STAGE) {
-        return "user_annotation";
-    }
-    return r->domain[i] ? model_name(&x->session->model, r->domain[i]) : "range";
-}
-
-static void put_range(struct export *x, size_t i)
-{
-    const struct ranges *r = &x->process->ranges;
-    const struct name *name = names_get(&x->session->model.names, r->name[i]);
-    bool pair = x->crosses[i];
-    begin_event(x, pair ? "b" : "X");
-    put_common(x, range_category(x, i), name, r->thread[i], r->start[i]);
-    if (pair) {
-        emit_hex(&x->e, "id", ++x->pairs);
-    } else {
-        emit_us(&x->e, "dur", r->end[i] - r->start[i]);
-    }
-    emit_open(&x->e, "args", false);
-    put_detail(x, r->domain[i], &r->detail[i]);
-    if (r->flags[i] & RANGE_UNFINISHED) {
-        emit_bool(&x->e, "unfinished", true);
-    }
-    emit_close(&x->e);
-    end_event(x);
-    if (pair) {
-        begin_event(x, "e");
-        put_common(x, range_category(x, i), name, r->thread[i], r->end[i]);
-        emit_hex(&x->e, "id", x->pairs);
-        end_event(x);
-    }
-}
-
-static void put_mark(struct export *x, size_t i)
-{
-    const struct marks *m = &x->process->marks;
-    begin_event(x, "i");
-    put_common(x, m->domain[i] ? model_name(&x->session->model, m->domain[i]) : "mark",
-               names_get(&x->session->model.names, m->name[i]), m->thread[i], m->time[i]);
-    emit_text(&x->e, "s", "t");
-    emit_open(&x->e, "args", false);
-    put_detail(x, m->domain[i], &m->detail[i]);
-    emit_close(&x->e);
-    end_event(x);
-}
-
-static void put_call(struct export *x, size_t i)
-{
-    const struct process *p = x->process;
-    const struct calls *c = &p->calls;
-    const struct func *func = &p->func[c->func[i]];
-    struct name name = {.text = func->name, .length = (uint32_t)strlen(func->name)};
-    struct meaning meaning = {.process = p, .strings = &x->session->inputs.input[p->input].trace.strings};
-    char category[64];
-    lower_case(category, sizeof category, *func->class ? func->class : "call");
-    begin_event(x, "X");
-    put_common(x, category, &name, c->thread[i], c->start[i]);
-    emit_us(&x->e, "dur", c->end[i] - c->start[i]);
-    emit_open(&x->e, "args", false);
-    for (uint64_t k = c->first_arg[i]; k < c->first_arg[i + 1]; k++) {
-        unsigned index = (unsigned)(k - c->first_arg[i]);
-        char *key = index < func->args ? string_format("%s", func->arg[index]) : string_format("arg%u", index);
-        enum tfi_type type = index < func->args ? func->type[index] : TFI_TYPE_HEX;
-        emit_typed(&x->e, &meaning, key, type, false, p->args[k]);
-        free(key);
-    }
-    emit_int(&x->e, "result", c->result[i]);
-    if (c->error[i]) {
-        emit_int(&x->e, "errno", c->error[i]);
-    }
-    emit_close(&x->e);
-    end_event(x);
-}
-
-/* ---- the head of a process ---- */
-
-static void put_metadata(struct export *x, const char *name, uint32_t tid, const char *key, const char *text,
-                         int64_t number)
-{
-    begin_event(x, "M");
-    emit_text(&x->e, "name", name);
-    emit_int(&x->e, "pid", x->pid);
-    emit_count(&x->e, "tid", tid);
-    emit_us(&x->e, "ts", 0);
-    emit_open(&x->e, "args", false);
-    if (text) {
-        emit_text(&x->e, key, text);
-    } else {
-        emit_int(&x->e, key, number);
-    }
-    emit_close(&x->e);
-    end_event(x);
-}
-
-static void put_process(struct export *x)
-{
-    const struct process *p = x->process;
-    const char *program = p->command ? p->command : p->path;
-    char *name =
-        p->rank >= 0 ? string_format("rank %lld: %.60s", (long long)p->rank, program) : string_format("%.60s", program);
-    char *label = string_format("pid %lld on %s%s", (long long)p->pid, p->host ? p->host : "an unknown host",
-                                p->complete ? "" : ", incomplete");
-    put_metadata(x, "process_name", 0, "name", name, 0);
-    put_metadata(x, "process_labels", 0, "labels", label, 0);
-    put_metadata(x, "process_sort_index", 0, "sort_index", NULL, MAX(p->rank, 0));
-    for (size_t i = 0; i < p->threads; i++) {
-        const struct thread *thread = &p->thread[i];
-        const char *thread_name = model_name(&x->session->model, thread->name);
-        if (*thread_name) {
-            put_metadata(x, "thread_name", tid_of(x, thread->serial), "name", thread_name, 0);
-        }
-    }
-    free(name);
-    free(label);
-}
-
-/* Events of one process; false if none was wanted. */
-static bool put_events(struct export *x)
-{
-    const struct process *p = x->process;
-    uint64_t before = x->events;
-    for (size_t i = 0; i < p->ranges.table.count; i++) {
-        bool known = !(p->ranges.flags[i] & TFI_RANGE_UNTRACKED);
-        if (known && wanted(x, p->ranges.thread[i], p->ranges.start[i], p->ranges.end[i])) {
-            put_range(x, i);
-        }
-    }
-    for (size_t i = 0; i < p->marks.table.count; i++) {
-        if (wanted(x, p->marks.thread[i], p->marks.time[i], p->marks.time[i])) {
-            put_mark(x, i);
-        }
-    }
-    for (size_t i = 0; i < p->calls.table.count; i++) {
-        if (wanted(x, p->calls.thread[i], p->calls.start[i], p->calls.end[i])) {
-            put_call(x, i);
-        }
-    }
-    return x->events > before;
-}
-
-/* A process keeps its number, unless one of another host has the same. */
-static int64_t free_pid(const struct session *session, struct map *taken, size_t index)
-{
-    int64_t pid = session->process[index]->pid;
-    if (pid < 0 || map_get(taken, (uint64_t)pid) != MAP_NONE) {
-        pid = FREE_PID + (int64_t)index; /* no kernel gives out such a number */
-    }
-    map_put(taken, (uint64_t)pid, 1);
-    return pid;
-}
-
-static bool put_processes(struct export *x)
-{
-    struct session *session = x->session;
-    struct map taken = {0};
-    bool any = false;
+    size_t others = 0;
     for (size_t i = 0; i < session->processes; i++) {
-        x->process = session->process[i];
-        x->pid = free_pid(session, &taken, i);
-        x->inside = NULL;
-        if (session->options.stage.count) {
-            find_insides(x);
-        }
-        find_crossings(x);
-        put_process(x);
-        any |= put_events(x);
-        free(x->inside);
-        free(x->crosses);
+        others += is_kineto(session->process[i]);
     }
-    map_free(&taken);
-    return any;
-}
-
-/* The head of the file. Readers look for `"rank": N`, with the space. */
-static void put_head(struct export *x)
-{
-    const struct session *session = x->session;
-    const struct process *first = session->process[0];
-    bool one_rank = first->rank >= 0;
-    for (size_t i = 1; i < session->processes; i++) {
-        one_rank &= session->process[i]->rank == first->rank;
+    if (others && session->processes > 1) {
+        complain(NULL, "export chrome writes one PyTorch trace at a time, and these are %zu: choose one with --rank",
+                 session->processes);
+        return false;
     }
-    out_puts(&x->session->out, "{");
-    emit_int(&x->e, "schemaVersion", 1);
-    if (one_rank) {
-        emit_open(&x->e, "distributedInfo", false);
-        emit_int(&x->e, "rank", first->rank);
-        emit_known(&x->e, "world_size", first->world);
-        emit_close(&x->e);
-    }
-    emit_open(&x->e, "metadata", false);
-    emit_text(&x->e, "writer", "tfanalyze " TFI_VERSION);
-    for (size_t i = 0; i < first->metadata->count; i++) {
-        emit_text(&x->e, first->metadata->pair[i].key, first->metadata->pair[i].value);
-    }
-    emit_close(&x->e);
-    emit_text(&x->e, "displayTimeUnit", "ms");
-    emit_int(&x->e, "baseTimeNanoseconds", x->base);
-    out_puts(&x->session->out, ",\n\"traceEvents\": [");
+    return true;
 }
 
 void cmd_export_chrome(struct session *session)
 {
-    struct export x = {.session = session, .e = {.out = &session->out, .format = FORMAT_JSON}};
-    unsigned want = WANT_RANGES | WANT_DETAILS | WANT_MARKS | WANT_CALLS;
-    if (!session_load(session, want, true)) {
+    uint64_t events;
+    if (!session_load(session, WANT_FOR_EXPORT | WANT_FOR_EXPORT_TFR, true)) {
+        return;
+    }
+    if (!can_export(session)) {
+        session->status = 2;
         return;
     }
     if (!out_open(&session->out, session->options.output)) {
         session->status = 1;
         return;
     }
-    int64_t period = BASE_SECONDS * (int64_t)1000000000;
-    x.base = session->model.start > 0 ? session->model.start / period * period : 0;
-    session_window(session, &x.from, &x.to);
-    put_head(&x);
-    bool any = put_processes(&x);
-    out_puts(&session->out, "\n]}\n");
-    const struct options *options = &session->options;
-    session_end(session, any || !(options->stage.count || !isnan(options->from) || !isnan(options->to)));
+    uint32_t *of_name = stages_wanted(session);
+    if (is_kineto(session->process[0])) {
+        events = export_kineto_whole(session, session->process[0], &session->out, "chrome", of_name);
+    } else {
+        struct tfr_export asked = {session->process, session->processes, &session->out, "chrome", NULL, of_name, 0};
+        events = export_tfr(&asked, session);
+    }
+    free(of_name);
+    session_end(session, events || !is_filtered(session));
 }

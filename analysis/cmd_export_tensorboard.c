@@ -1,7 +1,137 @@
-/* cmd_export_tensorboard.c - to be written. */
-#include "session.h"
+/* cmd_export_tensorboard.c - a directory for TensorBoard's PyTorch profiler plugin: a file for each process.
+ *
+ * The plugin takes the files whose names end in .pt.trace.json.gz, and reads HOST_PID.rankR.TIME: before the time is
+ * the worker, whose last _number is the process on a host; the files of one worker are spans, in the order of times.
+ */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "choice.h"
+#include "export_kineto.h"
+#include "export_tfr.h"
+#include "stage_files.h"
+
+struct tensorboard {
+    struct session *session;
+    char *directory;
+    uint32_t *of_name; /* NULL: all stages */
+    char **path;       /* that were written */
+    size_t paths;
+};
+
+/* ---- names ---- */
+
+static void add_host(struct text *text, const struct process *process)
+{
+    const char *host = process->host ? process->host : "worker";
+    for (; *host; host++) {
+        bool plain = isascii((unsigned char)*host) && (isalnum((unsigned char)*host) || strchr("-.", *host));
+        text_add(text, plain ? host : "-", 1);
+    }
+}
+
+static bool is_taken(const struct tensorboard *t, const char *path)
+{
+    for (size_t i = 0; i < t->paths; i++) {
+        if (strcmp(t->path[i], path) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Two recordings of one worker that began at the same moment are told apart by a nanosecond. */
+static char *name_file(const struct tensorboard *t, const struct process *process)
+{
+    struct text worker = {0};
+    char *path = NULL;
+    int64_t time = process->has_time && process->first > 0 ? process->first : 0;
+    add_host(&worker, process);
+    if (process->pid >= 0) {
+        text_format(&worker, "_%lld", (long long)process->pid);
+    }
+    if (process->rank >= 0) {
+        text_format(&worker, ".rank%lld", (long long)process->rank);
+    }
+    do {
+        free(path);
+        path = string_format("%s/%s.%019lld.pt.trace.json.gz", t->directory, worker.data, (long long)time++);
+    } while (is_taken(t, path));
+    text_free(&worker);
+    return path;
+}
+
+/* ---- files ---- */
+
+static uint64_t write_events(const struct tensorboard *t, struct out *out, const struct process *process)
+{
+    struct tfr_export asked = {&process, 1, out, "tensorboard", NULL, t->of_name, 0};
+    bool is_ours = strcmp(process->kind, "kineto") != 0;
+    return is_ours ? export_tfr(&asked, t->session)
+                   : export_kineto_whole(t->session, process, out, "tensorboard", t->of_name);
+}
+
+/* A process of which a filter leaves nothing gets no file. */
+static bool write_process(struct tensorboard *t, const struct process *process)
+{
+    struct out out;
+    char *path = name_file(t, process);
+    bool good = out_open(&out, path);
+    uint64_t events = good ? write_events(t, &out, process) : 0;
+    if (!good || (!events && is_filtered(t->session))) {
+        out_discard(&out);
+    } else {
+        good = out_close(&out);
+        t->path[t->paths++] = good ? path : NULL;
+        t->paths -= !good;
+        path = good ? NULL : path;
+    }
+    free(path);
+    return good;
+}
+
+static void print_paths(struct tensorboard *t)
+{
+    struct out *out = &t->session->out;
+    if (!out_open(out, NULL)) {
+        return;
+    }
+    for (size_t i = 0; i < t->paths; i++) {
+        out_puts(out, t->path[i]);
+        out_puts(out, "\n");
+    }
+    session_end(t->session, t->paths != 0);
+    if (t->paths) {
+        complain(NULL, "tensorboard --logdir %s  shows them (pip install tensorboard torch-tb-profiler)", t->directory);
+    }
+}
 
 void cmd_export_tensorboard(struct session *session)
 {
-    (void)session;
+    struct tensorboard t = {.session = session};
+    if (!session_load(session, WANT_FOR_EXPORT | WANT_FOR_EXPORT_TFR, true)) {
+        return;
+    }
+    char *beside = directory_of(session->process[0]->path);
+    t.directory = session->options.output ? string_format("%s", session->options.output)
+                                          : string_format("%s/tensorboard", beside);
+    t.of_name = stages_wanted(session);
+    t.path = mem_zero(session->processes, sizeof *t.path);
+    bool good = make_directory(t.directory);
+    for (size_t i = 0; i < session->processes && good; i++) {
+        good = write_process(&t, session->process[i]);
+    }
+    if (good) {
+        print_paths(&t);
+    } else {
+        session->status = 1;
+    }
+    for (size_t i = 0; i < t.paths; i++) {
+        free(t.path[i]);
+    }
+    free(t.path);
+    free(t.of_name);
+    free(t.directory);
+    free(beside);
 }

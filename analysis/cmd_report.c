@@ -1,7 +1,112 @@
-/* cmd_report.c - to be written. */
-#include "session.h"
+/* cmd_report.c - all the files of a run, and one screen that sums it up. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "choice.h"
+#include "export_kineto.h"
+#include "export_tfr.h"
+#include "report.h"
+#include "stage_files.h"
+
+/* When the devices of a unit were at work: each moment once. */
+static struct intervals busy_of(const struct unit *unit)
+{
+    struct intervals busy = {0};
+    for (size_t i = 0; i < unit->processes; i++) {
+        const struct works *w = &unit->process[i]->works;
+        for (size_t k = 0; k < w->table.count; k++) {
+            if (IS_WORK(w->class[k])) {
+                intervals_add(&busy, w->start[k], w->end[k]);
+            }
+        }
+    }
+    intervals_merge(&busy);
+    return busy;
+}
+
+static void emit_unit(struct emit *e, const struct unit *unit)
+{
+    struct intervals busy = busy_of(unit);
+    int64_t span = busy.count ? busy.interval[busy.count - 1].end - busy.interval[0].start : 0;
+    int64_t total = intervals_total(&busy);
+    emit_row(e);
+    emit_known(e, "rank", unit->rank);
+    if (unit->first <= unit->last) {
+        emit_us(e, "span_us", unit->last - unit->first);
+    } else {
+        emit_null(e, "span_us");
+    }
+    emit_count(e, "stages", unit->stages);
+    if (unit->has_device) {
+        emit_us(e, "busy_us", total);
+        emit_pct(e, "busy_pct", span ? 100.0 * (double)total / (double)span : NAN);
+        emit_us(e, "idle_us", span - total);
+        emit_count(e, "kernels", unit->all.kernel_count);
+        emit_count(e, "launches", unit->all.launches);
+    } else {
+        static const char *const unknown[] = {"busy_us", "busy_pct", "idle_us", "kernels", "launches"};
+        for (size_t i = 0; i < ARRAY_SIZE(unknown); i++) {
+            emit_null(e, unknown[i]);
+        }
+    }
+    emit_row_end(e);
+    intervals_free(&busy);
+}
+
+static void emit_report(const struct report *report, const char *directory)
+{
+    struct session *session = report->session;
+    struct emit *e = &session->emit;
+    for (size_t i = 0; i < report->units; i++) {
+        emit_unit(e, &report->unit[i]);
+    }
+    emit_totals(e);
+    emit_text(e, "directory", directory);
+    emit_count(e, "traces_left_out", report->left_out);
+    emit_open(e, "files", true);
+    for (size_t i = 0; i < report->files; i++) {
+        emit_text(e, NULL, report->file[i]);
+    }
+    emit_close(e);
+    emit_end(e);
+}
+
+/* --output is a directory here: the answer goes to stdout. */
+static bool begin(struct session *session)
+{
+    char *directory = session->options.output;
+    session->options.output = NULL;
+    bool good = session_begin(session, STYLE_TABLE);
+    session->options.output = directory;
+    return good;
+}
 
 void cmd_report(struct session *session)
 {
-    (void)session;
+    struct report report = {0};
+    char *directory = NULL;
+    if (!session_load(session, WANT_FOR_EXPORT | WANT_FOR_EXPORT_TFR, true)) {
+        return;
+    }
+    directory = session->options.output ? string_format("%s", session->options.output)
+                                        : directory_of(session->process[0]->path);
+    report_collect(&report, session);
+    bool found = false;
+    for (size_t i = 0; i < report.units; i++) {
+        found |= report.unit[i].stages != 0;
+    }
+    found |= !session->options.stage.count;
+    if (found && !report_write(&report, directory)) {
+        session->status = 1;
+    } else if (begin(session)) {
+        if (session->options.format == FORMAT_TEXT && found) {
+            report_print(&report, directory);
+        } else if (found) {
+            emit_report(&report, directory);
+        }
+        session_end(session, found);
+    }
+    report_free(&report);
+    free(directory);
 }

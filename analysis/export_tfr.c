@@ -1,0 +1,429 @@
+/* export_tfr.c - our own traces in the Chrome trace event format, for Perfetto, chrome://tracing, HTA and TensorBoard.
+ *
+ * Stages and calls are complete events (X), which a viewer draws as nested boxes. Those of one thread must lie within
+ * each other, and started ranges, ranges of several NVTX domains and unfinished ones need not: what would cross another
+ * event is written as an asynchronous pair (b, e) instead. Times count from the start of the three months that Kineto
+ * uses as a base, so that traces of several ranks lie on one axis and doubles keep every nanosecond.
+ */
+#include "export_tfr.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "export_kineto.h"
+#include "stage_at.h"
+#include "values.h"
+
+enum { BASE_SECONDS = 7889238, FREE_PID = 1 << 22 };
+
+struct export
+{
+    const struct tfr_export *asked;
+    const struct session *session;
+    struct emit e;
+    const struct process *process;
+    int64_t pid; /* in the file: no two processes share one */
+    int64_t base, from, to;
+    bool *crosses;              /* by range: must not be drawn as a box */
+    struct stage_finder finder; /* only where parts are asked for */
+    uint64_t events, pairs;
+};
+
+/* ---- what is written ---- */
+
+/* Some stage of those asked for was open there: this one, or one around it. */
+static bool is_inside(const struct export *x, uint32_t stage, int64_t time)
+{
+    const uint32_t *names = x->process->ranges.name;
+    for (; stage != NO_PLACE; stage = stage_around(x->finder.attribution, stage, time)) {
+        if (x->asked->of_name[names[stage]] == x->asked->target) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool wanted(const struct export *x, uint32_t thread, int64_t start, int64_t end)
+{
+    bool in_time = start < x->to && end >= x->from;
+    return in_time && (!x->asked->of_name || is_inside(x, stage_at(&x->finder, thread, start), start));
+}
+
+/* A stage is in itself, also if it took no time. */
+static bool wanted_range(const struct export *x, size_t i)
+{
+    const struct ranges *r = &x->process->ranges;
+    bool in_time = r->start[i] < x->to && r->end[i] >= x->from;
+    if (r->flags[i] & TFI_RANGE_UNTRACKED) {
+        return false;
+    }
+    if (x->asked->of_name && r->flags[i] & TFI_RANGE_STAGE) {
+        return in_time && is_inside(x, (uint32_t)i, r->start[i]);
+    }
+    return wanted(x, r->thread[i], r->start[i], r->end[i]);
+}
+
+/* ---- which ranges cross others ---- */
+
+struct box {
+    int64_t start, end;
+    uint32_t thread;
+    uint32_t depth;
+    size_t range; /* SIZE_MAX: a call */
+    int moves; /* how readily it gives way: calls 0, stages 1, ranges of libraries 2, started and unfinished ones 3 */
+};
+
+static int outer_first(const void *a, const void *b)
+{
+    const struct box *x = a, *y = b;
+    if (x->thread != y->thread) {
+        return x->thread < y->thread ? -1 : 1;
+    }
+    if (x->start != y->start) {
+        return x->start < y->start ? -1 : 1;
+    }
+    if (x->end != y->end) {
+        return x->end > y->end ? -1 : 1;
+    }
+    if (x->moves != y->moves) {
+        return x->moves > y->moves ? -1 : 1;
+    }
+    return (x->depth > y->depth) - (x->depth < y->depth);
+}
+
+static int readiness(uint32_t flags)
+{
+    if (!(flags & TFI_RANGE_NESTED) || flags & RANGE_UNFINISHED) {
+        return 3;
+    }
+    return flags & TFI_RANGE_STAGE ? 1 : 2;
+}
+
+static struct box *all_boxes(const struct export *x, size_t *count)
+{
+    const struct ranges *r = &x->process->ranges;
+    const struct calls *c = &x->process->calls;
+    struct box *box = mem_zero(r->table.count + c->table.count, sizeof *box);
+    struct map has_ranges = {0};
+    size_t n = 0;
+    for (size_t i = 0; i < r->table.count; i++) {
+        map_put(&has_ranges, r->thread[i], 1);
+        box[n++] = (struct box){r->start[i], r->end[i], r->thread[i], r->depth[i], i, readiness(r->flags[i])};
+    }
+    for (size_t i = 0; i < c->table.count; i++) { /* calls alone lie within each other */
+        if (map_get(&has_ranges, c->thread[i]) != MAP_NONE) {
+            box[n++] = (struct box){c->start[i], c->end[i], c->thread[i], 0, SIZE_MAX, 0};
+        }
+    }
+    map_free(&has_ranges);
+    if (n) {
+        qsort(box, n, sizeof *box, outer_first);
+    }
+    *count = n;
+    return box;
+}
+
+/* Puts a box on the stack of those it lies in, unless it crosses one and gives way. */
+static void place_box(struct export *x, const struct box **stack, size_t *depth, const struct box *box)
+{
+    while (*depth && (stack[*depth - 1]->thread != box->thread || stack[*depth - 1]->end <= box->start)) {
+        --*depth;
+    }
+    while (*depth && stack[*depth - 1]->end < box->end) {
+        const struct box *over = stack[*depth - 1];
+        if (box->moves >= over->moves && box->range != SIZE_MAX) {
+            x->crosses[box->range] = true;
+            return;
+        }
+        if (over->range == SIZE_MAX) {
+            break; /* two calls: only a damaged trace has that */
+        }
+        x->crosses[over->range] = true;
+        --*depth;
+    }
+    stack[(*depth)++] = box;
+}
+
+static void find_crossings(struct export *x)
+{
+    size_t count, depth = 0;
+    struct box *box = all_boxes(x, &count);
+    const struct box **stack = mem_zero(count, sizeof *stack);
+    x->crosses = mem_zero(x->process->ranges.table.count, sizeof *x->crosses);
+    for (size_t i = 0; i < count; i++) {
+        place_box(x, stack, &depth, &box[i]);
+    }
+    free(stack);
+    free(box);
+}
+
+/* ---- events ---- */
+
+static uint32_t tid_of(const struct export *x, uint32_t serial)
+{
+    const struct thread *thread = find_thread(x->process, serial);
+    return thread && thread->tid ? thread->tid : serial;
+}
+
+static void begin_event(struct export *x, const char *phase)
+{
+    out_puts(x->asked->out, x->events++ ? ",\n{" : "\n{");
+    x->e.filled[0] = false;
+    emit_text(&x->e, "ph", phase);
+}
+
+/* What all events but metadata have. */
+static void put_common(struct export *x, const char *category, const struct name *name, uint32_t thread, int64_t time)
+{
+    emit_text(&x->e, "cat", category);
+    emit_bytes_text(&x->e, "name", name->text, name->length);
+    emit_int(&x->e, "pid", x->pid);
+    emit_count(&x->e, "tid", tid_of(x, thread));
+    emit_us(&x->e, "ts", time - x->base);
+}
+
+static void end_event(struct export *x)
+{
+    out_puts(x->asked->out, "}");
+}
+
+static void put_detail(struct export *x, uint32_t domain, const struct range_detail *detail)
+{
+    struct emit *e = &x->e;
+    const struct model *model = &x->session->model;
+    if (domain) {
+        emit_text(e, "domain", model_name(model, domain));
+    }
+    const char *category = detail->category ? find_category(model, x->process, domain, detail->category) : NULL;
+    if (category) {
+        emit_text(e, "category", category);
+    } else if (detail->category) {
+        emit_count(e, "category", detail->category);
+    }
+    if (detail->color) {
+        char color[16];
+        snprintf(color, sizeof color, "#%08x", detail->color);
+        emit_text(e, "color", color);
+    }
+    if (detail->payload_type) {
+        emit_payload(e, "payload", detail->payload, detail->payload_type);
+    }
+}
+
+static const char *range_category(const struct export *x, size_t i)
+{
+    const struct ranges *r = &x->process->ranges;
+    if (r->flags[i] & TFI_RANGE_STAGE) {
+        return "user_annotation";
+    }
+    return r->domain[i] ? model_name(&x->session->model, r->domain[i]) : "range";
+}
+
+static void put_range(struct export *x, size_t i)
+{
+    const struct ranges *r = &x->process->ranges;
+    const struct name *name = names_get(&x->session->model.names, r->name[i]);
+    bool pair = x->crosses[i];
+    begin_event(x, pair ? "b" : "X");
+    put_common(x, range_category(x, i), name, r->thread[i], r->start[i]);
+    if (pair) {
+        emit_hex(&x->e, "id", ++x->pairs);
+    } else {
+        emit_us(&x->e, "dur", r->end[i] - r->start[i]);
+    }
+    emit_open(&x->e, "args", false);
+    put_detail(x, r->domain[i], &r->detail[i]);
+    if (r->flags[i] & RANGE_UNFINISHED) {
+        emit_bool(&x->e, "unfinished", true);
+    }
+    emit_close(&x->e);
+    end_event(x);
+    if (pair) {
+        begin_event(x, "e");
+        put_common(x, range_category(x, i), name, r->thread[i], r->end[i]);
+        emit_hex(&x->e, "id", x->pairs);
+        end_event(x);
+    }
+}
+
+static void put_mark(struct export *x, size_t i)
+{
+    const struct marks *m = &x->process->marks;
+    begin_event(x, "i");
+    put_common(x, m->domain[i] ? model_name(&x->session->model, m->domain[i]) : "mark",
+               names_get(&x->session->model.names, m->name[i]), m->thread[i], m->time[i]);
+    emit_text(&x->e, "s", "t");
+    emit_open(&x->e, "args", false);
+    put_detail(x, m->domain[i], &m->detail[i]);
+    emit_close(&x->e);
+    end_event(x);
+}
+
+static void put_call(struct export *x, size_t i)
+{
+    const struct process *p = x->process;
+    const struct calls *c = &p->calls;
+    const struct func *func = &p->func[c->func[i]];
+    struct name name = {.text = func->name, .length = (uint32_t)strlen(func->name)};
+    struct meaning meaning = {.process = p, .strings = &x->session->inputs.input[p->input].trace.strings};
+    char category[64];
+    lower_case(category, sizeof category, *func->class ? func->class : "call");
+    begin_event(x, "X");
+    put_common(x, category, &name, c->thread[i], c->start[i]);
+    emit_us(&x->e, "dur", c->end[i] - c->start[i]);
+    emit_open(&x->e, "args", false);
+    for (uint64_t k = c->first_arg[i]; k < c->first_arg[i + 1]; k++) {
+        unsigned index = (unsigned)(k - c->first_arg[i]);
+        char *key = index < func->args ? string_format("%s", func->arg[index]) : string_format("arg%u", index);
+        enum tfi_type type = index < func->args ? func->type[index] : TFI_TYPE_HEX;
+        emit_typed(&x->e, &meaning, key, type, false, p->args[k]);
+        free(key);
+    }
+    emit_int(&x->e, "result", c->result[i]);
+    if (c->error[i]) {
+        emit_int(&x->e, "errno", c->error[i]);
+    }
+    emit_close(&x->e);
+    end_event(x);
+}
+
+/* ---- the head of a process ---- */
+
+static void put_metadata(struct export *x, const char *name, uint32_t tid, const char *key, const char *text,
+                         int64_t number)
+{
+    begin_event(x, "M");
+    emit_text(&x->e, "name", name);
+    emit_int(&x->e, "pid", x->pid);
+    emit_count(&x->e, "tid", tid);
+    emit_us(&x->e, "ts", 0);
+    emit_open(&x->e, "args", false);
+    if (text) {
+        emit_text(&x->e, key, text);
+    } else {
+        emit_int(&x->e, key, number);
+    }
+    emit_close(&x->e);
+    end_event(x);
+}
+
+static void put_process(struct export *x)
+{
+    const struct process *p = x->process;
+    const char *program = p->command ? p->command : p->path;
+    char *name =
+        p->rank >= 0 ? string_format("rank %lld: %.60s", (long long)p->rank, program) : string_format("%.60s", program);
+    char *label = string_format("pid %lld on %s%s", (long long)p->pid, p->host ? p->host : "an unknown host",
+                                p->complete ? "" : ", incomplete");
+    put_metadata(x, "process_name", 0, "name", name, 0);
+    put_metadata(x, "process_labels", 0, "labels", label, 0);
+    put_metadata(x, "process_sort_index", 0, "sort_index", NULL, MAX(p->rank, 0));
+    for (size_t i = 0; i < p->threads; i++) {
+        const struct thread *thread = &p->thread[i];
+        const char *thread_name = model_name(&x->session->model, thread->name);
+        if (*thread_name) {
+            put_metadata(x, "thread_name", tid_of(x, thread->serial), "name", thread_name, 0);
+        }
+    }
+    free(name);
+    free(label);
+}
+
+static void put_events(struct export *x)
+{
+    const struct process *p = x->process;
+    for (size_t i = 0; i < p->ranges.table.count; i++) {
+        if (wanted_range(x, i)) {
+            put_range(x, i);
+        }
+    }
+    for (size_t i = 0; i < p->marks.table.count; i++) {
+        if (wanted(x, p->marks.thread[i], p->marks.time[i], p->marks.time[i])) {
+            put_mark(x, i);
+        }
+    }
+    for (size_t i = 0; i < p->calls.table.count; i++) {
+        if (wanted(x, p->calls.thread[i], p->calls.start[i], p->calls.end[i])) {
+            put_call(x, i);
+        }
+    }
+}
+
+/* A process keeps its number, unless one of another host has the same. */
+static int64_t free_pid(const struct tfr_export *asked, struct map *taken, size_t index)
+{
+    int64_t pid = asked->process[index]->pid;
+    if (pid < 0 || map_get(taken, (uint64_t)pid) != MAP_NONE) {
+        pid = FREE_PID + (int64_t)index; /* no kernel gives out such a number */
+    }
+    map_put(taken, (uint64_t)pid, 1);
+    return pid;
+}
+
+static uint64_t put_processes(struct export *x)
+{
+    struct map taken = {0};
+    uint64_t events = 0;
+    for (size_t i = 0; i < x->asked->processes; i++) {
+        struct attribution attribution = {0};
+        x->process = x->asked->process[i];
+        x->pid = free_pid(x->asked, &taken, i);
+        if (x->asked->of_name) {
+            attribute(&attribution, x->process, false);
+            stage_finder_init(&x->finder, x->process, &attribution);
+        }
+        find_crossings(x);
+        put_process(x);
+        events -= x->events;
+        put_events(x);
+        events += x->events;
+        stage_finder_free(&x->finder);
+        attribution_free(&attribution);
+        free(x->crosses);
+    }
+    map_free(&taken);
+    return events;
+}
+
+/* The head of the file. Readers look for `"rank": N`, with the space. */
+static void put_head(struct export *x)
+{
+    const struct tfr_export *asked = x->asked;
+    const struct process *first = asked->process[0];
+    int64_t rank = first->rank;
+    for (size_t i = 1; i < asked->processes; i++) {
+        rank = asked->process[i]->rank == rank ? rank : -1;
+    }
+    out_puts(asked->out, "{");
+    put_writer(asked->out, asked->artefact, asked->stage, rank);
+    x->e.filled[0] = true;
+    emit_int(&x->e, "schemaVersion", 1);
+    if (rank >= 0) {
+        emit_open(&x->e, "distributedInfo", false);
+        emit_int(&x->e, "rank", rank);
+        emit_known(&x->e, "world_size", first->world);
+        emit_close(&x->e);
+    }
+    emit_open(&x->e, "metadata", false);
+    emit_text(&x->e, "writer", "tfanalyze " TFI_VERSION);
+    for (size_t i = 0; i < first->metadata->count; i++) {
+        emit_text(&x->e, first->metadata->pair[i].key, first->metadata->pair[i].value);
+    }
+    emit_close(&x->e);
+    emit_text(&x->e, "displayTimeUnit", "ms");
+    emit_int(&x->e, "baseTimeNanoseconds", x->base);
+    out_puts(asked->out, ",\n\"traceEvents\": [");
+}
+
+uint64_t export_tfr(const struct tfr_export *asked, const struct session *session)
+{
+    struct export x = {.asked = asked, .session = session, .e = {.out = asked->out, .format = FORMAT_JSON}};
+    int64_t period = BASE_SECONDS * (int64_t)1000000000;
+    x.base = session->model.start > 0 ? session->model.start / period * period : 0;
+    session_window(session, &x.from, &x.to);
+    put_head(&x);
+    uint64_t events = put_processes(&x);
+    out_puts(asked->out, "\n]}\n");
+    return events;
+}

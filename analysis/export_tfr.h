@@ -1,0 +1,23 @@
+/* export_tfr.h - writes our own traces, or those parts of them that belong to a stage, as Chrome traces. */
+#ifndef TFA_EXPORT_TFR_H
+#define TFA_EXPORT_TFR_H
+
+#include "session.h"
+
+/* What the model has to hold; the traces stay open. */
+#define WANT_FOR_EXPORT_TFR (WANT_RANGES | WANT_DETAILS | WANT_MARKS | WANT_CALLS)
+
+struct tfr_export {
+    const struct process **process;
+    size_t processes; /* at least one */
+    struct out *out;  /* open */
+    const char *artefact;
+    const struct name *stage; /* NULL: not of one */
+    const uint32_t *of_name;  /* by name: what lies in stages whose number is `target`; NULL: everything */
+    uint32_t target;
+};
+
+/* Returns how many events it has written, the descriptions of processes and threads apart. */
+uint64_t export_tfr(const struct tfr_export *asked, const struct session *session);
+
+#endif

@@ -1,0 +1,387 @@
+/* report.c - adds up stages and their kernels, unit by unit. */
+#include "report.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernel_names.h"
+#include "stage_files.h"
+#include "stages.h"
+
+/* ---- units ---- */
+
+bool is_of_kineto(const struct process *process)
+{
+    return strcmp(process->kind, "kineto") == 0;
+}
+
+static struct unit *unit_of(struct report *report, const struct process *process)
+{
+    for (size_t i = 0; i < report->units && !is_of_kineto(process); i++) {
+        if (report->unit[i].rank == process->rank && !is_of_kineto(report->unit[i].process[0])) {
+            return &report->unit[i];
+        }
+    }
+    struct unit *unit = &report->unit[report->units++];
+    *unit = (struct unit){.rank = process->rank, .first = INT64_MAX, .last = INT64_MIN};
+    return unit;
+}
+
+static void find_units(struct report *report)
+{
+    const struct session *session = report->session;
+    report->unit = mem_zero(session->processes, sizeof *report->unit);
+    for (size_t i = 0; i < session->processes; i++) {
+        const struct process *p = session->process[i];
+        struct unit *unit = unit_of(report, p);
+        unit->process = mem_resize(unit->process, unit->processes + 1, sizeof(void *));
+        unit->process[unit->processes++] = p;
+        if (p->has_time) {
+            unit->first = MIN(unit->first, p->first);
+            unit->last = MAX(unit->last, p->last);
+        }
+    }
+}
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct unit *x = a, *y = b;
+    return x->rank != y->rank ? (x->rank > y->rank) - (x->rank < y->rank)
+                              : strcmp(x->process[0]->path, y->process[0]->path);
+}
+
+/* ---- names ---- */
+
+static uint32_t collapsed(struct names *names, uint32_t name)
+{
+    const struct name *text = names_get(names, name);
+    size_t length = without_number(text->text, text->length);
+    if (!length) {
+        return name;
+    }
+    char *one = string_format("%.*s*", (int)length, text->text);
+    uint32_t number = names_add(names, one, length + 1);
+    free(one);
+    return number;
+}
+
+/* Which stage each name counts as, as far as --stage wants it. */
+static void find_names(struct report *report)
+{
+    struct session *session = report->session;
+    struct names *names = &session->model.names;
+    size_t count = names->count;
+    uint32_t *one = mem_zero(count, sizeof *one);
+    for (size_t i = 0; i < session->processes; i++) {
+        const struct ranges *r = &session->process[i]->ranges;
+        for (size_t k = 0; k < r->table.count; k++) {
+            if (r->flags[k] & TFI_RANGE_STAGE && !(r->flags[k] & TFI_RANGE_UNTRACKED) && !one[r->name[k]]) {
+                one[r->name[k]] = collapsed(names, r->name[k]);
+            }
+        }
+    }
+    one[NAME_RUN] = NAME_RUN;
+    for (size_t i = 0; i < count; i++) {
+        bool wanted = session_wants_stage(session, model_name(&session->model, (uint32_t)i)) ||
+                      session_wants_stage(session, model_name(&session->model, one[i]));
+        one[i] = wanted ? one[i] : NAME_NONE;
+    }
+    report->one = one;
+    report->names = count;
+}
+
+static struct report_stage *stage_of(struct report *report, struct unit *unit, uint32_t name)
+{
+    uint32_t one = name < report->names ? report->one[name] : NAME_NONE;
+    if (one == NAME_NONE) {
+        return NULL;
+    }
+    uint32_t place = map_get(&unit->by_name, one);
+    if (place == MAP_NONE) {
+        unit->stage = mem_grow(unit->stage, &unit->capacity, unit->stages + 1, sizeof *unit->stage);
+        unit->stage[unit->stages] = (struct report_stage){.name = one, .first = INT64_MAX};
+        place = (uint32_t)unit->stages++;
+        map_put(&unit->by_name, one, place);
+    }
+    return &unit->stage[place];
+}
+
+/* ---- host times ---- */
+
+static void count_stage(struct report *report, struct report_stage *stage, int64_t start, int64_t end)
+{
+    if (stage->epoch != report->epoch) {
+        stage->epoch = report->epoch;
+        stage->covered = INT64_MIN;
+    }
+    stage->calls++;
+    stage->first = MIN(stage->first, start);
+    stage->host += MAX(end - MAX(start, stage->covered), 0);
+    stage->covered = MAX(stage->covered, end);
+}
+
+static void collect_stages(struct report *report, struct unit *unit, const struct process *process)
+{
+    const struct ranges *r = &process->ranges;
+    size_t count, *order = stages_sorted(process, &count);
+    int64_t covered = INT64_MIN;
+    for (size_t i = 0; i < count; i++) {
+        size_t at = order[i];
+        if (i == 0 || r->thread[at] != r->thread[order[i - 1]]) {
+            covered = INT64_MIN;
+            report->epoch++;
+        }
+        struct report_stage *stage = stage_of(report, unit, r->name[at]);
+        if (stage) {
+            count_stage(report, stage, r->start[at], r->end[at]);
+            unit->in_stages += MAX(r->end[at] - MAX(r->start[at], covered), 0);
+            covered = MAX(covered, r->end[at]);
+        }
+    }
+    if (!count && is_of_kineto(process) && process->has_time && report->one[NAME_RUN]) {
+        report->epoch++;
+        count_stage(report, stage_of(report, unit, NAME_RUN), process->first, process->last);
+        unit->in_stages += process->last - process->first;
+    }
+    free(order);
+}
+
+/* ---- device times ---- */
+
+struct work {
+    uint64_t number;
+    uint32_t name; /* as shown */
+    enum event_class class;
+    int64_t time;
+    double host; /* negative: not known */
+};
+
+static void count_work(struct report_stage *stage, const struct work *work)
+{
+    if (!stage || stage->seen == work->number) {
+        return;
+    }
+    stage->seen = work->number;
+    stage->device += work->time;
+    if (work->class != CLASS_KERNEL) {
+        return;
+    }
+    stage->kernels += work->time;
+    stage->launches++;
+    uint32_t place = map_get(&stage->by_kernel, work->name);
+    if (place == MAP_NONE) {
+        stage->kernel =
+            mem_grow(stage->kernel, &stage->kernel_capacity, stage->kernel_count + 1, sizeof *stage->kernel);
+        stage->kernel[stage->kernel_count] = (struct report_kernel){.name = work->name};
+        place = (uint32_t)stage->kernel_count++;
+        map_put(&stage->by_kernel, work->name, place);
+    }
+    struct report_kernel *kernel = &stage->kernel[place];
+    kernel->calls++;
+    kernel->device += work->time;
+    kernel->launched += work->host >= 0;
+    kernel->host += MAX(work->host, 0);
+}
+
+static uint32_t shown_name(struct report *report, struct map *shown, uint32_t name)
+{
+    if (report->session->options.names != NAMES_SHORT) {
+        return name;
+    }
+    uint32_t number = map_get(shown, name);
+    if (number == MAP_NONE) {
+        struct text text = {0};
+        short_name(model_name(&report->session->model, name), &text);
+        number = names_add(&report->session->model.names, text.data, text.length);
+        map_put(shown, name, number);
+        text_free(&text);
+    }
+    return number;
+}
+
+/* How many works each call launched. */
+static uint32_t *works_by_call(const struct attribution *a)
+{
+    const struct process *p = a->process;
+    uint32_t *works = mem_zero(p->spans.table.count, sizeof *works);
+    for (size_t i = 0; i < p->works.table.count; i++) {
+        if (IS_WORK(p->works.class[i]) && a->launch[i] != NO_PLACE) {
+            works[a->launch[i]]++;
+        }
+    }
+    return works;
+}
+
+static void collect_works(struct report *report, struct unit *unit, const struct attribution *a)
+{
+    const struct process *p = a->process;
+    const struct works *w = &p->works;
+    bool marked = has_stages(p);
+    struct map shown = {0};
+    uint32_t *works = works_by_call(a);
+    for (size_t i = 0; i < w->table.count; i++) {
+        if (!IS_WORK(w->class[i])) {
+            continue;
+        }
+        uint32_t call = a->launch[i];
+        struct work work = {++report->epoch, shown_name(report, &shown, w->name[i]), w->class[i],
+                            w -> end[i] - w -> start[i], -1};
+        if (call != NO_PLACE) {
+            work.host = (double)(p->spans.end[call] - p->spans.start[call]) / works[call];
+        }
+        unit->has_device = true;
+        count_work(&unit->all, &work);
+        count_work(marked ? NULL : stage_of(report, unit, NAME_RUN), &work);
+        for (uint32_t s = a->work[i].stage; s != NO_PLACE; s = stage_around(a, s, a->work[i].time)) {
+            count_work(stage_of(report, unit, p->ranges.name[s]), &work);
+        }
+    }
+    map_free(&shown);
+    free(works);
+}
+
+/* ---- the stages that get a trace ---- */
+
+struct choice_of {
+    uint32_t name;
+    int64_t host;
+};
+
+static int by_host(const void *a, const void *b)
+{
+    const struct choice_of *x = a, *y = b;
+    return x->host != y->host ? (x->host < y->host) - (x->host > y->host) : (x->name > y->name) - (x->name < y->name);
+}
+
+static void choose_stages(struct report *report)
+{
+    size_t count = 0, capacity = 0;
+    struct choice_of *choice = NULL;
+    struct map places = {0};
+    for (size_t u = 0; u < report->units; u++) {
+        for (size_t i = 0; i < report->unit[u].stages; i++) {
+            const struct report_stage *stage = &report->unit[u].stage[i];
+            uint32_t place = map_get(&places, stage->name);
+            if (place == MAP_NONE) {
+                choice = mem_grow(choice, &capacity, count + 1, sizeof *choice);
+                choice[count] = (struct choice_of){.name = stage->name};
+                map_put(&places, stage->name, place = (uint32_t)count++);
+            }
+            choice[place].host += stage->host;
+        }
+    }
+    if (count) {
+        qsort(choice, count, sizeof *choice, by_host);
+    }
+    report->traces = MIN(count, MOST_TRACES);
+    report->left_out = count - report->traces;
+    struct map numbers = {0};
+    for (size_t i = 0; i < report->traces; i++) {
+        map_put(&numbers, choice[i].name, (uint32_t)i);
+    }
+    report->chosen = mem_zero(report->names, sizeof *report->chosen);
+    for (size_t i = 0; i < report->names; i++) {
+        report->chosen[i] = report->one[i] == NAME_NONE ? NO_PLACE : map_get(&numbers, report->one[i]);
+    }
+    for (size_t u = 0; u < report->units; u++) {
+        for (size_t i = 0; i < report->unit[u].stages; i++) {
+            report->unit[u].stage[i].trace = map_get(&numbers, report->unit[u].stage[i].name);
+        }
+    }
+    map_free(&numbers);
+    map_free(&places);
+    free(choice);
+}
+
+/* ---- all of it ---- */
+
+struct kernel_order {
+    const struct names *names;
+};
+
+static int by_device(const void *a, const void *b, void *context)
+{
+    const struct report_kernel *x = a, *y = b;
+    const struct kernel_order *order = context;
+    if (x->device != y->device) {
+        return x->device > y->device ? -1 : 1;
+    }
+    return strcmp(names_get(order->names, x->name)->text, names_get(order->names, y->name)->text);
+}
+
+void report_sort_kernels(const struct report *report, struct report_stage *stage)
+{
+    struct kernel_order order = {&report->session->model.names};
+    if (stage->kernel_count) {
+        qsort_r(stage->kernel, stage->kernel_count, sizeof *stage->kernel, by_device, &order);
+    }
+    map_free(&stage->by_kernel); /* places are others now */
+}
+
+static int by_first(const void *a, const void *b)
+{
+    const struct report_stage *x = a, *y = b;
+    return x->first != y->first ? (x->first > y->first) - (x->first < y->first)
+                                : (x->name > y->name) - (x->name < y->name);
+}
+
+void report_collect(struct report *report, struct session *session)
+{
+    *report = (struct report){.session = session};
+    find_units(report);
+    find_names(report);
+    if (report->units) {
+        qsort(report->unit, report->units, sizeof *report->unit, by_rank);
+    }
+    for (size_t u = 0; u < report->units; u++) {
+        struct unit *unit = &report->unit[u];
+        unit->attribution = mem_zero(unit->processes, sizeof *unit->attribution);
+        for (size_t i = 0; i < unit->processes; i++) {
+            attribute(&unit->attribution[i], unit->process[i], is_of_kineto(unit->process[i]));
+            collect_stages(report, unit, unit->process[i]);
+            collect_works(report, unit, &unit->attribution[i]);
+        }
+        for (size_t i = 0; i < unit->stages; i++) {
+            report_sort_kernels(report, &unit->stage[i]);
+        }
+        report_sort_kernels(report, &unit->all);
+        if (unit->stages) {
+            qsort(unit->stage, unit->stages, sizeof *unit->stage, by_first);
+        }
+        map_free(&unit->by_name);
+    }
+    choose_stages(report);
+}
+
+static void free_stage(struct report_stage *stage)
+{
+    free(stage->kernel);
+    map_free(&stage->by_kernel);
+    free(stage->file);
+}
+
+void report_free(struct report *report)
+{
+    for (size_t u = 0; u < report->units; u++) {
+        struct unit *unit = &report->unit[u];
+        for (size_t i = 0; i < unit->processes; i++) {
+            attribution_free(&unit->attribution[i]);
+        }
+        for (size_t i = 0; i < unit->stages; i++) {
+            free_stage(&unit->stage[i]);
+        }
+        free_stage(&unit->all);
+        free(unit->attribution);
+        free(unit->process);
+        free(unit->stage);
+        map_free(&unit->by_name);
+    }
+    for (size_t i = 0; i < report->files; i++) {
+        free(report->file[i]);
+    }
+    free(report->unit);
+    free(report->one);
+    free(report->chosen);
+    free(report->file);
+    *report = (struct report){0};
+}

@@ -1,0 +1,79 @@
+/* report.h - what a report says of a run: its ranks, their stages, and the kernels that were launched in them.
+ *
+ * The processes of a rank are one unit, but each trace of another profiler is a unit of its own: two files with one rank are
+ * two recordings. Stages whose names differ in the number of `#N` at their end only are one.
+ */
+#ifndef TFA_REPORT_H
+#define TFA_REPORT_H
+
+#include "attribute.h"
+#include "session.h"
+
+struct report_kernel {
+    uint32_t name;
+    uint64_t calls;
+    uint64_t launched; /* of these the launch is known */
+    int64_t device;
+    double host; /* ns of the calls that launched them; a call that launched several is divided */
+};
+
+struct report_stage {
+    uint32_t name;
+    uint64_t calls;
+    int64_t first;
+    int64_t host;    /* entry to exit; what lies inside the same stage on the same thread counts once */
+    int64_t device;  /* the durations of kernels, copies and sets launched in it */
+    int64_t kernels; /* of kernels alone */
+    uint64_t launches;
+    struct report_kernel *kernel;
+    size_t kernel_count, kernel_capacity;
+    struct map by_kernel;
+    char *file;      /* without suffix */
+    uint32_t trace;  /* its number among those that get a trace, or NO_PLACE */
+    int64_t covered; /* while counting: up to where this thread's time is counted already */
+    uint64_t epoch;  /* while counting: the thread that `covered` is of */
+    uint64_t seen;   /* while counting: the work it has already */
+};
+
+struct unit {
+    int64_t rank;
+    const struct process **process;
+    struct attribution *attribution; /* by process */
+    size_t processes;
+    bool has_device;
+    int64_t first, last;
+    int64_t in_stages; /* time in outermost stages */
+    struct report_stage all;
+    struct report_stage *stage;
+    size_t stages, capacity;
+    struct map by_name;
+};
+
+struct report {
+    struct session *session;
+    struct unit *unit;
+    size_t units;
+    uint32_t *one; /* by name: the stage it counts as, NAME_NONE where it is none */
+    size_t names;
+    uint32_t *chosen; /* by name: the number of the stage among those that get a trace, or NO_PLACE */
+    size_t traces;    /* how many get one */
+    size_t left_out;  /* how many do not */
+    uint64_t epoch;
+    char **file; /* that were written */
+    size_t files, file_capacity;
+};
+
+enum { MOST_TRACES = 50, MOST_KERNELS = 50 };
+
+bool is_of_kineto(const struct process *process);
+void report_collect(struct report *report, struct session *session);
+void report_free(struct report *report);
+/* By time; kernels that no stage has are in `all`. */
+void report_sort_kernels(const struct report *report, struct report_stage *stage);
+
+/* ---- report_files.c ---- */
+bool report_write(struct report *report, const char *directory); /* false: it can't be, which is said */
+/* ---- report_text.c ---- */
+void report_print(const struct report *report, const char *directory);
+
+#endif

@@ -1,0 +1,361 @@
+/* report_text.c - a report on one screen, for people: at most 40 lines of at most 100 columns. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernel_names.h"
+#include "report.h"
+#include "timeline.h"
+
+enum { WIDTH = 100, SHOWN_RANKS = 6, SHOWN_STAGES = 8, SHOWN_KERNELS = 8, SHOWN_LOSSES = 2 };
+
+/* ---- names ---- */
+
+/* As much of it as fits; what would move the cursor is a question mark. */
+static void put_name(struct out *out, const char *text, size_t length, size_t width)
+{
+    size_t columns = 0, at = 0, cut = 0; /* cut: where the last column but three ends */
+    const char *end = text + length;
+    struct text shown = {0};
+    while (at < length && columns <= width) {
+        size_t step = utf8_length(text + at, end);
+        bool plain = step && (unsigned char)text[at] >= 0x20 && text[at] != 0x7f;
+        cut = columns + 3 <= width ? shown.length : cut;
+        text_add(&shown, plain ? text + at : "?", plain ? step : 1);
+        at += MAX(step, 1);
+        columns++;
+    }
+    if (columns > width) {
+        shown.length = cut;
+        text_puts(&shown, "...");
+    }
+    out_write(out, shown.data ? shown.data : "", shown.length);
+    out_puts(out, "\n");
+    text_free(&shown);
+}
+
+static void put_time(struct out *out, int64_t ns, int width)
+{
+    struct text text = {0};
+    human_time(&text, ns);
+    out_format(out, "%*s", width, text.data);
+    text_free(&text);
+}
+
+static void put_share(struct out *out, int64_t part, int64_t whole)
+{
+    if (whole > 0) {
+        out_format(out, "%9.1f %%", 100.0 * (double)part / (double)whole);
+    } else {
+        out_format(out, "%11s", "-");
+    }
+}
+
+/* ---- what was read ---- */
+
+static void put_head(struct out *out, const struct report *report)
+{
+    const struct session *session = report->session;
+    uint64_t events = 0, complete = 0;
+    int64_t first = INT64_MAX, last = INT64_MIN;
+    for (size_t i = 0; i < session->processes; i++) {
+        events += session->process[i]->events;
+        complete += session->process[i]->complete;
+    }
+    for (size_t i = 0; i < report->units; i++) {
+        first = MIN(first, report->unit[i].first);
+        last = MAX(last, report->unit[i].last);
+    }
+    out_format(out, "%zu rank%s, %zu process%s, %llu events", report->units, report->units == 1 ? "" : "s",
+               session->processes, session->processes == 1 ? "" : "es", (unsigned long long)events);
+    if (first <= last) {
+        out_puts(out, ", ");
+        put_time(out, last - first, 0);
+    }
+    if (complete == session->processes) {
+        out_puts(out, "; complete\n");
+    } else {
+        out_format(out, "; %llu of them not whole\n", (unsigned long long)(session->processes - complete));
+    }
+}
+
+static void put_losses(struct out *out, const struct report *report)
+{
+    size_t shown = 0, more = 0;
+    for (size_t i = 0; i < report->session->processes; i++) {
+        const struct process *p = report->session->process[i];
+        for (size_t k = 0; k < p->loss_count; k++) {
+            if (!p->losses[k].lost || !p->losses[k].count) {
+                continue;
+            }
+            if (shown == SHOWN_LOSSES) {
+                more++;
+                continue;
+            }
+            out_format(out, "%s%llu %s (rank %lld)", shown ? ", " : "lost: ", (unsigned long long)p->losses[k].count,
+                       p->losses[k].cause, (long long)p->rank);
+            shown++;
+        }
+    }
+    if (more) {
+        out_format(out, " and %zu more", more);
+    }
+    out_puts(out, shown ? "; `tfanalyze info` tells more\n" : "nothing was lost\n");
+}
+
+/* ---- devices ---- */
+
+static void put_rank(struct out *out, const struct rank_time *rank)
+{
+    const struct intervals *kind = rank->kind;
+    struct intervals some = intervals_union(&kind[WORK_COMPUTATION], &kind[WORK_COMMUNICATION]);
+    struct intervals all = intervals_union(&some, &kind[WORK_MEMORY]);
+    int64_t span = rank->last - rank->first, busy = intervals_total(&all);
+    int64_t communication = intervals_total(&kind[WORK_COMMUNICATION]);
+    int64_t hidden = intervals_overlap(&kind[WORK_COMMUNICATION], &kind[WORK_COMPUTATION]);
+    if (rank->rank >= 0) {
+        out_format(out, "%6lld", (long long)rank->rank);
+    } else {
+        out_format(out, "%6s", "-");
+    }
+    put_time(out, span, 14);
+    put_share(out, busy, span);
+    put_share(out, span - busy, span);
+    put_share(out, intervals_total(&kind[WORK_COMPUTATION]), span);
+    out_puts(out, "    ");
+    put_share(out, communication, span);
+    put_share(out, communication - hidden, span);
+    put_share(out, intervals_total(&kind[WORK_MEMORY]), span);
+    out_puts(out, "\n");
+    intervals_free(&some);
+    intervals_free(&all);
+}
+
+static void put_devices(struct out *out, const struct report *report)
+{
+    struct timeline timeline;
+    timeline_collect(&timeline, report->session);
+    size_t shown = 0;
+    if (timeline.works) {
+        out_puts(out, "\nwhat the devices did, from their first work to their last\n");
+        out_format(out, "%6s%14s%11s%11s%11s%15s%11s%11s\n", "rank", "span", "busy", "idle", "computing",
+                   "communicating", "not hidden", "copying");
+    }
+    for (size_t i = 0; i < timeline.count && timeline.works; i++) {
+        if (timeline.rank[i].works && shown++ < SHOWN_RANKS) {
+            put_rank(out, &timeline.rank[i]);
+        }
+    }
+    if (shown > SHOWN_RANKS) {
+        out_format(out, "  and %zu more ranks; `tfanalyze timeline` shows all\n", shown - SHOWN_RANKS);
+    }
+    if (!timeline.works) {
+        out_puts(out, "no device work was recorded\n");
+    }
+    timeline_free(&timeline);
+}
+
+/* ---- stages and kernels, over all ranks ---- */
+
+struct line {
+    uint32_t name;
+    uint64_t calls;
+    int64_t host, device;
+};
+
+struct lines {
+    struct line *line;
+    size_t count, capacity;
+    struct map by_name;
+};
+
+static struct line *line_of(struct lines *lines, uint32_t name)
+{
+    uint32_t place = map_get(&lines->by_name, name);
+    if (place == MAP_NONE) {
+        lines->line = mem_grow(lines->line, &lines->capacity, lines->count + 1, sizeof *lines->line);
+        lines->line[lines->count] = (struct line){.name = name};
+        map_put(&lines->by_name, name, place = (uint32_t)lines->count++);
+    }
+    return &lines->line[place];
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const struct line *x = a, *y = b;
+    int64_t time_x = x->host ? x->host : x->device, time_y = y->host ? y->host : y->device;
+    return time_x != time_y ? (time_x < time_y) - (time_x > time_y) : (x->name > y->name) - (x->name < y->name);
+}
+
+static void lines_free(struct lines *lines)
+{
+    free(lines->line);
+    map_free(&lines->by_name);
+}
+
+static bool has_device(const struct report *report)
+{
+    bool any = false;
+    for (size_t u = 0; u < report->units; u++) {
+        any |= report->unit[u].has_device;
+    }
+    return any;
+}
+
+static void put_stages(struct out *out, const struct report *report)
+{
+    struct lines lines = {0};
+    const struct names *names = &report->session->model.names;
+    bool device = has_device(report);
+    for (size_t u = 0; u < report->units; u++) {
+        for (size_t i = 0; i < report->unit[u].stages; i++) {
+            const struct report_stage *stage = &report->unit[u].stage[i];
+            struct line *line = line_of(&lines, stage->name);
+            line->calls += stage->calls;
+            line->host += stage->host;
+            line->device += stage->device;
+        }
+    }
+    if (lines.count) {
+        qsort(lines.line, lines.count, sizeof *lines.line, by_time);
+        out_format(out, "\nstages, all ranks together (host: entry to exit; device: work launched in them)\n");
+        out_format(out, "%12s%14s%14s  stage\n", "calls", "host", "device");
+    } else {
+        out_puts(out, "\nno stages were recorded; mark them with NVTX ranges or torch's record_function\n");
+    }
+    for (size_t i = 0; i < MIN(lines.count, SHOWN_STAGES); i++) {
+        const struct line *line = &lines.line[i];
+        out_format(out, "%12llu", (unsigned long long)line->calls);
+        put_time(out, line->host, 14);
+        if (device) {
+            put_time(out, line->device, 14);
+        } else {
+            out_format(out, "%14s", "-");
+        }
+        out_puts(out, "  ");
+        put_name(out, names_get(names, line->name)->text, names_get(names, line->name)->length, WIDTH - 42);
+    }
+    if (lines.count > SHOWN_STAGES) {
+        out_format(out, "  and %zu more; `tfanalyze stages` shows all\n", lines.count - SHOWN_STAGES);
+    }
+    lines_free(&lines);
+}
+
+static uint32_t short_number(const struct report *report, uint32_t name)
+{
+    struct text text = {0};
+    short_name(model_name(&report->session->model, name), &text);
+    uint32_t number = names_add(&report->session->model.names, text.data, text.length);
+    text_free(&text);
+    return number;
+}
+
+/* By their short names: what differs in template arguments only is one line. */
+static void put_kernels(struct out *out, const struct report *report)
+{
+    struct lines lines = {0};
+    int64_t total = 0;
+    for (size_t u = 0; u < report->units; u++) {
+        const struct report_stage *all = &report->unit[u].all;
+        total += all->kernels;
+        for (size_t i = 0; i < all->kernel_count; i++) {
+            struct line *line = line_of(&lines, short_number(report, all->kernel[i].name));
+            line->calls += all->kernel[i].calls;
+            line->device += all->kernel[i].device;
+        }
+    }
+    if (lines.count) {
+        qsort(lines.line, lines.count, sizeof *lines.line, by_time);
+        out_puts(out, "\nkernels, all ranks together\n");
+        out_format(out, "%12s%14s%11s  kernel\n", "calls", "time", "share");
+    }
+    for (size_t i = 0; i < MIN(lines.count, SHOWN_KERNELS); i++) {
+        const struct name *name = names_get(&report->session->model.names, lines.line[i].name);
+        out_format(out, "%12llu", (unsigned long long)lines.line[i].calls);
+        put_time(out, lines.line[i].device, 14);
+        put_share(out, lines.line[i].device, total);
+        out_puts(out, "  ");
+        put_name(out, name->text, name->length, WIDTH - 39);
+    }
+    if (lines.count > SHOWN_KERNELS) {
+        out_format(out, "  and %zu more; `tfanalyze breakdown` shows all\n", lines.count - SHOWN_KERNELS);
+    }
+    lines_free(&lines);
+}
+
+/* ---- what was written, and what to do next ---- */
+
+static size_t count_files(const struct report *report, const char *suffix)
+{
+    size_t count = 0, length = strlen(suffix);
+    for (size_t i = 0; i < report->files; i++) {
+        size_t n = strlen(report->file[i]);
+        count += n > length && strcmp(report->file[i] + n - length, suffix) == 0;
+    }
+    return count;
+}
+
+static void put_files(struct out *out, const struct report *report, const char *directory)
+{
+    size_t breakdowns = count_files(report, ".breakdown.json"), traces = count_files(report, ".trace.json.gz");
+    size_t length = strlen(directory) + 1;
+    out_puts(out, "\nwritten to ");
+    out_puts(out, directory);
+    out_puts(out, "\n");
+    for (size_t i = 0; i < report->files && i < 1; i++) {
+        out_format(out, "  %-40s what each stage took\n", report->file[i] + length);
+    }
+    if (breakdowns) {
+        out_format(out, "  %-40s the kernels of a stage (%zu file%s)\n", "STAGE_rankN.breakdown.json", breakdowns,
+                   breakdowns == 1 ? "" : "s");
+    }
+    if (traces) {
+        out_format(out, "  %-40s for Perfetto, HTA and others (%zu file%s)\n", "STAGE_rankN.trace.json.gz", traces,
+                   traces == 1 ? "" : "s");
+    }
+    if (report->left_out) {
+        out_format(out, "  no trace for %zu stages that took less time; --stage NAME writes them\n", report->left_out);
+    }
+}
+
+/* As a shell wants it. */
+static void put_word(struct out *out, const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-=:,+@%";
+    if (*word && word[strspn(word, plain)] == 0) {
+        out_puts(out, word);
+        return;
+    }
+    out_puts(out, "'");
+    for (; *word; word++) {
+        if (*word == '\'') {
+            out_puts(out, "'\\''");
+        } else {
+            out_write(out, word, 1);
+        }
+    }
+    out_puts(out, "'");
+}
+
+static void put_next(struct out *out, const struct report *report)
+{
+    const struct options *options = &report->session->options;
+    const char *what = !has_device(report) ? "stages" : report->units > 1 ? "timeline" : "breakdown";
+    out_format(out, "next: tfanalyze %s", what);
+    for (size_t i = 0; i < MIN(options->inputs.count, 3); i++) {
+        out_puts(out, " ");
+        put_word(out, options->inputs.text[i]);
+    }
+    out_puts(out, options->inputs.count > 3 ? " ...\n" : "\n");
+}
+
+void report_print(const struct report *report, const char *directory)
+{
+    struct out *out = &report->session->out;
+    put_head(out, report);
+    put_losses(out, report);
+    put_devices(out, report);
+    put_stages(out, report);
+    put_kernels(out, report);
+    put_files(out, report, directory);
+    put_next(out, report);
+}

@@ -1,0 +1,380 @@
+"""test_report - the files of a report against independent answers, and in the tools they are for; its summary."""
+
+import gzip
+import json
+import os
+import re
+import stat
+
+import pytest
+
+import kineto
+import kineto_parts
+import tfr
+from conftest import execute
+from test_export_kineto import AMD, FILTER, NCCL, NS_RESOLUTION, QWEN, RESNET, STEPS
+from test_export_kineto import ask_loaders, head, in_hta, in_tensorboard
+from test_reader import clock_chunk, simple
+from tfr import NESTED, STAGE, Writer, rec
+
+
+def report(analyze, *arguments, rc=0):
+    """The answer, with .files: {path: its JSON} of what was written."""
+    answer = analyze('report', *arguments, rc=rc)
+    files = {}
+    for path in map(str, answer['totals']['files']):
+        data = open(path, 'rb').read()
+        text = gzip.decompress(data) if path.endswith('.gz') else data
+        files[path] = kineto.Document(json.loads(text, parse_float=kineto.Decimal))
+    return answer, files
+
+
+def by_stage(files, suffix):
+    """{(stage, rank): content}"""
+    out = {}
+    for path, content in files.items():
+        if path.endswith(suffix):
+            of = content.get('tfinject') or {'stage': content['name'], 'rank': content['rank']}
+            out[of['stage'], of['rank']] = content
+    return out
+
+
+def names(directory):
+    return sorted(os.listdir(directory))
+
+
+def ns(ms):
+    value = kineto.Decimal(ms) * 10 ** 6
+    assert value == int(value)
+    return int(value)
+
+
+# ---- stages of real traces ----
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize('name', STEPS)
+def test_files_of_a_real_trace(tmp_path, analyze, shared_traces, python, name):
+    """Each stage's trace has the events that belong to it, loads in both tools, and its kernels add up."""
+    there = kineto.read(shared_traces / name)
+    answer, files = report(analyze, shared_traces / name, '--output', tmp_path / 'out')
+    rank = there.get('distributedInfo', {}).get('rank', answer['rows'][0]['rank'])
+    parts = kineto_parts.parts(there)
+    traces, breakdowns = by_stage(files, '.trace.json.gz'), by_stage(files, '.breakdown.json')
+    assert set(traces) == set(breakdowns) == {(stage, rank) for stage in parts}
+    for (stage, _), trace in traces.items():
+        assert trace['traceEvents'] == parts[stage], stage
+        assert {k: v for k, v in head(trace).items() if k != 'tfinject'} == head(there)
+    check_breakdowns({stage: b for (stage, _), b in breakdowns.items()}, kineto_parts.kernels(there))
+    check_loaders(python, {p: t['traceEvents'] for p, t in files.items() if p.endswith('.gz')})
+
+
+def check_breakdowns(breakdowns, truth):
+    for stage, b in breakdowns.items():
+        kernels = truth.get(stage, {})
+        assert ns(b['total_kernel_time_ms']) == sum(k.device for k in kernels.values())
+        assert (b['num_kernels'], b['launches']) == (len(kernels), sum(k.calls for k in kernels.values()))
+        assert len(b['top_kernels']) == min(50, len(kernels))
+        assert [k['ms'] for k in b['top_kernels']] == sorted((k['ms'] for k in b['top_kernels']), reverse=True)
+        for k in b['top_kernels']:
+            known = kernels[k['name']]
+            assert (k['calls'], ns(k['ms']), ns(k['cuda_ms'])) == (known.calls, known.device, known.device)
+            assert (k['cpu_ms'] is None) == (known.host is None)
+            assert known.host is None or abs(float(k['cpu_ms']) * 1e6 - known.host) < 1
+
+
+def check_loaders(python, traces):
+    few = sorted(traces, key=lambda p: len(traces[p]))[-3:]  # the largest
+    found = ask_loaders(python, {'hta': few, 'tensorboard': few})
+    assert found == {'hta': [in_hta(traces[p]) for p in few], 'tensorboard': [in_tensorboard(traces[p]) for p in few]}
+
+
+def test_stages_load_as_a_job_of_hta(tmp_path, analyze, shared_traces, python):
+    _, files = report(analyze, shared_traces / FILTER.format(1), '--output', tmp_path)
+    some = [p for p in files if re.search(r'/(## (forward|backward) ##|DistributedData.*)_rank1.trace', p)]
+    assert len(some) == 3
+    assert ask_loaders(python, {'hta_job': some}) == {'hta_job': [in_hta(files[p]['traceEvents']) for p in some]}
+
+
+@pytest.mark.parametrize('name', [NS_RESOLUTION, FILTER.format(0), RESNET, AMD, QWEN, NCCL])
+def test_timing_of_a_real_trace(tmp_path, analyze, shared_traces, name):
+    there = kineto.read(shared_traces / name)
+    answer, files = report(analyze, shared_traces / name, '--output', tmp_path)
+    timing, stages = files[f'{tmp_path}/timing.json'], kineto.stages(there)
+    first, last = kineto.span(there)
+    outer = {}
+    for s in kineto.tables(there)['annotation']:
+        outer.setdefault(s.thread, []).append((s.start, s.end))
+    total = sum(map(kineto.union, outer.values()))
+    assert (ns(timing['wall_clock_ms']), ns(timing['total_stages_ms'])) == (last - first, total)
+    assert set(timing['stages']) == set(stages) and timing['num_stages'] == len(stages)
+    for stage, t in timing['stages'].items():
+        assert (ns(t['duration_ms']), t['calls']) == (stages[stage].host, stages[stage].calls)
+        assert abs(float(t['percentage']) - 100 * stages[stage].host / total) <= 0.0501
+        assert set(t) == {'duration_ms', 'percentage', 'calls'}  # one rank, and nobody knows its memory
+    row, = answer['rows']
+    assert (row['span_us'] * 1000, row['stages']) == (pytest.approx(last - first, abs=1), len(stages))
+
+
+def test_two_ranks(tmp_path, analyze, shared_traces):
+    both = [shared_traces / FILTER.format(rank) for rank in range(2)]
+    answer, files = report(analyze, *both, '--output', tmp_path)
+    stages = [kineto.stages(kineto.read(p)) for p in both]
+    timing = files[f'{tmp_path}/timing.json']['stages']
+    assert set(timing) == set(stages[0]) | set(stages[1])
+    for stage, t in timing.items():
+        known = {rank: s[stage] for rank, s in enumerate(stages) if stage in s}
+        assert ns(t['duration_ms']) == max(s.host for s in known.values())
+        assert t['calls'] == sum(s.calls for s in known.values())
+        if len(known) == 2:
+            ranks = {r['rank']: (ns(r['duration_ms']), r['calls'], r['peak_memory_gb'])
+                     for r in t['parallel_info']['ranks']}
+            assert ranks == {rank: (s.host, s.calls, None) for rank, s in known.items()}
+            assert t['parallel_info']['num_ranks'] == 2
+        else:
+            assert 'parallel_info' not in t
+    assert [r['rank'] for r in answer['rows']] == [0, 1]
+    for rank, row in enumerate(answer['rows']):
+        timeline = analyze('timeline', both[rank])['rows'][0]
+        for key in ('busy_us', 'busy_pct', 'idle_us'):
+            assert row[key] == timeline[key]
+    only, files = report(analyze, *both, '--rank', '1', '--stage', '## forward ##', '--output', tmp_path / 'one')
+    assert sorted(map(os.path.basename, files)) == [
+        '## forward ##_rank1.breakdown.json', '## forward ##_rank1.trace.json.gz', 'timing.json']
+
+
+# ---- names of files ----
+
+def test_names_of_files(tmp_path, analyze):
+    """What a file's name should not have becomes `_`; stages whose names become one get numbers of their own."""
+    stages = ['a/b', 'a_b', 'a\\b', '.hidden', '..', 'x' * 200, 'x' * 199, 'vae decode video', 'nccl:all_reduce',
+              'f(x) #*-._', 'ü', 'step#1', 'step#2', 'Optimizer.step#SGD.step', 'a\nb', '#7']
+    t = kineto.Trace()
+    for i, name in enumerate(stages):
+        t.stage(name, 100 * i, 50)
+    answer, files = report(analyze, t.write(tmp_path / 'in.json'), '--output', tmp_path / 'out')
+    found = {content['name']: os.path.basename(p)[:-len('_rank0.breakdown.json')] for p, content in files.items()
+             if p.endswith('.breakdown.json')}
+    assert found == {'a/b': 'a_b', 'a_b': 'a_b~2', 'a\\b': 'a_b~3', 'a\nb': 'a_b~4', '.hidden': '_hidden', '..': '_.',
+                     'x' * 200: 'x' * 120, 'x' * 199: 'x' * 118 + '~2', 'vae decode video': 'vae decode video',
+                     'nccl:all_reduce': 'nccl_all_reduce', 'f(x) #*-._': 'f(x) #*-._', 'ü': '__', 'step*': 'step*',
+                     'Optimizer.step#SGD.step': 'Optimizer.step#SGD.step', '#7': '#7'}
+    assert all(f.startswith(str(tmp_path / 'out')) for f in files) and len(files) == 2 * len(found) + 1
+    timing = files[f'{tmp_path}/out/timing.json']
+    assert list(timing['stages'])[:2] == ['a/b', 'a_b'] and timing['stages']['step*']['calls'] == 2
+    assert names(tmp_path) == ['in.json', 'out']
+
+
+def test_files_of_others_stay(tmp_path, analyze):
+    """A trace of TeleFuser's has the very name of the artefact; so may its breakdown and timing.json."""
+    trace = kineto.Trace(distributedInfo={'rank': 0}).stage('denoise', 0, 50).launch('k', 10, 1)
+    path = trace.write(tmp_path / 'denoise_rank0.trace.json.gz')
+    before = path.read_bytes()
+    (tmp_path / 'timing.json').write_text('{"request_id": "theirs"}')
+    for _ in range(2):  # the second replaces what the first wrote, and reads what the first read
+        answer, files = report(analyze, tmp_path)
+        assert sorted(map(os.path.basename, files)) == [
+            'denoise~2_rank0.breakdown.json', 'denoise~2_rank0.trace.json.gz', 'timing~2.json']
+        assert [i['path'] for i in answer['inputs']] == [str(path)] and path.read_bytes() == before
+    assert json.loads((tmp_path / 'timing.json').read_text()) == {'request_id': 'theirs'}
+    assert names(tmp_path) == sorted(['denoise_rank0.trace.json.gz', 'timing.json', *map(os.path.basename, files)])
+
+
+def test_two_files_of_one_rank(tmp_path, analyze):
+    for i in range(2):
+        kineto.Trace().stage('s', 1000 * i, 50 + i).write(tmp_path / f'{i}.json')
+    answer, files = report(analyze, tmp_path, '--output', tmp_path / 'out')
+    assert names(tmp_path / 'out') == ['s_rank0.breakdown.json', 's_rank0.trace.json.gz', 's~2_rank0.breakdown.json',
+                                       's~2_rank0.trace.json.gz', 'timing.json']
+    traces = [files[f'{tmp_path}/out/{t}_rank0.trace.json.gz'] for t in ('s', 's~2')]
+    durations = [e['dur'] for t in traces for e in t['traceEvents']]
+    assert durations == [50, 51]
+
+
+# ---- odd runs ----
+
+def test_a_trace_without_stages(tmp_path, analyze):
+    path = kineto.Trace().operator('op', 0, 20).launch('k', 5, 1, dur=3).write(tmp_path / 'in.json')
+    answer, files = report(analyze, path)
+    assert names(tmp_path) == ['(run)_rank0.breakdown.json', '(run)_rank0.trace.json.gz', 'in.json', 'timing.json']
+    b = files[f'{tmp_path}/(run)_rank0.breakdown.json']
+    assert ns(b['total_kernel_time_ms']) == 3000 and b['top_kernels'][0]['name'] == 'k'
+    assert len(files[f'{tmp_path}/(run)_rank0.trace.json.gz']['traceEvents']) == 3
+    assert set(files[f'{tmp_path}/timing.json']['stages']) == {'(run)'}
+
+
+def test_a_trace_without_a_device(tmp_path, analyze):
+    answer, files = report(analyze, kineto.Trace().stage('s', 0, 9).operator('op', 1, 2).write(tmp_path / 'in.json'))
+    b = files[f'{tmp_path}/s_rank0.breakdown.json']
+    assert b['total_kernel_time_ms'] is None and b['launches'] is None and b['top_kernels'] == []
+    assert [answer['rows'][0][k] for k in ('busy_us', 'idle_us', 'kernels', 'launches')] == [None] * 4
+    assert 'no device work was recorded' in analyze('report', tmp_path / 'in.json', format=None).out
+
+
+def test_a_stage_without_device_work(tmp_path, analyze):
+    """It launched nothing, and that is known: 0, not null."""
+    t = kineto.Trace().stage('idle', 0, 9).stage('busy', 20, 30).launch('k', 25, 1)
+    _, files = report(analyze, t.write(tmp_path / 'in.json'))
+    b = files[f'{tmp_path}/idle_rank0.breakdown.json']
+    assert (b['total_kernel_time_ms'], b['num_kernels'], b['launches'], b['top_kernels']) == (0, 0, 0, [])
+
+
+def test_copies_are_no_kernels_and_shared_launches_are_divided(tmp_path, analyze):
+    t = kineto.Trace().stage('s', 0, 90).call(10, 1, dur=6, name='cudaGraphLaunch')
+    t.kernel('a', 20, 4, 1).kernel('a', 30, 2, 1).kernel('b', 40, 9, 1).call(50, 2, name='cudaMemcpyAsync')
+    t.kernel('Memcpy DtoH', 60, 7, 2, cat='gpu_memcpy').kernel('orphan', 70, 1, 9, external=5)
+    t.operator('op', 12, 3, external=5)
+    _, files = report(analyze, t.write(tmp_path / 'in.json'))
+    b = files[f'{tmp_path}/s_rank0.breakdown.json']
+    assert (ns(b['total_kernel_time_ms']), b['num_kernels'], b['launches']) == (16000, 3, 4)
+    rows = [(k['name'], ns(k['ms']), k['calls'], None if k['cpu_ms'] is None else ns(k['cpu_ms']))
+            for k in b['top_kernels']]
+    assert rows == [('b', 9000, 1, 2000), ('a', 6000, 2, 4000), ('orphan', 1000, 1, None)]
+
+
+def test_at_most_fifty_traces(tmp_path, analyze):
+    t = kineto.Trace()
+    for i in range(60):
+        t.stage(f's{i:02}x', 1000 * i, 100 + i)
+    answer, files = report(analyze, t.write(tmp_path / 'in.json'))
+    assert answer['totals']['traces_left_out'] == 10
+    assert {s for s, _ in by_stage(files, '.trace.json.gz')} == {f's{i:02}x' for i in range(10, 60)}
+    assert len(by_stage(files, '.breakdown.json')) == 60
+    assert 'no trace for 10 stages' in analyze('report', tmp_path / 'in.json', format=None).out
+    _, files = report(analyze, tmp_path / 'in.json', '--stage', 's00x')
+    assert [s for s, _ in by_stage(files, '.trace.json.gz')] == ['s00x']
+
+
+def test_a_directory_that_cannot_be_written(tmp_path, analyze):
+    trace = kineto.Trace().stage('s', 0, 9).write(tmp_path / 'in.json')
+    (tmp_path / 'file').write_text('')
+    for where in (tmp_path / 'file', tmp_path / 'file' / 'below'):
+        result = analyze('report', trace, '--output', where, rc=1, format=None)
+        assert result.out == '' and len(result.err.splitlines()) == 1 and "can't be made" in result.err
+
+
+def test_a_disk_that_is_full(tmp_path, tfanalyze):
+    """Nothing is left that is not whole, and no temporary file."""
+    trace = kineto.Trace().stage('s', 0, 9).write(tmp_path / 'in.json')
+    command = f'ulimit -f 0; trap "" XFSZ; exec {tfanalyze} report {trace} --output {tmp_path}/out'
+    result = execute(['sh', '-c', command])
+    assert result.rc == 1 and "can't be written" in result.err
+    assert names(tmp_path / 'out') == []
+
+
+def test_a_cut_trace_gives_what_there_is(tmp_path, analyze, shared_traces):
+    data = gzip.decompress((shared_traces / AMD).read_bytes())
+    (tmp_path / 'cut.json').write_bytes(data[:len(data) * 3 // 4])
+    answer, files = report(analyze, tmp_path / 'cut.json', rc=3)
+    assert answer['inputs'][0]['complete'] is False
+    assert len(by_stage(files, '.trace.json.gz')) >= 1 and f'{tmp_path}/timing.json' in files
+
+
+def test_nothing_that_matches(tmp_path, analyze):
+    trace = kineto.Trace().stage('s', 0, 9).write(tmp_path / 'in.json')
+    assert 'nothing matches --stage no' in analyze('report', '--stage', 'no', trace, rc=1, format=None).err
+    assert names(tmp_path) == ['in.json']
+
+
+def test_files_can_be_read_as_any_other(tmp_path, analyze):
+    old = os.umask(0o022)
+    try:
+        _, files = report(analyze, kineto.Trace().stage('s', 0, 9).write(tmp_path / 'in.json'))
+    finally:
+        os.umask(old)
+    assert {stat.S_IMODE(os.stat(p).st_mode) for p in files} == {0o644}
+
+
+# ---- our own traces ----
+
+def test_report_of_our_own_traces(tmp_path, analyze, python):
+    for rank in range(2):
+        simple(tmp_path / f'rank{rank}.h.{rank + 1}.tfr', stages=3, rank=rank)
+    answer, files = report(analyze, tmp_path)
+    traces, breakdowns = by_stage(files, '.trace.json.gz'), by_stage(files, '.breakdown.json')
+    assert set(traces) == set(breakdowns) == {(f'stage {i}', rank) for i in range(3) for rank in range(2)}
+    for (stage, rank), trace in traces.items():
+        assert [e['name'] for e in trace['traceEvents'] if e['ph'] != 'M'] == [stage]
+        assert {e['cat'] for e in trace['traceEvents'] if e['ph'] != 'M'} == {'user_annotation'}
+        assert trace['distributedInfo']['rank'] == rank and trace['tfinject']['artefact'] == 'stage'
+        assert breakdowns[stage, rank]['total_kernel_time_ms'] is None
+    timing = files[f'{tmp_path}/timing.json']
+    assert {n: ns(t['duration_ms']) for n, t in timing['stages'].items()} == {f'stage {i}': 1_000_000 for i in range(3)}
+    assert ns(timing['total_stages_ms']) == 3_000_000 and timing['timestamp'].startswith('2023-11-14T22:13:2')
+    paths = [p for p in files if p.endswith('.gz')]
+    assert ask_loaders(python, {'hta': paths}) == {'hta': [1] * 6}
+    again, _ = report(analyze, tmp_path)
+    assert again == answer
+
+
+def test_nested_and_repeated_stages_count_once(tmp_path, analyze):
+    """inner in outer, twice; outer in itself: total is what outermost stages took, durations count recursion once."""
+    w = Writer()
+    clock_chunk(w, [(0, 1_000_000_000, 1_700_000_000_000_000_000)])
+    records, id = [rec('thread', serial=1, tid=100, name=w.string('main'), time=5_000_000)], 0
+    stages = [('outer', 10, 10, 0), ('outer', 11, 4, 1), ('inner', 12, 2, 2), ('inner', 16, 3, 1),
+              ('step#1', 30, 5, 0), ('step#2', 40, 5, 0)]
+    for name, start, duration, depth in stages:
+        id += 1
+        begin = rec('range_begin', name=w.string(name), time=start * 1_000_000, id=id, flags=NESTED | STAGE,
+                    depth=depth)
+        records += [begin, tfr.end_of(begin, (start + duration) * 1_000_000, 1)]
+    w.chunk(records, thread=1, tid=100)
+    w.footer()
+    w.save(tmp_path / 'rank0.h.1.tfr')
+    _, files = report(analyze, tmp_path)
+    timing = files[f'{tmp_path}/timing.json']
+    assert ns(timing['total_stages_ms']) == 20_000_000
+    assert {n: (ns(t['duration_ms']), t['calls'], float(t['percentage'])) for n, t in timing['stages'].items()} == {
+        'outer': (10_000_000, 2, 50.0), 'inner': (5_000_000, 2, 25.0), 'step*': (10_000_000, 2, 50.0)}
+    steps = files[f'{tmp_path}/step*_rank0.trace.json.gz']['traceEvents']
+    assert [e['name'] for e in steps if e['ph'] == 'X'] == ['step#1', 'step#2']
+
+
+# ---- for people ----
+
+@pytest.mark.parametrize('inputs', [[NS_RESOLUTION], [FILTER.format(0), FILTER.format(1)], [AMD], [RESNET],
+                                    ['hta/cpu_only/rank-34.Jul_15_10_52_41.1074.pt.trace.json.gz']])
+def test_the_summary_fits_a_screen(tmp_path, analyze, shared_traces, inputs):
+    result = analyze('report', *(shared_traces / i for i in inputs), '--output', tmp_path, format=None)
+    lines = [re.sub(r'/\S+', '/', line) for line in result.out.splitlines()]  # the paths are as long as they are
+    assert len(lines) <= 40 and max(map(len, lines)) <= 100 and result.err == ''
+    assert lines[0].startswith(f'{len(inputs)} rank') and 'complete' in lines[0] and 'nothing was lost' in lines[1]
+    assert lines[-1].startswith('next: tfanalyze ') and any('timing.json' in line for line in lines)
+
+
+def test_the_summary_says_what_was_lost(tmp_path, analyze):
+    t = kineto.Trace().stage('s', 0, 9).launch('k', 2, 1)
+    t.events.append({'ph': 'X', 'cat': 'kernel', 'name': 'k', 'pid': 0, 'tid': 7, 'ts': 5})
+    out = analyze('report', t.write(tmp_path / 'in.json'), rc=3, format=None).out
+    assert 'lost: 1 no_duration' in out and 'nothing was lost' not in out
+
+
+SHORT = {
+    'void at::native::vectorized_elementwise_kernel<4, at::native::Fill<float>, std::array<char*, 1ul> >(int, F, A)':
+        'at::native::vectorized_elementwise_kernel',
+    'void at::native::(anonymous namespace)::CatArrayBatchedCopy<Opaque<4u>, 1>(Opaque<4u>*)':
+        'at::native::(anonymous namespace)::CatArrayBatchedCopy',
+    'void cutlass::Kernel2<cutlass_80_wmma_tensorop_bf16_s161616gemm>(cutlass_80_wmma::Params)':
+        'cutlass::Kernel2<cutlass_80_wmma_tensorop_bf16_s161616gemm>',
+    'ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)':
+        'ncclDevKernel_AllReduce_Sum_f32_RING_LL',
+    'ampere_sgemm_128x64_tn': 'ampere_sgemm_128x64_tn',
+    'Memcpy HtoD (Pageable -> Device)': 'Memcpy HtoD (Pageable -> Device)',
+    'std::enable_if<true, void>::type internal::gemvNSP_kernel<float, 1, 32>(cublasGemvParams<float>) [clone .kd]':
+        'internal::gemvNSP_kernel',
+    'Foo<int>::operator()(int) const': 'Foo::operator()',
+    'bool a::operator< <int>(int)': 'a::operator<',
+    'unbalanced<int(': 'unbalanced<int(',
+    'run(int)::{lambda(float)#1}': 'run::{lambda#1}',
+    '(': '(', '<>': '<>', 'f<': 'f<', 'void ': 'void ',
+}
+
+
+def test_short_names(tmp_path, analyze):
+    t = kineto.Trace().stage('s', 0, 10 ** 6)
+    for i, name in enumerate(SHORT):
+        t.launch(name, 10 + 100 * i, i, dur=len(SHORT) - i)
+    path = t.write(tmp_path / 'in.json')
+    for style, wanted in (('full', list(SHORT)), ('short', list(SHORT.values()))):
+        _, files = report(analyze, path, '--names', style)
+        assert [k['name'] for k in files[f'{tmp_path}/s_rank0.breakdown.json']['top_kernels']] == wanted

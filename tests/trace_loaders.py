@@ -1,0 +1,59 @@
+"""trace_loaders - asks HTA and TensorBoard's plugin how many events they find in files.
+
+The question is {"hta": [file], "tensorboard": [file]} on stdin; the answer has a count for each file, or the name of an
+exception. It runs in a process of its own, as importing HTA changes the logging of the whole program.
+"""
+
+import json
+import logging
+import sys
+import tempfile
+import warnings
+
+
+def in_hta(files):
+    from hta.common.trace_parser import parse_trace_dataframe
+    from hta.configs.parser_config import ParserConfig
+    logging.disable(logging.CRITICAL)
+    return [len(parse_trace_dataframe(f, ParserConfig.get_default_cfg())[1]) for f in files]
+
+
+def in_hta_job(files):
+    """As a job of one rank; steps but the last are kept, as HTA does it."""
+    from hta.trace_analysis import TraceAnalysis
+    logging.disable(logging.CRITICAL)
+    return [len(TraceAnalysis(trace_files={0: f}, include_last_profiler_step=True).t.get_trace(0)) for f in files]
+
+
+def in_tensorboard(files):
+    from torch_tb_profiler.profiler.data import RunProfileData
+    from torch_tb_profiler.profiler.run_generator import RunGenerator
+    logging.disable(logging.CRITICAL)
+    counts = []
+    for f in files:
+        with tempfile.TemporaryDirectory() as cache:
+            data = RunProfileData.parse('worker', None, f, cache)
+        counts.append(len(data.events))
+        RunGenerator('worker', None, data).generate_run_profile()
+    return counts
+
+
+LOADERS = {'hta': in_hta, 'hta_job': in_hta_job, 'tensorboard': in_tensorboard}
+
+
+def main():
+    warnings.simplefilter('ignore')
+    out, sys.stdout = sys.stdout, sys.stderr
+    answer = {}
+    for tool, files in json.load(sys.stdin).items():
+        answer[tool] = []
+        for f in files:
+            try:
+                answer[tool] += LOADERS[tool]([f])
+            except Exception as e:
+                answer[tool].append(f'{type(e).__name__}: {e}')
+    json.dump(answer, out)
+
+
+if __name__ == '__main__':
+    main()
