@@ -74,7 +74,7 @@ static void add_value(struct row *row, int64_t value)
 {
     row->value = mem_grow(row->value, &row->capacity, row->count + 1, sizeof *row->value);
     row->value[row->count++] = value;
-    row->total += value;
+    row->total = add_ns(row->total, value);
 }
 
 /* The stage's name under which a piece of work is shown; false if no stage of --stage has it. */
@@ -102,7 +102,7 @@ static uint32_t category_name(struct breakdown *b, enum event_class class)
 
 static void add_kernel(struct breakdown *b, uint32_t name, int64_t time, const struct belonging *at)
 {
-    b->kernel_time += time;
+    b->kernel_time = add_ns(b->kernel_time, time);
     b->launches++;
     b->via[at->via]++;
     map_put(&b->kernels, name, 1);
@@ -133,7 +133,7 @@ static void add_to_operator(struct by_operator *o, const struct attribution *a, 
             map_put(&o->last, operator, place);
         }
     }
-    o->value[place].time += time;
+    o->value[place].time = add_ns(o->value[place].time, time);
 }
 
 static void end_operators(struct breakdown *b, struct by_operator *o, int64_t rank)
@@ -234,8 +234,8 @@ static void sort_rows(struct breakdown *b)
     for (size_t i = 0, from_rank = 0, from_stage = 0; i < b->count; i++) {
         from_rank = i && b->row[i].rank != b->row[i - 1].rank ? i : from_rank;
         from_stage = i && by_stage(&b->row[i], &b->row[i - 1]) != 0 ? i : from_stage;
-        b->row[from_stage].of_stage += b->row[i].total;
-        b->row[from_rank].of_rank += b->row[i].total;
+        b->row[from_stage].of_stage = add_ns(b->row[from_stage].of_stage, b->row[i].total);
+        b->row[from_rank].of_rank = add_ns(b->row[from_rank].of_rank, b->row[i].total);
     }
     for (size_t i = 1; i < b->count; i++) { /* the first of each group has its sum */
         bool same_rank = b->row[i].rank == b->row[i - 1].rank;

@@ -11,7 +11,8 @@ enum option_type { FLAG, WORD, TEXT, COUNT, LIST, GLOB, SECONDS };
 #define ONLY(function) (1u << COMMAND_##function)
 #define ALL (~0u)
 #define EXPORTS (ONLY(cmd_export_chrome) | ONLY(cmd_export_tensorboard))
-#define ROWS (ALL & ~EXPORTS) /* what prints rows */
+#define DIRECTORIES (ONLY(cmd_report) | ONLY(cmd_export_tensorboard)) /* what writes files of its own names */
+#define ROWS (ALL & ~EXPORTS)                                         /* what prints rows */
 #define KINDS (ONLY(cmd_timeline) | ONLY(cmd_kinds) | ONLY(cmd_overlap))
 #define DEVICES (KINDS | ONLY(cmd_stages) | ONLY(cmd_breakdown))
 #define TIMES (DEVICES | ONLY(cmd_dump) | EXPORTS)
@@ -34,13 +35,15 @@ static const struct option {
 } options_table[] = {
     {"--format", 0, "text|json|csv", WORD, offsetof(struct options, format), ROWS, "how the answer is written (text)",
      format_names},
-    {"--output", 0, "FILE", TEXT, offsetof(struct options, output), ALL,
+    {"--output", 0, "FILE", TEXT, offsetof(struct options, output), ALL & ~DIRECTORIES,
      "write there, not to stdout; packed if it ends in .gz", NULL},
+    {"--output", 0, "DIR", TEXT, offsetof(struct options, output), DIRECTORIES,
+     "write the files there (report: beside the inputs; tensorboard: into `tensorboard` beside them)", NULL},
     {"--jobs", 'j', "N", COUNT, offsetof(struct options, jobs), ALL, "files read in parallel (one a processor)", NULL},
     {"--rank", 0, "LIST", LIST, offsetof(struct options, rank), ALL, "only these ranks: 0,2-5", NULL},
     {"--pid", 0, "LIST", LIST, offsetof(struct options, pid), ALL, "only these processes", NULL},
     {"--rules", 0, "exact|tracelens|hta", WORD, offsetof(struct options, rules), KINDS | ONLY(cmd_breakdown),
-     "whose definitions: ours (exact), TraceLens's or those of HTA 0.5.0 with its rounding", rules_names},
+     "whose definitions: ours (exact), TraceLens's, or HTA 0.5.0's with its rounding and keys", rules_names},
     {"--group-by", 0, "kernel|op|category", WORD, offsetof(struct options, group_by), ONLY(cmd_breakdown),
      "a row a kernel, an operator that launched some, or a category of device work (kernel)", group_names},
     {"--names", 0, "full|short", WORD, offsetof(struct options, names), ONLY(cmd_breakdown) | ONLY(cmd_report),
@@ -170,16 +173,19 @@ static bool set_option(struct options *options, const struct option *option, con
 
 /* ---- words ---- */
 
-static const struct option *find_option(const char *word, size_t length)
+/* A name may have a row for some commands and another for the rest. */
+static const struct option *find_option(const char *word, size_t length, enum command_id command)
 {
+    const struct option *found = NULL;
     for (size_t i = 0; i < ARRAY_SIZE(options_table); i++) {
         const struct option *option = &options_table[i];
         bool is_short = length >= 2 && word[0] == '-' && option->letter && word[1] == option->letter;
+        bool fits = command == NR_COMMANDS || option->commands & 1u << command;
         if ((strlen(option->name) == length && strncmp(word, option->name, length) == 0) || is_short) {
-            return option;
+            found = !found || fits ? option : found;
         }
     }
-    return NULL;
+    return found;
 }
 
 static void unknown_option(const char *word, size_t length)
@@ -200,7 +206,7 @@ static bool take_option(struct options *options, int argc, char **argv, int *at)
 {
     const char *word = argv[*at], *value = NULL;
     size_t length = strcspn(word, "=");
-    const struct option *option = find_option(word, length);
+    const struct option *option = find_option(word, length, options->command);
     if (!option) {
         unknown_option(word, length);
         return false;
@@ -286,7 +292,8 @@ bool options_parse(struct options *options, int argc, char **argv)
         return false;
     }
     if (!options->inputs.count) {
-        complain(NULL, "%s of which INPUT? Give a run directory or .tfr files", command_name(options->command));
+        complain(NULL, "%s of which INPUT? Give a run directory, .tfr files or PyTorch traces",
+                 command_name(options->command));
         return false;
     }
     if (options->from >= options->to) { /* false where one of them is not given */
@@ -335,19 +342,21 @@ static void help_options(struct text *text, unsigned mask)
         }
         text_format(&left, "%s%s%s", option->name, option->argument ? " " : "",
                     option->argument ? option->argument : "");
-        text_format(text, "  %-29s %s\n", left.data, option->help);
+        text_format(text, "  %-33s %s\n", left.data, option->help);
         text_free(&left);
     }
 }
 
 static void help_all(struct text *text)
 {
-    text_puts(text,
-              "usage: tfanalyze COMMAND [options] INPUT...\n\n"
-              "Answers questions about the traces of libtfinject.so. An INPUT is a run directory or a .tfr file;\n"
-              "rank=N:INPUT says which rank it is of.\n\ncommands:\n");
+    text_puts(
+        text,
+        "usage: tfanalyze COMMAND [options] INPUT...\n\n"
+        "Answers questions about the traces of libtfinject.so and of torch.profiler. An INPUT is a run directory, a\n"
+        ".tfr file, a PyTorch trace (.json, .json.gz) or a directory of those; rank=N:INPUT says which rank it is\n"
+        "of.\n\ncommands:\n");
     for (size_t i = 0; i < NR_COMMANDS; i++) {
-        text_format(text, "  %-15s %s\n", commands[i].name, commands[i].answers);
+        text_format(text, "  %-18s %s\n", commands[i].name, commands[i].answers);
     }
     help_options(text, ALL);
     text_puts(text,

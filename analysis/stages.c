@@ -90,8 +90,8 @@ static void count_stage(struct stage_table *table, size_t row, int64_t start, in
         r->covered = INT64_MIN;
     }
     r->calls++;
-    r->self += end - start;
-    r->host += MAX(end - MAX(start, r->covered), 0);
+    r->self = add_ns(r->self, end - start);
+    r->host = add_ns(r->host, MAX(end - MAX(start, r->covered), 0));
     r->covered = MAX(r->covered, end);
     while (opened->count && opened->stage[opened->count - 1].end <= start) {
         opened->count--;
@@ -174,7 +174,7 @@ static void add_work(struct stage_row *row, int64_t device, struct interval when
         row->device = mem_resize(row->device, row->devices + 1, sizeof *row->device);
         row->device[row->devices++] = (struct stage_device){.device = device};
     }
-    row->work += when.end - when.start;
+    row->work = add_ns(row->work, when.end - when.start);
     intervals_add(&row->device[i].busy, when.start, when.end);
 }
 
@@ -223,9 +223,9 @@ void stage_busy(struct stage_row *row, int64_t *busy, int64_t *idle)
         struct intervals *set = &row->device[i].busy;
         intervals_merge(set);
         int64_t total = intervals_total(set);
-        *busy += total;
+        *busy = add_ns(*busy, total);
         if (set->count) {
-            *idle += set->interval[set->count - 1].end - set->interval[0].start - total;
+            *idle = add_ns(*idle, set->interval[set->count - 1].end - set->interval[0].start - total);
         }
     }
 }

@@ -33,6 +33,14 @@ struct table {
 void table_reserve(void *table, const struct layout *layout, size_t columns, size_t more);
 void table_free(void *table, const struct layout *layout, size_t columns);
 
+/* ---- times ---- */
+/* A sum of nanoseconds that stops at the largest number there is: traces may say of anything that it took 200 years. */
+static inline int64_t add_ns(int64_t a, int64_t b)
+{
+    int64_t sum;
+    return __builtin_add_overflow(a, b, &sum) ? (b > 0 ? INT64_MAX : INT64_MIN) : sum;
+}
+
 /* ---- texts ---- */
 struct text {
     char *data; /* always ends with a zero that `length` does not count; NULL while empty */
