@@ -21,6 +21,7 @@ TOOL_SRCS    := $(wildcard analysis/*.c)
 UNIT_SRCS    := $(wildcard tests/unit/*.c)
 VICTIM_LIBS  := $(patsubst tests/victims/lib%.c,%,$(wildcard tests/victims/lib*.c))
 VICTIM_SRCS  := $(filter-out tests/victims/lib%,$(wildcard tests/victims/*.c tests/victims/*.cpp))
+FUZZ_SRCS    := $(wildcard tests/fuzz/*.c)
 DEMO_SRCS    := $(wildcard scripts/demo/*.cpp)
 
 LIB_OBJS     := $(patsubst %.c,$(B)/obj/lib/%.o,$(PRELOAD_SRCS) $(SHARED_SRCS))
@@ -28,6 +29,8 @@ LIBTEST_OBJS := $(LIB_OBJS:$(B)/obj/lib/%=$(B)/obj/libtest/%) $(B)/obj/libtest/t
 TOOL_OBJS    := $(patsubst %.c,$(B)/obj/tool/%.o,$(TOOL_SRCS) $(SHARED_SRCS))
 UNITS        := $(UNIT_SRCS:tests/unit/%.c=$(B)/unit/%)
 VICTIMS      := $(VICTIM_LIBS:%=$(B)/victims/lib%.so) $(patsubst tests/victims/%,$(B)/victims/%,$(basename $(VICTIM_SRCS)))
+FUZZ_OBJS    := $(patsubst %.c,$(BUILD)/obj/fuzz/%.o,$(filter-out analysis/main.c,$(TOOL_SRCS)) $(SHARED_SRCS))
+FUZZERS      := $(FUZZ_SRCS:tests/fuzz/%.c=$(BUILD)/fuzz/%)
 DEMOS        := $(DEMO_SRCS:scripts/demo/%.cpp=$(B)/demo/%)
 
 ifeq ($(origin CC),default)
@@ -51,11 +54,12 @@ LDLIBS_TOOL = -l:libz.a -l:libjansson.a -pthread -lm
 CHECK_CFLAGS = $(shell pkg-config --cflags check)
 CHECK_LIBS   = $(shell pkg-config --libs check)
 
-.PHONY: all demo test soak lint bench install clean help everything units victims FORCE
+.PHONY: all demo test soak lint bench install clean help everything units fuzz victims FORCE
 # Sanitizers and LD_PRELOAD do not go together: with ASAN=1 the library exists only as objects in unit tests.
 all: $(B)/tfanalyze $(if $(ASAN),units,$(B)/libtfinject.so)
-everything: all units $(if $(ASAN),,$(B)/test/libtfinject.so victims $(DEMOS))
+everything: all units $(if $(ASAN),fuzz,$(B)/test/libtfinject.so victims $(DEMOS))
 units: $(UNITS)
+fuzz: $(FUZZERS)
 victims: $(VICTIMS)
 
 # Everything but clean and help needs packages and NVIDIA's headers; make runs this first, then starts over.
@@ -112,6 +116,16 @@ $(B)/unit/preload_%: tests/unit/preload_%.c $(B)/obj/lib.a $(B)/obj/tool.a $(B)/
 $(B)/unit/%: tests/unit/%.c $(B)/obj/tool.a $(B)/flags
 	$(call compile,UNIT,$(CC) $(CFLAGS_C) $(CHECK_CFLAGS) -MF $@.d -Ianalysis -o $@ $< $(B)/obj/tool.a $(CHECK_LIBS) $(LDLIBS_TOOL))
 
+# libFuzzer is clang's, whatever compiles the rest: all the analyser, with sanitizers, in objects of its own.
+CFLAGS_FUZZ = -std=gnu11 -D_GNU_SOURCE -O1 -g $(WARN) -fno-omit-frame-pointer -fno-sanitize-recover=undefined \
+              -DTFI_VERSION='"$(VERSION)"' -Iinclude -Ianalysis $(NVTX_INC:%=-isystem %) -MMD -MP
+$(BUILD)/obj/fuzz/%.o: %.c $(B)/flags
+	$(call compile,FUZZ,clang $(CFLAGS_FUZZ) -fsanitize=fuzzer-no-link$(comma)address$(comma)undefined -c -o $@ $<)
+$(BUILD)/obj/fuzz.a: $(FUZZ_OBJS)
+	$(call link,AR,rm -f $@ && $(AR) rcs $@ $^)
+$(BUILD)/fuzz/%: tests/fuzz/%.c $(BUILD)/obj/fuzz.a $(B)/flags
+	$(call compile,FUZZ,clang $(CFLAGS_FUZZ) -fsanitize=fuzzer$(comma)address$(comma)undefined -MF $@.d -o $@ $< $(BUILD)/obj/fuzz.a $(LDLIBS_TOOL))
+
 # Victims are linked with whichever victim libraries they use, and find them beside themselves.
 LDLIBS_VICTIM = -L$(B)/victims -Wl,--as-needed $(VICTIM_LIBS:%=-l%) -Wl,-rpath,'$$ORIGIN' -pthread -ldl
 $(B)/victims/lib%.so: tests/victims/lib%.c $(B)/flags
@@ -142,18 +156,19 @@ soak: ## the long tests (more kills, more bytes flipped); T=… adds arguments f
 lint: ## format, warnings as errors under gcc and clang, cppcheck, shellcheck, tables
 	@scripts/bootstrap build python lint
 	$(Q)scripts/lint
-bench: ## the figures of the README, against uftrace in the same run
+bench: ## the figures of the README, against uftrace, zlib, HTA and the TensorBoard plugin in the same run
 	@scripts/bootstrap build python bench
 	$(Q)$(MAKE) --no-print-directory everything
 	$(Q)scripts/bench
+	$(Q)scripts/bench-kineto
 install: all ## into PREFIX (/usr/local), below DESTDIR
 	install -D -m 755 $(B)/libtfinject.so $(DESTDIR)$(PREFIX)/lib/libtfinject.so
 	install -D -m 755 $(B)/tfanalyze $(DESTDIR)$(PREFIX)/bin/tfanalyze
 	install -D -m 755 scripts/tfrun $(DESTDIR)$(PREFIX)/bin/tfrun
 	install -D -m 644 include/tfinject.h $(DESTDIR)$(PREFIX)/include/tfinject.h
 clean: ## remove what was compiled; build/venv and build/nvidia stay (rm -rf build removes all)
-	rm -rf $(addprefix $(BUILD)/,obj asan unit victims demo test lint flags headers.mk exports.map tfanalyze libtfinject.so)
+	rm -rf $(addprefix $(BUILD)/,obj asan unit fuzz victims demo test lint flags headers.mk exports.map tfanalyze libtfinject.so)
 help: ## this list
 	@sed -nE 's/^([a-z]+):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 10
 
--include $(LIB_OBJS:.o=.d) $(LIBTEST_OBJS:.o=.d) $(TOOL_OBJS:.o=.d) $(addsuffix .d,$(UNITS) $(VICTIMS) $(DEMOS))
+-include $(LIB_OBJS:.o=.d) $(LIBTEST_OBJS:.o=.d) $(TOOL_OBJS:.o=.d) $(FUZZ_OBJS:.o=.d) $(addsuffix .d,$(UNITS) $(FUZZERS) $(VICTIMS) $(DEMOS))

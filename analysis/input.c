@@ -213,12 +213,10 @@ static void add_directory(struct inputs *inputs, const char *directory, int64_t 
     }
 }
 
-/* What it is tells its content; only of an empty file the name. */
+/* What it is tells its content, or its name if the content tells nothing. */
 static void add_file(struct inputs *inputs, const char *path, int64_t rank)
 {
-    struct stat status;
-    bool is_empty = stat(path, &status) == 0 && status.st_size == 0;
-    if (kineto_look(path) == LOOK_JSON || (is_empty && is_json_name(path))) {
+    if (kineto_look(path) == LOOK_JSON || is_json_name(path)) {
         add_kineto(inputs, path, rank);
     } else {
         add_tfr(inputs, path, rank);

@@ -1,4 +1,18 @@
-/* json.c - numbers, escapes, and going over values. */
+/* json.c - numbers, escapes, and going over values.
+ *
+ * Why a scanner of our own: the same members of each event taken from the same files, all behind the same inflating
+ * thread (stream.c), on 2 virtual cores. CPU time of all threads, least of several runs, and peak memory:
+ *
+ *                               53.7 MB, 216,092 events      1.08 GB, 4,321,840 events
+ *   zlib alone, one thread          40 ms     2 MB                970 ms      2 MB
+ *   this scanner                    80 ms     4 MB              1,760 ms      4 MB
+ *   the same, with the model        90 ms     7 MB              1,960 ms     85 MB
+ *   yajl 2.1 (callbacks)           220 ms     4 MB              4,470 ms      4 MB
+ *   simdjson 3.0 (on demand)       150 ms   105 MB              3,000 ms  2,050 MB
+ *
+ * simdjson wants the whole text in memory, and C++; yajl copies. With both cores free, inflating and scanning overlap:
+ * the large file takes 1.2 times as long as zlib alone, with the model.
+ */
 #include "json.h"
 
 #include <string.h>
@@ -84,24 +98,42 @@ static const char *slow_number(const char *p, unsigned scale, struct number *num
     return p;
 }
 
-static const char *bare_number(const char *p, unsigned scale, struct number *number)
+/* The number of up to eight digits at `p`, all at once: the sums of pairs, of fours and of both. Returns how many. */
+static inline unsigned eight_digits(const char *p, uint64_t *value)
 {
-    static const uint64_t powers[] = {1, 10, 100, 1000};
+    uint64_t v;
+    memcpy(&v, p, sizeof v);
+    v ^= UINT64_C(0x3030303030303030);
+    uint64_t others = ((v + UINT64_C(0x0606060606060606)) | v) & UINT64_C(0xf0f0f0f0f0f0f0f0);
+    unsigned count = others ? (unsigned)__builtin_ctzll(others) / 8 : 8;
+    v = count ? v << (64 - 8 * count) : 0; /* zeros stand before them now */
+    v = (v * 2561) >> 8;
+    v = ((v & UINT64_C(0x00ff00ff00ff00ff)) * 6553601) >> 16;
+    *value = ((v & UINT64_C(0x0000ffff0000ffff)) * UINT64_C(42949672960001)) >> 32;
+    return count;
+}
+
+static inline const char *bare_number(const char *p, unsigned scale, struct number *number)
+{
+    static const uint64_t powers[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
     number->negative = *p == '-';
     const char *start = p + number->negative, *q = start;
-    uint64_t value = 0;
-    while (is_digit(*q) && q < start + 16) {
-        value = 10 * value + (unsigned)(*q++ - '0');
+    uint64_t value, part;
+    unsigned count = eight_digits(q, &value), left = scale;
+    q += count;
+    if (count == 8) {
+        count = eight_digits(q, &part);
+        value = value * powers[count] + part;
+        q += count;
     }
-    unsigned left = scale;
-    if (*q == '.' && q > start && scale <= 3) {
+    if (*q == '.' && q > start && (count = eight_digits(q + 1, &part)) <= scale) {
         number->is_float = true;
-        for (q++; left && is_digit(*q); left--) {
-            value = 10 * value + (unsigned)(*q++ - '0');
-        }
+        value = value * powers[count] + part;
+        left -= count;
+        q += 1 + count;
     }
     bool plain = q > start && scale <= 3 && !is_digit(*q) && (*q | 0x20) != 'e' && *q != '.';
-    if (!plain) {
+    if (__builtin_expect(!plain, 0)) {
         q = slow_number(start, scale, number);
         return q > start ? q : p;
     }
@@ -126,10 +158,14 @@ const char *json_number(const char *p, unsigned scale, struct number *number)
 
 /* ---- going over values ---- */
 
+static const bool in_word[256] = {
+    ['0' ... '9'] = true, ['a' ... 'z'] = true, ['A' ... 'Z'] = true, ['-'] = true, ['+'] = true, ['.'] = true,
+};
+
 /* A number or a word (true, null, NaN, -Infinity). */
 static const char *skip_word(const char *p)
 {
-    while (is_digit(*p) || (unsigned char)((*p | 0x20) - 'a') < 26 || *p == '-' || *p == '+' || *p == '.') {
+    while (in_word[(unsigned char)*p]) {
         p++;
     }
     return p;
@@ -320,12 +356,21 @@ bool json_next(struct slice *at, struct slice *key, struct slice *value)
     return true;
 }
 
+bool json_is_key(struct slice key, const char *text)
+{
+    char plain[128];
+    size_t length = strlen(text);
+    if (key.at && key.length > length && key.length <= sizeof plain) {
+        key = (struct slice){plain, json_unescape(plain, key.at, key.length)};
+    }
+    return key.at && key.length == length && memcmp(key.at, text, length) == 0;
+}
+
 struct slice json_member(struct slice object, const char *key)
 {
     struct slice name, value, found = {0};
-    size_t length = strlen(key);
     while (json_next(&object, &name, &value)) {
-        if (name.at && name.length == length && memcmp(name.at, key, length) == 0) {
+        if (json_is_key(name, key)) {
             found = value;
         }
     }

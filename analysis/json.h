@@ -37,6 +37,8 @@ size_t json_unescape(char *to, const char *from, size_t length);
 
 /* The members of an object, or the items of an array, one by one; start with `*at` being its text. False at the end. */
 bool json_next(struct slice *at, struct slice *key, struct slice *value);
+/* Is it this key, also where it is written with escapes? */
+bool json_is_key(struct slice key, const char *text);
 /* The value of a member, or one without `at`. */
 struct slice json_member(struct slice object, const char *key);
 /* A string's bytes, a number or a word as it stands, and NULL for the rest; to be freed. */
@@ -75,16 +77,17 @@ static inline const char *json_space(const char *p)
     return (unsigned char)*++p > ' ' && p[-1] ? p : json_space_more(p - 1);
 }
 
-/* The next quote or backslash. */
-static inline const char *json_quote_or_escape(const char *p)
+/* The next quote or backslash; which of them is told without waiting for the byte itself. */
+static inline const char *json_quote_or_escape(const char *p, bool *is_escape)
 {
     const __m128i quote = _mm_set1_epi8('"'), escape = _mm_set1_epi8('\\');
     for (;; p += 16) {
         __m128i bytes = _mm_loadu_si128((const __m128i *)p);
-        unsigned found =
-            (unsigned)_mm_movemask_epi8(_mm_or_si128(_mm_cmpeq_epi8(bytes, quote), _mm_cmpeq_epi8(bytes, escape)));
-        if (found) {
-            return p + __builtin_ctz(found);
+        unsigned quotes = (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(bytes, quote));
+        unsigned escapes = (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(bytes, escape));
+        if (quotes | escapes) {
+            *is_escape = (escapes & (quotes - 1)) != 0;
+            return p + __builtin_ctz(quotes | escapes);
         }
     }
 }
@@ -92,10 +95,11 @@ static inline const char *json_quote_or_escape(const char *p)
 /* The closing quote of a string that begins at `p`, behind its opening one; at or behind the end if it is cut. */
 static inline const char *json_string_end(const char *p, bool *escaped)
 {
-    p = json_quote_or_escape(p);
-    while (__builtin_expect(*p == '\\', 0)) {
+    bool is_escape;
+    p = json_quote_or_escape(p, &is_escape);
+    while (__builtin_expect(is_escape, 0)) {
         *escaped = true;
-        p = json_quote_or_escape(p + 2);
+        p = json_quote_or_escape(p + 2, &is_escape);
     }
     return p;
 }

@@ -154,21 +154,36 @@ enum kineto_table kineto_table(const struct kineto_event *event, enum event_clas
 
 /* ---- caches ---- */
 
-static uint64_t bytes_at(const char *at, size_t length)
+/* Up to eight bytes. */
+static inline uint64_t bytes_at(const char *at, size_t length)
 {
     uint64_t word = 0;
-    memcpy(&word, at, MIN(length, sizeof word));
+    uint32_t low, high;
+    if (length >= sizeof word) {
+        memcpy(&word, at, sizeof word);
+    } else if (length >= sizeof low) {
+        memcpy(&low, at, sizeof low);
+        memcpy(&high, at + length - sizeof high, sizeof high);
+        word = low | (uint64_t)high << 32;
+    } else if (length) {
+        word = (uint64_t)(unsigned char)at[0] << 16 | (uint64_t)(unsigned char)at[length / 2] << 8 |
+               (unsigned char)at[length - 1];
+    }
     return word;
 }
 
 /* Of the length, the beginning, the middle and the end: what differs is compared anyway. */
-static uint64_t quick_hash(struct slice text)
+static inline uint64_t quick_hash(struct slice text)
 {
     const uint64_t mix = UINT64_C(0x9e3779b97f4a7c15);
-    size_t n = text.length, middle = n > 16 ? n / 2 : 0, last = n > 8 ? n - 8 : 0;
+    size_t n = text.length;
     uint64_t hash = (bytes_at(text.at, n) ^ n) * mix;
-    hash = (hash ^ (hash >> 29) ^ bytes_at(text.at + last, n - last)) * mix;
-    hash = (hash ^ (hash >> 31) ^ bytes_at(text.at + middle, n - middle)) * mix;
+    if (n > 8) {
+        hash = (hash ^ (hash >> 29) ^ bytes_at(text.at + n - 8, 8)) * mix;
+    }
+    if (n > 16) {
+        hash = (hash ^ (hash >> 31) ^ bytes_at(text.at + n / 2, 8)) * mix;
+    }
     return hash ^ (hash >> 32);
 }
 
@@ -271,6 +286,11 @@ static void keep_span(struct load *load, const struct kineto_event *event, uint3
     s->name[at] = name_of(load, event->name);
     s->thread[at] = thread;
     s->class[at] = (uint8_t) class;
+    if (class == CLASS_OPERATOR && event->has & HAS_STREAM && event->stream != -1) {
+        struct process *p = load->process;
+        p->streamed = mem_grow(p->streamed, &p->streamed_capacity, p->streamed_count + 1, sizeof *p->streamed);
+        p->streamed[p->streamed_count++] = (uint32_t)at;
+    }
 }
 
 /* The stream of a work that does not name it is its row: "stream 7", or a number. */

@@ -360,8 +360,8 @@ void process_free(struct process *process)
     if (process->metadata) {
         pairs_free(process->metadata);
     }
-    void *arrays[] = {process->metadata, process->func, process->kinds,    process->losses,
-                      process->thread,   process->args, process->category, process->lane};
+    void *arrays[] = {process->metadata, process->func,     process->kinds, process->losses,  process->thread,
+                      process->args,     process->category, process->lane,  process->streamed};
     for (size_t i = 0; i < ARRAY_SIZE(arrays); i++) {
         free(arrays[i]);
     }

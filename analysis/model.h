@@ -196,6 +196,8 @@ struct process {
     struct calls calls;
     struct messages messages;
     struct spans spans;
+    uint32_t *streamed; /* operators whose arguments name a stream, as Triton's do: places in spans */
+    size_t streamed_count, streamed_capacity;
     struct works works;
     struct forwards forwards;
     struct lane *lane;

@@ -44,8 +44,8 @@ static enum outcome take_event(struct walk *r, const char **after)
     struct kineto_event event;
     const char *stopped, *p = scan_event(&r->scanner, s->at, &event, &stopped);
     *after = p ? p : stopped;
-    if (!p) {
-        return stopped >= s->end ? CUT : BAD;
+    if (!p) { /* a number may be cut behind its e */
+        return s->end - stopped < 3 ? CUT : BAD;
     }
     bool too_late = (event.has & HAS_TS && (event.ts == INT64_MAX || event.ts == INT64_MIN)) ||
                     (event.has & HAS_DUR && (event.dur == INT64_MAX || event.dur == INT64_MIN));
@@ -88,25 +88,24 @@ static inline int peek(struct walk *r)
 static bool at_event(struct walk *r)
 {
     struct stream *s = &r->stream;
-    const char *p, *end;
-    bool escaped = false;
+    bool whole, escaped = false, is_key = false;
     do {
-        p = json_space(s->at + 1);
-        end = *p == '"' ? json_string_end(p + 1, &escaped) : p;
-    } while (end + 1 >= s->end && s->end - s->at < 256 && more(r));
-    return *p == '"' && end < s->end && is_event_key(&r->scanner, p + 1, (size_t)(end - p - 1));
+        const char *p = json_space(s->at + 1), *end = *p == '"' ? json_string_end(p + 1, &escaped) : p;
+        whole = end + 1 < s->end;
+        is_key = whole && *p == '"' && is_event_key(&r->scanner, p + 1, (size_t)(end - p - 1));
+    } while (!whole && s->end - s->at < 256 && more(r));
+    return is_key;
 }
 
-/* From the start of a bad event, that made no sense `good` bytes on, to where the next thing in the list begins. */
-static void resync(struct walk *r, size_t good)
+/* From the start of a bad event to where the next thing in the list begins. */
+static void resync(struct walk *r)
 {
     struct stream *s = &r->stream;
     struct json_skipper skipper = {0};
     char last = 0, before = 0; /* of what is no space */
-    uint64_t from = stream_offset(s, s->at) + good;
     while (s->at < s->end || more(r)) {
         char c = *s->at;
-        if (c == '{' && last == ',' && before == '}' && stream_offset(s, s->at) >= from && at_event(r)) {
+        if (c == '{' && last == ',' && before == '}' && at_event(r)) {
             return;
         }
         bool closed = json_skip_piece(&skipper, s->at, s->at + 1) != NULL;
@@ -174,7 +173,7 @@ static bool read_item(struct walk *r, int first)
         }
         if (outcome == BAD) {
             r->damage->bad++;
-            resync(r, (size_t)((first == '{' ? after : stopped) - s->at));
+            resync(r);
             return true;
         }
         if (too_large(r, r->largest)) {
@@ -239,7 +238,7 @@ static bool read_value(struct walk *r, struct slice *value)
     }
 }
 
-static bool is_key(struct slice key, const char *text)
+static bool key_is(struct slice key, const char *text)
 {
     return key.length == strlen(text) && memcmp(key.at, text, key.length) == 0;
 }
@@ -262,14 +261,14 @@ static bool read_member(struct walk *r, bool is_first)
     }
     r->stream.at++;
     c = peek(r);
-    if (is_key(key, "traceEvents") && c == '[') {
+    if (key_is(key, "traceEvents") && c == '[') {
         r->stream.at++;
         return read_list(r);
     }
     if (c < 0 || !read_value(r, &value)) {
         return c >= 0 ? false : (cut(r), false);
     }
-    r->is_stage |= is_first && is_key(key, "tfinject") && value.length && *value.at == '{' &&
+    r->is_stage |= is_first && key_is(key, "tfinject") && value.length && *value.at == '{' &&
                    json_member(value, "artefact").length > 0;
     if (value.at && r->sink->member) {
         r->sink->member(r->sink->context, key, value);
@@ -314,7 +313,7 @@ static void judge_file(const struct walk *r, struct notes *notes)
         notes_add(notes, LOSS, "its compressed data do not match their checksum (before byte %llu): some are wrong",
                   at);
     } else if (s->gzip_cut && !r->damage->cut) {
-        notes_add(notes, NOTE, "is cut at its end; all of the JSON is there");
+        notes_add(notes, LOSS, "is cut at its end: all of the JSON is there, but not its checksum");
     } else if (s->gzip_trailing) {
         notes_add(notes, NOTE, "something else follows its compressed data at byte %llu; it was left out", at);
     }
@@ -373,7 +372,10 @@ static bool judge(const struct walk *r, struct notes *notes)
 static void read_all(struct walk *r)
 {
     int c = peek(r);
-    if (c == 0xef && (r->stream.end - r->stream.at >= 3)) { /* a byte order mark */
+    while (c == 0xef && r->stream.end - r->stream.at < 3 && more(r)) {
+        continue;
+    }
+    if (c == 0xef && r->stream.end - r->stream.at >= 3) { /* a byte order mark */
         r->stream.at += 3;
         c = peek(r);
     }
@@ -397,7 +399,8 @@ static bool read_stream(struct walk *r, struct notes *notes)
     *r->damage = (struct kineto_damage){0};
     scanner_init(&r->scanner);
     read_all(r);
-    r->damage->broken = r->nonsense || r->stream.error || r->stream.gzip_damaged || r->stream.gzip_checksum;
+    r->damage->broken =
+        r->nonsense || r->stream.error || r->stream.gzip_damaged || r->stream.gzip_checksum || r->stream.gzip_cut;
     scanner_free(&r->scanner);
     return notes && judge(r, notes);
 }
@@ -416,11 +419,11 @@ bool kineto_read(const char *path, const struct kineto_sink *sink, struct kineto
     return usable;
 }
 
-bool kineto_read_memory(const void *bytes, size_t length, size_t largest, const struct kineto_sink *sink,
-                        struct kineto_damage *damage, struct notes *notes)
+bool kineto_read_bytes(const struct kineto_bytes *bytes, const struct kineto_sink *sink, struct kineto_damage *damage,
+                       struct notes *notes)
 {
-    struct walk r = {.sink = sink, .damage = damage, .largest = largest};
-    stream_open_memory(&r.stream, bytes, length);
+    struct walk r = {.sink = sink, .damage = damage, .largest = bytes->largest};
+    stream_open_memory(&r.stream, bytes->at, bytes->length, bytes->piece);
     bool usable = read_stream(&r, notes);
     stream_close(&r.stream);
     return usable;
@@ -446,13 +449,14 @@ enum kineto_look kineto_look(const char *path)
 
 enum kineto_kind kineto_probe(const char *path)
 {
-    struct kineto_damage damage;
+    struct kineto_damage damage = {0};
     static const struct kineto_sink none;
     struct walk r = {.sink = &none, .damage = &damage, .largest = LARGEST_MEMBER, .only_look = true};
     if (stream_open(&r.stream, path, false, NULL)) {
         read_stream(&r, NULL);
     }
     stream_close(&r.stream);
-    bool is_trace = r.has_events && (!r.is_list || r.has_phase);
+    bool has_begun = !r.stream.total || (damage.cut && !r.has_events); /* reading it says that it is cut */
+    bool is_trace = has_begun || (r.has_events && (!r.is_list || r.has_phase));
     return r.is_stage && is_trace ? KINETO_STAGE : is_trace ? KINETO_TRACE : KINETO_NONE;
 }

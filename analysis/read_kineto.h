@@ -30,7 +30,7 @@ struct kineto_event {
     struct slice category, name;     /* without escapes; .at is NULL if it has none */
     struct slice pid_text, tid_text; /* where they are strings ("stream 7") */
     struct slice args;               /* the object, as it stands in the file */
-    unsigned has;                    /* enum kineto_has */
+    unsigned has;                    /* enum kineto_has: which of the numbers below there are */
     char phase;                      /* 0: none */
     int64_t ts, dur;                 /* nanoseconds, relative to the file's base */
     int64_t pid, tid;
@@ -59,9 +59,15 @@ struct kineto_damage {
 bool kineto_read(const char *path, const struct kineto_sink *sink, struct kineto_damage *damage, struct notes *notes,
                  atomic_ullong *done);
 
-/* The same from memory, without a thread, and with events of up to `largest` bytes. */
-bool kineto_read_memory(const void *bytes, size_t length, size_t largest, const struct kineto_sink *sink,
-                        struct kineto_damage *damage, struct notes *notes);
+/* Bytes in memory, read without a thread and in small pieces. */
+struct kineto_bytes {
+    const void *at;
+    size_t length;
+    size_t piece;   /* of what is read and inflated at once */
+    size_t largest; /* event that is looked at */
+};
+bool kineto_read_bytes(const struct kineto_bytes *bytes, const struct kineto_sink *sink, struct kineto_damage *damage,
+                       struct notes *notes);
 
 /* What a file is, as far as its first bytes tell. */
 enum kineto_look { LOOK_OTHER, LOOK_JSON }; /* gzip is taken for JSON: none of ours begins like it */

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "crc.h"
+
 /* Small enough for the caches: the parser finds what was just inflated there. */
 enum { BLOCK = 256 << 10, ROOM = 64 << 10, RAW = 128 << 10 };
 
@@ -43,74 +45,142 @@ static void fault(struct stream *s, bool *what)
 {
     *what = true;
     s->fault_at = s->file_bytes - s->z.avail_in;
-    s->finished = true;
+}
+
+/* The next byte of the file; -1 at its end. */
+static int next_byte(struct stream *s)
+{
+    if (!s->z.avail_in && !refill(s)) {
+        return -1;
+    }
+    s->z.avail_in--;
+    return *s->z.next_in++;
+}
+
+static uint32_t next_number(struct stream *s, unsigned bytes, bool *whole)
+{
+    uint32_t number = 0;
+    for (unsigned i = 0; i < bytes; i++) {
+        int c = next_byte(s);
+        *whole &= c >= 0;
+        number |= i < 4 ? (uint32_t)(c & 0xff) << (8 * i) : 0;
+    }
+    return number;
+}
+
+static bool skip_text(struct stream *s)
+{
+    int c;
+    do {
+        c = next_byte(s);
+    } while (c > 0);
+    return c == 0;
+}
+
+/* From behind its first byte up to the compressed data (RFC 1952). */
+static void begin_member(struct stream *s)
+{
+    enum { HEADER_CRC = 2, EXTRA = 4, NAME = 8, COMMENT = 16 };
+    bool whole = true;
+    uint32_t magic = next_number(s, 2, &whole), flags = next_number(s, 1, &whole);
+    next_number(s, 6, &whole);
+    if (whole && magic != 0x088b) {
+        fault(s, s->file_bytes - s->z.avail_in <= 10 ? &s->gzip_damaged : &s->gzip_trailing);
+        s->finished = true;
+        return;
+    }
+    for (uint32_t extra = flags & EXTRA ? next_number(s, 2, &whole) : 0; extra && whole; extra--) {
+        next_number(s, 1, &whole);
+    }
+    whole = whole && (!(flags & NAME) || skip_text(s));
+    whole = whole && (!(flags & COMMENT) || skip_text(s));
+    if (flags & HEADER_CRC) {
+        next_number(s, 2, &whole);
+    }
+    if (!whole) {
+        fault(s, &s->gzip_cut);
+        s->finished = true;
+    }
+    inflateReset(&s->z);
+    s->crc = s->size = 0;
+    s->in_member = true;
 }
 
 /* A member has ended. Another may follow; zeros are padding, and anything else is no part of the trace. */
-static void next_member(struct stream *s)
+static void end_member(struct stream *s)
 {
-    do {
-        while (s->z.avail_in && !*s->z.next_in) {
-            s->z.next_in++;
-            s->z.avail_in--;
-        }
-    } while (!s->z.avail_in && refill(s));
-    if (!s->z.avail_in) {
-        s->finished = true;
-    } else if (*s->z.next_in == 0x1f) {
-        inflateReset(&s->z);
-    } else {
+    bool whole = true;
+    uint32_t crc = next_number(s, 4, &whole), size = next_number(s, 4, &whole);
+    int c = whole ? next_byte(s) : -1;
+    s->in_member = false;
+    if (!whole) {
+        fault(s, &s->gzip_cut);
+    } else if (crc != s->crc || size != s->size) {
+        fault(s, &s->gzip_checksum);
+    }
+    while (c == 0) {
+        c = next_byte(s);
+    }
+    if (c == 0x1f) {
+        begin_member(s);
+        return;
+    }
+    if (c > 0) {
         fault(s, &s->gzip_trailing);
     }
+    s->finished = true;
 }
 
 static void inflate_block(struct stream *s, char *data, size_t *length)
 {
     s->z.next_out = (Bytef *)data;
-    s->z.avail_out = BLOCK;
+    s->z.avail_out = (uInt)s->block_size;
     while (s->z.avail_out && !s->finished) {
         bool has_input = s->z.avail_in || refill(s);
-        bool between = !s->z.total_in && s->file_bytes > s->z.avail_in; /* a first byte of a further member is there */
+        const Bytef *from = s->z.next_out;
         int status = inflate(&s->z, Z_NO_FLUSH);
+        s->crc = crc_add(s->crc, from, (size_t)(s->z.next_out - from));
+        s->size += (uint32_t)(s->z.next_out - from);
         if (status == Z_STREAM_END) {
-            next_member(s);
+            end_member(s);
         } else if (status != Z_OK && status != Z_BUF_ERROR) {
-            bool checksum = s->z.msg && strstr(s->z.msg, "check");
-            fault(s, checksum ? &s->gzip_checksum : between ? &s->gzip_trailing : &s->gzip_damaged);
+            fault(s, &s->gzip_damaged);
+            s->finished = true;
         } else if (!has_input && s->z.avail_out) {
             fault(s, &s->gzip_cut);
+            s->finished = true;
         }
     }
-    *length = BLOCK - s->z.avail_out;
+    *length = s->block_size - s->z.avail_out;
 }
 
 static void copy_block(struct stream *s, char *data, size_t *length)
 {
     *length = 0;
-    while (*length < BLOCK && (s->z.avail_in || refill(s))) {
-        size_t take = MIN((size_t)s->z.avail_in, BLOCK - *length);
+    while (*length < s->block_size && (s->z.avail_in || refill(s))) {
+        size_t take = MIN((size_t)s->z.avail_in, s->block_size - *length);
         memcpy(data + *length, s->z.next_in, take);
         *length += take;
         s->z.next_in += take;
         s->z.avail_in -= (uInt)take;
     }
-    s->finished = *length < BLOCK;
+    s->finished = *length < s->block_size;
 }
 
 /* The length of a block is 0 at the end only. */
 static void make_block(struct stream *s, struct stream_block *block)
 {
     if (!block->memory) {
-        block->memory = mem_resize(NULL, ROOM + BLOCK + STREAM_PAD, 1);
+        block->memory = mem_resize(NULL, s->room + s->block_size + STREAM_PAD, 1);
     }
     block->length = 0;
     if (s->finished) {
         return;
     }
     if (s->is_gzip) {
-        inflate_block(s, block->memory + ROOM, &block->length);
+        inflate_block(s, block->memory + s->room, &block->length);
     } else {
-        copy_block(s, block->memory + ROOM, &block->length);
+        copy_block(s, block->memory + s->room, &block->length);
     }
 }
 
@@ -192,7 +262,7 @@ static bool more_in_block(struct stream *s, size_t kept)
     if (!block) {
         return false;
     }
-    char *data = block->memory + ROOM;
+    char *data = block->memory + s->room;
     memcpy(data - kept, s->at, kept);
     set_window(s, data - kept, data + block->length);
     give_back(s, s->taken - 1);
@@ -210,15 +280,15 @@ static bool more_in_big(struct stream *s, size_t kept)
     size_t length = kept;
     size_t at = s->in_block || !s->big ? 0 : (size_t)(s->at - s->big);
     struct stream_block *block;
-    if (s->big_size < 2 * kept + BLOCK + STREAM_PAD) {
-        s->big_size = 2 * kept + BLOCK + STREAM_PAD;
+    if (s->big_size < 2 * kept + s->block_size + STREAM_PAD) {
+        s->big_size = 2 * kept + s->block_size + STREAM_PAD;
         s->big = mem_resize(s->big, s->big_size, 1);
     }
     memmove(s->big, s->in_block ? s->at : s->big + at, kept);
     s->in_block = false;
     give_back(s, s->taken);
     while (length < 2 * kept && (block = take_block(s)) != NULL) {
-        memcpy(s->big + length, block->memory + ROOM, block->length);
+        memcpy(s->big + length, block->memory + s->room, block->length);
         length += block->length;
         give_back(s, s->taken);
     }
@@ -229,7 +299,7 @@ static bool more_in_big(struct stream *s, size_t kept)
 bool stream_more(struct stream *s)
 {
     size_t kept = (size_t)(s->end - s->at);
-    return kept <= ROOM ? more_in_block(s, kept) : more_in_big(s, kept);
+    return kept <= s->room ? more_in_block(s, kept) : more_in_big(s, kept);
 }
 
 uint64_t stream_offset(const struct stream *s, const char *place)
@@ -245,12 +315,17 @@ static void begin(struct stream *s)
 {
     s->at = s->end = nothing;
     s->is_gzip = s->z.avail_in >= 2 && s->z.next_in[0] == 0x1f && s->z.next_in[1] == 0x8b;
-    s->z_ready = s->is_gzip && inflateInit2(&s->z, 16 + MAX_WBITS) == Z_OK;
+    s->z_ready = s->is_gzip && inflateInit2(&s->z, -MAX_WBITS) == Z_OK;
+    if (s->is_gzip) {
+        next_byte(s);
+        begin_member(s);
+    }
 }
 
-void stream_open_memory(struct stream *s, const void *bytes, size_t length)
+void stream_open_memory(struct stream *s, const void *bytes, size_t length, size_t piece)
 {
-    *s = (struct stream){.fd = -1, .file_bytes = length};
+    piece = MAX(MIN(piece, BLOCK), 1);
+    *s = (struct stream){.fd = -1, .block_size = piece, .room = MIN(piece, ROOM), .file_bytes = length};
     s->z.next_in = (Bytef *)bytes;
     s->z.avail_in = (uInt)MIN(length, UINT32_MAX);
     begin(s);
@@ -258,7 +333,7 @@ void stream_open_memory(struct stream *s, const void *bytes, size_t length)
 
 bool stream_open(struct stream *s, const char *path, bool threaded, atomic_ullong *done)
 {
-    *s = (struct stream){.fd = open(path, O_RDONLY | O_CLOEXEC), .done = done};
+    *s = (struct stream){.fd = open(path, O_RDONLY | O_CLOEXEC), .block_size = BLOCK, .room = ROOM, .done = done};
     if (s->fd < 0) {
         return false;
     }

@@ -28,13 +28,16 @@ struct stream {
     /* What is wrong with the file; known once stream_more was false. */
     bool is_gzip;
     bool gzip_cut, gzip_damaged, gzip_checksum, gzip_trailing;
-    uint64_t fault_at; /* bytes of the file */
+    uint64_t fault_at; /* bytes of the file, of the last fault */
     int error;         /* errno of reading */
     /* The rest is stream.c's own. */
     int fd; /* -1: memory */
+    size_t block_size, room;
     atomic_ullong *done;
     z_stream z;
     bool z_ready, finished;
+    bool in_member; /* of gzip */
+    uint32_t crc, size;
     char *raw; /* compressed bytes; of a stream in memory all there are, which are not ours */
     uint64_t file_bytes;
     struct stream_block block[STREAM_BLOCKS];
@@ -51,8 +54,8 @@ struct stream {
 
 /* False: errno says why. `done` counts bytes of the file and may be NULL. stream_close() is due in both cases. */
 bool stream_open(struct stream *stream, const char *path, bool threaded, atomic_ullong *done);
-/* The bytes must stay until stream_close(). */
-void stream_open_memory(struct stream *stream, const void *bytes, size_t length);
+/* The bytes must stay until stream_close(). A block is `piece` bytes, at most as many as one of a file. */
+void stream_open_memory(struct stream *stream, const void *bytes, size_t length, size_t piece);
 /* Adds to the window; what is kept may move. False: there is nothing more. Kept as it is, a window at least doubles, so
  * that looking at it again from its start takes linear time in all. */
 bool stream_more(struct stream *stream);

@@ -1,0 +1,102 @@
+/* kineto.c - feeds any bytes to the reader of Kineto traces and the loader, and checks what must hold of the model. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "load_kineto.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+
+static void require(bool holds, const char *what)
+{
+    if (!holds) {
+        fprintf(stderr, "does not hold: %s\n", what);
+        abort();
+    }
+}
+
+/* Each event once more, as a question about the file would see it. */
+struct seen {
+    uint64_t events;
+    size_t table[TABLE_FORWARDS + 1];
+};
+
+static void on_event(void *context, const struct kineto_event *event)
+{
+    struct seen *seen = context;
+    seen->events++;
+    require(event->raw.length >= 2 && event->raw.at[0] == '{' && event->raw.at[event->raw.length - 1] == '}',
+            "an event is an object");
+    require(!event->args.at || (event->args.at > event->raw.at &&
+                                event->args.at + event->args.length < event->raw.at + event->raw.length),
+            "args lie inside the event");
+    require(event->name.length <= event->raw.length && event->category.length <= event->raw.length,
+            "a text is no longer than its event");
+    enum event_class class = kineto_class(event->category, event->name);
+    require(class < NR_CLASSES, "a class is known");
+    seen->table[kineto_table(event, class)]++;
+}
+
+static void check_times(const int64_t *start, const int64_t *end, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        require(end[i] >= start[i], "nothing ends before it begins");
+    }
+}
+
+static void check(const struct process *p, const struct names *names)
+{
+    uint64_t counted = 0;
+    for (size_t i = 0; i < p->kind_count; i++) {
+        counted += p->kinds[i].count;
+    }
+    require(counted == p->events, "the kinds make up all events");
+    check_times(p->ranges.start, p->ranges.end, p->ranges.table.count);
+    check_times(p->spans.start, p->spans.end, p->spans.table.count);
+    check_times(p->works.start, p->works.end, p->works.table.count);
+    for (size_t i = 0; i < p->ranges.table.count; i++) {
+        require(p->ranges.name[i] < names->count, "a range's name is there");
+        require(find_thread(p, p->ranges.thread[i]), "a range's thread is there");
+        require(p->ranges.start[i] >= p->first && p->ranges.end[i] <= p->last, "a range lies in its process");
+    }
+    for (size_t i = 0; i < p->spans.table.count; i++) {
+        const struct thread *thread = find_thread(p, p->spans.thread[i]);
+        require(p->spans.name[i] < names->count, "a span's name is there");
+        require(thread && p->spans.start[i] >= thread->first && p->spans.end[i] <= thread->last,
+                "a span lies in its thread");
+    }
+    for (size_t i = 0; i < p->works.table.count; i++) {
+        require(p->works.name[i] < names->count, "a work's name is there");
+        require(p->works.lane[i] < p->lanes, "a work's lane is there");
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+{
+    struct names names;
+    struct process process;
+    struct notes notes = {0}, again = {0};
+    struct seen seen = {0};
+    struct kineto_damage damage;
+    const struct kineto_sink sink = {.context = &seen, .event = on_event};
+    names_init(&names);
+    process_init(&process, "memory", "kineto");
+    const struct kineto_bytes whole = {bytes, size, 1 << 20, 1 << 20}, pieces = {bytes, size, 1 + size % 61, 1 << 20};
+    bool usable = load_kineto_bytes(&pieces, &names, ~0u, &process, &notes);
+    bool readable = kineto_read_bytes(&whole, &sink, &damage, &again);
+    require(usable == readable && usable == !notes_have(&notes, UNUSABLE), "unusable is said");
+    require(damage.events == seen.events, "events are counted");
+    if (usable) {
+        check(&process, &names);
+        require(process.events + process.lost == seen.events + damage.bad + damage.cut, "no event is forgotten");
+        require(seen.table[TABLE_RANGES] == process.ranges.table.count, "ranges are where their events are");
+        require(seen.table[TABLE_SPANS] == process.spans.table.count, "spans are where their events are");
+        require(seen.table[TABLE_WORKS] == process.works.table.count, "works are where their events are");
+        require(seen.table[TABLE_FORWARDS] == process.forwards.table.count, "pairs are where their events are");
+        require(!process.lost || notes_have(&notes, LOSS), "a loss is said");
+    }
+    notes_free(&notes);
+    notes_free(&again);
+    process_free(&process);
+    names_free(&names);
+    return 0;
+}
