@@ -66,8 +66,8 @@ ROWS = [
         'le32toh(head.committed) ? (uint32_t)(room - sizeof head) : 0;'),
     # A stage that calls itself is longer than the run.
     row('recursion-counts-twice', 'fixture.py::test_stages[v1-whole]', 'analysis/stages.c',
-        '    r->host += MAX(end - MAX(start, r->covered), 0);',
-        '    r->host += end - start;'),
+        'r->host = add_ns(r->host, MAX(end - MAX(start, r->covered), 0));',
+        'r->host = add_ns(r->host, end - start);'),
     row('recursion-counts-twice-in-timing', 'fixture.py::test_timing_json', 'preload/stage.c',
         '    if (!open->outermost) return;\n',
         ''),
@@ -107,6 +107,87 @@ ROWS = [
     row('exec-does-not-close-the-trace', 'weather.py::test_every_exec', 'preload/posix.c',
         '    tfi_finish("exec");\n    return failed((int)syscall(SYS_execve, path, argv, env));',
         '    return failed((int)syscall(SYS_execve, path, argv, env));'),
+    # Every time of a PyTorch trace is wrong by a factor of ten.
+    row('nanoseconds-off-by-a-digit', 'kineto.py::test_times_are_fixed_point[1.5-0.001-1]', 'analysis/kineto_event.c',
+        'json_number(p, 3, &number);',
+        'json_number(p, 2, &number);'),
+    # Only the first part of a trace that was packed in pieces is read.
+    row('gzip-members-forgotten', 'kineto.py::test_gzip[trace.json.gz-two members]', 'analysis/stream.c',
+        'if (c == 0x1f) {',
+        'if (c == 0x1e) {'),
+    # What was damaged on its way is answered as if it were not.
+    row('checksum-of-gzip-ignored', 'kineto_bad.py::test_wrong_checksum', 'analysis/stream.c',
+        'crc != s->crc || size != s->size',
+        'size != s->size'),
+    # Texts outside of the basic plane turn into others.
+    row('surrogates-not-paired', 'kineto.py::test_names[escaped-pair]', 'analysis/json.c',
+        'c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);',
+        'c = 0x1000 + ((c - 0xd800) << 10) + (low - 0xdc00);'),
+    # Times of different files are not on one axis.
+    row('base-time-ignored', 'kineto.py::test_base_time[number]', 'analysis/load_kineto.c',
+        'move_all(p, load->info.base);',
+        'move_all(p, 0);'),
+    # A damaged event is left out, and nobody says so.
+    row('bad-event-is-no-loss', 'kineto_bad.py::test_content[plain-negative duration]', 'analysis/load_kineto.c',
+        '[NEGATIVE_DURATION] = {"negative_duration", true,',
+        '[NEGATIVE_DURATION] = {"negative_duration", false,'),
+    # A trace whose end is missing passes for a whole one.
+    row('cut-is-not-said', 'kineto_bad.py::test_a_cut_is_said_with_its_place', 'analysis/read_kineto.c',
+        '    r->damage->cut = true;\n',
+        ''),
+    # A whole family of calls is not known as such: what they launched is in no stage.
+    row('category-forgotten', 'kineto.py::test_categories[cuda driver]', 'analysis/categories.def',
+        'CATEGORY("cuda_driver", API)\n',
+        ''),
+    # Kernels are given to the stage of another launch.
+    row('correlation-shifted', 'kineto.py::test_innermost_stage_at_the_launch', 'analysis/load_kineto.c',
+        's->id[at] = class == CLASS_API ? (event->has & HAS_CORRELATION ? event->correlation : NO_ID)',
+        's->id[at] = class == CLASS_API ? (event->has & HAS_CORRELATION ? event->correlation + 1 : NO_ID)'),
+    # All kernels are those of the outermost stage.
+    row('outermost-stage', 'kineto.py::test_innermost_stage_at_the_launch', 'analysis/attribute.c',
+        'answer(context, p->of, open[depth - 1]);',
+        'answer(context, p->of, open[0]);'),
+    # What is launched just behind a stage is taken for its own.
+    row('edges-closed', 'kineto.py::test_innermost_stage_at_the_launch', 'analysis/attribute.c',
+        'while (depth && s->end[open[depth - 1]] <= p->time) {',
+        'while (depth && s->end[open[depth - 1]] < p->time) {'),
+    # The backward pass is nobody's.
+    row('backward-without-forward', 'kineto.py::test_backward_goes_to_its_forward_operators_stage',
+        'analysis/attribute.c',
+        '    ask_forwards(process, stages, operators, points, belonging);\n',
+        '    (void)operators;\n    (void)ask_forwards;\n'),
+    # What a thread without stages launches goes to the thread that was busy last.
+    row('last-thread-is-the-only-one', 'kineto.py::test_any_other_thread_takes_the_one_open_stage',
+        'analysis/attribute.c',
+        'which ^= edge[next].thread;',
+        'which = edge[next].thread;'),
+    # Idle time counts busy time as well.
+    row('idle-includes-busy', 'kineto.py::test_two_devices', 'analysis/stages.c',
+        '- set->interval[0].start - total);',
+        '- set->interval[0].start);'),
+    # A stage that calls itself has its kernels twice.
+    row('device-time-of-recursion-twice', 'kineto.py::test_recursion_counts_once', 'analysis/stages.c',
+        'if (!is_repeated(a, b->stage, s, b->time)) {',
+        'if (!is_repeated(a, b->stage, b->stage, b->time)) {'),
+    # The spread of a kernel's times is understated.
+    row('deviation-of-a-population', 'kineto.py::test_spelling[compact]', 'analysis/cmd_breakdown.c',
+        'sqrt(squares / (double)(row->count - 1))',
+        'sqrt(squares / (double)row->count)'),
+    row('percentile-off', 'kineto.py::test_spelling[compact]', 'analysis/cmd_breakdown.c',
+        'percentile(row->value, row->count, 0.95)',
+        'percentile(row->value, row->count, 0.90)'),
+    # One rank's time counts twice.
+    row('second-trace-of-a-rank-counts', 'kineto_bad.py::test_two_files_of_one_rank', 'analysis/input.c',
+        'bool apart = !a->has_time ||',
+        'bool apart = true || !a->has_time ||'),
+    # Communication that computation hides is called exposed.
+    row('exposed-is-all', 'kineto.py::test_timeline', 'analysis/cmd_timeline.c',
+        's.kind[WORK_COMMUNICATION] - intervals_overlap(&kind[WORK_COMMUNICATION], &kind[WORK_COMPUTATION]);',
+        's.kind[WORK_COMMUNICATION];'),
+    # Where ids come again, kernels go to the first call that ever had theirs.
+    row('first-call-of-an-id', 'kineto_bad.py::test_duplicate_correlation_ids', 'analysis/attribute.c',
+        'return calls->place[low > calls->first[group] ? low - 1 : low];',
+        'return calls->place[calls->first[group]];'),
 ]
 
 

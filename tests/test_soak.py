@@ -3,6 +3,7 @@
 import pytest
 
 from conftest import BUILD, ROOT, built, clean_environment, execute
+from test_kineto_bad import damaged_anywhere
 
 
 @pytest.mark.soak
@@ -25,3 +26,12 @@ def test_weather_again_and_again(run, victim, tmp_path, mode):
         assert (result.rc, result.err) == (0, '')
         assert sorted(result.out.splitlines()) == sorted(bare.out.splitlines())
         assert mode == 'forks' or not list(result.dir.glob('*.live'))  # two of its children end by a raw system call
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize('seed', range(100, 110))
+def test_damaged_kineto_traces(tfanalyze_asan, tmp_path, seed):
+    """As test_damaged_anywhere of test_kineto_bad, over many more files, packed ones as well."""
+    for i in range(20):
+        damaged_anywhere(tfanalyze_asan, tmp_path, seed * 100 + i, packed=i % 2 == 1)
