@@ -41,7 +41,8 @@ static bool refused(struct session *session)
 
 bool hta_load(struct session *session)
 {
-    return !refused(session) && session_load(session, WANT_DEVICE | WANT_RANGES | WANT_LAUNCHES, false);
+    return !refused(session) &&
+           session_load(session, WANT_DEVICE | WANT_RANGES | WANT_LAUNCHES | WANT_OPERATORS, false);
 }
 
 /* ---- sets ---- */

@@ -10,7 +10,8 @@
  * - if names with ProfilerStep in them are two or more, over all ranks: of the host's rows those are kept that start
  *   before the last such row of the host, of the device's those whose correlation one of the kept has, once for each
  *   (_filter_irrelevant_gpu_kernels);
- * - every analysis takes the rows that are left with stream != -1: waits and annotations too, if they have one.
+ * - every analysis takes the rows that are left with stream != -1: waits and annotations too, if they have one, and on
+ *   the host Triton's operators, whose arguments name the stream that their kernel goes to.
  */
 #include "hta_frame.h"
 
@@ -182,6 +183,26 @@ static uint32_t times_of(const struct loader *loader, const struct process *p, s
     return times == MAP_NONE ? 0 : times;
 }
 
+static void add_row(struct hta_frame *frame, struct interval when, uint32_t name, uint32_t times, enum work_kind kind)
+{
+    frame->row = mem_grow(frame->row, &frame->capacity, frame->count + 1, sizeof *frame->row);
+    frame->row[frame->count++] = (struct hta_row){when.start, when.end, name, times, (uint8_t)kind};
+}
+
+/* They are rows of the host, on no device; a filter by device or stream leaves them out. */
+static void load_operators(struct loader *loader, struct hta_frame *frame, const struct process *p)
+{
+    const struct options *options = &loader->session->options;
+    for (size_t i = 0; i < p->streamed_count && !options->device.count && !options->stream.count; i++) {
+        size_t span = p->streamed[i];
+        struct interval row = rounded(p, p->spans.start[span], p->spans.end[span]);
+        uint32_t name = p->spans.name[span];
+        if (!loader->by_steps || row.start < loader->last) {
+            add_row(frame, row, name, 1, work_kind(&loader->kinds, CLASS_OPERATOR, name));
+        }
+    }
+}
+
 static void load(struct loader *loader, struct hta_frame *frame, const struct process *p)
 {
     const struct options *options = &loader->session->options;
@@ -197,10 +218,9 @@ static void load(struct loader *loader, struct hta_frame *frame, const struct pr
             !list_has(&options->stream, lane->stream)) {
             continue;
         }
-        frame->row = mem_grow(frame->row, &frame->capacity, frame->count + 1, sizeof *frame->row);
-        frame->row[frame->count++] = (struct hta_row){row.start, row.end, name, times,
-                                                      (uint8_t)work_kind(&loader->kinds, p->works.class[i], name)};
+        add_row(frame, row, name, times, work_kind(&loader->kinds, p->works.class[i], name));
     }
+    load_operators(loader, frame, p);
 }
 
 /* ---- frames ---- */

@@ -218,8 +218,10 @@ class RandomTrace:
         elif kind < 0.9:
             self.add('cuda_sync', random.choice(SYNCS), at, 9, stream=random.choice([stream, -1]),
                      correlation=correlation if random.random() < 0.8 else None, device=0)
+        elif kind < 0.93:  # what Triton launches has an operator that names the stream
+            self.add('cpu_op', 'triton_poi_fused', at, 30, stream=random.choice([0, 7, -1]))
         else:
-            self.add('gpu_user_annotation', 'ProfilerStep#7' if kind < 0.93 else 'forward', at, 60, stream=stream)
+            self.add('gpu_user_annotation', 'ProfilerStep#7' if kind < 0.95 else 'forward', at, 60, stream=stream)
 
 
 @pytest.fixture(scope='session')
