@@ -212,40 +212,61 @@ static uint32_t launch_of(const struct calls_by_id *calls, const struct spans *s
     return calls->place[low > calls->first[group] ? low - 1 : low];
 }
 
-/* Where each work was launched: its call, or the operator with its external id. */
-static struct points find_launches(struct attribution *a)
+static void launched_at(struct attribution *a, struct points *points, size_t work, uint32_t span)
+{
+    const struct spans *s = &a->process->spans;
+    a->work[work].time = s->start[span];
+    points_add(points, s->thread[span], s->start[span], (uint32_t)work);
+}
+
+/* Works without a call: the operator with their external id launched them. There are few, as a rule none. */
+static void find_operators(struct attribution *a, struct points *points)
 {
     const struct works *w = &a->process->works;
     const struct spans *s = &a->process->spans;
-    struct calls_by_id calls = {0};
     struct map operators = {0};
-    struct points points = {0};
-    group_calls(a, &calls);
     for (size_t i = 0; i < s->table.count; i++) {
         if (s->class[i] == CLASS_OPERATOR && s->id[i] != NO_ID) {
             map_put(&operators, s->id[i], (uint32_t)i);
         }
     }
     for (size_t i = 0; i < w->table.count; i++) {
-        uint32_t from = NO_PLACE;
+        if (a->launch[i] == NO_PLACE) {
+            a->operator[i] = w->external[i] == NO_ID ? NO_PLACE : map_get(&operators, w->external[i]);
+            if (a->operator[i] != NO_PLACE) {
+                launched_at(a, points, i, a->operator[i]);
+            } else if (IS_WORK(w->class[i])) {
+                a->unlinked++;
+            }
+        }
+    }
+    map_free(&operators);
+}
+
+/* Where each work was launched: its call, or the operator with its external id. */
+static struct points find_launches(struct attribution *a)
+{
+    const struct works *w = &a->process->works;
+    struct calls_by_id calls = {0};
+    struct points points = {0};
+    bool all = true;
+    group_calls(a, &calls);
+    for (size_t i = 0; i < w->table.count; i++) {
         if (w->correlation[i] != NO_ID) {
-            from = a->launch[i] = launch_of(&calls, s, w->correlation[i], w->start[i]);
+            a->launch[i] = launch_of(&calls, &a->process->spans, w->correlation[i], w->start[i]);
         }
-        if (from == NO_PLACE && w->external[i] != NO_ID) {
-            from = map_get(&operators, w->external[i]);
-            a->operator[i] = from;
-        }
-        if (from != NO_PLACE) {
-            a->work[i].time = s->start[from];
-            points_add(&points, s->thread[from], s->start[from], (uint32_t)i);
-        } else if (IS_WORK(w->class[i])) {
-            a->unlinked++;
+        if (a->launch[i] != NO_PLACE) {
+            launched_at(a, &points, i, a->launch[i]);
+        } else {
+            all = false;
         }
     }
     map_free(&calls.group);
     free(calls.first);
     free(calls.place);
-    map_free(&operators);
+    if (!all) {
+        find_operators(a, &points);
+    }
     return points;
 }
 
@@ -513,7 +534,6 @@ void attribute(struct attribution *a, const struct process *process, bool spans)
     size_t *operator_order, count;
     size_t *stage_order = stages_sorted(process, &count);
     struct stretches stages = {r->start, r->end, r->thread, stage_order, count};
-    struct stretches operators = operators_of(process, &operator_order);
     *a = (struct attribution){.process = process};
     a->work = nowhere(process->works.table.count);
     a->launch = no_places(process->works.table.count);
@@ -521,6 +541,7 @@ void attribute(struct attribution *a, const struct process *process, bool spans)
     a->outer = no_places(r->table.count);
     find_outer(a, &stages);
     struct points points = find_launches(a);
+    struct stretches operators = operators_of(process, &operator_order);
     sweep(&operators, &points, set_operator, a);
     find_stages(process, &stages, &operators, &points, a->work);
     if (spans) {

@@ -14,15 +14,15 @@
 #include "hta.h"
 #include "kernel_names.h"
 #include "stages.h"
+#include "statistics.h"
 #include "work_kinds.h"
 
 struct row {
     int64_t rank;
     uint32_t stage, name;
-    int kind;                         /* enum work_kind, SEVERAL, or NOT_YET */
-    int64_t total, of_stage, of_rank; /* its own time, and that of all rows of its stage and of its rank */
-    int64_t *value;                   /* how long each took */
-    size_t count, capacity;
+    int kind;                  /* enum work_kind, SEVERAL, or NOT_YET */
+    int64_t of_stage, of_rank; /* the time of all rows of its stage, and of its rank */
+    struct values values;
 };
 enum { SEVERAL = -1, NOT_YET = -2 };
 
@@ -68,13 +68,6 @@ static struct row *row_of(struct breakdown *b, int64_t rank, uint32_t stage, uin
         map_put(places, key, place);
     }
     return &b->row[place];
-}
-
-static void add_value(struct row *row, int64_t value)
-{
-    row->value = mem_grow(row->value, &row->capacity, row->count + 1, sizeof *row->value);
-    row->value[row->count++] = value;
-    row->total = add_ns(row->total, value);
 }
 
 /* The stage's name under which a piece of work is shown; false if no stage of --stage has it. */
@@ -141,7 +134,7 @@ static void end_operators(struct breakdown *b, struct by_operator *o, int64_t ra
     for (size_t i = 0; i < o->count; i++) {
         struct row *row = row_of(b, rank, o->value[i].stage, o->value[i].name);
         row->kind = SEVERAL;
-        add_value(row, o->value[i].time);
+        values_add(&row->values, o->value[i].time);
     }
     map_free(&o->last);
     free(o->value);
@@ -174,7 +167,7 @@ static void add_work(struct breakdown *b, const struct choice *choice, struct by
         struct row *row = row_of(b, choice->process->rank, stage, name);
         int kind = (int)work_kind(&b->kinds, w->class[i], w -> name[i]);
         row->kind = row->kind == NOT_YET || row->kind == kind ? kind : SEVERAL;
-        add_value(row, time);
+        values_add(&row->values, time);
     }
 }
 
@@ -219,8 +212,8 @@ static int largest_first(const void *a, const void *b, void *context)
     if (x->stage != y->stage) {
         return strcmp(names_get(names, x->stage)->text, names_get(names, y->stage)->text);
     }
-    if (x->total != y->total) {
-        return x->total > y->total ? -1 : 1;
+    if (x->values.total != y->values.total) {
+        return x->values.total > y->values.total ? -1 : 1;
     }
     return strcmp(names_get(names, x->name)->text, names_get(names, y->name)->text);
 }
@@ -234,8 +227,8 @@ static void sort_rows(struct breakdown *b)
     for (size_t i = 0, from_rank = 0, from_stage = 0; i < b->count; i++) {
         from_rank = i && b->row[i].rank != b->row[i - 1].rank ? i : from_rank;
         from_stage = i && by_stage(&b->row[i], &b->row[i - 1]) != 0 ? i : from_stage;
-        b->row[from_stage].of_stage = add_ns(b->row[from_stage].of_stage, b->row[i].total);
-        b->row[from_rank].of_rank = add_ns(b->row[from_rank].of_rank, b->row[i].total);
+        b->row[from_stage].of_stage = add_ns(b->row[from_stage].of_stage, b->row[i].values.total);
+        b->row[from_rank].of_rank = add_ns(b->row[from_rank].of_rank, b->row[i].values.total);
     }
     for (size_t i = 1; i < b->count; i++) { /* the first of each group has its sum */
         bool same_rank = b->row[i].rank == b->row[i - 1].rank;
@@ -247,38 +240,18 @@ static void sort_rows(struct breakdown *b)
 
 /* ---- printing ---- */
 
-static int by_value(const void *a, const void *b)
+static void emit_values(struct emit *e, struct values *values)
 {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
-/* numpy.percentile's default: linear between the two neighbours. The values are sorted. */
-static int64_t percentile(const int64_t *value, size_t count, double share)
-{
-    double at = share * (double)(count - 1);
-    size_t below = (size_t)at;
-    double rest = at - (double)below;
-    int64_t step = below + 1 < count ? value[below + 1] - value[below] : 0;
-    return value[below] + llround(rest * (double)step);
-}
-
-static void emit_values(struct emit *e, struct row *row)
-{
-    double mean = (double)row->total / (double)row->count, squares = 0;
-    qsort(row->value, row->count, sizeof *row->value, by_value);
-    for (size_t i = 0; i < row->count; i++) {
-        squares += ((double)row->value[i] - mean) * ((double)row->value[i] - mean);
-    }
-    emit_count(e, "calls", row->count);
-    emit_us(e, "total_us", row->total);
-    emit_us(e, "mean_us", llround(mean));
-    emit_us(e, "median_us", percentile(row->value, row->count, 0.5));
-    emit_us(e, "p95_us", percentile(row->value, row->count, 0.95));
-    emit_us(e, "min_us", row->value[0]);
-    emit_us(e, "max_us", row->value[row->count - 1]);
-    if (row->count > 1) {
-        emit_us(e, "std_us", llround(sqrt(squares / (double)(row->count - 1))));
+    values_sort(values);
+    emit_count(e, "calls", values->count);
+    emit_us(e, "total_us", values->total);
+    emit_us(e, "mean_us", values_mean(values));
+    emit_us(e, "median_us", values_percentile(values, 0.5));
+    emit_us(e, "p95_us", values_percentile(values, 0.95));
+    emit_us(e, "min_us", values->value[0]);
+    emit_us(e, "max_us", values->value[values->count - 1]);
+    if (values->count > 1) {
+        emit_us(e, "std_us", values_deviation(values));
     } else {
         emit_null(e, "std_us");
     }
@@ -300,8 +273,8 @@ static void emit_row_of(struct breakdown *b, struct row *row)
         emit_bytes_text(e, "name", name->text, name->length);
     }
     emit_text(e, "kind", row->kind < 0 ? NULL : work_kind_names[row->kind]);
-    emit_values(e, row);
-    emit_pct(e, "pct", row->of_rank ? 100.0 * (double)row->total / (double)row->of_rank : NAN);
+    emit_values(e, &row->values);
+    emit_pct(e, "pct", row->of_rank ? 100.0 * (double)row->values.total / (double)row->of_rank : NAN);
     emit_row_end(e);
     text_free(&text);
 }
@@ -335,7 +308,7 @@ static void emit_sums(struct breakdown *b)
 static void breakdown_free(struct breakdown *b)
 {
     for (size_t i = 0; i < b->count; i++) {
-        free(b->row[i].value);
+        values_free(&b->row[i].values);
     }
     for (size_t i = 0; i < b->ranks; i++) {
         map_free(&b->place[i]);

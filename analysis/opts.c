@@ -15,7 +15,7 @@ enum option_type { FLAG, WORD, TEXT, COUNT, LIST, GLOB, SECONDS };
 #define ROWS (ALL & ~EXPORTS)                                         /* what prints rows */
 #define KINDS (ONLY(cmd_timeline) | ONLY(cmd_kinds) | ONLY(cmd_overlap))
 #define DEVICES (KINDS | ONLY(cmd_stages) | ONLY(cmd_breakdown))
-#define TIMES (DEVICES | ONLY(cmd_dump) | EXPORTS)
+#define TIMES (DEVICES | ONLY(cmd_api) | ONLY(cmd_dump) | EXPORTS)
 
 /* The words an option may have as its value, by the number that stands for them. */
 static const char *const format_names[] = {[FORMAT_TEXT] = "text", [FORMAT_JSON] = "json", [FORMAT_CSV] = "csv", NULL};
@@ -49,7 +49,7 @@ static const struct option {
     {"--names", 0, "full|short", WORD, offsetof(struct options, names), ONLY(cmd_breakdown) | ONLY(cmd_report),
      "kernels' names as they are, or without template arguments and parameters (full)", style_names},
     {"--stage", 0, "GLOB", GLOB, offsetof(struct options, stage),
-     ONLY(cmd_stages) | ONLY(cmd_breakdown) | ONLY(cmd_report) | EXPORTS,
+     ONLY(cmd_stages) | ONLY(cmd_breakdown) | ONLY(cmd_api) | ONLY(cmd_report) | EXPORTS,
      "only stages with such names, and what happened inside them; may be repeated", NULL},
     {"--step", 0, "LIST", LIST, offsetof(struct options, step), DEVICES,
      "only what was launched in these steps (ProfilerStep#N)", NULL},
@@ -58,7 +58,8 @@ static const struct option {
     {"--from", 0, "S", SECONDS, offsetof(struct options, from), TIMES,
      "only what happened later than this many seconds after the run's first record", NULL},
     {"--to", 0, "S", SECONDS, offsetof(struct options, to), TIMES, "only what happened earlier", NULL},
-    {"--top", 0, "N", COUNT, offsetof(struct options, top), ONLY(cmd_stages) | ONLY(cmd_dump) | ONLY(cmd_breakdown),
+    {"--top", 0, "N", COUNT, offsetof(struct options, top),
+     ONLY(cmd_stages) | ONLY(cmd_dump) | ONLY(cmd_breakdown) | ONLY(cmd_api),
      "only the first N rows (stages: of each rank; breakdown: of each rank and stage)", NULL},
     {"--exclusive", 0, NULL, FLAG, offsetof(struct options, exclusive), ONLY(cmd_stages),
      "give each moment to the innermost stage only", NULL},

@@ -1,0 +1,212 @@
+/* cmd_api.c - which calls of CUDA and NCCL: one row a function, over all ranks and threads.
+ *
+ * A PyTorch trace has the calls its profiler recorded (cuda_runtime, cuda_driver and their kin) and not what they returned;
+ * a trace of ours has the intercepted ones and their results. That a stream or event is not ready yet is no error. With
+ * --stage a call counts if it was made in such a stage.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "choice.h"
+#include "stage_at.h"
+#include "statistics.h"
+
+enum { NOT_READY = 600 }; /* CUDA_ERROR_NOT_READY, cudaErrorNotReady */
+
+struct row {
+    uint32_t name;
+    uint64_t errors;
+    bool has_errors; /* they are known */
+    struct values values;
+};
+
+struct api {
+    struct session *session;
+    struct row *row;
+    size_t count, capacity;
+    struct map by_name;
+};
+
+/* One call of either kind of trace. */
+struct made {
+    uint32_t name, thread;
+    int64_t start, end;
+    bool has_result, failed;
+};
+
+static void add_call(struct api *api, const struct made *made)
+{
+    uint32_t place = map_get(&api->by_name, made->name);
+    if (place == MAP_NONE) {
+        api->row = mem_grow(api->row, &api->capacity, api->count + 1, sizeof *api->row);
+        api->row[api->count] = (struct row){.name = made->name};
+        place = (uint32_t)api->count++;
+        map_put(&api->by_name, made->name, place);
+    }
+    struct row *row = &api->row[place];
+    row->has_errors |= made->has_result;
+    row->errors += made->failed;
+    values_add(&row->values, made->end - made->start);
+}
+
+/* ---- which calls ---- */
+
+struct scope {
+    const struct choice *choice;
+    const struct stage_finder *finder;
+};
+
+static bool in_stage(const struct api *api, const struct scope *scope, uint32_t thread, int64_t time)
+{
+    const struct process *p = scope->choice->process;
+    const struct attribution *a = scope->finder->attribution;
+    if (!api->session->options.stage.count) {
+        return true;
+    }
+    for (uint32_t s = stage_at(scope->finder, thread, time); s != NO_PLACE; s = stage_around(a, s, time)) {
+        if (session_wants_stage(api->session, model_name(&api->session->model, p->ranges.name[s]))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void take(struct api *api, const struct scope *scope, struct made made)
+{
+    struct window window = scope->choice->window;
+    if (made.start >= window.from && made.start < window.to && in_stage(api, scope, made.thread, made.start)) {
+        add_call(api, &made);
+    }
+}
+
+static bool is_device_library(const struct func *func)
+{
+    static const char *const names[] = {"cuda", "cudart", "nccl"};
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        if (strcmp(func->library, names[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void take_calls(struct api *api, const struct scope *scope)
+{
+    const struct process *p = scope->choice->process;
+    const struct calls *c = &p->calls;
+    for (size_t i = 0; i < c->table.count; i++) {
+        const struct func *func = &p->func[c->func[i]];
+        if (is_device_library(func)) {
+            uint32_t name = names_add(&api->session->model.names, func->name, strlen(func->name));
+            bool failed = c->result[i] != 0 && c->result[i] != NOT_READY;
+            take(api, scope, (struct made){name, c->thread[i], c->start[i], c->end[i], true, failed});
+        }
+    }
+}
+
+static void take_spans(struct api *api, const struct scope *scope)
+{
+    const struct spans *s = &scope->choice->process->spans;
+    for (size_t i = 0; i < s->table.count; i++) {
+        if (s->class[i] == CLASS_API) {
+            take(api, scope, (struct made){s->name[i], s->thread[i], s->start[i], s->end[i], false, false});
+        }
+    }
+}
+
+static void add_process(struct api *api, const struct process *process)
+{
+    struct attribution attribution;
+    struct choice choice;
+    struct stage_finder finder;
+    attribute(&attribution, process, false);
+    choice_init(&choice, api->session, process, &attribution);
+    stage_finder_init(&finder, process, &attribution);
+    struct scope scope = {&choice, &finder};
+    if (process->calls.table.count) { /* the spans of our own traces are the same calls once more, by their ids */
+        take_calls(api, &scope);
+    } else {
+        take_spans(api, &scope);
+    }
+    stage_finder_free(&finder);
+    choice_free(&choice);
+    attribution_free(&attribution);
+}
+
+/* ---- printing ---- */
+
+static int longest_first(const void *a, const void *b, void *context)
+{
+    const struct row *x = a, *y = b;
+    const struct names *names = context;
+    if (x->values.total != y->values.total) {
+        return x->values.total > y->values.total ? -1 : 1;
+    }
+    return strcmp(names_get(names, x->name)->text, names_get(names, y->name)->text);
+}
+
+static void emit_call(struct api *api, struct row *row)
+{
+    struct emit *e = &api->session->emit;
+    const struct name *name = names_get(&api->session->model.names, row->name);
+    values_sort(&row->values);
+    emit_row(e);
+    emit_bytes_text(e, "name", name->text, name->length);
+    emit_count(e, "calls", row->values.count);
+    if (row->has_errors) {
+        emit_count(e, "errors", row->errors);
+    } else {
+        emit_null(e, "errors");
+    }
+    emit_us(e, "total_us", row->values.total);
+    emit_us(e, "mean_us", values_mean(&row->values));
+    emit_us(e, "median_us", values_percentile(&row->values, 0.5));
+    emit_us(e, "p95_us", values_percentile(&row->values, 0.95));
+    emit_us(e, "max_us", row->values.value[row->values.count - 1]);
+    emit_row_end(e);
+}
+
+static void emit_calls(struct api *api)
+{
+    struct emit *e = &api->session->emit;
+    uint64_t top = api->session->options.top, calls = 0;
+    int64_t time = 0;
+    if (api->count) {
+        qsort_r(api->row, api->count, sizeof *api->row, longest_first, &api->session->model.names);
+    }
+    for (size_t i = 0; i < api->count; i++) {
+        calls += api->row[i].values.count;
+        time = add_ns(time, api->row[i].values.total);
+        if (!top || i < top) {
+            emit_call(api, &api->row[i]);
+        }
+    }
+    emit_totals(e);
+    emit_count(e, "functions", api->count);
+    emit_count(e, "calls", calls);
+    emit_us(e, "total_us", time);
+    emit_end(e);
+}
+
+void cmd_api(struct session *session)
+{
+    struct api api = {.session = session};
+    unsigned want = WANT_RANGES | WANT_CALLS | WANT_LAUNCHES;
+    if (!session_load(session, want, false) || !session_begin(session, STYLE_TABLE)) {
+        return;
+    }
+    for (size_t i = 0; i < session->processes; i++) {
+        add_process(&api, session->process[i]);
+    }
+    emit_calls(&api);
+    if (!api.count && !is_filtered(session)) {
+        complain(NULL, "no calls of CUDA or NCCL were recorded; `tfanalyze info` shows what there is");
+    }
+    session_end(session, api.count || !is_filtered(session));
+    for (size_t i = 0; i < api.count; i++) {
+        values_free(&api.row[i].values);
+    }
+    free(api.row);
+    map_free(&api.by_name);
+}
