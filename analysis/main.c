@@ -28,6 +28,15 @@ static void print_help(const struct options *options)
     free(help);
 }
 
+static void ask(struct session *session)
+{
+    for (size_t i = 0; i < session->options.questions; i++) {
+        session->options.command = session->options.question[i];
+        functions[session->options.command](session);
+    }
+    session_close(session);
+}
+
 int main(int argc, char **argv)
 {
     struct session session = {0};
@@ -39,7 +48,7 @@ int main(int argc, char **argv)
     } else if (session.options.version) {
         printf("tfanalyze %s\n", TFI_VERSION);
     } else {
-        functions[session.options.command](&session);
+        ask(&session);
     }
     inputs_free(&session.inputs);
     model_free(&session.model);

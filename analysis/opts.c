@@ -13,6 +13,8 @@ enum option_type { FLAG, WORD, TEXT, COUNT, LIST, GLOB, SECONDS };
 #define EXPORTS (ONLY(cmd_export_chrome) | ONLY(cmd_export_tensorboard))
 #define DIRECTORIES (ONLY(cmd_report) | ONLY(cmd_export_tensorboard)) /* what writes files of its own names */
 #define ROWS (ALL & ~EXPORTS)                                         /* what prints rows */
+/* What can be asked with others: it prints rows of what the model holds. */
+#define TOGETHER (DEVICES | ONLY(cmd_info) | ONLY(cmd_api))
 #define KINDS (ONLY(cmd_timeline) | ONLY(cmd_kinds) | ONLY(cmd_overlap))
 #define DEVICES (KINDS | ONLY(cmd_stages) | ONLY(cmd_breakdown))
 #define TIMES (DEVICES | ONLY(cmd_api) | ONLY(cmd_dump) | EXPORTS)
@@ -202,6 +204,22 @@ static void unknown_option(const char *word, size_t length)
     free(copy);
 }
 
+/* The question that does not know the option, or NULL. What changes what an answer is about all of them must know; for
+ * how rows are named and cut one is enough. */
+static const char *lacking(const struct options *options, const struct option *option)
+{
+    bool strict = option->type == LIST || option->type == GLOB || option->type == SECONDS ||
+                  option->place == offsetof(struct options, rules);
+    const char *lacks = NULL;
+    size_t know = 0;
+    for (size_t i = 0; i < options->questions; i++) {
+        bool knows = option->commands & 1u << options->question[i];
+        know += knows;
+        lacks = knows ? lacks : command_name(options->question[i]);
+    }
+    return strict || !know ? lacks : NULL;
+}
+
 /* Takes the option at argv[*at], and its value, which may be the next word. */
 static bool take_option(struct options *options, int argc, char **argv, int *at)
 {
@@ -228,36 +246,76 @@ static bool take_option(struct options *options, int argc, char **argv, int *at)
         }
         value = argv[++*at];
     }
-    if (options->command < NR_COMMANDS && !(option->commands & 1u << options->command)) {
-        complain(NULL, "%s is not an option of %s; `tfanalyze %s --help` lists them", option->name,
-                 command_name(options->command), command_name(options->command));
+    const char *lacks = lacking(options, option);
+    if (lacks) {
+        complain(NULL, "%s is not an option of %s; `tfanalyze %s --help` lists them", option->name, lacks, lacks);
         return false;
     }
     return set_option(options, option, value);
 }
 
+static enum command_id command_by_name(const char *name)
+{
+    unsigned i = 0;
+    while (i < NR_COMMANDS && strcmp(name, commands[i].name) != 0) {
+        i++;
+    }
+    return (enum command_id)i;
+}
+
+/* What was meant is looked for by the longer text first: it may be a name of two words. */
+static void unknown_command(const char *word, const char *longer)
+{
+    const char *names[NR_COMMANDS];
+    for (unsigned i = 0; i < NR_COMMANDS; i++) {
+        names[i] = commands[i].name;
+    }
+    const char *meant = nearest(longer, names, NR_COMMANDS);
+    meant = meant ? meant : nearest(word, names, NR_COMMANDS);
+    complain(NULL, "there is no command %s%s%s; --help lists them", word, meant ? "; did you mean " : "",
+             meant ? meant : "");
+}
+
 /* The command at argv[1], which may be two words. Returns how many words it is, 0 if it is none. */
 static int find_command(struct options *options, int argc, char **argv)
 {
-    const char *names[NR_COMMANDS];
     char *two = string_format("%s %s", argv[1], argc > 2 ? argv[2] : "");
-    int words = 0;
-    for (unsigned i = 0; i < NR_COMMANDS; i++) {
-        names[i] = commands[i].name;
-        bool is_two = strchr(names[i], ' ') != NULL;
-        if (strcmp(is_two ? two : argv[1], names[i]) == 0) {
-            options->command = (enum command_id)i;
-            words = is_two ? 2 : 1;
-        }
-    }
+    int words = command_by_name(two) != NR_COMMANDS ? 2 : command_by_name(argv[1]) != NR_COMMANDS ? 1 : 0;
     if (!words) {
-        const char *meant = nearest(two, names, NR_COMMANDS);
-        meant = meant ? meant : nearest(argv[1], names, NR_COMMANDS);
-        complain(NULL, "there is no command %s%s%s; --help lists them", argv[1], meant ? "; did you mean " : "",
-                 meant ? meant : "");
+        unknown_command(argv[1], two);
     }
+    options->question[0] = command_by_name(words == 2 ? two : argv[1]);
+    options->questions = 1;
     free(two);
     return words;
+}
+
+/* "timeline,kinds,overlap": questions that are answered from one reading of the inputs. */
+static int find_questions(struct options *options, const char *list)
+{
+    char *copy = string_format("%s", list), *rest = copy, *name;
+    bool good = true;
+    while (good && (name = strsep(&rest, ",")) != NULL) {
+        options->command = command_by_name(name);
+        good = options->command != NR_COMMANDS;
+        if (!good) {
+            unknown_command(name, name);
+        } else if (!(TOGETHER & 1u << options->command)) {
+            complain(NULL, "%s is asked alone, not together with others", name);
+            good = false;
+        }
+        for (size_t i = 0; good && i < options->questions; i++) {
+            if (options->question[i] == options->command) {
+                complain(NULL, "%s is asked twice", name);
+                good = false;
+            }
+        }
+        if (good) {
+            options->question[options->questions++] = options->command;
+        }
+    }
+    free(copy);
+    return good;
 }
 
 bool options_parse(struct options *options, int argc, char **argv)
@@ -270,10 +328,11 @@ bool options_parse(struct options *options, int argc, char **argv)
         return false;
     }
     if (argv[1][0] != '-') {
-        int words = find_command(options, argc, argv);
+        int words = strchr(argv[1], ',') ? find_questions(options, argv[1]) : find_command(options, argc, argv);
         if (!words) {
             return false;
         }
+        options->command = options->question[0];
         at += words;
     }
     for (; at < argc; at++) {
@@ -295,6 +354,10 @@ bool options_parse(struct options *options, int argc, char **argv)
     if (!options->inputs.count) {
         complain(NULL, "%s of which INPUT? Give a run directory, .tfr files or PyTorch traces",
                  command_name(options->command));
+        return false;
+    }
+    if (options->questions > 1 && options->format == FORMAT_CSV) {
+        complain(NULL, "--format csv has room for one table: ask one question at a time, or for json");
         return false;
     }
     if (options->from >= options->to) { /* false where one of them is not given */
@@ -361,7 +424,9 @@ static void help_all(struct text *text)
     }
     help_options(text, ALL);
     text_puts(text,
-              "\n`tfanalyze COMMAND --help` lists the options of one command and the keys of its rows.\n"
+              "\n`tfanalyze timeline,kinds,stages INPUT...` asks several questions of one reading: text one below the\n"
+              "other, json as a list of the single answers.\n"
+              "`tfanalyze COMMAND --help` lists the options of one command and the keys of its rows.\n"
               "exit status: 0 complete, 1 no input usable or nothing matches, 2 wrong usage, 3 the result is not\n"
               "of the whole because an input is damaged, cut or has lost records\n");
 }

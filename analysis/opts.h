@@ -37,7 +37,9 @@ struct strings_list {
 };
 
 struct options {
-    enum command_id command;
+    enum command_id command;               /* the one at hand */
+    enum command_id question[NR_COMMANDS]; /* all that are asked, in their order */
+    size_t questions;
     enum format format;
     char *output;
     uint64_t jobs; /* 0: as many as there are processors */

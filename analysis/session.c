@@ -7,6 +7,7 @@
 #include <string.h>
 
 enum { STATUS_NOTHING = 1, STATUS_PARTIAL = 3 };
+enum { WANT_FOR_ALL = WANT_RANGES | WANT_CALLS | WANT_MESSAGES | WANT_DEVICE | WANT_LAUNCHES | WANT_OPERATORS };
 
 /* ---- loading ---- */
 
@@ -50,7 +51,7 @@ static void choose(struct session *session)
     }
 }
 
-bool session_load(struct session *session, unsigned want, bool keep)
+static bool load(struct session *session, unsigned want, bool keep)
 {
     const struct options *options = &session->options;
     model_init(&session->model);
@@ -77,6 +78,16 @@ bool session_load(struct session *session, unsigned want, bool keep)
         return false;
     }
     return true;
+}
+
+/* Several questions are answered from one reading, which then takes in what any of them may want. */
+bool session_load(struct session *session, unsigned want, bool keep)
+{
+    if (session->loaded == LOAD_FIRST) {
+        want |= session->options.questions > 1 ? WANT_FOR_ALL : 0;
+        session->loaded = load(session, want, keep) ? LOADED : LOAD_FAILED;
+    }
+    return session->loaded == LOADED;
 }
 
 /* ---- filters ---- */
@@ -110,11 +121,28 @@ bool session_wants_stage(const struct session *session, const char *name)
 
 /* ---- the answer ---- */
 
+/* Opens the output for the first of several answers, and separates it from the one before. */
+static bool begin_answer(struct session *session)
+{
+    const struct options *options = &session->options;
+    bool several = options->questions > 1, json = options->format == FORMAT_JSON;
+    if (!session->answers && !out_open(&session->out, options->output)) {
+        session->status = STATUS_NOTHING;
+        return false;
+    }
+    if (several && json) {
+        out_puts(&session->out, session->answers ? ",\n" : "[\n");
+    } else if (several) {
+        out_format(&session->out, "%s%s:\n", session->answers ? "\n" : "", command_name(options->command));
+    }
+    session->answers++;
+    return true;
+}
+
 bool session_begin(struct session *session, enum emit_style style)
 {
     const struct options *options = &session->options;
-    if (!out_open(&session->out, options->output)) {
-        session->status = STATUS_NOTHING;
+    if (!begin_answer(session)) {
         return false;
     }
     emit_begin(&session->emit, &session->out, options->format, style, options->command);
@@ -164,8 +192,28 @@ static void say_nothing_found(const struct options *options)
 
 void session_end(struct session *session, bool found)
 {
+    session->found += found;
     if (!found) {
         say_nothing_found(&session->options);
+    }
+    if (session->options.questions > 1) {
+        return;
+    }
+    if (!found) {
+        out_discard(&session->out);
+        session->status = STATUS_NOTHING;
+    } else if (!out_close(&session->out)) {
+        session->status = STATUS_NOTHING;
+    }
+}
+
+void session_close(struct session *session)
+{
+    if (session->options.questions < 2 || !session->answers) {
+        return;
+    }
+    out_puts(&session->out, session->options.format == FORMAT_JSON ? "]\n" : "");
+    if (!session->found) {
         out_discard(&session->out);
         session->status = STATUS_NOTHING;
     } else if (!out_close(&session->out)) {

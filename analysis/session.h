@@ -16,6 +16,9 @@ struct session {
     size_t processes;
     struct out out;
     struct emit emit;
+    enum { LOAD_FIRST, LOADED, LOAD_FAILED } loaded;
+    size_t answers; /* begun, of several questions */
+    size_t found;   /* of them those that did not come out empty */
     int status;
 };
 
@@ -25,6 +28,9 @@ bool session_load(struct session *session, unsigned want, bool keep);
 bool session_begin(struct session *session, enum emit_style style);
 /* Finishes it. `found` is false if a filter left nothing: then it is said by what, and nothing is written. */
 void session_end(struct session *session, bool found);
+
+/* After the last question: the end of a list of answers. */
+void session_close(struct session *session);
 
 /* The window of --from and --to, in nanoseconds of the model; all of time if they are not given. */
 void session_window(const struct session *session, int64_t *from, int64_t *to);

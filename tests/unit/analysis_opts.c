@@ -94,11 +94,41 @@ START_TEST(help_shows_each_option_where_it_works)
         char *help = options_help((enum command_id)i);
         ck_assert_ptr_nonnull(strstr(all, command_name((enum command_id)i)));
         ck_assert_int_eq(strstr(help, "--exclusive") != NULL, i == COMMAND_cmd_stages);
-        ck_assert_int_eq(strstr(help, "--format") != NULL, i != COMMAND_cmd_export_chrome);
+        ck_assert_int_eq(strstr(help, "--format") != NULL,
+                         (i != COMMAND_cmd_export_chrome && i != COMMAND_cmd_export_tensorboard));
         ck_assert_ptr_nonnull(strstr(help, "--output"));
         free(help);
     }
     free(all);
+}
+END_TEST
+
+START_TEST(several_questions)
+{
+    ck_assert(parse("timeline,kinds,breakdown run --rules hta --names short --format json"));
+    ck_assert_uint_eq(options.questions, 3);
+    ck_assert(options.command == COMMAND_cmd_timeline && options.question[2] == COMMAND_cmd_breakdown);
+    ck_assert(options.rules == RULES_HTA && options.names == NAMES_SHORT);
+    options_free(&options);
+    static const char *const wrong[] = {"timeline, run",
+                                        "timeline,nothing run",
+                                        "timeline,timeline run",
+                                        "timeline,dump run",
+                                        "timeline,report run",
+                                        "timeline,export run",
+                                        "timeline,kinds",
+                                        "timeline,kinds --format csv run",
+                                        "stages,info --from 1 run",
+                                        "timeline,stages --rules hta run",
+                                        "timeline,kinds --top 3 run",
+                                        ",timeline run"};
+    for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+        ck_assert_msg(!parse(wrong[i]), "%s", wrong[i]);
+        options_free(&options);
+    }
+    ck_assert(parse("report run --output dir"));
+    ck_assert_str_eq(options.output, "dir");
+    options_free(&options);
 }
 END_TEST
 
@@ -111,6 +141,7 @@ int main(void)
     tcase_add_test(tcase, short_options);
     tcase_add_test(tcase, refused);
     tcase_add_test(tcase, help_shows_each_option_where_it_works);
+    tcase_add_test(tcase, several_questions);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

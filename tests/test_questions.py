@@ -1,0 +1,54 @@
+"""test_questions - several questions in one run: each answer is the one it has when it is asked alone."""
+
+import json
+
+import pytest
+
+from conftest import clean_environment, execute
+
+TOGETHER = ('info', 'stages', 'breakdown', 'api', 'timeline', 'kinds', 'overlap')
+
+
+@pytest.fixture
+def job(shared_traces):
+    return shared_traces / 'hta' / 'trace_filter'
+
+
+def ask(tfanalyze, tmp_path, *words, rc=0):
+    result = execute([tfanalyze, *words], clean_environment(), tmp_path, 60)
+    assert result.rc == rc, result.err
+    return result
+
+
+def test_json_is_a_list_of_the_single_answers(job, tfanalyze, tmp_path):
+    together = json.loads(ask(tfanalyze, tmp_path, ','.join(TOGETHER), job, '--format', 'json').out)
+    alone = [json.loads(ask(tfanalyze, tmp_path, name, job, '--format', 'json').out) for name in TOGETHER]
+    for one, other in zip(together, alone):
+        if one['command'] in ('info', 'overlap', 'kinds', 'timeline', 'api'):
+            assert one == other
+        else:
+            assert (one['command'], one['rows']) == (other['command'], other['rows'])
+    assert len(together) == len(alone) == len(TOGETHER)
+
+
+def test_text_is_one_below_the_other(job, tfanalyze, tmp_path):
+    alone = [f'{name}:\n' + ask(tfanalyze, tmp_path, name, job, '--rules', 'hta').out for name in ('kinds', 'timeline')]
+    assert ask(tfanalyze, tmp_path, 'kinds,timeline', job, '--rules', 'hta').out == '\n'.join(alone)
+
+
+def test_a_file(job, tfanalyze, tmp_path):
+    result = ask(tfanalyze, tmp_path, 'kinds,timeline', job, '--format', 'json', '--output', tmp_path / 'two.json')
+    assert result.out == '' and [a['command'] for a in json.loads((tmp_path / 'two.json').read_text())] == ['kinds', 'timeline']
+
+
+def test_some_without_an_answer(job, tfanalyze, tmp_path):
+    both = ask(tfanalyze, tmp_path, 'stages,breakdown', job, '--stage', 'nothing', '--format', 'json', rc=1)
+    assert both.out == '' and both.err.count('nothing matches --stage nothing') == 2
+    host_only = job.parent / 'cpu_only'
+    one = ask(tfanalyze, tmp_path, 'stages,breakdown', host_only, '--stage', 'gloo:*', '--format', 'json')
+    assert [bool(a['rows']) for a in json.loads(one.out)] == [True, False] and one.err.count('nothing matches') == 1
+
+
+def test_nothing_to_read(tfanalyze, tmp_path):
+    result = ask(tfanalyze, tmp_path, 'stages,timeline', tmp_path / 'missing.json', rc=1)
+    assert result.out == '' and result.err.count('missing.json') == 1
