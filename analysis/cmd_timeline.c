@@ -69,23 +69,9 @@ static void emit_rank(struct emit *e, const struct timeline *timeline, const str
 
 void cmd_timeline(struct session *session)
 {
-    struct timeline timeline = {0};
     if (session->options.rules == RULES_HTA) {
         hta_timeline(session);
-        return;
+    } else {
+        timeline_answer(session, emit_rank);
     }
-    if (!session_load(session, timeline_wants(session), false) || !session_begin(session, STYLE_TABLE)) {
-        return;
-    }
-    timeline_collect(&timeline, session);
-    for (size_t i = 0; i < timeline.count; i++) {
-        emit_rank(&session->emit, &timeline, &timeline.rank[i]);
-    }
-    emit_totals(&session->emit);
-    emit_count(&session->emit, "ranks", timeline.count);
-    emit_count(&session->emit, "works", timeline.works);
-    emit_end(&session->emit);
-    timeline_hint(&timeline, session);
-    session_end(session, timeline.works || !is_filtered(session));
-    timeline_free(&timeline);
 }

@@ -174,3 +174,23 @@ void timeline_hint(const struct timeline *timeline, const struct session *sessio
                  is_filtered(session) ? " that matches" : "", without, timeline->count);
     }
 }
+
+void timeline_answer(struct session *session,
+                     void (*emit_rank)(struct emit *, const struct timeline *, const struct rank_time *))
+{
+    struct timeline timeline = {0};
+    if (!session_load(session, timeline_wants(session), false) || !session_begin(session, STYLE_TABLE)) {
+        return;
+    }
+    timeline_collect(&timeline, session);
+    for (size_t i = 0; i < timeline.count; i++) {
+        emit_rank(&session->emit, &timeline, &timeline.rank[i]);
+    }
+    emit_totals(&session->emit);
+    emit_count(&session->emit, "ranks", timeline.count);
+    emit_count(&session->emit, "works", timeline.works);
+    emit_end(&session->emit);
+    timeline_hint(&timeline, session);
+    session_end(session, timeline.works || !is_filtered(session));
+    timeline_free(&timeline);
+}

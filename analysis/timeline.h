@@ -28,6 +28,9 @@ struct timeline {
 unsigned timeline_wants(const struct session *session);
 /* Of what --step, --device, --stream, --from and --to choose, by the rules exact or tracelens. */
 void timeline_collect(struct timeline *timeline, const struct session *session);
+/* A whole answer: a row a rank, and the totals. */
+void timeline_answer(struct session *session,
+                     void (*emit_rank)(struct emit *, const struct timeline *, const struct rank_time *));
 void timeline_free(struct timeline *timeline);
 int64_t timeline_ns(const struct timeline *timeline, int64_t time);
 /* Says why there are values that are not known. */

@@ -174,11 +174,13 @@ bool tfi_file_has_room(uint64_t size)
 bool tfi_file_append(struct tfi_file *file, uint64_t *size, struct iovec *parts, int count)
 {
     size_t bytes = 0, done = 0;
+    int again = 100; /* a program that closes all descriptors may do so between the look and the write */
     for (int i = 0; i < count; i++) bytes += parts[i].iov_len;
     if (!check_file(file) || !tfi_file_has_room(*size + bytes)) return false;
     while (done < bytes) {
         ssize_t n = syscall(SYS_writev, file->fd, parts, count);
         if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && errno == EBADF && again-- > 0 && check_file(file)) continue;
         if (n <= 0) break;
         done += (size_t)n;
         for (; count > 0 && (size_t)n >= parts->iov_len; parts++, count--) n -= (ssize_t)parts->iov_len;

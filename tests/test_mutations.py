@@ -170,12 +170,12 @@ ROWS = [
         'if (!is_repeated(a, b->stage, s, b->time)) {',
         'if (!is_repeated(a, b->stage, b->stage, b->time)) {'),
     # The spread of a kernel's times is understated.
-    row('deviation-of-a-population', 'kineto.py::test_spelling[compact]', 'analysis/cmd_breakdown.c',
-        'sqrt(squares / (double)(row->count - 1))',
-        'sqrt(squares / (double)row->count)'),
+    row('deviation-of-a-population', 'kineto.py::test_spelling[compact]', 'analysis/statistics.c',
+        'sqrt(squares / (double)(values->count - 1))',
+        'sqrt(squares / (double)values->count)'),
     row('percentile-off', 'kineto.py::test_spelling[compact]', 'analysis/cmd_breakdown.c',
-        'percentile(row->value, row->count, 0.95)',
-        'percentile(row->value, row->count, 0.90)'),
+        'values_percentile(values, 0.95)',
+        'values_percentile(values, 0.90)'),
     # One rank's time counts twice.
     row('second-trace-of-a-rank-counts', 'kineto_bad.py::test_two_files_of_one_rank', 'analysis/input.c',
         'bool apart = !a->has_time ||',
