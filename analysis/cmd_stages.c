@@ -9,20 +9,31 @@
 #include "session.h"
 #include "stages.h"
 
-/* From the first to the last record of a rank's processes, within the window; 0 if it has none. */
+/* From the first to the last record of a rank's processes, within the window; 0 if it has none. Of several PyTorch traces
+ * of one rank each is taken for itself. */
 static int64_t span_of(const struct session *session, int64_t rank, bool all, struct window window)
 {
+    struct intervals pieces = {0};
     int64_t first = INT64_MAX, last = INT64_MIN;
     for (size_t i = 0; i < session->processes; i++) {
         const struct process *p = session->process[i];
-        if (p->has_time && (all || p->rank == rank)) {
+        if (!p->has_time || !(all || p->rank == rank)) {
+            continue;
+        }
+        if (strcmp(p->kind, "kineto") == 0) {
+            intervals_add(&pieces, MAX(p->first, window.from), MIN(p->last, window.to));
+        } else {
             first = MIN(first, p->first);
             last = MAX(last, p->last);
         }
     }
-    first = MAX(first, window.from);
-    last = MIN(last, window.to);
-    return last > first ? last - first : 0;
+    if (first < last) {
+        intervals_add(&pieces, MAX(first, window.from), MIN(last, window.to));
+    }
+    intervals_merge(&pieces);
+    int64_t span = intervals_total(&pieces);
+    intervals_free(&pieces);
+    return span;
 }
 
 struct order {

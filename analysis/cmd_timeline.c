@@ -19,7 +19,7 @@ static struct shares shares_of(const struct rank_time *rank)
 {
     const struct intervals *kind = rank->kind;
     struct intervals hidden = intervals_union(&kind[WORK_COMPUTATION], &kind[WORK_COMMUNICATION]);
-    struct shares s = {.total = rank->works ? rank->last - rank->first : 0};
+    struct shares s = {.total = rank->total};
     for (int i = 0; i < NR_WORK_KINDS; i++) {
         s.kind[i] = intervals_total(&kind[i]);
     }
@@ -35,7 +35,7 @@ static void emit_share(struct emit *e, const struct timeline *timeline, const st
                        int64_t time)
 {
     char us[64], pct[64];
-    int64_t total = rank->last - rank->first;
+    int64_t total = rank->total;
     snprintf(us, sizeof us, "%s_us", name);
     snprintf(pct, sizeof pct, "%s_pct", name);
     if (!rank->works) {

@@ -109,7 +109,7 @@ static void put_rank(struct out *out, const struct rank_time *rank)
     const struct intervals *kind = rank->kind;
     struct intervals some = intervals_union(&kind[WORK_COMPUTATION], &kind[WORK_COMMUNICATION]);
     struct intervals all = intervals_union(&some, &kind[WORK_MEMORY]);
-    int64_t span = rank->last - rank->first, busy = intervals_total(&all);
+    int64_t span = rank->total, busy = intervals_total(&all);
     int64_t communication = intervals_total(&kind[WORK_COMMUNICATION]);
     int64_t hidden = intervals_overlap(&kind[WORK_COMMUNICATION], &kind[WORK_COMPUTATION]);
     if (rank->rank >= 0) {

@@ -164,15 +164,16 @@ void stages_add(struct stage_table *table, const struct choice *choice)
 
 /* ---- the device's work ---- */
 
-static void add_work(struct stage_row *row, int64_t device, struct interval when)
+static void add_work(struct stage_row *row, const struct process *process, int64_t device, struct interval when)
 {
+    const struct process *piece = strcmp(process->kind, "kineto") == 0 ? process : NULL;
     size_t i = 0;
-    while (i < row->devices && row->device[i].device != device) {
+    while (i < row->devices && (row->device[i].device != device || row->device[i].piece != piece)) {
         i++;
     }
     if (i == row->devices) {
         row->device = mem_resize(row->device, row->devices + 1, sizeof *row->device);
-        row->device[row->devices++] = (struct stage_device){.device = device};
+        row->device[row->devices++] = (struct stage_device){.device = device, .piece = piece};
     }
     row->work = add_ns(row->work, when.end - when.start);
     intervals_add(&row->device[i].busy, when.start, when.end);
@@ -205,12 +206,12 @@ void stages_add_work(struct stage_table *table, const struct choice *choice, boo
         const struct belonging *b = &a->work[i];
         if (b->stage == NO_PLACE) {
             size_t place = row_of(table, names, process->rank, outside);
-            add_work(&table->row[place], device, when);
+            add_work(&table->row[place], process, device, when);
         }
         for (uint32_t s = b->stage; s != NO_PLACE; s = exclusive ? NO_PLACE : stage_around(a, s, b->time)) {
             if (!is_repeated(a, b->stage, s, b->time)) {
                 size_t place = row_of(table, names, process->rank, process->ranges.name[s]);
-                add_work(&table->row[place], device, when);
+                add_work(&table->row[place], process, device, when);
             }
         }
     }

@@ -13,6 +13,7 @@
 /* When a device was at work for a stage. */
 struct stage_device {
     int64_t device;
+    const struct process *piece; /* of a Kineto trace: what lies between two files of a rank is not idle */
     struct intervals busy;
 };
 

@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "choice.h"
 
@@ -49,10 +50,19 @@ static struct rank_time *rank_of(struct timeline *timeline, int64_t rank)
 
 static void add(struct rank_time *rank, enum work_kind kind, int64_t start, int64_t end)
 {
-    rank->first = rank->works ? MIN(rank->first, start) : start;
-    rank->last = rank->works ? MAX(rank->last, end) : end;
+    rank->first = rank->in_piece ? MIN(rank->first, start) : start;
+    rank->last = rank->in_piece ? MAX(rank->last, end) : end;
+    rank->in_piece++;
     rank->works++;
     intervals_add(&rank->kind[kind], start, end);
+}
+
+static void end_piece(struct rank_time *rank)
+{
+    if (rank->in_piece) {
+        intervals_add(&rank->pieces, rank->first, rank->last);
+    }
+    rank->in_piece = 0;
 }
 
 /* TraceLens: only device events whose correlation id has a runtime or driver call in the trace. */
@@ -116,6 +126,9 @@ static void collect_process(struct timeline *timeline, const struct session *ses
             add(rank, kind, when.start, when.end);
         }
     }
+    if (strcmp(process->kind, "kineto") == 0) { /* nobody knows what happened between two traces of a rank */
+        end_piece(rank);
+    }
     choice_free(&choice);
     if (by_step) {
         attribution_free(&attribution);
@@ -148,6 +161,9 @@ void timeline_collect(struct timeline *timeline, const struct session *session)
         for (int kind = 0; kind < NR_WORK_KINDS; kind++) {
             intervals_merge(&timeline->rank[i].kind[kind]);
         }
+        end_piece(&timeline->rank[i]);
+        intervals_merge(&timeline->rank[i].pieces);
+        timeline->rank[i].total = intervals_total(&timeline->rank[i].pieces);
         timeline->works += timeline->rank[i].works;
     }
 }
@@ -158,6 +174,7 @@ void timeline_free(struct timeline *timeline)
         for (int kind = 0; kind < NR_WORK_KINDS; kind++) {
             intervals_free(&timeline->rank[i].kind[kind]);
         }
+        intervals_free(&timeline->rank[i].pieces);
     }
     free(timeline->rank);
     *timeline = (struct timeline){0};

@@ -12,8 +12,11 @@
 
 struct rank_time {
     int64_t rank;
-    int64_t first, last; /* first start and last end of its work; only if works is not 0 */
+    int64_t total; /* last end less first start of its work; of several files of one rank each for itself, summed */
     uint64_t works;
+    int64_t first, last;                  /* while collecting: of the piece at hand */
+    uint64_t in_piece;                    /* works */
+    struct intervals pieces;              /* from first to last each */
     struct intervals kind[NR_WORK_KINDS]; /* merged */
 };
 

@@ -427,3 +427,16 @@ def test_steps(analyze, tmp_path):
     assert [r['name'] for r in analyze('breakdown', '--step', '1', path)['rows']] == ['k1']
     rows = analyze('stages', path)['rows']
     assert [(r['stage'], r['calls'], r['host_us']) for r in rows] == [('ProfilerStep*', 3, 300)]
+
+
+def test_what_lies_between_two_traces_of_a_rank_is_not_idle(shared_traces, analyze):
+    """The two runs of kineto_tb are minutes apart: together they are idle as long as each for itself."""
+    both = shared_traces / 'kineto_tb'
+    single = sorted(both.glob('*.json.gz'))
+    assert len(single) == 2
+    for command, keys in (('timeline', ('total_us', 'busy_us', 'idle_us')), ('stages', ('host_us', 'device_busy_us', 'idle_us'))):
+        row, = analyze(command, both)['rows']
+        parts = [analyze(command, path)['rows'][0] for path in single]
+        for key in keys:
+            assert row[key] == pytest.approx(sum(p[key] for p in parts), abs=0.001), (command, key)
+    assert analyze('stages', both)['rows'][0]['pct'] > 90
