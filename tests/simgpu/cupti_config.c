@@ -1,0 +1,174 @@
+/* cupti_config.c - a simulated CUPTI: what the environment asks of it.
+ *
+ * SIMCUPTI_VERSION            12.0 … 13.2 (13.0): sizes of the records, number, which functions exist
+ * SIMCUPTI_NASTY              list of name or name=value, of cupti_nasty.def: late,zero=5,names
+ * SIMCUPTI_FAIL               function=CUPTI_ERROR_…[:after N][:times M], separated by commas (a number will do too)
+ * SIMCUPTI_LACK               functions that are missing from the library
+ * SIMCUPTI_FIRST_CORRELATION  the id of the first API call, 1 unless given; ids wrap at 2^32
+ * SIMCUPTI_STATS              a file that gets one JSON line at exit: what was written, spoiled, dropped and kept back
+ *
+ * What needs no switch, for CUPTI always does it: there is one subscriber slot; the last cuptiActivityRegisterCallbacks
+ * wins without a word, also for buffers that were asked for before; a timestamp callback changes the unit of
+ * everybody's records; a buffer comes back when it is full or flushed; with 13.x every thread has a buffer of its own;
+ * a refused buffer drops the record and says so in the STATE domain from 12.9 on; records come in no order.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "cupti_sim.h"
+
+static const struct {
+    const char *name;
+    unsigned value;
+} nasties[] = {
+#define NASTY(name, value, what) {#name, value},
+#include "cupti_nasty.def"
+#undef NASTY
+};
+static const struct {
+    const char *name;
+    CUptiResult value;
+} results[] = {
+#define DRIVER_CBID(name, value)
+#define RUNTIME_CBID(name, value)
+#define RESULT(name, value) {#name, (CUptiResult)(value)},
+#include "cupti_cbids.h"
+#undef DRIVER_CBID
+#undef RUNTIME_CBID
+#undef RESULT
+};
+static const struct {
+    unsigned version;
+    uint32_t number;
+} versions[] = {{1200, 18}, {1201, 18}, {1202, 20}, {1203, 21},     {1204, 22},     {1205, 23},    {1206, 24},
+                {1207, 25}, {1208, 26}, {1209, 27}, {1300, 130000}, {1301, 130100}, {1302, 130200}};
+
+static struct failure {
+    char *function;
+    CUptiResult result;
+    long after, times;
+} * failures;
+static size_t nr_failures;
+static struct sim_config config;
+static bool inherited;
+
+/* Not through stdio or write(): a profiler that wraps those would take it for the program's. */
+void sim_say(const char *format, ...)
+{
+    char text[512];
+    va_list ap;
+    va_start(ap, format);
+    int n = vsnprintf(text, sizeof text, format, ap);
+    va_end(ap);
+    if (n > 0) syscall(SYS_write, 2, text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
+}
+
+void *sim_resize(void *array, size_t bytes)
+{
+    return realloc(array, bytes);
+}
+
+const char *sim_result_name(CUptiResult result)
+{
+    for (size_t i = 0; i < sizeof results / sizeof *results; i++)
+        if (results[i].value == result) return results[i].name;
+    return NULL;
+}
+
+static CUptiResult result_of(const char *text, size_t length)
+{
+    for (size_t i = 0; i < sizeof results / sizeof *results; i++)
+        if (strncmp(results[i].name, text, length) == 0 && !results[i].name[length]) return results[i].value;
+    long number = strtol(text, NULL, 0);
+    if (number == 0) sim_say("simcupti: no such result: %.*s\n", (int)length, text);
+    return number ? (CUptiResult)number : CUPTI_ERROR_UNKNOWN;
+}
+
+static void parse_nasties(const char *list)
+{
+    char *copy = strdup(list), *next;
+    for (char *item = strtok_r(copy, ", ", &next); item; item = strtok_r(NULL, ", ", &next)) {
+        char *equal = strchr(item, '=');
+        size_t i = 0;
+        if (equal) *equal = 0;
+        while (i < NR_NASTIES && strcmp(nasties[i].name, item) != 0) i++;
+        if (i == NR_NASTIES) sim_say("simcupti: no such nastiness: %s\n", item);
+        else config.nasty[i] = equal ? (unsigned)strtoul(equal + 1, NULL, 0) : nasties[i].value;
+    }
+    free(copy);
+}
+
+static void parse_failures(const char *list)
+{
+    char *copy = strdup(list), *next;
+    for (char *item = strtok_r(copy, ",;", &next); item; item = strtok_r(NULL, ",;", &next)) {
+        char *equal = strchr(item, '='), *option;
+        if (!equal) continue;
+        *equal++ = 0;
+        struct failure f = {.function = strdup(item), .result = result_of(equal, strcspn(equal, ":")), .times = -1};
+        if ((option = strstr(equal, ":after "))) f.after = strtol(option + 7, NULL, 0);
+        if ((option = strstr(equal, ":times "))) f.times = strtol(option + 7, NULL, 0);
+        failures = sim_resize(failures, (nr_failures + 1) * sizeof *failures);
+        failures[nr_failures++] = f;
+    }
+    free(copy);
+}
+
+static void parse_version(const char *text)
+{
+    unsigned major = 13, minor = 0;
+    if (text && *text) sscanf(text, "%u.%u", &major, &minor);
+    config.version = major * 100 + minor;
+    for (size_t i = 0; i < sizeof versions / sizeof *versions; i++)
+        if (versions[i].version == config.version) config.api_version = versions[i].number;
+    if (config.api_version) return;
+    sim_say("simcupti: version %s is not simulated, 13.0 is\n", text);
+    config.version = 1300;
+    config.api_version = 130000;
+}
+
+static void in_child(void)
+{
+    inherited = true;
+}
+
+static void configure(void)
+{
+    const char *nasty = getenv("SIMCUPTI_NASTY"), *fail = getenv("SIMCUPTI_FAIL");
+    const char *first = getenv("SIMCUPTI_FIRST_CORRELATION");
+    parse_version(getenv("SIMCUPTI_VERSION"));
+    if (nasty) parse_nasties(nasty);
+    if (fail) parse_failures(fail);
+    if (first && *first) config.correlation_offset = (uint32_t)strtoul(first, NULL, 0) - 1;
+    sim_thread_buffers = config.version >= 1300;
+    pthread_atfork(NULL, NULL, in_child);
+}
+
+const struct sim_config *sim_config(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, configure);
+    return &config;
+}
+
+bool sim_inherited(void)
+{
+    return inherited;
+}
+
+CUptiResult sim_enter(const char *function)
+{
+    sim_config();
+    if (inherited && strncmp(function, "cuptiGet", 8) != 0) return CUPTI_ERROR_NOT_INITIALIZED;
+    for (size_t i = 0; i < nr_failures; i++) {
+        struct failure *f = &failures[i];
+        if (strcmp(f->function, function) != 0) continue;
+        if (__atomic_sub_fetch(&f->after, 1, __ATOMIC_RELAXED) >= 0) continue;
+        if (f->times < 0 || __atomic_sub_fetch(&f->times, 1, __ATOMIC_RELAXED) >= 0) return f->result;
+    }
+    return CUPTI_SUCCESS;
+}

@@ -1,0 +1,31 @@
+/* cupti_symbols.c - symbols.c for the simulated CUPTI: names are taken out by SIMCUPTI_LACK, and by an old version.
+ *
+ * The constructor of symbols.c asks for the list of names by getenv() alone, and is given another list here.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char *lacking(void)
+{
+    static const struct {
+        unsigned since;
+        const char *name;
+    } newer[] = {{1202, "cuptiGetErrorMessage"},
+                 {1203, "cuptiGetGraphExecId,cuptiActivityEnableDeviceGraph"},
+                 {1205, "cuptiActivityEnableDriverApi,cuptiActivityEnableRuntimeApi"},
+                 {1206, "cuptiActivityEnableAllocationSource"},
+                 {1208, "cuptiActivityEnableHWTrace,cuptiActivityEnableAllSyncRecords"},
+                 {1300, "cuptiActivityEnableCudaEventDeviceTimestamps,cuptiSubscribe_v2"}};
+    static char list[4096];
+    const char *asked = getenv("SIMCUPTI_LACK"), *version = getenv("SIMCUPTI_VERSION");
+    unsigned major = 13, minor = 0;
+    if (version) sscanf(version, "%u.%u", &major, &minor);
+    snprintf(list, sizeof list - 512, "%s", asked ? asked : "");
+    for (size_t i = 0; i < sizeof newer / sizeof *newer; i++)
+        if (newer[i].since > major * 100 + minor) strcat(strcat(list, ","), newer[i].name);
+    return list;
+}
+
+#define getenv(name) lacking()
+#include "symbols.c"
