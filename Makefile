@@ -16,13 +16,24 @@ MAKEFLAGS += --no-builtin-rules
 # What runs inside a stranger's process is listed by name; SHARED_SRCS are compiled into both programs.
 PRELOAD_SRCS := $(addprefix preload/,api.c chunk.c clock.c config.c encode.c fmt.c hooks.c log.c nvtx.c nvtx_names.c posix.c rank.c \
                   stage.c strings.c sys.c tfinject.c thread.c writer.c)
+# ---- the CUDA tables ----
+PRELOAD_SRCS += $(addprefix preload/,cuda.c cuda_calls.c cuda_names.c cuda_routes.c cudart.c cudart_changed.c dl.c events.c events_launch.c)
+CUDA_OBJS     = $(foreach tree,lib libtest,$(addprefix $(B)/obj/$(tree)/preload/,cuda.o cudart.o))
+# A wrapper's address, where a look-up gives it away, has to be our own and not that of a library loaded before us.
+LDFLAGS_CUDA  = -Wl,-Bsymbolic-functions
+# ---- end of the CUDA tables ----
+# ---- CUPTI: the client and the broker ----
+PRELOAD_SRCS += $(addprefix preload/,broker.c cupti.c cupti_buffers.c cupti_calls.c cupti_clock.c cupti_device.c cupti_find.c \
+                  cupti_records.c cupti_select.c)
+CUPTI_OBJS    = $(foreach tree,lib libtest,$(addprefix $(B)/obj/$(tree)/preload/,broker.o cupti_records.o))
+# ---- end of CUPTI ----
 SHARED_SRCS  := $(wildcard include/*.c)
 TOOL_SRCS    := $(wildcard analysis/*.c)
 UNIT_SRCS    := $(wildcard tests/unit/*.c)
 VICTIM_LIBS  := $(patsubst tests/victims/lib%.c,%,$(wildcard tests/victims/lib*.c))
 VICTIM_SRCS  := $(filter-out tests/victims/lib%,$(wildcard tests/victims/*.c tests/victims/*.cpp))
 FUZZ_SRCS    := $(wildcard tests/fuzz/*.c)
-DEMO_SRCS    := $(wildcard scripts/demo/*.cpp)
+DEMO_SRCS    := $(wildcard scripts/demo/*.cpp scripts/demo/*.c)
 
 LIB_OBJS     := $(patsubst %.c,$(B)/obj/lib/%.o,$(PRELOAD_SRCS) $(SHARED_SRCS))
 LIBTEST_OBJS := $(LIB_OBJS:$(B)/obj/lib/%=$(B)/obj/libtest/%) $(B)/obj/libtest/tests/dummy.o
@@ -31,7 +42,7 @@ UNITS        := $(UNIT_SRCS:tests/unit/%.c=$(B)/unit/%)
 VICTIMS      := $(VICTIM_LIBS:%=$(B)/victims/lib%.so) $(patsubst tests/victims/%,$(B)/victims/%,$(basename $(VICTIM_SRCS)))
 FUZZ_OBJS    := $(patsubst %.c,$(BUILD)/obj/fuzz/%.o,$(filter-out analysis/main.c,$(TOOL_SRCS)) $(SHARED_SRCS))
 FUZZERS      := $(FUZZ_SRCS:tests/fuzz/%.c=$(BUILD)/fuzz/%)
-DEMOS        := $(DEMO_SRCS:scripts/demo/%.cpp=$(B)/demo/%)
+DEMOS        := $(patsubst scripts/demo/%,$(B)/demo/%,$(basename $(DEMO_SRCS)))
 
 ifeq ($(origin CC),default)
 CC       := gcc
@@ -48,9 +59,10 @@ CFLAGS_C  = -std=gnu11 -D_GNU_SOURCE $(BASE)
 CFLAGS_CXX = -std=c++17 $(BASE)
 # The library's own thread state is one initial-exec TLS pointer, and it shows nobody more than its version script names.
 CFLAGS_LIB = $(CFLAGS_C) -fPIC -fvisibility=hidden -ftls-model=initial-exec -Ipreload
-LDFLAGS_LIB = -shared -Wl,-z,defs -Wl,-z,nodelete -Wl,-soname,libtfinject.so -Wl,--as-needed -static-libgcc -Wl,--exclude-libs,ALL
+LDFLAGS_LIB = -shared -Wl,-z,defs -Wl,-z,nodelete -Wl,-soname,libtfinject.so -Wl,--as-needed -static-libgcc -Wl,--exclude-libs,ALL $(LDFLAGS_CUDA)
 LDLIBS_LIB  = -l:libz.a -pthread -ldl
-LDLIBS_TOOL = -l:libz.a -l:libjansson.a -pthread -lm
+# The demangler of the C++ runtime, statically, as kernel names are those of C++.
+LDLIBS_TOOL = -l:libz.a -l:libjansson.a -Wl,-u,__cxa_demangle -l:libsupc++.a -pthread -lm
 CHECK_CFLAGS = $(shell pkg-config --cflags check)
 CHECK_LIBS   = $(shell pkg-config --libs check)
 
@@ -87,6 +99,8 @@ $(if $(V),,@printf '  %-8s%s\n' $(1) $@)
 $(Q)$(2)
 endef
 
+$(CUDA_OBJS): CPPFLAGS += $(patsubst %,-isystem %,$(sort $(CUDA_INC) $(CUDART_INC)))
+$(CUPTI_OBJS): CPPFLAGS += $(patsubst %,-isystem %,$(sort $(CUPTI_INC) $(CUDA_INC)))
 $(B)/obj/lib/%.o: %.c $(B)/flags
 	$(call compile,CC,$(CC) $(CFLAGS_LIB) -c -o $@ $<)
 $(B)/obj/libtest/%.o: %.c $(B)/flags
@@ -136,10 +150,80 @@ $(B)/victims/%: tests/victims/%.cpp $(VICTIM_LIBS:%=$(B)/victims/lib%.so) $(B)/f
 	$(call compile,VICTIM,$(CXX) $(CFLAGS_CXX) -MF $@.d -Itests -o $@ $< $(LDLIBS_VICTIM))
 $(B)/demo/%: scripts/demo/%.cpp $(B)/flags
 	$(call compile,CXX,$(CXX) $(CFLAGS_CXX) -MF $@.d -o $@ $< -pthread -ldl)
+$(B)/demo/%: scripts/demo/%.c $(B)/flags
+	$(call compile,CC,$(CC) $(CFLAGS_C) -isystem $(CUDA_INC) -MF $@.d -o $@ $< -ldl -lm)
 
-demo: ## run the demonstration: a PyTorch script under torchrun and a C++ program, then their stages
+# The simulated GPU: libcuda.so.1 (the device model) and libcudart.so.N on it, found through LD_LIBRARY_PATH, and programs
+# that use them. N is the release of the headers; nvcc programs are linked to the toolkit's libcudart, never run with it.
+SIMGPU_MAJOR  = $(shell expr $(or $(CUDA_VERSION),13000) / 1000)
+SIMGPU_DRIVER := $(addprefix tests/simgpu/,base.c call.c capture.c context.c copy.c device.c engine.c graph.c launch.c log.c \
+                   memory.c module.c node.c pool.c proc.c script.c stream.c symbols.c tail.c)
+SIMGPU_RT     := $(wildcard tests/simgpu/rt_*.c)
+SIMGPU_OBJS   := $(SIMGPU_DRIVER:%.c=$(B)/obj/simgpu/%.o)
+SIMGPU_RTOBJS := $(patsubst %.c,$(B)/obj/simgpu/%.o,$(SIMGPU_RT) tests/simgpu/symbols.c)
+SIMGPU_LIBS    = $(addprefix $(B)/simgpu/,libcuda.so.1 libcudart.so.$(SIMGPU_MAJOR) libcudart_static.a)
+# All ABI names are declared in this mode, and so every prototype here is checked.
+CFLAGS_SIMGPU  = $(CFLAGS_C) -fPIC -fvisibility=hidden -D__CUDA_API_VERSION_INTERNAL -Itests/simgpu -Ipreload $(patsubst %,-isystem %,$(sort $(CUDA_INC) $(CUDART_INC)))
+LDFLAGS_SIMGPU = -shared -Wl,-z,defs -Wl,--hash-style=gnu -Wl,-Bsymbolic-functions -pthread
+GPU_C         := $(patsubst tests/victims_gpu/%.c,%,$(wildcard tests/victims_gpu/*.c))
+GPU_CU        := $(patsubst tests/victims_gpu/%.cu,%,$(wildcard tests/victims_gpu/*.cu))
+GPU_VICTIMS    = $(addprefix $(B)/victims_gpu/,$(GPU_C) $(if $(NVCC),$(if $(WERROR),,$(foreach kind,shared static per_thread,$(GPU_CU:%=%_$(kind))))))
+.PHONY: simgpu clean-simgpu
+clean: clean-simgpu
+clean-simgpu:
+	rm -rf $(addprefix $(BUILD)/,simgpu victims_gpu)
+simgpu: $(SIMGPU_LIBS) $(GPU_VICTIMS)
+everything: $(if $(ASAN),,simgpu)
+$(sort $(SIMGPU_OBJS) $(SIMGPU_RTOBJS)): $(B)/obj/simgpu/%.o: %.c $(B)/flags
+	$(call compile,CCGPU,$(CC) $(CFLAGS_SIMGPU) -c -o $@ $<)
+$(B)/simgpu/libcuda.so.1: $(SIMGPU_OBJS) tests/simgpu/driver.map
+	$(call link,LINK,$(CC) $(LDFLAGS_SIMGPU) -Wl$(comma)-soname$(comma)libcuda.so.1 -Wl$(comma)--version-script=tests/simgpu/driver.map -o $@ $(SIMGPU_OBJS))
+$(B)/simgpu/cudart.map: Makefile
+	$(call link,GEN,printf 'libcudart.so.%s {\nglobal:\n    cuda*;\n    __cuda*;\nlocal:\n    *;\n};\n' $(SIMGPU_MAJOR) >$@)
+$(B)/simgpu/libcudart.so.$(SIMGPU_MAJOR): $(SIMGPU_RTOBJS) $(B)/simgpu/cudart.map
+	$(call link,LINK,$(CC) $(LDFLAGS_SIMGPU) -Wl$(comma)-soname$(comma)$(@F) -Wl$(comma)--version-script=$(B)/simgpu/cudart.map -o $@ $(SIMGPU_RTOBJS) -ldl)
+# One object, as a weak function of rt_tail.o must not be taken where another one has the real one.
+$(B)/simgpu/libcudart_static.a: $(SIMGPU_RTOBJS)
+	$(call link,AR,rm -f $@ $(@:.a=.o) && $(CC) -r -nostdlib -o $(@:.a=.o) $(filter-out %/symbols.o,$^) && $(AR) rcs $@ $(@:.a=.o))
+$(B)/victims_gpu/%: tests/victims_gpu/%.c $(SIMGPU_LIBS) $(B)/flags
+	$(call compile,VICTIM,$(CC) $(CFLAGS_C) $(patsubst %,-isystem %,$(sort $(CUDA_INC) $(CUDART_INC) $(CUPTI_INC))) -MF $@.d -o $@ $< -Wl$(comma)--as-needed $(B)/simgpu/libcuda.so.1 -pthread -ldl -lm)
+$(B)/victims_gpu/%_shared: tests/victims_gpu/%.cu $(B)/flags
+	$(call compile,NVCC,$(NVCC) -std=c++17 -cudart shared -o $@ $<)
+$(B)/victims_gpu/%_per_thread: tests/victims_gpu/%.cu $(B)/flags
+	$(call compile,NVCC,$(NVCC) -std=c++17 -cudart shared -default-stream per-thread -o $@ $<)
+$(B)/victims_gpu/%_static: tests/victims_gpu/%.cu $(SIMGPU_LIBS) $(B)/flags
+	$(call compile,NVCC,$(NVCC) -std=c++17 -cudart static -L$(B)/simgpu -o $@ $<)
+-include $(SIMGPU_OBJS:.o=.d) $(SIMGPU_RTOBJS:.o=.d) $(GPU_C:%=$(B)/victims_gpu/%.d)
+# ---- end of the simulated GPU ----
+
+# The simulated CUPTI: built from the public headers, found by LD_LIBRARY_PATH; it stands on libcuda.so.1 beside it.
+SIMCUPTI_SRCS = $(wildcard tests/simgpu/cupti_*.c)
+SIMCUPTI_OBJS = $(patsubst tests/simgpu/%.c,$(B)/obj/simcupti/%.o,$(SIMCUPTI_SRCS))
+CFLAGS_SIMCUPTI = -std=gnu11 -D_GNU_SOURCE $(OPT) $(WARN) -fPIC -fvisibility=hidden -DCUPTI_LIB -Itests/simgpu -I$(B)/obj/simcupti \
+                  -isystem $(CUPTI_INC) -isystem $(CUDA_INC) -MMD -MP
+$(B)/obj/simcupti/cupti_cbids.h: $(CUPTI_INC)/cupti_driver_cbid.h $(CUPTI_INC)/cupti_runtime_cbid.h $(CUPTI_INC)/cupti_result.h
+	$(call link,GEN,sed -nE -e '/_(SIZE|INVALID|FORCE_INT) /d' \
+	  -e 's/^ *CUPTI_(DRIVER|RUNTIME)_TRACE_CBID_(\w+) *= *([0-9]+).*/\1_CBID(\2$(comma) \3)/p' \
+	  -e 's/^ *(CUPTI_(SUCCESS|ERROR_\w+)) *= *([0-9]+).*/RESULT(\1$(comma) \3)/p' $^ >$@)
+$(B)/obj/simcupti/%.o: tests/simgpu/%.c $(B)/obj/simcupti/cupti_cbids.h $(B)/flags
+	$(call compile,SIM,$(CC) $(CFLAGS_SIMCUPTI) -c -o $@ $<)
+$(B)/obj/simcupti/%.map: tests/simgpu/cupti.map
+	$(call link,GEN,sed 's/@NODE@/libcupti.so.$*/' $< >$@)
+$(B)/simgpu/libcupti.so.%: $(SIMCUPTI_OBJS) $(B)/obj/simcupti/%.map
+	$(call link,LINK,$(CC) -shared -Wl$(comma)-z$(comma)defs -Wl$(comma)-Bsymbolic -Wl$(comma)-z$(comma)nodelete -Wl$(comma)--hash-style=gnu -Wl$(comma)-soname$(comma)libcupti.so.$* -Wl$(comma)--version-script=$(B)/obj/simcupti/$*.map -o $@ $(SIMCUPTI_OBJS) -pthread -ldl)
+$(B)/victims_gpu/cupti_%: tests/victims_gpu/cupti_%.c $(B)/simgpu/libcupti.so.13 $(B)/simgpu/libcuda.so.1 $(B)/flags
+	$(call compile,VICTIM,$(CC) $(CFLAGS_C) -isystem $(CUPTI_INC) -isystem $(CUDA_INC) -MF $@.d -o $@ $< $(B)/simgpu/libcupti.so.13 $(B)/simgpu/libcuda.so.1 -pthread -ldl)
+SIMCUPTI = $(B)/simgpu/libcupti.so.13 $(patsubst tests/victims_gpu/%.c,$(B)/victims_gpu/%,$(wildcard tests/victims_gpu/cupti_*.c))
+.PHONY: simcupti
+simcupti: $(SIMCUPTI)
+everything: $(if $(ASAN),,simcupti)
+.SECONDARY: $(B)/obj/simcupti/13.map $(SIMCUPTI_OBJS)
+-include $(SIMCUPTI_OBJS:.o=.d)
+# End of the simulated CUPTI.
+
+demo: ## run the demonstration: a PyTorch script, a C++ program, a C pipeline on a real or a simulated GPU; then what they did
 	@scripts/bootstrap build python
-	$(Q)$(MAKE) --no-print-directory all $(DEMOS)
+	$(Q)$(MAKE) --no-print-directory all $(DEMOS) $(addprefix $(B)/simgpu/,libcuda.so.1 libcupti.so.13)
 	$(Q)scripts/demo/run
 
 PYTEST = PYTHONDONTWRITEBYTECODE=1 $(CURDIR)/build/venv/bin/python -m pytest -q -p no:cacheprovider -n $(or $(TEST_JOBS),2) --dist loadgroup tests
@@ -160,6 +244,7 @@ bench: ## the figures of the README, against uftrace, zlib, HTA and the TensorBo
 	@scripts/bootstrap build python bench
 	$(Q)$(MAKE) --no-print-directory everything
 	$(Q)scripts/bench
+	$(Q)scripts/bench-cuda
 	$(Q)scripts/bench-kineto
 install: all ## into PREFIX (/usr/local), below DESTDIR
 	install -D -m 755 $(B)/libtfinject.so $(DESTDIR)$(PREFIX)/lib/libtfinject.so

@@ -18,7 +18,7 @@
 
 struct tfi_config tfi_config;
 
-enum type { TYPE_TEXT, TYPE_PATH, TYPE_NUMBER, TYPE_NAMES, TYPE_LEVEL };
+enum type { TYPE_TEXT, TYPE_PATH, TYPE_NUMBER, TYPE_NAMES, TYPE_LEVEL, TYPE_WORDS, TYPE_GRAPHS, TYPE_SWITCH };
 
 #define ENV(type, name, field, standard, aliases, help)                                                                \
     {#name, aliases, TYPE_##type, offsetof(struct tfi_config, field)},
@@ -87,11 +87,36 @@ static bool parse_number(const char *text, uint64_t low, uint64_t high, uint64_t
 }
 
 static const char *const levels[] = {"error", "warn", "info", "debug"};
+static const char *const graphs[] = {"node", "graph"};
+static const char *const activities[] = {"cpu", "gpu", "mem",  "nccl",
+                                         "ops", "io",  "stack"}; /* in the order of their bits */
+
+static int index_of(const char *word, const char *const words[], unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (strcmp(word, words[i]) == 0) return (int)i;
+    return -1;
+}
+
+/* An empty list is none of them. */
+static bool parse_activities(const char *list, uint32_t *bits)
+{
+    char word[16];
+    uint32_t found = 0;
+    while (tfi_next_name(&list, word, sizeof word)) {
+        int i = index_of(word, activities, TFI_COUNT(activities));
+        if (i < 0) return false;
+        found |= 1u << i;
+    }
+    *bits = found;
+    return true;
+}
 
 /* Stores a value in its field; false leaves the default. */
 static bool store(const struct variable *v, const char *value)
 {
     void *field = (char *)&tfi_config + v->field;
+    int found;
     switch (v->type) {
     case TYPE_TEXT:
     case TYPE_PATH:
@@ -100,11 +125,18 @@ static bool store(const struct variable *v, const char *value)
     case TYPE_NAMES: return (*(const char **)field = keep(value)) != NULL;
     case TYPE_NUMBER: return parse_number(value, 1, 1048576, field);
     case TYPE_LEVEL:
-        for (unsigned i = 0; i < TFI_COUNT(levels); i++) {
-            if (strcmp(value, levels[i]) != 0) continue;
-            *(enum tfi_log_level *)field = (enum tfi_log_level)i;
-            return true;
-        }
+        found = index_of(value, levels, TFI_COUNT(levels));
+        if (found >= 0) *(enum tfi_log_level *)field = (enum tfi_log_level)found;
+        return found >= 0;
+    case TYPE_GRAPHS:
+        found = index_of(value, graphs, TFI_COUNT(graphs));
+        if (found >= 0) *(enum tfi_graphs *)field = (enum tfi_graphs)found;
+        return found >= 0;
+    case TYPE_WORDS: return parse_activities(value, field);
+    case TYPE_SWITCH:
+        found = strcmp(value, "1") == 0 ? 1 : strcmp(value, "0") == 0 ? 0 : -1;
+        if (found >= 0) *(uint32_t *)field = (uint32_t)found;
+        return found >= 0;
     }
     return false;
 }
@@ -213,9 +245,12 @@ static void complain_value(const struct variable *v, const char *name, const cha
 {
     char shown[200]; /* a long one must not push out what is said about it */
     tfi_fmt(shown, sizeof shown, "%s", value);
-    const char *valid = v->type == TYPE_NUMBER  ? "a whole number from 1 to 1048576"
-                        : v->type == TYPE_LEVEL ? "one of error, warn, info, debug"
-                                                : "a shorter text";
+    const char *valid = v->type == TYPE_NUMBER   ? "a whole number from 1 to 1048576"
+                        : v->type == TYPE_LEVEL  ? "one of error, warn, info, debug"
+                        : v->type == TYPE_GRAPHS ? "node or graph"
+                        : v->type == TYPE_SWITCH ? "0 or 1"
+                        : v->type == TYPE_WORDS  ? "words of cpu, gpu, mem, nccl, ops, io, stack, separated by commas"
+                                                 : "a shorter text";
     complain("%s=%s is not valid, the default is used; it takes %s", name, shown, valid);
 }
 
@@ -235,7 +270,8 @@ static void find_unknown(void)
 void tfi_config_read(void)
 {
     char used[NAME_BYTES], entry[8];
-    tfi_config = (struct tfi_config){.max_mb = 4096, .log = TFI_LOG_WARN};
+    tfi_config = (struct tfi_config){.max_mb = 4096, .log = TFI_LOG_WARN, .flush_ms = 1000};
+    parse_activities("cpu,gpu,mem,nccl,ops", &tfi_config.activities);
     copies_used = 0;
     for (size_t i = 0; i < TFI_COUNT(variables); i++) {
         const char *value = value_of(&variables[i], used);

@@ -15,6 +15,19 @@ enum tfi_select {
     TFI_SELECT_NOTHING /* empty: stage timing only */
 };
 
+/* Words of TFI_ACTIVITIES, as bits. */
+enum tfi_activity {
+    TFI_ACTIVITY_CPU = 1,
+    TFI_ACTIVITY_GPU = 2,
+    TFI_ACTIVITY_MEM = 4,
+    TFI_ACTIVITY_NCCL = 8,
+    TFI_ACTIVITY_OPS = 16,
+    TFI_ACTIVITY_IO = 32,
+    TFI_ACTIVITY_STACK = 64,
+};
+
+enum tfi_graphs { TFI_GRAPHS_NODE, TFI_GRAPHS_GRAPH };
+
 struct tfi_config {
     const char *names; /* copies of the values, NULL where unset */
     const char *output_dir;
@@ -22,7 +35,12 @@ struct tfi_config {
     const char *nvtx_domains;
     const char *metadata;
     const char *live_dir;
+    const char *cupti_path;
     uint64_t max_mb;
+    uint64_t flush_ms;
+    uint32_t activities; /* enum tfi_activity */
+    uint32_t event_kernels;
+    enum tfi_graphs graphs;
     enum tfi_log_level log;
     enum tfi_select select;
     const char *inherited_dir; /* TFI_RUN_DIR as it was at start, NULL if unset */

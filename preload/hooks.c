@@ -2,25 +2,45 @@
  *
  * Originals of a library are looked up in the library itself, where it is mapped already (RTLD_NOLOAD): RTLD_NEXT does
  * not see libraries that were opened RTLD_LOCAL. A look-up that fails is tried again at the next call.
+ *
+ * A process may hold two major versions of a library, each with clients of its own, and wheels rename the copies they
+ * bring. So what the caller's own list of needed libraries says goes first; and while there are two, no original is
+ * kept: each call is looked up again, which takes microseconds and is right.
  */
 #include "hooks.h"
 
 #include <dlfcn.h>
+#include <link.h>
 
+#include "dl.h"
 #include "fmt.h"
 #include "strings.h"
 
+#define CLASS(name, text) CLASS_##name,
+enum class {
+    CLASS_OF_A_LIBRARY,
+#include "classes.def"
+};
+#undef CLASS
+
+#define CLASS(name, text) [CLASS_##name] = #name,
+static const char *const classes[] = {
+#include "classes.def"
+};
+#undef CLASS
+
 struct row {
-    const char *class; /* NULL: a library */
+    enum class class;
     const char *symbol;
-    const char *names; /* of the arguments; of a library: its soname */
+    const char *names; /* of the arguments; of a library: its soname, or several */
 };
 
-#define LIBRARY(name, soname) [TFI_LIBRARY_##name] = {NULL, #name, soname},
-#define HOOK(class, ret, symbol, params, args, names, values) [TFI_HOOK_##symbol] = {#class, #symbol, names},
-#define HOOK_VOID(class, ret, symbol, params, args, names, values) [TFI_HOOK_##symbol] = {#class, #symbol, names},
-#define HOOK_CUSTOM(class, ret, symbol, params, names) [TFI_HOOK_##symbol] = {#class, #symbol, names},
-#define HOOK_CUSTOM_VOID(class, ret, symbol, params, names) [TFI_HOOK_##symbol] = {#class, #symbol, names},
+#define LIBRARY(name, soname) [TFI_LIBRARY_##name] = {CLASS_OF_A_LIBRARY, #name, soname},
+#define HOOK(class, ret, symbol, params, args, names, values) [TFI_HOOK_##symbol] = {CLASS_##class, #symbol, names},
+#define HOOK_VOID(class, ret, symbol, params, args, names, values)                                                     \
+    [TFI_HOOK_##symbol] = {CLASS_##class, #symbol, names},
+#define HOOK_CUSTOM(class, ret, symbol, params, names) [TFI_HOOK_##symbol] = {CLASS_##class, #symbol, names},
+#define HOOK_CUSTOM_VOID(class, ret, symbol, params, names) [TFI_HOOK_##symbol] = {CLASS_##class, #symbol, names},
 static const struct row rows[TFI_NR_HOOKS] = {
 #include "hooks.def"
 };
@@ -39,21 +59,144 @@ static const struct row *library_of(enum tfi_hook hook)
     return row;
 }
 
-TFI_COLD void *tfi_hook_find(enum tfi_hook hook)
+#define MAX_SONAME 64
+
+/* Libraries that were found once. They stay referenced, and with them every original we know. */
+static struct {
+    char soname[MAX_SONAME];
+    void *handle; /* stored last */
+} found[8];
+static unsigned nr_found;
+
+static void *open_mapped(const char *soname)
+{
+    for (unsigned i = 0; i < TFI_COUNT(found); i++) {
+        void *handle = __atomic_load_n(&found[i].handle, __ATOMIC_ACQUIRE);
+        if (handle && strcmp(found[i].soname, soname) == 0) return handle;
+    }
+    void *handle = dlopen(soname, RTLD_NOLOAD | RTLD_LAZY);
+    if (!handle || strlen(soname) >= MAX_SONAME) return handle;
+    unsigned i = __atomic_fetch_add(&nr_found, 1, __ATOMIC_RELAXED);
+    if (i >= TFI_COUNT(found)) return handle;
+    strcpy(found[i].soname, soname);
+    __atomic_store_n(&found[i].handle, handle, __ATOMIC_RELEASE);
+    return handle;
+}
+
+/* The name under which the object that `caller` lies in needs a library, "libcudart.so.13" or "libcudart-1f2e.so.12" for
+ * a soname of libcudart.so.13; NULL if it does not need it. */
+static const char *needed_by(const void *caller, const char *soname)
+{
+    Dl_info info;
+    struct link_map *map = NULL;
+    const char *strings = NULL, *end = strstr(soname, ".so");
+    size_t length = end ? (size_t)(end - soname) : strlen(soname);
+    if (!caller || !dladdr1(caller, &info, (void **)&map, RTLD_DL_LINKMAP) || !map || !map->l_ld) return NULL;
+    for (const ElfW(Dyn) *d = map->l_ld; d->d_tag != DT_NULL; d++)
+        if (d->d_tag == DT_STRTAB) strings = (const char *)d->d_un.d_ptr;
+    if (!strings || (uintptr_t)strings < map->l_addr) return NULL;
+    for (const ElfW(Dyn) *d = map->l_ld; d->d_tag != DT_NULL; d++) {
+        const char *name = strings + d->d_un.d_val;
+        if (d->d_tag == DT_NEEDED && strncmp(name, soname, length) == 0 && (name[length] == '.' || name[length] == '-'))
+            return name;
+    }
+    return NULL;
+}
+
+/* The next soname of a list. */
+static bool next_soname(const char **list, char soname[MAX_SONAME])
+{
+    return tfi_next_name(list, soname, MAX_SONAME);
+}
+
+static int first_object(struct dl_phdr_info *info, size_t size, void *adds)
+{
+    (void)size;
+    *(unsigned long long *)adds = info->dlpi_adds;
+    return 1;
+}
+
+/* How many of a library's sonames are mapped. To look for one that is not means to search directories, so that is done
+ * again only after something was loaded. */
+static unsigned copies_of(const struct row *library)
+{
+    static unsigned long long
+        known; /* objects loaded so far << 8 | copies found then, of the one library with a list */
+    const char *list = library->names;
+    char soname[MAX_SONAME];
+    unsigned long long adds = 0, before = __atomic_load_n(&known, __ATOMIC_RELAXED), copies = 0;
+    if (!strchr(list, ',')) return 1;
+    dl_iterate_phdr(first_object, &adds);
+    if (before >> 8 == adds) return before & 255;
+    while (next_soname(&list, soname)) copies += open_mapped(soname) != NULL;
+    __atomic_store_n(&known, adds << 8 | copies, __ATOMIC_RELAXED);
+    return (unsigned)copies;
+}
+
+static void *find(const struct row *library, const char *symbol, const void *caller)
+{
+    const char *list = library->names;
+    char soname[MAX_SONAME];
+    if (!*list) return tfi_dlsym(RTLD_NEXT, symbol);
+    const char *needed = needed_by(caller, list);
+    void *handle = needed ? open_mapped(needed) : NULL;
+    void *real = handle ? tfi_dlsym(handle, symbol) : NULL;
+    while (!real && next_soname(&list, soname)) {
+        handle = open_mapped(soname);
+        real = handle ? tfi_dlsym(handle, symbol) : NULL;
+    }
+    return real;
+}
+
+TFI_COLD void *tfi_hook_find(enum tfi_hook hook, const void *caller)
 {
     int error = errno;
-    const char *soname = library_of(hook)->names;
-    void *handle = *soname ? dlopen(soname, RTLD_NOLOAD | RTLD_LAZY) : RTLD_NEXT;
-    void *real = handle || !*soname ? dlsym(handle, rows[hook].symbol) : NULL;
-    if (real) __atomic_store_n(&tfi_hooks[hook].real, real, __ATOMIC_RELAXED);
+    const struct row *library = library_of(hook);
+    void *real = find(library, rows[hook].symbol, caller);
+    if (real && copies_of(library) < 2) __atomic_store_n(&tfi_hooks[hook].real, real, __ATOMIC_RELAXED);
     errno = error;
     return real;
+}
+
+TFI_COLD void *tfi_hook_sibling(enum tfi_hook hook, const char *symbol, const void *caller)
+{
+    int error = errno;
+    void *real = find(library_of(hook), symbol, caller);
+    errno = error;
+    return real;
+}
+
+bool tfi_hook_several(enum tfi_hook library)
+{
+    int error = errno;
+    bool several = copies_of(&rows[library]) > 1;
+    errno = error;
+    return several;
+}
+
+TFI_COLD void tfi_hook_look_again(enum tfi_hook library)
+{
+    if (!tfi_hook_several(library)) return;
+    for (unsigned i = library + 1; i < TFI_NR_HOOKS && rows[i].class; i++)
+        __atomic_store_n(&tfi_hooks[i].real, NULL, __ATOMIC_RELAXED);
+}
+
+enum tfi_hook tfi_hook_named(enum tfi_hook library, const char *symbol)
+{
+    for (unsigned i = library + 1; i < TFI_NR_HOOKS && rows[i].class; i++)
+        if (strcmp(rows[i].symbol, symbol) == 0) return (enum tfi_hook)i;
+    return library;
+}
+
+const char *tfi_hook_symbol(enum tfi_hook hook)
+{
+    return rows[hook].symbol;
 }
 
 TFI_COLD uint32_t tfi_hook_string(struct tfi_thread *t, enum tfi_hook hook)
 {
     char text[512];
-    size_t n = tfi_fmt(text, sizeof text, "%s\x1f%s\x1f%s\x1f%s", library_of(hook)->symbol, rows[hook].class,
+    size_t n = tfi_fmt(text, sizeof text, "%s\x1f%s\x1f%s\x1f%s", library_of(hook)->symbol, classes[rows[hook].class],
                        rows[hook].symbol, rows[hook].names);
     t->guard = 1;
     uint32_t string = tfi_string(text, n);

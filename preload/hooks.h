@@ -33,13 +33,31 @@ struct tfi_hook_state {
 
 extern struct tfi_hook_state tfi_hooks[];
 
-/* Looks the original up; NULL if there is none. Keeps errno. */
-void *tfi_hook_find(enum tfi_hook hook);
+/* Looks the original up for a caller, an address in the code that called the wrapper; NULL if there is none. Keeps
+ * errno. */
+void *tfi_hook_find(enum tfi_hook hook, const void *caller);
 
-static inline void *tfi_real(enum tfi_hook hook)
+/* Any function of the library a row belongs to. */
+void *tfi_hook_sibling(enum tfi_hook hook, const char *symbol, const void *caller);
+
+/* True while several of a library's sonames are mapped. */
+bool tfi_hook_several(enum tfi_hook library);
+
+/* To be called when another copy of a library may have appeared: if there are several now, its originals are looked up
+ * for each call from here on. */
+void tfi_hook_look_again(enum tfi_hook library);
+
+/* The row of that name in a library's table; the library itself if there is none. */
+enum tfi_hook tfi_hook_named(enum tfi_hook library, const char *symbol);
+
+/* The row's symbol. */
+const char *tfi_hook_symbol(enum tfi_hook hook);
+
+/* Inlined, so that the address is the wrapper's caller. */
+static inline __attribute__((always_inline)) void *tfi_real(enum tfi_hook hook)
 {
     void *real = __atomic_load_n(&tfi_hooks[hook].real, __ATOMIC_RELAXED);
-    return TFI_LIKELY(real != NULL) ? real : tfi_hook_find(hook);
+    return TFI_LIKELY(real != NULL) ? real : tfi_hook_find(hook, __builtin_return_address(0));
 }
 
 /* Interns the description, with the guard of the thread. */

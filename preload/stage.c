@@ -15,6 +15,8 @@
 
 #include "clock.h"
 #include "config.h"
+#include "cupti_client.h"
+#include "events.h"
 #include "fmt.h"
 #include "strings.h"
 #include "sys.h"
@@ -137,16 +139,19 @@ static void hide_in_slot(struct tfi_thread *t, uint32_t stages_before, const str
 static void count_stage(struct tfi_thread *t, const struct tfi_open *open, int step)
 {
     if (!(open->flags & TFI_RANGE_STAGE)) return;
+    if (step < 0) tfi_events_stage_end(open->id);
     uint32_t before = __atomic_fetch_add(&t->stages, (uint32_t)step, __ATOMIC_RELAXED);
     if (step > 0) show_in_slot(t, before, open);
     else hide_in_slot(t, before, open);
     __atomic_store_n(&t->slot->stages, before + (uint32_t)step, __ATOMIC_RELEASE);
     if (before == 0 || before + (uint32_t)step == 0)
         __atomic_add_fetch(&threads_open, (uint32_t)step, __ATOMIC_RELAXED);
-    if (!open->selected) return;
-    before = __atomic_fetch_add(&t->selected, (uint32_t)step, __ATOMIC_RELAXED);
-    if (before == 0 || before + (uint32_t)step == 0)
-        __atomic_add_fetch(&threads_selected, (uint32_t)step, __ATOMIC_RELAXED);
+    if (open->selected) {
+        before = __atomic_fetch_add(&t->selected, (uint32_t)step, __ATOMIC_RELAXED);
+        if (before == 0 || before + (uint32_t)step == 0)
+            __atomic_add_fetch(&threads_selected, (uint32_t)step, __ATOMIC_RELAXED);
+    }
+    tfi_select_note(t);
 }
 
 static bool open_already(const struct tfi_thread *t, uint32_t name)

@@ -20,6 +20,7 @@
 #include "chunk.h"
 #include "clock.h"
 #include "config.h"
+#include "cupti_client.h"
 #include "encode.h"
 #include "fmt.h"
 #include "hooks.h"
@@ -133,12 +134,14 @@ static void before_fork(void)
 static void after_fork_parent(void)
 {
     tfi_writer_after_fork();
+    tfi_cupti_after_fork();
 }
 
 /* Kernels before 4.14 don't wipe the page. */
 static void after_fork_child(void)
 {
     *tfi_process = (struct tfi_process){0};
+    *tfi_cupti = (struct tfi_cupti){0};
     tfi_inside = 0;
 }
 
@@ -315,9 +318,11 @@ void tfi_finish(const char *reason)
         return;
     cancel = tfi_cancel_off();
     tfi_inside++;
+    tfi_cupti_hold();
     __atomic_store_n(&tfi_process->gen, 0, __ATOMIC_SEQ_CST);
     bool outside = all_outside();
     if (tfi_stage_any()) write_timing();
+    outside &= tfi_cupti_finish();
     bool whole = tfi_writer_finish(reason);
     if (whole && outside) tfi_pool_remove();
     else if (!tfi_writer_has_complained())
@@ -333,6 +338,7 @@ void tfi_resume(void)
     int error = errno;
     if (tfi_process->state == TFI_ENDED && tfi_getpid() == pid)
         __atomic_store_n(&tfi_process->state, TFI_NEW, __ATOMIC_RELEASE);
+    tfi_cupti_resume();
     errno = error;
 }
 
@@ -349,6 +355,7 @@ static void constructor(void)
         madvise(page, (size_t)sysconf(_SC_PAGESIZE), MADV_WIPEONFORK);
         *page = *tfi_process;
         __atomic_store_n(&tfi_process, page, __ATOMIC_RELEASE);
+        __atomic_store_n(&tfi_cupti, (struct tfi_cupti *)(page + 16), __ATOMIC_RELEASE); /* the same page has room */
     }
     /* For all_outside(). Here it takes microseconds; with more than one thread it takes tens of milliseconds. */
     syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);

@@ -39,6 +39,7 @@ struct tfi_thread {
     uint32_t ended;    /* started ranges others have ended that still lie in the stack: atomic */
     uint32_t nr_open;
     uint32_t max_open;
+    uint32_t runtime; /* depth of the recorded call of the CUDA runtime it is in, 0 if none; see cuda_calls.c */
     struct tfi_open *open;
     uint64_t ranges;        /* ranges opened so far; its low part of their ids */
     struct tfi_thread *all; /* every state of this process */

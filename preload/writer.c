@@ -21,6 +21,7 @@
 #include "chunk.h"
 #include "clock.h"
 #include "config.h"
+#include "cupti_client.h"
 #include "encode.h"
 #include "fmt.h"
 #include "log.h"
@@ -269,10 +270,11 @@ static void *run(void *unused)
         uint32_t seen = __atomic_load_n(&queue.signal, __ATOMIC_ACQUIRE);
         if (__atomic_load_n(&background.stop, __ATOMIC_ACQUIRE)) return NULL;
         struct tfi_chunk *chunk = take_waiting();
+        if (!chunk && tfi_cupti_work()) continue;
         if (!chunk) {
             clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
             background.cpu_ns = (uint64_t)cpu.tv_sec * 1000000000u + (uint64_t)cpu.tv_nsec;
-            tfi_futex_wait(&queue.signal, seen, 60000);
+            tfi_futex_wait(&queue.signal, seen, tfi_cupti_wait(60000));
             continue;
         }
         append_one(chunk, true, false);
@@ -308,6 +310,17 @@ static bool start(void)
     return ok;
 }
 
+bool tfi_writer_start(void)
+{
+    return start();
+}
+
+void tfi_writer_signal(void)
+{
+    __atomic_add_fetch(&queue.signal, 1, __ATOMIC_RELEASE);
+    tfi_futex_wake(&queue.signal);
+}
+
 /* Ends the background thread; waits at most `ms`. True if it has ended. */
 static bool stop(unsigned ms)
 {
@@ -316,8 +329,7 @@ static bool stop(unsigned ms)
     if (!tfi_lock_within(&background.lock, ms)) return false;
     if (background.running) {
         __atomic_store_n(&background.stop, 1, __ATOMIC_RELEASE);
-        __atomic_add_fetch(&queue.signal, 1, __ATOMIC_RELEASE);
-        tfi_futex_wake(&queue.signal);
+        tfi_writer_signal();
         clock_gettime(CLOCK_REALTIME, &end);
         end.tv_sec += ms / 1000;
         end.tv_nsec += (long)(ms % 1000) * 1000000;
@@ -367,8 +379,7 @@ void tfi_writer_take(struct tfi_chunk *chunk)
     tfi_lock(&queue.lock);
     queue.ring[queue.tail++ % RING] = chunk;
     tfi_unlock(&queue.lock);
-    __atomic_add_fetch(&queue.signal, 1, __ATOMIC_RELEASE);
-    tfi_futex_wake(&queue.signal);
+    tfi_writer_signal();
 }
 
 /* ---- the end ---- */
@@ -423,8 +434,9 @@ bool tfi_writer_finish(const char *reason)
     bool stopped = stop(500), whole = true, lasting = tfi_pool_is_file();
     struct tfi_chunk *chunk;
     if (!tfi_lock_within(&trace.lock, 500)) return false;
-    /* A background thread that hangs in a write still owns the encoder and its chunk: leave the rest to the live file. */
-    if (!stopped) {
+    /* A background thread that hangs in a write still owns the encoder and its chunk: leave the rest to the live file.
+     * One that hangs in CUPTI owns nothing, and will find that it has to stop. */
+    if (!stopped && !tfi_cupti_calling()) {
         tfi_unlock(&trace.lock);
         return false;
     }

@@ -33,6 +33,12 @@ bool tfi_writer_flush_strings(void);
 /* Empties the string region; only with everything in it appended. False if that failed. */
 bool tfi_writer_reset_strings(void);
 
+/* Starts the background thread where it does not run; false if it can't be had now. */
+bool tfi_writer_start(void);
+
+/* Wakes it: there is something to do. Takes no lock. */
+void tfi_writer_signal(void);
+
 /* Round fork: no new background thread between these two. */
 void tfi_writer_before_fork(void);
 void tfi_writer_after_fork(void);

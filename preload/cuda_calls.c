@@ -1,0 +1,77 @@
+/* cuda_calls.c - the way round a call of the CUDA driver or runtime that is being recorded.
+ *
+ * The runtime does its work by calling the driver, through pointers that our look-ups gave it. Only the outer call is
+ * the program's: while a thread is in a recorded call of the runtime, its calls of the driver are forwarded and nothing
+ * else. `runtime` in the thread's state is that call's depth, so a value left over by a longjmp heals itself.
+ */
+#include "cuda_calls.h"
+
+#include "cuda_names.h"
+#include "events.h"
+#include "strings.h"
+
+bool tfi_cuda_enter(struct tfi_cuda_call *call, enum tfi_hook hook)
+{
+    struct tfi_thread *t = tfi_self;
+    if (t && t->runtime && t->gen == __atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED)) {
+        if (t->runtime <= t->calls) return false;
+        t->runtime = 0;
+    }
+    call->call = tfi_call_enter(hook);
+    return call->call.thread != NULL;
+}
+
+void tfi_cuda_leave(const struct tfi_cuda_call *call, int64_t result, const uint64_t *args, uint32_t count)
+{
+    tfi_call_leave(&call->call, result, args, count);
+}
+
+bool tfi_cudart_enter(struct tfi_cuda_call *call, enum tfi_hook hook)
+{
+    if (TFI_UNLIKELY(hook == TFI_HOOK_cudaDeviceReset || hook == TFI_HOOK_cudaThreadExit)) tfi_events_device_reset();
+    call->call = tfi_call_enter(hook);
+    struct tfi_thread *t = call->call.thread;
+    if (!t) return false;
+    call->outer = t->runtime <= call->call.depth ? t->runtime : 0;
+    t->runtime = call->call.depth + 1;
+    return true;
+}
+
+void tfi_cudart_leave(const struct tfi_cuda_call *call, int64_t result, const uint64_t *args, uint32_t count)
+{
+    call->call.thread->runtime = call->outer;
+    tfi_call_leave(&call->call, result, args, count);
+}
+
+uint64_t tfi_cuda_text(const char *text)
+{
+    struct tfi_thread *t = tfi_self;
+    uint32_t string = 0;
+    if (!text || !t) return 0;
+    t->guard = 1;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    if (t->gen == __atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED))
+        string = tfi_string(text, strnlen(text, TFI_STRING_MAX));
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    t->guard = 0;
+    return string;
+}
+
+uint64_t tfi_cuda_kernel(uint64_t handle)
+{
+    struct tfi_thread *t = tfi_self;
+    struct tfi_kernel *kernel = tfi_kernel_find(handle);
+    if (!kernel || !t) return 0;
+    uint64_t string = __atomic_load_n(&kernel->string, __ATOMIC_RELAXED);
+    if (TFI_LIKELY(string >> 32 == t->gen)) return (uint32_t)string;
+    string = tfi_cuda_text(__atomic_load_n(&kernel->name, __ATOMIC_RELAXED));
+    if (string) __atomic_store_n(&kernel->string, (uint64_t)t->gen << 32 | string, __ATOMIC_RELAXED);
+    return string;
+}
+
+uint64_t tfi_cuda_sum(const size_t *array, size_t count)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; array && i < count; i++) sum += array[i];
+    return sum;
+}

@@ -1,0 +1,172 @@
+/* cudart.c - the wrappers of cudart.def, the CUDA runtime API.
+ *
+ * __CUDA_API_VERSION_INTERNAL makes the header declare every ABI variant under its own name. Rows whose prototypes
+ * differ between releases have their bodies in cudart_changed.c.
+ */
+#define __CUDA_API_VERSION_INTERNAL
+#include "cudart_compat.h"
+
+#include "cuda_calls.h"
+#include "cuda_names.h"
+#include "cuda_routes.h"
+
+/* cudart_changed.c takes it for one register. */
+_Static_assert(sizeof(struct cudaMemLocation) == 8, "cudaMemLocation");
+
+#define LIBRARY(name, soname)
+#define HOOK(class, ret, symbol, params, args, names, values) TFI_CUDA_WRAP(cudart, ret, symbol, params, args, values)
+#define HOOK_CUSTOM(class, ret, symbol, params, names)
+#define HOOK_CUSTOM_VOID(class, ret, symbol, params, names)
+#include "cudart.def"
+#undef LIBRARY
+#undef HOOK
+#undef HOOK_CUSTOM
+#undef HOOK_CUSTOM_VOID
+
+/* Addresses only: what is declared here has a name of its own in C, so that no prototype is needed. */
+#define LIBRARY(name, soname)
+#define HOOK(class, ret, symbol, params, args, names, values) extern const char address_of_##symbol[] __asm__(#symbol);
+#define HOOK_CUSTOM(class, ret, symbol, params, names) extern const char address_of_##symbol[] __asm__(#symbol);
+#define HOOK_CUSTOM_VOID(class, ret, symbol, params, names) extern const char address_of_##symbol[] __asm__(#symbol);
+#include "cudart.def"
+#undef LIBRARY
+#undef HOOK
+#undef HOOK_CUSTOM
+#undef HOOK_CUSTOM_VOID
+
+#define LIBRARY(name, soname)
+#define PLACE(symbol) [TFI_HOOK_##symbol - TFI_LIBRARY_cudart] = (void *)address_of_##symbol,
+#define HOOK(class, ret, symbol, params, args, names, values) PLACE(symbol)
+#define HOOK_CUSTOM(class, ret, symbol, params, names) PLACE(symbol)
+#define HOOK_CUSTOM_VOID(class, ret, symbol, params, names) PLACE(symbol)
+static void *const wrappers[] = {
+#include "cudart.def"
+};
+#undef LIBRARY
+#undef HOOK
+#undef HOOK_CUSTOM
+#undef HOOK_CUSTOM_VOID
+
+void *tfi_cudart_wrapper(enum tfi_hook hook)
+{
+    return wrappers[hook - TFI_LIBRARY_cudart];
+}
+
+/* ---- names of kernels ---- */
+
+/* Called for every kernel of a program or library when it is loaded, each time with the handle of its module. A library
+ * that needs another copy of the runtime than the ones before becomes known here, before it launches anything. */
+TFI_EXPORT void __cudaRegisterFunction(void **handle, const char *hostFun, char *deviceFun, const char *deviceName,
+                                       int threadLimit, uint3 *tid, uint3 *bid, dim3 *blockDim, dim3 *gridDim,
+                                       int *warpSize)
+{
+    static void *last;
+    if (__atomic_exchange_n(&last, (void *)handle, __ATOMIC_RELAXED) != (void *)handle)
+        tfi_hook_look_again(TFI_LIBRARY_cudart);
+    void (*real)(void **, const char *, char *, const char *, int, uint3 *, uint3 *, dim3 *, dim3 *, int *) =
+        tfi_real(TFI_HOOK___cudaRegisterFunction);
+    if (!real) return;
+    real(handle, hostFun, deviceFun, deviceName, threadLimit, tid, bid, blockDim, gridDim, warpSize);
+    tfi_kernel_register(TFI_U(hostFun), deviceName);
+}
+
+TFI_EXPORT cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *hostFun)
+{
+    cudaError_t (*real)(cudaKernel_t *, const void *) = tfi_real(TFI_HOOK___cudaGetKernel);
+    if (!real) return TFI_CUDA_MISSING;
+    cudaError_t result_ = real(kernel, hostFun);
+    tfi_kernel_alias(OUT(kernel), TFI_U(hostFun));
+    return result_;
+}
+
+TFI_EXPORT cudaError_t cudaGetKernel(cudaKernel_t *kernelPtr, const void *entryFuncAddr)
+{
+    cudaError_t (*real)(cudaKernel_t *, const void *) = tfi_real(TFI_HOOK_cudaGetKernel);
+    if (!real) return TFI_CUDA_MISSING;
+    cudaError_t result_ = real(kernelPtr, entryFuncAddr);
+    tfi_kernel_alias(OUT(kernelPtr), TFI_U(entryFuncAddr));
+    return result_;
+}
+
+TFI_EXPORT cudaError_t cudaGetFuncBySymbol(cudaFunction_t *functionPtr, const void *symbolPtr)
+{
+    cudaError_t (*real)(cudaFunction_t *, const void *) = tfi_real(TFI_HOOK_cudaGetFuncBySymbol);
+    if (!real) return TFI_CUDA_MISSING;
+    cudaError_t result_ = real(functionPtr, symbolPtr);
+    tfi_kernel_alias(OUT(functionPtr), TFI_U(symbolPtr));
+    return result_;
+}
+
+TFI_EXPORT cudaError_t cudaLibraryGetKernel(cudaKernel_t *pKernel, cudaLibrary_t library, const char *name)
+{
+    struct tfi_cuda_call call;
+    cudaError_t (*real)(cudaKernel_t *, cudaLibrary_t, const char *) = tfi_real(TFI_HOOK_cudaLibraryGetKernel);
+    if (!real) return TFI_CUDA_MISSING;
+    bool recorded = tfi_cuda_active() && tfi_cudart_enter(&call, TFI_HOOK_cudaLibraryGetKernel);
+    cudaError_t result_ = real(pKernel, library, name);
+    if (OUT(pKernel)) tfi_kernel_learn(OUT(pKernel), name);
+    if (recorded) tfi_cudart_leave(&call, result_, TFI_VALUES(OUT(pKernel), TFI_U(library), TEXT(name)), 3);
+    return result_;
+}
+
+/* ---- the driver's functions, asked of the runtime ---- */
+
+/* Without a version, the runtime's own is meant. */
+static unsigned runtime_version(const void *caller)
+{
+    int version = 0;
+    int (*real)(int *) = tfi_hook_sibling(TFI_HOOK_cudaGetDriverEntryPoint, "cudaRuntimeGetVersion", caller);
+    return real && real(&version) == 0 ? (unsigned)version : 0;
+}
+
+static void route(const char *symbol, unsigned version, uint64_t flags, void **function)
+{
+    if (symbol && function && *function) *function = tfi_route_driver(symbol, version, flags, *function);
+}
+
+TFI_EXPORT cudaError_t cudaGetDriverEntryPoint(const char *symbol, void **funcPtr, unsigned long long flags,
+                                               enum cudaDriverEntryPointQueryResult *driverStatus)
+{
+    cudaError_t (*real)(const char *, void **, unsigned long long, enum cudaDriverEntryPointQueryResult *) =
+        tfi_real(TFI_HOOK_cudaGetDriverEntryPoint);
+    if (!real) return TFI_CUDA_MISSING;
+    cudaError_t result = real(symbol, funcPtr, flags, driverStatus);
+    if (result == 0) route(symbol, runtime_version(__builtin_return_address(0)), flags, funcPtr);
+    return result;
+}
+
+TFI_EXPORT cudaError_t cudaGetDriverEntryPoint_ptsz(const char *symbol, void **funcPtr, unsigned long long flags,
+                                                    enum cudaDriverEntryPointQueryResult *driverStatus)
+{
+    cudaError_t (*real)(const char *, void **, unsigned long long, enum cudaDriverEntryPointQueryResult *) =
+        tfi_real(TFI_HOOK_cudaGetDriverEntryPoint_ptsz);
+    if (!real) return TFI_CUDA_MISSING;
+    cudaError_t result = real(symbol, funcPtr, flags, driverStatus);
+    if (result == 0)
+        route(symbol, runtime_version(__builtin_return_address(0)), flags ? flags : TFI_ROUTE_PER_THREAD, funcPtr);
+    return result;
+}
+
+TFI_EXPORT cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **funcPtr, unsigned int cudaVersion,
+                                                        unsigned long long flags,
+                                                        enum cudaDriverEntryPointQueryResult *driverStatus)
+{
+    cudaError_t (*real)(const char *, void **, unsigned, unsigned long long, enum cudaDriverEntryPointQueryResult *) =
+        tfi_real(TFI_HOOK_cudaGetDriverEntryPointByVersion);
+    if (!real) return TFI_CUDA_MISSING;
+    cudaError_t result = real(symbol, funcPtr, cudaVersion, flags, driverStatus);
+    if (result == 0) route(symbol, cudaVersion, flags, funcPtr);
+    return result;
+}
+
+TFI_EXPORT cudaError_t cudaGetDriverEntryPointByVersion_ptsz(const char *symbol, void **funcPtr,
+                                                             unsigned int cudaVersion, unsigned long long flags,
+                                                             enum cudaDriverEntryPointQueryResult *driverStatus)
+{
+    cudaError_t (*real)(const char *, void **, unsigned, unsigned long long, enum cudaDriverEntryPointQueryResult *) =
+        tfi_real(TFI_HOOK_cudaGetDriverEntryPointByVersion_ptsz);
+    if (!real) return TFI_CUDA_MISSING;
+    cudaError_t result = real(symbol, funcPtr, cudaVersion, flags, driverStatus);
+    if (result == 0) route(symbol, cudaVersion, flags ? flags : TFI_ROUTE_PER_THREAD, funcPtr);
+    return result;
+}

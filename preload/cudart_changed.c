@@ -1,0 +1,158 @@
+/* cudart_changed.c - functions of the runtime whose parameters changed in CUDA 13 while their names stayed.
+ *
+ * One library of ours meets both releases, so these wrappers do without the vendor's header, which knows only one of
+ * them: they pass every register on as it came (and, where there are more than six arguments, what lies on the stack
+ * there), and ask which release the original belongs to before they say what the arguments mean. That is right on x86-64
+ * because each of these arguments takes one integer register: cudaMemLocation has eight bytes, the type in the low half.
+ */
+#include <dlfcn.h>
+#include <stdlib.h>
+
+#include "cuda_calls.h"
+
+/* Registers, then the first words of the caller's stack, and what the call returned. */
+struct words {
+    uint64_t w[9];
+    int result;
+};
+
+typedef int function(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t);
+typedef int long_function(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t);
+
+/* What a row says of its arguments: fills the values and returns their number. `old` is release 12. */
+typedef uint32_t describe(const struct words *in, bool old, uint64_t *values);
+
+/* The release is the number behind ".so." in the name of the file an original lies in. */
+static bool is_old(const void *real)
+{
+    static const void *last_new;
+    Dl_info info;
+    if (__atomic_load_n(&last_new, __ATOMIC_RELAXED) == real) return false;
+    const char *end = dladdr(real, &info) && info.dli_fname ? strstr(info.dli_fname, ".so.") : NULL;
+    bool old = end && atoi(end + 4) < 13;
+    if (!old) __atomic_store_n(&last_new, real, __ATOMIC_RELAXED);
+    return old;
+}
+
+static void leave(const struct tfi_cuda_call *call, int result, void *real, describe *what, const struct words *in)
+{
+    uint64_t values[8];
+    int error = errno;
+    uint32_t count = what(in, is_old(real), values);
+    errno = error;
+    tfi_cudart_leave(call, result, values, count);
+}
+
+/* As the C compiler sees them these have names of their own; the linker sees the row's. */
+#define CHANGED(symbol, what)                                                                                          \
+    TFI_EXPORT int tfi_changed_##symbol(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e,                    \
+                                        uint64_t f) __asm__(#symbol);                                                  \
+    TFI_EXPORT int tfi_changed_##symbol(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f)        \
+    {                                                                                                                  \
+        struct tfi_cuda_call call;                                                                                     \
+        function *real = (function *)tfi_real(TFI_HOOK_##symbol);                                                      \
+        if (!real) return TFI_CUDA_MISSING;                                                                            \
+        if (!tfi_cuda_active() || !tfi_cudart_enter(&call, TFI_HOOK_##symbol)) return real(a, b, c, d, e, f);          \
+        int result = real(a, b, c, d, e, f);                                                                           \
+        leave(&call, result, (void *)real, what, &(struct words){{a, b, c, d, e, f}, result});                         \
+        return result;                                                                                                 \
+    }
+
+#define CHANGED_LONG(symbol, what)                                                                                     \
+    TFI_EXPORT int tfi_changed_##symbol(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f,        \
+                                        uint64_t g, uint64_t h, uint64_t i) __asm__(#symbol);                          \
+    TFI_EXPORT int tfi_changed_##symbol(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f,        \
+                                        uint64_t g, uint64_t h, uint64_t i)                                            \
+    {                                                                                                                  \
+        struct tfi_cuda_call call;                                                                                     \
+        long_function *real = (long_function *)tfi_real(TFI_HOOK_##symbol);                                            \
+        if (!real) return TFI_CUDA_MISSING;                                                                            \
+        if (!tfi_cuda_active() || !tfi_cudart_enter(&call, TFI_HOOK_##symbol)) return real(a, b, c, d, e, f, g, h, i); \
+        int result = real(a, b, c, d, e, f, g, h, i);                                                                  \
+        leave(&call, result, (void *)real, what, &(struct words){{a, b, c, d, e, f, g, h, i}, result});                \
+        return result;                                                                                                 \
+    }
+
+static uint64_t as_int(uint64_t word)
+{
+    return (uint64_t)(int64_t)(int32_t)word;
+}
+
+/* Writes values one behind the other. */
+static uint32_t put(uint64_t *values, const uint64_t *from, uint32_t count)
+{
+    memcpy(values, from, count * sizeof *values);
+    return count;
+}
+#define PUT(...) put(values, TFI_VALUES(__VA_ARGS__), TFI_NR_VALUES(__VA_ARGS__))
+
+/* 12: (dsts, srcs, sizes, count, attrs, indexes, numAttrs, failed, stream); 13 has no failed. */
+static uint32_t copy_batch(const struct words *in, bool old, uint64_t *values)
+{
+    return PUT(tfi_cuda_sum((const size_t *)in->w[2], in->w[3]), in->w[3], in->w[old ? 8 : 7]);
+}
+
+/* 12: (count, operations, failed, flags, stream); 13 has no failed. */
+static uint32_t copy_batch_3d(const struct words *in, bool old, uint64_t *values)
+{
+    return PUT(in->w[0], in->w[old ? 3 : 2], in->w[old ? 4 : 3]);
+}
+
+/* 12: (address, bytes, device, stream); 13: (address, bytes, location, flags, stream). A location of type 1 is a device,
+ * which is what 12 means; -1, the host, is of type 2. */
+static uint32_t prefetch(const struct words *in, bool old, uint64_t *values)
+{
+    uint64_t device = as_int(in->w[2]);
+    if (old) return PUT(in->w[0], in->w[1], (int64_t)device < 0 ? 2 : 1, device, 0, in->w[3]);
+    return PUT(in->w[0], in->w[1], (uint32_t)in->w[2], as_int(in->w[2] >> 32), (uint32_t)in->w[3], in->w[4]);
+}
+
+/* 12: (address, bytes, advice, device); 13: (address, bytes, advice, location). */
+static uint32_t advise(const struct words *in, bool old, uint64_t *values)
+{
+    uint64_t device = as_int(in->w[3]);
+    if (old) return PUT(in->w[0], in->w[1], (uint32_t)in->w[2], (int64_t)device < 0 ? 2 : 1, device);
+    return PUT(in->w[0], in->w[1], (uint32_t)in->w[2], (uint32_t)in->w[3], as_int(in->w[3] >> 32));
+}
+
+/* (array, parameters, count, stream): their structure changed. */
+static uint32_t semaphores(const struct words *in, bool old, uint64_t *values)
+{
+    (void)old;
+    return PUT((uint32_t)in->w[2], in->w[3]);
+}
+
+/* 12: (stream, nodes, count, flags); 13: (stream, nodes, edges, count, flags). */
+static uint32_t capture(const struct words *in, bool old, uint64_t *values)
+{
+    return PUT(in->w[0], in->w[old ? 2 : 3], (uint32_t)in->w[old ? 3 : 4]);
+}
+
+/* 12: (graph, from, to, count); 13: (graph, from, to, edges, count). */
+static uint32_t add_dependencies(const struct words *in, bool old, uint64_t *values)
+{
+    return PUT(in->w[0], in->w[old ? 3 : 4]);
+}
+
+/* 12: (out, graph, nodes, count, parameters); 13: (out, graph, nodes, edges, count, parameters). */
+static uint32_t add_node(const struct words *in, bool old, uint64_t *values)
+{
+    const uint64_t *node = in->result == 0 ? (const uint64_t *)in->w[0] : NULL;
+    return PUT(node ? *node : 0, in->w[1], in->w[old ? 3 : 4]);
+}
+
+CHANGED_LONG(cudaMemcpyBatchAsync, copy_batch)
+CHANGED_LONG(cudaMemcpyBatchAsync_ptsz, copy_batch)
+CHANGED(cudaMemcpy3DBatchAsync, copy_batch_3d)
+CHANGED(cudaMemcpy3DBatchAsync_ptsz, copy_batch_3d)
+CHANGED(cudaMemPrefetchAsync, prefetch)
+CHANGED(cudaMemPrefetchAsync_ptsz, prefetch)
+CHANGED(cudaMemAdvise, advise)
+CHANGED(cudaSignalExternalSemaphoresAsync, semaphores)
+CHANGED(cudaSignalExternalSemaphoresAsync_ptsz, semaphores)
+CHANGED(cudaWaitExternalSemaphoresAsync, semaphores)
+CHANGED(cudaWaitExternalSemaphoresAsync_ptsz, semaphores)
+CHANGED(cudaStreamUpdateCaptureDependencies, capture)
+CHANGED(cudaStreamUpdateCaptureDependencies_ptsz, capture)
+CHANGED(cudaGraphAddDependencies, add_dependencies)
+CHANGED(cudaGraphAddNode, add_node)

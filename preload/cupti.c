@@ -1,0 +1,434 @@
+/* cupti.c - device records: when CUPTI is started, when its buffers are fetched, and how that ends.
+ *
+ * The first call that uses a device starts it, before the original is called: a context that exists already would stall
+ * while its modules are instrumented, and graphs that exist would stay unseen. Only the activity interface is used, so
+ * that the one subscriber's slot stays free. The kinds stay enabled for good.
+ *
+ * The library's background thread fetches every TFI_FLUSH_MS, once CUPTI has asked for a buffer (a flush before that
+ * never returns), and not while another client is recording: its own flushes serve both, and each of ours would cost it
+ * a buffer. Nothing is forced before the end: what is running then would be handed over without its end, for ever.
+ *
+ * At the end everything of the host is in the files already. What CUPTI has left is fetched by the background thread,
+ * and the thread that ends the process waits for it, not longer than LAST_MS. That happens in an exit handler, which was
+ * registered after the driver's and so runs before it; destructors would be too late. After that CUPTI is not called.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "chunk.h"
+#include "clock.h"
+#include "config.h"
+#include "cupti_client.h"
+#include "events.h"
+#include "log.h"
+#include "sys.h"
+#include "writer.h"
+
+#define START_MS 2000 /* how long other threads wait for the one that starts it */
+#define LAST_MS 2000
+#define REQUEST_MS 50
+#define TOKEN_MS 100
+
+static struct tfi_cupti asleep;
+struct tfi_cupti *tfi_cupti = &asleep;
+
+static pid_t started_in, starter; /* process; thread */
+static uint32_t calling;          /* the background thread is in CUPTI */
+static bool exit_handlers;        /* the second one is registered as well */
+static struct tfi_thread lane;    /* what converted records are written with: not a thread of the program */
+static uint64_t last_clock;
+
+static void nap(void)
+{
+    struct timespec pause = {.tv_nsec = 500000};
+    syscall(SYS_nanosleep, &pause, NULL);
+}
+
+static uint64_t now_ms(void)
+{
+    return tfi_monotonic_ns() / 1000000;
+}
+
+/* ---- converting ---- */
+
+static bool take_token(unsigned ms)
+{
+    uint64_t end = now_ms() + ms;
+    for (;;) {
+        uint32_t free = 0;
+        if (__atomic_compare_exchange_n(&tfi_cupti->token, &free, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+            return true;
+        if (now_ms() >= end) return false;
+        nap();
+    }
+}
+
+static void give_token(void)
+{
+    __atomic_store_n(&tfi_cupti->token, 0, __ATOMIC_RELEASE);
+}
+
+/* The trace that records go to: the open one, or the one that is being ended; 0 if there is none. */
+static uint32_t trace_gen(void)
+{
+    uint32_t gen = __atomic_load_n(&tfi_process->gen, __ATOMIC_ACQUIRE);
+    return gen ? gen : __atomic_load_n(&tfi_cupti->gen, __ATOMIC_ACQUIRE);
+}
+
+/* With the token. NULL if there is no trace. */
+static struct tfi_thread *open_lane(void)
+{
+    uint32_t gen = trace_gen();
+    if (!gen) return NULL;
+    if (lane.gen != gen) {
+        lane = (struct tfi_thread){.gen = gen, .tid = (uint32_t)tfi_gettid()};
+        lane.slot = &lane.own_slot;
+        last_clock = 0;
+        tfi_records_restart();
+        tfi_cupti_devices_restart();
+        tfi_cupti_clock_restart();
+        __atomic_store_n(&tfi_cupti->gen, gen, __ATOMIC_RELEASE);
+    }
+    return &lane;
+}
+
+/* Records are best converted between two readings of the clock. */
+static void read_clock(struct tfi_thread *to, bool always)
+{
+    uint64_t now = now_ms();
+    if (__atomic_load_n(&tfi_cupti->quiet, __ATOMIC_ACQUIRE)) return;
+    if (!always && last_clock && now - last_clock < 50) return;
+    if (tfi_cupti_clock_read(to)) last_clock = now;
+}
+
+/* The driver, about devices. */
+static bool may_ask(void)
+{
+    return !(tfi_broker_session() & 1) && !__atomic_load_n(&tfi_cupti->quiet, __ATOMIC_ACQUIRE);
+}
+
+/* One buffer that came back; false if there is none. */
+static bool convert_one(void)
+{
+    if (!tfi_buffers_waiting() || !take_token(TOKEN_MS)) return false;
+    struct tfi_thread *to = open_lane();
+    struct tfi_buffer *buffer = tfi_buffers_take();
+    if (buffer && to && buffer->gen == to->gen) {
+        read_clock(to, false);
+        tfi_records_convert(to, buffer->data, buffer->valid, true, may_ask());
+    }
+    if (buffer) tfi_buffers_free(buffer);
+    give_token();
+    return buffer != NULL;
+}
+
+void tfi_cupti_convert_now(uint8_t *buffer, size_t valid)
+{
+    if (!tfi_cupti->on || !valid || !trace_gen()) return;
+    if (!take_token(TOKEN_MS)) {
+        tfi_count_drop(TFI_DROP_DEVICE_UNREAD, tfi_record_count(buffer, valid));
+        return;
+    }
+    struct tfi_thread *to = open_lane();
+    if (to && !last_clock) read_clock(to, true);
+    if (to) tfi_records_convert(to, buffer, valid, false, false);
+    give_token();
+}
+
+/* ---- fetching ---- */
+
+static void write_clock(void)
+{
+    if (!take_token(TOKEN_MS)) return;
+    struct tfi_thread *to = open_lane();
+    if (to) read_clock(to, true);
+    if (to && may_ask()) tfi_cupti_devices(to);
+    give_token();
+}
+
+static void count_dropped(void)
+{
+    size_t dropped = 0;
+    if (tfi_cupti_api.ActivityGetNumDroppedRecords(NULL, 0, &dropped) != 0 || !dropped) return;
+    tfi_count_drop(TFI_DROP_DEVICE_DROPPED, dropped);
+    tfi_broker_dropped(dropped);
+}
+
+static void before_exit(void);
+
+/* In the background thread, without the token: CUPTI hands buffers back meanwhile. */
+static void fetch(uint32_t flag)
+{
+    write_clock();
+    __atomic_store_n(&calling, 1, __ATOMIC_SEQ_CST);
+    tfi_cupti_api.ActivityFlushAll(flag);
+    count_dropped();
+    __atomic_store_n(&calling, 0, __ATOMIC_SEQ_CST);
+    write_clock();
+    if (!exit_handlers) exit_handlers = atexit(before_exit) == 0; /* by now the driver has registered its own */
+}
+
+bool tfi_cupti_calling(void)
+{
+    return __atomic_load_n(&calling, __ATOMIC_SEQ_CST);
+}
+
+/* Kinds that our own doings have records of: a flush is an overhead, asking the driver is a call of the driver. They
+ * would stay behind in a new buffer after the last flush. */
+static void switch_own(bool on)
+{
+    static const uint8_t kinds[] = {TFI_CUPTI_OVERHEAD, TFI_CUPTI_DRIVER, TFI_CUPTI_RUNTIME};
+    for (size_t i = 0; i < TFI_COUNT(kinds); i++) {
+        if (!(tfi_cupti->kinds >> kinds[i] & 1) || tfi_broker_wants(kinds[i])) continue;
+        if (on) tfi_cupti_api.ActivityEnable(kinds[i]);
+        else tfi_cupti_api.ActivityDisable(kinds[i]);
+    }
+}
+
+/* Everything CUPTI has; then whoever waits for it is woken. */
+static void fetch_last(void)
+{
+    switch_own(false);
+    fetch(TFI_CUPTI_FLUSH_FORCED);
+    while (convert_one()) continue;
+    __atomic_store_n(&tfi_cupti->last, 2, __ATOMIC_RELEASE);
+    tfi_futex_wake(&tfi_cupti->last);
+}
+
+static bool due(void)
+{
+    return __atomic_load_n(&tfi_cupti->requested, __ATOMIC_ACQUIRE) && now_ms() >= tfi_cupti->next_flush &&
+           !(tfi_broker_session() & 1);
+}
+
+bool tfi_cupti_work(void)
+{
+    if (!tfi_cupti->on) return tfi_events_work();
+    if (__atomic_load_n(&tfi_cupti->quiet, __ATOMIC_ACQUIRE)) return false;
+    if (convert_one()) return true;
+    if (__atomic_load_n(&tfi_cupti->last, __ATOMIC_ACQUIRE) == 1) {
+        fetch_last();
+        return true;
+    }
+    if (!due()) return false;
+    fetch(0);
+    tfi_cupti->next_flush = now_ms() + tfi_config.flush_ms;
+    return true;
+}
+
+unsigned tfi_cupti_wait(unsigned most)
+{
+    uint64_t now = now_ms(), wait = tfi_config.flush_ms;
+    if (!tfi_cupti->on) return tfi_events_wait(most);
+    if (tfi_cupti->next_flush > now && tfi_cupti->next_flush - now < wait) wait = tfi_cupti->next_flush - now;
+    return wait < most ? (unsigned)wait : most;
+}
+
+/* ---- the beginning ---- */
+
+static bool enable(uint32_t kind)
+{
+    int result = tfi_cupti_api.ActivityEnable(kind);
+    if (result == 0) tfi_cupti->kinds |= 1ull << kind;
+    else tfi_log(TFI_LOG_INFO, "CUPTI does not record kind %u: %s", kind, tfi_cupti_error(result));
+    return result == 0;
+}
+
+/* Single calls of an API where that can be asked for, else all of them. */
+static void enable_calls(uint32_t domain)
+{
+    int (*one)(uint32_t, uint8_t) =
+        domain == TFI_CUPTI_RUNTIME ? tfi_cupti_api.ActivityEnableRuntimeApi : tfi_cupti_api.ActivityEnableDriverApi;
+    unsigned enabled = 0;
+    for (unsigned i = 0; one && i < tfi_cupti_nr_calls; i++)
+        if (tfi_cupti_calls[i].domain == domain) enabled += one(tfi_cupti_calls[i].number, 1) == 0;
+    if (!enabled) enable(domain);
+}
+
+static bool enable_all(void)
+{
+    static const uint8_t kinds[] = {TFI_CUPTI_MEMCPY, TFI_CUPTI_MEMCPY2, TFI_CUPTI_MEMSET, TFI_CUPTI_SYNCHRONIZATION,
+                                    TFI_CUPTI_OVERHEAD};
+    int result = tfi_cupti_api.ActivityEnable(TFI_CUPTI_CONCURRENT_KERNEL);
+    if (result != 0) {
+        tfi_log(TFI_LOG_WARN, "no device records: %s says %s; stages go on", tfi_cupti_api.path,
+                tfi_cupti_error(result));
+        return false;
+    }
+    tfi_cupti->kinds |= 1ull << TFI_CUPTI_CONCURRENT_KERNEL;
+    for (size_t i = 0; i < TFI_COUNT(kinds); i++) enable(kinds[i]);
+    if (tfi_config.graphs == TFI_GRAPHS_GRAPH) enable(TFI_CUPTI_GRAPH_TRACE);
+    enable_calls(TFI_CUPTI_RUNTIME);
+    enable_calls(TFI_CUPTI_DRIVER);
+    return true;
+}
+
+/* Newer versions give each thread a buffer of its own; more than eight threads would get the one that is thrown away. */
+static void set_attributes(void)
+{
+    uint8_t off = 0;
+    size_t size = sizeof off;
+    if (tfi_cupti_api.version < 130000 || tfi_broker_session() & 1) return;
+    tfi_cupti_api.ActivitySetAttribute(TFI_CUPTI_ATTR_PER_THREAD_BUFFER, &size, &off);
+}
+
+static bool start(void)
+{
+    uint64_t (*clock)(void);
+    if (!tfi_cupti_find()) return false;
+    if (!tfi_buffers_init() || !tfi_select_init()) {
+        tfi_log(TFI_LOG_WARN, "no device records: no memory; stages go on");
+        return false;
+    }
+    if (tfi_broker_clock(&clock)) tfi_cupti_clock_foreign(clock);
+    set_attributes();
+    tfi_cupti->on = 1;
+    int result = tfi_cupti_api.ActivityRegisterCallbacks(tfi_buffers_request, tfi_buffers_complete);
+    if (result != 0)
+        tfi_log(TFI_LOG_WARN, "no device records: %s says %s; stages go on", tfi_cupti_api.path,
+                tfi_cupti_error(result));
+    if (result == 0 && enable_all()) {
+        tfi_cupti->next_flush = now_ms() + tfi_config.flush_ms;
+        atexit(before_exit);
+        return true;
+    }
+    tfi_cupti->on = 0;
+    return false;
+}
+
+/* What CUPTI does inside our calls is not the program's: its calls of the driver are forwarded as the runtime's are. */
+static bool start_unseen(void)
+{
+    struct tfi_thread *t = tfi_self;
+    if (t && (t->guard || t->gen != tfi_process->gen)) t = NULL;
+    uint32_t outer = t ? t->runtime : 0;
+    tfi_inside++;
+    if (t) t->runtime = ++t->calls;
+    bool ok = start();
+    if (t) t->calls--;
+    if (t) t->runtime = outer;
+    tfi_inside--;
+    return ok;
+}
+
+static void wait_started(void)
+{
+    uint64_t end = now_ms() + START_MS;
+    if (__atomic_load_n(&starter, __ATOMIC_ACQUIRE) == tfi_gettid()) return; /* CUPTI itself, in our start */
+    while (__atomic_load_n(&tfi_cupti->phase, __ATOMIC_ACQUIRE) == TFI_CUPTI_STARTING && now_ms() < end) nap();
+}
+
+static bool wanted(void)
+{
+    return tfi_config.activities & TFI_ACTIVITY_GPU && tfi_config.select != TFI_SELECT_NOTHING &&
+           tfi_cupti != &asleep && (!started_in || started_in == tfi_getpid());
+}
+
+/* A child of a process that used a device can't use one, and its copy of CUPTI belongs to the parent. */
+static void first_use(void)
+{
+    uint32_t phase = TFI_CUPTI_NEW;
+    if (!wanted()) {
+        __atomic_store_n(&tfi_cupti->phase, TFI_CUPTI_OFF, __ATOMIC_RELEASE);
+        return;
+    }
+    if (!__atomic_compare_exchange_n(&tfi_cupti->phase, &phase, TFI_CUPTI_STARTING, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE))
+        return;
+    started_in = tfi_getpid();
+    __atomic_store_n(&starter, tfi_gettid(), __ATOMIC_RELEASE);
+    bool ok = start_unseen();
+    if (!ok) tfi_events_begin();
+    __atomic_store_n(&starter, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&tfi_cupti->phase, ok ? TFI_CUPTI_WAITING : TFI_CUPTI_OFF, __ATOMIC_RELEASE);
+}
+
+TFI_COLD void tfi_cupti_begin(void)
+{
+    int error = errno;
+    uint32_t phase = __atomic_load_n(&tfi_cupti->phase, __ATOMIC_ACQUIRE);
+    if (phase == TFI_CUPTI_WAITING && !__atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED)) return;
+    int cancel = tfi_cancel_off();
+    if (phase == TFI_CUPTI_NEW) first_use();
+    if (__atomic_load_n(&tfi_cupti->phase, __ATOMIC_ACQUIRE) == TFI_CUPTI_STARTING) wait_started();
+    phase = TFI_CUPTI_WAITING;
+    if (__atomic_load_n(&tfi_cupti->phase, __ATOMIC_ACQUIRE) == phase && tfi_process->gen && tfi_writer_start())
+        __atomic_compare_exchange_n(&tfi_cupti->phase, &phase, TFI_CUPTI_READY, false, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_RELAXED);
+    tfi_cancel_on(cancel);
+    errno = error;
+}
+
+void tfi_cupti_after_fork(void)
+{
+    uint32_t ready = TFI_CUPTI_READY;
+    __atomic_compare_exchange_n(&tfi_cupti->phase, &ready, TFI_CUPTI_WAITING, false, __ATOMIC_ACQ_REL,
+                                __ATOMIC_RELAXED);
+}
+
+/* ---- the end ---- */
+
+/* CUPTI may ask for its first buffer in a thread of its own, a moment after the call. */
+static bool was_requested(void)
+{
+    uint64_t end = now_ms() + REQUEST_MS;
+    while (!__atomic_load_n(&tfi_cupti->requested, __ATOMIC_ACQUIRE) && now_ms() < end) nap();
+    return __atomic_load_n(&tfi_cupti->requested, __ATOMIC_ACQUIRE);
+}
+
+/* Asks the background thread for what is left and waits for it. */
+static void last_flush(void)
+{
+    uint32_t none = 0;
+    if (!tfi_cupti->on || tfi_getpid() != started_in || !trace_gen()) return;
+    if (!__atomic_compare_exchange_n(&tfi_cupti->last, &none, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return;
+    if (was_requested() && tfi_writer_start()) {
+        uint64_t end = now_ms() + LAST_MS, now;
+        tfi_writer_signal();
+        while (__atomic_load_n(&tfi_cupti->last, __ATOMIC_ACQUIRE) == 1 && (now = now_ms()) < end)
+            tfi_futex_wait(&tfi_cupti->last, 1, (unsigned)(end - now));
+        if (__atomic_load_n(&tfi_cupti->last, __ATOMIC_ACQUIRE) == 1)
+            tfi_log(TFI_LOG_WARN, "CUPTI has not handed over its last device records within %u ms", LAST_MS);
+    }
+    __atomic_store_n(&tfi_cupti->quiet, 1, __ATOMIC_SEQ_CST);
+}
+
+static void before_exit(void)
+{
+    int error = errno;
+    last_flush();
+    errno = error;
+}
+
+void tfi_cupti_hold(void)
+{
+    if (tfi_cupti->on) __atomic_store_n(&tfi_cupti->gen, tfi_process->gen, __ATOMIC_RELEASE);
+}
+
+bool tfi_cupti_finish(void)
+{
+    if (!tfi_cupti->on) return tfi_events_finish();
+    if (tfi_getpid() != started_in) return true;
+    last_flush();
+    while (convert_one()) continue;
+    if (tfi_buffers_out()) tfi_count_drop(TFI_DROP_DEVICE_KEPT, tfi_buffers_out());
+    if (!take_token(TOKEN_MS)) return false;
+    if (lane.gen && lane.gen == tfi_cupti->gen) tfi_chunk_close(&lane);
+    lane.gen = 0;
+    __atomic_store_n(&tfi_cupti->gen, 0, __ATOMIC_RELEASE);
+    give_token();
+    return true;
+}
+
+void tfi_cupti_resume(void)
+{
+    uint32_t ready = TFI_CUPTI_READY;
+    if (!tfi_cupti->on || tfi_getpid() != started_in) return;
+    tfi_cupti->last = tfi_cupti->quiet = 0;
+    switch_own(true);
+    __atomic_compare_exchange_n(&tfi_cupti->phase, &ready, TFI_CUPTI_WAITING, false, __ATOMIC_ACQ_REL,
+                                __ATOMIC_RELAXED);
+}

@@ -1,0 +1,210 @@
+/* cupti_find.c - which CUPTI is used, and its functions.
+ *
+ * One that is mapped already is the one the program's own profiler uses, and a second copy does not work beside it. Else
+ * TFI_CUPTI_PATH; else the place that belongs to the mapped CUDA runtime: beside it, in the same Python environment, in
+ * the same toolkit; else the loader's path. The major version is the runtime's, or the driver's where there is none.
+ * Where Nsight profiles the process the device is taken: it would fail, or we would spoil its records. Its libraries are
+ * mapped then, or will be, by the first call of NVTX or the driver: the environment says so. Then nothing is loaded.
+ */
+#include <dlfcn.h>
+#include <link.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config.h"
+#include "cupti_client.h"
+#include "dl.h"
+#include "fmt.h"
+#include "log.h"
+
+#define OLDEST 18u /* CUDA 11.8: the first with kernel records of 208 bytes */
+
+struct tfi_cupti_api tfi_cupti_api;
+
+/* What is mapped. */
+struct seen {
+    char cupti[2][512]; /* path by major version, 12 and 13 */
+    char runtime[512];
+    unsigned runtime_major;
+    const char *tool;
+};
+
+static unsigned major_of(const char *file)
+{
+    const char *so = strstr(file, ".so.");
+    unsigned major = 0;
+    for (so = so ? so + 4 : ""; *so >= '0' && *so <= '9'; so++) major = major * 10 + (unsigned)(*so - '0');
+    return major;
+}
+
+static bool named(const char *file, const char *library)
+{
+    size_t length = strlen(library);
+    return strncmp(file, library, length) == 0 && (strncmp(file + length, ".so", 3) == 0 || file[length] == '-');
+}
+
+static bool begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+static const char *file_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* What nsys and ncu put into a process. */
+static const char *tool_of(const char *file)
+{
+    static const char *const tools[] = {"libToolsInjection", "libcuda-injection", "libInterceptorInjection",
+                                        "libTreeLauncherTargetInjection"};
+    for (size_t i = 0; i < TFI_COUNT(tools); i++)
+        if (begins(file, tools[i])) return tools[i];
+    return NULL;
+}
+
+/* The variable by which a profiler of the device has announced itself. Another NVTX tool does not touch the device, but
+ * whatever the driver is told to load, other than ourselves, is there for that. */
+static const char *announced(void)
+{
+    static const char *const variables[] = {"NSYS_PROFILING_SESSION_ID", "NV_NSIGHT_INJECTION_",
+                                            "QUADD_INJECTION_PROXY"};
+    const char *path = getenv("CUDA_INJECTION64_PATH");
+    if (path && *path && !begins(file_of(path), "libtfinject")) return "CUDA_INJECTION64_PATH";
+    path = getenv("NVTX_INJECTION64_PATH");
+    if (path && tool_of(file_of(path))) return "NVTX_INJECTION64_PATH";
+    for (char **e = environ; e && *e; e++)
+        for (size_t i = 0; i < TFI_COUNT(variables); i++)
+            if (begins(*e, variables[i])) return variables[i];
+    return NULL;
+}
+
+static int look(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct seen *seen = data;
+    const char *path = info->dlpi_name ? info->dlpi_name : "", *file = file_of(path);
+    (void)size;
+    if (named(file, "libcupti")) {
+        unsigned major = major_of(file);
+        char *to = seen->cupti[major != 12 && !(major > 2000 && major < 2025)];
+        if (!*to) tfi_fmt(to, sizeof seen->cupti[0], "%s", path);
+    } else if (named(file, "libcudart") && !*seen->runtime) {
+        tfi_fmt(seen->runtime, sizeof seen->runtime, "%s", path);
+        seen->runtime_major = major_of(file);
+    }
+    if (tool_of(file)) seen->tool = tool_of(file);
+    return 0;
+}
+
+static bool open_one(void **handle, const char *path, int flags)
+{
+    *handle = dlopen(path, RTLD_LAZY | flags);
+    if (*handle) tfi_fmt(tfi_cupti_api.path, sizeof tfi_cupti_api.path, "%s", path);
+    return *handle != NULL;
+}
+
+/* In the places that belong to the CUDA runtime. */
+static bool open_near(void **handle, const char *runtime, unsigned major)
+{
+    static const char *const places[] = {"/",
+                                         "/../../cuda_cupti/lib/",
+                                         "/../../cu13/lib/",
+                                         "/../../cu12/lib/",
+                                         "/../extras/CUPTI/lib64/",
+                                         "/../../extras/CUPTI/lib64/"};
+    char path[1024];
+    const char *slash = strrchr(runtime, '/');
+    if (!slash) return false;
+    for (size_t i = 0; i < TFI_COUNT(places); i++) {
+        size_t length = (size_t)(slash - runtime);
+        memcpy(path, runtime, length);
+        tfi_fmt(path + length, sizeof path - length, "%slibcupti.so.%u", places[i], major);
+        if (open_one(handle, path, 0)) return true;
+    }
+    return false;
+}
+
+static void *open_library(const struct seen *seen)
+{
+    void *handle = NULL;
+    char name[32];
+    unsigned major = seen->runtime_major;
+    /* A program that profiles itself would see us ask the driver; then there is one CUPTI to choose from. */
+    if (major != 12 && major != 13 && !*seen->cupti[0] != !*seen->cupti[1]) major = *seen->cupti[0] ? 12 : 13;
+    if (major != 12 && major != 13) major = tfi_cupti_driver_version() / 1000 == 12 ? 12 : 13;
+    for (unsigned i = 0; i < 2; i++) {
+        const char *mapped = seen->cupti[(major - 12 + i) % 2];
+        if (*mapped && open_one(&handle, mapped, RTLD_NOLOAD)) return handle;
+    }
+    if (tfi_config.cupti_path) {
+        if (open_one(&handle, tfi_config.cupti_path, 0)) return handle;
+        tfi_log(TFI_LOG_WARN, "TFI_CUPTI_PATH=%s can't be opened; CUPTI is looked for elsewhere",
+                tfi_config.cupti_path);
+    }
+    for (unsigned i = 0; i < 2; i++, major = 25 - major) {
+        if (*seen->runtime && open_near(&handle, seen->runtime, major)) return handle;
+        tfi_fmt(name, sizeof name, "libcupti.so.%u", major);
+        if (open_one(&handle, name, 0)) return handle;
+    }
+    return NULL;
+}
+
+static const char *missing_function(void *handle)
+{
+    struct tfi_cupti_api *api = &tfi_cupti_api;
+#define API(name, params) api->name = (int(*) params)tfi_dlsym(handle, "cupti" #name);
+    TFI_CUPTI_FUNCTIONS
+#undef API
+    /* The last ones came with 12.5; without them the whole kinds are enabled. */
+    if (!api->ActivityEnableRuntimeApi || !api->ActivityEnableDriverApi)
+        api->ActivityEnableRuntimeApi = api->ActivityEnableDriverApi = NULL;
+#define API(name, params)                                                                                              \
+    if (!api->name && strstr(#name, "Api") == NULL && strcmp(#name, "GetResultString") != 0) return "cupti" #name;
+    TFI_CUPTI_FUNCTIONS
+#undef API
+    return NULL;
+}
+
+const char *tfi_cupti_error(int result)
+{
+    const char *text = NULL;
+    if (tfi_cupti_api.GetResultString) tfi_cupti_api.GetResultString(result, &text);
+    return text ? text : "an error without a name";
+}
+
+static bool profiled_already(const struct seen *seen)
+{
+    const char *variable = seen->tool ? NULL : announced();
+    if (!seen->tool && !variable) return false;
+    tfi_log(TFI_LOG_WARN, "no device records: another profiler has the device (%s %s); stages go on",
+            variable ? "variable" : "library", variable ? variable : seen->tool);
+    return true;
+}
+
+bool tfi_cupti_find(void)
+{
+    struct seen seen = {.tool = NULL};
+    struct tfi_cupti_api *api = &tfi_cupti_api;
+    dl_iterate_phdr(look, &seen);
+    if (profiled_already(&seen)) return false;
+    void *handle = open_library(&seen);
+    if (!handle) {
+        tfi_log(TFI_LOG_WARN, "no device records: no libcupti.so found (TFI_CUPTI_PATH names one); stages go on");
+        return false;
+    }
+    const char *missing = missing_function(handle);
+    if (missing) {
+        tfi_log(TFI_LOG_WARN, "no device records: %s has no %s; stages go on", api->path, missing);
+        return false;
+    }
+    int result = api->GetVersion(&api->version);
+    if (result != 0 || api->version < OLDEST) {
+        tfi_log(TFI_LOG_WARN, "no device records: %s is too old (its version is %u, %u is needed); stages go on",
+                api->path, result ? 0 : api->version, OLDEST);
+        return false;
+    }
+    tfi_log(TFI_LOG_INFO, "CUPTI %u: %s", api->version, api->path);
+    return true;
+}

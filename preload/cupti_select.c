@@ -1,0 +1,137 @@
+/* cupti_select.c - whether a device record's call was made inside a selected stage (ENABLE_PROFILER_NAMES).
+ *
+ * CUPTI's kinds stay enabled; a record is left out when it is handed over, and only if its call is known and was outside
+ * every selected stage. What is not known is written, and the analysis decides.
+ *
+ * stage.c says when a thread's stages change. That is kept here by thread, with the time: no stage open, stages but none
+ * selected, a selected one. A thread that has stages of its own is judged by them; any other call is outside if no
+ * thread was in a selected stage then. Only so much is kept: what is older is not known.
+ * Verdicts lie in a table of the last million calls, by correlation id; ids wrap, so the table holds their high part.
+ */
+#include "clock.h"
+#include "config.h"
+#include "cupti_client.h"
+#include "sys.h"
+
+#define THREADS 256u /* powers of two */
+#define EDGES 256u
+#define CALLS (1u << 20)
+
+enum state { NO_STAGE, NOT_SELECTED, SELECTED };
+
+/* What changed when, in the order of time; the last EDGES of them. */
+struct history {
+    uint32_t thread; /* low half of pthread_self() */
+    uint32_t state;  /* the latest */
+    uint64_t count;
+    struct {
+        uint64_t ticks;
+        uint32_t state;
+        uint32_t reserved;
+    } edge[EDGES];
+};
+
+static struct {
+    struct tfi_lock lock;
+    struct history *threads; /* by hash */
+    struct history *all;     /* of one: how many threads are in a selected stage */
+    uint32_t *calls;         /* high part of the id << 2 | verdict */
+    uint32_t lost;           /* a thread found no place: nothing is known about others' stages */
+} known;
+
+bool tfi_select_init(void)
+{
+    if (tfi_config.select != TFI_SELECT_NAMES || known.calls) return true;
+    known.threads = tfi_map(THREADS * sizeof *known.threads);
+    known.all = tfi_map(sizeof *known.all);
+    known.calls = tfi_map(CALLS * sizeof *known.calls);
+    return known.threads && known.all && known.calls;
+}
+
+/* A lock that was held when the process forked is nobody's. */
+void tfi_select_restart(void)
+{
+    known.lock.word = 0;
+}
+
+static struct history *history_of(uint32_t thread, bool make)
+{
+    uint32_t first = (thread >> 8) * 2654435761u >> 16;
+    for (uint32_t i = 0; i < THREADS; i++) {
+        struct history *h = &known.threads[(first + i) % THREADS];
+        if (h->thread == thread && h->count) return h;
+        if (h->count) continue;
+        if (make) h->thread = thread;
+        return make ? h : NULL;
+    }
+    return NULL;
+}
+
+static void add(struct history *h, uint64_t ticks, uint32_t state)
+{
+    h->edge[h->count % EDGES].ticks = ticks;
+    h->edge[h->count % EDGES].state = state;
+    h->state = state;
+    h->count++;
+}
+
+void tfi_select_note(const struct tfi_thread *t)
+{
+    if (TFI_LIKELY(tfi_config.select != TFI_SELECT_NAMES)) return;
+    uint32_t thread = (uint32_t)t->slot->pthread;
+    uint32_t selected = __atomic_load_n(&t->selected, __ATOMIC_RELAXED);
+    uint32_t stages = __atomic_load_n(&t->stages, __ATOMIC_RELAXED);
+    uint32_t state = selected ? SELECTED : stages ? NOT_SELECTED : NO_STAGE;
+    if (!known.calls && !tfi_select_init()) return;
+    tfi_lock(&known.lock);
+    struct history *h = history_of(thread, true);
+    if (!h) known.lost = 1;
+    if (h && (h->state != state || !h->count)) {
+        uint64_t now = tfi_ticks();
+        uint32_t others = known.all->state;
+        if (h->state == SELECTED) others--;
+        if (state == SELECTED) others++;
+        add(h, now, state);
+        if (others != known.all->state || !known.all->count) add(known.all, now, others);
+    }
+    tfi_unlock(&known.lock);
+}
+
+/* The state at a moment; `before` is what held before the first edge, -1 comes back if that is not known any more. */
+static int at(const struct history *h, uint64_t ticks, int before)
+{
+    uint64_t first = h->count > EDGES ? h->count - EDGES : 0;
+    for (uint64_t i = h->count; i > first; i--)
+        if (h->edge[(i - 1) % EDGES].ticks <= ticks) return (int)h->edge[(i - 1) % EDGES].state;
+    return first ? -1 : before;
+}
+
+static enum tfi_verdict judge(uint32_t thread, uint64_t ticks)
+{
+    enum tfi_verdict verdict = TFI_VERDICT_UNKNOWN;
+    tfi_lock(&known.lock);
+    const struct history *h = history_of(thread, false);
+    int state = h ? at(h, ticks, NO_STAGE) : NO_STAGE, others = at(known.all, ticks, 0);
+    if (!known.all->count || state < 0) verdict = TFI_VERDICT_UNKNOWN; /* nobody has said anything about stages */
+    else if (state != NO_STAGE) verdict = state == SELECTED ? TFI_VERDICT_INSIDE : TFI_VERDICT_OUTSIDE;
+    else if (others == 0 && !known.lost) verdict = TFI_VERDICT_OUTSIDE;
+    tfi_unlock(&known.lock);
+    return verdict;
+}
+
+enum tfi_verdict tfi_select_call(uint32_t id, uint32_t thread, uint64_t ticks)
+{
+    if (TFI_LIKELY(tfi_config.select != TFI_SELECT_NAMES)) return TFI_VERDICT_INSIDE;
+    if (!known.calls) return TFI_VERDICT_UNKNOWN;
+    enum tfi_verdict verdict = judge(thread, ticks);
+    known.calls[id % CALLS] = (id / CALLS) << 2 | (uint32_t)verdict;
+    return verdict;
+}
+
+enum tfi_verdict tfi_select_of(uint32_t id)
+{
+    if (TFI_LIKELY(tfi_config.select != TFI_SELECT_NAMES)) return TFI_VERDICT_INSIDE;
+    if (!known.calls || !id) return TFI_VERDICT_UNKNOWN;
+    uint32_t entry = known.calls[id % CALLS];
+    return entry >> 2 == id / CALLS ? (enum tfi_verdict)(entry & 3) : TFI_VERDICT_UNKNOWN;
+}

@@ -1,0 +1,100 @@
+/* dl.c - dlsym: answers for names of the CUDA tables, and for everything else is not there.
+ *
+ * glibc looks at the return address of its caller: it decides what RTLD_NEXT and RTLD_DEFAULT mean, and which library's
+ * own scope is searched. A wrapper that called the original would answer for itself (tried: RTLD_DEFAULT in a library
+ * that was opened RTLD_LOCAL gives NULL, RTLD_NEXT in another preloaded library gives that library again, for ever). So
+ * the original is jumped to, with stack and registers as they came. This is x86-64 assembler, the only one.
+ */
+#include "dl.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <string.h>
+
+#include "cuda_routes.h"
+#include "tfi.h"
+
+typedef void *dlsym_function(void *handle, const char *name);
+
+/* What the assembler below gets, in two registers: return this address, or jump to the original. */
+struct answer {
+    void *address;
+    uint64_t given;
+};
+
+/* Named by the assembler. */
+__attribute__((visibility("hidden"))) dlsym_function *tfi_dlsym_real;
+struct answer tfi_dlsym_answer(void *handle, const char *name, const void *caller);
+
+/* The old version first: it is there in every glibc, and a look-up that fails would allocate, which other preloaded
+ * libraries that ask for malloc itself could not bear. */
+static TFI_COLD dlsym_function *find_real(void)
+{
+    void *found = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
+    if (!found) found = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34");
+    __atomic_store_n(&tfi_dlsym_real, (dlsym_function *)found, __ATOMIC_RELAXED);
+    return (dlsym_function *)found;
+}
+
+static inline dlsym_function *real(void)
+{
+    dlsym_function *known = __atomic_load_n(&tfi_dlsym_real, __ATOMIC_RELAXED);
+    return TFI_LIKELY(known != NULL) ? known : find_real();
+}
+
+void *tfi_dlsym(void *handle, const char *name)
+{
+    return real()(handle, name);
+}
+
+/* cuLaunchKernel, cudaMalloc, __cudaLaunchKernel; not cublasCreate_v2 or cudnnCreate. */
+static bool may_be_cuda(const char *name)
+{
+    if (name[0] == '_' && name[1] == '_') name += 2;
+    return name[0] == 'c' && name[1] == 'u' && ((name[2] >= 'A' && name[2] <= 'Z') || strncmp(name + 2, "da", 2) == 0);
+}
+
+/* RTLD_DEFAULT and RTLD_NEXT find our wrappers, or pass them by, as any other symbol of a preloaded library. But who asks
+ * for a function at large wants to know whether it is there: without a library below it, a wrapper is not. */
+__attribute__((used, visibility("hidden"))) struct answer tfi_dlsym_answer(void *handle, const char *name,
+                                                                           const void *caller)
+{
+    struct answer answer = {NULL, 0};
+    if (!real() || handle == RTLD_NEXT || !name || !may_be_cuda(name)) return answer;
+    int error = errno;
+    if (handle == RTLD_DEFAULT) {
+        answer.given = tfi_route_is_missing(name, caller) && !tfi_dlsym(RTLD_NEXT, name);
+    } else {
+        answer.address = tfi_route_symbol(handle, name);
+        answer.given = answer.address != NULL;
+    }
+    errno = error;
+    return answer;
+}
+
+__asm__(".text\n"
+        ".globl dlsym\n"
+        ".type dlsym, @function\n"
+        "dlsym:\n"
+        "    .cfi_startproc\n"
+        "    endbr64\n"
+        "    push %rdi\n"
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    push %rsi\n"
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    sub $8, %rsp\n"
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    mov 24(%rsp), %rdx\n" /* the return address: the caller */
+        "    call tfi_dlsym_answer\n"
+        "    add $8, %rsp\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    pop %rsi\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    pop %rdi\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    test %rdx, %rdx\n"
+        "    jnz 1f\n"
+        "    jmp *tfi_dlsym_real(%rip)\n"
+        "1:  ret\n"
+        "    .cfi_endproc\n"
+        ".size dlsym, . - dlsym\n");
