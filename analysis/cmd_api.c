@@ -1,7 +1,7 @@
 /* cmd_api.c - which calls of CUDA and NCCL: one row a function, over all ranks and threads.
  *
  * A PyTorch trace has the calls its profiler recorded (cuda_runtime, cuda_driver and their kin) and not what they returned;
- * a trace of ours has the intercepted ones and their results. That a stream or event is not ready yet is no error. With
+ * a trace of ours has the intercepted ones with their results, and those that only the device library tells of. That a stream or event is not ready yet is no error. With
  * --stage a call counts if it was made in such a stage.
  */
 #include <math.h>
@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "choice.h"
+#include "join.h"
 #include "stage_at.h"
 #include "statistics.h"
 
@@ -80,39 +81,13 @@ static void take(struct api *api, const struct scope *scope, struct made made)
     }
 }
 
-static bool is_device_library(const struct func *func)
+static void take_call(struct api *api, const struct scope *scope, const struct made_call *call)
 {
-    static const char *const names[] = {"cuda", "cudart", "nccl"};
-    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-        if (strcmp(func->library, names[i]) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static void take_calls(struct api *api, const struct scope *scope)
-{
-    const struct process *p = scope->choice->process;
-    const struct calls *c = &p->calls;
-    for (size_t i = 0; i < c->table.count; i++) {
-        const struct func *func = &p->func[c->func[i]];
-        if (is_device_library(func)) {
-            uint32_t name = names_add(&api->session->model.names, func->name, strlen(func->name));
-            bool failed = c->result[i] != 0 && c->result[i] != NOT_READY;
-            take(api, scope, (struct made){name, c->thread[i], c->start[i], c->end[i], true, failed});
-        }
-    }
-}
-
-static void take_spans(struct api *api, const struct scope *scope)
-{
-    const struct spans *s = &scope->choice->process->spans;
-    for (size_t i = 0; i < s->table.count; i++) {
-        if (s->class[i] == CLASS_API) {
-            take(api, scope, (struct made){s->name[i], s->thread[i], s->start[i], s->end[i], false, false});
-        }
-    }
+    const struct calls *c = &scope->choice->process->calls;
+    bool has_result = call->call != NO_PLACE;
+    int64_t result = has_result ? c->result[call->call] : 0;
+    bool failed = result != 0 && result != NOT_READY;
+    take(api, scope, (struct made){call->name, call->thread, call->start, call->end, has_result, failed});
 }
 
 static void add_process(struct api *api, const struct process *process)
@@ -120,15 +95,17 @@ static void add_process(struct api *api, const struct process *process)
     struct attribution attribution;
     struct choice choice;
     struct stage_finder finder;
+    struct made_calls made;
+    struct made_call call;
     attribute(&attribution, process, false);
     choice_init(&choice, api->session, process, &attribution);
     stage_finder_init(&finder, process, &attribution);
     struct scope scope = {&choice, &finder};
-    if (process->calls.table.count) { /* the spans of our own traces are the same calls once more, by their ids */
-        take_calls(api, &scope);
-    } else {
-        take_spans(api, &scope);
+    made_calls_init(&made, process, &api->session->model.names);
+    while (made_calls_next(&made, &call)) {
+        take_call(api, &scope, &call);
     }
+    made_calls_free(&made);
     stage_finder_free(&finder);
     choice_free(&choice);
     attribution_free(&attribution);

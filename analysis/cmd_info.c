@@ -51,9 +51,29 @@ static void emit_clock(struct emit *e, const struct process *p)
     emit_close(e);
 }
 
+/* What is no hardware is never shown without saying so. */
+static void emit_device(struct emit *e, const struct model *model, const struct device *device)
+{
+    char uuid[DEVICE_UUID];
+    device_uuid(device, uuid);
+    emit_open(e, NULL, false);
+    emit_count(e, "device", device->number);
+    emit_text(e, "name", model_name(model, device->name));
+    emit_bool(e, "simulated", device->simulated);
+    emit_text(e, "uuid", uuid);
+    emit_bytes(e, "memory_bytes", device->memory);
+    emit_count(e, "units", device->units);
+    emit_close(e);
+}
+
 static void emit_words(struct emit *e, const struct model *model, const struct process *p)
 {
     emit_count(e, "threads", p->threads);
+    emit_open(e, "devices", true);
+    for (size_t i = 0; i < p->devices; i++) {
+        emit_device(e, model, &p->device[i]);
+    }
+    emit_close(e);
     emit_text(e, "command", p->command);
     emit_text(e, "directory", p->directory);
     emit_text(e, "version", p->version);

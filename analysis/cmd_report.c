@@ -54,6 +54,19 @@ static void emit_unit(struct emit *e, const struct unit *unit)
     intervals_free(&busy);
 }
 
+static void emit_devices(struct emit *e, const struct session *session, const struct process *process)
+{
+    for (size_t i = 0; i < process->devices; i++) {
+        const struct device *device = &process->device[i];
+        emit_open(e, NULL, false);
+        emit_known(e, "rank", process->rank);
+        emit_count(e, "device", device->number);
+        emit_text(e, "name", model_name(&session->model, device->name));
+        emit_bool(e, "simulated", device->simulated);
+        emit_close(e);
+    }
+}
+
 static void emit_report(const struct report *report, const char *directory)
 {
     struct session *session = report->session;
@@ -63,6 +76,11 @@ static void emit_report(const struct report *report, const char *directory)
     }
     emit_totals(e);
     emit_text(e, "directory", directory);
+    emit_open(e, "devices", true);
+    for (size_t i = 0; i < session->processes; i++) {
+        emit_devices(e, session, session->process[i]);
+    }
+    emit_close(e);
     emit_count(e, "traces_left_out", report->left_out);
     emit_open(e, "files", true);
     for (size_t i = 0; i < report->files; i++) {

@@ -5,38 +5,25 @@
  * event is written as an asynchronous pair (b, e) instead. Times count from the start of the three months that Kineto
  * uses as a base, so that traces of several ranks lie on one axis and doubles keep every nanosecond.
  */
-#include "export_tfr.h"
+#include "export_write.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "export_kineto.h"
-#include "stage_at.h"
+#include "join.h"
+#include "stages.h"
 #include "values.h"
 
 enum { BASE_SECONDS = 7889238, FREE_PID = 1 << 22 };
 
-struct export
-{
-    const struct tfr_export *asked;
-    const struct session *session;
-    struct emit e;
-    const struct process *process;
-    int64_t pid; /* in the file: no two processes share one */
-    int64_t base, from, to;
-    bool *crosses;              /* by range: must not be drawn as a box */
-    struct stage_finder finder; /* only where parts are asked for */
-    uint64_t events, pairs;
-};
-
 /* ---- what is written ---- */
 
-/* Some stage of those asked for was open there: this one, or one around it. */
-static bool is_inside(const struct export *x, uint32_t stage, int64_t time)
+bool is_inside(const struct export *x, uint32_t stage, int64_t time)
 {
     const uint32_t *names = x->process->ranges.name;
-    for (; stage != NO_PLACE; stage = stage_around(x->finder.attribution, stage, time)) {
+    for (; stage != NO_PLACE; stage = stage_around(&x->attribution, stage, time)) {
         if (x->asked->of_name[names[stage]] == x->asked->target) {
             return true;
         }
@@ -44,10 +31,10 @@ static bool is_inside(const struct export *x, uint32_t stage, int64_t time)
     return false;
 }
 
-static bool wanted(const struct export *x, uint32_t thread, int64_t start, int64_t end)
+bool is_wanted(const struct export *x, uint32_t thread, int64_t start, int64_t end)
 {
     bool in_time = start < x->to && end >= x->from;
-    return in_time && (!x->asked->of_name || is_inside(x, stage_at(&x->finder, thread, start), start));
+    return in_time && (x->whole || is_inside(x, stage_at(&x->finder, thread, start), start));
 }
 
 /* A stage is in itself, also if it took no time. */
@@ -58,10 +45,10 @@ static bool wanted_range(const struct export *x, size_t i)
     if (r->flags[i] & TFI_RANGE_UNTRACKED) {
         return false;
     }
-    if (x->asked->of_name && r->flags[i] & TFI_RANGE_STAGE) {
+    if (!x->whole && r->flags[i] & TFI_RANGE_STAGE) {
         return in_time && is_inside(x, (uint32_t)i, r->start[i]);
     }
-    return wanted(x, r->thread[i], r->start[i], r->end[i]);
+    return is_wanted(x, r->thread[i], r->start[i], r->end[i]);
 }
 
 /* ---- which ranges cross others ---- */
@@ -160,30 +147,35 @@ static void find_crossings(struct export *x)
 
 /* ---- events ---- */
 
-static uint32_t tid_of(const struct export *x, uint32_t serial)
+uint32_t tid_of(const struct export *x, uint32_t serial)
 {
     const struct thread *thread = find_thread(x->process, serial);
     return thread && thread->tid ? thread->tid : serial;
 }
 
-static void begin_event(struct export *x, const char *phase)
+void begin_event(struct export *x, const char *phase)
 {
     out_puts(x->asked->out, x->events++ ? ",\n{" : "\n{");
     x->e.filled[0] = false;
     emit_text(&x->e, "ph", phase);
 }
 
-/* What all events but metadata have. */
+void put_place(struct export *x, int64_t pid, uint64_t tid, int64_t time)
+{
+    emit_int(&x->e, "pid", pid);
+    emit_count(&x->e, "tid", tid);
+    emit_us(&x->e, "ts", time - x->base);
+}
+
+/* What all events of threads have. */
 static void put_common(struct export *x, const char *category, const struct name *name, uint32_t thread, int64_t time)
 {
     emit_text(&x->e, "cat", category);
     emit_bytes_text(&x->e, "name", name->text, name->length);
-    emit_int(&x->e, "pid", x->pid);
-    emit_count(&x->e, "tid", tid_of(x, thread));
-    emit_us(&x->e, "ts", time - x->base);
+    put_place(x, x->pid, tid_of(x, thread), time);
 }
 
-static void end_event(struct export *x)
+void end_event(struct export *x)
 {
     out_puts(x->asked->out, "}");
 }
@@ -260,6 +252,16 @@ static void put_mark(struct export *x, size_t i)
     end_event(x);
 }
 
+/* As Kineto has them, else the function's class. */
+static void call_category(char *category, size_t size, const struct func *func)
+{
+    if (is_device_call(func)) {
+        snprintf(category, size, "%s", strcmp(func->library, "cuda") == 0 ? "cuda_driver" : "cuda_runtime");
+    } else {
+        lower_case(category, size, *func->class ? func->class : "call");
+    }
+}
+
 static void put_call(struct export *x, size_t i)
 {
     const struct process *p = x->process;
@@ -268,7 +270,7 @@ static void put_call(struct export *x, size_t i)
     struct name name = {.text = func->name, .length = (uint32_t)strlen(func->name)};
     struct meaning meaning = {.process = p, .strings = &x->session->inputs.input[p->input].trace.strings};
     char category[64];
-    lower_case(category, sizeof category, *func->class ? func->class : "call");
+    call_category(category, sizeof category, func);
     begin_event(x, "X");
     put_common(x, category, &name, c->thread[i], c->start[i]);
     emit_us(&x->e, "dur", c->end[i] - c->start[i]);
@@ -280,6 +282,9 @@ static void put_call(struct export *x, size_t i)
         emit_typed(&x->e, &meaning, key, type, false, p->args[k]);
         free(key);
     }
+    if (c->span[i] != NO_PLACE) {
+        emit_count(&x->e, "correlation", p->spans.id[c->span[i]]);
+    }
     emit_int(&x->e, "result", c->result[i]);
     if (c->error[i]) {
         emit_int(&x->e, "errno", c->error[i]);
@@ -290,14 +295,12 @@ static void put_call(struct export *x, size_t i)
 
 /* ---- the head of a process ---- */
 
-static void put_metadata(struct export *x, const char *name, uint32_t tid, const char *key, const char *text,
-                         int64_t number)
+void put_metadata(struct export *x, const char *name, int64_t pid, uint64_t tid, const char *key, const char *text,
+                  int64_t number)
 {
     begin_event(x, "M");
     emit_text(&x->e, "name", name);
-    emit_int(&x->e, "pid", x->pid);
-    emit_count(&x->e, "tid", tid);
-    emit_us(&x->e, "ts", 0);
+    put_place(x, pid, tid, x->base);
     emit_open(&x->e, "args", false);
     if (text) {
         emit_text(&x->e, key, text);
@@ -316,14 +319,14 @@ static void put_process(struct export *x)
         p->rank >= 0 ? string_format("rank %lld: %.60s", (long long)p->rank, program) : string_format("%.60s", program);
     char *label = string_format("pid %lld on %s%s", (long long)p->pid, p->host ? p->host : "an unknown host",
                                 p->complete ? "" : ", incomplete");
-    put_metadata(x, "process_name", 0, "name", name, 0);
-    put_metadata(x, "process_labels", 0, "labels", label, 0);
-    put_metadata(x, "process_sort_index", 0, "sort_index", NULL, MAX(p->rank, 0));
+    put_metadata(x, "process_name", x->pid, 0, "name", name, 0);
+    put_metadata(x, "process_labels", x->pid, 0, "labels", label, 0);
+    put_metadata(x, "process_sort_index", x->pid, 0, "sort_index", NULL, MAX(p->rank, 0));
     for (size_t i = 0; i < p->threads; i++) {
         const struct thread *thread = &p->thread[i];
         const char *thread_name = model_name(&x->session->model, thread->name);
         if (*thread_name) {
-            put_metadata(x, "thread_name", tid_of(x, thread->serial), "name", thread_name, 0);
+            put_metadata(x, "thread_name", x->pid, tid_of(x, thread->serial), "name", thread_name, 0);
         }
     }
     free(name);
@@ -339,50 +342,78 @@ static void put_events(struct export *x)
         }
     }
     for (size_t i = 0; i < p->marks.table.count; i++) {
-        if (wanted(x, p->marks.thread[i], p->marks.time[i], p->marks.time[i])) {
+        if (is_wanted(x, p->marks.thread[i], p->marks.time[i], p->marks.time[i])) {
             put_mark(x, i);
         }
     }
     for (size_t i = 0; i < p->calls.table.count; i++) {
-        if (wanted(x, p->calls.thread[i], p->calls.start[i], p->calls.end[i])) {
+        if (is_wanted(x, p->calls.thread[i], p->calls.start[i], p->calls.end[i])) {
             put_call(x, i);
         }
     }
 }
 
-/* A process keeps its number, unless one of another host has the same. */
-static int64_t free_pid(const struct tfr_export *asked, struct map *taken, size_t index)
+/* A process or device keeps its number, unless another one in the file has the same. */
+int64_t free_pid(struct export *x, int64_t pid)
 {
-    int64_t pid = asked->process[index]->pid;
-    if (pid < 0 || map_get(taken, (uint64_t)pid) != MAP_NONE) {
-        pid = FREE_PID + (int64_t)index; /* no kernel gives out such a number */
+    if (pid < 0 || map_get(&x->pids, (uint64_t)pid) != MAP_NONE) {
+        pid = FREE_PID + (int64_t)x->pids.count; /* no kernel gives out such a number */
     }
-    map_put(taken, (uint64_t)pid, 1);
+    map_put(&x->pids, (uint64_t)pid, 1);
     return pid;
+}
+
+/* A file of one process says of devices what Kineto would; its own number then gives way. */
+static void number_process(struct export *x)
+{
+    const struct process *p = x->process;
+    for (size_t i = 0; i < p->lanes && x->asked->processes == 1; i++) {
+        if (p->lane[i].device == p->pid) {
+            x->pid = free_pid(x, -1);
+            return;
+        }
+    }
+    x->pid = free_pid(x, p->pid);
+}
+
+/* What has no stages is one, NAME_RUN. */
+static bool is_whole(const struct export *x)
+{
+    const uint32_t *of_name = x->asked->of_name;
+    return !of_name || (of_name[NAME_RUN] == x->asked->target && !has_stages(x->process));
+}
+
+static uint64_t put_one(struct export *x)
+{
+    number_process(x);
+    attribute(&x->attribution, x->process, false);
+    x->whole = is_whole(x);
+    if (!x->whole) {
+        stage_finder_init(&x->finder, x->process, &x->attribution);
+    }
+    find_crossings(x);
+    put_process(x);
+    put_devices(x);
+    uint64_t before = x->events;
+    put_events(x);
+    put_spans(x);
+    put_works(x);
+    stage_finder_free(&x->finder);
+    attribution_free(&x->attribution);
+    free(x->crosses);
+    free(x->device);
+    free(x->device_pid);
+    return x->events - before;
 }
 
 static uint64_t put_processes(struct export *x)
 {
-    struct map taken = {0};
     uint64_t events = 0;
     for (size_t i = 0; i < x->asked->processes; i++) {
-        struct attribution attribution = {0};
         x->process = x->asked->process[i];
-        x->pid = free_pid(x->asked, &taken, i);
-        if (x->asked->of_name) {
-            attribute(&attribution, x->process, false);
-            stage_finder_init(&x->finder, x->process, &attribution);
-        }
-        find_crossings(x);
-        put_process(x);
-        events -= x->events;
-        put_events(x);
-        events += x->events;
-        stage_finder_free(&x->finder);
-        attribution_free(&attribution);
-        free(x->crosses);
+        events += put_one(x);
     }
-    map_free(&taken);
+    map_free(&x->pids);
     return events;
 }
 
@@ -411,6 +442,7 @@ static void put_head(struct export *x)
         emit_text(&x->e, first->metadata->pair[i].key, first->metadata->pair[i].value);
     }
     emit_close(&x->e);
+    put_device_properties(x);
     emit_text(&x->e, "displayTimeUnit", "ms");
     emit_int(&x->e, "baseTimeNanoseconds", x->base);
     out_puts(asked->out, ",\n\"traceEvents\": [");

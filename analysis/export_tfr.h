@@ -5,7 +5,7 @@
 #include "session.h"
 
 /* What the model has to hold; the traces stay open. */
-#define WANT_FOR_EXPORT_TFR (WANT_RANGES | WANT_DETAILS | WANT_MARKS | WANT_CALLS)
+#define WANT_FOR_EXPORT_TFR (WANT_RANGES | WANT_DETAILS | WANT_MARKS | WANT_CALLS | WANT_DEVICE | WANT_LAUNCHES)
 
 struct tfr_export {
     const struct process **process;

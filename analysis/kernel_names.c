@@ -6,7 +6,23 @@
 #include "kernel_names.h"
 
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
+
+enum { LONGEST_MANGLED = 1024 };
+
+/* Of the C++ runtime, which only this is taken from; see LDLIBS_TOOL in the Makefile. */
+char *__cxa_demangle(const char *mangled, char *buffer, size_t *length, int *status) __attribute__((weak));
+
+/* What is longer stays mangled, as with Kineto: its names and ours are the same, and the runtime's own limit is there. */
+char *demangled_name(const char *name)
+{
+    int status;
+    if (strncmp(name, "_Z", 2) != 0 || strlen(name) > LONGEST_MANGLED || !__cxa_demangle) {
+        return NULL;
+    }
+    return __cxa_demangle(name, NULL, NULL, &status);
+}
 
 static bool is_word(char c)
 {

@@ -1,4 +1,5 @@
-/* load.h - what the files share that turn the records of our traces into the model: load_tfr.c and load_device.c.
+/* load.h - what the files share that turn the records of our traces into the model: load_tfr.c, load_threads.c and
+ * load_device.c.
  *
  * A function takes a group, all records of one kind in a chunk, and asks for the columns it needs before it keeps anything.
  */
@@ -6,6 +7,25 @@
 #define TFA_LOAD_H
 
 #include "model.h"
+
+/* When a thread lived, in ticks. Device libraries know threads by the low half of pthread_self(), which is used again. */
+struct lifetime {
+    uint32_t pthread, serial;
+    uint64_t start, end;
+};
+
+struct lifetimes {
+    struct lifetime *life;
+    size_t count, capacity;
+    struct map end_of; /* place + 1 in `end`, by serial */
+    uint64_t *end;
+    size_t ends, end_capacity;
+};
+
+struct sync_place {
+    uint32_t work, context;
+    int64_t stream;
+};
 
 struct load {
     struct trace *trace;
@@ -18,11 +38,15 @@ struct load {
     uint64_t *zeros; /* as many as the largest group had records */
     size_t zero_capacity;
     uint64_t drops[TFI_MAX_DROPS];
-    struct map name_of_tid;       /* strings */
-    struct map thread_of_pthread; /* serials by the low half of pthread_self(): of threads that share one, the last */
-    uint64_t last_clock;          /* ticks */
-    uint64_t unknown;             /* records of kinds that not even the file describes */
-    uint64_t budget;              /* records a file of this size can hold */
+    struct map name_of_tid; /* strings */
+    struct lifetimes lifetimes;
+    struct map shown;        /* names of kernels by their strings */
+    struct sync_place *sync; /* waits: their device is known by their context, once all is read */
+    size_t syncs, sync_capacity;
+    struct map device_of; /* by context */
+    uint64_t last_clock;  /* ticks */
+    uint64_t unknown;     /* records of kinds that not even the file describes */
+    uint64_t budget;      /* records a file of this size can hold */
 };
 
 /* A column of the group at hand; zeros if the file has none. */
@@ -30,9 +54,21 @@ const uint64_t *load_column(struct load *load, unsigned own);
 /* Records of the group that can be used: none once a column of it was found to make no sense. */
 uint32_t load_rows(const struct load *load);
 uint32_t load_name(struct load *load, uint64_t string);
+/* NULL unless details are wanted. */
+const uint64_t *load_detail_column(struct load *load, unsigned own);
 uint32_t load_func(struct load *load, uint64_t string);
 
+/* ---- load_threads.c ---- */
+void lifetimes_begin(struct lifetimes *lifetimes, uint32_t pthread, uint32_t serial, uint64_t time);
+void lifetimes_end(struct lifetimes *lifetimes, uint32_t serial, uint64_t time);
+/* All is read. */
+void lifetimes_sort(struct lifetimes *lifetimes);
+/* The serial of the thread that was alive then, 0 if none is known. */
+uint32_t lifetimes_find(const struct lifetimes *lifetimes, uint32_t pthread, uint64_t time);
+void lifetimes_free(struct lifetimes *lifetimes);
+
 /* ---- load_device.c ---- */
+void load_device(struct load *load);
 void load_correlations(struct load *load);
 void load_kernels(struct load *load);
 void load_copies(struct load *load);

@@ -5,8 +5,10 @@
  * thread is looked up at the end.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "kernel_names.h"
 #include "load.h"
 
 /* ---- calls ---- */
@@ -33,13 +35,47 @@ void load_correlations(struct load *load)
     }
 }
 
+/* ---- devices ---- */
+
+void load_device(struct load *load)
+{
+    struct process *p = load->process;
+    const uint64_t *number = load_column(load, COL_device_device), *name = load_column(load, COL_device_name);
+    const uint64_t *high = load_column(load, COL_device_uuid_high), *low = load_column(load, COL_device_uuid_low);
+    const uint64_t *pci = load_column(load, COL_device_pci), *memory = load_column(load, COL_device_memory);
+    const uint64_t *units = load_column(load, COL_device_units), *capability = load_column(load, COL_device_capability);
+    const uint64_t *simulated = load_column(load, COL_device_simulated);
+    for (uint32_t i = 0; i < load_rows(load); i++) {
+        if (find_device(p, (int64_t)number[i])) {
+            continue;
+        }
+        p->device = mem_grow(p->device, &p->device_capacity, p->devices + 1, sizeof *p->device);
+        p->device[p->devices++] = (struct device){.number = (uint32_t)number[i],
+                                                  .name = load_name(load, name[i]),
+                                                  .units = (uint32_t)units[i],
+                                                  .capability = (uint32_t)capability[i],
+                                                  .uuid = {high[i], low[i]},
+                                                  .pci = pci[i],
+                                                  .memory = memory[i],
+                                                  .simulated = simulated[i] != 0};
+    }
+}
+
 /* ---- work ---- */
 
 struct work_columns {
-    const uint64_t *start, *duration, *correlation, *device, *stream;
+    const uint64_t *start, *duration, *correlation, *device, *context, *stream;
 };
 
-static size_t add_work(struct load *load, const struct work_columns *from, uint32_t i, enum event_class class)
+#define WORK_COLUMNS(kind)                                                                                             \
+    {                                                                                                                  \
+        load_column(load, COL_##kind##_start), load_column(load, COL_##kind##_duration),                               \
+            load_column(load, COL_##kind##_correlation), load_column(load, COL_##kind##_device),                       \
+            load_column(load, COL_##kind##_context), load_column(load, COL_##kind##_stream)                            \
+    }
+
+static size_t add_work(struct load *load, const struct work_columns *from, uint32_t i, enum event_class class,
+                       struct work_detail **detail)
 {
     struct process *p = load->process;
     struct works *w = &p->works;
@@ -50,9 +86,16 @@ static size_t add_work(struct load *load, const struct work_columns *from, uint3
     w->end[at] = (int64_t)(__builtin_add_overflow(from->start[i], from->duration[i], &end) ? from->start[i] : end);
     w->correlation[at] = from->correlation[i] ? from->correlation[i] : NO_ID;
     w->external[at] = NO_ID;
-    w->lane[at] = process_lane(p, from->device ? (int64_t)from->device[i] : -1, (int64_t)from->stream[i], true);
+    w->lane[at] = from->device ? process_lane(p, (int64_t)from->device[i], (int64_t)from->stream[i], true) : NO_PLACE;
     w->class[at] = (uint8_t) class;
     w->name[at] = NAME_NONE;
+    *detail = works_detail(w, load->want & WANT_DETAILS);
+    if (*detail) {
+        (*detail)->context = (uint32_t)from->context[i];
+    }
+    if (from->device) {
+        map_put(&load->device_of, from->context[i], (uint32_t)from->device[i]);
+    }
     return at;
 }
 
@@ -61,74 +104,175 @@ static uint32_t fixed_name(struct load *load, const char *name)
     return names_add(load->names, name, strlen(name));
 }
 
+/* As C++ shows it, as in a PyTorch trace; each string is looked at once. */
+static uint32_t kernel_name(struct load *load, uint64_t string)
+{
+    uint32_t name = map_get(&load->shown, string);
+    if (name != MAP_NONE) {
+        return name;
+    }
+    const struct string *text = strings_get(&load->trace->strings, string);
+    char *shown = text && !(load->want & WANT_MANGLED) ? demangled_name(text->text) : NULL;
+    name = shown ? fixed_name(load, shown) : load_name(load, string);
+    free(shown);
+    map_put(&load->shown, string, name);
+    return name;
+}
+
+struct kernel_columns {
+    const uint64_t *grid[3], *block[3], *registers, *static_shared, *dynamic_shared, *graph, *node, *queued;
+};
+
+static void detail_kernel(struct work_detail *detail, const struct kernel_columns *from, uint32_t i)
+{
+    for (size_t k = 0; k < ARRAY_SIZE(detail->grid); k++) {
+        detail->grid[k] = (uint32_t)from->grid[k][i];
+        detail->block[k] = (uint32_t)from->block[k][i];
+    }
+    detail->registers = (uint32_t)from->registers[i];
+    detail->static_shared = (uint32_t)from->static_shared[i];
+    detail->dynamic_shared = (uint32_t)from->dynamic_shared[i];
+    detail->graph = (uint32_t)from->graph[i];
+    detail->node = from->node[i];
+    detail->queued = (int64_t)from->queued[i];
+}
+
 void load_kernels(struct load *load)
 {
     const uint64_t *name = load_column(load, COL_kernel_name);
-    const struct work_columns from = {load_column(load, COL_kernel_start), load_column(load, COL_kernel_duration),
-                                      load_column(load, COL_kernel_correlation), load_column(load, COL_kernel_device),
-                                      load_column(load, COL_kernel_stream)};
+    const struct work_columns from = WORK_COLUMNS(kernel);
+    const struct kernel_columns more = {
+        {load_detail_column(load, COL_kernel_grid_x), load_detail_column(load, COL_kernel_grid_y),
+         load_detail_column(load, COL_kernel_grid_z)},
+        {load_detail_column(load, COL_kernel_block_x), load_detail_column(load, COL_kernel_block_y),
+         load_detail_column(load, COL_kernel_block_z)},
+        load_detail_column(load, COL_kernel_registers),
+        load_detail_column(load, COL_kernel_static_shared),
+        load_detail_column(load, COL_kernel_dynamic_shared),
+        load_detail_column(load, COL_kernel_graph),
+        load_detail_column(load, COL_kernel_node),
+        load_detail_column(load, COL_kernel_queued)};
     for (uint32_t i = 0; i < load_rows(load); i++) {
-        size_t at = add_work(load, &from, i, CLASS_KERNEL);
-        load->process->works.name[at] = load_name(load, name[i]);
+        struct work_detail *detail;
+        size_t at = add_work(load, &from, i, CLASS_KERNEL, &detail);
+        load->process->works.name[at] = kernel_name(load, name[i]);
+        if (detail) {
+            detail_kernel(detail, &more, i);
+        }
     }
 }
 
-/* CUpti_ActivityMemcpyKind, named as Kineto names its copies. */
-static const char *copy_name(uint64_t direction)
+/* CUpti_ActivityMemcpyKind and CUpti_ActivityMemoryKind, named as Kineto names its copies. */
+static uint32_t copy_name(struct load *load, uint64_t direction, uint64_t source, uint64_t destination)
 {
-    static const char *const names[] = {"Memcpy",      "Memcpy HtoD", "Memcpy DtoH", "Memcpy HtoA",
-                                        "Memcpy AtoH", "Memcpy AtoA", "Memcpy AtoD", "Memcpy DtoA",
-                                        "Memcpy DtoD", "Memcpy HtoH", "Memcpy PtoP"};
-    return names[direction < ARRAY_SIZE(names) ? direction : 0];
+    static const char *const directions[] = {"",      " HtoD", " DtoH", " HtoA", " AtoH", " AtoA",
+                                             " AtoD", " DtoA", " DtoD", " HtoH", " PtoP"};
+    static const char *const kinds[] = {"Unknown", "Pageable", "Pinned",        "Device",
+                                        "Array",   "Managed",  "Device Static", "Managed Static"};
+    char name[64];
+    const char *way = directions[direction < ARRAY_SIZE(directions) ? direction : 0];
+    if (source || destination) {
+        snprintf(name, sizeof name, "Memcpy%s (%s -> %s)", way, kinds[source < ARRAY_SIZE(kinds) ? source : 0],
+                 kinds[destination < ARRAY_SIZE(kinds) ? destination : 0]);
+    } else {
+        snprintf(name, sizeof name, "Memcpy%s", way);
+    }
+    return fixed_name(load, name);
 }
 
 void load_copies(struct load *load)
 {
-    const uint64_t *direction = load_column(load, COL_copy_direction);
-    const struct work_columns from = {load_column(load, COL_copy_start), load_column(load, COL_copy_duration),
-                                      load_column(load, COL_copy_correlation), load_column(load, COL_copy_device),
-                                      load_column(load, COL_copy_stream)};
+    const uint64_t *direction = load_column(load, COL_copy_direction), *bytes = load_column(load, COL_copy_bytes);
+    const uint64_t *source = load_column(load, COL_copy_source_kind);
+    const uint64_t *destination = load_column(load, COL_copy_destination_kind);
+    const uint64_t *graph = load_column(load, COL_copy_graph), *node = load_column(load, COL_copy_node);
+    const struct work_columns from = WORK_COLUMNS(copy);
     for (uint32_t i = 0; i < load_rows(load); i++) {
-        size_t at = add_work(load, &from, i, CLASS_MEMCPY);
-        load->process->works.name[at] = fixed_name(load, copy_name(direction[i]));
+        struct work_detail *detail;
+        size_t at = add_work(load, &from, i, CLASS_MEMCPY, &detail);
+        load->process->works.name[at] = copy_name(load, direction[i], source[i], destination[i]);
+        if (detail) {
+            detail->bytes = bytes[i];
+            detail->graph = (uint32_t)graph[i];
+            detail->node = node[i];
+        }
     }
 }
 
 void load_sets(struct load *load)
 {
-    const struct work_columns from = {load_column(load, COL_set_start), load_column(load, COL_set_duration),
-                                      load_column(load, COL_set_correlation), load_column(load, COL_set_device),
-                                      load_column(load, COL_set_stream)};
+    const uint64_t *bytes = load_column(load, COL_set_bytes);
+    const uint64_t *graph = load_column(load, COL_set_graph), *node = load_column(load, COL_set_node);
+    const struct work_columns from = WORK_COLUMNS(set);
+    uint32_t name = fixed_name(load, "Memset (Device)");
     for (uint32_t i = 0; i < load_rows(load); i++) {
-        size_t at = add_work(load, &from, i, CLASS_MEMSET);
-        load->process->works.name[at] = fixed_name(load, "Memset (Device)");
-    }
-}
-
-void load_syncs(struct load *load)
-{
-    const struct work_columns from = {load_column(load, COL_sync_start), load_column(load, COL_sync_duration),
-                                      load_column(load, COL_sync_correlation), NULL,
-                                      load_column(load, COL_sync_stream)};
-    for (uint32_t i = 0; i < load_rows(load); i++) {
-        size_t at = add_work(load, &from, i, CLASS_SYNC);
-        load->process->works.name[at] = fixed_name(load, "Synchronization");
+        struct work_detail *detail;
+        load->process->works.name[add_work(load, &from, i, CLASS_MEMSET, &detail)] = name;
+        if (detail) {
+            detail->bytes = bytes[i];
+            detail->graph = (uint32_t)graph[i];
+            detail->node = node[i];
+        }
     }
 }
 
 /* With TFI_GRAPHS=graph a launch is one piece of work; its nodes have no records then. */
 void load_graph_launches(struct load *load)
 {
-    const struct work_columns from = {
-        load_column(load, COL_graph_launch_start), load_column(load, COL_graph_launch_duration),
-        load_column(load, COL_graph_launch_correlation), load_column(load, COL_graph_launch_device),
-        load_column(load, COL_graph_launch_stream)};
+    const struct work_columns from = WORK_COLUMNS(graph_launch);
     const uint64_t *graph = load_column(load, COL_graph_launch_graph);
     for (uint32_t i = 0; i < load_rows(load); i++) {
-        size_t at = add_work(load, &from, i, CLASS_KERNEL);
+        struct work_detail *detail;
+        size_t at = add_work(load, &from, i, CLASS_KERNEL, &detail);
         char name[32];
         int length = snprintf(name, sizeof name, "graph %u", (unsigned)graph[i]);
         load->process->works.name[at] = names_add(load->names, name, (size_t)length);
+        if (detail) {
+            detail->graph = (uint32_t)graph[i];
+        }
+    }
+}
+
+/* ---- waits ---- */
+
+/* CUpti_ActivitySynchronizationType, named as Kineto does. */
+static const char *sync_name(uint64_t type)
+{
+    static const char *const names[] = {"Unknown Sync", "Event Sync", "Stream Wait Event", "Stream Sync",
+                                        "Context Sync"};
+    return names[type < ARRAY_SIZE(names) ? type : 0];
+}
+
+/* A record of a wait has no device, only its context. */
+void load_syncs(struct load *load)
+{
+    const uint64_t *type = load_column(load, COL_sync_type), *context = load_column(load, COL_sync_context);
+    const uint64_t *stream = load_column(load, COL_sync_stream), *event = load_column(load, COL_sync_event);
+    const struct work_columns from = {load_column(load, COL_sync_start),
+                                      load_column(load, COL_sync_duration),
+                                      load_column(load, COL_sync_correlation),
+                                      NULL,
+                                      context,
+                                      stream};
+    for (uint32_t i = 0; i < load_rows(load); i++) {
+        struct work_detail *detail;
+        size_t at = add_work(load, &from, i, CLASS_SYNC, &detail);
+        load->process->works.name[at] = fixed_name(load, sync_name(type[i]));
+        load->sync = mem_grow(load->sync, &load->sync_capacity, load->syncs + 1, sizeof *load->sync);
+        load->sync[load->syncs++] = (struct sync_place){(uint32_t)at, (uint32_t)context[i], (int64_t)stream[i]};
+        if (detail) {
+            detail->sync_event = (uint32_t)event[i];
+        }
+    }
+}
+
+static void find_devices_of_syncs(struct load *load)
+{
+    struct process *p = load->process;
+    for (size_t i = 0; i < load->syncs; i++) {
+        const struct sync_place *sync = &load->sync[i];
+        uint32_t device = map_get(&load->device_of, sync->context);
+        p->works.lane[sync->work] = process_lane(p, device == MAP_NONE ? -1 : (int64_t)device, sync->stream, true);
     }
 }
 
@@ -137,10 +281,11 @@ void load_graph_launches(struct load *load)
 void load_devices_end(struct load *load, struct notes *notes)
 {
     struct spans *s = &load->process->spans;
+    lifetimes_sort(&load->lifetimes);
     for (size_t i = 0; i < s->table.count; i++) {
-        uint32_t serial = map_get(&load->thread_of_pthread, s->thread[i]);
-        s->thread[i] = serial == MAP_NONE ? 0 : serial;
+        s->thread[i] = lifetimes_find(&load->lifetimes, s->thread[i], (uint64_t)s->start[i]);
     }
+    find_devices_of_syncs(load);
     if (load->process->works.table.count && !load->process->clock.device.count) {
         notes_add(notes, LOSS,
                   "has device records and no reading of the device's clock: its work may lie at the wrong time");

@@ -4,6 +4,7 @@
  * anything. A column the file has not is all zeros; one that makes no sense (group->damaged) takes the whole group out
  * of the answer, counted.
  */
+#include "join.h"
 #include "load.h"
 #include "load_tfr.h"
 
@@ -39,7 +40,7 @@ static bool details(const struct load *load)
     return load->want & WANT_DETAILS;
 }
 
-static const uint64_t *detail_column(struct load *load, unsigned own)
+const uint64_t *load_detail_column(struct load *load, unsigned own)
 {
     return details(load) ? load_column(load, own) : NULL;
 }
@@ -50,11 +51,22 @@ static void on_thread(struct load *load)
 {
     const uint64_t *serial = load_column(load, COL_thread_serial), *tid = load_column(load, COL_thread_tid);
     const uint64_t *name = load_column(load, COL_thread_name), *pthread = load_column(load, COL_thread_pthread);
+    const uint64_t *time = load_column(load, COL_thread_time);
     for (uint32_t i = 0; i < load_rows(load); i++) {
         struct thread *thread = process_thread(load->process, (uint32_t)serial[i]);
         thread->tid = (uint32_t)tid[i];
         thread->name = thread->name ? thread->name : load_name(load, name[i]);
-        map_put(&load->thread_of_pthread, (uint32_t)pthread[i], (uint32_t)serial[i]);
+        if (pthread[i]) {
+            lifetimes_begin(&load->lifetimes, (uint32_t)pthread[i], (uint32_t)serial[i], time[i]);
+        }
+    }
+}
+
+static void on_thread_end(struct load *load)
+{
+    const uint64_t *serial = load_column(load, COL_thread_end_serial), *time = load_column(load, COL_thread_end_time);
+    for (uint32_t i = 0; i < load_rows(load); i++) {
+        lifetimes_end(&load->lifetimes, (uint32_t)serial[i], time[i]);
     }
 }
 
@@ -140,10 +152,10 @@ static void on_range_begin(struct load *load)
     const uint64_t *id = load_column(load, COL_range_begin_id), *flags = load_column(load, COL_range_begin_flags);
     const uint64_t *domain = load_column(load, COL_range_begin_domain),
                    *depth = load_column(load, COL_range_begin_depth);
-    const uint64_t *category = detail_column(load, COL_range_begin_category),
-                   *color = detail_column(load, COL_range_begin_color);
-    const uint64_t *payload = detail_column(load, COL_range_begin_payload);
-    const uint64_t *type = detail_column(load, COL_range_begin_payload_type);
+    const uint64_t *category = load_detail_column(load, COL_range_begin_category),
+                   *color = load_detail_column(load, COL_range_begin_color);
+    const uint64_t *payload = load_detail_column(load, COL_range_begin_payload);
+    const uint64_t *type = load_detail_column(load, COL_range_begin_payload_type);
     for (uint32_t i = 0; i < load_rows(load); i++) {
         size_t at = begins_add(b, id[i], details(load));
         b->time[at] = (int64_t)time[i];
@@ -189,8 +201,10 @@ static void on_mark(struct load *load)
     struct marks *m = &load->process->marks;
     const uint64_t *name = load_column(load, COL_mark_name), *time = load_column(load, COL_mark_time);
     const uint64_t *flags = load_column(load, COL_mark_flags), *domain = load_column(load, COL_mark_domain);
-    const uint64_t *category = detail_column(load, COL_mark_category), *color = detail_column(load, COL_mark_color);
-    const uint64_t *payload = detail_column(load, COL_mark_payload), *type = detail_column(load, COL_mark_payload_type);
+    const uint64_t *category = load_detail_column(load, COL_mark_category),
+                   *color = load_detail_column(load, COL_mark_color);
+    const uint64_t *payload = load_detail_column(load, COL_mark_payload),
+                   *type = load_detail_column(load, COL_mark_payload_type);
     marks_reserve(m, load->group->count, details(load));
     for (uint32_t i = 0; i < load_rows(load); i++) {
         size_t at = m->table.count++;
@@ -246,6 +260,12 @@ static void take_args(struct load *load, const uint64_t *values, const uint32_t 
     p->arg_count += total;
 }
 
+/* Where nobody wants calls, those of a device's libraries are still needed, to know exactly when its work was launched. */
+static bool is_wanted(const struct load *load, uint32_t func)
+{
+    return load->want & WANT_CALLS || is_device_call(&load->process->func[func]);
+}
+
 static void on_call(struct load *load)
 {
     struct calls *c = &load->process->calls;
@@ -254,23 +274,29 @@ static void on_call(struct load *load)
     const uint64_t *duration = load_column(load, COL_call_duration), *result = load_column(load, COL_call_result);
     const uint64_t *error = load_column(load, COL_call_error);
     int args = load->group->kind->own[COL_call_args];
-    const uint64_t *values = details(load) ? group_list(&load->reader.decoder, load->group, args, &first) : NULL;
+    bool with_args = load->want & WANT_CALLS && details(load);
+    const uint64_t *values = with_args ? group_list(&load->reader.decoder, load->group, args, &first) : NULL;
     if (load->group->damaged) {
         return;
     }
-    calls_reserve(c, load->group->count, details(load));
-    if (details(load)) {
+    calls_reserve(c, load->group->count, with_args);
+    if (with_args) {
         take_args(load, values, first);
     }
     for (uint32_t i = 0; i < load->group->count; i++) {
-        size_t at = c->table.count++;
+        uint32_t place = load_func(load, func[i]);
         uint64_t end;
+        if (!is_wanted(load, place)) {
+            continue;
+        }
+        size_t at = c->table.count++;
         c->start[at] = (int64_t)time[i];
         c->end[at] = (int64_t)(__builtin_add_overflow(time[i], duration[i], &end) ? time[i] : end);
         c->result[at] = (int64_t)result[i];
         c->error[at] = (int32_t)error[i];
         c->thread[at] = load->piece->thread;
-        c->func[at] = load_func(load, func[i]);
+        c->func[at] = place;
+        c->span[at] = NO_PLACE;
     }
 }
 
@@ -282,6 +308,7 @@ static const struct {
     void (*take)(struct load *load);
 } takers[] = {
     {TFI_KIND_thread, 0, on_thread},
+    {TFI_KIND_thread_end, 0, on_thread_end},
     {TFI_KIND_thread_name, 0, on_thread_name},
     {TFI_KIND_clock, 0, on_clock},
     {TFI_KIND_drop, 0, on_drop},
@@ -291,8 +318,9 @@ static const struct {
     {TFI_KIND_range_end, WANT_RANGES, on_range_end},
     {TFI_KIND_mark, WANT_MARKS, on_mark},
     {TFI_KIND_category, WANT_DETAILS, on_category},
-    {TFI_KIND_call, WANT_CALLS, on_call},
+    {TFI_KIND_call, WANT_CALLS | WANT_LAUNCHES, on_call},
     {TFI_KIND_correlation, WANT_LAUNCHES, load_correlations},
+    {TFI_KIND_device, 0, load_device},
     {TFI_KIND_kernel, WANT_DEVICE, load_kernels},
     {TFI_KIND_copy, WANT_DEVICE, load_copies},
     {TFI_KIND_set, WANT_DEVICE, load_sets},
@@ -532,8 +560,15 @@ void load_tfr(struct trace *trace, struct names *names, unsigned want, struct pr
     load_devices_end(&load, notes);
     conclude(&load, notes);
     process_finish(process);
+    join_calls(process, names);
+    if (!(want & WANT_CALLS)) {
+        calls_free(&process->calls); /* they said when the launches were */
+    }
     reader_free(&load.reader);
     map_free(&load.name_of_tid);
-    map_free(&load.thread_of_pthread);
+    map_free(&load.shown);
+    map_free(&load.device_of);
+    lifetimes_free(&load.lifetimes);
+    free(load.sync);
     free(load.zeros);
 }

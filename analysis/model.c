@@ -1,6 +1,7 @@
 /* model.c - the columns of the model, and what is done once all of a process is read. */
 #include "model.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,9 +21,9 @@ static const struct layout begin_layout[] = {COLUMN(begins, time),   COLUMN(begi
                                              COLUMN(begins, depth),  COLUMN(begins, waits),  COLUMN(begins, detail)};
 static const struct layout mark_layout[] = {COLUMN(marks, time),   COLUMN(marks, name),  COLUMN(marks, thread),
                                             COLUMN(marks, domain), COLUMN(marks, flags), COLUMN(marks, detail)};
-static const struct layout call_layout[] = {COLUMN(calls, start),    COLUMN(calls, end),    COLUMN(calls, result),
-                                            COLUMN(calls, func),     COLUMN(calls, thread), COLUMN(calls, error),
-                                            COLUMN(calls, first_arg)};
+static const struct layout call_layout[] = {COLUMN(calls, start), COLUMN(calls, end),      COLUMN(calls, result),
+                                            COLUMN(calls, func),  COLUMN(calls, thread),   COLUMN(calls, error),
+                                            COLUMN(calls, span),  COLUMN(calls, first_arg)};
 static const struct layout message_layout[] = {COLUMN(messages, time), COLUMN(messages, text), COLUMN(messages, level)};
 
 static const struct layout span_layout[] = {COLUMN(spans, start), COLUMN(spans, end),    COLUMN(spans, id),
@@ -62,6 +63,23 @@ void spans_reserve(struct spans *spans, size_t more)
 void works_reserve(struct works *works, size_t more)
 {
     table_reserve(works, work_layout, ARRAY_SIZE(work_layout), more);
+}
+
+struct work_detail *works_detail(struct works *works, bool details)
+{
+    if (!details) {
+        return NULL;
+    }
+    works->detail = mem_grow(works->detail, &works->detail_capacity, works->table.count, sizeof *works->detail);
+    struct work_detail *detail = &works->detail[works->table.count - 1];
+    *detail = (struct work_detail){0};
+    return detail;
+}
+
+void calls_free(struct calls *calls)
+{
+    table_free(calls, call_layout, ARRAY_SIZE(call_layout));
+    *calls = (struct calls){0};
 }
 
 void forwards_reserve(struct forwards *forwards, size_t more)
@@ -266,6 +284,9 @@ static void convert_all(struct process *process)
         uint64_t duration = (uint64_t)process->works.end[i] - (uint64_t)process->works.start[i]; /* the device's own */
         process->works.start[i] = clock_device_ns(clock, (uint64_t)process->works.start[i]);
         process->works.end[i] = process->works.start[i] + (int64_t)MIN(duration, (uint64_t)LONGEST);
+        if (process->works.detail && process->works.detail[i].queued) {
+            process->works.detail[i].queued = clock_device_ns(clock, (uint64_t)process->works.detail[i].queued);
+        }
     }
     for (size_t i = 0; i < process->threads; i++) {
         convert(clock, &process->thread[i].first, process->thread[i].has_time);
@@ -330,7 +351,7 @@ void process_free(struct process *process)
     table_free(&process->ranges, range_layout, ARRAY_SIZE(range_layout));
     begins_free(&process->begins);
     table_free(&process->marks, mark_layout, ARRAY_SIZE(mark_layout));
-    table_free(&process->calls, call_layout, ARRAY_SIZE(call_layout));
+    calls_free(&process->calls);
     table_free(&process->messages, message_layout, ARRAY_SIZE(message_layout));
     table_free(&process->spans, span_layout, ARRAY_SIZE(span_layout));
     table_free(&process->works, work_layout, ARRAY_SIZE(work_layout));
@@ -360,8 +381,9 @@ void process_free(struct process *process)
     if (process->metadata) {
         pairs_free(process->metadata);
     }
-    void *arrays[] = {process->metadata, process->func,     process->kinds, process->losses,  process->thread,
-                      process->args,     process->category, process->lane,  process->streamed};
+    void *arrays[] = {process->metadata, process->func,   process->kinds,       process->losses,
+                      process->thread,   process->args,   process->category,    process->lane,
+                      process->streamed, process->device, process->works.detail};
     for (size_t i = 0; i < ARRAY_SIZE(arrays); i++) {
         free(arrays[i]);
     }
@@ -399,6 +421,24 @@ const struct thread *find_thread(const struct process *process, uint32_t serial)
 {
     uint32_t place = map_get(&process->thread_of, serial);
     return place == MAP_NONE ? NULL : &process->thread[place];
+}
+
+const struct device *find_device(const struct process *process, int64_t number)
+{
+    for (size_t i = 0; i < process->devices; i++) {
+        if (process->device[i].number == number) {
+            return &process->device[i];
+        }
+    }
+    return NULL;
+}
+
+void device_uuid(const struct device *device, char text[DEVICE_UUID])
+{
+    uint64_t high = device->uuid[0], low = device->uuid[1];
+    snprintf(text, DEVICE_UUID, "GPU-%08x-%04x-%04x-%04x-%012llx", (unsigned)(high >> 32),
+             (unsigned)(high >> 16 & 0xffff), (unsigned)(high & 0xffff), (unsigned)(low >> 48),
+             (unsigned long long)(low & 0xffffffffffff));
 }
 
 const char *find_category(const struct model *model, const struct process *process, uint32_t domain, uint32_t category)

@@ -12,7 +12,8 @@
 
 enum want {
     WANT_RANGES = 1,
-    WANT_DETAILS = 2, /* categories, colours and payloads of ranges; arguments of calls */
+    WANT_DETAILS =
+        2, /* categories, colours and payloads of ranges; arguments of calls; shapes and sizes of device work */
     WANT_MARKS = 4,
     WANT_CALLS = 8,
     WANT_MESSAGES = 16,
@@ -20,6 +21,7 @@ enum want {
     WANT_DEVICE = 64,
     WANT_LAUNCHES = 128,  /* spans that are calls of a device's API */
     WANT_OPERATORS = 256, /* spans that are operators, and the pairs of forward and backward ones */
+    WANT_MANGLED = 512,   /* names of kernels as they stand in a trace of ours, not as C++ shows them */
 };
 
 /* What an event is, by its category (categories.def has them all): the first four happen on a device. */
@@ -87,6 +89,7 @@ struct calls {
     int64_t *result;
     uint32_t *func, *thread; /* func: a place in process->func */
     int32_t *error;
+    uint32_t *span;      /* its place in process->spans, where a device library knows the call too; NO_PLACE */
     uint64_t *first_arg; /* in process->args; one more than there are calls, only with WANT_DETAILS */
 };
 
@@ -105,6 +108,16 @@ struct spans {
     uint8_t *class;
 };
 
+/* What a trace of ours says of device work beside when and where it was. */
+struct work_detail {
+    uint64_t bytes, node;
+    int64_t queued; /* ns on the axis; 0: not given */
+    uint32_t grid[3], block[3];
+    uint32_t registers, static_shared, dynamic_shared;
+    uint32_t context, graph; /* graph 0: none */
+    uint32_t sync_event;
+};
+
 /* What devices did, in the order of the file. */
 struct works {
     struct table table;
@@ -112,6 +125,8 @@ struct works {
     uint64_t *correlation, *external; /* the call that launched it; the operator around it; NO_ID: not known */
     uint32_t *name, *lane;            /* lane: a place in process->lane */
     uint8_t *class;
+    struct work_detail *detail; /* of traces of ours, with WANT_DETAILS */
+    size_t detail_capacity;
 };
 
 /* A stream of a device. */
@@ -127,6 +142,13 @@ struct forwards {
     int64_t *time;
     uint32_t *thread;
     bool *is_forward;
+};
+
+/* A device as its driver describes it. */
+struct device {
+    uint32_t number, name, units, capability; /* capability: major * 100 + minor */
+    uint64_t uuid[2], pci, memory;
+    bool simulated;
 };
 
 /* A function as its description gives it: "library\x1fclass\x1fname\x1fargument:TYPE,..." */
@@ -203,6 +225,8 @@ struct process {
     struct lane *lane;
     size_t lanes, lane_capacity;
     struct map lane_of;
+    struct device *device;
+    size_t devices, device_capacity;
     bool has_float_ts,
         has_float_dur; /* some ts or dur of an event with both dur and category is written with a point */
     uint64_t *args;
@@ -234,6 +258,9 @@ void spans_reserve(struct spans *spans, size_t more);
 void works_reserve(struct works *works, size_t more);
 void forwards_reserve(struct forwards *forwards, size_t more);
 uint32_t process_lane(struct process *process, int64_t device, int64_t stream, bool has_stream);
+/* The detail of the last work; NULL unless `details`. */
+struct work_detail *works_detail(struct works *works, bool details);
+void calls_free(struct calls *calls);
 /* All is read: ticks become nanoseconds, beginnings meet their ends. */
 void process_finish(struct process *process);
 void process_free(struct process *process);
@@ -244,6 +271,10 @@ void model_free(struct model *model);
 /* ---- asking it ---- */
 const char *model_name(const struct model *model, uint32_t name);
 const struct thread *find_thread(const struct process *process, uint32_t serial); /* NULL if it is not there */
+const struct device *find_device(const struct process *process, int64_t number);  /* the same */
+/* As NVIDIA's tools write it. */
+#define DEVICE_UUID 48
+void device_uuid(const struct device *device, char text[DEVICE_UUID]);
 const char *find_category(const struct model *model, const struct process *process, uint32_t domain, uint32_t category);
 
 #endif

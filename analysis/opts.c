@@ -14,16 +14,18 @@ enum option_type { FLAG, WORD, TEXT, COUNT, LIST, GLOB, SECONDS };
 #define DIRECTORIES (ONLY(cmd_report) | ONLY(cmd_export_tensorboard)) /* what writes files of its own names */
 #define ROWS (ALL & ~EXPORTS)                                         /* what prints rows */
 /* What can be asked with others: it prints rows of what the model holds. */
-#define TOGETHER (DEVICES | ONLY(cmd_info) | ONLY(cmd_api))
+#define TOGETHER (DEVICES | CALLS | ONLY(cmd_info))
 #define KINDS (ONLY(cmd_timeline) | ONLY(cmd_kinds) | ONLY(cmd_overlap))
 #define DEVICES (KINDS | ONLY(cmd_stages) | ONLY(cmd_breakdown))
-#define TIMES (DEVICES | ONLY(cmd_api) | ONLY(cmd_dump) | EXPORTS)
+#define CALLS (ONLY(cmd_api) | ONLY(cmd_launches))
+#define TIMES (DEVICES | CALLS | ONLY(cmd_dump) | EXPORTS)
 
 /* The words an option may have as its value, by the number that stands for them. */
 static const char *const format_names[] = {[FORMAT_TEXT] = "text", [FORMAT_JSON] = "json", [FORMAT_CSV] = "csv", NULL};
 const char *const rules_names[] = {[RULES_EXACT] = "exact", [RULES_TRACELENS] = "tracelens", [RULES_HTA] = "hta", NULL};
 const char *const group_names[] = {[GROUP_KERNEL] = "kernel", [GROUP_OP] = "op", [GROUP_CATEGORY] = "category", NULL};
-static const char *const style_names[] = {[NAMES_FULL] = "full", [NAMES_SHORT] = "short", NULL};
+static const char *const style_names[] = {
+    [NAMES_FULL] = "full", [NAMES_SHORT] = "short", [NAMES_MANGLED] = "mangled", NULL};
 
 static const struct option {
     const char *name;
@@ -48,10 +50,11 @@ static const struct option {
      "whose definitions: ours (exact), TraceLens's, or HTA 0.5.0's with its rounding and keys", rules_names},
     {"--group-by", 0, "kernel|op|category", WORD, offsetof(struct options, group_by), ONLY(cmd_breakdown),
      "a row a kernel, an operator that launched some, or a category of device work (kernel)", group_names},
-    {"--names", 0, "full|short", WORD, offsetof(struct options, names), ONLY(cmd_breakdown) | ONLY(cmd_report),
-     "kernels' names as they are, or without template arguments and parameters (full)", style_names},
+    {"--names", 0, "full|short|mangled", WORD, offsetof(struct options, names), ONLY(cmd_breakdown) | ONLY(cmd_report),
+     "kernels' names whole, without template arguments and parameters, or as the compiler made them (full)",
+     style_names},
     {"--stage", 0, "GLOB", GLOB, offsetof(struct options, stage),
-     ONLY(cmd_stages) | ONLY(cmd_breakdown) | ONLY(cmd_api) | ONLY(cmd_report) | EXPORTS,
+     ONLY(cmd_stages) | ONLY(cmd_breakdown) | CALLS | ONLY(cmd_report) | EXPORTS,
      "only stages with such names, and what happened inside them; may be repeated", NULL},
     {"--step", 0, "LIST", LIST, offsetof(struct options, step), DEVICES,
      "only what was launched in these steps (ProfilerStep#N)", NULL},
@@ -61,8 +64,8 @@ static const struct option {
      "only what happened later than this many seconds after the run's first record", NULL},
     {"--to", 0, "S", SECONDS, offsetof(struct options, to), TIMES, "only what happened earlier", NULL},
     {"--top", 0, "N", COUNT, offsetof(struct options, top),
-     ONLY(cmd_stages) | ONLY(cmd_dump) | ONLY(cmd_breakdown) | ONLY(cmd_api),
-     "only the first N rows (stages: of each rank; breakdown: of each rank and stage)", NULL},
+     ONLY(cmd_stages) | ONLY(cmd_dump) | ONLY(cmd_breakdown) | CALLS,
+     "only the first N rows (stages: of each rank; breakdown and launches: of each rank and stage)", NULL},
     {"--exclusive", 0, NULL, FLAG, offsetof(struct options, exclusive), ONLY(cmd_stages),
      "give each moment to the innermost stage only", NULL},
     {"--help", 'h', NULL, FLAG, offsetof(struct options, help), ALL, "this text", NULL},

@@ -21,7 +21,7 @@ extern const char *const rules_names[NR_RULES + 1];
 enum group_by { GROUP_KERNEL, GROUP_OP, GROUP_CATEGORY, NR_GROUPS };
 extern const char *const group_names[NR_GROUPS + 1];
 
-enum name_style { NAMES_FULL, NAMES_SHORT, NR_NAME_STYLES };
+enum name_style { NAMES_FULL, NAMES_SHORT, NAMES_MANGLED, NR_NAME_STYLES };
 
 /* "0,2-5" */
 struct list {

@@ -138,7 +138,8 @@ static void collect_stages(struct report *report, struct unit *unit, const struc
             covered = MAX(covered, r->end[at]);
         }
     }
-    if (!count && is_of_kineto(process) && process->has_time && report->one[NAME_RUN]) {
+    bool is_run = is_of_kineto(process) || process->works.table.count;
+    if (!count && is_run && process->has_time && report->one[NAME_RUN]) {
         report->epoch++;
         count_stage(report, stage_of(report, unit, NAME_RUN), process->first, process->last);
         unit->in_stages += process->last - process->first;

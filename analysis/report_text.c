@@ -6,7 +6,7 @@
 #include "report.h"
 #include "timeline.h"
 
-enum { WIDTH = 100, SHOWN_RANKS = 6, SHOWN_STAGES = 8, SHOWN_KERNELS = 8, SHOWN_LOSSES = 2 };
+enum { WIDTH = 100, SHOWN_RANKS = 6, SHOWN_STAGES = 8, SHOWN_KERNELS = 8, SHOWN_LOSSES = 2, SHOWN_DEVICES = 2 };
 
 /* ---- names ---- */
 
@@ -104,6 +104,36 @@ static void put_losses(struct out *out, const struct report *report)
 
 /* ---- devices ---- */
 
+/* Each name once, with how many there are; a simulated one is called so. */
+static void put_device_names(struct out *out, const struct report *report)
+{
+    const struct session *session = report->session;
+    const struct device *seen[SHOWN_DEVICES];
+    size_t times[SHOWN_DEVICES] = {0}, shown = 0;
+    for (size_t i = 0; i < session->processes; i++) {
+        for (size_t k = 0; k < session->process[i]->devices; k++) {
+            const struct device *device = &session->process[i]->device[k];
+            size_t at = 0;
+            while (at < shown && (seen[at]->name != device->name || seen[at]->simulated != device->simulated)) {
+                at++;
+            }
+            if (at < SHOWN_DEVICES) {
+                seen[at] = device;
+                times[at]++;
+                shown = MAX(shown, at + 1);
+            }
+        }
+    }
+    for (size_t i = 0; i < shown; i++) {
+        out_format(out, "%s%s%.24s", i ? ", " : "\ndevices: ", seen[i]->simulated ? "simulated: " : "",
+                   model_name(&session->model, seen[i]->name));
+        if (times[i] > 1) {
+            out_format(out, " (by %zu processes)", times[i]);
+        }
+    }
+    out_puts(out, shown ? "\n" : "");
+}
+
 static void put_rank(struct out *out, const struct rank_time *rank)
 {
     const struct intervals *kind = rank->kind;
@@ -135,6 +165,7 @@ static void put_devices(struct out *out, const struct report *report)
     struct timeline timeline;
     timeline_collect(&timeline, report->session);
     size_t shown = 0;
+    put_device_names(out, report);
     if (timeline.works) {
         out_puts(out, "\nwhat the devices did, from their first work to their last\n");
         out_format(out, "%6s%14s%11s%11s%11s%15s%11s%11s\n", "rank", "span", "busy", "idle", "computing",

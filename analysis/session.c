@@ -54,6 +54,7 @@ static void choose(struct session *session)
 static bool load(struct session *session, unsigned want, bool keep)
 {
     const struct options *options = &session->options;
+    want |= options->names == NAMES_MANGLED ? WANT_MANGLED : 0;
     model_init(&session->model);
     for (size_t i = 0; i < options->inputs.count; i++) {
         inputs_add(&session->inputs, options->inputs.text[i]);

@@ -117,12 +117,14 @@ bool has_stages(const struct process *process)
     return false;
 }
 
-/* A trace of another profiler that marks no stages is one stage from its first event to its last. */
+/* A trace of another profiler that marks no stages is one stage from its first event to its last; so is one of ours that
+ * has device work. */
 static void add_run(struct stage_table *table, struct map *names, const struct choice *choice)
 {
     const struct process *p = choice->process;
     struct window window = choice->window;
-    if (p->has_time && strcmp(p->kind, "kineto") == 0 && p->first < window.to && p->last >= window.from) {
+    bool is_run = strcmp(p->kind, "kineto") == 0 || p->works.table.count;
+    if (p->has_time && is_run && p->first < window.to && p->last >= window.from) {
         size_t place = row_of(table, names, p->rank, NAME_RUN); /* which may move the rows */
         struct stage_row *row = &table->row[place];
         int64_t time = MIN(p->last, window.to) - MAX(p->first, window.from);

@@ -40,7 +40,7 @@ struct stage_table {
     uint64_t unfinished;
 };
 
-/* Host times of a process's stages; a Kineto trace that has none is one stage, NAME_RUN. */
+/* Host times of a process's stages; a Kineto trace that has none is one stage, NAME_RUN, and so is device work of ours. */
 void stages_add(struct stage_table *table, const struct choice *choice);
 /* The device work of a process, for its stage and all around it. With `exclusive` for the innermost only. What is in no
  * stage goes to NAME_OUTSIDE, whose calls are 0. */

@@ -1,0 +1,341 @@
+/* cmd_launches.c - what launching cost: one row a rank, stage and function, over all calls that start or await work.
+ *
+ * What a call is shows in its name, as traces of others have nothing else. A call belongs to the innermost stage it was
+ * made in. Times by HTA's definitions (get_cuda_kernel_launch_stats): the delay is from the end of the call to the first
+ * work it started, and never negative; a kernel is short if it took less time than a call of at most 50 us; such a call is
+ * slow if it took longer, and its work delayed if the delay is longer than 100 us. Without device records only the counts
+ * and the calls' own time are known.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "choice.h"
+#include "join.h"
+#include "stage_at.h"
+#include "stages.h"
+
+enum { SLOW = 50000, DELAYED = 100000 }; /* ns */
+
+enum call_kind { LAUNCH, GRAPH_LAUNCH, COPY, MEMSET, SYNC, NR_CALL_KINDS, NO_KIND = NR_CALL_KINDS };
+
+struct row {
+    int64_t rank;
+    uint32_t stage, name;
+    enum call_kind kind;
+    bool has_device; /* of its rank */
+    uint64_t calls, started, short_kernels, slow, delayed;
+    int64_t host, device, delay;
+    int64_t of_stage; /* host time of all its rows */
+};
+
+struct launches {
+    struct session *session;
+    struct row *row;
+    size_t count, capacity;
+    struct map kind_of; /* by name */
+    struct {
+        int64_t rank;
+        struct map place;
+    } * rank;
+    size_t ranks;
+};
+
+/* ---- what a call is ---- */
+
+static bool has(const char *name, const char *word)
+{
+    return strstr(name, word) != NULL;
+}
+
+static enum call_kind kind_by_name(const char *name)
+{
+    if (has(name, "GraphLaunch")) {
+        return GRAPH_LAUNCH;
+    }
+    if (has(name, "Graph") || has(name, "HostFunc") || has(name, "Attribute")) {
+        return NO_KIND;
+    }
+    return has(name, "Synchronize")                   ? SYNC
+           : has(name, "Memcpy") && !has(name, "Get") ? COPY
+           : has(name, "Memset")                      ? MEMSET
+           : has(name, "Launch")                      ? LAUNCH
+                                                      : NO_KIND;
+}
+
+static enum call_kind kind_of(struct launches *l, uint32_t name)
+{
+    uint32_t known = map_get(&l->kind_of, name);
+    if (known == MAP_NONE) {
+        known = kind_by_name(model_name(&l->session->model, name));
+        map_put(&l->kind_of, name, known);
+    }
+    return (enum call_kind)known;
+}
+
+/* ---- rows ---- */
+
+static struct map *places_of(struct launches *l, int64_t rank)
+{
+    size_t i = 0;
+    while (i < l->ranks && l->rank[i].rank != rank) {
+        i++;
+    }
+    if (i == l->ranks) {
+        l->rank = mem_resize(l->rank, l->ranks + 1, sizeof *l->rank);
+        l->rank[i].rank = rank;
+        l->rank[i].place = (struct map){0};
+        l->ranks++;
+    }
+    return &l->rank[i].place;
+}
+
+static struct row *row_of(struct launches *l, int64_t rank, uint32_t stage, uint32_t name)
+{
+    struct map *places = places_of(l, rank);
+    uint64_t key = (uint64_t)stage << 32 | name;
+    uint32_t place = map_get(places, key);
+    if (place == MAP_NONE) {
+        l->row = mem_grow(l->row, &l->capacity, l->count + 1, sizeof *l->row);
+        l->row[l->count] = (struct row){.rank = rank, .stage = stage, .name = name, .kind = kind_of(l, name)};
+        place = (uint32_t)l->count++;
+        map_put(places, key, place);
+    }
+    return &l->row[place];
+}
+
+/* ---- one process ---- */
+
+/* What a call started. */
+struct started {
+    int64_t first, device;
+    uint64_t works, short_kernels;
+};
+
+struct scope {
+    const struct process *process;
+    const struct attribution *attribution;
+    struct stage_finder finder;
+    struct window window;
+    struct started *started; /* by span */
+    bool has_device, has_stages;
+};
+
+static void find_started(struct scope *scope)
+{
+    const struct process *p = scope->process;
+    const struct works *w = &p->works;
+    scope->started = mem_zero(p->spans.table.count, sizeof *scope->started);
+    for (size_t i = 0; i < w->table.count; i++) {
+        uint32_t launch = scope->attribution->launch[i];
+        if (!IS_WORK(w->class[i])) {
+            continue;
+        }
+        scope->has_device = true;
+        if (launch == NO_PLACE) {
+            continue;
+        }
+        struct started *s = &scope->started[launch];
+        int64_t host = p->spans.end[launch] - p->spans.start[launch], time = w->end[i] - w->start[i];
+        s->first = s->works ? MIN(s->first, w->start[i]) : w->start[i];
+        s->device = add_ns(s->device, time);
+        s->short_kernels += host <= SLOW && time < host;
+        s->works++;
+    }
+}
+
+/* The innermost stage that --stage names; false if there is none. */
+static bool stage_of(const struct launches *l, const struct scope *scope, const struct made_call *call, uint32_t *name)
+{
+    uint32_t stage = stage_at(&scope->finder, call->thread, call->start);
+    *name = scope->has_stages ? NAME_OUTSIDE : NAME_RUN;
+    if (stage == NO_PLACE) {
+        return session_wants_stage(l->session, model_name(&l->session->model, *name));
+    }
+    for (; stage != NO_PLACE; stage = stage_around(scope->attribution, stage, call->start)) {
+        *name = scope->process->ranges.name[stage];
+        if (session_wants_stage(l->session, model_name(&l->session->model, *name))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void take_call(struct launches *l, const struct scope *scope, const struct made_call *call)
+{
+    uint32_t stage;
+    if (kind_of(l, call->name) == NO_KIND || call->start < scope->window.from || call->start >= scope->window.to ||
+        !stage_of(l, scope, call, &stage)) {
+        return;
+    }
+    struct row *row = row_of(l, scope->process->rank, stage, call->name);
+    const struct started *started = call->span == NO_PLACE ? NULL : &scope->started[call->span];
+    row->has_device |= scope->has_device;
+    row->calls++;
+    row->host = add_ns(row->host, call->end - call->start);
+    if (started && started->works) {
+        int64_t delay = MAX(started->first - call->end, 0);
+        row->started++;
+        row->device = add_ns(row->device, started->device);
+        row->delay = add_ns(row->delay, delay);
+        row->short_kernels += started->short_kernels;
+        row->slow += call->end - call->start > SLOW;
+        row->delayed += delay > DELAYED;
+    }
+}
+
+static void add_process(struct launches *l, const struct process *process)
+{
+    struct attribution attribution;
+    struct made_calls made;
+    struct made_call call;
+    attribute(&attribution, process, false);
+    struct scope scope = {.process = process, .attribution = &attribution, .has_stages = has_stages(process)};
+    session_window(l->session, &scope.window.from, &scope.window.to);
+    stage_finder_init(&scope.finder, process, &attribution);
+    find_started(&scope);
+    made_calls_init(&made, process, &l->session->model.names);
+    while (made_calls_next(&made, &call)) {
+        take_call(l, &scope, &call);
+    }
+    made_calls_free(&made);
+    stage_finder_free(&scope.finder);
+    attribution_free(&attribution);
+    free(scope.started);
+}
+
+/* ---- printing ---- */
+
+static int by_stage(const void *a, const void *b)
+{
+    const struct row *x = a, *y = b;
+    if (x->rank != y->rank) {
+        return x->rank < y->rank ? -1 : 1;
+    }
+    return (x->stage > y->stage) - (x->stage < y->stage);
+}
+
+static int costly_first(const void *a, const void *b, void *context)
+{
+    const struct row *x = a, *y = b;
+    const struct names *names = context;
+    if (x->rank != y->rank) {
+        return x->rank < y->rank ? -1 : 1;
+    }
+    if (x->of_stage != y->of_stage) {
+        return x->of_stage > y->of_stage ? -1 : 1;
+    }
+    if (x->stage != y->stage) {
+        return strcmp(names_get(names, x->stage)->text, names_get(names, y->stage)->text);
+    }
+    if (x->host != y->host) {
+        return x->host > y->host ? -1 : 1;
+    }
+    return strcmp(names_get(names, x->name)->text, names_get(names, y->name)->text);
+}
+
+static void sort_rows(struct launches *l)
+{
+    if (!l->count) {
+        return;
+    }
+    qsort(l->row, l->count, sizeof *l->row, by_stage);
+    for (size_t i = 0, from = 0; i <= l->count; i++) {
+        if (i == l->count || by_stage(&l->row[i], &l->row[from]) != 0) {
+            int64_t total = 0;
+            for (size_t k = from; k < i; k++) {
+                total = add_ns(total, l->row[k].host);
+            }
+            for (; from < i; from++) {
+                l->row[from].of_stage = total;
+            }
+        }
+    }
+    qsort_r(l->row, l->count, sizeof *l->row, costly_first, &l->session->model.names);
+}
+
+static const char *const count_keys[NR_CALL_KINDS] = {"launches", "graph_launches", "copies", "memsets", "syncs"};
+
+/* The counts and times of a row, or of all. */
+static void emit_values(struct emit *e, const struct row *row, const uint64_t *calls, bool has_device)
+{
+    static const char *const unknown[] = {"gpu_us", "delay_us", "short_kernels", "slow_launches", "delayed"};
+    for (int k = 0; k < NR_CALL_KINDS; k++) {
+        emit_count(e, count_keys[k], calls[k]);
+    }
+    emit_null(e, "dispatches");
+    emit_us(e, "cpu_us", row->host);
+    if (has_device) {
+        emit_us(e, "gpu_us", row->device);
+        emit_us(e, "delay_us", row->delay);
+        emit_count(e, "short_kernels", row->short_kernels);
+        emit_count(e, "slow_launches", row->slow);
+        emit_count(e, "delayed", row->delayed);
+        return;
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(unknown); i++) {
+        emit_null(e, unknown[i]);
+    }
+}
+
+static void emit_launch(struct launches *l, const struct row *row)
+{
+    struct emit *e = &l->session->emit;
+    const struct name *stage = names_get(&l->session->model.names, row->stage);
+    const struct name *name = names_get(&l->session->model.names, row->name);
+    uint64_t calls[NR_CALL_KINDS] = {0};
+    calls[row->kind] = row->calls;
+    emit_row(e);
+    emit_known(e, "rank", row->rank);
+    emit_bytes_text(e, "stage", stage->text, stage->length);
+    emit_bytes_text(e, "name", name->text, name->length);
+    emit_values(e, row, calls, row->has_device);
+    emit_row_end(e);
+}
+
+static void emit_launches(struct launches *l)
+{
+    uint64_t calls[NR_CALL_KINDS] = {0}, top = l->session->options.top, of_stage = 0;
+    struct row sum = {0};
+    sort_rows(l);
+    for (size_t i = 0; i < l->count; i++) {
+        const struct row *row = &l->row[i];
+        of_stage = i && by_stage(row, row - 1) == 0 ? of_stage + 1 : 0;
+        calls[row->kind] += row->calls;
+        sum.host = add_ns(sum.host, row->host);
+        sum.device = add_ns(sum.device, row->device);
+        sum.delay = add_ns(sum.delay, row->delay);
+        sum.short_kernels += row->short_kernels;
+        sum.slow += row->slow;
+        sum.delayed += row->delayed;
+        sum.has_device |= row->has_device;
+        if (!top || of_stage < top) {
+            emit_launch(l, row);
+        }
+    }
+    emit_totals(&l->session->emit);
+    emit_values(&l->session->emit, &sum, calls, sum.has_device);
+    emit_end(&l->session->emit);
+}
+
+void cmd_launches(struct session *session)
+{
+    struct launches l = {.session = session};
+    unsigned want = WANT_RANGES | WANT_CALLS | WANT_LAUNCHES | WANT_DEVICE;
+    if (!session_load(session, want, false) || !session_begin(session, STYLE_TABLE)) {
+        return;
+    }
+    for (size_t i = 0; i < session->processes; i++) {
+        add_process(&l, session->process[i]);
+    }
+    emit_launches(&l);
+    if (!l.count && !is_filtered(session)) {
+        complain(NULL, "no launches were recorded; `tfanalyze info` shows what there is");
+    }
+    session_end(session, l.count || !is_filtered(session));
+    for (size_t i = 0; i < l.ranks; i++) {
+        map_free(&l.rank[i].place);
+    }
+    free(l.rank);
+    free(l.row);
+    map_free(&l.kind_of);
+}

@@ -1,0 +1,289 @@
+/* export_device.c - what devices did, in the Chrome traces of our own runs, with Kineto's categories and argument names.
+ *
+ * A row is a stream of a device. In a file of one process a device's pid is its number, as with Kineto; in one of several
+ * it is a free number, and the arguments tell the device. An arrow leads from each launch to all that it started.
+ */
+#include "export_write.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "join.h"
+
+enum { WARP = 32, DEVICES_LAST = 5000000 }; /* below the rows of the host, as Kineto sorts them */
+
+/* ---- devices ---- */
+
+static void put_property(struct export *x, const struct device *device)
+{
+    struct emit *e = &x->e;
+    char uuid[DEVICE_UUID];
+    device_uuid(device, uuid);
+    emit_open(e, NULL, false);
+    emit_count(e, "id", device->number);
+    emit_text(e, "name", model_name(&x->session->model, device->name));
+    emit_count(e, "totalGlobalMem", device->memory);
+    emit_count(e, "computeMajor", device->capability / 100);
+    emit_count(e, "computeMinor", device->capability % 100);
+    emit_count(e, "warpSize", WARP);
+    emit_count(e, "numSms", device->units);
+    emit_text(e, "uuid", uuid);
+    emit_bool(e, "simulated", device->simulated);
+    emit_close(e);
+}
+
+/* Those of several ranks are told apart by their UUIDs, and one that several used is there once. */
+static bool is_repeated(const struct export *x, size_t process, const struct device *device)
+{
+    for (size_t i = 0; i < process; i++) {
+        const struct process *p = x->asked->process[i];
+        for (size_t k = 0; k < p->devices; k++) {
+            if (memcmp(p->device[k].uuid, device->uuid, sizeof device->uuid) == 0) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+void put_device_properties(struct export *x)
+{
+    bool any = false;
+    for (size_t i = 0; i < x->asked->processes; i++) {
+        const struct process *p = x->asked->process[i];
+        for (size_t k = 0; k < p->devices; k++) {
+            if (!is_repeated(x, i, &p->device[k])) {
+                if (!any) {
+                    emit_open(&x->e, "deviceProperties", true);
+                }
+                put_property(x, &p->device[k]);
+                any = true;
+            }
+        }
+    }
+    if (any) {
+        emit_close(&x->e);
+    }
+}
+
+static int64_t pid_of_device(const struct export *x, int64_t device)
+{
+    for (size_t i = 0; i < x->devices; i++) {
+        if (x->device[i] == device) {
+            return x->device_pid[i];
+        }
+    }
+    return -1;
+}
+
+static void put_device(struct export *x, int64_t number, int64_t pid)
+{
+    const struct device *device = find_device(x->process, number);
+    const char *program = x->process->command ? x->process->command : x->process->path;
+    char *name = x->process->rank >= 0 && x->asked->processes > 1
+                     ? string_format("rank %lld: %.60s", (long long)x->process->rank, program)
+                     : string_format("%.60s", program);
+    char *label = device
+                      ? string_format("GPU %lld: %s%s", (long long)number, model_name(&x->session->model, device->name),
+                                      device->simulated ? ", simulated" : "")
+                      : string_format("GPU %lld", (long long)number);
+    put_metadata(x, "process_name", pid, 0, "name", name, 0);
+    put_metadata(x, "process_labels", pid, 0, "labels", label, 0);
+    put_metadata(x, "process_sort_index", pid, 0, "sort_index", NULL, DEVICES_LAST + number);
+    free(name);
+    free(label);
+}
+
+void put_devices(struct export *x)
+{
+    const struct process *p = x->process;
+    bool alone = x->asked->processes == 1;
+    x->devices = 0;
+    x->device = mem_zero(p->lanes, sizeof *x->device);
+    x->device_pid = mem_zero(p->lanes, sizeof *x->device_pid);
+    for (size_t i = 0; i < p->lanes; i++) {
+        int64_t number = p->lane[i].device;
+        if (pid_of_device(x, number) < 0) {
+            x->device[x->devices] = number;
+            x->device_pid[x->devices] = free_pid(x, alone ? number : -1);
+            put_device(x, number, x->device_pid[x->devices++]);
+        }
+    }
+    for (size_t i = 0; i < p->lanes; i++) {
+        char name[40];
+        snprintf(name, sizeof name, "stream %lld", (long long)p->lane[i].stream);
+        put_metadata(x, "thread_name", pid_of_device(x, p->lane[i].device), (uint64_t)p->lane[i].stream, "name", name,
+                     0);
+    }
+}
+
+/* ---- calls ---- */
+
+/* The runtime's names begin with cuda, the driver's with cu alone. */
+static const char *span_category(const char *name)
+{
+    return strncmp(name, "cu", 2) == 0 && strncmp(name, "cuda", 4) != 0 ? "cuda_driver" : "cuda_runtime";
+}
+
+void put_spans(struct export *x)
+{
+    const struct process *p = x->process;
+    const struct spans *s = &p->spans;
+    bool *joined = joined_spans(p);
+    for (size_t i = 0; i < s->table.count; i++) {
+        if (joined[i] || s->class[i] != CLASS_API || !is_wanted(x, s->thread[i], s->start[i], s->end[i])) {
+            continue;
+        }
+        const struct name *name = names_get(&x->session->model.names, s->name[i]);
+        begin_event(x, "X");
+        emit_text(&x->e, "cat", span_category(name->text));
+        emit_bytes_text(&x->e, "name", name->text, name->length);
+        put_place(x, x->pid, tid_of(x, s->thread[i]), s->start[i]);
+        emit_us(&x->e, "dur", s->end[i] - s->start[i]);
+        emit_open(&x->e, "args", false);
+        emit_count(&x->e, "correlation", s->id[i]);
+        emit_close(&x->e);
+        end_event(x);
+    }
+    free(joined);
+}
+
+/* ---- work ---- */
+
+static void put_three(struct emit *e, const char *key, const uint32_t *value)
+{
+    emit_open(e, key, true);
+    for (int i = 0; i < 3; i++) {
+        emit_count(e, NULL, value[i]);
+    }
+    emit_close(e);
+}
+
+static double product(const uint32_t *three)
+{
+    return (double)three[0] * three[1] * three[2];
+}
+
+static void put_kernel_args(struct export *x, const struct work_detail *detail, int64_t number)
+{
+    struct emit *e = &x->e;
+    const struct device *device = find_device(x->process, number);
+    if (detail->queued) {
+        emit_us(e, "queued", detail->queued - x->base);
+    } else {
+        emit_count(e, "queued", 0);
+    }
+    emit_count(e, "registers per thread", detail->registers);
+    emit_count(e, "shared memory", (uint64_t)detail->static_shared + detail->dynamic_shared);
+    if (device && device->units) {
+        double blocks = product(detail->grid) / device->units;
+        emit_double(e, "blocks per SM", blocks);
+        emit_double(e, "warps per SM", blocks * product(detail->block) / WARP);
+    }
+    put_three(e, "grid", detail->grid);
+    put_three(e, "block", detail->block);
+}
+
+static void put_work_args(struct export *x, size_t i)
+{
+    const struct works *w = &x->process->works;
+    const struct lane *lane = &x->process->lane[w->lane[i]];
+    const struct work_detail *detail = &w->detail[i];
+    struct emit *e = &x->e;
+    emit_open(e, "args", false);
+    emit_int(e, "device", lane->device);
+    emit_count(e, "context", detail->context);
+    emit_int(e, "stream", lane->stream);
+    if (w->correlation[i] != NO_ID) {
+        emit_count(e, "correlation", w->correlation[i]);
+    }
+    if (w->class[i] == CLASS_KERNEL) {
+        put_kernel_args(x, detail, lane->device);
+    } else if (w->class[i] == CLASS_SYNC) {
+        emit_text(e, "cuda_sync_kind", model_name(&x->session->model, w->name[i]));
+        if (detail->sync_event && detail->sync_event != UINT32_MAX) {
+            emit_count(e, "wait_on_cuda_event_id", detail->sync_event);
+        }
+    } else {
+        int64_t time = w->end[i] - w->start[i];
+        emit_count(e, "bytes", detail->bytes);
+        emit_double(e, "memory bandwidth (GB/s)", time > 0 ? (double)detail->bytes / (double)time : 0);
+    }
+    if (detail->graph) {
+        emit_count(e, "graph id", detail->graph);
+        emit_count(e, "graph node id", detail->node);
+    }
+    emit_close(e);
+}
+
+static void put_arrow(struct export *x, const char *phase, uint64_t id, int64_t pid, uint64_t tid, int64_t time)
+{
+    begin_event(x, phase);
+    emit_text(&x->e, "cat", "ac2g");
+    emit_text(&x->e, "name", "ac2g");
+    emit_count(&x->e, "id", id);
+    put_place(x, pid, tid, time);
+    if (*phase == 'f') {
+        emit_text(&x->e, "bp", "e");
+    }
+    end_event(x);
+}
+
+/* Ids of calls are used again by other processes, and by the same one after 2^32 of them. */
+static void put_arrows(struct export *x, const uint32_t *first, size_t i)
+{
+    const struct works *w = &x->process->works;
+    const struct spans *s = &x->process->spans;
+    const struct lane *lane = &x->process->lane[w->lane[i]];
+    uint32_t launch = x->attribution.launch[i];
+    uint64_t id = x->arrows + launch;
+    if (launch == NO_PLACE || !is_wanted(x, s->thread[launch], s->start[launch], s->end[launch])) {
+        return;
+    }
+    if (first[launch] == i) {
+        put_arrow(x, "s", id, x->pid, tid_of(x, s->thread[launch]), s->start[launch]);
+    }
+    put_arrow(x, "f", id, pid_of_device(x, lane->device), (uint64_t)lane->stream, w->start[i]);
+}
+
+static bool wants_work(const struct export *x, size_t i)
+{
+    const struct works *w = &x->process->works;
+    const struct belonging *at = &x->attribution.work[i];
+    bool in_time = w->start[i] < x->to && w->end[i] >= x->from;
+    return in_time && (x->whole || is_inside(x, at->stage, at->time));
+}
+
+void put_works(struct export *x)
+{
+    static const char *const categories[] = {[CLASS_KERNEL] = "kernel",
+                                             [CLASS_MEMCPY] = "gpu_memcpy",
+                                             [CLASS_MEMSET] = "gpu_memset",
+                                             [CLASS_SYNC] = "cuda_sync"};
+    const struct works *w = &x->process->works;
+    uint32_t *first =
+        mem_zero(x->process->spans.table.count, sizeof *first); /* by span: its first work that is shown */
+    memset(first, 0xff, x->process->spans.table.count * sizeof *first);
+    for (size_t i = 0; i < w->table.count; i++) {
+        if (!wants_work(x, i)) {
+            continue;
+        }
+        const struct lane *lane = &x->process->lane[w->lane[i]];
+        const struct name *name = names_get(&x->session->model.names, w->name[i]);
+        uint32_t launch = x->attribution.launch[i];
+        begin_event(x, "X");
+        emit_text(&x->e, "cat", categories[w->class[i]]);
+        emit_bytes_text(&x->e, "name", name->text, name->length);
+        put_place(x, pid_of_device(x, lane->device), (uint64_t)lane->stream, w->start[i]);
+        emit_us(&x->e, "dur", w->end[i] - w->start[i]);
+        put_work_args(x, i);
+        end_event(x);
+        if (launch != NO_PLACE && first[launch] == NO_PLACE) {
+            first[launch] = (uint32_t)i;
+        }
+        put_arrows(x, first, i);
+    }
+    x->arrows += x->process->spans.table.count;
+    free(first);
+}

@@ -1,0 +1,50 @@
+/* export_write.h - what the files share that write our own traces as Chrome traces: export_tfr.c and export_device.c. */
+#ifndef TFA_EXPORT_WRITE_H
+#define TFA_EXPORT_WRITE_H
+
+#include "export_tfr.h"
+#include "stage_at.h"
+
+struct export
+{
+    const struct tfr_export *asked;
+    const struct session *session;
+    struct emit e;
+    const struct process *process;
+    int64_t pid; /* in the file: no two processes share one */
+    int64_t base, from, to;
+    bool *crosses; /* by range: must not be drawn as a box */
+    struct attribution attribution;
+    bool whole;                 /* all of the process is asked for, not only what lies in some stages */
+    struct stage_finder finder; /* unless it is whole */
+    struct map pids;            /* that are taken, devices' ones too */
+    int64_t *device_pid;        /* of the process's devices, by place in `device` */
+    int64_t *device;
+    size_t devices;
+    uint64_t events, pairs, arrows;
+};
+
+/* ---- export_tfr.c ---- */
+/* Some stage of those asked for was open there: this one, or one around it. */
+bool is_inside(const struct export *x, uint32_t stage, int64_t time);
+/* What lies there on a thread is to be written. */
+bool is_wanted(const struct export *x, uint32_t thread, int64_t start, int64_t end);
+uint32_t tid_of(const struct export *x, uint32_t serial);
+int64_t free_pid(struct export *x, int64_t pid);
+void begin_event(struct export *x, const char *phase);
+void end_event(struct export *x);
+void put_place(struct export *x, int64_t pid, uint64_t tid, int64_t time);
+void put_metadata(struct export *x, const char *name, int64_t pid, uint64_t tid, const char *key, const char *text,
+                  int64_t number);
+
+/* ---- export_device.c ---- */
+/* The `deviceProperties` of the file: of all processes' devices. */
+void put_device_properties(struct export *x);
+/* Which devices the process has, and their rows. */
+void put_devices(struct export *x);
+/* Calls that only the device library's records tell of. */
+void put_spans(struct export *x);
+/* Kernels, copies, sets and waits, and the arrows from their launches. */
+void put_works(struct export *x);
+
+#endif

@@ -1,0 +1,197 @@
+/* join.c - finds the record that a wrapper wrote of a call in the records that the device library wrote.
+ *
+ * Both have the thread and the function; the times differ by what the wrapper adds and by the error of the library's
+ * clock. So a span goes to the call of its thread and function that it shares most time with, and where the clocks are so
+ * far apart that they share none, to the nearest that nobody has. The wrapper's times are those of the stages' clock, and
+ * stand for both. Spans that find no call - of a runtime linked statically, or where no wrapper is - are calls of their own.
+ */
+#include "join.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const int64_t SLACK = 20000; /* ns between a call and its span */
+
+bool is_device_call(const struct func *func)
+{
+    return strcmp(func->library, "cuda") == 0 || strcmp(func->library, "cudart") == 0;
+}
+
+/* ---- the order in which they are compared ---- */
+
+struct entry {
+    int64_t start, end;
+    uint32_t thread, name, place;
+    bool taken;
+};
+
+struct entries {
+    struct entry *entry;
+    size_t count;
+};
+
+static int by_function(const struct entry *x, const struct entry *y)
+{
+    if (x->thread != y->thread) {
+        return x->thread < y->thread ? -1 : 1;
+    }
+    return (x->name > y->name) - (x->name < y->name);
+}
+
+static int by_function_and_time(const void *a, const void *b)
+{
+    const struct entry *x = a, *y = b;
+    int order = by_function(x, y);
+    return order ? order : (x->start > y->start) - (x->start < y->start);
+}
+
+static void sort_entries(struct entries *entries)
+{
+    if (entries->count) {
+        qsort(entries->entry, entries->count, sizeof *entries->entry, by_function_and_time);
+    }
+}
+
+/* Spans have names, calls have functions. */
+static uint32_t name_of(const struct func *func, struct names *names)
+{
+    return names_add(names, func->name, strlen(func->name));
+}
+
+static struct entries entries_of_calls(const struct process *p, struct names *names)
+{
+    const struct calls *c = &p->calls;
+    struct entries found = {mem_zero(c->table.count, sizeof *found.entry), 0};
+    uint32_t *name = mem_zero(p->funcs, sizeof *name); /* NAME_NONE: of no device's library */
+    for (size_t i = 0; i < p->funcs; i++) {
+        name[i] = is_device_call(&p->func[i]) ? name_of(&p->func[i], names) : NAME_NONE;
+    }
+    for (size_t i = 0; i < c->table.count; i++) {
+        if (name[c->func[i]] != NAME_NONE) {
+            found.entry[found.count++] =
+                (struct entry){c->start[i], c->end[i], c->thread[i], name[c->func[i]], (uint32_t)i, false};
+        }
+    }
+    free(name);
+    sort_entries(&found);
+    return found;
+}
+
+static struct entries entries_of_spans(const struct process *p)
+{
+    const struct spans *s = &p->spans;
+    struct entries found = {mem_zero(s->table.count, sizeof *found.entry), 0};
+    for (size_t i = 0; i < s->table.count; i++) {
+        if (s->class[i] == CLASS_API) {
+            found.entry[found.count++] =
+                (struct entry){s->start[i], s->end[i], s->thread[i], s->name[i], (uint32_t)i, false};
+        }
+    }
+    sort_entries(&found);
+    return found;
+}
+
+/* ---- finding each other ---- */
+
+/* How long both lasted together; negative: what lies between them. */
+static int64_t together(const struct entry *x, const struct entry *y)
+{
+    return MIN(x->end, y->end) - MAX(x->start, y->start);
+}
+
+/* Gives each span of `spans` that has none yet a call, of those that are at most `slack` away. */
+static void join(struct process *p, struct entries *calls, struct entries *spans, int64_t slack)
+{
+    size_t from = 0;
+    for (size_t i = 0; i < spans->count; i++) {
+        struct entry *span = &spans->entry[i], *best = NULL;
+        for (; from < calls->count; from++) { /* what is too early for this span is so for those that follow */
+            int order = by_function(&calls->entry[from], span);
+            if (order > 0 || (order == 0 && calls->entry[from].end + slack >= span->start)) {
+                break;
+            }
+        }
+        for (size_t k = from; k < calls->count && !span->taken; k++) {
+            struct entry *call = &calls->entry[k];
+            if (by_function(call, span) != 0 || call->start - slack > span->end) {
+                break;
+            }
+            if (!call->taken && together(call, span) >= -slack &&
+                (!best || together(call, span) > together(best, span))) {
+                best = call;
+            }
+        }
+        if (best) {
+            best->taken = span->taken = true;
+            p->calls.span[best->place] = span->place;
+            p->spans.start[span->place] = best->start;
+            p->spans.end[span->place] = best->end;
+        }
+    }
+}
+
+void join_calls(struct process *process, struct names *names)
+{
+    if (!process->calls.table.count || !process->spans.table.count) {
+        return;
+    }
+    struct entries calls = entries_of_calls(process, names), spans = entries_of_spans(process);
+    join(process, &calls, &spans, 0);
+    join(process, &calls, &spans, SLACK);
+    free(calls.entry);
+    free(spans.entry);
+}
+
+/* ---- every call once ---- */
+
+static bool is_asked_for(const struct func *func)
+{
+    return is_device_call(func) || strcmp(func->library, "nccl") == 0;
+}
+
+bool *joined_spans(const struct process *process)
+{
+    const struct calls *c = &process->calls;
+    bool *joined = mem_zero(process->spans.table.count, sizeof *joined);
+    for (size_t i = 0; i < c->table.count; i++) {
+        if (c->span[i] != NO_PLACE) {
+            joined[c->span[i]] = true;
+        }
+    }
+    return joined;
+}
+
+void made_calls_init(struct made_calls *made, const struct process *process, struct names *names)
+{
+    *made = (struct made_calls){.process = process, .names = names, .joined = joined_spans(process)};
+}
+
+bool made_calls_next(struct made_calls *made, struct made_call *call)
+{
+    const struct process *p = made->process;
+    const struct calls *c = &p->calls;
+    const struct spans *s = &p->spans;
+    while (made->next_call < c->table.count) {
+        size_t i = made->next_call++;
+        const struct func *func = &p->func[c->func[i]];
+        if (is_asked_for(func)) {
+            *call = (struct made_call){
+                name_of(func, made->names), c->thread[i], c->start[i], c->end[i], (uint32_t)i, c->span[i]};
+            return true;
+        }
+    }
+    while (made->next_span < s->table.count) {
+        size_t i = made->next_span++;
+        if (s->class[i] == CLASS_API && !made->joined[i]) {
+            *call = (struct made_call){s->name[i], s->thread[i], s->start[i], s->end[i], NO_PLACE, (uint32_t)i};
+            return true;
+        }
+    }
+    return false;
+}
+
+void made_calls_free(struct made_calls *made)
+{
+    free(made->joined);
+    *made = (struct made_calls){0};
+}

@@ -1,0 +1,74 @@
+/* load_threads.c - which thread a device library means by the low half of pthread_self().
+ *
+ * A thread that ends leaves its pthread_self() to one that comes later, so the moment decides. The library's clock and
+ * ours differ by microseconds, and a thread may have called the device before it made its first record: a moment that
+ * lies in no life goes to the thread that began next, or to one that had only just ended.
+ */
+#include <stdlib.h>
+
+#include "load.h"
+
+void lifetimes_begin(struct lifetimes *l, uint32_t pthread, uint32_t serial, uint64_t time)
+{
+    l->life = mem_grow(l->life, &l->capacity, l->count + 1, sizeof *l->life);
+    l->life[l->count++] = (struct lifetime){pthread, serial, time, UINT64_MAX};
+}
+
+void lifetimes_end(struct lifetimes *l, uint32_t serial, uint64_t time)
+{
+    l->end = mem_grow(l->end, &l->end_capacity, l->ends + 1, sizeof *l->end);
+    l->end[l->ends++] = time;
+    map_put(&l->end_of, serial, (uint32_t)l->ends - 1);
+}
+
+static int by_pthread_and_start(const void *a, const void *b)
+{
+    const struct lifetime *x = a, *y = b;
+    if (x->pthread != y->pthread) {
+        return x->pthread < y->pthread ? -1 : 1;
+    }
+    return (x->start > y->start) - (x->start < y->start);
+}
+
+void lifetimes_sort(struct lifetimes *l)
+{
+    for (size_t i = 0; i < l->count; i++) {
+        uint32_t end = map_get(&l->end_of, l->life[i].serial);
+        l->life[i].end = end == MAP_NONE ? UINT64_MAX : l->end[end];
+    }
+    if (l->count) {
+        qsort(l->life, l->count, sizeof *l->life, by_pthread_and_start);
+    }
+}
+
+uint32_t lifetimes_find(const struct lifetimes *l, uint32_t pthread, uint64_t time)
+{
+    static const uint64_t SLACK = 1000000; /* ticks: less than a millisecond on any machine */
+    size_t low = 0, high = l->count;
+    while (low < high) { /* the first that began later */
+        size_t middle = low + (high - low) / 2;
+        const struct lifetime *life = &l->life[middle];
+        if (life->pthread < pthread || (life->pthread == pthread && life->start <= time)) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    const struct lifetime *before = low && l->life[low - 1].pthread == pthread ? &l->life[low - 1] : NULL;
+    const struct lifetime *after = low < l->count && l->life[low].pthread == pthread ? &l->life[low] : NULL;
+    if (before && time <= before->end) {
+        return before->serial;
+    }
+    bool just_ended = before && time - before->end < SLACK;
+    if (just_ended && !(after && after->start - time < time - before->end)) {
+        return before->serial;
+    }
+    return after ? after->serial : 0;
+}
+
+void lifetimes_free(struct lifetimes *l)
+{
+    free(l->life);
+    free(l->end);
+    map_free(&l->end_of);
+}
