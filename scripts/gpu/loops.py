@@ -1,0 +1,149 @@
+"""loops - a process that runs one of three loops when told to, so that several can be measured in turn, pair by pair.
+
+    loops.py launch-bound|transformer|training cuda|cpu [--profile]
+
+Reads lines from stdin and answers each with a line of JSON: `run N` runs N rounds of the loop and says what that took;
+`export PATH` writes torch.profiler's last trace; `quit` ends. With --profile, each run is recorded by torch.profiler:
+only the loop is timed, and what the profiler does before and after it is given beside it.
+"""
+
+import json
+import os
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+DEVICE = sys.argv[2]
+SMALL = DEVICE == 'cpu'  # there only the script itself is tried
+range_push = torch.cuda.nvtx.range_push if DEVICE == 'cuda' else lambda name: None
+range_pop = torch.cuda.nvtx.range_pop if DEVICE == 'cuda' else lambda: None
+
+
+def launch_bound():
+    """A hundred launches a round that do next to nothing: all of the time is the host's."""
+    x = torch.zeros(64, device=DEVICE)
+
+    def one():
+        for _ in range(100):
+            x.add_(1)
+    return one
+
+
+class Block(nn.Module):
+    """A block of a diffusion transformer: attention and a wide layer, shifted and scaled by the time embedding."""
+
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads, self.norm1, self.norm2 = heads, nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.modulation = nn.Linear(width, 4 * width)
+
+    def forward(self, x, when):
+        shift1, scale1, shift2, scale2 = self.modulation(F.silu(when))[:, None].chunk(4, -1)
+        batch, tokens, width = x.shape
+        y = self.norm1(x) * (1 + scale1) + shift1
+        q, k, v = self.qkv(y).view(batch, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(batch, tokens, width)
+        x = x + self.out(y)
+        y = self.norm2(x) * (1 + scale2) + shift2
+        return x + self.down(F.gelu(self.up(y), approximate='tanh'))
+
+
+def transformer():
+    """One step of denoising: twelve blocks of width 1152 on 2 times 1024 tokens, and the update of the latents."""
+    width, heads, tokens, depth = (64, 4, 32, 2) if SMALL else (1152, 16, 1024, 12)
+    dtype = torch.float32 if SMALL else torch.bfloat16
+    blocks = [Block(width, heads).to(DEVICE, dtype).eval() for _ in range(depth)]
+    latents = torch.randn(2, tokens, width, device=DEVICE, dtype=dtype)
+    when = torch.randn(2, width, device=DEVICE, dtype=dtype)
+
+    def one():
+        with torch.inference_mode():
+            range_push('step')
+            noise = latents
+            for block in blocks:
+                noise = block(noise, when)
+            latents.mul_(0.9).add_(noise, alpha=1e-4)
+            range_pop()
+    return one
+
+
+def training():
+    """A step of training: four encoder layers of width 512, loss, backward, AdamW."""
+    width, tokens, depth, batch = (32, 16, 1, 2) if SMALL else (512, 128, 4, 16)
+    layers = (nn.TransformerEncoderLayer(width, 4, 4 * width, dropout=0, batch_first=True) for _ in range(depth))
+    model = nn.Sequential(*layers).to(DEVICE)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    x, target = (torch.randn(batch, tokens, width, device=DEVICE) for _ in range(2))
+
+    def one():
+        range_push('forward')
+        optimizer.zero_grad()
+        loss = F.mse_loss(model(x), target)
+        range_pop()
+        range_push('backward')
+        loss.backward()
+        range_pop()
+        range_push('optimizer')
+        optimizer.step()
+        range_pop()
+    return one
+
+
+def synchronize():
+    if DEVICE == 'cuda':
+        torch.cuda.synchronize()
+
+
+def timed(one, rounds):
+    synchronize()
+    range_push('loop')
+    wall, thread, process = time.perf_counter(), time.thread_time(), time.process_time()
+    for _ in range(rounds):
+        one()
+    synchronize()
+    figures = {'seconds': time.perf_counter() - wall, 'thread_cpu_seconds': time.thread_time() - thread,
+               'process_cpu_seconds': time.process_time() - process}
+    range_pop()
+    return figures
+
+
+def profiled(one, rounds):
+    from torch.profiler import ProfilerActivity, profile
+    activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if DEVICE == 'cuda' else [])
+    recorder = profile(activities=activities)
+    begin = time.perf_counter()
+    recorder.start()
+    one()
+    started = time.perf_counter()
+    figures = timed(one, rounds)
+    stopping = time.perf_counter()
+    recorder.stop()
+    return {**figures, 'start_seconds': started - begin, 'stop_seconds': time.perf_counter() - stopping}, recorder
+
+
+def main():
+    loops, recorder = {'launch-bound': launch_bound, 'transformer': transformer, 'training': training}, None
+    one = loops[sys.argv[1]]()
+    timed(one, 5)
+    print(json.dumps({'ready': True}), flush=True)
+    for line in sys.stdin:
+        command, _, argument = line.strip().partition(' ')
+        if command == 'run' and '--profile' in sys.argv:
+            answer, recorder = profiled(one, int(argument))
+        elif command == 'run':
+            answer = timed(one, int(argument))
+        elif command == 'export':
+            recorder.export_chrome_trace(argument)
+            answer = {'bytes': os.path.getsize(argument)}
+        else:
+            break
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == '__main__':
+    main()
