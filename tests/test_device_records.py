@@ -4,6 +4,9 @@ The counter runs at half a nanosecond a tick, the device's clock 5 seconds ahead
 each stage has is computed here from the numbers the trace is made of.
 """
 
+import gzip
+import json
+
 import pytest
 
 from tfr import DEVICE, MONOTONIC, NESTED, REALTIME, STAGE, Writer, rec
@@ -23,11 +26,10 @@ def device_ns(ns, drift):
 
 
 class Trace:
-    def __init__(self, drift=0, device_clock=True):
-        self.w, self.drift = Writer(rank=2, world=4, clock='tsc'), drift
-        self.records, self.number, self.ranges = [], 0, 0
-        description = self.w.string('libcudart.so\x1fLAUNCH\x1fcudaLaunchKernel\x1f')
-        self.launch = description
+    def __init__(self, drift=0, device_clock=True, rank=2, **header):
+        self.w, self.drift = Writer(rank=rank, world=4, clock='tsc', **header), drift
+        self.records, self.number, self.ranges, self.later = [], 0, 0, {}
+        self.launch = self.function('cudaLaunchKernel')
         clock = []
         for ns in (0, 10 ** 9):
             clock += [rec('clock', clock=MONOTONIC, ticks=ticks(ns), value=77 + ns, error=10),
@@ -36,27 +38,52 @@ class Trace:
                 clock.append(rec('clock', clock=DEVICE, ticks=ticks(ns), value=device_ns(ns, drift), error=10))
         self.records += clock
         for serial in (1, 2):
-            self.records.append(rec('thread', serial=serial, tid=100 + serial, time=ticks(1), name=self.w.string(f't{serial}'),
+            self.records.append(rec('thread', serial=serial, tid=100 + serial, time=ticks(1),
+                                    name=self.w.string(f't{serial}'),
                                     pthread=0x7f00000000 + serial * 0x10000))
+
+    def function(self, name, kind='LAUNCH', arguments=''):
+        library = 'cudart' if name.startswith('cuda') else 'cuda'
+        return self.w.string(f'{library}\x1f{kind}\x1f{name}\x1f{arguments}')
+
+    def call(self, name, start, duration, thread=1, kind='LAUNCH', result=0, arguments='', args=()):
+        """A call as its wrapper saw it."""
+        self.later.setdefault(thread, []).append(rec(
+            'call', func=self.function(name, kind, arguments), time=ticks(start), duration=ticks(duration),
+            result=result, args=list(args)))
+
+    def correlation(self, number, name, start, duration, thread=1, kind='LAUNCH', pthread=None):
+        """The same as the device library saw it."""
+        half = thread * 0x10000 if pthread is None else pthread
+        self.records.append(rec('correlation', correlation=number, func=self.function(name, kind), thread=half,
+                                time=ticks(start), duration=ticks(duration)))
+
+    def device(self, number, name, simulated=0, units=100):
+        self.records.append(rec('device', device=number, name=self.w.string(name), simulated=simulated, units=units,
+                                memory=80 << 30, capability=900, uuid_high=0x0123456789abcdef, uuid_low=number))
 
     def stage(self, name, start, end, thread=1):
         self.ranges += 1
         self.records.append(rec('range_end', name=self.w.string(name), time=ticks(end), duration=ticks(end - start),
                                 id=self.ranges, flags=NESTED | STAGE, thread=thread))
 
-    def work(self, kind, launched, start, duration, thread=1, stream=7, device=0, **values):
-        """What was launched at `launched` on a thread; `launched` None: no call is known."""
+    def work(self, kind, launched, start, duration, thread=1, stream=7, device=0, number=None, **values):
+        """What was launched at `launched` on a thread; `launched` None: no call is known, or that with `number`."""
         self.number += 1
+        number = self.number if number is None else number
         if launched is not None:
-            self.records.append(rec('correlation', correlation=self.number, func=self.launch, thread=thread * 0x10000,
+            self.records.append(rec('correlation', correlation=number, func=self.launch, thread=thread * 0x10000,
                                     time=ticks(launched), duration=ticks(2 * US)))
         if 'name' in values:
             values['name'] = self.w.string(values['name'])
-        self.records.append(rec(kind, correlation=self.number, start=device_ns(start, self.drift), duration=duration,
-                                stream=stream, device=device, **values))
+        where = {} if kind == 'sync' else {'device': device}
+        self.records.append(rec(kind, correlation=number, start=device_ns(start, self.drift), duration=duration,
+                                stream=stream, **where, **values))
 
     def save(self, path):
         self.w.chunk(self.records, thread=1, tid=101)
+        for thread, records in self.later.items():
+            self.w.chunk(records, thread=thread, tid=100 + thread)
         self.w.footer()
         return self.w.save(path)
 
@@ -112,8 +139,8 @@ def test_breakdown(pipeline, analyze):
     assert {(r['stage'], r['name'], r['calls']) for r in rows} == {('denoise', 'gemm', 2), ('denoise', 'softmax', 1)}
     rows = analyze('breakdown', pipeline, '--group-by', 'category')['rows']
     assert {(r['stage'], r['name'], r['total_us']) for r in rows} == {
-        ('step', 'kernel', 330), ('denoise', 'kernel', 50), ('denoise', 'gpu_memcpy', 100), ('denoise', 'gpu_memset', 10),
-        ('(none)', 'kernel', 25)}
+        ('step', 'kernel', 330), ('denoise', 'kernel', 50), ('denoise', 'gpu_memcpy', 100),
+        ('denoise', 'gpu_memset', 10), ('(none)', 'kernel', 25)}
 
 
 def test_timeline(pipeline, analyze):
@@ -133,3 +160,19 @@ def test_without_the_devices_clock(tmp_path, analyze):
     row, = analyze('stages', path, rc=3)['rows']
     assert row['device_us'] == 300
     assert "no reading of the device's clock" in analyze('stages', path, rc=3, format='text').err
+
+
+def test_a_run_without_stages_is_one(tmp_path, analyze):
+    """As in a trace of PyTorch: its times, its trace and its kernels."""
+    t = Trace()
+    t.work('kernel', 210 * US, 400 * US, 300 * US, name='gemm')
+    t.call('cudaFree', 900 * US, 100 * US, kind='FREE')
+    path = t.save(tmp_path / 'rank2.elsewhere.4242.tfr')
+    row, = analyze('stages', path)['rows']
+    assert [row[k] for k in ('stage', 'calls', 'device_us')] == ['(run)', 1, 300] and row['host_us'] > 700
+    analyze('report', path, '--output', tmp_path / 'out')
+    for exported in (json.loads(gzip.decompress((tmp_path / 'out' / '(run)_rank2.trace.json.gz').read_bytes())),
+                     json.loads(analyze('export', 'chrome', '--stage', '(run)', path, format=None).out)):
+        assert {e['cat'] for e in exported['traceEvents'] if e['ph'] == 'X'} == {'kernel', 'cuda_runtime'}
+    breakdown = json.loads((tmp_path / 'out' / '(run)_rank2.breakdown.json').read_text())
+    assert (breakdown['launches'], breakdown['total_kernel_time_ms']) == (1, 0.3)

@@ -18,7 +18,8 @@ from conftest import BUILD, ROOT, clean_environment, execute
 pytestmark = pytest.mark.timeout(300)
 GROUPS = 2  # as many workers run at once by default
 SOURCES = ('Makefile', 'include', 'preload', 'analysis', 'scripts', 'tests')
-BUILT = ('flags', 'headers.mk', 'exports.map', 'libtfinject.so', 'tfanalyze', 'obj', 'test', 'victims')
+BUILT = ('flags', 'headers.mk', 'exports.map', 'libtfinject.so', 'tfanalyze', 'obj', 'test', 'victims', 'simgpu',
+         'victims_gpu')
 TARGETS = ('libtfinject.so', 'test/libtfinject.so', 'tfanalyze')
 
 
@@ -188,6 +189,33 @@ ROWS = [
     row('first-call-of-an-id', 'kineto_bad.py::test_duplicate_correlation_ids', 'analysis/attribute.c',
         'return calls->place[low > calls->first[group] ? low - 1 : low];',
         'return calls->place[calls->first[group]];'),
+    # A CUDA call is missing, and those that it makes of the driver stand there instead.
+    row('row-of-the-runtime-deleted', 'gpu_weather.py::test_errors_that_the_runtime_keeps[cudaNothing=1]',
+        'preload/cudart.def',
+        'HOOK(SET, cudaError_t, cudaMemset, (void *devPtr, int value, size_t count), (devPtr, value, count),\n'
+        '     "address:ADDRESS,value:INT,bytes:BYTES", (TFI_U(devPtr), TFI_U(value), count))\n',
+        ''),
+    # Grids of kernels are turned by a quarter.
+    row('arguments-swapped', 'cuda_routes.py::test_dlsym_in_the_driver', 'preload/cuda.def',
+        '(KERNEL(f), TFI_U(hStream), gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, '
+        'TFI_U(f)))\nHOOK(LAUNCH, CUresult, cuLaunchKernel_ptsz,',
+        '(KERNEL(f), TFI_U(hStream), gridDimY, gridDimX, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, '
+        'TFI_U(f)))\nHOOK(LAUNCH, CUresult, cuLaunchKernel_ptsz,'),
+    # The first call of a device leaves an errno behind that is ours.
+    row('errno-after-cupti-begins', 'gpu_weather.py::test_cupti_too_old', 'preload/cupti.c',
+        '    tfi_cancel_on(cancel);\n    errno = error;\n',
+        '    tfi_cancel_on(cancel);\n    (void)error;\n'),
+    # The last device records of every run are missing.
+    row('last-flush-skipped', 'gpu_weather.py::test_fair_weather', 'preload/cupti.c',
+        '    fetch(TFI_CUPTI_FLUSH_FORCED);\n',
+        ''),
+    # Kernels have the launch, and so the stage, of their neighbours.
+    row('correlation-of-kernels-shifted', 'gpu_weather.py::test_fair_weather', 'preload/cupti_records.c',
+        'uint32_t id = GET32(record, kernel, correlationId);',
+        'uint32_t id = GET32(record, kernel, correlationId) + 1;'),
+    row('join-with-the-next-launch', 'device_records.py::test_stages_have_their_device_time', 'analysis/load_device.c',
+        'w->correlation[at] = from->correlation[i] ? from->correlation[i] : NO_ID;',
+        'w->correlation[at] = from->correlation[i] ? from->correlation[i] + 1 : NO_ID;'),
 ]
 
 

@@ -1,0 +1,50 @@
+"""test_cupti_nsight - where nsys or ncu profile the process, or are about to, the library's own CUPTI client stays off.
+
+None of them is needed for that: they are known by their variables and by the names of their libraries.
+"""
+
+import pytest
+
+import scripted
+from conftest import built
+from test_cupti import GPU, assert_equals_log, drops, nr_ours, only_line, play  # noqa: F401 (a fixture)
+
+
+def assert_stays_off(got):
+    """One line, and no call of CUPTI; the calls are recorded all the same."""
+    assert 'no device records: another profiler has the device' in only_line(got) and 'stages go on' in only_line(got)
+    assert got.out.endswith('ok\n') and nr_ours(got) == 0 and got.stats is None
+    assert len(scripted.calls(got.trace)) > 30 and got.trace.complete and not drops(got.trace)
+
+
+@pytest.mark.parametrize('variable, value', [
+    ('CUDA_INJECTION64_PATH', '/opt/nvidia/nsight-systems/libToolsInjection64.so'),
+    ('CUDA_INJECTION64_PATH', '/opt/some/tool.so'),
+    ('NVTX_INJECTION64_PATH', '/opt/nvidia/nsight-systems/libToolsInjection64.so'),
+    ('NVTX_INJECTION64_PATH', '/opt/nvidia/nsight-compute/libcuda-injection.so'),
+    ('NSYS_PROFILING_SESSION_ID', '1234'),
+    ('QUADD_INJECTION_PROXY', 'OSRT'),
+    ('NV_NSIGHT_INJECTION_PORT_BASE', '49152'),
+    ('NV_NSIGHT_INJECTION_TRANSPORT_TYPE', '1'),
+])
+def test_nsight_announced(play, variable, value):
+    assert_stays_off(play('', {variable: value}, program='driver'))
+
+
+@pytest.mark.parametrize('name', ['libToolsInjection64.so', 'libcuda-injection.so'])
+def test_nsight_mapped(play, tmp_path, lib, name):
+    (tmp_path / name).symlink_to(built(GPU / 'libcudart.so.13'))  # any library will do
+    assert_stays_off(play('', {'LD_PRELOAD': f'{lib}:{tmp_path / name}'}, program='driver'))
+
+
+@pytest.mark.parametrize('variable', ['CUDA_INJECTION64_PATH', 'NVTX_INJECTION64_PATH'])
+def test_our_own_injection_is_no_other(play, lib, variable):
+    got = play('', {variable: lib}, program='driver')
+    assert_equals_log(got)
+    assert nr_ours(got) > 10 and got.said == []
+
+
+def test_another_nvtx_tool_is_no_other(play):
+    got = play('', {'NVTX_INJECTION64_PATH': '/opt/some/tool.so'}, program='driver')
+    assert_equals_log(got)
+    assert nr_ours(got) > 10 and got.said == []

@@ -1,0 +1,228 @@
+"""test_gpu_pipeline - a C pipeline under the library on the simulated GPU: every answer equals the device model's log.
+
+tests/victims_gpu/pipeline_stages.c runs on two devices with two threads, streams, copies and a graph; tests/simlog.py
+reads the truth. Names, streams, counts and durations are the log's to the nanosecond, moments but for the clocks' error.
+"""
+
+import json
+from collections import Counter, defaultdict
+
+import pytest
+
+import simlog
+from conftest import BUILD, built
+from test_export_kineto import ask_loaders, in_hta, in_tensorboard
+
+pytestmark = pytest.mark.timeout(120)
+SCRIPT = ('latency 2us\n*encode* 30us + 100ns*blocks\ndenoise_step 20us + 50ns*blocks\nnccl* 45us\n'
+          'memcpy_* 5us + 0.1ns*bytes\n')
+CLOCK = 5  # us
+DEMANGLED = {'_Z11text_encodePfi': 'text_encode(float*, int)'}
+
+
+class Run:
+    def __init__(self, truth, directory):
+        self.truth, self.directory = truth, directory
+
+    def works(self, *categories):
+        return [w for w in self.truth.works if w.category in categories]
+
+
+@pytest.fixture(params=['tfi', 'nvtx'])
+def pipeline(request, run, tmp_path):
+    return play(run, tmp_path, request.param)
+
+
+def play(run, tmp_path, marks, **env):
+    (tmp_path / 'script').write_text(SCRIPT)
+    result = run([built(BUILD / 'victims_gpu' / 'pipeline_stages'), marks], {
+        'LD_LIBRARY_PATH': BUILD / 'simgpu', 'SIMGPU_LOG': tmp_path / 'log',
+        'SIMGPU_SCRIPT': tmp_path / 'script', **env})
+    assert result.rc == 0 and '"ok"' in result.out, (result.out, result.err)
+    truth = simlog.read(tmp_path / 'log', result.out)
+    for w in truth.works:
+        w.name = DEMANGLED.get(w.name, w.name)
+    assert len(truth.works) > 30 and len(truth.devices) == 2 and {w.device for w in truth.works} == {0, 1}
+    return Run(truth, result.dir)
+
+
+def us(ns):
+    return ns / 1000
+
+
+def near(value):
+    return pytest.approx(value, abs=CLOCK)
+
+
+def innermost(work):
+    return work.stages[-1] if work.stages else '(none)'
+
+
+def exported(run, analyze):
+    return json.loads(analyze('export', 'chrome', run.directory, format=None).out)
+
+
+# ---- each piece of work ----
+
+def test_every_kernel_copy_and_set(pipeline, analyze):
+    document = exported(pipeline, analyze)
+    found = {}
+    for e in document['traceEvents']:
+        if e.get('cat') in ('kernel', 'gpu_memcpy', 'gpu_memset'):
+            a = e['args']
+            found[a['correlation'], a.get('graph node id', 0)] = e
+    assert len(found) == len(pipeline.truth.works)
+    for w in pipeline.truth.works:
+        e = found[w.correlation, w.node if w.graph else 0]
+        a = e['args']
+        assert (e['cat'], e['name'], e['pid'], e['tid'], a['device'], a['stream'], a['context']) == \
+            (w.category, w.name, w.device, w.stream, w.device, w.stream, w.context)
+        assert round(e['dur'] * 1000) == w.duration
+        assert e['ts'] + us(document['baseTimeNanoseconds']) == near(us(w.real))
+        if w.t == 'kernel':
+            assert (a['grid'], a['block'], a['registers per thread'], a['shared memory']) == \
+                (w.grid, w.block, w.registers, sum(w.shared))
+        else:
+            assert a['bytes'] == w.bytes
+
+
+def test_each_work_has_an_arrow_from_its_call(pipeline, analyze):
+    found = exported(pipeline, analyze)['traceEvents']
+    calls = {(e['pid'], e['tid'], e['ts']): e for e in found
+             if e.get('cat') == 'cuda_driver' and 'correlation' in e['args']}
+    works = {(e['pid'], e['tid'], e['ts']): e for e in found if e.get('cat') in ('kernel', 'gpu_memcpy', 'gpu_memset')}
+    tails = {e['id']: (e['pid'], e['tid'], e['ts']) for e in found if e['ph'] == 's'}
+    linked = Counter()
+    for e in found:
+        work = works.get((e['pid'], e['tid'], e['ts'])) if e['ph'] == 'f' else None
+        if work:
+            call = calls[tails[e['id']]]
+            known = pipeline.truth.calls[work['args']['correlation']]
+            assert (call['args']['correlation'], call['tid'], call['name'].removesuffix('_v2')) == \
+                (known.correlation, known.tid, known.symbol.removesuffix('_v2'))
+            linked[work['args']['correlation']] += 1
+    assert linked == Counter(w.correlation for w in pipeline.truth.works)
+
+
+# ---- what was launched in which stage ----
+
+def test_breakdown(pipeline, analyze):
+    expected = defaultdict(list)
+    for w in pipeline.works('kernel'):
+        expected[innermost(w), w.name].append(w.duration)
+    assert {'text_encode', 'denoise', 'step', 'upscale', 'vae_decode', '(none)'} == {stage for stage, _ in expected}
+    answer = analyze('breakdown', pipeline.directory)
+    assert {(r['stage'], r['name']): (r['calls'], r['total_us'], r['min_us'], r['max_us']) for r in answer['rows']} == {
+        key: (len(d), us(sum(d)), us(min(d)), us(max(d))) for key, d in expected.items()}
+    totals = answer['totals']
+    kernels = pipeline.works('kernel')
+    assert (totals['total_kernel_time_us'], totals['launches'], totals['num_kernels']) == \
+        (us(sum(w.duration for w in kernels)), len(kernels), len({w.name for w in kernels}))
+    assert (totals['via_only'], totals['via_none'], totals['without_launch']) == (3, 1, 0)
+    mangled = {r['name'] for r in analyze('breakdown', pipeline.directory, '--names', 'mangled')['rows']}
+    assert '_Z11text_encodePfi' in mangled and not any('(' in name for name in mangled)
+
+
+def test_stages(pipeline, analyze):
+    total, spans, devices = Counter(), defaultdict(list), defaultdict(list)
+    for w in pipeline.truth.works:
+        for stage in w.stages or ['(none)']:
+            total[stage] += w.duration
+            devices[stage, w.device].append((w.real, w.real + w.duration))
+    for s in pipeline.truth.stages:
+        spans[s.stage].append(s)
+    rows = {r['stage']: r for r in analyze('stages', pipeline.directory)['rows']}
+    assert set(rows) == set(total)
+    for stage, row in rows.items():
+        assert row['device_us'] == us(total[stage])
+        mine = [d for (name, _), d in devices.items() if name == stage]
+        assert row['device_busy_us'] == near(us(sum(map(simlog.union, mine))))
+        if stage != '(none)':
+            assert row['calls'] == len(spans[stage])
+            assert 0 < row['host_us'] <= us(sum(s.end - s.begin for s in spans[stage]))
+
+
+def test_timeline(pipeline, analyze):
+    def time(kind):
+        return [(w.real, w.real + w.duration) for w in pipeline.truth.works if kind(w)]
+    row, = analyze('timeline', pipeline.directory)['rows']
+    every = time(lambda w: True)
+    communication = time(lambda w: w.name.startswith('nccl'))
+    assert row['total_us'] == near(us(max(end for _, end in every) - min(start for start, _ in every)))
+    assert row['busy_us'] == near(us(simlog.union(every)))
+    assert row['communication_us'] == near(us(simlog.union(communication))) and communication
+    assert row['computation_us'] == near(us(simlog.union(
+        time(lambda w: w.category == 'kernel' and not w.name.startswith('nccl')))))
+    assert row['memcpy_us'] == near(us(simlog.union(time(lambda w: w.category != 'kernel'))))
+
+
+# ---- calls ----
+
+def counted(truth, *words):
+    return Counter(c.symbol.removesuffix('_v2') for c in truth.calls.values() if any(w in c.symbol for w in words))
+
+
+def test_api_counts_each_call_once(pipeline, analyze):
+    rows = analyze('api', pipeline.directory)['rows']
+    found = {r['name'].removesuffix('_v2'): (r['calls'], r['errors']) for r in rows}
+    expected = counted(pipeline.truth, '')
+    wanted = counted(pipeline.truth, 'Launch', 'Memcpy', 'Memset', 'Synchronize')
+    assert wanted['cuLaunchKernel'] == 16 and set(wanted) <= set(found)
+    assert found == {name: (expected[name], 0) for name in found}
+
+
+def test_launches(pipeline, analyze):
+    answer = analyze('launches', pipeline.directory)
+    stages = {c.correlation: simlog.stages_of(pipeline.truth.stages, c) for c in pipeline.truth.calls.values()}
+    device = Counter()
+    for w in pipeline.truth.works:
+        device[innermost(w), w.call.symbol.removesuffix('_v2')] += w.duration
+    expected = Counter((stages[c.correlation][-1] if stages[c.correlation] else '(none)', c.symbol.removesuffix('_v2'))
+                       for c in pipeline.truth.calls.values()
+                       if any(w in c.symbol for w in ('Launch', 'Memcpy', 'Memset', 'Synchronize')))
+    kinds = {'cuLaunchKernel': 'launches', 'cuGraphLaunch': 'graph_launches', 'cuMemcpyHtoDAsync': 'copies',
+             'cuMemcpyDtoHAsync': 'copies', 'cuMemcpyDtoDAsync': 'copies', 'cuMemsetD8Async': 'memsets',
+             'cuMemsetD32Async': 'memsets', 'cuCtxSynchronize': 'syncs', 'cuStreamSynchronize': 'syncs'}
+    assert len(answer['rows']) == len(expected) > 10
+    for r in answer['rows']:
+        key = r['stage'], r['name'].removesuffix('_v2')
+        counts = {k: r[k] for k in set(kinds.values()) if r[k]}
+        assert counts == {kinds[key[1]]: expected[key]} and r['gpu_us'] == us(device[key])
+
+
+# ---- other tools ----
+
+def test_other_tools_read_it(run, tmp_path, analyze, python):
+    """HTA and the TensorBoard plugin; and every question has the answer of the .tfr."""
+    it = play(run, tmp_path, 'tfi')
+    analyze('export', 'chrome', it.directory, '--output', tmp_path / 'x.json', format=None)
+    there = json.loads((tmp_path / 'x.json').read_text())['traceEvents']
+    found = ask_loaders(python, {'hta': [tmp_path / 'x.json'], 'tensorboard': [tmp_path / 'x.json']})
+    assert found == {'hta': [in_hta(there)], 'tensorboard': [in_tensorboard(there)]} and in_hta(there) > 60
+    for command in ('stages', 'breakdown', 'timeline', 'launches', 'api'):
+        ours, theirs = (analyze(command, path)['rows'] for path in (it.directory, tmp_path / 'x.json'))
+        for row in ours + theirs:
+            row.pop({'stages': 'pct', 'api': 'errors'}.get(command), None)
+        assert ours == theirs, command
+
+
+def test_what_is_simulated_is_called_so(run, tmp_path, analyze):
+    it = play(run, tmp_path, 'tfi')
+    devices = analyze('info', it.directory)['rows'][0]['devices']
+    assert [(d['device'], d['simulated']) for d in sorted(devices, key=lambda d: d['device'])] == [(0, True), (1, True)]
+    assert len({d['uuid'] for d in devices}) == 2
+    screen = analyze('report', it.directory, '--output', tmp_path / 'out', format=None).out
+    assert 'devices: simulated: Simulated GPU' in screen
+
+
+def test_graphs_as_one_piece_of_work(run, tmp_path, analyze):
+    """TFI_GRAPHS=graph: a launch is one record; it belongs to its step, and lasts as long as its nodes."""
+    it = play(run, tmp_path, 'tfi', TFI_GRAPHS='graph')
+    nodes = defaultdict(list)
+    for w in it.truth.works:
+        if w.graph:
+            nodes[w.correlation].append(w)
+    rows = [r for r in analyze('breakdown', it.directory)['rows'] if r['name'].startswith('graph ')]
+    assert [(r['stage'], r['calls']) for r in rows] == [('step', len(nodes))] and len(nodes) == 4
+    spans = [max(w.end for w in n) - min(w.start for w in n) for n in nodes.values()]
+    assert rows[0]['total_us'] == near(us(sum(spans)))

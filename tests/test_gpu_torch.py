@@ -1,0 +1,180 @@
+"""test_gpu_torch - a torch script with NVTX stages on the simulated GPU: it, torch.profiler and we lose nothing.
+
+The script runs plain, under the library, under torch.profiler and under both. The first line it prints is its outputs,
+the second what each of its profiler's sessions has: device work by name. What is ours is compared with the device
+model's log, which counts every kernel, copy and set. torch's own libraries would be found before LD_LIBRARY_PATH's, so
+the simulated runtime and CUPTI are preloaded.
+"""
+
+import json
+from collections import Counter
+from types import SimpleNamespace
+
+import pytest
+
+import scripted
+import tfr
+from conftest import BUILD, built
+
+GPU = BUILD / 'simgpu'
+KINDS = {'kernel': 'kernel', 'copy': 'memcpy', 'set': 'memset'}  # records, by what the log calls them
+STAGES = {'text_encode': 1, 'denoise': 2, 'vae_decode': 3}
+
+PIPELINE = """
+import collections, json, sys
+import torch
+from torch.profiler import ProfilerActivity, profile, record_function
+nvtx = torch.cuda.nvtx
+plan = dict(word.split('=')[::-1] for word in sys.argv[1:])  # the place where a session of the profiler starts or stops
+session, sessions, kinds = None, [], ('kernel', 'gpu_memcpy', 'gpu_memset')
+
+
+def at(place):
+    global session
+    if plan.get(place, '').startswith('stop'):
+        session.stop()
+        session.export_chrome_trace('session.json')
+        with open('session.json') as file:
+            events = [e for e in json.load(file)['traceEvents'] if e.get('cat') in kinds]
+        sessions.append(collections.Counter(e['cat'] + ' ' + e['name'] for e in events))
+    elif place in plan:
+        session = profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])
+        session.start()
+
+
+at('begin')
+x = torch.arange(1000, dtype=torch.float32).to('cuda')
+side = torch.cuda.Stream()
+side.wait_stream(torch.cuda.current_stream())
+outputs = []
+for stage, steps in (('text_encode', 1), ('denoise', 2), ('vae_decode', 3)):
+    at('before ' + stage)
+    with nvtx.range(stage), record_function('operator of ' + stage):
+        y = x + steps
+        at('in ' + stage)
+        with torch.cuda.stream(side):
+            for step in range(steps):
+                z = x * 2
+        side.synchronize()
+        outputs += [x.cpu(), torch.zeros(10 * steps, device='cuda').cpu()]
+    torch.cuda.synchronize()
+    at('after ' + stage)
+at('end')
+print([float(o.sum()) for o in outputs], [float(o[-1]) for o in outputs])
+print(json.dumps(sessions, sort_keys=True))
+"""
+
+# Sessions of torch.profiler, and how many kernels there are in each: a stage has one addition, then `steps` products.
+PLANS = {
+    'none': ([], []),
+    'around': (['start=begin', 'stop=end'], [9]),
+    'inside': (['start=in denoise', 'stop=after denoise'], [2]),
+    'around a stage': (['start=before denoise', 'stop=after denoise'], [3]),
+    'interleaved': (['start=in text_encode', 'stop=in denoise'], [2]),
+    'twice': (['start=before text_encode', 'stop=after text_encode', 'start2=in vae_decode', 'stop2=end'], [2, 3]),
+}
+
+
+def in_one_worker(plan):
+    return pytest.param(plan, id=plan, marks=pytest.mark.xdist_group('torch-' + plan))
+
+
+@pytest.fixture(scope='module')
+def made():
+    return {}
+
+
+@pytest.fixture
+def pipeline(run, python, tmp_path):
+    """pipeline(plan, preload=…) -> outputs, sessions, log and, under the library, the trace."""
+    (tmp_path / 'pipeline.py').write_text(PIPELINE)
+
+    def pipeline(plan, preload=None, **env):
+        libraries = [built(GPU / 'libcudart.so.13'), built(GPU / 'libcupti.so.13')]
+        log = tmp_path / f'log-{bool(preload)}'
+        env = {'LD_LIBRARY_PATH': GPU, 'SIMGPU_LOG': log, 'KINETO_LOG_LEVEL': 5, **env}
+        preloads = ':'.join(map(str, filter(None, [preload, *libraries])))
+        result = run([python, 'pipeline.py', *PLANS[plan][0]], env, preload=preloads)
+        assert result.rc == 0, result.err[-3000:]
+        outputs, sessions = result.out.splitlines()
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        return SimpleNamespace(outputs=outputs, sessions=json.loads(sessions), log=lines,
+                               said=[line for line in result.err.splitlines() if line.startswith('tfinject: ')],
+                               trace=scripted.only(scripted.traces(result.dir)) if preload else None)
+    return pipeline
+
+
+@pytest.fixture
+def both(pipeline, made, lib):
+    """The plain run with that plan, and the one under the library; each is made once."""
+    def both(plan, **env):
+        for key, arguments in ((plan, {}), ((plan, *env.items()), {'preload': lib, **env})):
+            if key not in made:
+                made[key] = pipeline(plan, **arguments)
+        return made[plan], made[(plan, *env.items())]
+    return both
+
+
+def records(trace, kind):
+    return [SimpleNamespace(**r.values) for r in trace.records if r.kind == kind]
+
+
+def worked(log, kind):
+    return [x for x in log if x['t'] == KINDS[kind]]
+
+
+def assert_complete(got):
+    """By name, bytes and correlation the log's work, all of it and once. Times are not compared here."""
+    kernels = Counter((scripted.text(got.trace, r.name), r.correlation) for r in records(got.trace, 'kernel'))
+    assert kernels == Counter((w['name'], w['correlation']) for w in worked(got.log, 'kernel'))
+    for kind in ('copy', 'set'):
+        ours = Counter((r.bytes, r.correlation) for r in records(got.trace, kind))
+        assert ours == Counter((w['bytes'], w['correlation']) for w in worked(got.log, kind))
+    causes = {number: name for name, (number, _) in tfr.DROPS.items()}
+    assert not [causes[r.cause] for r in records(got.trace, 'drop')]
+    assert got.trace.complete and got.said == []
+
+
+@pytest.mark.parametrize('plan', [in_one_worker(p) for p in PLANS])
+def test_outputs_are_the_same(both, plan):
+    alone, with_us = both(plan)
+    assert with_us.outputs == alone.outputs
+    for kind in KINDS:
+        names = [Counter(w['name'] for w in worked(got.log, kind)) for got in (alone, with_us)]
+        assert names[0] == names[1] and names[0]
+
+
+@pytest.mark.parametrize('plan', [in_one_worker(p) for p in PLANS])
+def test_profiler_sees_the_same(both, plan):
+    alone, with_us = both(plan)
+    counts = [sum(n for name, n in s.items() if name.startswith('kernel ')) for s in alone.sessions]
+    assert counts == PLANS[plan][1]
+    assert with_us.sessions == alone.sessions
+
+
+@pytest.mark.parametrize('plan', [in_one_worker(p) for p in PLANS])
+def test_ours_are_complete(both, plan):
+    got = both(plan)[1]
+    assert len(records(got.trace, 'kernel')) == 9
+    assert_complete(got)
+
+
+def test_work_lies_in_its_stage(both):
+    """By the launches' own time: each stage has one addition and as many products as it has steps."""
+    got = both('around')[1]
+    ends = {scripted.text(got.trace, r.name): r for r in records(got.trace, 'range_end')}
+    assert set(STAGES) <= set(ends)
+    launch = {'cudaLaunchKernel', '__cudaLaunchKernel', 'cudaLaunchKernelExC'}
+    calls = [c for c in scripted.calls(got.trace) if c.name in launch and not c.result]
+    starts = {r.id: r.time for r in records(got.trace, 'range_begin')}
+    for stage, steps in STAGES.items():
+        end = ends[stage]
+        inside = [c for c in calls if starts[end.id] <= c.time < end.time]
+        assert len(inside) == 1 + steps, stage
+
+
+@pytest.mark.parametrize('nasty', ['late', 'order', 'thread,names'])
+def test_nasty_cupti_beside_the_profiler(both, nasty):
+    alone, with_us = both('around a stage', SIMCUPTI_NASTY=nasty)
+    assert with_us.sessions == alone.sessions
+    assert_complete(with_us)
