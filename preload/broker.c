@@ -16,6 +16,7 @@
  *
  * All of it is atomic words: no lock is held anywhere, and a call keeps errno as CUPTI leaves it.
  */
+#include <pthread.h>
 #include <string.h>
 
 #include <cupti.h>
@@ -223,6 +224,14 @@ static void note_call(uint32_t domain, uint32_t number, bool on)
 
 /* ---- whose a record is ---- */
 
+static uint32_t
+    own_thread; /* the background thread, as records name it: what it asks the driver is not the program's */
+
+void tfi_broker_own_thread(void)
+{
+    own_thread = (uint32_t)(uintptr_t)pthread_self();
+}
+
 static bool later(uint32_t id, uint32_t than)
 {
     return (int32_t)(id - than) > 0;
@@ -262,6 +271,7 @@ static bool belongs_to(struct window *w, const void *record, uint32_t kind)
     uint64_t start = tfi_record_start(record);
     uint32_t number, id = tfi_record_correlation(record);
     if (calls) {
+        if (own_thread && tfi_record_thread(record) == own_thread) return false;
         number = tfi_record_call(record);
         return lies_in(w, start) && (number >= CALLS || calls->bits[number / 64] & bit(number));
     }

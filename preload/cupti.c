@@ -208,6 +208,7 @@ bool tfi_cupti_work(void)
 {
     if (!tfi_cupti->on) return tfi_events_work();
     if (__atomic_load_n(&tfi_cupti->quiet, __ATOMIC_ACQUIRE)) return false;
+    tfi_broker_own_thread();
     if (convert_one()) return true;
     if (__atomic_load_n(&tfi_cupti->last, __ATOMIC_ACQUIRE) == 1) {
         fetch_last();

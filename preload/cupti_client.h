@@ -150,6 +150,8 @@ uint32_t tfi_record_bytes(uint32_t kind, uint32_t version);
 uint32_t tfi_record_count(uint8_t *buffer, size_t valid);
 /* The number of the function in a record of an API. */
 uint32_t tfi_record_call(const void *record);
+/* The thread that made it: the low half of pthread_self(). */
+uint32_t tfi_record_thread(const void *record);
 
 /* When what it is about began, in CUPTI's own nanoseconds; 0 if that is not known. */
 uint64_t tfi_record_start(const void *record);
@@ -218,6 +220,8 @@ void tfi_select_restart(void);
 /* The wrapper of a row of cupti.def, for clients that look functions up by name. */
 void *tfi_broker_wrapper(unsigned hook);
 
+/* To be called in the background thread, before it calls the driver. */
+void tfi_broker_own_thread(void);
 /* A number that is odd while another client has kinds enabled, and grows with each change. */
 uint32_t tfi_broker_session(void);
 /* True while it has a kind enabled. */

@@ -112,6 +112,12 @@ uint32_t tfi_record_call(const void *record)
     return GET32(record, api, cbid);
 }
 
+uint32_t tfi_record_thread(const void *record)
+{
+    uint32_t bytes_ = bytes_of(TFI_CUPTI_RUNTIME);
+    return GET32(record, api, threadId);
+}
+
 uint64_t tfi_record_start(const void *record)
 {
     uint32_t kind = tfi_record_kind(record), bytes_ = bytes_of(kind);

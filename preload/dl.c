@@ -51,7 +51,8 @@ void *tfi_dlsym(void *handle, const char *name)
 static bool may_be_cuda(const char *name)
 {
     if (name[0] == '_' && name[1] == '_') name += 2;
-    return name[0] == 'c' && name[1] == 'u' && ((name[2] >= 'A' && name[2] <= 'Z') || strncmp(name + 2, "da", 2) == 0);
+    if (name[0] != 'c' || name[1] != 'u') return false;
+    return (name[2] >= 'A' && name[2] <= 'Z') || strncmp(name + 2, "da", 2) == 0 || strncmp(name + 2, "pti", 3) == 0;
 }
 
 /* RTLD_DEFAULT and RTLD_NEXT find our wrappers, or pass them by, as any other symbol of a preloaded library. But who asks

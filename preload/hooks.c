@@ -120,16 +120,16 @@ static int first_object(struct dl_phdr_info *info, size_t size, void *adds)
  * again only after something was loaded. */
 static unsigned copies_of(const struct row *library)
 {
-    static unsigned long long
-        known; /* objects loaded so far << 8 | copies found then, of the one library with a list */
+    static unsigned long long known[TFI_NR_HOOKS]; /* by library: objects loaded so far << 8 | copies found then */
     const char *list = library->names;
     char soname[MAX_SONAME];
-    unsigned long long adds = 0, before = __atomic_load_n(&known, __ATOMIC_RELAXED), copies = 0;
+    unsigned long long *mine = &known[library - rows];
+    unsigned long long adds = 0, before = __atomic_load_n(mine, __ATOMIC_RELAXED), copies = 0;
     if (!strchr(list, ',')) return 1;
     dl_iterate_phdr(first_object, &adds);
     if (before >> 8 == adds) return before & 255;
     while (next_soname(&list, soname)) copies += open_mapped(soname) != NULL;
-    __atomic_store_n(&known, adds << 8 | copies, __ATOMIC_RELAXED);
+    __atomic_store_n(mine, adds << 8 | copies, __ATOMIC_RELAXED);
     return (unsigned)copies;
 }
 

@@ -6,8 +6,11 @@ None of them is needed for that: they are known by their variables and by the na
 import pytest
 
 import scripted
+import test_cupti
 from conftest import built
-from test_cupti import GPU, assert_equals_log, drops, nr_ours, only_line, play  # noqa: F401 (a fixture)
+from test_cupti import GPU, assert_equals_log, drops, nr_ours, only_line
+
+play = test_cupti.play
 
 
 def assert_stays_off(got):
