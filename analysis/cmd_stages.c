@@ -1,5 +1,8 @@
 /* cmd_stages.c - where did the pipeline's time go: one row a stage and rank.
  *
+ * Where only events tell when a device was busy for a stage, that is the time from its first launch in a stream to its
+ * last, gaps included: device_busy_us alone is known then, and a stage that lies in another one is counted for itself.
+ *
  * A stage has both times: what its thread spent in it, and what a device did for it, whenever that ran.
  */
 #include <math.h>
@@ -59,16 +62,20 @@ static int by_rank_and_time(const void *a, const void *b, void *context)
 static void emit_device(struct emit *e, struct stage_row *row, bool has_device)
 {
     int64_t busy, idle;
-    if (!has_device) {
+    if (!has_device && !row->by_events) {
         emit_null(e, "device_us");
         emit_null(e, "device_busy_us");
         emit_null(e, "idle_us");
         return;
     }
     stage_busy(row, &busy, &idle);
-    emit_us(e, "device_us", row->work);
+    if (row->by_events) {
+        emit_null(e, "device_us");
+    } else {
+        emit_us(e, "device_us", row->work);
+    }
     emit_us(e, "device_busy_us", busy);
-    if (row->devices) {
+    if (row->devices && !row->by_events) {
         emit_us(e, "idle_us", idle);
     } else {
         emit_null(e, "idle_us");
@@ -159,6 +166,8 @@ static void add_process(struct stage_table *table, const struct session *session
     if (process->works.table.count) {
         attribute(&attribution, process, false);
         stages_add_work(table, &choice, session->options.exclusive);
+    } else if (process->event_times.table.count) {
+        stages_add_events(table, &choice);
     }
     attribution_free(&attribution);
     choice_free(&choice);

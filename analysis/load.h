@@ -75,6 +75,7 @@ void load_copies(struct load *load);
 void load_sets(struct load *load);
 void load_syncs(struct load *load);
 void load_graph_launches(struct load *load);
+void load_stage_devices(struct load *load);
 /* All is read: threads of calls are known now. */
 void load_devices_end(struct load *load, struct notes *notes);
 

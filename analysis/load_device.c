@@ -233,6 +233,25 @@ void load_graph_launches(struct load *load)
     }
 }
 
+/* What events say of a stage is no work of its own: it has gaps in it. */
+void load_stage_devices(struct load *load)
+{
+    struct event_times *t = &load->process->event_times;
+    const uint64_t *id = load_column(load, COL_stage_device_id), *start = load_column(load, COL_stage_device_start);
+    const uint64_t *duration = load_column(load, COL_stage_device_duration);
+    const uint64_t *device = load_column(load, COL_stage_device_device);
+    const uint64_t *stream = load_column(load, COL_stage_device_stream);
+    event_times_reserve(t, load->group->count);
+    for (uint32_t i = 0; i < load_rows(load); i++) {
+        size_t at = t->table.count++;
+        uint64_t end;
+        t->range[at] = id[i];
+        t->start[at] = (int64_t)start[i];
+        t->end[at] = (int64_t)(__builtin_add_overflow(start[i], duration[i], &end) ? start[i] : end);
+        t->lane[at] = process_lane(load->process, (int64_t)device[i], (int64_t)stream[i], true);
+    }
+}
+
 /* ---- waits ---- */
 
 /* CUpti_ActivitySynchronizationType, named as Kineto does. */

@@ -326,6 +326,7 @@ static const struct {
     {TFI_KIND_set, WANT_DEVICE, load_sets},
     {TFI_KIND_sync, WANT_DEVICE, load_syncs},
     {TFI_KIND_graph_launch, WANT_DEVICE, load_graph_launches},
+    {TFI_KIND_stage_device, WANT_DEVICE, load_stage_devices},
 };
 
 static void extend(int64_t *first, int64_t *last, bool *has, uint64_t from, uint64_t to)

@@ -31,6 +31,8 @@ static const struct layout span_layout[] = {COLUMN(spans, start), COLUMN(spans, 
 static const struct layout work_layout[] = {COLUMN(works, start),    COLUMN(works, end),  COLUMN(works, correlation),
                                             COLUMN(works, external), COLUMN(works, name), COLUMN(works, lane),
                                             COLUMN(works, class)};
+static const struct layout event_time_layout[] = {COLUMN(event_times, range), COLUMN(event_times, start),
+                                                  COLUMN(event_times, end), COLUMN(event_times, lane)};
 static const struct layout forward_layout[] = {COLUMN(forwards, id), COLUMN(forwards, time), COLUMN(forwards, thread),
                                                COLUMN(forwards, is_forward)};
 
@@ -80,6 +82,11 @@ void calls_free(struct calls *calls)
 {
     table_free(calls, call_layout, ARRAY_SIZE(call_layout));
     *calls = (struct calls){0};
+}
+
+void event_times_reserve(struct event_times *times, size_t more)
+{
+    table_reserve(times, event_time_layout, ARRAY_SIZE(event_time_layout), more);
 }
 
 void forwards_reserve(struct forwards *forwards, size_t more)
@@ -269,6 +276,16 @@ static void convert(struct clock *clock, int64_t *times, size_t count)
 /* A duration to add to a time of clock.h without running over. */
 #define LONGEST ((int64_t)4000000000000000000)
 
+/* Durations stay what the device gave. */
+static void convert_device(struct clock *clock, int64_t *start, int64_t *end, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint64_t duration = (uint64_t)end[i] - (uint64_t)start[i];
+        start[i] = clock_device_ns(clock, (uint64_t)start[i]);
+        end[i] = start[i] + (int64_t)MIN(duration, (uint64_t)LONGEST);
+    }
+}
+
 static void convert_all(struct process *process)
 {
     struct clock *clock = &process->clock;
@@ -280,14 +297,13 @@ static void convert_all(struct process *process)
     convert(clock, process->messages.time, process->messages.table.count);
     convert(clock, process->spans.start, process->spans.table.count);
     convert(clock, process->spans.end, process->spans.table.count);
-    for (size_t i = 0; i < process->works.table.count; i++) {
-        uint64_t duration = (uint64_t)process->works.end[i] - (uint64_t)process->works.start[i]; /* the device's own */
-        process->works.start[i] = clock_device_ns(clock, (uint64_t)process->works.start[i]);
-        process->works.end[i] = process->works.start[i] + (int64_t)MIN(duration, (uint64_t)LONGEST);
-        if (process->works.detail && process->works.detail[i].queued) {
+    convert_device(clock, process->works.start, process->works.end, process->works.table.count);
+    for (size_t i = 0; process->works.detail && i < process->works.table.count; i++) {
+        if (process->works.detail[i].queued) {
             process->works.detail[i].queued = clock_device_ns(clock, (uint64_t)process->works.detail[i].queued);
         }
     }
+    convert_device(clock, process->event_times.start, process->event_times.end, process->event_times.table.count);
     for (size_t i = 0; i < process->threads; i++) {
         convert(clock, &process->thread[i].first, process->thread[i].has_time);
         convert(clock, &process->thread[i].last, process->thread[i].has_time);
@@ -355,6 +371,7 @@ void process_free(struct process *process)
     table_free(&process->messages, message_layout, ARRAY_SIZE(message_layout));
     table_free(&process->spans, span_layout, ARRAY_SIZE(span_layout));
     table_free(&process->works, work_layout, ARRAY_SIZE(work_layout));
+    table_free(&process->event_times, event_time_layout, ARRAY_SIZE(event_time_layout));
     table_free(&process->forwards, forward_layout, ARRAY_SIZE(forward_layout));
     for (size_t i = 0; i < process->funcs; i++) {
         struct func *func = &process->func[i];

@@ -135,6 +135,14 @@ struct lane {
     bool has_stream;        /* the trace says so in the event's arguments, not only by its row */
 };
 
+/* When a stage had work in a stream, by events round it: where there was no CUPTI. Gaps count. */
+struct event_times {
+    struct table table;
+    uint64_t *range; /* id of the stage's range */
+    int64_t *start, *end;
+    uint32_t *lane;
+};
+
 /* A forward operator and the backward one that autograd made of it, as an arrow from one to the other. */
 struct forwards {
     struct table table;
@@ -222,6 +230,7 @@ struct process {
     size_t streamed_count, streamed_capacity;
     struct works works;
     struct forwards forwards;
+    struct event_times event_times;
     struct lane *lane;
     size_t lanes, lane_capacity;
     struct map lane_of;
@@ -256,6 +265,7 @@ void calls_reserve(struct calls *calls, size_t more, bool details);
 void messages_reserve(struct messages *messages, size_t more);
 void spans_reserve(struct spans *spans, size_t more);
 void works_reserve(struct works *works, size_t more);
+void event_times_reserve(struct event_times *times, size_t more);
 void forwards_reserve(struct forwards *forwards, size_t more);
 uint32_t process_lane(struct process *process, int64_t device, int64_t stream, bool has_stream);
 /* The detail of the last work; NULL unless `details`. */

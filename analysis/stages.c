@@ -166,7 +166,7 @@ void stages_add(struct stage_table *table, const struct choice *choice)
 
 /* ---- the device's work ---- */
 
-static void add_work(struct stage_row *row, const struct process *process, int64_t device, struct interval when)
+static void add_busy(struct stage_row *row, const struct process *process, int64_t device, struct interval when)
 {
     const struct process *piece = strcmp(process->kind, "kineto") == 0 ? process : NULL;
     size_t i = 0;
@@ -177,8 +177,13 @@ static void add_work(struct stage_row *row, const struct process *process, int64
         row->device = mem_resize(row->device, row->devices + 1, sizeof *row->device);
         row->device[row->devices++] = (struct stage_device){.device = device, .piece = piece};
     }
-    row->work = add_ns(row->work, when.end - when.start);
     intervals_add(&row->device[i].busy, when.start, when.end);
+}
+
+static void add_work(struct stage_row *row, const struct process *process, int64_t device, struct interval when)
+{
+    row->work = add_ns(row->work, when.end - when.start);
+    add_busy(row, process, device, when);
 }
 
 /* A stage that lies in another of its name has its work counted once. */
@@ -217,6 +222,27 @@ void stages_add_work(struct stage_table *table, const struct choice *choice, boo
             }
         }
     }
+}
+
+void stages_add_events(struct stage_table *table, const struct choice *choice)
+{
+    const struct process *process = choice->process;
+    const struct event_times *t = &process->event_times;
+    struct map *names = names_of_rank(table, process->rank);
+    struct map ranges = {0};
+    for (size_t i = 0; i < process->ranges.table.count; i++) {
+        map_put(&ranges, process->ranges.id[i], (uint32_t)i);
+    }
+    for (size_t i = 0; i < t->table.count; i++) {
+        uint32_t range = map_get(&ranges, t->range[i]);
+        struct interval when = {MAX(t->start[i], choice->window.from), MIN(t->end[i], choice->window.to)};
+        if (range != MAP_NONE && choice->lane[t->lane[i]] && choice_stage(choice, range) && when.start < when.end) {
+            size_t place = row_of(table, names, process->rank, process->ranges.name[range]);
+            table->row[place].by_events = true;
+            add_busy(&table->row[place], process, process->lane[t->lane[i]].device, when);
+        }
+    }
+    map_free(&ranges);
 }
 
 void stage_busy(struct stage_row *row, int64_t *busy, int64_t *idle)

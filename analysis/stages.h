@@ -25,6 +25,7 @@ struct stage_row {
     int64_t self;    /* less its direct children */
     int64_t covered; /* while counting: up to where this thread's time is counted already */
     uint64_t epoch;  /* while counting: the thread that `covered` is of */
+    bool by_events;  /* nothing but events tells when a device was busy for it */
     int64_t work;    /* the durations of the device work that was launched in it */
     struct stage_device *device;
     size_t devices;
@@ -45,6 +46,8 @@ void stages_add(struct stage_table *table, const struct choice *choice);
 /* The device work of a process, for its stage and all around it. With `exclusive` for the innermost only. What is in no
  * stage goes to NAME_OUTSIDE, whose calls are 0. */
 void stages_add_work(struct stage_table *table, const struct choice *choice, bool exclusive);
+/* Where a process has no device work but times by events: when the devices were busy for its stages. */
+void stages_add_events(struct stage_table *table, const struct choice *choice);
 /* The union of a stage's work on each device, summed; and the rest between first start and last end, likewise. */
 void stage_busy(struct stage_row *row, int64_t *busy, int64_t *idle);
 void stages_free(struct stage_table *table);

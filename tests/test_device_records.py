@@ -176,3 +176,17 @@ def test_a_run_without_stages_is_one(tmp_path, analyze):
         assert {e['cat'] for e in exported['traceEvents'] if e['ph'] == 'X'} == {'kernel', 'cuda_runtime'}
     breakdown = json.loads((tmp_path / 'out' / '(run)_rank2.breakdown.json').read_text())
     assert (breakdown['launches'], breakdown['total_kernel_time_ms']) == (1, 0.3)
+
+
+def test_stages_timed_by_events(tmp_path, analyze):
+    """Without CUPTI a stage has when a device was busy for it, by stream and with gaps, and nothing else."""
+    t = Trace(drift=4000)
+    t.stage('denoise', 100 * US, 500 * US)
+    t.stage('text encode', 600 * US, 700 * US)
+    for stream, start, duration in ((7, 150, 200), (9, 300, 100)):
+        t.records.append(rec('stage_device', device=0, id=1, start=device_ns(start * US, 4000), duration=duration * US,
+                             stream=stream, launches=3, flags=0))
+    rows = {r['stage']: r for r in analyze('stages', t.save(tmp_path / 'rank2.elsewhere.4242.tfr'))['rows']}
+    assert rows['denoise']['device_busy_us'] == pytest.approx(250, abs=0.01)
+    assert rows['denoise']['device_us'] is None and rows['denoise']['idle_us'] is None
+    assert rows['text encode']['device_busy_us'] is None
