@@ -38,7 +38,7 @@ DEMO_SRCS    := $(wildcard scripts/demo/*.cpp scripts/demo/*.c)
 LIB_OBJS     := $(patsubst %.c,$(B)/obj/lib/%.o,$(PRELOAD_SRCS) $(SHARED_SRCS))
 LIBTEST_OBJS := $(LIB_OBJS:$(B)/obj/lib/%=$(B)/obj/libtest/%) $(B)/obj/libtest/tests/dummy.o
 TOOL_OBJS    := $(patsubst %.c,$(B)/obj/tool/%.o,$(TOOL_SRCS) $(SHARED_SRCS))
-UNITS        := $(UNIT_SRCS:tests/unit/%.c=$(B)/unit/%)
+UNITS        := $(patsubst tests/unit/%.c,$(B)/unit/%,$(if $(ASAN),$(filter-out tests/unit/preload_%,$(UNIT_SRCS)),$(UNIT_SRCS)))
 VICTIMS      := $(VICTIM_LIBS:%=$(B)/victims/lib%.so) $(patsubst tests/victims/%,$(B)/victims/%,$(basename $(VICTIM_SRCS)))
 FUZZ_OBJS    := $(patsubst %.c,$(BUILD)/obj/fuzz/%.o,$(filter-out analysis/main.c,$(TOOL_SRCS)) $(SHARED_SRCS))
 FUZZERS      := $(FUZZ_SRCS:tests/fuzz/%.c=$(BUILD)/fuzz/%)
@@ -67,7 +67,7 @@ CHECK_CFLAGS = $(shell pkg-config --cflags check)
 CHECK_LIBS   = $(shell pkg-config --libs check)
 
 .PHONY: all demo test soak lint bench install clean help everything units fuzz victims FORCE
-# Sanitizers and LD_PRELOAD do not go together: with ASAN=1 the library exists only as objects in unit tests.
+# Sanitizers and LD_PRELOAD do not go together: with ASAN=1 there is no library, and no unit test that holds parts of it.
 all: $(B)/tfanalyze $(if $(ASAN),units,$(B)/libtfinject.so)
 everything: all units $(if $(ASAN),fuzz,$(B)/test/libtfinject.so victims $(DEMOS))
 units: $(UNITS)

@@ -207,7 +207,8 @@ void load_sets(struct load *load)
     uint32_t name = fixed_name(load, "Memset (Device)");
     for (uint32_t i = 0; i < load_rows(load); i++) {
         struct work_detail *detail;
-        load->process->works.name[add_work(load, &from, i, CLASS_MEMSET, &detail)] = name;
+        size_t at = add_work(load, &from, i, CLASS_MEMSET, &detail);
+        load->process->works.name[at] = name;
         if (detail) {
             detail->bytes = bytes[i];
             detail->graph = (uint32_t)graph[i];
