@@ -2,14 +2,14 @@
  *
  * All of it is one question asked of points (a thread, a moment): which of these stretches is the innermost one open
  * there? Points and stretches are sorted by thread and time, and one sweep over both answers for all. What has no stage of
- * its own thread is asked again at another point: at its forward operator, or at the one thread that has a stage open.
+ * its own thread is asked again at another point: at its forward operator, or (stage_at.h) at the one thread that has one.
  */
 #include "attribute.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "intervals.h"
+#include "stage_at.h"
 #include "stages.h"
 
 const char *const via_names[NR_VIAS] = {
@@ -32,12 +32,6 @@ static int by_thread_and_time(const void *a, const void *b)
     return (x->time > y->time) - (x->time < y->time);
 }
 
-static int by_time(const void *a, const void *b)
-{
-    const struct point *x = a, *y = b;
-    return (x->time > y->time) - (x->time < y->time);
-}
-
 struct points {
     struct point *point;
     size_t count, capacity;
@@ -49,10 +43,10 @@ static void points_add(struct points *points, uint32_t thread, int64_t time, uin
     points->point[points->count++] = (struct point){time, thread, of};
 }
 
-static void points_sort(struct points *points, int (*order)(const void *, const void *))
+static void points_sort(struct points *points)
 {
     if (points->count) {
-        qsort(points->point, points->count, sizeof *points->point, order);
+        qsort(points->point, points->count, sizeof *points->point, by_thread_and_time);
     }
 }
 
@@ -70,7 +64,7 @@ static void sweep(const struct stretches *s, struct points *points, void (*answe
 {
     uint32_t *open = mem_zero(s->count, sizeof *open);
     size_t depth = 0, next = 0;
-    points_sort(points, by_thread_and_time);
+    points_sort(points);
     for (size_t i = 0; i < points->count; i++) {
         const struct point *p = &points->point[i];
         if (i && p->thread != p[-1].thread) {
@@ -327,7 +321,7 @@ static void backward_init(struct backward *b, const struct process *process, con
             points_add(&b->ends, f->thread[i], f->time[i], (uint32_t)i);
         }
     }
-    points_sort(&b->ends, by_thread_and_time);
+    points_sort(&b->ends);
     b->outermost = mem_zero(operators->count, sizeof *b->outermost);
     for (size_t i = 0; i < operators->count; i++) {
         if (is_outermost(operators, i, &until)) {
@@ -416,73 +410,27 @@ static void ask_forwards(const struct process *process, const struct stretches *
 
 /* ---- rule 3: the one thread that has a stage open ---- */
 
-struct edge {
-    int64_t time;
-    uint32_t thread;
-    int by; /* +1: the thread has a stage open from here on, -1: no longer */
-};
-
-static int ends_first(const void *a, const void *b)
-{
-    const struct edge *x = a, *y = b;
-    if (x->time != y->time) {
-        return x->time < y->time ? -1 : 1;
-    }
-    return x->by - y->by;
-}
-
-static struct edge *edges_of(const struct stretches *stages, size_t *count)
-{
-    struct edge *edge = mem_zero(2 * stages->count, sizeof *edge);
-    size_t n = 0;
-    for (size_t i = 0; i < stages->count;) {
-        uint32_t thread = stages->thread[stages->order[i]];
-        struct intervals open = {0};
-        for (; i < stages->count && stages->thread[stages->order[i]] == thread; i++) {
-            intervals_add(&open, stages->start[stages->order[i]], stages->end[stages->order[i]]);
-        }
-        intervals_merge(&open);
-        for (size_t k = 0; k < open.count; k++) {
-            edge[n++] = (struct edge){open.interval[k].start, thread, 1};
-            edge[n++] = (struct edge){open.interval[k].end, thread, -1};
-        }
-        intervals_free(&open);
-    }
-    if (n) {
-        qsort(edge, n, sizeof *edge, ends_first);
-    }
-    *count = n;
-    return edge;
-}
-
-static void ask_only(const struct stretches *stages, struct points *points, struct belonging *belonging)
+static void ask_only(const struct attribution *a, const struct points *points, struct belonging *belonging)
 {
     struct asking asking = {belonging, VIA_ONLY};
-    struct points moved = {0};
-    size_t edges, next = 0;
-    int threads = 0;
-    uint32_t which = 0; /* the threads that have one open, exclusive-ored: with one of them, that one */
-    struct edge *edge = edges_of(stages, &edges);
-    points_sort(points, by_time);
+    struct stage_finder finder;
+    if (!points->count) {
+        return;
+    }
+    stage_finder_init(&finder, a->process, a);
     for (size_t i = 0; i < points->count; i++) {
-        const struct point *p = &points->point[i];
-        for (; next < edges && edge[next].time <= p->time; next++) {
-            threads += edge[next].by;
-            which ^= edge[next].thread;
-        }
-        if (threads == 1) {
-            points_add(&moved, which, p->time, p->of);
+        uint32_t stage = stage_at(&finder, NO_THREAD, points->point[i].time);
+        if (stage != NO_PLACE) {
+            set_stage(&asking, points->point[i].of, stage);
         }
     }
-    sweep(stages, &moved, set_stage, &asking);
-    free(moved.point);
-    free(edge);
+    stage_finder_free(&finder);
 }
 
 /* ---- all of it ---- */
 
-static void find_stages(const struct process *process, const struct stretches *stages,
-                        const struct stretches *operators, struct points *points, struct belonging *belonging)
+static void find_stages(const struct attribution *a, const struct stretches *stages, const struct stretches *operators,
+                        struct points *points, struct belonging *belonging)
 {
     struct asking asking = {belonging, VIA_THREAD};
     if (!stages->count) {
@@ -490,8 +438,8 @@ static void find_stages(const struct process *process, const struct stretches *s
     }
     sweep(stages, points, set_stage, &asking);
     keep_unanswered(points, belonging);
-    ask_forwards(process, stages, operators, points, belonging);
-    ask_only(stages, points, belonging);
+    ask_forwards(a->process, stages, operators, points, belonging);
+    ask_only(a, points, belonging);
 }
 
 static void find_outer(struct attribution *a, const struct stretches *stages)
@@ -543,7 +491,7 @@ void attribute(struct attribution *a, const struct process *process, bool spans)
     struct points points = find_launches(a);
     struct stretches operators = operators_of(process, &operator_order);
     sweep(&operators, &points, set_operator, a);
-    find_stages(process, &stages, &operators, &points, a->work);
+    find_stages(a, &stages, &operators, &points, a->work);
     if (spans) {
         points.count = 0;
         a->span = nowhere(process->spans.table.count);
@@ -551,7 +499,7 @@ void attribute(struct attribution *a, const struct process *process, bool spans)
             a->span[i].time = process->spans.start[i];
             points_add(&points, process->spans.thread[i], process->spans.start[i], (uint32_t)i);
         }
-        find_stages(process, &stages, &operators, &points, a->span);
+        find_stages(a, &stages, &operators, &points, a->span);
     }
     free(points.point);
     free(stage_order);

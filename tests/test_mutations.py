@@ -155,13 +155,13 @@ ROWS = [
     # The backward pass is nobody's.
     row('backward-without-forward', 'kineto.py::test_backward_goes_to_its_forward_operators_stage',
         'analysis/attribute.c',
-        '    ask_forwards(process, stages, operators, points, belonging);\n',
+        '    ask_forwards(a->process, stages, operators, points, belonging);\n',
         '    (void)operators;\n    (void)ask_forwards;\n'),
     # What a thread without stages launches goes to the thread that was busy last.
     row('last-thread-is-the-only-one', 'kineto.py::test_any_other_thread_takes_the_one_open_stage',
-        'analysis/attribute.c',
-        'which ^= edge[next].thread;',
-        'which = edge[next].thread;'),
+        'analysis/stage_at.c',
+        'now.which ^= edge[i].thread;',
+        'now.which = edge[i].thread;'),
     # Idle time counts busy time as well.
     row('idle-includes-busy', 'kineto.py::test_two_devices', 'analysis/stages.c',
         '- set->interval[0].start - total);',
