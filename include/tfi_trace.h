@@ -182,6 +182,21 @@ enum tfi_range_flag {
     TFI_RANGE_UNTRACKED = 4, /* its beginning was not found or not kept: duration is 0 */
     TFI_RANGE_NVTX = 0x100,  /* where it came from */
     TFI_RANGE_API = 0x200,
+    TFI_RANGE_TORCH = 0x400,      /* record_function and every other USER_SCOPE range of libtorch */
+    TFI_RANGE_FUNCTION = 0x800,   /* a Python function of TFI_STAGES */
+    TFI_RANGE_AUTO = 0x1000,      /* a pipeline's part, by TFI_STAGES=auto */
+    TFI_RANGE_MODULE = 0x2000,    /* a torch.nn module, by TFI_MODULE_DEPTH */
+    TFI_RANGE_TELEFUSER = 0x4000, /* a context of telefuser.utils.profiler */
+    TFI_RANGE_CACHE_DIT = 0x8000, /* a context of cache_dit.profiler */
+    TFI_RANGE_PAUSES = 0x10000,   /* a coroutine or generator: its time is what lies between its pauses */
+};
+
+/* The framework's scopes (at::RecordScope), and one more. */
+enum tfi_scope {
+    TFI_SCOPE_FUNCTION = 0,
+    TFI_SCOPE_BACKWARD = 1,
+    TFI_SCOPE_USER = 7,
+    TFI_SCOPE_NATIVE = 100, /* a builtin function of a module in TFI_NATIVE */
 };
 
 enum tfi_device_flag { TFI_DEVICE_SIMULATED = 1, TFI_DEVICE_BY_EVENTS = 2 };
