@@ -18,7 +18,17 @@
 
 struct tfi_config tfi_config;
 
-enum type { TYPE_TEXT, TYPE_PATH, TYPE_NUMBER, TYPE_NAMES, TYPE_LEVEL, TYPE_WORDS, TYPE_GRAPHS, TYPE_SWITCH };
+enum type {
+    TYPE_TEXT,
+    TYPE_PATH,
+    TYPE_NUMBER,
+    TYPE_NAMES,
+    TYPE_LEVEL,
+    TYPE_WORDS,
+    TYPE_GRAPHS,
+    TYPE_SWITCH,
+    TYPE_FLAG
+};
 
 #define ENV(type, name, field, standard, aliases, help)                                                                \
     {#name, aliases, TYPE_##type, offsetof(struct tfi_config, field)},
@@ -73,6 +83,11 @@ static const char *value_of(const struct variable *v, char used[NAME_BYTES])
     return value;
 }
 
+static char fold(char c, bool fold_case)
+{
+    return fold_case && c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
+}
+
 static bool parse_number(const char *text, uint64_t low, uint64_t high, uint64_t *number)
 {
     uint64_t n = 0;
@@ -112,6 +127,17 @@ static bool parse_activities(const char *list, uint32_t *bits)
     return true;
 }
 
+/* 1, 0, or -1 for neither. */
+static int parse_flag(const char *text)
+{
+    static const char *const words[] = {"0", "1", "false", "true", "no", "yes", "off", "on"};
+    char lower[8] = "";
+    if (strlen(text) >= sizeof lower) return -1;
+    for (size_t i = 0; text[i]; i++) lower[i] = fold(text[i], true);
+    int found = index_of(lower, words, TFI_COUNT(words));
+    return found < 0 ? -1 : found & 1;
+}
+
 /* Stores a value in its field; false leaves the default. */
 static bool store(const struct variable *v, const char *value)
 {
@@ -134,7 +160,8 @@ static bool store(const struct variable *v, const char *value)
         return found >= 0;
     case TYPE_WORDS: return parse_activities(value, field);
     case TYPE_SWITCH:
-        found = strcmp(value, "1") == 0 ? 1 : strcmp(value, "0") == 0 ? 0 : -1;
+    case TYPE_FLAG:
+        found = v->type == TYPE_SWITCH && strlen(value) > 1 ? -1 : parse_flag(value);
         if (found >= 0) *(uint32_t *)field = (uint32_t)found;
         return found >= 0;
     }
@@ -249,6 +276,7 @@ static void complain_value(const struct variable *v, const char *name, const cha
                         : v->type == TYPE_LEVEL  ? "one of error, warn, info, debug"
                         : v->type == TYPE_GRAPHS ? "node or graph"
                         : v->type == TYPE_SWITCH ? "0 or 1"
+                        : v->type == TYPE_FLAG   ? "0 or 1 (or true, yes, on, false, no, off)"
                         : v->type == TYPE_WORDS  ? "words of cpu, gpu, mem, nccl, ops, io, stack, separated by commas"
                                                  : "a shorter text";
     complain("%s=%s is not valid, the default is used; it takes %s", name, shown, valid);
@@ -267,10 +295,22 @@ static void find_unknown(void)
     }
 }
 
+/* What a variable of its own says about an activity goes over the list. */
+static void switch_activity(uint32_t bit, uint32_t flag)
+{
+    if (flag == 1) tfi_config.activities |= bit;
+    else if (flag == 0) tfi_config.activities &= ~bit;
+}
+
 void tfi_config_read(void)
 {
     char used[NAME_BYTES], entry[8];
-    tfi_config = (struct tfi_config){.max_mb = 4096, .log = TFI_LOG_WARN, .flush_ms = 1000};
+    tfi_config = (struct tfi_config){.max_mb = 4096,
+                                     .log = TFI_LOG_WARN,
+                                     .flush_ms = 1000,
+                                     .record_shapes = 1,
+                                     .with_stack = TFI_UNSET,
+                                     .profile_memory = TFI_UNSET};
     parse_activities("cpu,gpu,mem,nccl,ops", &tfi_config.activities);
     copies_used = 0;
     for (size_t i = 0; i < TFI_COUNT(variables); i++) {
@@ -278,6 +318,8 @@ void tfi_config_read(void)
         if (value && !store(&variables[i], value)) complain_value(&variables[i], used, value);
     }
     find_unknown();
+    switch_activity(TFI_ACTIVITY_STACK, tfi_config.with_stack);
+    switch_activity(TFI_ACTIVITY_MEM, tfi_config.profile_memory);
     if (!tfi_config.pipeline) tfi_config.pipeline = "default";
     const char *run_dir = getenv(RUN_DIR);
     tfi_config.inherited_dir = run_dir && *run_dir == '/' ? keep(run_dir) : NULL;
@@ -310,11 +352,6 @@ void tfi_config_header(struct tfi_text *text)
         tfi_text_bytes(text, value, strlen(value) + 1);
     }
     tfi_text_bytes(text, environment.data, environment.used);
-}
-
-static char fold(char c, bool fold_case)
-{
-    return fold_case && c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
 }
 
 /* Matches c against the set that begins after '['; *end is set behind its ']'. A set without end is a plain '['. */

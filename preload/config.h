@@ -26,6 +26,8 @@ enum tfi_activity {
     TFI_ACTIVITY_STACK = 64,
 };
 
+#define TFI_UNSET 2u
+
 enum tfi_graphs { TFI_GRAPHS_NODE, TFI_GRAPHS_GRAPH };
 
 struct tfi_config {
@@ -40,6 +42,9 @@ struct tfi_config {
     uint64_t flush_ms;
     uint32_t activities; /* enum tfi_activity */
     uint32_t event_kernels;
+    uint32_t record_shapes;
+    uint32_t with_stack; /* TFI_UNSET: as the list says; activities holds the outcome */
+    uint32_t profile_memory;
     enum tfi_graphs graphs;
     enum tfi_log_level log;
     enum tfi_select select;
