@@ -85,8 +85,8 @@ static void emit_values(struct dump *dump, const struct kind *kind, const struct
     meaning.payload_type = columns->payload_type ? columns->payload_type[i] : 0;
     for (unsigned f = 0; f < kind->fields; f++) {
         const struct field *field = &kind->field[f];
-        if (!columns->values[f] || strcmp(field->name, "reserved") == 0 ||
-            ((int)f == kind->time && strcmp(field->name, "time") == 0)) {
+        bool filler = field->type == TFI_TYPE_UINT && strcmp(field->name, "reserved") == 0;
+        if (!columns->values[f] || filler || ((int)f == kind->time && strcmp(field->name, "time") == 0)) {
             continue;
         }
         if (field->is_list) {
