@@ -18,6 +18,7 @@
 #include "cupti_client.h"
 #include "events.h"
 #include "fmt.h"
+#include "memory.h"
 #include "strings.h"
 #include "sys.h"
 #include "thread.h"
@@ -32,6 +33,7 @@ struct stage {
     uint64_t calls;
     uint64_t ticks;
     uint64_t longest;
+    struct tfi_memory memory;
 };
 
 /* A started range that nobody has ended yet. Its id holds its index. */
@@ -60,6 +62,7 @@ bool tfi_stage_init(void)
     started.entry = tfi_map(MAX_STARTED * sizeof *started.entry);
     started.free = tfi_map(MAX_STARTED * sizeof *started.free);
     threads_open = threads_selected = 0;
+    tfi_memory_restart();
     return stages && started.entry && started.free;
 }
 
@@ -241,15 +244,18 @@ static void begin(struct tfi_thread *t, const struct tfi_range *range, struct tf
     if (t->nr_open < t->max_open || grow(t)) {
         t->open[t->nr_open++] = *open;
         count_stage(t, open, 1);
+        if (open->flags & TFI_RANGE_STAGE) tfi_memory_stage_begin(open->id);
     } else {
         tfi_count_drop(TFI_DROP_RANGES, 1);
     }
     tfi_clock_tick(t, open->start);
 }
 
-static void add_time(const struct tfi_open *open, uint64_t ticks)
+static void add_time(struct tfi_thread *t, const struct tfi_open *open, uint64_t now)
 {
     struct stage *s = open->flags & TFI_RANGE_STAGE ? stage_of(open->name) : NULL;
+    uint64_t ticks = now - open->start;
+    tfi_memory_stage_end(t, open, now, s ? &s->memory : NULL);
     if (!s) return;
     __atomic_add_fetch(&s->calls, 1, __ATOMIC_RELAXED);
     if (!open->outermost) return;
@@ -285,7 +291,7 @@ int tfi_stage_pop(struct tfi_thread *t, uint32_t domain)
     forget(t, (uint32_t)index);
     count_stage(t, &open, -1);
     write_end(t, &open, t->serial, now);
-    add_time(&open, now - open.start);
+    add_time(t, &open, now);
     if (TFI_UNLIKELY(__atomic_load_n(&t->ended, __ATOMIC_RELAXED))) sweep(t);
     tfi_clock_tick(t, now);
     return (int)open.depth;
@@ -343,7 +349,7 @@ void tfi_stage_end(struct tfi_thread *t, uint64_t id)
         break;
     }
     write_end(t, &found.range, found.serial, now);
-    add_time(&found.range, now - found.range.start);
+    add_time(t, &found.range, now);
     tfi_clock_tick(t, now);
 }
 
@@ -370,10 +376,20 @@ void tfi_stage_thread_end(struct tfi_thread *t)
         struct started *entry = &started.entry[t->open[i].id % MAX_STARTED];
         bool nested = t->open[i].flags & TFI_RANGE_NESTED;
         if (nested || entry->id == t->open[i].id) count_stage(t, &t->open[i], -1);
+        if (nested) tfi_memory_stage_forget(t->open[i].id);
         if (!nested && entry->id == t->open[i].id) entry->thread = NULL;
     }
     t->nr_open = 0;
     tfi_unlock(&started.lock);
+}
+
+bool tfi_stage_memory(uint64_t id, struct tfi_memory *memory)
+{
+    const struct started *entry = &started.entry[id % MAX_STARTED];
+    tfi_lock(&started.lock);
+    uint64_t start = id && entry->id == id ? entry->range.start : 0;
+    tfi_unlock(&started.lock);
+    return start && tfi_memory_of(id, start, memory);
 }
 
 bool tfi_stage_any(void)
@@ -399,6 +415,7 @@ void tfi_stage_report(struct tfi_text *text)
         tfi_text_ms(text, (uint64_t)((double)s->ticks * ns));
         tfi_text_add(text, ", \"max_ms\": ");
         tfi_text_ms(text, (uint64_t)((double)s->longest * ns));
+        tfi_memory_text(text, &s->memory);
         tfi_text_add(text, "}");
         comma = ",";
     }

@@ -47,6 +47,11 @@ bool tfi_stage_detail_elsewhere(void);
 /* Forgets a thread's open ranges, at its end. */
 void tfi_stage_thread_end(struct tfi_thread *thread);
 
+/* What an allocator's device holds now, with the peaks since a started range was opened; false if it is not open any
+ * more, or if no allocator has reported anything. */
+struct tfi_memory;
+bool tfi_stage_memory(uint64_t id, struct tfi_memory *memory);
+
 /* Prepares the tables at wake; false if there is no memory. */
 bool tfi_stage_init(void);
 

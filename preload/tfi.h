@@ -58,6 +58,9 @@ void tfi_cost_add(uint64_t ticks);
 uint64_t tfi_cost_ticks(void);
 double tfi_cost_record_ns(void);
 
+/* For a hook that other libraries' constructors may call before ours has run: what that would have done. */
+void tfi_prepare(void);
+
 /* Ends this process's trace: "exit", "_exit" or "exec". Does nothing in a vfork child or when there is no trace. */
 void tfi_finish(const char *reason);
 

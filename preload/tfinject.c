@@ -366,11 +366,16 @@ static void constructor(void)
     tfi_nvtx_constructor();
 }
 
-__attribute__((constructor)) static void load(void)
+void tfi_prepare(void)
 {
     int error = errno;
     constructor();
     errno = error;
+}
+
+__attribute__((constructor)) static void load(void)
+{
+    tfi_prepare();
 }
 
 __attribute__((destructor)) static void unload(void)

@@ -1,0 +1,302 @@
+/* memory.c - allocated and reserved bytes by device, with their peaks in each open stage.
+ *
+ * What an allocator reports are totals, so the last report is what is in use. Reports take no lock: a store each, a sum,
+ * and a peak that is raised if need be. That peak is the one since the last stage edge. At an edge it is folded away:
+ * each open stage has the highest value between its own beginning and the beginning of the next one that is open, so
+ * the peak of a stage is the highest of its own and all later ones'. A stage that ends leaves its part to the one before
+ * it. So stages may nest, overlap and end in any order and thread, no stage disturbs the peak of another, and an edge
+ * costs a few instructions when stages nest. Those opened before a device's first report have all of it.
+ *
+ * Allocators report outside their lock (on the host) or under it (of a device): of two threads the older total may come
+ * last, and then stands here until the next one. Peaks are never wrong by that.
+ */
+#include "memory.h"
+
+#include "clock.h"
+#include "fmt.h"
+#include "sys.h"
+#include "thread.h"
+
+#define MAX_DEVICES 33u /* the host and 32 devices */
+#define MAX_OPEN 65536u
+
+/* A stage while it is open, for one device. */
+struct part {
+    uint64_t id;
+    uint64_t allocated, reserved;           /* when it was opened */
+    uint64_t sum_allocated, sum_freed;      /* of the device then */
+    uint64_t peak_allocated, peak_reserved; /* from then to the beginning of the next part */
+};
+
+static struct device {
+    /* by any thread, with atomic operations */
+    uint64_t first; /* ticks of the first report, 0 if there was none */
+    uint64_t allocated, reserved;
+    uint64_t sum_allocated, sum_freed;
+    uint64_t peak_allocated, peak_reserved; /* since the last edge */
+    /* with the lock */
+    struct part before; /* what was before all parts: begins with the first report */
+    struct part *part;  /* in the order in which they were opened */
+    uint32_t nr_parts, max_parts;
+} __attribute__((aligned(64))) devices[MAX_DEVICES];
+
+static uint64_t active; /* devices that have reported, as bits */
+static struct tfi_lock lock;
+
+/* ---- reports ---- */
+
+static inline void raise(uint64_t *peak, uint64_t value)
+{
+    uint64_t known = __atomic_load_n(peak, __ATOMIC_RELAXED);
+    while (value > known && !__atomic_compare_exchange_n(peak, &known, value, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        continue;
+}
+
+/* What was before the first report follows from it. */
+static TFI_COLD void first_report(struct device *d, int64_t bytes, uint64_t allocated, uint64_t reserved)
+{
+    int cancel = tfi_cancel_off();
+    tfi_lock(&lock);
+    if (!d->first) {
+        d->before.allocated = d->peak_allocated = allocated - (uint64_t)bytes;
+        d->before.reserved = d->peak_reserved = reserved;
+        __atomic_store_n(&d->first, tfi_ticks(), __ATOMIC_RELEASE);
+        __atomic_or_fetch(&active, (uint64_t)1 << (d - devices), __ATOMIC_RELEASE);
+    }
+    tfi_unlock(&lock);
+    tfi_cancel_on(cancel);
+}
+
+void tfi_memory_report(int32_t device, int64_t bytes, uint64_t allocated, uint64_t reserved)
+{
+    if (device < TFI_HOST || device + 1 >= (int32_t)MAX_DEVICES) return;
+    struct device *d = &devices[device + 1];
+    if (TFI_UNLIKELY(!__atomic_load_n(&d->first, __ATOMIC_ACQUIRE))) first_report(d, bytes, allocated, reserved);
+    __atomic_store_n(&d->allocated, allocated, __ATOMIC_RELAXED);
+    __atomic_store_n(&d->reserved, reserved, __ATOMIC_RELAXED);
+    raise(&d->peak_allocated, allocated);
+    raise(&d->peak_reserved, reserved);
+    if (bytes > 0) __atomic_add_fetch(&d->sum_allocated, (uint64_t)bytes, __ATOMIC_RELAXED);
+    else __atomic_sub_fetch(&d->sum_freed, (uint64_t)bytes, __ATOMIC_RELAXED);
+}
+
+/* ---- edges; with the lock ---- */
+
+static uint64_t higher(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static struct part *last_part(struct device *d)
+{
+    return d->nr_parts ? &d->part[d->nr_parts - 1] : &d->before;
+}
+
+/* Gives the peak since the last edge to the part it belongs to. */
+static void fold(struct device *d)
+{
+    struct part *p = last_part(d);
+    uint64_t allocated = __atomic_load_n(&d->allocated, __ATOMIC_RELAXED);
+    uint64_t reserved = __atomic_load_n(&d->reserved, __ATOMIC_RELAXED);
+    p->peak_allocated = higher(p->peak_allocated, __atomic_exchange_n(&d->peak_allocated, allocated, __ATOMIC_RELAXED));
+    p->peak_reserved = higher(p->peak_reserved, __atomic_exchange_n(&d->peak_reserved, reserved, __ATOMIC_RELAXED));
+}
+
+static struct part now_of(const struct device *d, uint64_t id)
+{
+    return (struct part){
+        .id = id,
+        .allocated = __atomic_load_n(&d->allocated, __ATOMIC_RELAXED),
+        .reserved = __atomic_load_n(&d->reserved, __ATOMIC_RELAXED),
+        .sum_allocated = __atomic_load_n(&d->sum_allocated, __ATOMIC_RELAXED),
+        .sum_freed = __atomic_load_n(&d->sum_freed, __ATOMIC_RELAXED),
+    };
+}
+
+static TFI_COLD bool grow(struct device *d)
+{
+    uint32_t max = d->max_parts ? d->max_parts * 2 : 256;
+    struct part *larger = max > MAX_OPEN ? NULL : tfi_map(max * sizeof *larger);
+    if (!larger) return false;
+    if (d->nr_parts) memcpy(larger, d->part, d->nr_parts * sizeof *larger);
+    d->part = larger; /* the smaller one is left: all of them together are less than this one */
+    d->max_parts = max;
+    return true;
+}
+
+static void open_part(struct device *d, uint64_t id)
+{
+    fold(d);
+    if (d->nr_parts == d->max_parts && !grow(d)) tfi_count_drop(TFI_DROP_RANGES, 1);
+    else d->part[d->nr_parts++] = now_of(d, id);
+}
+
+/* Finds a stage's part with the peaks since its beginning, after fold(). One that began before the first report has it
+ * all. Index -1 for that, -2 if there is none. */
+static int64_t find(struct device *d, uint64_t id, uint64_t start, struct part *found)
+{
+    uint64_t allocated = 0, reserved = 0;
+    int64_t i = d->nr_parts;
+    while (i-- > 0) {
+        allocated = higher(allocated, d->part[i].peak_allocated);
+        reserved = higher(reserved, d->part[i].peak_reserved);
+        if (d->part[i].id == id) break;
+    }
+    if (i < 0 && (!start || start >= d->first)) return -2;
+    *found = i < 0 ? d->before : d->part[i];
+    found->peak_allocated = higher(found->peak_allocated, allocated);
+    found->peak_reserved = higher(found->peak_reserved, reserved);
+    return i;
+}
+
+static void close_part(struct device *d, int64_t i)
+{
+    struct part *before = i > 0 ? &d->part[i - 1] : &d->before, *p = &d->part[i];
+    before->peak_allocated = higher(before->peak_allocated, p->peak_allocated);
+    before->peak_reserved = higher(before->peak_reserved, p->peak_reserved);
+    d->nr_parts--;
+    memmove(p, p + 1, (d->nr_parts - (uint32_t)i) * sizeof *p);
+}
+
+/* ---- records ---- */
+
+static void write_record(struct tfi_thread *t, int32_t device, uint64_t id, uint64_t now, const struct part *p,
+                         const struct part *at_end)
+{
+    struct tfi_rec_stage_memory *rec = TFI_RESERVE(t, stage_memory);
+    if (!rec) return;
+    rec->device = device;
+    rec->time = now;
+    rec->id = id;
+    rec->allocated_before = p->allocated;
+    rec->reserved_before = p->reserved;
+    rec->allocated_after = at_end->allocated;
+    rec->reserved_after = at_end->reserved;
+    rec->allocated_peak = p->peak_allocated;
+    rec->reserved_peak = p->peak_reserved;
+    rec->allocated = at_end->sum_allocated - p->sum_allocated;
+    rec->freed = at_end->sum_freed - p->sum_freed;
+    tfi_commit(t, sizeof *rec);
+}
+
+/* True if `a` is to be shown rather than `b`: a device rather than the host, then the one that used most. */
+static bool matters_more(const struct tfi_memory *a, const struct tfi_memory *b)
+{
+    if (!b->known || (a->device == TFI_HOST) != (b->device == TFI_HOST)) return !b->known || b->device == TFI_HOST;
+    return a->peak_allocated > b->peak_allocated;
+}
+
+static struct tfi_memory summary(int32_t device, const struct part *p, const struct part *now)
+{
+    return (struct tfi_memory){device, 1, now->allocated, now->reserved, p->peak_allocated, p->peak_reserved};
+}
+
+static void add_to(struct tfi_memory *sum, struct tfi_memory one)
+{
+    if (sum->known && sum->device == one.device) {
+        one.peak_allocated = higher(one.peak_allocated, sum->peak_allocated);
+        one.peak_reserved = higher(one.peak_reserved, sum->peak_reserved);
+    } else if (!matters_more(&one, sum)) {
+        return;
+    }
+    *sum = one;
+}
+
+/* ---- what callers see ---- */
+
+#define EACH_ACTIVE(i)                                                                                                 \
+    for (uint32_t i = 0; i < MAX_DEVICES; i++)                                                                         \
+        if (active >> i & 1)
+
+static inline bool any_active(void)
+{
+    return __atomic_load_n(&active, __ATOMIC_RELAXED) != 0;
+}
+
+void tfi_memory_stage_begin(uint64_t id)
+{
+    if (!any_active()) return;
+    tfi_lock(&lock);
+    EACH_ACTIVE(i) open_part(&devices[i], id);
+    tfi_unlock(&lock);
+}
+
+void tfi_memory_stage_end(struct tfi_thread *t, const struct tfi_open *open, uint64_t now, struct tfi_memory *sum)
+{
+    struct part part, at_end;
+    if (!any_active() || !(open->flags & TFI_RANGE_STAGE)) return;
+    EACH_ACTIVE(i)
+    {
+        struct device *d = &devices[i];
+        tfi_lock(&lock);
+        fold(d);
+        int64_t index = find(d, open->id, open->start, &part);
+        if (index >= 0) close_part(d, index);
+        at_end = now_of(d, open->id);
+        if (sum && index > -2) add_to(sum, summary((int32_t)i - 1, &part, &at_end));
+        tfi_unlock(&lock);
+        if (index > -2) write_record(t, (int32_t)i - 1, open->id, now, &part, &at_end);
+    }
+}
+
+void tfi_memory_stage_forget(uint64_t id)
+{
+    struct part part;
+    if (!any_active()) return;
+    tfi_lock(&lock);
+    EACH_ACTIVE(i)
+    {
+        int64_t index = find(&devices[i], id, 0, &part);
+        if (index >= 0) close_part(&devices[i], index);
+    }
+    tfi_unlock(&lock);
+}
+
+bool tfi_memory_of(uint64_t id, uint64_t start, struct tfi_memory *memory)
+{
+    struct part part;
+    *memory = (struct tfi_memory){.known = 0};
+    if (!any_active()) return false;
+    tfi_lock(&lock);
+    EACH_ACTIVE(i)
+    {
+        struct device *d = &devices[i];
+        fold(d);
+        if (find(d, id, start, &part) < -1) continue;
+        struct part now = now_of(d, id);
+        struct tfi_memory one = summary((int32_t)i - 1, &part, &now);
+        if (matters_more(&one, memory)) *memory = one;
+    }
+    tfi_unlock(&lock);
+    return memory->known;
+}
+
+static void add_mib(struct tfi_text *text, const char *key, uint64_t bytes)
+{
+    uint64_t thousandths = (bytes * 125 + 65536) / 131072; /* bytes * 1000 / 2^20, rounded */
+    unsigned rest = (unsigned)(thousandths % 1000);
+    tfi_text_add(text, "\"%s\": %lu.%u%u%u", key, (unsigned long)(thousandths / 1000), rest / 100, rest / 10 % 10,
+                 rest % 10);
+}
+
+void tfi_memory_text(struct tfi_text *text, const struct tfi_memory *memory)
+{
+    if (!memory->known) return;
+    tfi_text_add(text, ", \"memory\": {");
+    add_mib(text, "allocated_mb", memory->allocated);
+    tfi_text_add(text, ", ");
+    add_mib(text, "reserved_mb", memory->reserved);
+    tfi_text_add(text, ", ");
+    add_mib(text, "peak_allocated_mb", memory->peak_allocated);
+    tfi_text_add(text, ", ");
+    add_mib(text, "peak_reserved_mb", memory->peak_reserved);
+    tfi_text_add(text, ", \"device\": %d}", memory->device);
+}
+
+void tfi_memory_restart(void)
+{
+    for (uint32_t i = 0; i < MAX_DEVICES; i++)
+        devices[i] = (struct device){.part = devices[i].part, .max_parts = devices[i].max_parts};
+    active = 0;
+    lock.word = 0;
+}
