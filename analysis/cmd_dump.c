@@ -75,6 +75,34 @@ static const struct func *func_of(const struct dump *dump, const struct kind *ki
     return NULL;
 }
 
+static bool has_func(const struct kind *kind)
+{
+    for (unsigned f = 0; f < kind->fields; f++) {
+        if (kind->field[f].type == TFI_TYPE_FUNC) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A list has no names for its values unless the record is of a function that has. */
+static void emit_list(struct dump *dump, const struct meaning *meaning, const struct kind *kind,
+                      const struct columns *columns, unsigned f, uint32_t i)
+{
+    struct emit *e = &dump->session->emit;
+    const uint64_t *values = columns->values[f] + columns->first[f][i];
+    uint32_t count = columns->first[f][i + 1] - columns->first[f][i];
+    bool named = has_func(kind);
+    emit_open(e, kind->field[f].name, !named);
+    if (named) {
+        emit_args(e, meaning, func_of(dump, kind, columns, i), values, count);
+    }
+    for (uint32_t k = 0; k < count && !named; k++) {
+        emit_hex(e, NULL, values[k]);
+    }
+    emit_close(e);
+}
+
 static void emit_values(struct dump *dump, const struct kind *kind, const struct columns *columns, uint32_t i)
 {
     struct emit *e = &dump->session->emit;
@@ -90,11 +118,7 @@ static void emit_values(struct dump *dump, const struct kind *kind, const struct
             continue;
         }
         if (field->is_list) {
-            const uint32_t *first = columns->first[f];
-            emit_open(e, field->name, false);
-            emit_args(e, &meaning, func_of(dump, kind, columns, i), columns->values[f] + first[i],
-                      first[i + 1] - first[i]);
-            emit_close(e);
+            emit_list(dump, &meaning, kind, columns, f, i);
         } else {
             emit_typed(e, &meaning, field->name, field->type, field->is_signed, columns->values[f][i]);
         }

@@ -67,6 +67,9 @@ def truth_of_dump(w, clock, start):
 
 
 def arguments(w, r):
+    """A list: with the names of its function's arguments, where its record is of a function."""
+    if 'func' not in r.values:
+        return [hex(v) for v in next(v for v in r.values.values() if isinstance(v, list))]
     description = w.strings[r.values['func']].decode().split('\x1f')
     named = [a.split(':') for a in description[3].split(',')]
     out = {}
