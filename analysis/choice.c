@@ -3,15 +3,13 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-/* When the steps were open that --step lists: ranges whose name is `ProfilerStep*`, with the number as their id. */
+/* When the steps were open that --step lists. */
 static void find_steps(struct choice *choice, const struct session *session)
 {
     const struct ranges *r = &choice->process->ranges;
     for (size_t i = 0; i < r->table.count; i++) {
-        if (strcmp(model_name(&session->model, r->name[i]), "ProfilerStep*") == 0 &&
-            list_has(&session->options.step, (int64_t)r->id[i])) {
+        if (r->step[i] != NO_PLACE && list_has(&session->options.step, (int64_t)r->step[i])) {
             intervals_add(&choice->steps, r->start[i], r->end[i]);
         }
     }

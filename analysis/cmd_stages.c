@@ -86,7 +86,8 @@ static void emit_device(struct emit *e, struct stage_row *row, bool has_device)
 static void emit_host(struct session *session, const struct stage_row *row)
 {
     struct emit *e = &session->emit;
-    int64_t host = session->options.exclusive ? row->self : row->host;
+    bool exclusive = session->options.exclusive;
+    int64_t host = exclusive ? row->self : row->host;
     if (row->name == NAME_OUTSIDE && !row->calls) {
         emit_null(e, "calls");
         emit_null(e, "host_us");
@@ -96,8 +97,23 @@ static void emit_host(struct session *session, const struct stage_row *row)
     }
     emit_count(e, "calls", row->calls);
     emit_us(e, "host_us", host);
-    emit_us(e, "wall_us", host);
+    emit_us(e, "wall_us", exclusive ? row->self : row->wall);
     emit_us(e, "self_us", row->self);
+}
+
+/* The host's allocators reserve nothing. */
+static void emit_peaks(struct emit *e, const struct stage_row *row)
+{
+    if (row->has_peaks) {
+        emit_bytes(e, "peak_allocated_bytes", row->peak_allocated);
+    } else {
+        emit_null(e, "peak_allocated_bytes");
+    }
+    if (row->has_peaks && !row->peaks_of_host) {
+        emit_bytes(e, "peak_reserved_bytes", row->peak_reserved);
+    } else {
+        emit_null(e, "peak_reserved_bytes");
+    }
 }
 
 static void emit_stage(struct session *session, struct stage_row *row, int64_t span, bool has_device)
@@ -110,8 +126,7 @@ static void emit_stage(struct session *session, struct stage_row *row, int64_t s
     emit_known(e, "rank", row->rank);
     emit_host(session, row);
     emit_device(e, row, has_device);
-    emit_null(e, "peak_allocated_bytes");
-    emit_null(e, "peak_reserved_bytes");
+    emit_peaks(e, row);
     emit_pct(e, "pct", span > 0 && row->calls ? 100.0 * (double)host / (double)span : NAN);
     emit_row_end(e);
 }
@@ -163,6 +178,7 @@ static void add_process(struct stage_table *table, const struct session *session
     struct choice choice;
     choice_init(&choice, session, process, &attribution);
     stages_add(table, &choice);
+    stages_add_memory(table, &choice);
     if (process->works.table.count) {
         attribute(&attribution, process, false);
         stages_add_work(table, &choice, session->options.exclusive);

@@ -142,6 +142,7 @@ void put_spans(struct export *x)
         put_place(x, x->pid, tid_of(x, s->thread[i]), s->start[i]);
         emit_us(&x->e, "dur", s->end[i] - s->start[i]);
         emit_open(&x->e, "args", false);
+        put_external_id(x, x->launcher[i]);
         emit_count(&x->e, "correlation", s->id[i]);
         emit_close(&x->e);
         end_event(x);
@@ -192,6 +193,7 @@ static void put_work_args(struct export *x, size_t i)
     const struct work_detail *detail = &w->detail[i];
     struct emit *e = &x->e;
     emit_open(e, "args", false);
+    put_external_id(x, x->attribution.operator[i]);
     emit_int(e, "device", lane->device);
     emit_count(e, "context", detail->context);
     emit_int(e, "stream", lane->stream);

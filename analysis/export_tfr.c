@@ -57,7 +57,7 @@ struct box {
     int64_t start, end;
     uint32_t thread;
     uint32_t depth;
-    size_t range; /* SIZE_MAX: a call */
+    size_t range; /* SIZE_MAX: a call or an operator */
     int moves; /* how readily it gives way: calls 0, stages 1, ranges of libraries 2, started and unfinished ones 3 */
 };
 
@@ -91,16 +91,22 @@ static struct box *all_boxes(const struct export *x, size_t *count)
 {
     const struct ranges *r = &x->process->ranges;
     const struct calls *c = &x->process->calls;
-    struct box *box = mem_zero(r->table.count + c->table.count, sizeof *box);
+    const struct spans *s = &x->process->spans;
+    struct box *box = mem_zero(r->table.count + c->table.count + s->table.count, sizeof *box);
     struct map has_ranges = {0};
     size_t n = 0;
     for (size_t i = 0; i < r->table.count; i++) {
         map_put(&has_ranges, r->thread[i], 1);
         box[n++] = (struct box){r->start[i], r->end[i], r->thread[i], r->depth[i], i, readiness(r->flags[i])};
     }
-    for (size_t i = 0; i < c->table.count; i++) { /* calls alone lie within each other */
+    for (size_t i = 0; i < c->table.count; i++) { /* calls and operators alone lie within each other */
         if (map_get(&has_ranges, c->thread[i]) != MAP_NONE) {
             box[n++] = (struct box){c->start[i], c->end[i], c->thread[i], 0, SIZE_MAX, 0};
+        }
+    }
+    for (size_t i = 0; i < s->table.count; i++) {
+        if (s->class[i] == CLASS_OPERATOR && map_get(&has_ranges, s->thread[i]) != MAP_NONE) {
+            box[n++] = (struct box){s->start[i], s->end[i], s->thread[i], 0, SIZE_MAX, 0};
         }
     }
     map_free(&has_ranges);
@@ -212,10 +218,22 @@ static const char *range_category(const struct export *x, size_t i)
     return r->domain[i] ? model_name(&x->session->model, r->domain[i]) : "range";
 }
 
+/* Steps have their numbers here. To be freed where it is `*step`. */
+static struct name *range_name(const struct export *x, size_t i, struct name *step)
+{
+    const struct ranges *r = &x->process->ranges;
+    if (r->step[i] == NO_PLACE) {
+        return &x->session->model.names.name[r->name[i]];
+    }
+    *step = (struct name){.text = string_format("ProfilerStep#%u", r->step[i])};
+    step->length = (uint32_t)strlen(step->text);
+    return step;
+}
+
 static void put_range(struct export *x, size_t i)
 {
     const struct ranges *r = &x->process->ranges;
-    const struct name *name = names_get(&x->session->model.names, r->name[i]);
+    struct name step, *name = range_name(x, i, &step);
     bool pair = x->crosses[i];
     begin_event(x, pair ? "b" : "X");
     put_common(x, range_category(x, i), name, r->thread[i], r->start[i]);
@@ -229,6 +247,9 @@ static void put_range(struct export *x, size_t i)
     if (r->flags[i] & RANGE_UNFINISHED) {
         emit_bool(&x->e, "unfinished", true);
     }
+    if (r->flags[i] & RANGE_CONTINUED) {
+        emit_bool(&x->e, "continued", true);
+    }
     emit_close(&x->e);
     end_event(x);
     if (pair) {
@@ -236,6 +257,9 @@ static void put_range(struct export *x, size_t i)
         put_common(x, range_category(x, i), name, r->thread[i], r->end[i]);
         emit_hex(&x->e, "id", x->pairs);
         end_event(x);
+    }
+    if (name == &step) {
+        free(step.text);
     }
 }
 
@@ -283,6 +307,7 @@ static void put_call(struct export *x, size_t i)
         free(key);
     }
     if (c->span[i] != NO_PLACE) {
+        put_external_id(x, x->launcher[c->span[i]]);
         emit_count(&x->e, "correlation", p->spans.id[c->span[i]]);
     }
     emit_int(&x->e, "result", c->result[i]);
@@ -386,21 +411,28 @@ static bool is_whole(const struct export *x)
 static uint64_t put_one(struct export *x)
 {
     number_process(x);
-    attribute(&x->attribution, x->process, false);
     x->whole = is_whole(x);
+    attribute(&x->attribution, x->process, !x->whole);
     if (!x->whole) {
         stage_finder_init(&x->finder, x->process, &x->attribution);
     }
     find_crossings(x);
+    find_launchers(x);
     put_process(x);
     put_devices(x);
     uint64_t before = x->events;
     put_events(x);
+    put_wholes(x);
+    put_operators(x);
+    put_forwards(x);
+    put_blocks(x);
     put_spans(x);
     put_works(x);
+    x->operators += x->process->spans.table.count;
     stage_finder_free(&x->finder);
     attribution_free(&x->attribution);
     free(x->crosses);
+    free(x->launcher);
     free(x->device);
     free(x->device_pid);
     return x->events - before;
@@ -414,6 +446,7 @@ static uint64_t put_processes(struct export *x)
         events += put_one(x);
     }
     map_free(&x->pids);
+    map_free(&x->json);
     return events;
 }
 
@@ -431,10 +464,7 @@ static void put_head(struct export *x)
     x->e.filled[0] = true;
     emit_int(&x->e, "schemaVersion", 1);
     if (rank >= 0) {
-        emit_open(&x->e, "distributedInfo", false);
-        emit_int(&x->e, "rank", rank);
-        emit_known(&x->e, "world_size", first->world);
-        emit_close(&x->e);
+        put_distributed(x, first, rank);
     }
     emit_open(&x->e, "metadata", false);
     emit_text(&x->e, "writer", "tfanalyze " TFI_VERSION);
@@ -442,6 +472,7 @@ static void put_head(struct export *x)
         emit_text(&x->e, first->metadata->pair[i].key, first->metadata->pair[i].value);
     }
     emit_close(&x->e);
+    put_given(x, first->metadata);
     put_device_properties(x);
     emit_text(&x->e, "displayTimeUnit", "ms");
     emit_int(&x->e, "baseTimeNanoseconds", x->base);

@@ -5,7 +5,9 @@
 #include "session.h"
 
 /* What the model has to hold; the traces stay open. */
-#define WANT_FOR_EXPORT_TFR (WANT_RANGES | WANT_DETAILS | WANT_MARKS | WANT_CALLS | WANT_DEVICE | WANT_LAUNCHES)
+#define WANT_FOR_EXPORT_TFR                                                                                            \
+    (WANT_RANGES | WANT_DETAILS | WANT_MARKS | WANT_CALLS | WANT_DEVICE | WANT_LAUNCHES | WANT_OPERATORS |             \
+     WANT_OPERATOR_DETAILS | WANT_MEMORY)
 
 struct tfr_export {
     const struct process **process;

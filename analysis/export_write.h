@@ -1,4 +1,5 @@
-/* export_write.h - what the files share that write our own traces as Chrome traces: export_tfr.c and export_device.c. */
+/* export_write.h - what the files share that write our own traces as Chrome traces: export_tfr.c, export_device.c and
+ * export_ops.c. */
 #ifndef TFA_EXPORT_WRITE_H
 #define TFA_EXPORT_WRITE_H
 
@@ -13,7 +14,8 @@ struct export
     const struct process *process;
     int64_t pid; /* in the file: no two processes share one */
     int64_t base, from, to;
-    bool *crosses; /* by range: must not be drawn as a box */
+    bool *crosses;      /* by range: must not be drawn as a box */
+    uint32_t *launcher; /* by span: the operator that made this launch, a place in spans, or NO_PLACE */
     struct attribution attribution;
     bool whole;                 /* all of the process is asked for, not only what lies in some stages */
     struct stage_finder finder; /* unless it is whole */
@@ -22,6 +24,8 @@ struct export
     int64_t *device;
     size_t devices;
     uint64_t events, pairs, arrows;
+    uint64_t operators, forwards, indexes; /* numbers given out: ids of operators, of arrows between them, `Ev Idx` */
+    struct map json;                       /* texts: 1 if they are JSON */
 };
 
 /* ---- export_tfr.c ---- */
@@ -46,5 +50,20 @@ void put_devices(struct export *x);
 void put_spans(struct export *x);
 /* Kernels, copies, sets and waits, and the arrows from their launches. */
 void put_works(struct export *x);
+
+/* ---- export_ops.c ---- */
+void put_operators(struct export *x);
+/* Which calls operators launched work with. */
+void find_launchers(struct export *x);
+/* Of what an operator launched; NO_PLACE: of none. */
+void put_external_id(struct export *x, uint32_t operator);
+/* Arrows from forward operators to backward ones. */
+void put_forwards(struct export *x);
+void put_blocks(struct export *x);
+/* Stages that left their threads, from entry to exit. */
+void put_wholes(struct export *x);
+/* What was said about the run, as members of the file: JSON where it is some. */
+void put_given(struct export *x, const struct pairs *metadata);
+void put_distributed(struct export *x, const struct process *process, int64_t rank);
 
 #endif

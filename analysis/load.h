@@ -1,5 +1,5 @@
-/* load.h - what the files share that turn the records of our traces into the model: load_tfr.c, load_threads.c and
- * load_device.c.
+/* load.h - what the files share that turn the records of our traces into the model: load_tfr.c, load_threads.c, load_ops.c
+ * and load_device.c.
  *
  * A function takes a group, all records of one kind in a chunk, and asks for the columns it needs before it keeps anything.
  */
@@ -27,6 +27,13 @@ struct sync_place {
     int64_t stream;
 };
 
+/* An operator with a sequence number: a forward one, or a backward one that names the thread of its forward one. */
+struct op_link {
+    int64_t sequence, time;
+    uint32_t span, thread; /* thread: of the forward operator */
+    bool is_backward;
+};
+
 struct load {
     struct trace *trace;
     struct names *names;
@@ -44,9 +51,11 @@ struct load {
     struct sync_place *sync; /* waits: their device is known by their context, once all is read */
     size_t syncs, sync_capacity;
     struct map device_of; /* by context */
-    uint64_t last_clock;  /* ticks */
-    uint64_t unknown;     /* records of kinds that not even the file describes */
-    uint64_t budget;      /* records a file of this size can hold */
+    struct op_link *link;
+    size_t links, link_capacity;
+    uint64_t last_clock; /* ticks */
+    uint64_t unknown;    /* records of kinds that not even the file describes */
+    uint64_t budget;     /* records a file of this size can hold */
 };
 
 /* A column of the group at hand; zeros if the file has none. */
@@ -66,6 +75,19 @@ void lifetimes_sort(struct lifetimes *lifetimes);
 /* The serial of the thread that was alive then, 0 if none is known. */
 uint32_t lifetimes_find(const struct lifetimes *lifetimes, uint32_t pthread, uint64_t time);
 void lifetimes_free(struct lifetimes *lifetimes);
+
+/* ---- load_ops.c ---- */
+void load_operators(struct load *load);
+void load_blocks(struct load *load);
+void load_stage_memory(struct load *load);
+void load_pauses(struct load *load);
+void load_resumes(struct load *load);
+void load_signatures(struct load *load);
+void load_metadata(struct load *load);
+void load_switchings(struct load *load);
+/* All is read: forward operators and backward ones find each other. */
+void load_operators_end(struct load *load);
+void load_switchings_end(struct load *load);
 
 /* ---- load_device.c ---- */
 void load_device(struct load *load);

@@ -303,7 +303,9 @@ void load_devices_end(struct load *load, struct notes *notes)
     struct spans *s = &load->process->spans;
     lifetimes_sort(&load->lifetimes);
     for (size_t i = 0; i < s->table.count; i++) {
-        s->thread[i] = lifetimes_find(&load->lifetimes, s->thread[i], (uint64_t)s->start[i]);
+        if (s->class[i] == CLASS_API) {
+            s->thread[i] = lifetimes_find(&load->lifetimes, s->thread[i], (uint64_t)s->start[i]);
+        }
     }
     find_devices_of_syncs(load);
     if (load->process->works.table.count && !load->process->clock.device.count) {

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "kineto_info.h"
+#include "steps.h"
 
 /* Times of which sums and differences fit: 36 years before their base to 73 years behind it. */
 static const int64_t FIRST_NS = -((int64_t)1 << 60), LAST_NS = (int64_t)1 << 61, LONGEST_NS = (int64_t)1 << 60;
@@ -83,25 +84,6 @@ static enum event_class class_of(struct slice category)
         }
     }
     return CLASS_OTHER;
-}
-
-static const char STEP[] = "ProfilerStep#";
-
-/* The number of a step of the profiler. */
-static bool step_number(struct slice name, uint64_t *number)
-{
-    size_t at = sizeof STEP - 1;
-    if (name.length <= at || name.length > at + 18 || memcmp(name.at, STEP, at) != 0) {
-        return false;
-    }
-    for (*number = 0; at < name.length; at++) {
-        unsigned digit = (unsigned)(unsigned char)name.at[at] - '0';
-        if (digit > 9) {
-            return false;
-        }
-        *number = 10 * *number + digit;
-    }
-    return true;
 }
 
 /* Old traces have the profiler's steps among the operators. */
@@ -255,7 +237,7 @@ static struct tally *tally_of(struct load *load, const struct kineto_event *even
 static void keep_range(struct load *load, const struct kineto_event *event, uint32_t thread)
 {
     struct ranges *r = &load->process->ranges;
-    static const char any_step[] = "ProfilerStep*";
+    static const char any_step[] = ANY_STEP;
     bool details = load->want & WANT_DETAILS;
     uint64_t number;
     bool is_step = step_number(event->name, &number);
@@ -269,6 +251,7 @@ static void keep_range(struct load *load, const struct kineto_event *event, uint
     r->domain[at] = NAME_NONE;
     r->flags[at] = TFI_RANGE_STAGE | TFI_RANGE_NESTED;
     r->depth[at] = 0;
+    r->step[at] = is_step ? (uint32_t)MIN(number, NO_PLACE - 2) : NO_PLACE;
     if (details) {
         r->detail[at] = (struct range_detail){0};
     }

@@ -7,6 +7,7 @@
 #include "join.h"
 #include "load.h"
 #include "load_tfr.h"
+#include "steps.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -162,7 +163,7 @@ static void on_range_begin(struct load *load)
         b->name[at] = load_name(load, name[i]);
         b->thread[at] = load->piece->thread;
         b->domain[at] = load_name(load, domain[i]);
-        b->flags[at] = (uint32_t)flags[i] & ~RANGE_UNFINISHED;
+        b->flags[at] = (uint32_t)flags[i] & ~(RANGE_UNFINISHED | RANGE_CONTINUED);
         b->depth[at] = (uint32_t)depth[i];
         if (details(load)) {
             b->detail[at] =
@@ -187,8 +188,9 @@ static void on_range_end(struct load *load)
         r->name[at] = load_name(load, name[i]);
         r->thread[at] = (uint32_t)thread[i];
         r->domain[at] = load_name(load, domain[i]);
-        r->flags[at] = (uint32_t)flags[i] & ~RANGE_UNFINISHED;
+        r->flags[at] = (uint32_t)flags[i] & ~(RANGE_UNFINISHED | RANGE_CONTINUED);
         r->depth[at] = (uint32_t)depth[i];
+        r->step[at] = NO_PLACE;
         if (details(load)) {
             r->detail[at] = (struct range_detail){0};
         }
@@ -318,6 +320,14 @@ static const struct {
     {TFI_KIND_range_end, WANT_RANGES, on_range_end},
     {TFI_KIND_mark, WANT_MARKS, on_mark},
     {TFI_KIND_category, WANT_DETAILS, on_category},
+    {TFI_KIND_range_pause, WANT_RANGES, load_pauses},
+    {TFI_KIND_range_resume, WANT_RANGES, load_resumes},
+    {TFI_KIND_signature, WANT_SIGNATURES, load_signatures},
+    {TFI_KIND_stage_memory, WANT_RANGES, load_stage_memory},
+    {TFI_KIND_metadata, 0, load_metadata},
+    {TFI_KIND_recording, 0, load_switchings},
+    {TFI_KIND_op, WANT_OPERATORS, load_operators},
+    {TFI_KIND_memory, WANT_MEMORY, load_blocks},
     {TFI_KIND_call, WANT_CALLS | WANT_LAUNCHES, on_call},
     {TFI_KIND_correlation, WANT_LAUNCHES, load_correlations},
     {TFI_KIND_device, 0, load_device},
@@ -559,8 +569,11 @@ void load_tfr(struct trace *trace, struct names *names, unsigned want, struct pr
         atomic_fetch_add_explicit(done, piece->stored + sizeof(struct tfi_block), memory_order_relaxed);
     }
     load_devices_end(&load, notes);
+    load_operators_end(&load);
+    load_switchings_end(&load);
     conclude(&load, notes);
     process_finish(process);
+    name_steps(process, names);
     join_calls(process, names);
     if (!(want & WANT_CALLS)) {
         calls_free(&process->calls); /* they said when the launches were */
@@ -571,5 +584,6 @@ void load_tfr(struct trace *trace, struct names *names, unsigned want, struct pr
     map_free(&load.device_of);
     lifetimes_free(&load.lifetimes);
     free(load.sync);
+    free(load.link);
     free(load.zeros);
 }

@@ -1,6 +1,8 @@
 /* model.c - the columns of the model, and what is done once all of a process is read. */
 #include "model.h"
 
+#include "pieces.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +15,17 @@
     }
 
 /* The details stand last, so that a table without them is the same one, a column shorter. */
-static const struct layout range_layout[] = {COLUMN(ranges, start), COLUMN(ranges, end),    COLUMN(ranges, id),
-                                             COLUMN(ranges, name),  COLUMN(ranges, thread), COLUMN(ranges, domain),
-                                             COLUMN(ranges, flags), COLUMN(ranges, depth),  COLUMN(ranges, detail)};
+static const struct layout range_layout[] = {
+    COLUMN(ranges, start),  COLUMN(ranges, end),   COLUMN(ranges, id),    COLUMN(ranges, name), COLUMN(ranges, thread),
+    COLUMN(ranges, domain), COLUMN(ranges, flags), COLUMN(ranges, depth), COLUMN(ranges, step), COLUMN(ranges, detail)};
+static const struct layout whole_layout[] = {COLUMN(wholes, start), COLUMN(wholes, end), COLUMN(wholes, range),
+                                             COLUMN(wholes, pieces)};
+static const struct layout pause_layout[] = {COLUMN(pauses, time), COLUMN(pauses, id), COLUMN(pauses, thread),
+                                             COLUMN(pauses, is_resume)};
+static const struct layout block_layout[] = {
+    COLUMN(blocks, time),      COLUMN(blocks, bytes),     COLUMN(blocks, address),
+    COLUMN(blocks, allocated), COLUMN(blocks, reserved),  COLUMN(blocks, device),
+    COLUMN(blocks, thread),    COLUMN(blocks, allocator), COLUMN(blocks, stack)};
 static const struct layout begin_layout[] = {COLUMN(begins, time),   COLUMN(begins, id),     COLUMN(begins, name),
                                              COLUMN(begins, thread), COLUMN(begins, domain), COLUMN(begins, flags),
                                              COLUMN(begins, depth),  COLUMN(begins, waits),  COLUMN(begins, detail)};
@@ -65,6 +75,29 @@ void spans_reserve(struct spans *spans, size_t more)
 void works_reserve(struct works *works, size_t more)
 {
     table_reserve(works, work_layout, ARRAY_SIZE(work_layout), more);
+}
+
+void pauses_reserve(struct pauses *pauses, size_t more)
+{
+    table_reserve(pauses, pause_layout, ARRAY_SIZE(pause_layout), more);
+}
+
+void wholes_reserve(struct wholes *wholes, size_t more)
+{
+    table_reserve(wholes, whole_layout, ARRAY_SIZE(whole_layout), more);
+}
+
+void blocks_reserve(struct blocks *blocks, size_t more)
+{
+    table_reserve(blocks, block_layout, ARRAY_SIZE(block_layout), more);
+}
+
+struct op_detail *spans_detail(struct spans *spans)
+{
+    size_t had = spans->detail_capacity;
+    spans->detail = mem_grow(spans->detail, &spans->detail_capacity, spans->table.count, sizeof *spans->detail);
+    memset(spans->detail + had, 0, (spans->detail_capacity - had) * sizeof *spans->detail);
+    return &spans->detail[spans->table.count - 1];
 }
 
 struct work_detail *works_detail(struct works *works, bool details)
@@ -295,6 +328,16 @@ static void convert_all(struct process *process)
     convert(clock, process->calls.start, process->calls.table.count);
     convert(clock, process->calls.end, process->calls.table.count);
     convert(clock, process->messages.time, process->messages.table.count);
+    convert(clock, process->wholes.start, process->wholes.table.count);
+    convert(clock, process->wholes.end, process->wholes.table.count);
+    convert(clock, process->blocks.time, process->blocks.table.count);
+    convert(clock, process->forwards.time, process->forwards.table.count);
+    for (size_t i = 0; i < process->switchings; i++) {
+        convert(clock, &process->switching[i].time, 1);
+    }
+    for (size_t i = 0; i < process->signatures; i++) {
+        convert(clock, &process->signature[i].time, 1);
+    }
     convert(clock, process->spans.start, process->spans.table.count);
     convert(clock, process->spans.end, process->spans.table.count);
     convert_device(clock, process->works.start, process->works.end, process->works.table.count);
@@ -334,6 +377,7 @@ static void add_unfinished(struct process *process, size_t begin, bool details)
     to->domain[at] = from->domain[begin];
     to->flags[at] = from->flags[begin] | RANGE_UNFINISHED;
     to->depth[at] = from->depth[begin];
+    to->step[at] = NO_PLACE;
     if (details) {
         to->detail[at] = from->detail[begin];
     }
@@ -359,12 +403,16 @@ static void match_ranges(struct process *process)
 void process_finish(struct process *process)
 {
     match_ranges(process);
+    cut_ranges(process);
     convert_all(process);
 }
 
 void process_free(struct process *process)
 {
     table_free(&process->ranges, range_layout, ARRAY_SIZE(range_layout));
+    table_free(&process->wholes, whole_layout, ARRAY_SIZE(whole_layout));
+    table_free(&process->pauses, pause_layout, ARRAY_SIZE(pause_layout));
+    table_free(&process->blocks, block_layout, ARRAY_SIZE(block_layout));
     begins_free(&process->begins);
     table_free(&process->marks, mark_layout, ARRAY_SIZE(mark_layout));
     calls_free(&process->calls);
@@ -398,9 +446,10 @@ void process_free(struct process *process)
     if (process->metadata) {
         pairs_free(process->metadata);
     }
-    void *arrays[] = {process->metadata, process->func,   process->kinds,       process->losses,
-                      process->thread,   process->args,   process->category,    process->lane,
-                      process->streamed, process->device, process->works.detail};
+    void *arrays[] = {process->metadata,     process->func,      process->kinds,        process->losses,
+                      process->thread,       process->args,      process->category,     process->lane,
+                      process->streamed,     process->device,    process->works.detail, process->spans.detail,
+                      process->stage_memory, process->switching, process->signature};
     for (size_t i = 0; i < ARRAY_SIZE(arrays); i++) {
         free(arrays[i]);
     }

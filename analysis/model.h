@@ -19,9 +19,12 @@ enum want {
     WANT_MESSAGES = 16,
     WANT_FUNCS = 32, /* the descriptions of all functions, also where their calls are not wanted */
     WANT_DEVICE = 64,
-    WANT_LAUNCHES = 128,  /* spans that are calls of a device's API */
-    WANT_OPERATORS = 256, /* spans that are operators, and the pairs of forward and backward ones */
-    WANT_MANGLED = 512,   /* names of kernels as they stand in a trace of ours, not as C++ shows them */
+    WANT_LAUNCHES = 128,          /* spans that are calls of a device's API */
+    WANT_OPERATORS = 256,         /* spans that are operators, and the pairs of forward and backward ones */
+    WANT_MANGLED = 512,           /* names of kernels as they stand in a trace of ours, not as C++ shows them */
+    WANT_OPERATOR_DETAILS = 1024, /* beside WANT_OPERATORS: their inputs, sequence numbers, stacks, operations */
+    WANT_MEMORY = 2048,           /* blocks that were allocated and freed */
+    WANT_SIGNATURES = 4096,       /* what went into stages and came out */
 };
 
 /* What an event is, by its category (categories.def has them all): the first four happen on a device. */
@@ -46,6 +49,8 @@ enum event_class {
 /* Beside TFI_RANGE_*: it has a beginning and no end; its `end` is the last moment of its process, or, where records are
  * lost, of its thread. */
 #define RANGE_UNFINISHED 0x80000000u
+/* A later piece of a range that left its thread and came back (pieces.h): no entry of its own. */
+#define RANGE_CONTINUED 0x40000000u
 
 struct range_detail {
     uint64_t payload;
@@ -59,7 +64,25 @@ struct ranges {
     int64_t *start, *end;
     uint64_t *id;
     uint32_t *name, *thread, *domain, *flags, *depth;
+    uint32_t *step;              /* the N of ProfilerStep#N, whose name is `ProfilerStep*`; NO_PLACE */
     struct range_detail *detail; /* only with WANT_DETAILS */
+};
+
+/* From entry to exit of the ranges that stand in `ranges` in pieces. */
+struct wholes {
+    struct table table;
+    int64_t *start, *end;
+    uint32_t *range; /* the first piece: a place in ranges */
+    uint32_t *pieces;
+};
+
+/* A range left a thread, or came back to one: until they are cut, after process_finish there are none. */
+struct pauses {
+    struct table table;
+    int64_t *time;
+    uint64_t *id;
+    uint32_t *thread;
+    bool *is_resume;
 };
 
 /* Beginnings wait here for their end, which nearly always follows soon; after process_finish there are none. */
@@ -99,6 +122,16 @@ struct messages {
     uint32_t *text, *level;
 };
 
+/* What is known of an operator beside when and where it ran. The texts are JSON, as Kineto writes them; NAME_NONE: none. */
+struct op_detail {
+    int64_t sequence;        /* -1: none */
+    uint64_t flops;          /* 0: not known */
+    uint32_t forward_thread; /* serial of the thread of the forward operator; 0: it is no backward operator */
+    uint32_t shapes, types, concrete, strides;
+    uint32_t stack; /* frames, the innermost first, a line each: function, file and line with tabs between */
+    uint32_t scope; /* enum tfi_scope */
+};
+
 /* What host threads did, beside stages: operators and API calls, in the order of the file. */
 struct spans {
     struct table table;
@@ -106,6 +139,41 @@ struct spans {
     uint64_t *id; /* a call's correlation id, an operator's external id, or NO_ID */
     uint32_t *name, *thread;
     uint8_t *class;
+    struct op_detail *detail; /* with WANT_OPERATOR_DETAILS; as far as there are operators */
+    size_t detail_capacity;
+};
+
+/* Blocks that were allocated (bytes above 0) or freed. */
+struct blocks {
+    struct table table;
+    int64_t *time, *bytes;
+    uint64_t *address, *allocated, *reserved; /* of the allocator, afterwards */
+    int64_t *device;                          /* -1: the host */
+    uint32_t *thread, *allocator, *stack;
+};
+
+/* What an allocator did during a range. */
+struct stage_memory {
+    uint64_t range; /* its id */
+    int64_t device; /* -1: the host */
+    uint64_t allocated_before, reserved_before, allocated_after, reserved_after;
+    uint64_t allocated_peak, reserved_peak, allocated, freed;
+};
+
+/* Recording was switched. */
+struct switching {
+    int64_t time;
+    uint64_t step; /* of the schedule */
+    uint32_t state, activities, cause, cycle;
+};
+enum { RECORDING_OFF, RECORDING_WARMUP, RECORDING_ON };
+
+/* What went into a stage, or came out of it. */
+struct signature {
+    int64_t time;
+    uint64_t range; /* its id */
+    uint32_t stage, text;
+    bool is_result;
 };
 
 /* What a trace of ours says of device work beside when and where it was. */
@@ -222,6 +290,8 @@ struct process {
     struct map func_of; /* place by string */
     struct ranges ranges;
     struct begins begins;
+    struct wholes wholes;
+    struct pauses pauses;
     struct marks marks;
     struct calls calls;
     struct messages messages;
@@ -231,6 +301,13 @@ struct process {
     struct works works;
     struct forwards forwards;
     struct event_times event_times;
+    struct blocks blocks;
+    struct stage_memory *stage_memory;
+    size_t stage_memories, stage_memory_capacity;
+    struct switching *switching; /* sorted by time */
+    size_t switchings, switching_capacity;
+    struct signature *signature;
+    size_t signatures, signature_capacity;
     struct lane *lane;
     size_t lanes, lane_capacity;
     struct map lane_of;
@@ -268,6 +345,11 @@ void works_reserve(struct works *works, size_t more);
 void event_times_reserve(struct event_times *times, size_t more);
 void forwards_reserve(struct forwards *forwards, size_t more);
 uint32_t process_lane(struct process *process, int64_t device, int64_t stream, bool has_stream);
+void pauses_reserve(struct pauses *pauses, size_t more);
+void wholes_reserve(struct wholes *wholes, size_t more);
+void blocks_reserve(struct blocks *blocks, size_t more);
+/* The detail of the last span. */
+struct op_detail *spans_detail(struct spans *spans);
 /* The detail of the last work; NULL unless `details`. */
 struct work_detail *works_detail(struct works *works, bool details);
 void calls_free(struct calls *calls);

@@ -82,19 +82,56 @@ struct opened {
     size_t count, capacity;
 };
 
-static void count_stage(struct stage_table *table, size_t row, int64_t start, int64_t end, struct opened *opened)
+/* The stages of a process, while they are counted. */
+struct counting {
+    struct stage_table *table;
+    const struct choice *choice;
+    struct opened opened;
+    struct map whole_of; /* by the ids of ranges that lie in pieces: places in process->wholes */
+    bool *counted;       /* by whole: some piece was */
+};
+
+/* What lies in pieces counts from entry to exit, once, and not where it was entered in a stage of its name. */
+static int64_t wall_of(const struct counting *c, size_t row, uint32_t whole, bool is_call, int64_t host)
 {
+    const struct wholes *w = &c->choice->process->wholes;
+    if (whole == MAP_NONE) {
+        return host;
+    }
+    for (size_t i = 0; i < c->opened.count; i++) {
+        is_call &= c->opened.stage[i].row != row;
+    }
+    int64_t start = MAX(w->start[whole], c->choice->window.from), end = MIN(w->end[whole], c->choice->window.to);
+    return is_call ? end - start : 0;
+}
+
+static void count_stage(struct counting *c, size_t range)
+{
+    struct stage_table *table = c->table;
+    const struct process *process = c->choice->process;
+    const struct ranges *ranges = &process->ranges;
+    struct opened *opened = &c->opened;
+    int64_t start = MAX(ranges->start[range], c->choice->window.from);
+    int64_t end = MIN(ranges->end[range], c->choice->window.to);
+    size_t row = row_of(table, names_of_rank(table, process->rank), process->rank, ranges->name[range]);
     struct stage_row *r = &table->row[row];
+    uint32_t whole = map_get(&c->whole_of, ranges->id[range]);
+    bool is_call = whole == MAP_NONE || !c->counted[whole];
     if (r->epoch != table->epoch) {
         r->epoch = table->epoch;
         r->covered = INT64_MIN;
     }
-    r->calls++;
+    int64_t host = MAX(end - MAX(start, r->covered), 0);
+    r->calls += is_call;
     r->self = add_ns(r->self, end - start);
-    r->host = add_ns(r->host, MAX(end - MAX(start, r->covered), 0));
+    r->host = add_ns(r->host, host);
     r->covered = MAX(r->covered, end);
     while (opened->count && opened->stage[opened->count - 1].end <= start) {
         opened->count--;
+    }
+    r->wall = add_ns(r->wall, wall_of(c, row, whole, is_call, host));
+    if (whole != MAP_NONE) {
+        c->counted[whole] = true;
     }
     if (opened->count) {
         struct open_stage *parent = &opened->stage[opened->count - 1];
@@ -130,6 +167,7 @@ static void add_run(struct stage_table *table, struct map *names, const struct c
         int64_t time = MIN(p->last, window.to) - MAX(p->first, window.from);
         row->calls++;
         row->host += time;
+        row->wall += time;
         row->self += time;
     }
 }
@@ -138,29 +176,32 @@ void stages_add(struct stage_table *table, const struct choice *choice)
 {
     const struct process *process = choice->process;
     const struct ranges *r = &process->ranges;
-    struct window window = choice->window;
-    struct map *names = names_of_rank(table, process->rank);
-    struct opened opened = {0};
+    const struct wholes *w = &process->wholes;
+    struct counting c = {.table = table, .choice = choice};
     size_t count, *order = stages_sorted(process, &count);
     uint32_t thread = 0;
+    c.counted = mem_zero(w->table.count, sizeof *c.counted);
+    for (size_t i = 0; i < w->table.count; i++) {
+        map_put(&c.whole_of, r->id[w->range[i]], (uint32_t)i);
+    }
     if (!count) {
-        add_run(table, names, choice);
+        add_run(table, names_of_rank(table, process->rank), choice);
     }
     for (size_t i = 0; i < count; i++) {
         size_t at = order[i];
         if (i == 0 || r->thread[at] != thread) {
             thread = r->thread[at];
-            opened.count = 0;
+            c.opened.count = 0;
             table->epoch++;
         }
-        if (!choice_stage(choice, at)) {
-            continue;
+        if (choice_stage(choice, at)) {
+            table->unfinished += (r->flags[at] & RANGE_UNFINISHED) != 0;
+            count_stage(&c, at);
         }
-        table->unfinished += (r->flags[at] & RANGE_UNFINISHED) != 0;
-        count_stage(table, row_of(table, names, process->rank, r->name[at]), MAX(r->start[at], window.from),
-                    MIN(r->end[at], window.to), &opened);
     }
-    free(opened.stage);
+    map_free(&c.whole_of);
+    free(c.counted);
+    free(c.opened.stage);
     free(order);
 }
 
@@ -224,15 +265,53 @@ void stages_add_work(struct stage_table *table, const struct choice *choice, boo
     }
 }
 
+/* Ranges by their ids: of those in pieces the first one. */
+static void put_ranges(struct map *ranges, const struct process *process)
+{
+    const struct ranges *r = &process->ranges;
+    for (size_t i = 0; i < r->table.count; i++) {
+        if (!(r->flags[i] & RANGE_CONTINUED)) {
+            map_put(ranges, r->id[i], (uint32_t)i);
+        }
+    }
+}
+
+void stages_add_memory(struct stage_table *table, const struct choice *choice)
+{
+    const struct process *process = choice->process;
+    struct map *names = names_of_rank(table, process->rank), ranges = {0};
+    if (process->stage_memories) {
+        put_ranges(&ranges, process);
+    }
+    for (size_t i = 0; i < process->stage_memories; i++) {
+        const struct stage_memory *m = &process->stage_memory[i];
+        uint32_t range = map_get(&ranges, m->range);
+        if (range == MAP_NONE || !(process->ranges.flags[range] & TFI_RANGE_STAGE) || !choice_stage(choice, range)) {
+            continue;
+        }
+        struct stage_row *row = &table->row[row_of(table, names, process->rank, process->ranges.name[range])];
+        bool is_host = m->device < 0;
+        if (row->has_peaks && is_host && !row->peaks_of_host) {
+            continue;
+        }
+        if (row->has_peaks && !is_host && row->peaks_of_host) {
+            row->peak_allocated = row->peak_reserved = 0;
+        }
+        row->has_peaks = true;
+        row->peaks_of_host = is_host;
+        row->peak_allocated = MAX(row->peak_allocated, m->allocated_peak);
+        row->peak_reserved = MAX(row->peak_reserved, m->reserved_peak);
+    }
+    map_free(&ranges);
+}
+
 void stages_add_events(struct stage_table *table, const struct choice *choice)
 {
     const struct process *process = choice->process;
     const struct event_times *t = &process->event_times;
     struct map *names = names_of_rank(table, process->rank);
     struct map ranges = {0};
-    for (size_t i = 0; i < process->ranges.table.count; i++) {
-        map_put(&ranges, process->ranges.id[i], (uint32_t)i);
-    }
+    put_ranges(&ranges, process);
     for (size_t i = 0; i < t->table.count; i++) {
         uint32_t range = map_get(&ranges, t->range[i]);
         struct interval when = {MAX(t->start[i], choice->window.from), MIN(t->end[i], choice->window.to)};

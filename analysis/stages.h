@@ -21,7 +21,8 @@ struct stage_row {
     uint32_t name;
     int64_t rank;
     uint64_t calls;
-    int64_t host;    /* entry to exit; what lies inside the same stage on the same thread counts once */
+    int64_t host;    /* while it ran; what lies inside the same stage on the same thread counts once */
+    int64_t wall;    /* entry to exit: more for what left its thread in between */
     int64_t self;    /* less its direct children */
     int64_t covered; /* while counting: up to where this thread's time is counted already */
     uint64_t epoch;  /* while counting: the thread that `covered` is of */
@@ -29,6 +30,8 @@ struct stage_row {
     int64_t work;    /* the durations of the device work that was launched in it */
     struct stage_device *device;
     size_t devices;
+    bool has_peaks, peaks_of_host; /* of the host, as no device's are known */
+    uint64_t peak_allocated, peak_reserved;
 };
 
 struct stage_table {
@@ -48,6 +51,8 @@ void stages_add(struct stage_table *table, const struct choice *choice);
 void stages_add_work(struct stage_table *table, const struct choice *choice, bool exclusive);
 /* Where a process has no device work but times by events: when the devices were busy for its stages. */
 void stages_add_events(struct stage_table *table, const struct choice *choice);
+/* The most memory that was in use during its stages: of the device that had most, or of the host where none is known. */
+void stages_add_memory(struct stage_table *table, const struct choice *choice);
 /* The union of a stage's work on each device, summed; and the rest between first start and last end, likewise. */
 void stage_busy(struct stage_row *row, int64_t *busy, int64_t *idle);
 void stages_free(struct stage_table *table);

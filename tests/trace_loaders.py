@@ -38,7 +38,27 @@ def in_tensorboard(files):
     return counts
 
 
-LOADERS = {'hta': in_hta, 'hta_job': in_hta_job, 'tensorboard': in_tensorboard}
+def operators(files):
+    """For each file two counts of operators by name: HTA's and the plugin's."""
+    from collections import Counter
+
+    from hta.common.trace_parser import parse_trace_dataframe
+    from hta.configs.parser_config import ParserConfig
+    from torch_tb_profiler.profiler.data import RunProfileData
+    logging.disable(logging.CRITICAL)
+    found = []
+    for f in files:
+        _, table, symbols = parse_trace_dataframe(f, ParserConfig.get_default_cfg())
+        names = symbols.get_sym_table()
+        mine = table[table['cat'].map(lambda c: names[c] == 'cpu_op')]
+        with tempfile.TemporaryDirectory() as cache:
+            data = RunProfileData.parse('worker', None, f, cache)
+        found.append([Counter(names[n] for n in mine['name']),
+                      Counter(e.name for e in data.events if e.type == 'Operator')])
+    return found
+
+
+LOADERS = {'hta': in_hta, 'hta_job': in_hta_job, 'tensorboard': in_tensorboard, 'operators': operators}
 
 
 def main():
