@@ -235,6 +235,84 @@ static bool row_at(const uint8_t *p, const uint8_t *end, uint16_t *kind, uint16_
     return *kind && *size >= sizeof(struct tfi_rec) && *size % 8 == 0 && *size <= end - p;
 }
 
+/* The row of the call that the row at `p` of `size` bytes is like; NULL if there is none or they don't go together. */
+static const uint8_t *row_before(const uint8_t *payload, const uint8_t *p, uint16_t size, uint16_t *before)
+{
+    uint16_t kind;
+    if (size < sizeof(struct tfi_again)) {
+        return NULL;
+    }
+    size_t back = get16(p + offsetof(struct tfi_again, back)) * (size_t)8;
+    uint32_t changed = get32(p + offsetof(struct tfi_again, changed));
+    size_t values = (size - sizeof(struct tfi_again)) / 8, args;
+    if (back > (size_t)(p - payload) || !row_at(p - back, p, &kind, before) || kind != TFI_KIND_call ||
+        *before < sizeof(struct tfi_rec_call)) {
+        return NULL;
+    }
+    args = (*before - sizeof(struct tfi_rec_call)) / 8;
+    bool fits = (args >= 32 || !(changed >> args)) && (size_t)__builtin_popcount(changed) <= values;
+    return fits ? p - back : NULL;
+}
+
+/* Bytes of the rows up to the first that makes no sense, and of the same with all calls written out: 0 if all are. */
+static size_t measure(const uint8_t *payload, uint32_t bytes, size_t *whole)
+{
+    const uint8_t *p = payload, *end = payload + bytes;
+    uint16_t kind, size, full;
+    bool again = false;
+    *whole = 0;
+    for (; row_at(p, end, &kind, &size); p += size) {
+        full = size;
+        if (kind == TFI_ROW_AGAIN && (!row_before(payload, p, size, &full) || *whole + full > TFI_BLOCK_MAX)) {
+            break;
+        }
+        again |= kind == TFI_ROW_AGAIN;
+        *whole += full;
+    }
+    if (!again) {
+        *whole = 0;
+    }
+    return (size_t)(p - payload);
+}
+
+static void put(uint8_t *p, uint64_t value, size_t bytes)
+{
+    value = htole64(value);
+    memcpy(p, &value, bytes);
+}
+
+/* Writes what is different in the call that the row at `again` stands for. */
+static void put_changes(uint8_t *row, const uint8_t *again)
+{
+    const uint8_t *value = again + sizeof(struct tfi_again);
+    uint32_t changed = get32(again + offsetof(struct tfi_again, changed));
+    put(row + offsetof(struct tfi_rec_call, time), get64(again + offsetof(struct tfi_again, time)), 8);
+    put(row + offsetof(struct tfi_rec_call, duration), get32(again + offsetof(struct tfi_again, duration)), 8);
+    put(row + offsetof(struct tfi_rec_call, error), get16(again + offsetof(struct tfi_again, error)), 4);
+    for (unsigned i = 0; i < 32; i++) {
+        if (changed >> i & 1) {
+            memcpy(row + sizeof(struct tfi_rec_call) + i * 8, value, 8);
+            value += 8;
+        }
+    }
+}
+
+/* The rows with all calls written out; `good` bytes of them make sense and become `whole`. */
+static const uint8_t *write_out(struct decoder *d, const uint8_t *payload, size_t good, size_t whole)
+{
+    uint8_t *rows = arena(d, whole, 1), *to = rows;
+    uint16_t kind, size, full;
+    for (const uint8_t *p = payload; row_at(p, payload + good, &kind, &size); p += size, to += full) {
+        const uint8_t *row = kind == TFI_ROW_AGAIN ? row_before(payload, p, size, &full) : p;
+        full = row == p ? size : full;
+        memcpy(to, row, full);
+        if (row != p) {
+            put_changes(to, p);
+        }
+    }
+    return rows;
+}
+
 /* Counts the records of each kind and where the order changes; `group_of` is by number of the kind. */
 static void count_rows(const uint8_t *payload, uint32_t bytes, struct chunk *chunk, struct map *group_of)
 {
@@ -250,7 +328,6 @@ static void count_rows(const uint8_t *payload, uint32_t bytes, struct chunk *chu
         last = kind;
         chunk->records++;
     }
-    chunk->bad_bytes = (uint32_t)(end - p);
 }
 
 static void fill_runs(const uint8_t *payload, struct chunk *chunk, const struct map *group_of)
@@ -293,7 +370,12 @@ bool decode_rows(struct decoder *d, const struct schema *schema, const uint8_t *
     struct map group_of = {0};
     *chunk = (struct chunk){0};
     arena_reset(d);
-    count_rows(payload, bytes, chunk, &group_of);
+    size_t whole, good = measure(payload, bytes, &whole);
+    chunk->bad_bytes = bytes - (uint32_t)good;
+    if (whole) {
+        payload = write_out(d, payload, good, whole);
+    }
+    count_rows(payload, (uint32_t)(whole ? whole : good), chunk, &group_of);
     chunk->group = arena(d, chunk->groups, sizeof *chunk->group);
     chunk->run = arena(d, chunk->runs, sizeof *chunk->run);
     memset(chunk->group, 0, chunk->groups * sizeof *chunk->group);

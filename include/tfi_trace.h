@@ -33,6 +33,9 @@
  *   struct tfi_rec {kind, size}, then the columns of records.def in their order without padding; `size` is in bytes,
  *   a multiple of 8, and larger than the reader's own struct if the writer knows more columns. A LIST takes what is
  *   left of the size as 64-bit values.
+ *   A row of kind TFI_ROW_AGAIN is struct tfi_again and stands for a `call`: that of the row which begins 8 * `back` bytes
+ *   before it in the same chunk, which is one of kind `call`, with another time, duration and error, and with other values
+ *   for those arguments whose bits are set in `changed`; these follow in order, 64 bits each. Columns have none.
  *
  * ---- columns ------------------------------------------------------------------------------------------------------
  *
@@ -207,6 +210,19 @@ struct tfi_rec {
     uint16_t size; /* of the whole row in bytes, a multiple of 8 */
 };
 
+/* The row of a call that differs little from an earlier one of its chunk. */
+#define TFI_ROW_AGAIN 0xffffu
+#define TFI_AGAIN_ARGS 32u /* calls with more are always written whole: the rows of a chunk stay below TFI_BLOCK_MAX */
+struct tfi_again {
+    struct tfi_rec rec;
+    uint16_t back;  /* from the start of that row to the start of this one, in eights */
+    uint16_t error; /* as in a call, as time and duration; a larger one, or a longer duration, has a row of its own */
+    uint64_t time;
+    uint32_t duration;
+    uint32_t changed;
+    uint64_t args[];
+};
+
 #define RECORD(number, kind, text) TFI_KIND_##kind = number,
 #define FIELD(kind, ctype, column, type, codec, text)
 #define LIST(kind, column, type, text)
@@ -328,6 +344,7 @@ struct tfi_live {
 
 _Static_assert(sizeof(struct tfi_file_head) == 16, "file head");
 _Static_assert(sizeof(struct tfi_block) == 48, "block head");
+_Static_assert(sizeof(struct tfi_again) == 24, "call again");
 _Static_assert(sizeof(struct tfi_chunk) == 64, "chunk head");
 _Static_assert(sizeof(struct tfi_slot) == 1024, "slot");
 _Static_assert(sizeof(struct tfi_live) == 24 + 6 * 16 + 16 + 24 + 8 * TFI_MAX_DROPS, "live head");

@@ -252,6 +252,7 @@ static void begin(struct tfi_thread *thread, struct tfi_chunk *chunk)
     __atomic_store_n(&chunk->state, TFI_CHUNK_OPEN, __ATOMIC_RELEASE);
     thread->next = (uint8_t *)(chunk + 1);
     thread->limit = (uint8_t *)chunk + chunk->bytes;
+    memset(thread->recent, 0, sizeof thread->recent);
     __atomic_store_n(&thread->chunk, chunk, __ATOMIC_RELEASE);
 }
 
@@ -261,6 +262,7 @@ void tfi_chunk_close(struct tfi_thread *thread)
     if (!chunk) return;
     __atomic_store_n(&thread->chunk, NULL, __ATOMIC_RELEASE);
     thread->next = thread->limit = NULL;
+    memset(thread->recent, 0, sizeof thread->recent);
     if (chunk->committed == 0) {
         tfi_chunk_free(chunk);
         return;

@@ -53,6 +53,7 @@ static const struct kind kinds[] = {
 
 #define MAX_GROUPS TFI_COUNT(kinds)
 #define ZLIB_BYTES (400u << 10)
+#define MAX_AGAIN (sizeof(struct tfi_rec_call) + 8 * TFI_AGAIN_ARGS) /* bytes a row of a few may stand for */
 
 struct encoder_group {
     uint16_t kind;
@@ -62,6 +63,8 @@ struct encoder_group {
 
 struct tfi_encoder {
     size_t max_rows;
+    uint8_t *whole; /* the rows, those written out that stand for others */
+    size_t max_whole;
     uint32_t *offsets; /* of each row, in order */
     uint32_t *sorted;  /* the same by group */
     uint8_t *group_of; /* of each row, in order */
@@ -91,10 +94,12 @@ static void zlib_free(void *opaque, void *address)
     (void)address;
 }
 
+/* Most of it is for chunks that nobody writes, and takes address space only. */
 struct tfi_encoder *tfi_encoder_new(size_t rows)
 {
-    size_t max_rows = rows / 8 + 1, column_bytes = rows * 3 + 65536, packed = column_bytes + column_bytes / 1000 + 256;
-    struct tfi_encoder *e = tfi_map(sizeof *e + max_rows * 17 + 64 + column_bytes + packed + ZLIB_BYTES);
+    size_t max_rows = rows / 8 + 1, max_whole = rows / sizeof(struct tfi_again) * MAX_AGAIN;
+    size_t column_bytes = max_whole * 2 + 65536, packed = column_bytes + column_bytes / 1000 + 256;
+    struct tfi_encoder *e = tfi_map(sizeof *e + max_rows * 17 + 64 + max_whole + column_bytes + packed + ZLIB_BYTES);
     if (!e) return NULL;
     uint8_t *p = (uint8_t *)(e + 1);
     e->max_rows = max_rows;
@@ -102,7 +107,10 @@ struct tfi_encoder *tfi_encoder_new(size_t rows)
     e->offsets = (uint32_t *)(p += max_rows * 8);
     e->sorted = (uint32_t *)(p += max_rows * 4);
     e->group_of = p += max_rows * 4;
-    e->columns = p += max_rows;
+    e->whole = (uint8_t *)(((uintptr_t)p + max_rows + 7) & ~(uintptr_t)7);
+    p = e->whole;
+    e->max_whole = max_whole;
+    e->columns = p += max_whole;
     e->columns_end = p += column_bytes;
     e->packed = p;
     e->packed_size = packed;
@@ -137,6 +145,51 @@ uint32_t tfi_count_rows(const void *rows, size_t bytes)
         at += rec->size;
     }
     return count;
+}
+
+/* Writes the call out that a row stands for; NULL if it stands for none, or there is no room. */
+static uint8_t *put_whole(const struct tfi_encoder *e, uint8_t *p, const uint8_t *rows, size_t at)
+{
+    const struct tfi_again *again = (const struct tfi_again *)(rows + at);
+    size_t back = again->back * (size_t)8, value = 0;
+    const struct tfi_rec_call *like = (const struct tfi_rec_call *)(rows + at - back);
+    struct tfi_rec_call *call = (struct tfi_rec_call *)p;
+    if (back > at || back < sizeof *like || like->rec.kind != TFI_KIND_call || like->rec.size > back) return NULL;
+    if (like->rec.size > e->max_whole - (size_t)(p - e->whole)) return NULL;
+    memcpy(call, like, like->rec.size);
+    call->time = again->time;
+    call->duration = again->duration;
+    call->error = again->error;
+    for (uint32_t i = 0; again->changed >> i; i++)
+        if (again->changed >> i & 1) call->args[i] = again->args[value++];
+    return p + like->rec.size;
+}
+
+/* The rows with all calls written out, which are the same memory where there is none to be; NULL if a row makes no sense. */
+static const uint8_t *write_out(const struct tfi_encoder *e, const uint8_t *rows, size_t *bytes)
+{
+    uint8_t *p = e->whole;
+    bool any = false;
+    const struct tfi_rec *rec;
+    for (size_t at = 0; at < *bytes; at += rec->size) {
+        rec = (const struct tfi_rec *)(rows + at);
+        if (rec->size < 8 || rec->size > *bytes - at) return NULL;
+        any |= rec->kind == TFI_ROW_AGAIN;
+    }
+    for (size_t at = 0; any && at < *bytes; at += rec->size) {
+        rec = (const struct tfi_rec *)(rows + at);
+        if (rec->kind == TFI_ROW_AGAIN) {
+            p = put_whole(e, p, rows, at);
+            if (!p) return NULL;
+        } else {
+            if (rec->size > e->max_whole - (size_t)(p - e->whole)) return NULL;
+            memcpy(p, rec, rec->size);
+            p += rec->size;
+        }
+    }
+    if (!any) return rows;
+    *bytes = (size_t)(p - e->whole);
+    return e->whole;
 }
 
 /* Finds the rows and their groups; 0 if a row is not one of ours. */
@@ -269,7 +322,7 @@ static uint8_t *put_column(struct tfi_encoder *e, uint8_t *p, const uint8_t *row
 }
 
 /* All columns, or NULL if they might not fit. */
-static uint8_t *put_columns(struct tfi_encoder *e, const uint8_t *rows, uint32_t count)
+static uint8_t *put_columns(struct tfi_encoder *e, const uint8_t *rows, size_t bytes, uint32_t count)
 {
     struct tfi_columns head = {e->nr_groups, 0};
     uint8_t *p = put_order(e, e->columns + sizeof head, count);
@@ -284,7 +337,7 @@ static uint8_t *put_columns(struct tfi_encoder *e, const uint8_t *rows, uint32_t
         p += sizeof group_head;
         for (uint16_t f = 0; f < kind->nr_fields; f++) {
             size_t worst = sizeof(struct tfi_column) + (size_t)group->count * 11 +
-                           (kind->fields[f].codec == TFI_LIST) * e->max_rows * 10;
+                           (kind->fields[f].codec == TFI_LIST) * bytes / 8 * 10;
             if ((size_t)(e->columns_end - p) < worst) return NULL;
             p = put_column(e, p, rows, group, f, keys);
         }
@@ -297,9 +350,10 @@ static uint8_t *put_columns(struct tfi_encoder *e, const uint8_t *rows, uint32_t
 size_t tfi_encode(struct tfi_encoder *e, const void *rows, size_t bytes, const uint8_t **payload, uint32_t *raw,
                   uint32_t *records)
 {
-    *records = sort_rows(e, rows, bytes);
+    rows = write_out(e, rows, &bytes);
+    *records = rows ? sort_rows(e, rows, bytes) : 0;
     if (!*records) return 0;
-    uint8_t *end = put_columns(e, rows, *records);
+    uint8_t *end = put_columns(e, rows, bytes, *records);
     if (!end) return 0;
     *raw = (uint32_t)(end - e->columns);
     deflateReset(&e->stream);

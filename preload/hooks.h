@@ -108,6 +108,78 @@ static inline struct tfi_call tfi_call_enter(enum tfi_hook hook)
     return call;
 }
 
+/* The bits of the arguments that differ from those of a row; all bits if it can't stand for this call. */
+static inline uint32_t tfi_call_changed(const struct tfi_rec_call *row, const struct tfi_call *call, int64_t result,
+                                        const uint64_t *args, uint32_t count)
+{
+    uint64_t differs = 0;
+    uint32_t changed = 0, many = 0;
+    if (row->rec.size != sizeof *row + (size_t)count * 8 || row->func != call->func || row->result != result)
+        return ~0u;
+    for (uint32_t i = 0; i < count; i++) differs |= row->args[i] ^ args[i];
+    if (TFI_LIKELY(!differs)) return 0;
+    for (uint32_t i = 0; i < count; i++) {
+        changed |= (uint32_t)(row->args[i] != args[i]) << i;
+        many += row->args[i] != args[i];
+    }
+    return many <= 1 + count / 4 ? changed : ~0u;
+}
+
+/* Writes the call as the difference to an earlier one of its chunk; false if that is not possible. `place`: where the
+ * earlier one is remembered. */
+static inline bool tfi_call_again(struct tfi_thread *t, uint16_t place, const struct tfi_call *call, uint64_t duration,
+                                  int64_t result, const uint64_t *args, uint32_t count)
+{
+    const struct tfi_rec_call *row = (const struct tfi_rec_call *)((const uint8_t *)t->chunk + 8u * place);
+    struct tfi_again *again = (struct tfi_again *)t->next;
+    size_t size = sizeof *again;
+    uint32_t changed = place ? tfi_call_changed(row, call, result, args, count) : ~0u, error = (uint32_t)errno;
+    if (changed == ~0u || duration > UINT32_MAX || error > UINT16_MAX) return false;
+    if ((size_t)(t->limit - t->next) < size + (size_t)count * 8) return false;
+    for (uint32_t i = 0; changed >> i; i++) {
+        if (!(changed >> i & 1)) continue;
+        memcpy((uint8_t *)again + size, &args[i], 8);
+        size += 8;
+    }
+    again->rec = (struct tfi_rec){TFI_ROW_AGAIN, (uint16_t)size};
+    again->back = (uint16_t)((size_t)((uint8_t *)again - (const uint8_t *)row) / 8);
+    again->error = (uint16_t)error;
+    again->time = call->start;
+    again->duration = (uint32_t)duration;
+    again->changed = changed;
+    tfi_commit(t, size);
+    return true;
+}
+
+/* Where a thread remembers a call: by function and first argument, which of a launch is the kernel; or by function. */
+static inline uint16_t *tfi_call_place(struct tfi_thread *t, uint64_t key)
+{
+    return &t->recent[key * 0x9e3779b97f4a7c15u >> 32 & (TFI_RECENT - 1)];
+}
+
+/* Writes the record. Programs make the same few calls over and over: one that an earlier row of the chunk describes
+ * takes 24 bytes, a fifth of a launch's whole row, and with them a fifth of all that comes after. */
+static inline void tfi_call_record(struct tfi_thread *t, const struct tfi_call *call, uint64_t duration, int64_t result,
+                                   const uint64_t *args, uint32_t count)
+{
+    size_t size = sizeof(struct tfi_rec_call) + (size_t)count * 8;
+    uint16_t *like = tfi_call_place(t, (uint64_t)call->func << 32 ^ (count ? args[0] : 0));
+    if (TFI_LIKELY(tfi_call_again(t, *like, call, duration, result, args, count))) return;
+    uint16_t *any = tfi_call_place(t, call->func);
+    if (tfi_call_again(t, *any, call, duration, result, args, count)) return;
+    struct tfi_rec_call *rec = tfi_reserve(t, size, TFI_KIND_call);
+    if (TFI_UNLIKELY(!rec)) return;
+    rec->func = call->func;
+    rec->time = call->start;
+    rec->duration = duration;
+    rec->result = result;
+    rec->error = errno;
+    rec->stack = 0;
+    memcpy(rec->args, args, (size_t)count * 8);
+    if (count < TFI_AGAIN_ARGS) *like = *any = (uint16_t)(((uint8_t *)rec - (uint8_t *)t->chunk) / 8);
+    tfi_commit(t, size);
+}
+
 /* After it: the record. The thread's errno is the call's own and stays so. */
 static inline void tfi_call_leave(const struct tfi_call *call, int64_t result, const uint64_t *args, uint32_t count)
 {
@@ -116,18 +188,7 @@ static inline void tfi_call_leave(const struct tfi_call *call, int64_t result, c
     t->guard = 1;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     if (TFI_LIKELY(t->gen == __atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED))) {
-        size_t size = sizeof(struct tfi_rec_call) + (size_t)count * 8;
-        struct tfi_rec_call *rec = tfi_reserve(t, size, TFI_KIND_call);
-        if (TFI_LIKELY(rec != NULL)) {
-            rec->func = call->func;
-            rec->time = call->start;
-            rec->duration = end - call->start;
-            rec->result = result;
-            rec->error = errno;
-            rec->stack = 0;
-            memcpy(rec->args, args, (size_t)count * 8);
-            tfi_commit(t, size);
-        }
+        tfi_call_record(t, call, end - call->start, result, args, count);
         t->calls = call->depth;
         __atomic_store_n(&t->slot->calls, call->depth, __ATOMIC_RELEASE);
     }

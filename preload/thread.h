@@ -23,6 +23,8 @@ struct tfi_open {
     uint8_t reserved[6];
 };
 
+#define TFI_RECENT 64
+
 struct tfi_thread {
     uint32_t gen; /* valid while equal to tfi_process->gen */
     uint32_t guard;
@@ -41,8 +43,9 @@ struct tfi_thread {
     uint32_t max_open;
     uint32_t runtime; /* depth of the recorded call of the CUDA runtime it is in, 0 if none; see cuda_calls.c */
     struct tfi_open *open;
-    uint64_t ranges;        /* ranges opened so far; its low part of their ids */
-    struct tfi_thread *all; /* every state of this process */
+    uint16_t recent[TFI_RECENT]; /* calls of its chunk: where their rows begin, in eights; 0: none. See hooks.h */
+    uint64_t ranges;             /* ranges opened so far; its low part of their ids */
+    struct tfi_thread *all;      /* every state of this process */
     struct tfi_thread *free;
     struct tfi_slot own_slot;
 };

@@ -16,11 +16,11 @@
 #include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include "chunk.h"
 #include "clock.h"
 #include "config.h"
+#include "crc.h"
 #include "cupti_client.h"
 #include "encode.h"
 #include "fmt.h"
@@ -80,11 +80,6 @@ void tfi_writer_restart(void)
 
 /* ---- blocks ---- */
 
-static uint32_t crc(const void *data, size_t bytes)
-{
-    return (uint32_t)crc32(0, data, (uInt)bytes);
-}
-
 static void complain(void)
 {
     if (!trace.told_error)
@@ -93,13 +88,13 @@ static void complain(void)
     trace.told_error = true;
 }
 
-/* Appends one block; the caller holds the lock. Completes the head. */
+/* Appends one block; the caller holds the lock. Completes the head but for the payload's CRC, which takes time that
+ * other threads should not have to wait for. */
 static bool append(struct tfi_block *head, const void *payload)
 {
     static const char zeros[8];
     head->magic = TFI_BLOCK_MAGIC;
-    head->crc = crc(payload, head->stored);
-    head->head_crc = crc(head, offsetof(struct tfi_block, head_crc));
+    head->head_crc = tfi_crc(head, offsetof(struct tfi_block, head_crc));
     struct iovec parts[] = {{head, sizeof *head}, {(void *)payload, head->stored}, {(void *)zeros, -head->stored & 7}};
     if (tfi_file_append(&file, &trace.size, parts, 3)) return true;
     complain();
@@ -109,6 +104,7 @@ static bool append(struct tfi_block *head, const void *payload)
 static bool append_plain(uint16_t type, const void *payload, size_t bytes)
 {
     struct tfi_block head = {.type = type, .stored = (uint32_t)bytes, .raw = (uint32_t)bytes};
+    head.crc = tfi_crc(payload, bytes);
     return append(&head, payload);
 }
 
@@ -168,6 +164,7 @@ static void append_library(const void *rows, uint32_t bytes)
         .stored = bytes,
         .raw = bytes,
         .records = tfi_count_rows(rows, bytes),
+        .crc = tfi_crc(rows, bytes),
     };
     if (!append(&head, rows)) return;
     trace.chunks++;
@@ -236,6 +233,7 @@ static bool append_one(struct tfi_chunk *chunk, bool pack, bool stays)
         head = (struct tfi_block){.flags = TFI_FLAG_ROWS, .stored = bytes, .raw = bytes};
         head.records = tfi_count_rows(payload, bytes);
     }
+    head.crc = tfi_crc(payload, head.stored);
     bool locked = stays;
     if (!locked) tfi_lock(&trace.lock);
     int drop = trace.ended ? 0 : append_chunk(chunk, &head, payload);

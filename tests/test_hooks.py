@@ -9,7 +9,7 @@ import time
 import pytest
 
 import scripted
-from conftest import ROOT, clean_environment
+from conftest import ROOT, clean_environment, execute
 from scripted import called, calls, only
 
 SIGNED = 1 << 64
@@ -101,6 +101,30 @@ def test_nested_calls_have_a_record_each(rows):
 
 
 # ---- originals ----
+
+@pytest.mark.parametrize('end', ['exit', 'kill'])
+@pytest.mark.parametrize('count', [40, 9000])
+def test_calls_like_earlier_ones(run, victim, tfanalyze, count, end):
+    """Their rows hold differences only: packed at the end, as they are after SIGKILL, and in both chunks' sizes."""
+    result = run([victim('hooks_again'), count, 5, end], preload='test')
+    assert (result.rc, result.err) == (-9 if end == 'kill' else 0, '')
+    wanted = [line.split() for line in result.out.splitlines()]
+    trace = only(scripted.traces(result.dir))
+    made = calls(trace)[1:]
+    assert len(made) == len(wanted) == count
+    assert sorted(c.time for c in made) == [c.time for c in made]
+    for call, (name, value, error, *arguments) in zip(made, wanted):
+        assert (call.name, call.result, call.error) == (name, int(value), int(error))
+        assert call.args == [int(a) % SIGNED for a in arguments]
+    shown = execute([tfanalyze, 'dump', result.dir, '--format', 'json'])
+    assert shown.rc == 0
+    rows = json.loads(shown.out)['rows']
+    rows = [r for r in rows if r['kind'] == 'call'][1:]
+    assert [r['values']['error'] for r in rows] == [int(w[2]) for w in wanted]
+    assert [r['values']['result'] for r in rows] == [int(w[1]) for w in wanted]
+    many = [r['values']['args']['b'] for r in rows if r['values']['func'] == 'dummy_many']
+    assert many == [int(w[4]) for w in wanted if w[0] == 'dummy_many']
+
 
 def test_missing_original(run, victim, tmp_path):
     """No library, so nothing to call: 0, errno unchanged, nothing stored, nothing recorded."""

@@ -35,8 +35,18 @@ ROWS = [
         '    tfi_inside--;\n    (void)error;\n    return t;'),
     # Result and errno of every call change places.
     row('columns-of-a-call-swapped', 'fixture.py::test_dump[now-whole]', 'preload/hooks.h',
-        'rec->result = result;\n            rec->error = errno;',
-        'rec->result = errno;\n            rec->error = (int32_t)result;'),
+        'rec->result = result;\n    rec->error = errno;',
+        'rec->result = errno;\n    rec->error = (int32_t)result;'),
+    # Repeated calls have the arguments of another one.
+    row('like-a-call-of-the-last-chunk', 'hooks.py::test_calls_like_earlier_ones[9000-kill]', 'preload/chunk.c',
+        '    thread->limit = (uint8_t *)chunk + chunk->bytes;\n    memset(thread->recent, 0, sizeof thread->recent);',
+        '    thread->limit = (uint8_t *)chunk + chunk->bytes;'),
+    row('changed-argument-forgotten', 'hooks.py::test_calls_like_earlier_ones[40-exit]', 'preload/encode.c',
+        'call->args[i] = again->args[value++];',
+        'call->args[i] = like->args[i] + 0 * again->args[value++];'),
+    row('changed-argument-not-read', 'hooks.py::test_calls_like_earlier_ones[40-kill]', 'analysis/decode.c',
+        '        if (changed >> i & 1) {',
+        '        if (i && changed >> i & 1) {'),
     # The packed columns of a chunk carry their neighbours' numbers.
     row('columns-swapped-in-the-encoder', 'fixture.py::test_dump[now-whole]', 'preload/encode.c',
         'struct tfi_column head = {index, f->codec, 0};',

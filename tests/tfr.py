@@ -29,6 +29,7 @@ CODECS = {'PLAIN': PLAIN, 'DELTA': DELTA, 'KEYED': KEYED, 'LIST': LIST}
 REALTIME, MONOTONIC, DEVICE = 1, 2, 3
 NESTED, STAGE, UNTRACKED = 1, 2, 4
 FREE, TAKEN, OPEN, CLOSED = 0, 1, 2, 3
+ROW_AGAIN = 0xffff
 BLOCK_MAGIC = 0x424b5446
 BLOCK_MAX = 4 << 20
 STRING_LOST = 0xffffffff
@@ -178,20 +179,29 @@ def pack_rows(records, kinds=KINDS):
 
 def unpack_rows(data, kinds):
     """kinds by number. Stops at what is no row."""
-    records, at = [], 0
+    records, at, by_offset = [], 0, {}
     while at + 4 <= len(data):
         number, size = struct.unpack_from('<HH', data, at)
         if not number or size < 4 or size % 8 or at + size > len(data):
             break
         kind = kinds.get(number)
         values, p = {}, at + 4
+        if number == ROW_AGAIN:
+            back, error, time, duration, changed = struct.unpack_from('<HHQII', data, p)
+            before, args = by_offset[at - 8 * back], struct.iter_unpack('<Q', data[at + 24:at + size])
+            assert before.kind == 'call' and changed >> len(before.values['args']) == 0
+            args = [next(args)[0] if changed >> i & 1 else value for i, value in enumerate(before.values['args'])]
+            records.append(Record('call', {**before.values, 'time': time, 'duration': duration, 'error': error, 'args': args}))
+            at += size
+            continue
         for f in kind.fields if kind else []:
             if f.codec == 'LIST':
                 values[f.name] = [struct.unpack_from('<Q', data, q)[0] for q in range(p, at + size - 7, 8)]
             else:
                 values[f.name] = int.from_bytes(data[p:p + f.size], 'little', signed=f.signed)
                 p += f.size
-        records.append(Record(kind.name if kind else f'kind{number}', values))
+        by_offset[at] = Record(kind.name if kind else f'kind{number}', values)
+        records.append(by_offset[at])
         at += size
     return records
 

@@ -141,6 +141,93 @@ START_TEST(a_row_of_an_older_writer_is_shorter)
 }
 END_TEST
 
+/* A call of kind 20 with `args` arguments 1, 2, 3 ..., and one that is like the row `back` bytes before it. */
+static void put_call(uint64_t time, unsigned args)
+{
+    put16(TFI_KIND_call);
+    put16((uint16_t)(sizeof(struct tfi_rec_call) + args * 8));
+    put32(77);
+    put64(time);
+    put64(9);
+    put64((uint64_t)-3);
+    put32(1);
+    put32(0);
+    for (unsigned i = 0; i < args; i++) put64(i + 1);
+}
+
+static void put_again(unsigned back, uint64_t time, uint32_t changed, unsigned values)
+{
+    put16(TFI_ROW_AGAIN);
+    put16((uint16_t)(sizeof(struct tfi_again) + values * 8));
+    put16((uint16_t)(back / 8));
+    put16(5);
+    put64(time);
+    put32(UINT32_MAX);
+    put32(changed);
+    for (unsigned i = 0; i < values; i++) put64(100 + i);
+}
+
+START_TEST(rows_that_stand_for_calls)
+{
+    static const uint64_t args[] = {1, 2, 3, 1, 2, 3, 100, 2, 101};
+    struct schema calls = {0};
+    struct chunk chunk;
+    const uint32_t *first;
+    schema_builtin(&calls);
+    put_call(1000, 3);
+    put_again(64, 2000, 0, 0);
+    put_again(88, 3000, 5, 2);
+    ck_assert(decode_rows(&decoder, &calls, (uint8_t *)payload.data, (uint32_t)payload.length, &chunk));
+    ck_assert(chunk.records == 3 && chunk.groups == 1 && chunk.runs == 1 && chunk.bad_bytes == 0);
+    struct group *group = chunk.group;
+    for (unsigned i = 0; i < 3; i++) {
+        ck_assert_uint_eq(group_values(&decoder, group, 0)[i], 77);
+        ck_assert_uint_eq(group_values(&decoder, group, 1)[i], (i + 1) * 1000);
+        ck_assert_uint_eq(group_values(&decoder, group, 2)[i], i ? UINT32_MAX : 9);
+        ck_assert_int_eq((int64_t)group_values(&decoder, group, 3)[i], -3);
+        ck_assert_uint_eq(group_values(&decoder, group, 4)[i], i ? 5 : 1);
+    }
+    const uint64_t *list = group_list(&decoder, group, 6, &first);
+    ck_assert_uint_eq(first[3], ARRAY_SIZE(args));
+    ck_assert_mem_eq(list, args, sizeof args);
+    schema_free(&calls);
+}
+END_TEST
+
+/* What a row is like has to be a whole row of a call before it, with the arguments that are said to have changed. */
+START_TEST(rows_that_stand_for_nothing)
+{
+    static const struct {
+        unsigned back, changed, values, calls;
+    } bad[] = {{0, 0, 0, 1},  {8, 0, 0, 1},           {128, 0, 0, 1}, {0x7fff8, 0, 0, 1}, {24, 0, 0, 1},
+               {64, 8, 1, 1}, {64, 0x80000000, 1, 1}, {64, 7, 2, 1},  {64, 1, 0, 1},      {64, 0, 0, 0}};
+    struct chunk chunk;
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+        payload.length = 0;
+        if (bad[i].calls) put_call(1000, 3);
+        else put_row(5, 1, 1, 1, 4);
+        uint32_t before = (uint32_t)payload.length;
+        put_again(bad[i].back, 2000, bad[i].changed, bad[i].values);
+        put_call(3000, 0);
+        ck_assert(decode_rows(&decoder, &schema, (uint8_t *)payload.data, (uint32_t)payload.length, &chunk));
+        ck_assert_msg(chunk.records == 1 && chunk.bad_bytes == payload.length - before, "%zu", i);
+    }
+}
+END_TEST
+
+/* A small payload must not become more than any block. */
+START_TEST(rows_that_stand_for_too_much)
+{
+    struct chunk chunk;
+    put_call(1000, 4000);
+    uint32_t size = (uint32_t)payload.length, count = TFI_BLOCK_MAX / size + 10;
+    for (unsigned i = 0; i < count; i++) put_again(size + 24 * i, 1, 0, 0);
+    ck_assert(decode_rows(&decoder, &schema, (uint8_t *)payload.data, (uint32_t)payload.length, &chunk));
+    ck_assert_uint_eq(chunk.records, TFI_BLOCK_MAX / size);
+    ck_assert_uint_gt(chunk.bad_bytes, 0);
+}
+END_TEST
+
 /* ---- columns ---- */
 
 START_TEST(codecs)
@@ -301,6 +388,9 @@ int main(void)
     tcase_add_test(tcase, rows);
     tcase_add_test(tcase, rows_end_where_one_makes_no_sense);
     tcase_add_test(tcase, a_row_of_an_older_writer_is_shorter);
+    tcase_add_test(tcase, rows_that_stand_for_calls);
+    tcase_add_test(tcase, rows_that_stand_for_nothing);
+    tcase_add_test(tcase, rows_that_stand_for_too_much);
     tcase_add_test(tcase, codecs);
     tcase_add_test(tcase, keyed_values_and_lists_go_by_the_first_column);
     tcase_add_test(tcase, columns_that_make_no_sense);

@@ -1,0 +1,38 @@
+/* preload_crc.c - the library's CRC is zlib's, for every length, place and content. */
+#include <check.h>
+#include <stdlib.h>
+#include <zlib.h>
+
+#include "crc.h"
+
+START_TEST(test_same_as_zlib)
+{
+    static unsigned char data[70000];
+    uint32_t state = 1;
+    for (size_t i = 0; i < sizeof data; i++) {
+        state = state * 1664525 + 1013904223;
+        data[i] = (unsigned char)(state >> 24);
+    }
+    for (size_t bytes = 0; bytes < 600; bytes++)
+        for (size_t from = 0; from < 17; from++)
+            ck_assert_uint_eq(tfi_crc(data + from, bytes), (uint32_t)crc32(0, data + from, (uInt)bytes));
+    for (size_t bytes = 65400; bytes < 65600; bytes++)
+        ck_assert_uint_eq(tfi_crc(data + 3, bytes), (uint32_t)crc32(0, data + 3, (uInt)bytes));
+    for (size_t i = 0; i < sizeof data; i++) data[i] = 0;
+    ck_assert_uint_eq(tfi_crc(data, sizeof data), (uint32_t)crc32(0, data, sizeof data));
+    ck_assert_uint_eq(tfi_crc("123456789", 9), 0xcbf43926);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("preload_crc");
+    TCase *tcase = tcase_create("crc");
+    tcase_add_test(tcase, test_same_as_zlib);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
