@@ -1,7 +1,6 @@
 /* device.c - start-up, devices and their attributes, names of errors, the profiler's switch, what there is not. */
 #include <stdio.h>
 
-#include "cudaProfiler.h"
 #include "model.h"
 
 API(cuInit, (unsigned flags), (flags))
