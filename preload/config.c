@@ -27,7 +27,10 @@ enum type {
     TYPE_WORDS,
     TYPE_GRAPHS,
     TYPE_SWITCH,
-    TYPE_FLAG
+    TYPE_FLAG,
+    TYPE_SCHEDULE,
+    TYPE_CAPTURE,
+    TYPE_TRIGGER
 };
 
 #define ENV(type, name, field, standard, aliases, help)                                                                \
@@ -114,7 +117,7 @@ static int index_of(const char *word, const char *const words[], unsigned count)
 }
 
 /* An empty list is none of them. */
-static bool parse_activities(const char *list, uint32_t *bits)
+bool tfi_config_activities(const char *list, uint32_t *bits)
 {
     char word[16];
     uint32_t found = 0;
@@ -158,7 +161,10 @@ static bool store(const struct variable *v, const char *value)
         found = index_of(value, graphs, TFI_COUNT(graphs));
         if (found >= 0) *(enum tfi_graphs *)field = (enum tfi_graphs)found;
         return found >= 0;
-    case TYPE_WORDS: return parse_activities(value, field);
+    case TYPE_WORDS: return tfi_config_activities(value, field);
+    case TYPE_SCHEDULE: return tfi_plan_parse(value, field);
+    case TYPE_CAPTURE: return tfi_capture_parse(value, field);
+    case TYPE_TRIGGER: return (value = keep(value)) != NULL && tfi_trigger_parse(value, field);
     case TYPE_SWITCH:
     case TYPE_FLAG:
         found = v->type == TYPE_SWITCH && strlen(value) > 1 ? -1 : parse_flag(value);
@@ -272,14 +278,19 @@ static void complain_value(const struct variable *v, const char *name, const cha
 {
     char shown[200]; /* a long one must not push out what is said about it */
     tfi_fmt(shown, sizeof shown, "%s", value);
-    const char *valid = v->type == TYPE_NUMBER   ? "a whole number from 1 to 1048576"
-                        : v->type == TYPE_LEVEL  ? "one of error, warn, info, debug"
-                        : v->type == TYPE_GRAPHS ? "node or graph"
-                        : v->type == TYPE_SWITCH ? "0 or 1"
-                        : v->type == TYPE_FLAG   ? "0 or 1 (or true, yes, on, false, no, off)"
-                        : v->type == TYPE_WORDS  ? "words of cpu, gpu, mem, nccl, ops, io, stack, separated by commas"
-                                                 : "a shorter text";
-    complain("%s=%s is not valid, the default is used; it takes %s", name, shown, valid);
+    static const char *const valid[] = {
+        [TYPE_NUMBER] = "a whole number from 1 to 1048576",
+        [TYPE_LEVEL] = "one of error, warn, info, debug",
+        [TYPE_GRAPHS] = "node or graph",
+        [TYPE_SWITCH] = "0 or 1",
+        [TYPE_FLAG] = "0 or 1 (or true, yes, on, false, no, off)",
+        [TYPE_WORDS] = "words of cpu, gpu, mem, nccl, ops, io, stack, separated by commas",
+        [TYPE_SCHEDULE] = "skip_first, wait, warmup, active (not 0), repeat, each as name=number, and commas between",
+        [TYPE_CAPTURE] = "cudaProfilerApi, delay=seconds, duration=seconds, one or several with commas between",
+        [TYPE_TRIGGER] = "signal:NUMBER, of a signal that may be caught, or file:PATH",
+    };
+    const char *takes = v->type < TFI_COUNT(valid) && valid[v->type] ? valid[v->type] : "a shorter text";
+    complain("%s=%s is not valid, the default is used; it takes %s", name, shown, takes);
 }
 
 static void find_unknown(void)
@@ -310,8 +321,9 @@ void tfi_config_read(void)
                                      .flush_ms = 1000,
                                      .record_shapes = 1,
                                      .with_stack = TFI_UNSET,
-                                     .profile_memory = TFI_UNSET};
-    parse_activities("cpu,gpu,mem,nccl,ops", &tfi_config.activities);
+                                     .profile_memory = TFI_UNSET,
+                                     .step = "ProfilerStep#*"};
+    tfi_config_activities("cpu,gpu,mem,nccl,ops", &tfi_config.activities);
     copies_used = 0;
     for (size_t i = 0; i < TFI_COUNT(variables); i++) {
         const char *value = value_of(&variables[i], used);

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "schedule.h"
+
 enum tfi_log_level { TFI_LOG_ERROR, TFI_LOG_WARN, TFI_LOG_INFO, TFI_LOG_DEBUG };
 
 /* How ENABLE_PROFILER_NAMES selects. */
@@ -38,6 +40,7 @@ struct tfi_config {
     const char *metadata;
     const char *live_dir;
     const char *cupti_path;
+    const char *step;
     uint64_t max_mb;
     uint64_t flush_ms;
     uint32_t activities; /* enum tfi_activity */
@@ -46,6 +49,9 @@ struct tfi_config {
     uint32_t with_stack; /* TFI_UNSET: as the list says; activities holds the outcome */
     uint32_t profile_memory;
     enum tfi_graphs graphs;
+    struct tfi_plan schedule;
+    struct tfi_capture capture;
+    struct tfi_trigger trigger;
     enum tfi_log_level log;
     enum tfi_select select;
     const char *inherited_dir; /* TFI_RUN_DIR as it was at start, NULL if unset */
@@ -63,6 +69,9 @@ void tfi_config_warn(void);
 /* Adds `env.NAME` pairs of what is set (this table's and the launchers' variables) and `meta.KEY` pairs. */
 struct tfi_text;
 void tfi_config_header(struct tfi_text *text);
+
+/* Words of TFI_ACTIVITIES, separated by commas, as bits; false if one is not known. */
+bool tfi_config_activities(const char *list, uint32_t *bits);
 
 /* Shell-like match: * ? [set]. */
 bool tfi_glob(const char *pattern, const char *text, size_t length, bool fold_case);

@@ -71,6 +71,32 @@ CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
     return result_;
 }
 
+/* ---- what the program tells a profiler: TFI_CAPTURE=cudaProfilerApi goes by it ---- */
+
+CUresult cuProfilerStart(void)
+{
+    struct tfi_cuda_call call;
+    CUresult (*real)(void) = tfi_real(TFI_HOOK_cuProfilerStart);
+    if (!real) return TFI_CUDA_MISSING;
+    tfi_capture_call(true);
+    bool recorded = tfi_cuda_active() && tfi_cuda_enter(&call, TFI_HOOK_cuProfilerStart);
+    CUresult result = real();
+    if (recorded) tfi_cuda_leave(&call, result, NULL, 0);
+    return result;
+}
+
+CUresult cuProfilerStop(void)
+{
+    struct tfi_cuda_call call;
+    CUresult (*real)(void) = tfi_real(TFI_HOOK_cuProfilerStop);
+    if (!real) return TFI_CUDA_MISSING;
+    bool recorded = tfi_cuda_active() && tfi_cuda_enter(&call, TFI_HOOK_cuProfilerStop);
+    CUresult result = real();
+    if (recorded) tfi_cuda_leave(&call, result, NULL, 0);
+    tfi_capture_call(false);
+    return result;
+}
+
 /* ---- look-ups ---- */
 
 CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)

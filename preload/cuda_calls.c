@@ -10,9 +10,17 @@
 #include "events.h"
 #include "strings.h"
 
+/* True if calls of the host are not among the activities of a process that records. */
+static bool not_recorded(void)
+{
+    uint32_t now = __atomic_load_n(&tfi_recording_now, __ATOMIC_RELAXED);
+    return (now & (TFI_RECORDING_ANY | TFI_ACTIVITY_CPU)) == TFI_RECORDING_ANY;
+}
+
 bool tfi_cuda_enter(struct tfi_cuda_call *call, enum tfi_hook hook)
 {
     struct tfi_thread *t = tfi_self;
+    if (TFI_UNLIKELY(not_recorded())) return false;
     if (t && t->runtime && t->gen == __atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED)) {
         if (t->runtime <= t->calls) return false;
         t->runtime = 0;
@@ -29,6 +37,7 @@ void tfi_cuda_leave(const struct tfi_cuda_call *call, int64_t result, const uint
 bool tfi_cudart_enter(struct tfi_cuda_call *call, enum tfi_hook hook)
 {
     if (TFI_UNLIKELY(hook == TFI_HOOK_cudaDeviceReset || hook == TFI_HOOK_cudaThreadExit)) tfi_events_device_reset();
+    if (TFI_UNLIKELY(not_recorded())) return false;
     call->call = tfi_call_enter(hook);
     struct tfi_thread *t = call->call.thread;
     if (!t) return false;

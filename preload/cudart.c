@@ -109,6 +109,32 @@ TFI_EXPORT cudaError_t cudaLibraryGetKernel(cudaKernel_t *pKernel, cudaLibrary_t
     return result_;
 }
 
+/* ---- what the program tells a profiler: TFI_CAPTURE=cudaProfilerApi goes by it ---- */
+
+TFI_EXPORT cudaError_t cudaProfilerStart(void)
+{
+    struct tfi_cuda_call call;
+    cudaError_t (*real)(void) = tfi_real(TFI_HOOK_cudaProfilerStart);
+    if (!real) return TFI_CUDA_MISSING;
+    tfi_capture_call(true);
+    bool recorded = tfi_cuda_active() && tfi_cudart_enter(&call, TFI_HOOK_cudaProfilerStart);
+    cudaError_t result = real();
+    if (recorded) tfi_cudart_leave(&call, result, NULL, 0);
+    return result;
+}
+
+TFI_EXPORT cudaError_t cudaProfilerStop(void)
+{
+    struct tfi_cuda_call call;
+    cudaError_t (*real)(void) = tfi_real(TFI_HOOK_cudaProfilerStop);
+    if (!real) return TFI_CUDA_MISSING;
+    bool recorded = tfi_cuda_active() && tfi_cudart_enter(&call, TFI_HOOK_cudaProfilerStop);
+    cudaError_t result = real();
+    if (recorded) tfi_cudart_leave(&call, result, NULL, 0);
+    tfi_capture_call(false);
+    return result;
+}
+
 /* ---- the driver's functions, asked of the runtime ---- */
 
 /* Without a version, the runtime's own is meant. */

@@ -212,6 +212,8 @@ void tfi_select_note(const struct tfi_thread *thread);
 enum tfi_verdict tfi_select_call(uint32_t id, uint32_t thread, uint64_t ticks);
 /* What was found for the call with this id. */
 enum tfi_verdict tfi_select_of(uint32_t id);
+/* For a record of no call, by its own time. */
+enum tfi_verdict tfi_select_at(uint64_t ticks);
 bool tfi_select_init(void);
 void tfi_select_restart(void);
 

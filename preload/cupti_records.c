@@ -287,7 +287,7 @@ static bool span_of(struct tfi_thread *lane, uint64_t start, uint64_t end, uint3
         tfi_count_drop(TFI_DROP_DEVICE_TIMELESS, 1);
         return false;
     }
-    if (tfi_select_of(id) == TFI_VERDICT_OUTSIDE) {
+    if ((id ? tfi_select_of(id) : tfi_select_at(tfi_cupti_clock_ticks(start))) == TFI_VERDICT_OUTSIDE) {
         tfi_count_drop(TFI_DROP_DEVICE_OUTSIDE, 1);
         return false;
     }

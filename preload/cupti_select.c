@@ -1,4 +1,5 @@
-/* cupti_select.c - whether a device record's call was made inside a selected stage (ENABLE_PROFILER_NAMES).
+/* cupti_select.c - whether a device record's call was made inside a selected stage (ENABLE_PROFILER_NAMES), and while
+ * recording was on (schedule.c).
  *
  * CUPTI's kinds stay enabled; a record is left out when it is handed over, and only if its call is known and was outside
  * every selected stage. What is not known is written, and the analysis decides.
@@ -11,6 +12,7 @@
 #include "clock.h"
 #include "config.h"
 #include "cupti_client.h"
+#include "schedule.h"
 #include "sys.h"
 
 #define THREADS 256u /* powers of two */
@@ -39,13 +41,18 @@ static struct {
     uint32_t lost;           /* a thread found no place: nothing is known about others' stages */
 } known;
 
+static bool make_table(void)
+{
+    if (!known.calls) known.calls = tfi_map(CALLS * sizeof *known.calls);
+    return known.calls != NULL;
+}
+
 bool tfi_select_init(void)
 {
-    if (tfi_config.select != TFI_SELECT_NAMES || known.calls) return true;
-    known.threads = tfi_map(THREADS * sizeof *known.threads);
+    if (tfi_config.select != TFI_SELECT_NAMES || known.threads) return true;
     known.all = tfi_map(sizeof *known.all);
-    known.calls = tfi_map(CALLS * sizeof *known.calls);
-    return known.threads && known.all && known.calls;
+    if (known.all && make_table()) known.threads = tfi_map(THREADS * sizeof *known.threads);
+    return known.threads != NULL;
 }
 
 /* A lock that was held when the process forked is nobody's. */
@@ -82,7 +89,7 @@ void tfi_select_note(const struct tfi_thread *t)
     uint32_t selected = __atomic_load_n(&t->selected, __ATOMIC_RELAXED);
     uint32_t stages = __atomic_load_n(&t->stages, __ATOMIC_RELAXED);
     uint32_t state = selected ? SELECTED : stages ? NOT_SELECTED : NO_STAGE;
-    if (!known.calls && !tfi_select_init()) return;
+    if (!known.threads && !tfi_select_init()) return;
     tfi_lock(&known.lock);
     struct history *h = history_of(thread, true);
     if (!h) known.lost = 1;
@@ -119,18 +126,28 @@ static enum tfi_verdict judge(uint32_t thread, uint64_t ticks)
     return verdict;
 }
 
+enum tfi_verdict tfi_select_at(uint64_t ticks)
+{
+    if (TFI_LIKELY(!tfi_recording_switched)) return TFI_VERDICT_INSIDE;
+    int64_t word = tfi_recording_at(ticks);
+    if (word < 0) return TFI_VERDICT_UNKNOWN;
+    return word & TFI_ACTIVITY_GPU ? TFI_VERDICT_INSIDE : TFI_VERDICT_OUTSIDE;
+}
+
 enum tfi_verdict tfi_select_call(uint32_t id, uint32_t thread, uint64_t ticks)
 {
-    if (TFI_LIKELY(tfi_config.select != TFI_SELECT_NAMES)) return TFI_VERDICT_INSIDE;
-    if (!known.calls) return TFI_VERDICT_UNKNOWN;
-    enum tfi_verdict verdict = judge(thread, ticks);
+    bool names = tfi_config.select == TFI_SELECT_NAMES;
+    if (TFI_LIKELY(!names && !tfi_recording_switched)) return TFI_VERDICT_INSIDE;
+    if (!make_table()) return TFI_VERDICT_UNKNOWN;
+    enum tfi_verdict verdict = tfi_select_at(ticks);
+    if (names && verdict == TFI_VERDICT_INSIDE) verdict = known.threads ? judge(thread, ticks) : TFI_VERDICT_UNKNOWN;
     known.calls[id % CALLS] = (id / CALLS) << 2 | (uint32_t)verdict;
     return verdict;
 }
 
 enum tfi_verdict tfi_select_of(uint32_t id)
 {
-    if (TFI_LIKELY(tfi_config.select != TFI_SELECT_NAMES)) return TFI_VERDICT_INSIDE;
+    if (TFI_LIKELY(tfi_config.select != TFI_SELECT_NAMES && !tfi_recording_switched)) return TFI_VERDICT_INSIDE;
     if (!known.calls || !id) return TFI_VERDICT_UNKNOWN;
     uint32_t entry = known.calls[id % CALLS];
     return entry >> 2 == id / CALLS ? (enum tfi_verdict)(entry & 3) : TFI_VERDICT_UNKNOWN;

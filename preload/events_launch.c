@@ -43,7 +43,7 @@ static struct tfi_thread *timed_thread(void)
 {
     struct tfi_thread *t = tfi_self;
     uint32_t gen = __atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED);
-    if (!t || !gen || t->gen != gen || t->guard || !tfi_call_wanted(t)) return NULL;
+    if (!t || !gen || t->gen != gen || t->guard || !tfi_call_wanted(t) || !tfi_recording(TFI_ACTIVITY_GPU)) return NULL;
     if (TFI_UNLIKELY(tfi_events.gen != gen)) {
         if (!tfi_events.on || tfi_events.pid != tfi_getpid() ||
             !tfi_lock_within(&tfi_events.polling, TFI_EVENTS_LAUNCH_MS))

@@ -7,6 +7,7 @@
 #include "chunk.h"
 #include "clock.h"
 #include "config.h"
+#include "schedule.h"
 #include "stage.h"
 #include "thread.h"
 
@@ -74,8 +75,10 @@ struct tfi_call {
     uint32_t depth; /* calls this thread was in before */
 };
 
+/* True if what this thread does now is to be recorded in detail. */
 static inline bool tfi_call_wanted(const struct tfi_thread *t)
 {
+    if (TFI_UNLIKELY(!tfi_recording(TFI_RECORDING_ANY)) && !tfi_recording_off(t, tfi_ticks())) return false;
     if (TFI_LIKELY(tfi_config.select == TFI_SELECT_ALL)) return true;
     if (tfi_config.select == TFI_SELECT_NOTHING) return false;
     if (__atomic_load_n(&t->stages, __ATOMIC_RELAXED)) return __atomic_load_n(&t->selected, __ATOMIC_RELAXED) > 0;

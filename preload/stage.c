@@ -19,6 +19,7 @@
 #include "events.h"
 #include "fmt.h"
 #include "memory.h"
+#include "schedule.h"
 #include "strings.h"
 #include "sys.h"
 #include "thread.h"
@@ -30,6 +31,8 @@
 struct stage {
     uint32_t name; /* 0: free */
     uint32_t selected;
+    uint32_t step;
+    uint32_t reserved;
     uint64_t calls;
     uint64_t ticks;
     uint64_t longest;
@@ -96,6 +99,28 @@ static bool is_selected(uint32_t name)
         if (s) __atomic_store_n(&s->selected, known, __ATOMIC_RELAXED);
     }
     return known == YES;
+}
+
+static bool is_step(uint32_t name)
+{
+    enum { UNKNOWN, NO, YES };
+    size_t length;
+    struct stage *s = stage_of(name);
+    uint32_t known = s ? __atomic_load_n(&s->step, __ATOMIC_RELAXED) : UNKNOWN;
+    if (known == UNKNOWN) {
+        const char *text = tfi_string_text(name, &length);
+        known = text && tfi_schedule_counts(text, length) ? YES : NO;
+        if (s) __atomic_store_n(&s->step, known, __ATOMIC_RELAXED);
+    }
+    return known == YES;
+}
+
+/* Recording may be switched here, before the stage begins. */
+static void before_stage(struct tfi_thread *t, const struct tfi_range *range)
+{
+    tfi_recording_tick(t);
+    if (TFI_LIKELY(!__atomic_load_n(&tfi_schedule_runs, __ATOMIC_RELAXED))) return;
+    if (range->flags & TFI_RANGE_STAGE && is_step(range->name)) tfi_schedule_step(t);
 }
 
 bool tfi_stage_detail_elsewhere(void)
@@ -270,6 +295,7 @@ static void add_time(struct tfi_thread *t, const struct tfi_open *open, uint64_t
 
 int tfi_stage_push(struct tfi_thread *t, const struct tfi_range *range)
 {
+    before_stage(t, range);
     struct tfi_open open = describe(t, range, range->flags | TFI_RANGE_NESTED);
     int64_t below = innermost(t, range->domain);
     open.depth = below < 0 ? 0 : t->open[below].depth + 1;
@@ -294,6 +320,7 @@ int tfi_stage_pop(struct tfi_thread *t, uint32_t domain)
     add_time(t, &open, now);
     if (TFI_UNLIKELY(__atomic_load_n(&t->ended, __ATOMIC_RELAXED))) sweep(t);
     tfi_clock_tick(t, now);
+    tfi_recording_tick(t);
     return (int)open.depth;
 }
 
@@ -311,6 +338,7 @@ static void register_started(struct tfi_thread *t, struct tfi_open *open)
 
 uint64_t tfi_stage_start(struct tfi_thread *t, const struct tfi_range *range)
 {
+    before_stage(t, range);
     struct tfi_open open = describe(t, range, range->flags & ~(uint32_t)TFI_RANGE_NESTED);
     open.start = tfi_ticks();
     register_started(t, &open);
@@ -351,6 +379,7 @@ void tfi_stage_end(struct tfi_thread *t, uint64_t id)
     write_end(t, &found.range, found.serial, now);
     add_time(t, &found.range, now);
     tfi_clock_tick(t, now);
+    tfi_recording_tick(t);
 }
 
 void tfi_stage_mark(struct tfi_thread *t, const struct tfi_range *mark)

@@ -27,6 +27,7 @@
 #include "log.h"
 #include "nvtx.h"
 #include "rank.h"
+#include "schedule.h"
 #include "strings.h"
 #include "sys.h"
 #include "thread.h"
@@ -150,6 +151,7 @@ static void restart(void)
 {
     tfi_log_restart();
     tfi_writer_restart();
+    tfi_schedule_restart();
     tfi_live = NULL;
     tfi_self = NULL;
     cost_ticks = 0;
@@ -187,6 +189,7 @@ static void wake(void)
         struct tfi_clock_pair now = tfi_clock_read();
         tfi_clock_write(t, tfi_clock_first());
         tfi_clock_write(t, &now);
+        tfi_schedule_awake(t);
         tfi_nvtx_awake(t);
         t->guard = 0;
     }
@@ -361,6 +364,7 @@ static void constructor(void)
     syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
     tfi_log_init();
     tfi_config_read();
+    tfi_schedule_init();
     tfi_clock_init();
     tfi_run_dir_pass_on();
     tfi_nvtx_constructor();

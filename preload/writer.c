@@ -25,6 +25,7 @@
 #include "encode.h"
 #include "fmt.h"
 #include "log.h"
+#include "schedule.h"
 #include "strings.h"
 #include "sys.h"
 #include "thread.h"
@@ -171,6 +172,13 @@ static void append_library(const void *rows, uint32_t bytes)
     trace.records += head.records;
 }
 
+void tfi_writer_append_own(const void *row, uint32_t bytes)
+{
+    tfi_lock(&trace.lock);
+    if (!trace.ended && flush_strings()) append_library(row, bytes);
+    tfi_unlock(&trace.lock);
+}
+
 /* Drop counts that changed since they were last in the trace. */
 static void tell_drops(void)
 {
@@ -267,12 +275,13 @@ static void *run(void *unused)
     for (;;) {
         uint32_t seen = __atomic_load_n(&queue.signal, __ATOMIC_ACQUIRE);
         if (__atomic_load_n(&background.stop, __ATOMIC_ACQUIRE)) return NULL;
+        tfi_recording_tick(NULL);
         struct tfi_chunk *chunk = take_waiting();
         if (!chunk && tfi_cupti_work()) continue;
         if (!chunk) {
             clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
             background.cpu_ns = (uint64_t)cpu.tv_sec * 1000000000u + (uint64_t)cpu.tv_nsec;
-            tfi_futex_wait(&queue.signal, seen, tfi_cupti_wait(60000));
+            tfi_futex_wait(&queue.signal, seen, tfi_recording_wait(tfi_cupti_wait(60000)));
             continue;
         }
         append_one(chunk, true, false);

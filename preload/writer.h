@@ -21,6 +21,9 @@ void tfi_writer_take(struct tfi_chunk *chunk);
 /* Appends a chunk's committed rows as they are, uncompressed, in the calling thread. The chunk is not freed. */
 void tfi_writer_append_rows(struct tfi_chunk *chunk);
 
+/* Appends one row of the library's own, for a thread that has no chunk. */
+void tfi_writer_append_own(const void *row, uint32_t bytes);
+
 /* True if a thread that needs a chunk should rather append its own and go on in it. */
 bool tfi_writer_is_behind(void);
 

@@ -14,7 +14,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <cudaProfiler.h>
 #include <cupti.h>
+
+#include "tfinject.h"
 
 #define MAX_KEPT 64
 static size_t buffer_size = 65536, buffer_max;
@@ -428,6 +431,9 @@ static void step_driver(const char *step, const char *value)
     if (strcmp(step, "ids") == 0) ids(value);
     if (strcmp(step, "runtime") == 0) runtime(value);
     if (strcmp(step, "fork") == 0) fork_here();
+    if (strcmp(step, "stage") == 0) tfi_range_push(value);
+    if (strcmp(step, "endstage") == 0) tfi_range_pop();
+    if (strcmp(step, "profile") == 0) CUDA(strcmp(value, "start") == 0 ? cuProfilerStart() : cuProfilerStop());
     if (strcmp(step, "buffers") == 0) {
         const char *max = strchr(value, ':');
         buffer_size = strtoul(value, NULL, 0);
