@@ -27,7 +27,7 @@ PRELOAD_SRCS += $(addprefix preload/,broker.c cupti.c cupti_buffers.c cupti_call
                   cupti_records.c cupti_select.c)
 CUPTI_OBJS    = $(foreach tree,lib libtest,$(addprefix $(B)/obj/$(tree)/preload/,broker.o cupti_records.o))
 # ---- end of CUPTI ----
-PRELOAD_SRCS += $(addprefix preload/,c10.c memory.c)
+PRELOAD_SRCS += $(addprefix preload/,c10.c callstack.c memory.c native_names.c python_frames.c)
 SHARED_SRCS  := $(wildcard include/*.c)
 TOOL_SRCS    := $(wildcard analysis/*.c)
 UNIT_SRCS    := $(wildcard tests/unit/*.c)

@@ -8,6 +8,7 @@
  * A device's reports come under its allocator's lock, some with the interpreter's lock held and some without: nothing of
  * torch, CUDA or Python is called here.
  */
+#include "callstack.h"
 #include "hooks.h"
 #include "memory.h"
 #include "strings.h"
@@ -32,6 +33,7 @@ static TFI_COLD void name_allocator(struct tfi_thread *t)
 
 static void write_record(struct tfi_thread *t, const struct tfi_rec_memory *from)
 {
+    uint32_t stack = tfi_callstack(t);
     if (TFI_UNLIKELY(__atomic_load_n(&allocator_gen, __ATOMIC_ACQUIRE) != t->gen)) name_allocator(t);
     struct tfi_rec_memory *rec = TFI_RESERVE(t, memory);
     if (TFI_UNLIKELY(!rec)) return;
@@ -42,7 +44,7 @@ static void write_record(struct tfi_thread *t, const struct tfi_rec_memory *from
     rec->allocated = from->allocated;
     rec->reserved = from->reserved;
     rec->device = from->device;
-    rec->stack = 0;
+    rec->stack = stack;
     tfi_commit(t, sizeof *rec);
 }
 

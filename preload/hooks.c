@@ -12,6 +12,7 @@
 #include <dlfcn.h>
 #include <link.h>
 
+#include "callstack.h"
 #include "dl.h"
 #include "fmt.h"
 #include "strings.h"
@@ -203,6 +204,19 @@ TFI_COLD uint32_t tfi_hook_string(struct tfi_thread *t, enum tfi_hook hook)
     t->guard = 0;
     tfi_hooks[hook].string = string;
     __atomic_store_n(&tfi_hooks[hook].gen, t->gen, __ATOMIC_RELEASE);
+    return string;
+}
+
+TFI_COLD uint32_t tfi_hook_stack(struct tfi_thread *t, enum tfi_hook hook)
+{
+    enum class class = rows[hook].class;
+    uint32_t string = 0;
+    if (class != CLASS_LAUNCH && class != CLASS_ALLOC) return 0;
+    t->guard = 1;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    if (t->gen == __atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED)) string = tfi_callstack(t);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    t->guard = 0;
     return string;
 }
 

@@ -64,6 +64,9 @@ static inline __attribute__((always_inline)) void *tfi_real(enum tfi_hook hook)
 /* Interns the description, with the guard of the thread. */
 uint32_t tfi_hook_string(struct tfi_thread *thread, enum tfi_hook hook);
 
+/* The call stack where the row's class asks for one, launches and allocations; with the guard of the thread. */
+uint32_t tfi_hook_stack(struct tfi_thread *thread, enum tfi_hook hook);
+
 /* A thread for a call that finds none: wakes the process if it may. NULL: not recorded. */
 struct tfi_thread *tfi_call_attach(void);
 
@@ -73,6 +76,7 @@ struct tfi_call {
     uint64_t start;
     uint32_t func;
     uint32_t depth; /* calls this thread was in before */
+    uint32_t stack; /* 0: none was taken */
 };
 
 /* True if what this thread does now is to be recorded in detail. */
@@ -101,6 +105,7 @@ static inline struct tfi_call tfi_call_enter(enum tfi_hook hook)
         return (struct tfi_call){0};
     }
     call.func = TFI_LIKELY(tfi_hooks[hook].gen == t->gen) ? tfi_hooks[hook].string : tfi_hook_string(t, hook);
+    if (TFI_UNLIKELY(tfi_config.activities & TFI_ACTIVITY_STACK)) call.stack = tfi_hook_stack(t, hook);
     call.depth = t->calls++;
     call.start = tfi_ticks();
     if (call.depth < TFI_SLOT_CALLS) {
@@ -117,7 +122,8 @@ static inline uint32_t tfi_call_changed(const struct tfi_rec_call *row, const st
 {
     uint64_t differs = 0;
     uint32_t changed = 0, many = 0;
-    if (row->rec.size != sizeof *row + (size_t)count * 8 || row->func != call->func || row->result != result)
+    if (row->rec.size != sizeof *row + (size_t)count * 8 || row->func != call->func || row->result != result ||
+        row->stack != call->stack)
         return ~0u;
     for (uint32_t i = 0; i < count; i++) differs |= row->args[i] ^ args[i];
     if (TFI_LIKELY(!differs)) return 0;
@@ -177,7 +183,7 @@ static inline void tfi_call_record(struct tfi_thread *t, const struct tfi_call *
     rec->duration = duration;
     rec->result = result;
     rec->error = errno;
-    rec->stack = 0;
+    rec->stack = call->stack;
     memcpy(rec->args, args, (size_t)count * 8);
     if (count < TFI_AGAIN_ARGS) *like = *any = (uint16_t)(((uint8_t *)rec - (uint8_t *)t->chunk) / 8);
     tfi_commit(t, size);

@@ -13,6 +13,7 @@
 
 #include <errno.h>
 
+#include "callstack.h"
 #include "clock.h"
 #include "config.h"
 #include "cupti_client.h"
@@ -219,6 +220,7 @@ static TFI_COLD void sweep(struct tfi_thread *t)
 
 static void write_begin(struct tfi_thread *t, const struct tfi_range *range, const struct tfi_open *open)
 {
+    uint32_t stack = open->flags & TFI_RANGE_STAGE ? tfi_callstack(t) : 0;
     struct tfi_rec_range_begin *rec = TFI_RESERVE(t, range_begin);
     if (!rec) return;
     rec->name = open->name;
@@ -231,6 +233,8 @@ static void write_begin(struct tfi_thread *t, const struct tfi_range *range, con
     rec->payload = range->payload;
     rec->payload_type = range->payload_type;
     rec->depth = open->depth;
+    rec->stack = stack;
+    rec->reserved = 0;
     tfi_commit(t, sizeof *rec);
 }
 

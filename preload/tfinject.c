@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "callstack.h"
 #include "chunk.h"
 #include "clock.h"
 #include "config.h"
@@ -179,6 +180,7 @@ static void wake(void)
         __atomic_store_n(&tfi_process->state, TFI_OFF, __ATOMIC_RELEASE);
         return;
     }
+    tfi_callstack_restart();
     measure_cost();
     tfi_clock_restart();
     __atomic_store_n(&tfi_process->gen, ++generations, __ATOMIC_RELEASE);

@@ -1,0 +1,214 @@
+/* callstack.c - one stack of Python and native frames, as a string of the trace.
+ *
+ * Taking a stack means addresses only: Python's frames as they lie in memory, native ones by libunwind, which keeps what
+ * it has learnt about each return address. The same chain of addresses comes again and again, so its hash is looked up in
+ * a table first; names and lines are found when a chain is seen for the first time.
+ *
+ * Joined: the interpreter's own functions are left out, and where its evaluator stands among the native frames, the
+ * frames of Python it runs take its place. Our own functions are left out too.
+ *
+ * libunwind is loaded only with `stack` on, at wake: its archive is no code for a shared library, and on a hooked path
+ * the loader's lock must not be asked for. A child of a fork does not know whether another thread of its parent was
+ * inside libunwind, and held its lock, unless nobody was: then native frames are off there.
+ */
+#include "callstack.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <string.h>
+
+#include "dl.h"
+#include "fmt.h"
+#include "log.h"
+#include "native_names.h"
+#include "python_frames.h"
+#include "strings.h"
+#include "sys.h"
+#include "thread.h"
+
+#define MAX_FRAMES 128u
+#define MAX_CHAINS (1u << 18) /* a power of two */
+
+struct chain {
+    uint32_t nr_python, nr_native;
+    struct tfi_python_frame python[MAX_FRAMES];
+    void *native[MAX_FRAMES]; /* return addresses */
+};
+
+/* A chain that was seen before. Entries are only added, under the lock; the hash is stored last. */
+struct known {
+    uint64_t hash; /* 0: free */
+    uint32_t string;
+    uint32_t reserved;
+};
+
+static struct known *chains;
+static uint32_t nr_chains;
+static struct tfi_lock lock;
+static char room[TFI_STRING_MAX];        /* with the lock */
+static int (*unwind)(void **, int);      /* libunwind's unw_backtrace */
+static uint32_t unwinding;               /* threads that are inside it */
+static uintptr_t own_start, own_end;     /* this library */
+static struct tfi_native_object python;  /* the object that has the interpreter; with the lock */
+static struct tfi_native_name evaluator; /* with the lock */
+
+/* ---- taking ---- */
+
+static uint64_t mix(uint64_t a, uint64_t b)
+{
+    __uint128_t product = (__uint128_t)(a ^ 0x9e3779b97f4a7c15u) * (b ^ 0xd6e8feb86659fd93u);
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+static uint64_t take(struct chain *c)
+{
+    uint64_t hash = 1;
+    c->nr_native = 0;
+    c->nr_python = tfi_python_frames(c->python, MAX_FRAMES);
+    if (unwind) {
+        __atomic_add_fetch(&unwinding, 1, __ATOMIC_SEQ_CST);
+        int n = unwind(c->native, MAX_FRAMES);
+        __atomic_sub_fetch(&unwinding, 1, __ATOMIC_SEQ_CST);
+        if (n > 0) c->nr_native = (uint32_t)n;
+    }
+    for (uint32_t i = 0; i < c->nr_python; i++) {
+        const struct tfi_python_frame *f = &c->python[i];
+        hash = mix(hash, (uint64_t)(uintptr_t)f->code ^ (uint64_t)f->at << 48 ^ (uint64_t)f->at);
+        hash = mix(hash, f->name);
+    }
+    for (uint32_t i = 0; i < c->nr_native; i++) hash = mix(hash, (uintptr_t)c->native[i]);
+    return c->nr_python + c->nr_native ? hash | 1 : 0;
+}
+
+/* ---- describing; with the lock ---- */
+
+static bool is_in(uintptr_t at, uintptr_t start, uintptr_t end)
+{
+    return at >= start && at < end;
+}
+
+/* The frames of one call of the evaluator. */
+static uint32_t add_python(struct tfi_text *text, const struct chain *c, uint32_t i)
+{
+    while (i < c->nr_python) {
+        const struct tfi_python_frame *f = &c->python[i++];
+        size_t before = text->used;
+        tfi_python_describe(text, f);
+        tfi_text_bytes(text, "\n", 1);
+        if (memmem(text->data + before, text->used - before, "\t<tfinject", 10)) text->used = before; /* our own */
+        if (f->first) break;
+    }
+    return i;
+}
+
+static void add_native(struct tfi_text *text, uintptr_t at)
+{
+    struct tfi_native_name name;
+    if (!tfi_native_find(at, &name)) {
+        tfi_text_add(text, "0x%lx\t\t0\n", (unsigned long)at); /* compiled while running */
+        return;
+    }
+    size_t length = name.function ? strnlen(name.function, 1024) : 0;
+    if (length) tfi_text_bytes(text, name.function, length);
+    else tfi_text_add(text, "0x%lx", (unsigned long)(at - name.object->start));
+    tfi_text_add(text, "\t%s\t0\n", name.object->path);
+}
+
+/* Where the interpreter's code is. A program that has it built in may have code of its own there too, unless the name
+ * says that it is Python. */
+static void find_evaluator(void)
+{
+    const void *function = tfi_python_evaluator();
+    python = (struct tfi_native_object){0};
+    if (!function || !tfi_native_find((uintptr_t)function, &evaluator)) {
+        evaluator = (struct tfi_native_name){0};
+        return;
+    }
+    const char *base = strrchr(evaluator.object->path, '/');
+    if (strstr(base ? base : evaluator.object->path, "python")) python = *evaluator.object;
+}
+
+static uint32_t describe(const struct chain *c)
+{
+    struct tfi_text text = {room, sizeof room, 0, 0};
+    uint32_t next = 0;
+    if (c->nr_python) find_evaluator();
+    for (uint32_t i = 0; i < c->nr_native; i++) {
+        uintptr_t at = (uintptr_t)c->native[i] - 1; /* in the call, not behind it */
+        if (is_in(at, own_start, own_end)) continue;
+        if (c->nr_python && is_in(at, evaluator.start, evaluator.end)) next = add_python(&text, c, next);
+        else if (!c->nr_python || !is_in(at, python.start, python.end)) add_native(&text, at);
+    }
+    while (next < c->nr_python) next = add_python(&text, c, next);
+    while (text.used && room[text.used - 1] != '\n') text.used--; /* what was full ends with a whole frame */
+    return text.used ? tfi_string(room, text.used - 1) : 0;
+}
+
+/* ---- the table ---- */
+
+static struct known *place_of(uint64_t hash)
+{
+    uint32_t i = (uint32_t)(hash >> 20) & (MAX_CHAINS - 1);
+    for (;; i = (i + 1) & (MAX_CHAINS - 1)) {
+        uint64_t found = __atomic_load_n(&chains[i].hash, __ATOMIC_ACQUIRE);
+        if (found == hash || !found) return &chains[i];
+    }
+}
+
+static TFI_COLD uint32_t add_chain(const struct chain *c, uint64_t hash)
+{
+    int error = errno, cancel = tfi_cancel_off();
+    uint32_t string = TFI_STRING_LOST;
+    tfi_lock(&lock);
+    struct known *place = place_of(hash);
+    if (place->hash) {
+        string = place->string;
+    } else if (nr_chains < MAX_CHAINS / 4 * 3) {
+        nr_chains++;
+        string = place->string = describe(c);
+        __atomic_store_n(&place->hash, hash, __ATOMIC_RELEASE);
+    } else {
+        tfi_count_drop(TFI_DROP_STRINGS, 1);
+    }
+    tfi_unlock(&lock);
+    tfi_cancel_on(cancel);
+    errno = error;
+    return string;
+}
+
+uint32_t tfi_callstack_take(struct tfi_thread *t)
+{
+    struct chain c;
+    int error = errno;
+    (void)t;
+    if (TFI_UNLIKELY(!chains)) return 0;
+    tfi_python_find();
+    uint64_t hash = take(&c);
+    if (!hash) return 0;
+    const struct known *place = place_of(hash);
+    uint32_t string = TFI_LIKELY(place->hash != 0) ? place->string : add_chain(&c, hash);
+    errno = error;
+    return string;
+}
+
+void tfi_callstack_restart(void)
+{
+    struct tfi_native_name own;
+    if (!(tfi_config.activities & TFI_ACTIVITY_STACK)) return;
+    chains = tfi_map(MAX_CHAINS * sizeof *chains); /* that of a parent stays: its pages are shared until written */
+    nr_chains = lock.word = 0;
+    tfi_native_restart();
+    if (tfi_native_find((uintptr_t)tfi_callstack_restart, &own)) {
+        own_start = own.object->start;
+        own_end = own.object->end;
+    }
+    if (__atomic_exchange_n(&unwinding, 0, __ATOMIC_SEQ_CST)) {
+        unwind = NULL;
+        tfi_log(TFI_LOG_INFO, "stacks of this process are without native frames: it was forked while one was taken");
+        return;
+    }
+    void *library = unwind ? NULL : dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL);
+    if (library) *(void **)&unwind = tfi_dlsym(library, "unw_backtrace");
+    if (!unwind)
+        tfi_log(TFI_LOG_WARN, "stacks have no native frames: libunwind.so.8 is not there (package libunwind8)");
+}
