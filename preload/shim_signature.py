@@ -79,6 +79,23 @@ def describe_result(name, value):
         return None
 
 
+# ---- torch.compile ----
+
+_sig_compiler = [lambda: False]
+
+
+def _is_compiling():
+    """Whether torch.compile is looking at the code that asks: nothing of ours may be called then. To it, a constant."""
+    return _sig_compiler[0]()
+
+
+def _sig_find_compiler(module):
+    _sig_compiler[0] = module.is_compiling
+
+
+_when_imported('torch.compiler', _sig_find_compiler)
+
+
 # ---- what was described before ----
 
 def _sig_stage(stage):

@@ -1,0 +1,278 @@
+"""shim_markers - TeleFuser's and cache-dit's profilers, replaced by stages of ours right after their modules' import.
+
+Their classes and functions keep their names, arguments, attributes and results, so that a pipeline does not notice: what
+its code asks them for later (TeleFuser's timing report and summary) is what was measured here. What goes is what they do
+beside it: nothing waits for the device, no torch.profiler is started, no trace or report is written at the end. They work
+without a device too. Inside a region that torch.compile traces they are nothing, so that no graph breaks.
+"""
+
+import sys
+
+_MARK_TELEFUSER = 0x4000  # TFI_RANGE_* of include/tfi_trace.h
+_MARK_CACHE_DIT = 0x8000
+_MARK_SCHEDULE = ('wait', 'warmup', 'active', 'repeat')
+_MARK_ASKED = ('activities', 'with_stack', 'record_shapes', *_MARK_SCHEDULE)
+_MIB = 1024.0 * 1024.0
+
+_mark_entered = {}  # id of a context object -> what it has open; the objects themselves stay as their owners made them
+
+
+def _mark_enter(context, name, flags):
+    """Opens a stage for a context object, which may have others open: entered twice, or by several threads."""
+    stage = _stage(name, flags)
+    stage.__enter__()
+    _mark_entered.setdefault(id(context), []).append(stage)
+    return stage
+
+
+def _mark_take(context):
+    """The stage to be left now: the last one that this thread has open, else the last one; None if there is none."""
+    stages = _mark_entered.get(id(context))
+    if not stages:
+        return None
+    home = _local.open
+    stage = next((s for s in reversed(stages) if s.home is home), stages[-1])
+    stages.remove(stage)
+    if not stages:
+        del _mark_entered[id(context)]
+    return stage
+
+
+def _mark_signature(context, direction, text):
+    stages = _mark_entered.get(id(context))
+    if text and stages:
+        _signature(stages[-1].id, direction, text)
+
+
+def _mark_disguise(ours, theirs):
+    """Name, place and documentation of what it stands for."""
+    for name in ('__module__', '__name__', '__qualname__', '__doc__'):
+        setattr(ours, name, getattr(theirs, name))
+    return ours
+
+
+def _mark_decorate(function, name, fresh, wraps, notice=None):
+    """The function as a stage. fresh() makes the context of a call; notice(args, kwargs, result) is told of its end."""
+    if _functions('iscoroutinefunction')(function):
+        @wraps(function)
+        async def wrapper(*args, **kwargs):
+            text = describe_call(function, args, kwargs, name)
+            with fresh() as context:
+                _mark_signature(context, 0, text)
+                result = await function(*args, **kwargs)
+                _mark_signature(context, 1, describe_result(name, result))
+            if notice:
+                notice(args, kwargs, result)
+            return result
+    else:
+        @wraps(function)
+        def wrapper(*args, **kwargs):
+            if _is_compiling():
+                return function(*args, **kwargs)
+            text = describe_call(function, args, kwargs, name)
+            with fresh() as context:
+                _mark_signature(context, 0, text)
+                result = function(*args, **kwargs)
+                _mark_signature(context, 1, describe_result(name, result))
+            if notice:
+                notice(args, kwargs, result)
+            return result
+    return wrapper
+
+
+def _mark_json(value):
+    if isinstance(value, dict):
+        return '{%s}' % ', '.join('%s: %s' % (_sig_string(k), _mark_json(v)) for k, v in value.items())
+    if isinstance(value, (list, tuple)):
+        return '[%s]' % ', '.join(map(_mark_json, value))
+    return _sig_string(value) if isinstance(value, str) else repr(value).lower()  # true, false or a number
+
+
+def _functions(name):
+    return getattr(sys.modules['inspect'], name)  # torch has imported it
+
+
+# ---- TeleFuser ----
+
+def _mark_telefuser(module):
+    if _config['keep_originals'] or not _load('signature'):
+        return
+    timer = module.time.perf_counter
+    wraps = module.wraps
+    full, null = module._ProfilingContext, module._NullContext
+    snapshots = sys.modules['telefuser.utils.memory_snapshot']
+
+    def memory(stage):
+        """A snapshot of TeleFuser's from what the stage has seen of the allocator; None where nobody knows."""
+        bytes_of = _memory(stage.id) if stage.id else None
+        return bytes_of and snapshots.MemorySnapshot(*(b / _MIB for b in bytes_of))
+
+    def checkpoint(name, snapshot):
+        if snapshot:
+            snapshots._MemorySnapshotRegistry.get_instance().record(name, snapshot)
+
+    class Context(full):
+        def __enter__(self):
+            if _is_compiling():
+                return self
+            stage = _mark_enter(self, self.name, _MARK_TELEFUSER)
+            if self.capture_memory:
+                begin(self, stage)
+            self._start_time = timer()
+            return self
+
+        def __exit__(self, exc_type, exc_val, exc_tb):
+            if not _is_compiling():
+                stage = _mark_take(self)
+                if stage:
+                    self._duration_ms = (timer() - self._start_time) * 1000
+                    end(self, stage)
+                    stage.__exit__()
+            return False
+
+        def __call__(self, func):
+            again = self._ctx_kwargs
+            names = list(_functions('signature')(func).parameters)
+            return _mark_decorate(func, self.name, lambda: Context(self.name, **again), wraps,
+                                  lambda args, kwargs, result: told(self.name, names, args, kwargs, result))
+
+    @_guarded
+    def begin(context, stage):
+        checkpoint('before_' + context.name, memory(stage))
+
+    @_guarded
+    def end(context, stage):
+        """What their report wants to know. The file is how a worker's times reach the report of the process that asks."""
+        context._memory_snapshot = memory(stage)
+        if context.capture_memory:
+            checkpoint('after_' + context.name, context._memory_snapshot)
+        registry = module.GlobalTimingRegistry.get_instance()
+        registry.record(context.name, context._duration_ms, context._memory_snapshot)
+        if module._IS_WORKER_PROCESS:
+            module._write_worker_timing_file(context.name, context._rank, context._duration_ms, context._memory_snapshot)
+
+    @_guarded
+    def told(name, names, args, kwargs, result):
+        if not any(type(a) in (list, tuple) and not a for a in (*args, *kwargs.values())):  # theirs looks at the first item
+            module._record_stage_signature(name, module._capture_input_signatures(args, kwargs, names), result, kwargs)
+
+    class Quiet(null):
+        def __init__(self, name, **kwargs):
+            self.name = name
+
+        def __enter__(self):
+            if not _is_compiling():
+                _mark_enter(self, self.name, _MARK_TELEFUSER)
+            return self
+
+        def __exit__(self, exc_type, exc_val, exc_tb):
+            if not _is_compiling():
+                stage = _mark_take(self)
+                if stage:
+                    stage.__exit__()
+            return False
+
+        async def __aenter__(self):
+            return self.__enter__()
+
+        async def __aexit__(self, exc_type, exc_val, exc_tb):
+            return self.__exit__(exc_type, exc_val, exc_tb)
+
+        def __call__(self, func):
+            return _mark_decorate(func, self.name, lambda: Quiet(self.name), wraps)
+
+    @_guarded
+    def tidy():
+        """Instead of their report at exit: the workers' files, which that would have removed."""
+        if not module._IS_WORKER_PROCESS and '_TELEFUSER_WORKER_TIMING_DIR' in module.os.environ:
+            module._clean_worker_timing_dir()
+
+    _mark_disguise(Context, full)
+    _mark_disguise(Quiet, null)
+    module._ProfilingContext = module.ProfilingContext = Context
+    module._NullContext = Quiet
+    module.ProfilingContext4Debug = Context if module._DEBUG else Quiet
+    module.atexit.unregister(module._auto_export_timing_report)
+    module.atexit.register(tidy)
+
+
+# ---- cache-dit ----
+
+def _mark_cache_dit(module):
+    if _config['keep_originals'] or not _load('signature'):
+        return
+    theirs = module.ProfilerContext
+    parameters = _functions('signature')(theirs.__init__)
+
+    class Context(theirs):
+        def __init__(self, *args, **kwargs):
+            given = parameters.bind(self, *args, **kwargs)  # versions differ in what they take
+            given.apply_defaults()
+            self.__dict__.update(list(given.arguments.items())[1:])
+            self.activities = self.activities or ['CPU', 'GPU']
+            self.output_dir = module.Path(self.output_dir or module.PROFILER_DIR).expanduser()
+            self.profile_name = self.profile_name or 'profile_%d' % module.time.time()
+            self._is_npu = False
+            self._track_memory = 'MEM' in self.activities
+            self._npu_worker = None
+            self.profiler = None
+            self.trace_path = None
+            self.memory_snapshot_path = None
+
+        def __enter__(self):
+            if self.enabled and not _is_compiling():
+                begin(self)
+                _mark_enter(self, self.profile_name, _MARK_CACHE_DIT)
+            return self
+
+        def __exit__(self, exc_type, exc_val, exc_tb):
+            if self.enabled and not _is_compiling():
+                stage = _mark_take(self)
+                if stage:
+                    stage.__exit__()
+
+    @_guarded
+    def begin(context):
+        """Where their trace would lie, and what it was asked to hold: `tfanalyze report` writes it from ours."""
+        distributed = module.torch.distributed
+        ranked = distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
+        name = context.profile_name + ('-rank%d' % distributed.get_rank() if ranked else '')
+        context.trace_path = context.output_dir / (name + '.trace.json.gz')
+        asked = {key: getattr(context, key) for key in _MARK_ASKED if getattr(context, key, None) is not None}
+        _metadata('cache_dit.profile', _mark_json({'name': context.profile_name, 'dir': str(context.output_dir), **asked}),
+                  'cache_dit.profiler')
+
+    decorators = _functions('signature')(module.profile_function)
+
+    def profile_function(*args, **kwargs):
+        given = decorators.bind(*args, **kwargs)
+        given.apply_defaults()
+        options = given.arguments
+
+        def plain(function):  # theirs does not dress up as the function it wraps
+            return lambda wrapper: wrapper
+
+        def decorator(func):
+            options['profile_name'] = name = options['profile_name'] or func.__name__
+            return _mark_decorate(func, name, lambda: Context(**options), plain)
+        return decorator
+
+    Context.__init__.__signature__ = parameters
+    profile_function.__signature__ = decorators
+    module.ProfilerContext = _mark_disguise(Context, theirs)
+    module.profile_function = _mark_disguise(profile_function, module.profile_function)
+
+
+def _mark_cache_dit_arguments(module):
+    """cache_dit._utils.utils: its create_profiler_from_args knows no schedule; the pipeline's arguments may have one."""
+    theirs = module.create_profiler_from_args
+    if _config['keep_originals']:
+        return
+
+    def create_profiler_from_args(args, profile_name=None):
+        context = theirs(args, profile_name=profile_name)
+        for name in _MARK_SCHEDULE:
+            setattr(context, name, getattr(args, 'profile_' + name, None))
+        return context
+
+    module.create_profiler_from_args = _mark_disguise(create_profiler_from_args, theirs)
