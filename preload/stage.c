@@ -2,12 +2,14 @@
  *
  * A thread keeps its open ranges in a stack of its own; the innermost stages also stand in its slot, for a reader of a
  * running or killed process. Nested ranges are matched by domain, as NVTX has it. A started range lies in the stack of
- * the thread that opened it and may be ended by any thread, which finds it in a table by its id.
+ * the thread that opened it and may be ended by any thread, which finds it in a table by its id. It may be paused, which
+ * takes it off that stack, and resumed by any thread, which has it on its own from then on.
  *
  * Selection: with ENABLE_PROFILER_NAMES set, a thread is in detail while one of its open stages matches. A thread
  * without stages follows the one thread that has some; if several have, nothing says which, and it is not.
  *
- * Times by stage are summed here for timing.json only; recursion counts once, by name within a thread.
+ * Times by stage are summed here for timing.json only; recursion counts once, by name within a thread. Host time is
+ * what a stage ran, without its pauses; wall time is from end to end.
  */
 #include "stage.h"
 
@@ -27,7 +29,7 @@
 
 #define MAX_OPEN 65536u
 #define MAX_STAGES 4096u /* a power of two */
-#define MAX_STARTED 4096u
+#define MAX_STARTED 65536u
 
 struct stage {
     uint32_t name; /* 0: free */
@@ -35,7 +37,8 @@ struct stage {
     uint32_t step;
     uint32_t reserved;
     uint64_t calls;
-    uint64_t ticks;
+    uint64_t ticks; /* that it ran */
+    uint64_t wall;
     uint64_t longest;
     struct tfi_memory memory;
 };
@@ -43,8 +46,8 @@ struct stage {
 /* A started range that nobody has ended yet. Its id holds its index. */
 struct started {
     uint64_t id;               /* 0: free */
-    struct tfi_thread *thread; /* whose stack it lies in; NULL once that thread has ended */
-    uint32_t serial;           /* of that thread */
+    struct tfi_thread *thread; /* whose stack it lies in; NULL while it is paused and once that thread has ended */
+    uint32_t serial;           /* of the thread that opened it */
     struct tfi_open range;
 };
 
@@ -54,6 +57,7 @@ static struct {
     uint32_t used; /* entries ever used */
     uint32_t nr_free;
     uint64_t count;
+    uint64_t before; /* count when this trace was opened: older ids are a parent's, or an earlier trace's */
     uint16_t *free;
     struct started *entry;
 } started;
@@ -63,6 +67,7 @@ bool tfi_stage_init(void)
 {
     stages = tfi_map(MAX_STAGES * sizeof *stages);
     started.lock.word = started.used = started.nr_free = 0;
+    started.before = started.count;
     started.entry = tfi_map(MAX_STARTED * sizeof *started.entry);
     started.free = tfi_map(MAX_STARTED * sizeof *started.free);
     threads_open = threads_selected = 0;
@@ -204,16 +209,41 @@ static void forget(struct tfi_thread *t, uint32_t index)
     memmove(&t->open[index], &t->open[index + 1], (t->nr_open - index) * sizeof *t->open);
 }
 
-/* Takes started ranges off the stack that other threads have ended. */
+static bool is_on(const struct tfi_thread *t, uint64_t id)
+{
+    const struct started *entry = &started.entry[id % MAX_STARTED];
+    return entry->id == id && entry->thread == t;
+}
+
+/* Takes started ranges off the stack that other threads have ended or paused. */
 static TFI_COLD void sweep(struct tfi_thread *t)
 {
     tfi_lock(&started.lock);
-    for (uint32_t i = t->nr_open; i-- > 0;) {
-        uint64_t id = t->open[i].id;
-        if (!(t->open[i].flags & TFI_RANGE_NESTED) && started.entry[id % MAX_STARTED].id != id) forget(t, i);
-    }
+    for (uint32_t i = t->nr_open; i-- > 0;)
+        if (!(t->open[i].flags & TFI_RANGE_NESTED) && !is_on(t, t->open[i].id)) forget(t, i);
     __atomic_store_n(&t->ended, 0, __ATOMIC_RELAXED);
     tfi_unlock(&started.lock);
+}
+
+static inline void sweep_if_needed(struct tfi_thread *t)
+{
+    if (TFI_UNLIKELY(__atomic_load_n(&t->ended, __ATOMIC_RELAXED))) sweep(t);
+}
+
+/* Takes a started range off the caller's stack. */
+static void take_off(struct tfi_thread *t, uint64_t id)
+{
+    uint32_t i = t->nr_open;
+    while (i > 0 && t->open[i - 1].id != id) i--;
+    if (i > 0) forget(t, i - 1);
+}
+
+/* A started range leaves its owner, with the lock held: another thread than the caller looks for it when it moves next. */
+static void leave_owner(const struct tfi_thread *t, const struct started *entry)
+{
+    if (!entry->thread) return;
+    count_stage(entry->thread, &entry->range, -1);
+    if (entry->thread != t) __atomic_add_fetch(&entry->thread->ended, 1, __ATOMIC_RELAXED);
 }
 
 /* ---- records ---- */
@@ -256,38 +286,51 @@ static void write_end(struct tfi_thread *t, const struct tfi_open *open, uint32_
 /* What both ways of opening a range have in common; NESTED or not is in `flags`. */
 static struct tfi_open describe(const struct tfi_thread *t, const struct tfi_range *range, uint32_t flags)
 {
-    bool stage = flags & TFI_RANGE_STAGE;
+    bool stage = flags & TFI_RANGE_STAGE, outermost = stage && !open_already(t, range->name);
     return (struct tfi_open){
         .name = range->name,
         .domain = range->domain,
         .flags = flags,
         .selected = stage && is_selected(range->name),
-        .outermost = stage && !open_already(t, range->name),
+        .outermost = outermost,
+        .first = outermost,
     };
+}
+
+static bool put_on(struct tfi_thread *t, const struct tfi_open *open)
+{
+    if (t->nr_open == t->max_open && !grow(t)) {
+        tfi_count_drop(TFI_DROP_RANGES, 1);
+        return false;
+    }
+    t->open[t->nr_open++] = *open;
+    count_stage(t, open, 1);
+    return true;
 }
 
 /* Writes the beginning and puts the range on the stack. */
 static void begin(struct tfi_thread *t, const struct tfi_range *range, struct tfi_open *open)
 {
     write_begin(t, range, open);
-    if (t->nr_open < t->max_open || grow(t)) {
-        t->open[t->nr_open++] = *open;
-        count_stage(t, open, 1);
-        if (open->flags & TFI_RANGE_STAGE) tfi_memory_stage_begin(open->id);
-    } else {
-        tfi_count_drop(TFI_DROP_RANGES, 1);
-    }
+    if (put_on(t, open) && (open->flags & TFI_RANGE_STAGE)) tfi_memory_stage_begin(open->id);
     tfi_clock_tick(t, open->start);
+}
+
+/* Ticks a range has run; where the same stage was open below it, that one's time has it already. */
+static uint64_t ran_until(const struct tfi_open *open, uint64_t now)
+{
+    return open->ran + (open->outermost && !open->paused ? now - open->since : 0);
 }
 
 static void add_time(struct tfi_thread *t, const struct tfi_open *open, uint64_t now)
 {
     struct stage *s = open->flags & TFI_RANGE_STAGE ? stage_of(open->name) : NULL;
-    uint64_t ticks = now - open->start;
+    uint64_t ticks = ran_until(open, now);
     tfi_memory_stage_end(t, open, now, s ? &s->memory : NULL);
     if (!s) return;
     __atomic_add_fetch(&s->calls, 1, __ATOMIC_RELAXED);
-    if (!open->outermost) return;
+    if (open->first) __atomic_add_fetch(&s->wall, now - open->start, __ATOMIC_RELAXED);
+    if (!ticks) return;
     __atomic_add_fetch(&s->ticks, ticks, __ATOMIC_RELAXED);
     uint64_t longest = __atomic_load_n(&s->longest, __ATOMIC_RELAXED);
     while (ticks > longest &&
@@ -304,7 +347,7 @@ int tfi_stage_push(struct tfi_thread *t, const struct tfi_range *range)
     int64_t below = innermost(t, range->domain);
     open.depth = below < 0 ? 0 : t->open[below].depth + 1;
     open.id = (uint64_t)(t->serial & 0x3fffff) << 40 | ++t->ranges;
-    open.start = tfi_ticks();
+    open.start = open.since = tfi_ticks();
     begin(t, range, &open);
     return (int)open.depth;
 }
@@ -322,7 +365,7 @@ int tfi_stage_pop(struct tfi_thread *t, uint32_t domain)
     count_stage(t, &open, -1);
     write_end(t, &open, t->serial, now);
     add_time(t, &open, now);
-    if (TFI_UNLIKELY(__atomic_load_n(&t->ended, __ATOMIC_RELAXED))) sweep(t);
+    sweep_if_needed(t);
     tfi_clock_tick(t, now);
     tfi_recording_tick(t);
     return (int)open.depth;
@@ -343,8 +386,9 @@ static void register_started(struct tfi_thread *t, struct tfi_open *open)
 uint64_t tfi_stage_start(struct tfi_thread *t, const struct tfi_range *range)
 {
     before_stage(t, range);
+    sweep_if_needed(t);
     struct tfi_open open = describe(t, range, range->flags & ~(uint32_t)TFI_RANGE_NESTED);
-    open.start = tfi_ticks();
+    open.start = open.since = tfi_ticks();
     register_started(t, &open);
     if (open.id % MAX_STARTED < MAX_STARTED - 1) {
         begin(t, range, &open);
@@ -353,6 +397,12 @@ uint64_t tfi_stage_start(struct tfi_thread *t, const struct tfi_range *range)
         tfi_count_drop(TFI_DROP_RANGES, 1);
     }
     return open.id;
+}
+
+/* True for a started range of this memory's earlier life: whoever ends it here did not open it here. */
+static bool is_older(uint64_t id)
+{
+    return id >> 62 == 1 && (id & (((uint64_t)1 << 62) - 1)) / MAX_STARTED <= started.before;
 }
 
 void tfi_stage_end(struct tfi_thread *t, uint64_t id)
@@ -365,25 +415,93 @@ void tfi_stage_end(struct tfi_thread *t, uint64_t id)
         found = *entry;
         entry->id = 0;
         started.free[started.nr_free++] = (uint16_t)index;
-        if (found.thread) count_stage(found.thread, &found.range, -1);
-        if (found.thread && found.thread != t) __atomic_add_fetch(&found.thread->ended, 1, __ATOMIC_RELAXED);
+        leave_owner(t, &found);
     }
     tfi_unlock(&started.lock);
+    if (!found.id && is_older(id)) return;
     if (!found.id) {
         struct tfi_open unknown = {.id = id, .flags = TFI_RANGE_UNTRACKED};
         if (index != MAX_STARTED - 1) tfi_count_drop(TFI_DROP_UNMATCHED, 1);
         write_end(t, &unknown, 0, now);
         return;
     }
-    for (uint32_t i = t->nr_open; found.thread == t && i-- > 0;) {
-        if (t->open[i].id != id) continue;
-        forget(t, i);
-        break;
-    }
+    if (found.thread == t) take_off(t, id);
     write_end(t, &found.range, found.serial, now);
     add_time(t, &found.range, now);
     tfi_clock_tick(t, now);
     tfi_recording_tick(t);
+}
+
+/* Records 14 and 15 have the same columns. */
+static void write_switch(struct tfi_thread *t, uint16_t kind, uint32_t name, uint64_t id, uint64_t now)
+{
+    struct tfi_rec_range_pause *rec = tfi_reserve(t, sizeof *rec, kind);
+    if (!rec) return;
+    rec->name = name;
+    rec->time = now;
+    rec->id = id;
+    tfi_commit(t, sizeof *rec);
+    tfi_clock_tick(t, now);
+}
+
+/* A switch of a range that is not open, or is in that state already, changes nothing and is counted. */
+static void count_unmatched(uint64_t id)
+{
+    if (id % MAX_STARTED != MAX_STARTED - 1 && !is_older(id)) tfi_count_drop(TFI_DROP_UNMATCHED, 1);
+}
+
+void tfi_stage_pause(struct tfi_thread *t, uint64_t id)
+{
+    uint64_t now = tfi_ticks();
+    struct started *entry = &started.entry[id % MAX_STARTED];
+    struct tfi_thread *owner = NULL;
+    tfi_lock(&started.lock);
+    bool open = id && entry->id == id && !entry->range.paused;
+    uint32_t name = entry->range.name;
+    if (open) {
+        owner = entry->thread;
+        entry->range.ran = ran_until(&entry->range, now);
+        entry->range.paused = 1;
+        entry->range.flags |= TFI_RANGE_PAUSES;
+        leave_owner(t, entry);
+        entry->thread = NULL;
+    }
+    tfi_unlock(&started.lock);
+    if (!open) {
+        count_unmatched(id);
+        return;
+    }
+    if (owner == t) take_off(t, id);
+    write_switch(t, TFI_KIND_range_pause, name, id, now);
+}
+
+void tfi_stage_resume(struct tfi_thread *t, uint64_t id)
+{
+    uint64_t now = tfi_ticks();
+    struct started *entry = &started.entry[id % MAX_STARTED];
+    struct tfi_open range = {.id = 0};
+    sweep_if_needed(t);
+    tfi_lock(&started.lock);
+    if (id && entry->id == id && entry->range.paused) {
+        entry->thread = t;
+        entry->range.paused = 0;
+        entry->range.since = now;
+        entry->range.outermost = (entry->range.flags & TFI_RANGE_STAGE) && !open_already(t, entry->range.name);
+        range = entry->range;
+        put_on(t, &range);
+    }
+    tfi_unlock(&started.lock);
+    if (range.id) write_switch(t, TFI_KIND_range_resume, range.name, id, now);
+    else count_unmatched(id);
+}
+
+uint32_t tfi_stage_name(uint64_t id)
+{
+    const struct started *entry = &started.entry[id % MAX_STARTED];
+    tfi_lock(&started.lock);
+    uint32_t name = id && entry->id == id ? entry->range.name : 0;
+    tfi_unlock(&started.lock);
+    return name;
 }
 
 void tfi_stage_mark(struct tfi_thread *t, const struct tfi_range *mark)
@@ -407,10 +525,10 @@ void tfi_stage_thread_end(struct tfi_thread *t)
     tfi_lock(&started.lock);
     for (uint32_t i = 0; i < t->nr_open; i++) {
         struct started *entry = &started.entry[t->open[i].id % MAX_STARTED];
-        bool nested = t->open[i].flags & TFI_RANGE_NESTED;
-        if (nested || entry->id == t->open[i].id) count_stage(t, &t->open[i], -1);
+        bool nested = t->open[i].flags & TFI_RANGE_NESTED, mine = !nested && is_on(t, t->open[i].id);
+        if (nested || mine) count_stage(t, &t->open[i], -1);
         if (nested) tfi_memory_stage_forget(t->open[i].id);
-        if (!nested && entry->id == t->open[i].id) entry->thread = NULL;
+        if (mine) entry->thread = NULL;
     }
     t->nr_open = 0;
     tfi_unlock(&started.lock);
@@ -446,6 +564,8 @@ void tfi_stage_report(struct tfi_text *text)
         tfi_text_json(text, name, length);
         tfi_text_add(text, ": {\"calls\": %lu, \"host_ms\": ", (unsigned long)s->calls);
         tfi_text_ms(text, (uint64_t)((double)s->ticks * ns));
+        tfi_text_add(text, ", \"wall_ms\": ");
+        tfi_text_ms(text, (uint64_t)((double)s->wall * ns));
         tfi_text_add(text, ", \"max_ms\": ");
         tfi_text_ms(text, (uint64_t)((double)s->longest * ns));
         tfi_memory_text(text, &s->memory);

@@ -39,6 +39,16 @@ uint64_t tfi_stage_start(struct tfi_thread *thread, const struct tfi_range *rang
 /* Ends it; an id that is not open is counted. */
 void tfi_stage_end(struct tfi_thread *thread, uint64_t id);
 
+/* Takes an open started range off its thread: its coroutine or generator is suspended. What is launched meanwhile is
+ * not its own, and the time is not counted as run. */
+void tfi_stage_pause(struct tfi_thread *thread, uint64_t id);
+
+/* Puts it back, as the innermost one of the calling thread. */
+void tfi_stage_resume(struct tfi_thread *thread, uint64_t id);
+
+/* The name of an open started range, 0 if it is not open. */
+uint32_t tfi_stage_name(uint64_t id);
+
 void tfi_stage_mark(struct tfi_thread *thread, const struct tfi_range *mark);
 
 /* A stage that begins in a thread which has none of its own open decides for threads without stages; see stage.c. */

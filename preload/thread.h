@@ -13,6 +13,8 @@
 /* A range of this thread that is open; see stage.c. */
 struct tfi_open {
     uint64_t start;
+    uint64_t since; /* the same, or when it was resumed last */
+    uint64_t ran;   /* ticks before that, less its pauses */
     uint64_t id;
     uint32_t name;
     uint32_t domain;
@@ -20,7 +22,9 @@ struct tfi_open {
     uint32_t depth;    /* nested ranges of its domain below it */
     uint8_t selected;  /* its name matches ENABLE_PROFILER_NAMES */
     uint8_t outermost; /* not open already in this thread under the same name: its time counts */
-    uint8_t reserved[6];
+    uint8_t first;     /* it was the outermost one when it was opened: the time from end to end counts */
+    uint8_t paused;
+    uint8_t reserved[4];
 };
 
 #define TFI_RECENT 64
