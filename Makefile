@@ -28,6 +28,10 @@ PRELOAD_SRCS += $(addprefix preload/,broker.c cupti.c cupti_buffers.c cupti_call
 CUPTI_OBJS    = $(foreach tree,lib libtest,$(addprefix $(B)/obj/$(tree)/preload/,broker.o cupti_records.o))
 # ---- end of CUPTI ----
 PRELOAD_SRCS += $(addprefix preload/,c10.c callstack.c memory.c native_names.c python_frames.c)
+# ---- Python: the shim is embedded, by part ----
+PRELOAD_SRCS += $(addprefix preload/,python.c python_builtins.c)
+SHIMS        := $(wildcard preload/shim*.py)
+# ---- end of Python ----
 SHARED_SRCS  := $(wildcard include/*.c)
 TOOL_SRCS    := $(wildcard analysis/*.c)
 UNIT_SRCS    := $(wildcard tests/unit/*.c)
@@ -36,7 +40,7 @@ VICTIM_SRCS  := $(filter-out tests/victims/lib%,$(wildcard tests/victims/*.c tes
 FUZZ_SRCS    := $(wildcard tests/fuzz/*.c)
 DEMO_SRCS    := $(wildcard scripts/demo/*.cpp scripts/demo/*.c)
 
-LIB_OBJS     := $(patsubst %.c,$(B)/obj/lib/%.o,$(PRELOAD_SRCS) $(SHARED_SRCS))
+LIB_OBJS     := $(patsubst %.c,$(B)/obj/lib/%.o,$(PRELOAD_SRCS) $(SHARED_SRCS) shims.c)
 LIBTEST_OBJS := $(LIB_OBJS:$(B)/obj/lib/%=$(B)/obj/libtest/%) $(B)/obj/libtest/tests/dummy.o
 TOOL_OBJS    := $(patsubst %.c,$(B)/obj/tool/%.o,$(TOOL_SRCS) $(SHARED_SRCS))
 UNITS        := $(patsubst tests/unit/%.c,$(B)/unit/%,$(if $(ASAN),$(filter-out tests/unit/preload_%,$(UNIT_SRCS)),$(UNIT_SRCS)))
@@ -108,6 +112,13 @@ $(B)/obj/libtest/%.o: %.c $(B)/flags
 	$(call compile,CCTEST,$(CC) $(CFLAGS_LIB) -DTFI_TEST_HOOKS -Itests -c -o $@ $<)
 $(B)/obj/tool/%.o: %.c $(B)/flags
 	$(call compile,CC,$(CC) $(CFLAGS_C) -Ianalysis -c -o $@ $<)
+
+$(B)/shims.c: scripts/gen-tables $(SHIMS)
+	$(call link,GEN,$(PYTHON) scripts/gen-tables embed >$@)
+$(B)/obj/lib/shims.o: $(B)/shims.c $(B)/flags
+	$(call compile,CC,$(CC) $(CFLAGS_LIB) -c -o $@ $<)
+$(B)/obj/libtest/shims.o: $(B)/shims.c $(B)/flags
+	$(call compile,CCTEST,$(CC) $(CFLAGS_LIB) -c -o $@ $<)
 
 TABLES = scripts/gen-tables $(wildcard preload/*.def tests/dummy.def)
 $(B)/exports.map: $(TABLES)

@@ -22,7 +22,9 @@ enum type {
     TYPE_TEXT,
     TYPE_PATH,
     TYPE_NUMBER,
+    TYPE_COUNT,
     TYPE_NAMES,
+    TYPE_LIST,
     TYPE_LEVEL,
     TYPE_WORDS,
     TYPE_GRAPHS,
@@ -34,9 +36,10 @@ enum type {
 };
 
 #define ENV(type, name, field, standard, aliases, help)                                                                \
-    {#name, aliases, TYPE_##type, offsetof(struct tfi_config, field)},
+    {#name, #field, aliases, TYPE_##type, offsetof(struct tfi_config, field)},
 static const struct variable {
     const char *name;
+    const char *label;
     const char *aliases;
     enum type type;
     size_t field;
@@ -151,8 +154,10 @@ static bool store(const struct variable *v, const char *value)
     case TYPE_PATH:
         if (*value) *(const char **)field = keep(value);
         return !*value || *(const char **)field;
-    case TYPE_NAMES: return (*(const char **)field = keep(value)) != NULL;
+    case TYPE_NAMES:
+    case TYPE_LIST: return (*(const char **)field = keep(value)) != NULL;
     case TYPE_NUMBER: return parse_number(value, 1, 1048576, field);
+    case TYPE_COUNT: return parse_number(value, 0, 1048576, field);
     case TYPE_LEVEL:
         found = index_of(value, levels, TFI_COUNT(levels));
         if (found >= 0) *(enum tfi_log_level *)field = (enum tfi_log_level)found;
@@ -280,6 +285,7 @@ static void complain_value(const struct variable *v, const char *name, const cha
     tfi_fmt(shown, sizeof shown, "%s", value);
     static const char *const valid[] = {
         [TYPE_NUMBER] = "a whole number from 1 to 1048576",
+        [TYPE_COUNT] = "a whole number from 0 to 1048576",
         [TYPE_LEVEL] = "one of error, warn, info, debug",
         [TYPE_GRAPHS] = "node or graph",
         [TYPE_SWITCH] = "0 or 1",
@@ -323,6 +329,7 @@ void tfi_config_read(void)
                                      .with_stack = TFI_UNSET,
                                      .profile_memory = TFI_UNSET,
                                      .step = "ProfilerStep#*"};
+    tfi_config.native = "torchfx.torchfx_ext";
     tfi_config_activities("cpu,gpu,mem,nccl,ops", &tfi_config.activities);
     copies_used = 0;
     for (size_t i = 0; i < TFI_COUNT(variables); i++) {
@@ -339,6 +346,46 @@ void tfi_config_read(void)
     if (!list) tfi_config.select = TFI_SELECT_ALL;
     else tfi_config.select = tfi_next_name(&list, entry, sizeof entry) ? TFI_SELECT_NAMES : TFI_SELECT_NOTHING;
     keep_environment();
+}
+
+bool tfi_config_setting(unsigned index, struct tfi_setting *setting)
+{
+    if (index >= TFI_COUNT(variables)) return false;
+    const struct variable *v = &variables[index];
+    const void *field = (const char *)&tfi_config + v->field;
+    *setting = (struct tfi_setting){.field = v->label};
+    switch (v->type) {
+    case TYPE_TEXT:
+    case TYPE_PATH:
+        setting->kind = TFI_SETTING_TEXT;
+        setting->text = *(const char *const *)field;
+        break;
+    case TYPE_NAMES:
+    case TYPE_LIST:
+        setting->kind = TFI_SETTING_LIST;
+        setting->text = *(const char *const *)field;
+        break;
+    case TYPE_NUMBER:
+    case TYPE_COUNT:
+        setting->kind = TFI_SETTING_NUMBER;
+        setting->number = *(const uint64_t *)field;
+        break;
+    case TYPE_SWITCH:
+    case TYPE_FLAG:
+        setting->kind = TFI_SETTING_SWITCH;
+        setting->number = *(const uint32_t *)field == 1;
+        break;
+    case TYPE_WORDS:
+    case TYPE_LEVEL:
+    case TYPE_GRAPHS:
+        setting->kind = TFI_SETTING_NUMBER;
+        setting->number = *(const uint32_t *)field;
+        break;
+    case TYPE_SCHEDULE:
+    case TYPE_CAPTURE:
+    case TYPE_TRIGGER: setting->kind = TFI_SETTING_OTHER; break;
+    }
+    return true;
 }
 
 bool tfi_config_has_warnings(void)

@@ -48,6 +48,11 @@ struct tfi_config {
     uint32_t record_shapes;
     uint32_t with_stack; /* TFI_UNSET: as the list says; activities holds the outcome */
     uint32_t profile_memory;
+    const char *stages;
+    const char *native;
+    uint64_t module_depth;
+    uint32_t keep_originals;
+    uint32_t sync_stages;
     enum tfi_graphs graphs;
     struct tfi_plan schedule;
     struct tfi_capture capture;
@@ -61,6 +66,17 @@ extern struct tfi_config tfi_config;
 
 /* Reads the environment; cheap enough for every process that inherits the preload. */
 void tfi_config_read(void);
+
+/* What a variable holds, for those who don't know its field. */
+struct tfi_setting {
+    const char *field; /* as in the table */
+    enum { TFI_SETTING_TEXT, TFI_SETTING_LIST, TFI_SETTING_NUMBER, TFI_SETTING_SWITCH, TFI_SETTING_OTHER } kind;
+    const char *text; /* of a text or list; NULL if it is not set */
+    uint64_t number;
+};
+
+/* The variable at this place of the table; false behind the last one. */
+bool tfi_config_setting(unsigned index, struct tfi_setting *setting);
 
 /* Logs a warning for every unknown TFI_ name and every bad value found by tfi_config_read(). */
 bool tfi_config_has_warnings(void);

@@ -27,6 +27,7 @@
 #include "hooks.h"
 #include "log.h"
 #include "nvtx.h"
+#include "python.h"
 #include "rank.h"
 #include "schedule.h"
 #include "strings.h"
@@ -193,6 +194,7 @@ static void wake(void)
         tfi_clock_write(t, &now);
         tfi_schedule_awake(t);
         tfi_nvtx_awake(t);
+        tfi_python_awake(t);
         t->guard = 0;
     }
     tfi_cost_add(tfi_ticks() - start);
@@ -370,6 +372,7 @@ static void constructor(void)
     tfi_clock_init();
     tfi_run_dir_pass_on();
     tfi_nvtx_constructor();
+    tfi_python_constructor();
 }
 
 void tfi_prepare(void)

@@ -1,0 +1,257 @@
+/* python_builtins.c - the builtins of the shim that open, close and describe stages; see builtins.def.
+ *
+ * They are called with the GIL, many times a second: each is one entry into the recorder. Ids of stages that are not
+ * recorded are 0, and everything done with 0 is nothing. A stage opened before a fork is the parent's: the child's calls
+ * with its id are ignored where the id is looked up.
+ */
+#include "python.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+#include "config.h"
+#include "fmt.h"
+#include "hooks.h"
+#include "log.h"
+#include "stage.h"
+#include "strings.h"
+#include "sys.h"
+#include "thread.h"
+
+/* ---- stages ---- */
+
+PyObject *tfi_builtin_enter(PyObject *self, PyObject *const *args, ssize_t count)
+{
+    struct tfi_python_text name;
+    uint64_t id = 0;
+    (void)self;
+    if (count != 2 || !tfi_python_text(args[0], &name)) return tfi_python.PyLong_FromLongLong(0);
+    uint32_t origin = (uint32_t)tfi_python_number(args[1]);
+    struct tfi_thread *t = tfi_enter(TFI_WHY_STAGE);
+    if (t) {
+        struct tfi_range range = {.name = tfi_string(name.data, name.length), .flags = TFI_RANGE_STAGE | origin};
+        id = tfi_stage_start(t, &range);
+        tfi_leave(t);
+    }
+    tfi_python_text_end(&name);
+    return tfi_python.PyLong_FromLongLong((long long)id);
+}
+
+/* What leave, pause and resume have in common; none of them wakes the process. */
+static PyObject *change(PyObject *const *args, ssize_t count, void (*step)(struct tfi_thread *thread, uint64_t id))
+{
+    uint64_t id = count == 1 ? (uint64_t)tfi_python_number(args[0]) : 0;
+    struct tfi_thread *t = id ? tfi_enter(TFI_WHY_NONE) : NULL;
+    if (t) {
+        step(t, id);
+        tfi_leave(t);
+    }
+    return tfi_python_none();
+}
+
+PyObject *tfi_builtin_leave(PyObject *self, PyObject *const *args, ssize_t count)
+{
+    (void)self;
+    return change(args, count, tfi_stage_end);
+}
+
+PyObject *tfi_builtin_pause(PyObject *self, PyObject *const *args, ssize_t count)
+{
+    (void)self;
+    return change(args, count, tfi_stage_pause);
+}
+
+PyObject *tfi_builtin_resume(PyObject *self, PyObject *const *args, ssize_t count)
+{
+    (void)self;
+    return change(args, count, tfi_stage_resume);
+}
+
+PyObject *tfi_builtin_mark(PyObject *self, PyObject *const *args, ssize_t count)
+{
+    struct tfi_python_text name;
+    (void)self;
+    if (count != 1 || !tfi_python_text(args[0], &name)) return tfi_python_none();
+    struct tfi_thread *t = tfi_enter(TFI_WHY_STAGE);
+    if (t) {
+        struct tfi_range mark = {.name = tfi_string(name.data, name.length)};
+        tfi_stage_mark(t, &mark);
+        tfi_leave(t);
+    }
+    tfi_python_text_end(&name);
+    return tfi_python_none();
+}
+
+PyObject *tfi_builtin_recording(PyObject *self, PyObject *const *args, ssize_t count)
+{
+    (void)self;
+    (void)args;
+    (void)count;
+    struct tfi_thread *t = tfi_enter(TFI_WHY_NONE);
+    bool wanted = t && tfi_call_wanted(t);
+    if (t) tfi_leave(t);
+    return tfi_python.PyBool_FromLong(wanted);
+}
+
+/* ---- what is known about them ---- */
+
+PyObject *tfi_builtin_signature(PyObject *self, PyObject *const *args, ssize_t count)
+{
+    struct tfi_python_text json;
+    (void)self;
+    uint64_t id = count == 3 ? (uint64_t)tfi_python_number(args[0]) : 0;
+    if (!id || !tfi_python_text(args[2], &json)) return tfi_python_none();
+    uint32_t direction = (uint32_t)tfi_python_number(args[1]);
+    struct tfi_thread *t = tfi_enter(TFI_WHY_NONE);
+    uint32_t name = t ? tfi_stage_name(id) : 0;
+    if (name) {
+        uint32_t text = tfi_string(json.data, json.length);
+        struct tfi_rec_signature *rec = TFI_RESERVE(t, signature);
+        if (rec) {
+            rec->text = text;
+            rec->time = tfi_ticks();
+            rec->id = id;
+            rec->name = name;
+            rec->direction = direction;
+            tfi_commit(t, sizeof *rec);
+        }
+    }
+    if (t) tfi_leave(t);
+    tfi_python_text_end(&json);
+    return tfi_python_none();
+}
+
+/* Facts become known before the first stage, and hold for forked children too: they are kept for every trace of this
+ * memory. Key, value and source lie one behind the other, each with its zero. */
+static char facts_room[32768];
+static struct {
+    struct tfi_lock lock;
+    struct tfi_text text;
+} facts = {.text = {facts_room, sizeof facts_room, 0, 0}};
+
+static void write_fact(struct tfi_thread *t, const char *const text[3])
+{
+    uint32_t string[3];
+    for (int i = 0; i < 3; i++) string[i] = tfi_string(text[i], strlen(text[i]));
+    struct tfi_rec_metadata *rec = TFI_RESERVE(t, metadata);
+    if (!rec) return;
+    rec->key = string[0];
+    rec->value = string[1];
+    rec->source = string[2];
+    rec->time = tfi_ticks();
+    tfi_commit(t, sizeof *rec);
+}
+
+static void keep_fact(const char *const text[3])
+{
+    size_t size = strlen(text[0]) + strlen(text[1]) + strlen(text[2]) + 3;
+    tfi_lock(&facts.lock);
+    if (size <= facts.text.size - facts.text.used)
+        for (int i = 0; i < 3; i++) tfi_text_bytes(&facts.text, text[i], strlen(text[i]) + 1);
+    tfi_unlock(&facts.lock);
+}
+
+void tfi_python_awake(struct tfi_thread *t)
+{
+    facts.lock.word = 0; /* a parent's thread may have had it */
+    for (const char *p = facts_room; p < facts_room + facts.text.used;) {
+        const char *text[3];
+        for (int i = 0; i < 3; i++) {
+            text[i] = p;
+            p += strlen(p) + 1;
+        }
+        write_fact(t, text);
+    }
+}
+
+PyObject *tfi_builtin_metadata(PyObject *self, PyObject *const *args, ssize_t count)
+{
+    struct tfi_python_text text[3] = {{0}};
+    int found = 0;
+    (void)self;
+    while (count == 3 && found < 3 && tfi_python_text(args[found], &text[found])) found++;
+    if (found == 3) {
+        const char *const words[] = {text[0].data, text[1].data, text[2].data};
+        keep_fact(words);
+        struct tfi_thread *t = tfi_enter(TFI_WHY_NONE);
+        if (t) {
+            write_fact(t, words);
+            tfi_leave(t);
+        }
+    }
+    for (int i = 0; i < found; i++) tfi_python_text_end(&text[i]);
+    return tfi_python_none();
+}
+
+/* ---- messages ---- */
+
+/* True if this text has not been seen yet. */
+static bool is_new(const char *text)
+{
+    static struct tfi_lock lock;
+    static uint64_t seen[256];
+    static unsigned used;
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
+    bool found = false;
+    if (!tfi_lock_within(&lock, 10)) return false;
+    for (unsigned i = 0; i < used && !found; i++) found = seen[i] == hash;
+    if (!found && used < TFI_COUNT(seen)) seen[used++] = hash;
+    else found = true;
+    tfi_unlock(&lock);
+    return !found;
+}
+
+PyObject *tfi_builtin_warn(PyObject *self, PyObject *const *args, ssize_t count)
+{
+    struct tfi_python_text text;
+    (void)self;
+    if (count != 1 || !tfi_python_text(args[0], &text)) return tfi_python_none();
+    if (is_new(text.data)) tfi_log(TFI_LOG_WARN, "%s", text.data);
+    tfi_python_text_end(&text);
+    return tfi_python_none();
+}
+
+/* The test build breaks the shim where the variable says. */
+static bool is_to_fail(const char *step)
+{
+#ifdef TFI_TEST_HOOKS
+    const char *wanted = getenv("SHIM_FAILS_AT");
+    return wanted && strcmp(wanted, step) == 0;
+#else
+    (void)step;
+    return false;
+#endif
+}
+
+PyObject *tfi_builtin_debug(PyObject *self, PyObject *const *args, ssize_t count)
+{
+    struct tfi_python_text text;
+    (void)self;
+    if (count != 1 || !tfi_python_text(args[0], &text)) return tfi_python_none();
+    bool fail = is_to_fail(text.data);
+    if (!fail) tfi_log(TFI_LOG_DEBUG, "%s", text.data);
+    else tfi_python.PyErr_SetString(tfi_python.runtime_error, "broken by a test");
+    tfi_python_text_end(&text);
+    return fail ? NULL : tfi_python_none();
+}
+
+/* ---- code ---- */
+
+/* The constants of a code object that has not run yet belong to nobody else. The tuple's items lie behind its header, as
+ * in every CPython the shim asks this of; whether they do is looked at first. */
+PyObject *tfi_builtin_replace_constant(PyObject *self, PyObject *const *args, ssize_t count)
+{
+    enum { HEADER = 24 };
+    (void)self;
+    int64_t index = count == 3 ? tfi_python_number(args[1]) : -1;
+    if (index < 0 || index >= tfi_python.PyTuple_Size(args[0])) return tfi_python.PyBool_FromLong(false);
+    PyObject **place = (PyObject **)((char *)args[0] + HEADER) + index;
+    PyObject *before = tfi_python.PyTuple_GetItem(args[0], index);
+    if (*place != before) return tfi_python.PyBool_FromLong(false);
+    tfi_python.Py_IncRef(args[2]);
+    *place = args[2];
+    tfi_python.Py_DecRef(before);
+    return tfi_python.PyBool_FromLong(true);
+}
