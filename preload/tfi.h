@@ -29,8 +29,9 @@ enum tfi_state {
 };
 
 struct tfi_process {
-    uint32_t state; /* enum tfi_state, changed with compare-and-swap */
-    uint32_t gen;   /* 0 unless awake; a thread's state counts only while its own gen equals this one */
+    uint32_t state;     /* enum tfi_state, changed with compare-and-swap */
+    uint32_t gen;       /* 0 unless awake; a thread's state counts only while its own gen equals this one */
+    uint32_t operators; /* operators that were run while it was asleep */
 };
 
 /* Its own page, marked MADV_WIPEONFORK; set once in the constructor. */

@@ -33,6 +33,7 @@
 #include "strings.h"
 #include "sys.h"
 #include "thread.h"
+#include "torch.h"
 #include "writer.h"
 
 #define TEXT_BYTES (60u << 10)
@@ -152,6 +153,7 @@ static void after_fork_child(void)
 static void restart(void)
 {
     tfi_log_restart();
+    tfi_torch_restart();
     tfi_writer_restart();
     tfi_schedule_restart();
     tfi_live = NULL;

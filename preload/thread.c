@@ -72,7 +72,8 @@ struct tfi_thread *tfi_thread_attach(void)
     struct tfi_thread *t = take();
     if (!t) return NULL;
     struct tfi_thread kept = *t;
-    *t = (struct tfi_thread){.serial = kept.serial, .all = kept.all, .open = kept.open, .max_open = kept.max_open};
+    *t = (struct tfi_thread){
+        .serial = kept.serial, .all = kept.all, .open = kept.open, .max_open = kept.max_open, .torch = kept.torch};
     t->tid = (uint32_t)tfi_gettid();
     prctl(PR_GET_NAME, name, 0, 0, 0);
     fill_slot(t, name);

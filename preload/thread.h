@@ -51,6 +51,7 @@ struct tfi_thread {
     uint64_t ranges;             /* ranges opened so far; its low part of their ids */
     struct tfi_thread *all;      /* every state of this process */
     struct tfi_thread *free;
+    struct tfi_torch_thread *torch; /* what torch.c keeps for it; outlives the state's owner */
     struct tfi_slot own_slot;
 };
 

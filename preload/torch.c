@@ -1,0 +1,411 @@
+/* torch.c - libtorch's RecordFunction: user ranges become stages, everything else operators.
+ *
+ * libtorch calls at::addGlobalCallback's pair of functions round every range and operator, in whichever thread runs it.
+ * Its libraries are opened RTLD_LOCAL, so they are asked for by name once Python has imported torch (shim_torch.py); no
+ * header of theirs is needed. What has to be right about libtorch: the callback's structure, which is passed by value,
+ * and the offsets of torch_layout.def. Both are tried, with ranges and operators that leave no trace, before anything
+ * is recorded; what does not fit is not used.
+ *
+ * What the start callback returns is kept by libtorch and handed to the end callback, which may run in another thread
+ * (a future's). libtorch deletes it then as a C++ object with a virtual destructor: so `struct op` begins with a pointer
+ * to a table of two destructors, as the ABI of C++ on Linux has it, and the one that deletes puts the object back on a
+ * list of the thread it runs in. Objects are never unmapped.
+ *
+ * Ranges are started ranges of stage.c: they may be ended by any thread, in any order. Operators are written at their
+ * end. A thread's lists and its cache of inputs hang off its thread state.
+ */
+#include "torch.h"
+
+#include <dlfcn.h>
+
+#include "clock.h"
+#include "config.h"
+#include "dl.h"
+#include "fmt.h"
+#include "hooks.h"
+#include "stage.h"
+#include "strings.h"
+#include "sys.h"
+#include "thread.h"
+
+#define SCOPES 10         /* at::RecordScope::NUM_SCOPES */
+#define OPS_TO_WAKE 100   /* operators a sleeping process runs before it wakes */
+#define MAX_LOGICAL 4096u /* libtorch's own thread numbers that are kept */
+#define SLAB_BYTES 16384u
+
+/* at::RecordFunctionCallback. A release with more fields behind these finds zeros there. */
+struct callback {
+    void *start, *end;
+    double probability;
+    bool scopes[SCOPES];
+    bool needs_inputs, needs_outputs, needs_ids;
+    char behind[24];
+};
+
+/* A range or operator between its start and its end. */
+struct op {
+    const void *const *destructors;
+    struct op *free;
+    struct tfi_torch_thread *owner; /* of the thread it began in */
+    uint64_t start;
+    uint64_t range; /* id of the stage, 0 for an operator */
+    int64_t sequence;
+    struct tfi_torch_inputs inputs;
+    uint32_t name;
+    uint32_t gen;
+    uint32_t forward; /* serial of the thread of the forward operator */
+    uint16_t scope;
+    bool evaluates; /* autograd's frame round a backward operator */
+};
+
+/* Names come by the same address again and again, but an address may come with another name. */
+struct name {
+    const char *address;
+    uint32_t number; /* of the string, 0 if the entry is empty */
+    char text[52];
+};
+#define NAMES 256u /* a power of two */
+
+struct tfi_torch_thread {
+    uint32_t gen;
+    struct op *free;
+    struct op *last; /* begun last, if it is still open */
+    struct tfi_torch_cache *cache;
+    struct name names[NAMES];
+};
+
+static struct {
+    const char *(*name)(const void *function);
+    uint64_t (*add)(struct callback callback);
+    void (*remove)(uint64_t handle);
+    uint64_t (*thread)(void);
+} torch;
+
+static enum { OFF, TRYING, ON } state;
+static enum tfi_torch_how how;
+static bool direct;  /* there is a layout for this release */
+static pid_t trying; /* the thread that tries it */
+static struct tfi_text seen;
+static uint64_t handles[SCOPES];
+static unsigned nr_handles;
+static uint32_t serials[MAX_LOGICAL]; /* of our threads, by libtorch's number */
+
+/* ---- objects ---- */
+
+static void destroy(struct op *op)
+{
+    (void)op;
+}
+
+static void delete (struct op *op)
+{
+    struct tfi_thread *t = tfi_self;
+    if (!t || !t->torch) return; /* a thread at its end: the object stays behind */
+    op->free = t->torch->free;
+    t->torch->free = op;
+}
+
+/* Offset to the top and type information, which nobody asks for, then what the objects point to. */
+static const void *const class[] = {NULL, NULL, (const void *)destroy, (const void *)delete};
+
+static TFI_COLD struct op *more(struct tfi_torch_thread *own)
+{
+    struct op *slab = tfi_map(SLAB_BYTES);
+    for (size_t i = 0; slab && i < SLAB_BYTES / sizeof *slab; i++) {
+        slab[i].free = own->free;
+        own->free = &slab[i];
+    }
+    return own->free;
+}
+
+/* The thread's own part; NULL if there is no memory. After a fork, and in a thread that has the state of one that
+ * ended, the objects are still good, but strings and threads have new numbers. */
+static TFI_COLD struct tfi_torch_thread *own_part(struct tfi_thread *t)
+{
+    if (!t->torch) t->torch = tfi_map(sizeof *t->torch);
+    struct tfi_torch_thread *own = t->torch;
+    if (!own) return NULL;
+    if (!own->cache) own->cache = tfi_torch_cache_new();
+    if (!own->cache) return NULL;
+    if (own->gen) tfi_torch_cache_clear(own->cache);
+    memset(own->names, 0, sizeof own->names);
+    own->gen = t->gen;
+    own->last = NULL;
+    __atomic_store_n(&serials[torch.thread() % MAX_LOGICAL], t->serial, __ATOMIC_RELAXED);
+    return own;
+}
+
+static inline struct op *take(struct tfi_thread *t)
+{
+    struct tfi_torch_thread *own = t->torch;
+    if (TFI_UNLIKELY(!own || own->gen != t->gen)) own = own_part(t);
+    if (TFI_UNLIKELY(!own)) return NULL;
+    struct op *op = own->free;
+    if (TFI_UNLIKELY(!op)) op = more(own);
+    if (TFI_UNLIKELY(!op)) return NULL;
+    own->free = op->free;
+    op->destructors = class + 2;
+    op->owner = own;
+    op->gen = t->gen;
+    return op;
+}
+
+/* ---- trying ---- */
+
+static TFI_COLD void note(const void *function, bool inputs)
+{
+    if (!seen.data || tfi_gettid() != trying) return;
+    seen.used = 0;
+    seen.full = 0;
+    tfi_text_add(&seen, "%s\n", torch.name(function));
+    if (inputs) tfi_torch_inputs_text(how, function, &seen);
+}
+
+/* ---- ranges ---- */
+
+static void *start_range(void **object, const void *function)
+{
+    *object = NULL;
+    if (TFI_UNLIKELY(state != ON)) {
+        if (state == TRYING) note(function, false);
+        return object;
+    }
+    struct tfi_thread *t = tfi_enter(TFI_WHY_STAGE);
+    if (!t) return object;
+    struct op *op = take(t);
+    if (op) {
+        const char *name = torch.name(function);
+        struct tfi_range range = {.name = tfi_string(name, strlen(name)), .flags = TFI_RANGE_STAGE | TFI_RANGE_TORCH};
+        op->range = tfi_stage_start(t, &range);
+        op->owner->last = NULL;
+        *object = op;
+    }
+    tfi_leave(t);
+    return object;
+}
+
+static void end_range(const void *function, const struct op *op)
+{
+    (void)function;
+    struct tfi_thread *t = op ? tfi_enter(TFI_WHY_NONE) : NULL;
+    if (!t) return;
+    if (op->gen == t->gen) tfi_stage_end(t, op->range);
+    tfi_leave(t);
+}
+
+/* ---- operators ---- */
+
+/* A thread for an operator that finds none. A process asleep needs more than a few operators to wake: importing a
+ * library runs some. */
+static TFI_COLD struct tfi_thread *attach(void)
+{
+    uint32_t now = __atomic_load_n(&tfi_process->state, __ATOMIC_RELAXED);
+    if (now == TFI_NEW && (tfi_config.select != TFI_SELECT_ALL ||
+                           __atomic_add_fetch(&tfi_process->operators, 1, __ATOMIC_RELAXED) <= OPS_TO_WAKE))
+        return NULL;
+    return now == TFI_NEW || now == TFI_AWAKE ? tfi_call_attach() : NULL;
+}
+
+static inline struct tfi_thread *current(void)
+{
+    struct tfi_thread *t = tfi_self;
+    if (TFI_LIKELY(t && t->gen == __atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED))) return t;
+    return attach();
+}
+
+static inline uint32_t number_of(struct tfi_torch_thread *own, const char *name)
+{
+    struct name *entry = &own->names[((uintptr_t)name >> 4 ^ (uintptr_t)name >> 12) & (NAMES - 1)];
+    if (TFI_LIKELY(entry->address == name && entry->number && strcmp(entry->text, name) == 0)) return entry->number;
+    size_t length = strlen(name);
+    uint32_t number = tfi_string(name, length);
+    if (length < sizeof entry->text) {
+        entry->address = name;
+        entry->number = number;
+        memcpy(entry->text, name, length + 1);
+    }
+    return number;
+}
+
+/* The frame autograd puts round a backward operator gets that one's numbers, as torch.profiler does it. */
+static void link_frame(const struct op *op)
+{
+    struct op *frame = op->owner->last;
+    if (!frame || !frame->evaluates) return;
+    frame->sequence = op->sequence;
+    frame->forward = op->forward;
+}
+
+static void fill(struct op *op, const void *function, uint16_t scope)
+{
+    static const char evaluates[] = "autograd::engine::evaluate_function: ";
+    const char *name = torch.name(function);
+    op->range = 0;
+    op->name = number_of(op->owner, name);
+    op->scope = scope;
+    op->sequence = -1;
+    op->forward = 0;
+    op->evaluates = scope == TFI_SCOPE_FUNCTION && strncmp(name, evaluates, sizeof evaluates - 1) == 0;
+    if (how == TFI_TORCH_DIRECT) {
+        uint64_t forward = tfi_torch_forward(function);
+        op->sequence = tfi_torch_sequence(function);
+        if (forward) op->forward = __atomic_load_n(&serials[forward % MAX_LOGICAL], __ATOMIC_RELAXED);
+    }
+    if (tfi_config.record_shapes) tfi_torch_inputs(op->owner->cache, how, function, op->name, name, &op->inputs);
+    else op->inputs = (struct tfi_torch_inputs){0};
+    if (scope == TFI_SCOPE_BACKWARD) link_frame(op);
+    op->owner->last = op;
+}
+
+static inline void *start_op(void **object, const void *function, uint16_t scope)
+{
+    *object = NULL;
+    if (TFI_UNLIKELY(state != ON)) {
+        if (state == TRYING) note(function, true);
+        return object;
+    }
+    struct tfi_thread *t = current();
+    if (!t || !tfi_call_wanted(t)) return object;
+    if (TFI_UNLIKELY(t->guard)) {
+        tfi_count_drop(TFI_DROP_REENTRANT, 1);
+        return object;
+    }
+    t->guard = 1;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    struct op *op = take(t);
+    if (op) {
+        fill(op, function, scope);
+        *object = op;
+        op->start = tfi_ticks();
+    }
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    t->guard = 0;
+    return object;
+}
+
+static void write_op(struct tfi_thread *t, const struct op *op, uint64_t now)
+{
+    struct tfi_rec_op *rec = TFI_RESERVE(t, op);
+    if (!rec) return;
+    rec->name = op->name;
+    rec->time = op->start;
+    rec->duration = now - op->start;
+    rec->sequence = op->sequence;
+    rec->shapes = op->inputs.shapes;
+    rec->types = op->inputs.types;
+    rec->concrete = op->inputs.concrete;
+    rec->scope = op->scope;
+    rec->forward_thread = op->forward;
+    rec->stack = 0;
+    rec->flops = op->inputs.flops;
+    rec->strides = op->inputs.strides;
+    rec->reserved = 0;
+    tfi_commit(t, sizeof *rec);
+}
+
+static void end_op(const void *function, const struct op *op)
+{
+    (void)function;
+    uint64_t now = tfi_ticks();
+    struct tfi_thread *t = op ? current() : NULL;
+    if (!t || t->guard) return;
+    t->guard = 1;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    if (TFI_LIKELY(op->gen == t->gen)) write_op(t, op, now);
+    if (op->owner->last == op) op->owner->last = NULL;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    t->guard = 0;
+}
+
+/* One start callback a scope: its number need not be read. USER_SCOPE has its own, see above. */
+#define START(scope)                                                                                                   \
+    static void *start_##scope(void **object, const void *function)                                                    \
+    {                                                                                                                  \
+        return start_op(object, function, scope);                                                                      \
+    }
+START(0)
+START(1)
+START(2)
+START(3)
+START(4)
+START(5)
+START(6)
+START(8)
+START(9)
+static void *(*const starts[SCOPES])(void **, const void *) = {start_0, start_1, start_2,     start_3, start_4,
+                                                               start_5, start_6, start_range, start_8, start_9};
+
+/* ---- coming and going ---- */
+
+static void add_callback(unsigned scope, bool inputs)
+{
+    struct callback callback = {.start = (void *)starts[scope], .probability = 1.0, .needs_inputs = inputs};
+    callback.end = scope == TFI_SCOPE_USER ? (void *)end_range : (void *)end_op;
+    callback.scopes[scope] = true;
+    handles[nr_handles++] = torch.add(callback);
+}
+
+static uint32_t version_number(const char *version)
+{
+    uint32_t major = 0, minor = 0;
+    for (; *version >= '0' && *version <= '9'; version++) major = major * 10 + (uint32_t)(*version - '0');
+    if (*version == '.') version++;
+    for (; *version >= '0' && *version <= '9'; version++) minor = minor * 10 + (uint32_t)(*version - '0');
+    return major * 1000 + minor;
+}
+
+const char *tfi_torch_attach(const char *version)
+{
+    if (nr_handles) return NULL;
+    void *library = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY);
+    if (!library) return "libtorch_cpu.so is not loaded";
+    torch.name = (const char *(*)(const void *))tfi_dlsym(library, "_ZNK2at14RecordFunction4nameEv");
+    torch.add =
+        (uint64_t(*)(struct callback))tfi_dlsym(library, "_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE");
+    torch.remove = (void (*)(uint64_t))tfi_dlsym(library, "_ZN2at14removeCallbackEm");
+    torch.thread = (uint64_t(*)(void))tfi_dlsym(library, "_ZN2at14RecordFunction15currentThreadIdEv");
+    if (!torch.name || !torch.add || !torch.remove || !torch.thread) return "it does not export what is needed";
+    direct = tfi_torch_inputs_init(library, version_number(version));
+    state = OFF;
+    bool ops = tfi_config.activities & TFI_ACTIVITY_OPS;
+    for (unsigned scope = 0; scope < SCOPES; scope++)
+        if (scope == TFI_SCOPE_USER || ops) add_callback(scope, ops && tfi_config.record_shapes);
+    return NULL;
+}
+
+bool tfi_torch_try(enum tfi_torch_how which)
+{
+    static char room[4096];
+    if ((which == TFI_TORCH_DIRECT && !direct) || (which == TFI_TORCH_EXPORTED && !tfi_torch_inputs_exported()))
+        return false;
+    seen = (struct tfi_text){room, sizeof room - 1, 0, 0};
+    trying = tfi_gettid();
+    how = which;
+    state = TRYING;
+    return true;
+}
+
+const char *tfi_torch_seen(void)
+{
+    if (state != TRYING) return "";
+    seen.data[seen.used] = 0;
+    seen.used = 0;
+    return seen.data;
+}
+
+void tfi_torch_use(enum tfi_torch_how which)
+{
+    how = which;
+    state = ON;
+}
+
+void tfi_torch_detach(void)
+{
+    state = OFF;
+    while (nr_handles) torch.remove(handles[--nr_handles]);
+}
+
+void tfi_torch_restart(void)
+{
+    memset(serials, 0, sizeof serials);
+}
