@@ -45,6 +45,7 @@ struct tfi_config {
     uint64_t flush_ms;
     uint32_t activities; /* enum tfi_activity */
     uint32_t event_kernels;
+    uint32_t tensor_addresses;
     uint32_t record_shapes;
     uint32_t with_stack; /* TFI_UNSET: as the list says; activities holds the outcome */
     uint32_t profile_memory;

@@ -257,6 +257,28 @@ static void fill(struct op *op, const void *function, uint16_t scope)
     op->owner->last = op;
 }
 
+/* Which memory the operator has its tensors in: role 1 inputs, 2 outputs. */
+static TFI_COLD void write_tensors(struct tfi_thread *t, const struct op *op, const void *function, uint32_t role)
+{
+    enum { MOST = 256 };
+    uint64_t blocks[MOST];
+    uint32_t count = tfi_torch_storages(function, role == 2, blocks, MOST);
+    size_t size = sizeof(struct tfi_rec_tensors) + count * sizeof *blocks;
+    struct tfi_rec_tensors *rec = count ? tfi_reserve(t, size, TFI_KIND_tensors) : NULL;
+    if (!rec) return;
+    rec->name = op->name;
+    rec->time = op->start;
+    rec->role = role;
+    rec->reserved = 0;
+    memcpy(rec->blocks, blocks, count * sizeof *blocks);
+    tfi_commit(t, size);
+}
+
+static inline bool wants_tensors(void)
+{
+    return TFI_UNLIKELY(tfi_config.tensor_addresses != 0) && how == TFI_TORCH_DIRECT;
+}
+
 static inline void *start_op(void **object, const void *function, uint16_t scope)
 {
     *object = NULL;
@@ -277,6 +299,7 @@ static inline void *start_op(void **object, const void *function, uint16_t scope
         fill(op, function, scope);
         *object = op;
         op->start = tfi_ticks();
+        if (wants_tensors()) write_tensors(t, op, function, 1);
     }
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     t->guard = 0;
@@ -305,13 +328,15 @@ static void write_op(struct tfi_thread *t, const struct op *op, uint64_t now)
 
 static void end_op(const void *function, const struct op *op)
 {
-    (void)function;
     uint64_t now = tfi_ticks();
     struct tfi_thread *t = op ? current() : NULL;
     if (!t || t->guard) return;
     t->guard = 1;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    if (TFI_LIKELY(op->gen == t->gen)) write_op(t, op, now);
+    if (TFI_LIKELY(op->gen == t->gen)) {
+        write_op(t, op, now);
+        if (wants_tensors()) write_tensors(t, op, function, 2);
+    }
     if (op->owner->last == op) op->owner->last = NULL;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     t->guard = 0;
@@ -340,6 +365,7 @@ static void *(*const starts[SCOPES])(void **, const void *) = {start_0, start_1,
 static void add_callback(unsigned scope, bool inputs)
 {
     struct callback callback = {.start = (void *)starts[scope], .probability = 1.0, .needs_inputs = inputs};
+    callback.needs_outputs = scope != TFI_SCOPE_USER && tfi_config.tensor_addresses;
     callback.end = scope == TFI_SCOPE_USER ? (void *)end_range : (void *)end_op;
     callback.scopes[scope] = true;
     handles[nr_handles++] = torch.add(callback);
@@ -369,15 +395,15 @@ const char *tfi_torch_attach(const char *version)
     state = OFF;
     bool ops = tfi_config.activities & TFI_ACTIVITY_OPS;
     for (unsigned scope = 0; scope < SCOPES; scope++)
-        if (scope == TFI_SCOPE_USER || ops) add_callback(scope, ops && tfi_config.record_shapes);
+        if (scope == TFI_SCOPE_USER || ops)
+            add_callback(scope, ops && (tfi_config.record_shapes || tfi_config.tensor_addresses));
     return NULL;
 }
 
 bool tfi_torch_try(enum tfi_torch_how which)
 {
     static char room[4096];
-    if ((which == TFI_TORCH_DIRECT && !direct) || (which == TFI_TORCH_EXPORTED && !tfi_torch_inputs_exported()))
-        return false;
+    if ((which == TFI_TORCH_DIRECT && !direct) || (which == TFI_TORCH_EXPORTED && !tfi_torch_exported())) return false;
     seen = (struct tfi_text){room, sizeof room - 1, 0, 0};
     trying = tfi_gettid();
     how = which;

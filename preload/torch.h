@@ -68,9 +68,6 @@ struct tfi_torch_cache;
 /* Finds libtorch's functions in an open library and the layout of a version; false if there is no layout. */
 bool tfi_torch_inputs_init(void *library, uint32_t version);
 
-/* Whether libtorch exports what the other way needs. */
-bool tfi_torch_inputs_exported(void);
-
 /* A cache of one thread; NULL if there is no memory. tfi_torch_cache_clear() when the numbers of strings have changed. */
 struct tfi_torch_cache *tfi_torch_cache_new(void);
 void tfi_torch_cache_clear(struct tfi_torch_cache *cache);
@@ -80,11 +77,32 @@ void tfi_torch_cache_clear(struct tfi_torch_cache *cache);
 void tfi_torch_inputs(struct tfi_torch_cache *cache, enum tfi_torch_how how, const void *function, uint32_t name,
                       const char *text, struct tfi_torch_inputs *inputs);
 
-/* The same as texts, each ended by a newline; reads only what it has found to be readable. */
-void tfi_torch_inputs_text(enum tfi_torch_how how, const void *function, struct tfi_text *text);
-
 /* The RecordFunction's sequence number (-1 if none) and the logical thread of its forward operator (0 if none). */
 int64_t tfi_torch_sequence(const void *function);
 uint64_t tfi_torch_forward(const void *function);
+
+/* Storages of the tensors among its inputs, or after it among its outputs: pairs of address and bytes, as many as there
+ * is room for. Returns how many values these are. */
+uint32_t tfi_torch_storages(const void *function, bool outputs, uint64_t *blocks, uint32_t room);
+
+/* ---- torch_texts.c ---- */
+
+/* Finds libtorch's functions; false if one that the direct way needs is missing. */
+bool tfi_torch_texts_init(void *library);
+
+/* Whether libtorch exports what the other way needs. */
+bool tfi_torch_exported(void);
+
+/* Number of inputs, as libtorch counts them. */
+size_t tfi_torch_count(const void *function);
+
+/* Appends one of TFI_TORCH_TEXTS; nothing where there are no inputs, or this way does not know it. */
+void tfi_torch_text(struct tfi_text *text, enum tfi_torch_how how, const void *function, int what);
+
+/* All of them, each ended by a newline; reads only what it has found to be readable. */
+void tfi_torch_inputs_text(enum tfi_torch_how how, const void *function, struct tfi_text *text);
+
+/* Operations, as torch.profiler(with_flops=True) has them, by its own functions; 0 where they are not known. */
+uint64_t tfi_torch_flops(const char *name, const void *function);
 
 #endif
