@@ -287,7 +287,7 @@ static inline void *start_op(void **object, const void *function, uint16_t scope
         return object;
     }
     struct tfi_thread *t = current();
-    if (!t || !tfi_call_wanted(t)) return object;
+    if (!t || !tfi_call_wanted(t) || !tfi_recording(TFI_ACTIVITY_OPS)) return object;
     if (TFI_UNLIKELY(t->guard)) {
         tfi_count_drop(TFI_DROP_REENTRANT, 1);
         return object;
@@ -380,6 +380,11 @@ static uint32_t version_number(const char *version)
     return major * 1000 + minor;
 }
 
+bool tfi_torch_operators(void)
+{
+    return tfi_config.activities & TFI_ACTIVITY_OPS || tfi_config.trigger.signal || tfi_config.trigger.path;
+}
+
 const char *tfi_torch_attach(const char *version)
 {
     if (nr_handles) return NULL;
@@ -393,7 +398,7 @@ const char *tfi_torch_attach(const char *version)
     if (!torch.name || !torch.add || !torch.remove || !torch.thread) return "it does not export what is needed";
     direct = tfi_torch_inputs_init(library, version_number(version));
     state = OFF;
-    bool ops = tfi_config.activities & TFI_ACTIVITY_OPS;
+    bool ops = tfi_torch_operators();
     for (unsigned scope = 0; scope < SCOPES; scope++)
         if (scope == TFI_SCOPE_USER || ops)
             add_callback(scope, ops && (tfi_config.record_shapes || tfi_config.tensor_addresses));

@@ -40,6 +40,9 @@ enum { TFI_TORCH_SHAPES, TFI_TORCH_TYPES, TFI_TORCH_CONCRETE, TFI_TORCH_STRIDES,
 
 /* ---- torch.c ---- */
 
+/* Whether operators are recorded, or recording them may be switched on. */
+bool tfi_torch_operators(void);
+
 /* Finds libtorch in this process, which is of that version ("2.15.0+cu132"), and puts callbacks in for every range, and
  * for operators where they are recorded. Nothing is recorded before tfi_torch_use(). Returns NULL, or why not. */
 const char *tfi_torch_attach(const char *version);
