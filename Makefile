@@ -17,7 +17,7 @@ MAKEFLAGS += --no-builtin-rules
 PRELOAD_SRCS := $(addprefix preload/,api.c chunk.c clock.c config.c crc.c encode.c fmt.c hooks.c log.c nvtx.c nvtx_names.c posix.c rank.c \
                   schedule.c stage.c strings.c sys.c tfinject.c thread.c trigger.c writer.c)
 # ---- libtorch ----
-PRELOAD_SRCS += $(addprefix preload/,torch.c torch_inputs.c torch_texts.c)
+PRELOAD_SRCS += $(addprefix preload/,python_torch.c torch.c torch_inputs.c torch_texts.c)
 # ---- the CUDA tables ----
 PRELOAD_SRCS += $(addprefix preload/,cuda.c cuda_calls.c cuda_names.c cuda_routes.c cudart.c cudart_changed.c dl.c events.c events_launch.c)
 CUDA_OBJS     = $(foreach tree,lib libtest,$(addprefix $(B)/obj/$(tree)/preload/,cuda.o cudart.o))

@@ -14,7 +14,9 @@ import sys
 
 # (module, part, function): once the module has been imported, the part is loaded and its function called with it.
 _PARTS = (
-)
+    ("torch", "torch", "_watch_torch"),
+    ("torch.distributed.distributed_c10d", "torch", "_watch_distributed"),
+) + tuple((name, "torch", "_watch_native") for name in _config["native"])
 
 
 def _guarded(function):

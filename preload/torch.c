@@ -83,9 +83,9 @@ static struct {
 
 static enum { OFF, TRYING, ON } state;
 static enum tfi_torch_how how;
-static bool direct;  /* there is a layout for this release */
-static pid_t trying; /* the thread that tries it */
-static struct tfi_text seen;
+static bool direct;          /* there is a layout for this release */
+static pid_t trying;         /* the thread that tries it */
+static struct tfi_text seen; /* of what began first since it was read last */
 static uint64_t handles[SCOPES];
 static unsigned nr_handles;
 static uint32_t serials[MAX_LOGICAL]; /* of our threads, by libtorch's number */
@@ -154,8 +154,7 @@ static inline struct op *take(struct tfi_thread *t)
 
 static TFI_COLD void note(const void *function, bool inputs)
 {
-    if (!seen.data || tfi_gettid() != trying) return;
-    seen.used = 0;
+    if (!seen.data || seen.used || tfi_gettid() != trying) return;
     seen.full = 0;
     tfi_text_add(&seen, "%s\n", torch.name(function));
     if (inputs) tfi_torch_inputs_text(how, function, &seen);

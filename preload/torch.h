@@ -51,7 +51,7 @@ const char *tfi_torch_attach(const char *version);
  * there is no such way. */
 bool tfi_torch_try(enum tfi_torch_how how);
 
-/* Name of the last range or operator this thread began since tfi_torch_try(), then a line for each of TFI_TORCH_TEXTS;
+/* Name of the first range or operator this thread began since the last call, then a line for each of TFI_TORCH_TEXTS;
  * "" if there was none. */
 const char *tfi_torch_seen(void);
 
