@@ -201,10 +201,14 @@ $(B)/simgpu/libcudart_static.a: $(SIMGPU_RTOBJS)
 	$(call link,AR,rm -f $@ $(@:.a=.o) && $(CC) -r -nostdlib -o $(@:.a=.o) $(filter-out %/symbols.o,$^) && $(AR) rcs $@ $(@:.a=.o))
 $(B)/victims_gpu/%: tests/victims_gpu/%.c $(SIMGPU_LIBS) $(B)/flags
 	$(call compile,VICTIM,$(CC) $(CFLAGS_C) $(patsubst %,-isystem %,$(sort $(CUDA_INC) $(CUDART_INC) $(CUPTI_INC))) -MF $@.d -o $@ $< -Wl$(comma)--as-needed $(B)/simgpu/libcuda.so.1 -pthread -ldl -lm)
-$(B)/victims_gpu/%_shared: tests/victims_gpu/%.cu $(B)/flags
-	$(call compile,NVCC,$(NVCC) -std=c++17 -cudart shared -o $@ $<)
-$(B)/victims_gpu/%_per_thread: tests/victims_gpu/%.cu $(B)/flags
-	$(call compile,NVCC,$(NVCC) -std=c++17 -cudart shared -default-stream per-thread -o $@ $<)
+# PyPI's packages have no libcudart.so to link with; the simulated one has the same name in programs.
+NVCC_SHARED = -std=c++17 -cudart shared $(if $(wildcard $(dir $(NVCC))../lib*/libcudart.so),,-L$(B)/simgpu/link)
+$(B)/simgpu/link/libcudart.so: $(B)/simgpu/libcudart.so.$(SIMGPU_MAJOR)
+	$(call link,LN,ln -sf ../$(<F) $@)
+$(B)/victims_gpu/%_shared: tests/victims_gpu/%.cu $(B)/simgpu/link/libcudart.so $(B)/flags
+	$(call compile,NVCC,$(NVCC) $(NVCC_SHARED) -o $@ $<)
+$(B)/victims_gpu/%_per_thread: tests/victims_gpu/%.cu $(B)/simgpu/link/libcudart.so $(B)/flags
+	$(call compile,NVCC,$(NVCC) $(NVCC_SHARED) -default-stream per-thread -o $@ $<)
 $(B)/victims_gpu/%_static: tests/victims_gpu/%.cu $(SIMGPU_LIBS) $(B)/flags
 	$(call compile,NVCC,$(NVCC) -std=c++17 -cudart static -L$(B)/simgpu -o $@ $<)
 -include $(SIMGPU_OBJS:.o=.d) $(SIMGPU_RTOBJS:.o=.d) $(GPU_C:%=$(B)/victims_gpu/%.d)

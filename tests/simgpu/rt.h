@@ -12,12 +12,15 @@
 #include <string.h>
 
 #include "cuda.h"
-#include "cudaProfilerTypedefs.h"
 #include "cudaTypedefs.h"
 #include "cuda_runtime_api.h"
 #include "simgpu.h"
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
+
+/* Their header is not in every package of CUDA's headers. C takes a second typedef of the same type. */
+typedef CUresult(CUDAAPI *PFN_cuProfilerStart_v4000)(void);
+typedef CUresult(CUDAAPI *PFN_cuProfilerStop_v4000)(void);
 
 #define D(name, version) PFN_##name##_v##version name;
 struct rt_driver {

@@ -14,10 +14,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <cudaProfiler.h>
 #include <cupti.h>
 
 #include "tfinject.h"
+
+/* Their header is not in every package of CUDA's headers. */
+CUresult CUDAAPI cuProfilerStart(void);
+CUresult CUDAAPI cuProfilerStop(void);
 
 #define MAX_KEPT 64
 static size_t buffer_size = 65536, buffer_max;
