@@ -19,6 +19,8 @@
 #include "sys.h"
 #include "thread.h"
 
+#define INT64 2 /* NVTX_PAYLOAD_TYPE_INT64 */
+
 /* ---- stages ---- */
 
 PyObject *tfi_builtin_enter(PyObject *self, PyObject *const *args, ssize_t count)
@@ -26,11 +28,15 @@ PyObject *tfi_builtin_enter(PyObject *self, PyObject *const *args, ssize_t count
     struct tfi_python_text name;
     uint64_t id = 0;
     (void)self;
-    if (count != 2 || !tfi_python_text(args[0], &name)) return tfi_python.PyLong_FromLongLong(0);
+    if (count != 3 || !tfi_python_text(args[0], &name)) return tfi_python.PyLong_FromLongLong(0);
     uint32_t origin = (uint32_t)tfi_python_number(args[1]);
     struct tfi_thread *t = tfi_enter(TFI_WHY_STAGE);
     if (t) {
         struct tfi_range range = {.name = tfi_string(name.data, name.length), .flags = TFI_RANGE_STAGE | origin};
+        if (args[2] != tfi_python.none) {
+            range.payload_type = INT64;
+            range.payload = (uint64_t)tfi_python_number(args[2]);
+        }
         id = tfi_stage_start(t, &range);
         tfi_leave(t);
     }

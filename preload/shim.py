@@ -125,17 +125,18 @@ _local = _Local()
 
 
 class _stage:
-    """A stage, for `with`; may be left in another thread than it was entered in."""
-    __slots__ = ("name", "flags", "id", "home")
+    """A stage, for `with`; may be left in another thread than it was entered in. The number is its payload."""
+    __slots__ = ("name", "flags", "number", "id", "home")
 
-    def __init__(self, name, flags):
+    def __init__(self, name, flags, number=None):
         self.name = name
         self.flags = flags
+        self.number = number
         self.id = 0
         self.home = None
 
     def __enter__(self):
-        self.id = _enter(self.name, self.flags)
+        self.id = _enter(self.name, self.flags, self.number)
         if self.id:
             self.home = _local.open
             self.home.append(self)
@@ -235,6 +236,8 @@ def _begin():
                 globals()[function](found)
         act.__name__ = part
         _when_imported(module, act)
+    if any(entry != "auto" for entry in _config["stages"]):
+        _load("functions")
     _debug("shim: ready")
 
 
