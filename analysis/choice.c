@@ -16,6 +16,35 @@ static void find_steps(struct choice *choice, const struct session *session)
     intervals_merge(&choice->steps);
 }
 
+/* What each switching of the recording lasted until. Before the first one it is taken to be on. */
+static void find_states(struct choice *choice, const struct list *cycle)
+{
+    const struct process *p = choice->process;
+    for (size_t i = 0; i < p->switchings; i++) {
+        const struct switching *from = &p->switching[i];
+        int64_t until = i + 1 < p->switchings ? from[1].time : INT64_MAX;
+        struct intervals *of_state = from->state == RECORDING_WARMUP ? &choice->warmup
+                                     : from->state == RECORDING_OFF  ? &choice->off
+                                     : list_has(cycle, from->cycle)  ? &choice->cycles
+                                                                     : NULL;
+        if (of_state) {
+            intervals_add(of_state, from->time, until);
+        }
+    }
+    intervals_merge(&choice->warmup);
+    intervals_merge(&choice->off);
+    intervals_merge(&choice->cycles);
+}
+
+bool choice_needs_launches(const struct session *session, const struct process *process)
+{
+    bool needs = session->options.step.count || session->options.cycle.count;
+    for (size_t i = 0; i < process->switchings; i++) {
+        needs |= process->switching[i].state == RECORDING_WARMUP;
+    }
+    return needs;
+}
+
 void choice_init(struct choice *choice, const struct session *session, const struct process *process,
                  const struct attribution *attribution)
 {
@@ -31,27 +60,45 @@ void choice_init(struct choice *choice, const struct session *session, const str
     if (choice->by_step) {
         find_steps(choice, session);
     }
+    choice->by_cycle = options->cycle.count != 0;
+    find_states(choice, &options->cycle);
 }
 
 void choice_free(struct choice *choice)
 {
     free(choice->lane);
     intervals_free(&choice->steps);
+    intervals_free(&choice->cycles);
+    intervals_free(&choice->warmup);
+    intervals_free(&choice->off);
     *choice = (struct choice){0};
 }
 
-static bool in_step(const struct choice *choice, int64_t time)
+static bool is_in(const struct intervals *set, int64_t time)
 {
-    size_t low = 0, high = choice->steps.count;
+    size_t low = 0, high = set->count;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        if (choice->steps.interval[middle].start <= time) {
+        if (set->interval[middle].start <= time) {
             low = middle + 1;
         } else {
             high = middle;
         }
     }
-    return low && choice->steps.interval[low - 1].end > time;
+    return low && set->interval[low - 1].end > time;
+}
+
+/* In the steps and cycles that were asked for; where none were, not in warm-up. */
+static bool is_asked_for(const struct choice *choice, int64_t time)
+{
+    return (!choice->by_step || is_in(&choice->steps, time)) && (!choice->by_cycle || is_in(&choice->cycles, time)) &&
+           (choice->by_step || choice->by_cycle || !is_in(&choice->warmup, time));
+}
+
+bool choice_moment(const struct choice *choice, int64_t start, int64_t launched)
+{
+    bool in_window = start < choice->window.to && start >= choice->window.from;
+    return in_window && is_asked_for(choice, launched) && !is_in(&choice->off, launched);
 }
 
 bool choice_work(const struct choice *choice, size_t work, struct interval *when)
@@ -60,10 +107,11 @@ bool choice_work(const struct choice *choice, size_t work, struct interval *when
     if (!IS_WORK(w->class[work]) || !choice->lane[w->lane[work]]) {
         return false;
     }
-    if (choice->by_step) {
+    if (choice->by_step || choice->by_cycle || choice->warmup.count) {
         const struct attribution *a = choice->attribution;
         bool launched = a->launch[work] != NO_PLACE || a->operator[work] != NO_PLACE;
-        if (!launched || !in_step(choice, a->work[work].time)) {
+        bool by_name = choice->by_step || choice->by_cycle;
+        if ((!launched && by_name) || !is_asked_for(choice, launched ? a->work[work].time : w->start[work])) {
             return false;
         }
     }
@@ -80,11 +128,13 @@ bool choice_stage(const struct choice *choice, size_t range)
         (r->end[range] == choice->window.from && r->start[range] < choice->window.from)) {
         return false;
     }
-    return !choice->by_step || in_step(choice, r->start[range]);
+    return (!choice->by_step || is_in(&choice->steps, r->start[range])) &&
+           (!choice->by_cycle || is_in(&choice->cycles, r->start[range]));
 }
 
 bool is_filtered(const struct session *session)
 {
     const struct options *o = &session->options;
-    return o->stage.count || o->step.count || o->device.count || o->stream.count || !isnan(o->from) || !isnan(o->to);
+    return o->stage.count || o->step.count || o->cycle.count || o->device.count || o->stream.count || !isnan(o->from) ||
+           !isnan(o->to);
 }

@@ -1,7 +1,9 @@
 /* choice.h - which of a process's stages and device work an answer is about: the window, steps, devices and streams.
  *
  * Work is chosen by when it ran (--from, --to: what lies outside is cut off), where it ran (--device, --stream) and in which
- * step it was launched (--step). A stage is chosen by when it was open, and by the step it began in.
+ * step it was launched (--step), or in which cycle of the schedule (--cycle: while it was recorded, not in its warm-up).
+ * A stage is chosen by when it was open, and by the step or cycle it began in. What was launched during warm-up is left
+ * out, as torch.profiler does, unless --step names a step of it; stages are timed in every state.
  */
 #ifndef TFA_CHOICE_H
 #define TFA_CHOICE_H
@@ -16,11 +18,14 @@ struct window {
 
 struct choice {
     const struct process *process;
-    const struct attribution *attribution; /* needed for work if there is --step */
+    const struct attribution *attribution; /* needed for work if choice_needs_launches */
     struct window window;
     bool *lane; /* by place in process->lane: chosen */
-    bool by_step;
-    struct intervals steps; /* when the chosen ones were open */
+    bool by_step, by_cycle;
+    struct intervals steps;  /* when the chosen ones were open */
+    struct intervals cycles; /* when the chosen ones were recorded */
+    struct intervals warmup; /* when recording was warming up */
+    struct intervals off;    /* or off */
 };
 
 void choice_init(struct choice *choice, const struct session *session, const struct process *process,
@@ -29,6 +34,11 @@ void choice_free(struct choice *choice);
 /* Kernels, copies and sets; `when` is cut to the window. */
 bool choice_work(const struct choice *choice, size_t work, struct interval *when);
 bool choice_stage(const struct choice *choice, size_t range);
+/* What began then on the host, and was launched at `launched`: an operator, a call, a block. Not what began while
+ * recording was off: nothing is known of it but its stages. */
+bool choice_moment(const struct choice *choice, int64_t start, int64_t launched);
+/* Whether work is chosen depends on when it was launched. */
+bool choice_needs_launches(const struct session *session, const struct process *process);
 /* Some option of these was given: an empty answer is then the filter's. */
 bool is_filtered(const struct session *session);
 

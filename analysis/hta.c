@@ -27,6 +27,7 @@ static bool refused(struct session *session)
 {
     const struct options *o = &session->options;
     const char *option = o->step.count                 ? "--step"
+                         : o->cycle.count              ? "--cycle"
                          : o->stage.count              ? "--stage"
                          : !isnan(o->from)             ? "--from"
                          : !isnan(o->to)               ? "--to"

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "kineto_info.h"
+#include "load_kineto_ops.h"
 #include "steps.h"
 
 /* Times of which sums and differences fit: 36 years before their base to 73 years behind it. */
@@ -118,7 +119,7 @@ static bool is_whole(const struct kineto_event *event)
 static inline enum kineto_table table_of(const struct kineto_event *event, enum event_class class, bool pairs)
 {
     if (event->phase == 'X') {
-        return class == CLASS_OTHER || !is_whole(event) ? TABLE_NONE
+        return class >= CLASS_OTHER || !is_whole(event) ? TABLE_NONE
                : ON_DEVICE(class)                       ? TABLE_WORKS
                : class == CLASS_ANNOTATION              ? TABLE_RANGES
                                                         : TABLE_SPANS;
@@ -169,8 +170,9 @@ static inline uint64_t quick_hash(struct slice text)
     return hash ^ (hash >> 32);
 }
 
-static uint32_t name_of(struct load *load, struct slice name)
+static uint32_t name_of(void *context, struct slice name)
 {
+    struct load *load = context;
     if (!name.length) {
         return NAME_NONE;
     }
@@ -255,6 +257,16 @@ static void keep_range(struct load *load, const struct kineto_event *event, uint
     if (details) {
         r->detail[at] = (struct range_detail){0};
     }
+    if (load->want & WANT_ALL_SPANS) {
+        struct op_detail detail = {0};
+        take_op_detail(event, name_of, load, &detail);
+        if (event->has & HAS_EXTERNAL) {
+            map_put(&load->process->range_of_id, event->external, (uint32_t)at);
+        }
+        if (detail.shapes != NAME_NONE) {
+            map_put(&load->process->range_shapes, at, detail.shapes);
+        }
+    }
 }
 
 static void keep_span(struct load *load, const struct kineto_event *event, uint32_t thread, enum event_class class)
@@ -269,6 +281,12 @@ static void keep_span(struct load *load, const struct kineto_event *event, uint3
     s->name[at] = name_of(load, event->name);
     s->thread[at] = thread;
     s->class[at] = (uint8_t) class;
+    if (load->want & WANT_ALL_SPANS && class == CLASS_OPERATOR) {
+        take_op_detail(event, name_of, load, spans_detail(s));
+    }
+    if (load->want & WANT_ALL_SPANS && class == CLASS_API && !(event->has & HAS_EXTERNAL && event->external)) {
+        map_put(&load->process->unlinked, at, 1);
+    }
     if (class == CLASS_OPERATOR && event->has & HAS_STREAM && event->stream != -1) {
         struct process *p = load->process;
         p->streamed = mem_grow(p->streamed, &p->streamed_capacity, p->streamed_count + 1, sizeof *p->streamed);
@@ -341,6 +359,16 @@ static void extend(struct process *process, const struct kineto_event *event)
     process->has_time = true;
 }
 
+/* What no table has and `ops` still asks for. */
+static void take_more(struct load *load, const struct kineto_event *event, enum event_class class, uint32_t thread)
+{
+    if (load->want & WANT_ALL_SPANS && class > CLASS_OTHER && event->phase == 'X') {
+        keep_span(load, event, thread, class);
+    } else if (load->want & WANT_ALL_SPANS && event->phase == 'i' && slice_is(event->name, "[memory]")) {
+        take_block(event, &load->process->blocks);
+    }
+}
+
 static void take_whole(struct load *load, const struct kineto_event *event, const struct tally *kind)
 {
     enum event_class class = class_with_name(kind->class, event->name);
@@ -373,7 +401,7 @@ static void take_whole(struct load *load, const struct kineto_event *event, cons
             keep_forward(load, event, thread);
         }
         break;
-    default: break;
+    default: take_more(load, event, class, thread); break;
     }
 }
 
@@ -424,6 +452,7 @@ static void move_all(struct process *p, int64_t by)
     move(p->works.start, p->works.table.count, by);
     move(p->works.end, p->works.table.count, by);
     move(p->forwards.time, p->forwards.table.count, by);
+    move(p->blocks.time, p->blocks.table.count, by);
     for (size_t i = 0; i < p->threads; i++) {
         move(&p->thread[i].first, p->thread[i].has_time, by);
         move(&p->thread[i].last, p->thread[i].has_time, by);

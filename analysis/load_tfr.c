@@ -561,6 +561,7 @@ void load_tfr(struct trace *trace, struct names *names, unsigned want, struct pr
     struct chunk chunk;
     const struct piece *piece;
     load.reader.trace = trace;
+    load.want |= want & WANT_DEVICE ? WANT_LAUNCHES : 0; /* what was launched during warm-up is told by them */
     load.budget = 1000000 + 16 * (trace->size + (trace->live ? trace->live->count * 65536 : 0));
     describe(&load);
     take_funcs(&load);

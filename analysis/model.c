@@ -456,6 +456,9 @@ void process_free(struct process *process)
     map_free(&process->thread_of);
     map_free(&process->func_of);
     map_free(&process->lane_of);
+    map_free(&process->range_of_id);
+    map_free(&process->range_shapes);
+    map_free(&process->unlinked);
     clock_free(&process->clock);
     *process = (struct process){0};
 }

@@ -25,6 +25,7 @@ enum want {
     WANT_OPERATOR_DETAILS = 1024, /* beside WANT_OPERATORS: their inputs, sequence numbers, stacks, operations */
     WANT_MEMORY = 2048,           /* blocks that were allocated and freed */
     WANT_SIGNATURES = 4096,       /* what went into stages and came out */
+    WANT_ALL_SPANS = 8192,        /* of a Kineto trace: Python functions, the profiler's overhead, details, memory */
 };
 
 /* What an event is, by its category (categories.def has them all): the first four happen on a device. */
@@ -36,8 +37,10 @@ enum event_class {
     CLASS_DEVICE_ANNOTATION, /* a user annotation's shadow on a device: no work */
     CLASS_ANNOTATION,        /* user annotations: the stages of a Kineto trace */
     CLASS_OPERATOR,
-    CLASS_API, /* calls of a device's runtime or driver */
-    CLASS_OTHER,
+    CLASS_API,   /* calls of a device's runtime or driver */
+    CLASS_OTHER, /* this and what follows is kept only WANT_ALL_SPANS */
+    CLASS_PYTHON,
+    CLASS_OVERHEAD, /* of the profiler */
     NR_CLASSES
 };
 #define ON_DEVICE(class) ((class) <= CLASS_DEVICE_ANNOTATION)
@@ -148,9 +151,10 @@ struct blocks {
     struct table table;
     int64_t *time, *bytes;
     uint64_t *address, *allocated, *reserved; /* of the allocator, afterwards */
-    int64_t *device;                          /* -1: the host */
+    int64_t *device;
     uint32_t *thread, *allocator, *stack;
 };
+enum { DEVICE_HOST = -1, DEVICE_OTHER = -2 };
 
 /* What an allocator did during a range. */
 struct stage_memory {
@@ -298,6 +302,9 @@ struct process {
     struct spans spans;
     uint32_t *streamed; /* operators whose arguments name a stream, as Triton's do: places in spans */
     size_t streamed_count, streamed_capacity;
+    struct map range_of_id;  /* of a Kineto trace, with WANT_ALL_SPANS: annotations by their external ids, */
+    struct map range_shapes; /* and the shapes of those that have inputs, */
+    struct map unlinked;     /* and calls that belong to no operator: places in spans */
     struct works works;
     struct forwards forwards;
     struct event_times event_times;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum option_type { FLAG, WORD, TEXT, COUNT, LIST, GLOB, SECONDS };
+enum option_type { FLAG, WORD, TEXT, COUNT, LIST, GLOB, SECONDS, GROUPS, SORT_KEY, LIMIT };
 
 #define ONLY(function) (1u << COMMAND_##function)
 #define ALL (~0u)
@@ -18,7 +18,8 @@ enum option_type { FLAG, WORD, TEXT, COUNT, LIST, GLOB, SECONDS };
 #define KINDS (ONLY(cmd_timeline) | ONLY(cmd_kinds) | ONLY(cmd_overlap))
 #define DEVICES (KINDS | ONLY(cmd_stages) | ONLY(cmd_breakdown))
 #define CALLS (ONLY(cmd_api) | ONLY(cmd_launches))
-#define TIMES (DEVICES | CALLS | ONLY(cmd_dump) | EXPORTS)
+#define LAUNCHED (DEVICES | ONLY(cmd_ops)) /* what is chosen by where and when it was launched */
+#define TIMES (LAUNCHED | CALLS | ONLY(cmd_dump) | EXPORTS)
 
 /* The words an option may have as its value, by the number that stands for them. */
 static const char *const format_names[] = {[FORMAT_TEXT] = "text", [FORMAT_JSON] = "json", [FORMAT_CSV] = "csv", NULL};
@@ -50,21 +51,29 @@ static const struct option {
      "whose definitions: ours (exact), TraceLens's, or HTA 0.5.0's with its rounding and keys", rules_names},
     {"--group-by", 0, "kernel|op|category", WORD, offsetof(struct options, group_by), ONLY(cmd_breakdown),
      "a row a kernel, an operator that launched some, or a category of device work (kernel)", group_names},
+    {"--group-by", 0, "name[,shapes][,stack=N]", GROUPS, offsetof(struct options, group_ops), ONLY(cmd_ops),
+     "a row a name; or a name with these input shapes, and these N innermost frames (name)", NULL},
+    {"--sort-by", 0, "KEY", SORT_KEY, offsetof(struct options, sort_by), ONLY(cmd_ops),
+     "largest first by torch's names: self_cpu_time_total, cuda_time_total, cpu_memory_usage, count ...", NULL},
+    {"--row-limit", 0, "N", LIMIT, offsetof(struct options, row_limit), ONLY(cmd_ops),
+     "only the first N rows, -1 for all (text: 100, as torch; else all)", NULL},
     {"--names", 0, "full|short|mangled", WORD, offsetof(struct options, names), ONLY(cmd_breakdown) | ONLY(cmd_report),
      "kernels' names whole, without template arguments and parameters, or as the compiler made them (full)",
      style_names},
     {"--stage", 0, "GLOB", GLOB, offsetof(struct options, stage),
-     ONLY(cmd_stages) | ONLY(cmd_breakdown) | CALLS | ONLY(cmd_report) | EXPORTS,
+     ONLY(cmd_stages) | ONLY(cmd_breakdown) | CALLS | ONLY(cmd_report) | EXPORTS | ONLY(cmd_ops),
      "only stages with such names, and what happened inside them; may be repeated", NULL},
-    {"--step", 0, "LIST", LIST, offsetof(struct options, step), DEVICES,
+    {"--step", 0, "LIST", LIST, offsetof(struct options, step), LAUNCHED,
      "only what was launched in these steps (ProfilerStep#N)", NULL},
-    {"--device", 0, "LIST", LIST, offsetof(struct options, device), DEVICES, "only work of these devices", NULL},
-    {"--stream", 0, "LIST", LIST, offsetof(struct options, stream), DEVICES, "only work of these streams", NULL},
+    {"--cycle", 0, "LIST", LIST, offsetof(struct options, cycle), LAUNCHED,
+     "only what was launched in these cycles of the schedule, counted from 0", NULL},
+    {"--device", 0, "LIST", LIST, offsetof(struct options, device), LAUNCHED, "only work of these devices", NULL},
+    {"--stream", 0, "LIST", LIST, offsetof(struct options, stream), LAUNCHED, "only work of these streams", NULL},
     {"--from", 0, "S", SECONDS, offsetof(struct options, from), TIMES,
      "only what happened later than this many seconds after the run's first record", NULL},
     {"--to", 0, "S", SECONDS, offsetof(struct options, to), TIMES, "only what happened earlier", NULL},
     {"--top", 0, "N", COUNT, offsetof(struct options, top),
-     ONLY(cmd_stages) | ONLY(cmd_dump) | ONLY(cmd_breakdown) | CALLS,
+     ONLY(cmd_stages) | ONLY(cmd_dump) | ONLY(cmd_breakdown) | CALLS | ONLY(cmd_ops),
      "only the first N rows (stages: of each rank; breakdown and launches: of each rank and stage)", NULL},
     {"--exclusive", 0, NULL, FLAG, offsetof(struct options, exclusive), ONLY(cmd_stages),
      "give each moment to the innermost stage only", NULL},
@@ -151,6 +160,75 @@ static bool set_seconds(const char *value, double *seconds)
     return *value && !*end && isfinite(*seconds) && *seconds >= 0;
 }
 
+/* "name,shapes,stack=5" */
+static bool parse_groups(const char *value, struct group_ops *groups)
+{
+    char *copy = string_format("%s", value), *rest = copy, *part;
+    bool good = true;
+    *groups = (struct group_ops){0};
+    while (good && (part = strsep(&rest, ",")) != NULL) {
+        bool by_stack = strncmp(part, "stack=", 6) == 0;
+        good = strcmp(part, "name") == 0 || strcmp(part, "shapes") == 0 ||
+               (by_stack && parse_number(part + 6, &groups->stack) && groups->stack > 0);
+        groups->shapes |= strcmp(part, "shapes") == 0;
+    }
+    free(copy);
+    return good;
+}
+
+static const char *const sort_names[] = {[SORT_NONE] = "",
+                                         [SORT_CPU_TIME] = "cpu_time",
+                                         [SORT_DEVICE_TIME] = "device_time",
+                                         [SORT_CPU_TIME_TOTAL] = "cpu_time_total",
+                                         [SORT_DEVICE_TIME_TOTAL] = "device_time_total",
+                                         [SORT_SELF_CPU_TIME_TOTAL] = "self_cpu_time_total",
+                                         [SORT_SELF_DEVICE_TIME_TOTAL] = "self_device_time_total",
+                                         [SORT_CPU_MEMORY] = "cpu_memory_usage",
+                                         [SORT_DEVICE_MEMORY] = "device_memory_usage",
+                                         [SORT_SELF_CPU_MEMORY] = "self_cpu_memory_usage",
+                                         [SORT_SELF_DEVICE_MEMORY] = "self_device_memory_usage",
+                                         [SORT_COUNT] = "count",
+                                         [SORT_FLOPS] = "flops"};
+
+/* As torch does it: whatever the device is called, it is the device. */
+static bool set_sort_key(const struct option *option, const char *value, enum sort_key *key)
+{
+    static const char *const devices[] = {"cuda", "xpu", "privateuse1"};
+    struct text plain = {0};
+    text_puts(&plain, value);
+    for (size_t i = 0; i < ARRAY_SIZE(devices); i++) {
+        const char *found = strstr(value, devices[i]);
+        if (found) {
+            text_free(&plain);
+            text_format(&plain, "%.*sdevice%s", (int)(found - value), value, found + strlen(devices[i]));
+        }
+    }
+    size_t i = 1;
+    while (i < NR_SORT_KEYS && strcmp(plain.data ? plain.data : "", sort_names[i]) != 0) {
+        i++;
+    }
+    if (i == NR_SORT_KEYS) {
+        const char *meant = nearest(plain.data ? plain.data : "", sort_names + 1, NR_SORT_KEYS - 1);
+        complain(NULL, "%s knows torch's names (cuda_, xpu_ and device_ are one), not %s%s%s%s", option->name, value,
+                 meant ? "; did you mean " : "", meant ? meant : "", meant ? "?" : "");
+    }
+    text_free(&plain);
+    *key = (enum sort_key)i;
+    return i < NR_SORT_KEYS;
+}
+
+static bool parse_limit(const char *value, int64_t *limit)
+{
+    uint64_t number;
+    if (strcmp(value, "-1") == 0) {
+        *limit = -1;
+        return true;
+    }
+    bool good = parse_number(value, &number) && number > 0 && number <= INT64_MAX;
+    *limit = good ? (int64_t)number : 0;
+    return good;
+}
+
 static bool set_option(struct options *options, const struct option *option, const char *value)
 {
     void *place = (char *)options + option->place;
@@ -170,6 +248,9 @@ static bool set_option(struct options *options, const struct option *option, con
         good = *value;
         break;
     case SECONDS: good = set_seconds(value, place); break;
+    case GROUPS: good = parse_groups(value, place); break;
+    case SORT_KEY: return set_sort_key(option, value, place);
+    case LIMIT: good = parse_limit(value, place); break;
     }
     if (!good) {
         complain(NULL, "%s wants %s, not '%s'", option->name, option->argument, value);
@@ -386,6 +467,7 @@ void options_free(struct options *options)
     free(options->device.item);
     free(options->stream.item);
     free(options->step.item);
+    free(options->cycle.item);
     free_strings(&options->stage);
     free_strings(&options->inputs);
     *options = (struct options){0};

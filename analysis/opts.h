@@ -21,6 +21,30 @@ extern const char *const rules_names[NR_RULES + 1];
 enum group_by { GROUP_KERNEL, GROUP_OP, GROUP_CATEGORY, NR_GROUPS };
 extern const char *const group_names[NR_GROUPS + 1];
 
+/* Of `ops`: by name, and by these. */
+struct group_ops {
+    bool shapes;
+    uint64_t stack; /* frames; 0: not by them */
+};
+
+/* torch's names of what a table is sorted by. */
+enum sort_key {
+    SORT_NONE,
+    SORT_CPU_TIME,
+    SORT_DEVICE_TIME,
+    SORT_CPU_TIME_TOTAL,
+    SORT_DEVICE_TIME_TOTAL,
+    SORT_SELF_CPU_TIME_TOTAL,
+    SORT_SELF_DEVICE_TIME_TOTAL,
+    SORT_CPU_MEMORY,
+    SORT_DEVICE_MEMORY,
+    SORT_SELF_CPU_MEMORY,
+    SORT_SELF_DEVICE_MEMORY,
+    SORT_COUNT,
+    SORT_FLOPS,
+    NR_SORT_KEYS
+};
+
 enum name_style { NAMES_FULL, NAMES_SHORT, NAMES_MANGLED, NR_NAME_STYLES };
 
 /* "0,2-5" */
@@ -43,9 +67,12 @@ struct options {
     enum format format;
     char *output;
     uint64_t jobs; /* 0: as many as there are processors */
-    struct list rank, pid, device, stream, step;
+    struct list rank, pid, device, stream, step, cycle;
     enum rules rules;
     enum group_by group_by;
+    struct group_ops group_ops;
+    enum sort_key sort_by;
+    int64_t row_limit; /* 0: not given, -1: all */
     enum name_style names;
     struct strings_list stage;
     double from, to; /* seconds; NAN: not given */

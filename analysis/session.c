@@ -178,6 +178,7 @@ static void say_nothing_found(const struct options *options)
         text_format(&filters, " --stage %s", options->stage.text[i]);
     }
     say_list(&filters, "--step", &options->step);
+    say_list(&filters, "--cycle", &options->cycle);
     say_list(&filters, "--device", &options->device);
     say_list(&filters, "--stream", &options->stream);
     if (!isnan(options->from)) {

@@ -15,7 +15,7 @@
 unsigned timeline_wants(const struct session *session)
 {
     unsigned want = WANT_DEVICE;
-    if (session->options.step.count) {
+    if (session->options.step.count || session->options.cycle.count) {
         want |= WANT_RANGES | WANT_LAUNCHES | WANT_OPERATORS;
     }
     return session->options.rules == RULES_TRACELENS ? want | WANT_LAUNCHES : want;
@@ -102,16 +102,16 @@ static void collect_process(struct timeline *timeline, const struct session *ses
                             const struct process *process)
 {
     const struct works *w = &process->works;
-    bool tracelens = kinds->rules == RULES_TRACELENS, by_step = session->options.step.count != 0;
+    bool tracelens = kinds->rules == RULES_TRACELENS, by_launch = choice_needs_launches(session, process);
     struct map calls = tracelens ? called(process) : (struct map){0};
     struct rank_time *rank = rank_of(timeline, process->rank);
     struct attribution attribution;
     struct choice choice;
     struct interval when;
-    if (by_step) {
+    if (by_launch) {
         attribute(&attribution, process, false);
     }
-    choice_init(&choice, session, process, by_step ? &attribution : NULL);
+    choice_init(&choice, session, process, by_launch ? &attribution : NULL);
     for (size_t i = 0; i < w->table.count; i++) {
         if (!choice_work(&choice, i, &when) || (tracelens && map_get(&calls, w->correlation[i]) == MAP_NONE)) {
             continue;
@@ -130,7 +130,7 @@ static void collect_process(struct timeline *timeline, const struct session *ses
         end_piece(rank);
     }
     choice_free(&choice);
-    if (by_step) {
+    if (by_launch) {
         attribution_free(&attribution);
     }
     map_free(&calls);

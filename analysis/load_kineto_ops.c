@@ -1,0 +1,93 @@
+/* load_kineto_ops.c - reads arguments of operators and of memory events. */
+#include "load_kineto_ops.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_key(struct slice key, const char *text)
+{
+    size_t length = strlen(text);
+    return key.length == length && memcmp(key.at, text, length) == 0;
+}
+
+/* Old traces have their frames on one line, with semicolons between. */
+static uint32_t stack_of(struct slice value, uint32_t (*name)(void *, struct slice), void *context)
+{
+    char *text = json_text(value);
+    uint32_t stack = NAME_NONE;
+    if (text) {
+        for (char *p = strchr(text, ';'); p; p = strchr(p, ';')) {
+            *p = '\n';
+        }
+        stack = name(context, (struct slice){text, strlen(text)});
+    }
+    free(text);
+    return stack;
+}
+
+void take_op_detail(const struct kineto_event *event, uint32_t (*name)(void *, struct slice), void *context,
+                    struct op_detail *detail)
+{
+    struct slice at = event->args, key, value;
+    int64_t number;
+    *detail = (struct op_detail){.sequence = -1};
+    while (at.at && json_next(&at, &key, &value)) {
+        if (is_key(key, "Input Dims") || is_key(key, "Input dims")) {
+            detail->shapes = name(context, value);
+        } else if (is_key(key, "Input type")) {
+            detail->types = name(context, value);
+        } else if (is_key(key, "Sequence number") && json_int(value, &number)) {
+            detail->sequence = number;
+        } else if (is_key(key, "FLOPs") && json_int(value, &number)) {
+            detail->flops = number > 0 ? (uint64_t)number : 0;
+        } else if (is_key(key, "native") && is_key(value, "true")) {
+            detail->scope = TFI_SCOPE_NATIVE;
+        } else if (is_key(key, "Call stack")) {
+            detail->stack = stack_of(value, name, context);
+        }
+    }
+}
+
+/* c10::DeviceType: what torch counts as the host's, and as the device's; the rest is neither. */
+static int64_t device_of(int64_t type, int64_t number)
+{
+    enum { CPU = 0, CUDA = 1, MKLDNN = 2, IDEEP = 5, HIP = 6, XPU = 12, PRIVATE = 20 };
+    switch (type) {
+    case CPU:
+    case MKLDNN:
+    case IDEEP: return DEVICE_HOST;
+    case CUDA:
+    case HIP:
+    case XPU:
+    case PRIVATE: return MAX(number, 0);
+    default: return DEVICE_OTHER;
+    }
+}
+
+void take_block(const struct kineto_event *event, struct blocks *b)
+{
+    struct slice at = event->args, key, value;
+    int64_t type = 0, number = -1, address = 0, bytes = 0, allocated = 0, reserved = 0;
+    const struct {
+        const char *key;
+        int64_t *to;
+    } known[] = {{"Device Type", &type}, {"Device Id", &number},          {"Addr", &address},
+                 {"Bytes", &bytes},      {"Total Allocated", &allocated}, {"Total Reserved", &reserved}};
+    while (at.at && json_next(&at, &key, &value)) {
+        for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
+            if (is_key(key, known[i].key)) {
+                json_int(value, known[i].to);
+            }
+        }
+    }
+    blocks_reserve(b, 1);
+    size_t to = b->table.count++;
+    b->time[to] = event->ts;
+    b->bytes[to] = bytes;
+    b->address[to] = (uint64_t)address;
+    b->allocated[to] = (uint64_t)allocated;
+    b->reserved[to] = (uint64_t)reserved;
+    b->device[to] = device_of(type, number);
+    b->thread[to] = 0;
+    b->allocator[to] = b->stack[to] = NAME_NONE;
+}

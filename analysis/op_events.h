@@ -1,0 +1,47 @@
+/* op_events.h - a process's host events as torch.profiler's tables see them: who lies in whom, what is whose.
+ *
+ * The rules are those of torch/autograd/profiler_util.py. An event is the child of the innermost one of its thread that
+ * holds all of it; what only overlaps has no parent. An only child with its parent's name is the parent. What was allocated
+ * and freed while an event was open, by any thread, is its memory; what a device did is the operator's that launched it.
+ */
+#ifndef TFA_OP_EVENTS_H
+#define TFA_OP_EVENTS_H
+
+#include "choice.h"
+
+enum op_kind { OP_STAGE, OP_SPAN, OP_CALL, OP_PYTHON };
+
+struct op_event {
+    int64_t start, end;
+    uint32_t thread;
+    uint32_t order; /* in which it was found: decides where all else is the same */
+    uint32_t place; /* OP_STAGE: in ranges; OP_CALL: in calls; else in spans */
+    uint8_t kind;   /* enum op_kind */
+};
+
+/* What lies in an event, its children's with it; its own is less what they have. */
+struct op_sums {
+    int64_t time, device, host_bytes, device_bytes;
+};
+
+struct op_events {
+    const struct process *process;
+    const struct attribution *attribution;
+    struct names *names;
+    struct op_event *event; /* by thread, then by time, the outer one first */
+    size_t count, capacity;
+    uint32_t *parent; /* NO_PLACE: none. Of one that is gone: the one that took its place */
+    bool *is_gone;    /* it was its parent */
+    int64_t *kernels; /* the time of what it launched itself */
+    struct op_sums *all, *children;
+    bool has_memory;
+    bool *is_loose; /* by block: no event was open */
+};
+
+/* `attribution` has the process's spans. */
+void op_events_init(struct op_events *events, const struct process *process, const struct attribution *attribution,
+                    struct names *names);
+void op_events_free(struct op_events *events);
+uint32_t op_event_name(const struct op_events *events, const struct op_event *event);
+
+#endif

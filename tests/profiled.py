@@ -1,0 +1,103 @@
+"""profiled - runs some of torch under torch.profiler: writes its trace, and what key_averages says of the same run.
+
+`profiled.py WORK OPTIONS TRACE` with the names of a function below and of torch.profiler's switches (shapes, memory, stack,
+flops). On stdout, as JSON: {grouping: {"rows": [...], "tables": {sort key or "": text}}}. A program of its own, as torch's
+profiler may run once in a process without a trace of what ran before.
+"""
+
+import json
+import sys
+import threading
+
+import torch
+from torch.profiler import ProfilerActivity, profile, record_function
+
+
+def model():
+    torch.manual_seed(1)
+    return torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4))
+
+
+def training():
+    net, x = model(), torch.randn(8, 16)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def step():
+        with record_function('forward'):
+            y = net(x)
+            z = torch.cat([y, y])
+            torch.stack([y.sum(), z.sum()])
+        with record_function('backward'):
+            (z.sum() + y.mean()).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        with record_function('a stage whose name is far longer than the column that torch has for it'):
+            torch.einsum('ij,jk->ik', x, x.t())
+    return [step] * 3
+
+
+def threads():
+    """Operators of three threads at once; ranges that hold one of their own name alone, or two."""
+    def work():
+        for i in range(20):
+            with record_function('same'), record_function('same'):
+                torch.ones(64, i + 1).matmul(torch.ones(i + 1, 8))
+            with record_function('twice'):
+                for _ in range(2):
+                    with record_function('twice'):
+                        torch.zeros(3).add_(1)
+
+    def step():
+        running = [threading.Thread(target=work) for _ in range(2)]
+        for t in running:
+            t.start()
+        work()
+        for t in running:
+            t.join()
+    return [step]
+
+
+def loose():
+    """Blocks that are freed, and one that is allocated, while no operator runs."""
+    kept = [torch.ones(1000, 1000) for _ in range(3)]
+
+    def step():
+        kept.append(torch.ones(500, 1024) + 1)
+        kept.pop(0)
+        torch.UntypedStorage(1 << 20)
+    return [step] * 4
+
+
+WORK = {f.__name__: f for f in (training, threads, loose)}
+KEYS = ('cpu_time_total', 'self_cpu_time_total', 'cpu_time', 'count', 'cpu_memory_usage', 'self_cpu_memory_usage')
+
+
+def rows_of(averages):
+    def ns(us):
+        return round(us * 1000)
+    return [{'name': a.key, 'shapes': str(a.input_shapes), 'self_cpu': ns(a.self_cpu_time_total),
+             'cpu': ns(a.cpu_time_total), 'mem': a.cpu_memory_usage, 'self_mem': a.self_cpu_memory_usage,
+             'calls': a.count, 'flops': a.flops} for a in averages]
+
+
+def main():
+    work, options, path = sys.argv[1], sys.argv[2].split(','), sys.argv[3]
+    steps = WORK[work]()
+    steps[0]()
+    with profile(activities=[ProfilerActivity.CPU], record_shapes='shapes' in options, profile_memory='memory' in options,
+                 with_stack='stack' in options, with_flops='flops' in options) as profiler:
+        for step in steps:
+            step()
+            profiler.step()
+    profiler.export_chrome_trace(path)
+    answer = {}
+    for grouping, given in (('name', {}), ('name,shapes', {'group_by_input_shape': True})):
+        averages = profiler.key_averages(**given)
+        answer[grouping] = {'rows': rows_of(averages),
+                            'tables': {key: averages.table(sort_by=key or None, row_limit=-1) for key in ('', *KEYS)},
+                            'short': averages.table(sort_by='count', row_limit=3)}
+    json.dump(answer, sys.stdout)
+
+
+if __name__ == '__main__':
+    main()
