@@ -11,7 +11,7 @@
 
 #include "thread.h"
 
-bool tfi_clock_is_tsc;
+bool tfi_clock_is_tsc = true;
 static struct tfi_clock_pair first;
 static uint64_t next_pair, interval;
 
@@ -44,8 +44,15 @@ struct tfi_clock_pair tfi_clock_read(void)
 
 void tfi_clock_init(void)
 {
-    tfi_clock_is_tsc = invariant_tsc();
     first = tfi_clock_read();
+}
+
+void tfi_clock_choose(void)
+{
+    static bool chosen;
+    if (__atomic_exchange_n(&chosen, true, __ATOMIC_RELAXED) || invariant_tsc()) return;
+    first.ticks = first.monotonic;
+    tfi_clock_is_tsc = false;
 }
 
 const struct tfi_clock_pair *tfi_clock_first(void)

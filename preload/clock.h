@@ -10,7 +10,7 @@
 
 struct tfi_thread;
 
-/* True where the counter is the TSC, false where it is CLOCK_MONOTONIC in nanoseconds. Set once in the constructor. */
+/* True where the counter is the TSC, false where it is CLOCK_MONOTONIC in nanoseconds. Chosen before it is first read. */
 extern bool tfi_clock_is_tsc;
 
 static inline uint64_t tfi_ticks(void)
@@ -28,8 +28,11 @@ struct tfi_clock_pair {
 
 struct tfi_clock_pair tfi_clock_read(void);
 
-/* In the constructor: chooses the counter and reads the first pair, far ahead of the wake for a good rate. */
+/* In the constructor: reads the first pair, far ahead of the wake for a good rate. */
 void tfi_clock_init(void);
+/* To be called before anything that is kept is timed. To ask the processor takes tens of microseconds in a virtual
+ * machine, which programs that are only started don't have to pay. */
+void tfi_clock_choose(void);
 const struct tfi_clock_pair *tfi_clock_first(void);
 
 /* Writes clock records of a pair into the thread's chunk. */

@@ -6,6 +6,7 @@
  */
 #include "crc.h"
 
+#include <cpuid.h>
 #include <immintrin.h>
 #include <zlib.h>
 
@@ -49,11 +50,23 @@ CLMUL static uint32_t folded(const uint8_t *p, size_t bytes, uint32_t crc)
     return reduce(x[0], by16);
 }
 
+/* Asked for when it is needed: the compiler's own way asks in a constructor, and in a virtual machine every question
+ * takes microseconds, in each program that is started. */
+static bool has_pclmul(void)
+{
+    static uint32_t answer; /* 1: no, 2: yes */
+    uint32_t known = __atomic_load_n(&answer, __ATOMIC_RELAXED), a, b, c = 0, d;
+    if (!known) {
+        known = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_PCLMUL) && (c & bit_SSE4_1) ? 2 : 1;
+        __atomic_store_n(&answer, known, __ATOMIC_RELAXED);
+    }
+    return known == 2;
+}
+
 uint32_t tfi_crc(const void *data, size_t bytes)
 {
     size_t most = bytes & ~(size_t)15;
-    if (most < 64 || !__builtin_cpu_supports("pclmul") || !__builtin_cpu_supports("sse4.1"))
-        return (uint32_t)crc32(0, data, (uInt)bytes);
+    if (most < 64 || !has_pclmul()) return (uint32_t)crc32(0, data, (uInt)bytes);
     uint32_t crc = ~folded(data, most, ~0u);
     return (uint32_t)crc32(crc, (const uint8_t *)data + most, (uInt)(bytes - most));
 }

@@ -21,8 +21,9 @@ _Static_assert(TFI_LIBRARY_cuda < TFI_LIBRARY_cudart && TFI_LIBRARY_cudart < TFI
 /* CUDA_VERSION of the cudaTypedefs.h that cuda_routes.def was made from. */
 #define NEWEST_KNOWN 13020u
 
+/* The name is in it, as a pointer would have to be relocated in every program that is started. */
 struct route {
-    const char *name;
+    char name[44];
     unsigned version;
     enum tfi_hook hook;
     bool per_thread;

@@ -169,8 +169,8 @@ void tfi_records_restart(void);
 struct tfi_cupti_call {
     uint16_t domain; /* TFI_CUPTI_DRIVER or TFI_CUPTI_RUNTIME */
     uint16_t number;
-    const char *symbol;
-    const char *class;
+    char symbol[48]; /* no pointers: they would have to be relocated in every program that is started */
+    char class[8];
 };
 extern const struct tfi_cupti_call tfi_cupti_calls[];
 extern const unsigned tfi_cupti_nr_calls;

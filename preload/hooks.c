@@ -30,18 +30,43 @@ static const char *const classes[] = {
 };
 #undef CLASS
 
+/* All texts of the tables in one piece of memory, and rows that hold offsets into it: pointers would have to be relocated
+ * in every program that is started. */
+#define LIBRARY(name, soname)                                                                                          \
+    char symbol_##name[sizeof #name];                                                                                  \
+    char names_##name[sizeof soname];
+#define HOOK(class, ret, symbol, params, args, names, values)                                                          \
+    char symbol_##symbol[sizeof #symbol];                                                                              \
+    char names_##symbol[sizeof names];
+#define HOOK_VOID(class, ret, symbol, params, args, names, values) HOOK(class, ret, symbol, params, args, names, values)
+#define HOOK_CUSTOM(class, ret, symbol, params, names) HOOK(class, ret, symbol, params, args, names, values)
+#define HOOK_CUSTOM_VOID(class, ret, symbol, params, names) HOOK(class, ret, symbol, params, args, names, values)
+struct texts {
+#include "hooks.def"
+};
+#undef LIBRARY
+#undef HOOK
+
+#define LIBRARY(name, soname) #name, soname,
+#define HOOK(class, ret, symbol, params, args, names, values) #symbol, names,
+static const struct texts texts = {
+#include "hooks.def"
+};
+#undef LIBRARY
+#undef HOOK
+
 struct row {
-    enum class class;
-    const char *symbol;
-    const char *names; /* of the arguments; of a library: its soname, or several */
+    uint32_t class; /* enum class */
+    uint32_t symbol;
+    uint32_t names; /* of the arguments; of a library: its soname, or several */
 };
 
-#define LIBRARY(name, soname) [TFI_LIBRARY_##name] = {CLASS_OF_A_LIBRARY, #name, soname},
-#define HOOK(class, ret, symbol, params, args, names, values) [TFI_HOOK_##symbol] = {CLASS_##class, #symbol, names},
-#define HOOK_VOID(class, ret, symbol, params, args, names, values)                                                     \
-    [TFI_HOOK_##symbol] = {CLASS_##class, #symbol, names},
-#define HOOK_CUSTOM(class, ret, symbol, params, names) [TFI_HOOK_##symbol] = {CLASS_##class, #symbol, names},
-#define HOOK_CUSTOM_VOID(class, ret, symbol, params, names) [TFI_HOOK_##symbol] = {CLASS_##class, #symbol, names},
+#define LIBRARY(name, soname)                                                                                          \
+    [TFI_LIBRARY_##                                                                                                    \
+        name] = {CLASS_OF_A_LIBRARY, offsetof(struct texts, symbol_##name), offsetof(struct texts, names_##name)},
+#define HOOK(class, ret, symbol, params, args, names, values)                                                          \
+    [TFI_HOOK_##                                                                                                       \
+        symbol] = {CLASS_##class, offsetof(struct texts, symbol_##symbol), offsetof(struct texts, names_##symbol)},
 static const struct row rows[TFI_NR_HOOKS] = {
 #include "hooks.def"
 };
@@ -50,6 +75,16 @@ static const struct row rows[TFI_NR_HOOKS] = {
 #undef HOOK_VOID
 #undef HOOK_CUSTOM
 #undef HOOK_CUSTOM_VOID
+
+static const char *symbol_of(const struct row *row)
+{
+    return (const char *)&texts + row->symbol;
+}
+
+static const char *names_of(const struct row *row)
+{
+    return (const char *)&texts + row->names;
+}
 
 struct tfi_hook_state tfi_hooks[TFI_NR_HOOKS];
 
@@ -122,7 +157,7 @@ static int first_object(struct dl_phdr_info *info, size_t size, void *adds)
 static unsigned copies_of(const struct row *library)
 {
     static unsigned long long known[TFI_NR_HOOKS]; /* by library: objects loaded so far << 8 | copies found then */
-    const char *list = library->names;
+    const char *list = names_of(library);
     char soname[MAX_SONAME];
     unsigned long long *mine = &known[library - rows];
     unsigned long long adds = 0, before = __atomic_load_n(mine, __ATOMIC_RELAXED), copies = 0;
@@ -136,7 +171,7 @@ static unsigned copies_of(const struct row *library)
 
 static void *find(const struct row *library, const char *symbol, const void *caller)
 {
-    const char *list = library->names;
+    const char *list = names_of(library);
     char soname[MAX_SONAME];
     if (!*list) return tfi_dlsym(RTLD_NEXT, symbol);
     const char *needed = needed_by(caller, list);
@@ -153,7 +188,7 @@ TFI_COLD void *tfi_hook_find(enum tfi_hook hook, const void *caller)
 {
     int error = errno;
     const struct row *library = library_of(hook);
-    void *real = find(library, rows[hook].symbol, caller);
+    void *real = find(library, symbol_of(&rows[hook]), caller);
     if (real && copies_of(library) < 2) __atomic_store_n(&tfi_hooks[hook].real, real, __ATOMIC_RELAXED);
     errno = error;
     return real;
@@ -185,20 +220,20 @@ TFI_COLD void tfi_hook_look_again(enum tfi_hook library)
 enum tfi_hook tfi_hook_named(enum tfi_hook library, const char *symbol)
 {
     for (unsigned i = library + 1; i < TFI_NR_HOOKS && rows[i].class; i++)
-        if (strcmp(rows[i].symbol, symbol) == 0) return (enum tfi_hook)i;
+        if (strcmp(symbol_of(&rows[i]), symbol) == 0) return (enum tfi_hook)i;
     return library;
 }
 
 const char *tfi_hook_symbol(enum tfi_hook hook)
 {
-    return rows[hook].symbol;
+    return symbol_of(&rows[hook]);
 }
 
 TFI_COLD uint32_t tfi_hook_string(struct tfi_thread *t, enum tfi_hook hook)
 {
     char text[512];
-    size_t n = tfi_fmt(text, sizeof text, "%s\x1f%s\x1f%s\x1f%s", library_of(hook)->symbol, classes[rows[hook].class],
-                       rows[hook].symbol, rows[hook].names);
+    size_t n = tfi_fmt(text, sizeof text, "%s\x1f%s\x1f%s\x1f%s", symbol_of(library_of(hook)),
+                       classes[rows[hook].class], symbol_of(&rows[hook]), names_of(&rows[hook]));
     t->guard = 1;
     uint32_t string = tfi_string(text, n);
     t->guard = 0;

@@ -52,6 +52,7 @@ static bool still_stderr(void)
 static void keep(enum tfi_log_level level, const char *text)
 {
     if (!tfi_lock_within(&lock, 10)) return;
+    tfi_clock_choose();
     if (nr_kept < KEPT) {
         kept[nr_kept].time = tfi_ticks();
         kept[nr_kept].level = level;

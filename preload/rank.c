@@ -140,7 +140,8 @@ void tfi_run_dir_pass_on(void)
         absolute(tfi_config.live_dir, live_dir, sizeof live_dir);
         tfi_config.live_dir = live_dir;
     }
-    setenv("TFI_RUN_DIR", run_dir, 1);
+    const char *there = getenv("TFI_RUN_DIR");
+    if (!there || strcmp(there, run_dir) != 0) setenv("TFI_RUN_DIR", run_dir, 1);
 }
 
 /* Id of the job on all its hosts, if its launcher gives it one. */

@@ -171,6 +171,7 @@ static void at_quick(void)
 static void wake(void)
 {
     static bool once;
+    tfi_clock_choose();
     uint64_t start = tfi_ticks();
     pid = tfi_getpid();
     restart();

@@ -1,9 +1,10 @@
 /* bench-cuda.c - launches kernels as fast as it can, and says what that cost the threads that did it: for scripts/bench-cuda.
  *
- *     bench-cuda THREADS COUNT PAUSE     COUNT launches over all threads, PAUSE microseconds of sleep after each thousand
+ *     bench-cuda THREADS COUNT PAUSE STEP   COUNT launches over all threads, PAUSE microseconds of sleep after each thousand
  *
  * Prints nanoseconds of CPU time of the calling threads for one launch (sleeps cost none), and all CPU nanoseconds of
- * the calling threads and of the main thread. A stage is open all the time. PAUSE below 0: no stage is ever opened.
+ * the calling threads and of the main thread. A stage is open all the time. PAUSE below 0: no stage is ever opened. Each
+ * launch has STEP more blocks than the one before: with 0 all are alike.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -20,6 +21,7 @@ static const char ptx[] = ".version 6.0\n.target sm_50\n.address_size 64\n.visib
 static CUfunction kernel;
 static CUcontext context;
 static long count, pause_us;
+static unsigned step;
 static pthread_barrier_t barrier;
 
 static double now(clockid_t clock)
@@ -47,7 +49,8 @@ static void *launches(void *out)
     double used = 0;
     for (long done = 0; done < count; done += BURST) {
         double start = now(CLOCK_THREAD_CPUTIME_ID);
-        for (int i = 0; i < BURST; i++) cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, stream, NULL, NULL);
+        for (unsigned i = 0; i < BURST; i++)
+            cuLaunchKernel(kernel, 1 + i * step, 1, 1, 32, 1, 1, 0, stream, NULL, NULL);
         used += now(CLOCK_THREAD_CPUTIME_ID) - start;
         if (pause_us > 0) nanosleep(&rest, NULL);
     }
@@ -61,11 +64,12 @@ int main(int argc, char **argv)
 {
     pthread_t thread[64];
     double figures[64][2], used = 0, all = 0;
-    int threads = argc == 4 ? atoi(argv[1]) : 0;
+    int threads = argc == 5 ? atoi(argv[1]) : 0;
     CUmodule module;
-    if (threads < 1 || threads > 64) return fprintf(stderr, "usage: bench-cuda THREADS COUNT PAUSE\n"), 2;
+    if (threads < 1 || threads > 64) return fprintf(stderr, "usage: bench-cuda THREADS COUNT PAUSE STEP\n"), 2;
     count = atol(argv[2]) / threads / BURST * BURST;
     pause_us = atol(argv[3]);
+    step = (unsigned)atoi(argv[4]);
     if (pause_us >= 0) tfi_range_push("bench");
     check(cuInit(0), "cuInit");
     check(cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
