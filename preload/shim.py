@@ -16,6 +16,11 @@ import sys
 _PARTS = (
     ("torch", "torch", "_watch_torch"),
     ("torch.distributed.distributed_c10d", "torch", "_watch_distributed"),
+    ("telefuser.utils.profiler", "markers", "_mark_telefuser"),
+    ("cache_dit.profiler", "markers", "_mark_cache_dit"),
+    ("cache_dit._utils.utils", "markers", "_mark_cache_dit_arguments"),
+    ("diffusers.pipelines.pipeline_utils", "auto", "_auto_diffusers"),
+    ("transformers.generation.utils", "auto", "_auto_transformers"),
 ) + tuple((name, "torch", "_watch_native") for name in _config["native"])
 
 
