@@ -131,6 +131,8 @@ $(B)/libtfinject.so: $(LIB_OBJS) $(B)/exports.map
 	$(call link,LINK,$(CC) $(LDFLAGS_LIB) -Wl$(comma)--version-script=$(B)/exports.map -o $@ $(LIB_OBJS) $(LDLIBS_LIB))
 $(B)/test/libtfinject.so: $(LIBTEST_OBJS) $(B)/test/exports.map
 	$(call link,LINK,$(CC) $(LDFLAGS_LIB) -Wl$(comma)--version-script=$(B)/test/exports.map -o $@ $(LIBTEST_OBJS) $(LDLIBS_LIB))
+# Holds the text of the harness.
+$(foreach o,$(B)/obj/tool $(BUILD)/obj/fuzz,$(o)/analysis/stage_script.o): scripts/tfharness.py
 $(B)/tfanalyze: $(TOOL_OBJS)
 	$(call link,LINK,$(CC) $(SANITIZE) -o $@ $(TOOL_OBJS) $(LDLIBS_TOOL))
 
@@ -268,6 +270,7 @@ install: all ## into PREFIX (/usr/local), below DESTDIR
 	install -D -m 755 $(B)/libtfinject.so $(DESTDIR)$(PREFIX)/lib/libtfinject.so
 	install -D -m 755 $(B)/tfanalyze $(DESTDIR)$(PREFIX)/bin/tfanalyze
 	install -D -m 755 scripts/tfrun $(DESTDIR)$(PREFIX)/bin/tfrun
+	install -D -m 755 scripts/tfharness.py $(DESTDIR)$(PREFIX)/bin/tfharness.py
 	install -D -m 644 include/tfinject.h $(DESTDIR)$(PREFIX)/include/tfinject.h
 clean: ## remove what was compiled; build/venv and build/nvidia stay (rm -rf build removes all)
 	rm -rf $(addprefix $(BUILD)/,obj asan unit fuzz victims demo test lint flags headers.mk exports.map tfanalyze libtfinject.so)

@@ -65,6 +65,21 @@ static uint32_t collapsed(struct names *names, uint32_t name)
     return number;
 }
 
+/* Which stages, by the names they count as, are contexts of cache-dit. */
+static void find_cache_dit(struct report *report, const uint32_t *one)
+{
+    const struct session *session = report->session;
+    report->of_cache_dit = mem_zero(session->model.names.count, sizeof *report->of_cache_dit);
+    for (size_t i = 0; i < session->processes; i++) {
+        const struct ranges *r = &session->process[i]->ranges;
+        for (size_t k = 0; k < r->table.count; k++) {
+            if (r->flags[k] & TFI_RANGE_CACHE_DIT && one[r->name[k]] != NAME_NONE) {
+                report->of_cache_dit[one[r->name[k]]] = true;
+            }
+        }
+    }
+}
+
 /* Which stage each name counts as, as far as --stage wants it. */
 static void find_names(struct report *report)
 {
@@ -80,6 +95,7 @@ static void find_names(struct report *report)
             }
         }
     }
+    find_cache_dit(report, one);
     one[NAME_RUN] = NAME_RUN;
     for (size_t i = 0; i < count; i++) {
         bool wanted = session_wants_stage(session, model_name(&session->model, (uint32_t)i)) ||
@@ -145,6 +161,40 @@ static void collect_stages(struct report *report, struct unit *unit, const struc
         unit->in_stages += process->last - process->first;
     }
     free(order);
+}
+
+/* ---- memory ---- */
+
+static void count_memory(struct report_memory *memory, const struct stage_memory *m)
+{
+    bool better = !memory->known || (memory->device < 0 && m->device >= 0) ||
+                  (m->device >= 0 && m->device != memory->device && m->allocated_peak > memory->peak_allocated);
+    if (better) {
+        *memory = (struct report_memory){.known = true, .device = m->device};
+    }
+    if (memory->device == m->device) {
+        memory->allocated = m->allocated_after;
+        memory->reserved = m->reserved_after;
+        memory->peak_allocated = MAX(memory->peak_allocated, m->allocated_peak);
+        memory->peak_reserved = MAX(memory->peak_reserved, m->reserved_peak);
+    }
+}
+
+static void collect_memory(struct report *report, struct unit *unit, const struct process *process)
+{
+    struct map ranges = {0};
+    if (process->stage_memories) {
+        ranges_by_id(&ranges, process);
+    }
+    for (size_t i = 0; i < process->stage_memories; i++) {
+        uint32_t range = map_get(&ranges, process->stage_memory[i].range);
+        bool is_stage = range != MAP_NONE && process->ranges.flags[range] & TFI_RANGE_STAGE;
+        struct report_stage *stage = is_stage ? stage_of(report, unit, process->ranges.name[range]) : NULL;
+        if (stage) {
+            count_memory(&stage->memory, &process->stage_memory[i]);
+        }
+    }
+    map_free(&ranges);
 }
 
 /* ---- device times ---- */
@@ -340,6 +390,7 @@ void report_collect(struct report *report, struct session *session)
         for (size_t i = 0; i < unit->processes; i++) {
             attribute(&unit->attribution[i], unit->process[i], is_of_kineto(unit->process[i]));
             collect_stages(report, unit, unit->process[i]);
+            collect_memory(report, unit, unit->process[i]);
             collect_works(report, unit, &unit->attribution[i]);
         }
         for (size_t i = 0; i < unit->stages; i++) {
@@ -359,6 +410,7 @@ static void free_stage(struct report_stage *stage)
     free(stage->kernel);
     map_free(&stage->by_kernel);
     free(stage->file);
+    free(stage->trace_file);
 }
 
 void report_free(struct report *report)
@@ -383,6 +435,7 @@ void report_free(struct report *report)
     free(report->unit);
     free(report->one);
     free(report->chosen);
+    free(report->of_cache_dit);
     free(report->file);
     *report = (struct report){0};
 }

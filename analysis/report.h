@@ -17,6 +17,13 @@ struct report_kernel {
     double host; /* ns of the calls that launched them; a call that launched several is divided */
 };
 
+/* What the allocator of one device had: at the end of the stage's last call, and the most in all of them. */
+struct report_memory {
+    bool known;
+    int64_t device; /* -1: the host */
+    uint64_t allocated, reserved, peak_allocated, peak_reserved;
+};
+
 struct report_stage {
     uint32_t name;
     uint64_t calls;
@@ -28,11 +35,13 @@ struct report_stage {
     struct report_kernel *kernel;
     size_t kernel_count, kernel_capacity;
     struct map by_kernel;
-    char *file;      /* without suffix */
-    uint32_t trace;  /* its number among those that get a trace, or NO_PLACE */
-    int64_t covered; /* while counting: up to where this thread's time is counted already */
-    uint64_t epoch;  /* while counting: the thread that `covered` is of */
-    uint64_t seen;   /* while counting: the work it has already */
+    struct report_memory memory; /* of the device that had most; of the host where none is known */
+    char *file;                  /* without suffix */
+    char *trace_file;            /* of its trace, whole */
+    uint32_t trace;              /* its number among those that get a trace, or NO_PLACE */
+    int64_t covered;             /* while counting: up to where this thread's time is counted already */
+    uint64_t epoch;              /* while counting: the thread that `covered` is of */
+    uint64_t seen;               /* while counting: the work it has already */
 };
 
 struct unit {
@@ -55,13 +64,17 @@ struct report {
     size_t units;
     uint32_t *one; /* by name: the stage it counts as, NAME_NONE where it is none */
     size_t names;
-    uint32_t *chosen; /* by name: the number of the stage among those that get a trace, or NO_PLACE */
-    size_t traces;    /* how many get one */
-    size_t left_out;  /* how many do not */
+    bool *of_cache_dit; /* by name of a stage: a context of cache-dit was one of its ranges */
+    uint32_t *chosen;   /* by name: the number of the stage among those that get a trace, or NO_PLACE */
+    size_t traces;      /* how many get one */
+    size_t left_out;    /* how many do not */
     uint64_t epoch;
     char **file; /* that were written */
     size_t files, file_capacity;
 };
+
+/* By this a file is known as a report's. */
+#define REPORT_WRITER "\"writer\": \"tfanalyze " TFI_VERSION "\""
 
 enum { MOST_TRACES = 50, MOST_KERNELS = 50 };
 
@@ -73,6 +86,14 @@ void report_sort_kernels(const struct report *report, struct report_stage *stage
 
 /* ---- report_files.c ---- */
 bool report_write(struct report *report, const char *directory); /* false: it can't be, which is said */
+/* A name in the directory that is free to be written: not there, or an earlier report's; else with ~2, ~3. To be freed. */
+char *report_path(const char *directory, const char *name, const char *suffix);
+/* Closes a file and lists it as written; false: it is not, which is said. */
+bool report_finish(struct report *report, struct out *out, const char *path);
+/* "request_id" and "timestamp". */
+void report_put_moment(struct out *out, const struct report *report);
+/* ---- report_signatures.c ---- */
+bool report_write_signatures(struct report *report, const char *directory);
 /* ---- report_text.c ---- */
 void report_print(const struct report *report, const char *directory);
 

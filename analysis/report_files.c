@@ -15,8 +15,6 @@
 #include "stage_files.h"
 #include "stages.h"
 
-#define WRITER "\"writer\": \"tfanalyze " TFI_VERSION "\""
-
 /* ---- names ---- */
 
 /* Free to be written: it is not there, or an earlier report wrote it. */
@@ -36,6 +34,16 @@ static bool is_ours(const char *path)
                           memmem(head, (size_t)length, other, sizeof other - 1));
 }
 
+char *report_path(const char *directory, const char *name, const char *suffix)
+{
+    char *path = string_format("%s/%s%s", directory, name, suffix);
+    for (unsigned n = 2; !is_ours(path); n++) {
+        free(path);
+        path = string_format("%s/%s~%u%s", directory, name, n, suffix);
+    }
+    return path;
+}
+
 static bool is_free(const char *stem)
 {
     static const char *const suffixes[] = {".breakdown.json", ".trace.json.gz"};
@@ -46,6 +54,25 @@ static bool is_free(const char *stem)
         free(path);
     }
     return all;
+}
+
+/* cache-dit has names of its own: without a rank in a world of one. */
+static char *trace_file(const struct report *report, struct stage_files *files, const char *directory,
+                        const struct unit *unit, const struct report_stage *stage)
+{
+    const struct name *name = names_get(&report->session->model.names, stage->name);
+    if (!report->of_cache_dit[stage->name]) {
+        return string_format("%s.trace.json.gz", stage->file);
+    }
+    char *path = NULL, *suffix = unit->process[0]->world > 1
+                                     ? string_format("-rank%lld.trace.json.gz", (long long)MAX(unit->rank, 0))
+                                     : string_format(".trace.json.gz");
+    do {
+        free(path);
+        path = stage_file_named(files, directory, "", name->text, name->length, suffix);
+    } while (!is_ours(path));
+    free(suffix);
+    return path;
 }
 
 static void name_files(struct report *report, const char *directory)
@@ -59,12 +86,13 @@ static void name_files(struct report *report, const char *directory)
                 free(unit->stage[i].file);
                 unit->stage[i].file = stage_file(&files, directory, name->text, name->length, unit->rank);
             } while (!is_free(unit->stage[i].file));
+            unit->stage[i].trace_file = trace_file(report, &files, directory, unit, &unit->stage[i]);
         }
     }
     stage_files_free(&files);
 }
 
-static bool finish(struct report *report, struct out *out, const char *path)
+bool report_finish(struct report *report, struct out *out, const char *path)
 {
     if (!out_close(out)) {
         return false;
@@ -125,7 +153,7 @@ static bool write_breakdown(struct report *report, const struct unit *unit, cons
     struct out out;
     char *path = string_format("%s.breakdown.json", stage->file);
     bool good = out_open(&out, path);
-    out_puts(&out, "{\n  " WRITER ",\n  \"name\": ");
+    out_puts(&out, "{\n  " REPORT_WRITER ",\n  \"name\": ");
     put_text(&out, report, stage->name);
     out_puts(&out, ",\n  \"rank\": ");
     put_rank(&out, unit->rank);
@@ -139,7 +167,7 @@ static bool write_breakdown(struct report *report, const struct unit *unit, cons
     }
     put_kernels(&out, report, stage);
     out_puts(&out, "\n}\n");
-    good = finish(report, &out, path) && good;
+    good = report_finish(report, &out, path) && good;
     free(path);
     return good;
 }
@@ -164,7 +192,7 @@ static bool write_kineto_traces(struct report *report, struct unit *unit)
         }
         size_t t = targets.count++;
         of_trace[stage->trace] = (uint32_t)t;
-        path[t] = string_format("%s.trace.json.gz", stage->file);
+        path[t] = string_format("%s", stage->trace_file);
         target[t].artefact = "stage";
         target[t].stage = names_get(&report->session->model.names, stage->name);
         target[t].whole = stage->name == NAME_RUN && !has_stages(process);
@@ -177,7 +205,7 @@ static bool write_kineto_traces(struct report *report, struct unit *unit)
     good = good && (!targets.count || export_kineto(&targets, report->session, process, &unit->attribution[0]));
     for (size_t t = 0; t < targets.count; t++) {
         if (good) {
-            good = finish(report, &target[t].out, path[t]);
+            good = report_finish(report, &target[t].out, path[t]);
         } else {
             out_discard(&target[t].out);
         }
@@ -190,7 +218,7 @@ static bool write_kineto_traces(struct report *report, struct unit *unit)
 static bool write_tfr_trace(struct report *report, const struct unit *unit, const struct report_stage *stage)
 {
     struct out out;
-    char *path = string_format("%s.trace.json.gz", stage->file);
+    const char *path = stage->trace_file;
     struct tfr_export asked = {.process = unit->process,
                                .processes = unit->processes,
                                .out = &out,
@@ -201,11 +229,10 @@ static bool write_tfr_trace(struct report *report, const struct unit *unit, cons
     bool good = out_open(&out, path);
     if (good) {
         export_tfr(&asked, report->session);
-        good = finish(report, &out, path);
+        good = report_finish(report, &out, path);
     } else {
         out_discard(&out);
     }
-    free(path);
     return good;
 }
 
@@ -266,6 +293,36 @@ static struct timing *all_timings(const struct report *report, size_t *count)
     return timing;
 }
 
+/* The most that was reserved, as TeleFuser counts it, in GiB; of the host, where nothing is reserved, in use. */
+static void put_gb(struct out *out, const struct report_memory *memory)
+{
+    if (memory->known) {
+        uint64_t peak = memory->device < 0 ? memory->peak_allocated : memory->peak_reserved;
+        out_format(out, "%.6f", (double)peak / (1 << 30));
+    } else {
+        out_puts(out, "null");
+    }
+}
+
+/* Of the one unit that has the stage. */
+static void put_memory(struct out *out, const struct report *report, uint32_t name)
+{
+    static const double mb = 1 << 20;
+    for (size_t u = 0; u < report->units; u++) {
+        for (size_t i = 0; i < report->unit[u].stages; i++) {
+            const struct report_memory *m = &report->unit[u].stage[i].memory;
+            if (report->unit[u].stage[i].name != name || !m->known) {
+                continue;
+            }
+            out_format(out, ",\n      \"memory\": {\"allocated_mb\": %.6f, \"reserved_mb\": %.6f, ",
+                       (double)m->allocated / mb, (double)m->reserved / mb);
+            out_format(out, "\"peak_allocated_mb\": %.6f, \"peak_reserved_mb\": %.6f, ", (double)m->peak_allocated / mb,
+                       (double)m->peak_reserved / mb);
+            out_format(out, "\"device\": %lld}", (long long)m->device);
+        }
+    }
+}
+
 static void put_parallel(struct out *out, const struct report *report, const struct timing *timing)
 {
     const char *comma = "";
@@ -278,8 +335,9 @@ static void put_parallel(struct out *out, const struct report *report, const str
                 put_rank(out, unit->rank);
                 out_puts(out, ", \"duration_ms\": ");
                 put_ms(out, (double)unit->stage[i].host);
-                out_format(out, ", \"calls\": %llu, \"peak_memory_gb\": null}",
-                           (unsigned long long)unit->stage[i].calls);
+                out_format(out, ", \"calls\": %llu, \"peak_memory_gb\": ", (unsigned long long)unit->stage[i].calls);
+                put_gb(out, &unit->stage[i].memory);
+                out_puts(out, "}");
                 comma = ",";
             }
         }
@@ -305,6 +363,8 @@ static void put_stages(struct out *out, const struct report *report, int64_t tot
         out_format(out, ", \"calls\": %llu", (unsigned long long)timing[i].calls);
         if (timing[i].units > 1) {
             put_parallel(out, report, &timing[i]);
+        } else {
+            put_memory(out, report, timing[i].name);
         }
         out_puts(out, "}");
     }
@@ -312,8 +372,14 @@ static void put_stages(struct out *out, const struct report *report, int64_t tot
     free(timing);
 }
 
-static void put_moment(struct out *out, const struct report *report, int64_t first)
+void report_put_moment(struct out *out, const struct report *report)
 {
+    int64_t first = INT64_MAX, last = INT64_MIN;
+    for (size_t u = 0; u < report->units; u++) {
+        first = MIN(first, report->unit[u].first);
+        last = MAX(last, report->unit[u].last);
+    }
+    first = first < last ? first : 0;
     char date[64], id[64];
     time_t seconds = (time_t)(first / 1000000000);
     struct tm tm;
@@ -345,20 +411,16 @@ static void put_metadata(struct out *out, const struct report *report)
 static bool write_timing(struct report *report, const char *directory)
 {
     struct out out;
-    char *path = string_format("%s/timing.json", directory);
+    char *path = report_path(directory, "timing", ".json");
     int64_t first = INT64_MAX, last = INT64_MIN, total = 0;
-    for (unsigned n = 2; !is_ours(path); n++) {
-        free(path);
-        path = string_format("%s/timing~%u.json", directory, n);
-    }
     for (size_t u = 0; u < report->units; u++) {
         first = MIN(first, report->unit[u].first);
         last = MAX(last, report->unit[u].last);
         total = MAX(total, report->unit[u].in_stages);
     }
     bool good = out_open(&out, path);
-    out_puts(&out, "{\n  " WRITER ",\n");
-    put_moment(&out, report, first < last ? first : 0);
+    out_puts(&out, "{\n  " REPORT_WRITER ",\n");
+    report_put_moment(&out, report);
     out_puts(&out, "  \"wall_clock_ms\": ");
     if (first <= last) {
         put_ms(&out, (double)(last - first));
@@ -370,7 +432,7 @@ static bool write_timing(struct report *report, const char *directory)
     out_puts(&out, ",\n");
     put_stages(&out, report, total);
     put_metadata(&out, report);
-    good = finish(report, &out, path) && good;
+    good = report_finish(report, &out, path) && good;
     free(path);
     return good;
 }
@@ -382,7 +444,7 @@ bool report_write(struct report *report, const char *directory)
     bool good = make_directory(directory);
     if (good) {
         name_files(report, directory);
-        good = write_timing(report, directory);
+        good = write_timing(report, directory) && report_write_signatures(report, directory);
     }
     for (size_t u = 0; u < report->units && good; u++) {
         struct unit *unit = &report->unit[u];

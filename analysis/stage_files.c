@@ -18,7 +18,7 @@ size_t without_number(const char *stage, size_t length)
     return end < length && end > 1 && stage[end - 1] == '#' ? end - 1 : 0;
 }
 
-static char *clean_name(const char *stage, size_t length)
+char *stage_clean_name(const char *stage, size_t length)
 {
     size_t collapsed = without_number(stage, length);
     struct text text = {0};
@@ -48,21 +48,29 @@ static bool is_taken(const struct stage_files *files, const char *name)
     return false;
 }
 
-char *stage_file(struct stage_files *files, const char *directory, const char *stage, size_t length, int64_t rank)
+char *stage_file_named(struct stage_files *files, const char *directory, const char *prefix, const char *stage,
+                       size_t length, const char *suffix)
 {
-    char *clean = clean_name(stage, length);
-    char *name = string_format("%s_rank%lld", clean, (long long)MAX(rank, 0));
+    char *clean = stage_clean_name(stage, length);
+    char *name = string_format("%s%s%s", prefix, clean, suffix);
     for (unsigned n = 2; is_taken(files, name); n++) {
         char *number = string_format("~%u", n);
         free(name);
-        name = string_format("%.*s%s_rank%lld", LONGEST_NAME - (int)strlen(number), clean, number,
-                             (long long)MAX(rank, 0));
+        name = string_format("%s%.*s%s%s", prefix, LONGEST_NAME - (int)strlen(number), clean, number, suffix);
         free(number);
     }
     free(clean);
     files->taken = mem_grow(files->taken, &files->capacity, files->count + 1, sizeof *files->taken);
     files->taken[files->count++] = name;
     return string_format("%s/%s", directory, name);
+}
+
+char *stage_file(struct stage_files *files, const char *directory, const char *stage, size_t length, int64_t rank)
+{
+    char *suffix = string_format("_rank%lld", (long long)MAX(rank, 0));
+    char *path = stage_file_named(files, directory, "", stage, length, suffix);
+    free(suffix);
+    return path;
 }
 
 void stage_files_free(struct stage_files *files)

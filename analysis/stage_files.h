@@ -9,6 +9,13 @@ struct stage_files {
     size_t count, capacity;
 };
 
+/* A stage's name as a part of a file's name; to be freed. Bytes that a file's name should not have become `_`. */
+char *stage_clean_name(const char *stage, size_t length);
+
+/* DIRECTORY/PREFIX STAGE SUFFIX without the blanks; the rest as with stage_file. */
+char *stage_file_named(struct stage_files *files, const char *directory, const char *prefix, const char *stage,
+                       size_t length, const char *suffix);
+
 /* DIRECTORY/STAGE_rankR, to which a suffix is added; to be freed. Bytes of the stage's name that a file's name should not
  * have become `_`; a name that is taken gets `~2`, `~3`. An unknown rank is 0, as TeleFuser has it. */
 char *stage_file(struct stage_files *files, const char *directory, const char *stage, size_t length, int64_t rank);

@@ -266,7 +266,7 @@ void stages_add_work(struct stage_table *table, const struct choice *choice, boo
 }
 
 /* Ranges by their ids: of those in pieces the first one. */
-static void put_ranges(struct map *ranges, const struct process *process)
+void ranges_by_id(struct map *ranges, const struct process *process)
 {
     const struct ranges *r = &process->ranges;
     for (size_t i = 0; i < r->table.count; i++) {
@@ -281,7 +281,7 @@ void stages_add_memory(struct stage_table *table, const struct choice *choice)
     const struct process *process = choice->process;
     struct map *names = names_of_rank(table, process->rank), ranges = {0};
     if (process->stage_memories) {
-        put_ranges(&ranges, process);
+        ranges_by_id(&ranges, process);
     }
     for (size_t i = 0; i < process->stage_memories; i++) {
         const struct stage_memory *m = &process->stage_memory[i];
@@ -311,7 +311,7 @@ void stages_add_events(struct stage_table *table, const struct choice *choice)
     const struct event_times *t = &process->event_times;
     struct map *names = names_of_rank(table, process->rank);
     struct map ranges = {0};
-    put_ranges(&ranges, process);
+    ranges_by_id(&ranges, process);
     for (size_t i = 0; i < t->table.count; i++) {
         uint32_t range = map_get(&ranges, t->range[i]);
         struct interval when = {MAX(t->start[i], choice->window.from), MIN(t->end[i], choice->window.to)};

@@ -57,6 +57,9 @@ void stages_add_memory(struct stage_table *table, const struct choice *choice);
 void stage_busy(struct stage_row *row, int64_t *busy, int64_t *idle);
 void stages_free(struct stage_table *table);
 
+/* Places of ranges by their ids. */
+void ranges_by_id(struct map *map, const struct process *process);
+
 bool has_stages(const struct process *process);
 /* The stages of a process, as places in process->ranges, sorted by thread, then by start, the outer one first. */
 size_t *stages_sorted(const struct process *process, size_t *count);

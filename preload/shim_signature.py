@@ -4,7 +4,8 @@ Both return None where there is nothing new to say: a stage is described at its 
 dtypes or types of what it is given have not been seen before, at most _SIG_DISTINCT times. They look at attributes only
 (no data of a tensor, nothing that waits for a device, no code of the pipeline's own); an error is no description. What
 is long or deep is cut. A description of a call is an object {argument: D}, named as inspect.signature names them and
-without a leading self or cls; that of a result is a D. A D is one of
+without a leading self or cls, where the name "" is that of the function itself, as "module:Qual.name"; that of a result
+is a D. A D is one of
 
     null, true, 1, 1.5, "text"               the value itself
     {"text": "its beginning", "length": 5000}   a text that was cut
@@ -193,7 +194,10 @@ def _sig_arguments(function, args, kwargs):
     elif names[:1] in (('self',), ('cls',)):
         names, args = names[1:], args[1:]
     left = [_SIG_NODES]
-    texts = [_sig_string(n) + ': ' + _sig_text(v, left, 0) for n, v in zip(names, args)]
+    texts = []
+    if type(function) is _SIG_FUNCTION:
+        texts.append('"": ' + _sig_string('%s:%s' % (function.__module__, function.__qualname__)))
+    texts += [_sig_string(n) + ': ' + _sig_text(v, left, 0) for n, v in zip(names, args)]
     if len(args) > len(names):
         texts.append(_sig_string(star or 'args') + ': ' + _sig_text(tuple(args[len(names):]), left, 0))
     texts += [_sig_string(n) + ': ' + _sig_text(v, left, 0) for n, v in kwargs.items()]

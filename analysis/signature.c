@@ -1,0 +1,250 @@
+/* signature.c - chooses a description for each stage, and writes it in TeleFuser's format of timing_io_signature.json.
+ *
+ * TeleFuser's reader takes every argument that has a `shape` for a tensor with dtype and device. What has a shape and is
+ * none (an array, a nested tensor) stands inside of {"array": ...} or {"tensor": ...}, so that it passes there as it is.
+ * Beyond that format: strides and types of tensors, nested values, `output` of any kind, the target, the rank.
+ */
+#include "signature.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "json.h"
+#include "stream.h"
+
+/* ---- choosing ---- */
+
+static bool same_stage(const struct report *report, const struct stage_signature *s, uint32_t name)
+{
+    return name < report->names && report->one[name] != NAME_NONE && report->one[name] == s->stage;
+}
+
+/* The result of the same call, else the last one of the stage. */
+static void find_result(const struct report *report, struct stage_signature *s)
+{
+    const struct process *p = s->process;
+    int64_t latest = INT64_MIN;
+    bool exact = false;
+    for (size_t i = 0; i < p->signatures; i++) {
+        const struct signature *g = &p->signature[i];
+        bool same = g->range == s->range;
+        if (!g->is_result || !same_stage(report, s, g->stage) || (exact && !same)) {
+            continue;
+        }
+        if ((same && !exact) || g->time >= latest) {
+            s->result = g->text;
+            latest = g->time;
+            exact |= same;
+        }
+    }
+}
+
+static int by_first(const void *a, const void *b)
+{
+    const struct stage_signature *x = a, *y = b;
+    return x->first != y->first ? (x->first > y->first) - (x->first < y->first)
+                                : (x->stage > y->stage) - (x->stage < y->stage);
+}
+
+static void take(struct stage_signature *s, const struct signature *g)
+{
+    s->different++;
+    s->first = MIN(s->first, g->time);
+    if (g->time >= s->time) {
+        s->time = g->time;
+        s->range = g->range;
+        s->arguments = g->text;
+    }
+}
+
+struct stage_signature *signatures_find(const struct report *report, size_t *count)
+{
+    struct stage_signature *found = NULL;
+    struct map places = {0};
+    size_t capacity = 0;
+    *count = 0;
+    for (size_t u = 0; u < report->units; u++) {
+        for (size_t k = 0; k < report->unit[u].processes; k++) {
+            const struct process *p = report->unit[u].process[k];
+            for (size_t i = 0; i < p->signatures; i++) {
+                const struct signature *g = &p->signature[i];
+                uint32_t one = g->stage < report->names ? report->one[g->stage] : NAME_NONE;
+                if (g->is_result || one == NAME_NONE) {
+                    continue;
+                }
+                uint32_t place = map_get(&places, one);
+                if (place == MAP_NONE) {
+                    found = mem_grow(found, &capacity, *count + 1, sizeof *found);
+                    found[*count] = (struct stage_signature){
+                        .stage = one, .process = p, .first = g->time, .time = INT64_MIN, .result = NAME_NONE};
+                    map_put(&places, one, place = (uint32_t)(*count)++);
+                }
+                struct stage_signature *s = &found[place];
+                if (s->process == p) {
+                    take(s, g);
+                }
+            }
+        }
+    }
+    map_free(&places);
+    for (size_t i = 0; i < *count; i++) {
+        find_result(report, &found[i]);
+    }
+    if (*count) {
+        qsort(found, *count, sizeof *found, by_first);
+    }
+    return found;
+}
+
+/* ---- texts ---- */
+
+void put_json_string(struct text *to, const char *bytes, size_t length)
+{
+    struct text good = {0};
+    for (size_t at = 0; at < length;) {
+        size_t step = utf8_length(bytes + at, bytes + length);
+        text_add(&good, step ? bytes + at : "?", step ? step : 1);
+        at += MAX(step, 1);
+    }
+    json_t *string = json_stringn(good.data ? good.data : "", good.length);
+    char *shown = string ? json_dumps(string, JSON_ENCODE_ANY) : NULL;
+    text_puts(to, shown ? shown : "null");
+    free(shown);
+    json_decref(string);
+    text_free(&good);
+}
+
+/* Of a text that is JSON a copy with the pad behind it that json.h asks for, to be freed; else NULL. */
+static char *json_of(const struct report *report, uint32_t name, struct slice *text)
+{
+    json_error_t error;
+    const struct name *from = names_get(&report->session->model.names, name);
+    json_t *value = json_loadb(from->text, from->length, JSON_DECODE_ANY | JSON_DECODE_INT_AS_REAL, &error);
+    if (!value) {
+        return NULL;
+    }
+    json_decref(value);
+    char *copy = mem_zero(from->length + STREAM_PAD, 1);
+    memcpy(copy, from->text, from->length);
+    memset(copy + from->length + 1, '"', STREAM_PAD - 1);
+    *text = (struct slice){copy, from->length};
+    return copy;
+}
+
+/* ---- TeleFuser's format ---- */
+
+enum shape { NO_TENSOR, TENSOR, ARRAY, ODD_TENSOR };
+
+static enum shape shape_of(struct slice value)
+{
+    if (!value.length || *value.at != '{') {
+        return NO_TENSOR;
+    }
+    struct slice shape = json_member(value, "shape"), dtype = json_member(value, "dtype");
+    if (!shape.at || !dtype.at) {
+        return NO_TENSOR;
+    }
+    return !json_member(value, "device").at ? ARRAY : *shape.at == '[' ? TENSOR : ODD_TENSOR;
+}
+
+static void put_value(struct text *to, struct slice value)
+{
+    enum shape shape = shape_of(value);
+    bool wrapped = shape == ARRAY || shape == ODD_TENSOR;
+    text_puts(to, shape == ARRAY ? "{\"array\": " : shape == ODD_TENSOR ? "{\"tensor\": " : "");
+    text_add(to, value.at, value.length);
+    text_puts(to, wrapped ? "}" : "");
+}
+
+/* Members of the arguments, all or those that are scalars. The name "" is the function's, no argument. */
+static void put_arguments(struct text *to, struct slice object, bool scalars)
+{
+    struct slice key, value;
+    const char *comma = "";
+    while (json_next(&object, &key, &value)) {
+        bool is_scalar = value.length && !strchr("{[n", *value.at);
+        if (!key.length || (scalars && !is_scalar)) {
+            continue;
+        }
+        text_format(to, "%s\n        \"", comma);
+        text_add(to, key.at, key.length);
+        text_puts(to, "\": ");
+        put_value(to, value);
+        comma = ",";
+    }
+    text_puts(to, *comma ? "\n      }" : "}");
+}
+
+static void put_result(struct text *to, const struct report *report, uint32_t result)
+{
+    struct slice value;
+    char *copy = result != NAME_NONE ? json_of(report, result, &value) : NULL;
+    if (!copy) {
+        text_puts(to, "\"output_signature\": null");
+        return;
+    }
+    bool is_tensor = shape_of(value) == TENSOR;
+    text_puts(to, is_tensor ? "\"output_signature\": " : "\"output_signature\": null,\n      \"output\": ");
+    put_value(to, value);
+    free(copy);
+}
+
+/* A function of the script itself is found in the first word of the command line that is a file of Python. */
+static char *in_script(const struct process *process, const char *name)
+{
+    const char *command = process->command, *end = command ? strstr(command, ".py") : NULL;
+    while (end && end[3] && end[3] != ' ') {
+        end = strstr(end + 3, ".py");
+    }
+    if (!end) {
+        return NULL;
+    }
+    const char *begin = end;
+    while (begin > command && begin[-1] != ' ') {
+        begin--;
+    }
+    bool relative = *begin != '/' && process->directory;
+    return string_format("%s%s%.*s:%s", relative ? process->directory : "", relative ? "/" : "", (int)(end + 3 - begin),
+                         begin, name);
+}
+
+char *signature_target(const struct report *report, const struct stage_signature *s)
+{
+    static const char script[] = "__main__:";
+    struct slice text;
+    char *copy = json_of(report, s->arguments, &text);
+    char *name = copy ? json_text(json_member(text, "")) : NULL;
+    free(copy);
+    if (name && strncmp(name, script, sizeof script - 1) == 0) {
+        char *target = in_script(s->process, name + sizeof script - 1);
+        free(name);
+        return target;
+    }
+    return name;
+}
+
+void signature_put(struct text *to, const struct report *report, const struct stage_signature *s)
+{
+    const struct name *stage = names_get(&report->session->model.names, s->stage);
+    struct slice arguments = {NULL, 0};
+    char *copy = json_of(report, s->arguments, &arguments), *target = signature_target(report, s);
+    text_puts(to, "\"stage_name\": ");
+    put_json_string(to, stage->text, stage->length);
+    text_puts(to, ",\n      \"input_signatures\": {");
+    put_arguments(to, arguments, false);
+    text_puts(to, ",\n      ");
+    put_result(to, report, s->result);
+    text_puts(to, ",\n      \"metadata\": {");
+    put_arguments(to, arguments, true);
+    text_puts(to, ",\n      \"target\": ");
+    if (target) {
+        put_json_string(to, target, strlen(target));
+    } else {
+        text_puts(to, "null");
+    }
+    text_format(to, ",\n      \"rank\": %lld,\n      \"signatures\": %zu", (long long)MAX(s->process->rank, 0),
+                s->different);
+    free(copy);
+    free(target);
+}

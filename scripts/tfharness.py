@@ -1,0 +1,650 @@
+#!/usr/bin/env python3
+"""tfharness - runs one stage of a pipeline alone, with inputs like those it was given, and profiles it.
+
+    tfharness.py --signature DIR/timing_io_signature.json --stage denoise --target pipelines.dit:stage
+
+    import tfharness
+    harness = tfharness.from_signature_file('timing_io_signature.json', 'denoise', stage_instance=stage)
+    harness.setup()
+    harness.profile(warmup=2, profile_steps=5)
+
+Inputs are made from the stage's signature: shapes, dtypes, strides and devices as they were, values at random from a
+fixed seed. It leaves {stage}_trace.json.gz, {stage}_breakdown.json and profile_{stage}.py, which does the same without
+this file. Needs torch, and what the stage itself needs.
+"""
+
+# ---- stand-alone: this part is also that of profile_{stage}.py ----
+import argparse
+import asyncio
+import builtins
+import contextlib
+import importlib
+import importlib.util
+import inspect
+import json
+import os
+import statistics
+import sys
+import time
+from types import SimpleNamespace
+
+SEED = 0  # of every random value
+ALLOWED = frozenset('abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._ #*()-')
+
+
+class Problem(ValueError):
+    """What is wrong and what to do about it, for people."""
+
+
+def say(text):
+    print(f'[Harness] {text}', flush=True)
+
+
+def file_name(stage):
+    """The stage's name as a part of a file's name."""
+    name = ''.join(c if c in ALLOWED else '_' for c in stage)[:120] or '_'
+    return '_' + name[1:] if name[0] == '.' else name
+
+
+# ---- inputs ----
+
+class Inputs:
+    """Makes values from their descriptions. `notes` says what could not be made as it was."""
+
+    def __init__(self, device=None):
+        import torch
+        self.torch, self.device, self.notes = torch, device, []
+        torch.manual_seed(SEED)
+
+    def all_of(self, signature):
+        return {name: self.value(d, name) for name, d in signature.get('input_signatures', {}).items()}
+
+    def note(self, name, text):
+        self.notes.append(f'{name}: {text}')
+
+    def value(self, d, name):
+        if isinstance(d, list):
+            return self.items(d, name)
+        if not isinstance(d, dict):
+            return d
+        if 'shape' in d and 'dtype' in d and 'device' in d:
+            return self.tensor(d, name)
+        for key, make in (('tuple', tuple), ('set', self.set_of), ('dict', self.mapping), ('items', self.pairs),
+                          ('text', None), ('array', self.array), ('tensor', self.odd_tensor), ('fields', self.object),
+                          ('value', self.constant), ('size', self.image)):
+            if key in d:
+                break
+        else:
+            if 'dtype' in d and 'shape' in d:
+                return self.array(d, name)
+            self.note(name, f'a {d.get("type", "value")} can not be made from a signature; it is None')
+            return None
+        if key == 'text':
+            return (d['text'] * (d.get('length', 0) // max(len(d['text']), 1) + 1))[:d.get('length', len(d['text']))]
+        if key == 'tuple':
+            return tuple(self.items(d['tuple'], name))
+        return make(d[key] if key in ('set', 'dict', 'items', 'array', 'tensor') else d, name)
+
+    def items(self, described, name):
+        """What was cut off a long one is like its last item."""
+        more = described[-1].get('more') if described and isinstance(described[-1], dict) else None
+        made = [self.value(d, f'{name}[{i}]') for i, d in enumerate(described[:-1] if more else described)]
+        return made + [made[-1] if made else None] * (more or 0)
+
+    def set_of(self, described, name):
+        made = set()
+        for item in self.items(described, name):
+            with contextlib.suppress(TypeError):
+                made.add(item)
+        return made
+
+    def mapping(self, described, name):
+        return {k: self.value(d, f'{name}[{k!r}]') for k, d in described.items() if k != 'more...'}
+
+    def pairs(self, described, name):
+        return {self.value(p[0], name): self.value(p[1], f'{name}[…]') for p in described if isinstance(p, list)}
+
+    def named(self, dotted):
+        """What `package.module.Qual.name` is, or None."""
+        parts = dotted.split('.')
+        for cut in range(len(parts) - 1, 0, -1):
+            try:
+                found = importlib.import_module('.'.join(parts[:cut]))
+                for part in parts[cut:]:
+                    found = getattr(found, part)
+                return found
+            except (ImportError, AttributeError, ValueError):
+                continue
+        return getattr(builtins, dotted, None)
+
+    def object(self, d, name):
+        fields = self.mapping(d['fields'], name)
+        kind = self.named(d.get('type', ''))
+        try:
+            return kind(**fields)
+        except Exception:
+            self.note(name, f'a {d.get("type")} can not be made from its fields alone; it is a namespace that has them')
+            return SimpleNamespace(**fields)
+
+    def constant(self, d, name):
+        kind, text = d.get('type', ''), str(d['value'])
+        if kind in ('float', 'complex'):
+            return {'float': float, 'complex': complex}[kind](text)
+        if kind == 'torch.device':
+            return self.usable(text, name)
+        if kind.startswith('torch') and isinstance(self.named(text if text.startswith('torch.') else f'torch.{text}'),
+                                                   (self.torch.dtype, self.torch.layout, self.torch.memory_format)):
+            return self.named(text if text.startswith('torch.') else f'torch.{text}')
+        found = self.named(kind)
+        if isinstance(found, type) and hasattr(found, '__members__'):
+            found = found.__members__.get(text.rpartition('.')[2])
+        else:
+            found = self.named(text)
+        if found is None:
+            self.note(name, f'a {kind} ({text}) can not be made from a signature; it is None')
+        return found
+
+    def array(self, d, name):
+        try:
+            import numpy
+            generator = numpy.random.default_rng(SEED)
+            return (generator.random(d['shape']) * (10 if 'int' in d['dtype'] else 1)).astype(d['dtype'])
+        except Exception as e:
+            self.note(name, f'an array of {d.get("dtype")} can not be made ({e}); it is None')
+            return None
+
+    def image(self, d, name):
+        try:
+            from PIL import Image
+            return Image.new(d.get('mode', 'RGB'), tuple(d['size']))
+        except Exception as e:
+            self.note(name, f'an image can not be made ({e}); it is None')
+            return None
+
+    def odd_tensor(self, d, name):
+        self.note(name, f'a {d.get("type", "tensor")} without a shape can not be made; it is None')
+
+    # ---- tensors ----
+
+    def usable(self, device, name):
+        """The device, or the nearest there is."""
+        device, torch = self.device or device, self.torch
+        kind, _, index = device.partition(':')
+        module = getattr(torch, kind, None)
+        if kind in ('cpu', 'meta'):
+            return torch.device(device)
+        if module is None or not hasattr(module, 'is_available') or not module.is_available():
+            self.note(name, f'there is no {device} here; it is on the cpu')
+            return torch.device('cpu')
+        if index and hasattr(module, 'device_count') and int(index) >= module.device_count():
+            self.note(name, f'there is no {device} here; it is on {kind}:0')
+            return torch.device(kind, 0)
+        return torch.device(device)
+
+    def numbers(self, shape, dtype, device):
+        """Random values that any stage can do with: normal ones, whole ones from 0 to 9, bytes from 0 to 255."""
+        torch = self.torch
+        if dtype == torch.bool:
+            return torch.rand(shape, device=device) < 0.5
+        if str(dtype).startswith('torch.q'):
+            return torch.quantize_per_tensor(torch.randn(shape, device=device), 0.1, 0, dtype)
+        if dtype.is_complex:
+            return torch.randn(shape, dtype=torch.complex128 if dtype == torch.complex128 else torch.complex64,
+                               device=device).to(dtype)
+        if not dtype.is_floating_point:
+            return torch.randint(0, 256 if dtype == torch.uint8 else 10, shape, device=device).to(dtype)
+        if dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+            return torch.randn(shape, dtype=dtype, device=device)
+        values = torch.randn(shape, device=device)
+        try:
+            return (values.abs() + 0.5 if 'e8m0' in str(dtype) else values).to(dtype)
+        except (RuntimeError, NotImplementedError):  # a packed type, which nothing is converted to
+            return torch.randint(0, 256, shape, dtype=torch.uint8, device=device).view(dtype)
+
+    def tensor(self, d, name):
+        torch = self.torch
+        dtype = getattr(torch, d['dtype'], None)
+        if not isinstance(dtype, torch.dtype):
+            raise Problem(f'{name}: torch {torch.__version__} has no dtype {d["dtype"]}; use the one of the pipeline')
+        shape = [n if isinstance(n, int) else 1 for n in d['shape']]
+        if shape != d['shape']:
+            self.note(name, f'sizes of {d["shape"]} that are no numbers are 1')
+        device, stride = self.usable(d['device'], name), d.get('stride')
+        if device.type == 'meta':
+            made = torch.empty(shape, dtype=dtype, device=device)
+        elif stride is None or 0 in shape or list(torch.empty(shape, device='meta').stride()) == stride:
+            made = self.numbers(shape, dtype, device)
+        else:
+            size = 1 + sum((n - 1) * s for n, s in zip(shape, stride))
+            made = self.numbers([size], dtype, device).as_strided(shape, stride)
+        if d.get('requires_grad') and (dtype.is_floating_point or dtype.is_complex):
+            made = made.detach().requires_grad_(True)
+        kind = d.get('type')
+        if kind in ('torch.nn.parameter.Parameter', 'torch.nn.Parameter'):
+            return torch.nn.Parameter(made.detach(), requires_grad=bool(d.get('requires_grad')))
+        if kind:
+            self.note(name, f'it was a {kind}; it is a plain tensor')
+        return made
+
+
+# ---- what is run ----
+
+def find_target(text):
+    """The object that `module:Qual.name` or `path/to/file.py:Qual.name` names."""
+    if not text:
+        raise Problem('which object is the stage is not known; say so by --target module:obj, or edit build()')
+    module, _, name = text.rpartition(':')
+    if not module or not name:
+        raise Problem(f'--target {text}: takes module:obj or file.py:obj')
+    sys.path.insert(0, os.getcwd())
+    try:
+        if module.endswith('.py'):
+            sys.path.insert(0, os.path.dirname(os.path.abspath(module)))
+            spec = importlib.util.spec_from_file_location(os.path.basename(module)[:-3], module)
+            found = importlib.util.module_from_spec(spec)
+            sys.modules.setdefault(spec.name, found)
+            spec.loader.exec_module(found)
+        else:
+            found = importlib.import_module(module)
+    except (ImportError, OSError) as e:
+        raise Problem(f'{module} can not be imported ({e}); run this where the pipeline runs, or set PYTHONPATH') from e
+    owner = None
+    for part in name.split('.'):
+        owner, found = found, getattr(found, part, None)
+        if found is None:
+            raise Problem(f'{text}: {getattr(owner, "__name__", owner)} has no {part}; name one that it has by --target')
+    if inspect.isfunction(found) and inspect.isclass(owner) and not isinstance(owner.__dict__.get(part), staticmethod):
+        raise Problem(f'{text} is a method, which needs its object: name one by --target module:obj, or edit build()')
+    return found
+
+
+def needed(function, inputs):
+    """Of the inputs those that a function takes."""
+    parameters = inspect.signature(function).parameters
+    if any(p.kind == p.VAR_KEYWORD for p in parameters.values()):
+        return dict(inputs)
+    return {k: v for k, v in inputs.items() if k in parameters}
+
+
+def set_timesteps(stage, inputs):
+    """Two steps; the first one is run."""
+    function = stage.scheduler.set_timesteps
+    wanted = {'shift': inputs.get('sigma_shift', 8.0)} if 'sigma_shift' in inputs or hasattr(stage, 'dit') else {}
+    function(2, **(wanted if 'shift' in inspect.signature(function).parameters else {}))
+    return stage.scheduler.timesteps
+
+
+def dit_step(stage, inputs):
+    """One denoising step of a stage that has a dit and a scheduler, as TeleFuser's stages do it."""
+    import torch
+    steps = set_timesteps(stage, inputs)
+    timestep = steps[0:1].to(dtype=stage.torch_dtype, device=stage.device)
+    latents, reference, state = inputs.get('latents'), inputs.get('ref_latent'), None
+    model_input = latents if reference is None else torch.cat([latents, reference], dim=1)
+    if hasattr(stage.dit, 'sparse_attention_state'):
+        state = stage.dit.create_sparse_state(numeral_timestep=1, layer_idx=0)
+    with torch.autocast(device_type=stage.device_type, dtype=stage.torch_dtype):
+        noise = stage.predict_noise_with_cfg(
+            latents=model_input.to(stage.torch_dtype), timestep=timestep, prompt_emb_posi=inputs.get('prompt_emb_posi'),
+            prompt_emb_nega=inputs.get('prompt_emb_nega'), clip_feature=inputs.get('clip_feature'),
+            cfg_scale=inputs.get('cfg_scale', 5.0), sparse_state=state)
+        return latents if noise is None else stage.scheduler.step(noise, steps[0], latents)
+
+
+def transformer_step(stage, inputs):
+    """One denoising step of a pipeline that has a transformer and a scheduler, as diffusers has them."""
+    latents = inputs.get('latents', inputs.get('hidden_states', inputs.get('sample')))
+    if latents is None:
+        raise Problem('a denoising step needs an input named latents, hidden_states or sample; edit the signature')
+    step = set_timesteps(stage, inputs)[0]
+    given = {'timestep': step.to(latents.device).expand(latents.shape[0]), **inputs, 'hidden_states': latents}
+    noise = stage.transformer(**needed(stage.transformer.forward, given))
+    noise = noise[0] if isinstance(noise, (tuple, list)) else getattr(noise, 'sample', noise)
+    if noise.dim() > 1 and noise.shape[1] > latents.shape[1]:  # it predicts a variance as well
+        noise = noise[:, :latents.shape[1]]
+    return stage.scheduler.step(noise, step, latents)
+
+
+def step_of(target, tell=say):
+    """The function that runs the stage once with its inputs as a dict."""
+    if hasattr(target, 'scheduler') and hasattr(target, 'dit'):
+        tell('Created DiT single-step function')
+        return lambda inputs: dit_step(target, inputs)
+    if hasattr(target, 'scheduler') and hasattr(target, 'transformer'):
+        tell('Created transformer single-step function')
+        return lambda inputs: transformer_step(target, inputs)
+    if hasattr(target, 'process') and not inspect.isroutine(target):
+        tell('Using stage.process() as single-step function')
+        return lambda inputs: call(target.process, inputs)
+    if not callable(target) or inspect.isclass(target):
+        raise Problem(f'{target!r} can not be called; the target is a function, or an object with process() or __call__')
+    return lambda inputs: call(target, inputs)
+
+
+def call(function, inputs):
+    """Calls it with its arguments by name; a coroutine or generator is run to its end."""
+    given, positional = dict(inputs), []
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    star = next((p for p in parameters if p.kind == p.VAR_POSITIONAL and p.name in given), None)
+    for p in parameters:
+        if p.name in given and (p.kind == p.POSITIONAL_ONLY or (star and p.kind == p.POSITIONAL_OR_KEYWORD)):
+            positional.append(given.pop(p.name))
+    if star:
+        positional += given.pop(star.name)
+    result = function(*positional, **given)
+    if inspect.iscoroutine(result):
+        return asyncio.run(result)
+    if inspect.isasyncgen(result):
+        return asyncio.run(last_of(result))
+    if inspect.isgenerator(result):
+        for result in result:
+            pass
+    return result
+
+
+async def last_of(generator):
+    item = None
+    async for item in generator:
+        pass
+    return item
+
+
+# ---- running it ----
+
+def device_module():
+    """torch.cuda and the like where such a device is used, else None."""
+    import torch
+    for name in ('cuda', 'xpu', 'npu', 'mps'):
+        module = getattr(torch, name, None)
+        if module is not None and hasattr(module, 'is_available') and module.is_available():
+            return module
+    return None
+
+
+def synchronize():
+    module = device_module()
+    if module is not None:
+        module.synchronize()
+
+
+def breakdown_of(profiler, stage):
+    """Kernels of the device by name; without a device the operators, by their own time. The sum is a sum of parts."""
+    from torch.autograd import DeviceType
+    rows, events = {}, profiler.events()
+    kernels = [e for e in events if e.device_type != DeviceType.CPU and not getattr(e, 'is_user_annotation', False)
+               and not e.name.startswith(('Memcpy', 'Memset'))]
+    for e in kernels or [e for e in events if e.device_type == DeviceType.CPU and e.name != '[memory]']:
+        row = rows.setdefault(e.name, {'name': e.name, 'ms': 0.0, 'cuda_ms': 0.0, 'cpu_ms': None if kernels else 0.0, 'calls': 0})
+        ms = (e.time_range.elapsed_us() if kernels else e.self_cpu_time_total) / 1000
+        row['ms'] += ms
+        row['cuda_ms' if kernels else 'cpu_ms'] += ms
+        row['calls'] += 1
+    top = sorted(rows.values(), key=lambda r: -r['ms'])
+    return {'name': stage, 'of': 'device kernels' if kernels else 'operators of the CPU',
+            'total_kernel_time_ms': sum(r['ms'] for r in top), 'num_kernels': len(top),
+            'launches': sum(r['calls'] for r in top), 'top_kernels': top[:50]}
+
+
+def profile_stage(step, make_inputs, stage, warmup=1, profile_steps=1, output_dir='.', suffix='', tell=say):
+    """Runs a step function with warm-up and under torch.profiler; returns times in milliseconds and the breakdown.
+
+    step: function of a dict of inputs. make_inputs: function that makes them, once for the warm-up and once for the
+    profile. Writes {stage}{suffix}_trace.json.gz and {stage}{suffix}_breakdown.json.
+    """
+    import torch
+    if warmup < 0 or profile_steps < 1:
+        raise Problem(f'warmup={warmup}, profile_steps={profile_steps}: takes 0 or more, and 1 or more')
+    os.makedirs(output_dir, exist_ok=True)
+    stem = os.path.join(output_dir, file_name(stage) + suffix)
+    module, activities = device_module(), [torch.profiler.ProfilerActivity.CPU]
+    if module is not None:
+        name = module.__name__.rpartition('.')[2].upper()
+        activities += [a for a in (getattr(torch.profiler.ProfilerActivity, name, None),) if a is not None]
+    tell(f'Running {warmup} warmup iteration(s)...')
+    inputs = make_inputs()
+    for _ in range(warmup):
+        step(inputs)
+        synchronize()
+    inputs = make_inputs()
+    if hasattr(module, 'empty_cache'):
+        module.empty_cache()
+    tell(f'Running {profile_steps} profile iteration(s)...')
+    times = []
+    with torch.profiler.profile(activities=activities, record_shapes=True, profile_memory=True, with_stack=True) as profiler:
+        for _ in range(profile_steps):
+            start = time.perf_counter()
+            step(inputs)
+            synchronize()
+            times.append((time.perf_counter() - start) * 1000)
+    profiler.export_chrome_trace(f'{stem}_trace.json.gz')
+    tell(f'Chrome trace saved to: {stem}_trace.json.gz')
+    breakdown = breakdown_of(profiler, stage)
+    with open(f'{stem}_breakdown.json', 'w', encoding='utf-8') as f:
+        json.dump(breakdown, f, indent=2)
+    tell(f'Kernel breakdown saved to: {stem}_breakdown.json')
+    tell(f'Average iteration time: {statistics.fmean(times):.2f} ms')
+    tell(f'Median iteration time: {statistics.median(times):.2f} ms (from {min(times):.2f} to {max(times):.2f})')
+    return {'stage_name': stage, 'warmup': warmup, 'profile_steps': profile_steps, 'timing_ms': times,
+            'median_ms': statistics.median(times), 'spread_ms': [min(times), max(times)], 'kernel_breakdown': breakdown}
+
+
+def options(parser):
+    parser.add_argument('--target', help='the stage: module:obj or file.py:obj')
+    parser.add_argument('--warmup', type=int, default=1, help='iterations before the profile, 0 for none (default: 1)')
+    parser.add_argument('--profile-steps', '--profile_steps', type=int, default=1, help='iterations in it (default: 1)')
+    parser.add_argument('--output-dir', '--output_dir', default='.', help='where the files go (default: here)')
+    parser.add_argument('--device', help='make all inputs there instead of where they were')
+    parser.add_argument('--no-grad', action='store_true', help='run it under torch.no_grad()')
+    return parser
+
+
+def run(stage, signature, target, arguments, tell=say):
+    """The whole of it: inputs, target, profile. Returns what profile_stage returns."""
+    import torch
+    step, told = step_of(target, tell), []
+
+    def make_inputs():
+        inputs = Inputs(arguments.device)
+        made = inputs.all_of(signature)
+        if not told:
+            told.extend([f'Setup complete for stage {stage!r}', f'Mock inputs: {list(made)} (seed {SEED})', *inputs.notes])
+            for line in told:
+                tell(line)
+        return made
+
+    with torch.no_grad() if arguments.no_grad else contextlib.nullcontext():
+        return profile_stage(step, make_inputs, stage, arguments.warmup, arguments.profile_steps, arguments.output_dir,
+                             tell=tell)
+
+
+def script_main(data, build):
+    """main() of profile_{stage}.py."""
+    arguments = options(argparse.ArgumentParser(description=f'Runs the stage {data["stage"]!r} alone and profiles it.')).parse_args()
+    try:
+        target = find_target(arguments.target) if arguments.target else build()
+        run(data['stage'], data['signature'], target, arguments)
+    except Problem as e:
+        sys.exit(f'{os.path.basename(sys.argv[0])}: {e}')
+# ---- end of the stand-alone part ----
+
+
+import zlib  # noqa: E402
+from dataclasses import dataclass  # noqa: E402
+
+FORM = '''#!/usr/bin/env python3
+"""profile_{name}.py - runs the stage {name} of a pipeline alone, with inputs like those it was given, and profiles it.
+
+    python profile_{name}.py [--target module:obj] [--warmup N] [--profile-steps N] [--output-dir DIR] [--device D]
+
+Stand-alone: it needs torch, and what the stage itself needs. What the stage was given stands in DATA.
+"""
+'''
+BODY = '''import json
+
+DATA = json.loads(r\'\'\'{data}\'\'\')
+
+
+def build():
+    """The function or object that is run. To be edited where its object has to be made first."""
+    return find_target(DATA['target'])
+
+
+{code}
+
+if __name__ == '__main__':
+    script_main(DATA, build)
+'''
+MARK = '# As long as it is not edited it may be written anew; checksum '
+
+
+def script_of(data):
+    """profile_{stage}.py for a stage: {'stage': name, 'target': module:obj or None, 'signature': as in the file}."""
+    with open(os.path.abspath(__file__), encoding='utf-8') as f:
+        code = f.read().split('# ---- stand-alone', 1)[1].split('\n', 1)[1].split('# ---- end of the stand-alone part', 1)[0]
+    text = json.dumps(data, indent=1).replace("'", '\\u0027')
+    body = BODY.replace('{data}', text, 1).replace('{code}', code, 1)
+    return FORM.replace('{name}', file_name(data['stage'])) + f'{MARK}{zlib.crc32(body.encode()):08x}\n' + body
+
+
+def is_edited(path):
+    """True for a script that somebody changed after it was written."""
+    try:
+        with open(path, encoding='utf-8') as f:
+            text = f.read()
+    except OSError:
+        return False
+    _, mark, rest = text.partition(MARK)
+    checksum, _, body = rest.partition('\n')
+    return not mark or checksum != f'{zlib.crc32(body.encode()):08x}'
+
+
+@dataclass
+class HarnessConfig:
+    """How a stage is run; output_dir None is the current directory."""
+
+    warmup: int = 1
+    profile_steps: int = 1
+    output_dir: str = None
+    device: str = None
+    no_grad: bool = False
+    capture_output: bool = False  # keep what the last step returned, in `output`
+
+
+class StageBenchHarness:
+    """One stage, what it is to be given, and the object that runs it."""
+
+    def __init__(self, stage_name, io_signature, stage_instance=None, config=None):
+        self.stage_name, self.io_signature = stage_name, io_signature
+        self.stage_instance, self.config = stage_instance, config or HarnessConfig()
+        self.inputs, self.output, self._step = None, None, None
+
+    @classmethod
+    def from_signature_file(cls, signature_path, stage_name, stage_instance=None, config=None):
+        """Raises Problem, a ValueError, where the file or the stage is not there."""
+        stages = read_signatures(signature_path)
+        if stage_name not in stages:
+            raise Problem(f"{signature_path}: Stage '{stage_name}' not found in signature file. Available: {list(stages)}")
+        return cls(stage_name, stages[stage_name], stage_instance, config)
+
+    def make_inputs(self):
+        maker = Inputs(self.config.device)
+        self.inputs = maker.all_of(self.io_signature)
+        return self.inputs, maker.notes
+
+    def setup(self):
+        """Makes the inputs, and finds out how the stage is run; without an instance its own target is taken."""
+        _, notes = self.make_inputs()
+        target = self.stage_instance
+        if target is None:
+            target = find_target(self.io_signature.get('target'))
+        self._step = step_of(target)
+        say(f"Setup complete for stage '{self.stage_name}'")
+        say(f'Mock inputs: {list(self.inputs)}')
+        for note in notes:
+            say(note)
+
+    def run_single_step(self, inputs=None):
+        if self._step is None:
+            raise RuntimeError('No single-step function available. Call setup() first.')
+        result = self._step(self.inputs if inputs is None else inputs)
+        if self.config.capture_output:
+            self.output = result
+        return result
+
+    def profile(self, warmup=None, profile_steps=None, output_suffix=''):
+        """Returns stage_name, warmup, profile_steps, timing_ms, median_ms, spread_ms, kernel_breakdown."""
+        import torch
+        if self._step is None:
+            self.setup()
+        directory = self.config.output_dir or '.'
+        with torch.no_grad() if self.config.no_grad else contextlib.nullcontext():
+            results = profile_stage(
+                self.run_single_step, lambda: self.make_inputs()[0], self.stage_name,
+                self.config.warmup if warmup is None else warmup,
+                self.config.profile_steps if profile_steps is None else profile_steps, directory, output_suffix)
+        self.save_test_script(directory)
+        return results
+
+    def generate_test_script(self):
+        return script_of({'stage': self.stage_name, 'target': self.io_signature.get('target'), 'signature': self.io_signature})
+
+    def save_test_script(self, directory):
+        path = os.path.join(directory, f'profile_{file_name(self.stage_name)}.py')
+        if is_edited(path):
+            say(f'Test script {path} was edited and stays as it is')
+            return
+        with open(path, 'w', encoding='utf-8') as f:
+            f.write(self.generate_test_script())
+        say(f'Test script saved to: {path}')
+
+
+from_signature_file = StageBenchHarness.from_signature_file
+
+
+def read_signatures(path):
+    """{stage: signature} of a timing_io_signature.json."""
+    try:
+        with open(path, encoding='utf-8') as f:
+            stages = json.load(f)['stages']
+        if all(isinstance(s, dict) and isinstance(s.get('input_signatures', {}), dict) for s in stages.values()):
+            return stages
+        raise KeyError('input_signatures')
+    except OSError as e:
+        raise Problem(f'{path}: {e.strerror}; `tfanalyze report DIR` writes DIR/timing_io_signature.json') from e
+    except (ValueError, KeyError, TypeError, AttributeError) as e:
+        raise Problem(f'{path}: no signatures of stages ({type(e).__name__}: {e}); '
+                      '`tfanalyze report DIR` writes DIR/timing_io_signature.json') from e
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        prog='tfharness.py', description=__doc__.split('\n\n')[0].partition(' - ')[2],
+        epilog='Exit status: 0 done, 1 the file, the stage or the target can not be used, 2 wrong options.')
+    parser.add_argument('--signature', required=True, help='timing_io_signature.json of a run')
+    parser.add_argument('--stage', help='the stage to run')
+    parser.add_argument('--list-stages', '--list_stages', action='store_true', help='print the stages of the file and end')
+    arguments = options(parser).parse_args()
+    if not arguments.list_stages and not arguments.stage:
+        parser.error('--stage is needed; --list-stages shows which there are')
+    if arguments.warmup < 0 or arguments.profile_steps < 1:
+        parser.error('--warmup takes 0 or more, --profile-steps 1 or more')
+    try:
+        if arguments.list_stages:
+            print(f'Available stages in {arguments.signature}:')
+            for stage in read_signatures(arguments.signature):
+                print(f'  - {stage}')
+            return
+        config = HarnessConfig(arguments.warmup, arguments.profile_steps, arguments.output_dir, arguments.device, arguments.no_grad)
+        harness = from_signature_file(arguments.signature, arguments.stage, config=config)
+        if arguments.target:
+            harness.stage_instance = find_target(arguments.target)
+        harness.profile()
+    except Problem as e:
+        sys.exit(f'tfharness: {e}')
+
+
+if __name__ == '__main__':
+    main()
