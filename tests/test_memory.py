@@ -1,0 +1,300 @@
+"""test_memory - blocks of torch's allocators and what they were in each stage: on a stand-in for libc10, and on torch.
+
+The stand-in (tests/victims/libc10.c) reports what a script says, for the host and for devices there are none of here.
+On torch, every number is compared with what torch.profiler(profile_memory=True) has in its trace of the same run.
+"""
+
+import json
+import sys
+
+import pytest
+
+# What a script has: the stand-in c, ranges by push, pop, start and end, and blocks h (host) and d (device).
+HEAD = '''
+import ctypes, os, sys, threading
+c = ctypes.CDLL(LIBRARY)
+c.c10_host.argtypes = [ctypes.c_uint64, ctypes.c_int64]
+c.c10_device.argtypes = [ctypes.c_int, ctypes.c_uint64, ctypes.c_int64, ctypes.c_int64]
+c.c10_seen.restype = ctypes.c_int64
+t = ctypes.CDLL(None)
+try:
+    t.tfi_range_start.restype, t.tfi_range_end.argtypes = ctypes.c_uint64, [ctypes.c_uint64]
+    push, pop, start, end = (lambda n: t.tfi_range_push(n.encode())), t.tfi_range_pop, lambda n: t.tfi_range_start(n.encode()), t.tfi_range_end
+except AttributeError:
+    push = pop = start = end = lambda *a: 0
+def h(block, size): c.c10_host(block, size)
+def d(device, block, size, more=0): c.c10_device(device, block, size, more)
+def elsewhere(f, *a):
+    thread = threading.Thread(target=f, args=a)
+    thread.start()
+    thread.join()
+'''
+
+
+@pytest.fixture
+def play(run, victim):
+    """play(script, env={}) runs it against the stand-in; what it prints is in result.out."""
+    def play(script, env=None, **options):
+        text = f'LIBRARY = {str(victim("libc10.so"))!r}\n' + HEAD + script
+        result = run([sys.executable, '-c', text], env=env, **options)
+        assert result.rc == 0 and result.err == '', result.err
+        return result
+    return play
+
+
+@pytest.fixture
+def records(analyze):
+    def records(directory, kind, rc=0):
+        return [dict(r['values'], pid=r['pid'], time_us=r['time_us'])
+                for r in analyze('dump', directory, rc=rc)['rows'] if r['kind'] == kind]
+    return records
+
+
+@pytest.fixture
+def by_stage(records):
+    """by_stage(directory) -> {(stage, device): (before, after, peak, reserved peak, allocated, freed)} in bytes."""
+    def by_stage(directory):
+        names = {(r['pid'], r['id']): r['name'] for r in records(directory, 'range_end')}
+        rows = records(directory, 'stage_memory')
+        found = {(names[r['pid'], r['id']], r['device']): tuple(r[k + '_bytes'] for k in (
+            'allocated_before', 'allocated_after', 'allocated_peak', 'reserved_peak', 'allocated', 'freed')) for r in rows}
+        assert len(found) == len(rows), 'two records of one stage and device'
+        return found
+    return by_stage
+
+
+def timing(directory):
+    path, = directory.glob('*.timing.json')
+    return json.loads(path.read_text())['stages']
+
+
+# ---- on the stand-in ----
+
+def test_blocks(play, records):
+    """A record a block, with the allocator's totals, the device and who reports it."""
+    result = play('push("s"); h(4096, 100); d(1, 8192, 1000, 2000); d(1, 8192, -1000); h(4096, -100); pop()')
+    rows = [(r['allocator'], int(r['address'], 0), r['bytes'], r['allocated_bytes'], r['reserved_bytes'], r['device'])
+            for r in records(result.dir, 'memory')]
+    assert rows == [('c10', 4096, 100, 100, 0, -1), ('c10', 8192, 1000, 1000, 2000, 1),
+                    ('c10', 8192, -1000, 0, 2000, 1), ('c10', 4096, -100, 0, 0, -1)]
+
+
+def test_nested_stages_have_peaks_of_their_own(play, by_stage):
+    """An inner stage begins with its own peak and leaves the outer one's alone, before, in and after it."""
+    result = play('h(1, 1000); push("outer"); h(2, 500); h(2, -500); push("inner"); h(3, 100); pop(); push("second");'
+                  'h(4, 300); h(4, -300); pop(); pop(); push("after"); pop()')
+    assert by_stage(result.dir) == {('inner', -1): (1000, 1100, 1100, 0, 100, 0), ('second', -1): (1100, 1100, 1400, 0, 300, 300),
+                                    ('outer', -1): (1000, 1100, 1500, 0, 900, 800), ('after', -1): (1100, 1100, 1100, 0, 0, 0)}
+
+
+def test_peak_inside_an_inner_stage_is_the_outer_ones_too(play, by_stage):
+    result = play('push("outer"); push("inner"); d(0, 2, 7000, 8000); d(0, 2, -7000, -8000); pop(); d(0, 3, 10, 20); pop()')
+    assert by_stage(result.dir) == {('inner', 0): (0, 0, 7000, 8000, 7000, 7000), ('outer', 0): (0, 10, 7000, 8000, 7010, 7000)}
+
+
+def test_overlapping_ranges_in_any_order(play, by_stage):
+    """Started ranges that end in the order in which they began, or in another thread."""
+    result = play('h(1, 10); a = start("a"); h(2, 100); b = start("b"); h(2, -100); c_ = start("c"); h(3, 50); end(a);'
+                  'h(4, 500); h(4, -500); elsewhere(end, b); h(5, 5); end(c_)')
+    assert by_stage(result.dir) == {('a', -1): (10, 60, 110, 0, 150, 100), ('b', -1): (110, 60, 560, 0, 550, 600),
+                                    ('c', -1): (10, 65, 560, 0, 555, 500)}
+
+
+def test_what_other_threads_allocate_counts(play, by_stage):
+    """Counters are the process's: a stage has what any thread allocated meanwhile; a thread that ends in one is no loss."""
+    result = play('push("outer"); elsewhere(lambda: (push("theirs"), h(2, 40), pop(), push("never ended"), h(3, 2)));'
+                  'push("inner"); h(4, 3); pop(); pop()')
+    assert by_stage(result.dir) == {('theirs', -1): (0, 40, 40, 0, 40, 0), ('inner', -1): (42, 45, 45, 0, 3, 0),
+                                    ('outer', -1): (0, 45, 45, 0, 45, 0)}
+
+
+def test_devices_apart(play, by_stage):
+    """Each device has its own numbers, from its first report on; a stage opened before that has them as well."""
+    result = play('push("outer"); d(0, 1, 100, 200); push("inner"); d(2, 1, 10, 20); d(0, 2, 1, 0); pop(); pop();'
+                  'push("after"); pop()')
+    assert by_stage(result.dir) == {
+        ('inner', 0): (100, 101, 101, 200, 1, 0), ('inner', 2): (0, 10, 10, 20, 10, 0),
+        ('outer', 0): (0, 101, 101, 200, 101, 0), ('outer', 2): (0, 10, 10, 20, 10, 0),
+        ('after', 0): (101, 101, 101, 200, 0, 0), ('after', 2): (10, 10, 10, 20, 0, 0)}
+
+
+def test_deep_recursion(play, by_stage, records):
+    """10,000 stages in each other, with a block in each: as many records, the outermost one's peak is all of it."""
+    result = play('def f(n):\n    push(f"s{n}"); h(n, 10)\n    if n: f(n - 1)\n    pop()\n'
+                  'sys.setrecursionlimit(20000); threading.stack_size(1 << 29); elsewhere(f, 9999)', timeout=120)
+    found = by_stage(result.dir)
+    assert len(found) == 10000
+    assert found['s9999', -1] == (0, 100000, 100000, 0, 100000, 0)
+    assert found['s0', -1] == (99990, 100000, 100000, 0, 10, 0)
+
+
+def test_timing_json(play):
+    """TeleFuser's keys, in MiB: the last exit's values and the highest peak of all calls, of the device that used most."""
+    result = play('for n in (3, 1):\n    push("s"); h(1, 5 << 30); d(0, 1, n << 20, 4 << 20); d(0, 1, -1 << 19); pop()\n'
+                  'push("none"); pop()')
+    stages = timing(result.dir)
+    assert stages['s']['memory'] == {'allocated_mb': 3, 'reserved_mb': 8, 'peak_allocated_mb': 3.5, 'peak_reserved_mb': 8,
+                                     'device': 0}
+
+
+def test_no_memory_without_reports(play):
+    result = play('push("s"); pop()')
+    assert 'memory' not in timing(result.dir)['s']
+
+
+def test_originals(play):
+    """A device's reports always go on to the original; the host's only when it would have been called without us. What
+    is asked is answered with yes, or with the original's answer where mem is off."""
+    script = ('def say(): print(c.c10_asked(), *(c.c10_seen(i) for i in range(4)))\n'
+              'push("s"); h(1, 10); say(); d(3, 1, 20, 40); say(); c.c10_enable(1); h(2, 5); say(); pop()')
+    assert play(script).out.split('\n')[:3] == ['1 0 0 0 0', f'1 1 20 {3 << 8 | 1} 20', f'1 2 5 {0xff00} 15']
+    off = play(script, env={'TFI_PROFILE_MEMORY': '0'})
+    assert off.out == play(script, preload=False).out
+    assert off.out.split('\n')[0] == '0 0 0 0 0'
+
+
+@pytest.mark.parametrize('env', [{'TFI_PROFILE_MEMORY': '0'}, {'TFI_ACTIVITIES': 'cpu,gpu'},
+                                 {'TELEFUSER_TORCH_PROFILER_PROFILE_MEMORY': 'False'}])
+def test_switched_off(play, records, env):
+    result = play('push("s"); h(1, 10); d(0, 1, 10, 10); pop()', env=env)
+    assert records(result.dir, 'memory') == records(result.dir, 'stage_memory') == []
+    assert len(records(result.dir, 'range_end')) == 1
+
+
+def test_switched_on(play, records):
+    result = play('push("s"); h(1, 10); pop()', env={'TFI_ACTIVITIES': 'cpu', 'TFI_PROFILE_MEMORY': '1'})
+    assert len(records(result.dir, 'memory')) == 1
+
+
+def test_asleep(play):
+    """Allocations alone wake nobody."""
+    result = play('h(1, 10); d(0, 1, 10, 10); print(c.c10_asked())')
+    assert result.out == '1\n' and not result.dir.exists()
+
+
+def test_selection(play, records, by_stage):
+    """Single blocks only inside the selected stages; what they were by stage, in all of them."""
+    result = play('push("a"); h(1, 1); push("b"); h(2, 2); pop(); pop()', env={'ENABLE_PROFILER_NAMES': 'b'})
+    assert [r['bytes'] for r in records(result.dir, 'memory')] == [2]
+    assert by_stage(result.dir) == {('a', -1): (0, 3, 3, 0, 3, 0), ('b', -1): (1, 3, 3, 0, 2, 0)}
+
+
+def test_fork(play, by_stage, records):
+    """A child counts for itself from its first report on; what its parent had open is not its own."""
+    result = play('push("parent"); h(1, 100); child = os.fork()\nif not child:\n    push("child"); h(2, 10); pop(); os._exit(0)\n'
+                  'os.waitpid(child, 0); h(3, 1000); pop()')
+    assert by_stage(result.dir) == {('child', -1): (100, 110, 110, 0, 10, 0), ('parent', -1): (0, 1100, 1100, 0, 1100, 0)}
+    assert len({r['pid'] for r in records(result.dir, 'memory')}) == 2
+
+
+# ---- on torch ----
+
+# Each stage is an NVTX range of ours, and a range of the same name with a colon for torch.profiler.
+TORCH = """
+import json, sys, torch
+from torch.profiler import profile, record_function, ProfilerActivity
+from contextlib import contextmanager
+nvtx = torch.cuda.nvtx
+@contextmanager
+def stage(name):
+    with record_function(name + ':'):
+        nvtx.range_push(name)
+        yield
+        nvtx.range_pop()
+model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 8))
+kept = []
+def work():
+    with stage('whole'):
+        with stage('forward'):
+            loss = model(torch.randn(32, 64)).square().mean()
+        with stage('backward'):
+            loss.backward()
+        with stage('spike'):
+            big = torch.ones(1 << 20)
+            with stage('inside'):
+                kept.append(torch.zeros(300) + 1)
+            del big
+        with stage('nothing'):
+            pass
+        del loss
+work()
+with profile(activities=[ProfilerActivity.CPU], profile_memory=PROFILE_MEMORY) as p:
+    work()
+p.export_chrome_trace(sys.argv[1])
+print(len(p.key_averages()))
+"""
+
+
+@pytest.fixture
+def on_torch(run, python, tmp_path):
+    def on_torch(name, env=None, preload=True, profile_memory=True):
+        path = tmp_path / f'{name}.json'
+        script = f'PROFILE_MEMORY = {profile_memory}\n' + TORCH
+        result = run([python, '-c', script, path], env=env, preload=preload, timeout=200)
+        assert result.rc == 0 and 'unknown size' not in result.err and 'tfinject' not in result.err, result.err
+        result.events = json.loads(path.read_text())['traceEvents']
+        return result
+    return on_torch
+
+
+def reports(events):
+    """(time, bytes, total afterwards) of every block in torch's trace."""
+    return sorted((e['ts'], e['args']['Bytes'], e['args']['Total Allocated']) for e in events if e['name'] == '[memory]')
+
+
+def torch_says(events):
+    """As by_stage, from torch's own trace: blocks between the edges of each annotation."""
+    blocks, says = reports(events), {}
+    for e in events:
+        if e.get('cat') != 'user_annotation' or not e['name'].endswith(':'):
+            continue
+        inside = [b for b in blocks if e['ts'] <= b[0] <= e['ts'] + e['dur']]
+        before = [b for b in blocks if b[0] < e['ts']]
+        first = before[-1][2] if before else inside[0][2] - inside[0][1] if inside else None
+        totals = [first] + [b[2] for b in inside]
+        says[e['name'][:-1]] = (first, totals[-1], max(totals), sum(b[1] for b in inside if b[1] > 0),
+                                -sum(b[1] for b in inside if b[1] < 0))
+    return says
+
+
+@pytest.mark.timeout(400)
+def test_bytes_by_stage_are_those_of_torch_profiler(on_torch, records):
+    """Before, after, peak, allocated and freed of every stage, nested ones included. (torch.profiler sees one thread only.)"""
+    result = on_torch('trace', {'TFI_ACTIVITIES': 'mem'})
+    names = {r['id']: r['name'] for r in records(result.dir, 'range_end')}
+    ours = {}
+    for r in records(result.dir, 'stage_memory'):  # the second time each is the profiled one
+        ours[names[r['id']]] = tuple(r[f'{k}_bytes'] for k in ('allocated_before', 'allocated_after', 'allocated_peak',
+                                                                'allocated', 'freed'))
+    says = torch_says(result.events)
+    assert len(says) == 6 and says['spike'][2] > 4 << 20 and says['whole'][3] > says['forward'][3] > 0
+    assert ours == says
+    assert len(records(result.dir, 'memory')) > len(reports(result.events)) > 50
+
+
+@pytest.mark.timeout(400)
+def test_the_users_profile(on_torch):
+    """A profile of the user's own with profile_memory has every block and, beside those of blocks older than itself,
+    nothing else; with TFI_PROFILE_MEMORY=0 it is the same to the byte, and without profile_memory there is nothing."""
+    plain = on_torch('plain', preload=False)
+    off = on_torch('off', {'TFI_PROFILE_MEMORY': '0'})
+    ours = on_torch('ours')
+    assert [b[1:] for b in reports(off.events)] == [b[1:] for b in reports(plain.events)]
+    sizes = [b[1] for b in reports(plain.events)]
+    assert len(sizes) > 50
+    rest = iter([b[1] for b in reports(ours.events)])
+    assert all(size in rest for size in sizes), 'not the same blocks in the same order'
+    assert all(size < 0 for size in extra([b[1] for b in reports(ours.events)], sizes))
+    assert plain.out == off.out == ours.out
+    assert reports(on_torch('without', profile_memory=False).events) == []
+
+
+def extra(more, sizes):
+    """What is in the longer list beside the shorter one, in order."""
+    sizes, found = list(sizes), []
+    for size in more:
+        if sizes and sizes[0] == size:
+            sizes.pop(0)
+        else:
+            found.append(size)
+    return found
