@@ -226,6 +226,25 @@ ROWS = [
     row('join-with-the-next-launch', 'device_records.py::test_stages_have_their_device_time', 'analysis/load_device.c',
         'w->correlation[at] = from->correlation[i] ? from->correlation[i] : NO_ID;',
         'w->correlation[at] = from->correlation[i] ? from->correlation[i] + 1 : NO_ID;'),
+    # The peak of a stage is lost in the stages inside it.
+    row('inner-stage-keeps-the-peak', 'memory.py::test_peak_inside_an_inner_stage_is_the_outer_ones_too',
+        'preload/memory.c', '    before->peak_allocated = higher(before->peak_allocated, p->peak_allocated);\n', ''),
+    # A stage begins with the peak of what was before it.
+    row('peak-not-reset', 'memory.py::test_nested_stages_have_peaks_of_their_own', 'preload/memory.c',
+        '__atomic_exchange_n(&d->peak_allocated, allocated, __ATOMIC_RELAXED)',
+        '__atomic_load_n(&d->peak_allocated, __ATOMIC_RELAXED)'),
+    # Profilers of the program's own get reports of the host they did not ask for.
+    row('host-reports-always-forwarded', 'memory.py::test_originals', 'preload/c10.c',
+        '(!host || !enabled || enabled())', '(!host || !enabled || true)'),
+    # A launch has the call stack of another place that launched the same kernel.
+    row('stack-of-an-earlier-call', 'callstack.py::test_calls', 'preload/hooks.h',
+        ' ||\n        row->stack != call->stack)', ')'),
+    # Frames of Python have the lines of other instructions.
+    row('line-table-misread', 'callstack.py::test_deep', 'preload/python_frames.c',
+        'address += ((*p & 7) + 1) * 2;', 'address += (*p & 7) + 1;'),
+    # Native frames called from Python stand before all of Python.
+    row('stacks-not-joined', 'callstack.py::test_joined', 'preload/python_frames.c',
+        "f->first = o->minor <= 10 || (o->minor == 11 && frame[o->owner - 1]);", 'f->first = false;'),
 ]
 
 
