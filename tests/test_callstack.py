@@ -20,10 +20,10 @@ VERSIONS = re.compile(r'python3\.(8|9|10|11|12|13)$')
 
 
 def pythons():
-    """Paths of interpreters of the versions whose frames are known, one of each that is different."""
+    """Paths of interpreters of the versions whose frames are known."""
     patterns = ('~/.pyenv/versions/*/bin/python3.*', '/usr/bin/python3.*', '/usr/local/bin/python3.*')
     found = [p for pattern in patterns for p in sorted(glob.glob(os.path.expanduser(pattern))) if VERSIONS.search(p)]
-    return {re.sub(r'\W+', '-', p.lstrip('/')): p for p in found} or {'this': sys.executable}
+    return {'this': sys.executable, **{re.sub(r'\W+', '-', p.lstrip('/')): p for p in found}}
 
 
 PYTHONS = pythons()

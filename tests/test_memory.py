@@ -88,8 +88,10 @@ def test_nested_stages_have_peaks_of_their_own(play, by_stage):
 
 
 def test_peak_inside_an_inner_stage_is_the_outer_ones_too(play, by_stage):
-    result = play('push("outer"); push("inner"); d(0, 2, 7000, 8000); d(0, 2, -7000, -8000); pop(); d(0, 3, 10, 20); pop()')
-    assert by_stage(result.dir) == {('inner', 0): (0, 0, 7000, 8000, 7000, 7000), ('outer', 0): (0, 10, 7000, 8000, 7010, 7000)}
+    result = play('push("first"); d(0, 1, 1, 1); push("outer"); push("inner"); d(0, 2, 7000, 8000); d(0, 2, -7000, -8000);'
+                  'pop(); d(0, 3, 10, 20); pop(); pop()')
+    assert by_stage(result.dir) == {('inner', 0): (1, 1, 7001, 8001, 7000, 7000), ('outer', 0): (1, 11, 7001, 8001, 7010, 7000),
+                                    ('first', 0): (0, 11, 7001, 8001, 7011, 7000)}
 
 
 def test_overlapping_ranges_in_any_order(play, by_stage):
