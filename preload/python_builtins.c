@@ -74,6 +74,30 @@ PyObject *tfi_builtin_resume(PyObject *self, PyObject *const *args, ssize_t coun
     return change(args, count, tfi_stage_resume);
 }
 
+/* NVTX's ranges and those of the C interface belong to no coroutine: they are what the program says, wherever it is. */
+PyObject *tfi_builtin_ranges(PyObject *self, PyObject *const *args, ssize_t count)
+{
+    enum {
+        MOST = 256,
+        ORIGINS = TFI_RANGE_TORCH | TFI_RANGE_FUNCTION | TFI_RANGE_AUTO | TFI_RANGE_MODULE | TFI_RANGE_TELEFUSER |
+                  TFI_RANGE_CACHE_DIT
+    };
+    uint64_t ids[MOST];
+    unsigned open = 0;
+    (void)self;
+    (void)args;
+    (void)count;
+    struct tfi_thread *t = tfi_enter(TFI_WHY_NONE);
+    if (t) {
+        open = tfi_stage_list(t, ORIGINS, ids, MOST);
+        tfi_leave(t);
+    }
+    PyObject *tuple = tfi_python.PyTuple_New(open);
+    for (unsigned i = 0; tuple && i < open; i++)
+        tfi_python.PyTuple_SetItem(tuple, i, tfi_python.PyLong_FromLongLong((long long)ids[i]));
+    return tuple;
+}
+
 PyObject *tfi_builtin_mark(PyObject *self, PyObject *const *args, ssize_t count)
 {
     struct tfi_python_text name;

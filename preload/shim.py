@@ -182,15 +182,15 @@ def _restore(taken):
 # ---- asyncio ----
 #
 # A task runs in steps, each a call of its event loop's Handle._run. What a step leaves open is the task's, and is taken
-# off the thread until its next step. Handles that are no task's leave theirs open. Event loops with handles of their own
-# (uvloop) are not seen.
+# off the thread until its next step, libtorch's ranges (record_function) with it. Handles that are no task's leave theirs
+# open. Event loops with handles of their own (uvloop) are not seen.
 
-_suspended = {}  # id of a task -> (its stages, a weak reference that removes them with it)
+_suspended = {}  # id of a task -> (its stages, ids of all its ranges, a weak reference that removes them with it)
 
 
-def _keep(task, stages, ref):
+def _keep(task, stages, ids, ref):
     key = id(task)
-    _suspended[key] = (stages, ref(task, lambda _: _suspended.pop(key, None)))
+    _suspended[key] = (stages, ids, ref(task, lambda _: _suspended.pop(key, None)))
 
 
 def _watch_asyncio(module):
@@ -207,24 +207,38 @@ def _watch_asyncio(module):
     def resume(handle):
         entry = suspended.pop(id(task_of(handle)), None)
         if entry:
-            _restore(entry[0])
+            home = local.open
+            for stage in entry[0]:
+                stage.home = home
+                home.append(stage)
+            for range_id in entry[1]:
+                _resume(range_id)
 
     @_guarded
-    def suspend(task, home, depth):
-        if task is not None:
-            _keep(task, _suspend(home, depth), _weakref.ref)
+    def suspend(task, home, depth, before):
+        ids = [range_id for range_id in _ranges() if range_id not in before]
+        if task is None or not ids:
+            return
+        stages = home[depth:]
+        del home[depth:]
+        for stage in stages:
+            stage.home = stages
+        for range_id in reversed(ids):
+            _pause(range_id)
+        _keep(task, stages, ids, _weakref.ref)
 
     def _run(self):
         home = local.open
         depth = len(home)
+        before = _ranges()
         if suspended:
             resume(self)
         task = task_of(self)  # a handle that is cancelled meanwhile forgets its callback
         try:
             return run(self)
         finally:
-            if len(home) > depth:
-                suspend(task, home, depth)
+            if _ranges() != before:
+                suspend(task, home, depth, before)
 
     _run.__qualname__ = run.__qualname__
     _run.__module__ = run.__module__

@@ -450,6 +450,15 @@ static void count_unmatched(uint64_t id)
     if (id % MAX_STARTED != MAX_STARTED - 1 && !is_older(id)) tfi_count_drop(TFI_DROP_UNMATCHED, 1);
 }
 
+unsigned tfi_stage_list(struct tfi_thread *t, uint32_t origins, uint64_t *ids, unsigned room)
+{
+    unsigned count = 0;
+    sweep_if_needed(t);
+    for (uint32_t i = 0; i < t->nr_open && count < room; i++)
+        if (t->open[i].flags & origins && !(t->open[i].flags & TFI_RANGE_NESTED)) ids[count++] = t->open[i].id;
+    return count;
+}
+
 void tfi_stage_pause(struct tfi_thread *t, uint64_t id)
 {
     uint64_t now = tfi_ticks();

@@ -46,6 +46,10 @@ void tfi_stage_pause(struct tfi_thread *thread, uint64_t id);
 /* Puts it back, as the innermost one of the calling thread. */
 void tfi_stage_resume(struct tfi_thread *thread, uint64_t id);
 
+/* Ids of the started ranges of these origins (TFI_RANGE_*) that are open on this thread, outermost first, as many as there
+ * is room for; returns how many. */
+unsigned tfi_stage_list(struct tfi_thread *thread, uint32_t origins, uint64_t *ids, unsigned room);
+
 /* The name of an open started range, 0 if it is not open. */
 uint32_t tfi_stage_name(uint64_t id);
 
