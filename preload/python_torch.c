@@ -55,7 +55,7 @@ PyObject *tfi_builtin_torch_seen(PyObject *self, PyObject *const *args, ssize_t 
 PyObject *tfi_builtin_torch_use(PyObject *self, PyObject *const *args, ssize_t count)
 {
     (void)self;
-    int64_t how = count == 1 ? tfi_python_number(args[0]) : -1;
+    int64_t how = count == 1 ? tfi_python_number(args[0]) : 0;
     if (how >= TFI_TORCH_NONE && how <= TFI_TORCH_EXPORTED) tfi_torch_use((enum tfi_torch_how)how);
     else tfi_torch_detach();
     return tfi_python_none();

@@ -6,7 +6,7 @@ are what they are taken for. If they are not, only what libtorch exports is used
 record_function of Python.
 """
 
-_DIRECT, _EXPORTED = 1, 2
+_DIRECT, _EXPORTED, _OFF = 1, 2, 3
 _RANGE_TORCH, _RANGE_MODULE = 0x400, 0x2000
 
 
@@ -83,7 +83,7 @@ def _attach(torch):
     if why is None and not (_torch_try(0) and _range_works(torch)):
         why = "its callbacks are not what they are taken for"
     if why is not None:
-        _torch_use(-1)
+        _torch_use(_OFF)
         _patch_record_function(torch)
         _warn("libtorch %s: %s; operators are not recorded, and of ranges only record_function" % (torch.__version__, why))
         _metadata("torch.operators", "off: " + why, "tfinject")
@@ -270,7 +270,7 @@ def _watch_optimizers(torch):
                     states.setdefault(str(key), []).append(value)
         for key, tensors in states.items():
             _tensors(key, STATE, pairs(tensors))
-    torch.optim.optimizer.register_optimizer_step_post_hook(optimizers)
+    sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook(optimizers)
 
 
 def _watch_torch(torch):

@@ -17,6 +17,7 @@
 #include "torch.h"
 
 #include <dlfcn.h>
+#include <stdlib.h>
 
 #include "clock.h"
 #include "config.h"
@@ -379,6 +380,15 @@ static uint32_t version_number(const char *version)
     return major * 1000 + minor;
 }
 
+#ifdef TFI_TEST_HOOKS
+/* A RecordFunction that is not what it is taken for. */
+static const char *other_name(const void *function)
+{
+    (void)function;
+    return "?";
+}
+#endif
+
 bool tfi_torch_operators(void)
 {
     return tfi_config.activities & TFI_ACTIVITY_OPS || tfi_config.trigger.signal || tfi_config.trigger.path;
@@ -395,6 +405,10 @@ const char *tfi_torch_attach(const char *version)
     torch.remove = (void (*)(uint64_t))tfi_dlsym(library, "_ZN2at14removeCallbackEm");
     torch.thread = (uint64_t(*)(void))tfi_dlsym(library, "_ZN2at14RecordFunction15currentThreadIdEv");
     if (!torch.name || !torch.add || !torch.remove || !torch.thread) return "it does not export what is needed";
+#ifdef TFI_TEST_HOOKS
+    if (getenv("TORCH_VERSION")) version = getenv("TORCH_VERSION");
+    if (getenv("TORCH_CALLBACK")) torch.name = other_name;
+#endif
     direct = tfi_torch_inputs_init(library, version_number(version));
     state = OFF;
     bool ops = tfi_torch_operators();
