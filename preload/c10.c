@@ -61,7 +61,7 @@ static struct tfi_thread *thread_here(void)
 static void record(const struct tfi_rec_memory *report)
 {
     struct tfi_thread *t = thread_here();
-    if (!t || !tfi_call_wanted(t)) return;
+    if (!t || !tfi_call_wanted(t) || !tfi_recording(TFI_ACTIVITY_MEM)) return;
     if (TFI_UNLIKELY(t->guard)) {
         tfi_count_drop(TFI_DROP_REENTRANT, 1);
         return;

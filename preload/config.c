@@ -327,8 +327,7 @@ void tfi_config_read(void)
                                      .flush_ms = 1000,
                                      .record_shapes = 1,
                                      .with_stack = TFI_UNSET,
-                                     .profile_memory = TFI_UNSET,
-                                     .step = "ProfilerStep#*"};
+                                     .profile_memory = TFI_UNSET};
     tfi_config.native = "torchfx.torchfx_ext";
     tfi_config_activities("cpu,gpu,mem,nccl,ops", &tfi_config.activities);
     copies_used = 0;

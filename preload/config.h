@@ -40,7 +40,7 @@ struct tfi_config {
     const char *metadata;
     const char *live_dir;
     const char *cupti_path;
-    const char *step;
+    const char *step; /* NULL: ProfilerStep#* */
     uint64_t max_mb;
     uint64_t flush_ms;
     uint32_t activities; /* enum tfi_activity */

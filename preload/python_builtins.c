@@ -124,6 +124,21 @@ PyObject *tfi_builtin_recording(PyObject *self, PyObject *const *args, ssize_t c
     return tfi_python.PyBool_FromLong(wanted);
 }
 
+PyObject *tfi_builtin_schedule(PyObject *self, PyObject *const *args, ssize_t count)
+{
+    struct tfi_python_text text = {0}, step = {0};
+    bool good = false;
+    (void)self;
+    if (count == 2 && tfi_python_text(args[0], &text) && tfi_python_text(args[1], &step)) {
+        struct tfi_thread *t = tfi_enter(TFI_WHY_STAGE);
+        good = t && tfi_schedule_set(t, text.data, step.data);
+        if (t) tfi_leave(t);
+    }
+    tfi_python_text_end(&text);
+    tfi_python_text_end(&step);
+    return tfi_python.PyBool_FromLong(good);
+}
+
 /* ---- what is known about them ---- */
 
 PyObject *tfi_builtin_signature(PyObject *self, PyObject *const *args, ssize_t count)

@@ -18,7 +18,7 @@
 
 #include "clock.h"
 #include "config.h"
-#include "log.h"
+#include "fmt.h"
 #include "strings.h"
 #include "sys.h"
 #include "thread.h"
@@ -47,7 +47,9 @@ static struct {
     struct told last;
     uint64_t first_ns; /* when the program was started */
     struct tfi_plan plan;
+    uint32_t plans; /* so far */
     uint64_t steps; /* entries of the step stage */
+    char step[256]; /* the step stage that came with the plan; "" if none did */
     enum window window;
     uint64_t opens_ns; /* the moments of a window that is set, UINT64_MAX for never */
     uint64_t closes_ns;
@@ -320,7 +322,8 @@ int64_t tfi_recording_at(uint64_t ticks)
 bool tfi_schedule_counts(const char *name, size_t length)
 {
     char entry[256];
-    const char *list = tfi_config.step;
+    const char *list = tfi_config.step ? tfi_config.step : "ProfilerStep#*";
+    if (!tfi_config.step && now.step[0]) return strlen(now.step) == length && memcmp(now.step, name, length) == 0;
     while (tfi_next_name(&list, entry, sizeof entry))
         if (tfi_glob(entry, name, length, false)) return true;
     return false;
@@ -334,7 +337,7 @@ void tfi_schedule_step(struct tfi_thread *t)
     tfi_unlock(&now.lock);
 }
 
-bool tfi_schedule_set(struct tfi_thread *t, const char *text)
+bool tfi_schedule_set(struct tfi_thread *t, const char *text, const char *step)
 {
     struct tfi_plan plan = {0};
     if (text && *text && !tfi_plan_parse(text, &plan)) return false;
@@ -342,8 +345,9 @@ bool tfi_schedule_set(struct tfi_thread *t, const char *text)
     tfi_lock(&now.lock);
     now.plan = plan;
     now.steps = 0;
+    tfi_fmt(now.step, sizeof now.step, "%s", step ? step : "");
     __atomic_store_n(&tfi_recording_switched, 1, __ATOMIC_RELAXED);
-    __atomic_store_n(&tfi_schedule_runs, plan.active != 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&tfi_schedule_runs, plan.active ? ++now.plans : 0, __ATOMIC_RELAXED);
     apply(t, "schedule");
     tfi_unlock(&now.lock);
     return true;
@@ -381,7 +385,8 @@ void tfi_schedule_restart(void)
     now.lock.word = now.looking = 0;
     now.steps = 0;
     now.plan = tfi_config.schedule;
-    tfi_schedule_runs = now.plan.active != 0;
+    now.step[0] = 0;
+    tfi_schedule_runs = now.plan.active ? ++now.plans : 0;
     tfi_recording_switched = tfi_schedule_runs || tfi_config.capture.set || watched();
     now.edge[0].ticks = 0;
     now.edge[0].word = tfi_recording_switched ? 0 : TFI_RECORDING_ANY | tfi_config.activities;

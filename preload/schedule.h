@@ -81,16 +81,17 @@ int64_t tfi_recording_at(uint64_t ticks);
 /* True if anything may switch recording in this process. */
 extern uint32_t tfi_recording_switched;
 
-/* True while steps are counted; and whether entries of a stage of this name are steps. */
+/* Not 0 while steps are counted, and another number for each schedule; and whether entries of a stage of this name are
+ * steps. */
 extern uint32_t tfi_schedule_runs;
 bool tfi_schedule_counts(const char *name, size_t length);
 
 /* A step begins. */
 void tfi_schedule_step(struct tfi_thread *t);
 
-/* Another schedule, in the words of TFI_SCHEDULE, from step 0 on; NULL or "" ends it. TFI_SCHEDULE goes first: with it
- * nothing happens. False if the text can't be read. */
-bool tfi_schedule_set(struct tfi_thread *t, const char *text);
+/* Another schedule, in the words of TFI_SCHEDULE, from step 0 on, by entries of the stage `step` (NULL: as ever); "" ends
+ * it. The user's own TFI_SCHEDULE and TFI_STEP go first. False if the text can't be read. */
+bool tfi_schedule_set(struct tfi_thread *t, const char *text, const char *step);
 
 /* cudaProfilerStart and -Stop, called before the first and after the second; wakes as a call does. */
 void tfi_capture_call(bool start);

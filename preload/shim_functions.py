@@ -58,6 +58,7 @@ class _Watched:
         self.pauses = code.co_flags & (_CO_GENERATOR | _CO_COROUTINE | _CO_ASYNC)
         # For the names of its parameters; it is never called.
         self.function = _Function(code, {}, closure=tuple(_Cell(None) for _ in code.co_freevars) or None)
+        self.function.__module__, self.function.__qualname__ = target.module, target.name
 
     def begin(self, frame):
         stage = _stage(self.target.name, _FUNCTION | (_PAUSES if self.pauses else 0))

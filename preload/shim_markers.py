@@ -202,6 +202,7 @@ def _mark_cache_dit(module):
     if _config['keep_originals'] or not _load('signature'):
         return
     theirs = module.ProfilerContext
+    planned = []  # the schedule that runs, which the next context goes on with: its entries are the steps
     parameters = _functions('signature')(theirs.__init__)
 
     class Context(theirs):
@@ -238,6 +239,11 @@ def _mark_cache_dit(module):
         ranked = distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
         name = context.profile_name + ('-rank%d' % distributed.get_rank() if ranked else '')
         context.trace_path = context.output_dir / (name + '.trace.json.gz')
+        plan = ['%s=%d' % (key, getattr(context, key)) for key in _MARK_SCHEDULE if getattr(context, key, None) is not None]
+        if plan and planned != [plan, context.profile_name]:
+            planned[:] = [plan, context.profile_name]
+            if not _schedule(','.join(plan), context.profile_name):
+                _warn('cache-dit: --profile-%s is no schedule and is ignored' % ' --profile-'.join(plan))
         asked = {key: getattr(context, key) for key in _MARK_ASKED if getattr(context, key, None) is not None}
         _metadata('cache_dit.profile', _mark_json({'name': context.profile_name, 'dir': str(context.output_dir), **asked}),
                   'cache_dit.profiler')

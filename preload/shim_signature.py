@@ -195,7 +195,7 @@ def _sig_arguments(function, args, kwargs):
         names, args = names[1:], args[1:]
     left = [_SIG_NODES]
     texts = []
-    if type(function) is _SIG_FUNCTION:
+    if type(function) is _SIG_FUNCTION and function.__module__:
         texts.append('"": ' + _sig_string('%s:%s' % (function.__module__, function.__qualname__)))
     texts += [_sig_string(n) + ': ' + _sig_text(v, left, 0) for n, v in zip(names, args)]
     if len(args) > len(names):

@@ -107,26 +107,27 @@ static bool is_selected(uint32_t name)
     return known == YES;
 }
 
-static bool is_step(uint32_t name)
+/* `schedule` is tfi_schedule_runs. */
+static bool is_step(uint32_t name, uint32_t schedule)
 {
-    enum { UNKNOWN, NO, YES };
     size_t length;
     struct stage *s = stage_of(name);
-    uint32_t known = s ? __atomic_load_n(&s->step, __ATOMIC_RELAXED) : UNKNOWN;
-    if (known == UNKNOWN) {
+    uint32_t known = s ? __atomic_load_n(&s->step, __ATOMIC_RELAXED) : 0;
+    if (known >> 1 != schedule) {
         const char *text = tfi_string_text(name, &length);
-        known = text && tfi_schedule_counts(text, length) ? YES : NO;
+        known = schedule << 1 | (text && tfi_schedule_counts(text, length));
         if (s) __atomic_store_n(&s->step, known, __ATOMIC_RELAXED);
     }
-    return known == YES;
+    return known & 1;
 }
 
 /* Recording may be switched here, before the stage begins. */
 static void before_stage(struct tfi_thread *t, const struct tfi_range *range)
 {
     tfi_recording_tick(t);
-    if (TFI_LIKELY(!__atomic_load_n(&tfi_schedule_runs, __ATOMIC_RELAXED))) return;
-    if (range->flags & TFI_RANGE_STAGE && is_step(range->name)) tfi_schedule_step(t);
+    uint32_t schedule = __atomic_load_n(&tfi_schedule_runs, __ATOMIC_RELAXED);
+    if (TFI_LIKELY(!schedule)) return;
+    if (range->flags & TFI_RANGE_STAGE && is_step(range->name, schedule)) tfi_schedule_step(t);
 }
 
 bool tfi_stage_detail_elsewhere(void)

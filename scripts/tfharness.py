@@ -376,7 +376,9 @@ def breakdown_of(profiler, stage):
     rows, events = {}, profiler.events()
     kernels = [e for e in events if e.device_type != DeviceType.CPU and not getattr(e, 'is_user_annotation', False)
                and not e.name.startswith(('Memcpy', 'Memset'))]
-    for e in kernels or [e for e in events if e.device_type == DeviceType.CPU and e.name != '[memory]']:
+    operators = [e for e in events if e.device_type == DeviceType.CPU and e.name != '[memory]'
+                 and not getattr(e, 'is_python_function', False)]
+    for e in kernels or operators:
         row = rows.setdefault(e.name, {'name': e.name, 'ms': 0.0, 'cuda_ms': 0.0, 'cpu_ms': None if kernels else 0.0, 'calls': 0})
         ms = (e.time_range.elapsed_us() if kernels else e.self_cpu_time_total) / 1000
         row['ms'] += ms

@@ -318,3 +318,46 @@ def test_words_that_are_none(script, tmp_path):
 
 def test_a_file_that_can_not_be_read(play, tmp_path):
     assert called(play('push=a call=1 pop', {'TFI_TRIGGER': f'file:{tmp_path}'})) == []
+
+
+# ---- a schedule of the pipeline's own ----
+
+CACHE_DIT = '''
+import sys, torch
+from types import SimpleNamespace
+from cache_dit._utils.utils import create_profiler_from_args
+plan = dict(p.split('=') for p in sys.argv[1].split(','))
+args = SimpleNamespace(profile=True, profile_name='flux', profile_dir=None, profile_activities=['CPU'], profile_with_stack=False,
+                       profile_record_shapes=True, **{'profile_' + k: int(v) for k, v in plan.items()})
+for i in range(6):
+    with create_profiler_from_args(args):
+        torch.ones(i + 1) + 1
+        with torch.profiler.record_function('step'):
+            torch.ones(i + 10) * 2
+'''
+
+
+def added(trace, names=('aten::add', 'aten::mul')):
+    """The sizes of what was added and multiplied."""
+    shapes = [(r.values['time'], scripted.text(trace, r.values['shapes'])) for r in trace.records
+              if r.kind == 'op' and scripted.text(trace, r.values['name']) in names]
+    return [json.loads(shape)[0][0] for _, shape in sorted(shapes)]
+
+
+def test_cache_dits_arguments(run, python):
+    """Without TFI_STEP the entries of its context are the steps."""
+    def sizes(plan, env=None):
+        shutil.rmtree(run_directory, ignore_errors=True)
+        result = run([python, '-c', CACHE_DIT, plan], env, timeout=200)
+        assert result.rc == 0, result.err[-2000:]
+        trace, = (t for t in scripted.traces(result.dir) if stages(t))
+        assert stages(trace).count('flux') == 6, stages(trace)
+        return added(trace), [c for c in switches(trace)]
+    run_directory = run([python, '-c', '']).dir
+    recorded, changes = sizes('wait=1,warmup=1,active=2,repeat=1')
+    assert recorded == [2, 11, 3, 12, 4, 13]
+    assert changes == [(OFF, 0, 0, 'schedule'), (WARMUP, 0, 1, 'schedule'), (ON, 0, 2, 'schedule'), (OFF, 1, 4, 'schedule')]
+    recorded, _ = sizes('wait=1,warmup=0,active=2', {'TFI_STEP': 'step'})
+    assert recorded == [11, 3, 12, 4]  # from the second entry of `step` to the fourth
+    recorded, _ = sizes('wait=5', {'TFI_SCHEDULE': 'wait=0,warmup=0,active=1,repeat=1', 'TFI_STEP': 'flux'})
+    assert recorded == [1, 10]
