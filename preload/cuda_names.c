@@ -104,7 +104,6 @@ static void store(uint64_t handle, const char *name, bool keep)
     count += new;
 }
 
-/* The wait is limited, because a process may have forked while another thread held the lock. */
 static void note(uint64_t handle, const char *name, bool keep)
 {
     if (!handle || !name) return;

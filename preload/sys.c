@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "fmt.h"
+#include "tfi.h"
 
 int tfi_cancel_off(void)
 {
@@ -45,16 +46,34 @@ void tfi_futex_wake(uint32_t *word)
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
+enum { HELD = 1, WAITED_FOR = 2, STATE = 3 };
+
+/* This process in the upper bits of a lock. It is kept on the page that a child by whatever kind of fork finds empty. */
+static uint32_t holder(void)
+{
+    uint32_t known = __atomic_load_n(&tfi_process->holder, __ATOMIC_RELAXED);
+    if (TFI_LIKELY(known)) return known;
+    known = (uint32_t)tfi_getpid() << 2;
+    __atomic_store_n(&tfi_process->holder, known, __ATOMIC_RELAXED);
+    return known;
+}
+
 bool tfi_lock_within(struct tfi_lock *lock, unsigned ms)
 {
-    uint32_t free_word = 0;
-    if (__atomic_compare_exchange_n(&lock->word, &free_word, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) return true;
+    uint32_t word = 0, mine = holder();
+    if (__atomic_compare_exchange_n(&lock->word, &word, mine | HELD, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+        return true;
     uint64_t end = tfi_monotonic_ns() + (uint64_t)ms * 1000000;
-    while (__atomic_exchange_n(&lock->word, 2, __ATOMIC_ACQUIRE) != 0) {
+    for (;;) {
+        word = __atomic_load_n(&lock->word, __ATOMIC_RELAXED);
+        bool available = (word & ~(uint32_t)STATE) != mine;
+        if (word != (mine | WAITED_FOR) && !__atomic_compare_exchange_n(&lock->word, &word, mine | WAITED_FOR, false,
+                                                                        __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+            continue;
+        if (available) return true;
         if (tfi_monotonic_ns() >= end) return false;
-        tfi_futex_wait(&lock->word, 2, ms < 10 ? ms : 10);
+        tfi_futex_wait(&lock->word, mine | WAITED_FOR, ms < 10 ? ms : 10);
     }
-    return true;
 }
 
 void tfi_lock(struct tfi_lock *lock)
@@ -64,7 +83,7 @@ void tfi_lock(struct tfi_lock *lock)
 
 void tfi_unlock(struct tfi_lock *lock)
 {
-    if (__atomic_exchange_n(&lock->word, 0, __ATOMIC_RELEASE) == 2) tfi_futex_wake(&lock->word);
+    if ((__atomic_exchange_n(&lock->word, 0, __ATOMIC_RELEASE) & STATE) == WAITED_FOR) tfi_futex_wake(&lock->word);
 }
 
 pid_t tfi_getpid(void)

@@ -7,7 +7,8 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
-/* A lock of three states on a futex. It holds no owner, so a forked child can simply zero it. */
+/* A lock of three states on a futex: free, held, held and waited for. The upper bits say in which process: what a thread
+ * of the parent held when it forked is free in the child. */
 struct tfi_lock {
     uint32_t word;
 };

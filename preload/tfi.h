@@ -32,6 +32,7 @@ struct tfi_process {
     uint32_t state;     /* enum tfi_state, changed with compare-and-swap */
     uint32_t gen;       /* 0 unless awake; a thread's state counts only while its own gen equals this one */
     uint32_t operators; /* operators that were run while it was asleep */
+    uint32_t holder;    /* how locks name this process, 0 until one is taken; see sys.c */
 };
 
 /* Its own page, marked MADV_WIPEONFORK; set once in the constructor. */

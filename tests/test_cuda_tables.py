@@ -367,3 +367,80 @@ def test_nothing_without_the_library(built, run):
 def test_stage_timing_only_forwards(built, run):
     result = run([built], {'ENABLE_PROFILER_NAMES': ''})
     assert (result.rc, result.err) == (0, '') and not result.dir.exists()
+
+
+# ---- the same rows on the simulated GPU ----
+
+REFUSED = 801  # not supported: leaves the context as it is
+
+
+def program_of_refusals(rows):
+    """Calls every row once, and prints result, errno and the runtime's last error after it."""
+    out = [HEAD, 'static uint32_t memory[16][1024]; static char names[16][16];\n'
+           'static void fill(void)\n{\n    for (int i = 0; i < 16; i++)\n        for (int w = 0; w < 1024; w++) memory[i][w] = '
+           '0x66000000 | i << 16 | w * 4;\n    for (int i = 0; i < 16; i++) sprintf(names[i], "name%d", i);\n}\n']
+    for r in rows:
+        out.append(f'int call_{r.symbol} {r.decl} __asm__("{r.symbol}");\nstatic void try_{r.symbol}(void)\n{{\n    fill();\n')
+        out += [f'    {t} a{i} = {argument(t, i)};\n' for i, (t, _) in enumerate(r.params)]
+        out.append(f'    errno = 77;\n    int got = call_{r.symbol}({", ".join(f"a{i}" for i in range(len(r.params)))});\n    int after = errno;\n'
+                   f'    printf("{r.symbol} %d %d %d ", got, after, cudaPeekAtLastError());\n    printf("%d\\n", cudaGetLastError());\n}}\n')
+    out.append('int main(void)\n{\n    cuInit(0);\n    fprintf(stderr, "%p\\n", (void *)memory);\n')
+    out += [f'    try_{r.symbol}();\n' for r in rows]
+    return ''.join(out + ['    return 0;\n}\n'])
+
+
+@pytest.fixture(scope='module')
+def refused(tmp_path_factory, lib):
+    """The program on the simulated GPU, which refuses each row: run without us, with us, the trace, where memory lay."""
+    from simgpu import truth
+    directory = tmp_path_factory.mktemp('refused')
+    simulated = [BUILD / 'simgpu' / LIBRARIES['cuda'], next((BUILD / 'simgpu').glob('libcudart.so.*'))]
+    built = compile_c(directory / 'refusals', program_of_refusals(RECORDED), '-w', *simulated)
+    fail = ','.join(f'{r.symbol}={REFUSED}' for r in RECORDED)
+    (directory / 'bare').mkdir()
+    bare = truth.run(directory / 'bare', [built], SIMGPU_FAIL=fail)
+    ours = truth.run(directory, [built], SIMGPU_FAIL=fail, LD_PRELOAD=lib, TFI_OUTPUT_DIR=directory / 'run', TFI_ACTIVITIES='cpu')
+    assert (bare.rc, ours.rc) == (0, 0), ours.err
+    return bare, ours, only(scripted.traces(directory / 'run')), int(ours.err.splitlines()[-1], 16)
+
+
+def test_refusals_are_passed_through(refused):
+    """Result, errno, and the error that the runtime keeps: as without us, and as the device was told to answer."""
+    bare, ours, _, _ = refused
+    assert ours.out == bare.out
+    lines = [line.split() for line in ours.out.splitlines()]
+    assert [line[:2] for line in lines] == [[r.symbol, str(REFUSED)] for r in RECORDED]
+    assert {r.api: {tuple(line[3:]) for line, q in zip(lines, RECORDED) if q.api == r.api} for r in RECORDED} == {
+        'cuda': {('0', '0')}, 'cudart': {(str(REFUSED), str(REFUSED))}}
+
+
+def test_one_record_for_each_call_of_the_devices_own_log(refused):
+    """In the order of that log, with its results, each call within its record."""
+    _, ours, trace, _ = refused
+    symbols = {r.symbol for r in RECORDED}
+    log = [c for c in ours.logs[0].calls if c['depth'] == 0 and c['symbol'] in symbols]
+    made = sorted(calls(trace), key=lambda c: c.time)
+    assert [c['symbol'] for c in log] == [c.name for c in made] == [r.symbol for r in RECORDED]
+    assert {c['result'] for c in log} == {c.result for c in made} == {REFUSED}
+    clock = [r.values for r in trace.records if r.kind == 'clock' and r.values['clock'] == 2]
+    a, b = min(clock, key=lambda c: c['ticks']), max(clock, key=lambda c: c['ticks'])
+    rate, slack = (b['value'] - a['value']) / (b['ticks'] - a['ticks']), 20000
+    for ours_, theirs in zip(made, log):
+        start = a['value'] + (ours_.time - a['ticks']) * rate
+        assert start - slack <= theirs['start'] and theirs['end'] <= start + ours_.duration * rate + slack, ours_.name
+
+
+def test_arguments_of_refused_calls(refused, found, played):
+    """As on the made-up libraries, where each value was seen to come from its parameter."""
+    _, _, trace, memory = refused
+    before, base = played
+
+    def plain(value, name, t, start):
+        if name.endswith(':STRING'):
+            return scripted.text(t, value)
+        return ('memory', value - start) if start <= value < start + 16 * 4096 else value
+    for r, call in zip(RECORDED, sorted(calls(trace), key=lambda c: c.time)):
+        assert call.arguments == ','.join(r.names) and len(call.args) == len(r.names)
+        for name, got, wanted in zip(r.names, call.args, found[r.symbol][1].args):
+            if name != 'kernel:STRING':  # no kernel is registered here
+                assert plain(got, name, trace, memory) == plain(wanted, name, before, base), (r.symbol, name)
