@@ -66,13 +66,22 @@ static void *original(enum tfi_hook hook, void *function)
     return known ? known : function;
 }
 
+/* True if the function is the one that the symbol of the row has. */
+static bool is_symbol_of(const struct route *route, const void *found)
+{
+    return route && found == tfi_hook_sibling(route->hook, tfi_hook_symbol(route->hook), NULL);
+}
+
+/* The driver had variants by thread from CUDA 7 on: what it gives to those that ask for one of an earlier version, its
+ * address says. */
 void *tfi_route_driver(const char *name, unsigned version, uint64_t flags, void *found)
 {
     bool per_thread = (flags & TFI_ROUTE_PER_THREAD) && has_variant_per_thread(name);
     const struct route *route = choose(name, version, per_thread);
-    if (!route || is_ours(found)) return found;
-    if (version > NEWEST_KNOWN && found != tfi_hook_sibling(route->hook, tfi_hook_symbol(route->hook), NULL))
-        return found;
+    bool sure = route && version <= NEWEST_KNOWN;
+    if (is_ours(found)) return found;
+    if (!route && per_thread) route = choose(name, version, false);
+    if (!route || (!sure && !is_symbol_of(route, found))) return found;
     original(route->hook, found);
     return tfi_cuda_wrapper(route->hook);
 }
@@ -127,8 +136,21 @@ void *tfi_route_symbol(void *handle, const char *name)
     return hook < TFI_LIBRARY_cudart ? driver_symbol(hook, found) : runtime_symbol(hook, found);
 }
 
+bool tfi_route_is_row(const char *name)
+{
+    return row_named(name) != TFI_LIBRARY_cupti;
+}
+
 bool tfi_route_is_missing(const char *name, const void *caller)
 {
+    return !tfi_hook_sibling(row_named(name), name, caller);
+}
+
+bool tfi_route_is_ours(void *handle, const char *name)
+{
     enum tfi_hook hook = row_named(name);
-    return hook != TFI_LIBRARY_cupti && !tfi_hook_sibling(hook, name, caller);
+    void *found = hook == TFI_LIBRARY_cupti ? NULL : tfi_dlsym(handle, name);
+    if (!found) return false;
+    if (hook > TFI_LIBRARY_cupti) return found == tfi_broker_wrapper(hook);
+    return found == (hook < TFI_LIBRARY_cudart ? tfi_cuda_wrapper(hook) : tfi_cudart_wrapper(hook));
 }

@@ -12,8 +12,14 @@ enum { TFI_ROUTE_LEGACY = 1, TFI_ROUTE_PER_THREAD = 2 };
 /* Our wrapper for a name in a library that somebody opened; NULL if dlsym is to answer. */
 void *tfi_route_symbol(void *handle, const char *name);
 
-/* True if the tables have a name whose library has no such function or is not there at all. */
+/* True if a table has a row of that name. */
+bool tfi_route_is_row(const char *name);
+
+/* For the name of a row: true if no library of its table that is mapped has such a function. */
 bool tfi_route_is_missing(const char *name, const void *caller);
+
+/* True if what the handle gives for that name is a wrapper of ours. */
+bool tfi_route_is_ours(void *handle, const char *name);
 
 /* Our wrapper for what the driver found under a name for a version; what it found where there is none. Keeps errno. */
 void *tfi_route_driver(const char *name, unsigned version, uint64_t flags, void *found);

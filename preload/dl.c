@@ -9,6 +9,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <link.h>
 #include <string.h>
 
 #include "cuda_routes.h"
@@ -55,8 +56,53 @@ static bool may_be_cuda(const char *name)
     return (name[2] >= 'A' && name[2] <= 'Z') || strncmp(name + 2, "da", 2) == 0 || strncmp(name + 2, "pti", 3) == 0;
 }
 
-/* RTLD_DEFAULT and RTLD_NEXT find our wrappers, or pass them by, as any other symbol of a preloaded library. But who asks
- * for a function at large wants to know whether it is there: without a library below it, a wrapper is not. */
+/* Objects that were loaded with the program, us among them: they stay, and see what was opened for all, no more. */
+static unsigned at_start;
+
+struct search {
+    const void *address;
+    unsigned before; /* objects */
+};
+
+/* Ends at the object that the address lies in; NULL lies in none. */
+static int look(struct dl_phdr_info *object, size_t size, void *data)
+{
+    struct search *s = data;
+    (void)size;
+    for (int i = 0; s->address && i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &object->dlpi_phdr[i];
+        if (part->p_type == PT_LOAD && (uintptr_t)s->address - object->dlpi_addr - part->p_vaddr < part->p_memsz)
+            return 1;
+    }
+    s->before++;
+    return 0;
+}
+
+void tfi_dl_constructor(void)
+{
+    struct search all = {NULL, 0};
+    dl_iterate_phdr(look, &all);
+    at_start = all.before;
+}
+
+static bool sees_only_what_all_see(const void *caller)
+{
+    struct search s = {caller, 0};
+    return dl_iterate_phdr(look, &s) && s.before < at_start;
+}
+
+/* Who asks for a function at large wants to know whether it is there. A wrapper is not, if there is nothing below it: no
+ * library at all, or none that the caller would find without us. What a library that was opened later sees can't be
+ * known; it gets the wrapper if there is a library anywhere. */
+static bool is_missing(const char *name, const void *caller)
+{
+    if (!tfi_route_is_row(name)) return false;
+    if (!sees_only_what_all_see(caller) && !tfi_route_is_missing(name, caller)) return false;
+    return !tfi_dlsym(RTLD_NEXT, name);
+}
+
+/* RTLD_DEFAULT, RTLD_NEXT and the program's own handle find our wrappers, or pass them by, as any other symbol of a
+ * preloaded library. */
 __attribute__((used, visibility("hidden"))) struct answer tfi_dlsym_answer(void *handle, const char *name,
                                                                            const void *caller)
 {
@@ -64,10 +110,10 @@ __attribute__((used, visibility("hidden"))) struct answer tfi_dlsym_answer(void 
     if (!real() || handle == RTLD_NEXT || !name || !may_be_cuda(name)) return answer;
     int error = errno;
     if (handle == RTLD_DEFAULT) {
-        answer.given = tfi_route_is_missing(name, caller) && !tfi_dlsym(RTLD_NEXT, name);
+        answer.given = is_missing(name, caller);
     } else {
         answer.address = tfi_route_symbol(handle, name);
-        answer.given = answer.address != NULL;
+        answer.given = answer.address || (tfi_route_is_ours(handle, name) && !tfi_dlsym(RTLD_NEXT, name));
     }
     errno = error;
     return answer;

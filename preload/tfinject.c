@@ -22,6 +22,7 @@
 #include "clock.h"
 #include "config.h"
 #include "cupti_client.h"
+#include "dl.h"
 #include "encode.h"
 #include "fmt.h"
 #include "hooks.h"
@@ -373,6 +374,7 @@ static void constructor(void)
     tfi_config_read();
     tfi_schedule_init();
     tfi_clock_init();
+    tfi_dl_constructor();
     tfi_run_dir_pass_on();
     tfi_nvtx_constructor();
     tfi_python_constructor();

@@ -255,14 +255,15 @@ int main(void)
     call(own, "cuMemcpyBatchAsync", 12080, 0);
     call(own, "cuMemcpyBatchAsync", 13000, 0);
     call(own, "cuMemAlloc", 1000, 0);
+    call(own, "cuMemcpyHtoDAsync", 4000, 2);
     int (*f)(void *, void *) = 0;
     if (old("cuGraphLaunch", (void **)&f, 12000, 0)) return 2;
     return f(0, 0);
 }''')
     want = ['cuMemAlloc_v2', 'cuEventElapsedTime', 'cuEventElapsedTime_v2', 'cuStreamBeginCapture', 'cuStreamBeginCapture_v2', 'cuMemcpyHtoDAsync_v2',
-            'cuMemcpyHtoDAsync_v2', 'cuMemcpyHtoDAsync_v2_ptsz', 'cuMemFree_v2', 'cuMemcpyBatchAsync', 'cuMemcpyBatchAsync_v2', 'cuGraphLaunch']
+            'cuMemcpyHtoDAsync_v2', 'cuMemcpyHtoDAsync_v2_ptsz', 'cuMemFree_v2', 'cuMemcpyBatchAsync', 'cuMemcpyBatchAsync_v2', 'cuMemcpyHtoDAsync_v2', 'cuGraphLaunch']
     assert result.names == want
-    assert result.out.split('\n')[:-1] == [f'driver: {n}' for n in want[:-1]] + ['cuMemAlloc 1000: 500', 'driver: cuGraphLaunch']
+    assert result.out.split('\n')[:-1] == [*(f'driver: {n}' for n in want[:-2]), 'cuMemAlloc 1000: 500', *(f'driver: {n}' for n in want[-2:])]
 
 
 def test_every_route(play):
@@ -422,15 +423,42 @@ int main(void)
     assert result.out == '1\n1\nundefined symbol: cudaMalloc\n500 5 77\n' and result.trace is None
 
 
-def test_asking_at_large_with_cuda(play):
-    """Where the library is, opened for all or only for some, the answer is the wrapper, and it works."""
+AT_LARGE = r'''
+int main(void)
+{
+    if (MODE) dlopen("libcuda.so.1", RTLD_NOW | MODE);
+    int (*f)(void *, unsigned long) = dlsym(ASKED, "cuMemAlloc_v2");
+    if (!f) puts(strstr(dlerror(), "undefined symbol"));
+    return f ? f(0, 7) : 0;
+}'''
+
+
+@pytest.mark.parametrize('asked', ['RTLD_DEFAULT', 'dlopen(0, RTLD_NOW)'])
+def test_asking_at_large_with_cuda(play, asked):
+    """Where the library was opened for all, the answer is the wrapper, and it works."""
+    result = play(AT_LARGE, '-DMODE=RTLD_GLOBAL', f'-DASKED={asked}')
+    assert result.out == 'driver: cuMemAlloc_v2\n' and [c.args for c in result.calls] == [[0, 7]]
+
+
+@pytest.mark.parametrize('mode', ['RTLD_LOCAL|RTLD_NODELETE', '0'])
+@pytest.mark.parametrize('asked', ['RTLD_DEFAULT', 'dlopen(0, RTLD_NOW)'])
+def test_asking_at_large_for_what_others_have(play, asked, mode):
+    """Opened only for some, or not at all, it is not there for the program, as it would not be without us."""
+    result = play(AT_LARGE, f'-DMODE={mode}', f'-DASKED={asked}')
+    assert result.out == 'undefined symbol: cuMemAlloc_v2\n' and result.trace is None
+
+
+def test_a_plugin_asks_at_large(play, driver, tmp_path):
+    """A library opened later may see a driver that the program does not: what it needs itself, opened only for it."""
+    compile_c(tmp_path / 'plugin.so', PLAIN + r'''
+int client(void) { int (*f)(void *, unsigned long) = dlsym(RTLD_DEFAULT, "cuMemAlloc_v2"); return f ? f(0, 7) : 9; }''',
+              '-shared', '-fPIC', '-w', '-Wl,--no-as-needed', driver / 'libcuda.so.1')
     result = play(r'''
 int main(void)
 {
-    dlopen("libcuda.so.1", RTLD_NOW | MODE);
-    int (*f)(void *, unsigned long) = dlsym(RTLD_DEFAULT, "cuMemAlloc_v2");
-    return f ? f(0, 7) : 9;
-}''', '-DMODE=RTLD_GLOBAL')
+    int (*f)(void) = dlsym(dlopen("plugin.so", RTLD_NOW | RTLD_LOCAL), "client");
+    return f();
+}''')
     assert result.out == 'driver: cuMemAlloc_v2\n' and [c.args for c in result.calls] == [[0, 7]]
 
 
