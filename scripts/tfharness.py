@@ -307,6 +307,8 @@ def transformer_step(stage, inputs):
 
 def step_of(target, tell=say):
     """The function that runs the stage once with its inputs as a dict."""
+    if inspect.isclass(target) or not (callable(target) or hasattr(target, 'process') or hasattr(target, 'scheduler')):
+        raise Problem(f'{target!r} can not be called; the target is a function, or an object with process() or __call__')
     if hasattr(target, 'scheduler') and hasattr(target, 'dit'):
         tell('Created DiT single-step function')
         return lambda inputs: dit_step(target, inputs)
@@ -316,8 +318,6 @@ def step_of(target, tell=say):
     if hasattr(target, 'process') and not inspect.isroutine(target):
         tell('Using stage.process() as single-step function')
         return lambda inputs: call(target.process, inputs)
-    if not callable(target) or inspect.isclass(target):
-        raise Problem(f'{target!r} can not be called; the target is a function, or an object with process() or __call__')
     return lambda inputs: call(target, inputs)
 
 
