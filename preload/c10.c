@@ -73,9 +73,17 @@ static void record(const struct tfi_rec_memory *report)
     t->guard = 0;
 }
 
-static bool active(void)
+/* True if the allocators are watched: from the first call on, or never. */
+static inline bool active(void)
 {
-    return tfi_config.activities & TFI_ACTIVITY_MEM;
+    static uint8_t known; /* 1 no, 2 yes */
+    uint8_t state = __atomic_load_n(&known, __ATOMIC_RELAXED);
+    if (TFI_UNLIKELY(!state)) {
+        tfi_prepare();
+        state = tfi_config_may_have(TFI_ACTIVITY_MEM) ? 2 : 1;
+        __atomic_store_n(&known, state, __ATOMIC_RELAXED);
+    }
+    return state == 2;
 }
 
 /* The device is a struct of two signed bytes, type and index, handed over in one register. */
@@ -104,11 +112,6 @@ TFI_EXPORT void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(void *bloc
 
 TFI_EXPORT bool _ZN3c1022memoryProfilingEnabledEv(void)
 {
-    static bool prepared;
-    if (TFI_UNLIKELY(!prepared)) {
-        tfi_prepare();
-        prepared = true;
-    }
     if (active()) return true;
     enabled_function *real = tfi_real(TFI_HOOK__ZN3c1022memoryProfilingEnabledEv);
     return real && real();

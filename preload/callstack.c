@@ -194,7 +194,7 @@ uint32_t tfi_callstack_take(struct tfi_thread *t)
 void tfi_callstack_restart(void)
 {
     struct tfi_native_name own;
-    if (!(tfi_config.activities & TFI_ACTIVITY_STACK)) return;
+    if (!tfi_config_may_have(TFI_ACTIVITY_STACK)) return;
     chains = tfi_map(MAX_CHAINS * sizeof *chains); /* that of a parent stays: its pages are shared until written */
     nr_chains = lock.word = 0;
     tfi_native_restart();
@@ -209,6 +209,6 @@ void tfi_callstack_restart(void)
     }
     void *library = unwind ? NULL : dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL);
     if (library) *(void **)&unwind = tfi_dlsym(library, "unw_backtrace");
-    if (!unwind)
+    if (!unwind && tfi_config.activities & TFI_ACTIVITY_STACK)
         tfi_log(TFI_LOG_WARN, "stacks have no native frames: libunwind.so.8 is not there (package libunwind8)");
 }

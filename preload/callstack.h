@@ -5,19 +5,20 @@
 #include <stdint.h>
 
 #include "config.h"
+#include "schedule.h"
 #include "tfi.h"
 
 /* Takes the stack; 0 if none is to be had. With the guard of the calling thread set. */
 uint32_t tfi_callstack_take(struct tfi_thread *thread);
 
-/* At wake, with `stack` active: finds what unwinds native frames; forgets what a parent process has found. */
+/* At wake, where `stack` is or may become active: finds what unwinds native frames; forgets what a parent process has found. */
 void tfi_callstack_restart(void);
 
-/* Number of the calling thread's stack in the trace, 0 unless `stack` is among the activities. One frame a line, the
+/* Number of the calling thread's stack in the trace, 0 unless `stack` is among the activities now. One frame a line, the
  * innermost first: function, file and line, separated by tabs. */
 static inline uint32_t tfi_callstack(struct tfi_thread *thread)
 {
-    return TFI_LIKELY(!(tfi_config.activities & TFI_ACTIVITY_STACK)) ? 0 : tfi_callstack_take(thread);
+    return TFI_LIKELY(!tfi_recording(TFI_ACTIVITY_STACK)) ? 0 : tfi_callstack_take(thread);
 }
 
 #endif

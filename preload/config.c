@@ -387,6 +387,14 @@ bool tfi_config_setting(unsigned index, struct tfi_setting *setting)
     return true;
 }
 
+bool tfi_config_may_have(enum tfi_activity activity)
+{
+    bool refused = (activity == TFI_ACTIVITY_MEM && tfi_config.profile_memory == 0) ||
+                   (activity == TFI_ACTIVITY_STACK && tfi_config.with_stack == 0);
+    bool trigger = tfi_config.trigger.signal || tfi_config.trigger.path;
+    return tfi_config.activities & activity || (trigger && !refused);
+}
+
 bool tfi_config_has_warnings(void)
 {
     return complaints.count > 0;

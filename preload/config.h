@@ -79,6 +79,9 @@ struct tfi_setting {
 /* The variable at this place of the table; false behind the last one. */
 bool tfi_config_setting(unsigned index, struct tfi_setting *setting);
 
+/* True if an activity is on, or may be switched on while the program runs. */
+bool tfi_config_may_have(enum tfi_activity activity);
+
 /* Logs a warning for every unknown TFI_ name and every bad value found by tfi_config_read(). */
 bool tfi_config_has_warnings(void);
 void tfi_config_warn(void);

@@ -105,7 +105,7 @@ static inline struct tfi_call tfi_call_enter(enum tfi_hook hook)
         return (struct tfi_call){0};
     }
     call.func = TFI_LIKELY(tfi_hooks[hook].gen == t->gen) ? tfi_hooks[hook].string : tfi_hook_string(t, hook);
-    if (TFI_UNLIKELY(tfi_config.activities & TFI_ACTIVITY_STACK)) call.stack = tfi_hook_stack(t, hook);
+    if (TFI_UNLIKELY(tfi_recording(TFI_ACTIVITY_STACK))) call.stack = tfi_hook_stack(t, hook);
     call.depth = t->calls++;
     call.start = tfi_ticks();
     if (call.depth < TFI_SLOT_CALLS) {

@@ -14,6 +14,7 @@
 #include "fmt.h"
 #include "hooks.h"
 #include "log.h"
+#include "memory.h"
 #include "stage.h"
 #include "strings.h"
 #include "sys.h"
@@ -137,6 +138,24 @@ PyObject *tfi_builtin_schedule(PyObject *self, PyObject *const *args, ssize_t co
     tfi_python_text_end(&text);
     tfi_python_text_end(&step);
     return tfi_python.PyBool_FromLong(good);
+}
+
+PyObject *tfi_builtin_memory(PyObject *self, PyObject *const *args, ssize_t count)
+{
+    struct tfi_memory memory = {.known = 0};
+    (void)self;
+    uint64_t id = count == 1 ? (uint64_t)tfi_python_number(args[0]) : 0;
+    struct tfi_thread *t = id ? tfi_enter(TFI_WHY_NONE) : NULL;
+    if (t) {
+        tfi_stage_memory(id, &memory);
+        tfi_leave(t);
+    }
+    uint64_t bytes[] = {memory.allocated, memory.reserved, memory.peak_allocated, memory.peak_reserved};
+    PyObject *tuple = memory.known ? tfi_python.PyTuple_New(TFI_COUNT(bytes)) : NULL;
+    if (!tuple) return tfi_python_none();
+    for (unsigned i = 0; i < TFI_COUNT(bytes); i++)
+        tfi_python.PyTuple_SetItem(tuple, i, tfi_python.PyLong_FromLongLong((long long)bytes[i]));
+    return tuple;
 }
 
 /* ---- what is known about them ---- */

@@ -19,6 +19,7 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
+#include "callstack.h"
 #include "clock.h"
 #include "config.h"
 #include "dl.h"
@@ -308,6 +309,7 @@ static inline void *start_op(void **object, const void *function, uint16_t scope
 
 static void write_op(struct tfi_thread *t, const struct op *op, uint64_t now)
 {
+    uint32_t stack = tfi_callstack(t);
     struct tfi_rec_op *rec = TFI_RESERVE(t, op);
     if (!rec) return;
     rec->name = op->name;
@@ -319,7 +321,7 @@ static void write_op(struct tfi_thread *t, const struct op *op, uint64_t now)
     rec->concrete = op->inputs.concrete;
     rec->scope = op->scope;
     rec->forward_thread = op->forward;
-    rec->stack = 0;
+    rec->stack = stack;
     rec->flops = op->inputs.flops;
     rec->strides = op->inputs.strides;
     rec->reserved = 0;

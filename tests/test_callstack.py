@@ -268,9 +268,15 @@ def test_calls(script, records):
     assert {'cuCtxSynchronize', 'cuMemFree_v2'} <= {r['func'] for r in rows}
 
 
+def test_not_while_recording_is_off(script, records):
+    """Stages are recorded then, without a stack."""
+    result = script(CALLS + "push('s')\n", env={'LD_LIBRARY_PATH': BUILD / 'simgpu', 'TFI_CAPTURE': 'delay=3600'})
+    assert [r['stack'] for r in records(result.dir, 'range_begin', 'call')] == [None]
+
+
 @pytest.mark.timeout(300)
-def test_allocations_of_torch(script, records, python):
-    """A block allocated deep in Python, without the interpreter's lock, has the frames that traceback sees."""
+def test_allocations_and_operators_of_torch(script, records, python):
+    """Deep in Python, where the interpreter's lock is not held, they have the frames that traceback sees."""
     result = script(HEAD + '''
 import torch
 class Deep(torch.nn.Module):
@@ -283,10 +289,12 @@ t.tfi_range_push(b's')
 kept = deep(torch.zeros(3))
 del kept
 t.tfi_range_pop()
-''', python, timeout=120)
+''', python, env={'TFI_ACTIVITIES': 'mem,ops'}, timeout=120)
     row, = (r for r in records(result.dir, 'memory') if r['bytes'] == 12345)
     stack, (said,) = frames(row['stack']), result.said
     assert of_python(stack, said) == said and said[0][0] == 'helper' and len(said) >= 4
     assert any('empty' in f[0] for f in stack) and any(f[1].endswith('libtorch_cpu.so') for f in stack)
+    operator, = (r for r in records(result.dir, 'op') if r['name'] == 'aten::empty' and '12345' in str(r['concrete'] or '12345'))
+    assert of_python(frames(operator['stack']), said) == said
     freed, = (r for r in records(result.dir, 'memory') if r['bytes'] == -12345)
     assert frames(freed['stack'])[-1:] != [] and freed['stack'] != row['stack']

@@ -181,6 +181,22 @@ def test_selection(play, records, by_stage):
     assert by_stage(result.dir) == {('a', -1): (0, 3, 3, 0, 3, 0), ('b', -1): (1, 3, 3, 0, 2, 0)}
 
 
+def test_recording_is_off(play, records, by_stage):
+    """What they were by stage is known in every case, as are the stages' times; single blocks are not written."""
+    result = play('push("a"); h(1, 1); push("b"); h(2, 2); pop(); pop()', env={'TFI_CAPTURE': 'delay=3600'})
+    assert records(result.dir, 'memory') == []
+    assert by_stage(result.dir) == {('a', -1): (0, 3, 3, 0, 3, 0), ('b', -1): (1, 3, 3, 0, 2, 0)}
+
+
+@pytest.mark.parametrize('env, asked', [({}, 1), ({'TFI_PROFILE_MEMORY': '0'}, 0)])
+def test_may_be_switched_on(play, records, tmp_path, env, asked):
+    """With a trigger mem may come later: c10 counts from the start, or it would not know the blocks; unless mem is refused."""
+    env = {'TFI_ACTIVITIES': 'cpu', 'TFI_TRIGGER': f'file:{tmp_path}/trigger', **env}
+    result = play('push("a"); h(1, 1); pop(); print(c.c10_asked())', env=env)
+    assert result.out == f'{asked}\n' and records(result.dir, 'memory') == []
+    assert len(records(result.dir, 'stage_memory')) == asked
+
+
 def test_fork(play, by_stage, records):
     """A child counts for itself from its first report on; what its parent had open is not its own."""
     result = play('push("parent"); h(1, 100); child = os.fork()\nif not child:\n    push("child"); h(2, 10); pop(); os._exit(0)\n'
@@ -300,3 +316,23 @@ def extra(more, sizes):
         else:
             found.append(size)
     return found
+
+
+@pytest.mark.timeout(300)
+def test_telefusers_nested_peaks(run, python):
+    """A context of TeleFuser's that stands in another one has a peak of its own, and the outer one keeps its own."""
+    result = run([python, '-W', 'ignore', '-c', '''
+from telefuser.utils import profiler
+import torch
+with profiler.ProfilingContext('outer', capture_memory=True) as outer:
+    big = torch.ones(3 << 18)
+    del big
+    kept = torch.ones(1 << 18)
+    with profiler.ProfilingContext('inner', capture_memory=True) as inner:
+        torch.ones(1 << 18)
+for c in (outer, inner):
+    m = c._memory_snapshot
+    print('said', m.allocated_mb, m.peak_allocated_mb, m.reserved_mb, m.peak_reserved_mb)
+'''], timeout=200)
+    assert result.rc == 0, result.err
+    assert [line for line in result.out.splitlines() if line.startswith('said')] == ['said 1.0 3.0 0.0 0.0', 'said 1.0 2.0 0.0 0.0']
