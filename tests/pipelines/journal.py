@@ -56,7 +56,7 @@ def path_of(variable):
 
 def save():
     path = path_of('JOURNAL')
-    if path:
+    if path and _lines:  # a spawned worker imports the pipeline too
         with open(path, 'w') as out:
             out.writelines(json.dumps(line) + '\n' for line in _lines)
 

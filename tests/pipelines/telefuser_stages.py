@@ -9,6 +9,7 @@ import os
 import sys
 
 import torch
+from telefuser.utils.logging import logger
 from telefuser.utils.profiler import (ProfilingContext, ProfilingContext4Debug, get_timing_report, print_timing_summary,
                                       reset_timing_registry, set_timing_metadata)
 
@@ -94,8 +95,7 @@ async def gather():
     try:
         await cancelled
     except asyncio.CancelledError:
-        print('never was cancelled')
-    return torch.stack(values)
+        return torch.stack(values)
 
 
 def main():
@@ -112,10 +112,11 @@ def main():
         latents = latents * (torch.distributed.get_rank() + 1)
     latents = Denoiser().process(latents, context, steps=STEPS)
     picture = decode(latents)
+    problem = None
     try:
         broken()
     except ValueError as error:
-        print('broken:', error)
+        problem = error
     if 'all' in sys.argv:
         picture = refine(picture)
     total = picture.double().sum()
@@ -124,8 +125,9 @@ def main():
         torch.distributed.destroy_process_group()
     report = get_timing_report()
     print_timing_summary()
-    print('request', report['request_id'], 'metadata', report['metadata'], 'stages', sorted(report['stages']))
-    print(f'checksum {total.item():.9f} {decode.__name__} {fetch.__name__} {asyncio.iscoroutinefunction(fetch)}')
+    logger.complete()  # it writes to the same stream, from a thread of its own
+    print(f"results: request {report['request_id']}, metadata {report['metadata']}, stages {sorted(report['stages'])}\n"
+          f'{problem!r}, {decode.__name__} {fetch.__name__} {asyncio.iscoroutinefunction(fetch)} {total.item():.9f}')
 
 
 if __name__ == '__main__':

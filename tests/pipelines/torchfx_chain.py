@@ -1,13 +1,11 @@
 """torchfx_chain - a chain of torchfx filters, each on its own and fused into one cascade, in stages of record_function.
 
-Prints how often each function of the native extension was called, by its own count. Ends with status 77 and the reason
-where the extension does not work with this torch.
+Ends with status 77 and the reason where torchfx's native extension does not work with this torch.
 """
 
 import sys
 
 import torch
-import torchfx
 from torchfx import Wave
 from torchfx.filter.iir import HiButterworth, LoButterworth
 
@@ -28,7 +26,7 @@ def main():
         try:
             (Wave(sound, 48000) | LoButterworth(1000, order=2)).ys
         except (ImportError, RuntimeError) as error:
-            print(f'torchfx {torchfx.__name__}: its extension does not work with this torch:', str(error).splitlines()[0])
+            print('the extension of torchfx does not work with this torch:', str(error).splitlines()[0])
             return 77
         for depth in DEPTHS:
             with torch.profiler.record_function(f'unfused {depth}'), journal.entry(f'unfused {depth}'):

@@ -1,0 +1,322 @@
+"""test_pipelines - pipelines as users have them, alone and as two ranks: what they print, their stages, their operators.
+
+Each of tests/pipelines runs once a mode in a session, and every check reads that run: plain; with the library; with it
+under torchrun. What the stages must be is the pipeline's own journal, and what the operators must be is the trace of the
+torch.profiler that it runs itself.
+"""
+
+import json
+import re
+from collections import Counter, defaultdict
+from types import SimpleNamespace
+
+import pytest
+
+import tfr
+from conftest import ROOT, clean_environment, execute
+
+pytestmark = pytest.mark.timeout(600)
+PIPELINES = ROOT / 'tests' / 'pipelines'
+AUTO, TELEFUSER, CACHE_DIT = 0x1000, 0x4000, 0x8000
+
+
+def of(name, *values, **options):
+    """A parameter whose tests run in one worker, where the pipeline runs."""
+    return pytest.param(name, *values, marks=pytest.mark.xdist_group('pipeline-' + name), **options)
+
+
+ALONE = {
+    'diffusion': ({'TFI_STAGES': 'auto', 'PROFILE': '{dir}/profile.json'}, []),
+    'telefuser_stages': ({}, []),
+    'cachedit_profile': ({}, []),
+    'training': ({'PROFILE': '{dir}/profile.json'}, []),
+    'profiled': ({'PROFILE': '{dir}/profile.json'}, []),
+    'generate': ({'TFI_STAGES': 'auto'}, []),
+}
+RANKS = {
+    'diffusion': ({'TFI_STAGES': 'auto'}, ['dit']),
+    'telefuser_stages': ({'ENABLE_PROFILER_NAMES': 'denoise,vae_*'}, []),
+    'training': ({}, []),
+}
+
+
+class Run(SimpleNamespace):
+    """rc, out, err, dir (work directory), and what lies in it."""
+
+    @property
+    def traces(self):
+        if not hasattr(self, 'read'):
+            self.read = {int(re.search(r'\.(\d+)\.tfr$', p.name)[1]): Process(p) for p in sorted(self.dir.glob('run/*.tfr'))}
+        return self.read
+
+    def trace(self, rank=0):
+        """That of the process that kept the journal of this rank."""
+        return self.traces[self.pid(rank)]
+
+    def pid(self, rank=0):
+        return int(next(self.dir.glob(f'journal.{rank}.*')).name.split('.')[2])
+
+    def journal(self, rank=0):
+        """Entries as (name, names around it), in the order of each lane."""
+        lanes, entries = defaultdict(list), []
+        for line in next(self.dir.glob(f'journal.{rank}.*')).read_text().splitlines():
+            lane, what, name = json.loads(line)
+            if what == 'enter':
+                entries.append((name, tuple(lanes[lane])))
+                lanes[lane].append(name)
+            else:
+                assert lanes[lane].pop() == name
+        return entries
+
+
+class Process:
+    def __init__(self, path):
+        self.path = path
+        self.trace = tfr.read(path)
+        self.clock = tfr.Clock(self.trace.records)
+
+    def text(self, number):
+        return tfr.name_of(self.trace.strings, number)
+
+    def kind(self, *kinds):
+        return [r for r in self.trace.records if r.kind in kinds]
+
+    def stages(self):
+        """Stages in the order they began: name, names of those open around it, flags, number, thread, start, end, id.
+        A stage that is paused is open nowhere."""
+        stacks, known, entries = defaultdict(list), {}, []
+        order = {'range_resume': 0, 'range_begin': 1, 'range_pause': 2, 'range_end': 2}
+        for r in sorted(self.kind(*order), key=lambda r: r.values['time']):
+            v = r.values
+            if r.kind == 'range_begin':
+                entry = known[v['id']] = SimpleNamespace(
+                    name=self.text(v['name']), around=tuple(e.name for e in stacks[r.tid]), flags=v['flags'], id=v['id'],
+                    number=v['payload'] if v['payload_type'] else None, thread=r.tid, start=v['time'], end=None)
+                entries.append(entry)
+            entry = known[v['id']]
+            if r.kind in ('range_begin', 'range_resume'):
+                stacks[r.tid].append(entry)
+            else:
+                for stack in stacks.values():
+                    if entry in stack:
+                        stack.remove(entry)
+            if r.kind == 'range_end':
+                entry.end = v['time']
+        return entries
+
+    def operators(self):
+        """[(name, shapes, depth)] by thread, in the order they began, from the first stage on."""
+        return {thread: nested(rows) for thread, rows in self._operators().items()}
+
+    def _operators(self):
+        rows = defaultdict(list)
+        for r in self.kind('op'):
+            v = r.values
+            rows[r.tid].append((v['time'], v['time'] + v['duration'], self.text(v['name']),
+                                json.loads(self.text(v['shapes']) or '[]')))
+        return rows
+
+    def signatures(self):
+        """{(stage, direction): [what was described]}"""
+        found = defaultdict(list)
+        for r in self.kind('signature'):
+            found[self.text(r.values['name']), r.values['direction']].append(json.loads(self.text(r.values['text'])))
+        return found
+
+
+def nested(rows):
+    """[(name, shapes, depth)] of [(start, end, name, shapes)]."""
+    ends, out = [], []
+    for start, end, name, shapes in sorted(rows, key=lambda row: (row[0], -row[1])):
+        while ends and ends[-1] <= start:
+            ends.pop()
+        out.append((name, shapes, len(ends)))
+        ends.append(end)
+    return out
+
+
+@pytest.fixture(scope='session')
+def play(tmp_path_factory, lib, python):
+    """play(pipeline, mode): that run; mode is plain, library, ranks, or one's own: (environment, arguments)."""
+    done = {}
+    cache = tmp_path_factory.mktemp('inductor')  # what torch.compile has compiled is compiled once
+
+    def play(name, mode, preload=True):
+        key = name, str(mode), preload
+        if key in done:
+            return done[key]
+        directory = tmp_path_factory.mktemp(name)
+        given, arguments = mode if isinstance(mode, tuple) else (RANKS if mode == 'ranks' else ALONE)[name]
+        env = {**clean_environment(), 'JOURNAL': f'{directory}/journal.{{rank}}.{{pid}}', 'TFI_OUTPUT_DIR': f'{directory}/run',
+               'TORCHINDUCTOR_CACHE_DIR': str(cache), 'PYTHONWARNINGS': 'ignore'}
+        env.update({k: v.replace('{dir}', str(directory)) for k, v in given.items()})
+        if mode != 'plain' and preload:
+            env['LD_PRELOAD'] = str(lib)
+        launcher = ['-m', 'torch.distributed.run', '--standalone', '--nproc-per-node=2'] if mode == 'ranks' else []
+        result = execute([python, *launcher, PIPELINES / f'{name}.py', *arguments], env, directory, timeout=300)
+        done[key] = Run(rc=result.rc, out=result.out, err=result.err, dir=directory)
+        return done[key]
+    return play
+
+
+def results(run):
+    """What a pipeline prints of its own; TeleFuser's log, with its times, goes to the same stream."""
+    return run.out[run.out.index('results:'):] if 'results:' in run.out else run.out
+
+
+# ---- nothing changes ----
+
+@pytest.mark.parametrize('name', [of(n) for n in ALONE])
+def test_output_and_status_are_unchanged(play, name):
+    plain, run = play(name, 'plain'), play(name, 'library')
+    assert (run.rc, results(run)) == (plain.rc, results(plain)), run.err[-2000:]
+    assert plain.rc == 0, plain.err[-2000:]
+    assert 'tfinject' not in run.err
+
+
+# ---- stages ----
+
+def check_journal(run, rank, origin, names=None):
+    """The process's stages of this origin are the journal's entries, with the same names around them."""
+    def only(entries):
+        wanted = names or {name for name, _ in entries}
+        return Counter((name, tuple(n for n in around if n in wanted)) for name, around in entries if name in wanted)
+    stages = [(s.name, s.around) for s in run.trace(rank).stages() if s.flags & origin]
+    assert only(stages) == only(run.journal(rank))
+    assert all(s.end is not None for s in run.trace(rank).stages())
+    return stages
+
+
+@pytest.mark.parametrize('name, mode, ranks', [of('telefuser_stages', 'library', 1), of('telefuser_stages', 'ranks', 2)])
+def test_telefuser(play, name, mode, ranks):
+    run = play(name, mode)
+    assert run.rc == 0, run.err[-2000:]
+    for rank in range(ranks):
+        stages = check_journal(run, rank, TELEFUSER)
+        assert Counter(n for n, _ in stages) == {'text encoding': 1, 'gather': 1, 'fetch': 3, 'parse': 3, 'never': 1,
+                                                 'denoise': 1, 'predict': 4, 'decode': 1, 'broken': 1}
+        # The tasks' stages take turns on one thread: while one waits, the others run, and none is inside another.
+        paused = [run.trace(rank).text(r.values['name']) for r in run.trace(rank).kind('range_pause')]
+        assert Counter(paused) == {'gather': 1, 'fetch': 6, 'never': 1}
+
+
+PARTS = {('text_encoder', 7), ('text_encoder_2', 5), ('transformer', 18), ('scheduler', 15), ('vae.encode', 1),
+         ('vae.decode', 5), ('image_processor.preprocess', 1), ('image_processor.postprocess', 3),
+         ('video_processor.postprocess_video', 1), ('DiTPipeline', 1), ('StableDiffusion3Pipeline', 1),
+         ('StableDiffusion3Img2ImgPipeline', 1), ('FluxPipeline', 1), ('WanPipeline', 1)}
+
+
+@pytest.mark.parametrize('name', [of('diffusion')])
+def test_parts_of_diffusers_pipelines(play, name):
+    run = play(name, 'library')
+    stages = [s for s in run.trace().stages() if s.flags & AUTO]
+    watched = {'transformer', 'text_encoder', 'text_encoder_2', *(n for n, _ in PARTS if n.endswith('Pipeline'))}
+    journal = [(n, tuple(a for a in around if a in watched)) for n, around in run.journal() if n in watched]
+    # The script notes the second pipeline inside the first one's entry, which has ended by then.
+    journal = [(n, around[1:] if 'Img2Img' in ''.join((n, *around)) else around) for n, around in journal]
+    assert [(s.name, s.around) for s in stages if s.name in watched] == journal
+    assert set(Counter(s.name for s in stages).items()) == PARTS
+    assert all(s.around in ((), (pipe,)) for s in stages for pipe in s.around or [''])
+    steps = {pipe: [s.number for s in stages if s.name == 'transformer' and s.around == (pipe,)] for pipe, _ in PARTS}
+    assert {k: v for k, v in steps.items() if v} == {
+        'DiTPipeline': [0, 1, 2], 'StableDiffusion3Pipeline': [0, 1, 2], 'StableDiffusion3Img2ImgPipeline': [0, 1, 2],
+        'FluxPipeline': [0, 1, 2], 'WanPipeline': [0, 0, 1, 1, 2, 2]}
+
+
+@pytest.mark.parametrize('name', [of('diffusion')])
+def test_parts_on_two_ranks(play, name):
+    run = play(name, 'ranks')
+    assert run.rc == 0, run.err[-2000:]
+    for rank in range(2):
+        stages = [s for s in run.trace(rank).stages() if s.flags & AUTO]
+        assert Counter(s.name for s in stages) == {'DiTPipeline': 1, 'transformer': 3, 'scheduler': 3, 'vae.decode': 1}
+        check_journal(run, rank, AUTO, {'DiTPipeline', 'transformer'})
+
+
+@pytest.mark.parametrize('name', [of('generate')])
+def test_generate(play, name):
+    run = play(name, 'library')
+    stages = run.trace().stages()
+    calls = [s for s in stages if s.name == 'generate']
+    assert [s.around for s in calls] == [()] * 4
+    forwards = [len([1 for n, around in run.journal() if n == 'forward' and around == (way,)])
+                for way in ('greedy', 'sampled', 'beams', 'translate')]
+    for call, count in zip(calls, forwards):
+        inside = [s for s in stages if s.around == ('generate',) and call.start < s.start < call.end]
+        assert [(s.name, s.number) for s in inside] == [('prefill', 0)] + [('decode', n) for n in range(1, count)]
+
+
+@pytest.mark.parametrize('name, mode, ranks', [of('training', 'library', 1), of('training', 'ranks', 2)])
+def test_training(play, name, mode, ranks):
+    run = play(name, mode)
+    assert run.rc == 0, run.err[-2000:]
+    own = {'step', 'forward', 'backward', 'beside'}
+    for rank in range(ranks):
+        stages = check_journal(run, rank, tfr.STAGE, own)
+        assert Counter(n for n, _ in stages if n in own) == {'step': 8 // ranks, 'forward': 8 // ranks,
+                                                             'backward': 8 // ranks, 'beside': 1}
+        assert Counter(n for n, _ in stages)['Optimizer.step#AdamW.step'] == 8 // ranks
+    # The workers', two forked and one spawned a rank, each with a trace of its own.
+    workers = [p.stages() for pid, p in run.traces.items() if pid not in {run.pid(rank) for rank in range(ranks)}]
+    assert Counter(s.name for stages in workers for s in stages if s.name == 'augment') == {'augment': 32}
+    assert len([1 for stages in workers if stages]) == 3 * ranks
+
+
+@pytest.mark.parametrize('name', [of('profiled')])
+def test_record_function_around_and_inside_torch_profiler(play, name):
+    run = play(name, 'library')
+    stages = check_journal(run, 0, tfr.STAGE, {'run', 'step', 'block'})
+    assert Counter(re.sub(r'#\d+', '#', n) for n, _ in stages) == {'run': 1, 'step': 6, 'block': 6, 'ProfilerStep#': 7}
+
+
+# ---- operators ----
+
+def profiled(run, pid):
+    """What torch.profiler saw in a process: [(name, shapes, depth)] by thread."""
+    trace = json.loads((run.dir / 'profile.json').read_text())
+    rows = defaultdict(list)
+    for e in trace['traceEvents']:
+        if e.get('cat') == 'cpu_op' and e['pid'] == pid:
+            rows[e['tid']].append((e['ts'], e['ts'] + e['dur'], e['name'], e['args'].get('Input Dims', [])))
+    return {thread: nested(r) for thread, r in rows.items()}
+
+
+@pytest.mark.parametrize('name, least', [of('diffusion', 30000), of('training', 2000)])
+def test_operators_equal_those_of_torch_profiler(play, name, least):
+    run = play(name, 'library')
+    theirs = profiled(run, run.pid())
+    ours = run.trace().operators()
+    for thread, rows in theirs.items():
+        mine = ours[thread]
+        # Theirs begin with the profile, ours with the first stage; and ours go on after it.
+        if len(mine) > len(rows):
+            mine = mine[next(i for i in range(len(mine)) if mine[i:i + 20] == rows[:20]):][:len(rows)]
+        assert mine == rows[len(rows) - len(mine):], next((a, b) for a, b in zip(mine, rows[-len(mine):]) if a != b)
+        assert len(rows) - len(mine) < 200
+    assert sum(map(len, theirs.values())) > least
+
+
+@pytest.mark.parametrize('name', [of('profiled')])
+def test_the_profile_of_the_pipeline_is_the_same(play, name):
+    plain, run = play(name, 'plain'), play(name, 'library')
+    assert profiled(run, run.pid()) == {run.pid(): rows for rows in profiled(plain, plain.pid()).values()}
+
+
+@pytest.mark.parametrize('name, stage', [of('telefuser_stages', 'denoise')])
+def test_detail_only_in_the_selected_stages(play, name, stage):
+    """ENABLE_PROFILER_NAMES names it: stages are all there, operators only of that one and what lies in it."""
+    for rank in range(2):
+        trace = play(name, 'ranks').trace(rank)
+        chosen = next(s for s in trace.stages() if s.name == stage)
+        times = [r.values['time'] for r in trace.kind('op') if r.tid == chosen.thread]
+        assert len(times) > 10 and chosen.start < min(times) and max(times) < chosen.end
+
+
+@pytest.mark.parametrize('name', [of('diffusion')])
+def test_detail_of_a_part(play, name):
+    run = play(name, ({'TFI_STAGES': 'auto', 'ENABLE_PROFILER_NAMES': 'vae.*,scheduler'}, ['dit']))
+    stages = run.trace().stages()
+    assert Counter(s.name for s in stages) == {'DiTPipeline': 1, 'transformer': 3, 'scheduler': 3, 'vae.decode': 1}
+    chosen = [(s.start, s.end) for s in stages if s.name in ('vae.decode', 'scheduler')]
+    times = [r.values['time'] for r in run.trace().kind('op')]
+    assert len(times) > 100 and all(any(a < t < b for a, b in chosen) for t in times)
