@@ -5,6 +5,7 @@
  * An exec that fails returns, and the process goes on: its next event opens a new trace (execvp tries several).
  */
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 
 #include "hooks.h"
 #include "rank.h"
+#include "sys.h"
 #include "tfi.h"
 
 /* More entries than this in an environment, and it is handed on as it is. */
@@ -32,6 +34,25 @@ TFI_EXPORT _Noreturn void _exit(int status)
 TFI_EXPORT _Noreturn void _Exit(int status)
 {
     leave(status);
+}
+
+/* A process that sends itself a signal which nobody catches: Python does so, after its own clean-up, when a pipeline was
+ * interrupted. SIGKILL and what dumps core are left alone: what they end is to stay as it is found. */
+static bool ends_itself(pid_t pid, int number)
+{
+    struct sigaction action;
+    if (number != SIGINT && number != SIGTERM && number != SIGHUP) return false;
+    return pid == tfi_getpid() && sigaction(number, NULL, &action) == 0 && !(action.sa_flags & SA_SIGINFO) &&
+           action.sa_handler == SIG_DFL;
+}
+
+TFI_EXPORT int kill(pid_t pid, int number)
+{
+    bool ends = ends_itself(pid, number);
+    if (ends) tfi_finish("signal");
+    int result = (int)syscall(SYS_kill, pid, number);
+    if (ends) tfi_resume(); /* it was blocked */
+    return result;
 }
 
 /* Shells hand on an environment of their own making, without what our constructor put into ours. Where they pass the

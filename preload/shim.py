@@ -153,8 +153,8 @@ class _stage:
             self.id = 0
             self.home = None
             _leave(id)
-            if home[-1:] == [self]:
-                home.pop()
+            if home and home[-1] is self:  # nothing here needs more of the stack than __enter__ did
+                del home[-1]
             elif self in home:
                 home.remove(self)
 

@@ -65,13 +65,14 @@ class _Watched:
         stage.__enter__()
         if stage.id:
             key = id(frame)
-            left = _running.get(key)
-            if left is not None:  # of a frame that has gone without an end, and this one has its place
-                _end(key, left)
+            if key in _running:  # of a frame that has gone without an end, and this one has its place
+                _leave_frame(key)
             _running[key] = stage
             self.target.describe_call(stage, self.function, *_arguments(frame))
 
     def __enter__(self):
+        if _FRAGILE:
+            _need(_ROOM)
         _quiet(self.begin, sys._getframe(1))
 
     def __exit__(self, kind, error, traceback):
@@ -124,6 +125,16 @@ class _Watched:
 _next = next
 _broken = False
 
+# Where a RecursionError was caught near the limit, these versions don't raise the next one: they abort. So it has to come
+# before ours, which is not allowed to reach the program.
+_FRAGILE = sys.version_info < (3, 10)
+_ROOM = 40
+
+
+def _need(frames):
+    if frames:
+        _need(frames - 1)
+
 
 def _quiet(function, *args):
     """Calls it; the program never sees an exception of ours. At the limit of recursion a stage is left out."""
@@ -158,18 +169,14 @@ def _arguments(frame):
     return args, kwargs
 
 
-def _end(key, stage):
-    taken = _parked.pop(key, None)
-    del _running[key]
-    stage.__exit__()
-    if taken:  # what it had opened itself goes on where the end was seen
-        _restore(taken)
-
-
 def _leave_frame(key):
     stage = _running.get(key)
     if stage is not None:
-        _end(key, stage)
+        taken = _parked.pop(key, None) if _parked else None
+        del _running[key]
+        stage.__exit__()  # no deeper than in begin(): at the limit of recursion, what was opened can be closed
+        if taken:  # what it had opened itself goes on where the end was seen
+            _restore(taken)
 
 
 def _park(key):

@@ -10,6 +10,8 @@
                                                      body, where  return X      is  return WATCHED.result(X)
                                                                   yield X       is  WATCHED.back((yield WATCHED.out(X)))
                                                                   yield from X  is  yield from WATCHED.each(X)
+                                                                  and where a generator catches what was thrown
+                                                                  into it at a yield, WATCHED.back(None) comes first
 
 WATCHED is a constant of the code. The test is the one name of ours that a program could find, in `builtins`: to
 torch.compile it is torch.compiler.is_compiling, a constant. Lines, closures and super() are as they were.
@@ -114,6 +116,9 @@ def _change(function):
     plain = _copy(body)
     place = body[0]
     body = [_marked(s) for s in body]
+    if any(isinstance(n, (_ast.Yield, _ast.YieldFrom)) for s in body for n in _own(s)):
+        for statement in body:
+            _catching(statement)
     item = _ast.withitem(context_expr=_constant(place), optional_vars=None)
     scope = _at(_ast.With(items=[item], body=body, type_comment=None), place)
     test = _at(_ast.Call(func=_at(_ast.Name(id=_TEST, ctx=_ast.Load()), place), args=[], keywords=[]), place)
@@ -146,6 +151,22 @@ def _without_declarations(node):
     if isinstance(node, (_ast.Global, _ast.Nonlocal)):
         return _at(_ast.Pass(), node)
     return node if isinstance(node, _scopes) else _each_child(node, _without_declarations)
+
+
+def _own(node):
+    """The nodes of a statement, without those of functions in it."""
+    yield node
+    if not isinstance(node, _scopes):
+        for child in _children(node):
+            yield from _own(child)
+
+
+def _catching(statement):
+    for node in list(_own(statement)):
+        if isinstance(node, _ast.ExceptHandler) or (isinstance(node, _ast.Try) and node.finalbody):
+            body = node.body if isinstance(node, _ast.ExceptHandler) else node.finalbody
+            nothing = _at(_ast.Constant(value=None, kind=None), body[0])
+            body.insert(0, _at(_ast.Expr(value=_call("back", nothing, body[0])), body[0]))
 
 
 def _each_child(node, change):

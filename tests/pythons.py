@@ -1,0 +1,41 @@
+"""pythons - the interpreters of this machine: one of each version, the newest patch of it."""
+
+import glob
+import os
+import re
+import subprocess
+import sys
+from types import SimpleNamespace
+
+
+def _asked(path):
+    """(version, real path) as the interpreter says it itself."""
+    try:
+        out = subprocess.run([path, '-c', 'import sys; print("%d.%d.%d" % sys.version_info[:3]); print(sys.executable)'],
+                             capture_output=True, text=True, timeout=30, check=True).stdout.split()
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return (tuple(int(n) for n in out[0].split('.')), out[1]) if len(out) == 2 else None
+
+
+def _found():
+    paths = glob.glob(os.path.expanduser('~/.pyenv/versions/*/bin/python')) + [sys.executable]
+    for folder in dict.fromkeys(os.environ.get('PATH', '').split(os.pathsep)):
+        if 'shims' not in folder:
+            paths += [p for p in glob.glob(os.path.join(folder, 'python[23]*')) if re.fullmatch(r'python[23](\.\d+)?', os.path.basename(p))]
+    return paths
+
+
+def every():
+    best = {}
+    for path in dict.fromkeys(map(os.path.realpath, _found())):
+        asked = _asked(path)
+        if asked and asked > best.get(asked[0][:2], ((), '')):
+            best[asked[0][:2]] = asked
+    return [SimpleNamespace(version=version, path=path, name='%d.%d' % version[:2]) for version, path in sorted(best.values())]
+
+
+ALL = every()
+SEEN = [p for p in ALL if p.version >= (3, 8)]
+UNSEEN = [p for p in ALL if p.version < (3, 8)]
+EXTREMES = [p for p in SEEN if p in (SEEN[0], SEEN[-1])]
