@@ -393,10 +393,9 @@ def _find_in_script(targets):
                     _warn("TFI_STAGES: %s can't be a stage: its source is not there" % target.entry)
         if all(target.found for target in targets):
             _on_exec(None)
-        elif code.co_filename[:1] != "<":
-            for target in targets:
-                if not target.found:
-                    _warn("TFI_STAGES: %s is not there" % target.entry)
+        for target in targets:
+            if not target.found:  # as in a launcher, which is a script too
+                _debug("TFI_STAGES: %s is not in %s" % (target.entry, code.co_filename))
 
     _on_exec(lambda code: _quiet(look, code))
 
