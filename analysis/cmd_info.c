@@ -66,6 +66,25 @@ static void emit_device(struct emit *e, const struct model *model, const struct 
     emit_close(e);
 }
 
+/* When recording was switched, by what, and to what. */
+static void emit_switchings(struct emit *e, const struct model *model, const struct process *p)
+{
+    static const char *const states[] = {
+        [RECORDING_OFF] = "off", [RECORDING_WARMUP] = "warm-up", [RECORDING_ON] = "on"};
+    emit_open(e, "recording", true);
+    for (size_t i = 0; i < p->switchings; i++) {
+        const struct switching *s = &p->switching[i];
+        emit_open(e, NULL, false);
+        emit_us(e, "at_us", s->time - p->first);
+        emit_text(e, "state", s->state < ARRAY_SIZE(states) ? states[s->state] : NULL);
+        emit_text(e, "cause", model_name(model, s->cause));
+        emit_count(e, "cycle", s->cycle);
+        emit_count(e, "step", s->step);
+        emit_close(e);
+    }
+    emit_close(e);
+}
+
 static void emit_words(struct emit *e, const struct model *model, const struct process *p)
 {
     emit_count(e, "threads", p->threads);
@@ -82,6 +101,7 @@ static void emit_words(struct emit *e, const struct model *model, const struct p
         emit_text(e, p->metadata->pair[i].key, p->metadata->pair[i].value);
     }
     emit_close(e);
+    emit_switchings(e, model, p);
     emit_open(e, "messages", true);
     for (size_t i = 0; i < p->messages.table.count; i++) {
         const struct name *text = names_get(&model->names, p->messages.text[i]);

@@ -1,5 +1,9 @@
 /* cmd_launches.c - what launching cost: one row a rank, stage and function, over all calls that start or await work.
  *
+ * A dispatch is a call into a library of operators that is not torch's own: a builtin of a module in TFI_NATIVE, or an
+ * operator whose namespace is not aten, prim, c10d, or one of torch's own bookkeeping (autograd, torch, profiler). They
+ * have rows like calls, and their stage is found as for all operators. Without operators their number is not known.
+ *
  * What a call is shows in its name, as traces of others have nothing else. A call belongs to the innermost stage it was
  * made in. Times by HTA's definitions (get_cuda_kernel_launch_stats): the delay is from the end of the call to the first
  * work it started, and never negative; a kernel is short if it took less time than a call of at most 50 us; such a call is
@@ -16,13 +20,13 @@
 
 enum { SLOW = 50000, DELAYED = 100000 }; /* ns */
 
-enum call_kind { LAUNCH, GRAPH_LAUNCH, COPY, MEMSET, SYNC, NR_CALL_KINDS, NO_KIND = NR_CALL_KINDS };
+enum call_kind { LAUNCH, GRAPH_LAUNCH, COPY, MEMSET, SYNC, DISPATCH, NR_CALL_KINDS, NO_KIND = NR_CALL_KINDS };
 
 struct row {
     int64_t rank;
     uint32_t stage, name;
     enum call_kind kind;
-    bool has_device; /* of its rank */
+    bool has_device, has_operators; /* of its rank */
     uint64_t calls, started, short_kernels, slow, delayed;
     int64_t host, device, delay;
     int64_t of_stage; /* host time of all its rows */
@@ -32,7 +36,8 @@ struct launches {
     struct session *session;
     struct row *row;
     size_t count, capacity;
-    struct map kind_of; /* by name */
+    struct map kind_of;   /* by name */
+    struct map is_native; /* by name: 1 if it is that of an operator of a library */
     struct {
         int64_t rank;
         struct map place;
@@ -70,6 +75,37 @@ static enum call_kind kind_of(struct launches *l, uint32_t name)
         map_put(&l->kind_of, name, known);
     }
     return (enum call_kind)known;
+}
+
+/* ---- what an operator is ---- */
+
+static bool is_native_name(const char *name)
+{
+    static const char *const torchs[] = {"aten", "prim", "prims", "c10d", "autograd", "torch", "profiler"};
+    size_t length = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.");
+    if (!length || strncmp(name + length, "::", 2) != 0) {
+        return false;
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(torchs); i++) {
+        if (strlen(torchs[i]) == length && strncmp(name, torchs[i], length) == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool is_dispatch(struct launches *l, const struct spans *s, size_t i)
+{
+    uint32_t scope = i < s->detail_capacity ? s->detail[i].scope : TFI_SCOPE_FUNCTION;
+    if (s->class[i] != CLASS_OPERATOR || (scope != TFI_SCOPE_FUNCTION && scope != TFI_SCOPE_NATIVE)) {
+        return false;
+    }
+    uint32_t known = map_get(&l->is_native, s->name[i]);
+    if (known == MAP_NONE) {
+        known = is_native_name(model_name(&l->session->model, s->name[i]));
+        map_put(&l->is_native, s->name[i], known);
+    }
+    return scope == TFI_SCOPE_NATIVE || known;
 }
 
 /* ---- rows ---- */
@@ -117,7 +153,7 @@ struct scope {
     struct stage_finder finder;
     struct window window;
     struct started *started; /* by span */
-    bool has_device, has_stages;
+    bool has_device, has_operators, has_stages;
 };
 
 static void find_started(struct scope *scope)
@@ -144,14 +180,13 @@ static void find_started(struct scope *scope)
 }
 
 /* The innermost stage that --stage names; false if there is none. */
-static bool stage_of(const struct launches *l, const struct scope *scope, const struct made_call *call, uint32_t *name)
+static bool stage_of(const struct launches *l, const struct scope *scope, uint32_t stage, int64_t time, uint32_t *name)
 {
-    uint32_t stage = stage_at(&scope->finder, call->thread, call->start);
     *name = scope->has_stages ? NAME_OUTSIDE : NAME_RUN;
     if (stage == NO_PLACE) {
         return session_wants_stage(l->session, model_name(&l->session->model, *name));
     }
-    for (; stage != NO_PLACE; stage = stage_around(scope->attribution, stage, call->start)) {
+    for (; stage != NO_PLACE; stage = stage_around(scope->attribution, stage, time)) {
         *name = scope->process->ranges.name[stage];
         if (session_wants_stage(l->session, model_name(&l->session->model, *name))) {
             return true;
@@ -163,11 +198,18 @@ static bool stage_of(const struct launches *l, const struct scope *scope, const 
 static void take_call(struct launches *l, const struct scope *scope, const struct made_call *call)
 {
     uint32_t stage;
-    if (kind_of(l, call->name) == NO_KIND || call->start < scope->window.from || call->start >= scope->window.to ||
-        !stage_of(l, scope, call, &stage)) {
+    bool known = scope->attribution->span && call->span != NO_PLACE; /* by all rules, that of backward operators too */
+    if (kind_of(l, call->name) == NO_KIND || call->start < scope->window.from || call->start >= scope->window.to) {
+        return;
+    }
+    struct belonging at = known
+                              ? scope->attribution->span[call->span]
+                              : (struct belonging){call->start, stage_at(&scope->finder, call->thread, call->start), 0};
+    if (!stage_of(l, scope, at.stage, at.time, &stage)) {
         return;
     }
     struct row *row = row_of(l, scope->process->rank, stage, call->name);
+    row->has_operators |= scope->has_operators;
     const struct started *started = call->span == NO_PLACE ? NULL : &scope->started[call->span];
     row->has_device |= scope->has_device;
     row->calls++;
@@ -183,13 +225,44 @@ static void take_call(struct launches *l, const struct scope *scope, const struc
     }
 }
 
+static void take_dispatches(struct launches *l, const struct scope *scope)
+{
+    const struct spans *s = &scope->process->spans;
+    for (size_t i = 0; i < s->table.count; i++) {
+        uint32_t stage;
+        if (!is_dispatch(l, s, i) || s->start[i] < scope->window.from || s->start[i] >= scope->window.to) {
+            continue;
+        }
+        const struct belonging *at = &scope->attribution->span[i];
+        if (stage_of(l, scope, at->stage, at->time, &stage)) {
+            struct row *row = row_of(l, scope->process->rank, stage, s->name[i]);
+            row->kind = DISPATCH;
+            row->has_operators = true;
+            row->has_device |= scope->has_device;
+            row->calls++;
+            row->host = add_ns(row->host, s->end[i] - s->start[i]);
+        }
+    }
+}
+
+static bool has_operators(const struct process *process)
+{
+    for (size_t i = 0; i < process->spans.table.count; i++) {
+        if (process->spans.class[i] == CLASS_OPERATOR) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void add_process(struct launches *l, const struct process *process)
 {
     struct attribution attribution;
     struct made_calls made;
     struct made_call call;
-    attribute(&attribution, process, false);
     struct scope scope = {.process = process, .attribution = &attribution, .has_stages = has_stages(process)};
+    scope.has_operators = has_operators(process);
+    attribute(&attribution, process, scope.has_operators);
     session_window(l->session, &scope.window.from, &scope.window.to);
     stage_finder_init(&scope.finder, process, &attribution);
     find_started(&scope);
@@ -197,6 +270,7 @@ static void add_process(struct launches *l, const struct process *process)
     while (made_calls_next(&made, &call)) {
         take_call(l, &scope, &call);
     }
+    take_dispatches(l, &scope);
     made_calls_free(&made);
     stage_finder_free(&scope.finder);
     attribution_free(&attribution);
@@ -253,16 +327,20 @@ static void sort_rows(struct launches *l)
     qsort_r(l->row, l->count, sizeof *l->row, costly_first, &l->session->model.names);
 }
 
-static const char *const count_keys[NR_CALL_KINDS] = {"launches", "graph_launches", "copies", "memsets", "syncs"};
+static const char *const count_keys[NR_CALL_KINDS] = {"launches", "graph_launches", "copies",
+                                                      "memsets",  "syncs",          "dispatches"};
 
 /* The counts and times of a row, or of all. */
 static void emit_values(struct emit *e, const struct row *row, const uint64_t *calls, bool has_device)
 {
     static const char *const unknown[] = {"gpu_us", "delay_us", "short_kernels", "slow_launches", "delayed"};
     for (int k = 0; k < NR_CALL_KINDS; k++) {
-        emit_count(e, count_keys[k], calls[k]);
+        if (k != DISPATCH || row->has_operators) {
+            emit_count(e, count_keys[k], calls[k]);
+        } else {
+            emit_null(e, count_keys[k]);
+        }
     }
-    emit_null(e, "dispatches");
     emit_us(e, "cpu_us", row->host);
     if (has_device) {
         emit_us(e, "gpu_us", row->device);
@@ -288,7 +366,7 @@ static void emit_launch(struct launches *l, const struct row *row)
     emit_known(e, "rank", row->rank);
     emit_bytes_text(e, "stage", stage->text, stage->length);
     emit_bytes_text(e, "name", name->text, name->length);
-    emit_values(e, row, calls, row->has_device);
+    emit_values(e, row, calls, row->has_device && row->kind != DISPATCH);
     emit_row_end(e);
 }
 
@@ -301,13 +379,14 @@ static void emit_launches(struct launches *l)
         const struct row *row = &l->row[i];
         of_stage = i && by_stage(row, row - 1) == 0 ? of_stage + 1 : 0;
         calls[row->kind] += row->calls;
-        sum.host = add_ns(sum.host, row->host);
+        sum.host = add_ns(sum.host, row->kind == DISPATCH ? 0 : row->host); /* launches lie in dispatches */
         sum.device = add_ns(sum.device, row->device);
         sum.delay = add_ns(sum.delay, row->delay);
         sum.short_kernels += row->short_kernels;
         sum.slow += row->slow;
         sum.delayed += row->delayed;
         sum.has_device |= row->has_device;
+        sum.has_operators |= row->has_operators;
         if (!top || of_stage < top) {
             emit_launch(l, row);
         }
@@ -320,7 +399,7 @@ static void emit_launches(struct launches *l)
 void cmd_launches(struct session *session)
 {
     struct launches l = {.session = session};
-    unsigned want = WANT_RANGES | WANT_CALLS | WANT_LAUNCHES | WANT_DEVICE;
+    unsigned want = WANT_RANGES | WANT_CALLS | WANT_LAUNCHES | WANT_DEVICE | WANT_OPERATORS | WANT_OPERATOR_DETAILS;
     if (!session_load(session, want, false) || !session_begin(session, STYLE_TABLE)) {
         return;
     }
@@ -338,4 +417,5 @@ void cmd_launches(struct session *session)
     free(l.rank);
     free(l.row);
     map_free(&l.kind_of);
+    map_free(&l.is_native);
 }

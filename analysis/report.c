@@ -124,13 +124,14 @@ static struct report_stage *stage_of(struct report *report, struct unit *unit, u
 
 /* ---- host times ---- */
 
-static void count_stage(struct report *report, struct report_stage *stage, int64_t start, int64_t end)
+/* What came back to a thread is no call of its own. */
+static void count_stage(struct report *report, struct report_stage *stage, int64_t start, int64_t end, bool continued)
 {
     if (stage->epoch != report->epoch) {
         stage->epoch = report->epoch;
         stage->covered = INT64_MIN;
     }
-    stage->calls++;
+    stage->calls += !continued;
     stage->first = MIN(stage->first, start);
     stage->host += MAX(end - MAX(start, stage->covered), 0);
     stage->covered = MAX(stage->covered, end);
@@ -149,7 +150,7 @@ static void collect_stages(struct report *report, struct unit *unit, const struc
         }
         struct report_stage *stage = stage_of(report, unit, r->name[at]);
         if (stage) {
-            count_stage(report, stage, r->start[at], r->end[at]);
+            count_stage(report, stage, r->start[at], r->end[at], r->flags[at] & RANGE_CONTINUED);
             unit->in_stages += MAX(r->end[at] - MAX(r->start[at], covered), 0);
             covered = MAX(covered, r->end[at]);
         }
@@ -157,7 +158,7 @@ static void collect_stages(struct report *report, struct unit *unit, const struc
     bool is_run = is_of_kineto(process) || process->works.table.count;
     if (!count && is_run && process->has_time && report->one[NAME_RUN]) {
         report->epoch++;
-        count_stage(report, stage_of(report, unit, NAME_RUN), process->first, process->last);
+        count_stage(report, stage_of(report, unit, NAME_RUN), process->first, process->last, false);
         unit->in_stages += process->last - process->first;
     }
     free(order);

@@ -1,10 +1,11 @@
 """profiled - runs some of torch under torch.profiler: writes its trace, and what key_averages says of the same run.
 
 `profiled.py WORK OPTIONS TRACE` with the names of a function below and of torch.profiler's switches (shapes, memory, stack,
-flops). On stdout, as JSON: {grouping: {"rows": [...], "tables": {sort key or "": text}}}. A program of its own, as torch's
+flops); with `region` all of it is in one range of that name. On stdout, as JSON: {grouping: {"rows": [...], "tables": {sort key or "": text}}}. A program of its own, as torch's
 profiler may run once in a process without a trace of what ran before.
 """
 
+import contextlib
 import json
 import sys
 import threading
@@ -86,9 +87,10 @@ def main():
     steps[0]()
     with profile(activities=[ProfilerActivity.CPU], record_shapes='shapes' in options, profile_memory='memory' in options,
                  with_stack='stack' in options, with_flops='flops' in options) as profiler:
-        for step in steps:
-            step()
-            profiler.step()
+        with record_function('region') if 'region' in options else contextlib.nullcontext():
+            for step in steps:
+                step()
+                profiler.step()
     profiler.export_chrome_trace(path)
     answer = {}
     for grouping, given in (('name', {}), ('name,shapes', {'group_by_input_shape': True})):

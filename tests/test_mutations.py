@@ -77,11 +77,50 @@ ROWS = [
         'le32toh(head.committed) ? (uint32_t)(room - sizeof head) : 0;'),
     # A stage that calls itself is longer than the run.
     row('recursion-counts-twice', 'fixture.py::test_stages[v1-whole]', 'analysis/stages.c',
-        'r->host = add_ns(r->host, MAX(end - MAX(start, r->covered), 0));',
-        'r->host = add_ns(r->host, end - start);'),
+        'int64_t host = MAX(end - MAX(start, r->covered), 0);',
+        'int64_t host = end - start;'),
     row('recursion-counts-twice-in-timing', 'fixture.py::test_timing_json', 'preload/stage.c',
         'open->ran + (open->outermost && !open->paused ?',
         'open->ran + (!open->paused ?'),
+    # A backward operator's kernels go to the stage of any forward operator of its thread.
+    row('forward-operator-of-another-number', 'operators_export.py::test_without_its_forward_operator_it_does_not[sequence]',
+        'analysis/load_ops.c',
+        'link->thread == before->thread && link->sequence == before->sequence;',
+        'link->thread == before->thread;'),
+    # A suspended coroutine has what its thread does meanwhile.
+    row('pauses-ignored', 'operators_export.py::test_a_coroutine_has_the_time_it_ran_and_the_time_from_entry_to_exit',
+        'analysis/pieces.c',
+        'cut->running = p->is_resume[pause];',
+        'cut->running = true;'),
+    # A coroutine that awaits itself took longer than its outermost call.
+    row('recursion-of-coroutines-counts-twice', 'operators_export.py::test_recursion_of_a_coroutine_counts_once',
+        'analysis/stages.c',
+        'is_call &= c->opened.stage[i].row != row;',
+        'is_call &= c->opened.stage[i].row != SIZE_MAX;'),
+    # A stage's peak is what the host had, though it worked on a device.
+    row('peaks-of-the-host', 'operators_export.py::test_peaks', 'analysis/stages.c',
+        'if (row->has_peaks && !is_host && row->peaks_of_host) {',
+        'if (row->has_peaks && is_host && row->peaks_of_host) {'),
+    # Kernels in an exported trace are of no operator.
+    row('no-external-ids', 'operators_export.py::test_ids_lead_from_work_and_its_launch_to_the_operator',
+        'analysis/export_device.c',
+        'put_external_id(x, x->attribution.operator[i]);',
+        'put_external_id(x, NO_PLACE);'),
+    # Operators have kernels twice, or memory of their neighbours, or none of what they freed last.
+    row('kernels-of-an-only-child', 'ops.py::test_device_rows', 'analysis/op_events.c',
+        'e->kernels[parent] = e->kernels[i];',
+        'e->kernels[parent] += e->kernels[parent];'),
+    row('memory-at-the-end', 'ops.py::test_device_rows', 'analysis/op_events.c',
+        'first_from(moment, count, from, add_ns(event->end, 1));',
+        'first_from(moment, count, from, event->end);'),
+    # Shares of the device's time are of more than its time.
+    row('shadows-are-device-time', 'ops.py::test_device_columns', 'analysis/op_table.c',
+        'row->on_device && !row->is_annotation ?',
+        'row->on_device ?'),
+    # Warm-up counts.
+    row('warm-up-counts', 'ops.py::test_warm_up_is_left_out_and_cycles_can_be_chosen', 'analysis/choice.c',
+        '(choice->by_step || choice->by_cycle || !is_in(&choice->warmup, time));',
+        'true;'),
     # A child of Python's subprocess closes its parent's trace.
     row('vfork-child-closes-the-trace', 'weather.py::test_vfork_and_posix_spawn', 'preload/tfinject.c',
         'tfi_process->state != TFI_AWAKE || tfi_getpid() != pid || tfi_inside',

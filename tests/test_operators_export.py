@@ -4,7 +4,9 @@ The traces are written by tests/tfr.py; what must come out is computed from the 
 TensorBoard plugin read the file, and find the same operators in it, is asked of them.
 """
 
+import gzip
 import json
+import re
 
 import pytest
 
@@ -267,3 +269,44 @@ def test_our_own_reader_reads_it_back(tmp_path, trace, analyze):
         rows = [[{k: v for k, v in r.items() if k not in ('pct', 'peak_allocated_bytes', 'peak_reserved_bytes')}
                  for r in analyze(*question, p)['rows']] for p in (trace, path)]
         assert rows[0] == rows[1]
+
+
+# ---- dispatches, and what `info` says ----
+
+def test_dispatches(tmp_path, analyze):
+    """Builtins of extension modules, and operators of namespaces that are not torch's; with the stage rules of operators."""
+    t = OpTrace()
+    t.stage('filter', 100 * US, 300 * US)
+    for i, name in enumerate(('aten::add', 'torchvision::nms', 'prim::If', 'c10d::allreduce_', 'torchvision::nms',
+                              'autograd::engine::evaluate_function: X', 'record_param_comms', 'my.lib::op')):
+        t.op(name, (110 + 10 * i) * US, (115 + 10 * i) * US, sequence=i)
+    t.op('ext.run', 200 * US, 203 * US, scope=NATIVE)
+    t.op('lib::Backward', 400 * US, 420 * US, 2, 1, 1, BACKWARD)
+    t.op('lib::inner', 405 * US, 410 * US, 2)
+    t.work('kernel', 406 * US, 500 * US, 9 * US, thread=2, name='k')
+    answer = analyze('launches', t.save(tmp_path / 'rank2.h.1.tfr'))
+    found = {r['name']: (r['stage'], r['launches'], r['dispatches'], r['cpu_us'], r['gpu_us']) for r in answer['rows']}
+    assert found == {'torchvision::nms': ('filter', 0, 2, 10, None), 'my.lib::op': ('filter', 0, 1, 5, None),
+                     'ext.run': ('filter', 0, 1, 3, None), 'lib::inner': ('filter', 0, 1, 5, None),
+                     'cudaLaunchKernel': ('filter', 1, 0, 2, 9)}
+    totals = answer['totals']
+    assert (totals['dispatches'], totals['launches'], totals['cpu_us'], totals['gpu_us']) == (5, 1, 2, 9)
+
+
+def test_info_has_metadata_and_switchings(tmp_path, analyze):
+    t = OpTrace()
+    t.said('torch.operators', 'direct')
+    t.recording(300 * US, 0, 1, 4, 'signal')
+    t.recording(100 * US, 1, 1, 3)
+    row, = analyze('info', t.save(tmp_path / 'rank2.h.1.tfr'))['rows']
+    assert row['metadata'] == {'torch.operators': 'direct'}
+    assert row['recording'] == [
+        {'at_us': pytest.approx(100, abs=0.01), 'state': 'warm-up', 'cause': 'schedule', 'cycle': 1, 'step': 3},
+        {'at_us': pytest.approx(300, abs=0.01), 'state': 'off', 'cause': 'signal', 'cycle': 1, 'step': 4}]
+
+
+def test_report_counts_a_coroutine_once(tmp_path, analyze):
+    text = analyze('report', pieces(tmp_path / 'rank2.h.1.tfr'), format=None).out
+    assert re.search(r'^ +2 +650\.000 us +18\.000 us +serve$', text, re.MULTILINE)
+    document = json.loads(gzip.decompress((tmp_path / 'serve_rank2.trace.json.gz').read_bytes()))
+    assert [e['name'] for e in events(document, 'user_annotation')].count('serve') == 5

@@ -111,6 +111,24 @@ def test_keys_of_torch(profiled, analyze):
     assert len(analyze('ops', '--top', '2', path)['rows']) == len(analyze('ops', '--row-limit', '2', path)['rows']) == 2
 
 
+@pytest.mark.parametrize('work', ['training', 'threads', 'loose'])
+def test_what_the_library_records_is_what_torch_records(run, python, analyze, work):
+    """One run, seen by both: same rows, calls, shapes, operations and memory. Times are each one's own, and so is what
+    another thread allocated just when an operator began or ended."""
+    script = Path(__file__).with_name('profiled.py')
+    result = run([python, script, work, 'shapes,memory,flops,region', 'torch.json'], {'TFI_PROFILE_MEMORY': 1}, timeout=200)
+    assert result.rc == 0, result.err[-2000:]
+    for grouping in ('name', 'name,shapes'):
+        rows = analyze('ops', '--group-by', grouping, '--stage', 'region', result.dir)['rows']
+        keys, theirs = ('calls', 'flops'), ('calls', 'flops')
+        if work != 'threads':
+            keys, theirs = (*keys, 'cpu_mem_bytes', 'self_cpu_mem_bytes'), (*theirs, 'mem', 'self_mem')
+        found = {(r['name'], r['shapes'] or ''): tuple(r[k] or 0 for k in keys) for r in rows}
+        expected = {(r['name'], r['shapes']): tuple(r[k] for k in theirs)
+                    for r in json.loads(result.out)[grouping]['rows']}
+        assert found == expected
+
+
 # ---- device work ----
 
 def gpu_trace():
@@ -133,7 +151,7 @@ def gpu_trace():
     event('kernel', 'bias', 550, 30, pid=0, tid=7, **{'External id': 2, 'correlation': 51, 'device': 0, 'stream': 7})
     event('gpu_memcpy', 'Memcpy', 600, 7, pid=0, tid=7, **{'External id': 1, 'correlation': 53, 'device': 0, 'stream': 7})
     event('gpu_user_annotation', 'ProfilerStep#7', 500, 107, pid=0, tid=7, **{'External id': 1})
-    for ts, size, kind in ((125, 1000, 1), (130, 64, 0), (180, -600, 1), (2000, 50, 1), (2000, -4, 0), (190, 9, 9)):
+    for ts, size, kind in ((125, 1000, 1), (130, 64, 0), (220, 8, 0), (180, -600, 1), (2000, 50, 1), (2000, -4, 0), (190, 9, 9)):
         t.events.append({'ph': 'i', 's': 't', 'cat': 'cpu_instant_event', 'name': '[memory]', 'pid': 1, 'tid': 1, 'ts': ts,
                          'args': {'Bytes': size, 'Device Type': kind, 'Device Id': 0}})
     return {'schemaVersion': 1, 'traceEvents': t.events}
@@ -162,7 +180,7 @@ def test_device_rows(gpu, analyze):
                      ('[memory]', 2, 0, 0, 0, 0)]
     memory = {r['name']: (r['cpu_mem_bytes'], r['self_cpu_mem_bytes'], r['device_mem_bytes'], r['self_device_mem_bytes'])
               for r in answer['rows'][:3] + answer['rows'][-1:]}
-    assert memory == {'ProfilerStep*': (64, 0, 400, 0), 'aten::linear': (64, 0, 400, 0), 'aten::mm': (64, 64, 400, 400),
+    assert memory == {'ProfilerStep*': (72, 0, 400, 0), 'aten::linear': (72, 0, 400, 0), 'aten::mm': (72, 72, 400, 400),
                       '[memory]': (-4, -4, 50, 50)}
     assert answer['totals'] == {'events': 13, 'rows': 11, 'self_cpu_us': 1000, 'self_device_us': 77}
 
