@@ -39,3 +39,8 @@ ALL = every()
 SEEN = [p for p in ALL if p.version >= (3, 8)]
 UNSEEN = [p for p in ALL if p.version < (3, 8)]
 EXTREMES = [p for p in SEEN if p in (SEEN[0], SEEN[-1])]
+
+
+def label(python):
+    """Its version, but that of the newest one: tests that are named somewhere are run with that."""
+    return 'newest' if python is SEEN[-1] else python.name

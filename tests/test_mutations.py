@@ -18,7 +18,7 @@ from conftest import BUILD, ROOT, clean_environment, execute
 pytestmark = pytest.mark.timeout(300)
 GROUPS = 2  # as many workers run at once by default
 SOURCES = ('Makefile', 'include', 'preload', 'analysis', 'scripts', 'tests')
-BUILT = ('flags', 'headers.mk', 'exports.map', 'libtfinject.so', 'tfanalyze', 'obj', 'test', 'victims', 'simgpu',
+BUILT = ('flags', 'headers.mk', 'exports.map', 'shims.c', 'libtfinject.so', 'tfanalyze', 'obj', 'test', 'victims', 'simgpu',
          'victims_gpu')
 TARGETS = ('libtfinject.so', 'test/libtfinject.so', 'tfanalyze')
 
@@ -284,6 +284,23 @@ ROWS = [
     # Native frames called from Python stand before all of Python.
     row('stacks-not-joined', 'callstack.py::test_joined[this]', 'preload/callstack.c',
         '        if (f->first) break;\n', ''),
+    # What other tasks do counts as a task's own.
+    row('task-keeps-its-stages', 'functions.py::test_asyncio[newest]', 'preload/shim.py',
+        '        for range_id in reversed(ids):\n            _pause(range_id)\n',
+        '        for range_id in reversed(ids):\n            _debug(str(range_id))\n'),
+    # A coroutine that waits for a second takes a second of the host.
+    row('pause-counts-as-run', 'functions.py::test_asyncio[newest]', 'preload/stage.c',
+        '        entry->range.ran = ran_until(&entry->range, now);',
+        '        entry->range.ran = now - entry->range.start;'),
+    # A forked child that leaves what its parent entered says that it lost something.
+    row('stages-of-the-parent', 'functions.py::test_fork[newest]', 'preload/stage.c',
+        'MAX_STARTED <= started.before;', 'MAX_STARTED < 0 * started.before;'),
+    # A pipeline stopped by Ctrl-C has no times of its stages.
+    row('interrupt-leaves-no-timing', 'functions.py::test_keyboard_interrupt[newest]', 'preload/posix.c',
+        '    bool ends = ends_itself(pid, number);', '    bool ends = number < 0 && ends_itself(pid, number);'),
+    # A module that is awaited is another one to those who look at its spec.
+    row('spec-keeps-our-class', 'python.py::test_imports_look_the_same[newest]', 'preload/shim.py',
+        '            self.__class__ = _ModuleSpec\n', ''),
 ]
 
 

@@ -14,8 +14,8 @@ import pythons
 from conftest import clean_environment, execute
 
 SCRIPTS = Path(__file__).parent / 'functions'
-by_version = pytest.mark.parametrize('python', pythons.SEEN, ids=lambda p: p.name)
-each_extreme = pytest.mark.parametrize('python', pythons.EXTREMES, ids=lambda p: p.name)
+by_version = pytest.mark.parametrize('python', pythons.SEEN, ids=pythons.label)
+each_extreme = pytest.mark.parametrize('python', pythons.EXTREMES, ids=pythons.label)
 
 WORK = '''
 import sys
