@@ -77,6 +77,8 @@ class Inputs:
         else:
             if 'dtype' in d and 'shape' in d:
                 return self.array(d, name)
+            if d.get('type') == 'torch._C.Generator':
+                return self.torch.Generator().manual_seed(SEED)
             self.note(name, f'a {d.get("type", "value")} can not be made from a signature; it is None')
             return None
         if key == 'text':
@@ -291,11 +293,20 @@ def dit_step(stage, inputs):
         return latents if noise is None else stage.scheduler.step(noise, steps[0], latents)
 
 
+def latents_of(inputs):
+    return next((inputs[n] for n in ('latents', 'hidden_states', 'sample') if inputs.get(n) is not None), None)
+
+
+def scheduler_step(scheduler, inputs):
+    """A step at the first of two timesteps: any other than its own a scheduler refuses."""
+    scheduler.set_timesteps(2)
+    return call(scheduler.step, {**inputs, 'timestep': scheduler.timesteps[0]})
+
+
 def transformer_step(stage, inputs):
-    """One denoising step of a pipeline that has a transformer and a scheduler, as diffusers has them."""
-    latents = inputs.get('latents', inputs.get('hidden_states', inputs.get('sample')))
-    if latents is None:
-        raise Problem('a denoising step needs an input named latents, hidden_states or sample; edit the signature')
+    """One denoising step of a pipeline that has a transformer and a scheduler, as diffusers has them. Without latents among
+    the inputs there is nothing to begin from, and the whole pipeline is called."""
+    latents = latents_of(inputs)
     step = set_timesteps(stage, inputs)[0]
     given = {'timestep': step.to(latents.device).expand(latents.shape[0]), **inputs, 'hidden_states': latents}
     noise = stage.transformer(**needed(stage.transformer.forward, given))
@@ -307,14 +318,18 @@ def transformer_step(stage, inputs):
 
 def step_of(target, tell=say):
     """The function that runs the stage once with its inputs as a dict."""
-    if inspect.isclass(target) or not (callable(target) or hasattr(target, 'process') or hasattr(target, 'scheduler')):
+    if inspect.isclass(target) or not (callable(target) or any(hasattr(target, n) for n in ('process', 'scheduler', 'set_timesteps'))):
         raise Problem(f'{target!r} can not be called; the target is a function, or an object with process() or __call__')
     if hasattr(target, 'scheduler') and hasattr(target, 'dit'):
         tell('Created DiT single-step function')
         return lambda inputs: dit_step(target, inputs)
     if hasattr(target, 'scheduler') and hasattr(target, 'transformer'):
         tell('Created transformer single-step function')
-        return lambda inputs: transformer_step(target, inputs)
+        return lambda inputs: transformer_step(target, inputs) if latents_of(inputs) is not None else call(target, inputs)
+    owner = target if hasattr(target, 'set_timesteps') else getattr(target, '__self__', None)
+    if hasattr(owner, 'set_timesteps') and getattr(target, '__name__', 'step') == 'step':
+        tell('Created scheduler single-step function')
+        return lambda inputs: scheduler_step(owner, inputs)
     if hasattr(target, 'process') and not inspect.isroutine(target):
         tell('Using stage.process() as single-step function')
         return lambda inputs: call(target.process, inputs)

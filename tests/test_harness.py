@@ -10,6 +10,7 @@ from collections import Counter
 
 import pytest
 
+import scripted
 from conftest import ROOT, clean_environment, execute
 
 HARNESS = ROOT / 'scripts' / 'tfharness.py'
@@ -208,6 +209,11 @@ class Plain:
     step = Scheduler.step
 class Pipeline:
     transformer, scheduler = Transformer(), Plain()
+    def __call__(self, prompt): log.append(('pipeline', prompt)); return 'called'
+class Plan:
+    def set_timesteps(self, n): log.append(('planned', n)); self.timesteps = torch.tensor([7, 3])
+    def step(self, noise, timestep, latents): return Scheduler.step(self, noise, timestep, latents)
+plan = Plan()
 dit, pipeline = DitStage(), Pipeline()
 '''
 
@@ -226,6 +232,9 @@ for name in ('later', 'parts', 'stream', 'stage', 'stage.method', 'Stage.of', 'S
 answers.append(run('stages.py:plain', x=1, y=2)[0])
 latents = torch.zeros(1, 4, 2, 2)
 answers.append(run('stages:dit', latents=latents, ref_latent=torch.zeros(1, 2, 2, 2), sigma_shift=3.0, cfg_scale=2.0))
+for name in ('plan', 'plan.step'):
+    answers.append(run('stages:' + name, noise=latents, timestep=5, latents=latents))
+answers.append(run('stages:pipeline', prompt='none')[:2])
 answers.append(run('stages:pipeline', latents=latents, encoder_hidden_states=latents, prompt='no argument of the transformer'))
 ''', stages=STAGES)
     assert answers[0] == ['1', [['plain', 1, 2, [3, 4], 5, {'other': 6}]], '']
@@ -236,8 +245,11 @@ answers.append(run('stages:pipeline', latents=latents, encoder_hidden_states=lat
     assert answers[10][2] == '[Harness] Created DiT single-step function' and answers[10][0] == [1, 4, 2, 2]
     assert answers[10][1] == [['set_timesteps', 2, 3.0], ['predict', 'torch.bfloat16', [1, 6, 2, 2], [1000.0], 2.0, 'sparse'],
                               ['step', [1, 4, 2, 2], 999.0]]
-    assert answers[11][1] == [['forward', [1, 4, 2, 2], [7], True], ['step', [1, 4, 2, 2], 7.0]]
-    assert answers[11][2] == '[Harness] Created transformer single-step function'
+    for answer in answers[11:13]:
+        assert answer[1] == [['planned', 2], ['step', [1, 4, 2, 2], 7.0]] and answer[2] == '[Harness] Created scheduler single-step function'
+    assert answers[13] == ['called', [['pipeline', 'none']]]
+    assert answers[14][1] == [['forward', [1, 4, 2, 2], [7], True], ['step', [1, 4, 2, 2], 7.0]]
+    assert answers[14][2] == '[Harness] Created transformer single-step function'
 
 
 def test_targets_that_can_not_be_run(ask):
@@ -451,3 +463,36 @@ def test_a_method_needs_its_object(run, analyze, python, tmp_path):
     (tmp_path / 'edited.py').write_text(text.replace("return find_target(DATA['target'])", 'import model\n    return model.model'))
     done = execute([python, tmp_path / 'edited.py'], clean_environment(), tmp_path, 200)
     assert done.rc == 0 and 'Using stage.process() as single-step function' in done.out, done.err[-2000:]
+
+
+PARTS = """
+import torch, diffusion
+torch.manual_seed(1)
+pipe, _ = diffusion.dit()
+"""
+
+
+@pytest.mark.timeout(600)
+def test_parts_of_a_diffusers_pipeline(run, analyze, python, tmp_path):
+    """What transformer and decoder did in one call of the pipeline, by our own records, and what they do alone."""
+    (tmp_path / 'parts.py').write_text(PARTS)
+    path = {'PYTHONPATH': f'{ROOT}/tests/pipelines:{tmp_path}'}
+    result = run([python, ROOT / 'tests' / 'pipelines' / 'diffusion.py', 'dit'], {'TFI_STAGES': 'auto', **path}, timeout=230)
+    assert result.rc == 0, result.err[-2000:]
+    analyze('report', result.dir, timeout=100)
+    trace, = (t for t in scripted.traces(result.dir) if scripted.stages(t))
+    for stage, target in (('transformer', 'pipe.transformer'), ('vae.decode', 'pipe.vae.decode'), ('scheduler', 'pipe.scheduler')):
+        done = execute([python, result.dir / f'profile_{stage}.py', '--target', f'parts:{target}', '--no-grad', '--warmup', '0',
+                        '--output-dir', tmp_path / 'alone'], {**clean_environment(), **path}, tmp_path, 230)
+        assert done.rc == 0, done.err[-2000:]
+        first = min((r.values['time'], r.values['duration']) for r in trace.records
+                    if r.kind == 'range_end' and scripted.text(trace, r.values['name']) == stage)
+        begin, end = first[0] - first[1], first[0]
+        there = Counter((scripted.text(trace, r.values['name']), scripted.text(trace, r.values['shapes']) or '[]') for r in trace.records
+                        if r.kind == 'op' and begin <= r.values['time'] < end)
+        events = json.loads(gzip.decompress((tmp_path / 'alone' / f'{stage}_trace.json.gz').read_bytes()))['traceEvents']
+        here = Counter((e['name'], json.dumps(e['args'].get('Input Dims', []))) for e in events if e.get('cat') == 'cpu_op')
+        if stage == 'scheduler':
+            assert sum(here.values()) > 5
+            continue
+        assert sum(there.values()) > 50 and there == here, (there - here, here - there)
