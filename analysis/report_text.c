@@ -335,6 +335,11 @@ static void put_files(struct out *out, const struct report *report, const char *
     for (size_t i = 0; i < report->files && i < 1; i++) {
         out_format(out, "  %-40s what each stage took\n", report->file[i] + length);
     }
+    size_t scripts = count_files(report, ".py");
+    if (scripts) {
+        out_format(out, "  %-40s runs a stage that is a function alone (%zu file%s)\n", "profile_STAGE.py", scripts,
+                   scripts == 1 ? "" : "s");
+    }
     if (breakdowns) {
         out_format(out, "  %-40s the kernels of a stage (%zu file%s)\n", "STAGE_rankN.breakdown.json", breakdowns,
                    breakdowns == 1 ? "" : "s");
