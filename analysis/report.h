@@ -92,6 +92,8 @@ char *report_path(const char *directory, const char *name, const char *suffix);
 bool report_finish(struct report *report, struct out *out, const char *path);
 /* "request_id" and "timestamp". */
 void report_put_moment(struct out *out, const struct report *report);
+/* ---- report_memory.c ---- */
+bool report_write_memory(struct report *report, const char *directory, const struct unit *unit);
 /* ---- report_signatures.c ---- */
 bool report_write_signatures(struct report *report, const char *directory);
 /* ---- report_text.c ---- */

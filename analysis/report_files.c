@@ -451,7 +451,7 @@ bool report_write(struct report *report, const char *directory)
         for (size_t i = 0; i < unit->stages && good; i++) {
             good = write_breakdown(report, unit, &unit->stage[i]);
         }
-        good = good && write_traces(report, unit);
+        good = good && write_traces(report, unit) && report_write_memory(report, directory, unit);
     }
     return good;
 }
