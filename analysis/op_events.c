@@ -211,7 +211,7 @@ static void give_memory(struct op_events *e)
     const struct blocks *b = &e->process->blocks;
     size_t count = b->table.count, from = 0;
     struct moment *moment = mem_zero(count, sizeof *moment);
-    int64_t *host = mem_zero(count + 1, sizeof *host), *device = mem_zero(count + 1, sizeof *device);
+    uint64_t *host = mem_zero(count + 1, sizeof *host), *device = mem_zero(count + 1, sizeof *device); /* may wrap */
     int32_t *covered = mem_zero(count + 1, sizeof *covered);
     for (size_t i = 0; i < count; i++) {
         moment[i] = (struct moment){b->time[i], (uint32_t)i};
@@ -219,15 +219,15 @@ static void give_memory(struct op_events *e)
     qsort(moment, count, sizeof *moment, by_time);
     for (size_t i = 0; i < count; i++) {
         uint32_t block = moment[i].block;
-        host[i + 1] = add_ns(host[i], b->device[block] == DEVICE_HOST ? b->bytes[block] : 0);
-        device[i + 1] = add_ns(device[i], b->device[block] >= 0 ? b->bytes[block] : 0);
+        host[i + 1] = host[i] + (b->device[block] == DEVICE_HOST ? (uint64_t)b->bytes[block] : 0);
+        device[i + 1] = device[i] + (b->device[block] >= 0 ? (uint64_t)b->bytes[block] : 0);
     }
     for (size_t i = 0; i < e->count; i++) {
         const struct op_event *event = &e->event[i];
         from = first_from(moment, count, i && event->thread == event[-1].thread ? from : 0, event->start);
         size_t to = first_from(moment, count, from, add_ns(event->end, 1));
-        e->all[i].host_bytes = host[to] - host[from];
-        e->all[i].device_bytes = device[to] - device[from];
+        e->all[i].host_bytes = (int64_t)(host[to] - host[from]);
+        e->all[i].device_bytes = (int64_t)(device[to] - device[from]);
         covered[from]++;
         covered[to]--;
     }

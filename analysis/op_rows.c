@@ -235,6 +235,13 @@ static bool wants_event(const struct adding *a, const struct op_event *event)
     return choice_moment(&a->choice, event->start, at.time) && (!a->by_stage || in_stage(a, at.stage, at.time));
 }
 
+/* A difference that stops at the largest number there is, as add_ns does. */
+static int64_t less(int64_t a, int64_t b)
+{
+    int64_t difference;
+    return __builtin_sub_overflow(a, b, &difference) ? (b < 0 ? INT64_MAX : INT64_MIN) : difference;
+}
+
 static void add_event(struct adding *a, size_t i)
 {
     const struct op_events *e = &a->events;
@@ -252,8 +259,9 @@ static void add_event(struct adding *a, size_t i)
                                 .flops = detail ? detail->flops : 0,
                                 .all = e->all[i]};
     const struct op_sums *all = &e->all[i], *children = &e->children[i];
-    addition.own = (struct op_sums){all->time - children->time, all->device - children->device,
-                                    all->host_bytes - children->host_bytes, all->device_bytes - children->device_bytes};
+    addition.own =
+        (struct op_sums){less(all->time, children->time), less(all->device, children->device),
+                         less(all->host_bytes, children->host_bytes), less(all->device_bytes, children->device_bytes)};
     if (group->shapes) {
         uint32_t shapes = detail ? detail->shapes : NAME_NONE;
         uint32_t given = is_stage ? map_get(&e->process->range_shapes, event->place) : MAP_NONE;
