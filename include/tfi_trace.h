@@ -199,6 +199,7 @@ enum tfi_scope {
     TFI_SCOPE_FUNCTION = 0,
     TFI_SCOPE_BACKWARD = 1,
     TFI_SCOPE_USER = 7,
+    TFI_SCOPE_OTHER = 99,   /* another one, which could not be read */
     TFI_SCOPE_NATIVE = 100, /* a builtin function of a module in TFI_NATIVE */
 };
 

@@ -57,6 +57,9 @@ void tfi_python_constructor(void);
 /* At wake: what became known about the run before. */
 void tfi_python_awake(struct tfi_thread *thread);
 
+/* The same for the rank. */
+void tfi_python_rank_awake(struct tfi_thread *thread);
+
 /* A new reference to None. */
 PyObject *tfi_python_none(void);
 

@@ -218,6 +218,7 @@ static void keep_fact(const char *const text[3])
 
 void tfi_python_awake(struct tfi_thread *t)
 {
+    tfi_python_rank_awake(t);
     facts.lock.word = 0; /* a parent's thread may have had it */
     for (const char *p = facts_room; p < facts_room + facts.text.used;) {
         const char *text[3];

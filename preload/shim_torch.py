@@ -6,6 +6,8 @@ are what they are taken for. If they are not, only what libtorch exports is used
 record_function of Python.
 """
 
+import sys
+
 _DIRECT, _EXPORTED, _OFF = 1, 2, 3
 _RANGE_TORCH, _RANGE_MODULE = 0x400, 0x2000
 

@@ -64,12 +64,13 @@ struct op {
 struct name {
     const char *address;
     uint32_t number; /* of the string, 0 if the entry is empty */
-    char text[52];
+    char text[84];   /* the longest common one is that of autograd's frame round AccumulateGrad */
 };
 #define NAMES 256u /* a power of two */
 
 struct tfi_torch_thread {
     uint32_t gen;
+    uint32_t serial; /* of the thread */
     struct op *free;
     struct op *last; /* begun last, if it is still open */
     struct tfi_torch_cache *cache;
@@ -88,7 +89,7 @@ static enum tfi_torch_how how;
 static bool direct;          /* there is a layout for this release */
 static pid_t trying;         /* the thread that tries it */
 static struct tfi_text seen; /* of what began first since it was read last */
-static uint64_t handles[SCOPES];
+static uint64_t handles[4];
 static unsigned nr_handles;
 static uint32_t serials[MAX_LOGICAL]; /* of our threads, by libtorch's number */
 
@@ -120,8 +121,8 @@ static TFI_COLD struct op *more(struct tfi_torch_thread *own)
     return own->free;
 }
 
-/* The thread's own part; NULL if there is no memory. After a fork, and in a thread that has the state of one that
- * ended, the objects are still good, but strings and threads have new numbers. */
+/* The thread's own part; NULL if there is no memory. In a thread that has the state of one that ended it is taken over;
+ * after a fork the objects are still good, but strings have new numbers. */
 static TFI_COLD struct tfi_torch_thread *own_part(struct tfi_thread *t)
 {
     if (!t->torch) t->torch = tfi_map(sizeof *t->torch);
@@ -129,9 +130,12 @@ static TFI_COLD struct tfi_torch_thread *own_part(struct tfi_thread *t)
     if (!own) return NULL;
     if (!own->cache) own->cache = tfi_torch_cache_new();
     if (!own->cache) return NULL;
-    if (own->gen) tfi_torch_cache_clear(own->cache);
-    memset(own->names, 0, sizeof own->names);
+    if (own->gen != t->gen) {
+        if (own->gen) tfi_torch_cache_clear(own->cache);
+        memset(own->names, 0, sizeof own->names);
+    }
     own->gen = t->gen;
+    own->serial = t->serial;
     own->last = NULL;
     __atomic_store_n(&serials[torch.thread() % MAX_LOGICAL], t->serial, __ATOMIC_RELAXED);
     return own;
@@ -140,7 +144,7 @@ static TFI_COLD struct tfi_torch_thread *own_part(struct tfi_thread *t)
 static inline struct op *take(struct tfi_thread *t)
 {
     struct tfi_torch_thread *own = t->torch;
-    if (TFI_UNLIKELY(!own || own->gen != t->gen)) own = own_part(t);
+    if (TFI_UNLIKELY(!own || own->gen != t->gen || own->serial != t->serial)) own = own_part(t);
     if (TFI_UNLIKELY(!own)) return NULL;
     struct op *op = own->free;
     if (TFI_UNLIKELY(!op)) op = more(own);
@@ -344,33 +348,46 @@ static void end_op(const void *function, const struct op *op)
     t->guard = 0;
 }
 
-/* One start callback a scope: its number need not be read. USER_SCOPE has its own, see above. */
-#define START(scope)                                                                                                   \
-    static void *start_##scope(void **object, const void *function)                                                    \
-    {                                                                                                                  \
-        return start_op(object, function, scope);                                                                      \
-    }
-START(0)
-START(1)
-START(2)
-START(3)
-START(4)
-START(5)
-START(6)
-START(8)
-START(9)
-static void *(*const starts[SCOPES])(void **, const void *) = {start_0, start_1, start_2,     start_3, start_4,
-                                                               start_5, start_6, start_range, start_8, start_9};
+/* One callback for each scope that is common, so that its number need not be read, and one for all others: autograd has
+ * libtorch look through all of them for each node. */
+static void *start_function(void **object, const void *function)
+{
+    return start_op(object, function, TFI_SCOPE_FUNCTION);
+}
+
+static void *start_backward(void **object, const void *function)
+{
+    return start_op(object, function, TFI_SCOPE_BACKWARD);
+}
+
+static void *start_other(void **object, const void *function)
+{
+    return start_op(object, function, how == TFI_TORCH_DIRECT ? tfi_torch_scope(function) : TFI_SCOPE_OTHER);
+}
 
 /* ---- coming and going ---- */
 
-static void add_callback(unsigned scope, bool inputs)
+#define ONLY(scope) (1u << (scope))
+
+static void add_callback(unsigned scopes, void *(*start)(void **object, const void *function))
 {
-    struct callback callback = {.start = (void *)starts[scope], .probability = 1.0, .needs_inputs = inputs};
-    callback.needs_outputs = scope != TFI_SCOPE_USER && tfi_config.tensor_addresses;
-    callback.end = scope == TFI_SCOPE_USER ? (void *)end_range : (void *)end_op;
-    callback.scopes[scope] = true;
+    bool range = scopes == ONLY(TFI_SCOPE_USER);
+    struct callback callback = {.start = (void *)start, .end = range ? (void *)end_range : (void *)end_op};
+    callback.probability = 1.0;
+    callback.needs_inputs = !range && (tfi_config.record_shapes || tfi_config.tensor_addresses);
+    callback.needs_outputs = !range && tfi_config.tensor_addresses;
+    for (unsigned scope = 0; scope < SCOPES; scope++) callback.scopes[scope] = scopes >> scope & 1;
     handles[nr_handles++] = torch.add(callback);
+}
+
+static void add_callbacks(void)
+{
+    const unsigned common = ONLY(TFI_SCOPE_FUNCTION) | ONLY(TFI_SCOPE_BACKWARD) | ONLY(TFI_SCOPE_USER);
+    add_callback(ONLY(TFI_SCOPE_USER), start_range);
+    if (!tfi_torch_operators()) return;
+    add_callback(ONLY(TFI_SCOPE_FUNCTION), start_function);
+    add_callback(ONLY(TFI_SCOPE_BACKWARD), start_backward);
+    add_callback(((1u << SCOPES) - 1) & ~common, start_other);
 }
 
 static uint32_t version_number(const char *version)
@@ -413,10 +430,7 @@ const char *tfi_torch_attach(const char *version)
 #endif
     direct = tfi_torch_inputs_init(library, version_number(version));
     state = OFF;
-    bool ops = tfi_torch_operators();
-    for (unsigned scope = 0; scope < SCOPES; scope++)
-        if (scope == TFI_SCOPE_USER || ops)
-            add_callback(scope, ops && (tfi_config.record_shapes || tfi_config.tensor_addresses));
+    add_callbacks();
     return NULL;
 }
 

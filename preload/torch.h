@@ -11,7 +11,7 @@ struct tfi_thread;
 
 /* Where things lie; see torch_layout.def. */
 struct tfi_torch_layout {
-    uint16_t sequence, inputs, outputs, forward;
+    uint16_t scope, sequence, inputs, outputs, forward;
     uint16_t none, tensor, real, complex, integer, boolean, list;
     uint16_t elements, element_type, kind, kind_tensor, number;
     uint16_t storage, dims, sizes, type, keys, flags, policy, symbolic;
@@ -83,6 +83,9 @@ void tfi_torch_inputs(struct tfi_torch_cache *cache, enum tfi_torch_how how, con
 /* The RecordFunction's sequence number (-1 if none) and the logical thread of its forward operator (0 if none). */
 int64_t tfi_torch_sequence(const void *function);
 uint64_t tfi_torch_forward(const void *function);
+
+/* Its scope, a number of libtorch's. */
+uint16_t tfi_torch_scope(const void *function);
 
 /* Storages of the tensors among its inputs, or after it among its outputs: pairs of address and bytes, as many as there
  * is room for. Returns how many values these are. */

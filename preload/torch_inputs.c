@@ -79,6 +79,11 @@ int64_t tfi_torch_sequence(const void *function)
     return (int64_t)word(function, tfi_torch_at.sequence);
 }
 
+uint16_t tfi_torch_scope(const void *function)
+{
+    return ((const uint8_t *)function)[tfi_torch_at.scope];
+}
+
 uint64_t tfi_torch_forward(const void *function)
 {
     return word(function, tfi_torch_at.forward);
