@@ -399,7 +399,7 @@ with torch.profiler.record_function('stage'):
     ({'TORCH_SHIFTS': 'type'}, 'exported', 1),
     ({'TORCH_VERSION': '9.9.0'}, 'exported', 0),
     ({'TORCH_CALLBACK': '1'}, 'off', 1),
-], ids=lambda v: '-'.join(v) if isinstance(v, dict) else None)
+], ids=['dims', 'inputs', 'sizes', 'type', 'version', 'callback'])
 def test_structures_that_do_not_match(run, python, env, how, warnings):
     plain = run([python, '-c', STRANGE], preload=False)
     result = run([python, '-c', STRANGE], env=env, preload='test')
