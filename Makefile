@@ -267,6 +267,7 @@ bench: ## the figures of the README, against uftrace, zlib, HTA and the TensorBo
 	$(Q)scripts/bench-cuda
 	$(Q)scripts/bench-kineto
 	$(Q)scripts/bench-memory
+	$(Q)scripts/bench-torch
 install: all ## into PREFIX (/usr/local), below DESTDIR
 	install -D -m 755 $(B)/libtfinject.so $(DESTDIR)$(PREFIX)/lib/libtfinject.so
 	install -D -m 755 $(B)/tfanalyze $(DESTDIR)$(PREFIX)/bin/tfanalyze

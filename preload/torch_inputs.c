@@ -10,7 +10,7 @@
 #include "fmt.h"
 #include "strings.h"
 #include "sys.h"
-#include "tfi.h"
+#include "thread.h"
 #include "torch_values.h"
 
 #define SETS 2048u /* a power of two */
@@ -159,11 +159,15 @@ static struct key key_of(struct values inputs, uint32_t name)
 
 /* ---- what callers see ---- */
 
-/* One of the texts as a string of the trace; one that is too long is left out. */
+/* One of the texts as a string of the trace; one that is too long is left out. Asked for the sizes of a nested tensor,
+ * libtorch's function throws past us, to libtorch, which goes on: so the thread's guard is down meanwhile. */
 static uint32_t string_of(struct tfi_torch_cache *cache, enum tfi_torch_how how, const void *function, int what)
 {
     struct tfi_text text = {cache->text, sizeof cache->text, 0, 0};
+    if (how == TFI_TORCH_EXPORTED) tfi_self->guard = 0;
     tfi_torch_text(&text, how, function, what);
+    if (how == TFI_TORCH_EXPORTED) tfi_self->guard = 1;
+    if (tfi_self->gen != __atomic_load_n(&tfi_process->gen, __ATOMIC_SEQ_CST)) return 0; /* it ended in between */
     return text.full || !text.used ? 0 : tfi_string(text.data, text.used);
 }
 
