@@ -14,7 +14,7 @@ Q       := $(if $(V),,@)
 MAKEFLAGS += --no-builtin-rules
 
 # What runs inside a stranger's process is listed by name; SHARED_SRCS are compiled into both programs.
-PRELOAD_SRCS := $(addprefix preload/,api.c chunk.c clock.c config.c crc.c encode.c fmt.c hooks.c log.c nvtx.c nvtx_names.c posix.c rank.c \
+PRELOAD_SRCS := $(addprefix preload/,api.c chunk.c clock.c config.c console.c crc.c encode.c fmt.c hooks.c log.c nvtx.c nvtx_names.c posix.c rank.c \
                   schedule.c stage.c strings.c sys.c tfinject.c thread.c trigger.c writer.c)
 # ---- libtorch ----
 PRELOAD_SRCS += $(addprefix preload/,python_torch.c torch.c torch_inputs.c torch_texts.c)

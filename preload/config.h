@@ -54,6 +54,7 @@ struct tfi_config {
     uint64_t module_depth;
     uint32_t keep_originals;
     uint32_t sync_stages;
+    uint32_t profile_debug;
     enum tfi_graphs graphs;
     struct tfi_plan schedule;
     struct tfi_capture capture;

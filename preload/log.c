@@ -80,6 +80,16 @@ void tfi_log(enum tfi_log_level level, const char *format, ...)
     errno = error;
 }
 
+void tfi_log_line(const char *text)
+{
+    char line[1024];
+    int error = errno;
+    size_t used = tfi_fmt(line, sizeof line - 1, "%s", text);
+    line[used++] = '\n';
+    if (still_stderr()) syscall(SYS_write, 2, line, used);
+    errno = error;
+}
+
 const char *tfi_error_name(int error)
 {
     static const struct {

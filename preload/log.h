@@ -15,6 +15,9 @@ void tfi_log_restart(void);
 /* One line `tfinject: ...`, if TFI_LOG allows; any message at warn or worse is also kept for the trace. */
 void tfi_log(enum tfi_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* A line as it is, under the same rule about stderr. */
+void tfi_log_line(const char *text);
+
 /* Name of an error number, without strerror's locale and allocation. */
 const char *tfi_error_name(int error);
 

@@ -104,8 +104,12 @@ def _mark_telefuser(module):
 
     def memory(stage):
         """A snapshot of TeleFuser's from what the stage has seen of the allocator; None where nobody knows."""
-        bytes_of = _memory(stage.id) if stage.id else None
-        return bytes_of and snapshots.MemorySnapshot(*(b / _MIB for b in bytes_of))
+        seen = _memory(stage.id) if stage.id else None
+        if not seen:
+            return None
+        allocated, reserved, peak_allocated, peak_reserved = (b / _MIB for b in seen)
+        # The host's allocator reserves nothing that it would tell of.
+        return snapshots.MemorySnapshot(allocated, max(reserved, allocated), peak_allocated, max(peak_reserved, peak_allocated))
 
     def checkpoint(name, snapshot):
         if snapshot:

@@ -18,6 +18,7 @@
 #include "callstack.h"
 #include "clock.h"
 #include "config.h"
+#include "console.h"
 #include "cupti_client.h"
 #include "events.h"
 #include "fmt.h"
@@ -327,6 +328,7 @@ static void add_time(struct tfi_thread *t, const struct tfi_open *open, uint64_t
 {
     struct stage *s = open->flags & TFI_RANGE_STAGE ? stage_of(open->name) : NULL;
     uint64_t ticks = ran_until(open, now);
+    if (s && tfi_config.profile_debug) tfi_console_stage(open, now);
     tfi_memory_stage_end(t, open, now, s ? &s->memory : NULL);
     if (!s) return;
     __atomic_add_fetch(&s->calls, 1, __ATOMIC_RELAXED);
