@@ -10,7 +10,7 @@ import sys
 
 _MARK_TELEFUSER = 0x4000  # TFI_RANGE_* of include/tfi_trace.h
 _MARK_CACHE_DIT = 0x8000
-_MARK_SCHEDULE = ('wait', 'warmup', 'active', 'repeat')
+_MARK_SCHEDULE = {'wait': 0, 'warmup': 1, 'active': 3, 'repeat': 1}  # cache-dit's arguments and their defaults
 _MARK_ASKED = ('activities', 'with_stack', 'record_shapes', *_MARK_SCHEDULE)
 _MIB = 1024.0 * 1024.0
 
@@ -228,13 +228,27 @@ def _mark_cache_dit(module):
             if self.enabled and not _is_compiling():
                 begin(self)
                 _mark_enter(self, self.profile_name, _MARK_CACHE_DIT)
+                schedule(self, True)
             return self
 
         def __exit__(self, exc_type, exc_val, exc_tb):
             if self.enabled and not _is_compiling():
                 stage = _mark_take(self)
                 if stage:
+                    schedule(self, False)
                     stage.__exit__()
+
+    @_guarded
+    def schedule(context, on):
+        """By denoising steps, if they are stages; else by what TFI_STEP says is a step."""
+        given = {key: getattr(context, key, None) for key in _MARK_SCHEDULE}
+        if any(value is not None for value in given.values()):
+            step = 'transformer,unet' if 'auto' in _config['stages'] else _config['step']
+            if step == 'ProfilerStep#*':
+                _warn("the schedule of cache-dit's profiler is not followed: TFI_STEP does not say which stage is a step")
+                return
+            text = ','.join('%s=%d' % (key, _MARK_SCHEDULE[key] if value is None else value) for key, value in given.items())
+            _schedule(text if on else '', step)
 
     @_guarded
     def begin(context):
@@ -282,7 +296,8 @@ def _mark_cache_dit_arguments(module):
     def create_profiler_from_args(args, profile_name=None):
         context = theirs(args, profile_name=profile_name)
         for name in _MARK_SCHEDULE:
-            setattr(context, name, getattr(args, 'profile_' + name, None))
+            if getattr(args, 'profile_' + name, None) is not None:
+                setattr(context, name, getattr(args, 'profile_' + name))
         return context
 
     module.create_profiler_from_args = _mark_disguise(create_profiler_from_args, theirs)

@@ -117,11 +117,14 @@ class Process:
         return rows
 
     def signatures(self):
-        """{(stage, direction): [what was described]}"""
-        found = defaultdict(list)
+        """{(stage, direction): [what was described]}, and {stage: functions}, which stand under an empty name."""
+        found, functions = defaultdict(list), defaultdict(set)
         for r in self.kind('signature'):
-            found[self.text(r.values['name']), r.values['direction']].append(json.loads(self.text(r.values['text'])))
-        return found
+            name, direction, what = self.text(r.values['name']), r.values['direction'], json.loads(self.text(r.values['text']))
+            if direction == 0:
+                functions[name].add(what.pop('', None))
+            found[name, direction].append(what)
+        return found, functions
 
 
 def nested(rows):
@@ -320,3 +323,145 @@ def test_detail_of_a_part(play, name):
     chosen = [(s.start, s.end) for s in stages if s.name in ('vae.decode', 'scheduler')]
     times = [r.values['time'] for r in run.trace().kind('op')]
     assert len(times) > 100 and all(any(a < t < b for a, b in chosen) for t in times)
+
+
+# ---- TeleFuser's and cache-dit's profilers ----
+
+@pytest.fixture(scope='session')
+def debugged(play):
+    """TeleFuser's pipeline with what it refuses without a device, and its console lines."""
+    run = play('telefuser_stages', ({'TELEFUSER_PROFILE_DEBUG': 'true'}, ['all']))
+    assert run.rc == 0, run.err[-2000:]
+    return run
+
+
+@pytest.mark.parametrize('name', [of('telefuser_stages')])
+def test_a_line_for_each_stage(debugged, name):
+    lines = re.findall(r'^\[Rank 0\] \[Timing\] (.*): (\d+\.\d\d) ms, memory: \d+/\d+ MB \(peak: \d+/\d+ MB\)$', debugged.err, re.M)
+    stages = sorted(debugged.trace().stages(), key=lambda s: s.end)
+    assert [n for n, _ in lines] == [s.name for s in stages]
+    clock = debugged.trace().clock
+    for (_, ms), s in zip(lines, stages):
+        assert abs(float(ms) - float(clock(s.end) - clock(s.start)) / 1e6) < 0.02 + 0.001 * float(ms)
+    assert len(re.findall(r'\[Timing\]', debugged.err + debugged.out)) == len(stages)
+
+
+@pytest.mark.parametrize('name', [of('telefuser_stages')])
+def test_telefusers_own_report_goes_on(debugged, name):
+    """get_timing_report() and print_timing_summary(), and no file of theirs."""
+    check_journal(debugged, 0, TELEFUSER)
+    names = [s.name for s in sorted(debugged.trace().stages(), key=lambda s: s.end)]
+    assert f'stages {sorted(set(names))}' in debugged.out
+    rows = re.findall(r'^  (\S.*?) +(\d+\.\d) ms \([ \d.]+%\)  mem: \d+/\d+ MB \(peak: \d+/\d+\)$', debugged.out, re.M)
+    assert [n for n, _ in rows] == names
+    assert 'Memory Checkpoints:\n  before_refine: ' in debugged.out
+    left = {re.sub(r'\.\d+', '', p.name) for p in debugged.dir.rglob('*') if p.is_file()}
+    assert {re.sub(r'^rank0\..*?\.(tfr|timing\.json)$', r'\1', n) for n in left} == {'tfr', 'timing.json', 'journal'}
+
+
+@pytest.mark.parametrize('name', [of('telefuser_stages')])
+def test_originals_are_kept_where_asked(play, name):
+    run = play(name, ({'TFI_KEEP_ORIGINALS': '1'}, ['all']))
+    assert run.rc == 1 and run.err.rstrip().endswith('NotImplementedError'), run.err[-500:]
+    assert not any(s.flags & TELEFUSER for p in run.traces.values() for s in p.stages())
+
+
+@pytest.mark.parametrize('name', [of('telefuser_stages')])
+def test_signatures_of_decorated_functions(play, name):
+    said, functions = play(name, 'library').trace().signatures()
+    tensor = {'dtype': 'float32', 'device': 'cpu', 'requires_grad': False}
+    latents, context = {'shape': [3, 16], 'stride': [16, 1], **tensor}, {'shape': [8, 16], 'stride': [16, 1], **tensor}
+    assert said['denoise', 0] == [{'latents': latents, 'context': {**context, 'requires_grad': True}, 'steps': 4}]
+    assert said['denoise', 1] == [latents]
+    assert said['predict', 0][0].keys() == {'latents', 'context', 'step'} and len(said['predict', 0]) == 1
+    assert said['fetch', 0] == [{'number': 0}] and said['fetch', 1] == [{'shape': [16], 'stride': [1], **tensor}]
+    assert ('broken', 0) in said and ('broken', 1) not in said
+    assert functions['denoise'] == {'__main__:Denoiser.process'} and functions['fetch'] == {'__main__:fetch'}
+
+
+@pytest.mark.parametrize('name', [of('diffusion')])
+def test_signatures_of_parts(play, name):
+    said, functions = play(name, 'library').trace().signatures()
+    sizes = [one['hidden_states']['shape'] for one in said['transformer', 0]]
+    assert [2, 4, 8, 8] in sizes and [1, 16, 16] in sizes and [1, 16, 2, 2, 2] in sizes
+    assert said['FluxPipeline', 1][0]['fields'] == {'images': [{'type': 'PIL.Image.Image', 'size': [16, 16], 'mode': 'RGB'}]}
+    assert said['vae.decode', 0][0].keys() == {'z'} and said['vae.decode', 1][0]['fields']['sample']['shape'] == [1, 3, 16, 16]
+    assert 'diffusers.models.autoencoders.autoencoder_kl:AutoencoderKL.decode' in functions['vae.decode']
+    assert all('self' not in one for (_, direction), all_of in said.items() if not direction for one in all_of)
+
+
+@pytest.mark.parametrize('name', [of('telefuser_stages')])
+def test_telefusers_files_of_two_ranks(play, analyze, tmp_path, name):
+    run = play(name, 'ranks')
+    analyze('report', run.dir / 'run', '--output', tmp_path / 'report', format=None)
+    timing = json.loads((tmp_path / 'report' / 'timing.json').read_text())
+    denoise = timing['stages']['denoise']
+    assert denoise['parallel_info']['num_ranks'] == 2 and denoise['calls'] == 2
+    longest = max(r['duration_ms'] for r in denoise['parallel_info']['ranks'])
+    assert [r['rank'] for r in denoise['parallel_info']['ranks']] == [0, 1] and denoise['duration_ms'] == longest
+    said = json.loads((tmp_path / 'report' / 'timing_io_signature.json').read_text())['stages']['denoise']
+    assert said['input_signatures']['latents']['shape'] == [3, 16] and said['metadata'] == {'steps': 4}
+
+
+@pytest.mark.parametrize('name', [of('cachedit_profile')])
+def test_cache_dit(play, tmp_path, name):
+    """By its arguments: the name of the stage, where its trace would lie, and which steps are recorded."""
+    asked = tmp_path / 'asked'
+    run = play(name, ({'TFI_STEP': 'step'}, ['--profile', '--profile-name', 'toy', '--profile-dir', str(asked),
+                                             '--profile-activities', 'CPU', 'MEM', '--profile-wait', '1',
+                                             '--profile-warmup', '1', '--profile-active', '2']))
+    assert run.rc == 0 and 'tfinject' not in run.err, run.err[-2000:]
+    assert run.out.splitlines() == [f'traces: {asked}/toy.trace.json.gz', play(name, 'plain').out.strip()]
+    assert not asked.exists()
+    stages = run.trace().stages()
+    assert [(s.name, s.around) for s in stages if s.flags & CACHE_DIT] == [('toy', ()), ('upscale', ())]
+    check_journal(run, 0, tfr.STAGE, {'toy', 'upscale', 'step'})
+    facts = [json.loads(run.trace().text(r.values['value'])) for r in run.trace().kind('metadata')
+             if run.trace().text(r.values['key']) == 'cache_dit.profile']
+    assert facts[0] == {'name': 'toy', 'dir': str(asked), 'activities': ['CPU', 'MEM'], 'with_stack': False,
+                        'record_shapes': True, 'wait': 1, 'warmup': 1, 'active': 2}
+    steps = [s for s in stages if s.name == 'step']
+    times = [r.values['time'] for r in run.trace().kind('op')]
+    busy = [any(s.start < t < s.end for t in times) for s in steps]
+    assert busy == [False, True, True, True, False, False]  # what was recorded in the warm-up is marked as that
+    switched = [(r.values['state'], sum(s.start <= r.values['time'] for s in steps)) for r in run.trace().kind('recording')
+                if run.trace().text(r.values['cause']) == 'schedule']
+    assert switched == [(0, 0), (1, 1), (2, 2), (0, 4), (2, 6)]  # off, warm-up, on, off by steps begun; its end is the schedule's
+
+
+# ---- torchfx, torch.compile ----
+
+@pytest.mark.parametrize('name', [of('torchfx_chain')])
+def test_native_dispatches_by_stage(play, name):
+    run = play(name, ({}, []))
+    if run.rc == 77:
+        pytest.skip(run.out.splitlines()[-1])
+    assert run.rc == 0, run.err[-2000:]
+    stages = {s.name: (s.start, s.end) for s in run.trace().stages()}
+    calls = [(run.trace().text(r.values['name']), r.values['time']) for r in run.trace().kind('op')]
+    for depth in (2, 5):
+        for way, function, count in (('fused', 'sos_forward', 1), ('unfused', 'biquad_forward', depth)):
+            start, end = stages[f'{way} {depth}']
+            assert len([1 for n, t in calls if n.endswith(function) and start < t < end]) == count
+
+
+FULL_GRAPH = '''
+import torch
+from telefuser.utils.profiler import ProfilingContext4Debug
+inner = ProfilingContext4Debug('inner')(lambda x: x.sin() + 1)
+def outer(x):
+    with ProfilingContext4Debug('block'):
+        return inner(x) * 2
+outer = torch.compile(outer, fullgraph=True, backend='eager')
+with ProfilingContext4Debug('around'):
+    print(outer(torch.ones(3)))
+print(dict(torch._dynamo.utils.counters['graph_break']), torch._dynamo.utils.counters['stats'])
+'''
+
+
+@pytest.mark.parametrize('name', [of('telefuser_stages')])
+def test_markers_break_no_graph(run, python, name):
+    plain, ours = (run([python, '-c', FULL_GRAPH], preload=preload, timeout=200) for preload in (False, True))
+    assert (ours.rc, ours.out) == (plain.rc, plain.out) and plain.rc == 0, ours.err[-2000:]
+    process = Process(next(ours.dir.glob('*.tfr')))
+    assert [s.name for s in process.stages()] == ['around']  # inside a compiled region there is no stage
