@@ -82,7 +82,8 @@ def test_size_is_bounded(shim):
     wide = [[['text' * 50] * 50] * 50] * 50
     deep = []
     deep.append(deep)
-    assert len(shim.text(wide)) < 40000 and json.loads(shim.text(wide))
+    text = shim.text(wide)
+    assert 1000 < len(text) < 40000 and json.loads(text)
     assert json.loads(shim.text(deep)) == [[[[[[{'type': 'list'}]]]]]]
     assert shim.result('huge', 1 << 100000) == {'type': 'int'}
 
@@ -93,4 +94,4 @@ def test_said_once_until_types_or_lengths_change(shim):
     assert shim(stage, 1) == {'value': 1} and shim(stage, 2) is None
     assert shim(stage, 'now a text') and shim(stage, [1]) and shim(stage, [1, 2]) and shim(stage, [3, 4]) is None
     assert shim(stage, 1) is None and shim(stage, 1, name='other') == {'value': 1}
-    assert [bool(shim.result('counted', [0] * n)) for n in range(20)] == [True] * 16 + [False] * 4
+    assert [shim.result('counted', [0] * n) is not None for n in range(20)] == [True] * 16 + [False] * 4
