@@ -286,7 +286,8 @@ def test_bytes_by_stage_are_those_of_torch_profiler(on_torch, records):
                                                                 'allocated', 'freed'))
     says = torch_says(result.events)
     assert len(says) == 6 and says['spike'][2] > 4 << 20 and says['whole'][3] > says['forward'][3] > 0
-    assert ours == says
+    assert {name: bytes_of for name, bytes_of in ours.items() if not name.endswith(':')} == says
+    assert {name[:-1]: bytes_of for name, bytes_of in ours.items() if name.endswith(':')} == says, 'the ranges of torch'
     assert len(records(result.dir, 'memory')) > len(reports(result.events)) > 50
 
 
