@@ -55,7 +55,7 @@ def truth_of_dump(w, clock, start):
         values = {}
         for f in kind.fields:
             v = r.values[f.name]
-            if f.name == 'reserved' or (f.name == moment and f.name == 'time'):
+            if (f.name == 'reserved' and f.type == 'UINT') or (f.name == moment and f.name == 'time'):
                 continue
             if f.codec == 'LIST':
                 values[f.name] = arguments(w, r)
