@@ -185,9 +185,10 @@ def test_an_edited_script_stays(made, report, tmp_path):
     first = path.read_text()
     report()
     assert path.read_text() == first and len(list(tmp_path.glob('profile_*'))) == 1
-    path.write_text(first.replace("return find_target(DATA['target'])", 'return None'))
+    edited = first.replace("return find_target(DATA['target'])", 'return made_by_hand()')
+    path.write_text(edited)
     report()
-    assert 'return None' in path.read_text()
+    assert path.read_text() == edited != first
     assert (tmp_path / 'profile_a~2.py').read_text() == first
 
 
