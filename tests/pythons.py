@@ -1,4 +1,4 @@
-"""pythons - the interpreters of this machine: one of each version, the newest patch of it."""
+"""pythons - the interpreters of this machine: of each version the newest patch, with a shared library and without."""
 
 import glob
 import os
@@ -9,13 +9,14 @@ from types import SimpleNamespace
 
 
 def _asked(path):
-    """(version, real path) as the interpreter says it itself."""
+    """(version, whether it has a shared library mapped, path) as the interpreter says it itself."""
     try:
-        out = subprocess.run([path, '-c', 'import sys; print("%d.%d.%d" % sys.version_info[:3]); print(sys.executable)'],
+        script = 'import sys; print("%d.%d.%d" % sys.version_info[:3]); print("libpython" in open("/proc/self/maps").read()); print(sys.executable)'
+        out = subprocess.run([path, '-c', script],
                              capture_output=True, text=True, timeout=30, check=True).stdout.split()
     except (OSError, subprocess.SubprocessError):
         return None
-    return (tuple(int(n) for n in out[0].split('.')), out[1]) if len(out) == 2 else None
+    return (tuple(int(n) for n in out[0].split('.')), out[1] == 'True', out[2]) if len(out) == 3 else None
 
 
 def _found():
@@ -30,9 +31,11 @@ def every():
     best = {}
     for path in dict.fromkeys(map(os.path.realpath, _found())):
         asked = _asked(path)
-        if asked and asked > best.get(asked[0][:2], ((), '')):
-            best[asked[0][:2]] = asked
-    return [SimpleNamespace(version=version, path=path, name='%d.%d' % version[:2]) for version, path in sorted(best.values())]
+        if asked:
+            key = (asked[0][:2], asked[1])
+            best[key] = max(asked, best.get(key, asked))
+    return [SimpleNamespace(version=version, path=path, name='%d.%d' % version[:2] + ('' if shared else '-static'))
+            for version, shared, path in sorted(best.values())]
 
 
 ALL = every()
