@@ -20,6 +20,7 @@
 #include <stdlib.h>
 
 #include "callstack.h"
+#include "callstack.h"
 #include "clock.h"
 #include "config.h"
 #include "dl.h"
@@ -56,6 +57,7 @@ struct op {
     uint32_t name;
     uint32_t gen;
     uint32_t forward; /* serial of the thread of the forward operator */
+    uint32_t stack;
     uint16_t scope;
     bool evaluates; /* autograd's frame round a backward operator */
 };
@@ -302,6 +304,7 @@ static inline void *start_op(void **object, const void *function, uint16_t scope
     struct op *op = take(t);
     if (op) {
         fill(op, function, scope);
+        op->stack = tfi_callstack(t);
         *object = op;
         op->start = tfi_ticks();
         if (wants_tensors()) write_tensors(t, op, function, 1);
