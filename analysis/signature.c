@@ -2,7 +2,8 @@
  *
  * TeleFuser's reader takes every argument that has a `shape` for a tensor with dtype and device. What has a shape and is
  * none (an array, a nested tensor) stands inside of {"array": ...} or {"tensor": ...}, so that it passes there as it is.
- * Beyond that format: strides and types of tensors, nested values, `output` of any kind, the target, the rank.
+ * Beyond that format: strides and types of tensors, nested values, `output` of any kind, the target, what its object can
+ * be made from (preload/shim_rebuild.py), the rank.
  */
 #include "signature.h"
 
@@ -157,14 +158,15 @@ static void put_value(struct text *to, struct slice value)
     text_puts(to, wrapped ? "}" : "");
 }
 
-/* Members of the arguments, all or those that are scalars. The name "" is the function's, no argument. */
+/* Members of the arguments, all or those that are scalars. The names "" (the function) and "." (its object) are none. */
 static void put_arguments(struct text *to, struct slice object, bool scalars)
 {
     struct slice key, value;
     const char *comma = "";
     while (json_next(&object, &key, &value)) {
         bool is_scalar = value.length && !strchr("{[n", *value.at);
-        if (!key.length || (scalars && !is_scalar)) {
+        bool is_argument = key.length && !(key.length == 1 && *key.at == '.');
+        if (!is_argument || (scalars && !is_scalar)) {
             continue;
         }
         text_format(to, "%s\n        \"", comma);
@@ -242,6 +244,11 @@ void signature_put(struct text *to, const struct report *report, const struct st
         put_json_string(to, target, strlen(target));
     } else {
         text_puts(to, "null");
+    }
+    struct slice object = arguments.at ? json_member(arguments, ".") : arguments;
+    if (object.length) {
+        text_puts(to, ",\n      \"object\": ");
+        text_add(to, object.at, object.length);
     }
     text_format(to, ",\n      \"rank\": %lld,\n      \"signatures\": %zu", (long long)MAX(s->process->rank, 0),
                 s->different);

@@ -4,8 +4,8 @@ Both return None where there is nothing new to say: a stage is described at its 
 dtypes or types of what it is given have not been seen before, at most _SIG_DISTINCT times. They look at attributes only
 (no data of a tensor, nothing that waits for a device, no code of the pipeline's own); an error is no description. What
 is long or deep is cut. A description of a call is an object {argument: D}, named as inspect.signature names them and
-without a leading self or cls, where the name "" is that of the function itself, as "module:Qual.name"; that of a result
-is a D. A D is one of
+without a leading self or cls, where the name "" is that of the function itself, as "module:Qual.name", and "." says how its object can be
+made again (shim_rebuild); that of a result is a D. A D is one of
 
     null, true, 1, 1.5, "text"               the value itself
     {"text": "its beginning", "length": 5000}   a text that was cut
@@ -39,6 +39,7 @@ _SIG_FUNCTION = type(lambda: None)
 _SIG_METHOD = type(type('_', (), {'method': lambda self: None})().method)
 _SIG_BUILTIN = type(len)
 _SIG_SLOT = type(type('_', (), {'__slots__': ('slot',)}).slot)
+_SIG_NO_OBJECT = object()
 _SIG_NO_GUARD = type('_', (), {'__enter__': lambda self: None, '__exit__': lambda self, *error: None})
 
 _sig_seen = {}          # stage -> keys that were described; None once there were enough of them
@@ -180,23 +181,29 @@ def _sig_names(code):
 
 
 def _sig_arguments(function, args, kwargs):
-    bound = False
+    bound = _SIG_NO_OBJECT
     for _ in range(8):  # what inspect.signature would look at: through bound methods and functools.wraps
         if type(function) is _SIG_METHOD:
-            function, bound = function.__func__, True
+            function, bound = function.__func__, function.__self__
         elif type(function) is _SIG_FUNCTION and '__wrapped__' in function.__dict__:
             function = function.__dict__['__wrapped__']
         else:
             break
     names, star = _sig_names(function.__code__) if type(function) is _SIG_FUNCTION else ((), 'args')
-    if bound:
+    if bound is not _SIG_NO_OBJECT:
         names = names[1:]
     elif names[:1] in (('self',), ('cls',)):
+        bound = args[0] if args else bound
         names, args = names[1:], args[1:]
     left = [_SIG_NODES]
     texts = []
     if type(function) is _SIG_FUNCTION and function.__module__:
         texts.append('"": ' + _sig_string('%s:%s' % (function.__module__, function.__qualname__)))
+    kind = type(bound)
+    if (hasattr(kind, 'config_name') or hasattr(kind, 'config_class')) and _load('rebuild'):
+        text = describe_object(bound)
+        if text:
+            texts.append('".": ' + text)
     texts += [_sig_string(n) + ': ' + _sig_text(v, left, 0) for n, v in zip(names, args)]
     if len(args) > len(names):
         texts.append(_sig_string(star or 'args') + ': ' + _sig_text(tuple(args[len(names):]), left, 0))

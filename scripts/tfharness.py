@@ -22,6 +22,7 @@ import importlib
 import importlib.util
 import inspect
 import json
+import math
 import os
 import statistics
 import sys
@@ -260,6 +261,49 @@ def find_target(text):
     return found
 
 
+def object_from(d, device=None):
+    """An object of diffusers or transformers, made from its configuration; its weights are random, from the fixed seed."""
+    import torch
+    if 'left_out' in d:
+        raise Problem(f'a part of the stage, {d["class"]}, was not kept: {d["left_out"]}; name the stage by --target')
+    kind, config = find_target(d['class']), d.get('config', {})
+    if 'components' in d:
+        parts = {name: object_from(part, device) if part else None for name, part in d['components'].items()}
+        return kind(**parts, **config)
+    if 'tokenizer' in d:
+        from tokenizers import Tokenizer
+        return kind(tokenizer_object=Tokenizer.from_str(d['tokenizer']), **config)
+    torch.manual_seed(SEED)
+    settings = getattr(kind, 'config_class', None)
+    made = kind(settings.from_dict(config)) if settings else kind.from_config(config)
+    if 'dtype' in d:
+        made = made.to(dtype=getattr(torch, d['dtype']), device=Inputs(device).usable(d['device'], d['class']))
+        made.train(d['training'])
+    if 'steps' in d:
+        shifted = getattr(made.config, 'use_dynamic_shifting', False)
+        made.set_timesteps(d['steps'], **({'mu': 1.0} if shifted else {}))
+    if 'begin' in d:
+        made.set_begin_index(0)  # the step that is run is the first one
+    return made
+
+
+def target_of(signature, device=None):
+    """What a stage is: a function by its name, or a method of an object that can be made again."""
+    described, target = signature.get('object'), signature.get('target')
+    if not described or not target:
+        return find_target(target)
+    name = target.rpartition('.')[2]
+    made = object_from(described, device)
+    return made if name == '__call__' else getattr(made, name)
+
+
+def gradients(signature, without=False):
+    """The context a stage is run in: without gradients where the pipeline had none, or where that is asked for."""
+    import torch
+    without = without or (signature.get('object') or {}).get('grad') is False
+    return torch.no_grad() if without else contextlib.nullcontext()
+
+
 def needed(function, inputs):
     """Of the inputs those that a function takes."""
     parameters = inspect.signature(function).parameters
@@ -297,16 +341,27 @@ def latents_of(inputs):
     return next((inputs[n] for n in ('latents', 'hidden_states', 'sample') if inputs.get(n) is not None), None)
 
 
-def scheduler_step(scheduler, inputs):
-    """A step at the first of two timesteps: any other than its own a scheduler refuses."""
-    scheduler.set_timesteps(2)
-    return call(scheduler.step, {**inputs, 'timestep': scheduler.timesteps[0]})
+def scheduler_step(scheduler):
+    """Its step at the first timestep, each time: any other than its own a scheduler refuses."""
+    if getattr(scheduler, 'num_inference_steps', None) is None:
+        scheduler.set_timesteps(2)
+    first = scheduler.timesteps[0]
+
+    def step(inputs):
+        if hasattr(scheduler, '_step_index'):  # it counts, and would come to its end
+            scheduler._step_index = None
+        return call(scheduler.step, {**inputs, 'timestep': first})
+    return step
 
 
 def transformer_step(stage, inputs):
     """One denoising step of a pipeline that has a transformer and a scheduler, as diffusers has them. Without latents among
-    the inputs there is nothing to begin from, and the whole pipeline is called."""
+    the inputs the pipeline is called: with one step (of its strength, where it paints a picture over) if it takes that."""
     latents = latents_of(inputs)
+    if latents is None and 'num_inference_steps' in inspect.signature(stage).parameters:
+        return call(stage, {**inputs, 'num_inference_steps': math.ceil(1 / (inputs.get('strength') or 1))})
+    if latents is None:
+        return call(stage, inputs)
     step = set_timesteps(stage, inputs)[0]
     given = {'timestep': step.to(latents.device).expand(latents.shape[0]), **inputs, 'hidden_states': latents}
     noise = stage.transformer(**needed(stage.transformer.forward, given))
@@ -325,11 +380,11 @@ def step_of(target, tell=say):
         return lambda inputs: dit_step(target, inputs)
     if hasattr(target, 'scheduler') and hasattr(target, 'transformer'):
         tell('Created transformer single-step function')
-        return lambda inputs: transformer_step(target, inputs) if latents_of(inputs) is not None else call(target, inputs)
+        return lambda inputs: transformer_step(target, inputs)
     owner = target if hasattr(target, 'set_timesteps') else getattr(target, '__self__', None)
     if hasattr(owner, 'set_timesteps') and getattr(target, '__name__', 'step') == 'step':
         tell('Created scheduler single-step function')
-        return lambda inputs: scheduler_step(owner, inputs)
+        return scheduler_step(owner)
     if hasattr(target, 'process') and not inspect.isroutine(target):
         tell('Using stage.process() as single-step function')
         return lambda inputs: call(target.process, inputs)
@@ -460,7 +515,6 @@ def options(parser):
 
 def run(stage, signature, target, arguments, tell=say):
     """The whole of it: inputs, target, profile. Returns what profile_stage returns."""
-    import torch
     step, told = step_of(target, tell), []
 
     def make_inputs():
@@ -472,7 +526,7 @@ def run(stage, signature, target, arguments, tell=say):
                 tell(line)
         return made
 
-    with torch.no_grad() if arguments.no_grad else contextlib.nullcontext():
+    with gradients(signature, arguments.no_grad):
         return profile_stage(step, make_inputs, stage, arguments.warmup, arguments.profile_steps, arguments.output_dir,
                              tell=tell)
 
@@ -481,7 +535,7 @@ def script_main(data, build):
     """main() of profile_{stage}.py."""
     arguments = options(argparse.ArgumentParser(description=f'Runs the stage {data["stage"]!r} alone and profiles it.')).parse_args()
     try:
-        target = find_target(arguments.target) if arguments.target else build()
+        target = find_target(arguments.target) if arguments.target else build(arguments.device)
         run(data['stage'], data['signature'], target, arguments)
     except Problem as e:
         sys.exit(f'{os.path.basename(sys.argv[0])}: {e}')
@@ -504,9 +558,9 @@ BODY = '''import json
 DATA = json.loads(r\'\'\'{data}\'\'\')
 
 
-def build():
+def build(device=None):
     """The function or object that is run. To be edited where its object has to be made first."""
-    return find_target(DATA['target'])
+    return target_of(DATA['signature'], device)
 
 
 {code}
@@ -576,7 +630,7 @@ class StageBenchHarness:
         _, notes = self.make_inputs()
         target = self.stage_instance
         if target is None:
-            target = find_target(self.io_signature.get('target'))
+            target = target_of(self.io_signature, self.config.device)
         self._step = step_of(target)
         say(f"Setup complete for stage '{self.stage_name}'")
         say(f'Mock inputs: {list(self.inputs)}')
@@ -593,11 +647,10 @@ class StageBenchHarness:
 
     def profile(self, warmup=None, profile_steps=None, output_suffix=''):
         """Returns stage_name, warmup, profile_steps, timing_ms, median_ms, spread_ms, kernel_breakdown."""
-        import torch
         if self._step is None:
             self.setup()
         directory = self.config.output_dir or '.'
-        with torch.no_grad() if self.config.no_grad else contextlib.nullcontext():
+        with gradients(self.io_signature, self.config.no_grad):
             results = profile_stage(
                 self.run_single_step, lambda: self.make_inputs()[0], self.stage_name,
                 self.config.warmup if warmup is None else warmup,

@@ -460,7 +460,7 @@ def test_a_method_needs_its_object(run, analyze, python, tmp_path):
     done = execute([python, script, '--target', 'model:model.process', '--profile-steps', '2'], clean_environment(), tmp_path, 200)
     assert done.rc == 0 and 'Median iteration time' in done.out, done.err[-2000:]
     text = script.read_text()
-    (tmp_path / 'edited.py').write_text(text.replace("return find_target(DATA['target'])", 'import model\n    return model.model'))
+    (tmp_path / 'edited.py').write_text(text.replace("return target_of(DATA['signature'], device)", 'import model\n    return model.model'))
     done = execute([python, tmp_path / 'edited.py'], clean_environment(), tmp_path, 200)
     assert done.rc == 0 and 'Using stage.process() as single-step function' in done.out, done.err[-2000:]
 

@@ -1,0 +1,103 @@
+"""test_stage_scripts - profile_{stage}.py of real pipelines: each runs alone, and does what the stage did in the pipeline.
+
+The pipelines are those of tests/pipelines/diffusion.py. Operators and shapes of a script's run are torch.profiler's own,
+as the script has it profiled; those of the stage's calls are ours, from the traces that `tfanalyze report` wrote.
+"""
+
+import gzip
+import json
+from collections import namedtuple
+
+import pytest
+
+from conftest import ROOT, clean_environment, execute
+
+pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group('stage-scripts')]
+Pipelines = namedtuple('Pipelines', 'dir scripts')
+
+# All scripts in one process, as most of a script's time is the import of torch and diffusers.
+RUN_ALL = '''
+import os, runpy, sys, traceback
+_, out, *scripts = sys.argv
+for script in scripts:
+    sys.argv = [script, '--warmup', '0', '--output-dir', out]
+    try:
+        runpy.run_path(script, run_name='__main__')
+    except BaseException:
+        traceback.print_exc()
+        print('FAILED', os.path.basename(script))
+'''
+
+
+@pytest.fixture(scope='session')
+def pipelines(tmp_path_factory, lib, python, tfanalyze):
+    """The run directory of all pipelines with `report`'s artefacts, and `out`, where the scripts' own are."""
+    base = tmp_path_factory.mktemp('stage-scripts')
+    env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_STAGES': 'auto', 'TFI_OUTPUT_DIR': str(base / 'run')}
+    got = execute([python, ROOT / 'tests/pipelines/diffusion.py'], env=env, cwd=base, timeout=300)
+    assert got.rc == 0 and got.err == '', got.err
+    got = execute([tfanalyze, 'report', base / 'run'], timeout=120)
+    assert got.rc == 0, got.err
+    scripts = sorted((base / 'run').glob('profile_*.py'))
+    got = execute([python, '-c', RUN_ALL, base / 'out', *scripts], env=clean_environment(), cwd=base, timeout=300)
+    assert got.rc == 0 and 'FAILED' not in got.out, got.out + got.err
+    return Pipelines(base, scripts)
+
+
+def events(path):
+    with gzip.open(path, 'rt', encoding='utf-8') as f:
+        return [e for e in json.load(f)['traceEvents'] if e.get('ph') == 'X']
+
+
+def operators(found):
+    """(name, input shapes) of operators in the order of their calls."""
+    ops = sorted((e for e in found if e.get('cat') == 'cpu_op'), key=lambda e: (e['ts'], -e['dur']))
+    return [(e['name'], e['args'].get('Input Dims', [])) for e in ops]
+
+
+def calls(found, stage):
+    """Operators of each call of a stage."""
+    for call in (e for e in found if e.get('cat') == 'user_annotation' and e['name'] == stage):
+        yield operators(e for e in found if e.get('tid') == call['tid'] and
+                        call['ts'] <= e['ts'] and e['ts'] + e['dur'] <= call['ts'] + call['dur'])
+
+
+def test_every_stage_has_a_script_that_runs(pipelines):
+    stages = {p.name[len('profile_'):-len('.py')] for p in pipelines.scripts}
+    assert stages >= {'DiTPipeline', 'FluxPipeline', 'WanPipeline', 'transformer', 'text_encoder', 'text_encoder_2',
+                      'scheduler', 'vae.encode', 'vae.decode', 'image_processor.postprocess'}
+    for stage in stages:
+        assert (pipelines.dir / 'out' / f'{stage}_trace.json.gz').stat().st_size > 1000, stage
+
+
+def test_scripts_do_what_the_stage_did(pipelines):
+    """But for whole pipelines, of which a script runs one step, and for what looks at the values of a picture."""
+    compared = 0
+    for script in pipelines.scripts:
+        stage = script.name[len('profile_'):-len('.py')]
+        if stage.endswith('Pipeline') or stage == 'image_processor.preprocess':
+            continue
+        alone = operators(events(pipelines.dir / 'out' / f'{stage}_trace.json.gz'))
+        together = list(calls(events(pipelines.dir / 'run' / f'{stage}_rank0.trace.json.gz'), stage))
+        assert alone and any(alone == call for call in together), (stage, difference(alone, together))
+        compared += len(alone)
+    assert compared > 500
+
+
+def difference(alone, together):
+    """The first operator that is another one, against the call that agrees longest."""
+    def agree(call):
+        return next((i for i, (a, b) in enumerate(zip(alone, call)) if a != b), min(len(alone), len(call)))
+    if not together:
+        return 'no call'
+    best = max(together, key=agree)
+    at = agree(best)
+    return f'{len(alone)} operators alone, {len(best)} together; at {at}: {alone[at:at + 2]}, {best[at:at + 2]}'
+
+
+def test_whole_pipelines_run_one_step(pipelines):
+    for script in pipelines.scripts:
+        stage = script.name[len('profile_'):-len('.py')]
+        if stage.endswith('Pipeline'):
+            names = [name for name, _ in operators(events(pipelines.dir / 'out' / f'{stage}_trace.json.gz'))]
+            assert len(names) > 300, stage
