@@ -326,6 +326,21 @@ ROWS = [
     # Native frames called from Python stand before all of Python.
     row('stacks-not-joined', 'callstack.py::test_joined[this]', 'preload/callstack.c',
         '        if (f->first) break;\n', ''),
+    # The harness of a stage is given the object as its first argument.
+    row('self-goes-in', 'signature.py::test_names_are_those_of_the_parameters', 'preload/shim_signature.py',
+        '        names, args = names[1:], args[1:]', '        names, args = names, args'),
+    # A trace is full of one signature, said at every call.
+    row('signature-at-each-call', 'signature.py::test_said_once_until_types_or_lengths_change', 'preload/shim_signature.py',
+        '    if key in seen:\n', '    if key in ():\n'),
+    # A stage of TeleFuser's inside a compiled function breaks its graph, which fullgraph=True refuses.
+    row('marker-breaks-the-graph', 'pipelines.py::test_markers_break_no_graph[telefuser_stages]', 'preload/shim_markers.py',
+        '            if not _is_compiling():\n                _mark_enter(', '            if True:\n                _mark_enter('),
+    # All steps of a pipeline are the first.
+    row('step-not-counted', 'pipelines.py::test_parts_of_diffusers_pipelines[diffusion]', 'preload/shim_auto.py',
+        '_auto_local.pipelines[-1] += 1', '_auto_local.pipelines[-1] += 0'),
+    # After a profile of cache-dit's nothing is recorded any more.
+    row('schedule-without-end', 'pipelines.py::test_cache_dit[cachedit_profile]', 'preload/shim_markers.py',
+        "_schedule(text if on else '', step)", '_schedule(text, step)'),
     # What other tasks do counts as a task's own.
     row('task-keeps-its-stages', 'functions.py::test_asyncio[newest]', 'preload/shim.py',
         '        for range_id in reversed(ids):\n            _pause(range_id)\n',
