@@ -1,15 +1,14 @@
 /* decode.c - takes chunks apart: the structure at once, values when they are wanted.
  *
- * Most questions need two or three columns of a kind, so the others are never touched. A loop of varints is what a
- * question on a large trace waits for: one byte is the common case and is tested first.
+ * Most questions need two or three columns of a kind, so the others are never touched.
  */
 #include "decode.h"
 
-#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "util.h"
+#include "varint.h"
 
 /* ---- memory that lasts for one chunk ---- */
 
@@ -59,61 +58,6 @@ void decoder_free(struct decoder *d)
     arena_reset(d);
     free(d->blocks);
     *d = (struct decoder){0};
-}
-
-/* ---- numbers ---- */
-
-static const uint8_t *varint_long(const uint8_t *p, const uint8_t *end, uint64_t *value)
-{
-    uint64_t v = 0;
-    for (unsigned shift = 0; p < end && shift < 64; shift += 7) {
-        uint8_t byte = *p++;
-        v |= (uint64_t)(byte & 127) << shift;
-        if (byte < 128) {
-            *value = v;
-            return p;
-        }
-    }
-    return NULL;
-}
-
-static inline const uint8_t *varint(const uint8_t *p, const uint8_t *end, uint64_t *value)
-{
-    if (p < end && *p < 128) {
-        *value = *p;
-        return p + 1;
-    }
-    if (end - p >= 2 && p[1] < 128) {
-        *value = (p[0] & 127u) | (uint64_t)p[1] << 7;
-        return p + 2;
-    }
-    return varint_long(p, end, value);
-}
-
-static inline uint64_t unzigzag(uint64_t value)
-{
-    return value >> 1 ^ -(value & 1);
-}
-
-static uint16_t get16(const uint8_t *p)
-{
-    uint16_t v;
-    memcpy(&v, p, sizeof v);
-    return le16toh(v);
-}
-
-static uint32_t get32(const uint8_t *p)
-{
-    uint32_t v;
-    memcpy(&v, p, sizeof v);
-    return le32toh(v);
-}
-
-static uint64_t get64(const uint8_t *p)
-{
-    uint64_t v;
-    memcpy(&v, p, sizeof v);
-    return le64toh(v);
 }
 
 /* ---- columns: the structure ---- */

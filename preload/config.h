@@ -53,7 +53,6 @@ struct tfi_config {
     const char *native;
     uint64_t module_depth;
     uint32_t keep_originals;
-    uint32_t sync_stages;
     uint32_t profile_debug;
     enum tfi_graphs graphs;
     struct tfi_plan schedule;

@@ -6,6 +6,7 @@ are what they are taken for. If they are not, only what libtorch exports is used
 record_function of Python.
 """
 
+import _thread
 import sys
 
 _DIRECT, _EXPORTED, _OFF = 1, 2, 3

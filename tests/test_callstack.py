@@ -146,7 +146,7 @@ def start():
     assert frames.frames_outer(outer) == 122
 start()
 ''', python)
-    (stack,), (said,) = stacks(result.dir), result.said
+    stack, = stacks(result.dir)
     names = [f[0] for f in stack]
     wanted = ['push', 'inner', 'frames_inner', 'frames_middle', 'outer', 'frames_inner', 'frames_middle', 'frames_outer',
               'start', '<module>']
