@@ -252,6 +252,7 @@ def _begin():
     for module, part, function in _PARTS:
         def act(found, part=part, function=function):
             if _load(part):
+                _debug("shim: " + function.strip("_"))
                 globals()[function](found)
         act.__name__ = part
         _when_imported(module, act)

@@ -82,6 +82,7 @@ def _patch_record_function(torch):
 
 
 def _attach(torch):
+    _debug("shim: attach")
     why = _torch(str(torch.__version__))
     if why is None and not (_torch_try(0) and _range_works(torch)):
         why = "its callbacks are not what they are taken for"
@@ -117,6 +118,7 @@ def _name_modules(names, root):
 
 def _watch_modules(torch, most):
     """Calls of modules become stages as long as fewer than `most` are open; compiled code sees the original only."""
+    _debug("shim: modules")
     from weakref import WeakKeyDictionary
     Module, is_compiling = torch.nn.Module, torch.compiler.is_compiling
     call = Module.__call__
@@ -172,6 +174,7 @@ def _watch_native(module):
 # ---- what is known of the run ----
 
 def _watch_metadata(torch):
+    _debug("shim: metadata")
     import json
     cls = torch.profiler.profiler._KinetoProfile
 

@@ -1,0 +1,70 @@
+"""test_shim_parts - the parts of the shim that real libraries set off, broken one by one: the pipeline does not notice.
+
+The test build breaks the shim at the step that SHIM_FAILS_AT names. Output and exit code are those of the pipeline
+without the library, one warning says what is off, and what else there is goes on.
+"""
+
+import pytest
+
+from conftest import ROOT
+
+pytestmark = pytest.mark.timeout(600)
+PIPELINES = ROOT / 'tests' / 'pipelines'
+
+TORCH = '''
+import torch
+torch.cuda.nvtx.range_push("marked")
+layer = torch.nn.Linear(3, 3)
+with torch.no_grad():
+    layer.weight.fill_(0.5), layer.bias.zero_()
+with torch.profiler.record_function("range"):
+    print(layer(torch.ones(2, 3)).sum().item())
+torch.cuda.nvtx.range_pop()
+'''
+
+# step, what runs, variables, stages that must be there, and that must not
+TORCH_STEPS = [
+    ('shim: watch_torch', {}, {'marked'}, {'range'}),
+    ('shim: attach', {}, {'marked'}, {'range'}),
+    ('shim: metadata', {}, {'marked', 'range'}, set()),
+    ('shim: modules', {'TFI_MODULE_DEPTH': '1'}, {'marked', 'range'}, {'Linear'}),
+]
+PIPELINE_STEPS = [
+    ('shim: mark_telefuser', 'telefuser_stages.py', [], {}),
+    ('shim: mark_cache_dit', 'cachedit_profile.py', [], {}),
+    ('shim: auto_diffusers', 'diffusion.py', ['dit'], {'TFI_STAGES': 'auto'}),
+    ('shim: auto_transformers', 'generate.py', [], {'TFI_STAGES': 'auto'}),
+    ('shim: watch_distributed', 'training.py', [], {}),
+]
+
+
+def said(text):
+    """Output but for the lines in which TeleFuser says what took how long."""
+    return [line for line in text.splitlines() if '| INFO' not in line and ' ms' not in line]
+
+
+def ours(text):
+    return [line for line in text.splitlines() if line.startswith('tfinject: ')]
+
+
+@pytest.mark.parametrize('step, env, there, missing', TORCH_STEPS, ids=[s[0] for s in TORCH_STEPS])
+def test_torch(run, python, analyze, step, env, there, missing):
+    bare = run([python, '-c', TORCH], preload=False, timeout=200)
+    result = run([python, '-c', TORCH], {**env, 'SHIM_FAILS_AT': step}, preload='test', timeout=200)
+    assert (result.rc, result.out) == (bare.rc, bare.out) and bare.rc == 0
+    line, = ours(result.err)
+    assert line.endswith('is off: RuntimeError: broken by a test'), line
+    stages = {row['stage'] for row in analyze('stages', result.dir)['rows']}
+    assert stages >= there and not stages & missing, stages
+
+
+@pytest.mark.parametrize('step, script, arguments, env', PIPELINE_STEPS, ids=[s[0] for s in PIPELINE_STEPS])
+def test_pipelines(run, python, step, script, arguments, env):
+    """Of a pipeline with workers each process warns of what is broken in it."""
+    command = [python, PIPELINES / script, *arguments]
+    bare = run(command, preload=False, timeout=400)
+    result = run(command, {**env, 'SHIM_FAILS_AT': step}, preload='test', timeout=400)
+    assert (result.rc, said(result.out)) == (bare.rc, said(bare.out)) and said(bare.out), result.err[-2000:]
+    lines = ours(result.err)
+    assert lines and all(line.endswith('is off: RuntimeError: broken by a test') for line in lines), lines
+    assert len(lines) == 1 or script == 'training.py', lines
