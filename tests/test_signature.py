@@ -73,7 +73,7 @@ def test_names_are_those_of_the_parameters(shim):
     (Mode.FAST, {'type': f'{__name__}.Mode', 'value': 'FAST'}), (Batch, {'type': 'type', 'value': f'{__name__}.Batch'}),
     (len, {'type': 'builtin_function_or_method', 'value': 'builtins.len'}), (object(), {'type': 'object'}),
     (Guarded(), {'type': f'{__name__}.Guarded'}), ('x' * 300, {'text': 'x' * 256, 'length': 300}),
-    (list(range(40)), [*range(32), {'more': 8}])], ids=repr)
+    (list(range(40)), [*range(32), {'more': 8}])], ids=lambda _: '')  # by number: some texts have addresses
 def test_values(shim, value, described):
     assert shim.result('stage', value) == described
 
