@@ -49,7 +49,7 @@ static struct {
     struct tfi_plan plan;
     uint32_t plans; /* so far */
     uint64_t steps; /* entries of the step stage */
-    char step[256]; /* the step stage that came with the plan; "" if none did */
+    char step[256]; /* the step stage that came with the plan, or a list of them; "" if none did */
     enum window window;
     uint64_t opens_ns; /* the moments of a window that is set, UINT64_MAX for never */
     uint64_t closes_ns;
@@ -322,8 +322,8 @@ int64_t tfi_recording_at(uint64_t ticks)
 bool tfi_schedule_counts(const char *name, size_t length)
 {
     char entry[256];
-    const char *list = tfi_config.step ? tfi_config.step : "ProfilerStep#*";
-    if (!tfi_config.step && now.step[0]) return strlen(now.step) == length && memcmp(now.step, name, length) == 0;
+    const char *list = tfi_config.step ? tfi_config.step : now.step[0] ? now.step : "ProfilerStep#*";
+    if (!tfi_config.step && strlen(now.step) == length && memcmp(now.step, name, length) == 0) return true;
     while (tfi_next_name(&list, entry, sizeof entry))
         if (tfi_glob(entry, name, length, false)) return true;
     return false;

@@ -227,8 +227,8 @@ def _mark_cache_dit(module):
         def __enter__(self):
             if self.enabled and not _is_compiling():
                 begin(self)
-                _mark_enter(self, self.profile_name, _MARK_CACHE_DIT)
                 schedule(self, True)
+                _mark_enter(self, self.profile_name, _MARK_CACHE_DIT)
             return self
 
         def __exit__(self, exc_type, exc_val, exc_tb):
@@ -240,15 +240,20 @@ def _mark_cache_dit(module):
 
     @_guarded
     def schedule(context, on):
-        """By denoising steps, if they are stages; else by what TFI_STEP says is a step."""
+        """By denoising steps, if they are stages, or by the stage that TFI_STEP names, while the context is open. Else its
+        own entries are the steps, and go on from one context to the next."""
         given = {key: getattr(context, key, None) for key in _MARK_SCHEDULE}
-        if any(value is not None for value in given.values()):
-            step = 'transformer,unet' if 'auto' in _config['stages'] else _config['step']
-            if step == 'ProfilerStep#*':
-                _warn("the schedule of cache-dit's profiler is not followed: TFI_STEP does not say which stage is a step")
+        if all(value is None for value in given.values()):
+            return
+        text = ','.join('%s=%d' % (key, _MARK_SCHEDULE[key] if value is None else value) for key, value in given.items())
+        step = 'transformer,unet' if 'auto' in _config['stages'] else _config['step']
+        if not step:
+            step = context.profile_name
+            if not on or planned == [text, step]:
                 return
-            text = ','.join('%s=%d' % (key, _MARK_SCHEDULE[key] if value is None else value) for key, value in given.items())
-            _schedule(text if on else '', step)
+            planned[:] = [text, step]
+        if not _schedule(text if on else '', step):
+            _warn("cache-dit's %s is no schedule and is ignored" % text)
 
     @_guarded
     def begin(context):
@@ -257,11 +262,6 @@ def _mark_cache_dit(module):
         ranked = distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
         name = context.profile_name + ('-rank%d' % distributed.get_rank() if ranked else '')
         context.trace_path = context.output_dir / (name + '.trace.json.gz')
-        plan = ['%s=%d' % (key, getattr(context, key)) for key in _MARK_SCHEDULE if getattr(context, key, None) is not None]
-        if plan and planned != [plan, context.profile_name]:
-            planned[:] = [plan, context.profile_name]
-            if not _schedule(','.join(plan), context.profile_name):
-                _warn('cache-dit: --profile-%s is no schedule and is ignored' % ' --profile-'.join(plan))
         asked = {key: getattr(context, key) for key in _MARK_ASKED if getattr(context, key, None) is not None}
         _metadata('cache_dit.profile', _mark_json({'name': context.profile_name, 'dir': str(context.output_dir), **asked}),
                   'cache_dit.profiler')

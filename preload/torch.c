@@ -20,7 +20,6 @@
 #include <stdlib.h>
 
 #include "callstack.h"
-#include "callstack.h"
 #include "clock.h"
 #include "config.h"
 #include "dl.h"
@@ -316,7 +315,6 @@ static inline void *start_op(void **object, const void *function, uint16_t scope
 
 static void write_op(struct tfi_thread *t, const struct op *op, uint64_t now)
 {
-    uint32_t stack = tfi_callstack(t);
     struct tfi_rec_op *rec = TFI_RESERVE(t, op);
     if (!rec) return;
     rec->name = op->name;
@@ -328,7 +326,7 @@ static void write_op(struct tfi_thread *t, const struct op *op, uint64_t now)
     rec->concrete = op->inputs.concrete;
     rec->scope = op->scope;
     rec->forward_thread = op->forward;
-    rec->stack = stack;
+    rec->stack = op->stack;
     rec->flops = op->inputs.flops;
     rec->strides = op->inputs.strides;
     rec->reserved = 0;

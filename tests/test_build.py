@@ -113,7 +113,7 @@ def test_nothing_left_to_build(tmp_path):
 def test_install(tmp_path):
     make('install', f'DESTDIR={tmp_path}', 'PREFIX=/opt/tfi')
     files = {str(p.relative_to(tmp_path / 'opt/tfi')) for p in tmp_path.rglob('*') if p.is_file()}
-    assert files == {'lib/libtfinject.so', 'bin/tfanalyze', 'bin/tfrun', 'include/tfinject.h'}
+    assert files == {'lib/libtfinject.so', 'bin/tfanalyze', 'bin/tfrun', 'bin/tfharness.py', 'include/tfinject.h'}
     result = execute([tmp_path / 'opt/tfi/bin/tfanalyze', '--help'], clean_environment(), tmp_path)
     assert result.rc == 0 and 'stages' in result.out
 
