@@ -420,9 +420,9 @@ def stages_logged(path):
 
 
 def ranges_by_begin(rows):
-    """(begin, end) records of each range, joined by id."""
+    """(begin, end) records of each range of NVTX, joined by id; torch has ranges of its own."""
     ends = {r['id']: r for r in rows if r['kind'] == 'range_end'}
-    return [(r, ends[r['id']]) for r in rows if r['kind'] == 'range_begin']
+    return [(r, ends[r['id']]) for r in rows if r['kind'] == 'range_begin' and int(r['flags'], 0) & 0x100]
 
 
 @pytest.mark.timeout(300)
@@ -440,7 +440,7 @@ def test_stages_equal_what_the_script_logs(run, python, records, analyze, tmp_pa
         trace, = result.dir.glob(f'rank{rank}.*.tfr')
         compare(logged, records(trace, 'range_begin', 'range_end'))
         assert [r['name'] for r in records(trace, 'mark')] == [f'done {rank}', 'done in domain']
-    assert counted == dict(expected)
+    assert {k: n for k, n in counted.items() if not k[1].startswith('gloo:')} == dict(expected)
 
 
 def compare(logged, rows):

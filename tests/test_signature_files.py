@@ -185,7 +185,7 @@ def test_an_edited_script_stays(made, report, tmp_path):
     first = path.read_text()
     report()
     assert path.read_text() == first and len(list(tmp_path.glob('profile_*'))) == 1
-    edited = first.replace("return find_target(DATA['target'])", 'return made_by_hand()')
+    edited = first.replace("return target_of(DATA['signature'], device)", 'return made_by_hand()')
     path.write_text(edited)
     report()
     assert path.read_text() == edited != first
