@@ -13,15 +13,15 @@
 #include "choice.h"
 #include "hta.h"
 #include "kernel_names.h"
+#include "row_order.h"
 #include "stages.h"
 #include "statistics.h"
 #include "work_kinds.h"
 
 struct row {
-    int64_t rank;
-    uint32_t stage, name;
-    int kind;                  /* enum work_kind, SEVERAL, or NOT_YET */
-    int64_t of_stage, of_rank; /* the time of all rows of its stage, and of its rank */
+    struct row_head head; /* first; its time is the total of the values */
+    int kind;             /* enum work_kind, SEVERAL, or NOT_YET */
+    int64_t of_rank;      /* the time of all rows of its rank */
     struct values values;
 };
 enum { SEVERAL = -1, NOT_YET = -2 };
@@ -63,7 +63,7 @@ static struct row *row_of(struct breakdown *b, int64_t rank, uint32_t stage, uin
     uint32_t place = map_get(places, key);
     if (place == MAP_NONE) {
         b->row = mem_grow(b->row, &b->capacity, b->count + 1, sizeof *b->row);
-        b->row[b->count] = (struct row){.rank = rank, .stage = stage, .name = name, .kind = NOT_YET};
+        b->row[b->count] = (struct row){.head = {.rank = rank, .stage = stage, .name = name}, .kind = NOT_YET};
         place = (uint32_t)b->count++;
         map_put(places, key, place);
     }
@@ -190,52 +190,23 @@ static void add_process(struct breakdown *b, const struct process *process)
 
 /* ---- their order ---- */
 
-static int by_stage(const void *a, const void *b)
-{
-    const struct row *x = a, *y = b;
-    if (x->rank != y->rank) {
-        return x->rank < y->rank ? -1 : 1;
-    }
-    return (x->stage > y->stage) - (x->stage < y->stage);
-}
-
-static int largest_first(const void *a, const void *b, void *context)
-{
-    const struct row *x = a, *y = b;
-    const struct names *names = context;
-    if (x->rank != y->rank) {
-        return x->rank < y->rank ? -1 : 1;
-    }
-    if (x->of_stage != y->of_stage) {
-        return x->of_stage > y->of_stage ? -1 : 1;
-    }
-    if (x->stage != y->stage) {
-        return strcmp(names_get(names, x->stage)->text, names_get(names, y->stage)->text);
-    }
-    if (x->values.total != y->values.total) {
-        return x->values.total > y->values.total ? -1 : 1;
-    }
-    return strcmp(names_get(names, x->name)->text, names_get(names, y->name)->text);
-}
-
 static void sort_rows(struct breakdown *b)
 {
-    if (!b->count) {
-        return;
+    for (size_t i = 0; i < b->count; i++) {
+        b->row[i].head.time = b->row[i].values.total;
     }
-    qsort(b->row, b->count, sizeof *b->row, by_stage);
-    for (size_t i = 0, from_rank = 0, from_stage = 0; i < b->count; i++) {
-        from_rank = i && b->row[i].rank != b->row[i - 1].rank ? i : from_rank;
-        from_stage = i && by_stage(&b->row[i], &b->row[i - 1]) != 0 ? i : from_stage;
-        b->row[from_stage].of_stage = add_ns(b->row[from_stage].of_stage, b->row[i].values.total);
-        b->row[from_rank].of_rank = add_ns(b->row[from_rank].of_rank, b->row[i].values.total);
+    rows_sort(b->row, b->count, sizeof *b->row, &b->session->model.names);
+    for (size_t i = 0, from = 0; i <= b->count; i++) {
+        if (i == b->count || b->row[i].head.rank != b->row[from].head.rank) {
+            int64_t total = 0;
+            for (size_t k = from; k < i; k++) {
+                total = add_ns(total, b->row[k].head.time);
+            }
+            for (; from < i; from++) {
+                b->row[from].of_rank = total;
+            }
+        }
     }
-    for (size_t i = 1; i < b->count; i++) { /* the first of each group has its sum */
-        bool same_rank = b->row[i].rank == b->row[i - 1].rank;
-        b->row[i].of_stage = by_stage(&b->row[i], &b->row[i - 1]) == 0 ? b->row[i - 1].of_stage : b->row[i].of_stage;
-        b->row[i].of_rank = same_rank ? b->row[i - 1].of_rank : b->row[i].of_rank;
-    }
-    qsort_r(b->row, b->count, sizeof *b->row, largest_first, (void *)&b->session->model.names);
 }
 
 /* ---- printing ---- */
@@ -260,12 +231,12 @@ static void emit_values(struct emit *e, struct values *values)
 static void emit_row_of(struct breakdown *b, struct row *row)
 {
     struct emit *e = &b->session->emit;
-    const struct name *stage = names_get(&b->session->model.names, row->stage);
-    const struct name *name = names_get(&b->session->model.names, row->name);
+    const struct name *stage = names_get(&b->session->model.names, row->head.stage);
+    const struct name *name = names_get(&b->session->model.names, row->head.name);
     struct text text = {0};
     emit_row(e);
     emit_bytes_text(e, "stage", stage->text, stage->length);
-    emit_known(e, "rank", row->rank);
+    emit_known(e, "rank", row->head.rank);
     if (b->session->options.names == NAMES_SHORT) {
         short_name(name->text, &text);
         emit_text(e, "name", text.data);
@@ -283,7 +254,7 @@ static void emit_rows(struct breakdown *b)
 {
     uint64_t top = b->session->options.top, of_stage = 0;
     for (size_t i = 0; i < b->count; i++) {
-        of_stage = i && by_stage(&b->row[i], &b->row[i - 1]) == 0 ? of_stage + 1 : 0;
+        of_stage = i && row_group(&b->row[i], &b->row[i - 1]) == 0 ? of_stage + 1 : 0;
         if (!top || of_stage < top) {
             emit_row_of(b, &b->row[i]);
         }

@@ -16,6 +16,7 @@
 #include "choice.h"
 #include "join.h"
 #include "stage_at.h"
+#include "row_order.h"
 #include "stages.h"
 
 enum { SLOW = 50000, DELAYED = 100000 }; /* ns */
@@ -23,13 +24,11 @@ enum { SLOW = 50000, DELAYED = 100000 }; /* ns */
 enum call_kind { LAUNCH, GRAPH_LAUNCH, COPY, MEMSET, SYNC, DISPATCH, NR_CALL_KINDS, NO_KIND = NR_CALL_KINDS };
 
 struct row {
-    int64_t rank;
-    uint32_t stage, name;
+    struct row_head head; /* first; its time is that of the host */
     enum call_kind kind;
     bool has_device, has_operators; /* of its rank */
     uint64_t calls, started, short_kernels, slow, delayed;
-    int64_t host, device, delay;
-    int64_t of_stage; /* host time of all its rows */
+    int64_t device, delay;
 };
 
 struct launches {
@@ -132,7 +131,7 @@ static struct row *row_of(struct launches *l, int64_t rank, uint32_t stage, uint
     uint32_t place = map_get(places, key);
     if (place == MAP_NONE) {
         l->row = mem_grow(l->row, &l->capacity, l->count + 1, sizeof *l->row);
-        l->row[l->count] = (struct row){.rank = rank, .stage = stage, .name = name, .kind = kind_of(l, name)};
+        l->row[l->count] = (struct row){.head = {.rank = rank, .stage = stage, .name = name}, .kind = kind_of(l, name)};
         place = (uint32_t)l->count++;
         map_put(places, key, place);
     }
@@ -213,7 +212,7 @@ static void take_call(struct launches *l, const struct scope *scope, const struc
     const struct started *started = call->span == NO_PLACE ? NULL : &scope->started[call->span];
     row->has_device |= scope->has_device;
     row->calls++;
-    row->host = add_ns(row->host, call->end - call->start);
+    row->head.time = add_ns(row->head.time, call->end - call->start);
     if (started && started->works) {
         int64_t delay = MAX(started->first - call->end, 0);
         row->started++;
@@ -240,7 +239,7 @@ static void take_dispatches(struct launches *l, const struct scope *scope)
             row->has_operators = true;
             row->has_device |= scope->has_device;
             row->calls++;
-            row->host = add_ns(row->host, s->end[i] - s->start[i]);
+            row->head.time = add_ns(row->head.time, s->end[i] - s->start[i]);
         }
     }
 }
@@ -279,54 +278,6 @@ static void add_process(struct launches *l, const struct process *process)
 
 /* ---- printing ---- */
 
-static int by_stage(const void *a, const void *b)
-{
-    const struct row *x = a, *y = b;
-    if (x->rank != y->rank) {
-        return x->rank < y->rank ? -1 : 1;
-    }
-    return (x->stage > y->stage) - (x->stage < y->stage);
-}
-
-static int costly_first(const void *a, const void *b, void *context)
-{
-    const struct row *x = a, *y = b;
-    const struct names *names = context;
-    if (x->rank != y->rank) {
-        return x->rank < y->rank ? -1 : 1;
-    }
-    if (x->of_stage != y->of_stage) {
-        return x->of_stage > y->of_stage ? -1 : 1;
-    }
-    if (x->stage != y->stage) {
-        return strcmp(names_get(names, x->stage)->text, names_get(names, y->stage)->text);
-    }
-    if (x->host != y->host) {
-        return x->host > y->host ? -1 : 1;
-    }
-    return strcmp(names_get(names, x->name)->text, names_get(names, y->name)->text);
-}
-
-static void sort_rows(struct launches *l)
-{
-    if (!l->count) {
-        return;
-    }
-    qsort(l->row, l->count, sizeof *l->row, by_stage);
-    for (size_t i = 0, from = 0; i <= l->count; i++) {
-        if (i == l->count || by_stage(&l->row[i], &l->row[from]) != 0) {
-            int64_t total = 0;
-            for (size_t k = from; k < i; k++) {
-                total = add_ns(total, l->row[k].host);
-            }
-            for (; from < i; from++) {
-                l->row[from].of_stage = total;
-            }
-        }
-    }
-    qsort_r(l->row, l->count, sizeof *l->row, costly_first, &l->session->model.names);
-}
-
 static const char *const count_keys[NR_CALL_KINDS] = {"launches", "graph_launches", "copies",
                                                       "memsets",  "syncs",          "dispatches"};
 
@@ -341,7 +292,7 @@ static void emit_values(struct emit *e, const struct row *row, const uint64_t *c
             emit_null(e, count_keys[k]);
         }
     }
-    emit_us(e, "cpu_us", row->host);
+    emit_us(e, "cpu_us", row->head.time);
     if (has_device) {
         emit_us(e, "gpu_us", row->device);
         emit_us(e, "delay_us", row->delay);
@@ -358,12 +309,12 @@ static void emit_values(struct emit *e, const struct row *row, const uint64_t *c
 static void emit_launch(struct launches *l, const struct row *row)
 {
     struct emit *e = &l->session->emit;
-    const struct name *stage = names_get(&l->session->model.names, row->stage);
-    const struct name *name = names_get(&l->session->model.names, row->name);
+    const struct name *stage = names_get(&l->session->model.names, row->head.stage);
+    const struct name *name = names_get(&l->session->model.names, row->head.name);
     uint64_t calls[NR_CALL_KINDS] = {0};
     calls[row->kind] = row->calls;
     emit_row(e);
-    emit_known(e, "rank", row->rank);
+    emit_known(e, "rank", row->head.rank);
     emit_bytes_text(e, "stage", stage->text, stage->length);
     emit_bytes_text(e, "name", name->text, name->length);
     emit_values(e, row, calls, row->has_device && row->kind != DISPATCH);
@@ -374,12 +325,13 @@ static void emit_launches(struct launches *l)
 {
     uint64_t calls[NR_CALL_KINDS] = {0}, top = l->session->options.top, of_stage = 0;
     struct row sum = {0};
-    sort_rows(l);
+    rows_sort(l->row, l->count, sizeof *l->row, &l->session->model.names);
     for (size_t i = 0; i < l->count; i++) {
         const struct row *row = &l->row[i];
-        of_stage = i && by_stage(row, row - 1) == 0 ? of_stage + 1 : 0;
+        of_stage = i && row_group(row, row - 1) == 0 ? of_stage + 1 : 0;
         calls[row->kind] += row->calls;
-        sum.host = add_ns(sum.host, row->kind == DISPATCH ? 0 : row->host); /* launches lie in dispatches */
+        sum.head.time =
+            add_ns(sum.head.time, row->kind == DISPATCH ? 0 : row->head.time); /* launches lie in dispatches */
         sum.device = add_ns(sum.device, row->device);
         sum.delay = add_ns(sum.delay, row->delay);
         sum.short_kernels += row->short_kernels;

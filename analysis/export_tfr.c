@@ -61,17 +61,15 @@ struct box {
     int moves; /* how readily it gives way: calls 0, stages 1, ranges of libraries 2, started and unfinished ones 3 */
 };
 
-static int outer_first(const void *a, const void *b)
+static int by_box(const void *a, const void *b)
 {
     const struct box *x = a, *y = b;
     if (x->thread != y->thread) {
         return x->thread < y->thread ? -1 : 1;
     }
-    if (x->start != y->start) {
-        return x->start < y->start ? -1 : 1;
-    }
-    if (x->end != y->end) {
-        return x->end > y->end ? -1 : 1;
+    int nesting = outer_first(x->start, x->end, y->start, y->end);
+    if (nesting) {
+        return nesting;
     }
     if (x->moves != y->moves) {
         return x->moves > y->moves ? -1 : 1;
@@ -111,7 +109,7 @@ static struct box *all_boxes(const struct export *x, size_t *count)
     }
     map_free(&has_ranges);
     if (n) {
-        qsort(box, n, sizeof *box, outer_first);
+        qsort(box, n, sizeof *box, by_box);
     }
     *count = n;
     return box;

@@ -370,11 +370,9 @@ static int by_first_event(const void *a, const void *b)
     if (x->process != y->process) {
         return x->process < y->process ? -1 : 1;
     }
-    if (x->start != y->start) {
-        return x->start < y->start ? -1 : 1;
-    }
-    if (x->end != y->end) {
-        return x->end > y->end ? -1 : 1;
+    int nesting = outer_first(x->start, x->end, y->start, y->end);
+    if (nesting) {
+        return nesting;
     }
     return (x->order > y->order) - (x->order < y->order);
 }

@@ -211,15 +211,13 @@ static char *in_script(const struct process *process, const char *name)
                          begin, name);
 }
 
-char *signature_target(const struct report *report, const struct stage_signature *s)
+/* The function, as `module:Qual.name` or `file.py:Qual.name`, to be freed; NULL where the arguments do not say. */
+static char *target_of(const struct process *process, struct slice arguments)
 {
     static const char script[] = "__main__:";
-    struct slice text;
-    char *copy = json_of(report, s->arguments, &text);
-    char *name = copy ? json_text(json_member(text, "")) : NULL;
-    free(copy);
+    char *name = arguments.at ? json_text(json_member(arguments, "")) : NULL;
     if (name && strncmp(name, script, sizeof script - 1) == 0) {
-        char *target = in_script(s->process, name + sizeof script - 1);
+        char *target = in_script(process, name + sizeof script - 1);
         free(name);
         return target;
     }
@@ -230,7 +228,7 @@ void signature_put(struct text *to, const struct report *report, const struct st
 {
     const struct name *stage = names_get(&report->session->model.names, s->stage);
     struct slice arguments = {NULL, 0};
-    char *copy = json_of(report, s->arguments, &arguments), *target = signature_target(report, s);
+    char *copy = json_of(report, s->arguments, &arguments), *target = target_of(s->process, arguments);
     text_puts(to, "\"stage_name\": ");
     put_json_string(to, stage->text, stage->length);
     text_puts(to, ",\n      \"input_signatures\": {");

@@ -25,7 +25,4 @@ void put_json_string(struct text *to, const char *bytes, size_t length);
 /* The members of a stage's object in TeleFuser's format, from "stage_name" on, without the braces. */
 void signature_put(struct text *to, const struct report *report, const struct stage_signature *signature);
 
-/* The function, as module:Qual.name or file.py:name, which is to be freed; NULL if it is not known. */
-char *signature_target(const struct report *report, const struct stage_signature *signature);
-
 #endif

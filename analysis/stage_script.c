@@ -55,20 +55,13 @@ static void put_form(struct text *to, const char *begin, const char *const from[
     }
 }
 
-/* {"stage", "target", "signature"}, so that it can stand in a raw string of three quotes. */
+/* {"stage", "signature"}, so that it can stand in a raw string of three quotes. */
 static void put_data(struct text *to, const struct report *report, const struct stage_signature *s)
 {
     const struct name *stage = names_get(&report->session->model.names, s->stage);
     struct text data = {0};
-    char *target = signature_target(report, s);
     text_puts(&data, "{\n  \"stage\": ");
     put_json_string(&data, stage->text, stage->length);
-    text_puts(&data, ",\n  \"target\": ");
-    if (target) {
-        put_json_string(&data, target, strlen(target));
-    } else {
-        text_puts(&data, "null");
-    }
     text_puts(&data, ",\n  \"signature\": {\n      ");
     signature_put(&data, report, s);
     text_puts(&data, "\n    }\n}");
@@ -80,7 +73,6 @@ static void put_data(struct text *to, const struct report *report, const struct 
         }
     }
     text_free(&data);
-    free(target);
 }
 
 static uint32_t checksum(const char *text, size_t length)

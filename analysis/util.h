@@ -40,6 +40,14 @@ static inline int64_t add_ns(int64_t a, int64_t b)
     int64_t sum;
     return __builtin_add_overflow(a, b, &sum) ? (b > 0 ? INT64_MAX : INT64_MIN) : sum;
 }
+/* Orders what nests, for qsort: by start, and of two that start together the one that lasts longer is outside, so first. */
+static inline int outer_first(int64_t start_a, int64_t end_a, int64_t start_b, int64_t end_b)
+{
+    if (start_a != start_b) {
+        return start_a < start_b ? -1 : 1;
+    }
+    return (end_a < end_b) - (end_a > end_b);
+}
 
 /* ---- texts ---- */
 struct text {

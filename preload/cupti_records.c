@@ -335,11 +335,26 @@ static void write_kernel(struct tfi_thread *lane, const void *record, uint32_t b
     tfi_commit(lane, sizeof *rec);
 }
 
-static void write_copy(struct tfi_thread *lane, const void *record, uint32_t bytes_)
+/* A copy between two devices is as any other up to its stream; what follows lies elsewhere. */
+#define SAME(field) _Static_assert((int)AT_memcpy_##field == (int)AT_memcpy2_##field, #field);
+SAME(copyKind)
+SAME(srcKind)
+SAME(dstKind)
+SAME(bytes)
+SAME(start)
+SAME(end)
+SAME(deviceId)
+SAME(contextId)
+SAME(streamId)
+#undef SAME
+
+static void write_copy(struct tfi_thread *lane, const void *record, uint32_t bytes_, bool between)
 {
     struct span span;
-    uint32_t id = GET32(record, memcpy, correlationId);
-    if (!SPAN(record, memcpy, id, GET32(record, memcpy, deviceId))) return;
+    uint32_t id = between ? GET32(record, memcpy2, correlationId) : GET32(record, memcpy, correlationId);
+    uint32_t device = GET32(record, memcpy, deviceId);
+    if (!SPAN(record, memcpy, id, device)) return;
+    uint32_t from = GET32(record, memcpy2, srcDeviceId), to = GET32(record, memcpy2, dstDeviceId);
     struct tfi_rec_copy *rec = TFI_RESERVE(lane, copy);
     if (!rec) return;
     rec->direction = GET32(record, memcpy, copyKind);
@@ -347,40 +362,14 @@ static void write_copy(struct tfi_thread *lane, const void *record, uint32_t byt
     rec->duration = span.duration;
     rec->bytes = GET(record, memcpy, bytes);
     rec->correlation = id;
-    rec->device = GET32(record, memcpy, deviceId);
+    rec->device = device;
     rec->context = GET32(record, memcpy, contextId);
     rec->stream = GET32(record, memcpy, streamId);
     rec->source_kind = GET32(record, memcpy, srcKind);
     rec->destination_kind = GET32(record, memcpy, dstKind);
-    rec->peer = -1;
-    rec->graph = GET32(record, memcpy, graphId);
-    rec->node = GET(record, memcpy, graphNodeId);
-    rec->flags = span.flags;
-    rec->reserved = 0;
-    tfi_commit(lane, sizeof *rec);
-}
-
-static void write_peer_copy(struct tfi_thread *lane, const void *record, uint32_t bytes_)
-{
-    struct span span;
-    uint32_t id = GET32(record, memcpy2, correlationId), device = GET32(record, memcpy2, deviceId);
-    if (!SPAN(record, memcpy2, id, device)) return;
-    uint32_t from = GET32(record, memcpy2, srcDeviceId), to = GET32(record, memcpy2, dstDeviceId);
-    struct tfi_rec_copy *rec = TFI_RESERVE(lane, copy);
-    if (!rec) return;
-    rec->direction = GET32(record, memcpy2, copyKind);
-    rec->start = span.start;
-    rec->duration = span.duration;
-    rec->bytes = GET(record, memcpy2, bytes);
-    rec->correlation = id;
-    rec->device = device;
-    rec->context = GET32(record, memcpy2, contextId);
-    rec->stream = GET32(record, memcpy2, streamId);
-    rec->source_kind = GET32(record, memcpy2, srcKind);
-    rec->destination_kind = GET32(record, memcpy2, dstKind);
-    rec->peer = (int32_t)(device == from ? to : from);
-    rec->graph = GET32(record, memcpy2, graphId);
-    rec->node = GET(record, memcpy2, graphNodeId);
+    rec->peer = between ? (int32_t)(device == from ? to : from) : -1;
+    rec->graph = between ? GET32(record, memcpy2, graphId) : GET32(record, memcpy, graphId);
+    rec->node = between ? GET(record, memcpy2, graphNodeId) : GET(record, memcpy, graphNodeId);
     rec->flags = span.flags;
     rec->reserved = 0;
     tfi_commit(lane, sizeof *rec);
@@ -460,8 +449,8 @@ static void write_one(struct tfi_thread *lane, const void *record, uint32_t kind
     switch (kind) {
     case TFI_CUPTI_KERNEL:
     case TFI_CUPTI_CONCURRENT_KERNEL: write_kernel(lane, record, bytes, interned); break;
-    case TFI_CUPTI_MEMCPY: write_copy(lane, record, bytes); break;
-    case TFI_CUPTI_MEMCPY2: write_peer_copy(lane, record, bytes); break;
+    case TFI_CUPTI_MEMCPY: write_copy(lane, record, bytes, false); break;
+    case TFI_CUPTI_MEMCPY2: write_copy(lane, record, bytes, true); break;
     case TFI_CUPTI_MEMSET: write_set(lane, record, bytes); break;
     case TFI_CUPTI_SYNCHRONIZATION: write_sync(lane, record, bytes); break;
     case TFI_CUPTI_OVERHEAD: write_overhead(lane, record, bytes); break;

@@ -10,7 +10,7 @@ import sys
 
 _MARK_TELEFUSER = 0x4000  # TFI_RANGE_* of include/tfi_trace.h
 _MARK_CACHE_DIT = 0x8000
-_MARK_SCHEDULE = {'wait': 0, 'warmup': 1, 'active': 3, 'repeat': 1}  # cache-dit's arguments and their defaults
+_MARK_SCHEDULE = ('wait', 'warmup', 'active', 'repeat')  # cache-dit's arguments; their defaults are TFI_SCHEDULE's
 _MARK_ASKED = ('activities', 'with_stack', 'record_shapes', *_MARK_SCHEDULE)
 _MIB = 1024.0 * 1024.0
 
@@ -242,10 +242,9 @@ def _mark_cache_dit(module):
     def schedule(context, on):
         """By denoising steps, if they are stages, or by the stage that TFI_STEP names, while the context is open. Else its
         own entries are the steps, and go on from one context to the next."""
-        given = {key: getattr(context, key, None) for key in _MARK_SCHEDULE}
-        if all(value is None for value in given.values()):
+        text = ','.join('%s=%d' % (key, getattr(context, key)) for key in _MARK_SCHEDULE if getattr(context, key, None) is not None)
+        if not text:
             return
-        text = ','.join('%s=%d' % (key, _MARK_SCHEDULE[key] if value is None else value) for key, value in given.items())
         step = 'transformer,unet' if 'auto' in _config['stages'] else _config['step']
         if not step:
             step = context.profile_name

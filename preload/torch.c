@@ -70,7 +70,6 @@ struct name {
 #define NAMES 256u /* a power of two */
 
 struct tfi_torch_thread {
-    uint32_t gen;
     uint32_t serial; /* of the thread */
     struct op *free;
     struct op *last; /* begun last, if it is still open */
@@ -123,7 +122,7 @@ static TFI_COLD struct op *more(struct tfi_torch_thread *own)
 }
 
 /* The thread's own part; NULL if there is no memory. In a thread that has the state of one that ended it is taken over;
- * after a fork the objects are still good, but strings have new numbers. */
+ * a forked child's threads have new ones, as its strings have new numbers. */
 static TFI_COLD struct tfi_torch_thread *own_part(struct tfi_thread *t)
 {
     if (!t->torch) t->torch = tfi_map(sizeof *t->torch);
@@ -131,11 +130,6 @@ static TFI_COLD struct tfi_torch_thread *own_part(struct tfi_thread *t)
     if (!own) return NULL;
     if (!own->cache) own->cache = tfi_torch_cache_new();
     if (!own->cache) return NULL;
-    if (own->gen != t->gen) {
-        if (own->gen) tfi_torch_cache_clear(own->cache);
-        memset(own->names, 0, sizeof own->names);
-    }
-    own->gen = t->gen;
     own->serial = t->serial;
     own->last = NULL;
     __atomic_store_n(&serials[torch.thread() % MAX_LOGICAL], t->serial, __ATOMIC_RELAXED);
@@ -145,7 +139,7 @@ static TFI_COLD struct tfi_torch_thread *own_part(struct tfi_thread *t)
 static inline struct op *take(struct tfi_thread *t)
 {
     struct tfi_torch_thread *own = t->torch;
-    if (TFI_UNLIKELY(!own || own->gen != t->gen || own->serial != t->serial)) own = own_part(t);
+    if (TFI_UNLIKELY(!own || own->serial != t->serial)) own = own_part(t);
     if (TFI_UNLIKELY(!own)) return NULL;
     struct op *op = own->free;
     if (TFI_UNLIKELY(!op)) op = more(own);

@@ -71,9 +71,8 @@ struct tfi_torch_cache;
 /* Finds libtorch's functions in an open library and the layout of a version; false if there is no layout. */
 bool tfi_torch_inputs_init(void *library, uint32_t version);
 
-/* A cache of one thread; NULL if there is no memory. tfi_torch_cache_clear() when the numbers of strings have changed. */
+/* A cache of one thread; NULL if there is no memory. */
 struct tfi_torch_cache *tfi_torch_cache_new(void);
-void tfi_torch_cache_clear(struct tfi_torch_cache *cache);
 
 /* Describes the inputs of a RecordFunction; `name` is the number of its name's string, `text` the name. Only inside
  * tfi_enter(). */

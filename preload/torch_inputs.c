@@ -69,11 +69,6 @@ struct tfi_torch_cache *tfi_torch_cache_new(void)
     return tfi_map(sizeof(struct tfi_torch_cache));
 }
 
-void tfi_torch_cache_clear(struct tfi_torch_cache *cache)
-{
-    memset(cache->set, 0, sizeof cache->set);
-}
-
 int64_t tfi_torch_sequence(const void *function)
 {
     return (int64_t)word(function, tfi_torch_at.sequence);

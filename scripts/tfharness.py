@@ -572,7 +572,7 @@ MARK = '# As long as it is not edited it may be written anew; checksum '
 
 
 def script_of(data):
-    """profile_{stage}.py for a stage: {'stage': name, 'target': module:obj or None, 'signature': as in the file}."""
+    """profile_{stage}.py for a stage: {'stage': name, 'signature': as in the file}."""
     with open(os.path.abspath(__file__), encoding='utf-8') as f:
         code = f.read().split('# ---- stand-alone', 1)[1].split('\n', 1)[1].split('# ---- end of the stand-alone part', 1)[0]
     text = json.dumps(data, indent=1).replace("'", '\\u0027')
@@ -659,7 +659,7 @@ class StageBenchHarness:
         return results
 
     def generate_test_script(self):
-        return script_of({'stage': self.stage_name, 'target': self.io_signature.get('target'), 'signature': self.io_signature})
+        return script_of({'stage': self.stage_name, 'signature': self.io_signature})
 
     def save_test_script(self, directory):
         path = os.path.join(directory, f'profile_{file_name(self.stage_name)}.py')

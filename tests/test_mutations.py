@@ -342,6 +342,10 @@ ROWS = [
     row('task-keeps-its-stages', 'functions.py::test_asyncio[newest]', 'preload/shim.py',
         '        for range_id in reversed(ids):\n            _pause(range_id)\n',
         '        for range_id in reversed(ids):\n            _debug(str(range_id))\n'),
+    # A coroutine that waits for a second takes a second of the host.
+    row('pause-counts-as-run', 'functions.py::test_asyncio[newest]', 'preload/stage.c',
+        'entry->range.since = now;',
+        'entry->range.since = entry->range.start;'),
     # A forked child that leaves what its parent entered says that it lost something.
     row('stages-of-the-parent', 'functions.py::test_fork[newest]', 'preload/stage.c',
         'MAX_STARTED <= started.before;', 'MAX_STARTED < 0 * started.before;'),

@@ -348,7 +348,7 @@ import os, torch
 from torch.profiler import record_function
 a = torch.ones(2, 3)
 with record_function('parent'):
-    a + a
+    a + a, a.mul(2)
     if not os.fork():
         with record_function('child'):
             for n in range(1, 6): torch.ones(n, 7).mul(2)

@@ -6,17 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "cuda.h"
-
-#define CHECK(call)                                                                                                    \
-    do {                                                                                                               \
-        CUresult e_ = (call);                                                                                          \
-        if (e_ != CUDA_SUCCESS) printf("%d: %s: %d\n", __LINE__, #call, (int)e_), exit(1);                             \
-    } while (0)
-#define EXPECT(condition)                                                                                              \
-    do {                                                                                                               \
-        if (!(condition)) printf("%d: not so: %s\n", __LINE__, #condition), exit(1);                                   \
-    } while (0)
 
 static const char ptx[] = ".version 8.0\n.target sm_75\n.address_size 64\n"
                           ".visible .const .align 4 .b8 weights[48];\n"

@@ -10,17 +10,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "check.h"
 #include "cuda.h"
 
-#define CHECK(call)                                                                                                    \
-    do {                                                                                                               \
-        CUresult e_ = (call);                                                                                          \
-        if (e_ != CUDA_SUCCESS) printf("%d: %s: %d\n", __LINE__, #call, (int)e_), exit(1);                             \
-    } while (0)
-#define EXPECT(condition)                                                                                              \
-    do {                                                                                                               \
-        if (!(condition)) printf("%d: not so: %s\n", __LINE__, #condition), exit(1);                                   \
-    } while (0)
 #define THREADS 8
 #define LAUNCHES 200
 
