@@ -17,7 +17,7 @@
 #include "fmt.h"
 #include "tfi.h"
 
-enum { OWNED_BY_C_STACK = 3, NO_LINE = -128 };
+enum { OWNED_BY_INTERPRETER = 3, REFERENCE_TAG = 3, NO_LINE = -128 };
 
 struct layout {
     int minor, cframe, current, code, previous, at, owner, filename, name, lines, first, adaptive, ascii;
@@ -70,29 +70,43 @@ static inline int int_at(const char *base, int offset)
 
 /* ---- which interpreter ---- */
 
-/* Python 3.13 says where things are. The places are those of its struct _Py_DebugOffsets, in numbers of 64 bits. */
+/* Python 3.13 and newer say where things are: at the places of struct _Py_DebugOffsets, here in numbers of 64 bits. */
+enum { VERSION = 1, FREE_THREADED };
+struct places {
+    int minor;
+    uint8_t current, previous, code, at, owner, filename, name, lines, first, adaptive, ascii;
+};
+static const struct places told_at[] = {
+    {13, 23, 29, 30, 31, 33, 35, 36, 38, 39, 43, 70},
+    {14, 26, 32, 33, 34, 36, 40, 41, 43, 44, 48, 80},
+};
+
+/* NULL where it does not say so. Without the GIL objects have another head than the one that names are read by. */
 static const struct layout *layout_told(const uint64_t *offsets, const struct layout *known)
 {
-    enum { VERSION = 1, CURRENT = 23, PREVIOUS = 29, CODE, AT, OWNER = 33, FILENAME = 35, NAME, LINES = 38, FIRST };
-    enum { ADAPTIVE = 43, ASCII = 70, MAX_OFFSET = 4096 };
-    static const uint8_t places[] = {CURRENT, PREVIOUS, CODE, AT, OWNER, FILENAME, NAME, LINES, FIRST, ADAPTIVE, ASCII};
-    if (!offsets || memcmp(offsets, "xdebugpy", 8) != 0 || (offsets[VERSION] >> 16 & 0xff) != 13) return NULL;
-    for (size_t i = 0; i < TFI_COUNT(places); i++)
-        if (offsets[places[i]] >= MAX_OFFSET) return NULL;
+    enum { MAX_OFFSET = 4096 };
+    const struct places *p = NULL;
+    for (size_t i = 0; i < TFI_COUNT(told_at); i++)
+        if (told_at[i].minor == known->minor) p = &told_at[i];
+    if (!p || !offsets || memcmp(offsets, "xdebugpy", 8) != 0 || (int)(offsets[VERSION] >> 16 & 0xff) != p->minor ||
+        offsets[FREE_THREADED])
+        return NULL;
+    for (const uint8_t *place = &p->current; place <= &p->ascii; place++)
+        if (offsets[*place] >= MAX_OFFSET) return NULL;
     python.told = (struct layout){
         .minor = known->minor,
         .cframe = -1,
-        .current = (int)offsets[CURRENT],
-        .code = (int)offsets[CODE],
-        .previous = (int)offsets[PREVIOUS],
-        .at = (int)offsets[AT],
-        .owner = (int)offsets[OWNER],
-        .filename = (int)offsets[FILENAME],
-        .name = (int)offsets[NAME],
-        .lines = (int)offsets[LINES],
-        .first = (int)offsets[FIRST],
-        .adaptive = (int)offsets[ADAPTIVE],
-        .ascii = (int)offsets[ASCII],
+        .current = (int)offsets[p->current],
+        .code = (int)offsets[p->code],
+        .previous = (int)offsets[p->previous],
+        .at = (int)offsets[p->at],
+        .owner = (int)offsets[p->owner],
+        .filename = (int)offsets[p->filename],
+        .name = (int)offsets[p->name],
+        .lines = (int)offsets[p->lines],
+        .first = (int)offsets[p->first],
+        .adaptive = (int)offsets[p->adaptive],
+        .ascii = (int)offsets[p->ascii],
     };
     return &python.told;
 }
@@ -164,11 +178,12 @@ static uint32_t read_frames(const char *thread, struct tfi_python_frame *frames,
     uint32_t n = 0;
     for (; frame && n < max; frame = pointer_at(frame, o->previous)) {
         struct tfi_python_frame *f = &frames[n];
-        if (o->minor >= 12 && frame[o->owner] == OWNED_BY_C_STACK) {
+        if (o->minor >= 12 && frame[o->owner] >= OWNED_BY_INTERPRETER) {
             if (n) frames[n - 1].first = true;
             continue;
         }
         const char *code = pointer_at(frame, o->code);
+        if (o->minor >= 14) code -= (uintptr_t)code & REFERENCE_TAG; /* the low bits say who counts the reference */
         f->code = code;
         f->name =
             (uint64_t)(uintptr_t)pointer_at(code, o->name) * 31 + (uint64_t)(uintptr_t)pointer_at(code, o->filename);
