@@ -77,7 +77,7 @@ static void write_call(const char *name, uint64_t start)
     uint64_t now = tfi_ticks();
     struct tfi_thread *t = tfi_enter(TFI_WHY_NONE);
     if (!t) return;
-    if (tfi_call_wanted(t)) {
+    if (tfi_call_wanted(t) && tfi_recording(TFI_ACTIVITY_OPS)) {
         uint32_t string = tfi_string(name, strlen(name));
         struct tfi_rec_op *rec = TFI_RESERVE(t, op);
         if (rec) {
@@ -125,7 +125,7 @@ PyObject *tfi_builtin_native(PyObject *self, PyObject *const *args, ssize_t coun
     PyObject *capsule = NULL, *made = NULL;
     int found = 0;
     (void)self;
-    while (count == 5 && found < 3 && tfi_python_text(args[found], &text[found])) found++;
+    while (count == 5 && found < 3 && tfi_torch_operators() && tfi_python_text(args[found], &text[found])) found++;
     if (found == 3) native = new_native(text);
     if (native) capsule = tfi_python.PyCapsule_New(native, NULL, NULL);
     if (capsule) {

@@ -329,6 +329,11 @@ ROWS = [
     # A trace is full of one signature, said at every call.
     row('signature-at-each-call', 'signature.py::test_said_once_until_types_or_lengths_change', 'preload/shim_signature.py',
         '    if key in seen:\n', '    if key in ():\n'),
+    # Native functions are recorded where operators are switched off; those of extension modules are counted nowhere.
+    row('native-without-operators', 'dispatches.py::test_builtins_are_operators[ops--ops-False]', 'preload/python_torch.c',
+        'if (tfi_call_wanted(t) && tfi_recording(TFI_ACTIVITY_OPS)) {', 'if (tfi_call_wanted(t)) {'),
+    row('builtins-not-counted', 'dispatches.py::test_builtins_by_stage[newest-None]', 'analysis/cmd_launches.c',
+        'return scope == TFI_SCOPE_NATIVE || known;', 'return known;'),
     # A stage of TeleFuser's inside a compiled function breaks its graph, which fullgraph=True refuses.
     row('marker-breaks-the-graph', 'pipelines.py::test_markers_break_no_graph[telefuser_stages]', 'preload/shim_markers.py',
         '            if not _is_compiling():\n                _mark_enter(', '            if True:\n                _mark_enter('),
