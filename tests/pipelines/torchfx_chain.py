@@ -1,46 +1,115 @@
 """torchfx_chain - a chain of torchfx filters, each on its own and fused into one cascade, in stages of record_function.
 
-Ends with status 77 and the reason where torchfx's native extension does not work with this torch.
+With COUNTS, the name of a file, it counts itself what enters torchfx's extension: {stage: {function: calls}}. Ends with
+status 77 and the reason where that extension does not work with this torch.
 """
 
+import json
 import sys
+import threading
+from collections import Counter, defaultdict
 
 import torch
+import torchfx._ops
 from torchfx import Wave
+from torchfx.effect import Reverb
+from torchfx.filter.biquad import BiquadHPF, BiquadLPF
 from torchfx.filter.iir import HiButterworth, LoButterworth
 
 import journal
 
-DEPTHS = (2, 5)
+DEPTHS = (2, 5, 10)
+KINDS = {'butterworth': (lambda i: HiButterworth(200 * (i + 1), order=2), lambda i: LoButterworth(200 * (i + 1), order=2)),
+         'biquad': (lambda i: BiquadHPF(200 * (i + 1), 0.7), lambda i: BiquadLPF(200 * (i + 1), 0.7))}
+RATE = 48000
+local = threading.local()
 
 
-def filters(depth):
-    return [(LoButterworth if i % 2 else HiButterworth)(200 * (i + 1), order=2) for i in range(depth)]
+class stage:
+    def __init__(self, name):
+        self.name, self.range, self.entry = name, torch.profiler.record_function(name), journal.entry(name)
+
+    def __enter__(self):
+        self.range.__enter__(), self.entry.__enter__()
+        local.stage = self.name
+
+    def __exit__(self, *error):
+        self.entry.__exit__(*error), self.range.__exit__(*error)
+        local.stage = 'outside'
+
+
+class Counting:
+    """Stands before the extension in torchfx's own module of calls into it."""
+
+    def __init__(self, extension, counts):
+        self.extension, self.counts = extension, counts
+
+    def __getattr__(self, name):
+        function = getattr(self.extension, name)
+
+        def counted(*args, **given):
+            self.counts[local.stage][name] += 1
+            return function(*args, **given)
+        return counted
+
+
+def filters(kind, depth):
+    return [KINDS[kind][i % 2](i) for i in range(depth)]
+
+
+def unfused(sound, kind, depth):
+    with stage(f'unfused {kind} {depth}'):
+        for one in filters(kind, depth):
+            one.fs = RATE
+            one.compute_coefficients()
+            sound = one(sound)
+    return sound
+
+
+def fused(sound, kind, depth):
+    with stage(f'fused {kind} {depth}'):
+        chain = Wave(sound, RATE)
+        for one in filters(kind, depth):
+            chain = chain | one
+        return chain.ys
 
 
 def main():
     torch.manual_seed(1)
     torch.set_num_threads(1)
+    local.stage = 'outside'
+    counts, path = defaultdict(Counter), journal.path_of('COUNTS')
     sound = torch.randn(2, 4800, dtype=torch.float64)
     with torch.no_grad():
         try:
-            (Wave(sound, 48000) | LoButterworth(1000, order=2)).ys
+            (Wave(sound, RATE) | LoButterworth(1000, order=2)).ys
         except (ImportError, RuntimeError) as error:
             print('the extension of torchfx does not work with this torch:', str(error).splitlines()[0])
             return 77
-        for depth in DEPTHS:
-            with torch.profiler.record_function(f'unfused {depth}'), journal.entry(f'unfused {depth}'):
-                single = sound
-                for one in filters(depth):
-                    one.fs = 48000
-                    one.compute_coefficients()
-                    single = one(single)
-            with torch.profiler.record_function(f'fused {depth}'), journal.entry(f'fused {depth}'):
-                chain = Wave(sound, 48000)
-                for one in filters(depth):
-                    chain = chain | one
-                fused = chain.ys
-            print(f'depth {depth} same {torch.allclose(single, fused)} checksum {fused.double().abs().sum().item():.6f}')
+        if path:  # from the first stage on, as what runs before it may be anything
+            torchfx._ops._ext = Counting(torchfx._ops._ext, counts)
+        for kind in KINDS:
+            for depth in DEPTHS:
+                one, other = unfused(sound, kind, depth), fused(sound, kind, depth)
+                print(f'{kind} {depth} same {torch.allclose(one, other)} checksum {other.sum().item():.6f}')
+        with stage('effect'):
+            for _ in range(3):
+                loud = (Wave(sound, RATE) | Reverb()).ys
+        low = (Wave(loud, RATE) | LoButterworth(500, order=4)).ys  # in no stage
+        print(f'reverb {loud.sum().item():.6f} {low.sum().item():.6f}')
+
+    def on_a_thread(depth):
+        with torch.no_grad():
+            fused(sound, 'butterworth', depth)
+            unfused(sound, 'butterworth', depth)
+    threads = [threading.Thread(target=on_a_thread, args=(depth,)) for depth in (3, 4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if path:
+        with open(path, 'w') as out:
+            json.dump(counts, out)
     return 0
 
 
