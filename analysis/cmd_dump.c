@@ -11,6 +11,7 @@
 
 #include "dump_kineto.h"
 #include "session.h"
+#include "stacks.h"
 #include "values.h"
 
 struct dump {
@@ -22,6 +23,7 @@ struct dump {
     const struct piece *piece;
     int64_t from, to;
     uint64_t rows;
+    uint64_t bad_records, bad_stacks; /* of the process at hand, as far as they were shown */
 };
 
 /* All columns of a group, decoded. */
@@ -106,7 +108,8 @@ static void emit_list(struct dump *dump, const struct meaning *meaning, const st
 static void emit_values(struct dump *dump, const struct kind *kind, const struct columns *columns, uint32_t i)
 {
     struct emit *e = &dump->session->emit;
-    struct meaning meaning = {.process = dump->process, .strings = &dump->trace->strings};
+    struct meaning meaning = {
+        .process = dump->process, .strings = &dump->trace->strings, .bad_stacks = &dump->bad_stacks};
     bool has_time = kind->time >= 0 && columns->values[kind->time];
     meaning.time = has_time ? columns->values[kind->time][i] : dump->process->clock.line.point[0].ticks;
     meaning.is_end = kind->number == TFI_KIND_range_end;
@@ -189,23 +192,43 @@ static void dump_chunk(struct dump *dump, struct chunk *chunk)
         }
     }
     for (unsigned g = 0; g < chunk->groups; g++) {
+        dump->bad_records += chunk->group[g].damaged ? chunk->group[g].count : 0;
         free(columns[g].values);
         free(columns[g].first);
     }
     free(columns);
 }
 
+/* What the first pass, which looked at fewer columns, could not know. */
+static void say_bad(struct dump *dump, uint64_t known)
+{
+    if (dump->bad_records > known) {
+        session_spoil(dump->session);
+        complain(dump->process->path, "%llu more records are whole and make no sense; they were left out",
+                 (unsigned long long)(dump->bad_records - known));
+    }
+    if (dump->bad_stacks) {
+        session_spoil(dump->session);
+        complain(dump->process->path, BAD_STACKS, (unsigned long long)dump->bad_stacks);
+    }
+}
+
 static void dump_process(struct dump *dump, const struct process *process)
 {
     struct chunk chunk;
+    uint64_t known, before;
     dump->process = process;
     dump->trace = &dump->session->inputs.input[process->input].trace;
     dump->clock = process->clock;
+    dump->bad_records = dump->bad_stacks = 0;
+    before = dump->trace->bad_records;
     dump->reader = (struct reader){.trace = dump->trace};
     while (!enough(dump) && (dump->piece = reader_next(&dump->reader, &chunk)) != NULL) {
         dump_chunk(dump, &chunk);
     }
+    known = before - (dump->trace->bad_records - before); /* what the reader leaves out it has left out twice now */
     reader_free(&dump->reader);
+    say_bad(dump, known);
 }
 
 void cmd_dump(struct session *session)

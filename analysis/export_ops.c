@@ -67,7 +67,7 @@ static void put_operator_args(struct export *x, size_t i)
     put_json(x, "Input Dims", d->shapes);
     if (d->stack != NAME_NONE) {
         struct text stack = {0};
-        stack_line(names_get(&x->session->model.names, d->stack)->text, &stack);
+        stack_line(&x->session->model.names, d->stack, &stack);
         emit_text(e, "Call stack", stack.data ? stack.data : "");
         text_free(&stack);
     }

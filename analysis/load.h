@@ -48,6 +48,8 @@ struct load {
     struct map name_of_tid; /* strings */
     struct lifetimes lifetimes;
     struct map shown;        /* names of kernels by their strings */
+    struct map stack_of;     /* call stacks by their strings */
+    uint64_t bad_stacks;     /* those that make no sense, wholly or in part */
     struct sync_place *sync; /* waits: their device is known by their context, once all is read */
     size_t syncs, sync_capacity;
     struct map device_of; /* by context */

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "stacks.h"
+
 static bool is_key(struct slice key, const char *text)
 {
     size_t length = strlen(text);
@@ -14,15 +16,15 @@ static bool is_key(struct slice key, const char *text)
 static uint32_t stack_of(struct slice value, uint32_t (*name)(void *, struct slice), void *context)
 {
     char *text = json_text(value);
-    uint32_t stack = NAME_NONE;
-    if (text) {
-        for (char *p = strchr(text, ';'); p; p = strchr(p, ';')) {
-            *p = '\n';
-        }
-        stack = name(context, (struct slice){text, strlen(text)});
+    struct stack_list list = {.count = 0};
+    for (char *at = text; at && *at && list.count < ARRAY_SIZE(list.frame);) {
+        size_t length = strcspn(at, ";");
+        list.frame[list.count++] = name(context, (struct slice){at, length});
+        at += length + (at[length] == ';');
     }
     free(text);
-    return stack;
+    return list.count ? name(context, (struct slice){(const char *)list.frame, list.count * sizeof *list.frame})
+                      : NAME_NONE;
 }
 
 void take_op_detail(const struct kineto_event *event, uint32_t (*name)(void *, struct slice), void *context,

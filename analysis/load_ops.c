@@ -9,6 +9,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "stacks.h"
+
+/* ---- call stacks ---- */
+
+static uint32_t take_stack(struct load *load, uint64_t string)
+{
+    struct stack_list list;
+    uint32_t stack = string ? map_get(&load->stack_of, string) : NAME_NONE;
+    if (stack == MAP_NONE) {
+        load->bad_stacks += !stack_read(&load->trace->strings, string, &list);
+        for (size_t i = 0; i < list.count; i++) {
+            list.frame[i] = load_name(load, list.frame[i]);
+        }
+        stack = stack_add(load->names, list.frame, list.count);
+        map_put(&load->stack_of, string, stack);
+    }
+    return stack;
+}
+
 /* ---- operators ---- */
 
 struct op_columns {
@@ -21,7 +40,7 @@ static void detail_op(struct load *load, struct op_detail *detail, const struct 
     detail->types = load_name(load, from->types[i]);
     detail->concrete = load_name(load, from->concrete[i]);
     detail->strides = load_name(load, from->strides[i]);
-    detail->stack = load_name(load, from->stack[i]);
+    detail->stack = take_stack(load, from->stack[i]);
     detail->flops = from->flops[i];
 }
 
@@ -136,7 +155,7 @@ void load_blocks(struct load *load)
         b->device[at] = (int64_t)device[i];
         b->thread[at] = load->piece->thread;
         b->allocator[at] = load_name(load, allocator[i]);
-        b->stack[at] = load_name(load, stack[i]);
+        b->stack[at] = take_stack(load, stack[i]);
     }
 }
 

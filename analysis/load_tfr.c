@@ -7,6 +7,7 @@
 #include "join.h"
 #include "load.h"
 #include "load_tfr.h"
+#include "stacks.h"
 #include "steps.h"
 
 #include <stdlib.h>
@@ -536,6 +537,9 @@ static void conclude(struct load *load, struct notes *notes)
         notes_add(notes, NOTE, "%llu records of kinds that the file does not describe were skipped",
                   (unsigned long long)load->unknown);
     }
+    if (load->bad_stacks) {
+        notes_add(notes, LOSS, BAD_STACKS, (unsigned long long)load->bad_stacks);
+    }
     p->ended = trace->life == LIFE_ENDED     ? copy_of(reason)
                : trace->life == LIFE_RUNNING ? copy_of("running")
                : trace->live                 ? copy_of("killed")
@@ -582,6 +586,7 @@ void load_tfr(struct trace *trace, struct names *names, unsigned want, struct pr
     reader_free(&load.reader);
     map_free(&load.name_of_tid);
     map_free(&load.shown);
+    map_free(&load.stack_of);
     map_free(&load.device_of);
     lifetimes_free(&load.lifetimes);
     free(load.sync);

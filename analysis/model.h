@@ -131,7 +131,7 @@ struct op_detail {
     uint64_t flops;          /* 0: not known */
     uint32_t forward_thread; /* serial of the thread of the forward operator; 0: it is no backward operator */
     uint32_t shapes, types, concrete, strides;
-    uint32_t stack; /* frames, the innermost first, a line each: function, file and line with tabs between */
+    uint32_t stack; /* stacks.h */
     uint32_t scope; /* enum tfi_scope */
 };
 
@@ -152,7 +152,7 @@ struct blocks {
     int64_t *time, *bytes;
     uint64_t *address, *allocated, *reserved; /* of the allocator, afterwards */
     int64_t *device;
-    uint32_t *thread, *allocator, *stack;
+    uint32_t *thread, *allocator, *stack; /* stack: stacks.h */
 };
 enum { DEVICE_HOST = -1, DEVICE_OTHER = -2 };
 

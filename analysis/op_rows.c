@@ -57,14 +57,10 @@ static uint32_t first_frames(struct op_rows *rows, uint32_t stack)
     uint32_t frames = stack == NAME_NONE ? NAME_NONE : map_get(&rows->frames, stack);
     if (frames == MAP_NONE) {
         struct text text = {0};
-        const char *at = names_get(names, stack)->text;
-        for (uint64_t i = 0; i < rows->session->options.group_ops.stack; i++) {
-            size_t length = text.length;
+        size_t count = MIN(stack_depth(names, stack), rows->session->options.group_ops.stack);
+        for (size_t i = 0; i < count; i++) {
             text_puts(&text, i ? "\n" : "");
-            if (!stack_next(&at, &text)) {
-                text.length = length;
-                break;
-            }
+            frame_text(names_get(names, stack_frame(names, stack, i)), &text);
         }
         frames = names_add(names, text.data ? text.data : "", text.length);
         map_put(&rows->frames, stack, frames);

@@ -12,6 +12,7 @@
 
 #include "pickle.h"
 #include "report.h"
+#include "stacks.h"
 #include "stage_files.h"
 #include "trace.h"
 
@@ -26,7 +27,7 @@ struct view {
     size_t blocks, first; /* the first one inside */
     int64_t devices;      /* highest number of a device + 1 */
     bool has_stacks, has_host;
-    struct map frames; /* string of a stack to what the pickle remembers it as */
+    struct map stacks, frames; /* what the pickle remembers them as, by their numbers */
 };
 
 struct in_use {
@@ -81,36 +82,44 @@ static bool look(struct view *view, uint32_t stage)
 
 /* ---- the snapshot ---- */
 
+static void put_frame(struct pickle *p, const struct name *name)
+{
+    struct frame frame;
+    if (!frame_parse(&frame, name->text, name->length)) {
+        frame = (struct frame){name->text, "", "0", name->length, 0};
+    }
+    pickle_open_dict(p);
+    pickle_key(p, "filename");
+    pickle_text(p, frame.file, frame.file_length);
+    pickle_key(p, "line");
+    pickle_int(p, strtol(frame.line, NULL, 10));
+    pickle_key(p, "name");
+    pickle_text(p, frame.function, frame.function_length);
+    pickle_close_dict(p);
+}
+
+/* A stack, and each of its frames, is written once and meant again by number after that. */
 static void put_frames(struct pickle *p, struct view *view, uint32_t stack)
 {
-    uint32_t known = map_get(&view->frames, stack);
+    const struct names *names = &view->report->session->model.names;
+    uint32_t known = map_get(&view->stacks, stack);
     if (known != MAP_NONE) {
         pickle_again(p, known);
         return;
     }
-    const struct name *name = names_get(&view->report->session->model.names, stack);
-    const char *at = name->text, *end = at + (stack ? name->length : 0);
     pickle_open_list(p);
-    while (at < end) {
-        const char *line = memchr(at, '\n', (size_t)(end - at)), *stop = line ? line : end;
-        const char *file = memchr(at, '\t', (size_t)(stop - at)), *number = NULL;
-        if (file) {
-            number = memchr(file + 1, '\t', (size_t)(stop - file - 1));
+    for (size_t i = 0; i < stack_depth(names, stack); i++) {
+        uint32_t frame = stack_frame(names, stack, i);
+        known = map_get(&view->frames, frame);
+        if (known != MAP_NONE) {
+            pickle_again(p, known);
+        } else {
+            put_frame(p, names_get(names, frame));
+            map_put(&view->frames, frame, pickle_remember(p));
         }
-        if (number) {
-            pickle_open_dict(p);
-            pickle_key(p, "filename");
-            pickle_text(p, file + 1, (size_t)(number - file - 1));
-            pickle_key(p, "line");
-            pickle_int(p, strtol(number + 1, NULL, 10));
-            pickle_key(p, "name");
-            pickle_text(p, at, (size_t)(file - at));
-            pickle_close_dict(p);
-        }
-        at = stop + 1;
     }
     pickle_close_list(p);
-    map_put(&view->frames, stack, pickle_remember(p));
+    map_put(&view->stacks, stack, pickle_remember(p));
 }
 
 static void put_int(struct pickle *p, const char *key, int64_t value)
@@ -278,6 +287,7 @@ static void put_snapshot(struct out *out, struct view *view)
     pickle_close_dict(&p);
     pickle_close_dict(&p);
     pickle_end(&p);
+    map_free(&view->stacks);
     map_free(&view->frames);
 }
 

@@ -13,7 +13,7 @@ static const char *const type_names[] = {
     [TFI_TYPE_DURATION] = "DURATION", [TFI_TYPE_DEVICE_NS] = "DEVICE_NS",
     [TFI_TYPE_STRING] = "STRING",     [TFI_TYPE_FUNC] = "FUNC",
     [TFI_TYPE_CLOCK] = "CLOCK",       [TFI_TYPE_DROP] = "DROP",
-    [TFI_TYPE_PAYLOAD] = "PAYLOAD",
+    [TFI_TYPE_PAYLOAD] = "PAYLOAD",   [TFI_TYPE_STACK] = "STACK",
 };
 
 /* The columns of each kind this program knows, zero-terminated one after the other. */

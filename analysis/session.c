@@ -212,6 +212,11 @@ void session_end(struct session *session, bool found)
     }
 }
 
+void session_spoil(struct session *session)
+{
+    session->status = session->status ? session->status : STATUS_PARTIAL;
+}
+
 void session_close(struct session *session)
 {
     if (session->options.questions < 2 || !session->answers) {

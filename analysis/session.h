@@ -29,6 +29,9 @@ bool session_begin(struct session *session, enum emit_style style);
 /* Finishes it. `found` is false if a filter left nothing: then it is said by what, and nothing is written. */
 void session_end(struct session *session, bool found);
 
+/* Something of an input turned out to make no sense after all were loaded: the answer covers the rest. */
+void session_spoil(struct session *session);
+
 /* After the last question: the end of a list of answers. */
 void session_close(struct session *session);
 

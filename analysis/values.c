@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "stacks.h"
+
 /* Numbers of NVTX's payload types. */
 enum { NVTX_UINT64 = 1, NVTX_INT64, NVTX_DOUBLE, NVTX_UINT32, NVTX_INT32, NVTX_FLOAT };
 
@@ -38,6 +40,21 @@ static void emit_string(struct emit *e, const struct meaning *meaning, const cha
     } else {
         emit_text(e, key, id ? "(lost)" : NULL);
     }
+}
+
+static void emit_stack(struct emit *e, const struct meaning *meaning, const char *key, uint64_t id)
+{
+    struct text text = {0};
+    if (!id) {
+        emit_null(e, key);
+        return;
+    }
+    bool good = stack_lines(meaning->strings, id, &text);
+    emit_bytes_text(e, key, text.data, text.length);
+    if (!good && meaning->bad_stacks) {
+        *meaning->bad_stacks += 1;
+    }
+    text_free(&text);
 }
 
 static void emit_func(struct emit *e, const struct meaning *meaning, const char *key, uint64_t id)
@@ -113,6 +130,7 @@ void emit_typed(struct emit *e, const struct meaning *meaning, const char *key, 
     case TFI_TYPE_DEVICE_NS: with_unit(e, key, "ns", 0, value); break;
     case TFI_TYPE_STRING: emit_string(e, meaning, key, value); break;
     case TFI_TYPE_FUNC: emit_func(e, meaning, key, value); break;
+    case TFI_TYPE_STACK: emit_stack(e, meaning, key, value); break;
     case TFI_TYPE_CLOCK: emit_clock_name(e, key, value); break;
     case TFI_TYPE_DROP: emit_drop_name(e, key, value); break;
     case TFI_TYPE_PAYLOAD: emit_payload(e, key, value, meaning->payload_type); break;

@@ -12,6 +12,7 @@ struct meaning {
     uint64_t time;         /* ticks: the moment of the record */
     bool is_end;           /* its durations end there; otherwise they begin there */
     uint64_t payload_type; /* of NVTX */
+    uint64_t *bad_stacks;  /* counted there: call stacks that make no sense */
 };
 
 /* Emits a value under its name, with the unit its type asks for (duration_us, memory_bytes, start_ns). */

@@ -77,6 +77,12 @@
  *
  *   A FUNC string describes an intercepted function: "library\x1f" "class\x1f" "name\x1f" "argument:TYPE,argument:TYPE".
  *
+ * ---- call stacks --------------------------------------------------------------------------------------------------
+ *
+ *   A STACK string lists the frames of a call stack, the innermost first: the numbers of their strings in lower-case
+ *   hexadecimal with one space between, at most TFI_STACK_FRAMES; a frame whose string was lost is ffffffff. A frame's
+ *   string is "function\tfile\tline", line 0 where it is native code; it has no control characters but these two tabs.
+ *
  * ---- versions -----------------------------------------------------------------------------------------------------
  *
  *   `minor` grows when something is added that an old reader may skip; `major` only if it may not. A reader takes any
@@ -91,7 +97,7 @@
 #define TFI_FILE_MAGIC "TFITRACE"
 #define TFI_LIVE_MAGIC "TFILIVE"
 #define TFI_MAJOR 1
-#define TFI_MINOR 0
+#define TFI_MINOR 1
 
 struct tfi_file_head {
     char magic[8]; /* TFI_FILE_MAGIC, without its terminating zero */
@@ -137,6 +143,7 @@ struct tfi_string {
 };
 #define TFI_STRING_MAX 65536u       /* longer names are cut */
 #define TFI_STRING_LOST 0xffffffffu /* the table of names was full */
+#define TFI_STACK_FRAMES 256u       /* a call stack has no more; the outermost are left out */
 
 struct tfi_columns {
     uint32_t kinds;
@@ -175,6 +182,7 @@ enum tfi_type {
     TFI_TYPE_CLOCK,     /* enum tfi_clock */
     TFI_TYPE_DROP,      /* number in drops.def */
     TFI_TYPE_PAYLOAD,   /* bits of an NVTX payload */
+    TFI_TYPE_STACK,     /* number of a string that lists a call stack's frames */
 };
 
 enum tfi_clock { TFI_CLOCK_REALTIME = 1, TFI_CLOCK_MONOTONIC = 2, TFI_CLOCK_DEVICE = 3 };

@@ -14,8 +14,8 @@ uint32_t tfi_callstack_take(struct tfi_thread *thread);
 /* At wake, where `stack` is or may become active: finds what unwinds native frames; forgets what a parent process has found. */
 void tfi_callstack_restart(void);
 
-/* Number of the calling thread's stack in the trace, 0 unless `stack` is among the activities now. One frame a line, the
- * innermost first: function, file and line, separated by tabs. */
+/* Number of the calling thread's stack in the trace (a STACK, see tfi_trace.h), 0 unless `stack` is among the activities
+ * now. */
 static inline uint32_t tfi_callstack(struct tfi_thread *thread)
 {
     return TFI_LIKELY(!tfi_recording(TFI_ACTIVITY_STACK)) ? 0 : tfi_callstack_take(thread);

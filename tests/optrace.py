@@ -9,11 +9,6 @@ PAUSES = 0x10000
 FUNCTION, BACKWARD, USER, NATIVE = 0, 1, 7, 100
 
 
-def stack(*frames):
-    """Frames, the innermost first: (function, file, line)."""
-    return '\n'.join(f'{function}\t{file}\t{line}' for function, file, line in frames)
-
-
 class OpTrace(Trace):
     def later_on(self, thread, record):
         self.later.setdefault(thread, []).append(record)
@@ -25,15 +20,16 @@ class OpTrace(Trace):
         return self.w.string(value if isinstance(value, str) else json.dumps(value))
 
     def op(self, name, start, end, thread=1, sequence=-1, forward=0, scope=FUNCTION, shapes=None, types=None,
-           concrete=None, strides=None, flops=0, frames=''):
+           concrete=None, strides=None, flops=0, frames=()):
         self.later_on(thread, rec(
             'op', name=self.w.string(name), time=ticks(start), duration=ticks(end - start), sequence=sequence,
             shapes=self.text(shapes), types=self.text(types), concrete=self.text(concrete), strides=self.text(strides),
-            scope=scope, forward_thread=forward, flops=flops, stack=self.text(frames or None)))
+            scope=scope, forward_thread=forward, flops=flops, stack=self.w.stack(*frames) if frames else 0))
 
-    def block(self, time, address, size, allocated, reserved=0, device=-1, thread=1):
+    def block(self, time, address, size, allocated, reserved=0, device=-1, thread=1, frames=()):
         self.later_on(thread, rec('memory', allocator=self.w.string('c10'), time=ticks(time), address=address,
-                                  bytes=size, allocated=allocated, reserved=reserved, device=device))
+                                  bytes=size, allocated=allocated, reserved=reserved, device=device,
+                                  stack=self.w.stack(*frames) if frames else 0))
 
     def coroutine(self, name, start, pieces, end, thread=1):
         """A stage that ran in these pieces, (start, end, thread) each; None as an end: it was closed there."""

@@ -13,6 +13,7 @@ import sys
 
 import pytest
 
+import tfr
 from conftest import BUILD
 
 ON = {'TFI_WITH_STACK': '1', 'TFI_ACTIVITIES': 'cpu,mem'}
@@ -115,6 +116,10 @@ def of_python(stack, said):
     return [f for f in stack if f[1] in files]
 
 
+def of_script(stack):
+    return [f for f in stack if f[1].endswith('script.py')]
+
+
 # ---- Python ----
 
 @pytest.mark.parametrize('python', PYTHONS.values(), ids=PYTHONS)
@@ -172,6 +177,35 @@ thread.join()
     assert of_python(stack, said) == said[:128]
 
 
+MANY = HEAD + """
+def f(path, depth):
+    if depth == 0:
+        t.tfi_range_push(b'many'), t.tfi_range_pop()
+    elif path & 1:
+        f(path >> 1, depth - 1)
+    else:
+        f(path >> 1, depth - 1)
+for path in range(60000):
+    f(path, 60)
+"""
+
+
+@pytest.mark.timeout(300)
+def test_many_different_stacks(script):
+    """Each frame is kept once, so that tens of thousands of stacks find room beside all other names."""
+    result = script(MANY, timeout=200)
+    assert result.err == ''
+    trace = tfr.read(next(result.dir.glob('*.tfr')))
+    stacks = [r.values['stack'] for r in trace.records if r.kind == 'range_begin']
+    assert len(set(stacks)) == len(stacks) == 60000 and tfr.STRING_LOST not in stacks
+    assert not [key for key in trace.footer if key.startswith('drop.')]
+    lines = MANY.splitlines()
+    ends, odd, even = (i + 3 for i, line in enumerate(lines) if 'many' in line or 'f(path >>' in line)  # two lines precede
+    for path in (0, 1, 12345, 59999):
+        taken = [int(line) for name, _, line in tfr.stack_of(trace.strings, stacks[path]) if name == 'f']
+        assert taken == [ends] + [odd if path >> i & 1 else even for i in reversed(range(60))]
+
+
 def test_off_by_default(script, stacks):
     result = script(HEAD + "push('x')\n", env={'TFI_WITH_STACK': None})
     assert stacks(result.dir) == [[]]
@@ -225,6 +259,27 @@ def test_fork(run, victim, stacks):
     assert (result.rc, result.err) == (0, '')
     parent, child = stacks(result.dir)
     assert [f[0] for f in parent[1:4]] == [f[0] for f in child[1:4]] == ['frames_inner', 'frames_middle', 'frames_outer']
+
+
+def test_fork_of_python(script, stacks):
+    """A child that comes the same way as its parent did has its own numbers for the frames."""
+    result = script(HEAD + """
+import os
+def other(name):
+    t.tfi_range_push(name), t.tfi_range_pop()
+def twice():
+    for who in ('parent', 'child'):
+        if who == 'child':
+            sys.stdout.flush()
+            if os.fork(): return os.wait()
+            for i in range(7): other(b'%d' % i)
+        push('the same')
+twice()
+""")
+    taken = stacks(result.dir)
+    assert len(taken) == 9 and len(result.said) == 2 and result.said[0] == result.said[1]
+    assert [of_python(taken[i], result.said[0]) for i in (0, 8)] == result.said
+    assert taken[0] == taken[8] and all(stack[0][0] == 'other' for stack in map(of_script, taken[1:8]))
 
 
 def test_without_libunwind(script, stacks, tmp_path):

@@ -323,6 +323,12 @@ ROWS = [
     # Native frames called from Python stand before all of Python.
     row('stacks-not-joined', 'callstack.py::test_joined[this]', 'preload/callstack.c',
         '        if (f->first) break;\n', ''),
+    # A child of fork has call stacks of frames that are others in its own table of strings.
+    row('stacks-of-the-parent', 'callstack.py::test_fork_of_python', 'preload/callstack.c',
+        '    chains = tfi_map(', '    if (!chains) chains = tfi_map('),
+    # A stack names frames that are not there, and nobody hears of it.
+    row('damaged-stack-not-said', 'operators_export.py::test_damaged_stacks[not there]', 'analysis/stacks.c',
+        '            good = false;\n', ''),
     # The harness of a stage is given the object as its first argument.
     row('self-goes-in', 'signature.py::test_names_are_those_of_the_parameters', 'preload/shim_signature.py',
         '        names, args = names[1:], args[1:]', '        names, args = names, args'),

@@ -10,7 +10,7 @@ import re
 
 import pytest
 
-from optrace import BACKWARD, NATIVE, OpTrace, stack
+from optrace import BACKWARD, NATIVE, OpTrace
 from test_device_export import at, events
 from test_device_records import US, ticks
 from test_export_kineto import ask_loaders, in_hta, in_tensorboard
@@ -25,7 +25,7 @@ def training(path):
     t.op('aten::linear', 110 * US, 150 * US, sequence=5, shapes=[[8, 16], [32, 16], [32]],
          types=['float', 'float', 'float'], concrete=['', '', ''], strides=[[16, 1], [16, 1], [1]])
     t.op('aten::addmm', 120 * US, 140 * US, sequence=5, shapes=[[8, 16], [[2], [3]]], flops=1024,
-         frames=stack(('forward', 'm.py', 3), ('<module>', 'main.py', 10)))
+         frames=[('forward', 'm.py', 3), ('<module>', 'main.py', 10)])
     t.op('aten::relu', 155 * US, 160 * US, sequence=6)
     t.op('lib.filter', 171 * US, 175 * US, scope=NATIVE)
     t.op('autograd::engine::evaluate_function: AddmmBackward0', 400 * US, 450 * US, 2, 5, 1)
@@ -150,6 +150,63 @@ def test_odd_pauses_change_nothing(tmp_path, analyze):
     t.work('kernel', 320 * US, 1200 * US, 4 * US, name='c')
     rows = {r['stage']: r for r in analyze('stages', t.save(tmp_path / 'rank2.h.1.tfr'))['rows']}
     assert (rows['s']['calls'], rows['s']['host_us'], rows['s']['wall_us'], rows['s']['device_us']) == (1, 200, 300, 3)
+
+
+# ---- call stacks ----
+
+FRAME = 'm.py(3): forward'
+DAMAGED = {  # what stands in the string of a stack, and its frames as far as they make sense; N is the number of a frame
+    'empty': ('', '(lost)'),
+    'no number': ('zz', '(lost)'),
+    'upper case': ('AB', '(lost)'),
+    'a space too many': ('N ', '(lost)'),
+    'two spaces': ('N  N', '(lost)'),
+    'too large': ('100000001', '(lost)'),
+    'too long': (' '.join(['N'] * 257), '(lost)'),
+    'longest': (' '.join(['N'] * 256), ';'.join([FRAME] * 256)),
+    'not there': ('N ff N', f'{FRAME};(lost);{FRAME}'),
+    'zero': ('0 N', f'(lost);{FRAME}'),
+    'was lost': ('N ffffffff', f'{FRAME};(lost)'),
+    'itself': ('ITSELF N', f'(lost);{FRAME}'),
+    'another stack': ('STACK', '(lost)'),
+    'a name': ('NAME', '(lost)'),
+}
+
+
+@pytest.mark.parametrize('case', DAMAGED)
+def test_damaged_stacks(tmp_path, analyze, case):
+    """What makes no sense is (lost), is said, and changes the exit status; what the library lost is neither."""
+    t = OpTrace()
+    frame, name = t.w.string('forward\tm.py\t3'), t.w.string('aten::add')
+    given, wanted = DAMAGED[case]
+    for key, number in (('ITSELF', len(t.w.numbers) + 1), ('STACK', t.w.stack(('forward', 'm.py', 3))), ('NAME', name), ('N', frame)):
+        given = given.replace(key, f'{number:x}') if case != 'no number' else given
+    stack = t.w.string(given)
+    for i in range(2):
+        t.later_on(1, rec('op', name=name, time=ticks((100 + i) * US), duration=ticks(US), sequence=-1, stack=stack))
+    path = t.save(tmp_path / 'rank2.h.1.tfr')
+    good = case in ('longest', 'was lost')
+    exported = analyze('export', 'chrome', path, format=None, rc=0 if good else 3)
+    assert [e['args']['Call stack'] for e in events(json.loads(exported.out), 'cpu_op')] == [wanted] * 2
+    assert ('1 call stacks name frames that are not there' in exported.err) is not good
+    dump = analyze('dump', path, format='csv', rc=0 if good else 3)
+    assert ('2 call stacks name frames that are not there' in dump.err) is not good
+    texts = [r['values']['stack'] for r in analyze('dump', path, rc=0 if good else 3)['rows'] if r['kind'] == 'op']
+    assert texts == [wanted.replace(FRAME, 'forward\tm.py\t3').replace(';', '\n')] * 2
+    rows = analyze('ops', '--group-by', 'name,stack=300', path, rc=0 if good else 3)['rows']
+    assert [r['stack'] for r in rows] == [wanted.split(';')]
+
+
+def test_dump_says_what_it_leaves_out(tmp_path, analyze):
+    """Also of columns that nothing but dump looks at."""
+    t = OpTrace()
+    t.stage('s', 100 * US, 200 * US)
+    t.w.chunk([rec('io', path=t.w.string('x'), time=ticks(i * US)) for i in range(3)], thread=1,
+              pick=lambda f, _: 99 if f.name == 'path' else None)  # a codec that there is not
+    path = t.save(tmp_path / 'rank2.h.1.tfr')
+    result = analyze('dump', path, format='csv', rc=3)
+    assert '3 more records are whole and make no sense' in result.err
+    assert [line for line in result.out.splitlines() if ' io ' in line or ',io,' in line] == []
 
 
 # ---- memory of stages ----

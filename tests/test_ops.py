@@ -12,7 +12,7 @@ import pytest
 
 import kineto
 from conftest import execute
-from optrace import BACKWARD, NATIVE, OpTrace, stack
+from optrace import BACKWARD, NATIVE, OpTrace
 from test_device_records import US
 
 RUNS = [('training', 'shapes,memory'), ('training', 'shapes,memory,stack'), ('training', 'none'),
@@ -213,13 +213,13 @@ def test_filters(gpu, analyze):
 def ours(path):
     t = OpTrace()
     t.stage('forward', 100 * US, 200 * US)
-    frames = stack(('forward', 'm.py', 3), ('<module>', 'main.py', 10))
+    frames = [('forward', 'm.py', 3), ('<module>', 'main.py', 10)]
     t.op('aten::linear', 110 * US, 150 * US, sequence=5, shapes=[[8, 16], [[2], [3]], []], frames=frames)
     t.op('aten::addmm', 120 * US, 140 * US, sequence=5, shapes=[[8, 16]], flops=1000, frames=frames)
     t.op('aten::addmm', 160 * US, 165 * US, sequence=6, shapes=[[4, 4]], flops=24000)
     t.op('aten::is_leaf', 166 * US, 167 * US)
     t.op('lib.filter', 171 * US, 175 * US, scope=NATIVE)
-    t.op('AddmmBackward0', 300 * US, 340 * US, 2, 5, 1, BACKWARD, frames=stack(('other', 'x.py', 1)))
+    t.op('AddmmBackward0', 300 * US, 340 * US, 2, 5, 1, BACKWARD, frames=[('other', 'x.py', 1)])
     t.op('aten::mm', 310 * US, 330 * US, 2)
     t.coroutine('task', 400 * US, [(400 * US, 410 * US, 1), (450 * US, None, 1)], 470 * US)
     t.work('kernel', 125 * US, 600 * US, 10 * US, name='gemm')

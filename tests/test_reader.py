@@ -97,6 +97,8 @@ def typed(w, f, v, r, clock, moment):
         return f'{f.name}_us', float(clock(ends[1]) - clock(ends[0])) / 1000
     if f.type == 'STRING':
         return f.name, tfr.name_of(w.strings, v) if v else None
+    if f.type == 'STACK':
+        return f.name, '\n'.join('\t'.join(frame) for frame in tfr.stack_of(w.strings, v)) or None
     if f.type == 'FUNC':
         return f.name, tfr.name_of(w.strings, v).split('\x1f')[2]
     if f.type == 'PAYLOAD':
@@ -784,10 +786,10 @@ def test_a_newer_trace_is_refused_with_its_live_file(tmp_path, analyze):
 def test_versions(tmp_path, analyze):
     simple(tmp_path / 'new.tfr', minor=7)
     result = analyze('info', tmp_path / 'new.tfr', format='text')
-    assert 'has format 1.7, newer than this program\'s 1.0' in result.err
+    assert 'has format 1.7, newer than this program\'s 1.1' in result.err
     simple(tmp_path / 'next.tfr', major=2)
     result = analyze('info', tmp_path / 'next.tfr', format='text', rc=1)
-    assert result.out == '' and 'has format 2.0, and this program reads 1.0' in result.err
+    assert result.out == '' and 'has format 2.0, and this program reads 1.1' in result.err
     assert analyze('info', tmp_path / 'next.tfr', tmp_path / 'new.tfr', rc=3)['totals']['processes'] == 1
 
 

@@ -390,6 +390,10 @@ class Writer:
             self.strings[self.numbers[text]] = text
         return self.numbers[text]
 
+    def stack(self, *frames):
+        """A call stack, the innermost frame first: (function, file, line)."""
+        return self.string(' '.join(f'{self.string(chr(9).join(map(str, f))):x}' for f in frames))
+
     def block(self, type, payload, **head):
         offset = len(self.data)
         self.data += pack_block(type, payload, **head)
@@ -612,6 +616,11 @@ def name_of(strings, number):
     return '' if number == 0 else strings.get(number, b'(lost)').decode(errors='replace')
 
 
+def stack_of(strings, number):
+    """Its frames as (function, file, line), all texts."""
+    return [tuple(name_of(strings, int(n, 16)).split('\t')) for n in name_of(strings, number).split()]
+
+
 def ranges(records, clock, last):
     """Finished and unfinished ranges: dicts with name, thread, start, end, flags."""
     begins = {r.values['id']: r for r in records if r.kind == 'range_begin'}
@@ -716,6 +725,7 @@ def random_value(rng, f, strings):
 def random_records(rng, count, writer, kinds=None, start=1_000_000):
     """Records of all kinds, times going forward, for what does not care what they mean."""
     names = [writer.string(f'name {i}') for i in range(5)]
+    stacks = [0] + [writer.stack(*((f'f{k}', 'a.py', k) for k in range(i, i + 3))) for i in range(3)]
     funcs = [writer.string(f'libx\x1fCLASS\x1ffunction{i}\x1fsize:BYTES,where:ADDRESS,n:INT') for i in range(3)]
     time, out = start, []
     choices = [k for k in (kinds or writer.kinds) if k not in ('clock', 'rank', 'drop', 'thread', 'thread_name')]
@@ -732,8 +742,8 @@ def random_records(rng, count, writer, kinds=None, start=1_000_000):
                 values[f.name] = time
             elif f.type == 'DURATION':
                 values[f.name] = rng.randrange(0, 900)
-            elif f.type == 'FUNC':
-                values[f.name] = rng.choice(funcs)
+            elif f.type in ('FUNC', 'STACK'):
+                values[f.name] = rng.choice(funcs if f.type == 'FUNC' else stacks)
             else:
                 values[f.name] = random_value(rng, f, names)
         out.append(Record(kind, values))
