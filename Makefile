@@ -29,7 +29,7 @@ PRELOAD_SRCS += $(addprefix preload/,broker.c cupti.c cupti_buffers.c cupti_call
                   cupti_records.c cupti_select.c)
 CUPTI_OBJS    = $(foreach tree,lib libtest,$(addprefix $(B)/obj/$(tree)/preload/,broker.o cupti_records.o))
 # ---- end of CUPTI ----
-PRELOAD_SRCS += $(addprefix preload/,c10.c callstack.c memory.c native_names.c python_frames.c)
+PRELOAD_SRCS += $(addprefix preload/,blocks.c c10.c callstack.c memory.c native_names.c python_frames.c)
 # ---- Python: the shim is embedded, by part ----
 PRELOAD_SRCS += $(addprefix preload/,python.c python_builtins.c)
 SHIMS        := $(wildcard preload/shim*.py)

@@ -1,13 +1,15 @@
 /* c10.c - the bodies of c10.def: what torch's allocators give out and get back.
  *
- * c10 counts the host's blocks only while a profiler asks for them, and complains about those it has not counted. So
- * with `mem` among the activities somebody asks from the start of the process on, also while it is asleep; without, both
- * functions only forward. The original that takes reports is called as often as without us: a device's allocator always
- * reports, the host's only when the program has a profiler of its own that wants it.
+ * The host's allocator calls the counter of its blocks for each one, and that counts only while a profiler of the program
+ * asks for it. It is called with what it would be called with without us and answers to nobody else: what such a profiler
+ * sees is the same. Sizes and the total are kept here (blocks.c), from the start of the process on, also while it is
+ * asleep; without `mem` all functions only forward. What the counter reports in turn is known already; files mapped as
+ * tensors are reported by nobody else, with totals that mean nothing.
  *
  * A device's reports come under its allocator's lock, some with the interpreter's lock held and some without: nothing of
  * torch, CUDA or Python is called here.
  */
+#include "blocks.h"
 #include "callstack.h"
 #include "hooks.h"
 #include "memory.h"
@@ -17,10 +19,12 @@ enum { DEVICE_TYPE_CPU = 0 };
 
 void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(void *block, int64_t bytes, size_t allocated,
                                                            size_t reserved, uint16_t device);
-bool _ZN3c1022memoryProfilingEnabledEv(void);
+void _ZN3c1025ProfiledCPUMemoryReporter3NewEPvm(void *reporter, void *block, size_t bytes);
+void _ZN3c1025ProfiledCPUMemoryReporter6DeleteEPv(void *reporter, void *block);
 
 typedef void report_function(void *, int64_t, size_t, size_t, uint16_t);
-typedef bool enabled_function(void);
+typedef void new_function(void *, void *, size_t);
+typedef void delete_function(void *, void *);
 
 /* "c10" in this process's trace: number, and the generation it is of. */
 static uint32_t allocator, allocator_gen;
@@ -58,7 +62,7 @@ static struct tfi_thread *thread_here(void)
     return t;
 }
 
-static void record(const struct tfi_rec_memory *report)
+static void record(const struct tfi_rec_memory *from)
 {
     struct tfi_thread *t = thread_here();
     if (!t || !tfi_call_wanted(t) || !tfi_recording(TFI_ACTIVITY_MEM)) return;
@@ -68,7 +72,7 @@ static void record(const struct tfi_rec_memory *report)
     }
     t->guard = 1;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    if (TFI_LIKELY(t->gen == __atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED))) write_record(t, report);
+    if (TFI_LIKELY(t->gen == __atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED))) write_record(t, from);
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     t->guard = 0;
 }
@@ -86,33 +90,53 @@ static inline bool active(void)
     return state == 2;
 }
 
-/* The device is a struct of two signed bytes, type and index, handed over in one register. */
-TFI_EXPORT void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(void *block, int64_t bytes, size_t allocated,
-                                                                      size_t reserved, uint16_t device)
+static void report(void *block, int64_t bytes, uint64_t allocated, uint64_t reserved, int32_t device)
 {
-    report_function *real = tfi_real(TFI_HOOK__ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE);
-    enabled_function *enabled = tfi_real(TFI_HOOK__ZN3c1022memoryProfilingEnabledEv);
-    bool host = (uint8_t)device == DEVICE_TYPE_CPU;
-    int8_t number = (int8_t)(device >> 8);
-    if (real && (!host || !enabled || enabled())) real(block, bytes, allocated, reserved, device);
-    if (!active() || !__atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED)) return;
-    struct tfi_rec_memory report = {
+    if (!__atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED)) return;
+    struct tfi_rec_memory rec = {
         .time = tfi_ticks(),
         .address = (uintptr_t)block,
         .bytes = bytes,
         .allocated = allocated,
         .reserved = reserved,
-        .device = host         ? TFI_HOST
-                  : number < 0 ? 0
-                               : number,
+        .device = device,
     };
-    tfi_memory_report(report.device, bytes, allocated, reserved);
-    record(&report);
+    tfi_memory_report(device, bytes, allocated, reserved);
+    record(&rec);
 }
 
-TFI_EXPORT bool _ZN3c1022memoryProfilingEnabledEv(void)
+/* The same for the host, whose total is ours. */
+static void report_host(void *block, int64_t bytes)
 {
-    if (active()) return true;
-    enabled_function *real = tfi_real(TFI_HOOK__ZN3c1022memoryProfilingEnabledEv);
-    return real && real();
+    static uint64_t total;
+    report(block, bytes, __atomic_add_fetch(&total, (uint64_t)bytes, __ATOMIC_RELAXED), 0, TFI_HOST);
+}
+
+/* The device is a struct of two signed bytes, type and index, handed over in one register. */
+TFI_EXPORT void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(void *block, int64_t bytes, size_t allocated,
+                                                                      size_t reserved, uint16_t device)
+{
+    report_function *real = tfi_real(TFI_HOOK__ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE);
+    int8_t number = (int8_t)(device >> 8);
+    if (real) real(block, bytes, allocated, reserved, device);
+    if (!active()) return;
+    if ((uint8_t)device != DEVICE_TYPE_CPU) report(block, bytes, allocated, reserved, number < 0 ? 0 : number);
+    else if (!tfi_block_known((uintptr_t)block)) report_host(block, bytes);
+}
+
+/* Known before the original is called, and until it has returned: so its own reports are not taken for others'. */
+TFI_EXPORT void _ZN3c1025ProfiledCPUMemoryReporter3NewEPvm(void *reporter, void *block, size_t bytes)
+{
+    new_function *real = tfi_real(TFI_HOOK__ZN3c1025ProfiledCPUMemoryReporter3NewEPvm);
+    bool known = active() && block && bytes && tfi_block_put((uintptr_t)block, bytes);
+    if (real) real(reporter, block, bytes);
+    if (known) report_host(block, (int64_t)bytes);
+}
+
+TFI_EXPORT void _ZN3c1025ProfiledCPUMemoryReporter6DeleteEPv(void *reporter, void *block)
+{
+    delete_function *real = tfi_real(TFI_HOOK__ZN3c1025ProfiledCPUMemoryReporter6DeleteEPv);
+    if (real) real(reporter, block);
+    uint64_t bytes = active() ? tfi_block_take((uintptr_t)block) : 0;
+    if (bytes) report_host(block, -(int64_t)bytes);
 }

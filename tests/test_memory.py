@@ -15,6 +15,7 @@ import ctypes, os, sys, threading
 c = ctypes.CDLL(LIBRARY)
 c.c10_host.argtypes = [ctypes.c_uint64, ctypes.c_int64]
 c.c10_device.argtypes = [ctypes.c_int, ctypes.c_uint64, ctypes.c_int64, ctypes.c_int64]
+c.c10_mapped.argtypes = c.c10_host.argtypes
 c.c10_seen.restype = ctypes.c_int64
 t = ctypes.CDLL(None)
 try:
@@ -23,6 +24,7 @@ try:
 except AttributeError:
     push = pop = start = end = lambda *a: 0
 def h(block, size): c.c10_host(block, size)
+def mapped(block, size): c.c10_mapped(block, size)
 def d(device, block, size, more=0): c.c10_device(device, block, size, more)
 def elsewhere(f, *a):
     thread = threading.Thread(target=f, args=a)
@@ -122,7 +124,7 @@ def test_devices_apart(play, by_stage):
 
 def test_deep_recursion(play, by_stage, records):
     """10,000 stages in each other, with a block in each: as many records, the outermost one's peak is all of it."""
-    result = play('def f(n):\n    push(f"s{n}"); h(n, 10)\n    if n: f(n - 1)\n    pop()\n'
+    result = play('def f(n):\n    push(f"s{n}"); h(n + 1, 10)\n    if n: f(n - 1)\n    pop()\n'
                   'sys.setrecursionlimit(20000); threading.stack_size(1 << 29); elsewhere(f, 9999)', timeout=120)
     found = by_stage(result.dir)
     assert len(found) == 10000
@@ -144,15 +146,24 @@ def test_no_memory_without_reports(play):
     assert 'memory' not in timing(result.dir)['s']
 
 
-def test_originals(play):
-    """A device's reports always go on to the original; the host's only when it would have been called without us. What
-    is asked is answered with yes, or with the original's answer where mem is off."""
-    script = ('def say(): print(c.c10_asked(), *(c.c10_seen(i) for i in range(4)))\n'
-              'push("s"); h(1, 10); say(); d(3, 1, 20, 40); say(); c.c10_enable(1); h(2, 5); say(); pop()')
-    assert play(script).out.split('\n')[:3] == ['1 0 0 0 0', f'1 1 20 {3 << 8 | 1} 20', f'1 2 5 {0xff00} 15']
-    off = play(script, env={'TFI_PROFILE_MEMORY': '0'})
-    assert off.out == play(script, preload=False).out
-    assert off.out.split('\n')[0] == '0 0 0 0 0'
+def test_originals(play, by_stage):
+    """The originals are called with what they would be called with without us, and what a profiler of the program's own
+    is told is the same: no free of a block older than itself, totals without those. What they report is counted once."""
+    script = ('def say(): print(*(c.c10_seen(i) for i in range(5)))\n'
+              'push("s"); h(1, 10); say(); d(3, 1, 20, 40); say(); c.c10_enable(1); h(2, 5); say(); h(3, 7); h(1, -10); say();'
+              'd(3, 1, -20); say(); h(2, -5); say(); c.c10_enable(0); h(3, -7); h(0, 0); say(); pop()')
+    ours = play(script)
+    assert ours.out == play(script, preload=False).out == play(script, env={'TFI_PROFILE_MEMORY': '0'}).out
+    assert ours.out.split('\n')[2] == f'1 5 {0xff00} 5 2'
+    assert by_stage(ours.dir) == {('s', -1): (0, 0, 22, 0, 22, 22), ('s', 3): (0, 0, 20, 40, 20, 20)}
+
+
+def test_mapped_files(play, records, by_stage):
+    """A tensor that is a mapped file is reported with a total of nothing: those of the other blocks stay what they are."""
+    result = play('push("s"); h(1, 100); mapped(8192, 50); h(2, 10); mapped(8192, -50); h(1, -100); pop()')
+    assert [(r['bytes'], r['allocated_bytes'], r['reserved_bytes']) for r in records(result.dir, 'memory')] == [
+        (100, 100, 0), (50, 150, 0), (10, 160, 0), (-50, 110, 0), (-100, 10, 0)]
+    assert by_stage(result.dir) == {('s', -1): (0, 10, 160, 0, 160, 150)}
 
 
 @pytest.mark.parametrize('env', [{'TFI_PROFILE_MEMORY': '0'}, {'TFI_ACTIVITIES': 'cpu,gpu'},
@@ -170,8 +181,22 @@ def test_switched_on(play, records):
 
 def test_asleep(play):
     """Allocations alone wake nobody."""
-    result = play('h(1, 10); d(0, 1, 10, 10); print(c.c10_asked())')
-    assert result.out == '1\n' and not result.dir.exists()
+    result = play('h(1, 10); d(0, 1, 10, 10)')
+    assert not result.dir.exists()
+
+
+def test_blocks_of_the_time_asleep(play, records):
+    """Those given out before the process woke are known when they come back, and are in the total."""
+    result = play('h(1, 10); h(2, 5); push("s"); h(1, -10); pop()')
+    assert [(r['bytes'], r['allocated_bytes']) for r in records(result.dir, 'memory')] == [(-10, 5)]
+
+
+def test_many_blocks(play, by_stage):
+    """More than the first table holds, the oldest freed last: the size of each is known, in whatever thread."""
+    result = play('push("s")\nfor n in range(1, 40001): h(n * 64, n)\ndef free():\n    for n in range(40000, 0, -1): h(n * 64, -n)\n'
+                  'elsewhere(free); pop()', env={'TFI_CAPTURE': 'delay=3600'})
+    total = 40000 * 40001 // 2
+    assert by_stage(result.dir) == {('s', -1): (0, 0, total, 0, total, total)}
 
 
 def test_selection(play, records, by_stage):
@@ -188,13 +213,13 @@ def test_recording_is_off(play, records, by_stage):
     assert by_stage(result.dir) == {('a', -1): (0, 3, 3, 0, 3, 0), ('b', -1): (1, 3, 3, 0, 2, 0)}
 
 
-@pytest.mark.parametrize('env, asked', [({}, 1), ({'TFI_PROFILE_MEMORY': '0'}, 0)])
-def test_may_be_switched_on(play, records, tmp_path, env, asked):
-    """With a trigger mem may come later: c10 counts from the start, or it would not know the blocks; unless mem is refused."""
+@pytest.mark.parametrize('env, watched', [({}, 1), ({'TFI_PROFILE_MEMORY': '0'}, 0)])
+def test_may_be_switched_on(play, records, tmp_path, env, watched):
+    """With a trigger mem may come later: blocks are counted from the start, or they would not be known; unless mem is refused."""
     env = {'TFI_ACTIVITIES': 'cpu', 'TFI_TRIGGER': f'file:{tmp_path}/trigger', **env}
-    result = play('push("a"); h(1, 1); pop(); print(c.c10_asked())', env=env)
-    assert result.out == f'{asked}\n' and records(result.dir, 'memory') == []
-    assert len(records(result.dir, 'stage_memory')) == asked
+    result = play('push("a"); h(1, 1); pop()', env=env)
+    assert records(result.dir, 'memory') == []
+    assert len(records(result.dir, 'stage_memory')) == watched
 
 
 def test_fork(play, by_stage, records):
@@ -249,7 +274,7 @@ def on_torch(run, python, tmp_path):
         path = tmp_path / f'{name}.json'
         script = f'PROFILE_MEMORY = {profile_memory}\n' + TORCH
         result = run([python, '-c', script, path], env=env, preload=preload, timeout=200)
-        assert result.rc == 0 and 'unknown size' not in result.err and 'tfinject' not in result.err, result.err
+        assert result.rc == 0 and 'tfinject' not in result.err, result.err
         result.events = json.loads(path.read_text())['traceEvents']
         return result
     return on_torch
@@ -261,31 +286,33 @@ def reports(events):
 
 
 def torch_says(events):
-    """As by_stage, from torch's own trace: blocks between the edges of each annotation."""
+    """By stage, from torch's own trace, of the blocks between the edges of each annotation: in use at the end and at most,
+    beside what was in use at the beginning; allocated; freed."""
     blocks, says = reports(events), {}
     for e in events:
         if e.get('cat') != 'user_annotation' or not e['name'].endswith(':'):
             continue
         inside = [b for b in blocks if e['ts'] <= b[0] <= e['ts'] + e['dur']]
-        before = [b for b in blocks if b[0] < e['ts']]
-        first = before[-1][2] if before else inside[0][2] - inside[0][1] if inside else None
-        totals = [first] + [b[2] for b in inside]
-        says[e['name'][:-1]] = (first, totals[-1], max(totals), sum(b[1] for b in inside if b[1] > 0),
+        totals = [0] + [b[2] - (inside[0][2] - inside[0][1]) for b in inside]
+        says[e['name'][:-1]] = (totals[-1], max(totals), sum(b[1] for b in inside if b[1] > 0),
                                 -sum(b[1] for b in inside if b[1] < 0))
     return says
 
 
 @pytest.mark.timeout(400)
 def test_bytes_by_stage_are_those_of_torch_profiler(on_torch, records):
-    """Before, after, peak, allocated and freed of every stage, nested ones included. (torch.profiler sees one thread only.)"""
+    """After, peak, allocated and freed of every stage, nested ones included. (torch.profiler sees one thread only, and
+    counts no block older than itself.)"""
     result = on_torch('trace', {'TFI_ACTIVITIES': 'mem'})
     names = {r['id']: r['name'] for r in records(result.dir, 'range_end')}
     ours = {}
     for r in records(result.dir, 'stage_memory'):  # the second time each is the profiled one
-        ours[names[r['id']]] = tuple(r[f'{k}_bytes'] for k in ('allocated_before', 'allocated_after', 'allocated_peak',
-                                                                'allocated', 'freed'))
+        before = r['allocated_before_bytes']
+        ours[names[r['id']]] = (r['allocated_after_bytes'] - before, r['allocated_peak_bytes'] - before,
+                                r['allocated_bytes'], r['freed_bytes'])
+        assert before > 60000, 'the model is in use'
     says = torch_says(result.events)
-    assert len(says) == 6 and says['spike'][2] > 4 << 20 and says['whole'][3] > says['forward'][3] > 0
+    assert len(says) == 6 and says['spike'][1] >= 4 << 20 and says['whole'][2] > says['forward'][2] > 0
     assert {name: bytes_of for name, bytes_of in ours.items() if not name.endswith(':')} == says
     assert {name[:-1]: bytes_of for name, bytes_of in ours.items() if name.endswith(':')} == says, 'the ranges of torch'
     assert len(records(result.dir, 'memory')) > len(reports(result.events)) > 50
@@ -293,30 +320,13 @@ def test_bytes_by_stage_are_those_of_torch_profiler(on_torch, records):
 
 @pytest.mark.timeout(400)
 def test_the_users_profile(on_torch):
-    """A profile of the user's own with profile_memory has every block and, beside those of blocks older than itself,
-    nothing else; with TFI_PROFILE_MEMORY=0 it is the same to the byte, and without profile_memory there is nothing."""
-    plain = on_torch('plain', preload=False)
-    off = on_torch('off', {'TFI_PROFILE_MEMORY': '0'})
-    ours = on_torch('ours')
-    assert [b[1:] for b in reports(off.events)] == [b[1:] for b in reports(plain.events)]
-    sizes = [b[1] for b in reports(plain.events)]
-    assert len(sizes) > 50
-    rest = iter([b[1] for b in reports(ours.events)])
-    assert all(size in rest for size in sizes), 'not the same blocks in the same order'
-    assert all(size < 0 for size in extra([b[1] for b in reports(ours.events)], sizes))
-    assert plain.out == off.out == ours.out
+    """A profile of the user's own with profile_memory has the blocks and totals it has without the library, and without
+    profile_memory there is nothing; nor is it said that a block is of unknown size more often."""
+    plain, ours = on_torch('plain', preload=False), on_torch('ours')
+    assert [b[1:] for b in reports(ours.events)] == [b[1:] for b in reports(plain.events)]
+    assert len(reports(plain.events)) > 50
+    assert plain.out == ours.out and plain.err.count('unknown size') == ours.err.count('unknown size')
     assert reports(on_torch('without', profile_memory=False).events) == []
-
-
-def extra(more, sizes):
-    """What is in the longer list beside the shorter one, in order."""
-    sizes, found = list(sizes), []
-    for size in more:
-        if sizes and sizes[0] == size:
-            sizes.pop(0)
-        else:
-            found.append(size)
-    return found
 
 
 @pytest.mark.timeout(300)

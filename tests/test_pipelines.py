@@ -287,6 +287,12 @@ def profiled(run, pid):
     return {thread: nested(r) for thread, r in rows.items()}
 
 
+def blocks(run):
+    """Blocks of torch.profiler's trace in their order: bytes, and the totals it has after each."""
+    events = [e for e in json.loads((run.dir / 'profile.json').read_text())['traceEvents'] if e['name'] == '[memory]']
+    return [{k: v for k, v in e['args'].items() if k not in ('Addr', 'Ev Idx')} for e in sorted(events, key=lambda e: e['ts'])]
+
+
 @pytest.mark.parametrize('name, least', [of('diffusion', 30000), of('training', 2000)])
 def test_operators_equal_those_of_torch_profiler(play, name, least):
     run = play(name, 'library')
@@ -308,6 +314,7 @@ def test_operators_equal_those_of_torch_profiler(play, name, least):
 def test_the_profile_of_the_pipeline_is_the_same(play, name):
     plain, run = play(name, 'plain'), play(name, 'library')
     assert profiled(run, run.pid()) == {run.pid(): rows for rows in profiled(plain, plain.pid()).values()}
+    assert blocks(run) == blocks(plain) and len(blocks(plain)) > 50
 
 
 @pytest.mark.parametrize('name, stage', [of('telefuser_stages', 'denoise')])

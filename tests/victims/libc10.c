@@ -1,7 +1,8 @@
-/* libc10.c - stands for torch's library of that name: its two functions, and allocators that report through them.
+/* libc10.c - stands for torch's library of that name: where its allocators report, and the counter of the host's blocks.
  *
- * The host's allocator counts a block only while memoryProfilingEnabled() says so, as torch's does; a device's reports
- * whatever it says, with totals of its own.
+ * As in torch the counter knows a block only if it was given out while a profiler asked, and reports it only then; a
+ * device's allocator always reports, with totals of its own; and so do tensors that are mapped files, with a size for
+ * the reserved bytes.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,33 +10,55 @@
 
 void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(void *block, int64_t bytes, size_t allocated,
                                                            size_t reserved, uint16_t device);
-bool _ZN3c1022memoryProfilingEnabledEv(void);
+void _ZN3c1025ProfiledCPUMemoryReporter3NewEPvm(void *reporter, void *block, size_t bytes);
+void _ZN3c1025ProfiledCPUMemoryReporter6DeleteEPv(void *reporter, void *block);
 void c10_enable(int enabled);
 int64_t c10_seen(int what);
-int c10_asked(void);
 void c10_host(uint64_t block, int64_t bytes);
+void c10_mapped(uint64_t block, int64_t bytes);
 void c10_device(int index, uint64_t block, int64_t bytes, int64_t more_reserved);
 
-#define DEVICES 4
+enum { DEVICES = 4, BLOCKS = 1 << 16, HOST = 0xff00 };
 
 static bool enabled;
-static int64_t reports, last_bytes, last_device, last_total;
-static int64_t host_allocated, allocated[DEVICES], reserved[DEVICES];
+static int64_t reports, last_bytes, last_device, last_total, calls;
+static int64_t allocated[DEVICES], reserved[DEVICES];
+static struct reporter {
+    int64_t size[BLOCKS];
+    int64_t allocated;
+} the_reporter;
 
 void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(void *block, int64_t bytes, size_t total, size_t more,
                                                            uint16_t device)
 {
     (void)block;
     (void)more;
+    if (!enabled) return;
     reports++;
     last_bytes = bytes;
     last_device = device;
     last_total = (int64_t)total;
 }
 
-bool _ZN3c1022memoryProfilingEnabledEv(void)
+void _ZN3c1025ProfiledCPUMemoryReporter3NewEPvm(void *reporter, void *block, size_t bytes)
 {
-    return enabled;
+    struct reporter *r = reporter;
+    calls++;
+    if (bytes == 0 || !enabled) return;
+    r->size[(uintptr_t)block % BLOCKS] = (int64_t)bytes;
+    r->allocated += (int64_t)bytes;
+    _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(block, (int64_t)bytes, (size_t)r->allocated, 0, HOST);
+}
+
+void _ZN3c1025ProfiledCPUMemoryReporter6DeleteEPv(void *reporter, void *block)
+{
+    struct reporter *r = reporter;
+    int64_t bytes = enabled ? r->size[(uintptr_t)block % BLOCKS] : 0;
+    calls++;
+    if (bytes == 0) return;
+    r->size[(uintptr_t)block % BLOCKS] = 0;
+    r->allocated -= bytes;
+    _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(block, -bytes, (size_t)r->allocated, 0, HOST);
 }
 
 void c10_enable(int on)
@@ -43,22 +66,23 @@ void c10_enable(int on)
     enabled = on;
 }
 
-int c10_asked(void)
-{
-    return _ZN3c1022memoryProfilingEnabledEv();
-}
-
 int64_t c10_seen(int what)
 {
-    return what == 0 ? reports : what == 1 ? last_bytes : what == 2 ? last_device : last_total;
+    const int64_t seen[] = {reports, last_bytes, last_device, last_total, calls};
+    return seen[what];
 }
 
 void c10_host(uint64_t block, int64_t bytes)
 {
-    if (!_ZN3c1022memoryProfilingEnabledEv()) return;
-    host_allocated += bytes;
-    _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE((void *)(uintptr_t)block, bytes, (size_t)host_allocated, 0,
-                                                          0xff00);
+    void *address = (void *)(uintptr_t)block;
+    if (bytes >= 0) _ZN3c1025ProfiledCPUMemoryReporter3NewEPvm(&the_reporter, address, (size_t)bytes);
+    else _ZN3c1025ProfiledCPUMemoryReporter6DeleteEPv(&the_reporter, address);
+}
+
+void c10_mapped(uint64_t block, int64_t bytes)
+{
+    _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE((void *)(uintptr_t)block, bytes, 0,
+                                                          bytes > 0 ? (size_t)bytes : 0, HOST);
 }
 
 void c10_device(int index, uint64_t block, int64_t bytes, int64_t more_reserved)
