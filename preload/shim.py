@@ -10,6 +10,7 @@ ours never reaches the program: what can fail is `_guarded`, one warning, and fr
 """
 
 import _thread
+import _weakref
 import sys
 
 # (module, part, function): once the module has been imported, the part is loaded and its function called with it.
@@ -181,74 +182,138 @@ def _restore(taken):
 
 # ---- asyncio ----
 #
-# A task runs in steps, each a call of its event loop's Handle._run. What a step leaves open is the task's, and is taken
-# off the thread until its next step, libtorch's ranges (record_function) with it. Handles that are no task's leave theirs
-# open. Event loops with handles of their own (uvloop) are not seen.
+# A task runs in steps, each a callback of its event loop. What a step leaves open is the task's, and is taken off the
+# thread until its next step, libtorch's ranges (record_function) with it. Callbacks that are no task's leave theirs open.
+# asyncio's loops run a step in Handle._run; uvloop's handles are its own, so there a step is wrapped when it is given to
+# the loop. The first step of an eager task runs where it is created.
 
 _suspended = {}  # id of a task -> (its stages, ids of all its ranges, a weak reference that removes them with it)
+_watched_loops = []  # classes of event loops whose tasks' steps are seen
 
 
-def _keep(task, stages, ids, ref):
+def _task_of(callback):
+    return _if_task(getattr(callback, "__self__", None))
+
+
+def _if_task(task):
+    return task if hasattr(type(task), "_asyncio_future_blocking") else None
+
+
+@_guarded
+def _resume_task(task):
+    entry = _suspended.pop(id(task), None)
+    if entry:
+        home = _local.open
+        for stage in entry[0]:
+            stage.home = home
+            home.append(stage)
+        for range_id in entry[1]:
+            _resume(range_id)
+
+
+@_guarded
+def _suspend_task(task, home, depth, before):
+    ids = [range_id for range_id in _ranges() if range_id not in before]
+    if task is None or not ids:
+        return
+    stages = home[depth:]
+    del home[depth:]
+    for stage in stages:
+        stage.home = stages
+    for range_id in reversed(ids):
+        _pause(range_id)
     key = id(task)
-    _suspended[key] = (stages, ids, ref(task, lambda _: _suspended.pop(key, None)))
+    _suspended[key] = (stages, ids, _weakref.ref(task, lambda _: _suspended.pop(key, None)))
 
 
-def _watch_asyncio(module):
-    import _weakref  # built in
-    Handle = module.Handle
-    run, local, suspended = Handle._run, _local, _suspended
-    _debug("shim: asyncio")
+def _looks_like(function, original):
+    for attribute in ("__name__", "__qualname__", "__module__", "__doc__"):
+        setattr(function, attribute, getattr(original, attribute, None))
+    return function
 
-    def task_of(handle):
-        task = getattr(handle._callback, "__self__", None)
-        return task if hasattr(type(task), "_asyncio_future_blocking") else None
 
-    @_guarded
-    def resume(handle):
-        entry = suspended.pop(id(task_of(handle)), None)
-        if entry:
-            home = local.open
-            for stage in entry[0]:
-                stage.home = home
-                home.append(stage)
-            for range_id in entry[1]:
-                _resume(range_id)
+def _stepping(run):
+    """The function, which calls a handle's _callback, with the stages of the task that this is a step of."""
+    local, suspended = _local, _suspended
 
-    @_guarded
-    def suspend(task, home, depth, before):
-        ids = [range_id for range_id in _ranges() if range_id not in before]
-        if task is None or not ids:
-            return
-        stages = home[depth:]
-        del home[depth:]
-        for stage in stages:
-            stage.home = stages
-        for range_id in reversed(ids):
-            _pause(range_id)
-        _keep(task, stages, ids, _weakref.ref)
-
-    def _run(self):
+    def _run(self, *args):
         home = local.open
         depth = len(home)
         before = _ranges()
+        task = _task_of(self._callback)  # a handle that is cancelled meanwhile forgets its callback
         if suspended:
-            resume(self)
-        task = task_of(self)  # a handle that is cancelled meanwhile forgets its callback
+            _resume_task(task)
         try:
-            return run(self)
+            return run(self, *args)
         finally:
             if _ranges() != before:
-                suspend(task, home, depth, before)
+                _suspend_task(task, home, depth, before)
+    return _looks_like(_run, run)
 
-    _run.__qualname__ = run.__qualname__
-    _run.__module__ = run.__module__
-    _run.__doc__ = run.__doc__
-    Handle._run = _run
+
+def _watch_asyncio(module):
+    _debug("shim: asyncio")
+    module.Handle._run = _stepping(module.Handle._run)
+
+
+def _watch_base_loop(module):
+    _watch_loop(module.BaseEventLoop)
+
+
+def _watch_loop(loop):
+    """Says that the steps of its tasks are seen; those of eager tasks (3.12) begin in create_task."""
+    create, local = loop.create_task, _local
+    _watched_loops.append(loop)
+    if sys.version_info < (3, 12):
+        return
+
+    def create_task(self, *args, **kwargs):
+        if self.get_task_factory() is None and not kwargs.get("eager_start"):
+            return create(self, *args, **kwargs)
+        home = local.open
+        depth = len(home)
+        before = _ranges()
+        task = create(self, *args, **kwargs)
+        if _ranges() != before:
+            _suspend_task(_if_task(task), home, depth, before)
+        return task
+
+    loop.create_task = _looks_like(create_task, create)
+
+
+class _Step:
+    """A step of a task, as a callback."""
+    __slots__ = ("_callback",)
+
+    def __init__(self, callback):
+        self._callback = callback
+
+    def __repr__(self):
+        return repr(self._callback)
+
+    def _run(self, *args):
+        return self._callback(*args)
+
+    __call__ = _stepping(_run)
+
+
+def _watch_uvloop(module):
+    Loop = module.Loop
+    soon = Loop.call_soon
+    _debug("shim: uvloop")
+
+    def call_soon(self, callback, *args, **kwargs):
+        return soon(self, callback if _task_of(callback) is None else _Step(callback), *args, **kwargs)
+
+    Loop.call_soon = _looks_like(call_soon, soon)
+    _watch_loop(Loop)
 
 
 def _begin():
     _debug("shim: begin")
     _when_imported("asyncio.events", _watch_asyncio)
+    _when_imported("asyncio.base_events", _watch_base_loop)
+    _when_imported("uvloop", _watch_uvloop)
     for module, part, function in _PARTS:
         def act(found, part=part, function=function):
             if _load(part):

@@ -197,8 +197,7 @@ def _in_watched_task():
     """True where shim.py takes the stages of what awaits off its thread."""
     events = sys.modules.get("asyncio.events")
     loop = events._get_running_loop() if events else None
-    base = getattr(sys.modules.get("asyncio.base_events"), "BaseEventLoop", None)
-    return loop is not None and base is not None and isinstance(loop, base)
+    return loop is not None and isinstance(loop, tuple(_watched_loops))
 
 
 # ---- Python 3.12 and newer: sys.monitoring ----

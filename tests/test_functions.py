@@ -8,6 +8,7 @@ import json
 import re
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -91,15 +92,34 @@ def test_unfinished_generators(scenario, python):
     assert times['plain']['calls'] == 1 and 3 <= times['numbers']['calls'] <= 6
 
 
-@by_version
-def test_asyncio(scenario, python):
+def tasks_took_turns(rows, times):
     """Six tasks of one coroutine take turns: together they have run no longer than the loop has."""
-    rows, times = scenario(python, 'asynchronous')
     assert marks_are_right(rows) > 50 and not unmatched(rows)
     assert times['waits']['calls'] == 9 and times['inner']['calls'] == 7
     assert times['waits']['host_ms'] < times['waits']['wall_ms'] / 2
     pauses = [r for r in rows if r['kind'] == 'range_pause' and r['values']['name'] == 'waits']
     assert len(pauses) >= 9
+
+
+@by_version
+def test_asyncio(scenario, python):
+    tasks_took_turns(*scenario(python, 'asynchronous'))
+
+
+def test_uvloop(scenario, python):
+    tasks_took_turns(*scenario(SimpleNamespace(path=python), 'on_uvloop'))
+
+
+@pytest.mark.parametrize('python', [p for p in pythons.SEEN if p.version >= (3, 12)] or [pytest.param(None, id='none')],
+                         ids=lambda p: p and pythons.label(p))
+def test_eager_tasks(scenario, python):
+    """What a task opens in its first step is not its creator's."""
+    if not python:
+        pytest.skip('no Python with eager tasks is here')
+    rows, times = scenario(python, 'eager')
+    assert marks_are_right(rows) > 50 and not unmatched(rows)
+    assert times['waits']['calls'] == 10 and times['inner']['calls'] == 8
+    assert times['waits']['host_ms'] < times['waits']['wall_ms'] / 2
 
 
 @by_version

@@ -354,8 +354,11 @@ ROWS = [
         "_schedule(text if on else '', step)", '_schedule(text, step)'),
     # What other tasks do counts as a task's own.
     row('task-keeps-its-stages', 'functions.py::test_asyncio[newest]', 'preload/shim.py',
-        '        for range_id in reversed(ids):\n            _pause(range_id)\n',
-        '        for range_id in reversed(ids):\n            _debug(str(range_id))\n'),
+        '    for range_id in reversed(ids):\n        _pause(range_id)\n',
+        '    for range_id in reversed(ids):\n        _debug(str(range_id))\n'),
+    # Tasks of uvloop are not seen.
+    row('uvloop-not-seen', 'torch_ops.py::test_a_range_in_a_task_rests_while_the_task_waits[uvloop]', 'preload/shim.py',
+        'callback if _task_of(callback) is None else _Step(callback)', 'callback'),
     # A coroutine that waits for a second takes a second of the host.
     row('pause-counts-as-run', 'functions.py::test_asyncio[newest]', 'preload/stage.c',
         'entry->range.since = now;',

@@ -212,7 +212,7 @@ def test_how_they_were_read_is_in_the_trace(training):
 # ---- ranges ----
 
 RANGES = '''
-import asyncio, os, threading, time, torch
+import asyncio, os, threading, time, torch, uvloop
 from torch.profiler import profile, record_function, schedule, ProfilerActivity
 w = torch.nn.Parameter(torch.ones(3))
 optimizer = torch.optim.SGD([w], lr=0.1)
@@ -250,9 +250,10 @@ async def task(name, seconds):
         await asyncio.sleep(seconds)
         time.sleep(0.02)
         torch.ones(3) + 1
-async def both():
-    await asyncio.gather(task('one', 0.1), task('two', 0.15))
-asyncio.run(both())
+async def both(loop):
+    await asyncio.gather(task(loop + 'one', 0.1), task(loop + 'two', 0.15))
+asyncio.run(both(''))
+uvloop.run(both('uvloop '))
 '''
 
 
@@ -284,8 +285,9 @@ def test_a_range_that_another_thread_ends(ranges):
     assert beside.values['time'] < end.values['time']
 
 
-def test_a_range_in_a_task_rests_while_the_task_waits(ranges, python):
-    for name in ('one', 'two'):
+@pytest.mark.parametrize('loop', ['', 'uvloop '], ids=['asyncio', 'uvloop'])
+def test_a_range_in_a_task_rests_while_the_task_waits(ranges, loop):
+    for name in (loop + 'one', loop + 'two'):
         begin, = named(ranges, 'range_begin', name=name)
         pauses, resumes = named(ranges, 'range_pause', name=name), named(ranges, 'range_resume', name=name)
         assert len(pauses) == len(resumes) == 1
@@ -293,8 +295,8 @@ def test_a_range_in_a_task_rests_while_the_task_waits(ranges, python):
         end, = named(ranges, 'range_end', name=name)
         assert end.values['flags'] & PAUSES
     # While `one` runs, `two` is not open: the operator in it lies in one alone.
-    one, two = (named(ranges, 'range_resume', name=n)[0].values['time'] for n in ('one', 'two'))
-    assert named(ranges, 'range_pause', name='two')[0].values['time'] < one < two
+    one, two = (named(ranges, 'range_resume', name=loop + n)[0].values['time'] for n in ('one', 'two'))
+    assert named(ranges, 'range_pause', name=loop + 'two')[0].values['time'] < one < two
 
 
 # ---- what is recorded where ----

@@ -122,9 +122,35 @@ async def tasks():
     at("-")
 
 
-def asynchronous():
+def asynchronous(run=asyncio.run):
+    parts.used(run, quiet_tasks())
+    run(tasks())
+    at("-")
+
+
+def on_uvloop():
+    import uvloop
+    asynchronous(uvloop.run)
+
+
+async def no_wait():
+    return parts.plain(1)
+
+
+async def eager_tasks():
+    asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
+    first = asyncio.ensure_future(parts.waits(0.01, parts.inner))
+    at("-")
+    done = asyncio.ensure_future(no_wait())
+    at("-")
+    print(done.done(), first.done(), await first)
+    await tasks()
+
+
+def eager():
+    """The first step of these tasks runs where they are created."""
     parts.used(asyncio.run, quiet_tasks())
-    asyncio.run(tasks())
+    asyncio.run(eager_tasks())
     at("-")
 
 
