@@ -17,6 +17,7 @@
 #include "trace.h"
 
 #define SEGMENT_GAP (2u << 20)
+#define DEVICES_MOST 128 /* torch numbers them in eight bits with a sign */
 
 /* What one process did in one stage. */
 struct view {
@@ -64,7 +65,7 @@ static bool look(struct view *view, uint32_t stage)
     view->block = mem_zero(b->table.count + 1, sizeof *view->block);
     for (size_t i = 0; i < b->table.count; i++) {
         bool inside = b->time[i] >= view->start && b->time[i] <= view->end;
-        if (b->time[i] <= view->end && b->device[i] != DEVICE_OTHER) {
+        if (b->time[i] <= view->end && b->device[i] >= DEVICE_HOST && b->device[i] < DEVICES_MOST) {
             view->block[view->blocks++] = (uint32_t)i;
             view->devices = MAX(view->devices, b->device[i] + 1);
             view->has_host |= b->device[i] == DEVICE_HOST;
@@ -122,6 +123,11 @@ static void put_frames(struct pickle *p, struct view *view, uint32_t stack)
     map_put(&view->stacks, stack, pickle_remember(p));
 }
 
+static int64_t magnitude(int64_t bytes)
+{
+    return bytes >= 0 ? bytes : -MAX(bytes, -INT64_MAX);
+}
+
 static void put_int(struct pickle *p, const char *key, int64_t value)
 {
     pickle_key(p, key);
@@ -135,7 +141,7 @@ static void put_event(struct pickle *p, struct view *view, size_t i, const char 
     pickle_key(p, "action");
     pickle_key(p, action);
     put_int(p, "addr", (int64_t)b->address[i]);
-    put_int(p, "size", llabs(b->bytes[i]));
+    put_int(p, "size", magnitude(b->bytes[i]));
     put_int(p, "stream", 0);
     put_int(p, "time_us", b->time[i] / 1000);
     pickle_key(p, "frames");
@@ -355,7 +361,7 @@ static void count_device(const struct view *view, int64_t device, struct numbers
             blocks->peak = blocks->now;
             inside = true;
         }
-        *(alloc ? &bytes->allocated : &bytes->freed) += (uint64_t)llabs(b->bytes[i]);
+        *(alloc ? &bytes->allocated : &bytes->freed) += (uint64_t)magnitude(b->bytes[i]);
         *(alloc ? &blocks->allocated : &blocks->freed) += 1;
         if (alloc || map_get(&live, b->address[i]) == 1) {
             blocks->now += alloc ? 1 : (uint64_t)-1; /* else it is older than the recording */
@@ -420,20 +426,21 @@ static bool write_one(struct report *report, const char *directory, const char *
     return good;
 }
 
-static bool write_stage(struct report *report, const char *directory, const struct unit *unit,
-                        const struct report_stage *stage, const struct process *process)
+static bool write_stage(struct report *report, struct stage_files *files, const char *directory,
+                        const struct unit *unit, const struct report_stage *stage, const struct process *process)
 {
     struct view view = {.report = report, .process = process};
     bool good = true;
     if (look(&view, stage->name)) {
         const struct name *name = names_get(&report->session->model.names, stage->name);
-        char *clean = stage_clean_name(name->text, name->length);
-        char *base = string_format("%s-rank%lld-memory-%lld", clean, (long long)MAX(unit->rank, 0),
-                                   (long long)(view.end / 1000000000));
+        char *suffix =
+            string_format("-rank%lld-memory-%lld", (long long)MAX(unit->rank, 0), (long long)(view.end / 1000000000));
+        char *path = stage_file_named(files, directory, "", name->text, name->length, suffix);
+        const char *base = path + strlen(directory) + 1;
         good = write_one(report, directory, base, ".pickle", &view, true) &&
                write_one(report, directory, base, ".txt", &view, false);
-        free(base);
-        free(clean);
+        free(path);
+        free(suffix);
     }
     free(view.block);
     return good;
@@ -441,14 +448,16 @@ static bool write_stage(struct report *report, const char *directory, const stru
 
 bool report_write_memory(struct report *report, const char *directory, const struct unit *unit)
 {
+    struct stage_files files = {0}; /* two processes of a rank may end a stage in the same second */
     bool good = true;
     for (size_t i = 0; i < unit->stages && good; i++) {
         if (!report->of_cache_dit[unit->stage[i].name]) {
             continue;
         }
         for (size_t k = 0; k < unit->processes && good; k++) {
-            good = write_stage(report, directory, unit, &unit->stage[i], unit->process[k]);
+            good = write_stage(report, &files, directory, unit, &unit->stage[i], unit->process[k]);
         }
     }
+    stage_files_free(&files);
     return good;
 }

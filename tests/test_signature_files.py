@@ -5,6 +5,7 @@ The traces are written by tests/tfr.py; descriptions look as preload/shim_signat
 """
 
 import json
+import pickle
 import re
 import subprocess
 
@@ -250,6 +251,25 @@ def test_traces_with_cache_dits_names(made, report, world, names, tmp_path):
         traces = {p.name for p in tmp_path.glob('*.trace.json.gz')}
         assert traces == names | {f'other_rank{r}.trace.json.gz' for r in range(world)}
         assert {p.name for p in tmp_path.glob('flux*.breakdown.json')} == {f'flux_rank{r}.breakdown.json' for r in range(world)}
+
+
+def test_memory_of_stages_whose_names_meet(made, report, tmp_path):
+    """Each has its own files, also where they end in one second; nonsense about devices and sizes ends nothing."""
+    made.rank()
+    for name, frame, size, device in (('a/b', 'first', 100, -1), ('a_b', 'second', -2 ** 63, -1), ('c', 'third', 100, 2 ** 31 - 1)):
+        made.records.append(rec('memory', time=made.now + 5, address=4096, bytes=size, device=device,
+                                stack=made.w.stack((frame, 'm.py', 7), ('<module>', 'm.py', 1))))
+        made.records.append(rec('memory', time=made.now + 6, address=8192, bytes=1, device=-1, stack=made.w.stack((frame, 'm.py', 8))))
+        made.stage(name, flags=CACHE_DIT)
+    made.save()
+    report()
+    found = {}
+    for path in tmp_path.glob('*.pickle'):
+        events = pickle.loads(path.read_bytes())['device_traces'][0]
+        found[path.name.split('-')[0]] = [(e['frames'][0]['name'], e['size'], len(e['frames'])) for e in events]
+    freed = [('second', 2 ** 63 - 1, 2)] * 2
+    assert found == {'a_b': [('first', 100, 2), ('first', 1, 1)], 'a_b~2': freed + [('second', 1, 1)], 'c': [('third', 1, 1)]}
+    assert len(list(tmp_path.glob('*-memory-*.txt'))) == 3
 
 
 def test_the_script_is_that_of_the_harness(made, report, python, tmp_path):
