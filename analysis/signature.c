@@ -16,39 +16,19 @@
 
 /* ---- choosing ---- */
 
-static bool same_stage(const struct report *report, const struct stage_signature *s, uint32_t name)
+static uint32_t stage_of(const struct report *report, const struct signature *g)
 {
-    return name < report->names && report->one[name] != NAME_NONE && report->one[name] == s->stage;
-}
-
-/* The result of the same call, else the last one of the stage. */
-static void find_result(const struct report *report, struct stage_signature *s)
-{
-    const struct process *p = s->process;
-    int64_t latest = INT64_MIN;
-    bool exact = false;
-    for (size_t i = 0; i < p->signatures; i++) {
-        const struct signature *g = &p->signature[i];
-        bool same = g->range == s->range;
-        if (!g->is_result || !same_stage(report, s, g->stage) || (exact && !same)) {
-            continue;
-        }
-        if ((same && !exact) || g->time >= latest) {
-            s->result = g->text;
-            latest = g->time;
-            exact |= same;
-        }
-    }
+    return g->stage < report->names ? report->one[g->stage] : NAME_NONE;
 }
 
 static int by_first(const void *a, const void *b)
 {
     const struct stage_signature *x = a, *y = b;
     return x->first != y->first ? (x->first > y->first) - (x->first < y->first)
-                                : (x->stage > y->stage) - (x->stage < y->stage);
+                                : (x->place > y->place) - (x->place < y->place);
 }
 
-static void take(struct stage_signature *s, const struct signature *g)
+static void take_arguments(struct stage_signature *s, const struct signature *g)
 {
     s->different++;
     s->first = MIN(s->first, g->time);
@@ -59,43 +39,78 @@ static void take(struct stage_signature *s, const struct signature *g)
     }
 }
 
-struct stage_signature *signatures_find(const struct report *report, size_t *count)
+/* The result of the same call, else the last one of the stage. All arguments are known. */
+static void take_result(struct stage_signature *s, const struct signature *g)
 {
-    struct stage_signature *found = NULL;
-    struct map places = {0};
-    size_t capacity = 0;
-    *count = 0;
-    for (size_t u = 0; u < report->units; u++) {
-        for (size_t k = 0; k < report->unit[u].processes; k++) {
-            const struct process *p = report->unit[u].process[k];
-            for (size_t i = 0; i < p->signatures; i++) {
-                const struct signature *g = &p->signature[i];
-                uint32_t one = g->stage < report->names ? report->one[g->stage] : NAME_NONE;
-                if (g->is_result || one == NAME_NONE) {
-                    continue;
-                }
-                uint32_t place = map_get(&places, one);
-                if (place == MAP_NONE) {
-                    found = mem_grow(found, &capacity, *count + 1, sizeof *found);
-                    found[*count] = (struct stage_signature){
-                        .stage = one, .process = p, .first = g->time, .time = INT64_MIN, .result = NAME_NONE};
-                    map_put(&places, one, place = (uint32_t)(*count)++);
-                }
-                struct stage_signature *s = &found[place];
-                if (s->process == p) {
-                    take(s, g);
-                }
-            }
+    bool same = g->range == s->range;
+    if (same == s->exact ? g->time >= s->latest : same) {
+        s->result = g->text;
+        s->latest = g->time;
+        s->exact = same;
+    }
+}
+
+/* What is found so far; the process that described a stage first speaks for it. */
+struct finding {
+    const struct report *report;
+    struct stage_signature *found;
+    size_t count, capacity;
+    struct map places; /* by stage */
+};
+
+static void find_arguments(struct finding *f, const struct process *p)
+{
+    for (size_t i = 0; i < p->signatures; i++) {
+        const struct signature *g = &p->signature[i];
+        uint32_t stage = stage_of(f->report, g);
+        if (g->is_result || stage == NAME_NONE) {
+            continue;
+        }
+        uint32_t place = map_get(&f->places, stage);
+        if (place == MAP_NONE) {
+            f->found = mem_grow(f->found, &f->capacity, f->count + 1, sizeof *f->found);
+            f->found[f->count] = (struct stage_signature){.stage = stage,
+                                                          .process = p,
+                                                          .first = g->time,
+                                                          .time = INT64_MIN,
+                                                          .latest = INT64_MIN,
+                                                          .place = f->count,
+                                                          .result = NAME_NONE};
+            map_put(&f->places, stage, place = (uint32_t)f->count++);
+        }
+        if (f->found[place].process == p) {
+            take_arguments(&f->found[place], g);
         }
     }
-    map_free(&places);
-    for (size_t i = 0; i < *count; i++) {
-        find_result(report, &found[i]);
+}
+
+static void find_results(struct finding *f, const struct process *p)
+{
+    for (size_t i = 0; i < p->signatures; i++) {
+        const struct signature *g = &p->signature[i];
+        uint32_t stage = stage_of(f->report, g);
+        uint32_t place = g->is_result && stage != NAME_NONE ? map_get(&f->places, stage) : MAP_NONE;
+        if (place != MAP_NONE && f->found[place].process == p) {
+            take_result(&f->found[place], g);
+        }
     }
-    if (*count) {
-        qsort(found, *count, sizeof *found, by_first);
+}
+
+struct stage_signature *signatures_find(const struct report *report, size_t *count)
+{
+    struct finding f = {.report = report};
+    for (size_t u = 0; u < report->units; u++) {
+        for (size_t k = 0; k < report->unit[u].processes; k++) {
+            find_arguments(&f, report->unit[u].process[k]);
+            find_results(&f, report->unit[u].process[k]);
+        }
     }
-    return found;
+    map_free(&f.places);
+    if (f.count) {
+        qsort(f.found, f.count, sizeof *f.found, by_first);
+    }
+    *count = f.count;
+    return f.found;
 }
 
 /* ---- texts ---- */

@@ -14,6 +14,9 @@ struct stage_signature {
     uint32_t arguments; /* JSON: {name: description}; see preload/shim_signature.py */
     uint32_t result;    /* JSON: a description; NAME_NONE: not known */
     size_t different;   /* calls that were described, as they differed from all before */
+    size_t place;       /* in the order in which the stages were met */
+    int64_t latest;     /* when the result was described */
+    bool exact;         /* it is that of the call the arguments are of */
 };
 
 /* Those of the lowest rank that has a stage. To be freed. */
