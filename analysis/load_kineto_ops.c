@@ -4,27 +4,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "stacks.h"
-
 static bool is_key(struct slice key, const char *text)
 {
     size_t length = strlen(text);
     return key.length == length && memcmp(key.at, text, length) == 0;
 }
 
-/* Old traces have their frames on one line, with semicolons between. */
+/* Old traces have their frames on one line, with semicolons between. The stack is as stack_add makes it. */
 static uint32_t stack_of(struct slice value, uint32_t (*name)(void *, struct slice), void *context)
 {
     char *text = json_text(value);
-    struct stack_list list = {.count = 0};
-    for (char *at = text; at && *at && list.count < ARRAY_SIZE(list.frame);) {
+    size_t count = 0, capacity = 0;
+    uint32_t *frame = NULL, stack = NAME_NONE;
+    for (const char *at = text; at && *at;) {
         size_t length = strcspn(at, ";");
-        list.frame[list.count++] = name(context, (struct slice){at, length});
+        frame = mem_grow(frame, &capacity, count + 1, sizeof *frame);
+        frame[count++] = name(context, (struct slice){at, length});
         at += length + (at[length] == ';');
     }
+    if (count) {
+        stack = name(context, (struct slice){(const char *)frame, count * sizeof *frame});
+    }
+    free(frame);
     free(text);
-    return list.count ? name(context, (struct slice){(const char *)list.frame, list.count * sizeof *list.frame})
-                      : NAME_NONE;
+    return stack;
 }
 
 void take_op_detail(const struct kineto_event *event, uint32_t (*name)(void *, struct slice), void *context,
