@@ -12,7 +12,7 @@ import kineto
 import kineto_parts
 import tfr
 from conftest import execute
-from test_reader import simple
+from small_traces import simple
 
 NS_RESOLUTION = 'hta/ns_resolution_trace/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz'
 NCCL = 'hta/nccl_parser_config/nccl_data.json.gz'

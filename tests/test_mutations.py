@@ -53,23 +53,23 @@ ROWS = [
         'if (!flush_strings() || !append(head, payload))',
         'if (!append(head, payload))'),
     # Damaged bytes are taken for records.
-    row('checksum-ignored', 'reader.py::test_damage_is_said_with_its_place', 'analysis/reader.c',
+    row('checksum-ignored', 'reader_damage.py::test_damage_is_said_with_its_place', 'analysis/reader.c',
         'return crc32(0, reader->stored, piece->stored) == piece->crc ? reader->stored : NULL;',
         'return reader->stored;'),
     # One damaged place costs everything behind it.
-    row('no-search-after-damage', 'reader.py::test_blocks_after_a_gap_are_found', 'analysis/read_tfr.c',
+    row('no-search-after-damage', 'reader_damage.py::test_blocks_after_a_gap_are_found', 'analysis/read_tfr.c',
         '    uint64_t found = find_head(trace, from, trace->size);',
         '    uint64_t found = from < trace->size ? trace->size : from;'),
     # Records of a killed process are counted twice.
-    row('chunk-in-both-files-counts-twice', 'reader.py::test_a_chunk_in_both_files_counts_once', 'analysis/reader.c',
+    row('chunk-in-both-files-counts-twice', 'reader_live.py::test_a_chunk_in_both_files_counts_once', 'analysis/reader.c',
         'if (map_get(&trace->serials, piece->serial) != MAP_NONE || (copy',
         'if ((copy'),
     # A torn end is called a loss though the live file has all of it.
-    row('torn-block-is-lost', 'reader.py::test_a_torn_block_whose_chunk_is_live_is_no_loss', 'analysis/reader.c',
+    row('torn-block-is-lost', 'reader_live.py::test_a_torn_block_whose_chunk_is_live_is_no_loss', 'analysis/reader.c',
         '        if (piece->state == PIECE_DAMAGED && !read) {',
         '        if (piece->state == PIECE_DAMAGED) {'),
     # What a thread has not committed yet is read as records.
-    row('committed-length-ignored', 'reader.py::test_live_chunks_complete_the_trace', 'analysis/read_live.c',
+    row('committed-length-ignored', 'reader_live.py::test_live_chunks_complete_the_trace', 'analysis/read_live.c',
         '(uint32_t)MIN(le32toh(head.committed), room - sizeof head);',
         'le32toh(head.committed) ? (uint32_t)(room - sizeof head) : 0;'),
     # A stage that calls itself is longer than the run.

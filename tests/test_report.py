@@ -14,7 +14,7 @@ import tfr
 from conftest import execute
 from test_export_kineto import AMD, FILTER, NCCL, NS_RESOLUTION, QWEN, RESNET, STEPS
 from test_export_kineto import ask_loaders, head, in_hta, in_tensorboard
-from test_reader import clock_chunk, simple
+from small_traces import clock_chunk, simple
 from tfr import NESTED, STAGE, Writer, rec
 
 

@@ -72,7 +72,7 @@ static void setup(void)
     char directory[] = "damage.XXXXXX", command[4200];
     const char *tests = getenv("TFI_TEST_DIR");
     ck_assert_ptr_nonnull(mkdtemp(directory));
-    snprintf(command, sizeof command, "python3 '%s/tfr.py' '%s'", tests ? tests : "tests", directory);
+    snprintf(command, sizeof command, "python3 '%s/random_traces.py' '%s'", tests ? tests : "tests", directory);
     ck_assert_int_eq(system(command), 0);
     ck_assert_int_eq(chdir(directory), 0);
     read_whole(&trace_file, "trace.tfr");
