@@ -500,6 +500,13 @@ void attribute(struct attribution *a, const struct process *process, bool spans)
             points_add(&points, process->spans.thread[i], process->spans.start[i], (uint32_t)i);
         }
         find_stages(a, &stages, &operators, &points, a->span);
+        points.count = 0;
+        a->block = nowhere(process->blocks.table.count);
+        for (size_t i = 0; i < process->blocks.table.count; i++) {
+            a->block[i].time = process->blocks.time[i];
+            points_add(&points, process->blocks.thread[i], process->blocks.time[i], (uint32_t)i);
+        }
+        find_stages(a, &stages, &operators, &points, a->block);
     }
     free(points.point);
     free(stage_order);
@@ -519,6 +526,7 @@ void attribution_free(struct attribution *a)
 {
     free(a->work);
     free(a->span);
+    free(a->block);
     free(a->launch);
     free(a->operator);
     free(a->outer);

@@ -23,13 +23,14 @@ struct belonging {
 
 struct attribution {
     const struct process *process;
-    struct belonging *work; /* by place in process->works */
-    struct belonging *span; /* by place in process->spans; NULL unless asked for */
-    uint32_t *launch;       /* by work: its place in process->spans, or NO_PLACE */
-    uint32_t *operator;     /* by work: the innermost operator it was launched in, a place in process->spans */
-    uint32_t *outer;        /* by range: the stage it was opened in */
-    uint64_t unlinked;      /* works without a launch and without an operator */
-    uint64_t doubled;       /* correlation ids that several calls of the same kind have */
+    struct belonging *work;  /* by place in process->works */
+    struct belonging *span;  /* by place in process->spans; NULL unless asked for */
+    struct belonging *block; /* by place in process->blocks; the same */
+    uint32_t *launch;        /* by work: its place in process->spans, or NO_PLACE */
+    uint32_t *operator;      /* by work: the innermost operator it was launched in, a place in process->spans */
+    uint32_t *outer;         /* by range: the stage it was opened in */
+    uint64_t unlinked;       /* works without a launch and without an operator */
+    uint64_t doubled;        /* correlation ids that several calls of the same kind have */
 };
 
 void attribute(struct attribution *attribution, const struct process *process, bool spans);

@@ -217,8 +217,9 @@ static void give_memory(struct op_events *e)
     qsort(moment, count, sizeof *moment, by_time);
     for (size_t i = 0; i < count; i++) {
         uint32_t block = moment[i].block;
-        host[i + 1] = host[i] + (b->device[block] == DEVICE_HOST ? (uint64_t)b->bytes[block] : 0);
-        device[i + 1] = device[i] + (b->device[block] >= 0 ? (uint64_t)b->bytes[block] : 0);
+        uint64_t bytes = e->left_out && e->left_out[block] ? 0 : (uint64_t)b->bytes[block];
+        host[i + 1] = host[i] + (b->device[block] == DEVICE_HOST ? bytes : 0);
+        device[i + 1] = device[i] + (b->device[block] >= 0 ? bytes : 0);
     }
     for (size_t i = 0; i < e->count; i++) {
         const struct op_event *event = &e->event[i];
@@ -316,9 +317,9 @@ static void sum_up(struct op_events *e)
 }
 
 void op_events_init(struct op_events *e, const struct process *process, const struct attribution *attribution,
-                    struct names *names)
+                    const bool *left_out, struct names *names)
 {
-    *e = (struct op_events){.process = process, .attribution = attribution, .names = names};
+    *e = (struct op_events){.process = process, .attribution = attribution, .left_out = left_out, .names = names};
     collect(e);
     if (e->count) {
         qsort(e->event, e->count, sizeof *e->event, by_thread_and_time);

@@ -2,7 +2,8 @@
  *
  * The rules are those of torch/autograd/profiler_util.py. An event is the child of the innermost one of its thread that
  * holds all of it; what only overlaps has no parent. An only child with its parent's name is the parent. What was allocated
- * and freed while an event was open, by any thread, is its memory; what a device did is the operator's that launched it.
+ * and freed while an event was open, by any thread, is its memory, less the blocks that the caller leaves out; what a
+ * device did is the operator's that launched it.
  */
 #ifndef TFA_OP_EVENTS_H
 #define TFA_OP_EVENTS_H
@@ -35,12 +36,13 @@ struct op_events {
     int64_t *kernels; /* the time of what it launched itself */
     struct op_sums *all, *children;
     bool has_memory;
-    bool *is_loose; /* by block: no event was open */
+    bool *is_loose;       /* by block: no event was open */
+    const bool *left_out; /* by block, or NULL: it counts nowhere */
 };
 
-/* `attribution` has the process's spans. */
+/* `attribution` has the process's spans. `left_out` is the caller's, and lives as long. */
 void op_events_init(struct op_events *events, const struct process *process, const struct attribution *attribution,
-                    struct names *names);
+                    const bool *left_out, struct names *names);
 void op_events_free(struct op_events *events);
 uint32_t op_event_name(const struct op_events *events, const struct op_event *event);
 

@@ -331,9 +331,22 @@ static void add_loose_blocks(struct adding *a)
     }
 }
 
+/* What was allocated outside the stages --stage names: it is no operator's of theirs, though it was one's time. A profile
+ * of torch's, which sees the threads it was told to see, has none of that either. */
+static bool *blocks_outside(const struct adding *a, const struct process *process)
+{
+    size_t count = process->blocks.table.count;
+    bool *outside = mem_zero(count, sizeof *outside);
+    for (size_t i = 0; i < count; i++) {
+        outside[i] = !in_stage(a, a->attribution.block[i].stage, a->attribution.block[i].time);
+    }
+    return outside;
+}
+
 void op_rows_add(struct op_rows *rows, const struct process *process)
 {
     struct adding a = {.rows = rows};
+    bool *outside = NULL;
     const struct options *options = &rows->session->options;
     a.by_stage = options->stage.count != 0;
     bool launches = process->works.table.count && strcmp(process->kind, "kineto") != 0;
@@ -341,7 +354,11 @@ void op_rows_add(struct op_rows *rows, const struct process *process)
         attribute(&a.attribution, process, true);
     }
     choice_init(&a.choice, rows->session, process, &a.attribution);
-    op_events_init(&a.events, process, &a.attribution, &rows->session->model.names);
+    a.events.process = process;
+    if (a.by_stage) {
+        outside = blocks_outside(&a, process);
+    }
+    op_events_init(&a.events, process, &a.attribution, outside, &rows->session->model.names);
     if (options->group_ops.stack) {
         find_forward_stacks(&a.stacks, &a.events);
     }
@@ -358,6 +375,7 @@ void op_rows_add(struct op_rows *rows, const struct process *process)
     op_events_free(&a.events);
     choice_free(&a.choice);
     attribution_free(&a.attribution);
+    free(outside);
 }
 
 static int by_first_event(const void *a, const void *b)

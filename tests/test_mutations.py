@@ -307,6 +307,9 @@ ROWS = [
     # The table of blocks is looked at in its newest level only.
     row('older-blocks-are-lost', 'memory.py::test_many_blocks', 'preload/blocks.c',
         '; n-- > 0 && !p;) p = find_in(n, hash, address);', '; n > 0 && !p; n = 0) p = find_in(n - 1, hash, address);'),
+    # What other threads allocate meanwhile is given to the operators of the stage that is asked about.
+    row('blocks-of-other-stages', 'ops.py::test_what_the_library_records_is_what_torch_records[threads]', 'analysis/op_rows.c',
+        'outside[i] = !in_stage(', 'outside[i] = false && !in_stage('),
     # A launch has the call stack of another place that launched the same kernel.
     row('stack-of-an-earlier-call', 'callstack.py::test_calls', 'preload/hooks.h',
         ' ||\n        row->stack != call->stack)', ')'),

@@ -113,19 +113,22 @@ def test_keys_of_torch(profiled, analyze):
 
 @pytest.mark.parametrize('work', ['training', 'threads', 'loose'])
 def test_what_the_library_records_is_what_torch_records(run, python, analyze, work):
-    """One run, seen by both: same rows, calls, shapes, operations and memory. Times are each one's own, and so is what
-    another thread allocated just when an operator began or ended."""
+    """One run, seen by both: same rows, calls, shapes, operations and memory. Times are each one's own. What threads allocate
+    that have stages of their own is neither's: torch.profiler does not see those threads, and they are not in the region.
+    Nor does it see that blocks older than the profile are freed, of which there are some in one work, outside operators."""
+    older = 2 * 4 * 1000 * 1000 + 4 * 500 * 1024 if work == 'loose' else 0
     script = Path(__file__).with_name('profiled.py')
     result = run([python, script, work, 'shapes,memory,flops,region', 'torch.json'], {'TFI_PROFILE_MEMORY': 1}, timeout=200)
     assert result.rc == 0, result.err[-2000:]
     for grouping in ('name', 'name,shapes'):
         rows = analyze('ops', '--group-by', grouping, '--stage', 'region', result.dir)['rows']
-        keys, theirs = ('calls', 'flops'), ('calls', 'flops')
-        if work != 'threads':
-            keys, theirs = (*keys, 'cpu_mem_bytes', 'self_cpu_mem_bytes'), (*theirs, 'mem', 'self_mem')
+        keys, theirs = ('calls', 'flops', 'cpu_mem_bytes', 'self_cpu_mem_bytes'), ('calls', 'flops', 'mem', 'self_mem')
         found = {(r['name'], r['shapes'] or ''): tuple(r[k] or 0 for k in keys) for r in rows}
-        expected = {(r['name'], r['shapes']): tuple(r[k] for k in theirs)
-                    for r in json.loads(result.out)[grouping]['rows']}
+        expected = {}
+        for r in json.loads(result.out)[grouping]['rows']:
+            if r['name'] == 'region':
+                r.update(mem=r['mem'] - older, self_mem=r['self_mem'] - older)
+            expected[r['name'], r['shapes']] = tuple(r[k] for k in theirs)
         assert found == expected
 
 
