@@ -59,7 +59,7 @@ def same_cell(ours, torch):
     if ours == torch:
         return True
     a, b = CELL.match(ours), CELL.match(torch)
-    return bool(a and b) and a[3] == b[3] == 'us' and abs(int(a[1] + a[2]) - int(b[1] + b[2])) == 1
+    return bool(a and b) and a[3] == b[3] and a[3] in ('us', 'ms', 's') and abs(int(a[1] + a[2]) - int(b[1] + b[2])) == 1
 
 
 def same_line(ours, torch):
@@ -79,7 +79,7 @@ def same_table(ours, torch):
         near = [k for k in sorted(range(len(torch)), key=lambda k: abs(k - i))[:12] if same_line(line, torch[k]) is not None]
         assert near, (line, torch[i])
         ties += same_line(line, torch[near[0]])
-        assert near[0] == i or re.search(r'us\b', line)
+        assert near[0] == i or re.search(r'\d[um]?s\b', line)
     return ties
 
 
