@@ -274,6 +274,64 @@ static TFI_COLD void tell_exec(PyObject *args)
     tfi_python.PyErr_Restore(type, value, traceback);
 }
 
+/* The interpreter allocates what it keeps of a hook before it knows its allocator, and frees it with the one it chose:
+ * that of -X dev and PYTHONMALLOC=debug aborts when it is given what it did not make. So the place is noted, and is freed
+ * by who made it. Threads that are left at that time see an allocator whose functions all take the same context. */
+#define RAW 0 /* PYMEM_DOMAIN_RAW */
+
+struct allocator { /* PyMemAllocatorEx */
+    void *context;
+    void *(*malloc)(void *context, size_t size);
+    void *(*calloc)(void *context, size_t count, size_t size);
+    void *(*realloc)(void *context, void *place, size_t size);
+    void (*free)(void *context, void *place);
+};
+
+static struct {
+    void (*get)(int domain, struct allocator *allocator), (*set)(int domain, struct allocator *allocator);
+    struct allocator first, last; /* when the hook was added, and when it is taken away */
+    void *place;
+} entry;
+
+static void *malloc_entry(void *context, size_t size)
+{
+    entry.place = entry.first.malloc(context, size);
+    return entry.place;
+}
+
+static void free_entry(void *context, void *place)
+{
+    if (!place || place != entry.place) {
+        entry.last.free(context, place);
+        return;
+    }
+    entry.place = NULL;
+    entry.set(RAW, &entry.last);
+    entry.first.free(entry.first.context, place);
+}
+
+static bool note_allocation(void)
+{
+    *(void **)&entry.get = tfi_dlsym(RTLD_DEFAULT, "PyMem_GetAllocator");
+    *(void **)&entry.set = tfi_dlsym(RTLD_DEFAULT, "PyMem_SetAllocator");
+    if (!entry.get || !entry.set) return false;
+    entry.get(RAW, &entry.first);
+    struct allocator noting = entry.first;
+    noting.malloc = malloc_entry;
+    entry.set(RAW, &noting);
+    return true;
+}
+
+static TFI_COLD void expect_free(void)
+{
+    if (!entry.place) return;
+    entry.get(RAW, &entry.last);
+    if (entry.last.free == entry.first.free) return;
+    struct allocator freeing = entry.last;
+    freeing.free = free_entry;
+    entry.set(RAW, &freeing);
+}
+
 /* In an interpreter that runs nothing by a name of its own. Before it is whole, modules are imported too. */
 static bool imports_torch(PyObject *args)
 {
@@ -290,6 +348,7 @@ static bool imports_torch(PyObject *args)
 static int hook(const char *event, PyObject *args, void *data)
 {
     (void)data;
+    if (TFI_UNLIKELY(event[0] == 'c') && strcmp(event, "cpython._PySys_ClearAuditHooks") == 0) expect_free();
     if (TFI_LIKELY(state != WAITING)) {
         if (TFI_UNLIKELY(exec_function != NULL) && state == DONE && strcmp(event, "exec") == 0) tell_exec(args);
         return 0;
@@ -300,8 +359,11 @@ static int hook(const char *event, PyObject *args, void *data)
 
 void tfi_python_constructor(void)
 {
-    int (*add)(audit_hook *, void *);
+    int (*add)(audit_hook *, void *), (*started)(void);
     *(void **)&add = tfi_dlsym(RTLD_DEFAULT, "PySys_AddAuditHook");
-    if (add && add(hook, NULL) != 0)
-        tfi_log(TFI_LOG_WARN, "this Python takes no audit hook: it is not seen from inside");
+    *(void **)&started = tfi_dlsym(RTLD_DEFAULT, "Py_IsInitialized");
+    if (!add) return;
+    bool early = started && !started() && note_allocation();
+    if (add(hook, NULL) != 0) tfi_log(TFI_LOG_WARN, "this Python takes no audit hook: it is not seen from inside");
+    if (early) entry.set(RAW, &entry.first);
 }

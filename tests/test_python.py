@@ -20,7 +20,7 @@ each_extreme = pytest.mark.parametrize('python', pythons.EXTREMES, ids=pythons.l
 WORK = '''
 import sys
 def work(n):
-    return n + 1
+    return n + len(b'1')
 print(work(1), sys.argv[1:], sorted(set(globals()) - {'__cached__'}))
 '''
 MODES = {
@@ -34,6 +34,7 @@ MODES = {
     'no-environment': (['-E', 'work.py'], None),
     'isolated': (['-I', '-S', '-E', '-B', 'work.py'], None),
     'optimised': (['-OO', 'work.py'], None),
+    'development': (['-X', 'dev', 'work.py'], None),
 }
 
 
