@@ -10,7 +10,8 @@
  * The namespace holds the interpreter's builtins and ours (builtins.def), and is in no module: the program does not see
  * it. Whatever fails here is one warning; the program runs as it would.
  *
- * Interpreters under another one are left alone: the shim's objects are the first one's.
+ * Interpreters under another one are left alone: the shim's objects are the first one's. So are builds without the
+ * global lock, which keeps everything here that is written.
  */
 #include "python.h"
 
@@ -65,6 +66,10 @@ static bool resolve(void)
             return false;
         }
         memcpy((char *)&tfi_python + functions[i].place, &found, sizeof found);
+    }
+    if (strstr(tfi_python.Py_GetVersion(), "free-threading")) {
+        tfi_log(TFI_LOG_WARN, "this Python has no global lock: its functions and modules are not seen");
+        return false;
     }
     tfi_python.keyboard_interrupt = *(PyObject **)tfi_python.keyboard_interrupt; /* variables, unlike None */
     tfi_python.runtime_error = *(PyObject **)tfi_python.runtime_error;

@@ -304,6 +304,18 @@ PyObject *tfi_builtin_debug(PyObject *self, PyObject *const *args, ssize_t count
 
 /* ---- code ---- */
 
+PyObject *tfi_builtin_frame(PyObject *self, PyObject *const *args, ssize_t count)
+{
+    (void)self;
+    (void)args;
+    (void)count;
+    PyObject *frame = tfi_python.PyEval_GetFrame(); /* borrowed */
+    PyObject *caller = frame ? tfi_python.PyObject_GetAttrString(frame, "f_back") : NULL;
+    if (caller) return caller;
+    tfi_python.PyErr_Clear();
+    return tfi_python_none();
+}
+
 /* The constants of a code object that has not run yet belong to nobody else. The tuple's items lie behind its header, as
  * in every CPython the shim asks this of; whether they do is looked at first. */
 PyObject *tfi_builtin_replace_constant(PyObject *self, PyObject *const *args, ssize_t count)
