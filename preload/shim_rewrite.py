@@ -18,7 +18,9 @@ torch.compile it is torch.compiler.is_compiling, a constant. Lines, closures and
 """
 
 import _ast
+import _warnings
 import builtins
+import sys
 
 _PLACE = "\0tfinject"  # stands for the constant until the code is compiled
 _TEST = "__tfinject_compiling__"
@@ -36,8 +38,26 @@ def _find_compiler(module):
 _when_imported("torch.compiler", _find_compiler)
 
 
+class _Silence:
+    """What the compiler warns of has been said, or is in the past of a file that is compiled already."""
+
+    def __enter__(self):
+        self.filters = getattr(sys.modules.get("warnings"), "filters", None) or _warnings.filters
+        self.filters.insert(0, ("ignore", None, Warning, None, 0))
+        _warnings._filters_mutated()
+
+    def __exit__(self, kind, error, traceback):
+        del self.filters[0]
+        _warnings._filters_mutated()
+
+
 def _rewritten(target, code):
     """New code for a function, or None if its source is not there or is not what the code was made of."""
+    with _Silence():
+        return _rewritten_silently(target, code)
+
+
+def _rewritten_silently(target, code):
     try:
         with open(code.co_filename, "rb") as file:
             source = file.read()
@@ -60,7 +80,7 @@ def _rewritten(target, code):
 
 
 def _with_constant(constants, watched):
-    return tuple(watched if c == _PLACE and type(c) is str else c for c in constants)
+    return tuple(watched if type(c) is str and c == _PLACE else c for c in constants)
 
 
 def _codes_below(code):

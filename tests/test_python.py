@@ -35,6 +35,7 @@ MODES = {
     'isolated': (['-I', '-S', '-E', '-B', 'work.py'], None),
     'optimised': (['-OO', 'work.py'], None),
     'development': (['-X', 'dev', 'work.py'], None),
+    'warnings-are-errors': (['-W', 'error', '-bb', 'work.py'], None),
 }
 
 
