@@ -36,10 +36,41 @@ def _guarded(function):
         try:
             return function(*args)
         except Exception as error:
+            if _is_handlers(error):
+                raise
             broken = True
             _warn("%s is off: %s: %s" % (function.__name__.strip("_"), type(error).__name__, error))
             return None
     return guarded
+
+
+def _is_handlers(error):
+    """True for what a signal handler of the program has raised, which ran while code of ours did: it is the program's.
+    What such a handler is called with tells it: a frame of ours."""
+    try:
+        traceback = error.__traceback__
+        while traceback is not None and traceback.tb_frame.f_code.co_filename == "<tfinject>":
+            traceback = traceback.tb_next
+        found = list(traceback.tb_frame.f_locals.values()) if traceback else []
+        for value in found:
+            for item in value if type(value) is tuple else (value,):
+                if type(item) is type(traceback.tb_frame) and item.f_code.co_filename == "<tfinject>":
+                    return True
+    except Exception:  # an audit hook may refuse to show frames
+        pass
+    return False
+
+
+def _hide(error):
+    """Takes our frames off the beginning of a traceback that goes on to the program; what raised it is in its own code.
+    Where an exception is raised again (`raise`), versions before 3.11 have another copy of the traceback, and show them."""
+    try:
+        traceback = error.__traceback__
+        while traceback is not None and traceback.tb_frame.f_code.co_filename == "<tfinject>":
+            traceback = traceback.tb_next
+        error.__traceback__ = traceback
+    except Exception:  # an audit hook may refuse to show frames
+        pass
 
 
 # ---- imports ----
@@ -75,7 +106,7 @@ _Spec.__name__ = _ModuleSpec.__name__
 class _Finder:
     @staticmethod
     def find_spec(name, path=None, target=None):
-        if name not in _awaited or not _is_import(sys._getframe(1)):
+        if name not in _awaited or not _is_import(_frame()):
             return None
         for finder in list(sys.meta_path):
             find = None if finder is _Finder else getattr(finder, "find_spec", None)
@@ -89,7 +120,12 @@ class _Finder:
 
 def _is_import(frame):
     """Not importlib.util.find_spec(), which imports nothing."""
-    return frame.f_back is not None and frame.f_back.f_code.co_name == "_find_and_load_unlocked"
+    try:
+        return frame.f_back is not None and frame.f_back.f_code.co_name == "_find_and_load_unlocked"
+    except Exception as error:  # of an audit hook
+        if _is_handlers(error):
+            raise
+        return False
 
 
 def _imported(name):
@@ -245,6 +281,9 @@ def _stepping(run):
             _resume_task(task)
         try:
             return run(self, *args)
+        except BaseException as error:
+            _hide(error)
+            raise
         finally:
             if _ranges() != before:
                 _suspend_task(task, home, depth, before)

@@ -53,7 +53,16 @@ def _auto_patch(kind, method, make):
     if any((base, method) in _auto_patched for base in kind.__mro__):
         return
     original = getattr(kind, method)
-    wrapper = make(original)
+    staged = make(original)
+
+    def wrapper(*args, **kwargs):
+        if _is_compiling():
+            return original(*args, **kwargs)
+        try:
+            return staged(*args, **kwargs)
+        except BaseException as error:
+            _hide(error)
+            raise
     for name in ('__module__', '__name__', '__qualname__', '__doc__'):
         setattr(wrapper, name, getattr(original, name))
     wrapper.__wrapped__ = original  # for inspect.signature, which pipelines ask for their own arguments
@@ -72,8 +81,6 @@ def _auto_part(suffix, after=None):
     """make() for a method of a component; not a stage of its own where the component calls itself."""
     def make(original):
         def wrapper(self, *args, **kwargs):
-            if _is_compiling():
-                return original(self, *args, **kwargs)
             part, busy = _auto_parts.get(id(self)), _auto_local.parts
             if part is None or id(self) in busy:
                 return original(self, *args, **kwargs)
@@ -95,8 +102,6 @@ def _auto_module(original):
     component = _auto_part('')(original)
 
     def wrapper(self, *args, **kwargs):
-        if _is_compiling():
-            return original(self, *args, **kwargs)
         generations = _auto_local.generations
         if not generations or generations[-1][0] != id(self):
             return component(self, *args, **kwargs)

@@ -68,33 +68,43 @@ class _Watched:
             if key in _running:  # of a frame that has gone without an end, and this one has its place
                 _leave_frame(key)
             _running[key] = stage
-            self.target.describe_call(stage, self.function, *_arguments(frame))
+            self.target.describe_call(stage, self.function, *_arguments(self.code, frame))
 
     def __enter__(self):
         if _FRAGILE:
             _need(_ROOM)
-        _quiet(self.begin, sys._getframe(1))
+        frame = _frame()
+        try:
+            _quiet(self.begin, frame)
+        except BaseException:  # of a signal handler
+            _leave_frame(id(frame))
+            raise
 
     def __exit__(self, kind, error, traceback):
-        _quiet(_leave_frame, id(sys._getframe(1)))
+        key = id(_frame())
+        try:
+            _quiet(_leave_frame, key)
+        except BaseException:
+            _leave_frame(key)
+            raise
 
     def result(self, value):
-        stage = _running.get(id(sys._getframe(1)))
+        stage = _running.get(id(_frame()))
         if stage is not None:
             _quiet(self.target.describe_result, stage, value)
         return value
 
     def out(self, value):
-        _quiet(_park, id(sys._getframe(1)))
+        _quiet(_park, id(_frame()))
         return value
 
     def back(self, value):
-        _quiet(_unpark, id(sys._getframe(1)))
+        _quiet(_unpark, id(_frame()))
         return value
 
     def each(self, iterable):
         """What `yield from` does, with pauses."""
-        key = id(sys._getframe(1))
+        key = id(_frame())
         iterator = iterable.__await__() if type(iterable).__name__ == "coroutine" else iter(iterable)
         step, args = _next, (iterator,)
         while True:
@@ -145,6 +155,8 @@ def _quiet(function, *args):
     except RecursionError:
         pass
     except Exception as error:
+        if _is_handlers(error):
+            raise
         _fail(error)
 
 
@@ -154,9 +166,9 @@ def _fail(error):
     _warn("TFI_STAGES is off: %s: %s" % (type(error).__name__, error))
 
 
-def _arguments(frame):
+def _arguments(code, frame):
     """Positional and named arguments at the entry of a function."""
-    code, values = frame.f_code, frame.f_locals
+    values = frame.f_locals
     names, count = code.co_varnames, code.co_argcount
     named = count + code.co_kwonlyargcount
     args = [values[name] for name in names[:count] if name in values]
@@ -166,6 +178,8 @@ def _arguments(frame):
         named += 1
     if code.co_flags & _CO_VARKEYWORDS:
         kwargs.update(values[names[named]])
+    if type(values) is dict:  # before 3.13 a copy, which the frame keeps: what the function deletes is to go
+        values.clear()
     return args, kwargs
 
 
@@ -173,8 +187,8 @@ def _leave_frame(key):
     stage = _running.get(key)
     if stage is not None:
         taken = _parked.pop(key, None) if _parked else None
-        del _running[key]
         stage.__exit__()  # no deeper than in begin(): at the limit of recursion, what was opened can be closed
+        _running.pop(key, None)
         if taken:  # what it had opened itself goes on where the end was seen
             _restore(taken)
 
@@ -216,22 +230,22 @@ def _yields(watched, value):
 def _on_start(code, offset):
     watched = _watched.get(id(code))
     if watched is not None:
-        _quiet(watched.begin, sys._getframe(1))
+        _quiet(watched.begin, _frame())
 
 
 def _on_resume(code, offset, error=None):
     if id(code) in _watched:
-        _quiet(_unpark, id(sys._getframe(1)))
+        _quiet(_unpark, id(_frame()))
 
 
 def _on_yield(code, offset, value):
     watched = _watched.get(id(code))
     if watched is not None and _yields(watched, value):
-        _quiet(_park, id(sys._getframe(1)))
+        _quiet(_park, id(_frame()))
 
 
 def _on_return(code, offset, value):
-    key = id(sys._getframe(1))
+    key = id(_frame())
     stage = _running.get(key)
     if stage is not None and id(code) in _watched:
         _quiet(_watched[id(code)].target.describe_result, stage, value)
@@ -240,7 +254,7 @@ def _on_return(code, offset, value):
 
 def _on_unwind(code, offset, error):
     if id(code) in _watched:
-        _quiet(_leave_frame, id(sys._getframe(1)))
+        _quiet(_leave_frame, id(_frame()))
 
 
 class _Monitor:
@@ -251,9 +265,10 @@ class _Monitor:
 
     def take(self):
         monitoring = sys.monitoring
-        free = [tool for tool in (4, 3) if monitoring.get_tool(tool) is None]
+        # The first one is for optimisers, of which there are none; 3 and 4 are those that a program would choose.
+        free = [tool for tool in (5, 4, 3, 2, 1, 0) if monitoring.get_tool(tool) is None]
         if not free:
-            raise RuntimeError("sys.monitoring has no free tool id")
+            return False
         self.tool = free[0]
         monitoring.use_tool_id(self.tool, "tfinject")
         events = monitoring.events
@@ -261,10 +276,12 @@ class _Monitor:
                                 (events.PY_THROW, _on_resume), (events.PY_YIELD, _on_yield),
                                 (events.PY_RETURN, _on_return), (events.PY_UNWIND, _on_unwind)):
             monitoring.register_callback(self.tool, event, function)
+        return True
 
     def watch(self, watched):
-        if self.tool is None:
-            self.take()
+        """False if the program has taken all tool ids."""
+        if self.tool is None and not self.take():
+            return False
         events = sys.monitoring.events
         local = events.PY_START | events.PY_RETURN
         everywhere = events.PY_UNWIND  # these two can't be had of one code object alone
@@ -274,6 +291,7 @@ class _Monitor:
         _watched[id(watched.code)] = watched
         sys.monitoring.set_local_events(self.tool, watched.code, local)
         sys.monitoring.set_events(self.tool, sys.monitoring.get_events(self.tool) | everywhere)
+        return True
 
 
 _monitor = _Monitor() if hasattr(sys, "monitoring") else None
@@ -325,10 +343,9 @@ def _find_in(target, module):
         return
     target.found = True
     function = _function_of(value, name)
-    if function is not None and _monitor:
-        _monitor.watch(_Watched(target, function.__code__))
+    if function is not None and _monitor and _monitor.watch(_Watched(target, function.__code__)):
         return
-    code = function is not None and _load("rewrite") and _rewritten(target, function.__code__)
+    code = not _monitor and function is not None and _load("rewrite") and _rewritten(target, function.__code__)
     if code:
         function.__code__ = code
     else:
@@ -342,18 +359,26 @@ def _replacement(target, value):
     def call(*args, **kwargs):
         if _is_compiling():
             return function(*args, **kwargs)
-        with _stage(target.name, _FUNCTION) as stage:
-            target.describe_call(stage, function, args, kwargs)
-            result = function(*args, **kwargs)
-            target.describe_result(stage, result)
-            return result
+        try:
+            with _stage(target.name, _FUNCTION) as stage:
+                target.describe_call(stage, function, args, kwargs)
+                result = function(*args, **kwargs)
+                target.describe_result(stage, result)
+                return result
+        except BaseException as error:
+            _hide(error)
+            raise
 
     async def wait(*args, **kwargs):
-        with _stage(target.name, _FUNCTION | _PAUSES) as stage:
-            target.describe_call(stage, function, args, kwargs)
-            result = await function(*args, **kwargs)
-            target.describe_result(stage, result)
-            return result
+        try:
+            with _stage(target.name, _FUNCTION | _PAUSES) as stage:
+                target.describe_call(stage, function, args, kwargs)
+                result = await function(*args, **kwargs)
+                target.describe_result(stage, result)
+                return result
+        except BaseException as error:
+            _hide(error)
+            raise
 
     flags = getattr(getattr(function, "__code__", None), "co_flags", 0)
     made = wait if flags & _CO_COROUTINE else call
@@ -366,13 +391,26 @@ def _replacement(target, value):
 
 # ---- the script ----
 
+def _same_file(path, argv):
+    """True for the script that a profiler, debugger or tracer runs, which has given it its arguments."""
+    script = argv[0] if argv else ""
+    if type(script) is not str or path.rpartition("/")[2] != script.rpartition("/")[2]:
+        return False
+    try:
+        stat = sys.modules["posix"].stat
+        return path == script or stat(path)[1:3] == stat(script)[1:3]  # inode and device
+    except OSError:
+        return False
+
+
 def _is_script(code):
     """True for the code of __main__, which C runs, or runpy for -m and for the children of multiprocessing."""
     if code.co_name != "<module>":
         return False
-    try:
-        frame = sys._getframe(4)  # look, _quiet, its caller, who called exec
-    except ValueError:
+    frame = _frame()
+    for _ in range(3):  # look, _quiet, its caller, who called exec
+        frame = frame.f_back
+    if frame is None or _same_file(code.co_filename, getattr(sys, "argv", None)):
         return True
     return frame.f_code.co_name == "_run_code" and frame.f_globals.get("__name__") == "runpy"
 
@@ -385,7 +423,8 @@ def _find_in_script(targets):
             for holder, place, found in list(_codes_in(code, target.path)):
                 target.found = True
                 if _monitor:
-                    _monitor.watch(_Watched(target, found))
+                    if not _monitor.watch(_Watched(target, found)):
+                        _warn("TFI_STAGES: %s can't be a stage: sys.monitoring has no free tool id" % target.entry)
                     continue
                 new = _load("rewrite") and _rewritten(target, found)
                 if not new or not _replace_constant(holder.co_consts, place, new):

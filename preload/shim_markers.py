@@ -57,10 +57,14 @@ def _mark_decorate(function, name, fresh, wraps, notice=None):
         @wraps(function)
         async def wrapper(*args, **kwargs):
             text = describe_call(function, args, kwargs, name)
-            with fresh() as context:
-                _mark_signature(context, 0, text)
-                result = await function(*args, **kwargs)
-                _mark_signature(context, 1, describe_result(name, result))
+            try:
+                with fresh() as context:
+                    _mark_signature(context, 0, text)
+                    result = await function(*args, **kwargs)
+                    _mark_signature(context, 1, describe_result(name, result))
+            except BaseException as error:
+                _hide(error)
+                raise
             if notice:
                 notice(args, kwargs, result)
             return result
@@ -70,10 +74,14 @@ def _mark_decorate(function, name, fresh, wraps, notice=None):
             if _is_compiling():
                 return function(*args, **kwargs)
             text = describe_call(function, args, kwargs, name)
-            with fresh() as context:
-                _mark_signature(context, 0, text)
-                result = function(*args, **kwargs)
-                _mark_signature(context, 1, describe_result(name, result))
+            try:
+                with fresh() as context:
+                    _mark_signature(context, 0, text)
+                    result = function(*args, **kwargs)
+                    _mark_signature(context, 1, describe_result(name, result))
+            except BaseException as error:
+                _hide(error)
+                raise
             if notice:
                 notice(args, kwargs, result)
             return result

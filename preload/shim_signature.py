@@ -62,7 +62,9 @@ def describe_call(function, args, kwargs, name=None):
                 key.extend(kwargs)
                 _sig_key(kwargs, key, 0)
             return _sig_arguments(function, args, kwargs) if _sig_new(stage, seen, key) else None
-    except Exception:
+    except Exception as error:
+        if _is_handlers(error):
+            raise
         return None
 
 
@@ -77,7 +79,9 @@ def describe_result(name, value):
             key = []
             _sig_key(value, key, 0)
             return _sig_text(value, [_SIG_NODES], 0) if _sig_new(stage, seen, key) else None
-    except Exception:
+    except Exception as error:
+        if _is_handlers(error):
+            raise
         return None
 
 

@@ -146,8 +146,13 @@ def _watch_modules(torch, most):
         local.depth += 1
         try:
             return call(self, *args, **kwargs)
+        except BaseException as error:
+            _hide(error)
+            raise
         finally:
             local.depth -= 1
+            if not local.depth:
+                local.root = None  # nothing of ours keeps a model alive
             if stage is not None:
                 stage.__exit__()
     __call__.__name__, __call__.__qualname__ = call.__name__, call.__qualname__
@@ -188,7 +193,7 @@ def _watch_metadata(torch):
             _metadata(str(key), text_of(value), "torch.profiler")
 
         def add(self, key, value):
-            if not str(sys._getframe(1).f_globals.get("__name__")).startswith("torch.profiler."):  # its own notes
+            if not str(_frame().f_globals.get("__name__")).startswith("torch.profiler."):  # its own notes
                 keep(key, value)
             return method(self, key, value)
         add.__name__, add.__qualname__ = method.__name__, method.__qualname__
@@ -235,7 +240,11 @@ def _watch_distributed(dist):
         function = getattr(dist, name)
 
         def wrapper(*args, **kwargs):
-            result = function(*args, **kwargs)
+            try:
+                result = function(*args, **kwargs)
+            except BaseException as error:
+                _hide(error)
+                raise
             distributed()
             return result
         for attribute in ("__module__", "__name__", "__qualname__", "__doc__", "__annotations__", "__wrapped__"):
