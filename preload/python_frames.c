@@ -115,7 +115,7 @@ static const struct layout *layout_told(const uint64_t *offsets, const struct la
 static int minor_of(const char *version)
 {
     int minor = 0;
-    if (!version || strncmp(version, "3.", 2) != 0 || strstr(version, "free-threading")) return -1;
+    if (!version || strncmp(version, "3.", 2) != 0) return -1;
     for (version += 2; *version >= '0' && *version <= '9' && minor < 1000; version++)
         minor = minor * 10 + (*version - '0');
     return minor;
