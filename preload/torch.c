@@ -9,7 +9,7 @@
  * What the start callback returns is kept by libtorch and handed to the end callback, which may run in another thread
  * (a future's). libtorch deletes it then as a C++ object with a virtual destructor: so `struct op` begins with a pointer
  * to a table of two destructors, as the ABI of C++ on Linux has it, and the one that deletes puts the object back on a
- * list of the thread it runs in. Objects are never unmapped.
+ * list of the thread it came from, whose part outlives it. Objects are never unmapped.
  *
  * Ranges are started ranges of stage.c: they may be ended by any thread, in any order. Operators are written at their
  * end. A thread's lists and its cache of inputs hang off its thread state.
@@ -72,7 +72,8 @@ struct name {
 struct tfi_torch_thread {
     uint32_t serial; /* of the thread */
     struct op *free;
-    struct op *last; /* begun last, if it is still open */
+    struct op *returned; /* by other threads, with atomic operations */
+    struct op *last;     /* begun last, if it is still open */
     struct tfi_torch_cache *cache;
     struct name names[NAMES];
 };
@@ -102,10 +103,15 @@ static void destroy(struct op *op)
 
 static void delete (struct op *op)
 {
-    struct tfi_thread *t = tfi_self;
-    if (!t || !t->torch) return; /* a thread at its end: the object stays behind */
-    op->free = t->torch->free;
-    t->torch->free = op;
+    struct tfi_torch_thread *owner = op->owner;
+    if (TFI_LIKELY(tfi_self && tfi_self->torch == owner)) {
+        op->free = owner->free;
+        owner->free = op;
+        return;
+    }
+    op->free = __atomic_load_n(&owner->returned, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(&owner->returned, &op->free, op, true, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+        continue;
 }
 
 /* Offset to the top and type information, which nobody asks for, then what the objects point to. */
@@ -113,7 +119,8 @@ static const void *const class[] = {NULL, NULL, (const void *)destroy, (const vo
 
 static TFI_COLD struct op *more(struct tfi_torch_thread *own)
 {
-    struct op *slab = tfi_map(SLAB_BYTES);
+    own->free = __atomic_exchange_n(&own->returned, NULL, __ATOMIC_ACQUIRE);
+    struct op *slab = own->free ? NULL : tfi_map(SLAB_BYTES);
     for (size_t i = 0; slab && i < SLAB_BYTES / sizeof *slab; i++) {
         slab[i].free = own->free;
         own->free = &slab[i];

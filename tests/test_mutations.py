@@ -310,6 +310,9 @@ ROWS = [
     # What other threads allocate meanwhile is given to the operators of the stage that is asked about.
     row('blocks-of-other-stages', 'ops.py::test_what_the_library_records_is_what_torch_records[threads]', 'analysis/op_rows.c',
         'outside[i] = !in_stage(', 'outside[i] = false && !in_stage('),
+    # A program whose ranges end in other threads than they began in grows without end.
+    row('ended-elsewhere-is-lost', 'torch_ops.py::test_what_ends_elsewhere_is_used_again', 'preload/torch.c',
+        '    own->free = __atomic_exchange_n(&own->returned, NULL, __ATOMIC_ACQUIRE);\n', ''),
     # A launch has the call stack of another place that launched the same kernel.
     row('stack-of-an-earlier-call', 'callstack.py::test_calls', 'preload/hooks.h',
         ' ||\n        row->stack != call->stack)', ')'),

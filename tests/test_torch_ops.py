@@ -530,3 +530,30 @@ print(torch.autograd.profiler.record_function.__enter__.__module__, torch.nn.Mod
     ours, plain = run([python, '-c', script]), run([python, '-c', script], preload=False)
     assert (ours.rc, ours.out, ours.err) == (plain.rc, plain.out, plain.err)
     assert re.search(r'Module\._wrapped_call_impl 0 module\.py', ours.out)
+
+
+MANY_ENDED_ELSEWHERE = '''
+import sys, torch
+from concurrent.futures import ThreadPoolExecutor
+from torch.profiler import record_function
+one, other = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
+def begin():
+    ranges = [record_function('r') for _ in range(1000)]
+    for r in ranges: r.__enter__()
+    return ranges
+def end(ranges):
+    for r in ranges: r.__exit__(None, None, None)
+def resident():
+    return int(open('/proc/self/statm').read().split()[1]) * 4096
+for batch in range(120):
+    if batch == 20: before = resident()
+    other.submit(end, one.submit(begin).result()).result()
+print(resident() - before)
+'''
+
+
+def test_what_ends_elsewhere_is_used_again(run, python):
+    """100,000 ranges that one thread begins and another one ends take no memory each."""
+    result = run([python, '-c', MANY_ENDED_ELSEWHERE], {'TFI_ACTIVITIES': 'ops', 'TFI_MAX_MB': '1'}, timeout=200)
+    assert result.rc == 0, result.err[-2000:]
+    assert int(result.out) < 6 << 20
