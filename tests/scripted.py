@@ -4,6 +4,7 @@ import struct
 from types import SimpleNamespace
 
 import tfr
+from conftest import BUILD, built
 
 
 def play(run, program, steps, env=None, preload='test', rc=0, err='', **options):
@@ -48,6 +49,14 @@ def called(t):
 
 def stages(t, kind='range_end'):
     return [text(t, r.values['name']) for r in t.records if r.kind == kind]
+
+
+def libraries(directory, *names):
+    """Makes a directory with these of the simulated libraries; where others are installed they are not found either."""
+    directory.mkdir()
+    for name in ('libcuda.so.1', 'libcudart.so.13', 'libcudart.so.12', 'libcupti.so.13', 'libcupti.so.12'):
+        (directory / name).symlink_to(built(BUILD / 'simgpu' / name)) if name in names else (directory / name).touch()
+    return directory
 
 
 def only(items):

@@ -263,13 +263,7 @@ def only_line(got):
 
 @pytest.fixture
 def only_driver(tmp_path):
-    """A directory with the driver alone, where a libcupti that is installed is not found either."""
-    directory = tmp_path / 'cuda'
-    directory.mkdir()
-    (directory / 'libcuda.so.1').symlink_to(built(GPU / 'libcuda.so.1'))
-    for name in ('libcupti.so.13', 'libcupti.so.12'):
-        (directory / name).touch()
-    return directory
+    return scripted.libraries(tmp_path / 'cuda', 'libcuda.so.1')
 
 
 def test_no_cupti(play, only_driver):

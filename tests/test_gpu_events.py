@@ -21,16 +21,8 @@ KERNELS = {'TFI_EVENT_KERNELS': '1'}
 
 @pytest.fixture
 def alone(tmp_path):
-    """A directory with the driver alone, where a libcupti that is installed is not found either."""
-    directory = tmp_path / 'cuda'
-    directory.mkdir()
-    (directory / 'libcuda.so.1').symlink_to(built(GPU / 'libcuda.so.1'))
-    for name in ('libcudart.so.13', 'libcudart.so.12'):
-        if (GPU / name).exists():
-            (directory / name).symlink_to(GPU / name)
-    for name in ('libcupti.so.13', 'libcupti.so.12'):
-        (directory / name).touch()
-    return directory
+    """A directory with driver and runtime alone."""
+    return scripted.libraries(tmp_path / 'cuda', 'libcuda.so.1', *(p.name for p in GPU.glob('libcudart.so.1?')))
 
 
 @pytest.fixture

@@ -113,14 +113,8 @@ def test_fair_weather(weather):
 
 @pytest.fixture
 def only(tmp_path):
-    """only(name, ...): a directory with these libraries; where others are installed they are not found either."""
-    def only(*names):
-        directory = tmp_path / 'libraries'
-        directory.mkdir()
-        for name in ('libcuda.so.1', 'libcudart.so.13', 'libcudart.so.12', 'libcupti.so.13', 'libcupti.so.12'):
-            (directory / name).symlink_to(built(GPU / name)) if name in names else (directory / name).touch()
-        return directory
-    return only
+    """only(name, ...): a directory with these libraries."""
+    return lambda *names: scripted.libraries(tmp_path / 'libraries', *names)
 
 
 def test_no_cuda_at_all(weather, only):
