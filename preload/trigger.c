@@ -91,7 +91,7 @@ static bool is_ours(void)
 void tfi_trigger_start(void)
 {
     int number = (int)tfi_config.trigger.signal;
-    if (!number || (installed && is_ours())) return;
+    if (!number || installed) return; /* once: a handler that came later may call ours, and would be called by it */
     if (sigaction(number, NULL, &before) != 0) return;
     bool handled = before.sa_flags & SA_SIGINFO || (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN);
     /* A handler of the program keeps its flags: with another one its system calls would return otherwise. */

@@ -276,6 +276,26 @@ def test_a_handler_installed_later_stays(run, python):
     assert [s for s, *_ in switches(only(scripted.traces(result.dir)))] == [OFF]
 
 
+CALLS_OURS = '''
+import ctypes, faulthandler, os
+tfi = ctypes.CDLL(None)
+tfi.tfi_range_push(b'wake')
+faulthandler.register(12, file=open(os.devnull, 'w'), chain=True)
+child = os.fork()
+if not child:
+    tfi.tfi_range_push(b'child')
+    os.kill(os.getpid(), 12)
+    os._exit(0)
+print(os.waitpid(child, 0)[1])
+'''
+
+
+def test_a_later_handler_that_calls_ours_is_not_called_by_it(run, python):
+    """In a forked child too, which wakes once more: the two would call each other until the stack is full."""
+    result = run([python, '-c', CALLS_OURS], {'TFI_TRIGGER': 'signal:12'})
+    assert (result.rc, result.out) == (0, '0\n')
+
+
 def tell(path, text):
     return f'system=echo "{text}" >{path}'
 
