@@ -44,7 +44,7 @@ void cmd_export_chrome(struct session *session)
     if (is_kineto(session->process[0])) {
         events = export_kineto_whole(session, session->process[0], &session->out, "chrome", of_name);
     } else {
-        struct tfr_export asked = {session->process, session->processes, &session->out, "chrome", NULL, of_name, 0};
+        struct tfr_export asked = {session->process, session->processes, &session->out, "chrome", NULL, of_name, 0, 0};
         events = export_tfr(&asked, session);
     }
     free(of_name);

@@ -110,6 +110,7 @@ void cmd_report(struct session *session)
     directory = session->options.output ? string_format("%s", session->options.output)
                                         : directory_of(session->process[0]->path);
     report_collect(&report, session);
+    report_choose_directories(&report, session->options.output);
     bool found = false;
     for (size_t i = 0; i < report.units; i++) {
         found |= report.unit[i].stages != 0;

@@ -130,8 +130,9 @@ void put_spans(struct export *x)
 {
     const struct process *p = x->process;
     const struct spans *s = &p->spans;
+    const uint32_t both = WITHOUT_CPU | WITHOUT_GPU;
     bool *joined = joined_spans(p);
-    for (size_t i = 0; i < s->table.count; i++) {
+    for (size_t i = 0; i < s->table.count && (x->asked->without & both) != both; i++) {
         if (joined[i] || s->class[i] != CLASS_API || !is_wanted(x, s->thread[i], s->start[i], s->end[i])) {
             continue;
         }
@@ -267,7 +268,7 @@ void put_works(struct export *x)
     uint32_t *first =
         mem_zero(x->process->spans.table.count, sizeof *first); /* by span: its first work that is shown */
     memset(first, 0xff, x->process->spans.table.count * sizeof *first);
-    for (size_t i = 0; i < w->table.count; i++) {
+    for (size_t i = 0; i < w->table.count && !(x->asked->without & WITHOUT_GPU); i++) {
         if (!wants_work(x, i)) {
             continue;
         }

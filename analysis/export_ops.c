@@ -61,17 +61,19 @@ static void put_operator_args(struct export *x, size_t i)
         emit_count(e, "Fwd thread id", d->forward_thread);
     }
     emit_count(e, "Record function id", 0);
-    put_json(x, "Concrete Inputs", d->concrete);
-    put_json(x, "Input type", d->types);
-    put_json(x, "Input Strides", d->strides);
-    put_json(x, "Input Dims", d->shapes);
-    if (d->stack != NAME_NONE) {
+    if (!(x->asked->without & WITHOUT_SHAPES)) {
+        put_json(x, "Concrete Inputs", d->concrete);
+        put_json(x, "Input type", d->types);
+        put_json(x, "Input Strides", d->strides);
+        put_json(x, "Input Dims", d->shapes);
+    }
+    if (d->stack != NAME_NONE && !(x->asked->without & WITHOUT_STACKS)) {
         struct text stack = {0};
         stack_line(&x->session->model.names, d->stack, &stack);
         emit_text(e, "Call stack", stack.data ? stack.data : "");
         text_free(&stack);
     }
-    if (d->flops) {
+    if (d->flops && !(x->asked->without & WITHOUT_SHAPES)) {
         emit_count(e, "FLOPs", d->flops);
     }
     if (d->scope == TFI_SCOPE_NATIVE) {
@@ -84,7 +86,7 @@ static void put_operator_args(struct export *x, size_t i)
 void put_operators(struct export *x)
 {
     const struct spans *s = &x->process->spans;
-    for (size_t i = 0; i < s->table.count; i++) {
+    for (size_t i = 0; i < s->table.count && !(x->asked->without & WITHOUT_CPU); i++) {
         if (s->class[i] == CLASS_OPERATOR && wants_operator(x, i)) {
             const struct name *name = names_get(&x->session->model.names, s->name[i]);
             begin_event(x, "X");
@@ -112,7 +114,7 @@ void find_launchers(struct export *x)
 
 void put_external_id(struct export *x, uint32_t operator)
 {
-    if (operator!= NO_PLACE) {
+    if (operator!= NO_PLACE && !(x->asked->without &WITHOUT_CPU)) {
         emit_count(&x->e, "External id", x->operators + x->process->spans.id[operator]);
     }
 }
@@ -121,7 +123,7 @@ void put_external_id(struct export *x, uint32_t operator)
 void put_forwards(struct export *x)
 {
     const struct forwards *f = &x->process->forwards;
-    for (size_t i = 0; i + 1 < f->table.count; i += 2) { /* they stand in pairs */
+    for (size_t i = 0; i + 1 < f->table.count && !(x->asked->without & WITHOUT_CPU); i += 2) { /* they stand in pairs */
         if (!is_wanted(x, f->thread[i], f->time[i], f->time[i]) || f->time[i + 1] >= x->to) {
             continue;
         }
@@ -147,7 +149,7 @@ void put_blocks(struct export *x)
     enum { DEVICE_CPU, DEVICE_CUDA }; /* c10::DeviceType */
     const struct blocks *b = &x->process->blocks;
     struct emit *e = &x->e;
-    for (size_t i = 0; i < b->table.count; i++) {
+    for (size_t i = 0; i < b->table.count && !(x->asked->without & WITHOUT_MEMORY); i++) {
         if (!is_wanted(x, b->thread[i], b->time[i], b->time[i])) {
             continue;
         }

@@ -356,6 +356,13 @@ static void put_process(struct export *x)
     free(label);
 }
 
+static bool wants_function(const struct export *x, const struct func *func)
+{
+    uint32_t without = x->asked->without;
+    return is_device_call(func) ? (without & (WITHOUT_CPU | WITHOUT_GPU)) != (WITHOUT_CPU | WITHOUT_GPU)
+                                : !(without & WITHOUT_CPU);
+}
+
 static void put_events(struct export *x)
 {
     const struct process *p = x->process;
@@ -370,7 +377,8 @@ static void put_events(struct export *x)
         }
     }
     for (size_t i = 0; i < p->calls.table.count; i++) {
-        if (is_wanted(x, p->calls.thread[i], p->calls.start[i], p->calls.end[i])) {
+        if (wants_function(x, &p->func[p->calls.func[i]]) &&
+            is_wanted(x, p->calls.thread[i], p->calls.start[i], p->calls.end[i])) {
             put_call(x, i);
         }
     }

@@ -9,6 +9,16 @@
     (WANT_RANGES | WANT_DETAILS | WANT_MARKS | WANT_CALLS | WANT_DEVICE | WANT_LAUNCHES | WANT_OPERATORS |             \
      WANT_OPERATOR_DETAILS | WANT_MEMORY)
 
+/* What an export leaves out, in Kineto's terms: calls belong to both processors and are there unless both are left out.
+ * Ranges and marks are there in every case. */
+enum {
+    WITHOUT_CPU = 1, /* operators, and calls that are not the device's */
+    WITHOUT_GPU = 2,
+    WITHOUT_MEMORY = 4,
+    WITHOUT_STACKS = 8,
+    WITHOUT_SHAPES = 16, /* and values, types and strides, and operations, which follow from shapes */
+};
+
 struct tfr_export {
     const struct process **process;
     size_t processes; /* at least one */
@@ -17,6 +27,7 @@ struct tfr_export {
     const struct name *stage; /* NULL: not of one */
     const uint32_t *of_name;  /* by name: what lies in stages whose number is `target`; NULL: everything */
     uint32_t target;
+    uint32_t without; /* WITHOUT_* */
 };
 
 /* Returns how many events it has written, the descriptions of processes and threads apart. */

@@ -65,21 +65,6 @@ static uint32_t collapsed(struct names *names, uint32_t name)
     return number;
 }
 
-/* Which stages, by the names they count as, are contexts of cache-dit. */
-static void find_cache_dit(struct report *report, const uint32_t *one)
-{
-    const struct session *session = report->session;
-    report->of_cache_dit = mem_zero(session->model.names.count, sizeof *report->of_cache_dit);
-    for (size_t i = 0; i < session->processes; i++) {
-        const struct ranges *r = &session->process[i]->ranges;
-        for (size_t k = 0; k < r->table.count; k++) {
-            if (r->flags[k] & TFI_RANGE_CACHE_DIT && one[r->name[k]] != NAME_NONE) {
-                report->of_cache_dit[one[r->name[k]]] = true;
-            }
-        }
-    }
-}
-
 /* Which stage each name counts as, as far as --stage wants it. */
 static void find_names(struct report *report)
 {
@@ -95,7 +80,7 @@ static void find_names(struct report *report)
             }
         }
     }
-    find_cache_dit(report, one);
+    report_find_asked(report, one, count);
     one[NAME_RUN] = NAME_RUN;
     for (size_t i = 0; i < count; i++) {
         bool wanted = session_wants_stage(session, model_name(&session->model, (uint32_t)i)) ||
@@ -436,7 +421,7 @@ void report_free(struct report *report)
     free(report->unit);
     free(report->one);
     free(report->chosen);
-    free(report->of_cache_dit);
+    report_free_asked(report);
     free(report->file);
     *report = (struct report){0};
 }

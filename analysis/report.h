@@ -7,6 +7,7 @@
 #define TFA_REPORT_H
 
 #include "attribute.h"
+#include "export_tfr.h"
 #include "session.h"
 
 struct report_kernel {
@@ -58,16 +59,25 @@ struct unit {
     struct map by_name;
 };
 
+/* What contexts of cache-dit of one name were asked for; their files have that and nothing else. */
+struct report_asked {
+    bool is;          /* there was one */
+    bool known;       /* it is said, below; else as much as there is */
+    uint32_t without; /* WITHOUT_* of export_tfr.h */
+    char *directory;  /* where they were to be; NULL: beside the other files */
+};
+
 struct report {
     struct session *session;
     struct unit *unit;
     size_t units;
     uint32_t *one; /* by name: the stage it counts as, NAME_NONE where it is none */
     size_t names;
-    bool *of_cache_dit; /* by name of a stage: a context of cache-dit was one of its ranges */
-    uint32_t *chosen;   /* by name: the number of the stage among those that get a trace, or NO_PLACE */
-    size_t traces;      /* how many get one */
-    size_t left_out;    /* how many do not */
+    struct report_asked *asked; /* by name of a stage */
+    size_t asked_count;
+    uint32_t *chosen; /* by name: the number of the stage among those that get a trace, or NO_PLACE */
+    size_t traces;    /* how many get one */
+    size_t left_out;  /* how many do not */
     uint64_t epoch;
     char **file; /* that were written */
     size_t files, file_capacity;
@@ -84,6 +94,12 @@ void report_free(struct report *report);
 /* By time; kernels that no stage has are in `all`. */
 void report_sort_kernels(const struct report *report, struct report_stage *stage);
 
+/* ---- report_asked.c ---- */
+/* Of `names` names: the stage each counts as. */
+void report_find_asked(struct report *report, const uint32_t *one, size_t names);
+/* Makes the directories that were asked for; nobody's are used if the user has given one. */
+void report_choose_directories(struct report *report, const char *given);
+void report_free_asked(struct report *report);
 /* ---- report_files.c ---- */
 bool report_write(struct report *report, const char *directory); /* false: it can't be, which is said */
 /* A name in the directory that is free to be written: not there, or an earlier report's; else with ~2, ~3. To be freed. */

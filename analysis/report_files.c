@@ -61,7 +61,8 @@ static char *trace_file(const struct report *report, struct stage_files *files, 
                         const struct unit *unit, const struct report_stage *stage)
 {
     const struct name *name = names_get(&report->session->model.names, stage->name);
-    if (!report->of_cache_dit[stage->name]) {
+    const struct report_asked *asked = &report->asked[stage->name];
+    if (!asked->is) {
         return string_format("%s.trace.json.gz", stage->file);
     }
     char *path = NULL, *suffix = unit->process[0]->world > 1
@@ -69,7 +70,8 @@ static char *trace_file(const struct report *report, struct stage_files *files, 
                                      : string_format(".trace.json.gz");
     do {
         free(path);
-        path = stage_file_named(files, directory, "", name->text, name->length, suffix);
+        path = stage_file_named(files, asked->directory ? asked->directory : directory, "", name->text, name->length,
+                                suffix);
     } while (!is_ours(path));
     free(suffix);
     return path;
@@ -225,7 +227,8 @@ static bool write_tfr_trace(struct report *report, const struct unit *unit, cons
                                .artefact = "stage",
                                .stage = names_get(&report->session->model.names, stage->name),
                                .of_name = report->chosen,
-                               .target = stage->trace};
+                               .target = stage->trace,
+                               .without = report->asked[stage->name].without};
     bool good = out_open(&out, path);
     if (good) {
         export_tfr(&asked, report->session);
@@ -243,7 +246,10 @@ static bool write_traces(struct report *report, struct unit *unit)
         return write_kineto_traces(report, unit);
     }
     for (size_t i = 0; i < unit->stages && good; i++) {
-        good = unit->stage[i].trace == NO_PLACE || write_tfr_trace(report, unit, &unit->stage[i]);
+        /* Memory alone is no trace, for cache-dit too. */
+        uint32_t both = WITHOUT_CPU | WITHOUT_GPU, without = report->asked[unit->stage[i].name].without;
+        good = unit->stage[i].trace == NO_PLACE || (without & both) == both ||
+               write_tfr_trace(report, unit, &unit->stage[i]);
     }
     return good;
 }

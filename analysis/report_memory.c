@@ -1,5 +1,5 @@
-/* report_memory.c - cache-dit's two files about memory, of a stage that was one of its contexts and had its allocations
- * recorded with call stacks: a snapshot that torch.cuda._memory_viz reads, and torch.cuda.memory_summary()'s table.
+/* report_memory.c - cache-dit's two files about memory, of a stage that was one of its contexts and was asked for them, or
+ * had its allocations recorded with call stacks where nothing is said of what was asked: a snapshot that torch.cuda._memory_viz reads, and torch.cuda.memory_summary()'s table.
  *
  * The snapshot has every block from the first entry of the stage to its last exit in `device_traces`: a list a device,
  * that of the host last, as torch has it where it makes one from a profile. `segments` has what was in use at the end.
@@ -27,7 +27,7 @@ struct view {
     uint32_t *block;      /* places in the process's blocks, by time, up to the end */
     size_t blocks, first; /* the first one inside */
     int64_t devices;      /* highest number of a device + 1 */
-    bool has_stacks, has_host;
+    bool has_stacks, has_blocks, has_host;
     struct map stacks, frames; /* what the pickle remembers them as, by their numbers */
 };
 
@@ -49,7 +49,7 @@ static int by_time(const void *a, const void *b, void *context)
     return (x > y) - (x < y);
 }
 
-/* False if the stage was not open in this process, or nothing was recorded in it. */
+/* False if the stage was not open in this process, nothing was recorded in it, or nobody asked. */
 static bool look(struct view *view, uint32_t stage)
 {
     const struct ranges *r = &view->process->ranges;
@@ -69,6 +69,7 @@ static bool look(struct view *view, uint32_t stage)
             view->block[view->blocks++] = (uint32_t)i;
             view->devices = MAX(view->devices, b->device[i] + 1);
             view->has_host |= b->device[i] == DEVICE_HOST;
+            view->has_blocks |= inside;
             view->has_stacks |= inside && b->stack[i];
         }
     }
@@ -78,7 +79,8 @@ static bool look(struct view *view, uint32_t stage)
     while (view->first < view->blocks && b->time[view->block[view->first]] < view->start) {
         view->first++;
     }
-    return view->has_stacks;
+    const struct report_asked *asked = &view->report->asked[stage];
+    return asked->known ? view->has_blocks && !(asked->without & WITHOUT_MEMORY) : view->has_stacks;
 }
 
 /* ---- the snapshot ---- */
@@ -451,11 +453,13 @@ bool report_write_memory(struct report *report, const char *directory, const str
     struct stage_files files = {0}; /* two processes of a rank may end a stage in the same second */
     bool good = true;
     for (size_t i = 0; i < unit->stages && good; i++) {
-        if (!report->of_cache_dit[unit->stage[i].name]) {
+        const struct report_asked *asked = &report->asked[unit->stage[i].name];
+        if (!asked->is) {
             continue;
         }
+        const char *where = asked->directory ? asked->directory : directory;
         for (size_t k = 0; k < unit->processes && good; k++) {
-            good = write_stage(report, &files, directory, unit, &unit->stage[i], unit->process[k]);
+            good = write_stage(report, &files, where, unit, &unit->stage[i], unit->process[k]);
         }
     }
     stage_files_free(&files);

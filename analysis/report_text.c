@@ -6,7 +6,15 @@
 #include "report.h"
 #include "timeline.h"
 
-enum { WIDTH = 100, SHOWN_RANKS = 6, SHOWN_STAGES = 8, SHOWN_KERNELS = 8, SHOWN_LOSSES = 2, SHOWN_DEVICES = 2 };
+enum {
+    WIDTH = 100,
+    SHOWN_RANKS = 6,
+    SHOWN_STAGES = 8,
+    SHOWN_KERNELS = 8,
+    SHOWN_LOSSES = 2,
+    SHOWN_DEVICES = 2,
+    SHOWN_DIRECTORIES = 2
+};
 
 /* ---- names ---- */
 
@@ -315,19 +323,57 @@ static void put_kernels(struct out *out, const struct report *report)
 
 /* ---- what was written, and what to do next ---- */
 
-static size_t count_files(const struct report *report, const char *suffix)
+/* True if the file lies right in the directory. */
+static bool lies_in(const char *file, const char *directory)
+{
+    size_t length = strlen(directory);
+    return strncmp(file, directory, length) == 0 && file[length] == '/' && !strchr(file + length + 1, '/');
+}
+
+static size_t count_files(const struct report *report, const char *directory, const char *suffix)
 {
     size_t count = 0, length = strlen(suffix);
     for (size_t i = 0; i < report->files; i++) {
         size_t n = strlen(report->file[i]);
-        count += n > length && strcmp(report->file[i] + n - length, suffix) == 0;
+        count += n > length && strcmp(report->file[i] + n - length, suffix) == 0 && lies_in(report->file[i], directory);
     }
     return count;
 }
 
+static bool is_listed(const struct report *report, size_t before, const char *directory)
+{
+    for (size_t i = 0; i < before; i++) {
+        if (report->asked[i].directory && strcmp(report->asked[i].directory, directory) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Where cache-dit's arguments sent its files. */
+static void put_elsewhere(struct out *out, const struct report *report, const char *main)
+{
+    size_t shown = 0;
+    for (size_t i = 0; i < report->asked_count; i++) {
+        const char *directory = report->asked[i].directory;
+        size_t files = directory && strcmp(directory, main) != 0 && !is_listed(report, i, directory)
+                           ? count_files(report, directory, "")
+                           : 0;
+        if (files && shown++ < SHOWN_DIRECTORIES) {
+            out_puts(out, "written to ");
+            out_puts(out, directory);
+            out_format(out, ", where cache-dit was to write: %zu file%s\n", files, files == 1 ? "" : "s");
+        }
+    }
+    if (shown > SHOWN_DIRECTORIES) {
+        out_format(out, "  and to %zu more directories\n", shown - SHOWN_DIRECTORIES);
+    }
+}
+
 static void put_files(struct out *out, const struct report *report, const char *directory)
 {
-    size_t breakdowns = count_files(report, ".breakdown.json"), traces = count_files(report, ".trace.json.gz");
+    size_t breakdowns = count_files(report, directory, ".breakdown.json"),
+           traces = count_files(report, directory, ".trace.json.gz");
     size_t length = strlen(directory) + 1;
     out_puts(out, "\nwritten to ");
     out_puts(out, directory);
@@ -335,7 +381,7 @@ static void put_files(struct out *out, const struct report *report, const char *
     for (size_t i = 0; i < report->files && i < 1; i++) {
         out_format(out, "  %-40s what each stage took\n", report->file[i] + length);
     }
-    size_t scripts = count_files(report, ".py");
+    size_t scripts = count_files(report, directory, ".py");
     if (scripts) {
         out_format(out, "  %-40s runs a stage that is a function alone (%zu file%s)\n", "profile_STAGE.py", scripts,
                    scripts == 1 ? "" : "s");
@@ -351,6 +397,7 @@ static void put_files(struct out *out, const struct report *report, const char *
     if (report->left_out) {
         out_format(out, "  no trace for %zu stages that took less time; --stage NAME writes them\n", report->left_out);
     }
+    put_elsewhere(out, report, directory);
 }
 
 /* As a shell wants it. */

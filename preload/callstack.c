@@ -12,9 +12,10 @@
  * Joined: the interpreter's own functions are left out, and where its evaluator stands among the native frames, the
  * frames of Python it runs take its place. Our own functions are left out too.
  *
- * libunwind is loaded only with `stack` on, at wake: its archive is no code for a shared library, and on a hooked path
- * the loader's lock must not be asked for. A child of a fork does not know whether another thread of its parent was
- * inside libunwind, and held its lock, unless nobody was: then native frames are off there.
+ * libunwind is loaded only with `stack` on, at wake or when a profiler we stand for wants stacks: its archive is no code
+ * for a shared library, and on a hooked path the loader's lock must not be asked for. A child of a fork does not know
+ * whether another thread of its parent was inside libunwind, and held its lock, unless nobody was: then native frames are
+ * off there.
  */
 #include "callstack.h"
 
@@ -51,7 +52,7 @@ struct known {
 
 static struct known *chains;
 static uint32_t nr_chains;
-static struct tfi_lock lock;
+static struct tfi_lock lock, beginning;
 static char frame_room[16384];               /* with the lock: one frame */
 static char list_room[9 * TFI_STACK_FRAMES]; /* with the lock: numbers and spaces */
 static int (*unwind)(void **, int);          /* libunwind's unw_backtrace */
@@ -202,7 +203,7 @@ uint32_t tfi_callstack_take(struct tfi_thread *t)
     struct chain c;
     int error = errno;
     (void)t;
-    if (TFI_UNLIKELY(!chains)) return 0;
+    if (TFI_UNLIKELY(!__atomic_load_n(&chains, __ATOMIC_ACQUIRE))) return 0;
     tfi_python_find();
     uint64_t hash = take(&c);
     if (!hash) return 0;
@@ -212,17 +213,8 @@ uint32_t tfi_callstack_take(struct tfi_thread *t)
     return string;
 }
 
-void tfi_callstack_restart(void)
+static void find_unwinder(bool wanted)
 {
-    struct tfi_native_name own;
-    if (!tfi_config_may_have(TFI_ACTIVITY_STACK)) return;
-    chains = tfi_map(MAX_CHAINS * sizeof *chains); /* that of a parent stays: its pages are shared until written */
-    nr_chains = lock.word = 0;
-    tfi_native_restart();
-    if (tfi_native_find((uintptr_t)tfi_callstack_restart, &own)) {
-        own_start = own.object->start;
-        own_end = own.object->end;
-    }
     if (__atomic_exchange_n(&unwinding, 0, __ATOMIC_SEQ_CST)) {
         unwind = NULL;
         tfi_log(TFI_LOG_INFO, "stacks of this process are without native frames: it was forked while one was taken");
@@ -230,6 +222,35 @@ void tfi_callstack_restart(void)
     }
     void *library = unwind ? NULL : dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL);
     if (library) *(void **)&unwind = tfi_dlsym(library, "unw_backtrace");
-    if (!unwind && tfi_config.activities & TFI_ACTIVITY_STACK)
+    if (!unwind && wanted)
         tfi_log(TFI_LOG_WARN, "stacks have no native frames: libunwind.so.8 is not there (package libunwind8)");
+}
+
+/* Other threads take stacks from when the table is there. */
+static void prepare(bool wanted)
+{
+    struct tfi_native_name own;
+    nr_chains = 0;
+    tfi_native_restart();
+    if (tfi_native_find((uintptr_t)tfi_callstack_restart, &own)) {
+        own_start = own.object->start;
+        own_end = own.object->end;
+    }
+    find_unwinder(wanted);
+    struct known *table =
+        tfi_map(MAX_CHAINS * sizeof *table); /* that of a parent stays: its pages are shared until written */
+    __atomic_store_n(&chains, table, __ATOMIC_RELEASE);
+}
+
+void tfi_callstack_begin(void)
+{
+    if (__atomic_load_n(&chains, __ATOMIC_ACQUIRE) || !tfi_lock_within(&beginning, 10)) return;
+    if (!chains) prepare(false);
+    tfi_unlock(&beginning);
+}
+
+void tfi_callstack_restart(void)
+{
+    lock.word = beginning.word = 0;
+    if (tfi_config_may_have(TFI_ACTIVITY_STACK) || chains) prepare(tfi_config.activities & TFI_ACTIVITY_STACK);
 }

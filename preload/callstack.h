@@ -11,6 +11,9 @@
 /* Takes the stack; 0 if none is to be had. With the guard of the calling thread set. */
 uint32_t tfi_callstack_take(struct tfi_thread *thread);
 
+/* Where `stack` becomes active and nobody could foresee it: the same, if it has not been done. */
+void tfi_callstack_begin(void);
+
 /* At wake, where `stack` is or may become active: finds what unwinds native frames; forgets what a parent process has found. */
 void tfi_callstack_restart(void);
 

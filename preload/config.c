@@ -317,6 +317,14 @@ static void switch_activity(uint32_t bit, uint32_t flag)
 {
     if (flag == 1) tfi_config.activities |= bit;
     else if (flag == 0) tfi_config.activities &= ~bit;
+    if (flag != TFI_UNSET) tfi_config.fixed |= bit;
+}
+
+/* What a good value leaves to nobody else. */
+static void fix(const struct variable *v)
+{
+    if (v->type == TYPE_WORDS) tfi_config.fixed |= (1u << TFI_COUNT(activities)) - 1;
+    if (v->field == offsetof(struct tfi_config, record_shapes)) tfi_config.fixed |= TFI_RECORDING_SHAPES;
 }
 
 void tfi_config_read(void)
@@ -333,7 +341,9 @@ void tfi_config_read(void)
     copies_used = 0;
     for (size_t i = 0; i < TFI_COUNT(variables); i++) {
         const char *value = value_of(&variables[i], used);
-        if (value && !store(&variables[i], value)) complain_value(&variables[i], used, value);
+        if (!value) continue;
+        if (store(&variables[i], value)) fix(&variables[i]);
+        else complain_value(&variables[i], used, value);
     }
     find_unknown();
     switch_activity(TFI_ACTIVITY_STACK, tfi_config.with_stack);

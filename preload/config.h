@@ -44,6 +44,7 @@ struct tfi_config {
     uint64_t max_mb;
     uint64_t flush_ms;
     uint32_t activities; /* enum tfi_activity */
+    uint32_t fixed;      /* what the environment says something about, as in tfi_recording_now; the rest is default */
     uint32_t event_kernels;
     uint32_t tensor_addresses;
     uint32_t record_shapes;

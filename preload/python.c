@@ -182,6 +182,8 @@ static PyObject *make_config(void)
         }
         if (value) put(dict, setting.field, value);
     }
+    PyObject *fixed = dict ? tfi_python.PyLong_FromLongLong(tfi_config.fixed) : NULL;
+    if (fixed) put(dict, "fixed", fixed);
     return dict;
 }
 

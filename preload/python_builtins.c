@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "callstack.h"
 #include "clock.h"
 #include "config.h"
 #include "fmt.h"
@@ -138,6 +139,20 @@ PyObject *tfi_builtin_schedule(PyObject *self, PyObject *const *args, ssize_t co
     tfi_python_text_end(&text);
     tfi_python_text_end(&step);
     return tfi_python.PyBool_FromLong(good);
+}
+
+PyObject *tfi_builtin_ask(PyObject *self, PyObject *const *args, ssize_t count)
+{
+    (void)self;
+    uint32_t wanted = count == 2 ? (uint32_t)tfi_python_number(args[0]) : 0;
+    bool begins = wanted && tfi_python_number(args[1]) == 1;
+    struct tfi_thread *t = wanted ? tfi_enter(TFI_WHY_STAGE) : NULL;
+    if (t) {
+        if (begins && wanted & ~tfi_config.fixed & TFI_ACTIVITY_STACK) tfi_callstack_begin();
+        tfi_schedule_ask(t, wanted, begins);
+        tfi_leave(t);
+    }
+    return tfi_python.PyBool_FromLong(t != NULL);
 }
 
 PyObject *tfi_builtin_memory(PyObject *self, PyObject *const *args, ssize_t count)

@@ -2,7 +2,8 @@
  *
  * Three things may have a say, and recording is on where all of them agree: the schedule (torch.profiler's table, by
  * entries of the step stage), the capture window (cudaProfilerStart to -Stop, a delay, a length) and the trigger
- * (trigger.c). The result is one word that every record looks at, and a `recording` record at each change.
+ * (trigger.c). A fourth says what is recorded then: profilers of the program's own that we stand for. The result is one
+ * word that every record looks at, and a `recording` record at each change.
  *
  * Who notices: steps and profiler calls switch at once, in their own thread. Time and triggers are looked at by the
  * background thread, at edges of stages, and by calls that find recording off, at most every 100 ms or when a time is
@@ -54,7 +55,8 @@ static struct {
     uint64_t opens_ns; /* the moments of a window that is set, UINT64_MAX for never */
     uint64_t closes_ns;
     struct tfi_wish wish;
-    uint32_t looking; /* one thread looks, the others go on */
+    uint32_t askers[32]; /* of each bit of the word */
+    uint32_t looking;    /* one thread looks, the others go on */
     uint64_t edges;
     struct {
         uint64_t ticks;
@@ -168,7 +170,7 @@ static void write_record(struct tfi_thread *t, const struct told *told, uint64_t
         .rec = {TFI_KIND_recording, sizeof row},
         .state = told->state,
         .time = ticks,
-        .activities = told->word & ~TFI_RECORDING_ANY,
+        .activities = told->word & ~(TFI_RECORDING_ANY | TFI_RECORDING_SHAPES),
         .cause = tfi_string(cause, strlen(cause)),
         .step = told->step,
         .cycle = told->cycle,
@@ -183,6 +185,20 @@ static void write_record(struct tfi_thread *t, const struct told *told, uint64_t
     tfi_commit(t, sizeof *rec);
 }
 
+static uint32_t word_of(uint32_t activities)
+{
+    return TFI_RECORDING_ANY | activities | (tfi_config.record_shapes ? TFI_RECORDING_SHAPES : 0);
+}
+
+/* The word as those want it who ask; as it is if nobody does. */
+static uint32_t as_asked(uint32_t word)
+{
+    uint32_t asked = 0, fixed = tfi_config.fixed;
+    for (unsigned i = 0; i < TFI_COUNT(now.askers); i++) asked |= now.askers[i] ? 1u << i : 0;
+    if (!(asked & TFI_RECORDING_ANY)) return word;
+    return (word & (asked | fixed)) | (asked & ~fixed & TFI_ACTIVITY_STACK);
+}
+
 /* What holds now. */
 static struct told judge(void)
 {
@@ -193,7 +209,7 @@ static struct told judge(void)
     }
     if (tfi_config.capture.set && now.window != OPEN) is.state = TFI_RECORDING_OFF;
     if (!now.wish.on) is.state = TFI_RECORDING_OFF;
-    if (is.state != TFI_RECORDING_OFF) is.word = TFI_RECORDING_ANY | now.wish.activities;
+    if (is.state != TFI_RECORDING_OFF) is.word = as_asked(word_of(now.wish.activities));
     return is;
 }
 
@@ -353,6 +369,19 @@ bool tfi_schedule_set(struct tfi_thread *t, const char *text, const char *step)
     return true;
 }
 
+void tfi_schedule_ask(struct tfi_thread *t, uint32_t wanted, bool begins)
+{
+    tfi_lock(&now.lock);
+    for (unsigned i = 0; i < TFI_COUNT(now.askers); i++) {
+        if (!(wanted >> i & 1)) continue;
+        if (begins) now.askers[i]++;
+        else if (now.askers[i]) now.askers[i]--; /* else it began in a parent */
+    }
+    __atomic_store_n(&tfi_recording_switched, 1, __ATOMIC_RELAXED);
+    apply(t, "profiler");
+    tfi_unlock(&now.lock);
+}
+
 void tfi_capture_call(bool start)
 {
     if (TFI_LIKELY(!tfi_config.capture.api)) return;
@@ -373,7 +402,7 @@ void tfi_schedule_init(void)
     now.first_ns = tfi_monotonic_ns();
     tfi_recording_switched =
         tfi_config.schedule.active || tfi_config.capture.set || tfi_config.trigger.signal || tfi_config.trigger.path;
-    if (!tfi_recording_switched) tfi_recording_now = TFI_RECORDING_ANY | tfi_config.activities;
+    if (!tfi_recording_switched) tfi_recording_now = word_of(tfi_config.activities);
 }
 
 void tfi_schedule_restart(void)
@@ -386,10 +415,11 @@ void tfi_schedule_restart(void)
     now.steps = 0;
     now.plan = tfi_config.schedule;
     now.step[0] = 0;
+    memset(now.askers, 0, sizeof now.askers);
     tfi_schedule_runs = now.plan.active ? ++now.plans : 0;
     tfi_recording_switched = tfi_schedule_runs || tfi_config.capture.set || watched();
     now.edge[0].ticks = 0;
-    now.edge[0].word = tfi_recording_switched ? 0 : TFI_RECORDING_ANY | tfi_config.activities;
+    now.edge[0].word = tfi_recording_switched ? 0 : word_of(tfi_config.activities);
     now.edges = 1;
     now.wish = (struct tfi_wish){!tfi_config.trigger.signal && !tfi_config.trigger.path, tfi_config.activities, NULL};
     if (tfi_config.capture.api) now.window = PAST;
@@ -409,7 +439,7 @@ static const char *first_cause(void)
 void tfi_schedule_awake(struct tfi_thread *t)
 {
     if (TFI_LIKELY(!tfi_recording_switched)) {
-        tfi_recording_now = TFI_RECORDING_ANY | tfi_config.activities;
+        tfi_recording_now = word_of(tfi_config.activities);
         return;
     }
     tfi_trigger_start();

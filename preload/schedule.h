@@ -45,8 +45,10 @@ bool tfi_trigger_parse(const char *text, struct tfi_trigger *trigger);
 /* What the schedule says about a step, counted from 0, and which cycle that is. */
 enum tfi_recording_state tfi_plan_at(const struct tfi_plan *plan, uint64_t step, uint32_t *cycle);
 
-/* TFI_ACTIVITY_* that are recorded now, and TFI_RECORDING_ANY; 0 while recording is off. */
+/* TFI_ACTIVITY_* that are recorded now, TFI_RECORDING_SHAPES where operators' inputs are, and TFI_RECORDING_ANY; 0 while
+ * recording is off. */
 #define TFI_RECORDING_ANY 0x80000000u
+#define TFI_RECORDING_SHAPES 0x40000000u
 extern uint32_t tfi_recording_now;
 
 /* True if one of these activities (or TFI_RECORDING_ANY) is recorded now. */
@@ -92,6 +94,10 @@ void tfi_schedule_step(struct tfi_thread *t);
 /* Another schedule, in the words of TFI_SCHEDULE, from step 0 on, by entries of the stage `step` (NULL: as ever); "" ends
  * it. The user's own TFI_SCHEDULE and TFI_STEP go first. False if the text can't be read. */
 bool tfi_schedule_set(struct tfi_thread *t, const char *text, const char *step);
+
+/* A profiler of the program's own, which we stand for, begins or ends, and wants these: words as tfi_recording_now. While
+ * any does, what the environment leaves open is what they want together: no other activities, and `stack`, too. */
+void tfi_schedule_ask(struct tfi_thread *t, uint32_t wanted, bool begins);
 
 /* cudaProfilerStart and -Stop, called before the first and after the second; wakes as a call does. */
 void tfi_capture_call(bool start);

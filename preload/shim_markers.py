@@ -12,6 +12,14 @@ _MARK_TELEFUSER = 0x4000  # TFI_RANGE_* of include/tfi_trace.h
 _MARK_CACHE_DIT = 0x8000
 _MARK_SCHEDULE = ('wait', 'warmup', 'active', 'repeat')  # cache-dit's arguments; their defaults are TFI_SCHEDULE's
 _MARK_ASKED = ('activities', 'with_stack', 'record_shapes', *_MARK_SCHEDULE)
+_MARK_ANY = 0x80000000  # bits of tfi_recording_now; what cache-dit's words stand for in those of TFI_ACTIVITIES
+_MARK_SHAPES = 0x40000000
+_MARK_STACK = 64
+_MARK_CPU = 1 | 8 | 16  # calls, NCCL, operators
+_MARK_GPU = 1 | 2  # calls, device records: calls belong to both, as with torch.profiler
+_MARK_MEM = 4 | _MARK_STACK  # a block without where it came from is nothing to a snapshot
+_MARK_WORDS = {'CPU': _MARK_CPU, 'GPU': _MARK_GPU, 'CUDA': _MARK_GPU, 'NPU': _MARK_GPU, 'MEM': _MARK_MEM}
+_MARK_HOLDS = {'cpu': 16, 'gpu': 2, 'mem': 4}
 _MIB = 1024.0 * 1024.0
 
 _mark_entered = {}  # id of a context object -> what it has open; the objects themselves stay as their owners made them
@@ -214,6 +222,8 @@ def _mark_cache_dit(module):
     if _config['keep_originals'] or not _load('signature'):
         return
     theirs = module.ProfilerContext
+    asking = {}  # id of a stage -> what was asked for when it was entered
+    said = {}  # name -> what was last said of contexts of that name
     planned = []  # the schedule that runs, which the next context goes on with: its entries are the steps
     parameters = _functions('signature')(theirs.__init__)
 
@@ -236,7 +246,11 @@ def _mark_cache_dit(module):
             if self.enabled and not _is_compiling():
                 begin(self)
                 schedule(self, True)
-                _mark_enter(self, self.profile_name, _MARK_CACHE_DIT)
+                word = wanted(self)
+                asks = word and _ask(word, True)
+                stage = _mark_enter(self, self.profile_name, _MARK_CACHE_DIT)
+                if asks:
+                    asking[id(stage)] = word
             return self
 
         def __exit__(self, exc_type, exc_val, exc_tb):
@@ -244,7 +258,33 @@ def _mark_cache_dit(module):
                 stage = _mark_take(self)
                 if stage:
                     schedule(self, False)
+                    word = asking.pop(id(stage), 0)
                     stage.__exit__()
+                    if word:
+                        _ask(word, False)
+
+    @_guarded
+    def wanted(context):
+        """What is to be recorded while the context is open."""
+        word = _MARK_ANY
+        for activity in context.activities:
+            word |= _MARK_WORDS.get(activity, 0)
+        if getattr(context, 'with_stack', False):
+            word |= _MARK_STACK
+        if getattr(context, 'record_shapes', False):
+            word |= _MARK_SHAPES
+        return word
+
+    def held(context):
+        """What its files have: what was asked for, and what the user's environment says something about."""
+        fixed = _config['fixed']
+        words = [_MARK_WORDS.get(activity, 0) for activity in context.activities]
+        holds = [name for name, bit in _MARK_HOLDS.items() if fixed & bit or any(word & bit for word in words)]
+        if fixed & _MARK_STACK or getattr(context, 'with_stack', False):
+            holds.append('stack')
+        if fixed & _MARK_SHAPES or getattr(context, 'record_shapes', False):
+            holds.append('shapes')
+        return holds
 
     @_guarded
     def schedule(context, on):
@@ -270,8 +310,12 @@ def _mark_cache_dit(module):
         name = context.profile_name + ('-rank%d' % distributed.get_rank() if ranked else '')
         context.trace_path = context.output_dir / (name + '.trace.json.gz')
         asked = {key: getattr(context, key) for key in _MARK_ASKED if getattr(context, key, None) is not None}
-        _metadata('cache_dit.profile', _mark_json({'name': context.profile_name, 'dir': str(context.output_dir), **asked}),
-                  'cache_dit.profiler')
+        own = context.output_dir != module.Path(module.PROFILER_DIR).expanduser()
+        text = _mark_json({'name': context.profile_name, 'dir': str(context.output_dir.absolute()), 'own_dir': own, **asked,
+                           'holds': held(context)})
+        if said.get(context.profile_name) != text:
+            said[context.profile_name] = text
+            _metadata('cache_dit.profile.' + context.profile_name, text, 'cache_dit.profiler')
 
     decorators = _functions('signature')(module.profile_function)
 

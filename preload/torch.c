@@ -258,7 +258,8 @@ static void fill(struct op *op, const void *function, uint16_t scope)
         op->sequence = tfi_torch_sequence(function);
         if (forward) op->forward = __atomic_load_n(&serials[forward % MAX_LOGICAL], __ATOMIC_RELAXED);
     }
-    if (tfi_config.record_shapes) tfi_torch_inputs(op->owner->cache, how, function, op->name, name, &op->inputs);
+    if (tfi_recording(TFI_RECORDING_SHAPES))
+        tfi_torch_inputs(op->owner->cache, how, function, op->name, name, &op->inputs);
     else op->inputs = (struct tfi_torch_inputs){0};
     if (scope == TFI_SCOPE_BACKWARD) link_frame(op);
     op->owner->last = op;

@@ -358,6 +358,21 @@ ROWS = [
     # After a profile of cache-dit's nothing is recorded any more.
     row('schedule-without-end', 'pipelines.py::test_cache_dit[cachedit_profile]', 'preload/shim_markers.py',
         "_schedule(text if on else '', step)", '_schedule(text, step)'),
+    # cache-dit's --profile-activities, --profile-with-stack and --profile-record-shapes change nothing that is recorded.
+    row('nobody-asks', 'cache_dit.py::test_nothing_else_is_recorded', 'preload/schedule.c',
+        'return (word & (asked | fixed)) | (asked & ~fixed & TFI_ACTIVITY_STACK);', 'return word | (asked & fixed & 0);'),
+    # A context inside another one ends, and the outer one has no operators from there on.
+    row('one-end-for-all', 'cache_dit.py::test_nothing_else_is_recorded', 'preload/schedule.c',
+        'else if (now.askers[i]) now.askers[i]--;', 'else now.askers[i] = 0;'),
+    # What the user's environment says does not count inside of cache-dit's contexts.
+    row('environment-not-first', 'cache_dit.py::test_the_users_environment_goes_first', 'preload/config.c',
+        'if (store(&variables[i], value)) fix(&variables[i]);', 'if (store(&variables[i], value)) (void)fix;'),
+    # A trace that was asked to have the device alone has operators.
+    row('operators-unasked', 'cache_dit.py::test_processors', 'analysis/export_ops.c',
+        's->table.count && !(x->asked->without & WITHOUT_CPU); i++) {\n        if (s->class[i]', 's->table.count; i++) {\n        if (s->class[i]'),
+    # A report on a run of another machine writes into a directory of this one's.
+    row('directory-of-elsewhere', 'cache_dit.py::test_processors', 'analysis/report_asked.c',
+        'strcmp(own, host) == 0;', '*own;'),
     # What other tasks do counts as a task's own.
     row('task-keeps-its-stages', 'functions.py::test_asyncio[newest]', 'preload/shim.py',
         '    for range_id in reversed(ids):\n        _pause(range_id)\n',

@@ -429,9 +429,9 @@ def test_cache_dit(play, tmp_path, name):
     assert [(s.name, s.around) for s in stages if s.flags & CACHE_DIT] == [('toy', ()), ('upscale', ())]
     check_journal(run, 0, tfr.STAGE, {'toy', 'upscale', 'step'})
     facts = [json.loads(run.trace().text(r.values['value'])) for r in run.trace().kind('metadata')
-             if run.trace().text(r.values['key']) == 'cache_dit.profile']
-    assert facts[0] == {'name': 'toy', 'dir': str(asked), 'activities': ['CPU', 'MEM'], 'with_stack': False,
-                        'record_shapes': True, 'wait': 1, 'warmup': 1, 'active': 2}
+             if run.trace().text(r.values['key']) == 'cache_dit.profile.toy']
+    assert facts == [{'name': 'toy', 'dir': str(asked), 'own_dir': True, 'activities': ['CPU', 'MEM'], 'with_stack': False,
+                      'record_shapes': True, 'wait': 1, 'warmup': 1, 'active': 2, 'holds': ['cpu', 'mem', 'shapes']}]
     steps = [s for s in stages if s.name == 'step']
     times = [r.values['time'] for r in run.trace().kind('op')]
     busy = [any(s.start < t < s.end for t in times) for s in steps]

@@ -19,7 +19,7 @@ def inside():
     short = allocate(5000)
     del short
     return [allocate(1234), allocate(4 << 20)]
-with ProfilerContext(activities=['CPU', 'MEM'], output_dir='theirs', profile_name='the stage'):
+with ProfilerContext(activities=['CPU', 'MEM'], profile_name='the stage'):
     kept = inside()
 del older
 '''

@@ -1,0 +1,135 @@
+/* report_asked.c - what cache-dit's contexts were asked for: the metadata `cache_dit.profile.NAME` of a run.
+ *
+ * Contexts of one name have one file a rank, with what any of them was asked for. The directory is one of the machine that
+ * ran them, so it counts only there, and only where the user said neither here nor in the run's environment where files go.
+ */
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "report.h"
+#include "stage_files.h"
+
+static bool has_word(const json_t *list, const char *word)
+{
+    const json_t *item;
+    size_t i;
+    json_array_foreach(list, i, item)
+    {
+        const char *text = json_string_value(item);
+        if (text && strcmp(text, word) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What its files are not to have. */
+static uint32_t left_out(const json_t *said)
+{
+    static const struct {
+        const char *word;
+        uint32_t bit;
+    } words[] = {{"cpu", WITHOUT_CPU},
+                 {"gpu", WITHOUT_GPU},
+                 {"mem", WITHOUT_MEMORY},
+                 {"stack", WITHOUT_STACKS},
+                 {"shapes", WITHOUT_SHAPES}};
+    const json_t *holds = json_object_get(said, "holds");
+    uint32_t without = 0;
+    for (size_t i = 0; i < ARRAY_SIZE(words) && json_is_array(holds); i++) {
+        without |= has_word(holds, words[i].word) ? 0 : words[i].bit;
+    }
+    return without;
+}
+
+static bool is_this_host(const char *host)
+{
+    char own[256] = "";
+    return host && gethostname(own, sizeof own - 1) == 0 && strcmp(own, host) == 0;
+}
+
+static void keep(struct report *report, const uint32_t *one, size_t names, const struct process *p, const char *text)
+{
+    json_t *said = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    const char *name = json_string_value(json_object_get(said, "name"));
+    const char *directory = json_string_value(json_object_get(said, "dir"));
+    uint32_t number = name ? names_add(&report->session->model.names, name, strlen(name)) : NAME_NONE;
+    struct report_asked *asked = number < names && one[number] ? &report->asked[one[number]] : NULL;
+    if (asked && asked->is) {
+        uint32_t without = left_out(said);
+        asked->without = asked->known ? asked->without & without : without;
+        asked->known = true;
+        if (directory && *directory == '/' && json_is_true(json_object_get(said, "own_dir")) && is_this_host(p->host)) {
+            free(asked->directory);
+            asked->directory = string_format("%s", directory);
+        }
+    }
+    json_decref(said);
+}
+
+void report_find_asked(struct report *report, const uint32_t *one, size_t names)
+{
+    static const char key[] = "cache_dit.profile.";
+    const struct session *session = report->session;
+    report->asked_count = session->model.names.count;
+    report->asked = mem_zero(report->asked_count, sizeof *report->asked);
+    for (size_t i = 0; i < session->processes; i++) {
+        const struct ranges *r = &session->process[i]->ranges;
+        for (size_t k = 0; k < r->table.count; k++) {
+            if (r->flags[k] & TFI_RANGE_CACHE_DIT && one[r->name[k]] != NAME_NONE) {
+                report->asked[one[r->name[k]]].is = true;
+            }
+        }
+    }
+    for (size_t i = 0; i < session->processes; i++) {
+        const struct process *p = session->process[i];
+        for (size_t k = 0; !is_of_kineto(p) && k < p->metadata->count; k++) {
+            const struct pair *pair = &p->metadata->pair[k];
+            if (strncmp(pair->key, key, sizeof key - 1) == 0) {
+                keep(report, one, names, p, pair->value);
+            }
+        }
+    }
+}
+
+/* --stage may have left it out. */
+static bool is_reported(const struct report *report, uint32_t name)
+{
+    for (size_t u = 0; u < report->units; u++) {
+        for (size_t i = 0; i < report->unit[u].stages; i++) {
+            if (report->unit[u].stage[i].name == name) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+void report_choose_directories(struct report *report, const char *given)
+{
+    for (size_t i = 0; i < report->asked_count; i++) {
+        struct report_asked *asked = &report->asked[i];
+        if (!asked->directory) {
+            continue;
+        }
+        bool good = !given && is_reported(report, (uint32_t)i) && make_directory(asked->directory);
+        if (good && access(asked->directory, W_OK | X_OK) != 0) {
+            complain(asked->directory, "can't be written to; cache-dit's files are beside the others");
+            good = false;
+        }
+        if (!good) {
+            free(asked->directory);
+            asked->directory = NULL;
+        }
+    }
+}
+
+void report_free_asked(struct report *report)
+{
+    for (size_t i = 0; i < report->asked_count; i++) {
+        free(report->asked[i].directory);
+    }
+    free(report->asked);
+}
