@@ -116,7 +116,7 @@ def random_value(rng, f, strings):
 def random_records(rng, count, writer, kinds=None, start=1_000_000):
     """Records of all kinds, times going forward, for what does not care what they mean."""
     names = [writer.string(f'name {i}') for i in range(5)]
-    stacks = [0] + [writer.stack(*((f'f{k}', 'a.py', k) for k in range(i, i + 3))) for i in range(3)]
+    stacks = [0] + [writer.stack(*((f'f{k}', 'a.py', k) for k in range(i, i + 3))) for i in range(4)]  # as many as names: seeds keep what they make
     funcs = [writer.string(f'libx\x1fCLASS\x1ffunction{i}\x1fsize:BYTES,where:ADDRESS,n:INT') for i in range(3)]
     time, out = start, []
     choices = [k for k in (kinds or writer.kinds) if k not in ('clock', 'rank', 'drop', 'thread', 'thread_name')]
