@@ -196,7 +196,7 @@ def profiled(path, held, **more):
     t.work('copy', 320 * US, 620 * US, 10 * US, direction=1, bytes=64)
     t.block(126 * US, 0x1000, 4096, 4096, 0)
     if held is not None:
-        t.said('cache_dit.profile.flux', json.dumps({'name': 'flux', 'dir': '/cache_dit_profiles', 'own_dir': True, 'holds': held, **more}))
+        t.said('cache_dit.profile.flux', json.dumps({'name': 'flux', 'dir': str(path.parent / 'profiles'), 'own_dir': True, 'holds': held, **more}))
     return t.save(path)
 
 
@@ -210,6 +210,7 @@ def test_processors(analyze, tmp_path, held, expected):
     """Calls belong to the host and the device, as with torch.profiler. A directory of another machine is none here."""
     profiled(tmp_path / 'rank0.elsewhere.4242.tfr', held)
     analyze('report', tmp_path, format=None)
+    assert not (tmp_path / 'profiles').exists()
     path, = tmp_path.glob('flux*.trace.json.gz')
     events = read(path)
     without_nccl = [e for e in events if e['name'] != 'ncclAllReduce']
