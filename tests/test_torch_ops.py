@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 
 import tfr
-from conftest import clean_environment, execute
+from conftest import ROOT, clean_environment, execute
 
 NATIVE, USER = 100, 7
 TORCH, PAUSES = 0x400, 0x10000
@@ -385,6 +385,21 @@ with torch.profiler.record_function('loop'):
 
 
 # ---- libtorch is not what it is taken for ----
+
+def test_layout_is_that_of_the_headers(python):
+    """What the table says of this torch is what a compiler makes of its headers."""
+    said = execute([python, '-c', 'import torch; print(torch.__path__[0] + "/include", torch.__version__)'], clean_environment()).out
+    result = execute([ROOT / 'scripts/torch-layout', *said.split()], clean_environment(), timeout=120)
+    assert result.rc == 0, result.err
+
+    def rows(text):
+        for first, last, fields in re.findall(r'^TORCH\((\d+), (\d+), (.*?)\)$', text, re.M | re.S):
+            yield range(int(first), int(last) + 1), {k: int(v, 0) for k, v in re.findall(r'\.(\w+) = (\w+)', fields)}
+    (version, found), = rows(result.out)
+    known = [fields for versions, fields in rows((ROOT / 'preload/torch_layout.def').read_text()) if version[0] in versions]
+    assert known == [found] and len(found) == 28
+
+
 
 STRANGE = '''
 import torch

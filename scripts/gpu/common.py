@@ -93,6 +93,12 @@ def tfanalyze(command, *arguments, seconds=120):
         return None, result.err.strip() or f'exit {result.rc}'
 
 
+def tfanalyze_text(command, *arguments, seconds=120):
+    """(what it printed, what it said on stderr)."""
+    result = execute([TFANALYZE, command, *arguments], environment(PLAIN), seconds)
+    return result.out, result.err.strip()
+
+
 def trace_figures(directory):
     """Size, records and losses of a run directory."""
     traces = glob.glob(f'{directory}/*.tfr')

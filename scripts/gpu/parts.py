@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 
+import operators
 import traces
 from common import (BUILD, EVERYTHING, HERE, PLAIN, STAGES_ONLY, TimeIsUp, environment, execute, find_cupti, last_json,
                     spread, tfanalyze, trace_figures)
@@ -328,7 +329,7 @@ def loop_part(loop):
     return part
 
 
-PARTS = {'c-pipeline': c_pipeline, 'torch-pipeline': torch_pipeline,
+PARTS = {'c-pipeline': c_pipeline, 'torch-pipeline': torch_pipeline, **operators.PARTS,
          **{loop: loop_part(loop) for loop in ('launch-bound', 'transformer', 'training')}}
 
 

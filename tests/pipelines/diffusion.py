@@ -2,8 +2,10 @@
 
     python diffusion.py [dit] [sd3] [flux] [wan]      (default: all four)
 
-sd3 paints its picture over by the pipeline for that, which has the same parts. Each prints a checksum of its picture or video. PROFILE names a file to which torch.profiler, run by this script around
-all of them, exports its trace. Under torchrun every rank makes its own pictures and the ranks add up their checksums.
+sd3 paints its picture over by the pipeline for that, which has the same parts. Each prints a checksum of its picture or
+video. PROFILE names a file to which torch.profiler, run by this script around all of them, exports its trace, TABLE one for
+its printed table; DEVICE is where the models are. Under torchrun every rank makes its own pictures and the ranks add up
+their checksums.
 """
 
 import os
@@ -113,6 +115,7 @@ def run(name):
     torch.manual_seed(7)
     pipe, call = {'dit': dit, 'sd3': sd3, 'flux': flux, 'wan': wan}[name]()
     pipe.set_progress_bar_config(disable=True)
+    pipe.to(os.environ.get('DEVICE', 'cpu'))
     watch(pipe)
     with journal.entry(type(pipe).__name__):
         out = call(torch.Generator().manual_seed(int(os.environ.get('RANK', '0'))))
@@ -134,6 +137,7 @@ def main():
             for name in names:
                 run(name)
         profile.export_chrome_trace(path)
+        journal.table(profile)
     else:
         for name in names:
             run(name)

@@ -54,6 +54,14 @@ def path_of(variable):
     return path and path.format(rank=os.environ.get('RANK', '0'), pid=os.getpid())
 
 
+def table(profile):
+    """What torch.profiler prints of a profile, all rows of it."""
+    path = path_of('TABLE')
+    if path:
+        with open(path, 'w') as out:
+            out.write(profile.key_averages(group_by_input_shape=True).table(row_limit=-1))
+
+
 def save():
     path = path_of('JOURNAL')
     if path and _lines:  # a spawned worker imports the pipeline too

@@ -1,7 +1,8 @@
 """training - two epochs of DistributedDataParallel over gloo, with workers that load data, and a compiled loss.
 
 The first epoch's workers are forked, the second's are spawned; a thread of the pipeline trains a model of its own beside
-it. Alone, the job is one of one rank. PROFILE names a file to which torch.profiler, run by this script, exports its trace.
+it. Alone, the job is one of one rank. PROFILE names a file to which torch.profiler, run by this script, exports its trace,
+TABLE one for its printed table; DEVICE is where the models are.
 """
 
 import os
@@ -19,6 +20,7 @@ import journal
 
 ITEMS = 16
 BATCH = 4
+DEVICE = os.environ.get('DEVICE', 'cpu')
 
 
 class Digits(Dataset):
@@ -40,7 +42,7 @@ def train(model, loss_of, optimizer, loader):
     for inputs, labels in loader:
         with record_function('step'), journal.entry('step'):
             with record_function('forward'), journal.entry('forward'):
-                loss = loss_of(model(inputs), labels)
+                loss = loss_of(model(inputs.to(DEVICE)), labels.to(DEVICE))
             with record_function('backward'), journal.entry('backward'):
                 loss.backward()
             optimizer.step()
@@ -51,10 +53,10 @@ def train(model, loss_of, optimizer, loader):
 
 def beside(results):
     """What another thread does: its own forward and backward."""
-    model = torch.nn.Linear(6, 6)
+    model = torch.nn.Linear(6, 6, device=DEVICE)
     with record_function('beside'), journal.entry('beside'):
         for _ in range(3):
-            (model(torch.ones(2, 6)) ** 2).sum().backward()
+            (model(torch.ones(2, 6, device=DEVICE)) ** 2).sum().backward()
     results.append(model.weight.grad.double().sum().item())
 
 
@@ -65,7 +67,7 @@ def main():
         dist.init_process_group('gloo')
     else:
         dist.init_process_group('gloo', store=dist.HashStore(), rank=0, world_size=1)
-    network = torch.nn.Sequential(torch.nn.Linear(12, 24), torch.nn.ReLU(), torch.nn.Linear(24, 3))
+    network = torch.nn.Sequential(torch.nn.Linear(12, 24), torch.nn.ReLU(), torch.nn.Linear(24, 3)).to(DEVICE)
     results = []
     compiled = torch.compile(loss_of, fullgraph=True)
     thread = threading.Thread(target=beside, args=(results,), name='beside')
@@ -83,6 +85,7 @@ def main():
         thread.join()
     if path:
         profile.export_chrome_trace(path)
+        journal.table(profile)
     counters = torch._dynamo.utils.counters
     total = torch.tensor(losses, dtype=torch.float64)
     dist.all_reduce(total)

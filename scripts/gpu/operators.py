@@ -1,0 +1,154 @@
+"""operators - the part of gpu-check about torch's operators: pipelines of the tests on the GPU, under both profilers at once.
+
+What is compared, all of one run: each thread's operators with shapes and nesting; which operator each kernel, copy and
+set was launched by; and the table that torch.profiler printed with the one tfanalyze makes of torch.profiler's trace.
+The traces and printed tables are handed over: they are the pairs the analyser's tests can read.
+"""
+
+import collections
+import gzip
+import json
+import os
+import shutil
+
+import traces
+from common import EVERYTHING, PLAIN, ROOT, environment, execute, tfanalyze_text, trace_figures
+
+PIPELINES = {'train': ('training.py', []), 'diffuse': ('diffusion.py', [])}
+WORK = ('kernel', 'gpu_memcpy', 'gpu_memset')
+AGREES = 20  # so many operators in a row that are the same show where two sequences meet
+
+
+def load(path):
+    with (gzip.open if path.endswith('.gz') else open)(path, 'rt', encoding='utf-8', errors='replace') as file:
+        return [e for e in json.load(file)['traceEvents'] if e.get('ph') == 'X']
+
+
+def nested(events):
+    """[(name, shapes, depth)] of one thread's operators, in the order they began."""
+    ends, rows = [], []
+    for e in sorted(events, key=lambda e: (e['ts'], -e['dur'])):
+        while ends and ends[-1] <= e['ts']:
+            ends.pop()
+        rows.append((e['name'], json.dumps(e['args'].get('Input Dims', [])), len(ends)))
+        ends.append(e['ts'] + e['dur'])
+    return rows
+
+
+def by_thread(events):
+    threads = collections.defaultdict(list)
+    for e in events:
+        if e.get('cat') == 'cpu_op':
+            threads[str(e['tid'])].append(e)
+    return {tid: nested(rows) for tid, rows in threads.items()}
+
+
+def meet(ours, theirs):
+    """The part of ours that theirs is, from the first place on where they agree: a profile begins and ends in the middle
+    of a run. None: they agree nowhere."""
+    size = min(AGREES, len(theirs))
+    for late in range(max(1, min(101, len(theirs) - size + 1))):
+        for at in range(len(ours) - size + 1):
+            if ours[at:at + size] == theirs[late:late + size]:
+                return ours[at:at + len(theirs) - late], theirs[late:]
+    return None
+
+
+def compare_operators(what, ours, theirs):
+    wrong, compared, left = [], 0, 0
+    for tid, rows in by_thread(theirs).items():
+        both = meet(by_thread(ours).get(tid, []), rows)
+        if both is None:
+            wrong.append({'what': what, 'thread': tid, 'error': 'no such operators in our trace', 'theirs': len(rows)})
+            continue
+        compared, left = compared + len(both[1]), left + len(rows) - len(both[1])
+        if both[0] != both[1]:
+            at = next((i for i, (a, b) in enumerate(zip(*both)) if a != b), min(map(len, both)))
+            wrong.append({'what': what, 'thread': tid, 'at': at, 'ours': both[0][at:at + 1], 'theirs': both[1][at:at + 1],
+                          'counts': list(map(len, both))})
+    return {'compared': compared, 'before_ours_began': left}, wrong
+
+
+def launched_by(events, window=None):
+    """How often which operator launched what: the innermost operator of the launching call, by External id."""
+    operators = {e['args']['External id']: e['name'] for e in events
+                 if e.get('cat') == 'cpu_op' and 'External id' in e['args']}
+    work = [e for e in events if e.get('cat') in WORK and (window is None or e['args'].get('correlation') in window)]
+    return collections.Counter((operators.get(e['args'].get('External id'), '(none)'), e['cat'],
+                                e['name'] if e['cat'] == 'kernel' else '') for e in work)
+
+
+def compare_links(what, ours, theirs):
+    """Of the work both have, which correlation ids say: a profile begins and ends in the middle of a run."""
+    window = {e['args'].get('correlation') for e in theirs if e.get('cat') in WORK}
+    a, b = launched_by(ours, window), launched_by(theirs)
+    different = [{'what': what, 'operator': k[0], 'category': k[1], 'name': k[2][:300], 'ours': a[k], 'theirs': b[k]}
+                 for k in sorted(set(a) | set(b)) if a[k] != b[k]]
+    figures = {'ours': sum(a.values()), 'theirs': sum(b.values()), 'links': len(b),
+               'of_no_operator': sum(n for k, n in b.items() if k[0] == '(none)')}
+    return figures, traces.listed(different, what)
+
+
+def compare_table(what, profile, table):
+    """torch's printed table, and ours of the trace torch wrote beside it."""
+    text, error = tfanalyze_text('ops', '--group-by', 'name,shapes', '--row-limit', '-1', profile)
+    with open(table) as file:
+        theirs = file.read().strip().splitlines()
+    ours = text.strip().splitlines()
+    different = [{'what': what, 'ours': a[:400], 'theirs': b[:400]} for a, b in zip(ours, theirs) if a.rstrip() != b.rstrip()]
+    if len(ours) != len(theirs):
+        different.append({'what': what, 'lines': [len(ours), len(theirs)], 'error': error})
+    return {'lines': len(theirs), 'lines_that_differ': len(different)}, traces.listed(different, what)
+
+
+def missing_package(run, name):
+    packages = 'diffusers, transformers' if name == 'diffuse' else 'torch'
+    result = execute([run.python, '-c', f'import {packages}'], environment(PLAIN), run.deadline.within(120))
+    return result.err.strip().splitlines()[-1] if result.rc else None
+
+
+def part_of(name):
+    def part(run):
+        why = missing_package(run, name)
+        if why:
+            return {'figures': {}, 'disagreements': [], 'not_run': [f'all of it: {why}'], 'files': {}}
+        script, arguments = PIPELINES[name]
+        directory, out = run.directory(f'{name}-run'), run.directory(f'{name}-out')
+        profile, table, chrome = (f'{out}/{f}' for f in ('profile.json', 'table.txt', 'chrome.json'))
+        device = 'cuda' if run.device == 'real' else 'cpu'
+        more = {'PROFILE': profile, 'TABLE': table, 'DEVICE': device, 'TFI_STAGES': 'auto',
+                'TORCHINDUCTOR_CACHE_DIR': f'{run.work}/inductor', 'TRITON_CACHE_DIR': f'{run.work}/triton'}
+        result = execute([run.python, f'{ROOT}/tests/pipelines/{script}', *arguments],
+                         environment(EVERYTHING, directory, more), run.deadline.within(240))
+        figures = {'exit': result.rc, 'seconds': round(result.seconds, 1), 'said': result.said[:20],
+                   'trace': trace_figures(directory)}
+        if result.rc or not os.path.exists(table):
+            failed = {'what': f'{name}: failed', 'exit': result.rc, 'error': result.err[-800:]}
+            return {'figures': figures, 'disagreements': [failed], 'not_run': [], 'files': {}}
+        said = tfanalyze_text('export', 'chrome', directory, '--output', chrome)[1]
+        main = trace_of_main(profile)
+        theirs = load(profile)
+        ours = [e for e in load(chrome) if str(e['pid']) == main or e.get('cat') in WORK]
+        wrong = [{'what': f'{name}: the trace has no work of the device'}] \
+            if run.device == 'real' and not any(e.get('cat') in WORK for e in theirs) else []
+        for key, (found, more) in {'operators': compare_operators(f'{name}: operators', ours, theirs),
+                                   'links': compare_links(f'{name}: launched by', ours, theirs),
+                                   'table': compare_table(f'{name}: printed table', profile, table)}.items():
+            figures[key] = found
+            wrong += more
+        figures['export_said'] = said[-500:]
+        not_run = [] if run.device == 'real' else ['kernels and what launched them: there is no GPU']
+        with open(profile, 'rb') as source, gzip.open(profile + '.gz', 'wb') as target:
+            shutil.copyfileobj(source, target)
+        return {'figures': figures, 'disagreements': wrong, 'not_run': not_run,
+                'files': {f'{name}.kineto.json.gz': profile + '.gz', f'{name}.table.txt': table}}
+    return part
+
+
+def trace_of_main(profile):
+    """The process that profiled, as text: where most of the operators are."""
+    pids = collections.Counter(str(e['pid']) for e in load(profile) if e.get('cat') == 'cpu_op')
+    return pids.most_common(1)[0][0]
+
+
+PARTS = {name: part_of(name) for name in PIPELINES}
