@@ -50,6 +50,17 @@ static bool wants_operator(const struct export *x, size_t i)
     return in_time && (x->whole || is_inside(x, x->attribution.span[i].stage, x->attribution.span[i].time));
 }
 
+void put_inputs(struct export *x, const struct op_detail *inputs)
+{
+    if (x->asked->without & WITHOUT_SHAPES) {
+        return;
+    }
+    put_json(x, "Concrete Inputs", inputs->concrete);
+    put_json(x, "Input type", inputs->types);
+    put_json(x, "Input Strides", inputs->strides);
+    put_json(x, "Input Dims", inputs->shapes);
+}
+
 static void put_operator_args(struct export *x, size_t i)
 {
     const struct op_detail *d = &x->process->spans.detail[i];
@@ -61,12 +72,7 @@ static void put_operator_args(struct export *x, size_t i)
         emit_count(e, "Fwd thread id", d->forward_thread);
     }
     emit_count(e, "Record function id", 0);
-    if (!(x->asked->without & WITHOUT_SHAPES)) {
-        put_json(x, "Concrete Inputs", d->concrete);
-        put_json(x, "Input type", d->types);
-        put_json(x, "Input Strides", d->strides);
-        put_json(x, "Input Dims", d->shapes);
-    }
+    put_inputs(x, d);
     if (d->stack != NAME_NONE && !(x->asked->without & WITHOUT_STACKS)) {
         struct text stack = {0};
         stack_line(&x->session->model.names, d->stack, &stack);

@@ -242,6 +242,10 @@ static void put_range(struct export *x, size_t i)
     }
     emit_open(&x->e, "args", false);
     put_detail(x, r->domain[i], &r->detail[i]);
+    const struct op_detail *inputs = range_inputs(x->process, i);
+    if (inputs) {
+        put_inputs(x, inputs);
+    }
     if (r->flags[i] & RANGE_UNFINISHED) {
         emit_bool(&x->e, "unfinished", true);
     }

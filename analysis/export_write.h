@@ -52,6 +52,8 @@ void put_spans(struct export *x);
 void put_works(struct export *x);
 
 /* ---- export_ops.c ---- */
+/* Arguments of an operator, or a range, as Kineto names them; those that are not known are left out. */
+void put_inputs(struct export *x, const struct op_detail *inputs);
 void put_operators(struct export *x);
 /* Which calls operators launched work with. */
 void find_launchers(struct export *x);

@@ -236,6 +236,18 @@ static struct tally *tally_of(struct load *load, const struct kineto_event *even
 
 /* ---- keeping ---- */
 
+/* The trace does not say which ranges are asynchronous. Those of c10d's backends always are (c10d::Work's constructor). */
+static bool is_collective(struct slice name)
+{
+    static const char *const backends[] = {"nccl:", "gloo:", "mpi:", "ucc:", "xccl:"};
+    for (size_t i = 0; i < ARRAY_SIZE(backends); i++) {
+        if (name.length > strlen(backends[i]) && memcmp(name.at, backends[i], strlen(backends[i])) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void keep_range(struct load *load, const struct kineto_event *event, uint32_t thread)
 {
     struct ranges *r = &load->process->ranges;
@@ -251,7 +263,7 @@ static void keep_range(struct load *load, const struct kineto_event *event, uint
     r->name[at] = name_of(load, is_step ? (struct slice){any_step, sizeof any_step - 1} : event->name);
     r->thread[at] = thread;
     r->domain[at] = NAME_NONE;
-    r->flags[at] = TFI_RANGE_STAGE | TFI_RANGE_NESTED;
+    r->flags[at] = TFI_RANGE_STAGE | TFI_RANGE_NESTED | (is_collective(event->name) ? TFI_RANGE_ASYNC : 0);
     r->depth[at] = 0;
     r->step[at] = is_step ? (uint32_t)MIN(number, NO_PLACE - 2) : NO_PLACE;
     if (details) {
@@ -264,7 +276,7 @@ static void keep_range(struct load *load, const struct kineto_event *event, uint
             map_put(&load->process->range_of_id, event->external, (uint32_t)at);
         }
         if (detail.shapes != NAME_NONE) {
-            map_put(&load->process->range_shapes, at, detail.shapes);
+            range_inputs_add(load->process, at, &detail);
         }
     }
 }

@@ -92,6 +92,22 @@ void blocks_reserve(struct blocks *blocks, size_t more)
     table_reserve(blocks, block_layout, ARRAY_SIZE(block_layout), more);
 }
 
+void range_inputs_add(struct process *process, uint64_t key, const struct op_detail *inputs)
+{
+    size_t at = process->range_input_count++;
+    process->range_input =
+        mem_grow(process->range_input, &process->range_input_capacity, at + 1, sizeof *process->range_input);
+    process->range_input[at] = *inputs;
+    map_put(&process->range_inputs, key, (uint32_t)at);
+}
+
+const struct op_detail *range_inputs(const struct process *process, size_t range)
+{
+    bool is_kineto = strcmp(process->kind, "kineto") == 0;
+    uint32_t at = map_get(&process->range_inputs, is_kineto ? range : process->ranges.id[range]);
+    return at == MAP_NONE ? NULL : &process->range_input[at];
+}
+
 struct op_detail *spans_detail(struct spans *spans)
 {
     size_t had = spans->detail_capacity;
@@ -457,7 +473,8 @@ void process_free(struct process *process)
     map_free(&process->func_of);
     map_free(&process->lane_of);
     map_free(&process->range_of_id);
-    map_free(&process->range_shapes);
+    map_free(&process->range_inputs);
+    free(process->range_input);
     map_free(&process->unlinked);
     clock_free(&process->clock);
     *process = (struct process){0};

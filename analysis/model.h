@@ -303,8 +303,10 @@ struct process {
     uint32_t *streamed; /* operators whose arguments name a stream, as Triton's do: places in spans */
     size_t streamed_count, streamed_capacity;
     struct map range_of_id;  /* of a Kineto trace, with WANT_ALL_SPANS: annotations by their external ids, */
-    struct map range_shapes; /* and the shapes of those that have inputs, */
     struct map unlinked;     /* and calls that belong to no operator: places in spans */
+    struct map range_inputs; /* of ranges that the framework gave inputs: places in range_input */
+    struct op_detail *range_input;
+    size_t range_input_count, range_input_capacity;
     struct works works;
     struct forwards forwards;
     struct event_times event_times;
@@ -355,6 +357,10 @@ uint32_t process_lane(struct process *process, int64_t device, int64_t stream, b
 void pauses_reserve(struct pauses *pauses, size_t more);
 void wholes_reserve(struct wholes *wholes, size_t more);
 void blocks_reserve(struct blocks *blocks, size_t more);
+/* What went into a range that the framework gave inputs; NULL if it was given none. The key is the range's id, in a Kineto
+ * trace, whose ranges have no ids, its place. */
+void range_inputs_add(struct process *process, uint64_t key, const struct op_detail *inputs);
+const struct op_detail *range_inputs(const struct process *process, size_t range);
 /* The detail of the last span. */
 struct op_detail *spans_detail(struct spans *spans);
 /* The detail of the last work; NULL unless `details`. */

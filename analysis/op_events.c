@@ -126,6 +126,11 @@ uint32_t op_event_name(const struct op_events *e, const struct op_event *event)
     }
 }
 
+bool op_event_is_async(const struct op_events *e, const struct op_event *event)
+{
+    return event->kind == OP_STAGE && e->process->ranges.flags[event->place] & TFI_RANGE_ASYNC;
+}
+
 /* ---- who lies in whom ---- */
 
 static void find_parents(struct op_events *e)
@@ -136,6 +141,10 @@ static void find_parents(struct op_events *e)
         const struct op_event *event = &e->event[i];
         if (i && event->thread != event[-1].thread) {
             depth = 0;
+        }
+        if (op_event_is_async(e, event)) {
+            e->parent[i] = NO_PLACE;
+            continue;
         }
         while (depth && (event->start >= e->event[open[depth - 1]].end || event->end > e->event[open[depth - 1]].end)) {
             depth--;

@@ -45,5 +45,7 @@ void op_events_init(struct op_events *events, const struct process *process, con
                     const bool *left_out, struct names *names);
 void op_events_free(struct op_events *events);
 uint32_t op_event_name(const struct op_events *events, const struct op_event *event);
+/* Nothing lies in such a stage and it lies in nothing; it has no time, memory or work of its own. */
+bool op_event_is_async(const struct op_events *events, const struct op_event *event);
 
 #endif

@@ -84,7 +84,7 @@ static uint32_t number_of(struct map *map, uint64_t key)
 /* What an event adds to its row. */
 struct addition {
     uint32_t name, shapes, stack;
-    bool on_device, is_annotation, is_call;
+    bool on_device, is_annotation, is_call, is_async;
     int64_t start, end;
     uint32_t order;
     uint64_t flops;
@@ -120,6 +120,7 @@ static void add_to_row(struct op_rows *rows, const struct addition *a, size_t pr
                                                    .stack = a->stack,
                                                    .on_device = a->on_device,
                                                    .is_annotation = a->is_annotation,
+                                                   .is_async = a->is_async,
                                                    .process = process,
                                                    .start = a->start,
                                                    .end = a->end,
@@ -130,6 +131,7 @@ static void add_to_row(struct op_rows *rows, const struct addition *a, size_t pr
         row->start = a->start;
         row->end = a->end;
         row->order = a->order;
+        row->is_async = a->is_async;
     }
     row->calls += a->is_call;
     row->flops += a->flops;
@@ -258,10 +260,15 @@ static void add_event(struct adding *a, size_t i)
     addition.own =
         (struct op_sums){less(all->time, children->time), less(all->device, children->device),
                          less(all->host_bytes, children->host_bytes), less(all->device_bytes, children->device_bytes)};
+    if (op_event_is_async(e, event)) {
+        addition.is_async = true;
+        addition.own = (struct op_sums){0};
+        addition.all.device = 0;
+    }
     if (group->shapes) {
         uint32_t shapes = detail ? detail->shapes : NAME_NONE;
-        uint32_t given = is_stage ? map_get(&e->process->range_shapes, event->place) : MAP_NONE;
-        addition.shapes = flat_shapes(a->rows, given == MAP_NONE ? shapes : given);
+        const struct op_detail *given = is_stage ? range_inputs(e->process, event->place) : NULL;
+        addition.shapes = flat_shapes(a->rows, given ? given->shapes : shapes);
     }
     if (group->stack) {
         addition.stack = first_frames(a->rows, stack_of(&a->stacks, e, i));

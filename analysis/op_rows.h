@@ -11,6 +11,7 @@
 struct op_row {
     uint32_t name, shapes, stack; /* NAME_NONE: not grouped by it, or it has none */
     bool on_device, is_annotation;
+    bool is_async;  /* its first event was */
     size_t process; /* of its first event, and when that was */
     int64_t start, end;
     uint32_t order;

@@ -249,7 +249,11 @@ static void put_times(struct line *line, const struct op_row *row)
     put_text(line, &text);
     put_time(&text, (double)row->own.time / 1e3);
     put_text(line, &text);
-    put_share(&text, host, t->own_time);
+    if (row->is_async) {
+        text_puts(&text, "0"); /* as torch writes it */
+    } else {
+        put_share(&text, host, t->own_time);
+    }
     put_text(line, &text);
     put_time(&text, (double)host / 1e3);
     put_text(line, &text);

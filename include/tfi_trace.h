@@ -200,6 +200,7 @@ enum tfi_range_flag {
     TFI_RANGE_TELEFUSER = 0x4000, /* a context of telefuser.utils.profiler */
     TFI_RANGE_CACHE_DIT = 0x8000, /* a context of cache_dit.profiler */
     TFI_RANGE_PAUSES = 0x10000,   /* a coroutine or generator: its time is what lies between its pauses */
+    TFI_RANGE_ASYNC = 0x20000,    /* of TORCH, and ended by another thread, or said to be asynchronous (gloo:, nccl:) */
 };
 
 /* The framework's scopes (at::RecordScope), and one more. */

@@ -266,6 +266,10 @@ static void write_begin(struct tfi_thread *t, const struct tfi_range *range, con
     rec->payload_type = range->payload_type;
     rec->depth = open->depth;
     rec->stack = stack;
+    rec->shapes = range->shapes;
+    rec->types = range->types;
+    rec->concrete = range->concrete;
+    rec->strides = range->strides;
     rec->reserved = 0;
     tfi_commit(t, sizeof *rec);
 }
@@ -429,6 +433,7 @@ void tfi_stage_end(struct tfi_thread *t, uint64_t id)
         return;
     }
     if (found.thread == t) take_off(t, id);
+    if (found.range.flags & TFI_RANGE_TORCH && found.serial != t->serial) found.range.flags |= TFI_RANGE_ASYNC;
     write_end(t, &found.range, found.serial, now);
     add_time(t, &found.range, now);
     tfi_clock_tick(t, now);

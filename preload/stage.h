@@ -25,6 +25,7 @@ struct tfi_range {
     uint32_t color;
     uint32_t payload_type;
     uint64_t payload;
+    uint32_t shapes, types, concrete, strides; /* of its inputs; 0 where it has none */
 };
 
 /* Opens a nested range; returns how many of its domain were open in this thread before. */

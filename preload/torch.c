@@ -170,6 +170,19 @@ static TFI_COLD void note(const void *function, bool inputs)
 
 /* ---- ranges ---- */
 
+/* Most have no inputs; those of c10d's backends have the tensors they are about. */
+static void describe_range(const struct op *op, const void *function, const char *name, struct tfi_range *range)
+{
+    struct tfi_torch_inputs inputs = {0};
+    if (how == TFI_TORCH_DIRECT && tfi_torch_async(function)) range->flags |= TFI_RANGE_ASYNC;
+    if (how != TFI_TORCH_DIRECT || !tfi_config.record_shapes || !tfi_recording(TFI_ACTIVITY_OPS)) return;
+    tfi_torch_inputs(op->owner->cache, how, function, range->name, name, &inputs);
+    range->shapes = inputs.shapes;
+    range->types = inputs.types;
+    range->concrete = inputs.concrete;
+    range->strides = inputs.strides;
+}
+
 static void *start_range(void **object, const void *function)
 {
     *object = NULL;
@@ -183,6 +196,7 @@ static void *start_range(void **object, const void *function)
     if (op) {
         const char *name = torch.name(function);
         struct tfi_range range = {.name = tfi_string(name, strlen(name)), .flags = TFI_RANGE_STAGE | TFI_RANGE_TORCH};
+        describe_range(op, function, name, &range);
         op->range = tfi_stage_start(t, &range);
         op->owner->last = NULL;
         *object = op;
@@ -377,7 +391,7 @@ static void add_callback(unsigned scopes, void *(*start)(void **object, const vo
     bool range = scopes == ONLY(TFI_SCOPE_USER);
     struct callback callback = {.start = (void *)start, .end = range ? (void *)end_range : (void *)end_op};
     callback.probability = 1.0;
-    callback.needs_inputs = !range && (tfi_config.record_shapes || tfi_config.tensor_addresses);
+    callback.needs_inputs = tfi_config.record_shapes || (!range && tfi_config.tensor_addresses);
     callback.needs_outputs = !range && tfi_config.tensor_addresses;
     for (unsigned scope = 0; scope < SCOPES; scope++) callback.scopes[scope] = scopes >> scope & 1;
     handles[nr_handles++] = torch.add(callback);

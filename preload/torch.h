@@ -11,7 +11,7 @@ struct tfi_thread;
 
 /* Where things lie; see torch_layout.def. */
 struct tfi_torch_layout {
-    uint16_t scope, sequence, inputs, outputs, forward;
+    uint16_t scope, sequence, inputs, outputs, forward, async;
     uint16_t none, tensor, real, complex, integer, boolean, list;
     uint16_t elements, element_type, kind, kind_tensor, number;
     uint16_t storage, dims, sizes, type, keys, flags, policy, symbolic;
@@ -85,6 +85,8 @@ uint64_t tfi_torch_forward(const void *function);
 
 /* Its scope, a number of libtorch's. */
 uint16_t tfi_torch_scope(const void *function);
+/* Whether it is said to be asynchronous: what runs meanwhile in its thread is not in it. */
+bool tfi_torch_async(const void *function);
 
 /* Storages of the tensors among its inputs, or after it among its outputs: pairs of address and bytes, as many as there
  * is room for. Returns how many values these are. */

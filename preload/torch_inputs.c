@@ -79,6 +79,11 @@ uint16_t tfi_torch_scope(const void *function)
     return ((const uint8_t *)function)[tfi_torch_at.scope];
 }
 
+bool tfi_torch_async(const void *function)
+{
+    return ((const uint8_t *)function)[tfi_torch_at.async] == 1;
+}
+
 uint64_t tfi_torch_forward(const void *function)
 {
     return word(function, tfi_torch_at.forward);

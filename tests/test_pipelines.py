@@ -29,7 +29,7 @@ ALONE = {
     'diffusion': ({'TFI_STAGES': 'auto', 'PROFILE': '{dir}/profile.json'}, []),
     'telefuser_stages': ({}, []),
     'cachedit_profile': ({}, []),
-    'training': ({'PROFILE': '{dir}/profile.json'}, []),
+    'training': ({'PROFILE': '{dir}/profile.json', 'TABLE': '{dir}/table.txt'}, []),
     'profiled': ({'PROFILE': '{dir}/profile.json'}, []),
     'generate': ({'TFI_STAGES': 'auto'}, []),
     'torchfx_chain': ({}, []),
@@ -308,6 +308,39 @@ def test_operators_equal_those_of_torch_profiler(play, name, least):
         assert mine == rows[len(rows) - len(mine):], next((a, b) for a, b in zip(mine, rows[-len(mine):]) if a != b)
         assert len(rows) - len(mine) < 200
     assert sum(map(len, theirs.values())) > least
+
+
+@pytest.mark.parametrize('name', [of('training')])
+def test_collectives_of_gloo_have_what_torch_profiler_says(play, name):
+    """Its ranges have the tensors they are about; they are asynchronous, so nothing is in them, nor are they in anything."""
+    run = play(name, 'library')
+    trace = json.loads((run.dir / 'profile.json').read_text())
+    theirs = Counter((e['name'], *(json.dumps(e['args'].get(k)) for k in ('Input Dims', 'Input type', 'Input Strides')))
+                     for e in trace['traceEvents'] if e.get('cat') == 'user_annotation')
+    process, flags = run.trace(), {}
+    for r in process.kind('range_end'):
+        flags.setdefault(process.text(r.values['name']), set()).add(r.values['flags'] & ASYNC)
+    ours = Counter((process.text(r.values['name']), *(process.text(r.values[k]) or 'null' for k in ('shapes', 'types', 'strides')))
+                   for r in process.kind('range_begin'))
+    collectives = [key for key in theirs if key[0].startswith('gloo:')]
+    assert {(key, ours[key]) for key in collectives} == {(key, theirs[key]) for key in collectives}
+    assert sum(theirs[key] for key in collectives) > 10 and flags['gloo:all_reduce'] == {ASYNC}
+    assert flags['step'] == flags['DistributedDataParallel.forward'] == {0}
+    chrome = run.dir / 'chrome.json'
+    assert execute([TFANALYZE, 'export', 'chrome', run.dir / 'run', '--output', chrome], clean_environment(), timeout=120).rc in (0, 3)
+    shown = [e['args'].get('Input Dims') for e in json.loads(chrome.read_text())['traceEvents'] if e.get('name') == 'gloo:all_reduce']
+    assert shown.count([[387]]) == 8
+
+
+@pytest.mark.parametrize('name', [of('training')])
+def test_table_is_that_of_torch(play, name):
+    """What torch printed of its profile, and what the analyser prints of the trace that torch wrote of it."""
+    run = play(name, 'library')
+    result = execute([TFANALYZE, 'ops', '--group-by', 'name,shapes', '--row-limit', '-1', run.dir / 'profile.json'],
+                     clean_environment(), timeout=120)
+    ours, theirs = (text.rstrip().splitlines() for text in (result.out, (run.dir / 'table.txt').read_text()))
+    assert len(ours) == len(theirs) > 300
+    assert not [pair for pair in zip(ours, theirs) if not same_line(*pair)]
 
 
 @pytest.mark.parametrize('name', [of('profiled')])
