@@ -7,6 +7,7 @@ torch.profiler that it runs itself.
 
 import json
 import re
+import sys
 from collections import Counter, defaultdict
 from types import SimpleNamespace
 
@@ -15,9 +16,12 @@ import pytest
 import tfr
 from conftest import ROOT, clean_environment, execute
 
+sys.path.append(str(ROOT / 'scripts' / 'gpu'))
+from operators import same_line
+
 pytestmark = pytest.mark.timeout(600)
 PIPELINES = ROOT / 'tests' / 'pipelines'
-AUTO, TELEFUSER, CACHE_DIT = 0x1000, 0x4000, 0x8000
+AUTO, TELEFUSER, CACHE_DIT, ASYNC = 0x1000, 0x4000, 0x8000, 0x20000
 
 
 def of(name, *values, **options):
@@ -311,7 +315,7 @@ def test_operators_equal_those_of_torch_profiler(play, name, least):
 
 
 @pytest.mark.parametrize('name', [of('training')])
-def test_collectives_of_gloo_have_what_torch_profiler_says(play, name):
+def test_collectives_of_gloo_have_what_torch_profiler_says(play, name, tfanalyze):
     """Its ranges have the tensors they are about; they are asynchronous, so nothing is in them, nor are they in anything."""
     run = play(name, 'library')
     trace = json.loads((run.dir / 'profile.json').read_text())
@@ -327,16 +331,16 @@ def test_collectives_of_gloo_have_what_torch_profiler_says(play, name):
     assert sum(theirs[key] for key in collectives) > 10 and flags['gloo:all_reduce'] == {ASYNC}
     assert flags['step'] == flags['DistributedDataParallel.forward'] == {0}
     chrome = run.dir / 'chrome.json'
-    assert execute([TFANALYZE, 'export', 'chrome', run.dir / 'run', '--output', chrome], clean_environment(), timeout=120).rc in (0, 3)
+    assert execute([tfanalyze, 'export', 'chrome', run.dir / 'run', '--output', chrome], clean_environment(), timeout=120).rc in (0, 3)
     shown = [e['args'].get('Input Dims') for e in json.loads(chrome.read_text())['traceEvents'] if e.get('name') == 'gloo:all_reduce']
     assert shown.count([[387]]) == 8
 
 
 @pytest.mark.parametrize('name', [of('training')])
-def test_table_is_that_of_torch(play, name):
+def test_table_is_that_of_torch(play, name, tfanalyze):
     """What torch printed of its profile, and what the analyser prints of the trace that torch wrote of it."""
     run = play(name, 'library')
-    result = execute([TFANALYZE, 'ops', '--group-by', 'name,shapes', '--row-limit', '-1', run.dir / 'profile.json'],
+    result = execute([tfanalyze, 'ops', '--group-by', 'name,shapes', '--row-limit', '-1', run.dir / 'profile.json'],
                      clean_environment(), timeout=120)
     ours, theirs = (text.rstrip().splitlines() for text in (result.out, (run.dir / 'table.txt').read_text()))
     assert len(ours) == len(theirs) > 300
