@@ -65,9 +65,11 @@ struct op {
 struct name {
     const char *address;
     uint32_t number; /* of the string, 0 if the entry is empty */
-    char text[84];   /* the longest common one is that of autograd's frame round AccumulateGrad */
+    bool evaluates;  /* it is that of a frame of autograd */
+    char text[83];   /* the longest common one is that of autograd's frame round AccumulateGrad */
 };
-#define NAMES 256u /* a power of two */
+#define NAMES 256u    /* a power of two */
+#define NAMES_WAYS 2u /* autograd makes its names anew: those of equal length take turns at one address */
 
 struct tfi_torch_thread {
     uint32_t serial; /* of the thread */
@@ -75,7 +77,9 @@ struct tfi_torch_thread {
     struct op *returned; /* by other threads, with atomic operations */
     struct op *last;     /* begun last, if it is still open */
     struct tfi_torch_cache *cache;
-    struct name names[NAMES];
+    struct name names[NAMES / NAMES_WAYS][NAMES_WAYS];
+    struct name long_one; /* the last name that is too long for an entry */
+    uint32_t turn;
 };
 
 static struct {
@@ -234,18 +238,25 @@ static inline struct tfi_thread *current(void)
     return attach();
 }
 
-static inline uint32_t number_of(struct tfi_torch_thread *own, const char *name)
+static TFI_COLD const struct name *new_name(struct tfi_torch_thread *own, struct name *set, const char *name)
 {
-    struct name *entry = &own->names[((uintptr_t)name >> 4 ^ (uintptr_t)name >> 12) & (NAMES - 1)];
-    if (TFI_LIKELY(entry->address == name && entry->number && strcmp(entry->text, name) == 0)) return entry->number;
+    static const char evaluates[] = "autograd::engine::evaluate_function: ";
     size_t length = strlen(name);
-    uint32_t number = tfi_string(name, length);
-    if (length < sizeof entry->text) {
-        entry->address = name;
-        entry->number = number;
-        memcpy(entry->text, name, length + 1);
-    }
-    return number;
+    struct name *entry = length < sizeof entry->text ? &set[own->turn++ % NAMES_WAYS] : &own->long_one;
+    entry->number = tfi_string(name, length);
+    entry->evaluates = strncmp(name, evaluates, sizeof evaluates - 1) == 0;
+    if (entry == &own->long_one) return entry;
+    entry->address = name;
+    memcpy(entry->text, name, length + 1);
+    return entry;
+}
+
+static inline const struct name *name_of(struct tfi_torch_thread *own, const char *name)
+{
+    struct name *set = own->names[((uintptr_t)name >> 4 ^ (uintptr_t)name >> 12) & (NAMES / NAMES_WAYS - 1)];
+    for (uint32_t i = 0; i < NAMES_WAYS; i++)
+        if (set[i].address == name && set[i].number && strcmp(set[i].text, name) == 0) return &set[i];
+    return new_name(own, set, name);
 }
 
 /* The frame autograd puts round a backward operator gets that one's numbers, as torch.profiler does it. */
@@ -259,21 +270,21 @@ static void link_frame(const struct op *op)
 
 static void fill(struct op *op, const void *function, uint16_t scope)
 {
-    static const char evaluates[] = "autograd::engine::evaluate_function: ";
-    const char *name = torch.name(function);
+    const char *text = torch.name(function);
+    const struct name *name = name_of(op->owner, text);
     op->range = 0;
-    op->name = number_of(op->owner, name);
+    op->name = name->number;
     op->scope = scope;
     op->sequence = -1;
     op->forward = 0;
-    op->evaluates = scope == TFI_SCOPE_FUNCTION && strncmp(name, evaluates, sizeof evaluates - 1) == 0;
+    op->evaluates = scope == TFI_SCOPE_FUNCTION && name->evaluates;
     if (how == TFI_TORCH_DIRECT) {
         uint64_t forward = tfi_torch_forward(function);
         op->sequence = tfi_torch_sequence(function);
         if (forward) op->forward = __atomic_load_n(&serials[forward % MAX_LOGICAL], __ATOMIC_RELAXED);
     }
     if (tfi_recording(TFI_RECORDING_SHAPES))
-        tfi_torch_inputs(op->owner->cache, how, function, op->name, name, &op->inputs);
+        tfi_torch_inputs(op->owner->cache, how, function, op->name, text, &op->inputs);
     else op->inputs = (struct tfi_torch_inputs){0};
     if (scope == TFI_SCOPE_BACKWARD) link_frame(op);
     op->owner->last = op;

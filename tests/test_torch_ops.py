@@ -39,6 +39,8 @@ def inputs():
     j * 2
     m = torch.empty(3, 4, device='meta')
     m + m, m.t() @ m
+    q = torch.randn(3, 3)
+    q + q, q.t() + q, torch.clamp(q, 0), torch.clamp(q, 0.0)
     torch.nn.functional.conv2d(torch.randn(1, 3, 8, 8), torch.randn(4, 3, 3, 3), padding='same')
     torch.nn.functional.conv2d(torch.randn(1, 3, 8, 8), torch.randn(4, 3, 3, 3), padding=1, stride=2)
     torch.nn.functional.conv2d(torch.randn(3, 8, 8), torch.randn(4, 3, 3, 3))
