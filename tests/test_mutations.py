@@ -321,14 +321,18 @@ ROWS = [
         'address += ((*p & 7) + 1) * 2;', 'address += (*p & 7) + 1;'),
     # Operators have the shapes of others.
     row('sizes-not-in-the-key', 'torch_ops.py::test_fork_after_import', 'preload/torch_inputs.c',
-        'for (uint32_t i = 0; i < t.dims; i++) mix(key, (uint64_t)t.sizes[i]);',
-        'for (uint32_t i = 1; i < t.dims; i++) mix(key, (uint64_t)t.sizes[i]);'),
+        'mix_two(key, (uint64_t)t.sizes[i], ', 'mix_two(key, i ? (uint64_t)t.sizes[i] : 0, '),
+    row('strides-not-in-the-key', 'torch_ops.py::test_operators_are_the_profilers', 'preload/torch_inputs.c',
+        't.strides ? (uint64_t)t.strides[i] : 0', '0'),
+    # A node of autograd has the name of another one whose name lay there before.
+    row('name-by-its-address', 'torch_ops.py::test_operators_are_the_profilers', 'preload/torch.c',
+        ' && strcmp(set[i].text, name) == 0', ''),
     # libtorch is read though it is not what it was taken for.
     row('structures-not-tried', 'torch_ops.py::test_structures_that_do_not_match[sizes]', 'preload/shim_torch.py',
         '        if found[:parts] != expected[:parts]:', '        if found[:1] != expected[:1]:'),
     # record_function in one task takes what others do while it waits.
-    row('range-of-a-task-not-paused', 'torch_ops.py::test_a_range_in_a_task_rests_while_the_task_waits', 'preload/shim.py',
-        '        for range_id in reversed(ids):\n            _pause(range_id)\n', ''),
+    row('range-of-a-task-not-paused', 'torch_ops.py::test_a_range_in_a_task_rests_while_the_task_waits', 'preload/shim_stages.py',
+        '    for range_id in reversed(ids):\n        _pause(range_id)\n', ''),
     # Native frames called from Python stand before all of Python.
     row('stacks-not-joined', 'callstack.py::test_joined[this]', 'preload/callstack.c',
         '        if (f->first) break;\n', ''),
@@ -374,11 +378,11 @@ ROWS = [
     row('directory-of-elsewhere', 'cache_dit.py::test_processors', 'analysis/report_asked.c',
         'strcmp(own, host) == 0;', '*own;'),
     # What other tasks do counts as a task's own.
-    row('task-keeps-its-stages', 'functions.py::test_asyncio[newest]', 'preload/shim.py',
+    row('task-keeps-its-stages', 'functions.py::test_asyncio[newest]', 'preload/shim_stages.py',
         '    for range_id in reversed(ids):\n        _pause(range_id)\n',
         '    for range_id in reversed(ids):\n        _debug(str(range_id))\n'),
     # Tasks of uvloop are not seen.
-    row('uvloop-not-seen', 'torch_ops.py::test_a_range_in_a_task_rests_while_the_task_waits[uvloop]', 'preload/shim.py',
+    row('uvloop-not-seen', 'torch_ops.py::test_a_range_in_a_task_rests_while_the_task_waits[uvloop]', 'preload/shim_stages.py',
         'callback if _task_of(callback) is None else _Step(callback)', 'callback'),
     # A coroutine that waits for a second takes a second of the host.
     row('pause-counts-as-run', 'functions.py::test_asyncio[newest]', 'preload/stage.c',

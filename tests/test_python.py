@@ -218,6 +218,15 @@ def test_embedded(run, tmp_path, analyze):
     assert calls(watched) == {'work': 1}
 
 
+def test_parts_are_compiled_when_they_are_needed(run, python):
+    """An interpreter that imports nothing of interest pays for the waiting alone."""
+    env = {'TFI_STAGES': 'json:dumps', 'TFI_LOG': 'debug'}
+    command = [python, '-I', '-S', '-c']
+    idle, used = (run([*command, script], env).err for script in ('pass', 'import json, asyncio; json.dumps(1)'))
+    assert 'shim: ready' in idle and 'shim: functions' not in idle and 'shim: asyncio' not in idle
+    assert used.index('shim: ready') < used.index('shim: functions') < used.index('shim: asyncio')
+
+
 # ---- bad weather ----
 
 STEPS = ['shim: begin', 'shim: asyncio', 'shim: functions', 'shim: ready']
