@@ -80,6 +80,9 @@ void lifetimes_free(struct lifetimes *lifetimes);
 
 /* ---- load_ops.c ---- */
 void load_operators(struct load *load);
+/* What torch's ranges were given, of the group of range_begin at hand; `id` is its column. Traces of before
+   ranges had inputs have no such columns. */
+void load_range_inputs(struct load *load, const uint64_t *id);
 void load_blocks(struct load *load);
 void load_stage_memory(struct load *load);
 void load_pauses(struct load *load);

@@ -90,6 +90,24 @@ void load_operators(struct load *load)
     }
 }
 
+void load_range_inputs(struct load *load, const uint64_t *id)
+{
+    const uint64_t *shapes = load_column(load, COL_range_begin_shapes),
+                   *types = load_column(load, COL_range_begin_types);
+    const uint64_t *concrete = load_column(load, COL_range_begin_concrete),
+                   *strides = load_column(load, COL_range_begin_strides);
+    for (uint32_t i = 0; i < load_rows(load); i++) {
+        if (shapes[i]) {
+            struct op_detail inputs = {.sequence = -1,
+                                       .shapes = load_name(load, shapes[i]),
+                                       .types = load_name(load, types[i]),
+                                       .concrete = load_name(load, concrete[i]),
+                                       .strides = load_name(load, strides[i])};
+            range_inputs_add(load->process, id[i], &inputs);
+        }
+    }
+}
+
 /* By forward operator; then the forward ones, the last one last; then the backward ones, the first one first. */
 static int by_forward(const void *a, const void *b)
 {

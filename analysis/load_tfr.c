@@ -147,25 +147,6 @@ static void on_category(struct load *load)
 
 /* ---- ranges and marks ---- */
 
-/* Traces of before ranges had inputs have no such columns. */
-static void take_range_inputs(struct load *load, const uint64_t *id)
-{
-    const uint64_t *shapes = load_column(load, COL_range_begin_shapes),
-                   *types = load_column(load, COL_range_begin_types);
-    const uint64_t *concrete = load_column(load, COL_range_begin_concrete),
-                   *strides = load_column(load, COL_range_begin_strides);
-    for (uint32_t i = 0; i < load_rows(load); i++) {
-        if (shapes[i]) {
-            struct op_detail inputs = {.sequence = -1,
-                                       .shapes = load_name(load, shapes[i]),
-                                       .types = load_name(load, types[i]),
-                                       .concrete = load_name(load, concrete[i]),
-                                       .strides = load_name(load, strides[i])};
-            range_inputs_add(load->process, id[i], &inputs);
-        }
-    }
-}
-
 static void on_range_begin(struct load *load)
 {
     struct begins *b = &load->process->begins;
@@ -177,7 +158,7 @@ static void on_range_begin(struct load *load)
                    *color = load_detail_column(load, COL_range_begin_color);
     const uint64_t *payload = load_detail_column(load, COL_range_begin_payload);
     const uint64_t *type = load_detail_column(load, COL_range_begin_payload_type);
-    take_range_inputs(load, id);
+    load_range_inputs(load, id);
     for (uint32_t i = 0; i < load_rows(load); i++) {
         size_t at = begins_add(b, id[i], details(load));
         b->time[at] = (int64_t)time[i];
