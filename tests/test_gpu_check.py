@@ -47,7 +47,7 @@ def test_the_c_pipeline_on_the_simulated_gpu(check, tmp_path):
     assert (report['device'], report['claims'], report['disagreements']) == ('simulated', 'none of a real device', 0)
     part = report['parts']['c-pipeline']
     assert part['device'] == 'simulated' and 'kernels (the simulated' in part['not_run'][0]
-    assert set(report['missing_parts']) == {'torch-pipeline', 'launch-bound', 'transformer', 'training'}
+    assert set(report['missing_parts']) == {'torch-pipeline', 'launch-bound', 'transformer', 'training', 'train', 'diffuse'}
     everything = part['figures']['everything']
     assert everything['kernels'] == everything['kernels_asked_for'] == 21
     for stage, counts in COUNTS.items():

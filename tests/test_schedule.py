@@ -210,8 +210,8 @@ def test_between_profiler_start_and_stop(device):
 
 
 def test_duration_from_profiler_start(device):
-    trace = device('init kernel=3 profile=start kernel=5 sleep=700 kernel=2 profile=stop kernel=1 profile=start kernel=4 sync',
-                   {'TFI_CAPTURE': 'cudaProfilerApi,duration=0.5'})
+    trace = device('init kernel=3 profile=start kernel=5 sleep=3000 kernel=2 profile=stop kernel=1 profile=start kernel=4 sync',
+                   {'TFI_CAPTURE': 'cudaProfilerApi,duration=1.5'})
     assert launches(trace) == (9, 9, 9)
 
 
