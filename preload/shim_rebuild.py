@@ -1,4 +1,5 @@
-"""shim_rebuild - how to make an object of diffusers or transformers again, with other weights: describe_object().
+"""shim_rebuild - how to make an object of diffusers or transformers again, with other weights: describe_object(), and
+settings that are given to one: describe_settings().
 
 A script that runs one stage alone needs the object whose method the stage is. Those of these libraries are made from a
 configuration, which is small; the weights are not kept. The description is an object of
@@ -31,6 +32,12 @@ def describe_object(value):
         return text if len(text) < 2 * _REBUILD_BYTES else None
     except Exception:
         return None
+
+
+def describe_settings(value):
+    """JSON of what a GenerationConfig holds, None where it is too long."""
+    text = sys.modules['json'].dumps(_rebuild_plain(value.to_dict()))
+    return text if len(text) < _REBUILD_BYTES else None
 
 
 def _rebuild_of(value, depth):

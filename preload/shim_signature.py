@@ -19,6 +19,9 @@ made again (shim_rebuild); that of a result is a D. A D is one of
                                              that JSON has not ("nan")
     {"type": "m.Name", "shape": [2, 3], "dtype": "uint8"}  {"type": "m.Name", "size": [64, 48], "mode": "RGB"}
                                              an array; an image
+    {"type": "m.Name", "layers": [[D, D], ...]}  {"type": "m.Name", "caches": [D, D]}
+                                             keys and values that a decoder of transformers keeps
+    {"type": "m.Name", "config": {...}}      transformers' settings of a generation
     {"type": "m.Name"}                       any other object
     {"more": 12}                             last in a container: so many were left out (in a dict the key is "more...")
 """
@@ -360,4 +363,24 @@ def _sig_object(value, kind, left, depth):
         return '{"type": %s, "shape": %s, "dtype": %s}' % (name, _sig_numbers(value.shape), _sig_string(str(value.dtype)))
     if any((base.__module__, base.__qualname__) == ('PIL.Image', 'Image') for base in kind.__mro__):
         return '{"type": %s, "size": %s, "mode": %s}' % (name, _sig_numbers(value.size), _sig_string(value.mode))
-    return '{"type": %s}' % name
+    texts = _sig_transformers(value, kind, left, depth)
+    return '{"type": %s%s}' % (name, texts)
+
+
+def _sig_transformers(value, kind, left, depth):
+    """What is said besides the type of a decoder's cache, of both shapes they have had, and of a GenerationConfig."""
+    own = _sig_dictionary(value)
+    for base in kind.__mro__:
+        if (base.__module__, base.__name__) == ('transformers.cache_utils', 'Cache'):
+            if 'self_attention_cache' in own:
+                return ', "caches": ' + _sig_text([own['self_attention_cache'], own['cross_attention_cache']], left, depth)
+            if 'layers' in own:
+                layers = map(_sig_dictionary, own['layers'])
+                pairs = [[layer.get('keys'), layer.get('values')] for layer in layers]
+            else:
+                pairs = list(map(list, zip(own.get('key_cache', ()), own.get('value_cache', ()))))
+            return ', "layers": ' + _sig_text(pairs, left, depth)
+        if base.__name__ == 'GenerationConfig' and base.__module__.startswith('transformers.') and _load('rebuild'):
+            text = describe_settings(value)
+            return ', "config": ' + text if text else ''
+    return ''

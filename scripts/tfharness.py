@@ -72,7 +72,8 @@ class Inputs:
             return self.tensor(d, name)
         for key, make in (('tuple', tuple), ('set', self.set_of), ('dict', self.mapping), ('items', self.pairs),
                           ('text', None), ('array', self.array), ('tensor', self.odd_tensor), ('fields', self.object),
-                          ('value', self.constant), ('size', self.image)):
+                          ('value', self.constant), ('size', self.image), ('layers', self.cache),
+                          ('caches', self.cache), ('config', self.settings)):
             if key in d:
                 break
         else:
@@ -146,6 +147,27 @@ class Inputs:
         if found is None:
             self.note(name, f'a {kind} ({text}) can not be made from a signature; it is None')
         return found
+
+    def cache(self, d, name):
+        """What a decoder of transformers has kept: keys and values by layer, or two of these."""
+        try:
+            if 'caches' in d:
+                return self.named(d['type'])(*self.items(d['caches'], name))
+            made = self.named(d['type'])()
+            for i, (keys, values) in enumerate(self.items(d['layers'], name)):
+                if keys is not None:
+                    made.update(keys, values, i)
+            return made
+        except Exception as e:
+            self.note(name, f'a {d["type"]} can not be made ({e}); it is None')
+            return None
+
+    def settings(self, d, name):
+        try:
+            return self.named(d['type']).from_dict(d['config'])
+        except Exception as e:
+            self.note(name, f'a {d["type"]} can not be made ({e}); it is None')
+            return None
 
     def array(self, d, name):
         try:
@@ -460,6 +482,13 @@ def breakdown_of(profiler, stage):
             'launches': sum(r['calls'] for r in top), 'top_kernels': top[:50]}
 
 
+def inputs_of_steps(make_inputs, count):
+    """The inputs of each of some steps: the same ones, unless a step adds to what it is given, as decoders do."""
+    first = make_inputs()
+    grows = any(hasattr(value, 'get_seq_length') for value in first.values())
+    return [first if i == 0 or not grows else make_inputs() for i in range(count)]
+
+
 def profile_stage(step, make_inputs, stage, warmup=1, profile_steps=1, output_dir='.', suffix='', tell=say):
     """Runs a step function with warm-up and under torch.profiler; returns times in milliseconds and the breakdown.
 
@@ -476,17 +505,16 @@ def profile_stage(step, make_inputs, stage, warmup=1, profile_steps=1, output_di
         name = module.__name__.rpartition('.')[2].upper()
         activities += [a for a in (getattr(torch.profiler.ProfilerActivity, name, None),) if a is not None]
     tell(f'Running {warmup} warmup iteration(s)...')
-    inputs = make_inputs()
-    for _ in range(warmup):
+    for inputs in inputs_of_steps(make_inputs, warmup):
         step(inputs)
         synchronize()
-    inputs = make_inputs()
+    given = inputs_of_steps(make_inputs, profile_steps)
     if hasattr(module, 'empty_cache'):
         module.empty_cache()
     tell(f'Running {profile_steps} profile iteration(s)...')
     times = []
     with torch.profiler.profile(activities=activities, record_shapes=True, profile_memory=True, with_stack=True) as profiler:
-        for _ in range(profile_steps):
+        for inputs in given:
             start = time.perf_counter()
             step(inputs)
             synchronize()

@@ -145,6 +145,22 @@ Pair = collections.namedtuple('Pair', 'left right')
     assert answers[9] == [None, ['x: a m.N without a shape can not be made; it is None']]
 
 
+def test_caches_and_settings_of_transformers(ask):
+    """Of 40 layers the description has 32; a cache that needs more than its contents is none, and that is said."""
+    answers = ask('''
+PAIR = [T([1, 2, 5, 4]), T([1, 2, 5, 4])]
+cache, notes = make({'type': 'transformers.cache_utils.DynamicCache', 'layers': [PAIR] * 32 + [{'more': 8}]})
+answers.append([len(cache.layers), cache.get_seq_length(), list(cache.layers[39].keys.shape), notes])
+answers.append([*make({'type': 'transformers.cache_utils.StaticCache', 'layers': [PAIR]})])
+config, notes = make({'type': 'transformers.generation.configuration_utils.GenerationConfig', 'config': {'max_new_tokens': 9}})
+answers.append([config.max_new_tokens, notes])
+answers.append([*make({'type': 'gone.GenerationConfig', 'config': {}})])
+''')
+    assert answers[0] == [40, 5, [1, 2, 5, 4], []]
+    assert answers[1][0] is None and answers[1][1][0].startswith('x: a transformers.cache_utils.StaticCache can not be made (')
+    assert answers[2] == [9, []] and answers[3][0] is None and len(answers[3][1]) == 1
+
+
 def test_devices_that_are_not_there(ask):
     answers = ask('''
 t, notes = make(T([2], device='xpu:3'))

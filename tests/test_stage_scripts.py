@@ -1,6 +1,6 @@
 """test_stage_scripts - profile_{stage}.py of real pipelines: each runs alone, and does what the stage did in the pipeline.
 
-The pipelines are those of tests/pipelines/diffusion.py. Operators and shapes of a script's run are torch.profiler's own,
+The pipelines are those of tests/pipelines/diffusion.py and generate.py. Operators and shapes of a script's run are torch.profiler's own,
 as the script has it profiled; those of the stage's calls are ours, from the traces that `tfanalyze report` wrote.
 """
 
@@ -30,18 +30,25 @@ for script in scripts:
 
 
 @pytest.fixture(scope='session')
-def pipelines(tmp_path_factory, lib, python, tfanalyze):
-    """The run directory of all pipelines with `report`'s artefacts, and `out`, where the scripts' own are."""
-    base = tmp_path_factory.mktemp('stage-scripts')
-    env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_STAGES': 'auto', 'TFI_OUTPUT_DIR': str(base / 'run')}
-    got = execute([python, ROOT / 'tests/pipelines/diffusion.py'], env=env, cwd=base, timeout=300)
-    assert got.rc == 0 and got.err == '', got.err
-    got = execute([tfanalyze, 'report', base / 'run'], timeout=120)
-    assert got.rc == 0, got.err
-    scripts = sorted((base / 'run').glob('profile_*.py'))
-    got = execute([python, '-c', RUN_ALL, base / 'out', *scripts], env=clean_environment(), cwd=base, timeout=300)
-    assert got.rc == 0 and 'FAILED' not in got.out, got.out + got.err
-    return Pipelines(base, scripts)
+def run_scripts(tmp_path_factory, lib, python, tfanalyze):
+    """run_scripts(pipeline): the run directory of a pipeline with `report`'s artefacts, and `out`, the scripts' own."""
+    def run_scripts(pipeline):
+        base = tmp_path_factory.mktemp(f'stage-scripts-{pipeline}')
+        env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_STAGES': 'auto', 'TFI_OUTPUT_DIR': str(base / 'run')}
+        got = execute([python, ROOT / f'tests/pipelines/{pipeline}.py'], env=env, cwd=base, timeout=300)
+        assert got.rc == 0 and got.err == '', got.err
+        got = execute([tfanalyze, 'report', base / 'run'], timeout=120)
+        assert got.rc == 0, got.err
+        scripts = sorted((base / 'run').glob('profile_*.py'))
+        got = execute([python, '-c', RUN_ALL, base / 'out', *scripts], env=clean_environment(), cwd=base, timeout=300)
+        assert got.rc == 0 and 'FAILED' not in got.out, got.out + got.err
+        return Pipelines(base, scripts)
+    return run_scripts
+
+
+@pytest.fixture(scope='session')
+def pipelines(run_scripts):
+    return run_scripts('diffusion')
 
 
 def events(path):
@@ -70,18 +77,30 @@ def test_every_stage_has_a_script_that_runs(pipelines):
         assert (pipelines.dir / 'out' / f'{stage}_trace.json.gz').stat().st_size > 1000, stage
 
 
-def test_scripts_do_what_the_stage_did(pipelines):
-    """But for whole pipelines, of which a script runs one step, and for what looks at the values of a picture."""
+def compare(pipelines, left_out=lambda stage: False):
+    """Asserts that each script ran the operators of one call of its stage; returns how many these were."""
     compared = 0
     for script in pipelines.scripts:
         stage = script.name[len('profile_'):-len('.py')]
-        if stage.endswith('Pipeline') or stage == 'image_processor.preprocess':
+        if left_out(stage):
             continue
         alone = operators(events(pipelines.dir / 'out' / f'{stage}_trace.json.gz'))
         together = list(calls(events(pipelines.dir / 'run' / f'{stage}_rank0.trace.json.gz'), stage))
         assert alone and any(alone == call for call in together), (stage, difference(alone, together))
         compared += len(alone)
-    assert compared > 500
+    return compared
+
+
+def test_scripts_do_what_the_stage_did(pipelines):
+    """But for whole pipelines, of which a script runs one step, and for what looks at the values of a picture."""
+    assert compare(pipelines, lambda stage: stage.endswith('Pipeline') or stage == 'image_processor.preprocess') > 500
+
+
+def test_a_decoder_gets_what_it_kept(run_scripts):
+    """Of a language model each step needs the keys and values of those before it."""
+    generation = run_scripts('generate')
+    assert {p.name for p in generation.scripts} == {'profile_generate.py', 'profile_prefill.py', 'profile_decode.py'}
+    assert compare(generation) > 1000
 
 
 def difference(alone, together):

@@ -1,7 +1,7 @@
 """generate - text from a tiny language model of transformers with random weights: greedy, sampled and by beams."""
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, T5Config, T5ForConditionalGeneration
+from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, T5Config, T5ForConditionalGeneration
 
 import journal
 
@@ -22,7 +22,8 @@ def main():
                                                      decoder_start_token_id=0, pad_token_id=0, eos_token_id=1)).eval()
     journal.watch(translator, 'forward')
     with journal.entry('translate'):
-        print('translate', translator.generate(prompt, max_new_tokens=4, min_new_tokens=4).tolist())
+        settings = GenerationConfig(max_new_tokens=4, min_new_tokens=4, decoder_start_token_id=0, pad_token_id=0, eos_token_id=1)
+        print('translate', translator.generate(prompt, generation_config=settings).tolist())
 
 
 if __name__ == '__main__':
