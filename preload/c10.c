@@ -128,9 +128,10 @@ TFI_EXPORT void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(void *bloc
 TFI_EXPORT void _ZN3c1025ProfiledCPUMemoryReporter3NewEPvm(void *reporter, void *block, size_t bytes)
 {
     new_function *real = tfi_real(TFI_HOOK__ZN3c1025ProfiledCPUMemoryReporter3NewEPvm);
-    bool known = active() && block && bytes && tfi_block_put((uintptr_t)block, bytes);
+    bool counts = active() && block && bytes, known = counts && tfi_block_put((uintptr_t)block, bytes);
     if (real) real(reporter, block, bytes);
     if (known) report_host(block, (int64_t)bytes);
+    else if (counts) tfi_count_drop(TFI_DROP_BLOCKS, 1);
 }
 
 TFI_EXPORT void _ZN3c1025ProfiledCPUMemoryReporter6DeleteEPv(void *reporter, void *block)

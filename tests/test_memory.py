@@ -81,6 +81,26 @@ def test_blocks(play, records):
                     ('c10', 8192, -1000, 0, 2000, 1), ('c10', 4096, -100, 0, 0, -1)]
 
 
+def test_blocks_beyond_what_can_be_remembered_are_counted(play, records, analyze):
+    """Without memory for a larger table a block is in no total, neither when it comes nor when it goes."""
+    result = play("""
+import resource
+push("s")
+h(4096, 10)
+used = int(open("/proc/self/statm").read().split()[0]) * 4096
+resource.setrlimit(resource.RLIMIT_AS, (used, resource.RLIM_INFINITY))
+for i in range(2, 50002): h(4096 * i, 10)
+for i in range(2, 50002): h(4096 * i, -10)
+resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+pop()
+""")
+    blocks = records(result.dir, 'memory', rc=3)
+    came = [r['bytes'] for r in blocks].count(10)
+    lost = analyze('info', result.dir, rc=3)['rows'][0]['lost']
+    assert 10000 < came < 20000 and lost == {'blocks': 50001 - came}
+    assert [r['bytes'] for r in blocks].count(-10) == came - 1 and blocks[-1]['allocated_bytes'] == 10
+
+
 def test_nested_stages_have_peaks_of_their_own(play, by_stage):
     """An inner stage begins with its own peak and leaves the outer one's alone, before, in and after it."""
     result = play('h(1, 1000); push("outer"); h(2, 500); h(2, -500); push("inner"); h(3, 100); pop(); push("second");'
