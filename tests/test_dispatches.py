@@ -15,7 +15,7 @@ import pythons
 # A module that is imported late, on other threads and after a fork; every process says how often it called what, and where.
 LATE = '''
 import collections, json, os, sys, threading
-counts, at = collections.Counter(), threading.local()
+counts, at, outside = collections.Counter(), threading.local(), threading.Barrier(2)
 
 def call(times):
     import _bisect
@@ -41,6 +41,7 @@ def second(times):
 
 def thread(times):
     inside('(none)', call, 1)
+    outside.wait()  # what a thread does in no stage is another thread's, if that one alone is in one
     inside('second', second, times)
 
 def say():
