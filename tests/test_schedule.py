@@ -160,13 +160,13 @@ def test_bad_value(script, name, value):
 
 def test_delay(play):
     """The process starts well within the delay, and calls alone find out that it is over."""
-    trace = play('call=1 push=a call=2 pop wait=1800 call=3', {'TFI_CAPTURE': 'delay=1.5'})
+    trace = play('call=1 push=a call=2 pop wait=3300 call=3', {'TFI_CAPTURE': 'delay=3'})
     assert called(trace) == [3] and stages(trace) == ['a']
     assert [(s, c) for s, _, _, c in switches(trace)] == [(OFF, 'delay'), (ON, 'delay')]
 
 
 def test_delay_and_duration(play):
-    trace = play('call=1 wait=1300 call=2 wait=1500 call=3 push=a call=4 pop', {'TFI_CAPTURE': 'delay=1,duration=1'})
+    trace = play('call=1 wait=2500 call=2 wait=3500 call=3 push=a call=4 pop', {'TFI_CAPTURE': 'delay=2,duration=3'})
     assert called(trace) == [2] and stages(trace) == ['a']
     changes = sorted((r for r in trace.records if r.kind == 'recording'), key=lambda r: r.values['time'])
     assert [r.values['state'] for r in changes] == [OFF, ON, OFF]
@@ -174,7 +174,7 @@ def test_delay_and_duration(play):
 
 
 def test_the_same_delay_in_a_forked_process(script):
-    result = script('push=a call=1 pop wait=1700 child push=a call=2 pop parent call=3', {'TFI_CAPTURE': 'delay=1.5'})
+    result = script('push=a call=1 pop wait=3300 child push=a call=2 pop parent call=3', {'TFI_CAPTURE': 'delay=3'})
     assert sorted(called(t) for t in result.traces) == [[2], [3]]
 
 
@@ -210,8 +210,8 @@ def test_between_profiler_start_and_stop(device):
 
 
 def test_duration_from_profiler_start(device):
-    trace = device('init kernel=3 profile=start kernel=5 sleep=3000 kernel=2 profile=stop kernel=1 profile=start kernel=4 sync',
-                   {'TFI_CAPTURE': 'cudaProfilerApi,duration=1.5'})
+    trace = device('init kernel=3 profile=start kernel=5 sleep=4500 kernel=2 profile=stop kernel=1 profile=start kernel=4 sync',
+                   {'TFI_CAPTURE': 'cudaProfilerApi,duration=3'})
     assert launches(trace) == (9, 9, 9)
 
 
@@ -230,10 +230,11 @@ def test_device_records_by_schedule(device):
 # ---- triggers ----
 
 KILL = 'system=kill -10 $PPID'
+NOTICED = 'wait=2000'  # that it is off now, by the background thread: calls look where recording is off
 
 
 def test_signal(play):
-    trace = play(['push=a', 'call=1', KILL, 'wait=400', 'call=2', KILL, 'wait=400', 'call=3', KILL, 'wait=400', 'call=4', 'pop'],
+    trace = play(['push=a', 'call=1', KILL, 'wait=400', 'call=2', KILL, NOTICED, 'call=3', KILL, 'wait=400', 'call=4', 'pop'],
                  {'TFI_TRIGGER': 'signal:10'})
     assert called(trace) == [2, 4] and stages(trace) == ['a']
     assert [(s, c) for s, _, _, c in switches(trace)] == [(OFF, 'signal'), (ON, 'signal'), (OFF, 'signal'), (ON, 'signal')]
@@ -302,8 +303,8 @@ def tell(path, text):
 
 def test_file(play, tmp_path):
     path = tmp_path / 'switch'
-    trace = play(['push=a', 'call=1', tell(path, 'on'), 'wait=400', 'call=2', tell(path, 'off'), 'wait=400', 'call=3',
-                  tell(path, '-ops'), 'wait=400', 'call=4', f'system=rm {path}', 'wait=400', 'call=5', 'pop'],
+    trace = play(['push=a', 'call=1', tell(path, 'on'), 'wait=400', 'call=2', tell(path, 'off'), NOTICED, 'call=3',
+                  tell(path, '-ops'), 'wait=400', 'call=4', f'system=rm {path}', NOTICED, 'call=5', 'pop'],
                  {'TFI_TRIGGER': f'file:{path}'})
     assert called(trace) == [2, 4]
     assert [(s, c) for s, _, _, c in switches(trace)] == [(OFF, 'file'), (ON, 'file'), (OFF, 'file'), (ON, 'file'), (OFF, 'file')]
