@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / 'build'
 TRACES = ROOT.parent / 'shared' / 'traces'
 DEFAULT_TIMEOUT = 240
+COMMAND_TIMEOUT = 120  # of one command: importing torch may take a minute of a busy machine
 
 # Variables of ours, of the launchers and of make that would change what a test sees.
 SCRUBBED = re.compile(r'TFI_|ENABLE_PROFILER_NAMES$|TELEFUSER_|PROFILER_OUTPUT_DIR$|CACHE_DIT_|LD_PRELOAD$|NVTX_INJECTION'
@@ -80,7 +81,7 @@ def clean_environment():
     return {k: v for k, v in os.environ.items() if not SCRUBBED.match(k)}
 
 
-def execute(command, env=None, cwd=None, timeout=60, stdin=None):
+def execute(command, env=None, cwd=None, timeout=COMMAND_TIMEOUT, stdin=None):
     """Runs a command in a process group of its own, which is killed when time is up; returns rc, out, err (text)."""
     process = subprocess.Popen([str(c) for c in command], env=env, cwd=cwd, text=True, errors='replace',
                                stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
@@ -101,13 +102,13 @@ def execute(command, env=None, cwd=None, timeout=60, stdin=None):
 
 @pytest.fixture
 def run(tmp_path, lib, testlib):
-    """run(command, env={}, preload=True, timeout=60, cwd=None, stdin=None) -> rc, out, err, dir.
+    """run(command, env={}, preload=True, timeout=COMMAND_TIMEOUT, cwd=None, stdin=None) -> rc, out, err, dir.
 
     preload: True = the library, 'test' = the test build of it, False = nothing, or a path. The command runs in the
     test's own directory, and the run directory is tmp_path/'run' (result.dir) unless env sets TFI_OUTPUT_DIR.
     A value None in env removes a variable.
     """
-    def run(command, env=None, preload=True, timeout=60, cwd=None, stdin=None):
+    def run(command, env=None, preload=True, timeout=COMMAND_TIMEOUT, cwd=None, stdin=None):
         full = clean_environment()
         full['TFI_OUTPUT_DIR'] = str(tmp_path / 'run')
         if preload:
@@ -127,7 +128,7 @@ def analyze(tfanalyze, tmp_path):
 
     With format=None the result of execute() is returned as it is; the exit status is checked in both cases.
     """
-    def analyze(command, *arguments, rc=0, format='json', timeout=60, program=None):
+    def analyze(command, *arguments, rc=0, format='json', timeout=COMMAND_TIMEOUT, program=None):
         line = [program or tfanalyze, command, *arguments, *(['--format', format] if format else [])]
         result = execute(line, clean_environment(), tmp_path, timeout)
         assert result.rc == rc, f'{line}: exit {result.rc}, not {rc}\nstdout: {result.out[-2000:]}\nstderr: {result.err[-2000:]}'

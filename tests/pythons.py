@@ -13,7 +13,7 @@ def _asked(path):
     try:
         script = 'import sys; print("%d.%d.%d" % sys.version_info[:3]); print("libpython" in open("/proc/self/maps").read()); print(sys.executable)'
         out = subprocess.run([path, '-c', script],
-                             capture_output=True, text=True, timeout=30, check=True).stdout.split()
+                             capture_output=True, text=True, timeout=120, check=True).stdout.split()
     except (OSError, subprocess.SubprocessError):
         return None
     return (tuple(int(n) for n in out[0].split('.')), out[1] == 'True', out[2]) if len(out) == 3 else None

@@ -278,7 +278,7 @@ def test_the_script_is_that_of_the_harness(made, report, python, tmp_path):
     report()
     code = ('import sys; sys.path.insert(0, sys.argv[1]); import tfharness\n'
             "print(tfharness.from_signature_file('timing_io_signature.json', 'a b').generate_test_script(), end='')")
-    result = subprocess.run([python, '-c', code, ROOT / 'scripts'], cwd=tmp_path, text=True, capture_output=True, check=True, timeout=60)
+    result = subprocess.run([python, '-c', code, ROOT / 'scripts'], cwd=tmp_path, text=True, capture_output=True, check=True, timeout=200)
     strip = lambda text: re.sub(r"checksum \w+|DATA = json.loads\(r'''.*?'''\)", '', text, flags=re.S)
     assert strip(result.stdout) == strip((tmp_path / 'profile_a b.py').read_text())
     assert 'def profile_stage(' in result.stdout
