@@ -1,6 +1,6 @@
 /* stage.h - named ranges and marks: stacks by thread, selection, times by stage.
  *
- * Callers (nvtx.c, api.c, later python.c) look like this:
+ * Callers (nvtx.c, api.c, python_builtins.c) look like this:
  *
  *     struct tfi_thread *t = tfi_enter(TFI_WHY_STAGE);
  *     if (!t) return ...;                         // asleep, off, or re-entered: only forward
