@@ -114,7 +114,9 @@ static struct native *new_native(const struct tfi_python_text text[3])
         at += text[i].length + 1;
     }
     native->text = place[0];
-    native->method = (struct tfi_python_method){place[1], (tfi_builtin *)(void *)call_native, KEYWORDS, place[2]};
+    const char *doc =
+        text[2].length ? place[2] : NULL; /* NULL is what a program can still give one to, as torch does */
+    native->method = (struct tfi_python_method){place[1], (tfi_builtin *)(void *)call_native, KEYWORDS, doc};
     return native;
 }
 

@@ -119,6 +119,23 @@ def test_builtins_are_operators(run, analyze, tmp_path, activities, switch, left
     assert analyze('launches', result.dir)['totals']['dispatches'] == (7 if recorded else None)
 
 
+# torch gives documentation to builtins of its own that have none, and refuses others.
+OF_TORCH = '''
+import torch
+from torch.profiler import record_function
+with record_function('stage'):
+    found = [torch._C._has_torch_function_unary(1) for _ in range(3)]
+print(found, torch.overrides.has_torch_function.__doc__, torch._C._parse_dispatch_key.__doc__)
+'''
+
+
+def test_builtins_of_torch_itself(run, analyze, python):
+    plain, result = (run([python, '-c', OF_TORCH], {'TFI_NATIVE': 'torch._C'}, preload, timeout=200) for preload in (False, True))
+    assert (result.rc, result.out) == (plain.rc, plain.out) and 'tfinject' not in result.err, result.err[-2000:]
+    assert plain.rc == 0 and 'Check for __torch_function__' in plain.out
+    assert dispatches(analyze('launches', result.dir)['rows'])['stage', 'torch._C._has_torch_function_unary'] == 3
+
+
 # Operators of two libraries and of torch, inside and outside stages, on two threads; what implements them counts.
 MIXED = '''
 import collections, contextlib, json, threading, _bisect, torch
