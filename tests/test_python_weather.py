@@ -146,7 +146,7 @@ print(other.plain(3))
 @pytest.mark.parametrize('refused', ['sys._getframe', 'object.__getattr__', 'compile,exec', 'open'])
 @by_version
 def test_an_audit_hook_that_raises(run, tmp_path, python, refused):
-    """What it refuses us is not refused to the program. A function whose source can't be read is called by one of ours."""
+    """What it refuses us is not refused to the program, and what was a stage before goes on being one."""
     for name, text in ('script.py', HOOK), ('work.py', WORK), ('other.py', WORK):
         (tmp_path / name).write_text(text)
     command = [python.path, '-B', 'script.py', refused]
@@ -154,6 +154,9 @@ def test_an_audit_hook_that_raises(run, tmp_path, python, refused):
     lines = [line for line in watched.err.splitlines() if not line.startswith('tfinject: ')]
     assert (watched.rc, watched.out, lines) == (bare.rc, bare.out, bare.err.splitlines())
     assert len(watched.err.splitlines()) - len(lines) <= 1, watched.err
+    path, = watched.dir.glob('*.timing.json')
+    found = {stage: said['calls'] for stage, said in json.loads(path.read_text())['stages'].items()}
+    assert found['work:plain'] == 2 and (refused != 'sys._getframe' or found['other:plain'] == 1), found
 
 
 @by_version
