@@ -18,7 +18,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / 'build'
 TRACES = ROOT.parent / 'shared' / 'traces'
-DEFAULT_TIMEOUT = 240
+DEFAULT_TIMEOUT = 480
 COMMAND_TIMEOUT = 120  # of one command: importing torch may take a minute of a busy machine
 
 # Variables of ours, of the launchers and of make that would change what a test sees.
