@@ -129,6 +129,7 @@ print(found, torch.overrides.has_torch_function.__doc__, torch._C._parse_dispatc
 '''
 
 
+@pytest.mark.timeout(500)
 def test_builtins_of_torch_itself(run, analyze, python):
     plain, result = (run([python, '-c', OF_TORCH], {'TFI_NATIVE': 'torch._C'}, preload, timeout=200) for preload in (False, True))
     assert (result.rc, result.out) == (plain.rc, plain.out) and 'tfinject' not in result.err, result.err[-2000:]
