@@ -6,8 +6,10 @@ configuration, which is small; the weights are not kept. The description is an o
 
     "class": "module:Qual.name"
     "config": {...}               what the class is made from
+    "attention": "eager"          how a model of transformers attends, of its parts {"": "sdpa", "vision_config": "eager"}
     "dtype", "device", "training" of a torch module
     "steps": 28, "begin": 0       of a scheduler: how many it was set to, and with which its pipeline let it begin
+    "index": 3                    of a scheduler that knew before the call which step it is
     "components": {"vae": {...}, "image_encoder": null, ...}     of a pipeline: its parts, each described like this
     "tokenizer": "..."            of a fast tokenizer: its own JSON
     "grad": false                 whether torch recorded gradients then; in the outermost one only
@@ -52,6 +54,7 @@ def _rebuild_of(value, depth):
         found['config'] = _rebuild_plain({k: v for k, v in value.config.items() if k not in parts and k[:1] != '_'})
     elif 'PreTrainedModel' in names:
         found['config'] = _rebuild_plain(value.config.to_dict())
+        _rebuild_attention(found, value.config)
     elif 'ConfigMixin' in names:
         found['config'] = _rebuild_plain(dict(value.config))
     elif 'PreTrainedTokenizerFast' in names:
@@ -64,7 +67,18 @@ def _rebuild_of(value, depth):
         found['steps'] = int(value.num_inference_steps)
         if getattr(value, 'begin_index', None) is not None:
             found['begin'] = int(value.begin_index)
+        if getattr(value, 'step_index', None) is not None:
+            found['index'] = int(value.step_index)
     return found
+
+
+def _rebuild_attention(found, config):
+    """What was chosen when the model was made, which its configuration leaves out."""
+    parts = {'': config, **{name: getattr(config, name, None) for name in getattr(config, 'sub_configs', ())}}
+    chosen = {name: getattr(part, '_attn_implementation', None) for name, part in parts.items()}
+    if chosen['']:
+        same = all(one in (chosen[''], None) for one in chosen.values())
+        found['attention'] = chosen[''] if same else {name: one for name, one in chosen.items() if one}
 
 
 def _rebuild_tokenizer(found, value):

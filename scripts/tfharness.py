@@ -297,15 +297,23 @@ def object_from(d, device=None):
         return kind(tokenizer_object=Tokenizer.from_str(d['tokenizer']), **config)
     torch.manual_seed(SEED)
     settings = getattr(kind, 'config_class', None)
-    made = kind(settings.from_dict(config)) if settings else kind.from_config(config)
+    if settings:
+        config = settings.from_dict(config)
+        if 'attention' in d:
+            config._attn_implementation = d['attention']
+    made = kind(config) if settings else kind.from_config(config)
     if 'dtype' in d:
-        made = made.to(dtype=getattr(torch, d['dtype']), device=Inputs(device).usable(d['device'], d['class']))
+        made = made.to(device=Inputs(device).usable(d['device'], d['class']))
+        if str(made.dtype) != f'torch.{d["dtype"]}':  # diffusers warns of each conversion
+            made = made.to(dtype=getattr(torch, d['dtype']))
         made.train(d['training'])
     if 'steps' in d:
         shifted = getattr(made.config, 'use_dynamic_shifting', False)
         made.set_timesteps(d['steps'], **({'mu': 1.0} if shifted else {}))
     if 'begin' in d:
         made.set_begin_index(0)  # the step that is run is the first one
+    if 'index' in d:
+        made._step_index = 0  # found before the step, by scale_model_input
     return made
 
 
@@ -314,9 +322,17 @@ def target_of(signature, device=None):
     described, target = signature.get('object'), signature.get('target')
     if not described or not target:
         return find_target(target)
-    name = target.rpartition('.')[2]
-    made = object_from(described, device)
-    return made if name == '__call__' else getattr(made, name)
+    made, name = object_from(described, device), target.rpartition('.')[2]
+    return made if name == '__call__' else method_of(made, target)
+
+
+def method_of(made, target):
+    """The object's method that `module:Qual.name` names: that of this class, where a class below it has one of its own."""
+    owner, _, name = target.rpartition('.')
+    for kind in type(made).__mro__:
+        if f'{kind.__module__}:{kind.__qualname__}' == owner and inspect.isfunction(kind.__dict__.get(name)):
+            return kind.__dict__[name].__get__(made)
+    return getattr(made, name)
 
 
 def gradients(signature, without=False):
@@ -368,20 +384,39 @@ def scheduler_step(scheduler):
     if getattr(scheduler, 'num_inference_steps', None) is None:
         scheduler.set_timesteps(2)
     first = scheduler.timesteps[0]
+    start = None if getattr(scheduler, '_step_index', None) is None else 0
+    if hasattr(scheduler, 'is_scale_input_called'):
+        scheduler.is_scale_input_called = True  # as the pipeline has done, or a warning says that it has not
 
     def step(inputs):
         if hasattr(scheduler, '_step_index'):  # it counts, and would come to its end
-            scheduler._step_index = None
+            scheduler._step_index = start
         return call(scheduler.step, {**inputs, 'timestep': first})
     return step
 
 
+def own_arguments(stage):
+    """Parameters of an object's call, by name; {} for one that can't be called, or does not say."""
+    try:
+        return inspect.signature(stage).parameters
+    except (TypeError, ValueError):
+        return {}
+
+
+def pipeline_step(stage, inputs):
+    """A call of a pipeline of diffusers with one step: of its strength, where it paints a picture over."""
+    strength = inputs.get('strength') or getattr(own_arguments(stage).get('strength'), 'default', None)
+    count = math.ceil(1 / strength) if isinstance(strength, (int, float)) and 0 < strength <= 1 else 1
+    first = {name: inputs[name][:count] for name in ('timesteps', 'sigmas') if inputs.get(name) is not None}
+    return call(stage, {**inputs, **first, 'num_inference_steps': count})
+
+
 def transformer_step(stage, inputs):
-    """One denoising step of a pipeline that has a transformer and a scheduler, as diffusers has them. Without latents among
-    the inputs the pipeline is called: with one step (of its strength, where it paints a picture over) if it takes that."""
-    latents = latents_of(inputs)
-    if latents is None and 'num_inference_steps' in inspect.signature(stage).parameters:
-        return call(stage, {**inputs, 'num_inference_steps': math.ceil(1 / (inputs.get('strength') or 1))})
+    """One denoising step of a stage that has a transformer and a scheduler, as diffusers has them. What it is called with,
+    or anything without latents, is a call of the stage itself."""
+    own, latents = own_arguments(stage), latents_of(inputs)
+    if 'num_inference_steps' in own and (latents is None or set(inputs) <= set(own)):
+        return pipeline_step(stage, inputs)
     if latents is None:
         return call(stage, inputs)
     step = set_timesteps(stage, inputs)[0]
@@ -403,6 +438,9 @@ def step_of(target, tell=say):
     if hasattr(target, 'scheduler') and hasattr(target, 'transformer'):
         tell('Created transformer single-step function')
         return lambda inputs: transformer_step(target, inputs)
+    if hasattr(target, 'scheduler') and 'num_inference_steps' in own_arguments(target):
+        tell('Created pipeline single-step function')
+        return lambda inputs: pipeline_step(target, inputs)
     owner = target if hasattr(target, 'set_timesteps') else getattr(target, '__self__', None)
     if hasattr(owner, 'set_timesteps') and getattr(target, '__name__', 'step') == 'step':
         tell('Created scheduler single-step function')
@@ -541,8 +579,8 @@ def options(parser):
     return parser
 
 
-def run(stage, signature, target, arguments, tell=say):
-    """The whole of it: inputs, target, profile. Returns what profile_stage returns."""
+def run(stage, signature, target, arguments, tell=say, values=lambda inputs: inputs):
+    """The whole of it: inputs, target, profile. Returns what profile_stage returns. `values` may change the inputs."""
     step, told = step_of(target, tell), []
 
     def make_inputs():
@@ -552,19 +590,25 @@ def run(stage, signature, target, arguments, tell=say):
             told.extend([f'Setup complete for stage {stage!r}', f'Mock inputs: {list(made)} (seed {SEED})', *inputs.notes])
             for line in told:
                 tell(line)
-        return made
+        return values(made)
 
-    with gradients(signature, arguments.no_grad):
-        return profile_stage(step, make_inputs, stage, arguments.warmup, arguments.profile_steps, arguments.output_dir,
-                             tell=tell)
+    try:
+        with gradients(signature, arguments.no_grad):
+            return profile_stage(step, make_inputs, stage, arguments.warmup, arguments.profile_steps,
+                                 arguments.output_dir, tell=tell)
+    except Problem:
+        raise
+    except Exception:
+        tell('It did not run to its end. What its inputs hold is made up: where that matters, edit values() in the script')
+        raise
 
 
-def script_main(data, build):
+def script_main(data, build, values):
     """main() of profile_{stage}.py."""
     arguments = options(argparse.ArgumentParser(description=f'Runs the stage {data["stage"]!r} alone and profiles it.')).parse_args()
     try:
         target = find_target(arguments.target) if arguments.target else build(arguments.device)
-        run(data['stage'], data['signature'], target, arguments)
+        run(data['stage'], data['signature'], target, arguments, values=values)
     except Problem as e:
         sys.exit(f'{os.path.basename(sys.argv[0])}: {e}')
 # ---- end of the stand-alone part ----
@@ -591,10 +635,15 @@ def build(device=None):
     return target_of(DATA['signature'], device)
 
 
+def values(inputs):
+    """The inputs by name, made up. To be edited where it matters what they hold: tokens that stand for a picture, sizes."""
+    return inputs
+
+
 {code}
 
 if __name__ == '__main__':
-    script_main(DATA, build)
+    script_main(DATA, build, values)
 '''
 MARK = '# As long as it is not edited it may be written anew; checksum '
 

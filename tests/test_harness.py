@@ -161,6 +161,51 @@ answers.append([*make({'type': 'gone.GenerationConfig', 'config': {}})])
     assert answers[2] == [9, []] and answers[3][0] is None and len(answers[3][1]) == 1
 
 
+def test_objects_made_again(ask):
+    """How a model attends, itself and its parts; whose method a stage is, where a class has its own; a scheduler that knew its
+    step, and one that did not; and diffusers is not given a reason to warn."""
+    answers = ask(f'''
+import builtins, io, logging
+from diffusers import EulerDiscreteScheduler, UNet1DModel
+from transformers import CLIPConfig, CLIPModel, GPT2Config, GPT2LMHeadModel, WhisperConfig, WhisperForConditionalGeneration
+shim = {{}}
+exec(open({str(ROOT / "preload" / "shim_rebuild.py")!r}).read(), shim)
+def again(value, target):
+    described = json.loads(shim["describe_object"](value))
+    return described, tfharness.target_of({{"object": described, "target": target}})
+PARTS = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2)
+config = CLIPConfig(text_config=dict(PARTS, vocab_size=9), vision_config=dict(PARTS, image_size=4, patch_size=2), projection_dim=4)
+config._attn_implementation = {{"": "sdpa", "vision_config": "eager"}}
+described, forward = again(CLIPModel(config), "m:C.forward")
+made = forward.__self__.config
+answers.append([described["attention"], made._attn_implementation, made.vision_config._attn_implementation, made.text_config._attn_implementation])
+for chosen in ({{}}, {{"attn_implementation": "eager"}}):
+    _, forward = again(GPT2LMHeadModel(GPT2Config(vocab_size=9, n_embd=8, n_layer=1, n_head=2, **chosen)), "m:C.forward")
+    answers.append(forward.__self__.config._attn_implementation)
+small = dict(d_model=8, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2, decoder_attention_heads=2, encoder_ffn_dim=4, decoder_ffn_dim=4)
+whisper = WhisperForConditionalGeneration(WhisperConfig(vocab_size=99, pad_token_id=0, bos_token_id=1, eos_token_id=1, decoder_start_token_id=2, **small))
+for target in ("transformers.generation.utils:GenerationMixin.generate", "transformers.models.whisper:Other.generate"):
+    answers.append(again(whisper, target)[1].__qualname__)
+scheduler = EulerDiscreteScheduler()
+scheduler.set_timesteps(3)
+answers.append(again(scheduler, "m:C.step")[1].__self__.step_index)
+for t in scheduler.timesteps[:2]:
+    scheduler.scale_model_input(torch.zeros(1), t)
+    scheduler.step(torch.zeros(1), t, torch.zeros(1))
+answers.append(again(scheduler, "m:C.step")[1].__self__.step_index)
+said = io.StringIO()
+logging.getLogger("diffusers").addHandler(logging.StreamHandler(said))
+unet = UNet1DModel(block_out_channels=(8, 8), down_block_types=("DownBlock1D",) * 2, up_block_types=("UpBlock1D",) * 2, norm_num_groups=2)
+answers.append([str(again(unet, "m:C.forward")[1].__self__.dtype), said.getvalue()])
+answers.append(str(again(unet.to(torch.float64), "m:C.forward")[1].__self__.dtype))
+''')
+    assert answers[0] == [{'': 'sdpa', 'text_config': 'sdpa', 'vision_config': 'eager'}, 'sdpa', 'eager', 'sdpa']
+    assert answers[1:3] == ['sdpa', 'eager']
+    assert answers[3:5] == ['GenerationMixin.generate', 'WhisperGenerationMixin.generate']
+    assert answers[5:7] == [None, 0]
+    assert answers[7:] == [['torch.float32', ''], 'torch.float64']
+
+
 def test_devices_that_are_not_there(ask):
     answers = ask('''
 t, notes = make(T([2], device='xpu:3'))
@@ -229,8 +274,19 @@ class Pipeline:
 class Plan:
     def set_timesteps(self, n): log.append(('planned', n)); self.timesteps = torch.tensor([7, 3])
     def step(self, noise, timestep, latents): return Scheduler.step(self, noise, timestep, latents)
-plan = Plan()
-dit, pipeline = DitStage(), Pipeline()
+class Scaled:
+    _step_index, is_scale_input_called, num_inference_steps, timesteps = 3, False, 3, torch.tensor([7, 3, 1])
+    def set_timesteps(self, n): raise AssertionError
+    def step(self, noise, timestep, latents):
+        log.append(('scaled', self._step_index, self.is_scale_input_called, int(timestep))); self._step_index += 1; return latents
+class Painter:
+    unet, scheduler = None, Plain()
+    def __call__(self, prompt, strength=0.8, num_inference_steps=50, timesteps=None, latents=None):
+        log.append(('paint', prompt, strength, num_inference_steps, timesteps, latents is not None)); return 'painted'
+class Whole(Painter):
+    transformer = Transformer()
+plan, scaled = Plan(), Scaled()
+dit, pipeline, painter, whole = DitStage(), Pipeline(), Painter(), Whole()
 '''
 
 
@@ -266,6 +322,34 @@ answers.append(run('stages:pipeline', latents=latents, encoder_hidden_states=lat
     assert answers[13] == ['called', [['pipeline', 'none']]]
     assert answers[14][1] == [['forward', [1, 4, 2, 2], [7], True], ['step', [1, 4, 2, 2], 7.0]]
     assert answers[14][2] == '[Harness] Created transformer single-step function'
+
+
+def test_one_step_of_a_whole_pipeline(ask):
+    """Whatever its model is called, with latents or without; of its strength at least one; the timesteps it was given are
+    as few. A scheduler that has found its place is there again before each step."""
+    answers = ask('''
+import stages
+def run(target, **inputs):
+    stages.log.clear()
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        step = tfharness.step_of(tfharness.find_target(target))
+        results = step(inputs), step(inputs)
+    assert stages.log[0] == stages.log[len(stages.log) // 2]
+    return [*stages.log[0], said.getvalue().strip()]
+latents = torch.zeros(1, 4, 2, 2)
+for inputs in ({'prompt': 'a', 'num_inference_steps': 9}, {'prompt': 'a', 'strength': 0.3}, {'prompt': 'a', 'strength': 1.0, 'latents': latents},
+               {'prompt': 'a', 'timesteps': [7, 5, 3, 1]}):
+    answers.append(run('stages:painter', **inputs))
+answers.append(run('stages:whole', prompt='a', latents=latents))
+answers.append(run('stages:whole', hidden_states=latents)[0])
+answers.append(run('stages:scaled.step', noise=latents, timestep=5, latents=latents))
+''', stages=STAGES)
+    pipeline = '[Harness] Created pipeline single-step function'
+    assert answers[0] == ['paint', 'a', 0.8, 2, None, False, pipeline] and answers[1] == ['paint', 'a', 0.3, 4, None, False, pipeline]
+    assert answers[2] == ['paint', 'a', 1.0, 1, None, True, pipeline] and answers[3] == ['paint', 'a', 0.8, 2, [7, 5], False, pipeline]
+    assert answers[4][:6] == ['paint', 'a', 0.8, 2, None, True]
+    assert answers[5] == 'forward'
+    assert answers[6] == ['scaled', 0, True, 7, '[Harness] Created scheduler single-step function']
 
 
 def test_targets_that_can_not_be_run(ask):
@@ -479,6 +563,25 @@ def test_a_method_needs_its_object(run, analyze, python, tmp_path):
     (tmp_path / 'edited.py').write_text(text.replace("return target_of(DATA['signature'], device)", 'import model\n    return model.model'))
     done = execute([python, tmp_path / 'edited.py'], clean_environment(), tmp_path, 200)
     assert done.rc == 0 and 'Using stage.process() as single-step function' in done.out, done.err[-2000:]
+
+
+def test_values_of_inputs_are_edited_where_they_matter(python, tmp_path):
+    """Most stages do with any values; one that does not says where its script takes others."""
+    (tmp_path / 'model.py').write_text('import torch\ndef image_at(ids):\n    return (ids == 77).nonzero()[0]\n')
+    code = f"""
+import sys
+sys.path.insert(0, {str(ROOT / "scripts")!r})
+import tfharness
+print(tfharness.script_of({{'stage': 's', 'signature': {{'target': 'model:image_at', 'input_signatures': {{'ids': {tensor([4], 'int64')}}}}}}}))
+"""
+    script = execute([python, '-c', code], clean_environment(), tmp_path, 200).out
+    path = tmp_path / 'profile_s.py'
+    path.write_text(script)
+    done = execute([python, path], clean_environment(), tmp_path, 200)
+    assert done.rc == 1 and 'edit values() in the script' in done.out and 'IndexError' in done.err, done.err[-2000:]
+    path.write_text(script.replace('    return inputs\n\n\n', "    inputs['ids'][2] = 77\n    return inputs\n\n\n", 1))
+    done = execute([python, path], clean_environment(), tmp_path, 200)
+    assert done.rc == 0 and 'edit values()' not in done.out, done.err[-2000:]
 
 
 PARTS = """
