@@ -20,7 +20,8 @@ made again (shim_rebuild); that of a result is a D. A D is one of
     {"type": "m.Name", "shape": [2, 3], "dtype": "uint8"}  {"type": "m.Name", "size": [64, 48], "mode": "RGB"}
                                              an array; an image
     {"type": "m.Name", "layers": [[D, D], ...]}  {"type": "m.Name", "caches": [D, D]}
-                                             keys and values that a decoder of transformers keeps
+                                             keys and values that a decoder of transformers keeps; where a layer has a
+                                             fixed size, "rooms": [["m.Layer", 64], ...] say it
     {"type": "m.Name", "config": {...}}      transformers' settings of a generation
     {"type": "m.Name"}                       any other object
     {"more": 12}                             last in a container: so many were left out (in a dict the key is "more...")
@@ -375,12 +376,25 @@ def _sig_transformers(value, kind, left, depth):
             if 'self_attention_cache' in own:
                 return ', "caches": ' + _sig_text([own['self_attention_cache'], own['cross_attention_cache']], left, depth)
             if 'layers' in own:
-                layers = map(_sig_dictionary, own['layers'])
-                pairs = [[layer.get('keys'), layer.get('values')] for layer in layers]
+                pairs = [[layer.get('keys'), layer.get('values')] for layer in map(_sig_dictionary, own['layers'])]
             else:
                 pairs = list(map(list, zip(own.get('key_cache', ()), own.get('value_cache', ()))))
-            return ', "layers": ' + _sig_text(pairs, left, depth)
+            text = ', "layers": ' + _sig_text(pairs, left, depth)
+            return text + _sig_rooms(own.get('layers', ()), left, depth)
         if base.__name__ == 'GenerationConfig' and base.__module__.startswith('transformers.') and _load('rebuild'):
             text = describe_settings(value)
             return ', "config": ' + text if text else ''
     return ''
+
+
+def _sig_rooms(layers, left, depth):
+    """Of the layers of a static cache their classes and sizes; a sliding one has a window besides, of the same size."""
+    rooms = []
+    for layer in layers:
+        room = _sig_dictionary(layer).get('max_cache_len')
+        if type(room) is not int:
+            return ''
+        kind = type(layer)
+        name = '%s.%s' % (kind.__module__, kind.__qualname__)
+        rooms.append([name, room, room] if getattr(kind, 'is_sliding', False) is True else [name, room])
+    return ', "rooms": ' + _sig_text(rooms, left, depth) if rooms else ''

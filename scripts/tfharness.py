@@ -58,7 +58,23 @@ class Inputs:
         torch.manual_seed(SEED)
 
     def all_of(self, signature):
-        return {name: self.value(d, name) for name, d in signature.get('input_signatures', {}).items()}
+        made = {name: self.value(d, name) for name, d in signature.get('input_signatures', {}).items()}
+        if 'cache_position' in made or 'past_key_values' in made or str(signature.get('target')).endswith('.generate'):
+            self.settle(made)
+        return made
+
+    def settle(self, made):
+        """What the inputs of a decoder of transformers have to agree on: new tokens stand behind those of the cache, or at
+        its end where it has no more room; the mask of a single prompt hides nothing."""
+        torch, cache, mask, places = self.torch, made.get('past_key_values'), made.get('attention_mask'), made.get('cache_position')
+        if isinstance(places, torch.Tensor) and places.dim() == 1:
+            first = int(cache.get_seq_length()) if hasattr(cache, 'get_seq_length') else 0
+            layers = getattr(getattr(cache, 'self_attention_cache', cache), 'layers', ())
+            rooms = [layer.max_cache_len for layer in layers if hasattr(layer, 'max_cache_len')]
+            first = max(min([first, *(room - len(places) for room in rooms)]), 0)
+            made['cache_position'] = torch.arange(first, first + len(places), device=places.device, dtype=places.dtype)
+        if isinstance(mask, torch.Tensor) and mask.dim() == 2 and len(mask) == 1 and not mask.is_floating_point():
+            made['attention_mask'] = torch.ones_like(mask)
 
     def note(self, name, text):
         self.notes.append(f'{name}: {text}')
@@ -153,6 +169,8 @@ class Inputs:
         try:
             if 'caches' in d:
                 return self.named(d['type'])(*self.items(d['caches'], name))
+            if 'rooms' in d:
+                return self.static_cache(d, name)
             made = self.named(d['type'])()
             for i, (keys, values) in enumerate(self.items(d['layers'], name)):
                 if keys is not None:
@@ -161,6 +179,18 @@ class Inputs:
         except Exception as e:
             self.note(name, f'a {d["type"]} can not be made ({e}); it is None')
             return None
+
+    def static_cache(self, d, name):
+        """One whose layers have a fixed size, and zeros until they are used."""
+        kind = self.named(d['type'])
+        made = kind.__new__(kind)
+        layers = []
+        for (layer, room, *window), (keys, values) in zip(self.items(d['rooms'], name), self.items(d['layers'], name)):
+            layers.append(self.named(layer)(room, *window))
+            if keys is not None:
+                layers[-1].update(keys, values)
+        next(base for base in kind.__mro__ if base.__name__ == 'Cache').__init__(made, layers=layers)
+        return made
 
     def settings(self, d, name):
         try:

@@ -152,13 +152,30 @@ PAIR = [T([1, 2, 5, 4]), T([1, 2, 5, 4])]
 cache, notes = make({'type': 'transformers.cache_utils.DynamicCache', 'layers': [PAIR] * 32 + [{'more': 8}]})
 answers.append([len(cache.layers), cache.get_seq_length(), list(cache.layers[39].keys.shape), notes])
 answers.append([*make({'type': 'transformers.cache_utils.StaticCache', 'layers': [PAIR]})])
+STATIC = {'type': 'transformers.cache_utils.StaticCache'}
+ROOM = ['transformers.cache_utils.StaticLayer', 5]
+for pair, rooms in ((PAIR, [ROOM]), ([None, None], [ROOM, ['transformers.cache_utils.StaticSlidingWindowLayer', 3, 3]])):
+    cache, notes = make(dict(STATIC, layers=[pair] * len(rooms), rooms=rooms))
+    answers.append([type(cache).__name__, [layer.max_cache_len for layer in cache.layers], int(cache.get_seq_length()), notes])
+def agreed(target='m:f', **inputs):
+    made = tfharness.Inputs().all_of({'target': target, 'input_signatures': inputs})
+    return made['cache_position'].tolist() if 'cache_position' in made else made['attention_mask'].min().item()
+DYNAMIC = {'type': 'transformers.cache_utils.DynamicCache', 'layers': [PAIR]}
+PLACES, MASK = T([2], 'int64'), T([1, 64], 'int64')
+answers.append([agreed(cache_position=PLACES, past_key_values=c) for c in (
+    None, DYNAMIC, dict(STATIC, layers=[PAIR], rooms=[ROOM]), dict(STATIC, layers=[[None, None]], rooms=[ROOM]))])
+answers.append([agreed(attention_mask=MASK, past_key_values=None), agreed('m:C.generate', attention_mask=MASK), agreed(attention_mask=MASK),
+                agreed(attention_mask=T([2, 64], 'int64'), past_key_values=None)])
 config, notes = make({'type': 'transformers.generation.configuration_utils.GenerationConfig', 'config': {'max_new_tokens': 9}})
 answers.append([config.max_new_tokens, notes])
 answers.append([*make({'type': 'gone.GenerationConfig', 'config': {}})])
 ''')
     assert answers[0] == [40, 5, [1, 2, 5, 4], []]
     assert answers[1][0] is None and answers[1][1][0].startswith('x: a transformers.cache_utils.StaticCache can not be made (')
-    assert answers[2] == [9, []] and answers[3][0] is None and len(answers[3][1]) == 1
+    assert answers[2:4] == [['StaticCache', [5], 5, []], ['StaticCache', [5, 3], 0, []]]
+    assert answers[4] == [[0, 1], [5, 6], [3, 4], [0, 1]]
+    assert answers[5] == [1, 1, 0, 0]
+    assert answers[6] == [9, []] and answers[7][0] is None and len(answers[7][1]) == 1
 
 
 def test_objects_made_again(ask):

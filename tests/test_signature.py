@@ -78,6 +78,21 @@ def test_values(shim, value, described):
     assert shim.result('stage', value) == described
 
 
+def test_caches_of_decoders(shim):
+    """What is kept by layer, and how much room there is for it, where that is fixed."""
+    def cache(**layers):
+        made = type('Cache', (), {'__module__': 'transformers.cache_utils'})()
+        made.layers = [type(name, (), {'is_sliding': 'Sliding' in name})() for name in layers]
+        for layer, fields in zip(made.layers, layers.values()):
+            vars(layer).update({'keys': None, 'values': 7, **fields})
+        return made
+    kind = {'type': 'transformers.cache_utils.Cache'}
+    assert shim.result('grows', cache(Layer={})) == {**kind, 'layers': [[None, 7]]}
+    assert shim.result('empty', cache()) == {**kind, 'layers': []}
+    assert shim.result('fixed', cache(Layer={'max_cache_len': 9}, Sliding={'max_cache_len': 4})) == {
+        **kind, 'layers': [[None, 7]] * 2, 'rooms': [[f'{__name__}.Layer', 9], [f'{__name__}.Sliding', 4, 4]]}
+
+
 def test_size_is_bounded(shim):
     wide = [[['text' * 50] * 50] * 50] * 50
     deep = []
