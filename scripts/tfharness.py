@@ -236,7 +236,7 @@ class Inputs:
             return torch.device(kind, 0)
         return torch.device(device)
 
-    def numbers(self, shape, dtype, device):
+    def numbers(self, shape, dtype, device, below=10):
         """Random values that any stage can do with: normal ones, whole ones from 0 to 9, bytes from 0 to 255."""
         torch = self.torch
         if dtype == torch.bool:
@@ -247,7 +247,7 @@ class Inputs:
             return torch.randn(shape, dtype=torch.complex128 if dtype == torch.complex128 else torch.complex64,
                                device=device).to(dtype)
         if not dtype.is_floating_point:
-            return torch.randint(0, 256 if dtype == torch.uint8 else 10, shape, device=device).to(dtype)
+            return torch.randint(0, 256 if dtype == torch.uint8 else below, shape, device=device).to(dtype)
         if dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
             return torch.randn(shape, dtype=dtype, device=device)
         values = torch.randn(shape, device=device)
@@ -265,13 +265,14 @@ class Inputs:
         if shape != d['shape']:
             self.note(name, f'sizes of {d["shape"]} that are no numbers are 1')
         device, stride = self.usable(d['device'], name), d.get('stride')
+        below = 2 if 'mask' in name else 10  # some models take a mask's sum as a length
         if device.type == 'meta':
             made = torch.empty(shape, dtype=dtype, device=device)
         elif stride is None or 0 in shape or list(torch.empty(shape, device='meta').stride()) == stride:
-            made = self.numbers(shape, dtype, device)
+            made = self.numbers(shape, dtype, device, below)
         else:
             size = 1 + sum((n - 1) * s for n, s in zip(shape, stride))
-            made = self.numbers([size], dtype, device).as_strided(shape, stride)
+            made = self.numbers([size], dtype, device, below).as_strided(shape, stride)
         if d.get('requires_grad') and (dtype.is_floating_point or dtype.is_complex):
             made = made.detach().requires_grad_(True)
         kind = d.get('type')

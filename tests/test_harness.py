@@ -93,6 +93,9 @@ for d in (T([2, 3], stride=[1, 2]), T([4, 3], stride=[0, 1]), T([2, 3], stride=[
     answers.append([list(t.shape), list(t.stride()), t.requires_grad, t.is_leaf, type(t).__name__, notes])
 a, b = make(T([5]))[0], make(T([5]))[0]
 answers.append(bool((a == b).all()))
+for stride in (None, [1, 40]):
+    mask = tfharness.Inputs().value(T([40, 40], 'int64', stride=stride), 'encoder_attention_mask')
+    answers.append(mask.unique().tolist())
 ''')
     assert answers[0] == [[2, 3], [1, 2], False, True, 'Tensor', []]
     assert [a[1] for a in answers[:6]] == [[1, 2], [0, 1], [3, 1], [10, 5], [], [3, 1]]
@@ -101,6 +104,7 @@ answers.append(bool((a == b).all()))
     assert answers[10][5] == ['x: it was a m.Sub; it is a plain tensor']
     assert answers[11][0] == [1, 3] and 'that are no numbers' in answers[11][5][0]
     assert answers[12] is True  # from the same seed
+    assert answers[13:] == [[0, 1]] * 2
 
 
 def test_nested_values(ask):
