@@ -81,11 +81,12 @@ static void caught(int number, siginfo_t *info, void *context)
     }
 }
 
-static bool is_ours(void)
+/* Whether there is another handler now. None at all is not worth a word: Python takes its own away at the exit. */
+static bool is_taken(void)
 {
     struct sigaction is;
-    return sigaction((int)tfi_config.trigger.signal, NULL, &is) == 0 && (is.sa_flags & SA_SIGINFO) &&
-           is.sa_sigaction == caught;
+    if (sigaction((int)tfi_config.trigger.signal, NULL, &is) != 0) return false;
+    return is.sa_flags & SA_SIGINFO ? is.sa_sigaction != caught : is.sa_handler != SIG_DFL;
 }
 
 void tfi_trigger_start(void)
@@ -106,7 +107,7 @@ void tfi_trigger_start(void)
 static struct tfi_wish ask_signal(void)
 {
     uint32_t count = __atomic_load_n(&signals, __ATOMIC_RELAXED), fresh = count - signals_seen;
-    if (installed && !told_taken && !is_ours()) {
+    if (installed && !told_taken && is_taken()) {
         tfi_log(TFI_LOG_WARN, "TFI_TRIGGER: the program handles signal %u itself now; choose another one",
                 tfi_config.trigger.signal);
         told_taken = true;

@@ -144,6 +144,11 @@ def analyze(tfanalyze, tmp_path):
 
 def pytest_configure(config):
     config.addinivalue_line('markers', 'soak: long; runs only with -m soak (make soak)')
+    # Behind nohup, or in the background of a script, these are ignored, and what the tests start would inherit that. A
+    # handler is not inherited.
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
 
 
 def pytest_collection_modifyitems(config, items):

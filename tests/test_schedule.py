@@ -269,6 +269,13 @@ def test_the_programs_own_handler_is_called_too(run, python):
     assert [s for s, *_ in switches(trace)] == [OFF, ON, OFF, ON]
 
 
+def test_a_signal_that_is_given_back_is_not_spoken_of(run, python):
+    """As Python does it with its own handlers at the exit, which may take long."""
+    result = run([python, '-c', CHAINED.replace('for i in range(3):', 'signal.signal(10, signal.SIG_DFL)\nfor i in ():') +
+                  "time.sleep(1)", 'before'], {'TFI_TRIGGER': 'signal:10'})
+    assert (result.rc, result.out, result.err) == (0, '[]\n', '')
+
+
 def test_a_handler_installed_later_stays(run, python):
     result = run([python, '-c', CHAINED, 'after'], {'TFI_TRIGGER': 'signal:10'})
     assert (result.rc, result.out) == (0, '[10, 10, 10]\n')
