@@ -34,7 +34,7 @@ def every():
         if asked:
             key = (asked[0][:2], asked[1])
             best[key] = max(asked, best.get(key, asked))
-    return [SimpleNamespace(version=version, path=path, name='%d.%d' % version[:2] + ('' if shared else '-static'))
+    return [SimpleNamespace(version=version, path=path, shared=shared, name='%d.%d' % version[:2] + ('' if shared else '-static'))
             for version, shared, path in sorted(best.values())]
 
 
