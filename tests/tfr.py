@@ -535,7 +535,10 @@ def read_live(data):
 
 
 def read(path, live=None):
-    """Everything a .tfr (path, or bytes) and its .live say: records, strings, info, footer, complete, bad (offsets)."""
+    """Everything a .tfr (path, or bytes) and its .live say: records, strings, info, footer, complete, bad (offsets).
+
+    SIGKILL may cut the block that is being appended: it lies in .live as well, and is not bad then.
+    """
     data = path if isinstance(path, bytes) else Path(path).read_bytes()
     if live is None and not isinstance(path, bytes) and Path(f'{path}.live').exists():
         live = Path(f'{path}.live').read_bytes()
@@ -547,11 +550,13 @@ def read(path, live=None):
         head = good_block(data, at)
         payload = data[at + 48:at + 48 + head.stored] if head else b''
         if not head or len(payload) < head.stored or zlib.crc32(payload) != head.crc:
-            trace.bad.append(at)
             trace.complete = False
             following = data.find(struct.pack('<I', BLOCK_MAGIC), at + 1)
             if head and len(payload) == head.stored:
                 following = at + 48 + (head.stored + 7) // 8 * 8
+            is_cut = following < 0 and (len(payload) < head.stored if head else len(data) - at < 48)
+            if not (is_cut and live):
+                trace.bad.append(at)
             if following < 0:
                 break
             at = following
