@@ -469,6 +469,27 @@ static struct belonging *nowhere(size_t count)
     return belonging;
 }
 
+/* Rows of a table, each of one thread and moment. */
+struct moments {
+    size_t count;
+    const uint32_t *thread;
+    const int64_t *time;
+};
+
+/* The stage of each of them; `points` is room that is used anew. */
+static struct belonging *find_all(const struct attribution *a, const struct stretches *stages,
+                                  const struct stretches *operators, struct points *points, struct moments of)
+{
+    struct belonging *belonging = nowhere(of.count);
+    points->count = 0;
+    for (size_t i = 0; i < of.count; i++) {
+        belonging[i].time = of.time[i];
+        points_add(points, of.thread[i], of.time[i], (uint32_t)i);
+    }
+    find_stages(a, stages, operators, points, belonging);
+    return belonging;
+}
+
 static uint32_t *no_places(size_t count)
 {
     uint32_t *places = mem_zero(count, sizeof *places);
@@ -493,20 +514,10 @@ void attribute(struct attribution *a, const struct process *process, bool spans)
     sweep(&operators, &points, set_operator, a);
     find_stages(a, &stages, &operators, &points, a->work);
     if (spans) {
-        points.count = 0;
-        a->span = nowhere(process->spans.table.count);
-        for (size_t i = 0; i < process->spans.table.count; i++) {
-            a->span[i].time = process->spans.start[i];
-            points_add(&points, process->spans.thread[i], process->spans.start[i], (uint32_t)i);
-        }
-        find_stages(a, &stages, &operators, &points, a->span);
-        points.count = 0;
-        a->block = nowhere(process->blocks.table.count);
-        for (size_t i = 0; i < process->blocks.table.count; i++) {
-            a->block[i].time = process->blocks.time[i];
-            points_add(&points, process->blocks.thread[i], process->blocks.time[i], (uint32_t)i);
-        }
-        find_stages(a, &stages, &operators, &points, a->block);
+        const struct spans *s = &process->spans;
+        const struct blocks *b = &process->blocks;
+        a->span = find_all(a, &stages, &operators, &points, (struct moments){s->table.count, s->thread, s->start});
+        a->block = find_all(a, &stages, &operators, &points, (struct moments){b->table.count, b->thread, b->time});
     }
     free(points.point);
     free(stage_order);
