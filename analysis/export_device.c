@@ -130,9 +130,8 @@ void put_spans(struct export *x)
 {
     const struct process *p = x->process;
     const struct spans *s = &p->spans;
-    const uint32_t both = WITHOUT_CPU | WITHOUT_GPU;
     bool *joined = joined_spans(p);
-    for (size_t i = 0; i < s->table.count && (x->asked->without & both) != both; i++) {
+    for (size_t i = 0; i < s->table.count && !without_calls(x->asked->without); i++) {
         if (joined[i] || s->class[i] != CLASS_API || !is_wanted(x, s->thread[i], s->start[i], s->end[i])) {
             continue;
         }

@@ -363,8 +363,7 @@ static void put_process(struct export *x)
 static bool wants_function(const struct export *x, const struct func *func)
 {
     uint32_t without = x->asked->without;
-    return is_device_call(func) ? (without & (WITHOUT_CPU | WITHOUT_GPU)) != (WITHOUT_CPU | WITHOUT_GPU)
-                                : !(without & WITHOUT_CPU);
+    return is_device_call(func) ? !without_calls(without) : !(without & WITHOUT_CPU);
 }
 
 static void put_events(struct export *x)

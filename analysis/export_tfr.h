@@ -19,6 +19,11 @@ enum {
     WITHOUT_SHAPES = 16, /* and values, types and strides, and operations, which follow from shapes */
 };
 
+static inline bool without_calls(uint32_t without)
+{
+    return without & WITHOUT_CPU && without & WITHOUT_GPU;
+}
+
 struct tfr_export {
     const struct process **process;
     size_t processes; /* at least one */

@@ -247,8 +247,7 @@ static bool write_traces(struct report *report, struct unit *unit)
     }
     for (size_t i = 0; i < unit->stages && good; i++) {
         /* Memory alone is no trace, for cache-dit too. */
-        uint32_t both = WITHOUT_CPU | WITHOUT_GPU, without = report->asked[unit->stage[i].name].without;
-        good = unit->stage[i].trace == NO_PLACE || (without & both) == both ||
+        good = unit->stage[i].trace == NO_PLACE || without_calls(report->asked[unit->stage[i].name].without) ||
                write_tfr_trace(report, unit, &unit->stage[i]);
     }
     return good;
