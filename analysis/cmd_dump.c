@@ -239,7 +239,7 @@ void cmd_dump(struct session *session)
     }
     session_window(session, &dump.from, &dump.to);
     for (size_t i = 0; i < session->processes; i++) {
-        if (strcmp(session->process[i]->kind, "kineto") == 0) {
+        if (is_of_kineto(session->process[i])) {
             dump_kineto(session, session->process[i], dump.from, dump.to, session->options.top, &dump.rows);
         } else {
             dump_process(&dump, session->process[i]);

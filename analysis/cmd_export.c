@@ -1,22 +1,16 @@
 /* cmd_export.c - a trace in the Chrome trace event format, for Perfetto and chrome://tracing. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "choice.h"
 #include "export_kineto.h"
 #include "export_tfr.h"
-
-static bool is_kineto(const struct process *process)
-{
-    return strcmp(process->kind, "kineto") == 0;
-}
 
 /* All our own traces, or one of another profiler: merging those takes more than putting them into one file. */
 static bool can_export(const struct session *session)
 {
     size_t others = 0;
     for (size_t i = 0; i < session->processes; i++) {
-        others += is_kineto(session->process[i]);
+        others += is_of_kineto(session->process[i]);
     }
     if (others && session->processes > 1) {
         complain(NULL, "export chrome writes one PyTorch trace at a time, and these are %zu: choose one with --rank",
@@ -41,7 +35,7 @@ void cmd_export_chrome(struct session *session)
         return;
     }
     uint32_t *of_name = stages_wanted(session);
-    if (is_kineto(session->process[0])) {
+    if (is_of_kineto(session->process[0])) {
         events = export_kineto_whole(session, session->process[0], &session->out, "chrome", of_name);
     } else {
         struct tfr_export asked = {session->process, session->processes, &session->out, "chrome", NULL, of_name, 0, 0};

@@ -67,7 +67,7 @@ static char *name_file(const struct tensorboard *t, const struct process *proces
 static uint64_t write_events(const struct tensorboard *t, struct out *out, const struct process *process)
 {
     struct tfr_export asked = {&process, 1, out, "tensorboard", NULL, t->of_name, 0, 0};
-    bool is_ours = strcmp(process->kind, "kineto") != 0;
+    bool is_ours = !is_of_kineto(process);
     return is_ours ? export_tfr(&asked, t->session)
                    : export_kineto_whole(t->session, process, out, "tensorboard", t->of_name);
 }

@@ -23,7 +23,7 @@ static int64_t span_of(const struct session *session, int64_t rank, bool all, st
         if (!p->has_time || !(all || p->rank == rank)) {
             continue;
         }
-        if (strcmp(p->kind, "kineto") == 0) {
+        if (is_of_kineto(p)) {
             intervals_add(&pieces, MAX(p->first, window.from), MIN(p->last, window.to));
         } else {
             first = MIN(first, p->first);

@@ -92,6 +92,11 @@ void blocks_reserve(struct blocks *blocks, size_t more)
     table_reserve(blocks, block_layout, ARRAY_SIZE(block_layout), more);
 }
 
+bool is_of_kineto(const struct process *process)
+{
+    return strcmp(process->kind, "kineto") == 0;
+}
+
 void range_inputs_add(struct process *process, uint64_t key, const struct op_detail *inputs)
 {
     size_t at = process->range_input_count++;
@@ -103,8 +108,7 @@ void range_inputs_add(struct process *process, uint64_t key, const struct op_det
 
 const struct op_detail *range_inputs(const struct process *process, size_t range)
 {
-    bool is_kineto = strcmp(process->kind, "kineto") == 0;
-    uint32_t at = map_get(&process->range_inputs, is_kineto ? range : process->ranges.id[range]);
+    uint32_t at = map_get(&process->range_inputs, is_of_kineto(process) ? range : process->ranges.id[range]);
     return at == MAP_NONE ? NULL : &process->range_input[at];
 }
 

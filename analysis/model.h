@@ -349,6 +349,8 @@ void begins_meet(struct process *process, bool details);
 void marks_reserve(struct marks *marks, size_t more, bool details);
 void calls_reserve(struct calls *calls, size_t more, bool details);
 void messages_reserve(struct messages *messages, size_t more);
+/* Whether it was read from a PyTorch trace, and not from ours. */
+bool is_of_kineto(const struct process *process);
 void spans_reserve(struct spans *spans, size_t more);
 void works_reserve(struct works *works, size_t more);
 void event_times_reserve(struct event_times *times, size_t more);

@@ -66,7 +66,7 @@ static uint32_t main_thread(const struct process *process)
 static void add_spans(struct op_events *e, const bool *hidden)
 {
     const struct spans *s = &e->process->spans;
-    bool is_kineto = strcmp(e->process->kind, "kineto") == 0;
+    bool is_kineto = is_of_kineto(e->process);
     bool *joined = joined_spans(e->process);
     uint32_t main = main_thread(e->process);
     for (size_t i = 0; i < s->table.count; i++) {
@@ -270,7 +270,7 @@ static void give_kernels(struct op_events *e)
     const struct process *p = e->process;
     const struct works *w = &p->works;
     const struct attribution *a = e->attribution;
-    bool is_kineto = strcmp(p->kind, "kineto") == 0;
+    bool is_kineto = is_of_kineto(p);
     uint32_t *spans = places(e, OP_SPAN, p->spans.table.count), *stages = places(e, OP_STAGE, p->ranges.table.count);
     struct map span_of = {0};
     for (size_t i = 0; is_kineto && i < p->spans.table.count; i++) {

@@ -290,7 +290,7 @@ static void add_works(struct adding *a)
 {
     const struct process *p = a->events.process;
     const struct works *w = &p->works;
-    bool is_kineto = strcmp(p->kind, "kineto") == 0;
+    bool is_kineto = is_of_kineto(p);
     for (size_t i = 0; i < w->table.count; i++) {
         struct interval when = {w->start[i], w->end[i]};
         bool is_annotation = w->class[i] == CLASS_DEVICE_ANNOTATION;
@@ -356,7 +356,7 @@ void op_rows_add(struct op_rows *rows, const struct process *process)
     bool *outside = NULL;
     const struct options *options = &rows->session->options;
     a.by_stage = options->stage.count != 0;
-    bool launches = process->works.table.count && strcmp(process->kind, "kineto") != 0;
+    bool launches = process->works.table.count && !is_of_kineto(process);
     if (launches || is_filtered(rows->session)) {
         attribute(&a.attribution, process, true);
     }

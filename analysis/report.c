@@ -10,11 +10,6 @@
 
 /* ---- units ---- */
 
-bool is_of_kineto(const struct process *process)
-{
-    return strcmp(process->kind, "kineto") == 0;
-}
-
 static struct unit *unit_of(struct report *report, const struct process *process)
 {
     for (size_t i = 0; i < report->units && !is_of_kineto(process); i++) {

@@ -88,7 +88,6 @@ struct report {
 
 enum { MOST_TRACES = 50, MOST_KERNELS = 50 };
 
-bool is_of_kineto(const struct process *process);
 void report_collect(struct report *report, struct session *session);
 void report_free(struct report *report);
 /* By time; kernels that no stage has are in `all`. */
@@ -100,6 +99,7 @@ void report_find_asked(struct report *report, const uint32_t *one, size_t names)
 /* Makes the directories that were asked for; nobody's are used if the user has given one. */
 void report_choose_directories(struct report *report, const char *given);
 void report_free_asked(struct report *report);
+
 /* ---- report_files.c ---- */
 bool report_write(struct report *report, const char *directory); /* false: it can't be, which is said */
 /* A name in the directory that is free to be written: not there, or an earlier report's; else with ~2, ~3. To be freed. */

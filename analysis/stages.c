@@ -2,7 +2,6 @@
 #include "stages.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- the order in which they were opened ---- */
 
@@ -160,7 +159,7 @@ static void add_run(struct stage_table *table, struct map *names, const struct c
 {
     const struct process *p = choice->process;
     struct window window = choice->window;
-    bool is_run = strcmp(p->kind, "kineto") == 0 || p->works.table.count;
+    bool is_run = is_of_kineto(p) || p->works.table.count;
     if (p->has_time && is_run && p->first < window.to && p->last >= window.from) {
         size_t place = row_of(table, names, p->rank, NAME_RUN); /* which may move the rows */
         struct stage_row *row = &table->row[place];
@@ -209,7 +208,7 @@ void stages_add(struct stage_table *table, const struct choice *choice)
 
 static void add_busy(struct stage_row *row, const struct process *process, int64_t device, struct interval when)
 {
-    const struct process *piece = strcmp(process->kind, "kineto") == 0 ? process : NULL;
+    const struct process *piece = is_of_kineto(process) ? process : NULL;
     size_t i = 0;
     while (i < row->devices && (row->device[i].device != device || row->device[i].piece != piece)) {
         i++;

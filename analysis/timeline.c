@@ -8,7 +8,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "choice.h"
 
@@ -126,7 +125,7 @@ static void collect_process(struct timeline *timeline, const struct session *ses
             add(rank, kind, when.start, when.end);
         }
     }
-    if (strcmp(process->kind, "kineto") == 0) { /* nobody knows what happened between two traces of a rank */
+    if (is_of_kineto(process)) { /* nobody knows what happened between two traces of a rank */
         end_piece(rank);
     }
     choice_free(&choice);
