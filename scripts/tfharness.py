@@ -49,6 +49,19 @@ def file_name(stage):
 
 # ---- inputs ----
 
+def or_none(what):
+    """For a method of Inputs that may fail: then its value is None, and a note says what."""
+    def decorate(make):
+        def tried(self, d, name):
+            try:
+                return make(self, d, name)
+            except Exception as e:
+                self.note(name, f'{what(d)} can not be made ({e}); it is None')
+                return None
+        return tried
+    return decorate
+
+
 class Inputs:
     """Makes values from their descriptions. `notes` says what could not be made as it was."""
 
@@ -164,21 +177,19 @@ class Inputs:
             self.note(name, f'a {kind} ({text}) can not be made from a signature; it is None')
         return found
 
+    @or_none(lambda d: f'a {d["type"]}')
     def cache(self, d, name):
         """What a decoder of transformers has kept: keys and values by layer, or two of these."""
-        try:
-            if 'caches' in d:
-                return self.named(d['type'])(*self.items(d['caches'], name))
-            if 'rooms' in d:
-                return self.static_cache(d, name)
-            made = self.named(d['type'])()
-            for i, (keys, values) in enumerate(self.items(d['layers'], name)):
-                if keys is not None:
-                    made.update(keys, values, i)
-            return made
-        except Exception as e:
-            self.note(name, f'a {d["type"]} can not be made ({e}); it is None')
-            return None
+        kind = self.named(d['type'])
+        if 'caches' in d:
+            return kind(*self.items(d['caches'], name))
+        if 'rooms' in d:
+            return self.static_cache(d, name)
+        made = kind()
+        for i, (keys, values) in enumerate(self.items(d['layers'], name)):
+            if keys is not None:
+                made.update(keys, values, i)
+        return made
 
     def static_cache(self, d, name):
         """One whose layers have a fixed size, and zeros until they are used."""
@@ -192,29 +203,20 @@ class Inputs:
         next(base for base in kind.__mro__ if base.__name__ == 'Cache').__init__(made, layers=layers)
         return made
 
+    @or_none(lambda d: f'a {d["type"]}')
     def settings(self, d, name):
-        try:
-            return self.named(d['type']).from_dict(d['config'])
-        except Exception as e:
-            self.note(name, f'a {d["type"]} can not be made ({e}); it is None')
-            return None
+        return self.named(d['type']).from_dict(d['config'])
 
+    @or_none(lambda d: f'an array of {d.get("dtype")}')
     def array(self, d, name):
-        try:
-            import numpy
-            generator = numpy.random.default_rng(SEED)
-            return (generator.random(d['shape']) * (10 if 'int' in d['dtype'] else 1)).astype(d['dtype'])
-        except Exception as e:
-            self.note(name, f'an array of {d.get("dtype")} can not be made ({e}); it is None')
-            return None
+        import numpy
+        generator = numpy.random.default_rng(SEED)
+        return (generator.random(d['shape']) * (10 if 'int' in d['dtype'] else 1)).astype(d['dtype'])
 
+    @or_none(lambda d: 'an image')
     def image(self, d, name):
-        try:
-            from PIL import Image
-            return Image.new(d.get('mode', 'RGB'), tuple(d['size']))
-        except Exception as e:
-            self.note(name, f'an image can not be made ({e}); it is None')
-            return None
+        from PIL import Image
+        return Image.new(d.get('mode', 'RGB'), tuple(d['size']))
 
     def odd_tensor(self, d, name):
         self.note(name, f'a {d.get("type", "tensor")} without a shape can not be made; it is None')
