@@ -1,5 +1,6 @@
 /* report_memory.c - cache-dit's two files about memory, of a stage that was one of its contexts and was asked for them, or
- * had its allocations recorded with call stacks where nothing is said of what was asked: a snapshot that torch.cuda._memory_viz reads, and torch.cuda.memory_summary()'s table.
+ * had its allocations recorded with call stacks where nothing is said of what was asked: a snapshot that
+ * torch.cuda._memory_viz reads, and torch.cuda.memory_summary()'s table.
  *
  * The snapshot has every block from the first entry of the stage to its last exit in `device_traces`: a list a device,
  * that of the host last, as torch has it where it makes one from a profile. `segments` has what was in use at the end.

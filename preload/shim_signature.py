@@ -364,8 +364,7 @@ def _sig_object(value, kind, left, depth):
         return '{"type": %s, "shape": %s, "dtype": %s}' % (name, _sig_numbers(value.shape), _sig_string(str(value.dtype)))
     if any((base.__module__, base.__qualname__) == ('PIL.Image', 'Image') for base in kind.__mro__):
         return '{"type": %s, "size": %s, "mode": %s}' % (name, _sig_numbers(value.size), _sig_string(value.mode))
-    texts = _sig_transformers(value, kind, left, depth)
-    return '{"type": %s%s}' % (name, texts)
+    return '{"type": %s%s}' % (name, _sig_transformers(value, kind, left, depth))
 
 
 def _sig_transformers(value, kind, left, depth):
