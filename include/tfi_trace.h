@@ -97,7 +97,7 @@
 #define TFI_FILE_MAGIC "TFITRACE"
 #define TFI_LIVE_MAGIC "TFILIVE"
 #define TFI_MAJOR 1
-#define TFI_MINOR 1
+#define TFI_MINOR 2
 
 struct tfi_file_head {
     char magic[8]; /* TFI_FILE_MAGIC, without its terminating zero */

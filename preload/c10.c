@@ -13,18 +13,25 @@
 #include "callstack.h"
 #include "hooks.h"
 #include "memory.h"
+#include "python.h"
 #include "strings.h"
+#include "torch.h"
 
 enum { DEVICE_TYPE_CPU = 0 };
 
 void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(void *block, int64_t bytes, size_t allocated,
                                                            size_t reserved, uint16_t device);
+void _ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE(int64_t bytes, size_t allocated, size_t reserved,
+                                                         uint16_t device);
 void _ZN3c1025ProfiledCPUMemoryReporter3NewEPvm(void *reporter, void *block, size_t bytes);
 void _ZN3c1025ProfiledCPUMemoryReporter6DeleteEPv(void *reporter, void *block);
 
 typedef void report_function(void *, int64_t, size_t, size_t, uint16_t);
+typedef void oom_function(int64_t, size_t, size_t, uint16_t);
 typedef void new_function(void *, void *, size_t);
 typedef void delete_function(void *, void *);
+
+enum what { BLOCK, NO_BLOCK };
 
 /* "c10" in this process's trace: number, and the generation it is of. */
 static uint32_t allocator, allocator_gen;
@@ -35,10 +42,8 @@ static TFI_COLD void name_allocator(struct tfi_thread *t)
     __atomic_store_n(&allocator_gen, t->gen, __ATOMIC_RELEASE);
 }
 
-static void write_record(struct tfi_thread *t, const struct tfi_rec_memory *from)
+static void write_block(struct tfi_thread *t, const struct tfi_rec_memory *from, uint32_t stack)
 {
-    uint32_t stack = tfi_callstack(t);
-    if (TFI_UNLIKELY(__atomic_load_n(&allocator_gen, __ATOMIC_ACQUIRE) != t->gen)) name_allocator(t);
     struct tfi_rec_memory *rec = TFI_RESERVE(t, memory);
     if (TFI_UNLIKELY(!rec)) return;
     rec->allocator = __atomic_load_n(&allocator, __ATOMIC_RELAXED);
@@ -52,29 +57,55 @@ static void write_record(struct tfi_thread *t, const struct tfi_rec_memory *from
     tfi_commit(t, sizeof *rec);
 }
 
+static TFI_COLD void write_oom(struct tfi_thread *t, const struct tfi_rec_memory *from, uint32_t stack)
+{
+    struct tfi_rec_oom *rec = TFI_RESERVE(t, oom);
+    if (TFI_UNLIKELY(!rec)) return;
+    rec->allocator = __atomic_load_n(&allocator, __ATOMIC_RELAXED);
+    rec->time = from->time;
+    rec->bytes = from->bytes;
+    rec->allocated = from->allocated;
+    rec->reserved = from->reserved;
+    rec->device = from->device;
+    rec->stack = stack;
+    tfi_commit(t, sizeof *rec);
+}
+
+static void write_record(struct tfi_thread *t, const struct tfi_rec_memory *from, enum what what)
+{
+    uint32_t stack = tfi_callstack(t);
+    if (TFI_UNLIKELY(__atomic_load_n(&allocator_gen, __ATOMIC_ACQUIRE) != t->gen)) name_allocator(t);
+    if (what == BLOCK) write_block(t, from, stack);
+    else write_oom(t, from, stack);
+}
+
+/* The first block a program asks for wakes the process; those of an import of torch don't. */
+static enum tfi_why why(void)
+{
+    return tfi_torch_imported() || !tfi_python_here() ? TFI_WHY_CALL : TFI_WHY_NONE;
+}
+
 /* The calling thread's state; NULL if it gets none. */
 static struct tfi_thread *thread_here(void)
 {
     struct tfi_thread *t = tfi_self;
     if (TFI_LIKELY(t && t->gen == __atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED))) return t;
-    t = tfi_enter(TFI_WHY_NONE);
+    t = tfi_enter(why());
     if (t) tfi_leave(t);
     return t;
 }
 
-static void record(const struct tfi_rec_memory *from)
+static void record(const struct tfi_rec_memory *from, enum what what)
 {
     struct tfi_thread *t = thread_here();
     if (!t || !tfi_call_wanted(t) || !tfi_recording(TFI_ACTIVITY_MEM)) return;
-    if (TFI_UNLIKELY(t->guard)) {
+    if (tfi_guarded(t)) {
         tfi_count_drop(TFI_DROP_REENTRANT, 1);
         return;
     }
-    t->guard = 1;
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    if (TFI_LIKELY(t->gen == __atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED))) write_record(t, from);
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    t->guard = 0;
+    tfi_guard_set(t);
+    if (TFI_LIKELY(t->gen == __atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED))) write_record(t, from, what);
+    tfi_guard_clear(t);
 }
 
 /* True if the allocators are watched: from the first call on, or never. */
@@ -90,9 +121,16 @@ static inline bool active(void)
     return state == 2;
 }
 
-static void report(void *block, int64_t bytes, uint64_t allocated, uint64_t reserved, int32_t device)
+/* Wakes a sleeping process if it is to be recorded from its first block on; true if it is awake now. */
+static TFI_COLD bool wake(void)
 {
-    if (!__atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED)) return;
+    if (tfi_config.select != TFI_SELECT_ALL || !tfi_recording(TFI_ACTIVITY_MEM)) return false;
+    return thread_here() != NULL;
+}
+
+static void report(enum what what, void *block, int64_t bytes, uint64_t allocated, uint64_t reserved, int32_t device)
+{
+    if (!__atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED) && !wake()) return;
     struct tfi_rec_memory rec = {
         .time = tfi_ticks(),
         .address = (uintptr_t)block,
@@ -101,15 +139,15 @@ static void report(void *block, int64_t bytes, uint64_t allocated, uint64_t rese
         .reserved = reserved,
         .device = device,
     };
-    tfi_memory_report(device, bytes, allocated, reserved);
-    record(&rec);
+    if (what == BLOCK) tfi_memory_report(device, bytes, allocated, reserved);
+    record(&rec, what);
 }
 
 /* The same for the host, whose total is ours. */
 static void report_host(void *block, int64_t bytes)
 {
     static uint64_t total;
-    report(block, bytes, __atomic_add_fetch(&total, (uint64_t)bytes, __ATOMIC_RELAXED), 0, TFI_HOST);
+    report(BLOCK, block, bytes, __atomic_add_fetch(&total, (uint64_t)bytes, __ATOMIC_RELAXED), 0, TFI_HOST);
 }
 
 /* The device is a struct of two signed bytes, type and index, handed over in one register. */
@@ -120,8 +158,20 @@ TFI_EXPORT void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(void *bloc
     int8_t number = (int8_t)(device >> 8);
     if (real) real(block, bytes, allocated, reserved, device);
     if (!active()) return;
-    if ((uint8_t)device != DEVICE_TYPE_CPU) report(block, bytes, allocated, reserved, number < 0 ? 0 : number);
+    if ((uint8_t)device != DEVICE_TYPE_CPU) report(BLOCK, block, bytes, allocated, reserved, number < 0 ? 0 : number);
     else if (!tfi_block_known((uintptr_t)block)) report_host(block, bytes);
+}
+
+TFI_EXPORT void _ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE(int64_t bytes, size_t allocated, size_t reserved,
+                                                                    uint16_t device)
+{
+    oom_function *real = tfi_real(TFI_HOOK__ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE);
+    int8_t number = (int8_t)(device >> 8);
+    if (real) real(bytes, allocated, reserved, device);
+    if (!active()) return;
+    if ((uint8_t)device == DEVICE_TYPE_CPU) number = TFI_HOST;
+    else if (number < 0) number = 0;
+    report(NO_BLOCK, NULL, bytes, allocated, reserved, number);
 }
 
 /* Known before the original is called, and until it has returned: so its own reports are not taken for others'. */

@@ -28,11 +28,13 @@
 #include "log.h"
 #include "native_names.h"
 #include "python_frames.h"
+#include "stack_room.h"
 #include "strings.h"
 #include "sys.h"
 #include "thread.h"
 
 #define MAX_FRAMES 128u
+#define ROOM 16384u           /* of stack: 11 KiB are taken, most of them by libunwind */
 #define MAX_CHAINS (1u << 18) /* a power of two */
 
 _Static_assert(2 * MAX_FRAMES <= TFI_STACK_FRAMES, "what is taken fits into a list");
@@ -181,10 +183,10 @@ static TFI_COLD uint32_t add_chain(const struct chain *c, uint64_t hash)
 {
     int error = errno, cancel = tfi_cancel_off();
     uint32_t string = TFI_STRING_LOST;
-    tfi_lock(&lock);
+    bool locked = tfi_lock(&lock);
     struct known *place = place_of(hash);
-    if (place->hash) {
-        string = place->string;
+    if (!locked || place->hash) {
+        if (place->hash) string = place->string;
     } else if (nr_chains < MAX_CHAINS / 4 * 3) {
         nr_chains++;
         string = place->string = describe(c);
@@ -192,7 +194,7 @@ static TFI_COLD uint32_t add_chain(const struct chain *c, uint64_t hash)
     } else {
         tfi_count_drop(TFI_DROP_STRINGS, 1);
     }
-    tfi_unlock(&lock);
+    if (locked) tfi_unlock(&lock);
     tfi_cancel_on(cancel);
     errno = error;
     return string;
@@ -202,8 +204,11 @@ uint32_t tfi_callstack_take(struct tfi_thread *t)
 {
     struct chain c;
     int error = errno;
-    (void)t;
     if (TFI_UNLIKELY(!__atomic_load_n(&chains, __ATOMIC_ACQUIRE))) return 0;
+    if (TFI_UNLIKELY(!tfi_stack_has_room(t, ROOM))) {
+        tfi_count_drop(TFI_DROP_NO_STACK, 1);
+        return 0;
+    }
     tfi_python_find();
     uint64_t hash = take(&c);
     if (!hash) return 0;
@@ -213,6 +218,12 @@ uint32_t tfi_callstack_take(struct tfi_thread *t)
     return string;
 }
 
+static void load_unwinder(void)
+{
+    void *library = unwind ? NULL : dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL);
+    if (library) *(void **)&unwind = tfi_dlsym(library, "unw_backtrace");
+}
+
 static void find_unwinder(bool wanted)
 {
     if (__atomic_exchange_n(&unwinding, 0, __ATOMIC_SEQ_CST)) {
@@ -220,8 +231,7 @@ static void find_unwinder(bool wanted)
         tfi_log(TFI_LOG_INFO, "stacks of this process are without native frames: it was forked while one was taken");
         return;
     }
-    void *library = unwind ? NULL : dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL);
-    if (library) *(void **)&unwind = tfi_dlsym(library, "unw_backtrace");
+    load_unwinder();
     if (!unwind && wanted)
         tfi_log(TFI_LOG_WARN, "stacks have no native frames: libunwind.so.8 is not there (package libunwind8)");
 }
@@ -249,8 +259,14 @@ void tfi_callstack_begin(void)
     tfi_unlock(&beginning);
 }
 
+/* The dynamic linker takes more stack than there may be when the process wakes. */
+void tfi_callstack_constructor(void)
+{
+    if (tfi_config_may_have(TFI_ACTIVITY_STACK)) load_unwinder();
+}
+
 void tfi_callstack_restart(void)
 {
-    lock.word = beginning.word = 0;
+    lock = beginning = (struct tfi_lock){0};
     if (tfi_config_may_have(TFI_ACTIVITY_STACK) || chains) prepare(tfi_config.activities & TFI_ACTIVITY_STACK);
 }

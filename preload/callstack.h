@@ -14,6 +14,9 @@ uint32_t tfi_callstack_take(struct tfi_thread *thread);
 /* Where `stack` becomes active and nobody could foresee it: the same, if it has not been done. */
 void tfi_callstack_begin(void);
 
+/* In the constructor, where `stack` is or may become active: loads what unwinds native frames. */
+void tfi_callstack_constructor(void);
+
 /* At wake, where `stack` is or may become active: finds what unwinds native frames; forgets what a parent process has found. */
 void tfi_callstack_restart(void);
 

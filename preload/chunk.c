@@ -10,14 +10,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "clock.h"
 #include "config.h"
+#include "files.h"
 #include "fmt.h"
 #include "log.h"
 #include "sys.h"
@@ -33,7 +35,12 @@
 #define NR_LARGE ((TFI_POOL_BYTES - LARGE_OFFSET) / TFI_LARGE_BYTES)
 
 struct tfi_live *tfi_live;
-static char live_path[4096];
+static struct tfi_dir elsewhere; /* where the file lies if it is not beside the trace */
+static struct {
+    struct tfi_dir *dir; /* NULL: it is memory */
+    uint64_t device, inode;
+    char name[TFI_NAME_BYTES];
+} place;
 static struct tfi_lock lock;
 static uint16_t small_free[TFI_NR_SMALL], large_free[NR_LARGE], slot_free[TFI_NR_SLOTS];
 static unsigned nr_small, nr_large, nr_slots;
@@ -51,7 +58,7 @@ static void *at(uint64_t offset)
 }
 
 /* File systems where a shared mapping is not kept by the kernel alone, or fallocate promises nothing. */
-static bool unsuitable(const char *path)
+static bool unsuitable(struct tfi_dir *dir)
 {
     static const uint32_t types[] = {0x6969 /* NFS */,
                                      0x0bd00bd0 /* Lustre */,
@@ -65,29 +72,31 @@ static bool unsuitable(const char *path)
                                      0x01021997 /* 9p */,
                                      0x00c36400 /* Ceph */};
     struct statfs fs;
-    if (statfs(path, &fs) != 0) return true;
+    if (fstatfs(tfi_dir_fd(dir), &fs) != 0) return true;
     for (size_t i = 0; i < TFI_COUNT(types); i++)
         if ((uint32_t)fs.f_type == types[i]) return true;
     return false;
 }
 
-static void *map_file(const char *path)
+static void *map_file(struct tfi_dir *dir, const char *name)
 {
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < TFI_POOL_BYTES) {
-        errno = EFBIG; /* fallocate would not fail there, it would kill */
-        return NULL;
-    }
-    int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    struct stat st;
+    if (!tfi_file_has_room(TFI_POOL_BYTES)) return NULL; /* fallocate would not fail there, it would kill */
+    int fd = tfi_dir_create(dir, name, O_RDWR);
     if (fd < 0) return NULL;
     void *p = MAP_FAILED;
-    if (syscall(SYS_fallocate, fd, 0, 0L, (long)TFI_POOL_BYTES) == 0)
+    if (fstat(fd, &st) == 0 && syscall(SYS_fallocate, fd, 0, 0L, (long)TFI_POOL_BYTES) == 0)
         p = mmap(NULL, TFI_POOL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     int error = errno;
     syscall(SYS_close, fd);
-    if (p == MAP_FAILED) unlink(path);
+    if (p == MAP_FAILED) tfi_dir_remove(dir, name);
     errno = error;
-    return p == MAP_FAILED ? NULL : p;
+    if (p == MAP_FAILED) return NULL;
+    place.dir = dir;
+    place.device = st.st_dev;
+    place.inode = st.st_ino;
+    tfi_fmt(place.name, sizeof place.name, "%s", name);
+    return p;
 }
 
 static bool shm_has_room(void)
@@ -96,31 +105,40 @@ static bool shm_has_room(void)
     return statfs("/dev/shm", &fs) == 0 && (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize >= (256u << 20);
 }
 
-static void *map_somewhere(const char *trace)
+static void *map_beside(struct tfi_dir *dir, const char *trace)
 {
-    const char *name = trace;
-    char dir[4096];
-    tfi_fmt(dir, sizeof dir, "%s", trace);
-    for (const char *p = trace; *p; p++)
-        if (*p == '/') name = p + 1;
-    dir[name - trace] = 0;
-    if (tfi_config.live_dir) {
-        tfi_fmt(live_path, sizeof live_path, "%s/%s.live", tfi_config.live_dir, name);
-        void *p = tfi_make_dirs(tfi_config.live_dir) ? map_file(live_path) : NULL;
-        if (p) return p;
+    char name[TFI_NAME_BYTES];
+    tfi_fmt(name, sizeof name, "%s.live", trace);
+    bool suits = !unsuitable(dir);
+    void *p = suits ? map_file(dir, name) : NULL;
+    if (p) return p;
+    if (!suits) errno = EOPNOTSUPP;
+    tfi_fmt(name, sizeof name, "tfinject.%u.%s.live", (unsigned)geteuid(), trace);
+    return shm_has_room() && tfi_dir_make(&elsewhere, "/dev/shm") ? map_file(&elsewhere, name) : NULL;
+}
+
+static void *map_in_live_dir(const char *trace)
+{
+    char name[TFI_NAME_BYTES];
+    tfi_fmt(name, sizeof name, "%s.live", trace);
+    return tfi_dir_make(&elsewhere, tfi_config.live_dir) ? map_file(&elsewhere, name) : NULL;
+}
+
+/* Complains only of what another place makes up for: where there is no memory at all, the caller has one line to say. */
+static void *map_somewhere(struct tfi_dir *dir, const char *trace)
+{
+    int asked = 0, error = 0;
+    void *p = NULL;
+    if (tfi_config.live_dir && !(p = map_in_live_dir(trace))) asked = errno;
+    if (!p && !(p = map_beside(dir, trace))) error = errno;
+    if (!p && !(p = tfi_map(TFI_POOL_BYTES))) return NULL;
+    if (asked)
         tfi_log(TFI_LOG_WARN, "TFI_LIVE_DIR=%s can't be used (%s); the open part of the trace goes beside it",
-                tfi_config.live_dir, tfi_error_name(errno));
-    }
-    tfi_fmt(live_path, sizeof live_path, "%s.live", trace);
-    void *p = unsuitable(dir) ? NULL : map_file(live_path);
-    if (p) return p;
-    tfi_fmt(live_path, sizeof live_path, "/dev/shm/tfinject.%u.%s.live", (unsigned)geteuid(), name);
-    p = shm_has_room() ? map_file(live_path) : NULL;
-    if (p) return p;
-    tfi_log(TFI_LOG_WARN, "no place for %s.live (%s); SIGKILL would lose the last records of this process", name,
-            tfi_error_name(errno));
-    live_path[0] = 0;
-    return tfi_map(TFI_POOL_BYTES);
+                tfi_config.live_dir, tfi_error_name(asked));
+    if (error)
+        tfi_log(TFI_LOG_WARN, "no place for %s.live (%s); SIGKILL would lose the last records of this process", trace,
+                tfi_error_name(error));
+    return p;
 }
 
 static void fill(uint16_t *stack, unsigned count)
@@ -128,11 +146,13 @@ static void fill(uint16_t *stack, unsigned count)
     for (unsigned i = 0; i < count; i++) stack[i] = (uint16_t)(count - 1 - i);
 }
 
-bool tfi_pool_open(const char *trace, char *place, size_t size)
+bool tfi_pool_open(struct tfi_dir *dir, const char *name)
 {
-    lock.word = 0;
+    lock = (struct tfi_lock){0};
     spare = NULL;
-    tfi_live = map_somewhere(trace);
+    place.dir = NULL;
+    tfi_dir_close(&elsewhere);
+    tfi_live = map_somewhere(dir, name);
     if (!tfi_live) return false;
     nr_small = TFI_NR_SMALL;
     nr_large = NR_LARGE;
@@ -140,8 +160,18 @@ bool tfi_pool_open(const char *trace, char *place, size_t size)
     fill(small_free, nr_small);
     fill(large_free, nr_large);
     fill(slot_free, nr_slots);
-    tfi_fmt(place, size, "%s", live_path[0] ? live_path : "memory");
     return true;
+}
+
+void tfi_pool_place(struct tfi_text *text)
+{
+    if (place.dir) {
+        tfi_text_bytes(text, place.dir->path, strlen(place.dir->path));
+        tfi_text_bytes(text, "/", 1);
+        tfi_text_bytes(text, place.name, strlen(place.name) + 1);
+    } else {
+        tfi_text_bytes(text, "memory", sizeof "memory");
+    }
 }
 
 static struct tfi_region store(uint32_t offset, uint32_t room, const struct tfi_text *text)
@@ -174,14 +204,18 @@ void tfi_pool_publish(const struct tfi_text *info, const struct tfi_text *schema
 
 bool tfi_pool_is_file(void)
 {
-    return live_path[0] != 0;
+    return place.dir != NULL;
 }
 
 void tfi_pool_remove(void)
 {
-    if (live_path[0] && unlink(live_path) != 0)
-        tfi_log(TFI_LOG_WARN, "%s can't be removed (%s)", live_path, tfi_error_name(errno));
-    live_path[0] = 0;
+    struct stat st;
+    if (!place.dir) return;
+    bool ours = tfi_dir_look(place.dir, place.name, &st) && st.st_dev == place.device && st.st_ino == place.inode;
+    if (!(ours && tfi_dir_remove(place.dir, place.name)) && !tfi_writer_is_gone())
+        tfi_log(TFI_LOG_WARN, "%s/%s can't be removed (%s)", place.dir->path, place.name, tfi_error_name(errno));
+    place.dir = NULL;
+    tfi_dir_close(&elsewhere);
 }
 
 uint64_t tfi_next_serial(void)
@@ -211,7 +245,7 @@ static struct tfi_chunk *pop_spare(void)
 static struct tfi_chunk *pop(bool large)
 {
     struct tfi_chunk *chunk = NULL;
-    tfi_lock(&lock);
+    if (!tfi_lock(&lock)) return NULL;
     if (!large && nr_small) {
         chunk = at(SMALL_OFFSET + (uint64_t)small_free[--nr_small] * TFI_SMALL_BYTES);
         chunk->bytes = TFI_SMALL_BYTES;
@@ -232,7 +266,7 @@ void tfi_chunk_free(struct tfi_chunk *chunk)
     uint64_t offset = (uint64_t)((uintptr_t)chunk - (uintptr_t)tfi_live);
     __atomic_store_n(&chunk->committed, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&chunk->state, TFI_CHUNK_FREE, __ATOMIC_RELEASE);
-    tfi_lock(&lock);
+    if (!tfi_lock(&lock)) return; /* a chunk less */
     if (offset >= TFI_POOL_BYTES) {
         ((struct spare *)chunk)->next = spare;
         spare = (struct spare *)chunk;
@@ -293,9 +327,11 @@ TFI_COLD void *tfi_chunk_more(struct tfi_thread *thread, size_t size)
     int error = errno, cancel;
     uint64_t start = tfi_ticks();
     cancel = tfi_cancel_off();
+    tfi_signals_off();
     bool ok = renew(thread);
     if (ok) tfi_log_flush(thread);
     if (ok) tfi_clock_tick(thread, start);
+    tfi_signals_on();
     tfi_cancel_on(cancel);
     tfi_cost_add(tfi_ticks() - start);
     errno = error;
@@ -307,7 +343,7 @@ TFI_COLD void *tfi_chunk_more(struct tfi_thread *thread, size_t size)
 struct tfi_slot *tfi_slot_take(void)
 {
     struct tfi_slot *slot = NULL;
-    tfi_lock(&lock);
+    if (!tfi_lock(&lock)) return NULL;
     if (nr_slots) slot = (struct tfi_slot *)at(SLOTS_OFFSET) + slot_free[--nr_slots];
     tfi_unlock(&lock);
     return slot;
@@ -318,7 +354,7 @@ void tfi_slot_free(struct tfi_slot *slot)
     size_t index = (size_t)(slot - (struct tfi_slot *)at(SLOTS_OFFSET));
     if (index >= TFI_NR_SLOTS) return; /* a private one */
     __atomic_store_n(&slot->state, 0, __ATOMIC_RELEASE);
-    tfi_lock(&lock);
+    if (!tfi_lock(&lock)) return;
     slot_free[nr_slots++] = (uint16_t)index;
     tfi_unlock(&lock);
 }

@@ -8,6 +8,7 @@
 #include "tfi_trace.h"
 
 struct tfi_thread;
+struct tfi_dir;
 struct tfi_text;
 
 #define TFI_POOL_BYTES (16u << 20)
@@ -19,9 +20,12 @@ struct tfi_text;
 /* The mapping of this process, NULL while asleep. */
 extern struct tfi_live *tfi_live;
 
-/* Maps the pool for `trace` (path of the .tfr): beside it, in TFI_LIVE_DIR, in /dev/shm, or as private memory, which
- * SIGKILL loses. Writes where it lies into `place`. False if there is no memory at all. */
-bool tfi_pool_open(const char *trace, char *place, size_t size);
+/* Maps the pool of the trace `name`: beside it in `dir`, in TFI_LIVE_DIR, in /dev/shm, or as private memory, which SIGKILL
+ * loses. False if there is no memory at all. */
+bool tfi_pool_open(struct tfi_dir *dir, const char *name);
+
+/* Adds the path of its file to the header, or "memory". */
+void tfi_pool_place(struct tfi_text *text);
 
 /* Stores the header and makes the mapping valid for readers. */
 void tfi_pool_publish(const struct tfi_text *info, const struct tfi_text *schema);

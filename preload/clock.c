@@ -6,6 +6,8 @@
  */
 #include "clock.h"
 
+#include "files.h"
+
 #include <cpuid.h>
 #include <string.h>
 

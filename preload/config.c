@@ -64,20 +64,6 @@ static const char *keep(const char *value)
     return copy;
 }
 
-bool tfi_next_name(const char **list, char *entry, size_t size)
-{
-    const char *p = *list;
-    while (*p == ',' || *p == ' ' || *p == '\t') p++;
-    if (!*p) return false;
-    size_t length = strcspn(p, ",");
-    *list = p + length;
-    while (length && (p[length - 1] == ' ' || p[length - 1] == '\t')) length--;
-    if (length >= size) length = size - 1;
-    memcpy(entry, p, length);
-    entry[length] = 0;
-    return true;
-}
-
 #define NAME_BYTES 64
 
 /* The variable's value or its first alias's that is set; `used` becomes the name that was. */
@@ -87,11 +73,6 @@ static const char *value_of(const struct variable *v, char used[NAME_BYTES])
     tfi_fmt(used, NAME_BYTES, "%s", v->name);
     while (!value && tfi_next_name(&aliases, used, NAME_BYTES)) value = getenv(used);
     return value;
-}
-
-static char fold(char c, bool fold_case)
-{
-    return fold_case && c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
 }
 
 static bool parse_number(const char *text, uint64_t low, uint64_t high, uint64_t *number)
@@ -137,10 +118,9 @@ bool tfi_config_activities(const char *list, uint32_t *bits)
 static int parse_flag(const char *text)
 {
     static const char *const words[] = {"0", "1", "false", "true", "no", "yes", "off", "on"};
-    char lower[8] = "";
-    if (strlen(text) >= sizeof lower) return -1;
-    for (size_t i = 0; text[i]; i++) lower[i] = fold(text[i], true);
-    int found = index_of(lower, words, TFI_COUNT(words));
+    int found = -1;
+    for (size_t i = 0; i < TFI_COUNT(words) && found < 0; i++)
+        if (tfi_glob(words[i], text, strlen(text), true)) found = (int)i;
     return found < 0 ? -1 : found & 1;
 }
 
@@ -216,28 +196,7 @@ static void keep_environment(void)
         keep_variable(variables[i].name);
         for (const char *list = variables[i].aliases; tfi_next_name(&list, alias, sizeof alias);) keep_variable(alias);
     }
-    for (size_t i = 0; i < TFI_COUNT(launchers); i++) keep_variable(launchers[i]);
-}
-
-/* Edit distance, for names of a few dozen bytes. */
-static unsigned distance(const char *a, const char *b)
-{
-    unsigned row[64];
-    size_t n = strlen(b);
-    if (n >= sizeof row / sizeof row[0]) return 1000;
-    for (unsigned j = 0; j <= n; j++) row[j] = j;
-    for (unsigned i = 1; *a; a++, i++) {
-        unsigned diagonal = row[0];
-        row[0] = i;
-        for (unsigned j = 1; j <= n; j++) {
-            unsigned best = diagonal + (*a != b[j - 1]);
-            if (row[j] + 1 < best) best = row[j] + 1;
-            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
-            diagonal = row[j];
-            row[j] = best;
-        }
-    }
-    return row[n];
+    for (size_t i = 0; i < TFI_COUNT(launchers) && tfi_config.record_values; i++) keep_variable(launchers[i]);
 }
 
 static const struct variable *find(const char *name)
@@ -269,7 +228,7 @@ static void complain_unknown(const char *name)
     char valid[512];
     size_t used = 0;
     for (size_t i = 0; i < TFI_COUNT(variables); i++) {
-        unsigned d = distance(name, variables[i].name);
+        unsigned d = tfi_distance(name, strlen(name), variables[i].name, strlen(variables[i].name));
         if (d < best) nearest = variables[i].name;
         if (d < best) best = d;
         if (strncmp(variables[i].name, "TFI_", 4) == 0)
@@ -320,20 +279,39 @@ static void switch_activity(uint32_t bit, uint32_t flag)
     if (flag != TFI_UNSET) tfi_config.fixed |= bit;
 }
 
-/* What a good value leaves to nobody else. */
+/* Activities that nothing records yet. */
+static void complain_early(void)
+{
+    static const uint32_t early[] = {TFI_ACTIVITY_NCCL, TFI_ACTIVITY_IO};
+    for (size_t i = 0; i < TFI_COUNT(early); i++)
+        if (tfi_config.activities & early[i])
+            complain("TFI_ACTIVITIES: %s is not recorded yet; everything else of the list is",
+                     activities[__builtin_ctz(early[i])]);
+}
+
+/* Marks settings the user fixed; embedded profilers cannot override them. */
 static void fix(const struct variable *v)
 {
     if (v->type == TYPE_WORDS) tfi_config.fixed |= (1u << TFI_COUNT(activities)) - 1;
+    if (v->type == TYPE_WORDS) complain_early();
     if (v->field == offsetof(struct tfi_config, record_shapes)) tfi_config.fixed |= TFI_RECORDING_SHAPES;
+}
+
+static enum tfi_select selection_of(const char *list)
+{
+    char entry[8];
+    if (!list) return TFI_SELECT_ALL;
+    return tfi_next_name(&list, entry, sizeof entry) ? TFI_SELECT_NAMES : TFI_SELECT_NOTHING;
 }
 
 void tfi_config_read(void)
 {
-    char used[NAME_BYTES], entry[8];
+    char used[NAME_BYTES];
     tfi_config = (struct tfi_config){.max_mb = 4096,
                                      .log = TFI_LOG_WARN,
                                      .flush_ms = 1000,
                                      .record_shapes = 1,
+                                     .record_values = 1,
                                      .with_stack = TFI_UNSET,
                                      .profile_memory = TFI_UNSET};
     tfi_config.native = "torchfx.torchfx_ext";
@@ -350,10 +328,9 @@ void tfi_config_read(void)
     switch_activity(TFI_ACTIVITY_MEM, tfi_config.profile_memory);
     if (!tfi_config.pipeline) tfi_config.pipeline = "default";
     const char *run_dir = getenv(RUN_DIR);
-    tfi_config.inherited_dir = run_dir && *run_dir == '/' ? keep(run_dir) : NULL;
-    const char *list = tfi_config.names;
-    if (!list) tfi_config.select = TFI_SELECT_ALL;
-    else tfi_config.select = tfi_next_name(&list, entry, sizeof entry) ? TFI_SELECT_NAMES : TFI_SELECT_NOTHING;
+    bool is_directory = run_dir && run_dir[0] == '/' && run_dir[1] != '/'; /* two slashes begin a token, see rank.c */
+    tfi_config.inherited_dir = is_directory ? keep(run_dir) : NULL;
+    tfi_config.select = selection_of(tfi_config.names);
     keep_environment();
 }
 
@@ -417,7 +394,7 @@ void tfi_config_warn(void)
 
 void tfi_config_header(struct tfi_text *text)
 {
-    char entry[4096];
+    static char entry[4096]; /* waking has one entrant, and it may have a small stack */
     const char *list = tfi_config.metadata ? tfi_config.metadata : "";
     while (tfi_next_name(&list, entry, sizeof entry)) {
         size_t key = strcspn(entry, "=");
@@ -430,57 +407,15 @@ void tfi_config_header(struct tfi_text *text)
     tfi_text_bytes(text, environment.data, environment.used);
 }
 
-/* Matches c against the set that begins after '['; *end is set behind its ']'. A set without end is a plain '['. */
-static bool glob_set(const char *set, char c, bool fold_case, const char **end)
+void tfi_config_select(const char *names)
 {
-    bool negated = *set == '!' || *set == '^', found = false;
-    const char *p = set + negated;
-    if (!strchr(*p ? p + 1 : p, ']')) {
-        *end = set;
-        return c == '[';
-    }
-    for (const char *first = p; *p && (*p != ']' || p == first); p++) {
-        char low = fold(*p, fold_case), high = low;
-        if (p[1] == '-' && p[2] && p[2] != ']') {
-            high = fold(p[2], fold_case);
-            p += 2;
-        }
-        if (c >= low && c <= high) found = true;
-    }
-    *end = p + 1;
-    return found != negated;
-}
-
-bool tfi_glob(const char *pattern, const char *text, size_t length, bool fold_case)
-{
-    const char *star = NULL, *after = NULL, *end;
-    size_t i = 0, from = 0;
-    while (i < length || *pattern) {
-        char c = i < length ? fold(text[i], fold_case) : 0;
-        if (*pattern == '*') {
-            star = ++pattern;
-            from = i;
-            continue;
-        }
-        bool one = i < length && *pattern;
-        after = pattern + 1;
-        if (one && *pattern == '[') {
-            one = glob_set(pattern + 1, c, fold_case, &end);
-            after = end;
-        } else if (one && *pattern != '?') {
-            one = fold(*pattern, fold_case) == c;
-        }
-        if (one) {
-            pattern = after;
-            i++;
-        } else if (star && from < length) {
-            pattern = star;
-            i = ++from;
-        } else {
-            return false;
-        }
-    }
-    return true;
+    enum { COPIES = 4, BYTES = 2048 };
+    static char copy[COPIES][BYTES]; /* another thread may be reading the one before */
+    static unsigned count;
+    char *to = copy[count++ % COPIES];
+    tfi_fmt(to, BYTES, "%s", names);
+    tfi_config.names = to;
+    __atomic_store_n(&tfi_config.select, selection_of(to), __ATOMIC_RELEASE);
 }
 
 bool tfi_config_selects(const char *text, size_t length)

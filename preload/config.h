@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "pattern.h"
 #include "schedule.h"
 
 enum tfi_log_level { TFI_LOG_ERROR, TFI_LOG_WARN, TFI_LOG_INFO, TFI_LOG_DEBUG };
@@ -48,12 +49,14 @@ struct tfi_config {
     uint32_t event_kernels;
     uint32_t tensor_addresses;
     uint32_t record_shapes;
+    uint32_t record_values;
     uint32_t with_stack; /* TFI_UNSET: as the list says; activities holds the outcome */
     uint32_t profile_memory;
     const char *stages;
     const char *native;
     uint64_t module_depth;
     uint32_t keep_originals;
+    uint32_t sync_stages;
     uint32_t profile_debug;
     enum tfi_graphs graphs;
     struct tfi_plan schedule;
@@ -94,11 +97,8 @@ void tfi_config_header(struct tfi_text *text);
 /* Words of TFI_ACTIVITIES, separated by commas, as bits; false if one is not known. */
 bool tfi_config_activities(const char *list, uint32_t *bits);
 
-/* Shell-like match: * ? [set]. */
-bool tfi_glob(const char *pattern, const char *text, size_t length, bool fold_case);
-
-/* The next entry of a list separated by commas, without blanks round it; false at the end. */
-bool tfi_next_name(const char **list, char *entry, size_t size);
+/* ENABLE_PROFILER_NAMES is this from now on: the program says so. */
+void tfi_config_select(const char *names);
 
 /* True if the text matches an entry of ENABLE_PROFILER_NAMES. */
 bool tfi_config_selects(const char *text, size_t length);

@@ -7,6 +7,7 @@
 #include "cuda_calls.h"
 
 #include "cuda_names.h"
+#include "cuda_sync.h"
 #include "events.h"
 #include "strings.h"
 
@@ -20,8 +21,10 @@ static bool not_recorded(void)
 bool tfi_cuda_enter(struct tfi_cuda_call *call, enum tfi_hook hook)
 {
     struct tfi_thread *t = tfi_self;
+    if (TFI_UNLIKELY(tfi_config.sync_stages)) tfi_cuda_sync_note(hook);
     if (TFI_UNLIKELY(not_recorded())) return false;
     if (t && t->runtime && t->gen == __atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED)) {
+        tfi_calls_left(t);
         if (t->runtime <= t->calls) return false;
         t->runtime = 0;
     }
@@ -37,6 +40,7 @@ void tfi_cuda_leave(const struct tfi_cuda_call *call, int64_t result, const uint
 bool tfi_cudart_enter(struct tfi_cuda_call *call, enum tfi_hook hook)
 {
     if (TFI_UNLIKELY(hook == TFI_HOOK_cudaDeviceReset || hook == TFI_HOOK_cudaThreadExit)) tfi_events_device_reset();
+    if (TFI_UNLIKELY(tfi_config.sync_stages)) tfi_cuda_sync_note(hook);
     if (TFI_UNLIKELY(not_recorded())) return false;
     call->call = tfi_call_enter(hook);
     struct tfi_thread *t = call->call.thread;
@@ -57,12 +61,11 @@ uint64_t tfi_cuda_text(const char *text)
     struct tfi_thread *t = tfi_self;
     uint32_t string = 0;
     if (!text || !t) return 0;
-    t->guard = 1;
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    if (tfi_guarded(t)) return 0;
+    tfi_guard_set(t);
     if (t->gen == __atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED))
         string = tfi_string(text, strnlen(text, TFI_STRING_MAX));
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    t->guard = 0;
+    tfi_guard_clear(t);
     return string;
 }
 

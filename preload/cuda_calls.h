@@ -15,10 +15,23 @@ struct tfi_cuda_call {
 
 /* False as long as no call can be of interest: nothing else is done then. A device is being used: CUPTI is started before
  * its first context, which is also where a later selection finds it. */
+static inline bool tfi_device_active(bool runtime)
+{
+    tfi_cupti_device_used(runtime);
+    if (tfi_config.select == TFI_SELECT_ALL || __atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED)) return true;
+    if (tfi_config.sync_stages) return true; /* captures are counted from the start */
+    tfi_note_work();
+    return false;
+}
+
 static inline bool tfi_cuda_active(void)
 {
-    tfi_cupti_device_used();
-    return tfi_config.select == TFI_SELECT_ALL || __atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED);
+    return tfi_device_active(false);
+}
+
+static inline bool tfi_cudart_active(void)
+{
+    return tfi_device_active(true);
 }
 
 /* Before the original is called; false: only forward. Not inline: there are hundreds of wrappers. */
@@ -50,7 +63,7 @@ uint64_t tfi_cuda_sum(const size_t *array, size_t count);
         struct tfi_cuda_call call_;                                                                                    \
         ret(*real_) params = (ret(*) params)tfi_real(TFI_HOOK_##symbol);                                               \
         if (TFI_UNLIKELY(!real_)) return (ret)TFI_CUDA_MISSING;                                                        \
-        if (!tfi_cuda_active() || !tfi_##api##_enter(&call_, TFI_HOOK_##symbol)) return real_ args;                    \
+        if (!tfi_##api##_active() || !tfi_##api##_enter(&call_, TFI_HOOK_##symbol)) return real_ args;                 \
         ret result_ = real_ args;                                                                                      \
         tfi_##api##_leave(&call_, result_, TFI_VALUES values, TFI_NR_VALUES values);                                   \
         return result_;                                                                                                \

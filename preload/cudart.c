@@ -102,7 +102,7 @@ TFI_EXPORT cudaError_t cudaLibraryGetKernel(cudaKernel_t *pKernel, cudaLibrary_t
     struct tfi_cuda_call call;
     cudaError_t (*real)(cudaKernel_t *, cudaLibrary_t, const char *) = tfi_real(TFI_HOOK_cudaLibraryGetKernel);
     if (!real) return TFI_CUDA_MISSING;
-    bool recorded = tfi_cuda_active() && tfi_cudart_enter(&call, TFI_HOOK_cudaLibraryGetKernel);
+    bool recorded = tfi_cudart_active() && tfi_cudart_enter(&call, TFI_HOOK_cudaLibraryGetKernel);
     cudaError_t result_ = real(pKernel, library, name);
     if (OUT(pKernel)) tfi_kernel_learn(OUT(pKernel), name);
     if (recorded) tfi_cudart_leave(&call, result_, TFI_VALUES(OUT(pKernel), TFI_U(library), TEXT(name)), 3);
@@ -117,7 +117,7 @@ TFI_EXPORT cudaError_t cudaProfilerStart(void)
     cudaError_t (*real)(void) = tfi_real(TFI_HOOK_cudaProfilerStart);
     if (!real) return TFI_CUDA_MISSING;
     tfi_capture_call(true);
-    bool recorded = tfi_cuda_active() && tfi_cudart_enter(&call, TFI_HOOK_cudaProfilerStart);
+    bool recorded = tfi_cudart_active() && tfi_cudart_enter(&call, TFI_HOOK_cudaProfilerStart);
     cudaError_t result = real();
     if (recorded) tfi_cudart_leave(&call, result, NULL, 0);
     return result;
@@ -128,7 +128,7 @@ TFI_EXPORT cudaError_t cudaProfilerStop(void)
     struct tfi_cuda_call call;
     cudaError_t (*real)(void) = tfi_real(TFI_HOOK_cudaProfilerStop);
     if (!real) return TFI_CUDA_MISSING;
-    bool recorded = tfi_cuda_active() && tfi_cudart_enter(&call, TFI_HOOK_cudaProfilerStop);
+    bool recorded = tfi_cudart_active() && tfi_cudart_enter(&call, TFI_HOOK_cudaProfilerStop);
     cudaError_t result = real();
     if (recorded) tfi_cudart_leave(&call, result, NULL, 0);
     tfi_capture_call(false);

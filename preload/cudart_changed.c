@@ -52,7 +52,7 @@ static void leave(const struct tfi_cuda_call *call, int result, void *real, desc
         struct tfi_cuda_call call;                                                                                     \
         function *real = (function *)tfi_real(TFI_HOOK_##symbol);                                                      \
         if (!real) return TFI_CUDA_MISSING;                                                                            \
-        if (!tfi_cuda_active() || !tfi_cudart_enter(&call, TFI_HOOK_##symbol)) return real(a, b, c, d, e, f);          \
+        if (!tfi_cudart_active() || !tfi_cudart_enter(&call, TFI_HOOK_##symbol)) return real(a, b, c, d, e, f);        \
         int result = real(a, b, c, d, e, f);                                                                           \
         leave(&call, result, (void *)real, what, &(struct words){{a, b, c, d, e, f}, result});                         \
         return result;                                                                                                 \
@@ -67,7 +67,8 @@ static void leave(const struct tfi_cuda_call *call, int result, void *real, desc
         struct tfi_cuda_call call;                                                                                     \
         long_function *real = (long_function *)tfi_real(TFI_HOOK_##symbol);                                            \
         if (!real) return TFI_CUDA_MISSING;                                                                            \
-        if (!tfi_cuda_active() || !tfi_cudart_enter(&call, TFI_HOOK_##symbol)) return real(a, b, c, d, e, f, g, h, i); \
+        if (!tfi_cudart_active() || !tfi_cudart_enter(&call, TFI_HOOK_##symbol))                                       \
+            return real(a, b, c, d, e, f, g, h, i);                                                                    \
         int result = real(a, b, c, d, e, f, g, h, i);                                                                  \
         leave(&call, result, (void *)real, what, &(struct words){{a, b, c, d, e, f, g, h, i}, result});                \
         return result;                                                                                                 \

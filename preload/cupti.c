@@ -304,14 +304,17 @@ static bool start(void)
 static bool start_unseen(void)
 {
     struct tfi_thread *t = tfi_self;
-    if (t && (t->guard || t->gen != tfi_process->gen)) t = NULL;
+    if (t && (tfi_guarded(t) || t->gen != tfi_process->gen)) t = NULL;
     uint32_t outer = t ? t->runtime : 0;
+    tfi_signals_off();
     tfi_inside++;
     if (t) t->runtime = ++t->calls;
+    if (t && t->calls <= TFI_CALL_FRAMES) t->frame[t->calls - 1] = (uintptr_t)__builtin_frame_address(0);
     bool ok = start();
     if (t) t->calls--;
     if (t) t->runtime = outer;
     tfi_inside--;
+    tfi_signals_on();
     return ok;
 }
 
@@ -329,31 +332,35 @@ static bool wanted(void)
 }
 
 /* A child of a process that used a device can't use one, and its copy of CUPTI belongs to the parent. */
-static void first_use(void)
+static void first_use(bool runtime)
 {
     uint32_t phase = TFI_CUPTI_NEW;
     if (!wanted()) {
         __atomic_store_n(&tfi_cupti->phase, TFI_CUPTI_OFF, __ATOMIC_RELEASE);
         return;
     }
+    /* A client that records already would see us ask, and has shown that CUPTI can be called. */
+    enum tfi_cupti_driver driver = tfi_broker_session() & 1 ? TFI_CUPTI_DRIVER_WORKS : tfi_cupti_driver(runtime);
+    if (driver == TFI_CUPTI_DRIVER_NOT_YET) return;
     if (!__atomic_compare_exchange_n(&tfi_cupti->phase, &phase, TFI_CUPTI_STARTING, false, __ATOMIC_ACQ_REL,
                                      __ATOMIC_ACQUIRE))
         return;
+    tfi_process_keep();
     started_in = tfi_getpid();
     __atomic_store_n(&starter, tfi_gettid(), __ATOMIC_RELEASE);
-    bool ok = start_unseen();
-    if (!ok) tfi_events_begin();
+    bool ok = driver == TFI_CUPTI_DRIVER_WORKS && start_unseen();
+    if (!ok && driver == TFI_CUPTI_DRIVER_WORKS) tfi_events_begin();
     __atomic_store_n(&starter, 0, __ATOMIC_RELEASE);
     __atomic_store_n(&tfi_cupti->phase, ok ? TFI_CUPTI_WAITING : TFI_CUPTI_OFF, __ATOMIC_RELEASE);
 }
 
-TFI_COLD void tfi_cupti_begin(void)
+TFI_COLD void tfi_cupti_begin(bool runtime)
 {
     int error = errno;
     uint32_t phase = __atomic_load_n(&tfi_cupti->phase, __ATOMIC_ACQUIRE);
     if (phase == TFI_CUPTI_WAITING && !__atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED)) return;
     int cancel = tfi_cancel_off();
-    if (phase == TFI_CUPTI_NEW) first_use();
+    if (phase == TFI_CUPTI_NEW) first_use(runtime);
     if (__atomic_load_n(&tfi_cupti->phase, __ATOMIC_ACQUIRE) == TFI_CUPTI_STARTING) wait_started();
     phase = TFI_CUPTI_WAITING;
     if (__atomic_load_n(&tfi_cupti->phase, __ATOMIC_ACQUIRE) == phase && tfi_process->gen && tfi_writer_start())

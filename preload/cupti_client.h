@@ -37,14 +37,15 @@ struct tfi_cupti {
 /* The page, or zeros before it is needed. */
 extern struct tfi_cupti *tfi_cupti;
 
-/* Finds and starts CUPTI where it is wanted, starts the background thread; keeps errno. */
-void tfi_cupti_begin(void);
+/* Finds and starts CUPTI where it is wanted, starts the background thread; keeps errno. `runtime`: in a call of the
+ * runtime, which initialises the driver itself. */
+void tfi_cupti_begin(bool runtime);
 
 /* To be called by every call that uses a device, before the original is called. */
-static inline void tfi_cupti_device_used(void)
+static inline void tfi_cupti_device_used(bool runtime)
 {
     uint32_t phase = __atomic_load_n(&tfi_cupti->phase, __ATOMIC_RELAXED);
-    if (TFI_UNLIKELY(phase < TFI_CUPTI_READY)) tfi_cupti_begin();
+    if (TFI_UNLIKELY(phase < TFI_CUPTI_READY)) tfi_cupti_begin(runtime);
 }
 
 /* For the background thread: does one piece of work; false if there is none. */
@@ -99,6 +100,14 @@ extern struct tfi_cupti_api tfi_cupti_api;
 
 /* Fills it; false, with one line said, if there is no CUPTI that can be used. */
 bool tfi_cupti_find(void);
+
+/* Whether CUPTI may be called, as far as the driver goes: it crashes in every function where there is none that works. */
+enum tfi_cupti_driver {
+    TFI_CUPTI_DRIVER_NONE,    /* not to be found, or cuInit has failed */
+    TFI_CUPTI_DRIVER_NOT_YET, /* the program has not called cuInit: what it calls now fails, and has to */
+    TFI_CUPTI_DRIVER_WORKS,
+};
+enum tfi_cupti_driver tfi_cupti_driver(bool runtime);
 /* Text of a result. */
 const char *tfi_cupti_error(int result);
 

@@ -183,6 +183,56 @@ static bool profiled_already(const struct seen *seen)
     return true;
 }
 
+/* ---- the driver ---- */
+
+enum { NOT_INITIALIZED = 3 };
+
+/* Loads the driver only where the runtime is about to: the program's call comes next and does the same. */
+enum tfi_cupti_driver tfi_cupti_driver(bool runtime)
+{
+    int count, result;
+    void *handle = dlopen("libcuda.so.1", RTLD_LAZY | (runtime ? 0 : RTLD_NOLOAD));
+    if (!handle) {
+        dlerror(); /* the program would take the error for one of its own */
+        tfi_log(TFI_LOG_INFO, "no device records: there is no libcuda.so.1");
+        return TFI_CUPTI_DRIVER_NONE;
+    }
+    int (*init)(unsigned) = (int (*)(unsigned))tfi_dlsym(handle, "cuInit");
+    int (*devices)(int *) = (int (*)(int *))tfi_dlsym(handle, "cuDeviceGetCount");
+    if (!init || !devices) return TFI_CUPTI_DRIVER_NONE;
+    if (!runtime && devices(&count) == NOT_INITIALIZED) return TFI_CUPTI_DRIVER_NOT_YET;
+    result = init(0);
+    if (result == 0) return TFI_CUPTI_DRIVER_WORKS;
+    tfi_log(TFI_LOG_INFO, "no device records: cuInit says %d", result);
+    return TFI_CUPTI_DRIVER_NONE;
+}
+
+/* True where NVIDIA's kernel driver is: a desktop's or server's, that of WSL, that of the boards. */
+static bool kernel_driver(void)
+{
+    static const char *const paths[] = {
+        "/dev/nvidiactl", "/proc/driver/nvidia/version", "/dev/dxg", "/dev/nvgpu", "/dev/nvhost-gpu", "/dev/nvmap"};
+    for (size_t i = 0; i < TFI_COUNT(paths); i++)
+        if (access(paths[i], F_OK) == 0) return true;
+    return false;
+}
+
+/* NVIDIA's CUPTI reaches into the driver by ways that are not documented, and crashes where what it finds there is not
+ * NVIDIA's: a translation to other hardware, or the simulated driver. Nothing that can be called without that risk says
+ * whether the two fit. So NVIDIA's CUPTI is used only where NVIDIA's kernel driver is, and simulated libraries, which
+ * say by a symbol of their own that they are simulated, only with each other. */
+static bool fits(void *cupti)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    bool simulated = tfi_dlsym(cupti, "simgpu_cupti") != NULL;
+    bool driver_simulated = driver && tfi_dlsym(driver, "simgpu_now");
+    if (driver) dlclose(driver);
+    if (simulated == driver_simulated && (simulated || kernel_driver())) return true;
+    tfi_log(TFI_LOG_WARN, "no device records: %s does not fit the driver, which is %s; stages go on",
+            tfi_cupti_api.path, driver_simulated ? "simulated" : "not NVIDIA's");
+    return false;
+}
+
 bool tfi_cupti_find(void)
 {
     struct seen seen = {.tool = NULL};
@@ -194,6 +244,7 @@ bool tfi_cupti_find(void)
         tfi_log(TFI_LOG_WARN, "no device records: no libcupti.so found (TFI_CUPTI_PATH names one); stages go on");
         return false;
     }
+    if (!fits(handle)) return false;
     const char *missing = missing_function(handle);
     if (missing) {
         tfi_log(TFI_LOG_WARN, "no device records: %s has no %s; stages go on", api->path, missing);

@@ -58,7 +58,7 @@ bool tfi_select_init(void)
 /* A lock that was held when the process forked is nobody's. */
 void tfi_select_restart(void)
 {
-    known.lock.word = 0;
+    known.lock = (struct tfi_lock){0};
 }
 
 static struct history *history_of(uint32_t thread, bool make)
@@ -90,7 +90,7 @@ void tfi_select_note(const struct tfi_thread *t)
     uint32_t stages = __atomic_load_n(&t->stages, __ATOMIC_RELAXED);
     uint32_t state = selected ? SELECTED : stages ? NOT_SELECTED : NO_STAGE;
     if (!known.threads && !tfi_select_init()) return;
-    tfi_lock(&known.lock);
+    if (!tfi_lock_quick(&known.lock)) return;
     struct history *h = history_of(thread, true);
     if (!h) known.lost = 1;
     if (h && (h->state != state || !h->count)) {
@@ -101,7 +101,7 @@ void tfi_select_note(const struct tfi_thread *t)
         add(h, now, state);
         if (others != known.all->state || !known.all->count) add(known.all, now, others);
     }
-    tfi_unlock(&known.lock);
+    tfi_unlock_quick(&known.lock);
 }
 
 /* The state at a moment; `before` is what held before the first edge, -1 comes back if that is not known any more. */
@@ -116,13 +116,13 @@ static int at(const struct history *h, uint64_t ticks, int before)
 static enum tfi_verdict judge(uint32_t thread, uint64_t ticks)
 {
     enum tfi_verdict verdict = TFI_VERDICT_UNKNOWN;
-    tfi_lock(&known.lock);
+    if (!tfi_lock_quick(&known.lock)) return verdict;
     const struct history *h = history_of(thread, false);
     int state = h ? at(h, ticks, NO_STAGE) : NO_STAGE, others = at(known.all, ticks, 0);
     if (!known.all->count || state < 0) verdict = TFI_VERDICT_UNKNOWN; /* nobody has said anything about stages */
     else if (state != NO_STAGE) verdict = state == SELECTED ? TFI_VERDICT_INSIDE : TFI_VERDICT_OUTSIDE;
     else if (others == 0 && !known.lost) verdict = TFI_VERDICT_OUTSIDE;
-    tfi_unlock(&known.lock);
+    tfi_unlock_quick(&known.lock);
     return verdict;
 }
 

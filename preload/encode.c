@@ -77,6 +77,9 @@ struct tfi_encoder {
     z_stream stream;
     struct encoder_group groups[MAX_GROUPS];
     unsigned nr_groups;
+    /* The last value of a column by the row's key, and those of a list: too much for a small stack. */
+    uint64_t last[TFI_KEYS];
+    uint64_t last_list[TFI_KEYS][TFI_LIST_KEYED];
 };
 
 static void *zlib_alloc(void *opaque, unsigned items, unsigned size)
@@ -252,16 +255,18 @@ static uint8_t *put_runs(uint8_t *p, const uint64_t *values, uint32_t count)
     return p;
 }
 
-/* Writes `count` values by a codec; `keys` are the values of the group's first column. */
-static uint8_t *put_values(uint8_t *p, const uint64_t *values, const uint8_t *keys, uint32_t count,
+/* Writes `count` of e->values by a codec; `keys` are the values of the group's first column. */
+static uint8_t *put_values(struct tfi_encoder *e, uint8_t *p, const uint8_t *keys, uint32_t count,
                            const struct field *f)
 {
-    uint64_t last[TFI_KEYS] = {0}, previous = 0;
+    const uint64_t *values = e->values;
+    uint64_t *last = e->last, previous = 0;
     switch (f->codec) {
     case TFI_DELTA:
         for (uint32_t i = 0; i < count; previous = values[i++]) p = put_varint(p, zigzag(values[i] - previous));
         break;
     case TFI_KEYED:
+        memset(last, 0, sizeof e->last);
         for (uint32_t i = 0; i < count; i++) {
             p = put_varint(p, zigzag(values[i] - last[keys[i]]));
             last[keys[i]] = values[i];
@@ -273,17 +278,18 @@ static uint8_t *put_values(uint8_t *p, const uint64_t *values, const uint8_t *ke
     return p;
 }
 
-static uint8_t *put_list(uint8_t *p, const uint8_t *rows, const uint32_t *sorted, const uint8_t *keys, uint32_t count,
-                         uint32_t head)
+static uint8_t *put_list(struct tfi_encoder *e, uint8_t *p, const uint8_t *rows, const uint32_t *sorted,
+                         const uint8_t *keys, uint32_t count, uint32_t head)
 {
-    uint64_t last[TFI_KEYS][TFI_LIST_KEYED] = {{0}}, value;
+    uint64_t value;
+    memset(e->last_list, 0, sizeof e->last_list);
     for (uint32_t i = 0; i < count; i++) {
         const struct tfi_rec *rec = (const struct tfi_rec *)(rows + sorted[i]);
         uint32_t n = (rec->size - head) / 8;
         p = put_varint(p, n);
         for (uint32_t k = 0; k < n; k++) {
             memcpy(&value, rows + sorted[i] + head + 8 * (size_t)k, 8);
-            uint64_t *before = &last[keys[i]][k < TFI_LIST_KEYED ? k : 0];
+            uint64_t *before = &e->last_list[keys[i]][k < TFI_LIST_KEYED ? k : 0];
             p = put_varint(p, zigzag(k < TFI_LIST_KEYED ? value - *before : value));
             if (k < TFI_LIST_KEYED) *before = value;
         }
@@ -300,7 +306,7 @@ static uint8_t *put_column(struct tfi_encoder *e, uint8_t *p, const uint8_t *row
     struct tfi_column head = {index, f->codec, 0};
     uint8_t *start = p + sizeof head;
     if (f->codec == TFI_LIST) {
-        p = put_list(start, rows, sorted, keys, g->count, kind->bytes);
+        p = put_list(e, start, rows, sorted, keys, g->count, kind->bytes);
     } else {
         uint32_t changes = 0;
         for (uint32_t i = 0; i < g->count; i++) {
@@ -313,7 +319,7 @@ static uint8_t *put_column(struct tfi_encoder *e, uint8_t *p, const uint8_t *row
             head.codec = TFI_RUNS;
             p = put_runs(start, e->values, g->count);
         } else {
-            p = put_values(start, e->values, keys, g->count, f);
+            p = put_values(e, start, keys, g->count, f);
         }
     }
     head.bytes = (uint32_t)(p - start);

@@ -291,7 +291,7 @@ static bool finished(struct tfi_event_context *c, const struct tfi_event_item *i
 
 static uint32_t detach(struct tfi_event_context *c)
 {
-    tfi_lock(&tfi_events.lists);
+    if (!tfi_lock(&tfi_events.lists)) return TFI_EVENTS_NONE;
     uint32_t first = c->first;
     c->first = c->last = TFI_EVENTS_NONE;
     tfi_unlock(&tfi_events.lists);
@@ -301,8 +301,7 @@ static uint32_t detach(struct tfi_event_context *c)
 /* Puts what is left before what has come since. */
 static void attach(struct tfi_event_context *c, uint32_t first, uint32_t last)
 {
-    if (first == TFI_EVENTS_NONE) return;
-    tfi_lock(&tfi_events.lists);
+    if (first == TFI_EVENTS_NONE || !tfi_lock(&tfi_events.lists)) return;
     tfi_events.item[last].next = c->first;
     if (c->first == TFI_EVENTS_NONE) c->last = last;
     c->first = first;
@@ -312,7 +311,7 @@ static void attach(struct tfi_event_context *c, uint32_t first, uint32_t last)
 static void drop_item(struct tfi_event_context *c, uint32_t index, bool lost)
 {
     if (lost) tfi_count_drop(TFI_DROP_EVENTS_LOST, 1);
-    tfi_lock(&tfi_events.lists);
+    if (!tfi_lock(&tfi_events.lists)) return;
     tfi_events_unuse(c, tfi_events.item[index].begin);
     tfi_events_unuse(c, tfi_events.item[index].end);
     free_item(index);
@@ -420,7 +419,7 @@ static struct tfi_event_context *open_context(void *handle, uint64_t id)
 /* With `polling`: nothing of it is touched any more. What the driver has of ours goes with it, or if `alive` now. */
 static void forget(struct tfi_event_context *c, bool alive)
 {
-    tfi_lock(&tfi_events.lists);
+    if (!tfi_lock(&tfi_events.lists)) return;
     close_spans(0, c);
     tfi_unlock(&tfi_events.lists);
     if (!alive) c->anchored = 0;
@@ -515,7 +514,7 @@ void tfi_events_begin(void)
 /* With `polling`. */
 static void resolve_all(bool lose)
 {
-    tfi_lock(&tfi_events.lists);
+    if (!tfi_lock(&tfi_events.lists)) return;
     while (lose && tfi_events_spans) close_span(0);
     tfi_unlock(&tfi_events.lists);
     for (uint32_t i = 0; i < TFI_EVENTS_MAX_CONTEXTS; i++)

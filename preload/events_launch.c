@@ -43,7 +43,8 @@ static struct tfi_thread *timed_thread(void)
 {
     struct tfi_thread *t = tfi_self;
     uint32_t gen = __atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED);
-    if (!t || !gen || t->gen != gen || t->guard || !tfi_call_wanted(t) || !tfi_recording(TFI_ACTIVITY_GPU)) return NULL;
+    if (!t || !gen || t->gen != gen || tfi_guarded(t) || !tfi_call_wanted(t) || !tfi_recording(TFI_ACTIVITY_GPU))
+        return NULL;
     if (TFI_UNLIKELY(tfi_events.gen != gen)) {
         if (!tfi_events.on || tfi_events.pid != tfi_getpid() ||
             !tfi_lock_within(&tfi_events.polling, TFI_EVENTS_LAUNCH_MS))
@@ -126,10 +127,11 @@ static bool prepare(struct launch *l)
 static void give_back(struct launch *l)
 {
     int cancel = tfi_cancel_off();
-    tfi_lock(&tfi_events.lists);
-    tfi_events_unuse(l->context, l->begin);
-    tfi_events_unuse(l->context, l->end);
-    tfi_unlock(&tfi_events.lists);
+    if (tfi_lock(&tfi_events.lists)) {
+        tfi_events_unuse(l->context, l->begin);
+        tfi_events_unuse(l->context, l->end);
+        tfi_unlock(&tfi_events.lists);
+    }
     tfi_cancel_on(cancel);
     l->thread = NULL;
 }
@@ -139,6 +141,7 @@ static void before(struct launch *l, void *stream)
     *l = (struct launch){.thread = timed_thread()};
     if (!l->thread) return;
     int error = errno, cancel = tfi_cancel_off(), mode = tfi_events_relaxed();
+    tfi_signals_off();
     tfi_inside++;
     bool ok = mode >= 0 && find_place(stream, &l->place) && prepare(l);
     if (ok && l->begin != TFI_EVENTS_NONE &&
@@ -148,6 +151,7 @@ static void before(struct launch *l, void *stream)
         ok = false;
     }
     tfi_inside--;
+    tfi_signals_on();
     tfi_events_restore(mode);
     tfi_cancel_on(cancel);
     if (!ok) l->thread = NULL;
@@ -187,8 +191,7 @@ static void write_correlation(const struct launch *l, uint32_t id, uint64_t end)
     struct tfi_thread *t = l->thread;
     uint32_t depth = t->runtime && t->runtime <= t->calls ? t->runtime : t->calls;
     if (!depth || depth > TFI_SLOT_CALLS) return;
-    t->guard = 1;
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    tfi_guard_set(t);
     if (t->gen == __atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED)) {
         struct tfi_rec_correlation *rec = TFI_RESERVE(t, correlation);
         if (rec) {
@@ -197,8 +200,7 @@ static void write_correlation(const struct launch *l, uint32_t id, uint64_t end)
             tfi_commit(t, sizeof *rec);
         }
     }
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    t->guard = 0;
+    tfi_guard_clear(t);
 }
 
 static uint32_t name_of(void *function)
@@ -219,7 +221,7 @@ static void note_launch(struct launch *l, struct tfi_event_item *item, uint64_t 
     item->end = l->end;
     item->stream = (uint32_t)l->place.stream_id;
     item->id = single ? __atomic_add_fetch(&tfi_events.correlation, 1, __ATOMIC_RELAXED) : 0;
-    tfi_lock(&tfi_events.lists);
+    if (!tfi_lock(&tfi_events.lists)) return;
     extend_spans(l);
     if (single) {
         added = tfi_events_add(c, item);
@@ -240,6 +242,7 @@ static void after(struct launch *l, int result, void *function, struct tfi_event
         return;
     }
     int error = errno, cancel = tfi_cancel_off(), mode = tfi_events_relaxed();
+    tfi_signals_off();
     tfi_inside++;
     bool ok = tfi_events_driver.EventRecord(l->context->pool[l->end].handle, l->place.stream) == 0;
     if (ok && tfi_config.event_kernels && function) item->name = name_of(function);
@@ -253,6 +256,7 @@ static void after(struct launch *l, int result, void *function, struct tfi_event
     tfi_writer_start();
     if (tfi_events.waiting > TFI_EVENTS_MAX_EVENTS / 8 && tfi_events.waiting % 64 == 0) tfi_writer_signal();
     tfi_inside--;
+    tfi_signals_on();
     tfi_cancel_on(cancel);
     errno = error;
 }

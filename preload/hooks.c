@@ -234,9 +234,9 @@ TFI_COLD uint32_t tfi_hook_string(struct tfi_thread *t, enum tfi_hook hook)
     char text[512];
     size_t n = tfi_fmt(text, sizeof text, "%s\x1f%s\x1f%s\x1f%s", symbol_of(library_of(hook)),
                        classes[rows[hook].class], symbol_of(&rows[hook]), names_of(&rows[hook]));
-    t->guard = 1;
+    tfi_guard_set(t);
     uint32_t string = tfi_string(text, n);
-    t->guard = 0;
+    tfi_guard_clear(t);
     tfi_hooks[hook].string = string;
     __atomic_store_n(&tfi_hooks[hook].gen, t->gen, __ATOMIC_RELEASE);
     return string;
@@ -247,11 +247,9 @@ TFI_COLD uint32_t tfi_hook_stack(struct tfi_thread *t, enum tfi_hook hook)
     enum class class = rows[hook].class;
     uint32_t string = 0;
     if (class != CLASS_LAUNCH && class != CLASS_ALLOC) return 0;
-    t->guard = 1;
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    tfi_guard_set(t);
     if (t->gen == __atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED)) string = tfi_callstack(t);
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    t->guard = 0;
+    tfi_guard_clear(t);
     return string;
 }
 

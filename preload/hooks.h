@@ -90,7 +90,7 @@ static inline bool tfi_call_wanted(const struct tfi_thread *t)
 }
 
 /* Before the original is called: says so in the slot, where it survives a call that never returns. */
-static inline struct tfi_call tfi_call_enter(enum tfi_hook hook)
+static inline __attribute__((always_inline)) struct tfi_call tfi_call_enter(enum tfi_hook hook)
 {
     struct tfi_call call = {.thread = tfi_self};
     struct tfi_thread *t = call.thread;
@@ -100,14 +100,16 @@ static inline struct tfi_call tfi_call_enter(enum tfi_hook hook)
         if (!t) return call;
     }
     if (!tfi_call_wanted(t)) return (struct tfi_call){0};
-    if (TFI_UNLIKELY(t->guard)) {
+    if (tfi_guarded(t)) {
         tfi_count_drop(TFI_DROP_REENTRANT, 1);
         return (struct tfi_call){0};
     }
     call.func = TFI_LIKELY(tfi_hooks[hook].gen == t->gen) ? tfi_hooks[hook].string : tfi_hook_string(t, hook);
     if (TFI_UNLIKELY(tfi_recording(TFI_ACTIVITY_STACK))) call.stack = tfi_hook_stack(t, hook);
+    tfi_calls_left(t);
     call.depth = t->calls++;
     call.start = tfi_ticks();
+    if (call.depth < TFI_CALL_FRAMES) t->frame[call.depth] = (uintptr_t)__builtin_frame_address(0);
     if (call.depth < TFI_SLOT_CALLS) {
         t->slot->call[call.depth].func = call.func;
         t->slot->call[call.depth].start = call.start;
@@ -185,24 +187,24 @@ static inline void tfi_call_record(struct tfi_thread *t, const struct tfi_call *
     rec->error = errno;
     rec->stack = call->stack;
     memcpy(rec->args, args, (size_t)count * 8);
-    if (count < TFI_AGAIN_ARGS) *like = *any = (uint16_t)(((uint8_t *)rec - (uint8_t *)t->chunk) / 8);
     tfi_commit(t, size);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST); /* a row that a jump has left is not there to be like */
+    if (count < TFI_AGAIN_ARGS) *like = *any = (uint16_t)(((uint8_t *)rec - (uint8_t *)t->chunk) / 8);
 }
 
 /* After it: the record. The thread's errno is the call's own and stays so. */
-static inline void tfi_call_leave(const struct tfi_call *call, int64_t result, const uint64_t *args, uint32_t count)
+static inline __attribute__((always_inline)) void tfi_call_leave(const struct tfi_call *call, int64_t result,
+                                                                 const uint64_t *args, uint32_t count)
 {
     struct tfi_thread *t = call->thread;
     uint64_t end = tfi_ticks();
-    t->guard = 1;
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    tfi_guard_set(t);
     if (TFI_LIKELY(t->gen == __atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED))) {
         tfi_call_record(t, call, end - call->start, result, args, count);
         t->calls = call->depth;
         __atomic_store_n(&t->slot->calls, call->depth, __ATOMIC_RELEASE);
     }
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    t->guard = 0;
+    tfi_guard_clear(t);
 }
 
 /* An argument as it goes into a record. */

@@ -1,27 +1,21 @@
-/* log.c - one line a message, by one write.
+/* log.c - messages: each is one line on stderr, and is kept for the trace.
  *
- * A program may close descriptor 2 and get it back for a file of its own. A line of ours in that file would be damage,
- * so nothing is written unless descriptor 2 is still the file it was at start, or a terminal or pipe.
  * Messages wait in a small ring until a thread has a chunk for them; the oldest are kept, they say what went wrong.
  */
 #include "log.h"
 
 #include <errno.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "clock.h"
 #include "fmt.h"
+#include "stderr.h"
 #include "strings.h"
 #include "sys.h"
 #include "thread.h"
 
 #define KEPT 16
 
-static struct stat at_start;
-static bool known;
 static struct tfi_lock lock;
 static struct {
     uint64_t time;
@@ -30,23 +24,10 @@ static struct {
 } kept[KEPT];
 static unsigned nr_kept, nr_flushed;
 
-void tfi_log_init(void)
-{
-    known = fstat(2, &at_start) == 0;
-}
-
 void tfi_log_restart(void)
 {
-    lock.word = 0;
+    lock = (struct tfi_lock){0};
     nr_kept = nr_flushed = 0;
-}
-
-static bool still_stderr(void)
-{
-    struct stat st;
-    if (!known || fstat(2, &st) != 0) return false;
-    if (st.st_dev == at_start.st_dev && st.st_ino == at_start.st_ino) return true;
-    return S_ISFIFO(st.st_mode) || S_ISCHR(st.st_mode);
 }
 
 static void keep(enum tfi_log_level level, const char *text)
@@ -76,17 +57,7 @@ void tfi_log(enum tfi_log_level level, const char *format, ...)
     va_end(args);
     if (level <= TFI_LOG_WARN) keep(level, line + sizeof prefix - 1);
     line[used++] = '\n';
-    if (level <= tfi_config.log && still_stderr()) syscall(SYS_write, 2, line, used);
-    errno = error;
-}
-
-void tfi_log_line(const char *text)
-{
-    char line[1024];
-    int error = errno;
-    size_t used = tfi_fmt(line, sizeof line - 1, "%s", text);
-    line[used++] = '\n';
-    if (still_stderr()) syscall(SYS_write, 2, line, used);
+    if (level <= tfi_config.log) tfi_stderr_write(line, used);
     errno = error;
 }
 

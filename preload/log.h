@@ -6,17 +6,11 @@
 
 struct tfi_thread;
 
-/* Remembers which file stderr is, in the constructor. */
-void tfi_log_init(void);
-
 /* Forgets the lock of a parent process. */
 void tfi_log_restart(void);
 
 /* One line `tfinject: ...`, if TFI_LOG allows; any message at warn or worse is also kept for the trace. */
 void tfi_log(enum tfi_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-/* A line as it is, under the same rule about stderr. */
-void tfi_log_line(const char *text);
 
 /* Name of an error number, without strerror's locale and allocation. */
 const char *tfi_error_name(int error);

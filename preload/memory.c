@@ -56,14 +56,14 @@ static inline void raise(uint64_t *peak, uint64_t value)
 static TFI_COLD void first_report(struct device *d, int64_t bytes, uint64_t allocated, uint64_t reserved)
 {
     int cancel = tfi_cancel_off();
-    tfi_lock(&lock);
-    if (!d->first) {
+    bool locked = tfi_lock_quick(&lock);
+    if (locked && !d->first) {
         d->before.allocated = d->peak_allocated = allocated - (uint64_t)bytes;
         d->before.reserved = d->peak_reserved = reserved;
         __atomic_store_n(&d->first, tfi_ticks(), __ATOMIC_RELEASE);
         __atomic_or_fetch(&active, (uint64_t)1 << (d - devices), __ATOMIC_RELEASE);
     }
-    tfi_unlock(&lock);
+    if (locked) tfi_unlock_quick(&lock);
     tfi_cancel_on(cancel);
 }
 
@@ -215,10 +215,9 @@ static inline bool any_active(void)
 
 void tfi_memory_stage_begin(uint64_t id)
 {
-    if (!any_active()) return;
-    tfi_lock(&lock);
+    if (!any_active() || !tfi_lock_quick(&lock)) return;
     EACH_ACTIVE(i) open_part(&devices[i], id);
-    tfi_unlock(&lock);
+    tfi_unlock_quick(&lock);
 }
 
 void tfi_memory_stage_end(struct tfi_thread *t, const struct tfi_open *open, uint64_t now, struct tfi_memory *sum)
@@ -228,13 +227,13 @@ void tfi_memory_stage_end(struct tfi_thread *t, const struct tfi_open *open, uin
     EACH_ACTIVE(i)
     {
         struct device *d = &devices[i];
-        tfi_lock(&lock);
+        if (!tfi_lock_quick(&lock)) return;
         fold(d);
         int64_t index = find(d, open->id, open->start, &part);
         if (index >= 0) close_part(d, index);
         at_end = now_of(d, open->id);
         if (sum && index > -2) add_to(sum, summary((int32_t)i - 1, &part, &at_end));
-        tfi_unlock(&lock);
+        tfi_unlock_quick(&lock);
         if (index > -2) write_record(t, (int32_t)i - 1, open->id, now, &part, &at_end);
     }
 }
@@ -242,22 +241,20 @@ void tfi_memory_stage_end(struct tfi_thread *t, const struct tfi_open *open, uin
 void tfi_memory_stage_forget(uint64_t id)
 {
     struct part part;
-    if (!any_active()) return;
-    tfi_lock(&lock);
+    if (!any_active() || !tfi_lock_quick(&lock)) return;
     EACH_ACTIVE(i)
     {
         int64_t index = find(&devices[i], id, 0, &part);
         if (index >= 0) close_part(&devices[i], index);
     }
-    tfi_unlock(&lock);
+    tfi_unlock_quick(&lock);
 }
 
 bool tfi_memory_of(uint64_t id, uint64_t start, struct tfi_memory *memory)
 {
     struct part part;
     *memory = (struct tfi_memory){.known = 0};
-    if (!any_active()) return false;
-    tfi_lock(&lock);
+    if (!any_active() || !tfi_lock_quick(&lock)) return false;
     EACH_ACTIVE(i)
     {
         struct device *d = &devices[i];
@@ -267,16 +264,16 @@ bool tfi_memory_of(uint64_t id, uint64_t start, struct tfi_memory *memory)
         struct tfi_memory one = summary((int32_t)i - 1, &part, &now);
         if (matters_more(&one, memory)) *memory = one;
     }
-    tfi_unlock(&lock);
+    tfi_unlock_quick(&lock);
     return memory->known;
 }
 
 static void add_mib(struct tfi_text *text, const char *key, uint64_t bytes)
 {
-    uint64_t thousandths = (bytes * 125 + 65536) / 131072; /* bytes * 1000 / 2^20, rounded */
-    unsigned rest = (unsigned)(thousandths % 1000);
-    tfi_text_add(text, "\"%s\": %lu.%u%u%u", key, (unsigned long)(thousandths / 1000), rest / 100, rest / 10 % 10,
-                 rest % 10);
+    uint64_t parts = bytes * 25, hundredths = parts >> 18, rest = parts & 0x3ffff; /* bytes * 100 / 2^20 */
+    if (rest > 0x20000 || (rest == 0x20000 && hundredths & 1)) hundredths++;       /* rounded as Python does it */
+    tfi_text_add(text, "\"%s\": %lu.%u%u", key, (unsigned long)(hundredths / 100), (unsigned)(hundredths / 10 % 10),
+                 (unsigned)(hundredths % 10));
 }
 
 void tfi_memory_text(struct tfi_text *text, const struct tfi_memory *memory)
@@ -298,5 +295,5 @@ void tfi_memory_restart(void)
     for (uint32_t i = 0; i < MAX_DEVICES; i++)
         devices[i] = (struct device){.part = devices[i].part, .max_parts = devices[i].max_parts};
     active = 0;
-    lock.word = 0;
+    lock = (struct tfi_lock){0};
 }

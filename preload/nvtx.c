@@ -19,6 +19,7 @@
 #define NVTX_NO_IMPL
 #include <nvtx3/nvToolsExt.h>
 
+#include "config.h"
 #include "nvtx_names.h"
 #include "stage.h"
 #include "strings.h"
@@ -97,21 +98,21 @@ static struct tfi_range range_of(const struct said *said)
     if (!a) return range;
     if (HOLDS(a, category)) range.category = a->category;
     if (HOLDS(a, color) && a->colorType == NVTX_COLOR_ARGB) range.color = a->color;
-    if (HOLDS(a, payload)) {
+    if (HOLDS(a, payload) && tfi_config.record_values) {
         range.payload_type = (uint32_t)a->payloadType;
         range.payload = payload_bits(a);
     }
     return range;
 }
 
-static struct tfi_thread *enter(const struct tfi_handle *domain)
+static enum tfi_why why(const struct tfi_handle *domain)
 {
-    return tfi_enter(!domain || domain->stage ? TFI_WHY_STAGE : TFI_WHY_NONE);
+    return !domain || domain->stage ? TFI_WHY_STAGE : TFI_WHY_NONE;
 }
 
 static int push(const struct said *said)
 {
-    struct tfi_thread *thread = enter(said->domain);
+    struct tfi_thread *thread = tfi_enter(why(said->domain));
     if (!thread) return NVTX_NO_PUSH_POP_TRACKING;
     struct tfi_range range = range_of(said);
     int depth = tfi_stage_push(thread, &range);
@@ -131,7 +132,7 @@ static int pop(struct tfi_handle *domain)
 
 static nvtxRangeId_t start(const struct said *said)
 {
-    struct tfi_thread *thread = enter(said->domain);
+    struct tfi_thread *thread = tfi_enter(why(said->domain));
     if (!thread) return 0;
     struct tfi_range range = range_of(said);
     uint64_t id = tfi_stage_start(thread, &range);
@@ -150,7 +151,7 @@ static void end(nvtxRangeId_t id)
 
 static void mark(const struct said *said)
 {
-    struct tfi_thread *thread = enter(said->domain);
+    struct tfi_thread *thread = tfi_enter(why(said->domain));
     if (!thread) return;
     struct tfi_range range = range_of(said);
     range.flags &= ~(uint32_t)TFI_RANGE_STAGE;

@@ -37,6 +37,7 @@ struct tfi_python tfi_python;
 static enum { WAITING, RUNNING, DONE } state;
 static PyObject *namespace;
 static PyObject *exec_function; /* called with code objects, NULL if nobody wants them */
+static bool here;               /* this process has an interpreter */
 static void *interpreter;       /* whose objects these are; NULL where the version does not tell */
 
 /* ---- the interpreter's functions ---- */
@@ -364,12 +365,18 @@ static int hook(const char *event, PyObject *args, void *data)
     return 0;
 }
 
+bool tfi_python_here(void)
+{
+    return here;
+}
+
 void tfi_python_constructor(void)
 {
     int (*add)(audit_hook *, void *), (*started)(void);
     *(void **)&add = tfi_dlsym(RTLD_DEFAULT, "PySys_AddAuditHook");
     *(void **)&started = tfi_dlsym(RTLD_DEFAULT, "Py_IsInitialized");
     if (!add) return;
+    here = true;
     bool early = started && !started() && note_allocation();
     if (add(hook, NULL) != 0) tfi_log(TFI_LOG_WARN, "this Python takes no audit hook: it is not seen from inside");
     if (early) entry.set(RAW, &entry.first);

@@ -54,11 +54,17 @@ extern struct tfi_python tfi_python;
 /* Adds the audit hook if this process has a CPython of 3.8 or newer; does nothing else. */
 void tfi_python_constructor(void);
 
+/* True if this process has an interpreter that the shim may run in. */
+bool tfi_python_here(void);
+
 /* At wake: what became known about the run before. */
 void tfi_python_awake(struct tfi_thread *thread);
 
 /* The same for the rank. */
 void tfi_python_rank_awake(struct tfi_thread *thread);
+
+/* The latest value of a fact (builtin _metadata); false if there is none, it is "", or there is no room for it. */
+bool tfi_python_fact(const char *key, char *value, size_t size);
 
 /* A new reference to None. */
 PyObject *tfi_python_none(void);

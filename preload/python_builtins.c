@@ -20,6 +20,8 @@
 #include "strings.h"
 #include "sys.h"
 #include "thread.h"
+#include "timing.h"
+#include "unmatched.h"
 
 #define INT64 2 /* NVTX_PAYLOAD_TYPE_INT64 */
 
@@ -129,16 +131,18 @@ PyObject *tfi_builtin_recording(PyObject *self, PyObject *const *args, ssize_t c
 PyObject *tfi_builtin_schedule(PyObject *self, PyObject *const *args, ssize_t count)
 {
     struct tfi_python_text text = {0}, step = {0};
-    bool good = false;
+    int64_t steps = 0;
     (void)self;
     if (count == 2 && tfi_python_text(args[0], &text) && tfi_python_text(args[1], &step)) {
         struct tfi_thread *t = tfi_enter(TFI_WHY_STAGE);
-        good = t && tfi_schedule_set(t, text.data, step.data);
-        if (t) tfi_leave(t);
+        if (t) {
+            steps = tfi_schedule_set(t, text.data, step.data);
+            tfi_leave(t);
+        }
     }
     tfi_python_text_end(&text);
     tfi_python_text_end(&step);
-    return tfi_python.PyBool_FromLong(good);
+    return tfi_python.PyLong_FromLongLong(steps);
 }
 
 PyObject *tfi_builtin_ask(PyObject *self, PyObject *const *args, ssize_t count)
@@ -186,6 +190,7 @@ PyObject *tfi_builtin_signature(PyObject *self, PyObject *const *args, ssize_t c
     uint32_t name = t ? tfi_stage_name(id) : 0;
     if (name) {
         uint32_t text = tfi_string(json.data, json.length);
+        tfi_timing_signature(name, direction, text);
         struct tfi_rec_signature *rec = TFI_RESERVE(t, signature);
         if (rec) {
             rec->text = text;
@@ -222,19 +227,48 @@ static void write_fact(struct tfi_thread *t, const char *const text[3])
     tfi_commit(t, sizeof *rec);
 }
 
+/* The beginning of the fact with this key, NULL if there is none; `next` is set to what follows it. */
+static char *find_fact(const char *key, char **next)
+{
+    for (char *p = facts_room; p < facts_room + facts.text.used; p = *next) {
+        *next = p;
+        for (int i = 0; i < 3; i++) *next += strlen(*next) + 1;
+        if (strcmp(p, key) == 0) return p;
+    }
+    return NULL;
+}
+
+/* The latest value of a key is the one that is kept. */
 static void keep_fact(const char *const text[3])
 {
     size_t size = strlen(text[0]) + strlen(text[1]) + strlen(text[2]) + 3;
-    tfi_lock(&facts.lock);
+    char *next;
+    if (!tfi_lock(&facts.lock)) return;
+    char *old = find_fact(text[0], &next);
+    if (old) {
+        memmove(old, next, (size_t)(facts_room + facts.text.used - next));
+        facts.text.used -= (size_t)(next - old);
+    }
     if (size <= facts.text.size - facts.text.used)
         for (int i = 0; i < 3; i++) tfi_text_bytes(&facts.text, text[i], strlen(text[i]) + 1);
     tfi_unlock(&facts.lock);
 }
 
+bool tfi_python_fact(const char *key, char *value, size_t size)
+{
+    char *next;
+    if (!tfi_lock(&facts.lock)) return false;
+    const char *found = find_fact(key, &next);
+    size_t length = found ? strlen(found + strlen(found) + 1) : 0;
+    if (found && length < size) memcpy(value, found + strlen(found) + 1, length + 1);
+    tfi_unlock(&facts.lock);
+    return found && length && length < size;
+}
+
 void tfi_python_awake(struct tfi_thread *t)
 {
     tfi_python_rank_awake(t);
-    facts.lock.word = 0; /* a parent's thread may have had it */
+    facts.lock = (struct tfi_lock){0}; /* a parent's thread may have had it */
     for (const char *p = facts_room; p < facts_room + facts.text.used;) {
         const char *text[3];
         for (int i = 0; i < 3; i++) {
@@ -261,6 +295,38 @@ PyObject *tfi_builtin_metadata(PyObject *self, PyObject *const *args, ssize_t co
         }
     }
     for (int i = 0; i < found; i++) tfi_python_text_end(&text[i]);
+    return tfi_python_none();
+}
+
+/* The name in a tuple of texts that comes nearest to the part of an entry behind its colon; "" if none is near. */
+static void find_nearest(const char *entry, PyObject *names, char *nearest, size_t size)
+{
+    const char *colon = strchr(entry, ':'), *name = colon ? colon + 1 : entry;
+    unsigned best = TFI_FAR;
+    *nearest = 0;
+    for (ssize_t i = 0; i < tfi_python.PyTuple_Size(names); i++) {
+        struct tfi_python_text text;
+        if (!tfi_python_text(tfi_python.PyTuple_GetItem(names, i), &text)) continue;
+        unsigned distance = tfi_distance(name, strlen(name), text.data, text.length);
+        if (distance < best) tfi_fmt(nearest, size, "%s", text.data);
+        if (distance < best) best = distance;
+        tfi_python_text_end(&text);
+    }
+}
+
+PyObject *tfi_builtin_note(PyObject *self, PyObject *const *args, ssize_t count)
+{
+    struct tfi_python_text entry;
+    char nearest[TFI_DISTANCE_LONGEST + 1];
+    (void)self;
+    if (count != 2 || !tfi_python_text(args[0], &entry)) return tfi_python_none();
+    if (args[1] == tfi_python.none) {
+        tfi_unmatched_note(entry.data, NULL);
+    } else {
+        find_nearest(entry.data, args[1], nearest, sizeof nearest);
+        tfi_unmatched_note(entry.data, nearest);
+    }
+    tfi_python_text_end(&entry);
     return tfi_python_none();
 }
 

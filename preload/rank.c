@@ -3,12 +3,13 @@
  * All processes of a job write into one directory. The first preloaded process decides its name, which may contain the
  * minute, and passes it on in TFI_RUN_DIR; so a launch across a minute boundary gives one directory. Several hosts have
  * no common first process: where the job has an id, the ranks agree through a small file beside the directory.
+ * Two jobs that begin in one minute decide on one name. So the first process passes a token on as well, and the first one
+ * to wake leaves it in the directory: a job that finds another one's token there takes the next name.
  * Nothing is created before a process wakes.
  */
 #include "rank.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <gnu/libc-version.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +20,11 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "command.h"
 #include "config.h"
+#include "files.h"
 #include "fmt.h"
+#include "log.h"
 #include "sys.h"
 #include "tfi.h"
 
@@ -104,6 +108,21 @@ static bool made_from(const char *dir, const char *value)
            strcmp(dir + all - tail, value) == 0;
 }
 
+#define TOKEN_BYTES 48
+static char run_dir[4096];
+/* Names the job where the directory is the default's: by the process that decided, "" where the user chose a directory. */
+static char token[TOKEN_BYTES];
+
+/* Takes over what a parent has passed on. */
+static void inherit(const char *inherited, char *path, size_t size)
+{
+    const char *mark = strstr(inherited, "//");
+    size_t length = mark ? (size_t)(mark - inherited) : strlen(inherited);
+    tfi_fmt(path, size, "%s", inherited);
+    if (length < size) path[length] = 0;
+    tfi_fmt(token, sizeof token, "%s", mark ? mark + 2 : "");
+}
+
 static void decide(char *path, size_t size)
 {
     char name[512];
@@ -111,7 +130,7 @@ static void decide(char *path, size_t size)
     struct tm tm;
     const char *inherited = tfi_config.inherited_dir;
     if (inherited && (!tfi_config.output_dir || made_from(inherited, tfi_config.output_dir))) {
-        tfi_fmt(path, size, "%s", inherited);
+        inherit(inherited, path, size);
     } else if (tfi_config.output_dir) {
         absolute(tfi_config.output_dir, path, size);
     } else {
@@ -119,29 +138,74 @@ static void decide(char *path, size_t size)
         size_t used = tfi_fmt(name, sizeof name - 20, "work_dirs/profiler_output/%s/", tfi_config.pipeline);
         strftime(name + used, sizeof name - used, "%Y%m%d_%H%M", &tm);
         absolute(name, path, size);
+        tfi_fmt(token, sizeof token, "%u-%lx", (unsigned)tfi_getpid(), (unsigned long)tfi_realtime_ns());
     }
 }
 
 #define ENTRY "TFI_RUN_DIR="
-static char entry[sizeof ENTRY + 4096] = ENTRY;
-static char *const run_dir = entry + sizeof ENTRY - 1;
+static char entry[sizeof ENTRY + 4096 + TOKEN_BYTES];
 
 const char *tfi_run_dir_entry(void)
 {
     return *run_dir ? entry : NULL;
 }
 
+/* Children inherit the directory and, behind two slashes, the token: a default's name alone may be another job's too. */
+static void pass_on(void)
+{
+    tfi_fmt(entry, sizeof entry, ENTRY "%s%s%s", run_dir, *token ? "//" : "", token);
+    const char *there = getenv("TFI_RUN_DIR"), *value = entry + sizeof ENTRY - 1;
+    if (!there || strcmp(there, value) != 0) setenv("TFI_RUN_DIR", value, 1);
+}
+
 void tfi_run_dir_pass_on(void)
 {
     static char live_dir[4096];
     look_for_rank();
-    decide(run_dir, 4096);
+    decide(run_dir, sizeof run_dir);
     if (tfi_config.live_dir) {
         absolute(tfi_config.live_dir, live_dir, sizeof live_dir);
         tfi_config.live_dir = live_dir;
     }
-    const char *there = getenv("TFI_RUN_DIR");
-    if (!there || strcmp(there, run_dir) != 0) setenv("TFI_RUN_DIR", run_dir, 1);
+    pass_on();
+}
+
+static char made_dir[4096]; /* as it was made at wake, "" before */
+
+/* The default's name with another pipeline; its minute stays, which the job's processes agree on. */
+static void with_pipeline(const char *pipeline, char *path, size_t size)
+{
+    static const char parent[] = "/work_dirs/profiler_output/";
+    const char *found = strstr(run_dir, parent), *minute = strrchr(run_dir, '/');
+    tfi_fmt(path, size, "%s", run_dir);
+    if (!found || !*pipeline || strchr(pipeline, '/')) return;
+    size_t head = (size_t)(found - run_dir) + sizeof parent - 1;
+    if (head < size) tfi_fmt(path + head, size - head, "%s%s", pipeline, minute);
+}
+
+bool tfi_run_dir_choose(const char *dir, const char *pipeline, char *place, size_t size)
+{
+    static char own_dir[4096], own_pipeline[512], wanted[4096];
+    tfi_fmt(wanted, sizeof wanted, "%s", run_dir);
+    if (dir) absolute(dir, wanted, sizeof wanted);
+    else if (pipeline && !tfi_config.output_dir) with_pipeline(pipeline, wanted, sizeof wanted);
+    bool same = strcmp(wanted, run_dir) == 0;
+    if (!same && !*made_dir) {
+        tfi_fmt(run_dir, sizeof run_dir, "%s", wanted);
+        if (dir) *token = 0;
+        pass_on();
+        if (dir) {
+            tfi_fmt(own_dir, sizeof own_dir, "%s", wanted);
+            tfi_config.output_dir = own_dir;
+        }
+        same = true;
+    }
+    if (pipeline && !*made_dir) {
+        tfi_fmt(own_pipeline, sizeof own_pipeline, "%s", pipeline);
+        tfi_config.pipeline = own_pipeline;
+    }
+    tfi_fmt(place, size, "%s", *made_dir ? made_dir : run_dir);
+    return same;
 }
 
 /* Id of the job on all its hosts, if its launcher gives it one. */
@@ -165,40 +229,100 @@ static bool is_name(const char *name)
     return *name && *name != '.' && !*p;
 }
 
+static bool is_older_than(const struct stat *st, time_t seconds, time_t than)
+{
+    return st->st_mtime < than - seconds;
+}
+
+/* Makes an empty note, or one of a line; false with errno set, EEXIST if there is one. */
+static bool leave_note(struct tfi_dir *dir, const char *name, const char *line)
+{
+    static struct tfi_file note;
+    uint64_t size = 0;
+    struct iovec part = {(void *)line, strlen(line)};
+    if (!tfi_file_create(&note, dir, name)) return false;
+    bool ok = tfi_file_append(&note, &size, &part, 1);
+    int error = errno;
+    tfi_file_close(&note);
+    errno = error;
+    return ok;
+}
+
+/* Reads the note another rank of this job has left, which takes a moment to be written; false if there is none to trust. */
+static bool read_note(struct tfi_dir *dir, const char *note, char *name, size_t size)
+{
+    struct timespec pause = {.tv_nsec = 2000000};
+    for (int tries = 0; tries < 50; tries++) {
+        ssize_t length = tfi_dir_read(dir, note, name, size);
+        if (length > 0 && is_name(name)) return true;
+        if (length < 0 && errno == EPERM) {
+            tfi_log(TFI_LOG_WARN, "%s/%s is not a file of yours and is ignored; set TFI_OUTPUT_DIR for all ranks",
+                    dir->path, note);
+            return false;
+        }
+        syscall(SYS_nanosleep, &pause, NULL);
+    }
+    return false;
+}
+
 /* Replaces the directory's name by the one the first rank of the job wrote down. */
 static void agree(char *path, size_t size)
 {
-    char id[200], file[4096], name[256];
+    static struct tfi_dir beside;
+    char id[200], note[TFI_NAME_BYTES], name[TFI_NAME_BYTES];
     struct stat st;
     char *slash = strrchr(path, '/');
     if (!slash || slash == path || tfi_config.output_dir || !job_id(id, sizeof id)) return;
     *slash = 0;
-    tfi_make_dirs(path);
-    tfi_fmt(file, sizeof file, "%s/.%s", path, id);
+    bool made = tfi_dir_make(&beside, path);
     *slash = '/';
-    if (stat(file, &st) == 0 && time(NULL) - st.st_mtime > JOB_SECONDS) unlink(file);
-    int fd = (int)syscall(SYS_openat, AT_FDCWD, file, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-    if (fd >= 0) {
-        syscall(SYS_write, fd, slash + 1, strlen(slash + 1));
-        syscall(SYS_close, fd);
-        return;
-    }
-    for (int tries = 0; tries < 50; tries++) {
-        if (tfi_read_file(file, name, sizeof name) > 0 && is_name(name)) {
-            tfi_fmt(slash + 1, size - (size_t)(slash + 1 - path), "%s", name);
-            return;
-        }
-        struct timespec pause = {.tv_nsec = 2000000};
-        syscall(SYS_nanosleep, &pause, NULL);
-    }
+    if (!made) return;
+    tfi_fmt(note, sizeof note, ".%s", id);
+    if (tfi_dir_look(&beside, note, &st) && is_older_than(&st, JOB_SECONDS, time(NULL))) tfi_dir_remove(&beside, note);
+    if (!leave_note(&beside, note, slash + 1) && errno == EEXIST && read_note(&beside, note, name, sizeof name))
+        tfi_fmt(slash + 1, size - (size_t)(slash + 1 - path), "%s", name);
+    tfi_dir_close(&beside);
 }
 
-bool tfi_run_dir_make(char *path, size_t size)
+/* True if another user made a name: root could write beside it. Where a server takes root for nobody, root's own files are
+ * nobody's. */
+static bool is_anothers(struct tfi_dir *dir, const char *name)
 {
+    enum { NOBODY = 65534 };
+    struct stat st;
+    return tfi_dir_look(dir, name, &st) && st.st_uid != geteuid() && !(geteuid() == 0 && st.st_uid == NOBODY);
+}
+
+/* Opens the default's directory, or the first with a number behind it that no other job has: the first process of a job
+ * leaves the job's name in it. */
+static bool make_own(struct tfi_dir *dir, char *path, size_t size)
+{
+    enum { MOST_JOBS = 100 };
+    char id[200], owner[TFI_NAME_BYTES];
+    size_t length = strlen(path);
+    if (!job_id(id, sizeof id)) tfi_fmt(id, sizeof id, "%s", token);
+    for (unsigned n = 2; n < MOST_JOBS; n++) {
+        if (!tfi_dir_make(dir, path)) return false;
+        if (leave_note(dir, ".job", id)) return true;
+        if (errno != EEXIST) return true;
+        if (!is_anothers(dir, ".job") && (!read_note(dir, ".job", owner, sizeof owner) || strcmp(owner, id) == 0))
+            return true;
+        tfi_dir_close(dir);
+        tfi_fmt(path + length, size - length, "~%u", n);
+    }
+    errno = EEXIST;
+    return false;
+}
+
+bool tfi_run_dir_make(struct tfi_dir *dir)
+{
+    static char path[TFI_PATH_BYTES];
     look_for_rank(); /* scripts set RANK themselves before the first stage; what is gone by now was seen at start */
-    tfi_fmt(path, size, "%s", run_dir);
-    agree(path, size);
-    return tfi_make_dirs(path);
+    tfi_fmt(path, sizeof path, "%s", run_dir);
+    agree(path, sizeof path);
+    if (!(*token ? make_own(dir, path, sizeof path) : tfi_dir_make(dir, path))) return false;
+    tfi_fmt(made_dir, sizeof made_dir, "%s", path);
+    return true;
 }
 
 static time_t process_start(void)
@@ -207,15 +331,11 @@ static time_t process_start(void)
     return stat("/proc/self", &st) == 0 ? st.st_mtime : time(NULL);
 }
 
-bool tfi_run_dir_claim(const char *path)
+bool tfi_run_dir_claim(struct tfi_dir *dir, const char *marker)
 {
-    char marker[4096];
     struct stat st;
-    tfi_fmt(marker, sizeof marker, "%s/.warned", path);
-    if (stat(marker, &st) == 0 && st.st_mtime < process_start() - RUN_SECONDS) unlink(marker);
-    int fd = (int)syscall(SYS_openat, AT_FDCWD, marker, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-    if (fd >= 0) syscall(SYS_close, fd);
-    return fd >= 0 || errno != EEXIST;
+    if (tfi_dir_look(dir, marker, &st) && is_older_than(&st, RUN_SECONDS, process_start())) tfi_dir_remove(dir, marker);
+    return leave_note(dir, marker, "") || errno != EEXIST;
 }
 
 static void add_pair(struct tfi_text *text, const char *key, const char *value)
@@ -234,31 +354,35 @@ static void add_number(struct tfi_text *text, const char *key, uint64_t value)
 /* Field 22 of /proc/self/stat: with pid and boot id it names this process for ever. */
 static uint64_t start_time(void)
 {
-    char stat_line[1024];
+    char stat_line[512]; /* the first half of it */
     if (tfi_read_file("/proc/self/stat", stat_line, sizeof stat_line) <= 0) return 0;
     char *p = strrchr(stat_line, ')');
     for (int field = 2; p && field < 22; field++) p = strchr(p + 1, ' ');
     return p ? strtoull(p + 1, NULL, 10) : 0;
 }
 
+/* The text of a file, put straight where it is to stand. */
 static void add_file(struct tfi_text *text, const char *key, const char *path, char separator)
 {
-    char value[2048];
-    ssize_t n = tfi_read_file(path, value, sizeof value);
-    if (n <= 0) return;
+    size_t start = text->used, limit = 2048;
+    tfi_text_bytes(text, key, strlen(key) + 1);
+    if (text->full || text->size - text->used <= limit) return;
+    char *value = text->data + text->used;
+    ssize_t n = tfi_read_file(path, value, limit);
     for (ssize_t i = 0; i < n; i++)
         if (value[i] == 0 || value[i] == '\n') value[i] = separator;
     while (n > 0 && value[n - 1] == separator) value[--n] = 0;
-    add_pair(text, key, value);
+    text->used = n > 0 ? text->used + (size_t)n + 1 : start;
 }
 
 static void add_link(struct tfi_text *text, const char *key, const char *path)
 {
-    char value[4096];
-    ssize_t n = readlink(path, value, sizeof value - 1);
-    if (n <= 0) return;
-    value[n] = 0;
-    add_pair(text, key, value);
+    size_t start = text->used, limit = TFI_PATH_BYTES;
+    tfi_text_bytes(text, key, strlen(key) + 1);
+    if (text->full || text->size - text->used <= limit) return;
+    ssize_t n = readlink(path, text->data + text->used, limit - 1);
+    if (n > 0) text->data[text->used + (size_t)n] = 0;
+    text->used = n > 0 ? text->used + (size_t)n + 1 : start;
 }
 
 void tfi_rank_header(struct tfi_text *text)
@@ -273,7 +397,7 @@ void tfi_rank_header(struct tfi_text *text)
     add_number(text, "rank", tfi_rank());
     add_number(text, "world", tfi_world());
     add_pair(text, "pipeline", tfi_config.pipeline);
-    add_file(text, "command", "/proc/self/cmdline", ' ');
+    tfi_command_header(text);
     add_link(text, "program", "/proc/self/exe");
     add_link(text, "directory", "/proc/self/cwd");
     add_pair(text, "version", TFI_VERSION);

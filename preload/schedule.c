@@ -286,24 +286,31 @@ static void set_next_look(uint64_t ns)
 
 TFI_COLD void tfi_recording_look(struct tfi_thread *t)
 {
-    if (__atomic_exchange_n(&now.looking, 1, __ATOMIC_ACQUIRE)) return;
+    tfi_signals_off(); /* nobody would look again */
+    if (__atomic_exchange_n(&now.looking, 1, __ATOMIC_ACQUIRE)) {
+        tfi_signals_on();
+        return;
+    }
     struct tfi_wish wish = tfi_trigger_ask();
     uint64_t ns = tfi_monotonic_ns();
-    tfi_lock(&now.lock);
-    if (wish.cause) {
-        now.wish = wish;
-        apply(t, wish.cause);
+    if (tfi_lock(&now.lock)) {
+        if (wish.cause) {
+            now.wish = wish;
+            apply(t, wish.cause);
+        }
+        if (tfi_config.capture.set) look_at_window(t, ns);
+        set_next_look(ns);
+        tfi_unlock(&now.lock);
     }
-    if (tfi_config.capture.set) look_at_window(t, ns);
-    set_next_look(ns);
-    tfi_unlock(&now.lock);
     __atomic_store_n(&now.looking, 0, __ATOMIC_RELEASE);
+    tfi_signals_on();
     if (t && watched()) tfi_writer_start(); /* it ends where the program forks */
 }
 
 TFI_COLD bool tfi_recording_off(const struct tfi_thread *t, uint64_t ticks)
 {
-    if (ticks < __atomic_load_n(&tfi_recording_look_at, __ATOMIC_RELAXED) || t->guard) return false;
+    if (ticks < __atomic_load_n(&tfi_recording_look_at, __ATOMIC_RELAXED) || tfi_guarded((struct tfi_thread *)t))
+        return false;
     struct tfi_thread *self = tfi_enter(TFI_WHY_NONE);
     if (!self) return false;
     tfi_recording_look(self);
@@ -315,7 +322,7 @@ unsigned tfi_recording_wait(unsigned ms)
 {
     if (TFI_LIKELY(!watched())) return ms;
     uint64_t ns = tfi_monotonic_ns();
-    tfi_lock(&now.lock);
+    if (!tfi_lock(&now.lock)) return ms;
     uint64_t next = next_ns(ns), left = next > ns ? next - ns : 0;
     tfi_unlock(&now.lock);
     uint64_t left_ms = left / 1000000 + 1;
@@ -325,7 +332,7 @@ unsigned tfi_recording_wait(unsigned ms)
 int64_t tfi_recording_at(uint64_t ticks)
 {
     int64_t word = -1;
-    tfi_lock(&now.lock);
+    if (!tfi_lock(&now.lock)) return word;
     uint64_t first = now.edges > EDGES ? now.edges - EDGES : 0;
     for (uint64_t i = now.edges; word < 0 && i > first; i--)
         if (now.edge[(i - 1) % EDGES].ticks <= ticks) word = (int64_t)now.edge[(i - 1) % EDGES].word;
@@ -347,18 +354,18 @@ bool tfi_schedule_counts(const char *name, size_t length)
 
 void tfi_schedule_step(struct tfi_thread *t)
 {
-    tfi_lock(&now.lock);
+    if (!tfi_lock(&now.lock)) return;
     now.steps++;
     apply(t, "schedule");
     tfi_unlock(&now.lock);
 }
 
-bool tfi_schedule_set(struct tfi_thread *t, const char *text, const char *step)
+int64_t tfi_schedule_set(struct tfi_thread *t, const char *text, const char *step)
 {
     struct tfi_plan plan = {0};
-    if (text && *text && !tfi_plan_parse(text, &plan)) return false;
-    if (tfi_config.schedule.active) return true;
-    tfi_lock(&now.lock);
+    if (text && *text && !tfi_plan_parse(text, &plan)) return TFI_SCHEDULE_UNREADABLE;
+    if (tfi_config.schedule.active || !tfi_lock(&now.lock)) return TFI_SCHEDULE_OF_USER;
+    int64_t steps = (int64_t)now.steps;
     now.plan = plan;
     now.steps = 0;
     tfi_fmt(now.step, sizeof now.step, "%s", step ? step : "");
@@ -366,12 +373,12 @@ bool tfi_schedule_set(struct tfi_thread *t, const char *text, const char *step)
     __atomic_store_n(&tfi_schedule_runs, plan.active ? ++now.plans : 0, __ATOMIC_RELAXED);
     apply(t, "schedule");
     tfi_unlock(&now.lock);
-    return true;
+    return steps;
 }
 
 void tfi_schedule_ask(struct tfi_thread *t, uint32_t wanted, bool begins)
 {
-    tfi_lock(&now.lock);
+    if (!tfi_lock(&now.lock)) return;
     for (unsigned i = 0; i < TFI_COUNT(now.askers); i++) {
         if (!(wanted >> i & 1)) continue;
         if (begins) now.askers[i]++;
@@ -388,10 +395,11 @@ void tfi_capture_call(bool start)
     __atomic_store_n(&captured, start ? tfi_getpid() : 0, __ATOMIC_RELAXED);
     struct tfi_thread *t = tfi_enter(TFI_WHY_CALL);
     if (!t) return; /* asleep: known when it wakes */
-    tfi_lock(&now.lock);
-    set_captured(t, start, tfi_monotonic_ns());
-    set_next_look(tfi_monotonic_ns());
-    tfi_unlock(&now.lock);
+    if (tfi_lock(&now.lock)) {
+        set_captured(t, start, tfi_monotonic_ns());
+        set_next_look(tfi_monotonic_ns());
+        tfi_unlock(&now.lock);
+    }
     tfi_leave(t);
 }
 
@@ -411,7 +419,8 @@ void tfi_schedule_restart(void)
     now.told = false;
     if (now.pid == pid) return;
     now.pid = pid;
-    now.lock.word = now.looking = 0;
+    now.lock = (struct tfi_lock){0};
+    now.looking = 0;
     now.steps = 0;
     now.plan = tfi_config.schedule;
     now.step[0] = 0;
@@ -445,7 +454,7 @@ void tfi_schedule_awake(struct tfi_thread *t)
     tfi_trigger_start();
     struct tfi_wish wish = tfi_trigger_ask();
     uint64_t ns = tfi_monotonic_ns();
-    tfi_lock(&now.lock);
+    if (!tfi_lock(&now.lock)) return; /* nobody has it: the process is just waking */
     if (wish.cause) now.wish = wish;
     if (tfi_config.capture.api && now.window == PAST && __atomic_load_n(&captured, __ATOMIC_RELAXED) == now.pid)
         set_window(ns);

@@ -92,8 +92,11 @@ bool tfi_schedule_counts(const char *name, size_t length);
 void tfi_schedule_step(struct tfi_thread *t);
 
 /* Another schedule, in the words of TFI_SCHEDULE, from step 0 on, by entries of the stage `step` (NULL: as ever); "" ends
- * it. The user's own TFI_SCHEDULE and TFI_STEP go first. False if the text can't be read. */
-bool tfi_schedule_set(struct tfi_thread *t, const char *text, const char *step);
+ * it. Returns how many steps the schedule before has counted, or one of these: the text can't be read; the user's own
+ * TFI_SCHEDULE goes first, and nothing changes. */
+#define TFI_SCHEDULE_UNREADABLE (-1)
+#define TFI_SCHEDULE_OF_USER (-2)
+int64_t tfi_schedule_set(struct tfi_thread *t, const char *text, const char *step);
 
 /* A profiler of the program's own, which we stand for, begins or ends, and wants these: words as tfi_recording_now. While
  * any does, what the environment leaves open is what they want together: no other activities, and `stack`, too. */

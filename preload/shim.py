@@ -19,7 +19,7 @@ _PARTS = (
     ("uvloop", "stages", "_watch_uvloop"),
     ("torch", "torch", "_watch_torch"),
     ("torch.distributed.distributed_c10d", "torch", "_watch_distributed"),
-    ("telefuser.utils.profiler", "markers", "_mark_telefuser"),
+    ("telefuser.utils.profiler", "telefuser", "_mark_telefuser"),
     ("cache_dit.profiler", "markers", "_mark_cache_dit"),
     ("cache_dit._utils.utils", "markers", "_mark_cache_dit_arguments"),
     ("diffusers.pipelines.pipeline_utils", "auto", "_auto_diffusers"),

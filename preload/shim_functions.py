@@ -132,6 +132,8 @@ class _Watched:
                 step, args = (_next, (iterator,)) if sent is None else (iterator.send, (sent,))
 
 
+_MOST_NAMES = 2000  # that a misspelt one is compared with
+
 _next = next
 _broken = False
 
@@ -309,6 +311,14 @@ def _codes_in(code, path):
                 yield from _codes_in(constant, path[1:])
 
 
+def _paths_in(code, place=""):
+    """Paths of the functions and classes below a code object."""
+    for constant in code.co_consts:
+        if type(constant) is _Code and not constant.co_name.startswith("<"):
+            yield place + constant.co_name
+            yield from _paths_in(constant, place + constant.co_name + ".")
+
+
 def _attribute(target, module):
     """(owner, name, value as it is stored) of a target in its module; the value is None if there is none."""
     owner = module
@@ -335,13 +345,30 @@ def _function_of(value, name):
     return found
 
 
+def _names_beside(target, module):
+    """The callables where a target was looked for, as paths below the module."""
+    owner, place = module, ""
+    for name in target.path[:-1]:
+        found = getattr(owner, name, None)
+        if found is None:
+            break
+        owner, place = found, place + name + "."
+    names = [place + name for name, value in vars(owner).items() if callable(value) or isinstance(value, (staticmethod, classmethod))]
+    return tuple(names[:_MOST_NAMES])
+
+
 def _find_in(target, module):
     owner, name, value = _attribute(target, module)
     if value is None or isinstance(value, (property, type)):
-        kind = "not there" if value is None else "a property" if isinstance(value, property) else "a class"
+        if value is None:
+            _note(target.entry, _names_beside(target, module))  # the end of the process says it, with the nearest name
+            return
+        _note(target.entry, None)
+        kind = "a property" if isinstance(value, property) else "a class"
         _warn("TFI_STAGES: %s is %s, not a function" % (target.entry, kind))
         return
     target.found = True
+    _note(target.entry, None)
     function = _function_of(value, name)
     if function is not None and _monitor and _monitor.watch(_Watched(target, function.__code__)):
         return
@@ -422,6 +449,7 @@ def _find_in_script(targets):
         for target in targets:
             for holder, place, found in list(_codes_in(code, target.path)):
                 target.found = True
+                _note(target.entry, None)
                 if _monitor:
                     if not _monitor.watch(_Watched(target, found)):
                         _warn("TFI_STAGES: %s can't be a stage: sys.monitoring has no free tool id" % target.entry)
@@ -433,6 +461,7 @@ def _find_in_script(targets):
             _on_exec(None)
         for target in targets:
             if not target.found:  # as in a launcher, which is a script too
+                _note(target.entry, tuple(_paths_in(code))[:_MOST_NAMES])
                 _debug("TFI_STAGES: %s is not in %s" % (target.entry, code.co_filename))
 
     _on_exec(lambda code: _quiet(look, code))
@@ -445,6 +474,7 @@ def _begin_functions():
         if not target.module or not all(target.path):
             _warn("TFI_STAGES: %s is not module:Qual.name" % target.entry)
             targets.remove(target)
+    _note("", None)
     names = [target.name for target in targets]
     for target in targets:
         if names.count(target.name) > 1:

@@ -1,15 +1,14 @@
-"""shim_markers - TeleFuser's and cache-dit's profilers, replaced by stages of ours right after their modules' import.
+"""shim_markers - what replaced profilers have in common, and cache-dit's, replaced by stages of ours after its import.
 
-Their classes and functions keep their names, arguments, attributes and results, so that a pipeline does not notice: what
-its code asks them for later (TeleFuser's timing report and summary) is what was measured here. What goes is what they do
-beside it: nothing waits for the device, no torch.profiler is started, no trace or report is written at the end. They work
-without a device too. Inside a region that torch.compile traces they are nothing, so that no graph breaks.
+Their classes and functions keep their names, arguments, attributes and results, so that a pipeline does not notice. What
+goes is what they do beside it: nothing waits for the device, no torch.profiler is started, no trace or report is written
+at the end. They work without a device too. Inside a region that torch.compile traces they are nothing, so that no graph
+breaks. TeleFuser's are in shim_telefuser.py.
 """
 
 import sys
 
-_MARK_TELEFUSER = 0x4000  # TFI_RANGE_* of include/tfi_trace.h
-_MARK_CACHE_DIT = 0x8000
+_MARK_CACHE_DIT = 0x8000  # TFI_RANGE_CACHE_DIT of include/tfi_trace.h
 _MARK_SCHEDULE = ('wait', 'warmup', 'active', 'repeat')  # cache-dit's arguments; their defaults are TFI_SCHEDULE's
 _MARK_ASKED = ('activities', 'with_stack', 'record_shapes', *_MARK_SCHEDULE)
 _MARK_ANY = 0x80000000  # bits of tfi_recording_now; what cache-dit's words stand for in those of TFI_ACTIVITIES
@@ -20,7 +19,6 @@ _MARK_GPU = 1 | 2  # calls, device records: calls belong to both, as with torch.
 _MARK_MEM = 4 | _MARK_STACK  # a block without where it came from is nothing to a snapshot
 _MARK_WORDS = {'CPU': _MARK_CPU, 'GPU': _MARK_GPU, 'CUDA': _MARK_GPU, 'NPU': _MARK_GPU, 'MEM': _MARK_MEM}
 _MARK_HOLDS = {'cpu': 16, 'gpu': 2, 'mem': 4}
-_MIB = 1024.0 * 1024.0
 
 _mark_entered = {}  # id of a context object -> what it has open; the objects themselves stay as their owners made them
 
@@ -108,115 +106,16 @@ def _functions(name):
     return getattr(sys.modules['inspect'], name)  # torch has imported it
 
 
-# ---- TeleFuser ----
-
-def _mark_telefuser(module):
-    if _config['keep_originals'] or not _load('signature'):
-        return
-    timer = module.time.perf_counter
-    wraps = module.wraps
-    full, null = module._ProfilingContext, module._NullContext
-    snapshots = sys.modules['telefuser.utils.memory_snapshot']
-
-    def memory(stage):
-        """A snapshot of TeleFuser's from what the stage has seen of the allocator; None where nobody knows."""
-        seen = _memory(stage.id) if stage.id else None
-        if not seen:
-            return None
-        allocated, reserved, peak_allocated, peak_reserved = (b / _MIB for b in seen)
-        # The host's allocator reserves nothing that it would tell of.
-        return snapshots.MemorySnapshot(allocated, max(reserved, allocated), peak_allocated, max(peak_reserved, peak_allocated))
-
-    def checkpoint(name, snapshot):
-        if snapshot:
-            snapshots._MemorySnapshotRegistry.get_instance().record(name, snapshot)
-
-    class Context(full):
-        def __enter__(self):
-            if _is_compiling():
-                return self
-            stage = _mark_enter(self, self.name, _MARK_TELEFUSER)
-            if self.capture_memory:
-                begin(self, stage)
-            self._start_time = timer()
-            return self
-
-        def __exit__(self, exc_type, exc_val, exc_tb):
-            if not _is_compiling():
-                stage = _mark_take(self)
-                if stage:
-                    self._duration_ms = (timer() - self._start_time) * 1000
-                    end(self, stage)
-                    stage.__exit__()
-            return False
-
-        def __call__(self, func):
-            again = self._ctx_kwargs
-            names = list(_functions('signature')(func).parameters)
-            return _mark_decorate(func, self.name, lambda: Context(self.name, **again), wraps,
-                                  lambda args, kwargs, result: told(self.name, names, args, kwargs, result))
-
-    @_guarded
-    def begin(context, stage):
-        checkpoint('before_' + context.name, memory(stage))
-
-    @_guarded
-    def end(context, stage):
-        """What their report wants to know. The file is how a worker's times reach the report of the process that asks."""
-        context._memory_snapshot = memory(stage)
-        if context.capture_memory:
-            checkpoint('after_' + context.name, context._memory_snapshot)
-        registry = module.GlobalTimingRegistry.get_instance()
-        registry.record(context.name, context._duration_ms, context._memory_snapshot)
-        if module._IS_WORKER_PROCESS:
-            module._write_worker_timing_file(context.name, context._rank, context._duration_ms, context._memory_snapshot)
-
-    @_guarded
-    def told(name, names, args, kwargs, result):
-        if not any(type(a) in (list, tuple) and not a for a in (*args, *kwargs.values())):  # theirs looks at the first item
-            module._record_stage_signature(name, module._capture_input_signatures(args, kwargs, names), result, kwargs)
-
-    class Quiet(null):
-        def __init__(self, name, **kwargs):
-            self.name = name
-
-        def __enter__(self):
-            if not _is_compiling():
-                _mark_enter(self, self.name, _MARK_TELEFUSER)
-            return self
-
-        def __exit__(self, exc_type, exc_val, exc_tb):
-            if not _is_compiling():
-                stage = _mark_take(self)
-                if stage:
-                    stage.__exit__()
-            return False
-
-        async def __aenter__(self):
-            return self.__enter__()
-
-        async def __aexit__(self, exc_type, exc_val, exc_tb):
-            return self.__exit__(exc_type, exc_val, exc_tb)
-
-        def __call__(self, func):
-            return _mark_decorate(func, self.name, lambda: Quiet(self.name), wraps)
-
-    @_guarded
-    def tidy():
-        """Instead of their report at exit: the workers' files, which that would have removed."""
-        if not module._IS_WORKER_PROCESS and '_TELEFUSER_WORKER_TIMING_DIR' in module.os.environ:
-            module._clean_worker_timing_dir()
-
-    _mark_disguise(Context, full)
-    _mark_disguise(Quiet, null)
-    module._ProfilingContext = module.ProfilingContext = Context
-    module._NullContext = Quiet
-    module.ProfilingContext4Debug = Context if module._DEBUG else Quiet
-    module.atexit.unregister(module._auto_export_timing_report)
-    module.atexit.register(tidy)
-
-
 # ---- cache-dit ----
+
+def _mark_file_name(name):
+    """A stage's name in a file's, as analysis/stage_files.c makes it: what the program prints is what `report` writes."""
+    head, mark, number = name.rpartition('#')
+    if head and number.isdigit() and number.isascii():
+        name = head + '*'
+    clean = ''.join(chr(b) if chr(b).isalnum() and b < 128 or chr(b) in '._ #*()-' else '_' for b in name.encode(errors='replace'))
+    return (('_' if clean[:1] in ('.', '') else clean[0]) + clean[1:])[:120]
+
 
 def _mark_cache_dit(module):
     if _config['keep_originals'] or not _load('signature'):
@@ -224,7 +123,8 @@ def _mark_cache_dit(module):
     theirs = module.ProfilerContext
     asking = {}  # id of a stage -> what was asked for when it was entered
     said = {}  # name -> what was last said of contexts of that name
-    planned = []  # the schedule that runs, which the next context goes on with: its entries are the steps
+    inside = []  # contexts that are open, in any thread
+    planned = []  # the context whose schedule runs, and the stages that are its steps
     parameters = _functions('signature')(theirs.__init__)
 
     class Context(theirs):
@@ -245,7 +145,8 @@ def _mark_cache_dit(module):
         def __enter__(self):
             if self.enabled and not _is_compiling():
                 begin(self)
-                schedule(self, True)
+                inside.append(self)
+                schedule(self)
                 word = wanted(self)
                 asks = word and _ask(word, True)
                 stage = _mark_enter(self, self.profile_name, _MARK_CACHE_DIT)
@@ -257,7 +158,8 @@ def _mark_cache_dit(module):
             if self.enabled and not _is_compiling():
                 stage = _mark_take(self)
                 if stage:
-                    schedule(self, False)
+                    inside.remove(self)
+                    unschedule(self)
                     word = asking.pop(id(stage), 0)
                     stage.__exit__()
                     if word:
@@ -286,33 +188,48 @@ def _mark_cache_dit(module):
             holds.append('shapes')
         return holds
 
+    def steps_of():
+        """The stages whose entries are steps, as far as one can tell now; '' where none can be seen."""
+        if _config['step']:
+            return _config['step']
+        return 'transformer,unet' if 'auto' in _config['stages'] and 'diffusers' in sys.modules else ''
+
     @_guarded
-    def schedule(context, on):
-        """By denoising steps, if they are stages, or by the stage that TFI_STEP names, while the context is open. Else its
-        own entries are the steps, and go on from one context to the next."""
+    def schedule(context):
+        """A schedule begins and ends with its context, and counts its steps. Without steps all of the context is recorded."""
         text = ','.join('%s=%d' % (key, getattr(context, key)) for key in _MARK_SCHEDULE if getattr(context, key, None) is not None)
         if not text:
             return
-        step = 'transformer,unet' if 'auto' in _config['stages'] else _config['step']
-        if not step:
-            step = context.profile_name
-            if not on or planned == [text, step]:
-                return
-            planned[:] = [text, step]
-        if not _schedule(text if on else '', step):
+        name, step = context.profile_name, steps_of()
+        if len(inside) > 1:
+            _warn("cache-dit's context %s lies in another one: its %s is ignored" % (name, text))
+        elif not step:
+            _warn("cache-dit's context %s is recorded whole, without its %s: its steps can't be seen; TFI_STEP names the stage "
+                  "of a step, and TFI_STAGES=auto shows those of diffusers" % (name, text))
+        elif _schedule(text, step) == -1:
             _warn("cache-dit's %s is no schedule and is ignored" % text)
+        else:
+            planned[:] = [context, step]
+
+    @_guarded
+    def unschedule(context):
+        if planned and planned[0] is context:
+            _, step = planned
+            planned.clear()
+            if _schedule('', step) == 0:
+                _warn("cache-dit's context %s had no step: no stage %s was entered in it, and its schedule recorded nothing"
+                      % (context.profile_name, step.replace(',', ' or ')))
 
     @_guarded
     def begin(context):
         """Where their trace would lie, and what it was asked to hold: `tfanalyze report` writes it from ours."""
         distributed = module.torch.distributed
         ranked = distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
-        name = context.profile_name + ('-rank%d' % distributed.get_rank() if ranked else '')
+        name = _mark_file_name(context.profile_name) + ('-rank%d' % distributed.get_rank() if ranked else '')
         context.trace_path = context.output_dir / (name + '.trace.json.gz')
         asked = {key: getattr(context, key) for key in _MARK_ASKED if getattr(context, key, None) is not None}
-        own = context.output_dir != module.Path(module.PROFILER_DIR).expanduser()
-        text = _mark_json({'name': context.profile_name, 'dir': str(context.output_dir.absolute()), 'own_dir': own, **asked,
-                           'holds': held(context)})
+        text = _mark_json({'name': context.profile_name, 'dir': str(context.output_dir.absolute()),
+                           'ranked': ranked, **asked, 'holds': held(context)})
         if said.get(context.profile_name) != text:
             said[context.profile_name] = text
             _metadata('cache_dit.profile.' + context.profile_name, text, 'cache_dit.profiler')

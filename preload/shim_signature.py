@@ -25,6 +25,9 @@ made again (shim_rebuild); that of a result is a D. A D is one of
     {"type": "m.Name", "config": {...}}      transformers' settings of a generation
     {"type": "m.Name"}                       any other object
     {"more": 12}                             last in a container: so many were left out (in a dict the key is "more...")
+
+With TFI_RECORD_VALUES=0 what a value is stays, and what it holds goes: a number, a text, a truth value and a member of an
+enumeration are {"type": "int"} and the like, a dict's keys with them; objects are not said how to be made again.
 """
 
 import sys
@@ -45,6 +48,8 @@ _SIG_BUILTIN = type(len)
 _SIG_SLOT = type(type('_', (), {'__slots__': ('slot',)}).slot)
 _SIG_NO_OBJECT = object()
 _SIG_NO_GUARD = type('_', (), {'__enter__': lambda self: None, '__exit__': lambda self, *error: None})
+
+_sig_values = _config['record_values']
 
 _sig_seen = {}          # stage -> keys that were described; None once there were enough of them
 _sig_parameters = {}    # code object -> its parameters' names
@@ -208,7 +213,7 @@ def _sig_arguments(function, args, kwargs):
     if type(function) is _SIG_FUNCTION and function.__module__:
         texts.append('"": ' + _sig_string('%s:%s' % (function.__module__, function.__qualname__)))
     kind = type(bound)
-    if (hasattr(kind, 'config_name') or hasattr(kind, 'config_class')) and _load('rebuild'):
+    if _sig_values and (hasattr(kind, 'config_name') or hasattr(kind, 'config_class')) and _load('rebuild'):
         text = describe_object(bound)
         if text:
             texts.append('".": ' + text)
@@ -235,6 +240,8 @@ def _sig_text(value, left, depth):
 
 
 def _sig_scalar(value, kind, left):
+    if not _sig_values and value is not None:
+        return '{"type": "%s"}' % kind.__name__
     if kind is str:
         left[0] -= min(len(value), _SIG_CHARACTERS) // 40
         if len(value) > _SIG_CHARACTERS:
@@ -302,7 +309,7 @@ def _sig_container(value, kind, left, depth):
 
 def _sig_dict(value, left, depth):
     items = _sig_first(dict.items(value))
-    named = all(type(key) is str for key, _ in items)
+    named = _sig_values and all(type(key) is str for key, _ in items)
     texts = []
     for key, item in items:
         if left[0] <= 0:
@@ -358,7 +365,7 @@ def _sig_object(value, kind, left, depth):
         return '{"type": %s, "value": %s}' % (name, _sig_string(str(value).replace('torch.', '')))
     if kind in (_SIG_FUNCTION, _SIG_METHOD, _SIG_BUILTIN, type):
         return '{"type": %s, "value": %s}' % (name, _sig_string('%s.%s' % (value.__module__, value.__qualname__)))
-    if any(base.__module__ == 'enum' for base in kind.__mro__):
+    if _sig_values and any(base.__module__ == 'enum' for base in kind.__mro__):
         return '{"type": %s, "value": %s}' % (name, _sig_string(str(_sig_dictionary(value)['_name_'])))
     if (kind.__module__, kind.__qualname__) == ('numpy', 'ndarray'):
         return '{"type": %s, "shape": %s, "dtype": %s}' % (name, _sig_numbers(value.shape), _sig_string(str(value.dtype)))
@@ -379,14 +386,14 @@ def _sig_transformers(value, kind, left, depth):
             else:
                 pairs = list(map(list, zip(own.get('key_cache', ()), own.get('value_cache', ()))))
             text = ', "layers": ' + _sig_text(pairs, left, depth)
-            return text + _sig_rooms(own.get('layers', ()), left, depth)
-        if base.__name__ == 'GenerationConfig' and base.__module__.startswith('transformers.') and _load('rebuild'):
+            return text + _sig_rooms(own.get('layers', ()))
+        if _sig_values and base.__name__ == 'GenerationConfig' and base.__module__.startswith('transformers.') and _load('rebuild'):
             text = describe_settings(value)
             return ', "config": ' + text if text else ''
     return ''
 
 
-def _sig_rooms(layers, left, depth):
+def _sig_rooms(layers):
     """Of the layers of a static cache their classes and sizes; a sliding one has a window besides, of the same size."""
     rooms = []
     for layer in layers:
@@ -396,4 +403,7 @@ def _sig_rooms(layers, left, depth):
         kind = type(layer)
         name = '%s.%s' % (kind.__module__, kind.__qualname__)
         rooms.append([name, room, room] if getattr(kind, 'is_sliding', False) is True else [name, room])
-    return ', "rooms": ' + _sig_text(rooms, left, depth) if rooms else ''
+    texts = ['[%s]' % ', '.join([_sig_string(name)] + ['%d' % n for n in sizes]) for name, *sizes in rooms[:_SIG_ITEMS]]
+    if len(rooms) > len(texts):
+        texts.append('{"more": %d}' % (len(rooms) - len(texts)))
+    return ', "rooms": [' + ', '.join(texts) + ']' if rooms else ''

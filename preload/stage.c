@@ -8,7 +8,7 @@
  * Selection: with ENABLE_PROFILER_NAMES set, a thread is in detail while one of its open stages matches. A thread
  * without stages follows the one thread that has some; if several have, nothing says which, and it is not.
  *
- * Times by stage are summed here for timing.json only; recursion counts once, by name within a thread. Host time is
+ * Times by stage are summed for timing.json only (timing.c); recursion counts once, by name within a thread. Host time is
  * what a stage ran, without its pauses; wall time is from end to end.
  */
 #include "stage.h"
@@ -19,30 +19,20 @@
 #include "clock.h"
 #include "config.h"
 #include "console.h"
+#include "cuda_sync.h"
 #include "cupti_client.h"
 #include "events.h"
-#include "fmt.h"
 #include "memory.h"
+#include "request.h"
+#include "open_names.h"
 #include "schedule.h"
 #include "strings.h"
 #include "sys.h"
 #include "thread.h"
+#include "timing.h"
 
 #define MAX_OPEN 65536u
-#define MAX_STAGES 4096u /* a power of two */
 #define MAX_STARTED 65536u
-
-struct stage {
-    uint32_t name; /* 0: free */
-    uint32_t selected;
-    uint32_t step;
-    uint32_t reserved;
-    uint64_t calls;
-    uint64_t ticks; /* that it ran */
-    uint64_t wall;
-    uint64_t longest;
-    struct tfi_memory memory;
-};
 
 /* A started range that nobody has ended yet. Its id holds its index. */
 struct started {
@@ -52,7 +42,6 @@ struct started {
     struct tfi_open range;
 };
 
-static struct stage *stages;
 static struct {
     struct tfi_lock lock;
     uint32_t used; /* entries ever used */
@@ -62,35 +51,19 @@ static struct {
     uint16_t *free;
     struct started *entry;
 } started;
-static uint32_t threads_open, threads_selected; /* threads with stages, with selected ones */
+static uint64_t threads; /* with stages, and in the upper half, with selected ones: as `both` of a thread */
 
 bool tfi_stage_init(void)
 {
-    stages = tfi_map(MAX_STAGES * sizeof *stages);
-    started.lock.word = started.used = started.nr_free = 0;
+    started.lock = (struct tfi_lock){0};
+    started.used = started.nr_free = 0;
     started.before = started.count;
     started.entry = tfi_map(MAX_STARTED * sizeof *started.entry);
     started.free = tfi_map(MAX_STARTED * sizeof *started.free);
-    threads_open = threads_selected = 0;
+    threads = 0;
     tfi_memory_restart();
-    return stages && started.entry && started.free;
-}
-
-/* The entry of a stage, made at its first use; NULL if there are too many different ones. */
-static struct stage *stage_of(uint32_t name)
-{
-    uint32_t first = name * 2654435761u >> 12;
-    if (!name) return NULL; /* a range without a name has no time of its own here */
-    for (uint32_t i = 0; i < MAX_STAGES; i++) {
-        struct stage *s = &stages[(first + i) & (MAX_STAGES - 1)];
-        uint32_t found = __atomic_load_n(&s->name, __ATOMIC_ACQUIRE);
-        if (found == name) return s;
-        if (found == 0 &&
-            __atomic_compare_exchange_n(&s->name, &found, name, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-            return s;
-        if (found == name) return s;
-    }
-    return NULL;
+    tfi_request_restart();
+    return tfi_timing_init() && started.entry && started.free;
 }
 
 static bool is_selected(uint32_t name)
@@ -98,7 +71,7 @@ static bool is_selected(uint32_t name)
     enum { UNKNOWN, NO, YES };
     size_t length;
     if (tfi_config.select != TFI_SELECT_NAMES) return tfi_config.select == TFI_SELECT_ALL;
-    struct stage *s = stage_of(name);
+    struct tfi_timing *s = tfi_timing_of(name);
     uint32_t known = s ? __atomic_load_n(&s->selected, __ATOMIC_RELAXED) : UNKNOWN;
     if (known == UNKNOWN) {
         const char *text = tfi_string_text(name, &length);
@@ -112,7 +85,7 @@ static bool is_selected(uint32_t name)
 static bool is_step(uint32_t name, uint32_t schedule)
 {
     size_t length;
-    struct stage *s = stage_of(name);
+    struct tfi_timing *s = tfi_timing_of(name);
     uint32_t known = s ? __atomic_load_n(&s->step, __ATOMIC_RELAXED) : 0;
     if (known >> 1 != schedule) {
         const char *text = tfi_string_text(name, &length);
@@ -126,15 +99,20 @@ static bool is_step(uint32_t name, uint32_t schedule)
 static void before_stage(struct tfi_thread *t, const struct tfi_range *range)
 {
     tfi_recording_tick(t);
+    if (range->flags & TFI_RANGE_STAGE) tfi_cuda_synchronize();
     uint32_t schedule = __atomic_load_n(&tfi_schedule_runs, __ATOMIC_RELAXED);
     if (TFI_LIKELY(!schedule)) return;
     if (range->flags & TFI_RANGE_STAGE && is_step(range->name, schedule)) tfi_schedule_step(t);
 }
 
+static uint64_t both(bool stages, bool selected)
+{
+    return (uint64_t)stages | (uint64_t)selected << 32;
+}
+
 bool tfi_stage_detail_elsewhere(void)
 {
-    return __atomic_load_n(&threads_open, __ATOMIC_RELAXED) == 1 &&
-           __atomic_load_n(&threads_selected, __ATOMIC_RELAXED) == 1;
+    return __atomic_load_n(&threads, __ATOMIC_RELAXED) == both(1, 1);
 }
 
 /* ---- the stack ---- */
@@ -143,11 +121,13 @@ static TFI_COLD bool grow(struct tfi_thread *t)
 {
     uint32_t max = t->max_open ? t->max_open * 2 : 64;
     if (max > MAX_OPEN) return false;
-    struct tfi_open *larger = tfi_map(max * sizeof *larger);
+    struct tfi_open *larger = tfi_map(max * (sizeof *larger + 2 * sizeof *t->names));
     if (!larger) return false;
     if (t->nr_open) memcpy(larger, t->open, t->nr_open * sizeof *larger);
     t->open = larger; /* the smaller one is left: all of them together are less than this one */
+    t->names = (struct tfi_open_name *)(larger + max);
     t->max_open = max;
+    tfi_open_names_again(t);
     return true;
 }
 
@@ -176,25 +156,16 @@ static void count_stage(struct tfi_thread *t, const struct tfi_open *open, int s
 {
     if (!(open->flags & TFI_RANGE_STAGE)) return;
     if (step < 0) tfi_events_stage_end(open->id);
-    uint32_t before = __atomic_fetch_add(&t->stages, (uint32_t)step, __ATOMIC_RELAXED);
-    if (step > 0) show_in_slot(t, before, open);
-    else hide_in_slot(t, before, open);
-    __atomic_store_n(&t->slot->stages, before + (uint32_t)step, __ATOMIC_RELEASE);
-    if (before == 0 || before + (uint32_t)step == 0)
-        __atomic_add_fetch(&threads_open, (uint32_t)step, __ATOMIC_RELAXED);
-    if (open->selected) {
-        before = __atomic_fetch_add(&t->selected, (uint32_t)step, __ATOMIC_RELAXED);
-        if (before == 0 || before + (uint32_t)step == 0)
-            __atomic_add_fetch(&threads_selected, (uint32_t)step, __ATOMIC_RELAXED);
-    }
+    uint64_t sign = (uint64_t)(int64_t)step;
+    uint64_t before = __atomic_fetch_add(&t->both, sign * both(true, open->selected), __ATOMIC_RELAXED);
+    uint64_t fewer = step > 0 ? before : before - both(true, open->selected);
+    uint32_t stages = (uint32_t)before, selected = (uint32_t)(fewer >> 32);
+    if (step > 0) show_in_slot(t, stages, open);
+    else hide_in_slot(t, stages, open);
+    __atomic_store_n(&t->slot->stages, stages + (uint32_t)step, __ATOMIC_RELEASE);
+    uint64_t first = both((uint32_t)fewer == 0, open->selected && selected == 0);
+    if (first) __atomic_add_fetch(&threads, sign * first, __ATOMIC_RELAXED);
     tfi_select_note(t);
-}
-
-static bool open_already(const struct tfi_thread *t, uint32_t name)
-{
-    for (uint32_t i = t->nr_open; i-- > 0;)
-        if (t->open[i].name == name && (t->open[i].flags & TFI_RANGE_STAGE)) return true;
-    return false;
 }
 
 /* Index of the innermost nested range of a domain, -1 if there is none. */
@@ -207,6 +178,7 @@ static int64_t innermost(const struct tfi_thread *t, uint32_t domain)
 
 static void forget(struct tfi_thread *t, uint32_t index)
 {
+    tfi_open_name_remove(t, &t->open[index]);
     t->nr_open--;
     memmove(&t->open[index], &t->open[index + 1], (t->nr_open - index) * sizeof *t->open);
 }
@@ -220,11 +192,11 @@ static bool is_on(const struct tfi_thread *t, uint64_t id)
 /* Takes started ranges off the stack that other threads have ended or paused. */
 static TFI_COLD void sweep(struct tfi_thread *t)
 {
-    tfi_lock(&started.lock);
+    if (!tfi_lock_quick(&started.lock)) return;
     for (uint32_t i = t->nr_open; i-- > 0;)
         if (!(t->open[i].flags & TFI_RANGE_NESTED) && !is_on(t, t->open[i].id)) forget(t, i);
     __atomic_store_n(&t->ended, 0, __ATOMIC_RELAXED);
-    tfi_unlock(&started.lock);
+    tfi_unlock_quick(&started.lock);
 }
 
 static inline void sweep_if_needed(struct tfi_thread *t)
@@ -292,7 +264,7 @@ static void write_end(struct tfi_thread *t, const struct tfi_open *open, uint32_
 /* What both ways of opening a range have in common; NESTED or not is in `flags`. */
 static struct tfi_open describe(const struct tfi_thread *t, const struct tfi_range *range, uint32_t flags)
 {
-    bool stage = flags & TFI_RANGE_STAGE, outermost = stage && !open_already(t, range->name);
+    bool stage = flags & TFI_RANGE_STAGE, outermost = stage && !tfi_open_already(t, range->name);
     return (struct tfi_open){
         .name = range->name,
         .domain = range->domain,
@@ -309,6 +281,7 @@ static bool put_on(struct tfi_thread *t, const struct tfi_open *open)
         tfi_count_drop(TFI_DROP_RANGES, 1);
         return false;
     }
+    tfi_open_name_add(t, open);
     t->open[t->nr_open++] = *open;
     count_stage(t, open, 1);
     return true;
@@ -330,13 +303,16 @@ static uint64_t ran_until(const struct tfi_open *open, uint64_t now)
 
 static void add_time(struct tfi_thread *t, const struct tfi_open *open, uint64_t now)
 {
-    struct stage *s = open->flags & TFI_RANGE_STAGE ? stage_of(open->name) : NULL;
+    bool timed = open->flags & TFI_RANGE_STAGE && open->name;
+    struct tfi_timing *s = timed ? tfi_timing_of(open->name) : NULL;
     uint64_t ticks = ran_until(open, now);
-    if (s && tfi_config.profile_debug) tfi_console_stage(open, now);
+    if (timed && !s) tfi_timing_left_out();
+    if (timed && tfi_config.profile_debug) tfi_console_stage(open, now);
     tfi_memory_stage_end(t, open, now, s ? &s->memory : NULL);
     if (!s) return;
     __atomic_add_fetch(&s->calls, 1, __ATOMIC_RELAXED);
-    if (open->first) __atomic_add_fetch(&s->wall, now - open->start, __ATOMIC_RELAXED);
+    tfi_request_add(s, now - open->start);
+    __atomic_add_fetch(open->first ? &s->wall : &s->again, now - open->start, __ATOMIC_RELAXED);
     if (!ticks) return;
     __atomic_add_fetch(&s->ticks, ticks, __ATOMIC_RELAXED);
     uint64_t longest = __atomic_load_n(&s->longest, __ATOMIC_RELAXED);
@@ -361,6 +337,7 @@ int tfi_stage_push(struct tfi_thread *t, const struct tfi_range *range)
 
 int tfi_stage_pop(struct tfi_thread *t, uint32_t domain)
 {
+    tfi_cuda_synchronize();
     uint64_t now = tfi_ticks();
     int64_t index = innermost(t, domain);
     if (index < 0) {
@@ -381,13 +358,13 @@ int tfi_stage_pop(struct tfi_thread *t, uint32_t domain)
 /* Gives a started range its id and an entry in the table; without one it is recorded all the same. */
 static void register_started(struct tfi_thread *t, struct tfi_open *open)
 {
-    tfi_lock(&started.lock);
     uint32_t index = MAX_STARTED - 1; /* the last one is never used: "not in the table" */
-    if (started.nr_free) index = started.free[--started.nr_free];
-    else if (started.used < MAX_STARTED - 1) index = started.used++;
-    open->id = (uint64_t)1 << 62 | ++started.count * MAX_STARTED | index;
+    bool locked = tfi_lock_quick(&started.lock);
+    if (locked && started.nr_free) index = started.free[--started.nr_free];
+    else if (locked && started.used < MAX_STARTED - 1) index = started.used++;
+    open->id = (uint64_t)1 << 62 | __atomic_add_fetch(&started.count, 1, __ATOMIC_RELAXED) * MAX_STARTED | index;
     if (index < MAX_STARTED - 1) started.entry[index] = (struct started){open->id, t, t->serial, *open};
-    tfi_unlock(&started.lock);
+    if (locked) tfi_unlock_quick(&started.lock);
 }
 
 uint64_t tfi_stage_start(struct tfi_thread *t, const struct tfi_range *range)
@@ -412,19 +389,30 @@ static bool is_older(uint64_t id)
     return id >> 62 == 1 && (id & (((uint64_t)1 << 62) - 1)) / MAX_STARTED <= started.before;
 }
 
+/* Whether an open started range is a stage: operators are such ranges too. */
+static bool is_stage(uint64_t id)
+{
+    if (TFI_LIKELY(!tfi_config.sync_stages)) return false;
+    const struct started *entry = &started.entry[id % MAX_STARTED];
+    return entry->id == id && entry->range.flags & TFI_RANGE_STAGE;
+}
+
 void tfi_stage_end(struct tfi_thread *t, uint64_t id)
 {
+    if (is_stage(id)) tfi_cuda_synchronize();
     uint64_t now = tfi_ticks();
     uint32_t index = id % MAX_STARTED;
     struct started *entry = &started.entry[index], found = {.id = 0};
-    tfi_lock(&started.lock);
+    if (!tfi_lock_quick(&started.lock)) return;
     if (id && entry->id == id) {
         found = *entry;
         entry->id = 0;
-        started.free[started.nr_free++] = (uint16_t)index;
+        started.free[started.nr_free] = (uint16_t)index;
+        __atomic_signal_fence(__ATOMIC_SEQ_CST); /* a jump may come anywhere: the list stays one of free entries */
+        started.nr_free++;
         leave_owner(t, &found);
     }
-    tfi_unlock(&started.lock);
+    tfi_unlock_quick(&started.lock);
     if (!found.id && is_older(id)) return;
     if (!found.id) {
         struct tfi_open unknown = {.id = id, .flags = TFI_RANGE_UNTRACKED};
@@ -472,7 +460,7 @@ void tfi_stage_pause(struct tfi_thread *t, uint64_t id)
     uint64_t now = tfi_ticks();
     struct started *entry = &started.entry[id % MAX_STARTED];
     struct tfi_thread *owner = NULL;
-    tfi_lock(&started.lock);
+    if (!tfi_lock_quick(&started.lock)) return;
     bool open = id && entry->id == id && !entry->range.paused;
     uint32_t name = entry->range.name;
     if (open) {
@@ -483,7 +471,7 @@ void tfi_stage_pause(struct tfi_thread *t, uint64_t id)
         leave_owner(t, entry);
         entry->thread = NULL;
     }
-    tfi_unlock(&started.lock);
+    tfi_unlock_quick(&started.lock);
     if (!open) {
         count_unmatched(id);
         return;
@@ -498,16 +486,16 @@ void tfi_stage_resume(struct tfi_thread *t, uint64_t id)
     struct started *entry = &started.entry[id % MAX_STARTED];
     struct tfi_open range = {.id = 0};
     sweep_if_needed(t);
-    tfi_lock(&started.lock);
+    if (!tfi_lock_quick(&started.lock)) return;
     if (id && entry->id == id && entry->range.paused) {
         entry->thread = t;
         entry->range.paused = 0;
         entry->range.since = now;
-        entry->range.outermost = (entry->range.flags & TFI_RANGE_STAGE) && !open_already(t, entry->range.name);
+        entry->range.outermost = (entry->range.flags & TFI_RANGE_STAGE) && !tfi_open_already(t, entry->range.name);
         range = entry->range;
         put_on(t, &range);
     }
-    tfi_unlock(&started.lock);
+    tfi_unlock_quick(&started.lock);
     if (range.id) write_switch(t, TFI_KIND_range_resume, range.name, id, now);
     else count_unmatched(id);
 }
@@ -515,9 +503,9 @@ void tfi_stage_resume(struct tfi_thread *t, uint64_t id)
 uint32_t tfi_stage_name(uint64_t id)
 {
     const struct started *entry = &started.entry[id % MAX_STARTED];
-    tfi_lock(&started.lock);
+    if (!tfi_lock_quick(&started.lock)) return 0;
     uint32_t name = id && entry->id == id ? entry->range.name : 0;
-    tfi_unlock(&started.lock);
+    tfi_unlock_quick(&started.lock);
     return name;
 }
 
@@ -539,55 +527,24 @@ void tfi_stage_mark(struct tfi_thread *t, const struct tfi_range *mark)
 
 void tfi_stage_thread_end(struct tfi_thread *t)
 {
-    tfi_lock(&started.lock);
+    bool locked = tfi_lock_quick(&started.lock);
     for (uint32_t i = 0; i < t->nr_open; i++) {
         struct started *entry = &started.entry[t->open[i].id % MAX_STARTED];
-        bool nested = t->open[i].flags & TFI_RANGE_NESTED, mine = !nested && is_on(t, t->open[i].id);
+        bool nested = t->open[i].flags & TFI_RANGE_NESTED, mine = locked && !nested && is_on(t, t->open[i].id);
         if (nested || mine) count_stage(t, &t->open[i], -1);
         if (nested) tfi_memory_stage_forget(t->open[i].id);
         if (mine) entry->thread = NULL;
     }
     t->nr_open = 0;
-    tfi_unlock(&started.lock);
+    tfi_open_names_again(t);
+    if (locked) tfi_unlock_quick(&started.lock);
 }
 
 bool tfi_stage_memory(uint64_t id, struct tfi_memory *memory)
 {
     const struct started *entry = &started.entry[id % MAX_STARTED];
-    tfi_lock(&started.lock);
+    if (!tfi_lock_quick(&started.lock)) return false;
     uint64_t start = id && entry->id == id ? entry->range.start : 0;
-    tfi_unlock(&started.lock);
+    tfi_unlock_quick(&started.lock);
     return start && tfi_memory_of(id, start, memory);
-}
-
-bool tfi_stage_any(void)
-{
-    for (uint32_t i = 0; i < MAX_STAGES; i++)
-        if (stages[i].name) return true;
-    return false;
-}
-
-void tfi_stage_report(struct tfi_text *text)
-{
-    double ns = tfi_clock_ns_per_tick();
-    const char *comma = "";
-    tfi_text_add(text, "\"stages\": {");
-    for (uint32_t i = 0; i < MAX_STAGES; i++) {
-        size_t length;
-        const struct stage *s = &stages[i];
-        const char *name = s->name && s->calls ? tfi_string_text(s->name, &length) : NULL;
-        if (!name) continue;
-        tfi_text_add(text, "%s\n    ", comma);
-        tfi_text_json(text, name, length);
-        tfi_text_add(text, ": {\"calls\": %lu, \"host_ms\": ", (unsigned long)s->calls);
-        tfi_text_ms(text, (uint64_t)((double)s->ticks * ns));
-        tfi_text_add(text, ", \"wall_ms\": ");
-        tfi_text_ms(text, (uint64_t)((double)s->wall * ns));
-        tfi_text_add(text, ", \"max_ms\": ");
-        tfi_text_ms(text, (uint64_t)((double)s->longest * ns));
-        tfi_memory_text(text, &s->memory);
-        tfi_text_add(text, "}");
-        comma = ",";
-    }
-    tfi_text_add(text, "%s}", *comma ? "\n  " : "");
 }

@@ -12,6 +12,7 @@
 #define TFI_STAGE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct tfi_thread;
@@ -69,11 +70,5 @@ bool tfi_stage_memory(uint64_t id, struct tfi_memory *memory);
 
 /* Prepares the tables at wake; false if there is no memory. */
 bool tfi_stage_init(void);
-
-/* True if any stage was opened in this process. */
-bool tfi_stage_any(void);
-
-/* Adds `"stages": {...}` with calls and times of every stage of this process to a JSON text. */
-void tfi_stage_report(struct tfi_text *text);
 
 #endif

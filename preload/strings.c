@@ -71,7 +71,7 @@ bool tfi_strings_init(void)
     memset(pages, 0, sizeof pages);
     count = 0;
     arena_left = total = 0;
-    lock.word = 0;
+    lock = (struct tfi_lock){0};
     return table != NULL;
 }
 
@@ -165,7 +165,11 @@ static TFI_COLD uint32_t add(uint32_t h, const char *bytes, size_t length)
     int error = errno, cancel;
     uint32_t number;
     cancel = tfi_cancel_off();
-    tfi_lock(&lock);
+    if (!tfi_lock(&lock)) {
+        tfi_cancel_on(cancel);
+        errno = error;
+        return TFI_STRING_LOST;
+    }
     number = find(table, h, bytes, length);
     if (number) goto out;
     number = TFI_STRING_LOST;

@@ -5,18 +5,42 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
-#include <sys/uio.h>
+
+#include "tfi.h"
 
 /* A lock of three states on a futex: free, held, held and waited for. The upper bits say in which process: what a thread
- * of the parent held when it forked is free in the child. */
+ * of the parent held when it forked is free in the child. Its holder takes no signals, so that no handler jumps away
+ * with it. */
 struct tfi_lock {
     uint32_t word;
+    uint32_t
+        given_up; /* somebody has waited for nothing: the holder hangs, or was killed alone. Nobody waits meanwhile */
+    tfi_frame frame; /* of the function that took it by tfi_lock_quick(); 0 else */
+    bool masked;     /* that one keeps signals away all the same */
 };
 
-void tfi_lock(struct tfi_lock *lock);
+/* Waits a second at most; false, and counted, if it was not to be had: the caller gives up what it was about to do. */
+__attribute__((warn_unused_result)) bool tfi_lock(struct tfi_lock *lock);
 /* Waits at most `ms` milliseconds; false if it was not to be had. */
 bool tfi_lock_within(struct tfi_lock *lock, unsigned ms);
 void tfi_unlock(struct tfi_lock *lock);
+
+/* The same for what is held for some ten nanoseconds, many times a second, where two changes of the signal mask would
+ * cost more than all the rest. Signals are kept away only once a jump out of the recorder was seen in this program. The
+ * first one may leave the lock held: then whoever comes next takes it over, so what it protects has to be usable, if not
+ * right, at every point. The function that takes it gives it back by tfi_unlock_quick(). */
+#define tfi_lock_quick(lock) tfi_lock_quick_from(lock, TFI_FRAME)
+__attribute__((warn_unused_result)) bool tfi_lock_quick_from(struct tfi_lock *lock, tfi_frame frame);
+void tfi_unlock_quick(struct tfi_lock *lock);
+
+/* Keeps signals from the calling thread and lets them come again; calls may be nested. A handler that jumps out of what
+ * lies between would leave it half done. Those that a fault raises are not kept: the kernel kills a process that
+ * blocks them. */
+void tfi_signals_off(void);
+void tfi_signals_on(void);
+
+/* Reads a word that may not be mapped any more; false if it is not. */
+bool tfi_peek(uintptr_t address, uintptr_t *word);
 
 /* Turns cancellation of the calling thread off and on again, round anything that holds a lock. The type is changed too:
  * in glibc up to 2.36 an asynchronous request that is already under way ignores the state. */
@@ -33,34 +57,10 @@ pid_t tfi_gettid(void);
 uint64_t tfi_monotonic_ns(void);
 uint64_t tfi_realtime_ns(void);
 
+/* Lets MEMBARRIER_CMD_PRIVATE_EXPEDITED be used in this process. */
+void tfi_register_barrier(void);
+
 /* Zeroed private memory, NULL if there is none. */
 void *tfi_map(size_t bytes);
-
-/* A file of ours. Programs close descriptors that are not theirs: each use checks that the number still means this
- * file, and opens it again by its path if it does not. */
-struct tfi_file {
-    int fd;
-    uint64_t device;
-    uint64_t inode;
-    char path[4096];
-};
-
-/* Creates a new file (never an existing one, never through a symbolic link); false with errno set. */
-bool tfi_file_create(struct tfi_file *file, const char *path);
-/* False, with errno set, if a file of this size would pass RLIMIT_FSIZE. */
-bool tfi_file_has_room(uint64_t size);
-/* Appends all parts or nothing at `*size`; looks at RLIMIT_FSIZE first, because passing it kills. False with errno set.
- * The parts are used up. */
-bool tfi_file_append(struct tfi_file *file, uint64_t *size, struct iovec *parts, int count);
-void tfi_file_close(struct tfi_file *file);
-
-/* Reads a small file whole, zero-terminated; returns the length or -1. */
-ssize_t tfi_read_file(const char *path, char *buf, size_t size);
-
-/* Writes a complete new file under a temporary name, then renames it; false with errno set. */
-bool tfi_replace_file(const char *path, const void *data, size_t bytes);
-
-/* Makes a directory and its parents; refuses a last component that is somebody else's symbolic link. */
-bool tfi_make_dirs(const char *path);
 
 #endif

@@ -24,19 +24,26 @@ enum tfi_state {
     TFI_NEW = 0,    /* asleep: no file, no thread, nothing mapped */
     TFI_WAKING = 1, /* one thread is opening the trace; the others wait for it */
     TFI_AWAKE = 2,
-    TFI_OFF = 3,   /* could not be opened: calls are only forwarded */
+    TFI_OFF = 3,   /* could not be opened, or a helper (helper.def): calls are only forwarded */
     TFI_ENDED = 4, /* closed by exit, or by an exec that may still fail */
 };
 
 struct tfi_process {
-    uint32_t state;     /* enum tfi_state, changed with compare-and-swap */
-    uint32_t gen;       /* 0 unless awake; a thread's state counts only while its own gen equals this one */
-    uint32_t operators; /* operators that were run while it was asleep */
-    uint32_t holder;    /* how locks name this process, 0 until one is taken; see sys.c */
+    uint32_t state;  /* enum tfi_state, changed with compare-and-swap */
+    uint32_t gen;    /* 0 unless awake; a thread's state counts only while its own gen equals this one */
+    uint32_t worked; /* 1 once tfi_note_work() was called */
+    uint32_t holder; /* how locks name this process, 0 until one is taken; see sys.c */
 };
 
-/* Its own page, marked MADV_WIPEONFORK; set once in the constructor. */
+/* Its own page; set once in the constructor. */
 extern struct tfi_process *tfi_process;
+
+/* Remembers that a process worked while a list of stage names kept it asleep: at its end that is worth a message. */
+static inline void tfi_note_work(void)
+{
+    if (TFI_UNLIKELY(!__atomic_load_n(&tfi_process->worked, __ATOMIC_RELAXED)))
+        __atomic_store_n(&tfi_process->worked, 1, __ATOMIC_RELAXED);
+}
 
 /* What may wake a sleeping process. */
 enum tfi_why {
@@ -47,18 +54,31 @@ enum tfi_why {
 
 struct tfi_thread;
 
+/* The frame of a function of ours, and where it returns to: what lies above the frame as long as it is not left. A pair,
+ * so that one store writes both: see tfi_guard_set(). */
+typedef uintptr_t tfi_frame __attribute__((vector_size(16)));
+#define TFI_FRAME ((tfi_frame){(uintptr_t)__builtin_frame_address(0), (uintptr_t)__builtin_return_address(0)})
+
 /* Enters the recorder: returns the calling thread's state with its guard set, or NULL if nothing is to be recorded
- * (asleep, off, or this thread is already inside). After a non-NULL result tfi_leave() must follow. Keeps errno. */
-struct tfi_thread *tfi_enter(enum tfi_why why);
+ * (asleep, off, or this thread is already inside). After a non-NULL result tfi_leave() must follow, in the same
+ * function. Keeps errno. */
+#define tfi_enter(why) tfi_enter_from(why, TFI_FRAME)
+struct tfi_thread *tfi_enter_from(enum tfi_why why, tfi_frame frame);
 void tfi_leave(struct tfi_thread *thread);
 
 /* Counts what was lost or is worth telling; `drop` is enum tfi_drop. Any thread, any time. */
 void tfi_count_drop(int drop, uint64_t count);
 
+/* The process that opened the trace. A child that shares its memory (vfork, clone with CLONE_VM) has another number. */
+int tfi_trace_pid(void);
+
 /* The recorder's own cost: ticks spent off the hot path, and nanoseconds a record on it (measured at wake). */
 void tfi_cost_add(uint64_t ticks);
 uint64_t tfi_cost_ticks(void);
 double tfi_cost_record_ns(void);
+
+/* From here on a forked child finds the page empty. Before anything is written to it that a child must not have. */
+void tfi_process_keep(void);
 
 /* For a hook that other libraries' constructors may call before ours has run: what that would have done. */
 void tfi_prepare(void);

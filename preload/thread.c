@@ -35,7 +35,7 @@ struct tfi_thread *tfi_threads(void)
 static struct tfi_thread *take(void)
 {
     struct tfi_thread *t = NULL;
-    tfi_lock(&lock);
+    if (!tfi_lock(&lock)) return NULL;
     if (free_list) {
         t = free_list;
         free_list = t->free;
@@ -50,6 +50,25 @@ static struct tfi_thread *take(void)
     if (t) t->serial = ++nr_threads;
     tfi_unlock(&lock);
     return t;
+}
+
+TFI_COLD bool tfi_guard_holds(struct tfi_thread *t, uintptr_t frame)
+{
+    if (!tfi_frame_is_left(t->guard, frame)) return true;
+    tfi_jump_seen();
+    tfi_count_drop(TFI_DROP_JUMPED, 1);
+    int cancel = t->cancel;
+    t->cancel = -1;
+    t->nr_names = UINT32_MAX; /* the table may be half changed: it is made anew */
+    tfi_guard_clear(t);
+    if (cancel >= 0) tfi_cancel_on(cancel);
+    return false;
+}
+
+bool tfi_guard_may_hold(const struct tfi_thread *t)
+{
+    tfi_frame guard = *(const volatile tfi_frame *)&t->guard;
+    return guard[0] != 0 && tfi_frame_may_stand(guard);
 }
 
 static void fill_slot(struct tfi_thread *t, const char *name)
@@ -72,13 +91,19 @@ struct tfi_thread *tfi_thread_attach(void)
     struct tfi_thread *t = take();
     if (!t) return NULL;
     struct tfi_thread kept = *t;
-    *t = (struct tfi_thread){
-        .serial = kept.serial, .all = kept.all, .open = kept.open, .max_open = kept.max_open, .torch = kept.torch};
+    *t = (struct tfi_thread){.serial = kept.serial,
+                             .all = kept.all,
+                             .open = kept.open,
+                             .names = kept.names,
+                             .nr_names = kept.nr_names,
+                             .max_open = kept.max_open,
+                             .torch = kept.torch};
     t->tid = (uint32_t)tfi_gettid();
     prctl(PR_GET_NAME, name, 0, 0, 0);
     fill_slot(t, name);
+    t->cancel = -1;
     t->gen = tfi_process->gen;
-    t->guard = 1;
+    tfi_guard_set(t);
     tfi_self = t;
     if (have_key) pthread_setspecific(key, t);
     uint32_t text = tfi_string(name, strnlen(name, sizeof name));
@@ -91,7 +116,7 @@ struct tfi_thread *tfi_thread_attach(void)
         rec->time = t->slot->start;
         tfi_commit(t, sizeof *rec);
     }
-    t->guard = 0;
+    tfi_guard_clear(t);
     return t;
 }
 
@@ -103,8 +128,9 @@ static void ended(void *state)
     struct tfi_thread *t = state;
     int error = errno;
     if (t != tfi_self || t->gen != tfi_process->gen) return;
+    tfi_signals_off();
     tfi_inside++;
-    t->guard = 1;
+    tfi_guard_set(t);
     struct tfi_rec_thread_end *rec = TFI_RESERVE(t, thread_end);
     if (rec) {
         rec->serial = t->serial;
@@ -116,18 +142,20 @@ static void ended(void *state)
     tfi_slot_free(t->slot);
     tfi_self = NULL;
     t->gen = 0;
-    t->guard = 0;
-    tfi_lock(&lock);
-    t->free = free_list;
-    free_list = t;
-    tfi_unlock(&lock);
+    tfi_guard_clear(t);
+    if (tfi_lock(&lock)) {
+        t->free = free_list;
+        free_list = t;
+        tfi_unlock(&lock);
+    }
     tfi_inside--;
+    tfi_signals_on();
     errno = error;
 }
 
 void tfi_threads_init(void)
 {
-    lock.word = 0;
+    lock = (struct tfi_lock){0};
     all = free_list = slab = NULL;
     slab_left = nr_threads = 0;
     if (!have_key) have_key = pthread_key_create(&key, ended) == 0;

@@ -31,7 +31,6 @@
 #include "thread.h"
 
 #define SCOPES 10         /* at::RecordScope::NUM_SCOPES */
-#define OPS_TO_WAKE 100   /* operators a sleeping process runs before it wakes */
 #define MAX_LOGICAL 4096u /* libtorch's own thread numbers that are kept */
 #define SLAB_BYTES 16384u
 
@@ -91,6 +90,7 @@ static struct {
 
 static enum { OFF, TRYING, ON } state;
 static enum tfi_torch_how how;
+static bool imported;        /* the import of torch has ended, and its callbacks were tried */
 static bool direct;          /* there is a layout for this release */
 static pid_t trying;         /* the thread that tries it */
 static struct tfi_text seen; /* of what began first since it was read last */
@@ -220,14 +220,14 @@ static void end_range(const void *function, const struct op *op)
 
 /* ---- operators ---- */
 
-/* A thread for an operator that finds none. A process asleep needs more than a few operators to wake: importing a
- * library runs some. */
+/* A thread for an operator that finds none. */
 static TFI_COLD struct tfi_thread *attach(void)
 {
     uint32_t now = __atomic_load_n(&tfi_process->state, __ATOMIC_RELAXED);
-    if (now == TFI_NEW && (tfi_config.select != TFI_SELECT_ALL ||
-                           __atomic_add_fetch(&tfi_process->operators, 1, __ATOMIC_RELAXED) <= OPS_TO_WAKE))
+    if (now == TFI_NEW && tfi_config.select != TFI_SELECT_ALL) {
+        tfi_note_work();
         return NULL;
+    }
     return now == TFI_NEW || now == TFI_AWAKE ? tfi_call_attach() : NULL;
 }
 
@@ -321,12 +321,11 @@ static inline void *start_op(void **object, const void *function, uint16_t scope
     }
     struct tfi_thread *t = current();
     if (!t || !tfi_call_wanted(t) || !tfi_recording(TFI_ACTIVITY_OPS)) return object;
-    if (TFI_UNLIKELY(t->guard)) {
+    if (tfi_guarded(t)) {
         tfi_count_drop(TFI_DROP_REENTRANT, 1);
         return object;
     }
-    t->guard = 1;
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    tfi_guard_set(t);
     struct op *op = take(t);
     if (op) {
         fill(op, function, scope);
@@ -335,8 +334,7 @@ static inline void *start_op(void **object, const void *function, uint16_t scope
         op->start = tfi_ticks();
         if (wants_tensors()) write_tensors(t, op, function, 1);
     }
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    t->guard = 0;
+    tfi_guard_clear(t);
     return object;
 }
 
@@ -364,16 +362,14 @@ static void end_op(const void *function, const struct op *op)
 {
     uint64_t now = tfi_ticks();
     struct tfi_thread *t = op ? current() : NULL;
-    if (!t || t->guard) return;
-    t->guard = 1;
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    if (!t || tfi_guarded(t)) return;
+    tfi_guard_set(t);
     if (TFI_LIKELY(op->gen == t->gen)) {
         write_op(t, op, now);
         if (wants_tensors()) write_tensors(t, op, function, 2);
     }
     if (op->owner->last == op) op->owner->last = NULL;
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    t->guard = 0;
+    tfi_guard_clear(t);
 }
 
 /* One callback for each scope that is common, so that its number need not be read, and one for all others: autograd has
@@ -485,11 +481,18 @@ void tfi_torch_use(enum tfi_torch_how which)
 {
     how = which;
     state = ON;
+    imported = true;
+}
+
+bool tfi_torch_imported(void)
+{
+    return imported;
 }
 
 void tfi_torch_detach(void)
 {
     state = OFF;
+    imported = true;
     while (nr_handles) torch.remove(handles[--nr_handles]);
 }
 

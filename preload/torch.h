@@ -61,6 +61,9 @@ void tfi_torch_use(enum tfi_torch_how how);
 /* Takes all callbacks out. */
 void tfi_torch_detach(void);
 
+/* True once Python's import of torch has ended: what the import itself runs and allocates is no work of the job. */
+bool tfi_torch_imported(void);
+
 /* Forgets what belongs to an earlier life of this memory; at wake. */
 void tfi_torch_restart(void);
 

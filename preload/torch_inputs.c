@@ -6,6 +6,7 @@
  */
 #include <stdlib.h>
 
+#include "config.h"
 #include "dl.h"
 #include "fmt.h"
 #include "strings.h"
@@ -170,9 +171,10 @@ static struct key key_of(struct values inputs, uint32_t name)
 static uint32_t string_of(struct tfi_torch_cache *cache, enum tfi_torch_how how, const void *function, int what)
 {
     struct tfi_text text = {cache->text, sizeof cache->text, 0, 0};
-    if (how == TFI_TORCH_EXPORTED) tfi_self->guard = 0;
+    tfi_frame guard = tfi_self->guard;
+    if (how == TFI_TORCH_EXPORTED) tfi_guard_clear(tfi_self);
     tfi_torch_text(&text, how, function, what);
-    if (how == TFI_TORCH_EXPORTED) tfi_self->guard = 1;
+    if (how == TFI_TORCH_EXPORTED) tfi_guard_put(tfi_self, guard);
     if (tfi_self->gen != __atomic_load_n(&tfi_process->gen, __ATOMIC_SEQ_CST)) return 0; /* it ended in between */
     return text.full || !text.used ? 0 : tfi_string(text.data, text.used);
 }
@@ -182,7 +184,7 @@ static TFI_COLD void describe(struct tfi_torch_cache *cache, enum tfi_torch_how 
 {
     inputs->shapes = string_of(cache, how, function, TFI_TORCH_SHAPES);
     inputs->types = string_of(cache, how, function, TFI_TORCH_TYPES);
-    inputs->concrete = string_of(cache, how, function, TFI_TORCH_CONCRETE);
+    inputs->concrete = tfi_config.record_values ? string_of(cache, how, function, TFI_TORCH_CONCRETE) : 0;
     inputs->strides = string_of(cache, how, function, TFI_TORCH_STRIDES);
     inputs->flops = how == TFI_TORCH_DIRECT ? tfi_torch_flops(text, function) : 0;
 }

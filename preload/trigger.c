@@ -17,10 +17,10 @@
 #include <unistd.h>
 
 #include "config.h"
+#include "files.h"
 #include "fmt.h"
 #include "log.h"
 #include "schedule.h"
-#include "sys.h"
 #include "tfi.h"
 
 #define MAX_SIGNAL 64
@@ -28,7 +28,7 @@
 
 static uint32_t signals; /* that came */
 static uint32_t signals_seen;
-static bool installed, told_taken, told_word;
+static bool installed, told_taken, told_word, told_kind;
 static struct sigaction before;
 static bool switched_on;
 static char seen[FILE_BYTES]; /* what the file held last */
@@ -158,7 +158,12 @@ static struct tfi_wish ask_file(void)
 {
     char text[FILE_BYTES];
     struct tfi_wish wish;
-    if (tfi_read_file(tfi_config.trigger.path, text, sizeof text) < 0) text[0] = 0;
+    if (tfi_read_file(tfi_config.trigger.path, text, sizeof text) < 0) {
+        if (errno == EINVAL && !told_kind)
+            tfi_log(TFI_LOG_WARN, "TFI_TRIGGER: %s is ignored while it is not a regular file", tfi_config.trigger.path);
+        if (errno == EINVAL) told_kind = true;
+        text[0] = 0;
+    }
     if (file_known && strcmp(text, seen) == 0) return (struct tfi_wish){0};
     strcpy(seen, text);
     file_known = true;

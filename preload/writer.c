@@ -23,6 +23,7 @@
 #include "crc.h"
 #include "cupti_client.h"
 #include "encode.h"
+#include "files.h"
 #include "fmt.h"
 #include "log.h"
 #include "schedule.h"
@@ -64,28 +65,52 @@ static struct {
 
 static struct tfi_encoder *encoder;
 
-bool tfi_writer_open(const char *path)
+bool tfi_writer_open(struct tfi_dir *dir, const char *name)
 {
-    return tfi_file_create(&file, path);
+    return tfi_file_create(&file, dir, name);
+}
+
+void tfi_writer_abandon(void)
+{
+    tfi_file_remove(&file);
+}
+
+bool tfi_writer_is_gone(void)
+{
+    return tfi_file_is_gone(&file);
 }
 
 void tfi_writer_restart(void)
 {
     tfi_file_close(&file);
     memset(&trace, 0, sizeof trace);
-    queue.lock.word = queue.head = queue.tail = 0;
-    background.lock.word = background.stop = background.forking = 0;
+    queue.lock = background.lock = (struct tfi_lock){0};
+    queue.head = queue.tail = 0;
+    background.stop = background.forking = 0;
     background.running = false;
     background.cpu_ns = 0;
 }
 
 /* ---- blocks ---- */
 
-static void complain(void)
+void tfi_writer_tell_gone(void)
 {
     if (!trace.told_error)
-        tfi_log(TFI_LOG_WARN, "%s can't be written (%s); records are dropped and counted", file.path,
-                tfi_error_name(errno));
+        tfi_log(
+            TFI_LOG_WARN,
+            "the trace of process %d is gone: %s was removed from %s while the program ran. Run it again and keep the "
+            "directory, or set TFI_OUTPUT_DIR to another one",
+            (int)tfi_getpid(), file.name, file.dir->path);
+    trace.told_error = true;
+}
+
+static void complain(void)
+{
+    int error = errno;
+    if (!trace.told_error && tfi_writer_is_gone()) tfi_writer_tell_gone();
+    else if (!trace.told_error)
+        tfi_log(TFI_LOG_WARN, "%s/%s can't be written (%s); records are dropped and counted", file.dir->path, file.name,
+                tfi_error_name(error));
     trace.told_error = true;
 }
 
@@ -143,7 +168,7 @@ static bool flush_strings(void)
 
 bool tfi_writer_reset_strings(void)
 {
-    tfi_lock(&trace.lock);
+    if (!tfi_lock(&trace.lock)) return false;
     bool ok = flush_strings();
     if (ok) {
         __atomic_store_n(&tfi_live->strings_used, 0, __ATOMIC_RELEASE);
@@ -174,7 +199,7 @@ static void append_library(const void *rows, uint32_t bytes)
 
 void tfi_writer_append_own(const void *row, uint32_t bytes)
 {
-    tfi_lock(&trace.lock);
+    if (!tfi_lock(&trace.lock)) return;
     if (!trace.ended && flush_strings()) append_library(row, bytes);
     tfi_unlock(&trace.lock);
 }
@@ -197,12 +222,14 @@ static void tell_drops(void)
 /* Room that chunks leave for what is written at the end, so that a trace which is full can still say so. */
 #define END_BYTES (16u << 10)
 
+/* A small piece that would still fit is left out too: a record that follows a gap would make all that was open at the cap
+ * last until then. */
 static bool over_cap(uint32_t bytes)
 {
-    if (trace.size + bytes + END_BYTES <= tfi_config.max_mb << 20) return false;
+    if (!trace.told_cap && trace.size + bytes + END_BYTES <= tfi_config.max_mb << 20) return false;
     if (!trace.told_cap)
-        tfi_log(TFI_LOG_WARN, "%s has reached TFI_MAX_MB=%lu; later records are dropped and counted", file.path,
-                (unsigned long)tfi_config.max_mb);
+        tfi_log(TFI_LOG_WARN, "%s/%s has reached TFI_MAX_MB=%lu; later records are dropped and counted", file.dir->path,
+                file.name, (unsigned long)tfi_config.max_mb);
     trace.told_cap = true;
     return true;
 }
@@ -243,9 +270,11 @@ static bool append_one(struct tfi_chunk *chunk, bool pack, bool stays)
     }
     head.crc = tfi_crc(payload, head.stored);
     bool locked = stays;
-    if (!locked) tfi_lock(&trace.lock);
-    int drop = trace.ended ? 0 : append_chunk(chunk, &head, payload);
-    if (!locked) tfi_unlock(&trace.lock);
+    int drop = TFI_DROP_LOCKED;
+    if (locked || tfi_lock(&trace.lock)) {
+        drop = trace.ended ? 0 : append_chunk(chunk, &head, payload);
+        if (!locked) tfi_unlock(&trace.lock);
+    }
     if (drop && !(stays && drop == TFI_DROP_APPEND)) tfi_count_drop(drop, head.records);
     return drop != TFI_DROP_APPEND;
 }
@@ -260,7 +289,7 @@ void tfi_writer_append_rows(struct tfi_chunk *chunk)
 static struct tfi_chunk *take_waiting(void)
 {
     struct tfi_chunk *chunk = NULL;
-    tfi_lock(&queue.lock);
+    if (!tfi_lock(&queue.lock)) return NULL;
     if (queue.head != queue.tail) chunk = queue.ring[queue.head++ % RING];
     tfi_unlock(&queue.lock);
     return chunk;
@@ -272,6 +301,7 @@ static void *run(void *unused)
     (void)unused;
     tfi_inside = 1;
     prctl(PR_SET_NAME, "tfinject", 0, 0, 0);
+    tfi_register_barrier();
     for (;;) {
         uint32_t seen = __atomic_load_n(&queue.signal, __ATOMIC_ACQUIRE);
         if (__atomic_load_n(&background.stop, __ATOMIC_ACQUIRE)) return NULL;
@@ -297,6 +327,7 @@ static bool start(void)
     if (__atomic_load_n(&background.forking, __ATOMIC_ACQUIRE)) return false;
     bool stopping = __atomic_load_n(&background.stop, __ATOMIC_ACQUIRE);
     if (__atomic_load_n(&background.running, __ATOMIC_ACQUIRE) && !stopping) return true;
+    if (tfi_getpid() != tfi_trace_pid()) return false; /* a thread of the child would keep its parent from ending it */
     if (!tfi_lock_within(&background.lock, 0)) return false;
     /* One that did not end in time for a fork, because a write hung, has to be gone before the next. */
     if (background.running && stopping) background.running = pthread_tryjoin_np(background.thread, NULL) != 0;
@@ -378,12 +409,11 @@ bool tfi_writer_help(void)
 
 void tfi_writer_take(struct tfi_chunk *chunk)
 {
-    if (tfi_writer_is_behind() || !start()) {
+    if (tfi_writer_is_behind() || !start() || !tfi_lock(&queue.lock)) {
         tfi_writer_append_rows(chunk);
         tfi_chunk_free(chunk);
         return;
     }
-    tfi_lock(&queue.lock);
     queue.ring[queue.tail++ % RING] = chunk;
     tfi_unlock(&queue.lock);
     tfi_writer_signal();
@@ -457,6 +487,7 @@ bool tfi_writer_finish(const char *reason)
     tell_drops();
     whole &= flush_strings() && append_footer(reason);
     trace.ended = true;
+    if (tfi_writer_is_gone()) tfi_writer_tell_gone();
     tfi_unlock(&trace.lock);
     tfi_file_close(&file);
     return whole;

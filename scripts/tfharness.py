@@ -18,7 +18,10 @@ import argparse
 import asyncio
 import builtins
 import contextlib
+import dataclasses
+import enum
 import importlib
+import importlib.machinery
 import importlib.util
 import inspect
 import json
@@ -37,14 +40,155 @@ class Problem(ValueError):
     """What is wrong and what to do about it, for people."""
 
 
+def plain(text):
+    """The text with what would move a terminal's cursor made visible."""
+    return ''.join(c if c.isprintable() else ascii(c)[1:-1] for c in str(text))
+
+
 def say(text):
-    print(f'[Harness] {text}', flush=True)
+    print(f'[Harness] {plain(text)}', flush=True)
 
 
 def file_name(stage):
     """The stage's name as a part of a file's name."""
     name = ''.join(c if c in ALLOWED else '_' for c in stage)[:120] or '_'
     return '_' + name[1:] if name[0] == '.' else name
+
+
+# ---- what a trace may choose ----
+#
+# A signature comes from a trace, and a trace may come from anybody. So it chooses only among code that is the user's own -
+# modules under the current directory - and among classes of libraries that are made from numbers and names. For anything
+# else the user says --trust, or names the stage by --target.
+
+LIBRARIES = ('diffusers', 'transformers')
+METHODS = frozenset(('__call__', 'decode', 'encode', 'forward', 'generate', 'postprocess', 'postprocess_video', 'preprocess',
+                     'preprocess_video', 'step'))
+MADE = frozenset(('ConfigMixin', 'DiffusionPipeline', 'PreTrainedModel', 'PreTrainedTokenizerFast'))
+LOADS_CODE = frozenset(('trust_remote_code', 'custom_generate', 'custom_pipeline', 'code_revision'))
+
+
+def lies_here(path):
+    """A file or directory under the current one, which no installer has put there."""
+    here, path = os.path.realpath(os.getcwd()), os.path.realpath(path)
+    inside = here != os.sep and path.startswith(here + os.sep)
+    return inside and not {'site-packages', 'dist-packages'} & set(path[len(here):].split(os.sep))
+
+
+def places_of(name, within):
+    """The files and directories that importing a module would run, by its finder's word alone."""
+    module = sys.modules.get(name)
+    if module is not None:
+        file, inside = getattr(module, '__file__', None), list(getattr(module, '__path__', ()))
+    else:
+        spec = importlib.util.find_spec(name) if within is None else importlib.machinery.PathFinder.find_spec(name, within)
+        file = spec.origin if spec is not None and spec.has_location else None
+        inside = list(spec.submodule_search_locations or ()) if spec is not None else []
+    return [file] if file else inside, inside
+
+
+def is_here(module):
+    """Whether a module and the packages it is in lie under the current directory. None of them is imported for it."""
+    parts, within = module.split('.'), None
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # last: what is installed is not replaced by what lies here
+    if parts[0] == '__main__' or not all(part.isidentifier() for part in parts):
+        return False
+    for i in range(len(parts)):
+        try:
+            run, within = places_of('.'.join(parts[:i + 1]), within)
+        except (ImportError, ValueError, AttributeError):
+            return False
+        if not run or not all(lies_here(path) for path in run):
+            return False
+    return True
+
+
+def top(module):
+    return str(module).partition('.')[0]
+
+
+def bases_of(kind):
+    return {base.__name__ for base in kind.__mro__ if top(base.__module__) in LIBRARIES} if inspect.isclass(kind) else set()
+
+
+def walk(found, names):
+    """An attribute of an attribute; None where that is missing, or leads into another module."""
+    for name in names:
+        found = None if name.startswith('__') else getattr(found, name, None)
+        if found is None or inspect.ismodule(found):
+            return None
+    return found
+
+
+def types_in(described):
+    """The types that a signature wants made or looked up."""
+    if isinstance(described, list):
+        return {name for d in described for name in types_in(d)}
+    if not isinstance(described, dict):
+        return set()
+    own = {described[key] for key in ('type', 'class') if isinstance(described.get(key), str)}
+    return own.union(*(types_in(d) for d in described.values()))
+
+
+def loads_code(described):
+    """The first setting by which a library would fetch code or weights from somewhere, or None."""
+    if isinstance(described, list):
+        return next(filter(None, map(loads_code, described)), None)
+    for key, value in described.items() if isinstance(described, dict) else ():
+        word = str(key)
+        chosen = any('/' in text for text in texts_in(value))
+        if value not in (None, False) and (word in LOADS_CODE or 'use_pretrained' in word or chosen and (
+                word == 'attention' or 'implementation' in word or 'kernel' in word)):
+            return word
+        found = loads_code(value)
+        if found:
+            return found
+    return None
+
+
+def texts_in(value):
+    if isinstance(value, str):
+        return [value]
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [text for item in inner for text in texts_in(item)]
+
+
+def distrust(what):
+    raise Problem(plain(f'{what}; what a trace says is run only if it lies under the current directory: say --trust if the '
+                        'trace is your own, or name the stage by --target module:obj'))
+
+
+def check_object(d):
+    """Raises Problem where an object is to be made of anything but a library's or the user's own classes."""
+    text = str(d.get('class', ''))
+    module, _, name = text.rpartition(':')
+    if 'left_out' not in d and not is_here(module):
+        if top(module) not in LIBRARIES or 'modular_pipelines' in module:
+            distrust(f'the stage is a method of {text!r}')
+        kind = walk(import_module(module), name.split('.'))
+        if not MADE & bases_of(kind) or top(kind.__module__) not in LIBRARIES:
+            distrust(f'the stage is a method of {text!r}')
+    for part in (d.get('components') or {}).values():
+        if part:
+            check_object(part)
+
+
+def check_target(text):
+    """Raises Problem where a target is not code of the user's own."""
+    module, _, name = str(text).rpartition(':')
+    if any(part.startswith('__') and part != '__call__' for part in name.split('.')) or not (lies_here(module) if module.endswith('.py') else is_here(module)):
+        distrust(f'the stage is {text!r}')
+
+
+def check_found(found, text):
+    """The same of what was found by that name: modules hold names of other modules' functions, too."""
+    code = inspect.unwrap(getattr(found, '__func__', found)) if callable(found) else found
+    if inspect.isroutine(code) or inspect.isclass(code) or hasattr(code, 'func'):
+        module = getattr(code, '__module__', None) or ''
+        own = sys.modules.get(module)
+        if not is_here(module) and not lies_here(getattr(own, '__file__', None) or os.sep):
+            distrust(f'the stage is {text!r}, which is {getattr(code, "__qualname__", "")!r} of {module or "no module"!r}')
 
 
 # ---- inputs ----
@@ -62,12 +206,27 @@ def or_none(what):
     return decorate
 
 
+CACHES = ('Cache', 'DynamicCache', 'EncoderDecoderCache')
+SETTINGS = ('GenerationConfig', 'PretrainedConfig', 'PreTrainedConfig')
+VALUES = frozenset((*CACHES, 'CacheLayerMixin', *SETTINGS))
+
+
+def holds_values(kind):
+    """A class whose objects are made by storing what they are given: a dataclass, a namedtuple, an enumeration."""
+    if not inspect.isclass(kind):
+        return False
+    if issubclass(kind, (tuple, enum.Enum)):
+        return hasattr(kind, '_fields') or issubclass(kind, enum.Enum)
+    own = is_here(kind.__module__) or bases_of(kind) & {'ModelOutput', 'BaseOutput'}
+    return dataclasses.is_dataclass(kind) and bool(own or not hasattr(kind, '__post_init__'))
+
+
 class Inputs:
     """Makes values from their descriptions. `notes` says what could not be made as it was."""
 
-    def __init__(self, device=None):
+    def __init__(self, device=None, trust=False):
         import torch
-        self.torch, self.device, self.notes = torch, device, []
+        self.torch, self.device, self.trust, self.notes = torch, device, trust, []
         torch.manual_seed(SEED)
 
     def all_of(self, signature):
@@ -110,7 +269,10 @@ class Inputs:
                 return self.array(d, name)
             if d.get('type') == 'torch._C.Generator':
                 return self.torch.Generator().manual_seed(SEED)
-            self.note(name, f'a {d.get("type", "value")} can not be made from a signature; it is None')
+            if d.get('type') in ('bool', 'int', 'float', 'str'):
+                self.note(name, f'a {d["type"]}, whose value was not recorded; it is None: give it in values()')
+            else:
+                self.note(name, f'a {d.get("type", "value")} can not be made from a signature; it is None')
             return None
         if key == 'text':
             return (d['text'] * (d.get('length', 0) // max(len(d['text']), 1) + 1))[:d.get('length', len(d['text']))]
@@ -138,38 +300,57 @@ class Inputs:
         return {self.value(p[0], name): self.value(p[1], f'{name}[…]') for p in described if isinstance(p, list)}
 
     def named(self, dotted):
-        """What `package.module.Qual.name` is, or None."""
-        parts = dotted.split('.')
+        """The object called `package.module.Qual.name`, or None; without --trust only one that `allowed` names."""
+        parts = str(dotted).split('.')
         for cut in range(len(parts) - 1, 0, -1):
-            try:
-                found = importlib.import_module('.'.join(parts[:cut]))
-                for part in parts[cut:]:
-                    found = getattr(found, part)
-                return found
-            except (ImportError, AttributeError, ValueError):
+            module = '.'.join(parts[:cut])
+            if not all(part.isidentifier() for part in parts) or not (
+                    self.trust or top(module) in ('torch', *LIBRARIES) or is_here(module)):
                 continue
-        return getattr(builtins, dotted, None)
+            try:
+                found = walk(importlib.import_module(module), parts[cut:])
+            except Exception:  # of a module that can't be imported here
+                continue
+            if found is not None:
+                return found if self.trust or self.allowed(found) else None
+        found = getattr(builtins, str(dotted), None)
+        return found if self.trust or found in (bool, bytes, complex, dict, float, int, list, set, str, tuple) else None
+
+    def allowed(self, found):
+        """Code of the user's own, and of the libraries what does nothing but hold or compute."""
+        module, torch = getattr(found, '__module__', None) or '', self.torch
+        if isinstance(found, (torch.dtype, torch.layout, torch.memory_format)):
+            return True
+        if is_here(module):
+            return True
+        is_class = inspect.isclass(found)
+        if top(module) == 'torch' and (is_class or inspect.isroutine(found)):
+            return module.startswith(('torch.nn.modules.', 'torch.nn.functional')) or is_class and holds_values(found)
+        return top(module) in LIBRARIES and is_class and (holds_values(found) or bool(bases_of(found) & VALUES))
 
     def object(self, d, name):
         fields = self.mapping(d['fields'], name)
         kind = self.named(d.get('type', ''))
         try:
+            if not self.trust and not holds_values(kind):
+                raise TypeError('it is no dataclass')
             return kind(**fields)
         except Exception:
             self.note(name, f'a {d.get("type")} can not be made from its fields alone; it is a namespace that has them')
             return SimpleNamespace(**fields)
 
     def constant(self, d, name):
-        kind, text = d.get('type', ''), str(d['value'])
+        kind, text = str(d.get('type', '')), str(d['value'])
         if kind in ('float', 'complex'):
             return {'float': float, 'complex': complex}[kind](text)
         if kind == 'torch.device':
             return self.usable(text, name)
-        if kind.startswith('torch') and isinstance(self.named(text if text.startswith('torch.') else f'torch.{text}'),
-                                                   (self.torch.dtype, self.torch.layout, self.torch.memory_format)):
-            return self.named(text if text.startswith('torch.') else f'torch.{text}')
+        if kind.startswith('torch'):
+            found = getattr(self.torch, text.rpartition('.')[2], None)
+            if isinstance(found, (self.torch.dtype, self.torch.layout, self.torch.memory_format)):
+                return found
         found = self.named(kind)
-        if isinstance(found, type) and hasattr(found, '__members__'):
+        if inspect.isclass(found) and issubclass(found, enum.Enum):
             found = found.__members__.get(text.rpartition('.')[2])
         else:
             found = self.named(text)
@@ -177,10 +358,17 @@ class Inputs:
             self.note(name, f'a {kind} ({text}) can not be made from a signature; it is None')
         return found
 
+    def of_transformers(self, dotted, *bases):
+        """A class of that library that is made from one of these."""
+        kind = self.named(dotted)
+        if not self.trust and not bases_of(kind) & set(bases):
+            raise Problem(f'there is no {dotted} that a trace may choose')
+        return kind
+
     @or_none(lambda d: f'a {d["type"]}')
     def cache(self, d, name):
         """What a decoder of transformers has kept: keys and values by layer, or two of these."""
-        kind = self.named(d['type'])
+        kind = self.of_transformers(d['type'], *CACHES)
         if 'caches' in d:
             return kind(*self.items(d['caches'], name))
         if 'rooms' in d:
@@ -193,11 +381,11 @@ class Inputs:
 
     def static_cache(self, d, name):
         """One whose layers have a fixed size, and zeros until they are used."""
-        kind = self.named(d['type'])
+        kind = self.of_transformers(d['type'], *CACHES)
         made = kind.__new__(kind)
         layers = []
         for (layer, room, *window), (keys, values) in zip(self.items(d['rooms'], name), self.items(d['layers'], name)):
-            layers.append(self.named(layer)(room, *window))
+            layers.append(self.of_transformers(layer, 'CacheLayerMixin')(room, *window))
             if keys is not None:
                 layers[-1].update(keys, values)
         next(base for base in kind.__mro__ if base.__name__ == 'Cache').__init__(made, layers=layers)
@@ -205,7 +393,7 @@ class Inputs:
 
     @or_none(lambda d: f'a {d["type"]}')
     def settings(self, d, name):
-        return self.named(d['type']).from_dict(d['config'])
+        return self.of_transformers(d['type'], *SETTINGS).from_dict(d['config'])
 
     @or_none(lambda d: f'an array of {d.get("dtype")}')
     def array(self, d, name):
@@ -287,17 +475,27 @@ class Inputs:
 
 # ---- what is run ----
 
-def find_target(text):
-    """The object that `module:Qual.name` or `path/to/file.py:Qual.name` names."""
+def import_module(module):
+    try:
+        return importlib.import_module(module)
+    except (ImportError, OSError, ValueError) as e:
+        raise Problem(plain(f'{module} can not be imported ({e}); run this where the pipeline runs, or set PYTHONPATH')) from e
+
+
+def find_target(text, trust=True):
+    """The object that `module:Qual.name` or `path/to/file.py:Qual.name` names. Without trust it is a trace that names it."""
     if not text:
         raise Problem('which object is the stage is not known; say so by --target module:obj, or edit build()')
     module, _, name = text.rpartition(':')
     if not module or not name:
         raise Problem(f'--target {text}: takes module:obj or file.py:obj')
-    sys.path.insert(0, os.getcwd())
+    if not trust:
+        check_target(text)
+    where = 0 if trust else len(sys.path)
+    sys.path.insert(where, os.getcwd())
     try:
         if module.endswith('.py'):
-            sys.path.insert(0, os.path.dirname(os.path.abspath(module)))
+            sys.path.insert(where, os.path.dirname(os.path.abspath(module)))
             spec = importlib.util.spec_from_file_location(os.path.basename(module)[:-3], module)
             found = importlib.util.module_from_spec(spec)
             sys.modules.setdefault(spec.name, found)
@@ -305,14 +503,18 @@ def find_target(text):
         else:
             found = importlib.import_module(module)
     except (ImportError, OSError) as e:
-        raise Problem(f'{module} can not be imported ({e}); run this where the pipeline runs, or set PYTHONPATH') from e
+        raise Problem(plain(f'{module} can not be imported ({e}); run this where the pipeline runs, or set PYTHONPATH')) from e
     owner = None
     for part in name.split('.'):
         owner, found = found, getattr(found, part, None)
         if found is None:
-            raise Problem(f'{text}: {getattr(owner, "__name__", owner)} has no {part}; name one that it has by --target')
+            raise Problem(plain(f'{text}: {getattr(owner, "__name__", owner)} has no {part}; name one that it has by --target'))
+        if not trust and inspect.ismodule(found):
+            distrust(f'the stage is {text!r}, which leads into another module')
     if inspect.isfunction(found) and inspect.isclass(owner) and not isinstance(owner.__dict__.get(part), staticmethod):
-        raise Problem(f'{text} is a method, which needs its object: name one by --target module:obj, or edit build()')
+        raise Problem(plain(f'{text} is a method, which needs its object: name one by --target module:obj, or edit build()'))
+    if not trust:
+        check_found(found, text)
     return found
 
 
@@ -350,11 +552,20 @@ def object_from(d, device=None):
     return made
 
 
-def target_of(signature, device=None):
+def target_of(signature, device=None, trust=False):
     """What a stage is: a function by its name, or a method of an object that can be made again."""
     described, target = signature.get('object'), signature.get('target')
+    say(f'The trace says that the stage is {target!r}' + (f' of {described.get("class")!r}' if described else ''))
+    say('Types it names: ' + (', '.join(sorted(types_in(signature))) or 'none'))
+    chosen = loads_code([signature.get('input_signatures'), described])
+    if chosen and not trust:
+        distrust(f'an input or setting, {chosen!r}, makes a library load code or weights')
     if not described or not target:
-        return find_target(target)
+        return find_target(target, trust)
+    if not trust:
+        check_object(described)
+        if target.rpartition('.')[2] not in METHODS and not is_here(str(described['class']).rpartition(':')[0]):
+            distrust(f'the stage is {target!r}')
     made, name = object_from(described, device), target.rpartition('.')[2]
     return made if name == '__call__' else method_of(made, target)
 
@@ -541,12 +752,17 @@ def breakdown_of(profiler, stage):
                and not e.name.startswith(('Memcpy', 'Memset'))]
     operators = [e for e in events if e.device_type == DeviceType.CPU and e.name != '[memory]'
                  and not getattr(e, 'is_python_function', False)]
+    launches = {e.id: e.time_range.elapsed_us() / 1000 for e in events if e.device_type == DeviceType.CPU
+                and e.name.startswith(('cuda', 'cu', 'hip')) and hasattr(e, 'id')}
     for e in kernels or operators:
         row = rows.setdefault(e.name, {'name': e.name, 'ms': 0.0, 'cuda_ms': 0.0, 'cpu_ms': None if kernels else 0.0, 'calls': 0})
         ms = (e.time_range.elapsed_us() if kernels else e.self_cpu_time_total) / 1000
         row['ms'] += ms
         row['cuda_ms' if kernels else 'cpu_ms'] += ms
         row['calls'] += 1
+        launch = launches.get(getattr(e, 'id', None)) if kernels else None  # a kernel has the number of the call that launched it
+        if launch is not None:
+            row['cpu_ms'] = (row['cpu_ms'] or 0.0) + launch
     top = sorted(rows.values(), key=lambda r: -r['ms'])
     return {'name': stage, 'of': 'device kernels' if kernels else 'operators of the CPU',
             'total_kernel_time_ms': sum(r['ms'] for r in top), 'num_kernels': len(top),
@@ -560,7 +776,7 @@ def inputs_of_steps(make_inputs, count):
     return [first if i == 0 or not grows else make_inputs() for i in range(count)]
 
 
-def profile_stage(step, make_inputs, stage, warmup=1, profile_steps=1, output_dir='.', suffix='', tell=say):
+def measure(step, make_inputs, stage, warmup=1, profile_steps=1, output_dir='.', suffix='', tell=say):
     """Runs a step function with warm-up and under torch.profiler; returns times in milliseconds and the breakdown.
 
     step: function of a dict of inputs. make_inputs: function that makes them, once for the warm-up and once for the
@@ -609,15 +825,16 @@ def options(parser):
     parser.add_argument('--output-dir', '--output_dir', default='.', help='where the files go (default: here)')
     parser.add_argument('--device', help='make all inputs there instead of where they were')
     parser.add_argument('--no-grad', action='store_true', help='run it under torch.no_grad()')
+    parser.add_argument('--trust', action='store_true', help='the trace is your own: run and make whatever it names')
     return parser
 
 
 def run(stage, signature, target, arguments, tell=say, values=lambda inputs: inputs):
-    """The whole of it: inputs, target, profile. Returns what profile_stage returns. `values` may change the inputs."""
+    """The whole of it: inputs, target, profile. Returns what measure returns. `values` may change the inputs."""
     step, told = step_of(target, tell), []
 
     def make_inputs():
-        inputs = Inputs(arguments.device)
+        inputs = Inputs(arguments.device, arguments.trust)
         made = inputs.all_of(signature)
         if not told:
             told.extend([f'Setup complete for stage {stage!r}', f'Mock inputs: {list(made)} (seed {SEED})', *inputs.notes])
@@ -627,7 +844,7 @@ def run(stage, signature, target, arguments, tell=say, values=lambda inputs: inp
 
     try:
         with gradients(signature, arguments.no_grad):
-            return profile_stage(step, make_inputs, stage, arguments.warmup, arguments.profile_steps,
+            return measure(step, make_inputs, stage, arguments.warmup, arguments.profile_steps,
                                  arguments.output_dir, tell=tell)
     except Problem:
         raise
@@ -639,8 +856,9 @@ def run(stage, signature, target, arguments, tell=say, values=lambda inputs: inp
 def script_main(data, build, values):
     """main() of profile_{stage}.py."""
     arguments = options(argparse.ArgumentParser(description=f'Runs the stage {data["stage"]!r} alone and profiles it.')).parse_args()
+    sys.path.append(os.getcwd())
     try:
-        target = find_target(arguments.target) if arguments.target else build(arguments.device)
+        target = find_target(arguments.target) if arguments.target else build(arguments.device, arguments.trust)
         run(data['stage'], data['signature'], target, arguments, values=values)
     except Problem as e:
         sys.exit(f'{os.path.basename(sys.argv[0])}: {e}')
@@ -653,19 +871,24 @@ from dataclasses import dataclass  # noqa: E402
 FORM = '''#!/usr/bin/env python3
 """profile_{name}.py - runs the stage {name} of a pipeline alone, with inputs like those it was given, and profiles it.
 
-    python profile_{name}.py [--target module:obj] [--warmup N] [--profile-steps N] [--output-dir DIR] [--device D]
+    python profile_{name}.py [--target module:obj] [--warmup N] [--profile-steps N] [--output-dir DIR] [--device D] [--trust]
 
 Stand-alone: it needs torch, and what the stage itself needs. What the stage was given stands in DATA.
 """
 '''
-BODY = '''import json
+BODY = '''import os
+import sys
+
+if __name__ == \'__main__\' and sys.path[:1] == [os.path.dirname(os.path.abspath(__file__))]:
+    del sys.path[0]  # what else came with the trace is not imported
+import json
 
 DATA = json.loads(r\'\'\'{data}\'\'\')
 
 
-def build(device=None):
+def build(device=None, trust=False):
     """The function or object that is run. To be edited where its object has to be made first."""
-    return target_of(DATA['signature'], device)
+    return target_of(DATA['signature'], device, trust)
 
 
 def values(inputs):
@@ -674,6 +897,22 @@ def values(inputs):
 
 
 {code}
+
+def create_inputs(device=None):
+    """The stage's inputs by name, made up."""
+    return values(Inputs(device).all_of(DATA['signature']))
+
+
+def run_single_step(stage, inputs):
+    """Runs the stage once, or one step of it, and returns what that returned."""
+    return step_of(stage, lambda line: None)(inputs)
+
+
+def profile_stage(stage, warmup=1, profile_steps=1, output_dir='.'):
+    """Runs it with warm-up and under torch.profiler; returns times in milliseconds and the breakdown of kernels."""
+    with gradients(DATA['signature'], False):
+        return measure(step_of(stage), create_inputs, DATA['stage'], warmup, profile_steps, output_dir)
+
 
 if __name__ == '__main__':
     script_main(DATA, build, values)
@@ -704,14 +943,21 @@ def is_edited(path):
 
 @dataclass
 class HarnessConfig:
-    """How a stage is run; output_dir None is the current directory."""
+    """How a stage is run; output_dir None becomes the run directory of TeleFuser's and of ours."""
 
     warmup: int = 1
     profile_steps: int = 1
     output_dir: str = None
     device: str = None
     no_grad: bool = False
+    trust: bool = False  # run and make whatever the signature names
     capture_output: bool = False  # keep what the last step returned, in `output`
+
+    def __post_init__(self):
+        if self.output_dir is None:
+            set_one = [os.environ[n] for n in ('TFI_OUTPUT_DIR', 'TELEFUSER_PROFILER_OUTPUT_DIR') if os.environ.get(n)]
+            pipeline = os.environ.get('TFI_PIPELINE_NAME') or os.environ.get('TELEFUSER_PIPELINE_NAME') or 'default'
+            self.output_dir = set_one[0] if set_one else os.path.join('work_dirs', 'profiler_output', pipeline, time.strftime('%Y%m%d_%H%M'))
 
 
 class StageBenchHarness:
@@ -731,7 +977,7 @@ class StageBenchHarness:
         return cls(stage_name, stages[stage_name], stage_instance, config)
 
     def make_inputs(self):
-        maker = Inputs(self.config.device)
+        maker = Inputs(self.config.device, self.config.trust)
         self.inputs = maker.all_of(self.io_signature)
         return self.inputs, maker.notes
 
@@ -740,7 +986,7 @@ class StageBenchHarness:
         _, notes = self.make_inputs()
         target = self.stage_instance
         if target is None:
-            target = target_of(self.io_signature, self.config.device)
+            target = target_of(self.io_signature, self.config.device, self.config.trust)
         self._step = step_of(target)
         say(f"Setup complete for stage '{self.stage_name}'")
         say(f'Mock inputs: {list(self.inputs)}')
@@ -761,7 +1007,7 @@ class StageBenchHarness:
             self.setup()
         directory = self.config.output_dir or '.'
         with gradients(self.io_signature, self.config.no_grad):
-            results = profile_stage(
+            results = measure(
                 self.run_single_step, lambda: self.make_inputs()[0], self.stage_name,
                 self.config.warmup if warmup is None else warmup,
                 self.config.profile_steps if profile_steps is None else profile_steps, directory, output_suffix)
@@ -815,9 +1061,9 @@ def main():
         if arguments.list_stages:
             print(f'Available stages in {arguments.signature}:')
             for stage in read_signatures(arguments.signature):
-                print(f'  - {stage}')
+                print(f'  - {plain(stage)}')
             return
-        config = HarnessConfig(arguments.warmup, arguments.profile_steps, arguments.output_dir, arguments.device, arguments.no_grad)
+        config = HarnessConfig(arguments.warmup, arguments.profile_steps, arguments.output_dir, arguments.device, arguments.no_grad, arguments.trust)
         harness = from_signature_file(arguments.signature, arguments.stage, config=config)
         if arguments.target:
             harness.stage_instance = find_target(arguments.target)

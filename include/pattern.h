@@ -1,0 +1,21 @@
+/* pattern.h - lists of names, globs and the distance between words: one meaning when recording and when analysing. */
+#ifndef TFI_PATTERN_H
+#define TFI_PATTERN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The next entry of a list separated by commas, without blanks round it; false at the end. Longer entries are cut. */
+bool tfi_next_name(const char **list, char *entry, size_t size);
+
+/* Shell-like match of the whole text: * ? [set] [!set]. */
+bool tfi_glob(const char *pattern, const char *text, size_t length, bool fold_case);
+
+#define TFI_DISTANCE_LONGEST 63u
+#define TFI_FAR 1000u
+
+/* Edit distance: insertions, deletions, replacements and exchanges of two neighbours count 1 each; what a `*` of `a` stands
+ * for counts nothing. TFI_FAR if either word is longer than TFI_DISTANCE_LONGEST bytes. */
+unsigned tfi_distance(const char *a, size_t a_length, const char *b, size_t b_length);
+
+#endif

@@ -1,0 +1,64 @@
+/* cuda_sync.c - TFI_SYNC_STAGES: waits for the device at the edges of stages, as TeleFuser does.
+ *
+ * The driver is asked, so the runtime's last error stays the program's, and in this thread's relaxed capture mode. While any
+ * stream is being captured nothing is waited for: it would spoil the capture. Captures are counted where they begin and end;
+ * one that the driver refuses to begin counts until as many have ended, and then a wait is missed, never made too much.
+ * A thread without a current context has nothing to wait for. The wait is the program's own thread's, with what locks it
+ * holds: work that waits for a host function, which waits for such a lock, never ends. That is why it is off by default.
+ */
+#include "cuda_sync.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+
+#include "dl.h"
+
+#define RELAXED 2
+
+static uint32_t captures; /* that have begun and not ended */
+
+void tfi_cuda_sync_note(enum tfi_hook hook)
+{
+    uint32_t count = __atomic_load_n(&captures, __ATOMIC_RELAXED);
+    switch (hook) {
+    case TFI_HOOK_cuStreamBeginCapture:
+    case TFI_HOOK_cuStreamBeginCapture_ptsz:
+    case TFI_HOOK_cuStreamBeginCapture_v2:
+    case TFI_HOOK_cuStreamBeginCapture_v2_ptsz:
+    case TFI_HOOK_cuStreamBeginCaptureToCig:
+    case TFI_HOOK_cuStreamBeginCaptureToCig_ptsz:
+    case TFI_HOOK_cuStreamBeginCaptureToGraph:
+    case TFI_HOOK_cuStreamBeginCaptureToGraph_ptsz:
+    case TFI_HOOK_cudaStreamBeginCapture:
+    case TFI_HOOK_cudaStreamBeginCapture_ptsz:
+    case TFI_HOOK_cudaStreamBeginCaptureToGraph:
+    case TFI_HOOK_cudaStreamBeginCaptureToGraph_ptsz: __atomic_add_fetch(&captures, 1, __ATOMIC_RELAXED); break;
+    case TFI_HOOK_cuStreamEndCapture:
+    case TFI_HOOK_cuStreamEndCapture_ptsz:
+    case TFI_HOOK_cuStreamEndCaptureToCig:
+    case TFI_HOOK_cuStreamEndCaptureToCig_ptsz:
+    case TFI_HOOK_cudaStreamEndCapture:
+    case TFI_HOOK_cudaStreamEndCapture_ptsz:
+        while (count &&
+               !__atomic_compare_exchange_n(&captures, &count, count - 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+            continue;
+        break;
+    default: break;
+    }
+}
+
+void tfi_cuda_synchronize_now(void)
+{
+    int error = errno, mode = RELAXED;
+    void *context = NULL, *handle = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY);
+    int (*current)(void **) = handle ? (int (*)(void **))tfi_dlsym(handle, "cuCtxGetCurrent") : NULL;
+    int (*exchange)(int *) = handle ? (int (*)(int *))tfi_dlsym(handle, "cuThreadExchangeStreamCaptureMode") : NULL;
+    int (*wait)(void) = handle ? (int (*)(void))tfi_dlsym(handle, "cuCtxSynchronize") : NULL;
+    bool idle = !__atomic_load_n(&captures, __ATOMIC_RELAXED);
+    if (idle && current && wait && exchange && current(&context) == 0 && context && exchange(&mode) == 0) {
+        wait();
+        exchange(&mode);
+    }
+    if (handle) dlclose(handle);
+    errno = error;
+}
