@@ -14,12 +14,15 @@ Q       := $(if $(V),,@)
 MAKEFLAGS += --no-builtin-rules
 
 # What runs inside a stranger's process is listed by name; SHARED_SRCS are compiled into both programs.
-PRELOAD_SRCS := $(addprefix preload/,api.c chunk.c clock.c config.c console.c crc.c encode.c fmt.c hooks.c log.c nvtx.c nvtx_names.c posix.c rank.c \
-                  schedule.c stage.c strings.c sys.c tfinject.c thread.c trigger.c writer.c)
+PRELOAD_SRCS := $(addprefix preload/,api.c chunk.c clock.c command.c config.c console.c crc.c encode.c fmt.c frame.c glibc.c helper.c hooks.c log.c nvtx.c \
+                  nvtx_names.c open_names.c posix.c rank.c schedule.c stage.c strings.c sys.c tfinject.c thread.c trigger.c \
+                  unmatched.c writer.c)
+# ---- the places it writes to ----
+PRELOAD_SRCS += $(addprefix preload/,files.c stderr.c timing.c)
 # ---- libtorch ----
 PRELOAD_SRCS += $(addprefix preload/,python_torch.c torch.c torch_inputs.c torch_texts.c)
 # ---- the CUDA tables ----
-PRELOAD_SRCS += $(addprefix preload/,cuda.c cuda_calls.c cuda_names.c cuda_routes.c cudart.c cudart_changed.c dl.c events.c events_launch.c)
+PRELOAD_SRCS += $(addprefix preload/,cuda.c cuda_calls.c cuda_names.c cuda_routes.c cuda_sync.c cudart.c cudart_changed.c dl.c events.c events_launch.c)
 CUDA_OBJS     = $(foreach tree,lib libtest,$(addprefix $(B)/obj/$(tree)/preload/,cuda.o cudart.o))
 # A wrapper's address, where a look-up gives it away, has to be our own and not that of a library loaded before us.
 LDFLAGS_CUDA  = -Wl,-Bsymbolic-functions
@@ -29,9 +32,9 @@ PRELOAD_SRCS += $(addprefix preload/,broker.c cupti.c cupti_buffers.c cupti_call
                   cupti_records.c cupti_select.c)
 CUPTI_OBJS    = $(foreach tree,lib libtest,$(addprefix $(B)/obj/$(tree)/preload/,broker.o cupti_records.o))
 # ---- end of CUPTI ----
-PRELOAD_SRCS += $(addprefix preload/,blocks.c c10.c callstack.c memory.c native_names.c python_frames.c)
+PRELOAD_SRCS += $(addprefix preload/,blocks.c c10.c callstack.c memory.c native_names.c python_frames.c request.c stack_room.c)
 # ---- Python: the shim is embedded, by part ----
-PRELOAD_SRCS += $(addprefix preload/,python.c python_builtins.c)
+PRELOAD_SRCS += $(addprefix preload/,python.c python_builtins.c python_telefuser.c)
 SHIMS        := $(wildcard preload/shim*.py)
 # ---- end of Python ----
 SHARED_SRCS  := $(wildcard include/*.c)
@@ -65,9 +68,16 @@ BASE      = $(OPT) $(WARN) $(SANITIZE) -DTFI_VERSION='"$(VERSION)"' -Iinclude $(
 CFLAGS_C  = -std=gnu11 -D_GNU_SOURCE $(BASE)
 CFLAGS_CXX = -std=c++17 $(BASE)
 # The library's own thread state is one initial-exec TLS pointer, and it shows nobody more than its version script names.
-CFLAGS_LIB = $(CFLAGS_C) -fPIC -fvisibility=hidden -ftls-model=initial-exec -Ipreload
-LDFLAGS_LIB = -shared -Wl,-z,defs -Wl,-z,nodelete -Wl,-soname,libtfinject.so -Wl,--as-needed -static-libgcc -Wl,--exclude-libs,ALL $(LDFLAGS_CUDA)
-LDLIBS_LIB  = -l:libz.a -pthread -ldl
+CFLAGS_LIB = $(CFLAGS_C) -fPIC -fvisibility=hidden -ftls-model=initial-exec -Ipreload -include preload/glibc.h \
+             -Wframe-larger-than=$(FRAME_BYTES)
+# Waking and finishing have less than 4 KiB of stack: a frame may take a line of text. The files named next have larger
+# frames in functions that neither of the two calls: constructors, stacks, texts of operators, the search for CUPTI. Clang
+# inlines more than GCC, and its frames are larger. Only WERROR=1 makes it an error, as OPT=-O0 has larger frames too.
+FRAME_BYTES = $(if $(findstring clang,$(CC)),1536,1152)
+LARGE_FRAMES = $(foreach tree,lib libtest,$(patsubst %,$(B)/obj/$(tree)/preload/%.o,callstack cupti_find nvtx nvtx_names python_builtins torch torch_texts))
+LDFLAGS_LIB = -shared -Wl,-z,defs -Wl,-z,now -Wl,-z,nodelete -Wl,-soname,libtfinject.so -Wl,--as-needed -static-libgcc -Wl,--exclude-libs,ALL $(LDFLAGS_CUDA)
+# Before glibc 2.34 threads and dlopen are in libraries of their own; since then those are there, but empty.
+LDLIBS_LIB  = -l:libz.a -Wl,--no-as-needed -l:libpthread.so.0 -l:libdl.so.2 -Wl,--as-needed
 # The demangler of the C++ runtime, statically, as kernel names are those of C++.
 LDLIBS_TOOL = -l:libz.a -l:libjansson.a -Wl,-u,__cxa_demangle -l:libsupc++.a -pthread -lm
 CHECK_CFLAGS = $(shell pkg-config --cflags check)
@@ -108,6 +118,7 @@ endef
 
 $(CUDA_OBJS): CPPFLAGS += $(patsubst %,-isystem %,$(sort $(CUDA_INC) $(CUDART_INC)))
 $(CUPTI_OBJS): CPPFLAGS += $(patsubst %,-isystem %,$(sort $(CUPTI_INC) $(CUDA_INC)))
+$(LARGE_FRAMES): FRAME_BYTES = 5376
 $(B)/obj/lib/%.o: %.c $(B)/flags
 	$(call compile,CC,$(CC) $(CFLAGS_LIB) -c -o $@ $<)
 $(B)/obj/libtest/%.o: %.c $(B)/flags
@@ -266,6 +277,7 @@ bench: ## the figures of the README, against uftrace, zlib, HTA and the TensorBo
 	@scripts/bootstrap build python bench
 	$(Q)$(MAKE) --no-print-directory everything
 	$(Q)scripts/bench
+	$(Q)scripts/bench-growth
 	$(Q)scripts/bench-cuda
 	$(Q)scripts/bench-kineto
 	$(Q)scripts/bench-memory

@@ -337,12 +337,11 @@ static void backward_free(struct backward *b)
     free(b->outermost);
 }
 
-/* The arrow that ends in the stretch from `start` to `end` of a thread: the last one up to `time`, else the first. */
-static uint32_t arrow_in(const struct backward *b, uint32_t thread, int64_t start, int64_t end, int64_t time)
+/* The first arrow of a thread that ends at `time` or later. */
+static size_t arrow_from(const struct backward *b, uint32_t thread, int64_t time)
 {
-    struct point key = {start, thread, 0};
+    struct point key = {time, thread, 0};
     size_t low = 0, high = b->ends.count;
-    uint32_t found = NO_PLACE;
     while (low < high) {
         size_t middle = (low + high) / 2;
         if (by_thread_and_time(&b->ends.point[middle], &key) < 0) {
@@ -351,14 +350,16 @@ static uint32_t arrow_in(const struct backward *b, uint32_t thread, int64_t star
             high = middle;
         }
     }
-    for (; low < b->ends.count; low++) {
-        const struct point *p = &b->ends.point[low];
-        if (p->thread != thread || p->time >= end || (p->time > time && found != NO_PLACE)) {
-            break;
-        }
-        found = p->of;
-    }
-    return found;
+    return low;
+}
+
+/* The arrow that ends in the stretch from `start` to `end` of a thread: the last one up to `time`, else the first. */
+static uint32_t arrow_in(const struct backward *b, uint32_t thread, int64_t start, int64_t end, int64_t time)
+{
+    size_t first = arrow_from(b, thread, start), after = arrow_from(b, thread, MIN(add_ns(time, 1), end));
+    size_t at = after > first ? after - 1 : first;
+    const struct point *p = &b->ends.point[at];
+    return at < b->ends.count && p->thread == thread && p->time < end ? p->of : NO_PLACE;
 }
 
 struct forward_search {
@@ -442,24 +443,6 @@ static void find_stages(const struct attribution *a, const struct stretches *sta
     ask_only(a, points, belonging);
 }
 
-static void find_outer(struct attribution *a, const struct stretches *stages)
-{
-    uint32_t *open = mem_zero(stages->count, sizeof *open);
-    size_t depth = 0;
-    for (size_t i = 0; i < stages->count; i++) {
-        size_t at = stages->order[i];
-        if (i && stages->thread[at] != stages->thread[stages->order[i - 1]]) {
-            depth = 0;
-        }
-        while (depth && stages->end[open[depth - 1]] <= stages->start[at]) {
-            depth--;
-        }
-        a->outer[at] = depth ? open[depth - 1] : NO_PLACE;
-        open[depth++] = (uint32_t)at;
-    }
-    free(open);
-}
-
 static struct belonging *nowhere(size_t count)
 {
     struct belonging *belonging = mem_zero(count, sizeof *belonging);
@@ -500,15 +483,14 @@ static uint32_t *no_places(size_t count)
 void attribute(struct attribution *a, const struct process *process, bool spans)
 {
     const struct ranges *r = &process->ranges;
-    size_t *operator_order, count;
-    size_t *stage_order = stages_sorted(process, &count);
-    struct stretches stages = {r->start, r->end, r->thread, stage_order, count};
+    size_t *operator_order;
     *a = (struct attribution){.process = process};
+    a->order = stages_sorted(process, &a->stages);
+    struct stretches stages = {r->start, r->end, r->thread, a->order, a->stages};
     a->work = nowhere(process->works.table.count);
     a->launch = no_places(process->works.table.count);
     a->operator= no_places(process->works.table.count);
-    a->outer = no_places(r->table.count);
-    find_outer(a, &stages);
+    stage_paths_init(&a->paths, process, a->order, a->stages, NULL, NULL, 0);
     struct points points = find_launches(a);
     struct stretches operators = operators_of(process, &operator_order);
     sweep(&operators, &points, set_operator, a);
@@ -520,17 +502,14 @@ void attribute(struct attribution *a, const struct process *process, bool spans)
         a->block = find_all(a, &stages, &operators, &points, (struct moments){b->table.count, b->thread, b->time});
     }
     free(points.point);
-    free(stage_order);
     free(operator_order);
 }
 
-uint32_t stage_around(const struct attribution *a, uint32_t stage, int64_t time)
+struct stage_paths chosen_paths(const struct attribution *a, const uint32_t *of_name, uint32_t target)
 {
-    uint32_t outer = a->outer[stage];
-    while (outer != NO_PLACE && a->process->ranges.end[outer] <= time) {
-        outer = a->outer[outer];
-    }
-    return outer;
+    struct stage_paths paths;
+    stage_paths_init(&paths, a->process, a->order, a->stages, a->paths.outer, of_name, target);
+    return paths;
 }
 
 void attribution_free(struct attribution *a)
@@ -540,6 +519,7 @@ void attribution_free(struct attribution *a)
     free(a->block);
     free(a->launch);
     free(a->operator);
-    free(a->outer);
+    free(a->order);
+    stage_paths_free(&a->paths);
     *a = (struct attribution){0};
 }

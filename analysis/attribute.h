@@ -9,7 +9,7 @@
 #ifndef TFA_ATTRIBUTE_H
 #define TFA_ATTRIBUTE_H
 
-#include "model.h"
+#include "stage_paths.h"
 
 enum via { VIA_NONE, VIA_THREAD, VIA_FORWARD, VIA_ONLY, NR_VIAS };
 extern const char *const via_names[NR_VIAS];
@@ -28,14 +28,16 @@ struct attribution {
     struct belonging *block; /* by place in process->blocks; the same */
     uint32_t *launch;        /* by work: its place in process->spans, or NO_PLACE */
     uint32_t *operator;      /* by work: the innermost operator it was launched in, a place in process->spans */
-    uint32_t *outer;         /* by range: the stage it was opened in */
-    uint64_t unlinked;       /* works without a launch and without an operator */
-    uint64_t doubled;        /* correlation ids that several calls of the same kind have */
+    size_t *order;           /* stages_sorted */
+    size_t stages;
+    struct stage_paths paths; /* of all stages */
+    uint64_t unlinked;        /* works without a launch and without an operator */
+    uint64_t doubled;         /* correlation ids that several calls of the same kind have */
 };
 
 void attribute(struct attribution *attribution, const struct process *process, bool spans);
 void attribution_free(struct attribution *attribution);
-/* The stage around `stage` that was open at `time`, or NO_PLACE. */
-uint32_t stage_around(const struct attribution *attribution, uint32_t stage, int64_t time);
+/* The way outwards over stages alone whose name has the number `target` in `of_name`; all if that is NULL. To be freed. */
+struct stage_paths chosen_paths(const struct attribution *attribution, const uint32_t *of_name, uint32_t target);
 
 #endif

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "stages.h"
+
 /* When the steps were open that --step lists. */
 static void find_steps(struct choice *choice, const struct session *session)
 {
@@ -38,23 +40,36 @@ static void find_states(struct choice *choice, const struct list *cycle)
 
 bool choice_needs_launches(const struct session *session, const struct process *process)
 {
-    bool needs = session->options.step.count || session->options.cycle.count;
+    bool needs = session->options.step.count || session->options.cycle.count || session->options.stage.count;
     for (size_t i = 0; i < process->switchings; i++) {
         needs |= process->switching[i].state == RECORDING_WARMUP;
     }
     return needs;
 }
 
+/* Which calls launched work of the chosen lanes. */
+static void find_calls(struct choice *choice)
+{
+    const struct process *p = choice->process;
+    const struct works *w = &p->works;
+    choice->launches = mem_zero(p->spans.table.count, sizeof *choice->launches);
+    for (size_t i = 0; i < w->table.count; i++) {
+        uint32_t launch = choice->attribution->launch[i];
+        if (launch != NO_PLACE && IS_WORK(w->class[i]) && choice->lane[w->lane[i]]) {
+            choice->launches[launch] = true;
+        }
+    }
+}
+
 void choice_init(struct choice *choice, const struct session *session, const struct process *process,
                  const struct attribution *attribution)
 {
     const struct options *options = &session->options;
-    *choice = (struct choice){.process = process, .attribution = attribution};
+    *choice = (struct choice){.process = process, .options = options, .attribution = attribution};
     session_window(session, &choice->window.from, &choice->window.to);
     choice->lane = mem_zero(process->lanes, sizeof *choice->lane);
     for (size_t i = 0; i < process->lanes; i++) {
-        choice->lane[i] =
-            list_has(&options->device, process->lane[i].device) && list_has(&options->stream, process->lane[i].stream);
+        choice->lane[i] = choice_lane(choice, process->lane[i].device, process->lane[i].stream);
     }
     choice->by_step = options->step.count != 0;
     if (choice->by_step) {
@@ -62,11 +77,22 @@ void choice_init(struct choice *choice, const struct session *session, const str
     }
     choice->by_cycle = options->cycle.count != 0;
     find_states(choice, &options->cycle);
+    choice->by_lane = options->device.count || options->stream.count;
+    if (choice->by_lane && attribution && attribution->launch) {
+        find_calls(choice);
+    }
+    choice->by_stage = options->stage.count != 0;
+    choice->none_wanted = session_wants_range(session, has_stages(process) ? NAME_OUTSIDE : NAME_RUN);
+    if (choice->by_stage && attribution && attribution->launch) {
+        choice->paths = chosen_paths(attribution, session->stages, 0);
+    }
 }
 
 void choice_free(struct choice *choice)
 {
     free(choice->lane);
+    free(choice->launches);
+    stage_paths_free(&choice->paths);
     intervals_free(&choice->steps);
     intervals_free(&choice->cycles);
     intervals_free(&choice->warmup);
@@ -93,6 +119,36 @@ static bool is_asked_for(const struct choice *choice, int64_t time)
 {
     return (!choice->by_step || is_in(&choice->steps, time)) && (!choice->by_cycle || is_in(&choice->cycles, time)) &&
            (choice->by_step || choice->by_cycle || !is_in(&choice->warmup, time));
+}
+
+bool choice_in_stage(const struct choice *choice, const struct belonging *at)
+{
+    if (!choice->by_stage || at->stage == NO_PLACE) {
+        return choice->none_wanted;
+    }
+    return stage_or_around(&choice->paths, at->stage, at->time) != NO_PLACE;
+}
+
+bool choice_in_steps(const struct choice *choice, int64_t launched)
+{
+    return (!choice->by_step || is_in(&choice->steps, launched)) &&
+           (!choice->by_cycle || is_in(&choice->cycles, launched));
+}
+
+bool choice_belonging(const struct choice *choice, const struct belonging *at)
+{
+    return choice_in_steps(choice, at->time) && choice_in_stage(choice, at);
+}
+
+bool choice_lane(const struct choice *choice, int64_t device, int64_t stream)
+{
+    return list_has(&choice->options->device, device) && list_has(&choice->options->stream, stream);
+}
+
+bool choice_call(const struct choice *choice, int64_t start, uint32_t span)
+{
+    return start >= choice->window.from && start < choice->window.to && choice_in_steps(choice, start) &&
+           (!choice->by_lane || (span != NO_PLACE && choice->launches[span]));
 }
 
 bool choice_moment(const struct choice *choice, int64_t start, int64_t launched)

@@ -106,6 +106,12 @@ static int64_t add_clamped(int64_t a, int64_t b)
     return MAX(MIN(sum, (int64_t)LARGEST), -(int64_t)LARGEST);
 }
 
+/* How far it is from one reading of the counter to another; what is further than a number can say is as far as it can. */
+static int64_t ticks_between(uint64_t from, uint64_t to)
+{
+    return to >= from ? (int64_t)MIN(to - from, (uint64_t)INT64_MAX) : -(int64_t)MIN(from - to, (uint64_t)INT64_MAX);
+}
+
 /* Nanoseconds of the line: of CLOCK_MONOTONIC as a rule. */
 static int64_t line_ns(struct clock *clock, uint64_t ticks)
 {
@@ -115,7 +121,7 @@ static int64_t line_ns(struct clock *clock, uint64_t ticks)
         i = clock->hint = point_before(line, ticks);
     }
     const struct clock_point *from = &line->point[i];
-    int64_t away = (int64_t)(ticks - from->ticks);
+    int64_t away = ticks_between(from->ticks, ticks);
     if (clock->rate == 1) {
         return add_clamped(from->value, away);
     }

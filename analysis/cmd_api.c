@@ -58,26 +58,14 @@ struct scope {
     const struct stage_finder *finder;
 };
 
-static bool in_stage(const struct api *api, const struct scope *scope, uint32_t thread, int64_t time)
+static void take(struct api *api, const struct scope *scope, struct made made, uint32_t span)
 {
-    const struct process *p = scope->choice->process;
-    const struct attribution *a = scope->finder->attribution;
-    if (!api->session->options.stage.count) {
-        return true;
-    }
-    for (uint32_t s = stage_at(scope->finder, thread, time); s != NO_PLACE; s = stage_around(a, s, time)) {
-        if (session_wants_stage(api->session, model_name(&api->session->model, p->ranges.name[s]))) {
-            return true;
+    struct belonging at = {made.start, NO_PLACE, 0};
+    if (choice_call(scope->choice, made.start, span)) {
+        at.stage = scope->choice->by_stage ? stage_at(scope->finder, made.thread, made.start) : NO_PLACE;
+        if (choice_in_stage(scope->choice, &at)) {
+            add_call(api, &made);
         }
-    }
-    return false;
-}
-
-static void take(struct api *api, const struct scope *scope, struct made made)
-{
-    struct window window = scope->choice->window;
-    if (made.start >= window.from && made.start < window.to && in_stage(api, scope, made.thread, made.start)) {
-        add_call(api, &made);
     }
 }
 
@@ -87,7 +75,7 @@ static void take_call(struct api *api, const struct scope *scope, const struct m
     bool has_result = call->call != NO_PLACE;
     int64_t result = has_result ? c->result[call->call] : 0;
     bool failed = result != 0 && result != NOT_READY;
-    take(api, scope, (struct made){call->name, call->thread, call->start, call->end, has_result, failed});
+    take(api, scope, (struct made){call->name, call->thread, call->start, call->end, has_result, failed}, call->span);
 }
 
 static void add_process(struct api *api, const struct process *process)
@@ -170,6 +158,7 @@ void cmd_api(struct session *session)
 {
     struct api api = {.session = session};
     unsigned want = WANT_RANGES | WANT_CALLS | WANT_LAUNCHES;
+    want |= session->options.device.count || session->options.stream.count ? WANT_DEVICE : 0;
     if (!session_load(session, want, false) || !session_begin(session, STYLE_TABLE)) {
         return;
     }

@@ -12,8 +12,8 @@
 
 #include "choice.h"
 #include "hta.h"
-#include "kernel_names.h"
 #include "row_order.h"
+#include "short_names.h"
 #include "stages.h"
 #include "statistics.h"
 #include "work_kinds.h"
@@ -37,6 +37,7 @@ struct breakdown {
     int64_t kernel_time;
     uint64_t launches, via[NR_VIAS], unlinked;
     struct map kernels; /* by name */
+    struct short_names shorts;
 };
 
 /* ---- rows ---- */
@@ -71,19 +72,16 @@ static struct row *row_of(struct breakdown *b, int64_t rank, uint32_t stage, uin
 }
 
 /* The stage's name under which a piece of work is shown; false if no stage of --stage has it. */
-static bool shown_stage(const struct breakdown *b, const struct attribution *a, size_t work, bool stages,
-                        uint32_t *name)
+static bool shown_stage(const struct breakdown *b, const struct stage_paths *paths, const struct belonging *at,
+                        bool stages, uint32_t *name)
 {
-    const struct belonging *at = &a->work[work];
-    const uint32_t *names = a->process->ranges.name;
-    for (uint32_t s = at->stage; s != NO_PLACE; s = stage_around(a, s, at->time)) {
-        if (session_wants_stage(b->session, model_name(&b->session->model, names[s]))) {
-            *name = names[s];
-            return true;
-        }
+    uint32_t stage = stage_or_around(paths, at->stage, at->time);
+    if (at->stage != NO_PLACE) {
+        *name = stage == NO_PLACE ? NAME_OUTSIDE : paths->ranges->name[stage];
+        return stage != NO_PLACE;
     }
     *name = stages ? NAME_OUTSIDE : NAME_RUN;
-    return at->stage == NO_PLACE && session_wants_stage(b->session, model_name(&b->session->model, *name));
+    return session_wants_range(b->session, *name);
 }
 
 static uint32_t category_name(struct breakdown *b, enum event_class class)
@@ -140,8 +138,8 @@ static void end_operators(struct breakdown *b, struct by_operator *o, int64_t ra
     free(o->value);
 }
 
-static void add_work(struct breakdown *b, const struct choice *choice, struct by_operator *operators, bool stages,
-                     size_t i)
+static void add_work(struct breakdown *b, const struct choice *choice, const struct stage_paths *paths,
+                     struct by_operator *operators, bool stages, size_t i)
 {
     const struct attribution *a = choice->attribution;
     const struct works *w = &choice->process->works;
@@ -149,7 +147,7 @@ static void add_work(struct breakdown *b, const struct choice *choice, struct by
     struct interval when;
     uint32_t stage;
     bool is_kernel = w->class[i] == CLASS_KERNEL;
-    if (!choice_work(choice, i, &when) || !shown_stage(b, a, i, stages, &stage)) {
+    if (!choice_work(choice, i, &when) || !shown_stage(b, paths, &a->work[i], stages, &stage)) {
         return;
     }
     int64_t time = when.end - when.start;
@@ -179,11 +177,13 @@ static void add_process(struct breakdown *b, const struct process *process)
     bool stages = has_stages(process);
     attribute(&attribution, process, false);
     choice_init(&choice, b->session, process, &attribution);
+    struct stage_paths paths = chosen_paths(&attribution, b->session->stages, 0);
     for (size_t i = 0; i < process->works.table.count; i++) {
-        add_work(b, &choice, &operators, stages, i);
+        add_work(b, &choice, &paths, &operators, stages, i);
     }
     end_operators(b, &operators, process->rank);
     b->unlinked += attribution.unlinked;
+    stage_paths_free(&paths);
     choice_free(&choice);
     attribution_free(&attribution);
 }
@@ -232,22 +232,29 @@ static void emit_row_of(struct breakdown *b, struct row *row)
 {
     struct emit *e = &b->session->emit;
     const struct name *stage = names_get(&b->session->model.names, row->head.stage);
-    const struct name *name = names_get(&b->session->model.names, row->head.name);
-    struct text text = {0};
+    const struct name *name = names_get(&b->session->model.names, short_names_get(&b->shorts, row->head.name));
     emit_row(e);
-    emit_bytes_text(e, "stage", stage->text, stage->length);
+    emit_stage(e, stage);
     emit_known(e, "rank", row->head.rank);
-    if (b->session->options.names == NAMES_SHORT) {
-        short_name(name->text, &text);
-        emit_text(e, "name", text.data);
-    } else {
-        emit_bytes_text(e, "name", name->text, name->length);
-    }
+    emit_bytes_text(e, "name", name->text, name->length);
     emit_text(e, "kind", row->kind < 0 ? NULL : work_kind_names[row->kind]);
     emit_values(e, &row->values);
     emit_pct(e, "pct", row->of_rank ? 100.0 * (double)row->values.total / (double)row->of_rank : NAN);
     emit_row_end(e);
-    text_free(&text);
+}
+
+/* All kernels of the answer, those too that --top cuts off: a kernel's name is the same in both. */
+static void find_short_names(struct breakdown *b)
+{
+    const struct options *options = &b->session->options;
+    uint32_t *name = mem_zero(b->count, sizeof *name);
+    for (size_t i = 0; i < b->count; i++) {
+        name[i] = b->row[i].head.name;
+    }
+    if (options->names == NAMES_SHORT && options->group_by == GROUP_KERNEL) {
+        short_names_init(&b->shorts, &b->session->model.names, name, b->count);
+    }
+    free(name);
 }
 
 static void emit_rows(struct breakdown *b)
@@ -288,6 +295,7 @@ static void breakdown_free(struct breakdown *b)
     free(b->rank);
     free(b->row);
     map_free(&b->kernels);
+    short_names_free(&b->shorts);
     work_kinds_free(&b->kinds);
 }
 
@@ -307,6 +315,7 @@ void cmd_breakdown(struct session *session)
         add_process(&b, session->process[i]);
     }
     sort_rows(&b);
+    find_short_names(&b);
     emit_rows(&b);
     emit_sums(&b);
     emit_end(&session->emit);

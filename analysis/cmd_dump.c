@@ -4,11 +4,11 @@
  * pass over a trace finds its clock and its functions, the second prints. Times count from the run's first record.
  * Traces of PyTorch are dumped in dump_kineto.c.
  */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "dump_choice.h"
 #include "dump_kineto.h"
 #include "session.h"
 #include "stacks.h"
@@ -23,31 +23,47 @@ struct dump {
     const struct piece *piece;
     int64_t from, to;
     uint64_t rows;
+    struct dump_choice chosen;
     uint64_t bad_records, bad_stacks; /* of the process at hand, as far as they were shown */
 };
 
 /* All columns of a group, decoded. */
 struct columns {
     const uint64_t **values;
-    const uint32_t **first; /* of lists */
-    const uint64_t *payload_type;
+    const uint32_t **first;                                                    /* of lists */
+    const uint64_t *payload_type, *id, *correlation, *device, *stream, *start; /* NULL: there is no such column */
     uint32_t next; /* the record that comes next in the order of the chunk */
 };
+
+static void name_column(struct columns *columns, const char *name, const uint64_t *values)
+{
+    const struct {
+        const char *name;
+        const uint64_t **column;
+    } named[] = {{"payload_type", &columns->payload_type},
+                 {"id", &columns->id},
+                 {"correlation", &columns->correlation},
+                 {"device", &columns->device},
+                 {"stream", &columns->stream},
+                 {"start", &columns->start}};
+    for (size_t i = 0; i < ARRAY_SIZE(named); i++) {
+        if (strcmp(name, named[i].name) == 0) {
+            *named[i].column = values;
+        }
+    }
+}
 
 static void decode_group(struct dump *dump, struct group *group, struct columns *columns)
 {
     unsigned fields = group->kind ? group->kind->fields : 0;
-    columns->next = 0;
-    columns->payload_type = NULL;
+    *columns = (struct columns){0};
     columns->values = mem_zero(fields, sizeof *columns->values);
     columns->first = mem_zero(fields, sizeof *columns->first);
     for (unsigned f = 0; f < fields; f++) {
         const struct field *field = &group->kind->field[f];
         columns->values[f] = field->is_list ? group_list(&dump->reader.decoder, group, (int)f, &columns->first[f])
                                             : group_values(&dump->reader.decoder, group, (int)f);
-        if (strcmp(field->name, "payload_type") == 0) {
-            columns->payload_type = columns->values[f];
-        }
+        name_column(columns, field->name, columns->values[f]);
     }
 }
 
@@ -136,6 +152,29 @@ static bool in_window(const struct dump *dump, bool has_time, int64_t time)
     return has_time && time >= dump->from && time < dump->to;
 }
 
+static const uint64_t *row_of(const uint64_t *column, uint32_t i)
+{
+    return column ? column + i : NULL;
+}
+
+static bool is_chosen(const struct dump *dump, const struct group *group, const struct columns *columns, bool has_time,
+                      int64_t time, uint32_t i)
+{
+    struct dumped record = {.kind = group->number,
+                            .thread = dump->piece->thread,
+                            .has_time = has_time,
+                            .time = time,
+                            .id = row_of(columns->id, i),
+                            .correlation = row_of(columns->correlation, i),
+                            .device = row_of(columns->device, i),
+                            .stream = row_of(columns->stream, i)};
+    if (!has_time && columns->start) { /* a device's own clock */
+        return in_window(dump, true, clock_device_ns(&dump->clock, columns->start[i])) &&
+               dump_choice_has(&dump->chosen, &record);
+    }
+    return in_window(dump, has_time, time) && dump_choice_has(&dump->chosen, &record);
+}
+
 static void emit_record(struct dump *dump, const struct group *group, const struct columns *columns, uint32_t i)
 {
     struct emit *e = &dump->session->emit;
@@ -143,7 +182,7 @@ static void emit_record(struct dump *dump, const struct group *group, const stru
     char number[32];
     bool has_time = kind && kind->time >= 0 && columns->values[kind->time];
     int64_t time = has_time ? clock_ns(&dump->clock, columns->values[kind->time][i]) : 0;
-    if (!in_window(dump, has_time, time)) {
+    if (!is_chosen(dump, group, columns, has_time, time, i)) {
         return;
     }
     emit_row(e);
@@ -223,18 +262,21 @@ static void dump_process(struct dump *dump, const struct process *process)
     dump->bad_records = dump->bad_stacks = 0;
     before = dump->trace->bad_records;
     dump->reader = (struct reader){.trace = dump->trace};
+    dump_choice_init(&dump->chosen, dump->session, process);
     while (!enough(dump) && (dump->piece = reader_next(&dump->reader, &chunk)) != NULL) {
         dump_chunk(dump, &chunk);
     }
     known = before - (dump->trace->bad_records - before); /* what the reader leaves out it has left out twice now */
     reader_free(&dump->reader);
+    dump_choice_free(&dump->chosen);
     say_bad(dump, known);
 }
 
 void cmd_dump(struct session *session)
 {
     struct dump dump = {.session = session};
-    if (!session_load(session, WANT_FUNCS, true) || !session_begin(session, STYLE_LINES)) {
+    unsigned want = WANT_FUNCS | (dump_is_filtered(session) ? WANT_FOR_DUMP : 0);
+    if (!session_load(session, want, true) || !session_begin(session, STYLE_LINES)) {
         return;
     }
     session_window(session, &dump.from, &dump.to);
@@ -248,6 +290,5 @@ void cmd_dump(struct session *session)
     emit_totals(&session->emit);
     emit_count(&session->emit, "records", dump.rows);
     emit_end(&session->emit);
-    bool filtered = !isnan(session->options.from) || !isnan(session->options.to);
-    session_end(session, dump.rows || !filtered);
+    session_end(session, dump.rows || !is_filtered(session));
 }

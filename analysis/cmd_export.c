@@ -34,13 +34,12 @@ void cmd_export_chrome(struct session *session)
         session->status = 1;
         return;
     }
-    uint32_t *of_name = stages_wanted(session);
+    const uint32_t *of_name = session->stages;
     if (is_of_kineto(session->process[0])) {
         events = export_kineto_whole(session, session->process[0], &session->out, "chrome", of_name);
     } else {
         struct tfr_export asked = {session->process, session->processes, &session->out, "chrome", NULL, of_name, 0, 0};
         events = export_tfr(&asked, session);
     }
-    free(of_name);
     session_end(session, events || !is_filtered(session));
 }

@@ -6,6 +6,7 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "choice.h"
 #include "export_kineto.h"
@@ -15,8 +16,9 @@
 struct tensorboard {
     struct session *session;
     char *directory;
-    uint32_t *of_name; /* NULL: all stages */
-    char **path;       /* that were written */
+    int fd;                  /* the directory's */
+    const uint32_t *of_name; /* NULL: all stages */
+    char **path;             /* that were written */
     size_t paths;
 };
 
@@ -77,7 +79,7 @@ static bool write_process(struct tensorboard *t, const struct process *process)
 {
     struct out out;
     char *path = name_file(t, process);
-    bool good = out_open(&out, path);
+    bool good = out_open_in(&out, t->fd, path, FILE_SHARED);
     uint64_t events = good ? write_events(t, &out, process) : 0;
     if (!good || (!events && is_filtered(t->session))) {
         out_discard(&out);
@@ -98,8 +100,11 @@ static void print_paths(struct tensorboard *t)
         return;
     }
     for (size_t i = 0; i < t->paths; i++) {
-        out_puts(out, t->path[i]);
-        out_puts(out, "\n");
+        struct text line = {0};
+        text_visible(&line, t->path[i], strlen(t->path[i]));
+        text_puts(&line, "\n");
+        out_write(out, line.data, line.length);
+        text_free(&line);
     }
     session_end(t->session, t->paths != 0);
     if (t->paths) {
@@ -107,18 +112,42 @@ static void print_paths(struct tensorboard *t)
     }
 }
 
+/* The one beside the trace is found there, so it is no link. */
+static bool open_directory(struct tensorboard *t, const char *beside)
+{
+    const char *why = "";
+    const struct input *input = &t->session->inputs.input[t->session->process[0]->input];
+    if (t->session->options.output) {
+        t->fd = directory_make(t->directory, &why);
+    } else {
+        int above = directory_make(beside, &why);
+        if (above >= 0 && file_is_in(above, input->path, input->device, input->inode)) {
+            t->fd = directory_below(above, "tensorboard", &why);
+        } else if (above >= 0) {
+            why = "its directory was exchanged meanwhile";
+        }
+        if (above >= 0) {
+            close(above);
+        }
+    }
+    if (t->fd < 0) {
+        complain(t->directory, "can't be made (%s)", why);
+    }
+    return t->fd >= 0;
+}
+
 void cmd_export_tensorboard(struct session *session)
 {
-    struct tensorboard t = {.session = session};
+    struct tensorboard t = {.session = session, .fd = -1};
     if (!session_load(session, WANT_FOR_EXPORT | WANT_FOR_EXPORT_TFR, true)) {
         return;
     }
     char *beside = directory_of(session->process[0]->path);
     t.directory = session->options.output ? string_format("%s", session->options.output)
                                           : string_format("%s/tensorboard", beside);
-    t.of_name = stages_wanted(session);
+    t.of_name = session->stages;
     t.path = mem_zero(session->processes, sizeof *t.path);
-    bool good = make_directory(t.directory);
+    bool good = open_directory(&t, beside);
     for (size_t i = 0; i < session->processes && good; i++) {
         good = write_process(&t, session->process[i]);
     }
@@ -130,8 +159,10 @@ void cmd_export_tensorboard(struct session *session)
     for (size_t i = 0; i < t.paths; i++) {
         free(t.path[i]);
     }
+    if (t.fd >= 0) {
+        close(t.fd);
+    }
     free(t.path);
-    free(t.of_name);
     free(t.directory);
     free(beside);
 }

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "session.h"
+#include "unmatched.h"
 
 /* A moment as ISO 8601 with microseconds, in UTC. */
 static void emit_moment(struct emit *e, const char *key, int64_t ns)
@@ -51,7 +52,7 @@ static void emit_clock(struct emit *e, const struct process *p)
     emit_close(e);
 }
 
-/* What is no hardware is never shown without saying so. */
+/* Simulated devices are always labelled. */
 static void emit_device(struct emit *e, const struct model *model, const struct device *device)
 {
     char uuid[DEVICE_UUID];
@@ -85,6 +86,26 @@ static void emit_switchings(struct emit *e, const struct model *model, const str
     emit_close(e);
 }
 
+/* For somebody who wants to give the trace away. */
+static void emit_reveals(struct emit *e, const struct reveals *reveals)
+{
+    static const char *const commands[] = {
+        [COMMAND_WHOLE] = "whole", [COMMAND_SHORTENED] = "without secrets", [COMMAND_NAME] = "program's name"};
+    if (!reveals->known) {
+        emit_null(e, "reveals");
+        return;
+    }
+    emit_open(e, "reveals", false);
+    emit_text(e, "command_line", commands[reveals->command]);
+    emit_count(e, "left_out", reveals->left_out);
+    emit_bool(e, "values", reveals->values);
+    emit_count(e, "texts", reveals->texts);
+    emit_count(e, "source_lines", reveals->lines);
+    emit_text(e, "paths", reveals->paths);
+    emit_text(e, "environment", reveals->environment);
+    emit_close(e);
+}
+
 static void emit_words(struct emit *e, const struct model *model, const struct process *p)
 {
     emit_count(e, "threads", p->threads);
@@ -101,6 +122,7 @@ static void emit_words(struct emit *e, const struct model *model, const struct p
         emit_text(e, p->metadata->pair[i].key, p->metadata->pair[i].value);
     }
     emit_close(e);
+    emit_reveals(e, &p->reveals);
     emit_switchings(e, model, p);
     emit_open(e, "messages", true);
     for (size_t i = 0; i < p->messages.table.count; i++) {
@@ -110,8 +132,10 @@ static void emit_words(struct emit *e, const struct model *model, const struct p
     emit_close(e);
 }
 
-static void emit_process(struct emit *e, const struct model *model, const struct process *p)
+static void emit_process(struct session *session, struct unmatched *unmatched, const struct process *p)
 {
+    struct emit *e = &session->emit;
+    const struct model *model = &session->model;
     emit_row(e);
     emit_text(e, "path", p->path);
     emit_text(e, "kind", p->kind);
@@ -138,6 +162,7 @@ static void emit_process(struct emit *e, const struct model *model, const struct
         emit_null(e, "own_cost_us");
     }
     emit_clock(e, p);
+    emit_unmatched(unmatched, p);
     emit_words(e, model, p);
     emit_row_end(e);
 }
@@ -145,17 +170,20 @@ static void emit_process(struct emit *e, const struct model *model, const struct
 void cmd_info(struct session *session)
 {
     struct emit *e = &session->emit;
+    struct unmatched unmatched;
     uint64_t events = 0, lost = 0, complete = 0;
-    if (!session_load(session, WANT_MESSAGES, false) || !session_begin(session, STYLE_BLOCKS)) {
+    if (!session_load(session, WANT_MESSAGES | WANT_STAGE_NAMES, false) || !session_begin(session, STYLE_BLOCKS)) {
         return;
     }
+    unmatched_init(&unmatched, session);
     for (size_t i = 0; i < session->processes; i++) {
         const struct process *p = session->process[i];
-        emit_process(e, &session->model, p);
+        emit_process(session, &unmatched, p);
         events += p->events;
         lost += p->lost;
         complete += p->complete;
     }
+    unmatched_end(&unmatched);
     emit_totals(e);
     emit_count(e, "processes", session->processes);
     emit_count(e, "complete", complete);

@@ -49,6 +49,10 @@ static void emit_kinds(struct session *session, const struct timeline *timeline,
     }
     qsort(row, rows, sizeof *row, largest_first);
     for (size_t i = 0; i < rows; i++) {
+        if (session->options.top && i >= session->options.top) {
+            free(row[i].kind);
+            continue;
+        }
         double share = 100.0 * (double)row[i].total / (double)all;
         emit_row(e);
         emit_text(e, "kind", row[i].kind);

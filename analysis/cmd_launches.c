@@ -2,7 +2,8 @@
  *
  * A dispatch is a call into a library of operators that is not torch's own: a builtin of a module in TFI_NATIVE, or an
  * operator whose namespace is not aten, prim, c10d, or one of torch's own bookkeeping (autograd, torch, profiler). They
- * have rows like calls, and their stage is found as for all operators. Without operators their number is not known.
+ * have rows like calls, and their stage is found as for all operators. Without operators their number is not known. They
+ * have no device: --device and --stream leave them out.
  *
  * What a call is shows in its name, as traces of others have nothing else. A call belongs to the innermost stage it was
  * made in. Times by HTA's definitions (get_cuda_kernel_launch_stats): the delay is from the end of the call to the first
@@ -14,6 +15,7 @@
 #include <string.h>
 
 #include "choice.h"
+#include "dispatches.h"
 #include "join.h"
 #include "stage_at.h"
 #include "row_order.h"
@@ -76,37 +78,6 @@ static enum call_kind kind_of(struct launches *l, uint32_t name)
     return (enum call_kind)known;
 }
 
-/* ---- what an operator is ---- */
-
-static bool is_native_name(const char *name)
-{
-    static const char *const torchs[] = {"aten", "prim", "prims", "c10d", "autograd", "torch", "profiler"};
-    size_t length = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.");
-    if (!length || strncmp(name + length, "::", 2) != 0) {
-        return false;
-    }
-    for (size_t i = 0; i < ARRAY_SIZE(torchs); i++) {
-        if (strlen(torchs[i]) == length && strncmp(name, torchs[i], length) == 0) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static bool is_dispatch(struct launches *l, const struct spans *s, size_t i)
-{
-    uint32_t scope = i < s->detail_capacity ? s->detail[i].scope : TFI_SCOPE_FUNCTION;
-    if (s->class[i] != CLASS_OPERATOR || (scope != TFI_SCOPE_FUNCTION && scope != TFI_SCOPE_NATIVE)) {
-        return false;
-    }
-    uint32_t known = map_get(&l->is_native, s->name[i]);
-    if (known == MAP_NONE) {
-        known = is_native_name(model_name(&l->session->model, s->name[i]));
-        map_put(&l->is_native, s->name[i], known);
-    }
-    return scope == TFI_SCOPE_NATIVE || known;
-}
-
 /* ---- rows ---- */
 
 static struct map *places_of(struct launches *l, int64_t rank)
@@ -150,7 +121,7 @@ struct scope {
     const struct process *process;
     const struct attribution *attribution;
     struct stage_finder finder;
-    struct window window;
+    struct choice choice;
     struct started *started; /* by span */
     bool has_device, has_operators, has_stages;
 };
@@ -166,7 +137,7 @@ static void find_started(struct scope *scope)
             continue;
         }
         scope->has_device = true;
-        if (launch == NO_PLACE) {
+        if (launch == NO_PLACE || !scope->choice.lane[w->lane[i]]) {
             continue;
         }
         struct started *s = &scope->started[launch];
@@ -181,24 +152,20 @@ static void find_started(struct scope *scope)
 /* The innermost stage that --stage names; false if there is none. */
 static bool stage_of(const struct launches *l, const struct scope *scope, uint32_t stage, int64_t time, uint32_t *name)
 {
-    *name = scope->has_stages ? NAME_OUTSIDE : NAME_RUN;
     if (stage == NO_PLACE) {
-        return session_wants_stage(l->session, model_name(&l->session->model, *name));
+        *name = scope->has_stages ? NAME_OUTSIDE : NAME_RUN;
+        return session_wants_range(l->session, *name);
     }
-    for (; stage != NO_PLACE; stage = stage_around(scope->attribution, stage, time)) {
-        *name = scope->process->ranges.name[stage];
-        if (session_wants_stage(l->session, model_name(&l->session->model, *name))) {
-            return true;
-        }
-    }
-    return false;
+    stage = stage_or_around(&scope->choice.paths, stage, time);
+    *name = stage == NO_PLACE ? NAME_OUTSIDE : scope->process->ranges.name[stage];
+    return stage != NO_PLACE;
 }
 
 static void take_call(struct launches *l, const struct scope *scope, const struct made_call *call)
 {
     uint32_t stage;
     bool known = scope->attribution->span && call->span != NO_PLACE; /* by all rules, that of backward operators too */
-    if (kind_of(l, call->name) == NO_KIND || call->start < scope->window.from || call->start >= scope->window.to) {
+    if (kind_of(l, call->name) == NO_KIND || !choice_call(&scope->choice, call->start, call->span)) {
         return;
     }
     struct belonging at = known
@@ -229,7 +196,8 @@ static void take_dispatches(struct launches *l, const struct scope *scope)
     const struct spans *s = &scope->process->spans;
     for (size_t i = 0; i < s->table.count; i++) {
         uint32_t stage;
-        if (!is_dispatch(l, s, i) || s->start[i] < scope->window.from || s->start[i] >= scope->window.to) {
+        if (!is_dispatch(&l->session->model, s, i, &l->is_native) ||
+            !choice_call(&scope->choice, s->start[i], NO_PLACE)) {
             continue;
         }
         const struct belonging *at = &scope->attribution->span[i];
@@ -262,7 +230,7 @@ static void add_process(struct launches *l, const struct process *process)
     struct scope scope = {.process = process, .attribution = &attribution, .has_stages = has_stages(process)};
     scope.has_operators = has_operators(process);
     attribute(&attribution, process, scope.has_operators);
-    session_window(l->session, &scope.window.from, &scope.window.to);
+    choice_init(&scope.choice, l->session, process, &attribution);
     stage_finder_init(&scope.finder, process, &attribution);
     find_started(&scope);
     made_calls_init(&made, process, &l->session->model.names);
@@ -272,6 +240,7 @@ static void add_process(struct launches *l, const struct process *process)
     take_dispatches(l, &scope);
     made_calls_free(&made);
     stage_finder_free(&scope.finder);
+    choice_free(&scope.choice);
     attribution_free(&attribution);
     free(scope.started);
 }
@@ -315,7 +284,7 @@ static void emit_launch(struct launches *l, const struct row *row)
     calls[row->kind] = row->calls;
     emit_row(e);
     emit_known(e, "rank", row->head.rank);
-    emit_bytes_text(e, "stage", stage->text, stage->length);
+    emit_stage(e, stage);
     emit_bytes_text(e, "name", name->text, name->length);
     emit_values(e, row, calls, row->has_device && row->kind != DISPATCH);
     emit_row_end(e);

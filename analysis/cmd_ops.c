@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "op_table.h"
+#include "short_names.h"
 
 enum { ROWS_OF_TORCH = 100 };
 
@@ -14,14 +15,14 @@ enum { ROWS_OF_TORCH = 100 };
 
 static double value_of(const struct op_row *row, enum sort_key key)
 {
-    double calls = row->calls ? (double)row->calls : 1, time = (double)row->all.time;
+    double calls = row->calls ? (double)row->calls : 1;
     switch (key) {
-    case SORT_CPU_TIME: return time / calls;
-    case SORT_DEVICE_TIME: return (double)row->all.device / calls;
-    case SORT_CPU_TIME_TOTAL: return time;
-    case SORT_DEVICE_TIME_TOTAL: return (double)row->all.device;
-    case SORT_SELF_CPU_TIME_TOTAL: return (double)row->own.time;
-    case SORT_SELF_DEVICE_TIME_TOTAL: return (double)row->own.device;
+    case SORT_CPU_TIME: return row->us.all / calls;
+    case SORT_DEVICE_TIME: return row->us.device / calls;
+    case SORT_CPU_TIME_TOTAL: return row->us.all;
+    case SORT_DEVICE_TIME_TOTAL: return row->us.device;
+    case SORT_SELF_CPU_TIME_TOTAL: return row->us.own;
+    case SORT_SELF_DEVICE_TIME_TOTAL: return row->us.own_device;
     case SORT_CPU_MEMORY: return (double)row->all.host_bytes;
     case SORT_DEVICE_MEMORY: return (double)row->all.device_bytes;
     case SORT_SELF_CPU_MEMORY: return (double)row->own.host_bytes;
@@ -147,6 +148,26 @@ static void emit_sums(const struct op_rows *rows)
 
 /* ---- the answer ---- */
 
+/* Rows of kernels have short names that differ; the operators' are short as they are. */
+static void shorten_kernels(struct op_rows *rows)
+{
+    struct short_names shorts;
+    uint32_t *name = mem_zero(rows->count, sizeof *name);
+    size_t count = 0;
+    for (size_t i = 0; i < rows->count; i++) {
+        if (rows->row[i].on_device && !rows->row[i].is_annotation) {
+            name[count++] = rows->row[i].name;
+        }
+    }
+    short_names_init(&shorts, &rows->session->model.names, name, count);
+    for (size_t i = 0; i < rows->count; i++) {
+        bool is_kernel = rows->row[i].on_device && !rows->row[i].is_annotation;
+        rows->row[i].name = is_kernel ? short_names_get(&shorts, rows->row[i].name) : rows->row[i].name;
+    }
+    short_names_free(&shorts);
+    free(name);
+}
+
 static size_t row_limit(const struct options *options)
 {
     if (options->row_limit || options->top) {
@@ -191,6 +212,9 @@ void cmd_ops(struct session *session)
         op_rows_add(&rows, session->process[i]);
     }
     op_rows_end(&rows);
+    if (session->options.names == NAMES_SHORT) {
+        shorten_kernels(&rows);
+    }
     if (session->options.sort_by != SORT_NONE) {
         sort_rows(&rows, session->options.sort_by);
     }

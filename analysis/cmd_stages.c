@@ -1,4 +1,7 @@
-/* cmd_stages.c - where did the pipeline's time go: one row a stage and rank.
+/* cmd_stages.c - where did the pipeline's time go: one row a stage and rank, those with the most time first.
+ *
+ * median, p95, min and max are of one call, from entry to exit: a call inside another one of its name counts as well,
+ * which host_us counts once. With --exclusive they are less what the stages inside took.
  *
  * Where only events tell when a device was busy for a stage, that is the time from its first launch in a stream to its
  * last, gaps included: device_busy_us alone is known then, and a stage that lies in another one is counted for itself.
@@ -7,7 +10,6 @@
  */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "session.h"
 #include "stages.h"
@@ -39,23 +41,22 @@ static int64_t span_of(const struct session *session, int64_t rank, bool all, st
     return span;
 }
 
-struct order {
-    const struct names *names;
-    bool exclusive;
-};
-
+/* Rows of equal times keep the order in which the stages were opened. */
 static int by_rank_and_time(const void *a, const void *b, void *context)
 {
     const struct stage_row *x = a, *y = b;
-    const struct order *order = context;
-    int64_t time_x = order->exclusive ? x->self : x->host, time_y = order->exclusive ? y->self : y->host;
+    const bool *exclusive = context;
+    int64_t time_x = *exclusive ? x->self : x->host, time_y = *exclusive ? y->self : y->host;
     if (x->rank != y->rank) {
         return x->rank < y->rank ? -1 : 1;
     }
     if (time_x != time_y) {
         return time_x > time_y ? -1 : 1;
     }
-    return strcmp(names_get(order->names, x->name)->text, names_get(order->names, y->name)->text);
+    if (x->work != y->work) {
+        return x->work > y->work ? -1 : 1;
+    }
+    return (x->place > y->place) - (x->place < y->place);
 }
 
 /* Without a device in its rank's traces nobody knows what a stage launched. */
@@ -75,27 +76,46 @@ static void emit_device(struct emit *e, struct stage_row *row, bool has_device)
         emit_us(e, "device_us", row->work);
     }
     emit_us(e, "device_busy_us", busy);
-    if (row->devices && !row->by_events) {
+    if ((row->devices || row->is_deep) && !row->by_events) {
         emit_us(e, "idle_us", idle);
     } else {
         emit_null(e, "idle_us");
     }
 }
 
+/* Percentiles as `breakdown` has them: interpolated between neighbours. No call is there where only its work is. */
+static void emit_one_call(struct emit *e, struct values *each)
+{
+    if (!each->count) {
+        emit_null(e, "median_us");
+        emit_null(e, "p95_us");
+        emit_null(e, "min_us");
+        emit_null(e, "max_us");
+        return;
+    }
+    values_sort(each);
+    emit_us(e, "median_us", values_percentile(each, 0.5));
+    emit_us(e, "p95_us", values_percentile(each, 0.95));
+    emit_us(e, "min_us", each->value[0]);
+    emit_us(e, "max_us", each->value[each->count - 1]);
+}
+
 /* What is in no stage has no host time of its own. */
-static void emit_host(struct session *session, const struct stage_row *row)
+static void emit_host(struct session *session, struct stage_row *row)
 {
     struct emit *e = &session->emit;
     bool exclusive = session->options.exclusive;
     int64_t host = exclusive ? row->self : row->host;
     if (row->name == NAME_OUTSIDE && !row->calls) {
-        emit_null(e, "calls");
-        emit_null(e, "host_us");
-        emit_null(e, "wall_us");
-        emit_null(e, "self_us");
+        static const char *const unknown[] = {"calls",  "median_us", "p95_us",  "min_us",
+                                              "max_us", "host_us",   "wall_us", "self_us"};
+        for (size_t i = 0; i < ARRAY_SIZE(unknown); i++) {
+            emit_null(e, unknown[i]);
+        }
         return;
     }
     emit_count(e, "calls", row->calls);
+    emit_one_call(e, &row->each);
     emit_us(e, "host_us", host);
     emit_us(e, "wall_us", exclusive ? row->self : row->wall);
     emit_us(e, "self_us", row->self);
@@ -116,13 +136,13 @@ static void emit_peaks(struct emit *e, const struct stage_row *row)
     }
 }
 
-static void emit_stage(struct session *session, struct stage_row *row, int64_t span, bool has_device)
+static void emit_stage_row(struct session *session, struct stage_row *row, int64_t span, bool has_device)
 {
     struct emit *e = &session->emit;
     const struct name *name = names_get(&session->model.names, row->name);
     int64_t host = session->options.exclusive ? row->self : row->host;
     emit_row(e);
-    emit_bytes_text(e, "stage", name->text, name->length);
+    emit_stage(e, name);
     emit_known(e, "rank", row->rank);
     emit_host(session, row);
     emit_device(e, row, has_device);
@@ -147,12 +167,11 @@ static bool rank_has_device(const struct session *session, int64_t rank)
 /* Prints the rows that are wanted; returns how many. */
 static size_t emit_stages(struct session *session, struct stage_table *table, struct window window)
 {
-    struct order order = {&session->model.names, session->options.exclusive};
     size_t rows = 0, of_rank = 0;
     int64_t span = 0;
     bool has_device = false;
     if (table->count) {
-        qsort_r(table->row, table->count, sizeof *table->row, by_rank_and_time, &order);
+        qsort_r(table->row, table->count, sizeof *table->row, by_rank_and_time, &session->options.exclusive);
     }
     for (size_t i = 0; i < table->count; i++) {
         struct stage_row *row = &table->row[i];
@@ -165,11 +184,33 @@ static size_t emit_stages(struct session *session, struct stage_table *table, st
             (session->options.top && of_rank >= session->options.top)) {
             continue;
         }
-        emit_stage(session, row, span, has_device);
+        emit_stage_row(session, row, span, has_device);
         of_rank++;
         rows++;
     }
     return rows;
+}
+
+static bool rank_has_stages(const struct session *session, int64_t rank)
+{
+    for (size_t i = 0; i < session->processes; i++) {
+        if (session->process[i]->rank == rank && has_stages(session->process[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Several processes of ours may use the devices of one rank at once. */
+static bool has_devices_alone(const struct session *session, const struct process *process)
+{
+    for (size_t i = 0; i < session->processes && !is_of_kineto(process); i++) {
+        const struct process *p = session->process[i];
+        if (p != process && p->rank == process->rank && p->works.table.count) {
+            return false;
+        }
+    }
+    return true;
 }
 
 static void add_process(struct stage_table *table, const struct session *session, const struct process *process)
@@ -177,11 +218,11 @@ static void add_process(struct stage_table *table, const struct session *session
     struct attribution attribution = {0};
     struct choice choice;
     choice_init(&choice, session, process, &attribution);
-    stages_add(table, &choice);
+    stages_add(table, &choice, session->options.exclusive, !rank_has_stages(session, process->rank));
     stages_add_memory(table, &choice);
     if (process->works.table.count) {
         attribute(&attribution, process, false);
-        stages_add_work(table, &choice, session->options.exclusive);
+        stages_add_work(table, &choice, session->options.exclusive, has_devices_alone(session, process));
     } else if (process->event_times.table.count) {
         stages_add_events(table, &choice);
     }

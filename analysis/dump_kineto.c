@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dump_choice.h"
 #include "export_kineto.h"
 #include "read_kineto.h"
 
@@ -19,6 +20,7 @@ struct dump {
     uint64_t top, *rows;
     int64_t base;
     struct text clean;
+    struct dump_choice chosen;
 };
 
 /* ---- values ---- */
@@ -138,7 +140,8 @@ static void dump_event(void *context, const struct kineto_event *event)
     struct dump *dump = context;
     struct emit *e = &dump->session->emit;
     int64_t time = event->ts + dump->base;
-    if ((dump->top && *dump->rows >= dump->top) || !in_window(dump, event, time)) {
+    bool chosen = dump_choice_has_event(&dump->chosen, event);
+    if (!chosen || (dump->top && *dump->rows >= dump->top) || !in_window(dump, event, time)) {
         return;
     }
     emit_row(e);
@@ -172,11 +175,14 @@ void dump_kineto(struct session *session, const struct process *process, int64_t
 {
     struct dump dump = {.session = session, .process = process, .from = from, .to = to, .top = top, .rows = rows};
     dump.base = kineto_base(process);
+    dump_choice_init(&dump.chosen, session, process);
     struct kineto_sink sink = {.context = &dump, .event = dump_event};
     struct kineto_damage damage;
     struct notes notes = {0};
     atomic_ullong done = 0;
-    kineto_read(process->path, &sink, &damage, &notes, &done); /* what is wrong with it was said at the first reading */
+    kineto_read(process->path, process->how, &sink, &damage, &notes,
+                &done); /* what is wrong with it was said at the first reading */
     notes_free(&notes);
+    dump_choice_free(&dump.chosen);
     text_free(&dump.clean);
 }

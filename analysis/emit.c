@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "short_names.h"
+
 /* ---- what a value looks like ---- */
 
 static void add_us(struct text *text, int64_t ns)
@@ -15,17 +17,17 @@ static void add_us(struct text *text, int64_t ns)
 
 void human_time(struct text *text, int64_t ns)
 {
-    int64_t size = ns < 0 ? -ns : ns;
-    if (size < 1000000) {
+    double size = fabs((double)ns);
+    if (size < 1e6) {
         text_format(text, "%.3f us", (double)ns / 1e3);
-    } else if (size < 1000000000) {
+    } else if (size < 1e9) {
         text_format(text, "%.3f ms", (double)ns / 1e6);
     } else {
         text_format(text, "%.3f s", (double)ns / 1e9);
     }
 }
 
-static void human_bytes(struct text *text, uint64_t bytes)
+void human_bytes(struct text *text, uint64_t bytes)
 {
     static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
     double size = (double)bytes / 1024;
@@ -40,30 +42,13 @@ static void human_bytes(struct text *text, uint64_t bytes)
     text_format(text, "%.1f %s", size, units[unit]);
 }
 
-/* Text for a terminal: what would move the cursor or is no UTF-8 is shown as \xNN. */
-static void add_visible(struct text *text, const char *bytes, size_t length)
-{
-    const char *end = bytes + length;
-    for (const char *p = bytes; p < end;) {
-        size_t step = utf8_length(p, end);
-        unsigned char c = (unsigned char)*p;
-        if (step && c >= 0x20 && c != 0x7f) {
-            text_add(text, p, step);
-            p += step;
-        } else {
-            text_format(text, "\\x%02x", c);
-            p++;
-        }
-    }
-}
-
-/* The same in quotes, for a value that stands among others on a line. */
+/* Visible text in quotes, for a value that stands among others on a line. */
 static void add_quoted(struct text *text, const char *bytes, size_t length)
 {
     text_puts(text, "\"");
     for (size_t i = 0, from = 0; i <= length; i++) {
         if (i == length || bytes[i] == '"' || bytes[i] == '\\') {
-            add_visible(text, bytes + from, i - from);
+            text_visible(text, bytes + from, i - from);
             text_puts(text, i < length ? "\\" : "");
             from = i;
         }
@@ -71,13 +56,14 @@ static void add_quoted(struct text *text, const char *bytes, size_t length)
     text_puts(text, "\"");
 }
 
-static void add_csv(struct text *text, const char *bytes, size_t length)
+static void add_csv(struct text *text, const char *bytes, size_t length, bool formula)
 {
     bool quote = false;
     for (size_t i = 0; i < length; i++) {
         quote |= strchr(",\"\r\n", bytes[i]) != NULL;
     }
     text_puts(text, quote ? "\"" : "");
+    text_puts(text, formula ? "'" : "");
     for (size_t i = 0; i < length; i++) {
         text_add(text, "\"\"", bytes[i] == '"' && quote);
         text_add(text, bytes + i, 1);
@@ -161,7 +147,7 @@ static void put_cell(struct emit *e, const char *key, const char *text, size_t l
                     text);
     } else if (e->format == FORMAT_CSV) {
         struct text quoted = {0};
-        add_csv(&quoted, text, length);
+        add_csv(&quoted, text, length, !right && is_formula(text, length));
         out_puts(e->out, e->cells ? "," : "");
         out_write(e->out, quoted.data ? quoted.data : "", quoted.length);
         text_free(&quoted);
@@ -185,7 +171,7 @@ static void put_nested(struct emit *e, const char *key, const char *text, size_t
     }
     e->filled[e->depth] = true;
     if (key && !e->list[e->depth]) {
-        text_puts(&e->nested, key);
+        text_visible(&e->nested, key, strlen(key));
         text_puts(&e->nested, people ? " " : "=");
     }
     text_add(&e->nested, text, length);
@@ -338,10 +324,8 @@ void emit_bytes_text(struct emit *e, const char *key, const char *text, size_t l
     }
     if (e->format == FORMAT_TEXT && e->style == STYLE_LINES) {
         add_quoted(&e->scratch, text, length);
-    } else if (e->format == FORMAT_TEXT) {
-        add_visible(&e->scratch, text, length);
     } else {
-        text_add(&e->scratch, text, length);
+        text_visible(&e->scratch, text, length);
     }
     put(e, key, false);
 }
@@ -354,21 +338,33 @@ void emit_text(struct emit *e, const char *key, const char *text)
     }
     bool word = e->format == FORMAT_TEXT && e->style == STYLE_LINES && !e->depth;
     if (word) { /* the first words of a line are the program's own: no quotes */
-        add_visible(&e->scratch, text, strlen(text));
+        text_visible(&e->scratch, text, strlen(text));
         put(e, key, false);
     } else {
         emit_bytes_text(e, key, text, strlen(text));
     }
 }
 
+void emit_stage(struct emit *e, const struct name *name)
+{
+    struct text text = {0};
+    if (for_people(e)) {
+        short_stage(name->text, name->length, &text);
+        emit_bytes_text(e, "stage", text.data, text.length);
+    } else {
+        emit_bytes_text(e, "stage", name->text, name->length);
+    }
+    text_free(&text);
+}
+
 void emit_json(struct emit *e, const char *key, const char *json, size_t length)
 {
     if (e->format == FORMAT_JSON) {
         json_before(e, key);
-        out_write(e->out, json, length);
+        out_json_raw(e->out, json, length);
         return;
     }
-    add_visible(&e->scratch, json, length);
+    text_visible(&e->scratch, json, length);
     put(e, key, false);
 }
 
@@ -497,64 +493,6 @@ void emit_row_end(struct emit *e)
     }
 }
 
-static size_t columns_of(const char *text)
-{
-    size_t width = 0;
-    for (; *text; text++) {
-        width += ((unsigned char)*text & 0xc0) != 0x80;
-    }
-    return width;
-}
-
-static void pad(struct out *out, size_t count)
-{
-    while (count--) {
-        out_puts(out, " ");
-    }
-}
-
-/* A column is aligned like its values, its head too. One of which nothing is known (width 0) is not shown. */
-static void measure_table(const struct emit *e, size_t *width, bool *right)
-{
-    for (size_t i = e->columns; i < e->cell_count; i++) {
-        size_t column = i % e->columns;
-        bool known = strcmp(e->cell[i].text, "-") != 0;
-        width[column] = MAX(width[column], known ? columns_of(e->cell[i].text) : 0);
-        right[column] |= e->cell[i].right;
-    }
-    for (size_t i = 0; i < e->columns; i++) {
-        bool shown = width[i] || e->cell_count == e->columns;
-        width[i] = shown ? MAX(width[i], columns_of(e->cell[i].text)) : 0;
-    }
-}
-
-static void print_table(struct emit *e)
-{
-    size_t *width = mem_zero(e->columns, sizeof *width);
-    bool *right = mem_zero(e->columns, sizeof *right);
-    size_t waiting = 0; /* spaces that are written only if something follows on the line */
-    measure_table(e, width, right);
-    for (size_t i = 0; i < e->cell_count; i++) {
-        size_t column = i % e->columns;
-        if (width[column]) {
-            size_t space = width[column] - columns_of(e->cell[i].text);
-            pad(e->out, waiting + (right[column] ? space : 0));
-            out_puts(e->out, e->cell[i].text);
-            waiting = 2 + (right[column] ? 0 : space);
-        }
-        if (column + 1 == e->columns) {
-            out_puts(e->out, "\n");
-            waiting = 0;
-        }
-        free(e->cell[i].text);
-    }
-    free(e->cell);
-    free(width);
-    free(right);
-    e->cell = NULL;
-    e->cell_count = 0;
-}
-
 void emit_totals(struct emit *e)
 {
     begin_rows(e);
@@ -562,7 +500,10 @@ void emit_totals(struct emit *e)
     if (e->format == FORMAT_JSON) {
         out_puts(e->out, e->rows ? "\n],\n\"totals\": {" : "],\n\"totals\": {");
     } else if (e->format == FORMAT_TEXT && e->style == STYLE_TABLE) {
-        print_table(e);
+        table_print(e->out, e->cell, e->cell_count, e->columns);
+        free(e->cell);
+        e->cell = NULL;
+        e->cell_count = 0;
     } else if (e->format == FORMAT_TEXT && e->style == STYLE_BLOCKS) {
         out_puts(e->out, e->rows ? "\ntotal\n" : "total\n");
     }

@@ -8,7 +8,7 @@
 #define TFA_EMIT_H
 
 #include "opts.h"
-#include "out.h"
+#include "table.h"
 
 enum emit_style {
     STYLE_TABLE,  /* text: columns */
@@ -33,10 +33,7 @@ struct emit {
     struct text scratch;
     struct text nested; /* csv and text: what is open */
     char *nested_key;
-    struct {
-        char *text;
-        bool right;
-    } * cell; /* a table's, row after row; the first row is the head */
+    struct cell *cell; /* a table's, row after row; the first row is the head */
     size_t cell_count, cell_capacity;
     size_t columns;
 };
@@ -66,11 +63,16 @@ void emit_double(struct emit *e, const char *key, double value);
 void emit_hex(struct emit *e, const char *key, uint64_t value);
 void emit_text(struct emit *e, const char *key, const char *text); /* NULL: unknown */
 void emit_bytes_text(struct emit *e, const char *key, const char *text, size_t length);
+/* The name of a stage, under the key `stage`; for people short_stage() of it. */
+struct name;
+void emit_stage(struct emit *e, const struct name *name);
 void emit_json(struct emit *e, const char *key, const char *json, size_t length); /* what is valid JSON already */
 void emit_open(struct emit *e, const char *key, bool list);
 void emit_close(struct emit *e);
 
 /* For people: "12.345 ms". */
 void human_time(struct text *text, int64_t ns);
+/* "1.5 MiB" */
+void human_bytes(struct text *text, uint64_t bytes);
 
 #endif

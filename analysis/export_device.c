@@ -69,12 +69,8 @@ void put_device_properties(struct export *x)
 
 static int64_t pid_of_device(const struct export *x, int64_t device)
 {
-    for (size_t i = 0; i < x->devices; i++) {
-        if (x->device[i] == device) {
-            return x->device_pid[i];
-        }
-    }
-    return -1;
+    uint32_t place = map_get(&x->device_of, (uint64_t)device);
+    return place == MAP_NONE ? -1 : x->device_pid[place];
 }
 
 static void put_device(struct export *x, int64_t number, int64_t pid)
@@ -100,12 +96,11 @@ void put_devices(struct export *x)
     const struct process *p = x->process;
     bool alone = x->asked->processes == 1;
     x->devices = 0;
-    x->device = mem_zero(p->lanes, sizeof *x->device);
     x->device_pid = mem_zero(p->lanes, sizeof *x->device_pid);
     for (size_t i = 0; i < p->lanes; i++) {
         int64_t number = p->lane[i].device;
         if (pid_of_device(x, number) < 0) {
-            x->device[x->devices] = number;
+            map_put(&x->device_of, (uint64_t)number, (uint32_t)x->devices);
             x->device_pid[x->devices] = free_pid(x, alone ? number : -1);
             put_device(x, number, x->device_pid[x->devices++]);
         }
@@ -132,7 +127,8 @@ void put_spans(struct export *x)
     const struct spans *s = &p->spans;
     bool *joined = joined_spans(p);
     for (size_t i = 0; i < s->table.count && !without_calls(x->asked->without); i++) {
-        if (joined[i] || s->class[i] != CLASS_API || !is_wanted(x, s->thread[i], s->start[i], s->end[i])) {
+        if (joined[i] || s->class[i] != CLASS_API ||
+            !is_wanted_call(x, s->thread[i], s->start[i], s->end[i], (uint32_t)i)) {
             continue;
         }
         const struct name *name = names_get(&x->session->model.names, s->name[i]);
@@ -240,7 +236,7 @@ static void put_arrows(struct export *x, const uint32_t *first, size_t i)
     const struct lane *lane = &x->process->lane[w->lane[i]];
     uint32_t launch = x->attribution.launch[i];
     uint64_t id = x->arrows + launch;
-    if (launch == NO_PLACE || !is_wanted(x, s->thread[launch], s->start[launch], s->end[launch])) {
+    if (launch == NO_PLACE || !is_wanted_call(x, s->thread[launch], s->start[launch], s->end[launch], launch)) {
         return;
     }
     if (first[launch] == i) {
@@ -254,7 +250,8 @@ static bool wants_work(const struct export *x, size_t i)
     const struct works *w = &x->process->works;
     const struct belonging *at = &x->attribution.work[i];
     bool in_time = w->start[i] < x->to && w->end[i] >= x->from;
-    return in_time && (x->whole || is_inside(x, at->stage, at->time));
+    bool chosen = choice_in_steps(&x->choice, at->time) && (!x->choice.by_lane || x->choice.lane[w->lane[i]]);
+    return in_time && chosen && (x->whole || is_inside(x, at->stage, at->time));
 }
 
 void put_works(struct export *x)

@@ -13,6 +13,8 @@
 /* What the model has to hold. */
 #define WANT_FOR_EXPORT (WANT_RANGES | WANT_DEVICE | WANT_LAUNCHES | WANT_OPERATORS)
 
+struct dump_choice;
+
 /* One output. */
 struct target {
     struct out out; /* open */
@@ -27,9 +29,10 @@ struct target {
 
 struct targets {
     struct target *target;
-    size_t count;
+    size_t count;            /* at most 64 */
     const uint32_t *of_name; /* by name: the target of the stages that are called so, or NO_PLACE */
     int64_t from, to;
+    struct dump_choice *chosen; /* what else has to choose an event; NULL: nothing */
 };
 
 /* False: the file can't be read again, which is said. `attribution` is needed where a target is not whole. */
@@ -38,8 +41,17 @@ bool export_kineto(struct targets *targets, const struct session *session, const
 /* Into one output: everything, or the stages whose number in `of_name` is 0. Returns how many events that are. */
 uint64_t export_kineto_whole(const struct session *session, const struct process *process, struct out *out,
                              const char *artefact, const uint32_t *of_name);
-/* Which of the model's names --stage names: for those 0, else NO_PLACE. NULL if it is not given. To be freed. */
-uint32_t *stages_wanted(const struct session *session);
+/* The place that one event of a file belongs to; the events come one after the other. */
+struct kineto_place {
+    struct belonging at;
+    uint32_t span, work; /* places in the model, or NO_PLACE */
+};
+struct kineto_event;
+struct kineto_places *kineto_places_open(const struct session *session, const struct process *process,
+                                         const struct attribution *attribution);
+/* Gives the place of the next event; false: the event describes a row, or has no time. */
+bool kineto_places_next(struct kineto_places *places, const struct kineto_event *event, struct kineto_place *place);
+void kineto_places_close(struct kineto_places *places); /* NULL: nothing */
 /* {"artefact": ..., "stage": ..., "rank": ..., "writer": ...}: by it a file of ours is known. */
 void put_writer(struct out *out, const char *artefact, const struct name *stage, int64_t rank);
 /* What the times of its file count from, in the model's nanoseconds. */

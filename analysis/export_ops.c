@@ -47,7 +47,8 @@ static bool wants_operator(const struct export *x, size_t i)
 {
     const struct spans *s = &x->process->spans;
     bool in_time = s->start[i] < x->to && s->end[i] >= x->from;
-    return in_time && (x->whole || is_inside(x, x->attribution.span[i].stage, x->attribution.span[i].time));
+    return in_time && is_chosen(x, s->start[i]) &&
+           (x->whole || is_inside(x, x->attribution.span[i].stage, x->attribution.span[i].time));
 }
 
 void put_inputs(struct export *x, const struct op_detail *inputs)
@@ -150,10 +151,9 @@ void put_forwards(struct export *x)
 
 /* ---- memory ---- */
 
-void put_blocks(struct export *x)
+static void put_blocks_of(struct export *x, const struct blocks *b, const char *name, bool has_address)
 {
     enum { DEVICE_CPU, DEVICE_CUDA }; /* c10::DeviceType */
-    const struct blocks *b = &x->process->blocks;
     struct emit *e = &x->e;
     for (size_t i = 0; i < b->table.count && !(x->asked->without & WITHOUT_MEMORY); i++) {
         if (!is_wanted(x, b->thread[i], b->time[i], b->time[i])) {
@@ -162,7 +162,7 @@ void put_blocks(struct export *x)
         begin_event(x, "i");
         emit_text(e, "cat", "cpu_instant_event");
         emit_text(e, "s", "t");
-        emit_text(e, "name", "[memory]");
+        emit_text(e, "name", name);
         put_place(x, x->pid, tid_of(x, b->thread[i]), b->time[i]);
         emit_open(e, "args", false);
         emit_count(e, "Total Reserved", b->reserved[i]);
@@ -170,11 +170,19 @@ void put_blocks(struct export *x)
         emit_int(e, "Bytes", b->bytes[i]);
         emit_int(e, "Device Id", b->device[i]);
         emit_count(e, "Device Type", b->device[i] < 0 ? DEVICE_CPU : DEVICE_CUDA);
-        emit_count(e, "Addr", b->address[i]);
+        if (has_address) {
+            emit_count(e, "Addr", b->address[i]);
+        }
         emit_count(e, "Ev Idx", x->indexes++);
         emit_close(e);
         end_event(x);
     }
+}
+
+void put_blocks(struct export *x)
+{
+    put_blocks_of(x, &x->process->blocks, "[memory]", true);
+    put_blocks_of(x, &x->process->ooms, "[OutOfMemory]", false);
 }
 
 /* ---- stages in pieces ---- */
@@ -203,7 +211,8 @@ void put_wholes(struct export *x)
     for (size_t i = 0; i < w->table.count; i++) {
         uint32_t range = w->range[i];
         bool in_time = w->start[i] < x->to && w->end[i] >= x->from;
-        if (in_time && (x->whole || is_inside(x, range, x->process->ranges.start[range]))) {
+        if (in_time && is_chosen(x, w->start[i]) &&
+            (x->whole || is_inside(x, range, x->process->ranges.start[range]))) {
             x->pairs++;
             put_edge(x, "b", i, w->start[i]);
             put_edge(x, "e", i, w->end[i]);

@@ -22,19 +22,29 @@ enum { BASE_SECONDS = 7889238, FREE_PID = 1 << 22 };
 
 bool is_inside(const struct export *x, uint32_t stage, int64_t time)
 {
-    const uint32_t *names = x->process->ranges.name;
-    for (; stage != NO_PLACE; stage = stage_around(&x->attribution, stage, time)) {
-        if (x->asked->of_name[names[stage]] == x->asked->target) {
-            return true;
-        }
-    }
-    return false;
+    return stage_or_around(&x->paths, stage, time) != NO_PLACE;
+}
+
+bool is_chosen(const struct export *x, int64_t launched)
+{
+    return !x->choice.by_lane && choice_in_steps(&x->choice, launched);
+}
+
+static bool lies_there(const struct export *x, uint32_t thread, int64_t start, int64_t end)
+{
+    bool in_time = start < x->to && end >= x->from;
+    return in_time && (x->whole || is_inside(x, stage_at(&x->finder, thread, start), start));
 }
 
 bool is_wanted(const struct export *x, uint32_t thread, int64_t start, int64_t end)
 {
-    bool in_time = start < x->to && end >= x->from;
-    return in_time && (x->whole || is_inside(x, stage_at(&x->finder, thread, start), start));
+    return is_chosen(x, start) && lies_there(x, thread, start, end);
+}
+
+bool is_wanted_call(const struct export *x, uint32_t thread, int64_t start, int64_t end, uint32_t span)
+{
+    bool on_lane = !x->choice.by_lane || (span != NO_PLACE && x->choice.launches[span]);
+    return on_lane && choice_in_steps(&x->choice, start) && lies_there(x, thread, start, end);
 }
 
 /* A stage is in itself, also if it took no time. */
@@ -46,7 +56,7 @@ static bool wanted_range(const struct export *x, size_t i)
         return false;
     }
     if (!x->whole && r->flags[i] & TFI_RANGE_STAGE) {
-        return in_time && is_inside(x, (uint32_t)i, r->start[i]);
+        return in_time && is_chosen(x, r->start[i]) && is_inside(x, (uint32_t)i, r->start[i]);
     }
     return is_wanted(x, r->thread[i], r->start[i], r->end[i]);
 }
@@ -381,7 +391,7 @@ static void put_events(struct export *x)
     }
     for (size_t i = 0; i < p->calls.table.count; i++) {
         if (wants_function(x, &p->func[p->calls.func[i]]) &&
-            is_wanted(x, p->calls.thread[i], p->calls.start[i], p->calls.end[i])) {
+            is_wanted_call(x, p->calls.thread[i], p->calls.start[i], p->calls.end[i], p->calls.span[i])) {
             put_call(x, i);
         }
     }
@@ -422,8 +432,10 @@ static uint64_t put_one(struct export *x)
     number_process(x);
     x->whole = is_whole(x);
     attribute(&x->attribution, x->process, !x->whole);
+    choice_init(&x->choice, x->session, x->process, &x->attribution);
     if (!x->whole) {
         stage_finder_init(&x->finder, x->process, &x->attribution);
+        x->paths = chosen_paths(&x->attribution, x->asked->of_name, x->asked->target);
     }
     find_crossings(x);
     find_launchers(x);
@@ -439,10 +451,12 @@ static uint64_t put_one(struct export *x)
     put_works(x);
     x->operators += x->process->spans.table.count;
     stage_finder_free(&x->finder);
+    stage_paths_free(&x->paths);
+    choice_free(&x->choice);
     attribution_free(&x->attribution);
     free(x->crosses);
     free(x->launcher);
-    free(x->device);
+    map_free(&x->device_of);
     free(x->device_pid);
     return x->events - before;
 }

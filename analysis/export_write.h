@@ -3,6 +3,7 @@
 #ifndef TFA_EXPORT_WRITE_H
 #define TFA_EXPORT_WRITE_H
 
+#include "choice.h"
 #include "export_tfr.h"
 #include "stage_at.h"
 
@@ -19,9 +20,11 @@ struct export
     struct attribution attribution;
     bool whole;                 /* all of the process is asked for, not only what lies in some stages */
     struct stage_finder finder; /* unless it is whole */
+    struct stage_paths paths;   /* over those that are asked for, unless it is whole */
+    struct choice choice;       /* steps, cycles, devices and streams */
     struct map pids;            /* that are taken, devices' ones too */
     int64_t *device_pid;        /* of the process's devices, by place in `device` */
-    int64_t *device;
+    struct map device_of;       /* places in `device_pid` */
     size_t devices;
     uint64_t events, pairs, arrows;
     uint64_t operators, forwards, indexes; /* numbers given out: ids of operators, of arrows between them, `Ev Idx` */
@@ -33,6 +36,10 @@ struct export
 bool is_inside(const struct export *x, uint32_t stage, int64_t time);
 /* What lies there on a thread is to be written. */
 bool is_wanted(const struct export *x, uint32_t thread, int64_t start, int64_t end);
+/* The same of a call, which --device and --stream choose by what it launched; `span`: its place in spans, or NO_PLACE. */
+bool is_wanted_call(const struct export *x, uint32_t thread, int64_t start, int64_t end, uint32_t span);
+/* A record launched at that time is to be written; device work and the calls that launched it are asked otherwise. */
+bool is_chosen(const struct export *x, int64_t launched);
 uint32_t tid_of(const struct export *x, uint32_t serial);
 int64_t free_pid(struct export *x, int64_t pid);
 void begin_event(struct export *x, const char *phase);

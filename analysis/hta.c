@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "hta_frame.h"
-#include "kernel_names.h"
+#include "short_names.h"
 #include "work_kinds.h"
 
 enum { STATUS_USAGE = 2 };
@@ -284,20 +284,15 @@ static int64_t fitting(__int128 sum)
     return sum > INT64_MAX ? INT64_MAX : sum < INT64_MIN ? INT64_MIN : (int64_t)sum;
 }
 
-static void emit_kernel(struct session *session, int64_t rank, const struct kernel *k, __int128 all)
+static void emit_kernel(struct session *session, int64_t rank, const struct kernel *k, __int128 all,
+                        const struct short_names *shorts)
 {
-    const struct name *name = names_get(&session->model.names, k->name);
+    const struct name *name = names_get(&session->model.names, short_names_get(shorts, k->name));
     struct emit *e = &session->emit;
-    struct text text = {0};
     emit_row(e);
     emit_text(e, "stage", model_name(&session->model, NAME_RUN));
     emit_known(e, "rank", rank);
-    if (session->options.names == NAMES_SHORT) {
-        short_name(name->text, &text);
-        emit_text(e, "name", text.data);
-    } else {
-        emit_bytes_text(e, "name", name->text, name->length);
-    }
+    emit_bytes_text(e, "name", name->text, name->length);
     emit_text(e, "kind", work_kind_names[k->kind]);
     emit_count(e, "calls", k->calls);
     emit_us(e, "total_us", fitting(k->sum));
@@ -310,11 +305,27 @@ static void emit_kernel(struct session *session, int64_t rank, const struct kern
     emit_us(e, "std_us", k->calls > 1 ? llround(sqrt(k->squares / (double)(k->calls - 1))) : 0);
     emit_pct(e, "pct", all ? 100.0 * (double)k->sum / (double)all : NAN);
     emit_row_end(e);
-    text_free(&text);
+}
+
+static struct short_names short_names_of(struct session *session, const struct hta_frames *frames)
+{
+    struct short_names shorts = {0};
+    uint32_t *name = NULL;
+    size_t count = 0, capacity = 0;
+    for (size_t i = 0; i < frames->count && session->options.names == NAMES_SHORT; i++) {
+        for (size_t k = 0; k < frames->frame[i].count; k++) {
+            name = mem_grow(name, &capacity, count + 1, sizeof *name);
+            name[count++] = frames->frame[i].row[k].name;
+        }
+    }
+    short_names_init(&shorts, &session->model.names, name, count);
+    free(name);
+    return shorts;
 }
 
 /* Returns the time of all kernels. */
-static __int128 emit_kernels(struct session *session, const struct hta_frame *frame, size_t *rows)
+static __int128 emit_kernels(struct session *session, const struct hta_frame *frame, const struct short_names *shorts,
+                             size_t *rows)
 {
     struct kernels kernels = {0};
     uint64_t top = session->options.top;
@@ -327,7 +338,7 @@ static __int128 emit_kernels(struct session *session, const struct hta_frame *fr
         all += kernels.kernel[i].sum;
     }
     for (size_t i = 0; i < kernels.count && (!top || i < top); i++) {
-        emit_kernel(session, frame->rank, &kernels.kernel[i], all);
+        emit_kernel(session, frame->rank, &kernels.kernel[i], all, shorts);
     }
     *rows += kernels.count;
     free(kernels.kernel);
@@ -345,9 +356,11 @@ void hta_breakdown(struct session *session)
         return;
     }
     hta_frames(&frames, session);
+    struct short_names shorts = short_names_of(session, &frames);
     for (size_t i = 0; i < frames.count; i++) {
-        all += emit_kernels(session, &frames.frame[i], &kernels);
+        all += emit_kernels(session, &frames.frame[i], &shorts, &kernels);
     }
+    short_names_free(&shorts);
     emit_totals(e);
     emit_us(e, "total_kernel_time_us", fitting(all));
     emit_count(e, "num_kernels", kernels);

@@ -4,7 +4,6 @@
  */
 #include "input.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -16,6 +15,7 @@
 
 #include "load_kineto.h"
 #include "load_tfr.h"
+#include "mem_limit.h"
 
 /* ---- what a word stands for ---- */
 
@@ -31,11 +31,11 @@ static bool exists(const char *path)
     return stat(path, &status) == 0;
 }
 
-static struct input *add(struct inputs *inputs, const char *path, int64_t rank)
+static struct input *add(struct inputs *inputs, const char *path, enum file_how how, int64_t rank)
 {
     inputs->input = mem_grow(inputs->input, &inputs->capacity, inputs->count + 1, sizeof *inputs->input);
     struct input *input = &inputs->input[inputs->count++];
-    *input = (struct input){.path = string_format("%s", path), .rank = rank};
+    *input = (struct input){.path = string_format("%s", path), .how = how, .rank = rank, .trace = {.fd = -1}};
     return input;
 }
 
@@ -49,12 +49,12 @@ static bool is_named_twice(const struct inputs *inputs, const struct stat *statu
     return false;
 }
 
-static void add_kineto(struct inputs *inputs, const char *path, int64_t rank)
+static void add_kineto(struct inputs *inputs, const char *path, enum file_how how, int64_t rank)
 {
     struct stat status = {0};
     bool known = stat(path, &status) == 0;
     if (!known || !is_named_twice(inputs, &status)) {
-        struct input *input = add(inputs, path, rank);
+        struct input *input = add(inputs, path, how, rank);
         input->device = status.st_dev;
         input->inode = status.st_ino;
         input->is_kineto = true;
@@ -62,7 +62,7 @@ static void add_kineto(struct inputs *inputs, const char *path, int64_t rank)
 }
 
 /* A .tfr, or a .live file, which stands for its .tfr where there is one. Named twice it counts once. */
-static void add_tfr(struct inputs *inputs, const char *path, int64_t rank)
+static void add_tfr(struct inputs *inputs, const char *path, enum file_how how, int64_t rank)
 {
     char *own = string_format("%s", path);
     bool is_live = ends_with(path, ".live");
@@ -77,7 +77,7 @@ static void add_tfr(struct inputs *inputs, const char *path, int64_t rank)
     if (stat(own, &status) == 0 && is_named_twice(inputs, &status)) {
         goto out;
     }
-    struct input *input = add(inputs, own, rank);
+    struct input *input = add(inputs, own, how, rank);
     input->device = status.st_dev;
     input->inode = status.st_ino;
     if (strcmp(own, path) == 0 && is_live) {
@@ -108,6 +108,16 @@ static int is_json(const struct dirent *entry)
     return entry->d_name[0] != '.' && is_json_name(entry->d_name);
 }
 
+static bool is_dftracer_name(const char *name)
+{
+    return ends_with(name, ".pfw") || ends_with(name, ".pfw.gz");
+}
+
+static int is_dftracer(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.' && is_dftracer_name(entry->d_name);
+}
+
 static int is_trace(const struct dirent *entry)
 {
     return is_tfr(entry) || is_json(entry);
@@ -119,13 +129,13 @@ static char *find_below(const char *directory)
     struct dirent **entries = NULL, **inner = NULL;
     char *best = NULL;
     time_t newest = 0;
-    int count = scandir(directory, &entries, NULL, NULL);
+    int count = file_list(directory, NULL, &entries);
     for (int i = 0; i < count; i++) {
         char *path = string_format("%s/%s", directory, entries[i]->d_name);
         struct stat status;
         int traces = 0;
-        if (entries[i]->d_name[0] != '.' && stat(path, &status) == 0 && S_ISDIR(status.st_mode)) {
-            traces = scandir(path, &inner, is_trace, NULL);
+        if (entries[i]->d_name[0] != '.' && lstat(path, &status) == 0 && S_ISDIR(status.st_mode)) {
+            traces = file_list(path, is_trace, &inner);
             for (int k = 0; k < traces; k++) {
                 free(inner[k]);
             }
@@ -149,18 +159,29 @@ static char *path_in(const char *directory, const char *name)
     return string_format("%s%s%s", directory, ends_with(directory, "/") ? "" : "/", name);
 }
 
+static size_t count_dftracer(const char *directory)
+{
+    struct dirent **entries = NULL;
+    int count = file_list(directory, is_dftracer, &entries);
+    for (int i = 0; i < count; i++) {
+        free(entries[i]);
+    }
+    free(count >= 0 ? entries : NULL);
+    return (size_t)MAX(count, 0);
+}
+
 /* The Kineto traces in a directory. What else has such a name is passed over: reports of stages, and files of other
  * programs. Files that cannot be opened are inputs, so that reading them says so. Returns the files there are. */
 static int add_kineto_files(struct inputs *inputs, const char *directory, int64_t rank)
 {
     struct dirent **entries = NULL;
     size_t before = inputs->count, stages = 0, others = 0;
-    int count = scandir(directory, &entries, is_json, versionsort);
+    int count = file_list(directory, is_json, &entries);
     for (int i = 0; i < count; i++) {
         char *path = path_in(directory, entries[i]->d_name);
-        enum kineto_kind kind = access(path, R_OK) == 0 ? kineto_probe(path) : KINETO_TRACE;
+        enum kineto_kind kind = kineto_probe(path, FILE_FOUND);
         if (kind == KINETO_TRACE) {
-            add_kineto(inputs, path, rank);
+            add_kineto(inputs, path, FILE_FOUND, rank);
         }
         stages += kind == KINETO_STAGE;
         others += kind == KINETO_NONE;
@@ -168,6 +189,10 @@ static int add_kineto_files(struct inputs *inputs, const char *directory, int64_
         free(entries[i]);
     }
     free(count >= 0 ? entries : NULL);
+    size_t dftracer = inputs->count > before ? count_dftracer(directory) : 0;
+    if (dftracer) {
+        notes_add(&inputs->input[before].notes, NOTE, "beside it %zu traces of dftracer were left out", dftracer);
+    }
     if (inputs->count > before && stages) {
         notes_add(&inputs->input[before].notes, NOTE, "beside it %zu traces of single stages were left out", stages);
     }
@@ -178,10 +203,19 @@ static int add_kineto_files(struct inputs *inputs, const char *directory, int64_
     return count;
 }
 
+#define NO_DFTRACER                                                                                                    \
+    "which this version does not read; give it .tfr files or PyTorch traces (.json, .json.gz), or read these with "    \
+    "dfanalyzer"
+
 static void say_empty(struct inputs *inputs, const char *directory, int64_t rank, int others)
 {
+    size_t dftracer = count_dftracer(directory);
+    struct input *input = add(inputs, directory, FILE_NAMED, rank);
+    if (dftracer) {
+        notes_add(&input->notes, UNUSABLE, "holds %zu traces of dftracer (.pfw), " NO_DFTRACER, dftracer);
+        return;
+    }
     char *below = find_below(directory);
-    struct input *input = add(inputs, directory, rank);
     notes_add(&input->notes, UNUSABLE, "holds no .tfr and no %s; %s%s", others ? "traces among its .json" : ".json",
               below ? "there are some in " : "",
               below ? below
@@ -193,16 +227,16 @@ static void say_empty(struct inputs *inputs, const char *directory, int64_t rank
 static void add_directory(struct inputs *inputs, const char *directory, int64_t rank)
 {
     struct dirent **entries = NULL;
-    int count = scandir(directory, &entries, is_tfr, versionsort);
+    int count = file_list(directory, is_tfr, &entries);
     size_t before = inputs->count;
     if (count < 0) {
-        struct input *input = add(inputs, directory, rank);
+        struct input *input = add(inputs, directory, FILE_NAMED, rank);
         notes_add(&input->notes, UNUSABLE, "can't be read (%s)", strerror(errno));
         return;
     }
     for (int i = 0; i < count; i++) {
         char *path = path_in(directory, entries[i]->d_name);
-        add_tfr(inputs, path, rank);
+        add_tfr(inputs, path, FILE_FOUND, rank);
         free(path);
         free(entries[i]);
     }
@@ -216,10 +250,13 @@ static void add_directory(struct inputs *inputs, const char *directory, int64_t 
 /* What it is tells its content, or its name if the content tells nothing. */
 static void add_file(struct inputs *inputs, const char *path, int64_t rank)
 {
-    if (kineto_look(path) == LOOK_JSON || is_json_name(path)) {
-        add_kineto(inputs, path, rank);
+    if (is_dftracer_name(path)) {
+        struct input *input = add(inputs, path, FILE_NAMED, rank);
+        notes_add(&input->notes, UNUSABLE, "is a trace of dftracer, " NO_DFTRACER);
+    } else if (kineto_look(path, FILE_NAMED) == LOOK_JSON || is_json_name(path)) {
+        add_kineto(inputs, path, FILE_NAMED, rank);
     } else {
-        add_tfr(inputs, path, rank);
+        add_tfr(inputs, path, FILE_NAMED, rank);
     }
 }
 
@@ -236,7 +273,7 @@ void inputs_add(struct inputs *inputs, const char *word)
         }
     }
     if (stat(path, &status) != 0) {
-        struct input *input = add(inputs, path, rank);
+        struct input *input = add(inputs, path, FILE_NAMED, rank);
         notes_add(&input->notes, UNUSABLE, "can't be read (%s)", strerror(errno));
     } else if (S_ISDIR(status.st_mode)) {
         add_directory(inputs, path, rank);
@@ -273,8 +310,9 @@ static int64_t rank_in_name(const char *path)
 static void read_kineto_file(struct work *work, struct input *input)
 {
     process_init(&input->process, input->path, "kineto");
-    input->usable =
-        load_kineto(input->path, &work->model->names, work->want, &input->process, &input->notes, &work->done);
+    input->process.how = input->how;
+    input->usable = load_kineto(input->path, input->how, &work->model->names, work->want, &input->process,
+                                &input->notes, &work->done);
     if (!input->usable) {
         process_free(&input->process);
         return;
@@ -285,10 +323,12 @@ static void read_kineto_file(struct work *work, struct input *input)
 
 static void read_tfr_file(struct work *work, struct input *input)
 {
-    input->usable = trace_open(&input->trace, input->path, input->live, &input->notes);
+    input->usable = trace_open(&input->trace, input->path, input->live, input->how, &input->notes);
     input->open = true;
     if (input->usable) {
         process_init(&input->process, input->path, input->trace.fd < 0 ? "live" : "tfr");
+        input->process.how = input->how;
+        input->process.is_of_reader = input->trace.is_of_reader;
         load_tfr(&input->trace, &work->model->names, work->want, &input->process, &input->notes, &work->done);
         input->process.rank = input->rank >= 0 ? input->rank : input->process.rank;
     }
@@ -310,12 +350,48 @@ static void read_one(struct work *work, struct input *input)
     }
 }
 
+/* A file that needs more memory than there is is given up, and what was read of it is freed. */
+static void read_guarded(struct work *work, struct input *input)
+{
+    struct mem_guard guard;
+    volatile size_t notes = input->notes.count;
+    input->starved = false;
+    mem_guard(&guard);
+    if (setjmp(guard.place) == 0) {
+        read_one(work, input);
+        mem_unguard(&guard);
+        return;
+    }
+    process_free(&input->process);
+    trace_close(&input->trace);
+    input->process = (struct process){0};
+    input->open = input->usable = false;
+    input->starved = true;
+    while (input->notes.count > notes) {
+        free(input->notes.note[--input->notes.count].text);
+    }
+}
+
+/* Files that were read beside one that needed too much get another chance alone. */
+static void read_starved(struct work *work)
+{
+    for (size_t i = 0; i < work->inputs->count; i++) {
+        struct input *input = &work->inputs->input[i];
+        if (input->starved) {
+            read_guarded(work, input);
+        }
+        if (input->starved) {
+            notes_add(&input->notes, UNUSABLE, "needs more memory than there is; it is left out");
+        }
+    }
+}
+
 static void *work_on(void *argument)
 {
     struct work *work = argument;
     size_t i;
     while ((i = atomic_fetch_add(&work->next, 1)) < work->inputs->count) {
-        read_one(work, &work->inputs->input[i]);
+        read_guarded(work, &work->inputs->input[i]);
         atomic_fetch_add(&work->finished, 1);
     }
     return NULL;
@@ -359,6 +435,34 @@ static void compare_ranks(struct input *earlier, struct input *later)
     process_free(&later->process);
 }
 
+/* Whether a PyTorch trace tells of the process that a trace of ours tells of. Times are compared where both know when they
+ * were: a number of a process is used again. */
+static bool is_same_process(const struct process *own, const struct process *other)
+{
+    bool timed = own->has_time && other->has_time && own->clock.has_axis && other->clock.has_axis;
+    bool apart = timed && (own->last < other->first || other->last < own->first);
+    bool elsewhere = own->host && other->host && strcmp(own->host, other->host) != 0;
+    return own->pid >= 0 && own->pid == other->pid && own->rank == other->rank && !apart && !elsewhere;
+}
+
+/* Both would count what happened twice. Ours has more. */
+static void find_same_processes(struct inputs *inputs)
+{
+    for (size_t i = 0; i < inputs->count; i++) {
+        struct input *other = &inputs->input[i];
+        for (size_t k = 0; k < inputs->count && other->usable && other->is_kineto; k++) {
+            struct input *own = &inputs->input[k];
+            if (own->usable && !own->is_kineto && is_same_process(&own->process, &other->process)) {
+                notes_add(&other->notes, UNUSABLE,
+                          "is left out: it tells of process %lld as %s does, which answers; give it alone to read it",
+                          (long long)own->process.pid, own->path);
+                other->usable = false;
+                process_free(&other->process);
+            }
+        }
+    }
+}
+
 static void find_same_ranks(struct inputs *inputs)
 {
     for (size_t i = 1; i < inputs->count; i++) {
@@ -393,6 +497,7 @@ static void collect(struct inputs *inputs, struct model *model)
 
 void inputs_read(struct inputs *inputs, struct model *model, unsigned want, unsigned jobs, bool keep)
 {
+    mem_limit(0.75); /* the answer needs some, too */
     struct work work = {.inputs = inputs, .model = model, .want = want, .keep = keep};
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     jobs = jobs ? jobs : (unsigned)MAX(processors, 1);
@@ -411,6 +516,9 @@ void inputs_read(struct inputs *inputs, struct model *model, unsigned want, unsi
         pthread_join(watcher, NULL);
     }
     free(thread);
+    read_starved(&work);
+    mem_limit(1);
+    find_same_processes(inputs);
     find_same_ranks(inputs);
     collect(inputs, model);
 }

@@ -14,14 +14,16 @@
 
 struct input {
     char *path;
-    char *live;   /* NULL: none beside it; the same as path: a live file alone */
-    int64_t rank; /* as given by rank=N:, or -1 */
-    dev_t device; /* of the file, to see that it is named twice; 0 if it is not there */
+    enum file_how how; /* it is opened */
+    char *live;        /* NULL: none beside it; the same as path: a live file alone */
+    int64_t rank;      /* as given by rank=N:, or -1 */
+    dev_t device;      /* of the file, to see that it is named twice; 0 if it is not there */
     ino_t inode;
     struct notes notes;
     struct trace trace;
     bool open; /* trace is */
     bool usable;
+    bool starved;           /* there was no memory for it beside the others */
     bool is_kineto;         /* there is no struct trace of it */
     struct process process; /* moves into the model */
 };

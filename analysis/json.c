@@ -335,7 +335,7 @@ size_t json_unescape(char *to, const char *from, size_t length)
 
 bool json_next(struct slice *at, struct slice *key, struct slice *value)
 {
-    const char *p = at->at, *end = at->at + at->length, *stopped;
+    const char *p = at->at, *end = at->length ? p + at->length : p, *stopped; /* what is empty may be nowhere */
     bool escaped, inside = at->length && (*p == '{' || *p == '[' || *p == ',');
     p = inside ? json_space(p + 1) : end;
     *key = (struct slice){0};

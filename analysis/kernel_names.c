@@ -29,8 +29,7 @@ static bool is_word(char c)
     return isalnum((unsigned char)c) || c == '_' || c == '$';
 }
 
-/* The end of what opens at p, with all that is nested in it; NULL if it does not close. `->` closes nothing. */
-static const char *after_brackets(const char *p)
+const char *after_brackets(const char *p)
 {
     int depth = 0;
     for (; *p; p++) {
@@ -71,8 +70,14 @@ static bool says_what_it_is(const char *from, const char *to)
     return strncmp(from, "cutlass", strlen("cutlass")) == 0;
 }
 
+static void leave_out(struct left_outs *left, char bracket, size_t at, const char *from, const char *to)
+{
+    left->item = mem_grow(left->item, &left->capacity, left->count + 1, sizeof *left->item);
+    left->item[left->count++] = (struct left_out){bracket, at, from, to};
+}
+
 /* One step: copies or skips what stands at *p. False: the rest is parameters, or makes no sense (*p is NULL then). */
-static bool shorten(const char **p, struct text *out, size_t from)
+static bool shorten(const char **p, struct text *out, size_t from, struct left_outs *left)
 {
     size_t sign = operator_sign(out, from, *p);
     bool follows_word = out->length > from && (is_word(out->data[out->length - 1]) || ends_in(out, from, "}") ||
@@ -98,6 +103,8 @@ static bool shorten(const char **p, struct text *out, size_t from)
     }
     if (*start == '<' && says_what_it_is(start + 1, end - 1)) {
         text_add(out, start, (size_t)(end - start));
+    } else {
+        leave_out(left, *start, out->length - from, start + 1, end - 1);
     }
     if (*start == '(' && strncmp(end, " const::", strlen(" const::")) == 0) {
         *p += strlen(" const");
@@ -107,36 +114,77 @@ static bool shorten(const char **p, struct text *out, size_t from)
     return true;
 }
 
-/* A return type, which only names with templates or parameters have. */
-static void drop_type(struct text *out, size_t from)
+/* The end of the return type, which only names with templates or parameters have; `from` without one. */
+static size_t after_type(const struct text *out, size_t from)
 {
     for (size_t i = out->length; i > from; i--) {
         if (out->data[i - 1] == ')' || out->data[i - 1] == '}') {
-            return; /* "(anonymous namespace)" has a space too */
+            return from; /* "(anonymous namespace)" has a space too */
         }
         if (out->data[i - 1] == ' ') {
-            memmove(out->data + from, out->data + i, out->length - i + 1);
-            out->length -= i - from;
-            return;
+            return i;
         }
     }
+    return from;
 }
 
-void short_name(const char *name, struct text *out)
+/* Takes away what stands before `to`, and what was left out of that. */
+static void drop_before(struct text *out, size_t from, size_t to, struct left_outs *left)
+{
+    size_t kept = 0;
+    memmove(out->data + from, out->data + to, out->length - to + 1);
+    out->length -= to - from;
+    for (size_t i = 0; i < left->count; i++) {
+        if (left->item[i].at >= to - from) {
+            left->item[kept] = left->item[i];
+            left->item[kept++].at -= to - from;
+        }
+    }
+    left->count = kept;
+}
+
+/* _ZN3foo3barI...: foo::bar, and the rest as one list of arguments. The runtime takes no names as long as some are. */
+static bool short_mangled(const char *name, struct text *out, struct left_outs *left)
+{
+    size_t from = out->length;
+    const char *p = name + 2 + (name[2] == 'N');
+    while (isdigit((unsigned char)*p)) {
+        char *word;
+        unsigned long length = strtoul(p, &word, 10);
+        if (!length || length > strlen(word)) {
+            return false;
+        }
+        text_puts(out, out->length > from ? "::" : "");
+        text_add(out, word, length);
+        p = word + length;
+    }
+    if (out->length > from && *p) {
+        leave_out(left, '<', out->length - from, p, p + strlen(p));
+    }
+    return out->length > from;
+}
+
+void short_name(const char *name, struct text *out, struct left_outs *left)
 {
     size_t from = out->length;
     const char *p = name, *end = name + strlen(name);
     text_puts(out, "");
-    while (p && *p && shorten(&p, out, from)) {
+    if (strlen(name) > LONGEST_MANGLED && strncmp(name, "_Z", 2) == 0 && short_mangled(name, out, left)) {
+        return;
+    }
+    out->length = from;
+    while (p && *p && shorten(&p, out, from, left)) {
+    }
+    if (p && *p) {
+        leave_out(left, ' ', out->length - from, p, end);
     }
     bool is_shorter = p && out->length - from < (size_t)(end - name);
-    if (is_shorter && strncmp(name, "void ", 5) == 0) {
-        memmove(out->data + from, out->data + from + 5, out->length - from - 5 + 1);
-        out->length -= 5;
-    } else if (is_shorter) {
-        drop_type(out, from);
+    if (is_shorter) {
+        bool is_void = strncmp(name, "void ", 5) == 0;
+        drop_before(out, from, is_void ? from + 5 : after_type(out, from), left);
     }
     if (!p || out->length == from) {
+        left->count = 0;
         out->length = from;
         text_puts(out, name);
     }

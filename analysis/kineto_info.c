@@ -5,15 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hash.h"
+
 enum { MOST_LABELS = 1 << 16, MOST_PAIRS = 1 << 20, LONGEST_VALUE = 4096 };
 
 /* ---- threads ---- */
 
 static size_t thread_place(const struct threads_seen *t, int64_t pid, int64_t tid)
 {
-    const uint64_t mix = UINT64_C(0x9e3779b97f4a7c15);
-    uint64_t hash = ((uint64_t)pid * mix ^ (uint64_t)tid) * mix;
-    size_t place = (size_t)(hash >> 20) & (t->table_size - 1);
+    size_t place = (size_t)hash_numbers((uint64_t)pid, (uint64_t)tid) & (t->table_size - 1);
     for (; t->table[place]; place = (place + 1) & (t->table_size - 1)) {
         const struct thread_seen *seen = &t->seen[t->table[place] - 1];
         if (seen->pid == pid && seen->tid == tid) {
@@ -182,6 +182,9 @@ void info_take_member(struct kineto_info *info, struct slice key, struct slice v
     if (slice_is(key, "baseTimeNanoseconds")) {
         info->bad_base = !json_int(value, &number) || number < 0 || number > 2000000000000000000;
         info->base = info->bad_base ? 0 : number;
+    }
+    if (slice_is(key, "with_flops")) {
+        info->with_flops = json_int(value, &number) && number != 0;
     }
     if (slice_is(key, "host_name")) {
         free(info->host);

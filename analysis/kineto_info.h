@@ -26,6 +26,7 @@ void threads_free(struct threads_seen *threads);
 struct kineto_info {
     int64_t base; /* nanoseconds since 1970 */
     bool bad_base;
+    bool with_flops;     /* the profile counted operations; Kineto does not write them down */
     int64_t rank, world; /* + 1; 0: not said */
     char *host;
     struct text pairs; /* key and value with a zero each, as pairs_parse takes them */

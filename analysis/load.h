@@ -7,6 +7,7 @@
 #define TFA_LOAD_H
 
 #include "model.h"
+#include "stacks.h"
 
 /* When a thread lived, in ticks. Device libraries know threads by the low half of pthread_self(), which is used again. */
 struct lifetime {
@@ -47,8 +48,9 @@ struct load {
     uint64_t drops[TFI_MAX_DROPS];
     struct map name_of_tid; /* strings */
     struct lifetimes lifetimes;
-    struct map shown;        /* names of kernels by their strings */
-    struct map stack_of;     /* call stacks by their strings */
+    struct map shown;    /* names of kernels by their strings */
+    struct map stack_of; /* call stacks by their strings */
+    struct shown_frames shown_frames;
     uint64_t bad_stacks;     /* those that make no sense, wholly or in part */
     struct sync_place *sync; /* waits: their device is known by their context, once all is read */
     size_t syncs, sync_capacity;
@@ -77,6 +79,11 @@ void lifetimes_sort(struct lifetimes *lifetimes);
 /* The serial of the thread that was alive then, 0 if none is known. */
 uint32_t lifetimes_find(const struct lifetimes *lifetimes, uint32_t pthread, uint64_t time);
 void lifetimes_free(struct lifetimes *lifetimes);
+void load_threads(struct load *load);
+void load_thread_ends(struct load *load);
+void load_thread_names(struct load *load);
+/* Gives threads the names that records of the kind thread_name have for them; after the last chunk. */
+void load_name_threads(struct load *load);
 
 /* ---- load_ops.c ---- */
 void load_operators(struct load *load);
@@ -84,6 +91,7 @@ void load_operators(struct load *load);
    ranges had inputs have no such columns. */
 void load_range_inputs(struct load *load, const uint64_t *id);
 void load_blocks(struct load *load);
+void load_ooms(struct load *load);
 void load_stage_memory(struct load *load);
 void load_pauses(struct load *load);
 void load_resumes(struct load *load);

@@ -6,6 +6,8 @@
  */
 #include "load_kineto.h"
 
+#include "kernel_names.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,11 +55,13 @@ struct load {
     unsigned want;
     struct tally *kind;
     size_t kinds, kind_capacity;
+    struct names kind_names;             /* their numbers are places in `kind` */
     uint32_t kind_cache[CATEGORY_CACHE]; /* place + 1 */
     struct cached_name *name_cache;
     struct threads_seen threads;
     struct kineto_info info;
     uint64_t lost[NR_CAUSES];
+    struct map demangled; /* names of kernels by those in the file */
 };
 
 /* ---- classes ---- */
@@ -189,7 +193,7 @@ static uint32_t name_of(void *context, struct slice name)
     return cached->name;
 }
 
-static struct tally *add_tally(struct load *load, struct slice category)
+static void add_tally(struct load *load, struct slice category)
 {
     load->kind = mem_grow(load->kind, &load->kind_capacity, load->kinds + 1, sizeof *load->kind);
     struct tally *kind = &load->kind[load->kinds++];
@@ -198,7 +202,6 @@ static struct tally *add_tally(struct load *load, struct slice category)
                            .class = class_of(category),
                            .is_pairs = is_pairs(category),
                            .is_span = slice_is(category, "Trace")};
-    return kind;
 }
 
 /* What an event without a category is, or one whose category says nothing. */
@@ -223,15 +226,12 @@ static struct tally *tally_of(struct load *load, const struct kineto_event *even
     if (load->kinds >= MOST_CATEGORIES) { /* nobody can want to see so many */
         category = (struct slice){"other categories", 16};
     }
-    for (size_t i = 0; i < load->kinds; i++) {
-        if (load->kind[i].length == category.length && memcmp(load->kind[i].name, category.at, category.length) == 0) {
-            *cached = (uint32_t)i + 1;
-            return &load->kind[i];
-        }
+    uint32_t place = names_add(&load->kind_names, category.at, category.length);
+    if (place == load->kinds) {
+        add_tally(load, category);
     }
-    kind = add_tally(load, category);
-    *cached = (uint32_t)load->kinds;
-    return kind;
+    *cached = place + 1;
+    return &load->kind[place];
 }
 
 /* ---- keeping ---- */
@@ -271,11 +271,11 @@ static void keep_range(struct load *load, const struct kineto_event *event, uint
     }
     if (load->want & WANT_ALL_SPANS) {
         struct op_detail detail = {0};
-        take_op_detail(event, name_of, load, &detail);
+        take_op_detail(event, load->info.with_flops, name_of, load, &detail);
         if (event->has & HAS_EXTERNAL) {
             map_put(&load->process->range_of_id, event->external, (uint32_t)at);
         }
-        if (detail.shapes != NAME_NONE) {
+        if (detail.shapes != NAME_NONE || detail.stack != NAME_NONE) {
             range_inputs_add(load->process, at, &detail);
         }
     }
@@ -294,7 +294,7 @@ static void keep_span(struct load *load, const struct kineto_event *event, uint3
     s->thread[at] = thread;
     s->class[at] = (uint8_t) class;
     if (load->want & WANT_ALL_SPANS && class == CLASS_OPERATOR) {
-        take_op_detail(event, name_of, load, spans_detail(s));
+        take_op_detail(event, load->info.with_flops, name_of, load, spans_detail(s));
     }
     if (load->want & WANT_ALL_SPANS && class == CLASS_API && !(event->has & HAS_EXTERNAL && event->external)) {
         map_put(&load->process->unlinked, at, 1);
@@ -322,6 +322,25 @@ static uint32_t lane_of(struct load *load, const struct kineto_event *event)
     return process_lane(load->process, device, stream, event->has & HAS_STREAM);
 }
 
+/* A kernel's name as C++ shows it, where the profiler left it mangled; each is looked at once. */
+static uint32_t kernel_name(struct load *load, struct slice name)
+{
+    uint32_t number = name_of(load, name);
+    bool mangled = name.length > 2 && memcmp(name.at, "_Z", 2) == 0;
+    if (!mangled || load->want & (WANT_MANGLED | WANT_AS_WRITTEN)) {
+        return number;
+    }
+    uint32_t known = map_get(&load->demangled, number);
+    if (known == MAP_NONE) {
+        char *text = mem_text(name.at, name.length), *shown = demangled_name(text);
+        known = shown ? names_add(load->names, shown, strlen(shown)) : number;
+        map_put(&load->demangled, number, known);
+        free(shown);
+        free(text);
+    }
+    return known;
+}
+
 static void keep_work(struct load *load, const struct kineto_event *event, enum event_class class)
 {
     struct works *w = &load->process->works;
@@ -331,7 +350,7 @@ static void keep_work(struct load *load, const struct kineto_event *event, enum 
     w->end[at] = event->ts + event->dur;
     w->correlation[at] = event->has & HAS_CORRELATION ? event->correlation : NO_ID;
     w->external[at] = event->has & HAS_EXTERNAL ? event->external : NO_ID;
-    w->name[at] = name_of(load, event->name);
+    w->name[at] = kernel_name(load, event->name);
     w->lane[at] = lane_of(load, event);
     w->class[at] = (uint8_t) class;
 }
@@ -417,6 +436,17 @@ static void take_whole(struct load *load, const struct kineto_event *event, cons
     }
 }
 
+/* Kineto marks where torch's profile began. */
+static void take_start(struct process *process, const struct kineto_event *event)
+{
+    static const char name[] = "Iteration Start: PyTorch Profiler";
+    if (event->phase == 'i' && event->name.length == sizeof name - 1 &&
+        memcmp(event->name.at, name, sizeof name - 1) == 0) {
+        process->profile_start = event->ts;
+        process->has_profile_start = true;
+    }
+}
+
 static void on_event(void *context, const struct kineto_event *event)
 {
     struct load *load = context;
@@ -434,6 +464,7 @@ static void on_event(void *context, const struct kineto_event *event)
     if (event->phase == 'M') {
         info_take_event(&load->info, event);
     } else if (event->phase && strchr("XiIRstfCSTpFNDPO", event->phase)) {
+        take_start(load->process, event);
         take_whole(load, event, kind);
     } else {
         load->lost[OTHER_PHASE]++;
@@ -457,6 +488,7 @@ static void move(int64_t *times, size_t count, int64_t by)
 
 static void move_all(struct process *p, int64_t by)
 {
+    p->profile_start += p->has_profile_start ? by : 0;
     move(p->ranges.start, p->ranges.table.count, by);
     move(p->ranges.end, p->ranges.table.count, by);
     move(p->spans.start, p->spans.table.count, by);
@@ -527,20 +559,22 @@ static bool load_end(struct load *load, bool usable, const struct kineto_damage 
         free(load->kind[i].name);
     }
     free(load->kind);
+    names_free(&load->kind_names);
     free(load->name_cache);
+    map_free(&load->demangled);
     threads_free(&load->threads);
     info_free(&load->info);
     return usable;
 }
 
-bool load_kineto(const char *path, struct names *names, unsigned want, struct process *process, struct notes *notes,
-                 atomic_ullong *done)
+bool load_kineto(const char *path, enum file_how how, struct names *names, unsigned want, struct process *process,
+                 struct notes *notes, atomic_ullong *done)
 {
     struct load load = {.names = names, .process = process, .want = want};
     const struct kineto_sink sink = {&load, on_event, on_member};
     struct kineto_damage damage;
     load_begin(&load);
-    bool usable = kineto_read(path, &sink, &damage, notes, done);
+    bool usable = kineto_read(path, how, &sink, &damage, notes, done);
     return load_end(&load, usable, &damage, notes);
 }
 

@@ -13,8 +13,8 @@ enum kineto_table { TABLE_NONE, TABLE_RANGES, TABLE_SPANS, TABLE_WORKS, TABLE_FO
 enum kineto_table kineto_table(const struct kineto_event *event, enum event_class class);
 
 /* False: unusable, and a note says why. `process` is initialised and to be freed in both cases. */
-bool load_kineto(const char *path, struct names *names, unsigned want, struct process *process, struct notes *notes,
-                 atomic_ullong *done);
+bool load_kineto(const char *path, enum file_how how, struct names *names, unsigned want, struct process *process,
+                 struct notes *notes, atomic_ullong *done);
 bool load_kineto_bytes(const struct kineto_bytes *bytes, struct names *names, unsigned want, struct process *process,
                        struct notes *notes);
 

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "flops.h"
+
 static bool is_key(struct slice key, const char *text)
 {
     size_t length = strlen(text);
@@ -30,19 +32,33 @@ static uint32_t stack_of(struct slice value, uint32_t (*name)(void *, struct sli
     return stack;
 }
 
-void take_op_detail(const struct kineto_event *event, uint32_t (*name)(void *, struct slice), void *context,
-                    struct op_detail *detail)
+/* Autograd's frame round a backward operator has that one's numbers and is none itself. */
+static bool is_frame(struct slice name)
 {
-    struct slice at = event->args, key, value;
+    static const char evaluates[] = "autograd::engine::evaluate_function: ";
+    return name.length >= sizeof evaluates - 1 && memcmp(name.at, evaluates, sizeof evaluates - 1) == 0;
+}
+
+void take_op_detail(const struct kineto_event *event, bool with_flops, uint32_t (*name)(void *, struct slice),
+                    void *context, struct op_detail *detail)
+{
+    struct slice at = event->args, key, value, dims = {0}, types = {0}, concrete = {0};
     int64_t number;
     *detail = (struct op_detail){.sequence = -1};
     while (at.at && json_next(&at, &key, &value)) {
         if (is_key(key, "Input Dims") || is_key(key, "Input dims")) {
             detail->shapes = name(context, value);
+            dims = value;
         } else if (is_key(key, "Input type")) {
             detail->types = name(context, value);
+            types = value;
+        } else if (is_key(key, "Concrete Inputs")) {
+            concrete = value;
         } else if (is_key(key, "Sequence number") && json_int(value, &number)) {
             detail->sequence = number;
+        } else if (is_key(key, "Fwd thread id") && json_int(value, &number) && number > 0) {
+            detail->forward_thread = (uint32_t)number;
+            detail->scope = is_frame(event->name) ? TFI_SCOPE_FUNCTION : TFI_SCOPE_BACKWARD;
         } else if (is_key(key, "FLOPs") && json_int(value, &number)) {
             detail->flops = number > 0 ? (uint64_t)number : 0;
         } else if (is_key(key, "native") && is_key(value, "true")) {
@@ -50,6 +66,9 @@ void take_op_detail(const struct kineto_event *event, uint32_t (*name)(void *, s
         } else if (is_key(key, "Call stack")) {
             detail->stack = stack_of(value, name, context);
         }
+    }
+    if (with_flops && !detail->flops && dims.at) {
+        detail->flops = op_flops(event->name, dims, types, concrete);
     }
 }
 

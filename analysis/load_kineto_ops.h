@@ -6,8 +6,8 @@
 #include "read_kineto.h"
 
 /* An operator's inputs, sequence number, stack and operations; `name` gives texts their numbers. */
-void take_op_detail(const struct kineto_event *event, uint32_t (*name)(void *, struct slice), void *context,
-                    struct op_detail *detail);
+void take_op_detail(const struct kineto_event *event, bool with_flops, uint32_t (*name)(void *, struct slice),
+                    void *context, struct op_detail *detail);
 /* A [memory] instant becomes a block. */
 void take_block(const struct kineto_event *event, struct blocks *blocks);
 

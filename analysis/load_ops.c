@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "stacks.h"
-
 /* ---- call stacks ---- */
 
 static uint32_t take_stack(struct load *load, uint64_t string)
@@ -19,10 +17,7 @@ static uint32_t take_stack(struct load *load, uint64_t string)
     uint32_t stack = string ? map_get(&load->stack_of, string) : NAME_NONE;
     if (stack == MAP_NONE) {
         load->bad_stacks += !stack_read(&load->trace->strings, string, &list);
-        for (size_t i = 0; i < list.count; i++) {
-            list.frame[i] = load_name(load, list.frame[i]);
-        }
-        stack = stack_add(load->names, list.frame, list.count);
+        stack = stack_shown(&load->shown_frames, &load->trace->strings, load->names, &list);
         map_put(&load->stack_of, string, stack);
     }
     return stack;
@@ -154,27 +149,47 @@ void load_operators_end(struct load *load)
 
 /* ---- memory ---- */
 
-void load_blocks(struct load *load)
+/* Columns of a record about one block. */
+struct block_columns {
+    const uint64_t *allocator, *time, *address, *bytes, *allocated, *reserved, *device, *stack;
+};
+
+static void take_blocks(struct load *load, struct blocks *b, const struct block_columns *from)
 {
-    struct blocks *b = &load->process->blocks;
-    const uint64_t *allocator = load_column(load, COL_memory_allocator), *time = load_column(load, COL_memory_time);
-    const uint64_t *address = load_column(load, COL_memory_address), *bytes = load_column(load, COL_memory_bytes);
-    const uint64_t *allocated = load_column(load, COL_memory_allocated);
-    const uint64_t *reserved = load_column(load, COL_memory_reserved), *device = load_column(load, COL_memory_device);
-    const uint64_t *stack = load_column(load, COL_memory_stack);
     blocks_reserve(b, load->group->count);
     for (uint32_t i = 0; i < load_rows(load); i++) {
         size_t at = b->table.count++;
-        b->time[at] = (int64_t)time[i];
-        b->bytes[at] = (int64_t)bytes[i];
-        b->address[at] = address[i];
-        b->allocated[at] = allocated[i];
-        b->reserved[at] = reserved[i];
-        b->device[at] = (int64_t)device[i];
+        b->time[at] = (int64_t)from->time[i];
+        b->bytes[at] = (int64_t)from->bytes[i];
+        b->address[at] = from->address ? from->address[i] : 0;
+        b->allocated[at] = from->allocated[i];
+        b->reserved[at] = from->reserved[i];
+        b->device[at] = (int64_t)from->device[i];
         b->thread[at] = load->piece->thread;
-        b->allocator[at] = load_name(load, allocator[i]);
-        b->stack[at] = take_stack(load, stack[i]);
+        b->allocator[at] = load_name(load, from->allocator[i]);
+        b->stack[at] = take_stack(load, from->stack[i]);
     }
+}
+
+void load_blocks(struct load *load)
+{
+    struct block_columns from = {
+        load_column(load, COL_memory_allocator), load_column(load, COL_memory_time),
+        load_column(load, COL_memory_address),   load_column(load, COL_memory_bytes),
+        load_column(load, COL_memory_allocated), load_column(load, COL_memory_reserved),
+        load_column(load, COL_memory_device),    load_column(load, COL_memory_stack),
+    };
+    take_blocks(load, &load->process->blocks, &from);
+}
+
+void load_ooms(struct load *load)
+{
+    struct block_columns from = {
+        load_column(load, COL_oom_allocator), load_column(load, COL_oom_time),      NULL,
+        load_column(load, COL_oom_bytes),     load_column(load, COL_oom_allocated), load_column(load, COL_oom_reserved),
+        load_column(load, COL_oom_device),    load_column(load, COL_oom_stack),
+    };
+    take_blocks(load, &load->process->ooms, &from);
 }
 
 void load_stage_memory(struct load *load)
@@ -243,7 +258,7 @@ void load_signatures(struct load *load)
                                                            .range = id[i],
                                                            .stage = load_name(load, name[i]),
                                                            .text = load_name(load, text[i]),
-                                                           .is_result = direction[i] == 1};
+                                                           .direction = (uint32_t)direction[i]};
     }
 }
 

@@ -7,7 +7,6 @@
 #include "join.h"
 #include "load.h"
 #include "load_tfr.h"
-#include "stacks.h"
 #include "steps.h"
 
 #include <stdlib.h>
@@ -48,47 +47,6 @@ const uint64_t *load_detail_column(struct load *load, unsigned own)
 }
 
 /* ---- the process ---- */
-
-static void on_thread(struct load *load)
-{
-    const uint64_t *serial = load_column(load, COL_thread_serial), *tid = load_column(load, COL_thread_tid);
-    const uint64_t *name = load_column(load, COL_thread_name), *pthread = load_column(load, COL_thread_pthread);
-    const uint64_t *time = load_column(load, COL_thread_time);
-    for (uint32_t i = 0; i < load_rows(load); i++) {
-        struct thread *thread = process_thread(load->process, (uint32_t)serial[i]);
-        thread->tid = (uint32_t)tid[i];
-        thread->name = thread->name ? thread->name : load_name(load, name[i]);
-        if (pthread[i]) {
-            lifetimes_begin(&load->lifetimes, (uint32_t)pthread[i], (uint32_t)serial[i], time[i]);
-        }
-    }
-}
-
-static void on_thread_end(struct load *load)
-{
-    const uint64_t *serial = load_column(load, COL_thread_end_serial), *time = load_column(load, COL_thread_end_time);
-    for (uint32_t i = 0; i < load_rows(load); i++) {
-        lifetimes_end(&load->lifetimes, (uint32_t)serial[i], time[i]);
-    }
-}
-
-/* Whoever names a thread knows better than comm. Any thread may name any other, also before that one is seen. */
-static void on_thread_name(struct load *load)
-{
-    const uint64_t *tid = load_column(load, COL_thread_name_tid), *name = load_column(load, COL_thread_name_name);
-    for (uint32_t i = 0; i < load_rows(load); i++) {
-        map_put(&load->name_of_tid, tid[i], (uint32_t)MIN(name[i], UINT32_MAX - 1));
-    }
-}
-
-static void name_threads(struct load *load)
-{
-    for (size_t t = 0; t < load->process->threads; t++) {
-        struct thread *thread = &load->process->thread[t];
-        uint32_t string = thread->tid ? map_get(&load->name_of_tid, thread->tid) : MAP_NONE;
-        thread->name = string == MAP_NONE ? thread->name : load_name(load, string);
-    }
-}
 
 static void on_clock(struct load *load)
 {
@@ -171,6 +129,21 @@ static void on_range_begin(struct load *load)
             b->detail[at] =
                 (struct range_detail){payload[i], (uint32_t)category[i], (uint32_t)color[i], (uint32_t)type[i]};
         }
+    }
+}
+
+static void on_stage_name(struct load *load)
+{
+    struct stage_names *names = &load->process->stage_names;
+    const uint64_t *string = load_column(load, COL_range_begin_name), *flags = load_column(load, COL_range_begin_flags);
+    for (uint32_t i = 0; i < load_rows(load); i++) {
+        uint32_t name = flags[i] & TFI_RANGE_STAGE ? load_name(load, string[i]) : NAME_NONE;
+        if (name == NAME_NONE || map_get(&names->known, name) != MAP_NONE) {
+            continue;
+        }
+        map_put(&names->known, name, 1);
+        names->name = mem_grow(names->name, &names->capacity, names->count + 1, sizeof *names->name);
+        names->name[names->count++] = name;
     }
 }
 
@@ -311,14 +284,15 @@ static const struct {
     unsigned want; /* 0: always */
     void (*take)(struct load *load);
 } takers[] = {
-    {TFI_KIND_thread, 0, on_thread},
-    {TFI_KIND_thread_end, 0, on_thread_end},
-    {TFI_KIND_thread_name, 0, on_thread_name},
+    {TFI_KIND_thread, 0, load_threads},
+    {TFI_KIND_thread_end, 0, load_thread_ends},
+    {TFI_KIND_thread_name, 0, load_thread_names},
     {TFI_KIND_clock, 0, on_clock},
     {TFI_KIND_drop, 0, on_drop},
     {TFI_KIND_message, WANT_MESSAGES, on_message},
     {TFI_KIND_rank, 0, on_rank},
     {TFI_KIND_range_begin, WANT_RANGES, on_range_begin},
+    {TFI_KIND_range_begin, WANT_STAGE_NAMES, on_stage_name},
     {TFI_KIND_range_end, WANT_RANGES, on_range_end},
     {TFI_KIND_mark, WANT_MARKS, on_mark},
     {TFI_KIND_category, WANT_DETAILS, on_category},
@@ -330,6 +304,7 @@ static const struct {
     {TFI_KIND_recording, 0, load_switchings},
     {TFI_KIND_op, WANT_OPERATORS, load_operators},
     {TFI_KIND_memory, WANT_MEMORY, load_blocks},
+    {TFI_KIND_oom, WANT_MEMORY, load_ooms},
     {TFI_KIND_call, WANT_CALLS | WANT_LAUNCHES, on_call},
     {TFI_KIND_correlation, WANT_LAUNCHES, load_correlations},
     {TFI_KIND_device, 0, load_device},
@@ -481,6 +456,8 @@ static void describe(struct load *load)
     p->host = copy_of(trace_info(trace, "host"));
     p->command = copy_of(trace_info(trace, "command"));
     p->directory = copy_of(trace_info(trace, "directory"));
+    p->names_asked = copy_of(trace_info(trace, "env.ENABLE_PROFILER_NAMES"));
+    p->stages_asked = copy_of(trace_info(trace, "env.TFI_STAGES"));
     p->clock_name = copy_of(trace_info(trace, "clock"));
     p->version = copy_of(trace_info(trace, "version"));
     p->metadata = mem_zero(1, sizeof *p->metadata);
@@ -529,7 +506,7 @@ static void conclude(struct load *load, struct notes *notes)
     struct process *p = load->process;
     const char *reason = pairs_get(&trace->footer, "reason");
     uint64_t cost;
-    name_threads(load);
+    load_name_threads(load);
     end_span(load);
     trace_drops(trace, load->drops);
     lose(load);
@@ -569,6 +546,7 @@ void load_tfr(struct trace *trace, struct names *names, unsigned want, struct pr
     load.want |= want & WANT_DEVICE ? WANT_LAUNCHES : 0; /* what was launched during warm-up is told by them */
     load.budget = 1000000 + 16 * (trace->size + (trace->live ? trace->live->count * 65536 : 0));
     describe(&load);
+    reveals_find(&process->reveals, trace);
     take_funcs(&load);
     while ((piece = reader_next(&load.reader, &chunk)) != NULL) {
         take_chunk(&load, piece, &chunk);
@@ -588,6 +566,7 @@ void load_tfr(struct trace *trace, struct names *names, unsigned want, struct pr
     map_free(&load.name_of_tid);
     map_free(&load.shown);
     map_free(&load.stack_of);
+    shown_frames_free(&load.shown_frames);
     map_free(&load.device_of);
     lifetimes_free(&load.lifetimes);
     free(load.sync);

@@ -1,4 +1,4 @@
-/* load_threads.c - which thread a device library means by the low half of pthread_self().
+/* load_threads.c - threads, and which one a device library means by the low half of pthread_self().
  *
  * A thread that ends leaves its pthread_self() to one that comes later, so the moment decides. The library's clock and
  * ours differ by microseconds, and a thread may have called the device before it made its first record: a moment that
@@ -71,4 +71,47 @@ void lifetimes_free(struct lifetimes *l)
     free(l->life);
     free(l->end);
     map_free(&l->end_of);
+}
+
+/* ---- records ---- */
+
+void load_threads(struct load *load)
+{
+    const uint64_t *serial = load_column(load, COL_thread_serial), *tid = load_column(load, COL_thread_tid);
+    const uint64_t *name = load_column(load, COL_thread_name), *pthread = load_column(load, COL_thread_pthread);
+    const uint64_t *time = load_column(load, COL_thread_time);
+    for (uint32_t i = 0; i < load_rows(load); i++) {
+        struct thread *thread = process_thread(load->process, (uint32_t)serial[i]);
+        thread->tid = (uint32_t)tid[i];
+        thread->name = thread->name ? thread->name : load_name(load, name[i]);
+        if (pthread[i]) {
+            lifetimes_begin(&load->lifetimes, (uint32_t)pthread[i], (uint32_t)serial[i], time[i]);
+        }
+    }
+}
+
+void load_thread_ends(struct load *load)
+{
+    const uint64_t *serial = load_column(load, COL_thread_end_serial), *time = load_column(load, COL_thread_end_time);
+    for (uint32_t i = 0; i < load_rows(load); i++) {
+        lifetimes_end(&load->lifetimes, (uint32_t)serial[i], time[i]);
+    }
+}
+
+/* A name that a program gives is better than comm. Any thread may name any other, also before that one is seen. */
+void load_thread_names(struct load *load)
+{
+    const uint64_t *tid = load_column(load, COL_thread_name_tid), *name = load_column(load, COL_thread_name_name);
+    for (uint32_t i = 0; i < load_rows(load); i++) {
+        map_put(&load->name_of_tid, tid[i], (uint32_t)MIN(name[i], UINT32_MAX - 1));
+    }
+}
+
+void load_name_threads(struct load *load)
+{
+    for (size_t t = 0; t < load->process->threads; t++) {
+        struct thread *thread = &load->process->thread[t];
+        uint32_t string = thread->tid ? map_get(&load->name_of_tid, thread->tid) : MAP_NONE;
+        thread->name = string == MAP_NONE ? thread->name : load_name(load, string);
+    }
 }

@@ -50,9 +50,6 @@ int main(int argc, char **argv)
     } else {
         ask(&session);
     }
-    inputs_free(&session.inputs);
-    model_free(&session.model);
-    free(session.process);
-    options_free(&session.options);
+    session_free(&session);
     return session.status;
 }

@@ -1,6 +1,7 @@
 /* model.c - the columns of the model, and what is done once all of a process is read. */
 #include "model.h"
 
+#include "hash.h"
 #include "pieces.h"
 
 #include <stdio.h>
@@ -170,7 +171,7 @@ struct thread *process_thread(struct process *process, uint32_t serial)
 /* Places by a number made of the three; where another lane has that number, the next one is tried. */
 uint32_t process_lane(struct process *process, int64_t device, int64_t stream, bool has_stream)
 {
-    uint64_t key = ((uint64_t)stream * 31 + (uint64_t)device) * 2 + has_stream;
+    uint64_t key = hash_numbers((uint64_t)stream, (uint64_t)device) ^ has_stream;
     uint32_t place;
     for (; (place = map_get(&process->lane_of, key)) != MAP_NONE; key += 0x9e3779b97f4a7c15u) {
         const struct lane *lane = &process->lane[place];
@@ -351,6 +352,7 @@ static void convert_all(struct process *process)
     convert(clock, process->wholes.start, process->wholes.table.count);
     convert(clock, process->wholes.end, process->wholes.table.count);
     convert(clock, process->blocks.time, process->blocks.table.count);
+    convert(clock, process->ooms.time, process->ooms.table.count);
     convert(clock, process->forwards.time, process->forwards.table.count);
     for (size_t i = 0; i < process->switchings; i++) {
         convert(clock, &process->switching[i].time, 1);
@@ -433,6 +435,7 @@ void process_free(struct process *process)
     table_free(&process->wholes, whole_layout, ARRAY_SIZE(whole_layout));
     table_free(&process->pauses, pause_layout, ARRAY_SIZE(pause_layout));
     table_free(&process->blocks, block_layout, ARRAY_SIZE(block_layout));
+    table_free(&process->ooms, block_layout, ARRAY_SIZE(block_layout));
     begins_free(&process->begins);
     table_free(&process->marks, mark_layout, ARRAY_SIZE(mark_layout));
     calls_free(&process->calls);
@@ -458,14 +461,16 @@ void process_free(struct process *process)
     for (size_t i = 0; i < process->loss_count; i++) {
         free(process->losses[i].cause);
     }
-    char **texts[] = {&process->path,       &process->host,    &process->command, &process->directory,
-                      &process->clock_name, &process->version, &process->ended};
+    char **texts[] = {&process->path,      &process->host,        &process->command,
+                      &process->directory, &process->clock_name,  &process->version,
+                      &process->ended,     &process->names_asked, &process->stages_asked};
     for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
         free(*texts[i]);
     }
     if (process->metadata) {
         pairs_free(process->metadata);
     }
+    reveals_free(&process->reveals);
     void *arrays[] = {process->metadata,     process->func,      process->kinds,        process->losses,
                       process->thread,       process->args,      process->category,     process->lane,
                       process->streamed,     process->device,    process->works.detail, process->spans.detail,
@@ -473,6 +478,8 @@ void process_free(struct process *process)
     for (size_t i = 0; i < ARRAY_SIZE(arrays); i++) {
         free(arrays[i]);
     }
+    map_free(&process->stage_names.known);
+    free(process->stage_names.name);
     map_free(&process->thread_of);
     map_free(&process->func_of);
     map_free(&process->lane_of);

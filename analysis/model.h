@@ -8,6 +8,7 @@
 #define TFA_MODEL_H
 
 #include "clock.h"
+#include "reveals.h"
 #include "trace.h"
 
 enum want {
@@ -21,11 +22,20 @@ enum want {
     WANT_DEVICE = 64,
     WANT_LAUNCHES = 128,          /* spans that are calls of a device's API */
     WANT_OPERATORS = 256,         /* spans that are operators, and the pairs of forward and backward ones */
-    WANT_MANGLED = 512,           /* names of kernels as they stand in a trace of ours, not as C++ shows them */
+    WANT_MANGLED = 512,           /* names of kernels as they stand in the trace, not as C++ shows them */
     WANT_OPERATOR_DETAILS = 1024, /* beside WANT_OPERATORS: their inputs, sequence numbers, stacks, operations */
     WANT_MEMORY = 2048,           /* blocks that were allocated and freed */
     WANT_SIGNATURES = 4096,       /* what went into stages and came out */
+    WANT_STAGE_NAMES = 16384,     /* of a trace of ours: which stages there are, and nothing else of them */
     WANT_ALL_SPANS = 8192,        /* of a Kineto trace: Python functions, the profiler's overhead, details, memory */
+    WANT_AS_WRITTEN = 16384,      /* names of kernels as other tools read them in a Kineto trace */
+};
+
+/* The different names of a process's stages, in the order of the file. */
+struct stage_names {
+    struct map known;
+    uint32_t *name;
+    size_t count, capacity;
 };
 
 /* What an event is, by its category (categories.def has them all): the first four happen on a device. */
@@ -177,8 +187,9 @@ struct signature {
     int64_t time;
     uint64_t range; /* its id */
     uint32_t stage, text;
-    bool is_result;
+    uint32_t direction;
 };
+enum { SIGNATURE_ARGUMENTS, SIGNATURE_RESULT, SIGNATURE_MEMORY };
 
 /* What a trace of ours says of device work beside when and where it was. */
 struct work_detail {
@@ -268,14 +279,21 @@ struct loss {
 struct process {
     size_t input;
     char *path;
-    const char *kind;                                        /* "tfr", "live", "kineto" */
-    int64_t rank, world, pid;                                /* -1: not known */
+    enum file_how how;        /* it is opened */
+    bool is_of_reader;        /* recorded by this user, on this host, since it was started */
+    const char *kind;         /* "tfr", "live", "kineto" */
+    int64_t rank, world, pid; /* -1: not known */
     char *host, *command, *directory, *clock_name, *version; /* NULL: not known */
-    struct pairs *metadata;                                  /* keys without "meta." */
-    char *ended;                                             /* why, "running", "killed"; NULL if it is not known */
+    char *names_asked, *stages_asked; /* ENABLE_PROFILER_NAMES and TFI_STAGES as they were; NULL: not set */
+    struct stage_names stage_names;   /* with WANT_STAGE_NAMES */
+    struct pairs *metadata;           /* keys without "meta." */
+    struct reveals reveals;
+    char *ended; /* why, "running", "killed"; NULL if it is not known */
     bool complete;
     bool has_time;
-    int64_t first, last; /* of its records */
+    int64_t first, last;   /* of its records */
+    int64_t profile_start; /* with has_profile_start: the moment from which torch counts the times of its profile */
+    bool has_profile_start;
     uint64_t own_cost_ns;
     bool has_cost;
     struct clock clock;
@@ -310,7 +328,7 @@ struct process {
     struct works works;
     struct forwards forwards;
     struct event_times event_times;
-    struct blocks blocks;
+    struct blocks blocks, ooms; /* ooms: blocks that were refused */
     struct stage_memory *stage_memory;
     size_t stage_memories, stage_memory_capacity;
     struct switching *switching; /* sorted by time */

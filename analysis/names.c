@@ -4,8 +4,8 @@
 #include <endian.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
+#include "hash.h"
 #include "tfi_trace.h"
 
 /* ---- names ---- */
@@ -24,9 +24,11 @@ static size_t name_place(const struct names *names, const char *text, size_t len
 
 static void names_double(struct names *names)
 {
-    names->table_size = names->table_size ? 2 * names->table_size : 1024;
+    size_t size = names->table_size ? 2 * names->table_size : 1024;
+    uint32_t *table = mem_zero(size, sizeof *table);
     free(names->table);
-    names->table = mem_zero(names->table_size, sizeof *names->table);
+    names->table = table;
+    names->table_size = size;
     for (size_t i = 0; i < names->count; i++) {
         const struct name *name = &names->name[i];
         names->table[name_place(names, name->text, name->length, name->hash)] = (uint32_t)i + 1;
@@ -35,20 +37,28 @@ static void names_double(struct names *names)
 
 uint32_t names_add(struct names *names, const char *text, size_t length)
 {
-    uint32_t hash = (uint32_t)crc32_z(0, (const unsigned char *)text, length);
-    pthread_mutex_lock(&names->lock);
+    uint32_t hash = (uint32_t)hash_text(text, length);
+    mem_hold(&names->lock);
     if (2 * (names->count + 1) > names->table_size) {
         names_double(names);
     }
     size_t place = name_place(names, text, length, hash);
     if (!names->table[place]) {
         names->name = mem_grow(names->name, &names->capacity, names->count + 1, sizeof *names->name);
-        names->name[names->count++] = (struct name){mem_text(text, length), (uint32_t)length, hash};
+        struct name name = {mem_text(text, length), (uint32_t)length, hash};
+        names->name[names->count++] = name;
         names->table[place] = (uint32_t)names->count;
     }
     uint32_t number = names->table[place] - 1;
-    pthread_mutex_unlock(&names->lock);
+    mem_release(&names->lock);
     return number;
+}
+
+uint32_t names_find(const struct names *names, const char *text, size_t length)
+{
+    uint32_t hash = (uint32_t)hash_text(text, length);
+    uint32_t found = names->table_size ? names->table[name_place(names, text, length, hash)] : 0;
+    return found ? found - 1 : UINT32_MAX;
 }
 
 void names_init(struct names *names)

@@ -31,6 +31,7 @@ struct names {
 
 void names_init(struct names *names);
 uint32_t names_add(struct names *names, const char *text, size_t length);
+uint32_t names_find(const struct names *names, const char *text, size_t length); /* UINT32_MAX: it is not there */
 const struct name *names_get(const struct names *names, uint32_t number);
 void names_free(struct names *names);
 

@@ -173,6 +173,7 @@ static void fold_only_children(struct op_events *e)
             op_event_name(e, &e->event[i]) == op_event_name(e, &e->event[parent])) {
             e->is_gone[i] = true;
             e->kernels[parent] = e->kernels[i];
+            e->kernels_us[parent] = e->kernels_us[i];
             children[parent] = children[i];
         }
     }
@@ -293,6 +294,7 @@ static void give_kernels(struct op_events *e)
         }
         if (at) {
             e->kernels[at - 1] = add_ns(e->kernels[at - 1], w->end[i] - w->start[i]);
+            e->kernels_us[at - 1] += op_elapsed_us(e, w->start[i], w->end[i]);
         }
     }
     map_free(&span_of);
@@ -325,10 +327,44 @@ static void sum_up(struct op_events *e)
     }
 }
 
+double op_elapsed_us(const struct op_events *e, int64_t start, int64_t end)
+{
+    return (double)(end - e->base) / 1000 - (double)(start - e->base) / 1000;
+}
+
+/* Sums of doubles depend on their order: each parent takes its children from the first to the last. The walk is from the
+ * last event to the first, so children are done before their parent. */
+static void sum_up_us(struct op_events *e)
+{
+    uint32_t *first = mem_zero(e->count, sizeof *first), *next = mem_zero(e->count, sizeof *next); /* places + 1 */
+    for (size_t i = e->count; i-- > 0;) {
+        if (e->is_gone[i]) {
+            continue;
+        }
+        double time = 0, device = 0;
+        for (uint32_t child = first[i]; child; child = next[child - 1]) {
+            time += e->us[child - 1].all;
+            device += e->us[child - 1].device;
+        }
+        struct op_us *us = &e->us[i];
+        us->all = op_elapsed_us(e, e->event[i].start, e->event[i].end);
+        us->own = us->all - time;
+        us->device = e->kernels_us[i] + device;
+        us->own_device = us->device - device;
+        if (e->parent[i] != NO_PLACE) {
+            next[i] = first[e->parent[i]];
+            first[e->parent[i]] = (uint32_t)i + 1;
+        }
+    }
+    free(first);
+    free(next);
+}
+
 void op_events_init(struct op_events *e, const struct process *process, const struct attribution *attribution,
                     const bool *left_out, struct names *names)
 {
     *e = (struct op_events){.process = process, .attribution = attribution, .left_out = left_out, .names = names};
+    e->base = process->has_profile_start ? process->profile_start : process->first;
     collect(e);
     if (e->count) {
         qsort(e->event, e->count, sizeof *e->event, by_thread_and_time);
@@ -336,6 +372,8 @@ void op_events_init(struct op_events *e, const struct process *process, const st
     e->parent = mem_zero(e->count, sizeof *e->parent);
     e->is_gone = mem_zero(e->count, sizeof *e->is_gone);
     e->kernels = mem_zero(e->count, sizeof *e->kernels);
+    e->kernels_us = mem_zero(e->count, sizeof *e->kernels_us);
+    e->us = mem_zero(e->count, sizeof *e->us);
     e->all = mem_zero(e->count, sizeof *e->all);
     e->children = mem_zero(e->count, sizeof *e->children);
     e->is_loose = mem_zero(process->blocks.table.count, sizeof *e->is_loose);
@@ -348,11 +386,13 @@ void op_events_init(struct op_events *e, const struct process *process, const st
         give_memory(e);
     }
     sum_up(e);
+    sum_up_us(e);
 }
 
 void op_events_free(struct op_events *e)
 {
-    void *arrays[] = {e->event, e->parent, e->is_gone, e->kernels, e->all, e->children, e->is_loose};
+    void *arrays[] = {e->event, e->parent, e->is_gone,  e->kernels, e->kernels_us,
+                      e->us,    e->all,    e->children, e->is_loose};
     for (size_t i = 0; i < ARRAY_SIZE(arrays); i++) {
         free(arrays[i]);
     }

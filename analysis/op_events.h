@@ -25,15 +25,24 @@ struct op_sums {
     int64_t time, device, host_bytes, device_bytes;
 };
 
+/* The times once more, in microseconds as torch computes them: differences and sums of doubles, in torch's order. Their
+ * last digits are not those of whole nanoseconds, and torch's tables show them. */
+struct op_us {
+    double all, own, device, own_device;
+};
+
 struct op_events {
     const struct process *process;
+    int64_t base; /* torch counts from here */
     const struct attribution *attribution;
     struct names *names;
     struct op_event *event; /* by thread, then by time, the outer one first */
     size_t count, capacity;
-    uint32_t *parent; /* NO_PLACE: none. Of one that is gone: the one that took its place */
-    bool *is_gone;    /* it was its parent */
-    int64_t *kernels; /* the time of what it launched itself */
+    uint32_t *parent;   /* NO_PLACE: none. Of one that is gone: the one that took its place */
+    bool *is_gone;      /* it was its parent */
+    int64_t *kernels;   /* the time of what it launched itself */
+    double *kernels_us; /* the same as torch adds it up */
+    struct op_us *us;
     struct op_sums *all, *children;
     bool has_memory;
     bool *is_loose;       /* by block: no event was open */
@@ -44,6 +53,8 @@ struct op_events {
 void op_events_init(struct op_events *events, const struct process *process, const struct attribution *attribution,
                     const bool *left_out, struct names *names);
 void op_events_free(struct op_events *events);
+/* The time between two moments as torch computes it. */
+double op_elapsed_us(const struct op_events *events, int64_t start, int64_t end);
 uint32_t op_event_name(const struct op_events *events, const struct op_event *event);
 /* Nothing lies in such a stage and it lies in nothing; it has no time, memory or work of its own. */
 bool op_event_is_async(const struct op_events *events, const struct op_event *event);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "op_stacks.h"
 #include "stacks.h"
 #include "stages.h"
 #include "steps.h"
@@ -57,10 +58,14 @@ static uint32_t first_frames(struct op_rows *rows, uint32_t stack)
     uint32_t frames = stack == NAME_NONE ? NAME_NONE : map_get(&rows->frames, stack);
     if (frames == MAP_NONE) {
         struct text text = {0};
-        size_t count = MIN(stack_depth(names, stack), rows->session->options.group_ops.stack);
-        for (size_t i = 0; i < count; i++) {
-            text_puts(&text, i ? "\n" : "");
+        size_t depth = stack_depth(names, stack), left = rows->session->options.group_ops.stack;
+        for (size_t i = 0; i < depth && left; i++) {
+            size_t before = text.length;
+            text_puts(&text, before ? "\n" : "");
             frame_text(names_get(names, stack_frame(names, stack, i)), &text);
+            bool hidden = text.data && op_frame_is_hidden(text.data + before);
+            text.length = hidden ? before : text.length;
+            left -= !hidden;
         }
         frames = names_add(names, text.data ? text.data : "", text.length);
         map_put(&rows->frames, stack, frames);
@@ -71,16 +76,6 @@ static uint32_t first_frames(struct op_rows *rows, uint32_t stack)
 
 /* ---- rows ---- */
 
-static uint32_t number_of(struct map *map, uint64_t key)
-{
-    uint32_t number = map_get(map, key);
-    if (number == MAP_NONE) {
-        number = (uint32_t)map->count;
-        map_put(map, key, number);
-    }
-    return number;
-}
-
 /* What an event adds to its row. */
 struct addition {
     uint32_t name, shapes, stack;
@@ -89,6 +84,7 @@ struct addition {
     uint32_t order;
     uint64_t flops;
     struct op_sums own, all;
+    struct op_us us;
 };
 
 static bool is_earlier(const struct op_row *row, const struct addition *a)
@@ -110,9 +106,9 @@ static void add_sums(struct op_sums *to, const struct op_sums *from)
 static void add_to_row(struct op_rows *rows, const struct addition *a, size_t process)
 {
     uint64_t flags = (uint64_t)(a->on_device | a->is_annotation << 1);
-    uint32_t key = number_of(&rows->by_name, flags << 32 | a->name);
-    key = number_of(&rows->by_shapes, (uint64_t)key << 32 | a->shapes);
-    uint32_t place = number_of(&rows->by_stack, (uint64_t)key << 32 | a->stack);
+    uint32_t key = map_number(&rows->by_name, flags << 32 | a->name);
+    key = map_number(&rows->by_shapes, (uint64_t)key << 32 | a->shapes);
+    uint32_t place = map_number(&rows->by_stack, (uint64_t)key << 32 | a->stack);
     if (place == rows->count) {
         rows->row = mem_grow(rows->row, &rows->capacity, rows->count + 1, sizeof *rows->row);
         rows->row[rows->count++] = (struct op_row){.name = a->name,
@@ -137,64 +133,11 @@ static void add_to_row(struct op_rows *rows, const struct addition *a, size_t pr
     row->flops += a->flops;
     add_sums(&row->own, &a->own);
     add_sums(&row->all, &a->all);
+    row->us.all += a->us.all;
+    row->us.own += a->us.own;
+    row->us.device += a->us.device;
+    row->us.own_device += a->us.own_device;
     rows->events++;
-}
-
-/* ---- stacks of backward operators ---- */
-
-/* As torch does it, they are those of the forward operators. */
-struct forward_stacks {
-    struct map numbers; /* of threads and sequence numbers */
-    struct map stack;
-    uint32_t *backward; /* by event: the innermost backward operator it lies in, a place in events; NO_PLACE */
-};
-
-static const struct op_detail *detail_of(const struct op_events *e, size_t i)
-{
-    const struct spans *s = &e->process->spans;
-    const struct op_event *event = &e->event[i];
-    bool has = event->kind == OP_SPAN && s->class[event->place] == CLASS_OPERATOR && event->place < s->detail_capacity;
-    return has ? &s->detail[event->place] : NULL;
-}
-
-static uint64_t forward_key(struct forward_stacks *f, uint32_t thread, int64_t sequence)
-{
-    return (uint64_t)number_of(&f->numbers, (uint64_t)sequence) << 32 | thread;
-}
-
-static void find_forward_stacks(struct forward_stacks *f, const struct op_events *e)
-{
-    f->backward = mem_zero(e->count, sizeof *f->backward);
-    for (size_t i = 0; i < e->count; i++) {
-        const struct op_detail *d = detail_of(e, i);
-        f->backward[i] = d && d->scope == TFI_SCOPE_BACKWARD ? (uint32_t)i
-                         : e->parent[i] != NO_PLACE          ? f->backward[e->parent[i]]
-                                                             : NO_PLACE;
-        if (d && f->backward[i] == NO_PLACE && d->stack != NAME_NONE) {
-            uint64_t key = forward_key(f, e->event[i].thread, d->sequence);
-            if (map_get(&f->stack, key) == MAP_NONE) {
-                map_put(&f->stack, key, d->stack);
-            }
-        }
-    }
-}
-
-static uint32_t stack_of(struct forward_stacks *f, const struct op_events *e, size_t i)
-{
-    const struct op_detail *d = detail_of(e, i);
-    if (f->backward[i] != NO_PLACE) {
-        const struct op_detail *backward = detail_of(e, f->backward[i]);
-        uint32_t stack = map_get(&f->stack, forward_key(f, backward->forward_thread, backward->sequence));
-        return stack == MAP_NONE ? NAME_NONE : stack;
-    }
-    return d ? d->stack : NAME_NONE;
-}
-
-static void forward_stacks_free(struct forward_stacks *f)
-{
-    map_free(&f->numbers);
-    map_free(&f->stack);
-    free(f->backward);
 }
 
 /* ---- one process ---- */
@@ -204,20 +147,15 @@ struct adding {
     struct op_events events;
     struct choice choice;
     struct attribution attribution;
-    struct forward_stacks stacks;
+    struct op_stacks stacks;
+    struct stage_paths paths; /* over the stages of --stage, if it is given */
     bool by_stage;
 };
 
 /* In a stage that --stage names, at its launch or that of its forward operator. */
 static bool in_stage(const struct adding *a, uint32_t stage, int64_t time)
 {
-    const struct session *session = a->rows->session;
-    for (; stage != NO_PLACE; stage = stage_around(&a->attribution, stage, time)) {
-        if (session_wants_stage(session, model_name(&session->model, a->events.process->ranges.name[stage]))) {
-            return true;
-        }
-    }
-    return false;
+    return stage_or_around(&a->paths, stage, time) != NO_PLACE;
 }
 
 static bool wants_event(const struct adding *a, const struct op_event *event)
@@ -244,7 +182,7 @@ static void add_event(struct adding *a, size_t i)
 {
     const struct op_events *e = &a->events;
     const struct op_event *event = &e->event[i];
-    const struct op_detail *detail = detail_of(e, i);
+    const struct op_detail *detail = op_detail_of(e, i);
     const struct group_ops *group = &a->rows->session->options.group_ops;
     const struct ranges *r = &e->process->ranges;
     bool is_stage = event->kind == OP_STAGE;
@@ -255,7 +193,8 @@ static void add_event(struct adding *a, size_t i)
                                 .end = event->end,
                                 .order = event->order,
                                 .flops = detail ? detail->flops : 0,
-                                .all = e->all[i]};
+                                .all = e->all[i],
+                                .us = e->us[i]};
     const struct op_sums *all = &e->all[i], *children = &e->children[i];
     addition.own =
         (struct op_sums){less(all->time, children->time), less(all->device, children->device),
@@ -264,6 +203,7 @@ static void add_event(struct adding *a, size_t i)
         addition.is_async = true;
         addition.own = (struct op_sums){0};
         addition.all.device = 0;
+        addition.us = (struct op_us){.all = addition.us.all};
     }
     if (group->shapes) {
         uint32_t shapes = detail ? detail->shapes : NAME_NONE;
@@ -271,7 +211,7 @@ static void add_event(struct adding *a, size_t i)
         addition.shapes = flat_shapes(a->rows, given ? given->shapes : shapes);
     }
     if (group->stack) {
-        addition.stack = first_frames(a->rows, stack_of(&a->stacks, e, i));
+        addition.stack = first_frames(a->rows, op_stack_of(&a->stacks, i));
     }
     add_to_row(a->rows, &addition, (size_t)(e->process - a->rows->session->model.process));
 }
@@ -286,56 +226,111 @@ static uint32_t any_step(struct op_rows *rows, uint32_t name)
     return is_step ? names_add(names, ANY_STEP, strlen(ANY_STEP)) : name;
 }
 
-static void add_works(struct adding *a)
+static void add_work(struct adding *a, size_t i)
 {
     const struct process *p = a->events.process;
     const struct works *w = &p->works;
-    bool is_kineto = is_of_kineto(p);
-    for (size_t i = 0; i < w->table.count; i++) {
-        struct interval when = {w->start[i], w->end[i]};
-        bool is_annotation = w->class[i] == CLASS_DEVICE_ANNOTATION;
-        bool wanted = IS_WORK(w->class[i]) ? choice_work(&a->choice, i, &when)
-                                           : is_kineto && a->choice.lane[w->lane[i]] &&
-                                                 choice_moment(&a->choice, w->start[i], w->start[i]);
-        if (!wanted || (a->by_stage &&
-                        (is_annotation || !in_stage(a, a->attribution.work[i].stage, a->attribution.work[i].time)))) {
-            continue;
-        }
-        struct addition addition = {.name = is_annotation ? any_step(a->rows, w->name[i]) : w->name[i],
-                                    .on_device = true,
-                                    .is_annotation = is_annotation,
-                                    .is_call = true,
-                                    .start = w->start[i],
-                                    .end = w->end[i],
-                                    .order = (uint32_t)(a->events.count + i)};
-        addition.own.device = addition.all.device = when.end - when.start;
-        addition.shapes = a->rows->session->options.group_ops.shapes ? flat_shapes(a->rows, NAME_NONE) : NAME_NONE;
-        a->rows->has_device = true;
-        add_to_row(a->rows, &addition, (size_t)(p - a->rows->session->model.process));
+    struct interval when = {w->start[i], w->end[i]};
+    bool is_annotation = w->class[i] == CLASS_DEVICE_ANNOTATION;
+    bool wanted = IS_WORK(w->class[i]) ? choice_work(&a->choice, i, &when)
+                                       : is_of_kineto(p) && a->choice.lane[w->lane[i]] &&
+                                             choice_moment(&a->choice, w->start[i], w->start[i]);
+    if (!wanted ||
+        (a->by_stage && (is_annotation || !in_stage(a, a->attribution.work[i].stage, a->attribution.work[i].time)))) {
+        return;
     }
+    struct addition addition = {.name = is_annotation ? any_step(a->rows, w->name[i]) : w->name[i],
+                                .on_device = true,
+                                .is_annotation = is_annotation,
+                                .is_call = true,
+                                .start = w->start[i],
+                                .end = w->end[i],
+                                .order = (uint32_t)(a->events.count + i)};
+    addition.own.device = addition.all.device = when.end - when.start;
+    addition.us.device = addition.us.own_device = op_elapsed_us(&a->events, when.start, when.end);
+    addition.shapes = a->rows->session->options.group_ops.shapes ? flat_shapes(a->rows, NAME_NONE) : NAME_NONE;
+    a->rows->has_device = true;
+    add_to_row(a->rows, &addition, (size_t)(p - a->rows->session->model.process));
 }
 
-/* What was allocated while nothing was open. */
-static void add_loose_blocks(struct adding *a)
+/* A block that was allocated while nothing was open. */
+static void add_loose_block(struct adding *a, size_t i)
 {
     static const char name[] = "[memory]";
     const struct process *p = a->events.process;
     const struct blocks *b = &p->blocks;
-    for (size_t i = 0; i < b->table.count; i++) {
-        if (!a->events.is_loose[i] || a->by_stage || !choice_moment(&a->choice, b->time[i], b->time[i])) {
-            continue;
-        }
-        struct addition addition = {.name = names_add(&a->rows->session->model.names, name, sizeof name - 1),
-                                    .is_call = true,
-                                    .start = b->time[i],
-                                    .end = b->time[i],
-                                    .order = UINT32_MAX};
-        addition.own.host_bytes = b->device[i] == DEVICE_HOST ? b->bytes[i] : 0;
-        addition.own.device_bytes = b->device[i] >= 0 ? b->bytes[i] : 0;
-        addition.all = addition.own;
-        addition.shapes = a->rows->session->options.group_ops.shapes ? flat_shapes(a->rows, NAME_NONE) : NAME_NONE;
-        add_to_row(a->rows, &addition, (size_t)(p - a->rows->session->model.process));
+    if (!a->events.is_loose[i] || a->by_stage || !choice_moment(&a->choice, b->time[i], b->time[i])) {
+        return;
     }
+    struct addition addition = {.name = names_add(&a->rows->session->model.names, name, sizeof name - 1),
+                                .is_call = true,
+                                .start = b->time[i],
+                                .end = b->time[i],
+                                .order = UINT32_MAX};
+    addition.own.host_bytes = b->device[i] == DEVICE_HOST ? b->bytes[i] : 0;
+    addition.own.device_bytes = b->device[i] >= 0 ? b->bytes[i] : 0;
+    addition.all = addition.own;
+    addition.shapes = a->rows->session->options.group_ops.shapes ? flat_shapes(a->rows, NAME_NONE) : NAME_NONE;
+    add_to_row(a->rows, &addition, (size_t)(p - a->rows->session->model.process));
+}
+
+/* ---- torch's order, in which doubles are added up ---- */
+
+struct moment {
+    int64_t start, end;
+    uint32_t order, place;
+    void (*add)(struct adding *a, size_t place);
+};
+
+struct moments {
+    struct moment *moment;
+    size_t count;
+    bool sorted;
+};
+
+static int by_moment(const void *a, const void *b)
+{
+    const struct moment *x = a, *y = b;
+    int nesting = outer_first(x->start, x->end, y->start, y->end);
+    if (nesting) {
+        return nesting;
+    }
+    return (x->order > y->order) - (x->order < y->order);
+}
+
+static void put_moment(struct moments *all, struct moment moment)
+{
+    all->sorted &= !all->count || by_moment(&all->moment[all->count - 1], &moment) <= 0;
+    all->moment[all->count++] = moment;
+}
+
+static void add_all(struct adding *a)
+{
+    const struct op_events *e = &a->events;
+    const struct works *w = &e->process->works;
+    const struct blocks *b = &e->process->blocks;
+    struct moments all = {mem_zero(e->count + w->table.count + b->table.count, sizeof *all.moment), 0, true};
+    for (size_t i = 0; i < e->count; i++) {
+        const struct op_event *event = &e->event[i];
+        if (!e->is_gone[i] && event->kind != OP_PYTHON && wants_event(a, event)) {
+            put_moment(&all, (struct moment){event->start, event->end, event->order, (uint32_t)i, add_event});
+        }
+    }
+    for (size_t i = 0; i < w->table.count; i++) {
+        put_moment(&all, (struct moment){w->start[i], w->end[i], (uint32_t)(e->count + i), (uint32_t)i, add_work});
+    }
+    for (size_t i = 0; i < b->table.count; i++) {
+        if (e->is_loose[i]) {
+            put_moment(&all, (struct moment){b->time[i], b->time[i], UINT32_MAX, (uint32_t)i, add_loose_block});
+        }
+    }
+    if (!all.sorted) {
+        qsort(all.moment, all.count, sizeof *all.moment, by_moment);
+    }
+    for (size_t i = 0; i < all.count; i++) {
+        all.moment[i].add(a, all.moment[i].place);
+    }
+    free(all.moment);
 }
 
 /* What was allocated outside the stages --stage names: it is no operator's of theirs, though it was one's time. A profile
@@ -363,23 +358,18 @@ void op_rows_add(struct op_rows *rows, const struct process *process)
     choice_init(&a.choice, rows->session, process, &a.attribution);
     a.events.process = process;
     if (a.by_stage) {
+        a.paths = chosen_paths(&a.attribution, rows->session->stages, 0);
         outside = blocks_outside(&a, process);
     }
     op_events_init(&a.events, process, &a.attribution, outside, &rows->session->model.names);
     if (options->group_ops.stack) {
-        find_forward_stacks(&a.stacks, &a.events);
+        op_stacks_init(&a.stacks, &a.events, &rows->session->model.names, options->group_ops.stack);
     }
-    for (size_t i = 0; i < a.events.count; i++) {
-        const struct op_event *event = &a.events.event[i];
-        if (!a.events.is_gone[i] && event->kind != OP_PYTHON && wants_event(&a, event)) {
-            add_event(&a, i);
-        }
-    }
-    add_works(&a);
-    add_loose_blocks(&a);
+    add_all(&a);
     rows->has_memory |= process->blocks.table.count != 0;
-    forward_stacks_free(&a.stacks);
+    op_stacks_free(&a.stacks);
     op_events_free(&a.events);
+    stage_paths_free(&a.paths);
     choice_free(&a.choice);
     attribution_free(&a.attribution);
     free(outside);

@@ -17,6 +17,7 @@ struct op_row {
     uint32_t order;
     uint64_t calls, flops; /* flops 0: not known */
     struct op_sums own, all;
+    struct op_us us; /* as torch adds them up */
 };
 
 struct op_rows {

@@ -23,9 +23,9 @@ struct table_text {
     const struct names *names;
     struct out *out;
     struct op_column column[COLUMNS_MOST];
-    size_t columns;
+    size_t columns, source_width;
     bool has_device, has_device_memory, has_shapes, has_source;
-    int64_t own_time, own_device; /* of all rows */
+    double own_us, own_device_us; /* of all rows, as torch adds them up */
     double flops_scale;           /* 0: no column */
 };
 
@@ -42,10 +42,10 @@ static void put_time(struct text *text, double us)
                             : us);
 }
 
-static void put_share(struct text *text, int64_t ns, int64_t total)
+static void put_share(struct text *text, double us, double total)
 {
-    if (total) {
-        text_format(text, "%.2f%%", (double)ns / 1e3 * 100.0 / ((double)total / 1e3));
+    if (total < 0 || total > 0) {
+        text_format(text, "%.2f%%", us * 100.0 / total);
     } else {
         text_puts(text, "NaN");
     }
@@ -109,10 +109,13 @@ static void put_cell(struct line *line, const char *text, size_t length)
 {
     struct out *out = line->table->out;
     const struct op_column *column = &line->table->column[line->column++];
-    size_t width = characters(text, length), pad = column->width > width ? column->width - width : 0;
+    struct text shown = {0};
+    text_visible(&shown, text, length);
+    size_t width = characters(shown.data, shown.length), pad = column->width > width ? column->width - width : 0;
     put_spaces(out, column->left ? 0 : pad);
-    out_write(out, text, length);
+    out_write(out, shown.data, shown.length);
     put_spaces(out, (column->left ? pad : 0) + GAP);
+    text_free(&shown);
 }
 
 static void put_text(struct line *line, struct text *text)
@@ -178,9 +181,9 @@ static void measure(struct table_text *t)
     uint64_t least = 0;
     for (size_t i = 0; i < t->rows->count; i++) {
         const struct op_row *row = &t->rows->row[i];
-        t->own_time = add_ns(t->own_time, row->own.time);
-        t->own_device = add_ns(t->own_device, row->on_device && !row->is_annotation ? row->own.device : 0);
-        t->has_device |= row->own.device > 0;
+        t->own_us += row->us.own;
+        t->own_device_us += row->on_device && !row->is_annotation ? row->us.own_device : 0;
+        t->has_device |= row->us.own_device > 0;
         t->has_device_memory |= row->own.device_bytes > 0;
         t->has_shapes |= row->shapes != NAME_NONE && strcmp(names_get(t->names, row->shapes)->text, "[]") != 0;
         least = row->flops && (!least || row->flops < least) ? row->flops : least;
@@ -217,7 +220,8 @@ static void choose_columns(struct table_text *t)
         add_column(t, "Input Shapes", longest(t, &rows->row->shapes, SHAPES_MOST));
     }
     if (t->has_source) {
-        add_column(t, "Source Location", MIN(frame + 4, SOURCE_MOST));
+        t->source_width = MIN(frame + 4, SOURCE_MOST);
+        add_column(t, "Source Location", t->source_width);
         t->column[t->columns - 1].left = true;
     }
     if (t->flops_scale > 0) {
@@ -243,30 +247,30 @@ static void put_times(struct line *line, const struct op_row *row)
 {
     const struct table_text *t = line->table;
     struct text text = {0};
+    const struct op_us *us = &row->us;
     double calls = row->calls ? (double)row->calls : 1;
-    int64_t host = row->on_device ? 0 : row->all.time;
-    put_share(&text, row->own.time, t->own_time);
+    put_share(&text, us->own, t->own_us);
     put_text(line, &text);
-    put_time(&text, (double)row->own.time / 1e3);
+    put_time(&text, us->own);
     put_text(line, &text);
     if (row->is_async) {
         text_puts(&text, "0"); /* as torch writes it */
     } else {
-        put_share(&text, host, t->own_time);
+        put_share(&text, us->all, t->own_us);
     }
     put_text(line, &text);
-    put_time(&text, (double)host / 1e3);
+    put_time(&text, us->all);
     put_text(line, &text);
-    put_time(&text, (double)host / 1e3 / calls);
+    put_time(&text, us->all / calls);
     put_text(line, &text);
     if (t->has_device) {
-        put_time(&text, (double)row->own.device / 1e3);
+        put_time(&text, us->own_device);
         put_text(line, &text);
-        put_share(&text, row->own.device, t->own_device);
+        put_share(&text, us->own_device, t->own_device_us);
         put_text(line, &text);
-        put_time(&text, (double)row->all.device / 1e3);
+        put_time(&text, us->device);
         put_text(line, &text);
-        put_time(&text, (double)row->all.device / 1e3 / calls);
+        put_time(&text, us->device / calls);
         put_text(line, &text);
     }
 }
@@ -285,7 +289,7 @@ static void put_bytes(struct line *line, const struct op_row *row)
 /* The end of a path says more than its beginning. */
 static void put_frame(struct line *line, const char *frame, size_t length)
 {
-    size_t width = line->table->column[line->column].width, has = characters(frame, length);
+    size_t width = line->table->source_width, has = characters(frame, length);
     struct text text = {0};
     if (has > width) {
         size_t skip = bytes_of(frame, length, has - width + (width > 3 ? 3 : 0));
@@ -311,20 +315,21 @@ static void put_row(struct table_text *t, const struct op_row *row)
         const struct name *shapes = names_get(t->names, row->shapes);
         put_cell(&line, shapes->text, bytes_of(shapes->text, shapes->length, t->column[line.column].width));
     }
-    size_t source = line.column, length = strcspn(at, "\n");
-    if (t->has_source) {
-        put_frame(&line, at, length);
-    }
-    if (t->flops_scale > 0 && row->flops) {
+    size_t length = strcspn(at, "\n");
+    if (t->flops_scale > 0 &&
+        row->flops) { /* before the stack, though its head stands behind that one: as torch has it */
         text_format(&text, "%8.3f", (double)row->flops * t->flops_scale);
         put_text(&line, &text);
     } else if (t->flops_scale > 0) {
         put_cell(&line, "--", 2);
     }
+    if (t->has_source) {
+        put_frame(&line, at, length);
+    }
     put_line_end(&line);
-    for (at += length; *at; at += length) { /* the other frames, each on a line of its own */
+    for (at += length; *at; at += length) { /* torch puts the other frames into the last column, whichever that is */
         length = strcspn(++at, "\n");
-        while (line.column < source) {
+        while (line.column + 1 < t->columns) {
             put_cell(&line, "", 0);
         }
         put_frame(&line, at, length);
@@ -356,10 +361,10 @@ void op_table_print(const struct op_rows *rows, size_t limit, struct out *out)
     }
     put_rule(&t);
     text_puts(&text, "Self CPU time total: ");
-    put_time(&text, (double)t.own_time / 1e3);
+    put_time(&text, t.own_us);
     if (t.has_device) {
         text_puts(&text, "\nSelf CUDA time total: ");
-        put_time(&text, (double)t.own_device / 1e3);
+        put_time(&text, t.own_device_us);
     }
     text_puts(&text, "\n");
     out_write(out, text.data, text.length);

@@ -18,8 +18,7 @@ enum option_type { FLAG, WORD, TEXT, COUNT, LIST, GLOB, SECONDS, GROUPS, SORT_KE
 #define KINDS (ONLY(cmd_timeline) | ONLY(cmd_kinds) | ONLY(cmd_overlap))
 #define DEVICES (KINDS | ONLY(cmd_stages) | ONLY(cmd_breakdown))
 #define CALLS (ONLY(cmd_api) | ONLY(cmd_launches))
-#define LAUNCHED (DEVICES | ONLY(cmd_ops)) /* what is chosen by where and when it was launched */
-#define TIMES (LAUNCHED | CALLS | ONLY(cmd_dump) | EXPORTS)
+#define FILTERED 0 /* a filter: it works wherever filters.def does not refuse it */
 
 /* The words an option may have as its value, by the number that stands for them. */
 static const char *const format_names[] = {[FORMAT_TEXT] = "text", [FORMAT_JSON] = "json", [FORMAT_CSV] = "csv", NULL};
@@ -51,30 +50,33 @@ static const struct option {
      "whose definitions: ours (exact), TraceLens's, or HTA 0.5.0's with its rounding and keys", rules_names},
     {"--group-by", 0, "kernel|op|category", WORD, offsetof(struct options, group_by), ONLY(cmd_breakdown),
      "a row a kernel, an operator that launched some, or a category of device work (kernel)", group_names},
-    {"--group-by", 0, "name[,shapes][,stack=N]", GROUPS, offsetof(struct options, group_ops), ONLY(cmd_ops),
-     "a row a name; or a name with these input shapes, and these N innermost frames (name)", NULL},
+    {"--group-by", 0, "name[,shapes][,stack=1-1000]", GROUPS, offsetof(struct options, group_ops), ONLY(cmd_ops),
+     "a row a name; or a name with these input shapes, and these N innermost frames, at most 1000 (name)", NULL},
     {"--sort-by", 0, "KEY", SORT_KEY, offsetof(struct options, sort_by), ONLY(cmd_ops),
      "largest first by torch's names: self_cpu_time_total, cuda_time_total, cpu_memory_usage, count ...", NULL},
     {"--row-limit", 0, "N", LIMIT, offsetof(struct options, row_limit), ONLY(cmd_ops),
      "only the first N rows, -1 for all (text: 100, as torch; else all)", NULL},
-    {"--names", 0, "full|short|mangled", WORD, offsetof(struct options, names), ONLY(cmd_breakdown) | ONLY(cmd_report),
+    {"--names", 0, "full|short|mangled", WORD, offsetof(struct options, names), FILTERED,
      "kernels' names whole, without template arguments and parameters, or as the compiler made them (full)",
      style_names},
-    {"--stage", 0, "GLOB", GLOB, offsetof(struct options, stage),
-     ONLY(cmd_stages) | ONLY(cmd_breakdown) | CALLS | ONLY(cmd_report) | EXPORTS | ONLY(cmd_ops),
+    {"--stage", 0, "GLOB", GLOB, offsetof(struct options, stage), FILTERED,
      "only stages with such names, and what happened inside them; may be repeated", NULL},
-    {"--step", 0, "LIST", LIST, offsetof(struct options, step), LAUNCHED,
+    {"--step", 0, "LIST", LIST, offsetof(struct options, step), FILTERED,
      "only what was launched in these steps (ProfilerStep#N)", NULL},
-    {"--cycle", 0, "LIST", LIST, offsetof(struct options, cycle), LAUNCHED,
+    {"--cycle", 0, "LIST", LIST, offsetof(struct options, cycle), FILTERED,
      "only what was launched in these cycles of the schedule, counted from 0", NULL},
-    {"--device", 0, "LIST", LIST, offsetof(struct options, device), LAUNCHED, "only work of these devices", NULL},
-    {"--stream", 0, "LIST", LIST, offsetof(struct options, stream), LAUNCHED, "only work of these streams", NULL},
-    {"--from", 0, "S", SECONDS, offsetof(struct options, from), TIMES,
+    {"--device", 0, "LIST", LIST, offsetof(struct options, device), FILTERED,
+     "only work of these devices, and the calls that launched it", NULL},
+    {"--stream", 0, "LIST", LIST, offsetof(struct options, stream), FILTERED,
+     "only work of these streams, and the calls that launched it", NULL},
+    {"--from", 0, "S", SECONDS, offsetof(struct options, from), FILTERED,
      "only what happened later than this many seconds after the run's first record", NULL},
-    {"--to", 0, "S", SECONDS, offsetof(struct options, to), TIMES, "only what happened earlier", NULL},
-    {"--top", 0, "N", COUNT, offsetof(struct options, top),
-     ONLY(cmd_stages) | ONLY(cmd_dump) | ONLY(cmd_breakdown) | CALLS | ONLY(cmd_ops),
-     "only the first N rows (stages: of each rank; breakdown and launches: of each rank and stage)", NULL},
+    {"--to", 0, "S", SECONDS, offsetof(struct options, to), FILTERED, "only what happened earlier", NULL},
+    {"--top", 0, "N", COUNT, offsetof(struct options, top), FILTERED,
+     "only the first N rows (stages: of each rank; breakdown and launches: of each rank and stage; report: of each "
+     "list\n"
+     "                                    on its screen)",
+     NULL},
     {"--exclusive", 0, NULL, FLAG, offsetof(struct options, exclusive), ONLY(cmd_stages),
      "give each moment to the innermost stage only", NULL},
     {"--help", 'h', NULL, FLAG, offsetof(struct options, help), ALL, "this text", NULL},
@@ -88,6 +90,36 @@ static const struct {
 #include "commands.def"
 #undef COMMAND
 };
+
+static const struct {
+    enum command_id command;
+    const char *options, *why;
+} refusals[] = {
+#define REFUSES(function, options, why) {COMMAND_##function, options, why},
+#include "filters.def"
+#undef REFUSES
+};
+
+/* Why the filter has no meaning for the command; NULL if it has one. */
+static const char *refusal(const char *name, enum command_id command)
+{
+    size_t length = strlen(name);
+    for (size_t i = 0; i < ARRAY_SIZE(refusals); i++) {
+        for (const char *p = refusals[i].options; *p && refusals[i].command == command; p += strspn(p, " ")) {
+            size_t word = strcspn(p, " ");
+            if (word == length && strncmp(p, name, length) == 0) {
+                return refusals[i].why;
+            }
+            p += word;
+        }
+    }
+    return NULL;
+}
+
+static bool knows(const struct option *option, enum command_id command)
+{
+    return option->commands == FILTERED ? !refusal(option->name, command) : option->commands & 1u << command;
+}
 
 const char *command_name(enum command_id command)
 {
@@ -160,6 +192,10 @@ static bool set_seconds(const char *value, double *seconds)
     return *value && !*end && isfinite(*seconds) && *seconds >= 0;
 }
 
+/* Each operator of a nest may have a longer stack than the one around it; without a limit the time would grow with their
+ * square. No interpreter goes deeper of its own accord. */
+#define MOST_FRAMES 1000
+
 /* "name,shapes,stack=5" */
 static bool parse_groups(const char *value, struct group_ops *groups)
 {
@@ -168,8 +204,9 @@ static bool parse_groups(const char *value, struct group_ops *groups)
     *groups = (struct group_ops){0};
     while (good && (part = strsep(&rest, ",")) != NULL) {
         bool by_stack = strncmp(part, "stack=", 6) == 0;
-        good = strcmp(part, "name") == 0 || strcmp(part, "shapes") == 0 ||
-               (by_stack && parse_number(part + 6, &groups->stack) && groups->stack > 0);
+        good =
+            strcmp(part, "name") == 0 || strcmp(part, "shapes") == 0 ||
+            (by_stack && parse_number(part + 6, &groups->stack) && groups->stack > 0 && groups->stack <= MOST_FRAMES);
         groups->shapes |= strcmp(part, "shapes") == 0;
     }
     free(copy);
@@ -267,7 +304,7 @@ static const struct option *find_option(const char *word, size_t length, enum co
     for (size_t i = 0; i < ARRAY_SIZE(options_table); i++) {
         const struct option *option = &options_table[i];
         bool is_short = length >= 2 && word[0] == '-' && option->letter && word[1] == option->letter;
-        bool fits = command == NR_COMMANDS || option->commands & 1u << command;
+        bool fits = command == NR_COMMANDS || knows(option, command);
         if ((strlen(option->name) == length && strncmp(word, option->name, length) == 0) || is_short) {
             found = !found || fits ? option : found;
         }
@@ -288,20 +325,20 @@ static void unknown_option(const char *word, size_t length)
     free(copy);
 }
 
-/* The question that does not know the option, or NULL. What changes what an answer is about all of them must know; for
+/* The question that does not know the option, or NR_COMMANDS. What changes what an answer is about all of them must know; for
  * how rows are named and cut one is enough. */
-static const char *lacking(const struct options *options, const struct option *option)
+static enum command_id lacking(const struct options *options, const struct option *option)
 {
     bool strict = option->type == LIST || option->type == GLOB || option->type == SECONDS ||
                   option->place == offsetof(struct options, rules);
-    const char *lacks = NULL;
+    enum command_id lacks = NR_COMMANDS;
     size_t know = 0;
     for (size_t i = 0; i < options->questions; i++) {
-        bool knows = option->commands & 1u << options->question[i];
-        know += knows;
-        lacks = knows ? lacks : command_name(options->question[i]);
+        bool good = knows(option, options->question[i]);
+        know += good;
+        lacks = good ? lacks : options->question[i];
     }
-    return strict || !know ? lacks : NULL;
+    return strict || !know ? lacks : NR_COMMANDS;
 }
 
 /* Takes the option at argv[*at], and its value, which may be the next word. */
@@ -330,9 +367,15 @@ static bool take_option(struct options *options, int argc, char **argv, int *at)
         }
         value = argv[++*at];
     }
-    const char *lacks = lacking(options, option);
-    if (lacks) {
-        complain(NULL, "%s is not an option of %s; `tfanalyze %s --help` lists them", option->name, lacks, lacks);
+    enum command_id lacks = lacking(options, option);
+    if (lacks != NR_COMMANDS) {
+        const char *command = command_name(lacks), *why = refusal(option->name, lacks);
+        if (why) {
+            complain(NULL, "%s %s: %s has no meaning", command, why, option->name);
+        } else {
+            complain(NULL, "%s is not an option of %s; `tfanalyze %s --help` lists them", option->name, command,
+                     command);
+        }
         return false;
     }
     return set_option(options, option, value);
@@ -475,13 +518,13 @@ void options_free(struct options *options)
 
 /* ---- help ---- */
 
-static void help_options(struct text *text, unsigned mask)
+static void help_options(struct text *text, enum command_id command)
 {
     text_puts(text, "\noptions:\n");
     for (size_t i = 0; i < ARRAY_SIZE(options_table); i++) {
         const struct option *option = &options_table[i];
         struct text left = {0};
-        if (!(option->commands & mask)) {
+        if (command != NR_COMMANDS && !knows(option, command)) {
             continue;
         }
         if (option->letter) {
@@ -507,7 +550,7 @@ static void help_all(struct text *text)
     for (size_t i = 0; i < NR_COMMANDS; i++) {
         text_format(text, "  %-18s %s\n", commands[i].name, commands[i].answers);
     }
-    help_options(text, ALL);
+    help_options(text, NR_COMMANDS);
     text_puts(text,
               "\n`tfanalyze timeline,kinds,stages INPUT...` asks several questions of one reading: text one below the\n"
               "other, json as a list of the single answers.\n"
@@ -525,7 +568,7 @@ char *options_help(enum command_id command)
     }
     text_format(&text, "usage: tfanalyze %s [options] INPUT...\n\n%s\n", commands[command].name,
                 commands[command].answers);
-    help_options(&text, 1u << command);
+    help_options(&text, command);
     if (*commands[command].keys) {
         text_puts(&text, "\nkeys of a row: ");
         for (const char *p = commands[command].keys; *p; p++) {

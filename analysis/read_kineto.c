@@ -6,8 +6,6 @@
  */
 #include "read_kineto.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,7 +14,7 @@
 #include "stream.h"
 
 enum { LARGEST_MEMBER = 16 << 20 };
-static const size_t LARGEST_EVENT = (size_t)1 << 30;
+static const size_t LARGEST_EVENT = (size_t)256 << 20;
 
 struct walk {
     struct stream stream;
@@ -396,6 +394,7 @@ static void read_all(struct walk *r)
 
 static bool read_stream(struct walk *r, struct notes *notes)
 {
+    r->stream.most = MAX(r->largest, LARGEST_MEMBER);
     *r->damage = (struct kineto_damage){0};
     scanner_init(&r->scanner);
     read_all(r);
@@ -405,15 +404,26 @@ static bool read_stream(struct walk *r, struct notes *notes)
     return notes && judge(r, notes);
 }
 
-bool kineto_read(const char *path, const struct kineto_sink *sink, struct kineto_damage *damage, struct notes *notes,
-                 atomic_ullong *done)
+bool kineto_read(const char *path, enum file_how how, const struct kineto_sink *sink, struct kineto_damage *damage,
+                 struct notes *notes, atomic_ullong *done)
 {
     struct walk r = {.sink = sink, .damage = damage, .largest = LARGEST_EVENT};
-    bool usable = stream_open(&r.stream, path, true, done);
-    if (usable) {
+    struct mem_guard guard;
+    const char *why = NULL;
+    volatile bool usable = stream_open(&r.stream, path, how, true, done, &why);
+    if (!usable) {
+        notes_add(notes, UNUSABLE, "can't be read (%s)", why);
+        stream_close(&r.stream);
+        return false;
+    }
+    mem_guard(&guard);
+    if (setjmp(guard.place) == 0) {
         usable = read_stream(&r, notes);
-    } else {
-        notes_add(notes, UNUSABLE, "can't be read (%s)", strerror(errno));
+        mem_unguard(&guard);
+    } else { /* the thread that reads ahead has to end first */
+        scanner_free(&r.scanner);
+        stream_close(&r.stream);
+        mem_lack();
     }
     stream_close(&r.stream);
     return usable;
@@ -431,10 +441,12 @@ bool kineto_read_bytes(const struct kineto_bytes *bytes, const struct kineto_sin
 
 /* ---- looking ---- */
 
-enum kineto_look kineto_look(const char *path)
+enum kineto_look kineto_look(const char *path, enum file_how how)
 {
     unsigned char bytes[64];
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat status;
+    const char *why;
+    int fd = file_open(path, how, &status, &why);
     ssize_t got = fd >= 0 ? read(fd, bytes, sizeof bytes) : 0;
     ssize_t i = got >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
     while (i < got && bytes[i] && bytes[i] <= ' ') {
@@ -447,16 +459,18 @@ enum kineto_look kineto_look(const char *path)
     return is_json ? LOOK_JSON : LOOK_OTHER;
 }
 
-enum kineto_kind kineto_probe(const char *path)
+enum kineto_kind kineto_probe(const char *path, enum file_how how)
 {
+    const char *why;
     struct kineto_damage damage = {0};
     static const struct kineto_sink none;
     struct walk r = {.sink = &none, .damage = &damage, .largest = LARGEST_MEMBER, .only_look = true};
-    if (stream_open(&r.stream, path, false, NULL)) {
+    bool open = stream_open(&r.stream, path, how, false, NULL, &why);
+    if (open) {
         read_stream(&r, NULL);
     }
     stream_close(&r.stream);
-    bool has_begun = !r.stream.total || (damage.cut && !r.has_events); /* reading it says that it is cut */
+    bool has_begun = !open || !r.stream.total || (damage.cut && !r.has_events); /* reading it says that it is cut */
     bool is_trace = has_begun || (r.has_events && (!r.is_list || r.has_phase));
     return r.is_stage && is_trace ? KINETO_STAGE : is_trace ? KINETO_TRACE : KINETO_NONE;
 }

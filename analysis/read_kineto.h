@@ -8,6 +8,7 @@
 
 #include <stdatomic.h>
 
+#include "file_in.h"
 #include "json.h"
 #include "trace.h"
 
@@ -56,8 +57,8 @@ struct kineto_damage {
 
 /* False: unusable (not a trace, cannot be opened), and a note says why. Damage gives notes too, and the valid part was
  * handed on. `done` counts bytes of the file, for the progress line. */
-bool kineto_read(const char *path, const struct kineto_sink *sink, struct kineto_damage *damage, struct notes *notes,
-                 atomic_ullong *done);
+bool kineto_read(const char *path, enum file_how how, const struct kineto_sink *sink, struct kineto_damage *damage,
+                 struct notes *notes, atomic_ullong *done);
 
 /* Bytes in memory, read without a thread and in small pieces. */
 struct kineto_bytes {
@@ -71,9 +72,9 @@ bool kineto_read_bytes(const struct kineto_bytes *bytes, const struct kineto_sin
 
 /* What a file is, as far as its first bytes tell. */
 enum kineto_look { LOOK_OTHER, LOOK_JSON }; /* gzip is taken for JSON: none of ours begins like it */
-enum kineto_look kineto_look(const char *path);
+enum kineto_look kineto_look(const char *path, enum file_how how);
 /* What a file that looks like JSON is, read up to its first event. */
 enum kineto_kind { KINETO_NONE, KINETO_TRACE, KINETO_STAGE /* one stage, as `tfanalyze report` writes them */ };
-enum kineto_kind kineto_probe(const char *path);
+enum kineto_kind kineto_probe(const char *path, enum file_how how);
 
 #endif

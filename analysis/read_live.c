@@ -8,10 +8,8 @@
 
 #include <endian.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 struct source {
@@ -156,15 +154,16 @@ static char *check_head(const struct source *source, const struct tfi_live *head
     return NULL;
 }
 
-struct live *live_read(const char *path, char **why)
+struct live *live_read(const char *path, enum file_how how, char **why)
 {
     struct live *live = NULL;
-    struct source source = {.fd = open(path, O_RDONLY | O_CLOEXEC)};
     struct stat status;
+    const char *reason = NULL;
+    struct source source = {.fd = file_open(path, how, &status, &reason)};
     struct tfi_live head;
     *why = NULL;
-    if (source.fd < 0 || fstat(source.fd, &status) != 0) {
-        *why = string_format("%s", strerror(errno));
+    if (source.fd < 0) {
+        *why = string_format("%s", reason);
         goto out;
     }
     source.size = (uint64_t)status.st_size;
@@ -179,6 +178,7 @@ struct live *live_read(const char *path, char **why)
     live = mem_zero(1, sizeof *live);
     live->path = string_format("%s", path);
     live->modified = status.st_mtime;
+    live->owner = status.st_uid;
     live->minor = le16toh(head.minor);
     live->serial = le64toh(head.serial);
     for (size_t i = 0; i < TFI_MAX_DROPS; i++) {

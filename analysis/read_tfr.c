@@ -8,7 +8,6 @@
 
 #include <endian.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,8 +67,10 @@ static uint64_t find_head(const struct trace *trace, uint64_t from, uint64_t lim
     uint8_t *window = mem_resize(NULL, WINDOW, 1);
     uint64_t found = limit;
     while (found == limit && from < limit && limit - from >= sizeof head) {
+        off_t data = lseek(trace->fd, (off_t)from, SEEK_DATA); /* a file that is mostly holes is quickly searched */
+        from = data > (off_t)from ? MIN((uint64_t)data, limit) : data < 0 && errno == ENXIO ? limit : from;
         size_t bytes = (size_t)MIN((uint64_t)WINDOW, limit - from);
-        if (!read_at(trace->fd, from, window, bytes)) {
+        if (bytes < sizeof head || !read_at(trace->fd, from, window, bytes)) {
             break;
         }
         const uint8_t *p = window, *end = window + bytes;
@@ -289,6 +290,21 @@ static bool same_process(const struct trace *trace, const struct live *live)
     return true;
 }
 
+/* A trace may come from anybody, so its header does not choose which file is opened. Its live file has the trace's own
+ * name, lies beside it or where the library puts it, and in other places only if the trace is the reader's own. */
+static bool may_be_its_live(const struct trace *trace, const char *place)
+{
+    const char *slash = strrchr(trace->path, '/'), *own = slash ? slash + 1 : trace->path;
+    const char *end = strrchr(place, '/'), *name = end ? end + 1 : place;
+    char *beside = string_format("%s.live", own);
+    char *shared = string_format("tfinject.%u.%s.live", (unsigned)trace->owner, own);
+    bool named = strcmp(name, beside) == 0 || strcmp(name, shared) == 0;
+    bool in_shm = strncmp(place, "/dev/shm/", 9) == 0 && end == place + 8 && strcmp(name, shared) == 0;
+    free(beside);
+    free(shared);
+    return *place == '/' && named && (in_shm || trace->owner == geteuid());
+}
+
 /* The live file where the header says it lies, if it is there and of the same process. */
 static void find_live_elsewhere(struct trace *trace, uint64_t start)
 {
@@ -303,43 +319,36 @@ static void find_live_elsewhere(struct trace *trace, uint64_t start)
     }
     free(payload);
     const char *place = pairs_get(&trace->info, "live");
-    trace->live = place && *place == '/' ? live_read(place, &why) : NULL;
-    if (trace->live && !same_process(trace, trace->live)) {
+    trace->live = place && may_be_its_live(trace, place) ? live_read(place, FILE_FOUND, &why) : NULL;
+    if (trace->live && (trace->live->owner != trace->owner || !same_process(trace, trace->live))) {
         live_free(trace->live);
         trace->live = NULL;
     }
     free(why);
 }
 
-static bool open_file(struct trace *trace, const char *path, struct notes *notes)
+static bool open_file(struct trace *trace, const char *path, enum file_how how, struct notes *notes)
 {
     struct stat status;
-    trace->fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    if (trace->fd < 0 || fstat(trace->fd, &status) != 0) {
-        notes_add(notes, UNUSABLE, "can't be read (%s)", strerror(errno));
-        return false;
-    }
-    if (!S_ISREG(status.st_mode)) {
-        notes_add(notes, UNUSABLE, "is not a file; give a run directory or a .tfr");
+    const char *why;
+    trace->fd = file_open(path, how, &status, &why);
+    if (trace->fd < 0) {
+        notes_add(notes, UNUSABLE, "can't be read (%s)", why);
         return false;
     }
     trace->size = (uint64_t)status.st_size;
+    trace->owner = status.st_uid;
     return true;
 }
 
 /* Field 22 of /proc/PID/stat, 0 if there is no such process. */
 static uint64_t start_time_of(uint64_t pid)
 {
-    char path[64], line[1024] = {0};
+    char path[64], line[1024];
     uint64_t value = 0;
     snprintf(path, sizeof path, "/proc/%llu/stat", (unsigned long long)pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return 0;
-    }
-    ssize_t n = read(fd, line, sizeof line - 1);
-    close(fd);
-    char *p = n > 0 ? strrchr(line, ')') : NULL; /* the name before it may hold anything */
+    char *p =
+        file_of_proc(path, line, sizeof line) ? strrchr(line, ')') : NULL; /* the name before it may hold anything */
     for (int field = 2; p && field < 22; field++) {
         p = strchr(p + 1, ' ');
     }
@@ -351,14 +360,10 @@ static uint64_t start_time_of(uint64_t pid)
 
 static bool is_this_boot(const struct trace *trace)
 {
-    char host[256] = {0}, boot[64] = {0};
+    char host[256] = {0}, boot[64];
     const char *its_host = trace_info(trace, "host"), *its_boot = trace_info(trace, "boot_id");
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, boot, sizeof boot - 1);
-    if (fd >= 0) {
-        close(fd);
-    }
-    boot[n > 0 ? strcspn(boot, "\n") : 0] = 0;
+    file_of_proc("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
+    boot[strcspn(boot, "\n")] = 0;
     gethostname(host, sizeof host - 1);
     return its_host && its_boot && *boot && strcmp(its_boot, boot) == 0 && strcmp(its_host, host) == 0;
 }
@@ -421,13 +426,13 @@ static bool live_alone(const struct trace *trace, struct notes *notes)
     return trace->live != NULL;
 }
 
-bool trace_open(struct trace *trace, const char *path, const char *live_path, struct notes *notes)
+bool trace_open(struct trace *trace, const char *path, const char *live_path, enum file_how how, struct notes *notes)
 {
     char *why = NULL;
     bool lone = live_path && strcmp(path, live_path) == 0;
     uint64_t start = 0;
     *trace = (struct trace){.path = string_format("%s", path), .fd = -1};
-    trace->live = live_path ? live_read(live_path, &why) : NULL;
+    trace->live = live_path ? live_read(live_path, lone ? how : FILE_FOUND, &why) : NULL;
     if (why) {
         notes_add(notes, lone ? UNUSABLE : NOTE, "%s%scan't be used: %s", lone ? "" : live_path, lone ? "" : " ", why);
         free(why);
@@ -436,7 +441,7 @@ bool trace_open(struct trace *trace, const char *path, const char *live_path, st
         return false;
     }
     if (!lone) {
-        start = open_file(trace, path, notes) ? check_start(trace, notes) : 0;
+        start = open_file(trace, path, how, notes) ? check_start(trace, notes) : 0;
         if (!start && !live_alone(trace, notes)) {
             return false;
         }
@@ -456,6 +461,8 @@ bool trace_open(struct trace *trace, const char *path, const char *live_path, st
     }
     strings_sort(&trace->strings);
     trace->life = life_of(trace);
+    trace->owner = trace->fd < 0 && trace->live ? trace->live->owner : trace->owner;
+    trace->is_of_reader = trace->owner == geteuid() && is_this_boot(trace);
     return true;
 }
 

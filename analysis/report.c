@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernel_names.h"
 #include "stage_files.h"
+#include "stage_sets.h"
 #include "stages.h"
 
 /* ---- units ---- */
@@ -31,6 +31,7 @@ static void find_units(struct report *report)
         struct unit *unit = unit_of(report, p);
         unit->process = mem_resize(unit->process, unit->processes + 1, sizeof(void *));
         unit->process[unit->processes++] = p;
+        unit->has_stages |= has_stages(p);
         if (p->has_time) {
             unit->first = MIN(unit->first, p->first);
             unit->last = MAX(unit->last, p->last);
@@ -86,12 +87,8 @@ static void find_names(struct report *report)
     report->names = count;
 }
 
-static struct report_stage *stage_of(struct report *report, struct unit *unit, uint32_t name)
+struct report_stage *report_stage_of(struct unit *unit, uint32_t one)
 {
-    uint32_t one = name < report->names ? report->one[name] : NAME_NONE;
-    if (one == NAME_NONE) {
-        return NULL;
-    }
     uint32_t place = map_get(&unit->by_name, one);
     if (place == MAP_NONE) {
         unit->stage = mem_grow(unit->stage, &unit->capacity, unit->stages + 1, sizeof *unit->stage);
@@ -100,6 +97,12 @@ static struct report_stage *stage_of(struct report *report, struct unit *unit, u
         map_put(&unit->by_name, one, place);
     }
     return &unit->stage[place];
+}
+
+static struct report_stage *stage_of(struct report *report, struct unit *unit, uint32_t name)
+{
+    uint32_t one = name < report->names ? report->one[name] : NAME_NONE;
+    return one == NAME_NONE ? NULL : report_stage_of(unit, one);
 }
 
 /* ---- host times ---- */
@@ -113,7 +116,7 @@ static void count_stage(struct report *report, struct report_stage *stage, int64
     }
     stage->calls += !continued;
     stage->first = MIN(stage->first, start);
-    stage->host += MAX(end - MAX(start, stage->covered), 0);
+    stage->host = add_ns(stage->host, MAX(end - MAX(start, stage->covered), 0));
     stage->covered = MAX(stage->covered, end);
 }
 
@@ -131,12 +134,11 @@ static void collect_stages(struct report *report, struct unit *unit, const struc
         struct report_stage *stage = stage_of(report, unit, r->name[at]);
         if (stage) {
             count_stage(report, stage, r->start[at], r->end[at], r->flags[at] & RANGE_CONTINUED);
-            unit->in_stages += MAX(r->end[at] - MAX(r->start[at], covered), 0);
+            unit->in_stages = add_ns(unit->in_stages, MAX(r->end[at] - MAX(r->start[at], covered), 0));
             covered = MAX(covered, r->end[at]);
         }
     }
-    bool is_run = is_of_kineto(process) || process->works.table.count;
-    if (!count && is_run && process->has_time && report->one[NAME_RUN]) {
+    if (!count && is_one_stage(process, !unit->has_stages) && process->has_time && report->one[NAME_RUN]) {
         report->epoch++;
         count_stage(report, stage_of(report, unit, NAME_RUN), process->first, process->last, false);
         unit->in_stages += process->last - process->first;
@@ -194,11 +196,11 @@ static void count_work(struct report_stage *stage, const struct work *work)
         return;
     }
     stage->seen = work->number;
-    stage->device += work->time;
+    stage->device = add_ns(stage->device, work->time);
     if (work->class != CLASS_KERNEL) {
         return;
     }
-    stage->kernels += work->time;
+    stage->kernels = add_ns(stage->kernels, work->time);
     stage->launches++;
     uint32_t place = map_get(&stage->by_kernel, work->name);
     if (place == MAP_NONE) {
@@ -210,25 +212,30 @@ static void count_work(struct report_stage *stage, const struct work *work)
     }
     struct report_kernel *kernel = &stage->kernel[place];
     kernel->calls++;
-    kernel->device += work->time;
+    kernel->device = add_ns(kernel->device, work->time);
     kernel->launched += work->host >= 0;
     kernel->host += MAX(work->host, 0);
 }
 
-static uint32_t shown_name(struct report *report, struct map *shown, uint32_t name)
+static void find_short_names(struct report *report)
 {
-    if (report->session->options.names != NAMES_SHORT) {
-        return name;
+    struct session *session = report->session;
+    struct map seen = {0};
+    uint32_t *name = NULL;
+    size_t count = 0, capacity = 0;
+    for (size_t i = 0; i < session->processes && session->options.names == NAMES_SHORT; i++) {
+        const struct works *w = &session->process[i]->works;
+        for (size_t k = 0; k < w->table.count; k++) {
+            if (w->class[k] == CLASS_KERNEL && map_get(&seen, w->name[k]) == MAP_NONE) {
+                map_put(&seen, w->name[k], 1);
+                name = mem_grow(name, &capacity, count + 1, sizeof *name);
+                name[count++] = w->name[k];
+            }
+        }
     }
-    uint32_t number = map_get(shown, name);
-    if (number == MAP_NONE) {
-        struct text text = {0};
-        short_name(model_name(&report->session->model, name), &text);
-        number = names_add(&report->session->model.names, text.data, text.length);
-        map_put(shown, name, number);
-        text_free(&text);
-    }
-    return number;
+    short_names_init(&report->shorts, &session->model.names, name, count);
+    map_free(&seen);
+    free(name);
 }
 
 /* How many works each call launched. */
@@ -248,15 +255,18 @@ static void collect_works(struct report *report, struct unit *unit, const struct
 {
     const struct process *p = a->process;
     const struct works *w = &p->works;
-    bool marked = has_stages(p);
-    struct map shown = {0};
+    bool marked = has_stages(p), *chosen = mem_zero(w->table.count, sizeof *chosen);
     uint32_t *works = works_by_call(a);
+    for (size_t i = 0; i < w->table.count; i++) {
+        chosen[i] = IS_WORK(w->class[i]);
+    }
+    bool deep = unit->processes == 1 && stages_are_deep(a, chosen);
     for (size_t i = 0; i < w->table.count; i++) {
         if (!IS_WORK(w->class[i])) {
             continue;
         }
         uint32_t call = a->launch[i];
-        struct work work = {++report->epoch, shown_name(report, &shown, w->name[i]), w->class[i],
+        struct work work = {++report->epoch, short_names_get(&report->shorts, w->name[i]), w->class[i],
                             w -> end[i] - w -> start[i], -1};
         if (call != NO_PLACE) {
             work.host = (double)(p->spans.end[call] - p->spans.start[call]) / works[call];
@@ -264,11 +274,15 @@ static void collect_works(struct report *report, struct unit *unit, const struct
         unit->has_device = true;
         count_work(&unit->all, &work);
         count_work(marked ? NULL : stage_of(report, unit, NAME_RUN), &work);
-        for (uint32_t s = a->work[i].stage; s != NO_PLACE; s = stage_around(a, s, a->work[i].time)) {
+        for (uint32_t s = deep ? NO_PLACE : a->work[i].stage; s != NO_PLACE;
+             s = stages_around(&a->paths, s, a->work[i].time)) {
             count_work(stage_of(report, unit, p->ranges.name[s]), &work);
         }
     }
-    map_free(&shown);
+    if (deep) {
+        report_add_deep(report, unit, a, chosen, works);
+    }
+    free(chosen);
     free(works);
 }
 
@@ -299,7 +313,7 @@ static void choose_stages(struct report *report)
                 choice[count] = (struct choice_of){.name = stage->name};
                 map_put(&places, stage->name, place = (uint32_t)count++);
             }
-            choice[place].host += stage->host;
+            choice[place].host = add_ns(choice[place].host, stage->host);
         }
     }
     if (count) {
@@ -347,6 +361,7 @@ void report_sort_kernels(const struct report *report, struct report_stage *stage
     if (stage->kernel_count) {
         qsort_r(stage->kernel, stage->kernel_count, sizeof *stage->kernel, by_device, &order);
     }
+    stage->kernels_found = MAX(stage->kernels_found, stage->kernel_count);
     map_free(&stage->by_kernel); /* places are others now */
 }
 
@@ -362,6 +377,7 @@ void report_collect(struct report *report, struct session *session)
     *report = (struct report){.session = session};
     find_units(report);
     find_names(report);
+    find_short_names(report);
     if (report->units) {
         qsort(report->unit, report->units, sizeof *report->unit, by_rank);
     }
@@ -417,6 +433,8 @@ void report_free(struct report *report)
     free(report->one);
     free(report->chosen);
     report_free_asked(report);
+    short_names_free(&report->shorts);
+    report_free_places(report);
     free(report->file);
     *report = (struct report){0};
 }

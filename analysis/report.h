@@ -9,6 +9,7 @@
 #include "attribute.h"
 #include "export_tfr.h"
 #include "session.h"
+#include "short_names.h"
 
 struct report_kernel {
     uint32_t name;
@@ -35,6 +36,7 @@ struct report_stage {
     uint64_t launches;
     struct report_kernel *kernel;
     size_t kernel_count, kernel_capacity;
+    size_t kernels_found; /* how many there are; `kernel` may have the longest MOST_KERNELS alone */
     struct map by_kernel;
     struct report_memory memory; /* of the device that had most; of the host where none is known */
     char *file;                  /* without suffix */
@@ -50,7 +52,7 @@ struct unit {
     const struct process **process;
     struct attribution *attribution; /* by process */
     size_t processes;
-    bool has_device;
+    bool has_device, has_stages;
     int64_t first, last;
     int64_t in_stages; /* time in outermost stages */
     struct report_stage all;
@@ -65,19 +67,30 @@ struct report_asked {
     bool known;       /* it is said, below; else as much as there is */
     uint32_t without; /* WITHOUT_* of export_tfr.h */
     char *directory;  /* where they were to be; NULL: beside the other files */
+    bool ranked;      /* its trace is named with its rank; known where the rest is */
+    bool distrusted;  /* a trace that is not the reader's own named a directory */
+};
+
+/* A directory that is written to. */
+struct report_place {
+    char *path;
+    int fd;
 };
 
 struct report {
     struct session *session;
+    struct report_place *place;
+    size_t places;
     struct unit *unit;
     size_t units;
     uint32_t *one; /* by name: the stage it counts as, NAME_NONE where it is none */
     size_t names;
     struct report_asked *asked; /* by name of a stage */
     size_t asked_count;
-    uint32_t *chosen; /* by name: the number of the stage among those that get a trace, or NO_PLACE */
-    size_t traces;    /* how many get one */
-    size_t left_out;  /* how many do not */
+    uint32_t *chosen;          /* by name: the number of the stage among those that get a trace, or NO_PLACE */
+    size_t traces;             /* how many get one */
+    size_t left_out;           /* how many do not */
+    struct short_names shorts; /* with --names short */
     uint64_t epoch;
     char **file; /* that were written */
     size_t files, file_capacity;
@@ -93,26 +106,61 @@ void report_free(struct report *report);
 /* By time; kernels that no stage has are in `all`. */
 void report_sort_kernels(const struct report *report, struct report_stage *stage);
 
+/* The unit's stage called `name`, a number of `one`; made if it is not there. */
+struct report_stage *report_stage_of(struct unit *unit, uint32_t name);
+
+/* ---- report_deep.c ---- */
+/* The device work of all stages of a unit's one process; `chosen` by work, `works` by call: how many it launched. */
+void report_add_deep(struct report *report, struct unit *unit, const struct attribution *attribution,
+                     const bool *chosen, const uint32_t *works);
+
 /* ---- report_asked.c ---- */
 /* Of `names` names: the stage each counts as. */
 void report_find_asked(struct report *report, const uint32_t *one, size_t names);
-/* Makes the directories that were asked for; nobody's are used if the user has given one. */
+/* Opens the directories that were asked for; nobody's are used if the user has given one. */
 void report_choose_directories(struct report *report, const char *given);
 void report_free_asked(struct report *report);
 
 /* ---- report_files.c ---- */
 bool report_write(struct report *report, const char *directory); /* false: it can't be, which is said */
-/* A name in the directory that is free to be written: not there, or an earlier report's; else with ~2, ~3. To be freed. */
-char *report_path(const char *directory, const char *name, const char *suffix);
 /* Closes a file and lists it as written; false: it is not, which is said. */
 bool report_finish(struct report *report, struct out *out, const char *path);
+/* ---- report_timing.c ---- */
+bool report_write_timing(struct report *report, const char *directory);
 /* "request_id" and "timestamp". */
 void report_put_moment(struct out *out, const struct report *report);
+/* True if stages of TeleFuser's are in it. */
+bool report_has_telefuser(const struct report *report);
+/* ---- report_place.c ---- */
+enum report_trust {
+    REPORT_TYPED, /* the user has named it: it may be a link */
+    REPORT_ASKED, /* a trace has: no link is followed on the way to it */
+};
+/* Opens a directory, which is made where it is missing. False: it can't be, which is said. */
+bool report_add_place(struct report *report, const char *path, enum report_trust trust);
+/* The directory that was opened last holds that input. False: it was exchanged meanwhile, which is said. */
+bool report_is_beside(const struct report *report, const struct input *input);
+void report_free_places(struct report *report);
+/* Creates a file in one of them; the mode is FILE_PRIVATE or FILE_SHARED. */
+bool report_open(const struct report *report, struct out *out, const char *path, unsigned mode);
+/* Nothing is there, or an earlier report's file. */
+bool report_may_take(const struct report *report, const char *path);
+bool report_may_take_script(const struct report *report, const char *path);
+/* A name in a directory that may be taken: as it is, else with ~2, ~3. To be freed. */
+char *report_path(const struct report *report, const char *directory, const char *name, const char *suffix);
 /* ---- report_memory.c ---- */
 bool report_write_memory(struct report *report, const char *directory, const struct unit *unit);
 /* ---- report_signatures.c ---- */
 bool report_write_signatures(struct report *report, const char *directory);
 /* ---- report_text.c ---- */
 void report_print(const struct report *report, const char *directory);
+void report_put_time(struct out *out, int64_t ns, int width);
+/* Writes as much of a name as fits beside `taken` columns of a line; a byte that would move the cursor is a question mark. */
+void report_put_name(struct out *out, const char *text, size_t length, size_t taken);
+/* How many rows of a list are shown: --top, or as many as one screen has room for. */
+size_t report_shown(const struct report *report, size_t usual);
+/* ---- report_host.c ---- */
+/* Operators, dispatches and memory of a run without a device. */
+void report_print_host(struct out *out, const struct report *report);
 
 #endif

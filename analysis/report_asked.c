@@ -1,15 +1,14 @@
 /* report_asked.c - what cache-dit's contexts were asked for: the metadata `cache_dit.profile.NAME` of a run.
  *
  * Contexts of one name have one file a rank, with what any of them was asked for. The directory is one of the machine that
- * ran them, so it counts only there, and only where the user said neither here nor in the run's environment where files go.
+ * ran them, so it counts only there, and only where the user names none here: the program has printed its files' paths.
+ * A trace may come from anybody, and it names a directory to write to: it is believed only if the reader has recorded it.
  */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "report.h"
-#include "stage_files.h"
 
 static bool has_word(const json_t *list, const char *word)
 {
@@ -44,10 +43,14 @@ static uint32_t left_out(const json_t *said)
     return without;
 }
 
-static bool is_this_host(const char *host)
+static void keep_directory(struct report_asked *asked, const char *directory, const struct process *p)
 {
-    char own[256] = "";
-    return host && gethostname(own, sizeof own - 1) == 0 && strcmp(own, host) == 0;
+    if (!p->is_of_reader) {
+        asked->distrusted = true;
+        return;
+    }
+    free(asked->directory);
+    asked->directory = string_format("%s", directory);
 }
 
 static void keep(struct report *report, const uint32_t *one, size_t names, const struct process *p, const char *text)
@@ -61,9 +64,9 @@ static void keep(struct report *report, const uint32_t *one, size_t names, const
         uint32_t without = left_out(said);
         asked->without = asked->known ? asked->without & without : without;
         asked->known = true;
-        if (directory && *directory == '/' && json_is_true(json_object_get(said, "own_dir")) && is_this_host(p->host)) {
-            free(asked->directory);
-            asked->directory = string_format("%s", directory);
+        asked->ranked = json_is_true(json_object_get(said, "ranked"));
+        if (directory && *directory == '/') {
+            keep_directory(asked, directory, p);
         }
     }
     json_decref(said);
@@ -94,36 +97,38 @@ void report_find_asked(struct report *report, const uint32_t *one, size_t names)
     }
 }
 
-/* --stage may have left it out. */
-static bool is_reported(const struct report *report, uint32_t name)
+/* By name; --stage may have left some out. */
+static bool *are_reported(const struct report *report)
 {
+    bool *reported = mem_zero(report->asked_count, sizeof *reported);
     for (size_t u = 0; u < report->units; u++) {
         for (size_t i = 0; i < report->unit[u].stages; i++) {
-            if (report->unit[u].stage[i].name == name) {
-                return true;
+            if (report->unit[u].stage[i].name < report->asked_count) {
+                reported[report->unit[u].stage[i].name] = true;
             }
         }
     }
-    return false;
+    return reported;
 }
 
 void report_choose_directories(struct report *report, const char *given)
 {
+    bool *reported = are_reported(report);
     for (size_t i = 0; i < report->asked_count; i++) {
         struct report_asked *asked = &report->asked[i];
-        if (!asked->directory) {
-            continue;
+        bool wanted = !given && reported[i];
+        if (wanted && asked->distrusted && !asked->directory) {
+            complain(NULL,
+                     "cache-dit's files of %s are beside the others: their directory counts only where you have "
+                     "recorded the trace yourself, on this host and since it was started",
+                     model_name(&report->session->model, (uint32_t)i));
         }
-        bool good = !given && is_reported(report, (uint32_t)i) && make_directory(asked->directory);
-        if (good && access(asked->directory, W_OK | X_OK) != 0) {
-            complain(asked->directory, "can't be written to; cache-dit's files are beside the others");
-            good = false;
-        }
-        if (!good) {
+        if (asked->directory && !(wanted && report_add_place(report, asked->directory, REPORT_ASKED))) {
             free(asked->directory);
             asked->directory = NULL;
         }
     }
+    free(reported);
 }
 
 void report_free_asked(struct report *report)

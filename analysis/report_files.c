@@ -1,13 +1,9 @@
-/* report_files.c - writes what a report leaves: breakdowns and traces of stages, and timing.json.
+/* report_files.c - writes what a report leaves: breakdowns and traces of stages.
  *
- * Formats are TeleFuser's, with what is unknown left out or null. A file of that name that is not ours is somebody's
- * data - TeleFuser gives its own the same names - and stays: ours is then called ~2.
+ * Formats are TeleFuser's, with what is unknown left out or null.
  */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
-#include <zlib.h>
 
 #include "export_kineto.h"
 #include "export_tfr.h"
@@ -17,40 +13,13 @@
 
 /* ---- names ---- */
 
-/* Free to be written: it is not there, or an earlier report wrote it. */
-static bool is_ours(const char *path)
-{
-    char head[512];
-    if (access(path, F_OK) != 0) {
-        return true;
-    }
-    gzFile file = gzopen(path, "rb"); /* reads what is not packed as well */
-    int length = file ? gzread(file, head, sizeof head) : 0;
-    if (file) {
-        gzclose(file);
-    }
-    static const char trace[] = "{\"tfinject\": {\"artefact\": \"stage\"", other[] = "\"writer\": \"tfanalyze ";
-    return length > 0 && (memmem(head, (size_t)length, trace, sizeof trace - 1) == head ||
-                          memmem(head, (size_t)length, other, sizeof other - 1));
-}
-
-char *report_path(const char *directory, const char *name, const char *suffix)
-{
-    char *path = string_format("%s/%s%s", directory, name, suffix);
-    for (unsigned n = 2; !is_ours(path); n++) {
-        free(path);
-        path = string_format("%s/%s~%u%s", directory, name, n, suffix);
-    }
-    return path;
-}
-
-static bool is_free(const char *stem)
+static bool is_free(const struct report *report, const char *stem)
 {
     static const char *const suffixes[] = {".breakdown.json", ".trace.json.gz"};
     bool all = true;
     for (size_t i = 0; i < ARRAY_SIZE(suffixes); i++) {
         char *path = string_format("%s%s", stem, suffixes[i]);
-        all &= is_ours(path);
+        all &= report_may_take(report, path);
         free(path);
     }
     return all;
@@ -65,14 +34,14 @@ static char *trace_file(const struct report *report, struct stage_files *files, 
     if (!asked->is) {
         return string_format("%s.trace.json.gz", stage->file);
     }
-    char *path = NULL, *suffix = unit->process[0]->world > 1
-                                     ? string_format("-rank%lld.trace.json.gz", (long long)MAX(unit->rank, 0))
-                                     : string_format(".trace.json.gz");
+    bool ranked = asked->known ? asked->ranked : unit->process[0]->world > 1;
+    char *path = NULL, *suffix = ranked ? string_format("-rank%lld.trace.json.gz", (long long)MAX(unit->rank, 0))
+                                        : string_format(".trace.json.gz");
     do {
         free(path);
         path = stage_file_named(files, asked->directory ? asked->directory : directory, "", name->text, name->length,
                                 suffix);
-    } while (!is_ours(path));
+    } while (!report_may_take(report, path));
     free(suffix);
     return path;
 }
@@ -87,7 +56,7 @@ static void name_files(struct report *report, const char *directory)
             do {
                 free(unit->stage[i].file);
                 unit->stage[i].file = stage_file(&files, directory, name->text, name->length, unit->rank);
-            } while (!is_free(unit->stage[i].file));
+            } while (!is_free(report, unit->stage[i].file));
             unit->stage[i].trace_file = trace_file(report, &files, directory, unit, &unit->stage[i]);
         }
     }
@@ -136,9 +105,9 @@ static void put_kernels(struct out *out, const struct report *report, const stru
         out_puts(out, i ? ",\n    {\"name\": " : "\n    {\"name\": ");
         put_text(out, report, k->name);
         out_puts(out, ", \"ms\": ");
-        put_ms(out, (double)k->device);
+        out_ms(out, k->device);
         out_puts(out, ", \"cuda_ms\": ");
-        put_ms(out, (double)k->device);
+        out_ms(out, k->device);
         out_puts(out, ", \"cpu_ms\": ");
         if (k->launched) {
             put_ms(out, k->host);
@@ -154,15 +123,15 @@ static bool write_breakdown(struct report *report, const struct unit *unit, cons
 {
     struct out out;
     char *path = string_format("%s.breakdown.json", stage->file);
-    bool good = out_open(&out, path);
+    bool good = report_open(report, &out, path, FILE_SHARED);
     out_puts(&out, "{\n  " REPORT_WRITER ",\n  \"name\": ");
     put_text(&out, report, stage->name);
     out_puts(&out, ",\n  \"rank\": ");
     put_rank(&out, unit->rank);
     out_puts(&out, ",\n  \"total_kernel_time_ms\": ");
     if (unit->has_device) {
-        put_ms(&out, (double)stage->kernels);
-        out_format(&out, ",\n  \"num_kernels\": %zu,\n  \"launches\": %llu,\n  ", stage->kernel_count,
+        out_ms(&out, stage->kernels);
+        out_format(&out, ",\n  \"num_kernels\": %zu,\n  \"launches\": %llu,\n  ", stage->kernels_found,
                    (unsigned long long)stage->launches);
     } else {
         out_puts(&out, "null,\n  \"num_kernels\": null,\n  \"launches\": null,\n  ");
@@ -198,7 +167,7 @@ static bool write_kineto_traces(struct report *report, struct unit *unit)
         target[t].artefact = "stage";
         target[t].stage = names_get(&report->session->model.names, stage->name);
         target[t].whole = stage->name == NAME_RUN && !has_stages(process);
-        good = out_open(&target[t].out, path[t]);
+        good = report_open(report, &target[t].out, path[t], FILE_PRIVATE);
     }
     for (size_t i = 0; i < report->names; i++) {
         of_name[i] = report->chosen[i] == NO_PLACE ? NO_PLACE : of_trace[report->chosen[i]];
@@ -229,7 +198,7 @@ static bool write_tfr_trace(struct report *report, const struct unit *unit, cons
                                .of_name = report->chosen,
                                .target = stage->trace,
                                .without = report->asked[stage->name].without};
-    bool good = out_open(&out, path);
+    bool good = report_open(report, &out, path, FILE_PRIVATE);
     if (good) {
         export_tfr(&asked, report->session);
         good = report_finish(report, &out, path);
@@ -253,203 +222,17 @@ static bool write_traces(struct report *report, struct unit *unit)
     return good;
 }
 
-/* ---- timing.json ---- */
-
-/* A stage over all units, in the order they were first entered in. */
-struct timing {
-    uint32_t name;
-    int64_t first, longest;
-    uint64_t calls;
-    size_t units;
-};
-
-static int by_first(const void *a, const void *b)
-{
-    const struct timing *x = a, *y = b;
-    return x->first != y->first ? (x->first > y->first) - (x->first < y->first)
-                                : (x->name > y->name) - (x->name < y->name);
-}
-
-static struct timing *all_timings(const struct report *report, size_t *count)
-{
-    struct timing *timing = NULL;
-    struct map places = {0};
-    size_t capacity = 0;
-    *count = 0;
-    for (size_t u = 0; u < report->units; u++) {
-        for (size_t i = 0; i < report->unit[u].stages; i++) {
-            const struct report_stage *stage = &report->unit[u].stage[i];
-            uint32_t place = map_get(&places, stage->name);
-            if (place == MAP_NONE) {
-                timing = mem_grow(timing, &capacity, *count + 1, sizeof *timing);
-                timing[*count] = (struct timing){.name = stage->name, .first = INT64_MAX};
-                map_put(&places, stage->name, place = (uint32_t)(*count)++);
-            }
-            timing[place].first = MIN(timing[place].first, stage->first);
-            timing[place].longest = MAX(timing[place].longest, stage->host);
-            timing[place].calls += stage->calls;
-            timing[place].units++;
-        }
-    }
-    map_free(&places);
-    if (*count) {
-        qsort(timing, *count, sizeof *timing, by_first);
-    }
-    return timing;
-}
-
-/* The most that was reserved, as TeleFuser counts it, in GiB; of the host, where nothing is reserved, in use. */
-static void put_gb(struct out *out, const struct report_memory *memory)
-{
-    if (memory->known) {
-        uint64_t peak = memory->device < 0 ? memory->peak_allocated : memory->peak_reserved;
-        out_format(out, "%.6f", (double)peak / (1 << 30));
-    } else {
-        out_puts(out, "null");
-    }
-}
-
-/* Of the one unit that has the stage. */
-static void put_memory(struct out *out, const struct report *report, uint32_t name)
-{
-    static const double mb = 1 << 20;
-    for (size_t u = 0; u < report->units; u++) {
-        for (size_t i = 0; i < report->unit[u].stages; i++) {
-            const struct report_memory *m = &report->unit[u].stage[i].memory;
-            if (report->unit[u].stage[i].name != name || !m->known) {
-                continue;
-            }
-            out_format(out, ",\n      \"memory\": {\"allocated_mb\": %.6f, \"reserved_mb\": %.6f, ",
-                       (double)m->allocated / mb, (double)m->reserved / mb);
-            out_format(out, "\"peak_allocated_mb\": %.6f, \"peak_reserved_mb\": %.6f, ", (double)m->peak_allocated / mb,
-                       (double)m->peak_reserved / mb);
-            out_format(out, "\"device\": %lld}", (long long)m->device);
-        }
-    }
-}
-
-static void put_parallel(struct out *out, const struct report *report, const struct timing *timing)
-{
-    const char *comma = "";
-    out_format(out, ",\n      \"parallel_info\": {\"num_ranks\": %zu, \"ranks\": [", timing->units);
-    for (size_t u = 0; u < report->units; u++) {
-        const struct unit *unit = &report->unit[u];
-        for (size_t i = 0; i < unit->stages; i++) {
-            if (unit->stage[i].name == timing->name) {
-                out_format(out, "%s\n        {\"rank\": ", comma);
-                put_rank(out, unit->rank);
-                out_puts(out, ", \"duration_ms\": ");
-                put_ms(out, (double)unit->stage[i].host);
-                out_format(out, ", \"calls\": %llu, \"peak_memory_gb\": ", (unsigned long long)unit->stage[i].calls);
-                put_gb(out, &unit->stage[i].memory);
-                out_puts(out, "}");
-                comma = ",";
-            }
-        }
-    }
-    out_puts(out, "]}");
-}
-
-static void put_stages(struct out *out, const struct report *report, int64_t total)
-{
-    size_t count;
-    struct timing *timing = all_timings(report, &count);
-    out_format(out, "  \"num_stages\": %zu,\n  \"stages\": {", count);
-    for (size_t i = 0; i < count; i++) {
-        out_puts(out, i ? ",\n    " : "\n    ");
-        put_text(out, report, timing[i].name);
-        out_puts(out, ": {\"duration_ms\": ");
-        put_ms(out, (double)timing[i].longest);
-        if (total) {
-            out_format(out, ", \"percentage\": %.1f", 100.0 * (double)timing[i].longest / (double)total);
-        } else {
-            out_puts(out, ", \"percentage\": null");
-        }
-        out_format(out, ", \"calls\": %llu", (unsigned long long)timing[i].calls);
-        if (timing[i].units > 1) {
-            put_parallel(out, report, &timing[i]);
-        } else {
-            put_memory(out, report, timing[i].name);
-        }
-        out_puts(out, "}");
-    }
-    out_puts(out, count ? "\n  },\n" : "},\n");
-    free(timing);
-}
-
-void report_put_moment(struct out *out, const struct report *report)
-{
-    int64_t first = INT64_MAX, last = INT64_MIN;
-    for (size_t u = 0; u < report->units; u++) {
-        first = MIN(first, report->unit[u].first);
-        last = MAX(last, report->unit[u].last);
-    }
-    first = first < last ? first : 0;
-    char date[64], id[64];
-    time_t seconds = (time_t)(first / 1000000000);
-    struct tm tm;
-    bool is_date = report->session->process[0]->clock.has_axis && first > 0 && gmtime_r(&seconds, &tm) &&
-                   strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &tm) &&
-                   strftime(id, sizeof id, "%Y%m%d_%H%M%S", &tm);
-    if (!is_date) {
-        out_puts(out, "  \"request_id\": null,\n  \"timestamp\": null,\n");
-        return;
-    }
-    int us = (int)(first % 1000000000 / 1000);
-    out_format(out, "  \"request_id\": \"req_%s_%06d\",\n  \"timestamp\": \"%s.%06d+00:00\",\n", id, us, date, us);
-}
-
-static void put_metadata(struct out *out, const struct report *report)
-{
-    const struct process *p = report->session->process[0];
-    out_puts(out, "  \"metadata\": {");
-    for (size_t i = 0; i < p->metadata->count && !is_of_kineto(p); i++) {
-        const struct pair *pair = &p->metadata->pair[i];
-        out_puts(out, i ? ", " : "");
-        out_json_string(out, pair->key, strlen(pair->key));
-        out_puts(out, ": ");
-        out_json_string(out, pair->value, strlen(pair->value));
-    }
-    out_puts(out, "}\n}\n");
-}
-
-static bool write_timing(struct report *report, const char *directory)
-{
-    struct out out;
-    char *path = report_path(directory, "timing", ".json");
-    int64_t first = INT64_MAX, last = INT64_MIN, total = 0;
-    for (size_t u = 0; u < report->units; u++) {
-        first = MIN(first, report->unit[u].first);
-        last = MAX(last, report->unit[u].last);
-        total = MAX(total, report->unit[u].in_stages);
-    }
-    bool good = out_open(&out, path);
-    out_puts(&out, "{\n  " REPORT_WRITER ",\n");
-    report_put_moment(&out, report);
-    out_puts(&out, "  \"wall_clock_ms\": ");
-    if (first <= last) {
-        put_ms(&out, (double)(last - first));
-    } else {
-        out_puts(&out, "null");
-    }
-    out_puts(&out, ",\n  \"total_stages_ms\": ");
-    put_ms(&out, (double)total);
-    out_puts(&out, ",\n");
-    put_stages(&out, report, total);
-    put_metadata(&out, report);
-    good = report_finish(report, &out, path) && good;
-    free(path);
-    return good;
-}
-
 /* ---- all of them ---- */
 
 bool report_write(struct report *report, const char *directory)
 {
-    bool good = make_directory(directory);
+    const struct session *session = report->session;
+    bool good =
+        report_add_place(report, directory, REPORT_TYPED) &&
+        (session->options.output || report_is_beside(report, &session->inputs.input[session->process[0]->input]));
     if (good) {
         name_files(report, directory);
-        good = write_timing(report, directory) && report_write_signatures(report, directory);
+        good = report_write_timing(report, directory) && report_write_signatures(report, directory);
     }
     for (size_t u = 0; u < report->units && good; u++) {
         struct unit *unit = &report->unit[u];

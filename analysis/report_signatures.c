@@ -10,7 +10,7 @@
 static bool write_text(struct report *report, const char *path, const struct text *text)
 {
     struct out out;
-    bool good = out_open(&out, path);
+    bool good = report_open(report, &out, path, FILE_PRIVATE);
     out_write(&out, text->data, text->length);
     return report_finish(report, &out, path) && good;
 }
@@ -18,8 +18,8 @@ static bool write_text(struct report *report, const char *path, const struct tex
 static bool write_file(struct report *report, const char *directory, const struct stage_signature *found, size_t count)
 {
     struct out out;
-    char *path = report_path(directory, "timing", "_io_signature.json");
-    bool good = out_open(&out, path);
+    char *path = report_path(report, directory, "timing", "_io_signature.json");
+    bool good = report_open(report, &out, path, FILE_PRIVATE);
     out_puts(&out, "{\n  " REPORT_WRITER ",\n");
     report_put_moment(&out, report);
     out_puts(&out, "  \"stages\": {");
@@ -49,7 +49,7 @@ static bool write_script(struct report *report, struct stage_files *files, const
     do {
         free(path);
         path = stage_file_named(files, directory, "profile_", stage->text, stage->length, ".py");
-    } while (!stage_script_may_go(path));
+    } while (!report_may_take_script(report, path));
     stage_script(&text, report, signature);
     bool good = write_text(report, path, &text);
     text_free(&text);

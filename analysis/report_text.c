@@ -2,12 +2,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernel_names.h"
 #include "report.h"
 #include "timeline.h"
 
 enum {
     WIDTH = 100,
+    LEAST_WIDTH = 60,
     SHOWN_RANKS = 6,
     SHOWN_STAGES = 8,
     SHOWN_KERNELS = 8,
@@ -18,15 +18,36 @@ enum {
 
 /* ---- names ---- */
 
-/* As much of it as fits; what would move the cursor is a question mark. */
-static void put_name(struct out *out, const char *text, size_t length, size_t width)
+/* A narrow terminal still gets some of each name. */
+static size_t line_width(const struct out *out)
 {
-    size_t columns = 0, at = 0, cut = 0; /* cut: where the last column but three ends */
+    size_t width = terminal_width(out);
+    return width ? MAX(width, LEAST_WIDTH) : WIDTH;
+}
+
+/* A path or a device's name. */
+static void put_visible(struct out *out, const char *string, size_t most)
+{
+    struct text text = {0};
+    size_t length = strnlen(string, most);
+    while (length && ((unsigned char)string[length] & 0xc0) == 0x80) { /* no character is cut in two */
+        length--;
+    }
+    text_visible(&text, string, length);
+    out_write(out, text.data ? text.data : "", text.length);
+    text_free(&text);
+}
+
+void report_put_name(struct out *out, const char *text, size_t length, size_t taken)
+{
+    size_t width = line_width(out) - taken, columns = 0, at = 0,
+           cut = 0; /* cut: where the last column but three ends */
     const char *end = text + length;
     struct text shown = {0};
     while (at < length && columns <= width) {
-        size_t step = utf8_length(text + at, end);
-        bool plain = step && (unsigned char)text[at] >= 0x20 && text[at] != 0x7f;
+        size_t step;
+        uint32_t code;
+        bool plain = !is_unsafe(text + at, end, &step, &code);
         cut = columns + 3 <= width ? shown.length : cut;
         text_add(&shown, plain ? text + at : "?", plain ? step : 1);
         at += MAX(step, 1);
@@ -41,12 +62,18 @@ static void put_name(struct out *out, const char *text, size_t length, size_t wi
     text_free(&shown);
 }
 
-static void put_time(struct out *out, int64_t ns, int width)
+void report_put_time(struct out *out, int64_t ns, int width)
 {
     struct text text = {0};
     human_time(&text, ns);
     out_format(out, "%*s", width, text.data);
     text_free(&text);
+}
+
+size_t report_shown(const struct report *report, size_t usual)
+{
+    uint64_t top = report->session->options.top;
+    return top ? top : usual;
 }
 
 static void put_share(struct out *out, int64_t part, int64_t whole)
@@ -77,7 +104,7 @@ static void put_head(struct out *out, const struct report *report)
                session->processes, session->processes == 1 ? "" : "es", (unsigned long long)events);
     if (first <= last) {
         out_puts(out, ", ");
-        put_time(out, last - first, 0);
+        report_put_time(out, last - first, 0);
     }
     if (complete == session->processes) {
         out_puts(out, "; complete\n");
@@ -133,8 +160,8 @@ static void put_device_names(struct out *out, const struct report *report)
         }
     }
     for (size_t i = 0; i < shown; i++) {
-        out_format(out, "%s%s%.24s", i ? ", " : "\ndevices: ", seen[i]->simulated ? "simulated: " : "",
-                   model_name(&session->model, seen[i]->name));
+        out_format(out, "%s%s", i ? ", " : "\ndevices: ", seen[i]->simulated ? "simulated: " : "");
+        put_visible(out, model_name(&session->model, seen[i]->name), 24);
         if (times[i] > 1) {
             out_format(out, " (by %zu processes)", times[i]);
         }
@@ -155,7 +182,7 @@ static void put_rank(struct out *out, const struct rank_time *rank)
     } else {
         out_format(out, "%6s", "-");
     }
-    put_time(out, span, 14);
+    report_put_time(out, span, 14);
     put_share(out, busy, span);
     put_share(out, span - busy, span);
     put_share(out, intervals_total(&kind[WORK_COMPUTATION]), span);
@@ -250,8 +277,8 @@ static void put_stages(struct out *out, const struct report *report)
             const struct report_stage *stage = &report->unit[u].stage[i];
             struct line *line = line_of(&lines, stage->name);
             line->calls += stage->calls;
-            line->host += stage->host;
-            line->device += stage->device;
+            line->host = add_ns(line->host, stage->host);
+            line->device = add_ns(line->device, stage->device);
         }
     }
     if (lines.count) {
@@ -261,45 +288,58 @@ static void put_stages(struct out *out, const struct report *report)
     } else {
         out_puts(out, "\nno stages were recorded; mark them with NVTX ranges or torch's record_function\n");
     }
-    for (size_t i = 0; i < MIN(lines.count, SHOWN_STAGES); i++) {
+    for (size_t i = 0; i < MIN(lines.count, report_shown(report, SHOWN_STAGES)); i++) {
         const struct line *line = &lines.line[i];
         out_format(out, "%12llu", (unsigned long long)line->calls);
-        put_time(out, line->host, 14);
+        report_put_time(out, line->host, 14);
         if (device) {
-            put_time(out, line->device, 14);
+            report_put_time(out, line->device, 14);
         } else {
             out_format(out, "%14s", "-");
         }
         out_puts(out, "  ");
-        put_name(out, names_get(names, line->name)->text, names_get(names, line->name)->length, WIDTH - 42);
+        struct text stage = {0};
+        short_stage(names_get(names, line->name)->text, names_get(names, line->name)->length, &stage);
+        report_put_name(out, stage.data, stage.length, 42);
+        text_free(&stage);
     }
-    if (lines.count > SHOWN_STAGES) {
-        out_format(out, "  and %zu more; `tfanalyze stages` shows all\n", lines.count - SHOWN_STAGES);
+    if (lines.count > report_shown(report, SHOWN_STAGES)) {
+        out_format(out, "  and %zu more; `tfanalyze stages` shows all\n",
+                   lines.count - report_shown(report, SHOWN_STAGES));
     }
     lines_free(&lines);
 }
 
-static uint32_t short_number(const struct report *report, uint32_t name)
+/* With --names short they are short already. */
+static struct short_names short_kernels(const struct report *report)
 {
-    struct text text = {0};
-    short_name(model_name(&report->session->model, name), &text);
-    uint32_t number = names_add(&report->session->model.names, text.data, text.length);
-    text_free(&text);
-    return number;
+    struct short_names shorts = {0};
+    uint32_t *name = NULL;
+    size_t count = 0, capacity = 0;
+    for (size_t u = 0; u < report->units && report->session->options.names != NAMES_SHORT; u++) {
+        const struct report_stage *all = &report->unit[u].all;
+        for (size_t i = 0; i < all->kernel_count; i++) {
+            name = mem_grow(name, &capacity, count + 1, sizeof *name);
+            name[count++] = all->kernel[i].name;
+        }
+    }
+    short_names_init(&shorts, &report->session->model.names, name, count);
+    free(name);
+    return shorts;
 }
 
-/* By their short names: what differs in template arguments only is one line. */
 static void put_kernels(struct out *out, const struct report *report)
 {
     struct lines lines = {0};
+    struct short_names shorts = short_kernels(report);
     int64_t total = 0;
     for (size_t u = 0; u < report->units; u++) {
         const struct report_stage *all = &report->unit[u].all;
-        total += all->kernels;
+        total = add_ns(total, all->kernels);
         for (size_t i = 0; i < all->kernel_count; i++) {
-            struct line *line = line_of(&lines, short_number(report, all->kernel[i].name));
+            struct line *line = line_of(&lines, all->kernel[i].name);
             line->calls += all->kernel[i].calls;
-            line->device += all->kernel[i].device;
+            line->device = add_ns(line->device, all->kernel[i].device);
         }
     }
     if (lines.count) {
@@ -307,17 +347,20 @@ static void put_kernels(struct out *out, const struct report *report)
         out_puts(out, "\nkernels, all ranks together\n");
         out_format(out, "%12s%14s%11s  kernel\n", "calls", "time", "share");
     }
-    for (size_t i = 0; i < MIN(lines.count, SHOWN_KERNELS); i++) {
-        const struct name *name = names_get(&report->session->model.names, lines.line[i].name);
-        out_format(out, "%12llu", (unsigned long long)lines.line[i].calls);
-        put_time(out, lines.line[i].device, 14);
-        put_share(out, lines.line[i].device, total);
+    for (size_t i = 0; i < MIN(lines.count, report_shown(report, SHOWN_KERNELS)); i++) {
+        const struct line *line = &lines.line[i];
+        const struct name *name = names_get(&report->session->model.names, short_names_get(&shorts, line->name));
+        out_format(out, "%12llu", (unsigned long long)line->calls);
+        report_put_time(out, line->device, 14);
+        put_share(out, line->device, total);
         out_puts(out, "  ");
-        put_name(out, name->text, name->length, WIDTH - 39);
+        report_put_name(out, name->text, name->length, 39);
     }
-    if (lines.count > SHOWN_KERNELS) {
-        out_format(out, "  and %zu more; `tfanalyze breakdown` shows all\n", lines.count - SHOWN_KERNELS);
+    if (lines.count > report_shown(report, SHOWN_KERNELS)) {
+        out_format(out, "  and %zu more; `tfanalyze breakdown` shows all\n",
+                   lines.count - report_shown(report, SHOWN_KERNELS));
     }
+    short_names_free(&shorts);
     lines_free(&lines);
 }
 
@@ -361,12 +404,26 @@ static void put_elsewhere(struct out *out, const struct report *report, const ch
                            : 0;
         if (files && shown++ < SHOWN_DIRECTORIES) {
             out_puts(out, "written to ");
-            out_puts(out, directory);
+            put_visible(out, directory, SIZE_MAX);
             out_format(out, ", where cache-dit was to write: %zu file%s\n", files, files == 1 ? "" : "s");
         }
     }
     if (shown > SHOWN_DIRECTORIES) {
         out_format(out, "  and to %zu more directories\n", shown - SHOWN_DIRECTORIES);
+    }
+}
+
+/* TeleFuser logs the same lines when it has written these files. */
+static void put_telefusers_lines(struct out *out, const struct report *report, const char *directory)
+{
+    bool ours = report_has_telefuser(report);
+    for (size_t i = 0; i < report->files && ours; i++) {
+        if (lies_in(report->file[i], directory) && strstr(report->file[i], "/timing")) {
+            bool signatures = strstr(report->file[i] + strlen(directory), "_io_signature") != NULL;
+            out_format(out, "[Profiler] %s saved to: ", signatures ? "Stage I/O signatures" : "Layer 1 timing report");
+            out_puts(out, report->file[i]);
+            out_puts(out, "\n");
+        }
     }
 }
 
@@ -376,12 +433,16 @@ static void put_files(struct out *out, const struct report *report, const char *
            traces = count_files(report, directory, ".trace.json.gz");
     size_t length = strlen(directory) + 1;
     out_puts(out, "\nwritten to ");
-    out_puts(out, directory);
+    put_visible(out, directory, SIZE_MAX);
     out_puts(out, "\n");
     for (size_t i = 0; i < report->files && i < 1; i++) {
         out_format(out, "  %-40s what each stage took\n", report->file[i] + length);
     }
-    size_t scripts = count_files(report, directory, ".py");
+    size_t scripts = count_files(report, directory, ".py"),
+           signatures = count_files(report, directory, "_io_signature.json");
+    if (signatures) {
+        out_format(out, "  %-40s what stages that are functions were called with\n", "timing_io_signature.json");
+    }
     if (scripts) {
         out_format(out, "  %-40s runs a stage that is a function alone (%zu file%s)\n", "profile_STAGE.py", scripts,
                    scripts == 1 ? "" : "s");
@@ -398,6 +459,7 @@ static void put_files(struct out *out, const struct report *report, const char *
         out_format(out, "  no trace for %zu stages that took less time; --stage NAME writes them\n", report->left_out);
     }
     put_elsewhere(out, report, directory);
+    put_telefusers_lines(out, report, directory);
 }
 
 /* As a shell wants it. */
@@ -413,7 +475,9 @@ static void put_word(struct out *out, const char *word)
         if (*word == '\'') {
             out_puts(out, "'\\''");
         } else {
-            out_write(out, word, 1);
+            size_t length = strcspn(word, "'");
+            put_visible(out, word, length);
+            word += length - 1;
         }
     }
     out_puts(out, "'");
@@ -439,6 +503,9 @@ void report_print(const struct report *report, const char *directory)
     put_devices(out, report);
     put_stages(out, report);
     put_kernels(out, report);
+    if (!has_device(report)) {
+        report_print_host(out, report);
+    }
     put_files(out, report, directory);
     put_next(out, report);
 }

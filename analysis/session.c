@@ -54,10 +54,40 @@ static void choose(struct session *session)
     }
 }
 
+static void choose_stage(struct session *session, uint32_t name)
+{
+    session->stages[name] = session_wants_stage(session, model_name(&session->model, name)) ? 0 : NO_PLACE;
+}
+
+/* Each name is compared once with what --stage wants. */
+static void choose_stages(struct session *session)
+{
+    size_t names = session->model.names.count;
+    if (!session->options.stage.count) {
+        return;
+    }
+    bool *known = mem_zero(names, sizeof *known);
+    session->stages = mem_resize(NULL, names, sizeof *session->stages);
+    memset(session->stages, 0xff, names * sizeof *session->stages);
+    choose_stage(session, NAME_RUN);
+    choose_stage(session, NAME_OUTSIDE);
+    for (size_t i = 0; i < session->processes; i++) {
+        const struct ranges *r = &session->process[i]->ranges;
+        for (size_t k = 0; k < r->table.count; k++) {
+            if (!known[r->name[k]]) {
+                known[r->name[k]] = true;
+                choose_stage(session, r->name[k]);
+            }
+        }
+    }
+    free(known);
+}
+
 static bool load(struct session *session, unsigned want, bool keep)
 {
     const struct options *options = &session->options;
     want |= options->names == NAMES_MANGLED ? WANT_MANGLED : 0;
+    want |= options->rules != RULES_EXACT ? WANT_AS_WRITTEN : 0;
     model_init(&session->model);
     for (size_t i = 0; i < options->inputs.count; i++) {
         inputs_add(&session->inputs, options->inputs.text[i]);
@@ -81,6 +111,7 @@ static bool load(struct session *session, unsigned want, bool keep)
         session->status = STATUS_NOTHING;
         return false;
     }
+    choose_stages(session);
     return true;
 }
 
@@ -229,4 +260,14 @@ void session_close(struct session *session)
     } else if (!out_close(&session->out)) {
         session->status = STATUS_NOTHING;
     }
+}
+
+void session_free(struct session *session)
+{
+    inputs_free(&session->inputs);
+    model_free(&session->model);
+    free(session->process);
+    free(session->stages);
+    options_free(&session->options);
+    *session = (struct session){.status = session->status};
 }

@@ -14,6 +14,7 @@ struct session {
     struct model model;
     const struct process **process; /* those that --rank and --pid choose */
     size_t processes;
+    uint32_t *stages; /* by name of a range: 0 if --stage wants it, else NO_PLACE; NULL: it is not given */
     struct out out;
     struct emit emit;
     enum { LOAD_FIRST, LOADED, LOAD_FAILED } loaded;
@@ -34,10 +35,16 @@ void session_spoil(struct session *session);
 
 /* After the last question: the end of a list of answers. */
 void session_close(struct session *session);
+void session_free(struct session *session); /* the status stays */
 
 /* The window of --from and --to, in nanoseconds of the model; all of time if they are not given. */
 void session_window(const struct session *session, int64_t *from, int64_t *to);
 bool session_wants_stage(const struct session *session, const char *name);
+/* The same of the name of a range, NAME_RUN or NAME_OUTSIDE, without comparing texts. */
+static inline bool session_wants_range(const struct session *session, uint32_t name)
+{
+    return !session->stages || session->stages[name] == 0;
+}
 
 /* What a command of commands.def is. */
 #define COMMAND(name, function, answers, keys) void function(struct session *session);

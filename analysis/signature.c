@@ -63,7 +63,7 @@ static void find_arguments(struct finding *f, const struct process *p)
     for (size_t i = 0; i < p->signatures; i++) {
         const struct signature *g = &p->signature[i];
         uint32_t stage = stage_of(f->report, g);
-        if (g->is_result || stage == NAME_NONE) {
+        if (g->direction != SIGNATURE_ARGUMENTS || stage == NAME_NONE) {
             continue;
         }
         uint32_t place = map_get(&f->places, stage);
@@ -89,7 +89,7 @@ static void find_results(struct finding *f, const struct process *p)
     for (size_t i = 0; i < p->signatures; i++) {
         const struct signature *g = &p->signature[i];
         uint32_t stage = stage_of(f->report, g);
-        uint32_t place = g->is_result && stage != NAME_NONE ? map_get(&f->places, stage) : MAP_NONE;
+        uint32_t place = g->direction == SIGNATURE_RESULT && stage != NAME_NONE ? map_get(&f->places, stage) : MAP_NONE;
         if (place != MAP_NONE && f->found[place].process == p) {
             take_result(&f->found[place], g);
         }
@@ -125,7 +125,8 @@ void put_json_string(struct text *to, const char *bytes, size_t length)
     }
     json_t *string = json_stringn(good.data ? good.data : "", good.length);
     char *shown = string ? json_dumps(string, JSON_ENCODE_ANY) : NULL;
-    text_puts(to, shown ? shown : "null");
+    shown = shown ? shown : mem_text("null", 4);
+    text_json(to, shown, strlen(shown));
     free(shown);
     json_decref(string);
     text_free(&good);
@@ -141,11 +142,14 @@ static char *json_of(const struct report *report, uint32_t name, struct slice *t
         return NULL;
     }
     json_decref(value);
-    char *copy = mem_zero(from->length + STREAM_PAD, 1);
-    memcpy(copy, from->text, from->length);
-    memset(copy + from->length + 1, '"', STREAM_PAD - 1);
-    *text = (struct slice){copy, from->length};
-    return copy;
+    struct text copy = {0};
+    text_json(&copy, from->text, from->length);
+    *text = (struct slice){NULL, copy.length};
+    for (size_t i = 0; i < STREAM_PAD; i++) {
+        text_add(&copy, i ? "\"" : "\0", 1);
+    }
+    text->at = copy.data;
+    return copy.data;
 }
 
 /* ---- TeleFuser's format ---- */

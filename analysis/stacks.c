@@ -1,11 +1,19 @@
-/* stacks.c - reads call stacks and takes them apart.
+/* stacks.c - reads call stacks, takes them apart and puts their frames in the order in which people are shown them.
+ *
+ * The library records native frames between those of Python, with the names that symbols have. A model has the frames of
+ * Python first, as torch's stacks begin with them, and leaves out what folded.def names.
  *
  * A stack of a file is one list of frames and cannot contain another, so that nothing a damaged file says makes it longer
  * than TFI_STACK_FRAMES.
  */
 #include "stacks.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#include "json.h"
+#include "kernel_names.h"
+#include "pattern.h"
 
 /* ---- in a model ---- */
 
@@ -47,10 +55,32 @@ bool frame_parse(struct frame *frame, const char *text, size_t length)
     return true;
 }
 
+/* Native frames have no line and a path; so does code that was compiled while running, without the path. The first line of
+ * a module of Python may be 0 too. */
+static bool is_native(const struct frame *frame)
+{
+    bool is_source = frame->file_length >= 3 && memcmp(frame->file + frame->file_length - 3, ".py", 3) == 0;
+    return frame->line[0] == '0' && !frame->line[1] && !is_source && (!frame->file_length || frame->file[0] != '<');
+}
+
+/* The file's name without its folder. */
+static struct slice object_of(const struct frame *frame)
+{
+    const char *slash = memrchr(frame->file, '/', frame->file_length);
+    const char *base = slash ? slash + 1 : frame->file;
+    return (struct slice){base, (size_t)(frame->file + frame->file_length - base)};
+}
+
 void frame_text(const struct name *name, struct text *text)
 {
     struct frame frame;
-    if (frame_parse(&frame, name->text, name->length)) {
+    bool good = frame_parse(&frame, name->text, name->length);
+    if (good && is_native(&frame)) {
+        struct slice object = object_of(&frame);
+        text_add(text, object.at, object.length);
+        text_puts(text, object.length ? ": " : "");
+        text_add(text, frame.function, frame.function_length);
+    } else if (good) {
         text_add(text, frame.file, frame.file_length);
         text_format(text, "(%s): ", frame.line);
         text_add(text, frame.function, frame.function_length);
@@ -116,4 +146,123 @@ bool stack_lines(const struct strings *strings, uint64_t id, struct text *text)
         text_add(text, frame ? frame->text : "(lost)", frame ? frame->length : strlen("(lost)"));
     }
     return good;
+}
+
+/* ---- as shown ---- */
+
+enum shown { SHOWN_PYTHON, SHOWN_NATIVE, FOLDED_UNDER_PYTHON, FOLDED_ALWAYS };
+
+struct shown_frame {
+    uint32_t name;
+    enum shown shown;
+};
+
+#define UNDER_PYTHON FOLDED_UNDER_PYTHON
+#define ALWAYS FOLDED_ALWAYS
+#define FOLD(object, function, when, why) {object, function, when},
+static const struct {
+    const char *object, *function;
+    enum shown when;
+} folds[] = {
+#include "folded.def"
+};
+#undef FOLD
+#undef ALWAYS
+#undef UNDER_PYTHON
+
+static enum shown find_fold(struct slice object, const char *function, size_t length)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(folds); i++) {
+        if (tfi_glob(folds[i].object, object.at, object.length, false) &&
+            tfi_glob(folds[i].function, function, length, false)) {
+            return folds[i].when;
+        }
+    }
+    return SHOWN_NATIVE;
+}
+
+/* The library gives the address where it has no name. */
+static bool is_nameless(const struct frame *frame)
+{
+    return frame->function_length > 2 && memcmp(frame->function, "0x", 2) == 0;
+}
+
+/* Adds a function's name in C++, without template arguments and parameters. */
+static void native_function(const struct frame *frame, struct text *text)
+{
+    struct left_outs left = {0};
+    char *name = mem_text(frame->function, frame->function_length), *whole = demangled_name(name);
+    short_name(whole ? whole : name, text, &left);
+    free(left.item);
+    free(whole);
+    free(name);
+}
+
+/* `library+0x1f` has no file beside it. */
+static struct shown_frame show_native(const struct frame *frame, struct names *names)
+{
+    struct slice object = object_of(frame);
+    struct shown_frame shown;
+    struct text text = {0};
+    if (is_nameless(frame)) {
+        shown.shown = find_fold(object, "", 0);
+        text_add(&text, object.at, object.length);
+        text_puts(&text, object.length ? "+" : "");
+        text_add(&text, frame->function, frame->function_length);
+        text_puts(&text, "\t\t0");
+    } else {
+        native_function(frame, &text);
+        shown.shown = find_fold(object, text.data, text.length);
+        text_puts(&text, "\t");
+        text_add(&text, frame->file, frame->file_length);
+        text_puts(&text, "\t0");
+    }
+    shown.name = names_add(names, text.data, text.length);
+    text_free(&text);
+    return shown;
+}
+
+static const struct shown_frame *show(struct shown_frames *shown, struct strings *strings, struct names *names,
+                                      uint32_t id)
+{
+    uint32_t place = map_number(&shown->place, id);
+    if (place == shown->count) {
+        const struct string *string = strings_get(strings, id);
+        struct frame frame;
+        shown->frame = mem_grow(shown->frame, &shown->capacity, shown->count + 1, sizeof *shown->frame);
+        bool native = string && frame_parse(&frame, string->text, string->length) && is_native(&frame);
+        shown->frame[shown->count++] =
+            native ? show_native(&frame, names) : (struct shown_frame){strings_name(strings, names, id), SHOWN_PYTHON};
+    }
+    return &shown->frame[place];
+}
+
+uint32_t stack_shown(struct shown_frames *shown, struct strings *strings, struct names *names,
+                     const struct stack_list *list)
+{
+    struct shown_frame all[TFI_STACK_FRAMES];
+    uint32_t frame[TFI_STACK_FRAMES];
+    size_t count = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        all[i] = *show(shown, strings, names, list->frame[i]);
+        if (all[i].shown == SHOWN_PYTHON) {
+            frame[count++] = all[i].name;
+        }
+    }
+    enum shown folded = count ? FOLDED_UNDER_PYTHON : FOLDED_ALWAYS;
+    for (size_t i = 0; i < list->count; i++) {
+        if (all[i].shown != SHOWN_PYTHON && all[i].shown < folded) {
+            frame[count++] = all[i].name;
+        }
+    }
+    for (size_t i = 0; !count && i < list->count; i++) {
+        frame[i] = all[i].name;
+    }
+    return stack_add(names, frame, count ? count : list->count);
+}
+
+void shown_frames_free(struct shown_frames *shown)
+{
+    map_free(&shown->place);
+    free(shown->frame);
 }

@@ -24,7 +24,7 @@ struct frame {
 };
 /* False if the text is not made of the three. */
 bool frame_parse(struct frame *frame, const char *text, size_t length);
-/* Adds it as torch writes it: `file(line): function`. */
+/* Adds it as torch writes it: `file(line): function`; a native one, which has no line, as `library: function`. */
 void frame_text(const struct name *name, struct text *text);
 
 /* ---- in a file: STACK strings ---- */
@@ -35,6 +35,18 @@ struct stack_list {
 };
 /* False if the file has no such stack, or one that makes no sense, wholly or in part. */
 bool stack_read(const struct strings *strings, uint64_t id, struct stack_list *list);
+
+/* The frames of one file as people are shown them, each worked out once. */
+struct shown_frames {
+    struct map place; /* by string */
+    struct shown_frame *frame;
+    size_t count, capacity;
+};
+/* The stack of a model: the frames of Python, then the native ones that are not folded (folded.def), their names in C++.
+ * A stack of folded frames alone is shown whole. */
+uint32_t stack_shown(struct shown_frames *shown, struct strings *strings, struct names *names,
+                     const struct stack_list *list);
+void shown_frames_free(struct shown_frames *shown);
 /* Adds its frames as they stand in the file, a line each; returns as stack_read. */
 bool stack_lines(const struct strings *strings, uint64_t id, struct text *text);
 

@@ -95,7 +95,7 @@ static uint32_t on_thread(const struct stage_finder *finder, uint32_t thread, in
         return NO_PLACE;
     }
     uint32_t last = (uint32_t)finder->order[low - 1];
-    return r->end[last] > time ? last : stage_around(finder->attribution, last, time);
+    return r->end[last] > time ? last : stages_around(&finder->attribution->paths, last, time);
 }
 
 uint32_t stage_at(const struct stage_finder *finder, uint32_t thread, int64_t time)

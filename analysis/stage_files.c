@@ -2,7 +2,6 @@
 #include "stage_files.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -38,14 +37,47 @@ char *stage_clean_name(const char *stage, size_t length)
     return text.data;
 }
 
-static bool is_taken(const struct stage_files *files, const char *name)
+/* The value of a text: 1 of a name that is taken, and of a stem the number that is tried next. */
+static uint32_t *value_of(struct stage_files *files, const char *text)
 {
-    for (size_t i = 0; i < files->count; i++) {
-        if (strcmp(files->taken[i], name) == 0) {
-            return true;
+    uint32_t number = names_add(&files->texts, text, strlen(text));
+    size_t had = files->capacity;
+    files->value = mem_grow(files->value, &files->capacity, number + (size_t)1, sizeof *files->value);
+    memset(files->value + had, 0, (files->capacity - had) * sizeof *files->value);
+    return &files->value[number];
+}
+
+static bool take(struct stage_files *files, const char *name)
+{
+    uint32_t *taken = value_of(files, name);
+    return *taken ? false : (*taken = 1);
+}
+
+/* The first of STEM~N that is free for an N of so many digits, NULL if none is. Those that were taken are not tried again,
+ * whatever else has this stem. */
+static char *numbered(struct stage_files *files, const char *prefix, const char *clean, const char *suffix, int digits)
+{
+    uint32_t from = 2, end = 10;
+    for (int i = 1; i < digits; i++) {
+        from = end;
+        end *= 10;
+    }
+    char *name = NULL, *stem = string_format("%.*s", LONGEST_NAME - digits - 1, clean);
+    char *key = string_format("%s/%s/%s/%d", prefix, stem, suffix, digits); /* no file's name has a slash */
+    uint32_t next = MAX(*value_of(files, key), from);
+    for (bool good = false; !good && next < end; next++) {
+        free(name);
+        name = string_format("%s%s~%u%s", prefix, stem, next, suffix);
+        good = take(files, name);
+        if (!good && next + 1 == end) {
+            free(name);
+            name = NULL;
         }
     }
-    return false;
+    *value_of(files, key) = next;
+    free(key);
+    free(stem);
+    return name;
 }
 
 char *stage_file_named(struct stage_files *files, const char *directory, const char *prefix, const char *stage,
@@ -53,16 +85,17 @@ char *stage_file_named(struct stage_files *files, const char *directory, const c
 {
     char *clean = stage_clean_name(stage, length);
     char *name = string_format("%s%s%s", prefix, clean, suffix);
-    for (unsigned n = 2; is_taken(files, name); n++) {
-        char *number = string_format("~%u", n);
+    if (!take(files, name)) {
         free(name);
-        name = string_format("%s%.*s%s%s", prefix, LONGEST_NAME - (int)strlen(number), clean, number, suffix);
-        free(number);
+        name = NULL;
+        for (int digits = 1; !name; digits++) { /* there are fewer names than numbers of nine digits */
+            name = numbered(files, prefix, clean, suffix, digits);
+        }
     }
+    char *path = string_format("%s/%s", directory, name);
     free(clean);
-    files->taken = mem_grow(files->taken, &files->capacity, files->count + 1, sizeof *files->taken);
-    files->taken[files->count++] = name;
-    return string_format("%s/%s", directory, name);
+    free(name);
+    return path;
 }
 
 char *stage_file(struct stage_files *files, const char *directory, const char *stage, size_t length, int64_t rank)
@@ -75,10 +108,8 @@ char *stage_file(struct stage_files *files, const char *directory, const char *s
 
 void stage_files_free(struct stage_files *files)
 {
-    for (size_t i = 0; i < files->count; i++) {
-        free(files->taken[i]);
-    }
-    free(files->taken);
+    names_free(&files->texts);
+    free(files->value);
     *files = (struct stage_files){0};
 }
 
@@ -92,24 +123,4 @@ char *directory_of(const char *path)
     }
     const char *slash = strrchr(path, '/');
     return !slash ? string_format(".") : slash == path ? string_format("/") : mem_text(path, (size_t)(slash - path));
-}
-
-bool make_directory(const char *path)
-{
-    struct stat status;
-    char *copy = string_format("%s", path);
-    for (char *p = copy + 1; *p; p++) {
-        if (*p == '/') {
-            *p = 0;
-            mkdir(copy, 0777);
-            *p = '/';
-        }
-    }
-    int error = mkdir(copy, 0777) == 0 ? 0 : errno;
-    bool is_there = stat(copy, &status) == 0 && S_ISDIR(status.st_mode);
-    if (!is_there) {
-        complain(path, "can't be made (%s)", strerror(error));
-    }
-    free(copy);
-    return is_there;
 }

@@ -2,11 +2,13 @@
 #ifndef TFA_STAGE_FILES_H
 #define TFA_STAGE_FILES_H
 
-#include "util.h"
+#include "names.h"
 
+/* Begins as zeros. */
 struct stage_files {
-    char **taken;
-    size_t count, capacity;
+    struct names texts; /* names that are taken, and stems */
+    uint32_t *value;    /* of each */
+    size_t capacity;
 };
 
 /* A stage's name as a part of a file's name; to be freed. Bytes that a file's name should not have become `_`. */
@@ -26,7 +28,5 @@ size_t without_number(const char *stage, size_t length);
 
 /* The directory a file lies in, or the path itself if it is a directory. To be freed. */
 char *directory_of(const char *path);
-/* Makes it, with those above it. False: it cannot be, and a line on stderr says why. */
-bool make_directory(const char *path);
 
 #endif

@@ -7,7 +7,7 @@
 /* The whole script. */
 void stage_script(struct text *to, const struct report *report, const struct stage_signature *signature);
 
-/* False for a script of that path which somebody has changed since it was written: it is to stay. */
-bool stage_script_may_go(const char *path);
+/* False for a script which somebody has changed since it was written: it is to stay. Closes the descriptor. */
+bool stage_script_may_go(int fd);
 
 #endif

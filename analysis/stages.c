@@ -3,6 +3,10 @@
 
 #include <stdlib.h>
 
+#include "hash.h"
+#include "stage_sets.h"
+#include "stages_deep.h"
+
 /* ---- the order in which they were opened ---- */
 
 static int opened_before(const void *a, const void *b, void *context)
@@ -61,7 +65,7 @@ static size_t row_of(struct stage_table *table, struct map *names, int64_t rank,
     uint32_t place = map_get(names, name);
     if (place == MAP_NONE) {
         table->row = mem_grow(table->row, &table->capacity, table->count + 1, sizeof *table->row);
-        table->row[table->count] = (struct stage_row){.name = name, .rank = rank};
+        table->row[table->count] = (struct stage_row){.name = name, .rank = rank, .place = table->count};
         place = (uint32_t)table->count++;
         map_put(names, name, place);
     }
@@ -72,6 +76,7 @@ static size_t row_of(struct stage_table *table, struct map *names, int64_t rank,
 
 struct open_stage {
     size_t row;
+    size_t call; /* its place in the row's `each` */
     int64_t start, end;
     int64_t counted; /* up to where its time is given to children */
 };
@@ -87,8 +92,14 @@ struct counting {
     const struct choice *choice;
     struct opened opened;
     struct map whole_of; /* by the ids of ranges that lie in pieces: places in process->wholes */
-    bool *counted;       /* by whole: some piece was */
+    size_t *call_of;     /* by whole: its place + 1 in its row's `each`, 0 before some piece was counted */
+    bool exclusive;
 };
+
+static int64_t cut_to(const struct choice *choice, int64_t start, int64_t end)
+{
+    return MIN(end, choice->window.to) - MAX(start, choice->window.from);
+}
 
 /* What lies in pieces counts from entry to exit, once, and not where it was entered in a stage of its name. */
 static int64_t wall_of(const struct counting *c, size_t row, uint32_t whole, bool is_call, int64_t host)
@@ -100,8 +111,34 @@ static int64_t wall_of(const struct counting *c, size_t row, uint32_t whole, boo
     for (size_t i = 0; i < c->opened.count; i++) {
         is_call &= c->opened.stage[i].row != row;
     }
-    int64_t start = MAX(w->start[whole], c->choice->window.from), end = MIN(w->end[whole], c->choice->window.to);
-    return is_call ? end - start : 0;
+    return is_call ? cut_to(c->choice, w->start[whole], w->end[whole]) : 0;
+}
+
+/* The place of this call's duration: a later piece of a call adds to what its first one began. In a damaged trace the
+ * first one may have had another name, and so stand in another row. */
+static size_t call_of(const struct counting *c, struct stage_row *row, uint32_t whole, int64_t time)
+{
+    if (whole == MAP_NONE || !c->call_of[whole] || c->call_of[whole] > row->each.count) {
+        const struct wholes *w = &c->choice->process->wholes;
+        bool by_whole = whole != MAP_NONE && !c->exclusive;
+        values_add(&row->each, by_whole ? cut_to(c->choice, w->start[whole], w->end[whole]) : time);
+        return row->each.count - 1;
+    }
+    size_t call = c->call_of[whole] - 1;
+    row->each.value[call] = add_ns(row->each.value[call], c->exclusive ? time : 0);
+    return call;
+}
+
+/* A stage's time is none of the one around it. */
+static void take_from_parent(struct counting *c, int64_t start, int64_t end)
+{
+    struct open_stage *parent = &c->opened.stage[c->opened.count - 1];
+    struct stage_row *row = &c->table->row[parent->row];
+    int64_t until = MIN(end, parent->end), time = MAX(until - MAX(start, parent->counted), 0);
+    row->self = add_ns(row->self, -time);
+    int64_t *one = &row->each.value[parent->call];
+    *one = add_ns(*one, c->exclusive ? -time : 0);
+    parent->counted = MAX(parent->counted, until);
 }
 
 static void count_stage(struct counting *c, size_t range)
@@ -115,7 +152,7 @@ static void count_stage(struct counting *c, size_t range)
     size_t row = row_of(table, names_of_rank(table, process->rank), process->rank, ranges->name[range]);
     struct stage_row *r = &table->row[row];
     uint32_t whole = map_get(&c->whole_of, ranges->id[range]);
-    bool is_call = whole == MAP_NONE || !c->counted[whole];
+    bool is_call = whole == MAP_NONE || !c->call_of[whole];
     if (r->epoch != table->epoch) {
         r->epoch = table->epoch;
         r->covered = INT64_MIN;
@@ -125,21 +162,19 @@ static void count_stage(struct counting *c, size_t range)
     r->self = add_ns(r->self, end - start);
     r->host = add_ns(r->host, host);
     r->covered = MAX(r->covered, end);
+    size_t call = call_of(c, r, whole, end - start);
     while (opened->count && opened->stage[opened->count - 1].end <= start) {
         opened->count--;
     }
     r->wall = add_ns(r->wall, wall_of(c, row, whole, is_call, host));
     if (whole != MAP_NONE) {
-        c->counted[whole] = true;
+        c->call_of[whole] = call + 1;
     }
     if (opened->count) {
-        struct open_stage *parent = &opened->stage[opened->count - 1];
-        int64_t until = MIN(end, parent->end);
-        table->row[parent->row].self -= MAX(until - MAX(start, parent->counted), 0);
-        parent->counted = MAX(parent->counted, until);
+        take_from_parent(c, start, end);
     }
     opened->stage = mem_grow(opened->stage, &opened->capacity, opened->count + 1, sizeof *opened->stage);
-    opened->stage[opened->count++] = (struct open_stage){row, start, end, start};
+    opened->stage[opened->count++] = (struct open_stage){row, call, start, end, start};
 }
 
 bool has_stages(const struct process *process)
@@ -153,37 +188,41 @@ bool has_stages(const struct process *process)
     return false;
 }
 
-/* A trace of another profiler that marks no stages is one stage from its first event to its last; so is one of ours that
- * has device work. */
+bool is_one_stage(const struct process *process, bool alone)
+{
+    return alone || is_of_kineto(process) || process->works.table.count;
+}
+
+/* A trace that marks no stages is one stage from its first record to its last. */
 static void add_run(struct stage_table *table, struct map *names, const struct choice *choice)
 {
     const struct process *p = choice->process;
     struct window window = choice->window;
-    bool is_run = is_of_kineto(p) || p->works.table.count;
-    if (p->has_time && is_run && p->first < window.to && p->last >= window.from) {
+    if (p->has_time && p->first < window.to && p->last >= window.from) {
         size_t place = row_of(table, names, p->rank, NAME_RUN); /* which may move the rows */
         struct stage_row *row = &table->row[place];
-        int64_t time = MIN(p->last, window.to) - MAX(p->first, window.from);
+        int64_t time = cut_to(choice, p->first, p->last);
         row->calls++;
-        row->host += time;
-        row->wall += time;
-        row->self += time;
+        values_add(&row->each, time);
+        row->host = add_ns(row->host, time);
+        row->wall = add_ns(row->wall, time);
+        row->self = add_ns(row->self, time);
     }
 }
 
-void stages_add(struct stage_table *table, const struct choice *choice)
+void stages_add(struct stage_table *table, const struct choice *choice, bool exclusive, bool alone)
 {
     const struct process *process = choice->process;
     const struct ranges *r = &process->ranges;
     const struct wholes *w = &process->wholes;
-    struct counting c = {.table = table, .choice = choice};
+    struct counting c = {.table = table, .choice = choice, .exclusive = exclusive};
     size_t count, *order = stages_sorted(process, &count);
     uint32_t thread = 0;
-    c.counted = mem_zero(w->table.count, sizeof *c.counted);
+    c.call_of = mem_zero(w->table.count, sizeof *c.call_of);
     for (size_t i = 0; i < w->table.count; i++) {
         map_put(&c.whole_of, r->id[w->range[i]], (uint32_t)i);
     }
-    if (!count) {
+    if (!count && is_one_stage(process, alone)) {
         add_run(table, names_of_rank(table, process->rank), choice);
     }
     for (size_t i = 0; i < count; i++) {
@@ -199,25 +238,38 @@ void stages_add(struct stage_table *table, const struct choice *choice)
         }
     }
     map_free(&c.whole_of);
-    free(c.counted);
+    free(c.call_of);
     free(c.opened.stage);
     free(order);
 }
 
 /* ---- the device's work ---- */
 
+enum { FEW_DEVICES = 16 };
+
+static struct stage_device *device_of(struct stage_row *row, int64_t device, const struct process *piece)
+{
+    uint64_t key = hash_numbers((uint64_t)device, (uintptr_t)piece);
+    uint32_t found = map_get(&row->device_of, key);
+    for (size_t i = 0; i < MIN(row->devices, FEW_DEVICES); i++) {
+        if (row->device[i].device == device && row->device[i].piece == piece) {
+            return &row->device[i];
+        }
+    }
+    if (found == MAP_NONE) {
+        found = (uint32_t)row->devices++;
+        row->device = mem_grow(row->device, &row->device_capacity, row->devices, sizeof *row->device);
+        row->device[found] = (struct stage_device){.device = device, .piece = piece};
+        if (found >= FEW_DEVICES) {
+            map_put(&row->device_of, key, found);
+        }
+    }
+    return &row->device[found];
+}
+
 static void add_busy(struct stage_row *row, const struct process *process, int64_t device, struct interval when)
 {
-    const struct process *piece = is_of_kineto(process) ? process : NULL;
-    size_t i = 0;
-    while (i < row->devices && (row->device[i].device != device || row->device[i].piece != piece)) {
-        i++;
-    }
-    if (i == row->devices) {
-        row->device = mem_resize(row->device, row->devices + 1, sizeof *row->device);
-        row->device[row->devices++] = (struct stage_device){.device = device, .piece = piece};
-    }
-    intervals_add(&row->device[i].busy, when.start, when.end);
+    intervals_add(&device_of(row, device, is_of_kineto(process) ? process : NULL)->busy, when.start, when.end);
 }
 
 static void add_work(struct stage_row *row, const struct process *process, int64_t device, struct interval when)
@@ -226,42 +278,57 @@ static void add_work(struct stage_row *row, const struct process *process, int64
     add_busy(row, process, device, when);
 }
 
-/* A stage that lies in another of its name has its work counted once. */
-static bool is_repeated(const struct attribution *a, uint32_t innermost, uint32_t stage, int64_t time)
-{
-    const struct ranges *r = &a->process->ranges;
-    for (uint32_t s = innermost; s != stage; s = stage_around(a, s, time)) {
-        if (r->name[s] == r->name[stage]) {
-            return true;
-        }
-    }
-    return false;
-}
-
-void stages_add_work(struct stage_table *table, const struct choice *choice, bool exclusive)
+/* Work counts once for stages of one name that lie in each other. */
+static void add_to_stages(struct stage_table *table, struct map *names, const struct choice *choice, size_t work,
+                          const struct interval *when, bool exclusive)
 {
     const struct process *process = choice->process;
     const struct attribution *a = choice->attribution;
-    struct map *names = names_of_rank(table, process->rank);
-    uint32_t outside = has_stages(process) ? NAME_OUTSIDE : NAME_RUN;
-    for (size_t i = 0; i < process->works.table.count; i++) {
-        struct interval when;
-        if (!choice_work(choice, i, &when)) {
-            continue;
-        }
-        int64_t device = process->lane[process->works.lane[i]].device;
-        const struct belonging *b = &a->work[i];
-        if (b->stage == NO_PLACE) {
-            size_t place = row_of(table, names, process->rank, outside);
-            add_work(&table->row[place], process, device, when);
-        }
-        for (uint32_t s = b->stage; s != NO_PLACE; s = exclusive ? NO_PLACE : stage_around(a, s, b->time)) {
-            if (!is_repeated(a, b->stage, s, b->time)) {
-                size_t place = row_of(table, names, process->rank, process->ranges.name[s]);
-                add_work(&table->row[place], process, device, when);
-            }
+    const struct belonging *b = &a->work[work];
+    int64_t device = process->lane[process->works.lane[work]].device;
+    uint64_t number = ++table->epoch;
+    for (uint32_t s = b->stage; s != NO_PLACE; s = exclusive ? NO_PLACE : stages_around(&a->paths, s, b->time)) {
+        struct stage_row *row = &table->row[row_of(table, names, process->rank, process->ranges.name[s])];
+        if (row->seen != number) {
+            row->seen = number;
+            add_work(row, process, device, *when);
         }
     }
+}
+
+struct stage_row *stages_row(struct stage_table *table, int64_t rank, uint32_t name)
+{
+    size_t place = row_of(table, names_of_rank(table, rank), rank, name);
+    return &table->row[place];
+}
+
+void stages_add_work(struct stage_table *table, const struct choice *choice, bool exclusive, bool alone)
+{
+    const struct process *process = choice->process;
+    const struct attribution *a = choice->attribution;
+    size_t works = process->works.table.count;
+    struct map *names = names_of_rank(table, process->rank);
+    uint32_t outside = has_stages(process) ? NAME_OUTSIDE : NAME_RUN;
+    bool *chosen = mem_zero(works, sizeof *chosen);
+    struct interval *when = mem_zero(works, sizeof *when);
+    for (size_t i = 0; i < works; i++) {
+        chosen[i] = choice_work(choice, i, &when[i]);
+    }
+    bool deep = !exclusive && alone && stages_are_deep(a, chosen);
+    for (size_t i = 0; i < works; i++) {
+        if (chosen[i] && a->work[i].stage == NO_PLACE) {
+            int64_t device = process->lane[process->works.lane[i]].device;
+            size_t place = row_of(table, names, process->rank, outside);
+            add_work(&table->row[place], process, device, when[i]);
+        } else if (chosen[i] && !deep) {
+            add_to_stages(table, names, choice, i, &when[i], exclusive);
+        }
+    }
+    if (deep) {
+        stages_add_deep(table, choice, chosen, when);
+    }
+    free(chosen);
+    free(when);
 }
 
 /* Ranges by their ids: of those in pieces the first one. */
@@ -325,7 +392,8 @@ void stages_add_events(struct stage_table *table, const struct choice *choice)
 
 void stage_busy(struct stage_row *row, int64_t *busy, int64_t *idle)
 {
-    *busy = *idle = 0;
+    *busy = row->deep_busy;
+    *idle = row->deep_idle;
     for (size_t i = 0; i < row->devices; i++) {
         struct intervals *set = &row->device[i].busy;
         intervals_merge(set);
@@ -347,6 +415,8 @@ void stages_free(struct stage_table *table)
             intervals_free(&table->row[i].device[k].busy);
         }
         free(table->row[i].device);
+        map_free(&table->row[i].device_of);
+        values_free(&table->row[i].each);
     }
     free(table->by_name);
     free(table->rank);

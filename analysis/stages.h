@@ -9,6 +9,7 @@
 
 #include "choice.h"
 #include "intervals.h"
+#include "statistics.h"
 
 /* When a device was at work for a stage. */
 struct stage_device {
@@ -21,17 +22,23 @@ struct stage_row {
     uint32_t name;
     int64_t rank;
     uint64_t calls;
-    int64_t host;    /* while it ran; what lies inside the same stage on the same thread counts once */
-    int64_t wall;    /* entry to exit: more for what left its thread in between */
-    int64_t self;    /* less its direct children */
-    int64_t covered; /* while counting: up to where this thread's time is counted already */
-    uint64_t epoch;  /* while counting: the thread that `covered` is of */
-    bool by_events;  /* nothing but events tells when a device was busy for it */
-    int64_t work;    /* the durations of the device work that was launched in it */
+    struct values each; /* from entry to exit, one a call; with `exclusive` less its children */
+    int64_t host;       /* while it ran; what lies inside the same stage on the same thread counts once */
+    int64_t wall;       /* entry to exit: more for what left its thread in between */
+    int64_t self;       /* less its direct children */
+    int64_t covered;    /* while counting: up to where this thread's time is counted already */
+    uint64_t epoch;     /* while counting: the thread that `covered` is of */
+    bool by_events;     /* nothing but events tells when a device was busy for it */
+    int64_t work;       /* the durations of the device work that was launched in it */
     struct stage_device *device;
-    size_t devices;
+    size_t devices, device_capacity;
+    struct map device_of; /* places of all but the first of them */
+    uint64_t seen;        /* while counting: the work it has already */
+    bool is_deep;         /* the work of some process was not kept but summed up (stages_deep.h), and that is: */
+    int64_t deep_busy, deep_idle;  /* see stage_busy */
     bool has_peaks, peaks_of_host; /* of the host, as no device's are known */
     uint64_t peak_allocated, peak_reserved;
+    size_t place; /* in the order in which the stages were seen */
 };
 
 struct stage_table {
@@ -44,11 +51,14 @@ struct stage_table {
     uint64_t unfinished;
 };
 
-/* Host times of a process's stages; a Kineto trace that has none is one stage, NAME_RUN, and so is device work of ours. */
-void stages_add(struct stage_table *table, const struct choice *choice);
+/* Host times of a process's stages. One without any is one stage, NAME_RUN, unless it is of ours, has no device work and
+ * others of its rank have stages (`alone` is false). */
+void stages_add(struct stage_table *table, const struct choice *choice, bool exclusive, bool alone);
 /* The device work of a process, for its stage and all around it. With `exclusive` for the innermost only. What is in no
- * stage goes to NAME_OUTSIDE, whose calls are 0. */
-void stages_add_work(struct stage_table *table, const struct choice *choice, bool exclusive);
+ * stage goes to NAME_OUTSIDE, whose calls are 0. `alone`: no other process adds to the work on the same devices. */
+void stages_add_work(struct stage_table *table, const struct choice *choice, bool exclusive, bool alone);
+/* The row of a stage; made if it is not there. Others may move. */
+struct stage_row *stages_row(struct stage_table *table, int64_t rank, uint32_t name);
 /* Where a process has no device work but times by events: when the devices were busy for its stages. */
 void stages_add_events(struct stage_table *table, const struct choice *choice);
 /* The most memory that was in use during its stages: of the device that had most, or of the host where none is known. */
@@ -61,6 +71,8 @@ void stages_free(struct stage_table *table);
 void ranges_by_id(struct map *map, const struct process *process);
 
 bool has_stages(const struct process *process);
+/* Whether a process without stages is one stage. */
+bool is_one_stage(const struct process *process, bool alone);
 /* The stages of a process, as places in process->ranges, sorted by thread, then by start, the outer one first. */
 size_t *stages_sorted(const struct process *process, size_t *count);
 

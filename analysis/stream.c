@@ -6,7 +6,6 @@
 #include "stream.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -26,7 +25,7 @@ static bool refill(struct stream *s)
         return false;
     }
     do {
-        got = read(s->fd, s->raw, RAW);
+        got = read(s->fd, s->raw, (size_t)MIN((uint64_t)RAW, s->size_of_file - s->file_bytes));
     } while (got < 0 && errno == EINTR);
     if (got <= 0) {
         s->error = got < 0 ? errno : 0;
@@ -170,9 +169,6 @@ static void copy_block(struct stream *s, char *data, size_t *length)
 /* The length of a block is 0 at the end only. */
 static void make_block(struct stream *s, struct stream_block *block)
 {
-    if (!block->memory) {
-        block->memory = mem_resize(NULL, s->room + s->block_size + STREAM_PAD, 1);
-    }
     block->length = 0;
     if (s->finished) {
         return;
@@ -280,14 +276,15 @@ static bool more_in_big(struct stream *s, size_t kept)
     size_t length = kept;
     size_t at = s->in_block || !s->big ? 0 : (size_t)(s->at - s->big);
     struct stream_block *block;
-    if (s->big_size < 2 * kept + s->block_size + STREAM_PAD) {
-        s->big_size = 2 * kept + s->block_size + STREAM_PAD;
-        s->big = mem_resize(s->big, s->big_size, 1);
+    size_t wanted = MIN(2 * kept, MAX(s->most, kept + 1));
+    if (s->big_size < wanted + s->block_size + STREAM_PAD) {
+        s->big = mem_resize(s->big, wanted + s->block_size + STREAM_PAD, 1);
+        s->big_size = wanted + s->block_size + STREAM_PAD;
     }
     memmove(s->big, s->in_block ? s->at : s->big + at, kept);
     s->in_block = false;
     give_back(s, s->taken);
-    while (length < 2 * kept && (block = take_block(s)) != NULL) {
+    while (length < wanted && (block = take_block(s)) != NULL) {
         memcpy(s->big + length, block->memory + s->room, block->length);
         length += block->length;
         give_back(s, s->taken);
@@ -313,6 +310,9 @@ static char nothing[STREAM_PAD];
 
 static void begin(struct stream *s)
 {
+    for (size_t i = 0; i < STREAM_BLOCKS; i++) { /* the thread that reads ahead asks for no memory */
+        s->block[i].memory = mem_resize(NULL, s->room + s->block_size + STREAM_PAD, 1);
+    }
     s->at = s->end = nothing;
     s->is_gzip = s->z.avail_in >= 2 && s->z.next_in[0] == 0x1f && s->z.next_in[1] == 0x8b;
     s->z_ready = s->is_gzip && inflateInit2(&s->z, -MAX_WBITS) == Z_OK;
@@ -325,21 +325,27 @@ static void begin(struct stream *s)
 void stream_open_memory(struct stream *s, const void *bytes, size_t length, size_t piece)
 {
     piece = MAX(MIN(piece, BLOCK), 1);
-    *s = (struct stream){.fd = -1, .block_size = piece, .room = MIN(piece, ROOM), .file_bytes = length};
+    *s = (struct stream){
+        .fd = -1, .block_size = piece, .room = MIN(piece, ROOM), .most = SIZE_MAX / 2, .file_bytes = length};
     s->z.next_in = (Bytef *)bytes;
     s->z.avail_in = (uInt)MIN(length, UINT32_MAX);
     begin(s);
 }
 
-bool stream_open(struct stream *s, const char *path, bool threaded, atomic_ullong *done)
+/* A file that grows meanwhile is read as far as it went. */
+bool stream_open(struct stream *s, const char *path, enum file_how how, bool threaded, atomic_ullong *done,
+                 const char **why)
 {
-    *s = (struct stream){.fd = open(path, O_RDONLY | O_CLOEXEC), .block_size = BLOCK, .room = ROOM, .done = done};
+    struct stat status;
+    *s = (struct stream){.block_size = BLOCK, .room = ROOM, .most = SIZE_MAX / 2, .done = done};
+    s->fd = file_open(path, how, &status, why);
     if (s->fd < 0) {
         return false;
     }
+    s->size_of_file = (uint64_t)status.st_size;
     s->raw = mem_resize(NULL, RAW, 1);
     if (!refill(s) && s->error) {
-        errno = s->error;
+        *why = strerror(s->error);
         return false;
     }
     begin(s);

@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 #include <zlib.h>
 
-#include "util.h"
+#include "file_in.h"
 
 enum { STREAM_PAD = 64 };
 
@@ -31,8 +31,10 @@ struct stream {
     uint64_t fault_at; /* bytes of the file, of the last fault */
     int error;         /* errno of reading */
     /* The rest is stream.c's own. */
-    int fd; /* -1: memory */
+    int fd;                /* -1: memory */
+    uint64_t size_of_file; /* when it was opened */
     size_t block_size, room;
+    size_t most; /* that is worth keeping: more of it is got by small steps, and given up soon */
     atomic_ullong *done;
     z_stream z;
     bool z_ready, finished;
@@ -52,8 +54,9 @@ struct stream {
     pthread_cond_t changed;
 };
 
-/* False: errno says why. `done` counts bytes of the file and may be NULL. stream_close() is due in both cases. */
-bool stream_open(struct stream *stream, const char *path, bool threaded, atomic_ullong *done);
+/* False: *why says the reason. `done` counts bytes of the file and may be NULL. stream_close() is due in both cases. */
+bool stream_open(struct stream *stream, const char *path, enum file_how how, bool threaded, atomic_ullong *done,
+                 const char **why);
 /* The bytes must stay until stream_close(). A block is `piece` bytes, at most as many as one of a file. */
 void stream_open_memory(struct stream *stream, const void *bytes, size_t length, size_t piece);
 /* Adds to the window; what is kept may move. False: there is nothing more. Kept as it is, a window at least doubles, so

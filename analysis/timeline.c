@@ -14,7 +14,7 @@
 unsigned timeline_wants(const struct session *session)
 {
     unsigned want = WANT_DEVICE;
-    if (session->options.step.count || session->options.cycle.count) {
+    if (session->options.step.count || session->options.cycle.count || session->options.stage.count) {
         want |= WANT_RANGES | WANT_LAUNCHES | WANT_OPERATORS;
     }
     return session->options.rules == RULES_TRACELENS ? want | WANT_LAUNCHES : want;
@@ -112,7 +112,8 @@ static void collect_process(struct timeline *timeline, const struct session *ses
     }
     choice_init(&choice, session, process, by_launch ? &attribution : NULL);
     for (size_t i = 0; i < w->table.count; i++) {
-        if (!choice_work(&choice, i, &when) || (tracelens && map_get(&calls, w->correlation[i]) == MAP_NONE)) {
+        if (!choice_work(&choice, i, &when) || (by_launch && !choice_in_stage(&choice, &attribution.work[i])) ||
+            (tracelens && map_get(&calls, w->correlation[i]) == MAP_NONE)) {
             continue;
         }
         enum work_kind kind = work_kind(kinds, w->class[i], w -> name[i]);

@@ -43,6 +43,9 @@ void notes_free(struct notes *notes)
 
 /* ---- pairs ---- */
 
+/* Keys are found by looking at all of them, so what comes behind so many is not read. */
+enum { MOST_PAIRS = 4096 };
+
 static struct pair *find_pair(const struct pairs *pairs, const char *key)
 {
     for (size_t i = 0; i < pairs->count; i++) {
@@ -55,9 +58,8 @@ static struct pair *find_pair(const struct pairs *pairs, const char *key)
 
 static void set_pair(struct pairs *pairs, const char *key, const char *value, size_t length)
 {
-    enum { MOST = 4096 }; /* keys are found by looking at all of them */
     struct pair *pair = find_pair(pairs, key);
-    if (!pair && pairs->count < MOST) {
+    if (!pair && pairs->count < MOST_PAIRS) {
         pairs->pair = mem_grow(pairs->pair, &pairs->capacity, pairs->count + 1, sizeof *pairs->pair);
         pair = &pairs->pair[pairs->count++];
         *pair = (struct pair){.key = string_format("%s", key)};
@@ -71,7 +73,7 @@ static void set_pair(struct pairs *pairs, const char *key, const char *value, si
 void pairs_parse(struct pairs *pairs, const char *payload, size_t bytes)
 {
     const char *at = payload, *end = payload + bytes;
-    while (at < end) {
+    while (at < end && pairs->count < MOST_PAIRS) {
         const char *key = at, *stop = memchr(at, 0, (size_t)(end - at));
         if (!stop) {
             return;

@@ -10,6 +10,7 @@
 #include <zlib.h>
 
 #include "decode.h"
+#include "file_in.h"
 #include "names.h"
 
 /* ---- what there is to say about an input ---- */
@@ -54,6 +55,7 @@ struct live_chunk {
 struct live {
     char *path;
     int64_t modified; /* seconds of CLOCK_REALTIME */
+    uid_t owner;
     struct pairs info;
     struct schema schema;
     struct strings strings;
@@ -65,7 +67,7 @@ struct live {
     uint16_t minor;
 };
 /* NULL if it cannot be used; then *why, which is to be freed, says the reason. */
-struct live *live_read(const char *path, char **why);
+struct live *live_read(const char *path, enum file_how how, char **why);
 void live_free(struct live *live);
 
 /* ---- the trace ---- */
@@ -86,6 +88,8 @@ struct trace {
     char *path;
     int fd; /* -1: there is only a live file */
     uint64_t size;
+    uid_t owner;
+    bool is_of_reader; /* recorded by this user, on this host, since it was started */
     struct live *live;
     struct pairs info, footer;
     bool ends_with_footer;
@@ -114,7 +118,7 @@ struct trace {
 
 /* Opens NAME.tfr, or a live file that has none. `live_path` may be NULL. False: unusable, and a note says why;
  * trace_close() is due in both cases. */
-bool trace_open(struct trace *trace, const char *path, const char *live_path, struct notes *notes);
+bool trace_open(struct trace *trace, const char *path, const char *live_path, enum file_how how, struct notes *notes);
 void trace_close(struct trace *trace);
 /* A value of the header, of the live file where the .tfr lacks it. */
 const char *trace_info(const struct trace *trace, const char *key);

@@ -1,31 +1,80 @@
 /* util.c - memory, growing texts, messages and a map of numbers. */
 #include "util.h"
 
+#include "hash.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "visible.h"
+
+#include "pattern.h"
+
 /* ---- memory ---- */
 
-static void *or_die(void *memory)
+static __thread struct mem_guard *guarding;
+
+void mem_guard(struct mem_guard *guard)
+{
+    guard->outer = guarding;
+    guard->held = NULL;
+    guarding = guard;
+}
+
+void mem_unguard(struct mem_guard *guard)
+{
+    guarding = guard->outer;
+}
+
+void mem_hold(pthread_mutex_t *lock)
+{
+    pthread_mutex_lock(lock);
+    if (guarding) {
+        guarding->held = lock;
+    }
+}
+
+void mem_release(pthread_mutex_t *lock)
+{
+    if (guarding) {
+        guarding->held = NULL;
+    }
+    pthread_mutex_unlock(lock);
+}
+
+_Noreturn void mem_lack(void)
+{
+    struct mem_guard *guard = guarding;
+    if (!guard) {
+        fputs("tfanalyze: out of memory; give it fewer inputs at once, or fewer of them in parallel (-j 1)\n", stderr);
+        exit(1);
+    }
+    guarding = guard->outer;
+    if (guard->held) {
+        pthread_mutex_unlock(guard->held);
+    }
+    longjmp(guard->place, 1);
+}
+
+static void *or_lack(void *memory)
 {
     if (!memory) {
-        complain(NULL, "out of memory; give it fewer inputs at once, or fewer of them in parallel (-j 1)");
-        exit(1);
+        mem_lack();
     }
     return memory;
 }
 
 void *mem_zero(size_t count, size_t size)
 {
-    return or_die(calloc(count ? count : 1, size ? size : 1));
+    return or_lack(calloc(count ? count : 1, size ? size : 1));
 }
 
 void *mem_resize(void *memory, size_t count, size_t size)
 {
-    return or_die(reallocarray(memory, count ? count : 1, size));
+    return or_lack(reallocarray(memory, count ? count : 1, size));
 }
 
 void *mem_grow(void *memory, size_t *capacity, size_t need, size_t size)
@@ -34,8 +83,10 @@ void *mem_grow(void *memory, size_t *capacity, size_t need, size_t size)
         return memory;
     }
     size_t wanted = *capacity + *capacity / 2 + 8;
-    *capacity = MAX(wanted, need);
-    return mem_resize(memory, *capacity, size);
+    wanted = MAX(wanted, need);
+    memory = mem_resize(memory, wanted, size);
+    *capacity = wanted; /* others may use the array if that failed */
+    return memory;
 }
 
 char *mem_text(const char *bytes, size_t length)
@@ -128,38 +179,12 @@ char *string_format(const char *format, ...)
     return text.data;
 }
 
-/* Insertions, deletions, replacements, and two neighbours exchanged, each at a cost of one. */
-static size_t distance(const char *a, const char *b)
-{
-    enum { LONGEST = 40 };
-    size_t n = strlen(a), m = strlen(b), d[LONGEST + 1][LONGEST + 1];
-    if (n > LONGEST || m > LONGEST) {
-        return SIZE_MAX;
-    }
-    for (size_t i = 0; i <= n; i++) {
-        for (size_t j = 0; j <= m; j++) {
-            if (!i || !j) {
-                d[i][j] = i + j;
-                continue;
-            }
-            size_t best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
-            best = MIN(best, d[i - 1][j] + 1);
-            best = MIN(best, d[i][j - 1] + 1);
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
-                best = MIN(best, d[i - 2][j - 2] + 1);
-            }
-            d[i][j] = best;
-        }
-    }
-    return d[n][m];
-}
-
 const char *nearest(const char *word, const char *const *names, size_t count)
 {
     const char *best = NULL;
     size_t least = MAX(strlen(word) / 3, 2) + 1;
     for (size_t i = 0; i < count; i++) {
-        size_t d = distance(word, names[i]);
+        size_t d = tfi_distance(word, strlen(word), names[i], strlen(names[i]));
         bool begins = strlen(word) >= 2 && strncmp(word, names[i], strlen(word)) == 0;
         if (begins) {
             d = 1;
@@ -203,18 +228,20 @@ void complain(const char *file, const char *format, ...)
         text_format(&line, "%s: ", file);
     }
     text_vformat(&line, format, arguments);
-    text_puts(&line, "\n");
     va_end(arguments);
-    fputs(line.data, stderr);
+    struct text shown = {0};
+    text_visible(&shown, line.data, line.length); /* names of files and texts of traces stand in it */
+    text_puts(&shown, "\n");
+    fputs(shown.data, stderr);
     text_free(&line);
+    text_free(&shown);
 }
 
 /* ---- the map ---- */
 
 static size_t map_home(const struct map *map, uint64_t key)
 {
-    uint64_t h = key * 0x9e3779b97f4a7c15u;
-    return (size_t)(h ^ h >> 32) & (map->capacity - 1);
+    return (size_t)hash_number(key) & (map->capacity - 1);
 }
 
 static size_t map_place(const struct map *map, uint64_t key)
@@ -262,6 +289,16 @@ void map_put(struct map *map, uint64_t key, uint32_t value)
         map->count++;
     }
     map->values[place] = value + 1;
+}
+
+uint32_t map_number(struct map *map, uint64_t key)
+{
+    uint32_t number = map_get(map, key);
+    if (number == MAP_NONE) {
+        number = (uint32_t)map->count;
+        map_put(map, key, number);
+    }
+    return number;
 }
 
 /* What was put behind the removed one because its place was taken moves up, so that no search ends too early. */

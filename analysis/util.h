@@ -1,10 +1,13 @@
 /* util.h - memory, growing texts, messages and a map of numbers: what every other file of the analyser stands on.
  *
- * Memory that cannot be had ends the program with one line: sizes taken from files are checked before they get here.
+ * Memory that cannot be had ends the program with one line, or the reading of the one file that asked for it. Sizes taken
+ * from files are checked before they get here.
  */
 #ifndef TFA_UTIL_H
 #define TFA_UTIL_H
 
+#include <pthread.h>
+#include <setjmp.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -14,6 +17,18 @@
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 
 /* ---- memory ---- */
+/* A thread goes on at `place` when memory can't be had: behind mem_guard(), `if (setjmp(guard.place) == 0)` does what may
+ * need much of it. mem_unguard() is due behind that; after a jump the guard is gone. Guards nest. */
+struct mem_guard {
+    jmp_buf place;
+    struct mem_guard *outer;
+    pthread_mutex_t *held; /* unlocked before the jump */
+};
+void mem_guard(struct mem_guard *guard);
+void mem_unguard(struct mem_guard *guard);
+void mem_hold(pthread_mutex_t *lock); /* locks it; memory is asked for while it is held */
+void mem_release(pthread_mutex_t *lock);
+_Noreturn void mem_lack(void); /* there is none: to the guard, or the end */
 void *mem_zero(size_t count, size_t size);
 void *mem_resize(void *memory, size_t count, size_t size);
 /* Room for `need` items in an array of `*capacity`; grows by halves. Returns the array, which may have moved. */
@@ -80,6 +95,8 @@ struct map {
 #define MAP_NONE UINT32_MAX
 uint32_t map_get(const struct map *map, uint64_t key); /* MAP_NONE if it is not there */
 void map_put(struct map *map, uint64_t key, uint32_t value);
+/* The key's number: keys count from 0 in the order in which they first come. */
+uint32_t map_number(struct map *map, uint64_t key);
 void map_remove(struct map *map, uint64_t key);
 void map_free(struct map *map);
 

@@ -1,0 +1,162 @@
+/* report_host.c - the part of a report's screen for a run without a device: operators, dispatches and memory. */
+#include <stdlib.h>
+
+#include "dispatches.h"
+#include "op_rows.h"
+#include "report.h"
+
+enum { SHOWN_OPERATORS = 6, SHOWN_MEMORIES = 2 };
+
+/* ---- operators ---- */
+
+static int by_own_time(const void *a, const void *b)
+{
+    const struct op_row *x = a, *y = b;
+    if (x->own.time != y->own.time) {
+        return x->own.time > y->own.time ? -1 : 1;
+    }
+    return (x->name > y->name) - (x->name < y->name);
+}
+
+/* Leaves operators alone, those with the most time of their own first; returns how many. */
+static size_t find_operators(struct op_rows *rows, const struct report *report)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < report->session->processes; i++) {
+        op_rows_add(rows, report->session->process[i]);
+    }
+    for (size_t i = 0; i < rows->count; i++) {
+        if (!rows->row[i].on_device && !rows->row[i].is_annotation && rows->row[i].calls && rows->row[i].all.time) {
+            rows->row[kept++] = rows->row[i];
+        }
+    }
+    if (kept) {
+        qsort(rows->row, kept, sizeof *rows->row, by_own_time);
+    }
+    return kept;
+}
+
+static void put_operators(struct out *out, const struct report *report)
+{
+    struct op_rows rows = {.session = report->session};
+    size_t count = find_operators(&rows, report), shown = report_shown(report, SHOWN_OPERATORS);
+    if (count) {
+        out_puts(out, "\noperators, all ranks together (self: less the operators inside)\n");
+        out_format(out, "%12s%14s%14s  operator\n", "calls", "self", "total");
+    }
+    for (size_t i = 0; i < MIN(count, shown); i++) {
+        const struct name *name = names_get(&report->session->model.names, rows.row[i].name);
+        out_format(out, "%12llu", (unsigned long long)rows.row[i].calls);
+        report_put_time(out, rows.row[i].own.time, 14);
+        report_put_time(out, rows.row[i].all.time, 14);
+        out_puts(out, "  ");
+        report_put_name(out, name->text, name->length, 42);
+    }
+    if (count > shown) {
+        out_format(out, "  and %zu more; `tfanalyze ops` shows all\n", count - shown);
+    }
+    op_rows_free(&rows);
+}
+
+/* ---- dispatches ---- */
+
+static void put_dispatches(struct out *out, const struct report *report)
+{
+    struct map native = {0}, calls = {0};
+    uint64_t count = 0, most = 0;
+    uint32_t best = NAME_NONE;
+    int64_t time = 0;
+    for (size_t i = 0; i < report->session->processes; i++) {
+        const struct spans *s = &report->session->process[i]->spans;
+        for (size_t k = 0; k < s->table.count; k++) {
+            if (!is_dispatch(&report->session->model, s, k, &native)) {
+                continue;
+            }
+            uint32_t known = map_get(&calls, s->name[k]), now = known == MAP_NONE ? 1 : known + 1;
+            map_put(&calls, s->name[k], now);
+            best = now > most ? s->name[k] : best;
+            most = MAX(most, now);
+            time = add_ns(time, s->end[k] - s->start[k]);
+            count++;
+        }
+    }
+    if (count) {
+        const struct name *name = names_get(&report->session->model.names, best);
+        out_format(out, "\ndispatches into other libraries: %llu, ", (unsigned long long)count);
+        report_put_time(out, time, 0);
+        out_puts(out, "; most often ");
+        report_put_name(out, name->text, name->length, 70);
+    }
+    map_free(&native);
+    map_free(&calls);
+}
+
+/* ---- memory ---- */
+
+struct most {
+    int64_t device;
+    uint64_t allocated, reserved;
+};
+
+static struct most *most_of(struct most *most, size_t *count, int64_t device)
+{
+    size_t i = 0;
+    while (i < *count && most[i].device != device) {
+        i++;
+    }
+    if (i == SHOWN_MEMORIES) {
+        return NULL;
+    }
+    if (i == *count) {
+        most[(*count)++] = (struct most){.device = device};
+    }
+    return &most[i];
+}
+
+static void add_most(struct most *most, size_t *count, int64_t device, uint64_t allocated, uint64_t reserved)
+{
+    struct most *m = most_of(most, count, device);
+    if (m) {
+        m->allocated = MAX(m->allocated, allocated);
+        m->reserved = MAX(m->reserved, reserved);
+    }
+}
+
+/* The most that one process had; of several, the one that had most. */
+static void put_memory(struct out *out, const struct report *report)
+{
+    struct most most[SHOWN_MEMORIES];
+    size_t count = 0;
+    for (size_t i = 0; i < report->session->processes; i++) {
+        const struct process *p = report->session->process[i];
+        for (size_t k = 0; k < p->blocks.table.count; k++) {
+            add_most(most, &count, p->blocks.device[k], p->blocks.allocated[k], p->blocks.reserved[k]);
+        }
+        for (size_t k = 0; k < p->stage_memories; k++) {
+            const struct stage_memory *m = &p->stage_memory[k];
+            add_most(most, &count, m->device, m->allocated_peak, m->reserved_peak);
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        struct text text = {0};
+        human_bytes(&text, most[i].allocated);
+        if (most[i].device >= 0) {
+            text_format(&text, " in use on device %lld, ", (long long)most[i].device);
+            human_bytes(&text, most[i].reserved);
+            text_puts(&text, " reserved");
+        } else {
+            text_puts(&text, " in use by tensors on the host");
+        }
+        out_puts(out, i ? "memory: at most " : "\nmemory: at most ");
+        out_puts(out, text.data);
+        out_puts(out, "\n");
+        text_free(&text);
+    }
+}
+
+void report_print_host(struct out *out, const struct report *report)
+{
+    put_operators(out, report);
+    put_dispatches(out, report);
+    put_memory(out, report);
+}

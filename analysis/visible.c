@@ -1,0 +1,109 @@
+/* visible.c - shows texts of a trace without letting them act on a terminal or in a spreadsheet. */
+#include "visible.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+size_t utf8_length(const char *p, const char *end)
+{
+    const unsigned char *u = (const unsigned char *)p;
+    size_t left = (size_t)(end - p), length = u[0] < 0x80 ? 1 : u[0] < 0xc2 ? 0 : u[0] < 0xe0 ? 2 : u[0] < 0xf0 ? 3 : 4;
+    if (!length || length > left || u[0] > 0xf4) {
+        return 0;
+    }
+    for (size_t i = 1; i < length; i++) {
+        if ((u[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+    }
+    bool bad = (u[0] == 0xe0 && u[1] < 0xa0) || (u[0] == 0xed && u[1] > 0x9f) || (u[0] == 0xf0 && u[1] < 0x90) ||
+               (u[0] == 0xf4 && u[1] > 0x8f);
+    return bad ? 0 : length;
+}
+
+static bool acts(uint32_t code)
+{
+    return code < 0x20 || (code >= 0x7f && code <= 0x9f) || code == 0x61c || code == 0x200e || code == 0x200f ||
+           (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
+}
+
+bool is_unsafe(const char *p, const char *end, size_t *length, uint32_t *code)
+{
+    const unsigned char *u = (const unsigned char *)p;
+    *length = utf8_length(p, end);
+    *code = *length == 1   ? u[0]
+            : *length == 2 ? (u[0] & 31u) << 6 | (u[1] & 63u)
+            : *length == 3 ? (u[0] & 15u) << 12 | (u[1] & 63u) << 6 | (u[2] & 63u)
+                           : 0x10000; /* none of four bytes acts */
+    return !*length || acts(*code);
+}
+
+void text_visible(struct text *text, const char *bytes, size_t length)
+{
+    const char *end = bytes + length, *plain = bytes;
+    for (const char *p = bytes; p < end;) {
+        size_t step;
+        uint32_t code;
+        if (!is_unsafe(p, end, &step, &code)) {
+            p += step;
+            continue;
+        }
+        text_add(text, plain, (size_t)(p - plain));
+        if (step > 1) {
+            text_format(text, "\\u%04x", code);
+        } else {
+            text_format(text, "\\x%02x", (unsigned char)*p);
+        }
+        p += step ? step : 1;
+        plain = p;
+    }
+    text_add(text, plain, (size_t)(end - plain));
+}
+
+/* The first character of JSON that has to be escaped, or `end`. Few bytes begin one; spaces stand outside of strings. */
+static const char *next_unsafe(const char *p, const char *end, size_t *length, uint32_t *code)
+{
+    for (; p < end; p++) {
+        unsigned char c = (unsigned char)*p;
+        bool looks =
+            c == 0xc2 || c == 0xd8 || c == 0xe2 || c == 0x7f || (c < 0x20 && c != '\n' && c != '\r' && c != '\t');
+        if (looks && is_unsafe(p, end, length, code) && *length) {
+            return p;
+        }
+    }
+    return end;
+}
+
+bool json_is_safe(const char *json, size_t length)
+{
+    size_t step;
+    uint32_t code;
+    return next_unsafe(json, json + length, &step, &code) == json + length;
+}
+
+void text_json(struct text *text, const char *json, size_t length)
+{
+    const char *end = json + length;
+    for (const char *p = json; p < end;) {
+        size_t step = 0;
+        uint32_t code = 0;
+        const char *found = next_unsafe(p, end, &step, &code);
+        text_add(text, p, (size_t)(found - p));
+        if (found < end) {
+            text_format(text, "\\u%04x", code);
+        }
+        p = found < end ? found + step : end;
+    }
+}
+
+bool is_formula(const char *text, size_t length)
+{
+    if (!length || !strchr("=+-@\t\r", *text) || !*text) {
+        return false;
+    }
+    char *end;
+    bool is_number = length > 1 && (isdigit((unsigned char)text[1]) || text[1] == '.');
+    strtod(text, &end);
+    return !(is_number && *text != '=' && *text != '@' && end == text + length);
+}
