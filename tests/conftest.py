@@ -100,6 +100,11 @@ def execute(command, env=None, cwd=None, timeout=COMMAND_TIMEOUT, stdin=None):
     return SimpleNamespace(rc=process.returncode, out=out, err=err)
 
 
+def without_unmatched(err):
+    """Stderr without the lines on names that matched no stage, which are the subject of test_unmatched."""
+    return re.sub(r'tfinject: ENABLE_PROFILER_NAMES: .* matched no stage in process .*\n', '', err)
+
+
 @pytest.fixture
 def run(tmp_path, lib, testlib):
     """run(command, env={}, preload=True, timeout=COMMAND_TIMEOUT, cwd=None, stdin=None) -> rc, out, err, dir.

@@ -21,6 +21,8 @@ long dummy_nested(long x, int depth);
 int dummy_sleep(unsigned ms);
 /* Returns its third argument. */
 const char *dummy_many(int a, int64_t b, const char *c, double *d, size_t e, uint8_t f);
+/* Returns what f gives for x; f may leave it by an exception, or end the thread. */
+long dummy_call(long (*f)(long), long x);
 
 #ifdef __cplusplus
 }

@@ -189,7 +189,7 @@ def device_times(works):
 
 
 def stages(document):
-    """{stage: calls, host, self, device, busy, idle} in nanoseconds; inclusive."""
+    """{stage: calls, host, each call, last (those that ended last), device, busy, idle} in nanoseconds; inclusive."""
     found = tables(document)
     by_name, works = defaultdict(list), defaultdict(list)
     for s in found['annotation']:
@@ -204,6 +204,8 @@ def stages(document):
             threads[s.thread].append((s.start, s.end))
         device, busy, idle = device_times(works[name])
         answer[name] = SimpleNamespace(calls=len(same), host=sum(map(union, threads.values())),
+                                       each=statistics([s.end - s.start for s in same]),
+                                       last={s.end - s.start for s in same if s.end == max(t.end for t in same)},
                                        device=device, busy=busy, idle=idle, works=len(works[name]))
     return answer
 

@@ -1,7 +1,8 @@
 """profiled - runs some of torch under torch.profiler: writes its trace, and what key_averages says of the same run.
 
 `profiled.py WORK OPTIONS TRACE` with the names of a function below and of torch.profiler's switches (shapes, memory, stack,
-flops); with `region` all of it is in one range of that name. On stdout, as JSON: {grouping: {"rows": [...], "tables": {sort key or "": text}}}. A program of its own, as torch's
+flops, schedule); with `python` the trace has Python functions as events, with `region` all of it is in one range of that
+name. On stdout, as JSON: {grouping: {"rows": [...], "tables": {sort key or "": text}}}. A program of its own, as torch's
 profiler may run once in a process without a trace of what ran before.
 """
 
@@ -11,7 +12,8 @@ import sys
 import threading
 
 import torch
-from torch.profiler import ProfilerActivity, profile, record_function
+from torch._C._profiler import _ExperimentalConfig
+from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 
 def model():
@@ -69,8 +71,29 @@ def loose():
     return [step] * 4
 
 
-WORK = {f.__name__: f for f in (training, threads, loose)}
-KEYS = ('cpu_time_total', 'self_cpu_time_total', 'cpu_time', 'count', 'cpu_memory_usage', 'self_cpu_memory_usage')
+def convolutions():
+    """Operators whose operations torch counts, and such as look like them and are not counted."""
+    F, r = torch.nn.functional, torch.randn
+
+    def step():
+        F.conv2d(r(2, 3, 8, 8), r(4, 3, 3, 3), padding=1)
+        F.conv2d(r(2, 4, 9, 8), r(4, 2, 3, 3), groups=2, stride=(2, 1), dilation=(1, 2))
+        F.conv2d(r(1, 3, 8, 8), r(4, 3, 3, 3), padding='same'), F.conv2d(r(3, 8, 8), r(4, 3, 3, 3))
+        torch.nn.Conv1d(3, 4, 3)(r(1, 3, 8)), torch.nn.Linear(3, 4)(r(2, 3)).sum().backward()
+        torch.bmm(r(2, 3, 4), r(2, 4, 5)), torch.baddbmm(r(2, 3, 5), r(2, 3, 4), r(2, 4, 5))
+        torch.addmm(r(5), r(3, 4), r(4, 5)), r(3, 4) @ r(4), r(3) * 2, r(3, 1) * r(4), 5 + r(2, 3)
+        torch.mul(torch.tensor(2.), 3), r(2, 0) + 1, torch.mm(r(0, 4), r(4, 2)), torch.mm(r(3, 0), r(0, 2))
+        torch.bmm(r(0, 3, 4), r(0, 4, 5))
+        s = torch.eye(3).to_sparse()
+        torch.sparse.mm(s, r(3, 2)), s + s, s * 2
+        n = torch.nested.nested_tensor([r(2, 3), r(4, 3)])
+        n + n, n * 2
+    return [step] * 2
+
+
+WORK = {f.__name__: f for f in (training, threads, loose, convolutions)}
+KEYS = ('cpu_time_total', 'self_cpu_time_total', 'cpu_time', 'count', 'cpu_memory_usage', 'self_cpu_memory_usage',
+        'device_time_total', 'self_device_time_total', 'device_time', 'device_memory_usage', 'self_device_memory_usage', 'flops')
 
 
 def rows_of(averages):
@@ -86,14 +109,17 @@ def main():
     steps = WORK[work]()
     steps[0]()
     with profile(activities=[ProfilerActivity.CPU], record_shapes='shapes' in options, profile_memory='memory' in options,
-                 with_stack='stack' in options, with_flops='flops' in options) as profiler:
+                 with_stack='stack' in options, with_flops='flops' in options,
+                 schedule=schedule(wait=1, warmup=1, active=2, repeat=1) if 'schedule' in options else None,
+                 experimental_config=_ExperimentalConfig(verbose='python' in options)) as profiler:
         with record_function('region') if 'region' in options else contextlib.nullcontext():
             for step in steps:
                 step()
                 profiler.step()
     profiler.export_chrome_trace(path)
     answer = {}
-    for grouping, given in (('name', {}), ('name,shapes', {'group_by_input_shape': True})):
+    for grouping, given in (('name', {}), ('name,shapes', {'group_by_input_shape': True}),
+                            ('name,stack=4', {'group_by_stack_n': 4})):
         averages = profiler.key_averages(**given)
         answer[grouping] = {'rows': rows_of(averages),
                             'tables': {key: averages.table(sort_by=key or None, row_limit=-1) for key in ('', *KEYS)},

@@ -58,7 +58,7 @@ def span(records, clock, kinds=None):
 
 
 def stages(all_ranges, window=None):
-    """{name: [calls, host, self]} of one process, by looking at every pair of ranges of a thread."""
+    """{name: [calls, host, self, each call's, each call's self]} of one process, by looking at every pair of ranges of a thread."""
     low, high = window or (None, None)
     threads, out = {}, {}
     for r in all_ranges:
@@ -81,10 +81,12 @@ def stages(all_ranges, window=None):
         by_name = {}
         for i, r in enumerate(members):
             by_name.setdefault(r['name'], []).append((r['start'], r['end']))
-            row = out.setdefault(r['name'], [0, 0, 0])
+            row = out.setdefault(r['name'], [0, 0, 0, [], []])
+            own = (r['end'] - r['start']) - union([(members[c]['start'], min(members[c]['end'], r['end'])) for c in children[i]])
             row[0] += 1
-            row[2] += (r['end'] - r['start']) - union([(members[c]['start'], min(members[c]['end'], r['end']))
-                                                       for c in children[i]])
+            row[2] += own
+            row[3].append(r['end'] - r['start'])
+            row[4].append(own)
         for name, spans in by_name.items():
             out[name][1] += union(spans)
     return out

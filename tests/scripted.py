@@ -4,15 +4,18 @@ import struct
 from types import SimpleNamespace
 
 import tfr
-from conftest import BUILD, built
+from conftest import BUILD, built, without_unmatched
 
 
 def play(run, program, steps, env=None, preload='test', rc=0, err='', **options):
-    """Plays steps (a list, or words); the result has .traces, one for each .tfr below the test's directory."""
+    """Plays steps (a list, or words); the result has .traces, one for each .tfr below the test's directory.
+
+    `err` is all that may stand on stderr beside names that matched no stage: those are the subject of test_unmatched.
+    """
     result = run([program, *(steps.split() if isinstance(steps, str) else steps)], env, preload=preload, **options)
     assert result.rc == rc, (result.rc, result.out, result.err)
     if err is not None:
-        assert result.err == err
+        assert without_unmatched(result.err) == err
     result.traces = traces(result.dir)
     return result
 

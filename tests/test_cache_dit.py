@@ -48,10 +48,10 @@ with ProfilerContext(enabled=False, activities=['GPU']):
 
 
 @pytest.fixture
-def play(run, python, analyze):
+def play(run, python, analyze, tmp_path):
     """play(env) -> the trace and, by name, the trace files of a report on the script."""
     def play(env=None):
-        result = run([python, '-c', SCRIPT], env, timeout=200)
+        result = run([python, '-c', SCRIPT], {'CACHE_DIT_TORCH_PROFILER_DIR': tmp_path / 'run', **(env or {})}, timeout=200)
         assert result.rc == 0 and not result.err, result.err[-2000:]
         analyze('report', result.dir, format=None, timeout=120)
         trace, = (t for t in scripted.traces(result.dir) if scripted.stages(t))
@@ -131,22 +131,25 @@ def test_the_users_environment_goes_first(play, env, expected):
 
 # ---- where the files are ----
 
+# Prints where it believes its traces to lie, as cache-dit's own examples do.
 DIRECTORIES = '''
 import warnings; warnings.filterwarnings('ignore')
 import sys, torch
 from cache_dit.profiler import ProfilerContext
-for name, directory in (('a', sys.argv[1]), ('b', 'relative/deep'), ('c', None)):
-    with ProfilerContext(activities=['CPU', 'MEM'], profile_name=name, output_dir=directory):
+for name, directory in (('a', sys.argv[1]), ('b', 'relative/deep'), ('c', None), ('.d\u00e9/e #12', None)):
+    with ProfilerContext(activities=['CPU', 'MEM'], profile_name=name, output_dir=directory) as context:
         torch.ones(3) + 1
+    print(f'{context.output_dir}/{context.trace_path.name}')
 '''
 
 
 @pytest.mark.timeout(400)
 def test_where_cache_dit_was_to_write(run, python, analyze, tmp_path):
     there, here = tmp_path / 'profiles', tmp_path / 'relative' / 'deep'
-    result = run([python, '-c', DIRECTORIES, there], timeout=200)
+    default = tmp_path / 'default'
+    result = run([python, '-c', DIRECTORIES, there], {'CACHE_DIT_TORCH_PROFILER_DIR': default}, timeout=200)
     assert result.rc == 0, result.err
-    assert not there.exists() and not here.exists()
+    assert not there.exists() and not here.exists() and not default.exists()
     there.mkdir()
     (there / 'a.trace.json.gz').write_bytes(gzip.compress(b'{"traceEvents": []}'))  # somebody's
     kinds = lambda directory, name: sorted(p.name.removeprefix(name).partition('-memory-')[0] + p.suffix for p in directory.glob(f'{name}*')
@@ -155,7 +158,9 @@ def test_where_cache_dit_was_to_write(run, python, analyze, tmp_path):
     for _ in range(2):
         screen = analyze('report', result.dir, format=None, timeout=120).out
         assert kinds(there, 'a') == sorted([*all_of_it, '~2.trace.json.gz.gz']) and kinds(here, 'b') == all_of_it
-        assert kinds(result.dir, 'a') == kinds(result.dir, 'b') == [] and kinds(result.dir, 'c') == all_of_it
+        assert kinds(result.dir, 'a') == kinds(result.dir, 'b') == kinds(result.dir, 'c') == [] and kinds(default, 'c') == all_of_it
+        printed = [tmp_path / line for line in result.out.splitlines()]
+        assert len(printed) == 4 and printed[3].name == '_d___e *.trace.json.gz' and all(p.is_file() for p in printed)
         assert f'written to {there}, where cache-dit was to write: 3 files' in screen.splitlines()
         assert f'written to {here}, where cache-dit was to write: 3 files' in screen.splitlines()
     assert not read(there / 'a.trace.json.gz') and adds(read(there / 'a~2.trace.json.gz'))
@@ -172,7 +177,7 @@ def test_where_cache_dit_was_to_write(run, python, analyze, tmp_path):
 def test_a_directory_that_can_not_be(run, python, analyze, tmp_path, tfanalyze):
     """One line, and the files lie beside the others."""
     (tmp_path / 'file').write_text('')
-    result = run([python, '-c', DIRECTORIES, tmp_path / 'file' / 'below'], timeout=200)
+    result = run([python, '-c', DIRECTORIES, tmp_path / 'file' / 'below'], {'CACHE_DIT_TORCH_PROFILER_DIR': tmp_path / 'run'}, timeout=200)
     assert result.rc == 0, result.err
     answer = execute([tfanalyze, 'report', result.dir], clean_environment(), tmp_path, 120)
     assert answer.rc == 0 and len(answer.err.splitlines()) == 1 and f'{tmp_path}/file/below' in answer.err, answer.err
@@ -196,7 +201,7 @@ def profiled(path, held, **more):
     t.work('copy', 320 * US, 620 * US, 10 * US, direction=1, bytes=64)
     t.block(126 * US, 0x1000, 4096, 4096, 0)
     if held is not None:
-        t.said('cache_dit.profile.flux', json.dumps({'name': 'flux', 'dir': str(path.parent / 'profiles'), 'own_dir': True, 'holds': held, **more}))
+        t.said('cache_dit.profile.flux', json.dumps({'name': 'flux', 'dir': str(path.parent / 'profiles'), 'holds': held, **more}))
     return t.save(path)
 
 

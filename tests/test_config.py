@@ -64,6 +64,14 @@ def test_values_at_the_limits(said, value):
     assert said({'TFI_MAX_MB': value}) == []
 
 
+@pytest.mark.parametrize('value, words', [('cpu,nccl', ['nccl']), ('io', ['io']), ('nccl,io,ops', ['nccl', 'io']), ('ops', []),
+                                          (None, [])])
+def test_activities_that_nothing_records_yet(said, value, words):
+    """The default has nccl and is silent; a user who asks for one of them is told."""
+    lines = said({'TFI_ACTIVITIES': value})
+    assert len(lines) == len(words) and all(f'{word} is not recorded yet' in line for word, line in zip(words, lines))
+
+
 def test_two_mistakes_are_two_lines(said):
     lines = said({'TFI_MAX_MB': 'abc', 'TFI_LOGS': 'info'})
     assert len(lines) == 2 and any('TFI_MAX_MB' in x for x in lines) and any('TFI_LOGS' in x for x in lines)
@@ -129,7 +137,7 @@ def test_metadata(script, analyze):
 
 
 def test_environment(script):
-    env = {'RANK': '2', 'WORLD_SIZE': '4', 'MASTER_ADDR': 'somewhere', 'ENABLE_PROFILER_NAMES': 'a,b', 'TFI_MAX_MB': '77',
+    env = {'RANK': '2', 'WORLD_SIZE': '4', 'MASTER_ADDR': 'somewhere', 'ENABLE_PROFILER_NAMES': 'a,*', 'TFI_MAX_MB': '77',
            'TELEFUSER_PIPELINE_NAME': 'pipe', 'SOMETHING_OF_THE_USER': 'secret'}
     info = header(script, env)
     assert {k: info.get(f'env.{k}') for k in env} == dict(env, SOMETHING_OF_THE_USER=None)

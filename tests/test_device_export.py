@@ -212,7 +212,9 @@ def test_it_loads_where_kineto_s_traces_do(trace, tmp_path, analyze, python):
 
 QUESTIONS = [('stages',), ('stages', '--exclusive'), ('breakdown',), ('breakdown', '--group-by', 'category'),
              ('breakdown', '--stage', 'denoise'), ('timeline',), ('kinds',), ('overlap',), ('launches',), ('api',),
-             ('breakdown', '--device', '0', '--stream', '7'), ('breakdown', '--names', 'short')]
+             ('breakdown', '--device', '0', '--stream', '7'), ('breakdown', '--names', 'short'),
+             ('timeline', '--stage', 'denoise'), ('kinds', '--stage', 'denoise', '--top', '1'), ('overlap', '--stage', 'denoise'),
+             ('api', '--device', '0'), ('launches', '--stream', '7'), ('api', '--stage', 'denoise', '--device', '0')]
 
 
 @pytest.mark.parametrize('question', QUESTIONS, ids=' '.join)

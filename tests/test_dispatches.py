@@ -105,7 +105,7 @@ print(type(_bisect.bisect_left.__self__).__name__)
 
 
 @pytest.mark.parametrize('activities, switch, left_alone', [
-    ('ops', None, False), ('cpu,gpu,mem,nccl', None, True), ('ops', 'on', False), ('ops', '-ops', False)])
+    ('ops', None, False), ('cpu,gpu,mem', None, True), ('ops', 'on', False), ('ops', '-ops', False)])
 def test_builtins_are_operators(run, analyze, tmp_path, activities, switch, left_alone):
     """They are recorded where operators are, and where those never can be the module is left alone."""
     (tmp_path / 'active.py').write_text(ACTIVE)

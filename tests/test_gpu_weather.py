@@ -186,6 +186,7 @@ def test_cupti_too_old(weather, only, tmp_path):
     names = re.findall(r'^    API\((\w+),', table, re.M)
     assert set(FUNCTIONS) <= set(names)
     source = ('#include <errno.h>\n#include <stdlib.h>\n'
+              'const char simgpu_cupti = 1; /* one for the simulated driver */\n'
               'int cuptiGetVersion(unsigned *v) { errno = EIO; *v = 17; return 0; }\n'
               'int cuptiGetResultString(int r, const char **t) { *t = "old"; return 0; }\n')
     others = set(names) - {'GetVersion', 'GetResultString'}

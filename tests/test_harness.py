@@ -115,7 +115,7 @@ answers.append([list(v), list(v['a'][0].shape), repr(v['a'][1]), notes])
 answers.append([len(make([T([3]), {'more': 4}])[0]), sorted(make({'set': [1, 2, {'type': 'm.X'}]})[0], key=str) == [1, 2, None]])
 answers.append([make({'text': 'abc', 'length': 8})[0], repr(make({'items': [[1, 'a'], [{'tuple': [2]}, 'b'], {'more': 2}]})[0])])
 answers.append([repr(make({'type': 'float', 'value': 'nan'})[0]), repr(make({'type': 'torch.dtype', 'value': 'float16'})[0]),
-                repr(make({'type': 'torch.device', 'value': 'cpu'})[0]), make({'type': 'function', 'value': 'json.dumps'})[0] is json.dumps,
+                repr(make({'type': 'torch.device', 'value': 'cpu'})[0]), make({'type': 'function', 'value': 'values.double'})[0](2) == 4 and make({'type': 'function', 'value': 'json.dumps'})[0] is None,
                 make({'type': 'type', 'value': 'values.Kind'})[0].__name__, make({'type': 'values.Kind', 'value': 'SLOW'})[0].value])
 point, notes = make({'type': 'values.Point', 'fields': {'x': 1, 'y': T([2])}})
 answers.append([type(point).__name__, point.x, list(point.y.shape), notes])
@@ -129,6 +129,8 @@ answers.append([list(array.shape), str(array.dtype)])
 answers.append([*make({'tensor': {'type': 'm.N', 'shape': None, 'dtype': 'float32', 'device': 'cpu'}})])
 ''', values='''
 import collections, dataclasses, enum
+def double(x):
+    return 2 * x
 class Kind(enum.Enum):
     FAST = 1
     SLOW = 2
@@ -453,13 +455,39 @@ from types import SimpleNamespace
 from torch.autograd import DeviceType
 def event(name, where, us, **more):
     return SimpleNamespace(name=name, device_type=where, time_range=SimpleNamespace(elapsed_us=lambda: us), self_cpu_time_total=us, **more)
-events = [event('aten::mm', DeviceType.CPU, 500), event('cudaLaunchKernel', DeviceType.CPU, 50), event('gemm', DeviceType.CUDA, 3000),
-          event('gemm', DeviceType.CUDA, 1000), event('relu', DeviceType.CUDA, 500), event('Memcpy HtoD', DeviceType.CUDA, 9000),
+events = [event('aten::mm', DeviceType.CPU, 500, id=7), event('cudaLaunchKernel', DeviceType.CPU, 50, id=8), event('gemm', DeviceType.CUDA, 3000, id=8),
+          event('cudaLaunchKernel', DeviceType.CPU, 200, id=9), event('gemm', DeviceType.CUDA, 1000, id=9), event('relu', DeviceType.CUDA, 500), event('Memcpy HtoD', DeviceType.CUDA, 9000),
           event('denoise', DeviceType.CUDA, 9000, is_user_annotation=True)]
 answers.append(tfharness.breakdown_of(SimpleNamespace(events=lambda: events), 'a'))
 ''')
     assert answers == [{'name': 'a', 'of': 'device kernels', 'total_kernel_time_ms': 4.5, 'num_kernels': 2, 'launches': 3, 'top_kernels': [
-        {'name': 'gemm', 'ms': 4.0, 'cuda_ms': 4.0, 'cpu_ms': None, 'calls': 2}, {'name': 'relu', 'ms': 0.5, 'cuda_ms': 0.5, 'cpu_ms': None, 'calls': 1}]}]
+        {'name': 'gemm', 'ms': 4.0, 'cuda_ms': 4.0, 'cpu_ms': 0.25, 'calls': 2}, {'name': 'relu', 'ms': 0.5, 'cuda_ms': 0.5, 'cpu_ms': None, 'calls': 1}]}]
+
+
+def test_a_script_is_a_module(ask, tmp_path):
+    """profile_{stage}.py has TeleFuser's functions: create_inputs, run_single_step(stage, inputs), profile_stage(stage, …)."""
+    signatures(tmp_path / 'sig.json', **{'vae decode': ('stages:plain', {'x': tensor([2, 3]), 'y': 1})})
+    answers = ask('''
+import importlib.util, os
+tfharness.from_signature_file('sig.json', 'vae decode').save_test_script('.')
+spec = importlib.util.spec_from_file_location('profile_vae_decode', 'profile_vae decode.py')
+script = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(script)
+inputs = script.create_inputs()
+answers.append(list(inputs))
+class Stage:
+    def process(self, x, y):
+        return x + y
+answers.append(list(script.run_single_step(Stage(), inputs).shape))
+results = script.profile_stage(Stage(), warmup=0, profile_steps=2, output_dir='made')
+answers.append([results['stage_name'], len(results['timing_ms']), sorted(os.listdir('made'))])
+answers.append(tfharness.HarnessConfig().output_dir)
+os.environ['TELEFUSER_PROFILER_OUTPUT_DIR'] = 'mine'
+answers.append(tfharness.HarnessConfig().output_dir)
+''', stages=STAGES)
+    assert answers[0] == ['x', 'y'] and answers[1] == [2, 3]
+    assert answers[2] == ['vae decode', 2, ['vae decode_breakdown.json', 'vae decode_trace.json.gz']]
+    assert answers[3].startswith('work_dirs/profiler_output/default/2') and answers[4] == 'mine'
 
 
 # ---- the command line ----
@@ -581,7 +609,7 @@ def test_a_method_needs_its_object(run, analyze, python, tmp_path):
     done = execute([python, script, '--target', 'model:model.process', '--profile-steps', '2'], clean_environment(), tmp_path, 200)
     assert done.rc == 0 and 'Median iteration time' in done.out, done.err[-2000:]
     text = script.read_text()
-    (tmp_path / 'edited.py').write_text(text.replace("return target_of(DATA['signature'], device)", 'import model\n    return model.model'))
+    (tmp_path / 'edited.py').write_text(text.replace("return target_of(DATA['signature'], device, trust)", 'import model\n    return model.model'))
     done = execute([python, tmp_path / 'edited.py'], clean_environment(), tmp_path, 200)
     assert done.rc == 0 and 'Using stage.process() as single-step function' in done.out, done.err[-2000:]
 

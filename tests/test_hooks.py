@@ -37,6 +37,7 @@ EXPECTED = {  # class, arguments, values, result, errno; None is not fixed
     'dummy_sleep': ('TEST', 'ms:UINT', [30], 0, 77),
     'dummy_many': ('TEST', 'a:INT,b:INT,c:ADDRESS,d:ADDRESS,e:BYTES,f:HEX',
                    [SIGNED - 1, 1 << 63, 0x7f0123456789, None, SIGNED - 1, 255], 0x7f0123456789, 77),
+    'dummy_call': ('TEST', 'f:ADDRESS,x:INT', [None, 10], 6, 77),
 }
 
 
@@ -73,7 +74,7 @@ def test_results_and_errno_are_passed_through(rows, run, victim):
     bare = run([victim('hooks_rows')], preload=False)
     wanted = [line.split()[:3] for line in bare.out.splitlines()]
     assert [line.split()[:3] for line in rows[0].out.splitlines()] == wanted
-    assert [int(w[1]) for w in wanted] == [-8999999999, -5, 1, 42, 0, 0x7f0123456789]
+    assert [int(w[1]) for w in wanted] == [-8999999999, -5, 1, 42, 0, 0x7f0123456789, 6]
 
 
 def test_durations(rows):

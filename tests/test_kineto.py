@@ -57,6 +57,20 @@ def expected_stages(document):
             for name, s in kineto.stages(document).items()}
 
 
+def check_one_call(rows, document):
+    """median, p95, min and max are of the stage's single calls; rows come in the order of their time."""
+    expected = kineto.stages(document)
+    for r in rows:
+        if r['stage'] in (kineto.RUN, kineto.NONE):
+            continue
+        each = expected[r['stage']].each
+        assert (ns(r['min_us']), ns(r['max_us'])) == (each.min, each.max), r
+        for key in ('median', 'p95'):
+            assert abs(ns(r[f'{key}_us']) - getattr(each, key)) <= 1, (key, r)
+    times = [(ns(r['host_us']) or 0, ns(r['device_us']) or 0) for r in rows]
+    assert times == sorted(times, reverse=True)
+
+
 def check_breakdown(rows, document, **which):
     """Each kernel's row: counts and sums exact, what is interpolated or a root to one nanosecond."""
     expected = kineto.breakdown(document, **which)
@@ -99,11 +113,14 @@ def test_info(analyze, shared_traces, name):
 @each_file
 def test_stages(analyze, shared_traces, name):
     document = document_of(shared_traces / name)
-    rows = stage_rows(exact(analyze, 'stages', shared_traces / name))
+    answer = exact(analyze, 'stages', shared_traces / name)
+    rows = stage_rows(answer)
     if kineto.tables(document)['annotation']:
         assert rows == expected_stages(document)
     else:
         assert set(rows) == {kineto.RUN}
+        assert answer['rows'][0]['median_us'] == answer['rows'][0]['host_us']
+    check_one_call(answer['rows'], document)
 
 
 @each_file

@@ -81,6 +81,19 @@ def test_blocks(play, records):
                     ('c10', 8192, -1000, 0, 2000, 1), ('c10', 4096, -100, 0, 0, -1)]
 
 
+def test_no_memory(play, records, analyze, tmp_path):
+    """An allocator that finds no memory says so: a record with what was asked for and its totals, and Kineto's instant."""
+    result = play('push("s"); d(1, 8192, 1000, 2000); c.c10_enable(1); c.c10_oom(1, ctypes.c_int64(1 << 40)); print(c.c10_seen(5)); pop()')
+    assert result.out == '1\n', 'the original was called'
+    rows = [(r['allocator'], r['bytes'], r['allocated_bytes'], r['reserved_bytes'], r['device']) for r in records(result.dir, 'oom')]
+    assert rows == [('c10', 1 << 40, 1000, 2000, 1)] and len(records(result.dir, 'memory')) == 1
+    analyze('export', 'chrome', result.dir, '--output', tmp_path / 'trace.json', format=None)
+    event, = (e for e in json.loads((tmp_path / 'trace.json').read_text())['traceEvents'] if e['name'] == '[OutOfMemory]')
+    assert event['ph'] == 'i' and event['cat'] == 'cpu_instant_event'
+    assert {k: v for k, v in event['args'].items() if k != 'Ev Idx'} == {
+        'Total Reserved': 2000, 'Total Allocated': 1000, 'Bytes': 1 << 40, 'Device Id': 1, 'Device Type': 1}
+
+
 def test_blocks_beyond_what_can_be_remembered_are_counted(play, records, analyze):
     """Without memory for a table of more than 2^14 blocks a block is in no total, neither when it comes nor when it goes."""
     result = play("""
@@ -364,6 +377,6 @@ with profiler.ProfilingContext('outer', capture_memory=True) as outer:
 for c in (outer, inner):
     m = c._memory_snapshot
     print('said', m.allocated_mb, m.peak_allocated_mb)
-'''], timeout=200)
+'''], {'TELEFUSER_LOG_LEVEL': 'ERROR'}, timeout=200)
     assert result.rc == 0, result.err
     assert [line for line in result.out.splitlines() if line.startswith('said')] == ['said 1.0 3.0', 'said 1.0 2.0']

@@ -114,6 +114,11 @@ def test_a_coroutine_has_the_time_it_ran_and_the_time_from_entry_to_exit(tmp_pat
     assert serve['device_us'] == 1 + 2 + 3 + 5 + 7 and rows['(none)']['device_us'] == 4 + 6
     part = {r['stage']: r for r in analyze('stages', '--from', '0.00155', trace)['rows']}['serve']
     assert (part['calls'], part['host_us'], part['wall_us']) == (1, pytest.approx(150, abs=0.01), pytest.approx(250, abs=0.01))
+    # One call of it is from entry to exit; with --exclusive what its own pieces took.
+    assert serve['min_us'] + serve['max_us'] == serve['wall_us'] and serve['median_us'] == 600
+    own = {r['stage']: r for r in analyze('stages', '--exclusive', trace)['rows']}['serve']
+    assert own['min_us'] + own['max_us'] == own['self_us'] == 620
+    assert part['min_us'] == part['max_us'] == part['wall_us']
 
 
 def test_recursion_of_a_coroutine_counts_once(tmp_path, analyze):

@@ -304,13 +304,11 @@ def test_operators_equal_those_of_torch_profiler(play, name, least):
     ours = run.trace().operators()
     for thread, rows in theirs.items():
         mine = ours[thread]
-        # Ours begin with the first stage or hundredth operator, theirs with the profile; and ours go on after it.
+        # Ours begin with the first operator of the process, theirs with the profile; and ours go on after it.
         size = min(20, len(rows))
-        late, at = next((j, i) for j in range(101) for i in range(len(mine)) if mine[i:i + size] == rows[j:j + size])
-        rows = rows[late:]
+        at = next(i for i in range(len(mine)) if mine[i:i + size] == rows[:size])
         mine = mine[at:][:len(rows)]
-        assert mine == rows[len(rows) - len(mine):], next((a, b) for a, b in zip(mine, rows[-len(mine):]) if a != b)
-        assert len(rows) - len(mine) < 200
+        assert mine == rows, next((a, b) for a, b in zip(mine, rows) if a != b)
     assert sum(map(len, theirs.values())) > least
 
 
@@ -386,12 +384,13 @@ def debugged(play):
 
 @pytest.mark.parametrize('name', [of('telefuser_stages')])
 def test_a_line_for_each_stage(debugged, name):
-    lines = re.findall(r'^\[Rank 0\] \[Timing\] (.*): (\d+\.\d\d) ms, memory: \d+/\d+ MB \(peak: \d+/\d+ MB\)$', debugged.err, re.M)
+    lines = re.findall(r'__exit__:\d+ \| \[Rank 0\] \[Timing\] (.*): (\d+\.\d\d) ms, memory: \d+/\d+ MB \(peak: \d+/\d+ MB\)$', debugged.out, re.M)
     stages = sorted(debugged.trace().stages(), key=lambda s: s.end)
     assert [n for n, _ in lines] == [s.name for s in stages]
     clock = debugged.trace().clock
-    for (_, ms), s in zip(lines, stages):
-        assert abs(float(ms) - float(clock(s.end) - clock(s.start)) / 1e6) < 0.02 + 0.001 * float(ms)
+    around = sorted(float(clock(s.end) - clock(s.start)) / 1e6 - float(ms) for (_, ms), s in zip(lines, stages))
+    assert around[0] > -0.01  # their timer runs inside of the stage
+    assert around[len(around) // 2] < 0.5  # the median: a busy machine may take the processor away between the two clocks
     assert len(re.findall(r'\[Timing\]', debugged.err + debugged.out)) == len(stages)
 
 
@@ -467,7 +466,7 @@ def test_cache_dit(play, tmp_path, name):
     check_journal(run, 0, tfr.STAGE, {'toy', 'upscale', 'step'})
     facts = [json.loads(run.trace().text(r.values['value'])) for r in run.trace().kind('metadata')
              if run.trace().text(r.values['key']) == 'cache_dit.profile.toy']
-    assert facts == [{'name': 'toy', 'dir': str(asked), 'own_dir': True, 'activities': ['CPU', 'MEM'], 'with_stack': False,
+    assert facts == [{'name': 'toy', 'dir': str(asked), 'ranked': False, 'activities': ['CPU', 'MEM'], 'with_stack': False,
                       'record_shapes': True, 'wait': 1, 'warmup': 1, 'active': 2, 'holds': ['cpu', 'mem', 'shapes']}]
     steps = [s for s in stages if s.name == 'step']
     times = [r.values['time'] for r in run.trace().kind('op')]
@@ -502,7 +501,8 @@ def test_native_dispatches_by_stage(play, analyze, torchfx_counts, name):
     run = play(name, 'library')
     check_journal(run, 0, tfr.STAGE)
     found = dispatches(analyze, run)
-    assert found == torchfx_counts
+    trial = '(none)', 'torchfx.torchfx_ext.sos_forward'  # it shows that the extension works, before anything counts
+    assert found == {**torchfx_counts, trial: torchfx_counts.get(trial, 0) + 1}
     for kind in ('butterworth', 'biquad'):
         for depth in (2, 5, 10):
             assert found[f'fused {kind} {depth}', 'torchfx.torchfx_ext.sos_forward'] == 1

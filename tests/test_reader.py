@@ -182,7 +182,8 @@ def test_info(tmp_path, analyze):
         'start': '2023-11-14T22:13:20.123457Z', 'duration_us': 2999.0, 'ended': '_exit', 'complete': True,
         'events': {'clock': 2, 'message': 1, 'mark': 2}, 'lost': {}, 'counted': {'unmatched': 3}, 'own_cost_us': 1234.567,
         'clock': 'monotonic', 'clock_steps': [], 'threads': 1, 'devices': [], 'command': 'python pipeline.py', 'directory': '/somewhere',
-        'version': '0.0.1', 'metadata': {'model': 'wan 2.1', 'note': 'ü'}, 'messages': ['disk is slow'], 'recording': []}
+        'version': '0.0.1', 'unmatched_names': [], 'metadata': {'model': 'wan 2.1', 'note': 'ü'}, 'messages': ['disk is slow'], 'recording': [],
+        'reveals': {'command_line': 'whole', 'left_out': 0, 'values': True, 'texts': 3, 'source_lines': 0, 'paths': 'directory', 'environment': None}}
     text = analyze('info', tmp_path, format='text').out
     assert 'message 1, mark 2' in text and 'duration      2.999 ms' in text
     assert next(csv.DictReader(io.StringIO(analyze('info', tmp_path, format='csv').out)))['events'] == 'clock=2 message=1 mark=2'
@@ -218,10 +219,10 @@ def test_a_trace_without_clock_records_says_so(tmp_path, analyze):
 def test_versions(tmp_path, analyze):
     simple(tmp_path / 'new.tfr', minor=7)
     result = analyze('info', tmp_path / 'new.tfr', format='text')
-    assert 'has format 1.7, newer than this program\'s 1.1' in result.err
+    assert 'has format 1.7, newer than this program\'s 1.2' in result.err
     simple(tmp_path / 'next.tfr', major=2)
     result = analyze('info', tmp_path / 'next.tfr', format='text', rc=1)
-    assert result.out == '' and 'has format 2.0, and this program reads 1.1' in result.err
+    assert result.out == '' and 'has format 2.0, and this program reads 1.2' in result.err
     assert analyze('info', tmp_path / 'next.tfr', tmp_path / 'new.tfr', rc=3)['totals']['processes'] == 1
 
 
@@ -234,7 +235,7 @@ def test_what_is_not_a_trace(tmp_path, analyze):
     simple(tmp_path / 'runs' / '20260101' / 'a.tfr')
     for name, words in (('empty.tfr', 'is empty'), ('text.tfr', 'does not begin with TFITRACE'),
                         ('image.png', 'does not begin with TFITRACE'), ('dir', 'holds no .tfr and no .json; run a program with LD_PRELOAD'),
-                        ('runs', 'there are some in'), ('missing', 'No such file or directory'), ('/dev/null', 'is not a file')):
+                        ('runs', 'there are some in'), ('missing', 'No such file or directory'), ('/dev/null', 'is a device')):
         result = analyze('stages', tmp_path / name, format='text', rc=1)
         assert result.out == '' and words in result.err and str(tmp_path / name) in result.err
     simple(tmp_path / 'good.tfr')

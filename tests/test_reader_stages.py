@@ -3,9 +3,11 @@
 import csv
 import io
 import re
+from fractions import Fraction
 
 import pytest
 
+import kineto
 import random_traces
 import tfr
 from small_traces import clock_chunk, simple, staged_trace
@@ -15,7 +17,7 @@ NS = 0.0011  # microseconds: two nanoseconds' rounding at most, and what a doubl
 
 
 def oracle_rows(traces, window=None):
-    """{(rank, stage): [calls, host, self]} and {rank: (first, last)} over (writer, clock) pairs."""
+    """{(rank, stage): [calls, host, self, each call's, each call's self]} and {rank: (first, last)} over (writer, clock) pairs."""
     rows, spans = {}, {}
     for w, clock in traces:
         first, last = random_traces.span(w.records, clock)
@@ -23,19 +25,22 @@ def oracle_rows(traces, window=None):
         old = spans.get(rank, (first, last))
         spans[rank] = min(old[0], first), max(old[1], last)
         for name, values in random_traces.stages(random_traces.ranges(w.records, clock, last), window).items():
-            row = rows.setdefault((rank, tfr.name_of(w.strings, name)), [0, 0, 0])
-            for i in range(3):
-                row[i] += values[i]
+            row = rows.setdefault((rank, tfr.name_of(w.strings, name)), [0, 0, 0, [], []])
+            for i, value in enumerate(values):
+                row[i] += value
     return rows, spans
 
 
 def check_stages(answer, rows, spans, exclusive=False):
     got = {(r['rank'], r['stage']): r for r in answer['rows']}
     assert len(got) == len(answer['rows']) and set(got) == set(rows)
-    for key, (calls, host, own) in rows.items():
+    for key, (calls, host, own, each, own_each) in rows.items():
         r, tolerance = got[key], NS * (2 * calls + 1)
         assert r['calls'] == calls
         assert abs(r['self_us'] - float(own) / 1000) <= tolerance, key
+        one = sorted(own_each if exclusive else each)
+        for share, name in ((0, 'min_us'), (0.5, 'median_us'), (0.95, 'p95_us'), (1, 'max_us')):
+            assert abs(r[name] - float(kineto.quantile(one, Fraction(share).limit_denominator(100))) / 1000) <= tolerance, (key, name)
         wanted = own if exclusive else host
         assert abs(r['host_us'] - float(wanted) / 1000) <= tolerance, key
         assert r['wall_us'] == r['host_us'] and r['device_us'] is None and r['peak_allocated_bytes'] is None
@@ -98,7 +103,7 @@ def test_stages_of_known_numbers(tmp_path, analyze):
 def test_stages_text_and_csv(tmp_path, analyze):
     simple(tmp_path / 'a.tfr', rank=4)
     text = analyze('stages', tmp_path, format='text').out.splitlines()
-    assert re.split(r'  +', text[0]) == ['stage', 'rank', 'calls', 'host', 'wall', 'self', 'pct']
+    assert re.split(r'  +', text[0]) == ['stage', 'rank', 'calls', 'median', 'p95', 'min', 'max', 'host', 'wall', 'self', 'pct']
     assert re.split(r'  +', text[1])[:4] == ['stage 0', '4', '1', '1.000 ms']
     rows = list(csv.DictReader(io.StringIO(analyze('stages', tmp_path, format='csv').out)))
     assert [r['host_us'] for r in rows] == ['1000.000'] * 3 and rows[0]['device_us'] == ''

@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 
 import scripted
+from conftest import BUILD
 from scripted import called, only, stages
 
 STEPS = 'push=a call=1 pop'
@@ -102,8 +103,10 @@ def test_output_directory_set_for_a_child_wins(script, victim, tmp_path):
     assert {d.name for d in directories(scripted.traces(tmp_path))} == {'run', 'own'}
 
 
-def test_inherited_directory_that_is_not_absolute_is_ignored(default):
-    assert re.fullmatch(r'\d{8}_\d{4}', only(default(env={'TFI_RUN_DIR': 'relative'})).path.parent.name)
+@pytest.mark.parametrize('value', ['relative', 'relative//token', '', '//', '//token', '///x', '%n%s//%s'])
+def test_inherited_directory_that_is_not_absolute_is_ignored(default, value):
+    """And one that has no name before its token."""
+    assert re.fullmatch(r'\d{8}_\d{4}', only(default(env={'TFI_RUN_DIR': value})).path.parent.name)
 
 
 def test_one_directory_across_a_minute(run, victim, tmp_path):
@@ -112,6 +115,56 @@ def test_one_directory_across_a_minute(run, victim, tmp_path):
     result = run(['bash', '-c', line], {'TFI_OUTPUT_DIR': None, 'TZ': 'UTC'}, preload='test')
     traces = scripted.traces(tmp_path)
     assert (result.rc, len(traces), len(directories(traces))) == (0, 2, 1)
+
+
+# ---- several jobs ----
+
+def test_two_jobs_of_one_minute_have_a_directory_each(run, victim, tmp_path):
+    """Both decide on the same name before one of them wakes; each one's children follow it."""
+    child = f'{victim("script")} {STEPS}'
+    env = {'TFI_OUTPUT_DIR': None, 'LD_PRELOAD': None}
+    library = next(BUILD.glob('test/libtfinject.so'))
+    jobs = ' & '.join(f"LD_PRELOAD={library} {victim('script')} wait=200 push=parent 'system={child}' pop" for _ in range(3))
+    result = run(['bash', '-c', f'{jobs} & wait'], env, preload=False)
+    assert (result.rc, result.err) == (0, '')
+    found = sorted(directories(scripted.traces(tmp_path)))
+    minutes = {d.name.partition('~')[0] for d in found}
+    assert len(found) == 3 and (len(minutes) > 1 or [d.name.partition('~')[2] for d in found] == ['', '2', '3'])
+    for directory in found:
+        assert sorted(stages(t)[0] for t in scripted.traces(directory)) == ['a', 'parent']
+
+
+def test_a_job_that_chose_its_directory_goes_there_again(script, tmp_path):
+    """Only the default's name gets a number."""
+    for _ in range(2):
+        script(STEPS, {'TFI_OUTPUT_DIR': 'mine'})
+    assert directories(scripted.traces(tmp_path)) == {tmp_path / 'mine'} and not (tmp_path / 'mine/.job').exists()
+
+
+PLANTED = {
+    'a FIFO': lambda note, precious: os.mkfifo(note),
+    'a directory': lambda note, precious: note.mkdir(),
+    'a link': lambda note, precious: note.symlink_to(precious),
+    'a link to nothing': lambda note, precious: note.symlink_to(precious.with_name('made')),
+    'a link to a device': lambda note, precious: note.symlink_to('/dev/zero'),
+    'an empty file': lambda note, precious: note.write_text(''),
+    'no name': lambda note, precious: note.write_bytes(b'\0\n/'),
+    'a long file': lambda note, precious: note.write_text('x' * 100000),
+}
+
+
+@pytest.mark.parametrize('marker', ['.job', '.unmatched'])
+@pytest.mark.parametrize('planted', PLANTED)
+def test_what_is_planted_as_a_note_of_the_directory_stops_nobody(run, victim, tmp_path, marker, planted):
+    """A job is recorded whatever lies there under the name of its notes, follows no link, and makes and changes nothing."""
+    directory, precious = tmp_path / 'run', tmp_path / 'precious'
+    directory.mkdir()
+    precious.write_text('precious')
+    PLANTED[planted](directory / marker, precious)
+    env = {'TFI_OUTPUT_DIR': None, 'TFI_RUN_DIR': f'{directory}//1-token', 'ENABLE_PROFILER_NAMES': 'a,nothing'}
+    result = run([victim('script'), *STEPS.split()], env, preload='test', timeout=20)
+    assert result.rc == 0 and len(list(tmp_path.rglob('*.tfr'))) == 1
+    assert precious.read_text() == 'precious' and not (tmp_path / 'made').exists()
 
 
 # ---- several hosts ----

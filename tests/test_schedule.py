@@ -345,7 +345,8 @@ def test_words_that_are_none(script, tmp_path):
 
 
 def test_a_file_that_can_not_be_read(play, tmp_path):
-    assert called(play('push=a call=1 pop', {'TFI_TRIGGER': f'file:{tmp_path}'})) == []
+    err = f'tfinject: TFI_TRIGGER: {tmp_path} is ignored while it is not a regular file\n'
+    assert called(play('push=a call=1 pop wait=300 call=2', {'TFI_TRIGGER': f'file:{tmp_path}'}, err=err)) == []
 
 
 # ---- a schedule of the pipeline's own ----
@@ -357,11 +358,13 @@ from cache_dit._utils.utils import create_profiler_from_args
 plan = dict(p.split('=') for p in sys.argv[1].split(','))
 args = SimpleNamespace(profile=True, profile_name='flux', profile_dir=None, profile_activities=['CPU'], profile_with_stack=False,
                        profile_record_shapes=True, **{'profile_' + k: int(v) for k, v in plan.items()})
-for i in range(6):
+for i in range(3):
     with create_profiler_from_args(args):
-        torch.ones(i + 1) + 1
-        with torch.profiler.record_function('step'):
-            torch.ones(i + 10) * 2
+        torch.ones(10 * i + 1) + 1
+        for k in range(3):
+            with torch.profiler.record_function('step'):
+                torch.ones(10 * i + k + 2) * 2
+    torch.ones(10 * i + 9) + 1
 '''
 
 
@@ -372,20 +375,27 @@ def added(trace, names=('aten::add', 'aten::mul')):
     return [json.loads(shape)[0][0] for _, shape in sorted(shapes)]
 
 
-def test_cache_dits_arguments(run, python):
-    """Without TFI_STEP the entries of its context are the steps; nothing is said of it."""
-    def sizes(plan, env=None):
-        shutil.rmtree(run_directory, ignore_errors=True)
-        result = run([python, '-c', CACHE_DIT, plan], env, timeout=200)
-        assert result.rc == 0 and 'tfinject' not in result.err, result.err[-2000:]
-        trace, = (t for t in scripted.traces(result.dir) if stages(t))
-        assert stages(trace).count('flux') == 6, stages(trace)
-        return added(trace), [c for c in switches(trace) if c[-1] == 'schedule']
-    run_directory = run([python, '-c', '']).dir
-    recorded, changes = sizes('wait=1,warmup=1,active=2,repeat=1')
-    assert recorded == [2, 11, 3, 12, 4, 13]
-    assert changes == [(OFF, 0, 0, 'schedule'), (WARMUP, 0, 1, 'schedule'), (ON, 0, 2, 'schedule'), (OFF, 1, 4, 'schedule')]
-    recorded, _ = sizes('wait=0,warmup=0,active=1', {'TFI_STEP': 'step'})
-    assert recorded == [10, 11, 12, 13, 14, 15]  # each context has a schedule of its own then, from its first `step` on
-    recorded, _ = sizes('wait=5', {'TFI_SCHEDULE': 'wait=0,warmup=0,active=1,repeat=1', 'TFI_STEP': 'flux'})
-    assert recorded == [1, 10]
+WHOLE = 'is recorded whole, without its '
+NO_STEP = 'no stage nosuch was entered in it'
+
+
+@pytest.mark.parametrize('plan, env, expected, line', [
+    ('wait=0,warmup=1,active=3,repeat=1', {}, [*range(1, 5), *range(11, 15), *range(21, 25)], WHOLE),
+    ('wait=1,warmup=0,active=1,repeat=1', {'TFI_STEP': 'step'}, [3, 13, 23], ''),
+    ('wait=1,warmup=0,active=1,repeat=1', {'TFI_STEP': 'nosuch'}, [], NO_STEP),
+    ('wait=5,repeat=1', {'TFI_SCHEDULE': 'wait=0,warmup=0,active=1,repeat=1', 'TFI_STEP': 'flux'}, None, ''),
+], ids=['no-steps-to-be-seen', 'steps', 'no-step-entered', 'the-users-own'])
+def test_cache_dits_arguments(run, python, plan, env, expected, line):
+    """A schedule begins and ends with its context: later contexts and what lies between them are recorded as they ask."""
+    result = run([python, '-c', CACHE_DIT, plan], env, timeout=200)
+    assert result.rc == 0 and line in result.err, result.err[-2000:]
+    assert len(result.err.splitlines()) == bool(line), 'said once, or nothing'
+    trace, = (t for t in scripted.traces(result.dir) if stages(t))
+    between = [9, 19, 29]
+    assert stages(trace).count('flux') == 3
+    if expected is None:
+        assert added(trace) == [1, 2, 3, 4, 9]  # up to the second entry of `flux`
+        return
+    assert sorted(added(trace)) == sorted(expected + between)
+    changes = [(state, cause) for state, _, _, cause in switches(trace) if cause == 'schedule']
+    assert bool(changes) == ('TFI_STEP' in env) and (not changes or changes[-1] == (ON, 'schedule'))

@@ -36,7 +36,7 @@ class Guarded:
 @pytest.fixture
 def shim():
     """describe_call and describe_result, as JSON; the namespace of the shim, without its other parts."""
-    namespace = {'_when_imported': lambda name, function: None}
+    namespace = {'_config': {'record_values': 1}, '_when_imported': lambda name, function: None}
     source = (ROOT / 'preload' / 'shim_signature.py').read_text()
     exec(compile(source, 'shim_signature.py', 'exec'), namespace)
 

@@ -186,7 +186,7 @@ def test_an_edited_script_stays(made, report, tmp_path):
     first = path.read_text()
     report()
     assert path.read_text() == first and len(list(tmp_path.glob('profile_*'))) == 1
-    edited = first.replace("return target_of(DATA['signature'], device)", 'return made_by_hand()')
+    edited = first.replace("return target_of(DATA['signature'], device, trust)", 'return made_by_hand()')
     path.write_text(edited)
     report()
     assert path.read_text() == edited != first
@@ -226,7 +226,7 @@ def test_memory_in_timing_json(made, report, tmp_path):
     made.stage('a', memory=[(0, memory(5, 6, 7, 8))]).stage('host', memory=[(-1, memory(1, 0, 2, 0))]).stage('none').save()
     report()
     stages = json.loads((tmp_path / 'timing.json').read_text())['stages']
-    assert stages['a']['memory'] == {'allocated_mb': 5, 'reserved_mb': 6, 'peak_allocated_mb': 30, 'peak_reserved_mb': 40, 'device': 0}
+    assert stages['a']['memory'] == {'allocated_mb': 5, 'reserved_mb': 6, 'peak_allocated_mb': 7, 'peak_reserved_mb': 8, 'device': 0}
     assert stages['host']['memory'] == {'allocated_mb': 1, 'reserved_mb': 0, 'peak_allocated_mb': 2, 'peak_reserved_mb': 0, 'device': -1}
     assert 'memory' not in stages['none']
 
@@ -270,6 +270,20 @@ def test_memory_of_stages_whose_names_meet(made, report, tmp_path):
     freed = [('second', 2 ** 63 - 1, 2)] * 2
     assert found == {'a_b': [('first', 100, 2), ('first', 1, 1)], 'a_b~2': freed + [('second', 1, 1)], 'c': [('third', 1, 1)]}
     assert len(list(tmp_path.glob('*-memory-*.txt'))) == 3
+
+
+def test_frames_in_a_pickle(made, report, tmp_path):
+    """A block has the frames of Python first, native ones by their names in C++, and none of libtorch's plumbing."""
+    torch = '/v/libtorch_cpu.so'
+    stack = made.rank().w.stack(('0x40d57', '/v/libc10.so', 0), ('_ZN2at6native9empty_cpuEl', torch, 0),
+                                ('_ZN2at4_ops5empty4callEl', torch, 0), ('0x2f', '/v/libmine.so', 0), ('f', 'm.py', 7))
+    made.records.append(rec('memory', time=made.now + 5, address=4096, bytes=100, device=-1, stack=stack))
+    made.stage('a', flags=CACHE_DIT).save()
+    report()
+    (path,) = tmp_path.glob('*.pickle')
+    event, = pickle.loads(path.read_bytes())['device_traces'][0]
+    assert [(f['name'], f['filename'], f['line']) for f in event['frames']] == [
+        ('f', 'm.py', 7), ('at::native::empty_cpu', torch, 0), ('libmine.so+0x2f', '', 0)]
 
 
 def test_the_script_is_that_of_the_harness(made, report, python, tmp_path):

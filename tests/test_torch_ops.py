@@ -319,7 +319,7 @@ for _ in range(200): a - a
     ({'ENABLE_PROFILER_NAMES': 'want*'}, {'aten::mul'}, True),
     ({'ENABLE_PROFILER_NAMES': ''}, set(), False),
     ({'TFI_ACTIVITIES': 'cpu,gpu'}, set(), False),
-    ({'TFI_RECORD_SHAPES': '0'}, {'aten::mul', 'aten::sub'}, False),
+    ({'TFI_RECORD_SHAPES': '0'}, {'aten::ones', 'aten::empty', 'aten::fill_', 'aten::add', 'aten::mul', 'aten::sub'}, False),
 ], ids=['names', 'none', 'not-ops', 'no-shapes'])
 def test_selection(run, python, env, names, shaped):
     result = run([python, '-c', SELECTED], env=env)
@@ -335,15 +335,6 @@ def test_selection(run, python, env, names, shaped):
         assert len(rows) == 1
     if 'TFI_RECORD_SHAPES' in env:
         assert all(r['sequence'] >= 0 for r in rows if r['name'] == 'aten::mul')
-
-
-@pytest.mark.parametrize('count, files', [(20, 0), (150, 1)])
-def test_some_operators_wake_nobody(run, python, count, files):
-    result = run([python, '-c', f'import torch\na = torch.ones(3)\nfor _ in range({count}): a + a'])
-    assert result.rc == 0, result.err
-    assert len(list(result.dir.glob('*.tfr'))) == files
-    if files:
-        assert 40 <= len(operators(read(result.dir))) <= count
 
 
 def test_fork_after_import(run, python):

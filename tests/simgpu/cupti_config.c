@@ -21,6 +21,9 @@
 
 #include "cupti_sim.h"
 
+/* Says that this is the simulated CUPTI: it stands on the simulated driver only. */
+__attribute__((visibility("default"))) const char simgpu_cupti = 1;
+
 static const struct {
     const char *name;
     unsigned value;

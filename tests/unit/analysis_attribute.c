@@ -102,8 +102,8 @@ START_TEST(the_innermost_stage_of_the_launching_thread)
     check_work(elsewhere, other, VIA_THREAD);
     check_work(end, NO_PLACE, VIA_NONE);
     check_work(before, NO_PLACE, VIA_NONE);
-    ck_assert_uint_eq(stage_around(&a, inner, 130), outer);
-    ck_assert_uint_eq(stage_around(&a, outer, 130), NO_PLACE);
+    ck_assert_uint_eq(stages_around(&a.paths, inner, 130), outer);
+    ck_assert_uint_eq(stages_around(&a.paths, outer, 130), NO_PLACE);
 }
 END_TEST
 
@@ -115,8 +115,8 @@ START_TEST(stages_that_cross)
     check_work(both, second, VIA_THREAD);
     check_work(late, second, VIA_THREAD);
     check_work(deep, inside, VIA_THREAD);
-    ck_assert_uint_eq(stage_around(&a, second, 60), first);
-    ck_assert_uint_eq(stage_around(&a, second, 105), NO_PLACE); /* the first one is over by then */
+    ck_assert_uint_eq(stages_around(&a.paths, second, 60), first);
+    ck_assert_uint_eq(stages_around(&a.paths, second, 105), NO_PLACE); /* the first one is over by then */
 }
 END_TEST
 

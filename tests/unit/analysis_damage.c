@@ -128,7 +128,7 @@ static bool read_trace(bool with_live, unsigned long *records)
     const struct piece *piece;
     atomic_ullong done = 0;
     memset(records, 0, CHUNKS * sizeof *records);
-    bool good = trace_open(&trace, "trace.tfr", with_live ? "trace.tfr.live" : NULL, &notes);
+    bool good = trace_open(&trace, "trace.tfr", with_live ? "trace.tfr.live" : NULL, FILE_NAMED, &notes);
     if (good) {
         struct reader reader = {.trace = &trace};
         while ((piece = reader_next(&reader, &chunk)) != NULL) {

@@ -76,7 +76,6 @@ START_TEST(refused)
                                         "stages -x run",
                                         "stages -j run",
                                         "stages --j 2 run",
-                                        "dump --stage x run",
                                         "export chrome --format json run",
                                         "export run",
                                         "stages run --stage"};
@@ -120,7 +119,7 @@ START_TEST(several_questions)
                                         "timeline,kinds --format csv run",
                                         "stages,info --from 1 run",
                                         "timeline,stages --rules hta run",
-                                        "timeline,kinds --top 3 run",
+                                        "timeline,overlap --top 3 run",
                                         ",timeline run"};
     for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
         ck_assert_msg(!parse(wrong[i]), "%s", wrong[i]);

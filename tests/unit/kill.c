@@ -97,7 +97,7 @@ static void read_trace(const char *path, struct seen *seen)
     uint64_t drops[TFI_MAX_DROPS] = {0};
     snprintf(live, sizeof live, "%s.live", path);
     /* Killed while it opened the file: there is nothing to read, and then no call may have returned. */
-    if (!trace_open(&trace, path, access(live, R_OK) == 0 ? live : NULL, &notes)) {
+    if (!trace_open(&trace, path, access(live, R_OK) == 0 ? live : NULL, FILE_NAMED, &notes)) {
         trace_close(&trace);
         notes_free(&notes);
         return;

@@ -25,6 +25,11 @@ static long long now(void)
         printf("%s %" PRId64 " %d %lld %lld\n", name, result, error, before, now());                                   \
     } while (0)
 
+static long half(long x)
+{
+    return x / 2;
+}
+
 int main(void)
 {
     static double number;
@@ -36,5 +41,6 @@ int main(void)
     CALLED("dummy_nested", dummy_nested(40, 2));
     CALLED("dummy_sleep", dummy_sleep(30));
     CALLED("dummy_many", dummy_many(-1, INT64_MIN, (char *)0x7f0123456789, &number, SIZE_MAX, 255));
+    CALLED("dummy_call", dummy_call(half, 10));
     return 0;
 }

@@ -10,6 +10,7 @@
 
 void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(void *block, int64_t bytes, size_t allocated,
                                                            size_t reserved, uint16_t device);
+void _ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE(int64_t bytes, size_t total, size_t more, uint16_t device);
 void _ZN3c1025ProfiledCPUMemoryReporter3NewEPvm(void *reporter, void *block, size_t bytes);
 void _ZN3c1025ProfiledCPUMemoryReporter6DeleteEPv(void *reporter, void *block);
 void c10_enable(int enabled);
@@ -17,11 +18,12 @@ int64_t c10_seen(int what);
 void c10_host(uint64_t block, int64_t bytes);
 void c10_mapped(uint64_t block, int64_t bytes);
 void c10_device(int index, uint64_t block, int64_t bytes, int64_t more_reserved);
+void c10_oom(int index, int64_t bytes);
 
 enum { DEVICES = 4, BLOCKS = 1 << 16, HOST = 0xff00 };
 
 static bool enabled;
-static int64_t reports, last_bytes, last_device, last_total, calls;
+static int64_t reports, last_bytes, last_device, last_total, calls, ooms;
 static int64_t allocated[DEVICES], reserved[DEVICES];
 static struct reporter {
     int64_t size[BLOCKS];
@@ -35,6 +37,16 @@ void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(void *block, int64_t 
     (void)more;
     if (!enabled) return;
     reports++;
+    last_bytes = bytes;
+    last_device = device;
+    last_total = (int64_t)total;
+}
+
+void _ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE(int64_t bytes, size_t total, size_t more, uint16_t device)
+{
+    (void)more;
+    if (!enabled) return;
+    ooms++;
     last_bytes = bytes;
     last_device = device;
     last_total = (int64_t)total;
@@ -68,7 +80,7 @@ void c10_enable(int on)
 
 int64_t c10_seen(int what)
 {
-    const int64_t seen[] = {reports, last_bytes, last_device, last_total, calls};
+    const int64_t seen[] = {reports, last_bytes, last_device, last_total, calls, ooms};
     return seen[what];
 }
 
@@ -91,4 +103,10 @@ void c10_device(int index, uint64_t block, int64_t bytes, int64_t more_reserved)
     reserved[index] += more_reserved;
     _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE((void *)(uintptr_t)block, bytes, (size_t)allocated[index],
                                                           (size_t)reserved[index], (uint16_t)(index << 8 | 1));
+}
+
+void c10_oom(int index, int64_t bytes)
+{
+    _ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE(bytes, (size_t)allocated[index], (size_t)reserved[index],
+                                                        (uint16_t)(index << 8 | 1));
 }

@@ -37,3 +37,8 @@ const char *dummy_many(int a, int64_t b, const char *c, double *d, size_t e, uin
     (void)a, (void)b, (void)d, (void)e, (void)f;
     return c;
 }
+
+long dummy_call(long (*f)(long), long x)
+{
+    return f(x) + 1;
+}

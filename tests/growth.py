@@ -1,0 +1,547 @@
+"""growth.py - traces of hostile shapes of any size, and how a command's time grows with them.
+
+A shape is a function of a number N that writes a trace (or a directory of them) and returns its path. `exponent` compares
+the user CPU a command needs at two sizes, least of several runs, less what it needs for next to nothing: 1 is linear,
+2 quadratic. scripts/bench-growth prints the table of all shapes and commands; test_growth.py asserts on small ones.
+"""
+
+import json
+import math
+import os
+import resource
+import shutil
+import subprocess
+from pathlib import Path
+
+import tfr
+from tfr import NESTED, STAGE, Writer, rec
+
+SHAPES = {}
+
+
+def shape(size):
+    """A shape and the N from which its time stands out from that of starting the program."""
+    def add(function):
+        SHAPES[function.__name__] = (function, size)
+        return function
+    return add
+
+
+# ---- Kineto traces ----
+
+def event(category, name, start, time, tid=1, pid=1, **args):
+    return json.dumps({'ph': 'X', 'cat': category, 'name': name, 'pid': pid, 'tid': tid, 'ts': start, 'dur': time, 'args': args})
+
+
+def kineto(directory, events, rank=0, world=1, name='trace.json'):
+    path = Path(directory) / name
+    with open(path, 'w') as file:
+        file.write('{"schemaVersion":1,"deviceProperties":[],"distributedInfo":{"rank":%d,"world_size":%d},"traceEvents":[\n'
+                   % (rank, world))
+        for i, text in enumerate(events):
+            file.write(',\n' + text if i else text)
+        file.write('\n]}')
+    return path
+
+
+def launch(i, at, kernel='kernel', stream=7, device=0, tid=1, wait=3, time=1):
+    """A call and the kernel it launches."""
+    yield event('cuda_runtime', 'cudaLaunchKernel', at, 1, tid, correlation=i + 1)
+    yield event('kernel', kernel, at + wait, time, stream, device, correlation=i + 1, stream=stream, device=device)
+
+
+def launches(count, at, **more):
+    for i in range(count):
+        yield from launch(i, at + 2 * i, **more)
+
+
+@shape(10000)
+def nested_operators(directory, n):
+    """N operators in each other, in one stage, a launch in each."""
+    def events():
+        yield event('user_annotation', 'stage0', 0, 10 * n)
+        for i in range(n):
+            yield event('cpu_op', f'aten::op{i % 50}', 1 + 2 * i, 10 * n - 4 * i - 2)
+            yield from launch(i, 2 + 2 * i, time=1)
+    return kineto(directory, events())
+
+
+@shape(10000)
+def nested_stages(directory, n):
+    """N stages of different names in each other, a launch in each, and a second row of launches in the innermost."""
+    def events():
+        for i in range(n):
+            yield event('user_annotation', f'stage{i}', 2 * i, 12 * n - 4 * i)
+            yield from launch(i, 2 * i + 1, kernel=f'kernel{i % 97}', wait=2, time=1)
+        for i in range(n):
+            yield event('cpu_op', 'aten::op', 2 * n + 2 * i, 1)
+            yield from launch(n + i, 2 * n + 2 * i, wait=2 * n)
+    return kineto(directory, events())
+
+
+@shape(10000)
+def nested_few_names(directory, n):
+    """N stages of 50 names in each other, launches in the innermost, operators beside them."""
+    def events():
+        for i in range(n):
+            yield event('user_annotation', f'stage{i % 50}', i, 12 * n - 2 * i)
+        for i in range(n):
+            yield event('cpu_op', 'aten::op', 2 * n + 2 * i, 1)
+            yield from launch(i, 2 * n + 2 * i)
+    return kineto(directory, events())
+
+
+@shape(10000)
+def nested_twice(directory, n):
+    """The same N names in each other two times, on two streams whose work overlaps."""
+    def events():
+        for turn in range(2):
+            at = 20 * n * turn
+            for i in range(n // 2):
+                yield event('user_annotation', f'stage{i}', at + i, 14 * n - 2 * i)
+            for i in range(n // 2):
+                yield from launch(turn * n + i, at + n + 2 * i, stream=7 + i % 2, time=5)
+    return kineto(directory, events())
+
+
+@shape(10000)
+def crossing_stages(directory, n):
+    """N stages that each end after the one they began in, with launches where all are open and where all but one are over."""
+    def events():
+        for i in range(n):
+            yield event('user_annotation', f'stage{i}', i, 4 * n)
+        for i in range(n):
+            yield from launch(i, n + 2 * i)
+        yield event('user_annotation', 'last', 20 * n, 8 * n)
+        for i in range(n):
+            yield from launch(n + i, 22 * n + 2 * i)
+    return kineto(directory, events())
+
+
+@shape(10000)
+def outlived_stages(directory, n):
+    """N stages in each other that are over while one that began in the innermost goes on; the launches come then."""
+    def events():
+        for i in range(n):
+            yield event('user_annotation', f'stage{i}', i, 3 * n - 2 * i)
+        yield event('user_annotation', 'outlives', n + 1, 20 * n)
+        for i in range(n):
+            yield event('cpu_op', 'aten::op', 5 * n + 4 * i, 2)
+            yield from launch(i, 5 * n + 4 * i)
+    return kineto(directory, events())
+
+
+@shape(10000)
+def clashing_names(directory, n):
+    """N stages whose names become the same name of a file."""
+    def name(i):
+        return ''.join(chr(0x4e00 + (i >> bits & 63)) for bits in (0, 6, 12))
+    return kineto(directory, (event('user_annotation', name(i), 10 * i, 5) for i in range(n)))
+
+
+@shape(10000)
+def numbered_clashes(directory, n):
+    """N stages whose names are those that clashes are given."""
+    def names():
+        yield 'a'
+        for i in range(n // 2):
+            yield f'a~{i + 2}'
+            yield f'a\u00e4{i}'[:2]
+            yield f'a_~{i + 2}'
+    return kineto(directory, (event('user_annotation', name, 10 * i, 5) for i, name in enumerate(names())))
+
+
+@shape(10000)
+def many_stages(directory, n):
+    """N stages, one after the other, a launch and an operator in each."""
+    def events():
+        for i in range(n):
+            yield event('user_annotation', f'stage{i}', 10 * i, 8)
+            yield event('cpu_op', 'aten::op', 10 * i + 1, 5)
+            yield from launch(i, 10 * i + 2)
+    return kineto(directory, events())
+
+
+@shape(10000)
+def distinct_names(directory, n):
+    """One stage with N operators, N functions and N kernels of different names."""
+    def events():
+        yield event('user_annotation', 'stage', 0, 20 * n)
+        for i in range(n):
+            yield event('cpu_op', f'aten::op-{i}', 10 * i, 8, **{'Input Dims': [[i, i + 1]], 'Call stack': f'a.py(1): f{i}'})
+            yield event('cuda_runtime', f'cudaLaunchKernel{i}', 10 * i + 1, 2, correlation=i + 1)
+            yield event('kernel', f'void kernel{i}<int>(int)', 10 * i + 4, 5, 7, 0, correlation=i + 1, stream=7, device=0)
+    return kineto(directory, events())
+
+
+@shape(10000)
+def threads(directory, n):
+    """N threads with a stage, an operator and a launch each, all at once."""
+    def events():
+        for i in range(n):
+            yield event('user_annotation', f's{i % 10}', i, 5 * n, 10 + i)
+            yield event('cpu_op', 'aten::op', 2 * n + i, 3, 10 + i)
+            yield from launch(i, 2 * n + i, tid=10 + i)
+    return kineto(directory, events())
+
+
+@shape(10000)
+def streams(directory, n):
+    """N streams whose kernels all overlap, a tenth of them collectives."""
+    def events():
+        yield event('user_annotation', 'stage', 0, 20 * n)
+        for i in range(n):
+            yield from launch(i, 2 * i, stream=i, wait=n, time=10 * n, kernel=f'nccl{i % 3}' if i % 10 == 0 else 'k')
+    return kineto(directory, events())
+
+
+@shape(10000)
+def devices(directory, n):
+    """N devices with a kernel each, all in one stage."""
+    def events():
+        yield event('user_annotation', 'stage', 0, 20 * n)
+        for i in range(n):
+            yield from launch(i, 2 * i, device=i)
+    return kineto(directory, events())
+
+
+@shape(10000)
+def one_correlation(directory, n):
+    """N calls and N kernels with one correlation id."""
+    def events():
+        yield event('user_annotation', 'stage', 0, 20 * n)
+        for i in range(n):
+            yield event('cuda_runtime', 'cudaLaunchKernel', 10 * i, 2, correlation=1)
+            yield event('kernel', 'k', 10 * i + 3, 5, 7, 0, correlation=1, stream=7, device=0)
+    return kineto(directory, events())
+
+
+@shape(10000)
+def arrows(directory, n):
+    """N arrows from forward operators in a stage into one backward operator on another thread that launches N kernels."""
+    def events():
+        yield event('user_annotation', 'stage', 0, 4 * n)
+        yield event('user_annotation', 'other', 0, 90 * n, tid=3)
+        yield event('cpu_op', 'backward', 10 * n, 50 * n, tid=2)
+        for i in range(n):
+            yield event('cpu_op', 'aten::op', 2 * i + 1, 1)
+            for phase, at, tid in (('s', 2 * i + 1, 1), ('f', 10 * n + 2 * i, 2)):
+                yield json.dumps({'ph': phase, 'id': i, 'pid': 1, 'tid': tid, 'ts': at, 'cat': 'fwdbwd', 'name': 'fwdbwd'})
+            yield from launch(i, 30 * n + 2 * i, tid=2)
+    return kineto(directory, events())
+
+
+@shape(10000)
+def python_functions(directory, n):
+    """N Python functions in each other with an operator in each."""
+    def events():
+        for i in range(n):
+            yield event('python_function', f'f{i}.py(1): f{i}', 4 * i, 20 * n - 8 * i, **{'Python id': i + 1, 'Python parent id': i})
+            yield event('cpu_op', 'aten::op', 4 * i + 1, 1)
+    return kineto(directory, events())
+
+
+@shape(5000)
+def arrows_at_once(directory, n):
+    """N arrows, and N calls and operators, that all begin at one moment on one thread."""
+    def events():
+        yield event('user_annotation', 'stage0', 0, 90 * n)
+        for i in range(n):
+            yield event('cpu_op', 'aten::op', 5, 0)
+            yield event('cuda_runtime', 'cudaLaunchKernel', 5, 0, correlation=i + 1)
+            yield event('kernel', 'k', 10 + 2 * i, 1, 7, 0, correlation=i + 1, stream=7, device=0)
+            for phase, at, tid, pid in (('s', 5, 1, 1), ('f', 10 + 2 * i, 7, 0)):
+                yield json.dumps({'ph': phase, 'id': i + 1, 'pid': pid, 'tid': tid, 'ts': at, 'cat': 'ac2g', 'name': 'ac2g'})
+    return kineto(directory, events())
+
+
+@shape(10000)
+def nested_functions(directory, n):
+    """N functions of Python in each other, an operator and a launch in each."""
+    def events():
+        yield event('user_annotation', 'stage0', 0, 12 * n)
+        for i in range(n):
+            yield event('python_function', f'a.py({i}): f{i % 50}', 1 + 2 * i, 11 * n - 4 * i,
+                        **{'Python id': i + 1, 'Python parent id': i or None})
+        for i in range(n):
+            yield event('cpu_op', f'aten::op{i % 50}', 2 * n + 2 * i + 1, 1)
+            yield from launch(i, 2 * n + 2 * i + 1)
+    return kineto(directory, events())
+
+
+@shape(10000)
+def shared_prefixes(directory, n):
+    """N kernels whose names differ only behind a long common beginning, and in what their short names leave out."""
+    def events():
+        yield event('user_annotation', 'stage0', 0, 20 * n)
+        for i in range(n):
+            yield from launch(i, 4 * i, kernel='void at::native::' + 'common_' * 8 + f'kernel{i // 2}<Functor<{i}>, {i % 7}>(int, float)')
+    return kineto(directory, events())
+
+
+@shape(2000)
+def names_and_threads(directory, n):
+    """N stages of N names, each on a thread of its own beside one that goes on, with calls that launch nothing."""
+    def events():
+        for i in range(n):
+            yield event('user_annotation', f'stage{i}', 10 * i, 9, 10 + i % 100)
+            for k in range(3):
+                yield event('cuda_runtime', f'cudaCall{(i + k) % 50}', 10 * i + 2 * k + 1, 1, 10 + i % 100, correlation=3 * i + k)
+    return kineto(directory, events())
+
+
+@shape(10000)
+def annotations_on_device(directory, n):
+    """The device's shadows of N stages in each other, and kernels that begin where they do."""
+    def events():
+        for i in range(n):
+            yield event('user_annotation', f'stage{i}', i, 12 * n - 2 * i)
+        for i in range(n):
+            yield from launch(i, 2 * n + 2 * i, wait=0)
+            yield event('gpu_user_annotation', f'stage{i}', 2 * n + 2 * i, 5, 7, 0, stream=7, device=0)
+    return kineto(directory, events())
+
+
+@shape(10000)
+def steps(directory, n):
+    """N steps of the profiler with an operator and a launch each."""
+    def events():
+        for i in range(n):
+            yield event('user_annotation', f'ProfilerStep#{i}', 10 * i, 9)
+            yield event('cpu_op', 'aten::op', 10 * i + 1, 5)
+            yield from launch(i, 10 * i + 2)
+    return kineto(directory, events())
+
+
+@shape(200000)
+def long_names(directory, n):
+    """Twenty stages, operators and kernels whose names have N bytes."""
+    def events():
+        for i in range(20):
+            yield event('user_annotation', f's{i}' + 'x' * n, 100 * i, 90)
+            yield event('cpu_op', f'aten::o{i}' + '<' * n, 100 * i + 10, 50)
+            yield from launch(i, 100 * i + 20, kernel=f'void k{i}' + '<' * n)
+    return kineto(directory, events())
+
+
+@shape(10000)
+def memory(directory, n):
+    """N blocks, each while all operators of a nest are open."""
+    def events():
+        for i in range(n):
+            yield event('cpu_op', f'op{i % 9}', i, 6 * n - 2 * i)
+        for i in range(n):
+            yield json.dumps({'ph': 'i', 's': 't', 'cat': 'cpu_instant_event', 'name': '[memory]', 'pid': 1, 'tid': 1,
+                              'ts': n + i, 'args': {'Bytes': 512 if i % 2 else -512, 'Addr': i, 'Device Id': 0, 'Device Type': 1,
+                                                    'Total Allocated': 4096, 'Total Reserved': 8192}})
+    return kineto(directory, events())
+
+
+@shape(8000)
+def other_members(directory, n):
+    """N members beside the events, N threads with names and N categories."""
+    path = Path(directory) / 'trace.json'
+    members = ','.join(f'"key{i}":"value {i}"' for i in range(n))
+    named = ',\n'.join(json.dumps({'ph': 'M', 'name': 'thread_name', 'pid': i % 5, 'tid': i, 'ts': 0, 'args': {'name': f't{i}'}})
+                       for i in range(n))
+    kinds = ',\n'.join(event(f'category{i}', 'x', i, 1) for i in range(n))
+    path.write_text('{%s,"traceEvents":[\n%s,\n%s]}' % (members, named, kinds))
+    return path
+
+
+@shape(40)
+def ranks(directory, n):
+    """N ranks with three stages, operators and launches each: a file a rank."""
+    def events(rank):
+        for i in range(3):
+            yield event('user_annotation', f's{i}', 100 * i + rank, 90)
+            yield event('cpu_op', 'aten::op', 100 * i + rank + 1, 5)
+            yield from launch(i, 100 * i + rank + 2)
+    for rank in range(n):
+        kineto(directory, events(rank), rank, n, f'rank{rank}.json')
+    return Path(directory)
+
+
+# ---- traces of ours ----
+
+class Recording:
+    """A trace of ours whose records are written in chunks, as a process of one thread would."""
+
+    def __init__(self, directory, rank=0, world=1):
+        self.w = Writer(rank=rank, world=world, pid=4000 + rank)
+        self.path = Path(directory) / f'rank{rank}.elsewhere.{4000 + rank}.tfr'
+        self.w.chunk([c for t in (0, 10 ** 9) for c in tfr.clocks(t, t, 1_700_000_000_000_000_000 + t) +
+                      [rec('clock', clock=tfr.DEVICE, ticks=t, value=t, error=10)]])
+        self.records = []
+
+    def add(self, *records):
+        self.records += records
+        if len(self.records) > 20000:
+            self.flush()
+
+    def flush(self):
+        if self.records:
+            self.w.chunk(self.records, thread=1, tid=77)
+            self.records = []
+
+    def save(self):
+        self.flush()
+        self.w.footer()
+        self.w.save(self.path)
+        return self.path
+
+    def begin(self, name, time, id, depth=0):
+        return rec('range_begin', name=self.w.string(name), time=time, id=id, flags=NESTED | STAGE, depth=depth)
+
+    def range(self, name, time, end, id, depth=0):
+        begin = self.begin(name, time, id, depth)
+        self.add(begin, tfr.end_of(begin, end, 1))
+
+    def operator(self, name, time, end, **more):
+        self.add(rec('op', time=time, duration=end - time, name=self.w.string(name), sequence=-1, **more))
+
+
+def leak(directory, n, names):
+    r = Recording(directory)
+    for i in range(n):
+        r.add(r.begin(f'stage{i % names}', 1000 + 100 * i, 2 * i + 1, i))
+        r.range('inner', 1010 + 100 * i, 1090 + 100 * i, 2 * i + 2, i + 1)
+        r.operator('aten::op', 1020 + 100 * i, 1030 + 100 * i)
+    return r.save()
+
+
+@shape(10000)
+def leaked_pushes(directory, n):
+    """N pushes of seven names without a pop, with a whole range and an operator in each."""
+    return leak(directory, n, 7)
+
+
+@shape(10000)
+def leaked_names(directory, n):
+    """The same of N names."""
+    return leak(directory, n, n)
+
+
+@shape(10000)
+def our_nested_operators(directory, n):
+    """N operators in each other in one stage of a trace of ours, each with a stack of its own."""
+    r = Recording(directory)
+    r.range('stage', 100, 1000 + 100 * n, 1)
+    for i in range(n):
+        r.operator(f'aten::op{i % 50}', 1000 + i, 1000 + 10 * n - i, stack=r.w.stack((f'f{i}', 'a.py', i), ('main', 'a.py', 1)))
+    return r.save()
+
+
+@shape(10000)
+def our_kernels(directory, n):
+    """N kernels of N names in a trace of ours, in stages of N names in each other."""
+    r = Recording(directory)
+    function = r.w.string('cuda\x1fLAUNCH\x1fcuLaunchKernel\x1f')
+    r.add(rec('thread', serial=1, tid=77, pthread=0x10000, time=900, name=r.w.string('main')))
+    for i in range(n):
+        r.range(f'stage{i}', 1000 + i, 1000 + 40 * n - i, i + 1, i)
+    for i in range(n):
+        at = 1000 + 2 * n + 10 * i
+        r.add(rec('call', func=function, time=at, duration=3, result=0), rec('op', time=at, duration=4, name=r.w.string('op'), sequence=-1),
+              rec('correlation', correlation=i + 1, func=function, thread=0x10000, time=at + 1, duration=1),
+              rec('kernel', name=r.w.string(f'_Z1k{i}v'), start=at + 5, duration=4, correlation=i + 1, stream=7))
+    return r.save()
+
+
+@shape(40)
+def our_ranks(directory, n):
+    """N ranks with three stages each: a trace of ours a rank."""
+    for rank in range(n):
+        r = Recording(directory, rank, n)
+        for i in range(3):
+            r.range(f's{i}', 1000 + 1000 * i, 1900 + 1000 * i, i + 1)
+        r.save()
+    return Path(directory)
+
+
+# ---- commands ----
+
+COMMANDS = {
+    'info': ['info'],
+    'stages': ['stages'],
+    'stages --exclusive': ['stages', '--exclusive'],
+    'stages --stage': ['stages', '--stage', 's*'],
+    'breakdown': ['breakdown'],
+    'breakdown --stage': ['breakdown', '--stage', 's*0'],
+    'breakdown --group-by op': ['breakdown', '--group-by', 'op'],
+    'breakdown --names short': ['breakdown', '--names', 'short'],
+    'breakdown hta': ['breakdown', '--rules', 'hta'],
+    'api': ['api'],
+    'api --stage': ['api', '--stage', 's*e0'],
+    'launches': ['launches'],
+    'launches --stage': ['launches', '--stage', 's*e0'],
+    'timeline': ['timeline'],
+    'timeline --step': ['timeline', '--step', '0-1000000'],
+    'timeline hta': ['timeline', '--rules', 'hta'],
+    'timeline tracelens': ['timeline', '--rules', 'tracelens'],
+    'kinds': ['kinds'],
+    'kinds hta': ['kinds', '--rules', 'hta'],
+    'overlap': ['overlap'],
+    'ops': ['ops'],
+    'ops --stage': ['ops', '--stage', 's*e0'],
+    'ops --group-by': ['ops', '--group-by', 'name,shapes,stack=3'],
+    'ops by stacks': ['ops', '--group-by', 'name,stack=100'],
+    'ops --group-by stack': ['ops', '--group-by', 'stack=2'],
+    'dump': ['dump'],
+    'export chrome': ['export chrome'],
+    'export chrome --stage': ['export chrome', '--stage', 's*e0'],
+    'export tensorboard': ['export tensorboard', '--output', '@'],
+    'report': ['report', '--output', '@'],
+    'report --stage': ['report', '--stage', '*1', '--output', '@'],
+}
+
+
+class Measure:
+    """Runs commands; the CPU of starting the program is known by command."""
+
+    def __init__(self, program, work, rounds=3, limit=300):
+        self.program, self.work, self.rounds, self.limit = str(program), Path(work), rounds, limit
+        self.empty = {}
+        (self.work / 'empty').mkdir(exist_ok=True)
+        self.nothing = kineto(self.work / 'empty', [event('user_annotation', 'stage0', 0, 5)])
+
+    def once(self, command, path):
+        """User CPU in seconds, the most memory in bytes, the exit status and what was said."""
+        output = self.work / 'output'
+        shutil.rmtree(output, ignore_errors=True)
+        words = [str(output) if word == '@' else word for word in COMMANDS[command]]
+        words = words[0].split() + words[1:]
+        with open(self.work / 'said', 'w+') as said:
+            process = subprocess.Popen([self.program, *words, '-j', '1', str(path)], stdin=subprocess.DEVNULL,
+                                       stdout=subprocess.DEVNULL, stderr=said,
+                                       preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (self.limit, self.limit)))
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            said.seek(0)
+            return usage.ru_utime, usage.ru_maxrss * 1024, process.returncode, said.read()
+
+    def least(self, command, path):
+        runs = [self.once(command, path) for _ in range(self.rounds)]
+        for run in runs:
+            assert run[2] in (0, 1, 3), f'{command} {path}: exit {run[2]}: {run[3][-500:]}'
+        return min(run[0] for run in runs), max(run[1] for run in runs)
+
+    def start_up(self, command):
+        if command not in self.empty:
+            self.empty[command] = self.least(command, self.nothing)[0]
+        return self.empty[command]
+
+
+def make(shape, n, directory):
+    directory = Path(directory)
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    return SHAPES[shape][0](directory, n)
+
+
+def exponent(small, large, start_up, factor):
+    """The exponent with which the time grows, less that of starting; None where even the larger size takes no fifth of a
+    second. Times are counted in steps of 4 ms: a time of less than two steps counts as two."""
+    if large - start_up < 0.2:
+        return None
+    return math.log((large - start_up) / max(small - start_up, 0.008)) / math.log(factor)

@@ -1,0 +1,84 @@
+"""test_hostile_memory - small files that would become gigabytes: what they need is bounded, and good inputs are answered.
+
+A gzip file may consist of many members, so one packed part repeated makes a file of any size at once.
+"""
+
+import gzip
+import json
+import subprocess
+
+import pytest
+
+import kineto
+from conftest import clean_environment
+from test_signature_files import Run
+from tfr import rec
+
+GOOD = 'a good stage'
+LIMITED = 'ulimit -d %d; exec "$0" "$@"'  # KiB of data
+# /usr/bin/time is not everywhere: the child's peak is the only one of this process's children.
+PEAK = 'import resource, subprocess, sys; r = subprocess.run(sys.argv[1:]).returncode; print("PEAK", resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr); sys.exit(r)'
+
+
+@pytest.fixture
+def good(tmp_path):
+    return kineto.Trace(rank=1).stage(GOOD, 0, 9).write(tmp_path / 'good.json')
+
+
+def packed(path, head, part, times, tail):
+    path.write_bytes(gzip.compress(head, 1) + gzip.compress(part, 1) * times + gzip.compress(tail, 1))
+    return path
+
+
+def ask(python, tfanalyze, *arguments, data=None):
+    """stdout, stderr, status and the peak of the resident memory in MiB."""
+    command = ['sh', '-c', LIMITED % data, str(tfanalyze)] if data else [str(tfanalyze)]
+    done = subprocess.run([python, '-c', PEAK, *command, *map(str, arguments)], env=clean_environment(), capture_output=True, text=True, timeout=240)
+    return done.stdout, done.stderr, done.returncode, int(done.stderr.rpartition('PEAK ')[2]) / 1024
+
+
+WORDS = {'a name': (b'{"traceEvents": [{"ph": "X", "cat": "user_annotation", "name": "', b'x', b'", "ts": 1, "dur": 1, "pid": 1, "tid": 1},\n'),
+         'an argument': (b'{"traceEvents": [{"ph": "X", "cat": "user_annotation", "name": "a", "ts": 1, "dur": 1, "pid": 1, "tid": 1, "args": {"x": "', b'x', b'"}},\n'),
+         'a member': (b'{"other": "', b'x', b'", "traceEvents": [\n'),
+         'a list': (b'{"traceEvents": [{"ph": "X", "args": {"x": [', b'1,', b'1]}},\n')}
+
+
+@pytest.mark.parametrize('kind', WORDS)
+def test_a_token_of_gigabytes(python, tfanalyze, tmp_path, kind):
+    """320 MiB in one event or member: it is left out and counted, what lies behind it is read, and memory is bounded."""
+    head, unit, tail = WORDS[kind]
+    part = unit * ((16 << 20) // len(unit))
+    after = b'{"ph": "X", "cat": "user_annotation", "name": "behind", "ts": 1, "dur": 5, "pid": 1, "tid": 1}]}'
+    path = packed(tmp_path / 'bomb.json.gz', head, part, 20, tail + after)
+    out, err, status, peak = ask(python, tfanalyze, 'stages', path)
+    assert 'behind' in out and peak < 400, (status, err, peak)
+    assert (status, 'too large' in err) == (0, True) if kind == 'a member' else status == 3 and '1 of 2 events make no sense' in err
+
+
+def test_events_beyond_all_memory(python, tfanalyze, tmp_path, good):
+    """Many small events need what is not there: that file is left out with a sentence, the other is answered."""
+    events = b''.join(b'{"ph":"X","cat":"user_annotation","name":"a","ts":%d,"dur":1,"pid":1,"tid":1},' % i for i in range(20000))
+    path = packed(tmp_path / 'bomb.json.gz', b'{"traceEvents": [', events, 100, b'{}]}')
+    for order in ([path, good], [good, path]):
+        for jobs in ('1', '2'):
+            out, err, status, _ = ask(python, tfanalyze, 'stages', *order, '-j', jobs, data=100000)
+            assert status == 3 and GOOD in out and f'{path}: needs more memory than there is; it is left out' in err, (order, jobs, err)
+    out, err, status, _ = ask(python, tfanalyze, 'stages', path, data=100000)
+    assert status == 1 and out == '' and 'needs more memory than there is' in err
+
+
+def test_chunks_beyond_all_memory(python, tfanalyze, tmp_path, good):
+    """The same of a trace of ours, whose blocks are packed one by one."""
+    run = Run(tmp_path).rank()
+    for _ in range(60):
+        run.w.chunk([rec('range_end', name=1, time=i, duration=1, id=i, flags=3, thread=1) for i in range(20000)], thread=1, tid=7)
+    run.save()
+    out, err, status, _ = ask(python, tfanalyze, 'stages', run.path, good, data=60000)
+    assert status == 3 and GOOD in out and f'{run.path}: needs more memory than there is' in err, err
+
+
+def test_what_has_enough_memory_is_answered(python, tfanalyze, tmp_path, good):
+    """The limit itself leaves nothing out: both are there."""
+    other = kineto.Trace(rank=2).stage('another', 0, 9).write(tmp_path / 'other.json')
+    out, err, status, _ = ask(python, tfanalyze, 'stages', good, f'rank=2:{other}', '--format', 'json', data=100000)
+    assert status == 0 and {row['stage'] for row in json.loads(out)['rows']} == {GOOD, 'another'}, err

@@ -1,0 +1,203 @@
+"""test_hostile_scripts - scripts made from traces of an enemy: what a trace says chooses no code that is run.
+
+Every script of tfanalyze and tfharness.py itself run in a directory that must not change. An attack leaves a file there,
+or on its way, if any of it is executed: PWNED.
+"""
+
+import json
+import os
+
+import pytest
+
+from conftest import ROOT, clean_environment, execute
+from test_signature_files import FUNCTION, Run, tensor
+
+HARNESS = ROOT / 'scripts' / 'tfharness.py'
+
+# Modules that leave their mark when they are imported, where a trace can name them. They lie outside of the current directory.
+EVIL = '''
+import os
+open(os.environ['MARK'], 'a').write('imported ' + __name__)
+class Reduced:
+    def __init__(self, **fields):
+        open(os.environ['MARK'], 'a').write('made')
+    def __reduce__(self):
+        return os.system, ('touch ' + os.environ['MARK'],)
+def run(**inputs):
+    open(os.environ['MARK'], 'a').write('run')
+'''
+# The reader's own pipeline, which hands around what it was given.
+OWN = '''
+import json, os, subprocess
+from os import system
+from subprocess import run
+import functools
+half = functools.partial(os.system, 'touch $MARK')
+def stage(x=None, callback=None, **more):
+    if callable(callback):
+        callback('touch $MARK')
+    return x
+'''
+TOUCH = {'command': {'text': 'touch $MARK', 'length': 11}}
+TARGETS = {
+    'os.system': ('os:system', TOUCH),
+    'exec': ('builtins:exec', {'source': "open(__import__('os').environ['MARK'], 'w')"}),
+    'eval': ('builtins:eval', {'source': "open(__import__('os').environ['MARK'], 'w')"}),
+    'a module that is imported': ('evil:run', {}),
+    'a module in a package': ('evil.below:run', {}),
+    'a file elsewhere': ('{away}/evil.py:run', {}),
+    'a file above': ('../away/evil.py:run', {}),
+    'subprocess': ('subprocess:run', {'args': ['sh', '-c', 'touch $MARK']}),
+    'through the own module': ('own:os.system', TOUCH),
+    'imported by the own module': ('own:system', TOUCH),
+    'imported from the library': ('own:run', {'args': ['sh', '-c', 'touch $MARK']}),
+    'bound by the own module': ('own:half', {}),
+    'torch.load': ('torch.serialization:load', {'f': '{away}/evil.pt', 'weights_only': False}),
+    'the script itself': ('__main__:os.system', TOUCH),
+    'quotes': ("x');__import__('os').system('touch $MARK');('", {}),
+    'a newline': ('x\n__import__("os").system("touch $MARK")\n:y', {}),
+    'dots': ('...os:system', TOUCH),
+    'no target': ('', {}),
+    'an escape': ('\x1b]0;owned\x07os:\u202esystem', TOUCH),
+    'a dunder': ('own:stage.__globals__', {}),
+}
+VALUES = {
+    'a function': {'callback': {'type': 'function', 'value': 'os.system'}},
+    'a builtin': {'callback': {'type': 'function', 'value': 'exec'}},
+    'a function of the own module': {'callback': {'type': 'function', 'value': 'own.os.system'}},
+    'a class': {'x': {'type': 'evil.Reduced', 'fields': {'a': 1}}},
+    'a process': {'x': {'type': 'subprocess.Popen', 'fields': {'args': 'touch $MARK', 'shell': True}}},
+    'a process through torch': {'x': {'type': 'torch.utils.cpp_extension.subprocess.Popen', 'fields': {'args': 'touch $MARK', 'shell': True}}},
+    'a writer of files': {'x': {'type': 'logging.FileHandler', 'fields': {'filename': 'PWNED'}}},
+    'an enumeration': {'x': {'type': 'evil.Kind', 'value': 'A'}},
+    'settings': {'x': {'type': 'evil.Reduced', 'config': {}}},
+    'a cache': {'x': {'type': 'evil.Reduced', 'layers': []}},
+    'caches': {'x': {'type': 'subprocess.Popen', 'caches': [{'tuple': ['touch', 'PWNED']}]}},
+    'rooms': {'x': {'type': 'transformers.cache_utils.StaticCache', 'layers': [[None, None]], 'rooms': [['logging.FileHandler', 'PWNED']]}},
+}
+OBJECTS = {
+    'a process': ('m:C.__call__', {'class': 'subprocess:Popen', 'components': {'args': None}, 'config': {'args': 'touch $MARK', 'shell': True}}),
+    'from_config of a module': ('m:C.__call__', {'class': 'evil:Reduced', 'config': {}}),
+    'another method': ('m:C.save_pretrained', {'class': 'diffusers.schedulers:DDIMScheduler', 'config': {}}),
+    'code of a hub': ('m:C.generate', {'class': 'transformers:GPT2LMHeadModel', 'attention': 'some/kernels', 'config': {}}),
+    'a library\'s other class': ('m:C.__call__', {'class': 'transformers:TrainingArguments', 'config': {'output_dir': 'PWNED'}}),
+    'a part': ('m:C.__call__', {'class': 'diffusers:DiffusionPipeline', 'components': {'vae': {'class': 'evil:Reduced', 'config': {}}}, 'config': {}}),
+}
+
+
+@pytest.fixture
+def place(tmp_path):
+    """The directories: here, where scripts are run, with the reader's module; away, the enemy's; run, the run directory."""
+    for name in ('here', 'away', 'run', 'out'):
+        (tmp_path / name).mkdir()
+    (tmp_path / 'here' / 'own.py').write_text(OWN)
+    (tmp_path / 'away' / 'evil').mkdir()
+    for path in ('evil.py', 'evil/__init__.py', 'evil/below.py'):
+        (tmp_path / 'away' / path).write_text(EVIL)
+    (tmp_path / 'run' / 'json.py').write_text(EVIL)
+    (tmp_path / 'run' / 'torch.py').write_text(EVIL)
+    return tmp_path
+
+
+def everything(directory):
+    return {str(p.relative_to(directory)): p.read_bytes() if p.is_file() else None for p in directory.rglob('*') if '__pycache__' not in p.parts}
+
+
+def environment(place):
+    return {**clean_environment(), 'PYTHONPATH': str(place / 'away'), 'MARK': str(place / 'PWNED'), 'PYTHONDONTWRITEBYTECODE': '1'}
+
+
+# All attacks of a kind in one process that has torch; each script with a name of its own, so that none is missed.
+RUN_ALL = '''
+import os, runpy, sys
+_, out, *scripts = sys.argv
+for script in scripts:
+    sys.argv = [script, '--warmup', '0', '--output-dir', out]
+    print('SCRIPT', os.path.basename(script), flush=True)
+    try:
+        runpy.run_path(script, run_name='__main__')
+        print('ENDED', flush=True)
+    except SystemExit as e:
+        print('REFUSED', ascii(e.code), flush=True)
+    except Exception as e:
+        print('FAILED', type(e).__name__, ascii(str(e)), flush=True)
+'''
+
+
+def scripts_of(analyze, place, stages):
+    """stages: {name: (target, arguments, object)}, written as a trace; returns the scripts that report made, in order."""
+    run = Run(place / 'run').rank()
+    for i, (target, arguments, made) in enumerate(stages.values()):
+        run.stage(f's{i:02}', {'': target, **arguments, **({'.': made} if made else {})}, flags=FUNCTION)
+    run.save()
+    analyze('report', place / 'run', format=None)
+    return sorted((place / 'run').glob('profile_*.py'))
+
+
+def outcomes(python, place, scripts):
+    """The outcome of each script, after nothing was changed where they ran or around it."""
+    before = everything(place)
+    done = execute([python, '-c', RUN_ALL, place / 'out', *scripts], environment(place), place / 'here', 300)
+    after = {k: v for k, v in everything(place).items() if not k.startswith('out/')}
+    assert after == {k: v for k, v in before.items() if not k.startswith('out/')}, (set(after) ^ set(before), done.out)
+    assert not any('PWNED' in p.name for p in place.rglob('*')), done.out
+    assert done.rc == 0 and '\x1b' not in done.out + done.err and '\u202e' not in done.out + done.err, done.err[-2000:]
+    return [part.split('\n') for part in done.out.split('SCRIPT ')[1:]]
+
+
+def filled(value, place):
+    return json.loads(json.dumps(value).replace('{away}', str(place / 'away')))
+
+
+def test_a_target_that_is_not_the_readers(analyze, python, place):
+    """os:system, builtins:exec, modules of others, files of others, names that lead away from the reader's own module."""
+    stages = {name: (*filled(attack, place), None) for name, attack in TARGETS.items()}
+    scripts = scripts_of(analyze, place, stages)
+    assert len(scripts) == len(TARGETS)
+    for name, lines in zip(TARGETS, outcomes(python, place, scripts)):
+        refused = [line for line in lines if line.startswith('REFUSED')]
+        assert len(refused) == 1 and ('--trust' in refused[0] or '--target' in refused[0]), (name, lines)
+
+
+def test_values_that_would_do_something(analyze, python, place):
+    """The stage is the reader's own and is run; what would act when it is made is None, or a namespace, and is noted."""
+    scripts = scripts_of(analyze, place, {name: ('own:stage', arguments, None) for name, arguments in VALUES.items()})
+    for name, lines in zip(VALUES, outcomes(python, place, scripts)):
+        assert 'ENDED' in lines, (name, lines)
+        assert any('can not be made' in line for line in lines), (name, lines)
+
+
+def test_objects_that_would_do_something(analyze, python, place):
+    """Objects are made of classes of diffusers and transformers that have a configuration, and run by a pipeline's methods."""
+    scripts = scripts_of(analyze, place, {name: (target, {}, made) for name, (target, made) in OBJECTS.items()})
+    for name, lines in zip(OBJECTS, outcomes(python, place, scripts)):
+        refused = [line for line in lines if line.startswith('REFUSED')]
+        assert len(refused) == 1 and '--trust' in refused[0], (name, lines)
+
+
+def test_a_script_imports_nothing_that_lies_beside_it(analyze, python, place):
+    """The run directory came with modules called json and torch. What the trace names is printed before anything is run."""
+    script, = scripts_of(analyze, place, {'own': ('own:stage', {'x': tensor([2])}, None)})
+    done = execute([python, script, '--warmup', '0', '--output-dir', place / 'out'], environment(place), place / 'here', 200)
+    assert done.rc == 0 and not (place / 'PWNED').exists(), done.err[-2000:]
+    assert done.out.index("The trace says that the stage is 'own:stage'") < done.out.index('Running')
+
+
+def test_who_trusts_a_trace_runs_it(python, place):
+    """--trust runs what the trace names, for tfharness.py too; without it the message says how to go on."""
+    path = place / 'sig.json'
+    path.write_text(json.dumps({'stages': {'s': {'stage_name': 's', 'target': 'evil:run', 'input_signatures': {}}}}))
+    command = [python, HARNESS, '--signature', path, '--stage', 's', '--warmup', '0', '--output-dir', place / 'out']
+    refused = execute(command, environment(place), place / 'here', 200)
+    assert refused.rc == 1 and not (place / 'PWNED').exists()
+    assert refused.err == ("tfharness: the stage is 'evil:run'; what a trace says is run only if it lies under the current directory: "
+                           'say --trust if the trace is your own, or name the stage by --target module:obj\n')
+    assert execute([*command, '--trust'], environment(place), place / 'here', 200).rc == 0
+    assert 'run' in (place / 'PWNED').read_text()
+
+
+def test_names_with_controls_are_shown_as_text(python, place):
+    path = place / 'sig.json'
+    path.write_text(json.dumps({'stages': {'\x1b[2J\u202es': {'stage_name': 's', 'input_signatures': {}}}}))
+    done = execute([python, HARNESS, '--signature', path, '--list-stages'], environment(place), os.fspath(place / 'here'), 200)
+    assert done.rc == 0 and r'\x1b[2J\u202es' in done.out and '\x1b' not in done.out

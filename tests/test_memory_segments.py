@@ -1,0 +1,229 @@
+"""test_memory_segments - the snapshot of cache-dit's contexts: segments add up to what the allocator said it reserved.
+
+An allocator that works as torch's does writes the reports; its own segments are the answer. torch's functions read the
+files.
+"""
+
+import json
+import pickle
+import random
+
+import pytest
+
+from conftest import clean_environment, execute
+from test_report_memory import READ
+from tfr import MONOTONIC, NESTED, REALTIME, STAGE, Writer, rec
+
+CACHE_DIT = 0x8000
+MIB = 1 << 20
+
+
+class Allocator:
+    """A caching allocator of one device: first fit in segments of torch's sizes; a block that is freed stays cached."""
+
+    def __init__(self, base):
+        self.segments, self.used, self.next = {}, {}, base
+
+    def totals(self):
+        return {'allocated': sum(self.used.values()), 'reserved': sum(self.segments.values())}
+
+    def alloc(self, size):
+        size = -(-size // 512) * 512
+        small = size <= MIB
+        for start, length in sorted(self.segments.items()):
+            at = start
+            for block in sorted(b for b in self.used if start <= b < start + length) + [start + length]:
+                if block - at >= size and (length == 2 * MIB) == small:
+                    self.used[at] = size
+                    return at, size
+                at = block + self.used.get(block, 0)
+        length = 2 * MIB if small else 20 * MIB if size < 10 * MIB else -(-size // (2 * MIB)) * 2 * MIB
+        start, self.next = self.next, self.next + length + 2 * MIB
+        self.segments[start], self.used[start] = length, size
+        return start, size
+
+    def free(self, block):
+        return block, -self.used.pop(block)
+
+    def empty_cache(self):
+        self.segments = {s: n for s, n in self.segments.items() if any(s <= b < s + n for b in self.used)}
+
+
+class Trace:
+    """A run directory with one stage of cache-dit's, in which devices report."""
+
+    def __init__(self, directory):
+        self.directory, self.now, self.open = directory, 1000, None
+        self.w = Writer(rank=0, world=1, pid=4000, clock='monotonic')
+        self.records = [r for at in (0, 10 ** 9) for r in (
+            rec('clock', clock=MONOTONIC, ticks=at, value=at), rec('clock', clock=REALTIME, ticks=at, value=10 ** 18 + at))]
+
+    def begin(self):
+        self.open, self.now = self.now, self.now + 1000
+        self.records.append(rec('range_begin', name=self.w.string('s'), time=self.open, id=1, flags=NESTED | STAGE | CACHE_DIT))
+
+    def report(self, device, address, size, totals):
+        self.now += 1000
+        self.records.append(rec('memory', time=self.now, address=address, bytes=size, device=device,
+                                stack=self.w.stack(('f', 'm.py', 7)), **totals))
+
+    def end(self):
+        self.now += 1000
+        self.records.append(rec('range_end', name=self.w.string('s'), time=self.now, duration=self.now - self.open, id=1,
+                                flags=NESTED | STAGE | CACHE_DIT, thread=1))
+        self.w.chunk(self.records, thread=1, tid=7)
+        self.w.footer()
+        self.w.save(self.directory / 'rank0.host.4000.tfr')
+
+
+@pytest.fixture
+def snapshot(analyze, tmp_path):
+    """snapshot() -> what the file that `report` writes has, and its path."""
+    def snapshot():
+        analyze('report', tmp_path)
+        path, = tmp_path.glob('s-rank0-memory-*.pickle')
+        return pickle.loads(path.read_bytes()), path
+    return snapshot
+
+
+def sums(data, device):
+    """Reserved and in use, by the segments; each is checked to be filled by its blocks without a gap."""
+    found = sorted((s for s in data['segments'] if s['device'] == device), key=lambda s: s['address'])
+    end = 0
+    for s in found:
+        at = s['address']
+        assert at >= end, 'segments lie in each other'
+        for b in s['blocks']:
+            assert b['address'] == at and b['size'] > 0 and b['state'] in ('active_allocated', 'inactive')
+            at += b['size']
+        assert at == s['address'] + s['total_size']
+        end = at
+        assert s['active_size'] == s['allocated_size'] == sum(b['size'] for b in s['blocks'] if b['state'] == 'active_allocated')
+    return {'allocated': sum(s['active_size'] for s in found), 'reserved': sum(s['total_size'] for s in found)}
+
+
+def follow(events, segments=()):
+    """Segments after a device's trace, each with its end; every block has to lie in one when it comes."""
+    have = {s: s + n for s, n in segments}
+    for e in events:
+        start, end = e['addr'], e['addr'] + e['size']
+        if e['action'] == 'segment_alloc':
+            assert all(end <= s or start >= n for s, n in have.items())
+            have[start] = end
+        elif e['action'] == 'segment_free':
+            assert have.pop(start) == end
+        elif e['action'] == 'segment_map':
+            have[next(s for s, n in have.items() if n == start)] = end
+        elif e['action'] == 'segment_unmap':
+            have[next(s for s, n in have.items() if n == end)] = start
+        elif e['action'] == 'alloc':
+            assert any(s <= start and end <= n for s, n in have.items())
+    return {s: n - s for s, n in have.items()}
+
+
+def play(trace, allocators, seed, steps, recorded=lambda step: True):
+    """Random blocks come and go; returns the totals of each device that reported, as last reported."""
+    last = {}
+    r, live = random.Random(seed), [[] for _ in allocators]
+    for step in range(steps):
+        device = r.randrange(len(allocators))
+        a = allocators[device]
+        kind = r.random()
+        if kind < 0.05:
+            a.empty_cache()
+        if kind < 0.6 or not live[device]:
+            what = a.alloc(r.choice((r.randint(1, MIB), r.randint(MIB, 10 * MIB), r.randint(10 * MIB, 40 * MIB))))
+            live[device].append(what[0])
+        else:
+            what = a.free(live[device].pop(r.randrange(len(live[device]))))
+        if recorded(step):
+            trace.report(device, *what, a.totals())
+            last[device] = a.totals()
+    return last
+
+
+@pytest.mark.parametrize('seed', range(6))
+def test_segments_add_up(tmp_path, snapshot, python, seed):
+    """Two devices, blocks of all sizes, growth and shrinking: sums are the allocator's own, and so are the segments."""
+    trace, allocators = Trace(tmp_path), [Allocator(0x7f0000000000), Allocator(0x7e0000000000)]
+    trace.begin()
+    last = play(trace, allocators, seed, 300)
+    trace.end()
+    data, path = snapshot()
+    for device in last:
+        assert sums(data, device) == last[device]
+        events = data['device_traces'][device]
+        left = follow(events)
+        assert left == {s['address']: s['total_size'] for s in data['segments'] if s['device'] == device}
+        assert {'segment_alloc', 'segment_free'} <= {e['action'] for e in events}
+        assert [e['time_us'] for e in events] == sorted(e['time_us'] for e in events)
+    if seed == 0:
+        read = execute([python, '-W', 'ignore', '-c', READ, path], clean_environment(), tmp_path, 120)
+        assert read.rc == 0, read.err
+        _, segments, text, _, plots = json.loads(read.out)
+        assert 'cudaMalloc' in text and 'cudaFree' in text and 'MEM[' not in text and min(plots) > 1000
+
+
+def test_growth_only_gives_the_allocators_segments(tmp_path, snapshot):
+    """While nothing is given back to the device every segment is found where it is and as large as it is."""
+    trace, a = Trace(tmp_path), Allocator(0x7f0000000000)
+    trace.begin()
+    for size in (100, 3 * MIB, MIB, MIB, 30 * MIB + 5, 600, 9 * MIB, 9 * MIB):
+        trace.report(0, *a.alloc(size), a.totals())
+    trace.end()
+    data, _ = snapshot()
+    assert {s['address']: s['total_size'] for s in data['segments']} == a.segments
+    assert sums(data, 0) == a.totals()
+    assert [(e['action'], e['size']) for e in data['device_traces'][0]][:4] == [
+        ('segment_alloc', 2 * MIB), ('alloc', 512), ('segment_alloc', 20 * MIB), ('alloc', 3 * MIB)]
+    assert {s['segment_type'] for s in data['segments'] if s['total_size'] == 2 * MIB} == {'small'}
+
+
+def test_no_memory(tmp_path, snapshot, python):
+    """An out-of-memory stands in its device's trace where it happened, with what was asked for and what was free."""
+    trace, a = Trace(tmp_path), Allocator(0x7f0000000000)
+    trace.records.append(rec('device', device=0, memory=80 * MIB))
+    trace.begin()
+    trace.report(0, *a.alloc(3 * MIB), a.totals())
+    for device, size in ((0, 70 * MIB), (1, 5)):
+        trace.now += 1000
+        trace.records.append(rec('oom', time=trace.now, bytes=size, device=device, stack=trace.w.stack(('g', 'm.py', 8)),
+                                 **(a.totals() if device == 0 else {})))
+    trace.report(0, *a.alloc(100), a.totals())
+    trace.end()
+    data, path = snapshot()
+    first, second = data['device_traces']
+    assert [e['action'] for e in first] == ['segment_alloc', 'alloc', 'oom', 'segment_alloc', 'alloc']
+    oom = first[2]
+    assert (oom['size'], oom['device_free'], oom['frames'][0]['name']) == (70 * MIB, 60 * MIB, 'g') and 'addr' not in oom
+    assert [(e['action'], e['size'], e['device_free']) for e in second] == [('oom', 5, 0)]
+    read = execute([python, '-W', 'ignore', '-c', READ, path], clean_environment(), tmp_path, 120)
+    assert read.rc == 0, read.err
+    assert 'raise OutOfMemoryError # 70.0MiB requested, 60.0MiB free in CUDA' in json.loads(read.out)[2]
+
+
+@pytest.mark.parametrize('seed', range(6))
+def test_what_was_there_before_the_recording(tmp_path, snapshot, seed):
+    """Blocks and segments older than the first report, and reports that are missing: the sums are right all the same."""
+    trace, a = Trace(tmp_path), Allocator(0x7f0000000000)
+    play(trace, [a], seed, 200, lambda step: step >= 50)
+    trace.begin()
+    last = play(trace, [a], seed + 100, 200)
+    trace.end()
+    data, _ = snapshot()
+    assert sums(data, 0) == last[0]
+
+
+@pytest.mark.parametrize('reports', [
+    [(4096, 2 ** 63 - 1, 2 ** 64 - 1)], [(2 ** 64 - 4096, 8192, 1)], [(4096, 10, 0), (4100, 10, 5), (4096, 2 ** 62, 2 ** 63)],
+    [(0, 1, 2 ** 64 - 1), (1, -2 ** 63, 0), (2, 3, 2 ** 64 - 1), (2, -3, 1)]])
+def test_nonsense_ends_nothing(tmp_path, snapshot, reports):
+    """Sizes, addresses and totals that no device has."""
+    trace = Trace(tmp_path)
+    trace.begin()
+    for address, size, reserved in reports:
+        trace.report(0, address, size, {'allocated': reserved, 'reserved': reserved})
+    trace.end()
+    data, _ = snapshot()
+    sums(data, 0)
+    assert any(e['action'] == 'alloc' for e in data['device_traces'][0])

@@ -1,0 +1,87 @@
+"""test_no_mixing - what must not become one answer: formats that are not read, one process twice, time after the cap."""
+
+import shutil
+
+import pytest
+
+import kineto
+from small_traces import simple
+
+CAP = '''
+import threading
+import torch
+with torch.profiler.record_function('open'):
+    a = torch.ones(10)
+    for _ in range(150000):
+        a.add(1)
+def later(i):
+    with torch.profiler.record_function(f'later {i}'):
+        pass
+for i in range(40):
+    thread = threading.Thread(target=later, args=(i,))
+    thread.start()
+    thread.join()
+'''
+
+
+# ---- dftracer ----
+
+@pytest.mark.parametrize('path', ['test.pfw', 'test-trace.pfw.gz', 'cm1', '.'])
+@pytest.mark.parametrize('command', ['stages', 'info', 'report'])
+def test_traces_of_dftracer_are_refused_with_a_sentence(analyze, shared_traces, tmp_path, path, command):
+    """They were read as one stage (run) of a PyTorch trace, and a directory of them as no JSON."""
+    more = ['--output', tmp_path / 'out'] if command == 'report' else []
+    result = analyze(command, shared_traces / 'dftracer' / path, *more, format='text', rc=1)
+    assert result.out == '' and len(result.err.splitlines()) == 1
+    assert 'of dftracer' in result.err and 'does not read' in result.err
+
+
+def test_traces_of_dftracer_beside_others_are_named(analyze, shared_traces, tmp_path):
+    kineto.Trace().stage('s', 0, 10).write(tmp_path / 'one.json')
+    shutil.copy(shared_traces / 'dftracer' / 'test.pfw', tmp_path)
+    result = analyze('stages', tmp_path, format='text')
+    assert 's  ' in result.out and '1 traces of dftracer were left out' in result.err
+    result = analyze('stages', tmp_path / 'one.json', tmp_path / 'test.pfw', format='text', rc=3)
+    assert 's  ' in result.out and 'test.pfw: is a trace of dftracer' in result.err
+
+
+# ---- one process, two profilers ----
+
+@pytest.fixture
+def both(tmp_path):
+    """Ours and torch's of process 100, rank 0."""
+    simple(tmp_path / 'rank0.a.100.tfr', rank=0, pid=100, host='here')
+    kineto.Trace(pid=100).stage('theirs', 0, 10).write(tmp_path / 'torch.json')
+    return tmp_path / 'rank0.a.100.tfr', tmp_path / 'torch.json'
+
+
+@pytest.mark.parametrize('order', [1, -1])
+def test_of_two_traces_of_one_process_ours_answers(analyze, both, order):
+    result = analyze('stages', *both[::order], format='text', rc=3)
+    assert 'stage 0' in result.out and 'theirs' not in result.out
+    line, = result.err.splitlines()
+    assert str(both[1]) in line and str(both[0]) in line and 'process 100' in line
+    assert analyze('stages', *both, rc=3)['rows'] == analyze('stages', both[0])['rows']
+
+
+@pytest.mark.parametrize('other', [dict(pid=101), dict(pid=100, distributedInfo={'rank': 1, 'world_size': 2}),
+                                   dict(pid=100, host_name='elsewhere'), dict(pid=100, baseTimeNanoseconds=1)],
+                         ids=['pid', 'rank', 'host', 'time'])
+def test_traces_of_other_processes_stand_side_by_side(analyze, both, other):
+    kineto.Trace(**other).stage('theirs', 0, 10).write(both[1])
+    assert {r['stage'] for r in analyze('stages', *both)['rows']} == {'stage 0', 'stage 1', 'stage 2', 'theirs'}
+
+
+# ---- the cap ----
+
+def test_nothing_follows_the_cap(run, python, analyze, tmp_path):
+    """A stage that is open when TFI_MAX_MB is reached ends there. Small pieces still fitted later, and it lasted until those."""
+    (tmp_path / 'cap.py').write_text(CAP)
+    result = run([python, 'cap.py'], env={'TFI_MAX_MB': '1'})
+    assert result.rc == 0 and 'has reached TFI_MAX_MB' in result.err
+    answer = analyze('stages', result.dir, rc=3)
+    row, = answer['rows']
+    assert (row['stage'], row['calls'], answer['totals']['unfinished']) == ('open', 1, 1)
+    times = [r['time_us'] for r in analyze('dump', result.dir, rc=3)['rows'] if r['kind'] in ('op', 'memory')]
+    begin, = (r['time_us'] for r in analyze('dump', result.dir, rc=3)['rows'] if r['kind'] == 'range_begin')
+    assert row['host_us'] <= max(times) - begin + 1000 and row['host_us'] > 0

@@ -1,0 +1,70 @@
+"""test_promises_driverless - no driver, the toolkit's stub, a CUPTI that does not fit; and which libc the library needs."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from conftest import BUILD, ROOT, built
+
+OLDEST = (2, 28)
+
+
+@pytest.fixture
+def wheels(python):
+    """The directory of PyPI's libraries of CUDA 13, as torch's wheel has them beside it."""
+    found = sorted((python.parent.parent / 'lib').glob('python3*/site-packages/nvidia/cu13/lib'))
+    assert found, 'no CUDA 13 libraries in build/venv; `make test` installs them with torch'
+    return found[0]
+
+
+@pytest.fixture
+def stub(tmp_path):
+    """A directory with the toolkit's stub as libcuda.so.1; None where there is no toolkit."""
+    for path in [*Path('/usr/local').glob('cuda*/lib*/stubs/libcuda.so'), *Path('/usr/local').glob('cuda*/targets/*/lib/stubs/libcuda.so')]:
+        (tmp_path / 'stub').mkdir(exist_ok=True)
+        shutil.copy(path, tmp_path / 'stub' / 'libcuda.so.1')
+        return tmp_path / 'stub'
+    return None
+
+
+@pytest.mark.parametrize('driver', ['none', 'stub', 'simulated'])
+@pytest.mark.parametrize('beside', [False, True])
+def test_the_vendors_runtime_without_a_driver(run, victim, wheels, stub, driver, beside):
+    """A program that uses PyPI's libcudart.so.13, alone or beside torch's CUPTI, says and returns the same as without the
+    library, where there is no driver, a stub, or one that is not NVIDIA's. Red on 9e7425a: CUPTI crashes (139)."""
+    path = {'none': None, 'stub': stub, 'simulated': built(BUILD / 'simgpu' / 'libcuda.so.1').parent}[driver]
+    env = {'LD_LIBRARY_PATH': path}
+    command = [victim('driverless'), wheels / 'libcudart.so.13', *([wheels / 'libcupti.so.13'] if beside else [])]
+    plain = run(command, env, preload=False)
+    result = run(command, env)
+    assert plain.rc not in (2, 139) and plain.out.count('\n') == 3
+    assert (result.rc, result.out) == (plain.rc, plain.out)
+    said = result.err.replace(plain.err, '')
+    assert said == '' or (driver == 'simulated' and 'does not fit the driver, which is simulated' in said)
+
+
+@pytest.mark.parametrize('library', ['libtfinject.so', 'test/libtfinject.so'])
+def test_versions_of_libc(library):
+    """The library asks for no version of glibc's symbols above 2.28, and names those libraries that older systems have
+    threads and dlopen in. Red on 9e7425a: 2.34."""
+    path = built(BUILD / library)
+    said = subprocess.run(['readelf', '--wide', '-V', path], capture_output=True, text=True, check=True).stdout
+    needs = {tuple(map(int, v.split('.'))) for v in re.findall(r'GLIBC_(2\.\d+)', said)}
+    assert needs and max(needs) <= OLDEST, sorted(needs)
+    dynamic = subprocess.run(['readelf', '--wide', '-d', path], capture_output=True, text=True, check=True).stdout
+    assert set(re.findall(r'NEEDED.*\[(.*)\]', dynamic)) == {'libc.so.6', 'libdl.so.2', 'libpthread.so.0'}
+
+
+def test_tfrun_tries_the_library_first(run, tmp_path):
+    """The launcher says that the library can't be loaded here, before it starts the program, which does not run.
+    Red on 9e7425a: the program runs without the library."""
+    (tmp_path / 'bin').mkdir()
+    (tmp_path / 'lib').mkdir()
+    shutil.copy(ROOT / 'scripts' / 'tfrun', tmp_path / 'bin' / 'tfrun')
+    (tmp_path / 'lib' / 'libtfinject.so').write_text('not a library')
+    result = run([tmp_path / 'bin' / 'tfrun', '--', 'echo', 'ran'], preload=False)
+    assert (result.rc, result.out) == (1, '')
+    assert re.search(r"tfrun: .*libtfinject.so can't be loaded on this system: .+", result.err)

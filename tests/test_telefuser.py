@@ -1,0 +1,256 @@
+"""test_telefuser - TeleFuser without the library and under it: files, console lines, return values and setters are the same.
+
+TeleFuser refuses the CPU, so both runs are on the simulated GPU; its stages sleep, so that times can be compared. The run
+without the library has TeleFuser's own profiler enabled. torch's own libraries would be found before LD_LIBRARY_PATH's, so
+the simulated ones are preloaded. Each run is made once for all tests of this file.
+"""
+
+import json
+import re
+from types import SimpleNamespace
+
+import pytest
+
+from conftest import BUILD, built, clean_environment, execute
+
+GPU = BUILD / 'simgpu'
+OURS = {'writer', 'calls', 'device', 'stride', 'target', 'rank', 'signatures', 'output', 'object'}  # keys beyond TeleFuser's
+TIMES = {'duration_ms', 'total_stages_ms', 'wall_clock_ms'}
+BY_TIME = {'timestamp', 'percentage'}
+
+PIPELINE = """
+import asyncio, json, time
+import torch
+from telefuser.utils import profiler as p
+
+with p.ProfilingContext('before the reset'):  # the device is there after it
+    torch.zeros(1000, device='cuda') * 2
+torch.cuda.empty_cache()
+p.reset_timing_registry('req_42', {'seed': 7})
+p.set_timing_metadata('prompt', 'a "cat" \\u00fc')
+
+class Stage:
+    @p.ProfilingContext4Debug('denoise')
+    def process(self, latents, ids, parts, scale=1.5, name='n', mask=None):
+        time.sleep(0.5)
+        return latents * scale
+
+@p.ProfilingContext('fetch_it')
+async def fetch(number):
+    await asyncio.sleep(0.5)
+    return torch.ones(3)
+
+with p.ProfilingContext('load', capture_memory=True):
+    time.sleep(0.5)
+    big = torch.zeros(40 << 20, dtype=torch.uint8, device='cuda')
+    del big
+with p.ProfilingContext('keep', reset_peak_memory=False):
+    time.sleep(0.5)
+    small = torch.zeros(1 << 20, dtype=torch.uint8, device='cuda')
+x = torch.ones(2, 3).to('cuda')
+for i in range(2):
+    Stage().process(x, torch.tensor([1, 2]), [torch.ones(2), torch.ones(3)], scale=2.0, name='call')
+with p.ProfilingContext('outer'):
+    time.sleep(0.3)
+    with p.ProfilingContext('step'):
+        time.sleep(0.5)
+asyncio.run(fetch(number=3))
+p.set_memory_baseline()
+p.record_memory_snapshot('at the end')
+report = p.get_timing_report()
+p.print_timing_summary()
+p.logger.complete()
+print('report', json.dumps(report))
+print('signatures', json.dumps({n: s.to_dict() for n, s in p.get_io_signatures().items()}))
+print('peak', torch.cuda.max_memory_allocated())
+"""
+
+
+@pytest.fixture(scope='module')
+def both(tmp_path_factory, lib, tfanalyze, python):
+    """The runs `theirs` and `ours`: out, err, dir; a report on ours has been made."""
+    made = {}
+    for name, preload in (('theirs', None), ('ours', lib)):
+        place = tmp_path_factory.mktemp(name)
+        libraries = [built(GPU / 'libcudart.so.13'), built(GPU / 'libcupti.so.13')]
+        env = {**clean_environment(), 'LD_LIBRARY_PATH': str(GPU), 'KINETO_LOG_LEVEL': '5', 'TELEFUSER_PROFILE_DEBUG': 'true',
+               'TELEFUSER_PROFILER_OUTPUT_DIR': str(place / 'run'), 'LD_PRELOAD': ':'.join(map(str, filter(None, [preload, *libraries])))}
+        (place / 'pipeline.py').write_text(PIPELINE)
+        result = execute([python, '-W', 'ignore', 'pipeline.py'], env, place, 200)
+        assert result.rc == 0, result.err[-3000:]
+        made[name] = SimpleNamespace(out=result.out, err=result.err, dir=place / 'run')
+    made['screen'] = execute([tfanalyze, 'report', made['ours'].dir], clean_environment(), made['ours'].dir, 120)
+    assert made['screen'].rc == 0, made['screen'].err
+    return SimpleNamespace(**made)
+
+
+def differences(theirs, ours, path='', key=None, slack=150):
+    """Values of theirs that ours lacks or has otherwise, and keys that are neither's. Times agree within 10 %; those of two runs
+    on a busy machine, which sleeps longer than it is told, within `slack` ms more."""
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        named = path.endswith(('/stages', '/input_signatures', '/snapshots', '/metadata'))
+        extra = [] if path.endswith('/metadata') else sorted(set(ours) - set(theirs) - (set() if named else OURS))
+        return [f'{path}/{k}: not theirs' for k in extra] + [
+            d for k in theirs for d in (differences(theirs[k], ours[k], f'{path}/{k}', k, slack) if k in ours else [f'{path}/{k}: missing'])]
+    if isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):
+        return [d for i, (a, b) in enumerate(zip(theirs, ours)) for d in differences(a, b, f'{path}[{i}]', None, slack)]
+    if key in TIMES:
+        more = slack * (1 if key == 'duration_ms' else 30 if key == 'wall_clock_ms' else 6)
+        return [] if abs(ours - theirs) <= 0.1 * theirs + more else [f'{path}: {theirs} and {ours}']
+    return [] if key in BY_TIME or (theirs == ours and type(theirs) is type(ours) or isinstance(theirs, float) and theirs == ours) else [
+        f'{path}: {theirs!r} and {ours!r}']
+
+
+def printed(run, word):
+    return json.loads(re.search(rf'^{word} (.*)$', run.out, re.M)[1])
+
+
+def lines(run):
+    """The lines of TeleFuser's logger: the text, and where in TeleFuser it stands, without times and paths."""
+    found = re.findall(r'^[-\d]+ [:.\d]+ \| INFO +\| \[pid:\d+ (rank:\d+)\] (\S+):\d+ \| (.*)$', run.out, re.M)
+    return [(rank, place, re.sub(r'[\d.]+ ms', 'N ms', re.sub(r' /\S+', ' PATH', text))) for rank, place, text in found]
+
+
+@pytest.mark.parametrize('name', ['timing.json', 'timing_io_signature.json'])
+def test_files_are_theirs(both, name):
+    """Key by key: equal but for the times: request, metadata, memory, wall time of an async stage, peaks that are kept."""
+    theirs, ours = (json.loads((run.dir / name).read_text()) for run in (both.theirs, both.ours))
+    assert differences(theirs, ours, name) == []
+    assert len(theirs['stages']) == (6 if name == 'timing.json' else 2)
+
+
+def test_the_file_at_exit_has_the_same(both):
+    theirs = json.loads((both.theirs.dir / 'timing.json').read_text())
+    path, = both.ours.dir.glob('rank0.*.timing.json')
+    ours = json.loads(path.read_text())
+    ours = {k: v for k, v in ours.items() if k in theirs}
+    ours['stages'] = {n: {k: v for k, v in s.items() if k in ('duration_ms', 'percentage', 'memory')} for n, s in ours['stages'].items()
+                      if n != 'before the reset'}
+    assert differences(theirs, ours) == []
+
+
+def test_what_it_returns(both):
+    """get_timing_report() and get_io_signatures(), in the process; the peak that its contexts have reset."""
+    for word in ('report', 'signatures', 'peak'):
+        assert differences(printed(both.theirs, word), printed(both.ours, word), word) == []
+
+
+def test_the_files_have_the_times_that_it_returned(both):
+    """Those of one run, within 10 %: also of an async stage, which waits most of its time."""
+    report, timing = printed(both.ours, 'report'), json.loads((both.ours.dir / 'timing.json').read_text())
+    assert differences(report, timing, slack=0) == []
+    assert timing['stages']['fetch_it']['duration_ms'] >= 450
+    assert timing['wall_clock_ms'] < sum(s['duration_ms'] for s in timing['stages'].values()) + 1500
+
+
+def test_console_lines(both):
+    """Each line of TeleFuser's, in its order and from its function; only the files that are written at the exit are ours."""
+    theirs, ours = lines(both.theirs), lines(both.ours)
+    at_exit = [text for _, _, text in theirs[-2:]]
+    assert at_exit == ['[Profiler] Layer 1 timing report saved to: PATH', '[Profiler] Stage I/O signatures saved to: PATH']
+    assert ours[:-1] == theirs[:-2] and ours[-1][2] == at_exit[0] and len(ours) == 10
+    times = [[float(n) for n in re.findall(r'\[Timing\] .*: ([\d.]+) ms', run.out)] for run in (both.theirs, both.ours)]
+    assert all(abs(a - b) <= 0.1 * a + 150 for a, b in zip(*times) if a > 200) and len(times[0]) == len(times[1]) == 8
+    path = re.search(r'Layer 1 timing report saved to: (.*)$', both.ours.out, re.M)[1]
+    assert path == str(next(both.ours.dir.glob('rank0.*.timing.json'))) and '[Timing]' not in both.ours.err
+    said = [line for line in both.screen.out.splitlines() if line.startswith('[Profiler] ')]
+    assert said == [f'[Profiler] Layer 1 timing report saved to: {both.ours.dir}/timing.json',
+                    f'[Profiler] Stage I/O signatures saved to: {both.ours.dir}/timing_io_signature.json']
+    assert any(line.startswith('  timing_io_signature.json ') for line in both.screen.out.splitlines())
+
+
+READ = """
+import json, sys
+from telefuser.utils.profiler import compare_timing_reports
+from telefuser.utils.stage_bench_harness import StageBenchHarness
+theirs, ours = sys.argv[1:]
+print(json.dumps([compare_timing_reports(f'{a}/timing.json', f'{b}/timing.json') for a, b in ((theirs, ours), (theirs, theirs))]))
+for place in sys.argv[1:]:
+    harness = StageBenchHarness.from_signature_file(f'{place}/timing_io_signature.json', 'denoise')
+    print(json.dumps(harness.io_signature.to_dict()))
+"""
+
+
+def test_its_own_readers_take_ours(both, python, tmp_path):
+    """compare_timing_reports and the harness."""
+    env = {**clean_environment(), 'TELEFUSER_LOG_LEVEL': 'ERROR'}
+    result = execute([python, '-W', 'ignore', '-c', READ, both.theirs.dir, both.ours.dir], env, tmp_path, 200)
+    assert result.rc == 0, result.err[-2000:]
+    reports, theirs, ours = map(json.loads, [line for line in result.out.splitlines() if line[:1] in '[{'][-3:])
+    rows = [[row.split('|')[1:3] for row in report.splitlines() if row.startswith('| ')] for report in reports]
+    assert [name for name, _ in rows[0]] == [name for name, _ in rows[1]] and len(rows[0]) == 10
+    assert differences(theirs, ours) == []
+
+
+SETTERS = """
+import os, sys
+import torch
+from telefuser.utils import profiler as p
+p.set_pipeline_name('wan21')
+print(p.get_profiler_output_dir())
+p.set_profiler_output_dir('named/here')
+p.enable_profiler_for_names('denoi*')
+print(p.get_profiler_output_dir())
+with p.ProfilingContext('denoise'):
+    torch.ones(3) + 1
+with p.ProfilingContext('decode'):
+    torch.ones(3) * 2
+print(p.get_profiler_output_dir())
+p.set_profiler_output_dir('too/late')
+print(p.get_profiler_output_dir())
+p.enable_profiler_for_names('*')
+with p.ProfilingContext('decode'):
+    torch.ones(3) / 2
+"""
+
+
+def test_setters(run, python, analyze, tmp_path):
+    """They decide where files go, as long as nothing is written, and what is recorded; the getter says where files are."""
+    result = run([python, '-W', 'ignore', '-c', SETTERS], {'TFI_OUTPUT_DIR': None, 'TELEFUSER_LOG_LEVEL': 'ERROR'}, timeout=200)
+    assert result.rc == 0, result.err[-2000:]
+    first, *rest = [line for line in result.out.splitlines() if line.startswith('/')]
+    there = tmp_path / 'named' / 'here'
+    assert re.fullmatch(rf'{tmp_path}/work_dirs/profiler_output/wan21/\d{{8}}_\d{{4}}', first) and rest == [str(there)] * 3
+    assert list(there.glob('*.tfr')) and not (tmp_path / 'work_dirs').exists() and not (tmp_path / 'too').exists()
+    line, = [line for line in result.err.splitlines() if line.startswith('tfinject: ')]
+    assert "set_profiler_output_dir('too/late') comes too late" in line and str(there) in line
+    calls = {row['name']: row['calls'] for row in analyze('ops', there)['rows']}
+    assert {name: calls.get(f'aten::{name}', 0) for name in ('add', 'mul', 'div')} == {'add': 1, 'mul': 0, 'div': 1}
+
+
+def test_a_users_directory_goes_first(run, python, tmp_path):
+    result = run([python, '-W', 'ignore', '-c', SETTERS], {'TELEFUSER_LOG_LEVEL': 'ERROR'}, timeout=200)
+    assert result.rc == 0 and set(line for line in result.out.splitlines() if line.startswith('/')) == {str(tmp_path / 'run')}
+    assert list((tmp_path / 'run').glob('*.tfr')) and not (tmp_path / 'named').exists()
+
+
+SYNC = """
+import torch
+x = torch.ones(1000, device='cuda')
+for i in range(3):
+    with torch.cuda.nvtx.range('stage'), torch.profiler.record_function('range'):
+        x = x * 2
+graph, side = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+with torch.cuda.stream(side):
+    graph.capture_begin()
+    with torch.cuda.nvtx.range('captured'):
+        y = x * 3
+    graph.capture_end()
+graph.replay()
+side.synchronize()
+print('captured')
+"""
+
+
+def test_stages_wait_for_the_device(run, python, lib, tmp_path):
+    """TFI_SYNC_STAGES=1: at both edges of each of six stages, by the device's own log; not while a stream is captured."""
+    waits = {}
+    for value in ('0', '1'):
+        log = tmp_path / f'log{value}'
+        env = {'TFI_SYNC_STAGES': value, 'LD_LIBRARY_PATH': GPU, 'SIMGPU_LOG': log, 'KINETO_LOG_LEVEL': '5',
+               'TFI_OUTPUT_DIR': tmp_path / f'run{value}'}
+        libraries = [lib, built(GPU / 'libcudart.so.13'), built(GPU / 'libcupti.so.13')]
+        result = run([python, '-W', 'ignore', '-c', SYNC], env, preload=':'.join(map(str, libraries)), timeout=200)
+        assert result.rc == 0 and result.out == 'captured\n' and 'tfinject: ' not in result.err, result.err[-2000:]
+        waits[value] = sum(json.loads(line)['t'] == 'sync' for line in log.read_text().splitlines())
+    assert waits['1'] == waits['0'] + 12

@@ -1,0 +1,28 @@
+/* plugins.c - opens a plugin that uses NVTX, calls it and closes it, again and again, with stages of its own round it.
+ *
+ * Arguments: the plugin, how often, whether its ranges are closed. Every closing has to unmap the plugin, as without a
+ * profiler: what keeps it would keep all of its memory.
+ */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tfinject.h"
+
+int main(int argc, char **argv)
+{
+    int times = argc > 3 ? atoi(argv[2]) : 0, kept = 0;
+    for (int i = 0; i < times; i++) {
+        tfi_range_push("load");
+        void *handle = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
+        void (*use)(int) = handle ? (void (*)(int))dlsym(handle, "use_nvtx") : NULL;
+        if (!use) return 1;
+        use(atoi(argv[3]));
+        dlclose(handle);
+        handle = dlopen(argv[1], RTLD_NOLOAD | RTLD_LAZY);
+        if (handle) kept++, dlclose(handle);
+        tfi_range_pop();
+    }
+    printf("opened %d times, kept %d times\n", times, kept);
+    return 0;
+}
