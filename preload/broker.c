@@ -7,7 +7,8 @@
  * buffer goes to the program what it would not have without us is taken out: a call has to lie in one of its sessions,
  * device work belongs to the session its call was made in, however late it runs.
  *
- * Not passed on while we record: the callbacks; a disabling of what we want too; buffers by thread and zeroed buffers,
+ * Not passed on while we record: the callbacks; a timestamp callback that CUPTI has already, for each time it is told
+ * costs it the times of some more kernels; a disabling of what we want too; buffers by thread and zeroed buffers,
  * which can't be changed in the middle; cuptiFinalize, which would end our records and is known to spoil later ones: the
  * program's kinds are disabled, and it hears success. Its timestamp callback is passed on, for its records must have its
  * unit; ours are converted (cupti_clock.c). All else is passed on as it is, and everything is while our client is not on;
@@ -66,7 +67,8 @@ static struct {
     CUpti_BuffersCallbackRequestFunc request;
     CUpti_BuffersCallbackCompleteFunc complete;
     CUpti_TimestampCallbackFunc clock;
-    uint64_t wanted; /* kinds that are enabled now */
+    bool clock_taken; /* CUPTI has it */
+    uint64_t wanted;  /* kinds that are enabled now */
     struct calls runtime, driver;
     uint32_t session; /* odd while anything is wanted */
     uint32_t seen;    /* the latest call's id in any buffer so far, 0 if there was none */
@@ -162,6 +164,7 @@ static uint64_t cupti_now(void)
 static void begin_session(void)
 {
     if (client.session & 1) return;
+    tfi_kinds_session(true);
     client.windows[client.session / 2 % WINDOWS] = (struct window){.start = cupti_now(), .before = client.seen};
     __atomic_add_fetch(&client.session, 1, __ATOMIC_RELEASE);
 }
@@ -171,6 +174,7 @@ static void end_session(void)
     if (!(client.session & 1) || any_wanted()) return;
     window()->end = cupti_now();
     __atomic_add_fetch(&client.session, 1, __ATOMIC_RELEASE);
+    tfi_kinds_session(false);
 }
 
 /* With a buffer of ours in CUPTI's hands the program would not be asked for one, perhaps for all of the session. */
@@ -411,17 +415,9 @@ CUptiResult cuptiActivityEnable(CUpti_ActivityKind kind)
     return result;
 }
 
-/* Takes back the calls of an API that only the program wanted: disabling the whole kind would, for a moment, disable
- * ours. */
-static void disable_calls(uint32_t domain)
-{
-    int (*one)(uint32_t, uint8_t) =
-        domain == TFI_CUPTI_RUNTIME ? tfi_cupti_api.ActivityEnableRuntimeApi : tfi_cupti_api.ActivityEnableDriverApi;
-    const struct calls *calls = calls_of(domain);
-    for (uint32_t n = 1; n < CALLS; n++)
-        if (calls->bits[n / 64] & bit(n) && !ours_wants_call(domain, n)) one(n, 0);
-}
-
+/* The kind of an API of which we want some calls is disabled all the same, and those calls are enabled again. CUPTI may
+ * take a kind of which only single calls were taken back for enabled: the program's next session would have no calls.
+ * Calls of other threads in between have no record of CUPTI's; their wrappers' are there. */
 CUptiResult cuptiActivityDisable(CUpti_ActivityKind kind)
 {
     CUptiResult (*real)(CUpti_ActivityKind) = tfi_real(TFI_HOOK_cuptiActivityDisable);
@@ -429,8 +425,8 @@ CUptiResult cuptiActivityDisable(CUpti_ActivityKind kind)
     if (!real) return MISSING;
     if (elsewhere(real, tfi_cupti_api.ActivityDisable)) return real(kind);
     bool share = shared(real, tfi_cupti_api.ActivityDisable), calls = calls_of((uint32_t)kind) != NULL;
-    if (!share || (!calls && !ours_wants((uint32_t)kind))) result = real(kind);
-    else if (calls && !ours_wants((uint32_t)kind)) disable_calls((uint32_t)kind);
+    if (!share || !ours_wants((uint32_t)kind)) result = real(kind);
+    if (share && calls && !ours_wants((uint32_t)kind)) tfi_kinds_enable_calls((uint32_t)kind);
     note_kind((uint32_t)kind, false);
     return result;
 }
@@ -486,11 +482,23 @@ CUptiResult cuptiActivityRegisterTimestampCallback(CUpti_TimestampCallbackFunc c
     if (!real) return MISSING;
     const void *other = tfi_hook_sibling(TFI_HOOK_cuptiActivityRegisterTimestampCallback, "cuptiGetTimestamp",
                                          __builtin_return_address(0));
-    if (clock && !elsewhere(other, tfi_cupti_api.GetTimestamp)) {
-        if (tfi_cupti->on) tfi_cupti_clock_foreign(clock);
-        client.clock = clock;
-    }
-    return real(clock);
+    if (!clock || elsewhere(other, tfi_cupti_api.GetTimestamp)) return real(clock);
+    if (client.clock == clock && client.clock_taken && shared(other, tfi_cupti_api.GetTimestamp)) return CUPTI_SUCCESS;
+    if (tfi_cupti->on) tfi_cupti_clock_foreign(clock);
+    client.clock = clock;
+    CUptiResult result = real(clock);
+    client.clock_taken = result == CUPTI_SUCCESS;
+    return result;
+}
+
+/* The hardware's own tracing: from then on for the whole process, whoever asked for it. */
+CUptiResult cuptiActivityEnableHWTrace(uint8_t enable)
+{
+    CUptiResult (*real)(uint8_t) = tfi_real(TFI_HOOK_cuptiActivityEnableHWTrace);
+    if (!real) return MISSING;
+    CUptiResult result = real(enable);
+    if (result == CUPTI_SUCCESS) __atomic_store_n(&tfi_cupti_hes, enable != 0, __ATOMIC_RELEASE);
+    return result;
 }
 
 CUptiResult cuptiFinalize(void)

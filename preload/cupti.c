@@ -31,9 +31,11 @@
 #define LAST_MS 2000
 #define REQUEST_MS 50
 #define TOKEN_MS 100
+#define FLUSH_HARMS 130000 /* the version that crashes in a flush */
 
 static struct tfi_cupti asleep;
 struct tfi_cupti *tfi_cupti = &asleep;
+uint32_t tfi_cupti_hes;
 
 static pid_t started_in, starter; /* process; thread */
 static uint32_t calling;          /* the background thread is in CUPTI */
@@ -176,32 +178,34 @@ bool tfi_cupti_calling(void)
     return __atomic_load_n(&calling, __ATOMIC_SEQ_CST);
 }
 
-/* Kinds that our own doings have records of: a flush is an overhead, asking the driver is a call of the driver. They
- * would stay behind in a new buffer after the last flush. */
-static void switch_own(bool on)
-{
-    static const uint8_t kinds[] = {TFI_CUPTI_OVERHEAD, TFI_CUPTI_DRIVER, TFI_CUPTI_RUNTIME};
-    for (size_t i = 0; i < TFI_COUNT(kinds); i++) {
-        if (!(tfi_cupti->kinds >> kinds[i] & 1) || tfi_broker_wants(kinds[i])) continue;
-        if (on) tfi_cupti_api.ActivityEnable(kinds[i]);
-        else tfi_cupti_api.ActivityDisable(kinds[i]);
-    }
-}
-
 /* Everything CUPTI has; then whoever waits for it is woken. */
 static void fetch_last(void)
 {
-    switch_own(false);
+    tfi_kinds_switch_own(false);
     fetch(TFI_CUPTI_FLUSH_FORCED);
     while (convert_one()) continue;
     __atomic_store_n(&tfi_cupti->last, 2, __ATOMIC_RELEASE);
     tfi_futex_wake(&tfi_cupti->last);
 }
 
+/* 13.0 as it came out crashes in a flush, or loses records by it, while the device works (its first update does not). So
+ * does decoding of the hardware's own events, in some releases and on some devices. There records come when a buffer is
+ * full, and at the end. */
+static bool flush_is_harmful(void)
+{
+    static uint32_t said;
+    bool hes = __atomic_load_n(&tfi_cupti_hes, __ATOMIC_ACQUIRE);
+    if (tfi_cupti_api.version != FLUSH_HARMS && !hes) return false;
+    if (!__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED))
+        tfi_log(TFI_LOG_WARN, "CUPTI's records are not fetched while the program runs (%s); SIGKILL can lose them",
+                hes ? "the hardware's own tracing is on" : "13.0 before its first update may crash then");
+    return true;
+}
+
 static bool due(void)
 {
     return __atomic_load_n(&tfi_cupti->requested, __ATOMIC_ACQUIRE) && now_ms() >= tfi_cupti->next_flush &&
-           !(tfi_broker_session() & 1);
+           !(tfi_broker_session() & 1) && !flush_is_harmful();
 }
 
 bool tfi_cupti_work(void)
@@ -214,6 +218,7 @@ bool tfi_cupti_work(void)
         fetch_last();
         return true;
     }
+    tfi_kinds_adapt();
     if (!due()) return false;
     fetch(0);
     tfi_cupti->next_flush = now_ms() + tfi_config.flush_ms;
@@ -229,43 +234,6 @@ unsigned tfi_cupti_wait(unsigned most)
 }
 
 /* ---- the beginning ---- */
-
-static bool enable(uint32_t kind)
-{
-    int result = tfi_cupti_api.ActivityEnable(kind);
-    if (result == 0) tfi_cupti->kinds |= 1ull << kind;
-    else tfi_log(TFI_LOG_INFO, "CUPTI does not record kind %u: %s", kind, tfi_cupti_error(result));
-    return result == 0;
-}
-
-/* Single calls of an API where that can be asked for, else all of them. */
-static void enable_calls(uint32_t domain)
-{
-    int (*one)(uint32_t, uint8_t) =
-        domain == TFI_CUPTI_RUNTIME ? tfi_cupti_api.ActivityEnableRuntimeApi : tfi_cupti_api.ActivityEnableDriverApi;
-    unsigned enabled = 0;
-    for (unsigned i = 0; one && i < tfi_cupti_nr_calls; i++)
-        if (tfi_cupti_calls[i].domain == domain) enabled += one(tfi_cupti_calls[i].number, 1) == 0;
-    if (!enabled) enable(domain);
-}
-
-static bool enable_all(void)
-{
-    static const uint8_t kinds[] = {TFI_CUPTI_MEMCPY, TFI_CUPTI_MEMCPY2, TFI_CUPTI_MEMSET, TFI_CUPTI_SYNCHRONIZATION,
-                                    TFI_CUPTI_OVERHEAD};
-    int result = tfi_cupti_api.ActivityEnable(TFI_CUPTI_CONCURRENT_KERNEL);
-    if (result != 0) {
-        tfi_log(TFI_LOG_WARN, "no device records: %s says %s; stages go on", tfi_cupti_api.path,
-                tfi_cupti_error(result));
-        return false;
-    }
-    tfi_cupti->kinds |= 1ull << TFI_CUPTI_CONCURRENT_KERNEL;
-    for (size_t i = 0; i < TFI_COUNT(kinds); i++) enable(kinds[i]);
-    if (tfi_config.graphs == TFI_GRAPHS_GRAPH) enable(TFI_CUPTI_GRAPH_TRACE);
-    enable_calls(TFI_CUPTI_RUNTIME);
-    enable_calls(TFI_CUPTI_DRIVER);
-    return true;
-}
 
 /* Newer versions give each thread a buffer of its own; more than eight threads would get the one that is thrown away. */
 static void set_attributes(void)
@@ -291,7 +259,7 @@ static bool start(void)
     if (result != 0)
         tfi_log(TFI_LOG_WARN, "no device records: %s says %s; stages go on", tfi_cupti_api.path,
                 tfi_cupti_error(result));
-    if (result == 0 && enable_all()) {
+    if (result == 0 && tfi_kinds_enable()) {
         tfi_cupti->next_flush = now_ms() + tfi_config.flush_ms;
         atexit(before_exit);
         return true;
@@ -436,7 +404,7 @@ void tfi_cupti_resume(void)
     uint32_t ready = TFI_CUPTI_READY;
     if (!tfi_cupti->on || tfi_getpid() != started_in) return;
     tfi_cupti->last = tfi_cupti->quiet = 0;
-    switch_own(true);
+    tfi_kinds_switch_own(true);
     __atomic_compare_exchange_n(&tfi_cupti->phase, &ready, TFI_CUPTI_WAITING, false, __ATOMIC_ACQ_REL,
                                 __ATOMIC_RELAXED);
 }

@@ -1,8 +1,10 @@
 /* cupti_buffers.c - the buffers CUPTI writes its records into, and the two callbacks it asks and hands back with.
  *
- * Eight buffers, mapped once. Their free ones are bits of a mask, those that came back are a list that is only pushed to
- * and taken whole: no callback ever waits. CUPTI must never be refused a buffer (older ones crash), so when all are out
- * it gets one that is only counted. Buffers of the program's own client pass through here as well; see broker.c.
+ * 32 buffers, mapped once; what is never used takes no memory. Their free ones are bits of a mask, those that came back
+ * are a list that is only pushed to and taken whole: no callback ever waits. CUPTI must not be refused a buffer (before
+ * 12.9 it crashes then), nor be given one that it has: when all are out it gets areas whose records are only counted, and
+ * when those are out too the older releases get the last of them again. Buffers of the program's own client pass through
+ * here as well; see broker.c.
  */
 #include <errno.h>
 
@@ -10,47 +12,70 @@
 #include "sys.h"
 #include "writer.h"
 
-#define BUFFERS 8u
+#define BUFFERS 32u
 #define BUFFER_BYTES (2u << 20)
-#define DISCARD_BYTES (256u << 10)
+#define DISCARDS 64u
+#define DISCARD_BYTES (128u << 10)
+#define MAY_BE_REFUSED 27u /* CUPTI 12.9 and newer drop the record */
 
 static struct tfi_buffer buffers[BUFFERS];
-static uint8_t *memory;
-static uint32_t free_mask;          /* atomic */
+static uint8_t *memory;             /* of the buffers, then of the areas */
+static unsigned nr_buffers;         /* fewer where there is little address space */
+static uint64_t free_mask;          /* atomic */
+static uint64_t free_discards;      /* atomic */
 static struct tfi_buffer *returned; /* atomic: pushed to by callbacks */
 static struct tfi_buffer *ready;    /* taken from there, oldest first: the token holder's */
-static uint8_t discard[DISCARD_BYTES] __attribute__((aligned(64)));
+
+static size_t buffer_bytes(void)
+{
+    return (size_t)nr_buffers * BUFFER_BYTES;
+}
+
+static uint64_t ones(unsigned count)
+{
+    return count < 64 ? (1ull << count) - 1 : ~0ull;
+}
 
 bool tfi_buffers_init(void)
 {
-    if (!memory) memory = tfi_map((size_t)BUFFERS * BUFFER_BYTES);
+    for (nr_buffers = memory ? nr_buffers : BUFFERS; !memory && nr_buffers >= BUFFERS / 4; nr_buffers /= 2)
+        if ((memory = tfi_map(buffer_bytes() + (size_t)DISCARDS * DISCARD_BYTES))) break;
+    if (!memory) nr_buffers = 0;
     if (!memory) return false;
-    for (unsigned i = 0; i < BUFFERS; i++) buffers[i] = (struct tfi_buffer){.data = memory + (size_t)i * BUFFER_BYTES};
+    for (unsigned i = 0; i < nr_buffers; i++)
+        buffers[i] = (struct tfi_buffer){.data = memory + (size_t)i * BUFFER_BYTES};
     returned = ready = NULL;
-    free_mask = (1u << BUFFERS) - 1;
+    free_mask = ones(nr_buffers);
+    free_discards = ones(DISCARDS);
     return true;
 }
 
-static struct tfi_buffer *take_free(void)
+/* Takes one bit out of a mask; -1 if there is none. */
+static int take_bit(uint64_t *from)
 {
-    uint32_t mask = __atomic_load_n(&free_mask, __ATOMIC_ACQUIRE);
+    uint64_t mask = __atomic_load_n(from, __ATOMIC_ACQUIRE);
     while (mask) {
-        uint32_t rest = mask & (mask - 1);
-        if (__atomic_compare_exchange_n(&free_mask, &mask, rest, true, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-            return &buffers[__builtin_ctz(mask)];
+        uint64_t rest = mask & (mask - 1);
+        if (__atomic_compare_exchange_n(from, &mask, rest, true, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+            return __builtin_ctzll(mask);
     }
-    return NULL;
+    return -1;
+}
+
+static void give_bit(uint64_t *to, unsigned bit)
+{
+    __atomic_or_fetch(to, 1ull << bit, __ATOMIC_RELEASE);
 }
 
 void tfi_buffers_free(struct tfi_buffer *buffer)
 {
-    __atomic_or_fetch(&free_mask, 1u << (buffer - buffers), __ATOMIC_RELEASE);
+    give_bit(&free_mask, (unsigned)(buffer - buffers));
 }
 
 unsigned tfi_buffers_out(void)
 {
     unsigned count = 0;
-    for (unsigned i = 0; i < BUFFERS; i++) count += __atomic_load_n(&buffers[i].out, __ATOMIC_ACQUIRE);
+    for (unsigned i = 0; i < nr_buffers; i++) count += __atomic_load_n(&buffers[i].out, __ATOMIC_ACQUIRE);
     return count;
 }
 
@@ -75,17 +100,25 @@ struct tfi_buffer *tfi_buffers_take(void)
     return buffer;
 }
 
+/* Nothing, or a place whose records nobody will read. */
+static uint8_t *take_discard(void)
+{
+    int i = take_bit(&free_discards);
+    if (i < 0 && tfi_cupti_api.version >= MAY_BE_REFUSED) return NULL;
+    return memory + buffer_bytes() + (size_t)(i < 0 ? (int)DISCARDS - 1 : i) * DISCARD_BYTES;
+}
+
 void tfi_buffers_request(uint8_t **buffer, size_t *size, size_t *max_records)
 {
     int error = errno;
     __atomic_store_n(&tfi_cupti->requested, 1, __ATOMIC_RELEASE);
     *max_records = 0;
     if (tfi_broker_request(buffer, size, max_records)) goto out;
-    struct tfi_buffer *own = take_free();
-    *buffer = own ? own->data : discard;
-    *size = own ? BUFFER_BYTES : DISCARD_BYTES;
+    int own = take_bit(&free_mask);
+    *buffer = own >= 0 ? buffers[own].data : take_discard();
+    *size = own >= 0 ? BUFFER_BYTES : *buffer ? DISCARD_BYTES : 0;
     *max_records = 0;
-    if (own) __atomic_store_n(&own->out, 1, __ATOMIC_RELEASE);
+    if (own >= 0) __atomic_store_n(&buffers[own].out, 1, __ATOMIC_RELEASE);
 out:
     errno = error;
 }
@@ -110,16 +143,24 @@ static void take_back(struct tfi_buffer *own, size_t valid)
     tfi_writer_signal();
 }
 
+static void count_discarded(unsigned i, uint8_t *buffer, size_t valid)
+{
+    if (tfi_cupti->on)
+        tfi_count_drop(TFI_DROP_DEVICE_DISCARDED,
+                       tfi_record_count(buffer, valid < DISCARD_BYTES ? valid : DISCARD_BYTES));
+    give_bit(&free_discards, i);
+}
+
 void tfi_buffers_complete(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
 {
     int error = errno;
     uintptr_t place = (uintptr_t)buffer - (uintptr_t)memory;
-    if (place < (size_t)BUFFERS * BUFFER_BYTES) {
+    if (!memory || !buffer) return;
+    if (place < buffer_bytes()) {
         take_back(&buffers[place / BUFFER_BYTES], valid);
-    } else if (buffer == discard && tfi_cupti->on) {
-        tfi_count_drop(TFI_DROP_DEVICE_DISCARDED,
-                       tfi_record_count(buffer, valid < DISCARD_BYTES ? valid : DISCARD_BYTES));
-    } else if (buffer && buffer != discard) {
+    } else if (place < buffer_bytes() + (size_t)DISCARDS * DISCARD_BYTES) {
+        count_discarded((unsigned)((place - buffer_bytes()) / DISCARD_BYTES), buffer, valid);
+    } else {
         tfi_cupti_convert_now(buffer, valid);
         tfi_broker_complete(context, stream, buffer, size, valid);
     }

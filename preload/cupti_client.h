@@ -37,6 +37,9 @@ struct tfi_cupti {
 /* The page, or zeros before it is needed. */
 extern struct tfi_cupti *tfi_cupti;
 
+/* Not 0: somebody, perhaps before the page was needed, has switched the hardware's own tracing on. */
+extern uint32_t tfi_cupti_hes;
+
 /* Finds and starts CUPTI where it is wanted, starts the background thread; keeps errno. `runtime`: in a call of the
  * runtime, which initialises the driver itself. */
 void tfi_cupti_begin(bool runtime);
@@ -84,7 +87,8 @@ void tfi_cupti_convert_now(uint8_t *buffer, size_t valid);
     API(ActivityGetNumDroppedRecords, (void *, uint32_t, size_t *))                                                    \
     API(ActivitySetAttribute, (uint32_t, size_t *, void *))                                                            \
     API(ActivityEnableRuntimeApi, (uint32_t, uint8_t))                                                                 \
-    API(ActivityEnableDriverApi, (uint32_t, uint8_t))
+    API(ActivityEnableDriverApi, (uint32_t, uint8_t))                                                                  \
+    API(GetCallbackName, (int, uint32_t, const char **))
 
 typedef void tfi_cupti_request_fn(uint8_t **buffer, size_t *size, size_t *max_records);
 typedef void tfi_cupti_complete_fn(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid);
@@ -128,6 +132,21 @@ enum {
     TFI_CUPTI_ATTR_ZEROED_BUFFER = 5,
     TFI_CUPTI_ATTR_PER_THREAD_BUFFER = 9,
 };
+
+/* ---- what CUPTI is to record for us: cupti_kinds.c ---- */
+
+/* All of it; false, with one line said, if it records no kernels. */
+bool tfi_kinds_enable(void);
+/* An API's calls once more, after the whole kind was disabled. */
+void tfi_kinds_enable_calls(uint32_t domain);
+/* Kinds that our own doings have records of. */
+void tfi_kinds_switch_own(bool on);
+/* After a buffer of ours was read: of how many records of device work how many had no times, nodes of graphs among them? */
+void tfi_kinds_judge(uint32_t timed, uint32_t timeless, bool graphs);
+/* For the background thread: does what that has come to. */
+void tfi_kinds_adapt(void);
+/* Another client's session begins (before its first kind is enabled) or has ended. */
+void tfi_kinds_session(bool begins);
 
 /* ---- buffers: cupti_buffers.c ---- */
 

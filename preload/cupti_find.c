@@ -161,7 +161,9 @@ static const char *missing_function(void *handle)
     if (!api->ActivityEnableRuntimeApi || !api->ActivityEnableDriverApi)
         api->ActivityEnableRuntimeApi = api->ActivityEnableDriverApi = NULL;
 #define API(name, params)                                                                                              \
-    if (!api->name && strstr(#name, "Api") == NULL && strcmp(#name, "GetResultString") != 0) return "cupti" #name;
+    if (!api->name &&                                                                                                  \
+        strstr("ActivityEnableRuntimeApi ActivityEnableDriverApi GetResultString GetCallbackName", #name) == NULL)     \
+        return "cupti" #name;
     TFI_CUPTI_FUNCTIONS
 #undef API
     return NULL;

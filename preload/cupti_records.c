@@ -60,6 +60,10 @@ static struct {
 
 /* Runtime calls seen lately, by the low part of their ids. */
 static uint32_t runtime_calls[1u << 14];
+static struct {
+    uint32_t timed, timeless; /* records of device work in this buffer */
+    bool graphs;              /* nodes of graphs are among the timeless */
+} tally;
 static bool may_ask;                  /* the driver, about devices: not in a callback of CUPTI */
 static uint32_t function_string[512]; /* of a call's function, in this trace; 0 if not asked for yet */
 
@@ -283,7 +287,10 @@ static bool span_of(struct tfi_thread *lane, uint64_t start, uint64_t end, uint3
 {
     start = tfi_cupti_clock_ns(start);
     end = tfi_cupti_clock_ns(end);
-    if (!start || !end || end < start) {
+    bool timeless = !start || !end || end < start;
+    tally.timed += device >= 0;
+    tally.timeless += device >= 0 && timeless;
+    if (timeless) {
         tfi_count_drop(TFI_DROP_DEVICE_TIMELESS, 1);
         return false;
     }
@@ -304,7 +311,10 @@ static void write_kernel(struct tfi_thread *lane, const void *record, uint32_t b
 {
     struct span span;
     uint32_t id = GET32(record, kernel, correlationId);
-    if (!SPAN(record, kernel, id, GET32(record, kernel, deviceId))) return;
+    if (!SPAN(record, kernel, id, GET32(record, kernel, deviceId))) {
+        tally.graphs |= GET32(record, kernel, graphId) != 0;
+        return;
+    }
     uint64_t name = GET(record, kernel, name);
     const char *text = (const char *)(uintptr_t)name;
     if (!interned) name = text ? tfi_string(text, strnlen(text, TFI_STRING_MAX)) : 0;
@@ -473,8 +483,10 @@ void tfi_records_convert(struct tfi_thread *lane, uint8_t *buffer, size_t valid,
     void *record = NULL;
     bool whole;
     may_ask = ask;
+    memset(&tally, 0, sizeof tally);
     write_calls(lane, buffer, valid, TFI_CUPTI_RUNTIME);
     write_calls(lane, buffer, valid, TFI_CUPTI_DRIVER);
     while (tfi_record_next(buffer, valid, &record, &whole)) write_one(lane, record, tfi_record_kind(record), interned);
     if (!whole) tfi_count_drop(TFI_DROP_DEVICE_UNREAD, 1);
+    if (interned) tfi_kinds_judge(tally.timed, tally.timeless, tally.graphs);
 }

@@ -181,7 +181,7 @@ IGNORED(cuptiActivityEnableDeviceGraph, CUPTI_SUCCESS)
 IGNORED(cuptiActivityEnableAllocationSource, CUPTI_SUCCESS)
 IGNORED(cuptiActivityEnableAllSyncRecords, CUPTI_SUCCESS)
 IGNORED(cuptiActivityEnableCudaEventDeviceTimestamps, CUPTI_SUCCESS)
-IGNORED(cuptiActivityEnableHWTrace, CUPTI_ERROR_NOT_SUPPORTED)
+IGNORED(cuptiActivityEnableHWTrace, sim_nasty(NASTY_hes) ? CUPTI_SUCCESS : CUPTI_ERROR_NOT_SUPPORTED)
 
 /* ---- correlation, time, threads ---- */
 

@@ -87,6 +87,9 @@ static struct buffer *request(void)
     in_callback = false;
     if (sim_nasty(NASTY_stolen) && sim_counts.requested == sim_nasty(NASTY_stolen))
         sim_register(foreign_request, foreign_complete);
+    for (size_t i = 0; i < nr_lanes; i++)
+        if (lanes[i].buffer) sim_trap_twice(b.data, lanes[i].buffer->data);
+    for (const struct buffer *other = done; other; other = other->next) sim_trap_twice(b.data, other->data);
     if (b.data && b.size >= SIM_RECORD_MAX) {
         struct buffer *buffer = malloc(sizeof *buffer);
         *buffer = b;
@@ -196,13 +199,15 @@ void sim_emit(const struct sim_item *item)
         return;
     }
     bool zeroed = sim_nasty(NASTY_zero) && is_timed(item) && ++timed % sim_nasty(NASTY_zero) == 0;
+    enum sim_damage damage = zeroed ? SIM_ZEROED : sim_trap_damage(item);
     const char *name = item->type == ITEM_WORK ? item->work.name : NULL;
     if (name && sim_nasty(NASTY_names)) name = dying_name(b, name);
-    sim_record_write(item, name, zeroed, sim_latency_stamps != 0, record);
+    sim_record_write(item, name, damage, sim_latency_stamps != 0, record);
     memcpy(b->data + b->used, record, size);
     b->used += size;
     b->count++;
     sim_counts.zeroed += zeroed;
+    sim_counts.damaged += damage != SIM_WHOLE && !zeroed;
     sim_counts.cut += item->cut != 0;
     if (++sim_counts.written == sim_nasty(NASTY_clock) && sim_nasty(NASTY_clock)) sim_clock_foreign();
 }
@@ -227,11 +232,12 @@ static void write_counts(const char *path)
     if (!f) return;
     fprintf(f,
             "{\"requested\":%llu,\"refused\":%llu,\"returned\":%llu,\"written\":%llu,\"zeroed\":%llu,\"cut\":%llu,"
-            "\"dropped\":%llu,\"kept\":%llu,\"unwritten\":%zu,\"running\":%zu}\n",
+            "\"dropped\":%llu,\"kept\":%llu,\"damaged\":%llu,\"blocked\":%llu,\"unwritten\":%zu,\"running\":%zu}\n",
             (unsigned long long)sim_counts.requested, (unsigned long long)sim_counts.refused,
             (unsigned long long)sim_counts.returned, (unsigned long long)sim_counts.written,
             (unsigned long long)sim_counts.zeroed, (unsigned long long)sim_counts.cut,
-            (unsigned long long)sim_counts.dropped, (unsigned long long)sim_counts.kept, sim_queue_length(false),
+            (unsigned long long)sim_counts.dropped, (unsigned long long)sim_counts.kept,
+            (unsigned long long)sim_counts.damaged, (unsigned long long)sim_counts.blocked, sim_queue_length(false),
             sim_queue_length(true));
     fclose(f);
 }

@@ -1,6 +1,7 @@
 /* cupti_config.c - a simulated CUPTI: what the environment asks of it.
  *
- * SIMCUPTI_VERSION            12.0 … 13.2 (13.0): sizes of the records, number, which functions exist
+ * SIMCUPTI_VERSION            12.0 … 13.3 (13.0): sizes of the records, number, which functions exist; 13.0 is its first
+ *                             update, 13.0.0 the release before that
  * SIMCUPTI_NASTY              list of name or name=value, of cupti_nasty.def: late,zero=5,names
  * SIMCUPTI_FAIL               function=CUPTI_ERROR_…[:after N][:times M], separated by commas (a number will do too)
  * SIMCUPTI_LACK               functions that are missing from the library
@@ -47,8 +48,8 @@ static const struct {
 static const struct {
     unsigned version;
     uint32_t number;
-} versions[] = {{1200, 18}, {1201, 18}, {1202, 20}, {1203, 21},     {1204, 22},     {1205, 23},    {1206, 24},
-                {1207, 25}, {1208, 26}, {1209, 27}, {1300, 130000}, {1301, 130100}, {1302, 130200}};
+} versions[] = {{1200, 18}, {1201, 18}, {1202, 20}, {1203, 21},     {1204, 22},     {1205, 23},     {1206, 24},
+                {1207, 25}, {1208, 26}, {1209, 27}, {1300, 130001}, {1301, 130100}, {1302, 130200}, {1303, 130300}};
 
 static struct failure {
     char *function;
@@ -123,15 +124,16 @@ static void parse_failures(const char *list)
 
 static void parse_version(const char *text)
 {
-    unsigned major = 13, minor = 0;
-    if (text && *text) sscanf(text, "%u.%u", &major, &minor);
+    unsigned major = 13, minor = 0, update = 1;
+    if (text && *text) sscanf(text, "%u.%u.%u", &major, &minor, &update);
     config.version = major * 100 + minor;
     for (size_t i = 0; i < sizeof versions / sizeof *versions; i++)
         if (versions[i].version == config.version) config.api_version = versions[i].number;
+    if (config.version == 1300 && update == 0) config.api_version = 130000;
     if (config.api_version) return;
     sim_say("simcupti: version %s is not simulated, 13.0 is\n", text);
     config.version = 1300;
-    config.api_version = 130000;
+    config.api_version = 130001;
 }
 
 static void in_child(void)
@@ -166,6 +168,7 @@ bool sim_inherited(void)
 CUptiResult sim_enter(const char *function)
 {
     sim_config();
+    sim_trap_driverless();
     if (inherited && strncmp(function, "cuptiGet", 8) != 0) return CUPTI_ERROR_NOT_INITIALIZED;
     for (size_t i = 0; i < nr_failures; i++) {
         struct failure *f = &failures[i];

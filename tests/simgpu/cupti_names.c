@@ -74,10 +74,19 @@ uint32_t sim_cbid(uint32_t domain, const char *symbol)
     return 0;
 }
 
+/* The headers' enumerations have no holes: the number behind the last one is their size. */
+uint32_t sim_cbid_limit(uint32_t domain)
+{
+    const struct name *names = domain == SIMGPU_DRIVER ? driver : runtime;
+    size_t n = domain == SIMGPU_DRIVER ? NR(driver) : NR(runtime);
+    uint32_t limit = sim_nasty(NASTY_cbids) ? sim_nasty(NASTY_cbids) : SIM_CBIDS;
+    return names[n - 1].id + 1 < limit ? names[n - 1].id + 1 : limit;
+}
+
 const char *sim_cbid_name(uint32_t domain, uint32_t cbid)
 {
     const struct name *names = domain == SIMGPU_DRIVER ? driver : runtime;
     for (size_t i = 0; i < (domain == SIMGPU_DRIVER ? NR(driver) : NR(runtime)); i++)
-        if (names[i].id == cbid) return names[i].name;
+        if (names[i].id == cbid && cbid < sim_cbid_limit(domain)) return names[i].name;
     return NULL;
 }

@@ -237,7 +237,7 @@ static void write_work(const struct sim_item *item, const char *name, const stru
 }
 
 /* Into SIM_RECORD_MAX bytes at to; returns how many of them are the record. */
-size_t sim_record_write(const struct sim_item *item, const char *name, bool zeroed, bool latency, void *to)
+size_t sim_record_write(const struct sim_item *item, const char *name, enum sim_damage damage, bool latency, void *to)
 {
     memset(to, 0, SIM_RECORD_MAX);
     switch (item->type) {
@@ -250,8 +250,10 @@ size_t sim_record_write(const struct sim_item *item, const char *name, bool zero
     case ITEM_GRAPH: {
         const struct simgpu_activity *w = &item->work;
         struct times t = {0};
+        bool zeroed = damage == SIM_ZEROED;
         if (!zeroed && (!item->cut || w->start <= item->cut)) t.start = sim_stamp_device(w->device, w->start);
         if (!zeroed && !item->cut) t.end = sim_stamp_device(w->device, w->end);
+        if (damage == SIM_REVERSED) t.start = t.end + 1000;
         if (latency) t.submitted = sim_stamp_device(w->device, w->submitted);
         write_work(item, name, &t, to);
     }

@@ -51,6 +51,7 @@ const char *sim_result_name(CUptiResult result); /* NULL: none of that number */
 #define SIM_CBIDS 1024
 uint32_t sim_cbid(uint32_t domain, const char *symbol);    /* enum simgpu_domain; 0: it is not traced */
 const char *sim_cbid_name(uint32_t domain, uint32_t cbid); /* cudaMalloc_v3020; NULL: no such id */
+uint32_t sim_cbid_limit(uint32_t domain);                  /* the first id that is none */
 
 /* ---- cupti_clock.c ---- */
 uint64_t sim_stamp(uint64_t monotonic); /* of something that happens now, on the host */
@@ -76,8 +77,18 @@ struct sim_item {
 };
 #define SIM_RECORD_MAX 512
 size_t sim_record_size(CUpti_ActivityKind kind); /* 0: there are no records of this kind here */
-size_t sim_record_write(const struct sim_item *item, const char *name, bool zeroed, bool latency, void *to);
+enum sim_damage { SIM_WHOLE, SIM_ZEROED, SIM_REVERSED };
+size_t sim_record_write(const struct sim_item *item, const char *name, enum sim_damage damage, bool latency, void *to);
 CUpti_ActivityKind sim_work_kind(const struct simgpu_activity *work);
+
+/* ---- cupti_traps.c: what real releases do to clients that do not expect it ---- */
+void sim_trap_driverless(void);
+void sim_trap_cbid(uint32_t domain, uint32_t cbid);
+void sim_trap_reregistered(void);
+enum sim_damage sim_trap_damage(const struct sim_item *item); /* what is to become of a record's times */
+void sim_trap_twice(const uint8_t *given, const uint8_t *out);
+void sim_trap_flush(bool forced);
+void sim_trap_launch(const char *symbol);
 
 /* ---- cupti_switches.c: what is wanted ---- */
 bool sim_wants(CUpti_ActivityKind kind, uint32_t context);
@@ -109,7 +120,7 @@ CUptiResult sim_register(CUpti_BuffersCallbackRequestFunc request, CUpti_Buffers
 size_t sim_take_dropped(void);
 bool sim_in_callback(void);
 struct sim_counts {
-    uint64_t requested, refused, returned, written, zeroed, cut, dropped, kept;
+    uint64_t requested, refused, returned, written, zeroed, cut, dropped, kept, damaged, blocked;
 };
 extern struct sim_counts sim_counts;
 bool sim_registered(void);

@@ -38,11 +38,17 @@ bool sim_wants_any_api(void)
     return __atomic_load_n(&nr_apis, __ATOMIC_RELAXED) != 0;
 }
 
-CUptiResult sim_want_api(uint32_t domain, uint32_t cbid, bool on)
+static void switch_api(uint32_t domain, uint32_t cbid, bool on)
 {
-    if (cbid == 0 || cbid >= SIM_CBIDS) return CUPTI_ERROR_INVALID_PARAMETER;
     if (__atomic_exchange_n(&apis[domain][cbid], on, __ATOMIC_RELAXED) != on)
         __atomic_add_fetch(&nr_apis, on ? 1 : (uint32_t)-1, __ATOMIC_RELAXED);
+}
+
+CUptiResult sim_want_api(uint32_t domain, uint32_t cbid, bool on)
+{
+    sim_trap_cbid(domain, cbid);
+    if (cbid == 0 || cbid >= SIM_CBIDS) return CUPTI_ERROR_INVALID_PARAMETER;
+    switch_api(domain, cbid, on);
     return CUPTI_SUCCESS;
 }
 
@@ -50,10 +56,11 @@ CUptiResult sim_want_api(uint32_t domain, uint32_t cbid, bool on)
 CUptiResult sim_want(CUpti_ActivityKind kind, bool on)
 {
     if (!known(kind)) return CUPTI_ERROR_INVALID_KIND;
-    __atomic_store_n(&wanted[kind], on, __ATOMIC_RELAXED);
+    bool same = __atomic_exchange_n(&wanted[kind], on, __ATOMIC_RELAXED) == on;
+    if (same && on && sim_nasty(NASTY_sticky)) return CUPTI_SUCCESS;
     if (kind == CUPTI_ACTIVITY_KIND_DRIVER || kind == CUPTI_ACTIVITY_KIND_RUNTIME)
         for (uint32_t i = 1; i < SIM_CBIDS; i++)
-            sim_want_api(kind == CUPTI_ACTIVITY_KIND_DRIVER ? SIMGPU_DRIVER : SIMGPU_RUNTIME, i, on);
+            switch_api(kind == CUPTI_ACTIVITY_KIND_DRIVER ? SIMGPU_DRIVER : SIMGPU_RUNTIME, i, on);
     return CUPTI_SUCCESS;
 }
 

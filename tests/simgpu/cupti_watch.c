@@ -117,6 +117,7 @@ static void on_call(void *unused, const struct simgpu_call *call)
     (void)unused;
     if (sim_inherited()) return;
     if (!call->exit) {
+        sim_trap_launch(call->symbol);
         if (me.depth++ < MAX_DEPTH) entered(call, &me.frames[me.depth - 1]);
         return;
     }

@@ -124,6 +124,7 @@ CUptiResult sim_flush(bool forced)
     }
     unsigned flags = DRAIN_FLUSH | (forced ? DRAIN_FORCED : 0);
     uint64_t start = sim_stamp(sim_monotonic()), before = returned();
+    sim_trap_flush(forced);
     if (by_thread()) flush_by_thread(flags);
     else sim_drain(DRAIN_WAIT | flags);
     while (sim_nasty(NASTY_block) && __atomic_load_n(&sim_counts.requested, __ATOMIC_RELAXED) == 0) pause();

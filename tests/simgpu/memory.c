@@ -97,6 +97,13 @@ void sim_memory_of(struct CUctx_st *ctx)
 
 /* ---- the functions ---- */
 
+static uint64_t held[MAX_DEVICES];
+
+PUBLIC void simgpu_hold(unsigned device, uint64_t bytes)
+{
+    if (device < MAX_DEVICES) __atomic_add_fetch(&held[device], bytes, __ATOMIC_RELAXED);
+}
+
 API(cuMemGetInfo_v2, (size_t * avail, size_t *total), (avail, total))
 {
     LOCKED;
@@ -104,7 +111,8 @@ API(cuMemGetInfo_v2, (size_t * avail, size_t *total), (avail, total))
     NEED_VALUE(avail && total);
     TRY(sim_ctx(&ctx));
     *total = sim_devices[ctx->device].total;
-    *avail = *total - sim_devices[ctx->device].used;
+    uint64_t taken = sim_devices[ctx->device].used + __atomic_load_n(&held[ctx->device], __ATOMIC_RELAXED);
+    *avail = taken < *total ? *total - taken : 0;
     return CUDA_SUCCESS;
 }
 

@@ -72,6 +72,8 @@ int simgpu_end(struct simgpu_frame *frame, int result);
 
 /* The anchor of a device's virtual clock, in both host clocks; 0 where there is no such device. */
 int simgpu_anchor(unsigned device, uint64_t *monotonic, uint64_t *realtime);
+/* Takes memory of a device away, as CUPTI's own pools do. */
+void simgpu_hold(unsigned device, uint64_t bytes);
 /* The virtual now: the host's clock, or the last time waited for if that is later. */
 uint64_t simgpu_now(void);
 

@@ -214,6 +214,33 @@ START_TEST(test_damaged_buffers)
 END_TEST
 
 /* The driver's call inside a runtime's has the same id: counted once, wherever it lies. */
+/* 32 buffers and 64 areas, none of them twice; then an older release gets one again, a newer one nothing. */
+START_TEST(test_requests)
+{
+    enum { ALL = 32 + 64 };
+    uint8_t *given[ALL], *more;
+    size_t size, max;
+    begin(130001);
+    ck_assert(tfi_buffers_init());
+    for (int i = 0; i < ALL; i++) {
+        tfi_buffers_request(&given[i], &size, &max);
+        ck_assert_ptr_nonnull(given[i]);
+        ck_assert_uint_eq(max, 0);
+        for (int j = 0; j < i; j++) ck_assert_ptr_ne(given[i], given[j]);
+    }
+    ck_assert_uint_eq(tfi_buffers_out(), 32);
+    tfi_buffers_request(&more, &size, &max);
+    ck_assert_ptr_null(more);
+    tfi_cupti_api.version = 26;
+    tfi_buffers_request(&more, &size, &max);
+    ck_assert_ptr_eq(more, given[ALL - 1]);
+    for (int i = 0; i < ALL; i++) tfi_buffers_complete(NULL, 0, given[i], 0, 0);
+    ck_assert_uint_eq(tfi_buffers_out(), 0);
+    tfi_buffers_request(&more, &size, &max);
+    ck_assert_uint_eq(size, 2 << 20);
+}
+END_TEST
+
 START_TEST(test_calls)
 {
     struct tfi_thread *t = begin(130000);
@@ -349,6 +376,7 @@ int main(void)
     tcase_add_test(records, test_names_are_numbers_before_they_die);
     tcase_add_test(records, test_records_without_times_are_counted);
     tcase_add_test(records, test_damaged_buffers);
+    tcase_add_test(records, test_requests);
     tcase_add_test(records, test_calls);
     tcase_add_test(records, test_call_numbers);
     tcase_add_test(selection, test_verdicts);

@@ -467,6 +467,7 @@ static void step_activity(const char *step, const char *value)
     if (strcmp(step, "incontext") == 0) kinds(value, enable_in_context, step);
     if (strcmp(step, "driverapi") == 0) say(step, cuptiActivityEnableDriverApi(cbid, 1));
     if (strcmp(step, "nodriverapi") == 0) say(step, cuptiActivityEnableDriverApi(cbid, 0));
+    if (strcmp(step, "hwtrace") == 0) say(step, cuptiActivityEnableHWTrace(1));
     if (strcmp(step, "latency") == 0) say(step, cuptiActivityEnableLatencyTimestamps(1));
     if (strcmp(step, "systemtid") == 0) say(step, cuptiSetThreadIdType(CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM));
     if (strcmp(step, "flush") == 0) say(step, cuptiActivityFlushAll(0));

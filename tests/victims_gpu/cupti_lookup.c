@@ -23,6 +23,7 @@ static void *look(const char *name)
 #define cuptiActivityEnableDriverApi ((__typeof__(&cuptiActivityEnableDriverApi))look("cuptiActivityEnableDriverApi"))
 #define cuptiActivityEnableLatencyTimestamps                                                                           \
     ((__typeof__(&cuptiActivityEnableLatencyTimestamps))look("cuptiActivityEnableLatencyTimestamps"))
+#define cuptiActivityEnableHWTrace ((__typeof__(&cuptiActivityEnableHWTrace))look("cuptiActivityEnableHWTrace"))
 #define cuptiActivityFlushAll ((__typeof__(&cuptiActivityFlushAll))look("cuptiActivityFlushAll"))
 #define cuptiActivityFlushPeriod ((__typeof__(&cuptiActivityFlushPeriod))look("cuptiActivityFlushPeriod"))
 #define cuptiActivityGetNextRecord ((__typeof__(&cuptiActivityGetNextRecord))look("cuptiActivityGetNextRecord"))

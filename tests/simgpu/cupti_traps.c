@@ -1,0 +1,98 @@
+/* cupti_traps.c - a simulated CUPTI: what real releases do to clients that do not expect it, each behind a switch.
+ *
+ * The traps of cupti_nasty.def that do not lie where records are queued and handed over. Where a release would overwrite
+ * memory or write into a buffer it has given away, the run ends with a line that says so.
+ */
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cupti_sim.h"
+
+static uint32_t reregistered;    /* how often */
+static uint32_t spoilt;          /* kernels that are still to be reversed */
+static uint64_t busy_until;      /* of a flush, in sim_monotonic() */
+static __thread bool am_flusher; /* its own calls do not wait for it */
+
+/* As NVIDIA's 13.2 does: every function looks into the driver. */
+void sim_trap_driverless(void)
+{
+    if (!sim_nasty(NASTY_driverless)) return;
+    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    if (!driver) raise(SIGSEGV);
+    dlclose(driver);
+}
+
+/* The real one is not documented to check. */
+void sim_trap_cbid(uint32_t domain, uint32_t cbid)
+{
+    if (!sim_nasty(NASTY_cbids) || cbid < sim_cbid_limit(domain)) return;
+    sim_say("simcupti: callback id %u of the %s is beyond %u: memory is overwritten\n", cbid,
+            domain == SIMGPU_DRIVER ? "driver" : "runtime", sim_cbid_limit(domain));
+    abort();
+}
+
+void sim_trap_reregistered(void)
+{
+    if (!sim_nasty(NASTY_reregister)) return;
+    uint32_t again = __atomic_add_fetch(&reregistered, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&spoilt, again, __ATOMIC_RELAXED);
+}
+
+/* CUPTI has 250 pools of 100,000 kernels; with fewer kernels the pools are smaller. */
+static enum sim_damage of_pool(const struct simgpu_activity *w)
+{
+    static uint64_t kernels;
+    void (*hold)(unsigned, uint64_t);
+    unsigned limit = sim_nasty(NASTY_pool), pool = limit / 250 ? limit / 250 : 1;
+    if (!limit || !w->graph || ++kernels <= limit) return SIM_WHOLE;
+    *(void **)&hold = sim_driver("simgpu_hold");
+    if (hold && kernels % pool == 0) hold(w->device, 3200000);
+    return kernels & 1 ? SIM_ZEROED : SIM_REVERSED;
+}
+
+/* With the lock of the drain. */
+enum sim_damage sim_trap_damage(const struct sim_item *item)
+{
+    if (item->type != ITEM_WORK || item->work.kind != SIMGPU_KERNEL) return SIM_WHOLE;
+    enum sim_damage damage = of_pool(&item->work);
+    if (damage != SIM_WHOLE || !__atomic_load_n(&spoilt, __ATOMIC_RELAXED)) return damage;
+    __atomic_sub_fetch(&spoilt, 1, __ATOMIC_RELAXED);
+    return SIM_REVERSED;
+}
+
+void sim_trap_twice(const uint8_t *given, const uint8_t *out)
+{
+    if (!sim_nasty(NASTY_twice) || !given || given != out) return;
+    sim_say("simcupti: buffer %p was given while it is still out\n", (const void *)given);
+    abort();
+}
+
+static void nap_until(uint64_t until)
+{
+    uint64_t now;
+    while ((now = sim_monotonic()) < until) {
+        struct timespec rest = {(time_t)((until - now) / 1000000000), (long)((until - now) % 1000000000)};
+        nanosleep(&rest, NULL);
+    }
+}
+
+void sim_trap_flush(bool forced)
+{
+    if (!sim_nasty(NASTY_midway) || forced) return;
+    uint64_t until = sim_monotonic() + (uint64_t)sim_nasty(NASTY_midway) * 1000000;
+    am_flusher = true;
+    __atomic_store_n(&busy_until, until, __ATOMIC_RELEASE);
+    nap_until(until);
+    am_flusher = false;
+}
+
+void sim_trap_launch(const char *symbol)
+{
+    uint64_t until = __atomic_load_n(&busy_until, __ATOMIC_ACQUIRE);
+    if (!until || am_flusher || !strstr(symbol, "Launch") || sim_monotonic() >= until) return;
+    __atomic_add_fetch(&sim_counts.blocked, 1, __ATOMIC_RELAXED);
+    nap_until(until);
+}

@@ -1,0 +1,139 @@
+"""test_gpu_traps - what real releases of CUPTI do to clients that do not expect it: each as a switch of the simulated one.
+
+A trap was found in a header, a vendor's library or another project's issues, and caught this library once: with the
+switch on, the release before its fix crashes, or loses or spoils records. Here it passes, and each check says what would
+be wrong.
+"""
+
+import re
+from collections import Counter
+
+import pytest
+
+import scripted
+from conftest import ROOT
+from test_cupti import (GPU, START, STOP, assert_equals_log, assert_times_of_its_clock, client_s, correlations, drops, kernels_between, logged,
+                        nr_logged, nr_ours, numbered, ours, play, records)  # noqa: F401
+
+TRAPS = {}
+
+
+def trap(name, what):
+    """Enters a check into the table: name of the switch, and what a client has to do about it."""
+    def enter(check):
+        TRAPS[name] = (what, check)
+        return check
+    return enter
+
+
+SET_DEVICE = 'import ctypes; print(ctypes.CDLL("libcudart.so.13").cudaSetDevice(0))'
+
+
+@trap('driverless', 'CUPTI is not called before there is a driver that works')
+def without_driver(play, run, python, tmp_path):
+    env = {'LD_LIBRARY_PATH': scripted.libraries(tmp_path / 'cuda', 'libcudart.so.13', 'libcupti.so.13'), 'SIMCUPTI_NASTY': 'driverless'}
+    plain, got = (run([python, '-c', SET_DEVICE], env, preload=preload) for preload in (False, True))
+    assert plain.rc == got.rc == 0 and plain.out == got.out == '35\n'
+
+
+@trap('cbids', 'no callback id is used that the release does not have')
+def callback_ids(play, run, python, tmp_path):
+    """Those of the installed headers, and a release that has fewer: 307 is cuLaunchKernel."""
+    for nasty, launches in (('cbids', 10), ('cbids=300', 5)):
+        got = play(f'init kernel=5 copy=1 sync {START} kernel=5 sync {STOP}', {'TFI_OUTPUT_DIR': tmp_path / nasty}, nasty=nasty)
+        assert_equals_log(got)
+        assert list(correlations(got).values()).count('cuLaunchKernel') == launches  # five of them the program's profiler asked for
+        assert client_s(got) == kernels_between(got, 5, 10)
+
+
+@trap('sticky', 'the whole kind of an API is disabled, so that enabling it again does something')
+def sessions_have_calls(play, run, python, tmp_path):
+    steps = 'init ' + f'{START} kernel=3 copy=1 sync {STOP} ' * 5
+    alone, got = play(steps, nasty='sticky', preload=False), play(steps, nasty='sticky')
+    assert numbered(got) == numbered(alone) and len([x for x in got.seen if x['kind'] == 4]) > 5 * 8
+    assert_equals_log(got)
+
+
+@trap('reregister', 'a timestamp callback that CUPTI has is not registered again')
+def sessions_have_times(play, run, python, tmp_path):
+    got = play('init kernel=3 sync ' + f'clock {START} kernel=8 sync {STOP} kernel=3 sync ' * 5, nasty='reregister')
+    assert [x['result'] for x in got.lines if x.get('step') == 'clock'] == ['CUPTI_SUCCESS'] * 5
+    assert got.stats['damaged'] == 0
+    assert_times_of_its_clock(got)
+    assert sum(client_s(got).values()) == 40 and nr_ours(got) == nr_logged(got) and not drops(got.trace)
+
+
+@trap('pool', 'whole launches of graphs are recorded once the times of their nodes are not valid')
+def graphs_without_times(play, run, python, tmp_path):
+    """Every node is in the trace: itself, counted as timeless, or in its launch; and it is said once."""
+    got = play('init graph=60 sync sleep=400 graph=100 sync sleep=300 graph=10 sync', {'TFI_FLUSH_MS': '20'}, nasty='pool=100')
+    line = scripted.only(got.said)
+    assert re.search(r'\d+ of \d+ device records .* no valid times; .*TFI_GRAPHS=graph', line), line
+    launches, lost = records(got.trace, 'graph_launch'), drops(got.trace)
+    assert len(launches) >= 10 and all(r.duration for r in launches)
+    assert lost == {'device_timeless': got.stats['damaged']} and got.stats['damaged'] >= 80
+    assert len(records(got.trace, 'kernel')) + got.stats['damaged'] + 3 * len(launches) == len(logged(got, 'kernel')) == 510
+    assert len(records(got.trace, 'set')) + len(launches) == len(logged(got, 'set')) == 170
+
+
+@trap('twice', 'no buffer is given for two requests')
+def buffers_that_are_out(play, run, python, tmp_path):
+    got = play('init kernel=75000 sync', nasty='twice,exit')
+    assert drops(got.trace) == {'device_kept': got.stats['requested']} and got.stats['requested'] > 8
+
+
+RELEASES = {'13.0.0': 'before its first update', '13.2': "the hardware's own tracing is on"}
+
+
+@trap('midway', 'nothing is flushed in the background where that is known to do harm')
+def flushes(play, run, python, tmp_path):
+    for version, reason in RELEASES.items():
+        steps = 'init kernel=1 sync sleep=60 kernel=1 sleep=10 kernel=1 sleep=10 kernel=1 sync'
+        if version != '13.0.0':
+            steps = 'hwtrace ' + steps
+        got = play(steps, {'TFI_FLUSH_MS': '5', 'TFI_OUTPUT_DIR': tmp_path / version}, nasty='midway=30,hes', version=version)
+        assert_equals_log(got)
+        assert got.stats['blocked'] == 0 and reason in scripted.only(got.said)
+        assert got.trace.complete and not drops(got.trace)
+
+
+# ---- the table ----
+
+@pytest.mark.parametrize('name', TRAPS)
+def test_trap(name, play, run, python, tmp_path):  # noqa: F811
+    TRAPS[name][1](play, run, python, tmp_path)
+
+
+def test_list_of_traps(capsys):
+    """Prints the list; each is a switch of the simulated CUPTI."""
+    switches = dict(re.findall(r'^NASTY\((\w+), [\w.]+, "(.*)"\)', (ROOT / 'tests/simgpu/cupti_nasty.def').read_text(), re.M))
+    assert set(TRAPS) <= set(switches)
+    with capsys.disabled():
+        for name, (what, _) in TRAPS.items():
+            print(f'\n{name:12} CUPTI: {switches[name]}\n{"":12} so:    {what}', end='')
+        print()
+
+
+# ---- what the fixes have besides ----
+
+def test_graph_launches_do_not_hide_nodes_from_another_client(play):  # noqa: F811
+    """TFI_GRAPHS=graph is for our records; the program's own profiler asked for nodes and gets them."""
+    steps = f'init graph=1 sync {START} graph=2 sync {STOP} graph=1 sync'
+    alone, got = play(steps, preload=False), play(steps, {'TFI_GRAPHS': 'graph'})
+    assert numbered(got) == numbered(alone) and sum(client_s(got).values()) == 6
+    assert len(records(got.trace, 'graph_launch')) == 2 and len(ours(got.trace, 'kernel')) == 6
+
+
+def test_callback_ids_are_asked_for(play):  # noqa: F811
+    """Where their range can't be known whole kinds are recorded."""
+    got = play('init kernel=5 sync', fail='cuptiGetCallbackName=CUPTI_ERROR_UNKNOWN')
+    assert_equals_log(got)
+    names = Counter(scripted.text(got.trace, r.values['func']).split('\x1f')[2] for r in got.trace.records if r.kind == 'correlation')
+    assert names['cuLaunchKernel'] == 5
+
+
+def test_hardware_tracing_is_passed_on(play):  # noqa: F811
+    got = play(f'hwtrace init {START} kernel=5 sync {STOP} kernel=5 sync', nasty='hes', version='13.2')
+    assert got.lines[0] == {'step': 'hwtrace', 'result': 'CUPTI_SUCCESS'}
+    assert client_s(got) == kernels_between(got, 0, 5)
+    assert_equals_log(got)
