@@ -160,7 +160,7 @@ $(B)/unit/%: tests/unit/%.c $(B)/obj/tool.a $(B)/flags
 	$(call compile,UNIT,$(CC) $(CFLAGS_C) $(CHECK_CFLAGS) -MF $@.d -Ianalysis -o $@ $< $(B)/obj/tool.a $(CHECK_LIBS) $(LDLIBS_TOOL))
 
 # libFuzzer is clang's, whatever compiles the rest: all the analyser, with sanitizers, in objects of its own.
-CFLAGS_FUZZ = -std=gnu11 -D_GNU_SOURCE -O1 -g $(WARN) -fno-omit-frame-pointer -fno-sanitize-recover=undefined \
+CFLAGS_FUZZ = -std=gnu11 -D_GNU_SOURCE -O2 -g $(WARN) -fno-omit-frame-pointer -fno-sanitize-recover=undefined \
               -DTFI_VERSION='"$(VERSION)"' -Iinclude -Ianalysis $(NVTX_INC:%=-isystem %) -MMD -MP
 $(BUILD)/obj/fuzz/%.o: %.c $(B)/flags
 	$(call compile,FUZZ,clang $(CFLAGS_FUZZ) -fsanitize=fuzzer-no-link$(comma)address$(comma)undefined -c -o $@ $<)

@@ -148,28 +148,66 @@ static bool parse_bytes(const char *text, uint64_t bytes[4])
     return good;
 }
 
-/* At the end of the last call: as TeleFuser read it, else of the device that had most, of the host where there is none. */
-static void find_memory(const struct report *report, struct told *told)
+/* At the end of a last call: of the device that had most, of the host where there is none. */
+static void add_memory(struct report_memory *m, const struct stage_memory *s)
 {
-    const struct process *p = told->process;
-    struct report_memory *m = &told->memory;
+    bool better =
+        !m->known || (s->device >= 0) > (m->device >= 0) || (s->device >= 0 && s->allocated_peak > m->peak_allocated);
+    if (better) {
+        *m = (struct report_memory){
+            true, s->device, s->allocated_after, s->reserved_after, s->allocated_peak, s->reserved_peak};
+    }
+}
+
+/* As the program told TeleFuser, which counts more. */
+static void take_memory(const struct report *report, struct report_memory *m, const struct signature *g)
+{
     uint64_t b[4];
-    for (size_t i = 0; i < p->stage_memories; i++) {
-        const struct stage_memory *s = &p->stage_memory[i];
-        bool better = s->range == told->range && (!m->known || (s->device >= 0) > (m->device >= 0) ||
-                                                  (s->device >= 0 && s->allocated_peak > m->peak_allocated));
-        if (better) {
-            *m = (struct report_memory){
-                true, s->device, s->allocated_after, s->reserved_after, s->allocated_peak, s->reserved_peak};
+    if (g->direction == SIGNATURE_MEMORY && parse_bytes(model_name(&report->session->model, g->text), b)) {
+        *m = (struct report_memory){true, m->known ? m->device : 0, b[0], b[1], b[2], b[3]};
+    }
+}
+
+/* What is in a process of the last calls in it; `lasts` has them by their range. */
+static void find_memory(const struct report *report, const struct process *p, const struct map *lasts,
+                        struct told **told)
+{
+    for (size_t i = 0; i < p->stage_memories && lasts->count; i++) {
+        uint32_t last = map_get(lasts, p->stage_memory[i].range);
+        if (last != MAP_NONE) {
+            add_memory(&told[last]->memory, &p->stage_memory[i]);
         }
     }
-    for (size_t i = 0; i < p->signatures; i++) {
-        const struct signature *g = &p->signature[i];
-        if (g->direction == SIGNATURE_MEMORY && g->range == told->range &&
-            parse_bytes(model_name(&report->session->model, g->text), b)) {
-            *m = (struct report_memory){true, m->known ? m->device : 0, b[0], b[1], b[2], b[3]};
+    for (size_t i = 0; i < p->signatures && lasts->count; i++) {
+        uint32_t last = map_get(lasts, p->signature[i].range);
+        if (last != MAP_NONE) {
+            take_memory(report, &told[last]->memory, &p->signature[i]);
         }
     }
+}
+
+static void find_memories(const struct timing *t)
+{
+    const struct model *model = &t->report->session->model;
+    struct map *lasts = mem_zero(model->processes + 1, sizeof *lasts);
+    struct told **told = NULL;
+    size_t count = 0, capacity = 0;
+    for (size_t u = 0; u < t->report->units; u++) {
+        for (size_t i = 0; i < t->report->unit[u].stages; i++) {
+            struct told *one = &t->told[u][i];
+            if (one->process) {
+                told = mem_grow(told, &capacity, count + 1, sizeof *told);
+                map_put(&lasts[one->process - model->process], one->range, (uint32_t)count);
+                told[count++] = one;
+            }
+        }
+    }
+    for (size_t i = 0; i < model->processes; i++) {
+        find_memory(t->report, &model->process[i], &lasts[i], told);
+        map_free(&lasts[i]);
+    }
+    free(told);
+    free(lasts);
 }
 
 /* ---- the file ---- */
@@ -398,16 +436,13 @@ static void collect(struct timing *t)
             count_calls(t, u, unit->process[i]);
         }
         for (size_t i = 0; i < unit->stages; i++) {
-            struct told *told = &t->told[u][i];
-            if (told->process) {
-                find_memory(t->report, told);
-            }
-            sum = add_ns(sum, told->sum);
-            calls += told->calls;
+            sum = add_ns(sum, t->told[u][i].sum);
+            calls += t->told[u][i].calls;
         }
         t->total = MAX(t->total, sum);
         t->calls = MAX(t->calls, calls);
     }
+    find_memories(t);
 }
 
 static void put_wall_clock(struct out *out, const struct report *report)

@@ -116,7 +116,7 @@ static bool parse_field(struct kind *kind, struct word text)
     if (!name.length || !codec.length) {
         return false;
     }
-    kind->field = mem_resize(kind->field, kind->fields + 1, sizeof *kind->field);
+    kind->field = mem_grow(kind->field, &kind->capacity, kind->fields + 1, sizeof *kind->field);
     struct field *field = &kind->field[kind->fields++];
     *field = (struct field){.name = mem_text(name.start, name.length)};
     field->type = type_by_name(type.start, type.length);
@@ -134,6 +134,20 @@ static void kind_free(struct kind *kind)
     free(kind->own);
     free(kind->name);
     free(kind);
+}
+
+/* The index of a field, -1 if there is none; in a file of this version it stands at its place. */
+static int16_t find_field(const struct kind *kind, unsigned place, const char *name)
+{
+    if (place < kind->fields && strcmp(kind->field[place].name, name) == 0) {
+        return (int16_t)place;
+    }
+    for (unsigned i = MIN(kind->fields, INT16_MAX + 1u); i-- > 0;) {
+        if (strcmp(kind->field[i].name, name) == 0) {
+            return (int16_t)i;
+        }
+    }
+    return -1;
 }
 
 /* Where each field stands in a row, which of them is the time, and which are those this program knows. */
@@ -163,12 +177,7 @@ static void finish_kind(struct kind *kind)
         kind->own_count = owns[k].count;
         kind->own = mem_zero(owns[k].count, sizeof *kind->own);
         for (unsigned c = 0; c < owns[k].count; c++, column += strlen(column) + 1) {
-            kind->own[c] = -1;
-            for (unsigned i = 0; i < kind->fields && i <= INT16_MAX; i++) {
-                if (strcmp(kind->field[i].name, column) == 0) {
-                    kind->own[c] = (int16_t)i;
-                }
-            }
+            kind->own[c] = find_field(kind, c, column);
         }
     }
 }

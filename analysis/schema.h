@@ -40,6 +40,7 @@ struct kind {
     uint16_t number;
     char *name;
     unsigned fields;
+    size_t capacity;
     struct field *field;
     int time;           /* the first moment of the counter among the fields, -1 if there is none */
     uint32_t row_bytes; /* a row of it without its list */

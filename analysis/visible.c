@@ -31,6 +31,11 @@ static bool acts(uint32_t code)
 bool is_unsafe(const char *p, const char *end, size_t *length, uint32_t *code)
 {
     const unsigned char *u = (const unsigned char *)p;
+    if (u[0] >= 0x20 && u[0] < 0x7f) { /* nearly all there is */
+        *length = 1;
+        *code = u[0];
+        return false;
+    }
     *length = utf8_length(p, end);
     *code = *length == 1   ? u[0]
             : *length == 2 ? (u[0] & 31u) << 6 | (u[1] & 63u)
