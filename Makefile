@@ -254,6 +254,15 @@ everything: $(if $(ASAN),,simcupti)
 -include $(SIMCUPTI_OBJS:.o=.d)
 # End of the simulated CUPTI.
 
+# What scripts/gpu-check needs on a machine where nothing can be built; the second is a client of CUPTI of its own.
+CARRIED = $(B)/libtfinject.so $(B)/tfanalyze $(B)/demo/diffusion $(B)/gpu/libcupti_raw.so
+.PHONY: carried
+carried: $(CARRIED) ## what scripts/gpu-check needs on a machine with a GPU
+everything: $(if $(ASAN),,$(B)/gpu/libcupti_raw.so)
+$(B)/gpu/lib%.so: scripts/gpu/%.c $(B)/flags
+	$(call compile,CC,$(CC) $(CFLAGS_C) -fPIC -shared $(patsubst %,-isystem %,$(sort $(CUPTI_INC) $(CUDA_INC))) -MF $@.d -o $@ $< -pthread -ldl)
+-include $(B)/gpu/libcupti_raw.so.d
+
 demo: ## run the demonstration: a PyTorch script, a C++ program, a C pipeline on a real or a simulated GPU; then what they did
 	@scripts/bootstrap build python
 	$(Q)$(MAKE) --no-print-directory all $(DEMOS) $(addprefix $(B)/simgpu/,libcuda.so.1 libcupti.so.13)

@@ -1,14 +1,21 @@
-"""test_gpu_check - scripts/gpu-check without a GPU: what it says, its C pipeline on the simulated one, its comparisons.
+"""test_gpu_check - scripts/gpu-check without a GPU: its plan, the simulated one, being killed, and its comparisons.
 
 What it finds on a real GPU is in tests/gpu-results/. Here is tested that it would find it: a trace of ours and a Kineto
 trace of the same work agree, and each single difference between them is named.
 """
 
 import copy
+import importlib.machinery
+import importlib.util
 import json
 import os
+import re
+import shutil
+import signal
 import subprocess
 import sys
+import tarfile
+import time
 
 import pytest
 
@@ -18,36 +25,72 @@ from tfr import DEVICE, MONOTONIC, NESTED, REALTIME, STAGE, Writer, rec
 SCRIPT = ROOT / 'scripts' / 'gpu-check'
 sys.path.insert(0, str(ROOT / 'scripts' / 'gpu'))
 
+import measure  # noqa: E402
 import parts  # noqa: E402
+import raw  # noqa: E402
+import torchparts  # noqa: E402
 import traces  # noqa: E402
 
 BASE = 1_790_000_000_000_000_000  # nanoseconds since 1970
 COUNTS = {'text_encode': (1, 0, 1), 'denoise': (1, 8, 8), 'vae_decode': (0, 1, 1)}  # fill, axpy, matmul
 
 
+QUICK = 'facts,soak,threads,injection,api-noise,c-pipeline,raw-cupti'  # without torch, and without pauses
+NEEDED = ('demo/diffusion', 'gpu/libcupti_raw.so', 'simgpu/libcuda.so.1', 'simgpu/libcudart.so.13', 'simgpu/libcupti.so.13')
+
+
+def command(directory, *options):
+    for needed in NEEDED:
+        built(BUILD / needed)
+    return [sys.executable, SCRIPT, '--output', directory / 'out', '--state', directory / 'state', *options]
+
+
+def report_of(directory):
+    path = directory / 'out' / 'gpu-check.json'
+    return json.loads(path.read_text()) if path.exists() else None
+
+
 @pytest.fixture
 def check(tmp_path, lib, tfanalyze):
     """check(options…) -> the result, with .report, what gpu-check.json says."""
     def check(*options, env=None, rc=0):
-        for needed in ('demo/diffusion', 'simgpu/libcuda.so.1', 'simgpu/libcupti.so.13'):
-            built(BUILD / needed)
-        command = [sys.executable, SCRIPT, '--output', tmp_path / 'out', '--state', tmp_path / 'state', *options]
-        result = execute(command, {**clean_environment(), **(env or {})}, tmp_path, 120)
+        result = execute(command(tmp_path, *options), {**clean_environment(), **(env or {})}, tmp_path, 120)
         assert result.rc == rc, result.out + result.err
-        report = tmp_path / 'out' / 'gpu-check.json'
-        result.report = json.loads(report.read_text()) if report.exists() else None
+        result.report = report_of(tmp_path)
         return result
     return check
 
 
+@pytest.fixture(scope='module')
+def script():
+    """The script as a module."""
+    loader = importlib.machinery.SourceFileLoader('gpu_check', str(SCRIPT))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader('gpu_check', loader))
+    loader.exec_module(module)
+    return module
+
+
 # ---- the script ----
 
-def test_the_c_pipeline_on_the_simulated_gpu(check, tmp_path):
-    report = check('--simulated').report
+def test_the_plan_is_in_order_and_adds_up(check):
+    lines = check('--plan').out.splitlines()
+    rows = [re.match(r'(\S+) +(\d+) s  \+ +(\d+) s, at most +(\d+) s  \S', line) for line in lines[:-1]]
+    assert all(rows), lines
+    assert [r[1] for r in rows] == ['facts', 'no-device', 'sessions', 'graph-replay', 'floor', 'soak', 'graph-attribution',
+                                    'threads', 'ends', 'injection', 'api-noise', 'c-pipeline', 'raw-cupti', 'pairs',
+                                    'torch-pipeline', 'train', 'diffuse']
+    for before, row in zip(rows, rows[1:]):
+        assert int(row[2]) == int(before[2]) + int(before[3]) and int(row[3]) <= int(row[4])
+    assert f' {int(rows[-1][2]) + int(rows[-1][3])} s;' in lines[-1]
+
+
+def test_parts_without_torch_on_the_simulated_gpu(check, tmp_path):
+    report = check('--simulated', '--only', QUICK).report
     assert (report['device'], report['claims'], report['disagreements']) == ('simulated', 'none of a real device', 0)
+    assert list(report['parts']) == QUICK.split(',') and not report['missing_figures']
+    assert all(part['state'] == 'done' and part['device'] == 'simulated' for part in report['parts'].values())
     part = report['parts']['c-pipeline']
-    assert part['device'] == 'simulated' and 'kernels (the simulated' in part['not_run'][0]
-    assert set(report['missing_parts']) == {'torch-pipeline', 'launch-bound', 'transformer', 'training', 'train', 'diffuse'}
+    assert 'kernels (the simulated' in part['not_run'][0]
     everything = part['figures']['everything']
     assert everything['kernels'] == everything['kernels_asked_for'] == 21
     for stage, counts in COUNTS.items():
@@ -55,28 +98,139 @@ def test_the_c_pipeline_on_the_simulated_gpu(check, tmp_path):
         assert tuple(told[k] for k in ('fill', 'axpy', 'matmul')) == counts
     assert everything['trace']['events']['kernel'] == 21 and not everything['trace']['lost']
     assert 'kernel' not in part['figures']['stages-only']['trace']['events']
-    assert sorted(os.listdir(tmp_path / 'out')) == ['c-pipeline.tfr', 'gpu-check.json']
+    assert report['parts']['facts']['figures']['cupti']['sizes']['driver'] > 700
+    assert report['parts']['threads']['figures']['asked_for'] == sum(range(200, 216))
+    assert sorted(os.listdir(tmp_path / 'out')) == ['gpu-check.json', 'raw-cupti.tar.gz', 'state.tar.gz', 'traces.tar.gz']
+    with tarfile.open(tmp_path / 'out' / 'traces.tar.gz') as archive:
+        assert {f'traces/c-{way}.tfr' for way in parts.C_WAYS if way != 'plain'} == set(archive.getnames())
 
 
-def test_what_is_done_is_not_done_again(check, tmp_path):
-    first = check('--simulated').report
-    state = tmp_path / 'state' / 'c-pipeline.json'
-    kept = json.loads(state.read_text())
-    kept['figures']['mark'] = 'of the first run'
-    state.write_text(json.dumps(kept))
-    assert check('--simulated').report['parts']['c-pipeline']['figures']['mark'] == 'of the first run'
-    kept['key']['library'] = 'another build'
-    state.write_text(json.dumps(kept))
-    again = check('--simulated').report['parts']['c-pipeline']['figures']
-    assert 'mark' not in again and again.keys() == first['parts']['c-pipeline']['figures'].keys()
+def test_raw_buffers_are_brought_back_whole(check, tmp_path):
+    """Each record with its bytes, and the texts it points to: 33 kernels of three names, three copies, one set."""
+    check('--simulated', '--only', 'raw-cupti')
+    with tarfile.open(tmp_path / 'out' / 'raw-cupti.tar.gz') as archive:
+        archive.extractall(tmp_path, filter='data')
+    head, buffers = raw.read(tmp_path / 'raw-cupti' / 'nodes.cupti-raw')
+    rows = [(kind, data, b.texts) for b in buffers for kind, data in b.records]
+    assert head['format'] == 'cupti-raw 1' and head['version'] // 10000 == 13
+    assert [sum(kind == k for kind, _, _ in rows) for k in (10, 1, 2)] == [33, 3, 1]
+    for kind, data, texts in rows:
+        assert int.from_bytes(data[:4], 'little') == kind
+        assert kind != 10 or sum(p.to_bytes(8, 'little') in data for p in texts) == 1
+    assert {text for b in buffers for text in b.texts.values()} == {'tiny', 'tiny_too', 'spin'}
 
 
 def test_missing_records_are_disagreements(check):
     """CUPTI refuses: the library goes on without device records, the output is the same, what is missing is named."""
-    result = check('--simulated', env={'SIMCUPTI_FAIL': 'cuptiActivityEnable=1'}, rc=1)
-    found = result.report['parts']['c-pipeline']['disagreements']
-    assert {d['what'] for d in found} == {'c-pipeline'}
+    result = check('--simulated', '--only', 'c-pipeline', env={'SIMCUPTI_FAIL': 'cuptiActivityEnable=1'}, rc=1)
+    found = [d for d in result.report['parts']['c-pipeline']['disagreements'] if d['what'] == 'c-pipeline']
     assert sum(d['asked_for'] - d['ours'] for d in found) == 21 + 2 + 1  # kernels, copies, sets
+    assert result.report['goals_missed'] == []
+
+
+def test_a_missed_goal_is_no_disagreement(check, tmp_path):
+    check('--simulated', '--only', 'threads')
+    path = tmp_path / 'state' / 'threads.json'
+    kept = json.loads(path.read_text())
+    path.write_text(json.dumps({**kept, 'goals_missed': [{'what': 'threads, everything: goal not met'}]}))
+    report = check('--simulated', '--only', 'threads').report
+    assert (len(report['goals_missed']), report['disagreements']) == (1, 0)
+    path.write_text(json.dumps({**kept, 'disagreements': [{'what': 'threads: kernels by stream'}]}))
+    report = check('--simulated', '--only', 'threads', rc=1).report
+    assert (len(report['goals_missed']), report['disagreements']) == (0, 1)
+
+
+def test_what_is_done_is_not_done_again(check, tmp_path):
+    """But with another build of the library it is."""
+    first = check('--simulated', '--only', 'c-pipeline').report
+    state = tmp_path / 'state' / 'c-pipeline.json'
+    kept = json.loads(state.read_text())
+    kept['figures']['mark'] = 'of the first run'
+    state.write_text(json.dumps(kept))
+    again = check('--simulated', '--only', 'c-pipeline').report['parts']['c-pipeline']['figures']
+    assert again['mark'] == 'of the first run'
+    kept['key']['library'] = 'another build'
+    state.write_text(json.dumps(kept))
+    again = check('--simulated', '--only', 'c-pipeline').report['parts']['c-pipeline']['figures']
+    assert 'mark' not in again and again.keys() == first['parts']['c-pipeline']['figures'].keys()
+
+
+def children_of(pid):
+    with open(f'/proc/{pid}/task/{pid}/children') as file:
+        return [int(child) for child in file.read().split()]
+
+
+def alive(pid):
+    try:
+        with open(f'/proc/{pid}/stat') as file:
+            return file.read().rpartition(')')[2].split()[0] not in 'ZX'
+    except OSError:
+        return False
+
+
+def wait_for(what, seconds=60):
+    end = time.monotonic() + seconds
+    while not (found := what()):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    return found
+
+
+def test_killed_in_a_part_it_goes_on(check, tmp_path):
+    """After SIGKILL nothing goes on measuring; the ways that were done are kept, here and in what was handed over."""
+    ways, options = tmp_path / 'state' / 'ends.ways.json', ('--simulated', '--only', 'ends')
+    process = subprocess.Popen(command(tmp_path, *options), env=clean_environment(), stdout=subprocess.DEVNULL)
+    wait_for(lambda: ways.exists() and len(json.loads(ways.read_text())['ways']) >= 2)
+    orphans = wait_for(lambda: children_of(process.pid))
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    wait_for(lambda: not any(map(alive, orphans)))
+    running = report_of(tmp_path)['running']
+    kept = json.loads(ways.read_text())
+    assert running['part'] == 'ends' and 2 <= len(kept['ways']) < 12 and set(running['ways']) <= set(kept['ways'])
+    kept['ways']['mid-kernel, plain']['result']['mark'] = 'of the first run'
+    ways.write_text(json.dumps(kept))
+    report = check(*options).report
+    assert report['running'] is None and report['parts']['ends']['state'] == 'done' and not report['missing_figures']
+    assert report['parts']['ends']['figures']['mid-kernel']['plain']['mark'] == 'of the first run'
+
+
+def test_a_part_that_is_late_loses_only_its_rest(check, tmp_path):
+    """The next one runs; what is there of the first one is kept, and another machine can go on with it."""
+    report = check('--simulated', '--only', 'ends,api-noise', '--limit', '4', rc=75).report
+    cut = report['parts']['ends']
+    assert (cut['state'], report['parts']['api-noise']['state']) == ('cut', 'done')
+    assert 0 < len(cut['ways']) < 12 and 'mid-kernel' in cut['figures'] and 'ends: capture.plain.exit' in report['missing_figures']
+    assert 'time was up' in cut['not_run'][-1]
+    brought_back = (tmp_path / 'out' / 'state.tar.gz').read_bytes()
+    shutil.rmtree(tmp_path / 'state')
+    (tmp_path / 'state').mkdir()
+    (tmp_path / 'state' / 'state.tar.gz').write_bytes(brought_back)
+    result = check('--simulated', '--only', 'ends,api-noise')
+    assert 'api-noise …' not in result.out and result.report['parts']['ends']['state'] == 'done'
+    assert result.report['parts']['ends']['ways'].items() >= cut['ways'].items()
+
+
+def test_what_is_handed_over_is_small_enough(script, tmp_path, monkeypatch):
+    monkeypatch.setattr(script, 'FILE_LIMIT', 20000)
+    members = {'a': os.urandom(9000), 'large': os.urandom(15000), 'b': b'0' * 60000}
+    assert script.archive(str(tmp_path / 'x.tar.gz'), members) == ['b', 'large']
+    with tarfile.open(tmp_path / 'x.tar.gz') as archive:
+        assert archive.getnames() == ['a'] and archive.extractfile('a').read() == members['a']
+
+
+def test_a_part_that_breaks_is_a_finding(script, check, tmp_path, monkeypatch):
+    """And so is a figure that it should have."""
+    def broken(part):
+        part.figures['nodes'] = part.way('one', lambda: 7)
+        raise KeyError('told')
+    monkeypatch.setitem(parts.FUNCTIONS, 'soak', broken)
+    monkeypatch.setattr(sys, 'argv', ['gpu-check', '--simulated', '--only', 'soak', '--output', str(tmp_path / 'out'),
+                                      '--state', str(tmp_path / 'state')])
+    assert script.main() == 1
+    report = report_of(tmp_path)
+    assert report['parts']['soak']['figures'] == {'nodes': 7} and 'soak: kernels' in report['missing_figures']
+    assert report['parts']['soak']['disagreements'][0]['what'] == 'soak broke'
 
 
 def test_without_a_gpu_it_checks_nothing(check):
@@ -89,8 +243,30 @@ def test_without_a_gpu_it_checks_nothing(check):
 
 
 def test_usage(check):
-    assert 'there are c-pipeline, torch-pipeline' in check('--only', 'everything', rc=2).err
-    assert 'only c-pipeline' in check('--simulated', '--only', 'training', rc=2).err
+    assert 'there are facts, no-device' in check('--only', 'everything', rc=2).err
+    text = check('--help').out
+    assert 'carry:' in text and 'build/libtfinject.so' in text
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_all_of_it_on_the_simulated_gpu(tmp_path, lib, tfanalyze):
+    """Every part ends, has every figure, and claims nothing of a GPU; in ten minutes, and in at most eight files."""
+    begin = time.monotonic()
+    result = execute(command(tmp_path, '--simulated', '--seconds', '800'), clean_environment(), tmp_path, 850)
+    report = report_of(tmp_path)
+    assert result.rc == 0, result.out + result.err
+    assert not report['missing_parts'] and not report['missing_figures'] and not report['disagreements']
+    assert (report['device'], report['claims']) == ('simulated', 'none of a real device')
+    for name, part in report['parts'].items():
+        assert (part['state'], part['device']) == ('done', 'simulated'), name
+        if name in ('graph-replay', 'floor', 'torch-pipeline', 'train'):
+            assert any('simulated' in why for why in part['not_run']), name
+    handed_over = list((tmp_path / 'out').iterdir())
+    assert len(handed_over) <= 8 and all(f.stat().st_size < 16 << 20 for f in handed_over)
+    with tarfile.open(tmp_path / 'out' / 'pairs.tar.gz') as archive:
+        assert len([n for n in archive.getnames() if n.endswith('.table.txt')]) >= 5
+    assert time.monotonic() - begin < 600
 
 
 # ---- the comparisons ----
@@ -187,7 +363,7 @@ def test_the_torch_pipeline_is_compared(tmp_path, tfanalyze):
     directory, path = our_trace(tmp_path / 'run'), tmp_path / 'kineto.json'
     path.write_text(json.dumps(kineto_trace()))
     figures, disagreements = {'ways': {'both': {'outputs': {'matmul': {'sha256': '0'}, 'graph': {'not_run': 'no'}}}}}, []
-    parts.compare_torch({'everything': directory, 'both': directory}, {'profiler': str(path), 'both': str(path)}, figures,
+    torchparts.compare_torch({'everything': directory, 'both': directory}, {'profiler': str(path), 'both': str(path)}, figures,
                         disagreements)
     assert disagreements == []
     assert figures['both']['stages']['stages'] == {'matmul': [3, 3]}
@@ -199,6 +375,6 @@ def test_the_torch_pipeline_is_compared(tmp_path, tfanalyze):
 def test_a_goal_is_judged_with_the_noise_beside_it(ratio, noise, verdict):
     ways = {name: {'times_plain': {'median': value}}
             for name, value in (('everything', ratio), ('stages-only', 1.0), ('plain-again', 1 - noise))}
-    verdicts, missed = parts.judge('training', ways)
+    verdicts, missed = measure.judge('training', ways)
     assert (verdicts['everything']['verdict'], verdicts['stages-only']['verdict']) == (verdict, 'met')
     assert len(missed) == (verdict == 'not met')

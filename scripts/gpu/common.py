@@ -1,9 +1,11 @@
 """common - what the parts of gpu-check share: running programs in the time left, variables, the analyser's answers."""
 
+import ctypes
 import glob
 import json
 import os
 import re
+import shutil
 import signal
 import statistics
 import subprocess
@@ -15,11 +17,17 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 BUILD = f'{ROOT}/build'
 LIBRARY = f'{BUILD}/libtfinject.so'
 TFANALYZE = f'{BUILD}/tfanalyze'
+DIFFUSION = f'{BUILD}/demo/diffusion'
+RAW = f'{BUILD}/gpu/libcupti_raw.so'
+SIMGPU = f'{BUILD}/simgpu'
 HERE = os.path.dirname(os.path.abspath(__file__))
 SCRUBBED = re.compile(r'TFI_|ENABLE_PROFILER_NAMES$|TELEFUSER_|PROFILER_OUTPUT_DIR$|LD_PRELOAD$|(NVTX|CUDA)_INJECTION')
 
+LIBC = ctypes.CDLL(None)
+
 # How a program is run: the variables beside the library's, None for a run without it.
 PLAIN, EVERYTHING, STAGES_ONLY = None, {}, {'ENABLE_PROFILER_NAMES': ''}
+GRAPHS_WHOLE = {'TFI_GRAPHS': 'graph'}
 
 
 class TimeIsUp(Exception):
@@ -51,19 +59,27 @@ def find_cupti():
     return None
 
 
-def environment(how, directory=None, more=None):
+def environment(how, directory=None, more=None, preload=()):
+    """The variables of a program; `preload` are libraries that it needs in any case."""
     env = {k: v for k, v in os.environ.items() if not SCRUBBED.match(k)}
     env.update(PYTHONDONTWRITEBYTECODE='1', PYTHONUNBUFFERED='1', **(more or {}))
     if how is not None:
-        env.update(LD_PRELOAD=LIBRARY, TFI_OUTPUT_DIR=directory, **how)
-    return env
+        env.update(TFI_OUTPUT_DIR=directory, **how)
+    libraries = [LIBRARY] * (how is not None) + list(preload)
+    return {**env, 'LD_PRELOAD': ':'.join(libraries)} if libraries else env
+
+
+def die_with_parent():
+    """Between fork and exec: a gpu-check that is killed leaves nothing behind that goes on measuring."""
+    LIBC.prctl(1, signal.SIGKILL)
 
 
 def execute(command, env, seconds, cwd=None):
-    """Runs it in a process group of its own, which does not outlive its time."""
-    begin = time.monotonic()
+    """Runs it in a process group of its own, which does not outlive its time. `.stopped`: it was ended for that."""
+    begin, stopped = time.monotonic(), False
     process = subprocess.Popen(command, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True, errors='replace', start_new_session=True)
+                               stderr=subprocess.PIPE, text=True, errors='replace', start_new_session=True,
+                               preexec_fn=die_with_parent)
     try:
         out, err = process.communicate(timeout=seconds)
     except BaseException as error:
@@ -71,9 +87,93 @@ def execute(command, env, seconds, cwd=None):
         out, err = process.communicate()
         if not isinstance(error, subprocess.TimeoutExpired):
             raise
+        stopped = True
         err += f'\ngpu-check: stopped after {seconds:.0f} s'
-    return SimpleNamespace(rc=process.returncode, out=out, err=err, seconds=time.monotonic() - begin,
+    return SimpleNamespace(rc=process.returncode, out=out, err=err, seconds=time.monotonic() - begin, stopped=stopped,
                            said=[line for line in err.splitlines() if line.startswith('tfinject:')])
+
+
+class Run:
+    """What the parts are told: the kind of device, the Python with torch, where to work, the time that is left."""
+
+    def __init__(self, device, python, work, deadline):
+        self.device, self.python, self.work, self.deadline = device, python, work, deadline
+
+    @property
+    def simulated(self):
+        return self.device == 'simulated'
+
+    def directory(self, name):
+        path = f'{self.work}/{name}'
+        shutil.rmtree(path, ignore_errors=True)
+        os.makedirs(path)
+        return path
+
+    def execute(self, command, env, seconds, cwd=None):
+        """A program that had less than these seconds, because time was up, proves nothing."""
+        result = execute(command, env, self.deadline.within(seconds), cwd)
+        if result.stopped and self.deadline.left() < 3:
+            raise TimeIsUp
+        return result
+
+    def c_environment(self, how, directory=None, more=None):
+        """For a program of the driver API alone: where the simulated libraries are, or which CUPTI to load."""
+        more = dict(more or {})
+        if self.simulated:
+            more['LD_LIBRARY_PATH'] = SIMGPU
+        elif how is not None and find_cupti():
+            more.setdefault('TFI_CUPTI_PATH', find_cupti())
+        return environment(how, directory, more)
+
+    def torch_environment(self, how, directory=None, more=None, preload=()):
+        """For a program with torch. Its own libraries would be found before LD_LIBRARY_PATH's, so the simulated runtime
+        and CUPTI are preloaded."""
+        more = {'CUBLAS_WORKSPACE_CONFIG': ':4096:8', 'TORCHINDUCTOR_CACHE_DIR': f'{self.work}/inductor',
+                'TRITON_CACHE_DIR': f'{self.work}/triton', **(more or {})}
+        if self.simulated:
+            more.update(LD_LIBRARY_PATH=SIMGPU, GPU_CHECK_SIMULATED='1', KINETO_LOG_LEVEL='5')
+            preload = [*preload, *(f'{SIMGPU}/{name}' for name in ('libcudart.so.13', 'libcupti.so.13'))]
+        return environment(how, directory, more, preload)
+
+    def cupti(self):
+        """The path of the CUPTI that torch uses."""
+        return f'{SIMGPU}/libcupti.so.13' if self.simulated else find_cupti()
+
+    def cudart(self):
+        cupti = find_cupti()
+        beside = sorted(glob.glob(f'{os.path.dirname(cupti)}/libcudart.so.1[23]')) if cupti else []
+        return f'{SIMGPU}/libcudart.so.13' if self.simulated else beside[-1] if beside else 'libcudart.so.13'
+
+
+class Part:
+    """What a part of the check found so far. Each way of running a program is kept as soon as it has been measured; a
+    part that is started again goes on behind it."""
+
+    def __init__(self, name, run, kept, save):
+        self.name, self.run, self.kept, self.save = name, run, kept, save
+        self.figures, self.disagreements, self.missed, self.not_run, self.files = {}, [], [], [], {}
+
+    def way(self, name, function, needs=()):
+        """What the function returns, or what it returned in an earlier run. `needs` are the files that what comes later
+        has to have of it."""
+        entry = self.kept.get(name)
+        if entry and all(map(os.path.exists, needs)):
+            return entry['result']
+        self.run.deadline.within(1)
+        begin = time.monotonic()
+        result = json.loads(json.dumps(function(), default=str))  # as it is when it was kept
+        self.kept[name] = {'result': result, 'seconds': round(time.monotonic() - begin, 2)}
+        self.save(self)
+        return result
+
+    def wrong(self, what, **said):
+        self.disagreements.append({'what': f'{self.name}: {what}', **said})
+
+    def not_whole(self, what, figures):
+        """Of a trace that is missing, cut, or has lost records."""
+        if not figures.get('complete') or figures.get('lost'):
+            self.wrong(f'{what}: the trace is not whole',
+                       **{key: figures.get(key) for key in ('traces', 'error', 'complete', 'lost')})
 
 
 def last_json(text):

@@ -1,10 +1,11 @@
-"""loops - a process that runs one of three loops when told to, so that several can be measured in turn, pair by pair.
+"""loops - a process that runs loops when told to, so that several can be measured in turn, pair by pair.
 
-    loops.py launch-bound|transformer|training cuda|cpu [--profile]
+    loops.py [--profile]
 
-Reads lines from stdin and answers each with a line of JSON: `run N` runs N rounds of the loop and says what that took;
-`export PATH` writes torch.profiler's last trace; `quit` ends. With --profile, each run is recorded by torch.profiler:
-only the loop is timed, and what the profiler does before and after it is given beside it.
+Reads lines from stdin and answers each with a line of JSON: `run LOOP N` runs N rounds of launch-bound, transformer,
+training or graph-replay and says what that took; `export PATH` writes torch.profiler's last trace; `quit` ends. With
+--profile, each run is recorded by torch.profiler: only the loop is timed, and what the profiler does before and after it
+is given beside it. With GPU_CHECK_SIMULATED only kernels of torch's own run, as there is no cuBLAS.
 """
 
 import json
@@ -16,10 +17,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-DEVICE = sys.argv[2]
-SMALL = DEVICE == 'cpu'  # there only the script itself is tried
-range_push = torch.cuda.nvtx.range_push if DEVICE == 'cuda' else lambda name: None
-range_pop = torch.cuda.nvtx.range_pop if DEVICE == 'cuda' else lambda: None
+SMALL = 'GPU_CHECK_SIMULATED' in os.environ
+DEVICE = 'cuda'
+GRAPH_NODES = 500
+range_push, range_pop = torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop
 
 
 def launch_bound():
@@ -53,10 +54,41 @@ class Block(nn.Module):
         return x + self.down(F.gelu(self.up(y), approximate='tanh'))
 
 
+def graph_replay():
+    """A launch of a graph of 500 kernels that do next to nothing."""
+    x = torch.zeros(64, device=DEVICE)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        x.add_(1)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(GRAPH_NODES):
+            x.add_(1)
+    return graph.replay
+
+
+def elementwise_step(backward):
+    """In place of the two below where there is no cuBLAS: as many launches, and a loss."""
+    w, x = torch.ones(64, 64, device=DEVICE, requires_grad=backward), torch.ones(64, device=DEVICE)
+
+    def one():
+        range_push('step')
+        y = w
+        for _ in range(10):
+            y = torch.relu(y * x)
+        if backward:
+            y.sum().backward()
+        range_pop()
+    return one
+
+
 def transformer():
     """One step of denoising: twelve blocks of width 1152 on 2 times 1024 tokens, and the update of the latents."""
-    width, heads, tokens, depth = (64, 4, 32, 2) if SMALL else (1152, 16, 1024, 12)
-    dtype = torch.float32 if SMALL else torch.bfloat16
+    if SMALL:
+        return elementwise_step(False)
+    width, heads, tokens, depth, dtype = 1152, 16, 1024, 12, torch.bfloat16
     blocks = [Block(width, heads).to(DEVICE, dtype).eval() for _ in range(depth)]
     latents = torch.randn(2, tokens, width, device=DEVICE, dtype=dtype)
     when = torch.randn(2, width, device=DEVICE, dtype=dtype)
@@ -74,7 +106,9 @@ def transformer():
 
 def training():
     """A step of training: four encoder layers of width 512, loss, backward, AdamW."""
-    width, tokens, depth, batch = (32, 16, 1, 2) if SMALL else (512, 128, 4, 16)
+    if SMALL:
+        return elementwise_step(True)
+    width, tokens, depth, batch = 512, 128, 4, 16
     layers = (nn.TransformerEncoderLayer(width, 4, 4 * width, dropout=0, batch_first=True) for _ in range(depth))
     model = nn.Sequential(*layers).to(DEVICE)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
@@ -94,18 +128,13 @@ def training():
     return one
 
 
-def synchronize():
-    if DEVICE == 'cuda':
-        torch.cuda.synchronize()
-
-
 def timed(one, rounds):
-    synchronize()
+    torch.cuda.synchronize()
     range_push('loop')
     wall, thread, process = time.perf_counter(), time.thread_time(), time.process_time()
     for _ in range(rounds):
         one()
-    synchronize()
+    torch.cuda.synchronize()
     figures = {'seconds': time.perf_counter() - wall, 'thread_cpu_seconds': time.thread_time() - thread,
                'process_cpu_seconds': time.process_time() - process}
     range_pop()
@@ -114,8 +143,7 @@ def timed(one, rounds):
 
 def profiled(one, rounds):
     from torch.profiler import ProfilerActivity, profile
-    activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if DEVICE == 'cuda' else [])
-    recorder = profile(activities=activities)
+    recorder = profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])
     begin = time.perf_counter()
     recorder.start()
     one()
@@ -126,20 +154,25 @@ def profiled(one, rounds):
     return {**figures, 'start_seconds': started - begin, 'stop_seconds': time.perf_counter() - stopping}, recorder
 
 
+LOOPS = {'launch-bound': launch_bound, 'transformer': transformer, 'training': training, 'graph-replay': graph_replay}
+
+
 def main():
-    loops, recorder = {'launch-bound': launch_bound, 'transformer': transformer, 'training': training}, None
-    one = loops[sys.argv[1]]()
-    timed(one, 5)
+    ready, recorder = {}, None
+    torch.zeros(1, device=DEVICE).cpu()
     print(json.dumps({'ready': True}), flush=True)
     for line in sys.stdin:
-        command, _, argument = line.strip().partition(' ')
+        command, *arguments = line.split()
+        if command == 'run' and arguments[0] not in ready:
+            ready[arguments[0]] = LOOPS[arguments[0]]()
+            timed(ready[arguments[0]], 5)
         if command == 'run' and '--profile' in sys.argv:
-            answer, recorder = profiled(one, int(argument))
+            answer, recorder = profiled(ready[arguments[0]], int(arguments[1]))
         elif command == 'run':
-            answer = timed(one, int(argument))
+            answer = timed(ready[arguments[0]], int(arguments[1]))
         elif command == 'export':
-            recorder.export_chrome_trace(argument)
-            answer = {'bytes': os.path.getsize(argument)}
+            recorder.export_chrome_trace(arguments[0])
+            answer = {'bytes': os.path.getsize(arguments[0])}
         else:
             break
         print(json.dumps(answer), flush=True)

@@ -14,7 +14,7 @@ import re
 import shutil
 
 import traces
-from common import EVERYTHING, PLAIN, ROOT, environment, execute, tfanalyze_text, trace_figures
+from common import EVERYTHING, PLAIN, ROOT, environment, tfanalyze_text, trace_figures
 
 PIPELINES = {'train': ('training.py', []), 'diffuse': ('diffusion.py', [])}
 WORK = ('kernel', 'gpu_memcpy', 'gpu_memset')
@@ -114,46 +114,53 @@ def compare_table(what, profile, table):
 
 def missing_package(run, name):
     packages = 'diffusers, transformers' if name == 'diffuse' else 'torch'
-    result = execute([run.python, '-c', f'import {packages}'], environment(PLAIN), run.deadline.within(120))
+    result = run.execute([run.python, '-c', f'import {packages}'], environment(PLAIN), 120)
     return result.err.strip().splitlines()[-1] if result.rc else None
 
 
-def part_of(name):
-    def part(run):
-        why = missing_package(run, name)
-        if why:
-            return {'figures': {}, 'disagreements': [], 'not_run': [f'all of it: {why}'], 'files': {}}
-        script, arguments = PIPELINES[name]
-        directory, out = run.directory(f'{name}-run'), run.directory(f'{name}-out')
-        profile, table, chrome = (f'{out}/{f}' for f in ('profile.json', 'table.txt', 'chrome.json'))
-        device = 'cuda' if run.device == 'real' else 'cpu'
-        more = {'PROFILE': profile, 'TABLE': table, 'DEVICE': device, 'TFI_STAGES': 'auto',
-                'TORCHINDUCTOR_CACHE_DIR': f'{run.work}/inductor', 'TRITON_CACHE_DIR': f'{run.work}/triton'}
-        result = execute([run.python, f'{ROOT}/tests/pipelines/{script}', *arguments],
-                         environment(EVERYTHING, directory, more), run.deadline.within(240))
-        figures = {'exit': result.rc, 'seconds': round(result.seconds, 1), 'said': result.said[:20],
-                   'trace': trace_figures(directory)}
-        if result.rc or not os.path.exists(table):
-            failed = {'what': f'{name}: failed', 'exit': result.rc, 'error': result.err[-800:]}
-            return {'figures': figures, 'disagreements': [failed], 'not_run': [], 'files': {}}
-        said = tfanalyze_text('export', 'chrome', directory, '--output', chrome)[1]
-        main = trace_of_main(profile)
-        theirs = load(profile)
-        ours = [e for e in load(chrome) if str(e['pid']) == main or e.get('cat') in WORK]
-        wrong = [{'what': f'{name}: the trace has no work of the device'}] \
-            if run.device == 'real' and not any(e.get('cat') in WORK for e in theirs) else []
-        for key, (found, more) in {'operators': compare_operators(f'{name}: operators', ours, theirs),
-                                   'links': compare_links(f'{name}: launched by', ours, theirs),
-                                   'table': compare_table(f'{name}: printed table', profile, table)}.items():
-            figures[key] = found
-            wrong += more
-        figures['export_said'] = said[-500:]
-        not_run = [] if run.device == 'real' else ['kernels and what launched them: there is no GPU']
+def profiled(part, directory, out):
+    """The pipeline under both profilers, and what they have of it. On the simulated GPU it runs on the CPU alone."""
+    run, (script, arguments) = part.run, PIPELINES[part.name]
+    profile, table, chrome = (f'{out}/{f}' for f in ('profile.json', 'table.txt', 'chrome.json'))
+    more = {'PROFILE': profile, 'TABLE': table, 'DEVICE': 'cpu' if run.simulated else 'cuda', 'TFI_STAGES': 'auto',
+            'TORCHINDUCTOR_CACHE_DIR': f'{run.work}/inductor', 'TRITON_CACHE_DIR': f'{run.work}/triton'}
+    run.directory(f'{part.name}-run'), run.directory(f'{part.name}-out')
+    result = run.execute([run.python, f'{ROOT}/tests/pipelines/{script}', *arguments],
+                         environment(EVERYTHING, directory, more), 240)
+    figures, wrong = {'exit': result.rc, 'seconds': round(result.seconds, 1), 'said': result.said[:20],
+                      'trace': trace_figures(directory)}, []
+    if result.rc or not os.path.exists(table):
+        return figures, [{'what': f'{part.name}: failed', 'exit': result.rc, 'error': result.err[-800:]}]
+    figures['export_said'] = tfanalyze_text('export', 'chrome', directory, '--output', chrome)[1][-500:]
+    main, theirs = trace_of_main(profile), load(profile)
+    ours = [e for e in load(chrome) if str(e['pid']) == main or e.get('cat') in WORK]
+    if not run.simulated and not any(e.get('cat') in WORK for e in theirs):
+        wrong.append({'what': f'{part.name}: the trace has no work of the device'})
+    for key, (found, more) in {'operators': compare_operators(f'{part.name}: operators', ours, theirs),
+                               'links': compare_links(f'{part.name}: launched by', ours, theirs),
+                               'table': compare_table(f'{part.name}: printed table', profile, table)}.items():
+        figures[key] = found
+        wrong += more
+    return figures, wrong
+
+
+def profiled_part(part):
+    """A pipeline of the tests: its operators, what launched each kernel, and the table that torch prints."""
+    why = part.way('packages', lambda: missing_package(part.run, part.name))
+    if why:
+        part.not_run.append(f'all of it: {why}')
+        return
+    directory, out = (f'{part.run.work}/{part.name}-{what}' for what in ('run', 'out'))
+    profile, table = f'{out}/profile.json', f'{out}/table.txt'
+    found, wrong = part.way('both', lambda: profiled(part, directory, out), [directory])
+    part.figures.update(found)
+    part.disagreements += wrong
+    if part.run.simulated:
+        part.not_run.append('simulated: kernels and what launched them; it ran on the CPU, as there is no cuBLAS')
+    if os.path.exists(profile) and os.path.exists(table):
         with open(profile, 'rb') as source, gzip.open(profile + '.gz', 'wb') as target:
             shutil.copyfileobj(source, target)
-        return {'figures': figures, 'disagreements': wrong, 'not_run': not_run,
-                'files': {f'{name}.kineto.json.gz': profile + '.gz', f'{name}.table.txt': table}}
-    return part
+        part.files.update({f'pairs/{part.name}.json.gz': profile + '.gz', f'pairs/{part.name}.table.txt': table})
 
 
 def trace_of_main(profile):
@@ -162,4 +169,4 @@ def trace_of_main(profile):
     return pids.most_common(1)[0][0]
 
 
-PARTS = {name: part_of(name) for name in PIPELINES}
+PARTS = {name: profiled_part for name in PIPELINES}

@@ -1,55 +1,52 @@
-"""parts - the parts of gpu-check: each runs programs in several ways, compares, measures, and returns what it found.
+"""parts - the parts of gpu-check, in the order of what they teach: each runs programs in several ways and compares.
 
-A part is a function of a Run; it returns {'figures': …, 'disagreements': […], 'not_run': […], 'files': {name: path}}.
-A disagreement is anything that is not as it should be; figures are never judged except against the goals named here.
+A part is a function of a Part (common.py), which it fills in: figures; disagreements, which are data that is wrong;
+missed, which are goals that were not met; what could not be run, and why; files to bring back.
 """
 
-import gzip
-import json
 import os
-import shutil
-import subprocess
 import sys
+from types import SimpleNamespace
 
+import basics
+import measure
 import operators
+import torchparts
 import traces
-from common import (BUILD, EVERYTHING, HERE, PLAIN, STAGES_ONLY, TimeIsUp, environment, execute, find_cupti, last_json,
-                    spread, tfanalyze, trace_figures)
+from common import (DIFFUSION, EVERYTHING, GRAPHS_WHOLE, PLAIN, SIMGPU, STAGES_ONLY, environment, execute, last_json,
+                    tfanalyze, trace_figures)
 
-GOAL_EVERYTHING, GOAL_STAGES = 1.05, 1.01
-PAIRS = 10
 C_STAGES = {'text_encode': 'text_encode', 'denoise': 'denoise', 'step': 'denoise', 'vae_decode': 'vae_decode'}
-
-
-class Run:
-    """What the parts are told: the kind of device, the Python with torch, where to work, the time that is left."""
-
-    def __init__(self, device, python, work, deadline):
-        self.device, self.python, self.work, self.deadline = device, python, work, deadline
-
-    def directory(self, name):
-        path = f'{self.work}/{name}'
-        shutil.rmtree(path, ignore_errors=True)
-        os.makedirs(path)
-        return path
+C_WAYS = {'plain': PLAIN, 'everything': EVERYTHING, 'stages-only': STAGES_ONLY, 'graphs-whole': GRAPHS_WHOLE,
+          'selected': {'ENABLE_PROFILER_NAMES': 'denoise'}, 'stacks': {'TFI_WITH_STACK': '1'},
+          'events': {'TFI_EVENT_KERNELS': '1'}}
 
 
 # ---- the C pipeline ----
 
-def c_environment(run):
-    """For a program of the driver API alone: where the simulated libraries are, or which CUPTI to load."""
-    if run.device == 'simulated':
-        return {'LD_LIBRARY_PATH': f'{BUILD}/simgpu'}
-    cupti = find_cupti()
-    return {'TFI_CUPTI_PATH': cupti} if cupti else {}
+def without_cupti(run, env):
+    """The driver, and no CUPTI beside it: where the loader's path has none, events time the kernels."""
+    env.pop('TFI_CUPTI_PATH', None)
+    if run.simulated:
+        directory = run.directory('driver-alone')
+        os.symlink(f'{SIMGPU}/libcuda.so.1', f'{directory}/libcuda.so.1')
+        env['LD_LIBRARY_PATH'] = directory
 
 
-def run_c(run, name, how):
-    more, directory = c_environment(run), run.directory(f'c-{name}')
-    if how is PLAIN:
-        more.pop('TFI_CUPTI_PATH', None)
-    result = execute([f'{BUILD}/demo/diffusion', '--json'], environment(how, directory, more), run.deadline.within(60))
-    return result, last_json(result.out), directory
+def run_c(part, name, how):
+    run = part.run
+    directory = run.directory(f'c-{name}')
+    env = run.c_environment(how, directory)
+    if name == 'events':
+        without_cupti(run, env)
+    result = run.execute([DIFFUSION, '--json'], env, 60)
+    told = {'exit': result.rc, 'seconds': round(result.seconds, 3), 'answer': last_json(result.out), 'said': result.said,
+            'error': result.err[-500:] if result.rc else None, 'disagreements': []}
+    if how is not PLAIN:
+        told['trace'] = trace_figures(directory)
+    if name == 'everything' and told['answer']:
+        told.update(compare_c_counts('c-pipeline', directory, told['answer']['counts'], told['disagreements']))
+    return told
 
 
 def compare_c_counts(what, directory, counts, disagreements):
@@ -79,268 +76,108 @@ def compare_c_counts(what, directory, counts, disagreements):
             'kernel_ns': sum(w.duration for w in work if w.kind == 'kernel')}
 
 
-def trace_file(directory, name):
-    """{name: the trace in the directory}, or nothing."""
-    return {name: f'{directory}/{f}' for f in os.listdir(directory) if f.endswith('.tfr')}
-
-
-def not_whole(what, figures):
-    """What is to be said of a trace that is missing, cut, or has lost records."""
-    if figures.get('complete') and not figures.get('lost'):
-        return []
-    said = {key: figures.get(key) for key in ('traces', 'error', 'complete', 'lost')}
-    return [{'what': f'{what}: the trace is not whole', **said}]
-
-
-def c_pipeline(run):
-    ways = {'plain': PLAIN, 'everything': EVERYTHING, 'stages-only': STAGES_ONLY,
-            'graphs-whole': {'TFI_GRAPHS': 'graph'}}
-    figures, disagreements, reference = {}, [], None
-    if run.device == 'none':
-        return {'figures': {}, 'disagreements': [], 'not_run': ['all of it: there is no GPU'], 'files': {}}
-    for name, how in ways.items():
-        result, answer, directory = run_c(run, name, how)
-        figures[name] = {'exit': result.rc, 'seconds': round(result.seconds, 3), 'answer': answer, 'said': result.said}
-        if result.rc or not answer:
-            disagreements.append({'what': f'c-pipeline, {name}', 'exit': result.rc, 'error': result.err[-500:]})
+def c_pipeline(part):
+    """A C program in each way of recording: its output is the same, its counts are the trace's."""
+    reference = None
+    for name, how in C_WAYS.items():
+        directory = f'{part.run.work}/c-{name}'
+        told = part.figures[name] = part.way(name, lambda: run_c(part, name, how), [directory] * (how is not PLAIN))
+        part.disagreements += told.get('disagreements', [])
+        if told['exit'] or not told['answer']:
+            part.wrong(name, exit=told['exit'], error=told['error'])
             continue
-        reference = reference or answer
-        if answer != reference:
-            disagreements.append({'what': f'c-pipeline, {name}: other output than {next(iter(ways))}', 'ours': answer})
+        reference = reference or told['answer']
+        if told['answer'] != reference:
+            part.wrong(f'{name}: other output than the plain run', ours=told['answer'])
         if how is PLAIN:
             continue
-        figures[name]['trace'] = trace_figures(directory)
-        disagreements += not_whole(f'c-pipeline, {name}', figures[name]['trace'])
-        if name == 'everything':
-            figures[name].update(compare_c_counts('c-pipeline', directory, answer['counts'], disagreements))
-        if name == 'stages-only' and any(figures[name]['trace'].get('events', {}).get(k) for k in traces.KINDS):
-            disagreements.append({'what': 'c-pipeline, stages-only: device records where none were asked for'})
-    not_run = ['results of the kernels (the simulated device computes nothing)'] if run.device == 'simulated' else []
-    return {'figures': figures, 'disagreements': disagreements, 'not_run': not_run,
-            'files': trace_file(f'{run.work}/c-everything', 'c-pipeline.tfr')}
+        if name != 'events':  # events are what is left where records are missing
+            part.not_whole(name, told['trace'])
+        if name == 'stages-only' and any(told['trace'].get('events', {}).get(k) for k in traces.KINDS):
+            part.wrong('stages-only: device records where none were asked for')
+        part.files.update(traces.files_of(directory, f'traces/c-{name}.tfr'))
+    if part.run.simulated:
+        part.not_run.append('simulated: results of the kernels (the simulated device computes nothing)')
 
 
-# ---- the torch pipeline ----
+# ---- all of them ----
 
-def torch_device(run):
-    return 'cuda' if run.device == 'real' else 'cpu'
-
-
-def torch_environment(run):
-    return {'CUBLAS_WORKSPACE_CONFIG': ':4096:8', 'TORCHINDUCTOR_CACHE_DIR': f'{run.work}/inductor',
-            'TRITON_CACHE_DIR': f'{run.work}/triton'}
+FUNCTIONS = {**basics.PARTS, **measure.PARTS, **torchparts.PARTS, **operators.PARTS, 'c-pipeline': c_pipeline}
 
 
-def run_torch(run, name, how, profile):
-    directory, out = run.directory(f'torch-{name}'), run.directory(f'torch-{name}-out')
-    command = [run.python, f'{HERE}/pipeline.py', '--out', out, '--device', torch_device(run)]
-    result = execute(command + ['--profile'] * profile, environment(how, directory, torch_environment(run)),
-                     run.deadline.within(150))
-    answer = None
-    if os.path.exists(f'{out}/outputs.json'):
-        with open(f'{out}/outputs.json') as file:
-            answer = json.load(file)
-    figures = {'exit': result.rc, 'seconds': round(result.seconds, 2), 'said': result.said[:20], 'outputs': answer}
-    if result.rc or answer is None:
-        figures['error'] = result.err[-1500:]
-    if how is not PLAIN:
-        figures['trace'] = trace_figures(directory)
-    if profile and os.path.exists(f'{out}/kineto.json'):
-        figures['kineto_bytes'] = os.path.getsize(f'{out}/kineto.json')
-    return figures, directory, f'{out}/kineto.json'
+def row(seconds, limit, simulated, *figures):
+    """What it takes on a GPU, the most it may take there, what it takes on the simulated one; figures it has to have."""
+    return SimpleNamespace(seconds=seconds, limit=limit, simulated=simulated, figures=figures)
 
 
-def compare_outputs(ways, disagreements):
-    """Each scene's bytes beside the plain run's; where two plain runs differ, the scene itself is not repeatable."""
-    plain, again = (ways[name]['outputs'] or {} for name in ('plain', 'plain-again'))
-    unstable = sorted(s for s in plain if plain[s] != again.get(s))
-    for name, figures in ways.items():
-        for scene, output in (figures['outputs'] or {}).items():
-            if scene not in unstable and output != plain.get(scene):
-                disagreements.append({'what': f'torch, {name}: output of {scene}', 'ours': output,
-                                      'plain': plain.get(scene)})
-        if figures.get('error') is not None:
-            disagreements.append({'what': f'torch, {name}: failed', 'exit': figures['exit'],
-                                  'error': figures['error'][-500:]})
-    failed = {s: o['failed'] for s, o in plain.items() if 'failed' in o}
-    not_run = [f'{s}: {o["not_run"]}' for s, o in plain.items() if 'not_run' in o]
-    not_run += [f'{s}: failed in the plain run too: {why}' for s, why in failed.items()]
-    return not_run + [f'{s}: two plain runs differ, so outputs prove nothing' for s in unstable]
+def loop_figures(*loops):
+    return [f'{loop}.{what}' for loop in loops for what in
+            ('rounds', *(f'ways.{way}.us_a_round.median' for way in measure.WAYS),
+             *(f'ways.{way}.times_plain.median' for way in measure.WAYS if way != 'plain'),
+             'ways.profiler.stop_seconds.median', 'ways.both.start_seconds.median', 'goals.everything.verdict',
+             'goals.stages-only.verdict')] + ['traces.everything.records', 'traces.gpu-alone.bytes_per_record']
 
 
-def compare_torch(directories, kineto_paths, figures, disagreements):
-    """Library alone beside torch.profiler alone: names and counts. Both in one run: every record."""
-    alone = traces.kineto(kineto_paths['profiler'])
-    ours, _, error = traces.our_work(directories['everything'], 'measured')
-    counts, found = traces.compare_counts('torch: library alone / torch.profiler alone', ours, alone.work)
-    figures['alone'] = {'counts': counts, 'durations': traces.compare_durations(ours, alone.work), 'error': error}
-    disagreements += found
-    beside = traces.kineto(kineto_paths['both'])
-    counts, found = traces.compare_counts('torch: torch.profiler with the library / without', beside.work, alone.work)
-    figures['profiler_beside_it'] = {'counts': counts}
-    disagreements += found
-    ours, _, error = traces.our_work(directories['both'], 'measured')
-    counts, found = traces.compare_counts('torch: both in one run', ours, beside.work)
-    records, more = traces.compare_records('torch: records of one run', ours, beside.work)
-    scenes = sorted(scene for scene, output in figures['ways']['both']['outputs'].items() if 'sha256' in output)
-    stages, other = traces.compare_stages('torch: kernels by stage', directories['both'], beside, scenes)
-    figures['both'] = {'counts': counts, 'records': records, 'stages': stages, 'error': error}
-    disagreements += found + more + other
-    whole = [traces.our_work(directories[name])[0] for name in ('both', 'everything')]
-    counts, found = traces.compare_counts('torch: the whole run, library beside torch.profiler / alone', *whole)
-    figures['library_beside_it'] = {'counts': counts}
-    disagreements += found
+def ends_figures():
+    return [f'{case}.{what}' for case in basics.driver.CASES for what in
+            ('plain.exit', 'everything.exit', 'everything.kernels', 'later_seconds')]
 
 
-def torch_pipeline(run):
-    ways = {'plain': (PLAIN, False), 'everything': (EVERYTHING, False), 'profiler': (PLAIN, True),
-            'both': (EVERYTHING, True), 'stages-only': (STAGES_ONLY, False), 'plain-again': (PLAIN, False)}
-    figures, disagreements, directories, kineto_paths = {'ways': {}}, [], {}, {}
-    for name, (how, profile) in ways.items():
-        figures['ways'][name], directories[name], kineto_paths[name] = run_torch(run, name, how, profile)
-    not_run = compare_outputs(figures['ways'], disagreements)
-    files = {}
-    if not os.path.exists(kineto_paths['profiler']) or not os.path.exists(kineto_paths['both']):
-        not_run.append('comparison with torch.profiler: it left no trace')
-        return {'figures': figures, 'disagreements': disagreements, 'not_run': not_run, 'files': files}
-    if run.device == 'real':
-        for name in ('everything', 'both', 'stages-only'):
-            disagreements += not_whole(f'torch, {name}', figures['ways'][name]['trace'])
-        compare_torch(directories, kineto_paths, figures, disagreements)
-    else:
-        figures['kineto_work'] = len(traces.kineto(kineto_paths['both']).work)
-        not_run.append('kernels, names, durations: there is no GPU')
-    packed = kineto_paths['both'] + '.gz'
-    with open(kineto_paths['both'], 'rb') as source, gzip.open(packed, 'wb') as target:
-        shutil.copyfileobj(source, target)
-    files['torch-both.kineto.json.gz'] = packed
-    files.update(trace_file(directories['both'], 'torch-both.tfr'))
-    return {'figures': figures, 'disagreements': disagreements, 'not_run': not_run, 'files': files}
+PARTS = {
+    'facts': row(8, 40, 10, 'cupti.version', 'cupti.sizes.driver', 'cupti.sizes.runtime', 'glibc', 'clocksource',
+                 'cupti.enable driver SIZE.exit', 'cupti.enable runtime SIZE.exit', 'cupti.enable driver 1023.exit',
+                 'cupti.enable runtime 1023.exit', 'the library.exit'),
+    'no-device': row(20, 90, 40, *(f'{program}, {where}.{way}.exit' for program in basics.DRIVERLESS for way in
+                                   ('plain', 'everything') for where in ('libcuda hidden', 'no device visible'))),
+    'sessions': row(40, 120, 30, *(f'{way}.told.sessions.{n}.{what}' for way in ('plain', 'everything') for n in range(5)
+                                   for what in ('counts.kernel', 'counts.cuda_runtime', 'counts.cuda_driver', 'zero_times',
+                                                'before_their_launch', 'start_seconds', 'stop_seconds')),
+                    'everything.ours.kernel'),
+    'graph-replay': row(45, 120, 60, *loop_figures('graph-replay')),
+    'floor': row(85, 180, 80, *loop_figures('launch-bound', 'transformer', 'training')),
+    'soak': row(100, 150, 10, 'nodes', 'kernels', 'lost', 'device_growth_bytes', 'resident_growth_bytes',
+                'own_cpu_seconds', 'trace.trace_bytes'),
+    'graph-attribution': row(25, 90, 30, 'everything.stages.stage_add', 'everything.stages.stage_mul',
+                             'everything.operators.stage_add', 'plain.told.profiled.1'),
+    'threads': row(6, 40, 5, 'plain.exit', 'everything.exit', 'asked_for', 'everything.kernels_by_stream',
+                   'everything.launches_by_thread'),
+    'ends': row(30, 90, 25, *ends_figures()),
+    'injection': row(3, 30, 2, 'kernels', 'kernels_asked_for', 'stages', 'exit'),
+    'api-noise': row(5, 30, 4, 'calls', 'foreign', 'told.own'),
+    'c-pipeline': row(8, 60, 5, 'everything.kernels', 'everything.kernels_asked_for', 'everything.kernel_ns',
+                      *(f'{way}.{what}' for way in C_WAYS for what in ('exit', 'seconds'))),
+    'raw-cupti': row(6, 40, 4, 'nodes.records', 'nodes.sizes', 'nodes.version', 'graphs.records', 'serial.records'),
+    'pairs': row(25, 90, 20, 'profiles.exit', *(f'{name}.lines_that_differ' for name in torchparts.PAIRS[:4])),
+    'torch-pipeline': row(100, 200, 90, *(f'ways.{way}.exit' for way in torchparts.PIPELINE_WAYS), 'alone.counts.ours',
+                          'alone.durations.ratio', 'both.records.joined', 'both.stages.stages',
+                          'profiler_beside_it.counts.names_that_differ', 'library_beside_it.counts.names_that_differ'),
+    'train': row(60, 180, 60, 'exit', 'operators.compared', 'links.links', 'table.lines_that_differ'),
+    'diffuse': row(60, 180, 5),
+}
 
 
-# ---- the measurements ----
-
-class Worker:
-    """A process that runs the loop when told to."""
-
-    def __init__(self, run, loop, name, how, profile):
-        self.directory, self.run, self.profile, self.error = run.directory(f'{loop}-{name}'), run, profile, None
-        self.log = open(f'{self.directory}.log', 'w+')
-        command = [run.python, f'{HERE}/loops.py', loop, torch_device(run)] + ['--profile'] * profile
-        env = environment(how, self.directory, torch_environment(run))
-        self.process = subprocess.Popen(command, env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=self.log, start_new_session=True)
-
-    def answer(self):
-        while True:
-            line = self.process.stdout.readline()
-            if line.startswith('{'):
-                return json.loads(line)
-            if not line:
-                self.log.seek(0)
-                raise RuntimeError(f'the process ended: {self.log.read()[-800:]}')
-
-    def ask(self, command):
-        self.process.stdin.write(command + '\n')
-        self.process.stdin.flush()
-        return self.answer()
-
-    def end(self):
-        try:
-            self.process.stdin.close()
-            self.process.wait(self.run.deadline.within(60))
-        except (OSError, subprocess.TimeoutExpired, TimeIsUp):
-            self.process.kill()
-            self.process.wait()
-        self.log.seek(0)
-        said = [line.rstrip() for line in self.log if line.startswith('tfinject:')]
-        self.log.close()
-        return said[:20]
+def missing_figures(name, figures):
+    """Those of the part's that it does not have."""
+    def at(value, path):
+        for key in path.split('.'):
+            if isinstance(value, list) and key.isdigit() and int(key) < len(value):
+                value = value[int(key)]
+            elif isinstance(value, dict) and key in value:
+                value = value[key]
+            else:
+                return False
+        return value is not None
+    return [path for path in PARTS[name].figures if not at(figures, path)]
 
 
-def measure(workers, rounds, pairs):
-    """Pairs in turn; who begins moves on from round to round, so that no way is always the first."""
-    found = {name: [] for name in workers}
-    names = list(workers)
-    for i in range(pairs):
-        for name in names[i % len(names):] + names[:i % len(names)]:
-            workers[name].run.deadline.within(1)
-            found[name].append(workers[name].ask(f'run {rounds}'))
-    return found
-
-
-def summary(found, rounds):
-    """By way: microseconds a round, and each measurement divided by the plain one of its pair."""
-    out = {}
-    for name, results in found.items():
-        out[name] = {'us_a_round': spread([r['seconds'] / rounds * 1e6 for r in results])}
-        for key in ('thread_cpu_seconds', 'process_cpu_seconds', 'start_seconds', 'stop_seconds'):
-            if key in results[0]:
-                out[name][key] = spread([r[key] for r in results])
-        if name != 'plain':
-            out[name]['times_plain'] = spread([r['seconds'] / p['seconds'] for r, p in zip(results, found['plain'])])
-            out[name]['thread_cpu_times_plain'] = spread([r['thread_cpu_seconds'] / max(p['thread_cpu_seconds'], 1e-9)
-                                                          for r, p in zip(results, found['plain'])])
-    return out
-
-
-def judge(loop, ways):
-    """Against the goals; where two plain processes differ as much, nothing can be said."""
-    noise = abs(ways['plain-again']['times_plain']['median'] - 1)
-    verdicts = {}
-    for name, goal in (('everything', GOAL_EVERYTHING), ('stages-only', GOAL_STAGES)):
-        ratio = ways[name]['times_plain']['median']
-        verdict = 'met' if ratio < goal else 'not met' if ratio - noise >= goal else 'within the noise'
-        verdicts[name] = {'goal': goal, 'times_plain': ratio, 'plain_against_plain': noise, 'verdict': verdict}
-    missed = [name for name, v in verdicts.items() if v['verdict'] == 'not met']
-    return verdicts, [{'what': f'{loop}, {name}: goal not met', **verdicts[name]} for name in missed]
-
-
-def loop_part(loop):
-    def part(run):
-        seconds, pairs = (0.25, PAIRS) if run.device == 'real' else (0.02, 2)
-        ways = {'plain': (PLAIN, False), 'everything': (EVERYTHING, False), 'stages-only': (STAGES_ONLY, False),
-                'profiler': (PLAIN, True), 'plain-again': (PLAIN, False)}
-        workers, figures, ended = {}, {}, {}
-        try:
-            for name, (how, profile) in ways.items():
-                workers[name] = Worker(run, loop, name, how, profile)
-            for worker in workers.values():
-                worker.answer()
-            trial = workers['plain'].ask('run 20')['seconds'] / 20
-            rounds = max(3, round(seconds / trial))
-            for worker in workers.values():
-                worker.ask(f'run {max(2, rounds // 4)}')
-            figures = {'rounds': rounds, 'pairs': pairs, 'ways': summary(measure(workers, rounds, pairs), rounds)}
-            export = f'{run.work}/{loop}.kineto.json'
-            figures['ways']['profiler']['kineto'] = {'rounds': rounds, **workers['profiler'].ask(f'export {export}')}
-        finally:
-            for name, worker in workers.items():
-                ended[name] = worker.end()
-        for name in ('everything', 'stages-only'):
-            figures['ways'][name].update(said=ended[name], trace=trace_figures(workers[name].directory))
-        if run.device != 'real':
-            return {'figures': figures, 'disagreements': [], 'files': {},
-                    'not_run': ['the measurement: there is no GPU, the figures mean nothing']}
-        figures['goals'], wrong = judge(loop, figures['ways'])
-        for name in ('everything', 'stages-only'):
-            wrong += not_whole(f'{loop}, {name}', figures['ways'][name]['trace'])
-        return {'figures': figures, 'disagreements': wrong, 'not_run': [], 'files': {}}
-    return part
-
-
-PARTS = {'c-pipeline': c_pipeline, 'torch-pipeline': torch_pipeline, **operators.PARTS,
-         **{loop: loop_part(loop) for loop in ('launch-bound', 'transformer', 'training')}}
-
-
-def torch_facts(python, seconds):
-    """What torch says of itself and of its GPU; {} where it can't be imported."""
+def torch_facts(python, seconds, env=None):
+    """What torch says of itself and of its GPU; what failed where it can't be imported."""
     code = ('import json, sys, torch; c = torch.cuda.is_available(); n = torch.cuda.device_count() if c else 0; '
             'print(json.dumps({"python": sys.version.split()[0], "torch": torch.__version__, "available": c, '
             '"cuda": torch.version.cuda, "gpus": [torch.cuda.get_device_name(i) for i in range(n)], '
             '"cudnn": torch.backends.cudnn.version() if c else None, '
             '"nccl": ".".join(map(str, torch.cuda.nccl.version())) if c else None}))')
-    result = execute([python, '-c', code], environment(PLAIN), seconds)
+    result = execute([python, '-c', code], env or environment(PLAIN), seconds)
     facts = last_json(result.out)
     return facts if facts else {'error': result.err[-500:] or f'{python} failed'}
 

@@ -6,8 +6,10 @@ the rows of breakdown; names are compared after the C++ ABI's own demangling, wh
 
 import collections
 import ctypes
+import glob
 import gzip
 import json
+import os
 from decimal import Decimal
 from types import SimpleNamespace
 
@@ -103,6 +105,12 @@ def stage_of(trace, work, stages):
         return own
     others = [stage for stage in map(innermost, list(trace.annotations)) if stage]
     return others[0] if len(others) == 1 else '(none)'
+
+
+def files_of(directory, name):
+    """{name: the trace in the directory}, or nothing."""
+    found = sorted(glob.glob(f'{directory}/*.tfr'), key=os.path.getsize)
+    return {name: found[-1]} if found else {}
 
 
 # ---- comparing ----

@@ -1,0 +1,320 @@
+"""basics - the parts of gpu-check that need no torch, or only try to import it: what is here, and programs that end badly.
+
+The programs are those of driver.py, on the CUDA driver alone. Each runs plain and under the library; what it says of
+itself, how it ends and how many kernels it asked for are compared with the plain run and with the trace.
+"""
+
+import collections
+import json
+import os
+import platform
+
+import driver
+import raw
+from common import DIFFUSION, EVERYTHING, HERE, LIBRARY, PLAIN, RAW, last_json, tfanalyze, trace_figures
+
+# ---- facts ----
+
+# Asks one CUPTI, in a process of its own: it may crash. cuptiGetCallbackName fails first where the ids end.
+ASK_CUPTI = '''
+import ctypes, json, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+assert cuda.cuInit(0) == 0
+cupti = ctypes.CDLL(sys.argv[1])
+version, sizes, name = ctypes.c_uint32(), {}, ctypes.c_char_p()
+cupti.cuptiGetVersion(ctypes.byref(version))
+for title, domain in (("driver", 1), ("runtime", 2)):
+    cbid = 1
+    while cupti.cuptiGetCallbackName(domain, cbid, ctypes.byref(name)) == 0:
+        cbid += 1
+    sizes[title] = cbid
+told = {"version": version.value, "sizes": sizes}
+if len(sys.argv) > 2:
+    which = {"driver": cupti.cuptiActivityEnableDriverApi, "runtime": cupti.cuptiActivityEnableRuntimeApi}[sys.argv[2]]
+    told["result"] = which(ctypes.c_uint32(int(sys.argv[3])), ctypes.c_uint8(1))
+print(json.dumps(told))
+'''
+BEYOND = 1023
+
+
+def first_line(path):
+    try:
+        with open(path) as file:
+            return file.readline().strip()
+    except OSError:
+        return None
+
+
+def ask_cupti(part, path, *arguments):
+    result = part.run.execute([part.run.python, '-c', ASK_CUPTI, path, *arguments], part.run.c_environment(PLAIN), 20)
+    return {**(last_json(result.out) or {'error': result.err[-300:]}), 'exit': result.rc}
+
+
+def facts(part):
+    """What decides how the library has to behave here."""
+    run = part.run
+    path = run.cupti()
+    said = part.figures['cupti'] = {'path': path and os.path.realpath(path)}
+    part.figures.update(glibc=platform.libc_ver()[1], cpus=os.cpu_count(), kernel=os.uname().release,
+                        clocksource=first_line('/sys/devices/system/clocksource/clocksource0/current_clocksource'))
+    if not path:
+        part.wrong('no CUPTI is found')
+        return
+    said.update(part.way('cupti', lambda: ask_cupti(part, path)))
+    if 'sizes' not in said:
+        part.wrong('CUPTI does not answer', said=said)
+        return
+    for api, size in said['sizes'].items():
+        for number in (size, BEYOND):
+            said[f'enable {api} {"SIZE" if number == size else number}'] = part.way(
+                f'{api} {number}', lambda: ask_cupti(part, path, api, str(number)))
+    part.figures['the library'] = part.way('library', lambda: with_library(part))
+
+
+def with_library(part):
+    """What the library says of the CUPTI that it found."""
+    directory = part.run.directory('facts')
+    env = part.run.c_environment({**EVERYTHING, 'TFI_LOG': 'debug'}, directory)
+    result = part.run.execute([DIFFUSION, '--json'], env, 30)
+    return {'exit': result.rc, 'said': [line for line in result.said if 'upti' in line.lower()][:10]}
+
+
+# ---- no device ----
+
+DRIVERLESS = {
+    'cudart': 'import ctypes, sys; r = ctypes.CDLL(sys.argv[1]); print(r.cudaSetDevice(0), r.cudaFree(None), r.cudaGetLastError())',
+    'cuda': 'import ctypes\ntry: print(ctypes.CDLL("libcuda.so.1").cuInit(0))\nexcept OSError: print("no driver")',
+    'torch': 'import torch; print(torch.cuda.is_available(), torch.cuda.device_count()); print(torch.ones(3).sum().item())'}
+
+
+def hide_driver(part):
+    """A directory that comes before the driver's own, where libcuda.so.1 is no library: as if there were none."""
+    directory = part.run.directory('no-driver')
+    with open(f'{directory}/libcuda.so.1', 'w') as file:
+        file.write('This is no library.\n')
+    return directory
+
+
+def driverless(part, program, hidden, how):
+    run = part.run
+    env = run.torch_environment(how, run.directory(f'no-device-{program}'))
+    before = env.get('LD_LIBRARY_PATH')
+    env.update({'LD_LIBRARY_PATH': ':'.join(filter(None, [hide_driver(part), before]))} if hidden
+               else {'CUDA_VISIBLE_DEVICES': ''})
+    result = run.execute([run.python, '-c', DRIVERLESS[program], run.cudart()], env, 90)
+    return {'exit': result.rc, 'out': result.out, 'seconds': round(result.seconds, 2), 'said': result.said[:5]}
+
+
+def no_device(part):
+    """Where there is no driver, or no device to be seen, a program ends as it does without the library."""
+    for program in DRIVERLESS:
+        for hidden in (True, False):
+            title = f'{program}, {"libcuda hidden" if hidden else "no device visible"}'
+            plain, ours = (part.way(f'{title}, {name}', lambda: driverless(part, program, hidden, how))
+                           for name, how in (('plain', PLAIN), ('everything', EVERYTHING)))
+            part.figures[title] = {'plain': plain, 'everything': ours}
+            if any(plain[k] != ours[k] for k in ('exit', 'out')):
+                part.wrong(title, ours=ours, plain=plain)
+
+
+# ---- programs of driver.py ----
+
+def play(part, name, arguments, how, seconds, more=None):
+    """Runs one, and asks its trace what happened."""
+    run = part.run
+    directory = run.directory(f'{part.name}-{name}')
+    more = {**(more or {}), **simulated_times(run)}
+    result = run.execute([run.python, f'{HERE}/driver.py', *arguments], run.c_environment(how, directory, more), seconds)
+    told = {'exit': result.rc, 'seconds': round(result.seconds, 3), 'told': last_json(result.out), 'said': result.said[:5]}
+    if result.rc in (1, driver.FAILED):
+        told['error'] = result.err[-500:]
+    if how is not PLAIN:
+        told['trace'] = trace_figures(directory)
+    return told, result, directory
+
+
+def simulated_times(run):
+    if not run.simulated:
+        return {}
+    path = f'{run.work}/simulated-times'
+    with open(path, 'w') as file:
+        file.write('spin 300ms\ntiny* 1us\n')
+    return {'SIMGPU_SCRIPT': path}
+
+
+def rows_of(directory, *kinds):
+    answer, error = tfanalyze('dump', directory)
+    return [row for row in answer['rows'] if row['kind'] in kinds] if answer else [], error
+
+
+# ---- threads ----
+
+def many_threads(part):
+    told, _, directory = play(part, 'everything', ['threads'], EVERYTHING, 60)
+    rows, told['error'] = rows_of(directory, 'kernel', 'call')
+    streams = collections.Counter(str(row['values']['stream']) for row in rows if row['kind'] == 'kernel')
+    launches = collections.Counter(str(row['tid']) for row in rows if row['values'].get('func') == 'cuLaunchKernel')
+    told.update(kernels_by_stream=streams, launches_by_thread=launches)
+    return told
+
+
+def threads(part):
+    """Each thread's kernels, on its own stream: as many as it launched."""
+    plain = part.way('plain', lambda: play(part, 'plain', ['threads'], PLAIN, 60)[0])
+    ours = part.way('everything', lambda: many_threads(part))
+    part.figures.update(plain=plain, everything=ours)
+    asked = (ours['told'] or {}).get('asked_for', {})
+    part.figures['asked_for'] = sum(asked.values())
+    if ours['exit'] != plain['exit'] or not asked:
+        part.wrong('it ends in another way', ours=ours['exit'], plain=plain['exit'], error=ours.get('error'))
+    if sorted(ours['kernels_by_stream'].values()) != sorted(asked.values()):
+        part.wrong('kernels by stream', ours=ours['kernels_by_stream'], asked_for=sorted(asked.values()))
+    if ours['launches_by_thread'] != asked:
+        part.wrong('launches by thread', ours=ours['launches_by_thread'], asked_for=asked)
+    part.not_whole('everything', ours['trace'])
+
+
+# ---- ends ----
+
+def ended(part, case, how):
+    """Fetched often, so that what is done before the end is in the trace, however it ends."""
+    how = how if how is PLAIN else {**how, 'TFI_FLUSH_MS': '10' if case == 'capture' else '100'}
+    told = play(part, case, ['end', case], how, 60)[0]
+    told['kernels'] = (told.get('trace') or {}).get('events', {}).get('kernel', 0)
+    return told
+
+
+def ends(part):
+    """However a program ends, it ends as it does without the library, and what was done before is in the trace."""
+    for case in driver.CASES:
+        plain = part.way(f'{case}, plain', lambda: ended(part, case, PLAIN))
+        ours = part.way(f'{case}, everything', lambda: ended(part, case, EVERYTHING))
+        part.figures[case] = {'plain': plain, 'everything': ours,
+                              'later_seconds': round(ours['seconds'] - plain['seconds'], 3)}
+        different = case != 'capture' and ours['told'] != plain['told']
+        if ours['exit'] != plain['exit'] or different:
+            part.wrong(case, ours={k: ours.get(k) for k in ('exit', 'told', 'error')}, plain=plain)
+        launched = (ours['told'] or {}).get('launched', 0)
+        if ours['kernels'] < launched:
+            part.wrong(f'{case}: kernels that were done before the end', ours=ours['kernels'], launched=launched)
+
+
+# ---- injection ----
+
+def injected(part):
+    """The driver loads the library, nobody preloads it."""
+    run = part.run
+    directory = run.directory('injection')
+    env = run.c_environment(PLAIN, more={'CUDA_INJECTION64_PATH': LIBRARY, 'TFI_OUTPUT_DIR': directory,
+                                         **({} if run.simulated else {'TFI_CUPTI_PATH': run.cupti() or ''})})
+    result = run.execute([DIFFUSION, '--json'], env, 60)
+    told = {'exit': result.rc, 'answer': last_json(result.out), 'said': result.said[:10], 'trace': trace_figures(directory)}
+    stages, _ = tfanalyze('stages', directory)
+    told['stages'] = {row['stage']: row['calls'] for row in stages['rows']} if stages else {}
+    return told
+
+
+def injection(part):
+    """CUDA_INJECTION64_PATH alone: stages by NVTX, and the device's records."""
+    told = part.way('injected', lambda: injected(part))
+    part.figures.update(told)
+    counts = (told['answer'] or {}).get('counts', {})
+    wanted = sum(n for kinds in counts.values() for k, n in kinds.items() if k in ('fill', 'axpy', 'matmul'))
+    part.figures.update(kernels=told['trace'].get('events', {}).get('kernel', 0), kernels_asked_for=wanted)
+    if told['exit']:
+        part.wrong('the program failed', exit=told['exit'])
+    if part.run.simulated and not told['trace']['traces']:
+        part.not_run.append('simulated: this driver does not load what CUDA_INJECTION64_PATH names')
+        return
+    if part.figures['kernels'] != wanted or not wanted:
+        part.wrong('kernels', ours=part.figures['kernels'], asked_for=wanted)
+    if told['stages'] != {'text_encode': 1, 'denoise': 1, 'step': 8, 'vae_decode': 1}:
+        part.wrong('stages', ours=told['stages'])
+
+
+# ---- api noise ----
+
+def noisy(part):
+    told, _, directory = play(part, 'everything', ['noise'], EVERYTHING, 60)
+    rows, told['error'] = rows_of(directory, 'call')
+    own = (told['told'] or {}).get('own', {})
+    told['calls'] = collections.Counter(f'{"own" if str(row["tid"]) in own else row["tid"]} {row["values"]["func"]}'
+                                        for row in rows)
+    return told
+
+
+def api_noise(part):
+    """Calls of the driver in our trace, by threads that are not the program's: CUPTI's, or the driver's own."""
+    told = part.way('everything', lambda: noisy(part))
+    part.figures.update(told, foreign={k: n for k, n in told['calls'].items() if not k.startswith('own ')})
+    if not told['calls']:
+        part.wrong('no calls in the trace', exit=told['exit'], error=told['error'])
+    if part.figures['foreign']:
+        part.wrong('calls of threads that are not the program\'s', calls=part.figures['foreign'])
+
+
+# ---- soak ----
+
+def soaked(part):
+    run = part.run
+    seconds = 4 if run.simulated else max(20, min(80, run.deadline.left() - 25))
+    more = {'SOAK_SECONDS': str(seconds), **({'SOAK_NODES': '300000'} if run.simulated else {})}
+    told, result, _ = play(part, 'everything', ['soak'], EVERYTHING, seconds + 60, more)
+    told['seconds_of_it'] = [json.loads(line) for line in result.out.splitlines() if line.startswith('{')][:-1]
+    return told
+
+
+def soak(part):
+    """Replay to 26 million nodes, or until time is up: times that stay valid, memory that does not grow."""
+    told = part.way('everything', lambda: soaked(part))
+    part.figures.update(told)
+    trace, asked = told['trace'], (told['told'] or {}).get('nodes', 0)
+    lost = {**(trace.get('lost') or {}), **(trace.get('counted') or {})}
+    series = told['seconds_of_it']
+    part.figures.update(nodes=asked, kernels=trace.get('events', {}).get('kernel', 0), lost=lost,
+                        device_growth_bytes=told['told']['device_bytes'] - series[0]['device_bytes'] if series else None,
+                        resident_growth_bytes=told['told']['resident_bytes'] - series[0]['resident_bytes'] if series else None,
+                        own_cpu_seconds=sum(c[2] for c in told['told']['cpu'] if c[0] != told['told']['main'])
+                        if told['told'] else None)
+    if told['exit'] or not asked:
+        part.wrong('it failed', exit=told['exit'], error=told.get('error'))
+    elif part.figures['kernels'] + sum(lost.values()) < asked:
+        part.wrong('kernels', ours=part.figures['kernels'], asked_for=asked, lost=lost)
+    if lost:
+        part.missed.append({'what': 'soak: records without times, or lost', 'lost': lost, 'of': asked})
+
+
+# ---- raw buffers ----
+
+RAW_WAYS = {'nodes': [1, 2, 4, 5, 8, 9, 10, 11, 17, 22, 36, 37, 38, 45, 49, 50, 52], 'graphs': [1, 2, 10, 51],
+            'serial': [3]}
+
+
+def raw_buffers(part, name):
+    run, path = part.run, f'{part.run.work}/{name}.cupti-raw'
+    more = {'CUPTI_RAW_LIBRARY': run.cupti() or '', 'CUPTI_RAW_OUT': path,
+            'CUPTI_RAW_KINDS': ','.join(map(str, RAW_WAYS[name])), **simulated_times(run)}
+    env = {**run.c_environment(PLAIN, more=more), 'LD_PRELOAD': RAW}
+    result = run.execute([run.python, f'{HERE}/driver.py', 'kinds'], env, 60)
+    found = raw.summary(path) if os.path.exists(path) else {'error': 'no file'}
+    return {'exit': result.rc, 'told': last_json(result.out), 'path': path,
+            'refused': [line for line in result.err.splitlines() if line.startswith('cupti_raw:')][:20], **found}
+
+
+def raw_part(part):
+    """CUPTI's own buffers of each kind of record, as a bare client of it gets them."""
+    for name in RAW_WAYS:
+        path = f'{part.run.work}/{name}.cupti-raw'
+        told = part.figures[name] = part.way(name, lambda: raw_buffers(part, name), [path])
+        if told['exit'] or told.get('error'):
+            part.wrong(name, exit=told['exit'], error=told.get('error'), refused=told['refused'])
+            continue
+        part.files[f'raw-cupti/{name}.cupti-raw'] = path
+        wanted = (told['told'] or {}).get('kernels')
+        kernels = sum(told['records'].get(k, 0) for k in ('3', '10'))
+        if name == 'nodes' and kernels != wanted:
+            part.wrong('kernels of a bare client', theirs=kernels, asked_for=wanted)
+
+
+PARTS = {'facts': facts, 'no-device': no_device, 'soak': soak, 'threads': threads, 'ends': ends, 'injection': injection,
+         'api-noise': api_noise, 'raw-cupti': raw_part}

@@ -1,0 +1,141 @@
+/* cupti_raw.c - a client of CUPTI that keeps its buffers as they come, or throws them away; gpu-check preloads it.
+ *
+ *     CUPTI_RAW_LIBRARY=PATH CUPTI_RAW_KINDS=10,1,2 [CUPTI_RAW_OUT=FILE] LD_PRELOAD=libcupti_raw.so program
+ *
+ * Without FILE it costs what CUPTI itself costs: the floor of every profiler on it. FILE begins with a line of JSON that
+ * says which version wrote it. Then comes for each buffer: the letter B, three uint32_t (bytes, records, texts), the bytes,
+ * {uint32_t offset, kind} of each record, {uint64_t pointer, uint32_t length, bytes} of each text its records point to.
+ * FILE_MAX ends it. It has nothing in common with libtfinject.so, which it shows the input of. Threads: buffers are
+ * asked for and handed back on any of CUPTI's; one lock guards the file.
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cupti.h>
+
+#define BUFFER_BYTES (1u << 20)
+#define FILE_MAX (8u << 20)
+#define FLUSH_MS 1000
+
+// clang-format off
+#define FUNCTIONS(F) \
+    F(cuptiActivityEnable) F(cuptiActivityFlushAll) F(cuptiActivityFlushPeriod) F(cuptiActivityGetNextRecord) \
+    F(cuptiActivityRegisterCallbacks) F(cuptiGetVersion)
+// clang-format on
+
+#define MEMBER(name) __typeof__(name) *name;
+static struct {
+    FUNCTIONS(MEMBER)
+} cupti;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static FILE *out;
+static size_t written;
+static uint32_t version;
+
+static void put(const void *data, size_t size)
+{
+    if (fwrite(data, 1, size, out) == size) written += size;
+}
+
+/* The text that a record points to, by the headers' layout; NULL: this kind has none, or the release is another one. */
+static const char *text_of(const CUpti_Activity *record)
+{
+    if (version / 10000 != CUPTI_API_VERSION / 10000) return NULL;
+    switch (record->kind) {
+    case CUPTI_ACTIVITY_KIND_KERNEL:
+    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: return ((const CUpti_ActivityKernel10 *)record)->name;
+    case CUPTI_ACTIVITY_KIND_DEVICE: return ((const CUpti_ActivityDevice5 *)record)->name;
+    case CUPTI_ACTIVITY_KIND_NAME: return ((const CUpti_ActivityName *)record)->name;
+    default: return NULL;
+    }
+}
+
+/* Twice through the records: how many there are, then what they are. */
+static void keep(uint8_t *buffer, size_t valid)
+{
+    uint32_t head[3] = {(uint32_t)valid, 0, 0};
+    CUpti_Activity *record = NULL;
+    while (cupti.cuptiActivityGetNextRecord(buffer, valid, &record) == CUPTI_SUCCESS) {
+        head[1]++;
+        if (text_of(record)) head[2]++;
+    }
+    put("B", 1);
+    put(head, sizeof head);
+    put(buffer, valid);
+    for (record = NULL; cupti.cuptiActivityGetNextRecord(buffer, valid, &record) == CUPTI_SUCCESS;) {
+        uint32_t at[2] = {(uint32_t)((uint8_t *)record - buffer), (uint32_t)record->kind};
+        put(at, sizeof at);
+    }
+    for (record = NULL; cupti.cuptiActivityGetNextRecord(buffer, valid, &record) == CUPTI_SUCCESS;) {
+        const char *text = text_of(record);
+        uint64_t pointer = (uintptr_t)text;
+        uint32_t length = text ? (uint32_t)strlen(text) : 0;
+        if (!text) continue;
+        put(&pointer, sizeof pointer);
+        put(&length, sizeof length);
+        put(text, length);
+    }
+    fflush(out);
+}
+
+static void CUPTIAPI requested(uint8_t **buffer, size_t *size, size_t *most)
+{
+    *buffer = aligned_alloc(8, BUFFER_BYTES);
+    *size = *buffer ? BUFFER_BYTES : 0;
+    *most = 0;
+}
+
+static void CUPTIAPI completed(CUcontext context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
+{
+    (void)context, (void)stream, (void)size;
+    pthread_mutex_lock(&lock);
+    if (out && valid && written + valid < FILE_MAX) keep(buffer, valid);
+    pthread_mutex_unlock(&lock);
+    free(buffer);
+}
+
+static void at_end(void)
+{
+    cupti.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+}
+
+static int find(const char *path)
+{
+    void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    if (!library) return fprintf(stderr, "cupti_raw: %s\n", dlerror());
+#define FIND(name)                                                                                                     \
+    *(void **)&cupti.name = dlsym(library, #name);                                                                     \
+    if (!cupti.name) return fprintf(stderr, "cupti_raw: no " #name "\n");
+    FUNCTIONS(FIND)
+    return 0;
+}
+
+static void open_file(const char *path, const char *kinds)
+{
+    cupti.cuptiGetVersion(&version);
+    if (path) out = fopen(path, "wb");
+    if (out)
+        fprintf(out, "{\"format\": \"cupti-raw 1\", \"version\": %u, \"headers\": %u, \"asked_for\": [%s]}\n", version,
+                CUPTI_API_VERSION, kinds);
+}
+
+/* What CUPTI refuses is said, and the others go on. Programs that this one starts are left alone. */
+__attribute__((constructor)) static void begin(void)
+{
+    const char *path = getenv("CUPTI_RAW_LIBRARY"), *kinds = getenv("CUPTI_RAW_KINDS");
+    if (!path || !kinds || find(path)) return;
+    unsetenv("CUPTI_RAW_LIBRARY");
+    open_file(getenv("CUPTI_RAW_OUT"), kinds);
+    cupti.cuptiActivityRegisterCallbacks(requested, completed);
+    for (const char *k = kinds; *k; k += strcspn(k, ","), k += *k == ',') {
+        CUptiResult result = cupti.cuptiActivityEnable((CUpti_ActivityKind)strtoul(k, NULL, 10));
+        if (result != CUPTI_SUCCESS)
+            fprintf(stderr, "cupti_raw: kind %.*s: error %d\n", (int)strcspn(k, ","), k, (int)result);
+    }
+    cupti.cuptiActivityFlushPeriod(FLUSH_MS);
+    atexit(at_end);
+}

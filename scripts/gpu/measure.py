@@ -1,0 +1,162 @@
+"""measure - the parts that measure what recording costs: loops in several processes, in turn, pair by pair.
+
+Each round of turns is kept as soon as it is there: every measurement is divided by the plain one of its own round, so
+rounds of several runs of gpu-check go together. A way that misses its goal is listed apart from what disagrees.
+"""
+
+import json
+import subprocess
+
+from common import (EVERYTHING, GRAPHS_WHOLE, HERE, PLAIN, RAW, STAGES_ONLY, TimeIsUp, die_with_parent, spread,
+                    trace_figures)
+
+GOAL_EVERYTHING, GOAL_STAGES = 1.05, 1.01
+GOALS = {'everything': GOAL_EVERYTHING, 'stages-only': GOAL_STAGES}
+# Kinds of records that the library asks CUPTI for: copies, sets, kernels, overhead, copies between devices, waits; the
+# floor is what these cost where nobody looks at them.
+FLOOR_KINDS = '1,2,10,17,22,38'
+# Name, how the library records, whether torch.profiler does, kinds for a bare client of CUPTI.
+WAYS = {'plain': (PLAIN, False, None), 'everything': (EVERYTHING, False, None), 'stages-only': (STAGES_ONLY, False, None),
+        'graphs-whole': (GRAPHS_WHOLE, False, None), 'gpu-alone': ({'TFI_ACTIVITIES': 'gpu'}, False, None),
+        'host-alone': ({'TFI_ACTIVITIES': 'cpu,ops,mem'}, False, None), 'cupti-alone': (PLAIN, False, FLOOR_KINDS),
+        'profiler': (PLAIN, True, None), 'both': (EVERYTHING, True, None), 'plain-again': (PLAIN, False, None)}
+LOOPS = {'graph-replay': ['graph-replay'], 'floor': ['launch-bound', 'transformer', 'training']}
+
+
+class Worker:
+    """A process that runs loops when told to."""
+
+    def __init__(self, run, name):
+        how, profile, kinds = WAYS[name]
+        self.directory, self.run, self.how = run.directory(f'loops-{name}'), run, how
+        self.log = open(f'{self.directory}.log', 'w+')
+        more = {'CUPTI_RAW_LIBRARY': run.cupti() or '', 'CUPTI_RAW_KINDS': kinds} if kinds else {}
+        env = run.torch_environment(how, self.directory, more, [RAW] if kinds else [])
+        self.process = subprocess.Popen([run.python, f'{HERE}/loops.py'] + ['--profile'] * profile, env=env, text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log,
+                                        start_new_session=True, preexec_fn=die_with_parent)
+
+    def answer(self):
+        while True:
+            line = self.process.stdout.readline()
+            if line.startswith('{'):
+                return json.loads(line)
+            if not line:
+                self.log.seek(0)
+                raise RuntimeError(f'the process ended: {self.log.read()[-800:]}')
+
+    def ask(self, command):
+        self.process.stdin.write(command + '\n')
+        self.process.stdin.flush()
+        return self.answer()
+
+    def end(self):
+        """Its last words."""
+        try:
+            self.process.stdin.close()
+            self.process.wait(self.run.deadline.within(60))
+        except (OSError, subprocess.TimeoutExpired, TimeIsUp):
+            self.process.kill()
+            self.process.wait()
+        self.log.seek(0)
+        said = [line.rstrip() for line in self.log if line.startswith('tfinject:')]
+        self.log.close()
+        return said[:20]
+
+
+def turns(part, workers, loop, rounds, number):
+    """All ways once; who begins moves on from round to round, so that no way is always the first."""
+    names, found = list(workers), {}
+    for name in names[number % len(names):] + names[:number % len(names)]:
+        part.run.deadline.within(1)
+        found[name] = workers[name].ask(f'run {loop} {rounds}')
+    return found
+
+
+def summary(found, rounds):
+    """By way: microseconds a round, and each measurement divided by the plain one of its pair."""
+    out = {}
+    for name, results in found.items():
+        out[name] = {'us_a_round': spread([r['seconds'] / rounds * 1e6 for r in results])}
+        for key in ('thread_cpu_seconds', 'process_cpu_seconds', 'start_seconds', 'stop_seconds'):
+            if key in results[0]:
+                out[name][key] = spread([r[key] for r in results])
+        if name != 'plain':
+            out[name]['times_plain'] = spread([r['seconds'] / p['seconds'] for r, p in zip(results, found['plain'])])
+            out[name]['thread_cpu_times_plain'] = spread([r['thread_cpu_seconds'] / max(p['thread_cpu_seconds'], 1e-9)
+                                                          for r, p in zip(results, found['plain'])])
+    return out
+
+
+def judge(loop, ways):
+    """Against the goals; where two plain processes differ as much, nothing can be said."""
+    noise = abs(ways['plain-again']['times_plain']['median'] - 1)
+    verdicts = {}
+    for name, goal in GOALS.items():
+        ratio = ways[name]['times_plain']['median']
+        verdict = 'met' if ratio < goal else 'not met' if ratio - noise >= goal else 'within the noise'
+        verdicts[name] = {'goal': goal, 'times_plain': ratio, 'plain_against_plain': noise, 'verdict': verdict}
+    missed = [name for name, v in verdicts.items() if v['verdict'] == 'not met']
+    return verdicts, [{'what': f'{loop}, {name}: goal not met', **verdicts[name]} for name in missed]
+
+
+def rounds_of(part, worker, loop):
+    """How many rounds of that loop one measurement has, so that it is about as long in each."""
+    seconds = 0.02 if part.run.simulated else 0.2
+    return max(3, round(seconds / (worker.ask(f'run {loop} 20')['seconds'] / 20)))
+
+
+def measure_loop(part, workers, loop, pairs):
+    """No workers: all of it is kept from an earlier run."""
+    rounds = part.way(f'{loop}, rounds', lambda: rounds_of(part, workers['plain'], loop))
+    for worker in workers.values():
+        part.run.deadline.within(1)
+        worker.ask(f'run {loop} {max(2, rounds // 4)}')
+    found = {name: [] for name in WAYS}
+    for number in range(pairs):
+        results = part.way(f'{loop}, round {number}', lambda: turns(part, workers, loop, rounds, number))
+        for name in WAYS:
+            found[name].append(results[name])
+        part.figures[loop] = {'rounds': rounds, 'pairs': number + 1, 'ways': summary(found, rounds)}
+    part.figures[loop]['goals'], missed = judge(loop, part.figures[loop]['ways'])
+    part.missed += missed
+
+
+def finish(workers):
+    """The processes end: what they said, and their traces."""
+    traces = {}
+    for name, worker in workers.items():
+        said = worker.end()
+        if worker.how is not PLAIN:
+            traces[name] = {'said': said, **trace_figures(worker.directory)}
+    return traces
+
+
+def loops_part(name):
+    def part_of_loops(part):
+        """What each way of recording adds to a loop, beside torch.profiler and CUPTI alone."""
+        pairs = 2 if part.run.simulated else 5
+        if part.run.simulated:
+            part.not_run.append('simulated: the figures are times of this machine, and say nothing of a GPU')
+        keys = [f'{loop}, round {n}' for loop in LOOPS[name] for n in range(pairs)] + ['traces']
+        workers = {}
+        try:
+            if not all(key in part.kept for key in keys):
+                part.run.deadline.within(1)
+                workers.update((way, Worker(part.run, way)) for way in WAYS)
+                for worker in workers.values():
+                    worker.answer()
+            for loop in LOOPS[name]:
+                measure_loop(part, workers, loop, pairs)
+            part.figures['traces'] = part.way('traces', lambda: finish(workers))
+        finally:
+            for worker in workers.values():
+                if worker.process.poll() is None:
+                    worker.process.kill()
+                    worker.process.wait()
+        for way, figures in part.figures['traces'].items():
+            part.not_whole(way, figures)
+    return part_of_loops
+
+
+PARTS = {name: loops_part(name) for name in LOOPS}

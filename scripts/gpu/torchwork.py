@@ -1,0 +1,198 @@
+"""torchwork - programs with torch that gpu-check runs plain and under the library; each prints one line of JSON.
+
+    torchwork.py sessions DIRECTORY     five sessions of torch.profiler, and the same work between them
+    torchwork.py graphs DIRECTORY       two CUDA graphs, replayed in turn in two stages, before, in and after a session
+    torchwork.py pairs DIRECTORY        five profiles, each with the table that torch prints of it
+
+All of it needs kernels of torch's own alone, but for what GPU_CHECK_SIMULATED leaves out: there is no cuBLAS there.
+"""
+
+import collections
+import json
+import os
+import sys
+import threading
+import time
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.profiler import ProfilerActivity, profile, record_function
+
+SIMULATED = 'GPU_CHECK_SIMULATED' in os.environ
+ACTIVITIES = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
+SESSIONS, OPERATORS, PAUSE = 5, 50, 2.0
+NODES, TURNS = 10, 50
+WORK = ('kernel', 'gpu_memcpy', 'gpu_memset')
+
+
+def events_of(recorder, path):
+    recorder.export_chrome_trace(path)
+    with open(path) as file:
+        return [e for e in json.load(file)['traceEvents'] if e.get('ph') == 'X']
+
+
+# ---- sessions ----
+
+def round_of_work(x):
+    """So many kernels and one copy, waited for."""
+    for _ in range(OPERATORS):
+        x.add_(1)
+    return x.cpu()
+
+
+def looked_at(events):
+    """What a session has, and what can't be: a kernel before its launch, one that took no time."""
+    by_category = collections.Counter(e.get('cat') for e in events)
+    launches = {e['args']['correlation']: e['ts'] for e in events
+                if e.get('cat') in ('cuda_runtime', 'cuda_driver') and 'correlation' in e.get('args', {})}
+    work = [e for e in events if e.get('cat') in WORK]
+    early = [e for e in work if e['ts'] < launches.get(e['args'].get('correlation'), 0)]
+    return {'counts': {c: by_category[c] for c in (*WORK, 'cuda_runtime', 'cuda_driver', 'cpu_op')},
+            'calls': dict(collections.Counter(e['name'] for e in events if e.get('cat') in ('cuda_runtime', 'cuda_driver'))),
+            'before_their_launch': len(early), 'without_launch': sum(e['args'].get('correlation') not in launches for e in work),
+            'zero_times': sum(e['dur'] <= 0 for e in work)}
+
+
+def sessions(directory):
+    x, found, pause = torch.zeros(1000, device='cuda'), [], 0.2 if SIMULATED else PAUSE
+    round_of_work(x)
+    for number in range(SESSIONS):
+        recorder, begin = profile(activities=ACTIVITIES), time.perf_counter()
+        recorder.start()
+        started = time.perf_counter()
+        round_of_work(x)
+        torch.cuda.synchronize()
+        stopping = time.perf_counter()
+        recorder.stop()
+        stopped = time.perf_counter()
+        found.append({**looked_at(events_of(recorder, f'{directory}/session.json')), 'start_seconds': started - begin,
+                      'stop_seconds': stopped - stopping, 'work_seconds': stopping - started})
+        round_of_work(x)
+        time.sleep(pause)
+    rounds = 1 + 2 * SESSIONS
+    return {'sessions': found, 'kernels_launched': rounds * OPERATORS, 'copies': rounds}
+
+
+# ---- graphs ----
+
+def captured(function):
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        function()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        function()
+    return graph
+
+
+def graphs(directory):
+    """`add` in one graph, `mul` in the other; each has NODES kernels of one operator."""
+    x = torch.ones(1000, device='cuda')
+
+    def many(operator):
+        for _ in range(NODES):
+            operator(1)
+    with record_function('capture_add'):
+        add = captured(lambda: many(x.add_))
+    with record_function('capture_mul'):
+        mul = captured(lambda: many(x.mul_))
+
+    def turns():
+        for _ in range(TURNS):
+            with record_function('stage_add'):
+                add.replay()
+            with record_function('stage_mul'):
+                mul.replay()
+        torch.cuda.synchronize()
+    turns()
+    names = []
+    for _ in range(2):
+        with profile(activities=ACTIVITIES) as recorder:
+            turns()
+        kernels = [e['name'] for e in events_of(recorder, f'{directory}/graphs.json') if e.get('cat') == 'kernel']
+        names.append(dict(collections.Counter(kernels)))
+    turns()
+    return {'replayed': {'stage_add': 4 * TURNS * NODES, 'stage_mul': 4 * TURNS * NODES}, 'profiled': names,
+            'in_a_session': 2 * TURNS * NODES}
+
+
+# ---- pairs: a trace and the table of it ----
+
+def elementwise():
+    a, b = torch.randn(1000, device='cuda'), torch.randn(50, 1000, device='cuda')
+    for _ in range(20):
+        b = torch.relu(a + b) * 0.5 - torch.tanh(b)
+    b.sum(0).cpu()
+
+
+def autograd():
+    w = torch.ones(200, 100, device='cuda', requires_grad=True)
+    x = torch.ones(100, device='cuda')
+    for _ in range(5):
+        ((w * x).relu() ** 2).sum().backward()
+    w.grad.abs().max().cpu()
+
+
+def replay():
+    x = torch.zeros(4096, device='cuda')
+    graph = captured(lambda: torch.tanh(x.add_(1)))
+    for _ in range(10):
+        graph.replay()
+    torch.cuda.synchronize()
+
+
+def copies():
+    """Several streams, memory that comes and goes, pinned copies in both directions, a thread."""
+    def beside():
+        with torch.cuda.stream(torch.cuda.Stream()):
+            for size in (1 << 10, 1 << 16, 1 << 20):
+                kept = torch.empty(size, pin_memory=not SIMULATED).to('cuda', non_blocking=True)
+                (kept + 1).to('cpu')
+    thread = threading.Thread(target=beside)
+    thread.start()
+    beside()
+    thread.join()
+    torch.cuda.synchronize()
+
+
+def transformer():
+    """With cuBLAS, attention and a convolution; trained for two steps."""
+    layer = nn.TransformerEncoderLayer(128, 4, 256, batch_first=True, dropout=0).cuda()
+    image = nn.Conv2d(3, 128, 8, stride=8).cuda()
+    optimizer = torch.optim.AdamW([*layer.parameters(), *image.parameters()], lr=1e-3)
+    for _ in range(2):
+        optimizer.zero_grad()
+        tokens = image(torch.ones(4, 3, 64, 64, device='cuda')).flatten(2).transpose(1, 2)
+        with record_function('forward'):
+            loss = F.mse_loss(layer(tokens), torch.zeros_like(tokens))
+        loss.backward()
+        optimizer.step()
+    loss.cpu()
+
+
+PAIRS = (elementwise, autograd, replay, copies, transformer)
+
+
+def pairs(directory):
+    told = {}
+    for function in PAIRS:
+        name = function.__name__
+        if SIMULATED and function is transformer:
+            told[name] = {'not_run': 'simulated: there is no cuBLAS'}
+            continue
+        function()
+        with profile(activities=ACTIVITIES, record_shapes=True, profile_memory=True) as recorder:
+            function()
+        recorder.export_chrome_trace(f'{directory}/{name}.json')
+        table = recorder.key_averages(group_by_input_shape=True).table(row_limit=-1)
+        with open(f'{directory}/{name}.table.txt', 'w') as out:
+            out.write(table)
+        told[name] = {'lines': len(table.splitlines())}
+    return told
+
+
+if __name__ == '__main__':
+    print(json.dumps({'sessions': sessions, 'graphs': graphs, 'pairs': pairs}[sys.argv[1]](sys.argv[2])))
