@@ -160,7 +160,7 @@ def test_device_is_described(play):
     assert all(r.flags & 1 for kind in DEVICE_KINDS for r in records(got.trace, kind))
 
 
-@pytest.mark.parametrize('version', ['12.0', '12.2', '12.3', '12.6', '12.8', '13.0', '13.1', '13.2'])
+@pytest.mark.parametrize('version', ['12.0', '12.2', '12.3', '12.6', '12.8', '13.0', '13.1', '13.3', '13.4'])
 def test_records_of_each_version(play, version):
     got = play(version=version)
     assert_equals_log(got)

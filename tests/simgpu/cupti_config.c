@@ -1,7 +1,7 @@
 /* cupti_config.c - a simulated CUPTI: what the environment asks of it.
  *
- * SIMCUPTI_VERSION            12.0 … 13.3 (13.0): sizes of the records, number, which functions exist; 13.0 is its first
- *                             update, 13.0.0 the release before that
+ * SIMCUPTI_VERSION            12.0 … 13.5 (by the library's name 12.8 or 13.0): sizes of the records, number, which
+ *                             functions and callback ids exist; 13.0 is its first update, 13.0.0 the release before that
  * SIMCUPTI_NASTY              list of name or name=value, of cupti_nasty.def: late,zero=5,names
  * SIMCUPTI_FAIL               function=CUPTI_ERROR_…[:after N][:times M], separated by commas (a number will do too)
  * SIMCUPTI_LACK               functions that are missing from the library
@@ -45,11 +45,16 @@ static const struct {
 #undef RUNTIME_CBID
 #undef RESULT
 };
+/* From each release's headers: the number, and the first callback ids that it does not have, runtime and driver. 12.7
+ * was never published. */
 static const struct {
     unsigned version;
-    uint32_t number;
-} versions[] = {{1200, 18}, {1201, 18}, {1202, 20}, {1203, 21},     {1204, 22},     {1205, 23},     {1206, 24},
-                {1207, 25}, {1208, 26}, {1209, 27}, {1300, 130001}, {1301, 130100}, {1302, 130200}, {1303, 130300}};
+    uint32_t number, cbids[2];
+} versions[] = {{1200, 18, {445, 701}},     {1201, 18, {445, 712}},     {1202, 20, {451, 718}},
+                {1203, 21, {465, 733}},     {1204, 22, {468, 754}},     {1205, 23, {470, 761}},
+                {1206, 24, {480, 763}},     {1208, 26, {487, 782}},     {1209, 28, {487, 784}},
+                {1300, 130001, {523, 807}}, {1301, 130101, {550, 846}}, {1302, 130202, {559, 846}},
+                {1303, 130301, {559, 860}}, {1304, 130401, {566, 868}}, {1305, 130500, {567, 877}}};
 
 static struct failure {
     char *function;
@@ -125,15 +130,19 @@ static void parse_failures(const char *list)
 static void parse_version(const char *text)
 {
     unsigned major = 13, minor = 0, update = 1;
+    if (sim_is_12()) major = 12, minor = 8;
     if (text && *text) sscanf(text, "%u.%u.%u", &major, &minor, &update);
     config.version = major * 100 + minor;
-    for (size_t i = 0; i < sizeof versions / sizeof *versions; i++)
-        if (versions[i].version == config.version) config.api_version = versions[i].number;
+    for (size_t i = 0; i < sizeof versions / sizeof *versions; i++) {
+        if (versions[i].version != config.version) continue;
+        config.api_version = versions[i].number;
+        config.cbids[SIMGPU_RUNTIME] = versions[i].cbids[0];
+        config.cbids[SIMGPU_DRIVER] = versions[i].cbids[1];
+    }
     if (config.version == 1300 && update == 0) config.api_version = 130000;
     if (config.api_version) return;
     sim_say("simcupti: version %s is not simulated, 13.0 is\n", text);
-    config.version = 1300;
-    config.api_version = 130001;
+    parse_version("13.0");
 }
 
 static void in_child(void)

@@ -1,7 +1,8 @@
 /* cupti_names.c - a simulated CUPTI: callback ids by name, from the lists of the public headers.
  *
  * A driver function has its ABI name there, cuMemAlloc_v2; a runtime function has the version it appeared in behind its
- * name, cudaMalloc_v3020, and may stand there twice: the newest entry counts.
+ * name, cudaMalloc_v3020, and may stand there twice: the newest entry counts. An id that the simulated release does not
+ * have yet counts for nothing. Release 13 took the _v2 from some names of the runtime, as it took the first ones away.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,30 @@ static struct name runtime[] = {
 };
 #define NR(array) (sizeof(array) / sizeof *(array))
 
+/* The names of release 12, where release 13's headers have others. */
+static const struct {
+    uint32_t id;
+    const char *name;
+} before_13[] = {{393, "cudaSignalExternalSemaphoresAsync_v2_v11020"},
+                 {394, "cudaSignalExternalSemaphoresAsync_v2_ptsz_v11020"},
+                 {395, "cudaWaitExternalSemaphoresAsync_v2_v11020"},
+                 {396, "cudaWaitExternalSemaphoresAsync_v2_ptsz_v11020"},
+                 {440, "cudaGetDeviceProperties_v2_v12000"},
+                 {448, "cudaMemAdvise_v2_v12020"},
+                 {449, "cudaMemPrefetchAsync_v2_v12020"},
+                 {450, "cudaMemPrefetchAsync_v2_ptsz_v12020"},
+                 {455, "cudaGraphGetEdges_v2_v12030"},
+                 {456, "cudaGraphNodeGetDependencies_v2_v12030"},
+                 {457, "cudaGraphNodeGetDependentNodes_v2_v12030"},
+                 {458, "cudaGraphAddDependencies_v2_v12030"},
+                 {459, "cudaGraphRemoveDependencies_v2_v12030"},
+                 {460, "cudaGraphAddNode_v2_v12030"},
+                 {461, "cudaStreamGetCaptureInfo_v3_v12030"},
+                 {462, "cudaStreamGetCaptureInfo_v3_ptsz_v12030"},
+                 {463, "cudaStreamUpdateCaptureDependencies_v2_v12030"},
+                 {464, "cudaStreamUpdateCaptureDependencies_v2_ptsz_v12030"},
+                 {486, "cudaEventElapsedTime_v2_v12080"}};
+
 #define BUCKETS 2048
 static uint16_t buckets[2][BUCKETS]; /* index + 1; open addressing */
 
@@ -46,6 +71,7 @@ static bool same(const struct name *n, const char *text, size_t length)
 static void insert(uint32_t domain, struct name *names, size_t i)
 {
     struct name *n = &names[i];
+    if (n->id >= sim_config()->cbids[domain]) return;
     uint32_t at = hash(n->name, n->length) % BUCKETS;
     while (buckets[domain][at] && !same(&names[buckets[domain][at] - 1], n->name, n->length)) at = (at + 1) % BUCKETS;
     buckets[domain][at] = (uint16_t)(i + 1);
@@ -55,16 +81,23 @@ static void build(void)
 {
     for (size_t i = 0; i < NR(driver); i++) insert(SIMGPU_DRIVER, driver, i);
     for (size_t i = 0; i < NR(runtime); i++) {
+        for (size_t k = 0; sim_config()->version < 1300 && k < NR(before_13); k++)
+            if (before_13[k].id == runtime[i].id) runtime[i].name = before_13[k].name;
         const char *v = strrchr(runtime[i].name, '_');
         if (v && v[1] == 'v' && strlen(v) >= 6) runtime[i].length = (size_t)(v - runtime[i].name);
         insert(SIMGPU_RUNTIME, runtime, i);
     }
 }
 
-uint32_t sim_cbid(uint32_t domain, const char *symbol)
+static void ready(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, build);
+}
+
+uint32_t sim_cbid(uint32_t domain, const char *symbol)
+{
+    ready();
     const struct name *names = domain == SIMGPU_DRIVER ? driver : runtime;
     size_t length = strlen(symbol);
     for (uint32_t at = hash(symbol, length) % BUCKETS; buckets[domain][at]; at = (at + 1) % BUCKETS) {
@@ -74,19 +107,19 @@ uint32_t sim_cbid(uint32_t domain, const char *symbol)
     return 0;
 }
 
-/* The headers' enumerations have no holes: the number behind the last one is their size. */
 uint32_t sim_cbid_limit(uint32_t domain)
 {
-    const struct name *names = domain == SIMGPU_DRIVER ? driver : runtime;
-    size_t n = domain == SIMGPU_DRIVER ? NR(driver) : NR(runtime);
-    uint32_t limit = sim_nasty(NASTY_cbids) ? sim_nasty(NASTY_cbids) : SIM_CBIDS;
-    return names[n - 1].id + 1 < limit ? names[n - 1].id + 1 : limit;
+    uint32_t limit = sim_config()->cbids[domain], less = sim_nasty(NASTY_cbids);
+    return less && less < limit ? less : limit;
 }
 
+/* An id below the release's limit that the installed headers do not know has a name all the same. */
 const char *sim_cbid_name(uint32_t domain, uint32_t cbid)
 {
+    ready();
+    if (!cbid || cbid >= sim_cbid_limit(domain)) return NULL;
     const struct name *names = domain == SIMGPU_DRIVER ? driver : runtime;
     for (size_t i = 0; i < (domain == SIMGPU_DRIVER ? NR(driver) : NR(runtime)); i++)
-        if (names[i].id == cbid && cbid < sim_cbid_limit(domain)) return names[i].name;
-    return NULL;
+        if (names[i].id == cbid) return names[i].name;
+    return "reserved";
 }

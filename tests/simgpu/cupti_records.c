@@ -1,23 +1,18 @@
 /* cupti_records.c - a simulated CUPTI: the layouts of its records, by version.
  *
  * Fields are only ever appended to a record, so each is written in its newest layout and cut to the size it had in the
- * version that is simulated. What the device model does not know is 0.
+ * version that is simulated. What the device model does not know is 0. Sizes of layouts that the installed headers may
+ * not have are numbers here: the kernel's eleventh came with 13.1, its twelfth with 13.3; 13.4 has a thirteenth, and new
+ * ones for copies and sets.
  */
 #include <string.h>
 #include <unistd.h>
 
 #include "cupti_sim.h"
 
-/* 13.1's kernel record; written down here because the headers of 13.0 end with the tenth. */
-struct kernel11 {
-    CUpti_ActivityKernel10 kernel10;
-    int32_t priority;
-    uint32_t padding4;
-} __attribute__((packed, aligned(8)));
-_Static_assert(sizeof(CUpti_ActivityKernel9) == 208 && sizeof(CUpti_ActivityKernel10) == 216 &&
-                   sizeof(struct kernel11) == 224,
-               "sizes of the kernel records");
-_Static_assert(sizeof(struct kernel11) <= SIM_RECORD_MAX && sizeof(CUpti_ActivityDevice5) <= SIM_RECORD_MAX, "room");
+enum { KERNEL11 = 224, KERNEL12 = 232, KERNEL13 = 248, MEMCPY7 = 112, MEMSET5 = 104, CONTEXT4 = 40, DEVICE6 = 192 };
+_Static_assert(sizeof(CUpti_ActivityKernel9) == 208 && sizeof(CUpti_ActivityKernel10) == 216, "the kernel records");
+_Static_assert(KERNEL13 <= SIM_RECORD_MAX && DEVICE6 <= SIM_RECORD_MAX, "room");
 
 size_t sim_record_size(CUpti_ActivityKind kind)
 {
@@ -25,26 +20,30 @@ size_t sim_record_size(CUpti_ActivityKind kind)
     switch (kind) {
     case CUPTI_ACTIVITY_KIND_KERNEL:
     case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
-        return v >= 1301   ? sizeof(struct kernel11)
+        return v >= 1304   ? KERNEL13
+               : v >= 1303 ? KERNEL12
+               : v >= 1301 ? KERNEL11
                : v >= 1300 ? sizeof(CUpti_ActivityKernel10)
                            : sizeof(CUpti_ActivityKernel9);
-    case CUPTI_ACTIVITY_KIND_MEMCPY: return v >= 1208 ? sizeof(CUpti_ActivityMemcpy6) : sizeof(CUpti_ActivityMemcpy5);
+    case CUPTI_ACTIVITY_KIND_MEMCPY:
+        return v >= 1304 ? MEMCPY7 : v >= 1208 ? sizeof(CUpti_ActivityMemcpy6) : sizeof(CUpti_ActivityMemcpy5);
     case CUPTI_ACTIVITY_KIND_MEMCPY2: return sizeof(CUpti_ActivityMemcpyPtoP4);
-    case CUPTI_ACTIVITY_KIND_MEMSET: return sizeof(CUpti_ActivityMemset4);
+    case CUPTI_ACTIVITY_KIND_MEMSET: return v >= 1304 ? MEMSET5 : sizeof(CUpti_ActivityMemset4);
     case CUPTI_ACTIVITY_KIND_DRIVER:
     case CUPTI_ACTIVITY_KIND_RUNTIME: return sizeof(CUpti_ActivityAPI);
     case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION:
         return v >= 1208 ? sizeof(CUpti_ActivitySynchronization2) : sizeof(CUpti_ActivitySynchronization);
     case CUPTI_ACTIVITY_KIND_OVERHEAD:
         return v >= 1204   ? sizeof(CUpti_ActivityOverhead3)
-               : v >= 1202 ? sizeof(CUpti_ActivityOverhead2)
+               : v >= 1203 ? sizeof(CUpti_ActivityOverhead2)
                            : sizeof(CUpti_ActivityOverhead);
     case CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION: return sizeof(CUpti_ActivityExternalCorrelation);
     case CUPTI_ACTIVITY_KIND_GRAPH_TRACE:
         return v >= 1203 ? sizeof(CUpti_ActivityGraphTrace2) : sizeof(CUpti_ActivityGraphTrace);
-    case CUPTI_ACTIVITY_KIND_DEVICE: return sizeof(CUpti_ActivityDevice5);
+    case CUPTI_ACTIVITY_KIND_DEVICE: return v >= 1302 ? DEVICE6 : sizeof(CUpti_ActivityDevice5);
     case CUPTI_ACTIVITY_KIND_CONTEXT:
-        return v >= 1205   ? sizeof(CUpti_ActivityContext3)
+        return v >= 1301   ? CONTEXT4
+               : v >= 1205 ? sizeof(CUpti_ActivityContext3)
                : v >= 1204 ? sizeof(CUpti_ActivityContext2)
                            : sizeof(CUpti_ActivityContext);
     default: return 0;
@@ -89,10 +88,10 @@ struct times {
     uint64_t start, end, submitted;
 };
 
-static void write_kernel(const struct sim_item *item, const struct times *t, const char *name, struct kernel11 *to)
+static void write_kernel(const struct sim_item *item, const struct times *t, const char *name,
+                         CUpti_ActivityKernel10 *k)
 {
     const struct simgpu_activity *w = &item->work;
-    CUpti_ActivityKernel10 *k = &to->kernel10;
     k->kind = item->kind;
     k->registersPerThread = (uint16_t)w->registers;
     k->start = t->start;

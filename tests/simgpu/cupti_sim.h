@@ -27,10 +27,12 @@ enum nasty {
 struct sim_config {
     unsigned version;     /* 1206 for 12.6 */
     uint32_t api_version; /* as cuptiGetVersion says */
+    uint32_t cbids[2];    /* by enum simgpu_domain: the first callback id that there is not */
     unsigned nasty[NR_NASTIES];
     uint32_t correlation_offset;
 };
 const struct sim_config *sim_config(void);
+bool sim_is_12(void); /* cupti_symbols.c: this is libcupti.so.12 */
 static inline unsigned sim_nasty(enum nasty nasty)
 {
     return sim_config()->nasty[nasty];

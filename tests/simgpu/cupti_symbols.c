@@ -6,6 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <dlfcn.h>
+#include <stdbool.h>
+
+bool sim_is_12(void); /* cupti_sim.h */
+bool sim_is_12(void)
+{
+    Dl_info info;
+    return dladdr((const void *)sim_is_12, &info) && strstr(info.dli_fname, "libcupti.so.12");
+}
+
 static char *lacking(void)
 {
     static const struct {
@@ -20,6 +30,7 @@ static char *lacking(void)
     static char list[4096];
     const char *asked = getenv("SIMCUPTI_LACK"), *version = getenv("SIMCUPTI_VERSION");
     unsigned major = 13, minor = 0;
+    if (sim_is_12()) major = 12, minor = 8;
     if (version) sscanf(version, "%u.%u", &major, &minor);
     snprintf(list, sizeof list - 512, "%s", asked ? asked : "");
     for (size_t i = 0; i < sizeof newer / sizeof *newer; i++)

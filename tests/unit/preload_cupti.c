@@ -84,11 +84,11 @@ static void add_kernel(uint32_t id, const char *name)
     put(k, 156, 6, 4);
 }
 
-static const uint32_t versions[] = {18, 20, 21, 24, 26, 28, 130000, 130001, 130100, 130202, 140000};
+static const uint32_t versions[] = {18, 20, 21, 24, 26, 28, 130000, 130001, 130100, 130202, 130301, 130401, 140000};
 
 START_TEST(test_kernels)
 {
-    static const uint32_t sizes[] = {208, 208, 208, 208, 208, 208, 216, 216, 224, 224, 224};
+    static const uint32_t sizes[] = {208, 208, 208, 208, 208, 208, 216, 216, 224, 224, 232, 248, 248};
     struct tfi_thread *t = begin(versions[_i]);
     ck_assert_uint_eq(tfi_record_bytes(TFI_CUPTI_CONCURRENT_KERNEL, versions[_i]), sizes[_i]);
     add_kernel(1, "first");
