@@ -194,13 +194,13 @@ SIMGPU_LIBS    = $(addprefix $(B)/simgpu/,libcuda.so.1 libcudart.so.$(SIMGPU_MAJ
 # All ABI names are declared in this mode, and so every prototype here is checked.
 CFLAGS_SIMGPU  = $(CFLAGS_C) -fPIC -fvisibility=hidden -D__CUDA_API_VERSION_INTERNAL -Itests/simgpu -Ipreload $(patsubst %,-isystem %,$(sort $(CUDA_INC) $(CUDART_INC)))
 LDFLAGS_SIMGPU = -shared -Wl,-z,defs -Wl,--hash-style=gnu -Wl,-Bsymbolic-functions -pthread
-GPU_C         := $(patsubst tests/victims_gpu/%.c,%,$(wildcard tests/victims_gpu/*.c))
+GPU_C         := $(patsubst tests/victims_gpu/%.c,%,$(filter-out %12.c,$(wildcard tests/victims_gpu/*.c)))
 GPU_CU        := $(patsubst tests/victims_gpu/%.cu,%,$(wildcard tests/victims_gpu/*.cu))
 GPU_VICTIMS    = $(addprefix $(B)/victims_gpu/,$(GPU_C) $(if $(NVCC),$(if $(WERROR),,$(foreach kind,shared static per_thread,$(GPU_CU:%=%_$(kind))))))
 .PHONY: simgpu clean-simgpu
 clean: clean-simgpu
 clean-simgpu:
-	rm -rf $(addprefix $(BUILD)/,simgpu victims_gpu)
+	rm -rf $(addprefix $(BUILD)/,simgpu simgpu12 victims_gpu)
 simgpu: $(SIMGPU_LIBS) $(GPU_VICTIMS)
 everything: $(if $(ASAN),,simgpu)
 $(sort $(SIMGPU_OBJS) $(SIMGPU_RTOBJS)): $(B)/obj/simgpu/%.o: %.c $(B)/flags
@@ -242,8 +242,9 @@ $(B)/obj/simcupti/%.o: tests/simgpu/%.c $(B)/obj/simcupti/cupti_cbids.h $(B)/fla
 	$(call compile,SIM,$(CC) $(CFLAGS_SIMCUPTI) -c -o $@ $<)
 $(B)/obj/simcupti/%.map: tests/simgpu/cupti.map
 	$(call link,GEN,sed 's/@NODE@/libcupti.so.$*/' $< >$@)
+link_simcupti = $(call link,LINK,$(CC) -shared -Wl$(comma)-z$(comma)defs -Wl$(comma)-Bsymbolic -Wl$(comma)-z$(comma)nodelete -Wl$(comma)--hash-style=gnu -Wl$(comma)-soname$(comma)$(@F) -Wl$(comma)--version-script=$(filter %.map,$^) -o $@ $(SIMCUPTI_OBJS) -pthread -ldl)
 $(B)/simgpu/libcupti.so.%: $(SIMCUPTI_OBJS) $(B)/obj/simcupti/%.map
-	$(call link,LINK,$(CC) -shared -Wl$(comma)-z$(comma)defs -Wl$(comma)-Bsymbolic -Wl$(comma)-z$(comma)nodelete -Wl$(comma)--hash-style=gnu -Wl$(comma)-soname$(comma)libcupti.so.$* -Wl$(comma)--version-script=$(B)/obj/simcupti/$*.map -o $@ $(SIMCUPTI_OBJS) -pthread -ldl)
+	$(link_simcupti)
 $(B)/victims_gpu/cupti_%: tests/victims_gpu/cupti_%.c $(B)/simgpu/libcupti.so.13 $(B)/simgpu/libcuda.so.1 $(B)/flags
 	$(call compile,VICTIM,$(CC) $(CFLAGS_C) -isystem $(CUPTI_INC) -isystem $(CUDA_INC) -MF $@.d -o $@ $< $(B)/simgpu/libcupti.so.13 $(B)/simgpu/libcuda.so.1 -pthread -ldl)
 SIMCUPTI = $(B)/simgpu/libcupti.so.13 $(patsubst tests/victims_gpu/%.c,$(B)/victims_gpu/%,$(wildcard tests/victims_gpu/cupti_*.c))
@@ -253,6 +254,36 @@ everything: $(if $(ASAN),,simcupti)
 .SECONDARY: $(B)/obj/simcupti/13.map $(SIMCUPTI_OBJS)
 -include $(SIMCUPTI_OBJS:.o=.d)
 # End of the simulated CUPTI.
+
+# Both as CUDA 12.8: the driver and the runtime from that release's headers, which `scripts/bootstrap test` brings, with no
+# symbol that these do not declare; the same CUPTI, which goes by its name; and programs that need libcudart or libcupti 12.
+SIMGPU12_FROM := $(wildcard build/nvidia/elsewhere/nvidia-cuda-runtime-cu12==12.8*/nvidia/cuda_runtime/include)
+SIMGPU12_OBJS := $(SIMGPU_OBJS:$(B)/obj/simgpu/%=$(B)/obj/simgpu12/%)
+SIMGPU12_RTOBJS := $(SIMGPU_RTOBJS:$(B)/obj/simgpu/%=$(B)/obj/simgpu12/%)
+SIMGPU12      = $(addprefix $(B)/simgpu12/,libcuda.so.1 libcudart.so.12 libcupti.so.12 cupti_client runtime12)
+INC12         = -isystem $(SIMGPU12_FROM) -isystem $(CUDA_INC)
+declared12    = $(CC) -E -P -D__CUDA_API_VERSION_INTERNAL $(INC12) -include $(1) -xc /dev/null | grep -oE '\b$(2)[A-Z]\w+' | sort -u | sed 's/$$/;/'
+.PHONY: simgpu12
+simgpu12: $(SIMGPU12)
+everything: $(if $(ASAN),,$(if $(SIMGPU12_FROM),simgpu12))
+$(B)/obj/simgpu12/%.o: %.c $(B)/flags
+	$(call compile,CCGPU,$(CC) -isystem $(SIMGPU12_FROM) $(CFLAGS_SIMGPU) -c -o $@ $<)
+$(B)/simgpu12/driver.map: Makefile
+	$(call link,GEN,(echo '{ global: simgpu_*; cuProfiler*;'; $(call declared12,cuda.h,cu); echo 'local: *; };') >$@)
+$(B)/simgpu12/cudart.map: Makefile
+	$(call link,GEN,(echo 'libcudart.so.12 { global: __cuda*; cudaProfiler*; cudaGetDeviceProperties_v2;'; $(call declared12,cuda_runtime_api.h,cuda); echo 'local: *; };') >$@)
+$(B)/simgpu12/libcuda.so.1: $(SIMGPU12_OBJS) $(B)/simgpu12/driver.map
+	$(call link,LINK,$(CC) $(LDFLAGS_SIMGPU) -Wl$(comma)-soname$(comma)$(@F) -Wl$(comma)--version-script=$(B)/simgpu12/driver.map -o $@ $(SIMGPU12_OBJS))
+$(B)/simgpu12/libcudart.so.12: $(SIMGPU12_RTOBJS) $(B)/simgpu12/cudart.map
+	$(call link,LINK,$(CC) $(LDFLAGS_SIMGPU) -Wl$(comma)-soname$(comma)$(@F) -Wl$(comma)--version-script=$(B)/simgpu12/cudart.map -o $@ $(SIMGPU12_RTOBJS) -ldl)
+$(B)/simgpu12/libcupti.so.12: $(SIMCUPTI_OBJS) $(B)/obj/simcupti/12.map
+	$(link_simcupti)
+$(B)/simgpu12/cupti_client: tests/victims_gpu/cupti_client.c $(B)/simgpu12/libcupti.so.12 $(B)/simgpu12/libcuda.so.1 $(B)/flags
+	$(call compile,VICTIM,$(CC) $(CFLAGS_C) -DCUDART='"libcudart.so.12"' -isystem $(CUPTI_INC) -isystem $(CUDA_INC) -MF $@.d -o $@ $< $(filter %.12 %.1,$^) -pthread -ldl)
+$(B)/simgpu12/runtime12: tests/victims_gpu/runtime12.c $(B)/simgpu12/libcudart.so.12 $(B)/flags
+	$(call compile,VICTIM,$(CC) $(INC12) $(CFLAGS_C) -MF $@.d -o $@ $< $(filter %.12,$^))
+-include $(SIMGPU12_OBJS:.o=.d) $(SIMGPU12_RTOBJS:.o=.d) $(addsuffix .d,$(filter-out %.1 %.12,$(SIMGPU12)))
+# End of CUDA 12.
 
 # What scripts/gpu-check needs on a machine where nothing can be built; the second is a client of CUPTI of its own.
 CARRIED = $(B)/libtfinject.so $(B)/tfanalyze $(B)/demo/diffusion $(B)/gpu/libcupti_raw.so

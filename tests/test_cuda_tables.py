@@ -17,6 +17,7 @@ import scripted
 from conftest import BUILD, ROOT
 from scripted import calls, only
 
+pytestmark = pytest.mark.xdist_group('tables')  # what all of it stands on takes seconds to compile
 SIGNED = 1 << 64
 WORD = 0x66000000   # WORD | place << 16 | offset: what a parameter's memory holds
 STORED = 0x550000   # STORED | place: what a library stores through a pointer
@@ -389,38 +390,71 @@ def program_of_refusals(rows):
     return ''.join(out + ['    return 0;\n}\n'])
 
 
-@pytest.fixture(scope='module')
-def refused(tmp_path_factory, lib):
-    """The program on the simulated GPU, which refuses each row: run without us, with us, the trace, where memory lay."""
+def rows_of_12():
+    """The rows that CUDA 12.8 has, with the parameters of its header where those of 13 are others."""
+    header, = (ROOT / 'build/nvidia/elsewhere').glob('nvidia-cuda-runtime-cu12==*/nvidia/cuda_runtime/include')
+    declared = subprocess.run(['gcc', '-E', '-P', '-xc', '-', '-D__CUDA_API_VERSION_INTERNAL', f'-isystem{header}', *includes()],
+                              input='#include <cuda_runtime_api.h>\n', capture_output=True, text=True, check=True).stdout
+    there = {symbol for library in ('libcuda.so.1', 'libcudart.so.12') for symbol in exported(BUILD / 'simgpu12' / library)}
+    changed = re.findall(r'^CHANGED(?:_LONG)?\((\w+),', (ROOT / 'preload/cudart_changed.c').read_text(), re.M)
+    rows = []
+    for row in (r for r in RECORDED if r.symbol in there):
+        if row.symbol in changed:
+            decl, = re.findall(rf'\b{row.symbol} ?(\([^;]*?\))(?: __attribute__[^;]*)?;', declared)
+            row = SimpleNamespace(**{**vars(row), 'decl': decl, 'params': split(decl)})
+        rows.append(row)
+    return rows
+
+
+def exported(library):
+    out = subprocess.run(['nm', '-D', '--defined-only', library], capture_output=True, text=True, check=True).stdout
+    return {line.split()[-1].split('@')[0] for line in out.splitlines()}
+
+
+# What the rows whose parameters changed say on 12; the sum of a batch's sizes is that of the same memory as on 13.
+EXACT_12 = {
+    'cudaMemcpyBatchAsync': ['sum', 44, (M, 8)], 'cudaMemcpy3DBatchAsync': [11, 44, (M, 4)],
+    'cudaMemPrefetchAsync': [(M, 0), 22, 1, 33, 0, (M, 3)], 'cudaMemAdvise': [(M, 0), 22, 33, 1, 44],
+    'cudaSignalExternalSemaphoresAsync': [33, (M, 3)], 'cudaWaitExternalSemaphoresAsync': [33, (M, 3)],
+    'cudaStreamUpdateCaptureDependencies': [(M, 0), 33, 44], 'cudaGraphAddDependencies': [(M, 0), 44], 'cudaGraphAddNode': [0, (M, 1), 44],
+}
+
+
+@pytest.fixture(scope='module', params=[13, 12])
+def refused(tmp_path_factory, lib, request):
+    """The program on the simulated GPU, which refuses each row: run without us, with us, the trace, where memory lay, the rows."""
     from simgpu import truth
     directory = tmp_path_factory.mktemp('refused')
-    simulated = [BUILD / 'simgpu' / LIBRARIES['cuda'], next((BUILD / 'simgpu').glob('libcudart.so.*'))]
-    built = compile_c(directory / 'refusals', program_of_refusals(RECORDED), '-w', *simulated)
-    fail = ','.join(f'{r.symbol}={REFUSED}' for r in RECORDED)
+    rows, folder = (rows_of_12(), BUILD / 'simgpu12') if request.param == 12 else (RECORDED, BUILD / 'simgpu')
+    simulated = [folder / LIBRARIES['cuda'], next(folder.glob('libcudart.so.*'))]
+    built = compile_c(directory / 'refusals', program_of_refusals(rows), '-w', *simulated)
+    fail = ','.join(f'{r.symbol}={REFUSED}' for r in rows)
+    assert len(rows) > 450
     (directory / 'bare').mkdir()
-    bare = truth.run(directory / 'bare', [built], SIMGPU_FAIL=fail)
-    ours = truth.run(directory, [built], SIMGPU_FAIL=fail, LD_PRELOAD=lib, TFI_OUTPUT_DIR=directory / 'run', TFI_ACTIVITIES='cpu')
+    env = {'SIMGPU_FAIL': fail, 'LD_LIBRARY_PATH': folder}
+    bare = truth.run(directory / 'bare', [built], **env)
+    ours = truth.run(directory, [built], LD_PRELOAD=lib, TFI_OUTPUT_DIR=directory / 'run', TFI_ACTIVITIES='cpu', **env)
     assert (bare.rc, ours.rc) == (0, 0), ours.err
-    return bare, ours, only(scripted.traces(directory / 'run')), int(ours.err.splitlines()[-1], 16)
+    return bare, ours, only(scripted.traces(directory / 'run')), int(ours.err.splitlines()[-1], 16), rows
 
 
 def test_refusals_are_passed_through(refused):
     """Result, errno, and the error that the runtime keeps: as without us, and as the device was told to answer."""
-    bare, ours, _, _ = refused
+    bare, ours, _, _, rows = refused
     assert ours.out == bare.out
     lines = [line.split() for line in ours.out.splitlines()]
-    assert [line[:2] for line in lines] == [[r.symbol, str(REFUSED)] for r in RECORDED]
-    assert {r.api: {tuple(line[3:]) for line, q in zip(lines, RECORDED) if q.api == r.api} for r in RECORDED} == {
+    assert [line[:2] for line in lines] == [[r.symbol, str(REFUSED)] for r in rows]
+    assert {r.api: {tuple(line[3:]) for line, q in zip(lines, rows) if q.api == r.api} for r in rows} == {
         'cuda': {('0', '0')}, 'cudart': {(str(REFUSED), str(REFUSED))}}
 
 
 def test_one_record_for_each_call_of_the_devices_own_log(refused):
     """In the order of that log, with its results, each call within its record."""
-    _, ours, trace, _ = refused
-    symbols = {r.symbol for r in RECORDED}
+    _, ours, trace, _, rows = refused
+    symbols = {r.symbol for r in rows}
     log = [c for c in ours.logs[0].calls if c['depth'] == 0 and c['symbol'] in symbols]
     made = sorted(calls(trace), key=lambda c: c.time)
-    assert [c['symbol'] for c in log] == [c.name for c in made] == [r.symbol for r in RECORDED]
+    assert [c['symbol'] for c in log] == [c.name for c in made] == [r.symbol for r in rows]
     assert {c['result'] for c in log} == {c.result for c in made} == {REFUSED}
     clock = [r.values for r in trace.records if r.kind == 'clock' and r.values['clock'] == 2]
     a, b = min(clock, key=lambda c: c['ticks']), max(clock, key=lambda c: c['ticks'])
@@ -432,15 +466,21 @@ def test_one_record_for_each_call_of_the_devices_own_log(refused):
 
 def test_arguments_of_refused_calls(refused, found, played):
     """As on the made-up libraries, where each value was seen to come from its parameter."""
-    _, _, trace, memory = refused
+    _, _, trace, memory, rows = refused
     before, base = played
 
     def plain(value, name, t, start):
         if name.endswith(':STRING'):
             return scripted.text(t, value)
         return ('memory', value - start) if start <= value < start + 16 * 4096 else value
-    for r, call in zip(RECORDED, sorted(calls(trace), key=lambda c: c.time)):
+    old = {r.symbol for r in rows} - {r.symbol for r in RECORDED if r in rows}
+    assert {s.removesuffix('_ptsz') for s in old} in (set(), set(EXACT_12))
+    for r, call in zip(rows, sorted(calls(trace), key=lambda c: c.time)):
         assert call.arguments == ','.join(r.names) and len(call.args) == len(r.names)
-        for name, got, wanted in zip(r.names, call.args, found[r.symbol][1].args):
+        expected = found[r.symbol][1].args
+        if r.symbol in old:
+            values = EXACT_12[r.symbol.removesuffix('_ptsz')]
+            expected = [expected[0] if v == 'sum' else base + 4096 * v[1] if isinstance(v, tuple) else v for v in values]
+        for name, got, wanted in zip(r.names, call.args, expected):
             if name != 'kernel:STRING':  # no kernel is registered here
                 assert plain(got, name, trace, memory) == plain(wanted, name, before, base), (r.symbol, name)

@@ -45,7 +45,7 @@ def play(run, tmp_path):
         got.anchors = {d['device']: d for d in got.log if d['t'] == 'device'}
         stats = tmp_path / 'stats'
         got.stats = json.loads(stats.read_text().splitlines()[-1]) if stats.exists() else None
-        got.lines = [json.loads(line) for line in result.out.splitlines()] if program in CLIENTS else []
+        got.lines = [json.loads(line) for line in result.out.splitlines()] if program.rpartition('/')[2] in CLIENTS else []
         got.seen = [line for line in got.lines if 'kind' in line]
         return got
     return play

@@ -125,6 +125,13 @@ RT_BARE(cudaGetDeviceProperties, (struct cudaDeviceProp * p, int device), (p, de
 {
     return properties(p, device);
 }
+#if CUDART_VERSION < 13000 /* what a program of 12 calls by the shorter name; the header then does not declare it */
+PUBLIC cudaError_t cudaGetDeviceProperties_v2(struct cudaDeviceProp *p, int device);
+RT_BARE(cudaGetDeviceProperties_v2, (struct cudaDeviceProp * p, int device), (p, device))
+{
+    return properties(p, device);
+}
+#endif
 
 RT_BARE(cudaDeviceGetPCIBusId, (char *id, int len, int device), (id, len, device))
 {

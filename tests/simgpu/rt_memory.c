@@ -116,12 +116,12 @@ PUBLIC struct cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, i
 
 /* ---- hints ---- */
 
+#if CUDART_VERSION >= 13000 /* before that: rt_12.c */
 static CUmemLocation place(struct cudaMemLocation location)
 {
     CUmemLocation l = {.type = (CUmemLocationType)location.type, .id = location.id};
     return l;
 }
-#if CUDART_VERSION >= 13000
 SAME_PTSZ(cudaMemPrefetchAsync,
           (const void *p, size_t count, struct cudaMemLocation location, unsigned flags, cudaStream_t stream),
           (p, count, location, flags, stream), cuMemPrefetchAsync, (CUdeviceptr)p, count, place(location), flags,

@@ -1,6 +1,6 @@
 /* rt_tail.c - every runtime function of preload/cudart.def that has no body of its own: it is there and not supported.
  *
- * Weak, as in tail.c.
+ * Weak, as in tail.c. A row whose parameters are other ones in the header's release goes by its name alone.
  */
 #include "rt.h"
 
@@ -18,7 +18,18 @@
         return (ret)rt_end(&frame_, result_ ? result_ : (int)cudaErrorNotSupported);                                   \
     }
 #define HOOK(class, ret, symbol, params, args, names, values) TAIL(ret, symbol, params)
+#if CUDART_VERSION >= 13000
 #define HOOK_CUSTOM(class, ret, symbol, params, names) TAIL(ret, symbol, params)
+#else
+#define HOOK_CUSTOM(class, ret, symbol, params, names)                                                                 \
+    PUBLIC __attribute__((weak)) cudaError_t tail_##symbol(void) __asm__(#symbol);                                     \
+    PUBLIC __attribute__((weak)) cudaError_t tail_##symbol(void)                                                       \
+    {                                                                                                                  \
+        struct simgpu_frame frame_;                                                                                    \
+        int result_ = rt_begin(&frame_, RT_CONTEXT, #symbol);                                                          \
+        return rt_end(&frame_, result_ ? result_ : (int)cudaErrorNotSupported);                                        \
+    }
+#endif
 #define HOOK_VOID(class, ret, symbol, params, args, names, values)
 #define HOOK_CUSTOM_VOID(class, ret, symbol, params, names)
 #include "cudart.def"

@@ -22,6 +22,9 @@
 CUresult CUDAAPI cuProfilerStart(void);
 CUresult CUDAAPI cuProfilerStop(void);
 
+#ifndef CUDART
+#define CUDART "libcudart.so.13"
+#endif
 #define MAX_KEPT 64
 static size_t buffer_size = 65536, buffer_max;
 static long refuse_from = -1, refuse_to = -1, nr_requests, nr_completed;
@@ -349,7 +352,7 @@ static void threads(const char *value)
 /* Through the runtime, which has a context of its own; found as a program would that is not linked to it. */
 static void runtime(const char *value)
 {
-    void *library = dlopen("libcudart.so.13", RTLD_NOW), *block = NULL;
+    void *library = dlopen(CUDART, RTLD_NOW), *block = NULL;
     int (*allocate)(void **, size_t) = NULL, (*set)(void *, int, size_t) = NULL, (*synchronize)(void) = NULL;
     *(void **)&allocate = dlsym(library, "cudaMalloc");
     *(void **)&set = dlsym(library, "cudaMemset");
