@@ -42,7 +42,7 @@ def first_line(path):
         with open(path) as file:
             return file.readline().strip()
     except OSError:
-        return None
+        return 'unknown'
 
 
 def ask_cupti(part, path, *arguments):
@@ -119,8 +119,8 @@ def no_device(part):
 
 # ---- programs of driver.py ----
 
-def play(part, name, arguments, how, seconds, more=None):
-    """Runs one, and asks its trace what happened."""
+def play(part, name, arguments, how, seconds, more=None, asked=True):
+    """Runs one, and asks its trace what happened, unless that is done later."""
     run = part.run
     directory = run.directory(f'{part.name}-{name}')
     more = {**(more or {}), **simulated_times(run)}
@@ -128,7 +128,7 @@ def play(part, name, arguments, how, seconds, more=None):
     told = {'exit': result.rc, 'seconds': round(result.seconds, 3), 'told': last_json(result.out), 'said': result.said[:5]}
     if result.rc in (1, driver.FAILED):
         told['error'] = result.err[-500:]
-    if how is not PLAIN:
+    if how is not PLAIN and asked:
         told['trace'] = trace_figures(directory)
     return told, result, directory
 
@@ -259,16 +259,17 @@ def soaked(part):
     run = part.run
     seconds = 4 if run.simulated else max(20, min(80, run.deadline.left() - 25))
     more = {'SOAK_SECONDS': str(seconds), **({'SOAK_NODES': '300000'} if run.simulated else {})}
-    told, result, _ = play(part, 'everything', ['soak'], EVERYTHING, seconds + 60, more)
+    told, result, _ = play(part, 'everything', ['soak'], EVERYTHING, seconds + 60, more, asked=False)
     told['seconds_of_it'] = [json.loads(line) for line in result.out.splitlines() if line.startswith('{')][:-1]
     return told
 
 
 def soak(part):
     """Replay to 26 million nodes, or until time is up: times that stay valid, memory that does not grow."""
-    told = part.way('everything', lambda: soaked(part))
-    part.figures.update(told)
-    trace, asked = told['trace'], (told['told'] or {}).get('nodes', 0)
+    directory = f'{part.run.work}/soak-everything'
+    told = part.way('everything', lambda: soaked(part), [directory])
+    trace, asked = part.way('trace', lambda: trace_figures(directory)), (told['told'] or {}).get('nodes', 0)
+    part.figures.update(told, trace=trace)
     lost = {**(trace.get('lost') or {}), **(trace.get('counted') or {})}
     series = told['seconds_of_it']
     part.figures.update(nodes=asked, kernels=trace.get('events', {}).get('kernel', 0), lost=lost,
@@ -286,26 +287,32 @@ def soak(part):
 
 # ---- raw buffers ----
 
-RAW_WAYS = {'nodes': [1, 2, 4, 5, 8, 9, 10, 11, 17, 22, 36, 37, 38, 45, 49, 50, 52], 'graphs': [1, 2, 10, 51],
-            'serial': [3]}
+RAW_WAYS = {'nodes': [1, 2, 4, 8, 9, 10, 11, 17, 22, 36, 37, 38, 45, 49, 50, 52], 'graphs': [1, 2, 10, 51],
+            'serial': [3]}  # kernels one by one can't be had together with 10
 
 
-def raw_buffers(part, name):
-    run, path = part.run, f'{part.run.work}/{name}.cupti-raw'
-    more = {'CUPTI_RAW_LIBRARY': run.cupti() or '', 'CUPTI_RAW_OUT': path,
-            'CUPTI_RAW_KINDS': ','.join(map(str, RAW_WAYS[name])), **simulated_times(run)}
+def raw_variables(run, path, kinds):
+    return {'CUPTI_RAW_LIBRARY': run.cupti() or '', 'CUPTI_RAW_OUT': path, 'CUPTI_RAW_KINDS': ','.join(map(str, kinds))}
+
+
+def raw_told(result, path):
+    found = raw.summary(path) if os.path.exists(path) else {'error': f'no file; {result.err[-300:]}'}
+    refused = [line for line in result.err.splitlines() if line.startswith('cupti_raw:')]
+    return {'exit': result.rc, 'told': last_json(result.out), 'refused': refused[:20], **found}
+
+
+def raw_buffers(part, name, path):
+    run = part.run
+    more = {**raw_variables(run, path, RAW_WAYS[name]), **simulated_times(run)}
     env = {**run.c_environment(PLAIN, more=more), 'LD_PRELOAD': RAW}
-    result = run.execute([run.python, f'{HERE}/driver.py', 'kinds'], env, 60)
-    found = raw.summary(path) if os.path.exists(path) else {'error': 'no file'}
-    return {'exit': result.rc, 'told': last_json(result.out), 'path': path,
-            'refused': [line for line in result.err.splitlines() if line.startswith('cupti_raw:')][:20], **found}
+    return raw_told(run.execute([run.python, f'{HERE}/driver.py', 'kinds'], env, 60), path)
 
 
 def raw_part(part):
     """CUPTI's own buffers of each kind of record, as a bare client of it gets them."""
     for name in RAW_WAYS:
         path = f'{part.run.work}/{name}.cupti-raw'
-        told = part.figures[name] = part.way(name, lambda: raw_buffers(part, name), [path])
+        told = part.figures[name] = part.way(name, lambda: raw_buffers(part, name, path), [path])
         if told['exit'] or told.get('error'):
             part.wrong(name, exit=told['exit'], error=told.get('error'), refused=told['refused'])
             continue

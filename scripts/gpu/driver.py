@@ -183,7 +183,11 @@ def kinds():
     for kernel in ('tiny', 'tiny_too'):
         driver.launch(kernel, stream)
     driver.launch('spin', stream, 1_000_000)
+    pooled = ctypes.c_uint64()
+    driver('cuMemAllocAsync', ctypes.byref(pooled), ctypes.c_size_t(size), stream)
+    driver('cuMemFreeAsync', pooled, stream)
     driver('cuEventRecord', event, stream)
+    driver('cuStreamWaitEvent', driver.stream(), event, 0)
     driver('cuEventSynchronize', event)
     ready = driver.graph(stream, ['tiny', 'tiny_too'] * 5)
     for _ in range(3):

@@ -51,9 +51,8 @@ class Worker:
         return self.answer()
 
     def end(self):
-        """Its last words."""
+        """Its last words, after its input was closed."""
         try:
-            self.process.stdin.close()
             self.process.wait(self.run.deadline.within(60))
         except (OSError, subprocess.TimeoutExpired, TimeIsUp):
             self.process.kill()
@@ -102,7 +101,7 @@ def judge(loop, ways):
 
 def rounds_of(part, worker, loop):
     """How many rounds of that loop one measurement has, so that it is about as long in each."""
-    seconds = 0.02 if part.run.simulated else 0.2
+    seconds = 0.02 if part.run.simulated else 0.15
     return max(3, round(seconds / (worker.ask(f'run {loop} 20')['seconds'] / 20)))
 
 
@@ -125,6 +124,8 @@ def measure_loop(part, workers, loop, pairs):
 def finish(workers):
     """The processes end: what they said, and their traces."""
     traces = {}
+    for worker in workers.values():
+        worker.process.stdin.close()
     for name, worker in workers.items():
         said = worker.end()
         if worker.how is not PLAIN:

@@ -113,9 +113,9 @@ def compare_table(what, profile, table):
 
 
 def missing_package(run, name):
-    packages = 'diffusers, transformers' if name == 'diffuse' else 'torch'
-    result = run.execute([run.python, '-c', f'import {packages}'], environment(PLAIN), 120)
-    return result.err.strip().splitlines()[-1] if result.rc else None
+    packages = ['diffusers', 'transformers'] if name == 'diffuse' else ['torch']
+    code = f'import importlib.util as u; print(*[p for p in {packages} if not u.find_spec(p)])'
+    return run.execute([run.python, '-c', code], environment(PLAIN), 60).out.strip()
 
 
 def profiled(part, directory, out):
@@ -123,7 +123,8 @@ def profiled(part, directory, out):
     run, (script, arguments) = part.run, PIPELINES[part.name]
     profile, table, chrome = (f'{out}/{f}' for f in ('profile.json', 'table.txt', 'chrome.json'))
     more = {'PROFILE': profile, 'TABLE': table, 'DEVICE': 'cpu' if run.simulated else 'cuda', 'TFI_STAGES': 'auto',
-            'TORCHINDUCTOR_CACHE_DIR': f'{run.work}/inductor', 'TRITON_CACHE_DIR': f'{run.work}/triton'}
+            'TORCHINDUCTOR_CACHE_DIR': f'{run.work}/inductor', 'TRITON_CACHE_DIR': f'{run.work}/triton',
+            **({'TORCHDYNAMO_DISABLE': '1'} if run.simulated else {})}
     run.directory(f'{part.name}-run'), run.directory(f'{part.name}-out')
     result = run.execute([run.python, f'{ROOT}/tests/pipelines/{script}', *arguments],
                          environment(EVERYTHING, directory, more), 240)
@@ -146,9 +147,9 @@ def profiled(part, directory, out):
 
 def profiled_part(part):
     """A pipeline of the tests: its operators, what launched each kernel, and the table that torch prints."""
-    why = part.way('packages', lambda: missing_package(part.run, part.name))
-    if why:
-        part.not_run.append(f'all of it: {why}')
+    missing = part.way('packages', lambda: missing_package(part.run, part.name))
+    if missing or part.run.simulated and part.name == 'diffuse':
+        part.not_run.append(f'all of it: no {missing}' if missing else 'all of it: simulated: there is no cuBLAS')
         return
     directory, out = (f'{part.run.work}/{part.name}-{what}' for what in ('run', 'out'))
     profile, table = f'{out}/profile.json', f'{out}/table.txt'

@@ -9,9 +9,10 @@ import json
 import os
 import shutil
 
+import basics
 import operators
 import traces
-from common import EVERYTHING, HERE, PLAIN, STAGES_ONLY, last_json, tfanalyze, trace_figures
+from common import EVERYTHING, HERE, PLAIN, RAW, STAGES_ONLY, last_json, tfanalyze, trace_figures
 
 CATEGORIES = ('kernel', 'gpu_memcpy', 'gpu_memset', 'cuda_runtime', 'cuda_driver')
 PAIRS = ('elementwise', 'autograd', 'replay', 'copies', 'transformer')
@@ -162,6 +163,15 @@ def run_pipeline(part, name, how, profile):
     return figures
 
 
+def raw_pipeline(part, path):
+    """The pipeline with a bare client of CUPTI: records of the runtime's calls too, and of NVIDIA's own kernels."""
+    run = part.run
+    more = basics.raw_variables(run, path, [1, 2, 4, 5, 10, 17, 22, 36, 37, 38, 49, 50])
+    result = run.execute([run.python, f'{HERE}/pipeline.py', '--out', run.directory('torch-raw-out')],
+                         run.torch_environment(PLAIN, more=more, preload=[RAW]), 150)
+    return basics.raw_told(result, path)
+
+
 def compare_outputs(ways, disagreements):
     """Each scene's bytes beside the plain run's; where two plain runs differ, the scene itself is not repeatable."""
     plain, again = (ways[name]['outputs'] or {} for name in ('plain', 'plain-again'))
@@ -219,6 +229,12 @@ def torch_pipeline(part):
     for name in ('everything', 'both', 'stages-only'):
         part.not_whole(name, ways[name]['trace'])
     compare_torch(directories, profiles, part.figures, part.disagreements)
+    path = f'{run.work}/torch.cupti-raw'
+    told = part.figures['raw'] = part.way('raw', lambda: raw_pipeline(part, path), [path])
+    if told['exit'] or told.get('error'):
+        part.wrong('with a bare client of CUPTI', exit=told['exit'], error=told.get('error'))
+    else:
+        part.files['raw-cupti/torch.cupti-raw'] = path
     part.files['torch/both.kineto.json.gz'] = packed(profiles['both'])
     for name in ('both', 'everything'):
         part.files.update(traces.files_of(directories[name], f'traces/torch-{name}.tfr'))
