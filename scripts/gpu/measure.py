@@ -1,7 +1,8 @@
 """measure - the parts that measure what recording costs: loops in several processes, in turn, pair by pair.
 
 Each round of turns is kept as soon as it is there: every measurement is divided by the plain one of its own round, so
-rounds of several runs of gpu-check go together. A way that misses its goal is listed apart from what disagrees.
+rounds of several runs of gpu-check go together. A way that misses its goal is listed apart from what disagrees. Both parts
+use the same processes, one for each way, if one part begins where the other ended; the second one looks at their traces.
 """
 
 import json
@@ -21,6 +22,7 @@ WAYS = {'plain': (PLAIN, False, None), 'everything': (EVERYTHING, False, None), 
         'host-alone': ({'TFI_ACTIVITIES': 'cpu,ops,mem'}, False, None), 'cupti-alone': (PLAIN, False, FLOOR_KINDS),
         'profiler': (PLAIN, True, None), 'both': (EVERYTHING, True, None), 'plain-again': (PLAIN, False, None)}
 LOOPS = {'graph-replay': ['graph-replay'], 'floor': ['launch-bound', 'transformer', 'training']}
+LAST = 'floor'
 
 
 class Worker:
@@ -121,43 +123,62 @@ def measure_loop(part, workers, loop, pairs):
     part.missed += missed
 
 
-def finish(workers):
-    """The processes end: what they said, and their traces."""
-    traces = {}
-    for worker in workers.values():
-        worker.process.stdin.close()
-    for name, worker in workers.items():
-        said = worker.end()
-        if worker.how is not PLAIN:
-            traces[name] = {'said': said, **trace_figures(worker.directory)}
-    return traces
+class Pool:
+    """A worker for each way; none as long as nobody asked for them. All that they say is to be listened to: one that was
+    interrupted would take an old answer for the next one's."""
+
+    def __init__(self, run):
+        self.run, self.workers = run, {}
+
+    def get(self):
+        if not self.workers:
+            self.run.deadline.within(1)
+            self.workers = {way: Worker(self.run, way) for way in WAYS}
+            for worker in self.workers.values():
+                worker.answer()
+        return self.workers
+
+    def kill(self):
+        for worker in self.workers.values():
+            if worker.process.poll() is None:
+                worker.process.kill()
+                worker.process.wait()
+        self.workers = {}
+
+    def end(self):
+        """What they said to the end, and their traces."""
+        traces, workers = {}, self.get()
+        for worker in workers.values():
+            worker.process.stdin.close()
+        for name, worker in workers.items():
+            said = worker.end()
+            if worker.how is not PLAIN:
+                traces[name] = {'said': said, **trace_figures(worker.directory)}
+        self.workers = {}
+        return traces
 
 
-def loops_part(name):
-    def part_of_loops(part):
-        """What each way of recording adds to a loop, beside torch.profiler and CUPTI alone."""
-        pairs = 2 if part.run.simulated else 5
-        if part.run.simulated:
-            part.not_run.append('simulated: the figures are times of this machine, and say nothing of a GPU')
-        keys = [f'{loop}, round {n}' for loop in LOOPS[name] for n in range(pairs)] + ['traces']
-        workers = {}
-        try:
-            if not all(key in part.kept for key in keys):
-                part.run.deadline.within(1)
-                workers.update((way, Worker(part.run, way)) for way in WAYS)
-                for worker in workers.values():
-                    worker.answer()
-            for loop in LOOPS[name]:
-                measure_loop(part, workers, loop, pairs)
-            part.figures['traces'] = part.way('traces', lambda: finish(workers))
-        finally:
-            for worker in workers.values():
-                if worker.process.poll() is None:
-                    worker.process.kill()
-                    worker.process.wait()
+def measure(part, pairs):
+    """No workers are started where all of it is kept from an earlier run."""
+    loops, pool = LOOPS[part.name], part.run.pool
+    keys = [f'{loop}, round {n}' for loop in loops for n in range(pairs)]
+    for loop in loops:
+        measure_loop(part, {} if all(key in part.kept for key in keys) else pool.get(), loop, pairs)
+    if part.name == LAST:
+        part.figures['traces'] = part.way('traces', pool.end)
         for way, figures in part.figures['traces'].items():
             part.not_whole(way, figures)
-    return part_of_loops
 
 
-PARTS = {name: loops_part(name) for name in LOOPS}
+def loops_part(part):
+    """What each way of recording adds to a loop, beside torch.profiler and CUPTI alone."""
+    if part.run.simulated:
+        part.not_run.append('simulated: the figures are times of this machine, and say nothing of a GPU')
+    try:
+        measure(part, 2 if part.run.simulated else 5)
+    except BaseException:
+        part.run.pool.kill()
+        raise
+
+
+PARTS = {name: loops_part for name in LOOPS}

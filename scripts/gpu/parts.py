@@ -115,7 +115,7 @@ def loop_figures(*loops):
             ('rounds', *(f'ways.{way}.us_a_round.median' for way in measure.WAYS),
              *(f'ways.{way}.times_plain.median' for way in measure.WAYS if way != 'plain'),
              'ways.profiler.stop_seconds.median', 'ways.both.start_seconds.median', 'goals.everything.verdict',
-             'goals.stages-only.verdict')] + ['traces.everything.records', 'traces.gpu-alone.bytes_per_record']
+             'goals.stages-only.verdict')]
 
 
 def ends_figures():
@@ -134,7 +134,8 @@ PARTS = {
                                                 'before_their_launch', 'start_seconds', 'stop_seconds')),
                     'everything.ours.kernel'),
     'graph-replay': row(55, 130, 60, *loop_figures('graph-replay')),
-    'floor': row(85, 180, 80, *loop_figures('launch-bound', 'transformer', 'training')),
+    'floor': row(75, 180, 50, *loop_figures('launch-bound', 'transformer', 'training'),
+                 'traces.everything.records', 'traces.gpu-alone.bytes_per_record'),
     'soak': row(100, 150, 10, 'nodes', 'kernels', 'lost', 'device_growth_bytes', 'resident_growth_bytes',
                 'own_cpu_seconds', 'trace.trace_bytes'),
     'graph-attribution': row(25, 90, 30, 'everything.stages.stage_add', 'everything.stages.stage_mul',
