@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "by_rank.h"
 #include "choice.h"
 #include "hta.h"
 #include "row_order.h"
@@ -30,9 +31,7 @@ struct breakdown {
     struct session *session;
     struct row *row;
     size_t count, capacity;
-    struct map *place; /* of rows by stage and name, one a rank, in the order of `rank` */
-    int64_t *rank;
-    size_t ranks;
+    struct by_rank places; /* of rows by stage and name */
     struct work_kinds kinds;
     int64_t kernel_time;
     uint64_t launches, via[NR_VIAS], unlinked;
@@ -42,25 +41,10 @@ struct breakdown {
 
 /* ---- rows ---- */
 
-static struct map *places_of(struct breakdown *b, int64_t rank)
-{
-    size_t i = 0;
-    while (i < b->ranks && b->rank[i] != rank) {
-        i++;
-    }
-    if (i == b->ranks) {
-        b->place = mem_resize(b->place, b->ranks + 1, sizeof *b->place);
-        b->rank = mem_resize(b->rank, b->ranks + 1, sizeof *b->rank);
-        b->place[i] = (struct map){0};
-        b->rank[b->ranks++] = rank;
-    }
-    return &b->place[i];
-}
-
 static struct row *row_of(struct breakdown *b, int64_t rank, uint32_t stage, uint32_t name)
 {
     uint64_t key = (uint64_t)stage << 32 | name;
-    struct map *places = places_of(b, rank);
+    struct map *places = by_rank_map(&b->places, rank);
     uint32_t place = map_get(places, key);
     if (place == MAP_NONE) {
         b->row = mem_grow(b->row, &b->capacity, b->count + 1, sizeof *b->row);
@@ -288,11 +272,7 @@ static void breakdown_free(struct breakdown *b)
     for (size_t i = 0; i < b->count; i++) {
         values_free(&b->row[i].values);
     }
-    for (size_t i = 0; i < b->ranks; i++) {
-        map_free(&b->place[i]);
-    }
-    free(b->place);
-    free(b->rank);
+    by_rank_free(&b->places);
     free(b->row);
     map_free(&b->kernels);
     short_names_free(&b->shorts);

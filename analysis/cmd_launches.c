@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "by_rank.h"
 #include "choice.h"
 #include "dispatches.h"
 #include "join.h"
@@ -37,13 +38,9 @@ struct launches {
     struct session *session;
     struct row *row;
     size_t count, capacity;
-    struct map kind_of;   /* by name */
-    struct map is_native; /* by name: 1 if it is that of an operator of a library */
-    struct {
-        int64_t rank;
-        struct map place;
-    } * rank;
-    size_t ranks;
+    struct map kind_of;    /* by name */
+    struct map is_native;  /* by name: 1 if it is that of an operator of a library */
+    struct by_rank places; /* of rows by stage and name */
 };
 
 /* ---- what a call is ---- */
@@ -80,24 +77,9 @@ static enum call_kind kind_of(struct launches *l, uint32_t name)
 
 /* ---- rows ---- */
 
-static struct map *places_of(struct launches *l, int64_t rank)
-{
-    size_t i = 0;
-    while (i < l->ranks && l->rank[i].rank != rank) {
-        i++;
-    }
-    if (i == l->ranks) {
-        l->rank = mem_resize(l->rank, l->ranks + 1, sizeof *l->rank);
-        l->rank[i].rank = rank;
-        l->rank[i].place = (struct map){0};
-        l->ranks++;
-    }
-    return &l->rank[i].place;
-}
-
 static struct row *row_of(struct launches *l, int64_t rank, uint32_t stage, uint32_t name)
 {
-    struct map *places = places_of(l, rank);
+    struct map *places = by_rank_map(&l->places, rank);
     uint64_t key = (uint64_t)stage << 32 | name;
     uint32_t place = map_get(places, key);
     if (place == MAP_NONE) {
@@ -332,10 +314,7 @@ void cmd_launches(struct session *session)
         complain(NULL, "no launches were recorded; `tfanalyze info` shows what there is");
     }
     session_end(session, l.count || !is_filtered(session));
-    for (size_t i = 0; i < l.ranks; i++) {
-        map_free(&l.rank[i].place);
-    }
-    free(l.rank);
+    by_rank_free(&l.places);
     free(l.row);
     map_free(&l.kind_of);
     map_free(&l.is_native);

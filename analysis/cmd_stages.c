@@ -191,14 +191,16 @@ static size_t emit_stages(struct session *session, struct stage_table *table, st
     return rows;
 }
 
-static bool rank_has_stages(const struct session *session, int64_t rank)
+/* The ranks of which some process has stages. */
+static struct map ranks_with_stages(const struct session *session)
 {
+    struct map ranks = {0};
     for (size_t i = 0; i < session->processes; i++) {
-        if (session->process[i]->rank == rank && has_stages(session->process[i])) {
-            return true;
+        if (has_stages(session->process[i])) {
+            map_put(&ranks, (uint64_t)session->process[i]->rank, 1);
         }
     }
-    return false;
+    return ranks;
 }
 
 /* Several processes of ours may use the devices of one rank at once. */
@@ -213,12 +215,13 @@ static bool has_devices_alone(const struct session *session, const struct proces
     return true;
 }
 
-static void add_process(struct stage_table *table, const struct session *session, const struct process *process)
+static void add_process(struct stage_table *table, const struct session *session, const struct process *process,
+                        bool alone)
 {
     struct attribution attribution = {0};
     struct choice choice;
     choice_init(&choice, session, process, &attribution);
-    stages_add(table, &choice, session->options.exclusive, !rank_has_stages(session, process->rank));
+    stages_add(table, &choice, session->options.exclusive, alone);
     stages_add_memory(table, &choice);
     if (process->works.table.count) {
         attribute(&attribution, process, false);
@@ -240,9 +243,12 @@ void cmd_stages(struct session *session)
         return;
     }
     session_window(session, &window.from, &window.to);
+    struct map with_stages = ranks_with_stages(session);
     for (size_t i = 0; i < session->processes; i++) {
-        add_process(&table, session, session->process[i]);
+        const struct process *process = session->process[i];
+        add_process(&table, session, process, map_get(&with_stages, (uint64_t)process->rank) == MAP_NONE);
     }
+    map_free(&with_stages);
     rows = emit_stages(session, &table, window);
     emit_totals(&session->emit);
     emit_count(&session->emit, "stages", rows);

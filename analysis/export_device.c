@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hash.h"
 #include "join.h"
 
 enum { WARP = 32, DEVICES_LAST = 5000000 }; /* below the rows of the host, as Kineto sorts them */
@@ -34,37 +35,30 @@ static void put_property(struct export *x, const struct device *device)
 }
 
 /* Those of several ranks are told apart by their UUIDs, and one that several used is there once. */
-static bool is_repeated(const struct export *x, size_t process, const struct device *device)
-{
-    for (size_t i = 0; i < process; i++) {
-        const struct process *p = x->asked->process[i];
-        for (size_t k = 0; k < p->devices; k++) {
-            if (memcmp(p->device[k].uuid, device->uuid, sizeof device->uuid) == 0) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
 void put_device_properties(struct export *x)
 {
+    struct map seen = {0};
     bool any = false;
     for (size_t i = 0; i < x->asked->processes; i++) {
         const struct process *p = x->asked->process[i];
         for (size_t k = 0; k < p->devices; k++) {
-            if (!is_repeated(x, i, &p->device[k])) {
-                if (!any) {
-                    emit_open(&x->e, "deviceProperties", true);
-                }
-                put_property(x, &p->device[k]);
-                any = true;
+            const uint64_t *uuid = p->device[k].uuid;
+            uint32_t first = map_get(&seen, hash_numbers(uuid[0], uuid[1]));
+            if (first != MAP_NONE && first != i) {
+                continue;
             }
+            if (!any) {
+                emit_open(&x->e, "deviceProperties", true);
+            }
+            put_property(x, &p->device[k]);
+            map_put(&seen, hash_numbers(uuid[0], uuid[1]), (uint32_t)i);
+            any = true;
         }
     }
     if (any) {
         emit_close(&x->e);
     }
+    map_free(&seen);
 }
 
 static int64_t pid_of_device(const struct export *x, int64_t device)

@@ -11,6 +11,7 @@
 #include <string.h>
 
 static const int64_t SLACK = 20000; /* ns between a call and its span */
+enum { MOST_TOGETHER = 256 };       /* calls of one thread and function at one moment; more are no program's */
 
 bool is_device_call(const struct func *func)
 {
@@ -99,28 +100,54 @@ static int64_t together(const struct entry *x, const struct entry *y)
     return MIN(x->end, y->end) - MAX(x->start, y->start);
 }
 
+/* The first call from `k` on that is still to be looked at. */
+static size_t next_left(uint32_t *left, size_t k)
+{
+    while (left[k] != k) {
+        left[k] = left[left[k]];
+        k = left[k];
+    }
+    return k;
+}
+
+/* The call for a span, NULL if there is none. Calls that are taken or too early, for this span and those that follow, are
+ * never looked at again; `from` is the first of the span's thread and function. */
+static struct entry *best_call(struct entries *calls, size_t from, uint32_t *left, const struct entry *span,
+                               int64_t slack)
+{
+    struct entry *best = NULL;
+    unsigned looked = 0;
+    for (size_t k = next_left(left, from); k < calls->count && looked < MOST_TOGETHER; k = next_left(left, k + 1)) {
+        struct entry *call = &calls->entry[k];
+        if (by_function(call, span) != 0 || call->start - slack > span->end) {
+            break;
+        }
+        if (call->taken || call->end + slack < span->start) {
+            left[k] = (uint32_t)k + 1;
+            continue;
+        }
+        looked++;
+        if (!best || together(call, span) > together(best, span)) {
+            best = call;
+        }
+    }
+    return best;
+}
+
 /* Gives each span of `spans` that has none yet a call, of those that are at most `slack` away. */
 static void join(struct process *p, struct entries *calls, struct entries *spans, int64_t slack)
 {
     size_t from = 0;
+    uint32_t *left = mem_zero(calls->count + 1, sizeof *left); /* by call: itself, or one behind it that is left */
+    for (size_t i = 0; i <= calls->count; i++) {
+        left[i] = (uint32_t)i;
+    }
     for (size_t i = 0; i < spans->count; i++) {
-        struct entry *span = &spans->entry[i], *best = NULL;
-        for (; from < calls->count; from++) { /* what is too early for this span is so for those that follow */
-            int order = by_function(&calls->entry[from], span);
-            if (order > 0 || (order == 0 && calls->entry[from].end + slack >= span->start)) {
-                break;
-            }
+        struct entry *span = &spans->entry[i], *best;
+        while (from < calls->count && by_function(&calls->entry[from], span) < 0) {
+            from++;
         }
-        for (size_t k = from; k < calls->count && !span->taken; k++) {
-            struct entry *call = &calls->entry[k];
-            if (by_function(call, span) != 0 || call->start - slack > span->end) {
-                break;
-            }
-            if (!call->taken && together(call, span) >= -slack &&
-                (!best || together(call, span) > together(best, span))) {
-                best = call;
-            }
-        }
+        best = span->taken ? NULL : best_call(calls, from, left, span, slack);
         if (best) {
             best->taken = span->taken = true;
             p->calls.span[best->place] = span->place;
@@ -128,6 +155,7 @@ static void join(struct process *p, struct entries *calls, struct entries *spans
             p->spans.end[span->place] = best->end;
         }
     }
+    free(left);
 }
 
 void join_calls(struct process *process, struct names *names)

@@ -46,9 +46,10 @@ void load_device(struct load *load)
     const uint64_t *units = load_column(load, COL_device_units), *capability = load_column(load, COL_device_capability);
     const uint64_t *simulated = load_column(load, COL_device_simulated);
     for (uint32_t i = 0; i < load_rows(load); i++) {
-        if (find_device(p, (int64_t)number[i])) {
+        if (find_device(p, (uint32_t)number[i])) {
             continue;
         }
+        map_put(&p->device_of, (uint32_t)number[i], (uint32_t)p->devices);
         p->device = mem_grow(p->device, &p->device_capacity, p->devices + 1, sizeof *p->device);
         p->device[p->devices++] = (struct device){.number = (uint32_t)number[i],
                                                   .name = load_name(load, name[i]),

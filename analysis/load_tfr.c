@@ -98,8 +98,12 @@ static void on_category(struct load *load)
     const uint64_t *name = load_column(load, COL_category_name);
     for (uint32_t i = 0; i < load_rows(load) && details(load); i++) {
         p->category = mem_grow(p->category, &p->category_capacity, p->categories + 1, sizeof *p->category);
-        p->category[p->categories++] =
-            (struct category){load_name(load, domain[i]), (uint32_t)category[i], load_name(load, name[i])};
+        struct category c = {load_name(load, domain[i]), (uint32_t)category[i], load_name(load, name[i])};
+        uint64_t key = (uint64_t)c.domain << 32 | c.category;
+        if (map_get(&p->category_of, key) == MAP_NONE) {
+            map_put(&p->category_of, key, (uint32_t)p->categories);
+        }
+        p->category[p->categories++] = c;
     }
 }
 

@@ -483,6 +483,8 @@ void process_free(struct process *process)
     map_free(&process->thread_of);
     map_free(&process->func_of);
     map_free(&process->lane_of);
+    map_free(&process->device_of);
+    map_free(&process->category_of);
     map_free(&process->range_of_id);
     map_free(&process->range_inputs);
     free(process->range_input);
@@ -522,12 +524,8 @@ const struct thread *find_thread(const struct process *process, uint32_t serial)
 
 const struct device *find_device(const struct process *process, int64_t number)
 {
-    for (size_t i = 0; i < process->devices; i++) {
-        if (process->device[i].number == number) {
-            return &process->device[i];
-        }
-    }
-    return NULL;
+    uint32_t place = map_get(&process->device_of, (uint64_t)number);
+    return place == MAP_NONE ? NULL : &process->device[place];
 }
 
 void device_uuid(const struct device *device, char text[DEVICE_UUID])
@@ -540,11 +538,6 @@ void device_uuid(const struct device *device, char text[DEVICE_UUID])
 
 const char *find_category(const struct model *model, const struct process *process, uint32_t domain, uint32_t category)
 {
-    for (size_t i = 0; i < process->categories; i++) {
-        const struct category *c = &process->category[i];
-        if (c->domain == domain && c->category == category) {
-            return model_name(model, c->name);
-        }
-    }
-    return NULL;
+    uint32_t place = map_get(&process->category_of, (uint64_t)domain << 32 | category);
+    return place == MAP_NONE ? NULL : model_name(model, process->category[place].name);
 }

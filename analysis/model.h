@@ -307,6 +307,7 @@ struct process {
     struct map thread_of; /* place by serial */
     struct category *category;
     size_t categories, category_capacity;
+    struct map category_of; /* by domain and category */
     struct func *func;
     size_t funcs, func_capacity;
     struct map func_of; /* place by string */
@@ -340,6 +341,7 @@ struct process {
     struct map lane_of;
     struct device *device;
     size_t devices, device_capacity;
+    struct map device_of; /* by number */
     bool has_float_ts,
         has_float_dur; /* some ts or dur of an event with both dur and category is written with a point */
     uint64_t *args;

@@ -44,22 +44,6 @@ size_t *stages_sorted(const struct process *process, size_t *count)
 
 /* ---- rows ---- */
 
-static struct map *names_of_rank(struct stage_table *table, int64_t rank)
-{
-    size_t i = 0;
-    while (i < table->ranks && table->rank[i] != rank) {
-        i++;
-    }
-    if (i == table->ranks) {
-        table->by_name = mem_resize(table->by_name, table->ranks + 1, sizeof *table->by_name);
-        table->rank = mem_resize(table->rank, table->ranks + 1, sizeof *table->rank);
-        table->by_name[i] = (struct map){0};
-        table->rank[i] = rank;
-        table->ranks++;
-    }
-    return &table->by_name[i];
-}
-
 static size_t row_of(struct stage_table *table, struct map *names, int64_t rank, uint32_t name)
 {
     uint32_t place = map_get(names, name);
@@ -102,16 +86,14 @@ static int64_t cut_to(const struct choice *choice, int64_t start, int64_t end)
 }
 
 /* What lies in pieces counts from entry to exit, once, and not where it was entered in a stage of its name. */
-static int64_t wall_of(const struct counting *c, size_t row, uint32_t whole, bool is_call, int64_t host)
+static int64_t wall_of(const struct counting *c, const struct stage_row *row, uint32_t whole, bool is_call,
+                       int64_t host)
 {
     const struct wholes *w = &c->choice->process->wholes;
     if (whole == MAP_NONE) {
         return host;
     }
-    for (size_t i = 0; i < c->opened.count; i++) {
-        is_call &= c->opened.stage[i].row != row;
-    }
-    return is_call ? cut_to(c->choice, w->start[whole], w->end[whole]) : 0;
+    return is_call && !row->open ? cut_to(c->choice, w->start[whole], w->end[whole]) : 0;
 }
 
 /* The place of this call's duration: a later piece of a call adds to what its first one began. In a damaged trace the
@@ -149,13 +131,14 @@ static void count_stage(struct counting *c, size_t range)
     struct opened *opened = &c->opened;
     int64_t start = MAX(ranges->start[range], c->choice->window.from);
     int64_t end = MIN(ranges->end[range], c->choice->window.to);
-    size_t row = row_of(table, names_of_rank(table, process->rank), process->rank, ranges->name[range]);
+    size_t row = row_of(table, by_rank_map(&table->names, process->rank), process->rank, ranges->name[range]);
     struct stage_row *r = &table->row[row];
     uint32_t whole = map_get(&c->whole_of, ranges->id[range]);
     bool is_call = whole == MAP_NONE || !c->call_of[whole];
     if (r->epoch != table->epoch) {
         r->epoch = table->epoch;
         r->covered = INT64_MIN;
+        r->open = 0;
     }
     int64_t host = MAX(end - MAX(start, r->covered), 0);
     r->calls += is_call;
@@ -164,9 +147,9 @@ static void count_stage(struct counting *c, size_t range)
     r->covered = MAX(r->covered, end);
     size_t call = call_of(c, r, whole, end - start);
     while (opened->count && opened->stage[opened->count - 1].end <= start) {
-        opened->count--;
+        table->row[opened->stage[--opened->count].row].open--;
     }
-    r->wall = add_ns(r->wall, wall_of(c, row, whole, is_call, host));
+    r->wall = add_ns(r->wall, wall_of(c, r, whole, is_call, host));
     if (whole != MAP_NONE) {
         c->call_of[whole] = call + 1;
     }
@@ -175,6 +158,7 @@ static void count_stage(struct counting *c, size_t range)
     }
     opened->stage = mem_grow(opened->stage, &opened->capacity, opened->count + 1, sizeof *opened->stage);
     opened->stage[opened->count++] = (struct open_stage){row, call, start, end, start};
+    r->open++;
 }
 
 bool has_stages(const struct process *process)
@@ -223,7 +207,7 @@ void stages_add(struct stage_table *table, const struct choice *choice, bool exc
         map_put(&c.whole_of, r->id[w->range[i]], (uint32_t)i);
     }
     if (!count && is_one_stage(process, alone)) {
-        add_run(table, names_of_rank(table, process->rank), choice);
+        add_run(table, by_rank_map(&table->names, process->rank), choice);
     }
     for (size_t i = 0; i < count; i++) {
         size_t at = order[i];
@@ -298,7 +282,7 @@ static void add_to_stages(struct stage_table *table, struct map *names, const st
 
 struct stage_row *stages_row(struct stage_table *table, int64_t rank, uint32_t name)
 {
-    size_t place = row_of(table, names_of_rank(table, rank), rank, name);
+    size_t place = row_of(table, by_rank_map(&table->names, rank), rank, name);
     return &table->row[place];
 }
 
@@ -307,7 +291,7 @@ void stages_add_work(struct stage_table *table, const struct choice *choice, boo
     const struct process *process = choice->process;
     const struct attribution *a = choice->attribution;
     size_t works = process->works.table.count;
-    struct map *names = names_of_rank(table, process->rank);
+    struct map *names = by_rank_map(&table->names, process->rank);
     uint32_t outside = has_stages(process) ? NAME_OUTSIDE : NAME_RUN;
     bool *chosen = mem_zero(works, sizeof *chosen);
     struct interval *when = mem_zero(works, sizeof *when);
@@ -345,7 +329,7 @@ void ranges_by_id(struct map *ranges, const struct process *process)
 void stages_add_memory(struct stage_table *table, const struct choice *choice)
 {
     const struct process *process = choice->process;
-    struct map *names = names_of_rank(table, process->rank), ranges = {0};
+    struct map *names = by_rank_map(&table->names, process->rank), ranges = {0};
     if (process->stage_memories) {
         ranges_by_id(&ranges, process);
     }
@@ -375,7 +359,7 @@ void stages_add_events(struct stage_table *table, const struct choice *choice)
 {
     const struct process *process = choice->process;
     const struct event_times *t = &process->event_times;
-    struct map *names = names_of_rank(table, process->rank);
+    struct map *names = by_rank_map(&table->names, process->rank);
     struct map ranges = {0};
     ranges_by_id(&ranges, process);
     for (size_t i = 0; i < t->table.count; i++) {
@@ -407,9 +391,6 @@ void stage_busy(struct stage_row *row, int64_t *busy, int64_t *idle)
 
 void stages_free(struct stage_table *table)
 {
-    for (size_t i = 0; i < table->ranks; i++) {
-        map_free(&table->by_name[i]);
-    }
     for (size_t i = 0; i < table->count; i++) {
         for (size_t k = 0; k < table->row[i].devices; k++) {
             intervals_free(&table->row[i].device[k].busy);
@@ -418,8 +399,7 @@ void stages_free(struct stage_table *table)
         map_free(&table->row[i].device_of);
         values_free(&table->row[i].each);
     }
-    free(table->by_name);
-    free(table->rank);
+    by_rank_free(&table->names);
     free(table->row);
     *table = (struct stage_table){0};
 }

@@ -7,6 +7,7 @@
 #ifndef TFA_STAGES_H
 #define TFA_STAGES_H
 
+#include "by_rank.h"
 #include "choice.h"
 #include "intervals.h"
 #include "statistics.h"
@@ -27,7 +28,8 @@ struct stage_row {
     int64_t wall;       /* entry to exit: more for what left its thread in between */
     int64_t self;       /* less its direct children */
     int64_t covered;    /* while counting: up to where this thread's time is counted already */
-    uint64_t epoch;     /* while counting: the thread that `covered` is of */
+    size_t open;        /* while counting: how many of its calls are open in this thread */
+    uint64_t epoch;     /* while counting: the thread that `covered` and `open` are of */
     bool by_events;     /* nothing but events tells when a device was busy for it */
     int64_t work;       /* the durations of the device work that was launched in it */
     struct stage_device *device;
@@ -44,9 +46,7 @@ struct stage_row {
 struct stage_table {
     struct stage_row *row;
     size_t count, capacity;
-    struct map *by_name; /* one a rank, in the order of `rank` */
-    int64_t *rank;
-    size_t ranks;
+    struct by_rank names; /* places of rows */
     uint64_t epoch;
     uint64_t unfinished;
 };

@@ -25,13 +25,13 @@
 #include "memory.h"
 #include "request.h"
 #include "open_names.h"
+#include "open_stack.h"
 #include "schedule.h"
 #include "strings.h"
 #include "sys.h"
 #include "thread.h"
 #include "timing.h"
 
-#define MAX_OPEN 65536u
 #define MAX_STARTED 65536u
 
 /* A started range that nobody has ended yet. Its id holds its index. */
@@ -117,20 +117,6 @@ bool tfi_stage_detail_elsewhere(void)
 
 /* ---- the stack ---- */
 
-static TFI_COLD bool grow(struct tfi_thread *t)
-{
-    uint32_t max = t->max_open ? t->max_open * 2 : 64;
-    if (max > MAX_OPEN) return false;
-    struct tfi_open *larger = tfi_map(max * (sizeof *larger + 2 * sizeof *t->names));
-    if (!larger) return false;
-    if (t->nr_open) memcpy(larger, t->open, t->nr_open * sizeof *larger);
-    t->open = larger; /* the smaller one is left: all of them together are less than this one */
-    t->names = (struct tfi_open_name *)(larger + max);
-    t->max_open = max;
-    tfi_open_names_again(t);
-    return true;
-}
-
 /* The innermost stages of the stack, as a reader of the live file sees them. */
 static void show_in_slot(struct tfi_thread *t, uint32_t stages_before, const struct tfi_open *open)
 {
@@ -168,21 +154,6 @@ static void count_stage(struct tfi_thread *t, const struct tfi_open *open, int s
     tfi_select_note(t);
 }
 
-/* Index of the innermost nested range of a domain, -1 if there is none. */
-static int64_t innermost(const struct tfi_thread *t, uint32_t domain)
-{
-    for (uint32_t i = t->nr_open; i-- > 0;)
-        if (t->open[i].domain == domain && (t->open[i].flags & TFI_RANGE_NESTED)) return i;
-    return -1;
-}
-
-static void forget(struct tfi_thread *t, uint32_t index)
-{
-    tfi_open_name_remove(t, &t->open[index]);
-    t->nr_open--;
-    memmove(&t->open[index], &t->open[index + 1], (t->nr_open - index) * sizeof *t->open);
-}
-
 static bool is_on(const struct tfi_thread *t, uint64_t id)
 {
     const struct started *entry = &started.entry[id % MAX_STARTED];
@@ -193,8 +164,10 @@ static bool is_on(const struct tfi_thread *t, uint64_t id)
 static TFI_COLD void sweep(struct tfi_thread *t)
 {
     if (!tfi_lock_quick(&started.lock)) return;
-    for (uint32_t i = t->nr_open; i-- > 0;)
-        if (!(t->open[i].flags & TFI_RANGE_NESTED) && !is_on(t, t->open[i].id)) forget(t, i);
+    for (uint32_t i = t->nr_open; i-- > 0;) {
+        const struct tfi_open *open = &t->open[i];
+        if (open->id && !(open->flags & TFI_RANGE_NESTED) && !is_on(t, open->id)) tfi_open_take(t, i);
+    }
     __atomic_store_n(&t->ended, 0, __ATOMIC_RELAXED);
     tfi_unlock_quick(&started.lock);
 }
@@ -205,11 +178,10 @@ static inline void sweep_if_needed(struct tfi_thread *t)
 }
 
 /* Takes a started range off the caller's stack. */
-static void take_off(struct tfi_thread *t, uint64_t id)
+static void take_off(struct tfi_thread *t, const struct tfi_open *range)
 {
-    uint32_t i = t->nr_open;
-    while (i > 0 && t->open[i - 1].id != id) i--;
-    if (i > 0) forget(t, i - 1);
+    int64_t index = tfi_open_find(t, range->order, range->id);
+    if (index >= 0) tfi_open_take(t, (uint32_t)index);
 }
 
 /* A started range leaves its owner, with the lock held: another thread than the caller looks for it when it moves next. */
@@ -262,36 +234,46 @@ static void write_end(struct tfi_thread *t, const struct tfi_open *open, uint32_
 }
 
 /* What both ways of opening a range have in common; NESTED or not is in `flags`. */
-static struct tfi_open describe(const struct tfi_thread *t, const struct tfi_range *range, uint32_t flags)
+static struct tfi_open describe(struct tfi_thread *t, const struct tfi_range *range, uint32_t flags)
 {
     bool stage = flags & TFI_RANGE_STAGE, outermost = stage && !tfi_open_already(t, range->name);
     return (struct tfi_open){
         .name = range->name,
         .domain = range->domain,
         .flags = flags,
+        .order = ++t->orders,
         .selected = stage && is_selected(range->name),
         .outermost = outermost,
         .first = outermost,
     };
 }
 
-static bool put_on(struct tfi_thread *t, const struct tfi_open *open)
+static bool put_on(struct tfi_thread *t, struct tfi_open *open)
 {
-    if (t->nr_open == t->max_open && !grow(t)) {
+    if (!tfi_open_put(t, open)) {
         tfi_count_drop(TFI_DROP_RANGES, 1);
         return false;
     }
-    tfi_open_name_add(t, open);
-    t->open[t->nr_open++] = *open;
     count_stage(t, open, 1);
     return true;
+}
+
+/* A started range that its thread had no room for is nobody's: it was not counted as a stage of the thread either. */
+static TFI_COLD void disown(uint64_t id)
+{
+    struct started *entry = &started.entry[id % MAX_STARTED];
+    if (!tfi_lock_quick(&started.lock)) return;
+    if (entry->id == id) entry->thread = NULL;
+    tfi_unlock_quick(&started.lock);
 }
 
 /* Writes the beginning and puts the range on the stack. */
 static void begin(struct tfi_thread *t, const struct tfi_range *range, struct tfi_open *open)
 {
     write_begin(t, range, open);
-    if (put_on(t, open) && (open->flags & TFI_RANGE_STAGE)) tfi_memory_stage_begin(open->id);
+    bool on = put_on(t, open);
+    if (on && open->flags & TFI_RANGE_STAGE) tfi_memory_stage_begin(open->id);
+    if (!on && !(open->flags & TFI_RANGE_NESTED)) disown(open->id);
     tfi_clock_tick(t, open->start);
 }
 
@@ -327,7 +309,7 @@ int tfi_stage_push(struct tfi_thread *t, const struct tfi_range *range)
 {
     before_stage(t, range);
     struct tfi_open open = describe(t, range, range->flags | TFI_RANGE_NESTED);
-    int64_t below = innermost(t, range->domain);
+    int64_t below = tfi_open_innermost(t, range->domain);
     open.depth = below < 0 ? 0 : t->open[below].depth + 1;
     open.id = (uint64_t)(t->serial & 0x3fffff) << 40 | ++t->ranges;
     open.start = open.since = tfi_ticks();
@@ -339,13 +321,13 @@ int tfi_stage_pop(struct tfi_thread *t, uint32_t domain)
 {
     tfi_cuda_synchronize();
     uint64_t now = tfi_ticks();
-    int64_t index = innermost(t, domain);
+    int64_t index = tfi_open_innermost(t, domain);
     if (index < 0) {
         tfi_count_drop(TFI_DROP_UNMATCHED, 1);
         return -1;
     }
     struct tfi_open open = t->open[index];
-    forget(t, (uint32_t)index);
+    tfi_open_take(t, (uint32_t)index);
     count_stage(t, &open, -1);
     write_end(t, &open, t->serial, now);
     add_time(t, &open, now);
@@ -420,7 +402,7 @@ void tfi_stage_end(struct tfi_thread *t, uint64_t id)
         write_end(t, &unknown, 0, now);
         return;
     }
-    if (found.thread == t) take_off(t, id);
+    if (found.thread == t) take_off(t, &found.range);
     if (found.range.flags & TFI_RANGE_TORCH && found.serial != t->serial) found.range.flags |= TFI_RANGE_ASYNC;
     write_end(t, &found.range, found.serial, now);
     add_time(t, &found.range, now);
@@ -462,7 +444,7 @@ void tfi_stage_pause(struct tfi_thread *t, uint64_t id)
     struct tfi_thread *owner = NULL;
     if (!tfi_lock_quick(&started.lock)) return;
     bool open = id && entry->id == id && !entry->range.paused;
-    uint32_t name = entry->range.name;
+    struct tfi_open range = entry->range;
     if (open) {
         owner = entry->thread;
         entry->range.ran = ran_until(&entry->range, now);
@@ -476,8 +458,8 @@ void tfi_stage_pause(struct tfi_thread *t, uint64_t id)
         count_unmatched(id);
         return;
     }
-    if (owner == t) take_off(t, id);
-    write_switch(t, TFI_KIND_range_pause, name, id, now);
+    if (owner == t) take_off(t, &range);
+    write_switch(t, TFI_KIND_range_pause, range.name, id, now);
 }
 
 void tfi_stage_resume(struct tfi_thread *t, uint64_t id)
@@ -490,10 +472,11 @@ void tfi_stage_resume(struct tfi_thread *t, uint64_t id)
     if (id && entry->id == id && entry->range.paused) {
         entry->thread = t;
         entry->range.paused = 0;
+        entry->range.order = ++t->orders;
         entry->range.since = now;
         entry->range.outermost = (entry->range.flags & TFI_RANGE_STAGE) && !tfi_open_already(t, entry->range.name);
         range = entry->range;
-        put_on(t, &range);
+        if (!put_on(t, &range)) entry->thread = NULL;
     }
     tfi_unlock_quick(&started.lock);
     if (range.id) write_switch(t, TFI_KIND_range_resume, range.name, id, now);
@@ -530,13 +513,13 @@ void tfi_stage_thread_end(struct tfi_thread *t)
     bool locked = tfi_lock_quick(&started.lock);
     for (uint32_t i = 0; i < t->nr_open; i++) {
         struct started *entry = &started.entry[t->open[i].id % MAX_STARTED];
+        if (!t->open[i].id) continue;
         bool nested = t->open[i].flags & TFI_RANGE_NESTED, mine = locked && !nested && is_on(t, t->open[i].id);
         if (nested || mine) count_stage(t, &t->open[i], -1);
         if (nested) tfi_memory_stage_forget(t->open[i].id);
         if (mine) entry->thread = NULL;
     }
-    t->nr_open = 0;
-    tfi_open_names_again(t);
+    tfi_open_empty(t);
     if (locked) tfi_unlock_quick(&started.lock);
 }
 

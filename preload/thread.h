@@ -16,7 +16,9 @@ struct tfi_open {
     uint64_t start;
     uint64_t since; /* the same, or when it was resumed last */
     uint64_t ran;   /* ticks before that, less its pauses */
-    uint64_t id;
+    uint64_t id;    /* 0: a hole; see open_stack.c */
+    uint64_t order; /* when it came onto the stack: the more, the further in */
+    uint64_t below; /* the order of the next nested range of its domain that it lies in; 0: there is none */
     uint32_t name;
     uint32_t domain;
     uint32_t flags;
@@ -34,6 +36,14 @@ struct tfi_open_name {
     uint32_t count;
 };
 
+/* The innermost nested range of a domain. */
+struct tfi_open_domain {
+    uint32_t domain;
+    bool used;
+    uint64_t innermost; /* its order, 0 if none is open */
+};
+
+#define TFI_OPEN_DOMAINS 32
 #define TFI_RECENT 64
 #define TFI_CALL_FRAMES 8
 
@@ -58,14 +68,17 @@ struct tfi_thread {
     uint32_t ended; /* started ranges others have ended that still lie in the stack: atomic */
     uint32_t nr_open;
     uint32_t max_open;
-    uint32_t runtime; /* depth of the recorded call of the CUDA runtime it is in, 0 if none; see cuda_calls.c */
+    uint32_t nr_holes; /* among the open ranges */
+    uint32_t runtime;  /* depth of the recorded call of the CUDA runtime it is in, 0 if none; see cuda_calls.c */
     struct tfi_open *open;
-    struct tfi_open_name *names;      /* 2 * max_open places; see stage.c */
-    uint32_t nr_names;                /* places in use */
-    uintptr_t frame[TFI_CALL_FRAMES]; /* of the calls it is in; see tfi_calls_left() */
-    uint16_t recent[TFI_RECENT];      /* calls of its chunk: where their rows begin, in eights; 0: none. See hooks.h */
-    uint64_t ranges;                  /* ranges opened so far; its low part of their ids */
-    struct tfi_thread *all;           /* every state of this process */
+    struct tfi_open_name *names;                      /* 2 * max_open places; see open_names.c */
+    uint32_t nr_names;                                /* places in use */
+    uint64_t orders;                                  /* ranges that came onto the stack so far */
+    struct tfi_open_domain domains[TFI_OPEN_DOMAINS]; /* see open_stack.c */
+    uintptr_t frame[TFI_CALL_FRAMES];                 /* of the calls it is in; see tfi_calls_left() */
+    uint16_t recent[TFI_RECENT]; /* calls of its chunk: where their rows begin, in eights; 0: none. See hooks.h */
+    uint64_t ranges;             /* ranges opened so far; its low part of their ids */
+    struct tfi_thread *all;      /* every state of this process */
     struct tfi_thread *free;
     uintptr_t stack_low, stack_high; /* of its own stack: 0 not looked for, 1 not known; see stack_room.c */
     struct tfi_torch_thread *torch;  /* what torch.c keeps for it; outlives the state's owner */

@@ -231,16 +231,6 @@ def arrows(directory, n):
     return kineto(directory, events())
 
 
-@shape(10000)
-def python_functions(directory, n):
-    """N Python functions in each other with an operator in each."""
-    def events():
-        for i in range(n):
-            yield event('python_function', f'f{i}.py(1): f{i}', 4 * i, 20 * n - 8 * i, **{'Python id': i + 1, 'Python parent id': i})
-            yield event('cpu_op', 'aten::op', 4 * i + 1, 1)
-    return kineto(directory, events())
-
-
 @shape(5000)
 def arrows_at_once(directory, n):
     """N arrows, and N calls and operators, that all begin at one moment on one thread."""
@@ -257,19 +247,19 @@ def arrows_at_once(directory, n):
 
 @shape(10000)
 def nested_functions(directory, n):
-    """N functions of Python in each other, an operator and a launch in each."""
+    """N functions of Python in each other, an operator in each, and operators with launches in the innermost."""
     def events():
-        yield event('user_annotation', 'stage0', 0, 12 * n)
+        yield event('user_annotation', 'stage0', 0, 20 * n)
         for i in range(n):
-            yield event('python_function', f'a.py({i}): f{i % 50}', 1 + 2 * i, 11 * n - 4 * i,
-                        **{'Python id': i + 1, 'Python parent id': i or None})
+            yield event('python_function', f'f{i}.py(1): f{i}', 4 * i, 20 * n - 8 * i, **{'Python id': i + 1, 'Python parent id': i or None})
+            yield event('cpu_op', 'aten::op', 4 * i + 1, 1)
         for i in range(n):
-            yield event('cpu_op', f'aten::op{i % 50}', 2 * n + 2 * i + 1, 1)
-            yield from launch(i, 2 * n + 2 * i + 1)
+            yield event('cpu_op', f'aten::op{i % 50}', 4 * n + 4 * i + 1, 2)
+            yield from launch(i, 4 * n + 4 * i + 2)
     return kineto(directory, events())
 
 
-@shape(10000)
+@shape(40000)
 def shared_prefixes(directory, n):
     """N kernels whose names differ only behind a long common beginning, and in what their short names leave out."""
     def events():
@@ -367,9 +357,10 @@ def ranks(directory, n):
 class Recording:
     """A trace of ours whose records are written in chunks, as a process of one thread would."""
 
-    def __init__(self, directory, rank=0, world=1):
-        self.w = Writer(rank=rank, world=world, pid=4000 + rank)
-        self.path = Path(directory) / f'rank{rank}.elsewhere.{4000 + rank}.tfr'
+    def __init__(self, directory, rank=0, world=1, pid=None, **info):
+        pid = pid or 4000 + rank
+        self.w = Writer(rank=rank, world=world, pid=pid, **info)
+        self.path = Path(directory) / f'rank{rank}.elsewhere.{pid}.tfr'
         self.w.chunk([c for t in (0, 10 ** 9) for c in tfr.clocks(t, t, 1_700_000_000_000_000_000 + t) +
                       [rec('clock', clock=tfr.DEVICE, ticks=t, value=t, error=10)]])
         self.records = []
@@ -448,6 +439,112 @@ def our_kernels(directory, n):
     return r.save()
 
 
+@shape(10000)
+def our_stage_memories(directory, n):
+    """N stages of N names, each with what three allocators did in it, and with what the program told of it."""
+    r = Recording(directory)
+    for i in range(n):
+        at = 1000 + 100 * i
+        r.range(f'stage{i}', at, at + 90, i + 1)
+        r.add(*(rec('stage_memory', device=device, time=at + 90, id=i + 1, allocated_peak=i, reserved_peak=2 * i) for device in (-1, 0, 1)))
+        r.add(rec('signature', text=r.w.string(f'[{i}, 2, 3, 4]'), time=at + 80, id=i + 1, name=r.w.string(f'stage{i}'), direction=2),
+              rec('signature', text=r.w.string('{"x": %d}' % i), time=at + 1, id=i + 1, name=r.w.string(f'stage{i}')))
+    return r.save()
+
+
+@shape(10000)
+def our_calls_at_once(directory, n):
+    """N calls of one function and thread, and N records of them by the device's library, that all lie over each other."""
+    r = Recording(directory)
+    function = r.w.string('cudart\x1fLAUNCH\x1fcudaLaunchKernel\x1f')
+    r.add(rec('thread', serial=1, tid=77, pthread=0x10000, time=900, name=r.w.string('main')))
+    r.range('stage', 1000, 1000 + 60 * n, 1)
+    for i in range(n):
+        r.add(rec('call', func=function, time=1000 + 2 * i, duration=50 * n, result=0),
+              rec('correlation', correlation=i + 1, func=function, thread=0x10000, time=1001 + 2 * i, duration=50 * n - 4),
+              rec('kernel', name=r.w.string('k'), start=1000 + 2 * i, duration=1, correlation=i + 1, stream=7))
+    return r.save()
+
+
+@shape(10000)
+def our_pieces(directory, n):
+    """N stages in each other, N coroutines that ran in pieces in the innermost, and one of N pieces."""
+    r = Recording(directory)
+    def piece(id, name, start, end, kind='range_begin', **more):
+        r.add(rec(kind, name=r.w.string(name), time=start, id=id, **more), rec('range_pause', name=r.w.string(name), time=end, id=id))
+    for i in range(n):
+        r.add(r.begin(f'stage{i}', 1000 + i, i + 1, i))
+    for i in range(n):
+        at, id, flags = 1000 + n + 40 * i, 2 * n + i, STAGE | 0x10000
+        piece(id, f'stage{i}', at, at + 5, flags=flags)
+        piece(id, f'stage{i}', at + 7, at + 10, 'range_resume')
+        r.add(rec('range_end', name=r.w.string(f'stage{i}'), time=at + 11, duration=11, id=id, flags=flags, thread=1))
+        piece(n + 1, 'generator', at + 12, at + 20, 'range_resume' if i else 'range_begin', **({} if i else dict(flags=flags)))
+    for i in reversed(range(n)):
+        begin = r.begin(f'stage{i}', 1000 + i, i + 1, i)
+        r.add(tfr.end_of(begin, 2000 + 42 * n - i, 1))
+    return r.save()
+
+
+@shape(10000)
+def our_devices(directory, n):
+    """N devices with a kernel each, and N categories, each of a range."""
+    r = Recording(directory)
+    for i in range(n):
+        r.add(rec('device', device=i, uuid_high=i, uuid_low=1, name=r.w.string('GPU')),
+              rec('category', domain=0, category=i + 1, name=r.w.string(f'category{i}')))
+    for i in range(n):
+        begin = rec('range_begin', name=r.w.string('stage'), time=1000 + 20 * i, id=i + 1, flags=NESTED | STAGE, category=i + 1)
+        r.add(begin, tfr.end_of(begin, 1010 + 20 * i, 1), rec('kernel', name=r.w.string('k'), start=1000 + 20 * i, duration=4, device=i, stream=7))
+    return r.save()
+
+
+@shape(4000)
+def our_other_records(directory, n):
+    """N records of each kind that is in no other shape, with N names, places, threads or groups."""
+    r = Recording(directory)
+    call = r.w.string('nccl\x1fCOLLECTIVE\x1fncclAllReduce\x1f')
+    r.range('stage', 1000, 1000 + 100 * n, 1)
+    for i in range(n):
+        at, text = 1000 + 90 * i, r.w.string(f'text{i}')
+        r.add(rec('metadata', key=text, value=text, source=text, time=at), rec('message', level=i % 4, text=text, time=at),
+              rec('recording', state=i % 3, time=at, activities=0xff, step=i, cause=text),
+              rec('mark', name=text, time=at, flags=0), rec('thread', serial=i + 2, tid=100 + i, pthread=0x10000 + i, time=at, name=text),
+              rec('thread_name', tid=100 + i, name=text, time=at),
+              rec('copy', start=at, duration=50 * n, bytes=i, correlation=i, stream=i), rec('set', start=at, duration=3, bytes=i, stream=7),
+              rec('sync', start=at, duration=3, context=i, stream=i), rec('overhead', start=at, duration=3),
+              rec('graph_launch', start=at, duration=2, graph=i, stream=7),
+              rec('stage_device', id=1, device=i, start=at, stream=i, duration=5),
+              rec('memory', allocator=r.w.string('c10'), time=at, address=i, bytes=512, allocated=512 * i, reserved=4096 * i, device=i % 3),
+              rec('oom', allocator=r.w.string('c10'), time=at, bytes=512, device=i), rec('io', func=call, time=at, duration=3, path=text, fd=i),
+              rec('collective', func=call, time=at, duration=20, communicator=i, sequence=i, ranks=2))
+    return r.save()
+
+
+@shape(4000)
+def names_asked(directory, n):
+    """N names that were asked for, none of which is that of one of N stages."""
+    r = Recording(directory, **{'env.ENABLE_PROFILER_NAMES': ','.join(f'wanted{i}*' for i in range(n)),
+                                'env.TFI_STAGES': ','.join(f'module:Class{i}.method' for i in range(n))})
+    for i in range(n):
+        r.range(f'stage{i}', 1000 + 10 * i, 1009 + 10 * i, i + 1)
+    return r.save()
+
+
+@shape(40)
+def our_workers(directory, n):
+    """N processes of one rank without stages but with ranges of libraries, and one that has stages."""
+    for i in range(n):
+        r = Recording(directory, 0, 1, pid=4000 + i)
+        for k in range(500):
+            begin = rec('range_begin', name=r.w.string(f'mark{k % 9}'), time=1000 + 20 * k, id=k + 1, flags=NESTED, domain=r.w.string('NCCL'))
+            r.add(begin, tfr.end_of(begin, 1010 + 20 * k, 1))
+        if i == n - 1:
+            r.range('stage', 1000, 9000, 1000)
+        r.save()
+    return Path(directory)
+
+
 @shape(40)
 def our_ranks(directory, n):
     """N ranks with three stages each: a trace of ours a rank."""
@@ -520,11 +617,25 @@ class Measure:
             said.seek(0)
             return usage.ru_utime, usage.ru_maxrss * 1024, process.returncode, said.read()
 
-    def least(self, command, path):
-        runs = [self.once(command, path) for _ in range(self.rounds)]
+    def least(self, command, path, rounds=None):
+        runs = [self.once(command, path) for _ in range(rounds or self.rounds)]
         for run in runs:
             assert run[2] in (0, 1, 3), f'{command} {path}: exit {run[2]}: {run[3][-500:]}'
         return min(run[0] for run in runs), max(run[1] for run in runs)
+
+    def growth(self, command, paths, factor, limit):
+        """User CPU at both sizes, the most memory, and the exponent: least of all rounds at the small size; the large size
+        is measured again only while the exponent is over the limit."""
+        large, memory, small, found = math.inf, 0, 0, None
+        for turn in range(self.rounds):
+            seconds, most = self.least(command, paths[1], 1)
+            large, memory = min(large, seconds), max(memory, most)
+            if turn == 0:
+                small = self.least(command, paths[0])[0]
+            found = exponent(small, large, self.start_up(command), factor)
+            if found is None or found <= limit:
+                break
+        return small, large, memory, found
 
     def start_up(self, command):
         if command not in self.empty:
