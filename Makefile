@@ -14,7 +14,7 @@ Q       := $(if $(V),,@)
 MAKEFLAGS += --no-builtin-rules
 
 # What runs inside a stranger's process is listed by name; SHARED_SRCS are compiled into both programs.
-PRELOAD_SRCS := $(addprefix preload/,api.c chunk.c clock.c command.c config.c console.c crc.c encode.c fmt.c frame.c glibc.c helper.c hooks.c log.c nvtx.c \
+PRELOAD_SRCS := $(addprefix preload/,api.c chunk.c clock.c command.c config.c console.c encode.c fmt.c frame.c glibc.c helper.c hooks.c log.c nvtx.c \
                   nvtx_names.c open_names.c open_stack.c posix.c rank.c schedule.c stage.c strings.c sys.c tfinject.c thread.c trigger.c \
                   unmatched.c writer.c)
 # ---- the places it writes to ----

@@ -12,6 +12,7 @@
 #include "dump_choice.h"
 #include "export_kineto.h"
 #include "read_kineto.h"
+#include "utf8.h"
 
 struct dump {
     struct session *session;
@@ -64,7 +65,7 @@ static const struct text *clean(struct dump *dump, struct slice json)
             text_add(text, p, step);
         } else {
             in_string ^= *p == '"';
-            step = utf8_length(p, end);
+            step = tfi_utf8_length(p, (size_t)(end - p));
             bool is_control = (unsigned char)*p < 0x20;
             text_add(text, step ? p : "\xef\xbf\xbd", is_control ? 0 : step ? step : 3);
             step = MAX(step, 1);

@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "choice.h"
+#include "pattern.h"
 #include "timeline.h"
 
 struct loader {
@@ -57,7 +58,7 @@ static uint64_t step_key(const struct loader *loader, uint32_t name, uint64_t id
     if (strcmp(text, "ProfilerStep*") == 0) {
         return id;
     }
-    return number && parse_number(number + 1, &value) ? value : (uint64_t)name | UINT64_C(1) << 63;
+    return number && tfi_whole_number(number + 1, 0, UINT64_MAX, &value) ? value : (uint64_t)name | UINT64_C(1) << 63;
 }
 
 /* Takes note of a name; true if it differs from that of before. */

@@ -17,6 +17,8 @@
 
 #include <string.h>
 
+#include "utf8.h"
+
 /* ---- numbers ---- */
 
 static inline bool is_digit(char c)
@@ -279,21 +281,6 @@ static int hex4(const char *p, const char *end)
     return value;
 }
 
-static size_t put_utf8(char *to, uint32_t c)
-{
-    if (c < 0x80) {
-        to[0] = (char)c;
-        return 1;
-    }
-    size_t more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
-    static const uint8_t lead[] = {0, 0xc0, 0xe0, 0xf0};
-    to[0] = (char)(lead[more] | c >> (6 * more));
-    for (size_t i = 1; i <= more; i++) {
-        to[i] = (char)(0x80 | (c >> (6 * (more - i)) & 0x3f));
-    }
-    return more + 1;
-}
-
 /* One \u escape, or the two of a surrogate pair. A surrogate alone becomes three bytes that are no valid UTF-8. */
 static size_t unescape_unicode(char *to, const char **from, const char *end)
 {
@@ -310,7 +297,7 @@ static size_t unescape_unicode(char *to, const char **from, const char *end)
             c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
         }
     }
-    return put_utf8(to, (uint32_t)c);
+    return tfi_utf8_put(to, (uint32_t)c);
 }
 
 size_t json_unescape(char *to, const char *from, size_t length)

@@ -7,6 +7,7 @@
 #include "join.h"
 #include "load.h"
 #include "load_tfr.h"
+#include "pattern.h"
 #include "steps.h"
 
 #include <stdlib.h>
@@ -445,7 +446,7 @@ static int64_t rank_in_name(const char *path)
         return -1;
     }
     memcpy(digits, name + 4, strcspn(name + 4, "."));
-    return parse_number(digits, &value) ? (int64_t)value : -1;
+    return tfi_whole_number(digits, 0, UINT64_MAX, &value) ? (int64_t)value : -1;
 }
 
 static void describe(struct load *load)

@@ -7,6 +7,7 @@
 #include <sys/sysinfo.h>
 
 #include "file_in.h"
+#include "pattern.h"
 
 /* gcc says by a macro that it compiles for AddressSanitizer, clang when it is asked. */
 #if defined __SANITIZE_ADDRESS__
@@ -31,7 +32,7 @@ static uint64_t group_limit(void)
     size_t length = file_of_proc(path, number, sizeof number);
     free(path);
     number[length ? length - 1 : 0] = 0; /* the newline */
-    return length && parse_number(number, &limit) ? limit : UINT64_MAX;
+    return length && tfi_whole_number(number, 0, UINT64_MAX, &limit) ? limit : UINT64_MAX;
 }
 
 /* A limit that the user has set stays; the sanitizers' own tables need more than any. */

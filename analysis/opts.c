@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pattern.h"
+
 enum option_type { FLAG, WORD, TEXT, COUNT, LIST, GLOB, SECONDS, GROUPS, SORT_KEY, LIMIT };
 
 #define ONLY(function) (1u << COMMAND_##function)
@@ -143,7 +145,8 @@ static bool parse_list(const char *value, struct list *list)
         if (dash) {
             *dash = 0;
         }
-        good = parse_number(part, &from) && parse_number(dash ? dash + 1 : part, &to) && from <= to;
+        good = tfi_whole_number(part, 0, UINT64_MAX, &from) &&
+               tfi_whole_number(dash ? dash + 1 : part, 0, UINT64_MAX, &to) && from <= to;
         if (good) {
             list->item = mem_resize(list->item, list->count + 1, sizeof *list->item);
             list->item[list->count].from = from;
@@ -204,9 +207,9 @@ static bool parse_groups(const char *value, struct group_ops *groups)
     *groups = (struct group_ops){0};
     while (good && (part = strsep(&rest, ",")) != NULL) {
         bool by_stack = strncmp(part, "stack=", 6) == 0;
-        good =
-            strcmp(part, "name") == 0 || strcmp(part, "shapes") == 0 ||
-            (by_stack && parse_number(part + 6, &groups->stack) && groups->stack > 0 && groups->stack <= MOST_FRAMES);
+        good = strcmp(part, "name") == 0 || strcmp(part, "shapes") == 0 ||
+               (by_stack && tfi_whole_number(part + 6, 0, UINT64_MAX, &groups->stack) && groups->stack > 0 &&
+                groups->stack <= MOST_FRAMES);
         groups->shapes |= strcmp(part, "shapes") == 0;
     }
     free(copy);
@@ -261,7 +264,7 @@ static bool parse_limit(const char *value, int64_t *limit)
         *limit = -1;
         return true;
     }
-    bool good = parse_number(value, &number) && number > 0 && number <= INT64_MAX;
+    bool good = tfi_whole_number(value, 0, UINT64_MAX, &number) && number > 0 && number <= INT64_MAX;
     *limit = good ? (int64_t)number : 0;
     return good;
 }
@@ -278,7 +281,7 @@ static bool set_option(struct options *options, const struct option *option, con
         *(char **)place = string_format("%s", value);
         good = *value;
         break;
-    case COUNT: good = parse_number(value, place) && *(uint64_t *)place > 0; break;
+    case COUNT: good = tfi_whole_number(value, 0, UINT64_MAX, place) && *(uint64_t *)place > 0; break;
     case LIST: good = parse_list(value, place); break;
     case GLOB:
         add_string(place, value);

@@ -4,6 +4,8 @@
 #include <endian.h>
 #include <string.h>
 
+#include "utf8.h"
+
 static void put(struct pickle *pickle, const char *opcode)
 {
     out_puts(pickle->out, opcode);
@@ -53,13 +55,13 @@ void pickle_text(struct pickle *pickle, const char *bytes, size_t length)
     const char *end = bytes + length;
     size_t total = 0, n;
     for (const char *p = bytes; p < end; p += n ? n : 1) {
-        n = utf8_length(p, end);
+        n = tfi_utf8_length(p, (size_t)(end - p));
         total += n ? n : strlen(no_character);
     }
     put(pickle, "X");
     put32(pickle, (uint32_t)total);
     for (const char *p = bytes; p < end; p += n ? n : 1) {
-        n = utf8_length(p, end);
+        n = tfi_utf8_length(p, (size_t)(end - p));
         out_write(pickle->out, n ? p : no_character, n ? n : strlen(no_character));
     }
 }

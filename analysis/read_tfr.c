@@ -4,6 +4,7 @@
  * right head, the next one is searched for; if the block before was damaged too, its size may have been a remnant of a
  * torn write, and the search begins inside it. Every block that is whole is found in this way.
  */
+#include "crc.h"
 #include "trace.h"
 
 #include <endian.h>
@@ -37,7 +38,7 @@ static bool good_head(const void *bytes, struct tfi_block *head)
 {
     memcpy(head, bytes, sizeof *head);
     if (le32toh(head->magic) != TFI_BLOCK_MAGIC ||
-        le32toh(head->head_crc) != crc32(0, bytes, offsetof(struct tfi_block, head_crc))) {
+        le32toh(head->head_crc) != tfi_crc(0, bytes, offsetof(struct tfi_block, head_crc))) {
         return false;
     }
     head->type = le16toh(head->type);
@@ -96,7 +97,7 @@ static uint8_t *payload_of(const struct trace *trace, uint64_t offset, const str
     bool ready = false;
     uint8_t *raw = NULL, *stored = mem_resize(NULL, head->stored, 1);
     if (!read_at(trace->fd, offset + sizeof *head, stored, head->stored) ||
-        crc32(0, stored, head->stored) != head->crc) {
+        tfi_crc(0, stored, head->stored) != head->crc) {
         goto out;
     }
     if (!(head->flags & TFI_FLAG_DEFLATED)) {

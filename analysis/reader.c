@@ -4,6 +4,7 @@
  * file's, unless that one has more records (a thread was still inside the recorder when its chunk was appended).
  * The first pass over a trace decides; later passes see the same chunks in the same order.
  */
+#include "crc.h"
 #include "trace.h"
 
 #include <errno.h>
@@ -41,7 +42,7 @@ static const uint8_t *stored_bytes(struct reader *reader, const struct piece *pi
         }
         done += n > 0 ? (size_t)n : 0;
     }
-    return crc32(0, reader->stored, piece->stored) == piece->crc ? reader->stored : NULL;
+    return tfi_crc(0, reader->stored, piece->stored) == piece->crc ? reader->stored : NULL;
 }
 
 static bool read_piece(struct reader *reader, const struct piece *piece, struct chunk *chunk)

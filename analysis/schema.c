@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pattern.h"
 #include "util.h"
 
 static const char *const type_names[] = {
@@ -204,7 +205,8 @@ static bool parse_line(struct schema *schema, struct word line)
     char digits[8] = {0};
     uint64_t value;
     memcpy(digits, number.start, MIN(number.length, sizeof digits - 1));
-    if (number.length >= sizeof digits || !parse_number(digits, &value) || value == 0 || value > UINT16_MAX) {
+    if (number.length >= sizeof digits || !tfi_whole_number(digits, 0, UINT64_MAX, &value) || value == 0 ||
+        value > UINT16_MAX) {
         return false;
     }
     size_t place = place_of(schema, (uint16_t)value);

@@ -1,10 +1,11 @@
 /* session.c - what all commands do before and after their own work. */
 #include "session.h"
 
-#include <fnmatch.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "pattern.h"
 
 enum { STATUS_NOTHING = 1, STATUS_PARTIAL = 3 };
 enum {
@@ -147,7 +148,7 @@ bool session_wants_stage(const struct session *session, const char *name)
 {
     const struct strings_list *globs = &session->options.stage;
     for (size_t i = 0; i < globs->count; i++) {
-        if (fnmatch(globs->text[i], name, 0) == 0) {
+        if (tfi_glob(globs->text[i], name, strlen(name), false)) {
             return true;
         }
     }

@@ -13,6 +13,7 @@
 
 #include "json.h"
 #include "stream.h"
+#include "utf8.h"
 
 /* ---- choosing ---- */
 
@@ -119,7 +120,7 @@ void put_json_string(struct text *to, const char *bytes, size_t length)
 {
     struct text good = {0};
     for (size_t at = 0; at < length;) {
-        size_t step = utf8_length(bytes + at, bytes + length);
+        size_t step = tfi_utf8_length(bytes + at, length - at);
         text_add(&good, step ? bytes + at : "?", step ? step : 1);
         at += MAX(step, 1);
     }

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <zlib.h>
 
+#include "crc.h"
 #include "stage_files.h"
 
 /* The text of scripts/tfharness.py, from the directory that make runs in. */
@@ -76,7 +76,7 @@ static void put_data(struct text *to, const struct report *report, const struct 
 
 static uint32_t checksum(const char *text, size_t length)
 {
-    return (uint32_t)crc32(0, (const unsigned char *)text, (unsigned)length);
+    return tfi_crc(0, text, length);
 }
 
 void stage_script(struct text *to, const struct report *report, const struct stage_signature *s)

@@ -138,7 +138,7 @@ static void inflate_block(struct stream *s, char *data, size_t *length)
         bool has_input = s->z.avail_in || refill(s);
         const Bytef *from = s->z.next_out;
         int status = inflate(&s->z, Z_NO_FLUSH);
-        s->crc = crc_add(s->crc, from, (size_t)(s->z.next_out - from));
+        s->crc = tfi_crc(s->crc, from, (size_t)(s->z.next_out - from));
         s->size += (uint32_t)(s->z.next_out - from);
         if (status == Z_STREAM_END) {
             end_member(s);

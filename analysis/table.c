@@ -11,6 +11,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "pattern.h"
+
 enum { GAP = 2, LEAST_WIDTH = 8 };
 
 size_t terminal_width(const struct out *out)
@@ -21,7 +23,7 @@ size_t terminal_width(const struct out *out)
     if (out->path || !isatty(out->fd)) {
         return 0;
     }
-    if (wanted && parse_number(wanted, &columns) && columns && columns <= INT32_MAX) {
+    if (wanted && tfi_whole_number(wanted, 0, UINT64_MAX, &columns) && columns && columns <= INT32_MAX) {
         return (size_t)columns;
     }
     return ioctl(out->fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "pattern.h"
+
 /* ---- notes ---- */
 
 void notes_add(struct notes *notes, enum note_level level, const char *format, ...)
@@ -97,7 +99,7 @@ const char *pairs_get(const struct pairs *pairs, const char *key)
 bool pairs_number(const struct pairs *pairs, const char *key, uint64_t *value)
 {
     const char *text = pairs_get(pairs, key);
-    return text && parse_number(text, value);
+    return text && tfi_whole_number(text, 0, UINT64_MAX, value);
 }
 
 void pairs_free(struct pairs *pairs)
@@ -119,7 +121,7 @@ const char *trace_info(const struct trace *trace, const char *key)
 bool trace_number(const struct trace *trace, const char *key, uint64_t *value)
 {
     const char *text = trace_info(trace, key);
-    return text && parse_number(text, value);
+    return text && tfi_whole_number(text, 0, UINT64_MAX, value);
 }
 
 /* ---- what the library counted ---- */
@@ -137,7 +139,8 @@ void trace_drops(const struct trace *trace, uint64_t drops[TFI_MAX_DROPS])
         const struct pair *pair = &trace->footer.pair[i];
         uint64_t value;
         for (size_t k = 0; k < drop_count && strncmp(pair->key, "drop.", 5) == 0; k++) {
-            if (strcasecmp(pair->key + 5, drop_table[k].name) == 0 && parse_number(pair->value, &value)) {
+            if (strcasecmp(pair->key + 5, drop_table[k].name) == 0 &&
+                tfi_whole_number(pair->value, 0, UINT64_MAX, &value)) {
                 drops[drop_table[k].number] = MAX(drops[drop_table[k].number], value);
             }
         }

@@ -205,17 +205,6 @@ void lower_case(char *to, size_t size, const char *string)
     to[i] = 0;
 }
 
-bool parse_number(const char *string, uint64_t *value)
-{
-    char *end;
-    if (*string < '0' || *string > '9') {
-        return false;
-    }
-    errno = 0;
-    *value = strtoull(string, &end, 10);
-    return errno == 0 && *end == 0;
-}
-
 /* ---- messages ---- */
 
 void complain(const char *file, const char *format, ...)

@@ -79,8 +79,6 @@ char *string_format(const char *format, ...) __attribute__((format(printf, 1, 2)
 const char *nearest(const char *word, const char *const *names, size_t count);
 /* `string` in lower case (ASCII), as far as it fits. */
 void lower_case(char *to, size_t size, const char *string);
-/* A whole decimal number and nothing else. */
-bool parse_number(const char *string, uint64_t *value);
 
 /* ---- messages: `tfanalyze: FILE: what`, on stderr ---- */
 void complain(const char *file, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -5,22 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-size_t utf8_length(const char *p, const char *end)
-{
-    const unsigned char *u = (const unsigned char *)p;
-    size_t left = (size_t)(end - p), length = u[0] < 0x80 ? 1 : u[0] < 0xc2 ? 0 : u[0] < 0xe0 ? 2 : u[0] < 0xf0 ? 3 : 4;
-    if (!length || length > left || u[0] > 0xf4) {
-        return 0;
-    }
-    for (size_t i = 1; i < length; i++) {
-        if ((u[i] & 0xc0) != 0x80) {
-            return 0;
-        }
-    }
-    bool bad = (u[0] == 0xe0 && u[1] < 0xa0) || (u[0] == 0xed && u[1] > 0x9f) || (u[0] == 0xf0 && u[1] < 0x90) ||
-               (u[0] == 0xf4 && u[1] > 0x8f);
-    return bad ? 0 : length;
-}
+#include "utf8.h"
 
 static bool acts(uint32_t code)
 {
@@ -36,7 +21,7 @@ bool is_unsafe(const char *p, const char *end, size_t *length, uint32_t *code)
         *code = u[0];
         return false;
     }
-    *length = utf8_length(p, end);
+    *length = tfi_utf8_length(p, (size_t)(end - p));
     *code = *length == 1   ? u[0]
             : *length == 2 ? (u[0] & 31u) << 6 | (u[1] & 63u)
             : *length == 3 ? (u[0] & 15u) << 12 | (u[1] & 63u) << 6 | (u[2] & 63u)

@@ -9,8 +9,6 @@
 
 #include "util.h"
 
-/* Length of the UTF-8 sequence at p, 0 if it is none. */
-size_t utf8_length(const char *p, const char *end);
 /* The character at p, if it is not to be shown: a control (C0, DEL, C1), a line or paragraph separator, a mark of
  * direction. Its length is in *length; 0: there is no UTF-8 there. False: it can be shown. */
 bool is_unsafe(const char *p, const char *end, size_t *length, uint32_t *code);

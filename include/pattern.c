@@ -1,4 +1,4 @@
-/* pattern.c - lists of names, globs and the distance between words.
+/* pattern.c - lists of names, whole numbers, globs and the distance between words.
  *
  * Both programs compile this file. It runs inside somebody else's process: it allocates nothing, keeps no state, needs
  * little stack, and takes time linear in the pattern times the text.
@@ -19,6 +19,20 @@ bool tfi_next_name(const char **list, char *entry, size_t size)
     if (length >= size) length = size - 1;
     memcpy(entry, p, length);
     entry[length] = 0;
+    return true;
+}
+
+bool tfi_whole_number(const char *text, uint64_t low, uint64_t high, uint64_t *number)
+{
+    uint64_t n = 0;
+    if (!*text) return false;
+    for (; *text; text++) {
+        uint64_t digit = (uint64_t)(unsigned char)*text - '0';
+        if (digit > 9 || digit > high || n > (high - digit) / 10) return false;
+        n = n * 10 + digit;
+    }
+    if (n < low) return false;
+    *number = n;
     return true;
 }
 

@@ -75,19 +75,6 @@ static const char *value_of(const struct variable *v, char used[NAME_BYTES])
     return value;
 }
 
-static bool parse_number(const char *text, uint64_t low, uint64_t high, uint64_t *number)
-{
-    uint64_t n = 0;
-    if (!*text) return false;
-    for (; *text; text++) {
-        if (*text < '0' || *text > '9' || n > high) return false;
-        n = n * 10 + (uint64_t)(*text - '0');
-    }
-    if (n < low || n > high) return false;
-    *number = n;
-    return true;
-}
-
 static const char *const levels[] = {"error", "warn", "info", "debug"};
 static const char *const graphs[] = {"node", "graph"};
 static const char *const activities[] = {"cpu", "gpu", "mem",  "nccl",
@@ -136,8 +123,8 @@ static bool store(const struct variable *v, const char *value)
         return !*value || *(const char **)field;
     case TYPE_NAMES:
     case TYPE_LIST: return (*(const char **)field = keep(value)) != NULL;
-    case TYPE_NUMBER: return parse_number(value, 1, 1048576, field);
-    case TYPE_COUNT: return parse_number(value, 0, 1048576, field);
+    case TYPE_NUMBER: return tfi_whole_number(value, 1, 1048576, field);
+    case TYPE_COUNT: return tfi_whole_number(value, 0, 1048576, field);
     case TYPE_LEVEL:
         found = index_of(value, levels, TFI_COUNT(levels));
         if (found >= 0) *(enum tfi_log_level *)field = (enum tfi_log_level)found;

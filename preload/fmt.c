@@ -4,6 +4,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "utf8.h"
+
 struct out {
     char *data;
     size_t size;
@@ -87,25 +89,12 @@ void tfi_text_add(struct tfi_text *text, const char *format, ...)
     tfi_text_bytes(text, piece, n);
 }
 
-/* Length of the UTF-8 sequence at s, 0 if it is none (over-long forms and surrogates included). */
-static size_t utf8_length(const unsigned char *s, size_t left)
-{
-    if (s[0] < 0x80) return 1;
-    size_t n = s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : 2;
-    if (s[0] < 0xc2 || s[0] > 0xf4 || n > left) return 0;
-    for (size_t i = 1; i < n; i++)
-        if ((s[i] & 0xc0) != 0x80) return 0;
-    if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f)) return 0;
-    if ((s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f)) return 0;
-    return n;
-}
-
 void tfi_text_json(struct tfi_text *text, const char *bytes, size_t count)
 {
     const unsigned char *s = (const unsigned char *)bytes;
     tfi_text_bytes(text, "\"", 1);
     for (size_t i = 0; i < count;) {
-        size_t n = utf8_length(s + i, count - i);
+        size_t n = tfi_utf8_length(bytes + i, count - i);
         if (n == 0) {
             tfi_text_bytes(text, "\\ufffd", 6);
             n = 1;

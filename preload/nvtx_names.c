@@ -21,6 +21,7 @@
 #include "sys.h"
 #include "tfi.h"
 #include "thread.h"
+#include "utf8.h"
 
 #define HANDLE_MAGIC 0x4854464eu
 #define REGION_BYTES (16u << 20)
@@ -49,24 +50,13 @@ static uint32_t nr_named;
 
 /* ---- text ---- */
 
-static size_t put_utf8(char *out, uint32_t c)
-{
-    if (c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) c = 0xfffd;
-    if (c < 0x80) {
-        out[0] = (char)c;
-        return 1;
-    }
-    size_t bytes = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-    static const uint8_t first[] = {0, 0, 0xc0, 0xe0, 0xf0};
-    for (size_t i = bytes - 1; i > 0; i--, c >>= 6) out[i] = (char)(0x80 | (c & 0x3f));
-    out[0] = (char)(first[bytes] | c);
-    return bytes;
-}
-
 static size_t utf8_of(char *out, const wchar_t *wide)
 {
     size_t used = 0;
-    while (wide && *wide && used + 4 <= WIDE_BYTES) used += put_utf8(out + used, (uint32_t)*wide++);
+    for (; wide && *wide && used + 4 <= WIDE_BYTES; wide++) {
+        uint32_t c = (uint32_t)*wide;
+        used += tfi_utf8_put(out + used, c > 0x10ffff || (c >= 0xd800 && c < 0xe000) ? 0xfffd : c);
+    }
     return used;
 }
 

@@ -37,10 +37,8 @@ static bool number_of(const char *const *names, size_t count, uint32_t *number)
 {
     for (size_t i = 0; i < count; i++) {
         const char *value = getenv(names[i]);
-        char *end;
-        if (!value || *value < '0' || *value > '9') continue;
-        unsigned long n = strtoul(value, &end, 10);
-        if (*end || n > UINT32_MAX) continue;
+        uint64_t n;
+        if (!value || !tfi_whole_number(value, 0, UINT32_MAX, &n)) continue;
         *number = (uint32_t)n;
         return true;
     }

@@ -69,35 +69,23 @@ static pid_t captured;
 
 /* ---- the texts ---- */
 
-static bool whole_number(const char *text, uint32_t most, uint32_t *number)
-{
-    uint64_t n = 0;
-    if (!*text) return false;
-    for (; *text; text++) {
-        if (*text < '0' || *text > '9') return false;
-        n = n * 10 + (uint64_t)(*text - '0');
-        if (n > most) return false;
-    }
-    *number = (uint32_t)n;
-    return true;
-}
-
 /* Seconds with up to nine decimals. */
 static bool seconds(const char *text, uint64_t *ns)
 {
     char whole[16];
-    uint32_t number, part = 0, unit = 1000000000;
+    uint64_t number;
+    uint32_t part = 0, unit = 1000000000;
     size_t digits = strcspn(text, ".");
     if (digits >= sizeof whole) return false;
     memcpy(whole, text, digits);
     whole[digits] = 0;
-    if (!whole_number(whole, 100000000, &number)) return false;
+    if (!tfi_whole_number(whole, 0, 100000000, &number)) return false;
     for (text += digits + (text[digits] == '.'); *text; text++) {
         if (*text < '0' || *text > '9' || unit == 1) return false;
         unit /= 10;
         part += (uint32_t)(*text - '0') * unit;
     }
-    *ns = (uint64_t)number * 1000000000u + part;
+    *ns = number * 1000000000u + part;
     return true;
 }
 
@@ -116,12 +104,14 @@ bool tfi_plan_parse(const char *text, struct tfi_plan *plan)
     };
     struct tfi_plan found = {.warmup = 1, .active = 3, .repeat = 1};
     char entry[64];
+    uint64_t number;
     bool any = false;
     while (tfi_next_name(&text, entry, sizeof entry)) {
         size_t length = strcspn(entry, "="), i = 0;
         while (i < TFI_COUNT(keys) && (strncmp(keys[i].name, entry, length) != 0 || keys[i].name[length])) i++;
         if (i == TFI_COUNT(keys) || !entry[length]) return false;
-        if (!whole_number(entry + length + 1, 1000000000, (uint32_t *)((char *)&found + keys[i].field))) return false;
+        if (!tfi_whole_number(entry + length + 1, 0, 1000000000, &number)) return false;
+        *(uint32_t *)((char *)&found + keys[i].field) = (uint32_t)number;
         any = true;
     }
     if (!any || !found.active) return false;

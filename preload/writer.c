@@ -120,7 +120,7 @@ static bool append(struct tfi_block *head, const void *payload)
 {
     static const char zeros[8];
     head->magic = TFI_BLOCK_MAGIC;
-    head->head_crc = tfi_crc(head, offsetof(struct tfi_block, head_crc));
+    head->head_crc = tfi_crc(0, head, offsetof(struct tfi_block, head_crc));
     struct iovec parts[] = {{head, sizeof *head}, {(void *)payload, head->stored}, {(void *)zeros, -head->stored & 7}};
     if (tfi_file_append(&file, &trace.size, parts, 3)) return true;
     complain();
@@ -130,7 +130,7 @@ static bool append(struct tfi_block *head, const void *payload)
 static bool append_plain(uint16_t type, const void *payload, size_t bytes)
 {
     struct tfi_block head = {.type = type, .stored = (uint32_t)bytes, .raw = (uint32_t)bytes};
-    head.crc = tfi_crc(payload, bytes);
+    head.crc = tfi_crc(0, payload, bytes);
     return append(&head, payload);
 }
 
@@ -190,7 +190,7 @@ static void append_library(const void *rows, uint32_t bytes)
         .stored = bytes,
         .raw = bytes,
         .records = tfi_count_rows(rows, bytes),
-        .crc = tfi_crc(rows, bytes),
+        .crc = tfi_crc(0, rows, bytes),
     };
     if (!append(&head, rows)) return;
     trace.chunks++;
@@ -268,7 +268,7 @@ static bool append_one(struct tfi_chunk *chunk, bool pack, bool stays)
         head = (struct tfi_block){.flags = TFI_FLAG_ROWS, .stored = bytes, .raw = bytes};
         head.records = tfi_count_rows(payload, bytes);
     }
-    head.crc = tfi_crc(payload, head.stored);
+    head.crc = tfi_crc(0, payload, head.stored);
     bool locked = stays;
     int drop = TFI_DROP_LOCKED;
     if (locked || tfi_lock(&trace.lock)) {

@@ -43,9 +43,12 @@ def test_names(script, names, numbers):
     assert stages(trace) == ['vae_decode', 'step_1', 'step_12', 'ax', 'text encode', 'Vae_decode']
 
 
-@pytest.mark.parametrize('pattern, name', [('[]]', ']'), ('[a-]', '-'), ('a[', 'a['), ('[^b]', 'a'), ('*a*b*', 'xaxxbx')])
-def test_unusual_globs(recorded, pattern, name):
-    assert recorded(pattern, [f'push={name}', 'call=1', 'pop', 'push=bb', 'call=2', 'pop']) == [1]
+@pytest.mark.parametrize('pattern, name', [('[]]', ']'), ('[a-]', '-'), ('a[', 'a['), ('[^b]', 'a'), ('*a*b*', 'xaxxbx'),
+                                           ('a\\*', 'a\\*'), ('[[:alpha:]]', ':]')])
+def test_unusual_globs(script, analyze, pattern, name):
+    trace = only(script([f'push={name}', 'call=1', 'pop', 'push=bb', 'call=2', 'pop'], {'ENABLE_PROFILER_NAMES': pattern}).traces)
+    assert called(trace) == [1]
+    assert [row['stage'] for row in analyze('stages', trace.path, '--stage', pattern)['rows']] == [name]
 
 
 def test_a_glob_that_backtracks_a_lot_takes_no_time(recorded):

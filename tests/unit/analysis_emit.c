@@ -10,6 +10,7 @@
 #include <jansson.h>
 
 #include "emit.h"
+#include "utf8.h"
 
 static struct out out;
 static struct emit emit;
@@ -186,7 +187,7 @@ START_TEST(utf8)
                  {"\xf0\x80\x80\x80", 0},
                  {"\xf8\x88\x80\x80\x80", 0}};
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
-        ck_assert_uint_eq(utf8_length(cases[i].bytes, cases[i].bytes + strlen(cases[i].bytes)), cases[i].length);
+        ck_assert_uint_eq(tfi_utf8_length(cases[i].bytes, strlen(cases[i].bytes)), cases[i].length);
 }
 END_TEST
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "names.h"
+#include "pattern.h"
 #include "tfi_trace.h"
 
 START_TEST(the_map_keeps_what_is_put_and_forgets_what_is_removed)
@@ -45,9 +46,10 @@ END_TEST
 START_TEST(numbers_are_numbers_only)
 {
     uint64_t value;
-    ck_assert(parse_number("18446744073709551615", &value) && value == UINT64_MAX);
+    ck_assert(tfi_whole_number("18446744073709551615", 0, UINT64_MAX, &value) && value == UINT64_MAX);
     static const char *const bad[] = {"", "-1", "+1", " 1", "1 ", "0x10", "18446744073709551616", "1e3"};
-    for (size_t i = 0; i < ARRAY_SIZE(bad); i++) ck_assert_msg(!parse_number(bad[i], &value), "%s", bad[i]);
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+        ck_assert_msg(!tfi_whole_number(bad[i], 0, UINT64_MAX, &value), "%s", bad[i]);
 }
 END_TEST
 

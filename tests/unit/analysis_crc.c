@@ -1,4 +1,4 @@
-/* preload_crc.c - the library's CRC is zlib's, for every length, place and content. */
+/* analysis_crc.c - the CRC of both programs is zlib's, for every length, place and content. */
 #include <check.h>
 #include <stdlib.h>
 #include <zlib.h>
@@ -15,18 +15,18 @@ START_TEST(test_same_as_zlib)
     }
     for (size_t bytes = 0; bytes < 600; bytes++)
         for (size_t from = 0; from < 17; from++)
-            ck_assert_uint_eq(tfi_crc(data + from, bytes), (uint32_t)crc32(0, data + from, (uInt)bytes));
+            ck_assert_uint_eq(tfi_crc(0, data + from, bytes), (uint32_t)crc32(0, data + from, (uInt)bytes));
     for (size_t bytes = 65400; bytes < 65600; bytes++)
-        ck_assert_uint_eq(tfi_crc(data + 3, bytes), (uint32_t)crc32(0, data + 3, (uInt)bytes));
+        ck_assert_uint_eq(tfi_crc(0, data + 3, bytes), (uint32_t)crc32(0, data + 3, (uInt)bytes));
     for (size_t i = 0; i < sizeof data; i++) data[i] = 0;
-    ck_assert_uint_eq(tfi_crc(data, sizeof data), (uint32_t)crc32(0, data, sizeof data));
-    ck_assert_uint_eq(tfi_crc("123456789", 9), 0xcbf43926);
+    ck_assert_uint_eq(tfi_crc(0, data, sizeof data), (uint32_t)crc32(0, data, sizeof data));
+    ck_assert_uint_eq(tfi_crc(0, "123456789", 9), 0xcbf43926);
 }
 END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("preload_crc");
+    Suite *suite = suite_create("analysis_crc");
     TCase *tcase = tcase_create("crc");
     tcase_add_test(tcase, test_same_as_zlib);
     suite_add_tcase(suite, tcase);

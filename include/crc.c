@@ -3,14 +3,16 @@
  * The method is Gopal and others', "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction" (2009):
  * four 128-bit remainders are folded forward over the data, then into one, then into 64 and 32 bits by Barrett's
  * reduction. The constants are powers of x modulo the polynomial 0x104c11db7, reflected, as that paper lists them.
+ *
+ * Both programs compile this file. Threads of the program call it where the background thread is behind; the analyser
+ * would spend a fifth of the time of reading a .json.gz in zlib's.
  */
 #include "crc.h"
 
 #include <cpuid.h>
 #include <immintrin.h>
+#include <stdbool.h>
 #include <zlib.h>
-
-#include "tfi.h"
 
 #define CLMUL __attribute__((target("pclmul,sse4.1")))
 
@@ -63,10 +65,9 @@ static bool has_pclmul(void)
     return known == 2;
 }
 
-uint32_t tfi_crc(const void *data, size_t bytes)
+uint32_t tfi_crc(uint32_t crc, const void *data, size_t bytes)
 {
     size_t most = bytes & ~(size_t)15;
-    if (most < 64 || !has_pclmul()) return (uint32_t)crc32(0, data, (uInt)bytes);
-    uint32_t crc = ~folded(data, most, ~0u);
-    return (uint32_t)crc32(crc, (const uint8_t *)data + most, (uInt)(bytes - most));
+    if (most < 64 || !has_pclmul()) return (uint32_t)crc32_z(crc, data, bytes);
+    return (uint32_t)crc32_z(~folded(data, most, ~crc), (const uint8_t *)data + most, bytes - most);
 }

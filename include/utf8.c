@@ -1,0 +1,27 @@
+/* utf8.c - the length of a UTF-8 sequence, and writing one.
+ *
+ * Both programs compile this file. It runs inside somebody else's process: it allocates nothing and keeps no state.
+ */
+#include "utf8.h"
+
+size_t tfi_utf8_length(const char *bytes, size_t left)
+{
+    const unsigned char *u = (const unsigned char *)bytes;
+    if (u[0] < 0x80) return 1;
+    size_t length = u[0] >= 0xf0 ? 4 : u[0] >= 0xe0 ? 3 : 2;
+    if (u[0] < 0xc2 || u[0] > 0xf4 || length > left) return 0;
+    for (size_t i = 1; i < length; i++)
+        if ((u[i] & 0xc0) != 0x80) return 0;
+    if ((u[0] == 0xe0 && u[1] < 0xa0) || (u[0] == 0xed && u[1] > 0x9f)) return 0;
+    if ((u[0] == 0xf0 && u[1] < 0x90) || (u[0] == 0xf4 && u[1] > 0x8f)) return 0;
+    return length;
+}
+
+size_t tfi_utf8_put(char *to, uint32_t code)
+{
+    static const uint8_t lead[] = {0, 0xc0, 0xe0, 0xf0};
+    size_t more = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+    for (size_t i = more; i > 0; i--, code >>= 6) to[i] = (char)(0x80 | (code & 0x3f));
+    to[0] = (char)(lead[more] | code);
+    return more + 1;
+}
