@@ -22,7 +22,7 @@ PRELOAD_SRCS += $(addprefix preload/,files.c stderr.c timing.c)
 # ---- libtorch ----
 PRELOAD_SRCS += $(addprefix preload/,python_torch.c torch.c torch_inputs.c torch_texts.c)
 # ---- the CUDA tables ----
-PRELOAD_SRCS += $(addprefix preload/,cuda.c cuda_calls.c cuda_names.c cuda_routes.c cuda_sync.c cudart.c cudart_changed.c dl.c events.c events_launch.c)
+PRELOAD_SRCS += $(addprefix preload/,copies.c cuda.c cuda_calls.c cuda_names.c cuda_routes.c cuda_sync.c cudart.c cudart_changed.c dl.c events.c events_launch.c)
 CUDA_OBJS     = $(foreach tree,lib libtest,$(addprefix $(B)/obj/$(tree)/preload/,cuda.o cudart.o))
 # A wrapper's address, where a look-up gives it away, has to be our own and not that of a library loaded before us.
 LDFLAGS_CUDA  = -Wl,-Bsymbolic-functions

@@ -86,35 +86,39 @@ void *tfi_route_driver(const char *name, unsigned version, uint64_t flags, void 
     return tfi_cuda_wrapper(route->hook);
 }
 
-/* True if an address lies in a library whose name begins so. */
-static bool lies_in(const void *address, const char *library)
+/* The file that an address lies in, if its name begins so; NULL if not. */
+static const char *file_of(const void *address, const char *library)
 {
     Dl_info info;
-    if (!dladdr(address, &info) || !info.dli_fname) return false;
-    const char *file = strrchr(info.dli_fname, '/');
-    size_t length = strlen(library);
-    file = file ? file + 1 : info.dli_fname;
-    return strncmp(file, library, length) == 0 && (file[length] == '.' || file[length] == '-');
+    bool found = dladdr(address, &info) && info.dli_fname && tfi_dl_is(info.dli_fname, library);
+    return found ? info.dli_fname : NULL;
 }
 
 /* There is one driver in a process, so whichever address of a function came first will do. */
 static void *driver_symbol(enum tfi_hook hook, void *found)
 {
-    if (!lies_in(found, "libcuda")) return NULL;
+    if (!file_of(found, "libcuda")) return NULL;
     original(hook, found);
     return tfi_cuda_wrapper(hook);
 }
 
+/* Of a library of which there may be several copies: true if the wrapper stands for that function. */
+static bool wrapped(enum tfi_hook library, enum tfi_hook hook, void *found, const char *name)
+{
+    const char *file = file_of(found, name);
+    if (!file || tfi_hook_several(library) || original(hook, found) != found) return false;
+    tfi_hook_given(hook, found, file);
+    return true;
+}
+
 static void *runtime_symbol(enum tfi_hook hook, void *found)
 {
-    if (!lies_in(found, "libcudart") || tfi_hook_several(TFI_LIBRARY_cudart)) return NULL;
-    return original(hook, found) == found ? tfi_cudart_wrapper(hook) : NULL;
+    return wrapped(TFI_LIBRARY_cudart, hook, found, "libcudart") ? tfi_cudart_wrapper(hook) : NULL;
 }
 
 static void *cupti_symbol(enum tfi_hook hook, void *found)
 {
-    if (!lies_in(found, "libcupti") || tfi_hook_several(TFI_LIBRARY_cupti)) return NULL;
-    return original(hook, found) == found ? tfi_broker_wrapper(hook) : NULL;
+    return wrapped(TFI_LIBRARY_cupti, hook, found, "libcupti") ? tfi_broker_wrapper(hook) : NULL;
 }
 
 /* The row of that name; that of CUPTI's library if there is none. */

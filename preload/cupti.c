@@ -40,6 +40,7 @@ uint32_t tfi_cupti_hes;
 static pid_t started_in, starter; /* process; thread */
 static uint32_t calling;          /* the background thread is in CUPTI */
 static bool exit_handlers;        /* the second one is registered as well */
+static bool injected;             /* the driver has loaded this library: no wrapper is called */
 static struct tfi_thread lane;    /* what converted records are written with: not a thread of the program */
 static uint64_t last_clock;
 
@@ -307,8 +308,10 @@ static void first_use(bool runtime)
         __atomic_store_n(&tfi_cupti->phase, TFI_CUPTI_OFF, __ATOMIC_RELEASE);
         return;
     }
-    /* A client that records already would see us ask, and has shown that CUPTI can be called. */
-    enum tfi_cupti_driver driver = tfi_broker_session() & 1 ? TFI_CUPTI_DRIVER_WORKS : tfi_cupti_driver(runtime);
+    /* A client that records already would see us ask, and has shown that CUPTI can be called. In an injection the driver
+     * is being initialised, must not be asked for that again, and lets CUPTI in: that is what an injection is for. */
+    bool works = injected || tfi_broker_session() & 1;
+    enum tfi_cupti_driver driver = works ? TFI_CUPTI_DRIVER_WORKS : tfi_cupti_driver(runtime);
     if (driver == TFI_CUPTI_DRIVER_NOT_YET) return;
     if (!__atomic_compare_exchange_n(&tfi_cupti->phase, &phase, TFI_CUPTI_STARTING, false, __ATOMIC_ACQ_REL,
                                      __ATOMIC_ACQUIRE))
@@ -338,11 +341,24 @@ TFI_COLD void tfi_cupti_begin(bool runtime)
     errno = error;
 }
 
+void tfi_cupti_injected(void)
+{
+    injected = true;
+    tfi_cupti_begin(false);
+}
+
+/* Where wrappers are called the next one does it. */
+void tfi_cupti_awake(void)
+{
+    if (injected) tfi_cupti_begin(false);
+}
+
 void tfi_cupti_after_fork(void)
 {
     uint32_t ready = TFI_CUPTI_READY;
     __atomic_compare_exchange_n(&tfi_cupti->phase, &ready, TFI_CUPTI_WAITING, false, __ATOMIC_ACQ_REL,
                                 __ATOMIC_RELAXED);
+    tfi_cupti_awake();
 }
 
 /* ---- the end ---- */

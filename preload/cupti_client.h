@@ -51,6 +51,12 @@ static inline void tfi_cupti_device_used(bool runtime)
     if (TFI_UNLIKELY(phase < TFI_CUPTI_READY)) tfi_cupti_begin(runtime);
 }
 
+/* The same where the driver has loaded this library, in cuInit: no wrapper of ours is going to be called. */
+void tfi_cupti_injected(void);
+
+/* When the process has woken: what has waited for that goes on. */
+void tfi_cupti_awake(void);
+
 /* For the background thread: does one piece of work; false if there is none. */
 bool tfi_cupti_work(void);
 /* How long it may sleep then, at most `most` milliseconds. */

@@ -4,6 +4,9 @@
  * own scope is searched. A wrapper that called the original would answer for itself (tried: RTLD_DEFAULT in a library
  * that was opened RTLD_LOCAL gives NULL, RTLD_NEXT in another preloaded library gives that library again, for ever). So
  * the original is jumped to, with stack and registers as they came. This is x86-64 assembler, the only one.
+ *
+ * CUPTI and what belongs to it call the driver on their own account, by addresses that they ask dlsym for: those are the
+ * driver's. (None of these libraries is linked with it: nm shows no such symbol in any of CUDA 12.8 to 13.2.)
  */
 #include "dl.h"
 
@@ -101,15 +104,51 @@ static bool is_missing(const char *name, const void *caller)
     return !tfi_dlsym(RTLD_NEXT, name);
 }
 
+bool tfi_dl_is(const char *path, const char *library)
+{
+    const char *file = strrchr(path, '/');
+    size_t length = strlen(library);
+    file = file ? file + 1 : path;
+    return strncmp(file, library, length) == 0 && (file[length] == '.' || file[length] == '-');
+}
+
+/* True for code of the vendor's profiling libraries. */
+static bool is_of_cupti(const void *caller)
+{
+    static const char *const libraries[] = {"libcupti", "libnvperf_host", "libnvperf_target", "libcheckpoint",
+                                            "libpcsamplingutil"};
+    Dl_info info;
+    if (!dladdr(caller, &info) || !info.dli_fname) return false;
+    for (size_t i = 0; i < TFI_COUNT(libraries); i++)
+        if (tfi_dl_is(info.dli_fname, libraries[i])) return true;
+    return false;
+}
+
+bool tfi_dl_is_preloaded(void)
+{
+    struct search ours = {(const void *)tfi_dl_is_preloaded, 0}, theirs = {(const void *)real(), 0};
+    return dl_iterate_phdr(look, &ours) && dl_iterate_phdr(look, &theirs) && ours.before < theirs.before;
+}
+
+/* What CUPTI gets: where everybody is asked, what is behind us, and else what the handle has. */
+static struct answer for_cupti(void *handle, const char *name)
+{
+    bool ours = handle == RTLD_DEFAULT ? tfi_route_is_row(name) : tfi_route_is_ours(handle, name);
+    return (struct answer){ours ? tfi_dlsym(RTLD_NEXT, name) : NULL, ours};
+}
+
 /* RTLD_DEFAULT, RTLD_NEXT and the program's own handle find our wrappers, or pass them by, as any other symbol of a
  * preloaded library. */
 __attribute__((used, visibility("hidden"))) struct answer tfi_dlsym_answer(void *handle, const char *name,
                                                                            const void *caller)
 {
     struct answer answer = {NULL, 0};
+    __atomic_add_fetch(&tfi_hook_loads, 1, __ATOMIC_RELAXED);
     if (!real() || handle == RTLD_NEXT || !name || !may_be_cuda(name)) return answer;
     int error = errno;
-    if (handle == RTLD_DEFAULT) {
+    if (is_of_cupti(caller)) {
+        answer = for_cupti(handle, name);
+    } else if (handle == RTLD_DEFAULT) {
         answer.given = is_missing(name, caller);
     } else {
         answer.address = tfi_route_symbol(handle, name);

@@ -4,8 +4,11 @@
  * not see libraries that were opened RTLD_LOCAL. A look-up that fails is tried again at the next call.
  *
  * A process may hold two major versions of a library, each with clients of its own, and wheels rename the copies they
- * bring. So what the caller's own list of needed libraries says goes first; and while there are two, no original is
- * kept: each call is looked up again, which takes microseconds and is right.
+ * bring. So what the caller's own object needs goes first; then what the caller has been given by dlsym; then the order
+ * of the table. A caller's object is looked at when the first call comes from a page of its code (copies.c). While only one
+ * copy is used there is one original for all; from the second one on each page of code has those of its copy. An object
+ * that needs another copy, takes the place of one that was unloaded, and calls without anybody having asked dlsym for
+ * something in between would be taken for that one.
  */
 #include "hooks.h"
 
@@ -13,6 +16,7 @@
 #include <link.h>
 
 #include "callstack.h"
+#include "copies.h"
 #include "dl.h"
 #include "fmt.h"
 #include "strings.h"
@@ -88,56 +92,28 @@ static const char *names_of(const struct row *row)
 
 struct tfi_hook_state tfi_hooks[TFI_NR_HOOKS];
 
+#define LIBRARY(name, soname) TFI_LIBRARY_##name,
+#define HOOK(class, ret, symbol, params, args, names, values)
+#define HOOK_VOID(class, ret, symbol, params, args, names, values)
+#define HOOK_CUSTOM(class, ret, symbol, params, names)
+#define HOOK_CUSTOM_VOID(class, ret, symbol, params, names)
+static const uint16_t libraries[] = {
+#include "hooks.def"
+};
+#undef LIBRARY
+#undef HOOK
+#undef HOOK_VOID
+#undef HOOK_CUSTOM
+#undef HOOK_CUSTOM_VOID
+
 static const struct row *library_of(enum tfi_hook hook)
 {
-    const struct row *row = &rows[hook];
-    while (row->class) row--;
-    return row;
+    size_t i = TFI_COUNT(libraries) - 1;
+    while (libraries[i] > hook) i--;
+    return &rows[libraries[i]];
 }
 
 #define MAX_SONAME 64
-
-/* Libraries that were found once. They stay referenced, and with them every original we know. */
-static struct {
-    char soname[MAX_SONAME];
-    void *handle; /* stored last */
-} found[8];
-static unsigned nr_found;
-
-static void *open_mapped(const char *soname)
-{
-    for (unsigned i = 0; i < TFI_COUNT(found); i++) {
-        void *handle = __atomic_load_n(&found[i].handle, __ATOMIC_ACQUIRE);
-        if (handle && strcmp(found[i].soname, soname) == 0) return handle;
-    }
-    void *handle = dlopen(soname, RTLD_NOLOAD | RTLD_LAZY);
-    if (!handle || strlen(soname) >= MAX_SONAME) return handle;
-    unsigned i = __atomic_fetch_add(&nr_found, 1, __ATOMIC_RELAXED);
-    if (i >= TFI_COUNT(found)) return handle;
-    strcpy(found[i].soname, soname);
-    __atomic_store_n(&found[i].handle, handle, __ATOMIC_RELEASE);
-    return handle;
-}
-
-/* The name under which the object that `caller` lies in needs a library, "libcudart.so.13" or "libcudart-1f2e.so.12" for
- * a soname of libcudart.so.13; NULL if it does not need it. */
-static const char *needed_by(const void *caller, const char *soname)
-{
-    Dl_info info;
-    struct link_map *map = NULL;
-    const char *strings = NULL, *end = strstr(soname, ".so");
-    size_t length = end ? (size_t)(end - soname) : strlen(soname);
-    if (!caller || !dladdr1(caller, &info, (void **)&map, RTLD_DL_LINKMAP) || !map || !map->l_ld) return NULL;
-    for (const ElfW(Dyn) *d = map->l_ld; d->d_tag != DT_NULL; d++)
-        if (d->d_tag == DT_STRTAB) strings = (const char *)d->d_un.d_ptr;
-    if (!strings || (uintptr_t)strings < map->l_addr) return NULL;
-    for (const ElfW(Dyn) *d = map->l_ld; d->d_tag != DT_NULL; d++) {
-        const char *name = strings + d->d_un.d_val;
-        if (d->d_tag == DT_NEEDED && strncmp(name, soname, length) == 0 && (name[length] == '.' || name[length] == '-'))
-            return name;
-    }
-    return NULL;
-}
 
 /* The next soname of a list. */
 static bool next_soname(const char **list, char soname[MAX_SONAME])
@@ -152,44 +128,145 @@ static int first_object(struct dl_phdr_info *info, size_t size, void *adds)
     return 1;
 }
 
-/* How many of a library's sonames are mapped. To look for one that is not means to search directories, so that is done
- * again only after something was loaded. */
+/* Mapped under one of a library's sonames, or needed by a caller: how many there are. To look for what is not mapped
+ * means to search directories, so that is done again only after something was loaded. */
 static unsigned copies_of(const struct row *library)
 {
-    static unsigned long long known[TFI_NR_HOOKS]; /* by library: objects loaded so far << 8 | copies found then */
+    static unsigned long long known[TFI_NR_HOOKS]; /* by library: objects loaded so far */
     const char *list = names_of(library);
     char soname[MAX_SONAME];
-    unsigned long long *mine = &known[library - rows];
-    unsigned long long adds = 0, before = __atomic_load_n(mine, __ATOMIC_RELAXED), copies = 0;
-    if (!strchr(list, ',')) return 1;
+    unsigned long long *mine = &known[library - rows], adds = 0;
     dl_iterate_phdr(first_object, &adds);
-    if (before >> 8 == adds) return before & 255;
-    while (next_soname(&list, soname)) copies += open_mapped(soname) != NULL;
-    __atomic_store_n(mine, adds << 8 | copies, __ATOMIC_RELAXED);
-    return (unsigned)copies;
+    if (__atomic_load_n(mine, __ATOMIC_RELAXED) != adds) {
+        while (next_soname(&list, soname)) tfi_copy_open(soname);
+        __atomic_store_n(mine, adds, __ATOMIC_RELAXED);
+    }
+    return tfi_copies_known(names_of(library));
 }
 
-static void *find(const struct row *library, const char *symbol, const void *caller)
+/* In the library that is mapped under one of the sonames, in their order. */
+static void *find_listed(const struct row *library, const char *symbol)
 {
     const char *list = names_of(library);
     char soname[MAX_SONAME];
+    void *real = NULL, *handle;
     if (!*list) return tfi_dlsym(RTLD_NEXT, symbol);
-    const char *needed = needed_by(caller, list);
-    void *handle = needed ? open_mapped(needed) : NULL;
-    void *real = handle ? tfi_dlsym(handle, symbol) : NULL;
     while (!real && next_soname(&list, soname)) {
-        handle = open_mapped(soname);
+        handle = tfi_copy_open(soname);
         real = handle ? tfi_dlsym(handle, symbol) : NULL;
     }
     return real;
+}
+
+/* ---- libraries of which there may be several copies ---- */
+
+#define NR_COPIED (TFI_COPIED_END - TFI_COPIED_BEGIN)
+
+uintptr_t tfi_pages[TFI_PAGES];
+uint64_t tfi_hook_loads;
+
+_Static_assert(TFI_COPIES < 1 << TFI_PAGE_COPY_BITS && TFI_COPY_NONE == -1, "a page's copy");
+static void *originals[TFI_COPIES][NR_COPIED]; /* by copy */
+static void *given[NR_COPIED];                 /* what dlsym found when it gave the wrapper away */
+static uint32_t several[TFI_NR_HOOKS];         /* by library: its originals are not in tfi_hooks any more */
+
+static void use_several(const struct row *library)
+{
+    enum tfi_hook first = (enum tfi_hook)(library - rows);
+    __atomic_store_n(&several[first], 1, __ATOMIC_SEQ_CST);
+    for (unsigned i = first + 1; i < TFI_NR_HOOKS && rows[i].class; i++)
+        __atomic_store_n(&tfi_hooks[i].real, NULL, __ATOMIC_SEQ_CST);
+}
+
+/* Keeps it as the original for all callers, if there is one copy only. */
+static void keep(enum tfi_hook hook, const struct row *library, void *real)
+{
+    uint32_t *flag = &several[library - rows];
+    if (__atomic_load_n(flag, __ATOMIC_SEQ_CST)) return;
+    __atomic_store_n(&tfi_hooks[hook].real, real, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(flag, __ATOMIC_SEQ_CST)) __atomic_store_n(&tfi_hooks[hook].real, NULL, __ATOMIC_SEQ_CST);
+}
+
+static void *of_copy(int copy, enum tfi_hook hook)
+{
+    void **place = &originals[copy][hook - TFI_COPIED_BEGIN];
+    void *real = __atomic_load_n(place, __ATOMIC_RELAXED);
+    if (TFI_LIKELY(real != NULL)) return real;
+    real = tfi_dlsym(tfi_copy_handle(copy), symbol_of(&rows[hook]));
+    __atomic_store_n(place, real, __ATOMIC_RELAXED);
+    return real;
+}
+
+/* Of the copies that somebody has used, in the order of the table. */
+static void *of_known(const struct row *library, enum tfi_hook hook)
+{
+    const char *list = names_of(library);
+    char soname[MAX_SONAME];
+    void *real = NULL;
+    while (!real && next_soname(&list, soname)) {
+        int copy = tfi_copy_known(soname);
+        if (copy != TFI_COPY_NONE) real = of_copy(copy, hook);
+    }
+    return real;
+}
+
+/* Of a caller that has called before: the copy that its object needs. */
+static bool is_known(enum tfi_hook hook, const void *caller, int *copy)
+{
+    uintptr_t page = __atomic_load_n(tfi_hook_page(caller), __ATOMIC_RELAXED);
+    *copy = (int)(page % (1u << TFI_PAGE_COPY_BITS)) - 1;
+    return page >> TFI_PAGE_COPY_BITS == tfi_hook_page_key(hook, caller);
+}
+
+/* Its page is noted last: from then on other threads' calls from there go by it. */
+static int look_at(const struct row *library, enum tfi_hook hook, const void *caller)
+{
+    uintptr_t key = tfi_hook_page_key(hook, caller);
+    int copy = tfi_copy_needed(caller, names_of(library));
+    if (!__atomic_load_n(&several[library - rows], __ATOMIC_RELAXED) && tfi_copies_known(names_of(library)) > 1)
+        use_several(library);
+    __atomic_store_n(tfi_hook_page(caller), key << TFI_PAGE_COPY_BITS | (uintptr_t)(copy + 1), __ATOMIC_RELEASE);
+    return copy;
+}
+
+static void *find_copy(const struct row *library, enum tfi_hook hook, const void *caller)
+{
+    int copy;
+    if (!is_known(hook, caller, &copy)) copy = look_at(library, hook, caller);
+    void *real = copy != TFI_COPY_NONE ? of_copy(copy, hook) : NULL;
+    if (!real) real = __atomic_load_n(&given[hook - TFI_COPIED_BEGIN], __ATOMIC_RELAXED);
+    if (!real) real = of_known(library, hook);
+    if (!real) real = find_listed(library, symbol_of(&rows[hook]));
+    if (real) keep(hook, library, real);
+    return real;
+}
+
+void tfi_hook_given(enum tfi_hook hook, void *real, const char *file)
+{
+    tfi_copy_note(file);
+    __atomic_store_n(&given[hook - TFI_COPIED_BEGIN], real, __ATOMIC_RELAXED);
+}
+
+/* ---- for everybody ---- */
+
+static void *find(const struct row *library, const char *symbol, const void *caller)
+{
+    int copy = tfi_copy_needed(caller, names_of(library));
+    void *real = copy != TFI_COPY_NONE ? tfi_dlsym(tfi_copy_handle(copy), symbol) : NULL;
+    return real ? real : find_listed(library, symbol);
 }
 
 TFI_COLD void *tfi_hook_find(enum tfi_hook hook, const void *caller)
 {
     int error = errno;
     const struct row *library = library_of(hook);
-    void *real = find(library, symbol_of(&rows[hook]), caller);
-    if (real && copies_of(library) < 2) __atomic_store_n(&tfi_hooks[hook].real, real, __ATOMIC_RELAXED);
+    void *real;
+    if (tfi_hook_is_copied(hook)) {
+        real = find_copy(library, hook, caller);
+    } else {
+        real = find_listed(library, symbol_of(&rows[hook]));
+        if (real) __atomic_store_n(&tfi_hooks[hook].real, real, __ATOMIC_RELAXED);
+    }
     errno = error;
     return real;
 }
@@ -205,16 +282,14 @@ TFI_COLD void *tfi_hook_sibling(enum tfi_hook hook, const char *symbol, const vo
 bool tfi_hook_several(enum tfi_hook library)
 {
     int error = errno;
-    bool several = copies_of(&rows[library]) > 1;
+    bool many = copies_of(&rows[library]) > 1;
     errno = error;
-    return several;
+    return many;
 }
 
 TFI_COLD void tfi_hook_look_again(enum tfi_hook library)
 {
-    if (!tfi_hook_several(library)) return;
-    for (unsigned i = library + 1; i < TFI_NR_HOOKS && rows[i].class; i++)
-        __atomic_store_n(&tfi_hooks[i].real, NULL, __ATOMIC_RELAXED);
+    if (tfi_hook_several(library)) use_several(&rows[library]);
 }
 
 enum tfi_hook tfi_hook_named(enum tfi_hook library, const char *symbol)

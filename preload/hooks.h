@@ -44,9 +44,13 @@ void *tfi_hook_sibling(enum tfi_hook hook, const char *symbol, const void *calle
 /* True while several of a library's sonames are mapped. */
 bool tfi_hook_several(enum tfi_hook library);
 
-/* To be called when another copy of a library may have appeared: if there are several now, its originals are looked up
- * for each call from here on. */
+/* To be called when another copy of a library may have appeared: if there are several now, each call asks for its
+ * caller's from here on. */
 void tfi_hook_look_again(enum tfi_hook library);
+
+/* To be called when dlsym gives a wrapper away: what it stands for where the caller's object needs no copy, and the file
+ * that it lies in. */
+void tfi_hook_given(enum tfi_hook hook, void *real, const char *file);
 
 /* The row of that name in a library's table; the library itself if there is none. */
 enum tfi_hook tfi_hook_named(enum tfi_hook library, const char *symbol);
@@ -54,11 +58,47 @@ enum tfi_hook tfi_hook_named(enum tfi_hook library, const char *symbol);
 /* The row's symbol. */
 const char *tfi_hook_symbol(enum tfi_hook hook);
 
+/* Libraries of which a process may hold several copies: the CUDA runtime and CUPTI. */
+#define TFI_COPIED_BEGIN TFI_LIBRARY_cudart
+#define TFI_COPIED_END TFI_LIBRARY_c10
+
+static inline bool tfi_hook_is_copied(enum tfi_hook hook)
+{
+    return hook > TFI_COPIED_BEGIN && hook < TFI_COPIED_END;
+}
+
+/* Pages of code whose object was looked at: in the low bits the copy that it needs, counted from 1, or 0. By library, as a
+ * call of the one says nothing of the other; and by what dlsym has counted, as whoever has loaded an object asks it for a
+ * symbol next: another one may lie in its place now. */
+enum { TFI_PAGES = 1024, TFI_PAGE_BITS = 12, TFI_PAGE_COPY_BITS = 4, TFI_PAGE_KEY_BITS = 36 };
+extern uintptr_t tfi_pages[TFI_PAGES];
+extern uint64_t tfi_hook_loads;
+
+static inline uintptr_t tfi_hook_page_key(enum tfi_hook hook, const void *caller)
+{
+    uintptr_t loads = __atomic_load_n(&tfi_hook_loads, __ATOMIC_RELAXED) << TFI_PAGE_COPY_BITS;
+    uintptr_t page = (uintptr_t)caller >> TFI_PAGE_BITS << 1 | (hook > TFI_LIBRARY_cupti);
+    return (loads << TFI_PAGE_KEY_BITS) >> TFI_PAGE_COPY_BITS | page;
+}
+
+static inline uintptr_t *tfi_hook_page(const void *caller)
+{
+    return &tfi_pages[((uintptr_t)caller >> TFI_PAGE_BITS) % TFI_PAGES];
+}
+
+static inline bool tfi_hook_page_known(enum tfi_hook hook, const void *caller)
+{
+    uintptr_t page = __atomic_load_n(tfi_hook_page(caller), __ATOMIC_RELAXED);
+    return page >> TFI_PAGE_COPY_BITS == tfi_hook_page_key(hook, caller);
+}
+
 /* Inlined, so that the address is the wrapper's caller. */
 static inline __attribute__((always_inline)) void *tfi_real(enum tfi_hook hook)
 {
+    const void *caller = __builtin_return_address(0);
     void *real = __atomic_load_n(&tfi_hooks[hook].real, __ATOMIC_RELAXED);
-    return TFI_LIKELY(real != NULL) ? real : tfi_hook_find(hook, __builtin_return_address(0));
+    bool known = !tfi_hook_is_copied(hook) || tfi_hook_page_known(hook, caller);
+    return TFI_LIKELY(real != NULL && known) ? real : tfi_hook_find(hook, caller);
 }
 
 /* Interns the description, with the guard of the thread. */

@@ -12,6 +12,8 @@
  *
  * Interpreters under another one are left alone: the shim's objects are the first one's. So are builds without the
  * global lock, which keeps everything here that is written.
+ *
+ * Where CUDA_INJECTION64_PATH brings this library the interpreter runs already: the next import of anything is the sign.
  */
 #include "python.h"
 
@@ -38,6 +40,7 @@ static enum { WAITING, RUNNING, DONE } state;
 static PyObject *namespace;
 static PyObject *exec_function; /* called with code objects, NULL if nobody wants them */
 static bool here;               /* this process has an interpreter */
+static bool late;               /* it ran before us */
 static void *interpreter;       /* whose objects these are; NULL where the version does not tell */
 
 /* ---- the interpreter's functions ---- */
@@ -361,7 +364,8 @@ static int hook(const char *event, PyObject *args, void *data)
         if (TFI_UNLIKELY(exec_function != NULL) && state == DONE && strcmp(event, "exec") == 0) tell_exec(args);
         return 0;
     }
-    if (strncmp(event, "cpython.run_", 12) == 0 || (strcmp(event, "import") == 0 && imports_torch(args))) install();
+    if (strncmp(event, "cpython.run_", 12) == 0 || (strcmp(event, "import") == 0 && (late || imports_torch(args))))
+        install();
     return 0;
 }
 
@@ -377,6 +381,7 @@ void tfi_python_constructor(void)
     *(void **)&started = tfi_dlsym(RTLD_DEFAULT, "Py_IsInitialized");
     if (!add) return;
     here = true;
+    late = started && started();
     bool early = started && !started() && note_allocation();
     if (add(hook, NULL) != 0) tfi_log(TFI_LOG_WARN, "this Python takes no audit hook: it is not seen from inside");
     if (early) entry.set(RAW, &entry.first);

@@ -8,6 +8,7 @@
  * The end may come while other threads run. They see the generation gone and only forward; those still inside the
  * recorder are waited for, briefly. If anything can't be brought to the .tfr, the .live file is left in its place.
  */
+#include <dlfcn.h>
 #include <errno.h>
 #include <linux/membarrier.h>
 #include <pthread.h>
@@ -248,6 +249,7 @@ static void wake(void)
         tfi_python_awake(t);
         tfi_guard_clear(t);
     }
+    tfi_cupti_awake();
     tfi_cost_add(tfi_ticks() - start);
 }
 
@@ -491,9 +493,24 @@ __attribute__((destructor)) static void unload(void)
     tfi_finish("exit");
 }
 
-/* Where CUDA_INJECTION64_PATH names this library the driver opens it and calls this; the constructor has run by then. */
+extern int tfi_range_push(const char *name); /* api.c */
+
+/* True if the program is bound to another copy of this library. */
+static bool another_is_preloaded(void)
+{
+    void *program = dlopen(NULL, RTLD_LAZY), *bound = program ? tfi_dlsym(program, "tfi_range_push") : NULL;
+    return bound && bound != (void *)tfi_range_push;
+}
+
+/* Where CUDA_INJECTION64_PATH names this library the driver opens it in cuInit and calls this; the constructor has run by
+ * then. Where it is preloaded as well its wrappers see all that comes. Else nothing calls them, and this is the one moment
+ * to start CUPTI, and to wake if all is selected: the driver is loaded, and no context exists yet. */
 TFI_EXPORT int InitializeInjection(void);
 int InitializeInjection(void)
 {
+    if (tfi_dl_is_preloaded() || another_is_preloaded()) return 1;
+    tfi_cupti_injected();
+    struct tfi_thread *t = tfi_enter(TFI_WHY_CALL);
+    if (t) tfi_leave(t);
     return 1;
 }

@@ -403,6 +403,125 @@ int main(void) { return use("client13.so") || use("client12.so") || use("client1
     check_clients(result, ['13', '12', '13', '12'])
 
 
+USE = r"""
+static int use(const char *name)
+{
+    int (*f)(void) = dlsym(dlopen(name, RTLD_NOW | RTLD_LOCAL), "client");
+    return f();
+}
+"""
+PLAIN_CLIENT = r"""
+int cudaMemPrefetchAsync();
+int client(void) { return cudaMemPrefetchAsync(1UL, 2UL, LOCATION, 4UL, 5UL) || cudaMemPrefetchAsync(1UL, 2UL, LOCATION, 4UL, 6UL); }
+"""
+
+
+def plain_client(directory, name, libcudart, release, source=PLAIN_CLIENT):
+    """A library without kernels of its own, which registers nothing."""
+    return compile_c(directory / f'{name}.so', PLAIN + source, '-shared', '-fPIC', '-w', f'-DLOCATION={LOCATION[release]}', libcudart,
+                     f'-Wl,-soname,{name}.so', '-fno-optimize-sibling-calls')
+
+
+@pytest.mark.parametrize('hashed', [False, True])
+def test_a_second_runtime_for_a_library_without_kernels(play, tmp_path, hashed):
+    """Nothing announces it but its first call; also where a wheel has renamed its copy."""
+    plain_client(tmp_path, 'client13', runtime(tmp_path, 13), '13')
+    plain_client(tmp_path, 'client12', runtime(tmp_path, 12, name='libcudart-9335f6a2.so.12.4.127' if hashed else None), '12')
+    result = play(USE + 'int main(void) { return use("client13.so") || use("client12.so") || use("client13.so"); }')
+    said = {'13': 'runtime 13: 1 2 300000001 4 {}', '12': 'runtime 12: 1 2 ffffffffffffffff 4 {}'}
+    assert result.out.splitlines() == [said[r].format(last) for r in ('13', '12', '13') for last in (5, 6)]
+    assert [c.args[2] for c in result.calls] == [1, 1, 2, 2, 1, 1]
+
+
+def test_a_library_that_takes_the_place_of_another(play, tmp_path):
+    """The same addresses may belong to the client of another runtime when the first one is gone."""
+    for release in ('12', '13'):
+        plain_client(tmp_path, f'client{release}', runtime(tmp_path, int(release)), release)
+    result = play(r"""
+static int use(const char *name)
+{
+    void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    int (*f)(void) = dlsym(handle, "client");
+    static void *before;
+    if (before) puts(before == (void *)f ? "same place" : "elsewhere");
+    before = (void *)f;
+    int result = f();
+    dlclose(handle);
+    return result;
+}
+int main(void)
+{
+    dlopen("libcudart.so.13", RTLD_NOW), dlopen("libcudart.so.12", RTLD_NOW);
+    for (int i = 0; i < 3; i++) if (use("client13.so") || use("client12.so")) return 1;
+    return 0;
+}""")
+    runtimes = [line[8:10] for line in result.out.splitlines() if line.startswith('runtime')]
+    assert runtimes == (['13'] * 2 + ['12'] * 2) * 3
+    assert 'same place' in result.out
+
+
+def test_what_dlsym_gave_before_the_second_runtime_came(play, tmp_path):
+    """A program that is linked with neither asked the older one; when the newer one comes that stays so."""
+    runtime(tmp_path, 12)
+    plain_client(tmp_path, 'client13', runtime(tmp_path, 13), '13')
+    result = play(USE + r"""
+int main(void)
+{
+    int (*asked)() = dlsym(dlopen("libcudart.so.12", RTLD_NOW | RTLD_LOCAL), "cudaMemPrefetchAsync");
+    asked(1UL, 2UL, -1L, 4UL, 0UL);
+    if (use("client13.so")) return 1;
+    asked(1UL, 2UL, -1L, 4UL, 0UL);
+    return use("client13.so");
+}""")
+    assert [line[8:10] for line in result.out.splitlines()] == ['12', '13', '13', '12', '13', '13']
+    assert [c.args[2] for c in result.calls] == [2, 1, 1, 2, 1, 1]
+
+
+SLOW = r"""
+extern void (*begun)(void);
+__attribute__((constructor)) static void load(void) { begun(); }
+"""
+LAUNCHES = r"""
+int cudaLaunchKernel(const void *, ...);
+int client(void) { for (int i = 0; i < 50; i++) cudaLaunchKernel(&client); return 0; }
+"""
+
+
+def test_launches_do_not_wait_for_a_dlopen_elsewhere(play, tmp_path):
+    """A library's constructor holds the loader's lock, for half a second here. The clients launch with two runtimes."""
+    for release in ('12', '13'):
+        plain_client(tmp_path, f'client{release}', runtime(tmp_path, int(release)), release, LAUNCHES)
+    compile_c(tmp_path / 'slow.so', PLAIN + SLOW, '-shared', '-fPIC', '-w')
+    result = play(USE + r"""
+#include <pthread.h>
+#include <time.h>
+#include <unistd.h>
+static int loading, done;
+static void hold(void) { __atomic_store_n(&loading, 1, __ATOMIC_SEQ_CST); usleep(500000); }
+void (*begun)(void) = hold;
+static void *load(void *unused)
+{
+    dlopen("./slow.so", RTLD_NOW);
+    __atomic_store_n(&done, 1, __ATOMIC_SEQ_CST);
+    return unused;
+}
+int main(void)
+{
+    pthread_t thread;
+    int (*old)(void) = dlsym(dlopen("client12.so", RTLD_NOW), "client"), (*new)(void) = dlsym(dlopen("client13.so", RTLD_NOW), "client");
+    if (old() || new() || old()) return 1;
+    pthread_create(&thread, 0, load, 0);
+    while (!__atomic_load_n(&loading, __ATOMIC_SEQ_CST)) usleep(100);
+    old(), new();
+    int meanwhile = !__atomic_load_n(&done, __ATOMIC_SEQ_CST);
+    pthread_join(thread, 0);
+    fprintf(stdout, "%s\n", meanwhile ? "meanwhile" : "afterwards");
+    return 0;
+}""", '-rdynamic', '-pthread')
+    assert len(result.calls) == 250
+    assert result.out.splitlines()[-1] == 'meanwhile'
+
+
 # ---- processes that do not use it ----
 
 def test_without_cuda(play):

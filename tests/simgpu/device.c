@@ -1,13 +1,36 @@
 /* device.c - start-up, devices and their attributes, names of errors, the profiler's switch, what there is not. */
+#include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "model.h"
+
+static __thread bool in_injection;
+
+/* As the driver does, once in a process: what CUDA_INJECTION64_PATH names is opened and told, before anything is
+ * initialised. Where that calls cuInit again the vendor's may hang; here it is the end. */
+static void inject(void)
+{
+    const char *path = getenv("CUDA_INJECTION64_PATH");
+    void *tool = path && *path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    int (*initialize)(void) = NULL;
+    if (tool) *(void **)&initialize = dlsym(tool, "InitializeInjection");
+    in_injection = true;
+    if (initialize) initialize();
+    in_injection = false;
+}
 
 API(cuInit, (unsigned flags), (flags))
 {
     NEED_VALUE(flags == 0);
     NEED(!sim_forked, CUDA_ERROR_NOT_INITIALIZED);
     NEED(sim_nr_devices > 0, CUDA_ERROR_NO_DEVICE);
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (in_injection) {
+        fputs("simgpu: cuInit inside InitializeInjection\n", stderr);
+        abort();
+    }
+    pthread_once(&once, inject);
     sim_initialised = true;
     return CUDA_SUCCESS;
 }
