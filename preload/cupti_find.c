@@ -30,12 +30,32 @@ struct seen {
     const char *tool;
 };
 
+/* The numbers behind ".so." in a file's name, the second one 0 where there is none. */
+static void version_of(const char *file, unsigned version[2])
+{
+    const char *at = strstr(file, ".so.");
+    version[0] = version[1] = 0;
+    for (unsigned i = 0; at && i < 2; i++) {
+        for (at += i ? 1 : 4; *at >= '0' && *at <= '9'; at++) version[i] = version[i] * 10 + (unsigned)(*at - '0');
+        if (*at != '.') return;
+    }
+}
+
 static unsigned major_of(const char *file)
 {
-    const char *so = strstr(file, ".so.");
-    unsigned major = 0;
-    for (so = so ? so + 4 : ""; *so >= '0' && *so <= '9'; so++) major = major * 10 + (unsigned)(*so - '0');
-    return major;
+    unsigned version[2];
+    version_of(file, version);
+    return version[0];
+}
+
+/* CUPTI's files are named by its major version, or by year and number: CUDA 12.8 has libcupti.so.2025.1.1, 12.9 has
+ * 2025.2, and 13.0 has 2025.3. */
+static bool is_of_12(const char *file)
+{
+    unsigned version[2];
+    version_of(file, version);
+    if (version[0] < 2000) return version[0] == 12;
+    return version[0] < 2025 || (version[0] == 2025 && version[1] < 3);
 }
 
 static bool named(const char *file, const char *library)
@@ -87,8 +107,7 @@ static int look(struct dl_phdr_info *info, size_t size, void *data)
     const char *path = info->dlpi_name ? info->dlpi_name : "", *file = file_of(path);
     (void)size;
     if (named(file, "libcupti")) {
-        unsigned major = major_of(file);
-        char *to = seen->cupti[major != 12 && !(major > 2000 && major < 2025)];
+        char *to = seen->cupti[!is_of_12(file)];
         if (!*to) tfi_fmt(to, sizeof seen->cupti[0], "%s", path);
     } else if (named(file, "libcudart") && !*seen->runtime) {
         tfi_fmt(seen->runtime, sizeof seen->runtime, "%s", path);

@@ -6,7 +6,7 @@
  * the original is jumped to, with stack and registers as they came. This is x86-64 assembler, the only one.
  *
  * CUPTI and what belongs to it call the driver on their own account, by addresses that they ask dlsym for: those are the
- * driver's. (None of these libraries is linked with it: nm shows no such symbol in any of CUDA 12.8 to 13.2.)
+ * driver's. (None of these libraries is linked with it: nm shows no such symbol in any of CUDA 12.8 and 13.2.)
  */
 #include "dl.h"
 

@@ -6,8 +6,10 @@ by the device model and not through CUPTI. SIMCUPTI_NASTY switches what the real
 
 import json
 import re
+import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections import Counter
 from types import SimpleNamespace
@@ -276,6 +278,21 @@ def test_cupti_by_its_path(play, only_driver):
     got = play('', {'TFI_CUPTI_PATH': GPU / 'libcupti.so.13'}, program='driver', libraries=only_driver)
     assert_equals_log(got)
     assert nr_ours(got) > 10 and got.said == []
+
+
+@pytest.mark.parametrize('runtime, expected', [('12', '2025.1.1'), ('13', '2025.3.1')])
+def test_cupti_of_the_runtimes_release(run, tmp_path, runtime, expected):
+    """Two are mapped under the names of their files; the runtime says which of them belongs to the program."""
+    cuda = scripted.libraries(tmp_path / 'cuda', 'libcuda.so.1')
+    (tmp_path / f'libcudart.so.{runtime}').symlink_to(built(GPU / 'libcudart.so.13'))
+    for name in ('2025.1.1', '2025.3.1'):
+        shutil.copy(built(GPU / 'libcupti.so.13'), tmp_path / f'libcupti.so.{name}')
+    script = ('import ctypes, sys\nfor name in sys.argv[1:]: ctypes.CDLL(name)\n'
+              'ctypes.CDLL("libcuda.so.1").cuInit(0); ctypes.CDLL(sys.argv[1]).cudaFree(None)')
+    result = run([sys.executable, '-c', script, *(tmp_path / n for n in (f'libcudart.so.{runtime}', 'libcupti.so.2025.1.1', 'libcupti.so.2025.3.1'))],
+                 {'LD_LIBRARY_PATH': cuda, 'TFI_LOG': 'info'})
+    said = [line for line in result.err.splitlines() if line.startswith('tfinject: ') and 'libcupti' in line]
+    assert result.rc == 0 and said and all(f'libcupti.so.{expected}' in line for line in said), result.err
 
 
 def test_cupti_path_that_is_wrong(play):

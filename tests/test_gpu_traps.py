@@ -6,11 +6,15 @@ be wrong.
 """
 
 import re
+import time
 from collections import Counter
 
 import pytest
 
 import scripted
+import test_cuda_routes
+import test_cupti
+import test_injection
 from conftest import ROOT
 from test_cupti import (GPU, START, STOP, assert_equals_log, assert_times_of_its_clock, client_s, correlations, drops, kernels_between, logged,
                         nr_logged, nr_ours, numbered, ours, play, records)  # noqa: F401
@@ -97,6 +101,32 @@ def flushes(play, run, python, tmp_path):
         assert got.trace.complete and not drops(got.trace)
 
 
+@trap('internal', "CUPTI's own calls of the driver get no wrapper, so they are nobody's and wait for nothing")
+def calls_of_its_own(play, run, python, tmp_path):
+    """While a kind is enabled a thread of CUPTI's would wait for the end of our start, each time two seconds."""
+    start = time.monotonic()
+    got = play(f'init kernel=5 copy=1 graph=2 {START} kernel=3 sync {STOP} kernel=2 sync', nasty='internal,thread')
+    assert time.monotonic() - start < 6
+    internal = [x for x in got.log if x['t'] == 'call' and x['symbol'] == 'cuEventQuery']
+    assert len(internal) > 6 and {x['result'] for x in internal} == {400}
+    assert 'cuEventQuery' not in [c.name for c in scripted.calls(got.trace)]
+    assert_equals_log(got)
+    assert sum(client_s(got).values()) == 3
+
+
+# What is no switch of CUPTI: the simulated driver's doing, or the program's. Where it is tested, what happens, what is done.
+OTHERS = {
+    'injection': (test_injection.test_alone, 'the driver loads what CUDA_INJECTION64_PATH names, in cuInit, and binds nothing to it',
+                  'CUPTI is started there, and what it says is the whole trace'),
+    'majors': (test_cuda_routes.test_launches_do_not_wait_for_a_dlopen_elsewhere,
+               'two releases of libcudart in one process, and a dlopen elsewhere that takes long', 'no call asks the loader which is meant'),
+    'client': (test_cuda_routes.test_a_second_runtime_for_a_library_without_kernels,
+               'the client of a second libcudart registers no kernels', "its first call shows it: a page of code has its object's runtime"),
+    'names': (test_cupti.test_cupti_of_the_runtimes_release, 'libcupti.so.2025.1.1 is of CUDA 12.8, 2025.3.1 of 13.0',
+              'year and number are read, not the year alone'),
+}
+
+
 # ---- the table ----
 
 @pytest.mark.parametrize('name', TRAPS)
@@ -111,6 +141,8 @@ def test_list_of_traps(capsys):
     with capsys.disabled():
         for name, (what, _) in TRAPS.items():
             print(f'\n{name:12} CUPTI: {switches[name]}\n{"":12} so:    {what}', end='')
+        for name, (test, how, what) in OTHERS.items():
+            print(f'\n{name:12} there: {how}\n{"":12} so:    {what} ({test.__module__}.{test.__name__})', end='')
         print()
 
 

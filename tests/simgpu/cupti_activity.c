@@ -8,6 +8,7 @@
 static CUptiResult want(CUpti_ActivityKind kind, bool on)
 {
     CUptiResult result = on ? sim_attach() : CUPTI_SUCCESS;
+    if (on && result == CUPTI_SUCCESS) sim_internal_enable();
     return result == CUPTI_SUCCESS ? sim_want(kind, on) : result;
 }
 

@@ -83,6 +83,7 @@ static struct buffer *request(void)
     struct buffer b = {0};
     __atomic_add_fetch(&sim_counts.requested, 1, __ATOMIC_RELAXED);
     in_callback = true;
+    sim_internal_call();
     request_fn(&b.data, &b.size, &b.max);
     in_callback = false;
     if (sim_nasty(NASTY_stolen) && sim_counts.requested == sim_nasty(NASTY_stolen))
@@ -135,6 +136,7 @@ static void complete(struct buffer *b)
 {
     __atomic_add_fetch(&sim_counts.returned, 1, __ATOMIC_RELAXED);
     in_callback = true;
+    sim_internal_call();
     complete_fn(NULL, 0, b->data, b->size, b->used);
     in_callback = false;
     for (struct text *t = b->names; t; t = t->next) memset(t->text, '#', t->length);

@@ -50,6 +50,7 @@ void sim_callback(const struct simgpu_call *call, uint32_t cbid, struct sim_site
                                .contextUid = call->context,
                                .correlationData = &site->data,
                                .correlationId = call->correlation + sim_config()->correlation_offset};
+    sim_internal_call();
     f(slot.user, domain, cbid, &data);
 }
 

@@ -143,6 +143,11 @@ void sim_dump_devices(void);
 extern uint32_t sim_thread_id_type;
 uint32_t sim_thread_id(uint64_t thread, uint32_t tid);
 
+/* ---- cupti_internal.c: its own calls of the driver ---- */
+bool sim_is_internal(void); /* this thread is in one */
+void sim_internal_call(void);
+void sim_internal_enable(void); /* in a thread of its own, which is waited for */
+
 /* ---- cupti_callback.c ---- */
 struct sim_site { /* of one call, from entry to exit */
     uint64_t data;

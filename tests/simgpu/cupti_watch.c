@@ -115,7 +115,7 @@ static void left(const struct simgpu_call *call, struct frame *frame)
 static void on_call(void *unused, const struct simgpu_call *call)
 {
     (void)unused;
-    if (sim_inherited()) return;
+    if (sim_inherited() || sim_is_internal()) return;
     if (!call->exit) {
         sim_trap_launch(call->symbol);
         if (me.depth++ < MAX_DEPTH) entered(call, &me.frames[me.depth - 1]);

@@ -53,6 +53,7 @@ static void *work(void *unused)
         how = 0;
         nudged = false;
         pthread_mutex_unlock(&lock);
+        sim_internal_call();
         sim_drain(DRAIN_WAIT | now);
         pthread_mutex_lock(&lock);
         answered = ticket;
