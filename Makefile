@@ -260,7 +260,7 @@ everything: $(if $(ASAN),,simcupti)
 SIMGPU12_FROM := $(wildcard build/nvidia/elsewhere/nvidia-cuda-runtime-cu12==12.8*/nvidia/cuda_runtime/include)
 SIMGPU12_OBJS := $(SIMGPU_OBJS:$(B)/obj/simgpu/%=$(B)/obj/simgpu12/%)
 SIMGPU12_RTOBJS := $(SIMGPU_RTOBJS:$(B)/obj/simgpu/%=$(B)/obj/simgpu12/%)
-SIMGPU12      = $(addprefix $(B)/simgpu12/,libcuda.so.1 libcudart.so.12 libcupti.so.12 cupti_client runtime12)
+SIMGPU12      = $(addprefix $(B)/simgpu12/,libcuda.so.1 libcudart.so.12 libcupti.so.12 cupti_client runtime12 $(if $(NVCC),$(if $(WERROR),,runtime_shared)))
 INC12         = -isystem $(SIMGPU12_FROM) -isystem $(CUDA_INC)
 declared12    = $(CC) -E -P -D__CUDA_API_VERSION_INTERNAL $(INC12) -include $(1) -xc /dev/null | grep -oE '\b$(2)[A-Z]\w+' | sort -u | sed 's/$$/;/'
 .PHONY: simgpu12
@@ -282,7 +282,9 @@ $(B)/simgpu12/cupti_client: tests/victims_gpu/cupti_client.c $(B)/simgpu12/libcu
 	$(call compile,VICTIM,$(CC) $(CFLAGS_C) -DCUDART='"libcudart.so.12"' -isystem $(CUPTI_INC) -isystem $(CUDA_INC) -MF $@.d -o $@ $< $(filter %.12 %.1,$^) -pthread -ldl)
 $(B)/simgpu12/runtime12: tests/victims_gpu/runtime12.c $(B)/simgpu12/libcudart.so.12 $(B)/flags
 	$(call compile,VICTIM,$(CC) $(INC12) $(CFLAGS_C) -MF $@.d -o $@ $< $(filter %.12,$^))
--include $(SIMGPU12_OBJS:.o=.d) $(SIMGPU12_RTOBJS:.o=.d) $(addsuffix .d,$(filter-out %.1 %.12,$(SIMGPU12)))
+$(B)/simgpu12/runtime_shared: tests/victims_gpu/runtime.cu $(B)/simgpu12/libcudart.so.12 $(B)/flags
+	$(call compile,NVCC,$(NVCC) -std=c++17 -cudart none -I'$(SIMGPU12_FROM)' -o $@ $< -Xlinker $(filter %.12,$^))
+-include $(SIMGPU12_OBJS:.o=.d) $(SIMGPU12_RTOBJS:.o=.d) $(addprefix $(B)/simgpu12/,cupti_client.d runtime12.d)
 # End of CUDA 12.
 
 # What scripts/gpu-check needs on a machine where nothing can be built; the second is a client of CUPTI of its own.

@@ -11,12 +11,14 @@ from collections import Counter
 import pytest
 
 import scripted
+import test_cupti as of_cupti
 import test_gpu_pipeline as of_pipeline
+import test_simgpu as of_simgpu
 from conftest import BUILD, built
 from simgpu import truth
-from test_cupti import START, STOP, WORK, assert_client_s_times, assert_equals_log, client_s, correlations, drops, kernels_between, nr_ours, play
-from test_simgpu import SCRIPT
+from test_cupti import START, STOP, WORK, assert_client_s_times, assert_equals_log, client_s, correlations, drops, kernels_between, nr_ours
 
+play = of_cupti.play
 GPU12 = BUILD / 'simgpu12'
 CLIENT = '../simgpu12/cupti_client'
 
@@ -74,7 +76,7 @@ def test_callback_ids_of_the_release(tmp_path, version, number, runtime, driver,
 @pytest.mark.parametrize('name', ['driver', 'lookup', 'order'])
 def test_programs_run(tmp_path, name):
     """Also those built with 13's headers: they ask for nothing that 12 lacks."""
-    result = truth.run(tmp_path, [BUILD / 'victims_gpu' / name], SCRIPT[1:], LD_LIBRARY_PATH=GPU12)
+    result = truth.run(tmp_path, [BUILD / 'victims_gpu' / name], of_simgpu.SCRIPT[1:], LD_LIBRARY_PATH=GPU12)
     assert (result.rc, result.out.splitlines()[-1]) == (0, 'ok') and len(result.logs[0].work) > 3
 
 
@@ -103,6 +105,16 @@ def test_the_runtimes_own_functions_keep_12s_numbers(play):
     found = correlations(got)
     assert set(found.values()) >= {'cudaLaunchKernel', 'cudaMemcpyAsync', 'cudaGraphLaunch', 'cudaEventSynchronize'}
     assert found == {i: symbols[i] for i in found}
+
+
+def test_program_of_nvcc_with_12s_headers(play):
+    """Kernels, a constant, a captured graph, threads, resets, on two devices; through the names and structures of 12."""
+    of_simgpu.program('runtime_shared')
+    got = play('', program='../simgpu12/runtime_shared', libraries=GPU12)
+    assert got.out.endswith('ok\n') and got.said == []
+    for kind in of_cupti.DEVICE_KINDS:  # nodes of a graph may start at once: in no order
+        assert Counter(of_cupti.ours(got.trace, kind)) == Counter(of_cupti.logged(got, kind))
+    assert nr_ours(got) > 200 and got.trace.complete and not drops(got.trace)
 
 
 # ---- 12's CUPTI, alone and with a client of its own ----
