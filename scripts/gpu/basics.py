@@ -264,25 +264,37 @@ def soaked(part):
     return told
 
 
+GROWTH = 256 << 20  # of the device's memory, in a loop that allocates nothing
+
+
+def growth(told, series):
+    """From the first second to the end."""
+    last = told['told']
+    if not series or not last:
+        return {}
+    return {'device_growth_bytes': last['device_bytes'] - series[0]['device_bytes'],
+            'resident_growth_bytes': last['resident_bytes'] - series[0]['resident_bytes'],
+            'own_cpu_seconds': sum(c[2] for c in last['cpu'] if c[0] != last['main'])}
+
+
 def soak(part):
     """Replay to 26 million nodes, or until time is up: times that stay valid, memory that does not grow."""
     directory = f'{part.run.work}/soak-everything'
     told = part.way('everything', lambda: soaked(part), [directory])
     trace, asked = part.way('trace', lambda: trace_figures(directory)), (told['told'] or {}).get('nodes', 0)
-    part.figures.update(told, trace=trace)
-    lost = {**(trace.get('lost') or {}), **(trace.get('counted') or {})}
-    series = told['seconds_of_it']
-    part.figures.update(nodes=asked, kernels=trace.get('events', {}).get('kernel', 0), lost=lost,
-                        device_growth_bytes=told['told']['device_bytes'] - series[0]['device_bytes'] if series else None,
-                        resident_growth_bytes=told['told']['resident_bytes'] - series[0]['resident_bytes'] if series else None,
-                        own_cpu_seconds=sum(c[2] for c in told['told']['cpu'] if c[0] != told['told']['main'])
-                        if told['told'] else None)
+    lost, events = {**(trace.get('lost') or {}), **(trace.get('counted') or {})}, trace.get('events', {})
+    kernels, launches = events.get('kernel', 0), events.get('graph_launch', 0)
+    part.figures.update(told, trace=trace, nodes=asked, kernels=kernels, whole_launches=launches, lost=lost,
+                        **growth(told, told['seconds_of_it']))
     if told['exit'] or not asked:
         part.wrong('it failed', exit=told['exit'], error=told.get('error'))
-    elif part.figures['kernels'] + sum(lost.values()) < asked:
-        part.wrong('kernels', ours=part.figures['kernels'], asked_for=asked, lost=lost)
-    if lost:
-        part.missed.append({'what': 'soak: records without times, or lost', 'lost': lost, 'of': asked})
+    elif kernels + sum(lost.values()) + launches * driver.NODES < asked:
+        part.wrong('kernels', ours=kernels, asked_for=asked, lost=lost, whole_launches=launches)
+    if lost or launches:
+        part.missed.append({'what': 'soak: nodes without a record of their own', 'of': asked, 'lost': lost,
+                            'whole_launches': launches, 'said': told['said']})
+    if part.figures.get('device_growth_bytes', 0) > GROWTH:
+        part.missed.append({'what': 'soak: the device\'s memory grew', 'bytes': part.figures['device_growth_bytes']})
 
 
 # ---- raw buffers ----

@@ -136,7 +136,7 @@ PARTS = {
     'graph-replay': row(55, 130, 60, *loop_figures('graph-replay')),
     'floor': row(75, 180, 50, *loop_figures('launch-bound', 'transformer', 'training'),
                  'traces.everything.records', 'traces.gpu-alone.bytes_per_record'),
-    'soak': row(100, 150, 10, 'nodes', 'kernels', 'lost', 'device_growth_bytes', 'resident_growth_bytes',
+    'soak': row(100, 150, 10, 'nodes', 'kernels', 'whole_launches', 'lost', 'device_growth_bytes', 'resident_growth_bytes',
                 'own_cpu_seconds', 'trace.trace_bytes'),
     'graph-attribution': row(25, 90, 30, 'everything.stages.stage_add', 'everything.stages.stage_mul',
                              'everything.operators.stage_add', 'plain.told.profiled.1'),
@@ -153,7 +153,7 @@ PARTS = {
                           'alone.durations.ratio', 'raw.records.5', 'both.records.joined', 'both.stages.stages',
                           'profiler_beside_it.counts.names_that_differ', 'library_beside_it.counts.names_that_differ'),
     'train': row(60, 180, 60, 'exit', 'operators.compared', 'links.links', 'table.lines_that_differ'),
-    'diffuse': row(60, 180, 5),
+    'diffuse': row(1, 180, 1),  # or a minute, where diffusers is there
 }
 
 
