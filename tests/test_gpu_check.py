@@ -200,17 +200,17 @@ def test_killed_in_a_part_it_goes_on(check, tmp_path):
 
 def test_a_part_that_is_late_loses_only_its_rest(check, tmp_path):
     """The next one runs; what is there of the first one is kept, and another machine can go on with it."""
-    report = check('--simulated', '--only', 'ends,api-noise', '--limit', '4', rc=75).report
+    report = check('--simulated', '--only', 'ends,injection', '--limit', '5', rc=75).report
     cut = report['parts']['ends']
-    assert (cut['state'], report['parts']['api-noise']['state']) == ('cut', 'done')
+    assert (cut['state'], report['parts']['injection']['state']) == ('cut', 'done')
     assert 0 < len(cut['ways']) < 12 and 'mid-kernel' in cut['figures'] and 'ends: capture.plain.exit' in report['missing_figures']
     assert 'time was up' in cut['not_run'][-1]
     brought_back = (tmp_path / 'out' / 'state.tar.gz').read_bytes()
     shutil.rmtree(tmp_path / 'state')
     (tmp_path / 'state').mkdir()
     (tmp_path / 'state' / 'state.tar.gz').write_bytes(brought_back)
-    result = check('--simulated', '--only', 'ends,api-noise')
-    assert 'api-noise …' not in result.out and result.report['parts']['ends']['state'] == 'done'
+    result = check('--simulated', '--only', 'ends,injection')
+    assert 'injection …' not in result.out and result.report['parts']['ends']['state'] == 'done'
     assert result.report['parts']['ends']['ways'].items() >= cut['ways'].items()
 
 
