@@ -100,6 +100,8 @@ def test_parts_without_torch_on_the_simulated_gpu(check, tmp_path):
     assert 'kernel' not in part['figures']['stages-only']['trace']['events']
     assert report['parts']['facts']['figures']['cupti']['sizes']['driver'] > 700
     assert report['parts']['threads']['figures']['asked_for'] == sum(range(200, 216))
+    injected = report['parts']['injection']['figures']
+    assert (injected['kernels'], injected['stages']['step']) == (21, 8)
     assert sorted(os.listdir(tmp_path / 'out')) == ['gpu-check.json', 'state.tar.gz', 'traces.tar.gz']
     with tarfile.open(tmp_path / 'out' / 'traces.tar.gz') as archive:
         assert {f'traces/c-{way}.tfr' for way in parts.C_WAYS if way != 'plain'} == set(archive.getnames())
