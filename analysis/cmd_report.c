@@ -9,15 +9,15 @@
 #include "report.h"
 #include "stage_files.h"
 
-/* When the devices of a unit were at work: each moment once. */
+/* When the devices of a unit were at work that the filters leave: each moment once. */
 static struct intervals busy_of(const struct unit *unit)
 {
     struct intervals busy = {0};
+    struct interval when;
     for (size_t i = 0; i < unit->processes; i++) {
-        const struct works *w = &unit->process[i]->works;
-        for (size_t k = 0; k < w->table.count; k++) {
-            if (IS_WORK(w->class[k])) {
-                intervals_add(&busy, w->start[k], w->end[k]);
+        for (size_t k = 0; k < unit->process[i]->works.table.count; k++) {
+            if (choice_work(&unit->choice[i], k, &when)) {
+                intervals_add(&busy, when.start, when.end);
             }
         }
     }
@@ -32,8 +32,9 @@ static void emit_unit(struct emit *e, const struct unit *unit)
     int64_t total = intervals_total(&busy);
     emit_row(e);
     emit_known(e, "rank", unit->rank);
-    if (unit->first <= unit->last) {
-        emit_us(e, "span_us", unit->last - unit->first);
+    struct window span_of = report_window(unit);
+    if (span_of.from <= span_of.to) {
+        emit_us(e, "span_us", span_of.to - span_of.from);
     } else {
         emit_null(e, "span_us");
     }
@@ -115,7 +116,7 @@ void cmd_report(struct session *session)
     for (size_t i = 0; i < report.units; i++) {
         found |= report.unit[i].stages != 0;
     }
-    found |= !session->options.stage.count;
+    found |= !is_filtered(session);
     if (found && !report_write(&report, directory)) {
         session->status = 1;
     } else if (begin(session)) {

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "dftracer.h"
 #include "load_kineto.h"
 #include "load_tfr.h"
 #include "mem_limit.h"
@@ -108,11 +109,6 @@ static int is_json(const struct dirent *entry)
     return entry->d_name[0] != '.' && is_json_name(entry->d_name);
 }
 
-static bool is_dftracer_name(const char *name)
-{
-    return ends_with(name, ".pfw") || ends_with(name, ".pfw.gz");
-}
-
 static int is_dftracer(const struct dirent *entry)
 {
     return entry->d_name[0] != '.' && is_dftracer_name(entry->d_name);
@@ -171,27 +167,30 @@ static size_t count_dftracer(const char *directory)
 }
 
 /* The Kineto traces in a directory. What else has such a name is passed over: reports of stages, and files of other
- * programs. Files that cannot be opened are inputs, so that reading them says so. Returns the files there are. */
-static int add_kineto_files(struct inputs *inputs, const char *directory, int64_t rank)
+ * programs. Files that cannot be opened are inputs, so that reading them says so. Returns the files there are, and how many
+ * are dftracer's, by name or content. */
+static int add_kineto_files(struct inputs *inputs, const char *directory, int64_t rank, size_t *dftracer)
 {
     struct dirent **entries = NULL;
     size_t before = inputs->count, stages = 0, others = 0;
+    *dftracer = count_dftracer(directory);
     int count = file_list(directory, is_json, &entries);
     for (int i = 0; i < count; i++) {
         char *path = path_in(directory, entries[i]->d_name);
-        enum kineto_kind kind = kineto_probe(path, FILE_FOUND);
+        bool of_dftracer = is_dftracer_file(path, FILE_FOUND);
+        enum kineto_kind kind = of_dftracer ? KINETO_NONE : kineto_probe(path, FILE_FOUND);
         if (kind == KINETO_TRACE) {
             add_kineto(inputs, path, FILE_FOUND, rank);
         }
+        *dftracer += of_dftracer;
         stages += kind == KINETO_STAGE;
-        others += kind == KINETO_NONE;
+        others += kind == KINETO_NONE && !of_dftracer;
         free(path);
         free(entries[i]);
     }
     free(count >= 0 ? entries : NULL);
-    size_t dftracer = inputs->count > before ? count_dftracer(directory) : 0;
-    if (dftracer) {
-        notes_add(&inputs->input[before].notes, NOTE, "beside it %zu traces of dftracer were left out", dftracer);
+    if (inputs->count > before && *dftracer) {
+        notes_add(&inputs->input[before].notes, NOTE, "beside it %zu traces of dftracer were left out", *dftracer);
     }
     if (inputs->count > before && stages) {
         notes_add(&inputs->input[before].notes, NOTE, "beside it %zu traces of single stages were left out", stages);
@@ -207,9 +206,8 @@ static int add_kineto_files(struct inputs *inputs, const char *directory, int64_
     "which this version does not read; give it .tfr files or PyTorch traces (.json, .json.gz), or read these with "    \
     "dfanalyzer"
 
-static void say_empty(struct inputs *inputs, const char *directory, int64_t rank, int others)
+static void say_empty(struct inputs *inputs, const char *directory, int64_t rank, int others, size_t dftracer)
 {
-    size_t dftracer = count_dftracer(directory);
     struct input *input = add(inputs, directory, FILE_NAMED, rank);
     if (dftracer) {
         notes_add(&input->notes, UNUSABLE, "holds %zu traces of dftracer (.pfw), " NO_DFTRACER, dftracer);
@@ -241,16 +239,17 @@ static void add_directory(struct inputs *inputs, const char *directory, int64_t 
         free(entries[i]);
     }
     free(entries);
-    int others = count ? 0 : add_kineto_files(inputs, directory, rank);
+    size_t dftracer = 0;
+    int others = count ? 0 : add_kineto_files(inputs, directory, rank, &dftracer);
     if (!count && inputs->count == before) {
-        say_empty(inputs, directory, rank, others);
+        say_empty(inputs, directory, rank, others, dftracer);
     }
 }
 
 /* What it is tells its content, or its name if the content tells nothing. */
 static void add_file(struct inputs *inputs, const char *path, int64_t rank)
 {
-    if (is_dftracer_name(path)) {
+    if (is_dftracer_name(path) || is_dftracer_file(path, FILE_NAMED)) {
         struct input *input = add(inputs, path, FILE_NAMED, rank);
         notes_add(&input->notes, UNUSABLE, "is a trace of dftracer, " NO_DFTRACER);
     } else if (kineto_look(path, FILE_NAMED) == LOOK_JSON || is_json_name(path)) {

@@ -46,6 +46,12 @@ static int by_rank(const void *a, const void *b)
                               : strcmp(x->process[0]->path, y->process[0]->path);
 }
 
+struct window report_window(const struct unit *unit)
+{
+    const struct window *window = &unit->choice[0].window;
+    return (struct window){MAX(unit->first, window->from), MIN(unit->last, window->to)};
+}
+
 /* ---- names ---- */
 
 static uint32_t collapsed(struct names *names, uint32_t name)
@@ -120,9 +126,11 @@ static void count_stage(struct report *report, struct report_stage *stage, int64
     stage->covered = MAX(stage->covered, end);
 }
 
-static void collect_stages(struct report *report, struct unit *unit, const struct process *process)
+static void collect_stages(struct report *report, struct unit *unit, const struct choice *choice)
 {
+    const struct process *process = choice->process;
     const struct ranges *r = &process->ranges;
+    const struct window *window = &choice->window;
     size_t count, *order = stages_sorted(process, &count);
     int64_t covered = INT64_MIN;
     for (size_t i = 0; i < count; i++) {
@@ -131,17 +139,20 @@ static void collect_stages(struct report *report, struct unit *unit, const struc
             covered = INT64_MIN;
             report->epoch++;
         }
-        struct report_stage *stage = stage_of(report, unit, r->name[at]);
+        struct report_stage *stage = choice_stage(choice, at) ? stage_of(report, unit, r->name[at]) : NULL;
         if (stage) {
-            count_stage(report, stage, r->start[at], r->end[at], r->flags[at] & RANGE_CONTINUED);
-            unit->in_stages = add_ns(unit->in_stages, MAX(r->end[at] - MAX(r->start[at], covered), 0));
-            covered = MAX(covered, r->end[at]);
+            int64_t start = MAX(r->start[at], window->from), end = MIN(r->end[at], window->to);
+            count_stage(report, stage, start, end, r->flags[at] & RANGE_CONTINUED);
+            unit->in_stages = add_ns(unit->in_stages, MAX(end - MAX(start, covered), 0));
+            covered = MAX(covered, end);
         }
     }
-    if (!count && is_one_stage(process, !unit->has_stages) && process->has_time && report->one[NAME_RUN]) {
+    int64_t first = MAX(process->first, window->from), last = MIN(process->last, window->to);
+    bool is_run = !count && is_one_stage(process, !unit->has_stages) && process->has_time && first <= last;
+    if (is_run && report->one[NAME_RUN]) {
         report->epoch++;
-        count_stage(report, stage_of(report, unit, NAME_RUN), process->first, process->last, false);
-        unit->in_stages += process->last - process->first;
+        count_stage(report, stage_of(report, unit, NAME_RUN), first, last, false);
+        unit->in_stages += last - first;
     }
     free(order);
 }
@@ -163,15 +174,17 @@ static void count_memory(struct report_memory *memory, const struct stage_memory
     }
 }
 
-static void collect_memory(struct report *report, struct unit *unit, const struct process *process)
+static void collect_memory(struct report *report, struct unit *unit, const struct choice *choice)
 {
+    const struct process *process = choice->process;
     struct map ranges = {0};
     if (process->stage_memories) {
         ranges_by_id(&ranges, process);
     }
     for (size_t i = 0; i < process->stage_memories; i++) {
         uint32_t range = map_get(&ranges, process->stage_memory[i].range);
-        bool is_stage = range != MAP_NONE && process->ranges.flags[range] & TFI_RANGE_STAGE;
+        bool is_stage =
+            range != MAP_NONE && process->ranges.flags[range] & TFI_RANGE_STAGE && choice_stage(choice, range);
         struct report_stage *stage = is_stage ? stage_of(report, unit, process->ranges.name[range]) : NULL;
         if (stage) {
             count_memory(&stage->memory, &process->stage_memory[i]);
@@ -251,27 +264,29 @@ static uint32_t *works_by_call(const struct attribution *a)
     return works;
 }
 
-static void collect_works(struct report *report, struct unit *unit, const struct attribution *a)
+static void collect_works(struct report *report, struct unit *unit, const struct choice *choice)
 {
+    const struct attribution *a = choice->attribution;
     const struct process *p = a->process;
     const struct works *w = &p->works;
     bool marked = has_stages(p), *chosen = mem_zero(w->table.count, sizeof *chosen);
+    struct interval *when = mem_zero(w->table.count, sizeof *when);
     uint32_t *works = works_by_call(a);
     for (size_t i = 0; i < w->table.count; i++) {
-        chosen[i] = IS_WORK(w->class[i]);
+        unit->has_device |= IS_WORK(w->class[i]);
+        chosen[i] = choice_work(choice, i, &when[i]);
     }
     bool deep = unit->processes == 1 && stages_are_deep(a, chosen);
     for (size_t i = 0; i < w->table.count; i++) {
-        if (!IS_WORK(w->class[i])) {
+        if (!chosen[i]) {
             continue;
         }
         uint32_t call = a->launch[i];
         struct work work = {++report->epoch, short_names_get(&report->shorts, w->name[i]), w->class[i],
-                            w -> end[i] - w -> start[i], -1};
+                            when[i].end - when[i].start, -1};
         if (call != NO_PLACE) {
             work.host = (double)(p->spans.end[call] - p->spans.start[call]) / works[call];
         }
-        unit->has_device = true;
         count_work(&unit->all, &work);
         count_work(marked ? NULL : stage_of(report, unit, NAME_RUN), &work);
         for (uint32_t s = deep ? NO_PLACE : a->work[i].stage; s != NO_PLACE;
@@ -280,9 +295,10 @@ static void collect_works(struct report *report, struct unit *unit, const struct
         }
     }
     if (deep) {
-        report_add_deep(report, unit, a, chosen, works);
+        report_add_deep(report, unit, a, chosen, when, works);
     }
     free(chosen);
+    free(when);
     free(works);
 }
 
@@ -384,11 +400,13 @@ void report_collect(struct report *report, struct session *session)
     for (size_t u = 0; u < report->units; u++) {
         struct unit *unit = &report->unit[u];
         unit->attribution = mem_zero(unit->processes, sizeof *unit->attribution);
+        unit->choice = mem_zero(unit->processes, sizeof *unit->choice);
         for (size_t i = 0; i < unit->processes; i++) {
             attribute(&unit->attribution[i], unit->process[i], is_of_kineto(unit->process[i]));
-            collect_stages(report, unit, unit->process[i]);
-            collect_memory(report, unit, unit->process[i]);
-            collect_works(report, unit, &unit->attribution[i]);
+            choice_init(&unit->choice[i], session, unit->process[i], &unit->attribution[i]);
+            collect_stages(report, unit, &unit->choice[i]);
+            collect_memory(report, unit, &unit->choice[i]);
+            collect_works(report, unit, &unit->choice[i]);
         }
         for (size_t i = 0; i < unit->stages; i++) {
             report_sort_kernels(report, &unit->stage[i]);
@@ -415,6 +433,7 @@ void report_free(struct report *report)
     for (size_t u = 0; u < report->units; u++) {
         struct unit *unit = &report->unit[u];
         for (size_t i = 0; i < unit->processes; i++) {
+            choice_free(&unit->choice[i]);
             attribution_free(&unit->attribution[i]);
         }
         for (size_t i = 0; i < unit->stages; i++) {
@@ -422,6 +441,7 @@ void report_free(struct report *report)
         }
         free_stage(&unit->all);
         free(unit->attribution);
+        free(unit->choice);
         free(unit->process);
         free(unit->stage);
         map_free(&unit->by_name);

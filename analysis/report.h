@@ -7,6 +7,7 @@
 #define TFA_REPORT_H
 
 #include "attribute.h"
+#include "choice.h"
 #include "export_tfr.h"
 #include "session.h"
 #include "short_names.h"
@@ -51,6 +52,7 @@ struct unit {
     int64_t rank;
     const struct process **process;
     struct attribution *attribution; /* by process */
+    struct choice *choice;           /* by process: what the filters leave */
     size_t processes;
     bool has_device, has_stages;
     int64_t first, last;
@@ -103,6 +105,8 @@ enum { MOST_TRACES = 50, MOST_KERNELS = 50 };
 
 void report_collect(struct report *report, struct session *session);
 void report_free(struct report *report);
+/* From the unit's first record to its last, as far as --from and --to leave it; `to` before `from` where nothing is left. */
+struct window report_window(const struct unit *unit);
 /* By time; kernels that no stage has are in `all`. */
 void report_sort_kernels(const struct report *report, struct report_stage *stage);
 
@@ -110,9 +114,10 @@ void report_sort_kernels(const struct report *report, struct report_stage *stage
 struct report_stage *report_stage_of(struct unit *unit, uint32_t name);
 
 /* ---- report_deep.c ---- */
-/* The device work of all stages of a unit's one process; `chosen` by work, `works` by call: how many it launched. */
+/* The device work of all stages of a unit's one process; `chosen` and `when` by work, `works` by call: how many it
+ * launched. */
 void report_add_deep(struct report *report, struct unit *unit, const struct attribution *attribution,
-                     const bool *chosen, const uint32_t *works);
+                     const bool *chosen, const struct interval *when, const uint32_t *works);
 
 /* ---- report_asked.c ---- */
 /* Of `names` names: the stage each counts as. */

@@ -23,6 +23,7 @@ struct deep {
     struct unit *unit;
     const struct attribution *attribution;
     const uint32_t *works; /* by call: how many it launched */
+    const struct interval *when;
     struct kernel *kernel; /* by name */
     size_t kernels, leaves;
     struct map place;  /* of names */
@@ -90,7 +91,7 @@ static void change(void *context, uint32_t work, bool add)
 {
     struct deep *d = context;
     const struct process *p = d->attribution->process;
-    int64_t time = p->works.end[work] - p->works.start[work];
+    int64_t time = d->when[work].end - d->when[work].start;
     uint32_t call = d->attribution->launch[work];
     d->device = change_by(d->device, time, add);
     if (d->of_work[work] == NO_PLACE) {
@@ -150,9 +151,9 @@ static void end_name(void *context, uint32_t name)
 }
 
 void report_add_deep(struct report *report, struct unit *unit, const struct attribution *attribution,
-                     const bool *chosen, const uint32_t *works)
+                     const bool *chosen, const struct interval *when, const uint32_t *works)
 {
-    struct deep d = {.report = report, .unit = unit, .attribution = attribution, .works = works};
+    struct deep d = {.report = report, .unit = unit, .attribution = attribution, .works = works, .when = when};
     struct stage_sets sets = {attribution, chosen, report->one, &d, change, end_name};
     find_kernels(&d);
     stage_sets_visit(&sets);

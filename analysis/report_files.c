@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dump_choice.h"
 #include "export_kineto.h"
 #include "export_tfr.h"
 #include "report.h"
@@ -149,7 +150,8 @@ static bool write_breakdown(struct report *report, const struct unit *unit, cons
 static bool write_kineto_traces(struct report *report, struct unit *unit)
 {
     struct target target[MOST_TRACES] = {{.stage = NULL}};
-    struct targets targets = {.target = target, .from = INT64_MIN, .to = INT64_MAX};
+    struct targets targets = {.target = target};
+    struct dump_choice chosen;
     char *path[MOST_TRACES];
     uint32_t of_trace[MOST_TRACES];
     const struct process *process = unit->process[0];
@@ -173,6 +175,9 @@ static bool write_kineto_traces(struct report *report, struct unit *unit)
         of_name[i] = report->chosen[i] == NO_PLACE ? NO_PLACE : of_trace[report->chosen[i]];
     }
     targets.of_name = of_name;
+    session_window(report->session, &targets.from, &targets.to);
+    dump_choice_init(&chosen, report->session, process);
+    targets.chosen = chosen.asked ? &chosen : NULL;
     good = good && (!targets.count || export_kineto(&targets, report->session, process, &unit->attribution[0]));
     for (size_t t = 0; t < targets.count; t++) {
         if (good) {
@@ -182,6 +187,7 @@ static bool write_kineto_traces(struct report *report, struct unit *unit)
         }
         free(path[t]);
     }
+    dump_choice_free(&chosen);
     free(of_name);
     return good;
 }

@@ -4,6 +4,7 @@
 #include "dispatches.h"
 #include "op_rows.h"
 #include "report.h"
+#include "stages.h"
 
 enum { SHOWN_OPERATORS = 6, SHOWN_MEMORIES = 2 };
 
@@ -66,18 +67,22 @@ static void put_dispatches(struct out *out, const struct report *report)
     uint64_t count = 0, most = 0;
     uint32_t best = NAME_NONE;
     int64_t time = 0;
-    for (size_t i = 0; i < report->session->processes; i++) {
-        const struct spans *s = &report->session->process[i]->spans;
-        for (size_t k = 0; k < s->table.count; k++) {
-            if (!is_dispatch(&report->session->model, s, k, &native)) {
-                continue;
+    for (size_t u = 0; u < report->units; u++) {
+        for (size_t i = 0; i < report->unit[u].processes; i++) {
+            const struct choice *choice = &report->unit[u].choice[i];
+            const struct spans *s = &choice->process->spans;
+            for (size_t k = 0; k < s->table.count; k++) {
+                if (!is_dispatch(&report->session->model, s, k, &native) ||
+                    !choice_call(choice, s->start[k], NO_PLACE)) {
+                    continue;
+                }
+                uint32_t known = map_get(&calls, s->name[k]), now = known == MAP_NONE ? 1 : known + 1;
+                map_put(&calls, s->name[k], now);
+                best = now > most ? s->name[k] : best;
+                most = MAX(most, now);
+                time = add_ns(time, s->end[k] - s->start[k]);
+                count++;
             }
-            uint32_t known = map_get(&calls, s->name[k]), now = known == MAP_NONE ? 1 : known + 1;
-            map_put(&calls, s->name[k], now);
-            best = now > most ? s->name[k] : best;
-            most = MAX(most, now);
-            time = add_ns(time, s->end[k] - s->start[k]);
-            count++;
         }
     }
     if (count) {
@@ -122,19 +127,37 @@ static void add_most(struct most *most, size_t *count, int64_t device, uint64_t 
     }
 }
 
+static void add_memory(const struct choice *choice, struct most *most, size_t *count)
+{
+    const struct process *p = choice->process;
+    const struct blocks *b = &p->blocks;
+    struct map ranges = {0};
+    for (size_t k = 0; k < b->table.count; k++) {
+        if (choice_moment(choice, b->time[k], b->time[k])) {
+            add_most(most, count, b->device[k], b->allocated[k], b->reserved[k]);
+        }
+    }
+    if (p->stage_memories) {
+        ranges_by_id(&ranges, p);
+    }
+    for (size_t k = 0; k < p->stage_memories; k++) {
+        const struct stage_memory *m = &p->stage_memory[k];
+        uint32_t range = map_get(&ranges, m->range);
+        if (range == MAP_NONE || choice_stage(choice, range)) {
+            add_most(most, count, m->device, m->allocated_peak, m->reserved_peak);
+        }
+    }
+    map_free(&ranges);
+}
+
 /* The most that one process had; of several, the one that had most. */
 static void put_memory(struct out *out, const struct report *report)
 {
     struct most most[SHOWN_MEMORIES];
     size_t count = 0;
-    for (size_t i = 0; i < report->session->processes; i++) {
-        const struct process *p = report->session->process[i];
-        for (size_t k = 0; k < p->blocks.table.count; k++) {
-            add_most(most, &count, p->blocks.device[k], p->blocks.allocated[k], p->blocks.reserved[k]);
-        }
-        for (size_t k = 0; k < p->stage_memories; k++) {
-            const struct stage_memory *m = &p->stage_memory[k];
-            add_most(most, &count, m->device, m->allocated_peak, m->reserved_peak);
+    for (size_t u = 0; u < report->units; u++) {
+        for (size_t i = 0; i < report->unit[u].processes; i++) {
+            add_memory(&report->unit[u].choice[i], most, &count);
         }
     }
     for (size_t i = 0; i < count; i++) {

@@ -12,6 +12,7 @@
 
 #include "report.h"
 #include "stages.h"
+#include "visible.h"
 
 /* A stage in one unit: its last call, and all of them. */
 struct told {
@@ -59,7 +60,12 @@ static int64_t moment(const struct process *process, const char *key, int64_t ot
 static json_t *said(const struct process *process, const char *key, json_type type)
 {
     const char *text = process ? pairs_get(process->metadata, key) : NULL;
-    json_t *value = text ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
+    struct text strict = {0};
+    if (text) {
+        text_strict_json(&strict, text, strlen(text));
+    }
+    json_t *value = strict.data ? json_loadb(strict.data, strict.length, JSON_DECODE_ANY, NULL) : NULL;
+    text_free(&strict);
     if (value && json_typeof(value) != type) {
         json_decref(value);
         value = NULL;
@@ -101,8 +107,10 @@ static void count_call(struct told *told, const struct process *process, uint64_
     told->calls++;
 }
 
-static void count_calls(struct timing *t, size_t u, const struct process *p)
+static void count_calls(struct timing *t, size_t u, const struct choice *choice)
 {
+    const struct process *p = choice->process;
+    const struct window *window = &choice->window;
     const struct unit *unit = &t->report->unit[u];
     const struct ranges *r = &p->ranges;
     struct map places = {0}, wholes = {0};
@@ -120,13 +128,14 @@ static void count_calls(struct timing *t, size_t u, const struct process *p)
         uint32_t place = name == NAME_NONE ? MAP_NONE : map_get(&places, name), whole = map_get(&wholes, r->id[at]);
         int64_t end = whole == MAP_NONE ? r->end[at] : p->wholes.end[whole];
         int64_t start = whole == MAP_NONE ? r->start[at] : p->wholes.start[whole];
-        if (place != MAP_NONE && !(r->flags[at] & RANGE_CONTINUED) && end >= began) {
-            count_call(&t->told[u][place], p, r->id[at], start, end);
+        bool counts = place != MAP_NONE && !(r->flags[at] & RANGE_CONTINUED) && end >= began;
+        if (counts && choice_stage(choice, at)) {
+            count_call(&t->told[u][place], p, r->id[at], MAX(start, window->from), MIN(end, window->to));
         }
     }
     uint32_t run = map_get(&places, NAME_RUN);
     if (!count && run != MAP_NONE && p->has_time) {
-        count_call(&t->told[u][run], p, 0, p->first, p->last);
+        count_call(&t->told[u][run], p, 0, MAX(p->first, window->from), MIN(p->last, window->to));
     }
     free(order);
     map_free(&places);
@@ -409,9 +418,15 @@ static void put_metadata(struct out *out, const struct report *report)
     bool of_telefuser = asker || report_has_telefuser(report);
     for (size_t i = 0; !is_of_kineto(p) && i < p->metadata->count; i++) {
         const struct pair *pair = &p->metadata->pair[i];
-        if (!(of_telefuser && is_note(pair->key)) && !json_object_get(metadata, pair->key)) {
-            json_object_set_new(metadata, pair->key, json_string(pair->value));
+        struct text key = {0}, value = {0};
+        text_utf8(&key, pair->key, strlen(pair->key));
+        text_utf8(&value, pair->value, strlen(pair->value));
+        const char *name = key.data ? key.data : "";
+        if (!(of_telefuser && is_note(pair->key)) && !json_object_get(metadata, name)) {
+            json_object_set_new(metadata, name, json_stringn(value.data ? value.data : "", value.length));
         }
+        text_free(&key);
+        text_free(&value);
     }
     json_t *memory = said(asker, "telefuser.memory", JSON_OBJECT);
     out_puts(out, "  \"metadata\": ");
@@ -433,7 +448,7 @@ static void collect(struct timing *t)
         uint64_t calls = 0;
         t->told[u] = mem_zero(unit->stages + 1, sizeof **t->told);
         for (size_t i = 0; i < unit->processes; i++) {
-            count_calls(t, u, unit->process[i]);
+            count_calls(t, u, &unit->choice[i]);
         }
         for (size_t i = 0; i < unit->stages; i++) {
             sum = add_ns(sum, t->told[u][i].sum);
@@ -448,8 +463,11 @@ static void collect(struct timing *t)
 static void put_wall_clock(struct out *out, const struct report *report)
 {
     const struct process *asker = requester(report);
+    const struct window *window = &report->unit[0].choice[0].window;
     int64_t first, last, began = moment(asker, "telefuser.began", 0), ended = moment(asker, "telefuser.ended", 0);
     find_span(report, &first, &last);
+    first = MAX(first, window->from);
+    last = MIN(last, window->to);
     out_puts(out, "  \"wall_clock_ms\": ");
     if (began) {
         put_ms(out, MAX(ended ? ended : asker->last, began) - began);

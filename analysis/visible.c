@@ -87,6 +87,72 @@ void text_json(struct text *text, const char *json, size_t length)
     }
 }
 
+void text_utf8(struct text *text, const char *bytes, size_t length)
+{
+    const char *end = bytes + length;
+    for (const char *p = bytes; p < end;) {
+        size_t step = utf8_length(p, end);
+        text_add(text, step ? p : "\xef\xbf\xbd", step ? step : 3);
+        p += step ? step : 1;
+    }
+}
+
+/* The number of \uNNNN at p, -1 if there is none. */
+static int escaped_code(const char *p, const char *end)
+{
+    char digits[5] = {0};
+    if (end - p < 6 || p[0] != '\\' || p[1] != 'u') {
+        return -1;
+    }
+    memcpy(digits, p + 2, 4);
+    return strspn(digits, "0123456789abcdefABCDEF") == 4 ? (int)strtol(digits, NULL, 16) : -1;
+}
+
+/* An escape in a string; returns how long it is. */
+static size_t add_escape(struct text *text, const char *p, const char *end)
+{
+    int code = escaped_code(p, end), low = code >= 0 ? escaped_code(p + 6, end) : -1;
+    bool is_high = code >= 0xd800 && code < 0xdc00, is_pair = is_high && low >= 0xdc00 && low < 0xe000;
+    bool is_lone = (is_high && !is_pair) || (code >= 0xdc00 && code < 0xe000) || code == 0;
+    size_t length = is_pair ? 12 : code >= 0 ? 6 : MIN((size_t)(end - p), 2);
+    text_add(text, is_lone ? "\\ufffd" : p, length);
+    return length;
+}
+
+/* A word that strict JSON does not have; returns its length, 0 if there is none. */
+static size_t number_word(const char *p, const char *end)
+{
+    static const char *const words[] = {"NaN", "Infinity", "-Infinity"};
+    for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+        size_t length = strlen(words[i]);
+        if ((size_t)(end - p) >= length && memcmp(p, words[i], length) == 0) {
+            return length;
+        }
+    }
+    return 0;
+}
+
+void text_strict_json(struct text *text, const char *json, size_t length)
+{
+    struct text utf8 = {0};
+    bool in_string = false;
+    text_utf8(&utf8, json, length);
+    const char *end = utf8.data + utf8.length;
+    for (const char *p = utf8.data; p < end;) {
+        size_t word = in_string ? 0 : number_word(p, end);
+        if (word) {
+            text_puts(text, "null");
+            p += word;
+        } else if (in_string && *p == '\\') {
+            p += add_escape(text, p, end);
+        } else {
+            in_string ^= *p == '"';
+            text_add(text, p++, 1);
+        }
+    }
+    text_free(&utf8);
+}
+
 bool is_formula(const char *text, size_t length)
 {
     if (!length || !strchr("=+-@\t\r", *text) || !*text) {

@@ -14,6 +14,11 @@
 bool is_unsafe(const char *p, const char *end, size_t *length, uint32_t *code);
 /* The same text with \x1b, \u202e and the like for what is hidden, and \xNN for bytes that are no UTF-8. */
 void text_visible(struct text *text, const char *bytes, size_t length);
+/* UTF-8: U+FFFD stands for bytes that are none. */
+void text_utf8(struct text *text, const char *bytes, size_t length);
+/* JSON as strict readers take it: U+FFFD for bytes that are no UTF-8, for halves of surrogate pairs and for NUL, and null for
+ * NaN and the infinities, which Python writes. */
+void text_strict_json(struct text *text, const char *json, size_t length);
 /* JSON with escapes for the same characters, which stand in its strings. */
 void text_json(struct text *text, const char *json, size_t length);
 bool json_is_safe(const char *json, size_t length); /* it has none */

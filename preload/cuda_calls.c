@@ -11,6 +11,18 @@
 #include "events.h"
 #include "strings.h"
 
+/* Which stages what is launched now belongs to. A thread that records nothing of its own gets its state here. */
+static inline void look(void)
+{
+    if (TFI_LIKELY(!tfi_sums_on)) return;
+    struct tfi_thread *t = tfi_self;
+    if (TFI_UNLIKELY(!t)) {
+        t = tfi_enter(TFI_WHY_NONE);
+        if (t) tfi_leave(t);
+    }
+    tfi_sums_look(t);
+}
+
 /* True if calls of the host are not among the activities of a process that records. */
 static bool not_recorded(void)
 {
@@ -18,7 +30,7 @@ static bool not_recorded(void)
     return (now & (TFI_RECORDING_ANY | TFI_ACTIVITY_CPU)) == TFI_RECORDING_ANY;
 }
 
-bool tfi_cuda_enter(struct tfi_cuda_call *call, enum tfi_hook hook)
+static inline bool cuda_enter(struct tfi_cuda_call *call, enum tfi_hook hook)
 {
     struct tfi_thread *t = tfi_self;
     if (TFI_UNLIKELY(tfi_config.sync_stages)) tfi_cuda_sync_note(hook);
@@ -32,12 +44,19 @@ bool tfi_cuda_enter(struct tfi_cuda_call *call, enum tfi_hook hook)
     return call->call.thread != NULL;
 }
 
+bool tfi_cuda_enter(struct tfi_cuda_call *call, enum tfi_hook hook)
+{
+    bool recorded = cuda_enter(call, hook);
+    look();
+    return recorded;
+}
+
 void tfi_cuda_leave(const struct tfi_cuda_call *call, int64_t result, const uint64_t *args, uint32_t count)
 {
     tfi_call_leave(&call->call, result, args, count);
 }
 
-bool tfi_cudart_enter(struct tfi_cuda_call *call, enum tfi_hook hook)
+static inline bool cudart_enter(struct tfi_cuda_call *call, enum tfi_hook hook)
 {
     if (TFI_UNLIKELY(hook == TFI_HOOK_cudaDeviceReset || hook == TFI_HOOK_cudaThreadExit)) tfi_events_device_reset();
     if (TFI_UNLIKELY(tfi_config.sync_stages)) tfi_cuda_sync_note(hook);
@@ -48,6 +67,13 @@ bool tfi_cudart_enter(struct tfi_cuda_call *call, enum tfi_hook hook)
     call->outer = t->runtime <= call->call.depth ? t->runtime : 0;
     t->runtime = call->call.depth + 1;
     return true;
+}
+
+bool tfi_cudart_enter(struct tfi_cuda_call *call, enum tfi_hook hook)
+{
+    bool recorded = cudart_enter(call, hook);
+    look();
+    return recorded;
 }
 
 void tfi_cudart_leave(const struct tfi_cuda_call *call, int64_t result, const uint64_t *args, uint32_t count)

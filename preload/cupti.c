@@ -92,7 +92,6 @@ static struct tfi_thread *open_lane(void)
         last_clock = 0;
         tfi_records_restart();
         tfi_cupti_devices_restart();
-        tfi_cupti_clock_restart();
         __atomic_store_n(&tfi_cupti->gen, gen, __ATOMIC_RELEASE);
     }
     return &lane;
@@ -245,6 +244,14 @@ static void set_attributes(void)
     tfi_cupti_api.ActivitySetAttribute(TFI_CUPTI_ATTR_PER_THREAD_BUFFER, &size, &off);
 }
 
+/* Records of the time before the first fetch lie between this reading of the clock and that one's. */
+static void first_pair(void)
+{
+    if (!take_token(TOKEN_MS)) return;
+    tfi_cupti_clock_first();
+    give_token();
+}
+
 static bool start(void)
 {
     uint64_t (*clock)(void);
@@ -261,6 +268,8 @@ static bool start(void)
         tfi_log(TFI_LOG_WARN, "no device records: %s says %s; stages go on", tfi_cupti_api.path,
                 tfi_cupti_error(result));
     if (result == 0 && tfi_kinds_enable()) {
+        first_pair();
+        tfi_sums_begin();
         tfi_cupti->next_flush = now_ms() + tfi_config.flush_ms;
         atexit(before_exit);
         return true;

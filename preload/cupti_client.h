@@ -223,7 +223,8 @@ uint64_t tfi_cupti_clock_ticks(uint64_t ns);
 void tfi_cupti_clock_foreign(uint64_t (*clock)(void));
 /* Reads that clock again, for values of now. */
 void tfi_cupti_clock_refresh(void);
-void tfi_cupti_clock_restart(void);
+/* When CUPTI was started: reads both clocks for host calls before the first record. With the token. */
+void tfi_cupti_clock_first(void);
 
 /* ---- devices: cupti_device.c ---- */
 
@@ -250,6 +251,29 @@ enum tfi_verdict tfi_select_of(uint32_t id);
 enum tfi_verdict tfi_select_at(uint64_t ticks);
 bool tfi_select_init(void);
 void tfi_select_restart(void);
+
+/* ---- device time by stage: cupti_sums.c ---- */
+
+/* Not 0 from the moment on when CUPTI is started. */
+extern uint32_t tfi_sums_on;
+/* With `tfi_sums_on`, for stage.c: the calling thread has put a stage on its stack, has taken one away (from its top or
+ * not), or all. The first stage of a thread was opened, or its last one closed. Another thread ends a stage of a thread. */
+void tfi_sums_opened(struct tfi_thread *thread);
+void tfi_sums_closed(struct tfi_thread *thread, const struct tfi_open *open, bool top);
+void tfi_sums_emptied(struct tfi_thread *thread);
+void tfi_sums_thread(struct tfi_thread *thread);
+void tfi_sums_ended(const struct tfi_thread *thread, uint32_t name);
+/* In a call that uses a device, before the original is called. */
+void tfi_sums_look(struct tfi_thread *thread);
+/* A call of a thread (low half of pthread_self()), in ticks; work of the call with this id. With the token. */
+void tfi_sums_call(uint32_t id, uint32_t thread, uint64_t start, uint64_t end);
+void tfi_sums_work(uint32_t id, uint64_t ns);
+void tfi_sums_begin(void);
+/* At wake. */
+void tfi_sums_restart(void);
+/* At the end, when no record comes any more: adds all to the stages' times. Returns how many records of the device belong to
+ * no known stage because there was no room. */
+uint64_t tfi_sums_finish(void);
 
 /* ---- the other client of this process: broker.c ---- */
 

@@ -74,11 +74,6 @@ void tfi_cupti_clock_foreign(uint64_t (*clock)(void))
     begin_foreign(clock);
 }
 
-void tfi_cupti_clock_restart(void)
-{
-    own.count = 0;
-}
-
 /* Nearer readings than this give no rate. */
 static void renew_foreign(void)
 {
@@ -137,6 +132,16 @@ static void note_offset(uint64_t raw, uint64_t realtime)
     own.have_offset = true;
     if (distance(raw, realtime) < FAR || distance(raw, tfi_monotonic_ns()) < 60ull * FAR)
         own.offset = (int64_t)(raw - realtime);
+}
+
+void tfi_cupti_clock_first(void)
+{
+    struct pair pair;
+    uint64_t error, raw, realtime;
+    if (own.count || !read_pair(&pair, &error, &raw, &realtime)) return;
+    if (!foreign.on) note_offset(raw, realtime);
+    pair.ns = tfi_cupti_clock_ns(raw);
+    own.ring[own.count++ % PAIRS] = pair;
 }
 
 bool tfi_cupti_clock_read(struct tfi_thread *lane)

@@ -262,6 +262,7 @@ static void write_call(struct tfi_thread *lane, const void *record, uint32_t dom
         tfi_count_drop(TFI_DROP_DEVICE_OUTSIDE, 1);
         return;
     }
+    tfi_sums_call(id, thread, time, tfi_cupti_clock_ticks(end));
     uint32_t function = function_of(lane, index);
     struct tfi_rec_correlation *rec = TFI_RESERVE(lane, correlation);
     if (!rec) return;
@@ -343,6 +344,7 @@ static void write_kernel(struct tfi_thread *lane, const void *record, uint32_t b
     rec->flags = span.flags;
     rec->reserved = 0;
     tfi_commit(lane, sizeof *rec);
+    tfi_sums_work(id, span.duration);
 }
 
 /* A copy between two devices is as any other up to its stream; what follows lies elsewhere. */
@@ -383,6 +385,7 @@ static void write_copy(struct tfi_thread *lane, const void *record, uint32_t byt
     rec->flags = span.flags;
     rec->reserved = 0;
     tfi_commit(lane, sizeof *rec);
+    tfi_sums_work(id, span.duration);
 }
 
 static void write_set(struct tfi_thread *lane, const void *record, uint32_t bytes_)
@@ -404,6 +407,7 @@ static void write_set(struct tfi_thread *lane, const void *record, uint32_t byte
     rec->flags = span.flags;
     rec->node = GET(record, memset, graphNodeId);
     tfi_commit(lane, sizeof *rec);
+    tfi_sums_work(id, span.duration);
 }
 
 static void write_sync(struct tfi_thread *lane, const void *record, uint32_t bytes_)
@@ -451,6 +455,7 @@ static void write_graph(struct tfi_thread *lane, const void *record, uint32_t by
     rec->context = GET32(record, graph, contextId);
     rec->stream = GET32(record, graph, streamId);
     tfi_commit(lane, sizeof *rec);
+    tfi_sums_work(id, span.duration);
 }
 
 static void write_one(struct tfi_thread *lane, const void *record, uint32_t kind, bool interned)

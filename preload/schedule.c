@@ -210,7 +210,7 @@ static void apply(struct tfi_thread *t, const char *cause)
     uint64_t ticks = tfi_ticks();
     if (now.told && is.word == now.last.word && is.state == now.last.state && is.cycle == now.last.cycle) return;
     now.edge[now.edges % EDGES].ticks = ticks;
-    now.edge[now.edges % EDGES].word = is.word;
+    now.edge[now.edges % EDGES].word = is.word | (is.state == TFI_RECORDING_WARMUP ? TFI_RECORDING_WARMS : 0);
     now.edges++;
     now.last = is;
     now.told = true;

@@ -77,7 +77,9 @@ bool tfi_recording_off(const struct tfi_thread *t, uint64_t now);
 /* How long the background thread may sleep, at most `ms`. */
 unsigned tfi_recording_wait(unsigned ms);
 
-/* What was recorded at a moment: tfi_recording_now as it was, -1 if that is not known any more. */
+/* What was recorded at a moment: tfi_recording_now as it was, with TFI_RECORDING_WARMS in steps of warm-up; -1 if that is
+ * not known any more. */
+#define TFI_RECORDING_WARMS (1ll << 32)
 int64_t tfi_recording_at(uint64_t ticks);
 
 /* True if anything may switch recording in this process. */

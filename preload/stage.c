@@ -63,6 +63,7 @@ bool tfi_stage_init(void)
     threads = 0;
     tfi_memory_restart();
     tfi_request_restart();
+    tfi_sums_restart();
     return tfi_timing_init() && started.entry && started.free;
 }
 
@@ -151,7 +152,17 @@ static void count_stage(struct tfi_thread *t, const struct tfi_open *open, int s
     __atomic_store_n(&t->slot->stages, stages + (uint32_t)step, __ATOMIC_RELEASE);
     uint64_t first = both((uint32_t)fewer == 0, open->selected && selected == 0);
     if (first) __atomic_add_fetch(&threads, sign * first, __ATOMIC_RELAXED);
+    if (TFI_UNLIKELY(tfi_sums_on) && (uint32_t)fewer == 0) tfi_sums_thread(t);
     tfi_select_note(t);
+}
+
+/* Takes away what lies there. */
+static void take(struct tfi_thread *t, uint32_t index)
+{
+    struct tfi_open open = t->open[index];
+    bool top = index + 1 == t->nr_open;
+    tfi_open_take(t, index);
+    if (TFI_UNLIKELY(tfi_sums_on) && open.flags & TFI_RANGE_STAGE) tfi_sums_closed(t, &open, top);
 }
 
 static bool is_on(const struct tfi_thread *t, uint64_t id)
@@ -160,13 +171,12 @@ static bool is_on(const struct tfi_thread *t, uint64_t id)
     return entry->id == id && entry->thread == t;
 }
 
-/* Takes started ranges off the stack that other threads have ended or paused. */
-static TFI_COLD void sweep(struct tfi_thread *t)
+TFI_COLD void tfi_stage_sweep(struct tfi_thread *t)
 {
     if (!tfi_lock_quick(&started.lock)) return;
     for (uint32_t i = t->nr_open; i-- > 0;) {
         const struct tfi_open *open = &t->open[i];
-        if (open->id && !(open->flags & TFI_RANGE_NESTED) && !is_on(t, open->id)) tfi_open_take(t, i);
+        if (open->id && !(open->flags & TFI_RANGE_NESTED) && !is_on(t, open->id)) take(t, i);
     }
     __atomic_store_n(&t->ended, 0, __ATOMIC_RELAXED);
     tfi_unlock_quick(&started.lock);
@@ -174,14 +184,14 @@ static TFI_COLD void sweep(struct tfi_thread *t)
 
 static inline void sweep_if_needed(struct tfi_thread *t)
 {
-    if (TFI_UNLIKELY(__atomic_load_n(&t->ended, __ATOMIC_RELAXED))) sweep(t);
+    if (TFI_UNLIKELY(__atomic_load_n(&t->ended, __ATOMIC_RELAXED))) tfi_stage_sweep(t);
 }
 
 /* Takes a started range off the caller's stack. */
 static void take_off(struct tfi_thread *t, const struct tfi_open *range)
 {
     int64_t index = tfi_open_find(t, range->order, range->id);
-    if (index >= 0) tfi_open_take(t, (uint32_t)index);
+    if (index >= 0) take(t, (uint32_t)index);
 }
 
 /* A started range leaves its owner, with the lock held: another thread than the caller looks for it when it moves next. */
@@ -189,7 +199,9 @@ static void leave_owner(const struct tfi_thread *t, const struct started *entry)
 {
     if (!entry->thread) return;
     count_stage(entry->thread, &entry->range, -1);
-    if (entry->thread != t) __atomic_add_fetch(&entry->thread->ended, 1, __ATOMIC_RELAXED);
+    if (entry->thread == t) return;
+    __atomic_add_fetch(&entry->thread->ended, 1, __ATOMIC_RELAXED);
+    if (TFI_UNLIKELY(tfi_sums_on)) tfi_sums_ended(entry->thread, entry->range.name);
 }
 
 /* ---- records ---- */
@@ -254,6 +266,7 @@ static bool put_on(struct tfi_thread *t, struct tfi_open *open)
         tfi_count_drop(TFI_DROP_RANGES, 1);
         return false;
     }
+    if (TFI_UNLIKELY(tfi_sums_on) && open->flags & TFI_RANGE_STAGE) tfi_sums_opened(t);
     count_stage(t, open, 1);
     return true;
 }
@@ -327,7 +340,7 @@ int tfi_stage_pop(struct tfi_thread *t, uint32_t domain)
         return -1;
     }
     struct tfi_open open = t->open[index];
-    tfi_open_take(t, (uint32_t)index);
+    take(t, (uint32_t)index);
     count_stage(t, &open, -1);
     write_end(t, &open, t->serial, now);
     add_time(t, &open, now);
@@ -520,6 +533,7 @@ void tfi_stage_thread_end(struct tfi_thread *t)
         if (mine) entry->thread = NULL;
     }
     tfi_open_empty(t);
+    if (tfi_sums_on) tfi_sums_emptied(t);
     if (locked) tfi_unlock_quick(&started.lock);
 }
 

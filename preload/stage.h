@@ -60,6 +60,9 @@ void tfi_stage_mark(struct tfi_thread *thread, const struct tfi_range *mark);
 /* A stage that begins in a thread which has none of its own open decides for threads without stages; see stage.c. */
 bool tfi_stage_detail_elsewhere(void);
 
+/* Takes started ranges off the calling thread's stack that other threads have ended or paused. */
+void tfi_stage_sweep(struct tfi_thread *thread);
+
 /* Forgets a thread's open ranges, at its end. */
 void tfi_stage_thread_end(struct tfi_thread *thread);
 

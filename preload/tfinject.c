@@ -415,9 +415,9 @@ void tfi_finish(const char *reason)
     tfi_cupti_hold();
     __atomic_store_n(&tfi_process->gen, 0, __ATOMIC_SEQ_CST);
     bool outside = all_outside();
-    write_timing();
     report_unmatched(reason);
     outside &= tfi_cupti_finish();
+    write_timing();
     bool whole = tfi_writer_finish(reason);
     if (whole && outside) tfi_pool_remove();
     else if (!tfi_writer_has_complained())

@@ -27,7 +27,7 @@ struct tfi_open {
     uint8_t outermost; /* not open already in this thread under the same name: its time counts */
     uint8_t first;     /* it was the outermost one when it was opened: the time from end to end counts */
     uint8_t paused;
-    uint8_t reserved[4];
+    uint32_t node; /* of those below it; see cupti_sums.c */
 };
 
 /* How many of a thread's open stages have a name. */
@@ -82,6 +82,7 @@ struct tfi_thread {
     struct tfi_thread *free;
     uintptr_t stack_low, stack_high; /* of its own stack: 0 not looked for, 1 not known; see stack_room.c */
     struct tfi_torch_thread *torch;  /* what torch.c keeps for it; outlives the state's owner */
+    struct tfi_sums_ring *ring;      /* what cupti_sums.c keeps for it; NULL before its first edge or launch there */
     struct tfi_slot own_slot;
 };
 

@@ -17,6 +17,7 @@
 #include "chunk.h"
 #include "clock.h"
 #include "config.h"
+#include "cupti_client.h"
 #include "files.h"
 #include "fmt.h"
 #include "rank.h"
@@ -160,7 +161,8 @@ static void drain(void)
     out.text.used = 0;
 }
 
-static void add_head(void)
+/* `records`: of the device that are in no sum. */
+static void add_head(uint64_t records)
 {
     tfi_text_add(&out.text, "{\n  \"rank\": %u,\n  \"world\": %u,\n  \"host\": ", tfi_rank(), tfi_world());
     tfi_text_json(&out.text, tfi_host(), strlen(tfi_host()));
@@ -168,6 +170,7 @@ static void add_head(void)
     tfi_text_json(&out.text, tfi_config.pipeline, strlen(tfi_config.pipeline));
     tfi_request_head(&out.text);
     if (left_out) tfi_text_add(&out.text, ",\n  \"calls_left_out\": %lu", (unsigned long)left_out);
+    if (records) tfi_text_add(&out.text, ",\n  \"device_records_left_out\": %lu", (unsigned long)records);
     tfi_text_add(&out.text, ",\n  \"stages\": {");
 }
 
@@ -204,6 +207,8 @@ static bool add_stage(const struct tfi_timing *s, const char *comma)
     tfi_text_ms(&out.text, (uint64_t)((double)s->wall * ns));
     tfi_text_add(&out.text, ", \"max_ms\": ");
     tfi_text_ms(&out.text, (uint64_t)((double)s->longest * ns));
+    tfi_text_add(&out.text, ", \"device_sum_ms\": %s", tfi_sums_on ? "" : "null");
+    if (tfi_sums_on) tfi_text_ms(&out.text, s->device);
     tfi_request_stage(&out.text, s);
     add_signature(s);
     tfi_text_add(&out.text, "}");
@@ -247,7 +252,7 @@ bool tfi_timing_write(struct tfi_dir *dir, const char *name)
     tfi_fmt(last, sizeof last, "%s.timing.json", name);
     bool ok = create(dir, last);
     if (ok) {
-        add_head();
+        add_head(tfi_sums_finish());
         add_stages();
         if (out.failed) tfi_file_remove(&out.file);
         ok = !out.failed && tfi_file_rename(&out.file, last);

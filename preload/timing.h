@@ -20,6 +20,7 @@ struct tfi_timing {
     uint64_t ticks; /* that it ran */
     uint64_t wall;
     uint64_t longest;
+    uint64_t device;  /* ns of what was launched in it on a device; at the end */
     uint64_t last;    /* ticks of its last call, from entry to exit */
     uint32_t request; /* request.c: the one which that call belongs to */
     uint32_t outputs;

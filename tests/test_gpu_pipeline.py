@@ -142,6 +142,40 @@ def test_stages(pipeline, analyze):
             assert 0 < row['host_us'] <= us(sum(s.end - s.begin for s in spans[stage]))
 
 
+def device_sums(directory):
+    """{stage: device_sum_ms} of the one timing.json that the library wrote, and the whole of it."""
+    path, = directory.glob('rank*.timing.json')
+    said = json.loads(path.read_text())
+    return {name: s['device_sum_ms'] for name, s in said['stages'].items()}, said
+
+
+def test_device_sums(pipeline, analyze):
+    """What the library has summed while it ran is what its trace comes to."""
+    rows = {r['stage']: r['device_us'] / 1000 for r in analyze('stages', pipeline.directory)['rows']}
+    found, said = device_sums(pipeline.directory)
+    assert rows.pop('(none)') and found == pytest.approx(rows, abs=1e-9) and 'device_records_left_out' not in said
+    assert found['step'] > 0 < found['upscale']
+
+
+@pytest.mark.parametrize('activities', ['cpu,gpu', 'gpu'])
+def test_device_sums_at_edges(run, tmp_path, analyze, activities):
+    """Launches right before and after stages' edges, of the same thread and of one without stages, are on the right side;
+    in the trace, which has the times, and in the library's sums, which have none."""
+    (tmp_path / 'script').write_text('k 10us\n')
+    result = run([built(BUILD / 'victims_gpu' / 'stage_edges')], {
+        'LD_LIBRARY_PATH': BUILD / 'simgpu', 'SIMGPU_SCRIPT': tmp_path / 'script', 'TFI_ACTIVITIES': activities,
+        'TFI_FLUSH_MS': '5'})
+    assert result.rc == 0, (result.out, result.err)
+    launched = json.loads(result.out)
+    assert launched['outer'] == 2700
+    found, said = device_sums(result.dir)
+    assert found == {stage: pytest.approx(count / 100) for stage, count in launched.items()}
+    assert 'device_records_left_out' not in said
+    rows = {r['stage']: r['device_us'] / 10 for r in analyze('stages', result.dir)['rows'] if r['stage'] != '(none)'}
+    if 'cpu' in activities:
+        assert rows == pytest.approx(launched)
+
+
 def test_timeline(pipeline, analyze):
     def time(kind):
         return [(w.real, w.real + w.duration) for w in pipeline.truth.works if kind(w)]

@@ -148,3 +148,31 @@ def test_messages_name_files_without_their_controls(tfanalyze, tmp_path):
         check(word, result.err)
     result = execute([tfanalyze, 'stages', '--\x1b[2J'])
     assert result.rc == 2 and '\x1b' not in result.err
+
+
+# ---- metadata ----
+
+def reported_metadata(tmp_path, analyze, *said):
+    t = OpTrace()
+    for key, value in said:
+        t.said(key, value)
+    t.stage('s', 1000, 9000)
+    analyze('report', '--output', tmp_path / 'out', t.save(tmp_path / 'rank2.h.1.tfr'))
+    return json.loads((tmp_path / 'out' / 'timing.json').read_bytes().decode())['metadata']
+
+
+def test_metadata_that_is_no_utf8_stays(tmp_path, analyze):
+    """Each value is there, with the replacement character where its bytes are no text; none is dropped."""
+    found = reported_metadata(tmp_path, analyze, (b'caf\xe9', b'na\xefve'), ('plain', 'ü'), ('cut', b'\xe2\x82'), ('all', b'\xff\xfe'))
+    assert found == {'caf\ufffd': 'na\ufffdve', 'plain': 'ü', 'cut': '\ufffd\ufffd', 'all': '\ufffd\ufffd'}
+
+
+def test_metadata_of_telefuser_that_is_no_strict_json_stays(tmp_path, analyze):
+    """What Python's json writes and others refuse: lone surrogates of paths, NUL, NaN; the rest is as it was."""
+    value = {'path': 'a\udc80b', 'nul': 'x\0y', 'pair': '\U0001f600', 'nan': float('nan'), 'text': 'NaN "-Infinity" \\ud800',
+             'least': [float('-inf'), -1.5], 'ok': None}
+    found = reported_metadata(tmp_path, analyze, ('telefuser.request_id', '"r"'), ('telefuser.metadata', json.dumps(value)),
+                              ('telefuser.memory', '{}'))
+    assert found == {**value, 'path': 'a\ufffdb', 'nul': 'x\ufffdy', 'nan': None, 'least': [None, -1.5]}
+    raw = reported_metadata(tmp_path, analyze, ('telefuser.request_id', '"r"'), ('telefuser.metadata', b'{"a": "\xe9", "b": 1}'))
+    assert raw == {'a': '\ufffd', 'b': 1}

@@ -1,5 +1,6 @@
 """test_no_mixing - what must not become one answer: formats that are not read, one process twice, time after the cap."""
 
+import gzip
 import shutil
 
 import pytest
@@ -34,6 +35,32 @@ def test_traces_of_dftracer_are_refused_with_a_sentence(analyze, shared_traces, 
     result = analyze(command, shared_traces / 'dftracer' / path, *more, format='text', rc=1)
     assert result.out == '' and len(result.err.splitlines()) == 1
     assert 'of dftracer' in result.err and 'does not read' in result.err
+
+
+@pytest.mark.parametrize('name', ['io.json', 'io.json.gz', 'io.log', 'io'])
+@pytest.mark.parametrize('of', ['test.pfw', 'new', 'unfinished', 'one'])
+def test_traces_of_dftracer_are_known_by_their_content(analyze, shared_traces, tmp_path, of, name):
+    """Under any name, packed or not: older files, newer ones without brackets, one cut in its second event, one of one event."""
+    lines = (shared_traces / 'dftracer' / 'test.pfw').read_bytes().splitlines()
+    new = [b'{"type":4,"ph":4,"id":0,"name":"HH","cat":"dftracer","pid":7,"tid":7,"args":{"name":"n"}}',
+           b'{"type":3,"ph":1,"id":1,"name":"read","cat":"POSIX","pid":7,"tid":7,"ts":17,"dur":1}']
+    content = {'test.pfw': b'\n'.join(lines), 'new': b'\n'.join(new), 'one': new[0], 'unfinished': b'\n'.join(lines[:3])[:-9]}[of]
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(content) if name.endswith('.gz') else content)
+    assert f'{name}: is a trace of dftracer' in analyze('stages', path, format='text', rc=1).err
+    if '.json' in name:
+        assert 'holds 1 traces of dftracer' in analyze('stages', tmp_path, format='text', rc=1).err
+        kineto.Trace().stage('s', 0, 10).write(tmp_path / 'one.json')
+        beside = analyze('stages', tmp_path, format='text')
+        assert 's  ' in beside.out and '1 traces of dftracer were left out' in beside.err and 'no traces' not in beside.err
+
+
+@pytest.mark.parametrize('text', ['{"traceEvents":[{"ph":"X","name":"a","cat":"dftracer","pid":1,"tid":1,"ts":1,"dur":2}]}',
+                                  '[{"ph":"X","name":"a","cat":"user_annotation","pid":1,"tid":1,"ts":1,"dur":2},\n'
+                                  '{"ph":"X","name":"a","cat":"user_annotation","pid":1,"tid":1,"ts":1,"dur":2}]'])
+def test_other_traces_are_no_traces_of_dftracer(analyze, tmp_path, text):
+    (tmp_path / 'a.json').write_text(text)
+    assert 'dftracer' not in analyze('stages', tmp_path / 'a.json', format='text').err
 
 
 def test_traces_of_dftracer_beside_others_are_named(analyze, shared_traces, tmp_path):

@@ -1,0 +1,183 @@
+"""test_report_filters - what the filters leave of a report: screen, breakdowns, timing.json and traces of stages.
+
+Of PyTorch traces the answer is computed from the JSON (tests/kineto.py); of a trace of ours it is known when it is written.
+`--cycle` is asked of every command, for it has a meaning in traces of ours alone.
+"""
+
+import gzip
+import json
+import re
+
+import pytest
+
+import kineto
+from optrace import OpTrace
+from test_filters import COMMANDS, TRACES, Trace, refusals
+from test_ops import scheduled
+
+US = 1000
+WORK = ('kernel', 'gpu_memcpy', 'gpu_memset')
+
+
+@pytest.fixture
+def trace(shared_traces):
+    return Trace(shared_traces / TRACES[0])
+
+
+def reported(analyze, directory, *options, path, rc=0):
+    """Its JSON, and what each of its files holds."""
+    answer = analyze('report', *options, '--output', directory, path, rc=rc)
+    files = {f.name: json.loads(gzip.open(f).read() if f.suffix == '.gz' else f.read_text())
+             for f in directory.iterdir() if f.suffix in ('.json', '.gz')}
+    return answer, files
+
+
+def of_stages(works):
+    """{stage: [(work, from, to)]} of (work, stages, from, to)."""
+    found = {}
+    for w, chain, start, end in works:
+        for name in {kineto.collapsed(s.name) for s in chain}:
+            found.setdefault(name, []).append((w, start, end))
+    return found
+
+
+def compare(answer, files, works):
+    row, = answer['rows']
+    assert round(row['busy_us'] * 1000) == kineto.union([(s, e) for _, _, s, e in works])
+    kernels = [(w, c, s, e) for w, c, s, e in works if kineto.CLASS_OF[w.kind] == 'kernel']
+    assert (row['launches'], row['kernels']) == (len(kernels), len({w.name for w, _, _, _ in kernels}))
+    found = {f['name']: f for n, f in files.items() if n.endswith('.breakdown.json')}
+    expected = of_stages(kernels)
+    assert set(expected) <= set(found)
+    for name, f in found.items():
+        mine = expected.get(name, [])
+        assert f['launches'] == len(mine) and f['num_kernels'] == len({w.name for w, _, _ in mine}), name
+        assert round(f['total_kernel_time_ms'] * 1e6) == sum(end - start for _, start, end in mine), name
+
+
+@pytest.mark.timeout(300)
+def test_device_work_of_a_pytorch_trace(analyze, tmp_path, trace):
+    """Breakdowns by stage, numbers of the screen and the stages' traces hold the work that the filter leaves."""
+    for i, (options, wanted, _) in enumerate(trace.choices()):
+        if '--stage' in options or wanted is None:
+            continue
+        works = [(w, chain, w.start, w.end) for w, chain, _ in trace.works if wanted(w, chain)]
+        answer, files = reported(analyze, tmp_path / str(i), *options, path=trace.path)
+        compare(answer, files, works)
+        traces = {f['tfinject']['stage']: f['traceEvents'] for n, f in files.items() if n.endswith('.trace.json.gz')}
+        for name, mine in of_stages(works).items():
+            events = [e for e in traces[name] if e.get('cat', '').lower() in (*WORK, 'memcpy', 'memset')]
+            assert len(events) == len(mine), (options, name)
+
+
+@pytest.mark.timeout(300)
+def test_window_of_a_pytorch_trace(analyze, tmp_path, trace):
+    """What lies partly in the window counts as far as it lies there, on the device and on the host."""
+    first, last = kineto.span(trace.document)
+    low, high = first + (last - first) // 3, first + 2 * (last - first) // 3
+    options = ['--from', (low - first) / 1e9, '--to', (high - first) / 1e9]
+    works = [(w, chain, max(w.start, low), min(w.end, high)) for w, chain, _ in trace.works
+             if w.start < high and w.end > low]
+    answer, files = reported(analyze, tmp_path / 'out', *options, path=trace.path)
+    compare(answer, files, works)
+    assert answer['rows'][0]['span_us'] * 1000 == pytest.approx(high - low, abs=1)
+    rows = {r['stage']: r for r in analyze('stages', *options, trace.path)['rows']}
+    timing = files['timing.json']
+    assert {n: s['calls'] for n, s in timing['stages'].items()} == {n: r['calls'] for n, r in rows.items() if r['calls']}
+    assert timing['wall_clock_ms'] == pytest.approx((high - low) / 1e6)
+    assert all(s['duration_ms'] <= (high - low) / 1e6 for s in timing['stages'].values())
+
+
+def test_a_report_of_nothing(analyze, tmp_path, trace):
+    result = analyze('report', '--step', '100000', '--output', tmp_path / 'out', trace.path, format='text', rc=1)
+    assert 'nothing matches' in result.err and not (tmp_path / 'out').exists()
+
+
+# ---- a trace of ours ----
+
+def test_devices_streams_and_steps_of_ours(analyze, tmp_path):
+    """Two steps on two devices and two streams; kernel lengths are powers of two, so that a sum says which there are."""
+    t = OpTrace()
+    for step in range(2):
+        begin = step * 1000 * US + 10 * US
+        t.stage(f'ProfilerStep#{step}', begin, begin + 900 * US)
+        for k, (device, stream) in enumerate(((0, 7), (0, 9), (1, 7))):
+            t.work('kernel', begin + (100 + 100 * k) * US, begin + (150 + 100 * k) * US, 2 ** (3 * step + k) * US,
+                   name=f'k{3 * step + k}', device=device, stream=stream)
+    path = t.save(tmp_path / 'rank2.h.1.tfr')
+    for options, total in ((['--step', '0'], 7), (['--step', '1'], 56), (['--device', '1'], 4 + 32), (['--stream', '9'], 2 + 16),
+                           (['--device', '0', '--stream', '7', '--step', '1'], 8), ([], 63)):
+        directory = tmp_path / ('_'.join(options) or 'all')
+        answer, files = reported(analyze, directory, *options, path=path)
+        assert answer['rows'][0]['busy_us'] == total, options
+        breakdown = next(f for n, f in files.items() if n.endswith('.breakdown.json'))
+        assert breakdown['total_kernel_time_ms'] == pytest.approx(total / 1000)
+        events = next(f for n, f in files.items() if n.endswith('.trace.json.gz'))['traceEvents']
+        kernels = [e for e in events if e.get('cat') == 'kernel']
+        assert sum(e['dur'] for e in kernels) == total
+        calls = files['timing.json']['stages']['ProfilerStep*']['calls']
+        assert calls == (1 if '--step' in options else 2)
+        screen = analyze('report', *options, '--output', directory, path, format=None).out
+        assert f'{total:.3f} us' in screen
+
+
+# ---- --cycle ----
+
+def answers(analyze, command, path, *options):
+    """Texts that tell which of the kernels k0 … k5 and steps there are."""
+    if command == 'report':
+        directory = path.parent / ('report' + '_'.join(options))
+        analyze('report', *options, '--output', directory, path)
+        names = sorted(directory.iterdir())
+        texts = {n.name: (gzip.open(n, 'rt') if n.suffix == '.gz' else n.open()).read() for n in names}
+        return ''.join(t for n, t in texts.items() if 'breakdown' in n or 'trace' in n)
+    if command == 'export tensorboard':
+        directory = path.parent / ('tensorboard' + '_'.join(options))
+        analyze(*command.split(), *options, '--output', directory, path, format=None)
+        return ''.join((gzip.open(f, 'rt') if f.suffix == '.gz' else f.open()).read() for f in directory.iterdir())
+    return analyze(*command.split(), *options, path, format=None if command.startswith('export') else 'csv').out
+
+
+NAMED = ['breakdown', 'ops', 'dump', 'export chrome', 'export tensorboard', 'report']
+SUMMED = {'stages': 'device_us', 'timeline': 'busy_us', 'kinds': 'total_us', 'launches': 'launches', 'api': 'calls',
+          'report': 'busy_us'}
+
+
+def test_every_command_is_asked():
+    assert {*NAMED, *SUMMED, 'overlap'} | {c for c, o in refusals() if o == '--cycle'} == set(COMMANDS)
+
+
+@pytest.mark.parametrize('command', NAMED)
+def test_names_of_cycles(analyze, tmp_path, command):
+    """A cycle is what was recorded of it, not its warm-up: k2 in the first, k4 in the second."""
+    path = scheduled(tmp_path / 'rank2.h.1.tfr')
+    for options, kernels in ((['--cycle', '0'], {'k2'}), (['--cycle', '1'], {'k4'}), (['--cycle', '0-1'], {'k2', 'k4'}),
+                             (['--cycle', '1,7'], {'k4'})):
+        text = answers(analyze, command, path, *options)
+        assert set(re.findall(r'\bk[0-9]\b', text)) == kernels, (options, text[:2000])
+
+
+@pytest.mark.parametrize('command', SUMMED)
+def test_sums_of_cycles(analyze, tmp_path, command):
+    path = scheduled(tmp_path / 'rank2.h.1.tfr')
+    extra = ['--output', tmp_path / 'out'] if command == 'report' else []
+    each = command in ('launches', 'api')
+    for options, total in ((['--cycle', '0'], 1 if each else 3), (['--cycle', '1'], 1 if each else 5),
+                           (['--cycle', '0-1'], 2 if each else 8)):
+        rows = analyze(command, *options, *extra, path)['rows']
+        assert sum(r[SUMMED[command]] for r in rows) == total, (options, rows)
+
+
+@pytest.mark.parametrize('command', sorted({*NAMED, *SUMMED, 'overlap'}))
+def test_a_cycle_that_is_not_there(analyze, tmp_path, command):
+    path = scheduled(tmp_path / 'rank2.h.1.tfr')
+    extra = ['--output', tmp_path / 'out'] if command in ('report', 'export tensorboard') else []
+    assert 'nothing matches --cycle 2' in analyze(*command.split(), '--cycle', '2', *extra, path, format=None, rc=1).err
+
+
+def test_a_cycle_of_a_report(analyze, tmp_path):
+    """Its stages are those that began in the cycle; the one call of each is as long as it was."""
+    path = scheduled(tmp_path / 'rank2.h.1.tfr')
+    _, files = reported(analyze, tmp_path / 'out', '--cycle', '1', path=path)
+    stage, = files['timing.json']['stages'].values()
+    assert (stage['calls'], stage['duration_ms']) == (1, pytest.approx(0.098))
