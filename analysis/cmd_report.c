@@ -82,6 +82,7 @@ static void emit_report(const struct report *report, const char *directory)
         emit_devices(e, session, session->process[i]);
     }
     emit_close(e);
+    emit_count(e, "out_of_memory", report_refused(report));
     emit_count(e, "traces_left_out", report->left_out);
     emit_open(e, "files", true);
     for (size_t i = 0; i < report->files; i++) {

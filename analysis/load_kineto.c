@@ -390,13 +390,15 @@ static void extend(struct process *process, const struct kineto_event *event)
     process->has_time = true;
 }
 
-/* What no table has and `ops` still asks for. */
+/* What no table has and `ops` still asks for, and memory that was refused. */
 static void take_more(struct load *load, const struct kineto_event *event, enum event_class class, uint32_t thread)
 {
     if (load->want & WANT_ALL_SPANS && class > CLASS_OTHER && event->phase == 'X') {
         keep_span(load, event, thread, class);
     } else if (load->want & WANT_ALL_SPANS && event->phase == 'i' && slice_is(event->name, "[memory]")) {
         take_block(event, &load->process->blocks);
+    } else if (load->want & WANT_MEMORY && event->phase == 'i' && slice_is(event->name, "[OutOfMemory]")) {
+        take_block(event, &load->process->ooms);
     }
 }
 

@@ -8,7 +8,7 @@
 /* An operator's inputs, sequence number, stack and operations; `name` gives texts their numbers. */
 void take_op_detail(const struct kineto_event *event, bool with_flops, uint32_t (*name)(void *, struct slice),
                     void *context, struct op_detail *detail);
-/* A [memory] instant becomes a block. */
+/* A [memory] instant becomes a block, and an [OutOfMemory] instant one that was refused. */
 void take_block(const struct kineto_event *event, struct blocks *blocks);
 
 #endif

@@ -24,7 +24,7 @@ enum want {
     WANT_OPERATORS = 256,         /* spans that are operators, and the pairs of forward and backward ones */
     WANT_MANGLED = 512,           /* names of kernels as they stand in the trace, not as C++ shows them */
     WANT_OPERATOR_DETAILS = 1024, /* beside WANT_OPERATORS: their inputs, sequence numbers, stacks, operations */
-    WANT_MEMORY = 2048,           /* blocks that were allocated and freed */
+    WANT_MEMORY = 2048,           /* blocks that were allocated and freed; of a Kineto trace those that were refused */
     WANT_SIGNATURES = 4096,       /* what went into stages and came out */
     WANT_STAGE_NAMES = 16384,     /* of a trace of ours: which stages there are, and nothing else of them */
     WANT_ALL_SPANS = 8192,        /* of a Kineto trace: Python functions, the profiler's overhead, details, memory */

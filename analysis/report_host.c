@@ -1,4 +1,5 @@
-/* report_host.c - the part of a report's screen for a run without a device: operators, dispatches and memory. */
+/* report_host.c - the part of a report's screen for a run without a device: operators, dispatches and memory; and, for
+ * any run, memory that was refused. */
 #include <stdlib.h>
 
 #include "dispatches.h"
@@ -175,6 +176,61 @@ static void put_memory(struct out *out, const struct report *report)
         out_puts(out, "\n");
         text_free(&text);
     }
+}
+
+/* ---- memory that was refused ---- */
+
+/* Returns how many requests there were; the last one is in *last, of *process. */
+static uint64_t find_refused(const struct report *report, const struct process **process, size_t *last)
+{
+    uint64_t count = 0;
+    int64_t latest = INT64_MIN;
+    for (size_t u = 0; u < report->units; u++) {
+        for (size_t i = 0; i < report->unit[u].processes; i++) {
+            const struct choice *choice = &report->unit[u].choice[i];
+            const struct blocks *b = &choice->process->ooms;
+            for (size_t k = 0; k < b->table.count; k++) {
+                bool wanted =
+                    choice_moment(choice, b->time[k], b->time[k]) && list_has(&choice->options->device, b->device[k]);
+                count += wanted;
+                if (wanted && b->time[k] >= latest) {
+                    latest = b->time[k];
+                    *process = choice->process;
+                    *last = k;
+                }
+            }
+        }
+    }
+    return count;
+}
+
+uint64_t report_refused(const struct report *report)
+{
+    const struct process *process;
+    size_t last;
+    return find_refused(report, &process, &last);
+}
+
+void report_print_refused(struct out *out, const struct report *report)
+{
+    const struct process *process = NULL;
+    struct text text = {0};
+    size_t last = 0;
+    uint64_t count = find_refused(report, &process, &last);
+    if (!count) {
+        return;
+    }
+    const struct blocks *b = &process->ooms;
+    text_format(&text, "\nout of memory: %llu request%s refused; the last one, of ", (unsigned long long)count,
+                count == 1 ? " was" : "s were");
+    human_bytes(&text, b->bytes[last] > 0 ? (uint64_t)b->bytes[last] : 0);
+    text_format(&text, " on device %lld, with ", (long long)b->device[last]);
+    human_bytes(&text, b->allocated[last]);
+    text_puts(&text, " in use and ");
+    human_bytes(&text, b->reserved[last]);
+    text_puts(&text, " reserved\n");
+    out_write(out, text.data, text.length);
+    text_free(&text);
 }
 
 void report_print_host(struct out *out, const struct report *report)

@@ -506,6 +506,7 @@ void report_print(const struct report *report, const char *directory)
     if (!has_device(report)) {
         report_print_host(out, report);
     }
+    report_print_refused(out, report);
     put_files(out, report, directory);
     put_next(out, report);
 }

@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+import kineto
+
 # What a script has: the stand-in c, ranges by push, pop, start and end, and blocks h (host) and d (device).
 HEAD = '''
 import ctypes, os, sys, threading
@@ -92,6 +94,37 @@ def test_no_memory(play, records, analyze, tmp_path):
     assert event['ph'] == 'i' and event['cat'] == 'cpu_instant_event'
     assert {k: v for k, v in event['args'].items() if k != 'Ev Idx'} == {
         'Total Reserved': 2000, 'Total Allocated': 1000, 'Bytes': 1 << 40, 'Device Id': 1, 'Device Type': 1}
+    for number, path in enumerate((result.dir, tmp_path / 'trace.json')):
+        answer = analyze('report', '--output', tmp_path / f'r{number}', path)
+        assert answer['totals']['out_of_memory'] == 1
+        screen = analyze('report', '--output', tmp_path / f'r{number}', path, format=None).out
+        assert 'out of memory: 1 request was refused; the last one, of 1.0 TiB on device 1, with 1000 B in use and 2.0 KiB reserved' \
+            in ' '.join(screen.split())
+        assert analyze('report', '--device', '0', '--output', tmp_path / f'r{number}', path)['totals']['out_of_memory'] == 0
+    assert analyze('report', '--output', tmp_path / 'none', quiet(tmp_path))['totals']['out_of_memory'] == 0
+
+
+def quiet(tmp_path):
+    kineto.Trace().stage('s', 0, 10).write(tmp_path / 'quiet.json')
+    return tmp_path / 'quiet.json'
+
+
+def test_memory_that_was_refused_of_a_pytorch_trace(tmp_path, analyze):
+    """Requests that torch noted, on the device and at the time that the filters choose."""
+    t = kineto.Trace().stage('s', 0, 1000)
+    for ts, size, device in ((100, 70, 0), (200, 80, 1), (900, 90, 0)):
+        t.add('cpu_instant_event', '[OutOfMemory]', ts, ph='i', s='t', args={
+            'Total Reserved': 5, 'Total Allocated': 4, 'Bytes': size, 'Device Id': device, 'Device Type': 1})
+    t.add('cpu_instant_event', '[memory]', 300, ph='i', s='t', args={'Bytes': 7, 'Device Id': 0, 'Device Type': 1})
+    t.write(tmp_path / 'a.json')
+
+    def refused(*options):
+        out = tmp_path / 'out'
+        screen = analyze('report', *options, '--output', out, tmp_path / 'a.json', format=None).out
+        count = analyze('report', *options, '--output', out, tmp_path / 'a.json')['totals']['out_of_memory']
+        return count, ' '.join(screen.split()).partition('the last one, of ')[2].partition(' with')[0]
+    assert refused() == (3, '90 B on device 0,')
+    assert refused('--device', '1') == (1, '80 B on device 1,') and refused('--to', '0.0005') == (2, '80 B on device 1,')
 
 
 def test_blocks_beyond_what_can_be_remembered_are_counted(play, records, analyze):
