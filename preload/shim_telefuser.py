@@ -3,8 +3,9 @@
 What a pipeline asks TeleFuser for later - timing report, summary, memory analysis - is what was measured here, and is what
 TeleFuser would say: wall time, and where there is a device TeleFuser's own view of its memory, whose peak a context resets
 unless it is told not to. The trace is told the same, so that the files that are written from it have what TeleFuser's have:
-what was asked of the registry (`telefuser.*` facts), and the memory at the end of each stage. A context logs its line as
-TeleFuser does. Where files go and what is recorded follows TeleFuser's setters.
+what was asked of the registry (`telefuser.*` facts), and the memory at the end of each stage. A context logs its lines as
+TeleFuser does; of the two files that those of its profiler name, `tfanalyze report` writes ours. Where files go and what is
+recorded follows TeleFuser's setters.
 """
 
 import sys
@@ -15,7 +16,7 @@ _TELEFUSER_MEMORY = ('allocated_mb', 'reserved_mb', 'peak_allocated_mb', 'peak_r
 
 
 def _telefuser_json(value):
-    return sys.modules['json'].dumps(value, ensure_ascii=False, default=str)
+    return sys.modules['json'].dumps(value, default=str)  # in ASCII: texts may have halves of surrogate pairs
 
 
 def _telefuser_logger(module, function):
@@ -162,7 +163,7 @@ def _telefuser_contexts(module):
     wraps = module.wraps
     full, null = module._ProfilingContext, module._NullContext
     snapshots = sys.modules['telefuser.utils.memory_snapshot']
-    logger = _telefuser_logger(module, full.__exit__)
+    opening, logger, breaking = (_telefuser_logger(module, f) for f in (full.__enter__, full.__exit__, full._export_kernel_breakdown))
     has_device = module.torch.get_device_module().is_available()
 
     def memory(stage):
@@ -188,6 +189,7 @@ def _telefuser_contexts(module):
             if not has_device:
                 begin(self, stage)
             self._start_time = timer()
+            profiling(self)
             return self
 
         def __exit__(self, exc_type, exc_val, exc_tb):
@@ -227,6 +229,15 @@ def _telefuser_contexts(module):
         if module._IS_WORKER_PROCESS:
             module._write_worker_timing_file(context.name, context._rank, context._duration_ms, context._memory_snapshot)
         logger.info(f'{context._rank_info} [Timing] {context.name}: {context._duration_ms:.2f} ms{context._format_memory_info()}')
+        if context._enable_profiler:
+            for log, file, suffix in ((logger, 'Chrome trace', '.trace.json.gz'), (breaking, 'Kernel breakdown', '.breakdown.json')):
+                path = module._get_profiler_output_dir() / f'{_mark_file_name(context.name)}_rank{context._rank}{suffix}'
+                log.info(f'{context._rank_info} [Profiler] {file}: {path}')
+
+    @_guarded
+    def profiling(context):
+        if context._enable_profiler:
+            opening.info(f"{context._rank_info} [Profiler] Started torch.profiler for '{context.name}'")
 
     @_guarded
     def told(name, names, args, kwargs, result):

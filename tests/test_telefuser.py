@@ -5,8 +5,10 @@ without the library has TeleFuser's own profiler enabled. torch's own libraries 
 the simulated ones are preloaded. Each run is made once for all tests of this file.
 """
 
+import gzip
 import json
 import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -15,51 +17,91 @@ from conftest import BUILD, built, clean_environment, execute
 
 GPU = BUILD / 'simgpu'
 OURS = {'writer', 'calls', 'device', 'stride', 'target', 'rank', 'signatures', 'output', 'object'}  # keys beyond TeleFuser's
-TIMES = {'duration_ms', 'total_stages_ms', 'wall_clock_ms'}
+# Milliseconds that two runs may differ beyond 10 %: a machine sleeps longer than it is told. Of stages, of their sum, of all.
+TIMES = {'duration_ms': 50, 'total_stages_ms': 100, 'wall_clock_ms': 250}
+ATTEMPTS = 3  # of both runs, until their times agree: other work on the machine may delay one of them
 BY_TIME = {'timestamp', 'percentage'}
 
 PIPELINE = """
-import asyncio, json, time
+import asyncio, json, os, time
 import torch
 from telefuser.utils import profiler as p
 
-with p.ProfilingContext('before the reset'):  # the device is there after it
+clocks = {}  # of the last call of each: its body alone, and with all that its context does
+
+
+def timed(name, context, work):
+    outside = time.perf_counter()
+    with context:
+        inside = time.perf_counter()
+        work()
+        inside = time.perf_counter() - inside
+    clocks[name] = [inside * 1000, (time.perf_counter() - outside) * 1000]
+
+
+os.environ['ENABLE_PROFILER_NAMES'] = 'traced'  # read when a context is made; the library has read it before
+with p.ProfilingContext('traced'):  # the device is there after it
+    torch.zeros(1000, device='cuda') * 2
+del os.environ['ENABLE_PROFILER_NAMES']
+with p.ProfilingContext('before the reset'):
     torch.zeros(1000, device='cuda') * 2
 torch.cuda.empty_cache()
+began = time.perf_counter()
 p.reset_timing_registry('req_42', {'seed': 7})
+reset = time.perf_counter()
 p.set_timing_metadata('prompt', 'a "cat" \\u00fc')
 
 class Stage:
     @p.ProfilingContext4Debug('denoise')
     def process(self, latents, ids, parts, scale=1.5, name='n', mask=None):
+        inside = time.perf_counter()
         time.sleep(0.5)
-        return latents * scale
+        result = latents * scale
+        self.inside = time.perf_counter() - inside
+        return result
 
 @p.ProfilingContext('fetch_it')
 async def fetch(number):
+    global waited
+    waited = time.perf_counter()
     await asyncio.sleep(0.5)
-    return torch.ones(3)
+    result = torch.ones(3)
+    waited = time.perf_counter() - waited
+    return result
 
-with p.ProfilingContext('load', capture_memory=True):
+def load():
     time.sleep(0.5)
     big = torch.zeros(40 << 20, dtype=torch.uint8, device='cuda')
     del big
-with p.ProfilingContext('keep', reset_peak_memory=False):
+
+def keep():
+    global small
     time.sleep(0.5)
     small = torch.zeros(1 << 20, dtype=torch.uint8, device='cuda')
-x = torch.ones(2, 3).to('cuda')
-for i in range(2):
-    Stage().process(x, torch.tensor([1, 2]), [torch.ones(2), torch.ones(3)], scale=2.0, name='call')
-with p.ProfilingContext('outer'):
+
+def outer():
     time.sleep(0.3)
-    with p.ProfilingContext('step'):
-        time.sleep(0.5)
+    timed('step', p.ProfilingContext('step'), lambda: time.sleep(0.5))
+
+timed('load', p.ProfilingContext('load', capture_memory=True), load)
+timed('keep', p.ProfilingContext('keep', reset_peak_memory=False), keep)
+x, stage = torch.ones(2, 3).to('cuda'), Stage()
+for i in range(2):
+    outside = time.perf_counter()
+    stage.process(x, torch.tensor([1, 2]), [torch.ones(2), torch.ones(3)], scale=2.0, name='call')
+    clocks['denoise'] = [stage.inside * 1000, (time.perf_counter() - outside) * 1000]
+timed('outer', p.ProfilingContext('outer'), outer)
+outside = time.perf_counter()
 asyncio.run(fetch(number=3))
+clocks['fetch_it'] = [waited * 1000, (time.perf_counter() - outside) * 1000]
 p.set_memory_baseline()
 p.record_memory_snapshot('at the end')
+before = time.perf_counter()
 report = p.get_timing_report()
+clocks['wall'] = [(before - reset) * 1000, (time.perf_counter() - began) * 1000]
 p.print_timing_summary()
 p.logger.complete()
+print('clocks', json.dumps(clocks))
 print('report', json.dumps(report))
 print('signatures', json.dumps({n: s.to_dict() for n, s in p.get_io_signatures().items()}))
 print('peak', torch.cuda.max_memory_allocated())
@@ -69,8 +111,7 @@ print('peak', torch.cuda.max_memory_allocated())
 @pytest.fixture(scope='module')
 def both(tmp_path_factory, lib, tfanalyze, python):
     """The runs `theirs` and `ours`: out, err, dir; a report on ours has been made."""
-    made = {}
-    for name, preload in (('theirs', None), ('ours', lib)):
+    def make(name, preload):
         place = tmp_path_factory.mktemp(name)
         libraries = [built(GPU / 'libcudart.so.13'), built(GPU / 'libcupti.so.13')]
         env = {**clean_environment(), 'LD_LIBRARY_PATH': str(GPU), 'KINETO_LOG_LEVEL': '5', 'TELEFUSER_PROFILE_DEBUG': 'true',
@@ -78,15 +119,20 @@ def both(tmp_path_factory, lib, tfanalyze, python):
         (place / 'pipeline.py').write_text(PIPELINE)
         result = execute([python, '-W', 'ignore', 'pipeline.py'], env, place, 200)
         assert result.rc == 0, result.err[-3000:]
-        made[name] = SimpleNamespace(out=result.out, err=result.err, dir=place / 'run')
-    made['screen'] = execute([tfanalyze, 'report', made['ours'].dir], clean_environment(), made['ours'].dir, 120)
-    assert made['screen'].rc == 0, made['screen'].err
-    return SimpleNamespace(**made)
+        return SimpleNamespace(out=result.out, err=result.err, dir=place / 'run')
+
+    for _ in range(ATTEMPTS):
+        theirs, ours = make('theirs', None), make('ours', lib)
+        screen = execute([tfanalyze, 'report', ours.dir], clean_environment(), ours.dir, 120)
+        assert screen.rc == 0, screen.err
+        if not differences(*(json.loads((run.dir / 'timing.json').read_text()) for run in (theirs, ours))):
+            break
+    return SimpleNamespace(theirs=theirs, ours=ours, screen=screen)
 
 
-def differences(theirs, ours, path='', key=None, slack=150):
-    """Values of theirs that ours lacks or has otherwise, and keys that are neither's. Times agree within 10 %; those of two runs
-    on a busy machine, which sleeps longer than it is told, within `slack` ms more."""
+def differences(theirs, ours, path='', key=None, slack=1):
+    """Values of theirs that ours lacks or has otherwise, and keys that are neither's. Times of two runs agree within 10 % and
+    TIMES, those of one run (slack 0) within 10 %."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         named = path.endswith(('/stages', '/input_signatures', '/snapshots', '/metadata'))
         extra = [] if path.endswith('/metadata') else sorted(set(ours) - set(theirs) - (set() if named else OURS))
@@ -95,8 +141,7 @@ def differences(theirs, ours, path='', key=None, slack=150):
     if isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):
         return [d for i, (a, b) in enumerate(zip(theirs, ours)) for d in differences(a, b, f'{path}[{i}]', None, slack)]
     if key in TIMES:
-        more = slack * (1 if key == 'duration_ms' else 30 if key == 'wall_clock_ms' else 6)
-        return [] if abs(ours - theirs) <= 0.1 * theirs + more else [f'{path}: {theirs} and {ours}']
+        return [] if abs(ours - theirs) <= 0.1 * theirs + slack * TIMES[key] else [f'{path}: {theirs} and {ours}']
     return [] if key in BY_TIME or (theirs == ours and type(theirs) is type(ours) or isinstance(theirs, float) and theirs == ours) else [
         f'{path}: {theirs!r} and {ours!r}']
 
@@ -125,7 +170,7 @@ def test_the_file_at_exit_has_the_same(both):
     ours = json.loads(path.read_text())
     ours = {k: v for k, v in ours.items() if k in theirs}
     ours['stages'] = {n: {k: v for k, v in s.items() if k in ('duration_ms', 'percentage', 'memory')} for n, s in ours['stages'].items()
-                      if n != 'before the reset'}
+                      if n not in ('traced', 'before the reset')}
     assert differences(theirs, ours) == []
 
 
@@ -139,8 +184,18 @@ def test_the_files_have_the_times_that_it_returned(both):
     """Those of one run, within 10 %: also of an async stage, which waits most of its time."""
     report, timing = printed(both.ours, 'report'), json.loads((both.ours.dir / 'timing.json').read_text())
     assert differences(report, timing, slack=0) == []
-    assert timing['stages']['fetch_it']['duration_ms'] >= 450
-    assert timing['wall_clock_ms'] < sum(s['duration_ms'] for s in timing['stages'].values()) + 1500
+
+
+@pytest.mark.parametrize('whose', ['theirs', 'ours'])
+def test_times_lie_between_two_clocks(both, whose):
+    """What the program measures inside a context, and around it: no slack, whatever the machine does meanwhile."""
+    run = getattr(both, whose)
+    clocks, timing = printed(run, 'clocks'), json.loads((run.dir / 'timing.json').read_text())
+    times = {'wall': timing['wall_clock_ms'], **{name: s['duration_ms'] for name, s in timing['stages'].items()}}
+    assert set(times) == set(clocks) and len(times) == 7
+    # TeleFuser rounds to hundredths.
+    assert {n: (t, clocks[n]) for n, t in times.items() if not clocks[n][0] - 0.01 <= t <= clocks[n][1] + 0.01} == {}
+    assert all(inside >= 490 for inside, _ in clocks.values())
 
 
 def test_console_lines(both):
@@ -148,15 +203,27 @@ def test_console_lines(both):
     theirs, ours = lines(both.theirs), lines(both.ours)
     at_exit = [text for _, _, text in theirs[-2:]]
     assert at_exit == ['[Profiler] Layer 1 timing report saved to: PATH', '[Profiler] Stage I/O signatures saved to: PATH']
-    assert ours[:-1] == theirs[:-2] and ours[-1][2] == at_exit[0] and len(ours) == 10
-    times = [[float(n) for n in re.findall(r'\[Timing\] .*: ([\d.]+) ms', run.out)] for run in (both.theirs, both.ours)]
-    assert all(abs(a - b) <= 0.1 * a + 150 for a, b in zip(*times) if a > 200) and len(times[0]) == len(times[1]) == 8
+    assert ours[:-1] == theirs[:-2] and ours[-1][2] == at_exit[0] and len(ours) == 14
+    times = [[float(n) for n in re.findall(r'\[Timing\] (?!traced).*: ([\d.]+) ms', run.out)] for run in (both.theirs, both.ours)]
+    assert all(abs(a - b) <= 0.1 * a + TIMES['duration_ms'] for a, b in zip(*times) if a > 200) and len(times[0]) == len(times[1]) == 8
     path = re.search(r'Layer 1 timing report saved to: (.*)$', both.ours.out, re.M)[1]
     assert path == str(next(both.ours.dir.glob('rank0.*.timing.json'))) and '[Timing]' not in both.ours.err
     said = [line for line in both.screen.out.splitlines() if line.startswith('[Profiler] ')]
     assert said == [f'[Profiler] Layer 1 timing report saved to: {both.ours.dir}/timing.json',
                     f'[Profiler] Stage I/O signatures saved to: {both.ours.dir}/timing_io_signature.json']
     assert any(line.startswith('  timing_io_signature.json ') for line in both.screen.out.splitlines())
+
+
+def test_lines_of_its_profiler(both):
+    """Where ENABLE_PROFILER_NAMES has a stage, TeleFuser says that its profiler starts and where its two files are; ours, too, and
+    after a report they are there, with the stage's kernel."""
+    for run in (both.theirs, both.ours):
+        texts = [text for _, _, text in lines(run)]
+        assert texts[0] == "[Rank 0] [Profiler] Started torch.profiler for 'traced'" and sum('[Profiler]' in t for t in texts[:-2]) == 3
+        paths = [re.search(rf'\[Profiler\] {what}: (.*)$', run.err + run.out, re.M)[1] for what in ('Chrome trace', 'Kernel breakdown')]
+        assert paths == [str(run.dir / f'traced_rank0.{name}') for name in ('trace.json.gz', 'breakdown.json')]
+        events = json.loads(gzip.decompress(Path(paths[0]).read_bytes()))['traceEvents']
+        assert any(e.get('cat') == 'kernel' for e in events) and json.loads(Path(paths[1]).read_text())['name'] == 'traced'
 
 
 READ = """
