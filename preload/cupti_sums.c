@@ -30,7 +30,7 @@
 #define DEEPEST 256u       /* names in each other */
 #define FEW_OPEN 64u
 #define RINGS 1024u
-#define ENTRIES 4096u
+#define ENTRIES 16384u
 #define CALLS (1u << 20)
 #define WAITING 4096u
 #define NO_NODE 0u            /* no stage is open */
