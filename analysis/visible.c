@@ -91,7 +91,7 @@ void text_utf8(struct text *text, const char *bytes, size_t length)
 {
     const char *end = bytes + length;
     for (const char *p = bytes; p < end;) {
-        size_t step = utf8_length(p, end);
+        size_t step = tfi_utf8_length(p, (size_t)(end - p));
         text_add(text, step ? p : "\xef\xbf\xbd", step ? step : 3);
         p += step ? step : 1;
     }
