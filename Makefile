@@ -22,7 +22,7 @@ PRELOAD_SRCS += $(addprefix preload/,files.c stderr.c timing.c)
 # ---- libtorch ----
 PRELOAD_SRCS += $(addprefix preload/,python_torch.c torch.c torch_inputs.c torch_texts.c)
 # ---- the CUDA tables ----
-PRELOAD_SRCS += $(addprefix preload/,copies.c cuda.c cuda_calls.c cuda_names.c cuda_routes.c cuda_sync.c cudart.c cudart_changed.c dl.c events.c events_launch.c)
+PRELOAD_SRCS += $(addprefix preload/,copies.c cuda.c cuda_calls.c cuda_names.c cuda_routes.c cuda_sync.c cudart.c cudart_changed.c dl.c events.c events_launch.c graphs.c)
 CUDA_OBJS     = $(foreach tree,lib libtest,$(addprefix $(B)/obj/$(tree)/preload/,cuda.o cudart.o))
 # A wrapper's address, where a look-up gives it away, has to be our own and not that of a library loaded before us.
 LDFLAGS_CUDA  = -Wl,-Bsymbolic-functions
@@ -185,7 +185,7 @@ $(B)/demo/%: scripts/demo/%.c $(B)/flags
 # The simulated GPU: libcuda.so.1 (the device model) and libcudart.so.N on it, found through LD_LIBRARY_PATH, and programs
 # that use them. N is the release of the headers; nvcc programs are linked to the toolkit's libcudart, never run with it.
 SIMGPU_MAJOR  = $(shell expr $(or $(CUDA_VERSION),13000) / 1000)
-SIMGPU_DRIVER := $(addprefix tests/simgpu/,base.c call.c capture.c context.c copy.c device.c engine.c graph.c launch.c log.c \
+SIMGPU_DRIVER := $(addprefix tests/simgpu/,base.c call.c capture.c context.c copy.c device.c engine.c graph.c graph_ids.c launch.c log.c \
                    memory.c module.c node.c pool.c proc.c script.c stream.c symbols.c tail.c)
 SIMGPU_RT     := $(wildcard tests/simgpu/rt_*.c)
 SIMGPU_OBJS   := $(SIMGPU_DRIVER:%.c=$(B)/obj/simgpu/%.o)

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graphs.h"
 #include "stage_at.h"
 #include "stages.h"
 
@@ -480,6 +481,57 @@ static uint32_t *no_places(size_t count)
     return places;
 }
 
+/* ---- what was replayed: what it was captured as ---- */
+
+static void set_node_operator(void *context, uint32_t node, uint32_t place)
+{
+    struct attribution *a = context;
+    a->node_operator[node] = place;
+}
+
+static void find_captures(struct attribution *a, const struct stretches *stages, const struct stretches *operators,
+                          struct points *points)
+{
+    const struct graphs *g = &a->process->graphs;
+    struct graph_finder finder;
+    size_t works = a->process->works.table.count;
+    a->captured = no_places(works);
+    a->node = nowhere(g->nodes);
+    a->node_operator = no_places(g->nodes);
+    for (int stage = 0; stage < 2; stage++) {
+        points->count = 0;
+        for (size_t i = 0; i < g->nodes; i++) {
+            a->node[i].time = g->node[i].time;
+            points_add(points, g->node[i].thread, g->node[i].time, (uint32_t)i);
+        }
+        if (stage) {
+            find_stages(a, stages, operators, points, a->node);
+        } else {
+            sweep(operators, points, set_node_operator, a);
+        }
+    }
+    graph_finder_init(&finder, a->process);
+    for (size_t i = 0; i < g->works; i++) {
+        if (graph_node_of(a->process, i)) {
+            a->captured[i] = graph_captured(&finder, i, a->work[i].time);
+            a->replayed++;
+            a->uncaptured += a->captured[i] == NO_PLACE;
+        }
+    }
+    graph_finder_free(&finder);
+}
+
+bool captured_operator(const struct attribution *a, size_t work, uint32_t *name)
+{
+    uint32_t node = a->captured ? a->captured[work] : NO_PLACE;
+    if (node == NO_PLACE) {
+        return false;
+    }
+    uint32_t operator= a->node_operator[node];
+    *name = operator== NO_PLACE ? a->process->graphs.node[node].op : a->process->spans.name[operator];
+    return true;
+}
+
 void attribute(struct attribution *a, const struct process *process, bool spans)
 {
     const struct ranges *r = &process->ranges;
@@ -495,6 +547,9 @@ void attribute(struct attribution *a, const struct process *process, bool spans)
     struct stretches operators = operators_of(process, &operator_order);
     sweep(&operators, &points, set_operator, a);
     find_stages(a, &stages, &operators, &points, a->work);
+    if (process->graphs.nodes) {
+        find_captures(a, &stages, &operators, &points);
+    }
     if (spans) {
         const struct spans *s = &process->spans;
         const struct blocks *b = &process->blocks;
@@ -519,6 +574,9 @@ void attribution_free(struct attribution *a)
     free(a->block);
     free(a->launch);
     free(a->operator);
+    free(a->captured);
+    free(a->node);
+    free(a->node_operator);
     free(a->order);
     stage_paths_free(&a->paths);
     *a = (struct attribution){0};

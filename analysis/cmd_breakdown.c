@@ -3,7 +3,9 @@
  * Each piece of work counts once, for the innermost stage it was launched in, so that the sum over all rows is true; with
  * --stage for the innermost stage of those that are asked for. Rows of kernels hold kernels alone; an operator's hold
  * copies and sets too (TraceLens, ops_summary: total_direct_kernel_time), and a call of an operator is one that launched
- * something itself; what no operator launched is in the row (none), which --rules tracelens leaves out. Percentiles are interpolated between neighbours (numpy.percentile), std has ddof 1.
+ * something itself; what no operator launched is in the row (none), which --rules tracelens leaves out. What was replayed
+ * from a CUDA graph belongs to the operator it was captured in, which is called once a replay then; not for TraceLens,
+ * which does not know. Percentiles are interpolated between neighbours (numpy.percentile), std has ddof 1.
  */
 #include <math.h>
 #include <stdio.h>
@@ -34,7 +36,7 @@ struct breakdown {
     struct by_rank places; /* of rows by stage and name */
     struct work_kinds kinds;
     int64_t kernel_time;
-    uint64_t launches, via[NR_VIAS], unlinked;
+    uint64_t launches, via[NR_VIAS], unlinked, replayed, uncaptured;
     struct map kernels; /* by name */
     struct short_names shorts;
 };
@@ -93,19 +95,37 @@ struct by_operator {
     size_t count, capacity;
 };
 
-static void add_to_operator(struct by_operator *o, const struct attribution *a, size_t work, uint32_t stage,
-                            int64_t time)
+/* The operator of a work, by name, and a number for its call: that of a replay is one of its own. NO_ID: no operator. */
+static uint64_t call_of(const struct attribution *a, size_t work, bool tracelens, uint32_t *name)
 {
     uint32_t operator= a->operator[work];
-    uint32_t place = operator== NO_PLACE ? MAP_NONE : map_get(&o->last, operator);
+    *name = operator== NO_PLACE ? NAME_OUTSIDE : a->process->spans.name[operator];
+    if (tracelens || !captured_operator(a, work, name)) {
+        return operator== NO_PLACE ? NO_ID : operator;
+    }
+    if (*name == NAME_NONE) {
+        *name = NAME_OUTSIDE;
+        return NO_ID;
+    }
+    operator= a->node_operator[a->captured[work]];
+    operator= operator== NO_PLACE ? a->captured[work] | 0x80000000u : operator;
+    return (uint64_t)(a->launch[work] + 1u) << 32 | operator;
+}
+
+static void add_to_operator(struct by_operator *o, const struct attribution *a, size_t work, bool tracelens,
+                            uint32_t stage, int64_t time)
+{
+    uint32_t name;
+    uint64_t call = call_of(a, work, tracelens, &name);
+    uint32_t place = call == NO_ID ? MAP_NONE : map_get(&o->last, call);
     if (place == MAP_NONE) {
         o->value = mem_grow(o->value, &o->capacity, o->count + 1, sizeof *o->value);
         o->value[o->count].stage = stage;
-        o->value[o->count].name = operator== NO_PLACE ? NAME_OUTSIDE : a->process->spans.name[operator];
+        o->value[o->count].name = name;
         o->value[o->count].time = 0;
         place = (uint32_t)o->count++;
-        if (operator!= NO_PLACE) {
-            map_put(&o->last, operator, place);
+        if (call != NO_ID) {
+            map_put(&o->last, call, place);
         }
     }
     o->value[place].time = add_ns(o->value[place].time, time);
@@ -138,12 +158,12 @@ static void add_work(struct breakdown *b, const struct choice *choice, const str
     if (is_kernel) {
         add_kernel(b, w->name[i], time, &a->work[i]);
     }
-    if (group == GROUP_OP && b->session->options.rules == RULES_TRACELENS &&
-        (a->launch[i] == NO_PLACE || a->operator[i] == NO_PLACE)) {
+    bool tracelens = b->session->options.rules == RULES_TRACELENS;
+    if (group == GROUP_OP && tracelens && (a->launch[i] == NO_PLACE || a->operator[i] == NO_PLACE)) {
         return;
     }
     if (group == GROUP_OP) {
-        add_to_operator(operators, a, i, stage, time);
+        add_to_operator(operators, a, i, tracelens, stage, time);
     } else if (is_kernel || group == GROUP_CATEGORY) {
         uint32_t name = group == GROUP_CATEGORY ? category_name(b, w->class[i]) : w->name[i];
         struct row *row = row_of(b, choice->process->rank, stage, name);
@@ -167,6 +187,8 @@ static void add_process(struct breakdown *b, const struct process *process)
     }
     end_operators(b, &operators, process->rank);
     b->unlinked += attribution.unlinked;
+    b->replayed += attribution.replayed;
+    b->uncaptured += attribution.uncaptured;
     stage_paths_free(&paths);
     choice_free(&choice);
     attribution_free(&attribution);
@@ -265,6 +287,8 @@ static void emit_sums(struct breakdown *b)
         emit_count(e, key, b->via[i]);
     }
     emit_count(e, "without_launch", b->unlinked);
+    emit_count(e, "replayed", b->replayed);
+    emit_count(e, "replayed_unknown", b->uncaptured);
 }
 
 static void breakdown_free(struct breakdown *b)

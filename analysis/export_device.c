@@ -176,6 +176,25 @@ static void put_kernel_args(struct export *x, const struct work_detail *detail, 
     put_three(e, "block", detail->block);
 }
 
+/* What Kineto does not know: where a replayed node came from. */
+static void put_captured(struct export *x, size_t i)
+{
+    const struct attribution *a = &x->attribution;
+    uint32_t name;
+    if (!captured_operator(a, i, &name)) {
+        return;
+    }
+    uint32_t stage = a->node[a->captured[i]].stage;
+    if (name != NAME_NONE) {
+        const struct name *op = names_get(&x->session->model.names, name);
+        emit_bytes_text(&x->e, "captured op", op->text, op->length);
+    }
+    if (stage != NO_PLACE) {
+        const struct name *of = names_get(&x->session->model.names, x->process->ranges.name[stage]);
+        emit_bytes_text(&x->e, "captured stage", of->text, of->length);
+    }
+}
+
 static void put_work_args(struct export *x, size_t i)
 {
     const struct works *w = &x->process->works;
@@ -205,6 +224,7 @@ static void put_work_args(struct export *x, size_t i)
     if (detail->graph) {
         emit_count(e, "graph id", detail->graph);
         emit_count(e, "graph node id", detail->node);
+        put_captured(x, i);
     }
     emit_close(e);
 }

@@ -114,4 +114,10 @@ void load_stage_devices(struct load *load);
 /* All is read: threads of calls are known now. */
 void load_devices_end(struct load *load, struct notes *notes);
 
+/* ---- load_graphs.c ---- */
+void load_graph_nodes(struct load *load);
+void load_graph_sources(struct load *load);
+/* The last work ran as a node; graph 0: it did not. */
+void load_graph_work(struct load *load, size_t work, uint64_t graph, uint64_t node);
+
 #endif

@@ -121,7 +121,7 @@ static uint32_t kernel_name(struct load *load, uint64_t string)
 }
 
 struct kernel_columns {
-    const uint64_t *grid[3], *block[3], *registers, *static_shared, *dynamic_shared, *graph, *node, *queued;
+    const uint64_t *grid[3], *block[3], *registers, *static_shared, *dynamic_shared, *queued;
 };
 
 static void detail_kernel(struct work_detail *detail, const struct kernel_columns *from, uint32_t i)
@@ -133,14 +133,13 @@ static void detail_kernel(struct work_detail *detail, const struct kernel_column
     detail->registers = (uint32_t)from->registers[i];
     detail->static_shared = (uint32_t)from->static_shared[i];
     detail->dynamic_shared = (uint32_t)from->dynamic_shared[i];
-    detail->graph = (uint32_t)from->graph[i];
-    detail->node = from->node[i];
     detail->queued = (int64_t)from->queued[i];
 }
 
 void load_kernels(struct load *load)
 {
     const uint64_t *name = load_column(load, COL_kernel_name);
+    const uint64_t *graph = load_column(load, COL_kernel_graph), *node = load_column(load, COL_kernel_node);
     const struct work_columns from = WORK_COLUMNS(kernel);
     const struct kernel_columns more = {
         {load_detail_column(load, COL_kernel_grid_x), load_detail_column(load, COL_kernel_grid_y),
@@ -150,15 +149,16 @@ void load_kernels(struct load *load)
         load_detail_column(load, COL_kernel_registers),
         load_detail_column(load, COL_kernel_static_shared),
         load_detail_column(load, COL_kernel_dynamic_shared),
-        load_detail_column(load, COL_kernel_graph),
-        load_detail_column(load, COL_kernel_node),
         load_detail_column(load, COL_kernel_queued)};
     for (uint32_t i = 0; i < load_rows(load); i++) {
         struct work_detail *detail;
         size_t at = add_work(load, &from, i, CLASS_KERNEL, &detail);
         load->process->works.name[at] = kernel_name(load, name[i]);
+        load_graph_work(load, at, graph[i], node[i]);
         if (detail) {
             detail_kernel(detail, &more, i);
+            detail->graph = (uint32_t)graph[i];
+            detail->node = node[i];
         }
     }
 }
@@ -192,6 +192,7 @@ void load_copies(struct load *load)
         struct work_detail *detail;
         size_t at = add_work(load, &from, i, CLASS_MEMCPY, &detail);
         load->process->works.name[at] = copy_name(load, direction[i], source[i], destination[i]);
+        load_graph_work(load, at, graph[i], node[i]);
         if (detail) {
             detail->bytes = bytes[i];
             detail->graph = (uint32_t)graph[i];
@@ -210,6 +211,7 @@ void load_sets(struct load *load)
         struct work_detail *detail;
         size_t at = add_work(load, &from, i, CLASS_MEMSET, &detail);
         load->process->works.name[at] = name;
+        load_graph_work(load, at, graph[i], node[i]);
         if (detail) {
             detail->bytes = bytes[i];
             detail->graph = (uint32_t)graph[i];

@@ -319,6 +319,8 @@ static const struct {
     {TFI_KIND_sync, WANT_DEVICE, load_syncs},
     {TFI_KIND_graph_launch, WANT_DEVICE, load_graph_launches},
     {TFI_KIND_stage_device, WANT_DEVICE, load_stage_devices},
+    {TFI_KIND_graph_node, WANT_DEVICE, load_graph_nodes},
+    {TFI_KIND_graph_source, WANT_DEVICE, load_graph_sources},
 };
 
 static void extend(int64_t *first, int64_t *last, bool *has, uint64_t from, uint64_t to)

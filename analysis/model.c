@@ -368,6 +368,12 @@ static void convert_all(struct process *process)
             process->works.detail[i].queued = clock_device_ns(clock, (uint64_t)process->works.detail[i].queued);
         }
     }
+    for (size_t i = 0; i < process->graphs.nodes; i++) {
+        convert(clock, &process->graphs.node[i].time, 1);
+    }
+    for (size_t i = 0; i < process->graphs.sources; i++) {
+        convert(clock, &process->graphs.source[i].time, 1);
+    }
     convert_device(clock, process->event_times.start, process->event_times.end, process->event_times.table.count);
     for (size_t i = 0; i < process->threads; i++) {
         convert(clock, &process->thread[i].first, process->thread[i].has_time);
@@ -444,6 +450,10 @@ void process_free(struct process *process)
     table_free(&process->works, work_layout, ARRAY_SIZE(work_layout));
     table_free(&process->event_times, event_time_layout, ARRAY_SIZE(event_time_layout));
     table_free(&process->forwards, forward_layout, ARRAY_SIZE(forward_layout));
+    free(process->graphs.node);
+    free(process->graphs.source);
+    free(process->graphs.node_of_work);
+    map_free(&process->graphs.whole_of);
     for (size_t i = 0; i < process->funcs; i++) {
         struct func *func = &process->func[i];
         for (unsigned k = 0; k < func->args; k++) {

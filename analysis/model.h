@@ -212,6 +212,29 @@ struct works {
     size_t detail_capacity;
 };
 
+/* What became a node of a CUDA graph, and when. */
+struct graph_node {
+    uint64_t number; /* of its graph << 32 | in it */
+    int64_t time;
+    uint32_t thread, op; /* op: NAME_NONE: none, or it is not known */
+};
+
+/* A graph got its nodes from another one. */
+struct graph_source {
+    int64_t time;
+    uint32_t graph, source, relation; /* enum tfi_graph_relation */
+};
+
+struct graphs {
+    struct graph_node *node;
+    size_t nodes, node_capacity;
+    struct graph_source *source;
+    size_t sources, source_capacity;
+    uint64_t *node_of_work; /* of the first `works` works; 0: it was no node */
+    size_t works, work_capacity;
+    struct map whole_of; /* by a graph inside an executable one: that one */
+};
+
 /* A stream of a device. */
 struct lane {
     int64_t device, stream; /* -1: not known */
@@ -327,6 +350,7 @@ struct process {
     struct op_detail *range_input;
     size_t range_input_count, range_input_capacity;
     struct works works;
+    struct graphs graphs;
     struct forwards forwards;
     struct event_times event_times;
     struct blocks blocks, ooms; /* ooms: blocks that were refused */

@@ -97,7 +97,7 @@
 #define TFI_FILE_MAGIC "TFITRACE"
 #define TFI_LIVE_MAGIC "TFILIVE"
 #define TFI_MAJOR 1
-#define TFI_MINOR 2
+#define TFI_MINOR 3
 
 struct tfi_file_head {
     char magic[8]; /* TFI_FILE_MAGIC, without its terminating zero */
@@ -210,6 +210,14 @@ enum tfi_scope {
     TFI_SCOPE_USER = 7,
     TFI_SCOPE_OTHER = 99,   /* another one, which could not be read */
     TFI_SCOPE_NATIVE = 100, /* a builtin function of a module in TFI_NATIVE */
+};
+
+/* How a graph got its nodes. */
+enum tfi_graph_relation {
+    TFI_GRAPH_INSTANTIATED = 1,
+    TFI_GRAPH_UPDATED = 2, /* from here on the nodes are those of the other graph */
+    TFI_GRAPH_COPIED = 3,
+    TFI_GRAPH_PART = 4, /* no nodes: the graph is a child, or the body of a condition, in the other one */
 };
 
 enum tfi_device_flag { TFI_DEVICE_SIMULATED = 1, TFI_DEVICE_BY_EVENTS = 2 };

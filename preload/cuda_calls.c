@@ -9,6 +9,7 @@
 #include "cuda_names.h"
 #include "cuda_sync.h"
 #include "events.h"
+#include "graphs.h"
 #include "strings.h"
 
 /* Which stages what is launched now belongs to. A thread that records nothing of its own gets its state here. */
@@ -30,18 +31,26 @@ static bool not_recorded(void)
     return (now & (TFI_RECORDING_ANY | TFI_ACTIVITY_CPU)) == TFI_RECORDING_ANY;
 }
 
+/* A call that is not recorded: graphs.c may have to know of it all the same. */
+static bool only_for_graphs(struct tfi_cuda_call *call)
+{
+    call->call = (struct tfi_call){.start = tfi_ticks()};
+    return tfi_graphs_watch(call->hook);
+}
+
 static inline bool cuda_enter(struct tfi_cuda_call *call, enum tfi_hook hook)
 {
     struct tfi_thread *t = tfi_self;
+    call->hook = hook;
     if (TFI_UNLIKELY(tfi_config.sync_stages)) tfi_cuda_sync_note(hook);
-    if (TFI_UNLIKELY(not_recorded())) return false;
+    if (TFI_UNLIKELY(not_recorded())) return only_for_graphs(call);
     if (t && t->runtime && t->gen == __atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED)) {
         tfi_calls_left(t);
         if (t->runtime <= t->calls) return false;
         t->runtime = 0;
     }
     call->call = tfi_call_enter(hook);
-    return call->call.thread != NULL;
+    return call->call.thread != NULL || only_for_graphs(call);
 }
 
 bool tfi_cuda_enter(struct tfi_cuda_call *call, enum tfi_hook hook)
@@ -51,19 +60,27 @@ bool tfi_cuda_enter(struct tfi_cuda_call *call, enum tfi_hook hook)
     return recorded;
 }
 
+/* After the record, for that has the time of the call's end in it. */
+static inline void leave(const struct tfi_cuda_call *call, int64_t result, const uint64_t *args, uint32_t count)
+{
+    if (TFI_LIKELY(call->call.thread != NULL)) tfi_call_leave(&call->call, result, args, count);
+    if (TFI_UNLIKELY(tfi_graphs_watch(call->hook))) tfi_graphs_after(call->hook, call->call.start, result, args, count);
+}
+
 void tfi_cuda_leave(const struct tfi_cuda_call *call, int64_t result, const uint64_t *args, uint32_t count)
 {
-    tfi_call_leave(&call->call, result, args, count);
+    leave(call, result, args, count);
 }
 
 static inline bool cudart_enter(struct tfi_cuda_call *call, enum tfi_hook hook)
 {
+    call->hook = hook;
     if (TFI_UNLIKELY(hook == TFI_HOOK_cudaDeviceReset || hook == TFI_HOOK_cudaThreadExit)) tfi_events_device_reset();
     if (TFI_UNLIKELY(tfi_config.sync_stages)) tfi_cuda_sync_note(hook);
-    if (TFI_UNLIKELY(not_recorded())) return false;
+    if (TFI_UNLIKELY(not_recorded())) return only_for_graphs(call);
     call->call = tfi_call_enter(hook);
     struct tfi_thread *t = call->call.thread;
-    if (!t) return false;
+    if (!t) return only_for_graphs(call);
     call->outer = t->runtime <= call->call.depth ? t->runtime : 0;
     t->runtime = call->call.depth + 1;
     return true;
@@ -78,8 +95,8 @@ bool tfi_cudart_enter(struct tfi_cuda_call *call, enum tfi_hook hook)
 
 void tfi_cudart_leave(const struct tfi_cuda_call *call, int64_t result, const uint64_t *args, uint32_t count)
 {
-    call->call.thread->runtime = call->outer;
-    tfi_call_leave(&call->call, result, args, count);
+    if (TFI_LIKELY(call->call.thread != NULL)) call->call.thread->runtime = call->outer;
+    leave(call, result, args, count);
 }
 
 uint64_t tfi_cuda_text(const char *text)

@@ -9,7 +9,8 @@
 #define TFI_CUDA_MISSING 500
 
 struct tfi_cuda_call {
-    struct tfi_call call;
+    struct tfi_call call; /* without a thread: not recorded, and only graphs.c has to know of it */
+    enum tfi_hook hook;
     uint32_t outer; /* of the runtime: what the thread's `runtime` was before */
 };
 

@@ -304,6 +304,20 @@ const char *tfi_hook_symbol(enum tfi_hook hook)
     return symbol_of(&rows[hook]);
 }
 
+const char *tfi_hook_class(enum tfi_hook hook)
+{
+    return classes[rows[hook].class];
+}
+
+int tfi_hook_argument(enum tfi_hook hook, const char *name)
+{
+    size_t length = strlen(name);
+    const char *at = names_of(&rows[hook]);
+    for (int i = 0; at; i++, at = strchr(at, ','), at += at != NULL)
+        if (strncmp(at, name, length) == 0 && at[length] == ':') return i;
+    return -1;
+}
+
 TFI_COLD uint32_t tfi_hook_string(struct tfi_thread *t, enum tfi_hook hook)
 {
     char text[512];

@@ -55,8 +55,12 @@ void tfi_hook_given(enum tfi_hook hook, void *real, const char *file);
 /* The row of that name in a library's table; the library itself if there is none. */
 enum tfi_hook tfi_hook_named(enum tfi_hook library, const char *symbol);
 
-/* The row's symbol. */
+/* The row's symbol, and its class. */
 const char *tfi_hook_symbol(enum tfi_hook hook);
+const char *tfi_hook_class(enum tfi_hook hook);
+
+/* The place of an argument among the row's values, -1 if it is not there. */
+int tfi_hook_argument(enum tfi_hook hook, const char *name);
 
 /* Libraries of which a process may hold several copies: the CUDA runtime and CUPTI. */
 #define TFI_COPIED_BEGIN TFI_LIBRARY_cudart

@@ -78,6 +78,7 @@ struct tfi_thread {
     uintptr_t frame[TFI_CALL_FRAMES];                 /* of the calls it is in; see tfi_calls_left() */
     uint16_t recent[TFI_RECENT]; /* calls of its chunk: where their rows begin, in eights; 0: none. See hooks.h */
     uint64_t ranges;             /* ranges opened so far; its low part of their ids */
+    uint64_t graph_node;         /* the last one it has captured; see graphs.c */
     struct tfi_thread *all;      /* every state of this process */
     struct tfi_thread *free;
     uintptr_t stack_low, stack_high; /* of its own stack: 0 not looked for, 1 not known; see stack_room.c */

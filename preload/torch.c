@@ -24,6 +24,7 @@
 #include "config.h"
 #include "dl.h"
 #include "fmt.h"
+#include "graphs.h"
 #include "hooks.h"
 #include "stage.h"
 #include "strings.h"
@@ -33,6 +34,7 @@
 #define SCOPES 10         /* at::RecordScope::NUM_SCOPES */
 #define MAX_LOGICAL 4096u /* libtorch's own thread numbers that are kept */
 #define SLAB_BYTES 16384u
+#define OPEN_NAMES 64u /* names of open operators that are kept, the outermost ones */
 
 /* at::RecordFunctionCallback. A release with more fields behind these finds zeros there. */
 struct callback {
@@ -58,6 +60,8 @@ struct op {
     uint32_t stack;
     uint16_t scope;
     bool evaluates; /* autograd's frame round a backward operator */
+    bool unwritten; /* it began outside what is recorded: only its name is kept while it is open */
+    uint32_t depth; /* operators that were open in its thread */
 };
 
 /* Names come by the same address again and again, but an address may come with another name. */
@@ -75,6 +79,8 @@ struct tfi_torch_thread {
     struct op *free;
     struct op *returned; /* by other threads, with atomic operations */
     struct op *last;     /* begun last, if it is still open */
+    uint32_t depth;      /* operators that are open; one that another thread ended counts until the one round it ends */
+    uint32_t open[OPEN_NAMES];
     struct tfi_torch_cache *cache;
     struct name names[NAMES / NAMES_WAYS][NAMES_WAYS];
     struct name long_one; /* the last name that is too long for an entry */
@@ -143,6 +149,7 @@ static TFI_COLD struct tfi_torch_thread *own_part(struct tfi_thread *t)
     if (!own->cache) return NULL;
     own->serial = t->serial;
     own->last = NULL;
+    own->depth = 0;
     __atomic_store_n(&serials[torch.thread() % MAX_LOGICAL], t->serial, __ATOMIC_RELAXED);
     return own;
 }
@@ -312,6 +319,37 @@ static inline bool wants_tensors(void)
     return TFI_UNLIKELY(tfi_config.tensor_addresses != 0) && how == TFI_TORCH_DIRECT;
 }
 
+static void open_op(struct op *op)
+{
+    struct tfi_torch_thread *own = op->owner;
+    op->depth = own->depth++;
+    if (op->depth < OPEN_NAMES) own->open[op->depth] = op->name;
+}
+
+uint32_t tfi_torch_open_operator(const struct tfi_thread *t)
+{
+    const struct tfi_torch_thread *own = t->torch;
+    if (!own || own->serial != t->serial || !own->depth) return 0;
+    return own->open[own->depth <= OPEN_NAMES ? own->depth - 1 : OPEN_NAMES - 1];
+}
+
+/* While a stream is being captured, an operator that is not recorded may make kernels that will be. */
+static TFI_COLD void *start_unwritten(void **object, struct tfi_thread *t, const void *function)
+{
+    if (!__atomic_load_n(&tfi_graph_captures, __ATOMIC_RELAXED) || tfi_guarded(t)) return object;
+    tfi_guard_set(t);
+    struct op *op = take(t);
+    if (op) {
+        op->name = name_of(op->owner, torch.name(function))->number;
+        op->evaluates = false;
+        op->unwritten = true;
+        open_op(op);
+        *object = op;
+    }
+    tfi_guard_clear(t);
+    return object;
+}
+
 static inline void *start_op(void **object, const void *function, uint16_t scope)
 {
     *object = NULL;
@@ -320,7 +358,8 @@ static inline void *start_op(void **object, const void *function, uint16_t scope
         return object;
     }
     struct tfi_thread *t = current();
-    if (!t || !tfi_call_wanted(t) || !tfi_recording(TFI_ACTIVITY_OPS)) return object;
+    if (!t) return object;
+    if (!tfi_call_wanted(t) || !tfi_recording(TFI_ACTIVITY_OPS)) return start_unwritten(object, t, function);
     if (tfi_guarded(t)) {
         tfi_count_drop(TFI_DROP_REENTRANT, 1);
         return object;
@@ -329,6 +368,8 @@ static inline void *start_op(void **object, const void *function, uint16_t scope
     struct op *op = take(t);
     if (op) {
         fill(op, function, scope);
+        open_op(op);
+        op->unwritten = false;
         op->stack = tfi_callstack(t);
         *object = op;
         op->start = tfi_ticks();
@@ -364,10 +405,11 @@ static void end_op(const void *function, const struct op *op)
     struct tfi_thread *t = op ? current() : NULL;
     if (!t || tfi_guarded(t)) return;
     tfi_guard_set(t);
-    if (TFI_LIKELY(op->gen == t->gen)) {
+    if (TFI_LIKELY(op->gen == t->gen && !op->unwritten)) {
         write_op(t, op, now);
         if (wants_tensors()) write_tensors(t, op, function, 2);
     }
+    if (TFI_LIKELY(op->owner == t->torch)) op->owner->depth = op->depth;
     if (op->owner->last == op) op->owner->last = NULL;
     tfi_guard_clear(t);
 }

@@ -47,6 +47,9 @@ bool tfi_torch_operators(void);
  * for operators where they are recorded. Nothing is recorded before tfi_torch_use(). Returns NULL, or why not. */
 const char *tfi_torch_attach(const char *version);
 
+/* The string of the operator that thread is in, which asks itself; 0 if it is in none. */
+uint32_t tfi_torch_open_operator(const struct tfi_thread *thread);
+
 /* From here on the inputs of operators that this thread runs are described for tfi_torch_seen(), in this way; false if
  * there is no such way. */
 bool tfi_torch_try(enum tfi_torch_how how);

@@ -164,11 +164,22 @@ API_PTSZ(cuStreamBeginCaptureToGraph,
     return begin(stream, graph, deps, n, mode);
 }
 
-static void mark_before(struct CUgraphNode_st *node)
+/* What a marked node comes after is marked too. Nodes come after earlier ones, as a rule, so one round does it. */
+static void mark_before(const struct nodes *nodes)
 {
-    if (node->mark) return;
-    node->mark = 1;
-    for (size_t i = 0; i < node->before.n; i++) mark_before(node->before.v[i]);
+    bool again = true;
+    while (again) {
+        again = false;
+        for (size_t i = nodes->n; i--;) {
+            const struct nodes *before = &nodes->v[i]->before;
+            if (!nodes->v[i]->mark) continue;
+            for (size_t j = 0; j < before->n; j++) {
+                if (before->v[j]->mark) continue;
+                before->v[j]->mark = 1;
+                again = true;
+            }
+        }
+    }
 }
 
 /* Whether all that other streams of the capture did comes before the origin's tail. */
@@ -176,7 +187,8 @@ static bool joined(const struct capture *c)
 {
     bool all = true;
     for (size_t i = 0; i < c->graph->nodes.n; i++) c->graph->nodes.v[i]->mark = 0;
-    for (size_t i = 0; i < c->origin->tail.n; i++) mark_before(c->origin->tail.v[i]);
+    for (size_t i = 0; i < c->origin->tail.n; i++) c->origin->tail.v[i]->mark = 1;
+    mark_before(&c->graph->nodes);
     for (struct CUstream_st *s = c->origin->head.ctx->streams; s; s = s->next)
         for (size_t i = 0; s->capture == c && i < s->tail.n; i++) all = all && s->tail.v[i]->mark;
     return all;

@@ -51,7 +51,7 @@ CUptiResult cuptiGetGraphNodeId(CUgraphNode node, uint64_t *nodeId)
 {
     BEGIN;
     if (!nodeId || !is(node, NODE)) return CUPTI_ERROR_INVALID_PARAMETER;
-    *nodeId = node->head.id;
+    *nodeId = sim_node_id(node);
     return CUPTI_SUCCESS;
 }
 
@@ -67,6 +67,6 @@ CUptiResult cuptiGetGraphExecId(CUgraphExec graphExec, uint32_t *pId)
 {
     BEGIN;
     if (!pId || !is(graphExec, GRAPH_EXEC)) return CUPTI_ERROR_INVALID_PARAMETER;
-    *pId = graphExec->head.id;
+    *pId = graphExec->graph->head.id;
     return CUPTI_SUCCESS;
 }

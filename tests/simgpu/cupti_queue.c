@@ -2,7 +2,8 @@
  *
  * What is complete waits in a list, in the order of the reports; device work waits in a heap for its end, for a launch
  * is reported at once with times that lie ahead. Launches of graphs that are wanted whole gather their nodes until
- * somebody synchronises or flushes, since a host function in the graph can let more of them appear.
+ * somebody synchronises or flushes, since a host function in the graph can let more of them appear; the newest waits for
+ * a forced flush.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -111,7 +112,8 @@ static struct sim_item *take(unsigned how)
         last = &item->next;
     }
     for (struct sim_item **at = &graphs, *g; (how & (DRAIN_SYNCED | DRAIN_FLUSH)) && (g = *at);) {
-        if (g->work.end > now && !cut) {
+        bool newest = g == graphs && !(how & (DRAIN_SYNCED | DRAIN_FORCED)); /* may be in the making */
+        if (newest || (g->work.end > now && !cut)) {
             at = &g->next;
             continue;
         }

@@ -40,6 +40,7 @@ CUresult sim_node_add(struct CUgraph_st *graph, const CUgraphNode *deps, size_t 
     sim_nodes_set(&node->before, deps, n);
     graph->nodes.v = sim_grow(graph->nodes.v, graph->nodes.n, sizeof *graph->nodes.v);
     graph->nodes.v[graph->nodes.n++] = node;
+    node->local = graph->locals++;
     if (op->kind == OP_CHILD) node->op.child->parent = node;
     *out = node;
     return CUDA_SUCCESS;
@@ -85,12 +86,15 @@ struct CUgraph_st *sim_graph_copy(struct CUgraph_st *graph)
         copy = sim_graph_new();
         for (size_t i = 0; i < n; i++) {
             struct op op = order[i]->op;
-            for (size_t j = 0; j < order[i]->before.n; j++) deps[j] = sim_node_like(copy, order[i]->before.v[j]);
+            for (size_t j = 0; j < order[i]->before.n; j++) deps[j] = order[i]->before.v[j]->twin;
             if (op.kind == OP_CHILD) op.child = sim_graph_copy(op.child);
             sim_node_add(copy, deps, order[i]->before.n, &op, &node);
+            order[i]->twin = node;
             node->origin = order[i]->head.id;
+            node->local = order[i]->local;
             node->disabled = order[i]->disabled;
         }
+        copy->locals = graph->locals;
     }
     free(order);
     free(deps);
@@ -373,7 +377,7 @@ static CUresult run(struct where *where, struct CUgraph_st *graph, struct point 
         struct op op = node->op;
         if (node->disabled || op.kind == OP_CHILD || op.kind == OP_FREE) op.kind = OP_EMPTY;
         if (op.kind == OP_WAIT) deps[nr_deps++] = sim_point_copy(&op.event->when);
-        where->node = node->head.id;
+        where->node = sim_node_id(node);
         sim_run(where, &op, deps, nr_deps, &end);
         if (node->op.kind == OP_CHILD && !node->disabled) {
             start = end;
@@ -415,7 +419,7 @@ API_PTSZ(cuGraphLaunch, (CUgraphExec exec, CUstream stream), (exec, stream))
     deps[n++] = sim_point_copy(&exec->last);
     sim_stream_base(s, deps, &n, sizeof deps / sizeof *deps);
     TRY(sim_run(&where, &(struct op){.kind = OP_EMPTY}, deps, n, &base));
-    where.graph = exec->head.id;
+    where.graph = exec->graph->head.id;
     TRY(run(&where, exec->graph, &base, &done));
     sim_point_drop(&base);
     sim_point_set(&exec->last, sim_point_copy(&done));

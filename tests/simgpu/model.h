@@ -206,19 +206,22 @@ struct CUgraphNode_st {
     struct op op;
     struct nodes before;
     uint32_t origin; /* id of the node this one was cloned from */
+    uint32_t local;  /* number in its graph; a copy's nodes keep theirs */
     bool disabled;
     unsigned mark;
-    struct point done; /* during a launch */
+    struct CUgraphNode_st *twin; /* while its graph is being copied */
+    struct point done;           /* during a launch */
 };
 struct CUgraph_st {
     struct object head;
     struct nodes nodes;
     struct CUgraphNode_st *parent; /* of a child graph */
+    uint32_t locals;               /* numbers given to its nodes so far */
     bool capturing;
 };
 struct CUgraphExec_st {
     struct object head;
-    struct CUgraph_st *graph;
+    struct CUgraph_st *graph; /* a copy, whose id is also that of the executable graph */
     unsigned long long flags;
     struct point last;
 };
@@ -324,6 +327,11 @@ void sim_graph_free(struct CUgraph_st *graph);
 CUresult sim_node_add(struct CUgraph_st *graph, const CUgraphNode *deps, size_t n, const struct op *op,
                       CUgraphNode *out);
 struct CUgraphNode_st *sim_node_like(struct CUgraph_st *graph, CUgraphNode node);
+/* A node's id as tools know it: that of its graph in the upper half, its number there in the lower one. */
+static inline uint64_t sim_node_id(const struct CUgraphNode_st *node)
+{
+    return (uint64_t)node->graph->head.id << 32 | node->local;
+}
 struct CUgraph_st *sim_graph_copy(struct CUgraph_st *graph);
 
 /* ---- module.c ---- */

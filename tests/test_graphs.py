@@ -1,0 +1,222 @@
+"""test_graphs - CUDA graphs on the simulated GPU: what was replayed belongs to the stage that replays it, and is known by
+the operator and the stage that captured it.
+
+tests/victims_gpu/graphs.c makes graphs in all ways and names each kernel by the stage it was captured in. The torch script
+captures fifty operators, replays them in two stages and updates the graph in between; what its kernels cost stands in the
+device model's log, and which operator a kernel is of shows its name.
+"""
+
+import json
+from collections import Counter, defaultdict
+
+import pytest
+
+import scripted
+import tfr
+from conftest import BUILD, built
+
+GPU = BUILD / 'simgpu'
+NODES, REPLAYS = 50, 500  # of each stage
+SCRIPT = '*dd_f* 3us\n*AUnaryFunctor* 5us\n'
+
+# One graph has additions and products in turn, the one it is updated with absolute values and negations.
+PIPELINE = """
+import ctypes, torch
+nvtx = torch.cuda.nvtx
+x = torch.ones(1000, device='cuda')
+
+
+def captured(stage, *operators):
+    graph = torch.cuda.CUDAGraph(keep_graph=True)
+    with nvtx.range(stage), torch.cuda.graph(graph):
+        y = x
+        for i in range(%(nodes)d):
+            with nvtx.range('even' if i %% 2 == 0 else 'odd'):
+                y = operators[i %% 2](y)
+    return graph
+
+
+def replay(stage):
+    with nvtx.range(stage):
+        for _ in range(%(replays)d // 2):
+            graph.replay()
+        torch.cuda.synchronize()
+
+
+graph = captured('prepare', lambda y: y + 1, lambda y: y * 2)
+graph.instantiate()
+replay('denoise')
+replay('decode')
+other = captured('again', torch.abs, torch.neg)
+info = (ctypes.c_char * 64)()
+update = ctypes.CDLL('libcudart.so.13').cudaGraphExecUpdate
+assert update(ctypes.c_void_p(graph.raw_cuda_graph_exec()), ctypes.c_void_p(other.raw_cuda_graph()), info) == 0
+replay('denoise')
+replay('decode')
+""" % {'nodes': NODES, 'replays': REPLAYS}
+OPERATORS = {'add': 'aten::add', 'mul': 'aten::mul', 'abs': 'aten::abs', 'neg': 'aten::neg'}
+STAGES = {'add': ('even', 'prepare'), 'mul': ('odd', 'prepare'), 'abs': ('even', 'again'), 'neg': ('odd', 'again')}
+
+
+def operator(kernel):
+    """Of a kernel, by its mangled or plain name."""
+    found = [o for o in OPERATORS if o in kernel.lower() or o == 'mul' and 'MulFunctor' in kernel]
+    return scripted.only(found)
+
+
+def play_torch(run, python, tmp_path, lib, name, **env):
+    (tmp_path / 'pipeline.py').write_text(PIPELINE)
+    (tmp_path / 'script').write_text(SCRIPT)
+    log = tmp_path / f'log-{name}'
+    libraries = [lib, built(GPU / 'libcudart.so.13'), built(GPU / 'libcupti.so.13')]
+    result = run([python, 'pipeline.py'], {
+        'LD_LIBRARY_PATH': GPU, 'SIMGPU_LOG': log, 'SIMGPU_SCRIPT': tmp_path / 'script', 'TFI_OUTPUT_DIR': tmp_path / name,
+        'TFI_ACTIVITIES': 'gpu,ops', **env}, preload=':'.join(map(str, libraries)))
+    assert result.rc == 0, result.err[-3000:]
+    return tmp_path / name, [json.loads(line) for line in log.read_text().splitlines()]
+
+
+def by_row(answer):
+    return {(r['stage'], r['name']): (r['calls'], r['total_us']) for r in answer['rows']}
+
+
+def expected(log):
+    """What each operator's replays cost, by stage: the launches of graphs come in four rounds of half of REPLAYS."""
+    rows = defaultdict(lambda: [0, 0])
+    launches = {}
+    for w in log:
+        if w['t'] == 'kernel' and w['graph']:
+            place = launches.setdefault(w['correlation'], len(launches)) // (REPLAYS // 2)
+            row = rows['denoise' if place % 2 == 0 else 'decode', OPERATORS[operator(w['name'])]]
+            row[0] += 1
+            row[1] += w['end'] - w['start']
+    assert len(launches) == 2 * REPLAYS
+    return {key: (calls, pytest.approx(ns / 1000, abs=0.01)) for key, (calls, ns) in rows.items()}
+
+
+@pytest.mark.xdist_group('graphs-torch')
+def test_operators_inside_replays(run, python, tmp_path, lib, analyze):
+    """Fifty nodes, a thousand replays, one update: each kernel by its operator, and totals as in the log."""
+    directory, log = play_torch(run, python, tmp_path, lib, 'all')
+    answer = analyze('breakdown', directory, '--group-by', 'op')
+    want = expected(log)
+    assert {k: v for k, v in by_row(answer).items() if k[0] in ('denoise', 'decode')} == want
+    assert sum(calls for calls, _ in want.values()) == 2 * REPLAYS * NODES
+    assert sorted({name for _, name in want}) == sorted(OPERATORS.values())
+    total = sum(w['end'] - w['start'] for w in log if w['t'] == 'kernel')
+    assert answer['totals']['total_kernel_time_us'] == pytest.approx(total / 1000, abs=0.01)
+    assert (answer['totals']['replayed'], answer['totals']['replayed_unknown']) == (2 * REPLAYS * NODES, 0)
+    by_kernel = analyze('breakdown', directory)
+    assert by_kernel['totals']['total_kernel_time_us'] == answer['totals']['total_kernel_time_us']
+    tracelens = analyze('breakdown', directory, '--group-by', 'op', '--rules', 'tracelens')
+    assert not [r for r in tracelens['rows'] if r['stage'] in ('denoise', 'decode')]
+    events = analyze('export', 'chrome', directory, '--stage', 'decode', format=None).out
+    kernels = [e for e in json.loads(events)['traceEvents'] if e.get('cat') == 'kernel']
+    assert len(kernels) == REPLAYS * NODES
+    for e in kernels[::97]:
+        kind = operator(e['name'])
+        assert e['args']['captured op'] == OPERATORS[kind]
+        assert e['args']['captured stage'] == STAGES[kind][0]
+
+
+@pytest.mark.xdist_group('graphs-torch')
+def test_captured_outside_the_selection(run, python, tmp_path, lib, analyze):
+    """Only `decode` is asked for: its kernels' operators are known, though what captured them is not recorded."""
+    directory, log = play_torch(run, python, tmp_path, lib, 'selected', ENABLE_PROFILER_NAMES='decode')
+    answer = analyze('breakdown', directory, '--group-by', 'op')
+    want = {k: v for k, v in expected(log).items() if k[0] == 'decode'}
+    assert {k: v for k, v in by_row(answer).items() if k[0] == 'decode'} == want
+    trace = scripted.only(scripted.traces(directory))
+    assert not [r for r in trace.records if r.kind == 'op']
+    nodes = [r for r in trace.records if r.kind == 'graph_node']
+    ops = Counter(scripted.text(trace, r.values['op']) for r in nodes)
+    assert ops == dict.fromkeys(OPERATORS.values(), NODES // 2)
+    assert Counter(scripted.text(trace, r.values['stage']) for r in nodes) == {'even': NODES, 'odd': NODES}
+
+
+@pytest.mark.xdist_group('graphs-torch')
+def test_whole_graphs(run, python, tmp_path, lib, analyze):
+    """TFI_GRAPHS=graph: one record a launch, from its first node's start to its last one's end."""
+    directory, log = play_torch(run, python, tmp_path, lib, 'whole', TFI_GRAPHS='graph')
+    spans = defaultdict(list)
+    for w in log:
+        if w['t'] == 'kernel' and w['graph']:
+            spans[w['correlation']] += [w['start'], w['end']]
+    trace = scripted.only(scripted.traces(directory))
+    launches = {r.values['correlation']: r.values['duration'] for r in trace.records if r.kind == 'graph_launch'}
+    assert launches == {c: max(times) - min(times) for c, times in spans.items()}
+    answer = analyze('breakdown', directory, '--group-by', 'op')
+    rows = by_row(answer)
+    assert sum(calls for (stage, name), (calls, _) in rows.items() if name == '(none)') == 2 * REPLAYS
+    assert answer['totals']['replayed'] == 0
+
+
+# ---- the driver alone ----
+
+def play(run, tmp_path, *arguments, **env):
+    log = tmp_path / 'log'
+    result = run([built(BUILD / 'victims_gpu' / 'graphs'), *arguments],
+                 {'LD_LIBRARY_PATH': GPU, 'SIMGPU_LOG': log, **env})
+    assert result.rc == 0 and result.out.endswith('ok\n'), (result.out, result.err)
+    result.log = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+    result.trace = scripted.only(scripted.traces(result.dir))
+    return result
+
+
+BY_TOOLS, BY_CUPTI, OLD_INFO = '', 'cuGraphNodeGetToolsId,cuGraphGetId,cuGraphExecGetId', 'cuStreamGetCaptureInfo_v3'
+
+
+@pytest.mark.parametrize('lack', [BY_TOOLS, BY_CUPTI, OLD_INFO], ids=['driver', 'cupti', 'old-info'])
+def test_every_origin_of_a_node(run, tmp_path, analyze, lack):
+    """Captured in two streams, added, cloned, a child, launched into a capture, updated: each kernel has its stage's name."""
+    played = play(run, tmp_path, 'ways', SIMGPU_LACK=lack)
+    events = json.loads(analyze('export', 'chrome', played.dir, format=None).out)['traceEvents']
+    nodes = [e for e in events if e.get('cat') in ('kernel', 'gpu_memset', 'gpu_memcpy') and 'graph id' in e['args']]
+    worked = [w for w in played.log if w['t'] in ('kernel', 'memset', 'memcpy') and w['graph']]
+    assert len(nodes) == len(worked) == 66
+    names = {'gpu_memset': 'setting', 'gpu_memcpy': 'copying'}
+    for e in nodes:
+        assert e['args']['captured stage'] == names.get(e['cat'], e['name']), e
+    assert Counter(e['name'] for e in nodes if e['cat'] == 'kernel') == Counter(
+        w['name'] for w in worked if w['t'] == 'kernel')
+    answer = analyze('breakdown', played.dir)
+    assert {r['stage'] for r in answer['rows']} == {'once', 'twice'}
+    assert (answer['totals']['replayed'], answer['totals']['replayed_unknown']) == (66, 0)
+
+
+def test_nobody_tells_the_numbers(run, tmp_path, analyze):
+    """Neither driver nor CUPTI: all is recorded but where nodes came from, and that is counted."""
+    played = play(run, tmp_path, 'ways', SIMGPU_LACK=BY_CUPTI,
+                  SIMCUPTI_LACK='cuptiGetGraphNodeId,cuptiGetGraphId,cuptiGetGraphExecId')
+    drops = {r.values['cause']: r.values['count'] for r in played.trace.records if r.kind == 'drop'}
+    assert drops == {tfr.DROPS['graph_nodes'][0]: 10}
+    answer = analyze('breakdown', played.dir)
+    assert (answer['totals']['replayed'], answer['totals']['replayed_unknown']) == (0, 0)
+    assert sum(r['calls'] for r in answer['rows']) == 36
+
+
+def test_many_graphs_cost_no_memory(run, tmp_path):
+    """A thousand graphs take no more of the process than one does, and every node of them is there."""
+    most = {}
+    for graphs in (1, 1000):
+        (tmp_path / str(graphs)).mkdir()
+        played = play(run, tmp_path, 'many', str(graphs), TFI_OUTPUT_DIR=tmp_path / str(graphs), SIMGPU_LOG='')
+        most[graphs] = int(played.out.split()[0])
+        trace = scripted.trace(scripted.only(list((tmp_path / str(graphs)).glob('*.tfr'))))
+        kinds = Counter(r.kind for r in trace.records)
+        assert (kinds['graph_node'], kinds['kernel'], kinds['graph_source']) == (10 * graphs, 10 * graphs, graphs)
+    assert most[1000] < most[1] + 8192, most
+
+
+def test_a_large_graph(run, tmp_path, analyze):
+    """A hundred thousand nodes, launched three times at once: bounded memory, and what no buffer could take is counted."""
+    played = play(run, tmp_path, 'large', '100000', SIMGPU_LOG='')
+    kinds = Counter(r.kind for r in played.trace.records)
+    drops = {r.values['cause']: r.values['count'] for r in played.trace.records if r.kind == 'drop'}
+    discarded = max((r.values['count'] for r in played.trace.records
+                     if r.kind == 'drop' and r.values['cause'] == tfr.DROPS['device_discarded'][0]), default=0)
+    assert set(drops) <= {tfr.DROPS['device_discarded'][0]}
+    assert kinds['graph_node'] == 100000 and kinds['kernel'] + discarded == 300000
+    answer = analyze('breakdown', played.dir, rc=3 if discarded else 0)
+    assert (answer['totals']['replayed'], answer['totals']['replayed_unknown']) == (kinds['kernel'], 0)
+    assert int(played.out.split()[0]) < 300 * 1024
