@@ -28,9 +28,9 @@ CUDA_OBJS     = $(foreach tree,lib libtest,$(addprefix $(B)/obj/$(tree)/preload/
 LDFLAGS_CUDA  = -Wl,-Bsymbolic-functions
 # ---- end of the CUDA tables ----
 # ---- CUPTI: the client and the broker ----
-PRELOAD_SRCS += $(addprefix preload/,broker.c cupti.c cupti_buffers.c cupti_calls.c cupti_clock.c cupti_device.c cupti_find.c \
+PRELOAD_SRCS += $(addprefix preload/,broker.c broker_v2.c cupti.c cupti_buffers.c cupti_calls.c cupti_clock.c cupti_device.c cupti_find.c \
                   cupti_kinds.c cupti_records.c cupti_select.c cupti_sums.c)
-CUPTI_OBJS    = $(foreach tree,lib libtest,$(addprefix $(B)/obj/$(tree)/preload/,broker.o cupti_records.o))
+CUPTI_OBJS    = $(foreach tree,lib libtest,$(addprefix $(B)/obj/$(tree)/preload/,broker.o broker_v2.o cupti_records.o))
 # ---- end of CUPTI ----
 PRELOAD_SRCS += $(addprefix preload/,blocks.c c10.c callstack.c memory.c native_names.c python_frames.c request.c stack_room.c)
 # ---- Python: the shim is embedded, by part ----

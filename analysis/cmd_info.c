@@ -86,6 +86,25 @@ static void emit_switchings(struct emit *e, const struct model *model, const str
     emit_close(e);
 }
 
+/* From when to when another profiler had the device to itself; without an end: to that of the process. */
+static void emit_elsewhere(struct emit *e, const struct model *model, const struct process *p)
+{
+    emit_open(e, "device_elsewhere", true);
+    for (size_t i = 0; i < p->elsewheres; i++) {
+        const struct elsewhere *stretch = &p->elsewhere[i];
+        emit_open(e, NULL, false);
+        emit_us(e, "from_us", stretch->from - p->first);
+        if (stretch->to == INT64_MAX) {
+            emit_null(e, "to_us");
+        } else {
+            emit_us(e, "to_us", stretch->to - p->first);
+        }
+        emit_text(e, "who", model_name(model, stretch->who));
+        emit_close(e);
+    }
+    emit_close(e);
+}
+
 /* For somebody who wants to give the trace away. */
 static void emit_reveals(struct emit *e, const struct reveals *reveals)
 {
@@ -163,6 +182,7 @@ static void emit_process(struct session *session, struct unmatched *unmatched, c
     }
     emit_clock(e, p);
     emit_unmatched(unmatched, p);
+    emit_elsewhere(e, model, p);
     emit_words(e, model, p);
     emit_row_end(e);
 }

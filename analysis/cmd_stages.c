@@ -6,6 +6,9 @@
  * Where only events tell when a device was busy for a stage, that is the time from its first launch in a stream to its
  * last, gaps included: device_busy_us alone is known then, and a stage that lies in another one is counted for itself.
  *
+ * While another profiler has the device to itself nothing is known of what is launched: then each row has a key more,
+ * device_elsewhere, with the name of who had it while the stage was open.
+ *
  * A stage has both times: what its thread spent in it, and what a device did for it, whenever that ran.
  */
 #include <math.h>
@@ -13,6 +16,10 @@
 
 #include "session.h"
 #include "stages.h"
+
+#define KEYS_ELSEWHERE                                                                                                 \
+    "stage,rank,calls,median_us,p95_us,min_us,max_us,host_us,wall_us,self_us,device_us,device_busy_us,idle_us,"        \
+    "peak_allocated_bytes,peak_reserved_bytes,pct,device_elsewhere"
 
 /* From the first to the last record of a rank's processes, within the window; 0 if it has none. Of several PyTorch traces
  * of one rank each is taken for itself. */
@@ -63,7 +70,8 @@ static int by_rank_and_time(const void *a, const void *b, void *context)
 static void emit_device(struct emit *e, struct stage_row *row, bool has_device)
 {
     int64_t busy, idle;
-    if (!has_device && !row->by_events) {
+    bool unknown = row->elsewhere != NAME_NONE && !row->work;
+    if (unknown || (!has_device && !row->by_events)) {
         emit_null(e, "device_us");
         emit_null(e, "device_busy_us");
         emit_null(e, "idle_us");
@@ -136,6 +144,17 @@ static void emit_peaks(struct emit *e, const struct stage_row *row)
     }
 }
 
+/* Only then rows have a key for it. */
+static bool was_elsewhere(const struct session *session)
+{
+    for (size_t i = 0; i < session->processes; i++) {
+        if (session->process[i]->elsewheres) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void emit_stage_row(struct session *session, struct stage_row *row, int64_t span, bool has_device)
 {
     struct emit *e = &session->emit;
@@ -148,6 +167,10 @@ static void emit_stage_row(struct session *session, struct stage_row *row, int64
     emit_device(e, row, has_device);
     emit_peaks(e, row);
     emit_pct(e, "pct", span > 0 && row->calls ? 100.0 * (double)host / (double)span : NAN);
+    if (was_elsewhere(session)) {
+        emit_text(e, "device_elsewhere",
+                  row->elsewhere == NAME_NONE ? NULL : model_name(&session->model, row->elsewhere));
+    }
     emit_row_end(e);
 }
 
@@ -241,6 +264,9 @@ void cmd_stages(struct session *session)
     unsigned want = WANT_RANGES | WANT_DEVICE | WANT_LAUNCHES | WANT_OPERATORS;
     if (!session_load(session, want, false) || !session_begin(session, STYLE_TABLE)) {
         return;
+    }
+    if (was_elsewhere(session)) {
+        emit_keys(&session->emit, KEYS_ELSEWHERE);
     }
     session_window(session, &window.from, &window.to);
     struct map with_stages = ranks_with_stages(session);

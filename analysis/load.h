@@ -98,6 +98,8 @@ void load_resumes(struct load *load);
 void load_signatures(struct load *load);
 void load_metadata(struct load *load);
 void load_switchings(struct load *load);
+void load_elsewheres(struct load *load); /* elsewhere.c */
+void load_elsewheres_end(struct load *load);
 /* All is read: forward operators and backward ones find each other. */
 void load_operators_end(struct load *load);
 void load_switchings_end(struct load *load);

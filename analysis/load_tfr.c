@@ -5,6 +5,7 @@
  * of the answer, counted.
  */
 #include "join.h"
+#include "elsewhere.h"
 #include "load.h"
 #include "load_tfr.h"
 #include "pattern.h"
@@ -321,6 +322,7 @@ static const struct {
     {TFI_KIND_stage_device, WANT_DEVICE, load_stage_devices},
     {TFI_KIND_graph_node, WANT_DEVICE, load_graph_nodes},
     {TFI_KIND_graph_source, WANT_DEVICE, load_graph_sources},
+    {TFI_KIND_elsewhere, 0, load_elsewheres},
 };
 
 static void extend(int64_t *first, int64_t *last, bool *has, uint64_t from, uint64_t to)
@@ -562,8 +564,10 @@ void load_tfr(struct trace *trace, struct names *names, unsigned want, struct pr
     load_devices_end(&load, notes);
     load_operators_end(&load);
     load_switchings_end(&load);
+    load_elsewheres_end(&load);
     conclude(&load, notes);
     process_finish(process);
+    elsewheres_pair(process);
     name_steps(process, names);
     join_calls(process, names);
     if (!(want & WANT_CALLS)) {

@@ -357,6 +357,9 @@ static void convert_all(struct process *process)
     for (size_t i = 0; i < process->switchings; i++) {
         convert(clock, &process->switching[i].time, 1);
     }
+    for (size_t i = 0; i < process->elsewheres; i++) {
+        convert(clock, &process->elsewhere[i].from, 1);
+    }
     for (size_t i = 0; i < process->signatures; i++) {
         convert(clock, &process->signature[i].time, 1);
     }
@@ -484,7 +487,7 @@ void process_free(struct process *process)
     void *arrays[] = {process->metadata,     process->func,      process->kinds,        process->losses,
                       process->thread,       process->args,      process->category,     process->lane,
                       process->streamed,     process->device,    process->works.detail, process->spans.detail,
-                      process->stage_memory, process->switching, process->signature};
+                      process->stage_memory, process->switching, process->signature,    process->elsewhere};
     for (size_t i = 0; i < ARRAY_SIZE(arrays); i++) {
         free(arrays[i]);
     }

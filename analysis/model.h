@@ -182,6 +182,13 @@ struct switching {
 };
 enum { RECORDING_OFF, RECORDING_WARMUP, RECORDING_ON };
 
+/* Another profiler had the device to itself; while it is read, one edge of that. */
+struct elsewhere {
+    int64_t from, to;
+    uint32_t who;
+    bool begins;
+};
+
 /* What went into a stage, or came out of it. */
 struct signature {
     int64_t time;
@@ -358,6 +365,8 @@ struct process {
     size_t stage_memories, stage_memory_capacity;
     struct switching *switching; /* sorted by time */
     size_t switchings, switching_capacity;
+    struct elsewhere *elsewhere; /* sorted by time */
+    size_t elsewheres, elsewhere_capacity;
     struct signature *signature;
     size_t signatures, signature_capacity;
     struct lane *lane;

@@ -1,4 +1,5 @@
 /* stages.c - sums the stages of processes, by rank and name. */
+#include "elsewhere.h"
 #include "stages.h"
 
 #include <stdlib.h>
@@ -141,6 +142,9 @@ static void count_stage(struct counting *c, size_t range)
         r->open = 0;
     }
     int64_t host = MAX(end - MAX(start, r->covered), 0);
+    if (r->elsewhere == NAME_NONE) {
+        r->elsewhere = elsewhere_between(process, start, end);
+    }
     r->calls += is_call;
     r->self = add_ns(r->self, end - start);
     r->host = add_ns(r->host, host);
@@ -186,6 +190,7 @@ static void add_run(struct stage_table *table, struct map *names, const struct c
         size_t place = row_of(table, names, p->rank, NAME_RUN); /* which may move the rows */
         struct stage_row *row = &table->row[place];
         int64_t time = cut_to(choice, p->first, p->last);
+        row->elsewhere = elsewhere_between(p, p->first, p->last);
         row->calls++;
         values_add(&row->each, time);
         row->host = add_ns(row->host, time);

@@ -30,6 +30,7 @@ struct stage_row {
     int64_t covered;    /* while counting: up to where this thread's time is counted already */
     size_t open;        /* while counting: how many of its calls are open in this thread */
     uint64_t epoch;     /* while counting: the thread that `covered` and `open` are of */
+    uint32_t elsewhere; /* who had the device during some of it (elsewhere.h), or NAME_NONE */
     bool by_events;     /* nothing but events tells when a device was busy for it */
     int64_t work;       /* the durations of the device work that was launched in it */
     struct stage_device *device;

@@ -20,16 +20,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include <cupti.h>
-
-#include "cupti_client.h"
-#include "hooks.h"
-
-#define LIBRARY(name, soname)
-#define HOOK_CUSTOM(class, ret, symbol, params, names) TFI_EXPORT ret symbol params;
-#include "cupti.def"
-#undef LIBRARY
-#undef HOOK_CUSTOM
+#include "broker.h"
 
 #define LIBRARY(name, soname)
 #define HOOK_CUSTOM(class, ret, symbol, params, names) [TFI_HOOK_##symbol - TFI_LIBRARY_cupti] = (void *)symbol,
@@ -89,10 +80,12 @@ static struct {
 } ahead;
 enum { NONE_AHEAD = 0, BUSY = 1, ONE_AHEAD = 2 };
 
-/* True if a call is to be shared out: it is for the library that our client uses. */
+/* True if a call is to be shared out: it is for the library that our client uses, and the device is not somebody
+ * else's. */
 static bool shared(const void *real, const void *ours)
 {
-    return __atomic_load_n(&tfi_cupti->on, __ATOMIC_ACQUIRE) && real == ours;
+    return __atomic_load_n(&tfi_cupti->on, __ATOMIC_ACQUIRE) && real == ours &&
+           !__atomic_load_n(&tfi_cupti_away, __ATOMIC_ACQUIRE);
 }
 
 /* True if it is for another library than ours. */
@@ -506,6 +499,10 @@ CUptiResult cuptiFinalize(void)
     CUptiResult (*real)(void) = tfi_real(TFI_HOOK_cuptiFinalize);
     if (!real) return MISSING;
     const void *other = tfi_hook_sibling(TFI_HOOK_cuptiFinalize, "cuptiGetTimestamp", __builtin_return_address(0));
+    CUptiResult (*unsubscribe)(CUpti_SubscriberHandle) = (CUptiResult(*)(CUpti_SubscriberHandle))tfi_hook_sibling(
+        TFI_HOOK_cuptiFinalize, "cuptiUnsubscribe", __builtin_return_address(0));
+    if (elsewhere(other, tfi_cupti_api.GetTimestamp)) return real();
+    if (unsubscribe) tfi_v2_finalize(unsubscribe);
     if (!shared(other, tfi_cupti_api.GetTimestamp)) return real();
     for (uint32_t kind = 1; kind < 64; kind++)
         if (client.wanted & bit(kind)) cuptiActivityDisable((CUpti_ActivityKind)kind);

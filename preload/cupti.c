@@ -43,6 +43,7 @@ static bool exit_handlers;        /* the second one is registered as well */
 static bool injected;             /* the driver has loaded this library: no wrapper is called */
 static struct tfi_thread lane;    /* what converted records are written with: not a thread of the program */
 static uint64_t last_clock;
+static uint32_t given = 1; /* 0: the device is being given away, but we have it still */
 
 static void nap(void)
 {
@@ -97,11 +98,17 @@ static struct tfi_thread *open_lane(void)
     return &lane;
 }
 
+/* The device is somebody else's: CUPTI refuses what is asked of it in the way we ask. Not while it is being given. */
+static bool is_away(void)
+{
+    return __atomic_load_n(&tfi_cupti_away, __ATOMIC_ACQUIRE) != 0 && __atomic_load_n(&given, __ATOMIC_ACQUIRE);
+}
+
 /* Records are best converted between two readings of the clock. */
 static void read_clock(struct tfi_thread *to, bool always)
 {
     uint64_t now = now_ms();
-    if (__atomic_load_n(&tfi_cupti->quiet, __ATOMIC_ACQUIRE)) return;
+    if (__atomic_load_n(&tfi_cupti->quiet, __ATOMIC_ACQUIRE) || is_away()) return;
     if (!always && last_clock && now - last_clock < 50) return;
     if (tfi_cupti_clock_read(to)) last_clock = now;
 }
@@ -181,8 +188,10 @@ bool tfi_cupti_calling(void)
 /* Everything CUPTI has; then whoever waits for it is woken. */
 static void fetch_last(void)
 {
-    tfi_kinds_switch_own(false);
-    fetch(TFI_CUPTI_FLUSH_FORCED);
+    if (!is_away()) { /* else it would hand over what the other client still waits for, without an end */
+        tfi_kinds_switch_own(false);
+        fetch(TFI_CUPTI_FLUSH_FORCED);
+    }
     while (convert_one()) continue;
     __atomic_store_n(&tfi_cupti->last, 2, __ATOMIC_RELEASE);
     tfi_futex_wake(&tfi_cupti->last);
@@ -205,7 +214,7 @@ static bool flush_is_harmful(void)
 static bool due(void)
 {
     return __atomic_load_n(&tfi_cupti->requested, __ATOMIC_ACQUIRE) && now_ms() >= tfi_cupti->next_flush &&
-           !(tfi_broker_session() & 1) && !flush_is_harmful();
+           !(tfi_broker_session() & 1) && !is_away() && !flush_is_harmful();
 }
 
 bool tfi_cupti_work(void)
@@ -313,6 +322,7 @@ static bool wanted(void)
 static void first_use(bool runtime)
 {
     uint32_t phase = TFI_CUPTI_NEW;
+    if (is_away()) return;
     if (!wanted()) {
         __atomic_store_n(&tfi_cupti->phase, TFI_CUPTI_OFF, __ATOMIC_RELEASE);
         return;
@@ -360,6 +370,28 @@ void tfi_cupti_injected(void)
 void tfi_cupti_awake(void)
 {
     if (injected) tfi_cupti_begin(false);
+}
+
+/* What was handed over so far is asked for; what still runs comes with a later flush, whoever makes it. The clock is
+ * read while that is possible: buffers may be converted when it is not. */
+void tfi_cupti_step_aside(void)
+{
+    if (__atomic_load_n(&tfi_cupti->phase, __ATOMIC_ACQUIRE) == TFI_CUPTI_STARTING) wait_started();
+    if (!tfi_cupti->on || tfi_getpid() != started_in || __atomic_load_n(&tfi_cupti->quiet, __ATOMIC_ACQUIRE)) return;
+    __atomic_store_n(&given, 0, __ATOMIC_RELEASE);
+    tfi_kinds_disable();
+    write_clock();
+    if (__atomic_load_n(&tfi_cupti->requested, __ATOMIC_ACQUIRE)) tfi_cupti_api.ActivityFlushAll(0);
+    write_clock();
+    __atomic_store_n(&given, 1, __ATOMIC_RELEASE);
+}
+
+void tfi_cupti_step_back(void)
+{
+    tfi_cupti_awake();
+    if (!tfi_cupti->on || tfi_getpid() != started_in || __atomic_load_n(&tfi_cupti->quiet, __ATOMIC_ACQUIRE)) return;
+    tfi_cupti_api.ActivityRegisterCallbacks(tfi_buffers_request, tfi_buffers_complete);
+    tfi_kinds_enable();
 }
 
 void tfi_cupti_after_fork(void)
@@ -429,7 +461,7 @@ void tfi_cupti_resume(void)
     uint32_t ready = TFI_CUPTI_READY;
     if (!tfi_cupti->on || tfi_getpid() != started_in) return;
     tfi_cupti->last = tfi_cupti->quiet = 0;
-    tfi_kinds_switch_own(true);
+    if (!is_away()) tfi_kinds_switch_own(true);
     __atomic_compare_exchange_n(&tfi_cupti->phase, &ready, TFI_CUPTI_WAITING, false, __ATOMIC_ACQ_REL,
                                 __ATOMIC_RELAXED);
 }

@@ -72,6 +72,9 @@ void tfi_cupti_hold(void);
 bool tfi_cupti_finish(void);
 /* After an exec that failed. */
 void tfi_cupti_resume(void);
+/* Another client gets the device to itself, and has given it back: broker_v2.c. */
+void tfi_cupti_step_aside(void);
+void tfi_cupti_step_back(void);
 /* In the parent, when it has forked: the next device call starts the background thread again. */
 void tfi_cupti_after_fork(void);
 
@@ -143,6 +146,8 @@ enum {
 
 /* All of it; false, with one line said, if it records no kernels. */
 bool tfi_kinds_enable(void);
+/* Takes it back. */
+void tfi_kinds_disable(void);
 /* An API's calls once more, after the whole kind was disabled. */
 void tfi_kinds_enable_calls(uint32_t domain);
 /* Kinds that our own doings have records of. */
@@ -276,6 +281,13 @@ void tfi_sums_restart(void);
 uint64_t tfi_sums_finish(void);
 
 /* ---- the other client of this process: broker.c ---- */
+
+/* Clients of CUPTI's second interface, to which the device belongs while there are any: broker_v2.c. */
+extern uint32_t tfi_cupti_away;
+/* At wake: the trace is told who has the device already. */
+void tfi_v2_awake(void);
+/* In a new process. */
+void tfi_v2_restart(void);
 
 /* The wrapper of a row of cupti.def, for clients that look functions up by name. */
 void *tfi_broker_wrapper(unsigned hook);

@@ -73,10 +73,18 @@ bool tfi_kinds_enable(void)
     }
     __atomic_or_fetch(&tfi_cupti->kinds, 1ull << TFI_CUPTI_CONCURRENT_KERNEL, __ATOMIC_RELAXED);
     for (size_t i = 0; i < TFI_COUNT(kinds); i++) enable(kinds[i]);
-    if (tfi_config.graphs == TFI_GRAPHS_GRAPH) enable(TFI_CUPTI_GRAPH_TRACE);
+    if (tfi_config.graphs == TFI_GRAPHS_GRAPH || graphs == LAUNCHES) enable(TFI_CUPTI_GRAPH_TRACE);
     tfi_kinds_enable_calls(TFI_CUPTI_RUNTIME);
     tfi_kinds_enable_calls(TFI_CUPTI_DRIVER);
     return true;
+}
+
+void tfi_kinds_disable(void)
+{
+    uint64_t kinds = __atomic_exchange_n(&tfi_cupti->kinds, 0, __ATOMIC_RELAXED) | 1ull << TFI_CUPTI_RUNTIME |
+                     1ull << TFI_CUPTI_DRIVER;
+    for (uint32_t kind = 1; kind < 64; kind++)
+        if (kinds >> kind & 1) tfi_cupti_api.ActivityDisable(kind);
 }
 
 /* A flush is an overhead, asking the driver is a call of the driver: their records would stay behind in a new buffer
@@ -110,7 +118,7 @@ void tfi_kinds_judge(uint32_t timed, uint32_t timeless, bool of_graphs)
 void tfi_kinds_adapt(void)
 {
     if (TFI_LIKELY(__atomic_load_n(&graphs, __ATOMIC_RELAXED) != SWITCH_TO_LAUNCHES)) return;
-    if (tfi_broker_session() & 1) return;
+    if (tfi_broker_session() & 1 || __atomic_load_n(&tfi_cupti_away, __ATOMIC_ACQUIRE)) return;
     graphs = LAUNCHES;
     enable(TFI_CUPTI_GRAPH_TRACE);
 }
@@ -118,7 +126,7 @@ void tfi_kinds_adapt(void)
 void tfi_kinds_session(bool begins)
 {
     uint64_t bit = 1ull << TFI_CUPTI_GRAPH_TRACE;
-    if (!tfi_cupti->on) return;
+    if (!tfi_cupti->on || __atomic_load_n(&tfi_cupti_away, __ATOMIC_ACQUIRE)) return;
     if (begins && tfi_cupti->kinds & bit && tfi_cupti_api.ActivityDisable(TFI_CUPTI_GRAPH_TRACE) == 0) {
         __atomic_and_fetch(&tfi_cupti->kinds, ~bit, __ATOMIC_RELAXED);
         __atomic_store_n(&suspended, 1, __ATOMIC_RELEASE);

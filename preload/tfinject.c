@@ -197,6 +197,7 @@ static void restart(void)
     tfi_torch_restart();
     tfi_writer_restart();
     tfi_schedule_restart();
+    tfi_v2_restart();
     tfi_live = NULL;
     tfi_self = NULL;
     cost_ticks = 0;
@@ -245,6 +246,7 @@ static void wake(void)
         tfi_clock_write(t, tfi_clock_first());
         tfi_clock_write(t, &now);
         tfi_schedule_awake(t);
+        tfi_v2_awake();
         tfi_nvtx_awake(t);
         tfi_python_awake(t);
         tfi_guard_clear(t);

@@ -16,9 +16,10 @@ import test_cuda_routes
 import test_cupti
 import test_injection
 from conftest import ROOT
-from test_cupti import (GPU, START, STOP, assert_equals_log, assert_times_of_its_clock, client_s, correlations, drops, kernels_between, logged,
-                        nr_logged, nr_ours, numbered, ours, play, records)  # noqa: F401
+from test_cupti import (CLIENTS, START, STOP, assert_equals_log, assert_times_of_its_clock, client_s, correlations, drops,
+                        kernels_between, logged, nr_logged, nr_ours, numbered, ours, records)
 
+play = test_cupti.play
 TRAPS = {}
 
 
@@ -114,6 +115,29 @@ def calls_of_its_own(play, run, python, tmp_path):
     assert sum(client_s(got).values()) == 3
 
 
+KINDS2 = 'CONCURRENT_KERNEL,MEMCPY,MEMSET,RUNTIME,DRIVER'
+BEGIN2 = f'v2=cuspy enable2={KINDS2}'
+END2 = f'disable2={KINDS2} flush unsubscribe'
+
+
+def not_ours(got, first, last):
+    """The log without the kernels number `first` to `last`: what ours has."""
+    theirs = kernels_between(got, first, last)
+    got.log = [w for w in got.log if w['t'] != 'kernel' or w['correlation'] not in theirs]
+    return theirs
+
+
+@trap('v2', 'the device is given to a client of the second interface, and taken back')
+def second_interface(play, run, python, tmp_path):
+    for program in CLIENTS:
+        got = play(f'init kernel=5 sync {BEGIN2} kernel=6 sync {END2} kernel=7 sync', {'TFI_OUTPUT_DIR': tmp_path / program},
+                   program=program, nasty='v2', version='13.3')
+        assert {x['result'] for x in got.lines if 'step' in x} == {'CUPTI_SUCCESS'}
+        assert client_s(got) == not_ours(got, 5, 11)
+        assert_equals_log(got)
+        assert got.trace.complete and not drops(got.trace)
+
+
 # What is no switch of CUPTI: the simulated driver's doing, or the program's. Where it is tested, what happens, what is done.
 OTHERS = {
     'injection': (test_injection.test_alone, 'the driver loads what CUDA_INJECTION64_PATH names, in cuInit, and binds nothing to it',
@@ -130,7 +154,7 @@ OTHERS = {
 # ---- the table ----
 
 @pytest.mark.parametrize('name', TRAPS)
-def test_trap(name, play, run, python, tmp_path):  # noqa: F811
+def test_trap(name, play, run, python, tmp_path):
     TRAPS[name][1](play, run, python, tmp_path)
 
 
@@ -148,7 +172,7 @@ def test_list_of_traps(capsys):
 
 # ---- what the fixes have besides ----
 
-def test_graph_launches_do_not_hide_nodes_from_another_client(play):  # noqa: F811
+def test_graph_launches_do_not_hide_nodes_from_another_client(play):
     """TFI_GRAPHS=graph is for our records; the program's own profiler asked for nodes and gets them."""
     steps = f'init graph=1 sync {START} graph=2 sync {STOP} graph=1 sync'
     alone, got = play(steps, preload=False), play(steps, {'TFI_GRAPHS': 'graph'})
@@ -156,7 +180,7 @@ def test_graph_launches_do_not_hide_nodes_from_another_client(play):  # noqa: F8
     assert len(records(got.trace, 'graph_launch')) == 2 and len(ours(got.trace, 'kernel')) == 6
 
 
-def test_callback_ids_are_asked_for(play):  # noqa: F811
+def test_callback_ids_are_asked_for(play):
     """Where their range can't be known whole kinds are recorded."""
     got = play('init kernel=5 sync', fail='cuptiGetCallbackName=CUPTI_ERROR_UNKNOWN')
     assert_equals_log(got)
@@ -164,8 +188,106 @@ def test_callback_ids_are_asked_for(play):  # noqa: F811
     assert names['cuLaunchKernel'] == 5
 
 
-def test_hardware_tracing_is_passed_on(play):  # noqa: F811
+def test_hardware_tracing_is_passed_on(play):
     got = play(f'hwtrace init {START} kernel=5 sync {STOP} kernel=5 sync', nasty='hes', version='13.2')
     assert got.lines[0] == {'step': 'hwtrace', 'result': 'CUPTI_SUCCESS'}
     assert client_s(got) == kernels_between(got, 0, 5)
     assert_equals_log(got)
+
+
+# ---- clients of the second interface ----
+
+V2 = {'nasty': 'v2', 'version': '13.3'}
+
+
+def test_device_elsewhere(play, analyze):
+    """`info` says from when to when, and `stages` in whose time a stage lies; what is not known is not 0."""
+    got = play(f'stage=one init kernel=5 sync endstage stage=two {BEGIN2} kernel=6 sync {END2} endstage stage=three kernel=7 sync '
+               f'endstage', **V2)
+    row = scripted.only(analyze('info', got.trace.path)['rows'])
+    stretch = scripted.only(row['device_elsewhere'])
+    assert stretch['who'] == 'cuspy' and 0 < stretch['from_us'] < stretch['to_us'] < row['duration_us']
+    stages = {r['stage']: r for r in analyze('stages', got.trace.path)['rows']}
+    assert [stages[name]['device_elsewhere'] for name in ('one', 'two', 'three')] == [None, 'cuspy', None]
+    assert stages['one']['device_us'] > 0 and stages['three']['device_us'] > 0 and stages['two']['device_us'] is None
+    assert (stages['two']['device_busy_us'], stages['two']['idle_us']) == (None, None)
+    text = analyze('stages', got.trace.path, format=None).out.splitlines()
+    assert text[0].split()[-1] == 'device_elsewhere' and any(line.startswith('two ') and line.endswith(' cuspy') for line in text)
+
+
+def test_stages_without_it_have_no_such_key(play, analyze):
+    got = play('stage=one init kernel=5 sync endstage')
+    assert scripted.only(analyze('info', got.trace.path)['rows'])['device_elsewhere'] == []
+    assert 'device_elsewhere' not in analyze('stages', got.trace.path)['rows'][0]
+
+
+@pytest.mark.parametrize('program', CLIENTS)
+def test_second_interface_before_the_device_is_used(play, analyze, program):
+    """We start when it has gone."""
+    got = play(f'{BEGIN2} init kernel=6 sync {END2} kernel=7 sync', program=program, **V2)
+    assert client_s(got) == not_ours(got, 0, 6)
+    assert_equals_log(got)
+    stretch = scripted.only(scripted.only(analyze('info', got.trace.path)['rows'])['device_elsewhere'])
+    assert stretch['who'] == 'cuspy' and stretch['to_us']
+
+
+def test_second_interface_to_the_end(play, analyze):
+    """The process ends while it has the device: nothing of it is flushed by us, and the stretch has no end."""
+    got = play(f'init kernel=5 sync {BEGIN2} kernel=6 sync', **V2)
+    assert not_ours(got, 5, 11) and not client_s(got)
+    assert_equals_log(got)
+    assert got.trace.complete
+    assert scripted.only(scripted.only(analyze('info', got.trace.path)['rows'])['device_elsewhere'])['to_us'] is None
+
+
+@pytest.mark.parametrize('end', ['unsubscribe', 'finalize'])
+def test_second_interface_again_and_again(play, end):
+    one = f'{BEGIN2} kernel=2 sync ' + END2.replace('unsubscribe', end) + ' kernel=3 sync '
+    got = play('init kernel=1 sync ' + one * 5, **V2)
+    theirs = sum((kernels_between(got, 1 + 5 * i, 3 + 5 * i) for i in range(5)), Counter())
+    assert client_s(got) == theirs and len(theirs) == 10
+    got.log = [w for w in got.log if w['t'] != 'kernel' or w['correlation'] not in theirs]
+    assert_equals_log(got)
+
+
+@pytest.mark.parametrize('nasty', ['late', 'held', 'order', 'names', 'thread', 'lock', 'exit'])
+def test_second_interface_and_what_else_is_nasty(play, nasty):
+    """What still runs when the device is given away comes later, or is counted."""
+    got = play(f'init kernel=5 {BEGIN2} kernel=6 sync {END2} kernel=7 sync', {'SIMGPU_REAL': '1'}, script='alpha 3ms\nbeta 2ms\n',
+               nasty=f'v2,{nasty}', version='13.3')
+    not_ours(got, 5, 11)
+    assert got.trace.complete and nr_ours(got) <= nr_logged(got)
+    assert nr_ours(got) == nr_logged(got) or drops(got.trace).get('device_kept')
+
+
+def test_both_interfaces_exclude_each_other(play):
+    """As without us: a session of the first refuses the second, and the second the first."""
+    first = f'init {START} kernel=2 onlyv2 kernel=2 sync {STOP} kernel=1 sync'
+    second = f'init {BEGIN2} kernel=2 register enable=CONCURRENT_KERNEL kernel=2 sync {END2} {START} kernel=1 sync {STOP}'
+    for steps in (first, second):
+        alone, got = play(steps, preload=False, **V2), play(steps, **V2)
+        results = [[(x['step'], x['result']) for x in g.lines if 'step' in x] for g in (alone, got)]
+        assert results[0] == results[1] and {r for _, r in results[0]} > {'CUPTI_SUCCESS'}
+        assert numbered(alone) == numbered(got)
+
+
+def test_one_interface(play, analyze):
+    """Before 13.2 cuptiSubscribe_v2 is another name of cuptiSubscribe: the device stays ours."""
+    got = play('init kernel=5 sync onlyv2 kernel=6 sync unsubscribe kernel=7 sync', nasty='v2', version='13.1')
+    assert_equals_log(got)
+    assert scripted.only(analyze('info', got.trace.path)['rows'])['device_elsewhere'] == []
+
+
+def test_refused_subscription(play):
+    """Somebody has the slot: nothing changes but for a moment, which the trace tells."""
+    got = play('init kernel=5 sync onlyv2 kernel=7 sync', nasty='v2,slot', version='13.3')
+    assert [x['result'] for x in got.lines if x.get('step') == 'onlyv2'] == ['CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED']
+    assert_equals_log(got)
+    assert [r.values['state'] for r in got.trace.records if r.kind == 'elsewhere'] == [1, 0]
+
+
+@pytest.mark.parametrize('when', ['before', 'in'])
+def test_fork_while_the_device_is_elsewhere(play, when):
+    steps = {'before': f'{BEGIN2} init kernel=2 sync fork {END2} kernel=3 sync', 'in': f'init kernel=1 sync {BEGIN2} fork {END2} kernel=3 sync'}
+    got = play(steps[when], **V2)
+    assert sum(len(records(t, 'kernel')) for t in got.traces) == {'before': 3, 'in': 4}[when]

@@ -8,6 +8,7 @@
 static CUptiResult want(CUpti_ActivityKind kind, bool on)
 {
     CUptiResult result = on ? sim_attach() : CUPTI_SUCCESS;
+    if (sim_v2_excludes()) return CUPTI_ERROR_NOT_COMPATIBLE;
     if (on && result == CUPTI_SUCCESS) sim_internal_enable();
     return result == CUPTI_SUCCESS ? sim_want(kind, on) : result;
 }
@@ -56,6 +57,7 @@ CUptiResult cuptiActivityDisableContext(CUcontext context, CUpti_ActivityKind ki
 static CUptiResult want_api(uint32_t domain, CUpti_CallbackId cbid, uint8_t on)
 {
     CUptiResult result = sim_attach();
+    if (sim_v2_excludes()) return CUPTI_ERROR_NOT_COMPATIBLE;
     return result == CUPTI_SUCCESS ? sim_want_api(domain, cbid, on != 0) : result;
 }
 
@@ -219,6 +221,7 @@ CUptiResult cuptiGetTimestamp(uint64_t *timestamp)
 {
     BEGIN;
     if (!timestamp) return CUPTI_ERROR_INVALID_PARAMETER;
+    if (sim_v2_excludes()) return CUPTI_ERROR_NOT_COMPATIBLE;
     CUptiResult result = sim_attach();
     if (result == CUPTI_SUCCESS) *timestamp = sim_stamp(sim_monotonic());
     return result;

@@ -22,9 +22,11 @@ struct buffer {
     size_t size, used, max, count;
     uint64_t due;
     struct text *names;
+    uint32_t v2; /* session of the second interface, 0: of the first */
 };
 struct lane {
     uint64_t thread; /* 0: everybody's */
+    uint32_t v2;
     struct buffer *buffer;
 };
 
@@ -49,7 +51,7 @@ CUptiResult sim_register(CUpti_BuffersCallbackRequestFunc request, CUpti_Buffers
 
 bool sim_registered(void)
 {
-    return __atomic_load_n(&request_fn, __ATOMIC_ACQUIRE) != NULL;
+    return __atomic_load_n(&request_fn, __ATOMIC_ACQUIRE) != NULL || sim_v2_registered();
 }
 
 bool sim_in_callback(void)
@@ -78,13 +80,20 @@ static void foreign_complete(CUcontext context, uint32_t stream, uint8_t *buffer
 
 /* ---- requests ---- */
 
-static struct buffer *request(void)
+static void give(const struct buffer *b)
 {
-    struct buffer b = {0};
+    if (b->v2) sim_v2_complete(b->v2, b->data, b->size, b->used);
+    else complete_fn(NULL, 0, b->data, b->size, b->used);
+}
+
+static struct buffer *request(uint32_t v2)
+{
+    struct buffer b = {.v2 = v2};
     __atomic_add_fetch(&sim_counts.requested, 1, __ATOMIC_RELAXED);
     in_callback = true;
     sim_internal_call();
-    request_fn(&b.data, &b.size, &b.max);
+    if (v2) sim_v2_request(v2, &b.data, &b.size, &b.max);
+    else if (request_fn) request_fn(&b.data, &b.size, &b.max);
     in_callback = false;
     if (sim_nasty(NASTY_stolen) && sim_counts.requested == sim_nasty(NASTY_stolen))
         sim_register(foreign_request, foreign_complete);
@@ -98,19 +107,24 @@ static struct buffer *request(void)
     }
     sim_counts.refused++;
     if (sim_nasty(NASTY_crash)) raise(SIGSEGV);
-    if (b.data) complete_fn(NULL, 0, b.data, b.size, 0);
+    if (b.data) give(&b);
     if (sim_config()->version >= 1209) sim_callback_state(CUPTI_ERROR_OUT_OF_MEMORY, "no buffer for activity records");
     return NULL;
 }
 
-static struct lane *lane_of(uint64_t thread)
+/* What a client of the second interface had open when it unsubscribed is gone. */
+static struct lane *lane_of(uint64_t thread, uint32_t v2)
 {
+    size_t i = 0;
     if (!sim_thread_buffers) thread = 0;
-    for (size_t i = 0; i < nr_lanes; i++)
-        if (lanes[i].thread == thread) return &lanes[i];
-    lanes = sim_resize(lanes, (nr_lanes + 1) * sizeof *lanes);
-    lanes[nr_lanes] = (struct lane){.thread = thread};
-    return &lanes[nr_lanes++];
+    while (i < nr_lanes && (lanes[i].thread != thread || !lanes[i].v2 != !v2)) i++;
+    if (i == nr_lanes) {
+        lanes = sim_resize(lanes, (nr_lanes + 1) * sizeof *lanes);
+        lanes[nr_lanes++] = (struct lane){.thread = thread, .v2 = v2};
+    }
+    if (lanes[i].v2 != v2) lanes[i].buffer = NULL;
+    lanes[i].v2 = v2;
+    return &lanes[i];
 }
 
 /* ---- handing back ---- */
@@ -137,7 +151,7 @@ static void complete(struct buffer *b)
     __atomic_add_fetch(&sim_counts.returned, 1, __ATOMIC_RELAXED);
     in_callback = true;
     sim_internal_call();
-    complete_fn(NULL, 0, b->data, b->size, b->used);
+    give(b);
     in_callback = false;
     for (struct text *t = b->names; t; t = t->next) memset(t->text, '#', t->length);
     free(b);
@@ -184,7 +198,8 @@ void sim_emit(const struct sim_item *item)
 {
     static uint64_t timed;
     uint8_t record[SIM_RECORD_MAX];
-    struct lane *lane = lane_of(item->thread);
+    if (item->v2 ? item->v2 != sim_v2_session() : !request_fn) return;
+    struct lane *lane = lane_of(item->thread, item->v2);
     size_t size = sim_record_size(item->kind);
     struct buffer *b = lane->buffer;
     if (b && (b->used + size > b->size || (b->max && b->count >= b->max))) {
@@ -192,7 +207,7 @@ void sim_emit(const struct sim_item *item)
         sim_deliver(false);
     }
     if (!lane->buffer) {
-        b = request(); /* which may have been the moment when a client registered others */
+        b = request(item->v2); /* which may have been the moment when a client registered others */
         lane->buffer = b;
     }
     if (!(b = lane->buffer)) {

@@ -91,10 +91,13 @@ CUptiResult cuptiSubscribe_v2(CUpti_SubscriberHandle *subscriber, CUpti_Callback
 {
     BEGIN;
     (void)pParams;
-    return subscribe(subscriber, callback, userdata);
+    if (!sim_v2_begin()) return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+    CUptiResult result = subscribe(subscriber, callback, userdata);
+    if (result != CUPTI_SUCCESS) sim_v2_end();
+    return result;
 }
 
-static bool is_mine(CUpti_SubscriberHandle subscriber)
+bool sim_is_subscriber(CUpti_SubscriberHandle subscriber)
 {
     return subscriber == &slot && taken;
 }
@@ -102,7 +105,8 @@ static bool is_mine(CUpti_SubscriberHandle subscriber)
 CUptiResult cuptiUnsubscribe(CUpti_SubscriberHandle subscriber)
 {
     BEGIN;
-    if (!is_mine(subscriber)) return CUPTI_ERROR_INVALID_PARAMETER;
+    if (!sim_is_subscriber(subscriber)) return CUPTI_ERROR_INVALID_PARAMETER;
+    sim_v2_end();
     __atomic_store_n(&slot.callback, NULL, __ATOMIC_RELEASE);
     sim_callback_forget();
     return CUPTI_SUCCESS;
@@ -128,7 +132,7 @@ CUptiResult cuptiEnableCallback(uint32_t on, CUpti_SubscriberHandle subscriber, 
                                 CUpti_CallbackId cbid)
 {
     BEGIN;
-    if (!is_mine(subscriber) || !is_domain(domain) || cbid == 0 || cbid >= SIM_CBIDS)
+    if (!sim_is_subscriber(subscriber) || !is_domain(domain) || cbid == 0 || cbid >= SIM_CBIDS)
         return CUPTI_ERROR_INVALID_PARAMETER;
     enable(domain, cbid, on != 0);
     return CUPTI_SUCCESS;
@@ -137,7 +141,7 @@ CUptiResult cuptiEnableCallback(uint32_t on, CUpti_SubscriberHandle subscriber, 
 CUptiResult cuptiEnableDomain(uint32_t on, CUpti_SubscriberHandle subscriber, CUpti_CallbackDomain domain)
 {
     BEGIN;
-    if (!is_mine(subscriber) || !is_domain(domain)) return CUPTI_ERROR_INVALID_PARAMETER;
+    if (!sim_is_subscriber(subscriber) || !is_domain(domain)) return CUPTI_ERROR_INVALID_PARAMETER;
     enable_domain(domain, on != 0);
     return CUPTI_SUCCESS;
 }
@@ -145,7 +149,7 @@ CUptiResult cuptiEnableDomain(uint32_t on, CUpti_SubscriberHandle subscriber, CU
 CUptiResult cuptiEnableAllDomains(uint32_t on, CUpti_SubscriberHandle subscriber)
 {
     BEGIN;
-    if (!is_mine(subscriber)) return CUPTI_ERROR_INVALID_PARAMETER;
+    if (!sim_is_subscriber(subscriber)) return CUPTI_ERROR_INVALID_PARAMETER;
     for (int d = CUPTI_CB_DOMAIN_INVALID + 1; d < CUPTI_CB_DOMAIN_SIZE; d++)
         enable_domain((CUpti_CallbackDomain)d, on != 0);
     return CUPTI_SUCCESS;
@@ -155,7 +159,8 @@ CUptiResult cuptiGetCallbackState(uint32_t *on, CUpti_SubscriberHandle subscribe
                                   CUpti_CallbackId cbid)
 {
     BEGIN;
-    if (!on || !is_mine(subscriber) || !is_domain(domain) || cbid >= SIM_CBIDS) return CUPTI_ERROR_INVALID_PARAMETER;
+    if (!on || !sim_is_subscriber(subscriber) || !is_domain(domain) || cbid >= SIM_CBIDS)
+        return CUPTI_ERROR_INVALID_PARAMETER;
     *on = wanted(domain, cbid);
     return CUPTI_SUCCESS;
 }

@@ -24,6 +24,7 @@ struct sim_item *sim_item(int type, CUpti_ActivityKind kind, uint64_t thread)
     item->type = type;
     item->kind = kind;
     item->thread = thread;
+    item->v2 = sim_v2_session();
     return item;
 }
 
@@ -68,7 +69,8 @@ void sim_queue_graph(const struct simgpu_activity *node)
 {
     pthread_mutex_lock(&queue);
     struct sim_item *g = graphs;
-    while (g && (g->work.graph != node->graph || g->work.correlation != node->correlation)) g = g->next;
+    while (g && (g->work.graph != node->graph || g->work.correlation != node->correlation || g->v2 != sim_v2_session()))
+        g = g->next;
     if (!g) {
         g = sim_item(ITEM_GRAPH, CUPTI_ACTIVITY_KIND_GRAPH_TRACE, 0);
         g->work = *node;

@@ -68,6 +68,7 @@ struct sim_item {
     enum { ITEM_API, ITEM_WORK, ITEM_GRAPH, ITEM_EXTERNAL, ITEM_OVERHEAD, ITEM_DEVICE, ITEM_CONTEXT } type;
     CUpti_ActivityKind kind;
     uint64_t thread; /* whose buffer it goes into */
+    uint32_t v2;     /* session of the second interface it belongs to, 0: of the first */
     uint64_t cut;    /* when a forced flush took it although it was running; 0: it has ended */
     union {
         CUpti_ActivityAPI api;
@@ -101,6 +102,16 @@ CUptiResult sim_want(CUpti_ActivityKind kind, bool on);
 CUptiResult sim_want_context(uint32_t context, CUpti_ActivityKind kind, bool on);
 CUptiResult sim_want_api(uint32_t domain, uint32_t cbid, bool on);
 void sim_want_nothing(void);
+bool sim_wants_anything(void);
+
+/* ---- cupti_v2.c: the second interface ---- */
+uint32_t sim_v2_session(void);
+bool sim_v2_registered(void);
+bool sim_v2_excludes(void); /* the first interface is refused now */
+bool sim_v2_begin(void);
+void sim_v2_end(void);
+void sim_v2_request(uint32_t session, uint8_t **buffer, size_t *size, size_t *max);
+void sim_v2_complete(uint32_t session, uint8_t *buffer, size_t size, size_t valid);
 
 /* ---- cupti_queue.c: items, from the report to the buffer ---- */
 enum { DRAIN_WAIT = 1, DRAIN_SYNCED = 2, DRAIN_FLUSH = 4, DRAIN_FORCED = 8 };
@@ -155,6 +166,7 @@ struct sim_site { /* of one call, from entry to exit */
 void sim_callback(const struct simgpu_call *call, uint32_t cbid, struct sim_site *site);
 void sim_callback_state(CUptiResult result, const char *message);
 bool sim_callbacks_on(void);
+bool sim_is_subscriber(CUpti_SubscriberHandle subscriber);
 void sim_callback_forget(void);
 
 #endif

@@ -72,6 +72,13 @@ CUptiResult sim_want_context(uint32_t context, CUpti_ActivityKind kind, bool on)
     return CUPTI_SUCCESS;
 }
 
+bool sim_wants_anything(void)
+{
+    bool any = sim_wants_any_api();
+    for (unsigned i = 0; i < MAX_KINDS; i++) any |= wanted[i] != 0;
+    return any;
+}
+
 void sim_want_nothing(void)
 {
     memset(wanted, 0, sizeof wanted);

@@ -26,7 +26,10 @@ static char *lacking(void)
                  {1205, "cuptiActivityEnableDriverApi,cuptiActivityEnableRuntimeApi"},
                  {1206, "cuptiActivityEnableAllocationSource"},
                  {1208, "cuptiActivityEnableHWTrace,cuptiActivityEnableAllSyncRecords"},
-                 {1300, "cuptiActivityEnableCudaEventDeviceTimestamps,cuptiSubscribe_v2"}};
+                 {1300, "cuptiActivityEnableCudaEventDeviceTimestamps,cuptiSubscribe_v2"},
+                 {1302, "cuptiActivityEnable_v2,cuptiActivityDisable_v2,cuptiActivityRegisterCallbacks_v2,"
+                        "cuptiActivitySetAttribute_v2"},
+                 {1303, "cuptiActivityGetNextRecord_v2,cuptiActivityGetNumDroppedRecords_v2,cuptiGetTimestamp_v2"}};
     static char list[4096];
     const char *asked = getenv("SIMCUPTI_LACK"), *version = getenv("SIMCUPTI_VERSION");
     unsigned major = 13, minor = 0;

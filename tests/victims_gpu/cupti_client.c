@@ -16,6 +16,7 @@
 
 #include <cupti.h>
 
+#include "../simgpu/cupti_v2.h"
 #include "tfinject.h"
 
 /* Their header is not in every package of CUDA's headers. */
@@ -247,9 +248,22 @@ static void complete2(CUcontext c, uint32_t id, uint8_t *buffer, size_t size, si
     completed(2, buffer, size, valid);
 }
 
+static CUpti_SubscriberHandle subscriber;
+
+static void request_v2(uint8_t **buffer, size_t *size, size_t *max, CUpti_BufferCallbackRequestInfo *info)
+{
+    (void)info;
+    request(buffer, size, max);
+}
+
+static void complete_v2(uint8_t *buffer, size_t size, size_t valid, CUpti_BufferCallbackCompleteInfo *info)
+{
+    (void)info;
+    completed(3, buffer, size, valid);
+}
+
 /* ---- the callback API, and the clock ---- */
 
-static CUpti_SubscriberHandle subscriber;
 static void callback(void *user, CUpti_CallbackDomain domain, CUpti_CallbackId cbid, const void *data)
 {
     if (domain == CUPTI_CB_DOMAIN_STATE) {
@@ -423,6 +437,34 @@ static CUptiResult enable_in_context(CUpti_ActivityKind kind)
     return cuptiActivityEnableContext(context, kind);
 }
 
+static CUptiResult enable_v2(CUpti_ActivityKind kind)
+{
+    return cuptiActivityEnable_v2(subscriber, kind, NULL);
+}
+
+static CUptiResult disable_v2(CUpti_ActivityKind kind)
+{
+    return cuptiActivityDisable_v2(subscriber, kind, NULL);
+}
+
+/* The order in which torch's cuspy calls: attributes, callbacks, kinds; at the end kinds, a flush, the subscription. */
+static void step_v2(const char *step, const char *value)
+{
+    CUpti_SubscriberParams params = {.structSize = sizeof params, .subscriberName = value};
+    uint64_t now = 0;
+    uint8_t one = 1;
+    size_t size = sizeof one;
+    if (strcmp(step, "v2") == 0) {
+        say(step, cuptiSubscribe_v2(&subscriber, callback, NULL, &params));
+        cuptiActivitySetAttribute_v2(subscriber, (CUpti_ActivityAttribute)11, &size, &one);
+        cuptiActivityRegisterCallbacks_v2(subscriber, request_v2, complete_v2);
+    }
+    if (strcmp(step, "onlyv2") == 0) say(step, cuptiSubscribe_v2(&subscriber, callback, NULL, NULL));
+    if (strcmp(step, "enable2") == 0) kinds(value, enable_v2, step);
+    if (strcmp(step, "disable2") == 0) kinds(value, disable_v2, step);
+    if (strcmp(step, "timestamp2") == 0) say(step, cuptiGetTimestamp_v2(subscriber, &now));
+}
+
 static void step_driver(const char *step, const char *value)
 {
     if (strcmp(step, "init") == 0) start_cuda(value);
@@ -519,6 +561,7 @@ int main(int argc, char **argv)
         step_driver(argv[i], value);
         step_activity(argv[i], value);
         step_callback(argv[i], value);
+        step_v2(argv[i], value);
     }
     return 0;
 }

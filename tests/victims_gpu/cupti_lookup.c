@@ -7,6 +7,8 @@
 
 #include <cupti.h>
 
+#include "../simgpu/cupti_v2.h"
+
 static void *look(const char *name)
 {
     static void *library;
@@ -16,6 +18,13 @@ static void *look(const char *name)
     return found;
 }
 
+#define cuptiActivityEnable_v2 ((__typeof__(&cuptiActivityEnable_v2))look("cuptiActivityEnable_v2"))
+#define cuptiActivityDisable_v2 ((__typeof__(&cuptiActivityDisable_v2))look("cuptiActivityDisable_v2"))
+#define cuptiActivityRegisterCallbacks_v2                                                                              \
+    ((__typeof__(&cuptiActivityRegisterCallbacks_v2))look("cuptiActivityRegisterCallbacks_v2"))
+#define cuptiActivitySetAttribute_v2 ((__typeof__(&cuptiActivitySetAttribute_v2))look("cuptiActivitySetAttribute_v2"))
+#define cuptiGetTimestamp_v2 ((__typeof__(&cuptiGetTimestamp_v2))look("cuptiGetTimestamp_v2"))
+#define cuptiSubscribe_v2 ((__typeof__(&cuptiSubscribe_v2))look("cuptiSubscribe_v2"))
 #define cuptiActivityDisable ((__typeof__(&cuptiActivityDisable))look("cuptiActivityDisable"))
 #define cuptiActivityEnable ((__typeof__(&cuptiActivityEnable))look("cuptiActivityEnable"))
 #define cuptiActivityEnableAndDump ((__typeof__(&cuptiActivityEnableAndDump))look("cuptiActivityEnableAndDump"))
