@@ -104,7 +104,8 @@ def test_parts_without_torch_on_the_simulated_gpu(check, tmp_path):
     assert (injected['kernels'], injected['stages']['step']) == (21, 8)
     assert sorted(os.listdir(tmp_path / 'out')) == ['gpu-check.json', 'state.tar.gz', 'traces.tar.gz']
     with tarfile.open(tmp_path / 'out' / 'traces.tar.gz') as archive:
-        assert {f'traces/c-{way}.tfr' for way in parts.C_WAYS if way != 'plain'} == set(archive.getnames())
+        kinds = {f'c-{way}' for way in parts.C_WAYS if way != 'plain'} | {'injection'}
+        assert {f'traces/{kind}.tfr' for kind in kinds} == set(archive.getnames())
 
 
 def test_raw_buffers_are_brought_back_whole(check, tmp_path):

@@ -11,6 +11,7 @@ import platform
 
 import driver
 import raw
+import traces
 from common import DIFFUSION, EVERYTHING, HERE, LIBRARY, PLAIN, RAW, last_json, tfanalyze, trace_figures
 
 # ---- facts ----
@@ -216,8 +217,10 @@ def injected(part):
 
 def injection(part):
     """CUDA_INJECTION64_PATH alone: stages by NVTX, and the device's records."""
-    told = part.way('injected', lambda: injected(part))
+    directory = f'{part.run.work}/injection'
+    told = part.way('injected', lambda: injected(part), [directory])
     part.figures.update(told)
+    part.files.update(traces.files_of(directory, 'traces/injection.tfr'))
     counts = (told['answer'] or {}).get('counts', {})
     wanted = sum(n for kinds in counts.values() for k, n in kinds.items() if k in ('fill', 'axpy', 'matmul'))
     part.figures.update(kernels=told['trace'].get('events', {}).get('kernel', 0), kernels_asked_for=wanted)
