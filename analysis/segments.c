@@ -1,9 +1,9 @@
 /* segments.c - follows the segments of a caching allocator by the blocks and totals that it reports.
  *
  * A total that grew is a new segment, which begins with the block that needed it. A total that shrank is segments
- * without a block in use: one of that very size, else the largest. What was reserved before the first report has no
- * known place: it stands beyond all blocks, and is moved to where a block turns up, with the size that torch's allocator
- * gives a segment for such a block. The sum of all sizes is the reported total wherever the blocks in use fit into it.
+ * without a block in use: one of that very size, else the largest. The allocator may have reserved memory before its first
+ * report, and nothing says where: that memory stands beyond all blocks. When a block turns up that lies in no segment, a
+ * part of it is moved there, of the size that torch's allocator gives a segment for such a block. The sum of all sizes is the reported total wherever the blocks in use fit into it.
  */
 #include "segments.h"
 

@@ -1,20 +1,21 @@
 /* cupti_sums.c - device time by stage (`device_sum_ms` of rank*.timing.json), summed while device records come in.
  *
- * Work belongs to the stages that were open where it was launched: those of the launching thread, or, where that thread
- * has none, those of the one thread that has some. A launch is looked at when it is intercepted, because a time of CUPTI's
- * is too coarse to tell on which side of another thread's edge it lay. A call that is not intercepted counts as made where
- * its thread's last one was. A node stands for a set of open stages: the stage opened
- * last and the node of those before it, each name once. Each thread has a ring of the nodes it launched in, with the
- * moment of the first launch in each; CUPTI's record of a call has its thread and time, and finds its node there, from one
+ * Work belongs to the stages that were open where it was launched: those of the launching thread, or, where that
+ * thread has none, those of the one thread that has some. A launch is looked at when it is intercepted, because a time
+ * of CUPTI's is too coarse to tell on which side of another thread's edge it lay. A call that is not intercepted
+ * counts as made where its thread's last one was. A node stands for a set of open stages: the stage opened last and
+ * the node of those before it, each name once. Each thread has a ring of the nodes it launched in, with the moment of
+ * the first launch in each; CUPTI's record of a call has its thread and time, and finds its node there, from one
  * stretch of launches in one node to the next.
  *
  * Threads. A thread changes its own ring alone. It is read by threads without stages (`node`) and by whoever converts
- * records (the entries). A stage that another thread ends leaves the ring by a compare-and-swap if it is the innermost one;
- * else its thread finds that out when it launches next. Nodes are found without a lock and made with it. Sums, calls
- * and what waits for its call are the converter's, who holds the token.
+ * records (the entries). A stage that another thread ends leaves the ring by a compare-and-swap if it is the innermost
+ * one; else its thread finds that out when it launches next. Nodes are found without a lock and made with it. Sums,
+ * calls and what waits for its call are the converter's, who holds the token.
  *
- * Bounds: so many nodes, names in each other, threads, entries of a ring, calls, waiting records; what finds no room is counted (`left_out`) and
- * timing.json says so. Backward operators on threads without stages are taken as any other launch there.
+ * Bounds: so many nodes, names in each other, threads, entries of a ring, calls, waiting records; what finds no room
+ * is counted (`left_out`) and timing.json says so. Backward operators on threads without stages are taken as any other
+ * launch there.
  */
 #include "clock.h"
 #include "config.h"

@@ -7,12 +7,14 @@ JSON, by Python alone.
 import gzip
 import json
 import pickle
+import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 import scripted
-from conftest import clean_environment, execute
+from conftest import BUILD, built, clean_environment, execute
 from optrace import OpTrace
 from test_device_records import US, ticks
 from tfr import NESTED, STAGE, rec
@@ -233,3 +235,65 @@ def test_memory_alone_has_no_trace(analyze, tmp_path):
     profiled(tmp_path / 'rank0.elsewhere.4242.tfr', ['mem', 'stack', 'shapes'])
     analyze('report', tmp_path, format=None)
     assert not list(tmp_path.glob('*.trace.json.gz')) and len(list(tmp_path.glob('flux-rank0-memory-*'))) == 2
+
+
+# ---- the documented example ----
+
+EXAMPLE = '''
+import time
+import warnings; warnings.filterwarnings('ignore')
+import torch
+from cache_dit._utils.utils import create_profiler_from_args, get_args
+
+args = get_args()
+for key, value in dict(wait=0, warmup=1, active=3, repeat=1).items():  # documented defaults; this release's parser has none
+    setattr(args, 'profile_' + key, getattr(args, 'profile_' + key, value))
+
+def pipe(prompt, height, width, num_inference_steps, generator):
+    latents = torch.arange(height, dtype=torch.float32).to('cuda' if torch.cuda.is_available() else 'cpu')
+    for _ in range(num_inference_steps):
+        latents = latents * 0.5
+    return latents.cpu()
+
+def run_pipe():
+    steps = args.num_inference_steps if args.num_inference_steps is not None else 28
+    if args.profile and args.num_inference_steps is None:
+        steps = 3
+    return pipe('a cat', height=1024, width=1024, num_inference_steps=steps, generator=torch.Generator('cpu').manual_seed(0))
+
+_ = run_pipe()  # warmup
+start = time.time()
+if args.profile:
+    profiler = create_profiler_from_args(args, profile_name="flux_inference")
+    with profiler:
+        image = run_pipe()
+    print(f"Profiler traces saved to: {profiler.output_dir}/{profiler.trace_path.name}")
+else:
+    image = run_pipe()
+end = time.time()
+'''
+
+
+@pytest.mark.parametrize('device', [pytest.param('cpu', marks=pytest.mark.soak), 'gpu'])
+def test_the_documented_example_with_default_flags(run, python, lib, analyze, tmp_path, device):
+    """run_flux.py --profile of cache-dit's documentation: its own flags (a step to warm up, three active ones), a pipeline whose steps
+    nobody can see. The context is recorded whole, and after a report there is a file at the path that it printed."""
+    (tmp_path / 'run_flux.py').write_text(EXAMPLE)
+    gpu = BUILD / 'simgpu'
+    libraries = [lib, built(gpu / 'libcudart.so.13'), built(gpu / 'libcupti.so.13')] if device == 'gpu' else [lib]
+    env = {'CACHE_DIT_TORCH_PROFILER_DIR': tmp_path / 'profiles', **({'LD_LIBRARY_PATH': gpu} if device == 'gpu' else {})}
+    result = run([python, '-W', 'ignore', 'run_flux.py', '--profile'], env, preload=':'.join(map(str, libraries)), timeout=200)
+    assert result.rc == 0, result.err[-2000:]
+    printed = Path(re.search(r'^Profiler traces saved to: (.*)$', result.out, re.M)[1])
+    assert printed.name == 'flux_inference.trace.json.gz' and not printed.exists()
+    assert 'flux_inference' in result.err and 'recorded whole' in result.err
+    analyze('report', result.dir, format=None, timeout=120)
+    events = read(printed)
+    assert sum(e['name'] == 'aten::mul' for e in events) == 3
+    if device == 'gpu':
+        rows = analyze('breakdown', '--stage', 'flux_inference', result.dir)['rows']
+        assert [(r['stage'], r['calls']) for r in rows] == [('flux_inference', 3)]
+        assert sum(e.get('cat') == 'kernel' for e in events) == 3
+    else:
+        rows = analyze('ops', '--stage', 'flux_inference', result.dir)['rows']
+        assert {r['name']: r['calls'] for r in rows}['aten::mul'] == 3

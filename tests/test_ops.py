@@ -11,26 +11,28 @@ from pathlib import Path
 import pytest
 
 import kineto
-from conftest import execute
+from conftest import clean_environment, execute
 from optrace import BACKWARD, NATIVE, OpTrace
 from test_device_records import US
 
-RUNS = [('training', 'shapes,memory'), ('training', 'shapes,memory,stack'), ('training', 'none'),
-        ('threads', 'shapes,memory'), ('loose', 'memory'), ('convolutions', 'shapes,flops'),
-        ('training', 'shapes,memory,stack,python,flops'), ('loose', 'memory,stack,python,schedule')]
+# The region tells what of our own trace of the same run torch's profile saw; with a schedule its active steps do.
+RUNS = [('training', 'shapes,memory,region'), ('training', 'shapes,memory,stack,region'), ('training', 'none,region'),
+        ('threads', 'shapes,memory,region'), ('loose', 'memory,region'), ('convolutions', 'shapes,flops,region'),
+        ('training', 'shapes,memory,stack,python,flops,region'), ('loose', 'memory,stack,python,schedule')]
 
 
 @pytest.fixture(scope='module')
-def profiled(python, tmp_path_factory):
-    """(the trace, what torch says of it) of a run; each runs once."""
+def profiled(python, lib, tmp_path_factory):
+    """(torch's trace, what torch says of it) of a run under the library, whose own directory is beside it; each runs once."""
     known = {}
 
     def profiled(work, options):
         if (work, options) not in known:
             path = tmp_path_factory.mktemp('profiled') / 'trace.json'
             script = Path(__file__).with_name('profiled.py')
-            result = execute([python, script, work, options, path], timeout=200)
-            assert result.rc == 0, result.err[-2000:]
+            env = {**clean_environment(), 'LD_PRELOAD': lib, 'TFI_OUTPUT_DIR': path.parent / 'run', 'TFI_PROFILE_MEMORY': 1}
+            result = execute([python, script, work, options, path], {k: str(v) for k, v in env.items()}, timeout=200)
+            assert result.rc == 0 and 'tfinject: ' not in result.err, result.err[-2000:]
             known[work, options] = path, json.loads(result.out)
         return known[work, options]
     return profiled
@@ -73,7 +75,7 @@ def test_the_table_is_torchs(profiled, analyze, run, grouping):
 
 def test_stacks_come_from_python_functions_too(profiled, tmp_path, tfanalyze):
     """Without its `Call stack` arguments a trace gives the same table."""
-    path, _ = profiled('training', 'shapes,memory,stack,python,flops')
+    path, _ = profiled('training', 'shapes,memory,stack,python,flops,region')
     bare = tmp_path / 'bare.json'
     text = re.sub(r'"Call stack": "(\\\\.|[^"\\\\])*",? ?', '', path.read_text())
     assert 'Call stack' not in text
@@ -84,7 +86,7 @@ def test_stacks_come_from_python_functions_too(profiled, tmp_path, tfanalyze):
 
 
 def test_keys_of_torch(profiled, analyze):
-    path, _ = profiled('training', 'shapes,memory')
+    path, _ = profiled('training', 'shapes,memory,region')
     by = {key: [r['name'] for r in analyze('ops', '--sort-by', key, path)['rows']]
           for key in ('self_cuda_time_total', 'self_xpu_time_total', 'self_device_time_total', 'cpu_time_total')}
     assert by['self_cuda_time_total'] == by['self_xpu_time_total'] == by['self_device_time_total'] != by['cpu_time_total']
@@ -97,25 +99,65 @@ def test_keys_of_torch(profiled, analyze):
     assert len(analyze('ops', '--top', '2', path)['rows']) == len(analyze('ops', '--row-limit', '2', path)['rows']) == 2
 
 
-@pytest.mark.parametrize('work', ['training', 'threads', 'loose'])
-def test_what_the_library_records_is_what_torch_records(run, python, analyze, work):
-    """One run, seen by both: same rows, calls, shapes, operations and memory. Times are each one's own. What threads allocate
-    that have stages of their own is neither's: torch.profiler does not see those threads, and they are not in the region.
-    Nor does it see that blocks older than the profile are freed, of which there are some in one work, outside operators."""
-    older = 2 * 4 * 1000 * 1000 + 4 * 500 * 1024 if work == 'loose' else 0
-    script = Path(__file__).with_name('profiled.py')
-    result = run([python, script, work, 'shapes,memory,flops,region', 'torch.json'], {'TFI_PROFILE_MEMORY': 1}, timeout=200)
-    assert result.rc == 0, result.err[-2000:]
-    for grouping in ('name', 'name,shapes'):
-        rows = analyze('ops', '--group-by', grouping, '--stage', 'region', result.dir)['rows']
-        keys, theirs = ('calls', 'flops', 'cpu_mem_bytes', 'self_cpu_mem_bytes'), ('calls', 'flops', 'mem', 'self_mem')
-        found = {(r['name'], r['shapes'] or ''): tuple(r[k] or 0 for k in keys) for r in rows}
-        expected = {}
-        for r in json.loads(result.out)[grouping]['rows']:
-            if r['name'] == 'region':
-                r.update(mem=r['mem'] - older, self_mem=r['self_mem'] - older)
-            expected[r['name'], r['shapes']] = tuple(r[k] for k in theirs)
-        assert found == expected
+def seen_by_torch(options):
+    return ['--step', '2-3'] if 'schedule' in options else ['--stage', 'region']
+
+
+def has_in_common(work, options, name):
+    """What torch was asked for of what the library records in every case: keys of a row, of ours and of profiled.py's. With stacks
+    a range's own memory is less in torch: what its Python functions allocate is theirs. And torch does not see that blocks older
+    than the profile are freed, of which there are some in one work, in its ranges."""
+    is_range = '::' not in name
+    memory = [('cpu_mem_bytes', 'mem'), *([] if 'stack' in options and is_range else [('self_cpu_mem_bytes', 'self_mem')])]
+    return [('calls', 'calls'), *([('flops', 'flops')] if 'flops' in options else []),
+            *(memory if 'memory' in options and not (is_range and work == 'loose') else [])]
+
+
+SEEN_BY_BOTH = [(run, grouping) for run in RUNS for grouping in ('name', 'name,shapes') if grouping == 'name' or 'shapes' in run[1]]
+
+
+@pytest.mark.parametrize('run, grouping', SEEN_BY_BOTH, ids=lambda r: '-'.join(r).replace(',', '+') if type(r) is tuple else r)
+def test_what_the_library_records_is_what_torch_records(profiled, analyze, run, grouping):
+    """One run, seen by both: the same rows, calls, shapes, operations and memory. Times are each one's own. What threads allocate
+    that have stages of their own is neither's: torch.profiler does not see those threads, and they are not in the region."""
+    path, torch = profiled(*run)
+    rows = analyze('ops', '--group-by', grouping, *seen_by_torch(run[1]), path.parent / 'run')['rows']
+    found = {(r['name'], r['shapes'] or ''): tuple(r[k] or 0 for k, _ in has_in_common(*run, r['name'])) for r in rows}
+    assert found == {(r['name'], r['shapes']): tuple(r[k] for _, k in has_in_common(*run, r['name']))
+                     for r in torch[grouping]['rows']} and len(found) > 2
+
+
+def without_times(table, work, options):
+    """A table's lines, each a list of its cells as they are printed: those of times are left out, and of operations and memory
+    where torch was not asked for them, or has_in_common() says why they differ."""
+    lines = table.splitlines()
+    rule, = {line for line in lines if line and not line.strip('- ')}
+    ends = [m.end() for m in re.finditer('-+', rule)]
+    starts = [0, *(end for end in ends[:-1])]
+    head = lines[lines.index(rule) + 1]
+    names = [head[a:b].strip() for a, b in zip(starts, ends)]
+    left_out = {n for n in names if 'CPU' in n and 'Mem' not in n} | ({n for n in names if 'FLOPs' in n} if 'flops' not in options else set())
+    left_out |= {n for n in names if 'Mem' in n} if 'memory' not in options else set()
+    cells = []
+    for line in lines:
+        if len(line) >= ends[-1]:
+            row = line[:ends[0]].strip()
+            known = {k for k, _ in has_in_common(work, options, row)} if row.strip('-') and row != 'Name' else {'cpu_mem_bytes', 'self_cpu_mem_bytes'}
+            cells.append([line[a:b] for a, b, n in zip(starts, ends, names) if n not in left_out and (
+                'Mem' not in n or ('self_cpu_mem_bytes' if 'Self' in n else 'cpu_mem_bytes') in known)])
+    return cells
+
+
+@pytest.mark.parametrize('run, grouping', SEEN_BY_BOTH, ids=lambda r: '-'.join(r).replace(',', '+') if type(r) is tuple else r)
+def test_the_table_of_our_own_trace_is_torchs_but_for_times(profiled, analyze, run, grouping):
+    """To the character, of the same run: the header, the widths, the order of rows and every cell that is no time of either's."""
+    path, torch = profiled(*run)
+    same_memory = 'memory' in run[1] and 'stack' not in run[1] and run[0] != 'loose'
+    for key in ['', 'count', *(['cpu_memory_usage', 'self_cpu_memory_usage'] if same_memory else []), *(['flops'] if 'flops' in run[1] else [])]:
+        sort = ['--sort-by', key] if key else []
+        ours = analyze('ops', '--group-by', grouping, *sort, '--row-limit', '-1', *seen_by_torch(run[1]), path.parent / 'run', format=None).out
+        found, expected = (without_times(t, *run) for t in (ours, torch[grouping]['tables'][key]))
+        assert found == expected and len(found) > 5, key
 
 
 # ---- device work ----
