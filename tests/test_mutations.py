@@ -5,6 +5,8 @@ an assertion that failed: a build that failed, or a test that could not start, i
 exactly once is a failure as well: the table is out of date.
 """
 
+import contextlib
+import os
 import re
 import shutil
 import subprocess
@@ -21,6 +23,7 @@ SOURCES = ('Makefile', 'include', 'preload', 'analysis', 'scripts', 'tests')
 BUILT = ('flags', 'headers.mk', 'exports.map', 'shims.c', 'libtfinject.so', 'tfanalyze', 'obj', 'test', 'victims', 'simgpu',
          'victims_gpu')
 TARGETS = ('libtfinject.so', 'test/libtfinject.so', 'tfanalyze')
+REMADE = ('exports.map', 'shims.c', 'libtfinject.so', 'tfanalyze', 'obj', 'test')
 
 
 def row(name, test, file, line, broken):
@@ -461,6 +464,27 @@ class Tree:
         version = re.search("TFI_VERSION='\"(.*?)\"'", flags).group(1)
         self.make = ['make', '-j2', f'VERSION={version}', f'CC={cc}', f'CXX={cxx}', *(f'build/{t}' for t in TARGETS)]
 
+    @contextlib.contextmanager
+    def breaks(self, path, text):
+        """With this text in the file; afterwards the file and what was made of it are as they were, and as old."""
+        kept = self.root / 'kept'
+        if not kept.exists():
+            self.build()
+            kept.mkdir()
+            subprocess.run(['cp', '-a', *(self.root / 'build' / name for name in REMADE), kept], check=True)
+        before, times = path.read_text(), path.stat()
+        try:
+            path.write_text(text)
+            yield
+        finally:
+            path.write_text(before)
+            os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+            for old in (p for p in kept.rglob('*') if p.is_file()):
+                new = self.root / 'build' / old.relative_to(kept)
+                if not new.exists() or new.stat().st_mtime_ns != old.stat().st_mtime_ns:
+                    new.unlink(missing_ok=True)
+                    shutil.copy2(old, new)
+
     def build(self):
         result = execute(self.make, clean_environment(), self.root, 240)
         assert result.rc == 0, f'the build failed, which is not what is asked\n{result.out}{result.err}'
@@ -486,6 +510,7 @@ class Tree:
 def tree(tmp_path_factory):
     tree = Tree(tmp_path_factory.mktemp('mutations'))
     yield tree
+    assert tree.build() == set(), 'something is not as it was before it was broken'
     shutil.rmtree(tree.root, ignore_errors=True)
 
 
@@ -508,11 +533,8 @@ def test_broken(tree, mutation):
     path = tree.root / mutation.file
     text = path.read_text()
     assert text.count(mutation.line) == 1, f'the table is out of date: not once in {mutation.file}:\n{mutation.line}'
-    try:
-        path.write_text(text.replace(mutation.line, mutation.broken))
+    with tree.breaks(path, text.replace(mutation.line, mutation.broken)):
         assert tree.build(), 'nothing was compiled again'
         said = tree.test(mutation.test).popitem()[1]
-    finally:
-        path.write_text(text)  # which is newer than its object: the next build compiles it again
     assert said, f'{mutation.test} does not notice: {mutation.broken}'
     assert re.match(r'(AssertionError|assert )', said), said
