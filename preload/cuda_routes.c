@@ -19,11 +19,11 @@ _Static_assert(TFI_LIBRARY_cuda < TFI_LIBRARY_cudart && TFI_LIBRARY_cudart < TFI
                "the driver's rows come first, CUPTI's last");
 
 /* CUDA_VERSION of the cudaTypedefs.h that cuda_routes.def was made from. */
-#define NEWEST_KNOWN 13020u
+#define NEWEST_KNOWN 13050u
 
 /* The name is in it, as a pointer would have to be relocated in every program that is started. */
 struct route {
-    char name[44];
+    char name[52];
     unsigned version;
     enum tfi_hook hook;
     bool per_thread;

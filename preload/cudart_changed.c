@@ -130,7 +130,7 @@ static uint32_t capture(const struct words *in, bool old, uint64_t *values)
 }
 
 /* 12: (graph, from, to, count); 13: (graph, from, to, edges, count). */
-static uint32_t add_dependencies(const struct words *in, bool old, uint64_t *values)
+static uint32_t dependencies(const struct words *in, bool old, uint64_t *values)
 {
     return PUT(in->w[0], in->w[old ? 3 : 4]);
 }
@@ -155,5 +155,6 @@ CHANGED(cudaWaitExternalSemaphoresAsync, semaphores)
 CHANGED(cudaWaitExternalSemaphoresAsync_ptsz, semaphores)
 CHANGED(cudaStreamUpdateCaptureDependencies, capture)
 CHANGED(cudaStreamUpdateCaptureDependencies_ptsz, capture)
-CHANGED(cudaGraphAddDependencies, add_dependencies)
+CHANGED(cudaGraphAddDependencies, dependencies)
+CHANGED(cudaGraphRemoveDependencies, dependencies)
 CHANGED(cudaGraphAddNode, add_node)

@@ -10,6 +10,7 @@
 enum cudaJitOption;
 enum cudaLibraryOption;
 struct cudaGraphNodeParams;
+struct cudaGraphRecaptureCallbackData;
 struct cudaLaunchParams;
 struct cudaMemcpy3DBatchOp;
 struct cudaMemcpyAttributes;

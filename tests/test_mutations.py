@@ -241,15 +241,15 @@ ROWS = [
     # A CUDA call is missing, and those that it makes of the driver stand there instead.
     row('row-of-the-runtime-deleted', 'gpu_weather.py::test_errors_that_the_runtime_keeps[cudaNothing=1]',
         'preload/cudart.def',
-        'HOOK(SET, cudaError_t, cudaMemset, (void *devPtr, int value, size_t count), (devPtr, value, count),\n'
+        'HOOK_PTDS(SET, cudaError_t, cudaMemset, (void *devPtr, int value, size_t count), (devPtr, value, count),\n'
         '     "address:ADDRESS,value:INT,bytes:BYTES", (TFI_U(devPtr), TFI_U(value), count))\n',
         ''),
     # Grids of kernels are turned by a quarter.
     row('arguments-swapped', 'cuda_routes.py::test_dlsym_in_the_driver', 'preload/cuda.def',
         '(KERNEL(f), TFI_U(hStream), gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, '
-        'TFI_U(f)))\nHOOK(LAUNCH, CUresult, cuLaunchKernel_ptsz,',
+        'TFI_U(f)))\nHOOK_PTSZ(LAUNCH, CUresult, cuLaunchKernelEx,',
         '(KERNEL(f), TFI_U(hStream), gridDimY, gridDimX, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, '
-        'TFI_U(f)))\nHOOK(LAUNCH, CUresult, cuLaunchKernel_ptsz,'),
+        'TFI_U(f)))\nHOOK_PTSZ(LAUNCH, CUresult, cuLaunchKernelEx,'),
     # The first call of a device leaves an errno behind that is ours.
     row('errno-after-cupti-begins', 'gpu_weather.py::test_cupti_too_old', 'preload/cupti.c',
         '    tfi_cancel_on(cancel);\n    errno = error;\n',

@@ -1,0 +1,69 @@
+"""test_check_abi - scripts/check-abi: the tables against the headers and libraries that are here, and what it finds."""
+
+import re
+import subprocess
+
+import pytest
+
+from conftest import BUILD, ROOT
+from test_cuda_tables import compile_c
+
+
+def check(*arguments):
+    done = subprocess.run([ROOT / 'scripts/check-abi', *map(str, arguments)], capture_output=True, text=True)
+    assert not done.stderr, done.stderr
+    return done.returncode, done.stdout.splitlines()
+
+
+def test_the_tables_are_whole():
+    """Every release of headers that this machine has, and the libraries it has."""
+    code, lines = check()
+    assert code == 0 and len(lines) == 1, lines[:20]
+    rows, headers = re.match(r'(\d+) rows, \d+ names of cuGetProcAddress; (\d+) releases', lines[0]).groups()
+    assert int(rows) > 600 and int(headers) >= 1
+
+
+@pytest.fixture
+def headers(tmp_path):
+    """A directory with copies of this tree's headers, to be spoiled."""
+    found = dict(re.findall(r'^(\w+) = (.*)$', (BUILD / 'headers.mk').read_text(), re.M))
+    directory = tmp_path / 'include'
+    directory.mkdir()
+    for path in (ROOT / found['CUDA_INC']).glob('*.h'):
+        (directory / path.name).symlink_to(path)
+    for name in ('cuda.h', 'cudaTypedefs.h'):
+        text = (directory / name).read_text(errors='replace')
+        (directory / name).unlink()
+        (directory / name).write_text(text)
+    return directory
+
+
+SPOILED = {
+    'missing': ('cuda.h', 'CUresult CUDAAPI cuMemFreeHost(', 'CUresult CUDAAPI cuMemMoveAway(void *p);\nCUresult CUDAAPI cuMemFreeHost(',
+                'cuMemMoveAway'),
+    'changed': ('cuda.h', 'CUresult CUDAAPI cuMemFreeHost(void *p)', 'CUresult CUDAAPI cuMemFreeHost(void *p, int how)', 'cuMemFreeHost'),
+    'version': ('cudaTypedefs.h', 'PFN_cuMemFreeHost_v2000)', 'PFN_cuMemFreeHost_v99000)',
+                'cuMemFreeHost: from 99000 on it is another function'),
+    'macro': ('cuda.h', '#define CUDA_VERSION', '#define cuMemHostAlloc cuMemHostAlloc_v9\n#define CUDA_VERSION', 'cuMemHostAlloc'),
+}
+
+
+@pytest.mark.parametrize('kind', SPOILED)
+def test_what_it_finds(headers, kind):
+    name, old, new, finding = SPOILED[kind]
+    text = (headers / name).read_text()
+    assert old in text
+    (headers / name).write_text(text.replace(old, new))
+    code, lines = check('--headers', headers)
+    assert code == 1
+    assert any(line.startswith(kind) and line.endswith(': ' + finding) for line in lines), lines
+
+
+def test_a_function_that_a_library_has(headers, tmp_path):
+    """Declared somewhere, with no row; what nothing declares is left alone."""
+    library = compile_c(tmp_path / 'libcuda.so.1', 'int cuMemMoveAway(void) { return 0; } int cuSecret(void) { return 0; }', '-shared', '-fPIC')
+    text = (headers / 'cuda.h').read_text()
+    (headers / 'cuda.h').write_text(text.replace(*SPOILED['missing'][1:3]))
+    code, lines = check('--headers', headers, '--library', library)
+    assert code == 1
+    assert [line.split(': ')[1] for line in lines if str(library) in line] == ['cuMemMoveAway']
