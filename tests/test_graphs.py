@@ -220,3 +220,26 @@ def test_a_large_graph(run, tmp_path, analyze):
     answer = analyze('breakdown', played.dir, rc=3 if discarded else 0)
     assert (answer['totals']['replayed'], answer['totals']['replayed_unknown']) == (kinds['kernel'], 0)
     assert int(played.out.split()[0]) < 300 * 1024
+
+
+# ---- what recording costs ----
+
+COST = 200000  # ns a record
+
+
+def spun(run, tmp_path, lib, **env):
+    """The nanoseconds that two hundred launches of kernels in graphs of ten took, on a CUPTI to which each record costs."""
+    result = run([built(BUILD / 'victims_gpu' / 'graphs'), 'many', '20'],
+                 {'LD_LIBRARY_PATH': GPU, 'SIMGPU_LOG': tmp_path / 'log', 'SIMCUPTI_NASTY': f'cost={COST}', **env})
+    assert result.rc == 0, result.err
+    calls = [json.loads(line) for line in (tmp_path / 'log').read_text().splitlines()]
+    (tmp_path / 'log').unlink()
+    return [c['end'] - c['start'] for c in calls if c['t'] == 'call' and c['symbol'] == 'cuGraphLaunch']
+
+
+def test_what_records_cost_is_cuptis(run, tmp_path, lib):
+    """A record a node, one a graph, none: so much does a launch take at least, and not without reason."""
+    nodes, graphs, none = (spun(run, tmp_path, lib, **env) for env in (
+        {}, {'TFI_GRAPHS': 'graph'}, {'TFI_ACTIVITIES': 'cpu'}))
+    assert len(nodes) == len(graphs) == len(none) == 20
+    assert min(nodes) >= 10 * COST > min(graphs) >= COST > min(none)

@@ -65,13 +65,14 @@ void sim_queue_work(struct sim_item *item)
 }
 
 /* A node of a graph of which only the whole is wanted. */
-void sim_queue_graph(const struct simgpu_activity *node)
+bool sim_queue_graph(const struct simgpu_activity *node)
 {
     pthread_mutex_lock(&queue);
     struct sim_item *g = graphs;
     while (g && (g->work.graph != node->graph || g->work.correlation != node->correlation || g->v2 != sim_v2_session()))
         g = g->next;
-    if (!g) {
+    bool is_new = !g;
+    if (is_new) {
         g = sim_item(ITEM_GRAPH, CUPTI_ACTIVITY_KIND_GRAPH_TRACE, 0);
         g->work = *node;
         g->next = graphs;
@@ -80,6 +81,7 @@ void sim_queue_graph(const struct simgpu_activity *node)
     if (node->start < g->work.start) g->work.start = node->start;
     if (node->end > g->work.end) g->work.end = node->end;
     pthread_mutex_unlock(&queue);
+    return is_new;
 }
 
 size_t sim_queue_length(bool running)

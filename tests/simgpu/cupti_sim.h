@@ -118,7 +118,8 @@ enum { DRAIN_WAIT = 1, DRAIN_SYNCED = 2, DRAIN_FLUSH = 4, DRAIN_FORCED = 8 };
 struct sim_item *sim_item(int type, CUpti_ActivityKind kind, uint64_t thread);
 void sim_queue(struct sim_item *first); /* a list, kept together */
 void sim_queue_work(struct sim_item *item);
-void sim_queue_graph(const struct simgpu_activity *node);
+/* True if it is the first node of a launch. */
+bool sim_queue_graph(const struct simgpu_activity *node);
 void sim_drain(unsigned how);
 size_t sim_queue_length(bool running);
 void sim_queue_forget(void);

@@ -148,6 +148,13 @@ static void meet_context(const struct simgpu_activity *w)
     sim_queue(item);
 }
 
+/* What recording a piece of work costs its launch. */
+static void spin(void)
+{
+    uint64_t until = sim_monotonic() + sim_nasty(NASTY_cost);
+    while (sim_nasty(NASTY_cost) && sim_monotonic() < until) continue;
+}
+
 static void on_activity(void *unused, const struct simgpu_activity *reported)
 {
     (void)unused;
@@ -158,7 +165,7 @@ static void on_activity(void *unused, const struct simgpu_activity *reported)
     if (sim_nasty(NASTY_uncorrelated) && !sim_wants_any_api()) work.correlation = 0;
     CUpti_ActivityKind kind = sim_work_kind(&work);
     if (is_graph_trace(&work)) {
-        sim_queue_graph(&work);
+        if (sim_queue_graph(&work)) spin();
         return;
     }
     if (work.kind == SIMGPU_KERNEL) kind = sim_kernel_kind(work.context);
@@ -166,6 +173,7 @@ static void on_activity(void *unused, const struct simgpu_activity *reported)
     struct sim_item *item = sim_item(ITEM_WORK, kind, work.kind == SIMGPU_SYNC ? (uint64_t)pthread_self() : 0);
     item->work = work;
     sim_queue_work(item);
+    if (work.kind != SIMGPU_SYNC) spin();
     if (sim_nasty(NASTY_lock)) sim_drain(0);
 }
 
