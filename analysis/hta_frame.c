@@ -96,10 +96,10 @@ static bool has_two_steps(const struct loader *loader)
 
 static struct interval rounded(const struct process *p, int64_t start, int64_t end)
 {
-    double ts = file_us(p, start), dur = (double)(end - start) / 1000;
     if (!p->has_float_ts) {
         return (struct interval){start, end};
     }
+    double ts = file_us(p, start), dur = (double)(end - start) / 1000;
     return (struct interval){(int64_t)ceil(ts) * 1000, (int64_t)floor(ts + dur) * 1000};
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "hash.h"
 #include "pattern.h"
 
 /* ---- notes ---- */
@@ -50,7 +51,8 @@ enum { MOST_PAIRS = 4096 };
 
 static struct pair *find_pair(const struct pairs *pairs, const char *key)
 {
-    for (size_t i = 0; i < pairs->count; i++) {
+    uint32_t first = map_get(&pairs->place, hash_text(key, strlen(key)));
+    for (size_t i = first; i < pairs->count; i++) { /* it is the first, unless two hashes are alike */
         if (strcmp(pairs->pair[i].key, key) == 0) {
             return &pairs->pair[i];
         }
@@ -63,6 +65,10 @@ static void set_pair(struct pairs *pairs, const char *key, const char *value, si
     struct pair *pair = find_pair(pairs, key);
     if (!pair && pairs->count < MOST_PAIRS) {
         pairs->pair = mem_grow(pairs->pair, &pairs->capacity, pairs->count + 1, sizeof *pairs->pair);
+        uint64_t hash = hash_text(key, strlen(key));
+        if (map_get(&pairs->place, hash) == MAP_NONE) {
+            map_put(&pairs->place, hash, (uint32_t)pairs->count);
+        }
         pair = &pairs->pair[pairs->count++];
         *pair = (struct pair){.key = string_format("%s", key)};
     }
@@ -109,6 +115,7 @@ void pairs_free(struct pairs *pairs)
         free(pairs->pair[i].value);
     }
     free(pairs->pair);
+    map_free(&pairs->place);
     *pairs = (struct pairs){0};
 }
 

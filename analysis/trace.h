@@ -40,6 +40,7 @@ struct pair {
 struct pairs {
     struct pair *pair;
     size_t count, capacity;
+    struct map place; /* by the hash of a key: the first that has it */
 };
 void pairs_parse(struct pairs *pairs, const char *payload, size_t bytes); /* a later value wins */
 const char *pairs_get(const struct pairs *pairs, const char *key);        /* NULL if it is not there */

@@ -17,6 +17,7 @@ import tfr
 from tfr import NESTED, STAGE, Writer, rec
 
 SHAPES = {}
+LEAST = 0.2  # seconds; a command that takes less even of the larger size tells nothing of its growth
 
 
 def shape(size):
@@ -625,15 +626,16 @@ class Measure:
 
     def growth(self, command, paths, factor, limit):
         """User CPU at both sizes, the most memory, and the exponent: least of all rounds at the small size; the large size
-        is measured again only while the exponent is over the limit."""
-        large, memory, small, found = math.inf, 0, 0, None
-        for turn in range(self.rounds):
+        is measured again only while the exponent is over the limit, and the small one only where the large one takes time."""
+        large, memory, small, found = math.inf, 0, None, None
+        for _ in range(self.rounds):
             seconds, most = self.least(command, paths[1], 1)
             large, memory = min(large, seconds), max(memory, most)
-            if turn == 0:
-                small = self.least(command, paths[0])[0]
+            if large - self.start_up(command) < LEAST:
+                return small, large, memory, None
+            small = self.least(command, paths[0])[0] if small is None else small
             found = exponent(small, large, self.start_up(command), factor)
-            if found is None or found <= limit:
+            if found <= limit:
                 break
         return small, large, memory, found
 
@@ -651,8 +653,6 @@ def make(shape, n, directory):
 
 
 def exponent(small, large, start_up, factor):
-    """The exponent with which the time grows, less that of starting; None where even the larger size takes no fifth of a
-    second. Times are counted in steps of 4 ms: a time of less than two steps counts as two."""
-    if large - start_up < 0.2:
-        return None
+    """The exponent with which the time grows, less that of starting. Times are counted in steps of 4 ms: a time of less
+    than two steps counts as two."""
     return math.log((large - start_up) / max(small - start_up, 0.008)) / math.log(factor)
