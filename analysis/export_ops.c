@@ -15,9 +15,11 @@
 
 /* ---- texts ---- */
 
+/* A zero behind a value is taken for the end of the text by the parser, and is none for those who read it. */
 static bool is_json(const char *text, size_t length)
 {
-    json_t *value = json_loadb(text, length, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+    bool whole = !memchr(text, 0, length);
+    json_t *value = whole ? json_loadb(text, length, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL) : NULL;
     json_decref(value);
     return value != NULL;
 }

@@ -133,12 +133,15 @@ void put_json_string(struct text *to, const char *bytes, size_t length)
     text_free(&good);
 }
 
-/* Of a text that is JSON a copy with the pad behind it that json.h asks for, to be freed; else NULL. */
+/* Of a text that is JSON a copy with the pad behind it that json.h asks for, to be freed; else NULL. The parser takes a zero
+ * for the end of the text. */
 static char *json_of(const struct report *report, uint32_t name, struct slice *text)
 {
     json_error_t error;
     const struct name *from = names_get(&report->session->model.names, name);
-    json_t *value = json_loadb(from->text, from->length, JSON_DECODE_ANY | JSON_DECODE_INT_AS_REAL, &error);
+    bool whole = !memchr(from->text, 0, from->length);
+    json_t *value =
+        whole ? json_loadb(from->text, from->length, JSON_DECODE_ANY | JSON_DECODE_INT_AS_REAL, &error) : NULL;
     if (!value) {
         return NULL;
     }

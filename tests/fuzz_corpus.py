@@ -94,7 +94,8 @@ def signatures(directory):
 
 def causes(directory):
     """Mistakes that were found once, each as the smallest trace that shows it."""
-    for name, build in {'result-alone': lambda run: run.stage('denoise', None, [1], flags=0x800)}.items():
+    for name, build in {'result-alone': lambda run: run.stage('denoise', None, [1], flags=0x800),
+                        'zero-behind-arguments': lambda run: run.stage('denoise', '{"x": 1}\0', '[1]\0', flags=0x800, raw=True)}.items():
         build(run := Run(directory).rank())
         yield name, run.save().path.read_bytes()
     t = OpTrace()
@@ -119,6 +120,12 @@ def causes(directory):
     t.w.chunk(t.records, form='rows')
     t.w.footer()
     yield 'names-of-pieces', bytes(t.w.data)
+    t = OpTrace()
+    t.op('aten::mm', 2 * MS, 4 * MS, shapes='1\0', types='[1]\0', concrete='"a"\0\0', strides='\0')  # what looks like JSON up to a zero
+    for thread, records in t.later.items():
+        t.w.chunk(records, thread=thread, tid=100 + thread)
+    t.w.footer()
+    yield 'zero-behind-json', bytes(t.w.data)
 
 
 def seeds():

@@ -118,19 +118,40 @@ static int ask(char **words)
     return session.status;
 }
 
-static void check_answer(int status)
+static void check_json(const char *path)
 {
     json_error_t error;
-    require(status == 0 || status == 1 || status == 3, "the status says whole, nothing or partial");
-    if (status == 1) {
-        return;
-    }
-    json_t *answer = json_load_file(answer_path, JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL, &error);
+    json_t *answer = json_load_file(path, JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL, &error);
     if (!answer) {
-        fprintf(stderr, "%s:%d: %s\n", answer_path, error.line, error.text);
+        fprintf(stderr, "%s:%d: %s\n", path, error.line, error.text);
     }
     require(answer, "an answer is JSON");
     json_decref(answer);
+}
+
+static void check_answer(int status)
+{
+    require(status == 0 || status == 1 || status == 3, "the status says whole, nothing or partial");
+    if (status != 1) {
+        check_json(answer_path);
+    }
+}
+
+static void check_report(void)
+{
+    DIR *open_dir = opendir(report_path);
+    struct dirent *entry;
+    while (open_dir && (entry = readdir(open_dir)) != NULL) {
+        size_t length = strlen(entry->d_name);
+        if (length > 5 && strcmp(entry->d_name + length - 5, ".json") == 0) {
+            char *path = string_format("%s/%s", report_path, entry->d_name);
+            check_json(path);
+            free(path);
+        }
+    }
+    if (open_dir) {
+        closedir(open_dir);
+    }
 }
 
 #define WORDS 9
@@ -168,6 +189,7 @@ static void ask_one(size_t which)
     words[count++] = run_path;
     int status = ask(words);
     if (files) {
+        check_report();
         empty_directory(report_path);
         require(status == 0 || status == 1 || status == 3, "the status says whole, nothing or partial");
     } else if (json) {
