@@ -1,0 +1,136 @@
+"""test_gpu_clients - other profilers of the device in the same process: many sessions, Triton's Proton, and every trap at once.
+
+Each side has to have what it has alone: the program's profiler its sessions, we all that ran while the device was not
+another one's. The truth is the device model's log.
+"""
+
+import json
+from collections import Counter
+from types import SimpleNamespace
+
+import pytest
+
+import scripted
+import test_cupti
+import test_gpu_torch
+from conftest import BUILD, built
+from test_cupti import GPU, START, STOP, client_s, drops, kernels_between, logged, nr_logged, nr_ours, records
+from test_gpu_traps import BEGIN2, END2, TRAPS
+
+play = test_cupti.play
+pipeline = test_gpu_torch.pipeline
+ALL_TRAPS = ','.join({'pool': 'pool=20', 'midway': 'midway=5'}.get(name, name) for name in (*TRAPS, 'hes'))
+
+
+# ---- many sessions, of clients of either interface and of none ----
+
+@pytest.mark.parametrize('sessions, seed', [
+    (150, 1), pytest.param(10000, 2, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])])
+def test_mixed_sessions(run, tmp_path, sessions, seed):
+    """The program counts its own kernels, session by session; ours are the log's without those of the second interface."""
+    env = {'LD_LIBRARY_PATH': GPU, 'SIMGPU_LOG': tmp_path / 'log', 'SIMCUPTI_VERSION': '13.3', 'TFI_FLUSH_MS': '20',
+           'SIMCUPTI_NASTY': 'v2,sticky,reregister,cbids,twice,internal'}
+    result = run([built(BUILD / 'victims_gpu' / 'cupti_mixed'), sessions, seed], env, timeout=900)
+    assert result.rc == 0, (result.rc, result.out[-2000:], result.err[-2000:])
+    *theirs, last = [json.loads(line) for line in result.out.splitlines()]
+    assert last['wrong'] == 0 and last['ours'] + last['v1'] + last['v2'] == sessions and min(last['v1'], last['v2']) > sessions / 5
+    log = [json.loads(line) for line in (tmp_path / 'log').read_text().splitlines()]
+    launched = [w['correlation'] for w in sorted((w for w in log if w['t'] == 'kernel'), key=lambda w: w['start'])]
+    assert len(launched) == last['kernels']
+    for stretch in reversed(theirs):
+        del launched[stretch['from']:stretch['to']]
+    trace = scripted.only(scripted.traces(result.dir))
+    assert Counter(r.correlation for r in records(trace, 'kernel')) == Counter(launched)
+    assert trace.complete and not drops(trace)
+    assert [r.values['state'] for r in trace.records if r.kind == 'elsewhere'] == [1, 0] * last['v2']
+
+
+# ---- Triton's Proton, which opens CUPTI itself and takes the subscriber's slot ----
+
+PROTON = """
+import ctypes
+from triton._C.libproton import proton
+cuda, context, module, alpha = ctypes.CDLL('libcuda.so.1'), ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+cuda.cuInit(0)
+assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0 and cuda.cuCtxSetCurrent(context) == 0
+text = b'.version 7.0\\n.target sm_70\\n.address_size 64\\n.visible .entry alpha()\\n{\\n    ret;\\n}\\n'
+assert cuda.cuModuleLoadData(ctypes.byref(module), text) == 0
+assert cuda.cuModuleGetFunction(ctypes.byref(alpha), module, b'alpha') == 0
+
+
+def launch(count):
+    for _ in range(count):
+        assert cuda.cuLaunchKernel(alpha, 1, 1, 1, 32, 1, 1, 0, None, None, None) == 0
+    cuda.cuCtxSynchronize()
+
+
+for i in range(3):
+    launch(2)
+    session = proton.start(f'session{i}', 'shadow', 'tree', 'cupti', '')
+    launch(5 + i)
+    proton.finalize(session, 'hatchet')
+launch(1)
+"""
+
+
+def kernels_of(node):
+    return Counter({node['frame']['name']: node['metrics']['count']} if node['metrics'].get('count') else {}) + sum(
+        map(kernels_of, node['children']), Counter())
+
+
+def test_proton(run, python, tmp_path):
+    """Three sessions of the real one, on the simulated driver: each has its kernels, as it has alone, and we have all."""
+    libraries = scripted.libraries(tmp_path / 'cuda', 'libcuda.so.1', 'libcupti.so.13')
+    (libraries / 'libcupti.so').symlink_to(built(GPU / 'libcupti.so.13'))
+    (tmp_path / 'proton.py').write_text(PROTON)
+    env = {'LD_LIBRARY_PATH': libraries, 'TRITON_CUPTI_LIB_PATH': libraries}
+    for preload in (False, True):
+        result = run([python, 'proton.py'], env, preload=preload)
+        assert result.rc == 0, result.err[-2000:]
+        for i in range(3):
+            path = tmp_path / f'session{i}.hatchet'
+            assert kernels_of(json.loads(path.read_text())[0]) == {'alpha': 5 + i}
+            path.unlink()
+    trace = scripted.only(scripted.traces(result.dir))
+    assert len(records(trace, 'kernel')) == 3 * 2 + 5 + 6 + 7 + 1 and not drops(trace) and trace.complete
+
+
+# ---- every trap at once ----
+
+def test_client_of_both_interfaces_with_every_trap(play):
+    """Five sessions of each: all of them have their kernels; what is missing in ours is counted to the last record."""
+    one = f'clock {START} kernel=4 graph=2 sync {STOP} kernel=2 sync {BEGIN2} kernel=3 sync {END2} '
+    got = play('init kernel=5 sync ' + one * 5 + 'kernel=1 sync', {'TFI_FLUSH_MS': '10'}, nasty=ALL_TRAPS, version='13.3')
+    theirs = sum((kernels_between(got, 5 + 15 * i + 12, 5 + 15 * i + 15) for i in range(5)), Counter())
+    firsts = sum((kernels_between(got, 5 + 15 * i, 5 + 15 * i + 10) for i in range(5)), Counter())
+    assert client_s(got) == theirs + firsts
+    spoilt = [x for x in got.seen if x['kind'] == 10 and (not x['start'] or x['end'] < x['start'])]
+    assert len(spoilt) == got.stats['damaged'] == 5 * 6 - 20
+    got.log = [w for w in got.log if w['t'] != 'kernel' or w['correlation'] not in theirs]
+    assert drops(got.trace) == {'device_timeless': len(spoilt)}
+    assert nr_ours(got) + len(spoilt) == nr_logged(got) and got.trace.complete
+
+
+def test_pipeline_with_every_trap(run, tmp_path):
+    """Two devices, two threads, copies and a graph."""
+    env = {'LD_LIBRARY_PATH': GPU, 'SIMGPU_LOG': tmp_path / 'log', 'SIMCUPTI_STATS': tmp_path / 'stats', 'SIMCUPTI_NASTY': ALL_TRAPS,
+           'TFI_FLUSH_MS': '10'}
+    result = run([built(BUILD / 'victims_gpu' / 'pipeline_stages'), 'nvtx'], env)
+    assert result.rc == 0 and '"ok"' in result.out, (result.out, result.err)
+    trace = scripted.only(scripted.traces(result.dir))
+    got = SimpleNamespace(trace=trace, log=[json.loads(line) for line in (tmp_path / 'log').read_text().splitlines()])
+    got.anchors = {d['device']: d for d in got.log if d['t'] == 'device'}
+    damaged = json.loads((tmp_path / 'stats').read_text().splitlines()[-1])['damaged']
+    assert drops(trace) == ({'device_timeless': damaged} if damaged else {}) and trace.complete
+    assert nr_ours(got) + damaged == nr_logged(got) > 30
+    for kind in ('copy', 'set'):
+        assert Counter((r.bytes, r.correlation) for r in records(trace, kind)) == Counter((w[0], w[4 + (kind == 'set')]) for w in logged(got, kind))
+
+
+@pytest.mark.xdist_group('torch-twice')
+def test_torch_with_every_trap(pipeline, lib):
+    """Two sessions of torch.profiler: each has its kernels, and we have all."""
+    got = pipeline('twice', preload=lib, SIMCUPTI_NASTY=ALL_TRAPS)
+    counts = [sum(n for name, n in s.items() if name.startswith('kernel ')) for s in got.sessions]
+    assert counts == test_gpu_torch.PLANS['twice'][1]
+    test_gpu_torch.assert_complete(got)
