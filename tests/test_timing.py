@@ -1,6 +1,7 @@
 """test_timing - what the library says of each stage in its own timing.json: signatures of what went in and came out."""
 
 import json
+import re
 
 import pytest
 
@@ -102,3 +103,13 @@ def test_signatures_without_values(recorded):
     stages, _ = recorded(TFI_RECORD_VALUES='0')
     assert stages['encode']['signature']['inputs']['prompt'] == [{'type': 'str'}]
     assert 'quoted' not in json.dumps(stages)
+
+
+def test_console_lines_of_names_of_every_length(run, victim):
+    """TELEFUSER_PROFILE_DEBUG: a name ends where it ends, also where the table of names has no byte to spare behind it."""
+    names = [('step' * 10)[:n] for n in range(1, 41)]
+    steps = [step for name in names for step in (f'push={name}', 'pop')]
+    result = run([victim('script'), *steps], {'TELEFUSER_PROFILE_DEBUG': 'true'}, preload='test')
+    assert result.rc == 0
+    found = [re.fullmatch(r'\[Rank 0\] \[Timing\] (\w+): \d+\.\d\d ms', line) for line in result.err.splitlines()]
+    assert all(found) and [m[1] for m in found] == names
