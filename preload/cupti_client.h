@@ -268,6 +268,10 @@ void tfi_sums_closed(struct tfi_thread *thread, const struct tfi_open *open, boo
 void tfi_sums_emptied(struct tfi_thread *thread);
 void tfi_sums_thread(struct tfi_thread *thread);
 void tfi_sums_ended(const struct tfi_thread *thread, uint32_t name);
+/* With `tfi_sums_on`, for torch.c: an operator with a sequence number begins (a backward one has the thread of its forward
+ * one, else 0), or autograd's frame round a backward one; a backward one or a frame ends. */
+void tfi_sums_operator(struct tfi_thread *thread, uint32_t forward_thread, int64_t sequence, bool frame);
+void tfi_sums_operator_end(struct tfi_thread *thread, bool frame);
 /* In a call that uses a device, before the original is called. */
 void tfi_sums_look(struct tfi_thread *thread);
 /* A call of a thread (low half of pthread_self()), in ticks; work of the call with this id. With the token. */

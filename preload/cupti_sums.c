@@ -14,8 +14,10 @@
  * calls and what waits for its call are the converter's, who holds the token.
  *
  * Bounds: so many nodes, names in each other, threads, entries of a ring, calls, waiting records; what finds no room
- * is counted (`left_out`) and timing.json says so. Backward operators on threads without stages are taken as any other
- * launch there.
+ * is counted (`left_out`) and timing.json says so.
+ *
+ * A backward operator on a thread without stages belongs where its forward operator was, which is known of the last
+ * FORWARDS operators with a sequence number; else it is taken as any other launch there.
  */
 #include "clock.h"
 #include "config.h"
@@ -34,6 +36,7 @@
 #define ENTRIES 16384u
 #define CALLS (1u << 20)
 #define WAITING 4096u
+#define FORWARDS (1u << 16)
 #define NO_NODE 0u            /* no stage is open */
 #define LOST_NODE (NODES - 1) /* stages are open that no node could be made for */
 #define IDLE_NODE NODES       /* the call was made in a warm-up step, which no answer shows */
@@ -51,6 +54,11 @@ struct slot {
     uint32_t reserved;
 };
 
+struct forward {
+    uint64_t key; /* stored last */
+    uint64_t node;
+};
+
 struct tfi_sums_ring {
     uint32_t thread;  /* low half of pthread_self() */
     uint32_t node;    /* of the stages that are open in it */
@@ -59,6 +67,8 @@ struct tfi_sums_ring {
     uint32_t counted; /* it is among the threads that have stages */
     uint32_t own;     /* the thread itself has said what is open in it */
     uint32_t stale;   /* `node` has stages that are not open any more */
+    uint32_t forward; /* the node of the forward operator of the backward one that runs, NO_NODE if none does */
+    uint32_t framed;  /* autograd's frame round a backward operator is open */
     uint32_t reserved;
     uint64_t count; /* of entries so far */
     struct {
@@ -78,7 +88,8 @@ static struct {
     struct {
         uint32_t id, records;
         uint64_t ns;
-    } waiting[WAITING]; /* records whose call has not come yet */
+    } waiting[WAITING];       /* records whose call has not come yet */
+    struct forward *forwards; /* by hash of thread and sequence number */
     uint64_t left_out;
 } sums;
 uint32_t tfi_sums_on;
@@ -178,7 +189,7 @@ static TFI_COLD bool attach(struct tfi_thread *t)
     if (!tfi_lock_quick(&sums.lock)) return false;
     if (!t->ring) {
         struct tfi_sums_ring *ring = make_ring((uint32_t)t->slot->pthread);
-        if (ring) ring->node = ring->own = ring->counted = ring->stale = 0;
+        if (ring) ring->node = ring->own = ring->counted = ring->stale = ring->forward = ring->framed = 0;
         __atomic_store_n(&t->ring, ring, __ATOMIC_RELEASE);
     }
     tfi_unlock_quick(&sums.lock);
@@ -264,6 +275,39 @@ static uint32_t only(void)
     return __atomic_load_n(&sums.ring[(uint32_t)with_stages - 1]->node, __ATOMIC_ACQUIRE);
 }
 
+static struct forward *forward_of(uint32_t thread, int64_t sequence, uint64_t *key)
+{
+    *key = (uint64_t)thread << 48 | ((uint64_t)sequence & 0xffffffffffff);
+    return &sums.forwards[*key * 0x9e3779b97f4a7c15u >> 48 & (FORWARDS - 1)];
+}
+
+void tfi_sums_operator(struct tfi_thread *t, uint32_t forward_thread, int64_t sequence, bool frame)
+{
+    uint64_t key;
+    if (sequence < 0 && !frame) return;
+    if (TFI_UNLIKELY(!t->ring) && !attach(t)) return;
+    if (frame) {
+        t->ring->framed = 1;
+        t->ring->forward = NO_NODE;
+        return;
+    }
+    struct forward *f = forward_of(forward_thread ? forward_thread : t->serial, sequence, &key);
+    if (forward_thread) {
+        t->ring->forward = __atomic_load_n(&f->key, __ATOMIC_ACQUIRE) == key ? (uint32_t)f->node : NO_NODE;
+        return;
+    }
+    __atomic_store_n(&f->key, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&f->node, __atomic_load_n(&t->ring->node, __ATOMIC_RELAXED), __ATOMIC_RELEASE);
+    __atomic_store_n(&f->key, key, __ATOMIC_RELEASE);
+}
+
+void tfi_sums_operator_end(struct tfi_thread *t, bool frame)
+{
+    if (!t->ring || (t->ring->framed && !frame)) return;
+    t->ring->framed = 0;
+    t->ring->forward = NO_NODE;
+}
+
 void tfi_sums_look(struct tfi_thread *t)
 {
     if (!t || t->gen != __atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED) || tfi_guarded(t)) return;
@@ -272,6 +316,7 @@ void tfi_sums_look(struct tfi_thread *t)
     if (t->ring || attach(t)) {
         if (TFI_UNLIKELY(t->ring->stale)) find_node(t);
         uint32_t node = __atomic_load_n(&t->ring->node, __ATOMIC_RELAXED);
+        if (node == NO_NODE) node = t->ring->forward;
         if (node == NO_NODE) node = only();
         if (node != t->ring->noted) note(t->ring, node);
     }
@@ -344,7 +389,8 @@ void tfi_sums_begin(void)
     if (!sums.node) sums.node = tfi_map(NODES * sizeof *sums.node);
     if (!sums.slot) sums.slot = tfi_map(SLOTS * sizeof *sums.slot);
     if (!sums.calls) sums.calls = tfi_map(CALLS * sizeof *sums.calls);
-    if (!sums.node || !sums.slot || !sums.calls) return;
+    if (!sums.forwards) sums.forwards = tfi_map(FORWARDS * sizeof *sums.forwards);
+    if (!sums.node || !sums.slot || !sums.calls || !sums.forwards) return;
     if (!sums.nr_nodes) sums.nr_nodes = 1;
     __atomic_store_n(&tfi_sums_on, 1, __ATOMIC_SEQ_CST);
     for (struct tfi_thread *t = tfi_threads(); t; t = t->all) adopt(t);
@@ -360,6 +406,7 @@ void tfi_sums_restart(void)
     memset(sums.slot, 0, SLOTS * sizeof *sums.slot);
     memset(sums.calls, 0, CALLS * sizeof *sums.calls);
     memset(sums.waiting, 0, sizeof sums.waiting);
+    memset(sums.forwards, 0, FORWARDS * sizeof *sums.forwards);
     for (uint32_t i = 0; i < RINGS; i++) {
         if (!sums.ring[i]) continue;
         sums.ring[i]->node = sums.ring[i]->counted = sums.ring[i]->own = sums.ring[i]->stale = 0;

@@ -22,6 +22,7 @@
 #include "callstack.h"
 #include "clock.h"
 #include "config.h"
+#include "cupti_client.h"
 #include "dl.h"
 #include "fmt.h"
 #include "graphs.h"
@@ -368,6 +369,7 @@ static inline void *start_op(void **object, const void *function, uint16_t scope
     struct op *op = take(t);
     if (op) {
         fill(op, function, scope);
+        if (TFI_UNLIKELY(tfi_sums_on)) tfi_sums_operator(t, op->forward, op->sequence, op->evaluates);
         open_op(op);
         op->unwritten = false;
         op->stack = tfi_callstack(t);
@@ -406,7 +408,9 @@ static void end_op(const void *function, const struct op *op)
     if (!t || tfi_guarded(t)) return;
     tfi_guard_set(t);
     if (TFI_LIKELY(op->gen == t->gen && !op->unwritten)) {
+        bool backward = op->evaluates || op->scope == TFI_SCOPE_BACKWARD;
         write_op(t, op, now);
+        if (TFI_UNLIKELY(tfi_sums_on) && backward) tfi_sums_operator_end(t, op->evaluates);
         if (wants_tensors()) write_tensors(t, op, function, 2);
     }
     if (TFI_LIKELY(op->owner == t->torch)) op->owner->depth = op->depth;

@@ -178,3 +178,34 @@ def test_nasty_cupti_beside_the_profiler(both, nasty):
     alone, with_us = both('around a stage', SIMCUPTI_NASTY=nasty)
     assert with_us.sessions == alone.sessions
     assert_complete(with_us)
+
+
+BACKWARD = """
+import threading, torch
+from torch.profiler import record_function
+x = torch.arange(1000, dtype=torch.float32).to('cuda').requires_grad_()
+for i in range(5):
+    with torch.cuda.nvtx.range('outer'):
+        with record_function('forward'):
+            z = ((x * 2 + 1) ** 2).abs()
+        with record_function('backward'):
+            z.sum().backward()
+        thread = threading.Thread(target=lambda: x.detach() * 3)
+        thread.start(), thread.join()
+    x.detach() + 1
+torch.cuda.synchronize()
+"""
+
+
+def test_device_sums_of_backward_operators(run, python, lib, analyze):
+    """timing.json: what autograd's thread launches belongs to the stage of the forward operator, what another thread launches to
+    the one that is open; the sums are those of the trace."""
+    libraries = [lib, built(GPU / 'libcudart.so.13'), built(GPU / 'libcupti.so.13')]
+    result = run([python, '-W', 'ignore', '-c', BACKWARD], {'LD_LIBRARY_PATH': GPU, 'KINETO_LOG_LEVEL': 5},
+                 preload=':'.join(map(str, libraries)), timeout=200)
+    assert result.rc == 0, result.err[-2000:]
+    said = json.loads(next(result.dir.glob('rank*.timing.json')).read_text())
+    rows = {r['stage']: r['device_us'] / 1000 for r in analyze('stages', result.dir)['rows'] if r['stage'] != '(none)'}
+    assert {n: s['device_sum_ms'] for n, s in said['stages'].items()} == pytest.approx(rows, abs=1e-9)
+    assert rows['forward'] > rows['backward'] > 0 and rows['outer'] > rows['forward'] + rows['backward']
+    assert 'device_records_left_out' not in said
