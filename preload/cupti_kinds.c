@@ -34,14 +34,15 @@ static uint32_t first_unknown(uint32_t domain)
 {
     enum { DRIVER_CALLBACKS = 1, RUNTIME_CALLBACKS = 2 };
     static uint32_t known[2];
-    uint32_t *first = &known[domain == TFI_CUPTI_RUNTIME], id = 1;
+    uint32_t *end = &known[domain == TFI_CUPTI_RUNTIME], before = __atomic_load_n(end, __ATOMIC_RELAXED);
+    uint32_t id = before ? before : 1;
+    int callbacks = domain == TFI_CUPTI_RUNTIME ? RUNTIME_CALLBACKS : DRIVER_CALLBACKS;
     const char *name;
-    if (*first) return *first;
-    while (tfi_cupti_api.GetCallbackName && id < MOST_IDS &&
-           tfi_cupti_api.GetCallbackName(domain == TFI_CUPTI_RUNTIME ? RUNTIME_CALLBACKS : DRIVER_CALLBACKS, id,
-                                         &name) == 0)
+    while (!before && tfi_cupti_api.GetCallbackName && id < MOST_IDS &&
+           tfi_cupti_api.GetCallbackName(callbacks, id, &name) == 0)
         id++;
-    return *first = id;
+    __atomic_store_n(end, id, __ATOMIC_RELAXED);
+    return id;
 }
 
 static unsigned enable_single(uint32_t domain)
