@@ -290,7 +290,9 @@ static bool wanted(void)
 void tfi_graphs_after(enum tfi_hook hook, uint64_t start, int64_t result, const uint64_t *args, uint32_t count)
 {
     struct after after = {hook, role_of(hook), start, args, count};
+    bool launches = after.role == TFI_ROLE_LAUNCH || after.role == TFI_ROLE_REPLAY;
     if (after.role == TFI_ROLE_NONE || !wanted()) return;
+    if (launches && !__atomic_load_n(&tfi_graph_captures, __ATOMIC_ACQUIRE)) return; /* its first call, of no capture */
     int error = errno;
     if (after.role == TFI_ROLE_BEGIN && result == 0) begin_capture(stream_of(&after));
     if (after.role == TFI_ROLE_END) end_capture(stream_of(&after), result);
