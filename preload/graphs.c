@@ -11,10 +11,11 @@
  * one. Calls are watched outside the selected stages too: what is captured there may be replayed inside.
  *
  * Which number. From 13.1 on the driver tells the one that tools see; before that CUPTI does, also without a subscriber.
- * CUPTI is asked too while another client records, to which our calls of the driver would look like the program's; that
- * the stream is asked about remains. Both number a node by its graph (upper half) and its place in it (lower half), and
- * an executable graph's nodes keep the place of those they were made from: that is what torch goes by as well
- * (torch/cuda/_graph_annotations.py). The numbers of graphs inside executable graphs nobody tells.
+ * CUPTI is asked too while another client records, to which our calls of the driver would look like the program's; while
+ * it records those, no stream is asked about, and what is captured is of unknown origin. Both number a node by its graph
+ * (upper half) and its place in it (lower half), and an executable graph's nodes keep the place of those they were made
+ * from: that is what torch goes by as well (torch/cuda/_graph_annotations.py). The numbers of graphs inside executable
+ * graphs nobody tells.
  */
 #include "graphs.h"
 
@@ -254,6 +255,7 @@ static bool last_node(uint64_t stream, uint64_t *node, uint64_t *graph)
 static void captured(struct tfi_thread *t, const struct after *a)
 {
     uint64_t node, graph, stream = stream_of(a);
+    if (tfi_broker_wants(TFI_CUPTI_DRIVER)) return; /* it would see the question as the program's */
     if (!stream || !last_node(stream, &node, &graph)) return;
     if (a->role == TFI_ROLE_LAUNCH) write_node(t, a->time, node);
     else write_child(t, a->time, node, number_of_exec(argument(a, "graph_exec")), number_of_graph(graph));
