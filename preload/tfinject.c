@@ -510,7 +510,8 @@ static bool another_is_preloaded(void)
 TFI_EXPORT int InitializeInjection(void);
 int InitializeInjection(void)
 {
-    if (tfi_dl_is_preloaded() || another_is_preloaded()) return 1;
+    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD); /* none: somebody else has called this */
+    if (!driver || tfi_dl_is_preloaded() || another_is_preloaded()) return 1;
     tfi_cupti_injected();
     struct tfi_thread *t = tfi_enter(TFI_WHY_CALL);
     if (t) tfi_leave(t);
