@@ -327,16 +327,16 @@ static void convert(struct clock *clock, int64_t *times, size_t count)
     }
 }
 
-/* A duration to add to a time of clock.h without running over. */
-#define LONGEST ((int64_t)4000000000000000000)
+/* No time is later, those of clock.h neither: the difference of any two fits an int64_t. */
+#define LATEST ((int64_t)4000000000000000000)
 
-/* Durations stay what the device gave. */
+/* Durations stay what the device gave, but where they would end after LATEST. */
 static void convert_device(struct clock *clock, int64_t *start, int64_t *end, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         uint64_t duration = (uint64_t)end[i] - (uint64_t)start[i];
         start[i] = clock_device_ns(clock, (uint64_t)start[i]);
-        end[i] = start[i] + (int64_t)MIN(duration, (uint64_t)LONGEST);
+        end[i] = start[i] + (int64_t)MIN(duration, (uint64_t)(LATEST - start[i]));
     }
 }
 

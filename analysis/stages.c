@@ -277,7 +277,8 @@ static void add_to_stages(struct stage_table *table, struct map *names, const st
     int64_t device = process->lane[process->works.lane[work]].device;
     uint64_t number = ++table->epoch;
     for (uint32_t s = b->stage; s != NO_PLACE; s = exclusive ? NO_PLACE : stages_around(&a->paths, s, b->time)) {
-        struct stage_row *row = &table->row[row_of(table, names, process->rank, process->ranges.name[s])];
+        size_t place = row_of(table, names, process->rank, process->ranges.name[s]); /* which may move the rows */
+        struct stage_row *row = &table->row[place];
         if (row->seen != number) {
             row->seen = number;
             add_work(row, process, device, *when);
@@ -344,7 +345,8 @@ void stages_add_memory(struct stage_table *table, const struct choice *choice)
         if (range == MAP_NONE || !(process->ranges.flags[range] & TFI_RANGE_STAGE) || !choice_stage(choice, range)) {
             continue;
         }
-        struct stage_row *row = &table->row[row_of(table, names, process->rank, process->ranges.name[range])];
+        size_t place = row_of(table, names, process->rank, process->ranges.name[range]);
+        struct stage_row *row = &table->row[place];
         bool is_host = m->device < 0;
         if (row->has_peaks && is_host && !row->peaks_of_host) {
             continue;

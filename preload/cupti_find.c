@@ -35,7 +35,8 @@ static void version_of(const char *file, unsigned version[2])
 {
     const char *at = strstr(file, ".so.");
     version[0] = version[1] = 0;
-    for (unsigned i = 0; at && i < 2; i++) {
+    if (!at) return;
+    for (unsigned i = 0; i < 2; i++) {
         for (at += i ? 1 : 4; *at >= '0' && *at <= '9'; at++) version[i] = version[i] * 10 + (unsigned)(*at - '0');
         if (*at != '.') return;
     }

@@ -85,19 +85,32 @@ static void fill_slot(struct tfi_thread *t, const char *name)
     __atomic_store_n(&t->slot->state, 1, __ATOMIC_RELEASE);
 }
 
+/* In place: a copy of the state would need more than a small stack has. */
+static void clear_but_what_is_kept(struct tfi_thread *t)
+{
+    __typeof__(t->serial) serial = t->serial;
+    __typeof__(t->all) next = t->all;
+    __typeof__(t->open) open = t->open;
+    __typeof__(t->names) names = t->names;
+    __typeof__(t->nr_names) nr_names = t->nr_names;
+    __typeof__(t->max_open) max_open = t->max_open;
+    __typeof__(t->torch) torch = t->torch;
+    memset(t, 0, sizeof *t);
+    t->serial = serial;
+    t->all = next;
+    t->open = open;
+    t->names = names;
+    t->nr_names = nr_names;
+    t->max_open = max_open;
+    t->torch = torch;
+}
+
 struct tfi_thread *tfi_thread_attach(void)
 {
     char name[16] = {0};
     struct tfi_thread *t = take();
     if (!t) return NULL;
-    struct tfi_thread kept = *t;
-    *t = (struct tfi_thread){.serial = kept.serial,
-                             .all = kept.all,
-                             .open = kept.open,
-                             .names = kept.names,
-                             .nr_names = kept.nr_names,
-                             .max_open = kept.max_open,
-                             .torch = kept.torch};
+    clear_but_what_is_kept(t);
     t->tid = (uint32_t)tfi_gettid();
     prctl(PR_GET_NAME, name, 0, 0, 0);
     fill_slot(t, name);

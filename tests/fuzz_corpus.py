@@ -126,6 +126,13 @@ def causes(directory):
         t.w.chunk(records, thread=thread, tid=100 + thread)
     t.w.footer()
     yield 'zero-behind-json', bytes(t.w.data)
+    w = tfr.Writer(clock='tsc')
+    records = [rec('clock', clock=tfr.MONOTONIC, ticks=2 ** 63, value=10 ** 9, error=10), rec('thread', serial=1, tid=100, time=1, name=w.string('main')),
+               rec('range_begin', name=w.string('ages'), time=0, id=77, flags=STAGE),  # it ends when all ends
+               rec('kernel', start=39 * 10 ** 17, duration=4 * 10 ** 18, name=w.string('late'), stream=7, device=0, correlation=1)]
+    w.chunk(records, thread=1, tid=100)
+    w.footer()
+    yield 'from-one-end-of-time-to-the-other', bytes(w.data)
 
 
 def seeds():
