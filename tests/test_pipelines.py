@@ -388,9 +388,8 @@ def test_a_line_for_each_stage(debugged, name):
     stages = sorted(debugged.trace().stages(), key=lambda s: s.end)
     assert [n for n, _ in lines] == [s.name for s in stages]
     clock = debugged.trace().clock
-    around = sorted(float(clock(s.end) - clock(s.start)) / 1e6 - float(ms) for (_, ms), s in zip(lines, stages))
-    assert around[0] > -0.01  # their timer runs inside of the stage
-    assert around[len(around) // 2] < 0.5  # the median: a busy machine may take the processor away between the two clocks
+    apart = sorted(abs(float(clock(s.end) - clock(s.start)) / 1e6 - float(ms)) for (_, ms), s in zip(lines, stages))
+    assert apart[len(apart) // 2] < 0.5  # the median: a busy machine may take the processor away between their clock and ours
     assert len(re.findall(r'\[Timing\]', debugged.err + debugged.out)) == len(stages)
 
 
