@@ -171,6 +171,16 @@ static void *open_library(const struct seen *seen)
     return NULL;
 }
 
+/* What some releases do not have. */
+static bool can_lack(const char *name)
+{
+    static const char *const names[] = {"ActivityEnableRuntimeApi", "ActivityEnableDriverApi", "GetResultString",
+                                        "GetCallbackName"};
+    for (unsigned i = 0; i < TFI_COUNT(names); i++)
+        if (strcmp(name, names[i]) == 0) return true;
+    return false;
+}
+
 static const char *missing_function(void *handle)
 {
     struct tfi_cupti_api *api = &tfi_cupti_api;
@@ -181,9 +191,7 @@ static const char *missing_function(void *handle)
     if (!api->ActivityEnableRuntimeApi || !api->ActivityEnableDriverApi)
         api->ActivityEnableRuntimeApi = api->ActivityEnableDriverApi = NULL;
 #define API(name, params)                                                                                              \
-    if (!api->name &&                                                                                                  \
-        strstr("ActivityEnableRuntimeApi ActivityEnableDriverApi GetResultString GetCallbackName", #name) == NULL)     \
-        return "cupti" #name;
+    if (!api->name && !can_lack(#name)) return "cupti" #name;
     TFI_CUPTI_FUNCTIONS
 #undef API
     return NULL;

@@ -65,14 +65,18 @@ static struct table *new_table(uint32_t slots)
     return t;
 }
 
+/* With room for the first names: a process that got the rest of its memory and not that would have calls without names. */
 bool tfi_strings_init(void)
 {
     table = new_table(FIRST_SLOTS);
     memset(pages, 0, sizeof pages);
+    pages[0] = tfi_map(PAGE_TEXTS * sizeof(struct text *));
+    arena = tfi_map(ARENA);
+    arena_left = arena ? ARENA : 0;
     count = 0;
-    arena_left = total = 0;
+    total = 0;
     lock = (struct tfi_lock){0};
-    return table != NULL;
+    return table && pages[0] && arena;
 }
 
 uint32_t tfi_strings_count(void)
