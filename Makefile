@@ -287,7 +287,7 @@ $(B)/simgpu12/runtime_shared: tests/victims_gpu/runtime.cu $(B)/simgpu12/libcuda
 -include $(SIMGPU12_OBJS:.o=.d) $(SIMGPU12_RTOBJS:.o=.d) $(addprefix $(B)/simgpu12/,cupti_client.d runtime12.d)
 # End of CUDA 12.
 
-# What scripts/gpu-check needs on a machine where nothing can be built; the second is a client of CUPTI of its own.
+# scripts/gpu-check needs these on a machine where nothing can be built; the last is a client of CUPTI of its own.
 CARRIED = $(B)/libtfinject.so $(B)/tfanalyze $(B)/demo/diffusion $(B)/gpu/libcupti_raw.so
 .PHONY: carried
 carried: $(CARRIED) ## what scripts/gpu-check needs on a machine with a GPU

@@ -4,7 +4,6 @@
  * a trace of ours has the intercepted ones with their results, and those that only the device library tells of. That a stream or event is not ready yet is no error. With
  * --stage a call counts if it was made in such a stage.
  */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -144,7 +144,7 @@ static void emit_peaks(struct emit *e, const struct stage_row *row)
     }
 }
 
-/* Only then rows have a key for it. */
+/* Another client of CUPTI had the device for a while. Rows have a key for that only then. */
 static bool was_elsewhere(const struct session *session)
 {
     for (size_t i = 0; i < session->processes; i++) {

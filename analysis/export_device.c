@@ -176,7 +176,7 @@ static void put_kernel_args(struct export *x, const struct work_detail *detail, 
     put_three(e, "block", detail->block);
 }
 
-/* What Kineto does not know: where a replayed node came from. */
+/* The operator and stage that captured a replayed node. Kineto has no such fields. */
 static void put_captured(struct export *x, size_t i)
 {
     const struct attribution *a = &x->attribution;

@@ -28,7 +28,7 @@ void graph_finder_init(struct graph_finder *finder, const struct process *proces
 void graph_finder_free(struct graph_finder *finder);
 /* The number of the node that a work was, 0 if it was none. */
 uint64_t graph_node_of(const struct process *process, size_t work);
-/* What that node was captured as, when it was launched at `time`: a place in process->graphs.node, or NO_PLACE. */
+/* The capture of the node that a work launched at `time` replays: a place in process->graphs.node, or NO_PLACE. */
 uint32_t graph_captured(struct graph_finder *finder, size_t work, int64_t time);
 
 #endif

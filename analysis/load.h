@@ -72,8 +72,6 @@ const uint64_t *load_detail_column(struct load *load, unsigned own);
 uint32_t load_func(struct load *load, uint64_t string);
 
 /* ---- load_threads.c ---- */
-void lifetimes_begin(struct lifetimes *lifetimes, uint32_t pthread, uint32_t serial, uint64_t time);
-void lifetimes_end(struct lifetimes *lifetimes, uint32_t serial, uint64_t time);
 /* All is read. */
 void lifetimes_sort(struct lifetimes *lifetimes);
 /* The serial of the thread that was alive then, 0 if none is known. */

@@ -390,7 +390,7 @@ static void extend(struct process *process, const struct kineto_event *event)
     process->has_time = true;
 }
 
-/* What no table has and `ops` still asks for, and memory that was refused. */
+/* Takes spans that only `ops` asks for, and memory that was refused. */
 static void take_more(struct load *load, const struct kineto_event *event, enum event_class class, uint32_t thread)
 {
     if (load->want & WANT_ALL_SPANS && class > CLASS_OTHER && event->phase == 'X') {

@@ -8,13 +8,13 @@
 
 #include "load.h"
 
-void lifetimes_begin(struct lifetimes *l, uint32_t pthread, uint32_t serial, uint64_t time)
+static void lifetimes_begin(struct lifetimes *l, uint32_t pthread, uint32_t serial, uint64_t time)
 {
     l->life = mem_grow(l->life, &l->capacity, l->count + 1, sizeof *l->life);
     l->life[l->count++] = (struct lifetime){pthread, serial, time, UINT64_MAX};
 }
 
-void lifetimes_end(struct lifetimes *l, uint32_t serial, uint64_t time)
+static void lifetimes_end(struct lifetimes *l, uint32_t serial, uint64_t time)
 {
     l->end = mem_grow(l->end, &l->end_capacity, l->ends + 1, sizeof *l->end);
     l->end[l->ends++] = time;

@@ -219,7 +219,7 @@ struct works {
     size_t detail_capacity;
 };
 
-/* What became a node of a CUDA graph, and when. */
+/* A call became a node of a CUDA graph. */
 struct graph_node {
     uint64_t number; /* of its graph << 32 | in it */
     int64_t time;

@@ -167,7 +167,7 @@ size_t report_shown(const struct report *report, size_t usual);
 /* ---- report_host.c ---- */
 /* Operators, dispatches and memory of a run without a device. */
 void report_print_host(struct out *out, const struct report *report);
-/* What the allocators refused, if anything; and how often they did. */
+/* Prints what the allocators refused, if anything. report_refused() counts how often they did. */
 void report_print_refused(struct out *out, const struct report *report);
 uint64_t report_refused(const struct report *report);
 

@@ -145,7 +145,8 @@ static void tell_segment(void *context, const char *action, uint64_t address, ui
     }
 }
 
-/* What was reserved before the first report: all, if more was in use than its block; else what its block did not need. */
+/* Makes the segments that stood before the first report: all that is reserved, if more was in use than its block; else
+ * what its block did not need. */
 static void begin_segments(struct replay *r)
 {
     const struct blocks *b = &r->view->process->blocks;

@@ -177,7 +177,7 @@ static void take_memory(const struct report *report, struct report_memory *m, co
     }
 }
 
-/* What is in a process of the last calls in it; `lasts` has them by their range. */
+/* Finds the memory records of the last calls in a process; `lasts` has the calls by their range. */
 static void find_memory(const struct report *report, const struct process *p, const struct map *lasts,
                         struct told **told)
 {

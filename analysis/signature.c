@@ -133,8 +133,8 @@ void put_json_string(struct text *to, const char *bytes, size_t length)
     text_free(&good);
 }
 
-/* Of a text that is JSON a copy with the pad behind it that json.h asks for, to be freed; else NULL. The parser takes a zero
- * for the end of the text. */
+/* Copies a text that is JSON, with the pad behind it that json.h asks for; NULL if it is no JSON. The caller frees it. The
+ * parser takes a zero for the end of the text. */
 static char *json_of(const struct report *report, uint32_t name, struct slice *text)
 {
     json_error_t error;

@@ -109,7 +109,8 @@ static size_t join(struct stretch *stretch, size_t count)
     return kept;
 }
 
-uint64_t stage_pairs(const struct attribution *a, const bool *chosen)
+/* How many pairs of a work and a stage around it there are. */
+static uint64_t stage_pairs(const struct attribution *a, const bool *chosen)
 {
     size_t launches, count;
     uint64_t pairs = 0;

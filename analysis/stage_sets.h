@@ -19,8 +19,6 @@ struct stage_sets {
     void (*name)(void *context, uint32_t name); /* the work now there is all that lies in stages of this name */
 };
 
-/* How many pairs of a work and a stage around it there are. */
-uint64_t stage_pairs(const struct attribution *attribution, const bool *chosen);
 /* Whether that is more than may be gone through one by one. */
 bool stages_are_deep(const struct attribution *attribution, const bool *chosen);
 void stage_sets_visit(const struct stage_sets *sets);

@@ -16,7 +16,7 @@ int tfi_copy_known(const char *soname);
 /* How many copies of that library were opened here. */
 unsigned tfi_copies_known(const char *soname);
 
-/* What is mapped under a soname, which stays referenced; NULL if nothing is. */
+/* The library that is mapped under a soname; NULL if none is. It stays referenced. */
 void *tfi_copy_open(const char *soname);
 
 /* The same for a file that is mapped. */

@@ -102,7 +102,7 @@ static void *driver_symbol(enum tfi_hook hook, void *found)
     return tfi_cuda_wrapper(hook);
 }
 
-/* Of a library of which there may be several copies: true if the wrapper stands for that function. */
+/* True if the wrapper stands for that function of a library that a process may hold in several copies. */
 static bool wrapped(enum tfi_hook library, enum tfi_hook hook, void *found, const char *name)
 {
     const char *file = file_of(found, name);

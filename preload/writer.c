@@ -93,7 +93,8 @@ void tfi_writer_restart(void)
 
 /* ---- blocks ---- */
 
-void tfi_writer_tell_gone(void)
+/* The trace has gone: says so, once. */
+static void tell_gone(void)
 {
     if (!trace.told_error)
         tfi_log(
@@ -107,7 +108,7 @@ void tfi_writer_tell_gone(void)
 static void complain(void)
 {
     int error = errno;
-    if (!trace.told_error && tfi_writer_is_gone()) tfi_writer_tell_gone();
+    if (!trace.told_error && tfi_writer_is_gone()) tell_gone();
     else if (!trace.told_error)
         tfi_log(TFI_LOG_WARN, "%s/%s can't be written (%s); records are dropped and counted", file.dir->path, file.name,
                 tfi_error_name(error));
@@ -487,7 +488,7 @@ bool tfi_writer_finish(const char *reason)
     tell_drops();
     whole &= flush_strings() && append_footer(reason);
     trace.ended = true;
-    if (tfi_writer_is_gone()) tfi_writer_tell_gone();
+    if (tfi_writer_is_gone()) tell_gone();
     tfi_unlock(&trace.lock);
     tfi_file_close(&file);
     return whole;

@@ -19,9 +19,6 @@ void tfi_writer_abandon(void);
 /* True if the trace's file has been removed since, with its directory for instance. */
 bool tfi_writer_is_gone(void);
 
-/* Says so, once. */
-void tfi_writer_tell_gone(void);
-
 /* Writes header and schema, now or as soon as there is room. Both texts stay the caller's and must not change. */
 void tfi_writer_begin(const struct tfi_text *info, const struct tfi_text *schema);
 
