@@ -14,31 +14,26 @@ Q       := $(if $(V),,@)
 MAKEFLAGS += --no-builtin-rules
 
 # What runs inside a stranger's process is listed by name; SHARED_SRCS are compiled into both programs.
-PRELOAD_SRCS := $(addprefix preload/,api.c chunk.c clock.c command.c config.c console.c encode.c fmt.c frame.c glibc.c helper.c hooks.c log.c nvtx.c \
-                  nvtx_names.c open_names.c open_stack.c posix.c rank.c schedule.c stage.c strings.c sys.c tfinject.c thread.c trigger.c \
-                  unmatched.c writer.c)
-# ---- the places it writes to ----
-PRELOAD_SRCS += $(addprefix preload/,files.c stderr.c timing.c)
-# ---- libtorch ----
-PRELOAD_SRCS += $(addprefix preload/,python_torch.c torch.c torch_inputs.c torch_texts.c)
-# ---- the CUDA tables ----
-PRELOAD_SRCS += $(addprefix preload/,copies.c cuda.c cuda_calls.c cuda_names.c cuda_routes.c cuda_sync.c cudart.c cudart_changed.c dl.c events.c events_launch.c graphs.c)
-CUDA_OBJS     = $(foreach tree,lib libtest,$(addprefix $(B)/obj/$(tree)/preload/,cuda.o cudart.o))
+PRELOAD_SRCS := preload/tfinject.c
+PRELOAD_SRCS += $(addprefix preload/base/,files.c fmt.c frame.c glibc.c process.c raw_dlsym.c stack_room.c stderr.c sys.c)
+PRELOAD_SRCS += $(addprefix preload/record/,background.c chunk.c clock.c cost.c encode.c enter.c facts.c log.c pool.c states.c strings.c thread.c upkeep.c writer.c)
+PRELOAD_SRCS += $(addprefix preload/control/,command.c config.c helper.c plan.c rank.c schedule.c trace.c trigger.c values.c)
+PRELOAD_SRCS += $(addprefix preload/stage/,allocator_totals.c console.c open_names.c open_stack.c stage.c telefuser_timing.c timing.c unmatched.c user_api.c watch.c)
+PRELOAD_SRCS += $(addprefix preload/hooks/,copies.c dl.c hooks.c posix.c recorded.c)
+PRELOAD_SRCS += $(addprefix preload/cuda/,calls.c cuda.c cudart.c cudart_changed.c device_timing.c event_launches.c event_times.c graphs.c \
+                  kernel_names.c routes.c sync_stages.c values.c)
+PRELOAD_SRCS += $(addprefix preload/cupti/,buffers.c calls.c clock.c cupti.c devices.c find.c kinds.c layout.c other_calls.c other_clients.c other_clients_v2.c \
+                  records.c select.c stage_sums.c state.c)
+PRELOAD_SRCS += $(addprefix preload/torch/,c10.c host_blocks.c inputs.c texts.c torch.c)
+PRELOAD_SRCS += $(addprefix preload/python/,builtins.c callstack.c frames.c native_names.c python.c telefuser.c torch_builtins.c)
+PRELOAD_SRCS += $(addprefix preload/nvtx/,names.c nvtx.c)
+SHIMS        := $(wildcard preload/python/shim*.py)
+CUDA_OBJS     = $(foreach tree,lib libtest,$(addprefix $(B)/obj/$(tree)/preload/cuda/,cuda.o cudart.o))
+CUPTI_OBJS    = $(foreach tree,lib libtest,$(addprefix $(B)/obj/$(tree)/preload/cupti/,layout.o other_calls.o other_clients.o other_clients_v2.o))
 # A wrapper's address, where a look-up gives it away, has to be our own and not that of a library loaded before us.
 LDFLAGS_CUDA  = -Wl,-Bsymbolic-functions
-# ---- end of the CUDA tables ----
-# ---- CUPTI: the client and the broker ----
-PRELOAD_SRCS += $(addprefix preload/,broker.c broker_v2.c cupti.c cupti_buffers.c cupti_calls.c cupti_clock.c cupti_device.c cupti_find.c \
-                  cupti_kinds.c cupti_records.c cupti_select.c cupti_sums.c)
-CUPTI_OBJS    = $(foreach tree,lib libtest,$(addprefix $(B)/obj/$(tree)/preload/,broker.o broker_v2.o cupti_records.o))
-# ---- end of CUPTI ----
-PRELOAD_SRCS += $(addprefix preload/,blocks.c c10.c callstack.c memory.c native_names.c python_frames.c request.c stack_room.c)
-# ---- Python: the shim is embedded, by part ----
-PRELOAD_SRCS += $(addprefix preload/,python.c python_builtins.c python_telefuser.c)
-SHIMS        := $(wildcard preload/shim*.py)
-# ---- end of Python ----
 SHARED_SRCS  := $(wildcard include/*.c)
-TOOL_SRCS    := $(wildcard analysis/*.c)
+TOOL_SRCS    := $(wildcard analysis/*.c analysis/*/*.c analysis/*/*/*.c)
 UNIT_SRCS    := $(wildcard tests/unit/*.c)
 VICTIM_LIBS  := $(patsubst tests/victims/lib%.c,%,$(wildcard tests/victims/lib*.c))
 VICTIM_SRCS  := $(filter-out tests/victims/lib%,$(wildcard tests/victims/*.c tests/victims/*.cpp))
@@ -68,13 +63,13 @@ BASE      = $(OPT) $(WARN) $(SANITIZE) -DTFI_VERSION='"$(VERSION)"' -Iinclude $(
 CFLAGS_C  = -std=gnu11 -D_GNU_SOURCE $(BASE)
 CFLAGS_CXX = -std=c++17 $(BASE)
 # The library's own thread state is one initial-exec TLS pointer, and it shows nobody more than its version script names.
-CFLAGS_LIB = $(CFLAGS_C) -fPIC -fvisibility=hidden -ftls-model=initial-exec -Ipreload -include preload/glibc.h \
+CFLAGS_LIB = $(CFLAGS_C) -fPIC -fvisibility=hidden -ftls-model=initial-exec -Ipreload -include preload/base/glibc.h \
              -Wframe-larger-than=$(FRAME_BYTES)
 # Waking and finishing have less than 4 KiB of stack: a frame may take a line of text. The files named next have larger
 # frames in functions that neither of the two calls: constructors, stacks, texts of operators, the search for CUPTI. Clang
 # inlines more than GCC, and its frames are larger. Only WERROR=1 makes it an error, as OPT=-O0 has larger frames too.
 FRAME_BYTES = $(if $(findstring clang,$(CC)),1536,1152)
-LARGE_FRAMES = $(foreach tree,lib libtest,$(patsubst %,$(B)/obj/$(tree)/preload/%.o,callstack cupti_find nvtx nvtx_names python_builtins torch torch_texts))
+LARGE_FRAMES = $(foreach tree,lib libtest,$(patsubst %,$(B)/obj/$(tree)/preload/%.o,python/callstack cupti/find nvtx/nvtx nvtx/names python/builtins torch/torch torch/texts))
 LDFLAGS_LIB = -shared -Wl,-z,defs -Wl,-z,now -Wl,-z,nodelete -Wl,-soname,libtfinject.so -Wl,--as-needed -static-libgcc -Wl,--exclude-libs,ALL $(LDFLAGS_CUDA)
 # Before glibc 2.34 threads and dlopen are in libraries of their own; since then those are there, but empty.
 LDLIBS_LIB  = -l:libz.a -Wl,--no-as-needed -l:libpthread.so.0 -l:libdl.so.2 -Wl,--as-needed
@@ -83,7 +78,7 @@ LDLIBS_TOOL = -l:libz.a -l:libjansson.a -Wl,-u,__cxa_demangle -l:libsupc++.a -pt
 CHECK_CFLAGS = $(shell pkg-config --cflags check)
 CHECK_LIBS   = $(shell pkg-config --libs check)
 
-.PHONY: all demo test soak lint bench install clean help everything units fuzz victims FORCE
+.PHONY: all demo test check check-fast soak lint bench compdb hooks install clean help help-tests everything units fuzz victims FORCE
 # Sanitizers and LD_PRELOAD do not go together: with ASAN=1 there is no library, and no unit test that holds parts of it.
 all: $(B)/tfanalyze $(if $(ASAN),units,$(B)/libtfinject.so)
 everything: all units $(if $(ASAN),fuzz,$(B)/test/libtfinject.so victims $(DEMOS))
@@ -91,8 +86,8 @@ units: $(UNITS)
 fuzz: $(FUZZERS)
 victims: $(VICTIMS)
 
-# Everything but clean and help needs packages and NVIDIA's headers; make runs this first, then starts over.
-ifneq ($(filter-out clean help,$(or $(MAKECMDGOALS),all)),)
+# Everything but these needs packages and NVIDIA's headers; make runs this first, then starts over.
+ifneq ($(filter-out clean help help-tests hooks,$(or $(MAKECMDGOALS),all)),)
 include $(BUILD)/headers.mk
 endif
 $(BUILD)/headers.mk: scripts/bootstrap
@@ -127,7 +122,7 @@ $(B)/obj/tool/%.o: %.c $(B)/flags
 	$(call compile,CC,$(CC) $(CFLAGS_C) -Ianalysis -c -o $@ $<)
 
 # A part that is gone is newer than nothing: what was embedded is compared by name.
-EMBEDDED := $(shell sed -nE 's|^ *\{"(shim\w*)",$$|preload/\1.py|p' $(B)/shims.c 2>/dev/null)
+EMBEDDED := $(shell sed -nE 's|^ *\{"(shim\w*)",$$|preload/python/\1.py|p' $(B)/shims.c 2>/dev/null)
 $(B)/shims.c: scripts/gen-tables $(SHIMS) $(if $(filter-out $(SHIMS),$(EMBEDDED)),FORCE)
 	$(call link,GEN,$(PYTHON) scripts/gen-tables embed >$@)
 $(B)/obj/lib/shims.o: $(B)/shims.c $(B)/flags
@@ -135,7 +130,7 @@ $(B)/obj/lib/shims.o: $(B)/shims.c $(B)/flags
 $(B)/obj/libtest/shims.o: $(B)/shims.c $(B)/flags
 	$(call compile,CCTEST,$(CC) $(CFLAGS_LIB) -c -o $@ $<)
 
-TABLES = scripts/gen-tables $(wildcard preload/*.def tests/dummy.def)
+TABLES = scripts/gen-tables $(wildcard preload/*.def preload/*/*.def tests/dummy.def)
 $(B)/exports.map: $(TABLES)
 	$(call link,GEN,$(PYTHON) scripts/gen-tables exports >$@)
 $(B)/test/exports.map: $(TABLES)
@@ -145,15 +140,15 @@ $(B)/libtfinject.so: $(LIB_OBJS) $(B)/exports.map
 $(B)/test/libtfinject.so: $(LIBTEST_OBJS) $(B)/test/exports.map
 	$(call link,LINK,$(CC) $(LDFLAGS_LIB) -Wl$(comma)--version-script=$(B)/test/exports.map -o $@ $(LIBTEST_OBJS) $(LDLIBS_LIB))
 # Holds the text of the harness.
-$(foreach o,$(B)/obj/tool $(BUILD)/obj/fuzz,$(o)/analysis/stage_script.o): scripts/tfharness.py
+$(foreach o,$(B)/obj/tool $(BUILD)/obj/fuzz,$(o)/analysis/commands/report/stage_script.o): scripts/tfharness.py
 $(B)/tfanalyze: $(TOOL_OBJS)
 	$(call link,LINK,$(CC) $(SANITIZE) -o $@ $(TOOL_OBJS) $(LDLIBS_TOOL))
 
 # A unit test pulls what it uses out of the archives: the analyser without main(), and the library for preload_*.
 $(B)/obj/tool.a: $(filter-out %/analysis/main.o,$(TOOL_OBJS))
-	$(call link,AR,rm -f $@ && $(AR) rcs $@ $^)
+	$(call link,AR,rm -f $@ && $(AR) qcs $@ $^)
 $(B)/obj/lib.a: $(LIBTEST_OBJS)
-	$(call link,AR,rm -f $@ && $(AR) rcs $@ $^)
+	$(call link,AR,rm -f $@ && $(AR) qcs $@ $^)
 $(B)/unit/preload_%: tests/unit/preload_%.c $(B)/obj/lib.a $(B)/obj/tool.a $(B)/flags
 	$(call compile,UNIT,$(CC) $(CFLAGS_C) $(CHECK_CFLAGS) -DTFI_TEST_HOOKS -MF $@.d -Ipreload -Ianalysis -Itests -o $@ $< $(B)/obj/lib.a $(B)/obj/tool.a $(CHECK_LIBS) $(LDLIBS_TOOL) -ldl)
 $(B)/unit/%: tests/unit/%.c $(B)/obj/tool.a $(B)/flags
@@ -165,7 +160,7 @@ CFLAGS_FUZZ = -std=gnu11 -D_GNU_SOURCE -O2 -g $(WARN) -fno-omit-frame-pointer -f
 $(BUILD)/obj/fuzz/%.o: %.c $(B)/flags
 	$(call compile,FUZZ,clang $(CFLAGS_FUZZ) -fsanitize=fuzzer-no-link$(comma)address$(comma)undefined -c -o $@ $<)
 $(BUILD)/obj/fuzz.a: $(FUZZ_OBJS)
-	$(call link,AR,rm -f $@ && $(AR) rcs $@ $^)
+	$(call link,AR,rm -f $@ && $(AR) qcs $@ $^)
 $(BUILD)/fuzz/%: tests/fuzz/%.c $(BUILD)/obj/fuzz.a $(B)/flags
 	$(call compile,FUZZ,clang $(CFLAGS_FUZZ) -fsanitize=fuzzer$(comma)address$(comma)undefined -MF $@.d -o $@ $< $(BUILD)/obj/fuzz.a $(LDLIBS_TOOL))
 
@@ -301,16 +296,26 @@ demo: ## run the demonstration: a PyTorch script, a C++ program, a C pipeline on
 	$(Q)$(MAKE) --no-print-directory all $(DEMOS) $(addprefix $(B)/simgpu/,libcuda.so.1 libcupti.so.13)
 	$(Q)scripts/demo/run
 
-PYTEST = PYTHONDONTWRITEBYTECODE=1 $(CURDIR)/build/venv/bin/python -m pytest -q -p no:cacheprovider -n $(or $(TEST_JOBS),2) --dist loadgroup tests
+# As many compilers as there are processors, unless make was called with a -j of its own.
+MAKE_ALL = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell nproc)) everything
+PYTEST = PYTHONDONTWRITEBYTECODE=1 $(CURDIR)/build/venv/bin/python -m pytest -q -p no:cacheprovider -n $(or $(TEST_JOBS),2) --dist loadgroup --durations=10 tests
 test: ## build and check everything; the last line is `N passed, N failed, N skipped`
 	@scripts/bootstrap
-	$(Q)$(MAKE) --no-print-directory everything
-	$(Q)$(MAKE) --no-print-directory everything ASAN=1
+	$(Q)$(MAKE_ALL)
+	$(Q)$(MAKE_ALL) ASAN=1
 	$(Q)$(PYTEST) $(T)
-soak: ## the long tests (more kills, more bytes flipped); T=… adds arguments for pytest, here and in test
+check: ## the tests that need no sanitizers, without building those; T='-k nvtx' selects, as in test and soak
+	@scripts/bootstrap python
+	$(Q)$(MAKE_ALL)
+	$(Q)$(PYTEST) -m 'not sanitized' $(T)
+check-fast: ## the same without torch, the simulated GPU and what takes seconds: under a minute once all is built
+	@scripts/bootstrap python
+	$(Q)$(MAKE_ALL)
+	$(Q)$(PYTEST) -m 'not (sanitized or torch or gpu or slow)' $(T)
+soak: ## the long tests: every mutation, every cut, many kills
 	@scripts/bootstrap
-	$(Q)$(MAKE) --no-print-directory everything
-	$(Q)$(MAKE) --no-print-directory everything ASAN=1
+	$(Q)$(MAKE_ALL)
+	$(Q)$(MAKE_ALL) ASAN=1
 	$(Q)TFI_SOAK=1 $(PYTEST) -m soak $(T)
 lint: ## format, warnings as errors under gcc and clang, cppcheck, shellcheck, tables
 	@scripts/bootstrap build python lint
@@ -330,9 +335,15 @@ install: all ## into PREFIX (/usr/local), below DESTDIR
 	install -D -m 755 scripts/tfrun $(DESTDIR)$(PREFIX)/bin/tfrun
 	install -D -m 755 scripts/tfharness.py $(DESTDIR)$(PREFIX)/bin/tfharness.py
 	install -D -m 644 include/tfinject.h $(DESTDIR)$(PREFIX)/include/tfinject.h
+compdb: ## build/compile_commands.json, which clangd finds by itself
+	$(Q)$(MAKE) --no-print-directory --always-make --dry-run --old-file=$(BUILD)/headers.mk V=1 everything fuzz | scripts/compdb >$(BUILD)/compile_commands.json
+hooks: ## a pre-commit hook for git: format and tables of what is staged (scripts/pre-commit)
+	$(Q)scripts/pre-commit --install
 clean: ## remove what was compiled; build/venv and build/nvidia stay (rm -rf build removes all)
-	rm -rf $(addprefix $(BUILD)/,obj asan unit fuzz victims demo test lint flags headers.mk exports.map tfanalyze libtfinject.so)
+	rm -rf $(addprefix $(BUILD)/,obj asan unit fuzz victims demo test lint flags pycache headers.mk exports.map compile_commands.json tfanalyze libtfinject.so)
 help: ## this list
-	@sed -nE 's/^([a-z]+):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 10
+	@sed -nE 's/^([a-z-]+):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
+help-tests: ## what each test file asks
+	@scripts/gen-tables tests
 
 -include $(LIB_OBJS:.o=.d) $(LIBTEST_OBJS:.o=.d) $(TOOL_OBJS:.o=.d) $(FUZZ_OBJS:.o=.d) $(addsuffix .d,$(UNITS) $(FUZZERS) $(VICTIMS) $(DEMOS))

@@ -1,11 +1,11 @@
-/* crc.c - CRC-32 by multiplication without carries (PCLMULQDQ), 64 bytes at a time; zlib's where there is none.
+/* crc.c - computes CRC-32 by carry-less multiplication (PCLMULQDQ), 64 bytes at a time; by zlib where there is none.
  *
  * The method is Gopal and others', "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction" (2009):
  * four 128-bit remainders are folded forward over the data, then into one, then into 64 and 32 bits by Barrett's
  * reduction. The constants are powers of x modulo the polynomial 0x104c11db7, reflected, as that paper lists them.
  *
- * Both programs compile this file. Threads of the program call it where the background thread is behind; the analyser
- * would spend a fifth of the time of reading a .json.gz in zlib's.
+ * Both programs compile this file. Threads of the profiled program call it where the background thread is behind. With
+ * zlib's CRC the analyser would spend a fifth of the time of reading a .json.gz in it.
  */
 #include "crc.h"
 
@@ -21,14 +21,14 @@ CLMUL static inline __m128i load(const uint8_t *p)
     return _mm_loadu_si128((const __m128i *)p);
 }
 
-/* A remainder moved forward by the distance that the constants stand for, and what lies there. */
+/* Moves a remainder forward by the distance that the constants stand for, and adds the data found there. */
 CLMUL static inline __m128i fold(__m128i remainder, __m128i constants, __m128i data)
 {
     __m128i low = _mm_clmulepi64_si128(remainder, constants, 0x00);
     return _mm_xor_si128(_mm_xor_si128(low, _mm_clmulepi64_si128(remainder, constants, 0x11)), data);
 }
 
-/* 128 bits to 32. */
+/* Reduces 128 bits to 32. */
 CLMUL static uint32_t reduce(__m128i x, __m128i by16)
 {
     const __m128i low_words = _mm_setr_epi32(-1, 0, -1, 0), by8 = _mm_set_epi64x(0, 0x0163cd6124);
@@ -40,7 +40,7 @@ CLMUL static uint32_t reduce(__m128i x, __m128i by16)
     return (uint32_t)_mm_extract_epi32(x, 1);
 }
 
-/* Of a multiple of 16 bytes, at least 64. `crc` as it is kept inside, without the inversions at both ends. */
+/* The CRC of `bytes` bytes, a multiple of 16 and at least 64. `crc` and the result lack the inversions at both ends. */
 CLMUL static uint32_t folded(const uint8_t *p, size_t bytes, uint32_t crc)
 {
     const __m128i by64 = _mm_set_epi64x(0x01c6e41596, 0x0154442bd4), by16 = _mm_set_epi64x(0x00ccaa009e, 0x01751997d0);
@@ -52,8 +52,8 @@ CLMUL static uint32_t folded(const uint8_t *p, size_t bytes, uint32_t crc)
     return reduce(x[0], by16);
 }
 
-/* Asked for when it is needed: the compiler's own way asks in a constructor, and in a virtual machine every question
- * takes microseconds, in each program that is started. */
+/* True if the processor has PCLMULQDQ and SSE4.1. The first call runs CPUID. The compiler's own way would run it in a
+ * constructor, in each program that is started, and in a virtual machine each CPUID takes microseconds. */
 static bool has_pclmul(void)
 {
     static uint32_t answer; /* 1: no, 2: yes */

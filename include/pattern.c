@@ -1,7 +1,7 @@
-/* pattern.c - lists of names, whole numbers, globs and the distance between words.
+/* pattern.c - reads lists of names and whole numbers, matches globs and computes the distance between words.
  *
- * Both programs compile this file. It runs inside somebody else's process: it allocates nothing, keeps no state, needs
- * little stack, and takes time linear in the pattern times the text.
+ * Both programs compile this file. It runs inside the profiled process: it allocates nothing, keeps no state, needs
+ * little stack, and takes time proportional to the product of the two lengths (pattern and text).
  */
 #include "pattern.h"
 
@@ -41,7 +41,8 @@ static char fold(char c, bool fold_case)
     return fold_case && c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
 }
 
-/* Matches c against the set that begins after '['; *end is set behind its ']'. A set without end is a plain '['. */
+/* Matches c against the set that begins after '['. *end is set to the byte after its ']'. A '[' without a ']' matches
+ * itself. */
 static bool glob_set(const char *set, char c, bool fold_case, const char **end)
 {
     bool negated = *set == '!' || *set == '^', found = false;

@@ -1,92 +1,95 @@
-/* tfi_trace.h - the trace on disk: this header and the two tables it includes are the specification.
+/* tfi_trace.h - specifies the trace on disk, together with the two tables it includes.
  *
  * A process writes two files. `NAME.tfr` is a sequence of blocks, only ever appended to. `NAME.tfr.live` is a shared
- * mapping that holds what has not been appended yet; it is removed at a clean end. After SIGKILL the two together hold
+ * mapping of the records not appended yet; it is removed at a clean end. After SIGKILL the two together hold
  * every committed record. All numbers are little-endian. Nothing here is ever renumbered or reused.
  *
  * ---- NAME.tfr -----------------------------------------------------------------------------------------------------
  *
  *   struct tfi_file_head, then blocks: struct tfi_block followed by `stored` bytes, padded with zeros to 8.
  *
- *   The head of a block has its own CRC, so that its size can be trusted when its content is damaged; after damage the
- *   next block is found by looking for TFI_BLOCK_MAGIC with a right head_crc. A block of unknown type is skipped.
+ *   The head of a block has its own CRC, so that its size can be trusted when its content is damaged. After damage a
+ *   reader finds the next block by searching for TFI_BLOCK_MAGIC with a correct head_crc. It skips a block of unknown
+ *   type.
  *
  *   HEADER   pairs of zero-terminated strings, key then value: host, boot_id, pid, start_time (field 22 of
  *            /proc/PID/stat), rank, world, command, directory, clock, live, version, env.NAME, meta.NAME ...
  *            There may be several; a later value wins. clock.ticks, clock.monotonic, clock.realtime and clock.error
- *            are one more pair of clock records, of the moment the library was loaded.
+ *            are one more pair of clock records, taken when the library was loaded.
  *   SCHEMA   the record kinds of this file as lines: "number kind column:ctype:TYPE:CODEC column:...\n". A list has
  *            the codec LIST and is the last column.
- *   STRINGS  struct tfi_string entries, each padded to 8. A string stands in the file before any chunk that uses it.
+ *   STRINGS  struct tfi_string entries, each padded to 8. A string precedes every chunk that uses it.
  *            Strings are any bytes, not zero-terminated. Number 0 is "no string", TFI_STRING_LOST a lost one.
- *   CHUNK    records of one thread. `serial` is unique in the process; the same serial may also be found in the live
- *            file and then counts once. Serials are given without gaps: one that is in neither file belongs to a chunk
- *            that was just given to a thread (state TAKEN, or OPEN and empty), was dropped and counted, or is lost.
- *            Flag ROWS: records as they lay in memory; otherwise columns, see below. Its rows, also those the columns
- *            stand for, are never more than TFI_BLOCK_MAX bytes.
+ *   CHUNK    records of one thread. `serial` is unique in the process. A serial may also be in the live file; the chunk
+ *            then counts once. Serials are given without gaps: one that is in neither file belongs to a chunk that was
+ *            just given to a thread (state TAKEN, or OPEN and empty), was dropped and counted, or is lost.
+ *            Flag ROWS: the payload is the rows as they lay in memory; otherwise it is columns, see below. The rows,
+ *            also those rebuilt from columns, are never more than TFI_BLOCK_MAX bytes.
  *   FOOTER   as HEADER: reason, ticks, realtime_ns, records, chunks, strings, cost_ns, drop.NAME (as in drops.def). The
  *            trace is complete if, and only if, the last block is a FOOTER. After an exec that failed the process
- *            writes a new trace; a reader takes blocks behind a FOOTER all the same.
+ *            writes a new trace. A reader nevertheless accepts blocks behind a FOOTER.
  *
  * ---- rows ---------------------------------------------------------------------------------------------------------
  *
  *   struct tfi_rec {kind, size}, then the columns of records.def in their order without padding; `size` is in bytes,
- *   a multiple of 8, and larger than the reader's own struct if the writer knows more columns. A LIST takes what is
- *   left of the size as 64-bit values.
- *   A row of kind TFI_ROW_AGAIN is struct tfi_again and stands for a `call`: that of the row which begins 8 * `back` bytes
- *   before it in the same chunk, which is one of kind `call`, with another time, duration and error, and with other values
- *   for those arguments whose bits are set in `changed`; these follow in order, 64 bits each. Columns have none.
+ *   a multiple of 8, and larger than the reader's own struct if the writer knows more columns. A LIST fills the rest of
+ *   the size with 64-bit values.
+ *   A row of kind TFI_ROW_AGAIN is struct tfi_again and stands for a `call`. It repeats the `call` row that begins
+ *   8 * `back` bytes before it in the same chunk, with its own time, duration and error. Arguments whose bits are set
+ *   in `changed` have new values, which follow in order, 64 bits each. Columns contain no such rows.
  *
  * ---- columns ------------------------------------------------------------------------------------------------------
  *
  *   struct tfi_columns {kinds, order_bytes}, then `order_bytes` of the order, then one group for each kind:
  *   struct tfi_group {kind, columns, count, bytes}, then for each column struct tfi_column {field, codec, bytes} and
  *   its bytes. The order says how records of different kinds follow each other: pairs of varints (index of the group,
- *   length of the run). A group or column that is not known is skipped by its `bytes`. `field` is the index in the
- *   file's SCHEMA. All values are 64 bits wide (signed columns are sign-extended):
+ *   length of the run). A reader skips an unknown group or column by its `bytes`. `field` is the index in the file's
+ *   SCHEMA. All values are 64 bits wide (signed columns are sign-extended):
  *
  *   PLAIN    varint of the value, zigzag for signed columns
  *   DELTA    varint of zigzag(value - previous value of this column in this group), the first one against 0
- *   KEYED    as DELTA, but against the previous value in a record with the same key; the key is the value of the
- *            first column stored in the group (which is neither KEYED nor LIST) modulo TFI_KEYS; all previous values
+ *   KEYED    as DELTA, but against the previous value in a record with the same key. The key is the value of the
+ *            first column stored in the group (which is neither KEYED nor LIST) modulo TFI_KEYS. All previous values
  *            begin as 0
  *   LIST     varint of the number of values, then each as KEYED with the key above for each of the first
  *            TFI_LIST_KEYED positions, as PLAIN zigzag after them
- *   RUNS     pairs of varints: zigzag(value), number of times it stands there; used instead of the codec of the schema
- *            where a column hardly changes, never for a list
+ *   RUNS     pairs of varints: zigzag(value), number of repetitions; used instead of the codec of the schema where a
+ *            column hardly changes, never for a list
  *
  *   A varint has seven bits a byte, the lowest first, the high bit set on all bytes but the last (LEB128).
- *   The payload is deflated (raw, RFC 1951) if the block's flag DEFLATED is set. Chunks need nothing from one another.
+ *   The payload is deflated (raw, RFC 1951) if the block's flag DEFLATED is set. Each chunk is decoded on its own.
  *
  * ---- NAME.tfr.live ------------------------------------------------------------------------------------------------
  *
- *   struct tfi_live at 0; it says where the regions lie. `info` is a HEADER payload, `schema` a SCHEMA payload.
- *   Slots: one a thread, what it is doing now. Strings: as the STRINGS payload, `strings_used` bytes of it are valid;
- *   the region is emptied when it is full, after all of it was appended, so both files' strings are needed.
- *   Chunks, small and large: struct tfi_chunk, then `committed` bytes of rows. Every store of a count has release
- *   order, so whatever it covers is whole. A chunk counts if its state is OPEN or CLOSED and its serial is not in the
- *   .tfr. The file is dead when boot_id, pid and start_time no longer match a process of this host.
+ *   struct tfi_live at 0 gives the place of each region. `info` is a HEADER payload, `schema` a SCHEMA payload.
+ *   Slots: one a thread, with the calls and stages it has open. Strings: as the STRINGS payload; `strings_used` bytes
+ *   of it are valid. The region is emptied when it is full, after all of it was appended, so a reader needs the strings
+ *   of both files. Chunks, small and large: struct tfi_chunk, then `committed` bytes of rows. Every store of a count
+ *   has release order, so the bytes it covers are complete. A chunk counts if its state is OPEN or CLOSED and its
+ *   serial is not in the .tfr. The file is dead when boot_id, pid and start_time no longer match a process of this
+ *   host.
  *
  * ---- time ---------------------------------------------------------------------------------------------------------
  *
- *   Ticks are one invariant counter of the machine (HEADER clock: "tsc" or "monotonic", then they are nanoseconds).
- *   Clock records pair it with other clocks; a reader interpolates between them. Realtime puts processes and hosts on
- *   one axis; monotonic shows when realtime was stepped.
+ *   Ticks are values of one invariant counter of the machine. HEADER clock names it: "tsc", or "monotonic", whose ticks
+ *   are nanoseconds. Clock records pair the counter with other clocks; a reader interpolates between them. Realtime
+ *   puts processes and hosts on one axis. Monotonic shows when realtime was stepped.
  *
  * ---- functions ----------------------------------------------------------------------------------------------------
  *
- *   A FUNC string describes an intercepted function: "library\x1f" "class\x1f" "name\x1f" "argument:TYPE,argument:TYPE".
+ *   A FUNC string describes an intercepted function:
+ *   "library\x1f" "class\x1f" "name\x1f" "argument:TYPE,argument:TYPE".
  *
  * ---- call stacks --------------------------------------------------------------------------------------------------
  *
- *   A STACK string lists the frames of a call stack, the innermost first: the numbers of their strings in lower-case
- *   hexadecimal with one space between, at most TFI_STACK_FRAMES; a frame whose string was lost is ffffffff. A frame's
- *   string is "function\tfile\tline", line 0 where it is native code; it has no control characters but these two tabs.
+ *   A STACK string lists the frames of a call stack, the innermost first, at most TFI_STACK_FRAMES. Each frame is the
+ *   number of its string in lower-case hexadecimal, with one space between; ffffffff if the string was lost. A frame's
+ *   string is "function\tfile\tline", line 0 for native code. It has no control characters but these two tabs.
  *
  * ---- versions -----------------------------------------------------------------------------------------------------
  *
- *   `minor` grows when something is added that an old reader may skip; `major` only if it may not. A reader takes any
- *   minor of its major and says so when the file is newer; it refuses a newer major by name.
+ *   `minor` grows with an addition that an old reader may skip, `major` with one that it may not skip. A reader accepts
+ *   any minor of its major and says so if the file is newer. It refuses a newer major, and names it.
  */
 #ifndef TFI_TRACE_H
 #define TFI_TRACE_H
@@ -103,7 +106,7 @@ struct tfi_file_head {
     char magic[8]; /* TFI_FILE_MAGIC, without its terminating zero */
     uint16_t major;
     uint16_t minor;
-    uint32_t head_bytes; /* where the first block begins */
+    uint32_t head_bytes; /* offset of the first block */
 };
 
 #define TFI_BLOCK_MAGIC 0x424b5446u /* "FTKB" */
@@ -167,7 +170,7 @@ enum tfi_codec { TFI_PLAIN = 1, TFI_DELTA = 2, TFI_KEYED = 3, TFI_LIST = 4, TFI_
 #define TFI_KEYS 256u
 #define TFI_LIST_KEYED 8u
 
-/* What a value means. The names stand in SCHEMA; a reader shows a type it does not know as UINT. */
+/* The meaning of a value. SCHEMA contains the names; a reader shows a type it does not know as UINT. */
 enum tfi_type {
     TFI_TYPE_UINT,
     TFI_TYPE_INT,
@@ -191,7 +194,7 @@ enum tfi_range_flag {
     TFI_RANGE_NESTED = 1,    /* push and pop; otherwise start and end, from any thread in any order */
     TFI_RANGE_STAGE = 2,     /* a stage; otherwise a library's own range, shown as a mark with a duration */
     TFI_RANGE_UNTRACKED = 4, /* its beginning was not found or not kept: duration is 0 */
-    TFI_RANGE_NVTX = 0x100,  /* where it came from */
+    TFI_RANGE_NVTX = 0x100,  /* this flag and the next ones: the range's source */
     TFI_RANGE_API = 0x200,
     TFI_RANGE_TORCH = 0x400,      /* record_function and every other USER_SCOPE range of libtorch */
     TFI_RANGE_FUNCTION = 0x800,   /* a Python function of TFI_STAGES */
@@ -199,8 +202,8 @@ enum tfi_range_flag {
     TFI_RANGE_MODULE = 0x2000,    /* a torch.nn module, by TFI_MODULE_DEPTH */
     TFI_RANGE_TELEFUSER = 0x4000, /* a context of telefuser.utils.profiler */
     TFI_RANGE_CACHE_DIT = 0x8000, /* a context of cache_dit.profiler */
-    TFI_RANGE_PAUSES = 0x10000,   /* a coroutine or generator: its time is what lies between its pauses */
-    TFI_RANGE_ASYNC = 0x20000,    /* of TORCH, and ended by another thread, or said to be asynchronous (gloo:, nccl:) */
+    TFI_RANGE_PAUSES = 0x10000,   /* a coroutine or generator: its own time excludes its pauses */
+    TFI_RANGE_ASYNC = 0x20000,    /* a TORCH range that another thread ended, or that is asynchronous (gloo:, nccl:) */
 };
 
 /* The framework's scopes (at::RecordScope), and one more. */
@@ -208,16 +211,16 @@ enum tfi_scope {
     TFI_SCOPE_FUNCTION = 0,
     TFI_SCOPE_BACKWARD = 1,
     TFI_SCOPE_USER = 7,
-    TFI_SCOPE_OTHER = 99,   /* another one, which could not be read */
+    TFI_SCOPE_OTHER = 99,   /* a scope that could not be read */
     TFI_SCOPE_NATIVE = 100, /* a builtin function of a module in TFI_NATIVE */
 };
 
 /* How a graph got its nodes. */
 enum tfi_graph_relation {
     TFI_GRAPH_INSTANTIATED = 1,
-    TFI_GRAPH_UPDATED = 2, /* from here on the nodes are those of the other graph */
+    TFI_GRAPH_UPDATED = 2, /* from here on it has the nodes of the other graph */
     TFI_GRAPH_COPIED = 3,
-    TFI_GRAPH_PART = 4, /* no nodes: the graph is a child, or the body of a condition, in the other one */
+    TFI_GRAPH_PART = 4, /* it got no nodes: it is a child, or the body of a condition, in the other graph */
 };
 
 enum tfi_device_flag { TFI_DEVICE_SIMULATED = 1, TFI_DEVICE_BY_EVENTS = 2 };
@@ -233,8 +236,8 @@ struct tfi_rec {
 #define TFI_AGAIN_ARGS 32u /* calls with more are always written whole: the rows of a chunk stay below TFI_BLOCK_MAX */
 struct tfi_again {
     struct tfi_rec rec;
-    uint16_t back;  /* from the start of that row to the start of this one, in eights */
-    uint16_t error; /* as in a call, as time and duration; a larger one, or a longer duration, has a row of its own */
+    uint16_t back;  /* from the start of that row to the start of this one, in units of 8 bytes */
+    uint16_t error; /* `error`, `time`, `duration`: as in a call; a call with one that does not fit is written whole */
     uint64_t time;
     uint32_t duration;
     uint32_t changed;
@@ -293,7 +296,7 @@ enum tfi_chunk_state {
     TFI_CHUNK_FREE = 0,
     TFI_CHUNK_TAKEN = 1,  /* being given to a thread: its content does not count */
     TFI_CHUNK_OPEN = 2,   /* a thread writes into it */
-    TFI_CHUNK_CLOSED = 3, /* waits to be appended */
+    TFI_CHUNK_CLOSED = 3, /* complete, not appended yet */
 };
 
 struct tfi_chunk { /* at the start of each chunk */
@@ -314,7 +317,7 @@ struct tfi_slot {
     uint32_t state; /* 0 free, 1 used */
     uint32_t thread;
     uint32_t tid;
-    uint32_t calls;  /* calls it is in; the first TFI_SLOT_CALLS are listed, outermost first */
+    uint32_t calls;  /* calls in progress; the first TFI_SLOT_CALLS are listed, outermost first */
     uint32_t stages; /* stages it has open; the first TFI_SLOT_STAGES are listed */
     uint32_t reserved;
     uint64_t pthread;

@@ -1,4 +1,4 @@
-/* tfinject.h - stages and marks for C and C++ programs, without NVTX and without linking anything.
+/* tfinject.h - declares stages and marks for C and C++ programs, without NVTX and without linking anything.
  *
  *     #include <tfinject.h>
  *
@@ -17,20 +17,20 @@
  *
  *     { tfi::range stage("decode"); ... }     // C++: until the end of the scope, exceptions included
  *
- * The functions are weak symbols of libtfinject.so. Without it (no LD_PRELOAD) each use is one compare with zero and the
- * name is not even evaluated; nothing has to be linked. The library is found only where it is preloaded or linked, not
- * where CUDA_INJECTION64_PATH alone names it: NVTX works there.
+ * The functions are weak symbols of libtfinject.so, so nothing has to be linked. Without the library (no LD_PRELOAD)
+ * each use is one compare with zero, and the name is not even evaluated. The functions work only where the library is
+ * preloaded or linked. Where CUDA_INJECTION64_PATH alone names it they do nothing; NVTX works there.
  *
- * Names are bytes that end with zero, UTF-8 by custom; they are copied, NULL is a stage without name, beyond 65,536
- * bytes they are cut. All of it may be called from any thread at any time, also in forked children, never fails the
- * program, leaves errno alone and allocates nothing from its heap. The ranges nest with those of NVTX's default domain.
+ * Names are zero-terminated bytes, UTF-8 by custom. They are copied; beyond 65,536 bytes they are cut. NULL is a stage
+ * without a name. Any thread may call these functions at any time, also in forked children. They never make the program
+ * fail, keep errno and allocate nothing from its heap. The ranges nest with those of NVTX's default domain.
  */
 #ifndef TFINJECT_H
 #define TFINJECT_H
 
 #include <stdint.h>
 
-/* What push and pop return where nothing is recorded; NVTX says the same. */
+/* Push and pop return this where nothing is recorded, as NVTX does. */
 #define TFI_NOT_RECORDED (-2)
 
 #ifndef TFI_API
@@ -44,13 +44,14 @@ extern "C" {
 /* Opens a stage in this thread; returns how many were open before it, from 0. */
 TFI_API int tfi_range_push(const char *name);
 
-/* Closes the innermost one; returns how many are still open, -1 if none was. */
+/* Closes this thread's innermost stage; returns how many are still open, -1 if none was. */
 TFI_API int tfi_range_pop(void);
 
 /* Opens a stage that any thread may end; returns its id, 0 where nothing is recorded. */
 TFI_API uint64_t tfi_range_start(const char *name);
 
-/* Ends it. 0 does nothing; an id that is not open (ended before, or a parent process's) is only counted. */
+/* Ends a stage that tfi_range_start() opened. 0 does nothing. An id that is not open (ended before, or of a parent
+ * process) is only counted. */
 TFI_API void tfi_range_end(uint64_t id);
 
 /* A moment with a name. */
@@ -62,8 +63,8 @@ TFI_API void tfi_mark(const char *name);
 
 #ifndef TFI_NO_MACROS
 
-/* Address of a function of the library, null where the library is not. It is taken from the table that the dynamic
- * linker fills in: the plain address of a weak symbol is fixed as null when a position-dependent program is linked. */
+/* Address of a function of the library, null where the library is absent. It is read from the table that the dynamic
+ * linker fills in: when a position-dependent program is linked, the plain address of a weak symbol is fixed as null. */
 #ifdef __x86_64__
 #define TFI_ADDRESS(function)                                                                                          \
     static inline __typeof__(&function) tfi_at_##function(void)                                                        \
@@ -96,7 +97,7 @@ TFI_ADDRESS(tfi_mark)
 namespace tfi
 {
 
-/* A stage for as long as the object lives; it must die in the thread that made it. */
+/* A stage that is open as long as the object lives. The thread that made the object must destroy it. */
 class range
 {
   public:

@@ -1,6 +1,6 @@
-/* utf8.c - the length of a UTF-8 sequence, and writing one.
+/* utf8.c - measures and writes UTF-8 sequences.
  *
- * Both programs compile this file. It runs inside somebody else's process: it allocates nothing and keeps no state.
+ * Both programs compile this file. It runs inside the profiled process: it allocates nothing and keeps no state.
  */
 #include "utf8.h"
 

@@ -1,0 +1,68 @@
+/* files.h - handles our directories and files in places where other users may write as well. */
+#ifndef TFI_FILES_H
+#define TFI_FILES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+
+#define TFI_PATH_BYTES 4096
+#define TFI_NAME_BYTES 256
+
+/* A directory that was opened once. Programs close descriptors that are not theirs: each use checks that the number
+ * still means this directory, and opens the directory again if it does not. All zero: none. */
+struct tfi_dir {
+    int fd; /* O_PATH */
+    uint64_t device, inode;
+    char path[TFI_PATH_BYTES];
+};
+
+/* Makes a directory and its parents and opens it. `path` is absolute. A link on the way is followed only if our user or
+ * root owns it. False with errno set, ELOOP for another user's link. */
+bool tfi_dir_make(struct tfi_dir *dir, const char *path);
+/* The directory's descriptor; -1 with errno set, ESTALE if its path leads elsewhere now. Any thread. */
+int tfi_dir_fd(struct tfi_dir *dir);
+void tfi_dir_close(struct tfi_dir *dir);
+
+/* Creates a file in the directory with mode 0600, whatever the umask is; never opens an existing file or follows a
+ * link.
+ * -1 with errno set. The descriptor's number is out of the range that programs use. */
+int tfi_dir_create(struct tfi_dir *dir, const char *name, int flags);
+/* True if the name is taken, by any kind of file. */
+bool tfi_dir_has(struct tfi_dir *dir, const char *name);
+/* Reads the status of a name, without following a link; false with errno set. */
+bool tfi_dir_look(struct tfi_dir *dir, const char *name, struct stat *st);
+bool tfi_dir_remove(struct tfi_dir *dir, const char *name);
+/* Reads a small regular file that our user owns, as tfi_read_file() does; EPERM if it is no such file. */
+ssize_t tfi_dir_read(struct tfi_dir *dir, const char *name, char *buf, size_t size);
+
+/* A file of ours. Each use checks it, as with a directory. */
+struct tfi_file {
+    int fd;
+    uint64_t device, inode;
+    struct tfi_dir *dir;
+    char name[TFI_NAME_BYTES];
+};
+
+/* Creates a new file for appending; false with errno set. */
+bool tfi_file_create(struct tfi_file *file, struct tfi_dir *dir, const char *name);
+/* False, with errno set, if a file of this size would pass RLIMIT_FSIZE. */
+bool tfi_file_has_room(uint64_t size);
+/* Appends all parts or nothing at `*size`; false with errno set. Checks RLIMIT_FSIZE first, because a write beyond it
+ * kills the process. `parts` is modified. */
+bool tfi_file_append(struct tfi_file *file, uint64_t *size, struct iovec *parts, int count);
+/* True if the file's name is gone or belongs to another file: the file's content can't be found any more. */
+bool tfi_file_is_gone(struct tfi_file *file);
+/* Renames a finished file, unless the new name is taken, and closes it. On failure removes the file; false with errno
+ * set. */
+bool tfi_file_rename(struct tfi_file *file, const char *name);
+void tfi_file_remove(struct tfi_file *file);
+void tfi_file_close(struct tfi_file *file);
+
+/* Reads a small regular file whole, zero-terminated. Returns the length, or -1 with errno set, EINVAL if it is not a
+ * regular file. A FIFO does not make the caller wait. */
+ssize_t tfi_read_file(const char *path, char *buf, size_t size);
+
+#endif

@@ -1,0 +1,31 @@
+/* glibc.h - binds the library to old versions of libc's functions; every file of the library is compiled with it.
+ *
+ * A preloaded library that needs a version missing from the system's libc is fatal to every process. So the library
+ * needs nothing newer than glibc 2.28, where wheels of torch still run. Some functions got a new version since, most by
+ * moving from libpthread and libdl into libc in 2.34; every libc still has the old version. The functions of the stat
+ * family are symbols only since 2.33: glibc.c implements them. A test reads the versions of the finished library.
+ */
+#ifndef TFI_GLIBC_H
+#define TFI_GLIBC_H
+
+#define OLD(symbol, version) __asm__(".symver " #symbol ", " #symbol "@GLIBC_" version)
+OLD(dladdr, "2.2.5");
+OLD(dladdr1, "2.3.3");
+OLD(dlclose, "2.2.5");
+OLD(dlerror, "2.2.5");
+OLD(dlinfo, "2.3.3");
+OLD(dlopen, "2.2.5");
+OLD(dlvsym, "2.2.5");
+OLD(pthread_attr_setstacksize, "2.2.5");
+OLD(pthread_create, "2.2.5");
+OLD(pthread_getspecific, "2.2.5");
+OLD(pthread_join, "2.2.5");
+OLD(pthread_key_create, "2.2.5");
+OLD(pthread_once, "2.2.5");
+OLD(pthread_setspecific, "2.2.5");
+OLD(pthread_sigmask, "2.2.5");
+OLD(pthread_timedjoin_np, "2.3.3");
+OLD(pthread_tryjoin_np, "2.3.3");
+#undef OLD
+
+#endif

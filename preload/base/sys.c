@@ -1,0 +1,217 @@
+/* sys.c - provides locks, memory, time and ids by raw system calls.
+ *
+ * This file uses syscall() where libc's function is a cancellation point or keeps state of its own.
+ */
+#include "base/sys.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/frame.h"
+#include "base/process.h"
+#include "base/tfi.h"
+
+int tfi_cancel_off(void)
+{
+    int state, type;
+    pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &type);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    return state << 1 | type;
+}
+
+void tfi_cancel_on(int before)
+{
+    pthread_setcancelstate(before >> 1, NULL);
+    pthread_setcanceltype(before & 1, NULL);
+}
+
+void tfi_futex_wait(uint32_t *word, uint32_t value, unsigned ms)
+{
+    struct timespec limit = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &limit, NULL, 0);
+}
+
+void tfi_futex_wake(uint32_t *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+enum { HELD = 1, WAITED_FOR = 2, STATE = 3 };
+
+#define LONGEST_MS 1000 /* much longer than any lock is held, except during a write to a file system that hangs */
+
+/* This process's number in the upper bits of a lock. It lies on the page that is wiped on any kind of fork. */
+static uint32_t holder(void)
+{
+    uint32_t known = __atomic_load_n(&tfi_process->holder, __ATOMIC_RELAXED);
+    if (TFI_LIKELY(known)) return known;
+    tfi_process_keep();
+    known = (uint32_t)tfi_getpid() << 2;
+    __atomic_store_n(&tfi_process->holder, known, __ATOMIC_RELAXED);
+    return known;
+}
+
+static __thread struct {
+    uint64_t before;
+    uint32_t depth;
+} signals;
+
+void tfi_signals_off(void)
+{
+    /* Signals left open: faults, and the two that libc uses itself. Signal 32 cancels a thread; cancellation is off
+     * where it matters. Signal 33 changes the user. */
+    static const int open[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, 32, 33};
+    uint64_t mask = ~0ull, before = 0;
+    if (signals.depth) {
+        signals.depth++;
+        return;
+    }
+    for (size_t i = 0; i < TFI_COUNT(open); i++) mask &= ~(1ull << (open[i] - 1));
+    if (syscall(SYS_rt_sigprocmask, SIG_BLOCK, &mask, &before, sizeof mask) != 0) before = ~0ull;
+    signals.before = before;
+    signals.depth = 1;
+}
+
+void tfi_signals_on(void)
+{
+    uint64_t before = signals.before;
+    if (--signals.depth) return;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    if (before != ~0ull) syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
+}
+
+/* True if the function that holds the lock was left by a jump. The frame is read twice, because another function may
+ * take the lock in between. */
+static bool is_left(struct tfi_lock *lock)
+{
+    tfi_frame first = *(volatile tfi_frame *)&lock->frame;
+    if (!first[0] || !tfi_frame_is_left(first, (uintptr_t)__builtin_frame_address(0))) return false;
+    tfi_frame again = *(volatile tfi_frame *)&lock->frame;
+    if (first[0] != again[0] || first[1] != again[1]) return false;
+    tfi_jump_seen();
+    tfi_count_drop(TFI_DROP_JUMPED, 1);
+    return true;
+}
+
+static bool acquire(struct tfi_lock *lock, unsigned ms)
+{
+    uint32_t word = 0, mine = holder();
+    if (__atomic_compare_exchange_n(&lock->word, &word, mine | HELD, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+        return true;
+    if (__atomic_load_n(&lock->given_up, __ATOMIC_RELAXED)) ms = 0;
+    uint64_t end = tfi_monotonic_ns() + (uint64_t)ms * 1000000;
+    for (;;) {
+        word = __atomic_load_n(&lock->word, __ATOMIC_RELAXED);
+        bool available = (word & ~(uint32_t)STATE) != mine;
+        if (word != (mine | WAITED_FOR) && !__atomic_compare_exchange_n(&lock->word, &word, mine | WAITED_FOR, false,
+                                                                        __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+            continue;
+        if (available || is_left(lock)) {
+            lock->frame = (tfi_frame){0, 0};
+            return true;
+        }
+        if (tfi_monotonic_ns() >= end) return false;
+        tfi_futex_wait(&lock->word, mine | WAITED_FOR, ms < 10 ? ms : 10);
+    }
+}
+
+bool tfi_lock_within(struct tfi_lock *lock, unsigned ms)
+{
+    int error = errno;
+    tfi_signals_off();
+    bool taken = acquire(lock, ms);
+    if (!taken) tfi_signals_on();
+    errno = error;
+    return taken;
+}
+
+bool tfi_lock(struct tfi_lock *lock)
+{
+    bool taken = tfi_lock_within(lock, LONGEST_MS);
+    if (TFI_UNLIKELY(taken == __atomic_load_n(&lock->given_up, __ATOMIC_RELAXED)))
+        __atomic_store_n(&lock->given_up, !taken, __ATOMIC_RELAXED);
+    if (TFI_UNLIKELY(!taken)) tfi_count_drop(TFI_DROP_LOCKED, 1);
+    return taken;
+}
+
+void tfi_unlock(struct tfi_lock *lock)
+{
+    int error = errno;
+    if ((__atomic_exchange_n(&lock->word, 0, __ATOMIC_RELEASE) & STATE) == WAITED_FOR) tfi_futex_wake(&lock->word);
+    tfi_signals_on();
+    errno = error;
+}
+
+static TFI_COLD bool lock_masked(struct tfi_lock *lock)
+{
+    bool taken = tfi_lock(lock);
+    if (taken) lock->masked = true;
+    return taken;
+}
+
+bool tfi_lock_quick_from(struct tfi_lock *lock, tfi_frame frame)
+{
+    uint32_t word = 0;
+    bool quick = !tfi_jumps() && __atomic_compare_exchange_n(&lock->word, &word, holder() | HELD, false,
+                                                             __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+    if (TFI_UNLIKELY(!quick) && !lock_masked(lock)) return false;
+    *(volatile tfi_frame *)&lock->frame = frame;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    return true;
+}
+
+void tfi_unlock_quick(struct tfi_lock *lock)
+{
+    bool masked = lock->masked;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    lock->masked = false;
+    *(volatile tfi_frame *)&lock->frame = (tfi_frame){0, 0};
+    if (TFI_UNLIKELY(masked)) tfi_unlock(lock);
+    else if ((__atomic_exchange_n(&lock->word, 0, __ATOMIC_RELEASE) & STATE) == WAITED_FOR) tfi_futex_wake(&lock->word);
+}
+
+pid_t tfi_getpid(void)
+{
+    return (pid_t)syscall(SYS_getpid);
+}
+
+pid_t tfi_gettid(void)
+{
+    return (pid_t)syscall(SYS_gettid);
+}
+
+static uint64_t clock_ns(clockid_t id)
+{
+    struct timespec t;
+    clock_gettime(id, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+uint64_t tfi_monotonic_ns(void)
+{
+    return clock_ns(CLOCK_MONOTONIC);
+}
+
+uint64_t tfi_realtime_ns(void)
+{
+    return clock_ns(CLOCK_REALTIME);
+}
+
+void tfi_register_barrier(void)
+{
+    syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
+}
+
+void *tfi_map(size_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}

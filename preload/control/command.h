@@ -1,0 +1,14 @@
+/* command.h - writes the command line for the header of a trace. */
+#ifndef TFI_COMMAND_H
+#define TFI_COMMAND_H
+
+#include "base/fmt.h"
+
+/* Adds the pairs `values`, `command` and, if something was left out of the command, `command.left_out`. */
+void tfi_command_header(struct tfi_text *text);
+
+/* Appends one argument without its secrets; sets `more` if the next argument is a secret. Returns how many secrets were
+ * left out. */
+unsigned tfi_command_argument(struct tfi_text *to, const char *bytes, size_t count, int *more);
+
+#endif

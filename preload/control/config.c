@@ -1,0 +1,271 @@
+/* config.c - reads the variables of include/env.def and finds unknown names.
+ *
+ * The constructor copies the values, so later changes of the program's environment have no effect. It also finds the
+ * errors. They are reported only when the process wakes, so that a job's shells and compilers stay silent.
+ */
+#include "control/config.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fmt.h"
+#include "record/log.h"
+#include "control/schedule.h"
+#include "base/sys.h"
+#include "base/tfi.h"
+
+struct tfi_config tfi_config;
+
+#define ENV(type, name, field, option, standard, aliases, meaning)                                                     \
+    {#name, #field, standard, aliases, TYPE_##type, offsetof(struct tfi_config, field)},
+static const struct variable {
+    const char *name;
+    const char *label;
+    const char *standard; /* the default; in parentheses: a description, not a value */
+    const char *aliases;
+    enum tfi_value_type type;
+    size_t field;
+} variables[] = {
+#include "env.def"
+};
+
+/* The library passes this variable on to children; users do not set it. */
+#define RUN_DIR "TFI_RUN_DIR"
+
+#define NAME_BYTES 64
+
+/* The value of the variable, else of its first alias that is set; `used` becomes the name that was set. */
+static const char *value_of(const struct variable *v, char used[NAME_BYTES])
+{
+    const char *value = getenv(v->name), *aliases = v->aliases;
+    tfi_fmt(used, NAME_BYTES, "%s", v->name);
+    while (!value && tfi_next_name(&aliases, used, NAME_BYTES)) value = getenv(used);
+    return value;
+}
+
+/* The header's pairs about the environment at start, which is the one that the settings come from. */
+static char environment_room[16384];
+static struct tfi_text environment = {environment_room, sizeof environment_room, 0, 0};
+
+static void keep_variable(const char *name)
+{
+    const char *value = getenv(name);
+    if (!value) return;
+    tfi_text_add(&environment, "env.%s%c", name, 0);
+    tfi_text_bytes(&environment, value, strlen(value) + 1);
+}
+
+static void keep_environment(void)
+{
+    static const char *const launchers[] = {
+        "RANK",
+        "LOCAL_RANK",
+        "WORLD_SIZE",
+        "LOCAL_WORLD_SIZE",
+        "GROUP_RANK",
+        "MASTER_ADDR",
+        "SLURM_PROCID",
+        "SLURM_JOB_ID",
+        "OMPI_COMM_WORLD_RANK",
+        "TORCHELASTIC_RUN_ID",
+        "PMI_RANK",
+        "PMIX_RANK",
+        "LD_PRELOAD",
+        "CUDA_VISIBLE_DEVICES",
+        "NVTX_INJECTION64_PATH",
+        "CUDA_INJECTION64_PATH",
+    };
+    char alias[NAME_BYTES];
+    for (size_t i = 0; i < TFI_COUNT(variables); i++) {
+        keep_variable(variables[i].name);
+        for (const char *list = variables[i].aliases; tfi_next_name(&list, alias, sizeof alias);) keep_variable(alias);
+    }
+    for (size_t i = 0; i < TFI_COUNT(launchers) && tfi_config.record_values; i++) keep_variable(launchers[i]);
+}
+
+static const struct variable *find(const char *name)
+{
+    for (size_t i = 0; i < TFI_COUNT(variables); i++)
+        if (strcmp(variables[i].name, name) == 0) return &variables[i];
+    return NULL;
+}
+
+/* Warnings about the environment, kept until the process wakes. */
+static struct {
+    char line[8][700];
+    unsigned count;
+} complaints;
+
+static void complain(const char *format, ...)
+{
+    va_list args;
+    if (complaints.count == TFI_COUNT(complaints.line)) return;
+    va_start(args, format);
+    tfi_vfmt(complaints.line[complaints.count++], sizeof complaints.line[0], format, args);
+    va_end(args);
+}
+
+static void complain_unknown(const char *name)
+{
+    const char *nearest = NULL;
+    unsigned best = 1000;
+    char valid[512];
+    size_t used = 0;
+    for (size_t i = 0; i < TFI_COUNT(variables); i++) {
+        unsigned d = tfi_distance(name, strlen(name), variables[i].name, strlen(variables[i].name));
+        if (d < best) nearest = variables[i].name;
+        if (d < best) best = d;
+        if (strncmp(variables[i].name, "TFI_", 4) == 0)
+            used += tfi_fmt(valid + used, sizeof valid - used, "%s%s", used ? ", " : "", variables[i].name);
+    }
+    if (best <= 4) complain("%s is not known and ignored; did you mean %s? Known: %s", name, nearest, valid);
+    else complain("%s is not known and ignored. Known: %s", name, valid);
+}
+
+static void complain_value(const struct variable *v, const char *name, const char *value)
+{
+    char shown[200]; /* a long value must not push the rest of the message out of the line */
+    tfi_fmt(shown, sizeof shown, "%s", value);
+    complain("%s=%s is not valid, the default is used; it takes %s", name, shown, tfi_value_takes(v->type));
+}
+
+static void find_unknown(void)
+{
+    char name[NAME_BYTES];
+    for (char **e = environ; e && *e; e++) {
+        if (strncmp(*e, "TFI_", 4) != 0) continue;
+        size_t length = strcspn(*e, "=");
+        if (length >= sizeof name) length = sizeof name - 1;
+        memcpy(name, *e, length);
+        name[length] = 0;
+        if (strcmp(name, RUN_DIR) != 0 && !find(name)) complain_unknown(name);
+    }
+}
+
+/* Applies an activity's own variable, which overrides the list. */
+static void switch_activity(uint32_t bit, uint32_t flag)
+{
+    if (flag == 1) tfi_config.activities |= bit;
+    else if (flag == 0) tfi_config.activities &= ~bit;
+    if (flag != TFI_UNSET) tfi_config.fixed |= bit;
+}
+
+/* Warns about requested activities that nothing records yet. */
+static void complain_early(void)
+{
+#define ACTIVITY(name, word, recorded, meaning) {word, TFI_ACTIVITY_##name, recorded},
+    static const struct {
+        const char *word;
+        uint32_t bit;
+        bool recorded;
+    } rows[] = {
+#include "env.def"
+    };
+    for (size_t i = 0; i < TFI_COUNT(rows); i++)
+        if (!rows[i].recorded && tfi_config.activities & rows[i].bit)
+            complain("TFI_ACTIVITIES: %s is not recorded yet; everything else of the list is", rows[i].word);
+}
+
+/* Marks settings the user fixed; embedded profilers cannot override them. */
+static void fix(const struct variable *v)
+{
+    if (v->type == TYPE_WORDS) tfi_config.fixed |= (1u << TFI_ACTIVITIES) - 1;
+    if (v->type == TYPE_WORDS) complain_early();
+    if (v->field == offsetof(struct tfi_config, record_shapes)) tfi_config.fixed |= TFI_RECORDING_SHAPES;
+}
+
+static enum tfi_select selection_of(const char *list)
+{
+    char entry[8];
+    if (!list) return TFI_SELECT_ALL;
+    return tfi_next_name(&list, entry, sizeof entry) ? TFI_SELECT_NAMES : TFI_SELECT_NOTHING;
+}
+
+void tfi_config_read(void)
+{
+    char used[NAME_BYTES];
+    tfi_values_forget();
+    tfi_config = (struct tfi_config){0};
+    for (size_t i = 0; i < TFI_COUNT(variables); i++) {
+        const struct variable *v = &variables[i];
+        const char *value = value_of(v, used);
+        void *field = (char *)&tfi_config + v->field;
+        if (v->standard[0] && v->standard[0] != '(') tfi_value_parse(v->type, v->standard, field);
+        if (!value) continue;
+        if (tfi_value_parse(v->type, value, field)) fix(v);
+        else complain_value(v, used, value);
+    }
+    tfi_log_set_level(tfi_config.log);
+    find_unknown();
+    switch_activity(TFI_ACTIVITY_STACK, tfi_config.with_stack);
+    switch_activity(TFI_ACTIVITY_MEM, tfi_config.profile_memory);
+    const char *run_dir = getenv(RUN_DIR);
+    bool is_directory = run_dir && run_dir[0] == '/' && run_dir[1] != '/'; /* two slashes begin a token, see rank.c */
+    tfi_config.inherited_dir = is_directory ? tfi_value_keep(run_dir) : NULL;
+    tfi_config.select = selection_of(tfi_config.names);
+    keep_environment();
+}
+
+bool tfi_config_setting(unsigned index, struct tfi_setting *setting)
+{
+    if (index >= TFI_COUNT(variables)) return false;
+    const struct variable *v = &variables[index];
+    *setting = (struct tfi_setting){.field = v->label};
+    tfi_value_describe(v->type, (const char *)&tfi_config + v->field, setting);
+    return true;
+}
+
+bool tfi_config_may_have(enum tfi_activity activity)
+{
+    bool refused = (activity == TFI_ACTIVITY_MEM && tfi_config.profile_memory == 0) ||
+                   (activity == TFI_ACTIVITY_STACK && tfi_config.with_stack == 0);
+    bool trigger = tfi_config.trigger.signal || tfi_config.trigger.path;
+    return tfi_config.activities & activity || (trigger && !refused);
+}
+
+bool tfi_config_has_warnings(void)
+{
+    return complaints.count > 0;
+}
+
+void tfi_config_warn(void)
+{
+    for (unsigned i = 0; i < complaints.count; i++) tfi_log(TFI_LOG_WARN, "%s", complaints.line[i]);
+}
+
+void tfi_config_header(struct tfi_text *text)
+{
+    static char entry[4096]; /* only the waking thread is here, and it may have a small stack */
+    const char *list = tfi_config.metadata ? tfi_config.metadata : "";
+    while (tfi_next_name(&list, entry, sizeof entry)) {
+        size_t key = strcspn(entry, "=");
+        const char *value = entry[key] ? entry + key + 1 : "";
+        tfi_text_bytes(text, "meta.", 5);
+        tfi_text_bytes(text, entry, key);
+        tfi_text_bytes(text, "", 1);
+        tfi_text_bytes(text, value, strlen(value) + 1);
+    }
+    tfi_text_bytes(text, environment.data, environment.used);
+}
+
+void tfi_config_select(const char *names)
+{
+    enum { COPIES = 4, BYTES = 2048 };
+    static char copy[COPIES][BYTES]; /* several, because another thread may be reading an earlier one */
+    static unsigned count;
+    char *to = copy[count++ % COPIES];
+    tfi_fmt(to, BYTES, "%s", names);
+    tfi_config.names = to;
+    __atomic_store_n(&tfi_config.select, selection_of(to), __ATOMIC_RELEASE);
+}
+
+bool tfi_config_selects(const char *text, size_t length)
+{
+    char entry[256];
+    const char *list = tfi_config.names ? tfi_config.names : "";
+    while (tfi_next_name(&list, entry, sizeof entry))
+        if (tfi_glob(entry, text, length, false)) return true;
+    return false;
+}

@@ -1,0 +1,40 @@
+/* rank.h - identifies this process in its job and decides where its files go. */
+#ifndef TFI_RANK_H
+#define TFI_RANK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct tfi_dir;
+struct tfi_text;
+
+/* Rank and number of ranks by the launcher's variables at wake, else those at start; 0 and 1 if there are none. */
+uint32_t tfi_rank(void);
+uint32_t tfi_world(void);
+
+/* Name of this host, usable in a file name. */
+const char *tfi_host(void);
+
+/* Decides the run directory, unless a parent has, and passes it on in TFI_RUN_DIR. Also makes TFI_LIVE_DIR absolute
+ * before the program changes its directory. Called in the constructor. */
+void tfi_run_dir_pass_on(void);
+
+/* Applies the program's own choice of where files go: a directory, or, if the user set none, the pipeline in the
+ * default name (NULL: no choice). It has effect until the directory is made. Sets `place` to the directory in effect;
+ * false if that is not the one chosen. */
+bool tfi_run_dir_choose(const char *dir, const char *pipeline, char *place, size_t size);
+
+/* "TFI_RUN_DIR=..." for a child's environment; NULL before the constructor has run. */
+const char *tfi_run_dir_entry(void);
+
+/* Creates and opens the run directory of this process; false with errno set. Called at wake. */
+bool tfi_run_dir_make(struct tfi_dir *dir);
+
+/* True for one process of this run, which then gives the warnings. Leaves an empty file `name` as the claim. */
+bool tfi_run_dir_claim(struct tfi_dir *dir, const char *name);
+
+/* Adds the pairs that identify this process: host, boot_id, pid, start_time, rank, command ... */
+void tfi_rank_header(struct tfi_text *text);
+
+#endif

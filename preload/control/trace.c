@@ -1,0 +1,54 @@
+/* trace.c - gives the trace its place: the run directory of this process, and an unused name there. */
+#include "control/trace.h"
+
+#include <errno.h>
+
+#include "control/config.h"
+#include "base/process.h"
+#include "control/rank.h"
+#include "base/fmt.h"
+#include "base/sys.h"
+#include "record/writer.h"
+
+struct tfi_dir tfi_trace_dir;
+char tfi_trace_name[TFI_NAME_BYTES];
+
+static bool is_taken(const char *name)
+{
+    static const char *const others[] = {".live", ".timing.json"};
+    char full[TFI_NAME_BYTES];
+    for (size_t i = 0; i < TFI_COUNT(others); i++) {
+        tfi_fmt(full, sizeof full, "%s%s%s", name, i == 0 ? ".tfr" : "", others[i]);
+        if (tfi_dir_has(&tfi_trace_dir, full)) return true;
+    }
+    return false;
+}
+
+/* Creates the trace's file. If the name is taken (exec keeps the pid), appends a number: nothing is overwritten. */
+static bool create(void)
+{
+    char number[16] = "", file[TFI_NAME_BYTES];
+    for (unsigned n = 1; n < 1000; n++) {
+        if (n > 1) tfi_fmt(number, sizeof number, ".%u", n);
+        tfi_fmt(tfi_trace_name, sizeof tfi_trace_name, "rank%u.%s.%u%s", tfi_rank(), tfi_host(),
+                (unsigned)tfi_trace_pid, number);
+        tfi_fmt(file, sizeof file, "%s.tfr", tfi_trace_name);
+        if (is_taken(tfi_trace_name)) continue;
+        if (tfi_writer_open(&tfi_trace_dir, file, tfi_config.max_mb)) return true;
+        if (errno != EEXIST) return false;
+    }
+    return false;
+}
+
+bool tfi_trace_create(void)
+{
+    tfi_trace_name[0] = 0;
+    return tfi_run_dir_make(&tfi_trace_dir) && create();
+}
+
+void tfi_timing_path(char *path, size_t size)
+{
+    *path = 0;
+    if (tfi_process->state == TFI_AWAKE && tfi_getpid() == tfi_trace_pid)
+        tfi_fmt(path, size, "%s/%s.timing.json", tfi_trace_dir.path, tfi_trace_name);
+}

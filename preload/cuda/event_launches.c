@@ -1,0 +1,400 @@
+/* event_launches.c - times launches by CUDA events: detours on the driver's launch functions; see event_times.c.
+ *
+ * The detours stand between our wrappers and the originals, for the functions of the driver that launch or that give
+ * up a context. A wrapper calls the original of its row; tfi_events_begin() makes that one of ours. The program's
+ * call is forwarded exactly as it came, even if ours fails.
+ */
+#include "cuda/event_times.h"
+
+#include <errno.h>
+
+#include "record/background.h"
+#include "cuda/calls.h"
+#include "cuda/kernel_names.h"
+#include "hooks/hooks.h"
+#include "base/process.h"
+#include "base/raw_dlsym.h"
+#include "stage/wanted.h"
+
+/* Finds the context and the stream of a launch; false if the stream is being captured or belongs to another
+ * context than the current one. */
+static bool find_place(void *stream, struct tfi_event_place *p)
+{
+    void *owner;
+    int capturing = 0;
+    p->stream = stream;
+    if (tfi_events_driver.StreamIsCapturing(stream, &capturing) != 0 || capturing) return false;
+    bool ok = tfi_events_driver.CtxGetCurrent(&p->context) == 0 && p->context &&
+              tfi_events_driver.CtxGetId(p->context, &p->id) == 0 &&
+              tfi_events_driver.StreamGetId(stream, &p->stream_id) == 0;
+    if (ok && (uintptr_t)stream > 2) ok = tfi_events_driver.StreamGetCtx(stream, &owner) == 0 && owner == p->context;
+    if (!ok) tfi_count_drop(TFI_DROP_EVENTS, 1);
+    return ok;
+}
+
+struct launch {
+    struct tfi_thread *thread; /* NULL: the launch is only forwarded */
+    struct tfi_event_context *context;
+    struct tfi_event_place place;
+    uint32_t begin, end; /* events */
+    bool again;          /* `end` is an event that was recorded before */
+    uint64_t start;
+};
+
+/* Returns the calling thread if this launch is to be timed. After a failed exec the same process has a new trace. */
+static struct tfi_thread *timed_thread(void)
+{
+    struct tfi_thread *t = tfi_self;
+    uint32_t gen = __atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED);
+    if (!t || !gen || t->gen != gen || tfi_guarded(t) || !tfi_call_wanted(t) || !tfi_recording(TFI_ACTIVITY_GPU))
+        return NULL;
+    if (TFI_UNLIKELY(tfi_events.gen != gen)) {
+        if (!tfi_events.on || tfi_events.pid != tfi_getpid() ||
+            !tfi_lock_within(&tfi_events.polling, TFI_EVENTS_LAUNCH_MS))
+            return NULL;
+        __atomic_store_n(&tfi_events.gen, gen, __ATOMIC_RELEASE);
+        tfi_unlock(&tfi_events.polling);
+    }
+    if (tfi_events.quiet || (!tfi_config.event_kernels && !__atomic_load_n(&t->stages, __ATOMIC_RELAXED))) return NULL;
+    return t;
+}
+
+static struct tfi_event_span *find_span(const struct launch *l, uint64_t range)
+{
+    for (uint32_t i = 0; i < tfi_events_spans; i++) {
+        struct tfi_event_span *s = &tfi_events.span[i];
+        if (s->range == range && s->context == l->context && s->stream == (uint32_t)l->place.stream_id) return s;
+    }
+    return NULL;
+}
+
+/* With `lists` held. True if the launch needs an event before it. If only stages are timed, also looks for an
+ * event after an earlier launch that can be recorded again, because nothing but open stages of this thread holds
+ * it. */
+static bool needs_begin(struct launch *l)
+{
+    const struct tfi_thread *t = l->thread;
+    uint32_t common = TFI_EVENTS_NONE, holders = 0;
+    bool missing = false;
+    for (uint32_t i = 0; i < t->nr_open; i++) {
+        if (!(t->open[i].flags & TFI_RANGE_STAGE)) continue;
+        const struct tfi_event_span *s = find_span(l, t->open[i].id);
+        if (!s) missing = true;
+        else if (common == TFI_EVENTS_NONE || common == s->end) holders++;
+        if (s) common = s->end;
+    }
+    if (!tfi_config.event_kernels && common != TFI_EVENTS_NONE && l->context->pool[common].users == holders) {
+        l->end = common;
+        l->again = true;
+    }
+    return missing || tfi_config.event_kernels;
+}
+
+/* With `lists` held: takes the events of a launch. */
+static bool take_events(struct launch *l)
+{
+    struct tfi_event_context *c = l->context;
+    l->begin = l->end = TFI_EVENTS_NONE;
+    l->again = false;
+    bool begin = needs_begin(l);
+    if (begin && (l->begin = tfi_events_pop(c)) == TFI_EVENTS_NONE) l->begin = tfi_events_make(c);
+    if (l->again) c->pool[l->end].users++;
+    else if ((l->end = tfi_events_pop(c)) == TFI_EVENTS_NONE) l->end = tfi_events_make(c);
+    if ((!begin || l->begin != TFI_EVENTS_NONE) && l->end != TFI_EVENTS_NONE) return true;
+    tfi_events_unuse(c, l->begin);
+    tfi_events_unuse(c, l->end);
+    return false;
+}
+
+static bool lock_and_take(struct launch *l)
+{
+    if (!tfi_lock_within(&tfi_events.lists, TFI_EVENTS_LAUNCH_MS)) return false;
+    l->context = tfi_events_context(&l->place);
+    bool ok = l->context && take_events(l);
+    tfi_unlock(&tfi_events.lists);
+    return ok;
+}
+
+/* In relaxed capture mode. If no event is free, looks for items that have completed. */
+static bool prepare(struct launch *l)
+{
+    if (lock_and_take(l)) return true;
+    if (l->context && tfi_lock_within(&tfi_events.polling, 0)) {
+        if (tfi_events.gen == l->thread->gen) tfi_events_resolve(l->context, 64, false);
+        tfi_unlock(&tfi_events.polling);
+        if (lock_and_take(l)) return true;
+    }
+    tfi_count_drop(TFI_DROP_EVENTS, 1);
+    return false;
+}
+
+static void give_back(struct launch *l)
+{
+    int cancel = tfi_cancel_off();
+    if (tfi_lock(&tfi_events.lists)) {
+        tfi_events_unuse(l->context, l->begin);
+        tfi_events_unuse(l->context, l->end);
+        tfi_unlock(&tfi_events.lists);
+    }
+    tfi_cancel_on(cancel);
+    l->thread = NULL;
+}
+
+static void before(struct launch *l, void *stream)
+{
+    *l = (struct launch){.thread = timed_thread()};
+    if (!l->thread) return;
+    int error = errno, cancel = tfi_cancel_off(), mode = tfi_events_relaxed();
+    tfi_signals_off();
+    tfi_inside++;
+    bool ok = mode >= 0 && find_place(stream, &l->place) && prepare(l);
+    if (ok && l->begin != TFI_EVENTS_NONE &&
+        tfi_events_driver.EventRecord(l->context->pool[l->begin].handle, stream) != 0) {
+        tfi_count_drop(TFI_DROP_EVENTS, 1);
+        give_back(l);
+        ok = false;
+    }
+    tfi_inside--;
+    tfi_signals_on();
+    tfi_events_restore(mode);
+    tfi_cancel_on(cancel);
+    if (!ok) l->thread = NULL;
+    l->start = tfi_ticks();
+    errno = error;
+}
+
+/* With `lists` held: the open stages of the thread end, for the time being, with this launch. */
+static void extend_spans(struct launch *l)
+{
+    struct tfi_event_context *c = l->context;
+    for (uint32_t i = 0; i < l->thread->nr_open; i++) {
+        const struct tfi_open *open = &l->thread->open[i];
+        if (!(open->flags & TFI_RANGE_STAGE)) continue;
+        struct tfi_event_span *s = find_span(l, open->id);
+        if (!s && (l->begin == TFI_EVENTS_NONE || tfi_events_spans == TFI_EVENTS_MAX_SPANS)) {
+            tfi_count_drop(TFI_DROP_EVENTS, 1);
+            continue;
+        }
+        if (!s) {
+            s = &tfi_events.span[tfi_events_spans];
+            *s = (struct tfi_event_span){open->id, c, (uint32_t)l->place.stream_id, l->begin, TFI_EVENTS_NONE, 0};
+            c->pool[l->begin].users++;
+            __atomic_store_n(&tfi_events_spans, tfi_events_spans + 1, __ATOMIC_RELAXED);
+        }
+        s->launches++;
+        if (s->end == l->end) continue;
+        c->pool[l->end].users++;
+        tfi_events_unuse(c, s->end);
+        s->end = l->end;
+    }
+}
+
+/* Writes the id that joins a device record to its call: the outermost recorded call that this launch is part of. */
+static void write_correlation(const struct launch *l, uint32_t id, uint64_t end)
+{
+    struct tfi_thread *t = l->thread;
+    uint32_t depth = t->runtime && t->runtime <= t->calls ? t->runtime : t->calls;
+    if (!depth || depth > TFI_SLOT_CALLS) return;
+    tfi_guard_set(t);
+    if (t->gen == __atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED)) {
+        struct tfi_rec_correlation *rec = TFI_RESERVE(t, correlation);
+        if (rec) {
+            *rec = (struct tfi_rec_correlation){
+                rec->rec, id, t->slot->call[depth - 1].func, (uint32_t)t->slot->pthread, l->start, end - l->start};
+            tfi_commit(t, sizeof *rec);
+        }
+    }
+    tfi_guard_clear(t);
+}
+
+static uint32_t name_of(void *function)
+{
+    const char *name = NULL;
+    uint64_t string = tfi_cuda_kernel((uintptr_t)function);
+    if (string || !tfi_events_driver.FuncGetName || tfi_events_driver.FuncGetName(&name, function) != 0 || !name)
+        return (uint32_t)string;
+    tfi_kernel_learn((uintptr_t)function, name);
+    return (uint32_t)tfi_cuda_kernel((uintptr_t)function);
+}
+
+static void note_launch(struct launch *l, struct tfi_event_item *item, uint64_t end)
+{
+    struct tfi_event_context *c = l->context;
+    bool single = tfi_config.event_kernels, added = false;
+    item->begin = l->begin;
+    item->end = l->end;
+    item->stream = (uint32_t)l->place.stream_id;
+    item->id = single ? __atomic_add_fetch(&tfi_events.correlation, 1, __ATOMIC_RELAXED) : 0;
+    if (!tfi_lock(&tfi_events.lists)) return;
+    extend_spans(l);
+    if (single) {
+        added = tfi_events_add(c, item);
+    } else {
+        tfi_events_unuse(c, l->begin);
+        tfi_events_unuse(c, l->end);
+    }
+    tfi_unlock(&tfi_events.lists);
+    if (added) write_correlation(l, (uint32_t)item->id, end);
+}
+
+static void after(struct launch *l, int result, void *function, struct tfi_event_item *item)
+{
+    uint64_t end = tfi_ticks();
+    if (!l->thread) return;
+    if (result != 0) {
+        give_back(l);
+        return;
+    }
+    int error = errno, cancel = tfi_cancel_off(), mode = tfi_events_relaxed();
+    tfi_signals_off();
+    tfi_inside++;
+    bool ok = tfi_events_driver.EventRecord(l->context->pool[l->end].handle, l->place.stream) == 0;
+    if (ok && tfi_config.event_kernels && function) item->name = name_of(function);
+    tfi_events_restore(mode);
+    if (ok) {
+        note_launch(l, item, end);
+    } else {
+        tfi_count_drop(TFI_DROP_EVENTS, 1);
+        give_back(l);
+    }
+    tfi_background_start();
+    if (tfi_events.waiting > TFI_EVENTS_MAX_EVENTS / 8 && tfi_events.waiting % 64 == 0) tfi_background_signal();
+    tfi_inside--;
+    tfi_signals_on();
+    tfi_cancel_on(cancel);
+    errno = error;
+}
+
+/* ---- the detours ---- */
+
+#define ROUNDS                                                                                                         \
+    ROUND(cuLaunchKernel, launch, )                                                                                    \
+    ROUND(cuLaunchKernel_ptsz, launch, _ptsz)                                                                          \
+    ROUND(cuLaunchCooperativeKernel, cooperative, )                                                                    \
+    ROUND(cuLaunchCooperativeKernel_ptsz, cooperative, _ptsz)                                                          \
+    ROUND(cuLaunchKernelEx, launch_ex, )                                                                               \
+    ROUND(cuLaunchKernelEx_ptsz, launch_ex, _ptsz)                                                                     \
+    ROUND(cuGraphLaunch, graph, )                                                                                      \
+    ROUND(cuGraphLaunch_ptsz, graph, _ptsz)                                                                            \
+    ROUND(cuCtxDestroy, destroy, )                                                                                     \
+    ROUND(cuCtxDestroy_v2, destroy, _v2)                                                                               \
+    ROUND(cuDevicePrimaryCtxRelease, release, )                                                                        \
+    ROUND(cuDevicePrimaryCtxRelease_v2, release, _v2)                                                                  \
+    ROUND(cuDevicePrimaryCtxReset, reset, )                                                                            \
+    ROUND(cuDevicePrimaryCtxReset_v2, reset, _v2)
+
+#define ROUND(symbol, function, suffix) ORIGINAL_##function##suffix,
+enum { ROUNDS NR_ORIGINALS };
+#undef ROUND
+static void *original[NR_ORIGINALS];
+
+/* Replaces 0, the default stream: a function and its variant for per-thread streams mean different streams by it. */
+#define LEGACY(stream) ((stream) ? (stream) : (void *)1)
+#define PER_THREAD(stream) ((stream) ? (stream) : (void *)2)
+
+#define LAUNCH(name, stream_of)                                                                                        \
+    static int name(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,             \
+                    unsigned shared, void *stream, void **params, void **extra)                                        \
+    {                                                                                                                  \
+        int (*real)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,     \
+                    void **) = original[ORIGINAL_##name];                                                              \
+        struct tfi_event_item item = {.kind = TFI_EVENT_ITEM_KERNEL, .shape = {gx, gy, gz, bx, by, bz, shared}};       \
+        struct launch l;                                                                                               \
+        before(&l, stream_of(stream));                                                                                 \
+        int result = real(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);                                   \
+        after(&l, result, f, &item);                                                                                   \
+        return result;                                                                                                 \
+    }
+LAUNCH(launch, LEGACY)
+LAUNCH(launch_ptsz, PER_THREAD)
+
+#define COOPERATIVE(name, stream_of)                                                                                   \
+    static int name(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,             \
+                    unsigned shared, void *stream, void **params)                                                      \
+    {                                                                                                                  \
+        int (*real)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **) =   \
+            original[ORIGINAL_##name];                                                                                 \
+        struct tfi_event_item item = {.kind = TFI_EVENT_ITEM_KERNEL, .shape = {gx, gy, gz, bx, by, bz, shared}};       \
+        struct launch l;                                                                                               \
+        before(&l, stream_of(stream));                                                                                 \
+        int result = real(f, gx, gy, gz, bx, by, bz, shared, stream, params);                                          \
+        after(&l, result, f, &item);                                                                                   \
+        return result;                                                                                                 \
+    }
+COOPERATIVE(cooperative, LEGACY)
+COOPERATIVE(cooperative_ptsz, PER_THREAD)
+
+/* The beginning of a CUlaunchConfig: grid, block, shared memory, stream. */
+struct config {
+    unsigned shape[7];
+    void *stream;
+};
+_Static_assert(offsetof(struct config, stream) == 32, "CUlaunchConfig");
+
+#define LAUNCH_EX(name, stream_of)                                                                                     \
+    static int name(const struct config *config, void *f, void **params, void **extra)                                 \
+    {                                                                                                                  \
+        int (*real)(const struct config *, void *, void **, void **) = original[ORIGINAL_##name];                      \
+        struct tfi_event_item item = {.kind = TFI_EVENT_ITEM_KERNEL};                                                  \
+        struct launch l;                                                                                               \
+        if (!config) return real(config, f, params, extra);                                                            \
+        memcpy(item.shape, config->shape, sizeof item.shape);                                                          \
+        before(&l, stream_of(config->stream));                                                                         \
+        int result = real(config, f, params, extra);                                                                   \
+        after(&l, result, f, &item);                                                                                   \
+        return result;                                                                                                 \
+    }
+LAUNCH_EX(launch_ex, LEGACY)
+LAUNCH_EX(launch_ex_ptsz, PER_THREAD)
+
+#define GRAPH(name, stream_of)                                                                                         \
+    static int name(void *exec, void *stream)                                                                          \
+    {                                                                                                                  \
+        int (*real)(void *, void *) = original[ORIGINAL_##name];                                                       \
+        struct tfi_event_item item = {.kind = TFI_EVENT_ITEM_GRAPH};                                                   \
+        struct launch l;                                                                                               \
+        before(&l, stream_of(stream));                                                                                 \
+        int result = real(exec, stream);                                                                               \
+        after(&l, result, NULL, &item);                                                                                \
+        return result;                                                                                                 \
+    }
+GRAPH(graph, LEGACY)
+GRAPH(graph_ptsz, PER_THREAD)
+
+#define DESTROY(name)                                                                                                  \
+    static int name(void *context)                                                                                     \
+    {                                                                                                                  \
+        int (*real)(void *) = original[ORIGINAL_##name];                                                               \
+        if (context) tfi_events_leave(context, 0);                                                                     \
+        return real(context);                                                                                          \
+    }
+DESTROY(destroy)
+DESTROY(destroy_v2)
+
+#define LEAVE(name)                                                                                                    \
+    static int name(int device)                                                                                        \
+    {                                                                                                                  \
+        int (*real)(int) = original[ORIGINAL_##name];                                                                  \
+        tfi_events_leave(NULL, device);                                                                                \
+        return real(device);                                                                                           \
+    }
+LEAVE(release)
+LEAVE(release_v2)
+LEAVE(reset)
+LEAVE(reset_v2)
+
+/* Makes `ours` the original of a wrapper, and the wrapper's former original the one that `ours` calls. */
+static void put_before(enum tfi_hook hook, void *ours, void **real, void *driver)
+{
+    *real = __atomic_load_n(&tfi_hooks[hook].real, __ATOMIC_RELAXED);
+    if (!*real) *real = tfi_dlsym(driver, tfi_hook_symbol(hook));
+    if (*real) __atomic_store_n(&tfi_hooks[hook].real, ours, __ATOMIC_RELEASE);
+}
+
+void tfi_events_put_before(void *driver)
+{
+#define ROUND(symbol, function, suffix)                                                                                \
+    put_before(TFI_HOOK_##symbol, (void *)function##suffix, &original[ORIGINAL_##function##suffix], driver);
+    ROUNDS
+#undef ROUND
+}

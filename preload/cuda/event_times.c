@@ -1,0 +1,566 @@
+/* event_times.c - takes device times by pooled CUDA events if there is no CUPTI.
+ *
+ * Method. The functions of the driver that launch kernels and graphs get a detour between our wrapper and the
+ * original. The detour knows the arguments, and every call ends there, whichever way it took (symbol, look-up, either
+ * runtime). With TFI_EVENT_KERNELS=1 one event before and one after each launch become a kernel or graph_launch
+ * record. Otherwise one event precedes a stage's first launch into a stream, and one event follows it, which each
+ * later launch records again. Copies and sets alone open nothing, and only the launches of the thread that opened the
+ * stage count. The two events give the span of a stage in a stream, gaps included, as a stage_device record. CUDA is
+ * not called at a stage's exit: the program may have given up the stream by then.
+ *
+ * Error. An event costs the device some microseconds. A short kernel therefore looks 10 to 30 us longer, and kernels
+ * of several streams overlap less. The trace says so.
+ *
+ * Times. Events only give differences. An anchor is an event in an idle stream of ours whose host time is bracketed.
+ * It is renewed every second, so that a float of milliseconds stays exact, and without a step as far as the bracket
+ * allows. The trace's DEVICE_NS is the host's monotonic clock, shifted to CLOCK_REALTIME, for all devices alike.
+ *
+ * Restrictions. Nothing is timed in a capture (the driver is asked first) or in the child of a fork (another
+ * generation), and nothing blocks. All calls go to the originals, in this thread's relaxed capture mode. Completed
+ * items are found by the background thread, by a launch that finds no free event, before a context is destroyed, and
+ * at the exit, before the driver's own handlers.
+ *
+ * Locks. `lists` is held for a moment; `polling` is held by the thread that looks for completed items. A launch waits
+ * for either with a limit.
+ */
+#include "cuda/event_times.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "cuda/calls.h"
+#include "record/chunk.h"
+#include "cuda/kernel_names.h"
+#include "cupti/client.h"
+#include "hooks/hooks.h"
+#include "record/log.h"
+#include "base/process.h"
+#include "base/raw_dlsym.h"
+#include "record/strings.h"
+#include "stage/watch.h"
+#include "base/sys.h"
+#include "record/background.h"
+#include "record/chunk.h"
+#include "record/clock.h"
+#include "control/config.h"
+
+#define FIRST_EVENTS 256u
+#define POLL_MS 200       /* the longest wait for `polling` at the end of a context or of the process */
+#define ANCHOR_NS 2000000 /* the longest wait for an anchor */
+#define RENEW_NS 1000000000
+#define RELAXED 2
+
+static const char about_kernels[] =
+    "device times are those of CUDA events round each launch: a short kernel is shown 10 "
+    "to 30 us too long, and kernels of several streams overlap less than they would";
+static const char about_stages[] =
+    "device times of stages are those of CUDA events before the first and after the last "
+    "launch into a stream: gaps count, and 10 to 30 us too much are normal";
+
+static struct tfi_thread lane;
+uint32_t tfi_events_spans;
+struct tfi_events tfi_events;
+struct tfi_events_driver tfi_events_driver;
+
+int tfi_events_relaxed(void)
+{
+    int mode = RELAXED;
+    return tfi_events_driver.Mode(&mode) == 0 ? mode : -1;
+}
+
+void tfi_events_restore(int mode)
+{
+    if (mode >= 0) tfi_events_driver.Mode(&mode);
+}
+
+/* ---- events and items; with `lists` held ---- */
+
+void tfi_events_unuse(struct tfi_event_context *c, uint32_t event)
+{
+    if (event == TFI_EVENTS_NONE || --c->pool[event].users) return;
+    c->pool[event].next = c->free_event;
+    c->free_event = event;
+}
+
+uint32_t tfi_events_pop(struct tfi_event_context *c)
+{
+    uint32_t event = c->free_event;
+    if (event == TFI_EVENTS_NONE) return TFI_EVENTS_NONE;
+    c->free_event = c->pool[event].next;
+    c->pool[event].users = 1;
+    return event;
+}
+
+static struct tfi_event_item *new_item(uint32_t *index)
+{
+    *index = tfi_events.free_item;
+    if (*index != TFI_EVENTS_NONE) tfi_events.free_item = tfi_events.item[*index].next;
+    else if (tfi_events.nr_items < TFI_EVENTS_MAX_ITEMS) *index = tfi_events.nr_items++;
+    else return NULL;
+    tfi_events.waiting++;
+    return &tfi_events.item[*index];
+}
+
+static void free_item(uint32_t index)
+{
+    tfi_events.item[index].next = tfi_events.free_item;
+    tfi_events.free_item = index;
+    tfi_events.waiting--;
+}
+
+bool tfi_events_add(struct tfi_event_context *c, const struct tfi_event_item *from)
+{
+    uint32_t index;
+    struct tfi_event_item *item = new_item(&index);
+    if (!item) {
+        tfi_events_unuse(c, from->begin);
+        tfi_events_unuse(c, from->end);
+        tfi_count_drop(TFI_DROP_EVENTS, 1);
+        return false;
+    }
+    *item = *from;
+    item->next = TFI_EVENTS_NONE;
+    if (c->last == TFI_EVENTS_NONE) c->first = index;
+    else tfi_events.item[c->last].next = index;
+    c->last = index;
+    return true;
+}
+
+static void close_span(uint32_t index)
+{
+    struct tfi_event_span *s = &tfi_events.span[index];
+    struct tfi_event_item item = {.kind = TFI_EVENT_ITEM_STAGE,
+                                  .begin = s->begin,
+                                  .end = s->end,
+                                  .stream = s->stream,
+                                  .id = s->range,
+                                  .launches = s->launches};
+    tfi_events_add(s->context, &item);
+    *s = tfi_events.span[tfi_events_spans - 1];
+    __atomic_store_n(&tfi_events_spans, tfi_events_spans - 1, __ATOMIC_RELAXED);
+}
+
+/* Closes all spans of a range or, if that is 0, of a context. */
+static void close_spans(uint64_t range, const struct tfi_event_context *c)
+{
+    for (uint32_t i = tfi_events_spans; i-- > 0;)
+        if (range ? tfi_events.span[i].range == range : tfi_events.span[i].context == c) close_span(i);
+}
+
+/* Calls nothing of CUDA. */
+static void counted(struct tfi_thread *t, const struct tfi_open *open, int step, bool turned)
+{
+    (void)t, (void)turned;
+    if (step > 0 || TFI_LIKELY(!__atomic_load_n(&tfi_events_spans, __ATOMIC_RELAXED))) return;
+    if (tfi_events.gen != __atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED)) return;
+    if (!tfi_lock_within(&tfi_events.lists, TFI_EVENTS_LAUNCH_MS)) return;
+    close_spans(open->id, NULL);
+    tfi_unlock(&tfi_events.lists);
+}
+
+static const struct tfi_watcher watcher = {.counted = counted};
+
+/* ---- times; with `polling` held, the context current, in relaxed mode ---- */
+
+static bool elapsed(void *from, void *to, int64_t *ns)
+{
+    float ms = 0;
+    int sign = 1, result = tfi_events_driver.EventElapsedTime(&ms, from, to);
+    if (result != 0 && tfi_events_driver.EventElapsedTime(&ms, to, from) == 0) {
+        sign = -1; /* in case a driver refuses a difference below zero */
+        result = 0;
+    }
+    double value = (double)ms * 1e6 * sign;
+    *ns = (int64_t)(value + (value < 0 ? -0.5 : 0.5));
+    return result == 0;
+}
+
+static void write_clock(uint64_t from, uint64_t to, uint64_t ns)
+{
+    struct tfi_rec_clock *rec = TFI_RESERVE(&lane, clock);
+    if (!rec) return;
+    *rec = (struct tfi_rec_clock){rec->rec, TFI_CLOCK_DEVICE, from + (to - from) / 2, ns, to - from};
+    tfi_commit(&lane, sizeof *rec);
+}
+
+/* Records an event in our stream and waits a moment until it has completed. Its host time then lies between the
+ * two times. */
+static bool bracket(struct tfi_event_context *c, void *event, uint64_t ns[2], uint64_t ticks[2])
+{
+    int result;
+    ticks[0] = tfi_ticks();
+    ns[0] = tfi_monotonic_ns();
+    if (tfi_events_driver.EventRecord(event, c->stream) != 0) return false;
+    do result = tfi_events_driver.EventQuery(event);
+    while (result != 0 && tfi_monotonic_ns() - ns[0] < ANCHOR_NS);
+    ns[1] = tfi_monotonic_ns();
+    ticks[1] = tfi_ticks();
+    return result == 0;
+}
+
+/* Renews the anchor if it is old; false if there is none at all. */
+static bool anchor(struct tfi_event_context *c)
+{
+    uint64_t ns[2], ticks[2];
+    int64_t since;
+    bool had = c->anchored != 0, ok = false;
+    uint32_t next = had ? !c->current : 0;
+    if (had && tfi_monotonic_ns() - c->anchored < RENEW_NS) return true;
+    if (!c->stream && tfi_events_driver.StreamCreate(&c->stream, 1 /* non-blocking */) != 0) c->stream = NULL;
+    if (!c->stream) return false;
+    if (!c->anchor[next] && tfi_events_driver.EventCreate(&c->anchor[next], 0) != 0) c->anchor[next] = NULL;
+    for (int i = 0; c->anchor[next] && i < 4; i++) {
+        ok = bracket(c, c->anchor[next], ns, ticks);
+        if (!ok || ns[1] - ns[0] < 20000) break;
+    }
+    if (!ok) return had;
+    if (!tfi_events.shift) tfi_events.shift = tfi_realtime_ns() - tfi_monotonic_ns();
+    uint64_t middle = ns[0] + (ns[1] - ns[0]) / 2 + tfi_events.shift, at = middle;
+    if (had && elapsed(c->anchor[c->current], c->anchor[next], &since)) {
+        at = c->anchor_ns + (uint64_t)since;
+        if (at < ns[0] + tfi_events.shift) at = ns[0] + tfi_events.shift;
+        if (at > ns[1] + tfi_events.shift) at = ns[1] + tfi_events.shift;
+    }
+    c->current = next;
+    c->anchor_ns = at;
+    c->anchored = ns[1];
+    write_clock(ticks[0], ticks[1], middle);
+    return true;
+}
+
+/* ---- records; with `polling` held ---- */
+
+static bool open_lane(void)
+{
+    if (!tfi_events.gen) return false;
+    if (lane.gen == tfi_events.gen) return true;
+    lane = (struct tfi_thread){.gen = tfi_events.gen, .tid = (uint32_t)tfi_gettid()};
+    lane.slot = &lane.own_slot;
+    tfi_cupti_devices_restart();
+    for (uint32_t i = 0; i < TFI_EVENTS_MAX_CONTEXTS; i++)
+        if (tfi_events.context[i].anchored)
+            tfi_events.context[i].anchored = 1; /* the new trace needs a clock pair of its own */
+    return true;
+}
+
+static void tell(void)
+{
+    const char *text = tfi_config.event_kernels ? about_kernels : about_stages;
+    if (tfi_events.told == tfi_events.gen) return;
+    tfi_events.told = tfi_events.gen;
+    tfi_log(TFI_LOG_INFO, "%s", text);
+    uint32_t string = tfi_string(text, strlen(text));
+    struct tfi_rec_message *rec = TFI_RESERVE(&lane, message);
+    if (!rec) return;
+    *rec = (struct tfi_rec_message){rec->rec, string, TFI_LOG_INFO, 0, tfi_ticks()};
+    tfi_commit(&lane, sizeof *rec);
+}
+
+#define WRITE(kind, ...)                                                                                               \
+    do {                                                                                                               \
+        struct tfi_rec_##kind *rec_ = TFI_RESERVE(&lane, kind);                                                        \
+        if (!rec_) break;                                                                                              \
+        *rec_ = (struct tfi_rec_##kind){.rec = rec_->rec, __VA_ARGS__};                                                \
+        tfi_commit(&lane, sizeof *rec_);                                                                               \
+    } while (0)
+
+static void write_item(const struct tfi_event_context *c, const struct tfi_event_item *i, uint64_t start,
+                       uint64_t duration)
+{
+    uint32_t flags = tfi_cupti_device(&lane, c->device, true) | TFI_DEVICE_BY_EVENTS;
+    uint32_t context = (uint32_t)c->id;
+    const uint32_t *s = i->shape;
+    tell();
+    if (i->kind == TFI_EVENT_ITEM_KERNEL)
+        WRITE(kernel, .name = i->name, .start = start, .duration = duration, .correlation = (uint32_t)i->id,
+              .device = c->device, .context = context, .stream = i->stream, .grid_x = s[0], .grid_y = s[1],
+              .grid_z = s[2], .block_x = s[3], .block_y = s[4], .block_z = s[5], .dynamic_shared = s[6],
+              .flags = flags);
+    else if (i->kind == TFI_EVENT_ITEM_GRAPH)
+        WRITE(graph_launch, .start = start, .duration = duration, .correlation = (uint32_t)i->id, .device = c->device,
+              .context = context, .stream = i->stream);
+    else
+        WRITE(stage_device, .id = i->id, .start = start, .duration = duration, .device = c->device, .context = context,
+              .stream = i->stream, .launches = i->launches, .flags = flags);
+}
+
+/* ---- completed items; with `polling` held ---- */
+
+/* True if the item has completed. A context that answers with an error is not asked again. */
+static bool finished(struct tfi_event_context *c, const struct tfi_event_item *i)
+{
+    enum { NOT_READY = 600 };
+    int64_t since, duration;
+    void *begin = c->pool[i->begin].handle, *end = c->pool[i->end].handle;
+    int result = tfi_events_driver.EventQuery(end);
+    if (result == NOT_READY) return false;
+    if (result == 0 && elapsed(c->anchor[c->current], begin, &since) && elapsed(begin, end, &duration)) {
+        write_item(c, i, c->anchor_ns + (uint64_t)since, duration > 0 ? (uint64_t)duration : 0);
+        return true;
+    }
+    if (result == 0) return false; /* recorded again in between */
+    c->state = TFI_EVENT_CONTEXT_BROKEN;
+    return false;
+}
+
+static uint32_t detach(struct tfi_event_context *c)
+{
+    if (!tfi_lock(&tfi_events.lists)) return TFI_EVENTS_NONE;
+    uint32_t first = c->first;
+    c->first = c->last = TFI_EVENTS_NONE;
+    tfi_unlock(&tfi_events.lists);
+    return first;
+}
+
+/* Puts the remaining items before those that were added since. */
+static void attach(struct tfi_event_context *c, uint32_t first, uint32_t last)
+{
+    if (first == TFI_EVENTS_NONE || !tfi_lock(&tfi_events.lists)) return;
+    tfi_events.item[last].next = c->first;
+    if (c->first == TFI_EVENTS_NONE) c->last = last;
+    c->first = first;
+    tfi_unlock(&tfi_events.lists);
+}
+
+static void drop_item(struct tfi_event_context *c, uint32_t index, bool lost)
+{
+    if (lost) tfi_count_drop(TFI_DROP_EVENTS_LOST, 1);
+    if (!tfi_lock(&tfi_events.lists)) return;
+    tfi_events_unuse(c, tfi_events.item[index].begin);
+    tfi_events_unuse(c, tfi_events.item[index].end);
+    free_item(index);
+    tfi_unlock(&tfi_events.lists);
+}
+
+/* Writes at most `most` records; `lose` counts the items that have not completed as lost. A stream found busy is
+ * not asked for again: later items in it have not completed either. */
+uint32_t tfi_events_resolve(struct tfi_event_context *c, uint32_t most, bool lose)
+{
+    uint32_t busy[16], nr_busy = 0, done = 0, first = TFI_EVENTS_NONE, last = TFI_EVENTS_NONE, next;
+    if (c->state == TFI_EVENT_CONTEXT_USED && !__atomic_load_n(&tfi_events.quiet, __ATOMIC_ACQUIRE) &&
+        c->first != TFI_EVENTS_NONE && open_lane() && !anchor(c) && !lose)
+        return 0;
+    bool ask = c->anchored && lane.gen && !__atomic_load_n(&tfi_events.quiet, __ATOMIC_ACQUIRE);
+    for (uint32_t i = detach(c); i != TFI_EVENTS_NONE; i = next) {
+        const struct tfi_event_item *item = &tfi_events.item[i];
+        bool over = ask && c->state == TFI_EVENT_CONTEXT_USED && done < most;
+        next = item->next;
+        for (uint32_t k = 0; k < nr_busy; k++) over = over && busy[k] != item->stream;
+        if (over && !(over = finished(c, item)) && nr_busy < TFI_COUNT(busy)) busy[nr_busy++] = item->stream;
+        if (over || lose || c->state != TFI_EVENT_CONTEXT_USED) {
+            drop_item(c, i, !over);
+            done += over;
+            continue;
+        }
+        if (first == TFI_EVENTS_NONE) first = i;
+        else tfi_events.item[last].next = i;
+        last = i;
+    }
+    attach(c, first, last);
+    return done;
+}
+
+/* Calls tfi_events_resolve() in a thread in which another context, or none, may be current. */
+static uint32_t resolve_elsewhere(struct tfi_event_context *c, bool lose)
+{
+    void *popped;
+    uint32_t done = 0;
+    bool call = !__atomic_load_n(&tfi_events.quiet, __ATOMIC_ACQUIRE) && c->first != TFI_EVENTS_NONE;
+    int mode = call ? tfi_events_relaxed() : -1;
+    bool pushed = call && tfi_events_driver.CtxPush(c->handle) == 0;
+    if (pushed || lose) done = tfi_events_resolve(c, TFI_EVENTS_MAX_ITEMS, lose);
+    if (pushed) tfi_events_driver.CtxPop(&popped);
+    tfi_events_restore(mode);
+    return done;
+}
+
+static bool work(void)
+{
+    uint32_t done = 0;
+    if (!tfi_events.waiting || tfi_events.gen != __atomic_load_n(&tfi_process->gen, __ATOMIC_ACQUIRE)) return false;
+    if (!tfi_lock_within(&tfi_events.polling, 0)) return false;
+    for (uint32_t i = 0; i < TFI_EVENTS_MAX_CONTEXTS && tfi_events.gen; i++)
+        if (tfi_events.context[i].state == TFI_EVENT_CONTEXT_USED)
+            done += resolve_elsewhere(&tfi_events.context[i], false);
+        else if (tfi_events.context[i].state == TFI_EVENT_CONTEXT_BROKEN)
+            tfi_events_resolve(&tfi_events.context[i], TFI_EVENTS_MAX_ITEMS, true);
+    tfi_unlock(&tfi_events.polling);
+    return done != 0;
+}
+
+static unsigned wait_at_most(unsigned most)
+{
+    unsigned wait = tfi_events.waiting && tfi_config.flush_ms > 50 ? 50 : (unsigned)tfi_config.flush_ms;
+    return tfi_events.on && wait < most ? wait : most;
+}
+
+const struct tfi_job tfi_events_job = {.work = work, .wait = wait_at_most};
+
+/* ---- contexts ---- */
+
+/* With `lists` held; adds one event to the pool. */
+uint32_t tfi_events_make(struct tfi_event_context *c)
+{
+    struct tfi_event *e = &c->pool[c->nr_events];
+    if (c->nr_events == TFI_EVENTS_MAX_EVENTS || tfi_events_driver.EventCreate(&e->handle, 0) != 0)
+        return TFI_EVENTS_NONE;
+    e->users = 1;
+    return c->nr_events++;
+}
+
+static void at_exit(void);
+
+static struct tfi_event_context *open_context(void *handle, uint64_t id)
+{
+    uint32_t device = 0;
+    static bool registered;
+    struct tfi_event_context *c = NULL;
+    for (uint32_t i = 0; i < TFI_EVENTS_MAX_CONTEXTS && !c; i++)
+        if (tfi_events.context[i].state == TFI_EVENT_CONTEXT_FREE) c = &tfi_events.context[i];
+    if (!c || tfi_events_driver.CtxGetDevice((int *)&device) != 0) return NULL;
+    struct tfi_event *room = c->pool ? c->pool : tfi_map(TFI_EVENTS_MAX_EVENTS * sizeof *room);
+    if (!room) return NULL;
+    *c = (struct tfi_event_context){.handle = handle, .id = id, .device = device, .pool = room};
+    c->free_event = c->first = c->last = TFI_EVENTS_NONE;
+    while (c->nr_events < FIRST_EVENTS) {
+        uint32_t event = tfi_events_make(c);
+        if (event == TFI_EVENTS_NONE) break;
+        tfi_events_unuse(c, event);
+    }
+    if (!registered) registered = atexit(at_exit) == 0; /* by now the driver has registered its own handler */
+    c->state = TFI_EVENT_CONTEXT_USED;
+    return c;
+}
+
+/* With `polling` held: gives up a context. Our events and stream are destroyed here if it is `alive`, otherwise
+ * with it. */
+static void forget(struct tfi_event_context *c, bool alive)
+{
+    if (!tfi_lock(&tfi_events.lists)) return;
+    close_spans(0, c);
+    tfi_unlock(&tfi_events.lists);
+    if (!alive) c->anchored = 0;
+    tfi_events_resolve(c, TFI_EVENTS_MAX_ITEMS, true);
+    for (uint32_t i = 0; alive && i < c->nr_events; i++) tfi_events_driver.EventDestroy(c->pool[i].handle);
+    for (uint32_t i = 0; alive && i < 2; i++)
+        if (c->anchor[i]) tfi_events_driver.EventDestroy(c->anchor[i]);
+    if (alive && c->stream) tfi_events_driver.StreamDestroy(c->stream);
+    c->state = TFI_EVENT_CONTEXT_FREE;
+}
+
+/* With `lists` held. */
+struct tfi_event_context *tfi_events_context(const struct tfi_event_place *p)
+{
+    for (uint32_t i = 0; i < TFI_EVENTS_MAX_CONTEXTS; i++) {
+        struct tfi_event_context *c = &tfi_events.context[i];
+        if (c->state == TFI_EVENT_CONTEXT_FREE || c->handle != p->context) continue;
+        if (c->id == p->id) return c->state == TFI_EVENT_CONTEXT_USED ? c : NULL;
+        c->state = TFI_EVENT_CONTEXT_BROKEN; /* destroyed by a call that we do not see, and its events with it */
+        c->handle = NULL;
+    }
+    return open_context(p->context, p->id);
+}
+
+/* In relaxed capture mode. */
+static void leave(struct tfi_event_context *c)
+{
+    void *popped;
+    bool pushed = !tfi_events.quiet && c->handle && tfi_events_driver.CtxPush(c->handle) == 0;
+    forget(c, pushed && c->state == TFI_EVENT_CONTEXT_USED);
+    if (pushed) tfi_events_driver.CtxPop(&popped);
+}
+
+void tfi_events_leave(void *handle, int device)
+{
+    int error = errno, cancel = tfi_cancel_off();
+    bool mine = tfi_events.on && tfi_events.pid == tfi_getpid(),
+         locked = mine && tfi_lock_within(&tfi_events.polling, POLL_MS);
+    int mode = locked ? tfi_events_relaxed() : -1;
+    for (uint32_t i = 0; mine && i < TFI_EVENTS_MAX_CONTEXTS; i++) {
+        struct tfi_event_context *c = &tfi_events.context[i];
+        if (c->state == TFI_EVENT_CONTEXT_FREE || (handle ? c->handle != handle : c->device != (uint32_t)device))
+            continue;
+        if (locked) leave(c);
+        else c->state = TFI_EVENT_CONTEXT_BROKEN; /* the polling thread hangs in the driver */
+    }
+    tfi_events_restore(mode);
+    if (locked) tfi_unlock(&tfi_events.polling);
+    tfi_cancel_on(cancel);
+    errno = error;
+}
+
+void tfi_events_device_reset(void)
+{
+    void *current = NULL;
+    if (!tfi_events.on || tfi_events.pid != tfi_getpid()) return;
+    if (tfi_events_driver.CtxGetCurrent(&current) == 0 && current) tfi_events_leave(current, 0);
+}
+
+/* ---- beginning and end ---- */
+
+static bool find_functions(void *driver)
+{
+    bool all = true;
+#define API(name, symbol, params) all &= (tfi_events_driver.name = (int(*) params)tfi_dlsym(driver, symbol)) != NULL;
+    TFI_EVENTS_FUNCTIONS
+#undef API
+    tfi_events_driver.FuncGetName = (int (*)(const char **, void *))tfi_dlsym(driver, "cuFuncGetName");
+    return all;
+}
+
+void tfi_events_begin(void)
+{
+    int error = errno;
+    void *driver = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY);
+    if (tfi_events.on || !driver || !find_functions(driver)) {
+        errno = error;
+        return;
+    }
+    tfi_events.item = tfi_map(TFI_EVENTS_MAX_ITEMS * sizeof *tfi_events.item);
+    tfi_events.span = tfi_map(TFI_EVENTS_MAX_SPANS * sizeof *tfi_events.span);
+    tfi_events.free_item = TFI_EVENTS_NONE;
+    tfi_events.pid = tfi_getpid();
+    if (tfi_events.item && tfi_events.span) {
+        atexit(at_exit);
+        tfi_watch(&watcher);
+        tfi_events_put_before(driver);
+        __atomic_store_n(&tfi_events.on, 1, __ATOMIC_RELEASE);
+    }
+    errno = error;
+}
+
+/* With `polling` held. */
+static void resolve_all(bool lose)
+{
+    if (!tfi_lock(&tfi_events.lists)) return;
+    while (lose && tfi_events_spans) close_span(0);
+    tfi_unlock(&tfi_events.lists);
+    for (uint32_t i = 0; i < TFI_EVENTS_MAX_CONTEXTS; i++)
+        if (tfi_events.context[i].state != TFI_EVENT_CONTEXT_FREE) resolve_elsewhere(&tfi_events.context[i], lose);
+}
+
+/* Runs at exit: stages that are still open have had all their launches, except those of other exit handlers. */
+static void at_exit(void)
+{
+    int error = errno;
+    if (tfi_events.on && tfi_events.gen && tfi_events.pid == tfi_getpid() &&
+        tfi_lock_within(&tfi_events.polling, POLL_MS)) {
+        if (!tfi_events.quiet) resolve_all(true);
+        tfi_unlock(&tfi_events.polling);
+    }
+    __atomic_store_n(&tfi_events.quiet, 1, __ATOMIC_SEQ_CST);
+    errno = error;
+}
+
+bool tfi_events_finish(void)
+{
+    if (!tfi_events.on || !tfi_events.gen || tfi_events.pid != tfi_getpid()) return true;
+    if (!tfi_lock_within(&tfi_events.polling, POLL_MS)) return false;
+    resolve_all(true);
+    if (lane.gen == tfi_events.gen) tfi_chunk_close(&lane);
+    lane.gen = 0;
+    __atomic_store_n(&tfi_events.gen, 0, __ATOMIC_RELEASE);
+    tfi_unlock(&tfi_events.polling);
+    return true;
+}

@@ -1,0 +1,28 @@
+/* kernel_names.h - maps host functions and the handles of runtime and driver to names of kernels. */
+#ifndef TFI_CUDA_NAMES_H
+#define TFI_CUDA_NAMES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct tfi_kernel {
+    uint64_t handle; /* 0: the place is free */
+    const char *name;
+    uint64_t string; /* low half: its number in the trace; high half: the generation that number is valid in */
+    uint64_t kept;   /* 1: the name is a copy of ours */
+};
+
+/* Stores a name that lives as long as the handle can be used, such as one from a program's registration of its
+ * kernels. */
+void tfi_kernel_register(uint64_t handle, const char *name);
+
+/* The same for a name that has to be copied. */
+void tfi_kernel_learn(uint64_t handle, const char *name);
+
+/* Stores a second handle of the same kernel. */
+void tfi_kernel_alias(uint64_t handle, uint64_t known);
+
+/* NULL if the handle is unknown. The entry stays where it is, but its content may be replaced. */
+struct tfi_kernel *tfi_kernel_find(uint64_t handle);
+
+#endif

@@ -1,0 +1,76 @@
+/* sync_stages.c - implements TFI_SYNC_STAGES: waits for the device at the edges of stages, as TeleFuser does.
+ *
+ * The wait is a call of the driver in this thread's relaxed capture mode, so the runtime's last error stays the
+ * program's. While any stream is being captured there is no wait, because it would spoil the capture. Captures are
+ * counted where they begin and end. One that the driver refuses to begin counts until as many have ended: a wait is
+ * missed then, but none is made too many. A thread without a current context has nothing to wait for.
+ *
+ * The program's own thread waits, with whatever locks it holds. If the device's work waits for a host function that
+ * waits for such a lock, the wait never ends. The option is therefore off by default.
+ */
+#include "cuda/sync_stages.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+
+#include "control/config.h"
+#include "base/raw_dlsym.h"
+#include "stage/watch.h"
+
+#define RELAXED 2
+
+static uint32_t captures; /* captures that have begun and not ended */
+
+void tfi_cuda_sync_note(enum tfi_hook hook)
+{
+    uint32_t count = __atomic_load_n(&captures, __ATOMIC_RELAXED);
+    switch (hook) {
+    case TFI_HOOK_cuStreamBeginCapture:
+    case TFI_HOOK_cuStreamBeginCapture_ptsz:
+    case TFI_HOOK_cuStreamBeginCapture_v2:
+    case TFI_HOOK_cuStreamBeginCapture_v2_ptsz:
+    case TFI_HOOK_cuStreamBeginCaptureToCig:
+    case TFI_HOOK_cuStreamBeginCaptureToCig_ptsz:
+    case TFI_HOOK_cuStreamBeginCaptureToGraph:
+    case TFI_HOOK_cuStreamBeginCaptureToGraph_ptsz:
+    case TFI_HOOK_cudaStreamBeginCapture:
+    case TFI_HOOK_cudaStreamBeginCapture_ptsz:
+    case TFI_HOOK_cudaStreamBeginCaptureToGraph:
+    case TFI_HOOK_cudaStreamBeginCaptureToGraph_ptsz: __atomic_add_fetch(&captures, 1, __ATOMIC_RELAXED); break;
+    case TFI_HOOK_cuStreamEndCapture:
+    case TFI_HOOK_cuStreamEndCapture_ptsz:
+    case TFI_HOOK_cuStreamEndCaptureToCig:
+    case TFI_HOOK_cuStreamEndCaptureToCig_ptsz:
+    case TFI_HOOK_cudaStreamEndCapture:
+    case TFI_HOOK_cudaStreamEndCapture_ptsz:
+        while (count &&
+               !__atomic_compare_exchange_n(&captures, &count, count - 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+            continue;
+        break;
+    default: break;
+    }
+}
+
+/* Waits until the current context's work has completed. Between tfi_enter() and tfi_leave(); keeps errno. */
+static void synchronize(void)
+{
+    int error = errno, mode = RELAXED;
+    void *context = NULL, *handle = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY);
+    int (*current)(void **) = handle ? (int (*)(void **))tfi_dlsym(handle, "cuCtxGetCurrent") : NULL;
+    int (*exchange)(int *) = handle ? (int (*)(int *))tfi_dlsym(handle, "cuThreadExchangeStreamCaptureMode") : NULL;
+    int (*wait)(void) = handle ? (int (*)(void))tfi_dlsym(handle, "cuCtxSynchronize") : NULL;
+    bool idle = !__atomic_load_n(&captures, __ATOMIC_RELAXED);
+    if (idle && current && wait && exchange && current(&context) == 0 && context && exchange(&mode) == 0) {
+        wait();
+        exchange(&mode);
+    }
+    if (handle) dlclose(handle);
+    errno = error;
+}
+
+static const struct tfi_watcher watcher = {.edge = synchronize};
+
+void tfi_sync_constructor(void)
+{
+    if (tfi_config.sync_stages) tfi_watch(&watcher);
+}

@@ -1,0 +1,199 @@
+/* other_clients.c - decides which client a record of CUPTI belongs to: this library, or the program's own profiler.
+ *
+ * While the program has kinds enabled (a session), buffers come from its callback. Our records are read from them
+ * before they are handed back to it. A buffer of ours that was open during a session is copied into the program's
+ * buffers. CUPTI records the wishes of both sides. Before a buffer goes to the program, the records that it would not
+ * have without us are removed: a call has to lie in one of its sessions; device work belongs to the session of its
+ * call, however late it runs.
+ *
+ * All of it is atomic words: no lock is held anywhere.
+ */
+#include "cupti/other_clients.h"
+
+#include <pthread.h>
+#include <string.h>
+
+struct tfi_other_client tfi_other;
+struct tfi_other_ahead tfi_other_ahead;
+
+static uint64_t bit(uint32_t n)
+{
+    return 1ull << n % 64;
+}
+
+uint32_t tfi_broker_session(void)
+{
+    return __atomic_load_n(&tfi_other.session, __ATOMIC_ACQUIRE);
+}
+
+static struct tfi_other_copy take_ahead(void)
+{
+    struct tfi_other_copy copy = {0};
+    uint32_t state = TFI_ONE_AHEAD;
+    if (!__atomic_compare_exchange_n(&tfi_other_ahead.state, &state, TFI_BUSY, false, __ATOMIC_ACQUIRE,
+                                     __ATOMIC_RELAXED))
+        return copy;
+    copy = tfi_other_ahead.copy;
+    __atomic_store_n(&tfi_other_ahead.state, TFI_NONE_AHEAD, __ATOMIC_RELEASE);
+    return copy;
+}
+
+/* ---- the owner of a record ---- */
+
+static uint32_t
+    own_thread; /* the background thread's number in records: its calls of the driver are not the program's */
+
+void tfi_broker_own_thread(void)
+{
+    own_thread = (uint32_t)(uintptr_t)pthread_self();
+}
+
+static bool later(uint32_t id, uint32_t than)
+{
+    return (int32_t)(id - than) > 0;
+}
+
+/* Notes the bounds of the sessions among the ids, which grow with each call. */
+static void note_id(const void *record)
+{
+    uint32_t id = tfi_record_correlation(record);
+    uint64_t start = tfi_record_start(record);
+    if (!id || !start) return;
+    if (!tfi_other.seen || later(id, tfi_other.seen)) tfi_other.seen = id;
+    for (unsigned i = 0; i < TFI_OTHER_WINDOWS; i++) {
+        struct tfi_other_window *w = &tfi_other.windows[i];
+        if (start < w->start && (!w->before || later(id, w->before))) w->before = id;
+        if (w->end && start >= w->end && (!w->after || later(w->after, id))) w->after = id;
+    }
+}
+
+static void note_ids(uint8_t *buffer, size_t valid)
+{
+    void *record = NULL;
+    bool whole;
+    while (tfi_record_next(buffer, valid, &record, &whole))
+        if (tfi_other_calls(tfi_record_kind(record))) note_id(record);
+}
+
+static bool lies_in(const struct tfi_other_window *w, uint64_t start)
+{
+    return !start || (start >= w->start && (!w->end || start < w->end));
+}
+
+/* True if the program would have this record in that session without us. */
+static bool belongs_to(struct tfi_other_window *w, const void *record, uint32_t kind)
+{
+    const struct tfi_other_calls *calls = tfi_other_window_calls(w, kind);
+    uint64_t start = tfi_record_start(record);
+    uint32_t number, id = tfi_record_correlation(record);
+    if (calls) {
+        if (own_thread && tfi_record_thread(record) == own_thread) return false;
+        number = tfi_record_call(record);
+        return lies_in(w, start) && (number >= TFI_OTHER_CALLS || calls->bits[number / 64] & bit(number));
+    }
+    if (!(w->kinds >> kind & 1)) return false;
+    if (!id) return kind == TFI_CUPTI_OVERHEAD ? lies_in(w, start) : !start || start >= w->start;
+    if (w->after && !later(w->after, id)) return false;
+    return w->before ? later(id, w->before) : !start || start >= w->start;
+}
+
+static bool asked_for(const void *record)
+{
+    uint32_t kind = tfi_record_kind(record);
+    if (kind >= 64 || !tfi_other.session) return true;
+    for (unsigned i = 0; i < TFI_OTHER_WINDOWS; i++)
+        if (belongs_to(&tfi_other.windows[i], record, kind)) return true;
+    return false;
+}
+
+bool tfi_broker_wants(uint32_t kind)
+{
+    return __atomic_load_n(&tfi_other.wanted, __ATOMIC_RELAXED) >> kind & 1;
+}
+
+/* ---- buffers: called by buffers.c ---- */
+
+bool tfi_broker_request(uint8_t **buffer, size_t *size, size_t *max_records)
+{
+    if (!(tfi_broker_session() & 1) || !tfi_other.request) return false;
+    struct tfi_other_copy first = take_ahead();
+    *buffer = first.data;
+    *size = first.size;
+    if (first.data) *max_records = first.max;
+    else tfi_other.request(buffer, size, max_records);
+    return *buffer && *size;
+}
+
+/* Removes the records that the program did not ask for from its buffer; returns the remaining size. A buffer that
+ * cannot be walked through to its end stays as it is. */
+static size_t sift(uint8_t *buffer, size_t valid)
+{
+    void *record = NULL, *next = NULL;
+    bool whole = true;
+    size_t used = 0;
+    note_ids(buffer, valid);
+    while (tfi_record_next(buffer, valid, &next, &whole)) continue;
+    next = NULL;
+    if (!whole || !tfi_record_next(buffer, valid, &next, &whole)) return valid;
+    while ((record = next) != NULL) {
+        if (!tfi_record_next(buffer, valid, &next, &whole)) next = NULL;
+        size_t bytes = (size_t)((next ? (uint8_t *)next : buffer + valid) - (uint8_t *)record);
+        if (!asked_for(record)) continue;
+        memmove(buffer + used, record, bytes);
+        used += bytes;
+    }
+    return used;
+}
+
+void tfi_broker_complete(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
+{
+    if (!tfi_other.complete) return;
+    tfi_other.complete(context, stream, buffer, size, tfi_cupti->on ? sift(buffer, valid) : valid);
+}
+
+static void hand_over(struct tfi_other_copy *to)
+{
+    if (to->data) tfi_other.complete(NULL, 0, to->data, to->size, to->used);
+    *to = (struct tfi_other_copy){0};
+}
+
+static void add(struct tfi_other_copy *to, const void *record, size_t bytes)
+{
+    if (to->data && (bytes > to->size - to->used || (to->max && to->count == to->max))) hand_over(to);
+    if (!to->data) tfi_other.request(&to->data, &to->size, &to->max);
+    if (!to->data || bytes > to->size) return;
+    memcpy(to->data + to->used, record, bytes);
+    to->used += bytes;
+    to->count++;
+}
+
+void tfi_broker_copy(uint8_t *buffer, size_t valid)
+{
+    struct tfi_other_copy to = {0};
+    void *record = NULL, *next = NULL;
+    bool whole = true;
+    note_ids(buffer, valid);
+    if (!tfi_other.session || !tfi_other.request || !tfi_other.complete) return;
+    if (tfi_other.session & 1) to = take_ahead();
+    if (!tfi_record_next(buffer, valid, &next, &whole)) next = NULL;
+    while ((record = next) != NULL) {
+        if (!tfi_record_next(buffer, valid, &next, &whole)) next = NULL;
+        if (!next && !whole) break;
+        uint8_t *end = next ? next : buffer + valid;
+        if (!asked_for(record)) continue;
+        if (!to.data) to = take_ahead();
+        add(&to, record, (size_t)(end - (uint8_t *)record));
+    }
+    hand_over(&to);
+}
+
+void tfi_broker_dropped(uint64_t count)
+{
+    if (tfi_broker_session() & 1) __atomic_add_fetch(&tfi_other.dropped, count, __ATOMIC_RELAXED);
+}
+
+bool tfi_broker_clock(uint64_t (**clock)(void))
+{
+    *clock = tfi_other.clock;
+    return *clock != NULL;
+}

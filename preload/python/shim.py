@@ -1,0 +1,183 @@
+"""shim.py - acts inside a Python process when the program imports a module of interest.
+
+It runs once, before the program, in a namespace that no module holds; preload/python/python.c gives it the builtins
+of preload/python/builtins.def and `_config`. Parts with a topic of their own (preload/python/shim_*.py) run in the
+same namespace when they are first needed: `_PARTS` maps imports to parts. Compiling the parts takes most of the time
+that the library adds to the start of an interpreter, and most interpreters need none.
+
+Rules for all of it. Nothing is imported that the interpreter has not imported already, unless the program does. The
+program's modules, their __spec__ and __loader__, sys.modules and tracebacks look as they do without us. An exception
+of ours never reaches the program: code that can fail is `_guarded`, which gives one warning and switches that part
+off.
+"""
+
+import sys
+
+# (module, part, function): once the module has been imported, the part is loaded and its function called with it.
+_PARTS = (
+    ("asyncio.events", "stages", "_watch_asyncio"),
+    ("asyncio.base_events", "stages", "_watch_base_loop"),
+    ("uvloop", "stages", "_watch_uvloop"),
+    ("torch", "torch", "_watch_torch"),
+    ("torch.distributed.distributed_c10d", "torch", "_watch_distributed"),
+    ("telefuser.utils.profiler", "telefuser", "_mark_telefuser"),
+    ("cache_dit.profiler", "markers", "_mark_cache_dit"),
+    ("cache_dit._utils.utils", "markers", "_mark_cache_dit_arguments"),
+    ("diffusers.pipelines.pipeline_utils", "auto", "_auto_diffusers"),
+    ("transformers.generation.utils", "auto", "_auto_transformers"),
+) + tuple((name, "torch", "_watch_native") for name in _config["native"])
+
+
+def _guarded(function):
+    """Wraps a function of ours: if it raises, that is one warning, and it does nothing from then on."""
+    broken = False
+
+    def guarded(*args):
+        nonlocal broken
+        if broken:
+            return None
+        try:
+            return function(*args)
+        except Exception as error:
+            if _is_handlers(error):
+                raise
+            broken = True
+            _warn("%s is off: %s: %s" % (function.__name__.strip("_"), type(error).__name__, error))
+            return None
+    return guarded
+
+
+def _is_handlers(error):
+    """True for an exception from a signal handler of the program that ran during code of ours: it is the
+    program's. Such a handler is recognised by its arguments: they contain a frame of ours."""
+    try:
+        traceback = error.__traceback__
+        while traceback is not None and traceback.tb_frame.f_code.co_filename == "<tfinject>":
+            traceback = traceback.tb_next
+        found = list(traceback.tb_frame.f_locals.values()) if traceback else []
+        for value in found:
+            for item in value if type(value) is tuple else (value,):
+                if type(item) is type(traceback.tb_frame) and item.f_code.co_filename == "<tfinject>":
+                    return True
+    except Exception:  # an audit hook may refuse to show frames
+        pass
+    return False
+
+
+def _hide(error):
+    """Removes our frames from the beginning of a traceback that reaches the program: the program's own code raised
+    it. If an exception is raised again (`raise`), versions before 3.11 have another copy of the traceback, and
+    show our frames."""
+    try:
+        traceback = error.__traceback__
+        while traceback is not None and traceback.tb_frame.f_code.co_filename == "<tfinject>":
+            traceback = traceback.tb_next
+        error.__traceback__ = traceback
+    except Exception:  # an audit hook may refuse to show frames
+        pass
+
+
+# ---- imports ----
+#
+# A finder is first in sys.meta_path while some import is awaited. It lets the other finders find the module, and
+# gives the resulting spec a class whose `_initializing` notices the end of the import. Nothing of ours is on the
+# stack while the module runs, and the class is the old one again before other code can read it.
+
+_ModuleSpec = sys.modules["_frozen_importlib"].ModuleSpec
+_awaited = {}  # module's name -> functions
+
+
+class _Spec(_ModuleSpec):
+    __slots__ = ()
+    __module__ = _ModuleSpec.__module__
+    __qualname__ = _ModuleSpec.__qualname__
+
+    @property
+    def _initializing(self):
+        return self.__dict__.get("_initializing", False)
+
+    @_initializing.setter
+    def _initializing(self, value):
+        self.__dict__["_initializing"] = value
+        if not value:
+            self.__class__ = _ModuleSpec
+            _imported(self.name)
+
+
+_Spec.__name__ = _ModuleSpec.__name__
+
+
+class _Finder:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name not in _awaited or not _is_import(_frame()):
+            return None
+        for finder in list(sys.meta_path):
+            find = None if finder is _Finder else getattr(finder, "find_spec", None)
+            spec = find(name, path, target) if find else None
+            if spec is not None:
+                if type(spec) is _ModuleSpec:
+                    spec.__class__ = _Spec
+                return spec
+        return None
+
+
+def _is_import(frame):
+    """True if the caller imports; importlib.util.find_spec() imports nothing."""
+    try:
+        return frame.f_back is not None and frame.f_back.f_code.co_name == "_find_and_load_unlocked"
+    except Exception as error:  # raised by an audit hook
+        if _is_handlers(error):
+            raise
+        return False
+
+
+def _imported(name):
+    module = sys.modules.get(name)
+    if module is None:
+        return  # the import has raised: the next attempt starts anew
+    for function in _awaited.pop(name, ()):
+        function(module)
+    if not _awaited and _Finder in sys.meta_path:
+        sys.meta_path.remove(_Finder)
+
+
+def _when_imported(name, function):
+    """Calls function(module) right after the module's first import, or now if it is imported."""
+    function = _guarded(function)
+    module = sys.modules.get(name)
+    spec = getattr(module, "__spec__", None)
+    if module is not None and not getattr(spec, "_initializing", False):
+        function(module)
+        return
+    _awaited.setdefault(name, []).append(function)
+    if module is not None and type(spec) is _ModuleSpec:
+        spec.__class__ = _Spec
+    if _Finder not in sys.meta_path:
+        sys.meta_path.insert(0, _Finder)
+
+
+def _load_functions(module):
+    if _load("stages"):
+        _load("functions")
+
+
+def _begin():
+    _debug("shim: begin")
+    for module, part, function in _PARTS:
+        def act(found, part=part, function=function):
+            if _load("stages") and _load(part):
+                _debug("shim: " + function.strip("_"))
+                globals()[function](found)
+        act.__name__ = part
+        _when_imported(module, act)
+    for entry in _config["stages"]:
+        module, _, path = entry.partition(":")
+        if module and module != "__main__" and path:
+            _when_imported(module, _load_functions)
+        elif entry != "auto":  # an entry of the script, or one that names nothing, which is reported now
+            _load_functions(None)
+    _debug("shim: ready")
+
+
+_guarded(_begin)()

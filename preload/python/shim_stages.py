@@ -1,0 +1,204 @@
+"""shim_stages - defines a stage in Python, and watches the stages of asyncio's tasks.
+
+It is loaded by the other parts that open stages, and by the import of asyncio.
+"""
+
+import _thread
+import _weakref
+import sys
+
+# ---- stages ----
+#
+# The open stages of a thread are in a list, outermost first; a stage knows its list. A suspended task or generator
+# takes its stages out of the thread's list and brings them back: asyncio's tasks here, generators in
+# shim_functions.py.
+
+class _Local(_thread._local):
+    def __init__(self):
+        self.open = []
+
+
+_local = _Local()
+
+
+class _stage:
+    """A stage, for `with`; may be left in another thread than it was entered in. The number is its payload."""
+    __slots__ = ("name", "flags", "number", "id", "home")
+
+    def __init__(self, name, flags, number=None):
+        self.name = name
+        self.flags = flags
+        self.number = number
+        self.id = 0
+        self.home = None
+
+    def __enter__(self):
+        self.id = _enter(self.name, self.flags, self.number)
+        if self.id:
+            self.home = _local.open
+            self.home.append(self)
+        return self
+
+    def __exit__(self, kind=None, error=None, traceback=None):
+        id, home = self.id, self.home
+        if id:
+            self.id = 0
+            self.home = None
+            _leave(id)
+            if home and home[-1] is self:  # nothing here needs more stack than __enter__ did
+                del home[-1]
+            elif self in home:
+                home.remove(self)
+
+
+def _suspend(home, first):
+    """Takes the stages from `first` on off this thread; returns them."""
+    taken = home[first:]
+    del home[first:]
+    for stage in reversed(taken):
+        _pause(stage.id)
+        stage.home = taken
+    return taken
+
+
+def _restore(taken):
+    """Puts suspended stages back, on this thread."""
+    home = _local.open
+    for stage in list(taken):
+        stage.home = home
+        home.append(stage)
+        _resume(stage.id)
+    taken.clear()
+
+
+# ---- asyncio ----
+#
+# A task runs in steps, each a callback of its event loop. Stages that a step leaves open belong to the task. They are
+# taken off the thread until its next step, together with libtorch's ranges (record_function). Callbacks outside tasks
+# leave theirs open. asyncio's loops run a step in Handle._run. uvloop has handles of its own, so a step is wrapped
+# there when it is given to the loop. The first step of an eager task runs where the task is created.
+
+_suspended = {}  # id of a task -> (its stages, ids of all its ranges, a weak reference that removes them with it)
+_watched_loops = []  # classes of event loops whose tasks' steps are watched
+
+
+def _task_of(callback):
+    return _if_task(getattr(callback, "__self__", None))
+
+
+def _if_task(task):
+    return task if hasattr(type(task), "_asyncio_future_blocking") else None
+
+
+@_guarded
+def _resume_task(task):
+    entry = _suspended.pop(id(task), None)
+    if entry:
+        home = _local.open
+        for stage in entry[0]:
+            stage.home = home
+            home.append(stage)
+        for range_id in entry[1]:
+            _resume(range_id)
+
+
+@_guarded
+def _suspend_task(task, home, depth, before):
+    ids = [range_id for range_id in _ranges() if range_id not in before]
+    if task is None or not ids:
+        return
+    stages = home[depth:]
+    del home[depth:]
+    for stage in stages:
+        stage.home = stages
+    for range_id in reversed(ids):
+        _pause(range_id)
+    key = id(task)
+    _suspended[key] = (stages, ids, _weakref.ref(task, lambda _: _suspended.pop(key, None)))
+
+
+def _looks_like(function, original):
+    for attribute in ("__name__", "__qualname__", "__module__", "__doc__"):
+        setattr(function, attribute, getattr(original, attribute, None))
+    return function
+
+
+def _stepping(run):
+    """Wraps a function that calls a handle's _callback: it runs with the stages of the task that this is a step
+    of."""
+    local, suspended = _local, _suspended
+
+    def _run(self, *args):
+        home = local.open
+        depth = len(home)
+        before = _ranges()
+        task = _task_of(self._callback)  # a handle that is cancelled meanwhile forgets its callback
+        if suspended:
+            _resume_task(task)
+        try:
+            return run(self, *args)
+        except BaseException as error:
+            _hide(error)
+            raise
+        finally:
+            if _ranges() != before:
+                _suspend_task(task, home, depth, before)
+    return _looks_like(_run, run)
+
+
+def _watch_asyncio(module):
+    _debug("shim: asyncio")
+    module.Handle._run = _stepping(module.Handle._run)
+
+
+def _watch_base_loop(module):
+    _watch_loop(module.BaseEventLoop)
+
+
+def _watch_loop(loop):
+    """Watches the steps of a loop's tasks; those of eager tasks (3.12) begin in create_task."""
+    create, local = loop.create_task, _local
+    _watched_loops.append(loop)
+    if sys.version_info < (3, 12):
+        return
+
+    def create_task(self, *args, **kwargs):
+        if self.get_task_factory() is None and not kwargs.get("eager_start"):
+            return create(self, *args, **kwargs)
+        home = local.open
+        depth = len(home)
+        before = _ranges()
+        task = create(self, *args, **kwargs)
+        if _ranges() != before:
+            _suspend_task(_if_task(task), home, depth, before)
+        return task
+
+    loop.create_task = _looks_like(create_task, create)
+
+
+class _Step:
+    """A step of a task, as a callback."""
+    __slots__ = ("_callback",)
+
+    def __init__(self, callback):
+        self._callback = callback
+
+    def __repr__(self):
+        return repr(self._callback)
+
+    def _run(self, *args):
+        return self._callback(*args)
+
+    __call__ = _stepping(_run)
+
+
+def _watch_uvloop(module):
+    Loop = module.Loop
+    soon = Loop.call_soon
+    _debug("shim: uvloop")
+
+    def call_soon(self, callback, *args, **kwargs):
+        return soon(self, callback if _task_of(callback) is None else _Step(callback), *args, **kwargs)
+
+    Loop.call_soon = _looks_like(call_soon, soon)
+    _watch_loop(Loop)

@@ -1,0 +1,279 @@
+"""shim_telefuser - replaces TeleFuser's profiler by stages of ours right after its module's import.
+
+The results that a pipeline requests from TeleFuser later (timing report, summary, memory analysis) are measured here
+and equal TeleFuser's: wall time and, with a device, TeleFuser's own view of its memory, whose peak a context resets
+unless it is told not to. The trace records the same, so that files written from it contain the values of TeleFuser's:
+the requests to the registry (`telefuser.*` facts), and the memory at the end of each stage. A context logs its lines
+as TeleFuser does; it names the two files of TeleFuser's profiler, and `tfanalyze report` writes ours. Output places
+and the selected stages follow TeleFuser's setters.
+"""
+
+import sys
+
+_MARK_TELEFUSER = 0x4000  # TFI_RANGE_TELEFUSER of include/tfi_trace.h
+_MIB = 1024.0 * 1024.0
+_TELEFUSER_MEMORY = ('allocated_mb', 'reserved_mb', 'peak_allocated_mb', 'peak_reserved_mb')
+
+
+def _telefuser_json(value):
+    return sys.modules['json'].dumps(value, default=str)  # in ASCII: texts may have halves of surrogate pairs
+
+
+def _telefuser_logger(module, function):
+    """Returns TeleFuser's logger; its lines show the function of TeleFuser's that would have written them."""
+    shown = {'name': module.__name__, 'function': function.__name__, 'line': function.__code__.co_firstlineno}
+    return module.logger.patch(lambda record: record.update(shown))
+
+
+def _telefuser_registry(module):
+    """Records the parts of TeleFuser's report besides stages: request, metadata, checkpoints of memory. The trace
+    gets them when they change."""
+    registry, told = module.GlobalTimingRegistry, {}
+    memory = sys.modules['telefuser.utils.memory_snapshot']._MemorySnapshotRegistry
+
+    def tell(key, text):
+        if told.get(key) != text:
+            told[key] = text
+            _metadata('telefuser.' + key, text, 'telefuser')
+
+    @_guarded
+    def began(instance):
+        _timing_reset()
+        tell('ended', '')
+        tell('began', str(module.time.time_ns()))
+        tell('request_id', _telefuser_json(instance._request_id))
+        described(instance)
+        analysed()
+
+    @_guarded
+    def ended():
+        tell('ended', str(module.time.time_ns()))
+
+    @_guarded
+    def described(instance):
+        tell('metadata', _telefuser_json(instance._metadata))
+
+    @_guarded
+    def analysed():
+        tell('memory', _telefuser_json(memory.get_instance().get_analysis()))
+
+    reset, finalize, set_metadata = registry.reset.__func__, registry.finalize, registry.set_metadata
+
+    def reset_told(cls, request_id='', metadata=None):
+        instance = reset(cls, request_id, metadata)
+        began(instance)
+        return instance
+
+    def finalize_told(self):
+        fresh = self._end_time == 0.0
+        finalize(self)
+        if fresh:
+            ended()
+
+    def set_metadata_told(self, key, value):
+        set_metadata(self, key, value)
+        described(self)
+
+    registry.reset = classmethod(_mark_disguise(reset_told, reset))
+    registry.finalize = _mark_disguise(finalize_told, finalize)
+    registry.set_metadata = _mark_disguise(set_metadata_told, set_metadata)
+
+    def watch(name):
+        theirs = getattr(memory, name)
+
+        def changed(self, *args, **kwargs):
+            result = theirs(self, *args, **kwargs)
+            if self._snapshots:
+                analysed()
+            return result
+        setattr(memory, name, _mark_disguise(changed, theirs))
+
+    watch('record')
+    watch('set_baseline')
+
+    @_guarded
+    def at_exit():
+        """Replaces their report, whose values the trace has. Removes the workers' files, as TeleFuser would have
+        done."""
+        if module._IS_WORKER_PROCESS:
+            return
+        instance = registry.get_instance()
+        if instance._records:
+            described(instance)
+            if instance._end_time == 0.0:
+                ended()
+            path = _timing_path()
+            if path:
+                _telefuser_logger(module, module._auto_export_timing_report).info('[Profiler] Layer 1 timing report saved to: ' + path)
+        if '_TELEFUSER_WORKER_TIMING_DIR' in module.os.environ:
+            module._clean_worker_timing_dir()
+
+    module.atexit.unregister(module._auto_export_timing_report)
+    module.atexit.register(at_exit)
+
+
+def _telefuser_setters(module):
+    """Lets TeleFuser's setters decide the place of files and the stages that are recorded."""
+    environ = module.os.environ
+    set_dir, set_pipeline, enable = module.set_profiler_output_dir, module.set_pipeline_name, module.enable_profiler_for_names
+
+    @_guarded
+    def place(call):
+        wanted = ''
+        if not environ.get('TFI_OUTPUT_DIR'):
+            wanted = environ.get('TELEFUSER_PROFILER_OUTPUT_DIR', '')
+        used = _run_dir(wanted, environ.get('TFI_PIPELINE_NAME') or environ.get('TELEFUSER_PIPELINE_NAME', ''))
+        if used.startswith('!'):
+            _warn("TeleFuser's %s comes too late: recording has begun, and goes on in %s; what decides is the first operator, "
+                  'stage or call, or TFI_OUTPUT_DIR' % (call, used[1:]))
+        elif 'TFI_RUN_DIR' in environ:
+            environ['TFI_RUN_DIR'] = used
+
+    def set_profiler_output_dir(path):
+        set_dir(path)
+        place('set_profiler_output_dir(%r)' % str(path))
+
+    def set_pipeline_name(name):
+        set_pipeline(name)
+        place('set_pipeline_name(%r)' % str(name))
+
+    def enable_profiler_for_names(names):
+        enable(names)
+        _select(names)
+
+    def _get_profiler_output_dir():
+        used = _run_dir(None, None)
+        return module.Path(used.lstrip('!')) if used else theirs()
+
+    theirs = module._get_profiler_output_dir
+    for made, of in ((set_profiler_output_dir, set_dir), (set_pipeline_name, set_pipeline), (enable_profiler_for_names, enable),
+                     (_get_profiler_output_dir, theirs)):
+        made.__annotations__ = of.__annotations__
+        setattr(module, of.__name__, _mark_disguise(made, of))
+
+
+def _mark_telefuser(module):
+    if _config['keep_originals'] or not _load('markers') or not _load('signature'):
+        return
+    _telefuser_registry(module)
+    _telefuser_setters(module)
+    _telefuser_contexts(module)
+
+
+def _telefuser_contexts(module):
+    timer = module.time.perf_counter
+    wraps = module.wraps
+    full, null = module._ProfilingContext, module._NullContext
+    snapshots = sys.modules['telefuser.utils.memory_snapshot']
+    opening, logger, breaking = (_telefuser_logger(module, f) for f in (full.__enter__, full.__exit__, full._export_kernel_breakdown))
+    has_device = module.torch.get_device_module().is_available()
+
+    def memory(stage):
+        """Returns a snapshot of TeleFuser's from the stage's memory values; None if these are unknown."""
+        seen = _memory(stage.id) if stage.id else None
+        if not seen:
+            return None
+        allocated, reserved, peak_allocated, peak_reserved = (b / _MIB for b in seen)
+        # The host's allocator reports no reserved memory.
+        return snapshots.MemorySnapshot(allocated, max(reserved, allocated), peak_allocated, max(peak_reserved, peak_allocated))
+
+    def checkpoint(name, snapshot):
+        if snapshot:
+            snapshots._MemorySnapshotRegistry.get_instance().record(name, snapshot)
+
+    class Context(full):
+        def __enter__(self):
+            if _is_compiling():
+                return self
+            if has_device:
+                begin(self, None)
+            stage = _mark_enter(self, self.name, _MARK_TELEFUSER)
+            if not has_device:
+                begin(self, stage)
+            self._start_time = timer()
+            profiling(self)
+            return self
+
+        def __exit__(self, exc_type, exc_val, exc_tb):
+            if not _is_compiling():
+                stage = _mark_take(self)
+                if stage:
+                    id, seen = stage.id, None if has_device else memory(stage)
+                    stage.__exit__()  # may wait for the device
+                    self._duration_ms = (timer() - self._start_time) * 1000
+                    end(self, id, seen)
+            return False
+
+        def __call__(self, func):
+            again = self._ctx_kwargs
+            names = list(_functions('signature')(func).parameters)
+            return _mark_decorate(func, self.name, lambda: Context(self.name, **again), wraps,
+                                  lambda args, kwargs, result: told(self.name, names, args, kwargs, result))
+
+    @_guarded
+    def begin(context, stage):
+        if context.capture_memory:
+            checkpoint('before_' + context.name, memory(stage) if stage else module.capture_memory_snapshot())
+        if has_device and context.reset_peak_memory:
+            module.reset_peak_memory_stats()
+
+    @_guarded
+    def end(context, id, seen):
+        """Gives TeleFuser's report its numbers. A worker's times reach the report of the process that asks through
+        the file."""
+        context._memory_snapshot = seen
+        if has_device:
+            context._memory_snapshot = seen = module.capture_memory_snapshot()
+            _snapshot(id, context.name, *(int(getattr(seen, key) * _MIB) for key in _TELEFUSER_MEMORY))
+        if context.capture_memory:
+            checkpoint('after_' + context.name, context._memory_snapshot)
+        registry = module.GlobalTimingRegistry.get_instance()
+        registry.record(context.name, context._duration_ms, context._memory_snapshot)
+        if module._IS_WORKER_PROCESS:
+            module._write_worker_timing_file(context.name, context._rank, context._duration_ms, context._memory_snapshot)
+        logger.info(f'{context._rank_info} [Timing] {context.name}: {context._duration_ms:.2f} ms{context._format_memory_info()}')
+        if context._enable_profiler:
+            for log, file, suffix in ((logger, 'Chrome trace', '.trace.json.gz'), (breaking, 'Kernel breakdown', '.breakdown.json')):
+                path = module._get_profiler_output_dir() / f'{_mark_file_name(context.name)}_rank{context._rank}{suffix}'
+                log.info(f'{context._rank_info} [Profiler] {file}: {path}')
+
+    @_guarded
+    def profiling(context):
+        if context._enable_profiler:
+            opening.info(f"{context._rank_info} [Profiler] Started torch.profiler for '{context.name}'")
+
+    @_guarded
+    def told(name, names, args, kwargs, result):
+        if not any(type(a) in (list, tuple) and not a for a in (*args, *kwargs.values())):  # theirs looks at the first item
+            module._record_stage_signature(name, module._capture_input_signatures(args, kwargs, names), result, kwargs)
+
+    class Quiet(null):
+        def __init__(self, name, **kwargs):
+            self.name = name
+
+        def __enter__(self):
+            if not _is_compiling():
+                _mark_enter(self, self.name, _MARK_TELEFUSER)
+            return self
+
+        def __exit__(self, exc_type, exc_val, exc_tb):
+            if not _is_compiling():
+                stage = _mark_take(self)
+                if stage:
+                    stage.__exit__()
+            return False
+
+        async def __aenter__(self):
+            return self.__enter__()
+
+        async def __aexit__(self, exc_type, exc_val, exc_tb):
+            return self.__exit__(exc_type, exc_val, exc_tb)
+
+        def __call__(self, func):
+            return _mark_decorate(func, self.name, lambda: Quiet(self.name), wraps)
+
+    _mark_disguise(Context, full)
+    _mark_disguise(Quiet, null)
+    module._ProfilingContext = module.ProfilingContext = Context
+    module._NullContext = Quiet
+    module.ProfilingContext4Debug = Context if module._DEBUG else Quiet

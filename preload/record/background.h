@@ -1,0 +1,45 @@
+/* background.h - declares the recorder's background thread and the jobs it does. */
+#ifndef TFI_BACKGROUND_H
+#define TFI_BACKGROUND_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A job that the thread does for a part of the library. */
+struct tfi_job {
+    /* Does one piece of the job's work; false if there was none. After a piece the thread asks the jobs from the first
+     * again. */
+    bool (*work)(void);
+    /* Returns how many milliseconds the thread may sleep, at most `ms`; NULL: no limit. */
+    unsigned (*wait)(unsigned ms);
+    /* True while work() is in a call of another library that may hang: it holds no lock and no part of the trace then.
+     * NULL: never. */
+    bool (*calling)(void);
+};
+
+/* Names the jobs, in the order in which they are asked; `jobs` must stay valid. Called in the constructor. */
+void tfi_background_init(const struct tfi_job *const *jobs, unsigned count);
+
+/* Starts the thread if it does not run; false if it can't be started now. */
+bool tfi_background_start(void);
+
+/* Wakes the thread because there is work. Takes no lock. */
+void tfi_background_signal(void);
+
+/* Ends the thread; waits at most `ms` milliseconds. True if it has ended. */
+bool tfi_background_stop(unsigned ms);
+
+/* True if a job's calling() is true: the thread may hang and holds nothing; see struct tfi_job. */
+bool tfi_background_is_calling(void);
+
+/* Called before and after a fork; in between no thread is started. */
+void tfi_background_before_fork(void);
+void tfi_background_after_fork(void);
+
+/* Forgets the thread of a parent process. */
+void tfi_background_restart(void);
+
+/* Processor time that the thread has used in this process. */
+uint64_t tfi_background_cpu_ns(void);
+
+#endif

@@ -1,0 +1,56 @@
+/* writer.h - appends blocks to the .tfr. */
+#ifndef TFI_WRITER_H
+#define TFI_WRITER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tfi_trace.h"
+
+struct tfi_dir;
+struct tfi_job;
+struct tfi_text;
+
+/* Creates the trace file, whose size limit is `max_mb` MiB; false with errno set. */
+bool tfi_writer_open(struct tfi_dir *dir, const char *name, uint64_t max_mb);
+
+/* Removes the file again before anything is in it: the trace can't be opened. */
+void tfi_writer_abandon(void);
+
+/* True if the trace's file was removed while the program ran, for instance with its directory. */
+bool tfi_writer_is_gone(void);
+
+/* Writes header and schema, now or as soon as there is room. Both texts must stay valid and unchanged. */
+void tfi_writer_begin(const struct tfi_text *info, const struct tfi_text *schema);
+
+/* Takes a closed chunk: queues it for the background thread, or appends it now if that thread is behind or absent. */
+void tfi_writer_take(struct tfi_chunk *chunk);
+
+/* Appends a chunk's committed rows as they are, uncompressed, in the calling thread. The chunk is not freed. */
+void tfi_writer_append_rows(struct tfi_chunk *chunk);
+
+/* Appends one row of the library's own, for a thread that has no chunk. */
+void tfi_writer_append_own(const void *row, uint32_t bytes);
+
+/* The background thread's job: packs and appends the waiting chunks. */
+extern const struct tfi_job tfi_writer_job;
+
+/* True if the background thread is behind: a thread that needs a chunk then appends its own and reuses it. */
+bool tfi_writer_is_behind(void);
+
+/* Appends one waiting chunk in the calling thread, which frees that chunk; false if none waits. */
+bool tfi_writer_help(void);
+
+/* Appends the strings of the string region and empties it. False if that failed. */
+bool tfi_writer_reset_strings(void);
+
+/* Ends the trace: appends the waiting chunks, every open chunk, then the footer. False if the .tfr is not complete. */
+bool tfi_writer_finish(const char *reason);
+
+/* True if it has already warned that the trace can't be written or is gone. */
+bool tfi_writer_has_complained(void);
+
+/* Forgets the trace of a parent process, or an earlier trace of this one. */
+void tfi_writer_restart(void);
+
+#endif

@@ -1,0 +1,120 @@
+/* torch.h - reads libtorch's RecordFunction: its ranges become stages and its operators records. */
+#ifndef TFI_TORCH_H
+#define TFI_TORCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct tfi_text;
+struct tfi_thread;
+
+/* Offsets and values of one libtorch release; see layout.def. */
+struct tfi_torch_layout {
+    uint16_t scope, sequence, inputs, outputs, forward, async;
+    uint16_t none, tensor, real, complex, integer, boolean, list;
+    uint16_t elements, element_type, kind, kind_tensor, number;
+    uint16_t storage, dims, sizes, type, keys, flags, policy, symbolic;
+    uint64_t unstrided;
+    uint16_t data, bytes;
+};
+
+/* Way in which the inputs of an operator are read. */
+enum tfi_torch_how {
+    TFI_TORCH_NONE,     /* not read */
+    TFI_TORCH_DIRECT,   /* from libtorch's structures */
+    TFI_TORCH_EXPORTED, /* by the functions libtorch exports: shapes and types only */
+};
+
+/* The inputs of one operator: string numbers of the texts in Kineto's form, 0 for a missing one. */
+struct tfi_torch_inputs {
+    uint32_t shapes;
+    uint32_t types;
+    uint32_t concrete;
+    uint32_t strides;
+    uint64_t flops;
+};
+
+/* The same inputs as texts. */
+enum { TFI_TORCH_SHAPES, TFI_TORCH_TYPES, TFI_TORCH_CONCRETE, TFI_TORCH_STRIDES, TFI_TORCH_TEXTS };
+
+/* ---- torch.c ---- */
+
+/* True if operators are recorded, or their recording may be switched on. */
+bool tfi_torch_operators(void);
+
+/* Finds libtorch in this process, which has that version ("2.15.0+cu132"), and adds callbacks for every range, and
+ * for operators if they are recorded. Nothing is recorded before tfi_torch_use(). Returns NULL, or the reason for
+ * a failure. */
+const char *tfi_torch_attach(const char *version);
+
+/* Starts a trial: the inputs of this thread's operators are described for tfi_torch_seen(), in this way; false if
+ * the way is not available. */
+bool tfi_torch_try(enum tfi_torch_how how);
+
+/* Returns the name of the first range or operator this thread began since the last call, then a line for each of
+ * TFI_TORCH_TEXTS; "" if there was none. */
+const char *tfi_torch_seen(void);
+
+/* Starts recording: ranges, and operators with inputs read in this way. */
+void tfi_torch_use(enum tfi_torch_how how);
+
+/* Removes all callbacks. */
+void tfi_torch_detach(void);
+
+/* True once Python's import of torch has ended: operators and blocks of the import itself are no work of the job. */
+bool tfi_torch_imported(void);
+
+/* Forgets the state of a parent process or of an earlier trace; called at wake. */
+void tfi_torch_restart(void);
+
+/* ---- inputs.c ---- */
+
+struct tfi_torch_cache;
+
+/* Finds libtorch's functions in an open library and the layout of a version; false if there is no layout. */
+bool tfi_torch_inputs_init(void *library, uint32_t version);
+
+/* Makes the cache of one thread; NULL if there is no memory. */
+struct tfi_torch_cache *tfi_torch_cache_new(void);
+
+/* Describes the inputs of a RecordFunction; `name` is the string number of its name, `text` the name. Only inside
+ * tfi_enter(). */
+void tfi_torch_inputs(struct tfi_torch_cache *cache, enum tfi_torch_how how, const void *function, uint32_t name,
+                      const char *text, struct tfi_torch_inputs *inputs);
+
+/* The RecordFunction's sequence number (-1 if none) and the logical thread of its forward operator (0 if none). */
+int64_t tfi_torch_sequence(const void *function);
+uint64_t tfi_torch_forward(const void *function);
+
+/* The RecordFunction's scope, a number of libtorch's. */
+uint16_t tfi_torch_scope(const void *function);
+/* True if the RecordFunction is declared asynchronous: ranges that run meanwhile in its thread are not inside it. */
+bool tfi_torch_async(const void *function);
+
+/* Writes the storages of the tensors among the inputs or, in an end callback, among the outputs: pairs of address
+ * and bytes, as many as there is room for. Returns the number of values written. */
+uint32_t tfi_torch_storages(const void *function, bool outputs, uint64_t *blocks, uint32_t room);
+
+/* ---- texts.c ---- */
+
+/* Finds libtorch's functions; false if one that the direct way needs is missing. */
+bool tfi_torch_texts_init(void *library);
+
+/* True if libtorch exports the functions that the other way needs. */
+bool tfi_torch_exported(void);
+
+/* Number of inputs as counted by libtorch. */
+size_t tfi_torch_count(const void *function);
+
+/* Appends one of TFI_TORCH_TEXTS; nothing if there are no inputs, or if this way does not know the text. */
+void tfi_torch_text(struct tfi_text *text, enum tfi_torch_how how, const void *function, int what);
+
+/* Appends all texts, each ended by a newline; reads only memory that it has found to be readable. */
+void tfi_torch_inputs_text(enum tfi_torch_how how, const void *function, struct tfi_text *text);
+
+/* Number of floating point operations, as in torch.profiler(with_flops=True) and by its own functions; 0 if
+ * unknown. */
+uint64_t tfi_torch_flops(const char *name, const void *function);
+
+#endif
