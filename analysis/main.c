@@ -1,17 +1,17 @@
-/* main.c - tfanalyze: from the command line to a command's function and its exit status. */
+/* main.c - tfanalyze: parses the command line, runs the commands and returns the exit status. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 
-#include "session.h"
+#include "commands/session.h"
 
 static void (*const functions[])(struct session *session) = {
-#define COMMAND(name, function, answers, keys) [COMMAND_##function] = function,
+#define COMMAND(name, function, answers, keys, takes, refuses) [COMMAND_##function] = function,
 #include "commands.def"
 #undef COMMAND
 };
 
-/* A run of many ranks has more files than a process may have open by default. */
+/* Raises the limit of open files: a run of many ranks has more files than the default allows. */
 static void allow_many_files(void)
 {
     struct rlimit limit;
@@ -41,15 +41,10 @@ int main(int argc, char **argv)
 {
     struct session session = {0};
     allow_many_files();
-    if (!options_parse(&session.options, argc, argv)) {
-        session.status = 2;
-    } else if (session.options.help) {
-        print_help(&session.options);
-    } else if (session.options.version) {
-        printf("tfanalyze %s\n", TFI_VERSION);
-    } else {
-        ask(&session);
-    }
+    if (!options_parse(&session.options, argc, argv)) session.status = 2;
+    else if (session.options.help) print_help(&session.options);
+    else if (session.options.version) printf("tfanalyze %s\n", TFI_VERSION);
+    else ask(&session);
     session_free(&session);
     return session.status;
 }

@@ -1,0 +1,176 @@
+/* choice.c - applies the filters by time, step, cycle, device, stream and stage to a process's items. */
+#include "ask/choice.h"
+
+#include <stdlib.h>
+
+#include "ask/stages/order.h"
+
+/* Collects the intervals of the steps that --step lists. */
+static void find_steps(struct choice *choice, const struct list *step)
+{
+    const struct ranges *r = &choice->process->ranges;
+    for (size_t i = 0; i < r->table.count; i++)
+        if (r->step[i] != NO_PLACE && list_has(step, (int64_t)r->step[i]))
+            intervals_add(&choice->steps, r->start[i], r->end[i]);
+    intervals_merge(&choice->steps);
+}
+
+/* Collects the intervals of each recording state. Recording is assumed to be on before the first switch. */
+static void find_states(struct choice *choice, const struct list *cycle)
+{
+    const struct process *p = choice->process;
+    for (size_t i = 0; i < p->switchings; i++) {
+        const struct switching *from = &p->switching[i];
+        int64_t until = i + 1 < p->switchings ? from[1].time : INT64_MAX;
+        struct intervals *of_state = from->state == RECORDING_WARMUP ? &choice->warmup
+                                     : from->state == RECORDING_OFF  ? &choice->off
+                                     : list_has(cycle, from->cycle)  ? &choice->cycles
+                                                                     : NULL;
+        if (of_state) intervals_add(of_state, from->time, until);
+    }
+    intervals_merge(&choice->warmup);
+    intervals_merge(&choice->off);
+    intervals_merge(&choice->cycles);
+}
+
+bool choice_needs_launches(const struct options *options, const struct process *process)
+{
+    bool needs = options->step.count || options->cycle.count || options->stage.count;
+    for (size_t i = 0; i < process->switchings; i++) needs |= process->switching[i].state == RECORDING_WARMUP;
+    return needs;
+}
+
+/* Marks the calls that launched work on the chosen lanes. */
+static void find_calls(struct choice *choice)
+{
+    const struct process *p = choice->process;
+    const struct works *w = &p->works;
+    choice->launches = mem_zero(p->spans.table.count, sizeof *choice->launches);
+    for (size_t i = 0; i < w->table.count; i++) {
+        uint32_t launch = choice->attribution->launch[i];
+        if (launch != NO_PLACE && IS_WORK(w->event_class[i]) && choice->lane[w->lane[i]])
+            choice->launches[launch] = true;
+    }
+}
+
+void choice_init(struct choice *choice, const struct selection *chosen, const struct process *process,
+                 const struct attribution *attribution)
+{
+    const struct options *options = chosen->options;
+    *choice = (struct choice){.process = process, .options = options, .attribution = attribution};
+    selection_window(chosen, &choice->window.from, &choice->window.to);
+    choice->lane = mem_zero(process->lanes, sizeof *choice->lane);
+    for (size_t i = 0; i < process->lanes; i++)
+        choice->lane[i] = choice_lane(choice, process->lane[i].device, process->lane[i].stream);
+    choice->by_step = options->step.count != 0;
+    if (choice->by_step) find_steps(choice, &options->step);
+    choice->by_cycle = options->cycle.count != 0;
+    find_states(choice, &options->cycle);
+    choice->by_lane = options->device.count || options->stream.count;
+    if (choice->by_lane && attribution && attribution->launch) find_calls(choice);
+    choice->by_stage = options->stage.count != 0;
+    choice->outside = has_stages(process) ? NAME_OUTSIDE : NAME_RUN;
+    choice->outside_wanted = selection_wants(chosen, choice->outside);
+    if (choice->by_stage && attribution && attribution->launch)
+        choice->paths = chosen_paths(attribution, chosen->stages, 0);
+}
+
+void choice_free(struct choice *choice)
+{
+    free(choice->lane);
+    free(choice->launches);
+    stage_paths_free(&choice->paths);
+    intervals_free(&choice->steps);
+    intervals_free(&choice->cycles);
+    intervals_free(&choice->warmup);
+    intervals_free(&choice->off);
+    *choice = (struct choice){0};
+}
+
+static bool is_in(const struct intervals *set, int64_t time)
+{
+    size_t low = 0, high = set->count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (set->interval[middle].start <= time) low = middle + 1;
+        else high = middle;
+    }
+    return low && set->interval[low - 1].end > time;
+}
+
+/* True if `time` lies in the chosen steps and cycles; without --step and --cycle, if it does not lie in warm-up. */
+static bool is_asked_for(const struct choice *choice, int64_t time)
+{
+    return (!choice->by_step || is_in(&choice->steps, time)) && (!choice->by_cycle || is_in(&choice->cycles, time)) &&
+           (choice->by_step || choice->by_cycle || !is_in(&choice->warmup, time));
+}
+
+bool choice_in_stage(const struct choice *choice, const struct belonging *at)
+{
+    if (!choice->by_stage || at->stage == NO_PLACE) return choice->outside_wanted;
+    return stage_or_around(&choice->paths, at->stage, at->time) != NO_PLACE;
+}
+
+bool choice_stage_name(const struct choice *choice, const struct belonging *at, uint32_t *name)
+{
+    *name = choice->outside;
+    if (at->stage == NO_PLACE) return choice->outside_wanted;
+    uint32_t stage = stage_or_around(&choice->paths, at->stage, at->time);
+    if (stage != NO_PLACE) *name = choice->process->ranges.name[stage];
+    return stage != NO_PLACE;
+}
+
+bool choice_in_steps(const struct choice *choice, int64_t launched)
+{
+    return (!choice->by_step || is_in(&choice->steps, launched)) &&
+           (!choice->by_cycle || is_in(&choice->cycles, launched));
+}
+
+bool choice_belonging(const struct choice *choice, const struct belonging *at)
+{
+    return choice_in_steps(choice, at->time) && choice_in_stage(choice, at);
+}
+
+bool choice_lane(const struct choice *choice, int64_t device, int64_t stream)
+{
+    return list_has(&choice->options->device, device) && list_has(&choice->options->stream, stream);
+}
+
+bool choice_call(const struct choice *choice, int64_t start, uint32_t span)
+{
+    return start >= choice->window.from && start < choice->window.to && choice_in_steps(choice, start) &&
+           (!choice->by_lane || (span != NO_PLACE && choice->launches[span]));
+}
+
+bool choice_moment(const struct choice *choice, int64_t start, int64_t launched)
+{
+    bool in_window = start < choice->window.to && start >= choice->window.from;
+    return in_window && is_asked_for(choice, launched) && !is_in(&choice->off, launched);
+}
+
+bool choice_work(const struct choice *choice, size_t work, struct interval *when)
+{
+    const struct works *w = &choice->process->works;
+    if (!IS_WORK(w->event_class[work]) || !choice->lane[w->lane[work]]) return false;
+    if (choice->by_step || choice->by_cycle || choice->warmup.count) {
+        const struct attribution *a = choice->attribution;
+        bool launched = a->launch[work] != NO_PLACE || a->op[work] != NO_PLACE;
+        bool by_name = choice->by_step || choice->by_cycle;
+        if ((!launched && by_name) || !is_asked_for(choice, launched ? a->work[work].time : w->start[work]))
+            return false;
+    }
+    when->start = MAX(w->start[work], choice->window.from);
+    when->end = MIN(w->end[work], choice->window.to);
+    /* Work of zero length is a single moment and stays chosen. */
+    return when->start < when->end || (when->start == when->end && w->start[work] == w->end[work]);
+}
+
+bool choice_stage(const struct choice *choice, size_t range)
+{
+    const struct ranges *r = &choice->process->ranges;
+    if (r->start[range] >= choice->window.to || r->end[range] < choice->window.from ||
+        (r->end[range] == choice->window.from && r->start[range] < choice->window.from))
+        return false;
+    return (!choice->by_step || is_in(&choice->steps, r->start[range])) &&
+           (!choice->by_cycle || is_in(&choice->cycles, r->start[range]));
+}

@@ -1,0 +1,233 @@
+/* hta_frame.c - loads a rank's device work the way HTA 0.5.0 does.
+ *
+ * The steps, in the order of HTA's source:
+ * - rows have dur and cat (_compress_df), as every row of the model does;
+ * - if some ts is a float, start = ceil(ts) and end = floor(ts + dur), in doubles of microseconds
+ *   (round_down_time_stamps);
+ * - `stream` is args.stream if that is a number, else -1 (normalize_gpu_stream_numbers); `correlation` likewise;
+ * - a row is a device row if both are >= 0 or its name is Event Sync or Context Sync
+ *   (_filter_gpu_kernels_with_cuda_sync);
+ * - if all ranks together have two or more names that contain ProfilerStep (_filter_irrelevant_gpu_kernels): host rows
+ *   are kept if they start before the last host row with such a name. Device rows are kept once for each kept host row
+ *   with their correlation;
+ * - every analysis takes the remaining rows with stream != -1. These include waits and annotations with a stream, and
+ *   on the host Triton's operators, whose arguments name the stream of their kernel.
+ */
+#include "ask/hta_frame.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pattern.h"
+#include "ask/timeline.h"
+
+struct loader {
+    const struct selection *chosen;
+    struct work_kinds kinds;
+    bool by_steps;       /* there are two or more steps */
+    bool *is_step;       /* by name */
+    bool *is_sync;       /* by name */
+    int64_t last;        /* start of the process's last step; INT64_MIN: no step */
+    struct map kept;     /* number of the process's kept host rows, by correlation */
+    uint32_t kept_other; /* number of its kept host rows without a correlation */
+};
+
+/* ---- names ---- */
+
+static void look_at_names(struct loader *loader)
+{
+    const struct names *names = &loader->chosen->model->names;
+    loader->is_step = mem_zero(names->count, sizeof *loader->is_step);
+    loader->is_sync = mem_zero(names->count, sizeof *loader->is_sync);
+    for (size_t i = 0; i < names->count; i++) {
+        const struct name *name = &names->name[i];
+        loader->is_step[i] = memmem(name->text, name->length, "ProfilerStep", strlen("ProfilerStep")) != NULL;
+        loader->is_sync[i] = strcmp(name->text, "Event Sync") == 0 || strcmp(name->text, "Context Sync") == 0;
+    }
+}
+
+/* Returns a key that differs between steps: the N of ProfilerStep#N, else the name. The model cuts the number off
+ * the names of ranges and keeps it as the id. */
+static uint64_t step_key(const struct loader *loader, uint32_t name, uint64_t id)
+{
+    const char *text = model_name(loader->chosen->model, name);
+    const char *number = strchr(text, '#');
+    uint64_t value;
+    if (strcmp(text, "ProfilerStep*") == 0) return id;
+    return number && tfi_whole_number(number + 1, 0, UINT64_MAX, &value) ? value : (uint64_t)name | UINT64_C(1) << 63;
+}
+
+/* Notes the name of a step; returns true if its key differs from the first step's. */
+static bool other_step(const struct loader *loader, uint32_t name, uint64_t id, bool *any, uint64_t *first)
+{
+    if (!loader->is_step[name]) return false;
+    uint64_t key = step_key(loader, name, id);
+    *first = *any ? *first : key;
+    *any = true;
+    return key != *first;
+}
+
+static bool has_two_steps(const struct loader *loader)
+{
+    bool any = false, two = false;
+    uint64_t first = 0;
+    for (size_t i = 0; i < loader->chosen->processes && !two; i++) {
+        const struct process *p = loader->chosen->process[i];
+        for (size_t k = 0; k < p->ranges.table.count && !two; k++)
+            two = other_step(loader, p->ranges.name[k], p->ranges.id[k], &any, &first);
+        for (size_t k = 0; k < p->spans.table.count && !two; k++)
+            two = other_step(loader, p->spans.name[k], 0, &any, &first);
+        for (size_t k = 0; k < p->works.table.count && !two; k++)
+            two = other_step(loader, p->works.name[k], 0, &any, &first);
+    }
+    return two;
+}
+
+/* ---- rows ---- */
+
+static struct interval rounded(const struct process *p, int64_t start, int64_t end)
+{
+    if (!p->has_float_ts) return (struct interval){start, end};
+    double ts = file_us(p, start), dur = (double)(end - start) / 1000;
+    return (struct interval){(int64_t)ceil(ts) * 1000, (int64_t)floor(ts + dur) * 1000};
+}
+
+static int64_t stream_of(const struct process *p, size_t work)
+{
+    const struct lane *lane = &p->lane[p->works.lane[work]];
+    return lane->has_stream ? lane->stream : -1;
+}
+
+static bool is_device(const struct loader *loader, const struct process *p, size_t work)
+{
+    return (stream_of(p, work) >= 0 && p->works.correlation[work] != NO_ID) || loader->is_sync[p->works.name[work]];
+}
+
+/* ---- rows that are kept ---- */
+
+static void find_last_step(struct loader *loader, const struct process *p)
+{
+    loader->last = INT64_MIN;
+    for (size_t i = 0; i < p->ranges.table.count; i++)
+        if (loader->is_step[p->ranges.name[i]])
+            loader->last = MAX(loader->last, rounded(p, p->ranges.start[i], p->ranges.end[i]).start);
+    for (size_t i = 0; i < p->spans.table.count; i++)
+        if (loader->is_step[p->spans.name[i]])
+            loader->last = MAX(loader->last, rounded(p, p->spans.start[i], p->spans.end[i]).start);
+    for (size_t i = 0; i < p->works.table.count; i++)
+        if (loader->is_step[p->works.name[i]] && !is_device(loader, p, i))
+            loader->last = MAX(loader->last, rounded(p, p->works.start[i], p->works.end[i]).start);
+}
+
+static void keep(struct loader *loader, struct interval row, uint64_t correlation)
+{
+    if (row.start >= loader->last) return;
+    if (correlation == NO_ID) {
+        loader->kept_other++;
+        return;
+    }
+    uint32_t before = map_get(&loader->kept, correlation);
+    map_put(&loader->kept, correlation, before == MAP_NONE ? 1 : before + 1);
+}
+
+static void keep_host(struct loader *loader, const struct process *p)
+{
+    map_free(&loader->kept);
+    loader->kept = (struct map){0};
+    loader->kept_other = 0;
+    for (size_t i = 0; i < p->ranges.table.count; i++)
+        keep(loader, rounded(p, p->ranges.start[i], p->ranges.end[i]), NO_ID);
+    for (size_t i = 0; i < p->spans.table.count; i++) {
+        bool call = p->spans.event_class[i] == CLASS_API; /* an operator's id is not a correlation id */
+        keep(loader, rounded(p, p->spans.start[i], p->spans.end[i]), call ? p->spans.id[i] : NO_ID);
+    }
+    for (size_t i = 0; i < p->works.table.count; i++)
+        if (!is_device(loader, p, i))
+            keep(loader, rounded(p, p->works.start[i], p->works.end[i]), p->works.correlation[i]);
+}
+
+/* Returns how often a row is in the frame. */
+static uint32_t times_of(const struct loader *loader, const struct process *p, size_t work, struct interval row)
+{
+    if (!loader->by_steps) return 1;
+    if (!is_device(loader, p, work)) return row.start < loader->last;
+    if (p->works.correlation[work] == NO_ID) return loader->kept_other;
+    uint32_t times = map_get(&loader->kept, p->works.correlation[work]);
+    return times == MAP_NONE ? 0 : times;
+}
+
+static void add_row(struct hta_frame *frame, struct interval when, uint32_t name, uint32_t times, enum work_kind kind)
+{
+    frame->row = mem_grow(frame->row, &frame->capacity, frame->count + 1, sizeof *frame->row);
+    frame->row[frame->count++] = (struct hta_row){when.start, when.end, name, times, (uint8_t)kind};
+}
+
+/* Loads operators with a stream. They are host rows, so a filter by device or stream leaves them out. */
+static void load_operators(struct loader *loader, struct hta_frame *frame, const struct process *p)
+{
+    const struct options *options = loader->chosen->options;
+    for (size_t i = 0; i < p->streamed_count && !options->device.count && !options->stream.count; i++) {
+        size_t span = p->streamed[i];
+        struct interval row = rounded(p, p->spans.start[span], p->spans.end[span]);
+        uint32_t name = p->spans.name[span];
+        if (!loader->by_steps || row.start < loader->last)
+            add_row(frame, row, name, 1, work_kind(&loader->kinds, CLASS_OPERATOR, name));
+    }
+}
+
+static void load(struct loader *loader, struct hta_frame *frame, const struct process *p)
+{
+    const struct options *options = loader->chosen->options;
+    if (loader->by_steps) {
+        find_last_step(loader, p);
+        keep_host(loader, p);
+    }
+    for (size_t i = 0; i < p->works.table.count; i++) {
+        const struct lane *lane = &p->lane[p->works.lane[i]];
+        struct interval row = rounded(p, p->works.start[i], p->works.end[i]);
+        uint32_t times = times_of(loader, p, i, row), name = p->works.name[i];
+        if (stream_of(p, i) == -1 || !times || !list_has(&options->device, lane->device) ||
+            !list_has(&options->stream, lane->stream))
+            continue;
+        add_row(frame, row, name, times, work_kind(&loader->kinds, p->works.event_class[i], name));
+    }
+    load_operators(loader, frame, p);
+}
+
+/* ---- frames ---- */
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct hta_frame *x = a, *y = b;
+    return x->rank != y->rank ? (x->rank > y->rank ? 1 : -1) : strcmp(x->path, y->path);
+}
+
+void hta_frames(struct hta_frames *frames, const struct selection *chosen)
+{
+    struct loader loader = {.chosen = chosen};
+    *frames = (struct hta_frames){.count = chosen->processes};
+    frames->frame = mem_zero(frames->count, sizeof *frames->frame);
+    work_kinds_init(&loader.kinds, RULES_HTA, &chosen->model->names);
+    look_at_names(&loader);
+    loader.by_steps = has_two_steps(&loader);
+    for (size_t i = 0; i < frames->count; i++) {
+        const struct process *process = chosen->process[i];
+        frames->frame[i].rank = process->rank;
+        frames->frame[i].path = process->path;
+        load(&loader, &frames->frame[i], process);
+        frames->rows += frames->frame[i].count;
+    }
+    qsort(frames->frame, frames->count, sizeof *frames->frame, by_rank);
+    work_kinds_free(&loader.kinds);
+    map_free(&loader.kept);
+    free(loader.is_step);
+    free(loader.is_sync);
+}
+
+void hta_frames_free(struct hta_frames *frames)
+{
+    for (size_t i = 0; i < frames->count; i++) free(frames->frame[i].row);
+    free(frames->frame);
+    *frames = (struct hta_frames){0};
+}

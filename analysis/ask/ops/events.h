@@ -1,0 +1,62 @@
+/* events.h - a process's host events with their parents, memory and device work, as in torch.profiler's tables.
+ *
+ * The rules are those of torch/autograd/profiler_util.py. An event's parent is the innermost event of its thread that
+ * contains all of it; an event that only overlaps others has no parent. An only child with its parent's name is folded
+ * into the parent. An event's memory is all that any thread allocated and freed while the event was open, less the
+ * blocks that the caller leaves out. Device work belongs to the operator that launched it.
+ */
+#ifndef TFA_OP_EVENTS_H
+#define TFA_OP_EVENTS_H
+
+#include "ask/choice.h"
+
+enum op_kind { OP_STAGE, OP_SPAN, OP_CALL, OP_PYTHON };
+
+struct op_event {
+    int64_t start, end;
+    uint32_t thread;
+    uint32_t order; /* order of collection; the last sort key */
+    uint32_t place; /* index into ranges (OP_STAGE), calls (OP_CALL) or spans (others) */
+    uint8_t kind;   /* enum op_kind */
+};
+
+/* Totals of an event including its children. Its own totals are these less its children's. */
+struct op_sums {
+    int64_t time, device, host_bytes, device_bytes;
+};
+
+/* The same times in microseconds as torch computes them: differences and sums of doubles, in torch's order. Their last
+ * digits differ from whole nanoseconds, and torch's tables show them. */
+struct op_us {
+    double all, own, device, own_device;
+};
+
+struct op_events {
+    const struct process *process;
+    int64_t base; /* zero of torch's times */
+    const struct attribution *attribution;
+    struct names *names;
+    struct op_event *event; /* sorted by thread, then by time, the outer one first */
+    size_t count, capacity;
+    uint32_t *parent;   /* NO_PLACE: none; for a folded event, the event it was folded into */
+    bool *is_gone;      /* folded into its parent */
+    int64_t *kernels;   /* time of the work it launched itself */
+    double *kernels_us; /* the same time as torch adds it up */
+    struct op_us *us;
+    struct op_sums *all, *children;
+    bool has_memory;
+    bool *is_loose;       /* by block: allocated or freed while no event was open */
+    const bool *left_out; /* by block: it counts nowhere; or NULL */
+};
+
+/* `attribution` must include spans. The caller keeps `left_out` alive as long as the events. */
+void op_events_init(struct op_events *events, const struct process *process, const struct attribution *attribution,
+                    const bool *left_out, struct names *names);
+void op_events_free(struct op_events *events);
+/* Returns the time between two moments in microseconds, as torch computes it. */
+double op_elapsed_us(const struct op_events *events, int64_t start, int64_t end);
+uint32_t op_event_name(const struct op_events *events, const struct op_event *event);
+/* True for an asynchronous stage. It has no parent and no children, and no time, memory or work of its own. */
+bool op_event_is_async(const struct op_events *events, const struct op_event *event);
+
+#endif

@@ -1,0 +1,38 @@
+/* rows.h - sums host events and device work by name, and on request by shapes and stack: torch's key_averages.
+ *
+ * Device work has its own rows, by its name, with host times of 0. An operator's row includes only the time of that
+ * work. Memory allocated outside all events is the row [memory]. Rows are in the order of their first event.
+ */
+#ifndef TFA_OP_ROWS_H
+#define TFA_OP_ROWS_H
+
+#include "ask/ops/events.h"
+
+struct op_row {
+    uint32_t name, shapes, stack; /* NAME_NONE: not a key, or the event has none */
+    bool on_device, is_annotation;
+    bool is_async;  /* its first event is asynchronous */
+    size_t process; /* process of its first event; `start`, `end` and `order` are that event's too */
+    int64_t start, end;
+    uint32_t order;
+    uint64_t calls, flops; /* flops 0: unknown */
+    struct op_sums own, all;
+    struct op_us us; /* as torch adds them up */
+};
+
+struct op_rows {
+    const struct selection *chosen;
+    struct op_row *row;
+    size_t count, capacity;
+    struct map by_name, by_shapes, by_stack; /* chained look-ups to a row's index */
+    struct map flat_shapes, frames;          /* torch's form of a text, by the trace's text */
+    bool has_memory, has_device;             /* the trace of some process has them */
+    uint64_t events;
+};
+
+void op_rows_add(struct op_rows *rows, const struct process *process);
+/* Sorts the rows. Call it after the last op_rows_add. */
+void op_rows_end(struct op_rows *rows);
+void op_rows_free(struct op_rows *rows);
+
+#endif

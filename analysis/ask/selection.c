@@ -1,0 +1,87 @@
+/* selection.c - chooses processes by --rank and --pid, and names of stages by --stage. */
+#include "ask/selection.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pattern.h"
+
+static bool wants_process(const struct options *options, const struct process *process)
+{
+    return list_has(&options->rank, process->rank) && list_has(&options->pid, process->pid);
+}
+
+static void choose_processes(struct selection *s)
+{
+    s->process = mem_zero(s->model->processes, sizeof *s->process);
+    for (size_t i = 0; i < s->model->processes; i++)
+        if (wants_process(s->options, &s->model->process[i])) s->process[s->processes++] = &s->model->process[i];
+}
+
+static void choose_stage(struct selection *s, uint32_t name)
+{
+    s->stages[name] = wants_stage(s->options, model_name(s->model, name)) ? 0 : NO_PLACE;
+}
+
+static void choose_stages(struct selection *s)
+{
+    size_t names = s->model->names.count;
+    if (!s->options->stage.count) return;
+    bool *known = mem_zero(names, sizeof *known);
+    s->stages = no_places(names);
+    choose_stage(s, NAME_RUN);
+    choose_stage(s, NAME_OUTSIDE);
+    for (size_t i = 0; i < s->processes; i++) {
+        const struct ranges *r = &s->process[i]->ranges;
+        for (size_t k = 0; k < r->table.count; k++) {
+            if (!known[r->name[k]]) {
+                known[r->name[k]] = true;
+                choose_stage(s, r->name[k]);
+            }
+        }
+    }
+    free(known);
+}
+
+void selection_init(struct selection *selection, const struct options *options, const struct inputs *inputs,
+                    struct model *model)
+{
+    *selection = (struct selection){.options = options, .inputs = inputs, .model = model};
+    choose_processes(selection);
+    choose_stages(selection);
+}
+
+void selection_free(struct selection *selection)
+{
+    free(selection->process);
+    free(selection->stages);
+    *selection = (struct selection){0};
+}
+
+void selection_window(const struct selection *selection, int64_t *from, int64_t *to)
+{
+    const struct options *options = selection->options;
+    int64_t start = selection->model->start;
+    *from = INT64_MIN;
+    *to = INT64_MAX;
+    if (!isnan(options->from) && (double)start + options->from * 1e9 < 9e18)
+        *from = start + (int64_t)llround(options->from * 1e9);
+    else if (!isnan(options->from)) *from = INT64_MAX;
+    if (!isnan(options->to) && (double)start + options->to * 1e9 < 9e18)
+        *to = start + (int64_t)llround(options->to * 1e9);
+}
+
+bool wants_stage(const struct options *options, const char *name)
+{
+    const struct strings_list *globs = &options->stage;
+    for (size_t i = 0; i < globs->count; i++)
+        if (tfi_glob(globs->text[i], name, strlen(name), false)) return true;
+    return globs->count == 0;
+}
+
+bool is_filtered(const struct options *o)
+{
+    return o->stage.count || o->step.count || o->cycle.count || o->device.count || o->stream.count || !isnan(o->from) ||
+           !isnan(o->to);
+}

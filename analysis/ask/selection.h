@@ -1,0 +1,38 @@
+/* selection.h - the model of a query, with the processes and stages that the options choose.
+ *
+ * --rank and --pid choose processes. --stage chooses names of ranges. Each name is matched once, so a test of an event
+ * compares only numbers.
+ */
+#ifndef TFA_SELECTION_H
+#define TFA_SELECTION_H
+
+#include "base/opts.h"
+#include "model/input.h"
+
+struct selection {
+    const struct options *options;
+    const struct inputs *inputs;
+    struct model *model;
+    const struct process **process; /* the processes that --rank and --pid choose */
+    size_t processes;
+    uint32_t *stages; /* by name of a range: 0 if --stage matches, else NO_PLACE; NULL: --stage is not given */
+};
+
+/* Chooses from a loaded model. The selection keeps pointers to all three arguments. */
+void selection_init(struct selection *selection, const struct options *options, const struct inputs *inputs,
+                    struct model *model);
+void selection_free(struct selection *selection);
+
+/* Sets the window of --from and --to, in the model's nanoseconds. Default: INT64_MIN to INT64_MAX. */
+void selection_window(const struct selection *selection, int64_t *from, int64_t *to);
+bool wants_stage(const struct options *options, const char *name);
+/* The same for the number of a range's name, NAME_RUN or NAME_OUTSIDE, without comparing texts. */
+static inline bool selection_wants(const struct selection *selection, uint32_t name)
+{
+    return !selection->stages || selection->stages[name] == 0;
+}
+/* True if an option filters by stage, step, cycle, device, stream or time. An empty answer is then due to the filter.
+ * */
+bool is_filtered(const struct options *options);
+
+#endif

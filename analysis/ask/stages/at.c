@@ -1,0 +1,105 @@
+/* at.c - finds the innermost stage open on a thread at a moment. */
+#include "ask/stages/at.h"
+
+#include <stdlib.h>
+
+#include "base/intervals.h"
+#include "ask/stages/order.h"
+
+/* ---- number of threads with an open stage ---- */
+
+struct edge {
+    int64_t time;
+    uint32_t thread;
+    int by; /* +1: a stage opens on the thread; -1: its last open stage ends */
+};
+
+static int by_time(const void *a, const void *b)
+{
+    const struct edge *x = a, *y = b;
+    return (x->time > y->time) - (x->time < y->time);
+}
+
+static struct edge *edges_of(const struct stage_finder *finder, size_t *count)
+{
+    const struct ranges *r = &finder->process->ranges;
+    struct edge *edge = mem_zero(2 * finder->count, sizeof *edge);
+    *count = 0;
+    for (size_t i = 0; i < finder->count;) {
+        uint32_t thread = r->thread[finder->order[i]];
+        struct intervals open = {0};
+        for (; i < finder->count && r->thread[finder->order[i]] == thread; i++)
+            intervals_add(&open, r->start[finder->order[i]], r->end[finder->order[i]]);
+        intervals_merge(&open);
+        for (size_t k = 0; k < open.count; k++) {
+            edge[(*count)++] = (struct edge){open.interval[k].start, thread, 1};
+            edge[(*count)++] = (struct edge){open.interval[k].end, thread, -1};
+        }
+        intervals_free(&open);
+    }
+    if (*count) qsort(edge, *count, sizeof *edge, by_time);
+    return edge;
+}
+
+static void find_moments(struct stage_finder *finder)
+{
+    size_t edges, n = 0;
+    struct edge *edge = edges_of(finder, &edges);
+    struct stage_moment now = {0};
+    finder->moment = mem_zero(edges, sizeof *finder->moment);
+    for (size_t i = 0; i < edges; i++) {
+        now.time = edge[i].time;
+        now.threads += (uint32_t)edge[i].by;
+        now.which ^= edge[i].thread;
+        n -= n && finder->moment[n - 1].time == now.time;
+        finder->moment[n++] = now;
+    }
+    finder->moments = n;
+    free(edge);
+}
+
+void stage_finder_init(struct stage_finder *finder, const struct process *process,
+                       const struct attribution *attribution)
+{
+    *finder = (struct stage_finder){.process = process, .attribution = attribution};
+    finder->order = stages_sorted(process, &finder->count);
+    find_moments(finder);
+}
+
+void stage_finder_free(struct stage_finder *finder)
+{
+    free(finder->order);
+    free(finder->moment);
+    *finder = (struct stage_finder){0};
+}
+
+/* ---- look-up ---- */
+
+/* The last stage that began on this thread may have ended by `time`. A stage around it may still be open. */
+static uint32_t on_thread(const struct stage_finder *finder, uint32_t thread, int64_t time)
+{
+    const struct ranges *r = &finder->process->ranges;
+    size_t low = 0, high = finder->count;
+    while (low < high) {
+        size_t middle = (low + high) / 2, at = finder->order[middle];
+        if (r->thread[at] < thread || (r->thread[at] == thread && r->start[at] <= time)) low = middle + 1;
+        else high = middle;
+    }
+    if (!low || r->thread[finder->order[low - 1]] != thread) return NO_PLACE;
+    uint32_t last = (uint32_t)finder->order[low - 1];
+    return r->end[last] > time ? last : stages_around(&finder->attribution->paths, last, time);
+}
+
+uint32_t stage_at(const struct stage_finder *finder, uint32_t thread, int64_t time)
+{
+    uint32_t stage = thread == NO_THREAD ? NO_PLACE : on_thread(finder, thread, time);
+    size_t low = 0, high = finder->moments;
+    if (stage != NO_PLACE) return stage;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (finder->moment[middle].time <= time) low = middle + 1;
+        else high = middle;
+    }
+    return low && finder->moment[low - 1].threads == 1 ? on_thread(finder, finder->moment[low - 1].which, time)
+                                                       : NO_PLACE;
+}

@@ -1,0 +1,25 @@
+/* work_kinds.h - classifies device work as computation, communication or memory, by one of three sets of rules. */
+#ifndef TFA_WORK_KINDS_H
+#define TFA_WORK_KINDS_H
+
+#include "model/model.h"
+#include "base/opts.h"
+
+enum work_kind { WORK_COMPUTATION, WORK_COMMUNICATION, WORK_MEMORY, WORK_OTHER, NR_WORK_KINDS };
+extern const char *const work_kind_names[NR_WORK_KINDS];
+
+/* Each kind's bit in a set of kinds. */
+#define KIND_BIT(kind) (1u << (kind))
+
+/* Cache of kinds by name: each distinct name is classified once. */
+struct work_kinds {
+    enum rules rules;
+    const struct names *names;
+    uint8_t *known; /* kind + 1 by class and name; 0: not classified yet */
+    size_t count;   /* number of names at work_kinds_init */
+};
+void work_kinds_init(struct work_kinds *kinds, enum rules rules, const struct names *names);
+enum work_kind work_kind(struct work_kinds *kinds, enum event_class event_class, uint32_t name);
+void work_kinds_free(struct work_kinds *kinds);
+
+#endif

@@ -1,0 +1,71 @@
+/* file_in.c - opens regular files for reading, and refuses everything else without waiting for it. */
+#include "base/file_in.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Returns the message for a file type that is not read. */
+static const char *not_a_file(mode_t mode)
+{
+    switch (mode & S_IFMT) {
+    case S_IFDIR: return "it is a directory, and a file is needed here";
+    case S_IFLNK: return "it is a link, and links in a directory are not followed: name the file that it points to";
+    case S_IFIFO: return "it is a FIFO, and only files are read: write what comes from it to a file first";
+    case S_IFSOCK: return "it is a socket, and only files are read";
+    case S_IFCHR:
+    case S_IFBLK: return "it is a device, and only files are read";
+    default: return "it is not a file; give a run directory or a trace";
+    }
+}
+
+/* O_NONBLOCK opens a FIFO without a writer at once. O_NOCTTY never makes a terminal the controlling one. */
+int file_open_at(int directory, const char *name, enum file_how how, struct stat *status, const char **why)
+{
+    int flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | (how == FILE_FOUND ? O_NOFOLLOW : 0);
+    int follow = how == FILE_FOUND ? AT_SYMLINK_NOFOLLOW : 0;
+    /* Some devices act on open, so the type is checked before it. The check on the descriptor decides. */
+    if (fstatat(directory, name, status, follow) != 0) {
+        *why = strerror(errno);
+        return -1;
+    }
+    if (!S_ISREG(status->st_mode)) {
+        *why = not_a_file(status->st_mode);
+        return -1;
+    }
+    int fd = openat(directory, name, flags);
+    if (fd < 0 || fstat(fd, status) != 0) *why = errno == ELOOP ? not_a_file(S_IFLNK) : strerror(errno);
+    else if (!S_ISREG(status->st_mode)) *why = not_a_file(status->st_mode);
+    else return fd;
+    if (fd >= 0) close(fd);
+    return -1;
+}
+
+int file_open(const char *path, enum file_how how, struct stat *status, const char **why)
+{
+    return file_open_at(AT_FDCWD, path, how, status, why);
+}
+
+bool file_is_in(int directory, const char *path, dev_t device, ino_t inode)
+{
+    const char *slash = strrchr(path, '/');
+    struct stat status;
+    return fstatat(directory, slash ? slash + 1 : path, &status, 0) == 0 && status.st_dev == device &&
+           status.st_ino == inode;
+}
+
+size_t file_of_proc(const char *path, char *to, size_t size)
+{
+    struct stat status;
+    const char *why;
+    int fd = file_open(path, FILE_FOUND, &status, &why);
+    ssize_t n = fd >= 0 ? read(fd, to, size - 1) : 0;
+    if (fd >= 0) close(fd);
+    to[n > 0 ? n : 0] = 0;
+    return n > 0 ? (size_t)n : 0;
+}
+
+int file_list(const char *directory, int (*wanted)(const struct dirent *entry), struct dirent ***entries)
+{
+    return scandir(directory, entries, wanted, versionsort);
+}

@@ -1,0 +1,102 @@
+/* intervals.c - computes with sets of time intervals. */
+#include "base/intervals.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/util.h"
+
+void intervals_add(struct intervals *set, int64_t start, int64_t end)
+{
+    if (end <= start) return;
+    set->interval = mem_grow(set->interval, &set->capacity, set->count + 1, sizeof *set->interval);
+    set->interval[set->count++] = (struct interval){start, end};
+}
+
+static int by_start(const void *a, const void *b)
+{
+    const struct interval *x = a, *y = b;
+    return (x->start > y->start) - (x->start < y->start);
+}
+
+void intervals_merge(struct intervals *set)
+{
+    size_t kept = 0;
+    bool sorted = true;
+    for (size_t i = 1; i < set->count && sorted; i++) sorted = set->interval[i - 1].start <= set->interval[i].start;
+    if (!sorted) qsort(set->interval, set->count, sizeof *set->interval, by_start);
+    for (size_t i = 0; i < set->count; i++) {
+        struct interval next = set->interval[i];
+        if (kept && next.start <= set->interval[kept - 1].end)
+            set->interval[kept - 1].end = MAX(set->interval[kept - 1].end, next.end);
+        else set->interval[kept++] = next;
+    }
+    set->count = kept;
+}
+
+int64_t intervals_total(const struct intervals *set)
+{
+    int64_t total = 0;
+    for (size_t i = 0; i < set->count; i++) total += set->interval[i].end - set->interval[i].start;
+    return total;
+}
+
+int64_t intervals_overlap(const struct intervals *a, const struct intervals *b)
+{
+    int64_t total = 0;
+    for (size_t i = 0, k = 0; i < a->count && k < b->count;) {
+        const struct interval *x = &a->interval[i], *y = &b->interval[k];
+        int64_t start = MAX(x->start, y->start), end = MIN(x->end, y->end);
+        total += MAX(end - start, 0);
+        if (x->end < y->end) i++;
+        else k++;
+    }
+    return total;
+}
+
+struct intervals intervals_union(const struct intervals *a, const struct intervals *b)
+{
+    struct intervals both = {.count = a->count + b->count, .capacity = a->count + b->count};
+    both.interval = mem_zero(both.count, sizeof *both.interval);
+    if (a->count) memcpy(both.interval, a->interval, a->count * sizeof *a->interval);
+    if (b->count) memcpy(both.interval + a->count, b->interval, b->count * sizeof *b->interval);
+    intervals_merge(&both);
+    return both;
+}
+
+struct edge {
+    int64_t time;
+    int bit; /* negative at an end */
+};
+
+static int by_time(const void *a, const void *b)
+{
+    const struct edge *x = a, *y = b;
+    return (x->time > y->time) - (x->time < y->time);
+}
+
+void intervals_combine(const struct intervals *set, size_t sets, int64_t total[INTERVALS_COMBINATIONS])
+{
+    size_t count = 0, places = 0;
+    int open = 0;
+    for (size_t i = 0; i < sets; i++) places += 2 * set[i].count;
+    struct edge *edge = mem_zero(places + 1, sizeof *edge);
+    for (size_t i = 0; i < sets; i++) {
+        for (size_t k = 0; k < set[i].count; k++) {
+            edge[count++] = (struct edge){set[i].interval[k].start, 1 << i};
+            edge[count++] = (struct edge){set[i].interval[k].end, -(1 << i)};
+        }
+    }
+    qsort(edge, count, sizeof *edge, by_time);
+    for (size_t i = 0; i + 1 < count; i++) {
+        open += edge[i].bit;
+        if (open > 0 && open < INTERVALS_COMBINATIONS) total[open] += edge[i + 1].time - edge[i].time;
+    }
+    free(edge);
+}
+
+void intervals_free(struct intervals *set)
+{
+    free(set->interval);
+    *set = (struct intervals){0};
+}

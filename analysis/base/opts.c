@@ -1,0 +1,541 @@
+/* opts.c - parses the command line and writes the help, both from commands.def and the table of options below. */
+#include "base/opts.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pattern.h"
+
+enum option_type { FLAG, WORD, TEXT, COUNT, LIST, GLOB, SECONDS, GROUPS, SORT_KEY, LIMIT };
+
+/* Options that only some commands take, as `takes` in commands.def lists them. */
+enum {
+    ROWS = 1,
+    ANSWER = 2,
+    FILES = 4,
+    TOGETHER = 8,
+    RULES = 16,
+    KERNEL_GROUPS = 32,
+    TORCH_TABLE = 64,
+    EXCLUSIVE = 128,
+    ALL = 256,     /* every command takes it */
+    FILTERED = 512 /* a filter: every command takes it unless commands.def refuses it */
+};
+
+/* The values of WORD options, indexed by their enum. */
+static const char *const format_names[] = {[FORMAT_TEXT] = "text", [FORMAT_JSON] = "json", [FORMAT_CSV] = "csv", NULL};
+const char *const rules_names[] = {[RULES_EXACT] = "exact", [RULES_TRACELENS] = "tracelens", [RULES_HTA] = "hta", NULL};
+const char *const group_names[] = {[GROUP_KERNEL] = "kernel", [GROUP_OP] = "op", [GROUP_CATEGORY] = "category", NULL};
+static const char *const style_names[] = {
+    [NAMES_FULL] = "full", [NAMES_SHORT] = "short", [NAMES_MANGLED] = "mangled", NULL};
+
+static const struct option {
+    const char *name;
+    char letter;
+    const char *argument;
+    enum option_type type;
+    size_t place;
+    unsigned takers;
+    const char *help;
+    const char *const *words; /* values of a WORD */
+} options_table[] = {
+    {"--format", 0, "text|json|csv", WORD, offsetof(struct options, format), ROWS, "how the answer is written (text)",
+     format_names},
+    {"--output", 0, "FILE", TEXT, offsetof(struct options, output), ANSWER,
+     "write there, not to stdout; packed if it ends in .gz", NULL},
+    {"--output", 0, "DIR", TEXT, offsetof(struct options, output), FILES,
+     "write the files there (report: beside the inputs; tensorboard: into `tensorboard` beside them)", NULL},
+    {"--jobs", 'j', "N", COUNT, offsetof(struct options, jobs), ALL, "files read in parallel (one a processor)", NULL},
+    {"--rank", 0, "LIST", LIST, offsetof(struct options, rank), ALL, "only these ranks: 0,2-5", NULL},
+    {"--pid", 0, "LIST", LIST, offsetof(struct options, pid), ALL, "only these processes", NULL},
+    {"--rules", 0, "exact|tracelens|hta", WORD, offsetof(struct options, rules), RULES,
+     "whose definitions: ours (exact), TraceLens's, or HTA 0.5.0's with its rounding and keys", rules_names},
+    {"--group-by", 0, "kernel|op|category", WORD, offsetof(struct options, group_by), KERNEL_GROUPS,
+     "a row a kernel, an operator that launched some, or a category of device work (kernel)", group_names},
+    {"--group-by", 0, "name[,shapes][,stack=1-1000]", GROUPS, offsetof(struct options, group_ops), TORCH_TABLE,
+     "a row a name; or a name with these input shapes, and these N innermost frames, at most 1000 (name)", NULL},
+    {"--sort-by", 0, "KEY", SORT_KEY, offsetof(struct options, sort_by), TORCH_TABLE,
+     "largest first by torch's names: self_cpu_time_total, cuda_time_total, cpu_memory_usage, count ...", NULL},
+    {"--row-limit", 0, "N", LIMIT, offsetof(struct options, row_limit), TORCH_TABLE,
+     "only the first N rows, -1 for all (text: 100, as torch; else all)", NULL},
+    {"--names", 0, "full|short|mangled", WORD, offsetof(struct options, names), FILTERED,
+     "kernels' names whole, without template arguments and parameters, or as the compiler made them (full)",
+     style_names},
+    {"--stage", 0, "GLOB", GLOB, offsetof(struct options, stage), FILTERED,
+     "only stages with such names, and what happened inside them; may be repeated", NULL},
+    {"--step", 0, "LIST", LIST, offsetof(struct options, step), FILTERED,
+     "only what was launched in these steps (ProfilerStep#N)", NULL},
+    {"--cycle", 0, "LIST", LIST, offsetof(struct options, cycle), FILTERED,
+     "only what was launched in these cycles of the schedule, counted from 0", NULL},
+    {"--device", 0, "LIST", LIST, offsetof(struct options, device), FILTERED,
+     "only work of these devices, and the calls that launched it", NULL},
+    {"--stream", 0, "LIST", LIST, offsetof(struct options, stream), FILTERED,
+     "only work of these streams, and the calls that launched it", NULL},
+    {"--from", 0, "S", SECONDS, offsetof(struct options, from), FILTERED,
+     "only what happened later than this many seconds after the run's first record", NULL},
+    {"--to", 0, "S", SECONDS, offsetof(struct options, to), FILTERED, "only what happened earlier", NULL},
+    {"--top", 0, "N", COUNT, offsetof(struct options, top), FILTERED,
+     "only the first N rows (stages: of each rank; breakdown and launches: of each rank and stage; report: of each "
+     "list\n"
+     "                                    on its screen)",
+     NULL},
+    {"--exclusive", 0, NULL, FLAG, offsetof(struct options, exclusive), EXCLUSIVE,
+     "give each moment to the innermost stage only", NULL},
+    {"--help", 'h', NULL, FLAG, offsetof(struct options, help), ALL, "this text", NULL},
+    {"--version", 0, NULL, FLAG, offsetof(struct options, version), ALL, "the version of this program", NULL},
+};
+
+static const struct {
+    const char *name, *answers, *keys, *refuses;
+    unsigned takes;
+} commands[] = {
+#define COMMAND(name, function, answers, keys, takes, refuses) {name, answers, keys, refuses, takes},
+#include "commands.def"
+#undef COMMAND
+};
+
+/* Returns why the filter has no meaning for the command, `*length` bytes long; NULL if the command accepts it. */
+static const char *refusal(const char *name, enum command_id command, int *length)
+{
+    const char *end;
+    for (const char *p = commands[command].refuses; *p; p = end + strspn(end, "; ")) {
+        size_t options = strcspn(p, ":"), at = 0, word;
+        const char *why = p + options + strlen(": ");
+        end = why + strcspn(why, ";");
+        *length = (int)(end - why);
+        for (; at < options; at += word + 1) {
+            word = MIN(strcspn(p + at, " "), options - at);
+            if (word == strlen(name) && strncmp(p + at, name, word) == 0) return why;
+        }
+    }
+    return NULL;
+}
+
+static bool knows(const struct option *option, enum command_id command)
+{
+    int length;
+    if (option->takers == FILTERED) return !refusal(option->name, command, &length);
+    return option->takers == ALL || option->takers & commands[command].takes;
+}
+
+const char *command_name(enum command_id command)
+{
+    return command < NR_COMMANDS ? commands[command].name : "";
+}
+
+const char *command_keys(enum command_id command)
+{
+    return commands[command].keys;
+}
+
+/* ---- values ---- */
+
+static bool parse_list(const char *value, struct list *list)
+{
+    char *copy = string_format("%s", value), *rest = copy, *part;
+    bool good = *value != 0;
+    while (good && (part = strsep(&rest, ",")) != NULL) {
+        char *dash = strchr(part, '-');
+        uint64_t from, to;
+        if (dash) *dash = 0;
+        good = tfi_whole_number(part, 0, UINT64_MAX, &from) &&
+               tfi_whole_number(dash ? dash + 1 : part, 0, UINT64_MAX, &to) && from <= to;
+        if (good) {
+            list->item = mem_resize(list->item, list->count + 1, sizeof *list->item);
+            list->item[list->count].from = from;
+            list->item[list->count++].to = to;
+        }
+    }
+    free(copy);
+    return good;
+}
+
+bool list_has(const struct list *list, int64_t value)
+{
+    for (size_t i = 0; i < list->count && value >= 0; i++)
+        if (list->item[i].from <= (uint64_t)value && (uint64_t)value <= list->item[i].to) return true;
+    return list->count == 0;
+}
+
+static void add_string(struct strings_list *list, const char *text)
+{
+    list->text = mem_resize(list->text, list->count + 1, sizeof *list->text);
+    list->text[list->count++] = string_format("%s", text);
+}
+
+static bool set_word(const struct option *option, const char *value, int *place)
+{
+    size_t count = 0;
+    for (; option->words[count]; count++) {
+        if (strcmp(value, option->words[count]) == 0) {
+            *place = (int)count;
+            return true;
+        }
+    }
+    const char *meant = nearest(value, option->words, count);
+    complain(NULL, "%s is %s, not %s%s%s%s", option->name, option->argument, value, meant ? "; did you mean " : "",
+             meant ? meant : "", meant ? "?" : "");
+    return false;
+}
+
+static bool set_seconds(const char *value, double *seconds)
+{
+    char *end;
+    *seconds = strtod(value, &end);
+    return *value && !*end && isfinite(*seconds) && *seconds >= 0;
+}
+
+/* An operator may have a longer stack than the one around it, so without a limit the time grows with the square of
+ * the depth. No interpreter goes deeper by default. */
+#define MOST_FRAMES 1000
+
+/* "name,shapes,stack=5" */
+static bool parse_groups(const char *value, struct group_ops *groups)
+{
+    char *copy = string_format("%s", value), *rest = copy, *part;
+    bool good = true;
+    *groups = (struct group_ops){0};
+    while (good && (part = strsep(&rest, ",")) != NULL) {
+        bool by_stack = strncmp(part, "stack=", 6) == 0;
+        good = strcmp(part, "name") == 0 || strcmp(part, "shapes") == 0 ||
+               (by_stack && tfi_whole_number(part + 6, 0, UINT64_MAX, &groups->stack) && groups->stack > 0 &&
+                groups->stack <= MOST_FRAMES);
+        groups->shapes |= strcmp(part, "shapes") == 0;
+    }
+    free(copy);
+    return good;
+}
+
+static const char *const sort_names[] = {[SORT_NONE] = "",
+                                         [SORT_CPU_TIME] = "cpu_time",
+                                         [SORT_DEVICE_TIME] = "device_time",
+                                         [SORT_CPU_TIME_TOTAL] = "cpu_time_total",
+                                         [SORT_DEVICE_TIME_TOTAL] = "device_time_total",
+                                         [SORT_SELF_CPU_TIME_TOTAL] = "self_cpu_time_total",
+                                         [SORT_SELF_DEVICE_TIME_TOTAL] = "self_device_time_total",
+                                         [SORT_CPU_MEMORY] = "cpu_memory_usage",
+                                         [SORT_DEVICE_MEMORY] = "device_memory_usage",
+                                         [SORT_SELF_CPU_MEMORY] = "self_cpu_memory_usage",
+                                         [SORT_SELF_DEVICE_MEMORY] = "self_device_memory_usage",
+                                         [SORT_COUNT] = "count",
+                                         [SORT_FLOPS] = "flops"};
+
+/* Maps every device name to "device", as torch does. */
+static bool set_sort_key(const struct option *option, const char *value, enum sort_key *key)
+{
+    static const char *const devices[] = {"cuda", "xpu", "privateuse1"};
+    struct text plain = {0};
+    text_puts(&plain, value);
+    for (size_t i = 0; i < ARRAY_SIZE(devices); i++) {
+        const char *found = strstr(value, devices[i]);
+        if (found) {
+            text_free(&plain);
+            text_format(&plain, "%.*sdevice%s", (int)(found - value), value, found + strlen(devices[i]));
+        }
+    }
+    size_t i = 1;
+    while (i < NR_SORT_KEYS && strcmp(plain.data ? plain.data : "", sort_names[i]) != 0) i++;
+    if (i == NR_SORT_KEYS) {
+        const char *meant = nearest(plain.data ? plain.data : "", sort_names + 1, NR_SORT_KEYS - 1);
+        complain(NULL, "%s knows torch's names (cuda_, xpu_ and device_ are one), not %s%s%s%s", option->name, value,
+                 meant ? "; did you mean " : "", meant ? meant : "", meant ? "?" : "");
+    }
+    text_free(&plain);
+    *key = (enum sort_key)i;
+    return i < NR_SORT_KEYS;
+}
+
+static bool parse_limit(const char *value, int64_t *limit)
+{
+    uint64_t number;
+    if (strcmp(value, "-1") == 0) {
+        *limit = -1;
+        return true;
+    }
+    bool good = tfi_whole_number(value, 0, UINT64_MAX, &number) && number > 0 && number <= INT64_MAX;
+    *limit = good ? (int64_t)number : 0;
+    return good;
+}
+
+static bool set_option(struct options *options, const struct option *option, const char *value)
+{
+    void *place = (char *)options + option->place;
+    bool good = true;
+    switch (option->type) {
+    case FLAG: *(bool *)place = true; break;
+    case WORD: return set_word(option, value, place);
+    case TEXT:
+        free(*(char **)place);
+        *(char **)place = string_format("%s", value);
+        good = *value;
+        break;
+    case COUNT: good = tfi_whole_number(value, 0, UINT64_MAX, place) && *(uint64_t *)place > 0; break;
+    case LIST: good = parse_list(value, place); break;
+    case GLOB:
+        add_string(place, value);
+        good = *value;
+        break;
+    case SECONDS: good = set_seconds(value, place); break;
+    case GROUPS: good = parse_groups(value, place); break;
+    case SORT_KEY: return set_sort_key(option, value, place);
+    case LIMIT: good = parse_limit(value, place); break;
+    }
+    if (!good) complain(NULL, "%s wants %s, not '%s'", option->name, option->argument, value);
+    return good;
+}
+
+/* ---- words ---- */
+
+/* A name may have one row for some commands and another row for the rest. */
+static const struct option *find_option(const char *word, size_t length, enum command_id command)
+{
+    const struct option *found = NULL;
+    for (size_t i = 0; i < ARRAY_SIZE(options_table); i++) {
+        const struct option *option = &options_table[i];
+        bool is_short = length >= 2 && word[0] == '-' && option->letter && word[1] == option->letter;
+        bool fits = command == NR_COMMANDS || knows(option, command);
+        if ((strlen(option->name) == length && strncmp(word, option->name, length) == 0) || is_short)
+            found = !found || fits ? option : found;
+    }
+    return found;
+}
+
+static void unknown_option(const char *word, size_t length)
+{
+    const char *names[ARRAY_SIZE(options_table)];
+    char *copy = mem_text(word, length);
+    for (size_t i = 0; i < ARRAY_SIZE(options_table); i++) names[i] = options_table[i].name;
+    const char *meant = nearest(copy, names, ARRAY_SIZE(names));
+    complain(NULL, "there is no option %s%s%s; --help lists them", copy, meant ? "; did you mean " : "",
+             meant ? meant : "");
+    free(copy);
+}
+
+/* Returns the question that does not know the option, or NR_COMMANDS. All questions must know an option that changes
+ * the content of an answer. One is enough for options that only name and cut rows. */
+static enum command_id lacking(const struct options *options, const struct option *option)
+{
+    bool strict = option->type == LIST || option->type == GLOB || option->type == SECONDS ||
+                  option->place == offsetof(struct options, rules);
+    enum command_id lacks = NR_COMMANDS;
+    size_t know = 0;
+    for (size_t i = 0; i < options->questions; i++) {
+        bool good = knows(option, options->question[i]);
+        know += good;
+        lacks = good ? lacks : options->question[i];
+    }
+    return strict || !know ? lacks : NR_COMMANDS;
+}
+
+/* Takes the option at argv[*at] and its value, which may be the next word. */
+static bool take_option(struct options *options, int argc, char **argv, int *at)
+{
+    const char *word = argv[*at], *value = NULL;
+    size_t length = strcspn(word, "=");
+    const struct option *option = find_option(word, length, options->command);
+    if (!option) {
+        unknown_option(word, length);
+        return false;
+    }
+    if (word[1] != '-') value = word[2] ? word + 2 + (word[2] == '=') : NULL; /* -j4 */
+    else if (word[length] == '=') value = word + length + 1;
+    if (option->type == FLAG && value) {
+        complain(NULL, "%s takes no value", option->name);
+        return false;
+    }
+    if (option->type != FLAG && !value) {
+        if (*at + 1 >= argc) {
+            complain(NULL, "%s wants %s", option->name, option->argument);
+            return false;
+        }
+        value = argv[++*at];
+    }
+    enum command_id lacks = lacking(options, option);
+    if (lacks != NR_COMMANDS) {
+        int bytes;
+        const char *command = command_name(lacks), *why = refusal(option->name, lacks, &bytes);
+        if (why) {
+            complain(NULL, "%s %.*s: %s has no meaning", command, bytes, why, option->name);
+        } else {
+            complain(NULL, "%s is not an option of %s; `tfanalyze %s --help` lists them", option->name, command,
+                     command);
+        }
+        return false;
+    }
+    return set_option(options, option, value);
+}
+
+static enum command_id command_by_name(const char *name)
+{
+    unsigned i = 0;
+    while (i < NR_COMMANDS && strcmp(name, commands[i].name) != 0) i++;
+    return (enum command_id)i;
+}
+
+/* The suggestion tries the longer text first: the name may consist of two words. */
+static void unknown_command(const char *word, const char *longer)
+{
+    const char *names[NR_COMMANDS];
+    for (unsigned i = 0; i < NR_COMMANDS; i++) names[i] = commands[i].name;
+    const char *meant = nearest(longer, names, NR_COMMANDS);
+    meant = meant ? meant : nearest(word, names, NR_COMMANDS);
+    complain(NULL, "there is no command %s%s%s; --help lists them", word, meant ? "; did you mean " : "",
+             meant ? meant : "");
+}
+
+/* Reads the command at argv[1], which may be two words. Returns the number of words, 0 if it is unknown. */
+static int find_command(struct options *options, int argc, char **argv)
+{
+    char *two = string_format("%s %s", argv[1], argc > 2 ? argv[2] : "");
+    int words = command_by_name(two) != NR_COMMANDS ? 2 : command_by_name(argv[1]) != NR_COMMANDS ? 1 : 0;
+    if (!words) unknown_command(argv[1], two);
+    options->question[0] = command_by_name(words == 2 ? two : argv[1]);
+    options->questions = 1;
+    free(two);
+    return words;
+}
+
+/* Reads a list such as "timeline,kinds,overlap": questions answered from one reading of the inputs. */
+static int find_questions(struct options *options, const char *list)
+{
+    char *copy = string_format("%s", list), *rest = copy, *name;
+    bool good = true;
+    while (good && (name = strsep(&rest, ",")) != NULL) {
+        options->command = command_by_name(name);
+        good = options->command != NR_COMMANDS;
+        if (!good) {
+            unknown_command(name, name);
+        } else if (!(commands[options->command].takes & TOGETHER)) {
+            complain(NULL, "%s is asked alone, not together with others", name);
+            good = false;
+        }
+        for (size_t i = 0; good && i < options->questions; i++) {
+            if (options->question[i] == options->command) {
+                complain(NULL, "%s is asked twice", name);
+                good = false;
+            }
+        }
+        if (good) options->question[options->questions++] = options->command;
+    }
+    free(copy);
+    return good;
+}
+
+bool options_parse(struct options *options, int argc, char **argv)
+{
+    bool only_inputs = false;
+    int at = 1;
+    *options = (struct options){.command = NR_COMMANDS, .from = NAN, .to = NAN};
+    if (argc < 2) {
+        complain(NULL, "which COMMAND? --help lists them");
+        return false;
+    }
+    if (argv[1][0] != '-') {
+        int words = strchr(argv[1], ',') ? find_questions(options, argv[1]) : find_command(options, argc, argv);
+        if (!words) return false;
+        options->command = options->question[0];
+        at += words;
+    }
+    for (; at < argc; at++)
+        if (only_inputs || argv[at][0] != '-' || !argv[at][1]) add_string(&options->inputs, argv[at]);
+        else if (strcmp(argv[at], "--") == 0) only_inputs = true;
+        else if (!take_option(options, argc, argv, &at)) return false;
+    if (options->help || options->version) return true;
+    if (options->command == NR_COMMANDS) {
+        complain(NULL, "which COMMAND? It comes first; --help lists them");
+        return false;
+    }
+    if (!options->inputs.count) {
+        complain(NULL, "%s of which INPUT? Give a run directory, .tfr files or PyTorch traces",
+                 command_name(options->command));
+        return false;
+    }
+    if (options->questions > 1 && options->format == FORMAT_CSV) {
+        complain(NULL, "--format csv has room for one table: ask one question at a time, or for json");
+        return false;
+    }
+    if (options->from >= options->to) { /* false if one of them is NAN: not given */
+        complain(NULL, "--from %g is not before --to %g", options->from, options->to);
+        return false;
+    }
+    return true;
+}
+
+static void free_strings(struct strings_list *list)
+{
+    for (size_t i = 0; i < list->count; i++) free(list->text[i]);
+    free(list->text);
+}
+
+void options_free(struct options *options)
+{
+    free(options->output);
+    free(options->rank.item);
+    free(options->pid.item);
+    free(options->device.item);
+    free(options->stream.item);
+    free(options->step.item);
+    free(options->cycle.item);
+    free_strings(&options->stage);
+    free_strings(&options->inputs);
+    *options = (struct options){0};
+}
+
+/* ---- help ---- */
+
+static void help_options(struct text *text, enum command_id command)
+{
+    text_puts(text, "\noptions:\n");
+    for (size_t i = 0; i < ARRAY_SIZE(options_table); i++) {
+        const struct option *option = &options_table[i];
+        struct text left = {0};
+        if (command != NR_COMMANDS && !knows(option, command)) continue;
+        if (option->letter) text_format(&left, "-%c, ", option->letter);
+        else text_puts(&left, "    ");
+        text_format(&left, "%s%s%s", option->name, option->argument ? " " : "",
+                    option->argument ? option->argument : "");
+        text_format(text, "  %-33s %s\n", left.data, option->help);
+        text_free(&left);
+    }
+}
+
+static void help_all(struct text *text)
+{
+    text_puts(
+        text,
+        "usage: tfanalyze COMMAND [options] INPUT...\n\n"
+        "Answers questions about the traces of libtfinject.so and of torch.profiler. An INPUT is a run directory, a\n"
+        ".tfr file, a PyTorch trace (.json, .json.gz) or a directory of those; rank=N:INPUT says which rank it is\n"
+        "of.\n\ncommands:\n");
+    for (size_t i = 0; i < NR_COMMANDS; i++) text_format(text, "  %-18s %s\n", commands[i].name, commands[i].answers);
+    help_options(text, NR_COMMANDS);
+    text_puts(text,
+              "\n`tfanalyze timeline,kinds,stages INPUT...` asks several questions of one reading: text one below the\n"
+              "other, json as a list of the single answers.\n"
+              "`tfanalyze COMMAND --help` lists the options of one command and the keys of its rows.\n"
+              "exit status: 0 complete, 1 no input usable or nothing matches, 2 wrong usage, 3 the result is not\n"
+              "of the whole because an input is damaged, cut or has lost records\n");
+}
+
+char *options_help(enum command_id command)
+{
+    struct text text = {0};
+    if (command >= NR_COMMANDS) {
+        help_all(&text);
+        return text.data;
+    }
+    text_format(&text, "usage: tfanalyze %s [options] INPUT...\n\n%s\n", commands[command].name,
+                commands[command].answers);
+    help_options(&text, command);
+    if (*commands[command].keys) {
+        text_puts(&text, "\nkeys of a row: ");
+        for (const char *p = commands[command].keys; *p; p++) {
+            text_add(&text, p, 1);
+            text_puts(&text, *p == ',' ? " " : "");
+        }
+        text_puts(&text, "\n");
+    }
+    return text.data;
+}

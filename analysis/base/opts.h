@@ -1,0 +1,94 @@
+/* opts.h - the command line: parsing and help come from one table with a typed row per option. */
+#ifndef TFA_OPTS_H
+#define TFA_OPTS_H
+
+#include "base/util.h"
+
+/* COMMAND_cmd_x for each command, in the order of commands.def. */
+#define COMMAND(name, function, answers, keys, takes, refuses) COMMAND_##function,
+enum command_id {
+#include "commands.def"
+    NR_COMMANDS
+};
+#undef COMMAND
+
+enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV };
+
+/* The tool whose definitions an answer follows. */
+enum rules { RULES_EXACT, RULES_TRACELENS, RULES_HTA, NR_RULES };
+extern const char *const rules_names[NR_RULES + 1];
+
+enum group_by { GROUP_KERNEL, GROUP_OP, GROUP_CATEGORY, NR_GROUPS };
+extern const char *const group_names[NR_GROUPS + 1];
+
+/* Grouping of `ops`: always by name, and by these. */
+struct group_ops {
+    bool shapes;
+    uint64_t stack; /* number of frames; 0: do not group by stack */
+};
+
+/* Sort keys of a table, by torch's names. */
+enum sort_key {
+    SORT_NONE,
+    SORT_CPU_TIME,
+    SORT_DEVICE_TIME,
+    SORT_CPU_TIME_TOTAL,
+    SORT_DEVICE_TIME_TOTAL,
+    SORT_SELF_CPU_TIME_TOTAL,
+    SORT_SELF_DEVICE_TIME_TOTAL,
+    SORT_CPU_MEMORY,
+    SORT_DEVICE_MEMORY,
+    SORT_SELF_CPU_MEMORY,
+    SORT_SELF_DEVICE_MEMORY,
+    SORT_COUNT,
+    SORT_FLOPS,
+    NR_SORT_KEYS
+};
+
+enum name_style { NAMES_FULL, NAMES_SHORT, NAMES_MANGLED, NR_NAME_STYLES };
+
+/* "0,2-5" */
+struct list {
+    struct {
+        uint64_t from, to;
+    } * item;
+    size_t count;
+};
+
+struct strings_list {
+    char **text;
+    size_t count;
+};
+
+struct options {
+    enum command_id command;               /* the current one */
+    enum command_id question[NR_COMMANDS]; /* all questions asked, in order */
+    size_t questions;
+    enum format format;
+    char *output;
+    uint64_t jobs; /* 0: one per processor */
+    struct list rank, pid, device, stream, step, cycle;
+    enum rules rules;
+    enum group_by group_by;
+    struct group_ops group_ops;
+    enum sort_key sort_by;
+    int64_t row_limit; /* 0: not given, -1: all */
+    enum name_style names;
+    struct strings_list stage;
+    double from, to; /* seconds; NAN: not given */
+    uint64_t top;    /* 0: all */
+    bool exclusive;
+    bool help, version;
+    struct strings_list inputs;
+};
+
+/* Returns false on wrong usage, after a line on stderr that names the mistake and a suggestion. */
+bool options_parse(struct options *options, int argc, char **argv);
+void options_free(struct options *options);
+/* Returns the help on one command, or on all with NR_COMMANDS. The caller frees it. */
+char *options_help(enum command_id command);
+const char *command_name(enum command_id command);
+const char *command_keys(enum command_id command);
+bool list_has(const struct list *list, int64_t value); /* an empty list matches every value */
+
+#endif

@@ -1,0 +1,23 @@
+/* statistics.h - computes statistics of a list of durations: sum, mean, percentiles, standard deviation. */
+#ifndef TFA_STATISTICS_H
+#define TFA_STATISTICS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct values {
+    int64_t *value; /* nanoseconds */
+    size_t count, capacity;
+    int64_t total;
+};
+
+void values_add(struct values *values, int64_t value);
+void values_sort(struct values *values);
+int64_t values_mean(const struct values *values);
+/* Interpolates linearly between the two neighbours (numpy.percentile's default). Needs sorted values, at least one. */
+int64_t values_percentile(const struct values *values, double share);
+/* Uses ddof 1. Returns -1 for fewer than two values. */
+int64_t values_deviation(const struct values *values);
+void values_free(struct values *values);
+
+#endif

@@ -1,0 +1,172 @@
+/* visible.c - escapes texts of a trace so that they cannot act on a terminal or in a spreadsheet. */
+#include "base/visible.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "utf8.h"
+
+static bool acts(uint32_t code)
+{
+    return code < 0x20 || (code >= 0x7f && code <= 0x9f) || code == 0x61c || code == 0x200e || code == 0x200f ||
+           (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
+}
+
+bool is_unsafe(const char *p, const char *end, size_t *length, uint32_t *code)
+{
+    const unsigned char *u = (const unsigned char *)p;
+    if (u[0] >= 0x20 && u[0] < 0x7f) { /* the common case */
+        *length = 1;
+        *code = u[0];
+        return false;
+    }
+    *length = tfi_utf8_length(p, (size_t)(end - p));
+    *code = *length == 1   ? u[0]
+            : *length == 2 ? (u[0] & 31u) << 6 | (u[1] & 63u)
+            : *length == 3 ? (u[0] & 15u) << 12 | (u[1] & 63u) << 6 | (u[2] & 63u)
+                           : 0x10000; /* no character of four bytes is unsafe */
+    return !*length || acts(*code);
+}
+
+void text_visible(struct text *text, const char *bytes, size_t length)
+{
+    const char *end = bytes + length, *plain = bytes;
+    for (const char *p = bytes; p < end;) {
+        size_t step;
+        uint32_t code;
+        if (!is_unsafe(p, end, &step, &code)) {
+            p += step;
+            continue;
+        }
+        text_add(text, plain, (size_t)(p - plain));
+        if (step > 1) text_format(text, "\\u%04x", code);
+        else text_format(text, "\\x%02x", (unsigned char)*p);
+        p += step ? step : 1;
+        plain = p;
+    }
+    text_add(text, plain, (size_t)(end - plain));
+}
+
+/* Returns the first character of JSON that needs an escape, or `end`. Few byte values begin one. Newlines, carriage
+ * returns and tabs are skipped: they stand outside of strings. */
+static const char *next_unsafe(const char *p, const char *end, size_t *length, uint32_t *code)
+{
+    for (; p < end; p++) {
+        unsigned char c = (unsigned char)*p;
+        bool looks =
+            c == 0xc2 || c == 0xd8 || c == 0xe2 || c == 0x7f || (c < 0x20 && c != '\n' && c != '\r' && c != '\t');
+        if (looks && is_unsafe(p, end, length, code) && *length) return p;
+    }
+    return end;
+}
+
+bool json_is_safe(const char *json, size_t length)
+{
+    size_t step;
+    uint32_t code;
+    return next_unsafe(json, json + length, &step, &code) == json + length;
+}
+
+void text_json(struct text *text, const char *json, size_t length)
+{
+    const char *end = json + length;
+    for (const char *p = json; p < end;) {
+        size_t step = 0;
+        uint32_t code = 0;
+        const char *found = next_unsafe(p, end, &step, &code);
+        text_add(text, p, (size_t)(found - p));
+        if (found < end) text_format(text, "\\u%04x", code);
+        p = found < end ? found + step : end;
+    }
+}
+
+void text_utf8(struct text *text, const char *bytes, size_t length)
+{
+    const char *end = bytes + length;
+    for (const char *p = bytes; p < end;) {
+        size_t step = tfi_utf8_length(p, (size_t)(end - p));
+        text_add(text, step ? p : "\xef\xbf\xbd", step ? step : 3);
+        p += step ? step : 1;
+    }
+}
+
+/* Returns the number of the \uNNNN at `p`, -1 if there is none. */
+static int escaped_code(const char *p, const char *end)
+{
+    char digits[5] = {0};
+    if (end - p < 6 || p[0] != '\\' || p[1] != 'u') return -1;
+    memcpy(digits, p + 2, 4);
+    return strspn(digits, "0123456789abcdefABCDEF") == 4 ? (int)strtol(digits, NULL, 16) : -1;
+}
+
+/* Copies one escape of a string. Returns its length. */
+static size_t add_escape(struct text *text, const char *p, const char *end)
+{
+    int code = escaped_code(p, end), low = code >= 0 ? escaped_code(p + 6, end) : -1;
+    bool is_high = code >= 0xd800 && code < 0xdc00, is_pair = is_high && low >= 0xdc00 && low < 0xe000;
+    bool is_lone = (is_high && !is_pair) || (code >= 0xdc00 && code < 0xe000) || code == 0;
+    size_t length = is_pair ? 12 : code >= 0 ? 6 : MIN((size_t)(end - p), 2);
+    text_add(text, is_lone ? "\\ufffd" : p, length);
+    return length;
+}
+
+/* Returns the length of a number word that strict JSON lacks, 0 if there is none. */
+static size_t number_word(const char *p, const char *end)
+{
+    static const char *const words[] = {"NaN", "Infinity", "-Infinity"};
+    for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+        size_t length = strlen(words[i]);
+        if ((size_t)(end - p) >= length && memcmp(p, words[i], length) == 0) return length;
+    }
+    return 0;
+}
+
+void text_strict_json(struct text *text, const char *json, size_t length)
+{
+    struct text utf8 = {0};
+    bool in_string = false;
+    text_utf8(&utf8, json, length);
+    const char *end = utf8.data + utf8.length;
+    for (const char *p = utf8.data; p < end;) {
+        size_t word = in_string ? 0 : number_word(p, end);
+        if (word) {
+            text_puts(text, "null");
+            p += word;
+        } else if (in_string && *p == '\\') {
+            p += add_escape(text, p, end);
+        } else {
+            in_string ^= *p == '"';
+            text_add(text, p++, 1);
+        }
+    }
+    text_free(&utf8);
+}
+
+bool is_formula(const char *text, size_t length)
+{
+    if (!length || !strchr("=+-@\t\r", *text) || !*text) return false;
+    char *end;
+    bool is_number = length > 1 && (isdigit((unsigned char)text[1]) || text[1] == '.');
+    strtod(text, &end);
+    return !(is_number && *text != '=' && *text != '@' && end == text + length);
+}
+
+bool begins_character(char c)
+{
+    return ((unsigned char)c & 0xc0) != 0x80;
+}
+
+size_t characters(const char *text, size_t length)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < length; i++) count += begins_character(text[i]);
+    return count;
+}
+
+size_t characters_bytes(const char *text, size_t length, size_t count)
+{
+    size_t at = 0;
+    for (; at < length && (count || !begins_character(text[at])); at++) count -= begins_character(text[at]);
+    return at;
+}

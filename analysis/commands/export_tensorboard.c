@@ -1,0 +1,144 @@
+/* export_tensorboard.c - writes a directory for TensorBoard's PyTorch profiler plugin: one file per process.
+ *
+ * The plugin reads files whose names end in .pt.trace.json.gz and parses the names as HOST_PID.rankR.TIME. The part
+ * before the time is the worker; the worker's last _number is the process on a host. The files of one worker are
+ * spans, ordered by time.
+ */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ask/choice.h"
+#include "write/export_kineto.h"
+#include "write/export_tfr.h"
+#include "write/stage_files.h"
+#include "commands/session.h"
+
+struct tensorboard {
+    struct session *session;
+    char *directory;
+    int fd;                  /* descriptor of the directory */
+    const uint32_t *of_name; /* NULL: all stages */
+    char **path;             /* files written */
+    size_t paths;
+};
+
+/* ---- names ---- */
+
+static void add_host(struct text *text, const struct process *process)
+{
+    const char *host = process->host ? process->host : "worker";
+    for (; *host; host++) {
+        bool plain = isascii((unsigned char)*host) && (isalnum((unsigned char)*host) || strchr("-.", *host));
+        text_add(text, plain ? host : "-", 1);
+    }
+}
+
+static bool is_taken(const struct tensorboard *t, const char *path)
+{
+    for (size_t i = 0; i < t->paths; i++)
+        if (strcmp(t->path[i], path) == 0) return true;
+    return false;
+}
+
+/* Adds a nanosecond to the time in the name if two recordings of one worker began at the same moment. */
+static char *name_file(const struct tensorboard *t, const struct process *process)
+{
+    struct text worker = {0};
+    char *path = NULL;
+    int64_t time = process->has_time && process->first > 0 ? process->first : 0;
+    add_host(&worker, process);
+    if (process->pid >= 0) text_format(&worker, "_%lld", (long long)process->pid);
+    if (process->rank >= 0) text_format(&worker, ".rank%lld", (long long)process->rank);
+    do {
+        free(path);
+        path = string_format("%s/%s.%019lld.pt.trace.json.gz", t->directory, worker.data, (long long)time++);
+    } while (is_taken(t, path));
+    text_free(&worker);
+    return path;
+}
+
+/* ---- files ---- */
+
+static uint64_t write_events(const struct tensorboard *t, struct out *out, const struct process *process)
+{
+    struct tfr_export asked = {&process, 1, out, "tensorboard", NULL, t->of_name, 0, 0};
+    bool is_ours = !is_of_kineto(process);
+    return is_ours ? export_tfr(&asked, &t->session->chosen)
+                   : export_kineto_whole(&t->session->chosen, process, out, "tensorboard", t->of_name);
+}
+
+/* Writes the file of a process; no file if the filters leave no events. */
+static bool write_process(struct tensorboard *t, const struct process *process)
+{
+    struct out out;
+    char *path = name_file(t, process);
+    bool good = out_open_in(&out, t->fd, path, FILE_SHARED);
+    uint64_t events = good ? write_events(t, &out, process) : 0;
+    if (!good || (!events && is_filtered(&t->session->options))) {
+        out_discard(&out);
+    } else {
+        good = out_close(&out);
+        t->path[t->paths++] = good ? path : NULL;
+        t->paths -= !good;
+        path = good ? NULL : path;
+    }
+    free(path);
+    return good;
+}
+
+static void print_paths(struct tensorboard *t)
+{
+    struct out *out = &t->session->out;
+    if (!out_open(out, NULL)) return;
+    for (size_t i = 0; i < t->paths; i++) {
+        struct text line = {0};
+        text_visible(&line, t->path[i], strlen(t->path[i]));
+        text_puts(&line, "\n");
+        out_write(out, line.data, line.length);
+        text_free(&line);
+    }
+    session_end(t->session, t->paths != 0);
+    if (t->paths)
+        complain(NULL, "tensorboard --logdir %s  shows them (pip install tensorboard torch-tb-profiler)", t->directory);
+}
+
+/* Opens the output directory. Without --output it lies beside the trace and is opened relative to the trace's
+ * directory, so that no link is followed. */
+static bool open_directory(struct tensorboard *t, const char *beside)
+{
+    const char *why = "";
+    const struct input *input = &t->session->inputs.input[t->session->chosen.process[0]->input];
+    if (t->session->options.output) {
+        t->fd = directory_make(t->directory, &why);
+    } else {
+        int above = directory_make(beside, &why);
+        if (above >= 0 && file_is_in(above, input->path, input->device, input->inode))
+            t->fd = directory_below(above, "tensorboard", &why);
+        else if (above >= 0) why = "its directory was exchanged meanwhile";
+        if (above >= 0) close(above);
+    }
+    if (t->fd < 0) complain(t->directory, "can't be made (%s)", why);
+    return t->fd >= 0;
+}
+
+void cmd_export_tensorboard(struct session *session)
+{
+    struct tensorboard t = {.session = session, .fd = -1};
+    if (!session_load(session, WANT_FOR_EXPORT | WANT_FOR_EXPORT_TFR, true)) return;
+    char *beside = directory_of(session->chosen.process[0]->path);
+    t.directory = session->options.output ? string_format("%s", session->options.output)
+                                          : string_format("%s/tensorboard", beside);
+    t.of_name = session->chosen.stages;
+    t.path = mem_zero(session->chosen.processes, sizeof *t.path);
+    bool good = open_directory(&t, beside);
+    for (size_t i = 0; i < session->chosen.processes && good; i++) good = write_process(&t, session->chosen.process[i]);
+    if (good) print_paths(&t);
+    else session->status = 1;
+    for (size_t i = 0; i < t.paths; i++) free(t.path[i]);
+    if (t.fd >= 0) close(t.fd);
+    free(t.path);
+    free(t.directory);
+    free(beside);
+}

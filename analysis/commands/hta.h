@@ -1,0 +1,16 @@
+/* hta.h - answers with --rules hta, by the definitions of ask/hta.h. Filters without a counterpart in HTA are
+ * refused. */
+#ifndef TFA_COMMANDS_HTA_H
+#define TFA_COMMANDS_HTA_H
+
+#include "ask/hta.h"
+#include "commands/session.h"
+
+/* Calls session_load with the parts these rules need. Returns false, after a message, if there is nothing to answer. */
+bool hta_load(struct session *session);
+void answer_hta_timeline(struct session *session);
+void answer_hta_overlap(struct session *session);
+/* Has no row "others" as HTA does: --top N leaves the remaining kernels out instead. */
+void answer_hta_breakdown(struct session *session);
+
+#endif

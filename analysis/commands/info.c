@@ -1,0 +1,219 @@
+/* info.c - reports a trace's contents, its completeness and the cost of recording it. */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "commands/session.h"
+#include "ask/unmatched.h"
+
+/* Prints a moment as ISO 8601 with microseconds, in UTC. */
+static void emit_moment(struct emit *e, const char *key, int64_t ns)
+{
+    char date[64], whole[96];
+    time_t seconds = (time_t)(ns / 1000000000 - (ns % 1000000000 < 0));
+    struct tm tm;
+    if (!gmtime_r(&seconds, &tm) || !strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &tm)) {
+        emit_null(e, key);
+        return;
+    }
+    int64_t rest = ns - (int64_t)seconds * 1000000000;
+    snprintf(whole, sizeof whole, "%s.%06dZ", date, (int)(rest / 1000));
+    emit_text(e, key, whole);
+}
+
+static void emit_counts(struct emit *e, const struct process *p)
+{
+    emit_open(e, "events", false);
+    for (size_t i = 0; i < p->kind_count; i++) emit_count(e, p->kinds[i].name, p->kinds[i].count);
+    emit_close(e);
+    for (int lost = 1; lost >= 0; lost--) {
+        emit_open(e, lost ? "lost" : "counted", false);
+        for (size_t i = 0; i < p->loss_count; i++)
+            if (p->losses[i].lost == lost) emit_count(e, p->losses[i].cause, p->losses[i].count);
+        emit_close(e);
+    }
+}
+
+static void emit_clock(struct emit *e, const struct process *p)
+{
+    emit_text(e, "clock", p->clock_name);
+    emit_open(e, "clock_steps", true);
+    for (size_t i = 0; i < p->clock.steps; i++) {
+        emit_open(e, NULL, false);
+        emit_us(e, "at_us", p->clock.step[i].at - p->first);
+        emit_us(e, "by_us", p->clock.step[i].by);
+        emit_close(e);
+    }
+    emit_close(e);
+}
+
+/* Simulated devices are always labelled. */
+static void emit_device(struct emit *e, const struct model *model, const struct device *device)
+{
+    char uuid[DEVICE_UUID];
+    device_uuid(device, uuid);
+    emit_open(e, NULL, false);
+    emit_count(e, "device", device->number);
+    emit_text(e, "name", model_name(model, device->name));
+    emit_bool(e, "simulated", device->simulated);
+    emit_text(e, "uuid", uuid);
+    emit_bytes(e, "memory_bytes", device->memory);
+    emit_count(e, "units", device->units);
+    emit_close(e);
+}
+
+/* Prints each switch of recording: its time, new state and cause. */
+static void emit_switchings(struct emit *e, const struct model *model, const struct process *p)
+{
+    static const char *const states[] = {
+        [RECORDING_OFF] = "off", [RECORDING_WARMUP] = "warm-up", [RECORDING_ON] = "on"};
+    emit_open(e, "recording", true);
+    for (size_t i = 0; i < p->switchings; i++) {
+        const struct switching *s = &p->switching[i];
+        emit_open(e, NULL, false);
+        emit_us(e, "at_us", s->time - p->first);
+        emit_text(e, "state", s->state < ARRAY_SIZE(states) ? states[s->state] : NULL);
+        emit_text(e, "cause", model_name(model, s->cause));
+        emit_count(e, "cycle", s->cycle);
+        emit_count(e, "step", s->step);
+        emit_close(e);
+    }
+    emit_close(e);
+}
+
+/* Prints the stretches in which another profiler held the device alone. A null end means until the end of the
+ * process. */
+static void emit_elsewhere(struct emit *e, const struct model *model, const struct process *p)
+{
+    emit_open(e, "device_elsewhere", true);
+    for (size_t i = 0; i < p->elsewheres; i++) {
+        const struct elsewhere *stretch = &p->elsewhere[i];
+        emit_open(e, NULL, false);
+        emit_us(e, "from_us", stretch->from - p->first);
+        if (stretch->to == INT64_MAX) emit_null(e, "to_us");
+        else emit_us(e, "to_us", stretch->to - p->first);
+        emit_text(e, "who", model_name(model, stretch->who));
+        emit_close(e);
+    }
+    emit_close(e);
+}
+
+/* Prints what the trace reveals, for users who want to share it. */
+static void emit_reveals(struct emit *e, const struct reveals *reveals)
+{
+    static const char *const commands[] = {
+        [COMMAND_WHOLE] = "whole", [COMMAND_SHORTENED] = "without secrets", [COMMAND_NAME] = "program's name"};
+    if (!reveals->known) {
+        emit_null(e, "reveals");
+        return;
+    }
+    emit_open(e, "reveals", false);
+    emit_text(e, "command_line", commands[reveals->command]);
+    emit_count(e, "left_out", reveals->left_out);
+    emit_bool(e, "values", reveals->values);
+    emit_count(e, "texts", reveals->texts);
+    emit_count(e, "source_lines", reveals->lines);
+    emit_text(e, "paths", reveals->paths);
+    emit_text(e, "environment", reveals->environment);
+    emit_close(e);
+}
+
+static void emit_words(struct emit *e, const struct model *model, const struct process *p)
+{
+    emit_count(e, "threads", p->threads);
+    emit_open(e, "devices", true);
+    for (size_t i = 0; i < p->devices; i++) emit_device(e, model, &p->device[i]);
+    emit_close(e);
+    emit_text(e, "command", p->command);
+    emit_text(e, "directory", p->directory);
+    emit_text(e, "version", p->version);
+    emit_open(e, "metadata", false);
+    for (size_t i = 0; i < p->metadata->count; i++) emit_text(e, p->metadata->pair[i].key, p->metadata->pair[i].value);
+    emit_close(e);
+    emit_reveals(e, &p->reveals);
+    emit_switchings(e, model, p);
+    emit_open(e, "messages", true);
+    for (size_t i = 0; i < p->messages.table.count; i++) {
+        const struct name *text = names_get(&model->names, p->messages.text[i]);
+        emit_bytes_text(e, NULL, text->text, text->length);
+    }
+    emit_close(e);
+}
+
+/* Prints the requested names that match no stage: {variable, name, nearest}. `nearest` is null if no stage is near. */
+static void emit_unmatched(struct emit *e, const struct model *model, struct unmatched *unmatched,
+                           const struct process *p)
+{
+    unmatched_find(unmatched, p);
+    emit_open(e, "unmatched_names", true);
+    for (size_t i = 0; i < unmatched->names; i++) {
+        const struct unmatched_name *found = &unmatched->name[i];
+        const struct name *nearest = names_get(&model->names, found->nearest);
+        emit_open(e, NULL, false);
+        emit_text(e, "variable", found->variable);
+        emit_text(e, "name", names_get(&unmatched->asked, found->name)->text);
+        if (found->nearest == NAME_NONE) emit_null(e, "nearest");
+        else emit_bytes_text(e, "nearest", nearest->text, nearest->length);
+        emit_close(e);
+    }
+    emit_close(e);
+}
+
+static void emit_process(struct session *session, struct unmatched *unmatched, const struct process *p)
+{
+    struct emit *e = &session->emit;
+    const struct model *model = &session->model;
+    emit_row(e);
+    emit_text(e, "path", p->path);
+    emit_text(e, "kind", p->kind);
+    emit_known(e, "rank", p->rank);
+    emit_known(e, "world", p->world);
+    emit_text(e, "host", p->host);
+    emit_known(e, "pid", p->pid);
+    if (p->has_time && p->clock.has_axis) emit_moment(e, "start", p->first);
+    else emit_null(e, "start");
+    if (p->has_time && p->clock.has_rate) emit_us(e, "duration_us", p->last - p->first);
+    else emit_null(e, "duration_us");
+    emit_text(e, "ended", p->ended);
+    emit_bool(e, "complete", p->complete);
+    emit_counts(e, p);
+    if (p->has_cost) emit_us(e, "own_cost_us", (int64_t)p->own_cost_ns);
+    else emit_null(e, "own_cost_us");
+    emit_clock(e, p);
+    emit_unmatched(e, model, unmatched, p);
+    emit_elsewhere(e, model, p);
+    emit_words(e, model, p);
+    emit_row_end(e);
+}
+
+void cmd_info(struct session *session)
+{
+    struct emit *e = &session->emit;
+    struct unmatched unmatched;
+    uint64_t events = 0, lost = 0, complete = 0;
+    if (!session_load(session, WANT_MESSAGES | WANT_STAGE_NAMES, false) || !session_begin(session, STYLE_BLOCKS))
+        return;
+    unmatched_init(&unmatched, &session->chosen);
+    for (size_t i = 0; i < session->chosen.processes; i++) {
+        const struct process *p = session->chosen.process[i];
+        emit_process(session, &unmatched, p);
+        events += p->events;
+        lost += p->lost;
+        complete += p->complete;
+    }
+    if (unmatched.gave_up) {
+        complain(NULL,
+                 "not all names of ENABLE_PROFILER_NAMES and TFI_STAGES were compared with the %zu stages: they "
+                 "are too many",
+                 unmatched.stages);
+        session_spoil(session);
+    }
+    unmatched_free(&unmatched);
+    emit_totals(e);
+    emit_count(e, "processes", session->chosen.processes);
+    emit_count(e, "complete", complete);
+    emit_count(e, "events", events);
+    emit_count(e, "lost", lost);
+    emit_end(e);
+    session_end(session, true);
+}

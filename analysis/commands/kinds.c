@@ -1,0 +1,85 @@
+/* kinds.c - sums up device time by combination of simultaneous kinds of work (HTA, get_gpu_kernel_breakdown).
+ *
+ * Each moment of a rank counts for exactly one combination of kinds: those at work then. So the rows add up to the busy
+ * time of all ranks, and `pct` is the share of that time. A combination that never occurs has no row.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "commands/hta.h"
+#include "commands/timeline.h"
+
+struct kind_row {
+    char *kind;
+    int64_t total;
+};
+
+/* Returns a name such as "COMPUTATION overlapping MEMORY". */
+static char *combination(unsigned bits)
+{
+    struct text text = {0};
+    for (unsigned i = 0; i < INTERVALS_SETS; i++)
+        if (bits & KIND_BIT(i)) text_format(&text, "%s%s", text.length ? " overlapping " : "", work_kind_names[i]);
+    return text.data;
+}
+
+static int largest_first(const void *a, const void *b)
+{
+    const struct kind_row *x = a, *y = b;
+    return x->total != y->total ? (x->total > y->total ? -1 : 1) : strcmp(x->kind, y->kind);
+}
+
+static void emit_kinds(struct session *session, const struct timeline *timeline,
+                       const int64_t total[INTERVALS_COMBINATIONS])
+{
+    struct emit *e = &session->emit;
+    struct kind_row row[INTERVALS_COMBINATIONS];
+    size_t rows = 0;
+    int64_t all = 0;
+    for (unsigned bits = 1; bits < INTERVALS_COMBINATIONS; bits++) {
+        if (total[bits]) {
+            row[rows++] = (struct kind_row){combination(bits), total[bits]};
+            all += total[bits];
+        }
+    }
+    qsort(row, rows, sizeof *row, largest_first);
+    for (size_t i = 0; i < rows; i++) {
+        if (session->options.top && i >= session->options.top) {
+            free(row[i].kind);
+            continue;
+        }
+        double share = 100.0 * (double)row[i].total / (double)all;
+        emit_row(e);
+        emit_text(e, "kind", row[i].kind);
+        emit_us(e, "total_us", timeline_ns(timeline, row[i].total));
+        emit_pct(e, "pct", session->options.rules == RULES_HTA ? hta_round(share, 1) : share);
+        emit_row_end(e);
+        free(row[i].kind);
+    }
+    emit_totals(e);
+    emit_us(e, "total_us", timeline_ns(timeline, all));
+    emit_end(e);
+}
+
+void cmd_kinds(struct session *session)
+{
+    int64_t total[INTERVALS_COMBINATIONS] = {0};
+    struct timeline timeline = {0};
+    bool hta = session->options.rules == RULES_HTA;
+    if (!(hta ? hta_load(session) : session_load(session, timeline_wants(&session->options), false)) ||
+        !session_begin(session, STYLE_TABLE))
+        return;
+    if (hta) {
+        timeline.ns = 1;
+        timeline.works = hta_kinds(&session->chosen, total);
+    } else {
+        timeline_collect(&timeline, &session->chosen);
+    }
+    for (size_t i = 0; i < timeline.count; i++) intervals_combine(timeline.rank[i].kind, INTERVALS_SETS, total);
+    emit_kinds(session, &timeline, total);
+    if (!timeline.works && !is_filtered(&session->options))
+        complain(NULL, "there is no device work; `tfanalyze info` shows what there is");
+    session_end(session, timeline.works || !is_filtered(&session->options));
+    timeline_free(&timeline);
+}

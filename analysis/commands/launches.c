@@ -1,0 +1,281 @@
+/* launches.c - reports the cost of launching: one row per rank, stage and function, over all calls that start or
+ * await work.
+ *
+ * A dispatch is a call into an operator library other than torch: a builtin of a module in TFI_NATIVE, or an operator
+ * whose namespace is not aten, prim, c10d, or one of torch's own bookkeeping (autograd, torch, profiler). Dispatches
+ * have rows like calls, and their stage is found as for all operators. Without operator records their number is
+ * unknown. They have no device: --device and --stream leave them out.
+ *
+ * A call's kind comes from its name, the only information in traces of other profilers. A call belongs to the innermost
+ * stage it was made in.
+ * Times follow HTA's definitions (get_cuda_kernel_launch_stats). The delay is the time from the end of a call to the
+ * start of the first work it started; it is never negative. A call is slow if it takes longer than 50 us. A kernel is
+ * short if it takes less time than its call, and the call is not slow. Work is delayed if the delay is longer than
+ * 100 us. Without device records only the counts and the calls' own time are known.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/by_rank.h"
+#include "ask/choice.h"
+#include "ask/ops/dispatches.h"
+#include "model/join.h"
+#include "ask/stages/at.h"
+#include "ask/row_order.h"
+#include "commands/session.h"
+
+enum { SLOW = 50000, DELAYED = 100000 }; /* ns */
+
+enum call_kind { LAUNCH, GRAPH_LAUNCH, COPY, MEMSET, SYNC, DISPATCH, NR_CALL_KINDS, NO_KIND = NR_CALL_KINDS };
+
+struct row {
+    struct row_head head; /* must be first; its time is host time */
+    enum call_kind kind;
+    bool has_device, has_operators; /* the traces of its rank have such records */
+    uint64_t calls, started, short_kernels, slow, delayed;
+    int64_t device, delay;
+};
+
+struct launches {
+    struct session *session;
+    struct row *row;
+    size_t count, capacity;
+    struct map kind_of;    /* by name */
+    struct map is_native;  /* by name: 1 for an operator of another library */
+    struct by_rank places; /* row index by rank, stage and name */
+};
+
+/* ---- kinds of calls ---- */
+
+static bool has(const char *name, const char *word)
+{
+    return strstr(name, word) != NULL;
+}
+
+static enum call_kind kind_by_name(const char *name)
+{
+    if (has(name, "GraphLaunch")) return GRAPH_LAUNCH;
+    if (has(name, "Graph") || has(name, "HostFunc") || has(name, "Attribute")) return NO_KIND;
+    return has(name, "Synchronize")                   ? SYNC
+           : has(name, "Memcpy") && !has(name, "Get") ? COPY
+           : has(name, "Memset")                      ? MEMSET
+           : has(name, "Launch")                      ? LAUNCH
+                                                      : NO_KIND;
+}
+
+static enum call_kind kind_of(struct launches *l, uint32_t name)
+{
+    uint32_t known = map_get(&l->kind_of, name);
+    if (known == MAP_NONE) {
+        known = kind_by_name(model_name(&l->session->model, name));
+        map_put(&l->kind_of, name, known);
+    }
+    return (enum call_kind)known;
+}
+
+/* ---- rows ---- */
+
+static struct row *row_of(struct launches *l, int64_t rank, uint32_t stage, uint32_t name)
+{
+    struct map *places = by_rank_map(&l->places, rank);
+    uint64_t key = (uint64_t)stage << 32 | name;
+    uint32_t place = map_get(places, key);
+    if (place == MAP_NONE) {
+        l->row = mem_grow(l->row, &l->capacity, l->count + 1, sizeof *l->row);
+        l->row[l->count] = (struct row){.head = {.rank = rank, .stage = stage, .name = name}, .kind = kind_of(l, name)};
+        place = (uint32_t)l->count++;
+        map_put(places, key, place);
+    }
+    return &l->row[place];
+}
+
+/* ---- one process ---- */
+
+/* The work that a call started. */
+struct started {
+    int64_t first, device;
+    uint64_t works, short_kernels;
+};
+
+struct scope {
+    const struct process *process;
+    const struct attribution *attribution;
+    struct stage_finder finder;
+    struct choice choice;
+    struct started *started; /* by span */
+    bool has_device, has_operators;
+};
+
+static void find_started(struct scope *scope)
+{
+    const struct process *p = scope->process;
+    const struct works *w = &p->works;
+    scope->started = mem_zero(p->spans.table.count, sizeof *scope->started);
+    for (size_t i = 0; i < w->table.count; i++) {
+        uint32_t launch = scope->attribution->launch[i];
+        if (!IS_WORK(w->event_class[i])) continue;
+        scope->has_device = true;
+        if (launch == NO_PLACE || !scope->choice.lane[w->lane[i]]) continue;
+        struct started *s = &scope->started[launch];
+        int64_t host = p->spans.end[launch] - p->spans.start[launch], time = w->end[i] - w->start[i];
+        s->first = s->works ? MIN(s->first, w->start[i]) : w->start[i];
+        s->device = add_ns(s->device, time);
+        s->short_kernels += host <= SLOW && time < host;
+        s->works++;
+    }
+}
+
+static void take_call(struct launches *l, const struct scope *scope, const struct made_call *call)
+{
+    uint32_t stage;
+    bool known = scope->attribution->span &&
+                 call->span != NO_PLACE; /* attributed by all rules, including that of backward operators */
+    if (kind_of(l, call->name) == NO_KIND || !choice_call(&scope->choice, call->start, call->span)) return;
+    struct belonging at = known
+                              ? scope->attribution->span[call->span]
+                              : (struct belonging){call->start, stage_at(&scope->finder, call->thread, call->start), 0};
+    if (!choice_stage_name(&scope->choice, &at, &stage)) return;
+    struct row *row = row_of(l, scope->process->rank, stage, call->name);
+    row->has_operators |= scope->has_operators;
+    const struct started *started = call->span == NO_PLACE ? NULL : &scope->started[call->span];
+    row->has_device |= scope->has_device;
+    row->calls++;
+    row->head.time = add_ns(row->head.time, call->end - call->start);
+    if (started && started->works) {
+        int64_t delay = MAX(started->first - call->end, 0);
+        row->started++;
+        row->device = add_ns(row->device, started->device);
+        row->delay = add_ns(row->delay, delay);
+        row->short_kernels += started->short_kernels;
+        row->slow += call->end - call->start > SLOW;
+        row->delayed += delay > DELAYED;
+    }
+}
+
+static void take_dispatches(struct launches *l, const struct scope *scope)
+{
+    const struct spans *s = &scope->process->spans;
+    for (size_t i = 0; i < s->table.count; i++) {
+        uint32_t stage;
+        if (!is_dispatch(&l->session->model, s, i, &l->is_native) ||
+            !choice_call(&scope->choice, s->start[i], NO_PLACE))
+            continue;
+        const struct belonging *at = &scope->attribution->span[i];
+        if (choice_stage_name(&scope->choice, at, &stage)) {
+            struct row *row = row_of(l, scope->process->rank, stage, s->name[i]);
+            row->kind = DISPATCH;
+            row->has_operators = true;
+            row->has_device |= scope->has_device;
+            row->calls++;
+            row->head.time = add_ns(row->head.time, s->end[i] - s->start[i]);
+        }
+    }
+}
+
+static bool has_operators(const struct process *process)
+{
+    for (size_t i = 0; i < process->spans.table.count; i++)
+        if (process->spans.event_class[i] == CLASS_OPERATOR) return true;
+    return false;
+}
+
+static void add_process(struct launches *l, const struct process *process)
+{
+    struct attribution attribution;
+    struct made_calls made;
+    struct made_call call;
+    struct scope scope = {.process = process, .attribution = &attribution};
+    scope.has_operators = has_operators(process);
+    attribute(&attribution, process, scope.has_operators);
+    choice_init(&scope.choice, &l->session->chosen, process, &attribution);
+    stage_finder_init(&scope.finder, process, &attribution);
+    find_started(&scope);
+    made_calls_init(&made, process, &l->session->model.names);
+    while (made_calls_next(&made, &call)) take_call(l, &scope, &call);
+    take_dispatches(l, &scope);
+    made_calls_free(&made);
+    stage_finder_free(&scope.finder);
+    choice_free(&scope.choice);
+    attribution_free(&attribution);
+    free(scope.started);
+}
+
+/* ---- printing ---- */
+
+static const char *const count_keys[NR_CALL_KINDS] = {"launches", "graph_launches", "copies",
+                                                      "memsets",  "syncs",          "dispatches"};
+
+/* Prints the counts and times of a row, or of the sum of all rows. */
+static void emit_values(struct emit *e, const struct row *row, const uint64_t *calls, bool has_device)
+{
+    static const char *const unknown[] = {"gpu_us", "delay_us", "short_kernels", "slow_launches", "delayed"};
+    for (int k = 0; k < NR_CALL_KINDS; k++)
+        if (k != DISPATCH || row->has_operators) emit_count(e, count_keys[k], calls[k]);
+        else emit_null(e, count_keys[k]);
+    emit_us(e, "cpu_us", row->head.time);
+    if (has_device) {
+        emit_us(e, "gpu_us", row->device);
+        emit_us(e, "delay_us", row->delay);
+        emit_count(e, "short_kernels", row->short_kernels);
+        emit_count(e, "slow_launches", row->slow);
+        emit_count(e, "delayed", row->delayed);
+        return;
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(unknown); i++) emit_null(e, unknown[i]);
+}
+
+static void emit_launch(struct launches *l, const struct row *row)
+{
+    struct emit *e = &l->session->emit;
+    const struct name *stage = names_get(&l->session->model.names, row->head.stage);
+    const struct name *name = names_get(&l->session->model.names, row->head.name);
+    uint64_t calls[NR_CALL_KINDS] = {0};
+    calls[row->kind] = row->calls;
+    emit_row(e);
+    emit_known(e, "rank", row->head.rank);
+    emit_stage(e, stage);
+    emit_bytes_text(e, "name", name->text, name->length);
+    emit_values(e, row, calls, row->has_device && row->kind != DISPATCH);
+    emit_row_end(e);
+}
+
+static void emit_launches(struct launches *l)
+{
+    uint64_t calls[NR_CALL_KINDS] = {0}, top = l->session->options.top, of_stage = 0;
+    struct row sum = {0};
+    rows_sort(l->row, l->count, sizeof *l->row, &l->session->model.names);
+    for (size_t i = 0; i < l->count; i++) {
+        const struct row *row = &l->row[i];
+        of_stage = i && row_group(row, row - 1) == 0 ? of_stage + 1 : 0;
+        calls[row->kind] += row->calls;
+        sum.head.time = add_ns(
+            sum.head.time, row->kind == DISPATCH ? 0 : row->head.time); /* a dispatch's time includes its launches */
+        sum.device = add_ns(sum.device, row->device);
+        sum.delay = add_ns(sum.delay, row->delay);
+        sum.short_kernels += row->short_kernels;
+        sum.slow += row->slow;
+        sum.delayed += row->delayed;
+        sum.has_device |= row->has_device;
+        sum.has_operators |= row->has_operators;
+        if (!top || of_stage < top) emit_launch(l, row);
+    }
+    emit_totals(&l->session->emit);
+    emit_values(&l->session->emit, &sum, calls, sum.has_device);
+    emit_end(&l->session->emit);
+}
+
+void cmd_launches(struct session *session)
+{
+    struct launches l = {.session = session};
+    unsigned want = WANT_RANGES | WANT_CALLS | WANT_LAUNCHES | WANT_DEVICE | WANT_OPERATORS | WANT_OPERATOR_DETAILS;
+    if (!session_load(session, want, false) || !session_begin(session, STYLE_TABLE)) return;
+    for (size_t i = 0; i < session->chosen.processes; i++) add_process(&l, session->chosen.process[i]);
+    emit_launches(&l);
+    if (!l.count && !is_filtered(&session->options))
+        complain(NULL, "no launches were recorded; `tfanalyze info` shows what there is");
+    session_end(session, l.count || !is_filtered(&session->options));
+    by_rank_free(&l.places);
+    free(l.row);
+    map_free(&l.kind_of);
+    map_free(&l.is_native);
+}

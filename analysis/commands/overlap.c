@@ -1,0 +1,33 @@
+/* overlap.c - reports how much communication is hidden behind computation: one row per rank.
+ *
+ * overlap_us is the time in which both run, and overlap_pct its share of the communication time (HTA,
+ * get_comm_comp_overlap).
+ */
+#include <math.h>
+
+#include "commands/hta.h"
+#include "commands/timeline.h"
+
+static void emit_rank(struct emit *e, const struct timeline *timeline, const struct rank_time *rank)
+{
+    const struct intervals *communication = &rank->kind[WORK_COMMUNICATION];
+    int64_t total = intervals_total(communication);
+    int64_t overlap = intervals_overlap(communication, &rank->kind[WORK_COMPUTATION]);
+    emit_row(e);
+    emit_known(e, "rank", rank->rank);
+    if (rank->works) {
+        emit_us(e, "overlap_us", timeline_ns(timeline, overlap));
+        emit_us(e, "communication_us", timeline_ns(timeline, total));
+    } else {
+        emit_null(e, "overlap_us");
+        emit_null(e, "communication_us");
+    }
+    emit_pct(e, "overlap_pct", total ? 100.0 * (double)overlap / (double)total : NAN);
+    emit_row_end(e);
+}
+
+void cmd_overlap(struct session *session)
+{
+    if (session->options.rules == RULES_HTA) answer_hta_overlap(session);
+    else timeline_answer(session, emit_rank);
+}

@@ -1,0 +1,112 @@
+/* report.c - writes all files of a run, and prints one screen that sums it up. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ask/choice.h"
+#include "write/export_kineto.h"
+#include "write/export_tfr.h"
+#include "commands/report/report.h"
+#include "write/stage_files.h"
+
+/* Returns the union of the intervals of a unit's device work that the filters choose. */
+static struct intervals busy_of(const struct unit *unit)
+{
+    struct intervals busy = {0};
+    struct interval when;
+    for (size_t i = 0; i < unit->processes; i++) {
+        for (size_t k = 0; k < unit->process[i]->works.table.count; k++)
+            if (choice_work(&unit->choice[i], k, &when)) intervals_add(&busy, when.start, when.end);
+    }
+    intervals_merge(&busy);
+    return busy;
+}
+
+static void emit_unit(struct emit *e, const struct unit *unit)
+{
+    struct intervals busy = busy_of(unit);
+    int64_t span = busy.count ? busy.interval[busy.count - 1].end - busy.interval[0].start : 0;
+    int64_t total = intervals_total(&busy);
+    emit_row(e);
+    emit_known(e, "rank", unit->rank);
+    struct window span_of = report_window(unit);
+    if (span_of.from <= span_of.to) emit_us(e, "span_us", span_of.to - span_of.from);
+    else emit_null(e, "span_us");
+    emit_count(e, "stages", unit->stages);
+    if (unit->has_device) {
+        emit_us(e, "busy_us", total);
+        emit_pct(e, "busy_pct", span ? 100.0 * (double)total / (double)span : NAN);
+        emit_us(e, "idle_us", span - total);
+        emit_count(e, "kernels", unit->all.kernel_count);
+        emit_count(e, "launches", unit->all.launches);
+    } else {
+        static const char *const unknown[] = {"busy_us", "busy_pct", "idle_us", "kernels", "launches"};
+        for (size_t i = 0; i < ARRAY_SIZE(unknown); i++) emit_null(e, unknown[i]);
+    }
+    emit_row_end(e);
+    intervals_free(&busy);
+}
+
+static void emit_devices(struct emit *e, const struct session *session, const struct process *process)
+{
+    for (size_t i = 0; i < process->devices; i++) {
+        const struct device *device = &process->device[i];
+        emit_open(e, NULL, false);
+        emit_known(e, "rank", process->rank);
+        emit_count(e, "device", device->number);
+        emit_text(e, "name", model_name(&session->model, device->name));
+        emit_bool(e, "simulated", device->simulated);
+        emit_close(e);
+    }
+}
+
+static void emit_report(const struct report *report, const char *directory)
+{
+    struct session *session = report->session;
+    struct emit *e = &session->emit;
+    for (size_t i = 0; i < report->units; i++) emit_unit(e, &report->unit[i]);
+    emit_totals(e);
+    emit_text(e, "directory", directory);
+    emit_open(e, "devices", true);
+    for (size_t i = 0; i < session->chosen.processes; i++) emit_devices(e, session, session->chosen.process[i]);
+    emit_close(e);
+    emit_count(e, "out_of_memory", report_refused(report));
+    emit_count(e, "traces_left_out", report->left_out);
+    emit_open(e, "files", true);
+    for (size_t i = 0; i < report->files; i++) emit_text(e, NULL, report->file[i]);
+    emit_close(e);
+    emit_end(e);
+}
+
+/* Begins the answer on stdout: --output names a directory here. */
+static bool begin(struct session *session)
+{
+    char *directory = session->options.output;
+    session->options.output = NULL;
+    bool good = session_begin(session, STYLE_TABLE);
+    session->options.output = directory;
+    return good;
+}
+
+void cmd_report(struct session *session)
+{
+    struct report report = {0};
+    char *directory = NULL;
+    if (!session_load(session, WANT_FOR_EXPORT | WANT_FOR_EXPORT_TFR | WANT_SIGNATURES, true)) return;
+    directory = session->options.output ? string_format("%s", session->options.output)
+                                        : directory_of(session->chosen.process[0]->path);
+    report_collect(&report, session);
+    report_choose_directories(&report, session->options.output);
+    bool found = false;
+    for (size_t i = 0; i < report.units; i++) found |= report.unit[i].stages != 0;
+    found |= !is_filtered(&session->options);
+    if (found && !report_write(&report, directory)) {
+        session->status = 1;
+    } else if (begin(session)) {
+        if (session->options.format == FORMAT_TEXT && found) report_print(&report, directory);
+        else if (found) emit_report(&report, directory);
+        session_end(session, found);
+    }
+    report_free(&report);
+    free(directory);
+}

@@ -1,0 +1,177 @@
+/* report.h - the contents of a report: a run's ranks, their stages, and the kernels launched in them.
+ *
+ * The processes of a rank form one unit. Each trace of another profiler is a separate unit: two files with one rank are
+ * two recordings. Stages whose names differ only in the number of a trailing `#N` count as one stage.
+ */
+#ifndef TFA_REPORT_H
+#define TFA_REPORT_H
+
+#include "ask/attribute.h"
+#include "ask/choice.h"
+#include "write/export_tfr.h"
+#include "commands/session.h"
+#include "write/short_names.h"
+
+struct report_kernel {
+    uint32_t name;
+    uint64_t calls;
+    uint64_t launched; /* number of calls whose launch is known */
+    int64_t device;
+    double host; /* ns of the launching API calls; one that launched several works is divided among them */
+};
+
+/* Memory of one device's allocator: at the end of the stage's last call, and the peaks over all its calls. */
+struct report_memory {
+    bool known;
+    int64_t device; /* -1: the host */
+    uint64_t allocated, reserved, peak_allocated, peak_reserved;
+};
+
+struct report_stage {
+    uint32_t name;
+    uint64_t calls;
+    int64_t first;
+    int64_t host;    /* time from entry to exit; calls nested in a call of the same stage on one thread count once */
+    int64_t device;  /* total duration of kernels, copies and sets launched in it */
+    int64_t kernels; /* total duration of kernels only */
+    uint64_t launches;
+    struct report_kernel *kernel;
+    size_t kernel_count, kernel_capacity;
+    size_t kernels_found; /* number of all kernels; `kernel` may hold only the longest MOST_KERNELS */
+    struct map by_kernel;
+    struct report_memory memory; /* of the device with the most; of the host if no device's is known */
+    char *file;                  /* path without suffix */
+    char *trace_file;            /* full path of its trace */
+    uint32_t trace;              /* number among the stages that get a trace, or NO_PLACE */
+    int64_t covered;             /* while counting: this thread's time is counted up to here */
+    uint64_t epoch;              /* while counting: the thread of `covered` */
+    uint64_t seen;               /* while counting: number of the work added last */
+};
+
+struct unit {
+    int64_t rank;
+    const struct process **process;
+    struct attribution *attribution; /* by process */
+    struct choice *choice;           /* by process: the filters' choice */
+    size_t processes;
+    bool has_device, has_stages;
+    int64_t first, last;
+    int64_t in_stages;       /* time in outermost stages */
+    struct report_stage all; /* all work of the unit, including that in no stage */
+    struct report_stage *stage;
+    size_t stages, capacity;
+    struct map by_name;
+};
+
+/* The contents requested by cache-dit's contexts of one name; their files have only these. */
+struct report_asked {
+    bool is;          /* there was such a context */
+    bool known;       /* the request is recorded; otherwise the files have all available contents */
+    uint32_t without; /* WITHOUT_* of export_tfr.h */
+    char *directory;  /* requested directory; NULL: beside the other files */
+    bool ranked;      /* the trace's name includes the rank; valid if `known` */
+    bool distrusted;  /* a trace that the reader did not record named a directory */
+};
+
+/* A directory that the report writes to. */
+struct report_place {
+    char *path;
+    int fd;
+};
+
+struct report {
+    struct session *session;
+    struct report_place *place;
+    size_t places;
+    struct unit *unit;
+    size_t units;
+    uint32_t *one; /* by name: the stage it counts as; NAME_NONE: not a stage */
+    size_t names;
+    struct report_asked *asked; /* by name of a stage */
+    size_t asked_count;
+    uint32_t *chosen;          /* by name: the stage's number among those that get a trace, or NO_PLACE */
+    size_t traces;             /* number of stages that get a trace */
+    size_t left_out;           /* number of stages that get none */
+    struct short_names shorts; /* with --names short */
+    uint64_t epoch;
+    char **file; /* files written */
+    size_t files, file_capacity;
+};
+
+/* Marks a file as written by a report. */
+#define REPORT_WRITER "\"writer\": \"tfanalyze " TFI_VERSION "\""
+
+enum { MOST_TRACES = 50, MOST_KERNELS = 50 };
+
+void report_collect(struct report *report, struct session *session);
+void report_free(struct report *report);
+/* Returns the window from the unit's first record to its last, cut to --from and --to; `to` is before `from` if
+ * empty. */
+struct window report_window(const struct unit *unit);
+/* Sorts the kernels of a stage, or of unit->all, by descending device time. */
+void report_sort_kernels(const struct report *report, struct report_stage *stage);
+
+/* Returns the unit's stage `name`, a value of `one`; creates it if needed. */
+struct report_stage *report_stage_of(struct unit *unit, uint32_t name);
+
+/* ---- deep.c ---- */
+/* Adds the device work of all stages of a unit with a single process. `chosen` and `when` are indexed by work;
+ * `works` is the number of works that each call launched. */
+void report_add_deep(struct report *report, struct unit *unit, const struct attribution *attribution,
+                     const bool *chosen, const struct interval *when, const uint32_t *works);
+
+/* ---- asked.c ---- */
+/* Reads the requests of cache-dit's contexts. `one`: the stage each of `names` names counts as. */
+void report_find_asked(struct report *report, const uint32_t *one, size_t names);
+/* Opens the requested directories. Uses none of them if the user has given a directory. */
+void report_choose_directories(struct report *report, const char *given);
+void report_free_asked(struct report *report);
+
+/* ---- files.c ---- */
+bool report_write(struct report *report, const char *directory); /* false, after a message, on failure */
+/* Closes a file and lists it as written. Returns false, after a message, if it could not be written. */
+bool report_finish(struct report *report, struct out *out, const char *path);
+/* ---- timing.c ---- */
+bool report_write_timing(struct report *report, const char *directory);
+/* Writes the members "request_id" and "timestamp". */
+void report_put_moment(struct out *out, const struct report *report);
+/* True if the run has stages of TeleFuser. */
+bool report_has_telefuser(const struct report *report);
+/* ---- place.c ---- */
+enum report_trust {
+    REPORT_TYPED, /* the user named the directory: it may be a link */
+    REPORT_ASKED, /* a trace named it: no link on its path is followed */
+};
+/* Opens a directory, and creates it if missing. Returns false, after a message, on failure. */
+bool report_add_place(struct report *report, const char *path, enum report_trust trust);
+/* True if the directory opened last contains that input. Returns false, after a message, if it was exchanged
+ * meanwhile. */
+bool report_is_beside(const struct report *report, const struct input *input);
+void report_free_places(struct report *report);
+/* Creates a file in one of the directories; the mode is FILE_PRIVATE or FILE_SHARED. */
+bool report_open(const struct report *report, struct out *out, const char *path, unsigned mode);
+/* True if the path is free or is an earlier report's file. */
+bool report_may_take(const struct report *report, const char *path);
+bool report_may_take_script(const struct report *report, const char *path);
+/* Returns a path in a directory that may be taken: the plain one, else with ~2, ~3. The caller frees it. */
+char *report_path(const struct report *report, const char *directory, const char *name, const char *suffix);
+/* ---- memory.c ---- */
+bool report_write_memory(struct report *report, const char *directory, const struct unit *unit);
+/* ---- signatures.c ---- */
+bool report_write_signatures(struct report *report, const char *directory);
+/* ---- text.c ---- */
+void report_print(const struct report *report, const char *directory);
+void report_put_time(struct out *out, int64_t ns, int width);
+/* Writes as much of a name as fits beside `taken` columns of a line. Bytes that would move the cursor become question
+ * marks. */
+void report_put_name(struct out *out, const char *text, size_t length, size_t taken);
+/* Returns the number of rows to show of a list: --top, or `usual`, which fits on one screen. */
+size_t report_shown(const struct report *report, size_t usual);
+/* ---- host.c ---- */
+/* Prints operators, dispatches and memory of a run without a device. */
+void report_print_host(struct out *out, const struct report *report);
+/* Prints the requests that allocators refused, if any. report_refused() returns their number. */
+void report_print_refused(struct out *out, const struct report *report);
+uint64_t report_refused(const struct report *report);
+
+#endif

@@ -1,0 +1,471 @@
+/* text.c - prints a report on one screen: at most 40 lines of at most 100 columns. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "commands/report/report.h"
+#include "ask/timeline.h"
+
+enum {
+    WIDTH = 100,
+    LEAST_WIDTH = 60,
+    SHOWN_RANKS = 6,
+    SHOWN_STAGES = 8,
+    SHOWN_KERNELS = 8,
+    SHOWN_LOSSES = 2,
+    SHOWN_DEVICES = 2,
+    SHOWN_DIRECTORIES = 2
+};
+
+/* ---- names ---- */
+
+/* Returns the width of a line. It is at least LEAST_WIDTH, so that a narrow terminal shows a part of each name. */
+static size_t line_width(const struct out *out)
+{
+    size_t width = terminal_width(out);
+    return width ? MAX(width, LEAST_WIDTH) : WIDTH;
+}
+
+/* Writes a path or a device's name. */
+static void put_visible(struct out *out, const char *string, size_t most)
+{
+    struct text text = {0};
+    size_t length = strnlen(string, most);
+    while (length && !begins_character(string[length])) length--; /* does not cut a character in two */
+    text_visible(&text, string, length);
+    out_write(out, text.data ? text.data : "", text.length);
+    text_free(&text);
+}
+
+void report_put_name(struct out *out, const char *text, size_t length, size_t taken)
+{
+    size_t width = line_width(out) - taken, columns = 0, at = 0, cut = 0; /* cut: end of the last column but three */
+    const char *end = text + length;
+    struct text shown = {0};
+    while (at < length && columns <= width) {
+        size_t step;
+        uint32_t code;
+        bool plain = !is_unsafe(text + at, end, &step, &code);
+        cut = columns + 3 <= width ? shown.length : cut;
+        text_add(&shown, plain ? text + at : "?", plain ? step : 1);
+        at += MAX(step, 1);
+        columns++;
+    }
+    if (columns > width) {
+        shown.length = cut;
+        text_puts(&shown, "...");
+    }
+    out_write(out, shown.data ? shown.data : "", shown.length);
+    out_puts(out, "\n");
+    text_free(&shown);
+}
+
+void report_put_time(struct out *out, int64_t ns, int width)
+{
+    struct text text = {0};
+    human_time(&text, ns);
+    out_format(out, "%*s", width, text.data);
+    text_free(&text);
+}
+
+size_t report_shown(const struct report *report, size_t usual)
+{
+    uint64_t top = report->session->options.top;
+    return top ? top : usual;
+}
+
+static void put_share(struct out *out, int64_t part, int64_t whole)
+{
+    if (whole > 0) out_format(out, "%9.1f %%", 100.0 * (double)part / (double)whole);
+    else out_format(out, "%11s", "-");
+}
+
+/* ---- inputs ---- */
+
+static void put_head(struct out *out, const struct report *report)
+{
+    const struct session *session = report->session;
+    uint64_t events = 0, complete = 0;
+    int64_t first = INT64_MAX, last = INT64_MIN;
+    for (size_t i = 0; i < session->chosen.processes; i++) {
+        events += session->chosen.process[i]->events;
+        complete += session->chosen.process[i]->complete;
+    }
+    for (size_t i = 0; i < report->units; i++) {
+        first = MIN(first, report->unit[i].first);
+        last = MAX(last, report->unit[i].last);
+    }
+    out_format(out, "%zu rank%s, %zu process%s, %llu events", report->units, report->units == 1 ? "" : "s",
+               session->chosen.processes, session->chosen.processes == 1 ? "" : "es", (unsigned long long)events);
+    if (first <= last) {
+        out_puts(out, ", ");
+        report_put_time(out, last - first, 0);
+    }
+    if (complete == session->chosen.processes) out_puts(out, "; complete\n");
+    else out_format(out, "; %llu of them not whole\n", (unsigned long long)(session->chosen.processes - complete));
+}
+
+static void put_losses(struct out *out, const struct report *report)
+{
+    size_t shown = 0, more = 0;
+    for (size_t i = 0; i < report->session->chosen.processes; i++) {
+        const struct process *p = report->session->chosen.process[i];
+        for (size_t k = 0; k < p->loss_count; k++) {
+            if (!p->losses[k].lost || !p->losses[k].count) continue;
+            if (shown == SHOWN_LOSSES) {
+                more++;
+                continue;
+            }
+            out_format(out, "%s%llu %s (rank %lld)", shown ? ", " : "lost: ", (unsigned long long)p->losses[k].count,
+                       p->losses[k].cause, (long long)p->rank);
+            shown++;
+        }
+    }
+    if (more) out_format(out, " and %zu more", more);
+    out_puts(out, shown ? "; `tfanalyze info` tells more\n" : "nothing was lost\n");
+}
+
+/* ---- devices ---- */
+
+/* Prints each device name once, with the number of processes that have it. Simulated devices are labelled. */
+static void put_device_names(struct out *out, const struct report *report)
+{
+    const struct session *session = report->session;
+    const struct device *seen[SHOWN_DEVICES];
+    size_t times[SHOWN_DEVICES] = {0}, shown = 0;
+    for (size_t i = 0; i < session->chosen.processes; i++) {
+        for (size_t k = 0; k < session->chosen.process[i]->devices; k++) {
+            const struct device *device = &session->chosen.process[i]->device[k];
+            size_t at = 0;
+            while (at < shown && (seen[at]->name != device->name || seen[at]->simulated != device->simulated)) at++;
+            if (at < SHOWN_DEVICES) {
+                seen[at] = device;
+                times[at]++;
+                shown = MAX(shown, at + 1);
+            }
+        }
+    }
+    for (size_t i = 0; i < shown; i++) {
+        out_format(out, "%s%s", i ? ", " : "\ndevices: ", seen[i]->simulated ? "simulated: " : "");
+        put_visible(out, model_name(&session->model, seen[i]->name), 24);
+        if (times[i] > 1) out_format(out, " (by %zu processes)", times[i]);
+    }
+    out_puts(out, shown ? "\n" : "");
+}
+
+static void put_rank(struct out *out, const struct rank_time *rank)
+{
+    const struct intervals *kind = rank->kind;
+    struct intervals some = intervals_union(&kind[WORK_COMPUTATION], &kind[WORK_COMMUNICATION]);
+    struct intervals all = intervals_union(&some, &kind[WORK_MEMORY]);
+    int64_t span = rank->total, busy = intervals_total(&all);
+    int64_t communication = intervals_total(&kind[WORK_COMMUNICATION]);
+    int64_t hidden = intervals_overlap(&kind[WORK_COMMUNICATION], &kind[WORK_COMPUTATION]);
+    if (rank->rank >= 0) out_format(out, "%6lld", (long long)rank->rank);
+    else out_format(out, "%6s", "-");
+    report_put_time(out, span, 14);
+    put_share(out, busy, span);
+    put_share(out, span - busy, span);
+    put_share(out, intervals_total(&kind[WORK_COMPUTATION]), span);
+    out_puts(out, "    ");
+    put_share(out, communication, span);
+    put_share(out, communication - hidden, span);
+    put_share(out, intervals_total(&kind[WORK_MEMORY]), span);
+    out_puts(out, "\n");
+    intervals_free(&some);
+    intervals_free(&all);
+}
+
+static void put_devices(struct out *out, const struct report *report)
+{
+    struct timeline timeline;
+    timeline_collect(&timeline, &report->session->chosen);
+    size_t shown = 0;
+    put_device_names(out, report);
+    if (timeline.works) {
+        out_puts(out, "\nwhat the devices did, from their first work to their last\n");
+        out_format(out, "%6s%14s%11s%11s%11s%15s%11s%11s\n", "rank", "span", "busy", "idle", "computing",
+                   "communicating", "not hidden", "copying");
+    }
+    for (size_t i = 0; i < timeline.count && timeline.works; i++)
+        if (timeline.rank[i].works && shown++ < SHOWN_RANKS) put_rank(out, &timeline.rank[i]);
+    if (shown > SHOWN_RANKS)
+        out_format(out, "  and %zu more ranks; `tfanalyze timeline` shows all\n", shown - SHOWN_RANKS);
+    if (!timeline.works) out_puts(out, "no device work was recorded\n");
+    timeline_free(&timeline);
+}
+
+/* ---- stages and kernels, over all ranks ---- */
+
+struct line {
+    uint32_t name;
+    uint64_t calls;
+    int64_t host, device;
+};
+
+struct lines {
+    struct line *line;
+    size_t count, capacity;
+    struct map by_name;
+};
+
+static struct line *line_of(struct lines *lines, uint32_t name)
+{
+    uint32_t place = map_get(&lines->by_name, name);
+    if (place == MAP_NONE) {
+        lines->line = mem_grow(lines->line, &lines->capacity, lines->count + 1, sizeof *lines->line);
+        lines->line[lines->count] = (struct line){.name = name};
+        map_put(&lines->by_name, name, place = (uint32_t)lines->count++);
+    }
+    return &lines->line[place];
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const struct line *x = a, *y = b;
+    int64_t time_x = x->host ? x->host : x->device, time_y = y->host ? y->host : y->device;
+    return time_x != time_y ? (time_x < time_y) - (time_x > time_y) : (x->name > y->name) - (x->name < y->name);
+}
+
+static void lines_free(struct lines *lines)
+{
+    free(lines->line);
+    map_free(&lines->by_name);
+}
+
+static bool has_device(const struct report *report)
+{
+    bool any = false;
+    for (size_t u = 0; u < report->units; u++) any |= report->unit[u].has_device;
+    return any;
+}
+
+static void put_stages(struct out *out, const struct report *report)
+{
+    struct lines lines = {0};
+    const struct names *names = &report->session->model.names;
+    bool device = has_device(report);
+    for (size_t u = 0; u < report->units; u++) {
+        for (size_t i = 0; i < report->unit[u].stages; i++) {
+            const struct report_stage *stage = &report->unit[u].stage[i];
+            struct line *line = line_of(&lines, stage->name);
+            line->calls += stage->calls;
+            line->host = add_ns(line->host, stage->host);
+            line->device = add_ns(line->device, stage->device);
+        }
+    }
+    if (lines.count) {
+        qsort(lines.line, lines.count, sizeof *lines.line, by_time);
+        out_format(out, "\nstages, all ranks together (host: entry to exit; device: work launched in them)\n");
+        out_format(out, "%12s%14s%14s  stage\n", "calls", "host", "device");
+    } else {
+        out_puts(out, "\nno stages were recorded; mark them with NVTX ranges or torch's record_function\n");
+    }
+    for (size_t i = 0; i < MIN(lines.count, report_shown(report, SHOWN_STAGES)); i++) {
+        const struct line *line = &lines.line[i];
+        out_format(out, "%12llu", (unsigned long long)line->calls);
+        report_put_time(out, line->host, 14);
+        if (device) report_put_time(out, line->device, 14);
+        else out_format(out, "%14s", "-");
+        out_puts(out, "  ");
+        struct text stage = {0};
+        short_stage(names_get(names, line->name)->text, names_get(names, line->name)->length, &stage);
+        report_put_name(out, stage.data, stage.length, 42);
+        text_free(&stage);
+    }
+    if (lines.count > report_shown(report, SHOWN_STAGES)) {
+        out_format(out, "  and %zu more; `tfanalyze stages` shows all\n",
+                   lines.count - report_shown(report, SHOWN_STAGES));
+    }
+    lines_free(&lines);
+}
+
+/* Returns short names for kernels; empty with --names short, as the names are already short. */
+static struct short_names short_kernels(const struct report *report)
+{
+    struct short_names shorts = {0};
+    uint32_t *name = NULL;
+    size_t count = 0, capacity = 0;
+    for (size_t u = 0; u < report->units && report->session->options.names != NAMES_SHORT; u++) {
+        const struct report_stage *all = &report->unit[u].all;
+        for (size_t i = 0; i < all->kernel_count; i++) {
+            name = mem_grow(name, &capacity, count + 1, sizeof *name);
+            name[count++] = all->kernel[i].name;
+        }
+    }
+    short_names_init(&shorts, &report->session->model.names, name, count);
+    free(name);
+    return shorts;
+}
+
+static void put_kernels(struct out *out, const struct report *report)
+{
+    struct lines lines = {0};
+    struct short_names shorts = short_kernels(report);
+    int64_t total = 0;
+    for (size_t u = 0; u < report->units; u++) {
+        const struct report_stage *all = &report->unit[u].all;
+        total = add_ns(total, all->kernels);
+        for (size_t i = 0; i < all->kernel_count; i++) {
+            struct line *line = line_of(&lines, all->kernel[i].name);
+            line->calls += all->kernel[i].calls;
+            line->device = add_ns(line->device, all->kernel[i].device);
+        }
+    }
+    if (lines.count) {
+        qsort(lines.line, lines.count, sizeof *lines.line, by_time);
+        out_puts(out, "\nkernels, all ranks together\n");
+        out_format(out, "%12s%14s%11s  kernel\n", "calls", "time", "share");
+    }
+    for (size_t i = 0; i < MIN(lines.count, report_shown(report, SHOWN_KERNELS)); i++) {
+        const struct line *line = &lines.line[i];
+        const struct name *name = names_get(&report->session->model.names, short_names_get(&shorts, line->name));
+        out_format(out, "%12llu", (unsigned long long)line->calls);
+        report_put_time(out, line->device, 14);
+        put_share(out, line->device, total);
+        out_puts(out, "  ");
+        report_put_name(out, name->text, name->length, 39);
+    }
+    if (lines.count > report_shown(report, SHOWN_KERNELS)) {
+        out_format(out, "  and %zu more; `tfanalyze breakdown` shows all\n",
+                   lines.count - report_shown(report, SHOWN_KERNELS));
+    }
+    short_names_free(&shorts);
+    lines_free(&lines);
+}
+
+/* ---- written files and the next command ---- */
+
+/* True if the file lies directly in the directory. */
+static bool lies_in(const char *file, const char *directory)
+{
+    size_t length = strlen(directory);
+    return strncmp(file, directory, length) == 0 && file[length] == '/' && !strchr(file + length + 1, '/');
+}
+
+static size_t count_files(const struct report *report, const char *directory, const char *suffix)
+{
+    size_t count = 0, length = strlen(suffix);
+    for (size_t i = 0; i < report->files; i++) {
+        size_t n = strlen(report->file[i]);
+        count += n > length && strcmp(report->file[i] + n - length, suffix) == 0 && lies_in(report->file[i], directory);
+    }
+    return count;
+}
+
+static bool is_listed(const struct report *report, size_t before, const char *directory)
+{
+    for (size_t i = 0; i < before; i++)
+        if (report->asked[i].directory && strcmp(report->asked[i].directory, directory) == 0) return true;
+    return false;
+}
+
+/* Prints the directories that cache-dit's arguments requested for its files. */
+static void put_elsewhere(struct out *out, const struct report *report, const char *main)
+{
+    size_t shown = 0;
+    for (size_t i = 0; i < report->asked_count; i++) {
+        const char *directory = report->asked[i].directory;
+        size_t files = directory && strcmp(directory, main) != 0 && !is_listed(report, i, directory)
+                           ? count_files(report, directory, "")
+                           : 0;
+        if (files && shown++ < SHOWN_DIRECTORIES) {
+            out_puts(out, "written to ");
+            put_visible(out, directory, SIZE_MAX);
+            out_format(out, ", where cache-dit was to write: %zu file%s\n", files, files == 1 ? "" : "s");
+        }
+    }
+    if (shown > SHOWN_DIRECTORIES) out_format(out, "  and to %zu more directories\n", shown - SHOWN_DIRECTORIES);
+}
+
+/* Prints the lines that TeleFuser logs after writing these files. */
+static void put_telefusers_lines(struct out *out, const struct report *report, const char *directory)
+{
+    bool ours = report_has_telefuser(report);
+    for (size_t i = 0; i < report->files && ours; i++) {
+        if (lies_in(report->file[i], directory) && strstr(report->file[i], "/timing")) {
+            bool signatures = strstr(report->file[i] + strlen(directory), "_io_signature") != NULL;
+            out_format(out, "[Profiler] %s saved to: ", signatures ? "Stage I/O signatures" : "Layer 1 timing report");
+            out_puts(out, report->file[i]);
+            out_puts(out, "\n");
+        }
+    }
+}
+
+static void put_files(struct out *out, const struct report *report, const char *directory)
+{
+    size_t breakdowns = count_files(report, directory, ".breakdown.json"),
+           traces = count_files(report, directory, ".trace.json.gz");
+    size_t length = strlen(directory) + 1;
+    out_puts(out, "\nwritten to ");
+    put_visible(out, directory, SIZE_MAX);
+    out_puts(out, "\n");
+    for (size_t i = 0; i < report->files && i < 1; i++)
+        out_format(out, "  %-40s what each stage took\n", report->file[i] + length);
+    size_t scripts = count_files(report, directory, ".py"),
+           signatures = count_files(report, directory, "_io_signature.json");
+    if (signatures)
+        out_format(out, "  %-40s what stages that are functions were called with\n", "timing_io_signature.json");
+    if (scripts) {
+        out_format(out, "  %-40s runs a stage that is a function alone (%zu file%s)\n", "profile_STAGE.py", scripts,
+                   scripts == 1 ? "" : "s");
+    }
+    if (breakdowns) {
+        out_format(out, "  %-40s the kernels of a stage (%zu file%s)\n", "STAGE_rankN.breakdown.json", breakdowns,
+                   breakdowns == 1 ? "" : "s");
+    }
+    if (traces) {
+        out_format(out, "  %-40s for Perfetto, HTA and others (%zu file%s)\n", "STAGE_rankN.trace.json.gz", traces,
+                   traces == 1 ? "" : "s");
+    }
+    if (report->left_out)
+        out_format(out, "  no trace for %zu stages that took less time; --stage NAME writes them\n", report->left_out);
+    put_elsewhere(out, report, directory);
+    put_telefusers_lines(out, report, directory);
+}
+
+/* Writes a word quoted for a shell. */
+static void put_word(struct out *out, const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-=:,+@%";
+    if (*word && word[strspn(word, plain)] == 0) {
+        out_puts(out, word);
+        return;
+    }
+    out_puts(out, "'");
+    for (; *word; word++) {
+        if (*word == '\'') {
+            out_puts(out, "'\\''");
+        } else {
+            size_t length = strcspn(word, "'");
+            put_visible(out, word, length);
+            word += length - 1;
+        }
+    }
+    out_puts(out, "'");
+}
+
+static void put_next(struct out *out, const struct report *report)
+{
+    const struct options *options = &report->session->options;
+    const char *what = !has_device(report) ? "stages" : report->units > 1 ? "timeline" : "breakdown";
+    out_format(out, "next: tfanalyze %s", what);
+    for (size_t i = 0; i < MIN(options->inputs.count, 3); i++) {
+        out_puts(out, " ");
+        put_word(out, options->inputs.text[i]);
+    }
+    out_puts(out, options->inputs.count > 3 ? " ...\n" : "\n");
+}
+
+void report_print(const struct report *report, const char *directory)
+{
+    struct out *out = &report->session->out;
+    put_head(out, report);
+    put_losses(out, report);
+    put_devices(out, report);
+    put_stages(out, report);
+    put_kernels(out, report);
+    if (!has_device(report)) report_print_host(out, report);
+    report_print_refused(out, report);
+    put_files(out, report, directory);
+    put_next(out, report);
+}

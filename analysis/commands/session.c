@@ -1,0 +1,182 @@
+/* session.c - loads the inputs and begins and ends the answer, for all commands. */
+#include "commands/session.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STATUS_NOTHING = 1, STATUS_PARTIAL = 3 };
+enum {
+    WANT_FOR_ALL =
+        WANT_RANGES | WANT_CALLS | WANT_MESSAGES | WANT_DEVICE | WANT_LAUNCHES | WANT_OPERATORS | WANT_OPERATOR_DETAILS
+};
+
+/* ---- loading ---- */
+
+static void say_notes(const struct input *input)
+{
+    for (size_t i = 0; i < input->notes.count; i++) complain(input->path, "%s", input->notes.note[i].text);
+}
+
+/* Returns a list of the existing ranks, for the message that a requested one does not exist. */
+static char *ranks_there(const struct model *model)
+{
+    struct text text = {0};
+    text_puts(&text, "there are");
+    for (size_t i = 0; i < model->processes && i < 16; i++) {
+        const struct process *p = &model->process[i];
+        text_format(&text, "%s rank %lld pid %lld", i ? "," : "", (long long)p->rank, (long long)p->pid);
+    }
+    text_puts(&text, model->processes > 16 ? ", ..." : "");
+    return text.data;
+}
+
+static void say_notes_of_chosen(struct session *session)
+{
+    for (size_t i = 0; i < session->chosen.processes; i++) {
+        const struct input *input = &session->inputs.input[session->chosen.process[i]->input];
+        session->status = notes_have(&input->notes, LOSS) ? STATUS_PARTIAL : session->status;
+        say_notes(input);
+    }
+}
+
+static bool load(struct session *session, unsigned want, bool keep)
+{
+    const struct options *options = &session->options;
+    want |= options->names == NAMES_MANGLED ? WANT_MANGLED : 0;
+    want |= options->rules != RULES_EXACT ? WANT_AS_WRITTEN : 0;
+    model_init(&session->model);
+    for (size_t i = 0; i < options->inputs.count; i++) inputs_add(&session->inputs, options->inputs.text[i]);
+    inputs_read(&session->inputs, &session->model, want, (unsigned)MIN(options->jobs, 256), keep);
+    for (size_t i = 0; i < session->inputs.count; i++) {
+        if (!session->inputs.input[i].usable) {
+            say_notes(&session->inputs.input[i]);
+            session->status = STATUS_PARTIAL;
+        }
+    }
+    if (!session->model.processes) {
+        session->status = STATUS_NOTHING;
+        return false;
+    }
+    selection_init(&session->chosen, options, &session->inputs, &session->model);
+    say_notes_of_chosen(session);
+    if (!session->chosen.processes) {
+        char *there = ranks_there(&session->model);
+        complain(NULL, "no process matches %s; %s", options->rank.count ? "--rank" : "--pid", there);
+        free(there);
+        session->status = STATUS_NOTHING;
+        return false;
+    }
+    return true;
+}
+
+/* Several commands share one load, which then includes all parts that any of them may need. */
+bool session_load(struct session *session, unsigned want, bool keep)
+{
+    if (session->loaded == LOAD_FIRST) {
+        want |= session->options.questions > 1 ? WANT_FOR_ALL : 0;
+        session->loaded = load(session, want, keep) ? LOADED : LOAD_FAILED;
+    }
+    return session->loaded == LOADED;
+}
+
+/* ---- the answer ---- */
+
+/* Opens the output for the first answer, and separates each of several answers from the one before. */
+static bool begin_answer(struct session *session)
+{
+    const struct options *options = &session->options;
+    bool several = options->questions > 1, json = options->format == FORMAT_JSON;
+    if (!session->answers && !out_open(&session->out, options->output)) {
+        session->status = STATUS_NOTHING;
+        return false;
+    }
+    if (several && json) out_puts(&session->out, session->answers ? ",\n" : "[\n");
+    else if (several)
+        out_format(&session->out, "%s%s:\n", session->answers ? "\n" : "", command_name(options->command));
+    session->answers++;
+    return true;
+}
+
+bool session_begin(struct session *session, enum emit_style style)
+{
+    const struct options *options = &session->options;
+    if (!begin_answer(session)) return false;
+    emit_begin(&session->emit, &session->out, options->format, style, options->command);
+    emit_rules(&session->emit, options->rules);
+    for (size_t i = 0; i < session->inputs.count; i++) {
+        if (!session->inputs.input[i].usable) {
+            const struct input *input = &session->inputs.input[i];
+            emit_input(&session->emit, input->path, NULL, input->rank, false, -1, -1);
+        }
+    }
+    for (size_t i = 0; i < session->chosen.processes; i++) {
+        const struct process *p = session->chosen.process[i];
+        emit_input(&session->emit, p->path, p->kind, p->rank, p->complete, (int64_t)p->events,
+                   (int64_t)MIN(p->lost, (uint64_t)INT64_MAX));
+    }
+    return true;
+}
+
+static void say_list(struct text *text, const char *option, const struct list *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        unsigned long long from = list->item[i].from, to = list->item[i].to;
+        text_format(text, i ? "," : " %s ", option);
+        text_format(text, from == to ? "%llu" : "%llu-%llu", from, to);
+    }
+}
+
+static void say_nothing_found(const struct options *options)
+{
+    struct text filters = {0};
+    for (size_t i = 0; i < options->stage.count; i++) text_format(&filters, " --stage %s", options->stage.text[i]);
+    say_list(&filters, "--step", &options->step);
+    say_list(&filters, "--cycle", &options->cycle);
+    say_list(&filters, "--device", &options->device);
+    say_list(&filters, "--stream", &options->stream);
+    if (!isnan(options->from)) text_format(&filters, " --from %g", options->from);
+    if (!isnan(options->to)) text_format(&filters, " --to %g", options->to);
+    complain(NULL, "nothing matches%s; `tfanalyze %s` without it shows what there is",
+             filters.data ? filters.data : " the filters", command_name(options->command));
+    text_free(&filters);
+}
+
+void session_end(struct session *session, bool found)
+{
+    session->found += found;
+    if (!found) say_nothing_found(&session->options);
+    if (session->options.questions > 1) return;
+    if (!found) {
+        out_discard(&session->out);
+        session->status = STATUS_NOTHING;
+    } else if (!out_close(&session->out)) {
+        session->status = STATUS_NOTHING;
+    }
+}
+
+void session_spoil(struct session *session)
+{
+    session->status = session->status ? session->status : STATUS_PARTIAL;
+}
+
+void session_close(struct session *session)
+{
+    if (session->options.questions < 2 || !session->answers) return;
+    out_puts(&session->out, session->options.format == FORMAT_JSON ? "]\n" : "");
+    if (!session->found) {
+        out_discard(&session->out);
+        session->status = STATUS_NOTHING;
+    } else if (!out_close(&session->out)) {
+        session->status = STATUS_NOTHING;
+    }
+}
+
+void session_free(struct session *session)
+{
+    inputs_free(&session->inputs);
+    model_free(&session->model);
+    selection_free(&session->chosen);
+    options_free(&session->options);
+    *session = (struct session){.status = session->status};
+}

@@ -1,0 +1,248 @@
+/* stages.c - reports the time of each stage: one row per stage and rank, those with the most time first.
+ *
+ * A stage has two times: the time its thread spent in it, and the time of the device work launched in it, whenever that
+ * ran.
+ *
+ * median, p95, min and max are over single calls, from entry to exit. They include calls nested in another call of
+ * the same name; host_us counts nested calls once. With --exclusive the time of inner stages is subtracted.
+ *
+ * If a stage's device times come only from CUDA events, they span its first launch in a stream to its last, gaps
+ * included. Then only device_busy_us is known, and a stage inside another one counts for itself.
+ *
+ * While another profiler holds the device alone, the work launched is unknown. If that happened, each row has an
+ * additional key device_elsewhere with the name of the holder while the stage was open.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "commands/session.h"
+#include "ask/stages/table.h"
+
+#define KEYS_ELSEWHERE                                                                                                 \
+    "stage,rank,calls,median_us,p95_us,min_us,max_us,host_us,wall_us,self_us,device_us,device_busy_us,idle_us,"        \
+    "peak_allocated_bytes,peak_reserved_bytes,pct,device_elsewhere"
+
+/* Returns the time from the first to the last record of a rank's processes, within the window; 0 if there are none.
+ * Several PyTorch traces of one rank count separately, without the gaps between them. */
+static int64_t span_of(const struct session *session, int64_t rank, bool all, struct window window)
+{
+    struct intervals pieces = {0};
+    int64_t first = INT64_MAX, last = INT64_MIN;
+    for (size_t i = 0; i < session->chosen.processes; i++) {
+        const struct process *p = session->chosen.process[i];
+        if (!p->has_time || !(all || p->rank == rank)) continue;
+        if (is_of_kineto(p)) {
+            intervals_add(&pieces, MAX(p->first, window.from), MIN(p->last, window.to));
+        } else {
+            first = MIN(first, p->first);
+            last = MAX(last, p->last);
+        }
+    }
+    if (first < last) intervals_add(&pieces, MAX(first, window.from), MIN(last, window.to));
+    intervals_merge(&pieces);
+    int64_t span = intervals_total(&pieces);
+    intervals_free(&pieces);
+    return span;
+}
+
+/* Rows of equal times keep the order in which the stages were opened. */
+static int by_rank_and_time(const void *a, const void *b, void *context)
+{
+    const struct stage_row *x = a, *y = b;
+    const bool *exclusive = context;
+    int64_t time_x = *exclusive ? x->self : x->host, time_y = *exclusive ? y->self : y->host;
+    if (x->rank != y->rank) return x->rank < y->rank ? -1 : 1;
+    if (time_x != time_y) return time_x > time_y ? -1 : 1;
+    if (x->work != y->work) return x->work > y->work ? -1 : 1;
+    return (x->place > y->place) - (x->place < y->place);
+}
+
+/* Prints device times; null if the traces of the rank have no device work. */
+static void emit_device(struct emit *e, struct stage_row *row, bool has_device)
+{
+    int64_t busy, idle;
+    bool unknown = row->elsewhere != NAME_NONE && !row->work;
+    if (unknown || (!has_device && !row->by_events)) {
+        emit_null(e, "device_us");
+        emit_null(e, "device_busy_us");
+        emit_null(e, "idle_us");
+        return;
+    }
+    stage_busy(row, &busy, &idle);
+    if (row->by_events) emit_null(e, "device_us");
+    else emit_us(e, "device_us", row->work);
+    emit_us(e, "device_busy_us", busy);
+    if ((row->devices || row->is_deep) && !row->by_events) emit_us(e, "idle_us", idle);
+    else emit_null(e, "idle_us");
+}
+
+/* Prints percentiles, interpolated between neighbours as in `breakdown`. A row with device work alone has no calls. */
+static void emit_one_call(struct emit *e, struct values *each)
+{
+    if (!each->count) {
+        emit_null(e, "median_us");
+        emit_null(e, "p95_us");
+        emit_null(e, "min_us");
+        emit_null(e, "max_us");
+        return;
+    }
+    values_sort(each);
+    emit_us(e, "median_us", values_percentile(each, 0.5));
+    emit_us(e, "p95_us", values_percentile(each, 0.95));
+    emit_us(e, "min_us", each->value[0]);
+    emit_us(e, "max_us", each->value[each->count - 1]);
+}
+
+/* Prints host times; null for the row of work outside all stages. */
+static void emit_host(struct session *session, struct stage_row *row)
+{
+    struct emit *e = &session->emit;
+    bool exclusive = session->options.exclusive;
+    int64_t host = exclusive ? row->self : row->host;
+    if (row->name == NAME_OUTSIDE && !row->calls) {
+        static const char *const unknown[] = {"calls",  "median_us", "p95_us",  "min_us",
+                                              "max_us", "host_us",   "wall_us", "self_us"};
+        for (size_t i = 0; i < ARRAY_SIZE(unknown); i++) emit_null(e, unknown[i]);
+        return;
+    }
+    emit_count(e, "calls", row->calls);
+    emit_one_call(e, &row->each);
+    emit_us(e, "host_us", host);
+    emit_us(e, "wall_us", exclusive ? row->self : row->wall);
+    emit_us(e, "self_us", row->self);
+}
+
+/* Prints peaks. Host allocators reserve nothing, so the reserved peak is then null. */
+static void emit_peaks(struct emit *e, const struct stage_row *row)
+{
+    if (row->has_peaks) emit_bytes(e, "peak_allocated_bytes", row->peak_allocated);
+    else emit_null(e, "peak_allocated_bytes");
+    if (row->has_peaks && !row->peaks_of_host) emit_bytes(e, "peak_reserved_bytes", row->peak_reserved);
+    else emit_null(e, "peak_reserved_bytes");
+}
+
+/* True if another client of CUPTI held the device for a while. Only then rows have the key device_elsewhere. */
+static bool was_elsewhere(const struct session *session)
+{
+    for (size_t i = 0; i < session->chosen.processes; i++)
+        if (session->chosen.process[i]->elsewheres) return true;
+    return false;
+}
+
+static void emit_stage_row(struct session *session, struct stage_row *row, int64_t span, bool has_device)
+{
+    struct emit *e = &session->emit;
+    const struct name *name = names_get(&session->model.names, row->name);
+    int64_t host = session->options.exclusive ? row->self : row->host;
+    emit_row(e);
+    emit_stage(e, name);
+    emit_known(e, "rank", row->rank);
+    emit_host(session, row);
+    emit_device(e, row, has_device);
+    emit_peaks(e, row);
+    emit_pct(e, "pct", span > 0 && row->calls ? 100.0 * (double)host / (double)span : NAN);
+    if (was_elsewhere(session)) {
+        emit_text(e, "device_elsewhere",
+                  row->elsewhere == NAME_NONE ? NULL : model_name(&session->model, row->elsewhere));
+    }
+    emit_row_end(e);
+}
+
+static bool rank_has_device(const struct session *session, int64_t rank)
+{
+    for (size_t i = 0; i < session->chosen.processes; i++) {
+        const struct process *p = session->chosen.process[i];
+        for (size_t k = 0; p->rank == rank && k < p->works.table.count; k++)
+            if (IS_WORK(p->works.event_class[k])) return true;
+    }
+    return false;
+}
+
+/* Prints the chosen rows; returns their number. */
+static size_t emit_stages(struct session *session, struct stage_table *table, struct window window)
+{
+    size_t rows = 0, of_rank = 0;
+    int64_t span = 0;
+    bool has_device = false;
+    if (table->count)
+        qsort_r(table->row, table->count, sizeof *table->row, by_rank_and_time, &session->options.exclusive);
+    for (size_t i = 0; i < table->count; i++) {
+        struct stage_row *row = &table->row[i];
+        if (i == 0 || row->rank != row[-1].rank) {
+            of_rank = 0;
+            span = span_of(session, row->rank, false, window);
+            has_device = rank_has_device(session, row->rank);
+        }
+        if (!selection_wants(&session->chosen, row->name) || (session->options.top && of_rank >= session->options.top))
+            continue;
+        emit_stage_row(session, row, span, has_device);
+        of_rank++;
+        rows++;
+    }
+    return rows;
+}
+
+/* Returns the ranks with a process that has stages. */
+static struct map ranks_with_stages(const struct session *session)
+{
+    struct map ranks = {0};
+    for (size_t i = 0; i < session->chosen.processes; i++)
+        if (has_stages(session->chosen.process[i])) map_put(&ranks, (uint64_t)session->chosen.process[i]->rank, 1);
+    return ranks;
+}
+
+/* True if no other process adds work on the same devices. Several processes with .tfr traces may share a rank's
+ * devices. */
+static bool has_devices_alone(const struct session *session, const struct process *process)
+{
+    for (size_t i = 0; i < session->chosen.processes && !is_of_kineto(process); i++) {
+        const struct process *p = session->chosen.process[i];
+        if (p != process && p->rank == process->rank && p->works.table.count) return false;
+    }
+    return true;
+}
+
+static void add_process(struct stage_table *table, const struct session *session, const struct process *process,
+                        bool alone)
+{
+    struct attribution attribution = {0};
+    struct choice choice;
+    choice_init(&choice, &session->chosen, process, &attribution);
+    stages_add(table, &choice, session->options.exclusive, alone);
+    stages_add_memory(table, &choice);
+    if (process->works.table.count) {
+        attribute(&attribution, process, false);
+        stages_add_work(table, &choice, session->options.exclusive, has_devices_alone(session, process));
+    } else if (process->event_times.table.count) {
+        stages_add_events(table, &choice);
+    }
+    attribution_free(&attribution);
+    choice_free(&choice);
+}
+
+void cmd_stages(struct session *session)
+{
+    struct stage_table table = {0};
+    struct window window;
+    size_t rows = 0;
+    unsigned want = WANT_RANGES | WANT_DEVICE | WANT_LAUNCHES | WANT_OPERATORS;
+    if (!session_load(session, want, false) || !session_begin(session, STYLE_TABLE)) return;
+    if (was_elsewhere(session)) emit_keys(&session->emit, KEYS_ELSEWHERE);
+    selection_window(&session->chosen, &window.from, &window.to);
+    struct map with_stages = ranks_with_stages(session);
+    for (size_t i = 0; i < session->chosen.processes; i++) {
+        const struct process *process = session->chosen.process[i];
+        add_process(&table, session, process, map_get(&with_stages, (uint64_t)process->rank) == MAP_NONE);
+    }
+    map_free(&with_stages);
+    rows = emit_stages(session, &table, window);
+    emit_totals(&session->emit);
+    emit_count(&session->emit, "stages", rows);
+    emit_count(&session->emit, "unfinished", table.unfinished);
+    emit_us(&session->emit, "span_us", span_of(session, 0, true, window));
+    emit_end(&session->emit);
+    if (!rows && !is_filtered(&session->options))
+        complain(NULL, "no stages were recorded; mark them with NVTX ranges or tfi_range_push of tfinject.h");
+    session_end(session, rows || !is_filtered(&session->options));
+    stages_free(&table);
+}

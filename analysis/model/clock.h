@@ -1,0 +1,53 @@
+/* clock.h - converts a process's counter to nanoseconds on the axis that all processes share.
+ *
+ * CLOCK_MONOTONIC gives the rate, because nobody steps it. The conversion is linear between two readings; outside of
+ * them it follows the line through the first and the last reading. The first reading of CLOCK_REALTIME gives the
+ * axis. If realtime minus monotonic changes by more than a millisecond between two readings, somebody has set the
+ * clock: a step.
+ */
+#ifndef TFA_CLOCK_H
+#define TFA_CLOCK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct clock_point {
+    uint64_t ticks;
+    int64_t value;  /* nanoseconds */
+    uint64_t error; /* ticks */
+};
+
+struct clock_points {
+    struct clock_point *point;
+    size_t count, capacity;
+};
+
+struct clock_step {
+    int64_t at; /* nanoseconds on the axis */
+    int64_t by;
+};
+
+struct clock {
+    struct clock_points monotonic, realtime;
+    struct clock_points device; /* of the device library's clock; clock_build changes `ticks` to its nanoseconds
+                                   and `value` to the lead of the axis over it */
+    struct clock_points line;   /* the interpolated line; at least one point after clock_build */
+    bool is_nanoseconds;        /* the counter is CLOCK_MONOTONIC itself */
+    bool has_rate;              /* false: a tick counts as a nanosecond */
+    bool has_axis;              /* false: the axis starts with the counter */
+    double rate;                /* nanoseconds per tick, over the whole line */
+    int64_t offset;             /* realtime minus monotonic */
+    struct clock_step *step;
+    size_t steps, step_capacity;
+    size_t hint; /* index of the point last used */
+};
+
+void clock_add(struct clock *clock, uint32_t which, uint64_t ticks, uint64_t value, uint64_t error);
+void clock_build(struct clock *clock);
+int64_t clock_ns(struct clock *clock, uint64_t ticks);
+/* Converts a time of the device library's clock to the axis; without readings that clock counts as the axis itself. */
+int64_t clock_device_ns(const struct clock *clock, uint64_t ns);
+void clock_free(struct clock *clock);
+
+#endif

@@ -1,0 +1,497 @@
+/* input.c - finds the traces that the command line names, and reads them in parallel.
+ *
+ * The content of a file tells whether it is a trace of ours or a Kineto trace.
+ */
+#include "model/input.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "read/dftracer.h"
+#include "model/load/kineto.h"
+#include "model/load/tfr.h"
+#include "base/mem_limit.h"
+
+/* ---- paths on the command line ---- */
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text), n = strlen(end);
+    return length > n && strcmp(text + length - n, end) == 0;
+}
+
+static bool exists(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0;
+}
+
+static struct input *add(struct inputs *inputs, const char *path, enum file_how how, int64_t rank)
+{
+    inputs->input = mem_grow(inputs->input, &inputs->capacity, inputs->count + 1, sizeof *inputs->input);
+    struct input *input = &inputs->input[inputs->count++];
+    *input = (struct input){.path = string_format("%s", path), .how = how, .rank = rank, .trace = {.fd = -1}};
+    return input;
+}
+
+static bool is_named_twice(const struct inputs *inputs, const struct stat *status)
+{
+    for (size_t i = 0; i < inputs->count; i++)
+        if (inputs->input[i].inode == status->st_ino && inputs->input[i].device == status->st_dev) return true;
+    return false;
+}
+
+static void add_kineto(struct inputs *inputs, const char *path, enum file_how how, int64_t rank)
+{
+    struct stat status = {0};
+    bool known = stat(path, &status) == 0;
+    if (!known || !is_named_twice(inputs, &status)) {
+        struct input *input = add(inputs, path, how, rank);
+        input->device = status.st_dev;
+        input->inode = status.st_ino;
+        input->is_kineto = true;
+    }
+}
+
+/* Adds a .tfr, or a .live file, which stands for its .tfr if there is one. A file named twice counts once. */
+static void add_tfr(struct inputs *inputs, const char *path, enum file_how how, int64_t rank)
+{
+    char *own = string_format("%s", path);
+    bool is_live = ends_with(path, ".live");
+    if (is_live) own[strlen(own) - strlen(".live")] = 0;
+    if (is_live && !exists(own)) {
+        free(own);
+        own = string_format("%s", path);
+    }
+    struct stat status = {0};
+    if (stat(own, &status) == 0 && is_named_twice(inputs, &status)) goto out;
+    struct input *input = add(inputs, own, how, rank);
+    input->device = status.st_dev;
+    input->inode = status.st_ino;
+    if (strcmp(own, path) == 0 && is_live) {
+        input->live = string_format("%s", own);
+    } else {
+        char *live = string_format("%s.live", own);
+        input->live = exists(live) ? live : NULL;
+        if (!input->live) free(live);
+    }
+out:
+    free(own);
+}
+
+static int is_tfr(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.' && (ends_with(entry->d_name, ".tfr") || ends_with(entry->d_name, ".tfr.live"));
+}
+
+static bool is_json_name(const char *name)
+{
+    return ends_with(name, ".json") || ends_with(name, ".json.gz");
+}
+
+static int is_json(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.' && is_json_name(entry->d_name);
+}
+
+static int is_dftracer(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.' && is_dftracer_name(entry->d_name);
+}
+
+static int is_trace(const struct dirent *entry)
+{
+    return is_tfr(entry) || is_json(entry);
+}
+
+/* Returns the most recently changed subdirectory with traces, as a suggestion for the user. */
+static char *find_below(const char *directory)
+{
+    struct dirent **entries = NULL, **inner = NULL;
+    char *best = NULL;
+    time_t newest = 0;
+    int count = file_list(directory, NULL, &entries);
+    for (int i = 0; i < count; i++) {
+        char *path = string_format("%s/%s", directory, entries[i]->d_name);
+        struct stat status;
+        int traces = 0;
+        if (entries[i]->d_name[0] != '.' && lstat(path, &status) == 0 && S_ISDIR(status.st_mode)) {
+            traces = file_list(path, is_trace, &inner);
+            for (int k = 0; k < traces; k++) free(inner[k]);
+            free(traces >= 0 ? inner : NULL);
+        }
+        if (traces > 0 && (!best || status.st_mtime > newest)) {
+            newest = status.st_mtime;
+            free(best);
+            best = path;
+        } else {
+            free(path);
+        }
+        free(entries[i]);
+    }
+    free(count >= 0 ? entries : NULL);
+    return best;
+}
+
+static char *path_in(const char *directory, const char *name)
+{
+    return string_format("%s%s%s", directory, ends_with(directory, "/") ? "" : "/", name);
+}
+
+static size_t count_dftracer(const char *directory)
+{
+    struct dirent **entries = NULL;
+    int count = file_list(directory, is_dftracer, &entries);
+    for (int i = 0; i < count; i++) free(entries[i]);
+    free(count >= 0 ? entries : NULL);
+    return (size_t)MAX(count, 0);
+}
+
+/* Adds the Kineto traces of a directory. Other files with such a name are skipped: reports of stages, and files of
+ * other programs. Files that cannot be opened become inputs, so that reading reports them. Returns the number of
+ * .json files. *dftracer is the number of dftracer's files, by name or content. */
+static int add_kineto_files(struct inputs *inputs, const char *directory, int64_t rank, size_t *dftracer)
+{
+    struct dirent **entries = NULL;
+    size_t before = inputs->count, stages = 0, others = 0;
+    *dftracer = count_dftracer(directory);
+    int count = file_list(directory, is_json, &entries);
+    for (int i = 0; i < count; i++) {
+        char *path = path_in(directory, entries[i]->d_name);
+        bool of_dftracer = is_dftracer_file(path, FILE_FOUND);
+        enum kineto_kind kind = of_dftracer ? KINETO_NONE : kineto_probe(path, FILE_FOUND);
+        if (kind == KINETO_TRACE) add_kineto(inputs, path, FILE_FOUND, rank);
+        *dftracer += of_dftracer;
+        stages += kind == KINETO_STAGE;
+        others += kind == KINETO_NONE && !of_dftracer;
+        free(path);
+        free(entries[i]);
+    }
+    free(count >= 0 ? entries : NULL);
+    if (inputs->count > before && *dftracer)
+        notes_add(&inputs->input[before].notes, NOTE, "beside it %zu traces of dftracer were left out", *dftracer);
+    if (inputs->count > before && stages)
+        notes_add(&inputs->input[before].notes, NOTE, "beside it %zu traces of single stages were left out", stages);
+    if (inputs->count > before && others) {
+        notes_add(&inputs->input[before].notes, NOTE, "beside it %zu .json files that are no traces were left out",
+                  others);
+    }
+    return count;
+}
+
+#define NO_DFTRACER                                                                                                    \
+    "which this version does not read; give it .tfr files or PyTorch traces (.json, .json.gz), or read these with "    \
+    "dfanalyzer"
+
+static void say_empty(struct inputs *inputs, const char *directory, int64_t rank, int others, size_t dftracer)
+{
+    struct input *input = add(inputs, directory, FILE_NAMED, rank);
+    if (dftracer) {
+        notes_add(&input->notes, UNUSABLE, "holds %zu traces of dftracer (.pfw), " NO_DFTRACER, dftracer);
+        return;
+    }
+    char *below = find_below(directory);
+    notes_add(&input->notes, UNUSABLE, "holds no .tfr and no %s; %s%s", others ? "traces among its .json" : ".json",
+              below ? "there are some in " : "",
+              below ? below
+                    : "run a program with LD_PRELOAD=libtfinject.so and TFI_OUTPUT_DIR set to it, or give "
+                      "another directory");
+    free(below);
+}
+
+static void add_directory(struct inputs *inputs, const char *directory, int64_t rank)
+{
+    struct dirent **entries = NULL;
+    int count = file_list(directory, is_tfr, &entries);
+    size_t before = inputs->count;
+    if (count < 0) {
+        struct input *input = add(inputs, directory, FILE_NAMED, rank);
+        notes_add(&input->notes, UNUSABLE, "can't be read (%s)", strerror(errno));
+        return;
+    }
+    for (int i = 0; i < count; i++) {
+        char *path = path_in(directory, entries[i]->d_name);
+        add_tfr(inputs, path, FILE_FOUND, rank);
+        free(path);
+        free(entries[i]);
+    }
+    free(entries);
+    size_t dftracer = 0;
+    int others = count ? 0 : add_kineto_files(inputs, directory, rank, &dftracer);
+    if (!count && inputs->count == before) say_empty(inputs, directory, rank, others, dftracer);
+}
+
+/* Adds a file. Its content decides the type, or its name if the content is not conclusive. */
+static void add_file(struct inputs *inputs, const char *path, int64_t rank)
+{
+    if (is_dftracer_name(path) || is_dftracer_file(path, FILE_NAMED)) {
+        struct input *input = add(inputs, path, FILE_NAMED, rank);
+        notes_add(&input->notes, UNUSABLE, "is a trace of dftracer, " NO_DFTRACER);
+    } else if (kineto_look(path, FILE_NAMED) == LOOK_JSON || is_json_name(path)) {
+        add_kineto(inputs, path, FILE_NAMED, rank);
+    } else {
+        add_tfr(inputs, path, FILE_NAMED, rank);
+    }
+}
+
+void inputs_add(struct inputs *inputs, const char *word)
+{
+    struct stat status;
+    int64_t rank = -1;
+    const char *path = word;
+    if (strncmp(word, "rank=", 5) == 0 && !exists(word)) {
+        size_t digits = strspn(word + 5, "0123456789");
+        if (digits && digits < 10 && word[5 + digits] == ':') {
+            rank = strtoll(word + 5, NULL, 10);
+            path = word + 5 + digits + 1;
+        }
+    }
+    if (stat(path, &status) != 0) {
+        struct input *input = add(inputs, path, FILE_NAMED, rank);
+        notes_add(&input->notes, UNUSABLE, "can't be read (%s)", strerror(errno));
+    } else if (S_ISDIR(status.st_mode)) {
+        add_directory(inputs, path, rank);
+    } else {
+        add_file(inputs, path, rank);
+    }
+}
+
+/* ---- reading ---- */
+
+struct work {
+    struct inputs *inputs;
+    struct model *model;
+    unsigned want;
+    bool keep;
+    atomic_size_t next, finished;
+    atomic_ullong done; /* bytes */
+};
+
+/* Returns N of rankN, rank-N or rank_N in a file's name, 0 without one. */
+static int64_t rank_in_name(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    for (const char *at = name; (at = strcasestr(at, "rank")) != NULL; at += 4) {
+        const char *digits = at + 4 + (at[4] == '-' || at[4] == '_');
+        size_t count = strspn(digits, "0123456789");
+        if (count && count < 10) return strtoll(digits, NULL, 10);
+    }
+    return 0;
+}
+
+static void read_kineto_file(struct work *work, struct input *input)
+{
+    process_init(&input->process, input->path, "kineto");
+    input->process.how = input->how;
+    input->usable = load_kineto(input->path, input->how, &work->model->names, work->want, &input->process,
+                                &input->notes, &work->done);
+    if (!input->usable) {
+        process_free(&input->process);
+        return;
+    }
+    struct process *process = &input->process;
+    process->rank = input->rank >= 0 ? input->rank : process->rank >= 0 ? process->rank : rank_in_name(input->path);
+}
+
+static void read_tfr_file(struct work *work, struct input *input)
+{
+    input->usable = trace_open(&input->trace, input->path, input->live, input->how, &input->notes);
+    input->open = true;
+    if (input->usable) {
+        process_init(&input->process, input->path, input->trace.fd < 0 ? "live" : "tfr");
+        input->process.how = input->how;
+        input->process.is_of_reader = input->trace.is_of_reader;
+        load_tfr(&input->trace, &work->model->names, work->want, &input->process, &input->notes, &work->done);
+        input->process.rank = input->rank >= 0 ? input->rank : input->process.rank;
+    }
+    if (!input->usable || !work->keep) {
+        trace_close(&input->trace);
+        input->open = false;
+    }
+}
+
+static void read_one(struct work *work, struct input *input)
+{
+    if (notes_have(&input->notes, UNUSABLE)) /* already known to be unreadable */
+        return;
+    if (input->is_kineto) read_kineto_file(work, input);
+    else read_tfr_file(work, input);
+}
+
+/* Reads one input. If memory runs out, gives the file up and frees what was read of it. */
+static void read_guarded(struct work *work, struct input *input)
+{
+    struct mem_guard guard;
+    volatile size_t notes = input->notes.count;
+    input->starved = false;
+    mem_guard(&guard);
+    if (setjmp(guard.place) == 0) {
+        read_one(work, input);
+        mem_unguard(&guard);
+        return;
+    }
+    process_free(&input->process);
+    trace_close(&input->trace);
+    input->process = (struct process){0};
+    input->open = input->usable = false;
+    input->starved = true;
+    while (input->notes.count > notes) free(input->notes.note[--input->notes.count].text);
+}
+
+/* Retries, alone, the files for which memory ran out while others were read beside them. */
+static void read_starved(struct work *work)
+{
+    for (size_t i = 0; i < work->inputs->count; i++) {
+        struct input *input = &work->inputs->input[i];
+        if (input->starved) read_guarded(work, input);
+        if (input->starved) notes_add(&input->notes, UNUSABLE, "needs more memory than there is; it is left out");
+    }
+}
+
+static void *work_on(void *argument)
+{
+    struct work *work = argument;
+    size_t i;
+    while ((i = atomic_fetch_add(&work->next, 1)) < work->inputs->count) {
+        read_guarded(work, &work->inputs->input[i]);
+        atomic_fetch_add(&work->finished, 1);
+    }
+    return NULL;
+}
+
+/* Shows the progress on a terminal, from the first second on. */
+static void *show_progress(void *argument)
+{
+    struct work *work = argument;
+    struct timespec pause = {.tv_nsec = 100000000};
+    bool shown = false;
+    for (int tenths = 0; atomic_load(&work->finished) < work->inputs->count; tenths++) {
+        nanosleep(&pause, NULL);
+        if (tenths >= 10 && tenths % 2 == 0) {
+            fprintf(stderr, "\rtfanalyze: %zu of %zu files read, %llu MB", atomic_load(&work->finished),
+                    work->inputs->count, (unsigned long long)atomic_load(&work->done) >> 20);
+            fflush(stderr);
+            shown = true;
+        }
+    }
+    if (shown) fputs("\r\033[K", stderr);
+    return NULL;
+}
+
+/* Handles a second Kineto trace of a rank. It may cover another part of the process's life; an overlap is a mistake
+ * and would count everything twice. */
+static void compare_ranks(struct input *earlier, struct input *later)
+{
+    const struct process *a = &earlier->process, *b = &later->process;
+    bool apart = !a->has_time || !b->has_time || a->last < b->first || b->last < a->first;
+    if (apart) {
+        notes_add(&later->notes, NOTE, "is a second trace of rank %lld, of another time than %s", (long long)b->rank,
+                  earlier->path);
+        return;
+    }
+    notes_add(&later->notes, UNUSABLE,
+              "is left out: it is of rank %lld as %s is, and of the same time; give its rank as rank=N:%s",
+              (long long)b->rank, earlier->path, later->path);
+    later->usable = false;
+    process_free(&later->process);
+}
+
+/* Tells whether a PyTorch trace and a trace of ours are of the same process. Times are compared if both are on the
+ * axis, because pids are reused. */
+static bool is_same_process(const struct process *own, const struct process *other)
+{
+    bool timed = own->has_time && other->has_time && own->clock.has_axis && other->clock.has_axis;
+    bool apart = timed && (own->last < other->first || other->last < own->first);
+    bool elsewhere = own->host && other->host && strcmp(own->host, other->host) != 0;
+    return own->pid >= 0 && own->pid == other->pid && own->rank == other->rank && !apart && !elsewhere;
+}
+
+/* Drops PyTorch traces of processes that a trace of ours covers: both would count everything twice, and ours has
+ * more. */
+static void find_same_processes(struct inputs *inputs)
+{
+    for (size_t i = 0; i < inputs->count; i++) {
+        struct input *other = &inputs->input[i];
+        for (size_t k = 0; k < inputs->count && other->usable && other->is_kineto; k++) {
+            struct input *own = &inputs->input[k];
+            if (own->usable && !own->is_kineto && is_same_process(&own->process, &other->process)) {
+                notes_add(&other->notes, UNUSABLE,
+                          "is left out: it tells of process %lld as %s does, which answers; give it alone to read it",
+                          (long long)own->process.pid, own->path);
+                other->usable = false;
+                process_free(&other->process);
+            }
+        }
+    }
+}
+
+static void find_same_ranks(struct inputs *inputs)
+{
+    for (size_t i = 1; i < inputs->count; i++) {
+        struct input *later = &inputs->input[i];
+        for (size_t k = 0; k < i && later->usable && later->is_kineto; k++) {
+            struct input *earlier = &inputs->input[k];
+            if (earlier->usable && earlier->is_kineto && earlier->process.rank == later->process.rank)
+                compare_ranks(earlier, later);
+        }
+    }
+}
+
+/* Moves the processes into the model. --from and --to count from the first record of all inputs, whatever else is
+ * chosen. */
+static void collect(struct inputs *inputs, struct model *model)
+{
+    bool has_start = false;
+    for (size_t i = 0; i < inputs->count; i++) {
+        struct input *input = &inputs->input[i];
+        if (!input->usable) continue;
+        input->process.input = i;
+        if (input->process.has_time && (!has_start || input->process.first < model->start)) {
+            model->start = input->process.first;
+            has_start = true;
+        }
+        model->process = mem_grow(model->process, &model->capacity, model->processes + 1, sizeof *model->process);
+        model->process[model->processes++] = input->process;
+    }
+}
+
+void inputs_read(struct inputs *inputs, struct model *model, unsigned want, unsigned jobs, bool keep)
+{
+    mem_limit(0.75); /* the answer needs memory too */
+    struct work work = {.inputs = inputs, .model = model, .want = want, .keep = keep};
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    jobs = jobs ? jobs : (unsigned)MAX(processors, 1);
+    jobs = (unsigned)MIN((size_t)MIN(jobs, 256), inputs->count);
+    pthread_t *thread = mem_zero(jobs, sizeof *thread), watcher;
+    bool watched = isatty(STDERR_FILENO) && pthread_create(&watcher, NULL, show_progress, &work) == 0;
+    unsigned started = 0;
+    while (started + 1 < jobs && pthread_create(&thread[started], NULL, work_on, &work) == 0) started++;
+    work_on(&work);
+    while (started) pthread_join(thread[--started], NULL);
+    if (watched) pthread_join(watcher, NULL);
+    free(thread);
+    read_starved(&work);
+    mem_limit(1);
+    find_same_processes(inputs);
+    find_same_ranks(inputs);
+    collect(inputs, model);
+}
+
+void inputs_free(struct inputs *inputs)
+{
+    for (size_t i = 0; i < inputs->count; i++) {
+        struct input *input = &inputs->input[i];
+        if (input->open) trace_close(&input->trace);
+        notes_free(&input->notes);
+        free(input->path);
+        free(input->live);
+    }
+    free(inputs->input);
+    *inputs = (struct inputs){0};
+}

@@ -1,0 +1,42 @@
+/* input.h - resolves the words on the command line to inputs, and reads all of them into a model.
+ *
+ * A run directory stands for its .tfr files, each with its .live file, and for the .live files whose .tfr is missing.
+ * A directory without any stands for its Kineto traces. Inputs are read in parallel. Notes are kept with their input
+ * and printed in the order of the inputs once all are read.
+ */
+#ifndef TFA_INPUT_H
+#define TFA_INPUT_H
+
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#include "model/model.h"
+
+struct input {
+    char *path;
+    enum file_how how; /* how to open it */
+    char *live;        /* NULL: no live file; same as path: a live file alone */
+    int64_t rank;      /* given with rank=N:, or -1 */
+    dev_t device;      /* of the file, to detect duplicates; 0 if it does not exist */
+    ino_t inode;
+    struct notes notes;
+    struct trace trace;
+    bool open; /* `trace` is open */
+    bool usable;
+    bool starved;           /* memory ran out while other inputs were read */
+    bool is_kineto;         /* a Kineto trace: `trace` is unused */
+    struct process process; /* moved into the model */
+};
+
+struct inputs {
+    struct input *input;
+    size_t count, capacity;
+};
+
+/* Adds the inputs that `word` names. A word that names none becomes an unusable input with a note. */
+void inputs_add(struct inputs *inputs, const char *word);
+/* Reads the inputs with up to `jobs` threads (0: one per processor). With `keep` the traces stay open. */
+void inputs_read(struct inputs *inputs, struct model *model, unsigned want, unsigned jobs, bool keep);
+void inputs_free(struct inputs *inputs);
+
+#endif

@@ -1,0 +1,541 @@
+/* kineto.c - fills the model from a Kineto trace: counts each event, and keeps the wanted ones.
+ *
+ * Nearly every event shares its category, name and thread with a recent one, so a small cache is tried before a
+ * slower look-up. Times are kept as they stand and shifted by the file's base at the end, because the base may follow
+ * the events. A lost event is counted by its cause, not by its category.
+ */
+#include "model/load/kineto.h"
+
+#include "base/kernel_names.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/load/kineto_info.h"
+#include "model/load/kineto_ops.h"
+#include "model/steps.h"
+
+/* Limits within which sums and differences fit: 36 years before the base to 73 years after it. */
+static const int64_t FIRST_NS = -((int64_t)1 << 60), LAST_NS = (int64_t)1 << 61, LONGEST_NS = (int64_t)1 << 60;
+
+enum { NAME_CACHE = 4096, CATEGORY_CACHE = 64, MOST_CATEGORIES = 4096 };
+
+/* A category of the file. */
+struct tally {
+    char *name;
+    size_t length;
+    enum event_class event_class;
+    bool is_pairs; /* arrows from forward to backward operators */
+    bool is_span;  /* an event of the profiler, not of the program */
+    uint64_t count;
+};
+
+struct cached_name {
+    uint64_t hash;
+    const char *text; /* text in the model */
+    uint32_t length, name;
+};
+
+enum loss_cause { NO_TIME, NO_DURATION, NEGATIVE_DURATION, BAD_TIME, OTHER_PHASE, NR_CAUSES };
+static const struct {
+    const char *cause;
+    bool lost;
+    const char *text;
+} loss_rows[NR_CAUSES] = {
+    [NO_TIME] = {"no_time", true, "have no time"},
+    [NO_DURATION] = {"no_duration", true, "have no duration"},
+    [NEGATIVE_DURATION] = {"negative_duration", true, "have a negative duration"},
+    [BAD_TIME] = {"bad_time", true, "have a time that no trace can have"},
+    [OTHER_PHASE] = {"other_phase", false, NULL},
+};
+
+struct kineto_load {
+    struct names *names;
+    struct process *process;
+    unsigned want;
+    struct tally *kind;
+    size_t kinds, kind_capacity;
+    struct names kind_names;             /* name numbers are indices in `kind` */
+    uint32_t kind_cache[CATEGORY_CACHE]; /* index + 1 in `kind` */
+    struct cached_name *name_cache;
+    struct threads_seen threads;
+    struct kineto_info info;
+    uint64_t lost[NR_CAUSES];
+    struct map demangled; /* demangled kernel names, by the names in the file */
+};
+
+/* ---- classes ---- */
+
+static const struct {
+    const char *name;
+    enum event_class event_class;
+} class_rows[] = {
+#define CATEGORY(name, event_class) {name, CLASS_##event_class},
+#include "model/categories.def"
+#undef CATEGORY
+};
+
+static enum event_class class_of(struct slice category)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(class_rows); i++)
+        if (category.at && slice_is(category, class_rows[i].name)) return class_rows[i].event_class;
+    return CLASS_OTHER;
+}
+
+/* Old traces have the profiler's steps among the operators. */
+static enum event_class class_with_name(enum event_class event_class, struct slice name)
+{
+    uint64_t number;
+    return event_class == CLASS_OPERATOR && step_number(name, &number) ? CLASS_ANNOTATION : event_class;
+}
+
+enum event_class kineto_class(struct slice category, struct slice name)
+{
+    return class_with_name(class_of(category), name);
+}
+
+static bool is_pairs(struct slice category)
+{
+    return category.at && (slice_is(category, "fwdbwd") || slice_is(category, "forward_backward"));
+}
+
+/* ---- the table of an event ---- */
+
+static bool time_is_good(const struct kineto_event *event)
+{
+    return event->ts >= FIRST_NS && event->ts <= LAST_NS && (!(event->has & HAS_DUR) || event->dur <= LONGEST_NS);
+}
+
+static bool is_whole(const struct kineto_event *event)
+{
+    return (event->has & (HAS_TS | HAS_DUR)) == (HAS_TS | HAS_DUR) && event->dur >= 0 && time_is_good(event);
+}
+
+static inline enum kineto_table table_of(const struct kineto_event *event, enum event_class event_class, bool pairs)
+{
+    if (event->phase == 'X') {
+        return event_class >= CLASS_OTHER || !is_whole(event) ? TABLE_NONE
+               : ON_DEVICE(event_class)                       ? TABLE_WORKS
+               : event_class == CLASS_ANNOTATION              ? TABLE_RANGES
+                                                              : TABLE_SPANS;
+    }
+    bool is_end = event->phase == 's' || event->phase == 'f';
+    return is_end && pairs && (event->has & (HAS_TS | HAS_ID)) == (HAS_TS | HAS_ID) && time_is_good(event)
+               ? TABLE_FORWARDS
+               : TABLE_NONE;
+}
+
+enum kineto_table kineto_table(const struct kineto_event *event, enum event_class event_class)
+{
+    return table_of(event, event_class, is_pairs(event->category));
+}
+
+/* ---- caches ---- */
+
+/* Returns a word made of up to eight bytes; different texts may give the same one. */
+static inline uint64_t bytes_at(const char *at, size_t length)
+{
+    uint64_t word = 0;
+    uint32_t low, high;
+    if (length >= sizeof word) {
+        memcpy(&word, at, sizeof word);
+    } else if (length >= sizeof low) {
+        memcpy(&low, at, sizeof low);
+        memcpy(&high, at + length - sizeof high, sizeof high);
+        word = low | (uint64_t)high << 32;
+    } else if (length) {
+        word = (uint64_t)(unsigned char)at[0] << 16 | (uint64_t)(unsigned char)at[length / 2] << 8 |
+               (unsigned char)at[length - 1];
+    }
+    return word;
+}
+
+/* Hashes the length, the beginning, the middle and the end. The caller compares the whole text anyway. */
+static inline uint64_t quick_hash(struct slice text)
+{
+    const uint64_t mix = UINT64_C(0x9e3779b97f4a7c15);
+    size_t n = text.length;
+    uint64_t hash = (bytes_at(text.at, n) ^ n) * mix;
+    if (n > 8) hash = (hash ^ (hash >> 29) ^ bytes_at(text.at + n - 8, 8)) * mix;
+    if (n > 16) hash = (hash ^ (hash >> 31) ^ bytes_at(text.at + n / 2, 8)) * mix;
+    return hash ^ (hash >> 32);
+}
+
+static uint32_t name_of(void *context, struct slice name)
+{
+    struct kineto_load *load = context;
+    if (!name.length) return NAME_NONE;
+    uint64_t hash = quick_hash(name);
+    struct cached_name *cached = &load->name_cache[hash % NAME_CACHE];
+    if (cached->hash != hash || cached->length != name.length || !cached->text ||
+        memcmp(cached->text, name.at, name.length) != 0) {
+        uint32_t number = names_add(load->names, name.at, name.length);
+        pthread_mutex_lock(&load->names->lock); /* other threads grow the list; the text itself never moves */
+        const char *text = load->names->name[number].text;
+        pthread_mutex_unlock(&load->names->lock);
+        *cached = (struct cached_name){hash, text, (uint32_t)name.length, number};
+    }
+    return cached->name;
+}
+
+static void add_tally(struct kineto_load *load, struct slice category)
+{
+    load->kind = mem_grow(load->kind, &load->kind_capacity, load->kinds + 1, sizeof *load->kind);
+    struct tally *kind = &load->kind[load->kinds++];
+    *kind = (struct tally){.name = mem_text(category.at, category.length),
+                           .length = category.length,
+                           .event_class = class_of(category),
+                           .is_pairs = is_pairs(category),
+                           .is_span = slice_is(category, "Trace")};
+}
+
+/* Returns a category for an event without a usable one, from its phase. */
+static struct slice stand_in(const struct kineto_event *event)
+{
+    const char *name = event->phase == 'M'                                                 ? "metadata"
+                       : event->phase == 'i' || event->phase == 'I'                        ? "instant"
+                       : event->phase == 'C'                                               ? "counter"
+                       : event->phase == 's' || event->phase == 't' || event->phase == 'f' ? "flow"
+                                                                                           : "no category";
+    return (struct slice){name, strlen(name)};
+}
+
+static struct tally *tally_of(struct kineto_load *load, const struct kineto_event *event)
+{
+    struct slice category = event->phase == 'M' || !event->category.length ? stand_in(event) : event->category;
+    uint32_t *cached = &load->kind_cache[quick_hash(category) % CATEGORY_CACHE];
+    struct tally *kind = *cached ? &load->kind[*cached - 1] : NULL;
+    if (kind && kind->length == category.length && memcmp(kind->name, category.at, category.length) == 0) return kind;
+    if (load->kinds >= MOST_CATEGORIES) /* more categories cannot be displayed usefully */
+        category = (struct slice){"other categories", 16};
+    uint32_t place = names_add(&load->kind_names, category.at, category.length);
+    if (place == load->kinds) add_tally(load, category);
+    *cached = place + 1;
+    return &load->kind[place];
+}
+
+/* ---- keeping ---- */
+
+/* Recognises asynchronous ranges. The trace does not mark them, but those of c10d's backends always are
+ * (c10d::Work's constructor). */
+static bool is_collective(struct slice name)
+{
+    static const char *const backends[] = {"nccl:", "gloo:", "mpi:", "ucc:", "xccl:"};
+    for (size_t i = 0; i < ARRAY_SIZE(backends); i++)
+        if (name.length > strlen(backends[i]) && memcmp(name.at, backends[i], strlen(backends[i])) == 0) return true;
+    return false;
+}
+
+static void keep_range(struct kineto_load *load, const struct kineto_event *event, uint32_t thread)
+{
+    struct ranges *r = &load->process->ranges;
+    static const char any_step[] = ANY_STEP;
+    bool details = load->want & WANT_DETAILS;
+    uint64_t number;
+    bool is_step = step_number(event->name, &number);
+    ranges_reserve(r, 1, details);
+    size_t at = r->table.count++;
+    r->start[at] = event->ts;
+    r->end[at] = event->ts + event->dur;
+    r->id[at] = is_step ? number : NO_ID;
+    r->name[at] = name_of(load, is_step ? (struct slice){any_step, sizeof any_step - 1} : event->name);
+    r->thread[at] = thread;
+    r->domain[at] = NAME_NONE;
+    r->flags[at] = TFI_RANGE_STAGE | TFI_RANGE_NESTED | (is_collective(event->name) ? TFI_RANGE_ASYNC : 0);
+    r->depth[at] = 0;
+    r->step[at] = is_step ? (uint32_t)MIN(number, NO_PLACE - 2) : NO_PLACE;
+    if (details) r->detail[at] = (struct range_detail){0};
+    if (load->want & WANT_ALL_SPANS) {
+        struct op_detail detail = {0};
+        take_op_detail(event, load->info.with_flops, name_of, load, &detail);
+        if (event->has & HAS_EXTERNAL) map_put(&load->process->range_of_id, event->external, (uint32_t)at);
+        if (detail.shapes != NAME_NONE || detail.stack != NAME_NONE) range_inputs_add(load->process, at, &detail);
+    }
+}
+
+static void keep_span(struct kineto_load *load, const struct kineto_event *event, uint32_t thread,
+                      enum event_class event_class)
+{
+    struct spans *s = &load->process->spans;
+    spans_reserve(s, 1);
+    size_t at = s->table.count++;
+    s->start[at] = event->ts;
+    s->end[at] = event->ts + event->dur;
+    s->id[at] = event_class == CLASS_API ? (event->has & HAS_CORRELATION ? event->correlation : NO_ID)
+                                         : (event->has & HAS_EXTERNAL ? event->external : NO_ID);
+    s->name[at] = name_of(load, event->name);
+    s->thread[at] = thread;
+    s->event_class[at] = (uint8_t)event_class;
+    if (load->want & WANT_ALL_SPANS && event_class == CLASS_OPERATOR)
+        take_op_detail(event, load->info.with_flops, name_of, load, spans_detail(s));
+    if (load->want & WANT_ALL_SPANS && event_class == CLASS_API && !(event->has & HAS_EXTERNAL && event->external))
+        map_put(&load->process->unlinked, at, 1);
+    if (event_class == CLASS_OPERATOR && event->has & HAS_STREAM && event->stream != -1) {
+        struct process *p = load->process;
+        p->streamed = mem_grow(p->streamed, &p->streamed_capacity, p->streamed_count + 1, sizeof *p->streamed);
+        p->streamed[p->streamed_count++] = (uint32_t)at;
+    }
+}
+
+/* Returns the lane of a work. If its arguments name no stream, its row does: "stream 7", or a number. */
+static uint32_t lane_of(struct kineto_load *load, const struct kineto_event *event)
+{
+    int64_t device = event->has & HAS_DEVICE ? event->device : event->has & HAS_PID ? event->pid : -1;
+    int64_t stream = event->has & HAS_STREAM ? event->stream : event->has & HAS_TID ? event->tid : -1;
+    static const char prefix[] = "stream ";
+    size_t skip = sizeof prefix - 1;
+    if (!(event->has & (HAS_STREAM | HAS_TID)) && event->tid_text.length > skip &&
+        memcmp(event->tid_text.at, prefix, skip) == 0) {
+        struct number number;
+        json_number(event->tid_text.at + skip, 0, &number);
+        stream = number.state == NUMBER_GOOD && number.magnitude <= INT64_MAX ? (int64_t)number.magnitude : -1;
+    }
+    return process_lane(load->process, device, stream, event->has & HAS_STREAM);
+}
+
+/* Returns the demangled name of a kernel if the profiler left it mangled; each name is demangled once. */
+static uint32_t kernel_name(struct kineto_load *load, struct slice name)
+{
+    uint32_t number = name_of(load, name);
+    bool mangled = name.length > 2 && memcmp(name.at, "_Z", 2) == 0;
+    if (!mangled || load->want & (WANT_MANGLED | WANT_AS_WRITTEN)) return number;
+    uint32_t known = map_get(&load->demangled, number);
+    if (known == MAP_NONE) {
+        char *text = mem_text(name.at, name.length), *shown = demangled_name(text);
+        known = shown ? names_add(load->names, shown, strlen(shown)) : number;
+        map_put(&load->demangled, number, known);
+        free(shown);
+        free(text);
+    }
+    return known;
+}
+
+static void keep_work(struct kineto_load *load, const struct kineto_event *event, enum event_class event_class)
+{
+    struct works *w = &load->process->works;
+    works_reserve(w, 1);
+    size_t at = w->table.count++;
+    w->start[at] = event->ts;
+    w->end[at] = event->ts + event->dur;
+    w->correlation[at] = event->has & HAS_CORRELATION ? event->correlation : NO_ID;
+    w->external[at] = event->has & HAS_EXTERNAL ? event->external : NO_ID;
+    w->name[at] = kernel_name(load, event->name);
+    w->lane[at] = lane_of(load, event);
+    w->event_class[at] = (uint8_t)event_class;
+}
+
+static void keep_forward(struct kineto_load *load, const struct kineto_event *event, uint32_t thread)
+{
+    struct forwards *f = &load->process->forwards;
+    forwards_reserve(f, 1);
+    size_t at = f->table.count++;
+    f->id[at] = event->id;
+    f->time[at] = event->ts;
+    f->thread[at] = thread;
+    f->is_forward[at] = event->phase == 's';
+}
+
+/* ---- each event ---- */
+
+/* Returns why an event is unusable, or NR_CAUSES. */
+static enum loss_cause fault_of(const struct kineto_event *event)
+{
+    bool is_span = event->phase == 'X';
+    if (event->phase == 'M') return NR_CAUSES;
+    return !(event->has & HAS_TS)               ? NO_TIME
+           : is_span && !(event->has & HAS_DUR) ? NO_DURATION
+           : is_span && event->dur < 0          ? NEGATIVE_DURATION
+           : !time_is_good(event)               ? BAD_TIME
+                                                : NR_CAUSES;
+}
+
+static void extend(struct process *process, const struct kineto_event *event)
+{
+    int64_t end = event->ts + event->dur;
+    process->first = process->has_time ? MIN(process->first, event->ts) : event->ts;
+    process->last = process->has_time ? MAX(process->last, end) : end;
+    process->has_time = true;
+}
+
+/* Keeps spans that only `ops` needs, and memory events. */
+static void take_more(struct kineto_load *load, const struct kineto_event *event, enum event_class event_class,
+                      uint32_t thread)
+{
+    if (load->want & WANT_ALL_SPANS && event_class > CLASS_OTHER && event->phase == 'X')
+        keep_span(load, event, thread, event_class);
+    else if (load->want & WANT_ALL_SPANS && event->phase == 'i' && slice_is(event->name, "[memory]"))
+        take_block(event, &load->process->blocks);
+    else if (load->want & WANT_MEMORY && event->phase == 'i' && slice_is(event->name, "[OutOfMemory]"))
+        take_block(event, &load->process->ooms);
+}
+
+static void take_whole(struct kineto_load *load, const struct kineto_event *event, const struct tally *kind)
+{
+    enum event_class event_class = class_with_name(kind->event_class, event->name);
+    unsigned want = load->want;
+    uint32_t thread = 0;
+    if (event->phase == 'X' && !kind->is_span) extend(load->process, event);
+    if (!ON_DEVICE(event_class) && !kind->is_span && (event->phase == 'X' || kind->is_pairs))
+        thread = threads_take(&load->threads, load->process, load->names, event);
+    switch (table_of(event, event_class, kind->is_pairs)) {
+    case TABLE_RANGES:
+        if (want & WANT_RANGES) keep_range(load, event, thread);
+        break;
+    case TABLE_SPANS:
+        if (want & (event_class == CLASS_API ? WANT_LAUNCHES : WANT_OPERATORS))
+            keep_span(load, event, thread, event_class);
+        break;
+    case TABLE_WORKS:
+        if (want & WANT_DEVICE) keep_work(load, event, event_class);
+        break;
+    case TABLE_FORWARDS:
+        if (want & (WANT_OPERATORS | WANT_LAUNCHES)) keep_forward(load, event, thread);
+        break;
+    default: take_more(load, event, event_class, thread); break;
+    }
+}
+
+/* Takes the start of torch's profile from the instant event with which Kineto marks it. */
+static void take_start(struct process *process, const struct kineto_event *event)
+{
+    static const char name[] = "Iteration Start: PyTorch Profiler";
+    if (event->phase == 'i' && event->name.length == sizeof name - 1 &&
+        memcmp(event->name.at, name, sizeof name - 1) == 0) {
+        process->profile_start = event->ts;
+        process->has_profile_start = true;
+    }
+}
+
+static void on_event(void *context, const struct kineto_event *event)
+{
+    struct kineto_load *load = context;
+    enum loss_cause fault = fault_of(event);
+    if (event->has & HAS_DUR && event->category.at) {
+        load->process->has_float_ts |= (event->has & HAS_FLOAT_TS) != 0;
+        load->process->has_float_dur |= (event->has & HAS_FLOAT_DUR) != 0;
+    }
+    if (fault != NR_CAUSES) {
+        load->lost[fault]++;
+        return;
+    }
+    struct tally *kind = tally_of(load, event);
+    kind->count++;
+    if (event->phase == 'M') {
+        info_take_event(&load->info, event);
+    } else if (event->phase && strchr("XiIRstfCSTpFNDPO", event->phase)) {
+        take_start(load->process, event);
+        take_whole(load, event, kind);
+    } else {
+        load->lost[OTHER_PHASE]++;
+    }
+}
+
+static void on_member(void *context, struct slice key, struct slice value)
+{
+    struct kineto_load *load = context;
+    info_take_member(&load->info, key, value);
+}
+
+/* ---- the whole trace ---- */
+
+static void move(int64_t *times, size_t count, int64_t by)
+{
+    for (size_t i = 0; i < count; i++) times[i] += by;
+}
+
+static void move_all(struct process *p, int64_t by)
+{
+    p->profile_start += p->has_profile_start ? by : 0;
+    move(p->ranges.start, p->ranges.table.count, by);
+    move(p->ranges.end, p->ranges.table.count, by);
+    move(p->spans.start, p->spans.table.count, by);
+    move(p->spans.end, p->spans.table.count, by);
+    move(p->works.start, p->works.table.count, by);
+    move(p->works.end, p->works.table.count, by);
+    move(p->forwards.time, p->forwards.table.count, by);
+    move(p->blocks.time, p->blocks.table.count, by);
+    for (size_t i = 0; i < p->threads; i++) {
+        move(&p->thread[i].first, p->thread[i].has_time, by);
+        move(&p->thread[i].last, p->thread[i].has_time, by);
+    }
+    move(&p->first, p->has_time, by);
+    move(&p->last, p->has_time, by);
+}
+
+static void lose(struct kineto_load *load, const struct kineto_damage *damage, struct notes *notes)
+{
+    struct process *p = load->process;
+    for (size_t i = 0; i < NR_CAUSES; i++) {
+        process_lose(p, loss_rows[i].cause, load->lost[i], loss_rows[i].lost);
+        if (load->lost[i] && loss_rows[i].text) {
+            notes_add(notes, LOSS, "%llu events %s and were left out", (unsigned long long)load->lost[i],
+                      loss_rows[i].text);
+        }
+    }
+    process_lose(p, "bad_event", damage->bad, true);
+    process_lose(p, "cut", damage->cut, true);
+}
+
+/* Builds the clock. Before 2024 times count from 1970 without a base. A trace whose times count from boot has no
+ * axis. */
+static void set_clock(struct process *p, bool has_base)
+{
+    static const int64_t UNIX_SINCE = 300000000000000000; /* 1979 */
+    p->clock.is_nanoseconds = true;
+    clock_build(&p->clock);
+    p->clock.has_axis = has_base || (p->has_time && p->first >= UNIX_SINCE);
+}
+
+static void conclude(struct kineto_load *load, const struct kineto_damage *damage, struct notes *notes)
+{
+    struct process *p = load->process;
+    lose(load, damage, notes);
+    for (size_t i = 0; i < load->kinds; i++)
+        if (load->kind[i].count) process_count(p, (uint32_t)i, load->kind[i].name, load->kind[i].count);
+    move_all(p, load->info.base);
+    set_clock(p, load->info.base != 0);
+    threads_conclude(&load->threads, p);
+    info_conclude(&load->info, load->names, p, notes);
+    p->complete = !damage->cut && !damage->broken;
+}
+
+static void load_begin(struct kineto_load *load)
+{
+    load->name_cache = mem_zero(NAME_CACHE, sizeof *load->name_cache);
+    load->process->metadata = mem_zero(1, sizeof *load->process->metadata);
+}
+
+static bool load_end(struct kineto_load *load, bool usable, const struct kineto_damage *damage, struct notes *notes)
+{
+    if (usable) conclude(load, damage, notes);
+    for (size_t i = 0; i < load->kinds; i++) free(load->kind[i].name);
+    free(load->kind);
+    names_free(&load->kind_names);
+    free(load->name_cache);
+    map_free(&load->demangled);
+    threads_free(&load->threads);
+    info_free(&load->info);
+    return usable;
+}
+
+bool load_kineto(const char *path, enum file_how how, struct names *names, unsigned want, struct process *process,
+                 struct notes *notes, atomic_ullong *done)
+{
+    struct kineto_load load = {.names = names, .process = process, .want = want};
+    const struct kineto_sink sink = {&load, on_event, on_member};
+    struct kineto_damage damage;
+    load_begin(&load);
+    bool usable = kineto_read(path, how, &sink, &damage, notes, done);
+    return load_end(&load, usable, &damage, notes);
+}
+
+bool load_kineto_bytes(const struct kineto_bytes *bytes, struct names *names, unsigned want, struct process *process,
+                       struct notes *notes)
+{
+    struct kineto_load load = {.names = names, .process = process, .want = want};
+    const struct kineto_sink sink = {&load, on_event, on_member};
+    struct kineto_damage damage;
+    load_begin(&load);
+    bool usable = kineto_read_bytes(bytes, &sink, &damage, notes);
+    return load_end(&load, usable, &damage, notes);
+}

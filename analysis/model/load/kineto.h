@@ -1,0 +1,23 @@
+/* kineto.h - fills the model from a Kineto trace. */
+#ifndef TFA_LOAD_KINETO_H
+#define TFA_LOAD_KINETO_H
+
+#include "model/model.h"
+#include "read/kineto.h"
+
+/* Returns the class of a category by categories.def: old and new names, of every vendor. */
+enum event_class kineto_class(struct slice category, struct slice name);
+
+/* Returns the table of an event. If everything is wanted, the n-th event of a table in the file has index n in the
+ * model. */
+enum kineto_table { TABLE_NONE, TABLE_RANGES, TABLE_SPANS, TABLE_WORKS, TABLE_FORWARDS };
+enum kineto_table kineto_table(const struct kineto_event *event, enum event_class event_class);
+
+/* Both return false if the trace is unusable; a note gives the reason. `process` is initialised, and the caller
+ * frees it in both cases. */
+bool load_kineto(const char *path, enum file_how how, struct names *names, unsigned want, struct process *process,
+                 struct notes *notes, atomic_ullong *done);
+bool load_kineto_bytes(const struct kineto_bytes *bytes, struct names *names, unsigned want, struct process *process,
+                       struct notes *notes);
+
+#endif

@@ -1,0 +1,105 @@
+/* kineto_ops.c - reads the arguments of operators and of memory events. */
+#include "model/load/kineto_ops.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/load/flops.h"
+
+/* Parses a stack; old traces have its frames on one line, joined with semicolons. The result equals that of
+ * stack_add. */
+static uint32_t stack_of(struct slice value, uint32_t (*name)(void *, struct slice), void *context)
+{
+    char *text = json_text(value);
+    size_t count = 0, capacity = 0;
+    uint32_t *frame = NULL, stack = NAME_NONE;
+    for (const char *at = text; at && *at;) {
+        size_t length = strcspn(at, ";");
+        frame = mem_grow(frame, &capacity, count + 1, sizeof *frame);
+        frame[count++] = name(context, (struct slice){at, length});
+        at += length + (at[length] == ';');
+    }
+    if (count) stack = name(context, (struct slice){(const char *)frame, count * sizeof *frame});
+    free(frame);
+    free(text);
+    return stack;
+}
+
+/* Recognises autograd's frame around a backward operator: it carries that operator's numbers but is none itself. */
+static bool is_frame(struct slice name)
+{
+    static const char evaluates[] = "autograd::engine::evaluate_function: ";
+    return name.length >= sizeof evaluates - 1 && memcmp(name.at, evaluates, sizeof evaluates - 1) == 0;
+}
+
+void take_op_detail(const struct kineto_event *event, bool with_flops, uint32_t (*name)(void *, struct slice),
+                    void *context, struct op_detail *detail)
+{
+    struct slice at = event->args, key, value, dims = {0}, types = {0}, concrete = {0};
+    int64_t number;
+    *detail = (struct op_detail){.sequence = -1};
+    while (at.at && json_next(&at, &key, &value)) {
+        if (slice_is(key, "Input Dims") || slice_is(key, "Input dims")) {
+            detail->shapes = name(context, value);
+            dims = value;
+        } else if (slice_is(key, "Input type")) {
+            detail->types = name(context, value);
+            types = value;
+        } else if (slice_is(key, "Concrete Inputs")) {
+            concrete = value;
+        } else if (slice_is(key, "Sequence number") && json_int(value, &number)) {
+            detail->sequence = number;
+        } else if (slice_is(key, "Fwd thread id") && json_int(value, &number) && number > 0) {
+            detail->forward_thread = (uint32_t)number;
+            detail->scope = is_frame(event->name) ? TFI_SCOPE_FUNCTION : TFI_SCOPE_BACKWARD;
+        } else if (slice_is(key, "FLOPs") && json_int(value, &number)) {
+            detail->flops = number > 0 ? (uint64_t)number : 0;
+        } else if (slice_is(key, "native") && slice_is(value, "true")) {
+            detail->scope = TFI_SCOPE_NATIVE;
+        } else if (slice_is(key, "Call stack")) {
+            detail->stack = stack_of(value, name, context);
+        }
+    }
+    if (with_flops && !detail->flops && dims.at) detail->flops = op_flops(event->name, dims, types, concrete);
+}
+
+/* Maps c10::DeviceType to the host, the device or neither, as torch counts memory. */
+static int64_t device_of(int64_t type, int64_t number)
+{
+    enum { CPU = 0, CUDA = 1, MKLDNN = 2, IDEEP = 5, HIP = 6, XPU = 12, PRIVATE = 20 };
+    switch (type) {
+    case CPU:
+    case MKLDNN:
+    case IDEEP: return DEVICE_HOST;
+    case CUDA:
+    case HIP:
+    case XPU:
+    case PRIVATE: return MAX(number, 0);
+    default: return DEVICE_OTHER;
+    }
+}
+
+void take_block(const struct kineto_event *event, struct blocks *b)
+{
+    struct slice at = event->args, key, value;
+    int64_t type = 0, number = -1, address = 0, bytes = 0, allocated = 0, reserved = 0;
+    const struct {
+        const char *key;
+        int64_t *to;
+    } known[] = {{"Device Type", &type}, {"Device Id", &number},          {"Addr", &address},
+                 {"Bytes", &bytes},      {"Total Allocated", &allocated}, {"Total Reserved", &reserved}};
+    while (at.at && json_next(&at, &key, &value)) {
+        for (size_t i = 0; i < ARRAY_SIZE(known); i++)
+            if (slice_is(key, known[i].key)) json_int(value, known[i].to);
+    }
+    blocks_reserve(b, 1);
+    size_t to = b->table.count++;
+    b->time[to] = event->ts;
+    b->bytes[to] = bytes;
+    b->address[to] = (uint64_t)address;
+    b->allocated[to] = (uint64_t)allocated;
+    b->reserved[to] = (uint64_t)reserved;
+    b->device[to] = device_of(type, number);
+    b->thread[to] = 0;
+    b->allocator[to] = b->stack[to] = NAME_NONE;
+}

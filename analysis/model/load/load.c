@@ -1,0 +1,46 @@
+/* load.c - gives loaders the columns of the current group, and the names and functions that its records refer to.
+ *
+ * A column that the file lacks is all zeros. An invalid column (group->damaged) removes the whole group from the
+ * answer; its records are counted as bad.
+ */
+#include "model/load/load.h"
+
+#include <string.h>
+
+const uint64_t *load_column(struct load *load, unsigned own)
+{
+    const uint64_t *values = group_own(&load->reader.decoder, load->group, own);
+    if (values) return values;
+    size_t had = load->zero_capacity;
+    if (load->group->count > had) {
+        load->zeros = mem_grow(load->zeros, &load->zero_capacity, load->group->count, sizeof *load->zeros);
+        memset(load->zeros, 0, load->zero_capacity * sizeof *load->zeros);
+    }
+    return load->zeros;
+}
+
+const uint64_t *load_detail_column(struct load *load, unsigned own)
+{
+    return load->want & WANT_DETAILS ? load_column(load, own) : NULL;
+}
+
+uint32_t load_rows(const struct load *load)
+{
+    return load->group->damaged ? 0 : load->group->count;
+}
+
+uint32_t load_name(struct load *load, uint64_t string)
+{
+    return strings_name(&load->trace->strings, load->names, string);
+}
+
+uint32_t load_func(struct load *load, uint64_t string)
+{
+    uint32_t place = map_get(&load->process->func_of, string);
+    if (place == MAP_NONE) {
+        const struct string *text = strings_get(&load->trace->strings, string);
+        const char *shown = text ? text->text : "\x1f\x1f(lost)";
+        place = process_func(load->process, (uint32_t)string, shown, text ? text->length : strlen(shown));
+    }
+    return place;
+}

@@ -1,0 +1,125 @@
+/* load.h - declares what the loaders of our traces share: tfr.c, threads.c, ops.c, device.c and graphs.c.
+ *
+ * A loader takes a group, all records of one kind in a chunk, and reads the columns it needs before it keeps
+ * anything.
+ */
+#ifndef TFA_LOAD_H
+#define TFA_LOAD_H
+
+#include "model/model.h"
+#include "model/frames.h"
+
+/* Lifetime of a thread, in ticks. Device libraries identify threads by the low half of pthread_self(), which is
+ * reused. */
+struct lifetime {
+    uint32_t pthread, serial;
+    uint64_t start, end;
+};
+
+struct lifetimes {
+    struct lifetime *life;
+    size_t count, capacity;
+    struct map end_of; /* index in `end`, by serial */
+    uint64_t *end;
+    size_t ends, end_capacity;
+};
+
+struct sync_place {
+    uint32_t work, context;
+    int64_t stream;
+};
+
+/* An operator with a sequence number: a forward one, or a backward one that names its forward one's thread. */
+struct op_link {
+    int64_t sequence, time;
+    uint32_t span, thread; /* thread: that of the forward operator */
+    bool is_backward;
+};
+
+struct load {
+    struct trace *trace;
+    struct names *names;
+    struct process *process;
+    struct reader reader;
+    unsigned want;
+    const struct piece *piece;
+    struct group *group;
+    uint64_t *zeros; /* zeros, as many as the largest group has records */
+    size_t zero_capacity;
+    uint64_t drops[TFI_MAX_DROPS];
+    struct map name_of_tid; /* string ids of thread names, by tid */
+    struct lifetimes lifetimes;
+    struct map shown;    /* kernel names, by string id */
+    struct map stack_of; /* call stacks, by string id */
+    struct shown_frames shown_frames;
+    uint64_t bad_stacks;     /* stacks that are partly or wholly invalid */
+    struct sync_place *sync; /* waits; their context gives their device at the end of loading */
+    size_t syncs, sync_capacity;
+    struct map device_of; /* by context */
+    struct op_link *link;
+    size_t links, link_capacity;
+    uint64_t last_clock; /* ticks */
+    uint64_t unknown;    /* records of kinds that the file does not describe */
+    uint64_t budget;     /* limit of records for a file of this size */
+};
+
+/* ---- load.c ---- */
+/* Returns a column of the current group; zeros if the file lacks it. */
+const uint64_t *load_column(struct load *load, unsigned own);
+/* Returns the number of usable records in the group: 0 once one of its columns was found invalid. */
+uint32_t load_rows(const struct load *load);
+uint32_t load_name(struct load *load, uint64_t string);
+/* Returns NULL unless details are wanted. */
+const uint64_t *load_detail_column(struct load *load, unsigned own);
+uint32_t load_func(struct load *load, uint64_t string);
+
+/* ---- threads.c ---- */
+/* Called after loading, before the first lifetimes_find. */
+void lifetimes_sort(struct lifetimes *lifetimes);
+/* Returns the serial of the thread that was alive at `time`, 0 if none is known. */
+uint32_t lifetimes_find(const struct lifetimes *lifetimes, uint32_t pthread, uint64_t time);
+void lifetimes_free(struct lifetimes *lifetimes);
+void load_threads(struct load *load);
+void load_thread_ends(struct load *load);
+void load_thread_names(struct load *load);
+/* Applies the names from thread_name records, after the last chunk. */
+void load_name_threads(struct load *load);
+
+/* ---- ops.c ---- */
+void load_operators(struct load *load);
+/* Loads the inputs of torch's ranges from the current group of range_begin; `id` is its column. Older traces, whose
+ * ranges have no inputs, lack these columns. */
+void load_range_inputs(struct load *load, const uint64_t *id);
+void load_blocks(struct load *load);
+void load_ooms(struct load *load);
+void load_stage_memory(struct load *load);
+void load_pauses(struct load *load);
+void load_resumes(struct load *load);
+void load_signatures(struct load *load);
+void load_metadata(struct load *load);
+void load_switchings(struct load *load);
+void load_elsewheres(struct load *load);
+void load_elsewheres_end(struct load *load);
+/* Called after loading: pairs forward and backward operators. */
+void load_operators_end(struct load *load);
+void load_switchings_end(struct load *load);
+
+/* ---- device.c ---- */
+void load_device(struct load *load);
+void load_correlations(struct load *load);
+void load_kernels(struct load *load);
+void load_copies(struct load *load);
+void load_sets(struct load *load);
+void load_syncs(struct load *load);
+void load_graph_launches(struct load *load);
+void load_stage_devices(struct load *load);
+/* Called after loading: resolves the threads of calls and the devices of waits. */
+void load_devices_end(struct load *load, struct notes *notes);
+
+/* ---- graphs.c ---- */
+void load_graph_nodes(struct load *load);
+void load_graph_sources(struct load *load);
+/* Records the graph node that the last work ran as; graph 0: none. */
+void load_graph_work(struct load *load, size_t work, uint64_t graph, uint64_t node);
+
+#endif

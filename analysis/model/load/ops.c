@@ -1,0 +1,328 @@
+/* ops.c - loads a framework's records from our traces: operators, memory, and records about stages.
+ *
+ * An operator is a span, as in a Kineto trace, with a number of its own as its external id. A backward operator names
+ * its forward one by thread and sequence number. Operators share a sequence number until one of them makes an
+ * autograd node: that is the one that began last. It is paired with the first backward operator that asks for it.
+ * Kineto links them likewise.
+ */
+#include "model/load/load.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- call stacks ---- */
+
+static uint32_t take_stack(struct load *load, uint64_t string)
+{
+    struct stack_list list;
+    uint32_t stack = string ? map_get(&load->stack_of, string) : NAME_NONE;
+    if (stack == MAP_NONE) {
+        load->bad_stacks += !stack_read(&load->trace->strings, string, &list);
+        stack = stack_shown(&load->shown_frames, &load->trace->strings, load->names, &list);
+        map_put(&load->stack_of, string, stack);
+    }
+    return stack;
+}
+
+/* ---- operators ---- */
+
+struct op_columns {
+    const uint64_t *shapes, *types, *concrete, *strides, *stack, *flops;
+};
+
+static void detail_op(struct load *load, struct op_detail *detail, const struct op_columns *from, uint32_t i)
+{
+    detail->shapes = load_name(load, from->shapes[i]);
+    detail->types = load_name(load, from->types[i]);
+    detail->concrete = load_name(load, from->concrete[i]);
+    detail->strides = load_name(load, from->strides[i]);
+    detail->stack = take_stack(load, from->stack[i]);
+    detail->flops = from->flops[i];
+}
+
+static void keep_link(struct load *load, size_t span, int64_t sequence, uint64_t forward_thread, uint64_t scope)
+{
+    if (sequence < 0 || (!forward_thread && scope != TFI_SCOPE_FUNCTION)) return;
+    load->link = mem_grow(load->link, &load->link_capacity, load->links + 1, sizeof *load->link);
+    load->link[load->links++] =
+        (struct op_link){.sequence = sequence,
+                         .time = load->process->spans.start[span],
+                         .span = (uint32_t)span,
+                         .thread = forward_thread ? (uint32_t)forward_thread : load->process->spans.thread[span],
+                         .is_backward = forward_thread != 0};
+}
+
+void load_operators(struct load *load)
+{
+    struct spans *s = &load->process->spans;
+    const uint64_t *name = load_column(load, COL_op_name), *time = load_column(load, COL_op_time);
+    const uint64_t *duration = load_column(load, COL_op_duration), *scope = load_column(load, COL_op_scope);
+    const uint64_t *sequence = load_column(load, COL_op_sequence), *forward = load_column(load, COL_op_forward_thread);
+    bool details = load->want & WANT_OPERATOR_DETAILS;
+    const struct op_columns more = {
+        details ? load_column(load, COL_op_shapes) : NULL,   details ? load_column(load, COL_op_types) : NULL,
+        details ? load_column(load, COL_op_concrete) : NULL, details ? load_column(load, COL_op_strides) : NULL,
+        details ? load_column(load, COL_op_stack) : NULL,    details ? load_column(load, COL_op_flops) : NULL};
+    spans_reserve(s, load->group->count);
+    for (uint32_t i = 0; i < load_rows(load); i++) {
+        size_t at = s->table.count++;
+        uint64_t end;
+        s->start[at] = (int64_t)time[i];
+        s->end[at] = (int64_t)(__builtin_add_overflow(time[i], duration[i], &end) ? time[i] : end);
+        s->id[at] = at + 1;
+        s->name[at] = load_name(load, name[i]);
+        s->thread[at] = load->piece->thread;
+        s->event_class[at] = CLASS_OPERATOR;
+        keep_link(load, at, (int64_t)sequence[i], forward[i], scope[i]);
+        if (details) {
+            struct op_detail *detail = spans_detail(s);
+            detail->sequence = (int64_t)sequence[i];
+            detail->forward_thread = (uint32_t)forward[i];
+            detail->scope = (uint32_t)scope[i];
+            detail_op(load, detail, &more, i);
+        }
+    }
+}
+
+void load_range_inputs(struct load *load, const uint64_t *id)
+{
+    const uint64_t *shapes = load_column(load, COL_range_begin_shapes),
+                   *types = load_column(load, COL_range_begin_types);
+    const uint64_t *concrete = load_column(load, COL_range_begin_concrete),
+                   *strides = load_column(load, COL_range_begin_strides);
+    for (uint32_t i = 0; i < load_rows(load); i++) {
+        if (shapes[i]) {
+            struct op_detail inputs = {.sequence = -1,
+                                       .shapes = load_name(load, shapes[i]),
+                                       .types = load_name(load, types[i]),
+                                       .concrete = load_name(load, concrete[i]),
+                                       .strides = load_name(load, strides[i])};
+            range_inputs_add(load->process, id[i], &inputs);
+        }
+    }
+}
+
+/* Sorts by forward operator, then forward links before backward ones, each by time. So the last forward link is
+ * directly before the first backward one. */
+static int by_forward(const void *a, const void *b)
+{
+    const struct op_link *x = a, *y = b;
+    if (x->thread != y->thread) return x->thread < y->thread ? -1 : 1;
+    if (x->sequence != y->sequence) return x->sequence < y->sequence ? -1 : 1;
+    if (x->is_backward != y->is_backward) return x->is_backward ? 1 : -1;
+    return x->time != y->time ? ((uint64_t)x->time < (uint64_t)y->time ? -1 : 1)
+                              : (x->span > y->span) - (x->span < y->span);
+}
+
+static void add_end(struct process *p, uint32_t span, bool is_forward, uint64_t id)
+{
+    struct forwards *f = &p->forwards;
+    forwards_reserve(f, 1);
+    size_t at = f->table.count++;
+    f->id[at] = id;
+    f->time[at] = p->spans.start[span];
+    f->thread[at] = p->spans.thread[span];
+    f->is_forward[at] = is_forward;
+}
+
+void load_operators_end(struct load *load)
+{
+    uint64_t id = 0;
+    if (load->links) qsort(load->link, load->links, sizeof *load->link, by_forward);
+    for (size_t i = 1; i < load->links; i++) {
+        const struct op_link *link = &load->link[i], *before = link - 1;
+        bool same = link->thread == before->thread && link->sequence == before->sequence;
+        if (same && link->is_backward && !before->is_backward) {
+            add_end(load->process, before->span, true, ++id);
+            add_end(load->process, link->span, false, id);
+        }
+    }
+}
+
+/* ---- memory ---- */
+
+/* Columns of a record of one block. */
+struct block_columns {
+    const uint64_t *allocator, *time, *address, *bytes, *allocated, *reserved, *device, *stack;
+};
+
+static void take_blocks(struct load *load, struct blocks *b, const struct block_columns *from)
+{
+    blocks_reserve(b, load->group->count);
+    for (uint32_t i = 0; i < load_rows(load); i++) {
+        size_t at = b->table.count++;
+        b->time[at] = (int64_t)from->time[i];
+        b->bytes[at] = (int64_t)from->bytes[i];
+        b->address[at] = from->address ? from->address[i] : 0;
+        b->allocated[at] = from->allocated[i];
+        b->reserved[at] = from->reserved[i];
+        b->device[at] = (int64_t)from->device[i];
+        b->thread[at] = load->piece->thread;
+        b->allocator[at] = load_name(load, from->allocator[i]);
+        b->stack[at] = take_stack(load, from->stack[i]);
+    }
+}
+
+void load_blocks(struct load *load)
+{
+    struct block_columns from = {
+        load_column(load, COL_memory_allocator), load_column(load, COL_memory_time),
+        load_column(load, COL_memory_address),   load_column(load, COL_memory_bytes),
+        load_column(load, COL_memory_allocated), load_column(load, COL_memory_reserved),
+        load_column(load, COL_memory_device),    load_column(load, COL_memory_stack),
+    };
+    take_blocks(load, &load->process->blocks, &from);
+}
+
+void load_ooms(struct load *load)
+{
+    struct block_columns from = {
+        load_column(load, COL_oom_allocator), load_column(load, COL_oom_time),      NULL,
+        load_column(load, COL_oom_bytes),     load_column(load, COL_oom_allocated), load_column(load, COL_oom_reserved),
+        load_column(load, COL_oom_device),    load_column(load, COL_oom_stack),
+    };
+    take_blocks(load, &load->process->ooms, &from);
+}
+
+void load_stage_memory(struct load *load)
+{
+    struct process *p = load->process;
+    const uint64_t *device = load_column(load, COL_stage_memory_device), *id = load_column(load, COL_stage_memory_id);
+    const uint64_t *before[2] = {load_column(load, COL_stage_memory_allocated_before),
+                                 load_column(load, COL_stage_memory_reserved_before)};
+    const uint64_t *after[2] = {load_column(load, COL_stage_memory_allocated_after),
+                                load_column(load, COL_stage_memory_reserved_after)};
+    const uint64_t *peak[2] = {load_column(load, COL_stage_memory_allocated_peak),
+                               load_column(load, COL_stage_memory_reserved_peak)};
+    const uint64_t *sum[2] = {load_column(load, COL_stage_memory_allocated), load_column(load, COL_stage_memory_freed)};
+    for (uint32_t i = 0; i < load_rows(load); i++) {
+        p->stage_memory =
+            mem_grow(p->stage_memory, &p->stage_memory_capacity, p->stage_memories + 1, sizeof *p->stage_memory);
+        p->stage_memory[p->stage_memories++] = (struct stage_memory){.range = id[i],
+                                                                     .device = (int64_t)device[i],
+                                                                     .allocated_before = before[0][i],
+                                                                     .reserved_before = before[1][i],
+                                                                     .allocated_after = after[0][i],
+                                                                     .reserved_after = after[1][i],
+                                                                     .allocated_peak = peak[0][i],
+                                                                     .reserved_peak = peak[1][i],
+                                                                     .allocated = sum[0][i],
+                                                                     .freed = sum[1][i]};
+    }
+}
+
+/* ---- stages and the run ---- */
+
+static void keep_pauses(struct load *load, const uint64_t *time, const uint64_t *id, bool is_resume)
+{
+    struct pauses *p = &load->process->pauses;
+    pauses_reserve(p, load->group->count);
+    for (uint32_t i = 0; i < load_rows(load); i++) {
+        size_t at = p->table.count++;
+        p->time[at] = (int64_t)time[i];
+        p->id[at] = id[i];
+        p->thread[at] = load->piece->thread;
+        p->is_resume[at] = is_resume;
+    }
+}
+
+void load_pauses(struct load *load)
+{
+    const uint64_t *time = load_column(load, COL_range_pause_time), *id = load_column(load, COL_range_pause_id);
+    keep_pauses(load, time, id, false);
+}
+
+void load_resumes(struct load *load)
+{
+    const uint64_t *time = load_column(load, COL_range_resume_time), *id = load_column(load, COL_range_resume_id);
+    keep_pauses(load, time, id, true);
+}
+
+void load_signatures(struct load *load)
+{
+    struct process *p = load->process;
+    const uint64_t *text = load_column(load, COL_signature_text), *time = load_column(load, COL_signature_time);
+    const uint64_t *id = load_column(load, COL_signature_id), *name = load_column(load, COL_signature_name);
+    const uint64_t *direction = load_column(load, COL_signature_direction);
+    for (uint32_t i = 0; i < load_rows(load); i++) {
+        p->signature = mem_grow(p->signature, &p->signature_capacity, p->signatures + 1, sizeof *p->signature);
+        p->signature[p->signatures++] = (struct signature){.time = (int64_t)time[i],
+                                                           .range = id[i],
+                                                           .stage = load_name(load, name[i]),
+                                                           .text = load_name(load, text[i]),
+                                                           .direction = (uint32_t)direction[i]};
+    }
+}
+
+static const char *text_of(struct load *load, uint64_t string)
+{
+    const struct string *found = strings_get(&load->trace->strings, string);
+    return found ? found->text : "";
+}
+
+void load_metadata(struct load *load)
+{
+    const uint64_t *key = load_column(load, COL_metadata_key), *value = load_column(load, COL_metadata_value);
+    for (uint32_t i = 0; i < load_rows(load); i++) {
+        const char *name = text_of(load, key[i]), *text = text_of(load, value[i]);
+        pairs_add(load->process->metadata, name, text);
+    }
+}
+
+void load_switchings(struct load *load)
+{
+    struct process *p = load->process;
+    const uint64_t *state = load_column(load, COL_recording_state), *time = load_column(load, COL_recording_time);
+    const uint64_t *activities = load_column(load, COL_recording_activities);
+    const uint64_t *cause = load_column(load, COL_recording_cause), *step = load_column(load, COL_recording_step);
+    const uint64_t *cycle = load_column(load, COL_recording_cycle);
+    for (uint32_t i = 0; i < load_rows(load); i++) {
+        p->switching = mem_grow(p->switching, &p->switching_capacity, p->switchings + 1, sizeof *p->switching);
+        p->switching[p->switchings++] = (struct switching){.time = (int64_t)time[i],
+                                                           .step = step[i],
+                                                           .state = (uint32_t)state[i],
+                                                           .activities = (uint32_t)activities[i],
+                                                           .cause = load_name(load, cause[i]),
+                                                           .cycle = (uint32_t)cycle[i]};
+    }
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const struct switching *x = a, *y = b;
+    uint64_t time_x = (uint64_t)x->time, time_y = (uint64_t)y->time;
+    return (time_x > time_y) - (time_x < time_y);
+}
+
+void load_switchings_end(struct load *load)
+{
+    if (load->process->switchings)
+        qsort(load->process->switching, load->process->switchings, sizeof *load->process->switching, by_time);
+}
+
+/* ---- periods in which another profiler owned the device ---- */
+
+static int elsewhere_by_time(const void *a, const void *b)
+{
+    const struct elsewhere *x = a, *y = b;
+    uint64_t time_x = (uint64_t)x->from, time_y = (uint64_t)y->from;
+    return time_x != time_y ? (time_x > time_y) - (time_x < time_y) : x->begins - y->begins;
+}
+
+void load_elsewheres(struct load *load)
+{
+    struct process *p = load->process;
+    const uint64_t *state = load_column(load, COL_elsewhere_state), *time = load_column(load, COL_elsewhere_time);
+    const uint64_t *who = load_column(load, COL_elsewhere_who);
+    for (uint32_t i = 0; i < load_rows(load); i++) {
+        p->elsewhere = mem_grow(p->elsewhere, &p->elsewhere_capacity, p->elsewheres + 1, sizeof *p->elsewhere);
+        p->elsewhere[p->elsewheres++] =
+            (struct elsewhere){.from = (int64_t)time[i], .who = load_name(load, who[i]), .begins = state[i] != 0};
+    }
+}
+
+void load_elsewheres_end(struct load *load)
+{
+    if (load->process->elsewheres)
+        qsort(load->process->elsewhere, load->process->elsewheres, sizeof *load->process->elsewhere, elsewhere_by_time);
+}

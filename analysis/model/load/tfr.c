@@ -1,0 +1,477 @@
+/* tfr.c - fills the model from one of our traces: one function per kind of record that the model keeps. */
+#include "model/join.h"
+#include "model/elsewhere.h"
+#include "model/load/load.h"
+#include "model/load/tfr.h"
+#include "pattern.h"
+#include "model/steps.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool details(const struct load *load)
+{
+    return load->want & WANT_DETAILS;
+}
+
+/* ---- the process ---- */
+
+static void on_clock(struct load *load)
+{
+    const uint64_t *clock = load_column(load, COL_clock_clock), *ticks = load_column(load, COL_clock_ticks);
+    const uint64_t *value = load_column(load, COL_clock_value), *error = load_column(load, COL_clock_error);
+    for (uint32_t i = 0; i < load_rows(load); i++)
+        clock_add(&load->process->clock, (uint32_t)clock[i], ticks[i], value[i], error[i]);
+}
+
+static void on_drop(struct load *load)
+{
+    const uint64_t *cause = load_column(load, COL_drop_cause), *count = load_column(load, COL_drop_count);
+    for (uint32_t i = 0; i < load_rows(load); i++)
+        if (cause[i] < TFI_MAX_DROPS) load->drops[cause[i]] = MAX(load->drops[cause[i]], count[i]);
+}
+
+static void on_message(struct load *load)
+{
+    struct messages *m = &load->process->messages;
+    const uint64_t *text = load_column(load, COL_message_text), *level = load_column(load, COL_message_level);
+    const uint64_t *time = load_column(load, COL_message_time);
+    messages_reserve(m, load->group->count);
+    for (uint32_t i = 0; i < load_rows(load); i++) {
+        size_t at = m->table.count++;
+        m->time[at] = (int64_t)time[i];
+        m->text[at] = load_name(load, text[i]);
+        m->level[at] = (uint32_t)level[i];
+    }
+}
+
+static void on_rank(struct load *load)
+{
+    const uint64_t *rank = load_column(load, COL_rank_rank), *world = load_column(load, COL_rank_world);
+    for (uint32_t i = 0; i < load_rows(load); i++) {
+        load->process->rank = (int64_t)rank[i];
+        load->process->world = (int64_t)world[i];
+    }
+}
+
+static void on_category(struct load *load)
+{
+    struct process *p = load->process;
+    const uint64_t *domain = load_column(load, COL_category_domain),
+                   *category = load_column(load, COL_category_category);
+    const uint64_t *name = load_column(load, COL_category_name);
+    for (uint32_t i = 0; i < load_rows(load) && details(load); i++) {
+        p->category = mem_grow(p->category, &p->category_capacity, p->categories + 1, sizeof *p->category);
+        struct category c = {load_name(load, domain[i]), (uint32_t)category[i], load_name(load, name[i])};
+        uint64_t key = (uint64_t)c.domain << 32 | c.category;
+        if (map_get(&p->category_of, key) == MAP_NONE) map_put(&p->category_of, key, (uint32_t)p->categories);
+        p->category[p->categories++] = c;
+    }
+}
+
+/* ---- ranges and marks ---- */
+
+static void on_range_begin(struct load *load)
+{
+    struct begins *b = &load->process->begins;
+    const uint64_t *name = load_column(load, COL_range_begin_name), *time = load_column(load, COL_range_begin_time);
+    const uint64_t *id = load_column(load, COL_range_begin_id), *flags = load_column(load, COL_range_begin_flags);
+    const uint64_t *domain = load_column(load, COL_range_begin_domain),
+                   *depth = load_column(load, COL_range_begin_depth);
+    const uint64_t *category = load_detail_column(load, COL_range_begin_category),
+                   *color = load_detail_column(load, COL_range_begin_color);
+    const uint64_t *payload = load_detail_column(load, COL_range_begin_payload);
+    const uint64_t *type = load_detail_column(load, COL_range_begin_payload_type);
+    load_range_inputs(load, id);
+    for (uint32_t i = 0; i < load_rows(load); i++) {
+        size_t at = begins_add(b, id[i], details(load));
+        b->time[at] = (int64_t)time[i];
+        b->name[at] = load_name(load, name[i]);
+        b->thread[at] = load->piece->thread;
+        b->domain[at] = load_name(load, domain[i]);
+        b->flags[at] = (uint32_t)flags[i] & ~(RANGE_UNFINISHED | RANGE_CONTINUED);
+        b->depth[at] = (uint32_t)depth[i];
+        if (details(load)) {
+            b->detail[at] =
+                (struct range_detail){payload[i], (uint32_t)category[i], (uint32_t)color[i], (uint32_t)type[i]};
+        }
+    }
+}
+
+static void on_stage_name(struct load *load)
+{
+    struct stage_names *names = &load->process->stage_names;
+    const uint64_t *string = load_column(load, COL_range_begin_name), *flags = load_column(load, COL_range_begin_flags);
+    for (uint32_t i = 0; i < load_rows(load); i++) {
+        uint32_t name = flags[i] & TFI_RANGE_STAGE ? load_name(load, string[i]) : NAME_NONE;
+        if (name == NAME_NONE || map_get(&names->known, name) != MAP_NONE) continue;
+        map_put(&names->known, name, 1);
+        names->name = mem_grow(names->name, &names->capacity, names->count + 1, sizeof *names->name);
+        names->name[names->count++] = name;
+    }
+}
+
+static void on_range_end(struct load *load)
+{
+    struct ranges *r = &load->process->ranges;
+    const uint64_t *name = load_column(load, COL_range_end_name), *time = load_column(load, COL_range_end_time);
+    const uint64_t *duration = load_column(load, COL_range_end_duration), *id = load_column(load, COL_range_end_id);
+    const uint64_t *flags = load_column(load, COL_range_end_flags), *thread = load_column(load, COL_range_end_thread);
+    const uint64_t *domain = load_column(load, COL_range_end_domain), *depth = load_column(load, COL_range_end_depth);
+    ranges_reserve(r, load->group->count, details(load));
+    for (uint32_t i = 0; i < load_rows(load); i++) {
+        size_t at = r->table.count++;
+        r->start[at] = (int64_t)(time[i] - MIN(duration[i], time[i]));
+        r->end[at] = (int64_t)time[i];
+        r->id[at] = id[i];
+        r->name[at] = load_name(load, name[i]);
+        r->thread[at] = (uint32_t)thread[i];
+        r->domain[at] = load_name(load, domain[i]);
+        r->flags[at] = (uint32_t)flags[i] & ~(RANGE_UNFINISHED | RANGE_CONTINUED);
+        r->depth[at] = (uint32_t)depth[i];
+        r->step[at] = NO_PLACE;
+        if (details(load)) r->detail[at] = (struct range_detail){0};
+        begins_meet(load->process, details(load));
+    }
+}
+
+static void on_mark(struct load *load)
+{
+    struct marks *m = &load->process->marks;
+    const uint64_t *name = load_column(load, COL_mark_name), *time = load_column(load, COL_mark_time);
+    const uint64_t *flags = load_column(load, COL_mark_flags), *domain = load_column(load, COL_mark_domain);
+    const uint64_t *category = load_detail_column(load, COL_mark_category),
+                   *color = load_detail_column(load, COL_mark_color);
+    const uint64_t *payload = load_detail_column(load, COL_mark_payload),
+                   *type = load_detail_column(load, COL_mark_payload_type);
+    marks_reserve(m, load->group->count, details(load));
+    for (uint32_t i = 0; i < load_rows(load); i++) {
+        size_t at = m->table.count++;
+        m->time[at] = (int64_t)time[i];
+        m->name[at] = load_name(load, name[i]);
+        m->thread[at] = load->piece->thread;
+        m->domain[at] = load_name(load, domain[i]);
+        m->flags[at] = (uint32_t)flags[i];
+        if (details(load)) {
+            m->detail[at] =
+                (struct range_detail){payload[i], (uint32_t)category[i], (uint32_t)color[i], (uint32_t)type[i]};
+        }
+    }
+}
+
+/* ---- calls ---- */
+
+/* Loads all function descriptions. They are the strings with separators in them. */
+static void take_funcs(struct load *load)
+{
+    const struct strings *strings = &load->trace->strings;
+    for (size_t i = 0; i < strings->count && load->want & WANT_FUNCS; i++) {
+        const struct string *string = &strings->string[i];
+        if (memchr(string->text, '\x1f', string->length)) load_func(load, string->id);
+    }
+}
+
+/* Appends the arguments of the calls to process->args, in the order of the calls. */
+static void take_args(struct load *load, const uint64_t *values, const uint32_t *first)
+{
+    struct process *p = load->process;
+    uint32_t total = values ? first[load->group->count] : 0;
+    p->args = mem_grow(p->args, &p->arg_capacity, p->arg_count + total, sizeof *p->args);
+    if (total) memcpy(p->args + p->arg_count, values, total * sizeof *values);
+    for (uint32_t i = 0; i <= load->group->count; i++)
+        p->calls.first_arg[p->calls.table.count + i] = p->arg_count + (values ? first[i] : 0);
+    p->arg_count += total;
+}
+
+/* Calls of a device's libraries are needed even without WANT_CALLS: they give the exact times of launches. */
+static bool is_wanted(const struct load *load, uint32_t func)
+{
+    return load->want & WANT_CALLS || is_device_call(&load->process->func[func]);
+}
+
+static void on_call(struct load *load)
+{
+    struct calls *c = &load->process->calls;
+    const uint32_t *first = NULL;
+    const uint64_t *func = load_column(load, COL_call_func), *time = load_column(load, COL_call_time);
+    const uint64_t *duration = load_column(load, COL_call_duration), *result = load_column(load, COL_call_result);
+    const uint64_t *error = load_column(load, COL_call_error);
+    int args = load->group->kind->own[COL_call_args];
+    bool with_args = load->want & WANT_CALLS && details(load);
+    const uint64_t *values = with_args ? group_list(&load->reader.decoder, load->group, args, &first) : NULL;
+    if (load->group->damaged) return;
+    calls_reserve(c, load->group->count, with_args);
+    if (with_args) take_args(load, values, first);
+    for (uint32_t i = 0; i < load->group->count; i++) {
+        uint32_t place = load_func(load, func[i]);
+        uint64_t end;
+        if (!is_wanted(load, place)) continue;
+        size_t at = c->table.count++;
+        c->start[at] = (int64_t)time[i];
+        c->end[at] = (int64_t)(__builtin_add_overflow(time[i], duration[i], &end) ? time[i] : end);
+        c->result[at] = (int64_t)result[i];
+        c->error[at] = (int32_t)error[i];
+        c->thread[at] = load->piece->thread;
+        c->func[at] = place;
+        c->span[at] = NO_PLACE;
+    }
+}
+
+/* ---- every record ---- */
+
+static const struct {
+    uint16_t kind;
+    unsigned want; /* 0: always */
+    void (*take)(struct load *load);
+} takers[] = {
+    {TFI_KIND_thread, 0, load_threads},
+    {TFI_KIND_thread_end, 0, load_thread_ends},
+    {TFI_KIND_thread_name, 0, load_thread_names},
+    {TFI_KIND_clock, 0, on_clock},
+    {TFI_KIND_drop, 0, on_drop},
+    {TFI_KIND_message, WANT_MESSAGES, on_message},
+    {TFI_KIND_rank, 0, on_rank},
+    {TFI_KIND_range_begin, WANT_RANGES, on_range_begin},
+    {TFI_KIND_range_begin, WANT_STAGE_NAMES, on_stage_name},
+    {TFI_KIND_range_end, WANT_RANGES, on_range_end},
+    {TFI_KIND_mark, WANT_MARKS, on_mark},
+    {TFI_KIND_category, WANT_DETAILS, on_category},
+    {TFI_KIND_range_pause, WANT_RANGES, load_pauses},
+    {TFI_KIND_range_resume, WANT_RANGES, load_resumes},
+    {TFI_KIND_signature, WANT_SIGNATURES, load_signatures},
+    {TFI_KIND_stage_memory, WANT_RANGES, load_stage_memory},
+    {TFI_KIND_metadata, 0, load_metadata},
+    {TFI_KIND_recording, 0, load_switchings},
+    {TFI_KIND_op, WANT_OPERATORS, load_operators},
+    {TFI_KIND_memory, WANT_MEMORY, load_blocks},
+    {TFI_KIND_oom, WANT_MEMORY, load_ooms},
+    {TFI_KIND_call, WANT_CALLS | WANT_LAUNCHES, on_call},
+    {TFI_KIND_correlation, WANT_LAUNCHES, load_correlations},
+    {TFI_KIND_device, 0, load_device},
+    {TFI_KIND_kernel, WANT_DEVICE, load_kernels},
+    {TFI_KIND_copy, WANT_DEVICE, load_copies},
+    {TFI_KIND_set, WANT_DEVICE, load_sets},
+    {TFI_KIND_sync, WANT_DEVICE, load_syncs},
+    {TFI_KIND_graph_launch, WANT_DEVICE, load_graph_launches},
+    {TFI_KIND_stage_device, WANT_DEVICE, load_stage_devices},
+    {TFI_KIND_graph_node, WANT_DEVICE, load_graph_nodes},
+    {TFI_KIND_graph_source, WANT_DEVICE, load_graph_sources},
+    {TFI_KIND_elsewhere, 0, load_elsewheres},
+};
+
+static void extend(int64_t *first, int64_t *last, bool *has, uint64_t from, uint64_t to)
+{
+    *first = *has ? (int64_t)MIN((uint64_t)*first, from) : (int64_t)from;
+    *last = *has ? (int64_t)MAX((uint64_t)*last, to) : (int64_t)to;
+    *has = true;
+}
+
+/* Extends the lifetimes of the thread and the process to all times of the group. A clock reading extends only the
+ * end: the first one is from the library's constructor, long before any record. */
+static void take_span(struct load *load)
+{
+    struct group *group = load->group;
+    struct decoder *d = &load->reader.decoder;
+    const uint64_t *time = group->kind ? group_values(d, group, group->kind->time) : NULL;
+    uint64_t from = UINT64_MAX, to = 0;
+    if (!time) return;
+    const uint64_t *duration = group_values(d, group, group->kind->duration);
+    bool is_end = group->kind->time_is_end;
+    for (uint32_t i = 0; i < group->count; i++) {
+        uint64_t lasts = duration ? duration[i] : 0, end = time[i] + (is_end ? 0 : lasts);
+        from = MIN(from, time[i] - (is_end ? MIN(lasts, time[i]) : 0));
+        to = MAX(to, MAX(end, time[i]));
+    }
+    if (group->number == TFI_KIND_clock) {
+        load->last_clock = MAX(load->last_clock, to);
+        return;
+    }
+    extend(&load->process->first, &load->process->last, &load->process->has_time, from, to);
+    if (load->piece->thread) {
+        struct thread *thread = process_thread(load->process, load->piece->thread);
+        thread->tid = thread->tid ? thread->tid : load->piece->tid;
+        extend(&thread->first, &thread->last, &thread->has_time, from, to);
+    }
+}
+
+static void give_group(struct load *load)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(takers); i++)
+        if (takers[i].kind == load->group->number && (!takers[i].want || load->want & takers[i].want))
+            takers[i].take(load);
+}
+
+static void take_group(struct load *load)
+{
+    struct group *group = load->group;
+    if (!group->count) return;
+    take_span(load);
+    if (group->kind && !group->damaged) give_group(load);
+    if (group->damaged) {
+        load->trace->bad_records += group->count;
+    } else {
+        process_count(load->process, group->number, group->kind ? group->kind->name : NULL, group->count);
+        load->unknown += group->kind ? 0 : group->count;
+    }
+}
+
+static void take_chunk(struct load *load, const struct piece *piece, struct chunk *chunk)
+{
+    load->piece = piece;
+    if (chunk->records > load->budget) { /* damage cannot cause this, only a crafted file */
+        load->trace->bad_records += chunk->records;
+        return;
+    }
+    load->budget -= chunk->records;
+    for (int begins = 1; begins >= 0; begins--) { /* beginnings first: most ranges end in the chunk where they begin */
+        for (unsigned g = 0; g < chunk->groups; g++) {
+            load->group = &chunk->group[g];
+            if ((load->group->number == TFI_KIND_range_begin) == begins) take_group(load);
+        }
+    }
+}
+
+/* ---- the whole trace ---- */
+
+static char *copy_of(const char *text)
+{
+    return text ? string_format("%s", text) : NULL;
+}
+
+static int64_t number_of(const struct trace *trace, const char *key)
+{
+    uint64_t value;
+    return trace_number(trace, key, &value) && value <= INT64_MAX ? (int64_t)value : -1;
+}
+
+/* Takes the rank from the name rankR.HOST.PID.tfr, for a file whose header is lost. */
+static int64_t rank_in_name(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    char digits[16] = {0};
+    uint64_t value;
+    if (strncmp(name, "rank", 4) != 0 || strcspn(name + 4, ".") >= sizeof digits) return -1;
+    memcpy(digits, name + 4, strcspn(name + 4, "."));
+    return tfi_whole_number(digits, 0, UINT64_MAX, &value) ? (int64_t)value : -1;
+}
+
+static void describe(struct load *load)
+{
+    struct trace *trace = load->trace;
+    struct process *p = load->process;
+    uint64_t ticks, value, error;
+    p->rank = number_of(trace, "rank");
+    p->rank = p->rank < 0 ? rank_in_name(trace->path) : p->rank;
+    p->world = number_of(trace, "world");
+    p->pid = number_of(trace, "pid");
+    p->host = copy_of(trace_info(trace, "host"));
+    p->command = copy_of(trace_info(trace, "command"));
+    p->directory = copy_of(trace_info(trace, "directory"));
+    p->names_asked = copy_of(trace_info(trace, "env.ENABLE_PROFILER_NAMES"));
+    p->stages_asked = copy_of(trace_info(trace, "env.TFI_STAGES"));
+    p->clock_name = copy_of(trace_info(trace, "clock"));
+    p->version = copy_of(trace_info(trace, "version"));
+    p->metadata = mem_zero(1, sizeof *p->metadata);
+    const struct pairs *info = trace->info.count || !trace->live ? &trace->info : &trace->live->info;
+    for (size_t i = 0; i < info->count; i++)
+        if (strncmp(info->pair[i].key, "meta.", 5) == 0)
+            pairs_add(p->metadata, info->pair[i].key + 5, info->pair[i].value);
+    p->clock.is_nanoseconds = p->clock_name && strcmp(p->clock_name, "monotonic") == 0;
+    if (trace_number(trace, "clock.ticks", &ticks) && trace_number(trace, "clock.error", &error)) {
+        if (trace_number(trace, "clock.monotonic", &value))
+            clock_add(&p->clock, TFI_CLOCK_MONOTONIC, ticks, value, error);
+        if (trace_number(trace, "clock.realtime", &value))
+            clock_add(&p->clock, TFI_CLOCK_REALTIME, ticks, value, error);
+    }
+}
+
+static void lose(struct load *load)
+{
+    char cause[64];
+    process_lose(load->process, "damaged", load->trace->lost_damaged + load->trace->bad_records, true);
+    process_lose(load->process, "missing", load->trace->lost_missing, true);
+    for (size_t k = 0; k < drop_count; k++) {
+        lower_case(cause, sizeof cause, drop_table[k].name);
+        process_lose(load->process, cause, load->drops[drop_table[k].number], drop_table[k].lost);
+    }
+}
+
+static void end_span(struct load *load)
+{
+    struct process *p = load->process;
+    if (load->last_clock) {
+        uint64_t first = p->has_time ? (uint64_t)p->first : load->last_clock;
+        extend(&p->first, &p->last, &p->has_time, first, load->last_clock);
+    }
+}
+
+static void conclude(struct load *load, struct notes *notes)
+{
+    struct trace *trace = load->trace;
+    struct process *p = load->process;
+    const char *reason = pairs_get(&trace->footer, "reason");
+    uint64_t cost;
+    load_name_threads(load);
+    end_span(load);
+    trace_drops(trace, load->drops);
+    lose(load);
+    trace_judge(trace, load->drops, notes);
+    if (load->unknown) {
+        notes_add(notes, NOTE, "%llu records of kinds that the file does not describe were skipped",
+                  (unsigned long long)load->unknown);
+    }
+    if (load->bad_stacks) notes_add(notes, LOSS, BAD_STACKS, (unsigned long long)load->bad_stacks);
+    p->ended = trace->life == LIFE_ENDED     ? copy_of(reason)
+               : trace->life == LIFE_RUNNING ? copy_of("running")
+               : trace->live                 ? copy_of("killed")
+                                             : NULL;
+    p->complete = trace->life == LIFE_ENDED && !notes_have(notes, LOSS);
+    p->has_cost = pairs_number(&trace->footer, "cost_ns", &cost) && trace->life == LIFE_ENDED;
+    p->own_cost_ns = p->has_cost ? MIN(cost, (uint64_t)INT64_MAX) : 0;
+    clock_build(&p->clock);
+    if (p->has_time && !p->clock.has_rate)
+        notes_add(notes, LOSS, "has too few clock records: its times are in ticks of its counter, not in nanoseconds");
+    if (p->clock.steps) {
+        notes_add(notes, NOTE, "the clock of %s was set %zu time%s while it ran, first by %.3f s; durations are right",
+                  p->host ? p->host : "its host", p->clock.steps, p->clock.steps > 1 ? "s" : "",
+                  (double)p->clock.step[0].by / 1e9);
+    }
+}
+
+void load_tfr(struct trace *trace, struct names *names, unsigned want, struct process *process, struct notes *notes,
+              atomic_ullong *done)
+{
+    struct load load = {.trace = trace, .names = names, .process = process, .want = want};
+    struct chunk chunk;
+    const struct piece *piece;
+    load.reader.trace = trace;
+    load.want |= want & WANT_DEVICE ? WANT_LAUNCHES : 0; /* launches tell which work was launched during warm-up */
+    load.budget = 1000000 + 16 * (trace->size + (trace->live ? trace->live->count * 65536 : 0));
+    describe(&load);
+    reveals_find(&process->reveals, trace);
+    take_funcs(&load);
+    while ((piece = reader_next(&load.reader, &chunk)) != NULL) {
+        take_chunk(&load, piece, &chunk);
+        atomic_fetch_add_explicit(done, piece->stored + sizeof(struct tfi_block), memory_order_relaxed);
+    }
+    load_devices_end(&load, notes);
+    load_operators_end(&load);
+    load_switchings_end(&load);
+    load_elsewheres_end(&load);
+    conclude(&load, notes);
+    process_finish(process);
+    elsewheres_pair(process);
+    name_steps(process, names);
+    join_calls(process, names);
+    if (!(want & WANT_CALLS)) calls_free(&process->calls); /* they were only needed for launch times */
+    reader_free(&load.reader);
+    map_free(&load.name_of_tid);
+    map_free(&load.shown);
+    map_free(&load.stack_of);
+    shown_frames_free(&load.shown_frames);
+    map_free(&load.device_of);
+    lifetimes_free(&load.lifetimes);
+    free(load.sync);
+    free(load.link);
+    free(load.zeros);
+}

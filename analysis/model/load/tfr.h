@@ -1,0 +1,14 @@
+/* tfr.h - fills the model from one of our traces. */
+#ifndef TFA_LOAD_TFR_H
+#define TFA_LOAD_TFR_H
+
+#include <stdatomic.h>
+
+#include "model/model.h"
+
+/* Reads all chunks of an opened trace into a process, as `want` (enum want) requests, and adds notes on losses.
+ * `done` counts bytes read, for the progress line. */
+void load_tfr(struct trace *trace, struct names *names, unsigned want, struct process *process, struct notes *notes,
+              atomic_ullong *done);
+
+#endif

@@ -1,0 +1,523 @@
+/* model.c - implements the columns of the model, and completes a process after loading. */
+#include "model/model.h"
+
+#include "base/hash.h"
+#include "model/pieces.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- tables ---- */
+
+#define COLUMN(table, column)                                                                                          \
+    {                                                                                                                  \
+        offsetof(struct table, column), sizeof *((struct table *)0)->column                                            \
+    }
+
+/* The details come last, so that a table without them has the same layout, one column shorter. */
+static const struct layout range_layout[] = {
+    COLUMN(ranges, start),  COLUMN(ranges, end),   COLUMN(ranges, id),    COLUMN(ranges, name), COLUMN(ranges, thread),
+    COLUMN(ranges, domain), COLUMN(ranges, flags), COLUMN(ranges, depth), COLUMN(ranges, step), COLUMN(ranges, detail)};
+static const struct layout whole_layout[] = {COLUMN(wholes, start), COLUMN(wholes, end), COLUMN(wholes, range),
+                                             COLUMN(wholes, pieces)};
+static const struct layout pause_layout[] = {COLUMN(pauses, time), COLUMN(pauses, id), COLUMN(pauses, thread),
+                                             COLUMN(pauses, is_resume)};
+static const struct layout block_layout[] = {
+    COLUMN(blocks, time),      COLUMN(blocks, bytes),     COLUMN(blocks, address),
+    COLUMN(blocks, allocated), COLUMN(blocks, reserved),  COLUMN(blocks, device),
+    COLUMN(blocks, thread),    COLUMN(blocks, allocator), COLUMN(blocks, stack)};
+static const struct layout begin_layout[] = {COLUMN(begins, time),   COLUMN(begins, id),     COLUMN(begins, name),
+                                             COLUMN(begins, thread), COLUMN(begins, domain), COLUMN(begins, flags),
+                                             COLUMN(begins, depth),  COLUMN(begins, waits),  COLUMN(begins, detail)};
+static const struct layout mark_layout[] = {COLUMN(marks, time),   COLUMN(marks, name),  COLUMN(marks, thread),
+                                            COLUMN(marks, domain), COLUMN(marks, flags), COLUMN(marks, detail)};
+static const struct layout call_layout[] = {COLUMN(calls, start), COLUMN(calls, end),      COLUMN(calls, result),
+                                            COLUMN(calls, func),  COLUMN(calls, thread),   COLUMN(calls, error),
+                                            COLUMN(calls, span),  COLUMN(calls, first_arg)};
+static const struct layout message_layout[] = {COLUMN(messages, time), COLUMN(messages, text), COLUMN(messages, level)};
+
+static const struct layout span_layout[] = {COLUMN(spans, start), COLUMN(spans, end),    COLUMN(spans, id),
+                                            COLUMN(spans, name),  COLUMN(spans, thread), COLUMN(spans, event_class)};
+static const struct layout work_layout[] = {COLUMN(works, start),      COLUMN(works, end),  COLUMN(works, correlation),
+                                            COLUMN(works, external),   COLUMN(works, name), COLUMN(works, lane),
+                                            COLUMN(works, event_class)};
+static const struct layout event_time_layout[] = {COLUMN(event_times, range), COLUMN(event_times, start),
+                                                  COLUMN(event_times, end), COLUMN(event_times, lane)};
+static const struct layout forward_layout[] = {COLUMN(forwards, id), COLUMN(forwards, time), COLUMN(forwards, thread),
+                                               COLUMN(forwards, is_forward)};
+
+void ranges_reserve(struct ranges *ranges, size_t more, bool details)
+{
+    table_reserve(ranges, range_layout, ARRAY_SIZE(range_layout) - !details, more);
+}
+
+void marks_reserve(struct marks *marks, size_t more, bool details)
+{
+    table_reserve(marks, mark_layout, ARRAY_SIZE(mark_layout) - !details, more);
+}
+
+/* Reserves one more entry than calls, for the end of the last call's arguments. */
+void calls_reserve(struct calls *calls, size_t more, bool details)
+{
+    table_reserve(calls, call_layout, ARRAY_SIZE(call_layout) - !details, more + 1);
+}
+
+void messages_reserve(struct messages *messages, size_t more)
+{
+    table_reserve(messages, message_layout, ARRAY_SIZE(message_layout), more);
+}
+
+void spans_reserve(struct spans *spans, size_t more)
+{
+    table_reserve(spans, span_layout, ARRAY_SIZE(span_layout), more);
+}
+
+void works_reserve(struct works *works, size_t more)
+{
+    table_reserve(works, work_layout, ARRAY_SIZE(work_layout), more);
+}
+
+void pauses_reserve(struct pauses *pauses, size_t more)
+{
+    table_reserve(pauses, pause_layout, ARRAY_SIZE(pause_layout), more);
+}
+
+void wholes_reserve(struct wholes *wholes, size_t more)
+{
+    table_reserve(wholes, whole_layout, ARRAY_SIZE(whole_layout), more);
+}
+
+void blocks_reserve(struct blocks *blocks, size_t more)
+{
+    table_reserve(blocks, block_layout, ARRAY_SIZE(block_layout), more);
+}
+
+bool is_of_kineto(const struct process *process)
+{
+    return strcmp(process->kind, "kineto") == 0;
+}
+
+void range_inputs_add(struct process *process, uint64_t key, const struct op_detail *inputs)
+{
+    size_t at = process->range_input_count++;
+    process->range_input =
+        mem_grow(process->range_input, &process->range_input_capacity, at + 1, sizeof *process->range_input);
+    process->range_input[at] = *inputs;
+    map_put(&process->range_inputs, key, (uint32_t)at);
+}
+
+const struct op_detail *range_inputs(const struct process *process, size_t range)
+{
+    uint32_t at = map_get(&process->range_inputs, is_of_kineto(process) ? range : process->ranges.id[range]);
+    return at == MAP_NONE ? NULL : &process->range_input[at];
+}
+
+struct op_detail *spans_detail(struct spans *spans)
+{
+    size_t had = spans->detail_capacity;
+    spans->detail = mem_grow(spans->detail, &spans->detail_capacity, spans->table.count, sizeof *spans->detail);
+    memset(spans->detail + had, 0, (spans->detail_capacity - had) * sizeof *spans->detail);
+    return &spans->detail[spans->table.count - 1];
+}
+
+struct work_detail *works_detail(struct works *works, bool details)
+{
+    if (!details) return NULL;
+    works->detail = mem_grow(works->detail, &works->detail_capacity, works->table.count, sizeof *works->detail);
+    struct work_detail *detail = &works->detail[works->table.count - 1];
+    *detail = (struct work_detail){0};
+    return detail;
+}
+
+void calls_free(struct calls *calls)
+{
+    table_free(calls, call_layout, ARRAY_SIZE(call_layout));
+    *calls = (struct calls){0};
+}
+
+void event_times_reserve(struct event_times *times, size_t more)
+{
+    table_reserve(times, event_time_layout, ARRAY_SIZE(event_time_layout), more);
+}
+
+void forwards_reserve(struct forwards *forwards, size_t more)
+{
+    table_reserve(forwards, forward_layout, ARRAY_SIZE(forward_layout), more);
+}
+
+/* ---- a process ---- */
+
+void process_init(struct process *process, const char *path, const char *kind)
+{
+    *process = (struct process){.path = string_format("%s", path), .kind = kind, .rank = -1, .world = -1, .pid = -1};
+}
+
+struct thread *process_thread(struct process *process, uint32_t serial)
+{
+    uint32_t place = map_get(&process->thread_of, serial);
+    if (place == MAP_NONE) {
+        place = (uint32_t)process->threads;
+        process->thread =
+            mem_grow(process->thread, &process->thread_capacity, process->threads + 1, sizeof *process->thread);
+        process->thread[process->threads++] = (struct thread){.serial = serial, .pid = -1};
+        map_put(&process->thread_of, serial, place);
+    }
+    return &process->thread[place];
+}
+
+/* Finds or adds a lane by a hash of the three values; on a collision the next key is tried. */
+uint32_t process_lane(struct process *process, int64_t device, int64_t stream, bool has_stream)
+{
+    uint64_t key = hash_numbers((uint64_t)stream, (uint64_t)device) ^ has_stream;
+    uint32_t place;
+    for (; (place = map_get(&process->lane_of, key)) != MAP_NONE; key += 0x9e3779b97f4a7c15u) {
+        const struct lane *lane = &process->lane[place];
+        if (lane->stream == stream && lane->device == device && lane->has_stream == has_stream) return place;
+    }
+    process->lane = mem_grow(process->lane, &process->lane_capacity, process->lanes + 1, sizeof *process->lane);
+    process->lane[process->lanes] = (struct lane){device, stream, has_stream};
+    map_put(&process->lane_of, key, (uint32_t)process->lanes);
+    return (uint32_t)process->lanes++;
+}
+
+void process_count(struct process *process, uint32_t kind, const char *name, uint64_t count)
+{
+    size_t i = 0;
+    while (i < process->kind_count && process->kinds[i].kind < kind) i++;
+    if (i == process->kind_count || process->kinds[i].kind != kind) {
+        process->kinds =
+            mem_grow(process->kinds, &process->kind_capacity, process->kind_count + 1, sizeof *process->kinds);
+        memmove(process->kinds + i + 1, process->kinds + i, (process->kind_count - i) * sizeof *process->kinds);
+        process->kinds[i] = (struct count){kind, name ? string_format("%s", name) : string_format("kind%u", kind), 0};
+        process->kind_count++;
+    }
+    process->kinds[i].count += count;
+    process->events += count;
+}
+
+void process_lose(struct process *process, const char *cause, uint64_t count, bool lost)
+{
+    if (!count) return;
+    process->losses =
+        mem_grow(process->losses, &process->loss_capacity, process->loss_count + 1, sizeof *process->losses);
+    process->losses[process->loss_count++] = (struct loss){string_format("%s", cause), count, lost};
+    process->lost += lost ? count : 0;
+}
+
+/* ---- functions ---- */
+
+static char *part(const char **at, const char *end, char separator)
+{
+    const char *stop = *at < end ? memchr(*at, separator, (size_t)(end - *at)) : NULL;
+    char *text = mem_text(*at, (size_t)((stop ? stop : end) - *at));
+    *at = stop ? stop + 1 : end;
+    return text;
+}
+
+static void parse_func(struct func *func, const char *text, size_t length)
+{
+    const char *at = text, *end = text + length;
+    func->library = part(&at, end, '\x1f');
+    func->call_class = part(&at, end, '\x1f');
+    func->name = part(&at, end, '\x1f');
+    if (!*func->name && !*func->call_class) { /* not a description: the text becomes the name */
+        free(func->name);
+        func->name = mem_text(text, length);
+    }
+    while (at < end) {
+        char *argument = part(&at, end, ',');
+        char *colon = strchr(argument, ':');
+        func->arg = mem_resize(func->arg, func->args + 1, sizeof *func->arg);
+        func->type = mem_resize(func->type, func->args + 1, sizeof *func->type);
+        func->type[func->args] = colon ? type_by_name(colon + 1, strlen(colon + 1)) : TFI_TYPE_UINT;
+        if (colon) *colon = 0;
+        func->arg[func->args++] = argument;
+    }
+}
+
+uint32_t process_func(struct process *process, uint32_t string, const char *text, size_t length)
+{
+    uint32_t place = map_get(&process->func_of, string);
+    if (place == MAP_NONE) {
+        place = (uint32_t)process->funcs;
+        process->func = mem_grow(process->func, &process->func_capacity, process->funcs + 1, sizeof *process->func);
+        process->func[process->funcs] = (struct func){.string = string};
+        parse_func(&process->func[process->funcs++], text, length);
+        map_put(&process->func_of, string, place);
+    }
+    return place;
+}
+
+/* ---- beginnings and ends of ranges ---- */
+
+size_t begins_add(struct begins *begins, uint64_t id, bool details)
+{
+    size_t place;
+    if (begins->free) {
+        place = begins->free - 1;
+        begins->free = begins->thread[place];
+    } else {
+        table_reserve(begins, begin_layout, ARRAY_SIZE(begin_layout) - !details, 1);
+        place = begins->table.count++;
+    }
+    begins->id[place] = id;
+    begins->waits[place] = true;
+    map_put(&begins->by_id, id, (uint32_t)place);
+    return place;
+}
+
+/* Completes a range from its beginning. Returns false if the beginning is not read yet. A range of unknown duration
+ * takes its start from the beginning. */
+static bool meet(struct process *process, size_t range, bool details)
+{
+    struct begins *begins = &process->begins;
+    struct ranges *ranges = &process->ranges;
+    uint32_t place = map_get(&begins->by_id, ranges->id[range]);
+    if (place == MAP_NONE) return false;
+    if (details) ranges->detail[range] = begins->detail[place];
+    if (ranges->flags[range] & TFI_RANGE_UNTRACKED) {
+        ranges->start[range] = (int64_t)MIN((uint64_t)begins->time[place], (uint64_t)ranges->end[range]);
+        ranges->flags[range] &= ~(uint32_t)TFI_RANGE_UNTRACKED;
+    }
+    map_remove(&begins->by_id, ranges->id[range]);
+    begins->waits[place] = false;
+    begins->thread[place] = begins->free;
+    begins->free = place + 1;
+    return true;
+}
+
+void begins_meet(struct process *process, bool details)
+{
+    struct begins *begins = &process->begins;
+    size_t range = process->ranges.table.count - 1;
+    if (!meet(process, range, details)) {
+        begins->early = mem_grow(begins->early, &begins->early_capacity, begins->earlies + 1, sizeof *begins->early);
+        begins->early[begins->earlies++] = range;
+    }
+}
+
+static void begins_free(struct begins *begins)
+{
+    map_free(&begins->by_id);
+    free(begins->early);
+    table_free(begins, begin_layout, ARRAY_SIZE(begin_layout));
+    *begins = (struct begins){0};
+}
+
+/* ---- the end of reading ---- */
+
+static void convert(struct clock *clock, int64_t *times, size_t count)
+{
+    for (size_t i = 0; i < count; i++) times[i] = clock_ns(clock, (uint64_t)times[i]);
+}
+
+/* No time is later, including those of clock.h, so the difference of any two fits an int64_t. */
+#define LATEST ((int64_t)4000000000000000000)
+
+/* Converts the start and keeps the duration of the device, cut to end at LATEST. */
+static void convert_device(struct clock *clock, int64_t *start, int64_t *end, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint64_t duration = (uint64_t)end[i] - (uint64_t)start[i];
+        start[i] = clock_device_ns(clock, (uint64_t)start[i]);
+        end[i] = start[i] + (int64_t)MIN(duration, (uint64_t)(LATEST - start[i]));
+    }
+}
+
+static void convert_all(struct process *process)
+{
+    struct clock *clock = &process->clock;
+    convert(clock, process->ranges.start, process->ranges.table.count);
+    convert(clock, process->ranges.end, process->ranges.table.count);
+    convert(clock, process->marks.time, process->marks.table.count);
+    convert(clock, process->calls.start, process->calls.table.count);
+    convert(clock, process->calls.end, process->calls.table.count);
+    convert(clock, process->messages.time, process->messages.table.count);
+    convert(clock, process->wholes.start, process->wholes.table.count);
+    convert(clock, process->wholes.end, process->wholes.table.count);
+    convert(clock, process->blocks.time, process->blocks.table.count);
+    convert(clock, process->ooms.time, process->ooms.table.count);
+    convert(clock, process->forwards.time, process->forwards.table.count);
+    for (size_t i = 0; i < process->switchings; i++) convert(clock, &process->switching[i].time, 1);
+    for (size_t i = 0; i < process->elsewheres; i++) convert(clock, &process->elsewhere[i].from, 1);
+    for (size_t i = 0; i < process->signatures; i++) convert(clock, &process->signature[i].time, 1);
+    convert(clock, process->spans.start, process->spans.table.count);
+    convert(clock, process->spans.end, process->spans.table.count);
+    convert_device(clock, process->works.start, process->works.end, process->works.table.count);
+    for (size_t i = 0; process->works.detail && i < process->works.table.count; i++)
+        if (process->works.detail[i].queued)
+            process->works.detail[i].queued = clock_device_ns(clock, (uint64_t)process->works.detail[i].queued);
+    for (size_t i = 0; i < process->graphs.nodes; i++) convert(clock, &process->graphs.node[i].time, 1);
+    for (size_t i = 0; i < process->graphs.sources; i++) convert(clock, &process->graphs.source[i].time, 1);
+    convert_device(clock, process->event_times.start, process->event_times.end, process->event_times.table.count);
+    for (size_t i = 0; i < process->threads; i++) {
+        convert(clock, &process->thread[i].first, process->thread[i].has_time);
+        convert(clock, &process->thread[i].last, process->thread[i].has_time);
+    }
+    convert(clock, &process->first, process->has_time);
+    convert(clock, &process->last, process->has_time);
+}
+
+/* Returns the end to show for a range without an end record. As a rule it lasts as long as its process. If records
+ * are lost, its end may be among them: then only the last record of its thread is known to lie in or behind it. */
+static int64_t unfinished_until(const struct process *process, uint32_t serial)
+{
+    const struct thread *thread = find_thread(process, serial);
+    return process->lost && thread && thread->has_time ? thread->last : process->last;
+}
+
+static void add_unfinished(struct process *process, size_t begin, bool details)
+{
+    const struct begins *from = &process->begins;
+    struct ranges *to = &process->ranges;
+    size_t at = to->table.count;
+    ranges_reserve(to, 1, details);
+    to->start[at] = from->time[begin];
+    to->end[at] = (int64_t)MAX((uint64_t)unfinished_until(process, from->thread[begin]), (uint64_t)from->time[begin]);
+    to->id[at] = from->id[begin];
+    to->name[at] = from->name[begin];
+    to->thread[at] = from->thread[begin];
+    to->domain[at] = from->domain[begin];
+    to->flags[at] = from->flags[begin] | RANGE_UNFINISHED;
+    to->depth[at] = from->depth[begin];
+    to->step[at] = NO_PLACE;
+    if (details) to->detail[at] = from->detail[begin];
+    to->table.count++;
+}
+
+/* Matches ranges whose end was read before their beginning. Beginnings that still wait never ended. Times are still
+ * ticks. */
+static void match_ranges(struct process *process)
+{
+    struct begins *begins = &process->begins;
+    bool details = process->ranges.detail || begins->detail;
+    for (size_t i = 0; i < begins->earlies; i++) meet(process, begins->early[i], details);
+    for (size_t i = 0; i < begins->table.count; i++)
+        if (begins->waits[i]) add_unfinished(process, i, details);
+    begins_free(begins);
+}
+
+void process_finish(struct process *process)
+{
+    match_ranges(process);
+    cut_ranges(process);
+    convert_all(process);
+}
+
+void process_free(struct process *process)
+{
+    table_free(&process->ranges, range_layout, ARRAY_SIZE(range_layout));
+    table_free(&process->wholes, whole_layout, ARRAY_SIZE(whole_layout));
+    table_free(&process->pauses, pause_layout, ARRAY_SIZE(pause_layout));
+    table_free(&process->blocks, block_layout, ARRAY_SIZE(block_layout));
+    table_free(&process->ooms, block_layout, ARRAY_SIZE(block_layout));
+    begins_free(&process->begins);
+    table_free(&process->marks, mark_layout, ARRAY_SIZE(mark_layout));
+    calls_free(&process->calls);
+    table_free(&process->messages, message_layout, ARRAY_SIZE(message_layout));
+    table_free(&process->spans, span_layout, ARRAY_SIZE(span_layout));
+    table_free(&process->works, work_layout, ARRAY_SIZE(work_layout));
+    table_free(&process->event_times, event_time_layout, ARRAY_SIZE(event_time_layout));
+    table_free(&process->forwards, forward_layout, ARRAY_SIZE(forward_layout));
+    free(process->graphs.node);
+    free(process->graphs.source);
+    free(process->graphs.node_of_work);
+    map_free(&process->graphs.whole_of);
+    for (size_t i = 0; i < process->funcs; i++) {
+        struct func *func = &process->func[i];
+        for (unsigned k = 0; k < func->args; k++) free(func->arg[k]);
+        free(func->arg);
+        free(func->type);
+        free(func->library);
+        free(func->call_class);
+        free(func->name);
+    }
+    for (size_t i = 0; i < process->kind_count; i++) free(process->kinds[i].name);
+    for (size_t i = 0; i < process->loss_count; i++) free(process->losses[i].cause);
+    char **texts[] = {&process->path,      &process->host,        &process->command,
+                      &process->directory, &process->clock_name,  &process->version,
+                      &process->ended,     &process->names_asked, &process->stages_asked};
+    for (size_t i = 0; i < ARRAY_SIZE(texts); i++) free(*texts[i]);
+    if (process->metadata) pairs_free(process->metadata);
+    reveals_free(&process->reveals);
+    void *arrays[] = {process->metadata,     process->func,      process->kinds,        process->losses,
+                      process->thread,       process->args,      process->category,     process->lane,
+                      process->streamed,     process->device,    process->works.detail, process->spans.detail,
+                      process->stage_memory, process->switching, process->signature,    process->elsewhere};
+    for (size_t i = 0; i < ARRAY_SIZE(arrays); i++) free(arrays[i]);
+    map_free(&process->stage_names.known);
+    free(process->stage_names.name);
+    map_free(&process->thread_of);
+    map_free(&process->func_of);
+    map_free(&process->lane_of);
+    map_free(&process->device_of);
+    map_free(&process->category_of);
+    map_free(&process->range_of_id);
+    map_free(&process->range_inputs);
+    free(process->range_input);
+    map_free(&process->unlinked);
+    clock_free(&process->clock);
+    *process = (struct process){0};
+}
+
+/* ---- the model ---- */
+
+void model_init(struct model *model)
+{
+    *model = (struct model){0};
+    names_init(&model->names);
+}
+
+void model_free(struct model *model)
+{
+    for (size_t i = 0; i < model->processes; i++) process_free(&model->process[i]);
+    free(model->process);
+    names_free(&model->names);
+    *model = (struct model){0};
+}
+
+const char *model_name(const struct model *model, uint32_t name)
+{
+    return names_get(&model->names, name)->text;
+}
+
+const struct thread *find_thread(const struct process *process, uint32_t serial)
+{
+    uint32_t place = map_get(&process->thread_of, serial);
+    return place == MAP_NONE ? NULL : &process->thread[place];
+}
+
+const struct device *find_device(const struct process *process, int64_t number)
+{
+    uint32_t place = map_get(&process->device_of, (uint64_t)number);
+    return place == MAP_NONE ? NULL : &process->device[place];
+}
+
+void device_uuid(const struct device *device, char text[DEVICE_UUID])
+{
+    uint64_t high = device->uuid[0], low = device->uuid[1];
+    snprintf(text, DEVICE_UUID, "GPU-%08x-%04x-%04x-%04x-%012llx", (unsigned)(high >> 32),
+             (unsigned)(high >> 16 & 0xffff), (unsigned)(high & 0xffff), (unsigned)(low >> 48),
+             (unsigned long long)(low & 0xffffffffffff));
+}
+
+const char *find_category(const struct model *model, const struct process *process, uint32_t domain, uint32_t category)
+{
+    uint32_t place = map_get(&process->category_of, (uint64_t)domain << 32 | category);
+    return place == MAP_NONE ? NULL : model_name(model, process->category[place].name);
+}
+
+uint32_t *no_places(size_t count)
+{
+    uint32_t *places = mem_zero(count, sizeof *places);
+    memset(places, 0xff, count * sizeof *places);
+    return places;
+}
+
+int64_t kineto_base(const struct process *process)
+{
+    uint64_t base;
+    bool has_base = process->metadata && pairs_number(process->metadata, "baseTimeNanoseconds", &base);
+    return has_base ? (int64_t)base : 0;
+}

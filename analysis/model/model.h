@@ -1,0 +1,443 @@
+/* model.h - holds the content of all inputs as columns: processes, threads, ranges, marks, calls, messages.
+ *
+ * Loaders fill the model and questions read it; neither knows the other. Times are nanoseconds on one axis (REALTIME
+ * as a rule). Names are numbers in `names`. An event is one index into several arrays, never an object. Times of a
+ * process are ticks while it is loaded; process_finish converts them. Only requested data (WANT_*) is kept.
+ */
+#ifndef TFA_MODEL_H
+#define TFA_MODEL_H
+
+#include "model/clock.h"
+#include "model/names.h"
+#include "read/reveals.h"
+#include "read/trace.h"
+
+enum want {
+    WANT_RANGES = 1,
+    WANT_DETAILS = 2, /* categories, colours, payloads of ranges; arguments of calls; shapes and sizes of device work */
+    WANT_MARKS = 4,
+    WANT_CALLS = 8,
+    WANT_MESSAGES = 16,
+    WANT_FUNCS = 32, /* descriptions of all functions, also if their calls are not wanted */
+    WANT_DEVICE = 64,
+    WANT_LAUNCHES = 128,          /* spans that are calls of a device's API */
+    WANT_OPERATORS = 256,         /* spans that are operators, and the pairs of forward and backward ones */
+    WANT_MANGLED = 512,           /* kernel names as they stand in the trace, not demangled */
+    WANT_OPERATOR_DETAILS = 1024, /* with WANT_OPERATORS: their inputs, sequence numbers, stacks, flops */
+    WANT_MEMORY = 2048,           /* allocated and freed blocks; of a Kineto trace the refused ones */
+    WANT_SIGNATURES = 4096,       /* arguments and results of stages */
+    WANT_STAGE_NAMES = 16384,     /* of a trace of ours: only the names of its stages */
+    WANT_ALL_SPANS = 8192,        /* of a Kineto trace: Python functions, the profiler's overhead, details, memory */
+    WANT_AS_WRITTEN = 16384,      /* kernel names as other tools read them in a Kineto trace */
+};
+
+/* The distinct names of a process's stages, in file order. */
+struct stage_names {
+    struct map known;
+    uint32_t *name;
+    size_t count, capacity;
+};
+
+/* Class of an event, by its category (categories.def). The first five happen on a device. */
+enum event_class {
+    CLASS_KERNEL,
+    CLASS_MEMCPY,
+    CLASS_MEMSET,
+    CLASS_SYNC,              /* a wait on the device: no work */
+    CLASS_DEVICE_ANNOTATION, /* a user annotation's shadow on a device: no work */
+    CLASS_ANNOTATION,        /* user annotations: the stages of a Kineto trace */
+    CLASS_OPERATOR,
+    CLASS_API,   /* calls of a device's runtime or driver */
+    CLASS_OTHER, /* this class and the following ones are kept only with WANT_ALL_SPANS */
+    CLASS_PYTHON,
+    CLASS_OVERHEAD, /* overhead of the profiler */
+    NR_CLASSES
+};
+#define ON_DEVICE(event_class) ((event_class) <= CLASS_DEVICE_ANNOTATION)
+#define IS_WORK(event_class) ((event_class) <= CLASS_MEMSET)
+
+#define NO_ID UINT64_MAX
+#define NO_PLACE UINT32_MAX
+uint32_t *no_places(size_t count); /* returns an array of NO_PLACE; the caller frees it */
+
+/* Added to TFI_RANGE_*: the range has no end record. Its `end` is the last moment of its process, or of its thread
+ * if records are lost. */
+#define RANGE_UNFINISHED 0x80000000u
+/* A later piece of a range that left its thread and came back (pieces.h): not counted as a call. */
+#define RANGE_CONTINUED 0x40000000u
+
+struct range_detail {
+    uint64_t payload;
+    uint32_t category;
+    uint32_t color;
+    uint32_t payload_type; /* 0: no payload */
+};
+
+struct ranges {
+    struct table table;
+    int64_t *start, *end;
+    uint64_t *id;
+    uint32_t *name, *thread, *domain, *flags, *depth;
+    uint32_t *step;              /* the N of ProfilerStep#N, a range with the name `ProfilerStep*`; else NO_PLACE */
+    struct range_detail *detail; /* only with WANT_DETAILS */
+};
+
+/* Entry and exit of each range that `ranges` holds in pieces. */
+struct wholes {
+    struct table table;
+    int64_t *start, *end;
+    uint32_t *range; /* index in `ranges` of the first piece */
+    uint32_t *pieces;
+};
+
+/* Moments at which a range left a thread or resumed on one. process_finish cuts the ranges and empties this table. */
+struct pauses {
+    struct table table;
+    int64_t *time;
+    uint64_t *id;
+    uint32_t *thread;
+    bool *is_resume;
+};
+
+/* Range beginnings that wait for their end, which nearly always follows soon. process_finish empties this table. */
+struct begins {
+    struct table table; /* slots, including free ones */
+    int64_t *time;
+    uint64_t *id;
+    uint32_t *name, *thread, *domain, *flags, *depth; /* in a free slot `thread` is the next free slot + 1 */
+    bool *waits;
+    struct range_detail *detail;
+    struct map by_id;
+    uint32_t free; /* first free slot + 1; 0: none */
+    size_t *early; /* ranges whose end is in an earlier chunk than their beginning */
+    size_t earlies, early_capacity;
+};
+
+struct marks {
+    struct table table;
+    int64_t *time;
+    uint32_t *name, *thread, *domain, *flags;
+    struct range_detail *detail;
+};
+
+struct calls {
+    struct table table;
+    int64_t *start, *end;
+    int64_t *result;
+    uint32_t *func, *thread; /* func: index in process->func */
+    int32_t *error;
+    uint32_t *span;      /* index in process->spans if the device library recorded the call too; else NO_PLACE */
+    uint64_t *first_arg; /* index in process->args, with one extra entry at the end; only with WANT_DETAILS */
+};
+
+struct messages {
+    struct table table;
+    int64_t *time;
+    uint32_t *text, *level;
+};
+
+/* Details of an operator beside its times. The texts are JSON, as Kineto writes them; NAME_NONE: none. */
+struct op_detail {
+    int64_t sequence;        /* -1: none */
+    uint64_t flops;          /* 0: not known */
+    uint32_t forward_thread; /* serial of the forward operator's thread; 0: not a backward operator */
+    uint32_t shapes, types, concrete, strides;
+    uint32_t stack; /* model/frames.h */
+    uint32_t scope; /* enum tfi_scope */
+};
+
+/* Operators and API calls of host threads, in file order. */
+struct spans {
+    struct table table;
+    int64_t *start, *end;
+    uint64_t *id; /* correlation id of a call, external id of an operator, or NO_ID */
+    uint32_t *name, *thread;
+    uint8_t *event_class;
+    struct op_detail *detail; /* with WANT_OPERATOR_DETAILS; up to the last operator */
+    size_t detail_capacity;
+};
+
+/* Memory blocks that were allocated (bytes above 0) or freed. */
+struct blocks {
+    struct table table;
+    int64_t *time, *bytes;
+    uint64_t *address, *allocated, *reserved; /* totals of the allocator afterwards */
+    int64_t *device;
+    uint32_t *thread, *allocator, *stack; /* stack: model/frames.h */
+};
+enum { DEVICE_HOST = -1, DEVICE_OTHER = -2 };
+
+/* Activity of one allocator during one range. */
+struct stage_memory {
+    uint64_t range; /* its id */
+    int64_t device; /* -1: the host */
+    uint64_t allocated_before, reserved_before, allocated_after, reserved_after;
+    uint64_t allocated_peak, reserved_peak, allocated, freed;
+};
+
+/* A change of the recording state. */
+struct switching {
+    int64_t time;
+    uint64_t step; /* step of the schedule */
+    uint32_t state, activities, cause, cycle;
+};
+enum { RECORDING_OFF, RECORDING_WARMUP, RECORDING_ON };
+
+/* A period in which another profiler owned the device; during loading, one edge of it. */
+struct elsewhere {
+    int64_t from, to;
+    uint32_t who;
+    bool begins;
+};
+
+/* The description of a stage's arguments, result or memory. */
+struct signature {
+    int64_t time;
+    uint64_t range; /* its id */
+    uint32_t stage, text;
+    uint32_t direction;
+};
+enum { SIGNATURE_ARGUMENTS, SIGNATURE_RESULT, SIGNATURE_MEMORY };
+
+/* Details of device work in a trace of ours, beside times and lane. */
+struct work_detail {
+    uint64_t bytes, node;
+    int64_t queued; /* ns on the axis; 0: unknown */
+    uint32_t grid[3], block[3];
+    uint32_t registers, static_shared, dynamic_shared;
+    uint32_t context, graph; /* graph 0: not in a graph */
+    uint32_t sync_event;
+};
+
+/* Work of devices, in file order. */
+struct works {
+    struct table table;
+    int64_t *start, *end;
+    uint64_t *correlation, *external; /* id of the launching call; id of the enclosing operator; NO_ID: unknown */
+    uint32_t *name, *lane;            /* lane: index in process->lane */
+    uint8_t *event_class;
+    struct work_detail *detail; /* only of traces of ours, with WANT_DETAILS */
+    size_t detail_capacity;
+};
+
+/* A call became a node of a CUDA graph. */
+struct graph_node {
+    uint64_t number; /* graph << 32 | node in the graph */
+    int64_t time;
+    uint32_t thread, op; /* op: NAME_NONE: none or unknown */
+};
+
+/* A graph got its nodes from another one. */
+struct graph_source {
+    int64_t time;
+    uint32_t graph, source, relation; /* enum tfi_graph_relation */
+};
+
+struct graphs {
+    struct graph_node *node;
+    size_t nodes, node_capacity;
+    struct graph_source *source;
+    size_t sources, source_capacity;
+    uint64_t *node_of_work; /* by work, for the first `works` ones; 0: not a graph node */
+    size_t works, work_capacity;
+    struct map whole_of; /* the executable graph, by the graph inside it */
+};
+
+/* A stream of a device. */
+struct lane {
+    int64_t device, stream; /* -1: not known */
+    bool has_stream;        /* the event's arguments name the stream, not only its row */
+};
+
+/* Times of a stage's work in a stream, measured with events around it if there was no CUPTI. They include gaps. */
+struct event_times {
+    struct table table;
+    uint64_t *range; /* id of the stage's range */
+    int64_t *start, *end;
+    uint32_t *lane;
+};
+
+/* Pairs of a forward operator and the backward one that autograd made of it; each entry is one end of the arrow. */
+struct forwards {
+    struct table table;
+    uint64_t *id;
+    int64_t *time;
+    uint32_t *thread;
+    bool *is_forward;
+};
+
+/* A device, as its driver describes it. */
+struct device {
+    uint32_t number, name, units, capability; /* capability: major * 100 + minor */
+    uint64_t uuid[2], pci, memory;
+    bool simulated;
+};
+
+/* A function, parsed from its description: "library\x1fclass\x1fname\x1fargument:TYPE,..." */
+struct func {
+    uint32_t string; /* id of its description in the file */
+    char *library, *call_class, *name;
+    unsigned args;
+    char **arg;
+    enum tfi_type *type;
+};
+
+struct thread {
+    uint32_t serial;
+    uint64_t tid;
+    int64_t pid; /* pid of the thread if a file holds several processes; -1: that of the trace */
+    uint32_t name;
+    bool has_time;
+    int64_t first, last;
+};
+
+struct category {
+    uint32_t domain, category, name;
+};
+
+struct count {
+    uint32_t kind;
+    char *name;
+    uint64_t count;
+};
+
+struct loss {
+    char *cause;
+    uint64_t count;
+    bool lost; /* false: an explanation, not a loss */
+};
+
+struct process {
+    size_t input;
+    char *path;
+    enum file_how how;                                       /* how to open it */
+    bool is_of_reader;                                       /* recorded by this user, on this host, since its boot */
+    const char *kind;                                        /* "tfr", "live", "kineto" */
+    int64_t rank, world, pid;                                /* -1: not known */
+    char *host, *command, *directory, *clock_name, *version; /* NULL: not known */
+    char *names_asked, *stages_asked; /* values of ENABLE_PROFILER_NAMES and TFI_STAGES; NULL: not set */
+    struct stage_names stage_names;   /* with WANT_STAGE_NAMES */
+    struct pairs *metadata;           /* keys without the prefix "meta." */
+    struct reveals reveals;
+    char *ended; /* the reason, "running" or "killed"; NULL: unknown */
+    bool complete;
+    bool has_time;
+    int64_t first, last;   /* first and last moment of its records */
+    int64_t profile_start; /* if has_profile_start: the moment from which torch counts the times of its profile */
+    bool has_profile_start;
+    uint64_t own_cost_ns;
+    bool has_cost;
+    struct clock clock;
+    struct count *kinds;
+    size_t kind_count, kind_capacity;
+    struct loss *losses;
+    size_t loss_count, loss_capacity;
+    uint64_t events, lost;
+    struct thread *thread;
+    size_t threads, thread_capacity;
+    struct map thread_of; /* index by serial */
+    struct category *category;
+    size_t categories, category_capacity;
+    struct map category_of; /* index by domain and category */
+    struct func *func;
+    size_t funcs, func_capacity;
+    struct map func_of; /* index by string id */
+    struct ranges ranges;
+    struct begins begins;
+    struct wholes wholes;
+    struct pauses pauses;
+    struct marks marks;
+    struct calls calls;
+    struct messages messages;
+    struct spans spans;
+    uint32_t *streamed; /* indices in spans of operators whose arguments name a stream, as Triton's do */
+    size_t streamed_count, streamed_capacity;
+    struct map range_of_id;  /* of a Kineto trace, with WANT_ALL_SPANS: annotations by external id */
+    struct map unlinked;     /* the same: calls without an operator, by index in spans */
+    struct map range_inputs; /* index in range_input, for ranges with inputs from the framework */
+    struct op_detail *range_input;
+    size_t range_input_count, range_input_capacity;
+    struct works works;
+    struct graphs graphs;
+    struct forwards forwards;
+    struct event_times event_times;
+    struct blocks blocks, ooms; /* ooms: refused allocations */
+    struct stage_memory *stage_memory;
+    size_t stage_memories, stage_memory_capacity;
+    struct switching *switching; /* sorted by time */
+    size_t switchings, switching_capacity;
+    struct elsewhere *elsewhere; /* sorted by time */
+    size_t elsewheres, elsewhere_capacity;
+    struct signature *signature;
+    size_t signatures, signature_capacity;
+    struct lane *lane;
+    size_t lanes, lane_capacity;
+    struct map lane_of;
+    struct device *device;
+    size_t devices, device_capacity;
+    struct map device_of; /* index by number */
+    bool has_float_ts,
+        has_float_dur; /* some ts or dur of an event with both dur and category has a point or an exponent */
+    uint64_t *args;
+    size_t arg_count, arg_capacity;
+};
+
+struct model {
+    struct names names;
+    struct process *process;
+    size_t processes, capacity;
+    int64_t start; /* time of the first record of all inputs; --from and --to count from it */
+};
+
+/* ---- filling the model ---- */
+void process_init(struct process *process, const char *path, const char *kind);
+struct thread *process_thread(struct process *process, uint32_t serial);
+void process_count(struct process *process, uint32_t kind, const char *name, uint64_t count);
+void process_lose(struct process *process, const char *cause, uint64_t count, bool lost);
+uint32_t process_func(struct process *process, uint32_t string, const char *text, size_t length);
+void ranges_reserve(struct ranges *ranges, size_t more, bool details);
+/* Returns a slot for a beginning. The caller fills its columns, except for the id. */
+size_t begins_add(struct begins *begins, uint64_t id, bool details);
+/* Completes the last range of `process->ranges` from its beginning, or remembers it until that is read. */
+void begins_meet(struct process *process, bool details);
+void marks_reserve(struct marks *marks, size_t more, bool details);
+void calls_reserve(struct calls *calls, size_t more, bool details);
+void messages_reserve(struct messages *messages, size_t more);
+/* Tells whether the process was read from a PyTorch trace. */
+bool is_of_kineto(const struct process *process);
+void spans_reserve(struct spans *spans, size_t more);
+void works_reserve(struct works *works, size_t more);
+void event_times_reserve(struct event_times *times, size_t more);
+void forwards_reserve(struct forwards *forwards, size_t more);
+uint32_t process_lane(struct process *process, int64_t device, int64_t stream, bool has_stream);
+void pauses_reserve(struct pauses *pauses, size_t more);
+void wholes_reserve(struct wholes *wholes, size_t more);
+void blocks_reserve(struct blocks *blocks, size_t more);
+/* Inputs of a range, as the framework gave them; NULL if it gave none. The key is the range's id. Ranges of a Kineto
+ * trace have no ids, so their index is the key. */
+void range_inputs_add(struct process *process, uint64_t key, const struct op_detail *inputs);
+const struct op_detail *range_inputs(const struct process *process, size_t range);
+/* Returns the detail of the last span. */
+struct op_detail *spans_detail(struct spans *spans);
+/* Returns the detail of the last work; NULL unless `details`. */
+struct work_detail *works_detail(struct works *works, bool details);
+void calls_free(struct calls *calls);
+/* Called after loading: matches beginnings with ends, cuts ranges, and converts ticks to nanoseconds. */
+void process_finish(struct process *process);
+void process_free(struct process *process);
+
+void model_init(struct model *model);
+void model_free(struct model *model);
+
+/* ---- reading the model ---- */
+const char *model_name(const struct model *model, uint32_t name);
+const struct thread *find_thread(const struct process *process, uint32_t serial); /* NULL if absent */
+const struct device *find_device(const struct process *process, int64_t number);  /* NULL if absent */
+/* Writes the UUID as NVIDIA's tools do. */
+#define DEVICE_UUID 48
+void device_uuid(const struct device *device, char text[DEVICE_UUID]);
+/* Returns the base of the file's times, in nanoseconds since 1970: 0 unless a Kineto trace has one. */
+int64_t kineto_base(const struct process *process);
+const char *find_category(const struct model *model, const struct process *process, uint32_t domain, uint32_t category);
+
+#endif

@@ -1,0 +1,87 @@
+/* names.c - stores each name once. */
+#include "model/names.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+
+static size_t name_place(const struct names *names, const char *text, size_t length, uint32_t hash)
+{
+    size_t place = hash & (names->table_size - 1);
+    for (; names->table[place]; place = (place + 1) & (names->table_size - 1)) {
+        const struct name *name = &names->name[names->table[place] - 1];
+        if (name->hash == hash && name->length == length && memcmp(name->text, text, length) == 0) break;
+    }
+    return place;
+}
+
+static void names_double(struct names *names)
+{
+    size_t size = names->table_size ? 2 * names->table_size : 1024;
+    uint32_t *table = mem_zero(size, sizeof *table);
+    free(names->table);
+    names->table = table;
+    names->table_size = size;
+    for (size_t i = 0; i < names->count; i++) {
+        const struct name *name = &names->name[i];
+        names->table[name_place(names, name->text, name->length, name->hash)] = (uint32_t)i + 1;
+    }
+}
+
+uint32_t names_add(struct names *names, const char *text, size_t length)
+{
+    uint32_t hash = (uint32_t)hash_text(text, length);
+    mem_hold(&names->lock);
+    if (2 * (names->count + 1) > names->table_size) names_double(names);
+    size_t place = name_place(names, text, length, hash);
+    if (!names->table[place]) {
+        names->name = mem_grow(names->name, &names->capacity, names->count + 1, sizeof *names->name);
+        struct name name = {mem_text(text, length), (uint32_t)length, hash};
+        names->name[names->count++] = name;
+        names->table[place] = (uint32_t)names->count;
+    }
+    uint32_t number = names->table[place] - 1;
+    mem_release(&names->lock);
+    return number;
+}
+
+uint32_t names_find(const struct names *names, const char *text, size_t length)
+{
+    uint32_t hash = (uint32_t)hash_text(text, length);
+    uint32_t found = names->table_size ? names->table[name_place(names, text, length, hash)] : 0;
+    return found ? found - 1 : UINT32_MAX;
+}
+
+void names_init(struct names *names)
+{
+    *names = (struct names){0};
+    pthread_mutex_init(&names->lock, NULL);
+    names_add(names, "", 0);
+    names_add(names, "(lost)", 6);
+    names_add(names, "(run)", 5);
+    names_add(names, "(none)", 6);
+}
+
+const struct name *names_get(const struct names *names, uint32_t number)
+{
+    return &names->name[number < names->count ? number : NAME_LOST];
+}
+
+void names_free(struct names *names)
+{
+    for (size_t i = 0; i < names->count; i++) free(names->name[i].text);
+    free(names->name);
+    free(names->table);
+    pthread_mutex_destroy(&names->lock);
+    *names = (struct names){0};
+}
+
+uint32_t strings_name(struct strings *strings, struct names *names, uint64_t id)
+{
+    if (id == 0) return NAME_NONE;
+    struct string *string = (struct string *)strings_get(strings, id);
+    if (!string) return NAME_LOST;
+    if (string->name == UINT32_MAX) string->name = names_add(names, string->text, string->length);
+    return string->name;
+}

@@ -1,0 +1,41 @@
+/* names.h - stores the names of a whole model, each once.
+ *
+ * A name's number is the same in all inputs of a model, so questions compare numbers. Inputs are read in parallel.
+ * Adding a name takes the lock. Looking one up takes no lock and must wait until all inputs are read.
+ */
+#ifndef TFA_NAMES_H
+#define TFA_NAMES_H
+
+#include <pthread.h>
+
+#include "base/util.h"
+#include "read/strings.h"
+
+#define NAME_NONE 0u    /* "" */
+#define NAME_LOST 1u    /* "(lost)" */
+#define NAME_RUN 2u     /* "(run)": the only stage of a trace without stages */
+#define NAME_OUTSIDE 3u /* "(none)": outside of any stage or operator */
+
+struct name {
+    char *text; /* zero-terminated, may hold other zeros */
+    uint32_t length;
+    uint32_t hash;
+};
+
+struct names {
+    struct name *name;
+    size_t count, capacity;
+    uint32_t *table; /* number + 1 by hash */
+    size_t table_size;
+    pthread_mutex_t lock;
+};
+
+void names_init(struct names *names);
+uint32_t names_add(struct names *names, const char *text, size_t length);
+uint32_t names_find(const struct names *names, const char *text, size_t length); /* UINT32_MAX: absent */
+const struct name *names_get(const struct names *names, uint32_t number);
+void names_free(struct names *names);
+/* Returns the name number of a string; NAME_LOST if the string is missing from the file. */
+uint32_t strings_name(struct strings *strings, struct names *names, uint64_t id);
+
+#endif

@@ -1,0 +1,437 @@
+/* kineto.c - finds the events in the JSON, and the other members of its outermost object.
+ *
+ * An event is scanned in place in one pass; if the window's end cuts it, it is scanned again once more bytes arrived.
+ * An invalid event is left out. The next event begins where the brackets of the invalid one close, or behind the next
+ * `},` that is followed by `{` and a key of events, whichever comes first.
+ */
+#include "read/kineto.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "read/kineto_event.h"
+#include "read/stream.h"
+
+enum { LARGEST_MEMBER = 16 << 20 };
+static const size_t LARGEST_EVENT = (size_t)256 << 20;
+
+struct walk {
+    struct stream stream;
+    const struct kineto_sink *sink;
+    struct kineto_damage *damage;
+    struct notes *notes;
+    struct kineto_scanner scanner;
+    size_t largest;
+    uint64_t too_large; /* events and members */
+    uint64_t nonsense;  /* offset + 1 of invalid JSON outside of events */
+    bool has_events;    /* the list of events has begun */
+    bool is_list;       /* the list is the whole file */
+    bool has_phase;     /* some event had a phase: it is a list of events */
+    bool ended;         /* the outermost value was read to its end */
+    bool is_json;
+    bool only_look; /* stop at the first event */
+    bool is_stage;
+};
+
+enum outcome { GOOD, CUT, BAD };
+
+static enum outcome take_event(struct walk *r, const char **after)
+{
+    struct stream *s = &r->stream;
+    struct kineto_event event;
+    const char *stopped, *p = scan_event(&r->scanner, s->at, &event, &stopped);
+    *after = p ? p : stopped;
+    if (!p) /* a cut number may end in its e */
+        return s->end - stopped < 3 ? CUT : BAD;
+    bool too_late = (event.has & HAS_TS && (event.ts == INT64_MAX || event.ts == INT64_MIN)) ||
+                    (event.has & HAS_DUR && (event.dur == INT64_MAX || event.dur == INT64_MIN));
+    if (too_late) {
+        r->damage->bad++;
+        return GOOD;
+    }
+    r->has_phase |= event.phase != 0;
+    r->damage->events++;
+    if (r->sink->event) r->sink->event(r->sink->context, &event);
+    return GOOD;
+}
+
+/* ---- recovery behind invalid JSON ---- */
+
+static bool more(struct walk *r)
+{
+    return stream_more(&r->stream);
+}
+
+/* Returns the next character that is no space; -1 at the end of the file. */
+static inline int peek(struct walk *r)
+{
+    struct stream *s = &r->stream;
+    for (;;) {
+        s->at = (char *)json_space(s->at);
+        if (s->at < s->end) return (unsigned char)*s->at;
+        s->at = s->end;
+        if (!more(r)) return -1;
+    }
+}
+
+/* The window begins with a `{`: tells whether a key of events follows. */
+static bool at_event(struct walk *r)
+{
+    struct stream *s = &r->stream;
+    bool whole, escaped = false, is_key = false;
+    do {
+        const char *p = json_space(s->at + 1), *end = *p == '"' ? json_string_end(p + 1, &escaped) : p;
+        whole = end + 1 < s->end;
+        is_key = whole && *p == '"' && is_event_key(&r->scanner, p + 1, (size_t)(end - p - 1));
+    } while (!whole && s->end - s->at < 256 && more(r));
+    return is_key;
+}
+
+/* Skips from the start of an invalid event to the start of the next item of the list. */
+static void resync(struct walk *r)
+{
+    struct stream *s = &r->stream;
+    struct json_skipper skipper = {0};
+    char last = 0, before = 0; /* last two characters that are no space */
+    while (s->at < s->end || more(r)) {
+        char c = *s->at;
+        if (c == '{' && last == ',' && before == '}' && at_event(r)) return;
+        bool closed = json_skip_piece(&skipper, s->at, s->at + 1) != NULL;
+        before = (unsigned char)c > ' ' ? last : before;
+        last = (unsigned char)c > ' ' ? c : last;
+        s->at++;
+        if (closed) {
+            int next = peek(r);
+            if (next == ',' || next == ']' || next < 0) return;
+            skipper = (struct json_skipper){.depth = 1}; /* brackets are unreliable: the pattern decides */
+        }
+    }
+}
+
+/* Skips a value that is too large to hold. */
+static bool skip_large(struct walk *r)
+{
+    struct stream *s = &r->stream;
+    struct json_skipper skipper = {0};
+    const char *after;
+    r->too_large++;
+    while (!(after = json_skip_piece(&skipper, s->at, s->end))) {
+        s->at = s->end;
+        if (!more(r)) return false;
+    }
+    s->at = (char *)after;
+    return true;
+}
+
+/* ---- the file ---- */
+
+static void cut(struct walk *r)
+{
+    r->damage->cut = true;
+    r->damage->cut_at = r->stream.total;
+    r->stream.at = r->stream.end;
+}
+
+static bool too_large(const struct walk *r, size_t largest)
+{
+    return (size_t)(r->stream.end - r->stream.at) >= largest;
+}
+
+/* Reads one item of the list. Returns false if the file ends inside it. */
+static bool read_item(struct walk *r, int first)
+{
+    struct stream *s = &r->stream;
+    const char *after, *stopped;
+    enum outcome outcome;
+    for (;;) {
+        if (first == '{') {
+            outcome = take_event(r, &after);
+        } else {
+            after = json_skip(s->at, &stopped);
+            outcome = after && after < s->end ? GOOD : stopped >= s->end || after ? CUT : BAD;
+            r->damage->bad += outcome == GOOD;
+        }
+        if (outcome == GOOD) {
+            s->at = (char *)after;
+            return true;
+        }
+        if (outcome == BAD) {
+            r->damage->bad++;
+            resync(r);
+            return true;
+        }
+        if (too_large(r, r->largest)) {
+            r->damage->bad++;
+            return skip_large(r);
+        }
+        if (!more(r)) return false;
+    }
+}
+
+/* Reads the items of the list of events, from behind its opening bracket. */
+static bool read_list(struct walk *r)
+{
+    r->has_events = true;
+    for (;;) {
+        int c = peek(r);
+        if (c == ',') {
+            r->stream.at++;
+        } else if (c == ']') {
+            r->stream.at++;
+            return true;
+        } else if (c < 0 ? r->is_list : r->only_look && (!r->is_list || r->has_phase || r->damage->bad)) {
+            return true; /* a bare list may lack its closing bracket */
+        } else if (c < 0 || !read_item(r, c)) {
+            cut(r);
+            return false;
+        }
+    }
+}
+
+static void no_sense(struct walk *r)
+{
+    r->nonsense = stream_offset(&r->stream, r->stream.at) + 1;
+}
+
+/* Reads a value other than the list of events. Returns false if the file ends inside it, or if it is invalid. */
+static bool read_value(struct walk *r, struct slice *value)
+{
+    struct stream *s = &r->stream;
+    const char *after, *stopped;
+    *value = (struct slice){0};
+    for (;;) {
+        after = json_skip(s->at, &stopped);
+        if (after && after < s->end) {
+            *value = (struct slice){s->at, (size_t)(after - s->at)};
+            s->at = (char *)after;
+            return true;
+        }
+        if (!after && stopped < s->end) {
+            no_sense(r);
+            return false;
+        }
+        if (too_large(r, LARGEST_MEMBER)) return skip_large(r) || (cut(r), false);
+        if (!more(r)) {
+            cut(r);
+            return false;
+        }
+    }
+}
+
+static bool key_is(struct slice key, const char *text)
+{
+    return key.length == strlen(text) && memcmp(key.at, text, key.length) == 0;
+}
+
+/* Reads a member of the outermost object, starting at its key. */
+static bool read_member(struct walk *r, bool is_first)
+{
+    struct slice key, value;
+    char name[256];
+    if (!read_value(r, &key)) return false;
+    size_t length = MIN(key.length >= 2 ? key.length - 2 : 0, sizeof name);
+    length = json_unescape(name, key.at ? key.at + 1 : "", length);
+    key = (struct slice){name, length};
+    int c = peek(r);
+    if (c != ':') {
+        c < 0 ? cut(r) : no_sense(r);
+        return false;
+    }
+    r->stream.at++;
+    c = peek(r);
+    if (key_is(key, "traceEvents") && c == '[') {
+        r->stream.at++;
+        return read_list(r);
+    }
+    if (c < 0 || !read_value(r, &value)) return c >= 0 ? false : (cut(r), false);
+    r->is_stage |= is_first && key_is(key, "tfinject") && value.length && *value.at == '{' &&
+                   json_member(value, "artefact").length > 0;
+    if (value.at && r->sink->member) r->sink->member(r->sink->context, key, value);
+    return true;
+}
+
+static void read_object(struct walk *r)
+{
+    for (bool is_first = true;; is_first = false) {
+        int c = peek(r);
+        if (c == ',' && !is_first) {
+            r->stream.at++;
+            c = peek(r);
+        }
+        if (c == '}') {
+            r->stream.at++;
+            r->ended = true;
+            return;
+        }
+        if (c != '"') {
+            c < 0 ? cut(r) : no_sense(r);
+            return;
+        }
+        if (!read_member(r, is_first) || (r->only_look && r->has_events)) return;
+    }
+}
+
+/* ---- notes ---- */
+
+static void judge_file(const struct walk *r, struct notes *notes)
+{
+    const struct stream *s = &r->stream;
+    unsigned long long at = s->fault_at;
+    if (s->error) {
+        notes_add(notes, LOSS, "can't be read to its end (%s)", strerror(s->error));
+    } else if (s->gzip_damaged) {
+        notes_add(notes, LOSS, "its compressed data are damaged at byte %llu: what lies behind that is lost", at);
+    } else if (s->gzip_checksum) {
+        notes_add(notes, LOSS, "its compressed data do not match their checksum (before byte %llu): some are wrong",
+                  at);
+    } else if (s->gzip_cut && !r->damage->cut) {
+        notes_add(notes, LOSS, "is cut at its end: all of the JSON is there, but not its checksum");
+    } else if (s->gzip_trailing) {
+        notes_add(notes, NOTE, "something else follows its compressed data at byte %llu; it was left out", at);
+    }
+}
+
+static void judge_text(const struct walk *r, struct notes *notes)
+{
+    const struct kineto_damage *d = r->damage;
+    unsigned long long events = d->events;
+    if (d->cut) {
+        notes_add(notes, LOSS,
+                  "ends in the middle, at byte %llu of its JSON: the first %llu events are there; it is cut, or still "
+                  "being written",
+                  (unsigned long long)d->cut_at, events);
+    }
+    if (r->nonsense) {
+        notes_add(notes, LOSS, "its JSON makes no sense from byte %llu on; %llu events were read",
+                  (unsigned long long)r->nonsense - 1, events);
+    }
+    if (d->bad) {
+        notes_add(notes, LOSS, "%llu of %llu events make no sense and were left out", (unsigned long long)d->bad,
+                  events + d->bad);
+    }
+    if (r->too_large)
+        notes_add(notes, NOTE, "%llu of its values are too large to be looked at", (unsigned long long)r->too_large);
+    if (!events && !d->bad && !d->cut && !r->nonsense) notes_add(notes, NOTE, "holds no events");
+}
+
+static bool judge(const struct walk *r, struct notes *notes)
+{
+    const char *empty = r->stream.total ? "" : " (it is empty)";
+    if (!r->is_json) {
+        judge_file(r, notes);
+        notes_add(notes, UNUSABLE, "is no trace: it is not JSON%s", empty);
+        return false;
+    }
+    if (!r->has_events || (r->is_list && !r->has_phase && r->damage->events + r->damage->bad)) {
+        judge_file(r, notes);
+        notes_add(notes, UNUSABLE, "is no trace: its JSON %s",
+                  r->damage->cut  ? "is cut before the list of events (traceEvents)"
+                  : r->nonsense   ? "makes no sense"
+                  : r->has_events ? "is a list of something else than events"
+                                  : "has no list of events (traceEvents)");
+        return false;
+    }
+    judge_text(r, notes);
+    judge_file(r, notes);
+    return true;
+}
+
+/* ---- reading ---- */
+
+static void read_all(struct walk *r)
+{
+    int c = peek(r);
+    while (c == 0xef && r->stream.end - r->stream.at < 3 && more(r)) continue;
+    if (c == 0xef && r->stream.end - r->stream.at >= 3) { /* a byte order mark */
+        r->stream.at += 3;
+        c = peek(r);
+    }
+    r->is_json = c == '{' || c == '[';
+    if (r->is_json) r->stream.at++;
+    if (c == '{') {
+        read_object(r);
+    } else if (c == '[') {
+        r->is_list = true;
+        r->ended = read_list(r);
+    }
+    while (r->ended && !r->only_look && peek(r) >= 0) /* reads on to find faults at the end of the file */
+        r->stream.at = r->stream.end;
+}
+
+static bool read_stream(struct walk *r, struct notes *notes)
+{
+    r->stream.most = MAX(r->largest, LARGEST_MEMBER);
+    *r->damage = (struct kineto_damage){0};
+    scanner_init(&r->scanner);
+    read_all(r);
+    r->damage->broken =
+        r->nonsense || r->stream.error || r->stream.gzip_damaged || r->stream.gzip_checksum || r->stream.gzip_cut;
+    scanner_free(&r->scanner);
+    return notes && judge(r, notes);
+}
+
+bool kineto_read(const char *path, enum file_how how, const struct kineto_sink *sink, struct kineto_damage *damage,
+                 struct notes *notes, atomic_ullong *done)
+{
+    struct walk r = {.sink = sink, .damage = damage, .largest = LARGEST_EVENT};
+    struct mem_guard guard;
+    const char *why = NULL;
+    volatile bool usable = stream_open(&r.stream, path, how, true, done, &why);
+    if (!usable) {
+        notes_add(notes, UNUSABLE, "can't be read (%s)", why);
+        stream_close(&r.stream);
+        return false;
+    }
+    mem_guard(&guard);
+    if (setjmp(guard.place) == 0) {
+        usable = read_stream(&r, notes);
+        mem_unguard(&guard);
+    } else { /* stops the reading thread first */
+        scanner_free(&r.scanner);
+        stream_close(&r.stream);
+        mem_lack();
+    }
+    stream_close(&r.stream);
+    return usable;
+}
+
+bool kineto_read_bytes(const struct kineto_bytes *bytes, const struct kineto_sink *sink, struct kineto_damage *damage,
+                       struct notes *notes)
+{
+    struct walk r = {.sink = sink, .damage = damage, .largest = bytes->largest};
+    stream_open_memory(&r.stream, bytes->at, bytes->length, bytes->piece);
+    bool usable = read_stream(&r, notes);
+    stream_close(&r.stream);
+    return usable;
+}
+
+/* ---- detection ---- */
+
+enum kineto_look kineto_look(const char *path, enum file_how how)
+{
+    unsigned char bytes[64];
+    struct stat status;
+    const char *why;
+    int fd = file_open(path, how, &status, &why);
+    ssize_t got = fd >= 0 ? read(fd, bytes, sizeof bytes) : 0;
+    ssize_t i = got >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    while (i < got && bytes[i] && bytes[i] <= ' ') i++;
+    bool is_json = i < got && (bytes[i] == '{' || bytes[i] == '[' || (got > 1 && bytes[0] == 0x1f && bytes[1] == 0x8b));
+    if (fd >= 0) close(fd);
+    return is_json ? LOOK_JSON : LOOK_OTHER;
+}
+
+enum kineto_kind kineto_probe(const char *path, enum file_how how)
+{
+    const char *why;
+    struct kineto_damage damage = {0};
+    static const struct kineto_sink none;
+    struct walk r = {.sink = &none, .damage = &damage, .largest = LARGEST_MEMBER, .only_look = true};
+    bool open = stream_open(&r.stream, path, how, false, NULL, &why);
+    if (open) read_stream(&r, NULL);
+    stream_close(&r.stream);
+    bool has_begun = !open || !r.stream.total || (damage.cut && !r.has_events); /* reading it later reports the cut */
+    bool is_trace = has_begun || (r.has_events && (!r.is_list || r.has_phase));
+    return r.is_stage && is_trace ? KINETO_STAGE : is_trace ? KINETO_TRACE : KINETO_NONE;
+}

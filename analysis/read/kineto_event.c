@@ -1,0 +1,289 @@
+/* kineto_event.c - scans an event in place in one pass, member by member.
+ *
+ * Keys may come in any order. If a member appears twice, the last one counts. Other members are skipped.
+ */
+#include "read/kineto_event.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum key {
+    KEY_NONE,
+    KEY_PH,
+    KEY_CAT,
+    KEY_NAME,
+    KEY_TS,
+    KEY_DUR,
+    KEY_PID,
+    KEY_TID,
+    KEY_ID,
+    KEY_ARGS,
+    KEY_OTHER, /* of events, but unused */
+    KEY_STREAM,
+    KEY_DEVICE,
+    KEY_CORRELATION,
+    KEY_EXTERNAL,
+};
+
+static const struct {
+    const char *text;
+    enum key key;
+    bool in_args;
+} key_rows[] = {
+    {"ph", KEY_PH, false},
+    {"cat", KEY_CAT, false},
+    {"name", KEY_NAME, false},
+    {"ts", KEY_TS, false},
+    {"dur", KEY_DUR, false},
+    {"pid", KEY_PID, false},
+    {"tid", KEY_TID, false},
+    {"id", KEY_ID, false},
+    {"args", KEY_ARGS, false},
+    {"s", KEY_OTHER, false},
+    {"bp", KEY_OTHER, false},
+    {"stream", KEY_STREAM, true},
+    {"device", KEY_DEVICE, true},
+    {"correlation", KEY_CORRELATION, true},
+    {"External id", KEY_EXTERNAL, true},
+    {"external id", KEY_EXTERNAL, true},
+};
+
+/* ---- keys ---- */
+
+static uint64_t first_word(const char *text, size_t length)
+{
+    uint64_t word;
+    memcpy(&word, text, sizeof word);
+    return length < 8 ? word & ((UINT64_C(1) << (8 * length)) - 1) : word;
+}
+
+static size_t key_place(uint64_t word, size_t length)
+{
+    return (size_t)(((word ^ length) * UINT64_C(0x9e3779b97f4a7c15)) >> 58);
+}
+
+void scanner_init(struct kineto_scanner *s)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(key_rows); i++) {
+        char padded[16] = {0};
+        size_t length = strlen(key_rows[i].text);
+        memcpy(padded, key_rows[i].text, length);
+        uint64_t word = first_word(padded, length);
+        struct known_key *keys = s->keys[key_rows[i].in_args];
+        size_t place = key_place(word, length);
+        while (keys[place].length) place = (place + 1) % EVENT_KEYS;
+        keys[place] = (struct known_key){word, key_rows[i].text, (uint8_t)length, (uint8_t)key_rows[i].key};
+    }
+}
+
+static inline enum key find_key(const struct known_key *keys, const char *text, size_t length)
+{
+    uint64_t word = first_word(text, length);
+    const struct known_key *known = &keys[key_place(word, length)];
+    for (; known->length; known = known + 1 < keys + EVENT_KEYS ? known + 1 : keys)
+        if (known->word == word && known->length == length &&
+            (length <= 8 || memcmp(text + 8, known->text + 8, length - 8) == 0))
+            return (enum key)known->key;
+    return KEY_NONE;
+}
+
+/* Looks up a key that contains escapes. No known writer escapes keys, but JSON permits it. */
+static enum key find_escaped_key(const struct known_key *keys, const char *text, size_t length)
+{
+    char plain[96] = {0};
+    if (length > sizeof plain - 8) return KEY_NONE;
+    return find_key(keys, plain, json_unescape(plain, text, length));
+}
+
+/* ---- an event ---- */
+
+static int64_t signed_of(const struct number *number)
+{
+    return number->negative ? -(int64_t)number->magnitude : (int64_t)number->magnitude;
+}
+
+/* Reads a number into `*to` and sets `flag` if there is one. Returns `p` itself if the value is no number. */
+static inline const char *take_number(struct kineto_event *event, const char *p, unsigned flag, int64_t *to)
+{
+    struct number number;
+    const char *after = json_number(p, 0, &number);
+    event->has &= ~flag;
+    if (number.state == NUMBER_GOOD && number.magnitude <= INT64_MAX) {
+        *to = signed_of(&number);
+        event->has |= flag;
+    }
+    return after;
+}
+
+/* Reads an id: 64 bits, unsigned. Ids of flows are often strings, also hexadecimal ones. */
+static const char *take_id(struct kineto_event *event, const char *p, unsigned flag, uint64_t *to)
+{
+    struct number number;
+    event->has &= ~flag;
+    if (p[0] == '"' && p[1] == '0' && p[2] == 'x') {
+        char *end;
+        char digits[24] = {0};
+        memcpy(digits, p + 3, 17);
+        *to = strtoull(digits, &end, 16);
+        event->has |= end > digits && end <= digits + 16 && *end == '"' && digits[0] != '-' ? flag : 0;
+        return p;
+    }
+    const char *after = json_number(p, 0, &number);
+    if (number.state == NUMBER_GOOD && !number.negative) {
+        *to = number.magnitude;
+        event->has |= flag;
+    }
+    return after;
+}
+
+/* Reads microseconds as nanoseconds. A value out of range becomes INT64_MAX or INT64_MIN. */
+static inline const char *take_time(struct kineto_event *event, const char *p, unsigned flag, unsigned is_float,
+                                    int64_t *to)
+{
+    struct number number;
+    const char *after = json_number(p, 3, &number);
+    event->has &= ~(flag | is_float);
+    if (number.state == NUMBER_NONE) return after;
+    event->has |= flag | (number.is_float ? is_float : 0);
+    *to = number.magnitude > INT64_MAX ? (number.negative ? INT64_MIN : INT64_MAX) : signed_of(&number);
+    return after;
+}
+
+/* Reads a string as written; its escapes are resolved once the event is complete. */
+static inline const char *take_text(const char *p, struct slice *text, bool *escaped)
+{
+    *text = (struct slice){0};
+    *escaped = false;
+    if (*p != '"') return p;
+    const char *quote = json_string_end(p + 1, escaped);
+    *text = (struct slice){p + 1, (size_t)(quote - p - 1)};
+    return quote + 1;
+}
+
+/* Reads the pid or tid of a row: a number, bare or in a string, or another string. */
+static inline const char *take_row(struct kineto_event *event, const char *p, unsigned flag, int64_t *to,
+                                   struct slice *text)
+{
+    bool escaped;
+    *text = (struct slice){0};
+    const char *after = take_number(event, p, flag, to);
+    if (*p == '"') after = take_text(p, text, &escaped);
+    return after;
+}
+
+/* Reads the phase, one letter; '?' stands for a longer or empty string. */
+static inline const char *take_phase(struct kineto_event *event, const char *p)
+{
+    struct slice phase;
+    bool escaped;
+    char plain[6];
+    p = take_text(p, &phase, &escaped);
+    if (__builtin_expect(escaped && phase.length <= sizeof plain, 0))
+        phase = (struct slice){plain, json_unescape(plain, phase.at, phase.length)};
+    event->phase = phase.length == 1 ? *phase.at : phase.at ? '?' : 0;
+    return p;
+}
+
+static inline const char *take_member(struct kineto_scanner *s, struct kineto_event *event, enum key key, const char *p)
+{
+    switch (key) {
+    case KEY_PH: return take_phase(event, p);
+    case KEY_CAT: return take_text(p, &event->category, &s->escaped_category);
+    case KEY_NAME: return take_text(p, &event->name, &s->escaped_name);
+    case KEY_TS: return take_time(event, p, HAS_TS, HAS_FLOAT_TS, &event->ts);
+    case KEY_DUR: return take_time(event, p, HAS_DUR, HAS_FLOAT_DUR, &event->dur);
+    case KEY_PID: return take_row(event, p, HAS_PID, &event->pid, &event->pid_text);
+    case KEY_TID: return take_row(event, p, HAS_TID, &event->tid, &event->tid_text);
+    case KEY_ID: return take_id(event, p, HAS_ID, &event->id);
+    case KEY_STREAM: return take_number(event, p, HAS_STREAM, &event->stream);
+    case KEY_DEVICE: return take_number(event, p, HAS_DEVICE, &event->device);
+    case KEY_CORRELATION: return take_id(event, p, HAS_CORRELATION, &event->correlation);
+    case KEY_EXTERNAL: return take_id(event, p, HAS_EXTERNAL, &event->external);
+    default: return p;
+    }
+}
+
+/* Reads the members of an event or of its args. Returns the position behind it, or NULL: *stopped has the position
+ * of the error. */
+static inline __attribute__((always_inline)) const char *take_members(struct kineto_scanner *s,
+                                                                      struct kineto_event *event, const char *p,
+                                                                      const char **stopped, const bool in_args);
+
+static __attribute__((noinline)) const char *take_args(struct kineto_scanner *s, struct kineto_event *event,
+                                                       const char *p, const char **stopped)
+{
+    const char *start = p;
+    event->has &= ~(unsigned)(HAS_STREAM | HAS_DEVICE | HAS_CORRELATION | HAS_EXTERNAL);
+    event->args = (struct slice){0};
+    if (*p != '{') return json_skip(p, stopped);
+    p = take_members(s, event, p, stopped, true);
+    if (p) event->args = (struct slice){start, (size_t)(p - start)};
+    return p;
+}
+
+static inline const char *take_members(struct kineto_scanner *s, struct kineto_event *event, const char *p,
+                                       const char **stopped, const bool in_args)
+{
+    p = json_space(p + 1);
+    if (*p == '}') return p + 1;
+    for (;;) {
+        bool escaped = false;
+        *stopped = p;
+        if (*p != '"') return NULL;
+        const char *text = p + 1, *quote = json_string_end(text, &escaped);
+        *stopped = p = json_space(quote + 1);
+        if (*p != ':') return NULL;
+        p = json_space(p + 1);
+        size_t length = (size_t)(quote - text);
+        enum key key = __builtin_expect(escaped, 0) ? find_escaped_key(s->keys[in_args], text, length)
+                                                    : find_key(s->keys[in_args], text, length);
+        const char *after = key == KEY_NONE ? p : take_member(s, event, key, p);
+        if (!in_args && key == KEY_ARGS) after = take_args(s, event, p, stopped);
+        else if (after == p) after = json_skip(p, stopped);
+        if (!after) return NULL;
+        *stopped = p = json_space(after);
+        if (*p != ',') return *p == '}' ? p + 1 : NULL;
+        p = json_space(p + 1);
+    }
+}
+
+/* Resolves all texts of an event at once, because growing the scratch buffer moves it. */
+static void resolve_escapes(struct kineto_scanner *s, struct kineto_event *event)
+{
+    struct slice *texts[] = {s->escaped_name ? &event->name : NULL, s->escaped_category ? &event->category : NULL};
+    size_t need = 0;
+    for (size_t i = 0; i < ARRAY_SIZE(texts); i++) need += texts[i] ? texts[i]->length : 0;
+    s->scratch.data = mem_grow(s->scratch.data, &s->scratch.capacity, need + 1, 1);
+    char *to = s->scratch.data;
+    for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+        if (texts[i]) {
+            texts[i]->length = json_unescape(to, texts[i]->at, texts[i]->length);
+            texts[i]->at = to;
+            to += texts[i]->length;
+        }
+    }
+}
+
+const char *scan_event(struct kineto_scanner *s, const char *p, struct kineto_event *event, const char **stopped)
+{
+    const char *start = p;
+    const struct slice none = {0};
+    event->category = event->name = event->pid_text = event->tid_text = event->args = none;
+    event->has = 0; /* fields without a flag are never read; clearing all costs as much as a member */
+    event->phase = 0;
+    s->escaped_name = s->escaped_category = false;
+    p = take_members(s, event, p, stopped, false);
+    if (p && __builtin_expect(s->escaped_name || s->escaped_category, 0)) resolve_escapes(s, event);
+    if (p) event->raw = (struct slice){start, (size_t)(p - start)};
+    return p;
+}
+
+bool is_event_key(const struct kineto_scanner *s, const char *text, size_t length)
+{
+    return find_key(s->keys[false], text, length) != KEY_NONE;
+}
+
+void scanner_free(struct kineto_scanner *s)
+{
+    text_free(&s->scratch);
+}

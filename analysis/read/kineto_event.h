@@ -1,0 +1,29 @@
+/* kineto_event.h - finds the relevant members of one event. */
+#ifndef TFA_KINETO_EVENT_H
+#define TFA_KINETO_EVENT_H
+
+#include "read/kineto.h"
+
+enum { EVENT_KEYS = 64 };
+
+/* A known key, looked up by its first eight bytes and its length. */
+struct known_key {
+    uint64_t word;
+    const char *text;
+    uint8_t length, key; /* length 0: the slot is free */
+};
+
+struct kineto_scanner {
+    struct known_key keys[2][EVENT_KEYS]; /* [0]: keys of events, [1]: keys of their args */
+    struct text scratch;                  /* unescaped texts of the current event */
+    bool escaped_name, escaped_category;
+};
+
+void scanner_init(struct kineto_scanner *scanner);
+/* Scans the event that begins at `p`, a `{`. Returns the position behind it, or NULL if it is invalid or cut
+ * (*stopped has the position). Its texts are valid until the next call. */
+const char *scan_event(struct kineto_scanner *scanner, const char *p, struct kineto_event *event, const char **stopped);
+bool is_event_key(const struct kineto_scanner *scanner, const char *text, size_t length);
+void scanner_free(struct kineto_scanner *scanner);
+
+#endif

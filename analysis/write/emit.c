@@ -1,0 +1,483 @@
+/* emit.c - prints rows of named values as text, JSON or csv. */
+#include "write/emit.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "write/short_names.h"
+
+/* ---- formats of values ---- */
+
+static void add_us(struct text *text, int64_t ns)
+{
+    uint64_t whole = ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns;
+    text_format(text, "%s%llu.%03u", ns < 0 ? "-" : "", (unsigned long long)(whole / 1000), (unsigned)(whole % 1000));
+}
+
+void human_time(struct text *text, int64_t ns)
+{
+    double size = fabs((double)ns);
+    if (size < 1e6) text_format(text, "%.3f us", (double)ns / 1e3);
+    else if (size < 1e9) text_format(text, "%.3f ms", (double)ns / 1e6);
+    else text_format(text, "%.3f s", (double)ns / 1e9);
+}
+
+void human_bytes(struct text *text, uint64_t bytes)
+{
+    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
+    double size = (double)bytes / 1024;
+    size_t unit = 0;
+    if (bytes < 1024) {
+        text_format(text, "%llu B", (unsigned long long)bytes);
+        return;
+    }
+    for (; size >= 1024 && unit + 1 < ARRAY_SIZE(units); unit++) size /= 1024;
+    text_format(text, "%.1f %s", size, units[unit]);
+}
+
+/* Adds visible text in quotes, for one of several values on a line. */
+static void add_quoted(struct text *text, const char *bytes, size_t length)
+{
+    text_puts(text, "\"");
+    for (size_t i = 0, from = 0; i <= length; i++) {
+        if (i == length || bytes[i] == '"' || bytes[i] == '\\') {
+            text_visible(text, bytes + from, i - from);
+            text_puts(text, i < length ? "\\" : "");
+            from = i;
+        }
+    }
+    text_puts(text, "\"");
+}
+
+static void add_csv(struct text *text, const char *bytes, size_t length, bool formula)
+{
+    bool quote = false;
+    for (size_t i = 0; i < length; i++) quote |= strchr(",\"\r\n", bytes[i]) != NULL;
+    text_puts(text, quote ? "\"" : "");
+    text_puts(text, formula ? "'" : "");
+    for (size_t i = 0; i < length; i++) {
+        text_add(text, "\"\"", bytes[i] == '"' && quote);
+        text_add(text, bytes + i, 1);
+    }
+    text_puts(text, quote ? "\"" : "");
+}
+
+/* ---- JSON ---- */
+
+/* Writes the text before a value: a comma if it is not the first, and its key. */
+static void json_before(struct emit *e, const char *key)
+{
+    out_puts(e->out, e->filled[e->depth] ? ", " : "");
+    e->filled[e->depth] = true;
+    if (key && !e->list[e->depth]) {
+        out_json_string(e->out, key, strlen(key));
+        out_puts(e->out, ": ");
+    }
+}
+
+/* ---- cells of text and csv ---- */
+
+static void table_cell(struct emit *e, const char *text, bool right)
+{
+    e->cell = mem_grow(e->cell, &e->cell_capacity, e->cell_count + 1, sizeof *e->cell);
+    e->cell[e->cell_count].text = string_format("%s", text);
+    e->cell[e->cell_count++].right = right;
+}
+
+/* Returns the length of a key without its unit, as the values show the unit. */
+static size_t without_unit(const char *key, size_t length)
+{
+    static const char *const units[] = {"_us", "_bytes"};
+    for (size_t i = 0; i < ARRAY_SIZE(units); i++) {
+        size_t unit = strlen(units[i]);
+        if (length > unit && strncmp(key + length - unit, units[i], unit) == 0) return length - unit;
+    }
+    return length;
+}
+
+static void table_head(struct emit *e, const char *keys)
+{
+    for (const char *p = keys; *p;) {
+        size_t length = strcspn(p, ",");
+        char *key = mem_text(p, without_unit(p, length));
+        table_cell(e, key, false);
+        e->columns++;
+        free(key);
+        p += length + (p[length] == ',');
+    }
+}
+
+static void block_cell(struct emit *e, const char *key, const char *text)
+{
+    if (e->cells == 0 && !e->totals) {
+        out_puts(e->out, e->rows ? "\n" : "");
+        out_puts(e->out, text);
+        out_puts(e->out, "\n");
+        return;
+    }
+    size_t length = without_unit(key, strlen(key));
+    out_puts(e->out, "  ");
+    out_write(e->out, key, length);
+    for (size_t i = length; i < 14; i++) out_puts(e->out, " ");
+    out_puts(e->out, text);
+    out_puts(e->out, "\n");
+}
+
+/* Writes a complete value at the top level of a row. */
+static void put_cell(struct emit *e, const char *key, const char *text, size_t length, bool right)
+{
+    if (e->totals && e->format == FORMAT_CSV) return;
+    if (e->totals && e->style == STYLE_TABLE) {
+        text_format(&e->nested, "%s%.*s %s", e->nested.length ? ", " : "", (int)without_unit(key, strlen(key)), key,
+                    text);
+    } else if (e->format == FORMAT_CSV) {
+        struct text quoted = {0};
+        add_csv(&quoted, text, length, !right && is_formula(text, length));
+        out_puts(e->out, e->cells ? "," : "");
+        out_write(e->out, quoted.data ? quoted.data : "", quoted.length);
+        text_free(&quoted);
+    } else if (e->style == STYLE_TABLE) {
+        table_cell(e, text, right);
+    } else if (e->style == STYLE_BLOCKS) {
+        block_cell(e, key, text);
+    } else if (!e->totals) {
+        out_puts(e->out, e->cells ? " " : "");
+        out_write(e->out, text, length);
+    }
+    e->cells++;
+}
+
+/* Adds a nested value: "key value" in text tables and blocks, else key=value. */
+static void put_nested(struct emit *e, const char *key, const char *text, size_t length)
+{
+    bool people = e->format == FORMAT_TEXT && e->style != STYLE_LINES;
+    if (e->filled[e->depth]) text_puts(&e->nested, people ? ", " : " ");
+    e->filled[e->depth] = true;
+    if (key && !e->list[e->depth]) {
+        text_visible(&e->nested, key, strlen(key));
+        text_puts(&e->nested, people ? " " : "=");
+    }
+    text_add(&e->nested, text, length);
+}
+
+/* Writes the value in `scratch`, and empties it. */
+static void put(struct emit *e, const char *key, bool right)
+{
+    const char *text = e->scratch.data ? e->scratch.data : "";
+    if (e->depth) put_nested(e, key, text, e->scratch.length);
+    else put_cell(e, key, text, e->scratch.length, right);
+    e->scratch.length = 0;
+    if (e->scratch.data) e->scratch.data[0] = 0;
+}
+
+static bool for_people(const struct emit *e)
+{
+    return e->format == FORMAT_TEXT && e->style != STYLE_LINES;
+}
+
+/* ---- values ---- */
+
+void emit_null(struct emit *e, const char *key)
+{
+    if (e->format == FORMAT_JSON) {
+        json_before(e, key);
+        out_puts(e->out, "null");
+        return;
+    }
+    text_puts(&e->scratch, e->format == FORMAT_TEXT ? "-" : "");
+    put(e, key, true);
+}
+
+void emit_bool(struct emit *e, const char *key, bool value)
+{
+    if (e->format == FORMAT_JSON) {
+        json_before(e, key);
+        out_puts(e->out, value ? "true" : "false");
+        return;
+    }
+    text_puts(&e->scratch, for_people(e) ? (value ? "yes" : "no") : value ? "true" : "false");
+    put(e, key, false);
+}
+
+void emit_count(struct emit *e, const char *key, uint64_t value)
+{
+    if (e->format == FORMAT_JSON) {
+        json_before(e, key);
+        out_number(e->out, value);
+        return;
+    }
+    text_format(&e->scratch, "%llu", (unsigned long long)value);
+    put(e, key, true);
+}
+
+void emit_int(struct emit *e, const char *key, int64_t value)
+{
+    if (e->format == FORMAT_JSON) {
+        json_before(e, key);
+        out_puts(e->out, value < 0 ? "-" : "");
+        out_number(e->out, value < 0 ? 0 - (uint64_t)value : (uint64_t)value);
+        return;
+    }
+    text_format(&e->scratch, "%lld", (long long)value);
+    put(e, key, true);
+}
+
+void emit_known(struct emit *e, const char *key, int64_t value)
+{
+    if (value < 0) emit_null(e, key);
+    else emit_int(e, key, value);
+}
+
+void emit_us(struct emit *e, const char *key, int64_t ns)
+{
+    if (e->format == FORMAT_JSON) {
+        json_before(e, key);
+        out_us(e->out, ns);
+        return;
+    }
+    if (for_people(e)) human_time(&e->scratch, ns);
+    else add_us(&e->scratch, ns);
+    put(e, key, true);
+}
+
+void emit_bytes(struct emit *e, const char *key, uint64_t value)
+{
+    if (!for_people(e)) {
+        emit_count(e, key, value);
+        return;
+    }
+    human_bytes(&e->scratch, value);
+    put(e, key, true);
+}
+
+void emit_pct(struct emit *e, const char *key, double value)
+{
+    if (!isfinite(value)) {
+        emit_null(e, key);
+    } else if (e->format == FORMAT_JSON) {
+        json_before(e, key);
+        out_format(e->out, "%.4f", value);
+    } else {
+        text_format(&e->scratch, for_people(e) ? "%.1f %%" : "%.4f", value);
+        put(e, key, true);
+    }
+}
+
+void emit_double(struct emit *e, const char *key, double value)
+{
+    if (!isfinite(value)) {
+        emit_null(e, key);
+    } else if (e->format == FORMAT_JSON) {
+        json_before(e, key);
+        out_format(e->out, "%.17g", value);
+    } else {
+        text_format(&e->scratch, for_people(e) ? "%g" : "%.17g", value);
+        put(e, key, true);
+    }
+}
+
+void emit_hex(struct emit *e, const char *key, uint64_t value)
+{
+    if (e->format == FORMAT_JSON) {
+        json_before(e, key);
+        out_format(e->out, "\"0x%llx\"", (unsigned long long)value);
+        return;
+    }
+    text_format(&e->scratch, "0x%llx", (unsigned long long)value);
+    put(e, key, true);
+}
+
+void emit_bytes_text(struct emit *e, const char *key, const char *text, size_t length)
+{
+    if (e->format == FORMAT_JSON) {
+        json_before(e, key);
+        out_json_string(e->out, text, length);
+        return;
+    }
+    if (e->format == FORMAT_TEXT && e->style == STYLE_LINES) add_quoted(&e->scratch, text, length);
+    else text_visible(&e->scratch, text, length);
+    put(e, key, false);
+}
+
+void emit_text(struct emit *e, const char *key, const char *text)
+{
+    if (!text) {
+        emit_null(e, key);
+        return;
+    }
+    bool word = e->format == FORMAT_TEXT && e->style == STYLE_LINES && !e->depth;
+    if (word) { /* words at the top level of a line come from the program itself: no quotes */
+        text_visible(&e->scratch, text, strlen(text));
+        put(e, key, false);
+    } else {
+        emit_bytes_text(e, key, text, strlen(text));
+    }
+}
+
+void emit_stage(struct emit *e, const struct name *name)
+{
+    struct text text = {0};
+    if (for_people(e)) {
+        short_stage(name->text, name->length, &text);
+        emit_bytes_text(e, "stage", text.data, text.length);
+    } else {
+        emit_bytes_text(e, "stage", name->text, name->length);
+    }
+    text_free(&text);
+}
+
+void emit_json(struct emit *e, const char *key, const char *json, size_t length)
+{
+    if (e->format == FORMAT_JSON) {
+        json_before(e, key);
+        out_json_raw(e->out, json, length);
+        return;
+    }
+    text_visible(&e->scratch, json, length);
+    put(e, key, false);
+}
+
+void emit_open(struct emit *e, const char *key, bool list)
+{
+    if (e->format == FORMAT_JSON) {
+        json_before(e, key);
+        out_puts(e->out, list ? "[" : "{");
+    } else if (e->depth == 0) {
+        free(e->nested_key);
+        e->nested_key = string_format("%s", key);
+        e->nested.length = 0;
+    } else {
+        put_nested(e, key, "(", 1);
+    }
+    e->depth++;
+    e->list[e->depth] = list;
+    e->filled[e->depth] = false;
+}
+
+void emit_close(struct emit *e)
+{
+    bool list = e->list[e->depth], empty = !e->filled[e->depth];
+    e->depth--;
+    if (e->format == FORMAT_JSON) {
+        out_puts(e->out, list ? "]" : "}");
+    } else if (e->depth == 0) {
+        if (empty && e->format == FORMAT_TEXT) text_puts(&e->scratch, e->style == STYLE_LINES ? "" : "-");
+        else text_add(&e->scratch, e->nested.data ? e->nested.data : "", e->nested.length);
+        put(e, e->nested_key, false);
+        e->nested.length = 0;
+    } else {
+        text_puts(&e->nested, ")");
+    }
+}
+
+/* ---- answers and rows ---- */
+
+void emit_begin(struct emit *e, struct out *out, enum format format, enum emit_style style, enum command_id command)
+{
+    *e = (struct emit){.out = out, .format = format, .style = style, .keys = command_keys(command)};
+    e->rules = rules_names[RULES_EXACT];
+    if (format == FORMAT_JSON) {
+        out_puts(out, "{\"command\": ");
+        out_json_string(out, command_name(command), strlen(command_name(command)));
+        out_puts(out, ", \"version\": ");
+        out_json_string(out, TFI_VERSION, strlen(TFI_VERSION));
+    }
+}
+
+void emit_rules(struct emit *e, enum rules rules)
+{
+    e->rules = rules_names[rules];
+}
+
+void emit_keys(struct emit *e, const char *keys)
+{
+    e->keys = keys;
+}
+
+static void begin_inputs(struct emit *e)
+{
+    if (e->format == FORMAT_JSON && !e->inputs) out_format(e->out, ", \"rules\": \"%s\",\n\"inputs\": [", e->rules);
+    e->inputs = true;
+}
+
+void emit_input(struct emit *e, const char *path, const char *kind, int64_t rank, bool complete, int64_t events,
+                int64_t lost)
+{
+    if (e->format != FORMAT_JSON) return;
+    begin_inputs(e);
+    out_puts(e->out, e->rows++ ? ",\n  {" : "\n  {");
+    e->filled[0] = false;
+    emit_text(e, "path", path);
+    emit_text(e, "kind", kind);
+    emit_known(e, "rank", rank);
+    emit_bool(e, "complete", complete);
+    emit_known(e, "events", events);
+    emit_known(e, "lost", lost);
+    out_puts(e->out, "}");
+}
+
+/* Ends the list of inputs and begins the rows. There may be no rows. */
+static void begin_rows(struct emit *e)
+{
+    if (e->begun) return;
+    e->begun = true;
+    if (e->format == FORMAT_JSON) {
+        begin_inputs(e);
+        e->rows = 0;
+        out_puts(e->out, "],\n\"rows\": [");
+    } else if (e->format == FORMAT_CSV) {
+        out_puts(e->out, e->keys);
+        out_puts(e->out, "\n");
+    } else if (e->style == STYLE_TABLE) {
+        table_head(e, e->keys);
+    }
+}
+
+void emit_row(struct emit *e)
+{
+    begin_rows(e);
+    e->cells = 0;
+    e->filled[0] = false;
+    if (e->format == FORMAT_JSON) out_puts(e->out, e->rows ? ",\n  {" : "\n  {");
+}
+
+void emit_row_end(struct emit *e)
+{
+    e->rows++;
+    if (e->format == FORMAT_JSON) out_puts(e->out, "}");
+    else if (e->format == FORMAT_CSV || e->style == STYLE_LINES) out_puts(e->out, "\n");
+}
+
+void emit_totals(struct emit *e)
+{
+    begin_rows(e);
+    e->filled[0] = false;
+    if (e->format == FORMAT_JSON) {
+        out_puts(e->out, e->rows ? "\n],\n\"totals\": {" : "],\n\"totals\": {");
+    } else if (e->format == FORMAT_TEXT && e->style == STYLE_TABLE) {
+        table_print(e->out, e->cell, e->cell_count, e->columns);
+        free(e->cell);
+        e->cell = NULL;
+        e->cell_count = 0;
+    } else if (e->format == FORMAT_TEXT && e->style == STYLE_BLOCKS) {
+        out_puts(e->out, e->rows ? "\ntotal\n" : "total\n");
+    }
+    e->nested.length = 0;
+    e->totals = true;
+}
+
+void emit_end(struct emit *e)
+{
+    if (e->format == FORMAT_JSON) {
+        out_puts(e->out, "}}\n");
+    } else if (e->format == FORMAT_TEXT && e->style == STYLE_TABLE && e->nested.length) {
+        out_puts(e->out, "total: ");
+        out_write(e->out, e->nested.data, e->nested.length);
+        out_puts(e->out, "\n");
+    }
+    text_free(&e->scratch);
+    text_free(&e->nested);
+    free(e->nested_key);
+    e->nested_key = NULL;
+}

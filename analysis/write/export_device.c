@@ -1,0 +1,275 @@
+/* export_device.c - writes device work of .tfr traces into Chrome traces, with Kineto's categories and argument names.
+ *
+ * A row is one stream of a device. In a file of one process a device's pid is its number, as in Kineto. In a file of
+ * several processes it is a free number, and the arguments name the device. Arrows lead from each launch to the work it
+ * started.
+ */
+#include "write/export_write.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "model/join.h"
+
+enum { WARP = 32, DEVICES_LAST = 5000000 }; /* DEVICES_LAST: below the rows of the host, as in Kineto */
+
+/* ---- devices ---- */
+
+static void put_property(struct export *x, const struct device *device)
+{
+    struct emit *e = &x->e;
+    char uuid[DEVICE_UUID];
+    device_uuid(device, uuid);
+    emit_open(e, NULL, false);
+    emit_count(e, "id", device->number);
+    emit_text(e, "name", model_name(x->chosen->model, device->name));
+    emit_count(e, "totalGlobalMem", device->memory);
+    emit_count(e, "computeMajor", device->capability / 100);
+    emit_count(e, "computeMinor", device->capability % 100);
+    emit_count(e, "warpSize", WARP);
+    emit_count(e, "numSms", device->units);
+    emit_text(e, "uuid", uuid);
+    emit_bool(e, "simulated", device->simulated);
+    emit_close(e);
+}
+
+/* Devices of several ranks are distinguished by UUID. A device that several processes used is listed once. */
+void put_device_properties(struct export *x)
+{
+    struct map seen = {0};
+    bool any = false;
+    for (size_t i = 0; i < x->asked->processes; i++) {
+        const struct process *p = x->asked->process[i];
+        for (size_t k = 0; k < p->devices; k++) {
+            const uint64_t *uuid = p->device[k].uuid;
+            uint32_t first = map_get(&seen, hash_numbers(uuid[0], uuid[1]));
+            if (first != MAP_NONE && first != i) continue;
+            if (!any) emit_open(&x->e, "deviceProperties", true);
+            put_property(x, &p->device[k]);
+            map_put(&seen, hash_numbers(uuid[0], uuid[1]), (uint32_t)i);
+            any = true;
+        }
+    }
+    if (any) emit_close(&x->e);
+    map_free(&seen);
+}
+
+static int64_t pid_of_device(const struct export *x, int64_t device)
+{
+    uint32_t place = map_get(&x->device_of, (uint64_t)device);
+    return place == MAP_NONE ? -1 : x->device_pid[place];
+}
+
+static void put_device(struct export *x, int64_t number, int64_t pid)
+{
+    const struct device *device = find_device(x->process, number);
+    const char *program = x->process->command ? x->process->command : x->process->path;
+    char *name = x->process->rank >= 0 && x->asked->processes > 1
+                     ? string_format("rank %lld: %.60s", (long long)x->process->rank, program)
+                     : string_format("%.60s", program);
+    char *label = device
+                      ? string_format("GPU %lld: %s%s", (long long)number, model_name(x->chosen->model, device->name),
+                                      device->simulated ? ", simulated" : "")
+                      : string_format("GPU %lld", (long long)number);
+    put_metadata(x, "process_name", pid, 0, "name", name, 0);
+    put_metadata(x, "process_labels", pid, 0, "labels", label, 0);
+    put_metadata(x, "process_sort_index", pid, 0, "sort_index", NULL, DEVICES_LAST + number);
+    free(name);
+    free(label);
+}
+
+void put_devices(struct export *x)
+{
+    const struct process *p = x->process;
+    bool alone = x->asked->processes == 1;
+    x->devices = 0;
+    x->device_pid = mem_zero(p->lanes, sizeof *x->device_pid);
+    for (size_t i = 0; i < p->lanes; i++) {
+        int64_t number = p->lane[i].device;
+        if (pid_of_device(x, number) < 0) {
+            map_put(&x->device_of, (uint64_t)number, (uint32_t)x->devices);
+            x->device_pid[x->devices] = free_pid(x, alone ? number : -1);
+            put_device(x, number, x->device_pid[x->devices++]);
+        }
+    }
+    for (size_t i = 0; i < p->lanes; i++) {
+        char name[40];
+        snprintf(name, sizeof name, "stream %lld", (long long)p->lane[i].stream);
+        put_metadata(x, "thread_name", pid_of_device(x, p->lane[i].device), (uint64_t)p->lane[i].stream, "name", name,
+                     0);
+    }
+}
+
+/* ---- calls ---- */
+
+/* Runtime functions begin with cuda, driver functions with cu only. */
+static const char *span_category(const char *name)
+{
+    return strncmp(name, "cu", 2) == 0 && strncmp(name, "cuda", 4) != 0 ? "cuda_driver" : "cuda_runtime";
+}
+
+void put_spans(struct export *x)
+{
+    const struct process *p = x->process;
+    const struct spans *s = &p->spans;
+    bool *joined = joined_spans(p);
+    for (size_t i = 0; i < s->table.count && !without_calls(x->asked->without); i++) {
+        if (joined[i] || s->event_class[i] != CLASS_API ||
+            !is_wanted_call(x, s->thread[i], s->start[i], s->end[i], (uint32_t)i))
+            continue;
+        const struct name *name = names_get(&x->chosen->model->names, s->name[i]);
+        begin_event(x, "X");
+        emit_text(&x->e, "cat", span_category(name->text));
+        emit_bytes_text(&x->e, "name", name->text, name->length);
+        put_place(x, x->pid, tid_of(x, s->thread[i]), s->start[i]);
+        emit_us(&x->e, "dur", s->end[i] - s->start[i]);
+        emit_open(&x->e, "args", false);
+        put_external_id(x, x->launcher[i]);
+        emit_count(&x->e, "correlation", s->id[i]);
+        emit_close(&x->e);
+        end_event(x);
+    }
+    free(joined);
+}
+
+/* ---- work ---- */
+
+static void put_three(struct emit *e, const char *key, const uint32_t *value)
+{
+    emit_open(e, key, true);
+    for (int i = 0; i < 3; i++) emit_count(e, NULL, value[i]);
+    emit_close(e);
+}
+
+static double product(const uint32_t *three)
+{
+    return (double)three[0] * three[1] * three[2];
+}
+
+static void put_kernel_args(struct export *x, const struct work_detail *detail, int64_t number)
+{
+    struct emit *e = &x->e;
+    const struct device *device = find_device(x->process, number);
+    if (detail->queued) emit_us(e, "queued", detail->queued - x->base);
+    else emit_count(e, "queued", 0);
+    emit_count(e, "registers per thread", detail->registers);
+    emit_count(e, "shared memory", (uint64_t)detail->static_shared + detail->dynamic_shared);
+    if (device && device->units) {
+        double blocks = product(detail->grid) / device->units;
+        emit_double(e, "blocks per SM", blocks);
+        emit_double(e, "warps per SM", blocks * product(detail->block) / WARP);
+    }
+    put_three(e, "grid", detail->grid);
+    put_three(e, "block", detail->block);
+}
+
+/* Writes the operator and stage in which a replayed node was captured. Kineto has no such fields. */
+static void put_captured(struct export *x, size_t i)
+{
+    const struct attribution *a = &x->attribution;
+    uint32_t name;
+    if (!captured_operator(a, i, &name)) return;
+    uint32_t stage = a->node[a->captured[i]].stage;
+    if (name != NAME_NONE) {
+        const struct name *op = names_get(&x->chosen->model->names, name);
+        emit_bytes_text(&x->e, "captured op", op->text, op->length);
+    }
+    if (stage != NO_PLACE) {
+        const struct name *of = names_get(&x->chosen->model->names, x->process->ranges.name[stage]);
+        emit_bytes_text(&x->e, "captured stage", of->text, of->length);
+    }
+}
+
+static void put_work_args(struct export *x, size_t i)
+{
+    const struct works *w = &x->process->works;
+    const struct lane *lane = &x->process->lane[w->lane[i]];
+    const struct work_detail *detail = &w->detail[i];
+    struct emit *e = &x->e;
+    emit_open(e, "args", false);
+    put_external_id(x, x->attribution.op[i]);
+    emit_int(e, "device", lane->device);
+    emit_count(e, "context", detail->context);
+    emit_int(e, "stream", lane->stream);
+    if (w->correlation[i] != NO_ID) emit_count(e, "correlation", w->correlation[i]);
+    if (w->event_class[i] == CLASS_KERNEL) {
+        put_kernel_args(x, detail, lane->device);
+    } else if (w->event_class[i] == CLASS_SYNC) {
+        emit_text(e, "cuda_sync_kind", model_name(x->chosen->model, w->name[i]));
+        if (detail->sync_event && detail->sync_event != UINT32_MAX)
+            emit_count(e, "wait_on_cuda_event_id", detail->sync_event);
+    } else {
+        int64_t time = w->end[i] - w->start[i];
+        emit_count(e, "bytes", detail->bytes);
+        emit_double(e, "memory bandwidth (GB/s)", time > 0 ? (double)detail->bytes / (double)time : 0);
+    }
+    if (detail->graph) {
+        emit_count(e, "graph id", detail->graph);
+        emit_count(e, "graph node id", detail->node);
+        put_captured(x, i);
+    }
+    emit_close(e);
+}
+
+static void put_arrow(struct export *x, const char *phase, uint64_t id, int64_t pid, uint64_t tid, int64_t time)
+{
+    begin_event(x, phase);
+    emit_text(&x->e, "cat", "ac2g");
+    emit_text(&x->e, "name", "ac2g");
+    emit_count(&x->e, "id", id);
+    put_place(x, pid, tid, time);
+    if (*phase == 'f') emit_text(&x->e, "bp", "e");
+    end_event(x);
+}
+
+/* Writes the arrow to a work. Arrow ids differ from correlation ids, which repeat in other processes and after 2^32
+ * calls of one process. */
+static void put_arrows(struct export *x, const uint32_t *first, size_t i)
+{
+    const struct works *w = &x->process->works;
+    const struct spans *s = &x->process->spans;
+    const struct lane *lane = &x->process->lane[w->lane[i]];
+    uint32_t launch = x->attribution.launch[i];
+    uint64_t id = x->arrows + launch;
+    if (launch == NO_PLACE || !is_wanted_call(x, s->thread[launch], s->start[launch], s->end[launch], launch)) return;
+    if (first[launch] == i) put_arrow(x, "s", id, x->pid, tid_of(x, s->thread[launch]), s->start[launch]);
+    put_arrow(x, "f", id, pid_of_device(x, lane->device), (uint64_t)lane->stream, w->start[i]);
+}
+
+static bool wants_work(const struct export *x, size_t i)
+{
+    const struct works *w = &x->process->works;
+    const struct belonging *at = &x->attribution.work[i];
+    bool in_time = w->start[i] < x->to && w->end[i] >= x->from;
+    bool chosen = choice_in_steps(&x->choice, at->time) && (!x->choice.by_lane || x->choice.lane[w->lane[i]]);
+    return in_time && chosen && (x->whole || is_inside(x, at->stage, at->time));
+}
+
+void put_works(struct export *x)
+{
+    static const char *const categories[] = {[CLASS_KERNEL] = "kernel",
+                                             [CLASS_MEMCPY] = "gpu_memcpy",
+                                             [CLASS_MEMSET] = "gpu_memset",
+                                             [CLASS_SYNC] = "cuda_sync"};
+    const struct works *w = &x->process->works;
+    uint32_t *first = no_places(x->process->spans.table.count); /* by span: its first work that is written */
+    for (size_t i = 0; i < w->table.count && !(x->asked->without & WITHOUT_GPU); i++) {
+        if (!wants_work(x, i)) continue;
+        const struct lane *lane = &x->process->lane[w->lane[i]];
+        const struct name *name = names_get(&x->chosen->model->names, w->name[i]);
+        uint32_t launch = x->attribution.launch[i];
+        begin_event(x, "X");
+        emit_text(&x->e, "cat", categories[w->event_class[i]]);
+        emit_bytes_text(&x->e, "name", name->text, name->length);
+        put_place(x, pid_of_device(x, lane->device), (uint64_t)lane->stream, w->start[i]);
+        emit_us(&x->e, "dur", w->end[i] - w->start[i]);
+        put_work_args(x, i);
+        end_event(x);
+        if (launch != NO_PLACE && first[launch] == NO_PLACE) first[launch] = (uint32_t)i;
+        put_arrows(x, first, i);
+    }
+    x->arrows += x->process->spans.table.count;
+    free(first);
+}

@@ -1,0 +1,221 @@
+/* export_kineto.c - copies events of a Kineto trace to the outputs they belong to.
+ *
+ * ask/kineto_places.h determines the stage of each event. Events that describe rows (M) go to every output. Events
+ * without a row of a process (the profiler's own marks) go only to whole outputs.
+ */
+#include "write/export_kineto.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ask/dump_choice.h"
+#include "model/load/kineto.h"
+#include "ask/kineto_places.h"
+#include "ask/stages/order.h"
+
+struct copy {
+    struct targets *targets;
+    const struct process *process;
+    const struct attribution *attribution;
+    struct kineto_places *places; /* NULL: all targets are whole */
+    uint64_t *of_stage;           /* by range: bits of the targets of it and of all stages around it */
+    int64_t *all_until;           /* by range: earliest end of the stages around it */
+    struct stage_paths *paths;    /* by target: links over the target's stages, made when first needed */
+    uint64_t events;
+    uint64_t checked; /* number of the event that `is_safe` is valid for */
+    bool is_safe;
+    int64_t base;
+};
+
+/* ---- writing ---- */
+
+void put_writer(struct out *out, const char *artefact, const struct name *stage, int64_t rank)
+{
+    out_puts(out, "\"tfinject\": {\"artefact\": ");
+    out_json_string(out, artefact, strlen(artefact));
+    if (stage) {
+        out_puts(out, ", \"stage\": ");
+        out_json_string(out, stage->text, stage->length);
+    }
+    out_puts(out, ", \"rank\": ");
+    if (rank >= 0) out_number(out, (uint64_t)rank);
+    else out_puts(out, "null");
+    out_puts(out, ", \"writer\": \"tfanalyze " TFI_VERSION "\"}");
+}
+
+static void write_event(struct copy *copy, struct target *target, const struct kineto_event *event)
+{
+    if (target->seen == copy->events) return;
+    target->seen = copy->events;
+    if (!target->in_events) {
+        out_puts(&target->out, ",\n\"traceEvents\": [");
+        target->in_events = true;
+    }
+    out_puts(&target->out, target->written++ ? ",\n" : "\n");
+    if (copy->checked != copy->events) { /* once per event, for all targets */
+        copy->checked = copy->events;
+        copy->is_safe = json_is_safe(event->raw.at, event->raw.length);
+    }
+    if (copy->is_safe) out_write(&target->out, event->raw.at, event->raw.length);
+    else out_json_raw(&target->out, event->raw.at, event->raw.length);
+    target->events += event->phase != 'M';
+}
+
+/* Returns the bit of the target of this stage's name; 0 if it has none. */
+static uint64_t bit_of(const struct copy *copy, uint32_t stage)
+{
+    uint32_t target = copy->targets->of_name[copy->process->ranges.name[stage]];
+    return target == NO_PLACE ? 0 : UINT64_C(1) << target;
+}
+
+static void find_targets(struct copy *copy)
+{
+    const struct attribution *a = copy->attribution;
+    const struct ranges *r = &copy->process->ranges;
+    copy->of_stage = mem_zero(r->table.count, sizeof *copy->of_stage);
+    copy->all_until = mem_zero(r->table.count, sizeof *copy->all_until);
+    for (size_t i = 0; i < r->table.count; i++) {
+        copy->of_stage[i] = bit_of(copy, (uint32_t)i);
+        copy->all_until[i] = INT64_MAX;
+    }
+    for (size_t i = 0; i < a->stages; i++) { /* the order has outer stages first */
+        size_t at = a->order[i];
+        uint32_t outer = a->paths.outer[at];
+        if (outer != NO_PLACE) {
+            copy->of_stage[at] |= copy->of_stage[outer];
+            copy->all_until[at] = MIN(copy->all_until[outer], r->end[outer]);
+        }
+    }
+    copy->paths = mem_zero(copy->targets->count, sizeof *copy->paths);
+}
+
+/* True if a stage of the target was open at `time`. A stage around this one may end earlier, as ranges may cross. */
+static bool is_inside(struct copy *copy, uint32_t target, uint32_t stage, int64_t time)
+{
+    struct stage_paths *paths = &copy->paths[target];
+    if (!paths->ranges) *paths = chosen_paths(copy->attribution, copy->targets->of_name, target);
+    return stage_or_around(paths, stage, time) != NO_PLACE;
+}
+
+/* Writes an event to the targets of a stage and of the stages around it that were open at the time. */
+static void write_for_stage(struct copy *copy, uint32_t stage, int64_t time, const struct kineto_event *event)
+{
+    uint64_t targets = stage == NO_PLACE ? 0 : copy->of_stage[stage];
+    for (; targets; targets &= targets - 1) {
+        uint32_t target = (uint32_t)__builtin_ctzll(targets);
+        if (copy->all_until[stage] > time || is_inside(copy, target, stage, time))
+            write_event(copy, &copy->targets->target[target], event);
+    }
+}
+
+/* ---- the second pass ---- */
+
+static bool in_window(const struct copy *copy, const struct kineto_event *event)
+{
+    const struct targets *t = copy->targets;
+    if (event->phase == 'M' || (t->from == INT64_MIN && t->to == INT64_MAX)) return true;
+    int64_t end = event->ts;
+    if (event->has & HAS_DUR && __builtin_add_overflow(event->ts, event->dur, &end)) end = INT64_MAX;
+    return event->has & HAS_TS && event->ts < t->to && end >= t->from;
+}
+
+static void copy_event(void *context, const struct kineto_event *in_file)
+{
+    struct copy *copy = context;
+    struct kineto_event own = *in_file, *event = &own;
+    struct kineto_place place;
+    bool has_place = copy->places && kineto_places_next(copy->places, in_file, &place);
+    struct dump_choice *filter = copy->targets->filter;
+    bool wanted = !filter || dump_choice_has_event(filter, in_file) || event->phase == 'M';
+    copy->events++;
+    event->ts += copy->base; /* the model's time */
+    if (!wanted || !in_window(copy, event)) return;
+    for (size_t i = 0; i < copy->targets->count; i++)
+        if (copy->targets->target[i].whole || event->phase == 'M') write_event(copy, &copy->targets->target[i], event);
+    if (has_place) write_for_stage(copy, place.at.stage, place.at.time, event);
+}
+
+static void copy_member(void *context, struct slice key, struct slice value)
+{
+    struct copy *copy = context;
+    if (slice_is(key, "tfinject")) return;
+    for (size_t i = 0; i < copy->targets->count; i++) {
+        struct target *target = &copy->targets->target[i];
+        out_puts(&target->out, target->in_events ? "\n],\n" : ",\n");
+        target->in_events = false;
+        out_json_string(&target->out, key.at, key.length);
+        out_puts(&target->out, ": ");
+        out_json_raw(&target->out, value.at, value.length);
+    }
+}
+
+/* Begins all targets. Returns true if some target is not whole. */
+static bool begin_targets(struct copy *copy)
+{
+    bool parts = false;
+    for (size_t i = 0; i < copy->targets->count; i++) {
+        struct target *target = &copy->targets->target[i];
+        out_puts(&target->out, "{");
+        put_writer(&target->out, target->artefact, target->stage, copy->process->rank);
+        parts |= !target->whole;
+    }
+    return parts;
+}
+
+/* Ends all targets. Readers expect traceEvents even if there are none. */
+static void end_targets(struct copy *copy)
+{
+    for (size_t i = 0; i < copy->targets->count; i++) {
+        struct target *target = &copy->targets->target[i];
+        if (!target->written) {
+            out_puts(&target->out, ",\n\"traceEvents\": [");
+            target->in_events = true;
+        }
+        out_puts(&target->out, target->in_events ? "\n]}\n" : "}\n");
+    }
+}
+
+bool export_kineto(struct targets *targets, const struct selection *chosen, const struct process *process,
+                   const struct attribution *attribution)
+{
+    struct copy copy = {.targets = targets, .process = process, .attribution = attribution};
+    copy.base = kineto_base(process);
+    struct kineto_sink sink = {&copy, copy_event, copy_member};
+    struct kineto_damage damage;
+    struct notes notes = {0};
+    atomic_ullong done = 0;
+    if (begin_targets(&copy)) {
+        copy.places = kineto_places_open(&chosen->model->names, process, attribution);
+        find_targets(&copy);
+    }
+    bool read = kineto_read(process->path, process->how, &sink, &damage, &notes, &done);
+    if (!read && !notes_have(&chosen->inputs->input[process->input].notes, UNUSABLE))
+        complain(process->path, "can't be read a second time");
+    end_targets(&copy);
+    notes_free(&notes);
+    for (size_t i = 0; copy.paths && i < targets->count; i++) stage_paths_free(&copy.paths[i]);
+    kineto_places_close(copy.places);
+    free(copy.paths);
+    free(copy.of_stage);
+    free(copy.all_until);
+    return read;
+}
+
+uint64_t export_kineto_whole(const struct selection *chosen, const struct process *process, struct out *out,
+                             const char *artefact, const uint32_t *of_name)
+{
+    struct attribution attribution = {0};
+    struct dump_choice filter;
+    struct target target = {.out = *out, .artefact = artefact};
+    struct targets targets = {.target = &target, .count = 1, .of_name = of_name};
+    selection_window(chosen, &targets.from, &targets.to);
+    target.whole = !of_name || (!has_stages(process) && of_name[NAME_RUN] == 0);
+    if (!target.whole) attribute(&attribution, process, true);
+    dump_choice_init(&filter, chosen, process);
+    targets.filter = filter.asked ? &filter : NULL;
+    export_kineto(&targets, chosen, process, &attribution);
+    dump_choice_free(&filter);
+    attribution_free(&attribution);
+    *out = target.out;
+    return target.events;
+}

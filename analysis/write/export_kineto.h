@@ -1,0 +1,48 @@
+/* export_kineto.h - writes a Kineto trace, or the parts of it that belong to stages, with the events unchanged.
+ *
+ * The model determines the stage of each event. The file is then read a second time: the n-th event of a table
+ * (kineto_table) is the n-th row of the model's table. So the output keeps every value of an event, including those
+ * that the model drops, and one pass writes any number of outputs.
+ */
+#ifndef TFA_EXPORT_KINETO_H
+#define TFA_EXPORT_KINETO_H
+
+#include "ask/attribute.h"
+#include "ask/selection.h"
+#include "write/out.h"
+
+/* Parts of the model that an export needs. */
+#define WANT_FOR_EXPORT (WANT_RANGES | WANT_DEVICE | WANT_LAUNCHES | WANT_OPERATORS)
+
+struct dump_choice;
+
+/* One output. */
+struct target {
+    struct out out; /* open */
+    const char *artefact;
+    const struct name *stage; /* NULL: not of a single stage */
+    bool whole;               /* takes all events in the window */
+    uint64_t events;          /* events written, without descriptions of rows */
+    uint64_t written;
+    bool in_events;
+    uint64_t seen; /* number of the event written last */
+};
+
+struct targets {
+    struct target *target;
+    size_t count;            /* at most 64 */
+    const uint32_t *of_name; /* by name: the target of stages of that name, or NO_PLACE */
+    int64_t from, to;
+    struct dump_choice *filter; /* additional filter of events; NULL: none */
+};
+
+/* Returns false, after a message, if the file can't be read again. `attribution` is needed if a target is not whole. */
+bool export_kineto(struct targets *targets, const struct selection *chosen, const struct process *process,
+                   const struct attribution *attribution);
+/* Writes one output: all events, or those of the stages whose value in `of_name` is 0. Returns the number of events. */
+uint64_t export_kineto_whole(const struct selection *chosen, const struct process *process, struct out *out,
+                             const char *artefact, const uint32_t *of_name);
+/* Writes the member that marks a file as tfanalyze's: {"artefact": ..., "stage": ..., "rank": ..., "writer": ...}. */
+void put_writer(struct out *out, const char *artefact, const struct name *stage, int64_t rank);
+
+#endif

@@ -1,0 +1,449 @@
+/* export_tfr.c - writes .tfr traces in the Chrome trace event format, for Perfetto, chrome://tracing, HTA and
+ * TensorBoard.
+ *
+ * Stages and calls are complete events (X), which a viewer draws as nested boxes. Boxes of one thread must nest, but
+ * started ranges, ranges of several NVTX domains and unfinished ranges may cross. A range that would cross another
+ * event is written as an asynchronous pair (b, e) instead. Times count from the start of the three-month period that
+ * Kineto uses as a base, so that traces of several ranks share one axis and doubles keep every nanosecond.
+ */
+#include "write/export_write.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "write/export_kineto.h"
+#include "model/join.h"
+#include "ask/stages/order.h"
+#include "write/values.h"
+
+enum { BASE_SECONDS = 7889238, FREE_PID = 1 << 22 };
+
+/* ---- selection of events ---- */
+
+bool is_inside(const struct export *x, uint32_t stage, int64_t time)
+{
+    return stage_or_around(&x->paths, stage, time) != NO_PLACE;
+}
+
+bool is_chosen(const struct export *x, int64_t launched)
+{
+    return !x->choice.by_lane && choice_in_steps(&x->choice, launched);
+}
+
+static bool lies_there(const struct export *x, uint32_t thread, int64_t start, int64_t end)
+{
+    bool in_time = start < x->to && end >= x->from;
+    return in_time && (x->whole || is_inside(x, stage_at(&x->finder, thread, start), start));
+}
+
+bool is_wanted(const struct export *x, uint32_t thread, int64_t start, int64_t end)
+{
+    return is_chosen(x, start) && lies_there(x, thread, start, end);
+}
+
+bool is_wanted_call(const struct export *x, uint32_t thread, int64_t start, int64_t end, uint32_t span)
+{
+    bool on_lane = !x->choice.by_lane || (span != NO_PLACE && x->choice.launches[span]);
+    return on_lane && choice_in_steps(&x->choice, start) && lies_there(x, thread, start, end);
+}
+
+/* A stage counts as inside itself, even with zero length. */
+static bool wanted_range(const struct export *x, size_t i)
+{
+    const struct ranges *r = &x->process->ranges;
+    bool in_time = r->start[i] < x->to && r->end[i] >= x->from;
+    if (r->flags[i] & TFI_RANGE_UNTRACKED) return false;
+    if (!x->whole && r->flags[i] & TFI_RANGE_STAGE)
+        return in_time && is_chosen(x, r->start[i]) && is_inside(x, (uint32_t)i, r->start[i]);
+    return is_wanted(x, r->thread[i], r->start[i], r->end[i]);
+}
+
+/* ---- crossing ranges ---- */
+
+struct box {
+    int64_t start, end;
+    uint32_t thread;
+    uint32_t depth;
+    size_t range; /* SIZE_MAX: a call or an operator */
+    int moves;    /* readiness to become a pair: calls 0, stages 1, ranges of libraries 2, started or unfinished 3 */
+};
+
+static int by_box(const void *a, const void *b)
+{
+    const struct box *x = a, *y = b;
+    if (x->thread != y->thread) return x->thread < y->thread ? -1 : 1;
+    int nesting = outer_first(x->start, x->end, y->start, y->end);
+    if (nesting) return nesting;
+    if (x->moves != y->moves) return x->moves > y->moves ? -1 : 1;
+    return (x->depth > y->depth) - (x->depth < y->depth);
+}
+
+static int readiness(uint32_t flags)
+{
+    if (!(flags & TFI_RANGE_NESTED) || flags & RANGE_UNFINISHED) return 3;
+    return flags & TFI_RANGE_STAGE ? 1 : 2;
+}
+
+static struct box *all_boxes(const struct export *x, size_t *count)
+{
+    const struct ranges *r = &x->process->ranges;
+    const struct calls *c = &x->process->calls;
+    const struct spans *s = &x->process->spans;
+    struct box *box = mem_zero(r->table.count + c->table.count + s->table.count, sizeof *box);
+    struct map has_ranges = {0};
+    size_t n = 0;
+    for (size_t i = 0; i < r->table.count; i++) {
+        map_put(&has_ranges, r->thread[i], 1);
+        box[n++] = (struct box){r->start[i], r->end[i], r->thread[i], r->depth[i], i, readiness(r->flags[i])};
+    }
+    for (size_t i = 0; i < c->table.count; i++) /* without ranges, calls and operators always nest */
+        if (map_get(&has_ranges, c->thread[i]) != MAP_NONE)
+            box[n++] = (struct box){c->start[i], c->end[i], c->thread[i], 0, SIZE_MAX, 0};
+    for (size_t i = 0; i < s->table.count; i++)
+        if (s->event_class[i] == CLASS_OPERATOR && map_get(&has_ranges, s->thread[i]) != MAP_NONE)
+            box[n++] = (struct box){s->start[i], s->end[i], s->thread[i], 0, SIZE_MAX, 0};
+    map_free(&has_ranges);
+    if (n) qsort(box, n, sizeof *box, by_box);
+    *count = n;
+    return box;
+}
+
+/* Pushes a box onto the stack of boxes around it, unless it crosses one of them and gives way. */
+static void place_box(struct export *x, const struct box **stack, size_t *depth, const struct box *box)
+{
+    while (*depth && (stack[*depth - 1]->thread != box->thread || stack[*depth - 1]->end <= box->start)) --*depth;
+    while (*depth && stack[*depth - 1]->end < box->end) {
+        const struct box *over = stack[*depth - 1];
+        if (box->moves >= over->moves && box->range != SIZE_MAX) {
+            x->crosses[box->range] = true;
+            return;
+        }
+        if (over->range == SIZE_MAX) break; /* two calls cross only in a damaged trace */
+        x->crosses[over->range] = true;
+        --*depth;
+    }
+    stack[(*depth)++] = box;
+}
+
+static void find_crossings(struct export *x)
+{
+    size_t count, depth = 0;
+    struct box *box = all_boxes(x, &count);
+    const struct box **stack = mem_zero(count, sizeof *stack);
+    x->crosses = mem_zero(x->process->ranges.table.count, sizeof *x->crosses);
+    for (size_t i = 0; i < count; i++) place_box(x, stack, &depth, &box[i]);
+    free(stack);
+    free(box);
+}
+
+/* ---- events ---- */
+
+uint32_t tid_of(const struct export *x, uint32_t serial)
+{
+    const struct thread *thread = find_thread(x->process, serial);
+    return thread && thread->tid ? thread->tid : serial;
+}
+
+void begin_event(struct export *x, const char *phase)
+{
+    out_puts(x->asked->out, x->events++ ? ",\n{" : "\n{");
+    x->e.filled[0] = false;
+    emit_text(&x->e, "ph", phase);
+}
+
+void put_place(struct export *x, int64_t pid, uint64_t tid, int64_t time)
+{
+    emit_int(&x->e, "pid", pid);
+    emit_count(&x->e, "tid", tid);
+    emit_us(&x->e, "ts", time - x->base);
+}
+
+/* Writes the members common to all events of threads. */
+static void put_common(struct export *x, const char *category, const struct name *name, uint32_t thread, int64_t time)
+{
+    emit_text(&x->e, "cat", category);
+    emit_bytes_text(&x->e, "name", name->text, name->length);
+    put_place(x, x->pid, tid_of(x, thread), time);
+}
+
+void end_event(struct export *x)
+{
+    out_puts(x->asked->out, "}");
+}
+
+static void put_detail(struct export *x, uint32_t domain, const struct range_detail *detail)
+{
+    struct emit *e = &x->e;
+    const struct model *model = x->chosen->model;
+    if (domain) emit_text(e, "domain", model_name(model, domain));
+    const char *category = detail->category ? find_category(model, x->process, domain, detail->category) : NULL;
+    if (category) emit_text(e, "category", category);
+    else if (detail->category) emit_count(e, "category", detail->category);
+    if (detail->color) {
+        char color[16];
+        snprintf(color, sizeof color, "#%08x", detail->color);
+        emit_text(e, "color", color);
+    }
+    if (detail->payload_type) emit_payload(e, "payload", detail->payload, detail->payload_type);
+}
+
+static const char *range_category(const struct export *x, size_t i)
+{
+    const struct ranges *r = &x->process->ranges;
+    if (r->flags[i] & TFI_RANGE_STAGE) return "user_annotation";
+    return r->domain[i] ? model_name(x->chosen->model, r->domain[i]) : "range";
+}
+
+/* Returns the name of a range. A step's name has its number and is built in `*step`; the caller frees its text. */
+static struct name *range_name(const struct export *x, size_t i, struct name *step)
+{
+    const struct ranges *r = &x->process->ranges;
+    if (r->step[i] == NO_PLACE) return &x->chosen->model->names.name[r->name[i]];
+    *step = (struct name){.text = string_format("ProfilerStep#%u", r->step[i])};
+    step->length = (uint32_t)strlen(step->text);
+    return step;
+}
+
+static void put_range(struct export *x, size_t i)
+{
+    const struct ranges *r = &x->process->ranges;
+    struct name step, *name = range_name(x, i, &step);
+    bool pair = x->crosses[i];
+    begin_event(x, pair ? "b" : "X");
+    put_common(x, range_category(x, i), name, r->thread[i], r->start[i]);
+    if (pair) emit_hex(&x->e, "id", ++x->pairs);
+    else emit_us(&x->e, "dur", r->end[i] - r->start[i]);
+    emit_open(&x->e, "args", false);
+    put_detail(x, r->domain[i], &r->detail[i]);
+    const struct op_detail *inputs = range_inputs(x->process, i);
+    if (inputs) put_inputs(x, inputs);
+    if (r->flags[i] & RANGE_UNFINISHED) emit_bool(&x->e, "unfinished", true);
+    if (r->flags[i] & RANGE_CONTINUED) emit_bool(&x->e, "continued", true);
+    emit_close(&x->e);
+    end_event(x);
+    if (pair) {
+        begin_event(x, "e");
+        put_common(x, range_category(x, i), name, r->thread[i], r->end[i]);
+        emit_hex(&x->e, "id", x->pairs);
+        end_event(x);
+    }
+    if (name == &step) free(step.text);
+}
+
+static void put_mark(struct export *x, size_t i)
+{
+    const struct marks *m = &x->process->marks;
+    begin_event(x, "i");
+    put_common(x, m->domain[i] ? model_name(x->chosen->model, m->domain[i]) : "mark",
+               names_get(&x->chosen->model->names, m->name[i]), m->thread[i], m->time[i]);
+    emit_text(&x->e, "s", "t");
+    emit_open(&x->e, "args", false);
+    put_detail(x, m->domain[i], &m->detail[i]);
+    emit_close(&x->e);
+    end_event(x);
+}
+
+/* Sets Kineto's category for device calls, else the function's class. */
+static void call_category(char *category, size_t size, const struct func *func)
+{
+    if (is_device_call(func))
+        snprintf(category, size, "%s", strcmp(func->library, "cuda") == 0 ? "cuda_driver" : "cuda_runtime");
+    else lower_case(category, size, *func->call_class ? func->call_class : "call");
+}
+
+static void put_call(struct export *x, size_t i)
+{
+    const struct process *p = x->process;
+    const struct calls *c = &p->calls;
+    const struct func *func = &p->func[c->func[i]];
+    struct name name = {.text = func->name, .length = (uint32_t)strlen(func->name)};
+    struct meaning meaning = {.process = p, .strings = &x->chosen->inputs->input[p->input].trace.strings};
+    char category[64];
+    call_category(category, sizeof category, func);
+    begin_event(x, "X");
+    put_common(x, category, &name, c->thread[i], c->start[i]);
+    emit_us(&x->e, "dur", c->end[i] - c->start[i]);
+    emit_open(&x->e, "args", false);
+    for (uint64_t k = c->first_arg[i]; k < c->first_arg[i + 1]; k++) {
+        unsigned index = (unsigned)(k - c->first_arg[i]);
+        char *key = index < func->args ? string_format("%s", func->arg[index]) : string_format("arg%u", index);
+        enum tfi_type type = index < func->args ? func->type[index] : TFI_TYPE_HEX;
+        emit_typed(&x->e, &meaning, key, type, false, p->args[k]);
+        free(key);
+    }
+    if (c->span[i] != NO_PLACE) {
+        put_external_id(x, x->launcher[c->span[i]]);
+        emit_count(&x->e, "correlation", p->spans.id[c->span[i]]);
+    }
+    emit_int(&x->e, "result", c->result[i]);
+    if (c->error[i]) emit_int(&x->e, "errno", c->error[i]);
+    emit_close(&x->e);
+    end_event(x);
+}
+
+/* ---- head of a process ---- */
+
+void put_metadata(struct export *x, const char *name, int64_t pid, uint64_t tid, const char *key, const char *text,
+                  int64_t number)
+{
+    begin_event(x, "M");
+    emit_text(&x->e, "name", name);
+    put_place(x, pid, tid, x->base);
+    emit_open(&x->e, "args", false);
+    if (text) emit_text(&x->e, key, text);
+    else emit_int(&x->e, key, number);
+    emit_close(&x->e);
+    end_event(x);
+}
+
+static void put_process(struct export *x)
+{
+    const struct process *p = x->process;
+    const char *program = p->command ? p->command : p->path;
+    char *name =
+        p->rank >= 0 ? string_format("rank %lld: %.60s", (long long)p->rank, program) : string_format("%.60s", program);
+    char *label = string_format("pid %lld on %s%s", (long long)p->pid, p->host ? p->host : "an unknown host",
+                                p->complete ? "" : ", incomplete");
+    put_metadata(x, "process_name", x->pid, 0, "name", name, 0);
+    put_metadata(x, "process_labels", x->pid, 0, "labels", label, 0);
+    put_metadata(x, "process_sort_index", x->pid, 0, "sort_index", NULL, MAX(p->rank, 0));
+    for (size_t i = 0; i < p->threads; i++) {
+        const struct thread *thread = &p->thread[i];
+        const char *thread_name = model_name(x->chosen->model, thread->name);
+        if (*thread_name) put_metadata(x, "thread_name", x->pid, tid_of(x, thread->serial), "name", thread_name, 0);
+    }
+    free(name);
+    free(label);
+}
+
+static bool wants_function(const struct export *x, const struct func *func)
+{
+    uint32_t without = x->asked->without;
+    return is_device_call(func) ? !without_calls(without) : !(without & WITHOUT_CPU);
+}
+
+static void put_events(struct export *x)
+{
+    const struct process *p = x->process;
+    for (size_t i = 0; i < p->ranges.table.count; i++)
+        if (wanted_range(x, i)) put_range(x, i);
+    for (size_t i = 0; i < p->marks.table.count; i++)
+        if (is_wanted(x, p->marks.thread[i], p->marks.time[i], p->marks.time[i])) put_mark(x, i);
+    for (size_t i = 0; i < p->calls.table.count; i++)
+        if (wants_function(x, &p->func[p->calls.func[i]]) &&
+            is_wanted_call(x, p->calls.thread[i], p->calls.start[i], p->calls.end[i], p->calls.span[i]))
+            put_call(x, i);
+}
+
+/* Returns `pid`, or a free number if another process or device in the file already has it. */
+int64_t free_pid(struct export *x, int64_t pid)
+{
+    if (pid < 0 || map_get(&x->pids, (uint64_t)pid) != MAP_NONE)
+        pid = FREE_PID + (int64_t)x->pids.count; /* above every kernel's pids */
+    map_put(&x->pids, (uint64_t)pid, 1);
+    return pid;
+}
+
+/* Chooses the process's pid. In a file of one process devices have the pids that Kineto gives them; a process with
+ * the same number gets another one. */
+static void number_process(struct export *x)
+{
+    const struct process *p = x->process;
+    for (size_t i = 0; i < p->lanes && x->asked->processes == 1; i++) {
+        if (p->lane[i].device == p->pid) {
+            x->pid = free_pid(x, -1);
+            return;
+        }
+    }
+    x->pid = free_pid(x, p->pid);
+}
+
+/* True if the whole process is written. A process without stages counts as one stage, NAME_RUN. */
+static bool is_whole(const struct export *x)
+{
+    const uint32_t *of_name = x->asked->of_name;
+    return !of_name || (of_name[NAME_RUN] == x->asked->target && !has_stages(x->process));
+}
+
+static uint64_t put_one(struct export *x)
+{
+    number_process(x);
+    x->whole = is_whole(x);
+    attribute(&x->attribution, x->process, !x->whole);
+    choice_init(&x->choice, x->chosen, x->process, &x->attribution);
+    if (!x->whole) {
+        stage_finder_init(&x->finder, x->process, &x->attribution);
+        x->paths = chosen_paths(&x->attribution, x->asked->of_name, x->asked->target);
+    }
+    find_crossings(x);
+    find_launchers(x);
+    put_process(x);
+    put_devices(x);
+    uint64_t before = x->events;
+    put_events(x);
+    put_wholes(x);
+    put_operators(x);
+    put_forwards(x);
+    put_blocks(x);
+    put_spans(x);
+    put_works(x);
+    x->operators += x->process->spans.table.count;
+    stage_finder_free(&x->finder);
+    stage_paths_free(&x->paths);
+    choice_free(&x->choice);
+    attribution_free(&x->attribution);
+    free(x->crosses);
+    free(x->launcher);
+    map_free(&x->device_of);
+    free(x->device_pid);
+    return x->events - before;
+}
+
+static uint64_t put_processes(struct export *x)
+{
+    uint64_t events = 0;
+    for (size_t i = 0; i < x->asked->processes; i++) {
+        x->process = x->asked->process[i];
+        events += put_one(x);
+    }
+    map_free(&x->pids);
+    map_free(&x->json);
+    return events;
+}
+
+/* Writes the head of the file. Readers search for `"rank": N` with the space. */
+static void put_head(struct export *x)
+{
+    const struct tfr_export *asked = x->asked;
+    const struct process *first = asked->process[0];
+    int64_t rank = first->rank;
+    for (size_t i = 1; i < asked->processes; i++) rank = asked->process[i]->rank == rank ? rank : -1;
+    out_puts(asked->out, "{");
+    put_writer(asked->out, asked->artefact, asked->stage, rank);
+    x->e.filled[0] = true;
+    emit_int(&x->e, "schemaVersion", 1);
+    if (rank >= 0) put_distributed(x, first, rank);
+    emit_open(&x->e, "metadata", false);
+    emit_text(&x->e, "writer", "tfanalyze " TFI_VERSION);
+    for (size_t i = 0; i < first->metadata->count; i++)
+        emit_text(&x->e, first->metadata->pair[i].key, first->metadata->pair[i].value);
+    emit_close(&x->e);
+    put_given(x, first->metadata);
+    put_device_properties(x);
+    emit_text(&x->e, "displayTimeUnit", "ms");
+    emit_int(&x->e, "baseTimeNanoseconds", x->base);
+    out_puts(asked->out, ",\n\"traceEvents\": [");
+}
+
+uint64_t export_tfr(const struct tfr_export *asked, const struct selection *chosen)
+{
+    struct export x = {.asked = asked, .chosen = chosen, .e = {.out = asked->out, .format = FORMAT_JSON}};
+    int64_t period = BASE_SECONDS * (int64_t)1000000000;
+    x.base = chosen->model->start > 0 ? chosen->model->start / period * period : 0;
+    selection_window(chosen, &x.from, &x.to);
+    put_head(&x);
+    uint64_t events = put_processes(&x);
+    out_puts(asked->out, "\n]}\n");
+    return events;
+}

@@ -1,0 +1,42 @@
+/* export_tfr.h - writes .tfr traces, or the parts of them that belong to a stage, as Chrome traces. */
+#ifndef TFA_EXPORT_TFR_H
+#define TFA_EXPORT_TFR_H
+
+#include "ask/selection.h"
+#include "write/out.h"
+
+/* Parts of the model that an export needs. The traces stay open. */
+#define WANT_FOR_EXPORT_TFR                                                                                            \
+    (WANT_RANGES | WANT_DETAILS | WANT_MARKS | WANT_CALLS | WANT_DEVICE | WANT_LAUNCHES | WANT_OPERATORS |             \
+     WANT_OPERATOR_DETAILS | WANT_MEMORY)
+
+/* Contents that an export leaves out, in Kineto's terms. Device calls belong to both CPU and GPU and are left out
+ * only with both. Ranges and marks are always written. */
+enum {
+    WITHOUT_CPU = 1, /* operators, and calls that are not device calls */
+    WITHOUT_GPU = 2,
+    WITHOUT_MEMORY = 4,
+    WITHOUT_STACKS = 8,
+    WITHOUT_SHAPES = 16, /* also values, types, strides and flops, as flops follow from shapes */
+};
+
+static inline bool without_calls(uint32_t without)
+{
+    return without & WITHOUT_CPU && without & WITHOUT_GPU;
+}
+
+struct tfr_export {
+    const struct process **process;
+    size_t processes; /* at least one */
+    struct out *out;  /* open */
+    const char *artefact;
+    const struct name *stage; /* NULL: not of a single stage */
+    const uint32_t *of_name;  /* by name: writes the stages whose value is `target`; NULL: everything */
+    uint32_t target;
+    uint32_t without; /* WITHOUT_* */
+};
+
+/* Returns the number of events written, without the descriptions of processes and threads. */
+uint64_t export_tfr(const struct tfr_export *asked, const struct selection *chosen);
+
+#endif

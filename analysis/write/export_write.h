@@ -1,0 +1,80 @@
+/* export_write.h - common state and functions of the export of .tfr traces: export_tfr.c, export_device.c,
+ * export_ops.c. */
+#ifndef TFA_EXPORT_WRITE_H
+#define TFA_EXPORT_WRITE_H
+
+#include "ask/choice.h"
+#include "write/export_tfr.h"
+#include "ask/stages/at.h"
+#include "write/emit.h"
+
+struct export
+{
+    const struct tfr_export *asked;
+    const struct selection *chosen;
+    struct emit e;
+    const struct process *process;
+    int64_t pid; /* pid in the file, unique per process */
+    int64_t base, from, to;
+    bool *crosses;      /* by range: must not be drawn as a box */
+    uint32_t *launcher; /* by span: the operator that made this launch, an index into spans, or NO_PLACE */
+    struct attribution attribution;
+    bool whole;                 /* the whole process is written, not only some stages */
+    struct stage_finder finder; /* set unless `whole` */
+    struct stage_paths paths;   /* set unless `whole`: links over the chosen stages */
+    struct choice choice;       /* choice by step, cycle, device and stream */
+    struct map pids;            /* pids in use, including those of devices */
+    int64_t *device_pid;        /* pids of the process's devices */
+    struct map device_of;       /* index into `device_pid` by device number */
+    size_t devices;
+    uint64_t events, pairs, arrows;
+    uint64_t operators, forwards, indexes; /* next numbers: ids of operators, ids of arrows between them, `Ev Idx` */
+    struct map json;                       /* by text: 1 if it is JSON */
+};
+
+/* ---- export_tfr.c ---- */
+/* True if this stage is chosen, or a stage around it that was open at `time`. */
+bool is_inside(const struct export *x, uint32_t stage, int64_t time);
+/* True if an event at this time on this thread is to be written. */
+bool is_wanted(const struct export *x, uint32_t thread, int64_t start, int64_t end);
+/* The same for a call. --device and --stream choose it by the work it launched. `span`: its index in spans, or
+ * NO_PLACE. */
+bool is_wanted_call(const struct export *x, uint32_t thread, int64_t start, int64_t end, uint32_t span);
+/* True if a record launched at that time is to be written. Not for device work and the calls that launched it. */
+bool is_chosen(const struct export *x, int64_t launched);
+uint32_t tid_of(const struct export *x, uint32_t serial);
+int64_t free_pid(struct export *x, int64_t pid);
+void begin_event(struct export *x, const char *phase);
+void end_event(struct export *x);
+void put_place(struct export *x, int64_t pid, uint64_t tid, int64_t time);
+void put_metadata(struct export *x, const char *name, int64_t pid, uint64_t tid, const char *key, const char *text,
+                  int64_t number);
+
+/* ---- export_device.c ---- */
+/* Writes the file's `deviceProperties`, for the devices of all processes. */
+void put_device_properties(struct export *x);
+/* Writes the descriptions of the process's devices and their rows. */
+void put_devices(struct export *x);
+/* Writes calls that only the device library recorded. */
+void put_spans(struct export *x);
+/* Writes kernels, copies, sets and waits, and the arrows from their launches. */
+void put_works(struct export *x);
+
+/* ---- export_ops.c ---- */
+/* Writes the arguments of an operator or a range under Kineto's names. Unknown ones are left out. */
+void put_inputs(struct export *x, const struct op_detail *inputs);
+void put_operators(struct export *x);
+/* Finds the operator around each launching call. */
+void find_launchers(struct export *x);
+/* Writes the external id of an event that operator `op` launched; nothing for NO_PLACE. */
+void put_external_id(struct export *x, uint32_t op);
+/* Writes arrows from forward operators to backward operators. */
+void put_forwards(struct export *x);
+void put_blocks(struct export *x);
+/* Writes stages that left their threads, from entry to exit. */
+void put_wholes(struct export *x);
+/* Writes the run's metadata as members of the file; objects and lists stay JSON. */
+void put_given(struct export *x, const struct pairs *metadata);
+void put_distributed(struct export *x, const struct process *process, int64_t rank);
+
+#endif

@@ -1,0 +1,212 @@
+/* out.c - writes bytes, numbers and JSON strings to an output. */
+#include "write/out.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { BUFFER = 1 << 16 };
+
+static void fail(struct out *out, const char *why)
+{
+    if (!out->failed) complain(out->path ? out->path : "stdout", "can't be written (%s)", why);
+    out->failed = true;
+}
+
+static bool begin(struct out *out, const char *path, bool created, const char *why)
+{
+    size_t length = strlen(path);
+    if (!created) {
+        fail(out, why);
+        return false;
+    }
+    out->fd = out->file.fd;
+    if (length > 3 && strcmp(path + length - 3, ".gz") == 0) {
+        /* A report compresses an event up to fifty times, once per stage around it. The fastest level needs a third
+         * of the default level's time and a fifth more space. */
+        out->packed = gzdopen(out->fd, "wb1");
+        if (!out->packed) {
+            fail(out, "no memory");
+            return false;
+        }
+    }
+    return true;
+}
+
+static void init(struct out *out, const char *path)
+{
+    *out = (struct out){.fd = -1, .buffer = mem_resize(NULL, BUFFER, 1), .path = string_format("%s", path)};
+}
+
+bool out_open(struct out *out, const char *path)
+{
+    const char *why = NULL;
+    if (!path) {
+        *out = (struct out){.fd = STDOUT_FILENO, .buffer = mem_resize(NULL, BUFFER, 1)};
+        out->file = (struct file_out){.fd = -1, .directory = -1, .pending = -1};
+        return true;
+    }
+    init(out, path);
+    bool created = file_create(&out->file, path, &why);
+    return begin(out, path, created, why);
+}
+
+bool out_open_in(struct out *out, int directory, const char *path, unsigned mode)
+{
+    const char *why = NULL, *slash = strrchr(path, '/');
+    init(out, path);
+    bool created = file_create_in(&out->file, directory, slash ? slash + 1 : path, mode, &why);
+    return begin(out, path, created, why);
+}
+
+static void flush(struct out *out)
+{
+    size_t done = 0;
+    while (done < out->used && !out->failed) {
+        ssize_t n = out->packed ? gzwrite(out->packed, out->buffer + done, (unsigned)(out->used - done))
+                                : write(out->fd, out->buffer + done, out->used - done);
+        if (n > 0) done += (size_t)n;
+        else if (errno != EINTR) fail(out, strerror(errno));
+    }
+    out->used = 0;
+}
+
+void out_write(struct out *out, const char *bytes, size_t length)
+{
+    while (length) {
+        size_t part = MIN(length, BUFFER - out->used);
+        memcpy(out->buffer + out->used, bytes, part);
+        out->used += part;
+        bytes += part;
+        length -= part;
+        if (out->used == BUFFER) flush(out);
+    }
+}
+
+void out_spaces(struct out *out, size_t count)
+{
+    for (; count; count--) out_write(out, " ", 1);
+}
+
+void out_puts(struct out *out, const char *string)
+{
+    out_write(out, string, strlen(string));
+}
+
+void out_format(struct out *out, const char *format, ...)
+{
+    char small[512];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(small, sizeof small, format, arguments);
+    va_end(arguments);
+    out_write(out, small,
+              MIN((size_t)MAX(length, 0), sizeof small - 1)); /* only numbers and short words are formatted */
+}
+
+static void release(struct out *out)
+{
+    if (out->packed && gzclose(out->packed) != Z_OK) fail(out, strerror(errno));
+    else if (!out->packed && out->path && out->fd >= 0 && close(out->fd) != 0) fail(out, strerror(errno));
+    out->packed = NULL;
+    out->fd = -1;
+}
+
+bool out_close(struct out *out)
+{
+    flush(out);
+    release(out);
+    const char *why = NULL;
+    if (!out->failed && !file_finish(&out->file, &why)) fail(out, why);
+    bool good = !out->failed;
+    file_drop(&out->file);
+    free(out->path);
+    free(out->buffer);
+    *out = (struct out){.fd = -1};
+    return good;
+}
+
+void out_discard(struct out *out)
+{
+    out->used = 0;
+    out->failed = true; /* suppresses messages */
+    if (out->buffer) out_close(out);
+}
+
+/* ---- JSON ---- */
+
+static void json_escape(struct out *out, uint32_t code)
+{
+    static const char letters[] = {['\b'] = 'b', ['\f'] = 'f', ['\n'] = 'n', ['\r'] = 'r', ['\t'] = 't'};
+    if (code == '"' || code == '\\') out_format(out, "\\%c", (int)code);
+    else if (code < sizeof letters && letters[code]) out_format(out, "\\%c", letters[code]);
+    else out_format(out, "\\u%04x", code);
+}
+
+void out_json_string(struct out *out, const char *bytes, size_t length)
+{
+    const char *end = bytes + length, *plain = bytes, *p = bytes;
+    out_write(out, "\"", 1);
+    while (p < end) {
+        size_t step;
+        uint32_t code;
+        if (!is_unsafe(p, end, &step, &code) && *p != '"' && *p != '\\') {
+            p += step;
+            continue;
+        }
+        out_write(out, plain, (size_t)(p - plain));
+        if (step) json_escape(out, code);
+        else out_puts(out, "\xef\xbf\xbd");
+        p += step ? step : 1;
+        plain = p;
+    }
+    out_write(out, plain, (size_t)(p - plain));
+    out_write(out, "\"", 1);
+}
+
+void out_json_raw(struct out *out, const char *json, size_t length)
+{
+    if (json_is_safe(json, length)) {
+        out_write(out, json, length);
+        return;
+    }
+    struct text text = {0};
+    text_json(&text, json, length);
+    out_write(out, text.data, text.length);
+    text_free(&text);
+}
+
+void out_number(struct out *out, uint64_t number)
+{
+    char digits[20];
+    size_t at = sizeof digits;
+    do {
+        digits[--at] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number);
+    out_write(out, digits + at, sizeof digits - at);
+}
+
+void out_us(struct out *out, int64_t ns)
+{
+    uint64_t whole = ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns;
+    unsigned rest = (unsigned)(whole % 1000);
+    char fraction[4] = {'.', (char)('0' + rest / 100), (char)('0' + rest / 10 % 10), (char)('0' + rest % 10)};
+    if (ns < 0) out_write(out, "-", 1);
+    out_number(out, whole / 1000);
+    out_write(out, fraction, sizeof fraction);
+}
+
+void out_ms(struct out *out, int64_t ns)
+{
+    uint64_t whole = ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns;
+    unsigned rest = (unsigned)(whole % 1000000);
+    char fraction[7] = {'.'};
+    for (size_t i = sizeof fraction - 1; i; i--, rest /= 10) fraction[i] = (char)('0' + rest % 10);
+    if (ns < 0) out_write(out, "-", 1);
+    out_number(out, whole / 1000000);
+    out_write(out, fraction, sizeof fraction);
+}

@@ -1,0 +1,42 @@
+/* out.h - the output of an answer: stdout, a file, or a gzip file.
+ *
+ * A file is written under a temporary name and renamed when it is finished, so no incomplete file is ever visible.
+ */
+#ifndef TFA_OUT_H
+#define TFA_OUT_H
+
+#include <zlib.h>
+
+#include "base/file_out.h"
+#include "base/visible.h"
+
+struct out {
+    int fd;
+    gzFile packed; /* NULL: not compressed */
+    char *path;    /* NULL: stdout */
+    struct file_out file;
+    char *buffer;
+    size_t used;
+    bool failed; /* already reported; nothing more is written */
+};
+
+bool out_open(struct out *out, const char *path); /* NULL: stdout. Returns false after a message on stderr */
+/* Creates the last part of the path in an open directory; follows no link. */
+bool out_open_in(struct out *out, int directory, const char *path, unsigned mode);
+void out_write(struct out *out, const char *bytes, size_t length);
+void out_puts(struct out *out, const char *string);
+void out_spaces(struct out *out, size_t count);
+void out_format(struct out *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+bool out_close(struct out *out);   /* finishes the file; false, after a message on stderr, if it could not be written */
+void out_discard(struct out *out); /* leaves no file */
+
+/* Writes a JSON string with its quotes. Each byte that is not UTF-8 becomes U+FFFD. */
+void out_json_string(struct out *out, const char *bytes, size_t length);
+void out_number(struct out *out, uint64_t number);
+/* Write nanoseconds as microseconds (12.345) and as milliseconds (0.012345). */
+void out_us(struct out *out, int64_t ns);
+void out_ms(struct out *out, int64_t ns);
+/* Writes JSON from a trace, with escapes for characters that would act on a terminal. */
+void out_json_raw(struct out *out, const char *json, size_t length);
+
+#endif
