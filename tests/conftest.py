@@ -3,6 +3,10 @@
 Rules. Every test has a timeout. A skip is allowed only for a reason of tests/skips.txt; any other skip, and any xfail,
 is a failure. The last line is always `N passed, N failed, N skipped`; an error, or a session that could not run,
 counts as failed. Tests marked `soak` run only with -m soak. All of it holds under pytest-xdist as well.
+
+Markers torch, gpu and sanitized follow from a test's folder and fixtures. `slow` is written at the test, or follows from
+what it is given: an older interpreter, a large trace. Tests that share
+a fixture which starts torch are in one group of xdist's.
 """
 
 import json
@@ -10,6 +14,8 @@ import os
 import re
 import signal
 import subprocess
+import sys
+from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,8 +24,21 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / 'build'
 TRACES = ROOT.parent / 'shared' / 'traces'
+# pytest rewrites the assertions of each file it loads, which takes seconds: this process keeps what it made of them, and
+# those that it starts write nothing beside their sources.
+sys.pycache_prefix, sys.dont_write_bytecode = str(BUILD / 'pycache'), False
+# A test file may use what another one of any folder has.
+sys.path += sorted(str(d) for d in (ROOT / 'tests').iterdir() if any(d.glob('test_*.py')))
 DEFAULT_TIMEOUT = 480
 COMMAND_TIMEOUT = 120  # of one command: importing torch may take a minute of a busy machine
+MARKERS = {
+    'soak': 'long; runs only with -m soak (make soak)',
+    'torch': 'may import torch: uses the fixture `python`, whose environment has it',
+    'gpu': 'is about the device, here the simulated one: lies in tests/gpu',
+    'sanitized': 'needs what ASAN=1 builds',
+    'slow': 'takes more than three seconds of an idle machine',
+}
+SLOW = 10  # seconds: what `make check-fast` took longer for is named at its end
 
 # Variables of ours, of the launchers and of make that would change what a test sees.
 SCRUBBED = re.compile(r'TFI_|ENABLE_PROFILER_NAMES$|TELEFUSER_|PROFILER_OUTPUT_DIR$|CACHE_DIT_|LD_PRELOAD$|NVTX_INJECTION'
@@ -148,7 +167,8 @@ def analyze(tfanalyze, tmp_path):
 # ---- the rules ----
 
 def pytest_configure(config):
-    config.addinivalue_line('markers', 'soak: long; runs only with -m soak (make soak)')
+    for marker, meaning in MARKERS.items():
+        config.addinivalue_line('markers', f'{marker}: {meaning}')
     # Behind nohup, or in the background of a script, these are ignored, and what the tests start would inherit that. A
     # handler is not inherited.
     for number in (signal.SIGINT, signal.SIGHUP):
@@ -156,11 +176,66 @@ def pytest_configure(config):
             signal.signal(number, lambda *_: None)
 
 
+def pytest_ignore_collect(collection_path):
+    """pytest by itself enters no folder that is called build."""
+    return False if collection_path == ROOT / 'tests' / 'build' else None
+
+
+def check_that_all_was_found(config, items):
+    if (ROOT / 'tests') in {Path(a).resolve() for a in config.args}:
+        left_out = set((ROOT / 'tests').glob('*/test_*.py')) - {item.path for item in items}
+        if left_out:
+            raise pytest.UsageError(f'no test was found in {", ".join(sorted(str(p.relative_to(ROOT)) for p in left_out))}')
+
+
+def shared_by(item):
+    """Fixtures of the test's own file that start torch once for several tests: with two workers each would start it."""
+    known = item._fixtureinfo.name2fixturedefs
+
+    def uses_python(name):
+        return name == 'python' or any(uses_python(n) for n in (known[name][-1].argnames if name in known else ()) if n != name)
+    return [name for name, found in known.items() if found[-1].scope in ('session', 'module')
+            and found[-1].baseid.startswith(item.nodeid.split('::')[0]) and uses_python(name)]
+
+
 def group_of(item):
     return '_'.join(sorted({str(mark.args[0]) for mark in item.iter_markers('xdist_group')}))
 
 
+@lru_cache
+def is_large(name):
+    """Whether this is one of the real traces, and one that the Python of the tests reads for a second or more."""
+    path = TRACES / name
+    return len(name) < 200 and path.is_file() and path.stat().st_size > 300_000
+
+
+def markers_of(item):
+    """The markers that follow from where a test lies and what it uses."""
+    parameters = item.callspec.params if hasattr(item, 'callspec') else {}
+    if item.path.parent.name == 'gpu':
+        yield 'gpu'
+    if 'python' in item.fixturenames and 'python' not in parameters:  # a parameter is another interpreter
+        yield 'torch'
+    if 'tfanalyze_asan' in item.fixturenames or any(isinstance(p, str) and p == 'asan' for p in parameters.values()):
+        yield 'sanitized'
+    if 'python' in parameters and 'newest' not in item.callspec.id:
+        yield 'slow'  # every test of the interpreter runs with the newest one
+    if any(isinstance(p, str) and '/' in p and is_large(p) for p in parameters.values()):
+        yield 'slow'
+
+
+# First of all, before -k and -m leave tests out.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
+    check_that_all_was_found(config, items)
+    for item in items:
+        for marker in markers_of(item):
+            item.add_marker(marker)
+        if 'python' in item.fixturenames and not item.get_closest_marker('xdist_group'):
+            for name in shared_by(item):
+                item.add_marker(pytest.mark.xdist_group(f'{item.path.stem}-{name}'))
+    # What takes long goes first, so that no worker waits for the other one's last test.
+    items.sort(key=lambda item: item.get_closest_marker('slow') is None)
     # xdist keeps a group in one worker by its name behind the test's, which it writes where pytest 9.2 does not look.
     for item in items if config.getoption('loadgroup', False) else []:
         if group_of(item) and not item.nodeid.endswith('@' + group_of(item)):
@@ -234,6 +309,10 @@ def pytest_unconfigure(config):
     skipped = {r.nodeid: r for r in stats['skipped']}
     for nodeid, report in sorted(skipped.items()):
         reporter.write_line(f'skipped: {nodeid}: {skip_reason(report)}')
+    if 'slow' in (config.option.markexpr or ''):
+        for report in stats['passed']:
+            if report.when == 'call' and report.duration > SLOW:
+                reporter.write_line(f'took {report.duration:.0f} s and is not marked slow: {report.nodeid}')
     problems = len(failed)
     if config._tfi_exit not in (0, 1) and not problems:
         reporter.write_line(f'the session did not run as it should (pytest exit status {config._tfi_exit}): counted as failed')

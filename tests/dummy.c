@@ -1,7 +1,7 @@
 /* dummy.c - the wrappers of dummy.def; see there. */
 #include "dummy.h"
 
-#include "hooks.h"
+#include "hooks/recorded.h"
 
 #define LIBRARY(name, soname)
 #define HOOK(class, ret, symbol, params, args, names, values) TFI_WRAP(ret, symbol, params, args, (ret)0, values)

@@ -10,6 +10,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from conftest import ROOT
+
 import random_traces
 import small_traces
 import tfr
@@ -17,7 +19,7 @@ from optrace import NATIVE, OpTrace
 from test_signature_files import Run, tensor
 from tfr import STAGE, rec
 
-DATA = Path(__file__).resolve().parent / 'data' / 'v1'
+DATA = ROOT / 'tests' / 'data' / 'v1'
 MS = 1_000_000
 
 
@@ -95,6 +97,7 @@ def signatures(directory):
 def causes(directory):
     """Mistakes that were found once, each as the smallest trace that shows it."""
     for name, build in {'result-alone': lambda run: run.stage('denoise', None, [1], flags=0x800),
+                        'zero-in-a-numbered-name': lambda run: run.stage('a\0long-name-that-is-allocated#12', None, '[1]'),
                         'zero-behind-arguments': lambda run: run.stage('denoise', '{"x": 1}\0', '[1]\0', flags=0x800, raw=True)}.items():
         build(run := Run(directory).rank())
         yield name, run.save().path.read_bytes()

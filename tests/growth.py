@@ -17,6 +17,7 @@ import tfr
 from tfr import NESTED, STAGE, Writer, rec
 
 SHAPES = {}
+TOGETHER, MOST_RUNS = 0.1, 20  # seconds and runs for one mean of short times
 LEAST = 0.2  # seconds; a command that takes less even of the larger size tells nothing of its growth
 
 
@@ -56,7 +57,7 @@ def launches(count, at, **more):
         yield from launch(i, at + 2 * i, **more)
 
 
-@shape(10000)
+@shape(40000)
 def nested_operators(directory, n):
     """N operators in each other, in one stage, a launch in each."""
     def events():
@@ -163,7 +164,7 @@ def many_stages(directory, n):
     return kineto(directory, events())
 
 
-@shape(10000)
+@shape(20000)
 def distinct_names(directory, n):
     """One stage with N operators, N functions and N kernels of different names."""
     def events():
@@ -424,7 +425,7 @@ def our_nested_operators(directory, n):
     return r.save()
 
 
-@shape(10000)
+@shape(40000)
 def our_kernels(directory, n):
     """N kernels of N names in a trace of ours, in stages of N names in each other."""
     r = Recording(directory)
@@ -467,7 +468,7 @@ def our_calls_at_once(directory, n):
     return r.save()
 
 
-@shape(10000)
+@shape(20000)
 def our_pieces(directory, n):
     """N stages in each other, N coroutines that ran in pieces in the innermost, and one of N pieces."""
     r = Recording(directory)
@@ -594,6 +595,10 @@ COMMANDS = {
 }
 
 
+# What a command refuses: it exports one PyTorch trace at a time.
+REFUSED = {'ranks': ('export chrome', 'export chrome --stage')}
+
+
 class Measure:
     """Runs commands; the CPU of starting the program is known by command."""
 
@@ -624,16 +629,25 @@ class Measure:
             assert run[2] in (0, 1, 3), f'{command} {path}: exit {run[2]}: {run[3][-500:]}'
         return min(run[0] for run in runs), max(run[1] for run in runs)
 
+    def short(self, command, path):
+        """User CPU of a command that may take less than a few ticks of 4 ms, in which the kernel counts: the least of the
+        rounds, or the mean of as many runs as take TOGETHER seconds."""
+        least = self.least(command, path)[0]
+        if least >= TOGETHER:
+            return least
+        runs = min(MOST_RUNS, math.ceil(TOGETHER / max(least, 0.001)))
+        return sum(self.once(command, path)[0] for _ in range(runs)) / runs
+
     def growth(self, command, paths, factor, limit):
-        """User CPU at both sizes, the most memory, and the exponent: least of all rounds at the small size; the large size
-        is measured again only while the exponent is over the limit, and the small one only where the large one takes time."""
+        """User CPU at both sizes, the most memory, and the exponent. The large size is measured again only while the exponent
+        is over the limit, and the small one only where the large one takes time."""
         large, memory, small, found = math.inf, 0, None, None
         for _ in range(self.rounds):
             seconds, most = self.least(command, paths[1], 1)
             large, memory = min(large, seconds), max(memory, most)
             if large - self.start_up(command) < LEAST:
                 return small, large, memory, None
-            small = self.least(command, paths[0])[0] if small is None else small
+            small = self.short(command, paths[0]) if small is None else small
             found = exponent(small, large, self.start_up(command), factor)
             if found <= limit:
                 break
@@ -641,7 +655,7 @@ class Measure:
 
     def start_up(self, command):
         if command not in self.empty:
-            self.empty[command] = self.least(command, self.nothing)[0]
+            self.empty[command] = self.short(command, self.nothing)
         return self.empty[command]
 
 
@@ -653,6 +667,5 @@ def make(shape, n, directory):
 
 
 def exponent(small, large, start_up, factor):
-    """The exponent with which the time grows, less that of starting. Times are counted in steps of 4 ms: a time of less
-    than two steps counts as two."""
-    return math.log((large - start_up) / max(small - start_up, 0.008)) / math.log(factor)
+    """The exponent with which the time grows, less that of starting. A time below a millisecond counts as one."""
+    return math.log((large - start_up) / max(small - start_up, 0.001)) / math.log(factor)

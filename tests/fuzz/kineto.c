@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "load_kineto.h"
+#include "model/load/kineto.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
@@ -31,24 +31,20 @@ static void on_event(void *context, const struct kineto_event *event)
             "args lie inside the event");
     require(event->name.length <= event->raw.length && event->category.length <= event->raw.length,
             "a text is no longer than its event");
-    enum event_class class = kineto_class(event->category, event->name);
-    require(class < NR_CLASSES, "a class is known");
-    seen->table[kineto_table(event, class)]++;
+    enum event_class event_class = kineto_class(event->category, event->name);
+    require(event_class < NR_CLASSES, "a class is known");
+    seen->table[kineto_table(event, event_class)]++;
 }
 
 static void check_times(const int64_t *start, const int64_t *end, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        require(end[i] >= start[i], "nothing ends before it begins");
-    }
+    for (size_t i = 0; i < count; i++) require(end[i] >= start[i], "nothing ends before it begins");
 }
 
 static void check(const struct process *p, const struct names *names)
 {
     uint64_t counted = 0;
-    for (size_t i = 0; i < p->kind_count; i++) {
-        counted += p->kinds[i].count;
-    }
+    for (size_t i = 0; i < p->kind_count; i++) counted += p->kinds[i].count;
     require(counted == p->events, "the kinds make up all events");
     check_times(p->ranges.start, p->ranges.end, p->ranges.table.count);
     check_times(p->spans.start, p->spans.end, p->spans.table.count);

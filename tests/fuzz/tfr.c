@@ -16,7 +16,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "session.h"
+#include "commands/session.h"
 #include "tfi_trace.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
@@ -40,11 +40,8 @@ static void require(bool holds, const char *what)
 /* The offset at which the .live begins; `size` if there is none. */
 static size_t live_at(const uint8_t *bytes, size_t size)
 {
-    for (size_t at = 0; at + sizeof TFI_LIVE_MAGIC <= size; at += LIVE_ALIGN) {
-        if (memcmp(bytes + at, TFI_LIVE_MAGIC, sizeof TFI_LIVE_MAGIC) == 0) {
-            return at;
-        }
-    }
+    for (size_t at = 0; at + sizeof TFI_LIVE_MAGIC <= size; at += LIVE_ALIGN)
+        if (memcmp(bytes + at, TFI_LIVE_MAGIC, sizeof TFI_LIVE_MAGIC) == 0) return at;
     return size;
 }
 
@@ -55,7 +52,7 @@ static z_stream unpacking, packing; /* of the mutator; to begin one takes longer
 static char *directory, *run_path, *tfr_path, *live_path, *report_path, *answer_path;
 
 static void (*const functions[])(struct session *session) = {
-#define COMMAND(name, function, answers, keys) [COMMAND_##function] = function,
+#define COMMAND(name, function, answers, keys, takes, refuses) [COMMAND_##function] = function,
 #include "commands.def"
 #undef COMMAND
 };
@@ -74,19 +71,13 @@ static void empty_directory(const char *path)
 {
     DIR *open_dir = opendir(path);
     struct dirent *entry;
-    while (open_dir && (entry = readdir(open_dir)) != NULL) {
-        unlinkat(dirfd(open_dir), entry->d_name, 0);
-    }
-    if (open_dir) {
-        closedir(open_dir);
-    }
+    while (open_dir && (entry = readdir(open_dir)) != NULL) unlinkat(dirfd(open_dir), entry->d_name, 0);
+    if (open_dir) closedir(open_dir);
 }
 
 static void check_times(const int64_t *start, const int64_t *end, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        require(end[i] >= start[i], "nothing ends before it begins");
-    }
+    for (size_t i = 0; i < count; i++) require(end[i] >= start[i], "nothing ends before it begins");
 }
 
 static void check_process(const struct process *p)
@@ -102,18 +93,14 @@ static int ask(char **words)
     struct session session = {0};
     char *argv[16] = {(char *)"tfanalyze"};
     int argc = 1;
-    for (; words[argc - 1]; argc++) {
-        argv[argc] = words[argc - 1];
-    }
+    for (; words[argc - 1]; argc++) argv[argc] = words[argc - 1];
     require(options_parse(&session.options, argc, argv), "a question is asked rightly");
     for (size_t i = 0; i < session.options.questions; i++) {
         session.options.command = session.options.question[i];
         functions[session.options.command](&session);
     }
     session_close(&session);
-    for (size_t i = 0; i < session.model.processes; i++) {
-        check_process(&session.model.process[i]);
-    }
+    for (size_t i = 0; i < session.model.processes; i++) check_process(&session.model.process[i]);
     session_free(&session);
     return session.status;
 }
@@ -122,12 +109,9 @@ static void check_json(const char *path)
 {
     json_error_t error;
     json_t *answer = json_load_file(path, JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL, &error);
-    if (!answer && json_error_code(&error) == json_error_null_byte_in_key) {
+    if (!answer && json_error_code(&error) == json_error_null_byte_in_key)
         return; /* this parser has no place for such a key; others have */
-    }
-    if (!answer) {
-        fprintf(stderr, "%s:%d: %s\n", path, error.line, error.text);
-    }
+    if (!answer) fprintf(stderr, "%s:%d: %s\n", path, error.line, error.text);
     require(answer, "an answer is JSON");
     json_decref(answer);
 }
@@ -135,9 +119,7 @@ static void check_json(const char *path)
 static void check_answer(int status)
 {
     require(status == 0 || status == 1 || status == 3, "the status says whole, nothing or partial");
-    if (status != 1) {
-        check_json(answer_path);
-    }
+    if (status != 1) check_json(answer_path);
 }
 
 static void check_report(void)
@@ -152,9 +134,7 @@ static void check_report(void)
             free(path);
         }
     }
-    if (open_dir) {
-        closedir(open_dir);
-    }
+    if (open_dir) closedir(open_dir);
 }
 
 #define WORDS 9
@@ -205,12 +185,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     size_t split = live_at(bytes, size);
     write_or_remove(tfr_path, bytes, split, split || !size);
     write_or_remove(live_path, bytes + split, size - split, split < size);
-    for (size_t i = 0; i < ARRAY_SIZE(questions) && ask_all; i++) {
-        ask_one(i);
-    }
-    if (!ask_all) {
-        ask_one(crc32(0, bytes, (unsigned)size) % ARRAY_SIZE(questions));
-    }
+    for (size_t i = 0; i < ARRAY_SIZE(questions) && ask_all; i++) ask_one(i);
+    if (!ask_all) ask_one(crc32(0, bytes, (unsigned)size) % ARRAY_SIZE(questions));
     return 0;
 }
 
@@ -308,23 +284,16 @@ static void take_apart(struct parts *parts, const uint8_t *bytes, size_t size)
         struct part part = {0};
         memcpy(&part.head, bytes + at, sizeof part.head);
         at += sizeof part.head;
-        if (part.head.magic != TFI_BLOCK_MAGIC || part.head.stored > end - at) {
-            break;
-        }
-        if (unpack(&part, bytes + at)) {
-            parts->part[parts->count++] = part;
-        } else {
-            free(part.payload);
-        }
+        if (part.head.magic != TFI_BLOCK_MAGIC || part.head.stored > end - at) break;
+        if (unpack(&part, bytes + at)) parts->part[parts->count++] = part;
+        else free(part.payload);
         at += MIN((part.head.stored + 7u) & ~7u, end - at);
     }
 }
 
 static void free_parts(struct parts *parts)
 {
-    for (size_t i = 0; i < parts->count; i++) {
-        free(parts->part[i].payload);
-    }
+    for (size_t i = 0; i < parts->count; i++) free(parts->part[i].payload);
     free(parts->live);
 }
 
@@ -333,9 +302,7 @@ static size_t pack(const struct part *part, uint8_t *to, size_t room)
 {
     struct tfi_block head = part->head;
     size_t stored = part->size;
-    if (room < sizeof head + 8) {
-        return 0;
-    }
+    if (room < sizeof head + 8) return 0;
     room = (room - sizeof head) & ~(size_t)7;
     if (head.flags & TFI_FLAG_DEFLATED) {
         require(deflateReset(&packing) == Z_OK, "a stream begins again");
@@ -345,9 +312,7 @@ static size_t pack(const struct part *part, uint8_t *to, size_t room)
         packing.avail_out = (unsigned)room;
         int status = deflate(&packing, Z_FINISH);
         stored = room - packing.avail_out;
-        if (status != Z_STREAM_END) {
-            return 0;
-        }
+        if (status != Z_STREAM_END) return 0;
     } else if (stored > room) {
         return 0;
     } else {
@@ -369,9 +334,7 @@ static size_t put_together(const struct parts *parts, uint8_t *to, size_t room)
         memcpy(to, parts->head, sizeof parts->head);
         used = sizeof parts->head;
     }
-    for (size_t i = 0; i < parts->count; i++) {
-        used += pack(&parts->part[i], to + used, room - used);
-    }
+    for (size_t i = 0; i < parts->count; i++) used += pack(&parts->part[i], to + used, room - used);
     if (parts->live_size <= room - used) {
         memcpy(to + used, parts->live, parts->live_size);
         used += parts->live_size;
@@ -414,9 +377,7 @@ static size_t change_bytes(uint8_t *bytes, size_t size, size_t most)
 {
     switch (below(4)) {
     case 0:
-        for (size_t i = 1 + below(4); i && size; i--) {
-            put_extreme(bytes, size);
-        }
+        for (size_t i = 1 + below(4); i && size; i--) put_extreme(bytes, size);
         return size;
     case 1: /* a few bytes of a place, so that what lies behind stays where it is */
         if (size) {
@@ -466,9 +427,7 @@ static void change_live(struct parts *parts)
     switch (below(4)) {
     case 0: put_extreme(parts->live + at, MIN(size - at, (size_t)8)); break;
     case 1:
-        if (below(8) == 0) {
-            parts->live_size = below(size);
-        }
+        if (below(8) == 0) parts->live_size = below(size);
         break;
     default: LLVMFuzzerMutate(parts->live + at, MIN(size - at, (size_t)64), MIN(size - at, (size_t)64)); break;
     }
@@ -478,30 +437,20 @@ static void change(struct parts *parts)
 {
     struct part *part = &parts->part[below(parts->count)];
     size_t what = below(16);
-    if (parts->live_size && (!parts->count || below(3) == 0)) {
-        change_live(parts);
-    } else if (parts->count && what < 12) {
-        part->size = change_bytes(part->payload, part->size, PAYLOAD);
-    } else if (parts->count && what < 14) {
-        change_head(&part->head);
-    } else if (parts->count && what == 14) {
-        change_order(parts);
-    } else {
-        put_extreme(parts->head, sizeof parts->head);
-    }
+    if (parts->live_size && (!parts->count || below(3) == 0)) change_live(parts);
+    else if (parts->count && what < 12) part->size = change_bytes(part->payload, part->size, PAYLOAD);
+    else if (parts->count && what < 14) change_head(&part->head);
+    else if (parts->count && what == 14) change_order(parts);
+    else put_extreme(parts->head, sizeof parts->head);
 }
 
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed)
 {
     struct parts parts;
     state = seed;
-    if (below(16) == 0) {
-        return LLVMFuzzerMutate(data, size, most);
-    }
+    if (below(16) == 0) return LLVMFuzzerMutate(data, size, most);
     take_apart(&parts, data, size);
-    for (size_t i = 1 + below(3) * below(2); i; i--) {
-        change(&parts);
-    }
+    for (size_t i = 1 + below(3) * below(2); i; i--) change(&parts);
     size_t used = put_together(&parts, data, most);
     free_parts(&parts);
     return used ? used : LLVMFuzzerMutate(data, size, most);
@@ -519,11 +468,8 @@ size_t LLVMFuzzerCustomCrossOver(const uint8_t *a, size_t a_size, const uint8_t 
         if (below(3) == 0) {
             struct part part = y.part[i], *place = &x.part[below(x.count + 1)];
             part.payload = copy_of(part.payload, part.size);
-            if (place < &x.part[x.count]) {
-                free(place->payload);
-            } else {
-                x.count++;
-            }
+            if (place < &x.part[x.count]) free(place->payload);
+            else x.count++;
             *place = part;
         }
     }

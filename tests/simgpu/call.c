@@ -118,11 +118,10 @@ uint32_t sim_correlation(void)
 static const char *escaped(char *to, size_t size, const char *from)
 {
     size_t n = 0;
-    for (; *from && n + 7 < size; from++) {
+    for (; *from && n + 7 < size; from++)
         if (*from == '"' || *from == '\\' || (unsigned char)*from < ' ')
             n += (size_t)snprintf(to + n, size - n, "\\u%04x", (unsigned)(unsigned char)*from);
         else to[n++] = *from;
-    }
     to[n] = 0;
     return to;
 }

@@ -36,10 +36,9 @@ static void rest(void)
     until.tv_nsec += (long)(ms % 1000) * 1000000;
     until.tv_sec += ms / 1000 + until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
-    while (asked == answered && !nudged) {
+    while (asked == answered && !nudged)
         if (!ms) pthread_cond_wait(&wake, &lock);
         else if (pthread_cond_timedwait(&wake, &lock, &until) == ETIMEDOUT) return;
-    }
 }
 
 static void *work(void *unused)

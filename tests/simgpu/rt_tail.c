@@ -1,13 +1,13 @@
-/* rt_tail.c - every runtime function of preload/cudart.def that has no body of its own: it is there and not supported.
+/* rt_tail.c - every runtime function of preload/cuda/cudart.def that has no body of its own: it is there and not supported.
  *
  * Weak, as in tail.c. A row whose parameters are other ones in the header's release goes by its name alone.
  */
 #include "rt.h"
 
-#if __has_include("cudart_compat.h")
-#include "cudart_compat.h" /* types that this header is too old for */
+#if __has_include("cuda/cudart_compat.h")
+#include "cuda/cudart_compat.h" /* types that this header is too old for */
 #endif
-#if __has_include("cudart.def")
+#if __has_include("cuda/cudart.def")
 #define LIBRARY(name, soname)
 #define TAIL(ret, symbol, params)                                                                                      \
     PUBLIC __attribute__((weak)) ret symbol params;                                                                    \
@@ -32,5 +32,5 @@
 #endif
 #define HOOK_VOID(class, ret, symbol, params, args, names, values)
 #define HOOK_CUSTOM_VOID(class, ret, symbol, params, names)
-#include "cudart.def"
+#include "cuda/cudart.def"
 #endif

@@ -1,13 +1,13 @@
-/* tail.c - every driver function of preload/cuda.def that has no body of its own: it is there and not supported.
+/* tail.c - every driver function of preload/cuda/cuda.def that has no body of its own: it is there and not supported.
  *
  * Weak, so that a body elsewhere in the library takes its place. The prototypes are checked against the header.
  */
 #include "model.h"
 
-#if __has_include("cuda_compat.h")
-#include "cuda_compat.h" /* types that this header is too old for */
+#if __has_include("cuda/cuda_compat.h")
+#include "cuda/cuda_compat.h" /* types that this header is too old for */
 #endif
-#if __has_include("cuda.def")
+#if __has_include("cuda/cuda.def")
 #define LIBRARY(name, soname)
 #define TAIL(ret, symbol, params)                                                                                      \
     PUBLIC __attribute__((weak)) ret symbol params                                                                     \
@@ -18,5 +18,5 @@
     }
 #define HOOK(class, ret, symbol, params, args, names, values) TAIL(ret, symbol, params)
 #define HOOK_CUSTOM(class, ret, symbol, params, names) TAIL(ret, symbol, params)
-#include "cuda.def"
+#include "cuda/cuda.def"
 #endif

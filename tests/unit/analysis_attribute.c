@@ -2,8 +2,8 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "attribute.h"
-#include "stages.h"
+#include "ask/attribute.h"
+#include "ask/stages/table.h"
 
 static struct process process;
 static struct attribution a;
@@ -35,7 +35,7 @@ static uint32_t add_stage(uint32_t thread, int64_t start, int64_t end)
     return (uint32_t)at;
 }
 
-static uint32_t add_span(enum event_class class, uint32_t thread, int64_t start, int64_t end, uint64_t id)
+static uint32_t add_span(enum event_class event_class, uint32_t thread, int64_t start, int64_t end, uint64_t id)
 {
     struct spans *s = &process.spans;
     spans_reserve(s, 1);
@@ -45,7 +45,7 @@ static uint32_t add_span(enum event_class class, uint32_t thread, int64_t start,
     s->thread[at] = thread;
     s->id[at] = id;
     s->name[at] = 5;
-    s->class[at] = (uint8_t) class;
+    s->event_class[at] = (uint8_t)event_class;
     return (uint32_t)at;
 }
 
@@ -60,7 +60,7 @@ static uint32_t add_work(int64_t start, uint64_t correlation, uint64_t external)
     w->external[at] = external;
     w->name[at] = 6;
     w->lane[at] = 0;
-    w->class[at] = CLASS_KERNEL;
+    w->event_class[at] = CLASS_KERNEL;
     return (uint32_t)at;
 }
 
@@ -176,10 +176,10 @@ START_TEST(operators_of_work)
     uint32_t in = launch(1, 150), out = launch(1, 190), beside = launch(1, 250);
     uint32_t by_external = add_work(500, 99999, 42);
     attribute(&a, &process, false);
-    ck_assert_uint_eq(a.operator[in], inner);
-    ck_assert_uint_eq(a.operator[out], outer);
-    ck_assert_uint_eq(a.operator[beside], NO_PLACE);
-    ck_assert_uint_eq(a.operator[by_external], inner);
+    ck_assert_uint_eq(a.op[in], inner);
+    ck_assert_uint_eq(a.op[out], outer);
+    ck_assert_uint_eq(a.op[beside], NO_PLACE);
+    ck_assert_uint_eq(a.op[by_external], inner);
     check_work(by_external, stage, VIA_THREAD);
     ck_assert_uint_eq(a.unlinked, 0);
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "load_tfr.h"
+#include "model/load/tfr.h"
 
 #define CHUNKS 64
 
@@ -107,13 +107,9 @@ static void decode_all(struct reader *reader, struct chunk *chunk)
     const uint32_t *first;
     for (unsigned g = 0; g < chunk->groups; g++) {
         struct group *group = &chunk->group[g];
-        for (unsigned f = 0; group->kind && f < group->kind->fields; f++) {
-            if (group->kind->field[f].is_list) {
-                group_list(&reader->decoder, group, (int)f, &first);
-            } else {
-                group_values(&reader->decoder, group, (int)f);
-            }
-        }
+        for (unsigned f = 0; group->kind && f < group->kind->fields; f++)
+            if (group->kind->field[f].is_list) group_list(&reader->decoder, group, (int)f, &first);
+            else group_values(&reader->decoder, group, (int)f);
     }
 }
 
@@ -133,9 +129,7 @@ static bool read_trace(bool with_live, unsigned long *records)
         struct reader reader = {.trace = &trace};
         while ((piece = reader_next(&reader, &chunk)) != NULL) {
             decode_all(&reader, &chunk);
-            for (size_t i = 0; i < parts; i++) {
-                records[i] += part[i].serial == piece->serial ? chunk.records : 0;
-            }
+            for (size_t i = 0; i < parts; i++) records[i] += part[i].serial == piece->serial ? chunk.records : 0;
         }
         reader_free(&reader);
         names_init(&names);
@@ -155,9 +149,7 @@ START_TEST(whole)
 {
     unsigned long records[CHUNKS];
     ck_assert(read_trace(true, records));
-    for (size_t i = 0; i < parts; i++) {
-        ck_assert_uint_eq(records[i], part[i].records);
-    }
+    for (size_t i = 0; i < parts; i++) ck_assert_uint_eq(records[i], part[i].records);
 }
 END_TEST
 
@@ -177,12 +169,8 @@ static void check_cut(size_t size)
 
 START_TEST(cuts)
 {
-    for (size_t size = 0; size < trace_file.size; size += 997) {
-        check_cut(size);
-    }
-    for (size_t i = 0; i < 300; i++) {
-        check_cut(next_random() % trace_file.size);
-    }
+    for (size_t size = 0; size < trace_file.size; size += 997) check_cut(size);
+    for (size_t i = 0; i < 300; i++) check_cut(next_random() % trace_file.size);
 }
 END_TEST
 
@@ -193,20 +181,16 @@ START_TEST(cuts_of_the_live_file)
         size_t size = i < 20 ? i * 40 : next_random() % live_file.size;
         cut(&live_file, size);
         ck_assert(read_trace(true, records));
-        for (size_t k = 0; k < parts; k++) {
-            if (!part[k].live) {
-                ck_assert_uint_eq(records[k], part[k].records);
-            } else {
-                ck_assert_uint_le(records[k], part[k].records);
-            }
-        }
+        for (size_t k = 0; k < parts; k++)
+            if (!part[k].live) ck_assert_uint_eq(records[k], part[k].records);
+            else ck_assert_uint_le(records[k], part[k].records);
     }
 }
 END_TEST
 
 /* ---- flips ---- */
 
-enum { FLIPS_EACH = 2500, LIVE_HEADS = 4096, CHUNK_HEAD = 64 };
+enum { LIVE_HEADS = 4096, CHUNK_HEAD = 64 };
 
 struct flip {
     struct file *file;
@@ -225,12 +209,9 @@ static void turn(const struct flip *flip)
 static bool touched(const struct part *p, const struct flip *flips, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        if (p->live && flips[i].file == &live_file) {
+        if (p->live && flips[i].file == &live_file)
             return true; /* heads of the live file say where chunks are, and a chunk's own says whose it is */
-        }
-        if (!p->live && flips[i].file == &trace_file && flips[i].at >= p->from && flips[i].at < p->to) {
-            return true;
-        }
+        if (!p->live && flips[i].file == &trace_file && flips[i].at >= p->from && flips[i].at < p->to) return true;
     }
     return false;
 }
@@ -240,31 +221,26 @@ static bool hits_a_live_head(const struct flip *flips, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         bool head = flips[i].file == &live_file && flips[i].at < LIVE_HEADS;
-        for (size_t k = 0; k < parts && flips[i].file == &live_file; k++) {
+        for (size_t k = 0; k < parts && flips[i].file == &live_file; k++)
             head |= part[k].live && flips[i].at >= part[k].from && flips[i].at < part[k].from + CHUNK_HEAD;
-        }
-        if (head) {
-            return true;
-        }
+        if (head) return true;
     }
     return false;
 }
 
 static bool hits_the_version(const struct flip *flips, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        if (flips[i].file == &trace_file && flips[i].at >= 8 && flips[i].at < 10) {
-            return true;
-        }
-    }
+    for (size_t i = 0; i < count; i++)
+        if (flips[i].file == &trace_file && flips[i].at >= 8 && flips[i].at < 10) return true;
     return false;
 }
 
 START_TEST(flips)
 {
     unsigned long records[CHUNKS];
-    seed = (uint64_t)_i + 1;
-    for (int round = 0; round < FLIPS_EACH; round++) {
+    seed = (uint64_t)_i + 1; /* the first rounds are the same however many there are */
+    int rounds = getenv("FLIPS") ? atoi(getenv("FLIPS")) : 500;
+    for (int round = 0; round < rounds; round++) {
         struct flip flip[4];
         size_t count = 1 + (round % 4 == 3 ? next_random() % 4 : 0);
         for (size_t i = 0; i < count; i++) {
@@ -280,9 +256,7 @@ START_TEST(flips)
                           "flip at %zu of %s: chunk %lu has %lu records, not %lu", flip[0].at, flip[0].file->path,
                           part[i].serial, records[i], part[i].records);
         }
-        for (size_t i = 0; i < count; i++) {
-            turn(&flip[i]);
-        }
+        for (size_t i = 0; i < count; i++) turn(&flip[i]);
     }
 }
 END_TEST
@@ -292,7 +266,7 @@ int main(void)
     Suite *suite = suite_create("damage");
     TCase *tcase = tcase_create("damage");
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_set_timeout(tcase, 110);
+    tcase_set_timeout(tcase, getenv("FLIPS") ? 600 : 110);
     tcase_add_test(tcase, whole);
     tcase_add_test(tcase, cuts);
     tcase_add_test(tcase, cuts_of_the_live_file);

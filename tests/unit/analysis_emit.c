@@ -9,7 +9,7 @@
 
 #include <jansson.h>
 
-#include "emit.h"
+#include "write/emit.h"
 #include "utf8.h"
 
 static struct out out;

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "intervals.h"
-#include "util.h"
+#include "base/intervals.h"
+#include "base/util.h"
 
 enum { MOMENTS = 64, ROUNDS = 400 };
 
@@ -17,9 +17,7 @@ static struct intervals random_set(bool moment[MOMENTS])
         int start = rand() % MOMENTS, end = start + rand() % 9 - 1;
         end = MIN(end, MOMENTS);
         intervals_add(&set, start, end);
-        for (int at = start; at < end; at++) {
-            moment[at] = true;
-        }
+        for (int at = start; at < end; at++) moment[at] = true;
     }
     intervals_merge(&set);
     return set;
@@ -35,9 +33,7 @@ static void check_is(const struct intervals *set, const bool moment[MOMENTS])
     }
     ck_assert_int_eq(intervals_total(set), total);
     ck_assert_uint_eq(set->count, runs);
-    for (size_t i = 1; i < set->count; i++) {
-        ck_assert_int_lt(set->interval[i - 1].end, set->interval[i].start);
-    }
+    for (size_t i = 1; i < set->count; i++) ck_assert_int_lt(set->interval[i - 1].end, set->interval[i].start);
 }
 
 START_TEST(unions_and_overlaps)
@@ -71,20 +67,12 @@ START_TEST(combinations)
         bool in[INTERVALS_SETS][MOMENTS];
         struct intervals set[INTERVALS_SETS];
         int64_t total[INTERVALS_COMBINATIONS] = {0}, expected[INTERVALS_COMBINATIONS] = {0};
-        for (size_t i = 0; i < INTERVALS_SETS; i++) {
-            set[i] = random_set(in[i]);
-        }
-        for (int at = 0; at < MOMENTS; at++) {
-            expected[in[0][at] | in[1][at] << 1 | in[2][at] << 2]++;
-        }
+        for (size_t i = 0; i < INTERVALS_SETS; i++) set[i] = random_set(in[i]);
+        for (int at = 0; at < MOMENTS; at++) expected[in[0][at] | in[1][at] << 1 | in[2][at] << 2]++;
         intervals_combine(set, INTERVALS_SETS, total);
-        for (size_t bits = 1; bits < INTERVALS_COMBINATIONS; bits++) {
-            ck_assert_int_eq(total[bits], expected[bits]);
-        }
+        for (size_t bits = 1; bits < INTERVALS_COMBINATIONS; bits++) ck_assert_int_eq(total[bits], expected[bits]);
         ck_assert_int_eq(total[0], 0);
-        for (size_t i = 0; i < INTERVALS_SETS; i++) {
-            intervals_free(&set[i]);
-        }
+        for (size_t i = 0; i < INTERVALS_SETS; i++) intervals_free(&set[i]);
     }
 }
 END_TEST

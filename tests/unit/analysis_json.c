@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "json.h"
-#include "stream.h"
+#include "read/json.h"
+#include "read/stream.h"
 
 /* A text as the scanner wants it: with a zero and quotes behind. */
 static char *padded(const char *text)
@@ -179,9 +179,8 @@ START_TEST(values_in_pieces_end_where_they_end_in_one)
     for (size_t piece = 1; piece < length; piece++) {
         struct json_skipper skipper = {0};
         const char *after = NULL;
-        for (size_t at = 0; !after && at < length; at += piece) {
+        for (size_t at = 0; !after && at < length; at += piece)
             after = json_skip_piece(&skipper, whole + at, whole + MIN(at + piece, length));
-        }
         ck_assert_ptr_eq(after, strstr(whole, ", rest"));
     }
 }

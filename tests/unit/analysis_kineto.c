@@ -5,7 +5,7 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "load_kineto.h"
+#include "model/load/kineto.h"
 #include "tfi_trace.h"
 
 static struct names names;
@@ -44,31 +44,22 @@ static const char *name_at(uint32_t name)
 
 static uint64_t lost(const char *cause)
 {
-    for (size_t i = 0; i < process.loss_count; i++) {
-        if (strcmp(process.losses[i].cause, cause) == 0) {
-            return process.losses[i].count;
-        }
-    }
+    for (size_t i = 0; i < process.loss_count; i++)
+        if (strcmp(process.losses[i].cause, cause) == 0) return process.losses[i].count;
     return 0;
 }
 
 static uint64_t counted(const char *category)
 {
-    for (size_t i = 0; i < process.kind_count; i++) {
-        if (strcmp(process.kinds[i].name, category) == 0) {
-            return process.kinds[i].count;
-        }
-    }
+    for (size_t i = 0; i < process.kind_count; i++)
+        if (strcmp(process.kinds[i].name, category) == 0) return process.kinds[i].count;
     return 0;
 }
 
 static bool said(enum note_level level, const char *words)
 {
-    for (size_t i = 0; i < notes.count; i++) {
-        if (notes.note[i].level == level && strstr(notes.note[i].text, words)) {
-            return true;
-        }
-    }
+    for (size_t i = 0; i < notes.count; i++)
+        if (notes.note[i].level == level && strstr(notes.note[i].text, words)) return true;
     return false;
 }
 
@@ -92,9 +83,7 @@ static void on_event(void *context, const struct kineto_event *event)
 
 static void forget(struct seen *seen)
 {
-    for (size_t i = 0; i < MIN(seen->count, ARRAY_SIZE(seen->event)); i++) {
-        free(seen->name[i]);
-    }
+    for (size_t i = 0; i < MIN(seen->count, ARRAY_SIZE(seen->event)); i++) free(seen->name[i]);
     *seen = (struct seen){0};
 }
 
@@ -149,16 +138,11 @@ START_TEST(keys_stand_in_any_order)
     bool used[5] = {false};
     int filled = 3;
     for (int i = 0; i < 3; i++) {
-        if (used[order[i]]) {
-            return; /* the same twice: another turn has the order */
-        }
+        if (used[order[i]]) return; /* the same twice: another turn has the order */
         used[order[i]] = true;
     }
-    for (int i = 0; i < 5; i++) {
-        if (!used[i]) {
-            order[filled++] = i;
-        }
-    }
+    for (int i = 0; i < 5; i++)
+        if (!used[i]) order[filled++] = i;
     snprintf(text, sizeof text, "[{%s , %s,\n\"other\":[{}],%s,%s,%s}]", members[order[0]], members[order[1]],
              members[order[2]], members[order[3]], members[order[4]]);
     ck_assert(read_bytes(&seen, text, strlen(text), 1000, &damage));
@@ -218,9 +202,7 @@ START_TEST(an_event_that_is_too_large_is_left_out)
     struct seen seen = {0};
     struct kineto_damage damage;
     text_puts(&text, "[{\"ph\":\"X\",\"name\":\"before\"},{\"ph\":\"X\",\"name\":\"");
-    for (int i = 0; i < 200000; i++) {
-        text_puts(&text, "{");
-    }
+    for (int i = 0; i < 200000; i++) text_puts(&text, "{");
     text_puts(&text, "\"},{\"ph\":\"X\",\"name\":\"after\"}]");
     ck_assert(read_bytes(&seen, text.data, text.length, 4096, &damage));
     ck_assert_uint_eq(seen.count, 2);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "stages.h"
+#include "ask/stages/table.h"
 
 static struct process process;
 static const struct choice always = {.process = &process, .window = {INT64_MIN, INT64_MAX}};
@@ -91,7 +91,7 @@ START_TEST(functions)
     ck_assert_uint_eq(process_func(&process, 9, "", 0), place);
     const struct func *func = &process.func[place];
     ck_assert_str_eq(func->name, "cudaMalloc");
-    ck_assert_str_eq(func->class, "ALLOC");
+    ck_assert_str_eq(func->call_class, "ALLOC");
     ck_assert(func->args == 3 && func->type[0] == TFI_TYPE_ADDRESS && func->type[1] == TFI_TYPE_BYTES);
     ck_assert_str_eq(func->arg[2], "odd");
     place = process_func(&process, 10, "plain name", 10);

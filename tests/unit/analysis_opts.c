@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "opts.h"
+#include "base/opts.h"
 
 static struct options options;
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "names.h"
+#include "model/names.h"
 #include "pattern.h"
 #include "tfi_trace.h"
 

@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "trace.h"
+#include "read/trace.h"
 
 #define THREADS 4
 

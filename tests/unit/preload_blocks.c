@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "blocks.h"
+#include "torch/host_blocks.h"
 
 enum { MANY = 300000, THREADS = 4, ROUNDS = 20000 };
 

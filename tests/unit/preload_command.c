@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "command.h"
+#include "control/command.h"
 
 /* Arguments with | between; the whole of what is kept, with blanks between. */
 static const struct {

@@ -9,13 +9,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "chunk.h"
-#include "clock.h"
-#include "config.h"
-#include "cupti_client.h"
-#include "stage.h"
-#include "strings.h"
-#include "thread.h"
+#include "record/pool.h"
+#include "record/clock.h"
+#include "control/config.h"
+#include "cupti/client.h"
+#include "record/enter.h"
+#include "stage/stage.h"
+#include "record/strings.h"
+#include "record/thread.h"
 
 static uint8_t buffer[1 << 16];
 static size_t used;
@@ -221,7 +222,7 @@ START_TEST(test_requests)
     uint8_t *given[ALL], *more;
     size_t size, max;
     begin(130001);
-    ck_assert(tfi_buffers_init());
+    ck_assert(tfi_buffers_init(NULL));
     for (int i = 0; i < ALL; i++) {
         tfi_buffers_request(&given[i], &size, &max);
         ck_assert_ptr_nonnull(given[i]);

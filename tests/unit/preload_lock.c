@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "sys.h"
+#include "base/sys.h"
 
 static struct tfi_lock lock;
 static long counter;

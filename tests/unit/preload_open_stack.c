@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "open_names.h"
-#include "open_stack.h"
-#include "thread.h"
+#include "stage/open_names.h"
+#include "stage/open_stack.h"
+#include "record/thread.h"
 
 enum { STEPS = 30000, DOMAINS = TFI_OPEN_DOMAINS + 8, NAMES = 50, MOST = 3000 };
 
@@ -50,11 +50,8 @@ static void pop(uint32_t domain)
 {
     int64_t index = tfi_open_innermost(&thread, domain);
     int at = innermost(domain);
-    if (at < 0) {
-        ck_assert_int_eq(index, -1);
-    } else {
-        take(index, at);
-    }
+    if (at < 0) ck_assert_int_eq(index, -1);
+    else take(index, at);
 }
 
 static void check_names(void)

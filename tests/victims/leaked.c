@@ -25,11 +25,8 @@ static void leak(nvtxDomainHandle_t domain, const char *name)
                                    .size = NVTX_EVENT_ATTRIB_STRUCT_SIZE,
                                    .messageType = NVTX_MESSAGE_TYPE_ASCII,
                                    .message.ascii = name};
-    if (domain) {
-        nvtxDomainRangePushEx(domain, &event);
-    } else {
-        tfi_range_push(name);
-    }
+    if (domain) nvtxDomainRangePushEx(domain, &event);
+    else tfi_range_push(name);
 }
 
 int main(int argc, char **argv)
@@ -40,16 +37,11 @@ int main(int argc, char **argv)
     int queued = strcmp(mode, "queue") == 0 && depth <= MOST ? depth : 0;
     nvtxDomainHandle_t domain =
         strcmp(mode, "domain") == 0 || strcmp(mode, "outer") == 0 ? nvtxDomainCreateA("leaky") : NULL;
-    if (strcmp(mode, "outer") == 0) {
-        tfi_range_push("outer");
-    }
+    if (strcmp(mode, "outer") == 0) tfi_range_push("outer");
     for (int i = 0; i < depth; i++) {
         snprintf(name, sizeof name, "leaked %d", i % 500);
-        if (queued) {
-            queue[i] = tfi_range_start(name);
-        } else {
-            leak(domain, name);
-        }
+        if (queued) queue[i] = tfi_range_start(name);
+        else leak(domain, name);
     }
     double start = cpu();
     for (int i = 0; i < TIMES; i++) {

@@ -1,0 +1,324 @@
+"""test_filters - each filter of each command: an answer that an independent filter gives too, or a refusal that says why.
+
+What a filter leaves is computed here from the JSON (tests/kineto.py) of real traces; tests/analyser/test_device_export.py asks the
+same of a trace of ours and of its export.
+"""
+
+import json
+import re
+import subprocess
+from functools import lru_cache
+
+import pytest
+
+import kineto
+import kineto_parts
+from conftest import ROOT
+from test_device_export import pipeline
+from test_device_records import AHEAD, START
+from optrace import OpTrace
+from test_kineto import exact, ns
+
+COMMANDS = ['info', 'stages', 'breakdown', 'api', 'launches', 'timeline', 'kinds', 'overlap', 'ops', 'dump', 'export chrome',
+            'export tensorboard', 'report']
+FILTERS = {'--rank': '0', '--pid': '1', '--stage': 'x', '--step': '1', '--cycle': '0', '--device': '0', '--stream': '7',
+           '--from': '0', '--to': '1', '--top': '1', '--names': 'short'}
+
+
+def refusals():
+    """{(command, filter): why}, from the last column of the one table."""
+    found = {}
+    rows = re.findall(r'^COMMAND\("([^"]+)".*?"([^"]*)"\)$', (ROOT / 'analysis' / 'commands.def').read_text(), re.M | re.S)
+    assert [command for command, _ in rows] == COMMANDS
+    for command, refuses in rows:
+        for clause in filter(None, refuses.split('; ')):
+            options, why = clause.split(': ')
+            found.update({(command, option): why for option in options.split()})
+    return found
+
+
+@pytest.mark.parametrize('command', COMMANDS)
+def test_a_filter_works_or_says_why_it_has_no_meaning(tfanalyze, tmp_path, command):
+    """Help lists a filter exactly where it is taken; a refusal is wrong usage and has the table's reason."""
+    listed = subprocess.run([tfanalyze, *command.split(), '--help'], capture_output=True, text=True).stdout
+    for option, value in FILTERS.items():
+        result = subprocess.run([tfanalyze, *command.split(), option, value, tmp_path / 'nothing'], capture_output=True, text=True)
+        why = refusals().get((command, option))
+        assert (f'    {option} ' in listed) == (why is None), option
+        if why:
+            assert result.returncode == 2 and result.stderr == f'tfanalyze: {command} {why}: {option} has no meaning\n'
+        else:
+            assert result.returncode == 1 and 'nothing: can' in result.stderr, result.stderr
+    assert not {(c, o) for c, o in refusals() if o in ('--rank', '--pid')}
+
+
+# ---- real traces ----
+
+TRACES = ['hta/trace_filter/sampled_rank-0.json.gz', 'hta/nccl_parser_config/nccl_data.json.gz',
+          'kineto_tb/resnet50_num_workers_0__worker0.1623143089861.pt.trace.json.gz']
+
+
+@lru_cache(maxsize=1)
+def document_of(path):
+    return kineto.read(path)
+
+
+class Trace:
+    def __init__(self, path):
+        self.path, self.document = path, document_of(path)
+        self.found = kineto.tables(self.document)
+        self.works = kineto.belongings(self.document)
+        self.launched = {id(work): call for work, call in kineto.launches(self.found)}
+        self.calls = self.found['api']
+        self.launches = {}
+        for work, call in kineto.launches(self.found):
+            self.launches.setdefault(id(call), []).append(work)
+        self.steps = {s.name.split('#')[1]: s for s in self.found['annotation'] if s.name.startswith('ProfilerStep#')}
+        self.stages = sorted({kineto.collapsed(s.name) for s in self.found['annotation']})
+
+    @property
+    @lru_cache(maxsize=1)
+    def stages_of_calls(self):
+        """{id of a call: the names of the stages it was made in}: its thread's, else those of the only one that has some."""
+        points = {(c.thread, c.start) for c in self.calls}
+        own = kineto.opened(self.found['annotation'], points)
+        threads = {s.thread for s in self.found['annotation']}
+        answer = {}
+        for c in self.calls:
+            chain = own[c.thread, c.start]
+            if not chain:
+                busy = [kineto.opened([s for s in self.found['annotation'] if s.thread == t], {(t, c.start)})[t, c.start]
+                        for t in threads]
+                busy = [b for b in busy if b]
+                chain = busy[0] if len(busy) == 1 else []
+            answer[id(c)] = {kineto.collapsed(s.name) for s in chain} or {kineto.NONE}
+        return answer
+
+    def choices(self):
+        """[(options, which works, which calls)]"""
+        some = self.stages[:2] + self.stages[-1:] + [kineto.NONE]
+        for name in some:
+            yield (['--stage', name.replace('[', '[[]')],
+                   lambda w, chain, n=name: n in ({kineto.collapsed(s.name) for s in chain} or {kineto.NONE}),
+                   lambda c, n=name: n in self.stages_of_calls[id(c)])
+        for number, step in list(self.steps.items())[:2]:
+            def inside(time, step=step):
+                return step.start <= time < step.end
+            yield (['--step', number], lambda w, chain, f=inside: self.launched[id(w)] is not None and f(self.launched[id(w)].start),
+                   lambda c, f=inside: f(c.start))
+        for key in ('device', 'stream'):
+            for value in sorted({getattr(w, key) for w, _, _ in self.works if getattr(w, key) is not None})[:3]:
+                yield ([f'--{key}', value], lambda w, chain, k=key, v=value: getattr(w, k) == v,
+                       lambda c, k=key, v=value: any(getattr(w, k) == v for w in self.launches.get(id(c), ())))
+        first, last = kineto.span(self.document)
+        low, high = (last - first) // 3, 2 * (last - first) // 3
+        yield (['--from', low / 1e9, '--to', high / 1e9], None, lambda c: first + low <= c.start < first + high)
+
+
+@pytest.fixture(params=TRACES, ids=['sampled', 'nccl', 'resnet'])
+def trace(request, shared_traces):
+    return Trace(shared_traces / request.param)
+
+
+def works_of(trace, wanted):
+    return [w for w, chain, _ in trace.works if wanted(w, chain)]
+
+
+def is_communication(work):
+    return re.search('nccl', work.name, re.I) is not None
+
+
+def pairs(works):
+    return [(w.start, w.end) for w in works]
+
+
+@pytest.mark.timeout(300)
+def test_device_work_by_stage_step_device_and_stream(analyze, trace):
+    """timeline, kinds and overlap of what a filter leaves."""
+    for options, wanted, _ in trace.choices():
+        works = works_of(trace, wanted) if wanted else None
+        if works is None:
+            continue
+        if not works:
+            assert 'nothing matches' in analyze('timeline', *options, trace.path, format='text', rc=1).err
+            continue
+        row, = exact(analyze, 'timeline', *options, trace.path)['rows']
+        copies = [w for w in works if kineto.CLASS_OF[w.kind] != 'kernel']
+        communication = [w for w in works if kineto.CLASS_OF[w.kind] == 'kernel' and is_communication(w)]
+        assert ns(row['busy_us']) == kineto.union(pairs(works)), options
+        assert ns(row['total_us']) == max(w.end for w in works) - min(w.start for w in works)
+        assert ns(row['memcpy_us']) == kineto.union(pairs(copies))
+        assert ns(row['communication_us']) == kineto.union(pairs(communication))
+        kinds = exact(analyze, 'kinds', *options, trace.path)
+        assert sum(ns(r['total_us']) for r in kinds['rows']) == kineto.union(pairs(works)) == ns(kinds['totals']['total_us'])
+        overlap, = exact(analyze, 'overlap', *options, trace.path)['rows']
+        assert ns(overlap['communication_us']) == kineto.union(pairs(communication))
+
+
+@pytest.mark.timeout(300)
+def test_calls_by_stage_step_device_stream_and_time(analyze, trace):
+    """api and launches: calls by where they were made, or by where the work ran that they launched."""
+    for options, _, wanted in trace.choices():
+        calls = {}
+        for c in trace.calls:
+            if wanted(c):
+                calls.setdefault(c.name, []).append(c.end - c.start)
+        if not calls:
+            analyze('api', *options, trace.path, format='text', rc=1)
+            continue
+        answer = exact(analyze, 'api', *options, trace.path)
+        assert {r['name']: (r['calls'], ns(r['total_us'])) for r in answer['rows']} == {
+            name: (len(times), sum(times)) for name, times in calls.items()}, options
+        if '--stage' in options:
+            continue  # there launches knows of backward operators, api does not
+        launches = exact(analyze, 'launches', *options, trace.path)['rows']
+        counted = {}
+        for r in launches:
+            count = sum(r[k] for k in ('launches', 'graph_launches', 'copies', 'memsets', 'syncs'))
+            counted[r['name']] = counted.get(r['name'], 0) + count
+        assert {n: c for n, c in counted.items() if c} == {n: len(calls[n]) for n in calls if n in counted}
+        assert any('Launch' in n for n in counted) == any('Launch' in n for n in calls)
+
+
+def test_top_of_kinds(analyze, trace):
+    whole = analyze('kinds', trace.path)
+    for top in (1, 2, 100):
+        cut = analyze('kinds', '--top', top, trace.path)
+        assert cut['rows'] == whole['rows'][:top] and cut['totals'] == whole['totals']
+
+
+def test_names_of_kernels_in_ops(analyze, trace):
+    """Short names of the kernels' rows differ as the whole ones do; operators keep theirs."""
+    full, short = (analyze('ops', '--names', style, trace.path)['rows'] for style in ('full', 'short'))
+    kernels = {w.name for w, _, _ in trace.works}
+    assert len(full) == len(short)
+    names = {f['name']: s['name'] for f, s in zip(full, short)}
+    assert len(set(names.values())) == len(names)
+    assert {n for n in names if n != names[n]} <= kernels and any(n != names[n] for n in names)
+
+
+# ---- dump ----
+
+WORK = ('kernel', 'memcpy', 'memset')
+
+
+def chosen_rows(document, unfiltered, chosen):
+    """The rows of these events: dump prints every event, in the order of the file."""
+    assert len(unfiltered) == len(document['traceEvents'])
+    return [row for row, e in zip(unfiltered, document['traceEvents']) if id(e) in chosen]
+
+
+@pytest.mark.timeout(300)
+def test_dump_of_a_pytorch_trace(analyze, shared_traces):
+    """--stage: all events that belong to it (tests/kineto_parts.py); the others: device work, and calls by their work."""
+    trace = Trace(shared_traces / TRACES[0])
+    document = trace.document
+    whole = analyze('dump', trace.path)['rows']
+    for name, events in list(kineto_parts.of_stages(document).items())[:4]:
+        rows = analyze('dump', '--stage', name.replace('[', '[[]'), trace.path)['rows']
+        assert rows == chosen_rows(document, whole, {id(e) for e in events}), name
+    table = {id(s): e for e, kind, s in kineto_parts.pairs(document, trace.found) if kind}
+    for options, wanted, calls in trace.choices():
+        if '--stage' in options or wanted is None:
+            continue
+        chosen = {id(table[id(w)]) for w in works_of(trace, wanted)}
+        kinds = {c for c, kind in kineto.CLASS_OF.items() if kind in WORK}
+        if '--step' not in options:
+            chosen |= {id(table[id(c)]) for c in trace.calls if calls(c)}
+            kinds |= {c for c, kind in kineto.CLASS_OF.items() if kind == 'api'}
+        rows = [r for r in analyze('dump', *options, trace.path)['rows'] if r['kind'] in kinds]
+        assert rows == chosen_rows(document, whole, chosen), options
+
+
+def when(row):
+    """Microseconds since the run's first record; device work has the time of the device library's clock."""
+    start = row['values'].get('start_ns')
+    return row['time_us'] if start is None else (start - START - AHEAD) / 1000
+
+
+@pytest.mark.parametrize('options, ranges, ids, calls', [
+    (['--stage', 'step'], ['step'], [41, 42], ['cudaLaunchKernel', 'cuGraphLaunch']),
+    (['--stage', 'denoise'], ['denoise', 'step'], [41, 42, 43, 44, 45],
+     ['cudaMalloc', 'cudaLaunchKernel', 'cuGraphLaunch', 'cudaStreamSynchronize']),
+    (['--stage', '(none)'], [], [46], []),
+    (['--stream', '9'], [], [43], []),
+    (['--device', '1'], [], [44, 45], []),
+    (['--stage', 'denoise', '--stream', '7', '--device', '0'], [], [41, 42], ['cudaLaunchKernel', 'cuGraphLaunch']),
+])
+def test_dump_of_a_trace_of_ours(tmp_path, analyze, options, ranges, ids, calls):
+    """Each filter against the same filter over all records of the run, by their ids, functions and names."""
+    path = pipeline(tmp_path / 'rank2.elsewhere.4242.tfr')
+    whole = analyze('dump', path)['rows']
+    rows = analyze('dump', *options, path)['rows']
+    assert [r for r in whole if r in rows] == rows  # as they are there, in their order
+    assert {r['values']['name'] for r in rows if r['kind'].startswith('range_')} == set(ranges)
+    assert {r['values']['correlation'] for r in rows if 'correlation' in r['values']} == set(ids)
+    assert {r['values']['func'] for r in rows if r['kind'] == 'call'} == set(calls)
+    kinds = ('kernel', 'copy', 'set', 'sync')
+    assert [r for r in rows if r['kind'] in kinds] == [r for r in whole if r['kind'] in kinds and r['values']['correlation'] in ids]
+    for low, high in ((150, 350), (350, 650), (850, 950)):
+        wanted = [r for r in rows if low <= when(r) < high]
+        cut = analyze('dump', *options, '--from', low / 1e6, '--to', high / 1e6, path, format=None, rc=0 if wanted else 1)
+        assert bool(cut.out) == bool(wanted)
+        assert not wanted or analyze('dump', *options, '--from', low / 1e6, '--to', high / 1e6, path)['rows'] == wanted
+    assert all(r['kind'] not in ('thread', 'clock', 'device', 'drop') for r in rows)
+
+
+def test_dump_of_nothing(tmp_path, analyze):
+    path = pipeline(tmp_path / 'rank2.elsewhere.4242.tfr')
+    assert 'nothing matches --stage nosuch' in analyze('dump', '--stage', 'nosuch', path, format='text', rc=1).err
+
+
+# ---- exports ----
+
+def exported(analyze, *arguments):
+    return json.loads(analyze('export', 'chrome', *arguments, format=None).out)['traceEvents']
+
+
+def as_text(event):
+    return json.dumps(event, sort_keys=True)
+
+
+@pytest.mark.timeout(300)
+def test_export_of_a_pytorch_trace(analyze, shared_traces):
+    """Export keeps the same device work and calls as dump does, and all descriptions of rows."""
+    trace = Trace(shared_traces / TRACES[0])
+    whole = exported(analyze, trace.path)
+    classes = {c for c, kind in kineto.CLASS_OF.items() if kind in (*WORK, 'api')}
+    order = {id(e): i for i, e in enumerate(trace.document['traceEvents'])}
+    table = {id(s): e for e, kind, s in kineto_parts.pairs(trace.document, trace.found) if kind}
+    for options, wanted, calls in trace.choices():
+        if wanted is None or '--stage' in options:
+            continue
+        chosen = [table[id(w)] for w in works_of(trace, wanted)] + [table[id(c)] for c in trace.calls if calls(c)]
+        got = exported(analyze, *options, trace.path)
+        expected = [whole[i] for i in sorted(order[id(e)] for e in chosen)]
+        assert [e for e in got if e.get('cat') in classes] == expected, options
+        assert [e for e in got if e['ph'] == 'M'] == [e for e in whole if e['ph'] == 'M']
+
+
+@pytest.mark.parametrize('options, wanted', [
+    (['--stream', '9'], lambda e, a: e.get('cat') == 'gpu_memcpy' or a.get('correlation') == 43),
+    (['--device', '1'], lambda e, a: a.get('device') == 1 or a.get('correlation') == 44),
+    (['--device', '0', '--stage', 'step'], lambda e, a: a.get('correlation') in (41, 42)),
+], ids=['stream', 'device', 'both'])
+def test_export_of_a_trace_of_ours(tmp_path, analyze, options, wanted):
+    """Work there, the calls that launched it and the arrows between them, as they stand in the whole export."""
+    path = pipeline(tmp_path / 'rank2.elsewhere.4242.tfr')
+    whole = [e for e in exported(analyze, path) if e['ph'] == 'X']
+    got = [e for e in exported(analyze, *options, path) if e['ph'] == 'X']
+    assert got == [e for e in whole if wanted(e, e.get('args', {}))] and got
+
+
+def test_export_of_steps_of_ours(tmp_path, analyze):
+    t = OpTrace()
+    for step in range(3):
+        t.stage(f'ProfilerStep#{step}', 1000000 * step + 1000, 1000000 * step + 900000)
+        t.op(f'aten::op{step}', 1000000 * step + 2000, 1000000 * step + 3000)
+        t.work('kernel', 1000000 * step + 2500, 1000000 * step + 950000, 90000, name=f'k{step}')
+    path = t.save(tmp_path / 'rank2.h.1.tfr')
+    names = {e['name'] for e in exported(analyze, '--step', '1', path) if e['ph'] == 'X'}
+    assert names == {'ProfilerStep#1', 'aten::op1', 'k1', 'cudaLaunchKernel'}
+    kinds = [(r['kind'], r['values'].get('name')) for r in analyze('dump', '--step', '1', path)['rows']]
+    assert {n for k, n in kinds if n} == {'ProfilerStep#1', 'aten::op1', 'k1'} and ('kernel', 'k1') in kinds
+    assert [r['calls'] for r in analyze('api', '--step', '0-1', path)['rows']] == [2]

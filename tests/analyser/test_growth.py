@@ -1,0 +1,140 @@
+"""test_growth - the time of every command grows no faster than N log N on hostile shapes (growth.py), and no depth kills it.
+
+Ratios of user CPU at N and 4 N are compared with what a quadratic would need, least of several runs, so that a busy machine
+changes little. The sizes that an enemy would choose run under `soak`.
+"""
+
+import json
+import subprocess
+
+import pytest
+
+import growth
+
+FACTOR = 4
+LIMIT = 1.5
+# Cases that were quadratic or cubic before: the shape, the command, and an N at which it took most of a second.
+WAS_SLOW = [
+    ('nested_operators', 'ops --stage', 6000),
+    ('nested_stages', 'stages', 1500),
+    ('nested_stages', 'report', 1000),
+    ('nested_few_names', 'stages', 1500),
+    ('nested_few_names', 'api --stage', 4000),
+    ('nested_stages', 'api --stage', 3000),
+    ('nested_twice', 'stages', 2000),
+    ('crossing_stages', 'launches --stage', 3000),
+    ('outlived_stages', 'breakdown --stage', 3000),
+    ('annotations_on_device', 'export chrome --stage', 2000),
+    ('clashing_names', 'report', 1000),
+    ('leaked_pushes', 'ops --stage', 6000),
+    ('leaked_names', 'ops --stage', 3000),
+    ('arrows', 'breakdown', 5000),
+    ('arrows_at_once', 'export chrome --stage', 4000),
+    ('nested_functions', 'ops by stacks', 2000),
+]
+
+
+@pytest.fixture
+def measure(tfanalyze, tmp_path):
+    return growth.Measure(tfanalyze, tmp_path)
+
+
+def grows(measure, tmp_path, shape, command, n, factor):
+    """The exponent; None if the larger size takes next to nothing."""
+    paths = [growth.make(shape, size, tmp_path / f'{shape}{size}') for size in (n, factor * n)]
+    return measure.growth(command, paths, factor, LIMIT)[-1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('shape, command, n', WAS_SLOW, ids=lambda value: str(value).replace(' ', '_'))
+def test_time_grows_with_the_size(measure, tmp_path, shape, command, n):
+    """Shapes on which commands were quadratic or cubic; a quadratic has an exponent of 2. Measured again before it fails."""
+    found = grows(measure, tmp_path, shape, command, n, FACTOR)
+    assert found is None or found <= LIMIT
+
+
+SUMS = ('device_us', 'device_busy_us', 'idle_us')
+
+
+def test_deep_stages_have_the_sums_of_the_work_in_them(analyze, tmp_path):
+    """Each of 300 stages in each other, entered twice, has all work launched in it: sums that are known from the shape."""
+    n = 600
+    path = growth.make('nested_twice', n, tmp_path / 'deep')
+    rows = {row['stage']: row for row in analyze('stages', path)['rows']}
+    events = json.loads(path.read_text())['traceEvents']
+    work = [(e['ts'], e['ts'] + e['dur']) for e in events if e['cat'] == 'kernel']
+    covered = set()
+    for start, end in work:
+        covered.update(range(start, end))
+    span = max(end for _, end in work) - min(start for start, _ in work)
+    expected = [5 * len(work), len(covered), span - len(covered)]
+    assert len(rows) == n // 2
+    for i in range(n // 2):
+        assert [rows[f'stage{i}'][key] for key in SUMS] == expected, i
+
+
+def test_deep_stages_in_the_report(tfanalyze, tmp_path):
+    """The breakdown of a stage that lies among 300 others has its kernels, all of them counted, the longest first."""
+    n = 300
+    path = growth.make('nested_stages', n, tmp_path / 'deep')
+    result = subprocess.run([tfanalyze, 'report', '--output', tmp_path / 'out', path], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    for i in (0, 150, 299):
+        breakdown = json.loads((tmp_path / 'out' / f'stage{i}_rank0.breakdown.json').read_text())
+        names = {f'kernel{k % 97}' for k in range(i, n)} | {'kernel'}
+        calls = {name: sum(f'kernel{k % 97}' == name for k in range(i, n)) for name in names} | {'kernel': n}
+        assert breakdown['num_kernels'] == len(names)
+        assert breakdown['launches'] == n - i + n
+        top = [(k['name'], k['calls']) for k in breakdown['top_kernels']]
+        assert top == sorted(calls.items(), key=lambda item: (-item[1], item[0]))[:50]
+
+
+@pytest.mark.parametrize('command', ['info', 'stages', 'ops', 'breakdown', 'dump'])
+@pytest.mark.parametrize('text', ['{"traceEvents":[{"ph":"X","args":%s%s}]}' % ('[' * 10 ** 6, ']' * 10 ** 6),
+                                  '{"traceEvents":[],"x":%s1%s}' % ('{"a":' * 10 ** 6, '}' * 10 ** 6), '[' * 10 ** 6],
+                         ids=['arguments', 'members', 'open'])
+def test_nested_json_kills_nothing(tfanalyze, tmp_path, command, text):
+    """A million brackets in each other end in an answer or a message, on a stack of 1 MB too: nothing recurses with its input."""
+    path = tmp_path / 'deep.json'
+    path.write_text(text)
+    result = subprocess.run(['bash', '-c', 'ulimit -s 1024; exec "$@"', 'tfanalyze', tfanalyze, command, path],
+                            capture_output=True, text=True)
+    assert result.returncode in (0, 1, 3), (result.returncode, result.stderr[-300:])
+
+
+@pytest.mark.parametrize('command', ['stages', 'ops --stage', 'breakdown --stage', 'export chrome --stage', 'launches'])
+def test_deep_nesting_needs_no_stack(measure, tmp_path, command):
+    """25,000 ranges in each other are answered on a stack of 1 MB."""
+    path = growth.make('nested_few_names', 25000, tmp_path / 'deep')
+    words = growth.COMMANDS[command]
+    result = subprocess.run(['bash', '-c', 'ulimit -s 1024; exec "$@"', 'tfanalyze', measure.program, *words[0].split(), *words[1:], path],
+                            capture_output=True)
+    assert result.returncode in (0, 3), result.stderr[-300:]
+
+
+LARGE = [('nested_operators', 150000), ('leaked_pushes', 40000), ('clashing_names', 40000), ('many_stages', 30000),
+         ('nested_stages', 30000)]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize('command', growth.COMMANDS)
+@pytest.mark.parametrize('shape, n', LARGE)
+def test_large_shapes_in_five_seconds_and_a_gigabyte(measure, tmp_path, shape, n, command):
+    """Each command on each shape, at sizes that took minutes or hours: user CPU and the most memory."""
+    path = growth.make(shape, n, tmp_path / 'large')
+    seconds, memory = measure.least(command, path, rounds=1)
+    if seconds >= 5:
+        seconds, memory = measure.least(command, path)
+    assert seconds < 5 and memory < 1 << 30
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize('shape', growth.SHAPES)
+def test_every_command_on_every_shape(measure, tmp_path, shape):
+    """Exponents at 16 times the size are at most 1.25, of every command."""
+    size = growth.SHAPES[shape][1]
+    paths = [growth.make(shape, n, tmp_path / f'{n}') for n in (size, 16 * size)]
+    found = {}
+    for command in growth.COMMANDS:
+        found[command] = measure.growth(command, paths, 16, 1.25)[-1]
+    assert {c: e for c, e in found.items() if e is not None and e > 1.25} == {}

@@ -1,0 +1,276 @@
+"""test_config - the variables of include/env.def: what is said about wrong ones, and what they do."""
+
+import subprocess
+from functools import partial
+
+import pytest
+
+import scripted
+from conftest import clean_environment
+from scripted import called, only, stages
+
+STEPS = 'push=a call=1 pop'
+
+
+@pytest.fixture
+def script(run, victim):
+    return partial(scripted.play, run, victim('script'))
+
+
+@pytest.fixture
+def said(script):
+    """said(env, steps) -> the lines on stderr of a process that woke and recorded as ever, without their prefix."""
+    def said(env, steps=STEPS):
+        result = script(steps, env, err=None)
+        assert all(called(t) == [1] for t in result.traces)
+        lines = result.err.splitlines()
+        assert all(line.startswith('tfinject: ') for line in lines)
+        return [line.removeprefix('tfinject: ') for line in lines]
+    return said
+
+
+# ---- what is said about wrong ones ----
+
+@pytest.mark.parametrize('name, nearest', [('TFI_OUTPUT_DIRS', 'TFI_OUTPUT_DIR'), ('TFI_MAXMB', 'TFI_MAX_MB'),
+                                           ('TFI_LOGS', 'TFI_LOG'), ('TFI_NVTX_DOMAIN', 'TFI_NVTX_DOMAINS')])
+def test_unknown_name(said, name, nearest):
+    line = only(said({name: 'x'}))
+    assert line.startswith(f'{name} is not known and ignored; did you mean {nearest}? Known: ')
+    known = line.partition('Known: ')[2].split(', ')
+    assert {'TFI_OUTPUT_DIR', 'TFI_PIPELINE_NAME', 'TFI_METADATA', 'TFI_MAX_MB', 'TFI_LIVE_DIR', 'TFI_LOG'} <= set(known)
+
+
+def test_unknown_name_that_is_like_none(said):
+    line = only(said({'TFI_SOMETHING_ELSE_ENTIRELY': ''}))
+    assert line.startswith('TFI_SOMETHING_ELSE_ENTIRELY is not known') and 'did you mean' not in line
+
+
+def test_very_long_unknown_name(said):
+    """It is too long to be anybody's slip of a finger, but it is not passed over in silence."""
+    assert 'TFI_' + 'X' * 20 in only(said({'TFI_' + 'X' * 300: '1'}))
+
+
+@pytest.mark.parametrize('name, value', [('TFI_MAX_MB', 'abc'), ('TFI_MAX_MB', '0'), ('TFI_MAX_MB', '-1'), ('TFI_MAX_MB', ''),
+                                         ('TFI_MAX_MB', '1048577'), ('TFI_MAX_MB', '99999999999999999999999'),
+                                         ('TFI_MAX_MB', '1e3'), ('TFI_LOG', 'loud'), ('TFI_LOG', 'WARN')])
+def test_bad_value(said, name, value):
+    line = only(said({name: value}))
+    takes = {'TFI_MAX_MB': 'a whole number from 1 to 1048576', 'TFI_LOG': 'one of error, warn, info, debug, and nothing else'}[name]
+    assert line == f'{name}={value} is not valid, the default is used; it takes {takes}'
+
+
+@pytest.mark.parametrize('value', ['1', '1048576'])
+def test_values_at_the_limits(said, value):
+    assert said({'TFI_MAX_MB': value}) == []
+
+
+@pytest.mark.parametrize('value, words', [('cpu,nccl', ['nccl']), ('io', ['io']), ('nccl,io,ops', ['nccl', 'io']), ('ops', []),
+                                          (None, [])])
+def test_activities_that_nothing_records_yet(said, value, words):
+    """The default has nccl and is silent; a user who asks for one of them is told."""
+    lines = said({'TFI_ACTIVITIES': value})
+    assert len(lines) == len(words) and all(f'{word} is not recorded yet' in line for word, line in zip(words, lines))
+
+
+def test_two_mistakes_are_two_lines(said):
+    lines = said({'TFI_MAX_MB': 'abc', 'TFI_LOGS': 'info'})
+    assert len(lines) == 2 and any('TFI_MAX_MB' in x for x in lines) and any('TFI_LOGS' in x for x in lines)
+
+
+def test_warnings_are_kept_in_the_trace(script, analyze):
+    result = script(STEPS, {'TFI_MAX_MB': 'abc'}, err=None)
+    row, = analyze('info', result.dir)['rows']
+    assert 'TFI_MAX_MB=abc is not valid' in str(row['messages'])
+
+
+def test_alias_is_named_as_it_was_set(said):
+    """Whoever set the alias does not find the other name in their script."""
+    assert 'PROFILER_OUTPUT_DIR' in only(said({'PROFILER_OUTPUT_DIR': '/tmp/' + 'x' * 20000, 'TFI_OUTPUT_DIR': None}))
+
+
+# ---- one warning a run ----
+
+def test_one_warning_with_children(said):
+    assert len(said({'TFI_MAX_MB': 'abc'}, 'push=a call=1 child push=a call=1 pop parent child push=a call=1 parent pop')) == 1
+
+
+def test_one_warning_of_processes_that_start_together(victim, testlib, tmp_path):
+    """As torchrun starts them: all wake within a second in one directory."""
+    env = dict(clean_environment(), LD_PRELOAD=str(testlib), TFI_OUTPUT_DIR=str(tmp_path / 'run'), TFI_MAX_MB='abc')
+    processes = [subprocess.Popen([victim('script'), *STEPS.split(), 'wait=300'], env=dict(env, RANK=str(i)), text=True,
+                                  stderr=subprocess.PIPE) for i in range(3)]
+    lines = [line for p in processes for line in p.communicate(timeout=30)[1].splitlines()]
+    assert len(list((tmp_path / 'run').glob('*.tfr'))) == 3
+    assert len(lines) == 1, lines
+
+
+def test_a_warning_for_each_run(script):
+    """A later run in a directory of its own says it again."""
+    for i in range(2):
+        assert 'TFI_MAX_MB' in script(STEPS, {'TFI_MAX_MB': 'abc', 'TFI_OUTPUT_DIR': f'run{i}'}, err=None).err
+
+
+def test_no_warning_while_asleep(script):
+    script('wait=1', {'TFI_MAX_MB': 'abc', 'TFI_LOGS': 'x'}, err='')
+    script('call=1', {'TFI_MAX_MB': 'abc', 'ENABLE_PROFILER_NAMES': 'a'}, err='')
+
+
+# ---- TFI_LOG ----
+
+@pytest.mark.parametrize('level, wanted', [('error', []), ('warn', ['warn']), (None, ['warn']), ('info', ['info', 'warn']),
+                                           ('debug', ['info', 'warn'])])
+def test_levels(said, level, wanted):
+    lines = said({'TFI_LOG': level, 'TFI_MAX_MB': 'abc'})
+    assert sorted('warn' if 'TFI_MAX_MB' in x else 'info' if x.startswith('recording to ') else x for x in lines) == wanted
+
+
+# ---- what goes into the header ----
+
+def header(script, env, steps=STEPS, **options):
+    return only(script(steps, env, **options).traces).info
+
+
+def test_metadata(script, analyze):
+    result = script(STEPS, {'TFI_METADATA': ' model=flux ,seed=7,note=a b = c,empty=,flag,,', 'TFI_NVTX_DOMAINS': '-x'})
+    row, = analyze('info', result.dir)['rows']
+    assert row['metadata'] == {'model': 'flux', 'seed': '7', 'note': 'a b = c', 'empty': '', 'flag': ''}
+
+
+def test_environment(script):
+    env = {'RANK': '2', 'WORLD_SIZE': '4', 'MASTER_ADDR': 'somewhere', 'ENABLE_PROFILER_NAMES': 'a,*', 'TFI_MAX_MB': '77',
+           'TELEFUSER_PIPELINE_NAME': 'pipe', 'SOMETHING_OF_THE_USER': 'secret'}
+    info = header(script, env)
+    assert {k: info.get(f'env.{k}') for k in env} == dict(env, SOMETHING_OF_THE_USER=None)
+    assert (info['rank'], info['world'], info['pipeline']) == ('2', '4', 'pipe')
+
+
+def test_values_longer_than_the_buffers(script, analyze):
+    """Long values are cut or refused with a line, and neither the trace nor the program suffers."""
+    value = ','.join(f'key{i}={"v" * 700}' for i in range(40))
+    result = script(STEPS, {'TFI_METADATA': value}, err=None)
+    assert len(result.err.splitlines()) == 1 and 'a shorter text' in result.err
+    row, = analyze('info', result.dir)['rows']
+    assert row['complete'] and row['events']['call'] == 1
+
+
+def test_message_about_a_long_value_is_one_line(said):
+    assert len(only(said({'TFI_LOG': 'x' * 5000}))) < 1100
+
+
+def test_metadata_up_to_the_limit_is_kept_whole(script, analyze):
+    value = 'v' * 500
+    row, = analyze('info', script(STEPS, {'TFI_METADATA': f'key={value},b=2'}).dir)['rows']
+    assert row['metadata'] == {'key': value, 'b': '2'}
+
+
+@pytest.mark.parametrize('size', [9000, 70000])
+def test_header_with_an_environment_that_does_not_fit(script, size):
+    """What stands before it in the header is whole: the rank decides where the trace belongs."""
+    trace = only(script(STEPS, {'MASTER_ADDR': 'm' * size, 'RANK': '3', 'TFI_METADATA': 'k=v'}, err=None).traces)
+    assert (trace.info['rank'], trace.info['env.TFI_METADATA'], called(trace)) == ('3', 'k=v', [1])
+
+
+def test_environment_changed_by_the_program(script):
+    """What was there at start counts, wherever the change comes before the process has woken."""
+    change = ['set=TFI_METADATA=k=other', 'set=TFI_PIPELINE_NAME=other', 'set=TFI_LOG=debug', 'set=TFI_OUTPUT_DIR=elsewhere']
+    info = header(script, {'TFI_METADATA': 'k=v', 'TFI_PIPELINE_NAME': 'mine'}, [*change, *STEPS.split()])
+    assert (info['meta.k'], info['pipeline']) == ('v', 'mine')
+
+
+def test_header_shows_the_environment_of_the_start(script):
+    """It shows what the values in use were, not what the program made of them before it woke."""
+    change = ['set=TFI_METADATA=k=other', 'unset=TFI_PIPELINE_NAME', 'unset=RANK']
+    info = header(script, {'TFI_METADATA': 'k=v', 'TFI_PIPELINE_NAME': 'mine', 'RANK': '4'}, [*change, *STEPS.split()])
+    assert [info.get(f'env.{k}') for k in ('TFI_METADATA', 'TFI_PIPELINE_NAME', 'RANK')] == ['k=v', 'mine', '4']
+
+
+def test_no_warning_about_what_the_program_set(script):
+    script(['set=TFI_MAX_MB=abc', 'set=TFI_LOGS=x', *STEPS.split()], err='')
+
+
+@pytest.mark.parametrize('when', ['before', 'after'])
+def test_environment_cleared(script, when):
+    env = {'ENABLE_PROFILER_NAMES': 'a', 'TFI_METADATA': 'k=v'}
+    steps = 'clear push=a call=1 pop call=2' if when == 'before' else 'push=a clear call=1 pop call=2'
+    trace = only(script(steps, env).traces)
+    assert called(trace) == [1] and stages(trace) == ['a']
+    assert trace.info['meta.k'] == 'v'
+
+
+def test_rank_after_the_environment_was_cleared(script):
+    assert only(script('clear push=a pop', {'RANK': '4'}).traces).path.name.startswith('rank4.')
+
+
+# ---- TFI_OUTPUT_DIR and other paths ----
+
+OUTPUT = ['TFI_OUTPUT_DIR', 'TELEFUSER_PROFILER_OUTPUT_DIR', 'PROFILER_OUTPUT_DIR', 'CACHE_DIT_TORCH_PROFILER_DIR']
+
+
+@pytest.mark.parametrize('first', range(4))
+def test_aliases_of_the_output_directory(run, victim, tmp_path, first):
+    env = {name: tmp_path / name if i >= first else None for i, name in enumerate(OUTPUT)}
+    assert run([victim('script'), *STEPS.split()], env, preload='test').err == ''
+    assert [p.name for p in tmp_path.iterdir() if p.is_dir()] == [OUTPUT[first]]
+    assert len(list((tmp_path / OUTPUT[first]).glob('*.tfr'))) == 1
+
+
+@pytest.mark.parametrize('env, name', [({}, 'default'), ({'TELEFUSER_PIPELINE_NAME': 'b'}, 'b'),
+                                       ({'TFI_PIPELINE_NAME': 'a', 'TELEFUSER_PIPELINE_NAME': 'b'}, 'a')])
+def test_pipeline_name(script, env, name):
+    assert header(script, env)['pipeline'] == name
+
+
+def test_host_in_a_path(script, tmp_path):
+    script(STEPS, {'TFI_OUTPUT_DIR': f'{tmp_path}/out/%h/x%h%'})
+    trace = only(scripted.traces(tmp_path / 'out'))
+    host = trace.info['host']
+    assert trace.path.parent == tmp_path / 'out' / host / f'x{host}%'
+
+
+def test_relative_directory_is_of_the_start(script, tmp_path):
+    """A program that changes its directory before it wakes still writes where it was started."""
+    (tmp_path / 'sub').mkdir()
+    script(['chdir=sub', *STEPS.split()], {'TFI_OUTPUT_DIR': 'rel/run/'})
+    assert len(list((tmp_path / 'rel/run').glob('*.tfr'))) == 1 and not list((tmp_path / 'sub').iterdir())
+
+
+# ---- TFI_LIVE_DIR ----
+
+def killed(script, env):
+    return only(script('push=a call=1 call=2 kill', env, rc=-9).traces)
+
+
+def test_live_directory(script, analyze, tmp_path):
+    """The reader finds the open part where the header says it is."""
+    result = script('push=a call=1 call=2 kill', {'TFI_LIVE_DIR': tmp_path / 'live'}, rc=-9)
+    path, = (tmp_path / 'live').iterdir()
+    tfr_path, = result.dir.iterdir()
+    assert path.name == f'{tfr_path.name}.live'
+    assert only(result.traces).info['live'] == str(path)
+    row, = analyze('info', result.dir)['rows']
+    assert row['events']['call'] == 2 and not row['complete']
+
+
+def test_live_directory_is_empty_after_a_clean_end(script, tmp_path):
+    script(STEPS, {'TFI_LIVE_DIR': tmp_path / 'live'})
+    assert list((tmp_path / 'live').iterdir()) == []
+
+
+def test_relative_live_directory(script, analyze, tmp_path):
+    """It is of the start, as the output directory is, and the reader needs no luck with its own directory."""
+    (tmp_path / 'sub').mkdir()
+    result = script('chdir=sub push=a call=1 call=2 kill', {'TFI_LIVE_DIR': 'live'}, rc=-9)
+    assert only(result.traces).info['live'].startswith(f'{tmp_path}/live/')
+    assert analyze('info', result.dir)['rows'][0]['events']['call'] == 2
+
+
+def test_live_directory_with_the_host(script, tmp_path):
+    trace = killed(script, {'TFI_LIVE_DIR': tmp_path / 'live-%h'})
+    assert trace.info['live'].startswith(f'{tmp_path}/live-{trace.info["host"]}/')
+
+
+def test_live_directory_that_can_not_be_used(script, tmp_path):
+    (tmp_path / 'file').write_text('')
+    result = script('push=a call=1 kill', {'TFI_LIVE_DIR': tmp_path / 'file'}, rc=-9, err=None)
+    assert len(result.err.splitlines()) == 1 and 'TFI_LIVE_DIR' in result.err
+    assert called(only(result.traces)) == [1]

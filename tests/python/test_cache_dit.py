@@ -1,0 +1,302 @@
+"""test_cache_dit - what a context of cache-dit's is asked for is recorded while it is open, and its files have just that.
+
+The real package marks a script on the CPU; device records are in traces written by tests/tfr.py. The files are read as
+JSON, by Python alone.
+"""
+
+import gzip
+import json
+import pickle
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import cachedit_alone
+import scripted
+from conftest import BUILD, built, clean_environment, execute
+from optrace import OpTrace
+from test_device_records import US, ticks
+from tfr import NESTED, STAGE, rec
+
+CACHE_DIT = 0x8000
+SHAPES = {'Input Dims', 'Input type', 'Input Strides', 'Concrete Inputs', 'FLOPs'}
+
+# Each context adds one more; the sizes tell which is which.
+SCRIPT = '''
+import warnings; warnings.filterwarnings('ignore')
+import torch
+from cache_dit.profiler import ProfilerContext, profile_function
+def add(size):
+    with torch.profiler.record_function('step'):
+        torch.ones(size) + 1
+add(10)
+with ProfilerContext(activities=['CPU'], profile_name='plain', with_stack=False, record_shapes=False):
+    add(11)
+with ProfilerContext(activities=['CPU', 'MEM'], profile_name='memory', with_stack=False):
+    add(12)
+with ProfilerContext(profile_name='usual'):
+    add(13)
+with ProfilerContext(activities=['GPU'], profile_name='device'):
+    add(14)
+    with ProfilerContext(activities=['CPU'], profile_name='inner'):
+        add(15)
+    with ProfilerContext(activities=['MEM'], profile_name='blocks'):
+        add(16)
+profile_function(activities=['CPU'], profile_name='function')(add)(17)
+with ProfilerContext(enabled=False, activities=['GPU']):
+    add(18)
+'''
+
+
+@pytest.fixture
+def play(run, python, analyze, tmp_path):
+    """play(env, whole=False) -> the trace and, by name, the trace files of a report on the script; whole: with all of cache-dit."""
+    def play(env=None, whole=False):
+        env = {**({} if whole else cachedit_alone.environment(python, tmp_path)), **(env or {})}
+        result = run([python, '-c', SCRIPT], {'CACHE_DIT_TORCH_PROFILER_DIR': tmp_path / 'run', **env}, timeout=200)
+        assert result.rc == 0 and not result.err, result.err[-2000:]
+        analyze('report', result.dir, format=None, timeout=120)
+        trace, = (t for t in scripted.traces(result.dir) if scripted.stages(t))
+        files = {p.name.removesuffix('.trace.json.gz'): read(p) for p in result.dir.glob('*.trace.json.gz')}
+        return trace, files, {p.name.partition('-rank0-memory-')[0] for p in result.dir.glob('*.pickle')}
+    return play
+
+
+def read(path):
+    with gzip.open(path, 'rt') as file:
+        return [e for e in json.load(file)['traceEvents'] if e['ph'] != 'M']
+
+
+def categories(events):
+    return Counter(e['cat'] for e in events)
+
+
+def adds(events):
+    """Of the additions in a file: arguments."""
+    return [e['args'] for e in events if e['cat'] == 'cpu_op' and e['name'] == 'aten::add']
+
+
+@pytest.mark.timeout(400)
+def test_as_it_was_asked_for(play):
+    trace, files, snapshots = play(whole=True)
+    kinds = {name: set(categories(events)) for name, events in files.items()}
+    assert kinds['plain'] == kinds['usual'] == kinds['inner'] == kinds['function'] == {'user_annotation', 'cpu_op'}
+    assert kinds['memory'] == {'user_annotation', 'cpu_op', 'cpu_instant_event'}
+    assert kinds['device'] == {'user_annotation'}  # there is no device
+    assert 'blocks' not in kinds and snapshots == {'memory', 'blocks'}
+    has = {name: [(bool(SHAPES & set(a)), 'Call stack' in a) for a in adds(files[name])] for name in kinds if 'cpu_op' in kinds[name]}
+    assert has.pop('step_rank0') and has == {'plain': [(False, False)], 'memory': [(True, False)], 'usual': [(True, True)],
+                                             'inner': [(True, True)], 'function': [(True, False)]}
+    assert '<string>' in adds(files['usual'])[0]['Call stack']
+
+
+@pytest.mark.timeout(400)
+def test_nothing_else_is_recorded(play):
+    """Not only left out of the files: it costs nothing. What several ask for is what they ask for together."""
+    trace, _, _ = play()
+    operators = [r.values for r in trace.records if r.kind == 'op' and scripted.text(trace, r.values['name']) == 'aten::add']
+    operators.sort(key=lambda v: v['time'])
+    sizes = [scripted.text(trace, v['shapes']) for v in operators]
+    assert [s and json.loads(s)[0][0] for s in sizes] == [10, None, 12, 13, 15, 17, 18]
+    assert [bool(v['stack']) for v in operators] == [False, False, True, True, True, False, False]
+    blocks = [abs(r.values['bytes']) // 4 for r in trace.records if r.kind == 'memory' and r.values['device'] < 0]
+    assert {10, 12, 16, 18} <= set(blocks) and not {11, 13, 14, 15, 17} & set(blocks)
+    said = [(scripted.text(trace, r.values['cause']), r.values['activities']) for r in sorted(
+        (r for r in trace.records if r.kind == 'recording'), key=lambda r: r.values['time'])]
+    cpu, gpu, mem, nccl, ops, stacks = 1, 2, 4, 8, 16, 64
+    usual = cpu | gpu | mem | nccl | ops
+    assert said == [('profiler', a) for a in (
+        cpu | nccl | ops, usual, cpu | mem | nccl | ops | stacks, usual, usual & ~mem | stacks, usual, cpu | gpu | stacks,
+        usual & ~mem | stacks, cpu | gpu | stacks, cpu | gpu | mem | stacks, cpu | gpu | stacks, usual, cpu | nccl | ops, usual)]
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize('env, expected', [
+    ({'TFI_ACTIVITIES': 'cpu,gpu,mem,ops'}, {
+        'plain': (True, True, False, False), 'usual': (True, True, True, False), 'device': (True, True, True, False),
+        'blocks': (True, True, True, False)}),
+    ({'TFI_WITH_STACK': '0', 'TFI_RECORD_SHAPES': '1'}, {
+        'plain': (True, False, True, False), 'usual': (True, False, True, False), 'memory': (True, True, True, False),
+        'device': (False, False, False, False)}),
+    ({'TFI_PROFILE_MEMORY': '0', 'TELEFUSER_TORCH_PROFILER_RECORD_SHAPES': '0'}, {
+        'memory': (True, False, False, False), 'usual': (True, False, False, True)}),
+], ids=lambda v: '-'.join(v) if all(isinstance(x, str) for x in v.values()) else '')
+def test_the_users_environment_goes_first(play, env, expected):
+    """By context: operators, blocks, shapes, stacks."""
+    _, files, snapshots = play(env)
+    for name, wanted in expected.items():
+        arguments = adds(files[name])
+        assert (bool(arguments), categories(files[name])['cpu_instant_event'] > 0, any(SHAPES & set(a) for a in arguments),
+                any('Call stack' in a for a in arguments)) == wanted, name
+    assert ('memory' in snapshots) == (env.get('TFI_PROFILE_MEMORY') != '0')
+
+
+# ---- where the files are ----
+
+# Prints where it believes its traces to lie, as cache-dit's own examples do.
+DIRECTORIES = '''
+import warnings; warnings.filterwarnings('ignore')
+import sys, torch
+from cache_dit.profiler import ProfilerContext
+for name, directory in (('a', sys.argv[1]), ('b', 'relative/deep'), ('c', None), ('.d\u00e9/e #12', None)):
+    with ProfilerContext(activities=['CPU', 'MEM'], profile_name=name, output_dir=directory) as context:
+        torch.ones(3) + 1
+    print(f'{context.output_dir}/{context.trace_path.name}')
+'''
+
+
+@pytest.mark.timeout(400)
+def test_where_cache_dit_was_to_write(run, python, analyze, tmp_path):
+    there, here = tmp_path / 'profiles', tmp_path / 'relative' / 'deep'
+    default, alone = tmp_path / 'default', cachedit_alone.environment(python, tmp_path)
+    result = run([python, '-c', DIRECTORIES, there], {'CACHE_DIT_TORCH_PROFILER_DIR': default, **alone}, timeout=200)
+    assert result.rc == 0, result.err
+    assert not there.exists() and not here.exists() and not default.exists()
+    there.mkdir()
+    (there / 'a.trace.json.gz').write_bytes(gzip.compress(b'{"traceEvents": []}'))  # somebody's
+    kinds = lambda directory, name: sorted(p.name.removeprefix(name).partition('-memory-')[0] + p.suffix for p in directory.glob(f'{name}*')
+                                           if 'breakdown' not in p.name)
+    all_of_it = ['-rank0.pickle', '-rank0.txt', '.trace.json.gz.gz']
+    for _ in range(2):
+        screen = analyze('report', result.dir, format=None, timeout=120).out
+        assert kinds(there, 'a') == sorted([*all_of_it, '~2.trace.json.gz.gz']) and kinds(here, 'b') == all_of_it
+        assert kinds(result.dir, 'a') == kinds(result.dir, 'b') == kinds(result.dir, 'c') == [] and kinds(default, 'c') == all_of_it
+        printed = [tmp_path / line for line in result.out.splitlines()]
+        assert len(printed) == 4 and printed[3].name == '_d___e *.trace.json.gz' and all(p.is_file() for p in printed)
+        assert f'written to {there}, where cache-dit was to write: 3 files' in screen.splitlines()
+        assert f'written to {here}, where cache-dit was to write: 3 files' in screen.splitlines()
+    assert not read(there / 'a.trace.json.gz') and adds(read(there / 'a~2.trace.json.gz'))
+    snapshot, = there.glob('a-rank0-memory-*.pickle')
+    assert any(e['size'] == 12 and e['frames'] for e in pickle.loads(snapshot.read_bytes())['device_traces'][-1])
+
+    before = sorted(there.iterdir()) + sorted(here.iterdir())
+    analyze('report', result.dir, '--output', tmp_path / 'given', format=None, timeout=120)
+    assert all(kinds(tmp_path / 'given', name) == all_of_it for name in 'abc')
+    assert sorted(there.iterdir()) + sorted(here.iterdir()) == before
+
+
+@pytest.mark.timeout(400)
+def test_a_directory_that_can_not_be(run, python, analyze, tmp_path, tfanalyze):
+    """One line, and the files lie beside the others."""
+    (tmp_path / 'file').write_text('')
+    env = {'CACHE_DIT_TORCH_PROFILER_DIR': tmp_path / 'run', **cachedit_alone.environment(python, tmp_path)}
+    result = run([python, '-c', DIRECTORIES, tmp_path / 'file' / 'below'], env, timeout=200)
+    assert result.rc == 0, result.err
+    answer = execute([tfanalyze, 'report', result.dir], clean_environment(), tmp_path, 120)
+    assert answer.rc == 0 and len(answer.err.splitlines()) == 1 and f'{tmp_path}/file/below' in answer.err, answer.err
+    assert (result.dir / 'a.trace.json.gz').exists()
+
+
+# ---- with device records ----
+
+def profiled(path, held, **more):
+    """A context that launches from an operator; `held`: what its files are to have."""
+    t = OpTrace(rank=0)
+    t.ranges += 1
+    t.records.append(rec('range_end', name=t.w.string('flux'), time=ticks(900 * US), duration=ticks(800 * US), id=t.ranges,
+                         flags=NESTED | STAGE | CACHE_DIT, thread=1))
+    t.op('aten::mm', 110 * US, 150 * US, shapes=[[2, 2], [2, 2]], types=['float', 'float'], flops=16, sequence=3,
+         frames=[('step', 'm.py', 3)])
+    t.op('MmBackward0', 400 * US, 450 * US, sequence=3, forward=1)
+    t.later_on(1, rec('call', func=t.w.string('nccl\x1fNCCL\x1fncclAllReduce\x1f'), time=ticks(300 * US), duration=ticks(10 * US), args=[]))
+    t.call('cudaMalloc', 310 * US, 10 * US, kind='ALLOC')
+    t.work('kernel', 120 * US, 600 * US, 10 * US, name='gemm')
+    t.work('copy', 320 * US, 620 * US, 10 * US, direction=1, bytes=64)
+    t.block(126 * US, 0x1000, 4096, 4096, 0)
+    if held is not None:
+        t.said('cache_dit.profile.flux', json.dumps({'name': 'flux', 'dir': str(path.parent / 'profiles'), 'holds': held, **more}))
+    return t.save(path)
+
+
+HOST, CALLS, DEVICE = {'cpu_op'}, {'cuda_runtime'}, {'kernel', 'gpu_memcpy', 'ac2g'}
+KINDS = [(None, HOST | CALLS | DEVICE | {'cpu_instant_event'}), (['cpu'], HOST | CALLS), (['gpu'], CALLS | DEVICE),
+         (['cpu', 'gpu', 'stack', 'shapes'], HOST | CALLS | DEVICE), (['cpu', 'mem'], HOST | CALLS | {'cpu_instant_event'})]
+
+
+@pytest.mark.parametrize('held, expected', KINDS, ids=lambda v: '-'.join(v) if isinstance(v, list) else '')
+def test_processors(analyze, tmp_path, held, expected):
+    """Calls belong to the host and the device, as with torch.profiler. A directory of another machine is none here."""
+    profiled(tmp_path / 'rank0.elsewhere.4242.tfr', held)
+    analyze('report', tmp_path, format=None)
+    assert not (tmp_path / 'profiles').exists()
+    path, = tmp_path.glob('flux*.trace.json.gz')
+    events = read(path)
+    without_nccl = [e for e in events if e['name'] != 'ncclAllReduce']
+    assert set(categories(without_nccl)) - {'fwdbwd'} == expected | {'user_annotation'}
+    assert (len(events) > len(without_nccl)) == ('cpu_op' in expected)
+    for e in events:
+        if e['cat'] == 'kernel':
+            assert ('External id' in e['args']) == ('cpu_op' in expected)
+    if held and 'cpu' in held:
+        mm = next(e for e in events if e['name'] == 'aten::mm')['args']
+        assert bool(SHAPES & set(mm)) == ('shapes' in held) and ('Call stack' in mm) == ('stack' in held)
+
+
+def test_memory_alone_has_no_trace(analyze, tmp_path):
+    profiled(tmp_path / 'rank0.elsewhere.4242.tfr', ['mem', 'stack', 'shapes'])
+    analyze('report', tmp_path, format=None)
+    assert not list(tmp_path.glob('*.trace.json.gz')) and len(list(tmp_path.glob('flux-rank0-memory-*'))) == 2
+
+
+# ---- the documented example ----
+
+EXAMPLE = '''
+import time
+import warnings; warnings.filterwarnings('ignore')
+import torch
+from cache_dit._utils.utils import create_profiler_from_args, get_args
+
+args = get_args()
+for key, value in dict(wait=0, warmup=1, active=3, repeat=1).items():  # documented defaults; this release's parser has none
+    setattr(args, 'profile_' + key, getattr(args, 'profile_' + key, value))
+
+def pipe(prompt, height, width, num_inference_steps, generator):
+    latents = torch.arange(height, dtype=torch.float32).to('cuda' if torch.cuda.is_available() else 'cpu')
+    for _ in range(num_inference_steps):
+        latents = latents * 0.5
+    return latents.cpu()
+
+def run_pipe():
+    steps = args.num_inference_steps if args.num_inference_steps is not None else 28
+    if args.profile and args.num_inference_steps is None:
+        steps = 3
+    return pipe('a cat', height=1024, width=1024, num_inference_steps=steps, generator=torch.Generator('cpu').manual_seed(0))
+
+_ = run_pipe()  # warmup
+start = time.time()
+if args.profile:
+    profiler = create_profiler_from_args(args, profile_name="flux_inference")
+    with profiler:
+        image = run_pipe()
+    print(f"Profiler traces saved to: {profiler.output_dir}/{profiler.trace_path.name}")
+else:
+    image = run_pipe()
+end = time.time()
+'''
+
+
+@pytest.mark.parametrize('device', [pytest.param('cpu', marks=pytest.mark.soak), 'gpu'])
+def test_the_documented_example_with_default_flags(run, python, lib, analyze, tmp_path, device):
+    """run_flux.py --profile of cache-dit's documentation: its own flags (a step to warm up, three active ones), a pipeline whose steps
+    nobody can see. The context is recorded whole, and after a report there is a file at the path that it printed."""
+    (tmp_path / 'run_flux.py').write_text(EXAMPLE)
+    gpu = BUILD / 'simgpu'
+    libraries = [lib, built(gpu / 'libcudart.so.13'), built(gpu / 'libcupti.so.13')] if device == 'gpu' else [lib]
+    env = {'CACHE_DIT_TORCH_PROFILER_DIR': tmp_path / 'profiles', **({'LD_LIBRARY_PATH': gpu} if device == 'gpu' else {})}
+    result = run([python, '-W', 'ignore', 'run_flux.py', '--profile'], env, preload=':'.join(map(str, libraries)), timeout=200)
+    assert result.rc == 0, result.err[-2000:]
+    printed = Path(re.search(r'^Profiler traces saved to: (.*)$', result.out, re.M)[1])
+    assert printed.name == 'flux_inference.trace.json.gz' and not printed.exists()
+    assert 'flux_inference' in result.err and 'recorded whole' in result.err
+    analyze('report', result.dir, format=None, timeout=120)
+    events = read(printed)
+    assert sum(e['name'] == 'aten::mul' for e in events) == 3
+    if device == 'gpu':
+        rows = analyze('breakdown', '--stage', 'flux_inference', result.dir)['rows']
+        assert [(r['stage'], r['calls']) for r in rows] == [('flux_inference', 3)]
+        assert sum(e.get('cat') == 'kernel' for e in events) == 3
+    else:
+        rows = analyze('ops', '--stage', 'flux_inference', result.dir)['rows']
+        assert {r['name']: r['calls'] for r in rows}['aten::mul'] == 3

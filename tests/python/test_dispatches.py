@@ -1,0 +1,203 @@
+"""test_dispatches - what enters libraries of operators that are not torch's own, by stage, in `tfanalyze launches`.
+
+The programs count themselves what they call, and where. tests/python/test_pipelines.py does the same with torchfx.
+"""
+
+import csv
+import io
+import json
+import re
+
+import pytest
+
+import pythons
+
+# A module that is imported late, on other threads and after a fork; every process says how often it called what, and where.
+LATE = '''
+import collections, json, os, sys, threading
+counts, at, outside = collections.Counter(), threading.local(), threading.Barrier(2)
+
+def call(times):
+    import _bisect
+    for _ in range(times):
+        _bisect.bisect_right([1, 2, 3], x=2), _bisect.bisect_left([1, 2, 3], 2)
+        counts[at.stage, '_bisect.bisect_right'] += 1
+        counts[at.stage, '_bisect.bisect_left'] += 1
+
+def inside(name, function, times):
+    before, at.stage = getattr(at, 'stage', '(none)'), name
+    try:
+        function(times)
+    finally:
+        at.stage = before
+
+def first(times):
+    call(times)
+
+def second(times):
+    call(times)
+    inside('first', first, 2)
+    call(1)
+
+def thread(times):
+    inside('(none)', call, 1)
+    outside.wait()  # what a thread does in no stage is another thread's, if that one alone is in one
+    inside('second', second, times)
+
+def say():
+    print(json.dumps([[*key, n] for key, n in counts.items()]), flush=True)
+
+inside('first', first, 2)
+running = [threading.Thread(target=thread, args=(n,)) for n in (3, 4)]
+[t.start() for t in running], [t.join() for t in running]
+child = os.fork()
+if not child:
+    counts.clear()
+    inside('second', second, 5)
+    from _bisect import insort_left
+    insort_left([1, 2], 3)
+    counts['(none)', '_bisect.insort_left'] += 1
+    say()
+    os._exit(0)
+os.waitpid(child, 0)
+say()
+'''
+
+
+def sums(lines):
+    """{(stage, function): calls} of all processes."""
+    found = {}
+    for line in lines:
+        for stage, name, count in json.loads(line):
+            found[stage, name] = found.get((stage, name), 0) + count
+    return found
+
+
+def dispatches(rows):
+    return {(r['stage'], r['name']): int(r['dispatches']) for r in rows if r['dispatches'] not in ('', 0, '0')}
+
+
+@pytest.mark.parametrize('chosen', [None, '*', 'first', 'sec*'])
+@pytest.mark.parametrize('python', pythons.EXTREMES, ids=pythons.label)
+def test_builtins_by_stage(run, analyze, tmp_path, python, chosen):
+    script = tmp_path / 'late.py'
+    script.write_text(LATE.replace('import collections', 'import _bisect, collections', 1) if chosen == '*' else LATE)
+    env = {'TFI_NATIVE': '_bisect', 'TFI_STAGES': '__main__:first,__main__:second', 'ENABLE_PROFILER_NAMES': chosen}
+    result = run([python.path, '-S', script], env)
+    assert (result.rc, result.err) == (0, '')
+    wanted = sums(result.out.splitlines())
+    if chosen:  # first() inside second() is recorded with either
+        wanted = {key: n for key, n in wanted.items() if key[0] != '(none)' and key[0].startswith(chosen.strip('*'))}
+    if chosen == 'sec*':
+        wanted.update({('first', f'_bisect.bisect_{way}'): 3 * 2 for way in ('left', 'right')})
+    answer = analyze('launches', result.dir)
+    assert dispatches(answer['rows']) == wanted and answer['totals']['dispatches'] == sum(wanted.values())
+
+
+ACTIVE = '''
+import _bisect
+def stage(times):
+    for _ in range(times):
+        _bisect.bisect_left([1], 1)
+stage(7)
+print(type(_bisect.bisect_left.__self__).__name__)
+'''
+
+
+@pytest.mark.parametrize('activities, switch, left_alone', [
+    ('ops', None, False), ('cpu,gpu,mem', None, True), ('ops', 'on', False), ('ops', '-ops', False)])
+def test_builtins_are_operators(run, analyze, tmp_path, activities, switch, left_alone):
+    """They are recorded where operators are, and where those never can be the module is left alone."""
+    (tmp_path / 'active.py').write_text(ACTIVE)
+    env = {'TFI_NATIVE': '_bisect', 'TFI_STAGES': '__main__:stage', 'TFI_ACTIVITIES': activities}
+    if switch:
+        (tmp_path / 'switch').write_text(switch)
+        env['TFI_TRIGGER'] = f'file:{tmp_path}/switch'
+    plain, result = (run([pythons.SEEN[-1].path, tmp_path / 'active.py'], env, preload=preload) for preload in (False, True))
+    assert (result.rc, result.err) == (0, '') and (result.out == plain.out) == left_alone
+    recorded = not left_alone and switch != '-ops'
+    assert analyze('launches', result.dir)['totals']['dispatches'] == (7 if recorded else None)
+
+
+# torch gives documentation to builtins of its own that have none, and refuses others.
+OF_TORCH = '''
+import torch
+from torch.profiler import record_function
+with record_function('stage'):
+    found = [torch._C._has_torch_function_unary(1) for _ in range(3)]
+print(found, torch.overrides.has_torch_function.__doc__, torch._C._parse_dispatch_key.__doc__)
+'''
+
+
+@pytest.mark.timeout(500)
+def test_builtins_of_torch_itself(run, analyze, python):
+    plain, result = (run([python, '-c', OF_TORCH], {'TFI_NATIVE': 'torch._C'}, preload, timeout=200) for preload in (False, True))
+    assert (result.rc, result.out) == (plain.rc, plain.out) and 'tfinject' not in result.err, result.err[-2000:]
+    assert plain.rc == 0 and 'Check for __torch_function__' in plain.out
+    assert dispatches(analyze('launches', result.dir)['rows'])['stage', 'torch._C._has_torch_function_unary'] == 3
+
+
+# Operators of two libraries and of torch, inside and outside stages, on two threads; what implements them counts.
+MIXED = '''
+import collections, contextlib, json, threading, _bisect, torch
+from torch.profiler import record_function
+counts, at = collections.Counter(), threading.local()
+
+def count(name):
+    counts[getattr(at, 'stage', '(none)'), name] += 1
+
+@contextlib.contextmanager
+def stage(name):
+    before, at.stage = getattr(at, 'stage', '(none)'), name
+    with record_function(name):
+        yield
+    at.stage = before
+
+def twice(x):
+    count('mine::twice')
+    return x + x
+
+def thrice(x):
+    count('other.lib::thrice')
+    return torch.ops.mine.twice(x) + x
+
+libraries = torch.library.Library('mine', 'DEF'), torch.library.Library('other.lib', 'DEF')
+for library, function in zip(libraries, (twice, thrice)):
+    library.define(function.__name__ + '(Tensor x) -> Tensor')
+    library.impl(function.__name__, function, 'CompositeExplicitAutograd')
+x = torch.ones(3)
+
+def work(name, times):
+    with stage(name):
+        for _ in range(times):
+            torch.ops.mine.twice(x), torch.relu(x), getattr(torch.ops, 'other.lib').thrice(x)
+            _bisect.bisect_left([1, 2], 2)
+            count('_bisect.bisect_left')
+
+work('first', 3)
+thread = threading.Thread(target=work, args=('on a thread', 2))
+thread.start(), thread.join()
+with stage('last'):
+    torch.ops.mine.twice(x)
+    with stage('inner'):
+        torch.ops.mine.twice(x + 1)
+torch.ops.mine.twice(x)
+print(json.dumps([[*key, n] for key, n in counts.items()]))
+'''
+
+
+@pytest.mark.parametrize('chosen', [None, 'first,inner'])
+def test_operators_of_libraries_and_builtins(run, analyze, python, chosen):
+    result = run([python, '-c', MIXED], {'TFI_NATIVE': '_bisect', 'ENABLE_PROFILER_NAMES': chosen}, timeout=200)
+    assert result.rc == 0 and 'tfinject' not in result.err, result.err[-2000:]
+    wanted = sums(result.out.splitlines())
+    assert len(wanted) == 9
+    if chosen:
+        wanted = {key: n for key, n in wanted.items() if key[0] in chosen.split(',')}
+    answer = analyze('launches', result.dir)
+    assert dispatches(answer['rows']) == wanted
+    assert dispatches(csv.DictReader(io.StringIO(analyze('launches', result.dir, format='csv').out))) == wanted
+    lines = analyze('launches', result.dir, format='text').out.splitlines()
+    cells = [re.split(r'  +', line.strip()) for line in lines[:-1]]
+    assert dispatches([dict(zip(cells[0], row)) for row in cells[1:]]) == wanted
+    assert f'dispatches {sum(wanted.values())},' in lines[-1]

@@ -1,0 +1,95 @@
+"""test_foreign_python - CPython's own tests end case by case as without the library, each of them being a stage.
+
+Debian has them as libpythonX.Y-testsuite; interpreters built from source bring them. What a case prints is not compared,
+how it ends is. A case that ends in two ways without the library is no witness, and is named here with its reason.
+"""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+import pythons
+from conftest import ROOT, clean_environment, execute
+
+RUNNER = ROOT / 'tests' / 'cpython_cases.py'
+STAGE = 'unittest.case:TestCase.run'
+
+# They fork, exec, catch signals, hook audits, crash on purpose, look into frames and count references.
+SHORT = '''test_os test_fork1 test_audit test_generators test_sys test_faulthandler test_gc test_threadsignals
+           test_threading'''.split()
+LONG = '''test_subprocess test_thread test_signal test_asyncio test_coroutines test_asyncgen test_inspect
+          test_ctypes test_weakref test_traceback test_sys_setprofile test_sys_settrace test_posix test_pty test_popen
+          test_resource test_mmap test_contextlib test_context test_code test_frame test_bdb test_pdb test_import
+          test_exceptions test_cmd_line test_runpy test_tempfile test_queue test_types test_dis test_warnings test_call
+          test_functools test_dataclasses test_pickle test_copy test_ssl test_concurrent_futures
+          test_multiprocessing_main_handling test_multiprocessing_fork test_multiprocessing_forkserver
+          test_multiprocessing_spawn'''.split()
+
+# Cases that end in more than one way without the library.
+UNSTEADY = {}
+
+
+def has_tests(path):
+    """Whether the interpreter brings the tests; Debian's without the package has a stub of `test`."""
+    script = 'import importlib.util as u; print(bool(u.find_spec("test.test_os") and u.find_spec("test.test_fork1")))'
+    try:
+        return subprocess.run([path, '-c', script], capture_output=True, text=True, timeout=60).stdout.strip() == 'True'
+    except (OSError, subprocess.SubprocessError):
+        return False
+
+
+@pytest.fixture(scope='session')
+def interpreter():
+    """Debian's own interpreter where it has the tests, else the newest one that has."""
+    for path in ['/usr/bin/python3', *(p.path for p in reversed(pythons.SEEN))]:
+        if os.path.exists(path) and has_tests(path):
+            return path
+    pytest.skip("no Python with CPython's own tests is here")
+
+
+@pytest.fixture
+def cases(run, interpreter, tmp_path):
+    """cases(module, watched, timeout) -> what cpython_cases.py says of it; .run is the result of the run."""
+    def cases(module, watched, timeout):
+        place = tmp_path / ('watched' if watched else 'bare')
+        place.mkdir(exist_ok=True)
+        said = tmp_path / 'said.json'
+        said.unlink(missing_ok=True)
+        result = run([interpreter, RUNNER, f'test.{module}', said], {'TFI_STAGES': STAGE} if watched else {},
+                     preload=watched, timeout=timeout, cwd=place)
+        assert said.exists(), f'{module} ended with {result.rc} before its tests did: {result.err[-2000:]}'
+        return json.loads(said.read_text()), result
+    return cases
+
+
+def same(cases, tfanalyze, module, timeout):
+    """Runs the module bare and watched; compares the cases, and counts the stages of the process that ran them."""
+    bare, _ = cases(module, False, timeout)
+    watched, result = cases(module, True, timeout)
+    assert bare['started'] and not [name for name in bare['cases'] if '_FailedTest' in name], bare
+    differ = {name: (bare['cases'].get(name), watched['cases'].get(name)) for name in bare['cases'].keys() | watched['cases'].keys()
+              if bare['cases'].get(name) != watched['cases'].get(name) and name not in UNSTEADY}
+    assert not differ, f'{differ}\n{result.err[-4000:]}'
+    assert watched['started'] == bare['started']
+    info = execute([tfanalyze, 'info', result.dir, '--format', 'json'], clean_environment())
+    assert info.rc in (0, 3), info.err  # 3: a case killed a child of its own
+    # A process whose exec failed has begun another trace, so these are summed.
+    begun = sum(row['events'].get('range_begin', 0) for row in json.loads(info.out)['rows'] if row['pid'] == watched['pid'])
+    assert begun == watched['started']
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('module', SHORT)
+def test_a_module_of_cpython(cases, tfanalyze, module):
+    """The results are the same and each case is a stage."""
+    same(cases, tfanalyze, module, timeout=300)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(2400)
+@pytest.mark.parametrize('module', LONG)
+def test_more_modules_of_cpython(cases, tfanalyze, module):
+    """The same for the modules that take minutes, and for those that other parts of the interpreter are tested by."""
+    same(cases, tfanalyze, module, timeout=1100)

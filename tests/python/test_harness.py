@@ -1,0 +1,666 @@
+"""test_harness - scripts/tfharness.py and profile_{stage}.py: inputs from signatures, a stage run alone, what is left of it.
+
+In one interpreter that imports tfharness most of it is tried at once, since importing torch takes seconds; the command
+line and generated scripts run as processes of their own.
+"""
+
+import gzip
+import json
+from collections import Counter
+
+import pytest
+
+import scripted
+from conftest import ROOT, clean_environment, execute
+
+HARNESS = ROOT / 'scripts' / 'tfharness.py'
+
+
+def tensor(shape, dtype='float32', device='cpu', grad=False, stride=None, **more):
+    return {**more, 'shape': shape, 'dtype': dtype, 'device': device, 'requires_grad': grad, 'stride': stride}
+
+
+def signatures(path, **stages):
+    """Writes a signature file: stage=(target, {argument: description})."""
+    path.write_text(json.dumps({'request_id': None, 'timestamp': None, 'stages': {
+        name: {'stage_name': name, 'input_signatures': inputs, 'output_signature': None, 'metadata': {}, 'target': target}
+        for name, (target, inputs) in stages.items()}}))
+    return path
+
+
+@pytest.fixture
+def ask(python, tmp_path):
+    """ask(code) -> what the code prints as JSON by say(); tfharness, torch and T (tensor descriptions) are there."""
+    def ask(code, rc=0, **files):
+        for name, text in files.items():
+            (tmp_path / f'{name}.py').write_text(text)
+        head = f'''
+import contextlib, io, json, sys
+sys.path[:0] = [{str(ROOT / "scripts")!r}, {str(tmp_path)!r}]
+import torch, tfharness
+def T(shape, dtype='float32', device='cpu', grad=False, stride=None, **more):
+    return dict(more, shape=shape, dtype=dtype, device=device, requires_grad=grad, stride=stride)
+def make(d, **options):
+    maker = tfharness.Inputs(**options)
+    return maker.value(d, 'x'), maker.notes
+answers = []
+'''
+        path = tmp_path / 'asked.py'
+        path.write_text(head + code + '\nprint("ANSWERS" + json.dumps(answers))\n')
+        result = execute([python, path], clean_environment(), tmp_path, 200)
+        assert result.rc == rc, result.err[-3000:]
+        return json.loads(result.out.rpartition('ANSWERS')[2]) if rc == 0 else result
+    return ask
+
+
+# ---- inputs ----
+
+DTYPES = ['float64', 'float32', 'float16', 'bfloat16', 'float8_e4m3fn', 'float8_e5m2', 'float8_e4m3fnuz', 'float8_e8m0fnu',
+          'float4_e2m1fn_x2', 'complex64', 'complex128', 'complex32', 'int64', 'int32', 'int16', 'int8', 'uint8', 'uint16', 'uint32',
+          'uint64', 'bool', 'qint8', 'quint8']
+
+
+def test_dtypes(ask):
+    """Each with its shape; whole numbers small and not negative, so that they can be indices; both truth values."""
+    answers = ask(f'''
+for name in {DTYPES}:
+    t, notes = make(T([40, 3], name))
+    v = t if t.dtype in (torch.float32, torch.int64) else t.dequantize() if t.is_quantized else t.to(torch.int64) if not (
+        t.is_floating_point() or t.is_complex()) else t.to(torch.complex64) if t.is_complex() else None
+    low, high = (None, None) if v is None or v.is_complex() else (v.min().item(), v.max().item())
+    answers.append([name, str(t.dtype), list(t.shape), notes, low, high, v is not None and v.is_complex() and bool(v.imag.any())])
+''')
+    assert [a[0] for a in answers] == DTYPES
+    for name, dtype, shape, notes, low, high, is_complex in answers:
+        assert dtype == f'torch.{name}' and shape == [40, 3] and notes == []
+        if name in ('int64', 'int32', 'int16', 'int8', 'uint16', 'uint32', 'uint64'):
+            assert (low, high) == (0, 9)
+        if name == 'uint8':
+            assert 0 <= low < 30 and 226 < high <= 255
+        if name == 'bool':
+            assert (low, high) == (0, 1)
+        if name == 'float32':
+            assert low < -1 and 1 < high < 6
+        assert is_complex == name.startswith('complex')
+
+
+def test_strides_grads_and_classes(ask):
+    answers = ask('''
+for d in (T([2, 3], stride=[1, 2]), T([4, 3], stride=[0, 1]), T([2, 3], stride=[3, 1]), T([2, 2], stride=[10, 5]), T([], stride=[]),
+          T([0, 3], stride=[3, 1]), T([3], grad=True), T([3], 'int64', grad=True), T([2, 3], stride=[1, 2], grad=True),
+          T([2], grad=True, type='torch.nn.parameter.Parameter'), T([2], type='m.Sub'), T(['s0', 3])):
+    t, notes = make(d)
+    answers.append([list(t.shape), list(t.stride()), t.requires_grad, t.is_leaf, type(t).__name__, notes])
+a, b = make(T([5]))[0], make(T([5]))[0]
+answers.append(bool((a == b).all()))
+for stride in (None, [1, 40]):
+    mask = tfharness.Inputs().value(T([40, 40], 'int64', stride=stride), 'encoder_attention_mask')
+    answers.append(mask.unique().tolist())
+''')
+    assert answers[0] == [[2, 3], [1, 2], False, True, 'Tensor', []]
+    assert [a[1] for a in answers[:6]] == [[1, 2], [0, 1], [3, 1], [10, 5], [], [3, 1]]
+    assert [a[2] for a in answers[6:10]] == [True, False, True, True] and all(a[3] for a in answers[:12])
+    assert answers[9][4] == 'Parameter' and answers[8][1] == [1, 2]
+    assert answers[10][5] == ['x: it was a m.Sub; it is a plain tensor']
+    assert answers[11][0] == [1, 3] and 'that are no numbers' in answers[11][5][0]
+    assert answers[12] is True  # from the same seed
+    assert answers[13:] == [[0, 1]] * 2
+
+
+def test_nested_values(ask):
+    answers = ask('''
+D = {'dict': {'a': [T([2]), {'tuple': [1, 'x', None, True, 2.5]}], 'more...': {'more': 3}}}
+v, notes = make(D)
+answers.append([list(v), list(v['a'][0].shape), repr(v['a'][1]), notes])
+answers.append([len(make([T([3]), {'more': 4}])[0]), sorted(make({'set': [1, 2, {'type': 'm.X'}]})[0], key=str) == [1, 2, None]])
+answers.append([make({'text': 'abc', 'length': 8})[0], repr(make({'items': [[1, 'a'], [{'tuple': [2]}, 'b'], {'more': 2}]})[0])])
+answers.append([repr(make({'type': 'float', 'value': 'nan'})[0]), repr(make({'type': 'torch.dtype', 'value': 'float16'})[0]),
+                repr(make({'type': 'torch.device', 'value': 'cpu'})[0]), make({'type': 'function', 'value': 'values.double'})[0](2) == 4 and make({'type': 'function', 'value': 'json.dumps'})[0] is None,
+                make({'type': 'type', 'value': 'values.Kind'})[0].__name__, make({'type': 'values.Kind', 'value': 'SLOW'})[0].value])
+point, notes = make({'type': 'values.Point', 'fields': {'x': 1, 'y': T([2])}})
+answers.append([type(point).__name__, point.x, list(point.y.shape), notes])
+pair, _ = make({'type': 'values.Pair', 'fields': {'left': 1, 'right': 2}})
+answers.append([repr(pair)])
+odd, notes = make({'type': 'gone.Point', 'fields': {'x': 1}})
+answers.append([odd.x, notes])
+answers.append([*make({'type': 'm.Thing'})])
+array, _ = make({'array': {'type': 'numpy.ndarray', 'shape': [2, 3], 'dtype': 'uint8'}})
+answers.append([list(array.shape), str(array.dtype)])
+answers.append([*make({'tensor': {'type': 'm.N', 'shape': None, 'dtype': 'float32', 'device': 'cpu'}})])
+''', values='''
+import collections, dataclasses, enum
+def double(x):
+    return 2 * x
+class Kind(enum.Enum):
+    FAST = 1
+    SLOW = 2
+@dataclasses.dataclass
+class Point:
+    x: int
+    y: object
+Pair = collections.namedtuple('Pair', 'left right')
+''')
+    assert answers[0] == [['a'], [2], "(1, 'x', None, True, 2.5)", []]
+    assert answers[1] == [5, True]
+    assert answers[2] == ['abcabcab', "{1: 'a', (2,): 'b'}"]
+    assert answers[3] == ['nan', 'torch.float16', "device(type='cpu')", True, 'Kind', 2]
+    assert answers[4] == ['Point', 1, [2], []] and answers[5] == ['Pair(left=1, right=2)']
+    assert answers[6][0] == 1 and 'a gone.Point can not be made from its fields alone' in answers[6][1][0]
+    assert answers[7] == [None, ['x: a m.Thing can not be made from a signature; it is None']]
+    assert answers[8] == [[2, 3], 'uint8']
+    assert answers[9] == [None, ['x: a m.N without a shape can not be made; it is None']]
+
+
+def test_caches_and_settings_of_transformers(ask):
+    """Of 40 layers the description has 32; a cache that needs more than its contents is none, and that is said."""
+    answers = ask('''
+PAIR = [T([1, 2, 5, 4]), T([1, 2, 5, 4])]
+cache, notes = make({'type': 'transformers.cache_utils.DynamicCache', 'layers': [PAIR] * 32 + [{'more': 8}]})
+answers.append([len(cache.layers), cache.get_seq_length(), list(cache.layers[39].keys.shape), notes])
+answers.append([*make({'type': 'transformers.cache_utils.StaticCache', 'layers': [PAIR]})])
+STATIC = {'type': 'transformers.cache_utils.StaticCache'}
+ROOM = ['transformers.cache_utils.StaticLayer', 5]
+for pair, rooms in ((PAIR, [ROOM]), ([None, None], [ROOM, ['transformers.cache_utils.StaticSlidingWindowLayer', 3, 3]])):
+    cache, notes = make(dict(STATIC, layers=[pair] * len(rooms), rooms=rooms))
+    answers.append([type(cache).__name__, [layer.max_cache_len for layer in cache.layers], int(cache.get_seq_length()), notes])
+def agreed(target='m:f', **inputs):
+    made = tfharness.Inputs().all_of({'target': target, 'input_signatures': inputs})
+    return made['cache_position'].tolist() if 'cache_position' in made else made['attention_mask'].min().item()
+DYNAMIC = {'type': 'transformers.cache_utils.DynamicCache', 'layers': [PAIR]}
+PLACES, MASK = T([2], 'int64'), T([1, 64], 'int64')
+answers.append([agreed(cache_position=PLACES, past_key_values=c) for c in (
+    None, DYNAMIC, dict(STATIC, layers=[PAIR], rooms=[ROOM]), dict(STATIC, layers=[[None, None]], rooms=[ROOM]))])
+answers.append([agreed(attention_mask=MASK, past_key_values=None), agreed('m:C.generate', attention_mask=MASK), agreed(attention_mask=MASK),
+                agreed(attention_mask=T([2, 64], 'int64'), past_key_values=None)])
+config, notes = make({'type': 'transformers.generation.configuration_utils.GenerationConfig', 'config': {'max_new_tokens': 9}})
+answers.append([config.max_new_tokens, notes])
+answers.append([*make({'type': 'gone.GenerationConfig', 'config': {}})])
+''')
+    assert answers[0] == [40, 5, [1, 2, 5, 4], []]
+    assert answers[1][0] is None and answers[1][1][0].startswith('x: a transformers.cache_utils.StaticCache can not be made (')
+    assert answers[2:4] == [['StaticCache', [5], 5, []], ['StaticCache', [5, 3], 0, []]]
+    assert answers[4] == [[0, 1], [5, 6], [3, 4], [0, 1]]
+    assert answers[5] == [1, 1, 0, 0]
+    assert answers[6] == [9, []] and answers[7][0] is None and len(answers[7][1]) == 1
+
+
+def test_objects_made_again(ask):
+    """How a model attends, itself and its parts; whose method a stage is, where a class has its own; a scheduler that knew its
+    step, and one that did not; and diffusers is not given a reason to warn."""
+    answers = ask(f'''
+import builtins, io, logging
+from diffusers import EulerDiscreteScheduler, UNet1DModel
+from transformers import CLIPConfig, CLIPModel, GPT2Config, GPT2LMHeadModel, WhisperConfig, WhisperForConditionalGeneration
+shim = {{}}
+exec(open({str(ROOT / "preload/python/shim_rebuild.py")!r}).read(), shim)
+def again(value, target):
+    described = json.loads(shim["describe_object"](value))
+    return described, tfharness.target_of({{"object": described, "target": target}})
+PARTS = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2)
+config = CLIPConfig(text_config=dict(PARTS, vocab_size=9), vision_config=dict(PARTS, image_size=4, patch_size=2), projection_dim=4)
+config._attn_implementation = {{"": "sdpa", "vision_config": "eager"}}
+described, forward = again(CLIPModel(config), "m:C.forward")
+made = forward.__self__.config
+answers.append([described["attention"], made._attn_implementation, made.vision_config._attn_implementation, made.text_config._attn_implementation])
+for chosen in ({{}}, {{"attn_implementation": "eager"}}):
+    _, forward = again(GPT2LMHeadModel(GPT2Config(vocab_size=9, n_embd=8, n_layer=1, n_head=2, **chosen)), "m:C.forward")
+    answers.append(forward.__self__.config._attn_implementation)
+small = dict(d_model=8, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2, decoder_attention_heads=2, encoder_ffn_dim=4, decoder_ffn_dim=4)
+whisper = WhisperForConditionalGeneration(WhisperConfig(vocab_size=99, pad_token_id=0, bos_token_id=1, eos_token_id=1, decoder_start_token_id=2, **small))
+for target in ("transformers.generation.utils:GenerationMixin.generate", "transformers.models.whisper:Other.generate"):
+    answers.append(again(whisper, target)[1].__qualname__)
+scheduler = EulerDiscreteScheduler()
+scheduler.set_timesteps(3)
+answers.append(again(scheduler, "m:C.step")[1].__self__.step_index)
+for t in scheduler.timesteps[:2]:
+    scheduler.scale_model_input(torch.zeros(1), t)
+    scheduler.step(torch.zeros(1), t, torch.zeros(1))
+answers.append(again(scheduler, "m:C.step")[1].__self__.step_index)
+said = io.StringIO()
+logging.getLogger("diffusers").addHandler(logging.StreamHandler(said))
+unet = UNet1DModel(block_out_channels=(8, 8), down_block_types=("DownBlock1D",) * 2, up_block_types=("UpBlock1D",) * 2, norm_num_groups=2)
+answers.append([str(again(unet, "m:C.forward")[1].__self__.dtype), said.getvalue()])
+answers.append(str(again(unet.to(torch.float64), "m:C.forward")[1].__self__.dtype))
+''')
+    assert answers[0] == [{'': 'sdpa', 'text_config': 'sdpa', 'vision_config': 'eager'}, 'sdpa', 'eager', 'sdpa']
+    assert answers[1:3] == ['sdpa', 'eager']
+    assert answers[3:5] == ['GenerationMixin.generate', 'WhisperGenerationMixin.generate']
+    assert answers[5:7] == [None, 0]
+    assert answers[7:] == [['torch.float32', ''], 'torch.float64']
+
+
+def test_devices_that_are_not_there(ask):
+    answers = ask('''
+t, notes = make(T([2], device='xpu:3'))
+answers.append([str(t.device), notes])
+t, notes = make(T([2], device='cpu'), device='meta')
+answers.append([str(t.device), notes])
+try:
+    make(T([2], 'float7'))
+except tfharness.Problem as e:
+    answers.append(str(e))
+''')
+    assert answers[0] == ['cpu', ['x: there is no xpu:3 here; it is on the cpu']]
+    assert answers[1] == ['meta', []]
+    assert answers[2].startswith('x: torch ') and 'has no dtype float7' in answers[2]
+
+
+# ---- how a stage is run ----
+
+STAGES = '''
+import asyncio, torch
+log = []
+def plain(x, /, y, *rest, scale=1, **more):
+    log.append(('plain', x, y, rest, scale, more)); return x
+async def later(x):
+    await asyncio.sleep(0); log.append(('later', x)); return x
+def parts(x):
+    yield x
+    log.append(('parts', x)); yield x + 1
+async def stream(x):
+    yield x
+    log.append(('stream', x)); yield x + 2
+class Stage:
+    def process(self, x): log.append(('process', x)); return x
+    def method(self, x): log.append(('method', x)); return x
+    @classmethod
+    def of(cls, x): log.append(('of', x)); return x
+    @staticmethod
+    def fixed(x): log.append(('fixed', x)); return x
+    def __call__(self, x): raise AssertionError
+class Called:
+    def __call__(self, x): log.append(('called', x)); return x
+stage, called, text = Stage(), Called(), 'text'
+class Scheduler:
+    timesteps = None
+    def set_timesteps(self, n, shift=None):
+        log.append(('set_timesteps', n, shift)); self.timesteps = torch.tensor([999., 500.])[:n]
+    def step(self, noise, t, latents): log.append(('step', list(noise.shape), float(t))); return latents - noise
+class Dit:
+    sparse_attention_state = True
+    def create_sparse_state(self, numeral_timestep, layer_idx): return 'sparse'
+class DitStage:
+    dit, scheduler, device, device_type, torch_dtype = Dit(), Scheduler(), 'cpu', 'cpu', torch.bfloat16
+    def predict_noise_with_cfg(self, latents, timestep, prompt_emb_posi, prompt_emb_nega, clip_feature, cfg_scale, sparse_state):
+        log.append(('predict', str(latents.dtype), list(latents.shape), timestep.tolist(), cfg_scale, sparse_state))
+        return latents[:, :4].float()
+class Transformer(torch.nn.Module):
+    def forward(self, hidden_states, timestep, encoder_hidden_states=None):
+        log.append(('forward', list(hidden_states.shape), timestep.tolist(), encoder_hidden_states is not None))
+        return (torch.cat([hidden_states, hidden_states], 1),)
+class Plain:
+    def set_timesteps(self, n): self.timesteps = torch.tensor([7, 3])
+    step = Scheduler.step
+class Pipeline:
+    transformer, scheduler = Transformer(), Plain()
+    def __call__(self, prompt): log.append(('pipeline', prompt)); return 'called'
+class Plan:
+    def set_timesteps(self, n): log.append(('planned', n)); self.timesteps = torch.tensor([7, 3])
+    def step(self, noise, timestep, latents): return Scheduler.step(self, noise, timestep, latents)
+class Scaled:
+    _step_index, is_scale_input_called, num_inference_steps, timesteps = 3, False, 3, torch.tensor([7, 3, 1])
+    def set_timesteps(self, n): raise AssertionError
+    def step(self, noise, timestep, latents):
+        log.append(('scaled', self._step_index, self.is_scale_input_called, int(timestep))); self._step_index += 1; return latents
+class Painter:
+    unet, scheduler = None, Plain()
+    def __call__(self, prompt, strength=0.8, num_inference_steps=50, timesteps=None, latents=None):
+        log.append(('paint', prompt, strength, num_inference_steps, timesteps, latents is not None)); return 'painted'
+class Whole(Painter):
+    transformer = Transformer()
+plan, scaled = Plan(), Scaled()
+dit, pipeline, painter, whole = DitStage(), Pipeline(), Painter(), Whole()
+'''
+
+
+def test_every_kind_of_target(ask):
+    answers = ask('''
+import stages
+def run(target, **inputs):
+    stages.log.clear()
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        result = tfharness.step_of(tfharness.find_target(target))(inputs)
+    return [str(result) if not torch.is_tensor(result) else list(result.shape), json.loads(json.dumps(stages.log)), said.getvalue().strip()]
+answers.append(run('stages:plain', x=1, y=2, rest=(3, 4), scale=5, other=6))
+for name in ('later', 'parts', 'stream', 'stage', 'stage.method', 'Stage.of', 'Stage.fixed', 'called'):
+    answers.append(run('stages:' + name, x=1))
+answers.append(run('stages.py:plain', x=1, y=2)[0])
+latents = torch.zeros(1, 4, 2, 2)
+answers.append(run('stages:dit', latents=latents, ref_latent=torch.zeros(1, 2, 2, 2), sigma_shift=3.0, cfg_scale=2.0))
+for name in ('plan', 'plan.step'):
+    answers.append(run('stages:' + name, noise=latents, timestep=5, latents=latents))
+answers.append(run('stages:pipeline', prompt='none')[:2])
+answers.append(run('stages:pipeline', latents=latents, encoder_hidden_states=latents, prompt='no argument of the transformer'))
+''', stages=STAGES)
+    assert answers[0] == ['1', [['plain', 1, 2, [3, 4], 5, {'other': 6}]], '']
+    assert [a[1][0] for a in answers[1:9]] == [[n, 1] for n in ('later', 'parts', 'stream', 'process', 'method', 'of', 'fixed', 'called')]
+    assert [a[0] for a in answers[1:4]] == ['1', '2', '3']
+    assert answers[4][2] == '[Harness] Using stage.process() as single-step function'
+    assert answers[9] == '1'
+    assert answers[10][2] == '[Harness] Created DiT single-step function' and answers[10][0] == [1, 4, 2, 2]
+    assert answers[10][1] == [['set_timesteps', 2, 3.0], ['predict', 'torch.bfloat16', [1, 6, 2, 2], [1000.0], 2.0, 'sparse'],
+                              ['step', [1, 4, 2, 2], 999.0]]
+    for answer in answers[11:13]:
+        assert answer[1] == [['planned', 2], ['step', [1, 4, 2, 2], 7.0]] and answer[2] == '[Harness] Created scheduler single-step function'
+    assert answers[13] == ['called', [['pipeline', 'none']]]
+    assert answers[14][1] == [['forward', [1, 4, 2, 2], [7], True], ['step', [1, 4, 2, 2], 7.0]]
+    assert answers[14][2] == '[Harness] Created transformer single-step function'
+
+
+def test_one_step_of_a_whole_pipeline(ask):
+    """Whatever its model is called, with latents or without; of its strength at least one; the timesteps it was given are
+    as few. A scheduler that has found its place is there again before each step."""
+    answers = ask('''
+import stages
+def run(target, **inputs):
+    stages.log.clear()
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        step = tfharness.step_of(tfharness.find_target(target))
+        results = step(inputs), step(inputs)
+    assert stages.log[0] == stages.log[len(stages.log) // 2]
+    return [*stages.log[0], said.getvalue().strip()]
+latents = torch.zeros(1, 4, 2, 2)
+for inputs in ({'prompt': 'a', 'num_inference_steps': 9}, {'prompt': 'a', 'strength': 0.3}, {'prompt': 'a', 'strength': 1.0, 'latents': latents},
+               {'prompt': 'a', 'timesteps': [7, 5, 3, 1]}):
+    answers.append(run('stages:painter', **inputs))
+answers.append(run('stages:whole', prompt='a', latents=latents))
+answers.append(run('stages:whole', hidden_states=latents)[0])
+answers.append(run('stages:scaled.step', noise=latents, timestep=5, latents=latents))
+''', stages=STAGES)
+    pipeline = '[Harness] Created pipeline single-step function'
+    assert answers[0] == ['paint', 'a', 0.8, 2, None, False, pipeline] and answers[1] == ['paint', 'a', 0.3, 4, None, False, pipeline]
+    assert answers[2] == ['paint', 'a', 1.0, 1, None, True, pipeline] and answers[3] == ['paint', 'a', 0.8, 2, [7, 5], False, pipeline]
+    assert answers[4][:6] == ['paint', 'a', 0.8, 2, None, True]
+    assert answers[5] == 'forward'
+    assert answers[6] == ['scaled', 0, True, 7, '[Harness] Created scheduler single-step function']
+
+
+def test_targets_that_can_not_be_run(ask):
+    answers = ask('''
+for target in (None, 'stages', ':x', 'stages:', 'gone:x', 'gone.py:x', 'stages:gone', 'stages:Stage.gone', 'stages:Stage.method', 'stages:Stage',
+               'stages:text', 'broken:x'):
+    try:
+        tfharness.step_of(tfharness.find_target(target))
+        answers.append('ran')
+    except tfharness.Problem as e:
+        answers.append(str(e))
+''', stages=STAGES, broken='import no_such_module')
+    wanted = ['is not known; say so by --target', 'takes module:obj', 'takes module:obj', 'takes module:obj', 'gone can not be imported (',
+              'gone.py can not be imported (', 'stages has no gone', 'Stage has no gone', 'stages:Stage.method is a method, which needs its object',
+              'can not be called', 'can not be called', 'broken can not be imported (No module named']
+    assert len(answers) == len(wanted)
+    for answer, part in zip(answers, wanted):
+        assert part in answer, answers
+
+
+# ---- profiles ----
+
+def test_api(ask, tmp_path):
+    """As TeleFuser's harness is used; no warm-up is possible, and a number given to profile() goes before the config's."""
+    signatures(tmp_path / 'sig.json', **{'vae decode': ('stages:plain', {'x': tensor([2, 3]), 'y': 1})})
+    answers = ask('''
+import os, stages
+config = tfharness.HarnessConfig(warmup=3, profile_steps=2, output_dir='out', capture_output=True)
+calls = []
+def stage(x, y):
+    calls.append(tuple(x.shape)); return x + y
+harness = tfharness.from_signature_file('sig.json', 'vae decode', stage_instance=stage, config=config)
+with contextlib.redirect_stdout(io.StringIO()) as said:
+    harness.setup()
+    first = harness.profile()
+    count = len(calls)
+    second = harness.profile(warmup=0, profile_steps=1, output_suffix='_b')
+    answers.append([count, len(calls), first['warmup'], first['profile_steps'], len(first['timing_ms']), second['warmup']])
+answers.append(said.getvalue().splitlines())
+answers.append(sorted(os.listdir('out')))
+answers.append([first['stage_name'], first['median_ms'] == sum(sorted(first['timing_ms'])) / 2, first['spread_ms'] == [min(first['timing_ms']), max(first['timing_ms'])]])
+answers.append([list(harness.output.shape), harness.run_single_step({'x': torch.ones(1), 'y': 2}).tolist()])
+for wrong in ((lambda: tfharness.from_signature_file('sig.json', 'gone')), (lambda: tfharness.from_signature_file('gone.json', 'a')),
+              (lambda: harness.profile(profile_steps=0))):
+    try:
+        wrong()
+    except ValueError as e:
+        answers.append(str(e))
+try:
+    tfharness.from_signature_file('sig.json', 'vae decode').run_single_step()
+except RuntimeError as e:
+    answers.append(str(e))
+''', stages=STAGES)
+    assert answers[0] == [5, 6, 3, 2, 2, 0]
+    said = answers[1]
+    assert said[:2] == ["[Harness] Setup complete for stage 'vae decode'", "[Harness] Mock inputs: ['x', 'y']"]
+    assert said[2:4] == ['[Harness] Running 3 warmup iteration(s)...', '[Harness] Running 2 profile iteration(s)...']
+    assert said[4:6] == ['[Harness] Chrome trace saved to: out/vae decode_trace.json.gz', '[Harness] Kernel breakdown saved to: out/vae decode_breakdown.json']
+    assert said[6].startswith('[Harness] Average iteration time: ') and said[6].endswith(' ms')
+    assert said[8] == '[Harness] Test script saved to: out/profile_vae decode.py'
+    assert set(answers[2]) == {'profile_vae decode.py', 'vae decode_breakdown.json', 'vae decode_b_breakdown.json',
+                               'vae decode_trace.json.gz', 'vae decode_b_trace.json.gz'}
+    assert answers[3] == ['vae decode', True, True] and answers[4] == [[2, 3], [3.0]]
+    assert answers[5] == "sig.json: Stage 'gone' not found in signature file. Available: ['vae decode']"
+    assert answers[6].startswith('gone.json: No such file or directory; `tfanalyze report DIR` writes')
+    assert 'profile_steps=0: takes' in answers[7] and answers[8] == 'No single-step function available. Call setup() first.'
+    trace = json.loads(gzip.decompress((tmp_path / 'out' / 'vae decode_trace.json.gz').read_bytes()))
+    assert sum(e.get('name') == 'aten::add' for e in trace['traceEvents']) == 2
+    breakdown = json.loads((tmp_path / 'out' / 'vae decode_breakdown.json').read_text())
+    rows = {r['name']: r for r in breakdown['top_kernels']}
+    assert breakdown['of'] == 'operators of the CPU' and rows['aten::add']['calls'] == 2
+    assert all(name.startswith('aten::') for name in rows)
+    assert breakdown['total_kernel_time_ms'] == pytest.approx(sum(r['ms'] for r in rows.values()))
+
+
+def test_kernels_only_where_there_is_a_device(ask):
+    """Events as torch's profiler has them on a GPU: copies, runtime calls and operators are no kernels."""
+    answers = ask('''
+from types import SimpleNamespace
+from torch.autograd import DeviceType
+def event(name, where, us, **more):
+    return SimpleNamespace(name=name, device_type=where, time_range=SimpleNamespace(elapsed_us=lambda: us), self_cpu_time_total=us, **more)
+events = [event('aten::mm', DeviceType.CPU, 500, id=7), event('cudaLaunchKernel', DeviceType.CPU, 50, id=8), event('gemm', DeviceType.CUDA, 3000, id=8),
+          event('cudaLaunchKernel', DeviceType.CPU, 200, id=9), event('gemm', DeviceType.CUDA, 1000, id=9), event('relu', DeviceType.CUDA, 500), event('Memcpy HtoD', DeviceType.CUDA, 9000),
+          event('denoise', DeviceType.CUDA, 9000, is_user_annotation=True)]
+answers.append(tfharness.breakdown_of(SimpleNamespace(events=lambda: events), 'a'))
+''')
+    assert answers == [{'name': 'a', 'of': 'device kernels', 'total_kernel_time_ms': 4.5, 'num_kernels': 2, 'launches': 3, 'top_kernels': [
+        {'name': 'gemm', 'ms': 4.0, 'cuda_ms': 4.0, 'cpu_ms': 0.25, 'calls': 2}, {'name': 'relu', 'ms': 0.5, 'cuda_ms': 0.5, 'cpu_ms': None, 'calls': 1}]}]
+
+
+def test_a_script_is_a_module(ask, tmp_path):
+    """profile_{stage}.py has TeleFuser's functions: create_inputs, run_single_step(stage, inputs), profile_stage(stage, …)."""
+    signatures(tmp_path / 'sig.json', **{'vae decode': ('stages:plain', {'x': tensor([2, 3]), 'y': 1})})
+    answers = ask('''
+import importlib.util, os
+tfharness.from_signature_file('sig.json', 'vae decode').save_test_script('.')
+spec = importlib.util.spec_from_file_location('profile_vae_decode', 'profile_vae decode.py')
+script = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(script)
+inputs = script.create_inputs()
+answers.append(list(inputs))
+class Stage:
+    def process(self, x, y):
+        return x + y
+answers.append(list(script.run_single_step(Stage(), inputs).shape))
+results = script.profile_stage(Stage(), warmup=0, profile_steps=2, output_dir='made')
+answers.append([results['stage_name'], len(results['timing_ms']), sorted(os.listdir('made'))])
+answers.append(tfharness.HarnessConfig().output_dir)
+os.environ['TELEFUSER_PROFILER_OUTPUT_DIR'] = 'mine'
+answers.append(tfharness.HarnessConfig().output_dir)
+''', stages=STAGES)
+    assert answers[0] == ['x', 'y'] and answers[1] == [2, 3]
+    assert answers[2] == ['vae decode', 2, ['vae decode_breakdown.json', 'vae decode_trace.json.gz']]
+    assert answers[3].startswith('work_dirs/profiler_output/default/2') and answers[4] == 'mine'
+
+
+# ---- the command line ----
+
+@pytest.fixture
+def harness(python, tmp_path):
+    def harness(*arguments, rc=0):
+        result = execute([python, HARNESS, *arguments], clean_environment(), tmp_path, 200)
+        assert result.rc == rc, (result.rc, result.out, result.err[-2000:])
+        return result
+    return harness
+
+
+def test_list_of_stages(harness, tmp_path):
+    path = signatures(tmp_path / 'sig.json', denoise=(None, {}), **{'vae decode': (None, {})})
+    assert harness('--signature', path, '--list-stages').out == f'Available stages in {path}:\n  - denoise\n  - vae decode\n'
+    assert harness('--signature', path, '--list_stages', '--stage', 'x').out.count('- ') == 2
+
+
+@pytest.mark.parametrize('content', [None, '', '[]', '{}', '{"stages": []}', '{"stages": {"a": 1}}', '{"stages": {"a": {"input_signatures": 3}}}', '\x00', '[' * 9])
+def test_bad_files(harness, tmp_path, content):
+    path = tmp_path / 'sig.json'
+    if content is not None:
+        path.write_text(content)
+    result = harness('--signature', path, '--stage', 'a', rc=1)
+    line, = result.err.splitlines()
+    assert line.startswith(f'tfharness: {path}: ') and line.endswith('`tfanalyze report DIR` writes DIR/timing_io_signature.json')
+    assert ('No such file' if content is None else 'no signatures of stages') in line
+
+
+def test_wrong_options(harness, tmp_path):
+    path = signatures(tmp_path / 'sig.json', a=(None, {}))
+    for arguments in (['--stage', 'a'], ['--signature', path], ['--signature', path, '--stage', 'a', '--warmup', '-1'],
+                      ['--signature', path, '--stage', 'a', '--profile-steps', '0'], ['--signature', path, '--stage', 'a', '--fast']):
+        assert 'usage: tfharness.py' in harness(*arguments, rc=2).err
+    result = harness('--signature', path, '--stage', 'b', rc=1)
+    assert result.err == f"tfharness: {path}: Stage 'b' not found in signature file. Available: ['a']\n"
+    assert 'say so by --target' in harness('--signature', path, '--stage', 'a', rc=1).err
+
+
+def test_one_run(harness, tmp_path):
+    (tmp_path / 'stages.py').write_text(STAGES)
+    path = signatures(tmp_path / 'sig.json', a=(None, {'x': tensor([2, 3], grad=True)}))
+    result = harness('--signature', path, '--stage', 'a', '--target', 'stages:Stage.fixed', '--warmup', '0', '--output-dir', 'out')
+    assert '[Harness] Running 0 warmup iteration(s)...\n' in result.out and '[Harness] Median iteration time: ' in result.out
+    assert {p.name for p in (tmp_path / 'out').iterdir()} == {'a_trace.json.gz', 'a_breakdown.json', 'profile_a.py'}
+
+
+# ---- from a run of a pipeline to its stage alone ----
+
+PIPELINE = '''
+import torch
+from dataclasses import dataclass
+
+emb = torch.nn.Embedding(16, 8)
+proj = torch.nn.Linear(8, 8)
+
+@dataclass
+class Options:
+    scale: float
+    bias: torch.Tensor
+
+def encode(ids, mask, options, *extra, weights=None):
+    x = emb(ids) * options.scale + options.bias
+    x = proj(x.transpose(1, 2).contiguous().transpose(1, 2))
+    x = x.masked_fill(~mask.unsqueeze(-1), 0.0)
+    for e in extra:
+        x = x + e.transpose(1, 2)
+    return torch.cat([x * w for w in weights['list']], dim=0)
+
+if __name__ == '__main__':
+    import json, sys
+    torch.manual_seed(3)
+    ids, mask = torch.randint(0, 16, (2, 5)), torch.ones(2, 5, dtype=torch.bool)
+    extra = torch.randn(2, 5, 8).transpose(1, 2)
+    options, weights = Options(2.0, torch.zeros(8)), {'list': [torch.ones(8), torch.ones(1)]}
+    with torch.profiler.profile(record_shapes=True) as p:
+        encode(ids, mask, options, extra, weights=weights)
+    rows = [[e.name, e.input_shapes] for e in p.events() if e.name.startswith('aten::')]
+    print(json.dumps(rows))
+'''
+
+
+def test_a_stage_alone_does_what_it_did(run, analyze, python, tmp_path):
+    """Operators and shapes of the script that `report` writes are those of the call in the pipeline."""
+    (tmp_path / 'pipe.py').write_text(PIPELINE)
+    result = run([python, 'pipe.py'], {'TFI_STAGES': '__main__:encode'}, timeout=200)
+    assert result.rc == 0 and not [line for line in result.err.splitlines() if line.startswith('tfinject')], result.err[-2000:]
+    there = json.loads(result.out.splitlines()[-1])
+    analyze('report', result.dir, timeout=200)
+    stage = json.loads((result.dir / 'timing_io_signature.json').read_text())['stages']['encode']
+    assert stage['target'] == f'{tmp_path}/pipe.py:encode'
+    assert list(stage['input_signatures']) == ['ids', 'mask', 'options', 'extra', 'weights']
+    assert stage['output_signature']['shape'] == [4, 5, 8]
+    done = execute([python, result.dir / 'profile_encode.py', '--warmup', '1', '--output-dir', tmp_path / 'alone'], clean_environment(), tmp_path, 200)
+    assert done.rc == 0, done.err[-2000:]
+    assert "Mock inputs: ['ids', 'mask', 'options', 'extra', 'weights'] (seed 0)" in done.out
+    events = json.loads(gzip.decompress((tmp_path / 'alone' / 'encode_trace.json.gz').read_bytes()))['traceEvents']
+    here = sorted((e for e in events if e.get('cat') == 'cpu_op'), key=lambda e: (e['ts'], -e['dur']))
+    alone = Counter((e['name'], json.dumps(e['args'].get('Input Dims', []))) for e in here)
+    assert sum(alone.values()) > 20
+    assert Counter(name for name, _ in there) == Counter(e['name'] for e in here)
+    shapes = Counter((name, json.dumps(shape)) for name, shape in there if not any(isinstance(s, list) and s and isinstance(s[0], list) for s in shape))
+    for (name, shape), count in shapes.items():
+        if name != 'aten::cat':  # a list of tensors: input_shapes and Input Dims write it differently
+            assert alone[name, shape] == count, (name, shape)
+
+
+def test_a_method_needs_its_object(run, analyze, python, tmp_path):
+    (tmp_path / 'model.py').write_text('import torch\nclass Model:\n    def process(self, x):\n        return x + 1\nmodel = Model()\n')
+    (tmp_path / 'go.py').write_text('import torch, model\nmodel.model.process(torch.ones(3, dtype=torch.int16))\n')
+    result = run([python, 'go.py'], {'TFI_STAGES': 'model:Model.process'}, timeout=200)
+    assert result.rc == 0, result.err[-2000:]
+    analyze('report', result.dir)
+    script = result.dir / 'profile_Model.process.py'
+    done = execute([python, script], clean_environment(), tmp_path, 200)
+    assert (done.rc, done.err) == (1, f'{script.name}: model:Model.process is a method, which needs its object: name one by '
+                                      '--target module:obj, or edit build()\n')
+    done = execute([python, script, '--target', 'model:model.process', '--profile-steps', '2'], clean_environment(), tmp_path, 200)
+    assert done.rc == 0 and 'Median iteration time' in done.out, done.err[-2000:]
+    text = script.read_text()
+    (tmp_path / 'edited.py').write_text(text.replace("return target_of(DATA['signature'], device, trust)", 'import model\n    return model.model'))
+    done = execute([python, tmp_path / 'edited.py'], clean_environment(), tmp_path, 200)
+    assert done.rc == 0 and 'Using stage.process() as single-step function' in done.out, done.err[-2000:]
+
+
+def test_values_of_inputs_are_edited_where_they_matter(python, tmp_path):
+    """Most stages do with any values; one that does not says where its script takes others."""
+    (tmp_path / 'model.py').write_text('import torch\ndef image_at(ids):\n    return (ids == 77).nonzero()[0]\n')
+    code = f"""
+import sys
+sys.path.insert(0, {str(ROOT / "scripts")!r})
+import tfharness
+print(tfharness.script_of({{'stage': 's', 'signature': {{'target': 'model:image_at', 'input_signatures': {{'ids': {tensor([4], 'int64')}}}}}}}))
+"""
+    script = execute([python, '-c', code], clean_environment(), tmp_path, 200).out
+    path = tmp_path / 'profile_s.py'
+    path.write_text(script)
+    done = execute([python, path], clean_environment(), tmp_path, 200)
+    assert done.rc == 1 and 'edit values() in the script' in done.out and 'IndexError' in done.err, done.err[-2000:]
+    path.write_text(script.replace('    return inputs\n\n\n', "    inputs['ids'][2] = 77\n    return inputs\n\n\n", 1))
+    done = execute([python, path], clean_environment(), tmp_path, 200)
+    assert done.rc == 0 and 'edit values()' not in done.out, done.err[-2000:]
+
+
+PARTS = """
+import torch, diffusion
+torch.manual_seed(1)
+pipe, _ = diffusion.dit()
+"""
+
+
+@pytest.mark.timeout(600)
+def test_parts_of_a_diffusers_pipeline(run, analyze, python, tmp_path):
+    """What transformer and decoder did in one call of the pipeline, by our own records, and what they do alone."""
+    (tmp_path / 'parts.py').write_text(PARTS)
+    path = {'PYTHONPATH': f'{ROOT}/tests/pipelines:{tmp_path}'}
+    result = run([python, ROOT / 'tests' / 'pipelines' / 'diffusion.py', 'dit'], {'TFI_STAGES': 'auto', **path}, timeout=230)
+    assert result.rc == 0, result.err[-2000:]
+    analyze('report', result.dir, timeout=100)
+    trace, = (t for t in scripted.traces(result.dir) if scripted.stages(t))
+    for stage, target in (('transformer', 'pipe.transformer'), ('vae.decode', 'pipe.vae.decode'), ('scheduler', 'pipe.scheduler')):
+        done = execute([python, result.dir / f'profile_{stage}.py', '--target', f'parts:{target}', '--no-grad', '--warmup', '0',
+                        '--output-dir', tmp_path / 'alone'], {**clean_environment(), **path}, tmp_path, 230)
+        assert done.rc == 0, done.err[-2000:]
+        first = min((r.values['time'], r.values['duration']) for r in trace.records
+                    if r.kind == 'range_end' and scripted.text(trace, r.values['name']) == stage)
+        begin, end = first[0] - first[1], first[0]
+        there = Counter((scripted.text(trace, r.values['name']), scripted.text(trace, r.values['shapes']) or '[]') for r in trace.records
+                        if r.kind == 'op' and begin <= r.values['time'] < end)
+        events = json.loads(gzip.decompress((tmp_path / 'alone' / f'{stage}_trace.json.gz').read_bytes()))['traceEvents']
+        here = Counter((e['name'], json.dumps(e['args'].get('Input Dims', []))) for e in events if e.get('cat') == 'cpu_op')
+        if stage == 'scheduler':
+            assert sum(here.values()) > 5
+            continue
+        assert sum(there.values()) > 50 and there == here, (there - here, here - there)
