@@ -102,10 +102,9 @@ static void *graph_of(CUstream stream)
 
 static void burst(CUstream stream, void *graph, unsigned times)
 {
-    for (unsigned i = 0; i < times; i++) {
+    for (unsigned i = 0; i < times; i++)
         if (graph) launch_graph(graph, stream);
         else cuLaunchKernel(kernel, 1 + i * step, 1, 1, 32, 1, 1, 0, stream, NULL, NULL);
-    }
 }
 
 static void *launches(void *out)
