@@ -1,11 +1,12 @@
 /* cupti_client.c - a plain CUPTI client that does what its arguments say, one after the other, and prints what it gets.
  *
- * Every line is a JSON object, written at once: the result of a step that is a CUPTI call, a buffer that came back, and
+ * Every line is a JSON object, written by one call: the result of a step that is a CUPTI call, a buffer that came back, and
  * each record in it. Steps are `word` or `word=value`; step_driver(), step_activity() and
  * step_callback() list them.
  */
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,10 +47,27 @@ static CUgraphExec exec;
 static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
                           ".visible .entry alpha()\n{\n    ret;\n}\n.visible .entry beta()\n{\n    ret;\n}\n";
 
+/* Appends to this thread's line and writes the line with one call once it is whole: CUPTI's threads print while the
+ * main thread does. */
+__attribute__((format(printf, 1, 2))) static void print(const char *format, ...)
+{
+    static __thread char line[8192];
+    static __thread size_t length;
+    va_list values;
+    va_start(values, format);
+    int n = vsnprintf(line + length, sizeof line - length, format, values);
+    va_end(values);
+    if (n < 0 || (size_t)n >= sizeof line - length) abort();
+    length += (size_t)n;
+    if (line[length - 1] != '\n') return;
+    if (write(1, line, length) != (ssize_t)length) abort();
+    length = 0;
+}
+
 static void must(CUresult result, const char *what)
 {
     if (result == CUDA_SUCCESS) return;
-    dprintf(1, "{\"failed\":\"%s\",\"cuda\":%d}\n", what, (int)result);
+    print("{\"failed\":\"%s\",\"cuda\":%d}\n", what, (int)result);
     exit(3);
 }
 #define CUDA(call)                                                                                                     \
@@ -64,7 +82,7 @@ static void say(const char *step, CUptiResult result)
 {
     const char *text = "?";
     cuptiGetResultString(result, &text);
-    dprintf(1, "{\"step\":\"%s\",\"result\":\"%s\"}\n", step, text);
+    print("{\"step\":\"%s\",\"result\":\"%s\"}\n", step, text);
 }
 
 /* ---- buffers ---- */
@@ -96,8 +114,8 @@ static void request(uint8_t **buffer, size_t *size, size_t *max)
 {
     long n = nr_requests++;
     bool locked = probing && driver_is_locked();
-    dprintf(1, "{\"request\":%ld,\"main\":%d,\"in_call\":%d,\"locked\":%d}\n", n,
-            pthread_equal(pthread_self(), main_thread), in_call, locked);
+    print("{\"request\":%ld,\"main\":%d,\"in_call\":%d,\"locked\":%d}\n", n, pthread_equal(pthread_self(), main_thread),
+          in_call, locked);
     *buffer = NULL;
     *size = 0;
     *max = buffer_max;
@@ -108,35 +126,32 @@ static void request(uint8_t **buffer, size_t *size, size_t *max)
 
 static void print_times(uint64_t start, uint64_t end)
 {
-    dprintf(1, "\"start\":%llu,\"end\":%llu}\n", (unsigned long long)start, (unsigned long long)end);
+    print("\"start\":%llu,\"end\":%llu}\n", (unsigned long long)start, (unsigned long long)end);
 }
 
 static void print_kernel(const CUpti_ActivityKernel9 *k)
 {
     if (nr_kept < MAX_KEPT) kept[nr_kept++] = k->name;
-    dprintf(1,
-            "\"name\":\"%s\",\"device\":%u,\"context\":%u,\"stream\":%u,\"correlation\":%u,\"grid\":[%d,%d,%d],"
-            "\"block\":[%d,%d,%d],\"shared\":[%d,%d],\"registers\":%u,\"graph\":%u,\"node\":%llu,\"queued\":%llu,",
-            k->name, k->deviceId, k->contextId, k->streamId, k->correlationId, k->gridX, k->gridY, k->gridZ, k->blockX,
-            k->blockY, k->blockZ, k->staticSharedMemory, k->dynamicSharedMemory, k->registersPerThread, k->graphId,
-            (unsigned long long)k->graphNodeId, (unsigned long long)k->queued);
+    print("\"name\":\"%s\",\"device\":%u,\"context\":%u,\"stream\":%u,\"correlation\":%u,\"grid\":[%d,%d,%d],"
+          "\"block\":[%d,%d,%d],\"shared\":[%d,%d],\"registers\":%u,\"graph\":%u,\"node\":%llu,\"queued\":%llu,",
+          k->name, k->deviceId, k->contextId, k->streamId, k->correlationId, k->gridX, k->gridY, k->gridZ, k->blockX,
+          k->blockY, k->blockZ, k->staticSharedMemory, k->dynamicSharedMemory, k->registersPerThread, k->graphId,
+          (unsigned long long)k->graphNodeId, (unsigned long long)k->queued);
     print_times(k->start, k->end);
 }
 
 static void print_memcpy(const CUpti_ActivityMemcpy5 *m)
 {
-    dprintf(1,
-            "\"copy\":%u,\"from\":%u,\"to\":%u,\"flags\":%u,\"bytes\":%llu,\"device\":%u,\"context\":%u,\"stream\":%u,"
-            "\"correlation\":%u,\"graph\":%u,\"node\":%llu,",
-            m->copyKind, m->srcKind, m->dstKind, m->flags, (unsigned long long)m->bytes, m->deviceId, m->contextId,
-            m->streamId, m->correlationId, m->graphId, (unsigned long long)m->graphNodeId);
+    print("\"copy\":%u,\"from\":%u,\"to\":%u,\"flags\":%u,\"bytes\":%llu,\"device\":%u,\"context\":%u,\"stream\":%u,"
+          "\"correlation\":%u,\"graph\":%u,\"node\":%llu,",
+          m->copyKind, m->srcKind, m->dstKind, m->flags, (unsigned long long)m->bytes, m->deviceId, m->contextId,
+          m->streamId, m->correlationId, m->graphId, (unsigned long long)m->graphNodeId);
     print_times(m->start, m->end);
 }
 
 static void print_peer(const CUpti_ActivityMemcpyPtoP4 *m)
 {
-    dprintf(
-        1,
+    print(
         "\"copy\":%u,\"bytes\":%llu,\"device\":%u,\"context\":%u,\"stream\":%u,\"correlation\":%u,\"devices\":[%u,%u],",
         m->copyKind, (unsigned long long)m->bytes, m->deviceId, m->contextId, m->streamId, m->correlationId,
         m->srcDeviceId, m->dstDeviceId);
@@ -145,11 +160,10 @@ static void print_peer(const CUpti_ActivityMemcpyPtoP4 *m)
 
 static void print_memset(const CUpti_ActivityMemset4 *m)
 {
-    dprintf(1,
-            "\"value\":%u,\"bytes\":%llu,\"device\":%u,\"context\":%u,\"stream\":%u,\"correlation\":%u,\"memory\":%u,"
-            "\"graph\":%u,\"node\":%llu,",
-            m->value, (unsigned long long)m->bytes, m->deviceId, m->contextId, m->streamId, m->correlationId,
-            m->memoryKind, m->graphId, (unsigned long long)m->graphNodeId);
+    print("\"value\":%u,\"bytes\":%llu,\"device\":%u,\"context\":%u,\"stream\":%u,\"correlation\":%u,\"memory\":%u,"
+          "\"graph\":%u,\"node\":%llu,",
+          m->value, (unsigned long long)m->bytes, m->deviceId, m->contextId, m->streamId, m->correlationId,
+          m->memoryKind, m->graphId, (unsigned long long)m->graphNodeId);
     print_times(m->start, m->end);
 }
 
@@ -159,15 +173,15 @@ static void print_api(const CUpti_ActivityAPI *a)
     cuptiGetCallbackName(a->kind == CUPTI_ACTIVITY_KIND_DRIVER ? CUPTI_CB_DOMAIN_DRIVER_API
                                                                : CUPTI_CB_DOMAIN_RUNTIME_API,
                          a->cbid, &name);
-    dprintf(1, "\"name\":\"%s\",\"process\":%u,\"thread\":%u,\"correlation\":%u,\"value\":%u,", name, a->processId,
-            a->threadId, a->correlationId, a->returnValue);
+    print("\"name\":\"%s\",\"process\":%u,\"thread\":%u,\"correlation\":%u,\"value\":%u,", name, a->processId,
+          a->threadId, a->correlationId, a->returnValue);
     print_times(a->start, a->end);
 }
 
 static void print_record(const CUpti_Activity *record, size_t size)
 {
     const void *r = record;
-    dprintf(1, "{\"kind\":%d,\"size\":%zu,", (int)record->kind, size);
+    print("{\"kind\":%d,\"size\":%zu,", (int)record->kind, size);
     switch (record->kind) {
     case CUPTI_ACTIVITY_KIND_KERNEL:
     case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: print_kernel(r); break;
@@ -178,22 +192,22 @@ static void print_record(const CUpti_Activity *record, size_t size)
     case CUPTI_ACTIVITY_KIND_DRIVER: print_api(r); break;
     case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION: {
         const CUpti_ActivitySynchronization *s = r;
-        dprintf(1, "\"type\":%d,\"context\":%u,\"stream\":%u,\"correlation\":%u,", (int)s->type, s->contextId,
-                s->streamId, s->correlationId);
+        print("\"type\":%d,\"context\":%u,\"stream\":%u,\"correlation\":%u,", (int)s->type, s->contextId, s->streamId,
+              s->correlationId);
         print_times(s->start, s->end);
         break;
     }
     case CUPTI_ACTIVITY_KIND_GRAPH_TRACE: {
         const CUpti_ActivityGraphTrace *g = r;
-        dprintf(1, "\"graph\":%u,\"device\":%u,\"context\":%u,\"stream\":%u,\"correlation\":%u,", g->graphId,
-                g->deviceId, g->contextId, g->streamId, g->correlationId);
+        print("\"graph\":%u,\"device\":%u,\"context\":%u,\"stream\":%u,\"correlation\":%u,", g->graphId, g->deviceId,
+              g->contextId, g->streamId, g->correlationId);
         print_times(g->start, g->end);
         break;
     }
     case CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION: {
         const CUpti_ActivityExternalCorrelation *e = r;
-        dprintf(1, "\"external\":%d,\"id\":%llu,\"correlation\":%u}\n", (int)e->externalKind,
-                (unsigned long long)e->externalId, e->correlationId);
+        print("\"external\":%d,\"id\":%llu,\"correlation\":%u}\n", (int)e->externalKind,
+              (unsigned long long)e->externalId, e->correlationId);
         break;
     }
     case CUPTI_ACTIVITY_KIND_OVERHEAD:
@@ -201,11 +215,11 @@ static void print_record(const CUpti_Activity *record, size_t size)
         break;
     case CUPTI_ACTIVITY_KIND_CONTEXT: {
         const CUpti_ActivityContext *c = r;
-        dprintf(1, "\"context\":%u,\"device\":%u}\n", c->contextId, c->deviceId);
+        print("\"context\":%u,\"device\":%u}\n", c->contextId, c->deviceId);
         break;
     }
-    case CUPTI_ACTIVITY_KIND_DEVICE: dprintf(1, "\"id\":%u}\n", ((const CUpti_ActivityDevice4 *)r)->id); break;
-    default: dprintf(1, "\"unknown\":1}\n");
+    case CUPTI_ACTIVITY_KIND_DEVICE: print("\"id\":%u}\n", ((const CUpti_ActivityDevice4 *)r)->id); break;
+    default: print("\"unknown\":1}\n");
     }
 }
 
@@ -222,9 +236,9 @@ static void completed(int who, uint8_t *buffer, size_t size, size_t valid)
     CUpti_Activity *record = NULL, *next = NULL;
     size_t n = 0;
     CUptiResult result;
-    dprintf(1, "{\"buffer\":%u,\"who\":%d,\"valid\":%zu,\"of\":%zu,\"main\":%d,\"exiting\":%d,\"requests\":%ld}\n",
-            __atomic_fetch_add(&serial, 1, __ATOMIC_RELAXED), who, valid, size,
-            pthread_equal(pthread_self(), main_thread), leaving, nr_requests);
+    print("{\"buffer\":%u,\"who\":%d,\"valid\":%zu,\"of\":%zu,\"main\":%d,\"exiting\":%d,\"requests\":%ld}\n",
+          __atomic_fetch_add(&serial, 1, __ATOMIC_RELAXED), who, valid, size,
+          pthread_equal(pthread_self(), main_thread), leaving, nr_requests);
     while ((result = cuptiActivityGetNextRecord(buffer, valid, &next)) == CUPTI_SUCCESS) {
         if (record) print_record(record, (size_t)((uint8_t *)next - (uint8_t *)record));
         record = next;
@@ -232,7 +246,7 @@ static void completed(int who, uint8_t *buffer, size_t size, size_t valid)
     }
     if (record) print_record(record, (size_t)(buffer + valid - (uint8_t *)record));
     if (result != CUPTI_ERROR_MAX_LIMIT_REACHED) say("next", result);
-    dprintf(1, "{\"records\":%zu}\n", n);
+    print("{\"records\":%zu}\n", n);
     free(buffer);
 }
 
@@ -267,14 +281,14 @@ static void complete_v2(uint8_t *buffer, size_t size, size_t valid, CUpti_Buffer
 static void callback(void *user, CUpti_CallbackDomain domain, CUpti_CallbackId cbid, const void *data)
 {
     if (domain == CUPTI_CB_DOMAIN_STATE) {
-        dprintf(1, "{\"state\":%u,\"message\":\"%s\"}\n", cbid, ((const CUpti_StateData *)data)->notification.message);
+        print("{\"state\":%u,\"message\":\"%s\"}\n", cbid, ((const CUpti_StateData *)data)->notification.message);
         return;
     }
     const CUpti_CallbackData *d = data;
     *d->correlationData += (uint64_t)(uintptr_t)user;
-    dprintf(1, "{\"callback\":\"%s\",\"domain\":%d,\"cbid\":%u,\"exit\":%d,\"correlation\":%u,\"data\":%llu}\n",
-            d->functionName, (int)domain, cbid, d->callbackSite == CUPTI_API_EXIT, d->correlationId,
-            (unsigned long long)*d->correlationData);
+    print("{\"callback\":\"%s\",\"domain\":%d,\"cbid\":%u,\"exit\":%d,\"correlation\":%u,\"data\":%llu}\n",
+          d->functionName, (int)domain, cbid, d->callbackSite == CUPTI_API_EXIT, d->correlationId,
+          (unsigned long long)*d->correlationData);
 }
 
 static uint64_t halves(void)
@@ -382,7 +396,7 @@ static void fork_here(void)
     pid_t child = fork();
     if (child == 0) {
         in_call = true;
-        dprintf(1, "{\"child\":%d}\n", cuCtxSynchronize() != CUDA_SUCCESS);
+        print("{\"child\":%d}\n", cuCtxSynchronize() != CUDA_SUCCESS);
         say("child", cuptiActivityFlushAll(1));
         _exit(0);
     }
@@ -396,7 +410,7 @@ static void ids(const char *value)
     cuptiGetContextId(context, &c);
     cuptiGetStreamIdEx(context, stream, 0, &s);
     cuptiGetDeviceId(context, &d);
-    dprintf(1, "{\"context\":%u,\"stream\":%u,\"device\":%u}\n", c, s, d);
+    print("{\"context\":%u,\"stream\":%u,\"device\":%u}\n", c, s, d);
 }
 
 /* ---- steps ---- */
@@ -490,9 +504,8 @@ static void step_driver(const char *step, const char *value)
     if (strcmp(step, "refuse") == 0) sscanf(value, "%ld:%ld", &refuse_from, &refuse_to);
     if (strcmp(step, "probe") == 0) probing = true;
     if (strcmp(step, "names") == 0)
-        for (unsigned i = 0; i < nr_kept; i++) dprintf(1, "{\"kept\":\"%s\"}\n", kept[i]);
-    if (strcmp(step, "has") == 0)
-        dprintf(1, "{\"has\":\"%s\",\"found\":%d}\n", value, dlsym(RTLD_DEFAULT, value) != NULL);
+        for (unsigned i = 0; i < nr_kept; i++) print("{\"kept\":\"%s\"}\n", kept[i]);
+    if (strcmp(step, "has") == 0) print("{\"has\":\"%s\",\"found\":%d}\n", value, dlsym(RTLD_DEFAULT, value) != NULL);
 }
 
 static void step_activity(const char *step, const char *value)
@@ -502,7 +515,7 @@ static void step_activity(const char *step, const char *value)
     size_t dropped = 0;
     if (strcmp(step, "version") == 0) {
         say(step, cuptiGetVersion(&version));
-        dprintf(1, "{\"version\":%u}\n", version);
+        print("{\"version\":%u}\n", version);
     }
     if (strcmp(step, "register") == 0) say(step, cuptiActivityRegisterCallbacks(request, complete));
     if (strcmp(step, "register2") == 0) say(step, cuptiActivityRegisterCallbacks(request, complete2));
@@ -524,16 +537,16 @@ static void step_activity(const char *step, const char *value)
         say(step, cuptiActivityPushExternalCorrelationId(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0, id));
     if (strcmp(step, "pop") == 0) {
         say(step, cuptiActivityPopExternalCorrelationId(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0, &id));
-        dprintf(1, "{\"popped\":%llu}\n", (unsigned long long)id);
+        print("{\"popped\":%llu}\n", (unsigned long long)id);
     }
     if (strcmp(step, "dropped") == 0) {
         say(step, cuptiActivityGetNumDroppedRecords(NULL, 0, &dropped));
-        dprintf(1, "{\"dropped\":%zu}\n", dropped);
+        print("{\"dropped\":%zu}\n", dropped);
     }
     if (strcmp(step, "clock") == 0) say(step, cuptiActivityRegisterTimestampCallback(halves));
     if (strcmp(step, "timestamp") == 0) {
         say(step, cuptiGetTimestamp(&now));
-        dprintf(1, "{\"timestamp\":%llu}\n", (unsigned long long)now);
+        print("{\"timestamp\":%llu}\n", (unsigned long long)now);
     }
     if (strcmp(step, "finalize") == 0) say(step, cuptiFinalize());
 }
