@@ -1,6 +1,6 @@
-"""test_device_calls - calls of the device's libraries: two records are one call, on the right thread; api and launches.
+"""test_device_calls - library calls: the wrapper's record and the device library's are one call; `api` and `launches`.
 
-The traces are written by tests/tfr.py; `launches` is compared with HTA's launch statistics too, on traces of PyTorch.
+tests/tfr.py writes the traces. `launches` is also compared with HTA's launch statistics, on PyTorch traces.
 """
 
 import json
@@ -26,7 +26,7 @@ def counts(answer):
 
 def test_a_call_and_its_id_are_one_call(tmp_path, analyze):
     t = Trace()
-    for i in range(5):  # back to back, as a loop of launches is
+    for i in range(5):  # back to back, like a loop of launches
         t.call('cudaLaunchKernel', (100 + 6 * i) * US, 5 * US)
         t.correlation(10 + i, 'cudaLaunchKernel', (101 + 6 * i) * US, 3 * US)
     t.call('cudaMalloc', 90 * US, 2 * US, kind='ALLOC', result=2)
@@ -39,7 +39,7 @@ def test_a_call_and_its_id_are_one_call(tmp_path, analyze):
 
 @pytest.mark.parametrize('error', [-9, -4, 0, 4, 9])
 def test_clocks_that_differ(tmp_path, analyze, error):
-    """The device library's clock is microseconds off: the n-th id is the n-th call's all the same, no call is two."""
+    """Clocks that differ by microseconds still match the n-th id to the n-th call, and no call appears twice."""
     t = Trace()
     t.stage('s', 98 * US, 1000 * US)
     for i in range(4):
@@ -51,12 +51,12 @@ def test_clocks_that_differ(tmp_path, analyze, error):
     exported = json.loads(analyze('export', 'chrome', path, format=None).out)['traceEvents']
     calls = {e['args']['correlation']: e['ts'] for e in exported if e.get('cat') == 'cuda_runtime'}
     assert [round(calls[10 + i] - calls[10], 3) for i in range(4)] == [0, 30, 60, 90]
-    totals = analyze('breakdown', path)['totals']  # also the first, that the library saw before the stage began
+    totals = analyze('breakdown', path)['totals']  # even the first, which begins before the stage on the device's clock
     assert (totals['via_thread'], totals['via_none']) == (4, 0)
 
 
 def test_ids_without_a_call_are_calls(tmp_path, analyze):
-    """A runtime that is linked statically: no wrapper sees it, but for what it asks of the driver."""
+    """A statically linked runtime has no wrapper: the trace sees its ids, and the driver calls it makes."""
     t = Trace()
     t.stage('s', 90 * US, 200 * US)
     for i in range(3):
@@ -69,7 +69,7 @@ def test_ids_without_a_call_are_calls(tmp_path, analyze):
 
 
 def test_missing_ids_shift_nothing(tmp_path, analyze):
-    """The second call has no id: the third keeps its own."""
+    """The second call has no id; the third keeps its own."""
     t = Trace()
     for i in range(4):
         t.call('cudaLaunchKernel', (100 + 6 * i) * US, 5 * US)
@@ -100,7 +100,7 @@ def test_other_libraries_calls_stay_out(tmp_path, analyze):
 # ---- threads ----
 
 def test_a_thread_s_number_is_used_again(tmp_path, analyze):
-    """Threads 3, 4 and 5 have the same pthread_self(), one after the other; each has a stage of its own."""
+    """Threads 3, 4 and 5 have the same pthread_self() one after the other; each has its own stage."""
     t = Trace()
     for i, (start, end) in enumerate(((100, 200), (220, 300), (310, 400))):
         serial = 3 + i
@@ -118,7 +118,8 @@ def test_a_thread_s_number_is_used_again(tmp_path, analyze):
 
 
 def test_threads_that_are_not_known_at_that_moment(tmp_path, analyze):
-    """Before its first record a thread is the one that is seen next; after its end nobody; just after it, itself."""
+    """An id before any record of a thread belongs to the next thread with that pthread; one just after the end to the
+    ended thread; a later one to none."""
     t = Trace()
     t.records.append(rec('thread', serial=3, tid=103, time=ticks(1000 * US), pthread=0x1_0000_5000))
     t.records.append(rec('thread_end', serial=3, time=ticks(2000 * US)))
@@ -132,7 +133,7 @@ def test_threads_that_are_not_known_at_that_moment(tmp_path, analyze):
 
 
 def test_ids_that_wrap(tmp_path, analyze):
-    """The same id twice: work belongs to the last call with it that began before the work did."""
+    """An id is used twice: work belongs to the last call with that id that began before the work."""
     t = Trace()
     t.stage('early', 100 * US, 200 * US)
     t.stage('late', 1000 * US, 1100 * US)
@@ -145,7 +146,7 @@ def test_ids_that_wrap(tmp_path, analyze):
 
 
 def test_a_replayed_graph_belongs_to_its_launch(tmp_path, analyze):
-    """Captured in one stage, launched in two others."""
+    """A graph is captured in one stage and launched in two others."""
     t = Trace()
     for i, name in enumerate(('capture', 'first', 'second')):
         t.stage(name, (100 + 100 * i) * US, (190 + 100 * i) * US)
@@ -162,7 +163,7 @@ def test_a_replayed_graph_belongs_to_its_launch(tmp_path, analyze):
     assert set(rows) == {('capture', 'cudaLaunchKernel'), ('first', 'cudaGraphLaunch'), ('second', 'cudaGraphLaunch')}
     first = rows['first', 'cudaGraphLaunch']
     assert (first['graph_launches'], first['launches'], first['gpu_us'], first['cpu_us']) == (1, 0, 8, 9)
-    assert first['delay_us'] == pytest.approx(5000 - 229, abs=0.01)  # to the first of its kernels
+    assert first['delay_us'] == pytest.approx(5000 - 229, abs=0.01)  # to the first kernel of the graph
     assert (first['short_kernels'], first['slow_launches'], first['delayed']) == (4, 0, 1)
 
 
@@ -198,7 +199,7 @@ def test_launches(tmp_path, analyze):
 
 
 def test_launches_without_device_records(tmp_path, analyze):
-    """What the device did is not known, and not 0."""
+    """Device columns are null, not 0, in a trace without device records."""
     t = Trace()
     t.stage('a', 90 * US, 200 * US)
     t.call('cudaLaunchKernel', 100 * US, 5 * US)
@@ -235,7 +236,7 @@ def as_hta(python, path):
 
 @pytest.mark.parametrize('name', [FILTER.format(0), NCCL])
 def test_launches_as_hta_counts_them(tmp_path, analyze, shared_traces, python, name):
-    """Of the functions that HTA looks at, where each call has one piece of work. HTA rounds each time to 1 us."""
+    """The comparison covers the functions that HTA counts, each call with one piece of work. HTA rounds times to 1 us."""
     counted = {'cudaLaunchKernel', 'cudaLaunchKernelExC', 'cudaMemcpyAsync', 'cudaMemsetAsync'}
     there = kineto.read(shared_traces / name)
     works = {e['args']['correlation'] for e in there['traceEvents']
@@ -257,7 +258,7 @@ def test_launches_as_hta_counts_them(tmp_path, analyze, shared_traces, python, n
 
 
 def test_launches_of_our_own_as_hta_counts_them(tmp_path, analyze, python):
-    """Whole microseconds: to the last digit."""
+    """All times are whole microseconds, so every number must be equal."""
     t = Trace(rank=0)
     for i in range(40):
         name, kind = ('cudaLaunchKernel', 'kernel') if i % 4 else ('cudaMemcpyAsync', 'copy')

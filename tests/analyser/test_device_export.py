@@ -1,7 +1,7 @@
-"""test_device_export - device records of ours as a Chrome trace: what it says, who loads it, that it is the same run.
+"""test_device_export - device records of .tfr traces, exported as Chrome traces: content, loaders, equal answers.
 
-The traces are written by tests/tfr.py. What an exported file must say is computed from the numbers they are made of;
-that HTA and the TensorBoard plugin read it is asked of them; and every question has the answer of the .tfr itself.
+tests/tfr.py writes the traces. The tests compute the expected content from the numbers that they write, load the
+export in HTA and the TensorBoard plugin, and compare every answer with that of the .tfr itself.
 """
 
 import gzip
@@ -18,7 +18,7 @@ PERIOD = 7889238 * 10 ** 9
 
 
 def pipeline(path, rank=2):
-    """Two devices, a graph launch, a wait, wrapper's calls for some and none for others, a call without work."""
+    """Two devices, a graph launch, a wait, calls with and without a wrapper's record, and a call without work."""
     t = Trace(rank=rank)
     t.device(0, 'Simulated GPU 0', simulated=1)
     t.device(1, 'NVIDIA H200')
@@ -61,7 +61,7 @@ def events(document, category, phase='X'):
 
 
 def at(us):
-    """The ts of a moment of the trace."""
+    """The ts of this moment of the trace."""
     return pytest.approx((START - START // PERIOD * PERIOD) / 1000 + us, abs=0.0011)
 
 
@@ -96,13 +96,14 @@ def test_copies_sets_and_waits(exported):
     assert (made['name'], made['pid'], made['tid'], made['ts']) == ('Memset (Device)', 1, 7, at(620))
     assert made['args'] == {'device': 1, 'context': 2, 'stream': 7, 'correlation': 44, 'bytes': 4096,
                             'memory bandwidth (GB/s)': pytest.approx(4096 / 5000)}
-    wait, = events(exported, 'cuda_sync')  # its record has no device: its context is that of the set
+    wait, = events(exported, 'cuda_sync')  # the record has no device; the context is that of the set
     assert (wait['name'], wait['pid'], wait['tid'], wait['dur']) == ('Stream Sync', 1, 7, 90)
     assert wait['args'] == {'device': 1, 'context': 2, 'stream': 7, 'correlation': 45, 'cuda_sync_kind': 'Stream Sync'}
 
 
 def test_calls_have_their_ids(exported):
-    """A call and its id are one event, with the wrapper's times; what only the device library saw is one as well."""
+    """A call and its id are one event with the wrapper's times; a call that only the device library saw is one event
+    too."""
     runtime = {(e['name'], e['dur'], e['args'].get('correlation'), e['tid']) for e in events(exported, 'cuda_runtime')}
     assert runtime == {('cudaMalloc', 5, None, 101), ('cudaLaunchKernel', 10, 41, 101), ('cudaMemcpyAsync', 4, 43, 101),
                        ('cudaMemsetAsync', 3, 44, 101), ('cudaStreamSynchronize', 100, 45, 101),
@@ -114,7 +115,7 @@ def test_calls_have_their_ids(exported):
 
 
 def test_arrows(exported):
-    """From each launch one tail, at the call, and a head at each work it started."""
+    """Each launch has one arrow tail at its call, and one head at each piece of work it started."""
     tails, heads = ({} for _ in range(2))
     for e in events(exported, 'ac2g', 's'):
         assert e['id'] not in tails
@@ -148,7 +149,7 @@ def test_rows_and_devices(exported):
 
 
 def test_a_program_whose_number_is_a_device_s(tmp_path, analyze):
-    """In a container the program may be process 1, and its second device is 1 as well: their rows stay apart."""
+    """A containerised program may have pid 1, like device 1: their rows stay apart."""
     t = Trace(pid=1)
     t.stage('s', 10 * US, 90 * US)
     t.work('kernel', 20 * US, 40 * US, 5 * US, name='k', device=1)
@@ -157,7 +158,7 @@ def test_a_program_whose_number_is_a_device_s(tmp_path, analyze):
 
 
 def test_several_processes_in_one_file(tmp_path, analyze):
-    """No two devices share a row and no two launches an arrow, though every rank calls its device 0."""
+    """Two processes share no device row and no arrow id, though every rank calls its device 0."""
     for rank in range(2):
         pipeline(tmp_path / f'rank{rank}.h.{rank + 1}.tfr', rank=rank)
     exported = json.loads(analyze('export', 'chrome', tmp_path, format=None).out)
@@ -170,10 +171,10 @@ def test_several_processes_in_one_file(tmp_path, analyze):
     assert len(pids) == 2 + 4
 
 
-# ---- parts of it ----
+# ---- parts of a trace ----
 
 def test_export_of_a_stage(trace, analyze):
-    """The work that was launched in it, whenever it ran, and its arrows."""
+    """Export keeps the work launched in the stage, whenever it ran, and its arrows."""
     exported = json.loads(analyze('export', 'chrome', '--stage', 'step', trace, format=None).out)
     assert [k['name'] for k in events(exported, 'kernel')] == [FULL, 'node', 'node', 'node']
     assert not events(exported, 'gpu_memcpy') and not events(exported, 'cuda_sync')
@@ -197,7 +198,7 @@ def test_report_writes_the_stages_work(trace, tmp_path, analyze):
     assert 'devices: simulated: Simulated GPU 0, NVIDIA H200\n' in screen
 
 
-# ---- who can read it ----
+# ---- loaders ----
 
 def test_it_loads_where_kineto_s_traces_do(trace, tmp_path, analyze, python):
     analyze('export', 'chrome', trace, '--output', tmp_path / 'one.json', format=None)
@@ -222,7 +223,7 @@ def test_it_gives_the_answers_of_the_trace(trace, tmp_path, analyze, question):
     analyze('export', 'chrome', trace, '--output', tmp_path / 'one.json', format=None)
     command, *options = question
     ours, theirs = (analyze(command, path, *options) for path in (trace, tmp_path / 'one.json'))
-    unknown = {'stages': ('pct',), 'api': ('errors',)}.get(command, ())  # the first and last record; results
+    unknown = {'stages': ('pct',), 'api': ('errors',)}.get(command, ())  # the export lacks these
     assert ours['rows']
     for row in ours['rows'] + theirs['rows']:
         for key in unknown:
@@ -244,7 +245,7 @@ def test_names(trace, tmp_path, analyze, style, name):
 
 
 def test_names_that_are_no_mangled_ones(tmp_path, analyze):
-    """Triton's kernels, names with other marks, and one that is longer than Kineto looks at stay as they are."""
+    """Names that are no mangled names stay: Triton kernels, other characters, names too long for Kineto's demangler."""
     long = '_Z' + '1024' + 'x' * 1024 + 'v'
     names = ['triton_poi_fused_add_0', 'f', '_Z', '_Znonsense', '_Z4fillIiEvPT_S0_', long, '__nv_static_1__ZN1k', 'Zähler']
     t = Trace()

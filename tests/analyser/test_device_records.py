@@ -1,7 +1,8 @@
-"""test_device_records - kernels, copies, sets and correlation ids in traces of ours, written by tests/tfr.py.
+"""test_device_records - kernels, copies, sets and correlation ids in .tfr traces written by tests/tfr.py.
 
-The counter runs at half a nanosecond a tick, the device's clock 5 seconds ahead of the axis at first and drifting; what
-each stage has is computed here from the numbers the trace is made of.
+The counter runs at half a nanosecond a tick. The device's clock starts 5 seconds ahead of the axis and drifts. The
+tests
+compute what each stage has from the numbers that they write.
 """
 
 import gzip
@@ -11,8 +12,8 @@ import pytest
 
 from tfr import DEVICE, MONOTONIC, NESTED, REALTIME, STAGE, Writer, rec
 
-START = 10 ** 9           # of the trace on the axis, ns
-AHEAD = 5 * 10 ** 9       # the device's clock less the axis
+START = 10 ** 9  # start of the trace on the axis, ns
+AHEAD = 5 * 10 ** 9  # device clock minus axis
 US = 1000
 
 
@@ -47,13 +48,13 @@ class Trace:
         return self.w.string(f'{library}\x1f{kind}\x1f{name}\x1f{arguments}')
 
     def call(self, name, start, duration, thread=1, kind='LAUNCH', result=0, arguments='', args=()):
-        """A call as its wrapper saw it."""
+        """Adds a call as its wrapper records it."""
         self.later.setdefault(thread, []).append(rec(
             'call', func=self.function(name, kind, arguments), time=ticks(start), duration=ticks(duration),
             result=result, args=list(args)))
 
     def correlation(self, number, name, start, duration, thread=1, kind='LAUNCH', pthread=None):
-        """The same as the device library saw it."""
+        """Adds a call as the device library records it."""
         half = thread * 0x10000 if pthread is None else pthread
         self.records.append(rec('correlation', correlation=number, func=self.function(name, kind), thread=half,
                                 time=ticks(start), duration=ticks(duration)))
@@ -68,7 +69,8 @@ class Trace:
                                 id=self.ranges, flags=NESTED | STAGE, thread=thread))
 
     def work(self, kind, launched, start, duration, thread=1, stream=7, device=0, number=None, **values):
-        """What was launched at `launched` on a thread; `launched` None: no call is known, or that with `number`."""
+        """Adds work launched at `launched` on a thread. With None the trace has no call for it, or only the one with
+        `number`."""
         self.number += 1
         number = self.number if number is None else number
         if launched is not None:
@@ -90,7 +92,7 @@ class Trace:
 
 @pytest.fixture
 def pipeline(tmp_path):
-    """Two nested stages; a kernel that runs after its stage has ended, a copy beside it, and work of another thread."""
+    """Two nested stages, a kernel that runs after its stage has ended, a copy beside it, and work of another thread."""
     t = Trace(drift=4000)
     t.stage('denoise', 100 * US, 500 * US)
     t.stage('step', 200 * US, 300 * US)
@@ -98,7 +100,7 @@ def pipeline(tmp_path):
     t.work('kernel', 350 * US, 700 * US, 50 * US, name='softmax')
     t.work('copy', 360 * US, 720 * US, 100 * US, direction=1, stream=9)
     t.work('set', 370 * US, 900 * US, 10 * US, device=1)
-    t.work('kernel', 250 * US, 1000 * US, 30 * US, thread=2, name='gemm')    # the only stages are the other thread's
+    t.work('kernel', 250 * US, 1000 * US, 30 * US, thread=2, name='gemm')  # only the other thread has stages
     t.work('kernel', 800 * US, 1100 * US, 20 * US, name='ncclDevKernel_AllReduce_Sum_f32')
     t.work('kernel', None, 1200 * US, 5 * US, name='lost launch')
     return t.save(tmp_path / 'rank2.elsewhere.4242.tfr')
@@ -113,7 +115,7 @@ def test_stages_have_their_device_time(pipeline, analyze):
     assert step['idle_us'] == pytest.approx(1030 - 400 - 330, abs=0.01)
     assert denoise['device_us'] == 330 + 50 + 100 + 10
     assert denoise['device_busy_us'] == pytest.approx(300 + 120 + 10 + 30, abs=0.01)  # the copy overlaps softmax by 30
-    assert denoise['idle_us'] == pytest.approx((1030 - 400) - (300 + 120 + 30), abs=0.01)  # by device: 1 has no gap
+    assert denoise['idle_us'] == pytest.approx((1030 - 400) - (300 + 120 + 30), abs=0.01)  # device 1 has no gap
     assert rows['(none)']['device_us'] == 25 and rows['(none)']['host_us'] is None and rows['(none)']['calls'] is None
     rows = {r['stage']: r for r in analyze('stages', pipeline, '--exclusive')['rows']}
     assert rows['denoise']['device_us'] == 160 and rows['step']['device_us'] == 330
@@ -163,7 +165,7 @@ def test_without_the_devices_clock(tmp_path, analyze):
 
 
 def test_a_run_without_stages_is_one(tmp_path, analyze):
-    """As in a trace of PyTorch: its times, its trace and its kernels."""
+    """A run without stages is one stage, as in a PyTorch trace: its times, its trace and its kernels."""
     t = Trace()
     t.work('kernel', 210 * US, 400 * US, 300 * US, name='gemm')
     t.call('cudaFree', 900 * US, 100 * US, kind='FREE')
@@ -179,7 +181,7 @@ def test_a_run_without_stages_is_one(tmp_path, analyze):
 
 
 def test_stages_timed_by_events(tmp_path, analyze):
-    """Without CUPTI a stage has when a device was busy for it, by stream and with gaps, and nothing else."""
+    """A trace without CUPTI still has each stage's busy time, over all streams; other device times are null."""
     t = Trace(drift=4000)
     t.stage('denoise', 100 * US, 500 * US)
     t.stage('text encode', 600 * US, 700 * US)

@@ -1,4 +1,5 @@
-"""test_export_kineto - dump and export of PyTorch traces: no event loses anything, a stage gets what belongs to it."""
+"""test_export_kineto - dump and export of PyTorch traces: every event is kept whole, and each stage gets its own
+events."""
 
 import gzip
 import json
@@ -32,7 +33,7 @@ def chrome(analyze, *arguments, rc=0):
 
 
 def ask_loaders(python, questions):
-    """{tool: [how many events it finds, or why it fails]} of {tool: [file]}."""
+    """{tool: [number of events it finds, or why it fails]}, asked for {tool: [file]}."""
     asked = {tool: [str(f) for f in files] for tool, files in questions.items()}
     loaders = ROOT / 'tests' / 'trace_loaders.py'
     result = execute([python, loaders], timeout=200, stdin=json.dumps(asked))
@@ -41,12 +42,12 @@ def ask_loaders(python, questions):
 
 
 def in_hta(events):
-    """What HTA keeps: events that have a duration and a category, the profiler's own apart."""
+    """The number of events HTA keeps: those with a duration and a category, without the profiler's own."""
     return sum(e.get('dur') is not None and e.get('cat') not in (None, 'Trace') for e in events)
 
 
 def in_tensorboard(events):
-    """What the plugin keeps (torch_tb_profiler 0.4.3, profiler/trace.py)."""
+    """The number of events the plugin keeps (torch_tb_profiler 0.4.3, profiler/trace.py)."""
     plain = {'trace', 'cpu_op', 'operator', 'runtime', 'kernel', 'memcpy', 'gpu_memcpy', 'memset', 'gpu_memset',
              'python', 'memory', 'python_function'}
     collective = re.compile(r'(nccl|gloo):(broadcast|reduce|all_reduce|all_gather|reduce_scatter)$')
@@ -96,7 +97,7 @@ def without_nan(text):
 
 
 def test_odd_events_stay_as_they_are(tmp_path, analyze):
-    """Spelling, order and unknown members are kept; what an earlier export said of itself is not."""
+    """Spelling, order and unknown members are kept; the member that an earlier export added is dropped."""
     path = tmp_path / 'odd.json'
     path.write_bytes(ODD)
     result = analyze('export', 'chrome', path, rc=3, format=None)  # one event has no time
@@ -106,7 +107,7 @@ def test_odd_events_stay_as_they_are(tmp_path, analyze):
     ours = ('tfinject', 'traceEvents')
     assert [k for k in exported if k not in ours] == [k for k in there if k not in ours]
     assert exported['tfinject']['artefact'] == 'chrome' and exported['tfinject']['rank'] == 2
-    assert result.out.index('"rank": 2') < result.out.index('traceEvents')  # where HTA looks for it
+    assert result.out.index('"rank": 2') < result.out.index('traceEvents')  # HTA looks for the rank there
 
 
 def test_export_of_no_events(tmp_path, analyze):
@@ -169,7 +170,7 @@ def test_export_of_a_cut_file(tmp_path, analyze, shared_traces):
 # ---- dump ----
 
 def as_event(row):
-    """The event that a row of dump tells of."""
+    """The event that a row of dump shows."""
     event = {k: v for k, v in row['values'].items() if k != 'dur_us'}
     event.update({k: row[k] for k in ('pid', 'tid') if row[k] is not None})
     if row['time_us'] is not None:
@@ -180,7 +181,7 @@ def as_event(row):
 
 
 def as_dumped(event, start):
-    """The same of an event of the file."""
+    """An event of the file in the same form."""
     out = {k: v for k, v in event.items() if k != 'cat' or not v}
     out.update({k: int(out[k]) for k in ('pid', 'tid') if kineto_parts.is_number(out.get(k))})
     if 'ts' in event:
@@ -248,7 +249,7 @@ def test_tensorboard_reads_what_is_exported(tmp_path, analyze, shared_traces, py
 
 
 def test_tensorboard_names_and_place(tmp_path, analyze):
-    """One file a process, beside the input if nothing is said; the plugin finds host, process and time in its name."""
+    """Each process gets one file, beside the input by default; the plugin finds host, process and time in its name."""
     pattern = re.compile(r'(.*?)(\.\d+)?\.pt\.trace\.json(?:\.gz)?$')  # torch_tb_profiler's WORKER_PATTERN
     for rank in range(2):
         t = kineto.Trace(pid=100 + rank, distributedInfo={'rank': rank, 'world_size': 2}, host_name='node-7',
@@ -262,7 +263,7 @@ def test_tensorboard_names_and_place(tmp_path, analyze):
     assert workers == [(f'node-7_{100 + r}.rank{r}', '.1711964646001000000') for r in range(2)]
     assert re.match(r'^(.*)_(\d+)', workers[1][0]).groups() == ('node-7', '101')  # its NODE_PROCESS_PATTERN
     assert kineto.read(tmp_path / 'tensorboard' / paths[0].rsplit('/', 1)[1])['tfinject']['artefact'] == 'tensorboard'
-    assert len(analyze('info', tmp_path)['rows']) == 2  # what was written is not read as an input
+    assert len(analyze('info', tmp_path)['rows']) == 2  # analyze does not read its own output as input
 
 
 def test_tensorboard_filters(tmp_path, analyze):
@@ -290,7 +291,7 @@ def test_tensorboard_of_our_own_traces(tmp_path, analyze, python):
 
 
 def test_export_of_our_own_traces_follows_threads(tmp_path, analyze):
-    """A mark of a thread without stages belongs to the only stage that is open."""
+    """A mark of a thread without stages belongs to the only open stage."""
     w = simple(tmp_path / 'a.tfr', stages=2, footer=False)
     times = (10_500_000, 11_500_000, 12_500_000)
     w.chunk([tfr.rec('mark', name=w.string(f'mark {t}'), time=t) for t in times], thread=2, tid=101)

@@ -1,7 +1,8 @@
-"""test_filters - each filter of each command: an answer that an independent filter gives too, or a refusal that says why.
+"""test_filters - every filter of every command: the answer equals an independent filter's, or a refusal says why.
 
-What a filter leaves is computed here from the JSON (tests/kineto.py) of real traces; tests/analyser/test_device_export.py asks the
-same of a trace of ours and of its export.
+The tests filter the JSON of real traces themselves (tests/kineto.py). tests/analyser/test_device_export.py asks the
+same
+of a .tfr trace and of its export.
 """
 
 import json
@@ -26,7 +27,7 @@ FILTERS = {'--rank': '0', '--pid': '1', '--stage': 'x', '--step': '1', '--cycle'
 
 
 def refusals():
-    """{(command, filter): why}, from the last column of the one table."""
+    """{(command, filter): reason of the refusal}, from the last column of commands.def."""
     found = {}
     rows = re.findall(r'^COMMAND\("([^"]+)".*?"([^"]*)"\)$', (ROOT / 'analysis' / 'commands.def').read_text(), re.M | re.S)
     assert [command for command, _ in rows] == COMMANDS
@@ -39,7 +40,7 @@ def refusals():
 
 @pytest.mark.parametrize('command', COMMANDS)
 def test_a_filter_works_or_says_why_it_has_no_meaning(tfanalyze, tmp_path, command):
-    """Help lists a filter exactly where it is taken; a refusal is wrong usage and has the table's reason."""
+    """Help lists a filter exactly if the command takes it; a refusal is a usage error with the table's reason."""
     listed = subprocess.run([tfanalyze, *command.split(), '--help'], capture_output=True, text=True).stdout
     for option, value in FILTERS.items():
         result = subprocess.run([tfanalyze, *command.split(), option, value, tmp_path / 'nothing'], capture_output=True, text=True)
@@ -79,7 +80,8 @@ class Trace:
     @property
     @lru_cache(maxsize=1)
     def stages_of_calls(self):
-        """{id of a call: the names of the stages it was made in}: its thread's, else those of the only one that has some."""
+        """{id of a call: names of the stages it was made in}. These are its thread's stages, or else those of the only
+        thread that has open stages."""
         points = {(c.thread, c.start) for c in self.calls}
         own = kineto.opened(self.found['annotation'], points)
         threads = {s.thread for s in self.found['annotation']}
@@ -95,7 +97,7 @@ class Trace:
         return answer
 
     def choices(self):
-        """[(options, which works, which calls)]"""
+        """[(options, predicate for work, predicate for calls)]"""
         some = self.stages[:2] + self.stages[-1:] + [kineto.NONE]
         for name in some:
             yield (['--stage', name.replace('[', '[[]')],
@@ -134,7 +136,7 @@ def pairs(works):
 
 @pytest.mark.timeout(300)
 def test_device_work_by_stage_step_device_and_stream(analyze, trace):
-    """timeline, kinds and overlap of what a filter leaves."""
+    """timeline, kinds and overlap answer for the work that a filter leaves."""
     for options, wanted, _ in trace.choices():
         works = works_of(trace, wanted) if wanted else None
         if works is None:
@@ -157,7 +159,7 @@ def test_device_work_by_stage_step_device_and_stream(analyze, trace):
 
 @pytest.mark.timeout(300)
 def test_calls_by_stage_step_device_stream_and_time(analyze, trace):
-    """api and launches: calls by where they were made, or by where the work ran that they launched."""
+    """api and launches select a call by the place it was made, or by the place its work ran."""
     for options, _, wanted in trace.choices():
         calls = {}
         for c in trace.calls:
@@ -170,7 +172,7 @@ def test_calls_by_stage_step_device_stream_and_time(analyze, trace):
         assert {r['name']: (r['calls'], ns(r['total_us'])) for r in answer['rows']} == {
             name: (len(times), sum(times)) for name, times in calls.items()}, options
         if '--stage' in options:
-            continue  # there launches knows of backward operators, api does not
+            continue  # launches attributes backward operators, api does not
         launches = exact(analyze, 'launches', *options, trace.path)['rows']
         counted = {}
         for r in launches:
@@ -188,7 +190,7 @@ def test_top_of_kinds(analyze, trace):
 
 
 def test_names_of_kernels_in_ops(analyze, trace):
-    """Short names of the kernels' rows differ as the whole ones do; operators keep theirs."""
+    """Short kernel names are as distinct as full ones; operators keep their names."""
     full, short = (analyze('ops', '--names', style, trace.path)['rows'] for style in ('full', 'short'))
     kernels = {w.name for w, _, _ in trace.works}
     assert len(full) == len(short)
@@ -203,14 +205,15 @@ WORK = ('kernel', 'memcpy', 'memset')
 
 
 def chosen_rows(document, unfiltered, chosen):
-    """The rows of these events: dump prints every event, in the order of the file."""
+    """The rows of these events; dump prints every event in the order of the file."""
     assert len(unfiltered) == len(document['traceEvents'])
     return [row for row, e in zip(unfiltered, document['traceEvents']) if id(e) in chosen]
 
 
 @pytest.mark.timeout(300)
 def test_dump_of_a_pytorch_trace(analyze, shared_traces):
-    """--stage: all events that belong to it (tests/kineto_parts.py); the others: device work, and calls by their work."""
+    """--stage keeps all events of the stage (tests/kineto_parts.py); other filters keep device work and the calls that
+    launched it."""
     trace = Trace(shared_traces / TRACES[0])
     document = trace.document
     whole = analyze('dump', trace.path)['rows']
@@ -231,7 +234,7 @@ def test_dump_of_a_pytorch_trace(analyze, shared_traces):
 
 
 def when(row):
-    """Microseconds since the run's first record; device work has the time of the device library's clock."""
+    """Microseconds since the run's first record; device work has its time on the device library's clock."""
     start = row['values'].get('start_ns')
     return row['time_us'] if start is None else (start - START - AHEAD) / 1000
 
@@ -246,11 +249,11 @@ def when(row):
     (['--stage', 'denoise', '--stream', '7', '--device', '0'], [], [41, 42], ['cudaLaunchKernel', 'cuGraphLaunch']),
 ])
 def test_dump_of_a_trace_of_ours(tmp_path, analyze, options, ranges, ids, calls):
-    """Each filter against the same filter over all records of the run, by their ids, functions and names."""
+    """Each filter keeps exactly the ids, functions and names expected of all records of the run."""
     path = pipeline(tmp_path / 'rank2.elsewhere.4242.tfr')
     whole = analyze('dump', path)['rows']
     rows = analyze('dump', *options, path)['rows']
-    assert [r for r in whole if r in rows] == rows  # as they are there, in their order
+    assert [r for r in whole if r in rows] == rows  # unchanged and in the same order
     assert {r['values']['name'] for r in rows if r['kind'].startswith('range_')} == set(ranges)
     assert {r['values']['correlation'] for r in rows if 'correlation' in r['values']} == set(ids)
     assert {r['values']['func'] for r in rows if r['kind'] == 'call'} == set(calls)
@@ -281,7 +284,7 @@ def as_text(event):
 
 @pytest.mark.timeout(300)
 def test_export_of_a_pytorch_trace(analyze, shared_traces):
-    """Export keeps the same device work and calls as dump does, and all descriptions of rows."""
+    """Export keeps the same device work and calls as dump does, and all row descriptions."""
     trace = Trace(shared_traces / TRACES[0])
     whole = exported(analyze, trace.path)
     classes = {c for c, kind in kineto.CLASS_OF.items() if kind in (*WORK, 'api')}
@@ -303,7 +306,7 @@ def test_export_of_a_pytorch_trace(analyze, shared_traces):
     (['--device', '0', '--stage', 'step'], lambda e, a: a.get('correlation') in (41, 42)),
 ], ids=['stream', 'device', 'both'])
 def test_export_of_a_trace_of_ours(tmp_path, analyze, options, wanted):
-    """Work there, the calls that launched it and the arrows between them, as they stand in the whole export."""
+    """Export keeps the selected work, the calls that launched it and their arrows, unchanged from the whole export."""
     path = pipeline(tmp_path / 'rank2.elsewhere.4242.tfr')
     whole = [e for e in exported(analyze, path) if e['ph'] == 'X']
     got = [e for e in exported(analyze, *options, path) if e['ph'] == 'X']

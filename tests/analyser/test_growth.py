@@ -1,7 +1,8 @@
-"""test_growth - the time of every command grows no faster than N log N on hostile shapes (growth.py), and no depth kills it.
+"""test_growth - every command takes at most N log N time on hostile shapes (growth.py), and no nesting depth kills it.
 
-Ratios of user CPU at N and 4 N are compared with what a quadratic would need, least of several runs, so that a busy machine
-changes little. The sizes that an enemy would choose run under `soak`.
+A test compares the ratio of user CPU at N and 4 N with that of a quadratic. It takes the least of several runs, so a
+busy
+machine changes little. The sizes an attacker would choose run under `soak`.
 """
 
 import json
@@ -13,7 +14,7 @@ import growth
 
 FACTOR = 4
 LIMIT = 1.5
-# Cases that were quadratic or cubic before: the shape, the command, and an N at which it took most of a second.
+# Cases that used to be quadratic or cubic: the shape, the command, and an N at which it took most of a second.
 WAS_SLOW = [
     ('nested_operators', 'ops --stage', 6000),
     ('nested_stages', 'stages', 1500),
@@ -40,7 +41,7 @@ def measure(tfanalyze, tmp_path):
 
 
 def grows(measure, tmp_path, shape, command, n, factor):
-    """The exponent; None if the larger size takes next to nothing."""
+    """The exponent, or None if the larger size takes almost no time."""
     paths = [growth.make(shape, size, tmp_path / f'{shape}{size}') for size in (n, factor * n)]
     return measure.growth(command, paths, factor, LIMIT)[-1]
 
@@ -48,7 +49,8 @@ def grows(measure, tmp_path, shape, command, n, factor):
 @pytest.mark.slow
 @pytest.mark.parametrize('shape, command, n', WAS_SLOW, ids=lambda value: str(value).replace(' ', '_'))
 def test_time_grows_with_the_size(measure, tmp_path, shape, command, n):
-    """Shapes on which commands were quadratic or cubic; a quadratic has an exponent of 2. Measured again before it fails."""
+    """Commands that used to be quadratic stay below exponent 1.5 (a quadratic has 2); a failure is measured again
+    first."""
     found = grows(measure, tmp_path, shape, command, n, FACTOR)
     assert found is None or found <= LIMIT
 
@@ -57,7 +59,7 @@ SUMS = ('device_us', 'device_busy_us', 'idle_us')
 
 
 def test_deep_stages_have_the_sums_of_the_work_in_them(analyze, tmp_path):
-    """Each of 300 stages in each other, entered twice, has all work launched in it: sums that are known from the shape."""
+    """Each of 300 nested stages, entered twice, has all work launched in it; the shape gives the expected sums."""
     n = 600
     path = growth.make('nested_twice', n, tmp_path / 'deep')
     rows = {row['stage']: row for row in analyze('stages', path)['rows']}
@@ -74,7 +76,7 @@ def test_deep_stages_have_the_sums_of_the_work_in_them(analyze, tmp_path):
 
 
 def test_deep_stages_in_the_report(tfanalyze, tmp_path):
-    """The breakdown of a stage that lies among 300 others has its kernels, all of them counted, the longest first."""
+    """The breakdown of a stage nested among 300 others counts all its kernels and lists the longest first."""
     n = 300
     path = growth.make('nested_stages', n, tmp_path / 'deep')
     result = subprocess.run([tfanalyze, 'report', '--output', tmp_path / 'out', path], capture_output=True, text=True)
@@ -94,7 +96,7 @@ def test_deep_stages_in_the_report(tfanalyze, tmp_path):
                                   '{"traceEvents":[],"x":%s1%s}' % ('{"a":' * 10 ** 6, '}' * 10 ** 6), '[' * 10 ** 6],
                          ids=['arguments', 'members', 'open'])
 def test_nested_json_kills_nothing(tfanalyze, tmp_path, command, text):
-    """A million brackets in each other end in an answer or a message, on a stack of 1 MB too: nothing recurses with its input."""
+    """A million nested brackets end in an answer or a message, even on a 1 MB stack: nothing recurses with its input."""
     path = tmp_path / 'deep.json'
     path.write_text(text)
     result = subprocess.run(['bash', '-c', 'ulimit -s 1024; exec "$@"', 'tfanalyze', tfanalyze, command, path],
@@ -104,7 +106,7 @@ def test_nested_json_kills_nothing(tfanalyze, tmp_path, command, text):
 
 @pytest.mark.parametrize('command', ['stages', 'ops --stage', 'breakdown --stage', 'export chrome --stage', 'launches'])
 def test_deep_nesting_needs_no_stack(measure, tmp_path, command):
-    """25,000 ranges in each other are answered on a stack of 1 MB."""
+    """A stack of 1 MB is enough for 25,000 nested ranges."""
     path = growth.make('nested_few_names', 25000, tmp_path / 'deep')
     words = growth.COMMANDS[command]
     result = subprocess.run(['bash', '-c', 'ulimit -s 1024; exec "$@"', 'tfanalyze', measure.program, *words[0].split(), *words[1:], path],
@@ -120,7 +122,7 @@ LARGE = [('nested_operators', 150000), ('leaked_pushes', 40000), ('clashing_name
 @pytest.mark.parametrize('command', growth.COMMANDS)
 @pytest.mark.parametrize('shape, n', LARGE)
 def test_large_shapes_in_five_seconds_and_a_gigabyte(measure, tmp_path, shape, n, command):
-    """Each command on each shape, at sizes that took minutes or hours: user CPU and the most memory."""
+    """Every command answers these shapes in 5 s of user CPU and 1 GiB, at sizes that used to take minutes or hours."""
     path = growth.make(shape, n, tmp_path / 'large')
     seconds, memory = measure.least(command, path, rounds=1)
     if seconds >= 5:
@@ -131,7 +133,7 @@ def test_large_shapes_in_five_seconds_and_a_gigabyte(measure, tmp_path, shape, n
 @pytest.mark.soak
 @pytest.mark.parametrize('shape', growth.SHAPES)
 def test_every_command_on_every_shape(measure, tmp_path, shape):
-    """Exponents at 16 times the size are at most 1.25, of every command."""
+    """Every command has an exponent of at most 1.25 at 16 times the size."""
     size = growth.SHAPES[shape][1]
     paths = [growth.make(shape, n, tmp_path / f'{n}') for n in (size, 16 * size)]
     found = {}

@@ -1,8 +1,10 @@
-"""test_hostile_files - tfanalyze among files of an enemy: what is not a file, is a link, is swapped or cut while it works.
+"""test_hostile_files - tfanalyze among hostile files: no regular file, a link, a file swapped or cut during the read.
 
-A fault table: `report` runs once to learn which names it takes and how many calls it makes; then every kind of obstacle is
-planted at every name, and before every call (by libadversary.so). Nothing outside of the run directory may change, nothing
-may hang, and no temporary file stays.
+The tests build a fault table. `report` runs once to learn the names it writes and the number of its calls. Then each
+test
+plants every kind of obstacle at every name, and before every call (by libadversary.so). Nothing outside the run
+directory
+may change, nothing may hang, and no temporary file may stay.
 """
 
 import json
@@ -22,13 +24,13 @@ from small_traces import live_pair
 from test_reader_live import own_process
 from test_signature_files import CACHE_DIT, FUNCTION, MB, Run, tensor
 
-HANG = 30  # seconds; a command takes a few hundredths of one
+HANG = 30  # seconds; a command takes a few hundredths of a second
 TRACE = 'rank0.host.4000.tfr'
 
 
 @pytest.fixture
 def place(tmp_path):
-    """run: a run directory whose report has every kind of artefact; outside: what must not change."""
+    """run/: a run directory whose report has every kind of artefact. outside/: files that must not change."""
     outside = tmp_path / 'outside'
     (outside / 'dir').mkdir(parents=True)
     (outside / 'precious').write_text('precious')
@@ -100,7 +102,7 @@ def bind(path):
 
 @pytest.mark.parametrize('plant', PLANTS)
 def test_what_stands_at_a_name_stays(tfanalyze, place, plant):
-    """Each artefact's name is taken: that stays as it is, a line names it, and the artefact is called ~2."""
+    """An obstacle at an artefact's name stays unchanged, a message names it, and the artefact gets the suffix ~2."""
     names = artefacts(tfanalyze, place)
     assert {'timing.json', 'timing_io_signature.json', 'profile_denoise.py', 'flux.trace.json.gz'} <= set(names)
     before = tree(place / 'outside')
@@ -118,7 +120,7 @@ def test_what_stands_at_a_name_stays(tfanalyze, place, plant):
 
 
 def test_modes(tfanalyze, place):
-    """Files that hold values of the run are readable for their owner alone; those with kernels' names and times for all."""
+    """Only the owner can read files with values of the run; everybody can read those with kernel names and times."""
     old = os.umask(0o022)
     try:
         assert report(tfanalyze, place).rc == 0
@@ -129,7 +131,7 @@ def test_modes(tfanalyze, place):
         assert stat.S_IMODE(path.stat().st_mode) == (0o644 if shared else 0o600), path
 
 
-# Before a call: what the enemy does. $RUN is the run directory, $NAMES the artefacts, $OUTSIDE what is not to change.
+# The attacker's action before a call. $RUN is the run directory, $NAMES the artefacts, $OUTSIDE must not change.
 SWAPS = {
     'links to a file': 'cd "$RUN"; for n in $NAMES; do ln -sfn "$OUTSIDE/precious" "$n"; done',
     'dangling links': 'cd "$RUN"; for n in $NAMES; do ln -sfn "$OUTSIDE/created" "$n"; done',
@@ -149,7 +151,7 @@ def restore(place):
 
 @pytest.mark.parametrize('swap', SWAPS)
 def test_a_swap_before_every_call(tfanalyze, victim, place, swap):
-    """Whenever it comes, nothing outside changes and nothing hangs; what can't be written is said and gives status 1."""
+    """A swap before any call changes nothing outside and hangs nothing; a failed write gives a message and status 1."""
     names = artefacts(tfanalyze, place)
     before = tree(place / 'outside')
     env = {'LD_PRELOAD': str(victim('libadversary.so')), 'RUN': str(place / 'run'), 'OUTSIDE': str(place / 'outside'),
@@ -170,7 +172,7 @@ def test_a_swap_before_every_call(tfanalyze, victim, place, swap):
 
 
 def test_a_name_that_was_guessed(tfanalyze, victim, place):
-    """Were the random part known: a link of that name is not written through, since the name has to be new."""
+    """A link planted at a guessed temporary name is not written through: the name must be new."""
     (place / 'run' / ('.' + 32 * '0' + '.tmp')).symlink_to(place / 'outside' / 'precious')
     before = tree(place / 'outside')
     result = report(tfanalyze, place, env={'LD_PRELOAD': str(victim('libadversary.so')), 'ADVERSARY_KNOWN': '1'})
@@ -180,7 +182,7 @@ def test_a_name_that_was_guessed(tfanalyze, victim, place):
 
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_leaves_no_temporary_file(tfanalyze, victim, place, number):
-    """It comes before the first file is renamed; the status is that of the signal."""
+    """A signal before the first rename leaves no temporary file; the status is that of the signal."""
     env = {'LD_PRELOAD': str(victim('libadversary.so')), 'ADVERSARY_COUNT': str(place / 'count'),
            'ADVERSARY_DO': 'ls -A "$RUN" >>"$SEEN"; kill -s $NUMBER $PPID', 'RUN': str(place / 'run'), 'SEEN': str(place / 'seen'),
            'NUMBER': number.name[3:]}
@@ -190,17 +192,17 @@ def test_a_signal_leaves_no_temporary_file(tfanalyze, victim, place, number):
         result = report(tfanalyze, place, env={**env, 'ADVERSARY_AT': str(at)})
         assert result.rc == -number and no_temporaries(place), (at, result.rc, result.err)
         reset(place)
-    assert '.tmp\n' in (place / 'seen').read_text()  # there was one to remove
+    assert '.tmp\n' in (place / 'seen').read_text()  # there was a temporary file to remove
 
 
 def test_a_full_disk_leaves_no_temporary_file(tfanalyze, place):
-    """The signal for a file that grows too large is an error like others here."""
+    """SIGXFSZ, the signal for a file too large, ends in an ordinary error."""
     result = execute(['sh', '-c', f'ulimit -f 0; exec {tfanalyze} report {place}/run'], clean_environment(), place, HANG)
     assert result.rc == 1 and "can't be written (File too large)" in result.err and no_temporaries(place)
 
 
 def test_what_the_user_names_is_followed(tfanalyze, place):
-    """--output may be a FIFO, a device, a link, and a link to what is not there yet."""
+    """--output may be a FIFO, a device, a link, or a link to a missing file."""
     os.mkfifo(place / 'fifo')
     reader = subprocess.Popen(['cat', place / 'fifo'], stdout=subprocess.PIPE, text=True)
     assert execute([tfanalyze, 'stages', place / 'run', '--output', place / 'fifo'], timeout=HANG).rc == 0
@@ -228,10 +230,10 @@ def test_a_directory_for_tensorboard_is_no_link(tfanalyze, place):
     assert tree(place / 'outside') == before
 
 
-# ---- the directory that a context of cache-dit asked for ----
+# ---- the directory that a cache-dit context asks for ----
 
 def asked(place, **header):
-    """A run whose trace names place/own as the directory of a context."""
+    """A run whose trace names place/own as a context's directory."""
     run = Run(place / 'run').rank(**header)
     run.stage('flux', flags=CACHE_DIT)
     text = json.dumps({'name': 'flux', 'own_dir': True, 'dir': str(place / 'own' / 'below'), 'holds': ['cpu']})
@@ -245,7 +247,8 @@ def header_of_this_boot():
 
 
 def test_a_directory_that_a_trace_names(tfanalyze, place):
-    """It counts in the reader's own trace of this host and boot, where no link leads to it; else a line says so."""
+    """A named directory counts only in a trace of the reader's own user, host and boot, and without links; else a
+    message says so."""
     asked(place, **header_of_this_boot())
     assert report(tfanalyze, place).rc == 0
     assert [p.name for p in (place / 'own' / 'below').iterdir()] == ['flux.trace.json.gz']
@@ -286,7 +289,8 @@ COMMANDS = ['info', 'stages', 'dump', 'breakdown', 'ops', 'report', ('export', '
 @pytest.mark.parametrize('kind', INPUTS)
 @pytest.mark.parametrize('name', ['x.tfr', 'x.tfr.live', 'x.json', 'x.json.gz', 'x'])
 def test_an_input_that_is_no_file(tfanalyze, place, kind, name):
-    """Alone: status 1. Beside a good input: status 3, with the good one's answer. It is never waited for."""
+    """An input that is no file alone gives status 1; beside a good input it gives status 3 and the good one's answer.
+    Nothing waits."""
     path = place / name
     make, words = INPUTS[kind]
     make(path)
@@ -301,7 +305,7 @@ def test_an_input_that_is_no_file(tfanalyze, place, kind, name):
 @pytest.mark.parametrize('name', ['x.tfr', 'x.tfr.live', 'x.json', 'x.json.gz', f'{TRACE}.live'])
 @pytest.mark.parametrize('kind', [*INPUTS, 'a link'])
 def test_what_is_found_in_a_run_directory(tfanalyze, place, kind, name):
-    """Links are not followed there, even to good traces; the rest is answered."""
+    """Links in a run directory are not followed, even to good traces; the rest is answered."""
     good = place / 'outside' / 'good.json'
     kineto.Trace().stage('elsewhere', 0, 9).write(good)
     directory = place / 'run'
@@ -322,7 +326,7 @@ LIVE_PLACES = {'another name': '{away}/precious', 'a FIFO': '{away}/rank0.h.1.tf
 
 @pytest.mark.parametrize('kind', LIVE_PLACES)
 def test_a_header_that_names_a_live_file(tfanalyze, victim, tmp_path, kind):
-    """A trace names no file to be opened: only one of its own name, of the same owner, and no link or FIFO."""
+    """A trace's header opens no file but a live file of the trace's own name and owner, and never a link or a FIFO."""
     away, run = tmp_path / 'away', tmp_path / 'run'
     away.mkdir()
     run.mkdir()
@@ -345,7 +349,8 @@ def test_a_header_that_names_a_live_file(tfanalyze, victim, tmp_path, kind):
 
 
 def test_a_live_file_of_others(tfanalyze, analyze, tmp_path):
-    """Away from its trace it is read only if both are the same user's, and of a trace of others only where the library puts it."""
+    """A live file away from its trace is read only if one user owns both, and another user's only at the library's own
+    place."""
     if os.geteuid():
         return
     away, run = tmp_path / 'away', tmp_path / 'run'
@@ -361,7 +366,7 @@ def test_a_live_file_of_others(tfanalyze, analyze, tmp_path):
 
 
 def test_files_that_change_while_they_are_read(tfanalyze, victim, place):
-    """Cut to nothing, cut in half, or longer, before every call: an answer or a sentence, never a crash or a hang."""
+    """A file that is cut or grows before any call gives an answer or a message, never a crash or a hang."""
     trace = place / 'x.json'
     kineto.Trace().stage('denoise', 0, 9).write(trace)
     for path in (place / 'run' / TRACE, trace):
@@ -379,7 +384,7 @@ def test_files_that_change_while_they_are_read(tfanalyze, victim, place):
 
 
 def test_a_file_of_holes_is_searched_quickly(tfanalyze, place):
-    """A trace that claims a terabyte, all of it a hole behind a block: it is cut there, and the rest is answered."""
+    """A trace with a terabyte-long hole behind one block is cut there within seconds, and the block is answered."""
     path = place / 'run' / TRACE
     os.truncate(path, 1 << 40)
     began = time.process_time()

@@ -1,6 +1,6 @@
-"""test_hostile_memory - small files that would become gigabytes: what they need is bounded, and good inputs are answered.
+"""test_hostile_memory - small files that unpack to gigabytes: memory stays bounded, and good inputs are answered.
 
-A gzip file may consist of many members, so one packed part repeated makes a file of any size at once.
+A gzip file may have many members, so repeating one packed part makes a file of any size quickly.
 """
 
 import gzip
@@ -16,7 +16,7 @@ from tfr import rec
 
 GOOD = 'a good stage'
 LIMITED = 'ulimit -d %d; exec "$0" "$@"'  # KiB of data
-# /usr/bin/time is not everywhere: the child's peak is the only one of this process's children.
+# /usr/bin/time is not everywhere. The measuring process has only one child, so RUSAGE_CHILDREN has that child's peak.
 PEAK = 'import resource, subprocess, sys; r = subprocess.run(sys.argv[1:]).returncode; print("PEAK", resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr); sys.exit(r)'
 
 
@@ -31,7 +31,7 @@ def packed(path, head, part, times, tail):
 
 
 def ask(python, tfanalyze, *arguments, data=None):
-    """stdout, stderr, status and the peak of the resident memory in MiB."""
+    """stdout, stderr, status and the peak of resident memory in MiB."""
     command = ['sh', '-c', LIMITED % data, str(tfanalyze)] if data else [str(tfanalyze)]
     done = subprocess.run([python, '-c', PEAK, *command, *map(str, arguments)], env=clean_environment(), capture_output=True, text=True, timeout=240)
     return done.stdout, done.stderr, done.returncode, int(done.stderr.rpartition('PEAK ')[2]) / 1024
@@ -45,7 +45,7 @@ WORDS = {'a name': (b'{"traceEvents": [{"ph": "X", "cat": "user_annotation", "na
 
 @pytest.mark.parametrize('kind', WORDS)
 def test_a_token_of_gigabytes(python, tfanalyze, tmp_path, kind):
-    """320 MiB in one event or member: it is left out and counted, what lies behind it is read, and memory is bounded."""
+    """A token of 320 MiB is left out and counted; the events behind it are read, and memory stays bounded."""
     head, unit, tail = WORDS[kind]
     part = unit * ((16 << 20) // len(unit))
     after = b'{"ph": "X", "cat": "user_annotation", "name": "behind", "ts": 1, "dur": 5, "pid": 1, "tid": 1}]}'
@@ -56,7 +56,7 @@ def test_a_token_of_gigabytes(python, tfanalyze, tmp_path, kind):
 
 
 def test_events_beyond_all_memory(python, tfanalyze, tmp_path, good):
-    """Many small events need what is not there: that file is left out with a sentence, the other is answered."""
+    """Events that need more memory than there is: that file is left out with a message, the other is answered."""
     events = b''.join(b'{"ph":"X","cat":"user_annotation","name":"a","ts":%d,"dur":1,"pid":1,"tid":1},' % i for i in range(20000))
     path = packed(tmp_path / 'bomb.json.gz', b'{"traceEvents": [', events, 100, b'{}]}')
     for order in ([path, good], [good, path]):
@@ -68,7 +68,7 @@ def test_events_beyond_all_memory(python, tfanalyze, tmp_path, good):
 
 
 def test_chunks_beyond_all_memory(python, tfanalyze, tmp_path, good):
-    """The same of a trace of ours, whose blocks are packed one by one."""
+    """Chunks of a .tfr that need more memory than there is: that file is left out, the other is answered."""
     run = Run(tmp_path).rank()
     for _ in range(60):
         run.w.chunk([rec('range_end', name=1, time=i, duration=1, id=i, flags=3, thread=1) for i in range(20000)], thread=1, tid=7)
@@ -78,7 +78,7 @@ def test_chunks_beyond_all_memory(python, tfanalyze, tmp_path, good):
 
 
 def test_what_has_enough_memory_is_answered(python, tfanalyze, tmp_path, good):
-    """The limit itself leaves nothing out: both are there."""
+    """The memory limit alone leaves nothing out: both inputs are answered."""
     other = kineto.Trace(rank=2).stage('another', 0, 9).write(tmp_path / 'other.json')
     out, err, status, _ = ask(python, tfanalyze, 'stages', good, f'rank=2:{other}', '--format', 'json', data=100000)
     assert status == 0 and {row['stage'] for row in json.loads(out)['rows']} == {GOOD, 'another'}, err

@@ -1,7 +1,8 @@
-"""test_hostile_scripts - scripts made from traces of an enemy: what a trace says chooses no code that is run.
+"""test_hostile_scripts - scripts made from hostile traces run no code that the trace chooses.
 
-Every script of tfanalyze and tfharness.py itself run in a directory that must not change. An attack leaves a file there,
-or on its way, if any of it is executed: PWNED.
+The tests run every script of tfanalyze and tfharness.py itself, in a directory that must not change. An attack whose
+code
+runs leaves a file named PWNED there or on its way.
 """
 
 import json
@@ -14,7 +15,7 @@ from test_signature_files import FUNCTION, Run, tensor
 
 HARNESS = ROOT / 'scripts' / 'tfharness.py'
 
-# Modules that leave their mark when they are imported, where a trace can name them. They lie outside of the current directory.
+# Modules that leave a mark when imported. A trace can name them; they lie outside the current directory.
 EVIL = '''
 import os
 open(os.environ['MARK'], 'a').write('imported ' + __name__)
@@ -26,7 +27,7 @@ class Reduced:
 def run(**inputs):
     open(os.environ['MARK'], 'a').write('run')
 '''
-# The reader's own pipeline, which hands around what it was given.
+# The reader's own pipeline, which passes on its arguments.
 OWN = '''
 import json, os, subprocess
 from os import system
@@ -87,7 +88,8 @@ OBJECTS = {
 
 @pytest.fixture
 def place(tmp_path):
-    """The directories: here, where scripts are run, with the reader's module; away, the enemy's; run, the run directory."""
+    """Directories: here/ has the reader's module and is where scripts run, away/ is the attacker's, run/ is the run
+    directory."""
     for name in ('here', 'away', 'run', 'out'):
         (tmp_path / name).mkdir()
     (tmp_path / 'here' / 'own.py').write_text(OWN)
@@ -107,7 +109,7 @@ def environment(place):
     return {**clean_environment(), 'PYTHONPATH': str(place / 'away'), 'MARK': str(place / 'PWNED'), 'PYTHONDONTWRITEBYTECODE': '1'}
 
 
-# All attacks of a kind in one process that has torch; each script with a name of its own, so that none is missed.
+# Runs all attacks of a kind in one process that has torch; each script has its own name, so none is missed.
 RUN_ALL = '''
 import os, runpy, sys
 _, out, *scripts = sys.argv
@@ -125,7 +127,7 @@ for script in scripts:
 
 
 def scripts_of(analyze, place, stages):
-    """stages: {name: (target, arguments, object)}, written as a trace; returns the scripts that report made, in order."""
+    """stages: {name: (target, arguments, object)}, written as a trace. Returns the scripts of its report, in order."""
     run = Run(place / 'run').rank()
     for i, (target, arguments, made) in enumerate(stages.values()):
         run.stage(f's{i:02}', {'': target, **arguments, **({'.': made} if made else {})}, flags=FUNCTION)
@@ -135,7 +137,7 @@ def scripts_of(analyze, place, stages):
 
 
 def outcomes(python, place, scripts):
-    """The outcome of each script, after nothing was changed where they ran or around it."""
+    """The outcome of each script. Checks first that nothing changed in or around the scripts' directory."""
     before = everything(place)
     done = execute([python, '-c', RUN_ALL, place / 'out', *scripts], environment(place), place / 'here', 300)
     after = {k: v for k, v in everything(place).items() if not k.startswith('out/')}
@@ -150,7 +152,8 @@ def filled(value, place):
 
 
 def test_a_target_that_is_not_the_readers(analyze, python, place):
-    """os:system, builtins:exec, modules of others, files of others, names that lead away from the reader's own module."""
+    """Refused targets: os:system, builtins:exec, foreign modules and files, names that lead away from the reader's
+    module."""
     stages = {name: (*filled(attack, place), None) for name, attack in TARGETS.items()}
     scripts = scripts_of(analyze, place, stages)
     assert len(scripts) == len(TARGETS)
@@ -160,7 +163,7 @@ def test_a_target_that_is_not_the_readers(analyze, python, place):
 
 
 def test_values_that_would_do_something(analyze, python, place):
-    """The stage is the reader's own and is run; what would act when it is made is None, or a namespace, and is noted."""
+    """The reader's own stage runs. A value that would act when made becomes None or a namespace, and a note says so."""
     scripts = scripts_of(analyze, place, {name: ('own:stage', arguments, None) for name, arguments in VALUES.items()})
     for name, lines in zip(VALUES, outcomes(python, place, scripts)):
         assert 'ENDED' in lines, (name, lines)
@@ -168,7 +171,8 @@ def test_values_that_would_do_something(analyze, python, place):
 
 
 def test_objects_that_would_do_something(analyze, python, place):
-    """Objects are made of classes of diffusers and transformers that have a configuration, and run by a pipeline's methods."""
+    """A script makes objects only of diffusers' and transformers' configurable classes, and runs only a pipeline's
+    methods."""
     scripts = scripts_of(analyze, place, {name: (target, {}, made) for name, (target, made) in OBJECTS.items()})
     for name, lines in zip(OBJECTS, outcomes(python, place, scripts)):
         refused = [line for line in lines if line.startswith('REFUSED')]
@@ -176,7 +180,8 @@ def test_objects_that_would_do_something(analyze, python, place):
 
 
 def test_a_script_imports_nothing_that_lies_beside_it(analyze, python, place):
-    """The run directory came with modules called json and torch. What the trace names is printed before anything is run."""
+    """A script ignores modules json and torch beside it, and prints the target that the trace names before it runs
+    anything."""
     script, = scripts_of(analyze, place, {'own': ('own:stage', {'x': tensor([2])}, None)})
     done = execute([python, script, '--warmup', '0', '--output-dir', place / 'out'], environment(place), place / 'here', 200)
     assert done.rc == 0 and not (place / 'PWNED').exists(), done.err[-2000:]
@@ -184,7 +189,7 @@ def test_a_script_imports_nothing_that_lies_beside_it(analyze, python, place):
 
 
 def test_who_trusts_a_trace_runs_it(python, place):
-    """--trust runs what the trace names, for tfharness.py too; without it the message says how to go on."""
+    """--trust runs the trace's target, in tfharness.py too; without it the message says what to do."""
     path = place / 'sig.json'
     path.write_text(json.dumps({'stages': {'s': {'stage_name': 's', 'target': 'evil:run', 'input_signatures': {}}}}))
     command = [python, HARNESS, '--signature', path, '--stage', 's', '--warmup', '0', '--output-dir', place / 'out']

@@ -1,7 +1,7 @@
-"""test_hostile_text - texts of an enemy's trace reach no terminal and no spreadsheet as they are.
+"""test_hostile_text - text of a hostile trace reaches terminals and spreadsheets only escaped.
 
-Traces whose every text - names, files, metadata and its keys, messages, the names of records and columns, the header, the path
-itself - holds controls, marks of direction and what begins a formula go through every command and format.
+The traces have control characters, direction marks and formula prefixes in every text: names, files, metadata and its
+keys, messages, names of records and columns, the header, and the path itself. Every command and format prints them.
 """
 
 import csv
@@ -73,7 +73,7 @@ MAKERS = {'tfr': (of_ours, 'rank0.h.1.tfr'), 'json': (of_kineto, 'trace.json')}
 
 @pytest.fixture(params=MAKERS)
 def hostile(request, tmp_path):
-    """A trace in a directory whose name is as bad."""
+    """A hostile trace in a directory with a hostile name."""
     make, name = MAKERS[request.param]
     directory = tmp_path / ('run' + MARKED.replace('\n', ''))
     directory.mkdir()
@@ -86,7 +86,7 @@ def check(where, output, formats=''):
 
 
 def test_every_command_and_format(tfanalyze, hostile):
-    """Nothing printed on stdout or stderr, and no file that is written, holds an unsafe character of the trace."""
+    """Neither stdout, stderr nor a written file holds an unsafe character of the trace."""
     shown = 0
     for command in COMMANDS:
         for form in ('text', 'csv', 'json'):
@@ -110,7 +110,7 @@ def test_every_command_and_format(tfanalyze, hostile):
 
 
 def test_names_keep_what_is_harmless(tfanalyze, tmp_path):
-    """Letters of every script, joiners of emoji and combining marks are shown as they are; what is hidden is shown as an escape."""
+    """Letters of every script, emoji joiners and combining marks are shown; hidden characters are escaped."""
     fine = 'é 漢字 🧑\u200d💻 e\u0301 עברית'
     path = kineto.Trace().stage(fine + '\u202e\x1b', 0, 9).write(tmp_path / 'in.json')
     for form in ('text', 'csv'):
@@ -128,7 +128,7 @@ def test_formulas_in_csv(tfanalyze, tmp_path, name, cell):
 
 
 def test_names_of_records_and_columns(tfanalyze, tmp_path):
-    """The schema of a trace names them, so they are texts of it too."""
+    """Names of records and columns come from the trace's schema, so they are escaped too."""
     kinds = {k: v for k, v in tfr.KINDS.items()}
     kinds['odd\x1b[2J'] = tfr.Kind(999, 'odd\x1b[2J', [tfr.Field('col\x9bumn', 'uint64_t', 'COUNT', 'PLAIN')])
     w = tfr.Writer(kinds=kinds)
@@ -162,13 +162,14 @@ def reported_metadata(tmp_path, analyze, *said):
 
 
 def test_metadata_that_is_no_utf8_stays(tmp_path, analyze):
-    """Each value is there, with the replacement character where its bytes are no text; none is dropped."""
+    """Every value is kept; bytes that are not UTF-8 become the replacement character."""
     found = reported_metadata(tmp_path, analyze, (b'caf\xe9', b'na\xefve'), ('plain', 'ü'), ('cut', b'\xe2\x82'), ('all', b'\xff\xfe'))
     assert found == {'caf\ufffd': 'na\ufffdve', 'plain': 'ü', 'cut': '\ufffd\ufffd', 'all': '\ufffd\ufffd'}
 
 
 def test_metadata_of_telefuser_that_is_no_strict_json_stays(tmp_path, analyze):
-    """What Python's json writes and others refuse: lone surrogates of paths, NUL, NaN; the rest is as it was."""
+    """Lone surrogates, NUL and NaN, which Python's json writes and others refuse, become strict JSON; the rest stays
+    the same."""
     value = {'path': 'a\udc80b', 'nul': 'x\0y', 'pair': '\U0001f600', 'nan': float('nan'), 'text': 'NaN "-Infinity" \\ud800',
              'least': [float('-inf'), -1.5], 'ok': None}
     found = reported_metadata(tmp_path, analyze, ('telefuser.request_id', '"r"'), ('telefuser.metadata', json.dumps(value)),

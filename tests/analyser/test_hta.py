@@ -1,8 +1,10 @@
-"""test_hta - `--rules hta` against HTA 0.5.0 itself: on every trace of ../shared/traces, and on traces at random.
+"""test_hta - `--rules hta` against HTA 0.5.0 itself, on every trace of ../shared/traces and on random traces.
 
-The list of pairs is tests/hta_pairs.txt. A line `agree ANALYSIS JOB` is a pair whose answers are equal; `fails ANALYSIS
-JOB EXCEPTION` one to which HTA has no answer; `differs ANALYSIS JOB` one that is known not to agree, for the reason
-given there. Every pair must be in the list, and must be what the list says: fewer pairs that agree are a failure.
+tests/hta_pairs.txt lists the pairs. `agree ANALYSIS JOB` is a pair with equal answers. `fails ANALYSIS JOB EXCEPTION`
+is a
+pair HTA cannot answer. `differs ANALYSIS JOB` is a pair known to differ, for the reason given there. Every pair must be
+in
+the list and behave as listed, so fewer agreeing pairs are a failure.
 """
 
 import json
@@ -16,11 +18,11 @@ from conftest import ROOT, TRACES, clean_environment, execute
 
 pytestmark = [pytest.mark.xdist_group('hta'), pytest.mark.timeout(400)]  # HTA takes half a minute, once
 ANALYSES = ('temporal', 'kinds', 'kernels', 'folded', 'overlap')
-ROUNDED = 0.00051  # microseconds: means and deviations are printed as whole nanoseconds
+ROUNDED = 0.00051  # microseconds: we print means and deviations as whole nanoseconds
 
 
 def jobs():
-    """What HTA is run on: each trace, and each directory that has several ranks of one run."""
+    """The inputs for HTA: each trace, and each directory with several ranks of one run."""
     files = sorted(p for folder in ('hta', 'tracelens', 'kineto_tb') for p in (TRACES / folder).rglob('*')
                    if p.name.endswith(('.json', '.json.gz')))
     found = {str(p.relative_to(TRACES)): [p] for p in files}
@@ -53,7 +55,7 @@ def ask(python, question):
 
 @pytest.fixture(scope='session')
 def answers(python, tmp_path_factory):
-    """{job or seed: (files, HTA's answers)}: of all jobs and of the traces at random, as to start HTA takes seconds."""
+    """{job or seed: (files, HTA's answers)} of all jobs and random traces, in one process because HTA starts slowly."""
     files = {**jobs(), **written_at_random(tmp_path_factory.mktemp('random'))}
     return {name: (files[name], answer) for name, answer in ask(python, files).items()}
 
@@ -65,11 +67,11 @@ def hta(answers, shared_traces):
 
 
 def by_rank(rows):
-    """A trace that does not say its rank is rank 0 for HTA."""
+    """The rows by rank; HTA takes a trace without a rank for rank 0."""
     return {row['rank'] or 0: row for row in rows}
 
 
-# ---- ours in HTA's words; None where there is no answer ----
+# ---- our answers in HTA's terms; None if there is no answer ----
 
 def temporal(analyze, files):
     rows = by_rank(analyze('timeline', '--rules', 'hta', *files)['rows'])
@@ -102,7 +104,7 @@ def same_temporal(ours, theirs):
 
 
 def same_kinds(ours, theirs):
-    """HTA lists a combination that lasted 0 us or not as its sorting of equal times happens to turn out."""
+    """Combinations of 0 us are left out: HTA's sort decides at random whether it lists them."""
     assert ours == {row['kernel_type']: (row['sum'], row['percentage']) for row in theirs if row['sum']}
 
 
@@ -118,7 +120,7 @@ def same_kernels(ours, theirs):
 
 
 def folded(rows, kernels=10, ratio=0.8):
-    """HTA's _aggr_gpu_kernel_time on one rank and kind: {name: sum}, with "others" for the tail."""
+    """HTA's _aggr_gpu_kernel_time for one rank and kind: {name: sum}, with "others" for the tail."""
     rows = sorted(rows, key=lambda row: -row['total_us'])
     sums = [row['total_us'] for row in rows]
     if len(rows) <= kernels:
@@ -132,7 +134,7 @@ def folded(rows, kernels=10, ratio=0.8):
 
 
 def same_folded(ours, theirs):
-    """Sums only, as HTA cuts between kernels of equal time where its sorting happens to leave them."""
+    """Compares sums only: HTA's sort decides at random which kernels of equal time it cuts."""
     groups, expected = defaultdict(list), defaultdict(lambda: ([], None))
     for (rank, kind, _), row in ours.items():
         groups[rank, kind].append(row)
@@ -181,7 +183,7 @@ def test_pairs(analyze, hta, job):
             assert (theirs, ours) == (expected, None)
 
 
-# ---- traces at random ----
+# ---- random traces ----
 
 DEVICE_NAMES = ('gemm', 'gemm', 'void softmax<float>(int)', 'ncclDevKernel_AllReduce', 'ncclKernel_SendRecv',
                 'nccl_other', 'Memcpy DtoH (Device -> Pinned)', 'Memset (Device)', 'dma_copy', 'myMemcpyKernel',
@@ -191,8 +193,10 @@ CATEGORIES = {'Memcpy DtoH (Device -> Pinned)': 'gpu_memcpy', 'Memset (Device)':
 
 
 class RandomTrace:
-    """Device work of all kinds, with and without launches, in up to three steps; no two pieces start at one time, since
-    HTA's sorting leaves it open which of them then is the first."""
+    """Device work of all kinds, with and without launches, in up to three steps.
+
+    No two pieces of work start at the same time, since HTA's sort does not define their order.
+"""
 
     def __init__(self, random, rank):
         self.random, self.events = random, []
@@ -225,7 +229,7 @@ class RandomTrace:
         elif kind < 0.9:
             self.add('cuda_sync', random.choice(SYNCS), at, 9, stream=random.choice([stream, -1]),
                      correlation=correlation if random.random() < 0.8 else None, device=0)
-        elif kind < 0.93:  # what Triton launches has an operator that names the stream
+        elif kind < 0.93:  # an operator of a Triton launch names the stream
             self.add('cpu_op', 'triton_poi_fused', at, 30, stream=random.choice([0, 7, -1]))
         else:
             self.add('gpu_user_annotation', 'ProfilerStep#7' if kind < 0.95 else 'forward', at, 60, stream=stream)
@@ -263,7 +267,7 @@ def test_traces_at_random(analyze, answers):
     assert answered >= len(SEEDS) * 4
 
 
-# The figures that ../shared/traces/README.md has from elsewhere.
+# Figures from ../shared/traces/README.md.
 @pytest.mark.parametrize('job,idle,compute,non_compute,total', [
     ('ns_resolution_trace', 10113, 372150, 2371, 384634),
     ('nccl_parser_config', 338781, 75169, 21636, 435586),
@@ -288,7 +292,7 @@ def test_published_overlap(analyze, shared_traces):
 
 
 def test_one_rank_of_two(analyze, shared_traces):
-    """The other rank is no part of the job then: HTA's filter by steps looks at the names of all its ranks."""
+    """A job of one rank ignores the other: HTA's step filter looks at the names of all ranks of a job."""
     whole = by_rank(analyze('timeline', '--rules', 'hta', shared_traces / 'hta' / 'trace_filter')['rows'])
     one = analyze('timeline', '--rules', 'hta', '--rank', '1', shared_traces / 'hta' / 'trace_filter')['rows']
     assert one == [whole[1]]

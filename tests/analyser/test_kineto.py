@@ -1,7 +1,8 @@
-"""test_kineto - PyTorch (Kineto) traces: real ones and small ones in many spellings, against tests/kineto.py.
+"""test_kineto - PyTorch (Kineto) traces, real ones and small ones in many spellings, against tests/kineto.py.
 
-The real traces are those of ../shared/traces; what is expected of them is computed here from the JSON, every time, by
-code that shares nothing with the analyser. Times are compared to the nanosecond, rounded values to one.
+The real traces are those of ../shared/traces. tests/kineto.py shares no code with the analyser and computes the
+expected
+answers from the JSON in every run. Exact times are equal to the nanosecond, rounded ones may differ by one.
 """
 
 import gzip
@@ -27,19 +28,19 @@ def document_of(path):
 
 
 def each_file(function):
-    """One test a file, those of one file on one worker, one after the other: it is parsed once."""
+    """One test per file. The tests of one file run on one worker, one after the other, so the file is parsed once."""
     rows = [pytest.param(f, marks=pytest.mark.xdist_group(f'kineto-{i}'), id=f'{i}-{f.split("/")[-1].split(".")[0]}')
             for i, f in enumerate(FILES)] or [pytest.param(None, id='none')]
     return pytest.mark.parametrize('name', rows)(function)
 
 
 def ns(us):
-    """A time as printed, in nanoseconds; None stays None."""
+    """A printed time in nanoseconds; None stays None."""
     return None if us is None else kineto.nanoseconds(us)
 
 
 def exact(analyze, command, *arguments, **options):
-    """The answer with its times as Decimals: read again from the text, as a double would round them."""
+    """The answer with times as Decimals, because doubles would round them."""
     out = analyze(command, *arguments, '--format', 'json', format=None, **options)
     return json.loads(out.out, parse_float=Decimal)
 
@@ -50,7 +51,7 @@ def stage_rows(answer):
 
 
 def expected_stages(document):
-    """Rows as stage_rows() gives them; what a device did is unknown where the trace has no device."""
+    """Rows in the form of stage_rows(); device times are None if the trace has no device."""
     found = kineto.tables(document)
     has_device = any(found[c] for c in kineto.DEVICE_CLASSES)
     return {name: (s.calls, s.host, *((s.device, s.busy, s.idle if s.works else None) if has_device else (None,) * 3))
@@ -58,7 +59,7 @@ def expected_stages(document):
 
 
 def check_one_call(rows, document):
-    """median, p95, min and max are of the stage's single calls; rows come in the order of their time."""
+    """Checks median, p95, min and max of a stage's single calls, and that rows are sorted by time."""
     expected = kineto.stages(document)
     for r in rows:
         if r['stage'] in (kineto.RUN, kineto.NONE):
@@ -72,7 +73,7 @@ def check_one_call(rows, document):
 
 
 def check_breakdown(rows, document, **which):
-    """Each kernel's row: counts and sums exact, what is interpolated or a root to one nanosecond."""
+    """Checks each kernel's row: counts and sums exactly, quantiles and deviations to one nanosecond."""
     expected = kineto.breakdown(document, **which)
     assert {(r['stage'], r['name']) for r in rows} == set(expected)
     assert len(rows) == len(expected)
@@ -95,7 +96,7 @@ def test_all_files_are_here(shared_traces):
 
 @each_file
 def test_info(analyze, shared_traces, name):
-    """Counts by category, the span to the nanosecond, rank and world."""
+    """info has the counts by category, the span to the nanosecond, the rank and the world size."""
     document = document_of(shared_traces / name)
     row = exact(analyze, 'info', shared_traces / name)['rows'][0]
     info = document.get('distributedInfo', {})
@@ -132,7 +133,7 @@ def test_breakdown(analyze, shared_traces, name):
 
 @pytest.mark.parametrize('name', ['trace_filter/sampled_rank-0.json.gz', 'nccl_parser_config/nccl_data.json.gz'])
 def test_filters(analyze, shared_traces, name):
-    """--stream and --step leave out what they should, and nothing else."""
+    """--stream and --step select exactly the right work."""
     path = shared_traces / 'hta' / name
     document = document_of(path)
     works = [work for work, _, _ in kineto.belongings(document)]
@@ -147,7 +148,7 @@ def test_filters(analyze, shared_traces, name):
         check_breakdown(rows, document, wanted=lambda work, chain: step.start <= launched[id(work)] < step.end)
 
 
-# ---- one trace, spelled in many ways ----
+# ---- one trace in many spellings ----
 
 STYLES = {
     'compact': Style(),
@@ -168,7 +169,7 @@ STYLES = {
 
 @pytest.mark.parametrize('style', STYLES)
 def test_spelling(analyze, tmp_path, style):
-    """However it is spelled, a trace gives the same answers, and nothing is left out."""
+    """Every spelling of a trace gives the same answers and loses nothing."""
     trace = kineto.sample()
     path = trace.write(tmp_path / 'trace.json', STYLES[style])
     info = exact(analyze, 'info', path)['rows'][0]
@@ -184,14 +185,14 @@ def test_spelling(analyze, tmp_path, style):
 
 
 def packed(text, members, level=6):
-    """The text as this many gzip members, cut anywhere."""
+    """The text as this many gzip members, cut without regard to its content."""
     data = text.encode()
     size = -(-len(data) // members)
     return b''.join(gzip.compress(data[i:i + size], level, mtime=0) for i in range(0, len(data), size))
 
 
 def labelled(text):
-    """A member with all that its head may have: extra bytes, a name, a comment, a checksum of the head."""
+    """A gzip member with every optional header field: extra bytes, a name, a comment, a header checksum."""
     data, deflate = text.encode(), zlib.compressobj(6, zlib.DEFLATED, -15)
     head = b'\x1f\x8b\x08\x1e\x01\x02\x03\x04\x00\x03' + b'\x05\x00ex\x00tr' + b'trace.json\x00' + b'by hand\x00'
     tail = zlib.crc32(data).to_bytes(4, 'little') + len(data).to_bytes(4, 'little')
@@ -212,7 +213,7 @@ def labelled(text):
 ])
 @pytest.mark.parametrize('name', ['trace.json.gz', 'trace.json'])
 def test_gzip(analyze, tmp_path, data, name):
-    """Packed is what begins as gzip, whatever the name."""
+    """A gzip file is recognised by its first bytes, not by its name."""
     trace = kineto.sample()
     (tmp_path / name).write_bytes(data(trace.text()))
     assert exact(analyze, 'info', tmp_path / name)['rows'][0]['lost'] == {}
@@ -227,7 +228,7 @@ def test_gzip(analyze, tmp_path, data, name):
     pytest.param(lambda t: Style().text({'otherEvents': t.events[:5], **t.document}), id='another array'),
 ])
 def test_document(analyze, tmp_path, text):
-    """The outermost value: an object with its members in any order, or the bare array."""
+    """The outermost value may be an object with members in any order, or a bare array."""
     trace = kineto.sample()
     (tmp_path / 'trace.json').write_text(text(trace))
     answer = exact(analyze, 'stages', tmp_path / 'trace.json')
@@ -244,7 +245,7 @@ def test_document(analyze, tmp_path, text):
     ('0', '0.0019', 2), ('0', '1.0004', 1000), ('0', '1.0004999999999999999999999999999999', 1000),
 ])
 def test_times_are_fixed_point(analyze, tmp_path, start, duration, expected):
-    """No time goes through a double; what is finer than a nanosecond is rounded."""
+    """No time passes through a double; digits below a nanosecond are rounded."""
     text = ('{"traceEvents":[{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":%s,"dur":%s,'
             '"args":{"device":0,"stream":7}}]}' % (start, duration))
     (tmp_path / 'trace.json').write_text(text)
@@ -254,7 +255,7 @@ def test_times_are_fixed_point(analyze, tmp_path, start, duration, expected):
 
 @pytest.mark.parametrize('base', [0, 1711964646000000000, '1711964646000000000'], ids=['zero', 'number', 'text'])
 def test_base_time(analyze, tmp_path, base):
-    """Times count from baseTimeNanoseconds, wherever in the file that stands."""
+    """Times count from baseTimeNanoseconds, at any place in the file."""
     trace = Trace(baseTimeNanoseconds=base).stage('a', Decimal('12.345'), 100)
     events_first = {'traceEvents': trace.events, **trace.top}
     (tmp_path / 'a.json').write_text(trace.text())
@@ -268,7 +269,7 @@ def test_base_time(analyze, tmp_path, base):
 
 @pytest.mark.parametrize('correlation', [0, 1, 2**31, 2**32 + 5, 2**53 + 1, 2**63 - 1, 2**63 + 1, 2**64 - 2])
 def test_ids_have_64_bits(analyze, tmp_path, correlation):
-    """An id that differs in its last bit is another launch."""
+    """Ids that differ only in the last bit are different launches."""
     trace = Trace().stage('right', 0, 50).stage('wrong', 100, 50)
     trace.call(10, correlation).call(110, correlation ^ 1).kernel('k', 200, 5, correlation)
     answer = exact(analyze, 'breakdown', trace.write(tmp_path / 'trace.json'))
@@ -288,7 +289,7 @@ NAMES = {
 @pytest.mark.parametrize('name', NAMES)
 @pytest.mark.parametrize('escape', [None, 'names'], ids=['raw', 'escaped'])
 def test_names(analyze, tmp_path, name, escape):
-    """A name is what JSON says it is, byte for byte."""
+    """A name is the text that JSON defines, byte for byte."""
     trace = Trace().kernel(NAMES[name], 1, 2)
     rows = analyze('breakdown', trace.write(tmp_path / 'trace.json', Style(escape=escape)))['rows']
     assert [r['name'] for r in rows] == [NAMES[name]]
@@ -306,7 +307,7 @@ CATEGORIES = {
 
 @pytest.mark.parametrize('vendor', CATEGORIES)
 def test_categories(analyze, tmp_path, vendor):
-    """Every vendor's names, new and old, mean the same."""
+    """Old and new category names of every vendor have the same meaning."""
     api, kernel, copy, fill, op = CATEGORIES[vendor]
     trace = Trace().stage('s', 0, 100).operator('aten::mm', 5, 20, external=4, cat=op)
     trace.call(10, 1, cat=api).kernel('k', 200, 5, 1, cat=kernel)
@@ -321,10 +322,10 @@ def test_categories(analyze, tmp_path, vendor):
     assert sum(r['total_us'] for r in rows) == 26 and len(rows) == 3
 
 
-# ---- what belongs to which stage ----
+# ---- attribution to stages ----
 
 def belonging(analyze, trace, tmp_path):
-    """{kernel: stage}, which must be what the second model says as well."""
+    """{kernel: stage}; tests/kineto.py must say the same."""
     rows = analyze('breakdown', trace.write(tmp_path / 'trace.json'))['rows']
     found = {r['name']: r['stage'] for r in rows}
     assert set(kineto.breakdown(trace.document)) == {(s, n) for n, s in found.items()}
@@ -333,7 +334,7 @@ def belonging(analyze, trace, tmp_path):
 
 
 def test_innermost_stage_at_the_launch(analyze, tmp_path):
-    """When it was launched counts, not when it ran; the edges are half open."""
+    """Kernels belong to the stage of their launch, not of their run; stages are half-open intervals."""
     trace = Trace().stage('outer', 0, 100).stage('inner', 20, 30).stage('next', 100, 50)
     for i, ts in enumerate((0, 19, 20, 49, 50, 99, 100, 149)):
         trace.launch(f'at {ts}', ts, i + 1, delay=1000 + i * 20)
@@ -349,7 +350,7 @@ def test_stage_of_its_own_thread_first(analyze, tmp_path):
 
 
 def test_backward_goes_to_its_forward_operators_stage(analyze, tmp_path):
-    """Also when other stages are open by then, and from inside nested operators."""
+    """Backward work keeps its forward operator's stage while other stages are open, and from nested operators."""
     trace = Trace().stage('forward', 0, 100).stage('layer', 10, 20).stage('backward', 200, 300)
     trace.stage('data', 0, 900, tid=400)
     trace.operator('aten::mul', 12, 5).operator('aten::sum', 50, 5)
@@ -377,7 +378,7 @@ def test_any_other_thread_takes_the_one_open_stage(analyze, tmp_path):
 
 
 def test_stages_that_overlap_in_part(analyze, tmp_path):
-    """The innermost is the one that began last, and both are around what was launched in both."""
+    """The innermost of two overlapping stages is the one that began last; work launched in both counts in both."""
     trace = Trace().stage('a', 0, 50).stage('b', 30, 50).stage('c', 70, 50)
     for ts in (10, 40, 60, 75, 100):
         trace.launch(f'at {ts}', ts, ts)
@@ -399,7 +400,7 @@ def test_recursion_counts_once(analyze, tmp_path):
 
 
 def test_two_devices(analyze, tmp_path):
-    """Busy and idle are those of each device, summed."""
+    """Busy and idle times are summed over devices."""
     trace = Trace().stage('s', 0, 100)
     trace.launch('a', 10, 1, delay=0, dur=20)
     trace.launch('b', 20, 2, delay=0, dur=20, device=1).launch('c', 60, 3, delay=0, device=1)
@@ -407,10 +408,10 @@ def test_two_devices(analyze, tmp_path):
     assert rows == {'s': (1, 100000, 50000, 50000, 20000)}
 
 
-# ---- what the device did ----
+# ---- device timeline ----
 
 def test_timeline(analyze, tmp_path):
-    """Exposed is what nothing more useful hides: communication under computation, copies under both."""
+    """Exposed time is time that nothing more useful hides: computation hides communication, and both hide copies."""
     trace = Trace().kernel('gemm', 0, 100).kernel('ncclKernel_AllReduce', 50, 100, stream=20).kernel('gemm', 200, 10)
     trace.kernel('Memcpy DtoH', 140, 30, cat='gpu_memcpy', stream=8).kernel('ncclKernel_AllReduce', 60, 20, stream=21)
     row, = analyze('timeline', trace.write(tmp_path / 'trace.json'))['rows']
@@ -423,7 +424,7 @@ def test_timeline(analyze, tmp_path):
 # ---- several inputs ----
 
 def test_ranks_of_a_directory(analyze, tmp_path):
-    """One row a rank; the rank of the file, or the one that is given."""
+    """Each rank has one row; a rank given on the command line replaces the file's."""
     for rank in (0, 1, 5):
         trace = Trace(distributedInfo={'rank': rank, 'world_size': 8}).stage('s', 0, 10 + rank)
         trace.write(tmp_path / f'r{rank}.json.gz')
@@ -436,7 +437,7 @@ def test_ranks_of_a_directory(analyze, tmp_path):
 
 
 def test_steps(analyze, tmp_path):
-    """--step chooses by launch: what a step launched belongs to it, however late it ran."""
+    """--step selects by launch: a step has all work it launched, however late it ran."""
     trace = Trace()
     for step in range(3):
         trace.stage(f'ProfilerStep#{step}', step * 100, 100).launch(f'k{step}', step * 100 + 50, step + 1, delay=400)
@@ -447,7 +448,7 @@ def test_steps(analyze, tmp_path):
 
 
 def test_what_lies_between_two_traces_of_a_rank_is_not_idle(shared_traces, analyze):
-    """The two runs of kineto_tb are minutes apart: together they are idle as long as each for itself."""
+    """The minutes between the two runs of kineto_tb are not idle time: together they are as idle as each alone."""
     both = shared_traces / 'kineto_tb'
     single = sorted(both.glob('*.json.gz'))
     assert len(single) == 2

@@ -1,7 +1,7 @@
-"""test_kineto_bad - traces that are damaged, cut, strange or no traces: the valid part is answered, the rest counted.
+"""test_kineto_bad - damaged, truncated and strange traces, and files that are no traces: the valid part is answered.
 
-Each row says what the file holds, which kernels of it must be answered, how much is counted as lost, and the exit
-status: 0 the answer is of the whole, 3 of a part (and stderr says of which file, where and what), 1 there is none.
+Each row gives the file's content, the kernels that must be answered, the number of lost events and the exit status:
+0 for a whole answer, 3 for a partial one (stderr names the file, the place and the damage), 1 for none.
 """
 
 import gzip
@@ -29,19 +29,19 @@ def listed(*events):
 
 
 def strange(**members):
-    """ONE with members set to raw JSON; None takes one away."""
+    """ONE with members set to raw JSON; None removes a member."""
     event = json.loads(ONE)
     rows = {**{k: json.dumps(v) for k, v in event.items()}, **members}
     return '{' + ','.join(f'"{k}":{v}' for k, v in rows.items() if v is not None) + '}'
 
 
 def between(*events):
-    """Something strange between two good kernels."""
+    """Strange events between two good kernels."""
     return listed(ONE, *events, TWO)
 
 
 def row(name, content, kernels=None, lost=0, rc=None, says=None):
-    """says: a regular expression that stderr must have; without losses stderr is empty."""
+    """`says` is a regular expression for stderr; without losses and without `says`, stderr is empty."""
     rc = (3 if lost else 0) if rc is None else rc
     return pytest.param(SimpleNamespace(content=content, kernels=BOTH if kernels is None else kernels, lost=lost, rc=rc,
                                         says=says), id=name)
@@ -52,7 +52,7 @@ def deep(levels):
 
 
 ROWS = [
-    # ---- events that make no sense: left out, one by one ----
+    # ---- events without meaning are left out one by one ----
     row('no duration', between(strange(dur=None)), lost=1),
     row('negative duration', between(strange(dur='-5')), lost=1),
     row('no time', between(strange(ts=None)), lost=1),
@@ -72,7 +72,7 @@ ROWS = [
     row('null in the list', between('null'), lost=1),
     row('a list in the list', between('[1,[2,{"ts":3}]]'), lost=1),
     row('a word in the list', between('"kernel"'), lost=1),
-    # What follows a string without end is found again behind the next event that ends.
+    # After a string without an end, reading continues behind the next event that ends.
     row('half an event', listed(ONE, '{"ph":"X","cat":"kernel","na', THREE, TWO), lost=1),
     row('an event without its end', between(ONE.replace('one', 'lost')[:-1]), lost=1),
     row('a missing comma', between(strange(name='"lost" "twice"')), lost=1),
@@ -80,7 +80,7 @@ ROWS = [
     row('rubbish', listed(ONE, '{{{]]]"""', THREE, TWO), lost=1),
     row('an empty event', between('{}'), lost=1),
     row('all of them', listed(ONE, strange(dur='-5'), strange(ts='NaN'), '17', strange(dur=None), TWO), lost=4),
-    # ---- unusual, and no loss ----
+    # ---- unusual input without loss ----
     row('NaN in the arguments', between(strange(args='{"device":0,"stream":7,"x":NaN,"y":[-Infinity,Infinity,nan]}')),
         {'one': (2, 10), 'two': (1, 5)}),
     row('time zero', between(strange(ts='0', dur='0')), {'one': (2, 5), 'two': (1, 5)}),
@@ -129,12 +129,12 @@ ROWS = [
 
 @pytest.fixture(params=['plain', 'asan'])
 def program(request):
-    """tfanalyze as it is, and with sanitizers."""
+    """tfanalyze, without and with sanitizers."""
     return request.getfixturevalue('tfanalyze' if request.param == 'plain' else 'tfanalyze_asan')
 
 
 def ask(program, command, path):
-    """rc, the parsed answer or None, and stderr; stdout must be whole JSON, whatever the input."""
+    """Exit status, parsed answer or None, and stderr. stdout must be whole JSON for every input."""
     result = execute([program, command, '--format', 'json', path], clean_environment(), timeout=60)
     assert result.rc in (0, 1, 3), result.err
     return result.rc, json.loads(result.out) if result.rc != 1 else None, result.err
@@ -159,7 +159,7 @@ def check(program, path, case):
         return
     assert answered(answer) == case.kernels
     assert lost_of(info) == case.lost, info['rows'][0]
-    assert info['rows'][0]['complete']  # all of the file was read
+    assert info['rows'][0]['complete']  # the whole file was read
     if rc == 3:
         assert path.name in said and path.name in err, said
     else:
@@ -184,7 +184,7 @@ COMMANDS = (['info'], ['stages'], ['stages', '--exclusive'], ['breakdown'], ['br
     pytest.param(listed(ONE, TWO)[:-30], 3, id='cut'), pytest.param('no trace', 1, id='no trace'),
 ])
 def test_every_command(tfanalyze_asan, tmp_path, content, rc):
-    """All commands judge an input alike, and none of them stumbles."""
+    """All commands give an input the same exit status, and none crashes."""
     for command in COMMANDS:
         directory = tmp_path / '-'.join(command)
         directory.mkdir()
@@ -194,10 +194,10 @@ def test_every_command(tfanalyze_asan, tmp_path, content, rc):
         assert result.rc == rc, (command, result.err)
 
 
-# ---- unusual, and no loss: what the answers are ----
+# ---- answers to unusual input without loss ----
 
 def test_unordered(analyze, tmp_path):
-    """The order in the file means nothing."""
+    """The order of events in the file changes no answer."""
     trace = kineto.sample()
     random.Random(7).shuffle(trace.events)
     path = trace.write(tmp_path / 'trace.json')
@@ -205,7 +205,7 @@ def test_unordered(analyze, tmp_path):
 
 
 def test_duplicate_correlation_ids(analyze, tmp_path):
-    """The call that launched a kernel is the last one of its id that began before it."""
+    """A kernel belongs to the last call with its id that began before it."""
     trace = Trace().stage('a', 0, 100).stage('b', 100, 100).stage('c', 200, 100)
     trace.call(10, 5).call(110, 5).call(210, 5)
     for ts in (50, 150, 250):
@@ -215,7 +215,7 @@ def test_duplicate_correlation_ids(analyze, tmp_path):
 
 
 def test_one_id_for_all(analyze, tmp_path):
-    """A profiler that knows no ids writes 0 everywhere: that must not take the square of their number."""
+    """A profiler without ids writes 0 everywhere: 150,000 calls with one id do not take quadratic time."""
     count, call, kernel = 150000, ONE.replace('kernel', 'cuda_runtime').replace('"stream":7', '"correlation":0'), ONE
     kernel = kernel.replace('"stream":7', '"stream":7,"correlation":0')
     with (tmp_path / 'trace.json').open('w') as out:
@@ -229,7 +229,7 @@ def test_one_id_for_all(analyze, tmp_path):
 
 
 def test_kernels_without_launches(analyze, tmp_path):
-    """They belong to no stage, and are counted, not lost."""
+    """Kernels without a launch belong to no stage; they are counted, not lost."""
     trace = Trace().stage('s', 0, 100).launch('known', 10, 1).kernel('no call', 20, 5, 99).kernel('no id', 30, 5)
     path = trace.write(tmp_path / 'trace.json')
     answer = analyze('breakdown', path)
@@ -246,7 +246,7 @@ def test_overlapping_kernels_of_one_stream(analyze, tmp_path):
 
 
 def test_cpu_events_that_overlap_in_part(analyze, tmp_path):
-    """Operators that cross each other: the one that began last is the innermost."""
+    """Of two operators that overlap in part, the one that began last is the innermost."""
     trace = Trace().stage('s', 0, 200).operator('first', 0, 50).operator('second', 30, 50)
     for ts in (10, 40, 60, 90):
         trace.launch(f'k{ts}', ts, ts, dur=1 + ts)
@@ -256,7 +256,7 @@ def test_cpu_events_that_overlap_in_part(analyze, tmp_path):
 
 
 def test_several_processes_in_one_file(analyze, tmp_path):
-    """Threads of one number in two processes are two threads."""
+    """Equal thread numbers in two processes are two threads."""
     trace = Trace().stage('a', 0, 100, pid=1, tid=5).stage('b', 0, 50, pid=2, tid=5)
     trace.launch('ka', 10, 1, pid=1, tid=5).launch('kb', 10, 2, pid=2, tid=5)
     rows = analyze('breakdown', trace.write(tmp_path / 'trace.json'))['rows']
@@ -276,7 +276,7 @@ INVALID = [b'\xff\xfe', b'\xc3', b'\xe2\x82', b'\xed\xa0\x80', b'\xf8\x88\x80\x8
 
 @pytest.mark.parametrize('name', INVALID, ids=repr)
 def test_invalid_names(program, tmp_path, name):
-    """Bytes that are no UTF-8 and escapes that are none: the event counts, and the answer is valid JSON."""
+    """Invalid UTF-8 and invalid escapes: the event counts, and the answer is valid JSON."""
     path = tmp_path / 'trace.json'
     event = ONE.encode().replace(b'"one"', b'"x' + name + b' "')
     path.write_bytes(listed(ONE, '@', TWO).encode().replace(b'@', event))
@@ -290,7 +290,7 @@ def test_invalid_names(program, tmp_path, name):
 
 
 def test_a_huge_name(analyze, tmp_path):
-    """100 MB in one string: it is a name like others, and text output does not die of it."""
+    """A name of 100 MB is an ordinary name, and text output survives it."""
     path = tmp_path / 'trace.json'
     with path.open('w') as out:
         out.write(listed(ONE, '@', TWO).split('@')[0])
@@ -304,10 +304,10 @@ def test_a_huge_name(analyze, tmp_path):
     assert analyze('info', path)['rows'][0]['lost'] == {}
 
 
-# ---- cut ----
+# ---- truncated files ----
 
 def cut_sample():
-    """Kernels only, so that each event that is whole can be counted; the offsets where one ends."""
+    """The text of a file with kernels only, whose whole events are easily counted, and the offsets at which events end."""
     events = [ONE.replace('one', f'k{i}').replace('"ts":10', f'"ts":{i * 10}') for i in range(6)]
     text = listed(*events)
     ends = [text.index(e) + len(e) for e in events]
@@ -318,7 +318,7 @@ TEXT, ENDS = cut_sample()
 
 
 def test_cut_anywhere(program, tmp_path):
-    """Cut at every third byte: each event that is whole is answered, and 3 says that there should be more."""
+    """A file cut at any place: every whole event is answered, and status 3 says that more is missing."""
     path = tmp_path / 'cut.json'
     first = TEXT.index('[') + 1
     for length in range(1, len(TEXT), 3 if program.parent.name == 'build' else 11):
@@ -352,7 +352,7 @@ def long_trace(count=4000):
 
 @pytest.mark.parametrize('share', [0.02, 0.3, 0.7, 0.999])
 def test_cut_gzip(program, tmp_path, share):
-    """As much as zlib can get out of it is answered."""
+    """A truncated gzip file is answered as far as zlib unpacks it."""
     text = long_trace().text().encode()
     data = gzip.compress(text, mtime=0)
     data = data[:int(len(data) * share)]
@@ -366,7 +366,7 @@ def test_cut_gzip(program, tmp_path, share):
 
 
 def test_gzip_cut_in_its_trailer(analyze, tmp_path):
-    """All of the JSON is there: only the checksum behind it is not."""
+    """A truncated gzip trailer lacks only the checksum: all events are answered, with status 3."""
     data = gzip.compress(long_trace().text().encode(), mtime=0)
     (tmp_path / 'trace.json.gz').write_bytes(data[:-3])
     result = analyze('breakdown', tmp_path / 'trace.json.gz', rc=3)
@@ -375,7 +375,7 @@ def test_gzip_cut_in_its_trailer(analyze, tmp_path):
 
 @pytest.mark.parametrize('place', [0.3, 0.6, 0.9])
 def test_damaged_gzip(tfanalyze_asan, tmp_path, place):
-    """Bytes in the middle overwritten: what stands before them is answered."""
+    """Overwritten bytes inside a gzip file: the events before them are answered."""
     data = bytearray(gzip.compress(long_trace().text().encode(), mtime=0))
     at = int(len(data) * place)
     data[at:at + 64] = b'\xff' * 64
@@ -395,14 +395,14 @@ def test_wrong_checksum(analyze, tmp_path):
 
 
 def test_rubbish_behind_the_gzip_member(analyze, tmp_path):
-    """As gzip itself does: what is no member is no part of the file."""
+    """Bytes behind the last gzip member are ignored, as gzip does."""
     (tmp_path / 'trace.json.gz').write_bytes(gzip.compress(listed(ONE, TWO).encode()) + b'rubbish')
     assert answered(analyze('breakdown', tmp_path / 'trace.json.gz')) == BOTH
 
 
 @pytest.mark.parametrize('name', ['trace.json.gz', 'trace.json'])
 def test_still_being_written(analyze, tmp_path, name):
-    """The file grows between two looks: each time it answers what is there."""
+    """A file that grows between two reads is answered each time as far as it goes."""
     text = long_trace().text().encode()
     data = gzip.compress(text, mtime=0) if name.endswith('.gz') else text
     seen = []
@@ -425,7 +425,8 @@ def test_gz_that_is_none(analyze, tmp_path):
 # ---- several inputs ----
 
 def test_two_files_of_one_rank(analyze, tmp_path):
-    """Of the same time they would count twice: the second is left out, which is said. Of different times both count."""
+    """Two files of a rank whose times overlap would count twice: the second is left out with a message. Others both
+    count."""
     for name, start in (('a', 0), ('b', 5), ('c', 100)):
         Trace(distributedInfo={'rank': 2}).stage('s', start, 10).write(tmp_path / f'{name}.json')
     a, b, c = (tmp_path / f'{name}.json' for name in 'abc')
@@ -438,7 +439,7 @@ def test_two_files_of_one_rank(analyze, tmp_path):
 
 
 def test_a_directory_of_mixed_files(analyze, tmp_path):
-    """Traces are read; what is none is left alone, or said if its name promised one."""
+    """A directory's traces are read; other files are ignored, with a message if they are named .json."""
     Trace(distributedInfo={'rank': 0}).stage('s', 0, 10).write(tmp_path / 'r0.json.gz')
     Trace(distributedInfo={'rank': 1}).stage('s', 0, 11).write(tmp_path / 'r1.json')
     (tmp_path / 'notes.txt').write_text('none')
@@ -456,7 +457,7 @@ def test_a_directory_of_mixed_files(analyze, tmp_path):
 
 @pytest.mark.parametrize('content', ['', '{"schemaVersion": 1, "deviceProp', '{"schemaVersion": 1, "traceEvents": ['])
 def test_a_trace_in_a_directory_that_has_only_begun(analyze, tmp_path, content):
-    """A rank whose file is cut before its first event is missing, and that is no whole answer."""
+    """A rank's file that is cut before its first event is missing, so the answer is partial."""
     Trace(distributedInfo={'rank': 0}).stage('s', 0, 10).write(tmp_path / 'r0.json')
     (tmp_path / 'r1.json').write_text(content)
     result = analyze('stages', tmp_path, rc=3, format=None)
@@ -470,7 +471,7 @@ def test_a_directory_without_traces(analyze, tmp_path):
 
 
 def test_good_and_unusable(analyze, tmp_path):
-    """One good input is enough for an answer, and 3 for the other."""
+    """One good input is enough for an answer; the unusable one makes the status 3."""
     (tmp_path / 'good.json').write_text(listed(ONE, TWO))
     (tmp_path / 'bad.json').write_text('no trace')
     for bad in ('bad.json', 'missing.json'):
@@ -482,7 +483,7 @@ def test_good_and_unusable(analyze, tmp_path):
 
 
 def damaged_anywhere(program, tmp_path, seed, packed=False):
-    """25 files with bytes overwritten at random: always an answer or a reason, never a sanitizer's report."""
+    """25 files with random bytes overwritten: always an answer or a reason, never a sanitizer report."""
     rng = random.Random(seed)
     text = Style(space=' ').text(kineto.sample().document).encode()
     data = gzip.compress(text, mtime=0) if packed else text

@@ -1,4 +1,4 @@
-"""test_no_mixing - what must not become one answer: formats that are not read, one process twice, time after the cap."""
+"""test_no_mixing - inputs that must not mix in one answer: unread formats, one process twice, records after the cap."""
 
 import gzip
 import shutil
@@ -30,7 +30,8 @@ for i in range(40):
 @pytest.mark.parametrize('path', ['test.pfw', 'test-trace.pfw.gz', 'cm1', '.'])
 @pytest.mark.parametrize('command', ['stages', 'info', 'report'])
 def test_traces_of_dftracer_are_refused_with_a_sentence(analyze, shared_traces, tmp_path, path, command):
-    """They were read as one stage (run) of a PyTorch trace, and a directory of them as no JSON."""
+    """dftracer traces, and directories of them, are refused with one message (they used to pass for PyTorch traces or
+    no JSON)."""
     more = ['--output', tmp_path / 'out'] if command == 'report' else []
     result = analyze(command, shared_traces / 'dftracer' / path, *more, format='text', rc=1)
     assert result.out == '' and len(result.err.splitlines()) == 1
@@ -40,7 +41,8 @@ def test_traces_of_dftracer_are_refused_with_a_sentence(analyze, shared_traces, 
 @pytest.mark.parametrize('name', ['io.json', 'io.json.gz', 'io.log', 'io'])
 @pytest.mark.parametrize('of', ['test.pfw', 'new', 'unfinished', 'one'])
 def test_traces_of_dftracer_are_known_by_their_content(analyze, shared_traces, tmp_path, of, name):
-    """Under any name, packed or not: older files, newer ones without brackets, one cut in its second event, one of one event."""
+    """dftracer traces are recognised under any name, packed or not: old, without brackets, cut in event 2, of one
+    event."""
     lines = (shared_traces / 'dftracer' / 'test.pfw').read_bytes().splitlines()
     new = [b'{"type":4,"ph":4,"id":0,"name":"HH","cat":"dftracer","pid":7,"tid":7,"args":{"name":"n"}}',
            b'{"type":3,"ph":1,"id":1,"name":"read","cat":"POSIX","pid":7,"tid":7,"ts":17,"dur":1}']
@@ -76,7 +78,7 @@ def test_traces_of_dftracer_beside_others_are_named(analyze, shared_traces, tmp_
 
 @pytest.fixture
 def both(tmp_path):
-    """Ours and torch's of process 100, rank 0."""
+    """A .tfr and a torch trace of the same process, number 100, rank 0."""
     simple(tmp_path / 'rank0.a.100.tfr', rank=0, pid=100, host='here')
     kineto.Trace(pid=100).stage('theirs', 0, 10).write(tmp_path / 'torch.json')
     return tmp_path / 'rank0.a.100.tfr', tmp_path / 'torch.json'
@@ -102,7 +104,7 @@ def test_traces_of_other_processes_stand_side_by_side(analyze, both, other):
 # ---- the cap ----
 
 def test_nothing_follows_the_cap(run, python, analyze, tmp_path):
-    """A stage that is open when TFI_MAX_MB is reached ends there. Small pieces still fitted later, and it lasted until those."""
+    """A stage that is open when the trace reaches TFI_MAX_MB ends there, even if later small chunks still fit."""
     (tmp_path / 'cap.py').write_text(CAP)
     result = run([python, 'cap.py'], env={'TFI_MAX_MB': '1'})
     assert result.rc == 0 and 'has reached TFI_MAX_MB' in result.err

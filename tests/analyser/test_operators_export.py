@@ -1,7 +1,8 @@
-"""test_operators_export - operators, memory, metadata and stages in pieces: loaded from traces of ours, and as Chrome traces.
+"""test_operators_export - operators, memory, metadata and stages in pieces of .tfr traces: answers and Chrome exports.
 
-The traces are written by tests/tfr.py; what must come out is computed from the numbers they are made of. That HTA and the
-TensorBoard plugin read the file, and find the same operators in it, is asked of them.
+tests/tfr.py writes the traces. The tests compute the expected answers from the numbers that they write, and let HTA and
+the
+TensorBoard plugin load the exported files and find the same operators.
 """
 
 import gzip
@@ -18,7 +19,7 @@ from tfr import rec
 
 
 def training(path):
-    """A forward pass on one thread, its backward one on another, which has no stage of its own."""
+    """A forward pass on one thread, and its backward pass on another thread without stages."""
     t = OpTrace()
     t.stage('forward', 100 * US, 200 * US)
     t.stage('other', 390 * US, 500 * US)
@@ -58,7 +59,7 @@ def exported(trace, analyze):
     return json.loads(analyze('export', 'chrome', trace, format=None).out)
 
 
-# ---- who launched what ----
+# ---- launches of work ----
 
 def test_work_belongs_to_the_operator_that_launched_it(trace, analyze):
     rows = analyze('breakdown', '--group-by', 'op', trace)['rows']
@@ -68,7 +69,7 @@ def test_work_belongs_to_the_operator_that_launched_it(trace, analyze):
 
 
 def test_backward_work_belongs_to_the_stage_of_the_forward_operator(trace, analyze):
-    """At 425 us another stage is open; the arrow leads to the operator that began last of those with the number."""
+    """Another stage is open at 425 us, but the arrow leads to the last operator with that sequence number."""
     rows = {r['stage']: r for r in analyze('stages', trace)['rows']}
     assert rows['forward']['device_us'] == 33 and rows['other']['device_us'] == 5
     totals = analyze('breakdown', trace)['totals']
@@ -91,7 +92,8 @@ def test_without_its_forward_operator_it_does_not(tmp_path, analyze, change):
 # ---- stages in pieces ----
 
 def pieces(path, **header):
-    """Two tasks of one event loop, one of which ends on another thread; a call in each piece, and one in between."""
+    """Two tasks of one event loop, one of which ends on another thread. Kernels are launched in each piece and in
+    between."""
     t = OpTrace(**header)
     t.coroutine('serve', 1000 * US, [(1000 * US, 1100 * US, 1), (1500 * US, 1600 * US, 2), (1700 * US, None, 2)], 1800 * US)
     t.coroutine('serve', 1100 * US, [(1100 * US, 1400 * US, 1), (1450 * US, None, 1)], 1500 * US)
@@ -110,11 +112,11 @@ def test_a_coroutine_has_the_time_it_ran_and_the_time_from_entry_to_exit(tmp_pat
     assert (serve['calls'], serve['host_us'], serve['wall_us'], serve['self_us']) == (2, 650, 1200, 620)
     assert (rows['never']['calls'], rows['never']['host_us']) == (1, 10) and answer['totals']['unfinished'] == 1
     assert (rows['inner']['host_us'], rows['inner']['device_us']) == (30, 2)
-    # While it is suspended nothing is its: of 1420 and 1650 no stage is open anywhere.
+    # A suspended stage gets nothing: at 1420 and 1650 no stage is open.
     assert serve['device_us'] == 1 + 2 + 3 + 5 + 7 and rows['(none)']['device_us'] == 4 + 6
     part = {r['stage']: r for r in analyze('stages', '--from', '0.00155', trace)['rows']}['serve']
     assert (part['calls'], part['host_us'], part['wall_us']) == (1, pytest.approx(150, abs=0.01), pytest.approx(250, abs=0.01))
-    # One call of it is from entry to exit; with --exclusive what its own pieces took.
+    # One call lasts from entry to exit; with --exclusive it counts its own pieces.
     assert serve['min_us'] + serve['max_us'] == serve['wall_us'] and serve['median_us'] == 600
     own = {r['stage']: r for r in analyze('stages', '--exclusive', trace)['rows']}['serve']
     assert own['min_us'] + own['max_us'] == own['self_us'] == 620
@@ -142,7 +144,8 @@ def test_pieces_are_drawn_where_they_ran(tmp_path, analyze):
 
 
 def test_odd_pauses_change_nothing(tmp_path, analyze):
-    """Of no range, twice, outside of it; a resume that nothing came before moves it to that thread."""
+    """Pauses of no range, twice or outside of it change nothing; a resume without a pause moves the range to its
+    thread."""
     t = OpTrace()
     number = t.coroutine('s', 100 * US, [(100 * US, None, 1)], 400 * US)
     name = t.w.string('s')
@@ -160,7 +163,7 @@ def test_odd_pauses_change_nothing(tmp_path, analyze):
 # ---- call stacks ----
 
 FRAME = 'm.py(3): forward'
-DAMAGED = {  # what stands in the string of a stack, and its frames as far as they make sense; N is the number of a frame
+DAMAGED = {  # the string of a stack, and its frames as far as they make sense; N stands for a frame's number
     'empty': ('', '(lost)'),
     'no number': ('zz', '(lost)'),
     'upper case': ('AB', '(lost)'),
@@ -180,7 +183,7 @@ DAMAGED = {  # what stands in the string of a stack, and its frames as far as th
 
 @pytest.mark.parametrize('case', DAMAGED)
 def test_damaged_stacks(tmp_path, analyze, case):
-    """What makes no sense is (lost), is said, and changes the exit status; what the library lost is neither."""
+    """Damaged frames become (lost), with a message and status 3; frames that the library lost change neither."""
     t = OpTrace()
     frame, name = t.w.string('forward\tm.py\t3'), t.w.string('aten::add')
     given, wanted = DAMAGED[case]
@@ -203,11 +206,11 @@ def test_damaged_stacks(tmp_path, analyze, case):
 
 
 def test_dump_says_what_it_leaves_out(tmp_path, analyze):
-    """Also of columns that nothing but dump looks at."""
+    """dump reports rows that it leaves out, even for columns that only dump reads."""
     t = OpTrace()
     t.stage('s', 100 * US, 200 * US)
     t.w.chunk([rec('io', path=t.w.string('x'), time=ticks(i * US)) for i in range(3)], thread=1,
-              pick=lambda f, _: 99 if f.name == 'path' else None)  # a codec that there is not
+              pick=lambda f, _: 99 if f.name == 'path' else None)  # an unknown codec
     path = t.save(tmp_path / 'rank2.h.1.tfr')
     result = analyze('dump', path, format='csv', rc=3)
     assert '3 more records are whole and make no sense' in result.err
@@ -333,10 +336,11 @@ def test_our_own_reader_reads_it_back(tmp_path, trace, analyze):
         assert rows[0] == rows[1]
 
 
-# ---- dispatches, and what `info` says ----
+# ---- dispatches, and `info` ----
 
 def test_dispatches(tmp_path, analyze):
-    """Builtins of extension modules, and operators of namespaces that are not torch's; with the stage rules of operators."""
+    """launches counts native builtins and operators outside torch's namespaces, and gives them to stages like
+    operators."""
     t = OpTrace()
     t.stage('filter', 100 * US, 300 * US)
     for i, name in enumerate(('aten::add', 'torchvision::nms', 'prim::If', 'c10d::allreduce_', 'torchvision::nms',

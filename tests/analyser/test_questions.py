@@ -1,4 +1,4 @@
-"""test_questions - several questions in one run: each answer is the one it has when it is asked alone."""
+"""test_questions - several questions in one run: each answer equals that of a run of its own."""
 
 import json
 

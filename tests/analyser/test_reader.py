@@ -1,4 +1,5 @@
-"""test_reader - `tfanalyze dump` and `info` against tests/tfr.py, and what is no trace or one of another version."""
+"""test_reader - `tfanalyze dump` and `info` against tests/tfr.py, other versions of the format, and files that are no
+traces."""
 
 import csv
 import io
@@ -14,13 +15,13 @@ from conftest import ROOT
 from small_traces import clock_chunk, export, simple
 from tfr import MONOTONIC, NESTED, REALTIME, STAGE, Writer, rec
 
-NS = 0.0011  # microseconds: two nanoseconds' rounding at most, and what a double adds
+NS = 0.0011  # microseconds: rounding of two nanoseconds at most, plus the error of a double
 
 
 # ---- dump ----
 
 def truth_of_dump(w, clock, start):
-    """What dump has to say of a writer's records, in their order."""
+    """The rows that dump must print for a writer's records, in order."""
     out = []
     for r in w.records:
         kind = w.kinds[r.kind]
@@ -41,7 +42,7 @@ def truth_of_dump(w, clock, start):
 
 
 def arguments(w, r):
-    """A list: with the names of its function's arguments, where its record is of a function."""
+    """The argument list of a record, with the function's argument names if the record has a function."""
     if 'func' not in r.values:
         return [hex(v) for v in next(v for v in r.values.values() if isinstance(v, list))]
     description = w.strings[r.values['func']].decode().split('\x1f')
@@ -102,7 +103,7 @@ def same(a, b):
 @pytest.mark.parametrize('form', ['rows', 'columns', 'mixed'])
 @pytest.mark.parametrize('seed', range(4))
 def test_dump_has_every_value(tmp_path, analyze, form, seed):
-    """All kinds of record, all codecs, rows and columns, packed and not: every value comes out as it went in."""
+    """All kinds of records and codecs, as rows and columns, packed and not: every value comes out unchanged."""
     rng = random_traces.generator(seed)
     w = Writer(rank=2, clock='tsc')
     clock_chunk(w, [(500_000, 10 ** 12, 10 ** 18), (9 * 10 ** 6, 10 ** 12 + 4_100_000, 10 ** 18 + 4_100_000)], thread=1)
@@ -153,7 +154,7 @@ def test_dump_as_text_and_csv(tmp_path, analyze):
 
 
 def test_dump_json_of_any_bytes(tmp_path, analyze):
-    """Names are any bytes: JSON stays JSON, and what is UTF-8 comes through as it is."""
+    """Names may be any bytes: JSON stays valid, and UTF-8 names stay as they are."""
     rng = random_traces.generator(5)
     names = [bytes([b]) for b in range(256)] + [rng.randbytes(rng.randrange(40)) for _ in range(300)]
     names += ['ünï→𝄞'.encode(), b'\xed\xa0\x80', b'\xf4\x90\x80\x80', b'\xc0\xaf', b'']
@@ -191,7 +192,7 @@ def test_info(tmp_path, analyze):
 
 
 def test_a_step_of_the_clock_is_found(tmp_path, analyze):
-    """Realtime was set forward by two seconds: durations do not show it, and info says so."""
+    """Realtime jumps forward by two seconds: durations ignore the jump, and info reports it."""
     w = Writer(clock='tsc')
     clock_chunk(w, [(0, 0, 10 ** 18), (2 * 10 ** 9, 10 ** 9, 10 ** 18 + 10 ** 9)])
     b = rec('range_begin', name=w.string('s'), time=10 ** 9, id=1, flags=NESTED | STAGE)
@@ -215,7 +216,7 @@ def test_a_trace_without_clock_records_says_so(tmp_path, analyze):
     assert 'clock' in analyze('info', path, rc=3, format='text').err
 
 
-# ---- what does not belong there ----
+# ---- unknown content ----
 
 def test_versions(tmp_path, analyze):
     ours = '.'.join(re.findall(r'^#define TFI_M[AI][JN]OR (\d+)', (ROOT / 'include/tfi_trace.h').read_text(), re.M))
@@ -259,7 +260,7 @@ def test_a_run_directory_is_its_traces_only(tmp_path, analyze):
 
 
 def test_kinds_and_columns_from_the_future(tmp_path, analyze):
-    """A kind, a column and a block type this program does not know, and a column it knows that is not there."""
+    """An unknown kind, column and block type, and the absence of a known column, do not stop the reader."""
     kinds = dict(tfr.KINDS)
     kinds['future'] = tfr.Kind(900, 'future', [tfr.Field('time', 'uint64_t', 'TICKS', 'DELTA'),
                                                tfr.Field('shade', 'uint32_t', 'COLOUR', 'PLAIN'),
@@ -270,7 +271,7 @@ def test_kinds_and_columns_from_the_future(tmp_path, analyze):
     secret = tfr.Kind(901, 'secret', [tfr.Field('a', 'uint32_t', 'UINT', 'PLAIN')])
     for form in ('rows', 'columns'):
         w = Writer(kinds=kinds)
-        w.kinds = dict(kinds, secret=secret)  # not in the SCHEMA block
+        w.kinds = dict(kinds, secret=secret)  # missing in the SCHEMA block
         clock_chunk(w, [(0, 0, 10 ** 18)])
         values = {f.name: 1 for f in kinds['mark'].fields}
         w.chunk([tfr.Record('future', dict(time=50 + i, shade=3, more=-i)) for i in range(3)]

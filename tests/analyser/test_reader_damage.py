@@ -1,4 +1,4 @@
-"""test_reader_damage - records that were lost, files that were cut or changed, and sizes that nobody wrote."""
+"""test_reader_damage - lost records, cut and changed files, and sizes that no writer writes."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from small_traces import live_pair, simple
 from tfr import rec
 
 
-# ---- what is lost ----
+# ---- losses ----
 
 def test_drops_are_said_and_counted(tmp_path, analyze):
     w = simple(tmp_path / 'a.tfr', footer=False)
@@ -46,7 +46,8 @@ def test_serials_that_stand_twice_count_once(tmp_path, analyze):
 # ---- damage ----
 
 def test_a_file_cut_anywhere(tmp_path, analyze):
-    """At every 997th byte: the chunks before the cut, a line that says where, exit 3 (1 where nothing is left)."""
+    """A file cut at any place gives the chunks before the cut, a message with the place, and status 3 (1 if nothing is
+    left)."""
     w = random_traces.everything()
     path = tmp_path / 'cut.tfr'
     for cut in [*range(0, len(w.data), 997), *(b.offset for b in w.blocks), *(b.offset + 5 for b in w.blocks)]:
@@ -63,7 +64,7 @@ def test_a_file_cut_anywhere(tmp_path, analyze):
 
 
 def test_damage_is_said_with_its_place(tmp_path, analyze):
-    """In rows that are not packed, so that only the checksum can tell."""
+    """Damage in unpacked rows, which only the checksum detects, is reported with its place."""
     w = random_traces.everything(footer=False)
     w.chunk([rec('mark', name=w.string('here'), time=10 ** 8 + i, payload=i) for i in range(9)], thread=1, tid=101,
             form='rows', deflate=False)
@@ -76,7 +77,7 @@ def test_damage_is_said_with_its_place(tmp_path, analyze):
     path.write_bytes(data)
     result = analyze('info', path, format='text', rc=3)
     assert f'damaged in 1 place, the first at byte {lost.offset}: {lost.records} records lost' in result.err
-    data[lost.offset + 2] ^= 1  # its head too: its number of records is not known, the footer's is
+    data[lost.offset + 2] ^= 1  # the block's head too: only the footer still knows its number of records
     path.write_bytes(data)
     answer = analyze('info', path, rc=3)
     assert answer['rows'][0]['lost'] == {'missing': lost.records}
@@ -94,7 +95,7 @@ def test_a_damaged_beginning_is_read_all_the_same(tmp_path, analyze):
 
 
 def test_lost_descriptions(tmp_path, analyze):
-    """HEADER, SCHEMA and STRINGS blocks damaged one by one: the records are still there."""
+    """Damaged HEADER, SCHEMA and STRINGS blocks, one by one, lose no record."""
     w = random_traces.everything()
     for block in [b for b in w.blocks if b.type in (tfr.HEADER, tfr.SCHEMA, tfr.STRINGS)][:6]:
         data = bytearray(w.data)
@@ -112,7 +113,7 @@ def test_lost_descriptions(tmp_path, analyze):
 
 
 def test_blocks_after_a_gap_are_found(tmp_path, analyze):
-    """Bytes taken out of the middle, so that nothing stands on its place any more."""
+    """Blocks are found although bytes before them are missing and every offset is wrong."""
     w = random_traces.everything()
     chunks = [b for b in w.blocks if b.type == tfr.CHUNK]
     data = w.data[:chunks[3].offset + 30] + w.data[chunks[6].offset + 13:]
@@ -124,7 +125,7 @@ def test_blocks_after_a_gap_are_found(tmp_path, analyze):
 
 
 def test_a_torn_write_in_the_middle(tmp_path, analyze):
-    """A block's head and part of its payload, then other blocks: what follows lies inside the size it claims."""
+    """Blocks are found after a torn write, though they lie inside the size that the torn block claims."""
     w = simple(tmp_path / 'a.tfr', footer=False)
     torn = tfr.pack_block(tfr.CHUNK, os.urandom(5000), serial=50, records=17)
     before = bytes(w.data)
@@ -172,7 +173,7 @@ def hostile_group(count=1, columns=1, bytes_=None):
 
 @pytest.mark.parametrize('name', HOSTILE)
 def test_hostile_sizes(tmp_path, tfanalyze, tfanalyze_asan, name):
-    """What checksums bless and nobody wrote: no crash, and no more than 400 MB of addresses whatever it claims."""
+    """Impossible sizes with valid checksums: no crash, and at most 400 MB of address space."""
     w = simple(tmp_path / 'a.tfr', footer=False)
     w.data += HOSTILE[name](w)
     w.chunk([rec('mark', time=5)] * 4, thread=1)

@@ -1,4 +1,4 @@
-"""test_reader_export - `tfanalyze export chrome` of stages, marks and calls, and files that are written whole or not."""
+"""test_reader_export - `tfanalyze export chrome` of stages, marks and calls; an output file is whole or absent."""
 
 import gzip
 import json
@@ -13,7 +13,7 @@ from tfr import NESTED, STAGE, Writer, rec
 
 
 def check_chrome(trace):
-    """The rules of the format, and that the boxes of a thread lie within each other."""
+    """Checks the rules of the format, and that the boxes of a thread are nested."""
     tracks, open_pairs = {}, {}
     for e in trace['traceEvents']:
         assert e['ph'] in 'XibeM' and isinstance(e['name'], str)
@@ -85,7 +85,7 @@ def test_export_details(tmp_path, analyze):
 
 
 def test_export_gives_each_process_a_number_of_its_own(tmp_path, analyze):
-    """Two hosts have a process 77 each; several ranks are in one file, so it has no single rank."""
+    """Processes with pid 77 on two hosts keep apart; a file of several ranks names no rank."""
     simple(tmp_path / 'rank0.a.77.tfr', rank=0, pid=77, host='a')
     simple(tmp_path / 'rank1.b.77.tfr', rank=1, pid=77, host='b')
     trace = export(analyze, tmp_path)

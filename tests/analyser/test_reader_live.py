@@ -1,4 +1,4 @@
-"""test_reader_live - a trace and its live file, of processes that were killed or still run."""
+"""test_reader_live - a trace and its live file, for processes that were killed or still run."""
 
 import os
 import time
@@ -27,7 +27,7 @@ def test_a_chunk_in_both_files_counts_once(tmp_path, analyze):
     w.chunk(chunks[1]['records'], thread=2, tid=6, serial=3)
     w.save(path)
     assert len([r for r in analyze('dump', path)['rows'] if r['kind'] == 'mark']) == 57
-    # A thread was still in the recorder when its chunk was appended: the live one has more.
+    # The chunk was appended while its thread was still recording, so the live file has more records.
     short = tfr.Writer(host='elsewhere')
     short.numbers, short.strings = dict(w.numbers), dict(w.strings)
     clock_chunk(short, [(0, 0, 10 ** 18)], thread=1)
@@ -61,16 +61,16 @@ def test_a_lone_live_file(tmp_path, analyze):
     w, chunks, path, live = live_pair(tmp_path)
     path.unlink()
     for given in (live, tmp_path):
-        answer = analyze('dump', given, rc=3)  # chunks 1 and 2 were in the .tfr
+        answer = analyze('dump', given, rc=3)  # the .tfr had chunks 1 and 2
         assert answer['inputs'][0]['kind'] == 'live' and len(answer['rows']) == 37
-        assert answer['inputs'][0]['lost'] == 2  # chunks, so at least as many records
-    path.write_bytes(b'')  # the disk was full when it was made
+        assert answer['inputs'][0]['lost'] == 2  # lost chunks, so at least two records
+    path.write_bytes(b'')  # as if the disk was full when the file was made
     os.utime(path, (1, 1))
     assert len(analyze('dump', path, rc=3)['rows']) == 37
 
 
 def test_a_live_file_elsewhere(tmp_path, analyze):
-    """The header says where it lies; it is used only if it is of the same process."""
+    """A live file elsewhere is found through the header, and used only if it is of the same process."""
     away = tmp_path / 'shm' / 'tfinject.0.rank0.h.1.tfr.live'
     away.parent.mkdir()
     run = tmp_path / 'run'
@@ -92,7 +92,7 @@ def test_a_running_process_is_a_snapshot(tmp_path, analyze):
     w, chunks, path, live = live_pair(tmp_path, **own_process())
     result = analyze('info', path, format='text')
     assert 'ended         running' in result.out and 'still running' in result.err
-    torn = w.data + tfr.pack_block(tfr.CHUNK, b'x' * 500, serial=9, records=10)[:100]  # it is being appended to
+    torn = w.data + tfr.pack_block(tfr.CHUNK, b'x' * 500, serial=9, records=10)[:100]  # an append in progress
     path.write_bytes(torn)
     assert analyze('info', path)['rows'][0]['lost'] == {}
     process = own_process()

@@ -1,4 +1,4 @@
-"""test_reader_stages - `tfanalyze stages` on traces at random, against the slow answers of tests/random_traces.py."""
+"""test_reader_stages - `tfanalyze stages` on random traces, against the slow answers of tests/random_traces.py."""
 
 import csv
 import io
@@ -13,11 +13,12 @@ import tfr
 from small_traces import clock_chunk, simple, staged_trace
 from tfr import NESTED, STAGE, Writer, rec
 
-NS = 0.0011  # microseconds: two nanoseconds' rounding at most, and what a double adds
+NS = 0.0011  # microseconds: rounding of two nanoseconds at most, plus the error of a double
 
 
 def oracle_rows(traces, window=None):
-    """{(rank, stage): [calls, host, self, each call's, each call's self]} and {rank: (first, last)} over (writer, clock) pairs."""
+    """{(rank, stage): [calls, host, self, each call's host, each call's self]} and {rank: (first, last)} of (writer,
+    clock) pairs."""
     rows, spans = {}, {}
     for w, clock in traces:
         first, last = random_traces.span(w.records, clock)
@@ -52,7 +53,7 @@ def check_stages(answer, rows, spans, exclusive=False):
 
 @pytest.mark.parametrize('seed', range(25))
 def test_stages_equal_the_oracle(tmp_path, analyze, seed):
-    """Nesting, recursion, started ranges that cross others, unfinished ones, several processes of one rank."""
+    """Nesting, recursion, crossing and unfinished ranges, and several processes of a rank give the oracle's answer."""
     traces = [staged_trace(tmp_path / f'rank{r}.h.{i}.tfr', seed * 10 + i, r) for i, r in enumerate([0, 1, 1])]
     rows, spans = oracle_rows(traces)
     check_stages(analyze('stages', tmp_path, '-j', 1 + seed % 3), rows, spans)
@@ -75,7 +76,7 @@ def test_stages_in_a_window(tmp_path, analyze, seed):
 
 
 def test_stages_of_known_numbers(tmp_path, analyze):
-    """Recursion counts once, self time is less children, a started range that outlives its parent is clipped."""
+    """Recursion counts once, self time excludes children, and a started range that outlives its parent is clipped."""
     w = Writer()
     clock_chunk(w, [(0, 0, 10 ** 18), (10 ** 7, 10 ** 7, 10 ** 18 + 10 ** 7)])
     records, number = [], 0
@@ -121,7 +122,7 @@ def test_an_unfinished_stage_lasts_to_the_end(tmp_path, analyze):
 
 
 def test_an_unfinished_stage_of_a_trace_with_losses_lasts_to_its_threads_last_record(tmp_path, analyze):
-    """Its end may be among what is lost: to let it last as long as the process would be an invention."""
+    """The stage's end may be among the lost records, so the stage must not last as long as the process."""
     w = Writer()
     clock_chunk(w, [(0, 0, 10 ** 18)])
     w.chunk([rec('range_begin', name=w.string('open'), time=1000, id=1, flags=NESTED | STAGE),

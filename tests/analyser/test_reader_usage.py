@@ -62,7 +62,7 @@ def test_filters(tmp_path, analyze):
                            (['--stage', 'x*'], 'nothing matches --stage x*'), (['--from', 100], 'nothing matches --from 100')):
         result = analyze('stages', *filters, tmp_path, format='text', rc=1)
         assert result.out == '' and words in result.err
-    # A damaged rank does not spoil the answer about another.
+    # A damaged rank changes no answer about another rank.
     bad = tmp_path / 'rank1.a.101.tfr'
     bad.write_bytes(bad.read_bytes()[:-60])
     os.utime(bad, (1, 1))

@@ -1,4 +1,4 @@
-"""test_report - the files of a report against independent answers, and in the tools they are for; its summary."""
+"""test_report - the files of a report against independent answers and in the tools that read them; its summary."""
 
 import gzip
 import json
@@ -19,7 +19,7 @@ from tfr import NESTED, STAGE, Writer, rec
 
 
 def report(analyze, *arguments, rc=0):
-    """The answer, with .files: {path: its JSON} of what was written."""
+    """The answer, and {path: parsed JSON} of the files that the report wrote."""
     answer = analyze('report', *arguments, rc=rc)
     files = {}
     for path in map(str, answer['totals']['files']):
@@ -54,7 +54,7 @@ def ns(ms):
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize('name', STEPS)
 def test_files_of_a_real_trace(tmp_path, analyze, shared_traces, python, name):
-    """Each stage's trace has the events that belong to it, loads in both tools, and its kernels add up."""
+    """Each stage's trace has the stage's events and loads in both tools; the kernels of the breakdowns add up."""
     there = kineto.read(shared_traces / name)
     answer, files = report(analyze, shared_traces / name, '--output', tmp_path / 'out')
     rank = there.get('distributedInfo', {}).get('rank', answer['rows'][0]['rank'])
@@ -107,7 +107,7 @@ def test_timing_of_a_real_trace(tmp_path, analyze, shared_traces, name):
     for stage, t in timing['stages'].items():
         assert ns(t['duration_ms']) in stages[stage].last and t['calls'] == stages[stage].calls
         assert abs(float(t['percentage']) - 100 * ns(t['duration_ms']) / total) <= 0.0501
-        assert set(t) == {'duration_ms', 'percentage', 'calls'}  # one rank, and nobody knows its memory
+        assert set(t) == {'duration_ms', 'percentage', 'calls'}  # one rank, whose memory is unknown
     row, = answer['rows']
     assert (row['span_us'] * 1000, row['stages']) == (pytest.approx(last - first, abs=1), len(stages))
 
@@ -142,7 +142,7 @@ def test_two_ranks(tmp_path, analyze, shared_traces):
 # ---- names of files ----
 
 def test_names_of_files(tmp_path, analyze):
-    """What a file's name should not have becomes `_`; stages whose names become one get numbers of their own."""
+    """Characters unfit for a file name become `_`; stages whose names then collide get numbers."""
     stages = ['a/b', 'a_b', 'a\\b', '.hidden', '..', 'x' * 200, 'x' * 199, 'vae decode video', 'nccl:all_reduce',
               'f(x) #*-._', 'ü', 'step#1', 'step#2', 'Optimizer.step#SGD.step', 'a\nb', '#7']
     t = kineto.Trace()
@@ -162,12 +162,12 @@ def test_names_of_files(tmp_path, analyze):
 
 
 def test_files_of_others_stay(tmp_path, analyze):
-    """A trace of TeleFuser's has the very name of the artefact; so may its breakdown and timing.json."""
+    """Files of other tools with an artefact's name stay: a TeleFuser trace, a breakdown, a timing.json."""
     trace = kineto.Trace(distributedInfo={'rank': 0}).stage('denoise', 0, 50).launch('k', 10, 1)
     path = trace.write(tmp_path / 'denoise_rank0.trace.json.gz')
     before = path.read_bytes()
     (tmp_path / 'timing.json').write_text('{"request_id": "theirs"}')
-    for _ in range(2):  # the second replaces what the first wrote, and reads what the first read
+    for _ in range(2):  # the second report replaces the first one's files and reads the same inputs
         answer, files = report(analyze, tmp_path)
         assert sorted(map(os.path.basename, files)) == [
             'denoise~2_rank0.breakdown.json', 'denoise~2_rank0.trace.json.gz', 'timing~2.json']
@@ -208,7 +208,7 @@ def test_a_trace_without_a_device(tmp_path, analyze):
 
 
 def test_a_stage_without_device_work(tmp_path, analyze):
-    """It launched nothing, and that is known: 0, not null."""
+    """A stage that launched nothing has 0, not null."""
     t = kineto.Trace().stage('idle', 0, 9).stage('busy', 20, 30).launch('k', 25, 1)
     _, files = report(analyze, t.write(tmp_path / 'in.json'))
     b = files[f'{tmp_path}/idle_rank0.breakdown.json']
@@ -250,7 +250,7 @@ def test_a_directory_that_cannot_be_written(tmp_path, analyze):
 
 
 def test_a_disk_that_is_full(tmp_path, tfanalyze):
-    """Nothing is left that is not whole, and no temporary file."""
+    """A full disk leaves neither a partial nor a temporary file."""
     trace = kineto.Trace().stage('s', 0, 9).write(tmp_path / 'in.json')
     command = f'ulimit -f 0; trap "" XFSZ; exec {tfanalyze} report {trace} --output {tmp_path}/out'
     result = execute(['sh', '-c', command])
@@ -273,7 +273,7 @@ def test_nothing_that_matches(tmp_path, analyze):
 
 
 def test_who_can_read_the_files(tmp_path, analyze):
-    """Traces and timing files are the user's alone, as perf's are; a breakdown has kernels and no more."""
+    """Only the user can read traces and timing files, as with perf; everybody can read breakdowns."""
     old = os.umask(0o022)
     try:
         _, files = report(analyze, kineto.Trace().stage('s', 0, 9).write(tmp_path / 'in.json'))
@@ -306,7 +306,7 @@ def test_report_of_our_own_traces(tmp_path, analyze, python):
 
 
 def test_nested_and_repeated_stages(tmp_path, analyze):
-    """inner in outer, twice; outer in itself: as with TeleFuser a duration is the last call's, and totals are of all calls."""
+    """Nested and recursive stages: durations are those of the last call, as with TeleFuser, and totals count all calls."""
     w = Writer()
     clock_chunk(w, [(0, 1_000_000_000, 1_700_000_000_000_000_000)])
     records, id = [rec('thread', serial=1, tid=100, name=w.string('main'), time=5_000_000)], 0
@@ -329,13 +329,13 @@ def test_nested_and_repeated_stages(tmp_path, analyze):
     assert [e['name'] for e in steps if e['ph'] == 'X'] == ['step#1', 'step#2']
 
 
-# ---- for people ----
+# ---- the screen ----
 
 @pytest.mark.parametrize('inputs', [[NS_RESOLUTION], [FILTER.format(0), FILTER.format(1)], [AMD], [RESNET],
                                     ['hta/cpu_only/rank-34.Jul_15_10_52_41.1074.pt.trace.json.gz']])
 def test_the_summary_fits_a_screen(tmp_path, analyze, shared_traces, inputs):
     result = analyze('report', *(shared_traces / i for i in inputs), '--output', tmp_path, format=None)
-    lines = [re.sub(r'/\S+', '/', line) for line in result.out.splitlines()]  # the paths are as long as they are
+    lines = [re.sub(r'/\S+', '/', line) for line in result.out.splitlines()]  # paths have no fixed length
     assert len(lines) <= 40 and max(map(len, lines)) <= 100 and result.err == ''
     assert lines[0].startswith(f'{len(inputs)} rank') and 'complete' in lines[0] and 'nothing was lost' in lines[1]
     assert lines[-1].startswith('next: tfanalyze ') and any('timing.json' in line for line in lines)

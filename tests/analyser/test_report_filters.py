@@ -1,7 +1,8 @@
-"""test_report_filters - what the filters leave of a report: screen, breakdowns, timing.json and traces of stages.
+"""test_report_filters - the filters of a report: screen, breakdowns, timing.json and traces of stages.
 
-Of PyTorch traces the answer is computed from the JSON (tests/kineto.py); of a trace of ours it is known when it is written.
-`--cycle` is asked of every command, for it has a meaning in traces of ours alone.
+The expected answers come from the JSON of PyTorch traces (tests/kineto.py), and from the numbers that a test writes
+into a
+.tfr trace. Every command is asked with `--cycle`, which has a meaning only for .tfr traces.
 """
 
 import gzip
@@ -25,7 +26,7 @@ def trace(shared_traces):
 
 
 def reported(analyze, directory, *options, path, rc=0):
-    """Its JSON, and what each of its files holds."""
+    """The report's JSON, and the content of each of its files."""
     answer = analyze('report', *options, '--output', directory, path, rc=rc)
     files = {f.name: json.loads(gzip.open(f).read() if f.suffix == '.gz' else f.read_text())
              for f in directory.iterdir() if f.suffix in ('.json', '.gz')}
@@ -57,7 +58,7 @@ def compare(answer, files, works):
 
 @pytest.mark.timeout(300)
 def test_device_work_of_a_pytorch_trace(analyze, tmp_path, trace):
-    """Breakdowns by stage, numbers of the screen and the stages' traces hold the work that the filter leaves."""
+    """Breakdowns, the screen's numbers and the stages' traces hold exactly the work that the filter selects."""
     for i, (options, wanted, _) in enumerate(trace.choices()):
         if '--stage' in options or wanted is None:
             continue
@@ -72,7 +73,7 @@ def test_device_work_of_a_pytorch_trace(analyze, tmp_path, trace):
 
 @pytest.mark.timeout(300)
 def test_window_of_a_pytorch_trace(analyze, tmp_path, trace):
-    """What lies partly in the window counts as far as it lies there, on the device and on the host."""
+    """Work that lies partly in the window counts with its part inside, on the device and on the host."""
     first, last = kineto.span(trace.document)
     low, high = first + (last - first) // 3, first + 2 * (last - first) // 3
     options = ['--from', (low - first) / 1e9, '--to', (high - first) / 1e9]
@@ -93,10 +94,10 @@ def test_a_report_of_nothing(analyze, tmp_path, trace):
     assert 'nothing matches' in result.err and not (tmp_path / 'out').exists()
 
 
-# ---- a trace of ours ----
+# ---- a .tfr trace ----
 
 def test_devices_streams_and_steps_of_ours(analyze, tmp_path):
-    """Two steps on two devices and two streams; kernel lengths are powers of two, so that a sum says which there are."""
+    """Two steps on two devices and two streams; kernel lengths are powers of two, so a sum tells which kernels it has."""
     t = OpTrace()
     for step in range(2):
         begin = step * 1000 * US + 10 * US
@@ -124,7 +125,7 @@ def test_devices_streams_and_steps_of_ours(analyze, tmp_path):
 # ---- --cycle ----
 
 def answers(analyze, command, path, *options):
-    """Texts that tell which of the kernels k0 … k5 and steps there are."""
+    """Text in which the names of the selected kernels k0 … k5 and steps occur."""
     if command == 'report':
         directory = path.parent / ('report' + '_'.join(options))
         analyze('report', *options, '--output', directory, path)
@@ -149,7 +150,7 @@ def test_every_command_is_asked():
 
 @pytest.mark.parametrize('command', NAMED)
 def test_names_of_cycles(analyze, tmp_path, command):
-    """A cycle is what was recorded of it, not its warm-up: k2 in the first, k4 in the second."""
+    """A cycle has its recorded steps, not its warm-up: k2 in the first, k4 in the second."""
     path = scheduled(tmp_path / 'rank2.h.1.tfr')
     for options, kernels in ((['--cycle', '0'], {'k2'}), (['--cycle', '1'], {'k4'}), (['--cycle', '0-1'], {'k2', 'k4'}),
                              (['--cycle', '1,7'], {'k4'})):
@@ -176,7 +177,7 @@ def test_a_cycle_that_is_not_there(analyze, tmp_path, command):
 
 
 def test_a_cycle_of_a_report(analyze, tmp_path):
-    """Its stages are those that began in the cycle; the one call of each is as long as it was."""
+    """A cycle's stages are those that began in it; each keeps the whole duration of its call."""
     path = scheduled(tmp_path / 'rank2.h.1.tfr')
     _, files = reported(analyze, tmp_path / 'out', '--cycle', '1', path=path)
     stage, = files['timing.json']['stages'].values()

@@ -34,7 +34,7 @@ def check_operators(text, ops, shown=6):
 
 
 def test_operators_and_dispatches_of_a_pytorch_trace(tmp_path, analyze):
-    """Other libraries' operators are counted as `launches` does; torch's own are not."""
+    """Dispatches count other libraries' operators, as `launches` does, and none of torch's."""
     t = kineto.Trace().stage('stage', 0, 10 ** 4)
     for i, name in enumerate(['aten::mm', 'vllm::rms_norm', 'aten::add', 'torchfx::biquad', 'aten::a', 'aten::b', 'aten::c']):
         t.operator(name, 100 + 1000 * i, 900 - 100 * i)
@@ -54,7 +54,8 @@ def test_a_device_has_the_screen_for_itself(tmp_path, analyze):
 
 
 def test_a_run_of_ours_without_markers(run, python, analyze, tmp_path):
-    """One stage (run) from the first record to the last, the operators, and the most memory that was in use."""
+    """A run without markers is one stage (run) from the first record to the last, with its operators and its memory
+    peak."""
     (tmp_path / 'script.py').write_text(SCRIPT)
     result = run([python, 'script.py'])
     assert result.rc == 0, result.err

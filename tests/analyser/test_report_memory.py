@@ -1,4 +1,4 @@
-"""test_report_memory - cache-dit's files about memory: the snapshot, by torch's own functions, and the table."""
+"""test_report_memory - cache-dit's memory files: the snapshot, read by torch's own functions, and the table."""
 
 import json
 
@@ -6,7 +6,7 @@ import pytest
 
 from conftest import clean_environment, execute
 
-# A context of cache-dit's round allocations of known sizes, some of which are older or stay; what is left out is older.
+# A cache-dit context around allocations of known sizes. Some blocks are older than the context, and some outlive it.
 SCRIPT = '''
 import warnings; warnings.filterwarnings('ignore')
 import torch
@@ -24,7 +24,7 @@ with ProfilerContext(activities=['CPU', 'MEM'], profile_name='the stage'):
 del older
 '''
 
-# Reads a snapshot as torch does, and prints what the functions of its visualizer make of it.
+# Reads a snapshot as torch does, and prints the output of torch's visualizer functions.
 READ = '''
 import io, json, pickle, sys
 from torch.cuda import _memory_viz as viz
@@ -39,7 +39,7 @@ print(json.dumps([data, viz.segsum(data), viz.trace(data), flames, [len(p) for p
 
 @pytest.mark.timeout(400)
 def test_cache_dits_files(run, python, analyze, tmp_path):
-    """What torch.cuda.memory's own tools load, draw and sum up: every block of the stage, with its frames."""
+    """torch.cuda.memory's own tools load, draw and sum up the snapshot: every block of the stage, with its frames."""
     result = run([python, '-c', SCRIPT], env={'TFI_ACTIVITIES': 'mem,stack', 'CACHE_DIT_TORCH_PROFILER_DIR': tmp_path / 'run'}, timeout=200)
     assert result.rc == 0, result.err
     analyze('report', result.dir, format=None, timeout=120)
@@ -55,7 +55,7 @@ def test_cache_dits_files(run, python, analyze, tmp_path):
     assert [f['line'] for f in block['frames'] if f['filename'] == '<string>'] == [6, 12, 14]
     assert all(a['time_us'] <= b['time_us'] for a, b in zip(events, events[1:]))
     in_use = [b['size'] for s in data['segments'] for b in s['blocks'] if b['state'] == 'active_allocated']
-    imported = sorted(size for size in in_use if size not in (111, 1234, 4 << 20))  # what the imports hold: a process is recorded from its first block on
+    imported = sorted(size for size in in_use if size not in (111, 1234, 4 << 20))  # blocks of the imports
     assert sorted(set(in_use) - set(imported)) == [111, 1234, 4 << 20] and len(in_use) == 3 + len(imported)
     assert sum(imported) < 300, 'the older blocks are in use too'
     for s in data['segments']:

@@ -1,6 +1,6 @@
-"""test_short_names - `--names short`: kernels of one answer keep what tells them apart, and nothing else.
+"""test_short_names - `--names short`: the kernel names of one answer keep just what tells them apart.
 
-The names of the real traces are those that torch, cuDNN, CUTLASS and ROCm give their kernels.
+The real traces have the kernel names of torch, cuDNN, CUTLASS and ROCm.
 """
 
 import re
@@ -18,26 +18,26 @@ GELU = 'void at::native::vectorized_elementwise_kernel<4, at::native::GeluCUDAKe
 VECTOR = 'void at::native::vectorized_elementwise_kernel<4, {}, std::array<char*, 3ul> >(int, {}, std::array<char*, 3ul>)'
 
 TOGETHER = [
-    # One argument tells them apart; of a function in it its own name is enough, whatever its namespace is.
+    # One argument tells the kernels apart; a function in it keeps only its own name, without the namespace.
     ({VECTOR.format('at::native::CUDAFunctor_add<float>', 'F'): 'at::native::vectorized_elementwise_kernel<…CUDAFunctor_add…>',
       VECTOR.format('at::native::BUnaryFunctor<float, at::native::MulFunctor<float> >', 'F'):
           'at::native::vectorized_elementwise_kernel<…BUnaryFunctor…>',
       GELU.format('float').replace('{{', '{').replace('}}', '}'):
           'at::native::vectorized_elementwise_kernel<…GeluCUDAKernelImpl…>',
       'void at::native::other<4, float>(int)': 'at::native::other'}, 'functors'),
-    # The difference lies deep inside.
+    # The names differ deep inside.
     ({ADD.format('float', 'float'): 'at::native::elementwise_kernel<…gpu_kernel_impl<CUDAFunctor_add<float>>>',
       ADD.format('double', 'double'): 'at::native::elementwise_kernel<…gpu_kernel_impl<CUDAFunctor_add<double>>>'}, 'types'),
-    # Numbers, where nothing else differs; two of them, where one does not do.
+    # Numbers, if nothing else differs; two numbers, if one is not enough.
     ({'void conv<float, 1024, 5, true>(int)': 'conv<…1024, 5…>', 'void conv<float, 1024, 6, true>(int)': 'conv<…1024, 6…>',
       'void conv<float, 128, 6, true>(int)': 'conv<…128, 6…>'}, 'numbers'),
-    # Functions of one name with other parameters.
+    # Functions with the same name and other parameters.
     ({'fill(int*, int)': 'fill(int*…)', 'fill(float*, int)': 'fill(float*…)'}, 'parameters'),
-    # Two classes of one name; they differ in their namespaces alone.
+    # Classes with the same name that differ only in the namespace.
     ({'void run<a::F>(int)': 'run<a::F>', 'void run<b::F>(int)': 'run<b::F>', 'void run<G>(int)': 'run<G>'}, 'namespaces'),
-    # A name that another one's short form would be.
+    # A name that equals another name's short form.
     ({'f<int>(int)': 'f<int>', 'f': 'f'}, 'taken'),
-    # The compiler adds `[clone .a]` behind the name.
+    # The compiler appends `[clone .a]` to the name.
     ({'f(int) [clone .a]': 'f [clone .a]', 'f(int) [clone .b]': 'f [clone .b]'}, 'clones'),
 ]
 
@@ -63,7 +63,7 @@ def test_a_kernel_alone_needs_no_arguments(tmp_path, analyze):
 
 @pytest.mark.parametrize('name', FILES or [None])
 def test_short_names_of_real_traces_are_distinct(analyze, shared_traces, name):
-    """There are as many names as kernels, the same ones in every run and with --top; most fit on a line."""
+    """Short names are as many as kernels, and equal in every run and with --top; most fit on a line."""
     def pairs(*arguments):
         both = [names_of(analyze, TRACES / name, style) for style in ('full', 'short')]
         return dict(zip(*both))
@@ -89,7 +89,7 @@ DEMANGLED = 'void foo::bar<float>(float)'
 
 
 def test_mangled_names_of_other_profilers_are_demangled(tmp_path, analyze):
-    """Names stand as in the trace only where that is asked for, and where another tool's answer is."""
+    """Mangled names are demangled, except with --names mangled, in HTA's answer and in dump."""
     path = kineto.Trace().stage('s', 0, 100).launch(MANGLED, 10, 1, dur=11).launch('_Znonsense', 40, 2).write(tmp_path / 'in.json')
     assert names_of(analyze, path, 'full') == [DEMANGLED, '_Znonsense']
     assert names_of(analyze, path, 'short') == ['foo::bar', '_Znonsense']
@@ -100,7 +100,7 @@ def test_mangled_names_of_other_profilers_are_demangled(tmp_path, analyze):
 
 
 def test_mangled_names_too_long_for_the_runtime_are_short(tmp_path, analyze):
-    """A name that the C++ runtime does not take (more than 1024 bytes) is shortened by the words in it."""
+    """A mangled name of more than 1024 bytes, which the C++ runtime refuses, is shortened to the words in it."""
     long = '_ZN3foo3barI' + 'Li{}E' + ''.join(f'NS_5Arr{i:02}E' for i in range(200)) + 'EEvT_'
     t = kineto.Trace().stage('s', 0, 10 ** 6)
     for i in range(3):

@@ -1,7 +1,7 @@
-"""test_stacks_shown - the order, the names and the folding of the frames that the analyser shows of our own traces' stacks.
+"""test_stacks_shown - order, names and folding of the stack frames that the analyser shows of .tfr traces.
 
-One program runs under torch.profiler and under the library, and both must show the same frames. The other traces are written
-by tests/tfr.py, frame by frame.
+One program runs under torch.profiler and under the library, and both must show the same frames. tests/tfr.py writes the
+other traces frame by frame.
 """
 
 import json
@@ -13,7 +13,7 @@ from optrace import OpTrace
 from test_device_export import events
 from test_device_records import US
 
-# Each function stands on one line, because torch shows where a function begins and we show where it is.
+# Each function stands on one line: torch shows the line where a function begins, we show the current line.
 PROGRAM = '''
 import json, sys, torch
 w, x = torch.randn(8, 8, requires_grad=True), torch.randn(4, 8)
@@ -34,7 +34,7 @@ PLUMBING = ('_Z', 'RecordFunction', '_ops::', 'Dispatcher', '0x', '_PyEval', 'li
 
 @pytest.mark.timeout(300)
 def test_stacks_are_torchs(run, analyze, python, tmp_path):
-    """Operators have the first frames of Python that torch.profiler shows, and nothing of libtorch's plumbing anywhere."""
+    """Operators have the same first Python frames as under torch.profiler, and no frame of libtorch's internals."""
     script = tmp_path / 'script.py'
     script.write_text(PROGRAM)
     said = execute([python, script, 'profile'], clean_environment(), tmp_path, 200)
@@ -80,7 +80,7 @@ STACKS = {
 
 @pytest.mark.parametrize('case', STACKS)
 def test_order_names_and_folding(tmp_path, analyze, case):
-    """Frames of Python come first and native ones after them, in C++; a stack without Python keeps its order."""
+    """Python frames come first and native frames, demangled, after them; a stack without Python keeps its order."""
     frames, wanted = STACKS[case]
     t = OpTrace()
     for i in range(2):

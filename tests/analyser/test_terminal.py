@@ -1,4 +1,4 @@
-"""test_terminal - tables fit the terminal they are printed on; in a pipe they are whole."""
+"""test_terminal - tables fit the terminal they are printed on; a pipe gets them whole."""
 
 import fcntl
 import os
@@ -20,7 +20,7 @@ MADE_UP = '## Call CompiledFxGraph fp5r5wknbxqz3xtzpn4yqb6uqdhgwhjrtejm5ckvf36zb
 
 @pytest.fixture
 def terminal(tfanalyze, tmp_path):
-    """terminal(columns, *arguments, env={}) -> the lines that a terminal of that width is sent."""
+    """terminal(columns, *arguments, env={}) -> the lines that a terminal of that width receives."""
     def terminal(columns, *arguments, env=None):
         master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack('HHHH', 24, columns, 0, 0))
@@ -97,7 +97,7 @@ def test_a_report_takes_the_width_there_is(terminal, tmp_path, path):
 
 
 def test_stages_with_generated_names_are_short_for_people(tmp_path, analyze):
-    """Names that torch.compile gives its graphs are shortened; names of words and numbers stay as they are."""
+    """Names that torch.compile generates for graphs are shortened; names of words and numbers stay."""
     others = ['denoise', 'step_000000000000000000000000001', 'a' * 40, 'deadbeefdeadbeef', 'ProfilerStep*']
     t = kineto.Trace().stage(MADE_UP, 0, 10000)
     for i, name in enumerate(others):

@@ -1,8 +1,10 @@
-"""test_tracelens - the reports that TraceLens publishes with its traces, and the device questions against brute force.
+"""test_tracelens - the reports that TraceLens publishes with its traces, and the device questions by brute force.
 
-TraceLens adds ts and dur as doubles of microseconds, so that each of its durations is off by up to half a last place,
-2^-12 us in these traces. `timeline --rules tracelens` does the same and must agree to 1e-3 us; the exact sums of
-`breakdown` must agree to that much a piece of work besides.
+TraceLens adds ts and dur as doubles of microseconds, so each of its durations is off by up to half a last place, 2^-12
+us in
+these traces. `timeline --rules tracelens` does the same and must agree to 1e-3 us. The exact sums of `breakdown` may
+differ
+by 2^-12 us more for each piece of work.
 """
 
 import csv
@@ -81,12 +83,12 @@ def test_ops_summary(analyze, traces, model):
         total[row['name']] += row['total_us']
     assert calls == {name: count for name, (count, _) in expected.items()}
     works = analyze('timeline', '--rules', 'tracelens', traces / f'{model}.json.gz')['totals']['works']
-    for name, (count, time) in expected.items():  # an operator's call launches a few pieces at most
+    for name, (count, time) in expected.items():  # an operator's call launches only a few pieces
         assert total[name] == pytest.approx(time, abs=EPSILON + DOUBLE * min(works, 4 * count)), name
     assert sum(total.values()) == pytest.approx(sum(t for _, t in expected.values()), abs=EPSILON + DOUBLE * works)
 
 
-# ---- brute force, which shares nothing with the analyser ----
+# ---- brute force, without the analyser's code ----
 
 KINDS = {'kernel': 'COMPUTATION', 'gpu_memcpy': 'MEMORY', 'gpu_memset': 'MEMORY'}
 KINDS.update({'Kernel': 'COMPUTATION', 'Memcpy': 'MEMORY', 'Memset': 'MEMORY'})
@@ -106,7 +108,7 @@ def nanoseconds(us):
 
 
 def works(events):
-    """(kind, start, end, event) of each piece of work of a device."""
+    """(kind, start, end, event) of each piece of device work."""
     found = []
     for e in events:
         kind = KINDS.get(e.get('cat'))
@@ -119,7 +121,7 @@ def works(events):
 
 
 def combinations(pieces):
-    """How long each set of kinds was at work together, in ns: every moment between two borders is looked at."""
+    """The time, in ns, that each set of kinds ran together, summed over all intervals between two borders."""
     borders = [(start, 1, kind) for kind, start, _, _ in pieces] + [(end, -1, kind) for kind, _, end, _ in pieces]
     borders.sort(key=lambda border: border[0])
     running, time = Counter(), Counter()
@@ -222,7 +224,7 @@ def test_of_a_device(analyze, nccl):
 
 
 def test_in_a_window(analyze, nccl):
-    """What lies outside is cut off; the window counts from the trace's first record."""
+    """Work outside the window is cut off; the window counts from the trace's first record."""
     events = load(nccl)
     first = min(nanoseconds(e['ts']) for e in events if e['cat'] != 'Trace')
     pieces = works(events)
@@ -236,7 +238,7 @@ def test_in_a_window(analyze, nccl):
 
 
 def test_of_a_step(analyze, nccl):
-    """What was launched in ProfilerStep#5: by calls with its correlation ids that were made while it was open."""
+    """A step has the work launched by its calls: calls made while ProfilerStep#5 was open."""
     events = load(nccl)
     [step] = [e for e in events if e['name'] == 'ProfilerStep#5' and e['cat'] == 'user_annotation']
     start = nanoseconds(step['ts'])
@@ -249,7 +251,7 @@ def test_of_a_step(analyze, nccl):
     analyze('timeline', '--step', '555', nccl, rc=1, format=None)
 
 
-# ---- what communicates ----
+# ---- communication ----
 
 @pytest.mark.parametrize('name,kind,tracelens', [
     ('ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)', 'COMMUNICATION', 'COMMUNICATION'),
