@@ -8,56 +8,15 @@
  */
 #include "ask/work_kinds.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "model/collective.h"
 
 const char *const work_kind_names[NR_WORK_KINDS] = {[WORK_COMPUTATION] = "COMPUTATION",
                                                     [WORK_COMMUNICATION] = "COMMUNICATION",
                                                     [WORK_MEMORY] = "MEMORY",
                                                     [WORK_OTHER] = "OTHER"};
-
-/* Words searched for anywhere in a kernel's name, ignoring case. */
-static const char *const tracelens_communication[] = {"nccl", "rccl", "cross_device_reduce", NULL};
-static const char *const exact_communication[] = {
-    "nccl",                    /* NCCL, and MSCCL, which keeps its names */
-    "rccl",                    /* AMD's */
-    "hccl",                    /* Habana's and Huawei's */
-    "oneccl",                  /* Intel's */
-    "mscclpp",                 /* MSCCL++ */
-    "nvshmem",                 /* NVSHMEM, and libraries built on it */
-    "rocshmem",                /* AMD's */
-    "ishmem",                  /* Intel's */
-    "deep_ep::",               /* DeepEP: dispatch and combine of experts */
-    "cross_device_reduce",     /* custom all-reduce of vLLM, SGLang and AITER */
-    "quickreduce",             /* quick all-reduce of vLLM on ROCm */
-    "one_shot_all_reduce",     /* torch's symmetric memory */
-    "two_shot_all_reduce",     /* the same */
-    "multimem_all_",           /* the same, through the switch: all_reduce, all_gather */
-    "c10d::symmetric_memory",  /* its barriers and signals */
-    "oneshotallreduce",        /* TensorRT-LLM and FlashInfer */
-    "twoshotallreduce",        /* the same */
-    "allreduce_fusion_kernel", /* the same, with a norm in it */
-    "userbuffers_",            /* Transformer Engine */
-    NULL};
-
-/* Longest name searched. No kernel has a longer one; a damaged trace may. */
-enum { LONGEST_NAME = 1 << 20 };
-
-static bool has_any(const struct name *name, const char *const *words)
-{
-    bool begins[256] = {false}; /* by character: a word begins with it */
-    for (size_t i = 0; words[i]; i++)
-        begins[(unsigned char)words[i][0]] = begins[toupper((unsigned char)words[i][0])] = true;
-    size_t length_looked_at = MIN(name->length, (size_t)LONGEST_NAME);
-    for (size_t at = 0; at < length_looked_at; at++) {
-        for (size_t i = 0; begins[(unsigned char)name->text[at]] && words[i]; i++) {
-            size_t length = strlen(words[i]);
-            if (length <= name->length - at && strncasecmp(name->text + at, words[i], length) == 0) return true;
-        }
-    }
-    return false;
-}
 
 static bool starts(const struct name *name, const char *word)
 {
@@ -85,8 +44,8 @@ static enum work_kind look(const struct work_kinds *kinds, enum event_class even
     if (kinds->rules == RULES_HTA) return hta_kind(name);
     if (!IS_WORK(event_class)) return WORK_OTHER;
     if (event_class == CLASS_MEMCPY || (event_class == CLASS_MEMSET && kinds->rules == RULES_EXACT)) return WORK_MEMORY;
-    const char *const *words = kinds->rules == RULES_EXACT ? exact_communication : tracelens_communication;
-    return has_any(name, words) ? WORK_COMMUNICATION : WORK_COMPUTATION;
+    bool communicates = is_communication(name->text, name->length, kinds->rules == RULES_TRACELENS);
+    return communicates ? WORK_COMMUNICATION : WORK_COMPUTATION;
 }
 
 void work_kinds_init(struct work_kinds *kinds, enum rules rules, const struct names *names)

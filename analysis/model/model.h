@@ -8,6 +8,7 @@
 #define TFA_MODEL_H
 
 #include "model/clock.h"
+#include "model/collective.h"
 #include "model/names.h"
 #include "read/reveals.h"
 #include "read/trace.h"
@@ -28,7 +29,8 @@ enum want {
     WANT_SIGNATURES = 4096,       /* arguments and results of stages */
     WANT_STAGE_NAMES = 16384,     /* of a trace of ours: only the names of its stages */
     WANT_ALL_SPANS = 8192,        /* of a Kineto trace: Python functions, the profiler's overhead, details, memory */
-    WANT_AS_WRITTEN = 16384,      /* kernel names as other tools read them in a Kineto trace */
+    WANT_COLLECTIVES = 32768,
+    WANT_AS_WRITTEN = 16384, /* kernel names as other tools read them in a Kineto trace */
 };
 
 /* The distinct names of a process's stages, in file order. */
@@ -360,6 +362,7 @@ struct process {
     struct works works;
     struct graphs graphs;
     struct forwards forwards;
+    struct collectives collectives; /* with WANT_COLLECTIVES */
     struct event_times event_times;
     struct blocks blocks, ooms; /* ooms: refused allocations */
     struct stage_memory *stage_memory;
