@@ -31,8 +31,7 @@ static inline bool selection_wants(const struct selection *selection, uint32_t n
 {
     return !selection->stages || selection->stages[name] == 0;
 }
-/* True if an option filters by stage, step, cycle, device, stream or time. An empty answer is then due to the filter.
- * */
+/* True if an option filters by stage, step, cycle, device, stream or time. The filter then explains an empty answer. */
 bool is_filtered(const struct options *options);
 
 #endif

@@ -146,8 +146,7 @@ static uint32_t text_at(const struct item *item, size_t slot, char bracket)
     return has ? item->slot[slot].text : UINT32_MAX - 1;
 }
 
-/* Returns the number of classes if this slot (SIZE_MAX: the base) distinguishes too. With `keep`, stores the classes.
- * */
+/* Returns the number of classes if this slot (SIZE_MAX: the base) distinguishes too; stores them if `keep` is set. */
 static size_t classes_with(struct group *g, size_t slot, char bracket, bool keep)
 {
     struct map numbers = {0};
@@ -381,8 +380,7 @@ void short_names_free(struct short_names *shorts)
 
 enum { LONG_WORD = 24, SOME_DIGITS = 3, KEPT_OF_WORD = 5 };
 
-/* True for a long word of lower-case letters and digits: a checksum or similar, whose beginning is enough for people.
- * */
+/* True for a long word of lower-case letters and digits: a checksum or the like. A reader needs only its beginning. */
 static bool is_made_up(const char *word, size_t length)
 {
     size_t digits = 0;

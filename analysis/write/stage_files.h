@@ -19,8 +19,7 @@ char *stage_file_named(struct stage_files *files, const char *directory, const c
                        size_t length, const char *suffix);
 
 /* Returns DIRECTORY/STAGE_rankR, to which the caller adds a suffix; the caller frees it. Bytes of the stage's name
- * that are unsuitable for file names become `_`. A taken name gets `~2`, `~3`. An unknown rank is 0, as in TeleFuser.
- * */
+ * that do not suit a file name become `_`. A taken name gets `~2`, `~3`. An unknown rank is 0, as in TeleFuser. */
 char *stage_file(struct stage_files *files, const char *directory, const char *stage, size_t length, int64_t rank);
 void stage_files_free(struct stage_files *files);
 

@@ -9,8 +9,7 @@ struct cell {
     bool right; /* a number: aligned to the right, never cut */
 };
 
-/* Returns the columns of the output's terminal; 0 if it is not a terminal. The variable COLUMNS overrides the number.
- * */
+/* Returns the columns of the output's terminal; 0 if it is not a terminal. COLUMNS overrides the terminal's size. */
 size_t terminal_width(const struct out *out);
 /* Prints `cells` cells, row after row, and frees their texts. The first row is the head. */
 void table_print(struct out *out, struct cell *cell, size_t cells, size_t columns);

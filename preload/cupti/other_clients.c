@@ -40,8 +40,8 @@ static struct tfi_other_copy take_ahead(void)
 
 /* ---- the owner of a record ---- */
 
-static uint32_t
-    own_thread; /* the background thread's number in records: its calls of the driver are not the program's */
+/* The background thread's number in records: its calls of the driver are not the program's. */
+static uint32_t own_thread;
 
 void tfi_broker_own_thread(void)
 {

@@ -15,8 +15,7 @@ struct tfi_timing {
     uint32_t name; /* 0: free */
     uint32_t selected;
     uint32_t step;
-    uint32_t
-        inputs; /* JSON description of its last described call's arguments, `outputs` of its result: string numbers */
+    uint32_t inputs; /* string number: the arguments of its last described call, as JSON; `outputs`: its result */
     uint64_t calls;
     uint64_t ticks; /* host time: it ran so long */
     uint64_t wall;

@@ -37,8 +37,7 @@ const struct op_detail *op_detail_of(const struct op_events *e, size_t i)
     return has ? &s->detail[event->place] : NULL;
 }
 
-/* Kineto does not write scopes. In its traces a backward operator lies in a frame of autograd's engine with its name.
- * */
+/* Kineto writes no scopes. In its traces a backward operator lies in a frame of autograd's engine with its name. */
 static bool is_backward(const struct op_events *e, size_t i)
 {
     static const char prefix[] = "autograd::engine::evaluate_function: ";

@@ -146,8 +146,7 @@ static bool parse_bytes(const char *text, uint64_t bytes[4])
     return good;
 }
 
-/* Takes the memory at the end of a last call: that of the device with the most, or of the host if there is no device.
- * */
+/* Takes the memory at the end of a last call: of the device that holds the most, of the host if there is no device. */
 static void add_memory(struct report_memory *m, const struct stage_memory *s)
 {
     bool better =
@@ -228,8 +227,7 @@ static void put_memory(struct out *out, const struct report_memory *m)
     out_format(out, "\"device\": %lld}", (long long)m->device);
 }
 
-/* Prints the reserved peak in GiB, as TeleFuser counts it. The host reserves nothing: prints its peak in use instead.
- * */
+/* Prints the reserved peak in GiB, as TeleFuser counts it. The host reserves nothing: its peak in use replaces it. */
 static void put_gb(struct out *out, const struct report_memory *m)
 {
     if (m->known) out_format(out, "%.6f", (double)(m->device < 0 ? m->peak_allocated : m->peak_reserved) / (1 << 30));
