@@ -334,7 +334,7 @@ static void resume(void)
 
 /* Jobs of the background thread, in the order in which it asks them. Chunks come before the device, because they hold
  * memory that threads wait for. */
-static const struct tfi_job *const jobs[] = {&tfi_schedule_job, &tfi_writer_job, &tfi_cupti_job, &tfi_events_job};
+static const struct tfi_job *const jobs[] = {&tfi_schedule_job, &tfi_writer_job, &tfi_cupti_job, &tfi_event_times_job};
 
 /* Runs once. Constructors of other libraries may call into us first, so the first call may come from one of them. */
 void tfi_construct(void)

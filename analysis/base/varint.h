@@ -3,8 +3,8 @@
  * Decoding varints dominates the time of a question on a large trace. The common case, one byte, is tested first, and
  * the functions are inline for that reason.
  */
-#ifndef VARINT_H
-#define VARINT_H
+#ifndef TFA_VARINT_H
+#define TFA_VARINT_H
 
 #include <endian.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
  * In a model a stack is a name made of the numbers of its frames' names: equal stacks have one number, and the text
  * of a frame is stored once. NAME_NONE stands for no stack.
  */
-#ifndef TFA_STACKS_H
-#define TFA_STACKS_H
+#ifndef TFA_FRAMES_H
+#define TFA_FRAMES_H
 
 #include "model/names.h"
 #include "tfi_trace.h"

@@ -1,6 +1,6 @@
 /* trace.h - gives the trace its place: the run directory of this process, and its name there. */
-#ifndef TFI_TRACE_PLACE_H
-#define TFI_TRACE_PLACE_H
+#ifndef TFI_CONTROL_TRACE_H
+#define TFI_CONTROL_TRACE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -83,7 +83,8 @@ void tfi_cuda_leave(const struct tfi_cuda_call *call, int64_t result, const uint
 static inline bool cudart_enter(struct tfi_cuda_call *call, enum tfi_hook hook)
 {
     call->hook = hook;
-    if (TFI_UNLIKELY(hook == TFI_HOOK_cudaDeviceReset || hook == TFI_HOOK_cudaThreadExit)) tfi_events_device_reset();
+    if (TFI_UNLIKELY(hook == TFI_HOOK_cudaDeviceReset || hook == TFI_HOOK_cudaThreadExit))
+        tfi_event_times_device_reset();
     if (TFI_UNLIKELY(tfi_config.sync_stages)) tfi_cuda_sync_note(hook);
     if (TFI_UNLIKELY(not_recorded())) return only_for_graphs(call);
     if (!tfi_call_enter(&call->call, hook)) return only_for_graphs(call);

@@ -10,10 +10,10 @@
 
 void tfi_device_constructor(void)
 {
-    tfi_cupti_instead(tfi_events_begin);
+    tfi_cupti_instead(tfi_event_times_begin);
 }
 
 bool tfi_device_finish(void)
 {
-    return tfi_cupti->on ? tfi_cupti_finish() : tfi_events_finish();
+    return tfi_cupti->on ? tfi_cupti_finish() : tfi_event_times_finish();
 }

@@ -1,7 +1,7 @@
 /* event_launches.c - times launches by CUDA events: detours on the driver's launch functions; see event_times.c.
  *
  * The detours stand between our wrappers and the originals, for the functions of the driver that launch or that give
- * up a context. A wrapper calls the original of its row; tfi_events_begin() makes that one of ours. The program's
+ * up a context. A wrapper calls the original of its row; tfi_event_times_begin() makes that one of ours. The program's
  * call is forwarded exactly as it came, even if ours fails.
  */
 #include "cuda/event_times.h"
@@ -23,11 +23,12 @@ static bool find_place(void *stream, struct tfi_event_place *p)
     void *owner;
     int capturing = 0;
     p->stream = stream;
-    if (tfi_events_driver.StreamIsCapturing(stream, &capturing) != 0 || capturing) return false;
-    bool ok = tfi_events_driver.CtxGetCurrent(&p->context) == 0 && p->context &&
-              tfi_events_driver.CtxGetId(p->context, &p->id) == 0 &&
-              tfi_events_driver.StreamGetId(stream, &p->stream_id) == 0;
-    if (ok && (uintptr_t)stream > 2) ok = tfi_events_driver.StreamGetCtx(stream, &owner) == 0 && owner == p->context;
+    if (tfi_event_times_driver.StreamIsCapturing(stream, &capturing) != 0 || capturing) return false;
+    bool ok = tfi_event_times_driver.CtxGetCurrent(&p->context) == 0 && p->context &&
+              tfi_event_times_driver.CtxGetId(p->context, &p->id) == 0 &&
+              tfi_event_times_driver.StreamGetId(stream, &p->stream_id) == 0;
+    if (ok && (uintptr_t)stream > 2)
+        ok = tfi_event_times_driver.StreamGetCtx(stream, &owner) == 0 && owner == p->context;
     if (!ok) tfi_count_drop(TFI_DROP_EVENTS, 1);
     return ok;
 }
@@ -48,21 +49,22 @@ static struct tfi_thread *timed_thread(void)
     uint32_t gen = __atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED);
     if (!t || !gen || t->gen != gen || tfi_guarded(t) || !tfi_call_wanted(t) || !tfi_recording(TFI_ACTIVITY_GPU))
         return NULL;
-    if (TFI_UNLIKELY(tfi_events.gen != gen)) {
-        if (!tfi_events.on || tfi_events.pid != tfi_getpid() ||
-            !tfi_lock_within(&tfi_events.polling, TFI_EVENTS_LAUNCH_MS))
+    if (TFI_UNLIKELY(tfi_event_times.gen != gen)) {
+        if (!tfi_event_times.on || tfi_event_times.pid != tfi_getpid() ||
+            !tfi_lock_within(&tfi_event_times.polling, TFI_EVENT_TIMES_LAUNCH_MS))
             return NULL;
-        __atomic_store_n(&tfi_events.gen, gen, __ATOMIC_RELEASE);
-        tfi_unlock(&tfi_events.polling);
+        __atomic_store_n(&tfi_event_times.gen, gen, __ATOMIC_RELEASE);
+        tfi_unlock(&tfi_event_times.polling);
     }
-    if (tfi_events.quiet || (!tfi_config.event_kernels && !__atomic_load_n(&t->stages, __ATOMIC_RELAXED))) return NULL;
+    if (tfi_event_times.quiet || (!tfi_config.event_kernels && !__atomic_load_n(&t->stages, __ATOMIC_RELAXED)))
+        return NULL;
     return t;
 }
 
 static struct tfi_event_span *find_span(const struct launch *l, uint64_t range)
 {
-    for (uint32_t i = 0; i < tfi_events_spans; i++) {
-        struct tfi_event_span *s = &tfi_events.span[i];
+    for (uint32_t i = 0; i < tfi_event_times_spans; i++) {
+        struct tfi_event_span *s = &tfi_event_times.span[i];
         if (s->range == range && s->context == l->context && s->stream == (uint32_t)l->place.stream_id) return s;
     }
     return NULL;
@@ -74,16 +76,16 @@ static struct tfi_event_span *find_span(const struct launch *l, uint64_t range)
 static bool needs_begin(struct launch *l)
 {
     const struct tfi_thread *t = l->thread;
-    uint32_t common = TFI_EVENTS_NONE, holders = 0;
+    uint32_t common = TFI_EVENT_TIMES_NONE, holders = 0;
     bool missing = false;
     for (uint32_t i = 0; i < t->nr_open; i++) {
         if (!(t->open[i].flags & TFI_RANGE_STAGE)) continue;
         const struct tfi_event_span *s = find_span(l, t->open[i].id);
         if (!s) missing = true;
-        else if (common == TFI_EVENTS_NONE || common == s->end) holders++;
+        else if (common == TFI_EVENT_TIMES_NONE || common == s->end) holders++;
         if (s) common = s->end;
     }
-    if (!tfi_config.event_kernels && common != TFI_EVENTS_NONE && l->context->pool[common].users == holders) {
+    if (!tfi_config.event_kernels && common != TFI_EVENT_TIMES_NONE && l->context->pool[common].users == holders) {
         l->end = common;
         l->again = true;
     }
@@ -94,24 +96,24 @@ static bool needs_begin(struct launch *l)
 static bool take_events(struct launch *l)
 {
     struct tfi_event_context *c = l->context;
-    l->begin = l->end = TFI_EVENTS_NONE;
+    l->begin = l->end = TFI_EVENT_TIMES_NONE;
     l->again = false;
     bool begin = needs_begin(l);
-    if (begin && (l->begin = tfi_events_pop(c)) == TFI_EVENTS_NONE) l->begin = tfi_events_make(c);
+    if (begin && (l->begin = tfi_event_times_pop(c)) == TFI_EVENT_TIMES_NONE) l->begin = tfi_event_times_make(c);
     if (l->again) c->pool[l->end].users++;
-    else if ((l->end = tfi_events_pop(c)) == TFI_EVENTS_NONE) l->end = tfi_events_make(c);
-    if ((!begin || l->begin != TFI_EVENTS_NONE) && l->end != TFI_EVENTS_NONE) return true;
-    tfi_events_unuse(c, l->begin);
-    tfi_events_unuse(c, l->end);
+    else if ((l->end = tfi_event_times_pop(c)) == TFI_EVENT_TIMES_NONE) l->end = tfi_event_times_make(c);
+    if ((!begin || l->begin != TFI_EVENT_TIMES_NONE) && l->end != TFI_EVENT_TIMES_NONE) return true;
+    tfi_event_times_unuse(c, l->begin);
+    tfi_event_times_unuse(c, l->end);
     return false;
 }
 
 static bool lock_and_take(struct launch *l)
 {
-    if (!tfi_lock_within(&tfi_events.lists, TFI_EVENTS_LAUNCH_MS)) return false;
-    l->context = tfi_events_context(&l->place);
+    if (!tfi_lock_within(&tfi_event_times.lists, TFI_EVENT_TIMES_LAUNCH_MS)) return false;
+    l->context = tfi_event_times_context(&l->place);
     bool ok = l->context && take_events(l);
-    tfi_unlock(&tfi_events.lists);
+    tfi_unlock(&tfi_event_times.lists);
     return ok;
 }
 
@@ -119,9 +121,9 @@ static bool lock_and_take(struct launch *l)
 static bool prepare(struct launch *l)
 {
     if (lock_and_take(l)) return true;
-    if (l->context && tfi_lock_within(&tfi_events.polling, 0)) {
-        if (tfi_events.gen == l->thread->gen) tfi_events_resolve(l->context, 64, false);
-        tfi_unlock(&tfi_events.polling);
+    if (l->context && tfi_lock_within(&tfi_event_times.polling, 0)) {
+        if (tfi_event_times.gen == l->thread->gen) tfi_event_times_resolve(l->context, 64, false);
+        tfi_unlock(&tfi_event_times.polling);
         if (lock_and_take(l)) return true;
     }
     tfi_count_drop(TFI_DROP_EVENTS, 1);
@@ -131,10 +133,10 @@ static bool prepare(struct launch *l)
 static void give_back(struct launch *l)
 {
     int cancel = tfi_cancel_off();
-    if (tfi_lock(&tfi_events.lists)) {
-        tfi_events_unuse(l->context, l->begin);
-        tfi_events_unuse(l->context, l->end);
-        tfi_unlock(&tfi_events.lists);
+    if (tfi_lock(&tfi_event_times.lists)) {
+        tfi_event_times_unuse(l->context, l->begin);
+        tfi_event_times_unuse(l->context, l->end);
+        tfi_unlock(&tfi_event_times.lists);
     }
     tfi_cancel_on(cancel);
     l->thread = NULL;
@@ -144,19 +146,19 @@ static void before(struct launch *l, void *stream)
 {
     *l = (struct launch){.thread = timed_thread()};
     if (!l->thread) return;
-    int error = errno, cancel = tfi_cancel_off(), mode = tfi_events_relaxed();
+    int error = errno, cancel = tfi_cancel_off(), mode = tfi_event_times_relaxed();
     tfi_signals_off();
     tfi_inside++;
     bool ok = mode >= 0 && find_place(stream, &l->place) && prepare(l);
-    if (ok && l->begin != TFI_EVENTS_NONE &&
-        tfi_events_driver.EventRecord(l->context->pool[l->begin].handle, stream) != 0) {
+    if (ok && l->begin != TFI_EVENT_TIMES_NONE &&
+        tfi_event_times_driver.EventRecord(l->context->pool[l->begin].handle, stream) != 0) {
         tfi_count_drop(TFI_DROP_EVENTS, 1);
         give_back(l);
         ok = false;
     }
     tfi_inside--;
     tfi_signals_on();
-    tfi_events_restore(mode);
+    tfi_event_times_restore(mode);
     tfi_cancel_on(cancel);
     if (!ok) l->thread = NULL;
     l->start = tfi_ticks();
@@ -171,20 +173,20 @@ static void extend_spans(struct launch *l)
         const struct tfi_open *open = &l->thread->open[i];
         if (!(open->flags & TFI_RANGE_STAGE)) continue;
         struct tfi_event_span *s = find_span(l, open->id);
-        if (!s && (l->begin == TFI_EVENTS_NONE || tfi_events_spans == TFI_EVENTS_MAX_SPANS)) {
+        if (!s && (l->begin == TFI_EVENT_TIMES_NONE || tfi_event_times_spans == TFI_EVENT_TIMES_MAX_SPANS)) {
             tfi_count_drop(TFI_DROP_EVENTS, 1);
             continue;
         }
         if (!s) {
-            s = &tfi_events.span[tfi_events_spans];
-            *s = (struct tfi_event_span){open->id, c, (uint32_t)l->place.stream_id, l->begin, TFI_EVENTS_NONE, 0};
+            s = &tfi_event_times.span[tfi_event_times_spans];
+            *s = (struct tfi_event_span){open->id, c, (uint32_t)l->place.stream_id, l->begin, TFI_EVENT_TIMES_NONE, 0};
             c->pool[l->begin].users++;
-            __atomic_store_n(&tfi_events_spans, tfi_events_spans + 1, __ATOMIC_RELAXED);
+            __atomic_store_n(&tfi_event_times_spans, tfi_event_times_spans + 1, __ATOMIC_RELAXED);
         }
         s->launches++;
         if (s->end == l->end) continue;
         c->pool[l->end].users++;
-        tfi_events_unuse(c, s->end);
+        tfi_event_times_unuse(c, s->end);
         s->end = l->end;
     }
 }
@@ -211,7 +213,8 @@ static uint32_t name_of(void *function)
 {
     const char *name = NULL;
     uint64_t string = tfi_cuda_kernel((uintptr_t)function);
-    if (string || !tfi_events_driver.FuncGetName || tfi_events_driver.FuncGetName(&name, function) != 0 || !name)
+    if (string || !tfi_event_times_driver.FuncGetName || tfi_event_times_driver.FuncGetName(&name, function) != 0 ||
+        !name)
         return (uint32_t)string;
     tfi_kernel_learn((uintptr_t)function, name);
     return (uint32_t)tfi_cuda_kernel((uintptr_t)function);
@@ -224,16 +227,16 @@ static void note_launch(struct launch *l, struct tfi_event_item *item, uint64_t 
     item->begin = l->begin;
     item->end = l->end;
     item->stream = (uint32_t)l->place.stream_id;
-    item->id = single ? __atomic_add_fetch(&tfi_events.correlation, 1, __ATOMIC_RELAXED) : 0;
-    if (!tfi_lock(&tfi_events.lists)) return;
+    item->id = single ? __atomic_add_fetch(&tfi_event_times.correlation, 1, __ATOMIC_RELAXED) : 0;
+    if (!tfi_lock(&tfi_event_times.lists)) return;
     extend_spans(l);
     if (single) {
-        added = tfi_events_add(c, item);
+        added = tfi_event_times_add(c, item);
     } else {
-        tfi_events_unuse(c, l->begin);
-        tfi_events_unuse(c, l->end);
+        tfi_event_times_unuse(c, l->begin);
+        tfi_event_times_unuse(c, l->end);
     }
-    tfi_unlock(&tfi_events.lists);
+    tfi_unlock(&tfi_event_times.lists);
     if (added) write_correlation(l, (uint32_t)item->id, end);
 }
 
@@ -245,12 +248,12 @@ static void after(struct launch *l, int result, void *function, struct tfi_event
         give_back(l);
         return;
     }
-    int error = errno, cancel = tfi_cancel_off(), mode = tfi_events_relaxed();
+    int error = errno, cancel = tfi_cancel_off(), mode = tfi_event_times_relaxed();
     tfi_signals_off();
     tfi_inside++;
-    bool ok = tfi_events_driver.EventRecord(l->context->pool[l->end].handle, l->place.stream) == 0;
+    bool ok = tfi_event_times_driver.EventRecord(l->context->pool[l->end].handle, l->place.stream) == 0;
     if (ok && tfi_config.event_kernels && function) item->name = name_of(function);
-    tfi_events_restore(mode);
+    tfi_event_times_restore(mode);
     if (ok) {
         note_launch(l, item, end);
     } else {
@@ -258,7 +261,8 @@ static void after(struct launch *l, int result, void *function, struct tfi_event
         give_back(l);
     }
     tfi_background_start();
-    if (tfi_events.waiting > TFI_EVENTS_MAX_EVENTS / 8 && tfi_events.waiting % 64 == 0) tfi_background_signal();
+    if (tfi_event_times.waiting > TFI_EVENT_TIMES_MAX_EVENTS / 8 && tfi_event_times.waiting % 64 == 0)
+        tfi_background_signal();
     tfi_inside--;
     tfi_signals_on();
     tfi_cancel_on(cancel);
@@ -365,7 +369,7 @@ GRAPH(graph_ptsz, PER_THREAD)
     static int name(void *context)                                                                                     \
     {                                                                                                                  \
         int (*real)(void *) = original[ORIGINAL_##name];                                                               \
-        if (context) tfi_events_leave(context, 0);                                                                     \
+        if (context) tfi_event_times_leave(context, 0);                                                                \
         return real(context);                                                                                          \
     }
 DESTROY(destroy)
@@ -375,7 +379,7 @@ DESTROY(destroy_v2)
     static int name(int device)                                                                                        \
     {                                                                                                                  \
         int (*real)(int) = original[ORIGINAL_##name];                                                                  \
-        tfi_events_leave(NULL, device);                                                                                \
+        tfi_event_times_leave(NULL, device);                                                                           \
         return real(device);                                                                                           \
     }
 LEAVE(release)
@@ -391,7 +395,7 @@ static void put_before(enum tfi_hook hook, void *ours, void **real, void *driver
     if (*real) __atomic_store_n(&tfi_hooks[hook].real, ours, __ATOMIC_RELEASE);
 }
 
-void tfi_events_put_before(void *driver)
+void tfi_event_times_put_before(void *driver)
 {
 #define ROUND(symbol, function, suffix)                                                                                \
     put_before(TFI_HOOK_##symbol, (void *)function##suffix, &original[ORIGINAL_##function##suffix], driver);

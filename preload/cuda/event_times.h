@@ -1,6 +1,6 @@
 /* event_times.h - device times by CUDA events if there is no CUPTI: stages, and with TFI_EVENT_KERNELS=1 launches. */
-#ifndef TFI_EVENTS_H
-#define TFI_EVENTS_H
+#ifndef TFI_EVENT_TIMES_H
+#define TFI_EVENT_TIMES_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -12,32 +12,32 @@ struct tfi_job;
 /* ---- for the rest of the library ---- */
 
 /* Called once, when it is known that there is no CUPTI: launches are timed from here on. */
-void tfi_events_begin(void);
+void tfi_event_times_begin(void);
 
 /* Job of the background thread: writes the items that have completed. */
-extern const struct tfi_job tfi_events_job;
+extern const struct tfi_job tfi_event_times_job;
 
 /* Called at the end, before the footer: writes the items that have completed and counts the others as lost. False
  * if records may be missing from the trace. */
-bool tfi_events_finish(void);
+bool tfi_event_times_finish(void);
 
 /* Number of pairs of an open stage and a stream. */
-extern uint32_t tfi_events_spans;
+extern uint32_t tfi_event_times_spans;
 
 /* Called before the runtime resets the device of the current context. */
-void tfi_events_device_reset(void);
+void tfi_event_times_device_reset(void);
 
 /* ---- shared by event_times.c and event_launches.c ---- */
 
-#define TFI_EVENTS_NONE UINT32_MAX
-#define TFI_EVENTS_MAX_ITEMS 8192u
-#define TFI_EVENTS_MAX_EVENTS 8192u /* per context */
-#define TFI_EVENTS_MAX_CONTEXTS 16u
-#define TFI_EVENTS_MAX_SPANS 256u
-#define TFI_EVENTS_LAUNCH_MS 20 /* how long a launch waits for `lists` */
+#define TFI_EVENT_TIMES_NONE UINT32_MAX
+#define TFI_EVENT_TIMES_MAX_ITEMS 8192u
+#define TFI_EVENT_TIMES_MAX_EVENTS 8192u /* per context */
+#define TFI_EVENT_TIMES_MAX_CONTEXTS 16u
+#define TFI_EVENT_TIMES_MAX_SPANS 256u
+#define TFI_EVENT_TIMES_LAUNCH_MS 20 /* how long a launch waits for `lists` */
 
 /* Driver functions that the timing needs, with C types of the same size. */
-#define TFI_EVENTS_FUNCTIONS                                                                                           \
+#define TFI_EVENT_TIMES_FUNCTIONS                                                                                      \
     API(EventCreate, "cuEventCreate", (void **, unsigned))                                                             \
     API(EventDestroy, "cuEventDestroy_v2", (void *))                                                                   \
     API(EventRecord, "cuEventRecord", (void *, void *))                                                                \
@@ -55,13 +55,13 @@ void tfi_events_device_reset(void);
     API(CtxPop, "cuCtxPopCurrent_v2", (void **))                                                                       \
     API(Mode, "cuThreadExchangeStreamCaptureMode", (int *))
 
-struct tfi_events_driver {
+struct tfi_event_times_driver {
 #define API(name, symbol, params) int(*name) params;
-    TFI_EVENTS_FUNCTIONS
+    TFI_EVENT_TIMES_FUNCTIONS
 #undef API
     int (*FuncGetName)(const char **, void *); /* 12.3 and newer; may be NULL */
 };
-extern struct tfi_events_driver tfi_events_driver;
+extern struct tfi_event_times_driver tfi_event_times_driver;
 
 struct tfi_event {
     void *handle;
@@ -104,7 +104,7 @@ struct tfi_event_span {
     uint32_t stream, begin, end, launches;
 };
 
-struct tfi_events {
+struct tfi_event_times {
     struct tfi_lock lists, polling;
     uint32_t on;
     uint32_t gen;   /* of the trace; the child of a fork has another one */
@@ -117,13 +117,13 @@ struct tfi_events {
     uint64_t shift; /* monotonic clock to DEVICE_NS */
     struct tfi_event_item *item;
     struct tfi_event_span *span;
-    struct tfi_event_context context[TFI_EVENTS_MAX_CONTEXTS];
+    struct tfi_event_context context[TFI_EVENT_TIMES_MAX_CONTEXTS];
 };
-extern struct tfi_events tfi_events;
+extern struct tfi_event_times tfi_event_times;
 
 /* Sets the calling thread's capture mode to relaxed; returns the mode before, -1 if that failed. */
-int tfi_events_relaxed(void);
-void tfi_events_restore(int mode);
+int tfi_event_times_relaxed(void);
+void tfi_event_times_restore(int mode);
 
 /* Context and stream of a launch, with their ids. */
 struct tfi_event_place {
@@ -132,19 +132,19 @@ struct tfi_event_place {
 };
 
 /* With `lists` held: the context of a launch, opened if it is new; NULL if it cannot be used. */
-struct tfi_event_context *tfi_events_context(const struct tfi_event_place *place);
+struct tfi_event_context *tfi_event_times_context(const struct tfi_event_place *place);
 /* With `lists` held: takes a free event, makes a new one, gives up one use of an event. */
-uint32_t tfi_events_pop(struct tfi_event_context *context);
-uint32_t tfi_events_make(struct tfi_event_context *context);
-void tfi_events_unuse(struct tfi_event_context *context, uint32_t event);
+uint32_t tfi_event_times_pop(struct tfi_event_context *context);
+uint32_t tfi_event_times_make(struct tfi_event_context *context);
+void tfi_event_times_unuse(struct tfi_event_context *context, uint32_t event);
 /* With `lists` held: adds an item, which takes over one use of each event; false, counted, if there is no room. */
-bool tfi_events_add(struct tfi_event_context *context, const struct tfi_event_item *item);
+bool tfi_event_times_add(struct tfi_event_context *context, const struct tfi_event_item *item);
 /* With `polling` held and the context current: writes at most `most` records; `lose` counts the items that have
  * not completed as lost. */
-uint32_t tfi_events_resolve(struct tfi_event_context *context, uint32_t most, bool lose);
+uint32_t tfi_event_times_resolve(struct tfi_event_context *context, uint32_t most, bool lose);
 /* Called before a context is destroyed: the one with this handle or, for NULL, all contexts of a device. */
-void tfi_events_leave(void *handle, int device);
+void tfi_event_times_leave(void *handle, int device);
 /* Installs our detours on the driver's launch functions. */
-void tfi_events_put_before(void *driver);
+void tfi_event_times_put_before(void *driver);
 
 #endif

@@ -120,7 +120,7 @@ static void find_functions(void)
 static bool by_cupti(bool driver, bool cupti)
 {
     if (!cupti || !tfi_cupti->on || __atomic_load_n(&tfi_cupti->quiet, __ATOMIC_ACQUIRE)) return false;
-    return !driver || tfi_broker_session() & 1;
+    return !driver || tfi_other_session() & 1;
 }
 
 static bool number_of_node(uint64_t node, uint64_t *id)
@@ -267,7 +267,7 @@ static bool last_node(uint64_t stream, uint64_t *node, uint64_t *graph)
 static void captured(struct tfi_thread *t, const struct after *a)
 {
     uint64_t node, graph, stream = stream_of(a);
-    if (tfi_broker_wants(TFI_CUPTI_DRIVER)) return; /* the client would record our question as the program's */
+    if (tfi_other_wants(TFI_CUPTI_DRIVER)) return; /* the client would record our question as the program's */
     if (!stream || !last_node(stream, &node, &graph)) return;
     if (a->role == TFI_ROLE_LAUNCH) write_node(t, a->time, node);
     else write_child(t, a->time, node, number_of_exec(argument(a, "graph_exec")), number_of_graph(graph));

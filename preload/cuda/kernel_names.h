@@ -1,6 +1,6 @@
 /* kernel_names.h - maps host functions and the handles of runtime and driver to names of kernels. */
-#ifndef TFI_CUDA_NAMES_H
-#define TFI_CUDA_NAMES_H
+#ifndef TFI_KERNEL_NAMES_H
+#define TFI_KERNEL_NAMES_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
  * copy of the runtime does so, also those linked statically into cuBLAS or NCCL, and so do Triton and cuFFT. They get
  * the wrapper of that ABI variant. It calls the function that they would have got: its address is stored as the row's
  * original. While there are two copies of the runtime, a look-up in one of them returns the function unwrapped. The
- * same holds for CUPTI, which Triton's profiler opens that way: it has to pass the broker, or it would replace our
- * records.
+ * same holds for CUPTI, which Triton's profiler opens that way: a client that reaches CUPTI without our wrappers would
+ * replace our records.
  *
  * A wrong wrapper would be worse than none. A version later than those of our table therefore counts only if the
  * address equals that of the row's symbol. cuGetExportTable is not wrapped.
@@ -121,7 +121,7 @@ static void *runtime_symbol(enum tfi_hook hook, void *found)
 
 static void *cupti_symbol(enum tfi_hook hook, void *found)
 {
-    return wrapped(TFI_LIBRARY_cupti, hook, found, "libcupti") ? tfi_broker_wrapper(hook) : NULL;
+    return wrapped(TFI_LIBRARY_cupti, hook, found, "libcupti") ? tfi_other_wrapper(hook) : NULL;
 }
 
 /* Row of that name; TFI_LIBRARY_cupti if there is none. */
@@ -158,6 +158,6 @@ bool tfi_route_is_ours(void *handle, const char *name)
     enum tfi_hook hook = row_named(name);
     void *found = hook == TFI_LIBRARY_cupti ? NULL : tfi_dlsym(handle, name);
     if (!found) return false;
-    if (hook > TFI_LIBRARY_cupti) return found == tfi_broker_wrapper(hook);
+    if (hook > TFI_LIBRARY_cupti) return found == tfi_other_wrapper(hook);
     return found == (hook < TFI_LIBRARY_cudart ? tfi_cuda_wrapper(hook) : tfi_cudart_wrapper(hook));
 }

@@ -1,6 +1,6 @@
 /* sync_stages.h - TFI_SYNC_STAGES: waits for the device at the edges of stages. */
-#ifndef TFI_CUDA_SYNC_H
-#define TFI_CUDA_SYNC_H
+#ifndef TFI_SYNC_STAGES_H
+#define TFI_SYNC_STAGES_H
 
 #include "hooks/hooks.h"
 

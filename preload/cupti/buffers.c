@@ -116,7 +116,7 @@ void tfi_buffers_request(uint8_t **buffer, size_t *size, size_t *max_records)
     int error = errno;
     __atomic_store_n(&tfi_cupti->requested, 1, __ATOMIC_RELEASE);
     *max_records = 0;
-    if (tfi_broker_request(buffer, size, max_records)) goto out;
+    if (tfi_other_request(buffer, size, max_records)) goto out;
     int own = take_bit(&free_mask);
     *buffer = own >= 0 ? buffers[own].data : take_discard();
     *size = own >= 0 ? BUFFER_BYTES : *buffer ? DISCARD_BYTES : 0;
@@ -133,7 +133,7 @@ static void take_back(struct tfi_buffer *own, size_t valid)
     if (!gen) gen = __atomic_load_n(&tfi_cupti->gen, __ATOMIC_ACQUIRE); /* the trace that is being ended, if one is */
     __atomic_store_n(&own->out, 0, __ATOMIC_RELEASE);
     if (valid > BUFFER_BYTES) valid = 0;
-    tfi_broker_copy(own->data, valid);
+    tfi_other_copy_records(own->data, valid);
     if (!gen || !valid) {
         tfi_buffers_free(own);
         return;
@@ -165,7 +165,7 @@ void tfi_buffers_complete(void *context, uint32_t stream, uint8_t *buffer, size_
         count_discarded((unsigned)((place - buffer_bytes()) / DISCARD_BYTES), buffer, valid);
     } else {
         convert_others(buffer, valid);
-        tfi_broker_complete(context, stream, buffer, size, valid);
+        tfi_other_complete(context, stream, buffer, size, valid);
     }
     errno = error;
 }

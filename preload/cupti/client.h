@@ -292,23 +292,23 @@ void tfi_v2_awake(void);
 void tfi_v2_restart(void);
 
 /* Returns the wrapper of a row of cupti.def, for clients that look functions up by name. */
-void *tfi_broker_wrapper(unsigned hook);
+void *tfi_other_wrapper(unsigned hook);
 
 /* Called in the background thread, before it calls the driver. */
-void tfi_broker_own_thread(void);
+void tfi_other_own_thread(void);
 /* Number that is odd while another client has kinds enabled, and grows with each change. */
-uint32_t tfi_broker_session(void);
+uint32_t tfi_other_session(void);
 /* True while that client has this kind enabled. */
-bool tfi_broker_wants(uint32_t kind);
+bool tfi_other_wants(uint32_t kind);
 /* Requests a buffer from the client, while it is active. */
-bool tfi_broker_request(uint8_t **buffer, size_t *size, size_t *max_records);
+bool tfi_other_request(uint8_t **buffer, size_t *size, size_t *max_records);
 /* Hands the client one of its own buffers back. */
-void tfi_broker_complete(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid);
+void tfi_other_complete(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid);
 /* Copies the records that the client asked for from a returned buffer of ours into buffers of its own. */
-void tfi_broker_copy(uint8_t *buffer, size_t valid);
+void tfi_other_copy_records(uint8_t *buffer, size_t valid);
 /* Called when CUPTI's count of dropped records was read, which resets it. */
-void tfi_broker_dropped(uint64_t count);
+void tfi_other_dropped(uint64_t count);
 /* Returns the timestamp callback that the client has registered; false if there is none. */
-bool tfi_broker_clock(uint64_t (**clock)(void));
+bool tfi_other_clock(uint64_t (**clock)(void));
 
 #endif

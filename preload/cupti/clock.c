@@ -2,7 +2,7 @@
  *
  * CUPTI's times are nanoseconds of its own clock until some client registers a timestamp callback. From then on they
  * are the values of that callback (kineto's is the TSC), for all clients and for good; records made before keep the
- * old unit. We learn of it from the call, which passes the broker, or from the values: CUPTI's clock no longer keeps
+ * old unit. We learn of it from the call, which our wrapper sees, or from the values: CUPTI's clock no longer keeps
  * step with CLOCK_REALTIME. Each value is taken in the unit in which it lies nearer to the present. The other unit is
  * converted by a line through two readings. The trace only ever has CUPTI's own nanoseconds.
  *

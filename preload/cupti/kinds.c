@@ -96,7 +96,7 @@ void tfi_kinds_switch_own(bool on)
 {
     static const uint8_t kinds[] = {TFI_CUPTI_OVERHEAD, TFI_CUPTI_DRIVER, TFI_CUPTI_RUNTIME};
     for (size_t i = 0; i < TFI_COUNT(kinds); i++) {
-        if (!(tfi_cupti->kinds >> kinds[i] & 1) || tfi_broker_wants(kinds[i])) continue;
+        if (!(tfi_cupti->kinds >> kinds[i] & 1) || tfi_other_wants(kinds[i])) continue;
         if (on) tfi_cupti_api.ActivityEnable(kinds[i]);
         else tfi_cupti_api.ActivityDisable(kinds[i]);
     }
@@ -121,7 +121,7 @@ void tfi_kinds_judge(uint32_t timed, uint32_t timeless, bool of_graphs)
 void tfi_kinds_adapt(void)
 {
     if (TFI_LIKELY(__atomic_load_n(&graphs, __ATOMIC_RELAXED) != SWITCH_TO_LAUNCHES)) return;
-    if (tfi_broker_session() & 1 || __atomic_load_n(&tfi_cupti_away, __ATOMIC_ACQUIRE)) return;
+    if (tfi_other_session() & 1 || __atomic_load_n(&tfi_cupti_away, __ATOMIC_ACQUIRE)) return;
     graphs = LAUNCHES;
     enable(TFI_CUPTI_GRAPH_TRACE);
 }

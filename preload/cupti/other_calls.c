@@ -30,7 +30,7 @@ static void *const wrappers[] = {
 #undef LIBRARY
 #undef HOOK_CUSTOM
 
-void *tfi_broker_wrapper(unsigned hook)
+void *tfi_other_wrapper(unsigned hook)
 {
     return wrappers[hook - TFI_LIBRARY_cupti];
 }

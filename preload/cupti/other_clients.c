@@ -21,7 +21,7 @@ static uint64_t bit(uint32_t n)
     return 1ull << n % 64;
 }
 
-uint32_t tfi_broker_session(void)
+uint32_t tfi_other_session(void)
 {
     return __atomic_load_n(&tfi_other.session, __ATOMIC_ACQUIRE);
 }
@@ -43,7 +43,7 @@ static struct tfi_other_copy take_ahead(void)
 /* The background thread's number in records: its calls of the driver are not the program's. */
 static uint32_t own_thread;
 
-void tfi_broker_own_thread(void)
+void tfi_other_own_thread(void)
 {
     own_thread = (uint32_t)(uintptr_t)pthread_self();
 }
@@ -106,16 +106,16 @@ static bool asked_for(const void *record)
     return false;
 }
 
-bool tfi_broker_wants(uint32_t kind)
+bool tfi_other_wants(uint32_t kind)
 {
     return __atomic_load_n(&tfi_other.wanted, __ATOMIC_RELAXED) >> kind & 1;
 }
 
 /* ---- buffers: called by buffers.c ---- */
 
-bool tfi_broker_request(uint8_t **buffer, size_t *size, size_t *max_records)
+bool tfi_other_request(uint8_t **buffer, size_t *size, size_t *max_records)
 {
-    if (!(tfi_broker_session() & 1) || !tfi_other.request) return false;
+    if (!(tfi_other_session() & 1) || !tfi_other.request) return false;
     struct tfi_other_copy first = take_ahead();
     *buffer = first.data;
     *size = first.size;
@@ -145,7 +145,7 @@ static size_t sift(uint8_t *buffer, size_t valid)
     return used;
 }
 
-void tfi_broker_complete(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
+void tfi_other_complete(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
 {
     if (!tfi_other.complete) return;
     tfi_other.complete(context, stream, buffer, size, tfi_cupti->on ? sift(buffer, valid) : valid);
@@ -167,7 +167,7 @@ static void add(struct tfi_other_copy *to, const void *record, size_t bytes)
     to->count++;
 }
 
-void tfi_broker_copy(uint8_t *buffer, size_t valid)
+void tfi_other_copy_records(uint8_t *buffer, size_t valid)
 {
     struct tfi_other_copy to = {0};
     void *record = NULL, *next = NULL;
@@ -187,12 +187,12 @@ void tfi_broker_copy(uint8_t *buffer, size_t valid)
     hand_over(&to);
 }
 
-void tfi_broker_dropped(uint64_t count)
+void tfi_other_dropped(uint64_t count)
 {
-    if (tfi_broker_session() & 1) __atomic_add_fetch(&tfi_other.dropped, count, __ATOMIC_RELAXED);
+    if (tfi_other_session() & 1) __atomic_add_fetch(&tfi_other.dropped, count, __ATOMIC_RELAXED);
 }
 
-bool tfi_broker_clock(uint64_t (**clock)(void))
+bool tfi_other_clock(uint64_t (**clock)(void))
 {
     *clock = tfi_other.clock;
     return *clock != NULL;

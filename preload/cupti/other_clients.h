@@ -4,8 +4,8 @@
  * interface call, other_clients_v2.c those of the second. This header needs CUPTI's headers, which the rest of the
  * library does without.
  */
-#ifndef TFI_BROKER_H
-#define TFI_BROKER_H
+#ifndef TFI_OTHER_CLIENTS_H
+#define TFI_OTHER_CLIENTS_H
 
 #include "cupti/client.h"
 #include "cupti/compat.h"

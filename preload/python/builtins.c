@@ -170,7 +170,7 @@ PyObject *tfi_builtin_memory(PyObject *self, PyObject *const *args, ssize_t coun
     struct tfi_thread *t = id ? tfi_enter(TFI_WHY_NONE) : NULL;
     if (t) {
         uint64_t start = tfi_stage_started(id);
-        if (start) tfi_memory_of(id, start, &memory);
+        if (start) tfi_allocator_totals_of(id, start, &memory);
         tfi_leave(t);
     }
     uint64_t bytes[] = {memory.allocated, memory.reserved, memory.peak_allocated, memory.peak_reserved};

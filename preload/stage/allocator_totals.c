@@ -73,7 +73,7 @@ static TFI_COLD void first_report(struct device *d, int64_t bytes, uint64_t allo
     tfi_cancel_on(cancel);
 }
 
-void tfi_memory_report(int32_t device, int64_t bytes, uint64_t allocated, uint64_t reserved)
+void tfi_allocator_totals_report(int32_t device, int64_t bytes, uint64_t allocated, uint64_t reserved)
 {
     if (device < TFI_HOST || device + 1 >= (int32_t)MAX_DEVICES) return;
     struct device *d = &devices[device + 1];
@@ -258,7 +258,7 @@ static void forgotten(const struct tfi_open *open)
     tfi_unlock_quick(&lock);
 }
 
-bool tfi_memory_of(uint64_t id, uint64_t start, struct tfi_memory *memory)
+bool tfi_allocator_totals_of(uint64_t id, uint64_t start, struct tfi_memory *memory)
 {
     struct part part;
     *memory = (struct tfi_memory){.known = 0};
@@ -284,7 +284,7 @@ static void add_mib(struct tfi_text *text, const char *key, uint64_t bytes)
                  (unsigned)(hundredths % 10));
 }
 
-void tfi_memory_text(struct tfi_text *text, const struct tfi_memory *memory)
+void tfi_allocator_totals_text(struct tfi_text *text, const struct tfi_memory *memory)
 {
     if (!memory->known) return;
     tfi_text_add(text, ", \"memory\": {");

@@ -1,6 +1,6 @@
 /* allocator_totals.h - keeps the bytes that a framework's allocators hold, by device, and their peaks in each stage. */
-#ifndef TFI_MEMORY_H
-#define TFI_MEMORY_H
+#ifndef TFI_ALLOCATOR_TOTALS_H
+#define TFI_ALLOCATOR_TOTALS_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,13 +21,13 @@ struct tfi_memory {
 /* Reports that an allocator gave out a block, or (bytes < 0) got one back. `allocated` and `reserved` are its totals
  * afterwards. May be called under the allocator's own lock, so takes a lock only at a device's first report. Any
  * thread. */
-void tfi_memory_report(int32_t device, int64_t bytes, uint64_t allocated, uint64_t reserved);
+void tfi_allocator_totals_report(int32_t device, int64_t bytes, uint64_t allocated, uint64_t reserved);
 
 /* Memory of an open stage up to now: of the device with the highest peak, or of the host if no device has reported.
  * `start` is when the stage was opened. False if nothing was reported since the process woke. */
-bool tfi_memory_of(uint64_t id, uint64_t start, struct tfi_memory *memory);
+bool tfi_allocator_totals_of(uint64_t id, uint64_t start, struct tfi_memory *memory);
 
 /* Adds `, "memory": {...}` with TeleFuser's keys, in MiB, to a JSON text; adds nothing if `memory` is not known. */
-void tfi_memory_text(struct tfi_text *text, const struct tfi_memory *memory);
+void tfi_allocator_totals_text(struct tfi_text *text, const struct tfi_memory *memory);
 
 #endif

@@ -41,7 +41,7 @@ static void show(struct tfi_thread *t, const struct tfi_open *open, uint64_t now
     tfi_text_bytes(&text, name, length < 640 ? length : 640);
     tfi_text_add(&text, ": %lu.%c%c ms", (unsigned long)(hundredths / 100), (char)('0' + hundredths / 10 % 10),
                  (char)('0' + hundredths % 10));
-    if (tfi_memory_of(open->id, open->start, &memory))
+    if (tfi_allocator_totals_of(open->id, open->start, &memory))
         tfi_text_add(&text, ", memory: %lu/%lu MB (peak: %lu/%lu MB)", mib(memory.allocated), mib(memory.reserved),
                      mib(memory.peak_allocated), mib(memory.peak_reserved));
     line[text.used++] = '\n';

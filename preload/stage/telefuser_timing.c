@@ -119,7 +119,7 @@ void tfi_request_stage(struct tfi_text *text, const struct tfi_timing *s)
         if (s->snapshot.known) memory = s->snapshot;
         memory.device = s->memory.known ? s->memory.device : 0;
     }
-    tfi_memory_text(text, &memory);
+    tfi_allocator_totals_text(text, &memory);
 }
 
 void tfi_request_tail(struct tfi_text *text)

@@ -1,6 +1,6 @@
 /* telefuser_timing.h - adds to timing.json the members that only TeleFuser's own file has: see telefuser_timing.c. */
-#ifndef TFI_REQUEST_H
-#define TFI_REQUEST_H
+#ifndef TFI_TELEFUSER_TIMING_H
+#define TFI_TELEFUSER_TIMING_H
 
 #include <stdint.h>
 

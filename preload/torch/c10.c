@@ -142,7 +142,7 @@ static void report(enum what what, void *block, int64_t bytes, uint64_t allocate
         .reserved = reserved,
         .device = device,
     };
-    if (what == BLOCK) tfi_memory_report(device, bytes, allocated, reserved);
+    if (what == BLOCK) tfi_allocator_totals_report(device, bytes, allocated, reserved);
     record(&rec, what);
 }
 

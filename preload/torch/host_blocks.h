@@ -1,6 +1,6 @@
 /* host_blocks.h - maps the address of each host block in use to its size in bytes. */
-#ifndef TFI_BLOCKS_H
-#define TFI_BLOCKS_H
+#ifndef TFI_HOST_BLOCKS_H
+#define TFI_HOST_BLOCKS_H
 
 #include <stdbool.h>
 #include <stdint.h>

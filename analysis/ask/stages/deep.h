@@ -1,6 +1,6 @@
 /* deep.h - sums up the device work of very deeply nested stages, with sets.h. */
-#ifndef TFA_STAGES_DEEP_H
-#define TFA_STAGES_DEEP_H
+#ifndef TFA_STAGE_DEEP_H
+#define TFA_STAGE_DEEP_H
 
 #include "ask/stages/table.h"
 

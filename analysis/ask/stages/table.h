@@ -4,8 +4,8 @@
  * Device work belongs to the stage of its launch (attribute.h), whenever it ran.
  * Times are clipped to a window. A stage outside the window is left out.
  */
-#ifndef TFA_STAGES_H
-#define TFA_STAGES_H
+#ifndef TFA_STAGE_TABLE_H
+#define TFA_STAGE_TABLE_H
 
 #include "base/by_rank.h"
 #include "ask/choice.h"
