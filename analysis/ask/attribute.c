@@ -9,9 +9,9 @@
 
 #include <stdlib.h>
 
-#include "model/graphs.h"
 #include "ask/stages/at.h"
 #include "ask/stages/order.h"
+#include "model/graphs.h"
 
 const char *const via_names[NR_VIAS] = {
     [VIA_NONE] = "none", [VIA_THREAD] = "thread", [VIA_FORWARD] = "forward", [VIA_ONLY] = "only"};

@@ -13,8 +13,8 @@
 #define TFA_CHOICE_H
 
 #include "ask/attribute.h"
-#include "base/intervals.h"
 #include "ask/selection.h"
+#include "base/intervals.h"
 
 struct window {
     int64_t from, to;

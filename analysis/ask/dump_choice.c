@@ -1,9 +1,9 @@
 /* dump_choice.c - finds the model's row for a record, and applies the filters to that row. */
 #include "ask/dump_choice.h"
 
+#include "ask/stages/order.h"
 #include "base/hash.h"
 #include "read/kineto.h"
-#include "ask/stages/order.h"
 
 bool dump_is_filtered(const struct options *o)
 {

@@ -19,8 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pattern.h"
 #include "ask/timeline.h"
+#include "pattern.h"
 
 struct loader {
     const struct selection *chosen;

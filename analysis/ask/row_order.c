@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/names.h"
 #include "base/util.h"
+#include "model/names.h"
 
 int row_group(const void *a, const void *b)
 {

@@ -6,9 +6,9 @@
 #ifndef TFA_TIMELINE_H
 #define TFA_TIMELINE_H
 
-#include "base/intervals.h"
 #include "ask/selection.h"
 #include "ask/work_kinds.h"
+#include "base/intervals.h"
 
 struct rank_time {
     int64_t rank;

@@ -2,8 +2,8 @@
 #ifndef TFA_WORK_KINDS_H
 #define TFA_WORK_KINDS_H
 
-#include "model/model.h"
 #include "base/opts.h"
+#include "model/model.h"
 
 enum work_kind { WORK_COMPUTATION, WORK_COMMUNICATION, WORK_MEMORY, WORK_OTHER, NR_WORK_KINDS };
 extern const char *const work_kind_names[NR_WORK_KINDS];

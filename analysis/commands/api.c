@@ -9,10 +9,10 @@
 #include <string.h>
 
 #include "ask/choice.h"
-#include "model/join.h"
 #include "ask/stages/at.h"
 #include "base/statistics.h"
 #include "commands/session.h"
+#include "model/join.h"
 
 enum { NOT_READY = 600 }; /* CUDA_ERROR_NOT_READY, cudaErrorNotReady */
 

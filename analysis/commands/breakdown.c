@@ -14,13 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/by_rank.h"
 #include "ask/choice.h"
-#include "commands/hta.h"
 #include "ask/row_order.h"
-#include "write/short_names.h"
-#include "base/statistics.h"
 #include "ask/work_kinds.h"
+#include "base/by_rank.h"
+#include "base/statistics.h"
+#include "commands/hta.h"
+#include "write/short_names.h"
 
 struct row {
     struct row_head head; /* must be first; its time is the total of the values */

@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "ask/dump_choice.h"
-#include "write/export_kineto.h"
 #include "read/kineto.h"
 #include "utf8.h"
+#include "write/export_kineto.h"
 
 struct dump {
     struct session *session;

@@ -2,9 +2,9 @@
 #include <stdlib.h>
 
 #include "ask/choice.h"
+#include "commands/session.h"
 #include "write/export_kineto.h"
 #include "write/export_tfr.h"
-#include "commands/session.h"
 
 /* True for any number of .tfr traces, or one trace of another profiler. Merging traces of other profilers would take
  * more than putting them into one file. */

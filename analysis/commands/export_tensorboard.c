@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 #include "ask/choice.h"
+#include "commands/session.h"
 #include "write/export_kineto.h"
 #include "write/export_tfr.h"
 #include "write/stage_files.h"
-#include "commands/session.h"
 
 struct tensorboard {
     struct session *session;

@@ -3,8 +3,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "commands/session.h"
 #include "ask/unmatched.h"
+#include "commands/session.h"
 
 /* Prints a moment as ISO 8601 with microseconds, in UTC. */
 static void emit_moment(struct emit *e, const char *key, int64_t ns)

@@ -16,13 +16,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/by_rank.h"
 #include "ask/choice.h"
 #include "ask/ops/dispatches.h"
-#include "model/join.h"
-#include "ask/stages/at.h"
 #include "ask/row_order.h"
+#include "ask/stages/at.h"
+#include "base/by_rank.h"
 #include "commands/session.h"
+#include "model/join.h"
 
 enum { SLOW = 50000, DELAYED = 100000 }; /* ns */
 

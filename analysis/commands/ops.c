@@ -6,9 +6,9 @@
  */
 #include <stdlib.h>
 
+#include "commands/session.h"
 #include "write/op_table.h"
 #include "write/short_names.h"
-#include "commands/session.h"
 
 enum { ROWS_OF_TORCH = 100 };
 

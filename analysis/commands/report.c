@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "ask/choice.h"
+#include "commands/report/report.h"
 #include "write/export_kineto.h"
 #include "write/export_tfr.h"
-#include "commands/report/report.h"
 #include "write/stage_files.h"
 
 /* Returns the union of the intervals of a unit's device work that the filters choose. */

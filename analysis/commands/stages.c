@@ -15,8 +15,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "commands/session.h"
 #include "ask/stages/table.h"
+#include "commands/session.h"
 
 #define KEYS_ELSEWHERE                                                                                                 \
     "stage,rank,calls,median_us,p95_us,min_us,max_us,host_us,wall_us,self_us,device_us,device_busy_us,idle_us,"        \

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tfi_trace.h"
 #include "base/util.h"
+#include "tfi_trace.h"
 
 enum { STEP_NS = 1000000 };
 static const double LARGEST = 4e18; /* nanoseconds: all results and their differences fit an int64_t */

@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "read/json.h"
 #include "base/kernel_names.h"
 #include "pattern.h"
+#include "read/json.h"
 
 /* ---- in a model ---- */
 

@@ -13,10 +13,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "read/dftracer.h"
+#include "base/mem_limit.h"
 #include "model/load/kineto.h"
 #include "model/load/tfr.h"
-#include "base/mem_limit.h"
+#include "read/dftracer.h"
 
 /* ---- paths on the command line ---- */
 

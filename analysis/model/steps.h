@@ -2,8 +2,8 @@
 #ifndef TFA_STEPS_H
 #define TFA_STEPS_H
 
-#include "read/json.h"
 #include "model/model.h"
+#include "read/json.h"
 
 #define ANY_STEP "ProfilerStep*"
 

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pattern.h"
 #include "base/util.h"
+#include "pattern.h"
 
 static const char *const type_names[] = {
     [TFI_TYPE_UINT] = "UINT",         [TFI_TYPE_INT] = "INT",

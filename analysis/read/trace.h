@@ -9,8 +9,8 @@
 
 #include <zlib.h>
 
-#include "read/decode.h"
 #include "base/file_in.h"
+#include "read/decode.h"
 #include "read/strings.h"
 
 /* ---- notes on an input ---- */

@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "ask/dump_choice.h"
-#include "model/load/kineto.h"
 #include "ask/kineto_places.h"
 #include "ask/stages/order.h"
+#include "model/load/kineto.h"
 
 struct copy {
     struct targets *targets;

@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "write/export_kineto.h"
-#include "model/join.h"
 #include "ask/stages/order.h"
+#include "model/join.h"
+#include "write/export_kineto.h"
 #include "write/values.h"
 
 enum { BASE_SECONDS = 7889238, FREE_PID = 1 << 22 };

@@ -4,9 +4,9 @@
 #define TFA_EXPORT_WRITE_H
 
 #include "ask/choice.h"
-#include "write/export_tfr.h"
 #include "ask/stages/at.h"
 #include "write/emit.h"
+#include "write/export_tfr.h"
 
 struct export
 {

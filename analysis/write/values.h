@@ -2,8 +2,8 @@
 #ifndef TFA_VALUES_H
 #define TFA_VALUES_H
 
-#include "write/emit.h"
 #include "model/model.h"
+#include "write/emit.h"
 
 /* The context that a value's meaning may depend on. */
 struct meaning {

@@ -16,9 +16,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "control/config.h"
 #include "base/files.h"
 #include "base/tfi.h"
+#include "control/config.h"
 
 #define LEFT_OUT "***"
 #define CUT " ..."

@@ -11,10 +11,10 @@
 #include <unistd.h>
 
 #include "base/fmt.h"
-#include "record/log.h"
-#include "control/schedule.h"
 #include "base/sys.h"
 #include "base/tfi.h"
+#include "control/schedule.h"
+#include "record/log.h"
 
 struct tfi_config tfi_config;
 

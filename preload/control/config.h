@@ -6,9 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "pattern.h"
 #include "control/plan.h"
 #include "control/values.h"
+#include "pattern.h"
 #include "record/log.h"
 
 /* The selection by ENABLE_PROFILER_NAMES. */

@@ -19,14 +19,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "record/clock.h"
-#include "control/command.h"
-#include "control/config.h"
 #include "base/files.h"
 #include "base/fmt.h"
-#include "record/log.h"
 #include "base/sys.h"
 #include "base/tfi.h"
+#include "control/command.h"
+#include "control/config.h"
+#include "record/clock.h"
+#include "record/log.h"
 
 /* Ranks of one job start within this time; an older agreement belongs to an earlier job of the same id. */
 #define JOB_SECONDS 600

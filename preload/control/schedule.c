@@ -16,13 +16,13 @@
 
 #include <string.h>
 
+#include "base/fmt.h"
+#include "base/sys.h"
+#include "control/config.h"
 #include "record/background.h"
 #include "record/clock.h"
-#include "control/config.h"
 #include "record/enter.h"
-#include "base/fmt.h"
 #include "record/strings.h"
-#include "base/sys.h"
 #include "record/thread.h"
 #include "record/writer.h"
 

@@ -3,11 +3,11 @@
 
 #include <errno.h>
 
-#include "control/config.h"
-#include "base/process.h"
-#include "control/rank.h"
 #include "base/fmt.h"
+#include "base/process.h"
 #include "base/sys.h"
+#include "control/config.h"
+#include "control/rank.h"
 #include "record/writer.h"
 
 struct tfi_dir tfi_trace_dir;

@@ -13,11 +13,11 @@
 #include <signal.h>
 #include <string.h>
 
-#include "control/config.h"
 #include "base/files.h"
-#include "record/log.h"
-#include "control/schedule.h"
 #include "base/tfi.h"
+#include "control/config.h"
+#include "control/schedule.h"
+#include "record/log.h"
 
 #define FILE_BYTES 1024
 

@@ -6,13 +6,13 @@
  */
 #include "cuda/calls.h"
 
-#include "record/enter.h"
 #include "base/process.h"
-#include "cuda/sync_stages.h"
+#include "control/schedule.h"
 #include "cuda/event_times.h"
 #include "cuda/graphs.h"
-#include "control/schedule.h"
+#include "cuda/sync_stages.h"
 #include "record/clock.h"
+#include "record/enter.h"
 
 /* Finds the stages that a launch made now belongs to. A thread that records nothing of its own gets its state
  * here. */

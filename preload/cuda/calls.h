@@ -2,11 +2,11 @@
 #ifndef TFI_CUDA_CALLS_H
 #define TFI_CUDA_CALLS_H
 
+#include "base/process.h"
+#include "control/config.h"
 #include "cuda/values.h"
 #include "cupti/client.h"
 #include "hooks/recorded.h"
-#include "control/config.h"
-#include "base/process.h"
 
 /* Result of a wrapper that finds no original: CUDA_ERROR_NOT_FOUND and cudaErrorSymbolNotFound. */
 #define TFI_CUDA_MISSING 500

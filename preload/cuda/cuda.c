@@ -6,10 +6,10 @@
 #define __CUDA_API_VERSION_INTERNAL
 #include "cuda/cuda_compat.h"
 
+#include "control/schedule.h"
 #include "cuda/calls.h"
 #include "cuda/kernel_names.h"
 #include "cuda/routes.h"
-#include "control/schedule.h"
 
 #define LIBRARY(name, soname)
 #define HOOK(class, ret, symbol, params, args, names, values) TFI_CUDA_WRAP(cuda, ret, symbol, params, args, values)

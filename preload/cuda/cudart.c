@@ -6,10 +6,10 @@
 #define __CUDA_API_VERSION_INTERNAL
 #include "cuda/cudart_compat.h"
 
+#include "control/schedule.h"
 #include "cuda/calls.h"
 #include "cuda/kernel_names.h"
 #include "cuda/routes.h"
-#include "control/schedule.h"
 
 /* cudart_changed.c relies on this: the structure fits one register. */
 _Static_assert(sizeof(struct cudaMemLocation) == 8, "cudaMemLocation");

@@ -8,12 +8,12 @@
 
 #include <errno.h>
 
-#include "record/background.h"
+#include "base/process.h"
+#include "base/raw_dlsym.h"
 #include "cuda/calls.h"
 #include "cuda/kernel_names.h"
 #include "hooks/hooks.h"
-#include "base/process.h"
-#include "base/raw_dlsym.h"
+#include "record/background.h"
 #include "stage/wanted.h"
 
 /* Finds the context and the stream of a launch; false if the stream is being captured or belongs to another

@@ -29,21 +29,20 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/process.h"
+#include "base/raw_dlsym.h"
+#include "base/sys.h"
+#include "control/config.h"
 #include "cuda/calls.h"
-#include "record/chunk.h"
 #include "cuda/kernel_names.h"
 #include "cupti/client.h"
 #include "hooks/hooks.h"
-#include "record/log.h"
-#include "base/process.h"
-#include "base/raw_dlsym.h"
-#include "record/strings.h"
-#include "stage/watch.h"
-#include "base/sys.h"
 #include "record/background.h"
 #include "record/chunk.h"
 #include "record/clock.h"
-#include "control/config.h"
+#include "record/log.h"
+#include "record/strings.h"
+#include "stage/watch.h"
 
 #define FIRST_EVENTS 256u
 #define POLL_MS 200       /* the longest wait for `polling` at the end of a context or of the process */

@@ -22,13 +22,13 @@
 
 #include <dlfcn.h>
 
-#include "cupti/client.h"
-#include "record/enter.h"
 #include "base/process.h"
 #include "base/raw_dlsym.h"
 #include "control/config.h"
-#include "record/thread.h"
+#include "cupti/client.h"
 #include "record/clock.h"
+#include "record/enter.h"
+#include "record/thread.h"
 
 #define STREAMS 64u
 

@@ -14,8 +14,8 @@
 
 #include <dlfcn.h>
 
-#include "cupti/client.h"
 #include "base/raw_dlsym.h"
+#include "cupti/client.h"
 #include "hooks/copies.h"
 
 _Static_assert(TFI_LIBRARY_cuda < TFI_LIBRARY_cudart && TFI_LIBRARY_cudart < TFI_LIBRARY_cupti,

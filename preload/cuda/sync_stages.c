@@ -13,8 +13,8 @@
 #include <dlfcn.h>
 #include <errno.h>
 
-#include "control/config.h"
 #include "base/raw_dlsym.h"
+#include "control/config.h"
 #include "stage/watch.h"
 
 #define RELAXED 2

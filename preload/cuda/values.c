@@ -1,10 +1,10 @@
 /* values.c - computes values of a call's record that are more than its arguments: strings, names of kernels, sums. */
 #include "cuda/values.h"
 
+#include "base/process.h"
 #include "cuda/kernel_names.h"
 #include "record/strings.h"
 #include "record/thread.h"
-#include "base/process.h"
 
 uint64_t tfi_cuda_text(const char *text)
 {

@@ -8,10 +8,10 @@
  */
 #include <errno.h>
 
-#include "record/background.h"
-#include "cupti/client.h"
 #include "base/process.h"
 #include "base/sys.h"
+#include "cupti/client.h"
+#include "record/background.h"
 
 #define BUFFERS 32u
 #define BUFFER_BYTES (2u << 20)

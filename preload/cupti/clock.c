@@ -12,8 +12,8 @@
 #include <unistd.h>
 #include <sys/syscall.h>
 
-#include "record/clock.h"
 #include "cupti/client.h"
+#include "record/clock.h"
 #include "record/log.h"
 
 #define PAIRS 64

@@ -19,14 +19,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/process.h"
+#include "base/sys.h"
+#include "control/config.h"
+#include "cupti/client.h"
 #include "record/background.h"
 #include "record/chunk.h"
 #include "record/clock.h"
-#include "control/config.h"
-#include "cupti/client.h"
 #include "record/log.h"
-#include "base/process.h"
-#include "base/sys.h"
 
 #define START_MS 2000 /* the longest wait of other threads for the one that starts CUPTI */
 #define LAST_MS 2000

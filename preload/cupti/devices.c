@@ -7,8 +7,8 @@
 #include <dlfcn.h>
 #include <string.h>
 
-#include "cupti/client.h"
 #include "base/raw_dlsym.h"
+#include "cupti/client.h"
 #include "record/strings.h"
 
 #define DEVICES 64u

@@ -15,11 +15,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/fmt.h"
+#include "base/raw_dlsym.h"
 #include "control/config.h"
 #include "cupti/client.h"
-#include "base/fmt.h"
 #include "record/log.h"
-#include "base/raw_dlsym.h"
 
 #define OLDEST 18u /* CUDA 11.8: the first with kernel records of 208 bytes */
 

@@ -8,8 +8,8 @@
 
 #include <cupti.h>
 
-#include "record/strings.h"
 #include "base/process.h"
+#include "record/strings.h"
 
 #define AT(structure, record, field, offset, type)                                                                     \
     _Static_assert(offsetof(structure, field) == (offset), #record "." #field);                                        \

@@ -19,8 +19,8 @@
  *
  * All of it is atomic words: no lock is held anywhere, and a call keeps errno as CUPTI leaves it.
  */
-#include "cupti/other_clients.h"
 #include "base/process.h"
+#include "cupti/other_clients.h"
 
 #define LIBRARY(name, soname)
 #define HOOK_CUSTOM(class, ret, symbol, params, names) [TFI_HOOK_##symbol - TFI_LIBRARY_cupti] = (void *)symbol,

@@ -14,14 +14,14 @@
 #include <dlfcn.h>
 #include <string.h>
 
-#include "cupti/other_clients.h"
 #include "base/fmt.h"
-#include "record/log.h"
 #include "base/process.h"
+#include "base/sys.h"
+#include "cupti/other_clients.h"
+#include "record/clock.h"
+#include "record/log.h"
 #include "record/strings.h"
 #include "record/writer.h"
-#include "base/sys.h"
-#include "record/clock.h"
 
 #define HOLDERS 8u
 

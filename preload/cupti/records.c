@@ -5,11 +5,11 @@
  * id and is left out if the runtime's record is known. Only the holder of the token runs here, unless a function says
  * otherwise.
  */
-#include "record/clock.h"
-#include "cupti/layout.h"
 #include "base/fmt.h"
-#include "hooks/hooks.h"
 #include "base/process.h"
+#include "cupti/layout.h"
+#include "hooks/hooks.h"
+#include "record/clock.h"
 #include "record/strings.h"
 
 /* Recent runtime calls, by the low part of their ids. */

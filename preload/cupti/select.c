@@ -9,11 +9,11 @@
  * outside if no thread was in a selected stage then. The history is limited: nothing is known about older times.
  * Verdicts lie in a table of the last million calls, by correlation id; ids wrap, so the table holds their high part.
  */
-#include "record/clock.h"
-#include "control/config.h"
-#include "cupti/client.h"
-#include "control/schedule.h"
 #include "base/sys.h"
+#include "control/config.h"
+#include "control/schedule.h"
+#include "cupti/client.h"
+#include "record/clock.h"
 #include "stage/watch.h"
 
 #define THREADS 256u /* powers of two */

@@ -20,14 +20,14 @@
  * A backward operator on a thread without stages belongs to the stages of its forward operator, which is known for
  * the last FORWARDS operators with a sequence number. Otherwise it is treated like any other launch there.
  */
-#include "record/clock.h"
-#include "control/config.h"
-#include "cupti/client.h"
 #include "base/process.h"
-#include "control/schedule.h"
-#include "stage/stage.h"
 #include "base/sys.h"
+#include "control/config.h"
+#include "control/schedule.h"
+#include "cupti/client.h"
+#include "record/clock.h"
 #include "record/thread.h"
+#include "stage/stage.h"
 #include "stage/timing.h"
 #include "stage/watch.h"
 

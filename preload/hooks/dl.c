@@ -9,7 +9,6 @@
  * driver's functions. (None of these libraries is linked with the driver: nm shows no such symbol in CUDA 12.8 and
  * 13.2.)
  */
-#include "hooks/copies.h"
 #include "hooks/dl.h"
 
 #include <dlfcn.h>
@@ -18,8 +17,9 @@
 #include <string.h>
 
 #include "base/raw_dlsym.h"
-#include "cuda/routes.h"
 #include "base/tfi.h"
+#include "cuda/routes.h"
+#include "hooks/copies.h"
 
 /* The answer to the assembler below, in two registers: `given`: return `address`; else jump to the original. */
 struct answer {

@@ -17,11 +17,11 @@
 #include <link.h>
 #include <string.h>
 
-#include "hooks/copies.h"
-#include "record/enter.h"
 #include "base/fmt.h"
 #include "base/process.h"
 #include "base/raw_dlsym.h"
+#include "hooks/copies.h"
+#include "record/enter.h"
 #include "record/strings.h"
 #include "record/thread.h"
 #include "stage/watch.h"

@@ -12,11 +12,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "hooks/hooks.h"
 #include "base/process.h"
-#include "control/rank.h"
 #include "base/sys.h"
 #include "base/tfi.h"
+#include "control/rank.h"
+#include "hooks/hooks.h"
 
 /* An environment with more entries than this is passed on unchanged. */
 #define MAX_ENVIRONMENT 4096

@@ -4,10 +4,10 @@
  */
 #include "hooks/recorded.h"
 
+#include "base/process.h"
 #include "record/chunk.h"
 #include "record/clock.h"
 #include "stage/wanted.h"
-#include "base/process.h"
 
 bool tfi_call_enter_from(struct tfi_call *call, enum tfi_hook hook, uintptr_t frame)
 {

@@ -15,14 +15,14 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "record/clock.h"
-#include "control/config.h"
-#include "record/enter.h"
-#include "nvtx/nvtx.h"
 #include "base/process.h"
-#include "record/strings.h"
 #include "base/sys.h"
 #include "base/tfi.h"
+#include "control/config.h"
+#include "nvtx/nvtx.h"
+#include "record/clock.h"
+#include "record/enter.h"
+#include "record/strings.h"
 #include "record/thread.h"
 #include "utf8.h"
 

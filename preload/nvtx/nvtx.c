@@ -20,12 +20,12 @@
 #define NVTX_NO_IMPL
 #include <nvtx3/nvToolsExt.h>
 
-#include "control/config.h"
-#include "record/enter.h"
-#include "nvtx/names.h"
-#include "stage/stage.h"
-#include "record/strings.h"
 #include "base/tfi.h"
+#include "control/config.h"
+#include "nvtx/names.h"
+#include "record/enter.h"
+#include "record/strings.h"
+#include "stage/stage.h"
 
 /* All resources share this handle: only names of threads are taken from them. */
 static char resource;

@@ -9,21 +9,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fmt.h"
+#include "base/sys.h"
+#include "control/config.h"
 #include "python/callstack.h"
 #include "record/clock.h"
-#include "control/config.h"
 #include "record/enter.h"
-#include "base/fmt.h"
-#include "stage/wanted.h"
 #include "record/facts.h"
 #include "record/log.h"
+#include "record/strings.h"
+#include "record/thread.h"
 #include "stage/allocator_totals.h"
 #include "stage/stage.h"
-#include "record/strings.h"
-#include "base/sys.h"
-#include "record/thread.h"
 #include "stage/timing.h"
 #include "stage/unmatched.h"
+#include "stage/wanted.h"
 
 #define INT64 2 /* NVTX_PAYLOAD_TYPE_INT64 */
 

@@ -24,14 +24,14 @@
 #include <string.h>
 
 #include "base/fmt.h"
-#include "record/log.h"
-#include "python/native_names.h"
-#include "python/frames.h"
 #include "base/process.h"
 #include "base/raw_dlsym.h"
 #include "base/stack_room.h"
-#include "record/strings.h"
 #include "base/sys.h"
+#include "python/frames.h"
+#include "python/native_names.h"
+#include "record/log.h"
+#include "record/strings.h"
 #include "record/thread.h"
 #include "stage/watch.h"
 

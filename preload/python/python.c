@@ -22,11 +22,11 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "control/config.h"
-#include "record/log.h"
 #include "base/raw_dlsym.h"
 #include "base/sys.h"
 #include "base/tfi.h"
+#include "control/config.h"
+#include "record/log.h"
 
 #define FILE_INPUT 257 /* Py_file_input */
 #define FASTCALL 0x80  /* METH_FASTCALL */

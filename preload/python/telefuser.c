@@ -6,17 +6,17 @@
 
 #include <string.h>
 
-#include "record/clock.h"
-#include "control/config.h"
-#include "record/enter.h"
 #include "base/fmt.h"
-#include "stage/allocator_totals.h"
+#include "control/config.h"
 #include "control/rank.h"
-#include "stage/telefuser_timing.h"
+#include "control/trace.h"
+#include "record/clock.h"
+#include "record/enter.h"
 #include "record/strings.h"
 #include "record/thread.h"
+#include "stage/allocator_totals.h"
+#include "stage/telefuser_timing.h"
 #include "stage/timing.h"
-#include "control/trace.h"
 
 enum { SNAPSHOT = 2 }; /* direction of a signature record */
 

@@ -9,13 +9,13 @@
 
 #include <string.h>
 
+#include "base/fmt.h"
+#include "base/sys.h"
 #include "record/clock.h"
 #include "record/enter.h"
-#include "base/fmt.h"
-#include "stage/wanted.h"
 #include "record/strings.h"
-#include "base/sys.h"
 #include "record/thread.h"
+#include "stage/wanted.h"
 #include "torch/torch.h"
 
 /* ---- libtorch ---- */

@@ -8,11 +8,11 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/process.h"
+#include "base/sys.h"
 #include "record/clock.h"
 #include "record/cost.h"
 #include "record/pool.h"
-#include "base/process.h"
-#include "base/sys.h"
 #include "record/thread.h"
 #include "record/upkeep.h"
 #include "record/writer.h"

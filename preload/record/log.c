@@ -9,10 +9,10 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "record/clock.h"
 #include "base/fmt.h"
 #include "base/stderr.h"
 #include "base/sys.h"
+#include "record/clock.h"
 
 #define KEPT 16
 

@@ -16,12 +16,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "record/clock.h"
 #include "base/files.h"
 #include "base/fmt.h"
-#include "record/log.h"
 #include "base/process.h"
 #include "base/sys.h"
+#include "record/clock.h"
+#include "record/log.h"
 #include "record/writer.h"
 
 #define INFO_OFFSET 4096u

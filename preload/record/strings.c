@@ -11,10 +11,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "record/pool.h"
 #include "base/process.h"
 #include "base/sys.h"
 #include "base/tfi.h"
+#include "record/pool.h"
 #include "record/writer.h"
 
 #define MAX_STRINGS (1u << 20)

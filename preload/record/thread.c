@@ -8,12 +8,12 @@
 #include <pthread.h>
 #include <sys/prctl.h>
 
+#include "base/process.h"
+#include "base/sys.h"
 #include "record/chunk.h"
 #include "record/clock.h"
 #include "record/pool.h"
-#include "base/process.h"
 #include "record/strings.h"
-#include "base/sys.h"
 
 static pthread_key_t key;
 static bool have_key;

@@ -11,18 +11,18 @@
 #include <errno.h>
 #include <unistd.h>
 
-#include "record/background.h"
-#include "record/pool.h"
-#include "record/clock.h"
-#include "record/cost.h"
-#include "crc.h"
-#include "record/encode.h"
 #include "base/files.h"
 #include "base/fmt.h"
-#include "record/log.h"
 #include "base/process.h"
-#include "record/strings.h"
 #include "base/sys.h"
+#include "crc.h"
+#include "record/background.h"
+#include "record/clock.h"
+#include "record/cost.h"
+#include "record/encode.h"
+#include "record/log.h"
+#include "record/pool.h"
+#include "record/strings.h"
 #include "record/thread.h"
 
 #define RING 2048u /* more than there are chunks */

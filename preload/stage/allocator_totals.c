@@ -13,10 +13,10 @@
  */
 #include "stage/allocator_totals.h"
 
-#include "record/clock.h"
 #include "base/fmt.h"
 #include "base/process.h"
 #include "base/sys.h"
+#include "record/clock.h"
 #include "record/thread.h"
 #include "stage/timing.h"
 #include "stage/watch.h"

@@ -11,15 +11,15 @@
 
 #include <errno.h>
 
-#include "record/clock.h"
-#include "control/config.h"
 #include "base/fmt.h"
-#include "stage/allocator_totals.h"
-#include "control/rank.h"
-#include "stage/watch.h"
 #include "base/stderr.h"
+#include "control/config.h"
+#include "control/rank.h"
+#include "record/clock.h"
 #include "record/strings.h"
 #include "record/thread.h"
+#include "stage/allocator_totals.h"
+#include "stage/watch.h"
 
 static unsigned long mib(uint64_t bytes)
 {

@@ -8,8 +8,8 @@
  */
 #include "stage/open_names.h"
 
-#include "stage/stage.h"
 #include "record/thread.h"
+#include "stage/stage.h"
 
 /* The place of a name, or the free place for it. */
 static struct tfi_open_name *place_of(const struct tfi_thread *t, uint32_t name)

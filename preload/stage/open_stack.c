@@ -12,10 +12,10 @@
  */
 #include "stage/open_stack.h"
 
-#include "stage/open_names.h"
-#include "record/strings.h"
 #include "base/sys.h"
+#include "record/strings.h"
 #include "record/thread.h"
+#include "stage/open_names.h"
 
 #define MAX_OPEN 65536u
 #define HOLES_PART 16u

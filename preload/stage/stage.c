@@ -16,19 +16,19 @@
 
 #include <errno.h>
 
-#include "record/clock.h"
-#include "control/config.h"
 #include "base/process.h"
-#include "stage/telefuser_timing.h"
-#include "stage/open_names.h"
-#include "stage/open_stack.h"
-#include "control/schedule.h"
-#include "record/strings.h"
 #include "base/sys.h"
+#include "control/config.h"
+#include "control/schedule.h"
+#include "record/clock.h"
+#include "record/strings.h"
 #include "record/thread.h"
 #include "record/upkeep.h"
-#include "stage/timing.h"
+#include "stage/open_names.h"
+#include "stage/open_stack.h"
+#include "stage/telefuser_timing.h"
 #include "stage/tell.h"
+#include "stage/timing.h"
 
 #define MAX_STARTED 65536u
 

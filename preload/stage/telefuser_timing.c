@@ -13,11 +13,11 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "record/clock.h"
 #include "base/fmt.h"
-#include "record/facts.h"
 #include "base/sys.h"
 #include "base/tfi.h"
+#include "record/clock.h"
+#include "record/facts.h"
 #include "stage/timing.h"
 
 static uint32_t request = 1;

@@ -14,17 +14,17 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "record/pool.h"
-#include "record/clock.h"
-#include "control/config.h"
 #include "base/files.h"
 #include "base/fmt.h"
-#include "control/rank.h"
-#include "stage/telefuser_timing.h"
-#include "stage/tell.h"
-#include "record/strings.h"
 #include "base/sys.h"
 #include "base/tfi.h"
+#include "control/config.h"
+#include "control/rank.h"
+#include "record/clock.h"
+#include "record/pool.h"
+#include "record/strings.h"
+#include "stage/telefuser_timing.h"
+#include "stage/tell.h"
 
 #define MAX_STAGES 65536u
 #define SLOTS (2 * MAX_STAGES)

@@ -15,14 +15,14 @@
 
 #include <string.h>
 
-#include "control/config.h"
 #include "base/fmt.h"
-#include "control/helper.h"
-#include "record/log.h"
 #include "base/process.h"
-#include "control/rank.h"
 #include "base/sys.h"
 #include "base/tfi.h"
+#include "control/config.h"
+#include "control/helper.h"
+#include "control/rank.h"
+#include "record/log.h"
 #include "stage/timing.h"
 
 #define NAME_BYTES 256

@@ -9,10 +9,10 @@
 #define TFI_NO_MACROS 1
 #include "tfinject.h"
 
-#include "record/enter.h"
-#include "stage/stage.h"
-#include "record/strings.h"
 #include "base/tfi.h"
+#include "record/enter.h"
+#include "record/strings.h"
+#include "stage/stage.h"
 
 static struct tfi_range range_of(const char *name, uint32_t flags)
 {

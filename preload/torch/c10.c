@@ -9,15 +9,15 @@
  * A device's reports come under its allocator's lock, some with the interpreter's lock held and some without: nothing
  * of torch, CUDA or Python is called here.
  */
-#include "record/enter.h"
-#include "torch/host_blocks.h"
 #include "base/process.h"
-#include "stage/watch.h"
 #include "hooks/hooks.h"
-#include "stage/wanted.h"
-#include "stage/allocator_totals.h"
 #include "python/python.h"
+#include "record/enter.h"
 #include "record/strings.h"
+#include "stage/allocator_totals.h"
+#include "stage/wanted.h"
+#include "stage/watch.h"
+#include "torch/host_blocks.h"
 #include "torch/torch.h"
 
 enum { DEVICE_TYPE_CPU = 0 };

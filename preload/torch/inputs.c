@@ -7,12 +7,12 @@
  */
 #include <stdlib.h>
 
-#include "control/config.h"
 #include "base/fmt.h"
 #include "base/process.h"
 #include "base/raw_dlsym.h"
-#include "record/strings.h"
 #include "base/sys.h"
+#include "control/config.h"
+#include "record/strings.h"
 #include "record/thread.h"
 #include "torch/values.h"
 

@@ -19,21 +19,21 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
-#include "record/clock.h"
-#include "control/config.h"
-#include "cupti/client.h"
-#include "record/enter.h"
 #include "base/fmt.h"
-#include "cuda/graphs.h"
-#include "hooks/hooks.h"
 #include "base/process.h"
 #include "base/raw_dlsym.h"
-#include "stage/wanted.h"
-#include "stage/stage.h"
-#include "stage/watch.h"
-#include "record/strings.h"
 #include "base/sys.h"
+#include "control/config.h"
+#include "cuda/graphs.h"
+#include "cupti/client.h"
+#include "hooks/hooks.h"
+#include "record/clock.h"
+#include "record/enter.h"
+#include "record/strings.h"
 #include "record/thread.h"
+#include "stage/stage.h"
+#include "stage/wanted.h"
+#include "stage/watch.h"
 
 #define SCOPES 10         /* at::RecordScope::NUM_SCOPES */
 #define MAX_LOGICAL 4096u /* number of libtorch's own thread numbers that are kept */

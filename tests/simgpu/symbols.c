@@ -4,13 +4,13 @@
  * taken out by undefining its entry in memory, in this library's own table only, before main; what the loader has bound
  * by then stays bound, so it works for dlsym and cuGetProcAddress, and for lazily bound calls it kills.
  */
+#include "symbols.h"
+
 #include <elf.h>
 #include <link.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#include "symbols.h"
 
 /* link.h declares _DYNAMIC, which is this library's own. */
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));

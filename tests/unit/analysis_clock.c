@@ -2,9 +2,9 @@
 #include <check.h>
 #include <stdlib.h>
 
+#include "base/util.h"
 #include "model/clock.h"
 #include "tfi_trace.h"
-#include "base/util.h"
 
 static const uint64_t REAL = 1700000000000000000u;
 

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "read/decode.h"
 #include "base/util.h"
+#include "read/decode.h"
 
 static struct schema schema;
 static struct decoder decoder;

@@ -9,8 +9,8 @@
 
 #include <jansson.h>
 
-#include "write/emit.h"
 #include "utf8.h"
+#include "write/emit.h"
 
 static struct out out;
 static struct emit emit;

@@ -9,14 +9,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "record/pool.h"
-#include "record/clock.h"
 #include "control/config.h"
 #include "cupti/client.h"
+#include "record/clock.h"
 #include "record/enter.h"
-#include "stage/stage.h"
+#include "record/pool.h"
 #include "record/strings.h"
 #include "record/thread.h"
+#include "stage/stage.h"
 
 static uint8_t buffer[1 << 16];
 static size_t used;

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "record/thread.h"
 #include "stage/open_names.h"
 #include "stage/open_stack.h"
-#include "record/thread.h"
 
 enum { STEPS = 30000, DOMAINS = TFI_OPEN_DOMAINS + 8, NAMES = 50, MOST = 3000 };
 

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/join.h"
 #include "ask/stages/order.h"
+#include "model/join.h"
 
 /* ---- collecting ---- */
 

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "ask/ops/stacks.h"
-#include "model/frames.h"
 #include "ask/stages/order.h"
+#include "model/frames.h"
 #include "model/steps.h"
 
 /* ---- keys of rows ---- */

@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
-#include "base/intervals.h"
 #include "ask/stages/order.h"
+#include "base/intervals.h"
 
 /* ---- number of threads with an open stage ---- */
 

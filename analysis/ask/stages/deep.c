@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
-#include "base/covered.h"
 #include "ask/stages/sets.h"
+#include "base/covered.h"
 
 struct deep {
     struct stage_table *table;

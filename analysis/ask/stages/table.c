@@ -1,12 +1,12 @@
 /* table.c - sums up the stages of processes by rank and name. */
-#include "model/elsewhere.h"
 #include "ask/stages/table.h"
 
 #include <stdlib.h>
 
-#include "base/hash.h"
-#include "ask/stages/sets.h"
 #include "ask/stages/deep.h"
+#include "ask/stages/sets.h"
+#include "base/hash.h"
+#include "model/elsewhere.h"
 
 /* ---- rows ---- */
 

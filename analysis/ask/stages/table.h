@@ -7,9 +7,9 @@
 #ifndef TFA_STAGE_TABLE_H
 #define TFA_STAGE_TABLE_H
 
-#include "base/by_rank.h"
 #include "ask/choice.h"
 #include "ask/stages/order.h"
+#include "base/by_rank.h"
 #include "base/intervals.h"
 #include "base/statistics.h"
 

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "commands/report/report.h"
 #include "ask/stages/sets.h"
+#include "commands/report/report.h"
 
 enum { PARTS = 1 << 20 }; /* per nanosecond: a call's time is divided by the number of works it launched */
 

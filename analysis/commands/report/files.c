@@ -6,11 +6,11 @@
 #include <string.h>
 
 #include "ask/dump_choice.h"
+#include "ask/stages/order.h"
+#include "commands/report/report.h"
 #include "write/export_kineto.h"
 #include "write/export_tfr.h"
-#include "commands/report/report.h"
 #include "write/stage_files.h"
-#include "ask/stages/order.h"
 
 /* ---- names ---- */
 

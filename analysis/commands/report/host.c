@@ -6,8 +6,8 @@
 
 #include "ask/ops/dispatches.h"
 #include "ask/ops/rows.h"
-#include "commands/report/report.h"
 #include "ask/stages/order.h"
+#include "commands/report/report.h"
 
 enum { SHOWN_OPERATORS = 6, SHOWN_MEMORIES = 2 };
 

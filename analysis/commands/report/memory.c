@@ -5,13 +5,14 @@
  * it gets them if its allocations were recorded with call stacks.
  * snapshot.c writes the snapshot. The table has the rows that can be computed from blocks and totals.
  */
+#include "commands/report/memory.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "commands/report/memory.h"
-#include "write/stage_files.h"
 #include "read/trace.h"
+#include "write/stage_files.h"
 
 #define DEVICES_MOST 128 /* torch's device numbers have eight bits with a sign */
 

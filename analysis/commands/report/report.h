@@ -8,8 +8,8 @@
 
 #include "ask/attribute.h"
 #include "ask/choice.h"
-#include "write/export_tfr.h"
 #include "commands/session.h"
+#include "write/export_tfr.h"
 #include "write/short_names.h"
 
 struct report_kernel {

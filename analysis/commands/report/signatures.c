@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "commands/report/signature.h"
-#include "write/stage_files.h"
 #include "commands/report/stage_script.h"
+#include "write/stage_files.h"
 
 static bool write_text(struct report *report, const char *path, const struct text *text)
 {

@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "write/pickle.h"
-#include "commands/report/memory.h"
 #include "ask/ops/segments.h"
+#include "commands/report/memory.h"
 #include "model/frames.h"
+#include "write/pickle.h"
 
 struct in_use {
     uint64_t address, bytes;

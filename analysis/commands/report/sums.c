@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "write/stage_files.h"
-#include "ask/stages/sets.h"
 #include "ask/stages/order.h"
+#include "ask/stages/sets.h"
+#include "write/stage_files.h"
 
 /* ---- units ---- */
 

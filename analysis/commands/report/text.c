@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "commands/report/report.h"
 #include "ask/timeline.h"
+#include "commands/report/report.h"
 
 enum {
     WIDTH = 100,

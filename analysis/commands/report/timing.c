@@ -12,9 +12,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "commands/report/report.h"
 #include "ask/stages/order.h"
 #include "base/visible.h"
+#include "commands/report/report.h"
 
 /* A stage in one unit: its last call, and all of them. */
 struct told {

@@ -6,8 +6,8 @@
 #ifndef TFA_LOAD_H
 #define TFA_LOAD_H
 
-#include "model/model.h"
 #include "model/frames.h"
+#include "model/model.h"
 
 /* Lifetime of a thread, in ticks. Device libraries identify threads by the low half of pthread_self(), which is
  * reused. */

@@ -1,10 +1,11 @@
 /* tfr.c - fills the model from one of our traces: one function per kind of record that the model keeps. */
-#include "model/join.h"
-#include "model/elsewhere.h"
-#include "model/load/load.h"
 #include "model/load/tfr.h"
-#include "pattern.h"
+
+#include "model/elsewhere.h"
+#include "model/join.h"
+#include "model/load/load.h"
 #include "model/steps.h"
+#include "pattern.h"
 
 #include <stdlib.h>
 #include <string.h>
