@@ -42,10 +42,10 @@ DEMO_SRCS    := $(wildcard scripts/demo/*.cpp scripts/demo/*.c)
 
 LIB_OBJS     := $(patsubst %.c,$(B)/obj/lib/%.o,$(PRELOAD_SRCS) $(SHARED_SRCS) shims.c)
 LIBTEST_OBJS := $(LIB_OBJS:$(B)/obj/lib/%=$(B)/obj/libtest/%) $(B)/obj/libtest/tests/dummy.o
-TOOL_OBJS    := $(patsubst %.c,$(B)/obj/tool/%.o,$(TOOL_SRCS) $(SHARED_SRCS))
+TOOL_OBJS    := $(patsubst %.c,$(B)/obj/tool/%.o,$(TOOL_SRCS) $(SHARED_SRCS) help_pages.c)
 UNITS        := $(patsubst tests/unit/%.c,$(B)/unit/%,$(if $(ASAN),$(filter-out tests/unit/preload_%,$(UNIT_SRCS)),$(UNIT_SRCS)))
 VICTIMS      := $(VICTIM_LIBS:%=$(B)/victims/lib%.so) $(patsubst tests/victims/%,$(B)/victims/%,$(basename $(VICTIM_SRCS)))
-FUZZ_OBJS    := $(patsubst %.c,$(BUILD)/obj/fuzz/%.o,$(filter-out analysis/main.c,$(TOOL_SRCS)) $(SHARED_SRCS))
+FUZZ_OBJS    := $(patsubst %.c,$(BUILD)/obj/fuzz/%.o,$(filter-out analysis/main.c,$(TOOL_SRCS)) $(SHARED_SRCS) help_pages.c)
 FUZZERS      := $(FUZZ_SRCS:tests/fuzz/%.c=$(BUILD)/fuzz/%)
 DEMOS        := $(patsubst scripts/demo/%,$(B)/demo/%,$(basename $(DEMO_SRCS)))
 
@@ -139,6 +139,13 @@ $(B)/libtfinject.so: $(LIB_OBJS) $(B)/exports.map
 	$(call link,LINK,$(CC) $(LDFLAGS_LIB) -Wl$(comma)--version-script=$(B)/exports.map -o $@ $(LIB_OBJS) $(LDLIBS_LIB))
 $(B)/test/libtfinject.so: $(LIBTEST_OBJS) $(B)/test/exports.map
 	$(call link,LINK,$(CC) $(LDFLAGS_LIB) -Wl$(comma)--version-script=$(B)/test/exports.map -o $@ $(LIBTEST_OBJS) $(LDLIBS_LIB))
+# The pages of `tfanalyze help`, one C file.
+$(B)/help_pages.c: scripts/gen-tables scripts/help_pages.py analysis/commands.def $(wildcard analysis/help/*.txt analysis/help/commands/*.txt)
+	$(call link,GEN,$(PYTHON) scripts/gen-tables help >$@)
+$(B)/obj/tool/help_pages.o: $(B)/help_pages.c $(B)/flags
+	$(call compile,CC,$(CC) $(CFLAGS_C) -Ianalysis -c -o $@ $<)
+$(BUILD)/obj/fuzz/help_pages.o: $(BUILD)/help_pages.c $(B)/flags
+	$(call compile,FUZZ,clang $(CFLAGS_FUZZ) -fsanitize=fuzzer-no-link$(comma)address$(comma)undefined -c -o $@ $<)
 # Holds the text of the harness.
 $(foreach o,$(B)/obj/tool $(BUILD)/obj/fuzz,$(o)/analysis/commands/report/stage_script.o): scripts/tfharness.py
 $(B)/tfanalyze: $(TOOL_OBJS)
@@ -335,12 +342,13 @@ install: all ## into PREFIX (/usr/local), below DESTDIR
 	install -D -m 755 scripts/tfrun $(DESTDIR)$(PREFIX)/bin/tfrun
 	install -D -m 755 scripts/tfharness.py $(DESTDIR)$(PREFIX)/bin/tfharness.py
 	install -D -m 644 include/tfinject.h $(DESTDIR)$(PREFIX)/include/tfinject.h
+	for page in scripts/man/*; do install -D -m 644 $$page $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$${page##*/} || exit 1; done
 compdb: ## build/compile_commands.json, which clangd finds by itself
 	$(Q)$(MAKE) --no-print-directory --always-make --dry-run --old-file=$(BUILD)/headers.mk V=1 everything fuzz | scripts/compdb >$(BUILD)/compile_commands.json
 hooks: ## a pre-commit hook for git: format and tables of what is staged (scripts/pre-commit)
 	$(Q)scripts/pre-commit --install
 clean: ## remove what was compiled; build/venv and build/nvidia stay (rm -rf build removes all)
-	rm -rf $(addprefix $(BUILD)/,obj asan unit fuzz victims demo test lint flags pycache headers.mk exports.map compile_commands.json tfanalyze libtfinject.so)
+	rm -rf $(addprefix $(BUILD)/,obj asan unit fuzz victims demo test lint flags pycache headers.mk exports.map shims.c help_pages.c compile_commands.json tfanalyze libtfinject.so)
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
 help-tests: ## what each test file asks

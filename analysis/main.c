@@ -1,8 +1,8 @@
 /* main.c - tfanalyze: parses the command line, runs the commands and returns the exit status. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/resource.h>
 
+#include "commands/help.h"
 #include "commands/session.h"
 
 static void (*const functions[])(struct session *session) = {
@@ -21,13 +21,6 @@ static void allow_many_files(void)
     }
 }
 
-static void print_help(const struct options *options)
-{
-    char *help = options_help(options->command);
-    fputs(help, stdout);
-    free(help);
-}
-
 static void ask(struct session *session)
 {
     for (size_t i = 0; i < session->options.questions; i++) {
@@ -42,7 +35,7 @@ int main(int argc, char **argv)
     struct session session = {0};
     allow_many_files();
     if (!options_parse(&session.options, argc, argv)) session.status = 2;
-    else if (session.options.help) print_help(&session.options);
+    else if (session.options.help) help_print(session.options.command);
     else if (session.options.version) printf("tfanalyze %s\n", TFI_VERSION);
     else ask(&session);
     session_free(&session);

@@ -1,4 +1,4 @@
-/* opts.c - parses the command line and writes the help, both from commands.def and the table of options below. */
+/* opts.c - parses the command line by the rows of commands.def and options.def. */
 #include "base/opts.h"
 
 #include <math.h>
@@ -20,8 +20,9 @@ enum {
     KERNEL_GROUPS = 32,
     TORCH_TABLE = 64,
     EXCLUSIVE = 128,
-    ALL = 256,     /* every command takes it */
-    FILTERED = 512 /* a filter: every command takes it unless commands.def refuses it */
+    ALL = 256,      /* every command but `help` takes it */
+    FILTERED = 512, /* a filter: every command takes it unless commands.def refuses it */
+    HELP = 1024     /* the command reads no trace: its arguments are words */
 };
 
 /* The values of WORD options, indexed by their enum. */
@@ -41,50 +42,10 @@ static const struct option {
     const char *help;
     const char *const *words; /* values of a WORD */
 } options_table[] = {
-    {"--format", 0, "text|json|csv", WORD, offsetof(struct options, format), ROWS, "how the answer is written (text)",
-     format_names},
-    {"--output", 0, "FILE", TEXT, offsetof(struct options, output), ANSWER,
-     "write there, not to stdout; packed if it ends in .gz", NULL},
-    {"--output", 0, "DIR", TEXT, offsetof(struct options, output), FILES,
-     "write the files there (report: beside the inputs; tensorboard: into `tensorboard` beside them)", NULL},
-    {"--jobs", 'j', "N", COUNT, offsetof(struct options, jobs), ALL, "files read in parallel (one a processor)", NULL},
-    {"--rank", 0, "LIST", LIST, offsetof(struct options, rank), ALL, "only these ranks: 0,2-5", NULL},
-    {"--pid", 0, "LIST", LIST, offsetof(struct options, pid), ALL, "only these processes", NULL},
-    {"--rules", 0, "exact|tracelens|hta", WORD, offsetof(struct options, rules), RULES,
-     "whose definitions: ours (exact), TraceLens's, or HTA 0.5.0's with its rounding and keys", rules_names},
-    {"--group-by", 0, "kernel|op|category", WORD, offsetof(struct options, group_by), KERNEL_GROUPS,
-     "a row a kernel, an operator that launched some, or a category of device work (kernel)", group_names},
-    {"--group-by", 0, "name[,shapes][,stack=1-1000]", GROUPS, offsetof(struct options, group_ops), TORCH_TABLE,
-     "a row a name; or a name with these input shapes, and these N innermost frames, at most 1000 (name)", NULL},
-    {"--sort-by", 0, "KEY", SORT_KEY, offsetof(struct options, sort_by), TORCH_TABLE,
-     "largest first by torch's names: self_cpu_time_total, cuda_time_total, cpu_memory_usage, count ...", NULL},
-    {"--row-limit", 0, "N", LIMIT, offsetof(struct options, row_limit), TORCH_TABLE,
-     "only the first N rows, -1 for all (text: 100, as torch; else all)", NULL},
-    {"--names", 0, "full|short|mangled", WORD, offsetof(struct options, names), FILTERED,
-     "kernels' names whole, without template arguments and parameters, or as the compiler made them (full)",
-     style_names},
-    {"--stage", 0, "GLOB", GLOB, offsetof(struct options, stage), FILTERED,
-     "only stages with such names, and what happened inside them; may be repeated", NULL},
-    {"--step", 0, "LIST", LIST, offsetof(struct options, step), FILTERED,
-     "only what was launched in these steps (ProfilerStep#N)", NULL},
-    {"--cycle", 0, "LIST", LIST, offsetof(struct options, cycle), FILTERED,
-     "only what was launched in these cycles of the schedule, counted from 0", NULL},
-    {"--device", 0, "LIST", LIST, offsetof(struct options, device), FILTERED,
-     "only work of these devices, and the calls that launched it", NULL},
-    {"--stream", 0, "LIST", LIST, offsetof(struct options, stream), FILTERED,
-     "only work of these streams, and the calls that launched it", NULL},
-    {"--from", 0, "S", SECONDS, offsetof(struct options, from), FILTERED,
-     "only what happened later than this many seconds after the run's first record", NULL},
-    {"--to", 0, "S", SECONDS, offsetof(struct options, to), FILTERED, "only what happened earlier", NULL},
-    {"--top", 0, "N", COUNT, offsetof(struct options, top), FILTERED,
-     "only the first N rows (stages: of each rank; breakdown and launches: of each rank and stage; report: of each "
-     "list\n"
-     "                                    on its screen)",
-     NULL},
-    {"--exclusive", 0, NULL, FLAG, offsetof(struct options, exclusive), EXCLUSIVE,
-     "give each moment to the innermost stage only", NULL},
-    {"--help", 'h', NULL, FLAG, offsetof(struct options, help), ALL, "this text", NULL},
-    {"--version", 0, NULL, FLAG, offsetof(struct options, version), ALL, "the version of this program", NULL},
+#define OPTION(name, letter, argument, type, field, takers, help, words)                                               \
+    {name, letter, argument, type, offsetof(struct options, field), takers, help, words},
+#include "options.def"
+#undef OPTION
 };
 
 static const struct {
@@ -116,8 +77,9 @@ static const char *refusal(const char *name, enum command_id command, int *lengt
 static bool knows(const struct option *option, enum command_id command)
 {
     int length;
+    if (commands[command].takes & HELP) return option->takers & HELP;
     if (option->takers == FILTERED) return !refusal(option->name, command, &length);
-    return option->takers == ALL || option->takers & commands[command].takes;
+    return option->takers & (ALL | commands[command].takes);
 }
 
 const char *command_name(enum command_id command)
@@ -447,7 +409,7 @@ bool options_parse(struct options *options, int argc, char **argv)
         complain(NULL, "which COMMAND? It comes first; --help lists them");
         return false;
     }
-    if (!options->inputs.count) {
+    if (!options->inputs.count && !(commands[options->command].takes & HELP)) {
         complain(NULL, "%s of which INPUT? Give a run directory, .tfr files or PyTorch traces",
                  command_name(options->command));
         return false;
@@ -481,61 +443,4 @@ void options_free(struct options *options)
     free_strings(&options->stage);
     free_strings(&options->inputs);
     *options = (struct options){0};
-}
-
-/* ---- help ---- */
-
-static void help_options(struct text *text, enum command_id command)
-{
-    text_puts(text, "\noptions:\n");
-    for (size_t i = 0; i < ARRAY_SIZE(options_table); i++) {
-        const struct option *option = &options_table[i];
-        struct text left = {0};
-        if (command != NR_COMMANDS && !knows(option, command)) continue;
-        if (option->letter) text_format(&left, "-%c, ", option->letter);
-        else text_puts(&left, "    ");
-        text_format(&left, "%s%s%s", option->name, option->argument ? " " : "",
-                    option->argument ? option->argument : "");
-        text_format(text, "  %-33s %s\n", left.data, option->help);
-        text_free(&left);
-    }
-}
-
-static void help_all(struct text *text)
-{
-    text_puts(
-        text,
-        "usage: tfanalyze COMMAND [options] INPUT...\n\n"
-        "Answers questions about the traces of libtfinject.so and of torch.profiler. An INPUT is a run directory, a\n"
-        ".tfr file, a PyTorch trace (.json, .json.gz) or a directory of those; rank=N:INPUT says which rank it is\n"
-        "of.\n\ncommands:\n");
-    for (size_t i = 0; i < NR_COMMANDS; i++) text_format(text, "  %-18s %s\n", commands[i].name, commands[i].answers);
-    help_options(text, NR_COMMANDS);
-    text_puts(text,
-              "\n`tfanalyze timeline,kinds,stages INPUT...` asks several questions of one reading: text one below the\n"
-              "other, json as a list of the single answers.\n"
-              "`tfanalyze COMMAND --help` lists the options of one command and the keys of its rows.\n"
-              "exit status: 0 complete, 1 no input usable or nothing matches, 2 wrong usage, 3 the result is not\n"
-              "of the whole because an input is damaged, cut or has lost records\n");
-}
-
-char *options_help(enum command_id command)
-{
-    struct text text = {0};
-    if (command >= NR_COMMANDS) {
-        help_all(&text);
-        return text.data;
-    }
-    text_format(&text, "usage: tfanalyze %s [options] INPUT...\n\n%s\n", commands[command].name,
-                commands[command].answers);
-    help_options(&text, command);
-    if (*commands[command].keys) {
-        text_puts(&text, "\nkeys of a row: ");
-        for (const char *p = commands[command].keys; *p; p++) {
-            text_add(&text, p, 1);
-            text_puts(&text, *p == ',' ? " " : "");
-        }
-        text_puts(&text, "\n");
-    }
-    return text.data;
 }

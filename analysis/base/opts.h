@@ -1,4 +1,4 @@
-/* opts.h - the command line: parsing and help come from one table with a typed row per option. */
+/* opts.h - the command line, parsed by a table with a typed row per option. */
 #ifndef TFA_OPTS_H
 #define TFA_OPTS_H
 
@@ -85,8 +85,6 @@ struct options {
 /* Returns false on wrong usage, after a line on stderr that names the mistake and a suggestion. */
 bool options_parse(struct options *options, int argc, char **argv);
 void options_free(struct options *options);
-/* Returns the help on one command, or on all with NR_COMMANDS. The caller frees it. */
-char *options_help(enum command_id command);
 const char *command_name(enum command_id command);
 const char *command_keys(enum command_id command);
 bool list_has(const struct list *list, int64_t value); /* an empty list matches every value */

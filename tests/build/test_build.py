@@ -92,7 +92,7 @@ def test_nothing_left_to_build(tmp_path):
     copy = tmp_path / 'tree'
     (copy / 'build' / 'obj').mkdir(parents=True)
     for source, names, target in ((ROOT, ('Makefile', 'preload', 'analysis', 'include', 'scripts', 'tests'), copy),
-                                  (BUILD, ('headers.mk', 'flags', 'exports.map', 'shims.c', 'libtfinject.so', 'tfanalyze'), copy / 'build'),
+                                  (BUILD, ('headers.mk', 'flags', 'exports.map', 'shims.c', 'help_pages.c', 'libtfinject.so', 'tfanalyze'), copy / 'build'),
                                   (BUILD / 'obj', ('lib', 'tool'), copy / 'build' / 'obj')):
         subprocess.run(['cp', '-a', *(source / n for n in names), target], check=True)
     (copy / 'build' / 'nvidia').symlink_to(BUILD / 'nvidia')  # headers.mk may name it
@@ -115,7 +115,9 @@ def test_nothing_left_to_build(tmp_path):
 def test_install(tmp_path):
     make('install', f'DESTDIR={tmp_path}', 'PREFIX=/opt/tfi')
     files = {str(p.relative_to(tmp_path / 'opt/tfi')) for p in tmp_path.rglob('*') if p.is_file()}
-    assert files == {'lib/libtfinject.so', 'bin/tfanalyze', 'bin/tfrun', 'bin/tfharness.py', 'include/tfinject.h'}
+    pages = {f'share/man/man{p.name[-1]}/{p.name}' for p in (ROOT / 'scripts/man').iterdir()}
+    assert 'share/man/man1/tfanalyze.1' in pages
+    assert files == pages | {'lib/libtfinject.so', 'bin/tfanalyze', 'bin/tfrun', 'bin/tfharness.py', 'include/tfinject.h'}
     result = execute([tmp_path / 'opt/tfi/bin/tfanalyze', '--help'], clean_environment(), tmp_path)
     assert result.rc == 0 and 'stages' in result.out
 

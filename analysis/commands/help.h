@@ -1,0 +1,19 @@
+/* help.h - the pages of `tfanalyze help`, which the build writes into one table from the texts in help/. */
+#ifndef TFA_HELP_H
+#define TFA_HELP_H
+
+#include "base/opts.h"
+
+struct help_page {
+    const char *name; /* the words after `tfanalyze help` */
+    const char *text; /* its first line is "name - what it explains" */
+};
+
+/* Written by `scripts/gen-tables help` into the build directory. */
+extern const struct help_page help_topics[];              /* in the order of their names, ended by a row of NULLs */
+extern const struct help_page help_commands[NR_COMMANDS]; /* in the order of commands.def */
+
+/* Prints the page of a command, or with NR_COMMANDS that of the program. */
+void help_print(enum command_id command);
+
+#endif
