@@ -59,11 +59,13 @@ comma    := ,
 WARN     := -Wall -Wextra -Wshadow $(if $(WERROR),-Werror)
 SANITIZE := $(if $(ASAN),-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
 OPT      ?= -O2 -g
+# The library alone: its frames are measured under optimisation.
+OPT_LIB  ?= $(OPT)
 BASE      = $(OPT) $(WARN) $(SANITIZE) -DTFI_VERSION='"$(VERSION)"' -Iinclude $(NVTX_INC:%=-isystem %) -MMD -MP $(CPPFLAGS) $(CFLAGS)
 CFLAGS_C  = -std=gnu11 -D_GNU_SOURCE $(BASE)
 CFLAGS_CXX = -std=c++17 $(BASE)
 # The library's own thread state is one initial-exec TLS pointer, and it shows nobody more than its version script names.
-CFLAGS_LIB = $(CFLAGS_C) -fPIC -fvisibility=hidden -ftls-model=initial-exec -Ipreload -include preload/base/glibc.h \
+CFLAGS_LIB = $(CFLAGS_C) $(OPT_LIB) -fPIC -fvisibility=hidden -ftls-model=initial-exec -Ipreload -include preload/base/glibc.h \
              -Wframe-larger-than=$(FRAME_BYTES)
 # Waking and finishing have less than 4 KiB of stack: a frame may take a line of text. The files named next have larger
 # frames in functions that neither of the two calls: constructors, stacks, texts of operators, the search for CUPTI. Clang
@@ -100,10 +102,11 @@ $(B)/flags: FORCE
 	@mkdir -p $(@D)
 	@printf '%s\n' "$(subst ",\",$(FLAGS))" | cmp -s - $@ || printf '%s\n' "$(subst ",\",$(FLAGS))" >$@
 
+# A compiler's warnings stay beside what it made, in NAME.warn, where scripts/lint finds them.
 define compile
 @mkdir -p $(@D)
 $(if $(V),,@printf '  %-8s%s\n' $(1) $<)
-$(Q)$(2)
+$(Q)$(2) 2>$@.warn; status=$$?; cat $@.warn >&2; exit $$status
 endef
 define link
 @mkdir -p $(@D)
@@ -223,11 +226,11 @@ NVCC_SHARED = -std=c++17 -cudart shared $(if $(wildcard $(dir $(NVCC))../lib*/li
 $(B)/simgpu/link/libcudart.so: $(B)/simgpu/libcudart.so.$(SIMGPU_MAJOR)
 	$(call link,LN,ln -sf ../$(<F) $@)
 $(B)/victims_gpu/%_shared: tests/victims_gpu/%.cu $(B)/simgpu/link/libcudart.so $(B)/flags
-	$(call compile,NVCC,$(NVCC) $(NVCC_SHARED) -o $@ $<)
+	$(call link,NVCC,$(NVCC) $(NVCC_SHARED) -o $@ $<)
 $(B)/victims_gpu/%_per_thread: tests/victims_gpu/%.cu $(B)/simgpu/link/libcudart.so $(B)/flags
-	$(call compile,NVCC,$(NVCC) $(NVCC_SHARED) -default-stream per-thread -o $@ $<)
+	$(call link,NVCC,$(NVCC) $(NVCC_SHARED) -default-stream per-thread -o $@ $<)
 $(B)/victims_gpu/%_static: tests/victims_gpu/%.cu $(SIMGPU_LIBS) $(B)/flags
-	$(call compile,NVCC,$(NVCC) -std=c++17 -cudart static -L$(B)/simgpu -o $@ $<)
+	$(call link,NVCC,$(NVCC) -std=c++17 -cudart static -L$(B)/simgpu -o $@ $<)
 -include $(SIMGPU_OBJS:.o=.d) $(SIMGPU_RTOBJS:.o=.d) $(GPU_C:%=$(B)/victims_gpu/%.d)
 # ---- end of the simulated GPU ----
 
@@ -285,7 +288,7 @@ $(B)/simgpu12/cupti_client: tests/victims_gpu/cupti_client.c $(B)/simgpu12/libcu
 $(B)/simgpu12/runtime12: tests/victims_gpu/runtime12.c $(B)/simgpu12/libcudart.so.12 $(B)/flags
 	$(call compile,VICTIM,$(CC) $(INC12) $(CFLAGS_C) -MF $@.d -o $@ $< $(filter %.12,$^))
 $(B)/simgpu12/runtime_shared: tests/victims_gpu/runtime.cu $(B)/simgpu12/libcudart.so.12 $(B)/flags
-	$(call compile,NVCC,$(NVCC) -std=c++17 -cudart none -I'$(SIMGPU12_FROM)' -o $@ $< -Xlinker $(filter %.12,$^))
+	$(call link,NVCC,$(NVCC) -std=c++17 -cudart none -I'$(SIMGPU12_FROM)' -o $@ $< -Xlinker $(filter %.12,$^))
 -include $(SIMGPU12_OBJS:.o=.d) $(SIMGPU12_RTOBJS:.o=.d) $(addprefix $(B)/simgpu12/,cupti_client.d runtime12.d)
 # End of CUDA 12.
 
