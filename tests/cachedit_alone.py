@@ -1,11 +1,11 @@
-"""cachedit_alone - a package cache_dit that has the installed one's profiler and nothing else, as to import all takes long."""
+"""cachedit_alone - a package cache_dit with only the installed one's profiler, because the whole one imports slowly."""
 
 import re
 import shutil
 
 
 def environment(python, directory):
-    """Makes the package below a directory; returns the environment in which it is the one that is found."""
+    """Makes the package in a directory, and returns the environment in which Python finds it first."""
     whole, package = next(python.parent.parent.glob('lib/python*/site-packages/cache_dit')), directory / 'alone' / 'cache_dit'
     shutil.copytree(whole / 'platforms', package / 'platforms')
     (package / '_utils').mkdir()

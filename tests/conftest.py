@@ -1,12 +1,12 @@
-"""conftest - the test runner: paths of what was built, ways to run it, and the rules for skips and the closing line.
+"""conftest - the test runner: paths of built programs, ways to run them, rules for skips, and the closing line.
 
-Rules. Every test has a timeout. A skip is allowed only for a reason of tests/skips.txt; any other skip, and any xfail,
-is a failure. The last line is always `N passed, N failed, N skipped`; an error, or a session that could not run,
-counts as failed. Tests marked `soak` run only with -m soak. All of it holds under pytest-xdist as well.
+Rules. Every test has a timeout. A skip is allowed only for a reason listed in tests/skips.txt; any other skip, and any
+xfail, is a failure. The last line is always `N passed, N failed, N skipped`; an error, or a session that cannot run,
+counts as failed. Tests marked `soak` run only with -m soak. All rules hold under pytest-xdist too.
 
-Markers torch, gpu and sanitized follow from a test's folder and fixtures. `slow` is written at the test, or follows from
-what it is given: an older interpreter, a large trace. Tests that share
-a fixture which starts torch are in one group of xdist's.
+A test gets the markers torch, gpu and sanitized from its folder and fixtures. The marker `slow` is written at the test,
+or follows from its parameters: an older interpreter, a large trace. Tests that share a fixture which starts torch are
+in one xdist group.
 """
 
 import json
@@ -24,13 +24,13 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / 'build'
 TRACES = ROOT.parent / 'shared' / 'traces'
-# pytest rewrites the assertions of each file it loads, which takes seconds: this process keeps what it made of them, and
-# those that it starts write nothing beside their sources.
+# pytest rewrites the assertions of each test file, which takes seconds. This process caches the result in
+# build/pycache; the processes it starts write no bytecode beside their sources.
 sys.pycache_prefix, sys.dont_write_bytecode = str(BUILD / 'pycache'), False
-# A test file may use what another one of any folder has.
+# Test files import from each other, across folders.
 sys.path += sorted(str(d) for d in (ROOT / 'tests').iterdir() if any(d.glob('test_*.py')))
 DEFAULT_TIMEOUT = 480
-COMMAND_TIMEOUT = 120  # of one command: importing torch may take a minute of a busy machine
+COMMAND_TIMEOUT = 120  # for one command: importing torch may take a minute on a busy machine
 MARKERS = {
     'soak': 'long; runs only with -m soak (make soak)',
     'torch': 'may import torch: uses the fixture `python`, whose environment has it',
@@ -38,15 +38,15 @@ MARKERS = {
     'sanitized': 'needs what ASAN=1 builds',
     'slow': 'takes more than three seconds of an idle machine',
 }
-SLOW = 10  # seconds: what `make check-fast` took longer for is named at its end
+SLOW = 10  # seconds: `make check-fast` lists slower tests at its end
 
-# Variables of ours, of the launchers and of make that would change what a test sees.
+# Variables of the library, of launchers and of make that would change a test's result.
 SCRUBBED = re.compile(r'TFI_|ENABLE_PROFILER_NAMES$|TELEFUSER_|PROFILER_OUTPUT_DIR$|CACHE_DIT_|LD_PRELOAD$|NVTX_INJECTION'
                       r'|CUDA_INJECTION|(RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|GROUP_RANK|MASTER_ADDR|MASTER_PORT)$'
                       r'|(OMPI_COMM_|PMI|SLURM_|TORCHELASTIC_)|(MAKEFLAGS|MAKELEVEL|MFLAGS|BUILD|ASAN|V|T|CC|CXX)$')
 
 
-# ---- what was built ----
+# ---- built programs ----
 
 def built(path):
     assert path.exists(), f'{path.relative_to(ROOT)} is not built; `make test` builds it'
@@ -61,7 +61,7 @@ def lib():
 
 @pytest.fixture(scope='session')
 def testlib():
-    """The library with the hooks of tests/dummy.def and with what else TFI_TEST_HOOKS adds."""
+    """The test build of the library: the hooks of tests/dummy.def and the other additions of TFI_TEST_HOOKS."""
     return built(BUILD / 'test' / 'libtfinject.so')
 
 
@@ -77,7 +77,7 @@ def tfanalyze_asan():
 
 @pytest.fixture(scope='session')
 def python():
-    """The interpreter of the environment that has torch."""
+    """The interpreter of the environment with torch."""
     return built(BUILD / 'venv' / 'bin' / 'python')
 
 
@@ -94,14 +94,14 @@ def shared_traces():
     return TRACES
 
 
-# ---- running it ----
+# ---- running programs ----
 
 def clean_environment():
     return {k: v for k, v in os.environ.items() if not SCRUBBED.match(k)}
 
 
 def execute(command, env=None, cwd=None, timeout=COMMAND_TIMEOUT, stdin=None):
-    """Runs a command in a process group of its own, which is killed when time is up; returns rc, out, err (text)."""
+    """Runs a command in its own process group, which a timeout kills; returns rc, out and err (text)."""
     process = subprocess.Popen([str(c) for c in command], env=env, cwd=cwd, text=True, errors='replace',
                                stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
@@ -120,7 +120,7 @@ def execute(command, env=None, cwd=None, timeout=COMMAND_TIMEOUT, stdin=None):
 
 
 def without_unmatched(err):
-    """Stderr without the lines on names that matched no stage, which are the subject of test_unmatched."""
+    """stderr without the lines about names that matched no stage; test_unmatched tests these."""
     return re.sub(r'tfinject: ENABLE_PROFILER_NAMES: .* matched no stage in process .*\n', '', err)
 
 
@@ -128,10 +128,10 @@ def without_unmatched(err):
 def run(tmp_path, lib, testlib):
     """run(command, env={}, preload=True, timeout=COMMAND_TIMEOUT, cwd=None, stdin=None) -> rc, out, err, dir.
 
-    preload: True = the library, 'test' = the test build of it, False = nothing, or a path. The command runs in the
-    test's own directory, and the run directory is tmp_path/'run' (result.dir) unless env sets TFI_OUTPUT_DIR.
-    A value None in env removes a variable.
-    """
+    preload: True for the library, 'test' for its test build, False for none, or a path. The command runs in the test's
+    own directory. The run directory is tmp_path/'run' (result.dir) unless env sets TFI_OUTPUT_DIR. A None in env
+    removes a variable.
+"""
     def run(command, env=None, preload=True, timeout=COMMAND_TIMEOUT, cwd=None, stdin=None):
         full = clean_environment()
         full['TFI_OUTPUT_DIR'] = str(tmp_path / 'run')
@@ -150,8 +150,8 @@ def run(tmp_path, lib, testlib):
 def analyze(tfanalyze, tmp_path):
     """analyze(command, *arguments, rc=0) -> the JSON object that `tfanalyze command --format json …` prints.
 
-    With format=None the result of execute() is returned as it is; the exit status is checked in both cases.
-    """
+    With format=None the result of execute() is returned unchanged. The exit status is checked in both cases.
+"""
     def analyze(command, *arguments, rc=0, format='json', timeout=COMMAND_TIMEOUT, program=None):
         line = [program or tfanalyze, command, *arguments, *(['--format', format] if format else [])]
         result = execute(line, clean_environment(), tmp_path, timeout)
@@ -169,7 +169,7 @@ def analyze(tfanalyze, tmp_path):
 def pytest_configure(config):
     for marker, meaning in MARKERS.items():
         config.addinivalue_line('markers', f'{marker}: {meaning}')
-    # Behind nohup, or in the background of a script, these are ignored, and what the tests start would inherit that. A
+    # Under nohup and in a script's background these signals are ignored, and child processes would inherit that. A
     # handler is not inherited.
     for number in (signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
@@ -177,7 +177,7 @@ def pytest_configure(config):
 
 
 def pytest_ignore_collect(collection_path):
-    """pytest by itself enters no folder that is called build."""
+    """pytest by default enters no folder named build."""
     return False if collection_path == ROOT / 'tests' / 'build' else None
 
 
@@ -189,7 +189,7 @@ def check_that_all_was_found(config, items):
 
 
 def shared_by(item):
-    """Fixtures of the test's own file that start torch once for several tests: with two workers each would start it."""
+    """The fixtures of the test's own file that start torch once for several tests; on two workers each would start it."""
     known = item._fixtureinfo.name2fixturedefs
 
     def uses_python(name):
@@ -204,27 +204,27 @@ def group_of(item):
 
 @lru_cache
 def is_large(name):
-    """Whether this is one of the real traces, and one that the Python of the tests reads for a second or more."""
+    """True for a real trace that the tests' Python takes a second or more to read."""
     path = TRACES / name
     return len(name) < 200 and path.is_file() and path.stat().st_size > 300_000
 
 
 def markers_of(item):
-    """The markers that follow from where a test lies and what it uses."""
+    """The markers that follow from a test's folder and from its fixtures."""
     parameters = item.callspec.params if hasattr(item, 'callspec') else {}
     if item.path.parent.name == 'gpu':
         yield 'gpu'
-    if 'python' in item.fixturenames and 'python' not in parameters:  # a parameter is another interpreter
+    if 'python' in item.fixturenames and 'python' not in parameters:  # as a parameter, `python` is another interpreter
         yield 'torch'
     if 'tfanalyze_asan' in item.fixturenames or any(isinstance(p, str) and p == 'asan' for p in parameters.values()):
         yield 'sanitized'
     if 'python' in parameters and 'newest' not in item.callspec.id:
-        yield 'slow'  # every test of the interpreter runs with the newest one
+        yield 'slow'  # the newest interpreter runs every test
     if any(isinstance(p, str) and '/' in p and is_large(p) for p in parameters.values()):
         yield 'slow'
 
 
-# First of all, before -k and -m leave tests out.
+# Runs first, before -k and -m deselect tests.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     check_that_all_was_found(config, items)
@@ -234,9 +234,9 @@ def pytest_collection_modifyitems(config, items):
         if 'python' in item.fixturenames and not item.get_closest_marker('xdist_group'):
             for name in shared_by(item):
                 item.add_marker(pytest.mark.xdist_group(f'{item.path.stem}-{name}'))
-    # What takes long goes first, so that no worker waits for the other one's last test.
+    # Slow tests go first, so no worker waits for another one's last test.
     items.sort(key=lambda item: item.get_closest_marker('slow') is None)
-    # xdist keeps a group in one worker by its name behind the test's, which it writes where pytest 9.2 does not look.
+    # xdist recognises a group by a suffix of the test's id, but writes it to a place that pytest 9.2 does not read.
     for item in items if config.getoption('loadgroup', False) else []:
         if group_of(item) and not item.nodeid.endswith('@' + group_of(item)):
             item._id = item._id.parse(f'{item.nodeid}@{group_of(item)}')
@@ -256,7 +256,7 @@ def allowed_reasons():
 
 
 def refused(reason):
-    """Why a skip with this reason is a failure, or None."""
+    """The reason why a skip with this reason is a failure, or None."""
     if not any(re.fullmatch(pattern, reason) for pattern in allowed_reasons()):
         return f'skipped for a reason that tests/skips.txt does not allow: {reason}'
     if 'shared/traces' in reason and TRACES.is_dir():
@@ -299,7 +299,7 @@ def pytest_sessionfinish(session, exitstatus):
 
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure(config):
-    """The closing lines, by the process that reports (under xdist: not the workers); pytest prints nothing after it."""
+    """Prints the closing lines in the process that reports (not in xdist's workers); pytest prints nothing after them."""
     reporter = config.pluginmanager.get_plugin('terminalreporter')
     if hasattr(config, 'workerinput') or reporter is None or config.option.collectonly or not hasattr(config, '_tfi_exit'):
         return

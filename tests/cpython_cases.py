@@ -1,8 +1,8 @@
-"""cpython_cases - runs one module of CPython's own tests and writes how each test case ended, as JSON.
+"""cpython_cases - runs one module of CPython's own tests and writes the outcome of each test case, as JSON.
 
     python3 cpython_cases.py MODULE RESULT.json [CASE...]
 
-It runs in the interpreter under test, so it imports nothing but the standard library. CASE is Class or Class.method.
+It runs in the interpreter under test, so it imports only the standard library. CASE is Class or Class.method.
 """
 
 import json
@@ -12,7 +12,7 @@ import unittest
 
 
 class Result(unittest.TextTestResult):
-    """Notes of each case the worst outcome of it and of its subtests."""
+    """Keeps the worst outcome of each case and its subtests."""
     order = 'ok', 'skip', 'expected failure', 'unexpected success', 'fail', 'error'
 
     def __init__(self, *args, **kwargs):

@@ -1,8 +1,10 @@
 """fuzz_corpus - the seeds of tests/fuzz/tfr.c: small traces of every shape, written into a directory.
 
-A seed is a .tfr, a .live, or both, the .live behind the .tfr at a multiple of eight bytes. None is committed: they are made of
-tests/data/v1 and of what tests/tfr.py writes. By hand: `python tests/fuzz_corpus.py DIRECTORY`; `python tests/fuzz_corpus.py
---split INPUT DIRECTORY` turns an input that was found into files for tfanalyze.
+A seed is a .tfr, a .live, or a .tfr followed by a .live at a multiple of eight bytes. None is committed: they are made
+of tests/data/v1 and written by tests/tfr.py. By hand:
+
+    python tests/fuzz_corpus.py DIRECTORY                  writes the seeds
+    python tests/fuzz_corpus.py --split INPUT DIRECTORY    turns an input that libFuzzer found into files for tfanalyze
 """
 
 import lzma
@@ -28,7 +30,7 @@ def both(trace, live=b''):
 
 
 def tight(data):
-    """A .live whose regions follow each other without gaps, the slots left out."""
+    """The .live without slots and with no gaps between its regions."""
     head = list(tfr.LIVE_HEAD.unpack_from(data))
     size, used = tfr.LIVE_HEAD.size + 8 * 64, 21
     regions, place = [], size
@@ -43,7 +45,7 @@ def tight(data):
 
 
 def small_live(data):
-    """The same .live without its free chunks: 16 MB of zeros are no seed."""
+    """The .live without its free chunks, because 16 MB of zeros are no seed."""
     live = tfr.read_live(data)
     w = tfr.Writer(head=False, kinds=live.kinds)
     w.info = live.info
@@ -57,7 +59,7 @@ def tiny_live(w, chunks):
 
 
 def operators():
-    """Operators with shapes, stacks and kernels, backward ones, allocations, coroutines, metadata, a schedule."""
+    """Operators with shapes, stacks and kernels, backward operators, allocations, coroutines, metadata, a schedule."""
     t = OpTrace()
     t.device(0, 'A', simulated=1)
     t.said('model', 'wan')
@@ -95,7 +97,7 @@ def signatures(directory):
 
 
 def causes(directory):
-    """Mistakes that were found once, each as the smallest trace that shows it."""
+    """Faults found so far, each as the smallest trace that shows it."""
     for name, build in {'result-alone': lambda run: run.stage('denoise', None, [1], flags=0x800),
                         'zero-in-a-numbered-name': lambda run: run.stage('a\0long-name-that-is-allocated#12', None, '[1]'),
                         'zero-behind-arguments': lambda run: run.stage('denoise', '{"x": 1}\0', '[1]\0', flags=0x800, raw=True)}.items():
@@ -109,7 +111,7 @@ def causes(directory):
     t.w.footer()
     yield 'endless-kernels', bytes(t.w.data)
     t = OpTrace()
-    for i in range(3):  # the counter reads more than half of what it can
+    for i in range(3):  # the counter is past half of its range
         t.records.append(rec('range_end', name=t.w.string('a'), time=2 ** 63 + 10 ** 12 + i, duration=2 ** 63 - 1 + i, id=i + 1, flags=STAGE, thread=1))
     t.w.chunk(t.records, form='rows')
     t.w.footer()
@@ -117,21 +119,21 @@ def causes(directory):
     t = OpTrace()
     t.coroutine('agen', MS, [(MS, 2 * MS, 1), (3 * MS, 4 * MS, 2), (5 * MS, 6 * MS, 1)], 6 * MS)
     for thread, records in t.later.items():
-        for i, r in enumerate(records):  # every piece says another name
+        for i, r in enumerate(records):  # every piece has another name
             r.values['name'] = t.w.string(f'piece {thread} {i}')
         t.w.chunk(records, thread=thread, tid=100 + thread)
     t.w.chunk(t.records, form='rows')
     t.w.footer()
     yield 'names-of-pieces', bytes(t.w.data)
     t = OpTrace()
-    t.op('aten::mm', 2 * MS, 4 * MS, shapes='1\0', types='[1]\0', concrete='"a"\0\0', strides='\0')  # what looks like JSON up to a zero
+    t.op('aten::mm', 2 * MS, 4 * MS, shapes='1\0', types='[1]\0', concrete='"a"\0\0', strides='\0')  # JSON up to a zero byte
     for thread, records in t.later.items():
         t.w.chunk(records, thread=thread, tid=100 + thread)
     t.w.footer()
     yield 'zero-behind-json', bytes(t.w.data)
     w = tfr.Writer(clock='tsc')
     records = [rec('clock', clock=tfr.MONOTONIC, ticks=2 ** 63, value=10 ** 9, error=10), rec('thread', serial=1, tid=100, time=1, name=w.string('main')),
-               rec('range_begin', name=w.string('ages'), time=0, id=77, flags=STAGE),  # it ends when all ends
+               rec('range_begin', name=w.string('ages'), time=0, id=77, flags=STAGE),  # it ends with the process
                rec('kernel', start=39 * 10 ** 17, duration=4 * 10 ** 18, name=w.string('late'), stream=7, device=0, correlation=1)]
     w.chunk(records, thread=1, tid=100)
     w.footer()

@@ -1,8 +1,7 @@
 """test_device_records - kernels, copies, sets and correlation ids in .tfr traces written by tests/tfr.py.
 
 The counter runs at half a nanosecond a tick. The device's clock starts 5 seconds ahead of the axis and drifts. The
-tests
-compute what each stage has from the numbers that they write.
+tests compute what each stage has from the numbers that they write.
 """
 
 import gzip

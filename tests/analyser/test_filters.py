@@ -1,8 +1,7 @@
 """test_filters - every filter of every command: the answer equals an independent filter's, or a refusal says why.
 
 The tests filter the JSON of real traces themselves (tests/kineto.py). tests/analyser/test_device_export.py asks the
-same
-of a .tfr trace and of its export.
+same of a .tfr trace and of its export.
 """
 
 import json

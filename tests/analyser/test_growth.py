@@ -1,8 +1,7 @@
 """test_growth - every command takes at most N log N time on hostile shapes (growth.py), and no nesting depth kills it.
 
 A test compares the ratio of user CPU at N and 4 N with that of a quadratic. It takes the least of several runs, so a
-busy
-machine changes little. The sizes an attacker would choose run under `soak`.
+busy machine changes little. The sizes an attacker would choose run under `soak`.
 """
 
 import json

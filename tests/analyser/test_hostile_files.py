@@ -1,10 +1,8 @@
 """test_hostile_files - tfanalyze among hostile files: no regular file, a link, a file swapped or cut during the read.
 
 The tests build a fault table. `report` runs once to learn the names it writes and the number of its calls. Then each
-test
-plants every kind of obstacle at every name, and before every call (by libadversary.so). Nothing outside the run
-directory
-may change, nothing may hang, and no temporary file may stay.
+test plants every kind of obstacle at every name, and before every call (by libadversary.so). Nothing outside the run
+directory may change, nothing may hang, and no temporary file may stay.
 """
 
 import json

@@ -1,8 +1,7 @@
 """test_hostile_scripts - scripts made from hostile traces run no code that the trace chooses.
 
 The tests run every script of tfanalyze and tfharness.py itself, in a directory that must not change. An attack whose
-code
-runs leaves a file named PWNED there or on its way.
+code runs leaves a file named PWNED there or on its way.
 """
 
 import json

@@ -1,10 +1,8 @@
 """test_hta - `--rules hta` against HTA 0.5.0 itself, on every trace of ../shared/traces and on random traces.
 
 tests/hta_pairs.txt lists the pairs. `agree ANALYSIS JOB` is a pair with equal answers. `fails ANALYSIS JOB EXCEPTION`
-is a
-pair HTA cannot answer. `differs ANALYSIS JOB` is a pair known to differ, for the reason given there. Every pair must be
-in
-the list and behave as listed, so fewer agreeing pairs are a failure.
+is a pair HTA cannot answer. `differs ANALYSIS JOB` is a pair known to differ, for the reason given there. Every pair
+must be in the list and behave as listed, so fewer agreeing pairs are a failure.
 """
 
 import json

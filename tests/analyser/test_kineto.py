@@ -1,8 +1,7 @@
 """test_kineto - PyTorch (Kineto) traces, real ones and small ones in many spellings, against tests/kineto.py.
 
 The real traces are those of ../shared/traces. tests/kineto.py shares no code with the analyser and computes the
-expected
-answers from the JSON in every run. Exact times are equal to the nanosecond, rounded ones may differ by one.
+expected answers from the JSON in every run. Exact times are equal to the nanosecond, rounded ones may differ by one.
 """
 
 import gzip

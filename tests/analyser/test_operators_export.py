@@ -1,8 +1,7 @@
 """test_operators_export - operators, memory, metadata and stages in pieces of .tfr traces: answers and Chrome exports.
 
 tests/tfr.py writes the traces. The tests compute the expected answers from the numbers that they write, and let HTA and
-the
-TensorBoard plugin load the exported files and find the same operators.
+the TensorBoard plugin load the exported files and find the same operators.
 """
 
 import gzip

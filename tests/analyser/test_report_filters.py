@@ -1,8 +1,7 @@
 """test_report_filters - the filters of a report: screen, breakdowns, timing.json and traces of stages.
 
 The expected answers come from the JSON of PyTorch traces (tests/kineto.py), and from the numbers that a test writes
-into a
-.tfr trace. Every command is asked with `--cycle`, which has a meaning only for .tfr traces.
+into a .tfr trace. Every command is asked with `--cycle`, which has a meaning only for .tfr traces.
 """
 
 import gzip

@@ -1,10 +1,8 @@
 """test_tracelens - the reports that TraceLens publishes with its traces, and the device questions by brute force.
 
 TraceLens adds ts and dur as doubles of microseconds, so each of its durations is off by up to half a last place, 2^-12
-us in
-these traces. `timeline --rules tracelens` does the same and must agree to 1e-3 us. The exact sums of `breakdown` may
-differ
-by 2^-12 us more for each piece of work.
+us in these traces. `timeline --rules tracelens` does the same and must agree to 1e-3 us. The exact sums of `breakdown`
+may differ by 2^-12 us more for each piece of work.
 """
 
 import csv

@@ -1,4 +1,4 @@
-"""test_build - the build itself: headers of either source, what the library exports and needs, install, lint."""
+"""test_build - the build itself: both sources of headers, the library's exports and needs, install, lint."""
 
 import os
 import re
@@ -37,8 +37,10 @@ def in_tables(*options):
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize('source', ['toolkit', 'pypi'])
 def test_headers(tmp_path, source):
-    """Both programs build, and every header and nvcc really compile something: with an installed toolkit (what it may
-    lack, NCCL for instance, comes from PyPI) and with PyPI's headers alone. One of the two is how build/ was built."""
+    """Both programs build, and every header and nvcc compile a test program, with a toolkit's headers and with PyPI's.
+
+    The toolkit may lack some headers, such as NCCL's; these come from PyPI. build/ itself was built in one of the two
+    ways."""
     toolkit = os.environ.get('CUDA_HOME') or os.path.isdir('/usr/local/cuda') or shutil.which('nvcc')
     if source == 'toolkit' and not toolkit:
         pytest.skip('no CUDA toolkit is installed')
@@ -63,14 +65,14 @@ def test_headers(tmp_path, source):
 
 
 def test_exports(lib, testlib):
-    """What nm -D shows is what the tables name, nothing else: neither zlib nor a helper leaks out."""
+    """The library exports the names of the tables and nothing else: no symbol of zlib, no helper."""
     assert in_tables() and in_tables('--test') > in_tables()
     assert exported(lib) == in_tables()
     assert exported(testlib) == in_tables('--test')
 
 
 def test_needed(lib, testlib):
-    """Nothing of CUDA, NCCL, Python or C++ is needed, or a process where the loader can't find it would not start."""
+    """The library needs nothing of CUDA, NCCL, Python or C++; a process whose loader lacked these would not start."""
     for path in (lib, testlib):
         out = subprocess.run(['readelf', '-d', path], capture_output=True, text=True, check=True).stdout
         needed = set(re.findall(r'\(NEEDED\).*\[(.*)\]', out))
@@ -78,7 +80,7 @@ def test_needed(lib, testlib):
 
 
 def test_tls_is_initial_exec(lib):
-    """A late dlopen has little static TLS left: the library takes at most 64 bytes, and never by __tls_get_addr."""
+    """The library needs at most 64 bytes of static TLS, since a late dlopen has little, and never calls __tls_get_addr."""
     out = subprocess.run(['readelf', '-lW', '--dyn-syms', lib], capture_output=True, text=True, check=True).stdout
     assert '__tls_get_addr' not in out
     sizes = [int(size, 16) for size in re.findall(r'^\s+TLS\s+\S+\s+\S+\s+\S+\s+\S+\s+(\S+)', out, re.M)]
@@ -88,7 +90,7 @@ def test_tls_is_initial_exec(lib):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_nothing_left_to_build(tmp_path):
-    """A second make does nothing, and a changed header rebuilds what includes it."""
+    """A second make builds nothing, and a changed header rebuilds the files that include it."""
     copy = tmp_path / 'tree'
     (copy / 'build' / 'obj').mkdir(parents=True)
     for source, names, target in ((ROOT, ('Makefile', 'preload', 'analysis', 'include', 'scripts', 'tests'), copy),
@@ -124,7 +126,7 @@ def test_install(tmp_path):
 
 @pytest.mark.slow
 def test_bootstrap_again():
-    """With everything in place bootstrap changes nothing and takes seconds."""
+    """A second bootstrap changes nothing and takes seconds."""
     stamp = BUILD / 'venv' / '.stamp'
     before = stamp.stat().st_mtime_ns
     result = execute([ROOT / 'scripts/bootstrap'], clean_environment(), ROOT, timeout=30)

@@ -1,4 +1,4 @@
-"""test_check_abi - scripts/check-abi: the tables against the headers and libraries that are here, and what it finds."""
+"""test_check_abi - scripts/check-abi: the tables against this machine's headers and libraries, and its findings."""
 
 import re
 import subprocess
@@ -16,7 +16,7 @@ def check(*arguments):
 
 
 def test_the_tables_are_whole():
-    """Every release of headers that this machine has, and the libraries it has."""
+    """The tables fit every release of headers and every library on this machine."""
     code, lines = check()
     assert code == 0 and len(lines) == 1, lines[:20]
     rows, headers = re.match(r'(\d+) rows, \d+ names of cuGetProcAddress; (\d+) releases', lines[0]).groups()
@@ -25,7 +25,7 @@ def test_the_tables_are_whole():
 
 @pytest.fixture
 def headers(tmp_path):
-    """A directory with copies of this tree's headers, to be spoiled."""
+    """A directory with copies of this tree's headers, which a test may spoil."""
     found = dict(re.findall(r'^(\w+) = (.*)$', (BUILD / 'headers.mk').read_text(), re.M))
     directory = tmp_path / 'include'
     directory.mkdir()
@@ -60,7 +60,7 @@ def test_what_it_finds(headers, kind):
 
 
 def test_a_function_that_a_library_has(headers, tmp_path):
-    """Declared somewhere, with no row; what nothing declares is left alone."""
+    """A declared function of a library without a row is a finding; an undeclared one is not."""
     library = compile_c(tmp_path / 'libcuda.so.1', 'int cuMemMoveAway(void) { return 0; } int cuSecret(void) { return 0; }', '-shared', '-fPIC')
     text = (headers / 'cuda.h').read_text()
     (headers / 'cuda.h').write_text(text.replace(*SPOILED['missing'][1:3]))

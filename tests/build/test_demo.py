@@ -17,7 +17,7 @@ CPP_STAGES = {'setup': 1, 'upload': 1, 'render': 1, 'tile': 9, 'finish': 1, 'sha
 
 
 def calls_by_rank(analyze, directory):
-    """Those that the programs mark themselves: torch has a range for each collective."""
+    """{rank: {stage: calls}} of the stages the programs mark; torch's own collective ranges are left out."""
     found = {}
     for row in analyze('stages', directory)['rows']:
         if not row['stage'].startswith('gloo:'):
@@ -35,7 +35,7 @@ def check_chrome_trace(path):
 
 
 def check_the_simulated_gpu(analyze, directory, said):
-    """The C pipeline's kernels by rank; what was simulated says so, in the output, the metadata and the devices."""
+    """Checks the C pipeline's kernels by rank, and that output, metadata and devices say that the GPU is simulated."""
     assert 'what follows was computed by the simulated one' in said and 'bit by bit' not in said
     for rank in (0, 1):
         assert f'rank {rank} of 2 on a simulated GPU, Simulated GPU {rank}' in said
@@ -75,12 +75,12 @@ def test_demo_twice(lib, tfanalyze, analyze, tmp_path):
 
 @pytest.mark.parametrize('pipeline', ['pipeline.py', 'diffusion.c'])
 def test_pipelines_know_no_profiler(pipeline):
-    """They are as people have them: nothing of ours in them."""
+    """The demo pipelines contain nothing of the profiler."""
     assert 'tfi' not in (ROOT / 'scripts/demo' / pipeline).read_text().lower()
 
 
 def test_diffusion_claims_nothing_where_nothing_was_computed(run):
-    """The same program on the simulated GPU, with and without the library; without any GPU it says so."""
+    """The program claims no result on the simulated GPU, with and without the library; without a GPU it says so."""
     program = built(BUILD / 'demo' / 'diffusion')
     simulated = {'LD_LIBRARY_PATH': BUILD / 'simgpu'}
     plain, recorded = (run([program, '--json'], simulated, preload=preload) for preload in (False, True))

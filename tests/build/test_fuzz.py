@@ -1,7 +1,8 @@
-"""test_fuzz - the readers under libFuzzer with ASan and UBSan: PyTorch traces, and traces of ours, .tfr and .live.
+"""test_fuzz - the readers under libFuzzer with ASan and UBSan: PyTorch traces, .tfr traces and .live files.
 
-`make test` gives each a few thousand inputs, `make soak` a million; the seeds are fixed, so that a failure comes back. The
-corpus of PyTorch traces is committed (what libFuzzer adds goes into a copy); that of ours tests/fuzz_corpus.py makes.
+`make test` gives each reader a few thousand inputs, `make soak` a million. The seeds are fixed, so a failure is
+repeatable. The corpus of PyTorch traces is committed; libFuzzer adds to a copy of it. tests/fuzz_corpus.py makes the
+corpus of .tfr traces.
 """
 
 import re
@@ -19,11 +20,11 @@ from conftest import BUILD, ROOT, built, clean_environment, execute
 
 pytestmark = pytest.mark.sanitized
 CORPUS = ROOT / 'tests' / 'fuzz' / 'corpus'
-MEMORY = Path('/dev/shm') if Path('/dev/shm').is_dir() else None  # where files are written and read a million times
+MEMORY = Path('/dev/shm') if Path('/dev/shm').is_dir() else None  # for files that are written and read a million times
 
 
 def fuzz(target, directory, corpus, runs, timeout, *options, seed=1, **env):
-    """Runs a target; `corpus` is a directory that it may add to, or a list of files, each of which it runs once."""
+    """Runs a target. `corpus` is a directory that the target may add to, or a list of files to run once each."""
     found = directory / f'found{seed}'
     found.mkdir()
     with tempfile.TemporaryDirectory(dir=MEMORY) as files:
@@ -50,7 +51,7 @@ def fuzz_tfr(tmp_path, runs, timeout, seed=1):
 
 
 def test_corpus_is_small():
-    """A corpus that is committed stays small: each file, and all of them."""
+    """The committed corpus stays small, each file and all together."""
     sizes = [p.stat().st_size for p in CORPUS.iterdir()]
     assert len(sizes) >= 10 and max(sizes) <= 8192 and sum(sizes) <= 200000, sorted(sizes)[-5:]
 
@@ -60,19 +61,19 @@ def test_fuzz(tmp_path):
 
 
 def test_fuzz_tfr(tmp_path):
-    """Damage behind right checksums reaches the decoders of our own traces and every question about them."""
+    """Damage under valid checksums reaches the .tfr decoders and every command."""
     fuzz_tfr(tmp_path, 10000, 400)
 
 
 def test_seeds_and_what_was_found(tmp_path):
-    """Each seed, and each trace that once showed a fault, is asked everything."""
+    """Every seed, and every trace that once showed a fault, goes through all commands."""
     fuzz_corpus.write(tmp_path)
     result = fuzz('tfr', tmp_path, sorted(p for p in tmp_path.iterdir() if p.is_file()), 0, 200, FUZZ_ALL='1')
     assert result.err.count('Executed ') >= 40
 
 
 def test_seeds_are_traces(tmp_path, tfanalyze):
-    """The seeds reach the decoders: tfanalyze reads each of them, and `--split` makes files of an input again."""
+    """The seeds reach the decoders: tfanalyze reads each, and `--split` turns an input into files again."""
     for name, data in fuzz_corpus.seeds().items():
         for part, end in zip(fuzz_corpus.split(data), ('.tfr', '.tfr.live')):
             if part:
@@ -83,7 +84,7 @@ def test_seeds_are_traces(tmp_path, tfanalyze):
 
 
 def test_a_header_of_many_keys(tmp_path, tfanalyze):
-    """600,000 keys in a header cost no time: before, each was compared with 4,096 others (8 s)."""
+    """A header with 600,000 keys takes under 2 s (8 s when each key was compared with 4,096 others)."""
     w = tfr.Writer()
     w.block(tfr.HEADER, b''.join(b'%x\0\0' % i for i in range(600000)), flags=tfr.DEFLATED)
     w.footer()
@@ -102,7 +103,7 @@ def test_fuzz_a_million(tmp_path):
 @pytest.mark.soak
 @pytest.mark.timeout(14400)
 def test_fuzz_a_million_of_ours(tmp_path):
-    """Four processes do what test_fuzz_tfr does, with seeds of their own."""
+    """Four processes repeat test_fuzz_tfr, each with its own seed."""
     with ThreadPoolExecutor(4) as pool:
         for done in [pool.submit(fuzz_tfr, tmp_path, 250000, 14000, seed) for seed in range(11, 15)]:
             done.result()

@@ -1,10 +1,10 @@
-"""test_mutations - breaks chosen lines of library and reader one at a time, and demands that a test named for it fails.
+"""test_mutations - breaks chosen lines of library and reader one at a time; the test named for the line must fail.
 
-Each worker has a copy of the tree with all that is built, so that only what a line stands in is compiled again. Red is
-an assertion that failed: a build that failed, or a test that could not start, is not. A line that is no longer there
-exactly once is a failure as well: the table is out of date.
+Each worker has a copy of the built tree, so only the files with the changed line are compiled again. A mutation is
+noticed if an assertion fails. A failed build, or a test that cannot start, does not count. A line that is not in its
+file exactly once is a failure too, because the table is out of date.
 
-`make test` breaks one line of each file, that of the file's first row; `make soak` breaks the others.
+`make test` breaks one line of each file, the first row's; `make soak` breaks the others.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ import pytest
 from conftest import BUILD, ROOT, clean_environment, execute
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
-GROUPS = 2  # as many workers run at once by default
+GROUPS = 2  # the default number of workers that run at once
 SOURCES = ('Makefile', 'include', 'preload', 'analysis', 'scripts', 'tests')
 BUILT = ('flags', 'headers.mk', 'exports.map', 'shims.c', 'libtfinject.so', 'tfanalyze', 'obj', 'test', 'victims', 'simgpu',
          'victims_gpu')
@@ -34,7 +34,8 @@ def row(name, test, file, line, broken):
     return SimpleNamespace(name=name, file=file, line=line, broken=broken, test=f'{where.relative_to(ROOT)}::{function}')
 
 
-# Above each stands what a user would get. Then: name, the test that must notice, file, the line, the line broken.
+# The comment above a row is the user's symptom. The columns: name, the test that must fail, file, the line, the broken
+# line.
 ROWS = [
     # The program sees an errno that its own calls did not set.
     row('errno-after-waking', 'weather.py::test_errno_and_results', 'preload/record/enter.c',
@@ -44,14 +45,14 @@ ROWS = [
     row('columns-of-a-call-swapped', 'fixture.py::test_dump[now-whole]', 'preload/hooks/recorded.c',
         'rec->result = result;\n    rec->error = errno;',
         'rec->result = errno;\n    rec->error = (int32_t)result;'),
-    # Repeated calls have the arguments of another one.
+    # Repeated calls have the arguments of another call.
     row('changed-argument-forgotten', 'hooks.py::test_calls_like_earlier_ones[40-exit]', 'preload/record/encode.c',
         'call->args[i] = again->args[value++];',
         'call->args[i] = like->args[i] + 0 * again->args[value++];'),
     row('changed-argument-not-read', 'hooks.py::test_calls_like_earlier_ones[9000-kill]', 'analysis/read/decode.c',
         '        if (changed >> i & 1) {',
         '        if (i && changed >> i & 1) {'),
-    # The packed columns of a chunk carry their neighbours' numbers.
+    # A chunk's packed columns carry the numbers of their neighbours.
     row('columns-swapped-in-the-encoder', 'fixture.py::test_dump[now-whole]', 'preload/record/encode.c',
         'struct tfi_column head = {index, f->codec, 0};',
         'struct tfi_column head = {index > 1 ? index ^ 1 : index, f->codec, 0};'),
@@ -67,15 +68,15 @@ ROWS = [
     row('no-search-after-damage', 'reader_damage.py::test_blocks_after_a_gap_are_found', 'analysis/read/tfr.c',
         '    uint64_t found = find_head(trace, from, trace->size);',
         '    uint64_t found = from < trace->size ? trace->size : from;'),
-    # Records of a killed process are counted twice.
+    # Records of a killed process count twice.
     row('chunk-in-both-files-counts-twice', 'reader_live.py::test_a_chunk_in_both_files_counts_once', 'analysis/read/chunks.c',
         'if (map_get(&trace->serials, piece->serial) != MAP_NONE || (copy',
         'if ((copy'),
-    # A torn end is called a loss though the live file has all of it.
+    # A torn block is reported as a loss though the live file has all of it.
     row('torn-block-is-lost', 'reader_live.py::test_a_torn_block_whose_chunk_is_live_is_no_loss', 'analysis/read/chunks.c',
         '        if (piece->state == PIECE_DAMAGED && !read) {',
         '        if (piece->state == PIECE_DAMAGED) {'),
-    # What a thread has not committed yet is read as records.
+    # Records that a thread has not committed yet are read.
     row('committed-length-ignored', 'reader_live.py::test_live_chunks_complete_the_trace', 'analysis/read/live.c',
         '(uint32_t)MIN(le32toh(head.committed), room - sizeof head);',
         'le32toh(head.committed) ? (uint32_t)(room - sizeof head) : 0;'),
@@ -91,37 +92,37 @@ ROWS = [
         'analysis/model/load/ops.c',
         'link->thread == before->thread && link->sequence == before->sequence;',
         'link->thread == before->thread;'),
-    # A suspended coroutine has what its thread does meanwhile.
+    # A suspended coroutine gets its thread's work of that time.
     row('pauses-ignored', 'operators_export.py::test_a_coroutine_has_the_time_it_ran_and_the_time_from_entry_to_exit',
         'analysis/model/pieces.c',
         'cut->running = p->is_resume[pause];',
         'cut->running = true;'),
-    # A coroutine that awaits itself took longer than its outermost call.
+    # A coroutine that awaits itself takes longer than its outermost call.
     row('recursion-of-coroutines-counts-twice', 'operators_export.py::test_recursion_of_a_coroutine_counts_once',
         'analysis/ask/stages/table.c',
         'return is_call && !row->open ?',
         'return is_call ?'),
-    # A stage's peak is what the host had, though it worked on a device.
+    # A stage that worked on a device shows the host's peak.
     row('peaks-of-the-host', 'operators_export.py::test_peaks', 'analysis/ask/stages/table.c',
         'if (row->has_peaks && !is_host && row->peaks_of_host)',
         'if (row->has_peaks && is_host && row->peaks_of_host)'),
-    # Kernels in an exported trace are of no operator.
+    # Kernels in an exported trace belong to no operator.
     row('no-external-ids', 'operators_export.py::test_ids_lead_from_work_and_its_launch_to_the_operator',
         'analysis/write/export_device.c',
         'put_external_id(x, x->attribution.op[i]);',
         'put_external_id(x, NO_PLACE);'),
-    # Operators have kernels twice, or memory of their neighbours, or none of what they freed last.
+    # Operators have kernels twice, or memory of their neighbours, or none of the memory they freed last.
     row('kernels-of-an-only-child', 'ops.py::test_device_rows', 'analysis/ask/ops/events.c',
         'e->kernels[parent] = e->kernels[i];',
         'e->kernels[parent] += e->kernels[parent];'),
     row('memory-at-the-end', 'ops.py::test_device_rows', 'analysis/ask/ops/events.c',
         'first_from(moment, count, from, add_ns(event->end, 1));',
         'first_from(moment, count, from, event->end);'),
-    # Shares of the device's time are of more than its time.
+    # Shares of the device's time add up to more than its time.
     row('shadows-are-device-time', 'ops.py::test_device_columns', 'analysis/write/op_table.c',
         'row->on_device && !row->is_annotation ?',
         'row->on_device ?'),
-    # Warm-up counts.
+    # Warm-up steps count.
     row('warm-up-counts', 'ops.py::test_warm_up_is_left_out_and_cycles_can_be_chosen', 'analysis/ask/choice.c',
         '(choice->by_step || choice->by_cycle || !is_in(&choice->warmup, time));',
         'true;'),
@@ -141,19 +142,19 @@ ROWS = [
     row('chunk-of-an-ended-thread', 'weather.py::test_ten_thousand_threads', 'preload/record/thread.c',
         '    if (at_end) at_end(t);\n    tfi_chunk_close(t);',
         '    if (at_end) at_end(t);'),
-    # A chunk that is never said to be open does not survive SIGKILL.
+    # A chunk that is never marked open does not survive SIGKILL.
     row('chunk-not-opened', 'weather.py::test_sudden_ends[raw_exit-None]', 'preload/record/chunk.c',
         '    __atomic_store_n(&chunk->state, TFI_CHUNK_OPEN, __ATOMIC_RELEASE);\n',
         ''),
-    # Records are dropped and nobody says so.
+    # Records are dropped without a message.
     row('drops-not-counted', 'weather.py::test_cap', 'preload/record/writer.c',
         'tfi_count_drop(drop, head.records);',
         '(void)0;'),
-    # Ranges of one domain are closed by the end of another's.
+    # The end of a range of one domain closes ranges of another domain.
     row('pop-ignores-the-domain', 'nvtx.py::test_push_and_pop', 'preload/stage/open_stack.c',
         '    if (place && !place->innermost) return -1;',
         '    if (t->nr_open) return t->nr_open - 1;'),
-    # The kernel kills a program that has a limit on the size of files.
+    # The kernel kills a program with a file size limit.
     row('size-limit-not-looked-at', 'fixture.py::test_no_room_for_a_live_file', 'preload/record/pool.c',
         'if (!tfi_file_has_room(TFI_POOL_BYTES)) return NULL;',
         ''),
@@ -169,11 +170,11 @@ ROWS = [
     row('gzip-members-forgotten', 'kineto.py::test_gzip[trace.json.gz-two members]', 'analysis/read/stream.c',
         'if (c == 0x1f) {',
         'if (c == 0x1e) {'),
-    # What was damaged on its way is answered as if it were not.
+    # A damaged gzip file is answered as if it were whole.
     row('checksum-of-gzip-ignored', 'kineto_bad.py::test_wrong_checksum', 'analysis/read/stream.c',
         'crc != s->crc || size != s->size',
         'size != s->size'),
-    # Texts outside of the basic plane turn into others.
+    # Characters outside the basic plane turn into others.
     row('surrogates-not-paired', 'kineto.py::test_names[escaped-pair]', 'analysis/read/json.c',
         'c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);',
         'c = 0x1000 + ((c - 0xd800) << 10) + (low - 0xdc00);'),
@@ -181,15 +182,15 @@ ROWS = [
     row('base-time-ignored', 'kineto.py::test_base_time[number]', 'analysis/model/load/kineto.c',
         'move_all(p, load->info.base);',
         'move_all(p, 0);'),
-    # A damaged event is left out, and nobody says so.
+    # A damaged event is left out without a message.
     row('bad-event-is-no-loss', 'kineto_bad.py::test_content[plain-negative duration]', 'analysis/model/load/kineto.c',
         '[NEGATIVE_DURATION] = {"negative_duration", true,',
         '[NEGATIVE_DURATION] = {"negative_duration", false,'),
-    # A trace whose end is missing passes for a whole one.
+    # A truncated trace passes for a whole one.
     row('cut-is-not-said', 'kineto_bad.py::test_a_cut_is_said_with_its_place', 'analysis/read/kineto.c',
         '    r->damage->cut = true;\n',
         ''),
-    # A whole family of calls is not known as such: what they launched is in no stage.
+    # A whole category of calls is unknown: the work they launched is in no stage.
     row('category-forgotten', 'kineto.py::test_categories[cuda driver]', 'analysis/model/categories.def',
         'CATEGORY("cuda_driver", API)\n',
         ''),
@@ -197,20 +198,20 @@ ROWS = [
     row('correlation-shifted', 'kineto.py::test_innermost_stage_at_the_launch', 'analysis/model/load/kineto.c',
         's->id[at] = event_class == CLASS_API ? (event->has & HAS_CORRELATION ? event->correlation : NO_ID)',
         's->id[at] = event_class == CLASS_API ? (event->has & HAS_CORRELATION ? event->correlation + 1 : NO_ID)'),
-    # All kernels are those of the outermost stage.
+    # All kernels belong to the outermost stage.
     row('outermost-stage', 'kineto.py::test_innermost_stage_at_the_launch', 'analysis/ask/attribute.c',
         'answer(context, p->of, open[depth - 1]);',
         'answer(context, p->of, open[0]);'),
-    # What is launched just behind a stage is taken for its own.
+    # A launch just after a stage's end counts in the stage.
     row('edges-closed', 'kineto.py::test_innermost_stage_at_the_launch', 'analysis/ask/attribute.c',
         'while (depth && s->end[open[depth - 1]] <= p->time)',
         'while (depth && s->end[open[depth - 1]] < p->time)'),
-    # The backward pass is nobody's.
+    # The backward pass belongs to no stage.
     row('backward-without-forward', 'kineto.py::test_backward_goes_to_its_forward_operators_stage',
         'analysis/ask/attribute.c',
         '    ask_forwards(a->process, stages, operators, points, belonging);\n',
         '    (void)operators;\n    (void)ask_forwards;\n'),
-    # What a thread without stages launches goes to the thread that was busy last.
+    # Work launched by a thread without stages goes to the thread that was busy last.
     row('last-thread-is-the-only-one', 'kineto.py::test_any_other_thread_takes_the_one_open_stage',
         'analysis/ask/stages/at.c',
         'now.which ^= edge[i].thread;',
@@ -219,7 +220,7 @@ ROWS = [
     row('idle-includes-busy', 'kineto.py::test_two_devices', 'analysis/ask/stages/table.c',
         '- set->interval[0].start - total);',
         '- set->interval[0].start);'),
-    # A stage that calls itself has its kernels twice.
+    # A stage that calls itself counts its kernels twice.
     row('device-time-of-recursion-twice', 'kineto.py::test_recursion_counts_once', 'analysis/ask/stages/table.c',
         'if (row->seen != number) {',
         'if (row->seen != number || row->seen) {'),
@@ -234,27 +235,27 @@ ROWS = [
     row('second-trace-of-a-rank-counts', 'kineto_bad.py::test_two_files_of_one_rank', 'analysis/model/input.c',
         'bool apart = !a->has_time ||',
         'bool apart = true || !a->has_time ||'),
-    # Communication that computation hides is called exposed.
+    # Communication that computation hides counts as exposed.
     row('exposed-is-all', 'kineto.py::test_timeline', 'analysis/commands/timeline.c',
         's.kind[WORK_COMMUNICATION] - intervals_overlap(&kind[WORK_COMMUNICATION], &kind[WORK_COMPUTATION]);',
         's.kind[WORK_COMMUNICATION];'),
-    # Where ids come again, kernels go to the first call that ever had theirs.
+    # Kernels with a reused id go to the first call that ever had the id.
     row('first-call-of-an-id', 'kineto_bad.py::test_duplicate_correlation_ids', 'analysis/ask/attribute.c',
         'return calls->place[low > calls->first[group] ? low - 1 : low];',
         'return calls->place[calls->first[group]];'),
-    # A CUDA call is missing, and those that it makes of the driver stand there instead.
+    # A CUDA call is missing, and the driver calls inside it appear instead.
     row('row-of-the-runtime-deleted', 'gpu_weather.py::test_errors_that_the_runtime_keeps[cudaNothing=1]',
         'preload/cuda/cudart.def',
         'HOOK_PTDS(SET, cudaError_t, cudaMemset, (void *devPtr, int value, size_t count), (devPtr, value, count),\n'
         '     "address:ADDRESS,value:INT,bytes:BYTES", (TFI_U(devPtr), TFI_U(value), count))\n',
         ''),
-    # Grids of kernels are turned by a quarter.
+    # The grid dimensions of kernels are rotated.
     row('arguments-swapped', 'cuda_routes.py::test_dlsym_in_the_driver', 'preload/cuda/cuda.def',
         '(KERNEL(f), TFI_U(hStream), gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, '
         'TFI_U(f)))\nHOOK_PTSZ(LAUNCH, CUresult, cuLaunchKernelEx,',
         '(KERNEL(f), TFI_U(hStream), gridDimY, gridDimX, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, '
         'TFI_U(f)))\nHOOK_PTSZ(LAUNCH, CUresult, cuLaunchKernelEx,'),
-    # The first call of a device leaves an errno behind that is ours.
+    # The first call on a device leaves the library's errno behind.
     row('errno-after-cupti-begins', 'gpu_weather.py::test_cupti_too_old', 'preload/cupti/cupti.c',
         '    tfi_cancel_on(cancel);\n    errno = error;\n',
         '    tfi_cancel_on(cancel);\n    (void)error;\n'),
@@ -269,7 +270,7 @@ ROWS = [
     row('join-with-the-next-launch', 'device_records.py::test_stages_have_their_device_time', 'analysis/model/load/device.c',
         'w->correlation[at] = from->correlation[i] ? from->correlation[i] : NO_ID;',
         'w->correlation[at] = from->correlation[i] ? from->correlation[i] + 1 : NO_ID;'),
-    # The steps that are recorded are each one too late.
+    # Every recorded step is one step late.
     row('schedule-begins-late', 'schedule.py::test_cycles_are_numbered', 'preload/control/schedule.c',
         'tfi_plan_at(&now.plan, now.steps - 1, &is.cycle)',
         'tfi_plan_at(&now.plan, now.steps, &is.cycle)'),
@@ -277,19 +278,19 @@ ROWS = [
     row('warm-up-counts-as-active', 'schedule.py::test_what_is_left_out_is_as_the_readme_says', 'preload/control/plan.c',
         'return step < (uint64_t)plan->wait + plan->warmup ?',
         'return step <= (uint64_t)plan->wait + plan->warmup ?'),
-    # Kernels of the time before cudaProfilerStart are in the trace.
+    # Kernels from before cudaProfilerStart are in the trace.
     row('device-records-of-any-time', 'schedule.py::test_between_profiler_start_and_stop', 'preload/cupti/select.c',
         'return word & TFI_ACTIVITY_GPU ? TFI_VERDICT_INSIDE : TFI_VERDICT_OUTSIDE;',
         'return TFI_VERDICT_INSIDE;'),
-    # Recording never ends by itself.
+    # Recording never ends.
     row('duration-ignored', 'schedule.py::test_delay_and_duration', 'preload/control/schedule.c',
         'now.closes_ns = tfi_config.capture.length_ns ? now.opens_ns',
         'now.closes_ns = 0 ? now.opens_ns'),
-    # The program's own handler is not called any more.
+    # The program's own signal handler is no longer called.
     row('signal-not-passed-on', 'schedule.py::test_the_programs_own_handler_is_called_too', 'preload/control/trigger.c',
         '        before.sa_handler(number);',
         '        (void)number;'),
-    # A stage's script is fed the inputs of its first call and calls them those of the last.
+    # A stage's script gets the inputs of the first call instead of the last.
     row('first-signature-instead-of-last', 'signature_files.py::test_the_last_call_that_was_described', 'analysis/commands/report/signature.c',
         'if (g->time >= s->time) {',
         'if (s->time == INT64_MIN) {'),
@@ -297,33 +298,33 @@ ROWS = [
     row('array-passes-for-a-tensor', 'signature_files.py::test_telefusers_own_reader', 'analysis/commands/report/signature.c',
         'return !json_member(value, "device").at ? ARRAY :',
         'return !json_member(value, "device").at ? TENSOR :'),
-    # What somebody has changed in a script is gone after the next report.
+    # The next report overwrites a script that the user has changed.
     row('edited-script-overwritten', 'signature_files.py::test_an_edited_script_stays', 'analysis/commands/report/stage_script.c',
         '    free(text);\n    return whole;',
         '    free(text);\n    return whole || true;'),
-    # The peak of a stage is lost in the stages inside it.
+    # A stage loses the peak of the stages inside it.
     row('inner-stage-keeps-the-peak', 'memory.py::test_peak_inside_an_inner_stage_is_the_outer_ones_too',
         'preload/stage/allocator_totals.c', '    before->peak_allocated = higher(before->peak_allocated, p->peak_allocated);\n', ''),
-    # A stage begins with the peak of what was before it.
+    # A stage starts with the peak of the time before it.
     row('peak-not-reset', 'memory.py::test_nested_stages_have_peaks_of_their_own', 'preload/stage/allocator_totals.c',
         '__atomic_exchange_n(&d->peak_allocated, allocated, __ATOMIC_RELAXED)',
         '__atomic_load_n(&d->peak_allocated, __ATOMIC_RELAXED)'),
-    # What the counter of the host's blocks reports to a profiler of the program's own counts twice.
+    # A host block that torch reports to the program's own profiler counts twice.
     row('host-blocks-counted-twice', 'memory.py::test_originals', 'preload/torch/c10.c',
         'else if (!tfi_block_known((uintptr_t)block)) report_host', 'else report_host'),
-    # The table of blocks is looked at in its newest level only.
+    # Only the newest level of the table of blocks is searched.
     row('older-blocks-are-lost', 'memory.py::test_many_blocks', 'preload/torch/host_blocks.c',
         '; n-- > 0 && !p;) p = find_in(n, hash, address);', '; n > 0 && !p; n = 0) p = find_in(n - 1, hash, address);'),
-    # What other threads allocate meanwhile is given to the operators of the stage that is asked about.
+    # Allocations of other threads go to the operators of the selected stage.
     row('blocks-of-other-stages', 'ops.py::test_what_the_library_records_is_what_torch_records[threads-shapes+memory+region-name]', 'analysis/ask/ops/rows.c',
         'outside[i] = !in_stage(', 'outside[i] = false && !in_stage('),
-    # A program whose ranges end in other threads than they began in grows without end.
+    # A program whose ranges end on other threads than they began on grows without end.
     row('ended-elsewhere-is-lost', 'torch_ops.py::test_what_ends_elsewhere_is_used_again', 'preload/torch/torch.c',
         '    own->free = __atomic_exchange_n(&own->returned, NULL, __ATOMIC_ACQUIRE);\n', ''),
-    # A launch has the call stack of another place that launched the same kernel.
+    # A launch has the call stack of another place that launches the same kernel.
     row('stack-of-an-earlier-call', 'callstack.py::test_calls', 'preload/hooks/recorded.c',
         ' ||\n        row->stack != call->stack)', ')'),
-    # Frames of Python have the lines of other instructions.
+    # Python frames have the lines of other instructions.
     row('line-table-misread', 'callstack.py::test_python_frames[this]', 'preload/python/frames.c',
         'address += ((*p & 7) + 1) * 2;', 'address += (*p & 7) + 1;'),
     # Operators have the shapes of others.
@@ -331,100 +332,100 @@ ROWS = [
         'mix_two(key, (uint64_t)t.sizes[i], ', 'mix_two(key, i ? (uint64_t)t.sizes[i] : 0, '),
     row('strides-not-in-the-key', 'torch_ops.py::test_operators_are_the_profilers', 'preload/torch/inputs.c',
         't.strides ? (uint64_t)t.strides[i] : 0', '0'),
-    # A node of autograd has the name of another one whose name lay there before.
+    # An autograd node has the name of an earlier one at the same address.
     row('name-by-its-address', 'torch_ops.py::test_operators_are_the_profilers', 'preload/torch/torch.c',
         ' && strcmp(set[i].text, name) == 0', ''),
-    # libtorch is read though it is not what it was taken for.
+    # The library reads a libtorch whose structures it does not know.
     row('structures-not-tried', 'torch_ops.py::test_structures_that_do_not_match[sizes]', 'preload/python/shim_torch.py',
         '        if found[:parts] != expected[:parts]:', '        if found[:1] != expected[:1]:'),
-    # record_function in one task takes what others do while it waits.
+    # A record_function in one task takes the operators of other tasks while it waits.
     row('range-of-a-task-not-paused', 'torch_ops.py::test_a_range_in_a_task_rests_while_the_task_waits[asyncio]', 'preload/python/shim_stages.py',
         '    for range_id in reversed(ids):\n        _pause(range_id)\n', ''),
-    # Native frames called from Python stand before all of Python.
+    # Native frames that Python calls appear before all Python frames.
     row('stacks-not-joined', 'callstack.py::test_joined[this]', 'preload/python/callstack.c',
         '        if (f->first) break;\n', ''),
-    # A child of fork has call stacks of frames that are others in its own table of strings.
+    # After fork a child's call stacks have frames from the parent's string table.
     row('stacks-of-the-parent', 'callstack.py::test_fork_of_python', 'preload/python/callstack.c',
         '    __atomic_store_n(&chains,', '    if (!chains) __atomic_store_n(&chains,'),
-    # A stack names frames that are not there, and nobody hears of it.
+    # A stack names frames that do not exist, without a message.
     row('damaged-stack-not-said', 'operators_export.py::test_damaged_stacks[not there]', 'analysis/model/frames.c',
         '            good = false;\n', ''),
-    # The harness of a stage is given the object as its first argument.
+    # A stage's harness gets the object as its first argument.
     row('self-goes-in', 'signature.py::test_names_are_those_of_the_parameters', 'preload/python/shim_signature.py',
         '        names, args = names[1:], args[1:]', '        names, args = names, args'),
-    # A trace is full of one signature, said at every call.
+    # A trace repeats one signature at every call.
     row('signature-at-each-call', 'signature.py::test_said_once_until_types_or_lengths_change', 'preload/python/shim_signature.py',
         '    if key in seen:\n', '    if key in ():\n'),
-    # Native functions are recorded where operators are switched off; those of extension modules are counted nowhere.
+    # Native functions are recorded while operators are switched off; builtins of extension modules are not counted.
     row('native-without-operators', 'dispatches.py::test_builtins_are_operators[ops--ops-False]', 'preload/python/torch_builtins.c',
         'if (tfi_call_wanted(t) && tfi_recording(TFI_ACTIVITY_OPS)) {', 'if (tfi_call_wanted(t)) {'),
     row('builtins-not-counted', 'dispatches.py::test_builtins_by_stage[newest-None]', 'analysis/ask/ops/dispatches.c',
         'return scope == TFI_SCOPE_NATIVE || known;', 'return known;'),
-    # A stage of TeleFuser's inside a compiled function breaks its graph, which fullgraph=True refuses.
+    # A TeleFuser stage inside a compiled function breaks its graph, which fullgraph=True refuses.
     row('marker-breaks-the-graph', 'pipelines.py::test_markers_break_no_graph[telefuser_stages]', 'preload/python/shim_telefuser.py',
         '            if not _is_compiling():\n                _mark_enter(', '            if True:\n                _mark_enter('),
-    # All steps of a pipeline are the first.
+    # All steps of a pipeline have the first step's number.
     row('step-not-counted', 'pipelines.py::test_parts_of_diffusers_pipelines[diffusion]', 'preload/python/shim_auto.py',
         '_auto_local.pipelines[-1] += 1', '_auto_local.pipelines[-1] += 0'),
-    # After a profile of cache-dit's nothing is recorded any more.
+    # Nothing is recorded after a cache-dit profile.
     row('schedule-without-end', 'pipelines.py::test_cache_dit[cachedit_profile]', 'preload/python/shim_markers.py',
         "_schedule('', step) == 0", '_schedule(step, step) == 0'),
-    # cache-dit's --profile-activities, --profile-with-stack and --profile-record-shapes change nothing that is recorded.
+    # cache-dit's --profile-activities, --profile-with-stack and --profile-record-shapes have no effect.
     row('nobody-asks', 'cache_dit.py::test_nothing_else_is_recorded', 'preload/control/schedule.c',
         'return (word & (asked | fixed)) | (asked & ~fixed & TFI_ACTIVITY_STACK);', 'return word | (asked & fixed & 0);'),
-    # A context inside another one ends, and the outer one has no operators from there on.
+    # The end of an inner context also ends the operators of the outer one.
     row('one-end-for-all', 'cache_dit.py::test_nothing_else_is_recorded', 'preload/control/schedule.c',
         'else if (now.askers[i]) now.askers[i]--;', 'else now.askers[i] = 0;'),
-    # What the user's environment says does not count inside of cache-dit's contexts.
+    # The user's environment has no effect inside cache-dit's contexts.
     row('environment-not-first', 'cache_dit.py::test_the_users_environment_goes_first[TFI_ACTIVITIES-]', 'preload/control/config.c',
         'if (tfi_value_parse(v->type, value, field)) fix(v);', 'if (tfi_value_parse(v->type, value, field)) (void)fix;'),
-    # A trace that was asked to have the device alone has operators.
+    # A trace requested for the device alone has operators.
     row('operators-unasked', 'cache_dit.py::test_processors[gpu-]', 'analysis/write/export_ops.c',
         's->table.count && !(x->asked->without & WITHOUT_CPU); i++) {\n        if (s->event_class[i]', 's->table.count; i++) {\n        if (s->event_class[i]'),
-    # A report on a run of another machine writes into a directory of this one's.
+    # A report on another machine's run writes into a directory of this machine.
     row('directory-of-elsewhere', 'cache_dit.py::test_processors[cpu-]', 'analysis/commands/report/asked.c',
         'if (!p->is_of_reader) {', 'if (!p->host) {'),
-    # What other tasks do counts as a task's own.
+    # A task gets the work of other tasks.
     row('task-keeps-its-stages', 'functions.py::test_asyncio[newest]', 'preload/python/shim_stages.py',
         '    for range_id in reversed(ids):\n        _pause(range_id)\n',
         '    for range_id in reversed(ids):\n        _debug(str(range_id))\n'),
-    # Tasks of uvloop are not seen.
+    # Tasks of uvloop are invisible.
     row('uvloop-not-seen', 'torch_ops.py::test_a_range_in_a_task_rests_while_the_task_waits[uvloop]', 'preload/python/shim_stages.py',
         'callback if _task_of(callback) is None else _Step(callback)', 'callback'),
-    # A coroutine that waits for a second takes a second of the host.
+    # A coroutine that waits for a second counts a second of host time.
     row('pause-counts-as-run', 'functions.py::test_asyncio[newest]', 'preload/stage/stage.c',
         'entry->range.since = now;',
         'entry->range.since = entry->range.start;'),
-    # A forked child that leaves what its parent entered says that it lost something.
+    # A forked child that leaves its parent's stages reports a loss.
     row('stages-of-the-parent', 'functions.py::test_fork[newest]', 'preload/stage/stage.c',
         'MAX_STARTED <= started.before;', 'MAX_STARTED < 0 * started.before;'),
-    # A pipeline stopped by Ctrl-C has no times of its stages.
+    # A pipeline stopped by Ctrl-C has no stage times.
     row('interrupt-leaves-no-timing', 'functions.py::test_keyboard_interrupt[newest]', 'preload/hooks/posix.c',
         '    bool ends = ends_itself(pid, number);', '    bool ends = number < 0 && ends_itself(pid, number);'),
     # Python with -X dev aborts at its end.
     row('entry-freed-by-another', 'python.py::test_modes[newest-development]', 'preload/python/python.c',
         "event[0] == 'c'", "event[0] == '-'"),
-    # The program's time limit does not end what it should end.
+    # A time limit that the program sets no longer raises.
     row('exception-of-a-handler-swallowed', 'python_weather.py::test_what_a_signal_handler_raises_is_the_programs[newest]',
         'preload/python/shim_functions.py', '        if _is_handlers(error):\n            raise\n        _fail(error)', '        _fail(error)'),
     # A model that the program deletes keeps its memory.
     row('last-model-kept', 'python_weather.py::test_modules_are_not_kept_alive', 'preload/python/shim_torch.py',
         'local.root = None  #', 'pass  #'),
-    # A module that is awaited is another one to those who look at its spec.
+    # A module that the shim waits for keeps our class as its spec.
     row('spec-keeps-our-class', 'python.py::test_imports_look_the_same[newest]', 'preload/python/shim.py',
         '            self.__class__ = _ModuleSpec\n', ''),
-    # Work is late by what the clocks of host and device differ.
+    # Launch delays are off by the difference between the clocks of host and device.
     row('launch-by-the-other-clock', 'device_calls.py::test_clocks_that_differ[-9]', 'analysis/model/join.c',
         'p->spans.start[span->place] = best->start;',
         '(void)best;'),
-    # What an ended thread launched, and what nobody did, is the last thread's.
+    # Work launched by an ended thread, or by no thread, goes to the last thread.
     row('thread-lives-for-ever', 'device_calls.py::test_threads_that_are_not_known_at_that_moment', 'analysis/model/load/threads.c',
         'l->life[i].end = end == MAP_NONE ? UINT64_MAX : l->end[end];',
         'l->life[i].end = end == MAP_NONE ? UINT64_MAX : UINT64_MAX;'),
     row('last-thread-of-a-number', 'device_calls.py::test_a_thread_s_number_is_used_again', 'analysis/model/load/threads.c',
         '(life->pthread == pthread && life->start <= time)',
         'life->pthread == pthread'),
-    # Waits lie on a device that there is not.
+    # Waits appear on a device that does not exist.
     row('wait-without-device', 'device_export.py::test_copies_sets_and_waits', 'analysis/model/load/device.c',
         'device == MAP_NONE ? -1 : (int64_t)device, sync->stream',
         'device == MAP_NONE ? -1 : -1, sync->stream'),
@@ -432,7 +433,7 @@ ROWS = [
     row('arrows-of-ranks-collide', 'device_export.py::test_several_processes_in_one_file', 'analysis/write/export_device.c',
         '    x->arrows += x->process->spans.table.count;\n',
         ''),
-    # A launch of a graph is as late as the last of its nodes.
+    # A graph launch is as late as its last node.
     row('delay-to-the-last-work', 'device_calls.py::test_a_replayed_graph_belongs_to_its_launch', 'analysis/commands/launches.c',
         's->first = s->works ? MIN(s->first, w->start[i])',
         's->first = s->works ? MAX(s->first, w->start[i])'),
@@ -440,11 +441,11 @@ ROWS = [
     row('block-is-grid', 'device_export.py::test_kernels', 'analysis/model/load/device.c',
         'detail->block[k] = (uint32_t)from->block[k][i];',
         'detail->block[k] = (uint32_t)from->grid[k][i];'),
-    # A function of C is shown as another one.
+    # A C function is shown under another name.
     row('plain-names-demangled', 'device_export.py::test_names_that_are_no_mangled_ones', 'analysis/base/kernel_names.c',
         'strncmp(name, "_Z", 2) != 0 || ',
         ''),
-    # A program that asks whether there is a driver is told of one that it can't see.
+    # A program that looks for a driver finds one that it must not see.
     row('driver-opened-for-others', 'cuda_routes.py::test_asking_at_large_for_what_others_have[RTLD_DEFAULT-RTLD_LOCAL|RTLD_NODELETE]',
         'preload/hooks/dl.c',
         'return dl_iterate_phdr(look, &s) && s.before < at_start;',
@@ -453,7 +454,7 @@ ROWS = [
 
 
 class Tree:
-    """A copy of the tree, what is built included, with build/venv and build/nvidia as links."""
+    """A copy of the built tree, with build/venv and build/nvidia as links."""
 
     def __init__(self, directory):
         self.root = directory
@@ -463,14 +464,15 @@ class Tree:
         for name in ('venv', 'nvidia'):
             if (BUILD / name).exists():
                 (directory / 'build' / name).symlink_to(BUILD / name)
-        # With another compiler or version than it was built with, all of it would be compiled again.
+        # Another compiler or version than the build's would compile everything again.
         cc, cxx, flags = (BUILD / 'flags').read_text().split(' ', 2)
         version = re.search("TFI_VERSION='\"(.*?)\"'", flags).group(1)
         self.make = ['make', '-j2', f'VERSION={version}', f'CC={cc}', f'CXX={cxx}', *(f'build/{t}' for t in TARGETS)]
 
     @contextlib.contextmanager
     def breaks(self, path, text):
-        """With this text in the file; afterwards the file and what was made of it are as they were, and as old."""
+        """Puts this text into the file; afterwards the file and everything built from it have their old content and
+        times."""
         kept = self.root / 'kept'
         if not kept.exists():
             self.build()
@@ -495,7 +497,7 @@ class Tree:
         return set(re.findall(r'^  CC\w* +(\S+)', result.out, re.M))
 
     def test(self, *names):
-        """What the assertions of these tests said, by test; None for one that passed."""
+        """{test: its assertion message, or None if it passed}."""
         report = self.root / 'report.xml'
         report.unlink(missing_ok=True)
         command = ['build/venv/bin/python', '-m', 'pytest', '-q', '-p', 'no:cacheprovider', '-p', 'no:xdist',
@@ -524,7 +526,7 @@ def in_group(index, *values, soak=False, **options):
 
 
 def needs_torch(row):
-    """Whether its test is one of those that start torch, most of which lie in one folder."""
+    """True if the row's test starts torch; most of these tests are in one folder."""
     return row.test.startswith('tests/python/')
 
 
@@ -535,14 +537,14 @@ UNBROKEN += [in_group(g, [r.test for r in ROWS[g::GROUPS]], id=f'{g}-all', soak=
 
 
 def test_the_table_is_up_to_date():
-    """Each row's line stands exactly once in its file, of those too that only `make soak` breaks."""
+    """Each row's line is in its file exactly once, including the rows that only `make soak` breaks."""
     assert [r.name for r in ROWS if (ROOT / r.file).read_text().count(r.line) != 1] == []
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize('tests', UNBROKEN)
 def test_unbroken(tree, tests):
-    """The copy as it is: nothing needs to be built, and all the tests that are to fail pass."""
+    """The unbroken copy needs no build, and all tests that should fail later pass."""
     assert tree.build() == set()
     outcome = tree.test(*sorted(set(tests)))
     assert not any(outcome.values()), outcome

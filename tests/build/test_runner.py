@@ -1,4 +1,4 @@
-"""test_runner - what the tests ask of their runner: a group's tests are in one worker, or each worker makes what they share."""
+"""test_runner - the test runner's promise: the tests of a group run on one worker, so they share their fixtures."""
 
 import os
 
@@ -7,6 +7,6 @@ import pytest
 
 @pytest.mark.xdist_group('together')
 def test_a_group_stays_together(request):
-    """The runner goes by the group's name behind the test's."""
+    """xdist finds a test's group by the suffix of its id."""
     if 'PYTEST_XDIST_WORKER' in os.environ:
         assert request.node.nodeid.endswith('@together')

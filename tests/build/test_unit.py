@@ -1,7 +1,7 @@
 """test_unit - every Check test function of tests/unit/*.c as one test, in the ordinary and in the sanitized build.
 
-Each program runs once a session; a function passes when the program's TAP log has lines of that name and all of them
-say ok (loop tests have several). A function that stands in the source but in no test case is a failure, not a silence.
+Each program runs once per session. A function passes if the program's TAP log has lines with its name and all of them
+say ok (loop tests have several). A function in the source but in no test case is a failure.
 """
 
 import re
@@ -12,7 +12,8 @@ from conftest import BUILD, ROOT, built, clean_environment, execute
 
 SOURCES = sorted((ROOT / 'tests' / 'unit').glob('*.c'))
 VARIANTS = {'plain': BUILD / 'unit', 'asan': BUILD / 'asan' / 'unit'}
-# What holds the library has its dlsym, which the sanitizers' runtime asks before it stands itself.
+# Programs with the library in them define dlsym, which a sanitizer's runtime calls too early: they have no sanitized
+# build.
 BUILT = [(v, s) for v in VARIANTS for s in SOURCES if v == 'plain' or not s.stem.startswith('preload_')]
 SLOW = ('analysis_damage', 'kill', 'preload_blocks')
 
@@ -29,7 +30,7 @@ TAP = re.compile(r'(not ok|ok) \d+ - (.*?):([^:\s]+):(\w+): ?(.*)')
 
 @pytest.fixture(scope='session')
 def outcome(tmp_path_factory):
-    """outcome(variant, program): what one run of it gave, kept for the session."""
+    """outcome(variant, program): the result of its one run, kept for the session."""
     kept = {}
 
     def outcome(variant, program):
@@ -58,7 +59,7 @@ def test_function(outcome, variant, program, function):
 
 @pytest.mark.parametrize('variant, program', PROGRAMS)
 def test_program(outcome, variant, program):
-    """The whole program: its exit status, and a log that is as long as it announced."""
+    """The whole program's exit status, and the announced number of lines in its log."""
     result = outcome(variant, program)
     plan = re.search(r'^1\.\.(\d+)$', result.tap, re.M)
     assert plan and int(plan.group(1)) == sum(map(len, result.rows.values())), f'TAP log:\n{result.tap}{result.err[-3000:]}'

@@ -1,4 +1,4 @@
-"""main - one scenario of stages in a script; what it prints is the same with and without the library."""
+"""main - one scenario of stages in a script; its output is the same with and without the library."""
 import asyncio
 import os
 import sys
@@ -148,7 +148,7 @@ async def eager_tasks():
 
 
 def eager():
-    """The first step of these tasks runs where they are created."""
+    """Eager tasks run their first step at the place that creates them."""
     parts.used(asyncio.run, quiet_tasks())
     asyncio.run(eager_tasks())
     at("-")
@@ -161,7 +161,7 @@ async def quiet_tasks():
 
 
 def by_hand():
-    """Coroutines without an event loop: who drives them is not in them."""
+    """Coroutines without an event loop: the caller drives them."""
     class Wait:
         def __await__(self):
             at("waiting")

@@ -1,4 +1,4 @@
-"""parts - functions of every kind, most of which are stages; each says where it is."""
+"""parts - functions of every kind, most of which are stages; each marks the stage it expects to be in."""
 import asyncio
 import contextlib
 import functools

@@ -1,4 +1,4 @@
-"""probe - at(name) says which stage ought to be the innermost one here, as a mark in the trace; "-" for none."""
+"""probe - at(name) marks in the trace which stage should be the innermost one here; "-" for none."""
 import ctypes
 
 try:

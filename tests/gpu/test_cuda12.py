@@ -1,7 +1,7 @@
-"""test_cuda12 - the library on a simulated CUDA 12.8: the same programs, and one that is of 12 itself, with 12's CUPTI.
+"""test_cuda12 - the library on a simulated CUDA 12.8: the same programs, a program of CUDA 12 only, and 12's CUPTI.
 
-build/simgpu12 is built from the headers of 12.8; the library is the one that is built with those of 13. What it writes is
-compared with the device model's own log, as on 13, and only what depends on the release is run here again.
+build/simgpu12 is built from the headers of 12.8, the library from those of 13. The tests compare the trace with the
+device model's own log, as on 13, and repeat only the tests that depend on the release.
 """
 
 import subprocess
@@ -33,7 +33,7 @@ def there():
     built(GPU12 / 'libcupti.so.12')
 
 
-# ---- what is simulated ----
+# ---- the simulated release ----
 
 def test_the_runtime_is_12():
     names = exports('libcudart.so.12')
@@ -75,7 +75,7 @@ def test_callback_ids_of_the_release(tmp_path, version, number, runtime, driver,
 
 @pytest.mark.parametrize('name', ['driver', 'lookup', 'order'])
 def test_programs_run(tmp_path, name):
-    """Also those built with 13's headers: they ask for nothing that 12 lacks."""
+    """Programs run, even those built with 13's headers, because they call nothing that 12 lacks."""
     result = truth.run(tmp_path, [BUILD / 'victims_gpu' / name], of_simgpu.SCRIPT[1:], LD_LIBRARY_PATH=GPU12)
     assert (result.rc, result.out.splitlines()[-1]) == (0, 'ok') and len(result.logs[0].work) > 3
 
@@ -99,7 +99,7 @@ def test_program_of_12(play):
 
 
 def test_the_runtimes_own_functions_keep_12s_numbers(play):
-    """A record of CUPTI for a call is that call, by the ids of 12, and the device's work belongs to it."""
+    """CUPTI's record of a call is matched to that call by 12's callback ids, and device work belongs to it."""
     got = play('', program='../simgpu12/runtime12', libraries=GPU12)
     symbols = {c['correlation']: c['symbol'] for c in got.log if c['t'] == 'call' and c['depth'] == 0}
     found = correlations(got)
@@ -108,16 +108,16 @@ def test_the_runtimes_own_functions_keep_12s_numbers(play):
 
 
 def test_program_of_nvcc_with_12s_headers(play):
-    """Kernels, a constant, a captured graph, threads, resets, on two devices; through the names and structures of 12."""
+    """Kernels, a constant, a captured graph, threads and resets, on two devices, with the names and structures of 12."""
     of_simgpu.program('runtime_shared')
     got = play('', program='../simgpu12/runtime_shared', libraries=GPU12)
     assert got.out.endswith('ok\n') and got.said == []
-    for kind in of_cupti.DEVICE_KINDS:  # nodes of a graph may start at once: in no order
+    for kind in of_cupti.DEVICE_KINDS:  # nodes of a graph may start at once, so their order is free
         assert Counter(of_cupti.ours(got.trace, kind)) == Counter(of_cupti.logged(got, kind))
     assert nr_ours(got) > 200 and got.trace.complete and not drops(got.trace)
 
 
-# ---- 12's CUPTI, alone and with a client of its own ----
+# ---- 12's CUPTI, alone and beside another client ----
 
 def test_records_of_12s_cupti(play):
     got = play(f'{WORK} runtime=3', program=CLIENT, libraries=GPU12)
@@ -143,7 +143,7 @@ def test_pipeline_on_12(run, tmp_path, analyze, marks):
 
 
 def test_cupti_of_each_major_beside_its_runtime(tmp_path, run):
-    """With both majors at hand the runtime's one is taken."""
+    """If CUPTI of both majors is present, the library takes the one of the runtime's major."""
     both = f'{GPU12}:{BUILD / "simgpu"}'
     result = run([GPU12 / 'runtime12'], {'LD_LIBRARY_PATH': both, 'TFI_LOG': 'info'})
     assert result.rc == 0 and f'CUPTI 26: {GPU12}/libcupti.so.12' in result.err

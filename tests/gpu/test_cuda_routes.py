@@ -1,6 +1,6 @@
-"""test_cuda_routes - the ways to a CUDA function that lead past its symbol, and what a process without CUDA notices.
+"""test_cuda_routes - look-ups of CUDA functions that bypass their symbols; processes without CUDA stay unchanged.
 
-The libraries here are made up for the test and do nothing but say what was called.
+The libraries here are made up for the tests and only print the names of their called functions.
 """
 
 import re
@@ -103,7 +103,7 @@ def driver(tmp_path_factory):
     directory = tmp_path_factory.mktemp('routes')
     symbols = sorted({r[3] for r in ROUTES} - {'cuGetProcAddress', 'cuGetProcAddress_v2'})
     known = [f'{{"{n}", {v}, {int(p)}, (void *){s}}},' for p, n, v, s in ROUTES if s in symbols]
-    # What the header declares would not let these be functions without parameters.
+    # The header's prototypes would not allow functions without parameters.
     source = DRIVER % ('\n'.join(f'#define {s} fake_{s}\nCUresult {s}(void) __asm__("{s}"); CUresult {s}(void) {{ puts("driver: " "{s}"); return 0; }}' for s in symbols),
                        '\n'.join(known))
     library(directory, 'libcuda.so.1', source, 'libcuda.so.1')
@@ -129,7 +129,7 @@ def play(driver, run, tmp_path):
 # ---- the table ----
 
 def test_routes_are_the_headers_types():
-    """A line of the table names a symbol whose type is the one cudaTypedefs.h has for that name and version."""
+    """Each row of the table names a symbol of the type that cudaTypedefs.h has for that name and version."""
     text = subprocess.run(['gcc', '-E', '-P', '-xc', '-', '-DCUDA_ENABLE_DEPRECATED', '-D__CUDA_API_VERSION_INTERNAL', *includes()],
                           input='#include <cudaTypedefs.h>\n', capture_output=True, text=True).stdout
     types = set(re.findall(r'\bPFN_\w+', text))
@@ -149,7 +149,7 @@ def test_routes_are_the_headers_types():
 
 
 def test_every_version_of_a_recorded_function_is_a_route():
-    """cudaTypedefs.h knows no later variant of a name than the table does."""
+    """The table has the latest variant that cudaTypedefs.h has of each name."""
     header = next(p for p in (ROOT / i.removeprefix('-isystem') / 'cudaTypedefs.h' for i in includes()) if p.exists()).read_text()
     newest = {}
     for name, version in re.findall(r'\*PFN_(cu\w+?)_v(\d+)\)', header):
@@ -163,7 +163,7 @@ def test_every_version_of_a_recorded_function_is_a_route():
 # ---- dlsym ----
 
 def test_dlsym_in_the_driver(play):
-    """As cuFFT and Triton do."""
+    """dlsym on the driver's handle, as in cuFFT and Triton, returns the wrapper."""
     result = play(r'''
 int main(void)
 {
@@ -197,8 +197,8 @@ int main(void)
 
 @pytest.mark.parametrize('preload', [True, False])
 def test_dlsym_is_otherwise_as_it_was(driver, run, tmp_path, preload):
-    """Errors, RTLD_DEFAULT and RTLD_NEXT seen from a library opened RTLD_LOCAL, and a library's own functions that only
-    share a name with CUDA's."""
+    """dlsym is unchanged otherwise: errors, RTLD_DEFAULT and RTLD_NEXT from a library opened RTLD_LOCAL, and functions
+    of other libraries that only share a name with CUDA's."""
     compile_c(tmp_path / 'plugin.so', PLAIN + r'''
 int cuNotOurs(void) { return 1; }
 int cuMemFree_v2(void) { return 42; }
@@ -212,7 +212,7 @@ int find_own(void) { int (*f)(void) = dlsym(RTLD_DEFAULT, "only_here"); return f
 
 
 def test_dlsym_next_to_another_preload(driver, run, lib, tmp_path):
-    """RTLD_NEXT from another preloaded library finds what is behind it, whichever comes first."""
+    """RTLD_NEXT from another preloaded library finds the definition behind it, in either order of preloading."""
     other = compile_c(tmp_path / 'other.so', PLAIN + r'''
 int puts(const char *s) { int (*next)(const char *) = dlsym(RTLD_NEXT, "puts"); return next(s) < 0 ? -1 : next("behind"); }''', '-shared', '-fPIC', '-w')
     program = compile_c(tmp_path / 'program', PLAIN + 'int main(void) { return puts("x") < 0; }', '-w', '-fno-builtin')
@@ -237,7 +237,7 @@ static void call(get2 *get, const char *name, int version, unsigned long long fl
 
 
 def test_get_proc_address_and_the_pointer_it_returns_for_itself(play):
-    """As every copy of the runtime does: dlsym, then through it itself, and from then on through that."""
+    """A copy of the runtime gets cuGetProcAddress by dlsym, looks it up through itself, and then uses the result."""
     result = play(LOOKUPS + r'''
 int main(void)
 {
@@ -268,7 +268,8 @@ int main(void)
 
 
 def test_every_route(play):
-    """Each line of the table: asked for by name and version, the symbol's function is called, and recorded if it is to be."""
+    """Each row of the table: a look-up by name and version calls the symbol's function, and records it if it has a
+    hook."""
     table = [(p, n, v, s) for p, n, v, s in ROUTES if not s.startswith('cuGetProcAddress')]
     lines = ''.join(f'    call(get, "{n}", {v}, {2 if p else 0});\n' for p, n, v, s in table)
     result = play(LOOKUPS.replace('f(0, 0, 0, 0, 0)', '((int (*)(void *, void *, void *, void *, void *, void *, void *, void *, void *, void *, void *))f)'
@@ -279,7 +280,7 @@ def test_every_route(play):
 
 
 def test_a_later_version_than_ours_is_not_wrapped(play):
-    """A function that changed after our table was made has parameters we do not know."""
+    """A version that is newer than the table is not wrapped, because its parameters are unknown."""
     result = play(LOOKUPS + r'''
 int main(void)
 {
@@ -294,7 +295,7 @@ int main(void)
 
 @pytest.mark.parametrize('raw', [0, 1])
 def test_entry_points_of_the_runtime(play, tmp_path, raw):
-    """Whether the runtime asked our wrapper or found the driver's own function: one wrapper, one record."""
+    """One wrapper makes one record, whether the runtime asks our wrapper or finds the driver's own function."""
     runtime(tmp_path, 13, raw=raw)
     result = play(r'''
 int cudaGetDriverEntryPoint(const char *, void **, unsigned long long, void *);
@@ -315,8 +316,8 @@ int main(void)
 # ---- the runtime and the driver below it ----
 
 def test_a_driver_call_inside_a_runtime_call_counts_once(play, tmp_path):
-    """The driver's call is the runtime's own doing; made by the program, or in a runtime call that is not in the table, it
-    counts."""
+    """A driver call inside a recorded runtime call does not count; one made by the program, or inside an unrecorded
+    runtime call, does."""
     runtime(tmp_path, 13)
     result = play(r'''
 int cudaMalloc(void **, unsigned long), cudaMemGetInfo(void *, void *);
@@ -377,21 +378,21 @@ def check_clients(result, releases):
 
 @pytest.mark.parametrize('release', ['12', '13'])
 def test_functions_that_changed(play, tmp_path, release):
-    """The same name with other parameters in 12 and 13: passed on whole, and described as the release means them."""
+    """A function with other parameters in 12 and 13 passes them on whole and describes them by the client's release."""
     libcudart = runtime(tmp_path, int(release))
     one = client(tmp_path, f'client{release}', libcudart, LOCATION[release])
     check_clients(play('int client(void);\nint main(void) { return client(); }', one), [release])
 
 
 def test_a_runtime_under_another_name(play, tmp_path):
-    """Wheels bring copies whose names hold a hash; only the library that needs it knows."""
+    """A wheel's runtime has a hash in its name; the library that needs it gives its release."""
     libcudart = runtime(tmp_path, 12, name='libcudart-9335f6a2.so.12.4.127')
     one = client(tmp_path, 'client12', libcudart, LOCATION['12'])
     check_clients(play('int client(void);\nint main(void) { return client(); }', one), ['12'])
 
 
 def test_two_runtimes_in_one_process(play, tmp_path):
-    """Each library's calls go to the release it was built for, also those made before the other one came."""
+    """Each library's calls go to the release it was built for, even calls made before the other release was loaded."""
     for release in ('12', '13'):
         client(tmp_path, f'client{release}', runtime(tmp_path, int(release)), LOCATION[release])
     result = play(r'''
@@ -418,14 +419,14 @@ int client(void) { return cudaMemPrefetchAsync(1UL, 2UL, LOCATION, 4UL, 5UL) || 
 
 
 def plain_client(directory, name, libcudart, release, source=PLAIN_CLIENT):
-    """A library without kernels of its own, which registers nothing."""
+    """A library without kernels, which registers nothing."""
     return compile_c(directory / f'{name}.so', PLAIN + source, '-shared', '-fPIC', '-w', f'-DLOCATION={LOCATION[release]}', libcudart,
                      f'-Wl,-soname,{name}.so', '-fno-optimize-sibling-calls')
 
 
 @pytest.mark.parametrize('hashed', [False, True])
 def test_a_second_runtime_for_a_library_without_kernels(play, tmp_path, hashed):
-    """Nothing announces it but its first call; also where a wheel has renamed its copy."""
+    """Only its first call announces a library without kernels; a renamed copy of the runtime works too."""
     plain_client(tmp_path, 'client13', runtime(tmp_path, 13), '13')
     plain_client(tmp_path, 'client12', runtime(tmp_path, 12, name='libcudart-9335f6a2.so.12.4.127' if hashed else None), '12')
     result = play(USE + 'int main(void) { return use("client13.so") || use("client12.so") || use("client13.so"); }')
@@ -435,7 +436,7 @@ def test_a_second_runtime_for_a_library_without_kernels(play, tmp_path, hashed):
 
 
 def test_a_library_that_takes_the_place_of_another(play, tmp_path):
-    """The same addresses may belong to the client of another runtime when the first one is gone."""
+    """Addresses of an unloaded client may belong to the client of another runtime afterwards."""
     for release in ('12', '13'):
         plain_client(tmp_path, f'client{release}', runtime(tmp_path, int(release)), release)
     result = play(r"""
@@ -462,7 +463,7 @@ int main(void)
 
 
 def test_what_dlsym_gave_before_the_second_runtime_came(play, tmp_path):
-    """A program that is linked with neither asked the older one; when the newer one comes that stays so."""
+    """A program linked with neither runtime keeps the older one it asked for, even after the newer one is loaded."""
     runtime(tmp_path, 12)
     plain_client(tmp_path, 'client13', runtime(tmp_path, 13), '13')
     result = play(USE + r"""
@@ -489,7 +490,7 @@ int client(void) { for (int i = 0; i < 50; i++) cudaLaunchKernel(&client); retur
 
 
 def test_launches_do_not_wait_for_a_dlopen_elsewhere(play, tmp_path):
-    """A library's constructor holds the loader's lock, for half a second here. The clients launch with two runtimes."""
+    """A constructor holds the loader's lock for half a second, and clients of two runtimes still launch meanwhile."""
     for release in ('12', '13'):
         plain_client(tmp_path, f'client{release}', runtime(tmp_path, int(release)), release, LAUNCHES)
     compile_c(tmp_path / 'slow.so', PLAIN + SLOW, '-shared', '-fPIC', '-w')
@@ -523,10 +524,10 @@ int main(void)
     assert result.out.splitlines()[-1] == 'meanwhile'
 
 
-# ---- processes that do not use it ----
+# ---- processes without CUDA ----
 
 def test_without_cuda(play):
-    """Who asks for a function at large is told that it is not there; a wrapper that is called all the same says so too."""
+    """An RTLD_DEFAULT look-up without CUDA finds nothing; a wrapper called in spite of that returns an error."""
     result = play(r'''
 int cudaMalloc(void **, unsigned long) __attribute__((weak));
 int main(void)
@@ -555,7 +556,7 @@ int main(void)
 
 @pytest.mark.parametrize('asked', ['RTLD_DEFAULT', 'dlopen(0, RTLD_NOW)'])
 def test_asking_at_large_with_cuda(play, asked):
-    """Where the library was opened for all, the answer is the wrapper, and it works."""
+    """An RTLD_DEFAULT look-up after an RTLD_GLOBAL open returns the wrapper, and the wrapper works."""
     result = play(AT_LARGE, '-DMODE=RTLD_GLOBAL', f'-DASKED={asked}')
     assert result.out == 'driver: cuMemAlloc_v2\n' and [c.args for c in result.calls] == [[0, 7]]
 
@@ -563,13 +564,13 @@ def test_asking_at_large_with_cuda(play, asked):
 @pytest.mark.parametrize('mode', ['RTLD_LOCAL|RTLD_NODELETE', '0'])
 @pytest.mark.parametrize('asked', ['RTLD_DEFAULT', 'dlopen(0, RTLD_NOW)'])
 def test_asking_at_large_for_what_others_have(play, asked, mode):
-    """Opened only for some, or not at all, it is not there for the program, as it would not be without us."""
+    """A library opened RTLD_LOCAL or not at all stays invisible to the program, as without us."""
     result = play(AT_LARGE, f'-DMODE={mode}', f'-DASKED={asked}')
     assert result.out == 'undefined symbol: cuMemAlloc_v2\n' and result.trace is None
 
 
 def test_a_plugin_asks_at_large(play, driver, tmp_path):
-    """A library opened later may see a driver that the program does not: what it needs itself, opened only for it."""
+    """A plugin finds a driver that only it depends on, though the program does not see that driver."""
     compile_c(tmp_path / 'plugin.so', PLAIN + r'''
 int client(void) { int (*f)(void *, unsigned long) = dlsym(RTLD_DEFAULT, "cuMemAlloc_v2"); return f ? f(0, 7) : 9; }''',
               '-shared', '-fPIC', '-w', '-Wl,--no-as-needed', driver / 'libcuda.so.1')
@@ -583,7 +584,7 @@ int main(void)
 
 
 def test_registering_kernels_and_counting_devices_is_nothing(play, tmp_path):
-    """What a process does that only loads a library with kernels in it."""
+    """Loading a library with kernels, which only registers them and counts devices, leaves no trace."""
     runtime(tmp_path, 13)
     result = play(r'''
 void __cudaRegisterFunction(void **, const char *, char *, const char *, int, void *, void *, void *, void *, void *);
@@ -601,7 +602,7 @@ int main(void)
 
 
 def test_a_kernels_name_may_change(play, tmp_path):
-    """A handle that is given out again stands for the new kernel; a host function nobody registered has no name."""
+    """A reused handle stands for the new kernel; an unregistered host function has no name."""
     runtime(tmp_path, 13)
     result = play(r'''
 void __cudaRegisterFunction(void **, const char *, char *, const char *, int, void *, void *, void *, void *, void *);
@@ -620,7 +621,7 @@ int main(void)
 
 
 def test_importing_torch_leaves_nothing(run, python):
-    """It registers 24,000 kernels, asks for versions and counts devices."""
+    """Importing torch, which registers 24,000 kernels, asks for versions and counts devices, leaves no run directory."""
     result = run([python, '-c', 'import torch; print(torch.cuda.is_available(), torch.cuda.device_count())'], timeout=120)
     assert (result.rc, result.err) == (0, '') and result.out in ('False 0\n', 'True 1\n')
     assert not result.dir.exists()
@@ -629,15 +630,15 @@ def test_importing_torch_leaves_nothing(run, python):
 # ---- on the simulated GPU ----
 
 def launched(result):
-    """(kernel, grid and block) of each launch that succeeded, as the trace has them."""
+    """(kernel, grid and block) of each successful launch in the trace."""
     trace = only(scripted.traces(result.dir))
     made = [c for c in calls(trace) if c.kind == 'LAUNCH' and c.arguments.startswith('kernel:STRING') and c.result == 0]
     return sorted((scripted.text(trace, c.args[0]) or '', *c.args[2:8]) for c in made)
 
 
 def test_shared_and_static_runtime_say_the_same(run, tmp_path):
-    """nvcc's own code on either runtime, and with streams of each thread's own: through symbols, and through what a static
-    copy asks the driver for."""
+    """nvcc's code gives the same launches on the shared runtime, on the static one, and with per-thread default
+    streams."""
     found = {}
     for program in ('runtime_shared', 'runtime_static', 'runtime_per_thread'):
         result = run([built(BUILD / 'victims_gpu' / program)], {'LD_LIBRARY_PATH': BUILD / 'simgpu', 'TFI_ACTIVITIES': 'cpu', 'TFI_OUTPUT_DIR': tmp_path / program})
@@ -650,7 +651,7 @@ def test_shared_and_static_runtime_say_the_same(run, tmp_path):
 
 @pytest.mark.parametrize('program', ['driver', 'lookup'])
 def test_programs_of_the_driver_api(run, program):
-    """Modules, and Triton's way: each launch has the name that its handle was got by."""
+    """Each launch has the name of its handle, from a module or looked up as Triton does."""
     result = run([built(BUILD / 'victims_gpu' / program)], {'LD_LIBRARY_PATH': BUILD / 'simgpu', 'TFI_ACTIVITIES': 'cpu'})
     bare = run([built(BUILD / 'victims_gpu' / program)], {'LD_LIBRARY_PATH': BUILD / 'simgpu'}, preload=False)
     assert (result.rc, result.out) == (0, bare.out)
