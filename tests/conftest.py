@@ -131,7 +131,7 @@ def run(tmp_path, lib, testlib):
     preload: True for the library, 'test' for its test build, False for none, or a path. The command runs in the test's
     own directory. The run directory is tmp_path/'run' (result.dir) unless env sets TFI_OUTPUT_DIR. A None in env
     removes a variable.
-"""
+    """
     def run(command, env=None, preload=True, timeout=COMMAND_TIMEOUT, cwd=None, stdin=None):
         full = clean_environment()
         full['TFI_OUTPUT_DIR'] = str(tmp_path / 'run')
@@ -151,7 +151,7 @@ def analyze(tfanalyze, tmp_path):
     """analyze(command, *arguments, rc=0) -> the JSON object that `tfanalyze command --format json …` prints.
 
     With format=None the result of execute() is returned unchanged. The exit status is checked in both cases.
-"""
+    """
     def analyze(command, *arguments, rc=0, format='json', timeout=COMMAND_TIMEOUT, program=None):
         line = [program or tfanalyze, command, *arguments, *(['--format', format] if format else [])]
         result = execute(line, clean_environment(), tmp_path, timeout)

@@ -1,8 +1,9 @@
-"""growth.py - traces of hostile shapes of any size, and how a command's time grows with them.
+"""growth.py - traces of hostile shapes of any size, and the growth of a command's time with them.
 
-A shape is a function of a number N that writes a trace (or a directory of them) and returns its path. `exponent` compares
-the user CPU a command needs at two sizes, least of several runs, less what it needs for next to nothing: 1 is linear,
-2 quadratic. scripts/bench-growth prints the table of all shapes and commands; test_growth.py asserts on small ones.
+A shape is a function of a number N that writes a trace (or a directory of traces) and returns its path. `exponent`
+compares the user CPU of a command at two sizes: the least of several runs, minus the time of starting the program.
+Linear growth gives 1, quadratic 2. scripts/bench-growth prints the table of all shapes and commands; test_growth.py
+checks small ones.
 """
 
 import json
@@ -18,11 +19,11 @@ from tfr import NESTED, STAGE, Writer, rec
 
 SHAPES = {}
 TOGETHER, MOST_RUNS = 0.1, 20  # seconds and runs for one mean of short times
-LEAST = 0.2  # seconds; a command that takes less even of the larger size tells nothing of its growth
+LEAST = 0.2  # seconds; a command that takes less at the larger size says nothing about growth
 
 
 def shape(size):
-    """A shape and the N from which its time stands out from that of starting the program."""
+    """Registers a shape, and the N at which its time exceeds that of starting the program."""
     def add(function):
         SHAPES[function.__name__] = (function, size)
         return function
@@ -59,7 +60,7 @@ def launches(count, at, **more):
 
 @shape(40000)
 def nested_operators(directory, n):
-    """N operators in each other, in one stage, a launch in each."""
+    """N nested operators in one stage, each with a launch."""
     def events():
         yield event('user_annotation', 'stage0', 0, 10 * n)
         for i in range(n):
@@ -70,7 +71,7 @@ def nested_operators(directory, n):
 
 @shape(10000)
 def nested_stages(directory, n):
-    """N stages of different names in each other, a launch in each, and a second row of launches in the innermost."""
+    """N nested stages of different names, each with a launch, and a second row of launches in the innermost."""
     def events():
         for i in range(n):
             yield event('user_annotation', f'stage{i}', 2 * i, 12 * n - 4 * i)
@@ -83,7 +84,7 @@ def nested_stages(directory, n):
 
 @shape(10000)
 def nested_few_names(directory, n):
-    """N stages of 50 names in each other, launches in the innermost, operators beside them."""
+    """N nested stages of 50 names, with launches and operators in the innermost."""
     def events():
         for i in range(n):
             yield event('user_annotation', f'stage{i % 50}', i, 12 * n - 2 * i)
@@ -95,7 +96,7 @@ def nested_few_names(directory, n):
 
 @shape(10000)
 def nested_twice(directory, n):
-    """The same N names in each other two times, on two streams whose work overlaps."""
+    """The same nest of N/2 stages twice, with work that overlaps on two streams."""
     def events():
         for turn in range(2):
             at = 20 * n * turn
@@ -108,7 +109,7 @@ def nested_twice(directory, n):
 
 @shape(10000)
 def crossing_stages(directory, n):
-    """N stages that each end after the one they began in, with launches where all are open and where all but one are over."""
+    """N stages that cross one another, with launches while all are open, and others after all but one have ended."""
     def events():
         for i in range(n):
             yield event('user_annotation', f'stage{i}', i, 4 * n)
@@ -122,7 +123,7 @@ def crossing_stages(directory, n):
 
 @shape(10000)
 def outlived_stages(directory, n):
-    """N stages in each other that are over while one that began in the innermost goes on; the launches come then."""
+    """N nested stages that end while a stage opened in the innermost continues; the launches come after that."""
     def events():
         for i in range(n):
             yield event('user_annotation', f'stage{i}', i, 3 * n - 2 * i)
@@ -135,7 +136,7 @@ def outlived_stages(directory, n):
 
 @shape(10000)
 def clashing_names(directory, n):
-    """N stages whose names become the same name of a file."""
+    """N stages whose names become the same file name."""
     def name(i):
         return ''.join(chr(0x4e00 + (i >> bits & 63)) for bits in (0, 6, 12))
     return kineto(directory, (event('user_annotation', name(i), 10 * i, 5) for i in range(n)))
@@ -143,7 +144,7 @@ def clashing_names(directory, n):
 
 @shape(10000)
 def numbered_clashes(directory, n):
-    """N stages whose names are those that clashes are given."""
+    """N stages with the names that clashing file names get."""
     def names():
         yield 'a'
         for i in range(n // 2):
@@ -155,7 +156,7 @@ def numbered_clashes(directory, n):
 
 @shape(10000)
 def many_stages(directory, n):
-    """N stages, one after the other, a launch and an operator in each."""
+    """N stages one after the other, each with a launch and an operator."""
     def events():
         for i in range(n):
             yield event('user_annotation', f'stage{i}', 10 * i, 8)
@@ -178,7 +179,7 @@ def distinct_names(directory, n):
 
 @shape(10000)
 def threads(directory, n):
-    """N threads with a stage, an operator and a launch each, all at once."""
+    """N threads at the same time, each with a stage, an operator and a launch."""
     def events():
         for i in range(n):
             yield event('user_annotation', f's{i % 10}', i, 5 * n, 10 + i)
@@ -189,7 +190,7 @@ def threads(directory, n):
 
 @shape(10000)
 def streams(directory, n):
-    """N streams whose kernels all overlap, a tenth of them collectives."""
+    """N streams whose kernels all overlap; a tenth of them are collectives."""
     def events():
         yield event('user_annotation', 'stage', 0, 20 * n)
         for i in range(n):
@@ -199,7 +200,7 @@ def streams(directory, n):
 
 @shape(10000)
 def devices(directory, n):
-    """N devices with a kernel each, all in one stage."""
+    """N devices with one kernel each, all in one stage."""
     def events():
         yield event('user_annotation', 'stage', 0, 20 * n)
         for i in range(n):
@@ -220,7 +221,7 @@ def one_correlation(directory, n):
 
 @shape(10000)
 def arrows(directory, n):
-    """N arrows from forward operators in a stage into one backward operator on another thread that launches N kernels."""
+    """N arrows from forward operators in a stage to one backward operator on another thread, which launches N kernels."""
     def events():
         yield event('user_annotation', 'stage', 0, 4 * n)
         yield event('user_annotation', 'other', 0, 90 * n, tid=3)
@@ -235,7 +236,7 @@ def arrows(directory, n):
 
 @shape(5000)
 def arrows_at_once(directory, n):
-    """N arrows, and N calls and operators, that all begin at one moment on one thread."""
+    """N arrows, calls and operators that all begin at the same time on one thread."""
     def events():
         yield event('user_annotation', 'stage0', 0, 90 * n)
         for i in range(n):
@@ -249,7 +250,7 @@ def arrows_at_once(directory, n):
 
 @shape(10000)
 def nested_functions(directory, n):
-    """N functions of Python in each other, an operator in each, and operators with launches in the innermost."""
+    """N nested Python functions, each with an operator, and operators with launches in the innermost."""
     def events():
         yield event('user_annotation', 'stage0', 0, 20 * n)
         for i in range(n):
@@ -263,7 +264,7 @@ def nested_functions(directory, n):
 
 @shape(40000)
 def shared_prefixes(directory, n):
-    """N kernels whose names differ only behind a long common beginning, and in what their short names leave out."""
+    """N kernels whose names differ only after a long common prefix, and only in parts that short names leave out."""
     def events():
         yield event('user_annotation', 'stage0', 0, 20 * n)
         for i in range(n):
@@ -273,7 +274,7 @@ def shared_prefixes(directory, n):
 
 @shape(2000)
 def names_and_threads(directory, n):
-    """N stages of N names, each on a thread of its own beside one that goes on, with calls that launch nothing."""
+    """N stages of N names on a hundred threads, with calls that launch nothing."""
     def events():
         for i in range(n):
             yield event('user_annotation', f'stage{i}', 10 * i, 9, 10 + i % 100)
@@ -284,7 +285,7 @@ def names_and_threads(directory, n):
 
 @shape(10000)
 def annotations_on_device(directory, n):
-    """The device's shadows of N stages in each other, and kernels that begin where they do."""
+    """The device annotations of N nested stages, and kernels that begin at the same times."""
     def events():
         for i in range(n):
             yield event('user_annotation', f'stage{i}', i, 12 * n - 2 * i)
@@ -296,7 +297,7 @@ def annotations_on_device(directory, n):
 
 @shape(10000)
 def steps(directory, n):
-    """N steps of the profiler with an operator and a launch each."""
+    """N profiler steps, each with an operator and a launch."""
     def events():
         for i in range(n):
             yield event('user_annotation', f'ProfilerStep#{i}', 10 * i, 9)
@@ -307,7 +308,7 @@ def steps(directory, n):
 
 @shape(200000)
 def long_names(directory, n):
-    """Twenty stages, operators and kernels whose names have N bytes."""
+    """Twenty stages, operators and kernels with names of N bytes."""
     def events():
         for i in range(20):
             yield event('user_annotation', f's{i}' + 'x' * n, 100 * i, 90)
@@ -318,7 +319,7 @@ def long_names(directory, n):
 
 @shape(10000)
 def memory(directory, n):
-    """N blocks, each while all operators of a nest are open."""
+    """N memory events while all operators of a nest are open."""
     def events():
         for i in range(n):
             yield event('cpu_op', f'op{i % 9}', i, 6 * n - 2 * i)
@@ -331,7 +332,7 @@ def memory(directory, n):
 
 @shape(8000)
 def other_members(directory, n):
-    """N members beside the events, N threads with names and N categories."""
+    """N members beside the events, N named threads and N categories."""
     path = Path(directory) / 'trace.json'
     members = ','.join(f'"key{i}":"value {i}"' for i in range(n))
     named = ',\n'.join(json.dumps({'ph': 'M', 'name': 'thread_name', 'pid': i % 5, 'tid': i, 'ts': 0, 'args': {'name': f't{i}'}})
@@ -343,7 +344,7 @@ def other_members(directory, n):
 
 @shape(40)
 def ranks(directory, n):
-    """N ranks with three stages, operators and launches each: a file a rank."""
+    """N ranks, one file each, with three stages, operators and launches."""
     def events(rank):
         for i in range(3):
             yield event('user_annotation', f's{i}', 100 * i + rank, 90)
@@ -354,10 +355,10 @@ def ranks(directory, n):
     return Path(directory)
 
 
-# ---- traces of ours ----
+# ---- .tfr traces ----
 
 class Recording:
-    """A trace of ours whose records are written in chunks, as a process of one thread would."""
+    """A .tfr trace of one thread whose records are written in chunks."""
 
     def __init__(self, directory, rank=0, world=1, pid=None, **info):
         pid = pid or 4000 + rank
@@ -405,19 +406,19 @@ def leak(directory, n, names):
 
 @shape(10000)
 def leaked_pushes(directory, n):
-    """N pushes of seven names without a pop, with a whole range and an operator in each."""
+    """N pushes of seven names without a pop, each with a whole range and an operator."""
     return leak(directory, n, 7)
 
 
 @shape(10000)
 def leaked_names(directory, n):
-    """The same of N names."""
+    """N pushes of N names without a pop."""
     return leak(directory, n, n)
 
 
 @shape(10000)
 def our_nested_operators(directory, n):
-    """N operators in each other in one stage of a trace of ours, each with a stack of its own."""
+    """N nested operators in one stage of a .tfr trace, each with its own stack."""
     r = Recording(directory)
     r.range('stage', 100, 1000 + 100 * n, 1)
     for i in range(n):
@@ -427,7 +428,7 @@ def our_nested_operators(directory, n):
 
 @shape(40000)
 def our_kernels(directory, n):
-    """N kernels of N names in a trace of ours, in stages of N names in each other."""
+    """N kernels of N names in a .tfr trace, in N nested stages."""
     r = Recording(directory)
     function = r.w.string('cuda\x1fLAUNCH\x1fcuLaunchKernel\x1f')
     r.add(rec('thread', serial=1, tid=77, pthread=0x10000, time=900, name=r.w.string('main')))
@@ -443,7 +444,7 @@ def our_kernels(directory, n):
 
 @shape(10000)
 def our_stage_memories(directory, n):
-    """N stages of N names, each with what three allocators did in it, and with what the program told of it."""
+    """N stages of N names, each with memory records of three allocators and with signatures."""
     r = Recording(directory)
     for i in range(n):
         at = 1000 + 100 * i
@@ -456,7 +457,7 @@ def our_stage_memories(directory, n):
 
 @shape(10000)
 def our_calls_at_once(directory, n):
-    """N calls of one function and thread, and N records of them by the device's library, that all lie over each other."""
+    """N calls of one function on one thread and their N correlation records, all overlapping."""
     r = Recording(directory)
     function = r.w.string('cudart\x1fLAUNCH\x1fcudaLaunchKernel\x1f')
     r.add(rec('thread', serial=1, tid=77, pthread=0x10000, time=900, name=r.w.string('main')))
@@ -470,7 +471,7 @@ def our_calls_at_once(directory, n):
 
 @shape(20000)
 def our_pieces(directory, n):
-    """N stages in each other, N coroutines that ran in pieces in the innermost, and one of N pieces."""
+    """N nested stages, N coroutines that run in pieces in the innermost, and one coroutine of N pieces."""
     r = Recording(directory)
     def piece(id, name, start, end, kind='range_begin', **more):
         r.add(rec(kind, name=r.w.string(name), time=start, id=id, **more), rec('range_pause', name=r.w.string(name), time=end, id=id))
@@ -490,7 +491,7 @@ def our_pieces(directory, n):
 
 @shape(10000)
 def our_devices(directory, n):
-    """N devices with a kernel each, and N categories, each of a range."""
+    """N devices with one kernel each, and N categories with one range each."""
     r = Recording(directory)
     for i in range(n):
         r.add(rec('device', device=i, uuid_high=i, uuid_low=1, name=r.w.string('GPU')),
@@ -503,7 +504,7 @@ def our_devices(directory, n):
 
 @shape(4000)
 def our_other_records(directory, n):
-    """N records of each kind that is in no other shape, with N names, places, threads or groups."""
+    """N records of each kind that no other shape has, with N names, places, threads or groups."""
     r = Recording(directory)
     call = r.w.string('nccl\x1fCOLLECTIVE\x1fncclAllReduce\x1f')
     r.range('stage', 1000, 1000 + 100 * n, 1)
@@ -525,7 +526,7 @@ def our_other_records(directory, n):
 
 @shape(4000)
 def names_asked(directory, n):
-    """N names that were asked for, none of which is that of one of N stages."""
+    """N requested names, none of which matches one of N stages."""
     r = Recording(directory, **{'env.ENABLE_PROFILER_NAMES': ','.join(f'wanted{i}*' for i in range(n)),
                                 'env.TFI_STAGES': ','.join(f'module:Class{i}.method' for i in range(n))})
     for i in range(n):
@@ -535,7 +536,7 @@ def names_asked(directory, n):
 
 @shape(40)
 def our_workers(directory, n):
-    """N processes of one rank without stages but with ranges of libraries, and one that has stages."""
+    """N processes of one rank with ranges of libraries; only the last one has a stage."""
     for i in range(n):
         r = Recording(directory, 0, 1, pid=4000 + i)
         for k in range(500):
@@ -549,7 +550,7 @@ def our_workers(directory, n):
 
 @shape(40)
 def our_ranks(directory, n):
-    """N ranks with three stages each: a trace of ours a rank."""
+    """N ranks with three stages each, one .tfr trace per rank."""
     for rank in range(n):
         r = Recording(directory, rank, n)
         for i in range(3):
@@ -595,12 +596,12 @@ COMMANDS = {
 }
 
 
-# What a command refuses: it exports one PyTorch trace at a time.
+# Refused commands: export takes one PyTorch trace at a time.
 REFUSED = {'ranks': ('export chrome', 'export chrome --stage')}
 
 
 class Measure:
-    """Runs commands; the CPU of starting the program is known by command."""
+    """Runs commands; keeps the CPU of starting the program, by command."""
 
     def __init__(self, program, work, rounds=3, limit=300):
         self.program, self.work, self.rounds, self.limit = str(program), Path(work), rounds, limit
@@ -609,7 +610,7 @@ class Measure:
         self.nothing = kineto(self.work / 'empty', [event('user_annotation', 'stage0', 0, 5)])
 
     def once(self, command, path):
-        """User CPU in seconds, the most memory in bytes, the exit status and what was said."""
+        """User CPU in seconds, peak memory in bytes, the exit status and stderr."""
         output = self.work / 'output'
         shutil.rmtree(output, ignore_errors=True)
         words = [str(output) if word == '@' else word for word in COMMANDS[command]]
@@ -630,8 +631,9 @@ class Measure:
         return min(run[0] for run in runs), max(run[1] for run in runs)
 
     def short(self, command, path):
-        """User CPU of a command that may take less than a few ticks of 4 ms, in which the kernel counts: the least of the
-        rounds, or the mean of as many runs as take TOGETHER seconds."""
+        """User CPU of a command that may take only a few ticks of the kernel's 4 ms.
+
+        It is the least of the rounds, or the mean of as many runs as take TOGETHER seconds."""
         least = self.least(command, path)[0]
         if least >= TOGETHER:
             return least
@@ -639,8 +641,10 @@ class Measure:
         return sum(self.once(command, path)[0] for _ in range(runs)) / runs
 
     def growth(self, command, paths, factor, limit):
-        """User CPU at both sizes, the most memory, and the exponent. The large size is measured again only while the exponent
-        is over the limit, and the small one only where the large one takes time."""
+        """User CPU at both sizes, the peak memory, and the exponent.
+
+        The large size is measured again only while the exponent is over the limit, and the small one only if the large
+        one takes time."""
         large, memory, small, found = math.inf, 0, None, None
         for _ in range(self.rounds):
             seconds, most = self.least(command, paths[1], 1)
@@ -667,5 +671,5 @@ def make(shape, n, directory):
 
 
 def exponent(small, large, start_up, factor):
-    """The exponent with which the time grows, less that of starting. A time below a millisecond counts as one."""
+    """The exponent of the growth, without the time of starting the program. A time below a millisecond counts as one."""
     return math.log((large - start_up) / max(small - start_up, 0.001)) / math.log(factor)

@@ -1,7 +1,7 @@
 """hta_answers - asks HTA itself: jobs as JSON on stdin ({name: [file, ...]}), its answers as JSON on stdout.
 
-It runs in a process of its own, as importing HTA changes the logging of the whole program. An answer is a list of rows,
-or the name of the exception that HTA raised; NaN is null.
+It runs in its own process, because importing HTA changes the logging of the whole program. An answer is a list of rows,
+or the name of the exception that HTA raised; NaN becomes null.
 """
 
 import json

@@ -1,7 +1,7 @@
 """kineto - a second model of PyTorch (Kineto) traces: writes small ones in many spellings, and answers from the JSON.
 
-It shares nothing with the analyser: the events are Python's own json's, times are exact (Decimal, then whole
-nanoseconds), and each answer is computed in the plainest way that follows the contract's words, however slow.
+It shares no code with the analyser. Python's json reads the events, times are exact (Decimal, then whole nanoseconds),
+and each answer follows the rules in the plainest way, however slow.
 """
 
 import gzip
@@ -30,13 +30,13 @@ RUN = '(run)'
 # ---- reading ----
 
 class Document(dict):
-    """The outermost object; answers about one are kept as long as it is the last one asked about."""
+    """The outermost object, hashed by identity: lru_cache keeps the answers about the latest one."""
     __hash__ = object.__hash__
     __eq__ = object.__eq__
 
 
 def read(path):
-    """The document with Decimals for floats; .gz by content."""
+    """The document with Decimals for floats; the content decides whether it is unpacked."""
     data = path.read_bytes()
     if data[:2] == b'\x1f\x8b':
         data = gzip.decompress(data)
@@ -45,7 +45,7 @@ def read(path):
 
 
 def nanoseconds(us):
-    """Exact; a time that is not whole nanoseconds is none that a test may use."""
+    """Whole nanoseconds; a time with a fraction of a nanosecond fails."""
     if type(us) is int:
         return us * 1000
     ns = Decimal(us).scaleb(3)
@@ -58,7 +58,7 @@ def collapsed(name):
 
 
 def class_of(event):
-    """What an event is; old traces have their annotations among the operators."""
+    """The class of an event; old traces have their annotations among the operators."""
     category = event.get('cat')
     if category == 'Operator' and re.match(r'ProfilerStep#\d+$', event['name']):
         return 'annotation'
@@ -75,7 +75,7 @@ def number(args, *keys):
 
 @lru_cache(maxsize=1)
 def tables(document):
-    """The events by class, as namespaces in the order of the file, and the arrows from forward to backward."""
+    """The events by class, as namespaces in the order of the file, and the arrows from forward to backward operators."""
     found = defaultdict(list)
     for event in document['traceEvents']:
         kind, args = class_of(event), event.get('args', {})
@@ -92,10 +92,10 @@ def tables(document):
     return found
 
 
-# ---- what was open ----
+# ---- open stages ----
 
 def opened(stretches, points):
-    """{point: the stretches open there, the outer ones first} for points (thread, time)."""
+    """{(thread, time): the stretches open there, the outer ones first}."""
     by_thread, found = defaultdict(list), {}
     for place, s in enumerate(stretches):
         by_thread[s.thread].append((s.start, -s.end, place, s))
@@ -112,7 +112,7 @@ def opened(stretches, points):
 
 
 def launches(found):
-    """For each work the call or operator that launched it, or None."""
+    """[(work, the call or operator that launched it, or None)]"""
     calls, operators = defaultdict(list), {}
     for call in found['api']:
         calls[call.correlation].append(call)
@@ -130,7 +130,7 @@ def launches(found):
 
 
 def forward_points(found, points):
-    """{point: where the forward operator of the backward operator at this point began}."""
+    """{point: start of the forward operator that belongs to the backward operator at this point}."""
     starts = {arrow.id: arrow for arrow in found['s']}
     ends = defaultdict(list)
     for arrow in found['f']:
@@ -147,7 +147,7 @@ def forward_points(found, points):
 
 @lru_cache(maxsize=1)
 def belongings(document):
-    """[(work, the stages it belongs to, the outer ones first, by which rule)]: the contract's section 1."""
+    """[(work, the stages it belongs to, the outer ones first, the rule)], by the README's rules."""
     found = tables(document)
     stages = found['annotation']
     launched = launches(found)
@@ -179,7 +179,8 @@ def union(intervals):
 
 
 def device_times(works):
-    """(sum of durations, union a device summed, last end - first start - busy a device summed), nanoseconds."""
+    """(sum of durations, busy time, idle time) in nanoseconds. Busy is the union on each device, and idle is the rest
+    between its first start and last end; both are summed over devices."""
     by_device = defaultdict(list)
     for work in works:
         by_device[work.device].append((work.start, work.end))
@@ -220,14 +221,14 @@ def quantile(values, share):
 
 def statistics(durations):
     values, n, total = sorted(durations), len(durations), sum(durations)
-    squares = n * sum(v * v for v in values) - total * total  # whole numbers: n * n times the variance of a population
+    squares = n * sum(v * v for v in values) - total * total  # whole numbers: n * n times the population variance
     return SimpleNamespace(calls=n, total=total, mean=Fraction(total, n), median=quantile(values, Fraction(1, 2)),
                            p95=quantile(values, Fraction(19, 20)), min=values[0], max=values[-1],
                            std=(squares / (n * (n - 1))) ** 0.5 if n > 1 else None)
 
 
 def breakdown(document, wanted=lambda work, chain: True):
-    """{(innermost stage, kernel): statistics of its durations}; the one stage (run) where there are no annotations."""
+    """{(innermost stage, kernel): statistics of its durations}; a document without annotations has the one stage (run)."""
     has_stages = bool(tables(document)['annotation'])
     durations = defaultdict(list)
     for work, chain, _ in belongings(document):
@@ -238,7 +239,7 @@ def breakdown(document, wanted=lambda work, chain: True):
 
 
 def span(document):
-    """The first and the last moment of all that has a time, metadata and the profiler's own marks apart."""
+    """The first and the last time in the document, without metadata and the profiler's own marks."""
     times = []
     for event in document['traceEvents']:
         if event.get('ph') == 'X' and 'dur' in event and event.get('cat') != 'Trace':
@@ -248,14 +249,14 @@ def span(document):
 
 
 def counts(document):
-    """How many events there are of each (phase, category)."""
+    """{(phase, category): number of events}"""
     return Counter((e.get('ph'), e.get('cat')) for e in document['traceEvents'])
 
 
 # ---- writing ----
 
 def quoted(text, escape=False):
-    """A JSON string; with `escape` each character as \\uXXXX, in pairs of surrogates where it must be."""
+    """A JSON string; with `escape` every character becomes \\uXXXX, with surrogate pairs where needed."""
     if not escape:
         return json.dumps(text, ensure_ascii=False)
     units = text.encode('utf-16-be')
@@ -263,7 +264,7 @@ def quoted(text, escape=False):
 
 
 def exponent(value):
-    """The same number with a point after its first digit: 12.5 as 1.25e+1."""
+    """The same number with the point after its first digit: 12.5 as 1.25e+1."""
     sign, digits, power = Decimal(str(value)).as_tuple()
     tail = ''.join(map(str, digits[1:])) or '0'
     return f'{"-" * sign}{digits[0]}.{tail}{random.Random(str(value)).choice("eE")}{power + len(digits) - 1:+d}'
@@ -278,7 +279,7 @@ NUMBERS = {
 
 
 class Style:
-    """How a document is spelled; the same document in every style must give the same answers."""
+    """The spelling of a document; every style of a document must give the same answers."""
 
     def __init__(self, numbers='plain', escape=None, shuffle=None, unknown=False, space=''):
         """escape: 'names' for the names of events, 'all' for every key and text."""
@@ -286,7 +287,7 @@ class Style:
         self.random = None if shuffle is None else random.Random(shuffle)
 
     def strange(self):
-        """Members nobody knows, with all that could mislead a reader that looks for words."""
+        """Unknown members that would mislead a reader which searches for words."""
         inner = {'ts': -5, 'dur': 7, 'ph': 'X', 'cat': 'kernel', 'args': {'correlation': 1, 'stream': 3}, '}': ']"\\'}
         return {'Extra': [inner, [[]], {}, None, True, False, '{"traceEvents":[', 1e-7], 'tsx': 9, 'du': 8, 'ph2': 'Z'}
 
@@ -310,7 +311,8 @@ class Style:
 
 
 class Trace:
-    """A trace being made: microseconds as ints or Decimals, one process 100 with main thread 100 unless said."""
+    """A trace under construction. Times are ints or Decimals in microseconds; by default process and main thread are
+    100."""
 
     def __init__(self, pid=100, **top):
         self.pid, self.events, self.top = pid, [], {'schemaVersion': 1, **top}
@@ -341,7 +343,7 @@ class Trace:
         return self.kernel(name, ts + delay, dur, correlation, stream=stream, device=device)
 
     def arrow(self, number, forward, backward):
-        """From a forward operator, (thread, time), to a backward one."""
+        """An arrow from a forward operator, (thread, time), to a backward one."""
         for ph, (tid, ts) in (('s', forward), ('f', backward)):
             self.add('fwdbwd', 'fwdbwd', ts, tid=tid, ph=ph, id=number, **({'bp': 'e'} if ph == 'f' else {}))
         return self
@@ -354,14 +356,14 @@ class Trace:
         return (style or Style()).text(self.document)
 
     def write(self, path, style=None):
-        """Compressed if the name ends in .gz."""
+        """Writes the trace, compressed if the name ends in .gz."""
         data = self.text(style).encode()
         path.write_bytes(gzip.compress(data, mtime=0) if path.name.endswith('.gz') else data)
         return path
 
 
 def sample():
-    """A bit of everything: three stages, one of them twice and nested, two threads, two streams, every rule."""
+    """A trace with everything: three stages, one of them twice and nested, two threads, two streams, every rule."""
     t = Trace(distributedInfo={'backend': 'nccl', 'rank': 3, 'world_size': 8})
     t.stage('ProfilerStep#4', 1000, 500).stage('forward', 1010, 200)
     t.stage('inner "ü" \U0001F600', 1050, Decimal('60.125'))

@@ -1,8 +1,8 @@
-"""kineto_parts - which events of a Kineto trace belong to which stage: what report and export --stage have to write.
+"""kineto_parts - the events of a Kineto trace by stage: the expected content of report and export --stage.
 
-Operators, calls and device work belong to a stage by the contract's rules (tests/kineto.py has the steps); other events
-of a thread by rules 1 and 3 at their beginning; a shadow of an annotation on a device goes with the annotation that has
-its External id; an arrow's end with what begins there. Descriptions of rows are in every stage.
+Operators, calls and device work belong to a stage by the README's rules (tests/kineto.py has the steps). Other events
+of a thread follow rules 1 and 3 at their start. A device annotation goes with the annotation that has its External id,
+and an arrow's end with the event that begins there. Every stage has all row descriptions.
 """
 
 from collections import Counter, defaultdict
@@ -26,7 +26,7 @@ def is_number(value):
 
 
 def chains(found, points, forward):
-    """{point: the stages it belongs to}, by rules 1, 2 (if asked for) and 3."""
+    """{point: its stages}, by rules 1, 2 (if `forward`) and 3."""
     stages = found['annotation']
     answers = {p: s for p, s in kineto.opened(stages, points).items() if s}
     if forward:
@@ -42,7 +42,7 @@ def chains(found, points, forward):
 
 
 def pairs(document, found):
-    """[(event, its namespace in the tables or None)]"""
+    """[(event, its class or None, its namespace in the tables or None)]"""
     queues = {kind: iter(rows) for kind, rows in found.items()}
     out = []
     for event in document['traceEvents']:
@@ -53,7 +53,7 @@ def pairs(document, found):
 
 
 def around(stages):
-    """{id of a stage: itself and those it was opened in}"""
+    """{id of a stage: the stages around it and itself}"""
     by_thread, answer = defaultdict(list), {}
     for place, s in enumerate(stages):
         by_thread[s.thread].append((s.start, -s.end, place, s))
@@ -66,7 +66,8 @@ def around(stages):
 
 
 def parts(document):
-    """{stage: its events in the order of the file, with all descriptions of rows}; '(run)' where there are no annotations."""
+    """{stage: its events in the order of the file, with all row descriptions}; '(run)' in a document without
+    annotations."""
     belonging = of_stages(document)
     place = {id(e): i for i, e in enumerate(document['traceEvents'])}
     described = [e for e in document['traceEvents'] if e.get('ph') == 'M']
@@ -78,7 +79,7 @@ def in_order(place, events):
 
 
 def of_stages(document):
-    """{stage: its events}, without the descriptions of rows."""
+    """{stage: its events}, without row descriptions."""
     found = kineto.tables(document)
     if not found['annotation']:
         return {kineto.RUN: [e for e in document['traceEvents'] if e.get('ph') != 'M']}

@@ -194,7 +194,7 @@ class RandomTrace:
     """Device work of all kinds, with and without launches, in up to three steps.
 
     No two pieces of work start at the same time, since HTA's sort does not define their order.
-"""
+    """
 
     def __init__(self, random, rank):
         self.random, self.events = random, []

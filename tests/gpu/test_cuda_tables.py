@@ -1,8 +1,10 @@
-"""test_cuda_tables - every row of cuda.def and cudart.def, called once through a program and libraries made from the tables.
+"""test_cuda_tables - every row of cuda.def and cudart.def is called once, in a program and libraries made from the
+tables.
 
-The made-up libraries keep what they were given, store what they are told to and return what they are told to; the
-program compares. Each parameter carries values nobody else has, so that a value in a record names the parameter it comes
-from: a number is 11 times its place, a pointer its own memory, a word of that memory says where it lies.
+The made-up libraries keep their arguments, store given values through pointers and return given results. The program
+compares these with its own values. Every parameter has a unique value, so a recorded value names the parameter it comes
+from: a number is 11 times the parameter's place, a pointer points to the parameter's own memory, and each word of that
+memory holds its own place.
 """
 
 import importlib.machinery
@@ -17,12 +19,12 @@ import scripted
 from conftest import BUILD, ROOT
 from scripted import calls, only
 
-pytestmark = pytest.mark.xdist_group('tables')  # what all of it stands on takes seconds to compile
+pytestmark = pytest.mark.xdist_group('tables')  # its fixtures take seconds to compile
 SIGNED = 1 << 64
-WORD = 0x66000000   # WORD | place << 16 | offset: what a parameter's memory holds
-STORED = 0x550000   # STORED | place: what a library stores through a pointer
+WORD = 0x66000000  # WORD | place << 16 | offset: the words of a parameter's memory
+STORED = 0x550000  # STORED | place: the value a library stores through a pointer
 RESULT, ERRNO = 700, 33
-SILENT = {'NAME', 'ROUTE'}  # classes that are not recorded
+SILENT = {'NAME', 'ROUTE'}  # unrecorded classes
 LIBRARIES = {'cuda': 'libcuda.so.1', 'cudart': 'libcudart.so.13'}
 
 
@@ -86,7 +88,7 @@ static uint64_t fold(const void *p, size_t n)
 
 
 def opaque(type):
-    """True for pointers a callee stores a handle, an address or a number through."""
+    """True for pointers through which a callee stores a handle, an address or a number."""
     return type.endswith('*') and not type.startswith('const') and not re.match(r'(void|char) ?\*$', type)
 
 
@@ -179,7 +181,7 @@ def built(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def played(built, tmp_path_factory, lib):
-    """The run of all rows: its trace, and where the parameters' memory lay."""
+    """The run of all rows: its trace, and the address of the parameters' memory."""
     from conftest import clean_environment, execute
     directory = tmp_path_factory.mktemp('played')
     env = dict(clean_environment(), LD_PRELOAD=str(lib), TFI_OUTPUT_DIR=str(directory / 'run'), TFI_ACTIVITIES='cpu')
@@ -192,17 +194,18 @@ def played(built, tmp_path_factory, lib):
 
 @pytest.fixture(scope='module')
 def found(played):
-    """{symbol: [its call that succeeded, its call that failed]} and the trace, in the order they were made."""
+    """{symbol: [its successful call, its failed call]} in the order of the calls."""
     trace, _ = played
     made = sorted(calls(trace), key=lambda c: c.time)
     assert [c.name for c in made] == [r.symbol for r in RECORDED] * 2
     return {r.symbol: (made[i], made[i + len(RECORDED)]) for i, r in enumerate(RECORDED)}
 
 
-# ---- what the tables hold ----
+# ---- the tables' content ----
 
 def test_no_row_is_a_macro():
-    """A name that the header, as cuda.c and cudart.c include it, turns into another would be that other function's row."""
+    """No row's symbol is a macro in the headers of cuda.c and cudart.c: a macro would turn it into another function's
+    row."""
     out = subprocess.run(['gcc', '-E', '-dM', '-xc', '-', *includes(), '-D__CUDA_API_VERSION_INTERNAL'],
                          input='#include "cuda/cuda_compat.h"\n#include "cuda/cudart_compat.h"\n', capture_output=True, text=True, check=True).stdout
     macros = set(re.findall(r'^#define (\w+)', out, re.M))
@@ -211,7 +214,7 @@ def test_no_row_is_a_macro():
 
 
 def test_the_tables_name_what_the_libraries_have():
-    """What a wrapper exists for is exported by the vendor's runtime of this release, or was by an earlier one."""
+    """Every wrapped runtime function is exported by the vendor's runtime of this release, or was by an earlier one."""
     library = next((p for p in (BUILD / 'venv').glob('lib/python*/site-packages/nvidia/cu13/lib/libcudart.so.13')), None)
     assert library, 'the runtime that torch brings is missing'
     out = subprocess.run(['nm', '-D', '--defined-only', library], capture_output=True, text=True, check=True).stdout
@@ -224,14 +227,15 @@ def test_the_tables_name_what_the_libraries_have():
     assert {r.symbol for r in ROWS['cudart']} - there - later == gone
 
 
-# What starts work or makes and ends something has one of these in its name; what is left out of the tables stands here.
+# Functions that start work or that make and end objects have one of these words in their name; LEFT_OUT are the
+# exceptions.
 VERBS = re.compile(r'Launch|Memcpy|Memset|Malloc|MemAlloc|Free|Synchronize|StreamWait|EventRecord|BeginCapture|EndCapture|'
                    r'(Stream|Event|Graph|Ctx|Context)(Create|Destroy)|GraphExecDestroy|GraphInstantiate|ModuleLoad|ModuleUnload|Library(Load|Unload)')
 LEFT_OUT = re.compile(r'Get|NodeSet|Attribute')
 
 
 def test_nothing_is_forgotten():
-    """Every function of the headers that launches, copies, sets, allocates, frees, waits or makes things is a row."""
+    """Every function of the headers that launches, copies, sets, allocates, frees, waits or makes objects has a row."""
     declared = set()
     for header in ('cuda.h', 'cuda_runtime_api.h'):
         out = subprocess.run(['gcc', '-E', '-P', '-xc', '-', '-D__CUDA_API_VERSION_INTERNAL', *includes()], input=f'#include <{header}>\n',
@@ -242,13 +246,13 @@ def test_nothing_is_forgotten():
     wanted = {d for d in declared if VERBS.search(d) and not LEFT_OUT.search(d)}
     assert len(wanted) > 200
     missing = wanted - {r.symbol for api in ROWS for r in ROWS[api]}
-    assert missing == {'cuMemAllocHost'}  # with 32-bit sizes, before CUDA 3.2
+    assert missing == {'cuMemAllocHost'}  # has 32-bit sizes, from before CUDA 3.2
 
 
-# ---- what a record says ----
+# ---- the content of a record ----
 
 def test_one_record_each(found):
-    """The program found results, errno and arguments passed through both ways, or it would not have ended with 0."""
+    """Each row has one record per call; the program itself checks that results, errno and arguments pass through."""
     for r in RECORDED:
         good, failed = found[r.symbol]
         assert (good.library, good.kind, good.arguments) == (r.api, r.kind, ','.join(r.names)), r.symbol
@@ -257,7 +261,7 @@ def test_one_record_each(found):
 
 
 def origin(value, name, row, memory, trace):
-    """(place of the parameter, what of it) a recorded value comes from; None if it is a kernel's name that is not known."""
+    """(place of the parameter, part of it) that a recorded value comes from; None for the name of an unknown kernel."""
     if name.endswith(':STRING'):
         text = scripted.text(trace, value)
         if text is None:
@@ -281,7 +285,7 @@ def origin(value, name, row, memory, trace):
 
 @pytest.mark.parametrize('api', LIBRARIES)
 def test_arguments_come_from_their_parameters(found, played, api):
-    """Each value is a parameter's, in the parameters' order: of kernels first the name, then the stream."""
+    """Recorded values are in the order of the parameters; kernel calls have the name first, then the stream."""
     trace, memory = played
     for r in (r for r in RECORDED if r.api == api):
         got = [origin(v, n, r, memory, trace) for v, n in zip(found[r.symbol][0].args, r.names)]
@@ -295,7 +299,7 @@ def test_arguments_come_from_their_parameters(found, played, api):
             first = 1 + ('stream' in places or 'hStream' in places or 'config' in places)
             assert first == 1 or r.names[1] == 'stream:ADDRESS', r.symbol
             got = got[first:-1]
-        if '3DPeer' in r.symbol:  # their structures hold the devices before the extent
+        if '3DPeer' in r.symbol:  # the structures have the devices before the extent
             got = got[3:5] + got[:3] + got[5:]
         got = [g for g in got if g]
         assert got == sorted(got), (r.symbol, r.names, got)
@@ -306,7 +310,7 @@ GRID = ['grid_x:UINT', 'grid_y:UINT', 'grid_z:UINT', 'block_x:UINT', 'block_y:UI
 M = 'memory'  # (M, place): the address of a parameter's memory
 
 
-# What readers of traces rely on, by hand: names and values.
+# Names and values that readers of traces rely on, written by hand.
 EXACT = {
     'cudaMalloc': (['address:ADDRESS', 'bytes:BYTES'], [STORED, 22]),
     'cudaMallocAsync': (['address:ADDRESS', 'bytes:BYTES', 'stream:ADDRESS'], [STORED, 22, (M, 2)]),
@@ -361,7 +365,7 @@ def test_what_is_stored_counts_only_on_success(found):
 
 
 def test_nothing_without_the_library(built, run):
-    """The program itself: what the rows do without us."""
+    """The program passes without the library."""
     result = run([built], preload=False)
     assert (result.rc, result.err) == (0, '')
 
@@ -373,11 +377,11 @@ def test_stage_timing_only_forwards(built, run):
 
 # ---- the same rows on the simulated GPU ----
 
-REFUSED = 801  # not supported: leaves the context as it is
+REFUSED = 801  # "not supported" leaves the context usable
 
 
 def program_of_refusals(rows):
-    """Calls every row once, and prints result, errno and the runtime's last error after it."""
+    """A program that calls every row once and prints the result, errno and the runtime's last error."""
     out = [HEAD, 'static uint32_t memory[16][1024]; static char names[16][16];\n'
            'static void fill(void)\n{\n    for (int i = 0; i < 16; i++)\n        for (int w = 0; w < 1024; w++) memory[i][w] = '
            '0x66000000 | i << 16 | w * 4;\n    for (int i = 0; i < 16; i++) sprintf(names[i], "name%d", i);\n}\n']
@@ -392,7 +396,7 @@ def program_of_refusals(rows):
 
 
 def rows_of_12():
-    """The rows that CUDA 12.8 has, with the parameters of its header where those of 13 are others."""
+    """The rows that CUDA 12.8 has, with 12's parameters if they differ from 13's."""
     header, = (ROOT / 'build/nvidia/elsewhere').glob('nvidia-cuda-runtime-cu12==*/nvidia/cuda_runtime/include')
     declared = subprocess.run(['gcc', '-E', '-P', '-xc', '-', '-D__CUDA_API_VERSION_INTERNAL', f'-isystem{header}', *includes()],
                               input='#include <cuda_runtime_api.h>\n', capture_output=True, text=True, check=True).stdout
@@ -412,7 +416,7 @@ def exported(library):
     return {line.split()[-1].split('@')[0] for line in out.splitlines()}
 
 
-# What the rows whose parameters changed say on 12; the sum of a batch's sizes is that of the same memory as on 13.
+# On 12, the arguments of rows whose parameters changed. 'sum' is the sum of a batch's sizes, the same as on 13.
 EXACT_12 = {
     'cudaMemcpyBatchAsync': ['sum', 44, (M, 8)], 'cudaMemcpy3DBatchAsync': [11, 44, (M, 4)],
     'cudaMemPrefetchAsync': [(M, 0), 22, 1, 33, 0, (M, 3)], 'cudaMemAdvise': [(M, 0), 22, 33, 1, 44],
@@ -424,7 +428,8 @@ EXACT_12 = {
 
 @pytest.fixture(scope='module', params=[13, 12])
 def refused(tmp_path_factory, lib, request):
-    """The program on the simulated GPU, which refuses each row: run without us, with us, the trace, where memory lay, the rows."""
+    """The program on the simulated GPU, which refuses every row: its run without and with the library, the trace, the
+    memory's address, the rows."""
     from simgpu import truth
     directory = tmp_path_factory.mktemp('refused')
     rows, folder = (rows_of_12(), BUILD / 'simgpu12') if request.param == 12 else (RECORDED, BUILD / 'simgpu')
@@ -441,7 +446,7 @@ def refused(tmp_path_factory, lib, request):
 
 
 def test_refusals_are_passed_through(refused):
-    """Result, errno, and the error that the runtime keeps: as without us, and as the device was told to answer."""
+    """Result, errno and the runtime's last error are the same with and without the library, and as the device answered."""
     bare, ours, _, _, rows = refused
     assert ours.out == bare.out
     lines = [line.split() for line in ours.out.splitlines()]
@@ -451,7 +456,7 @@ def test_refusals_are_passed_through(refused):
 
 
 def test_one_record_for_each_call_of_the_devices_own_log(refused):
-    """In the order of that log, with its results, each call within its record."""
+    """Records and the device's log have the same calls, order and results; each logged call lies inside its record."""
     _, ours, trace, _, rows = refused
     symbols = {r.symbol for r in rows}
     log = [c for c in ours.logs[0].calls if c['depth'] == 0 and c['symbol'] in symbols]
@@ -467,7 +472,7 @@ def test_one_record_for_each_call_of_the_devices_own_log(refused):
 
 
 def test_arguments_of_refused_calls(refused, found, played):
-    """As on the made-up libraries, where each value was seen to come from its parameter."""
+    """Refused calls record the same arguments as on the made-up libraries."""
     _, _, trace, memory, rows = refused
     before, base = played
 
@@ -484,5 +489,5 @@ def test_arguments_of_refused_calls(refused, found, played):
             values = EXACT_12[r.symbol.removesuffix('_ptsz')]
             expected = [expected[0] if v == 'sum' else base + 4096 * v[1] if isinstance(v, tuple) else v for v in values]
         for name, got, wanted in zip(r.names, call.args, expected):
-            if name != 'kernel:STRING':  # no kernel is registered here
+            if name != 'kernel:STRING':  # this program registers no kernel
                 assert plain(got, name, trace, memory) == plain(wanted, name, before, base), (r.symbol, name)

@@ -1,7 +1,7 @@
-"""test_cupti - device records: what the library writes equals the device model's own log, whatever CUPTI does meanwhile.
+"""test_cupti - device records equal the device model's own log, whatever CUPTI does meanwhile.
 
-The programs run on the simulated GPU and its CUPTI; the expected records are computed from SIMGPU_LOG, which is written
-by the device model and not through CUPTI. SIMCUPTI_NASTY switches what the real one does to its clients.
+The programs run on the simulated GPU and its CUPTI. The tests compute the expected records from SIMGPU_LOG, which the
+device model writes without CUPTI. SIMCUPTI_NASTY switches on the surprises of the real CUPTI.
 """
 
 import json
@@ -29,7 +29,7 @@ SLOW = 'alpha 10s\nbeta 20s\n'
 
 @pytest.fixture
 def play(run, tmp_path):
-    """play(steps, nasty=…, env={}) -> the trace, the log, what the program printed, CUPTI's own statistics."""
+    """play(steps, nasty=…, env={}) -> the trace, the log, the program's output, CUPTI's own statistics."""
     def play(steps=WORK, env=None, program='cupti_client', script=None, rc=0, preload=True, libraries=GPU, **sim):
         for name in ('log', 'stats'):
             (tmp_path / name).unlink(missing_ok=True)
@@ -53,10 +53,10 @@ def play(run, tmp_path):
     return play
 
 
-# ---- ours, and the truth ----
+# ---- our records and the log ----
 
 def drops(trace):
-    """What was counted, by name; the last count of each."""
+    """{cause: last count} of the drop records."""
     names = {number: name for name, (number, _) in tfr.DROPS.items()}
     return {names[r.values['cause']]: r.values['count'] for r in trace.records if r.kind == 'drop'}
 
@@ -83,7 +83,7 @@ def ours(trace, kind):
 
 
 def logged(got, kind):
-    """The same from the log: device times count from the device's anchor, CUPTI's are CLOCK_REALTIME."""
+    """The same tuples from the log; its device times count from the device's anchor, CUPTI's are CLOCK_REALTIME."""
     out = []
     work = [w for w in got.log if w['t'] == {'kernel': 'kernel', 'copy': 'memcpy', 'set': 'memset'}[kind]]
     for w in sorted(work, key=lambda w: (w['correlation'], w['start'])):
@@ -110,7 +110,7 @@ def nr_ours(got):
 
 
 def assert_only_fewer(got):
-    """Nothing is wrong, and nothing is there twice."""
+    """No record is wrong, and none appears twice; some may be missing."""
     for kind in DEVICE_KINDS:
         assert not Counter(ours(got.trace, kind)) - Counter(logged(got, kind))
 
@@ -121,7 +121,7 @@ def correlations(got):
             for r in got.trace.records if r.kind == 'correlation'}
 
 
-# ---- without anything in the way ----
+# ---- without obstacles ----
 
 def test_records_equal_the_log(play):
     got = play()
@@ -144,7 +144,7 @@ def test_every_device_record_has_its_call(play):
 
 
 def test_correlation_lies_in_the_wrapper_s_span(play):
-    """The times of CUPTI's call records are converted to ours: each lies inside the call that the wrapper wrote."""
+    """Converted times of CUPTI's call records lie inside the calls that the wrapper recorded."""
     got = play('init kernel=50 sync')
     spans = [(c.time, c.time + c.duration) for c in scripted.calls(got.trace) if c.name == 'cuLaunchKernel']
     inside = [r.values for r in got.trace.records if r.kind == 'correlation']
@@ -195,7 +195,7 @@ def test_graphs_as_a_whole(play):
 
 
 def test_more_than_the_background_thread_reads_meanwhile(play):
-    """15 MB of records at once: there are 64 MB of buffers."""
+    """15 MB of records at once fit into the 64 MB of buffers."""
     got = play('init kernel=60000 sync')
     assert nr_ours(got) == 60000 and not drops(got.trace)
 
@@ -216,7 +216,7 @@ def test_ids_wrap(play):
     assert_equals_log(got)
 
 
-# ---- what CUPTI does to its clients ----
+# ---- CUPTI's surprises ----
 
 @pytest.mark.parametrize('nasty', ['late', 'order', 'thread', 'names', 'lock', 'block', 'held', 'crash', 'slot', 'uncorrelated',
                                    'late,order,names,thread'])
@@ -241,13 +241,13 @@ def test_what_still_runs_at_the_end(play):
 
 
 def test_buffers_that_never_come_back(play):
-    """They come when our files are closed. Nobody knows how many records are in them, so buffers are counted."""
+    """Buffers that come back after the files are closed are counted as buffers, because their records are unknown."""
     got = play('init kernel=300 sync', nasty='exit')
     assert nr_ours(got) == 0 and drops(got.trace)['device_kept'] == 1 and got.stats['returned'] == 1
 
 
 def test_a_clock_nobody_told_us_about(play):
-    """The unit changes behind our back: times are converted, and are right to some microseconds."""
+    """Times are right to some microseconds after CUPTI's clock unit changes without notice."""
     got = play('init kernel=30 sync sleep=50 kernel=90 sync sleep=50', {'TFI_FLUSH_MS': '10'}, nasty='clock=100')
     assert any('unit of CUPTI' in line for line in got.said)
     pairs = list(zip(ours(got.trace, 'kernel'), logged(got, 'kernel')))
@@ -255,7 +255,7 @@ def test_a_clock_nobody_told_us_about(play):
     assert all(a[:-2] == b[:-2] and abs(a[-2] - b[-2]) < 100_000 for a, b in pairs)
 
 
-# ---- CUPTI that is not there, or not well ----
+# ---- CUPTI missing or defective ----
 
 def only_line(got):
     return scripted.only(got.said)
@@ -267,7 +267,7 @@ def only_driver(tmp_path):
 
 
 def test_no_cupti(play, only_driver):
-    """One line; the calls are recorded all the same."""
+    """Without CUPTI there is one message, and calls are still recorded."""
     got = play('', program='driver', libraries=only_driver)
     assert 'no libcupti.so found' in only_line(got) and 'stages go on' in only_line(got)
     assert got.out.endswith('ok\n') and nr_ours(got) == 0
@@ -282,7 +282,7 @@ def test_cupti_by_its_path(play, only_driver):
 
 @pytest.mark.parametrize('runtime, expected', [('12', '2025.1.1'), ('13', '2025.3.1')])
 def test_cupti_of_the_runtimes_release(run, tmp_path, runtime, expected):
-    """Two are mapped under the names of their files; the runtime says which of them belongs to the program."""
+    """Two CUPTI libraries are mapped under file names; the library takes the one of the runtime's release."""
     cuda = scripted.libraries(tmp_path / 'cuda', 'libcuda.so.1')
     (tmp_path / f'libcudart.so.{runtime}').symlink_to(built(GPU / 'libcudart.so.13'))
     for name in ('2025.1.1', '2025.3.1'):
@@ -326,7 +326,7 @@ def test_function_that_fails(play, function):
 
 @pytest.mark.parametrize('function', ['cuptiActivityEnableRuntimeApi', 'cuptiActivityEnableDriverApi'])
 def test_function_that_is_missing(play, function):
-    """Before 12.5 a whole API can be recorded or none of it: then calls that are not wanted are passed over."""
+    """Before 12.5 CUPTI records a whole API or nothing of it; unwanted calls are then skipped."""
     got = play(lack=function)
     assert_equals_log(got)
     assert set(correlations(got).values()) <= set('cuLaunchKernel cuGraphLaunch cuMemcpyHtoDAsync_v2 cuMemcpyDtoHAsync_v2 '
@@ -346,13 +346,13 @@ def test_device_records_not_wanted(play):
 
 
 def test_fork(play):
-    """The child makes no call of CUPTI, the parent goes on."""
+    """The child makes no CUPTI call; the parent continues."""
     got = play('init kernel=3 sync fork kernel=4 sync')
     parent = [t for t in got.traces if records(t, 'kernel')]
     assert len(records(scripted.only(parent), 'kernel')) == 7
 
 
-# ---- beside the program's own profiler, which does what kineto does ----
+# ---- beside the program's own profiler, which behaves like kineto ----
 
 KINETO = ('MEMCPY', 'MEMSET', 'CONCURRENT_KERNEL', 'EXTERNAL_CORRELATION', 'SYNCHRONIZATION', 'RUNTIME', 'DRIVER', 'OVERHEAD')
 START = 'register ' + ' '.join(f'enable={k}' for k in KINETO)
@@ -361,7 +361,7 @@ NUMBERS = {1, 2, 10, 39, 38, 5, 4, 17}
 
 
 def client_s(got, kind=10):
-    """The correlation ids of the kernels (or another kind) the program's profiler saw."""
+    """The correlation ids of the kernels (or of another kind) that the program's profiler saw."""
     return Counter(line['correlation'] for line in got.seen if line['kind'] == kind)
 
 
@@ -369,7 +369,7 @@ KINDS_OF = {1: 'copy', 2: 'set', 10: 'kernel'}
 
 
 def assert_client_s_times(got):
-    """Without a clock of its own: device work at the log's times."""
+    """The client has no clock of its own, so its device times are the log's."""
     for kind, name in KINDS_OF.items():
         truth = Counter(w[-5:-4] + w[-2:] for w in logged(got, name))
         seen = Counter((x['correlation'], x['start'], x['end'] - x['start']) for x in got.seen if x['kind'] == kind)
@@ -377,7 +377,7 @@ def assert_client_s_times(got):
 
 
 def kernels_between(got, first, last):
-    """Ids of the kernels number `first` to `last` in order of launching."""
+    """Correlation ids of the kernels number `first` to `last` in order of launch."""
     ids = [w['correlation'] for w in sorted((w for w in got.log if w['t'] == 'kernel'), key=lambda w: w['start'])]
     return Counter(ids[first:last])
 
@@ -403,7 +403,7 @@ def test_sessions_one_after_the_other(play):
     assert client_s(got) == kernels_between(got, 0, 5) + kernels_between(got, 10, 15)
 
 
-LEAVE = ' '.join(f'disable={k}' for k in KINETO) + ' stop'  # flushes only if a buffer of its own is out
+LEAVE = ' '.join(f'disable={k}' for k in KINETO) + ' stop'  # flushes only if a buffer of the client is out
 DELAYED = 'alpha 30ms\nbeta 20ms\n'
 SESSIONS = {
     'whole': f'{START} init kernel=5 copy=2 sync {LEAVE}',
@@ -421,7 +421,7 @@ SESSIONS = {
 
 
 def numbered(got):
-    """What the client saw: kernels by their number in order of launching, other device work and calls by name."""
+    """The client's view: kernels by their number in order of launch, other device work and calls by name."""
     order = {w['correlation']: i for i, w in enumerate(sorted((w for w in got.log if w['t'] == 'kernel'), key=lambda w: w['start']))}
     return Counter((x['kind'], x.get('name'), x.get('bytes'), order[x['correlation']] if x['kind'] == 10 else None)
                    for x in got.seen if x['kind'] != 17)
@@ -441,14 +441,15 @@ def test_client_has_what_it_has_without_us(play, sessions, clock, program):
     else:
         assert_client_s_times(got)
         assert_equals_log(got)
-    # With a clock the simulated CUPTI reads it for each stamp: an end may lie before its start, which is counted.
+    # The simulated CUPTI calls a client's clock for each timestamp, so an end may lie before its start; such records
+    # are counted.
     timeless = drops(got.trace).get('device_timeless', 0) if clock else 0
     assert nr_ours(got) + timeless == nr_logged(got) and got.trace.complete
     assert set(drops(got.trace)) <= ({'device_timeless'} if clock else set())
 
 
 def assert_times_of_its_clock(got):
-    """It is CLOCK_MONOTONIC, which the log has too, twice over; device times count from the anchor."""
+    """The client's clock is twice CLOCK_MONOTONIC, which the log has too; device times count from the anchor."""
     spans = {(4, c['correlation']): (c['start'], c['end']) for c in got.log if c['t'] == 'call' and c['depth'] == 0}
     for w in got.log:
         if w['t'] == 'kernel' and not w['graph']:
@@ -466,7 +467,7 @@ def test_client_sees_only_what_it_asked_for(play):
 
 
 def test_client_sees_calls_it_asked_for(play):
-    """It wanted one function of the driver: not those that we want."""
+    """A client that asked for one driver function does not get the others that we record."""
     got = play('init register enable=CONCURRENT_KERNEL driverapi=17 kernel=5 sync force')
     assert {line['name'] for line in got.seen if line['kind'] == 4} == {'cuCtxSynchronize'}
     assert_equals_log(got)
@@ -498,7 +499,7 @@ def test_client_that_refuses_buffers(play):
 
 @pytest.mark.parametrize('when', ['early', 'late'])
 def test_client_s_clock(play, when):
-    """Its callback changes the unit of all records: its own keep it, ours are converted."""
+    """A client's callback changes the unit of all records: its own keep it, ours are converted."""
     steps = {'early': f'clock init {START} kernel=20 sync {STOP} sleep=30 kernel=5 sync',
              'late': f'init kernel=5 sync sleep=30 clock {START} kernel=20 sync {STOP} sleep=30 kernel=5 sync'}[when]
     got = play(steps)
@@ -520,17 +521,17 @@ def test_subscriber_slot_stays_free(play):
 
 
 def test_without_ours_everything_passes_through(play):
-    """Device records are not wanted: the program's profiler sees what it sees without the library."""
+    """Without device records of ours, the program's profiler sees the same as without the library."""
     steps = f'init {START} kernel=5 copy=2 sync {STOP}'
     with_library, without = play(steps, {'TFI_ACTIVITIES': 'cpu'}), play(steps, preload=False)
     kinds = [Counter(line['kind'] for line in got.seen) for got in (with_library, without)]
     assert kinds[0] == kinds[1] and kinds[0][10] == 5
 
 
-# ---- what is asked for ----
+# ---- selected calls ----
 
 def test_numbers_of_calls():
-    """cupti/calls.def names the installed headers' numbers, and leaves out no launch, copy, set or wait they have."""
+    """cupti/calls.def has the numbers of the installed headers, and every launch, copy, set and wait in them."""
     makefile = (BUILD / 'headers.mk').read_text()
     include = re.search(r'^CUPTI_INC = (.*)', makefile, re.M)[1]
     rows = re.findall(r'^CALL\((\w+), (\d+), (\w+), \w+, "(\w+)"\)', (ROOT / 'preload/cupti/calls.def').read_text(), re.M)
@@ -546,7 +547,7 @@ def test_numbers_of_calls():
         assert [int(n) for d, n, *_ in rows if d == domain] == sorted(int(n) for d, n, *_ in rows if d == domain)
 
 
-# ---- selection, and a sudden end ----
+# ---- selection by stage, and SIGKILL ----
 
 STAGES = """
 import ctypes, sys
@@ -578,7 +579,7 @@ def test_selection(run, python, tmp_path, names, expected):
 
 
 def test_kill(tmp_path, lib):
-    """After SIGKILL what was fetched is there: all that was done longer ago than TFI_FLUSH_MS."""
+    """A killed process leaves all device records that are older than TFI_FLUSH_MS."""
     env = clean_environment() | {'LD_LIBRARY_PATH': str(GPU), 'LD_PRELOAD': str(lib), 'TFI_OUTPUT_DIR': str(tmp_path / 'run'),
                                  'TFI_FLUSH_MS': '20'}
     program = subprocess.Popen([built(BUILD / 'victims_gpu' / 'cupti_client'), 'init', 'kernel=100', 'sync', 'sleep=20000'], env=env)

@@ -1,7 +1,8 @@
-"""test_cupti_layout - cupti_layout.def against CUPTI's own headers: the place of each field, the size of each record, by version.
+"""test_cupti_layout - cupti_layout.def against CUPTI's own headers: place of each field, size of each record, by
+version.
 
-The headers at hand are the toolkit's, those that torch and Triton bring, and the newest release's, which scripts/bootstrap
-fetches. `make soak` asks PyPI for every release. Which structure a kind's records have is what the header says beside it.
+The headers come from the toolkit, from torch and Triton, and from the newest release, which scripts/bootstrap fetches.
+`make soak` gets every release from PyPI. The header's comment beside a kind names the structure of its records.
 """
 
 import re
@@ -17,7 +18,7 @@ FIELDS = re.findall(r'^AT\((\w+), (\w+), (\w+), (\d+), ([\w\[\]]+)\)', LAYOUT, r
 SIZES = re.findall(r'^SIZE\(TFI_CUPTI_(\w+), (\d+), (\d+)\)', LAYOUT, re.M)
 RECORDS = {'kernel': 'CONCURRENT_KERNEL', 'memcpy': 'MEMCPY', 'memcpy2': 'MEMCPY2', 'memset': 'MEMSET', 'sync': 'SYNCHRONIZATION',
            'overhead': 'OVERHEAD', 'api': 'RUNTIME', 'graph': 'GRAPH_TRACE'}
-ELSEWHERE = ROOT / 'build/nvidia/elsewhere'  # other releases than the one that is built with
+ELSEWHERE = ROOT / 'build/nvidia/elsewhere'  # releases other than the build's
 RELEASES = {'nvidia-cuda-cupti-cu12': ['12.0.146', '12.1.105', '12.2.142', '12.3.101', '12.4.127', '12.5.82', '12.6.80', '12.8.90', '12.9.79'],
             'nvidia-cuda-cupti': ['13.0.48', '13.0.85', '13.1.115', '13.2.86', '13.3.75', '13.4.92', '13.5.25']}
 
@@ -27,12 +28,12 @@ def text(include, name):
 
 
 def number(include):
-    """What cuptiGetVersion says of the release with these headers."""
+    """The number that cuptiGetVersion returns in the release with these headers."""
     return int(re.search(r'#define CUPTI_API_VERSION (\d+)', text(include, 'cupti_version.h'))[1])
 
 
 def at_hand():
-    """{number: directory}"""
+    """{version number: include directory} of the installed releases."""
     made = BUILD / 'headers.mk'
     of_toolkit = re.search(r'^CUPTI_INC = (.*)', made.read_text(), re.M)[1] if made.exists() else 'missing'
     places = [ROOT / of_toolkit, *(ROOT / 'build/venv').glob('lib/python*/site-packages/nvidia/cu13/include'),
@@ -48,19 +49,19 @@ def structures(include):
 
 
 def bytes_of(kind, version):
-    """By the table, whose rows are in the order of versions."""
+    """A record's size by the table, whose rows are in the order of versions."""
     return [int(size) for k, since, size in SIZES if k == kind and int(since) <= version][-1]
 
 
 def check(include, directory):
-    """Compiles what the table says of this release against its headers."""
+    """Compiles the table's claims for this release against its headers."""
     version, of = number(include), structures(include)
     old = ''.join(p.read_text(errors='replace') for p in include.glob('cupti_activity*.h'))
     claims = [f'sizeof({of[kind]}) == {bytes_of(kind, version)}' for kind in sorted({kind for kind, *_ in SIZES})]
     for structure, record, field, offset, type in FIELDS:
         for s in {of[RECORDS[record]], structure if f'}} {structure};' in old else of[RECORDS[record]]}:
             claims += [f'offsetof({s}, {field}) == {offset}', f'sizeof((({s} *)0)->{field}) == sizeof({type})']
-    # What records are made of needs nothing of the functions' headers, which need those of the same CUDA release.
+    # The records need nothing of the callback headers, which require CUDA headers of the same release.
     source = ['#define __CUPTI_CALLBACKS_H__', '#include <stddef.h>', '#include <stdint.h>', 'typedef uint32_t CUpti_CallbackId;',
               'typedef void *CUpti_SubscriberHandle;', '#include <cupti_activity.h>',
               *(f'_Static_assert({claim}, "{version}");' for claim in claims)]
@@ -74,7 +75,7 @@ def check(include, directory):
 
 
 def check_ids(include):
-    """The simulated CUPTI's limits of callback ids are this release's, and no call of ours has another's number."""
+    """The simulated CUPTI's callback id limits are this release's, and none of our calls has another call's number."""
     version, ids = number(include), {}
     for domain in ('runtime', 'driver'):
         ids[domain] = dict(re.findall(r'CUPTI_(?:RUNTIME|DRIVER)_TRACE_CBID_(\w+)\s*=\s*(\d+)', text(include, f'cupti_{domain}_cbid.h')))

@@ -1,6 +1,6 @@
-"""test_cupti_nsight - where nsys or ncu profile the process, or are about to, the library's own CUPTI client stays off.
+"""test_cupti_nsight - the library's CUPTI client stays off in processes that nsys or ncu profile or will profile.
 
-None of them is needed for that: they are known by their variables and by the names of their libraries.
+Neither tool is needed: the library recognises them by their variables and by the names of their libraries.
 """
 
 import pytest
@@ -14,7 +14,7 @@ play = test_cupti.play
 
 
 def assert_stays_off(got):
-    """One line, and no call of CUPTI; the calls are recorded all the same."""
+    """One message and no CUPTI call; calls are still recorded."""
     assert 'no device records: another profiler has the device' in only_line(got) and 'stages go on' in only_line(got)
     assert got.out.endswith('ok\n') and nr_ours(got) == 0 and got.stats is None
     assert len(scripted.calls(got.trace)) > 30 and got.trace.complete and not drops(got.trace)
@@ -36,7 +36,7 @@ def test_nsight_announced(play, variable, value):
 
 @pytest.mark.parametrize('name', ['libToolsInjection64.so', 'libcuda-injection.so'])
 def test_nsight_mapped(play, tmp_path, lib, name):
-    (tmp_path / name).symlink_to(built(GPU / 'libcudart.so.13'))  # any library will do
+    (tmp_path / name).symlink_to(built(GPU / 'libcudart.so.13'))  # any library does
     assert_stays_off(play('', {'LD_PRELOAD': f'{lib}:{tmp_path / name}'}, program='driver'))
 
 

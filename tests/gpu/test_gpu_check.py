@@ -1,6 +1,6 @@
-"""test_gpu_check - scripts/gpu-check without a GPU: its plan, the simulated one, being killed, and its comparisons.
+"""test_gpu_check - scripts/gpu-check without a GPU: its plan, a run on the simulated GPU, SIGKILL, and its comparisons.
 
-What it finds on a real GPU is in tests/gpu-results/. Here is tested that it would find it: a trace of ours and a Kineto
+tests/gpu-results/ has its findings on a real GPU. These tests ask whether it would find errors: a .tfr and a Kineto
 trace of the same work agree, and each single difference between them is named.
 """
 
@@ -35,7 +35,7 @@ BASE = 1_790_000_000_000_000_000  # nanoseconds since 1970
 COUNTS = {'text_encode': (1, 0, 1), 'denoise': (1, 8, 8), 'vae_decode': (0, 1, 1)}  # fill, axpy, matmul
 
 
-QUICK = 'facts,soak,threads,injection,api-noise,c-pipeline'  # without torch, and without pauses
+QUICK = 'facts,soak,threads,injection,api-noise,c-pipeline'  # without torch and without pauses
 NEEDED = ('demo/diffusion', 'gpu/libcupti_raw.so', 'simgpu/libcuda.so.1', 'simgpu/libcudart.so.13', 'simgpu/libcupti.so.13')
 
 
@@ -52,7 +52,7 @@ def report_of(directory):
 
 @pytest.fixture
 def check(tmp_path, lib, tfanalyze):
-    """check(options…) -> the result, with .report, what gpu-check.json says."""
+    """check(options…) -> the result, with the content of gpu-check.json as .report."""
     def check(*options, env=None, rc=0):
         result = execute(command(tmp_path, *options), {**clean_environment(), **(env or {})}, tmp_path, 120)
         assert result.rc == rc, result.out + result.err
@@ -109,10 +109,11 @@ def test_parts_without_torch_on_the_simulated_gpu(check, tmp_path):
 
 
 def test_raw_buffers_are_brought_back_whole(check, tmp_path):
-    """Each record with its bytes, and the texts it points to: 33 kernels of three names, three copies, one set."""
+    """Each record is there with its bytes and the texts it points to: 33 kernels with three names, three copies, one
+    set."""
     assert not check('--simulated', '--only', 'raw-cupti').report['missing_figures']
     with tarfile.open(tmp_path / 'out' / 'raw-cupti.tar.gz') as archive:
-        archive.extraction_filter = getattr(tarfile, 'data_filter', None)  # Python before 3.11.4 has none
+        archive.extraction_filter = getattr(tarfile, 'data_filter', None)  # Python before 3.11.4 has no data_filter
         archive.extractall(tmp_path)
     head, buffers = raw.read(tmp_path / 'raw-cupti' / 'nodes.cupti-raw')
     rows = [(kind, data, b.texts) for b in buffers for kind, data in b.records]
@@ -125,7 +126,8 @@ def test_raw_buffers_are_brought_back_whole(check, tmp_path):
 
 
 def test_missing_records_are_disagreements(check):
-    """CUPTI refuses: the library goes on without device records, the output is the same, what is missing is named."""
+    """CUPTI refuses: the library continues without device records, the output is the same, and the missing records are
+    named."""
     result = check('--simulated', '--only', 'c-pipeline', env={'SIMCUPTI_FAIL': 'cuptiActivityEnable=1'}, rc=1)
     found = [d for d in result.report['parts']['c-pipeline']['disagreements'] if d['what'] == 'c-pipeline']
     assert sum(d['asked_for'] - d['ours'] for d in found) == 21 + 2 + 1  # kernels, copies, sets
@@ -133,13 +135,13 @@ def test_missing_records_are_disagreements(check):
 
 
 def test_a_missed_goal_is_no_disagreement(check, tmp_path):
-    """CUPTI's times of graph nodes become invalid; whole launches are recorded from then on, and nothing is left out."""
+    """Invalid times of graph nodes make the library record whole launches, which misses a goal but is no disagreement."""
     options = ('--simulated', '--only', 'soak')
     report = check(*options, env={'SIMCUPTI_NASTY': 'pool=20000'}).report
     figures = report['parts']['soak']['figures']
     assert (figures['kernels'], report['disagreements']) == (20000, 0)
     assert figures['whole_launches'] > 0 and figures['lost']['device_timeless'] > 0
-    missed = report['goals_missed']  # the trap takes memory of the device too, as much as the time allows
+    missed = report['goals_missed']  # this trap also uses up the device's memory, as far as time allows
     assert missed[0]['what'] == 'soak: nodes without a record of their own'
     path = tmp_path / 'state' / 'soak.json'
     kept = json.loads(path.read_text())
@@ -149,7 +151,7 @@ def test_a_missed_goal_is_no_disagreement(check, tmp_path):
 
 
 def test_what_is_done_is_not_done_again(check, tmp_path):
-    """But with another build of the library it is."""
+    """A finished part is not measured again, except with another build of the library."""
     first = check('--simulated', '--only', 'c-pipeline').report
     state = tmp_path / 'state' / 'c-pipeline.json'
     kept = json.loads(state.read_text())
@@ -185,7 +187,7 @@ def wait_for(what, seconds=60):
 
 
 def test_killed_in_a_part_it_goes_on(check, tmp_path):
-    """After SIGKILL nothing goes on measuring; the ways that were done are kept, here and in what was handed over."""
+    """After SIGKILL no measuring process is left; finished ways are kept, here and in the handed-over archive."""
     ways, options = tmp_path / 'state' / 'ends.ways.json', ('--simulated', '--only', 'ends')
     process = subprocess.Popen(command(tmp_path, *options), env=clean_environment(), stdout=subprocess.DEVNULL)
     wait_for(lambda: ways.exists() and len(json.loads(ways.read_text())['ways']) >= 2)
@@ -204,7 +206,7 @@ def test_killed_in_a_part_it_goes_on(check, tmp_path):
 
 
 def test_a_part_that_is_late_loses_only_its_rest(check, tmp_path):
-    """The next one runs; what is there of the first one is kept, and another machine can go on with it."""
+    """A late part loses only its rest: the next part runs, finished ways are kept, and another machine can continue."""
     report = check('--simulated', '--only', 'ends,injection', '--limit', '5', rc=75).report
     cut = report['parts']['ends']
     assert (cut['state'], report['parts']['injection']['state']) == ('cut', 'done')
@@ -228,7 +230,7 @@ def test_what_is_handed_over_is_small_enough(script, tmp_path, monkeypatch):
 
 
 def test_a_part_that_breaks_is_a_finding(script, check, tmp_path, monkeypatch):
-    """And so is a figure that it should have."""
+    """An exception in a part and a missing figure are both findings."""
     def broken(part):
         part.figures['nodes'] = part.way('one', lambda: 7)
         raise KeyError('told')
@@ -259,7 +261,7 @@ def test_usage(check):
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 def test_killed_once_in_each_part(tmp_path, lib, tfanalyze):
-    """Started again after each kill it comes to its end, and every figure is there."""
+    """Killed once in each part and restarted each time, it comes to its end with every figure."""
     killed = set()
     for _ in range(len(parts.PARTS) + 1):
         process = subprocess.Popen(command(tmp_path, '--simulated', '--seconds', '1700'), env=clean_environment(),
@@ -268,7 +270,7 @@ def test_killed_once_in_each_part(tmp_path, lib, tfanalyze):
             part = re.match(r'gpu-check: (\S+) …', line)
             if part and part[1] not in killed:
                 killed.add(part[1])
-                time.sleep(len(killed) % 4)  # some before their first way is done, some after it
+                time.sleep(len(killed) % 4)  # some parts die before their first way is finished, some after it
                 process.kill()
         if process.wait() == 0:
             break
@@ -280,8 +282,10 @@ def test_killed_once_in_each_part(tmp_path, lib, tfanalyze):
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 def test_all_of_it_on_the_simulated_gpu(tmp_path, lib, tfanalyze):
-    """Every part ends, has every figure, and claims nothing of a GPU; in at most eight files. It is done in ten minutes
-    even if it has one core; what else this machine does meanwhile does not count."""
+    """Every part ends with every figure, claims nothing about a GPU, and writes at most eight files, in under ten
+    minutes of CPU.
+
+    The limit holds on a single core, whatever else this machine does meanwhile."""
     before = os.times()
     result = execute(command(tmp_path, '--simulated', '--seconds', '1700'), clean_environment(), tmp_path, 1750)
     after = os.times()
@@ -297,7 +301,7 @@ def test_all_of_it_on_the_simulated_gpu(tmp_path, lib, tfanalyze):
     assert len(handed_over) <= 8 and all(f.stat().st_size < 16 << 20 for f in handed_over)
     with tarfile.open(tmp_path / 'out' / 'pairs.tar.gz') as archive:
         assert len([n for n in archive.getnames() if n.endswith('.table.txt')]) >= 5
-    assert sum(after[2:4]) - sum(before[2:4]) < 540  # its processes' CPU, waiting for pauses takes half a minute
+    assert sum(after[2:4]) - sum(before[2:4]) < 540  # CPU of its processes; pauses take half a minute more
 
 
 # ---- the comparisons ----
@@ -343,7 +347,7 @@ def kineto_trace():
 
 @pytest.fixture
 def compared(tmp_path, tfanalyze):
-    """compared(change) -> the disagreements between our trace and the Kineto trace after the change."""
+    """compared(change) -> the disagreements between our trace and the changed Kineto trace."""
     directory = our_trace(tmp_path / 'run')
 
     def compared(change=lambda events: None):
@@ -390,7 +394,7 @@ def test_a_duration_within_the_tolerance_is_none(compared):
 
 
 def test_the_torch_pipeline_is_compared(tmp_path, tfanalyze):
-    """The part's own comparison, with the same work in all four ways of running it."""
+    """The part's own comparison finds no disagreement for the same work in all four ways of running it."""
     directory, path = our_trace(tmp_path / 'run'), tmp_path / 'kineto.json'
     path.write_text(json.dumps(kineto_trace()))
     figures, disagreements = {'ways': {'both': {'outputs': {'matmul': {'sha256': '0'}, 'graph': {'not_run': 'no'}}}}}, []

@@ -1,7 +1,8 @@
-"""test_gpu_clients - other profilers of the device in the same process: many sessions, Triton's Proton, and every trap at once.
+"""test_gpu_clients - other profilers of the device in the same process: many sessions, Triton's Proton, all traps at
+once.
 
-Each side has to have what it has alone: the program's profiler its sessions, we all that ran while the device was not
-another one's. The truth is the device model's log.
+The program's profiler must have the same sessions as without us. We must have all work that ran while no other profiler
+had the device. The device model's log is the truth.
 """
 
 import json
@@ -22,12 +23,12 @@ pipeline = test_gpu_torch.pipeline
 ALL_TRAPS = ','.join({'pool': 'pool=20', 'midway': 'midway=5'}.get(name, name) for name in (*TRAPS, 'hes'))
 
 
-# ---- many sessions, of clients of either interface and of none ----
+# ---- many sessions, of clients of either interface and without a client ----
 
 @pytest.mark.parametrize('sessions, seed', [
     (150, 1), pytest.param(10000, 2, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])])
 def test_mixed_sessions(run, tmp_path, sessions, seed):
-    """The program counts its own kernels, session by session; ours are the log's without those of the second interface."""
+    """The program counts its own kernels session by session; ours are the log's without those of the second interface."""
     env = {'LD_LIBRARY_PATH': GPU, 'SIMGPU_LOG': tmp_path / 'log', 'SIMCUPTI_VERSION': '13.3', 'TFI_FLUSH_MS': '20',
            'SIMCUPTI_NASTY': 'v2,sticky,reregister,cbids,twice,internal'}
     result = run([built(BUILD / 'victims_gpu' / 'cupti_mixed'), sessions, seed], env, timeout=900)
@@ -45,7 +46,7 @@ def test_mixed_sessions(run, tmp_path, sessions, seed):
     assert [r.values['state'] for r in trace.records if r.kind == 'elsewhere'] == [1, 0] * last['v2']
 
 
-# ---- Triton's Proton, which opens CUPTI itself and takes the subscriber's slot ----
+# ---- Triton's Proton, which opens CUPTI itself and takes the subscriber slot ----
 
 PROTON = """
 import ctypes
@@ -79,7 +80,8 @@ def kernels_of(node):
 
 
 def test_proton(run, python, tmp_path):
-    """Three sessions of the real one, on the simulated driver: each has its kernels, as it has alone, and we have all."""
+    """Three sessions of the real Proton on the simulated driver have the same kernels as without us, and we have all
+    kernels."""
     libraries = scripted.libraries(tmp_path / 'cuda', 'libcuda.so.1', 'libcupti.so.13')
     (libraries / 'libcupti.so').symlink_to(built(GPU / 'libcupti.so.13'))
     (tmp_path / 'proton.py').write_text(PROTON)
@@ -95,10 +97,10 @@ def test_proton(run, python, tmp_path):
     assert len(records(trace, 'kernel')) == 3 * 2 + 5 + 6 + 7 + 1 and not drops(trace) and trace.complete
 
 
-# ---- every trap at once ----
+# ---- all traps at once ----
 
 def test_client_of_both_interfaces_with_every_trap(play):
-    """Five sessions of each: all of them have their kernels; what is missing in ours is counted to the last record."""
+    """Five sessions of each interface have all their kernels; every record missing in our trace is counted."""
     one = f'clock {START} kernel=4 graph=2 sync {STOP} kernel=2 sync {BEGIN2} kernel=3 sync {END2} '
     got = play('init kernel=5 sync ' + one * 5 + 'kernel=1 sync', {'TFI_FLUSH_MS': '10'}, nasty=ALL_TRAPS, version='13.3')
     theirs = sum((kernels_between(got, 5 + 15 * i + 12, 5 + 15 * i + 15) for i in range(5)), Counter())
@@ -112,7 +114,7 @@ def test_client_of_both_interfaces_with_every_trap(play):
 
 
 def test_pipeline_with_every_trap(run, tmp_path):
-    """Two devices, two threads, copies and a graph."""
+    """Two devices, two threads, copies and a graph: every missing record is counted."""
     env = {'LD_LIBRARY_PATH': GPU, 'SIMGPU_LOG': tmp_path / 'log', 'SIMCUPTI_STATS': tmp_path / 'stats', 'SIMCUPTI_NASTY': ALL_TRAPS,
            'TFI_FLUSH_MS': '10'}
     result = run([built(BUILD / 'victims_gpu' / 'pipeline_stages'), 'nvtx'], env)
@@ -129,7 +131,7 @@ def test_pipeline_with_every_trap(run, tmp_path):
 
 @pytest.mark.xdist_group('torch-twice')
 def test_torch_with_every_trap(pipeline, lib):
-    """Two sessions of torch.profiler: each has its kernels, and we have all."""
+    """Two sessions of torch.profiler have all their kernels, and we have all kernels."""
     got = pipeline('twice', preload=lib, SIMCUPTI_NASTY=ALL_TRAPS)
     counts = [sum(n for name, n in s.items() if name.startswith('kernel ')) for s in got.sessions]
     assert counts == test_gpu_torch.PLANS['twice'][1]

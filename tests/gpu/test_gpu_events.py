@@ -1,6 +1,6 @@
-"""test_gpu_events - device times without CUPTI: what CUDA events say equals the device model's own log.
+"""test_gpu_events - device times without CUPTI: times from CUDA events equal the device model's own log.
 
-The programs run on the simulated GPU with its driver alone; the expected values are computed from SIMGPU_LOG.
+The programs run on the simulated GPU with only its driver. The tests compute the expected values from SIMGPU_LOG.
 """
 
 import json
@@ -15,19 +15,19 @@ from conftest import BUILD, built
 
 GPU = BUILD / 'simgpu'
 BY_EVENTS = 2
-ROUNDED = 200  # a float of milliseconds that are not more than some hundred holds so many nanoseconds
+ROUNDED = 200  # nanoseconds: the error of a float of some hundred milliseconds
 KERNELS = {'TFI_EVENT_KERNELS': '1'}
 
 
 @pytest.fixture
 def alone(tmp_path):
-    """A directory with driver and runtime alone."""
+    """A directory with only the driver and the runtime."""
     return scripted.libraries(tmp_path / 'cuda', 'libcuda.so.1', *(p.name for p in GPU.glob('libcudart.so.1?')))
 
 
 @pytest.fixture
 def play(run, tmp_path, alone):
-    """play(steps, env) -> out, the log, the traces, what the library said."""
+    """play(steps, env) -> the output, the log, the traces, the library's messages."""
     def play(steps, env=None, program='events', libraries=alone, preload=True, script='alpha 10us\nbeta 5us + 1us*blocks\n', rc=0):
         for log in tmp_path.glob('log-*'):
             log.unlink()
@@ -55,7 +55,7 @@ def drops(trace):
 
 
 def launched(got):
-    """Kernels of the log that a launch of their own has made."""
+    """Kernels of the log that have their own launch."""
     return sorted((w for w in got.log if w['t'] == 'kernel' and not w['graph']), key=lambda w: w['sequence'])
 
 
@@ -67,7 +67,7 @@ def by_stream(kernels, key):
 
 
 def assert_equals_log(got):
-    """Names, shapes, counts, order and durations, by device, context and stream."""
+    """Names, shapes, counts, order and durations are the log's, by device, context and stream."""
     ours = by_stream(sorted(records(got.trace, 'kernel'), key=lambda k: k.correlation), lambda k: (k.device, k.context, k.stream))
     theirs = by_stream(launched(got), lambda w: (w['device'], w['context'], w['stream']))
     assert {k: len(v) for k, v in ours.items()} == {k: len(v) for k, v in theirs.items()}
@@ -75,13 +75,13 @@ def assert_equals_log(got):
         for k, w in zip(kernels, theirs[place]):
             assert scripted.text(got.trace, k.name) == w['name']
             assert [k.grid_x, k.grid_y, k.grid_z] == w['grid'] and [k.block_x, k.block_y, k.block_z] == w['block']
-            # The event before is over when the work before it is; a launch's latency is part of what is seen.
+            # The event before a kernel ends with the work before it, so the launch's latency is part of the duration.
             assert w['end'] - w['start'] - ROUNDED <= k.duration
             assert k.flags & BY_EVENTS and k.flags & 1
 
 
 def assert_durations(got):
-    """Where the stream was never idle the time between the two events is the kernel's."""
+    """On a stream that is never idle, the time between two events is the kernel's."""
     ours = sorted(records(got.trace, 'kernel'), key=lambda k: k.correlation)
     exact = [abs(k.duration - (w['end'] - w['start'])) <= ROUNDED for k, w in zip(ours, launched(got))]
     assert sum(exact) >= len(exact) * 0.9, (sum(exact), len(exact))
@@ -103,7 +103,7 @@ def test_durations(play):
 
 
 def test_starts_lie_on_the_host_s_clock(play):
-    """With a device that keeps real time: within the brackets, which a busy machine makes wide."""
+    """On a device in real time, starts lie within the clock brackets, which a busy machine widens."""
     got = play('kernel=20 sleep=60 kernel=20 sleep=60', KERNELS | {'SIMGPU_REAL': '1'})
     anchor = scripted.only([d for d in got.log if d['t'] == 'device' and d['device'] == 0])
     ours = sorted(records(got.trace, 'kernel'), key=lambda k: k.correlation)
@@ -134,7 +134,7 @@ def test_programs_of_the_runtime(play, kind):
     names = Counter(scripted.text(got.trace, k.name) for k in records(got.trace, 'kernel'))
     assert names == Counter(w['name'] for w in launched(got)) and names
     funcs = {scripted.text(got.trace, r.func).split('\x1f')[2] for r in records(got.trace, 'correlation')}
-    launches = {'shared': '__cudaLaunchKernel', 'static': 'cuLaunchKernel'}  # a static runtime's own functions are not seen
+    launches = {'shared': '__cudaLaunchKernel', 'static': 'cuLaunchKernel'}  # a static runtime's own functions are invisible
     assert launches[kind] in funcs, funcs
 
 
@@ -160,7 +160,7 @@ def test_eight_threads(play):
 
 
 def test_capture(play):
-    """What is captured is left alone; the launch beside it and the graph's own are timed."""
+    """Captured launches stay untouched; the launch beside the capture and the graph's launches are timed."""
     steps = 'capture=5 graph=3 sync'
     plain = play(steps, preload=False)
     got = play(steps, KERNELS)
@@ -217,7 +217,8 @@ def test_sudden_end(play):
                                     'cuThreadExchangeStreamCaptureMode', 'cuStreamCreate', 'cuStreamGetId', 'cuCtxGetId'])
 @pytest.mark.parametrize('times', ['', ':times 1'])
 def test_driver_that_refuses(play, symbol, times):
-    """Whatever our own calls of the driver return, the program's go on. (It makes its streams with the first two calls.)"""
+    """The program's calls succeed whatever our own driver calls return. (The program makes its streams with the first
+    two.)"""
     after = ':after 2' if symbol == 'cuStreamCreate' else ''
     got = play('push=1 kernel=10 sync pop other=3 sync', KERNELS | {'SIMGPU_FAIL': f'{symbol}=801{after}{times}'})
     assert got.out == 'sync 0\nsync 0\nok\n' and got.trace.complete
@@ -267,7 +268,7 @@ def test_stage_that_ends_after_its_stream(play):
     assert [s[2] for s in stage_device(got)] == [10] and got.out == 'sync 0\nok\n'
 
 
-# ---- what is said, and when it is off ----
+# ---- messages, and when events are off ----
 
 def messages(got):
     return [scripted.text(got.trace, r.text) for r in records(got.trace, 'message')]
@@ -293,7 +294,7 @@ def test_not_beside_cupti(play):
 
 
 def test_no_events_without_stages(play):
-    """Nothing is put into a stream that nobody wants to know about."""
+    """Without stages the library puts no event into a stream."""
     got = play('kernel=50 sync')
     assert not any(c['symbol'].startswith('cuEvent') for c in got.log if c['t'] == 'call')
 

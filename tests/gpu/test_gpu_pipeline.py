@@ -1,7 +1,7 @@
 """test_gpu_pipeline - a C pipeline under the library on the simulated GPU: every answer equals the device model's log.
 
-tests/victims_gpu/pipeline_stages.c runs on two devices with two threads, streams, copies and a graph; tests/simlog.py
-reads the truth. Names, streams, counts and durations are the log's to the nanosecond, moments but for the clocks' error.
+tests/victims_gpu/pipeline_stages.c runs on two devices with two threads, streams, copies and a graph. tests/simlog.py
+reads the log. Names, streams, counts and durations are equal to the nanosecond, times up to the clocks' error.
 """
 
 import json
@@ -62,7 +62,7 @@ def exported(run, analyze):
     return json.loads(analyze('export', 'chrome', run.directory, format=None).out)
 
 
-# ---- each piece of work ----
+# ---- single kernels, copies and sets ----
 
 def test_every_kernel_copy_and_set(pipeline, analyze):
     document = exported(pipeline, analyze)
@@ -104,7 +104,7 @@ def test_each_work_has_an_arrow_from_its_call(pipeline, analyze):
     assert linked == Counter(w.correlation for w in pipeline.truth.works)
 
 
-# ---- what was launched in which stage ----
+# ---- launches by stage ----
 
 def test_breakdown(pipeline, analyze):
     expected = defaultdict(list)
@@ -143,14 +143,14 @@ def test_stages(pipeline, analyze):
 
 
 def device_sums(directory):
-    """{stage: device_sum_ms} of the one timing.json that the library wrote, and the whole of it."""
+    """{stage: device_sum_ms} of the timing.json that the library wrote, and its whole content."""
     path, = directory.glob('rank*.timing.json')
     said = json.loads(path.read_text())
     return {name: s['device_sum_ms'] for name, s in said['stages'].items()}, said
 
 
 def test_device_sums(pipeline, analyze):
-    """What the library has summed while it ran is what its trace comes to."""
+    """The sums that the library made while it ran equal those of its trace."""
     rows = {r['stage']: r['device_us'] / 1000 for r in analyze('stages', pipeline.directory)['rows']}
     found, said = device_sums(pipeline.directory)
     assert rows.pop('(none)') and found == pytest.approx(rows, abs=1e-9) and 'device_records_left_out' not in said
@@ -159,8 +159,10 @@ def test_device_sums(pipeline, analyze):
 
 @pytest.mark.parametrize('activities', ['cpu,gpu', 'gpu'])
 def test_device_sums_at_edges(run, tmp_path, analyze, activities):
-    """Launches right before and after stages' edges, of the same thread and of one without stages, are on the right side;
-    in the trace, which has the times, and in the library's sums, which have none."""
+    """Launches just before and after a stage's edge count on the right side, from the stage's thread and from one
+    without stages.
+
+    The trace has the times for that; the library's own sums have none."""
     (tmp_path / 'script').write_text('k 10us\n')
     result = run([built(BUILD / 'victims_gpu' / 'stage_edges')], {
         'LD_LIBRARY_PATH': BUILD / 'simgpu', 'SIMGPU_SCRIPT': tmp_path / 'script', 'TFI_ACTIVITIES': activities,
@@ -227,7 +229,7 @@ def test_launches(pipeline, analyze):
 # ---- other tools ----
 
 def test_other_tools_read_it(run, tmp_path, analyze, python):
-    """HTA and the TensorBoard plugin; and every question has the answer of the .tfr."""
+    """HTA and the TensorBoard plugin load the export, and every question has the answer of the .tfr."""
     it = play(run, tmp_path, 'tfi')
     analyze('export', 'chrome', it.directory, '--output', tmp_path / 'x.json', format=None)
     there = json.loads((tmp_path / 'x.json').read_text())['traceEvents']
@@ -250,7 +252,7 @@ def test_what_is_simulated_is_called_so(run, tmp_path, analyze):
 
 
 def test_graphs_as_one_piece_of_work(run, tmp_path, analyze):
-    """TFI_GRAPHS=graph: a launch is one record; it belongs to its step, and lasts as long as its nodes."""
+    """TFI_GRAPHS=graph makes one record of a graph launch; it belongs to its step and lasts as long as its nodes."""
     it = play(run, tmp_path, 'tfi', TFI_GRAPHS='graph')
     nodes = defaultdict(list)
     for w in it.truth.works:

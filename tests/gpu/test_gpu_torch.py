@@ -1,9 +1,10 @@
-"""test_gpu_torch - a torch script with NVTX stages on the simulated GPU: it, torch.profiler and we lose nothing.
+"""test_gpu_torch - a torch script with NVTX stages on the simulated GPU: script, torch.profiler and library lose
+nothing.
 
-The script runs plain, under the library, under torch.profiler and under both. The first line it prints is its outputs,
-the second what each of its profiler's sessions has: device work by name. What is ours is compared with the device
-model's log, which counts every kernel, copy and set. torch's own libraries would be found before LD_LIBRARY_PATH's, so
-the simulated runtime and CUPTI are preloaded.
+The script runs plain, under the library, under torch.profiler and under both. Its first line of output has its results,
+the second has the device work of each profiler session by name. The tests compare our records with the device model's
+log, which counts every kernel, copy and set. torch would find its own libraries before those of LD_LIBRARY_PATH, so the
+simulated runtime and CUPTI are preloaded.
 """
 
 import json
@@ -17,7 +18,7 @@ import tfr
 from conftest import BUILD, built
 
 GPU = BUILD / 'simgpu'
-KINDS = {'kernel': 'kernel', 'copy': 'memcpy', 'set': 'memset'}  # records, by what the log calls them
+KINDS = {'kernel': 'kernel', 'copy': 'memcpy', 'set': 'memset'}  # {kind of our records: kind in the log}
 STAGES = {'text_encode': 1, 'denoise': 2, 'vae_decode': 3}
 
 PIPELINE = """
@@ -64,7 +65,7 @@ print([float(o.sum()) for o in outputs], [float(o[-1]) for o in outputs])
 print(json.dumps(sessions, sort_keys=True))
 """
 
-# Sessions of torch.profiler, and how many kernels there are in each: a stage has one addition, then `steps` products.
+# Sessions of torch.profiler, and the number of kernels in each. A stage has one addition and then `steps` products.
 PLANS = {
     'none': ([], []),
     'around': (['start=begin', 'stop=end'], [9]),
@@ -106,7 +107,7 @@ def pipeline(run, python, tmp_path):
 
 @pytest.fixture
 def both(pipeline, made, lib):
-    """The plain run with that plan, and the one under the library; each is made once."""
+    """The plain run of that plan and the run under the library, each made only once."""
     def both(plan, **env):
         for key, arguments in ((plan, {}), ((plan, *env.items()), {'preload': lib, **env})):
             if key not in made:
@@ -124,7 +125,7 @@ def worked(log, kind):
 
 
 def assert_complete(got):
-    """By name, bytes and correlation the log's work, all of it and once. Times are not compared here."""
+    """Our records are exactly the log's work by name, bytes and correlation id. Times are not compared here."""
     kernels = Counter((scripted.text(got.trace, r.name), r.correlation) for r in records(got.trace, 'kernel'))
     assert kernels == Counter((w['name'], w['correlation']) for w in worked(got.log, 'kernel'))
     for kind in ('copy', 'set'):
@@ -160,7 +161,7 @@ def test_ours_are_complete(both, plan):
 
 
 def test_work_lies_in_its_stage(both):
-    """By the launches' own time: each stage has one addition and as many products as it has steps."""
+    """Each stage has one addition and as many products as it has steps, by the times of the launches."""
     got = both('around')[1]
     ends = {scripted.text(got.trace, r.name): r for r in records(got.trace, 'range_end')}
     assert set(STAGES) <= set(ends)
@@ -198,8 +199,9 @@ torch.cuda.synchronize()
 
 
 def test_device_sums_of_backward_operators(run, python, lib, analyze):
-    """timing.json: what autograd's thread launches belongs to the stage of the forward operator, what another thread launches to
-    the one that is open; the sums are those of the trace."""
+    """timing.json: autograd's launches count in the forward operator's stage, another thread's in the open stage.
+
+    The sums equal those of the trace."""
     libraries = [lib, built(GPU / 'libcudart.so.13'), built(GPU / 'libcupti.so.13')]
     result = run([python, '-W', 'ignore', '-c', BACKWARD], {'LD_LIBRARY_PATH': GPU, 'KINETO_LOG_LEVEL': 5},
                  preload=':'.join(map(str, libraries)), timeout=200)

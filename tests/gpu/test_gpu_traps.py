@@ -1,8 +1,7 @@
-"""test_gpu_traps - what real releases of CUPTI do to clients that do not expect it: each as a switch of the simulated one.
+"""test_gpu_traps - surprises of real CUPTI releases, each as a switch of the simulated CUPTI.
 
-A trap was found in a header, a vendor's library or another project's issues, and caught this library once: with the
-switch on, the release before its fix crashes, or loses or spoils records. Here it passes, and each check says what would
-be wrong.
+Each trap was found in a header, in a vendor's library or in another project's issues, and caught this library once:
+before its fix the library crashed, or lost or spoiled records. Each check says what would be wrong.
 """
 
 import re
@@ -24,7 +23,7 @@ TRAPS = {}
 
 
 def trap(name, what):
-    """Enters a check into the table: name of the switch, and what a client has to do about it."""
+    """Enters a check into the table: the switch's name, and a client's answer to it."""
     def enter(check):
         TRAPS[name] = (what, check)
         return check
@@ -43,11 +42,11 @@ def without_driver(play, run, python, tmp_path):
 
 @trap('cbids', 'no callback id is used that the release does not have')
 def callback_ids(play, run, python, tmp_path):
-    """Those of the installed headers, and a release that has fewer: 307 is cuLaunchKernel."""
+    """With the installed headers' ids, and with a release that has fewer: 307 is cuLaunchKernel."""
     for nasty, launches in (('cbids', 10), ('cbids=300', 5)):
         got = play(f'init kernel=5 copy=1 sync {START} kernel=5 sync {STOP}', {'TFI_OUTPUT_DIR': tmp_path / nasty}, nasty=nasty)
         assert_equals_log(got)
-        assert list(correlations(got).values()).count('cuLaunchKernel') == launches  # five of them the program's profiler asked for
+        assert list(correlations(got).values()).count('cuLaunchKernel') == launches  # five for the profiler
         assert client_s(got) == kernels_between(got, 5, 10)
 
 
@@ -70,7 +69,7 @@ def sessions_have_times(play, run, python, tmp_path):
 
 @trap('pool', 'whole launches of graphs are recorded once the times of their nodes are not valid')
 def graphs_without_times(play, run, python, tmp_path):
-    """Every node is in the trace: itself, counted as timeless, or in its launch; and it is said once."""
+    """Every node is in the trace: as itself, counted as timeless, or in its launch; one message says so."""
     got = play('init graph=60 sync sleep=400 graph=100 sync sleep=300 graph=10 sync', {'TFI_FLUSH_MS': '20'}, nasty='pool=100')
     line = scripted.only(got.said)
     assert re.search(r'\d+ of \d+ device records .* no valid times; .*TFI_GRAPHS=graph', line), line
@@ -104,7 +103,7 @@ def flushes(play, run, python, tmp_path):
 
 @trap('internal', "CUPTI's own calls of the driver get no wrapper, so they are nobody's and wait for nothing")
 def calls_of_its_own(play, run, python, tmp_path):
-    """While a kind is enabled a thread of CUPTI's would wait for the end of our start, each time two seconds."""
+    """A CUPTI thread that waits for the end of our start, while a kind is enabled, would wait two seconds each time."""
     start = time.monotonic()
     got = play(f'init kernel=5 copy=1 graph=2 {START} kernel=3 sync {STOP} kernel=2 sync', nasty='internal,thread')
     assert time.monotonic() - start < 6
@@ -121,7 +120,7 @@ END2 = f'disable2={KINDS2} flush unsubscribe'
 
 
 def not_ours(got, first, last):
-    """The log without the kernels number `first` to `last`: what ours has."""
+    """Takes the kernels number `first` to `last`, which we do not have, out of the log; returns their ids."""
     theirs = kernels_between(got, first, last)
     got.log = [w for w in got.log if w['t'] != 'kernel' or w['correlation'] not in theirs]
     return theirs
@@ -138,7 +137,7 @@ def second_interface(play, run, python, tmp_path):
         assert got.trace.complete and not drops(got.trace)
 
 
-# What is no switch of CUPTI: the simulated driver's doing, or the program's. Where it is tested, what happens, what is done.
+# Traps of the simulated driver or of the program, without a switch of CUPTI: the test, the event, the library's answer.
 OTHERS = {
     'injection': (test_injection.test_alone, 'the driver loads what CUDA_INJECTION64_PATH names, in cuInit, and binds nothing to it',
                   'CUPTI is started there, and what it says is the whole trace'),
@@ -159,7 +158,7 @@ def test_trap(name, play, run, python, tmp_path):
 
 
 def test_list_of_traps(capsys):
-    """Prints the list; each is a switch of the simulated CUPTI."""
+    """Prints the list of traps; each is a switch of the simulated CUPTI."""
     switches = dict(re.findall(r'^NASTY\((\w+), [\w.]+, "(.*)"\)', (ROOT / 'tests/simgpu/cupti_nasty.def').read_text(), re.M))
     assert set(TRAPS) <= set(switches)
     with capsys.disabled():
@@ -170,10 +169,10 @@ def test_list_of_traps(capsys):
         print()
 
 
-# ---- what the fixes have besides ----
+# ---- further effects of the fixes ----
 
 def test_graph_launches_do_not_hide_nodes_from_another_client(play):
-    """TFI_GRAPHS=graph is for our records; the program's own profiler asked for nodes and gets them."""
+    """TFI_GRAPHS=graph affects only our records: the program's own profiler still gets nodes."""
     steps = f'init graph=1 sync {START} graph=2 sync {STOP} graph=1 sync'
     alone, got = play(steps, preload=False), play(steps, {'TFI_GRAPHS': 'graph'})
     assert numbered(got) == numbered(alone) and sum(client_s(got).values()) == 6
@@ -181,7 +180,7 @@ def test_graph_launches_do_not_hide_nodes_from_another_client(play):
 
 
 def test_callback_ids_are_asked_for(play):
-    """Where their range can't be known whole kinds are recorded."""
+    """Whole kinds are recorded if the range of callback ids is unknown."""
     got = play('init kernel=5 sync', fail='cuptiGetCallbackName=CUPTI_ERROR_UNKNOWN')
     assert_equals_log(got)
     names = Counter(scripted.text(got.trace, r.values['func']).split('\x1f')[2] for r in got.trace.records if r.kind == 'correlation')
@@ -201,7 +200,7 @@ V2 = {'nasty': 'v2', 'version': '13.3'}
 
 
 def test_device_elsewhere(play, analyze):
-    """`info` says from when to when, and `stages` in whose time a stage lies; what is not known is not 0."""
+    """`info` says when another profiler had the device, and `stages` says which one; unknown times are null, not 0."""
     got = play(f'stage=one init kernel=5 sync endstage stage=two {BEGIN2} kernel=6 sync {END2} endstage stage=three kernel=7 sync '
                f'endstage', **V2)
     row = scripted.only(analyze('info', got.trace.path)['rows'])
@@ -223,7 +222,7 @@ def test_stages_without_it_have_no_such_key(play, analyze):
 
 @pytest.mark.parametrize('program', CLIENTS)
 def test_second_interface_before_the_device_is_used(play, analyze, program):
-    """We start when it has gone."""
+    """The library starts its own records when the other client has gone."""
     got = play(f'{BEGIN2} init kernel=6 sync {END2} kernel=7 sync', program=program, **V2)
     assert client_s(got) == not_ours(got, 0, 6)
     assert_equals_log(got)
@@ -232,7 +231,7 @@ def test_second_interface_before_the_device_is_used(play, analyze, program):
 
 
 def test_second_interface_to_the_end(play, analyze):
-    """The process ends while it has the device: nothing of it is flushed by us, and the stretch has no end."""
+    """The process ends while the other client has the device: we flush nothing of it, and the period has no end."""
     got = play(f'init kernel=5 sync {BEGIN2} kernel=6 sync', **V2)
     assert not_ours(got, 5, 11) and not client_s(got)
     assert_equals_log(got)
@@ -252,7 +251,7 @@ def test_second_interface_again_and_again(play, end):
 
 @pytest.mark.parametrize('nasty', ['late', 'held', 'order', 'names', 'thread', 'lock', 'exit'])
 def test_second_interface_and_what_else_is_nasty(play, nasty):
-    """What still runs when the device is given away comes later, or is counted."""
+    """Work that still runs when the device is given away is recorded later, or counted."""
     got = play(f'init kernel=5 {BEGIN2} kernel=6 sync {END2} kernel=7 sync', {'SIMGPU_REAL': '1'}, script='alpha 3ms\nbeta 2ms\n',
                nasty=f'v2,{nasty}', version='13.3')
     not_ours(got, 5, 11)
@@ -261,7 +260,7 @@ def test_second_interface_and_what_else_is_nasty(play, nasty):
 
 
 def test_both_interfaces_exclude_each_other(play):
-    """As without us: a session of the first refuses the second, and the second the first."""
+    """A session of one interface refuses the other one, in the same way as without us."""
     first = f'init {START} kernel=2 onlyv2 kernel=2 sync {STOP} kernel=1 sync'
     second = f'init {BEGIN2} kernel=2 register enable=CONCURRENT_KERNEL kernel=2 sync {END2} {START} kernel=1 sync {STOP}'
     for steps in (first, second):
@@ -272,14 +271,14 @@ def test_both_interfaces_exclude_each_other(play):
 
 
 def test_one_interface(play, analyze):
-    """Before 13.2 cuptiSubscribe_v2 is another name of cuptiSubscribe: the device stays ours."""
+    """Before 13.2 cuptiSubscribe_v2 is another name of cuptiSubscribe, so the device stays ours."""
     got = play('init kernel=5 sync onlyv2 kernel=6 sync unsubscribe kernel=7 sync', nasty='v2', version='13.1')
     assert_equals_log(got)
     assert scripted.only(analyze('info', got.trace.path)['rows'])['device_elsewhere'] == []
 
 
 def test_refused_subscription(play):
-    """Somebody has the slot: nothing changes but for a moment, which the trace tells."""
+    """The slot is taken, so the subscription fails; the trace shows that we let go of the device for a moment."""
     got = play('init kernel=5 sync onlyv2 kernel=7 sync', nasty='v2,slot', version='13.3')
     assert [x['result'] for x in got.lines if x.get('step') == 'onlyv2'] == ['CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED']
     assert_equals_log(got)

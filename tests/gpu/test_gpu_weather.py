@@ -1,8 +1,8 @@
 """test_gpu_weather - bad weather on the device: output, exit status, errno and CUDA errors of the program never change.
 
 tests/victims_gpu/weather.c prints each call's result and errno. Each mode runs bare and under the library, on the same
-simulated GPU; what both printed must be equal, the library says at most one line, and what it wrote is compared with
-the program's own output and with the device model's log.
+simulated GPU. Both outputs must be equal, and the library prints at most one message. The tests compare its trace with
+the program's output and with the device model's log.
 """
 
 import ctypes.util
@@ -21,15 +21,16 @@ from conftest import BUILD, ROOT, built
 from test_cuda_tables import compile_c
 
 GPU = BUILD / 'simgpu'
-KINDS = {'kernel': 'kernel', 'copy': 'memcpy', 'set': 'memset'}  # our records, and the log's
+KINDS = {'kernel': 'kernel', 'copy': 'memcpy', 'set': 'memset'}  # {kind of our records: kind in the log}
 OURS, SIMULATORS = 'tfinject: ', ('simgpu: ', 'simcupti: ')
 
 
 @pytest.fixture
 def weather(run, tmp_path, lib):
-    """weather(mode, env={}, says=None, …): bare and watched compared -> .trace, .traces, .log, .results of the latter.
+    """weather(mode, env={}, says=None, …): compares a bare and a watched run -> .trace, .traces, .log, .results of the
+    latter.
 
-    says: a pattern for the one line that says what is off; None: nothing is said. before, after: other preloads.
+    says: a pattern for the one message; None for no message. before, after: other preloads.
     """
     runs = itertools.count()
 
@@ -59,7 +60,7 @@ def weather(run, tmp_path, lib):
     return weather
 
 
-# ---- what was written ----
+# ---- the trace ----
 
 def records(trace, kind):
     return [SimpleNamespace(**r.values) for r in trace.records if r.kind == kind]
@@ -88,19 +89,19 @@ def assert_all_work(got):
     assert got.trace.complete and not drops(got.trace)
 
 
-# What is called all the time and recorded by no row of the tables, whatever the weather.
+# Calls without a row in the tables that every mode makes.
 UNRECORDED = {'cuInit', 'cuDeviceGetCount', 'cuCtxSetCurrent', 'cudaGetLastError', 'cudaPeekAtLastError'}
 
 
 def assert_calls(got):
-    """Every call that was printed is in the trace, with its result and errno, and no other is."""
+    """The trace has every printed call with its result and errno, and no other call."""
     recorded = Counter((c.name, c.result, c.error) for t in got.traces for c in scripted.calls(t))
     results = [r for r in got.results if r[0] not in UNRECORDED]
     printed = Counter((name, int(result), int(error)) for name, result, error in results)
     assert recorded == printed and printed
 
 
-# ---- nothing is wrong: this is what the other tests stand on ----
+# ---- fair weather, the basis of the other tests ----
 
 def test_fair_weather(weather):
     got = weather('work', '5')
@@ -109,11 +110,11 @@ def test_fair_weather(weather):
     assert_calls(got)
 
 
-# ---- no CUDA; parts of it missing ----
+# ---- CUDA missing, wholly or in part ----
 
 @pytest.fixture
 def only(tmp_path):
-    """only(name, ...): a directory with these libraries."""
+    """only(name, ...): a directory with just these libraries."""
     return lambda *names: scripted.libraries(tmp_path / 'libraries', *names)
 
 
@@ -124,7 +125,7 @@ def test_no_cuda_at_all(weather, only):
 
 
 def test_a_program_that_needs_cuda_and_has_none(run, only):
-    """The loader's own words and status."""
+    """The loader prints the same message and the status is the same."""
     program, env = built(BUILD / 'victims_gpu' / 'weather'), {'LD_LIBRARY_PATH': only()}
     bare, watched = run([program, 'work'], env, preload=False), run([program, 'work'], env)
     assert bare.rc == watched.rc != 0 and watched.err == bare.err != '' and watched.out == bare.out
@@ -141,7 +142,7 @@ LACKING = ['cuInit', 'cuMemAlloc_v2', 'cuLaunchKernel', 'cuLaunchKernelEx', 'cuG
 
 @pytest.mark.parametrize('lack', ['', 'cuLaunchKernelEx', 'cuMemAlloc_v2,cuInit', 'cuGetProcAddress_v2'])
 def test_symbols_missing(weather, lack):
-    """What the driver does not have is not there under the library either, whichever way it is asked for."""
+    """A function that the driver lacks is missing under the library too, for every way of looking it up."""
     got = weather(*LACKING, program='weather_dl', env={'SIMGPU_LACK': lack})
     gone = [line.split(':')[0] for line in got.out.splitlines() if ': - ' in line]
     assert set(gone) == {'cuNothing', 'cuMemAlloc', *lack.split(',')} - {''}
@@ -153,7 +154,7 @@ ASKED = ['cuCtxGetDevice', 'cuDeviceGetAttribute', 'cuDeviceGetName', 'cuDeviceT
 
 @pytest.mark.parametrize('function', ASKED)
 def test_driver_answers_nothing_about_devices(weather, function):
-    """The library asks the driver about its devices: a driver that cannot answer costs no more than the answer."""
+    """A driver that cannot answer our questions about devices costs only that answer."""
     for way in ({'SIMGPU_LACK': function}, {'SIMGPU_FAIL': f'{function}=999'}):
         if function == 'cuDeviceGetCount' and 'SIMGPU_LACK' in way:
             continue  # the program is linked to it
@@ -181,7 +182,7 @@ NEEDED = FUNCTIONS[:3]
 
 
 def test_cupti_too_old(weather, only, tmp_path):
-    """A library of CUDA 11's, of which nothing but its version may be asked; it leaves an errno behind."""
+    """A CUPTI of CUDA 11 is asked only for its version, though the call changes errno."""
     table = (ROOT / 'preload/cupti/client.h').read_text()
     names = re.findall(r'^    API\((\w+),', table, re.M)
     assert set(FUNCTIONS) <= set(names)
@@ -200,7 +201,7 @@ def test_cupti_too_old(weather, only, tmp_path):
 
 
 def errors():
-    """Every error that the installed header knows."""
+    """Every error of the installed header."""
     makefile = (BUILD / 'headers.mk').read_text()
     header = f'{re.search("^CUPTI_INC = (.*)", makefile, re.M)[1]}/cupti_result.h'
     with open(header) as file:
@@ -240,7 +241,7 @@ def test_callbacks_in_a_thread_we_never_saw(weather):
 
 
 def test_buffers_that_come_back_after_the_exit_began(weather):
-    """What is in them came too late; that they exist is counted."""
+    """Records in late buffers are lost, but the buffers are counted."""
     got = weather('work', '5', nasty='exit')
     assert got.rc == 5 and not device_work(got.trace) and drops(got.trace)['device_kept'] > 0
     assert_calls(got)
@@ -254,7 +255,7 @@ def test_cupti_at_its_worst(weather, nasty):
     assert_calls(got)
 
 
-# ---- errors of CUDA's ----
+# ---- CUDA errors ----
 
 FAILURES = ['cuInit=100', 'cuInit=999', 'cuDevicePrimaryCtxRetain=2', 'cuCtxSetCurrent=201', 'cuModuleLoadData=218',
             'cuModuleGetFunction=500', 'cuStreamCreate=2', 'cuMemAlloc_v2=2', 'cuLaunchKernel=719:after 2:times 1',
@@ -285,7 +286,7 @@ def test_errors_that_the_runtime_keeps(weather, failure):
 
 @pytest.mark.parametrize('mode', ['reset', 'destroyed'])
 def test_contexts_that_go(weather, mode):
-    """Mid-run, with work behind and before it; handles of the dead are used as well."""
+    """Contexts go away in the middle of the run, with work before and after it, and the program uses dead handles."""
     got = weather(mode)
     assert Counter(result == '0' for name, result, _ in got.results if name == 'cuLaunchKernel')[False] >= 5
     assert_all_work(got)
@@ -295,7 +296,7 @@ def test_contexts_that_go(weather, mode):
 # ---- threads, processes, captures ----
 
 def test_fork_after_the_device_was_used(weather):
-    """The child's calls fail as without the library, and it makes none of CUPTI's; the parent goes on."""
+    """The child's calls fail as without the library, and it makes no CUPTI call; the parent continues."""
     got = weather('forked')
     assert 'child 7\n' in got.out and ['cuLaunchKernel', '3', '77'] in got.results
     assert device_work(got.trace) == logged(got.log)
@@ -314,7 +315,7 @@ def test_eight_threads_that_launch(weather, nasty):
 
 
 def test_capture_in_global_mode_while_we_fetch(weather):
-    """In that mode a forbidden call by any thread ends the capture: ours, which fetches all the while, makes none."""
+    """In global mode any thread's forbidden call ends the capture; our thread fetches all the while and makes none."""
     got = weather('capture', env={'TFI_FLUSH_MS': '5'})
     ends = [result for name, result, _ in got.results if name == 'cuStreamEndCapture']
     assert ends == ['0', '901']
@@ -322,7 +323,7 @@ def test_capture_in_global_mode_while_we_fetch(weather):
     assert len([r for r in records(got.trace, 'kernel') if r.graph]) == 3 * 4
 
 
-# ---- other libraries of the process ----
+# ---- other libraries in the process ----
 
 EARLY = r'''
 #include <dirent.h>
@@ -374,7 +375,7 @@ def test_constructors_before_ours_and_destructors_after_ours(weather, tmp_path):
     assert (tmp_path / 'note').read_text().split()[-2:] == ['before', 'closed']
     assert got.rc == 5 and got.out.count('early: ') == 7 and 'early: cuCtxSynchronize 0 33\n' in got.out
     assert not device_work(got.trace) - logged(got.log)
-    assert (logged(got.log) - device_work(got.trace)).total() <= 2  # the ends' own sets
+    assert (logged(got.log) - device_work(got.trace)).total() <= 2  # the preload's own sets at both ends
 
 
 ALLOCATOR = r'''
@@ -420,7 +421,7 @@ __attribute__((destructor)) static void end(void) { if (used) write(1, "allocato
 
 @pytest.fixture(params=['own', 'jemalloc'])
 def allocator(request, tmp_path):
-    """An allocator that fills what is freed with nonsense, and says at the end that it was used; or a known one."""
+    """An allocator that overwrites freed memory and reports at the end that it was used, or jemalloc."""
     if request.param == 'jemalloc':
         name = ctypes.util.find_library('jemalloc')
         if not name:
@@ -439,7 +440,7 @@ def test_another_preload(weather, allocator, where, mode):
 
 @pytest.mark.parametrize('mode', ['work', 'reset'])
 def test_valgrind(weather, mode):
-    """It sees no access that is wrong, in the program's threads or in ours."""
+    """valgrind finds no invalid access, in the program's threads or in ours."""
     if not shutil.which('valgrind'):
         pytest.skip('valgrind is not installed')
     got = weather(mode, '5', command=['valgrind', '-q', '--error-exitcode=99'])

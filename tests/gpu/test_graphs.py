@@ -1,9 +1,9 @@
-"""test_graphs - CUDA graphs on the simulated GPU: what was replayed belongs to the stage that replays it, and is known by
-the operator and the stage that captured it.
+"""test_graphs - CUDA graphs on the simulated GPU: replayed work belongs to the stage that replays it.
 
-tests/victims_gpu/graphs.c makes graphs in all ways and names each kernel by the stage it was captured in. The torch script
-captures fifty operators, replays them in two stages and updates the graph in between; what its kernels cost stands in the
-device model's log, and which operator a kernel is of shows its name.
+Each node also keeps the operator and the stage that captured it. tests/victims_gpu/graphs.c makes graphs in all ways
+and names each kernel after the stage it was captured in. The torch script captures fifty operators, replays them in two
+stages and updates the graph in between. The device model's log has the durations of its kernels, and a kernel's name
+shows its operator.
 """
 
 import json
@@ -19,7 +19,7 @@ GPU = BUILD / 'simgpu'
 NODES, REPLAYS = 50, 500  # of each stage
 SCRIPT = '*dd_f* 3us\n*AUnaryFunctor* 5us\n'
 
-# One graph has additions and products in turn, the one it is updated with absolute values and negations.
+# One graph alternates additions and products; the graph that updates it alternates absolute values and negations.
 PIPELINE = """
 import ctypes, torch
 nvtx = torch.cuda.nvtx
@@ -59,7 +59,7 @@ STAGES = {'add': ('even', 'prepare'), 'mul': ('odd', 'prepare'), 'abs': ('even',
 
 
 def operator(kernel):
-    """Of a kernel, by its mangled or plain name."""
+    """The operator of a kernel, by the kernel's mangled or plain name."""
     found = [o for o in OPERATORS if o in kernel.lower() or o == 'mul' and 'MulFunctor' in kernel]
     return scripted.only(found)
 
@@ -81,7 +81,7 @@ def by_row(answer):
 
 
 def expected(log):
-    """What each operator's replays cost, by stage: the launches of graphs come in four rounds of half of REPLAYS."""
+    """{(stage, operator): (calls, time)} of the replays. Graph launches come in four rounds, each of half of REPLAYS."""
     rows = defaultdict(lambda: [0, 0])
     launches = {}
     for w in log:
@@ -96,7 +96,7 @@ def expected(log):
 
 @pytest.mark.xdist_group('graphs-torch')
 def test_operators_inside_replays(run, python, tmp_path, lib, analyze):
-    """Fifty nodes, a thousand replays, one update: each kernel by its operator, and totals as in the log."""
+    """Fifty nodes, a thousand replays, one update: each kernel has its operator, and totals equal the log's."""
     directory, log = play_torch(run, python, tmp_path, lib, 'all')
     answer = analyze('breakdown', directory, '--group-by', 'op')
     want = expected(log)
@@ -121,7 +121,7 @@ def test_operators_inside_replays(run, python, tmp_path, lib, analyze):
 
 @pytest.mark.xdist_group('graphs-torch')
 def test_captured_outside_the_selection(run, python, tmp_path, lib, analyze):
-    """Only `decode` is asked for: its kernels' operators are known, though what captured them is not recorded."""
+    """Only `decode` is selected: its kernels' operators are known, though the capturing stage is not recorded."""
     directory, log = play_torch(run, python, tmp_path, lib, 'selected', ENABLE_PROFILER_NAMES='decode')
     answer = analyze('breakdown', directory, '--group-by', 'op')
     want = {k: v for k, v in expected(log).items() if k[0] == 'decode'}
@@ -136,7 +136,7 @@ def test_captured_outside_the_selection(run, python, tmp_path, lib, analyze):
 
 @pytest.mark.xdist_group('graphs-torch')
 def test_whole_graphs(run, python, tmp_path, lib, analyze):
-    """TFI_GRAPHS=graph: one record a launch, from its first node's start to its last one's end."""
+    """TFI_GRAPHS=graph makes one record of a launch, from the first node's start to the last node's end."""
     directory, log = play_torch(run, python, tmp_path, lib, 'whole', TFI_GRAPHS='graph')
     spans = defaultdict(list)
     for w in log:
@@ -151,7 +151,7 @@ def test_whole_graphs(run, python, tmp_path, lib, analyze):
     assert answer['totals']['replayed'] == 0
 
 
-# ---- the driver alone ----
+# ---- without torch ----
 
 def play(run, tmp_path, *arguments, **env):
     log = tmp_path / 'log'
@@ -168,7 +168,8 @@ BY_TOOLS, BY_CUPTI, OLD_INFO = '', 'cuGraphNodeGetToolsId,cuGraphGetId,cuGraphEx
 
 @pytest.mark.parametrize('lack', [BY_TOOLS, BY_CUPTI, OLD_INFO], ids=['driver', 'cupti', 'old-info'])
 def test_every_origin_of_a_node(run, tmp_path, analyze, lack):
-    """Captured in two streams, added, cloned, a child, launched into a capture, updated: each kernel has its stage's name."""
+    """Nodes that are captured in two streams, added, cloned, in a child, launched into a capture or updated keep their
+    stage's name."""
     played = play(run, tmp_path, 'ways', SIMGPU_LACK=lack)
     events = json.loads(analyze('export', 'chrome', played.dir, format=None).out)['traceEvents']
     nodes = [e for e in events if e.get('cat') in ('kernel', 'gpu_memset', 'gpu_memcpy') and 'graph id' in e['args']]
@@ -185,7 +186,7 @@ def test_every_origin_of_a_node(run, tmp_path, analyze, lack):
 
 
 def test_nobody_tells_the_numbers(run, tmp_path, analyze):
-    """Neither driver nor CUPTI: all is recorded but where nodes came from, and that is counted."""
+    """Without node ids of the driver and of CUPTI everything but the nodes' origin is recorded, and that is counted."""
     played = play(run, tmp_path, 'ways', SIMGPU_LACK=BY_CUPTI,
                   SIMCUPTI_LACK='cuptiGetGraphNodeId,cuptiGetGraphId,cuptiGetGraphExecId')
     drops = {r.values['cause']: r.values['count'] for r in played.trace.records if r.kind == 'drop'}
@@ -196,7 +197,7 @@ def test_nobody_tells_the_numbers(run, tmp_path, analyze):
 
 
 def test_many_graphs_cost_no_memory(run, tmp_path):
-    """A thousand graphs take no more of the process than one does, and every node of them is there."""
+    """A thousand graphs take no more memory than one, and every node is recorded."""
     most = {}
     for graphs in (1, 1000):
         (tmp_path / str(graphs)).mkdir()
@@ -209,7 +210,8 @@ def test_many_graphs_cost_no_memory(run, tmp_path):
 
 
 def test_a_large_graph(run, tmp_path, analyze):
-    """A hundred thousand nodes, launched three times at once: bounded memory, and what no buffer could take is counted."""
+    """A hundred thousand nodes, launched three times at once, take bounded memory; records that fit into no buffer are
+    counted."""
     played = play(run, tmp_path, 'large', '100000', SIMGPU_LOG='')
     kinds = Counter(r.kind for r in played.trace.records)
     drops = {r.values['cause']: r.values['count'] for r in played.trace.records if r.kind == 'drop'}
@@ -222,13 +224,13 @@ def test_a_large_graph(run, tmp_path, analyze):
     assert int(played.out.split()[0]) < 300 * 1024
 
 
-# ---- what recording costs ----
+# ---- the cost of recording ----
 
-COST = 200000  # ns a record
+COST = 200000  # ns per record
 
 
 def spun(run, tmp_path, lib, **env):
-    """The nanoseconds that two hundred launches of kernels in graphs of ten took, on a CUPTI to which each record costs."""
+    """The durations, in ns, of two hundred launches of graphs with ten kernels, on a CUPTI whose records have a cost."""
     result = run([built(BUILD / 'victims_gpu' / 'graphs'), 'many', '20'],
                  {'LD_LIBRARY_PATH': GPU, 'SIMGPU_LOG': tmp_path / 'log', 'SIMCUPTI_NASTY': f'cost={COST}', **env})
     assert result.rc == 0, result.err
@@ -238,7 +240,7 @@ def spun(run, tmp_path, lib, **env):
 
 
 def test_what_records_cost_is_cuptis(run, tmp_path, lib):
-    """A record a node, one a graph, none: so much does a launch take at least, and not without reason."""
+    """A launch takes the time of its records: one for each node, one for each graph, or none."""
     nodes, graphs, none = (spun(run, tmp_path, lib, **env) for env in (
         {}, {'TFI_GRAPHS': 'graph'}, {'TFI_ACTIVITIES': 'cpu'}))
     assert len(nodes) == len(graphs) == len(none) == 20

@@ -1,7 +1,8 @@
-"""test_injection - CUDA_INJECTION64_PATH names the library: the driver loads it in cuInit, and nothing is bound to it.
+"""test_injection - CUDA_INJECTION64_PATH names the library: the driver loads it in cuInit, and no symbol is bound to
+it.
 
-The simulated driver does as the vendor's: it opens the file once, before anything is initialised, and calls
-InitializeInjection. All that can be seen then is the device, through CUPTI, and stages, through NVTX.
+The simulated driver behaves like the vendor's: it opens the file once, before any initialisation, and calls
+InitializeInjection. The library then sees only the device, through CUPTI, and stages, through NVTX.
 """
 
 import shutil
@@ -19,7 +20,7 @@ WORK = {'kernel': 'kernel', 'copy': 'gpu_memcpy', 'set': 'gpu_memset'}
 
 @pytest.fixture
 def pipeline(run, tmp_path):
-    """pipeline(injected library or None, preload, env): the pipeline of test_gpu_pipeline with its stages by NVTX."""
+    """pipeline(injected library or None, preload, env): the pipeline of test_gpu_pipeline, with its stages by NVTX."""
     def pipeline(library, preload=False, **env):
         log = tmp_path / f'log{len(list(tmp_path.glob("log*")))}'
         directory = tmp_path / f'run-{log.name}'
@@ -44,7 +45,7 @@ def logged(truth, stages=None):
 
 
 def test_alone(pipeline, lib):
-    """Every piece of device work, and every stage; no call of the host, as no wrapper is called."""
+    """Injection alone records all device work and all stages, but no host calls, because it has no wrappers."""
     got = pipeline(lib)
     assert works(got.trace) == logged(got.truth) and sum(works(got.trace).values()) > 30
     assert Counter(scripted.stages(got.trace)) == Counter(s.stage for s in got.truth.stages)
@@ -52,7 +53,7 @@ def test_alone(pipeline, lib):
 
 
 def test_stages_have_their_work(pipeline, lib, analyze):
-    """The calls that CUPTI saw say in which stages each piece of work was launched."""
+    """CUPTI's call records give each piece of work its stages."""
     got = pipeline(lib)
     expected = Counter()
     for w in got.truth.works:
@@ -61,7 +62,7 @@ def test_stages_have_their_work(pipeline, lib, analyze):
 
 
 def test_a_stage_wakes_it(pipeline, lib):
-    """With a list of names cuInit wakes nothing, and CUPTI waits for the stage that does."""
+    """With a list of names cuInit does not wake the library: CUPTI starts at the first listed stage."""
     names = {'ENABLE_PROFILER_NAMES': 'text_encode,upscale'}
     got = pipeline(lib, **names)
     assert works(got.trace) == logged(got.truth, {'text_encode', 'upscale'})
@@ -70,7 +71,7 @@ def test_a_stage_wakes_it(pipeline, lib):
 
 @pytest.mark.parametrize('way', ['same', 'link', 'copy'])
 def test_preloaded_as_well(pipeline, lib, tmp_path, way):
-    """One library records, whatever name the driver is given: nothing is there twice."""
+    """Only one library records if it is preloaded as well, whatever name the driver gets; nothing appears twice."""
     other = {'same': lib, 'link': tmp_path / 'libtfinject.so', 'copy': tmp_path / 'libtfinject-2.so'}[way]
     if way == 'link':
         other.symlink_to(lib)
@@ -98,7 +99,7 @@ print(float(y.sum()), float(z.sum()))
 
 
 def test_torch(run, lib, python, tmp_path):
-    """Stages by NVTX at once; those of record_function, and operators, from the next import on."""
+    """NVTX stages are recorded at once; record_function stages and operators from the next import on."""
     (tmp_path / 'script').write_text('* 10us\n')
     env = {'LD_LIBRARY_PATH': BUILD / 'simgpu', 'LD_PRELOAD': f'{BUILD}/simgpu/libcudart.so.13:{BUILD}/simgpu/libcupti.so.13',
            'SIMGPU_LOG': tmp_path / 'log', 'CUDA_INJECTION64_PATH': lib}

@@ -1,4 +1,4 @@
-"""test_promises_driverless - no driver, the toolkit's stub, a CUPTI that does not fit; and which libc the library needs."""
+"""test_promises_driverless - no driver, the toolkit's stub driver, an unfit CUPTI; and the libc that the library needs."""
 
 import re
 import shutil
@@ -14,7 +14,7 @@ OLDEST = (2, 28)
 
 @pytest.fixture
 def wheels(python):
-    """The directory of PyPI's libraries of CUDA 13, as torch's wheel has them beside it."""
+    """The directory of PyPI's CUDA 13 libraries, which torch's wheel brings."""
     found = sorted((python.parent.parent / 'lib').glob('python3*/site-packages/nvidia/cu13/lib'))
     assert found, 'no CUDA 13 libraries in build/venv; `make test` installs them with torch'
     return found[0]
@@ -22,7 +22,7 @@ def wheels(python):
 
 @pytest.fixture
 def stub(tmp_path):
-    """A directory with the toolkit's stub as libcuda.so.1; None where there is no toolkit."""
+    """A directory with the toolkit's stub as libcuda.so.1; None without a toolkit."""
     for path in [*Path('/usr/local').glob('cuda*/lib*/stubs/libcuda.so'), *Path('/usr/local').glob('cuda*/targets/*/lib/stubs/libcuda.so')]:
         (tmp_path / 'stub').mkdir(exist_ok=True)
         shutil.copy(path, tmp_path / 'stub' / 'libcuda.so.1')
@@ -33,8 +33,10 @@ def stub(tmp_path):
 @pytest.mark.parametrize('driver', ['none', 'stub', 'simulated'])
 @pytest.mark.parametrize('beside', [False, True])
 def test_the_vendors_runtime_without_a_driver(run, victim, wheels, stub, driver, beside):
-    """A program that uses PyPI's libcudart.so.13, alone or beside torch's CUPTI, says and returns the same as without the
-    library, where there is no driver, a stub, or one that is not NVIDIA's. Red on 9e7425a: CUPTI crashes (139)."""
+    """A program with PyPI's runtime behaves the same as without the library if the driver is missing, a stub, or
+    simulated.
+
+    The runtime is loaded alone or beside torch's CUPTI. CUPTI used to crash here (status 139)."""
     path = {'none': None, 'stub': stub, 'simulated': built(BUILD / 'simgpu' / 'libcuda.so.1').parent}[driver]
     env = {'LD_LIBRARY_PATH': path}
     command = [victim('driverless'), wheels / 'libcudart.so.13', *([wheels / 'libcupti.so.13'] if beside else [])]
@@ -48,8 +50,8 @@ def test_the_vendors_runtime_without_a_driver(run, victim, wheels, stub, driver,
 
 @pytest.mark.parametrize('library', ['libtfinject.so', 'test/libtfinject.so'])
 def test_versions_of_libc(library):
-    """The library asks for no version of glibc's symbols above 2.28, and names those libraries that older systems have
-    threads and dlopen in. Red on 9e7425a: 2.34."""
+    """The library needs no symbol version of glibc above 2.28, and names the libraries that had threads and dlopen
+    before."""
     path = built(BUILD / library)
     said = subprocess.run(['readelf', '--wide', '-V', path], capture_output=True, text=True, check=True).stdout
     needs = {tuple(map(int, v.split('.'))) for v in re.findall(r'GLIBC_(2\.\d+)', said)}
@@ -59,8 +61,7 @@ def test_versions_of_libc(library):
 
 
 def test_tfrun_tries_the_library_first(run, tmp_path):
-    """The launcher says that the library can't be loaded here, before it starts the program, which does not run.
-    Red on 9e7425a: the program runs without the library."""
+    """tfrun tries to load the library first: if that fails, it prints why and does not start the program."""
     (tmp_path / 'bin').mkdir()
     (tmp_path / 'lib').mkdir()
     shutil.copy(ROOT / 'scripts' / 'tfrun', tmp_path / 'bin' / 'tfrun')

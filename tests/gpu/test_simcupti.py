@@ -1,6 +1,6 @@
-"""test_simcupti - the simulated CUPTI: its records are what the device model's log says, and each nastiness is what it says.
+"""test_simcupti - the simulated CUPTI: its records equal the device model's log, and each nasty switch does its job.
 
-The client does steps in order and prints what it gets; the log is the device model's own, not CUPTI's.
+The client runs its steps in order and prints its records. The log is the device model's own, not CUPTI's.
 """
 
 import json
@@ -36,7 +36,8 @@ def environment(tmp_path):
 
 @pytest.fixture
 def client(environment, tmp_path):
-    """client(*steps, nasty=…, version=…, …) -> what it printed: said, records, buffers, requests; and log, stats, anchors."""
+    """client(*steps, nasty=…, version=…, …) -> its output: messages, records, buffers, requests; and log, stats,
+    anchors."""
     built(BUILD / 'simgpu' / 'libcuda.so.1'), built(BUILD / 'simgpu' / 'libcupti.so.13')
     program = built(BUILD / 'victims_gpu' / 'cupti_client')
 
@@ -75,7 +76,7 @@ def of(got, kind):
 
 
 def logged(got, kind):
-    """The log's work of one kind, with times as CUPTI's: nanoseconds of CLOCK_REALTIME."""
+    """The log's work of one kind, with times in CUPTI's clock: nanoseconds of CLOCK_REALTIME."""
     work = [dict(w) for w in got.log if w['t'] == kind]
     for w in work:
         for edge in ('start', 'end'):
@@ -103,7 +104,7 @@ def assert_equals_log(got):
     assert pick(of(got, MEMSET), 'bytes', 'value', *WHERE) == pick(logged(got, 'memset'), 'bytes', 'value', *WHERE)
 
 
-# ---- nothing nasty ----
+# ---- without nasty switches ----
 
 def test_every_record_equals_the_log(client):
     got = client('register', ALL, 'init', 'kernel=5', 'copy=3', 'graph=2', 'streamsync', 'sync', 'flush')
@@ -135,7 +136,7 @@ def test_copies_between_devices_are_a_kind_of_their_own(client):
     assert pick(of(got, PEER), *fields) == pick(peers, *fields) and len(of(got, MEMCPY)) == 3
 
 
-SIZES = {  # of kernel, memcpy, memset, synchronisation, overhead, graph trace; and the version's number
+SIZES = {  # of kernel, memcpy, memset, synchronisation, overhead, graph trace; then the version's number
     '12.0': (208, 88, 88, 40, 40, 48, 18), '12.2': (208, 88, 88, 40, 40, 48, 20), '12.3': (208, 88, 88, 40, 48, 56, 21),
     '12.6': (208, 88, 88, 40, 56, 56, 24), '12.8': (208, 96, 88, 56, 56, 56, 26), '13.0': (216, 96, 88, 56, 56, 56, 130001),
     '13.1': (224, 96, 88, 56, 56, 56, 130101), '13.2': (224, 96, 88, 56, 56, 56, 130202),
@@ -299,7 +300,7 @@ def test_finalize_forgets_everything(client):
 
 
 def test_the_calls_of_kineto(client):
-    """Its sequence: before the session, a session, and what it does at the end; twice."""
+    """kineto's sequence of calls works twice: before a session, the session, its end."""
     session = ('register', 'enable=MEMCPY,MEMSET,CONCURRENT_KERNEL,EXTERNAL_CORRELATION,SYNCHRONIZATION,DRIVER,OVERHEAD', 'nodriverapi=31',
                'push=1', 'kernel=3', 'pop', 'copy=1', 'sync', 'flush',
                'disable=MEMCPY,MEMSET,CONCURRENT_KERNEL,EXTERNAL_CORRELATION,SYNCHRONIZATION,DRIVER,OVERHEAD', 'force', 'dropped')
@@ -338,7 +339,7 @@ def test_injected_errors(client, step, function):
 
 
 def test_without_a_driver(environment, tmp_path):
-    """The client is linked to a driver; a CUPTI alone finds none."""
+    """A CUPTI without a driver finds none (the client is linked to a driver, so Python asks)."""
     (tmp_path / 'only').mkdir()
     (tmp_path / 'only' / 'libcupti.so.13').symlink_to(built(BUILD / 'simgpu' / 'libcupti.so.13'))
     (tmp_path / 'only' / 'libcuda.so.1').symlink_to('/lib/x86_64-linux-gnu/libm.so.6')
@@ -347,7 +348,7 @@ def test_without_a_driver(environment, tmp_path):
     assert result.out.split() == ['15', '15']
 
 
-# ---- nastinesses ----
+# ---- nasty switches ----
 
 def test_late(client):
     steps = ('register', 'buffers=4096', KERNELS, 'init', 'kernel=30', 'sync', 'flush')

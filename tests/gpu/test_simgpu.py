@@ -1,4 +1,4 @@
-"""test_simgpu - the simulated GPU by itself: programs run on it to the end, and its log says what they did, exactly."""
+"""test_simgpu - the simulated GPU alone: programs run to their end, and its log has exactly what they did."""
 
 import os
 import re
@@ -28,7 +28,8 @@ def nvcc():
 
 
 def check_times(log, script, latency):
-    """Durations by the script; nothing before its submission and the latency; one thing at a time in a stream."""
+    """Durations follow the script, work starts after submission and latency, and a stream runs one piece of work at a
+    time."""
     last = defaultdict(int)
     for w in log.work:
         if w['t'] != 'host':
@@ -42,7 +43,7 @@ def check_times(log, script, latency):
 
 
 def check_calls(log):
-    """Nested calls have the id and the time of the outermost; work was submitted by a call, inside it."""
+    """Nested calls have the id and lie within the time of the outermost one; a call submits work while it runs."""
     outer = {c['correlation']: c for c in log.calls if c['depth'] == 0}
     assert len(outer) == sum(c['depth'] == 0 for c in log.calls)
     for c in log.calls:
@@ -89,7 +90,7 @@ def test_an_nvcc_program_counted(tmp_path, kind):
     symbols = Counter(c['symbol'] for c in log.calls if c['domain'] == 'runtime')
     suffix = '_ptsz' if kind == 'per_thread' else ''
     assert symbols['__cudaLaunchKernel' + suffix] == 3 * (8 + 2)
-    assert symbols['cudaGraphLaunch'] == 9  # nvcc 13.0 calls the plain one even then
+    assert symbols['cudaGraphLaunch'] == 9  # nvcc 13.0 calls the plain function even in this mode
     failed = [c for c in log.calls if c['result'] and c['domain'] == 'runtime' and c['symbol'].startswith('__')]
     assert [c['result'] for c in failed] == [9, 9, 9]
     copy = next(w for w in log.work if w['name'] == 'memcpy_htod' and w['bytes'] == 1 << 18)

@@ -1,4 +1,4 @@
-"""test_config - the variables of include/env.def: what is said about wrong ones, and what they do."""
+"""test_config - the variables of include/env.def: messages about wrong values, and the effect of right ones."""
 
 import subprocess
 from functools import partial
@@ -19,7 +19,7 @@ def script(run, victim):
 
 @pytest.fixture
 def said(script):
-    """said(env, steps) -> the lines on stderr of a process that woke and recorded as ever, without their prefix."""
+    """said(env, steps) -> the stderr lines, without prefix, of a process that woke and recorded."""
     def said(env, steps=STEPS):
         result = script(steps, env, err=None)
         assert all(called(t) == [1] for t in result.traces)
@@ -29,7 +29,7 @@ def said(script):
     return said
 
 
-# ---- what is said about wrong ones ----
+# ---- messages about wrong values ----
 
 @pytest.mark.parametrize('name, nearest', [('TFI_OUTPUT_DIRS', 'TFI_OUTPUT_DIR'), ('TFI_MAXMB', 'TFI_MAX_MB'),
                                            ('TFI_LOGS', 'TFI_LOG'), ('TFI_NVTX_DOMAIN', 'TFI_NVTX_DOMAINS')])
@@ -46,7 +46,7 @@ def test_unknown_name_that_is_like_none(said):
 
 
 def test_very_long_unknown_name(said):
-    """It is too long to be anybody's slip of a finger, but it is not passed over in silence."""
+    """A name too long for a typing error still gets a message."""
     assert 'TFI_' + 'X' * 20 in only(said({'TFI_' + 'X' * 300: '1'}))
 
 
@@ -67,7 +67,7 @@ def test_values_at_the_limits(said, value):
 @pytest.mark.parametrize('value, words', [('cpu,nccl', ['nccl']), ('io', ['io']), ('nccl,io,ops', ['nccl', 'io']), ('ops', []),
                                           (None, [])])
 def test_activities_that_nothing_records_yet(said, value, words):
-    """The default has nccl and is silent; a user who asks for one of them is told."""
+    """The default activities include nccl silently; an explicit request for an unrecorded activity gets a message."""
     lines = said({'TFI_ACTIVITIES': value})
     assert len(lines) == len(words) and all(f'{word} is not recorded yet' in line for word, line in zip(words, lines))
 
@@ -84,18 +84,18 @@ def test_warnings_are_kept_in_the_trace(script, analyze):
 
 
 def test_alias_is_named_as_it_was_set(said):
-    """Whoever set the alias does not find the other name in their script."""
+    """A message names the alias that the user set, not the primary variable."""
     assert 'PROFILER_OUTPUT_DIR' in only(said({'PROFILER_OUTPUT_DIR': '/tmp/' + 'x' * 20000, 'TFI_OUTPUT_DIR': None}))
 
 
-# ---- one warning a run ----
+# ---- one warning per run ----
 
 def test_one_warning_with_children(said):
     assert len(said({'TFI_MAX_MB': 'abc'}, 'push=a call=1 child push=a call=1 pop parent child push=a call=1 parent pop')) == 1
 
 
 def test_one_warning_of_processes_that_start_together(victim, testlib, tmp_path):
-    """As torchrun starts them: all wake within a second in one directory."""
+    """Processes that torchrun starts together wake within a second in one directory and print one warning."""
     env = dict(clean_environment(), LD_PRELOAD=str(testlib), TFI_OUTPUT_DIR=str(tmp_path / 'run'), TFI_MAX_MB='abc')
     processes = [subprocess.Popen([victim('script'), *STEPS.split(), 'wait=300'], env=dict(env, RANK=str(i)), text=True,
                                   stderr=subprocess.PIPE) for i in range(3)]
@@ -105,7 +105,7 @@ def test_one_warning_of_processes_that_start_together(victim, testlib, tmp_path)
 
 
 def test_a_warning_for_each_run(script):
-    """A later run in a directory of its own says it again."""
+    """A second run in another directory prints the warning again."""
     for i in range(2):
         assert 'TFI_MAX_MB' in script(STEPS, {'TFI_MAX_MB': 'abc', 'TFI_OUTPUT_DIR': f'run{i}'}, err=None).err
 
@@ -124,7 +124,7 @@ def test_levels(said, level, wanted):
     assert sorted('warn' if 'TFI_MAX_MB' in x else 'info' if x.startswith('recording to ') else x for x in lines) == wanted
 
 
-# ---- what goes into the header ----
+# ---- the header ----
 
 def header(script, env, steps=STEPS, **options):
     return only(script(steps, env, **options).traces).info
@@ -145,7 +145,7 @@ def test_environment(script):
 
 
 def test_values_longer_than_the_buffers(script, analyze):
-    """Long values are cut or refused with a line, and neither the trace nor the program suffers."""
+    """Long values are cut or refused with a message; trace and program are unharmed."""
     value = ','.join(f'key{i}={"v" * 700}' for i in range(40))
     result = script(STEPS, {'TFI_METADATA': value}, err=None)
     assert len(result.err.splitlines()) == 1 and 'a shorter text' in result.err
@@ -165,20 +165,20 @@ def test_metadata_up_to_the_limit_is_kept_whole(script, analyze):
 
 @pytest.mark.parametrize('size', [9000, 70000])
 def test_header_with_an_environment_that_does_not_fit(script, size):
-    """What stands before it in the header is whole: the rank decides where the trace belongs."""
+    """The header's fields before the oversized environment stay whole; among them is the rank."""
     trace = only(script(STEPS, {'MASTER_ADDR': 'm' * size, 'RANK': '3', 'TFI_METADATA': 'k=v'}, err=None).traces)
     assert (trace.info['rank'], trace.info['env.TFI_METADATA'], called(trace)) == ('3', 'k=v', [1])
 
 
 def test_environment_changed_by_the_program(script):
-    """What was there at start counts, wherever the change comes before the process has woken."""
+    """The environment at the start counts, even if the program changes it before the library wakes."""
     change = ['set=TFI_METADATA=k=other', 'set=TFI_PIPELINE_NAME=other', 'set=TFI_LOG=debug', 'set=TFI_OUTPUT_DIR=elsewhere']
     info = header(script, {'TFI_METADATA': 'k=v', 'TFI_PIPELINE_NAME': 'mine'}, [*change, *STEPS.split()])
     assert (info['meta.k'], info['pipeline']) == ('v', 'mine')
 
 
 def test_header_shows_the_environment_of_the_start(script):
-    """It shows what the values in use were, not what the program made of them before it woke."""
+    """The header shows the environment at the start, not the program's changes before the library woke."""
     change = ['set=TFI_METADATA=k=other', 'unset=TFI_PIPELINE_NAME', 'unset=RANK']
     info = header(script, {'TFI_METADATA': 'k=v', 'TFI_PIPELINE_NAME': 'mine', 'RANK': '4'}, [*change, *STEPS.split()])
     assert [info.get(f'env.{k}') for k in ('TFI_METADATA', 'TFI_PIPELINE_NAME', 'RANK')] == ['k=v', 'mine', '4']
@@ -228,7 +228,7 @@ def test_host_in_a_path(script, tmp_path):
 
 
 def test_relative_directory_is_of_the_start(script, tmp_path):
-    """A program that changes its directory before it wakes still writes where it was started."""
+    """A relative output directory starts at the process's first directory, even if the program changes directory."""
     (tmp_path / 'sub').mkdir()
     script(['chdir=sub', *STEPS.split()], {'TFI_OUTPUT_DIR': 'rel/run/'})
     assert len(list((tmp_path / 'rel/run').glob('*.tfr'))) == 1 and not list((tmp_path / 'sub').iterdir())
@@ -241,7 +241,7 @@ def killed(script, env):
 
 
 def test_live_directory(script, analyze, tmp_path):
-    """The reader finds the open part where the header says it is."""
+    """The reader finds the live file through the header."""
     result = script('push=a call=1 call=2 kill', {'TFI_LIVE_DIR': tmp_path / 'live'}, rc=-9)
     path, = (tmp_path / 'live').iterdir()
     tfr_path, = result.dir.iterdir()
@@ -257,7 +257,8 @@ def test_live_directory_is_empty_after_a_clean_end(script, tmp_path):
 
 
 def test_relative_live_directory(script, analyze, tmp_path):
-    """It is of the start, as the output directory is, and the reader needs no luck with its own directory."""
+    """A relative live directory starts at the process's first directory too, and the reader's own directory does not
+    matter."""
     (tmp_path / 'sub').mkdir()
     result = script('chdir=sub push=a call=1 call=2 kill', {'TFI_LIVE_DIR': 'live'}, rc=-9)
     assert only(result.traces).info['live'].startswith(f'{tmp_path}/live/')

@@ -1,7 +1,7 @@
-"""test_fixture - traces of the first version of the format give the right answers for ever, and so do those made today.
+"""test_fixture - traces of the format's first version still give the right answers, and so do traces made today.
 
-tests/victims/fixture.c writes a log of all it does, each thing between two readings of the clock. tests/data/v1 holds
-such logs with the traces the first version of the library made of them; the same is asked of a run of today.
+tests/victims/fixture.c logs everything it does, each action between two clock readings. tests/data/v1 holds such logs
+and their traces by the library's first version; the tests ask the same of a run of today.
 """
 
 import json
@@ -17,7 +17,7 @@ from conftest import ROOT
 from tfr import BLOCK, CHUNK, DEFLATED, NESTED, ROWS, STAGE, read
 
 V1 = ROOT / 'tests' / 'data' / 'v1'
-SLACK_NS = 2000  # the reader's interpolation between two readings of the clock
+SLACK_NS = 2000  # the reader's interpolation between two clock readings
 ENDS = ['whole', 'killed']
 BOTH = [f'{made}-{end}' for made in ('v1', 'now') for end in ENDS]
 
@@ -33,7 +33,8 @@ def read_log(path):
 
 @pytest.fixture
 def traces(run, victim, tmp_path):
-    """traces('v1-killed') or ('now-whole'): the .tfr, its .live beside it if it was killed, and the program's log."""
+    """traces('v1-killed') or ('now-whole'): the .tfr, its .live beside it if the process was killed, and the program's
+    log."""
     def traces(which):
         made, end = which.split('-')
         if made == 'now':
@@ -47,7 +48,7 @@ def traces(run, victim, tmp_path):
         if end == 'killed':
             live = tmp_path / 'kept.tfr.live'
             live.write_bytes(lzma.decompress((V1 / 'killed.tfr.live.xz').read_bytes()))
-            os.utime(live, (1, 1))  # quiet for a long time: its process is gone
+            os.utime(live, (1, 1))  # unchanged for a long time, so its process is gone
         return trace, read_log(V1 / f'{end}.json')
     return traces
 
@@ -69,7 +70,7 @@ def lasts(us, begun, ended):
 
 
 def plain(values):
-    """Arguments as the log has them: without units, hexadecimal ones as numbers, addresses left out."""
+    """Arguments in the log's form: without units, hexadecimal ones as numbers, addresses left out."""
     numbers = {k.removesuffix('_bytes'): int(v, 0) if isinstance(v, str) else v for k, v in values.items()}
     return {k: v for k, v in numbers.items() if k not in ('c', 'd')}
 
@@ -96,7 +97,7 @@ def check_record(row, entry, start, tid_of):
 
 @pytest.mark.parametrize('which', BOTH)
 def test_dump(traces, analyze, which):
-    """Every record of a thread, in its order, with every column the program knows the value of."""
+    """Every record of a thread is there in order, with every column whose value the program knows."""
     trace, log = traces(which)
     rows = analyze('dump', trace)['rows']
     start = next(r['values']['value'] - r['time_us'] * 1000 for r in rows
@@ -131,13 +132,13 @@ def test_info(traces, analyze, which):
 
 
 def host_times(log):
-    """By stage: the least and the most time its calls took on the host, in ns, recursion counted once."""
+    """{stage: [least, most] host time of its calls}, in ns, with recursion counted once."""
     ends = [(e['opener'], e['name'], e['begun'], e['between']) for e in log.of('range_end')]
     met = Counter((e['opener'], e['name']) for e in log.of('range_end'))
     times = defaultdict(lambda: [0, 0])
     for begin in log.of('range_begin'):
         key = begin['tid'], begin['name']
-        if met[key] == 0:  # open when it was killed: up to the last record
+        if met[key] == 0:  # open when the process was killed: up to the last record
             times[begin['name']][1] += log.last - begin['between'][0]
     until = {}
     for tid, name, begun, ended in sorted(ends, key=lambda e: e[2]):
@@ -188,7 +189,7 @@ def test_export_chrome(traces, analyze, which):
 
 
 def test_timing_json(traces):
-    """What the library itself has summed."""
+    """The library's own timing.json equals the program's log."""
     trace, log = traces('now-whole')
     timing = json.loads(trace.with_suffix('.timing.json').read_text())
     assert (timing['pid'], set(timing['stages'])) == (log.pid, {e['name'] for e in log.of('range_begin')})
@@ -200,7 +201,7 @@ def test_timing_json(traces):
 
 @pytest.mark.parametrize('which', ['v1-killed', 'now-killed'])
 def test_a_trace_without_its_live_file(traces, analyze, which):
-    """What has reached the .tfr stands on its own: names and descriptions of functions stand before their first use."""
+    """The .tfr of a killed process is complete in itself: names and functions stand before their first use."""
     trace, log = traces(which)
     trace.with_suffix('.tfr.live').unlink()
     rows = analyze('dump', trace, rc=3)['rows']
@@ -213,7 +214,7 @@ def test_a_trace_without_its_live_file(traces, analyze, which):
 
 
 def test_no_room_for_a_live_file(run, victim, analyze, tmp_path):
-    """A limit on the size of files that leaves room for the trace only: one line, and nothing is lost."""
+    """A file size limit with room for the trace only gives one message, and no record is lost."""
     limited = ['bash', '-c', 'ulimit -f 1024; exec "$0" "$@"', victim('fixture'), tmp_path / 'log', 'whole']
     result = run(limited, preload='test')
     assert result.rc == 0 and len(result.err.splitlines()) == 1 and 'SIGKILL would lose' in result.err
@@ -223,7 +224,7 @@ def test_no_room_for_a_live_file(run, victim, analyze, tmp_path):
 
 @pytest.mark.parametrize('end', ENDS)
 def test_the_kept_traces_are_of_both_forms(end):
-    """Rows and packed columns, as the format's own reader in Python sees them; version 1.0."""
+    """The kept traces have rows and packed columns, by the format's reader in Python, and version 1.0."""
     data = (V1 / f'{end}.tfr').read_bytes()
     assert data[:12] == b'TFITRACE\x01\x00\x00\x00'
     live = lzma.decompress((V1 / 'killed.tfr.live.xz').read_bytes()) if end == 'killed' else None

@@ -1,4 +1,4 @@
-"""test_hooks - intercepted calls: what a record says, and that a program gets what it would get without us."""
+"""test_hooks - intercepted calls: the content of a record, and a program that behaves as without the library."""
 
 import json
 import re
@@ -17,7 +17,7 @@ SIGNED = 1 << 64
 
 @pytest.fixture
 def rows(run, victim):
-    """The run of hooks_rows, its trace, and what it printed: {function: (result, errno, before, after)}."""
+    """The run of hooks_rows, its trace, and its output: {function: (result, errno, before, after)}."""
     result = run([victim('hooks_rows')], preload='test')
     assert (result.rc, result.err) == (0, '')
     said = {}
@@ -29,7 +29,7 @@ def rows(run, victim):
 
 # ---- every row ----
 
-EXPECTED = {  # class, arguments, values, result, errno; None is not fixed
+EXPECTED = {  # class, arguments, values, result, errno; None is any value
     'dummy_add': ('TEST', 'x:INT', [SIGNED - 9000000000], -8999999999, 77),
     'dummy_fail': ('TEST', 'error:INT,result:INT', [23, SIGNED - 5], -5, 23),
     'dummy_store': ('TEST', 'stored:UINT,x:UINT', [SIGNED - 1, SIGNED - 1], 0, 77),
@@ -46,7 +46,7 @@ def table():
 
 
 def outermost(trace):
-    """{function: its outermost call} but for the first one, which only woke the process."""
+    """{function: its outermost call}, without the first call, which only wakes the process."""
     found = {}
     for call in sorted(calls(trace), key=lambda c: c.time)[1:]:
         if not any(o.time <= call.time and o.time + o.duration >= call.time + call.duration for o in found.values()):
@@ -78,7 +78,7 @@ def test_results_and_errno_are_passed_through(rows, run, victim):
 
 
 def test_durations(rows):
-    """Each record lies between the caller's own clock readings; the one that sleeps is as long as it slept."""
+    """Each record lies between the caller's clock readings, and the sleeping call lasts as long as its sleep."""
     _, trace, said = rows
     clock = [r.values for r in trace.records if r.kind == 'clock' and r.values['clock'] == 2]
     a, b = min(clock, key=lambda c: c['ticks']), max(clock, key=lambda c: c['ticks'])
@@ -106,7 +106,8 @@ def test_nested_calls_have_a_record_each(rows):
 @pytest.mark.parametrize('end', ['exit', 'kill'])
 @pytest.mark.parametrize('count', [40, 9000])
 def test_calls_like_earlier_ones(run, victim, tfanalyze, count, end):
-    """Their rows hold differences only: packed at the end, as they are after SIGKILL, and in both chunks' sizes."""
+    """Repeated calls, recorded as differences, read back whole: packed at the end or after SIGKILL, in chunks of both
+    sizes."""
     result = run([victim('hooks_again'), count, 5, end], preload='test')
     assert (result.rc, result.err) == (-9 if end == 'kill' else 0, '')
     wanted = [line.split() for line in result.out.splitlines()]
@@ -128,14 +129,14 @@ def test_calls_like_earlier_ones(run, victim, tfanalyze, count, end):
 
 
 def test_missing_original(run, victim, tmp_path):
-    """No library, so nothing to call: 0, errno unchanged, nothing stored, nothing recorded."""
+    """A hook without an original returns 0, keeps errno, stores nothing and records nothing."""
     result = run([victim('hooks_late')], preload='test')
     assert (result.rc, result.out, result.err) == (0, 'missing 0 5 77\n', '')
     assert not (tmp_path / 'run').exists()
 
 
 def test_libraries_opened_local(run, victim):
-    """RTLD_LOCAL hides a library from RTLD_NEXT; a look-up that failed once is tried again."""
+    """RTLD_LOCAL hides a library from RTLD_NEXT; a failed look-up is repeated at the next call."""
     result = run([victim('hooks_late'), victim('libdummy.so').parent], preload='test')
     assert (result.rc, result.err) == (0, '')
     assert result.out.split('\n')[:4] == ['missing 0 5 77', 'constructor', 'local 2', 'found again 3']
@@ -144,7 +145,7 @@ def test_libraries_opened_local(run, victim):
 
 @pytest.mark.parametrize('names', [None, '', 'x'])
 def test_calls_before_our_constructor_and_after_our_end(run, victim, names):
-    """A library's constructor is recorded like all else; what comes after the end of the trace is only forwarded."""
+    """Calls of a library's constructor are recorded; calls after the end of the trace are only forwarded."""
     result = run([victim('hooks_early')], {'ENABLE_PROFILER_NAMES': names}, preload='test')
     assert (result.rc, result.out, result.err) == (0, 'constructor\nmain\ndestructor\n', '')
     traces = scripted.traces(result.dir) if result.dir.exists() else []
@@ -157,7 +158,7 @@ def test_calls_before_our_constructor_and_after_our_end(run, victim, names):
 @pytest.mark.parametrize('mode', ['main', 'threads'])
 @pytest.mark.slow
 def test_calls_from_a_signal_handler(run, victim, tfanalyze, mode):
-    """Whatever was interrupted, each call is recorded or counted as made inside the recorder; none is lost unseen."""
+    """Every call from a signal handler is recorded, or counted as made inside the recorder."""
     result = run([victim('hooks_storm'), mode], preload='test')
     assert (result.rc, result.err) == (0, '')
     made = int(re.match(r'made (\d+)\ncan be cancelled 1\n$', result.out).group(1))
@@ -172,7 +173,7 @@ def test_calls_from_a_signal_handler(run, victim, tfanalyze, mode):
 
 @pytest.fixture
 def hanging(victim, testlib, tmp_path):
-    """Starts a script that hangs in its last step; gives its slots once `ready` says so, then kills it."""
+    """Starts a script that hangs in its last step; returns its slots once `ready` accepts them, then kills it."""
     processes = []
 
     def hanging(steps, ready):
@@ -214,6 +215,6 @@ def test_slot_without_a_call(hanging):
 
 
 def test_slot_after_a_stage_was_ended_elsewhere(hanging):
-    """The stages left open are the ones named, wherever the ended one stood in the list."""
+    """The slot names the stages that are still open, wherever the ended one was in the list."""
     pid, found = hanging(['start=first', 'push=second', 'a.end=0', 'sleep=100000'], lambda slot: slot.calls)
     assert (found[pid].nr_stages, found[pid].stages) == (1, ['second'])

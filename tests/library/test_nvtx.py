@@ -1,6 +1,6 @@
-"""test_nvtx - NVTX and tfinject.h as sources of stages: every callback, its return value, its record, and real pipelines.
+"""test_nvtx - NVTX and tfinject.h as sources of stages: every callback, its return value, its record, real pipelines.
 
-Records are read with `tfanalyze dump`; each expected one is given by the columns that matter, the others are not looked at.
+The tests read records with `tfanalyze dump`. An expected record gives only the columns that matter.
 """
 
 import json
@@ -29,7 +29,7 @@ def nvtx(run, victim):
 
 @pytest.fixture
 def records(analyze):
-    """records(directory, kind, ...) -> the records of these kinds in the order of each thread, a dict of columns each."""
+    """records(directory, kind, ...) -> the records of these kinds, in the order of each thread, as dicts of columns."""
     def records(directory, *kinds, rc=0):
         rows = analyze('dump', directory, rc=rc)['rows']
         start = next(r['values']['value'] / 1000 - r['time_us'] for r in rows
@@ -72,7 +72,7 @@ RETURNED = '''
 
 @pytest.fixture
 def calls(run, victim, records):
-    """What nvtx_calls printed and recorded."""
+    """The output of nvtx_calls, and a function that returns its records."""
     result = run([victim('nvtx_calls')])
     assert result.rc == 0 and result.err == ''
     return result, partial(records, result.dir)
@@ -83,7 +83,7 @@ def test_every_function_returns_what_it_should_and_keeps_errno(calls):
 
 
 def test_every_callback_of_the_header_is_called_by_that_victim():
-    """A new version of NVTX with more callbacks must not go unnoticed."""
+    """A new version of NVTX with more callbacks fails this test."""
     include = re.search(r'^NVTX_INC = (.*)$', (BUILD / 'headers.mk').read_text(), re.M).group(1)
     types = (ROOT / include / 'nvtx3/nvtxDetail/nvtxTypes.h').read_text()
     source = (ROOT / 'tests/victims/nvtx_calls.c').read_text()
@@ -215,7 +215,7 @@ def test_domains_as_the_user_wants_them(nvtx, records, domains, stages):
 
 
 def test_table_of_domains_covers_what_was_seen():
-    """Names that NVIDIA's libraries really use; the matching itself is the library's (test above)."""
+    """The table covers names that NVIDIA's libraries really use; the matching itself is tested above."""
     from fnmatch import fnmatch
     patterns = re.findall(r'DOMAIN\("([^"]+)"', (ROOT / 'include/domains.def').read_text())
     for name in ('NCCL', 'cuFile', 'CCCL', 'cuBLAS', 'cuBLASLt', 'cuDNN', 'CUSPARSE', 'cusolverDn', 'cusolverMg', 'NVSHMEM',
@@ -223,7 +223,7 @@ def test_table_of_domains_covers_what_was_seen():
         assert any(fnmatch(name.lower(), p.lower()) for p in patterns), name
 
 
-# ---- ranges out of the ordinary ----
+# ---- unusual ranges ----
 
 def test_ranges_across_threads(nvtx, records):
     result = nvtx('across')
@@ -266,7 +266,7 @@ def test_threads_that_make_the_same_handles_at_once(nvtx, records):
     assert {(r['domain'], r['name']) for r in records(result.dir, 'category')} == {('shared', 'shared category')}
 
 
-# ---- what an event holds ----
+# ---- the content of an event ----
 
 def as_bits(form, value):
     return int.from_bytes(struct.pack('<' + form, value), 'little')
@@ -277,7 +277,7 @@ def number(value):
 
 
 def bits(row):
-    """The payload's 64 bits, from however the value is shown."""
+    """The payload's 64 bits, for every form in which the value is shown."""
     value = row['payload']
     if value is None:
         return 0
@@ -327,7 +327,7 @@ def test_set_only_where_it_is_not(run, lib, tmp_path):
 
 
 def test_another_tool_keeps_nvtx(run, victim, tmp_path):
-    """A real other tool, which is in nobody's way: NVTX calls go there, the program's own API to us."""
+    """Another tool keeps NVTX: NVTX calls go to that tool, the program's own API goes to us."""
     source = tmp_path / 'tool.c'
     source.write_text('#include <stdio.h>\n'
                       'int InitializeInjectionNvtx2(const void *(*get)(unsigned)) { (void)get; puts("tool"); return 1; }\n')
@@ -343,13 +343,13 @@ def test_another_tool_keeps_nvtx(run, victim, tmp_path):
 
 
 def test_without_preload_through_nvtx_alone(run, victim, lib, records):
-    """The library that NVTX itself loads, as where a launcher has rewritten LD_PRELOAD."""
+    """NVTX itself loads the library, for processes whose launcher changed LD_PRELOAD."""
     result = run([victim('nvtx_cases'), 'across'], preload=False, env={'NVTX_INJECTION64_PATH': lib})
     assert result.rc == 0 and len(records(result.dir, 'range_begin')) == 3
 
 
 def test_ranges_from_a_constructor_before_ours(run, tmp_path, lib, records):
-    """A library's constructor may open ranges before any constructor of ours has run: with the path inherited."""
+    """A library's constructor may open ranges before our constructor, if the environment already has the path."""
     include = re.search(r'^NVTX_INC = (.*)$', (BUILD / 'headers.mk').read_text(), re.M).group(1)
     (tmp_path / 'early.c').write_text(
         '#include <nvtx3/nvToolsExt.h>\n'
@@ -393,7 +393,7 @@ def test_api_costs_nothing_without_the_library(run, victim, tmp_path):
 @pytest.mark.parametrize('options', [[], ['-no-pie', '-fno-pie'], ['-O2', '-flto'], ['-static']],
                          ids=['pie', 'no-pie', 'lto', 'static'])
 def test_api_header_in_every_kind_of_program(run, tmp_path, lib, compiler, options):
-    """Weak symbols must be found in position-dependent programs too, and missed without harm in static ones."""
+    """Weak symbols are found in position-dependent programs too, and their absence in static ones is harmless."""
     cpp = compiler.endswith('++')
     source = tmp_path / ('p.cpp' if cpp else 'p.c')
     scope = '{ tfi::range r("scope"); }' if cpp else 'tfi_range_push("scope"); tfi_range_pop();'
@@ -402,7 +402,7 @@ def test_api_header_in_every_kind_of_program(run, tmp_path, lib, compiler, optio
     warnings = ['-Wall', '-Wextra', '-Wshadow', '-Wpedantic', '-Werror', '-std=c++11' if cpp else '-std=c99']
     lto = ['-fuse-ld=bfd'] if '-flto' in options and compiler == 'gcc' else []
     if '-flto' in options and 'clang' in compiler:
-        options = ['-O2']  # its plugin for the linker is a package of its own
+        options = ['-O2']  # clang's linker plugin is a package of its own
     compiled = execute([compiler, *warnings, *options, *lto, f'-I{ROOT}/include', '-o', tmp_path / 'p', source],
                        clean_environment())
     assert compiled.rc == 0, compiled.err
@@ -420,14 +420,14 @@ def stages_logged(path):
 
 
 def ranges_by_begin(rows):
-    """(begin, end) records of each range of NVTX, joined by id; torch has ranges of its own."""
+    """(begin, end) records of each NVTX range, joined by id; torch has ranges of its own."""
     ends = {r['id']: r for r in rows if r['kind'] == 'range_end'}
     return [(r, ends[r['id']]) for r in rows if r['kind'] == 'range_begin' and int(r['flags'], 0) & 0x100]
 
 
 @pytest.mark.timeout(300)
 def test_stages_equal_what_the_script_logs(run, python, records, analyze, tmp_path):
-    """Names, nesting and counts by rank; each time lies between the script's own readings outside and inside."""
+    """Names, nesting and counts by rank equal the script's log; each time lies between the script's clock readings."""
     result = run([python, '-m', 'torch.distributed.run', '--standalone', '--nproc-per-node=2',
                   ROOT / 'tests/victims/nvtx_pipeline.py', tmp_path], timeout=200)
     assert result.rc == 0, result.err[-3000:]

@@ -1,4 +1,4 @@
-"""test_promises_clone - children that share the process's memory (hostile.md M5), and filters of system calls."""
+"""test_promises_clone - children that share the process's memory, and system call filters."""
 
 import pytest
 
@@ -6,8 +6,9 @@ import pytest
 @pytest.mark.parametrize('how, said', [('return', 'child 7 0'), ('_exit', 'child 7 0'), ('exec', 'child 7 0'),
                                        ('signal', 'child -1 9'), ('many', 'child 7 0')])
 def test_children_that_share_memory(run, victim, analyze, how, said):
-    """A child by clone(CLONE_VM) ends for its parent as it does without the library, and the parent goes on recording.
-    Red on 9e7425a: the background thread is made in the child, and waitpid() does not return."""
+    """A child by clone(CLONE_VM) ends for its parent as without the library, and the parent continues recording.
+
+    The background thread used to start in the child, so waitpid() did not return."""
     plain = run([victim('clone_vm'), how], preload=False)
     assert (plain.rc, plain.out) == (5, said + '\n')
     result = run([victim('clone_vm'), how], timeout=60)
@@ -17,8 +18,9 @@ def test_children_that_share_memory(run, victim, analyze, how, said):
 
 
 def test_a_filter_that_kills(run, victim, lib):
-    """A process that stays asleep survives a filter that kills at what ordinary programs do not call.
-    Red on 9e7425a: madvise and membarrier in the constructor."""
+    """A sleeping process survives a filter that kills at unusual system calls.
+
+    The constructor used to call madvise and membarrier."""
     program = victim('filtered')
     plain = run([program, program], preload=False)
     assert (plain.rc, plain.out) == (5, 'done\n')
