@@ -1,4 +1,4 @@
-"""optrace - traces of ours with operators, memory and stages in pieces, written by tests/tfr.py in nanoseconds."""
+"""optrace - .tfr traces with operators, memory and stages in pieces, written by tests/tfr.py; times in nanoseconds."""
 
 import json
 
@@ -32,7 +32,8 @@ class OpTrace(Trace):
                                   stack=self.w.stack(*frames) if frames else 0))
 
     def coroutine(self, name, start, pieces, end, thread=1):
-        """A stage that ran in these pieces, (start, end, thread) each; None as an end: it was closed there."""
+        """A stage that ran in these pieces, each (start, end, thread). A piece without an end lasts until the stage
+        ends."""
         self.ranges += 1
         number, name = self.ranges, self.w.string(name)
         flags = STAGE | PAUSES
@@ -48,7 +49,7 @@ class OpTrace(Trace):
         return number
 
     def stage_memory(self, number, time, allocated, reserved=0, device=0):
-        """Peaks of the stage that was opened as the number-th."""
+        """Memory peaks of the number-th opened stage."""
         self.records.append(rec('stage_memory', device=device, time=ticks(time), id=number, allocated_peak=allocated,
                                 reserved_peak=reserved))
 

@@ -1,9 +1,9 @@
-"""profiled - runs some of torch under torch.profiler: writes its trace, and what key_averages says of the same run.
+"""profiled - runs some torch code under torch.profiler: writes its trace, and key_averages of the same run.
 
-`profiled.py WORK OPTIONS TRACE` with the names of a function below and of torch.profiler's switches (shapes, memory, stack,
-flops, schedule); with `python` the trace has Python functions as events, with `region` all of it is in one range of that
-name. On stdout, as JSON: {grouping: {"rows": [...], "tables": {sort key or "": text}}}. A program of its own, as torch's
-profiler may run once in a process without a trace of what ran before.
+`profiled.py WORK OPTIONS TRACE` takes the name of a function below and of torch.profiler's switches (shapes, memory,
+stack, flops, schedule). With `python` the trace has Python functions as events; with `region` one range of that name
+contains everything. stdout is JSON: {grouping: {"rows": [...], "tables": {sort key or "": text}}}. It is its own
+program because torch's profiler leaves the earlier work out only in a fresh process.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ def training():
 
 
 def threads():
-    """Operators of three threads at once; ranges that hold one of their own name alone, or two."""
+    """Operators of three threads at once, and ranges that hold one or two ranges of their own name."""
     def work():
         for i in range(20):
             with record_function('same'), record_function('same'):
@@ -61,7 +61,7 @@ def threads():
 
 
 def loose():
-    """Blocks that are freed, and one that is allocated, while no operator runs."""
+    """Blocks freed, and a block allocated, while no operator runs."""
     kept = [torch.ones(1000, 1000) for _ in range(3)]
 
     def step():
@@ -72,7 +72,7 @@ def loose():
 
 
 def convolutions():
-    """Operators whose operations torch counts, and such as look like them and are not counted."""
+    """Operators whose floating-point operations torch counts, and similar ones that it does not count."""
     F, r = torch.nn.functional, torch.randn
 
     def step():

@@ -1,9 +1,9 @@
-"""test_promises_files - whatever lies, or appears, where the library writes: the program runs as without it.
+"""test_promises_files - obstacles where the library writes, before or during the run: the program runs as without it.
 
-A table of faults, each planted before the program starts (bash knows its pid, and becomes the program) or in the middle of
-the run: links, FIFOs, devices, directories and foreign files at every name the library makes, and directories that are
-moved, removed or swapped. After each run the program's status and output are those of a run without the library, nothing
-hangs, and what lies outside the run directory is as it was.
+The tests have a table of faults: links, FIFOs, devices, directories and foreign files at every name the library makes,
+and directories that are moved, removed or swapped. A test plants a fault before the program starts (bash knows its pid,
+and becomes the program) or in the middle of the run. After each run the status and output equal those of a run without
+the library, nothing hangs, and files outside the run directory are unchanged.
 """
 
 import json
@@ -15,7 +15,7 @@ import pytest
 ROOT_ONLY = 'needs root to make a link of another user'
 ENV = {'TFI_NO_SUCH_VARIABLE': '1'}
 TRACE = 'run/rank0.$(uname -n).$$'
-# Name of a place -> its path, as bash writes it, and the variables that lead the library there.
+# {place: (its path, as bash writes it, and the variables that lead the library there)}
 PLACES = {
     'trace': (TRACE + '.tfr', {}), 'live': (TRACE + '.tfr.live', {}), 'timing': (TRACE + '.timing.json', {}),
     'temporary': (TRACE + '.timing.json.tmp1', {}), 'claim': ('run/.warned', {}),
@@ -37,7 +37,7 @@ NEEDS_ROOT = ('device', 'foreign link', 'foreign file')
 
 
 def everything(directory):
-    """The contents of a directory: names, kinds, sizes and contents of files."""
+    """{path: (mode, content)} of everything in a directory."""
     found = {}
     for path in sorted(directory.rglob('*')):
         st = path.lstat()
@@ -47,7 +47,7 @@ def everything(directory):
 
 @pytest.fixture
 def play(run, victim, tmp_path):
-    """play(command, plant=..., close=..., env=...) -> the watched run; checks it against a bare one."""
+    """play(command, plant=..., close=..., env=...) -> the watched run, compared with a bare one."""
     def play(command='true', plant='true', close=False, env=None):
         outside = tmp_path / 'outside'
         outside.mkdir()
@@ -71,13 +71,13 @@ def library(victim):
 @pytest.mark.parametrize('thing', THINGS)
 @pytest.mark.parametrize('place', PLACES)
 def test_planted_before_the_start(play, place, thing):
-    """Each kind of file at each name the library makes or reads."""
+    """Each kind of obstacle is planted at each name that the library makes or reads."""
     if thing in NEEDS_ROOT and os.geteuid() != 0:
         pytest.skip(ROOT_ONLY)
     path, env = PLACES[place]
     plant = f'it="$PWD/{path}"; mkdir -p "$(dirname "$it")"; {THINGS[thing]}'
     if place in ('directory', 'parent', 'live directory') and thing in ('link', 'dangling link'):
-        plant += '; chown -h 12345 "$it"'  # one of our own is followed, and that is right
+        plant += '; chown -h 12345 "$it"'  # the library rightly follows the user's own link
     play(plant=plant, env=env)
 
 
@@ -97,7 +97,7 @@ CHANGES = {
 @pytest.mark.parametrize('close', [False, True], ids=['', 'closed'])
 @pytest.mark.parametrize('change', CHANGES)
 def test_changed_in_the_middle(play, change, close):
-    """The directory, or a name in it, becomes something else while the program runs, with its descriptors and without."""
+    """The directory, or a name in it, changes while the program runs, with the library's descriptors open and closed."""
     if 'chown' in CHANGES[change] and os.geteuid() != 0:
         pytest.skip(ROOT_ONLY)
     result = play(CHANGES[change], close=close)
@@ -108,7 +108,7 @@ def test_changed_in_the_middle(play, change, close):
 
 
 def test_moved_directory_is_still_the_right_one(play, analyze, tmp_path):
-    """The descriptor stays with the directory: its trace is whole, under its new name, and so is timing.json."""
+    """The library's descriptor follows a moved directory: trace and timing.json are whole under its new name."""
     assert 'gone' not in play('mv run moved; mkdir run').err
     assert [row['complete'] for row in analyze('info', tmp_path / 'moved')['rows']] == [True]
     assert len(list((tmp_path / 'moved').glob('*.timing.json'))) == 1 and not list((tmp_path / 'run').iterdir())
@@ -116,7 +116,7 @@ def test_moved_directory_is_still_the_right_one(play, analyze, tmp_path):
 
 @pytest.mark.parametrize('umask', ['0', '077', '0777'])
 def test_modes(play, tmp_path, umask):
-    """Only the owner may read a trace, its live part and timing.json, whatever the umask says."""
+    """Only the owner may read a trace, its live file and timing.json, under any umask."""
     play('stat -c "%a %n" run/*.tfr run/*.live >modes', plant=f'mkdir run; umask {umask}')
     modes = [line.split()[0] for line in (tmp_path / 'modes').read_text().splitlines()] if umask != '0777' else []
     modes += [oct(path.stat().st_mode & 0o7777)[2:] for path in (tmp_path / 'run').iterdir()]
@@ -129,7 +129,7 @@ def test_trigger_that_is_a_fifo_is_said_once(play):
 
 
 def test_foreign_note_is_said_and_ignored(play, tmp_path):
-    """A note of somebody else would choose our directory's name."""
+    """Another user's note, which would choose the directory's name, is ignored with a message."""
     if os.geteuid() != 0:
         pytest.skip(ROOT_ONLY)
     path, env = PLACES['note']
@@ -139,14 +139,14 @@ def test_foreign_note_is_said_and_ignored(play, tmp_path):
 
 
 def test_names_that_are_taken_get_a_number(play, tmp_path):
-    """A file that has the name of ours is left as it is: the trace and its timing.json become .2 together."""
+    """A file with the trace's name stays: trace and timing.json both get the suffix .2."""
     play(plant=f'mkdir run; echo text >{TRACE}.timing.json')
     names = sorted(path.name for path in (tmp_path / 'run').iterdir() if path.name.startswith('rank'))
     assert [name.split('.', 3)[3] for name in names] == ['2.tfr', '2.timing.json', 'timing.json'], names
 
 
 def test_many_stages_with_long_names(run, victim, tmp_path):
-    """timing.json holds 20,000 stages, and names of 60,000 bytes: it is not one buffer."""
+    """timing.json has room for 20,000 stages and for names of 60,000 bytes."""
     words = [word for i in range(30) for word in (f'push={chr(97 + i % 26) * 60000}{i}', 'pop')]
     long = run([victim('script'), *words])
     many = run([victim('files'), 'true'], {'TFI_OUTPUT_DIR': tmp_path / 'many'})

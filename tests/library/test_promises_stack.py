@@ -1,8 +1,8 @@
 """test_promises_stack - the library wakes, records and finishes with less than 4 KiB of stack.
 
-Its first event may lie in a signal handler or on a thread of the smallest size, and so may its end: a crash handler on an
-alternative stack that calls _exit is an ordinary program. tests/victims/stack.c measures on a painted stack how deep each
-step goes, and runs on small stacks.
+The first event may come in a signal handler or on a thread with the smallest stack, and so may the end: a crash handler
+on an alternative stack that calls _exit is an ordinary program. tests/victims/stack.c measures each step's depth on a
+painted stack, and runs on small stacks.
 """
 
 import pytest
@@ -27,18 +27,18 @@ ROOMY = [('thread', 1 << 18, True), ('handler', 1 << 16, True), ('awake exit', 1
 
 @pytest.mark.parametrize('setting', SETTINGS)
 def test_depth(run, victim, setting):
-    """No step reaches 4 KiB below the caller's frame. LD_BIND_NOW: what the program's own linking takes is not ours."""
+    """No step goes 4 KiB below the caller's frame. LD_BIND_NOW keeps the program's own linking out of the measurement."""
     result = run([victim('stack')], {**SETTINGS[setting], 'LD_BIND_NOW': '1'})
     *lines, last = result.out.splitlines()
     depths = {step: int(depth) for step, depth in (line.split(': ') for line in lines)}
     assert (result.rc, last, len(depths)) == (0, 'done', 5)
     assert max(depths.values()) < LIMIT, depths
-    assert setting == 'no directory' or depths['wake'] > 500  # it did wake
+    assert setting == 'no directory' or depths['wake'] > 500  # the process woke
 
 
 @pytest.mark.parametrize('mode, size, status', SMALL)
 def test_small_stacks(run, victim, mode, size, status):
-    """The first event, or the end, on the smallest stacks programs have: status and output as without the library."""
+    """The first event, or the end, on the smallest stacks that programs use: status and output as without the library."""
     words = [victim('stack'), mode, size]
     bare, watched = run(words, preload=False), run(words)
     assert bare.rc == status
@@ -47,7 +47,7 @@ def test_small_stacks(run, victim, mode, size, status):
 
 
 def taken(result):
-    """Tells of a run's trace whether each stage has a call stack, and how often none was taken."""
+    """Whether each stage of a run has a call stack, and the number of stages counted as without one."""
     trace = only(scripted.traces(result.dir))
     drops = {r.values['cause']: r.values['count'] for r in trace.records if r.kind == 'drop'}
     return [bool(r.values['stack']) for r in trace.records if r.kind == 'range_begin'], drops.get(20, 0)
@@ -55,7 +55,7 @@ def taken(result):
 
 @pytest.mark.parametrize('mode, size, status', SMALL)
 def test_no_call_stacks_of_small_stacks(run, victim, mode, size, status):
-    """With `stack` among the activities too: a stage there is recorded without one, which is counted."""
+    """With the activity `stack`, a stage on a small stack is recorded without a call stack, and counted."""
     words = [victim('stack'), mode, size]
     bare, watched = run(words, preload=False), run(words, {'TFI_ACTIVITIES': 'cpu,stack'})
     assert (watched.rc, watched.out, watched.err) == (status, bare.out, bare.err)
@@ -65,6 +65,7 @@ def test_no_call_stacks_of_small_stacks(run, victim, mode, size, status):
 
 @pytest.mark.parametrize('mode, size, known', ROOMY)
 def test_call_stacks_of_larger_stacks(run, victim, mode, size, known):
-    """Stacks are taken where there is room, also in a handler; not in a coroutine, the end of whose stack nobody knows."""
+    """Call stacks are taken on stacks with room, in handlers too; in coroutines, whose stack has no known end, they are
+    not."""
     stacks, without = taken(run([victim('stack'), mode, size], {'TFI_ACTIVITIES': 'cpu,stack'}))
     assert set(stacks) == {known} and without == (0 if known else 1)

@@ -1,8 +1,9 @@
-"""test_promises_stderr - a message of ours neither kills the program nor makes it wait, whatever its stderr is.
+"""test_promises_stderr - a message of the library never kills or blocks the program, whatever its stderr is.
 
-tests/victims/stderr.c spoils its own stderr and never writes to it. The library has something to say when it wakes (an
-unknown variable, or a directory it can't make), at the end of each stage (TELEFUSER_PROFILE_DEBUG) and at the end (the run
-directory is gone). The program's status, output, signal mask and waiting signals are those of a run without the library.
+tests/victims/stderr.c spoils its own stderr and never writes to it. The library prints messages when it wakes (an
+unknown variable, or a directory it cannot make), at the end of each stage (TELEFUSER_PROFILE_DEBUG) and at the end (the
+run directory is gone). The program's status, output, signal mask and pending signals equal those of a run without the
+library.
 """
 
 import pytest
@@ -18,7 +19,8 @@ MOMENTS = {'asleep': {'TFI_OUTPUT_DIR': '/proc/no/such'},
 @pytest.mark.parametrize('moment', MOMENTS)
 @pytest.mark.parametrize('kind', KINDS)
 def test_messages_harm_nobody(run, victim, tmp_path, kind, moment, waiting):
-    """stderr dead, full, at its size limit, closed, reopened as a file of the program's, or read-only: the same run."""
+    """A stderr that is dead, full, at its size limit, closed, reopened as the program's file, or read-only changes
+    nothing."""
     line = ['bash', '-c', 'exec "$0" "$@" 2>err', victim('stderr'), kind, tmp_path / 'run', *waiting]
     bare = run(line, preload=False)
     (tmp_path / 'own').unlink(missing_ok=True)
@@ -34,13 +36,13 @@ def test_messages_harm_nobody(run, victim, tmp_path, kind, moment, waiting):
 
 
 def test_a_reader_that_ends_early(run, victim, tmp_path):
-    """`program 2> >(head -1)`: the reader has gone when the first message comes."""
+    """`program 2> >(head -1)`: the reader is gone before the first message."""
     line = f'( sleep 0.2; {victim("stderr")} plain {tmp_path}/run; echo $? ) 2> >(exec true)'
     assert run(['bash', '-c', line], MOMENTS['asleep']).out.split() == ['done', '5']
 
 
 def test_lines_arrive(run, victim, tmp_path):
-    """Through a healthy pipe, and through a terminal, every line arrives."""
+    """Every line arrives through a healthy pipe and through a terminal."""
     env = MOMENTS['awake']
     piped = run([victim('stderr'), 'plain', tmp_path / 'gone'], env)
     assert piped.err.count('[Rank 0] [Timing] stage: ') == 20 and 'TFI_NO_SUCH_VARIABLE' in piped.err
@@ -49,7 +51,7 @@ def test_lines_arrive(run, victim, tmp_path):
 
 
 def test_background_job_on_a_terminal_that_stops_them(run, victim, tmp_path):
-    """`stty tostop` stops a background job that writes; our line does not stop a program that is silent itself."""
+    """`stty tostop` stops background jobs that write; our message does not stop a silent program."""
     inner = f'set -m; stty tostop; {victim("stderr")} plain {tmp_path}/gone >out & wait $!; echo status $?'
     result = run(['script', '-qec', f'bash -c {inner!r}', '/dev/null'], MOMENTS['awake'], timeout=30)
     assert 'status 5' in result.out, result.out

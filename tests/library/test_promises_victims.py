@@ -1,7 +1,8 @@
-"""test_promises_victims - further programs that must not notice the library: other languages, allocators, users and limits.
+"""test_promises_victims - more programs that must not notice the library: other languages, allocators, users and
+limits.
 
-Each runs bare and watched; its output and its status are the same, and what it did is in a trace, or the program is named
-as one that is not seen. What the C library does not pass on to us (raw ends, static programs) is stated by the test.
+Each program runs bare and watched, with the same output and status. Its calls are in a trace, or the test says that the
+program is invisible: the C library does not show us raw system calls and static programs.
 """
 
 import ctypes.util
@@ -39,12 +40,12 @@ def same(run, tmp_path):
 
 @pytest.fixture
 def awake(testlib, victim):
-    """Libraries to preload, so that also programs which know nothing of stages are recorded."""
+    """Libraries to preload that wake every process, even in programs without stages."""
     return f'{testlib} {victim("libawake.so")}'
 
 
 def compiled(tmp_path, text, *options, missing):
-    """A program from C source; skips for the reason `missing` where it can't be linked."""
+    """A program from C source; skips with the reason `missing` if it cannot be linked."""
     (tmp_path / 'program.c').write_text(text)
     result = execute(['gcc', *options, 'program.c', '-o', 'program', *([] if '-static' in options else FLAGS)], clean_environment(), tmp_path)
     if result.rc:
@@ -54,11 +55,11 @@ def compiled(tmp_path, text, *options, missing):
 
 @pytest.fixture
 def recorded(analyze, tmp_path):
-    """recorded(mode, result): the traces have the calls that a run of `weather` noted in `log`, without what the bare run noted."""
+    """recorded(mode, result): checks that the traces have the calls that the watched run of `weather` noted in `log`."""
     def recorded(mode, result):
         wanted = sum(int(line.split()[1]) for line in (tmp_path / 'log').read_text().splitlines())
         found = sum(row['events'].get('call', 0) for row in analyze('info', result.dir)['rows'])
-        assert wanted and (found >= wanted if mode == 'cancel' else found == wanted)  # cancelled threads make unknown numbers
+        assert wanted and (found >= wanted if mode == 'cancel' else found == wanted)  # cancelled threads make an unknown number
     return recorded
 
 
@@ -67,7 +68,7 @@ def recorded(analyze, tmp_path):
 @pytest.mark.parametrize('mode, calls_seen, stage, times', [('caught', 1000, 'attempt', 1000), ('nested', 100, None, 0),
                                                             ('exit', 100, 'thread', 100)])
 def test_exceptions_pass_through_wrappers(same, victim, mode, calls_seen, stage, times):
-    """They are caught where they would be, all destructors run, and what is called afterwards is recorded."""
+    """Exceptions are caught in their usual place, all destructors run, and later calls are recorded."""
     trace = only(scripted.traces(same([victim('exceptions'), mode]).dir))
     assert len(called(trace)) == calls_seen
     assert stages(trace).count(stage) == times
@@ -75,7 +76,7 @@ def test_exceptions_pass_through_wrappers(same, victim, mode, calls_seen, stage,
 
 
 def test_a_call_left_by_an_exception_is_not_shown_for_ever(same, victim):
-    """After the next call the slot, which `hang` reads, no longer says that the thread is in the one it was thrown out of."""
+    """The slot that `hang` reads forgets a call left by an exception at the thread's next call."""
     result = same([victim('exceptions'), 'killed'])
     assert result.rc == -signal.SIGKILL
     slot, = slots(only(list(result.dir.glob('*.live')))).values()
@@ -84,7 +85,7 @@ def test_a_call_left_by_an_exception_is_not_shown_for_ever(same, victim):
 
 @pytest.mark.parametrize('mode', ['terminate', 'uncaught'])
 def test_exceptions_nobody_catches(same, victim, mode):
-    """std::terminate says the same and ends the program in the same way."""
+    """std::terminate prints the same message and ends the program in the same way."""
     result = same([victim('exceptions'), mode])
     assert result.rc == -signal.SIGABRT and 'odd' in result.err
 
@@ -93,23 +94,23 @@ def test_exceptions_nobody_catches(same, victim, mode):
 
 @pytest.mark.parametrize('balanced', [1, 0])
 def test_closing_a_plugin_that_uses_nvtx(same, victim, balanced):
-    """It is unmapped as without us, also with a range still open; each copy's ranges are recorded."""
+    """The plugin is unmapped as without us, even with an open range; the ranges of each loaded copy are recorded."""
     trace = only(scripted.traces(same([victim('plugins'), victim('libnvtxuser.so'), 20, balanced]).dir))
     assert stages(trace, 'range_begin').count('plugin') == stages(trace, 'range_begin').count('load') == 20
-    # The default domain's ranges and ours nest: the first one to be closed is the one left open last.
+    # Ranges of the default domain and ours nest, so the first range closed is the last one left open.
     assert (stages(trace).count('plugin'), stages(trace).count('load')) == ((20, 20) if balanced else (20, 0))
 
 
 @pytest.mark.parametrize('mode', ['return', 'threads', 'forks', 'cancel'])
 def test_under_an_auditor(same, recorded, victim, tmp_path, mode):
-    """LD_AUDIT: every binding passes an audit library, which lives in a namespace with a C library of its own."""
+    """LD_AUDIT: an audit library, in a namespace with its own C library, sees every binding."""
     recorded(mode, same([victim('weather'), mode], {'LD_AUDIT': victim('libaudit.so'), 'WEATHER_LOG': tmp_path / 'log'}))
 
 
 @pytest.mark.parametrize('mode', ['return', 'threads', 'forks', 'fork_busy', 'cancel', 'quick_exit'])
 @pytest.mark.parametrize('order', ['before', 'after'])
 def test_tcmalloc(same, recorded, victim, testlib, tmp_path, order, mode):
-    """Preloaded before us or after us."""
+    """tcmalloc works when preloaded before us and after us."""
     name = ctypes.util.find_library('tcmalloc_minimal')
     if not name:
         pytest.skip('tcmalloc is not installed')
@@ -118,7 +119,8 @@ def test_tcmalloc(same, recorded, victim, testlib, tmp_path, order, mode):
 
 
 def test_address_sanitizer(run, tmp_path):
-    """It refuses to start behind another library, and says so; told not to look, it finds what it would find."""
+    """The sanitizer refuses to start behind another library, with its own message; told not to check, it finds its
+    errors."""
     program = compiled(tmp_path, '''
         #include <stdio.h>
         #include <stdlib.h>
@@ -141,10 +143,10 @@ def test_address_sanitizer(run, tmp_path):
         assert called(only(scripted.traces(result.dir))) == [41]
 
 
-# ---- programs we are not in ----
+# ---- invisible programs ----
 
 def test_a_static_program(same, awake, tmp_path):
-    """Nothing of it is seen, and the trace of the program that became it is closed."""
+    """A static program leaves no trace, and the trace of the program that became it is closed."""
     program = compiled(tmp_path, '#include <stdio.h>\nint main(void) { puts("static"); return 6; }', '-static',
                        missing="libc's static library is not installed")
     assert not same([program], preload=awake).dir.exists()
@@ -153,7 +155,8 @@ def test_a_static_program(same, awake, tmp_path):
 
 
 def test_a_go_program(same, tmp_path):
-    """With cgo: sixteen threads, whose runtime interrupts them. It ends by a raw system call, so its trace stays open."""
+    """A cgo program with sixteen threads, which Go's runtime interrupts. It ends by a raw system call, so its trace
+    stays open."""
     if not shutil.which('go'):
         pytest.skip('Go is not installed')
     env = dict(clean_environment(), GO111MODULE='off', GOCACHE=str(tmp_path / 'cache'), CGO_CFLAGS=' '.join(FLAGS[:2]),
@@ -173,7 +176,7 @@ def test_a_go_program(same, tmp_path):
 
 @pytest.fixture
 def public(lib, victim):
-    """A directory that every user may write to, with the library and the victims where they may read them."""
+    """A directory that every user may write to, with the library and the victims readable."""
     if os.getuid() != 0:
         pytest.skip('needs root to become another user')
     place = Path(tempfile.mkdtemp(prefix='tfi-public-'))
@@ -191,7 +194,7 @@ def as_user(user, command):
 
 
 def test_a_setuid_program_of_another_user(run, public):
-    """The loader leaves out what is preloaded by a path: nothing is recorded, nothing is said by us, the program runs."""
+    """The loader drops preloaded paths of a setuid program: nothing is recorded, no message appears, the program runs."""
     program = public / 'id'
     shutil.copy('/usr/bin/id', program)
     preload = f'{public}/lib/libtfinject.so {public}/lib/libawake.so'
@@ -213,7 +216,7 @@ STEPS = 'push=a call=1 pop say=done'.split()
 
 
 def test_two_users_and_one_default_directory(run, public):
-    """The second can't write below what the first has made: it is told so in one line, and its program runs as it would."""
+    """The second user can't write into the first user's directory: one message says so, and the program runs."""
     work = public / 'work'
     work.mkdir()
     work.chmod(0o1777)
@@ -230,7 +233,7 @@ def test_two_users_and_one_default_directory(run, public):
 
 
 def test_two_users_at_once_in_one_directory(public):
-    """A directory both may write to: each has a trace of its own, and neither waits for the other."""
+    """Two users in a directory that both may write to have their own traces, and neither waits for the other."""
     out = public / 'run'
     out.mkdir()
     out.chmod(0o1777)
@@ -245,10 +248,10 @@ def test_two_users_at_once_in_one_directory(public):
     assert all(stages(scripted.trace(path)) == ['a'] for path in traces)
 
 
-# ---- stopped, and short of memory ----
+# ---- stopped processes and little memory ----
 
 def stopped_for(run_environment, victim, tmp_path, seconds):
-    """Stops a program that keeps two threads busy; while it stands its live file reads back, then it goes on to its end."""
+    """Stops a program with two busy threads, reads its live file meanwhile, and lets it continue to its end."""
     env = dict(run_environment, TFI_OUTPUT_DIR=str(tmp_path / 'run'))
     process = subprocess.Popen([victim('script'), 'push=before', 'call=1', 'pop', 'say=ready', 'push=stopped', 'a.wait=300', 'wait=300', 'call=2',
                                 'a.call=3', 'pop', *['push=after', 'call=4', 'pop'] * 2000, 'say=end'], env=env,
@@ -289,19 +292,19 @@ def check_stopped(watched_environment, victim, tmp_path, analyze, seconds):
 
 
 def test_stopped_for_three_seconds(watched_environment, victim, tmp_path, analyze):
-    """The stage that was open has the time, those after it have their own, and nothing is lost."""
+    """The open stage includes the pause, later stages have their own times, and nothing is lost."""
     check_stopped(watched_environment, victim, tmp_path, analyze, 3)
 
 
 @pytest.mark.soak
 def test_stopped_for_a_minute(watched_environment, victim, tmp_path, analyze):
-    """The same for longer than the 60 s after which a live file on another host counts as left behind."""
+    """The same for more than the 60 s after which a live file of another host counts as abandoned."""
     check_stopped(watched_environment, victim, tmp_path, analyze, 65)
 
 
 @pytest.fixture
 def memory_group():
-    """A new memory cgroup below our own, of version 1 or 2, and the file of its limit; skips where none can be made."""
+    """A new memory cgroup below our own, of version 1 or 2, and the file of its limit; skips if none can be made."""
     for root, entry in ('/sys/fs/cgroup/memory', ':memory:'), ('/sys/fs/cgroup', '0::'):
         for line in Path('/proc/self/cgroup').read_text().splitlines():
             if entry not in line:
@@ -327,7 +330,8 @@ def memory_group():
 
 @pytest.mark.parametrize('megabytes', [64, 16])
 def test_in_a_memory_cgroup(same, victim, analyze, tmp_path, memory_group, megabytes):
-    """The library's shared mapping counts there, and is written back when there is little: every call is recorded."""
+    """Every call is recorded though the library's shared mapping counts in the cgroup and is written back under
+    pressure."""
     group, limit = memory_group
     limit.write_text(f'{megabytes << 20}\n')
     script = f'echo $$ > {group}/cgroup.procs && exec {victim("weather")} million'
@@ -348,7 +352,7 @@ while True: held.append(b'x' * (1 << 20))
 
 
 def test_killed_by_a_memory_cgroup(run, analyze, memory_group):
-    """The kernel kills it for its own memory; what it had recorded is there."""
+    """The kernel kills the process for its own memory; its records so far are readable."""
     group, limit = memory_group
     limit.write_text(f'{64 << 20}\n')
     result = run(['/usr/bin/env', 'python3', '-c', GREEDY], {'GROUP': group})
@@ -359,7 +363,7 @@ def test_killed_by_a_memory_cgroup(run, analyze, memory_group):
 
 @pytest.mark.parametrize('option, kilobytes', [('-d', 1000), *((o, k) for o in ('-v', '-d') for k in (10000, 20000, 30000, 50000, 100000))])
 def test_little_address_space(same, victim, option, kilobytes):
-    """ulimit -v and -d: where our mappings have no room that is said once, no file stays and the program runs; else all is recorded."""
+    """Under ulimit -v and -d everything is recorded, or one message says that nothing is, and the program runs."""
     command = ['sh', '-c', f'ulimit {option} {kilobytes}; exec "$@"', 'sh', victim('script'), *STEPS]
     result = same(command, err=None)
     assert all(line.startswith('tfinject: ') for line in result.err.splitlines())
@@ -371,7 +375,7 @@ def test_little_address_space(same, victim, option, kilobytes):
 
 @pytest.mark.parametrize('users', [(USERS[0], 0), (0, USERS[0])], ids=['root second', 'root first'])
 def test_another_users_default_directory(testlib, victim, users):
-    """Two users in one directory and one minute: neither writes where the other one's trace lies, not even root, who can."""
+    """Two users in one directory and one minute: neither writes beside the other one's trace, not even root, who could."""
     if os.geteuid() != 0:
         pytest.skip('needs root to become another user')
     with tempfile.TemporaryDirectory(dir='/tmp') as place:

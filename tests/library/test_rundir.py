@@ -1,4 +1,4 @@
-"""test_rundir - where the files go: one directory for a run, names that overwrite nothing, timing.json, late loading."""
+"""test_rundir - the places of files: one directory per run, names that overwrite nothing, timing.json, late loading."""
 
 import json
 import os
@@ -73,7 +73,8 @@ CHILDREN = {
 
 @pytest.mark.parametrize('way', CHILDREN)
 def test_children_write_into_the_same_directory(run, victim, tmp_path, way):
-    """The directory has a minute of its own, so a child that decided for itself would be seen wherever it starts."""
+    """A child writes into its parent's directory, whose minute is in the past, so a child that chose its own would be
+    seen."""
     (tmp_path / 'sub').mkdir()
     words = [str(victim('script')), *STEPS.split()]
     given = f'{tmp_path}/work_dirs/profiler_output/default/{OLDER}'
@@ -90,7 +91,7 @@ def test_children_write_into_the_same_directory(run, victim, tmp_path, way):
 
 
 def test_relative_directory_of_children_elsewhere(script, victim, tmp_path):
-    """TFI_OUTPUT_DIR is relative to where the run was started, not to where each child happens to be."""
+    """A relative TFI_OUTPUT_DIR starts at the run's first directory, not at the child's current one."""
     (tmp_path / 'sub').mkdir()
     steps = ['push=parent', f'system=cd sub && {victim("script")} {STEPS}', 'pop']
     script(steps, {'TFI_OUTPUT_DIR': 'rel/run'})
@@ -105,12 +106,12 @@ def test_output_directory_set_for_a_child_wins(script, victim, tmp_path):
 
 @pytest.mark.parametrize('value', ['relative', 'relative//token', '', '//', '//token', '///x', '%n%s//%s'])
 def test_inherited_directory_that_is_not_absolute_is_ignored(default, value):
-    """And one that has no name before its token."""
+    """An inherited directory that is relative, or that has no name before its token, is ignored."""
     assert re.fullmatch(r'\d{8}_\d{4}', only(default(env={'TFI_RUN_DIR': value})).path.parent.name)
 
 
 def test_one_directory_across_a_minute(run, victim, tmp_path):
-    """The launcher decides, though it never wakes; by the clock of its child it would be another hour."""
+    """The launcher chooses the directory though it never wakes; its child's clock would give another hour."""
     line = f'TZ=Asia/Tokyo {victim("script")} {STEPS}; {victim("script")} {STEPS}'
     result = run(['bash', '-c', line], {'TFI_OUTPUT_DIR': None, 'TZ': 'UTC'}, preload='test')
     traces = scripted.traces(tmp_path)
@@ -120,7 +121,7 @@ def test_one_directory_across_a_minute(run, victim, tmp_path):
 # ---- several jobs ----
 
 def test_two_jobs_of_one_minute_have_a_directory_each(run, victim, tmp_path):
-    """Both decide on the same name before one of them wakes; each one's children follow it."""
+    """Three jobs choose the same name before one of them wakes; each gets its own directory, and its children follow."""
     child = f'{victim("script")} {STEPS}'
     env = {'TFI_OUTPUT_DIR': None, 'LD_PRELOAD': None}
     library = next(BUILD.glob('test/libtfinject.so'))
@@ -135,7 +136,7 @@ def test_two_jobs_of_one_minute_have_a_directory_each(run, victim, tmp_path):
 
 
 def test_a_job_that_chose_its_directory_goes_there_again(script, tmp_path):
-    """Only the default's name gets a number."""
+    """A directory that the user names gets no number, unlike the default one."""
     for _ in range(2):
         script(STEPS, {'TFI_OUTPUT_DIR': 'mine'})
     assert directories(scripted.traces(tmp_path)) == {tmp_path / 'mine'} and not (tmp_path / 'mine/.job').exists()
@@ -156,7 +157,7 @@ PLANTED = {
 @pytest.mark.parametrize('marker', ['.job', '.unmatched'])
 @pytest.mark.parametrize('planted', PLANTED)
 def test_what_is_planted_as_a_note_of_the_directory_stops_nobody(run, victim, tmp_path, marker, planted):
-    """A job is recorded whatever lies there under the name of its notes, follows no link, and makes and changes nothing."""
+    """An obstacle at the name of a note in the directory stops no job; the library follows no link and changes nothing."""
     directory, precious = tmp_path / 'run', tmp_path / 'precious'
     directory.mkdir()
     precious.write_text('precious')
@@ -170,7 +171,8 @@ def test_what_is_planted_as_a_note_of_the_directory_stops_nobody(run, victim, tm
 # ---- several hosts ----
 
 def host(default, tmp_path, minute, env):
-    """A process of a job on a host of its own: it was started in another minute. Returns where its trace went."""
+    """Runs a process of a job on its own host, which started in another minute. Returns the name of its trace's
+    directory."""
     before = set(tmp_path.rglob('*.tfr'))
     default(env={'TFI_RUN_DIR': f'{tmp_path}/job/{minute}', **env})
     path, = set(tmp_path.rglob('*.tfr')) - before
@@ -203,7 +205,7 @@ def test_an_old_note_is_not_followed(default, tmp_path):
 
 @pytest.mark.parametrize('text', ['', '../elsewhere', '..', '.', 'a/b', '/tmp/x', 'x\ny'])
 def test_a_note_of_nonsense_is_not_followed(default, tmp_path, text):
-    """Whoever wrote it, nothing is written outside the place the run belongs to."""
+    """A note never leads outside the directory of the run."""
     (tmp_path / 'job').mkdir()
     (tmp_path / 'job/.slurm-17.0').write_text(text)
     assert host(default, tmp_path, '20200101_0000', {'SLURM_JOB_ID': '17'}) == '20200101_0000'
@@ -244,7 +246,7 @@ def test_world(script, env, world):
 # ---- names that are taken ----
 
 def test_nothing_is_overwritten(run, victim, tmp_path):
-    """The shell's pid is the program's, so the names it would take can be taken before."""
+    """The shell's pid is the program's, so the test can take the names in advance."""
     (tmp_path / 'run').mkdir()
     line = (f'h=$(uname -n); for n in "" .2; do echo taken > run/rank0.$h.$$$n.tfr; done; '
             f'exec {victim("script")} {STEPS}')
@@ -307,7 +309,7 @@ LATE = ['nvtx_push=a', 'nvtx_push=b', 'nvtx_pop', 'nvtx_pop']
 
 @pytest.mark.parametrize('preload, route', [(False, 'dlopen'), ('test', 'preload'), ('test', 'both')])
 def test_cuda_injection(script, testlib, preload, route):
-    """The driver opens the library and calls InitializeInjection(); NVTX finds it from then on, once."""
+    """The driver opens the library and calls InitializeInjection(); NVTX then finds the library exactly once."""
     steps = [f'dlopen={testlib}', 'inject'] if route != 'preload' else []
     result = script([*steps, *LATE], preload=preload)
     assert stages(only(result.traces)) == ['b', 'a']
@@ -315,19 +317,19 @@ def test_cuda_injection(script, testlib, preload, route):
 
 
 def test_injection_after_another_tool_was_named(script, testlib, tmp_path):
-    """The user's own NVTX tool is left alone, so there are no stages and no files."""
+    """The user's own NVTX tool stays in place, so there are no stages and no files."""
     env = {'NVTX_INJECTION64_PATH': str(tmp_path / 'tool.so')}
     assert script([f'dlopen={testlib}', 'inject', *LATE], env, preload=False).traces == []
 
 
 def test_injection_after_the_first_nvtx_call(script, testlib):
-    """Too late for that copy of NVTX; nothing happens, and nothing breaks."""
+    """This copy of NVTX is already initialised; nothing is recorded, and nothing breaks."""
     assert script(['nvtx_push=early', f'dlopen={testlib}', 'inject', *LATE, 'nvtx_pop'], preload=False).traces == []
 
 
 @pytest.mark.parametrize('steps', [['dlclose', 'wait=1'], [*LATE, 'dlclose', *LATE], ['dlclose', *LATE]])
 def test_library_that_is_closed_again(script, testlib, steps):
-    """It stays where it is: NVTX and the end of the process still call into it."""
+    """The library stays mapped, because NVTX and the end of the process still call into it."""
     result = script([f'dlopen={testlib}', 'inject', *steps], preload=False)
     assert [len(stages(t)) for t in result.traces] == ([] if 'wait=1' in steps else [sum(s == 'nvtx_pop' for s in steps)])
     assert all(t.complete for t in result.traces)

@@ -1,6 +1,6 @@
 """test_schedule - recording switched while the program runs: TFI_SCHEDULE, TFI_CAPTURE, TFI_TRIGGER.
 
-What has to be recorded at which step says torch.profiler.schedule itself. Calls with different numbers tell what was.
+torch.profiler.schedule itself says which steps must be recorded. Calls with different numbers show which steps were.
 """
 
 import itertools
@@ -48,7 +48,7 @@ def play(script, tmp_path):
 
 @pytest.fixture(scope='session')
 def table(python):
-    """What torch.profiler.schedule says for each row of GRID."""
+    """The states that torch.profiler.schedule gives for each row of GRID."""
     result = subprocess.run([python, '-c', ORACLE], input=json.dumps([GRID, STEPS]), text=True, capture_output=True,
                             env=clean_environment(), timeout=200, check=True)
     return json.loads(result.stdout)
@@ -59,13 +59,13 @@ def text_of(parameters):
 
 
 def switches(trace):
-    """(state, cycle, step, cause) of each record, in the order of time."""
+    """(state, cycle, step, cause) of each `recording` record, in the order of time."""
     found = sorted((r for r in trace.records if r.kind == 'recording'), key=lambda r: r.values['time'])
     return [(r.values['state'], r.values['cycle'], r.values['step'], scripted.text(trace, r.values['cause'])) for r in found]
 
 
 def states(trace, name='ProfilerStep'):
-    """The state and cycle in which each stage of that name began, by the records before it."""
+    """The state and cycle in which each stage of that name began, by the `recording` records before it."""
     changes = sorted((r.values['time'], r.values['state'], r.values['cycle']) for r in trace.records if r.kind == 'recording')
     begins = sorted(r.values['time'] for r in trace.records
                     if r.kind == 'range_begin' and scripted.text(trace, r.values['name']).startswith(name))
@@ -123,7 +123,7 @@ def test_steps_of_started_ranges_and_of_any_thread(play):
 
 
 def test_selection_and_schedule(play):
-    """Both have to agree."""
+    """A call is recorded only if both the selection and the schedule allow it."""
     trace = play('push=ProfilerStep#0 call=0 push=a call=1 pop pop push=ProfilerStep#1 push=a call=2 pop pop',
                  {'TFI_SCHEDULE': 'warmup=0,active=1', 'ENABLE_PROFILER_NAMES': 'a'})
     assert called(trace) == [1]
@@ -160,7 +160,7 @@ def test_bad_value(script, name, value):
 # ---- capture ----
 
 def test_delay(play):
-    """The process starts well within the delay, and calls alone find out that it is over."""
+    """The process starts well within the delay, and calls alone notice its end."""
     trace = play('call=1 push=a call=2 pop wait=3300 call=3', {'TFI_CAPTURE': 'delay=3'})
     assert called(trace) == [3] and stages(trace) == ['a']
     assert [(s, c) for s, _, _, c in switches(trace)] == [(OFF, 'delay'), (ON, 'delay')]
@@ -193,7 +193,7 @@ def device(run, tmp_path):
 
 
 def launches(trace):
-    """Launches seen on the host, kernels, and launches that the device's library told."""
+    """The numbers of host launches, of kernels, and of launches that the device library reported."""
     host = [c for c in scripted.calls(trace) if c.name == 'cuLaunchKernel']
     kernels = [r for r in trace.records if r.kind == 'kernel']
     told = [r for r in trace.records if r.kind == 'correlation' and 'cuLaunchKernel' in scripted.text(trace, r.values['func'])]
@@ -201,7 +201,7 @@ def launches(trace):
 
 
 def test_between_profiler_start_and_stop(device):
-    """Device records go by their call, whenever they ran and were handed over."""
+    """A device record counts by its call, whenever it ran and was delivered."""
     words = 'init kernel=3 profile=start kernel=5 profile=stop kernel=2 sync sleep=50 profile=start kernel=4 profile=stop kernel=1 sync'
     trace = device(words, {'TFI_CAPTURE': 'cudaProfilerApi', 'TFI_FLUSH_MS': '20'})
     assert launches(trace) == (9, 9, 9)
@@ -218,7 +218,7 @@ def test_duration_from_profiler_start(device):
 
 
 def test_profiler_start_while_the_process_still_sleeps(device):
-    """With names to select it is a stage that wakes it."""
+    """With selected names only a stage wakes the process."""
     trace = device('init profile=start stage=a kernel=2 endstage profile=stop stage=a kernel=3 endstage sync',
                    {'TFI_CAPTURE': 'cudaProfilerApi', 'ENABLE_PROFILER_NAMES': 'a'})
     assert launches(trace) == (2, 2, 2) and stages(trace) == ['a', 'a']
@@ -232,7 +232,7 @@ def test_device_records_by_schedule(device):
 # ---- triggers ----
 
 KILL = 'system=kill -10 $PPID'
-NOTICED = 'wait=2000'  # that it is off now, by the background thread: calls look where recording is off
+NOTICED = 'wait=2000'  # until the background thread notices the end; calls look only while recording is off
 
 
 def test_signal(play):
@@ -272,7 +272,7 @@ def test_the_programs_own_handler_is_called_too(run, python):
 
 
 def test_a_signal_that_is_given_back_is_not_spoken_of(run, python):
-    """As Python does it with its own handlers at the exit, which may take long."""
+    """Python restores its handlers at exit, which may take long: a handler that is restored gives no message."""
     result = run([python, '-c', CHAINED.replace('for i in range(3):', 'signal.signal(10, signal.SIG_DFL)\nfor i in ():') +
                   "time.sleep(1)", 'before'], {'TFI_TRIGGER': 'signal:10'})
     assert (result.rc, result.out, result.err) == (0, '[]\n', '')
@@ -301,7 +301,7 @@ print(os.waitpid(child, 0)[1])
 
 
 def test_a_later_handler_that_calls_ours_is_not_called_by_it(run, python):
-    """In a forked child too, which wakes once more: the two would call each other until the stack is full."""
+    """Two handlers that call each other would fill the stack, also in a forked child, which wakes again."""
     result = run([python, '-c', CALLS_OURS], {'TFI_TRIGGER': 'signal:12'})
     assert (result.rc, result.out) == (0, '0\n')
 
@@ -337,7 +337,7 @@ def test_calls_on_the_host_by_file(device, tmp_path):
 
 
 def test_words_that_are_none(script, tmp_path):
-    """One line, and the rest of the file holds."""
+    """An unknown word gives one message, and the rest of the file is used."""
     path = tmp_path / 'switch'
     path.write_text('fast -ops +io please')
     result = script('push=a call=1 pop wait=300 call=2', {'TFI_TRIGGER': f'file:{path}'}, err=None)
@@ -371,7 +371,7 @@ for i in range(3):
 
 
 def added(trace, names=('aten::add', 'aten::mul')):
-    """The sizes of what was added and multiplied."""
+    """The sizes of the added and multiplied tensors."""
     shapes = [(r.values['time'], scripted.text(trace, r.values['shapes'])) for r in trace.records
               if r.kind == 'op' and scripted.text(trace, r.values['name']) in names]
     return [json.loads(shape)[0][0] for _, shape in sorted(shapes)]
@@ -388,8 +388,8 @@ NO_STEP = 'no stage nosuch was entered in it'
     ('wait=5,repeat=1', {'TFI_SCHEDULE': 'wait=0,warmup=0,active=1,repeat=1', 'TFI_STEP': 'flux'}, None, ''),
 ], ids=['no-steps-to-be-seen', 'steps', 'no-step-entered', 'the-users-own'])
 def test_cache_dits_arguments(run, python, tmp_path, plan, env, expected, line):
-    """A schedule begins and ends with its context: later contexts and what lies between them are recorded as they ask."""
-    whole = env == {'TFI_STEP': 'step'}  # once with all of the package
+    """A schedule lasts as long as its context: later contexts, and the time between them, follow their own settings."""
+    whole = env == {'TFI_STEP': 'step'}  # once with the whole package
     result = run([python, '-c', CACHE_DIT, plan], {**env, **({} if whole else cachedit_alone.environment(python, tmp_path))}, timeout=200)
     assert result.rc == 0 and line in result.err, result.err[-2000:]
     assert len(result.err.splitlines()) == bool(line), 'said once, or nothing'

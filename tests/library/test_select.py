@@ -1,6 +1,6 @@
-"""test_select - ENABLE_PROFILER_NAMES: which calls are recorded; stages are timed in every case.
+"""test_select - ENABLE_PROFILER_NAMES selects the recorded calls; stages are timed in every case.
 
-A script (tests/victims/script.c) makes calls with different numbers; what is compared is the list of numbers recorded.
+A script (tests/victims/script.c) makes calls with different numbers; the tests compare the list of recorded numbers.
 """
 
 from functools import partial
@@ -18,7 +18,7 @@ def script(run, victim):
 
 @pytest.fixture
 def recorded(script):
-    """recorded(names, steps) -> the numbers of the calls that were recorded, in one process that woke."""
+    """recorded(names, steps) -> the numbers of the recorded calls, in the one process that woke."""
     def recorded(names, steps):
         return called(only(script(steps, {'ENABLE_PROFILER_NAMES': names}).traces))
     return recorded
@@ -85,13 +85,13 @@ def test_nvtx_and_api_stages_select_alike(recorded):
 
 
 def test_ranges_that_overlap(recorded):
-    """Started ranges end in any order; detail lasts until the last selected one has ended."""
+    """Started ranges end in any order; detail lasts until the last selected one ends."""
     steps = 'start=a start=other call=1 start=b end=0 call=2 end=2 call=3 end=1 call=4'
     assert recorded('a,b', steps) == [1, 2]
 
 
 def test_more_pops_than_pushes(recorded):
-    """What is popped too often must not make a later stage look unselected, or a later call selected."""
+    """Extra pops make no later stage look unselected, and no later call selected."""
     assert recorded('a', 'push=a pop pop pop call=1 push=a call=2 pop call=3') == [2]
 
 
@@ -124,18 +124,18 @@ def test_two_threads_with_selected_stages(recorded):
 
 
 def test_library_ranges_are_not_stages(recorded):
-    """A mark opens nothing, so the thread that made it still follows."""
+    """A mark opens no stage, so its thread still follows the other one."""
     assert recorded('*', 'push=a b.mark=m b.call=1 pop b.call=2') == [1]
 
 
 def test_range_ended_by_another_thread(recorded):
-    """It counts for the thread that started it, until the other one ends it."""
+    """A range counts for the thread that started it until the other thread ends it."""
     steps = 'start=a call=1 b.end=0 call=2 b.call=3 push=other call=4 pop'
     assert recorded('a', steps) == [1]
 
 
 def test_range_of_a_thread_that_has_ended(recorded):
-    """Its stages go with it: neither the others nor a new thread are in detail, and ending it later does no harm."""
+    """A thread's stages end with it: no other or new thread is in detail, and ending the range later does no harm."""
     assert recorded('a', 'b.start=a b.call=1 call=2 b.exit call=3 c.call=4 end=0 call=5 push=a call=6 pop call=7') == [1, 2, 6]
 
 
@@ -152,7 +152,7 @@ def test_calls_alone_do_not_wake(script, names, tmp_path):
 
 
 def test_calls_before_the_first_stage(script):
-    """Unset: they are there, from the first one. With names the process slept."""
+    """Without names, calls before the first stage are recorded from the first one; with names the process was asleep."""
     steps = 'call=1 b.call=2 push=a call=3 pop'
     assert called(only(script(steps).traces)) == [1, 2, 3]
 
@@ -163,7 +163,7 @@ def test_an_unselected_stage_wakes_for_its_times_only(script):
 
 
 def test_forked_child_in_a_selected_stage(script):
-    """Its parent's stages are not its own: it sleeps through calls and records those of its own stage."""
+    """A forked child has none of its parent's stages: it sleeps through calls and records those of its own stage."""
     steps = 'push=a call=1 child call=2 push=a call=3 pop call=4 parent call=5 pop call=6'
     parent, child = sorted(script(steps, {'ENABLE_PROFILER_NAMES': 'a'}).traces, key=lambda t: 5 not in called(t))
     assert (called(parent), called(child)) == ([1, 5], [3])

@@ -1,4 +1,4 @@
-"""test_tfrun - the launcher: what it sets, what it passes on, and what it says at the end."""
+"""test_tfrun - the launcher: the variables it sets, the options it passes on, and its last message."""
 
 import json
 import os
@@ -21,7 +21,7 @@ HOST = os.uname().nodename
 
 @pytest.fixture
 def tfrun(run, lib):
-    """tfrun(*arguments, env={}, **options): runs the launcher itself without the library, and without a directory."""
+    """tfrun(*arguments, env={}, **options): runs the launcher without the library and without TFI_OUTPUT_DIR."""
     def tfrun(*arguments, env=None, program=TFRUN, **options):
         return run([program, *arguments], preload=False, env={'TFI_OUTPUT_DIR': None, **(env or {})}, **options)
     return tfrun
@@ -225,7 +225,7 @@ def test_an_ignored_signal_stays_ignored(lib, tmp_path):
         assert result.stdout == expected, result.stderr
 
 
-# ---- where the library is ----
+# ---- the library's place ----
 
 def installed(prefix):
     for source, target in ((BUILD / 'libtfinject.so', 'lib'), (BUILD / 'tfanalyze', 'bin'), (TFRUN, 'bin')):

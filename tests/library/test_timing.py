@@ -1,4 +1,4 @@
-"""test_timing - what the library says of each stage in its own timing.json: signatures of what went in and came out."""
+"""test_timing - the library's own timing.json: the signatures of each stage's inputs and outputs."""
 
 import json
 import re
@@ -49,7 +49,7 @@ STAGES = ','.join(f'__main__:{name}' for name in ('encode', 'fails', 'inner', 'o
 
 @pytest.fixture
 def recorded(run, python, tmp_path):
-    """recorded(width=10, **env): stages of the timing.json, and the trace; `wide` has 30 parameters of so many letters."""
+    """recorded(width=10, **env): stages of the timing.json, and the trace; `wide` has 30 parameters of `width` letters."""
     def recorded(width=10, **env):
         names = ', '.join(f'p{i:02}'.ljust(width, 'x') for i in range(30))
         (tmp_path / 'pipe.py').write_text(PIPELINE % names)
@@ -71,7 +71,7 @@ def last_of(trace):
 
 
 def test_signatures(recorded):
-    """Each stage has the last description that the trace has of it, as JSON and no text within JSON."""
+    """Each stage has the last signature of the trace, as JSON, not as a string with JSON."""
     stages, trace = recorded()
     said = {name: stage['signature'] for name, stage in stages.items() if 'signature' in stage}
     assert said == {name: {k: json.loads(v) for k, v in d.items()} for name, d in last_of(trace).items()}
@@ -81,7 +81,7 @@ def test_signatures(recorded):
 
 
 def test_stages_without_a_signature(run, victim, tmp_path):
-    """Ranges of the C interface are no calls: nothing is said of what went in."""
+    """Ranges of the C interface are no function calls, so they have no signature."""
     result = run([victim('fixture'), tmp_path / 'log', 'whole'], preload='test')
     path, = result.dir.glob('*.timing.json')
     stages = json.loads(path.read_text())['stages']
@@ -90,7 +90,7 @@ def test_stages_without_a_signature(run, victim, tmp_path):
 
 @pytest.mark.parametrize('width, whole', [(2100, True), (3000, False)])
 def test_long_signatures(recorded, width, whole):
-    """A description of nearly 64 KiB is there; one that the table of names has cut is left out, and the file is JSON."""
+    """A signature of nearly 64 KiB is kept; one that the name table cut is left out; the file stays valid JSON."""
     stages, trace = recorded(width)
     assert len(last_of(trace)['wide']['inputs']) == 65536 or whole
     inputs = stages['wide']['signature'].get('inputs')
@@ -99,14 +99,14 @@ def test_long_signatures(recorded, width, whole):
 
 
 def test_signatures_without_values(recorded):
-    """With TFI_RECORD_VALUES=0 types stay, and nothing of what was passed is there."""
+    """TFI_RECORD_VALUES=0 keeps types and leaves out all values."""
     stages, _ = recorded(TFI_RECORD_VALUES='0')
     assert stages['encode']['signature']['inputs']['prompt'] == [{'type': 'str'}]
     assert 'quoted' not in json.dumps(stages)
 
 
 def test_console_lines_of_names_of_every_length(run, victim):
-    """TELEFUSER_PROFILE_DEBUG: a name ends where it ends, also where the table of names has no byte to spare behind it."""
+    """TELEFUSER_PROFILE_DEBUG prints names of every length whole, even if the name table has no byte between them."""
     names = [('step' * 10)[:n] for n in range(1, 41)]
     steps = [step for name in names for step in (f'push={name}', 'pop')]
     result = run([victim('script'), *steps], {'TELEFUSER_PROFILE_DEBUG': 'true'}, preload='test')

@@ -1,6 +1,7 @@
-"""test_unmatched - names of ENABLE_PROFILER_NAMES and TFI_STAGES that match nothing are said once, with the nearest name.
+"""test_unmatched - names of ENABLE_PROFILER_NAMES and TFI_STAGES that match nothing get one message with the nearest
+name.
 
-The library says it on stderr when the process ends; `info` finds it anew in the records of all processes.
+The library prints it when the process ends; `info` finds it again in the records of all processes.
 """
 
 import json
@@ -75,7 +76,7 @@ def test_a_name_that_a_module_lacks_comes_with_the_nearest_of_the_module(run, py
 
 
 def test_a_program_that_opens_no_stage_is_told_so(run, python, tmp_path):
-    """Nothing is recorded and no file is left: only the message says why."""
+    """Nothing is recorded and no file is left; only the message says why."""
     (tmp_path / 'work.py').write_text('import torch\ntorch.ones(3).add(1)\n')
     result = run([python, tmp_path / 'work.py'], env={'ENABLE_PROFILER_NAMES': 'denoise'})
     assert result.rc == 0 and not result.dir.exists()
@@ -92,7 +93,7 @@ def test_programs_that_do_no_work_say_nothing(run, python, command):
 
 
 def test_two_ranks_say_it_once(run, python, script, tmp_path):
-    """And a forked child, a child of a Python of the job and an exec say nothing beside them."""
+    """Two ranks print one message; a forked child, a Python child of the job and an exec print none."""
     (tmp_path / 'ranks.py').write_text(f'''
 import os, subprocess, sys
 subprocess.run([sys.executable, '-c', 'pass'], check=True)
@@ -122,7 +123,7 @@ def test_the_names_of_a_killed_process_are_found_too(run, python, script, analyz
 
 
 def test_every_name_of_a_long_list_is_compared(run, python, script):
-    """Nineteen of twenty names match; the last does not and is said. At most 16 are said of many that match nothing."""
+    """Nineteen of twenty names match, and the message names the last one. Of many unmatched names it names at most 16."""
     names = ','.join(f'stage{i}' for i in range(19))
     result = run([python, script, *names.split(',')], env={'ENABLE_PROFILER_NAMES': names + ',denoise'})
     assert [line.split(':')[1].split()[0] for line in said(result)] == ['denoise']
@@ -140,8 +141,9 @@ for i in range(60000):
 
 
 def test_many_names_do_not_hold_up_the_end_of_a_program_with_many_stages(run, python, tmp_path):
-    """60,000 stages and 16 or 400 names that match none: the end of the program takes less than a second of CPU, and the
-    message says that names were left uncompared."""
+    """60,000 stages and 16 or 400 unmatched names delay the program's end by less than a second of CPU.
+
+    A message says that some names were not compared."""
     (tmp_path / 'many.py').write_text(MANY)
 
     def cpu(turn, names):
@@ -177,7 +179,7 @@ def user_cpu(command):
 
 
 def test_the_names_of_many_ranks_are_compared_once(tfanalyze, analyze, tmp_path):
-    """The ranks of a run ask for the same and have the same stages: four times the ranks take no sixteen times the CPU."""
+    """The ranks of a run have the same names and stages, so four times the ranks take less than sixteen times the CPU."""
     asked, stages = [f'name-{i}-that-nobody-has' for i in range(100)], [f'stage-{i}-of-the-pipeline' for i in range(200)]
     times = []
     for ranks in (12, 48):
@@ -190,8 +192,9 @@ def test_the_names_of_many_ranks_are_compared_once(tfanalyze, analyze, tmp_path)
 
 
 def test_a_trace_that_asks_for_too_many_names_gets_a_partial_answer(tfanalyze, tmp_path):
-    """3,000 globs against 3,000 stages would take minutes: what fits is answered, the rest is said, and the status is 3. A
-    name that is a stage is no unmatched one in any case."""
+    """3,000 globs against 3,000 stages would take minutes: the answer is partial, with a message and status 3.
+
+    A name that equals a stage is never reported as unmatched."""
     stages = ['a' * 60 + str(i) for i in range(3000)]
     hostile_trace(tmp_path / 'run', 0, [stages[0], *('*' + 'a*' * 100 + f'b{i}' for i in range(3000)), stages[1]], stages)
     seconds, result = user_cpu([tfanalyze, 'info', '--format', 'json', tmp_path / 'run'])

@@ -1,7 +1,7 @@
-"""test_values - what a trace says about the program's data: secrets of the command line, and TFI_RECORD_VALUES=0.
+"""test_values - the program's data in a trace: secrets of the command line, and TFI_RECORD_VALUES=0.
 
-Everything that a run and its report leave is searched for what the program was given: strings of the trace, the fields of
-its records, and the bytes of every file, unpacked.
+The tests search everything that a run and its report leave for the program's inputs: the trace's strings, the fields of
+its records, and the unpacked bytes of every file.
 """
 
 import gzip
@@ -42,7 +42,7 @@ Model()('a private prompt')
 
 
 def contents(directory):
-    """{name: bytes} of all files, unpacked; of a trace its texts and the values of its records instead of packed blocks."""
+    """{name: bytes} of all files, unpacked. A trace gives its strings and the values of its records."""
     out = {}
     for path in sorted(p for p in directory.rglob('*') if p.is_file()):
         data = path.read_bytes()
@@ -89,18 +89,18 @@ def described(directory, name):
 
 
 def test_no_values(pipeline):
-    """With TFI_RECORD_VALUES=0 no number and no text that the program works with is in any file of the run or its report."""
+    """TFI_RECORD_VALUES=0 leaves no number and no text of the program in any file of the run or its report."""
     assert found(pipeline('0') / 'run') == set()
 
 
 def test_values_are_there_by_default(pipeline):
-    """The same search finds them where they are recorded, so it looks in the right places."""
+    """By default the same search finds the values, so it looks in the right places."""
     assert {word for _, word in found(pipeline('1') / 'run')} == set(TELLING)
     assert {name.split('.')[-1] for name, _ in found(pipeline('1') / 'run')} >= {'tfr', 'py', 'json', 'gz'}
 
 
 def test_types_and_shapes_stay(pipeline):
-    """A signature keeps types, shapes, dtypes, and how containers are built."""
+    """A signature keeps types, shapes, dtypes and the structure of containers."""
     d = described(pipeline('0') / 'run', 'denoise')
     assert d['latents'] == described(pipeline('1') / 'run', 'denoise')['latents']
     assert d['prompt'] == {'type': 'str'} and d['steps'] == {'type': 'int'} and d['scale'] == {'type': 'float'}
@@ -111,7 +111,7 @@ def test_types_and_shapes_stay(pipeline):
 
 
 def test_shapes_of_operators_stay(pipeline, tfanalyze):
-    """Operators are counted and grouped by shapes as before, and floating-point operations are the same."""
+    """Operators are counted and grouped by shapes as usual, with the same floating-point operations."""
     rows = []
     for values in '01':
         result = execute([tfanalyze, 'ops', pipeline(values) / 'run', '--group-by', 'name,shapes', '--format', 'json'])
@@ -126,7 +126,7 @@ def test_stages_keep_their_names(pipeline, tfanalyze):
 
 
 def test_header_without_values(pipeline, tfanalyze):
-    """The program's name, variables of ours and what TFI_METADATA gives are left; launchers' variables are not."""
+    """The program's name, the library's variables and TFI_METADATA stay; launchers' variables do not."""
     info = tfr.read(next((pipeline('0') / 'run').glob('*.tfr'))).info
     assert info['values'] == '0' and info['command'] == os.path.basename(os.path.realpath(sys.executable)).split(' ')[0]
     assert 'env.MASTER_ADDR' not in info and info['env.TFI_RECORD_VALUES'] == '0' and info['meta.model'] == 'wan'
@@ -136,7 +136,7 @@ def test_header_without_values(pipeline, tfanalyze):
 
 
 def test_script_without_values(pipeline, python):
-    """profile_denoise.py of such a run says what it was not told, asks for it in values(), and runs once that is filled in."""
+    """profile_denoise.py names the missing values, asks for them in values(), and runs after they are filled in."""
     base = pipeline('0')
     script = next((base / 'run').glob('profile_denoise.py'))
     (base / 'pipe_alone.py').write_text(PIPELINE.split('for _ in')[0])
@@ -154,7 +154,7 @@ def test_script_without_values(pipeline, python):
 
 @pytest.mark.parametrize('values', ['1', '0'])
 def test_payloads(run, victim, values):
-    """A payload of NVTX is a number of the program's; the range's name, category and colour stay."""
+    """TFI_RECORD_VALUES=0 removes NVTX payloads, which are the program's numbers; name, category and colour stay."""
     result = run([victim('fixture'), 'log.json', 'whole'], {'TFI_RECORD_VALUES': values}, preload='test')
     assert result.rc == 0, result.err
     trace = tfr.read(next(result.dir.glob('*.tfr')))
@@ -178,7 +178,8 @@ if os.environ.get('AGAIN'):
 
 @pytest.fixture
 def header(run, tmp_path):
-    """header(*arguments): headers of the traces that a program with these arguments leaves, in the order of their names."""
+    """header(*arguments): headers of the traces that a program with these arguments leaves, in the order of their
+    names."""
     (tmp_path / 'script.py').write_text(SCRIPT)
 
     def header(*arguments, rc=0, **env):
@@ -201,7 +202,7 @@ def test_command_line_is_kept(header):
     (['--password=' + 'hunter2' * 600], None), (['--password=' + 'hunter2' * 300, '--lr'], '1'), (['x' * 4060, 'https://me:hunter2hunter2hunter2@host/x'], None), (['', '--password', '', ''], None),
 ])
 def test_secrets_of_the_command_line(header, arguments, left_out, tmp_path):
-    """No secret is anywhere in the trace, whatever form it is given in; how many were left out is said."""
+    """No form of a secret is anywhere in the trace; the header says how many were left out."""
     info, = header(*arguments)
     assert 'hunter2' not in json.dumps(info) and info.get('command.left_out') == left_out, info['command']
     assert info['command'].endswith(' ...') == (sum(map(len, arguments)) > 4000)
@@ -209,13 +210,13 @@ def test_secrets_of_the_command_line(header, arguments, left_out, tmp_path):
 
 
 def test_exec_keeps_no_secrets(header, tmp_path):
-    """A program that replaces itself has a header of its own, which is shortened in the same way."""
+    """A program that calls exec has a second header, shortened in the same way."""
     first, second = sorted(header('one', AGAIN='1'), key=lambda info: len(info['command']))
     assert first['command'].endswith('script.py one') and second['command'].endswith('script.py one --token *** --lr 2')
 
 
 def test_rewritten_command_line(run, tmp_path, analyze):
-    """A program that wrote its title over its arguments, as setproctitle does, leaves one text; an empty one is unknown."""
+    """A title written over the arguments, as setproctitle does, is one text; an empty title is unknown."""
     (tmp_path / 'title.py').write_text('''
 import ctypes, os, sys
 line = open('/proc/self/cmdline', 'rb').read()
@@ -237,7 +238,7 @@ library.tfi_range_pop()
 
 
 def test_info_says_what_a_trace_reveals(header, tmp_path, analyze, tfanalyze):
-    """In JSON by keys, in text in a line; of a PyTorch trace it is not known."""
+    """info shows it by keys in JSON and in one line of text; for a PyTorch trace it is null."""
     header('--password=hunter2')
     reveals = analyze('info', tmp_path / 'run')['rows'][0]['reveals']
     assert (reveals['command_line'], reveals['left_out'], reveals['values']) == ('without secrets', 1, True)

@@ -1,7 +1,7 @@
-"""test_waking - which processes of a job are recorded, and from which moment on.
+"""test_waking - the processes of a job that are recorded, and the moment at which recording starts.
 
-With ENABLE_PROFILER_NAMES unset a process is recorded from its first operator, block of torch's memory, device call or
-stage on. An import of torch and the helpers of preload/control/helper.def leave no file.
+Without ENABLE_PROFILER_NAMES a process is recorded from its first operator, block of torch's memory, device call or
+stage. An import of torch and the helpers of preload/control/helper.def leave no file.
 """
 
 import pytest
@@ -9,10 +9,10 @@ import pytest
 import tfr
 from conftest import ROOT
 
-# One operator a line, each of which calls no other one.
+# One operator per line; none calls another operator.
 TWENTY = 'import torch\nfor _ in range(20):\n    torch.empty(3)\n'
 
-# Runs operators, and says where it is.
+# Runs operators and prints its arguments.
 PROGRAM = 'import sys, torch\ntorch.ones(3).add(1)\nprint("ran", *sys.argv[1:])\n'
 
 
@@ -26,7 +26,7 @@ def only(directory):
 
 
 def test_the_first_operator_is_in_the_trace(run, python, analyze):
-    """20 operators without a stage are 20 records; the first release of the library needed a hundred to wake."""
+    """20 operators without a stage are 20 records (the first release needed a hundred to wake)."""
     result = run([python, '-c', TWENTY])
     trace = only(result.dir)
     assert [tfr.name_of(trace.strings, r.values['name']) for r in trace.records if r.kind == 'op'] == ['aten::empty'] * 20
@@ -61,7 +61,7 @@ def test_the_agent_of_torchrun_leaves_no_file(run, python, tmp_path):
 
 
 def test_compile_workers_leave_no_file(run, python, tmp_path):
-    """The parent counts the workers that inductor keeps, so that a release without them is noticed."""
+    """inductor's compile workers leave no file; the parent counts them, so a release without them fails the test."""
     (tmp_path / 'compiled.py').write_text('''
 import subprocess, torch
 @torch.compile
@@ -90,14 +90,14 @@ OTHERS = [('script', 'mytorchrun', []), ('script', 'pipeline.py', ['torchrun', '
 
 @pytest.fixture(scope='module')
 def stages():
-    """A program that opens stages and is started under any name: it needs no torch, and any stage wakes a process."""
+    """A program that opens a stage, which wakes any process, and needs no torch."""
     return 'import ctypes, sys\nlib = ctypes.CDLL(None)\nlib.tfi_range_push(b"s")\nlib.tfi_range_pop()\nprint("ran")\n'
 
 
 @pytest.mark.parametrize('how, path, arguments', HELPERS + OTHERS)
 @pytest.mark.parametrize('options', [[], ['-u', '-X', 'dev', '-Wignore']], ids=['plain', 'options'])
 def test_helpers_are_known_by_their_command_line(run, python, tmp_path, stages, how, path, arguments, options):
-    """The interpreter's part of the command line counts; a script's arguments may say anything."""
+    """Only the interpreter's part of the command line counts; a script's arguments may be anything."""
     place = tmp_path / ('top/' + path if how == 'script' else 'top/' + path.replace('.', '/') + '.py')
     place.parent.mkdir(parents=True)
     for package in list(place.relative_to(tmp_path / 'top').parents)[:-1]:

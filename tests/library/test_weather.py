@@ -1,7 +1,7 @@
-"""test_weather - bad weather: the program's own output and exit status never change, and every record is read back.
+"""test_weather - bad weather: the program's output and exit status never change, and every record is read back.
 
-tests/victims/weather.c does to itself what programs do; it notes how many calls each of its processes made. Each mode
-runs bare and under the test build of the library; then the call records of each process are counted in the traces.
+tests/victims/weather.c does to itself what programs do to themselves, and logs the number of calls of each process.
+Each mode runs bare and under the test build of the library; the tests then count the call records of each process.
 """
 
 import collections
@@ -18,7 +18,7 @@ SAYS_NOTHING, SAYS_ONE_LINE = 0, 1
 
 @pytest.fixture
 def weather(run, victim, analyze, tmp_path):
-    """weather(mode, ...): runs it bare and watched; returns the watched run with .calls and .wanted by pid."""
+    """weather(mode, ...): runs the mode bare and watched; returns the watched run with .calls and .wanted by pid."""
     def weather(mode, *arguments, env=None, lines=SAYS_NOTHING, rc=0, exact=True, read=True):
         log = tmp_path / 'log'
         bare = run([victim('weather'), mode, *arguments], {'WEATHER_LOG': tmp_path / 'bare', **(env or {})}, preload=False)
@@ -45,7 +45,7 @@ def weather(run, victim, analyze, tmp_path):
 
 
 def all_there(row, calls):
-    """Every call is in the trace or counted as lost; a few records of other kinds may be lost with them."""
+    """Every call is in the trace or counted as lost; some records of other kinds may be lost too."""
     others = 60
     assert calls <= row['events'].get('call', 0) + sum(row['lost'].values()) <= calls + others
 
@@ -74,7 +74,7 @@ def test_threads_that_never_end(weather):
 
 
 def test_exec(weather):
-    """A failed exec, then one that succeeds: three traces of one pid, none overwritten."""
+    """A failed exec and then a successful one leave three traces of one pid, none overwritten."""
     result = weather('exec')
     names = sorted(p.name for p in result.dir.glob('*.tfr'))
     assert len(names) == 3 and names[0].endswith('.2.tfr') and names[1].endswith('.3.tfr'), names
@@ -82,7 +82,7 @@ def test_exec(weather):
 
 
 def test_every_exec(weather):
-    """Each function of the family closes the trace before the new program begins."""
+    """Each function of the exec family closes the trace before the new program begins."""
     result = weather('execs')
     assert all(row['complete'] for row in result.info['rows']) and len(result.info['rows']) == 17
 
@@ -101,7 +101,8 @@ def test_vfork_and_posix_spawn(weather):
 
 
 def test_daemon(run, victim, analyze, tmp_path):
-    """Two forks, a new session, every descriptor closed; it lives on after the program has ended, so it is waited for."""
+    """A daemon forks twice, starts a session, closes every descriptor and outlives the program, so the test waits for
+    it."""
     log = tmp_path / 'log'
     result = run([victim('weather'), 'daemon'], {'WEATHER_LOG': log}, preload='test')
     assert (result.rc, result.err) == (0, '')
@@ -114,7 +115,7 @@ def test_daemon(run, victim, analyze, tmp_path):
 
 
 def test_cancelled_threads(weather):
-    """Threads that are cancelled while they spin have made an unknown number of calls, so at least the known ones."""
+    """A cancelled thread has made an unknown number of calls; the trace has at least the known ones."""
     result = weather('cancel', exact=False)
     (pid, wanted), = result.wanted.items()
     assert result.calls[pid] >= wanted
@@ -142,7 +143,7 @@ def test_descriptors_exhausted_later(weather):
 
 
 def test_size_limit_from_the_start(weather, analyze):
-    """Under 16 MB there is no place for the live file either; what does not fit is counted."""
+    """Under 16 MB the live file has no room either; the records that do not fit are counted."""
     result = weather('size_limit_before', str(1 << 17), lines=2, exact=False, rc=3)
     row, = result.info['rows']
     all_there(row, 500000)
@@ -163,7 +164,7 @@ def test_cap(weather):
 
 
 def test_chroot(weather):
-    """The directory was opened before, so what lies outside the new root is closed and tidied up as ever."""
+    """The directory was opened before chroot, so files outside the new root are closed and cleaned up as usual."""
     if os.geteuid() != 0:
         pytest.skip('chroot needs root')
     weather('change_root')
@@ -200,7 +201,7 @@ def test_directory_is_somebody_elses_link(run, victim, tmp_path):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason='needs root to mount a small tmpfs')
 def test_disk_full(run, victim, analyze, tmp_path):
-    """The disk fills up, the program does not notice, what was lost is counted."""
+    """The disk fills up: the program does not notice, and lost records are counted."""
     mount = tmp_path / 'small'
     mount.mkdir()
     if subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', mount], capture_output=True).returncode != 0:
@@ -218,7 +219,7 @@ def test_disk_full(run, victim, analyze, tmp_path):
         subprocess.run(['umount', '-l', mount], check=False)
 
 
-# ---- who must not notice ----
+# ---- programs that must not notice ----
 
 SILENT = {
     'true': ['/bin/true'],
@@ -231,7 +232,7 @@ SILENT = {
 
 @pytest.mark.parametrize('name', SILENT)
 def test_dormant(run, name, tmp_path):
-    """No stage, no device: no file, no message, no thread."""
+    """A process without stage and device leaves no file, no message and no thread."""
     bare = run(SILENT[name], preload=False)
     watched = run(SILENT[name], preload=True)
     assert (watched.out, watched.err, watched.rc) == (bare.out, bare.err, bare.rc)
@@ -244,7 +245,7 @@ def test_dormant_has_one_thread(run):
 
 
 def test_environment(run):
-    """The two variables are the only change a child sees."""
+    """These variables are the only change that a child sees."""
     def seen(preload):
         out = run(['env', '-0'], preload=preload).out
         return dict(e.split('=', 1) for e in out.split('\0') if e)
@@ -254,7 +255,7 @@ def test_environment(run):
 
 
 def test_subprocess_of_python(run, victim, analyze, tmp_path):
-    """Python's subprocess: vfork, close, dup2, exec of ours in the parent's memory, from a process that records."""
+    """Python's subprocess calls vfork, close, dup2 and exec of ours in the parent's memory, from a recording process."""
     script = ('import ctypes, subprocess, sys\n'
               f'd = ctypes.CDLL("{victim("libdummy.so")}", mode=ctypes.RTLD_GLOBAL)\n'
               'add = ctypes.CDLL(None).dummy_add\n'

@@ -1,9 +1,9 @@
 """cachedit_profile - a pipeline with cache-dit's profiler: profile_function, ProfilerContext, and its arguments.
 
     python cachedit_profile.py [--profile [--profile-name N] [--profile-dir D] [--profile-activities CPU GPU MEM]
-                                          [--profile-wait N --profile-warmup N --profile-active N --profile-repeat N]]
+                               [--profile-wait N --profile-warmup N --profile-active N --profile-repeat N]]
 
-As in cache-dit's examples the context is only made with --profile; cache-dit itself refuses it without a device.
+Only --profile makes the context, as in cache-dit's examples; cache-dit itself refuses it without a device.
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""diffusion - pipelines of diffusers, tiny and with random weights: DiT, Stable Diffusion 3, Flux and Wan.
+"""diffusion - diffusers pipelines, tiny and with random weights: DiT, Stable Diffusion 3, Flux and Wan.
 
     python diffusion.py [dit] [sd3] [flux] [wan]      (default: all four)
 
-sd3 paints its picture over by the pipeline for that, which has the same parts. Each prints a checksum of its picture or
-video. PROFILE names a file to which torch.profiler, run by this script around all of them, exports its trace, TABLE one for
-its printed table; DEVICE is where the models are. Under torchrun every rank makes its own pictures and the ranks add up
-their checksums.
+sd3 also repaints its picture by the image-to-image pipeline, which has the same parts. Each pipeline prints a checksum
+of its picture or video. This script runs torch.profiler around all of them if PROFILE names a file for its trace, or
+TABLE a file for its printed table. DEVICE is the models' device. Under torchrun every rank makes its own pictures, and
+the ranks add up their checksums.
 """
 
 import os
@@ -102,7 +102,7 @@ def wan():
 
 
 def watch(pipe):
-    """What the pipeline itself can say of its parts: the torch modules' forward calls, and the decoder's."""
+    """Journals the calls that the pipeline itself can see: the torch modules' forward calls, and the decoder's."""
     for name, part in pipe.components.items():
         if isinstance(part, torch.nn.Module):
             if name == 'vae':

@@ -1,8 +1,8 @@
-"""journal - what a pipeline of these tests did, by its own account: the names it entered and left, in order, as JSON lines.
+"""journal - a pipeline's own account of its work: the names it entered and left, in order, as JSON lines.
 
-A pipeline writes it where JOURNAL says ({rank} and {pid} are replaced), or not at all. It knows nothing of any profiler,
-and no profiler knows of it: it is what stages are compared with. Every line is [lane, "enter" or "exit", name]; a lane is
-a thread, or an asyncio task in it.
+A pipeline writes the journal to the file JOURNAL ({rank} and {pid} are replaced), or nowhere. The journal knows no
+profiler, and no profiler knows it; the tests compare stages with it. Every line is [lane, "enter" or "exit", name]; a
+lane is a thread, or an asyncio task in it.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ def _lane():
     except RuntimeError:
         task = None
     who = task or threading.current_thread()
-    return _lanes.setdefault(id(who), (len(_lanes), who))[0]  # the object is kept, so that its id stays its own
+    return _lanes.setdefault(id(who), (len(_lanes), who))[0]  # keeps the object, so its id stays unique
 
 
 def enter(name):
@@ -43,7 +43,7 @@ def entry(name):
 
 
 def watch(module, name):
-    """Notes the forward calls of a torch module."""
+    """Journals the forward calls of a torch module."""
     module.register_forward_pre_hook(lambda *_: enter(name))
     module.register_forward_hook(lambda *_: leave(name))
 
@@ -55,7 +55,7 @@ def path_of(variable):
 
 
 def table(profile):
-    """What torch.profiler prints of a profile, all rows of it."""
+    """Writes torch.profiler's printed table of a profile, with all rows, to the file TABLE."""
     path = path_of('TABLE')
     if path:
         with open(path, 'w') as out:

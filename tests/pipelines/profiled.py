@@ -1,6 +1,7 @@
 """profiled - a pipeline that runs torch.profiler itself, by a schedule, inside its own stages.
 
-PROFILE names the file it exports to; STACKS=1 asks the profiler for stacks. Prints names and counts of what was profiled.
+PROFILE names the file of its trace; STACKS=1 asks the profiler for stacks. It prints names and counts of the profiled
+operators.
 """
 
 import os

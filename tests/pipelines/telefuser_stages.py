@@ -1,6 +1,7 @@
-"""telefuser_stages - a pipeline whose stages TeleFuser's profiler marks: plain, nested, in a class, async, and by `with`.
+"""telefuser_stages - a pipeline whose stages TeleFuser's profiler marks: plain, nested, in a class, async, and by
+`with`.
 
-Under torchrun every rank denoises on its own and the results are added up. With `all` it also uses ProfilingContext,
+Under torchrun every rank denoises alone, and the ranks add up their results. With `all` it also uses ProfilingContext,
 which TeleFuser itself refuses without a device.
 """
 
@@ -125,7 +126,7 @@ def main():
         torch.distributed.destroy_process_group()
     report = get_timing_report()
     print_timing_summary()
-    logger.complete()  # it writes to the same stream, from a thread of its own
+    logger.complete()  # it writes to the same stream from its own thread
     print(f"results: request {report['request_id']}, metadata {report['metadata']}, stages {sorted(report['stages'])}\n"
           f'{problem!r}, {decode.__name__} {fetch.__name__} {asyncio.iscoroutinefunction(fetch)} {total.item():.9f}')
 

@@ -1,7 +1,7 @@
-"""torchfx_chain - a chain of torchfx filters, each on its own and fused into one cascade, in stages of record_function.
+"""torchfx_chain - a chain of torchfx filters, one by one and fused into one cascade, in stages of record_function.
 
-With COUNTS, the name of a file, it counts itself what enters torchfx's extension: {stage: {function: calls}}. Ends with
-status 77 and the reason where that extension does not work with this torch.
+If COUNTS names a file, the script counts the calls into torchfx's extension itself: {stage: {function: calls}}. It ends
+with status 77 and a reason if the extension does not work with this torch.
 """
 
 import json
@@ -39,7 +39,7 @@ class stage:
 
 
 class Counting:
-    """Stands before the extension in torchfx's own module of calls into it."""
+    """Wraps the extension inside torchfx's own module that calls it."""
 
     def __init__(self, extension, counts):
         self.extension, self.counts = extension, counts
@@ -86,7 +86,7 @@ def main():
         except (ImportError, RuntimeError) as error:
             print('the extension of torchfx does not work with this torch:', str(error).splitlines()[0])
             return 77
-        if path:  # from the first stage on, as what runs before it may be anything
+        if path:  # from the first stage on; calls before it do not matter
             torchfx._ops._ext = Counting(torchfx._ops._ext, counts)
         for kind in KINDS:
             for depth in DEPTHS:

@@ -1,8 +1,8 @@
-"""training - two epochs of DistributedDataParallel over gloo, with workers that load data, and a compiled loss.
+"""training - two epochs of DistributedDataParallel over gloo, with data loader workers and a compiled loss.
 
-The first epoch's workers are forked, the second's are spawned; a thread of the pipeline trains a model of its own beside
-it. Alone, the job is one of one rank. PROFILE names a file to which torch.profiler, run by this script, exports its trace,
-TABLE one for its printed table; DEVICE is where the models are.
+The first epoch forks its workers, the second spawns them. A thread trains its own model meanwhile. Without torchrun the
+job has one rank. This script runs torch.profiler if PROFILE names a file for its trace, or TABLE a file for its printed
+table. DEVICE is the models' device.
 """
 
 import os
@@ -52,7 +52,7 @@ def train(model, loss_of, optimizer, loader):
 
 
 def beside(results):
-    """What another thread does: its own forward and backward."""
+    """The other thread's own forward and backward passes."""
     model = torch.nn.Linear(6, 6, device=DEVICE)
     with record_function('beside'), journal.entry('beside'):
         for _ in range(3):
