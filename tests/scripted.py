@@ -31,6 +31,12 @@ def trace(path):
     return t
 
 
+def drops(t):
+    """{cause: last count} of the trace's drop records."""
+    names = {number: name for name, (number, _) in tfr.DROPS.items()}
+    return {names[r.values['cause']]: r.values['count'] for r in t.records if r.kind == 'drop'}
+
+
 def text(t, number):
     return t.strings[number].decode() if number else None
 

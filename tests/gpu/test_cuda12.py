@@ -15,8 +15,9 @@ import test_cupti as of_cupti
 import test_gpu_pipeline as of_pipeline
 import test_simgpu as of_simgpu
 from conftest import BUILD, built
+from scripted import drops
 from simgpu import truth
-from test_cupti import START, STOP, WORK, assert_client_s_times, assert_equals_log, client_s, correlations, drops, kernels_between, nr_ours
+from test_cupti import START, STOP, WORK, assert_client_s_times, assert_equals_log, client_s, correlations, kernels_between, nr_ours
 
 play = of_cupti.play
 GPU12 = BUILD / 'simgpu12'

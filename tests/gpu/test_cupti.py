@@ -19,6 +19,7 @@ import pytest
 import scripted
 import tfr
 from conftest import BUILD, ROOT, built, clean_environment
+from scripted import drops
 
 GPU = BUILD / 'simgpu'
 DEVICE_KINDS = ('kernel', 'copy', 'set')
@@ -54,12 +55,6 @@ def play(run, tmp_path):
 
 
 # ---- our records and the log ----
-
-def drops(trace):
-    """{cause: last count} of the drop records."""
-    names = {number: name for name, (number, _) in tfr.DROPS.items()}
-    return {names[r.values['cause']]: r.values['count'] for r in trace.records if r.kind == 'drop'}
-
 
 def records(trace, kind):
     found = [SimpleNamespace(**r.values) for r in trace.records if r.kind == kind]

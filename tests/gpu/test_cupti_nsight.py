@@ -8,7 +8,8 @@ import pytest
 import scripted
 import test_cupti
 from conftest import built
-from test_cupti import GPU, assert_equals_log, drops, nr_ours, only_line
+from scripted import drops
+from test_cupti import GPU, assert_equals_log, nr_ours, only_line
 
 play = test_cupti.play
 

@@ -15,7 +15,8 @@ import scripted
 import test_cupti
 import test_gpu_torch
 from conftest import BUILD, built
-from test_cupti import GPU, START, STOP, client_s, drops, kernels_between, logged, nr_logged, nr_ours, records
+from scripted import drops
+from test_cupti import GPU, START, STOP, client_s, kernels_between, logged, nr_logged, nr_ours, records
 from test_gpu_traps import BEGIN2, END2, TRAPS
 
 play = test_cupti.play

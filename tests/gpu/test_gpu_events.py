@@ -12,6 +12,7 @@ import pytest
 import scripted
 import tfr
 from conftest import BUILD, built
+from scripted import drops
 
 GPU = BUILD / 'simgpu'
 BY_EVENTS = 2
@@ -47,11 +48,6 @@ def play(run, tmp_path, alone):
 
 def records(trace, kind):
     return [SimpleNamespace(**r.values) for r in trace.records if r.kind == kind]
-
-
-def drops(trace):
-    names = {number: name for name, (number, _) in tfr.DROPS.items()}
-    return {names[r.values['cause']]: r.values['count'] for r in trace.records if r.kind == 'drop'}
 
 
 def launched(got):

@@ -14,7 +14,6 @@ from types import SimpleNamespace
 import pytest
 
 import scripted
-import tfr
 from conftest import BUILD, built
 
 GPU = BUILD / 'simgpu'
@@ -131,8 +130,9 @@ def assert_complete(got):
     for kind in ('copy', 'set'):
         ours = Counter((r.bytes, r.correlation) for r in records(got.trace, kind))
         assert ours == Counter((w['bytes'], w['correlation']) for w in worked(got.log, kind))
-    causes = {number: name for name, (number, _) in tfr.DROPS.items()}
-    assert not [causes[r.cause] for r in records(got.trace, 'drop')]
+    # A flush of ours that runs while torch.profiler registers its clock has an overhead record with one time in each clock.
+    lost = scripted.drops(got.trace)
+    assert lost.pop('device_timeless', 0) <= len(got.sessions) and not lost
     assert got.trace.complete and got.said == []
 
 

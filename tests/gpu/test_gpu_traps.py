@@ -15,7 +15,8 @@ import test_cuda_routes
 import test_cupti
 import test_injection
 from conftest import ROOT
-from test_cupti import (CLIENTS, START, STOP, assert_equals_log, assert_times_of_its_clock, client_s, correlations, drops,
+from scripted import drops
+from test_cupti import (CLIENTS, START, STOP, assert_equals_log, assert_times_of_its_clock, client_s, correlations,
                         kernels_between, logged, nr_logged, nr_ours, numbered, ours, records)
 
 play = test_cupti.play

@@ -16,8 +16,8 @@ from types import SimpleNamespace
 import pytest
 
 import scripted
-import tfr
 from conftest import BUILD, ROOT, built
+from scripted import drops
 from test_cuda_tables import compile_c
 
 GPU = BUILD / 'simgpu'
@@ -64,11 +64,6 @@ def weather(run, tmp_path, lib):
 
 def records(trace, kind):
     return [SimpleNamespace(**r.values) for r in trace.records if r.kind == kind]
-
-
-def drops(trace):
-    names = {number: name for name, (number, _) in tfr.DROPS.items()}
-    return {names[r.cause]: r.count for r in records(trace, 'drop')}
 
 
 def device_work(trace):
