@@ -1,4 +1,4 @@
-"""pythons - the interpreters of this machine: of each version the newest patch, with a shared library and without."""
+"""pythons - the interpreters of this machine: the newest patch of each version, with a shared library and without."""
 
 import glob
 import os
@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 
 def _asked(path):
-    """(version, whether it has a shared library mapped, path) as the interpreter says it itself."""
+    """(version, whether the interpreter has a shared library mapped, path), as the interpreter itself reports them."""
     try:
         script = 'import sys; print("%d.%d.%d" % sys.version_info[:3]); print("libpython" in open("/proc/self/maps").read()); print(sys.executable)'
         out = subprocess.run([path, '-c', script],
@@ -45,5 +45,5 @@ EXTREMES = [p for p in SEEN if p in (SEEN[0], SEEN[-1])]
 
 
 def label(python):
-    """Its version, but that of the newest one: tests that are named somewhere are run with that."""
+    """The interpreter's version, or 'newest' for the newest one, because other files name the tests that run with it."""
     return 'newest' if python is SEEN[-1] else python.name

@@ -1,6 +1,6 @@
-"""random_traces - traces at random, and questions about them answered the slow way; what tfanalyze says is compared with it.
+"""random_traces - random traces, and slow answers about them, which tests compare with tfanalyze's.
 
-Run as a program it writes the fixture of tests/unit/analysis_damage.c into the directory that is given.
+Run as a program it writes the fixture of tests/unit/analysis_damage.c into the given directory.
 """
 
 import random
@@ -10,7 +10,7 @@ from pathlib import Path
 from tfr import KINDS, NESTED, STAGE, UNTRACKED, OPEN, CLOSED, CHUNK, Record, Writer, rec, clocks, end_of, pack_live, pack_rows
 
 
-# ---- questions, answered the slow way ----
+# ---- slow answers ----
 
 def ranges(records, clock, last):
     """Finished and unfinished ranges: dicts with name, thread, start, end, flags."""
@@ -39,7 +39,7 @@ AFTER = ('call', 'correlation', 'io', 'op', 'collective')  # kinds whose duratio
 
 
 def span(records, clock, kinds=None):
-    """First and last moment of a process."""
+    """First and last time of a process."""
     first = last = None
     for r in records:
         kind = (kinds or KINDS).get(r.kind)
@@ -58,7 +58,8 @@ def span(records, clock, kinds=None):
 
 
 def stages(all_ranges, window=None):
-    """{name: [calls, host, self, each call's, each call's self]} of one process, by looking at every pair of ranges of a thread."""
+    """{name: [calls, host, self, each call's host, each call's self]} of one process, by comparing every pair of ranges
+    of a thread."""
     low, high = window or (None, None)
     threads, out = {}, {}
     for r in all_ranges:
@@ -69,7 +70,7 @@ def stages(all_ranges, window=None):
             if start >= high or end < low or (end == low and start < low):
                 continue
             start, end = max(start, low), min(end, high)
-        order = r['start'], -r['end'], r['depth'], r['id']  # which was opened first does not depend on the window
+        order = r['start'], -r['end'], r['depth'], r['id']  # the order of opening does not depend on the window
         threads.setdefault(r['thread'], []).append(dict(r, start=start, end=end, order=order))
     for members in threads.values():
         members.sort(key=lambda r: r['order'])
@@ -103,7 +104,7 @@ def union(spans):
     return total
 
 
-# ---- traces at random ----
+# ---- random traces ----
 
 def random_value(rng, f, strings):
     if f.type in ('STRING', 'FUNC'):
@@ -116,9 +117,9 @@ def random_value(rng, f, strings):
 
 
 def random_records(rng, count, writer, kinds=None, start=1_000_000):
-    """Records of all kinds, times going forward, for what does not care what they mean."""
+    """Records of all kinds with increasing times, for tests that ignore their meaning."""
     names = [writer.string(f'name {i}') for i in range(5)]
-    stacks = [0] + [writer.stack(*((f'f{k}', 'a.py', k) for k in range(i, i + 3))) for i in range(4)]  # as many as names: seeds keep what they make
+    stacks = [0] + [writer.stack(*((f'f{k}', 'a.py', k) for k in range(i, i + 3))) for i in range(4)]  # as many as names, so a seed still gives the same trace
     funcs = [writer.string(f'libx\x1fCLASS\x1ffunction{i}\x1fsize:BYTES,where:ADDRESS,n:INT') for i in range(3)]
     time, out = start, []
     choices = [k for k in (kinds or writer.kinds) if k not in ('clock', 'rank', 'drop', 'thread', 'thread_name')]
@@ -144,13 +145,13 @@ def random_records(rng, count, writer, kinds=None, start=1_000_000):
 
 
 def random_stages(rng, writer, threads=2, depth=4, per_thread=40, started=True, start=10_000_000, unfinished=0.05):
-    """Chunks' worth of push/pop and start/end ranges with times of their own: {thread: [records]}."""
+    """Push/pop and start/end ranges with their own times: {thread: [records]}."""
     names = [writer.string(n) for n in ('denoise', 'step', 'vae_decode', 'text encode', 'step')]
     number, out = 0, {}
     for thread in range(1, threads + 1):
         time, open_, records, pending = start + 10 * rng.randrange(100), [], [], []
         for _ in range(per_thread):
-            time += rng.choice([0, 40, 50, 1000, 100000])  # no two within a nanosecond, unless at the same tick
+            time += rng.choice([0, 40, 50, 1000, 100000])  # no two within a nanosecond, except at the same tick
             number += 1
             dice = rng.random()
             if dice < 0.45 and len(open_) < depth:
@@ -196,7 +197,8 @@ def everything(seed=1, chunks=12, records=60, footer=True):
 
 
 def write_fixture(directory):
-    """trace.tfr, trace.tfr.live and truth: a line `serial records from to` for each chunk, `live` before those there."""
+    """Writes trace.tfr, trace.tfr.live and truth: a line `serial records from to` for each chunk; `live` precedes live
+    chunks."""
     directory = Path(directory)
     w = everything(seed=3, chunks=8, records=40, footer=False)
     assert {r.kind for r in w.records} >= set(KINDS) - {'rank', 'drop', 'thread', 'thread_name'}

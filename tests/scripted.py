@@ -1,4 +1,4 @@
-"""scripted - runs tests/victims/script.c and reads what it left with tests/tfr.py, not with the reader under test."""
+"""scripted - runs tests/victims/script.c and reads its traces with tests/tfr.py, not with the reader under test."""
 
 import struct
 from types import SimpleNamespace
@@ -10,7 +10,7 @@ from conftest import BUILD, built, without_unmatched
 def play(run, program, steps, env=None, preload='test', rc=0, err='', **options):
     """Plays steps (a list, or words); the result has .traces, one for each .tfr below the test's directory.
 
-    `err` is all that may stand on stderr beside names that matched no stage: those are the subject of test_unmatched.
+    `err` is the expected stderr without the lines about unmatched names, which test_unmatched tests.
     """
     result = run([program, *(steps.split() if isinstance(steps, str) else steps)], env, preload=preload, **options)
     assert result.rc == rc, (result.rc, result.out, result.err)
@@ -52,7 +52,7 @@ def calls(t):
 
 
 def called(t):
-    """The arguments of the calls of dummy_add, sorted: the numbers a script gave them."""
+    """The arguments of the calls of dummy_add, sorted: the numbers that the script gave them."""
     return sorted(c.args[0] for c in calls(t) if c.name == 'dummy_add')
 
 
@@ -61,7 +61,8 @@ def stages(t, kind='range_end'):
 
 
 def libraries(directory, *names):
-    """Makes a directory with these of the simulated libraries; where others are installed they are not found either."""
+    """Makes a directory with these of the simulated libraries; empty files hide the machine's own versions of the
+    others."""
     directory.mkdir()
     for name in ('libcuda.so.1', 'libcudart.so.13', 'libcudart.so.12', 'libcupti.so.13', 'libcupti.so.12'):
         (directory / name).symlink_to(built(BUILD / 'simgpu' / name)) if name in names else (directory / name).touch()
@@ -77,7 +78,7 @@ SLOT, SLOT_CALL, SLOT_STAGE = struct.Struct('<IIIIIIQQ16s'), struct.Struct('<QII
 
 
 def slots(path):
-    """{tid: calls, stages} of the used slots of a .live file, names outermost first; see struct tfi_slot."""
+    """{tid: calls, stages} of the used slots of a .live file, outermost names first; see struct tfi_slot."""
     data = path.read_bytes()
     strings = tfr.read_live(data).strings
     offset, size = struct.unpack_from('<QQ', data, 24 + 2 * 16)

@@ -1,7 +1,7 @@
-"""simlog - the truth about a run on the simulated GPU: from the device model's log and the program's own lines.
+"""simlog - the truth about a run on the simulated GPU, from the device model's log and the program's own lines.
 
-It shares no code with the analyser. Device work is what SIMGPU_LOG says, calls are its outermost ones; a call belongs
-to the innermost stage that the program had open in that thread, else to that of the only thread that had one.
+It shares no code with the analyser. Device work is that of SIMGPU_LOG, calls are its outermost ones. A call belongs to
+the innermost stage open on its thread, or else to that of the only thread with an open stage.
 """
 
 import json
@@ -15,9 +15,9 @@ CATEGORIES = {'kernel': 'kernel', 'memcpy': 'gpu_memcpy', 'memset': 'gpu_memset'
 
 
 def read(path, program=''):
-    """calls, works and syncs of a log; stages from the lines the program printed.
+    """calls, works and syncs of a log; stages from the program's output.
 
-    Times are ns: of calls and stages CLOCK_MONOTONIC, of works (`real`) CLOCK_REALTIME."""
+    Times are ns: those of calls and stages CLOCK_MONOTONIC, those of works (`real`) CLOCK_REALTIME."""
     lines = [json.loads(line) for line in Path(path).read_text().splitlines()]
     truth = SimpleNamespace(devices={d['device']: d for d in lines if d['t'] == 'device'})
     truth.calls = {c['correlation']: SimpleNamespace(**c) for c in lines if c['t'] == 'call' and c['depth'] == 0}
@@ -32,7 +32,7 @@ def read(path, program=''):
 
 
 def work(line, device):
-    """With its name and times as a trace has them."""
+    """A piece of work with its name and times as in a trace."""
     w = SimpleNamespace(**line)
     w.category, w.duration = CATEGORIES[w.t], w.end - w.start
     w.real = w.start + device['realtime']
@@ -45,7 +45,7 @@ def work(line, device):
 
 
 def stages_of(stages, call):
-    """The stages that the call was made in, outermost first."""
+    """The stages in which the call was made, outermost first."""
     open_ = defaultdict(list)
     for s in stages:
         if s.begin <= call.start and call.end <= s.end:
@@ -55,7 +55,7 @@ def stages_of(stages, call):
 
 
 def union(intervals):
-    """The time that at least one of them covers."""
+    """The time that at least one of the intervals covers."""
     total, until = 0, None
     for start, end in sorted(intervals):
         start = start if until is None else max(start, until)

@@ -1,4 +1,4 @@
-"""small_traces - traces of ours that several tests of the reader read, written by tests/tfr.py."""
+"""small_traces - small .tfr traces, written by tests/tfr.py, that several tests of the reader share."""
 
 import json
 import os
@@ -13,7 +13,7 @@ def clock_chunk(w, points, **chunk):
 
 
 def simple(path, stages=3, rank=0, footer=True, **writer):
-    """A whole trace with a few stages of 1 ms each, one after the other, 10 ms after its first record."""
+    """A whole trace with a few stages of 1 ms each, one after the other, the first 10 ms after the first record."""
     w = Writer(rank=rank, **writer)
     clock_chunk(w, [(0, 1_000_000_000, 1_700_000_000_000_000_000)])
     records = [rec('thread', serial=1, tid=100, name=w.string('main'), time=5_000_000)]
@@ -28,7 +28,7 @@ def simple(path, stages=3, rank=0, footer=True, **writer):
 
 
 def staged_trace(path, seed, rank, **options):
-    """A trace of random stages with a counter of its own rate and start; returns it with its clock."""
+    """A trace of random stages with its own counter rate and start; returns the writer and the clock."""
     rng = random_traces.generator(seed)
     w = Writer(rank=rank, pid=1000 + seed, clock='tsc', **options)
     rate = rng.choice([0.31, 0.5, 1.0, 2.7])
@@ -46,7 +46,7 @@ def staged_trace(path, seed, rank, **options):
 
 
 def live_pair(directory, dead=True, boot='00000000-0000-0000-0000-000000000000', quiet=True, host='elsewhere', **options):
-    """A trace of four chunks, whose last two are still in the live file; returns the writer and the chunks there."""
+    """A trace of four chunks, the last two still in the live file; returns writer, live chunks and both paths."""
     w = Writer(clock='monotonic', host=host, boot=boot, **options)
     clock_chunk(w, [(0, 0, 10 ** 18)], thread=1)
     w.chunk([rec('mark', name=w.string(f'm{i}'), time=i) for i in range(20)], thread=1, tid=5)

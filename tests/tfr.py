@@ -1,7 +1,7 @@
 """tfr.py - the trace format of include/tfi_trace.h in Python: writes traces of every shape, and reads them.
 
-It shares no code with the two programs: the record kinds are parsed from records.def, all else is written from the
-comments of tfi_trace.h. Tests make fixtures with Writer and compare tfanalyze's answers with those of this file.
+It shares no code with the two programs: it parses the record kinds from records.def, and the rest follows the comments
+of tfi_trace.h. Tests make fixtures with Writer and compare tfanalyze's answers with those of this file.
 
     w = Writer(rank=3)
     w.chunk([rec('mark', name=w.string('hello'), time=5)], thread=1, tid=77)
@@ -114,7 +114,7 @@ class Record:
 
 
 def rec(kind, **values):
-    """A record; columns that are not given are 0, a list is empty."""
+    """A record; a missing column is 0, a missing list is empty."""
     known = {f.name: [] if f.codec == 'LIST' else 0 for f in KINDS[kind].fields} if kind in KINDS else {}
     assert not known or set(values) <= set(known), (kind, values)
     return Record(kind, {**known, **values})
@@ -177,7 +177,7 @@ def pack_rows(records, kinds=KINDS):
 
 
 def unpack_rows(data, kinds):
-    """kinds by number. Stops at what is no row."""
+    """Rows as records, with kinds by number. Stops at the first bytes that are no row."""
     records, at, by_offset = [], 0, {}
     while at + 4 <= len(data):
         number, size = struct.unpack_from('<HH', data, at)
@@ -275,7 +275,7 @@ def decode_values(codec, data, count, keys, signed):
 
 
 def pack_columns(records, kinds=KINDS, pick=None):
-    """pick(field, values) -> codec or None for that of the table; runs where a column hardly changes if pick is None."""
+    """pick(field, values) -> a codec, or None for the table's; without pick, columns that hardly change get runs."""
     numbers, groups, order = [], {}, []
     for r in records:
         if r.kind not in groups:
@@ -362,7 +362,7 @@ def file_head(major=1, minor=0, magic=b'TFITRACE'):
 
 
 class Writer:
-    """A trace in the making. Every block is kept with its place: blocks[i] = (offset, end, type, serial, records)."""
+    """A trace under construction. It keeps every block's place: blocks[i] = (offset, end, type, serial, records)."""
 
     def __init__(self, rank=0, world=1, pid=4242, host='elsewhere', boot='00000000-0000-0000-0000-000000000000',
                  start_time=7, clock='monotonic', live='memory', head=True, major=1, minor=0, kinds=None, **more):
@@ -409,7 +409,7 @@ class Writer:
         return self.serial
 
     def chunk(self, records, thread=0, tid=0, form='columns', deflate=True, serial=None, pick=None, level=1):
-        """Appends a chunk; the records get its thread and serial and are kept in .records, the truth of this trace."""
+        """Appends a chunk; its records get thread and serial, and .records, the truth about this trace, keeps them."""
         self.flush_strings()
         serial = self.next_serial() if serial is None else serial
         for r in records:
@@ -535,9 +535,9 @@ def read_live(data):
 
 
 def read(path, live=None):
-    """Everything a .tfr (path, or bytes) and its .live say: records, strings, info, footer, complete, bad (offsets).
+    """The content of a .tfr (path, or bytes) and its .live: records, strings, info, footer, complete, bad (offsets).
 
-    SIGKILL may cut the block that is being appended: it lies in .live as well, and is not bad then.
+    SIGKILL may cut the last block; if the .live has it too, the block is not bad.
     """
     data = path if isinstance(path, bytes) else Path(path).read_bytes()
     if live is None and not isinstance(path, bytes) and Path(f'{path}.live').exists():
@@ -593,7 +593,7 @@ def read(path, live=None):
 
 
 class Clock:
-    """Ticks to nanoseconds, in fractions."""
+    """Converts ticks to nanoseconds, in fractions."""
 
     def __init__(self, records, kind='tsc', info=None):
         points = {MONOTONIC: {}, REALTIME: {}}
@@ -630,5 +630,5 @@ def name_of(strings, number):
 
 
 def stack_of(strings, number):
-    """Its frames as (function, file, line), all texts."""
+    """A stack's frames as (function, file, line), all texts."""
     return [tuple(name_of(strings, int(n, 16)).split('\t')) for n in name_of(strings, number).split()]

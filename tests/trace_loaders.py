@@ -1,7 +1,7 @@
 """trace_loaders - asks HTA and TensorBoard's plugin how many events they find in files.
 
-The question is {"hta": [file], "tensorboard": [file]} on stdin; the answer has a count for each file, or the name of an
-exception. It runs in a process of its own, as importing HTA changes the logging of the whole program.
+The question is {"hta": [file], "tensorboard": [file]} on stdin. The answer has a count for each file, or the name of an
+exception. It runs in its own process, because importing HTA changes the logging of the whole program.
 """
 
 import json
@@ -19,7 +19,7 @@ def in_hta(files):
 
 
 def in_hta_job(files):
-    """As a job of one rank; steps but the last are kept, as HTA does it."""
+    """The events that HTA keeps of each file, as a job of one rank with all its steps."""
     from hta.trace_analysis import TraceAnalysis
     logging.disable(logging.CRITICAL)
     return [len(TraceAnalysis(trace_files={0: f}, include_last_profiler_step=True).t.get_trace(0)) for f in files]

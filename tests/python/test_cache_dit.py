@@ -1,7 +1,7 @@
-"""test_cache_dit - what a context of cache-dit's is asked for is recorded while it is open, and its files have just that.
+"""test_cache_dit - an open cache-dit context records exactly the activities it asks for, and its files have just these.
 
-The real package marks a script on the CPU; device records are in traces written by tests/tfr.py. The files are read as
-JSON, by Python alone.
+The real package marks a script on the CPU; tests/tfr.py writes traces with device records. Only Python reads the files,
+as JSON.
 """
 
 import gzip
@@ -23,7 +23,7 @@ from tfr import NESTED, STAGE, rec
 CACHE_DIT = 0x8000
 SHAPES = {'Input Dims', 'Input type', 'Input Strides', 'Concrete Inputs', 'FLOPs'}
 
-# Each context adds one more; the sizes tell which is which.
+# Each context has one more addition, of its own size.
 SCRIPT = '''
 import warnings; warnings.filterwarnings('ignore')
 import torch
@@ -52,7 +52,8 @@ with ProfilerContext(enabled=False, activities=['GPU']):
 
 @pytest.fixture
 def play(run, python, analyze, tmp_path):
-    """play(env, whole=False) -> the trace and, by name, the trace files of a report on the script; whole: with all of cache-dit."""
+    """play(env, whole=False) -> the trace, {name: trace file} of a report on the script, and names of the snapshots;
+    whole: with all of cache-dit."""
     def play(env=None, whole=False):
         env = {**({} if whole else cachedit_alone.environment(python, tmp_path)), **(env or {})}
         result = run([python, '-c', SCRIPT], {'CACHE_DIT_TORCH_PROFILER_DIR': tmp_path / 'run', **env}, timeout=200)
@@ -74,7 +75,7 @@ def categories(events):
 
 
 def adds(events):
-    """Of the additions in a file: arguments."""
+    """The arguments of the additions in a file."""
     return [e['args'] for e in events if e['cat'] == 'cpu_op' and e['name'] == 'aten::add']
 
 
@@ -94,7 +95,8 @@ def test_as_it_was_asked_for(play):
 
 @pytest.mark.timeout(400)
 def test_nothing_else_is_recorded(play):
-    """Not only left out of the files: it costs nothing. What several ask for is what they ask for together."""
+    """An unwanted activity is not even recorded, so it costs nothing; nested contexts get the union of their
+    activities."""
     trace, _, _ = play()
     operators = [r.values for r in trace.records if r.kind == 'op' and scripted.text(trace, r.values['name']) == 'aten::add']
     operators.sort(key=lambda v: v['time'])
@@ -124,7 +126,7 @@ def test_nothing_else_is_recorded(play):
         'memory': (True, False, False, False), 'usual': (True, False, False, True)}),
 ], ids=lambda v: '-'.join(v) if all(isinstance(x, str) for x in v.values()) else '')
 def test_the_users_environment_goes_first(play, env, expected):
-    """By context: operators, blocks, shapes, stacks."""
+    """The user's variables override each context's operators, blocks, shapes and stacks."""
     _, files, snapshots = play(env)
     for name, wanted in expected.items():
         arguments = adds(files[name])
@@ -133,9 +135,9 @@ def test_the_users_environment_goes_first(play, env, expected):
     assert ('memory' in snapshots) == (env.get('TFI_PROFILE_MEMORY') != '0')
 
 
-# ---- where the files are ----
+# ---- the directory of the files ----
 
-# Prints where it believes its traces to lie, as cache-dit's own examples do.
+# Prints the path at which it expects its trace, as cache-dit's own examples do.
 DIRECTORIES = '''
 import warnings; warnings.filterwarnings('ignore')
 import sys, torch
@@ -155,7 +157,7 @@ def test_where_cache_dit_was_to_write(run, python, analyze, tmp_path):
     assert result.rc == 0, result.err
     assert not there.exists() and not here.exists() and not default.exists()
     there.mkdir()
-    (there / 'a.trace.json.gz').write_bytes(gzip.compress(b'{"traceEvents": []}'))  # somebody's
+    (there / 'a.trace.json.gz').write_bytes(gzip.compress(b'{"traceEvents": []}'))  # another tool's file
     kinds = lambda directory, name: sorted(p.name.removeprefix(name).partition('-memory-')[0] + p.suffix for p in directory.glob(f'{name}*')
                                            if 'breakdown' not in p.name)
     all_of_it = ['-rank0.pickle', '-rank0.txt', '.trace.json.gz.gz']
@@ -179,7 +181,7 @@ def test_where_cache_dit_was_to_write(run, python, analyze, tmp_path):
 
 @pytest.mark.timeout(400)
 def test_a_directory_that_can_not_be(run, python, analyze, tmp_path, tfanalyze):
-    """One line, and the files lie beside the others."""
+    """An impossible directory gives one message, and the files lie beside the others."""
     (tmp_path / 'file').write_text('')
     env = {'CACHE_DIT_TORCH_PROFILER_DIR': tmp_path / 'run', **cachedit_alone.environment(python, tmp_path)}
     result = run([python, '-c', DIRECTORIES, tmp_path / 'file' / 'below'], env, timeout=200)
@@ -192,7 +194,7 @@ def test_a_directory_that_can_not_be(run, python, analyze, tmp_path, tfanalyze):
 # ---- with device records ----
 
 def profiled(path, held, **more):
-    """A context that launches from an operator; `held`: what its files are to have."""
+    """A context around an operator that launches; `held` lists the activities that its files should have."""
     t = OpTrace(rank=0)
     t.ranges += 1
     t.records.append(rec('range_end', name=t.w.string('flux'), time=ticks(900 * US), duration=ticks(800 * US), id=t.ranges,
@@ -217,7 +219,7 @@ KINDS = [(None, HOST | CALLS | DEVICE | {'cpu_instant_event'}), (['cpu'], HOST |
 
 @pytest.mark.parametrize('held, expected', KINDS, ids=lambda v: '-'.join(v) if isinstance(v, list) else '')
 def test_processors(analyze, tmp_path, held, expected):
-    """Calls belong to the host and the device, as with torch.profiler. A directory of another machine is none here."""
+    """Calls belong to both host and device, as with torch.profiler. A directory of another machine is ignored."""
     profiled(tmp_path / 'rank0.elsewhere.4242.tfr', held)
     analyze('report', tmp_path, format=None)
     assert not (tmp_path / 'profiles').exists()
@@ -279,8 +281,10 @@ end = time.time()
 
 @pytest.mark.parametrize('device', [pytest.param('cpu', marks=pytest.mark.soak), 'gpu'])
 def test_the_documented_example_with_default_flags(run, python, lib, analyze, tmp_path, device):
-    """run_flux.py --profile of cache-dit's documentation: its own flags (a step to warm up, three active ones), a pipeline whose steps
-    nobody can see. The context is recorded whole, and after a report there is a file at the path that it printed."""
+    """run_flux.py --profile of cache-dit's documentation, with its own flags and a pipeline whose steps are invisible.
+
+    The context is recorded whole, although the flags want a warm-up step and three active ones. After a report the
+    printed path has a file."""
     (tmp_path / 'run_flux.py').write_text(EXAMPLE)
     gpu = BUILD / 'simgpu'
     libraries = [lib, built(gpu / 'libcudart.so.13'), built(gpu / 'libcupti.so.13')] if device == 'gpu' else [lib]

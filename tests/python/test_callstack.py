@@ -1,7 +1,7 @@
 """test_callstack - stacks of Python and native frames, for every CPython on this machine, compared with traceback's.
 
-The scripts use ctypes only, so that any interpreter can run them; those on torch need build/venv. What traceback says is
-printed by the script just where the library takes its stack: on the same line.
+The scripts use only ctypes, so any interpreter can run them; those with torch need build/venv. A script prints
+traceback's frames on the very line where the library takes its stack.
 """
 
 import glob
@@ -21,7 +21,7 @@ VERSIONS = re.compile(r'python3\.(8|9|10|11|12|13|14)$')
 
 
 def pythons():
-    """Paths of interpreters of the versions whose frames are known."""
+    """Paths of the interpreters whose frame layout is known."""
     patterns = ('~/.pyenv/versions/*/bin/python3.*', '/usr/bin/python3.*', '/usr/local/bin/python3.*')
     found = [p for pattern in patterns for p in sorted(glob.glob(os.path.expanduser(pattern))) if VERSIONS.search(p)]
     return {'this': sys.executable, **{re.sub(r'\W+', '-', p.lstrip('/')): p for p in found}}
@@ -40,7 +40,7 @@ def push(name):
 '''
 
 # Functions, a method, a generator, a comprehension, a lambda, recursion, names that are not ASCII, calls over several
-# lines, and a function whose code begins with a far jump of lines.
+# lines, and a function whose line table begins with a long jump.
 SCRIPT = HEAD + '''
 def gen():
     yield [push(n)
@@ -92,13 +92,13 @@ def records(analyze):
 
 @pytest.fixture
 def stacks(records):
-    """stacks(directory) -> the frames of each range, in the order in which they were opened."""
+    """stacks(directory) -> the frames of each range, in the order in which the ranges were opened."""
     return lambda directory: [frames(r['stack']) for r in records(directory, 'range_begin')]
 
 
 @pytest.fixture
 def script(run, tmp_path, victim):
-    """script(text, python, ...) runs it as a file; result.said is what traceback said, as frames."""
+    """script(text, python, ...) runs the text as a file; result.said has traceback's frames."""
     def script(text, python=sys.executable, env=None, **options):
         path = tmp_path / 'script.py'
         path.write_text(f'FRAMES = {str(victim("libframes.so"))!r}\nCUDA = {str(BUILD / "simgpu/libcuda.so.1")!r}\n' + text)
@@ -111,7 +111,7 @@ def script(run, tmp_path, victim):
 
 
 def of_python(stack, said):
-    """The frames of a stack that lie in the files that traceback names."""
+    """The frames of a stack whose files traceback names."""
     files = {file for _, file, _ in said}
     return [f for f in stack if f[1] in files]
 
@@ -124,7 +124,7 @@ def of_script(stack):
 
 @pytest.mark.parametrize('python', PYTHONS.values(), ids=PYTHONS)
 def test_python_frames(script, stacks, python):
-    """Names, files and lines are traceback's, for every kind of frame; nothing is lost between them."""
+    """Names, files and lines equal traceback's for every kind of frame, with none missing."""
     result = script(SCRIPT, python)
     taken = stacks(result.dir)
     assert len(result.said) == 7 and len(taken) == 7 and result.err == ''
@@ -136,7 +136,7 @@ def test_python_frames(script, stacks, python):
 
 @pytest.mark.parametrize('python', PYTHONS.values(), ids=PYTHONS)
 def test_joined(script, stacks, python):
-    """Native frames stand where they were called from, between the frames of Python."""
+    """Native frames stand between the Python frames that called them."""
     result = script(HEAD + '''
 frames = ctypes.CDLL(FRAMES)
 callback = ctypes.CFUNCTYPE(ctypes.c_int)
@@ -163,7 +163,7 @@ start()
 
 
 def test_deep(script, stacks):
-    """Of a stack that is too deep the innermost frames are kept."""
+    """A stack that is too deep keeps its innermost frames."""
     result = script(HEAD + '''
 sys.setrecursionlimit(5000)
 def f(n):
@@ -193,7 +193,7 @@ for path in range(60000):
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_many_different_stacks(script):
-    """Each frame is kept once, so that tens of thousands of stacks find room beside all other names."""
+    """Each frame is stored once, so the string table has room for tens of thousands of stacks."""
     result = script(MANY, timeout=200)
     assert result.err == ''
     trace = tfr.read(next(result.dir.glob('*.tfr')))
@@ -218,13 +218,13 @@ def test_telefusers_switch(script, stacks):
 
 
 def is_shared(python):
-    """Asked of the running one: Debian's has the library and does not use it."""
+    """True if the running interpreter uses its shared library; Debian's has one and does not use it."""
     code = 'import sys; print("libpython" in open("/proc/self/maps").read() and sys.version_info >= (3, 9))'
-    return subprocess.run([python, '-c', code], capture_output=True, text=True).stdout == 'True\n'  # 3.8 has no function that gives a frame
+    return subprocess.run([python, '-c', code], capture_output=True, text=True).stdout == 'True\n'  # 3.8 has no function that returns a frame
 
 
 def test_unknown_version(script, stacks, victim, lib):
-    """Frames whose layout is not known are asked for where the interpreter's lock is held, and nowhere else."""
+    """Frames of unknown layout come from the interpreter's own functions, and only while its lock is held."""
     python = next((p for p in PYTHONS.values() if is_shared(p)), None)
     if not python:
         pytest.skip('no Python with a shared library is installed')
@@ -255,7 +255,7 @@ def test_native_frames(run, victim, stacks, case):
 
 
 def test_fork(run, victim, stacks):
-    """A child takes its own stacks."""
+    """A forked child takes its own stacks."""
     result = run([victim('frames'), 'fork'], env=ON)
     assert (result.rc, result.err) == (0, '')
     parent, child = stacks(result.dir)
@@ -263,7 +263,7 @@ def test_fork(run, victim, stacks):
 
 
 def test_fork_of_python(script, stacks):
-    """A child that comes the same way as its parent did has its own numbers for the frames."""
+    """A child that repeats its parent's calls has its own frame numbers."""
     result = script(HEAD + """
 import os
 def other(name):
@@ -284,14 +284,14 @@ twice()
 
 
 def test_without_libunwind(script, stacks, tmp_path):
-    """One warning, and Python's frames all the same."""
+    """Without libunwind there is one warning, and Python frames are still taken."""
     (tmp_path / 'libunwind.so.8').write_text('')
     result = script(HEAD + "push('x')\n", env={'LD_LIBRARY_PATH': tmp_path})
     assert re.fullmatch(r'tfinject: [^\n]*libunwind[^\n]*\n', result.err)
     assert stacks(result.dir) == result.said
 
 
-# ---- where ----
+# ---- the records with stacks ----
 
 CALLS = HEAD + '''
 cuda = ctypes.CDLL(CUDA)
@@ -314,7 +314,7 @@ ok(cuda.cuMemFree_v2(block))
 
 
 def test_calls(script, records):
-    """Launches and allocations have a stack, other calls none; the same call from two places has two."""
+    """Launches and allocations have a stack, other calls have none; the same call from two places has two stacks."""
     result = script(CALLS, env={'LD_LIBRARY_PATH': BUILD / 'simgpu'})
     rows = records(result.dir, 'call')
     with_stack = [(r['func'], frames(r['stack'])) for r in rows if r['stack']]
@@ -325,14 +325,14 @@ def test_calls(script, records):
 
 
 def test_not_while_recording_is_off(script, records):
-    """Stages are recorded then, without a stack."""
+    """Stages are recorded without a stack while recording is off."""
     result = script(CALLS + "push('s')\n", env={'LD_LIBRARY_PATH': BUILD / 'simgpu', 'TFI_CAPTURE': 'delay=3600'})
     assert [r['stack'] for r in records(result.dir, 'range_begin', 'call')] == [None]
 
 
 @pytest.mark.timeout(300)
 def test_allocations_and_operators_of_torch(script, records, python):
-    """Deep in Python, where the interpreter's lock is not held, they have the frames that traceback sees."""
+    """Allocations and operators deep in Python, without the interpreter's lock, have the frames that traceback sees."""
     result = script(HEAD + '''
 import torch
 class Deep(torch.nn.Module):

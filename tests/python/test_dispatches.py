@@ -1,6 +1,6 @@
-"""test_dispatches - what enters libraries of operators that are not torch's own, by stage, in `tfanalyze launches`.
+"""test_dispatches - calls into operator libraries other than torch, by stage, in `tfanalyze launches`.
 
-The programs count themselves what they call, and where. tests/python/test_pipelines.py does the same with torchfx.
+The programs count their own calls and where they make them. tests/python/test_pipelines.py does the same with torchfx.
 """
 
 import csv
@@ -12,7 +12,8 @@ import pytest
 
 import pythons
 
-# A module that is imported late, on other threads and after a fork; every process says how often it called what, and where.
+# A module imported late, on other threads and after a fork. Every process prints its number of calls by function and
+# stage.
 LATE = '''
 import collections, json, os, sys, threading
 counts, at, outside = collections.Counter(), threading.local(), threading.Barrier(2)
@@ -86,7 +87,7 @@ def test_builtins_by_stage(run, analyze, tmp_path, python, chosen):
     result = run([python.path, '-S', script], env)
     assert (result.rc, result.err) == (0, '')
     wanted = sums(result.out.splitlines())
-    if chosen:  # first() inside second() is recorded with either
+    if chosen:  # first() inside second() is recorded with either name
         wanted = {key: n for key, n in wanted.items() if key[0] != '(none)' and key[0].startswith(chosen.strip('*'))}
     if chosen == 'sec*':
         wanted.update({('first', f'_bisect.bisect_{way}'): 3 * 2 for way in ('left', 'right')})
@@ -107,7 +108,7 @@ print(type(_bisect.bisect_left.__self__).__name__)
 @pytest.mark.parametrize('activities, switch, left_alone', [
     ('ops', None, False), ('cpu,gpu,mem', None, True), ('ops', 'on', False), ('ops', '-ops', False)])
 def test_builtins_are_operators(run, analyze, tmp_path, activities, switch, left_alone):
-    """They are recorded where operators are, and where those never can be the module is left alone."""
+    """Builtins are recorded while operators are; if operators can never be, the module stays untouched."""
     (tmp_path / 'active.py').write_text(ACTIVE)
     env = {'TFI_NATIVE': '_bisect', 'TFI_STAGES': '__main__:stage', 'TFI_ACTIVITIES': activities}
     if switch:
@@ -119,7 +120,7 @@ def test_builtins_are_operators(run, analyze, tmp_path, activities, switch, left
     assert analyze('launches', result.dir)['totals']['dispatches'] == (7 if recorded else None)
 
 
-# torch gives documentation to builtins of its own that have none, and refuses others.
+# torch adds documentation to its own undocumented builtins, and refuses other functions.
 OF_TORCH = '''
 import torch
 from torch.profiler import record_function
@@ -137,7 +138,7 @@ def test_builtins_of_torch_itself(run, analyze, python):
     assert dispatches(analyze('launches', result.dir)['rows'])['stage', 'torch._C._has_torch_function_unary'] == 3
 
 
-# Operators of two libraries and of torch, inside and outside stages, on two threads; what implements them counts.
+# Operators of two libraries and of torch, inside and outside stages, on two threads; their implementations count calls.
 MIXED = '''
 import collections, contextlib, json, threading, _bisect, torch
 from torch.profiler import record_function

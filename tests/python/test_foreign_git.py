@@ -1,8 +1,9 @@
-"""test_foreign_git - git's own tests end as without the library: with it asleep, and with a stage open in each process.
+"""test_foreign_git - git's own tests end as without the library: while it sleeps, and with a stage open in each
+process.
 
-They are scripts that start tens of thousands of short processes: shells, git's own commands and daemons, which fork, exec,
-talk through pipes, kill each other and look at each other's status and standard error. Debian's source package is
-fetched with apt into a directory of the test, with a private list of sources and no trace in the system's own.
+The tests are scripts that start tens of thousands of short processes: shells, git's commands and daemons, which fork,
+exec, use pipes, kill each other and check each other's status and stderr. apt fetches Debian's source package into the
+test's own directory, from a private list of sources, and leaves the system's apt state untouched.
 """
 
 import re
@@ -22,7 +23,7 @@ SCRIPTS = '''t0000 t0001 t0005 t0008 t0012 t0021 t0040 t0050 t0060 t0061 t0062 t
 
 
 def sources(place):
-    """A list of source packages made of the system's own sources, and apt's options to use that and nothing else."""
+    """A list of source packages made from the system's sources, and the apt options that use only this list."""
     text = ''
     for path in ('/etc/apt/sources.list', '/etc/apt/sources.list.d/debian.sources', '/etc/apt/sources.list.d/ubuntu.sources'):
         try:
@@ -49,7 +50,7 @@ def sources(place):
 
 @pytest.fixture(scope='session')
 def git(tmp_path_factory):
-    """git's source tree, built; its tests lie in t/."""
+    """git's source tree, built; its tests are in t/."""
     place = tmp_path_factory.mktemp('git')
     options = sources(place) if shutil.which('apt-get') else None
     for command in (['update'], ['source', '--download-only', 'git']):
@@ -70,7 +71,7 @@ def script(run, lib, git, tmp_path):
         root = tmp_path / 'root'
         root.mkdir()
         preload = {'bare': False, 'asleep': lib, 'awake': f'{lib} {built(BUILD / "victims" / "libawake.so")}'}[kind]
-        # Its own check of malloc would take the place of what is preloaded.
+        # git's own malloc check would replace the preloaded library.
         result = run(['sh', name, f'--root={root}'], {'TEST_NO_MALLOC_CHECK': '1', 'GIT_TEST_CHAIN_LINT': '0', 'HOME': tmp_path,
                                                       'TFI_OUTPUT_DIR': tmp_path / kind}, preload=preload, timeout=900, cwd=git / 't')
         shutil.rmtree(root)
@@ -81,7 +82,7 @@ def script(run, lib, git, tmp_path):
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize('number', SCRIPTS)
 def test_a_script_of_git(script, git, analyze, number):
-    """Its TAP output and its status are the same; asleep it leaves no file, awake its processes are in the traces."""
+    """TAP output and status are the same; a sleeping library leaves no file, an awake one records the processes."""
     name, = (p.name for p in (git / 't').glob(f'{number}-*.sh'))
     bare = script(name, 'bare')
     assert '\n1..' in bare.out

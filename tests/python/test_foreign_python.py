@@ -1,7 +1,7 @@
-"""test_foreign_python - CPython's own tests end case by case as without the library, each of them being a stage.
+"""test_foreign_python - CPython's own tests end case by case as without the library, with each case as a stage.
 
-Debian has them as libpythonX.Y-testsuite; interpreters built from source bring them. What a case prints is not compared,
-how it ends is. A case that ends in two ways without the library is no witness, and is named here with its reason.
+Debian packages them as libpythonX.Y-testsuite; interpreters built from source bring them. The tests compare each case's
+outcome, not its output. A case with several outcomes without the library is left out, and listed here with its reason.
 """
 
 import json
@@ -16,7 +16,7 @@ from conftest import ROOT, clean_environment, execute
 RUNNER = ROOT / 'tests' / 'cpython_cases.py'
 STAGE = 'unittest.case:TestCase.run'
 
-# They fork, exec, catch signals, hook audits, crash on purpose, look into frames and count references.
+# These modules fork, exec, catch signals, set audit hooks, crash on purpose, inspect frames and count references.
 SHORT = '''test_os test_fork1 test_audit test_generators test_sys test_faulthandler test_gc test_threadsignals
            test_threading'''.split()
 LONG = '''test_subprocess test_thread test_signal test_asyncio test_coroutines test_asyncgen test_inspect
@@ -27,12 +27,12 @@ LONG = '''test_subprocess test_thread test_signal test_asyncio test_coroutines t
           test_multiprocessing_main_handling test_multiprocessing_fork test_multiprocessing_forkserver
           test_multiprocessing_spawn'''.split()
 
-# Cases that end in more than one way without the library.
+# {case with more than one outcome without the library: reason}
 UNSTEADY = {}
 
 
 def has_tests(path):
-    """Whether the interpreter brings the tests; Debian's without the package has a stub of `test`."""
+    """True if the interpreter brings the tests; Debian's without the package has only a stub of `test`."""
     script = 'import importlib.util as u; print(bool(u.find_spec("test.test_os") and u.find_spec("test.test_fork1")))'
     try:
         return subprocess.run([path, '-c', script], capture_output=True, text=True, timeout=60).stdout.strip() == 'True'
@@ -42,7 +42,7 @@ def has_tests(path):
 
 @pytest.fixture(scope='session')
 def interpreter():
-    """Debian's own interpreter where it has the tests, else the newest one that has."""
+    """Debian's own interpreter if it has the tests, or else the newest one that has them."""
     for path in ['/usr/bin/python3', *(p.path for p in reversed(pythons.SEEN))]:
         if os.path.exists(path) and has_tests(path):
             return path
@@ -51,7 +51,7 @@ def interpreter():
 
 @pytest.fixture
 def cases(run, interpreter, tmp_path):
-    """cases(module, watched, timeout) -> what cpython_cases.py says of it; .run is the result of the run."""
+    """cases(module, watched, timeout) -> the JSON of cpython_cases.py, and the result of the run."""
     def cases(module, watched, timeout):
         place = tmp_path / ('watched' if watched else 'bare')
         place.mkdir(exist_ok=True)
@@ -74,8 +74,8 @@ def same(cases, tfanalyze, module, timeout):
     assert not differ, f'{differ}\n{result.err[-4000:]}'
     assert watched['started'] == bare['started']
     info = execute([tfanalyze, 'info', result.dir, '--format', 'json'], clean_environment())
-    assert info.rc in (0, 3), info.err  # 3: a case killed a child of its own
-    # A process whose exec failed has begun another trace, so these are summed.
+    assert info.rc in (0, 3), info.err  # 3: a case killed its own child
+    # A process whose exec failed starts a second trace, so the counts are summed.
     begun = sum(row['events'].get('range_begin', 0) for row in json.loads(info.out)['rows'] if row['pid'] == watched['pid'])
     assert begun == watched['started']
 
@@ -83,7 +83,7 @@ def same(cases, tfanalyze, module, timeout):
 @pytest.mark.slow
 @pytest.mark.parametrize('module', SHORT)
 def test_a_module_of_cpython(cases, tfanalyze, module):
-    """The results are the same and each case is a stage."""
+    """The outcomes are the same, and each case is a stage."""
     same(cases, tfanalyze, module, timeout=300)
 
 
@@ -91,5 +91,5 @@ def test_a_module_of_cpython(cases, tfanalyze, module):
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize('module', LONG)
 def test_more_modules_of_cpython(cases, tfanalyze, module):
-    """The same for the modules that take minutes, and for those that other parts of the interpreter are tested by."""
+    """The same for the modules that take minutes, and for those of other parts of the interpreter."""
     same(cases, tfanalyze, module, timeout=1100)

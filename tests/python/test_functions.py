@@ -1,7 +1,7 @@
-"""test_functions - TFI_STAGES on functions of every kind, in every version of Python that is here.
+"""test_functions - TFI_STAGES on functions of every kind, in every Python version on this machine.
 
-The scripts of tests/functions say, wherever they are, which stage ought to be the innermost one (probe.at): marks in the
-trace, compared with what its ranges, pauses and resumes say at that place.
+The scripts of tests/functions mark the stage that they expect to be innermost (probe.at). The tests compare these marks
+with the ranges, pauses and resumes at the same place of the trace.
 """
 
 import json
@@ -23,7 +23,7 @@ each_extreme = pytest.mark.parametrize('python', pythons.EXTREMES, ids=pythons.l
 
 
 def marks_are_right(rows):
-    """What each mark says against what was open on its thread; returns how many there were."""
+    """Compares each mark with the stage open on its thread; returns the number of marks."""
     open_, name, marks = {}, {}, 0
     for row in rows:
         values, kind = row['values'], row['kind']
@@ -44,7 +44,8 @@ def marks_are_right(rows):
 
 @pytest.fixture
 def scenario(run, analyze):
-    """scenario(python, name, rc=0, lost=0) -> rows of the trace and times by stage; output is compared with a bare run."""
+    """scenario(python, name, ...) -> rows of the trace and times by stage, after comparing the output with a bare
+    run's."""
     def scenario(python, name, rc=0, err='', complete=True, stages=STAGES, preload=True):
         command = [python.path, SCRIPTS / 'main.py', name]
         env = {'PYTHONDONTWRITEBYTECODE': '1'}
@@ -93,7 +94,7 @@ def test_unfinished_generators(scenario, python):
 
 
 def ran(rows, stage):
-    """Milliseconds that the calls of a stage ran, which take turns on one thread: no two ran at once."""
+    """Milliseconds that the calls of a stage ran; asserts that no two ran at once."""
     pieces, since = [], {}
     for row in rows:
         values, kind = row['values'], row['kind']
@@ -109,7 +110,7 @@ def ran(rows, stage):
 
 
 def tasks_took_turns(rows, times, calls=9, inner=7):
-    """Tasks of one coroutine take turns: what each has run are its own pieces of the loop's time."""
+    """Tasks of one coroutine take turns, and each has just its own pieces of the loop's time."""
     assert marks_are_right(rows) > 50 and not unmatched(rows)
     assert times['waits']['calls'] == calls and times['inner']['calls'] == inner
     assert times['waits']['host_ms'] == pytest.approx(ran(rows, 'waits'), rel=0.01, abs=0.02)
@@ -130,7 +131,7 @@ def test_uvloop(scenario, python):
 @pytest.mark.parametrize('python', [p for p in pythons.SEEN if p.version >= (3, 12)] or [pytest.param(None, id='none')],
                          ids=lambda p: p and pythons.label(p))
 def test_eager_tasks(scenario, python):
-    """What a task opens in its first step is not its creator's."""
+    """A stage that a task opens in its eager first step belongs to the task, not to its creator."""
     if not python:
         pytest.skip('no Python with eager tasks is here')
     tasks_took_turns(*scenario(python, 'eager'), calls=10, inner=8)
@@ -173,14 +174,14 @@ def test_endings(scenario, python, name, rc, calls):
 
 @by_version
 def test_keyboard_interrupt(scenario, python):
-    """Python ends by the signal itself, after its own clean-up; the trace is whole all the same."""
+    """Python ends by the signal, after its own clean-up, and the trace is whole."""
     rows, times = scenario(python, 'interrupt', rc=-2, err=None)
     assert marks_are_right(rows) == 1 and 'used' in times and times['used']['calls'] == 1
 
 
 @each_extreme
 def test_fork(scenario, python):
-    """The child leaves stages that its parent has entered: they are the parent's, and nothing is counted as lost."""
+    """The child leaves stages that its parent entered; they are the parent's, and no loss is counted."""
     rows, times = scenario(python, 'forks')
     assert not unmatched(rows) and times['plain']['calls'] == 1 and times['used']['calls'] == 1
     assert len({r['pid'] for r in rows}) == 2
@@ -188,7 +189,8 @@ def test_fork(scenario, python):
 
 @each_extreme
 def test_what_is_not_there(run, python):
-    """One line for each entry that can't be a stage: at once where it is no function, at the end where nothing has its name."""
+    """Each entry that cannot be a stage gets one message: at once if it is no function, at the end if the name does not
+    exist."""
     stages = 'parts:Base.size,parts:nothing,parts,:x,parts:Part,__main__:absent,parts:plain,json:dumps'
     result = run([python.path, SCRIPTS / 'main.py', 'kinds'], {'TFI_STAGES': stages, 'PYTHONDONTWRITEBYTECODE': '1'})
     lines = result.err.splitlines()

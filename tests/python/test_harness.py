@@ -1,7 +1,8 @@
-"""test_harness - scripts/tfharness.py and profile_{stage}.py: inputs from signatures, a stage run alone, what is left of it.
+"""test_harness - scripts/tfharness.py and profile_{stage}.py: inputs made from signatures, a stage run alone, its
+results.
 
-In one interpreter that imports tfharness most of it is tried at once, since importing torch takes seconds; the command
-line and generated scripts run as processes of their own.
+One interpreter that imports tfharness tries most cases at once, since importing torch takes seconds. The command line
+and generated scripts run in their own processes.
 """
 
 import gzip
@@ -30,7 +31,7 @@ def signatures(path, **stages):
 
 @pytest.fixture
 def ask(python, tmp_path):
-    """ask(code) -> what the code prints as JSON by say(); tfharness, torch and T (tensor descriptions) are there."""
+    """ask(code) -> the JSON that the code prints by say(); tfharness, torch and T (tensor descriptions) are imported."""
     def ask(code, rc=0, **files):
         for name, text in files.items():
             (tmp_path / f'{name}.py').write_text(text)
@@ -61,7 +62,8 @@ DTYPES = ['float64', 'float32', 'float16', 'bfloat16', 'float8_e4m3fn', 'float8_
 
 
 def test_dtypes(ask):
-    """Each with its shape; whole numbers small and not negative, so that they can be indices; both truth values."""
+    """Every dtype has its shape; integers are small and not negative, so they can be indices; booleans have both
+    values."""
     answers = ask(f'''
 for name in {DTYPES}:
     t, notes = make(T([40, 3], name))
@@ -103,7 +105,7 @@ for stride in (None, [1, 40]):
     assert answers[9][4] == 'Parameter' and answers[8][1] == [1, 2]
     assert answers[10][5] == ['x: it was a m.Sub; it is a plain tensor']
     assert answers[11][0] == [1, 3] and 'that are no numbers' in answers[11][5][0]
-    assert answers[12] is True  # from the same seed
+    assert answers[12] is True  # the same seed
     assert answers[13:] == [[0, 1]] * 2
 
 
@@ -152,7 +154,8 @@ Pair = collections.namedtuple('Pair', 'left right')
 
 
 def test_caches_and_settings_of_transformers(ask):
-    """Of 40 layers the description has 32; a cache that needs more than its contents is none, and that is said."""
+    """A cache has 40 layers though its description has only 32. A cache that needs more than its contents is not made,
+    with a note."""
     answers = ask('''
 PAIR = [T([1, 2, 5, 4]), T([1, 2, 5, 4])]
 cache, notes = make({'type': 'transformers.cache_utils.DynamicCache', 'layers': [PAIR] * 32 + [{'more': 8}]})
@@ -185,8 +188,9 @@ answers.append([*make({'type': 'gone.GenerationConfig', 'config': {}})])
 
 
 def test_objects_made_again(ask):
-    """How a model attends, itself and its parts; whose method a stage is, where a class has its own; a scheduler that knew its
-    step, and one that did not; and diffusers is not given a reason to warn."""
+    """Objects are made again with a model's attention, its own or its parts', and with a scheduler's step.
+
+    A stage is a method of the class that defines it, and diffusers has no reason to warn."""
     answers = ask(f'''
 import builtins, io, logging
 from diffusers import EulerDiscreteScheduler, UNet1DModel
@@ -245,7 +249,7 @@ except tfharness.Problem as e:
     assert answers[2].startswith('x: torch ') and 'has no dtype float7' in answers[2]
 
 
-# ---- how a stage is run ----
+# ---- running a stage ----
 
 STAGES = '''
 import asyncio, torch
@@ -348,8 +352,9 @@ answers.append(run('stages:pipeline', latents=latents, encoder_hidden_states=lat
 
 
 def test_one_step_of_a_whole_pipeline(ask):
-    """Whatever its model is called, with latents or without; of its strength at least one; the timesteps it was given are
-    as few. A scheduler that has found its place is there again before each step."""
+    """One step of a pipeline runs for any model name, with or without latents, with at least one step of strength.
+
+    Given timesteps are shortened too. A scheduler that has found its place gets it back before each step."""
     answers = ask('''
 import stages
 def run(target, **inputs):
@@ -396,7 +401,7 @@ for target in (None, 'stages', ':x', 'stages:', 'gone:x', 'gone.py:x', 'stages:g
 # ---- profiles ----
 
 def test_api(ask, tmp_path):
-    """As TeleFuser's harness is used; no warm-up is possible, and a number given to profile() goes before the config's."""
+    """tfharness works like TeleFuser's harness; warm-up may be 0, and profile()'s number overrides the config's."""
     signatures(tmp_path / 'sig.json', **{'vae decode': ('stages:plain', {'x': tensor([2, 3]), 'y': 1})})
     answers = ask('''
 import os, stages
@@ -449,7 +454,7 @@ except RuntimeError as e:
 
 
 def test_kernels_only_where_there_is_a_device(ask):
-    """Events as torch's profiler has them on a GPU: copies, runtime calls and operators are no kernels."""
+    """Copies, runtime calls and operators do not count as kernels, in events as torch's profiler has them on a GPU."""
     answers = ask('''
 from types import SimpleNamespace
 from torch.autograd import DeviceType
@@ -465,7 +470,8 @@ answers.append(tfharness.breakdown_of(SimpleNamespace(events=lambda: events), 'a
 
 
 def test_a_script_is_a_module(ask, tmp_path):
-    """profile_{stage}.py has TeleFuser's functions: create_inputs, run_single_step(stage, inputs), profile_stage(stage, …)."""
+    """profile_{stage}.py has TeleFuser's functions: create_inputs, run_single_step(stage, inputs), profile_stage(stage,
+    …)."""
     signatures(tmp_path / 'sig.json', **{'vae decode': ('stages:plain', {'x': tensor([2, 3]), 'y': 1})})
     answers = ask('''
 import importlib.util, os
@@ -536,7 +542,7 @@ def test_one_run(harness, tmp_path):
     assert {p.name for p in (tmp_path / 'out').iterdir()} == {'a_trace.json.gz', 'a_breakdown.json', 'profile_a.py'}
 
 
-# ---- from a run of a pipeline to its stage alone ----
+# ---- from a pipeline's run to its stage alone ----
 
 PIPELINE = '''
 import torch
@@ -572,7 +578,7 @@ if __name__ == '__main__':
 
 
 def test_a_stage_alone_does_what_it_did(run, analyze, python, tmp_path):
-    """Operators and shapes of the script that `report` writes are those of the call in the pipeline."""
+    """The script that `report` writes runs the same operators and shapes as the call in the pipeline."""
     (tmp_path / 'pipe.py').write_text(PIPELINE)
     result = run([python, 'pipe.py'], {'TFI_STAGES': '__main__:encode'}, timeout=200)
     assert result.rc == 0 and not [line for line in result.err.splitlines() if line.startswith('tfinject')], result.err[-2000:]
@@ -592,7 +598,7 @@ def test_a_stage_alone_does_what_it_did(run, analyze, python, tmp_path):
     assert Counter(name for name, _ in there) == Counter(e['name'] for e in here)
     shapes = Counter((name, json.dumps(shape)) for name, shape in there if not any(isinstance(s, list) and s and isinstance(s[0], list) for s in shape))
     for (name, shape), count in shapes.items():
-        if name != 'aten::cat':  # a list of tensors: input_shapes and Input Dims write it differently
+        if name != 'aten::cat':  # a list of tensors, which input_shapes and Input Dims write differently
             assert alone[name, shape] == count, (name, shape)
 
 
@@ -615,7 +621,7 @@ def test_a_method_needs_its_object(run, analyze, python, tmp_path):
 
 
 def test_values_of_inputs_are_edited_where_they_matter(python, tmp_path):
-    """Most stages do with any values; one that does not says where its script takes others."""
+    """Most stages accept any values; one that does not gets a message where its script takes values."""
     (tmp_path / 'model.py').write_text('import torch\ndef image_at(ids):\n    return (ids == 77).nonzero()[0]\n')
     code = f"""
 import sys
@@ -642,7 +648,8 @@ pipe, _ = diffusion.dit()
 
 @pytest.mark.timeout(600)
 def test_parts_of_a_diffusers_pipeline(run, analyze, python, tmp_path):
-    """What transformer and decoder did in one call of the pipeline, by our own records, and what they do alone."""
+    """Transformer, decoder and scheduler run the same operators alone as in one call of the pipeline by our own
+    records."""
     (tmp_path / 'parts.py').write_text(PARTS)
     path = {'PYTHONPATH': f'{ROOT}/tests/pipelines:{tmp_path}'}
     result = run([python, ROOT / 'tests' / 'pipelines' / 'diffusion.py', 'dit'], {'TFI_STAGES': 'auto', **path}, timeout=230)

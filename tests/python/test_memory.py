@@ -1,7 +1,7 @@
-"""test_memory - blocks of torch's allocators and what they were in each stage: on a stand-in for libc10, and on torch.
+"""test_memory - blocks of torch's allocators, and their sums by stage: on a stand-in for libc10, and on torch.
 
-The stand-in (tests/victims/libc10.c) reports what a script says, for the host and for devices there are none of here.
-On torch, every number is compared with what torch.profiler(profile_memory=True) has in its trace of the same run.
+The stand-in (tests/victims/libc10.c) reports blocks as a script tells it, for the host and for devices that this
+machine lacks. On torch, every number is compared with torch.profiler(profile_memory=True) in the same run.
 """
 
 import json
@@ -11,7 +11,7 @@ import pytest
 
 import kineto
 
-# What a script has: the stand-in c, ranges by push, pop, start and end, and blocks h (host) and d (device).
+# For scripts: the stand-in c, ranges by push, pop, start and end, and blocks h (host) and d (device).
 HEAD = '''
 import ctypes, os, sys, threading
 c = ctypes.CDLL(LIBRARY)
@@ -37,7 +37,7 @@ def elsewhere(f, *a):
 
 @pytest.fixture
 def play(run, victim):
-    """play(script, env={}) runs it against the stand-in; what it prints is in result.out."""
+    """play(script, env={}) runs the script with the stand-in; result.out has its output."""
     def play(script, env=None, **options):
         text = f'LIBRARY = {str(victim("libc10.so"))!r}\n' + HEAD + script
         result = run([sys.executable, '-c', text], env=env, **options)
@@ -75,7 +75,7 @@ def timing(directory):
 # ---- on the stand-in ----
 
 def test_blocks(play, records):
-    """A record a block, with the allocator's totals, the device and who reports it."""
+    """Each block is a record with the allocator's totals, the device and the reporting allocator."""
     result = play('push("s"); h(4096, 100); d(1, 8192, 1000, 2000); d(1, 8192, -1000); h(4096, -100); pop()')
     rows = [(r['allocator'], int(r['address'], 0), r['bytes'], r['allocated_bytes'], r['reserved_bytes'], r['device'])
             for r in records(result.dir, 'memory')]
@@ -84,7 +84,8 @@ def test_blocks(play, records):
 
 
 def test_no_memory(play, records, analyze, tmp_path):
-    """An allocator that finds no memory says so: a record with what was asked for and its totals, and Kineto's instant."""
+    """An allocator without memory reports it: the record has the requested size and the totals, and exports as Kineto's
+    instant."""
     result = play('push("s"); d(1, 8192, 1000, 2000); c.c10_enable(1); c.c10_oom(1, ctypes.c_int64(1 << 40)); print(c.c10_seen(5)); pop()')
     assert result.out == '1\n', 'the original was called'
     rows = [(r['allocator'], r['bytes'], r['allocated_bytes'], r['reserved_bytes'], r['device']) for r in records(result.dir, 'oom')]
@@ -110,7 +111,7 @@ def quiet(tmp_path):
 
 
 def test_memory_that_was_refused_of_a_pytorch_trace(tmp_path, analyze):
-    """Requests that torch noted, on the device and at the time that the filters choose."""
+    """Filters select torch's own out-of-memory events by device and time."""
     t = kineto.Trace().stage('s', 0, 1000)
     for ts, size, device in ((100, 70, 0), (200, 80, 1), (900, 90, 0)):
         t.add('cpu_instant_event', '[OutOfMemory]', ts, ph='i', s='t', args={
@@ -128,7 +129,8 @@ def test_memory_that_was_refused_of_a_pytorch_trace(tmp_path, analyze):
 
 
 def test_blocks_beyond_what_can_be_remembered_are_counted(play, records, analyze):
-    """Without memory for a table of more than 2^14 blocks a block is in no total, neither when it comes nor when it goes."""
+    """A block without memory for its table entry (beyond 2^14 blocks) counts in no total, when allocated and when
+    freed."""
     result = play("""
 import resource
 push("s")
@@ -148,7 +150,7 @@ pop()
 
 
 def test_nested_stages_have_peaks_of_their_own(play, by_stage):
-    """An inner stage begins with its own peak and leaves the outer one's alone, before, in and after it."""
+    """An inner stage starts with its own peak and does not change the outer one's, before, inside and after it."""
     result = play('h(1, 1000); push("outer"); h(2, 500); h(2, -500); push("inner"); h(3, 100); pop(); push("second");'
                   'h(4, 300); h(4, -300); pop(); pop(); push("after"); pop()')
     assert by_stage(result.dir) == {('inner', -1): (1000, 1100, 1100, 0, 100, 0), ('second', -1): (1100, 1100, 1400, 0, 300, 300),
@@ -163,7 +165,7 @@ def test_peak_inside_an_inner_stage_is_the_outer_ones_too(play, by_stage):
 
 
 def test_overlapping_ranges_in_any_order(play, by_stage):
-    """Started ranges that end in the order in which they began, or in another thread."""
+    """Started ranges may end in the order in which they began, or on another thread."""
     result = play('h(1, 10); a = start("a"); h(2, 100); b = start("b"); h(2, -100); c_ = start("c"); h(3, 50); end(a);'
                   'h(4, 500); h(4, -500); elsewhere(end, b); h(5, 5); end(c_)')
     assert by_stage(result.dir) == {('a', -1): (10, 60, 110, 0, 150, 100), ('b', -1): (110, 60, 560, 0, 550, 600),
@@ -171,7 +173,7 @@ def test_overlapping_ranges_in_any_order(play, by_stage):
 
 
 def test_what_other_threads_allocate_counts(play, by_stage):
-    """Counters are the process's: a stage has what any thread allocated meanwhile; a thread that ends in one is no loss."""
+    """A stage counts what any thread allocates meanwhile; a thread that ends inside a stage loses nothing."""
     result = play('push("outer"); elsewhere(lambda: (push("theirs"), h(2, 40), pop(), push("never ended"), h(3, 2)));'
                   'push("inner"); h(4, 3); pop(); pop()')
     assert by_stage(result.dir) == {('theirs', -1): (0, 40, 40, 0, 40, 0), ('inner', -1): (42, 45, 45, 0, 3, 0),
@@ -179,7 +181,7 @@ def test_what_other_threads_allocate_counts(play, by_stage):
 
 
 def test_devices_apart(play, by_stage):
-    """Each device has its own numbers, from its first report on; a stage opened before that has them as well."""
+    """Each device has its own numbers from its first report on, for stages opened before it too."""
     result = play('push("outer"); d(0, 1, 100, 200); push("inner"); d(2, 1, 10, 20); d(0, 2, 1, 0); pop(); pop();'
                   'push("after"); pop()')
     assert by_stage(result.dir) == {
@@ -189,7 +191,7 @@ def test_devices_apart(play, by_stage):
 
 
 def test_deep_recursion(play, by_stage, records):
-    """10,000 stages in each other, with a block in each: as many records, the outermost one's peak is all of it."""
+    """10,000 nested stages with one block each are as many records, and the outermost stage's peak is their sum."""
     result = play('def f(n):\n    push(f"s{n}"); h(n + 1, 10)\n    if n: f(n - 1)\n    pop()\n'
                   'sys.setrecursionlimit(20000); threading.stack_size(1 << 29); elsewhere(f, 9999)', timeout=120)
     found = by_stage(result.dir)
@@ -213,8 +215,9 @@ def test_no_memory_without_reports(play):
 
 
 def test_originals(play, by_stage):
-    """The originals are called with what they would be called with without us, and what a profiler of the program's own
-    is told is the same: no free of a block older than itself, totals without those. What they report is counted once."""
+    """Originals get the same calls as without us, and the program's own profiler gets the same reports.
+
+    That profiler sees no free of a block older than itself, and no totals with such blocks. Its reports count once."""
     script = ('def say(): print(*(c.c10_seen(i) for i in range(5)))\n'
               'push("s"); h(1, 10); say(); d(3, 1, 20, 40); say(); c.c10_enable(1); h(2, 5); say(); h(3, 7); h(1, -10); say();'
               'd(3, 1, -20); say(); h(2, -5); say(); c.c10_enable(0); h(3, -7); h(0, 0); say(); pop()')
@@ -225,7 +228,7 @@ def test_originals(play, by_stage):
 
 
 def test_mapped_files(play, records, by_stage):
-    """A tensor that is a mapped file is reported with a total of nothing: those of the other blocks stay what they are."""
+    """A tensor in a mapped file is reported with total 0; the totals of other blocks stay unchanged."""
     result = play('push("s"); h(1, 100); mapped(8192, 50); h(2, 10); mapped(8192, -50); h(1, -100); pop()')
     assert [(r['bytes'], r['allocated_bytes'], r['reserved_bytes']) for r in records(result.dir, 'memory')] == [
         (100, 100, 0), (50, 150, 0), (10, 160, 0), (-50, 110, 0), (-100, 10, 0)]
@@ -246,19 +249,19 @@ def test_switched_on(play, records):
 
 
 def test_asleep(play):
-    """Allocations alone wake nobody."""
+    """Allocations alone do not wake a process."""
     result = play('h(1, 10); d(0, 1, 10, 10)')
     assert not result.dir.exists()
 
 
 def test_blocks_of_the_time_asleep(play, records):
-    """Those given out before the process woke are known when they come back, and are in the total."""
+    """Blocks allocated before the process woke are known when they are freed, and are in the total."""
     result = play('h(1, 10); h(2, 5); push("s"); h(1, -10); pop()')
     assert [(r['bytes'], r['allocated_bytes']) for r in records(result.dir, 'memory')] == [(-10, 5)]
 
 
 def test_many_blocks(play, by_stage):
-    """More than the first table holds, the oldest freed last: the size of each is known, in whatever thread."""
+    """40,000 blocks, more than the first table holds, are freed oldest last on another thread; every size is known."""
     result = play('push("s")\nfor n in range(1, 40001): h(n * 64, n)\ndef free():\n    for n in range(40000, 0, -1): h(n * 64, -n)\n'
                   'elsewhere(free); pop()', env={'TFI_CAPTURE': 'delay=3600'})
     total = 40000 * 40001 // 2
@@ -266,14 +269,14 @@ def test_many_blocks(play, by_stage):
 
 
 def test_selection(play, records, by_stage):
-    """Single blocks only inside the selected stages; what they were by stage, in all of them."""
+    """Single blocks are recorded only in selected stages; sums by stage are recorded for all."""
     result = play('push("a"); h(1, 1); push("b"); h(2, 2); pop(); pop()', env={'ENABLE_PROFILER_NAMES': 'b'})
     assert [r['bytes'] for r in records(result.dir, 'memory')] == [2]
     assert by_stage(result.dir) == {('a', -1): (0, 3, 3, 0, 3, 0), ('b', -1): (1, 3, 3, 0, 2, 0)}
 
 
 def test_recording_is_off(play, records, by_stage):
-    """What they were by stage is known in every case, as are the stages' times; single blocks are not written."""
+    """Sums by stage, like stage times, are recorded even while recording is off; single blocks are not."""
     result = play('push("a"); h(1, 1); push("b"); h(2, 2); pop(); pop()', env={'TFI_CAPTURE': 'delay=3600'})
     assert records(result.dir, 'memory') == []
     assert by_stage(result.dir) == {('a', -1): (0, 3, 3, 0, 3, 0), ('b', -1): (1, 3, 3, 0, 2, 0)}
@@ -281,7 +284,7 @@ def test_recording_is_off(play, records, by_stage):
 
 @pytest.mark.parametrize('env, watched', [({}, 1), ({'TFI_PROFILE_MEMORY': '0'}, 0)])
 def test_may_be_switched_on(play, records, tmp_path, env, watched):
-    """With a trigger mem may come later: blocks are counted from the start, or they would not be known; unless mem is refused."""
+    """A trigger may switch on mem later, so blocks are counted from the start, unless mem is refused."""
     env = {'TFI_ACTIVITIES': 'cpu', 'TFI_TRIGGER': f'file:{tmp_path}/trigger', **env}
     result = play('push("a"); h(1, 1); pop()', env=env)
     assert records(result.dir, 'memory') == []
@@ -289,7 +292,7 @@ def test_may_be_switched_on(play, records, tmp_path, env, watched):
 
 
 def test_fork(play, by_stage, records):
-    """A child counts for itself from its first report on; what its parent had open is not its own."""
+    """A forked child counts for itself from its first report on, without its parent's open stages."""
     result = play('push("parent"); h(1, 100); child = os.fork()\nif not child:\n    push("child"); h(2, 10); pop(); os._exit(0)\n'
                   'os.waitpid(child, 0); h(3, 1000); pop()')
     assert by_stage(result.dir) == {('child', -1): (100, 110, 110, 0, 10, 0), ('parent', -1): (0, 1100, 1100, 0, 1100, 0)}
@@ -298,7 +301,7 @@ def test_fork(play, by_stage, records):
 
 # ---- on torch ----
 
-# Each stage is an NVTX range of ours, and a range of the same name with a colon for torch.profiler.
+# Each stage is an NVTX range for us, and a range of the same name with a colon for torch.profiler.
 TORCH = """
 import json, sys, torch
 from torch.profiler import profile, record_function, ProfilerActivity
@@ -352,8 +355,9 @@ def reports(events):
 
 
 def torch_says(events):
-    """By stage, from torch's own trace, of the blocks between the edges of each annotation: in use at the end and at most,
-    beside what was in use at the beginning; allocated; freed."""
+    """{stage: (after, peak, allocated, freed)} from the blocks of torch's trace between the edges of each annotation.
+
+    After and peak are relative to the memory in use at the beginning."""
     blocks, says = reports(events), {}
     for e in events:
         if e.get('cat') != 'user_annotation' or not e['name'].endswith(':'):
@@ -367,12 +371,13 @@ def torch_says(events):
 
 @pytest.mark.timeout(400)
 def test_bytes_by_stage_are_those_of_torch_profiler(on_torch, records):
-    """After, peak, allocated and freed of every stage, nested ones included. (torch.profiler sees one thread only, and
-    counts no block older than itself.)"""
+    """After, peak, allocated and freed of every stage equal torch.profiler's, for nested stages too.
+
+    torch.profiler sees one thread only, and counts no block older than itself."""
     result = on_torch('trace', {'TFI_ACTIVITIES': 'mem'})
     names = {r['id']: r['name'] for r in records(result.dir, 'range_end')}
     ours = {}
-    for r in records(result.dir, 'stage_memory'):  # the second time each is the profiled one
+    for r in records(result.dir, 'stage_memory'):  # the second call of each is the profiled one
         before = r['allocated_before_bytes']
         ours[names[r['id']]] = (r['allocated_after_bytes'] - before, r['allocated_peak_bytes'] - before,
                                 r['allocated_bytes'], r['freed_bytes'])
@@ -386,8 +391,10 @@ def test_bytes_by_stage_are_those_of_torch_profiler(on_torch, records):
 
 @pytest.mark.timeout(400)
 def test_the_users_profile(on_torch):
-    """A profile of the user's own with profile_memory has the blocks and totals it has without the library, and without
-    profile_memory there is nothing; nor is it said that a block is of unknown size more often."""
+    """The user's own profile with profile_memory has the same blocks and totals as without the library; without it,
+    none.
+
+    Messages about blocks of unknown size do not become more either."""
     plain, ours = on_torch('plain', preload=False), on_torch('ours')
     assert [b[1:] for b in reports(ours.events)] == [b[1:] for b in reports(plain.events)]
     assert len(reports(plain.events)) > 50
@@ -397,7 +404,7 @@ def test_the_users_profile(on_torch):
 
 @pytest.mark.timeout(300)
 def test_telefusers_nested_peaks(run, python):
-    """A context of TeleFuser's that stands in another one has a peak of its own, and the outer one keeps its own."""
+    """A TeleFuser context inside another one has its own peak, and the outer one keeps its own."""
     result = run([python, '-W', 'ignore', '-c', '''
 from telefuser.utils import profiler
 import torch

@@ -1,7 +1,7 @@
-"""test_memory_segments - the snapshot of cache-dit's contexts: segments add up to what the allocator said it reserved.
+"""test_memory_segments - snapshots of cache-dit contexts: segments add up to the memory that the allocator reserved.
 
-An allocator that works as torch's does writes the reports; its own segments are the answer. torch's functions read the
-files.
+An allocator that works like torch's writes the reports; its own segments are the expected answer. torch's functions
+read the files.
 """
 
 import json
@@ -19,7 +19,7 @@ MIB = 1 << 20
 
 
 class Allocator:
-    """A caching allocator of one device: first fit in segments of torch's sizes; a block that is freed stays cached."""
+    """A caching allocator of one device: first fit in segments of torch's sizes; a freed block stays cached."""
 
     def __init__(self, base):
         self.segments, self.used, self.next = {}, {}, base
@@ -50,7 +50,7 @@ class Allocator:
 
 
 class Trace:
-    """A run directory with one stage of cache-dit's, in which devices report."""
+    """A run directory with one cache-dit stage during which devices report."""
 
     def __init__(self, directory):
         self.directory, self.now, self.open = directory, 1000, None
@@ -78,7 +78,7 @@ class Trace:
 
 @pytest.fixture
 def snapshot(analyze, tmp_path):
-    """snapshot() -> what the file that `report` writes has, and its path."""
+    """snapshot() -> the content of the file that `report` writes, and its path."""
     def snapshot():
         analyze('report', tmp_path)
         path, = tmp_path.glob('s-rank0-memory-*.pickle')
@@ -87,7 +87,7 @@ def snapshot(analyze, tmp_path):
 
 
 def sums(data, device):
-    """Reserved and in use, by the segments; each is checked to be filled by its blocks without a gap."""
+    """Reserved and used bytes by the segments; asserts that blocks fill each segment without a gap."""
     found = sorted((s for s in data['segments'] if s['device'] == device), key=lambda s: s['address'])
     end = 0
     for s in found:
@@ -103,7 +103,7 @@ def sums(data, device):
 
 
 def follow(events, segments=()):
-    """Segments after a device's trace, each with its end; every block has to lie in one when it comes."""
+    """Segments after a device's trace, each with its end; asserts that every new block lies in one."""
     have = {s: s + n for s, n in segments}
     for e in events:
         start, end = e['addr'], e['addr'] + e['size']
@@ -122,7 +122,7 @@ def follow(events, segments=()):
 
 
 def play(trace, allocators, seed, steps, recorded=lambda step: True):
-    """Random blocks come and go; returns the totals of each device that reported, as last reported."""
+    """Allocates and frees random blocks; returns the last reported totals of each device."""
     last = {}
     r, live = random.Random(seed), [[] for _ in allocators]
     for step in range(steps):
@@ -144,7 +144,7 @@ def play(trace, allocators, seed, steps, recorded=lambda step: True):
 
 @pytest.mark.parametrize('seed', range(6))
 def test_segments_add_up(tmp_path, snapshot, python, seed):
-    """Two devices, blocks of all sizes, growth and shrinking: sums are the allocator's own, and so are the segments."""
+    """Two devices, blocks of all sizes, growth and shrinking: sums and segments equal the allocator's own."""
     trace, allocators = Trace(tmp_path), [Allocator(0x7f0000000000), Allocator(0x7e0000000000)]
     trace.begin()
     last = play(trace, allocators, seed, 300)
@@ -165,7 +165,7 @@ def test_segments_add_up(tmp_path, snapshot, python, seed):
 
 
 def test_growth_only_gives_the_allocators_segments(tmp_path, snapshot):
-    """While nothing is given back to the device every segment is found where it is and as large as it is."""
+    """While no memory returns to the device, every segment has its true place and size."""
     trace, a = Trace(tmp_path), Allocator(0x7f0000000000)
     trace.begin()
     for size in (100, 3 * MIB, MIB, MIB, 30 * MIB + 5, 600, 9 * MIB, 9 * MIB):
@@ -180,7 +180,7 @@ def test_growth_only_gives_the_allocators_segments(tmp_path, snapshot):
 
 
 def test_no_memory(tmp_path, snapshot, python):
-    """An out-of-memory stands in its device's trace where it happened, with what was asked for and what was free."""
+    """An out-of-memory event stands at its place in its device's trace, with the requested and the free bytes."""
     trace, a = Trace(tmp_path), Allocator(0x7f0000000000)
     trace.records.append(rec('device', device=0, memory=80 * MIB))
     trace.begin()
@@ -204,7 +204,7 @@ def test_no_memory(tmp_path, snapshot, python):
 
 @pytest.mark.parametrize('seed', range(6))
 def test_what_was_there_before_the_recording(tmp_path, snapshot, seed):
-    """Blocks and segments older than the first report, and reports that are missing: the sums are right all the same."""
+    """The sums are right in spite of blocks and segments older than the first report, and of missing reports."""
     trace, a = Trace(tmp_path), Allocator(0x7f0000000000)
     play(trace, [a], seed, 200, lambda step: step >= 50)
     trace.begin()
@@ -218,7 +218,7 @@ def test_what_was_there_before_the_recording(tmp_path, snapshot, seed):
     [(4096, 2 ** 63 - 1, 2 ** 64 - 1)], [(2 ** 64 - 4096, 8192, 1)], [(4096, 10, 0), (4100, 10, 5), (4096, 2 ** 62, 2 ** 63)],
     [(0, 1, 2 ** 64 - 1), (1, -2 ** 63, 0), (2, 3, 2 ** 64 - 1), (2, -3, 1)]])
 def test_nonsense_ends_nothing(tmp_path, snapshot, reports):
-    """Sizes, addresses and totals that no device has."""
+    """Impossible sizes, addresses and totals still give a readable snapshot."""
     trace = Trace(tmp_path)
     trace.begin()
     for address, size, reserved in reports:

@@ -1,7 +1,7 @@
-"""test_ops - operators as torch's key_averages has them: of PyTorch traces, against torch itself, and of traces of ours.
+"""test_ops - operators as in torch's key_averages: PyTorch traces against torch itself, and .tfr traces.
 
-tests/profiled.py runs torch and says what key_averages has of it; the trace it exported must give the same rows and the
-same table. Traces of ours are written by tests/tfr.py: what must come out is computed from the numbers they are made of.
+tests/profiled.py runs torch and prints its key_averages; the trace it exported must give the same rows and the same
+table. tests/tfr.py writes the .tfr traces, and the tests compute the expected answers from the numbers they write.
 """
 
 import json
@@ -14,7 +14,7 @@ from conftest import ROOT, clean_environment, execute
 from optrace import BACKWARD, NATIVE, OpTrace
 from test_device_records import US
 
-# The region tells what of our own trace of the same run torch's profile saw; with a schedule its active steps do.
+# The region marks the part of our own trace that torch's profile covers; with a schedule its active steps do.
 RUNS = [('training', 'shapes,memory,region'), ('training', 'shapes,memory,stack,region'), ('training', 'none,region'),
         ('threads', 'shapes,memory,region'), ('loose', 'memory,region'), ('convolutions', 'shapes,flops,region'),
         ('training', 'shapes,memory,stack,python,flops,region'), ('loose', 'memory,stack,python,schedule')]
@@ -22,7 +22,8 @@ RUNS = [('training', 'shapes,memory,region'), ('training', 'shapes,memory,stack,
 
 @pytest.fixture(scope='module')
 def profiled(python, lib, tmp_path_factory):
-    """(torch's trace, what torch says of it) of a run under the library, whose own directory is beside it; each runs once."""
+    """(torch's trace, torch's own answers) of a run under the library, with the run directory beside it; each runs
+    once."""
     known = {}
 
     def profiled(work, options):
@@ -59,9 +60,10 @@ GROUPINGS = [(run, grouping) for run in RUNS for grouping in ('name', 'name,shap
 
 @pytest.mark.parametrize('run, grouping', GROUPINGS, ids=lambda r: '-'.join(r).replace(',', '+') if type(r) is tuple else r)
 def test_the_table_is_torchs(profiled, analyze, run, grouping):
-    """To the character, for every sort key: ours computes in the doubles of microseconds that torch computes in.
+    """Our table equals torch's to the character for every sort key: we compute in doubles of microseconds, like torch.
 
-    A profile with stacks whose trace has no `Call stack` has stacks here, from its Python functions, and none in torch.
+    A profile with stacks whose trace has no `Call stack` has stacks in our table, from its Python functions, and none
+    in torch's.
     """
     path, torch = profiled(*run)
     for key, table in torch[grouping]['tables'].items():
@@ -73,7 +75,7 @@ def test_the_table_is_torchs(profiled, analyze, run, grouping):
 
 
 def test_stacks_come_from_python_functions_too(profiled, tmp_path, tfanalyze):
-    """Without its `Call stack` arguments a trace gives the same table."""
+    """A trace without its `Call stack` arguments gives the same table."""
     path, _ = profiled('training', 'shapes,memory,stack,python,flops,region')
     bare = tmp_path / 'bare.json'
     text = re.sub(r'"Call stack": "(\\\\.|[^"\\\\])*",? ?', '', path.read_text())
@@ -103,9 +105,10 @@ def seen_by_torch(options):
 
 
 def has_in_common(work, options, name):
-    """What torch was asked for of what the library records in every case: keys of a row, of ours and of profiled.py's. With stacks
-    a range's own memory is less in torch: what its Python functions allocate is theirs. And torch does not see that blocks older
-    than the profile are freed, of which there are some in one work, in its ranges."""
+    """The columns that both torch, by its options, and the library recorded: (key of our row, key of profiled.py's).
+
+    With stacks, torch gives a range's own memory to its Python functions. In one work torch also misses the frees, in
+    ranges, of blocks older than the profile."""
     is_range = '::' not in name
     memory = [('cpu_mem_bytes', 'mem'), *([] if 'stack' in options and is_range else [('self_cpu_mem_bytes', 'self_mem')])]
     return [('calls', 'calls'), *([('flops', 'flops')] if 'flops' in options else []),
@@ -117,8 +120,10 @@ SEEN_BY_BOTH = [(run, grouping) for run in RUNS for grouping in ('name', 'name,s
 
 @pytest.mark.parametrize('run, grouping', SEEN_BY_BOTH, ids=lambda r: '-'.join(r).replace(',', '+') if type(r) is tuple else r)
 def test_what_the_library_records_is_what_torch_records(profiled, analyze, run, grouping):
-    """One run, seen by both: the same rows, calls, shapes, operations and memory. Times are each one's own. What threads allocate
-    that have stages of their own is neither's: torch.profiler does not see those threads, and they are not in the region."""
+    """One run recorded by both gives the same rows, calls, shapes, operations and memory; only times differ.
+
+    Both leave out allocations of threads with their own stages: torch.profiler does not see these threads, and they are
+    outside the region."""
     path, torch = profiled(*run)
     rows = analyze('ops', '--group-by', grouping, *seen_by_torch(run[1]), path.parent / 'run')['rows']
     found = {(r['name'], r['shapes'] or ''): tuple(r[k] or 0 for k, _ in has_in_common(*run, r['name'])) for r in rows}
@@ -127,8 +132,9 @@ def test_what_the_library_records_is_what_torch_records(profiled, analyze, run, 
 
 
 def without_times(table, work, options):
-    """A table's lines, each a list of its cells as they are printed: those of times are left out, and of operations and memory
-    where torch was not asked for them, or has_in_common() says why they differ."""
+    """A table's lines as lists of printed cells, without times and without the columns that torch was not asked for.
+
+    has_in_common() says why memory may differ."""
     lines = table.splitlines()
     rule, = {line for line in lines if line and not line.strip('- ')}
     ends = [m.end() for m in re.finditer('-+', rule)]
@@ -149,7 +155,8 @@ def without_times(table, work, options):
 
 @pytest.mark.parametrize('run, grouping', SEEN_BY_BOTH, ids=lambda r: '-'.join(r).replace(',', '+') if type(r) is tuple else r)
 def test_the_table_of_our_own_trace_is_torchs_but_for_times(profiled, analyze, run, grouping):
-    """To the character, of the same run: the header, the widths, the order of rows and every cell that is no time of either's."""
+    """The table of our own trace equals torch's to the character, apart from times: header, widths, order and all other
+    cells."""
     path, torch = profiled(*run)
     same_memory = 'memory' in run[1] and 'stack' not in run[1] and run[0] != 'loose'
     for key in ['', 'count', *(['cpu_memory_usage', 'self_cpu_memory_usage'] if same_memory else []), *(['flops'] if 'flops' in run[1] else [])]:
@@ -162,7 +169,7 @@ def test_the_table_of_our_own_trace_is_torchs_but_for_times(profiled, analyze, r
 # ---- device work ----
 
 def gpu_trace():
-    """A step, operators in each other, launches, a launch of nobody's, a shadow of an annotation, overhead."""
+    """A step, nested operators, launches, a launch by no operator, a device annotation, overhead."""
     t = kineto.Trace(distributedInfo={'rank': 0, 'world_size': 1}, profile_memory=1)
     t.events = []
 
@@ -195,7 +202,8 @@ def gpu(tmp_path):
 
 
 def test_device_rows(gpu, analyze):
-    """aten::mm alone in aten::mm is one; the unlinked call and the overhead are on the first thread, as with torch."""
+    """An aten::mm that contains only an aten::mm is one; the unlinked call and the overhead are on the first thread, as
+    in torch."""
     answer = analyze('ops', gpu)
     keys = ('calls', 'cpu_total_us', 'self_cpu_us', 'device_total_us', 'self_device_us')
     found = [(r['name'], *(r[k] for k in keys)) for r in answer['rows']]
@@ -238,7 +246,7 @@ def test_filters(gpu, analyze):
     assert analyze('ops', '--stage', 'nothing', gpu, format=None, rc=1).out == ''
 
 
-# ---- traces of ours ----
+# ---- .tfr traces ----
 
 def ours(path):
     t = OpTrace()
@@ -285,7 +293,7 @@ def test_shapes_and_stacks_of_our_own_trace(tmp_path, analyze):
     assert shapes == [('aten::linear', '[[8, 16], [], []]'), ('aten::addmm', '[[8, 16]]'), ('aten::addmm', '[[4, 4]]'),
                       ('aten::mm', '[]')]
     rows = analyze('ops', '--group-by', 'name,stack=1', trace)['rows']
-    stacks = [(r['name'], r['stack']) for r in rows if r['stack']]  # backward operators have those of their forward ones
+    stacks = [(r['name'], r['stack']) for r in rows if r['stack']]  # backward operators have their forward operators' stacks
     first = ['m.py(3): forward']
     assert stacks == [('aten::linear', first), ('aten::addmm', first), ('AddmmBackward0', first), ('aten::mm', first)]
     both = analyze('ops', '--group-by', 'name,stack=5', '--sort-by', 'flops', trace)['rows']
@@ -294,7 +302,8 @@ def test_shapes_and_stacks_of_our_own_trace(tmp_path, analyze):
 
 
 def test_stacks_and_operations_in_the_table(tmp_path, analyze):
-    """Stacks and operations stand as torch prints both: one below the other's head, further frames in the last column."""
+    """The table prints stacks and operations like torch: the second head below the first, further frames in the last
+    column."""
     trace = ours(tmp_path / 'rank2.h.1.tfr')
     table = analyze('ops', '--group-by', 'name,stack=2', trace, format=None).out.splitlines()
     assert re.split(r'\s{2,}', table[1].strip())[-2:] == ['Source Location', 'Total KFLOPs']
@@ -305,7 +314,8 @@ def test_stacks_and_operations_in_the_table(tmp_path, analyze):
 
 
 def test_the_exported_trace_has_the_same_rows(tmp_path, analyze):
-    """But for what Kineto has no place for: waits of a stream are device work there, pieces of a coroutine are calls."""
+    """The export has the same rows, except where Kineto has no place: stream waits are device work, pieces of
+    coroutines calls."""
     trace, exported = ours(tmp_path / 'rank2.h.1.tfr'), tmp_path / 'out.json'
     analyze('export', 'chrome', trace, '--output', exported, format=None)
     for group in ('name', 'shapes', 'stack=2'):
@@ -338,7 +348,7 @@ def test_a_trace_without_operators(tmp_path, analyze):
 # ---- the schedule ----
 
 def scheduled(path):
-    """Off, warm-up, two cycles of one step each; a kernel and an operator in each."""
+    """Recording off, warm-up, and two cycles of one step each; every step has a kernel and an operator."""
     t = OpTrace()
     for i, (state, cycle) in enumerate(((0, 0), (1, 0), (2, 0), (1, 1), (2, 1), (0, 1))):
         start = (i + 1) * 100 * US

@@ -1,7 +1,7 @@
-"""test_pipelines - pipelines as users have them, alone and as two ranks: what they print, their stages, their operators.
+"""test_pipelines - pipelines as users have them, alone and as two ranks: their output, stages and operators.
 
-Each of tests/pipelines runs once a mode in a session, and every check reads that run: plain; with the library; with it
-under torchrun. What the stages must be is the pipeline's own journal, and what the operators must be is the trace of the
+Each pipeline of tests/pipelines runs once per mode and session, and all checks read that run: plain, with the library,
+and with it under torchrun. The expected stages are the pipeline's own journal, the expected operators those of the
 torch.profiler that it runs itself.
 """
 
@@ -25,7 +25,7 @@ AUTO, TELEFUSER, CACHE_DIT, ASYNC = 0x1000, 0x4000, 0x8000, 0x20000
 
 
 def of(name, *values, **options):
-    """A parameter whose tests run in one worker, where the pipeline runs."""
+    """A parameter whose tests run on one worker, the one that runs the pipeline."""
     return pytest.param(name, *values, marks=pytest.mark.xdist_group('pipeline-' + name), **options)
 
 
@@ -46,7 +46,7 @@ RANKS = {
 
 
 class Run(SimpleNamespace):
-    """rc, out, err, dir (work directory), and what lies in it."""
+    """rc, out, err, dir (work directory), and readers of its files."""
 
     @property
     def traces(self):
@@ -55,14 +55,14 @@ class Run(SimpleNamespace):
         return self.read
 
     def trace(self, rank=0):
-        """That of the process that kept the journal of this rank."""
+        """The trace of the process that kept this rank's journal."""
         return self.traces[self.pid(rank)]
 
     def pid(self, rank=0):
         return int(next(self.dir.glob(f'journal.{rank}.*')).name.split('.')[2])
 
     def journal(self, rank=0):
-        """Entries as (name, names around it), in the order of each lane."""
+        """Journal entries as (name, names around it), in the order of each lane."""
         lanes, entries = defaultdict(list), []
         for line in next(self.dir.glob(f'journal.{rank}.*')).read_text().splitlines():
             lane, what, name = json.loads(line)
@@ -87,8 +87,10 @@ class Process:
         return [r for r in self.trace.records if r.kind in kinds]
 
     def stages(self):
-        """Stages in the order they began: name, names of those open around it, flags, number, thread, start, end, id.
-        A stage that is paused is open nowhere."""
+        """Stages in the order they began: name, names of the open ones around it, flags, number, thread, start, end,
+        id.
+
+        A paused stage is open nowhere."""
         stacks, known, entries = defaultdict(list), {}, []
         order = {'range_resume': 0, 'range_begin': 1, 'range_pause': 2, 'range_end': 2}
         for r in sorted(self.kind(*order), key=lambda r: r.values['time']):
@@ -122,7 +124,8 @@ class Process:
         return rows
 
     def signatures(self):
-        """{(stage, direction): [what was described]}, and {stage: functions}, which stand under an empty name."""
+        """{(stage, direction): [descriptions]}, and {stage: functions}, which the descriptions have under an empty
+        name."""
         found, functions = defaultdict(list), defaultdict(set)
         for r in self.kind('signature'):
             name, direction, what = self.text(r.values['name']), r.values['direction'], json.loads(self.text(r.values['text']))
@@ -145,9 +148,9 @@ def nested(rows):
 
 @pytest.fixture(scope='session')
 def play(tmp_path_factory, lib, python):
-    """play(pipeline, mode): that run; mode is plain, library, ranks, or one's own: (environment, arguments)."""
+    """play(pipeline, mode): that run. mode is plain, library, ranks, or a pair (environment, arguments)."""
     done = {}
-    cache = tmp_path_factory.mktemp('inductor')  # what torch.compile has compiled is compiled once
+    cache = tmp_path_factory.mktemp('inductor')  # torch.compile compiles each function once
 
     def play(name, mode, preload=True):
         key = name, str(mode), preload
@@ -168,7 +171,7 @@ def play(tmp_path_factory, lib, python):
 
 
 def results(run):
-    """What a pipeline prints of its own; TeleFuser's log, with its times, goes to the same stream."""
+    """A pipeline's own output; TeleFuser's log, which has times, goes to the same stream."""
     return run.out[run.out.index('results:'):] if 'results:' in run.out else run.out
 
 
@@ -222,7 +225,7 @@ def test_parts_of_diffusers_pipelines(play, name):
     stages = [s for s in run.trace().stages() if s.flags & AUTO]
     watched = {'transformer', 'text_encoder', 'text_encoder_2', *(n for n, _ in PARTS if n.endswith('Pipeline'))}
     journal = [(n, tuple(a for a in around if a in watched)) for n, around in run.journal() if n in watched]
-    # The script notes the second pipeline inside the first one's entry, which has ended by then.
+    # The script journals the second pipeline inside the first one's entry, but the first one's call has ended by then.
     journal = [(n, around[1:] if 'Img2Img' in ''.join((n, *around)) else around) for n, around in journal]
     assert [(s.name, s.around) for s in stages if s.name in watched] == journal
     assert set(Counter(s.name for s in stages).items()) == PARTS
@@ -266,7 +269,7 @@ def test_training(play, name, mode, ranks):
         assert Counter(n for n, _ in stages if n in own) == {'step': 8 // ranks, 'forward': 8 // ranks,
                                                              'backward': 8 // ranks, 'beside': 1}
         assert Counter(n for n, _ in stages)['Optimizer.step#AdamW.step'] == 8 // ranks
-    # The workers', two forked and one spawned a rank, each with a trace of its own.
+    # Workers, two forked and one spawned per rank, each with its own trace.
     workers = [p.stages() for pid, p in run.traces.items() if pid not in {run.pid(rank) for rank in range(ranks)}]
     assert Counter(s.name for stages in workers for s in stages if s.name == 'augment') == {'augment': 32}
     assert len([1 for stages in workers if stages]) == 3 * ranks
@@ -282,7 +285,7 @@ def test_record_function_around_and_inside_torch_profiler(play, name):
 # ---- operators ----
 
 def profiled(run, pid):
-    """What torch.profiler saw in a process: [(name, shapes, depth)] by thread."""
+    """Operators that torch.profiler saw in a process: [(name, shapes, depth)] by thread."""
     trace = json.loads((run.dir / 'profile.json').read_text())
     rows = defaultdict(list)
     for e in trace['traceEvents']:
@@ -292,7 +295,7 @@ def profiled(run, pid):
 
 
 def blocks(run):
-    """Blocks of torch.profiler's trace in their order: bytes, and the totals it has after each."""
+    """Blocks of torch.profiler's trace in order: bytes, and the totals after each."""
     events = [e for e in json.loads((run.dir / 'profile.json').read_text())['traceEvents'] if e['name'] == '[memory]']
     return [{k: v for k, v in e['args'].items() if k not in ('Addr', 'Ev Idx')} for e in sorted(events, key=lambda e: e['ts'])]
 
@@ -304,7 +307,7 @@ def test_operators_equal_those_of_torch_profiler(play, name, least):
     ours = run.trace().operators()
     for thread, rows in theirs.items():
         mine = ours[thread]
-        # Ours begin with the first operator of the process, theirs with the profile; and ours go on after it.
+        # Our operators begin with the process, torch's with the profile; ours also continue after it.
         size = min(20, len(rows))
         at = next(i for i in range(len(mine)) if mine[i:i + size] == rows[:size])
         mine = mine[at:][:len(rows)]
@@ -314,7 +317,7 @@ def test_operators_equal_those_of_torch_profiler(play, name, least):
 
 @pytest.mark.parametrize('name', [of('training')])
 def test_collectives_of_gloo_have_what_torch_profiler_says(play, name, tfanalyze):
-    """Its ranges have the tensors they are about; they are asynchronous, so nothing is in them, nor are they in anything."""
+    """gloo's ranges have the tensors they transfer. They are asynchronous, so they contain no ranges and lie in none."""
     run = play(name, 'library')
     trace = json.loads((run.dir / 'profile.json').read_text())
     theirs = Counter((e['name'], *(json.dumps(e['args'].get(k)) for k in ('Input Dims', 'Input type', 'Input Strides')))
@@ -336,7 +339,7 @@ def test_collectives_of_gloo_have_what_torch_profiler_says(play, name, tfanalyze
 
 @pytest.mark.parametrize('name', [of('training')])
 def test_table_is_that_of_torch(play, name, tfanalyze):
-    """What torch printed of its profile, and what the analyser prints of the trace that torch wrote of it."""
+    """The analyser prints, for the trace that torch wrote, the table that torch printed of its profile."""
     run = play(name, 'library')
     result = execute([tfanalyze, 'ops', '--group-by', 'name,shapes', '--row-limit', '-1', run.dir / 'profile.json'],
                      clean_environment(), timeout=120)
@@ -354,7 +357,7 @@ def test_the_profile_of_the_pipeline_is_the_same(play, name):
 
 @pytest.mark.parametrize('name, stage', [of('telefuser_stages', 'denoise')])
 def test_detail_only_in_the_selected_stages(play, name, stage):
-    """ENABLE_PROFILER_NAMES names it: stages are all there, operators only of that one and what lies in it."""
+    """With ENABLE_PROFILER_NAMES all stages are recorded, but operators only inside the selected stage."""
     for rank in range(2):
         trace = play(name, 'ranks').trace(rank)
         chosen = next(s for s in trace.stages() if s.name == stage)
@@ -376,7 +379,7 @@ def test_detail_of_a_part(play, name):
 
 @pytest.fixture(scope='session')
 def debugged(play):
-    """TeleFuser's pipeline with what it refuses without a device, and its console lines."""
+    """TeleFuser's pipeline with the parts that TeleFuser refuses without a device, and its console lines."""
     run = play('telefuser_stages', ({'TELEFUSER_PROFILE_DEBUG': 'true'}, ['all']))
     assert run.rc == 0, run.err[-2000:]
     return run
@@ -389,13 +392,13 @@ def test_a_line_for_each_stage(debugged, name):
     assert [n for n, _ in lines] == [s.name for s in stages]
     clock = debugged.trace().clock
     apart = sorted(abs(float(clock(s.end) - clock(s.start)) / 1e6 - float(ms)) for (_, ms), s in zip(lines, stages))
-    assert apart[len(apart) // 2] < 0.5  # the median: a busy machine may take the processor away between their clock and ours
+    assert apart[len(apart) // 2] < 0.5  # the median: a busy machine may interrupt the process between their clock and ours
     assert len(re.findall(r'\[Timing\]', debugged.err + debugged.out)) == len(stages)
 
 
 @pytest.mark.parametrize('name', [of('telefuser_stages')])
 def test_telefusers_own_report_goes_on(debugged, name):
-    """get_timing_report() and print_timing_summary(), and no file of theirs."""
+    """get_timing_report() and print_timing_summary() work as usual, and TeleFuser writes no file."""
     check_journal(debugged, 0, TELEFUSER)
     names = [s.name for s in sorted(debugged.trace().stages(), key=lambda s: s.end)]
     assert f'stages {sorted(set(names))}' in debugged.out
@@ -452,7 +455,7 @@ def test_telefusers_files_of_two_ranks(play, analyze, tmp_path, name):
 
 @pytest.mark.parametrize('name', [of('cachedit_profile')])
 def test_cache_dit(play, tmp_path, name):
-    """By its arguments: the name of the stage, where its trace would lie, and which steps are recorded."""
+    """cache-dit's arguments decide the stage's name, the trace's path and the recorded steps."""
     asked = tmp_path / 'asked'
     run = play(name, ({'TFI_STEP': 'step'}, ['--profile', '--profile-name', 'toy', '--profile-dir', str(asked),
                                              '--profile-activities', 'CPU', 'MEM', '--profile-wait', '1',
@@ -470,17 +473,17 @@ def test_cache_dit(play, tmp_path, name):
     steps = [s for s in stages if s.name == 'step']
     times = [r.values['time'] for r in run.trace().kind('op')]
     busy = [any(s.start < t < s.end for t in times) for s in steps]
-    assert busy == [False, True, True, True, False, False]  # what was recorded in the warm-up is marked as that
+    assert busy == [False, True, True, True, False, False]  # records of the warm-up are marked as such
     switched = [(r.values['state'], sum(s.start <= r.values['time'] for s in steps)) for r in run.trace().kind('recording')
                 if run.trace().text(r.values['cause']) == 'schedule']
-    assert switched == [(0, 0), (1, 1), (2, 2), (0, 4), (2, 6)]  # off, warm-up, on, off by steps begun; its end is the schedule's
+    assert switched == [(0, 0), (1, 1), (2, 2), (0, 4), (2, 6)]  # off, warm-up, on, off by steps begun; the schedule ends it
 
 
 # ---- torchfx, torch.compile ----
 
 @pytest.fixture
 def torchfx_counts(play):
-    """What the pipeline counts in a run without the library: {(stage, function of the extension): calls}."""
+    """{(stage, function of the extension): calls}, as the pipeline counts them in a run without the library."""
     run = play('torchfx_chain', ({'COUNTS': '{dir}/counts.json'}, []), preload=False)
     if run.rc == 77:
         pytest.skip(run.out.splitlines()[-1])
@@ -500,7 +503,7 @@ def test_native_dispatches_by_stage(play, analyze, torchfx_counts, name):
     run = play(name, 'library')
     check_journal(run, 0, tfr.STAGE)
     found = dispatches(analyze, run)
-    trial = '(none)', 'torchfx.torchfx_ext.sos_forward'  # it shows that the extension works, before anything counts
+    trial = '(none)', 'torchfx.torchfx_ext.sos_forward'  # a call that tests the extension before counting starts
     assert found == {**torchfx_counts, trial: torchfx_counts.get(trial, 0) + 1}
     for kind in ('butterworth', 'biquad'):
         for depth in (2, 5, 10):
@@ -533,4 +536,4 @@ def test_markers_break_no_graph(run, python, name):
     plain, ours = (run([python, '-c', FULL_GRAPH], preload=preload, timeout=200) for preload in (False, True))
     assert (ours.rc, ours.out) == (plain.rc, plain.out) and plain.rc == 0, ours.err[-2000:]
     process = Process(next(ours.dir.glob('*.tfr')))
-    assert [s.name for s in process.stages()] == ['around']  # inside a compiled region there is no stage
+    assert [s.name for s in process.stages()] == ['around']  # a compiled region has no stages

@@ -1,6 +1,6 @@
-"""test_python - the way into the interpreter: every way to start one, every version here, and everything that may fail.
+"""test_python - the library's way into the interpreter: every way to start one, every version here, every failure.
 
-What a program prints and how it ends is the same with and without the library in each of these tests.
+A program's output and exit status are the same with and without the library in each test.
 """
 
 import json
@@ -48,7 +48,7 @@ def place(tmp_path):
 
 
 def calls(result):
-    """Calls by stage, over all processes."""
+    """{stage: calls} of all processes."""
     found = {}
     for path in result.dir.glob('*.timing.json'):
         for stage, said in json.loads(path.read_text())['stages'].items():
@@ -59,7 +59,7 @@ def calls(result):
 @pytest.mark.parametrize('mode', MODES)
 @by_version
 def test_modes(run, place, python, mode):
-    """The shim runs once, silently; a function of the script is a stage wherever its source, or sys.monitoring, is there."""
+    """The shim runs once and silently; a function is a stage if its source or sys.monitoring is available."""
     options, stdin = MODES[mode]
     bare = run([python.path, *options], preload=False, stdin=stdin)
     watched = run([python.path, *options], {'TFI_LOG': 'debug'}, stdin=stdin)
@@ -120,8 +120,9 @@ import raises
 
 @by_version
 def test_imports_look_the_same(run, tmp_path, python):
-    """Specs, loaders, finders, modules, warnings and tracebacks are what they are without us, also for modules awaited;
-    but for the finder itself, as long as something has not been imported yet."""
+    """Specs, loaders, finders, modules, warnings and tracebacks are the same as without us, for awaited modules too.
+
+    Only our finder itself is visible until all awaited modules are imported."""
     for name, text in {
         'look.py': LOOK, 'target/__init__.py': 'from . import sub\n', 'target/sub.py': 'def g(x): return x\n',
         'broken.py': 'import os\n1 if "MEND" in os.environ else 1 / 0\ndef f(x): return x\n',
@@ -137,7 +138,7 @@ def test_imports_look_the_same(run, tmp_path, python):
     ours = re.findall(r'tfinject: TFI_STAGES: .*\n', watched.err)
     assert (watched.rc, watched.out, re.sub(r'tfinject: TFI_STAGES: .*\n', '', watched.err)) == (bare.rc, bare.out, bare.err)
     assert {re.search(r'(\w+:\w+) (is|was) not', line)[1] for line in ours} <= {'absent:f', 'json:dumps', 'raises:f', 'raises:nothing'}
-    assert calls(watched) == {'g': 1, 'broken:f': 1}  # a module that is loaded again has new functions
+    assert calls(watched) == {'g': 1, 'broken:f': 1}  # a reloaded module has new functions
 
 
 PROCESSES = '''
@@ -167,11 +168,11 @@ def test_multiprocessing(run, tmp_path, python, method):
 
 
 def test_torchrun(run, tmp_path, python, analyze):
-    """The launcher stays asleep; each rank has a trace of its own."""
+    """The launcher stays asleep; each rank has its own trace."""
     (tmp_path / 'ranks.py').write_text('import os, torch, torch.distributed as dist\n'
                                        'dist.init_process_group("gloo")\n'
                                        'def work(x):\n    dist.all_reduce(x)\n    return x.sum().item()\n'
-                                       'os.write(1, b"%d\\n" % work(torch.ones(2) * dist.get_rank()))\n'  # at once: they share a pipe
+                                       'os.write(1, b"%d\\n" % work(torch.ones(2) * dist.get_rank()))\n'  # one write: the ranks share a pipe
                                        'dist.destroy_process_group()\n')
     command = [python, '-m', 'torch.distributed.run', '--standalone', '--nproc-per-node=2', 'ranks.py']
     result = run(command, {'TFI_STAGES': '__main__:work', 'OMP_NUM_THREADS': '1'}, timeout=200)
@@ -193,7 +194,7 @@ int main(int argc, char **argv)
 
 
 def shared_pythons():
-    """(interpreter, its settings) of those here that have a shared library to link a program to."""
+    """(interpreter, its settings) of each one here with a shared library that a program can link to."""
     for python in pythons.SEEN:
         script = 'import json, sysconfig; print(json.dumps(dict(sysconfig.get_config_vars(), include=sysconfig.get_path("include"))))'
         said = json.loads(subprocess.run([python.path, '-c', script], capture_output=True, text=True, check=True).stdout)
@@ -202,7 +203,7 @@ def shared_pythons():
 
 
 def test_embedded(run, tmp_path, analyze):
-    """A program with an interpreter in it, which runs nothing by a name: the import of torch is the sign."""
+    """A program with an embedded interpreter, which has no name of a script: its import of torch starts the shim."""
     found = next(shared_pythons(), None)
     if not found:
         pytest.skip('no Python with a shared library is installed')
@@ -221,7 +222,7 @@ def test_embedded(run, tmp_path, analyze):
 
 
 def test_parts_are_compiled_when_they_are_needed(run, python):
-    """An interpreter that imports nothing of interest pays for the waiting alone."""
+    """An interpreter that imports no awaited module pays only for the waiting."""
     env = {'TFI_STAGES': 'json:dumps', 'TFI_LOG': 'debug'}
     command = [python, '-I', '-S', '-c']
     idle, used = (run([*command, script], env).err for script in ('pass', 'import json, asyncio; json.dumps(1)'))
@@ -237,7 +238,7 @@ STEPS = ['shim: begin', 'shim: asyncio', 'shim: functions', 'shim: ready']
 @pytest.mark.parametrize('step', STEPS)
 @each_extreme
 def test_a_shim_that_fails(run, python, step):
-    """One warning; output, exit code and what the other parts see are as before."""
+    """A broken shim gives one warning; output, exit code and the other parts' records are unchanged."""
     env = {'TFI_STAGES': 'parts:waits,parts:used,__main__:local', 'PYTHONDONTWRITEBYTECODE': '1'}
     command = [python.path, SCRIPTS / 'main.py', 'asynchronous']
     bare = run(command, preload=False)
@@ -250,7 +251,7 @@ def test_a_shim_that_fails(run, python, step):
 
 
 def test_other_parts_go_on(run, python, analyze):
-    """Marks of C are recorded in a process whose shim has failed."""
+    """C marks are recorded in a process whose shim has failed."""
     script = 'import ctypes; c = ctypes.CDLL(None); c.tfi_range_push(b"mine"); c.tfi_range_pop()'
     result = run([python, '-c', script], {'SHIM_FAILS_AT': 'shim: begin'}, preload='test')
     assert result.rc == 0 and len(result.err.splitlines()) == 1
@@ -259,7 +260,7 @@ def test_other_parts_go_on(run, python, analyze):
 
 @each_extreme
 def test_nothing_is_called_at_the_end(run, tmp_path, python):
-    """Daemon threads in stages, generators and tasks that are never finished, while the interpreter goes down."""
+    """Daemon threads in stages, and unfinished generators and tasks, survive the end of the interpreter."""
     (tmp_path / 'end.py').write_text('''
 import asyncio, atexit, threading, time, work
 threading.Thread(target=work.work, args=(600,), daemon=True).start()
@@ -301,7 +302,7 @@ print({k: dict(v) for k, v in counters.items() if k in ("graph_break", "stats", 
 
 
 def test_compile_has_the_same_graphs(run, tmp_path, python):
-    """fullgraph=True on a function inside and outside a stage: the counters of graphs and their breaks are the same."""
+    """fullgraph=True inside and outside a stage has the same counters of graphs and graph breaks."""
     (tmp_path / 'compiled.py').write_text(COMPILE)
     (tmp_path / 'work.py').write_text('def inner(x):\n    return (x * 2).relu() + 1\n'
                                       'def outer(f, x):\n    return f(x)\n'

@@ -1,6 +1,6 @@
-"""test_python_weather - what a program may do to its interpreter, and what of the library it must not see there.
+"""test_python_weather - whatever a program does to its interpreter, it sees nothing of the library there.
 
-Each script prints what it found; that, its errors and its exit code are the same with and without the library.
+Each script prints its observations. Output, errors and exit code are the same with and without the library.
 """
 
 import json
@@ -75,7 +75,7 @@ async def waits(x, made):
 
 @by_version
 def test_nothing_is_kept_alive(same, python):
-    """What a stage deletes is gone, without a run of the garbage collector: on a GPU it would be memory."""
+    """Objects that a stage deletes are gone without a run of the garbage collector; on a GPU they would hold memory."""
     stages = 'deletes', 'replaces', 'raises', 'waits'
     assert same(python.path, ALIVE, ','.join(f'work:{n}' for n in stages), work=DELETES) == dict.fromkeys(stages, 1)
 
@@ -125,7 +125,7 @@ print("lost", lost)
 
 @by_version
 def test_what_a_signal_handler_raises_is_the_programs(same, python):
-    """It may be raised while code of ours runs, in any of hundreds of calls; the stage goes on being one."""
+    """A handler may raise while our code runs, in any of hundreds of calls; the function is still a stage afterwards."""
     assert same(python.path, TIMER, 'work:plain')['plain'] > 300
 
 
@@ -146,7 +146,7 @@ print(other.plain(3))
 @pytest.mark.parametrize('refused', ['sys._getframe', 'object.__getattr__', 'compile,exec', 'open'])
 @by_version
 def test_an_audit_hook_that_raises(run, tmp_path, python, refused):
-    """What it refuses us is not refused to the program, and what was a stage before goes on being one."""
+    """The hook's refusals hit only us, not the program, and earlier stages are still stages."""
     for name, text in ('script.py', HOOK), ('work.py', WORK), ('other.py', WORK):
         (tmp_path / name).write_text(text)
     command = [python.path, '-B', 'script.py', refused]
@@ -161,7 +161,7 @@ def test_an_audit_hook_that_raises(run, tmp_path, python, refused):
 
 @by_version
 def test_warnings_are_given_once(same, python):
-    """The compiler's warnings, of functions that are compiled again."""
+    """The compiler's warnings appear once, though functions are compiled again."""
     script = 'def local(x):\n    return x is 1, "\\d"\nimport work\nprint(local(1), work.plain(2), work.said)\n'
     work = 'def plain(x):\n    return x is 1, b"\\d"\nsaid = plain(3) is ()\n'
     assert same(python.path, script, '__main__:local,work:plain', work=work) == {'local': 1, 'plain': 1}
@@ -183,14 +183,14 @@ print(work.plain(1), json.dumps([1]), work.plain.__name__)
 @pytest.mark.parametrize('every', [False, True])
 @by_version
 def test_tools_of_the_programs_own(same, python, every):
-    """All that sys.monitoring has, or all but one; then functions are called by ours, as what is no Python function."""
+    """The program takes all tools of sys.monitoring, or all but one; our wrapper then calls the functions."""
     assert same(python.path, MONITORS % every, 'work:plain,json:dumps') == {'plain': 1, 'dumps': 1}
 
 
 @pytest.mark.parametrize('tool', ['cProfile', 'pdb', 'trace'])
 @by_version
 def test_a_script_below_another(run, tmp_path, python, tool):
-    """A function of __main__, which a profiler, debugger or tracer of Python runs."""
+    """A function of __main__ is a stage under Python's profiler, debugger and tracer."""
     (tmp_path / 'script.py').write_text('def local(x):\n    return x + 1\nprint(local(1))\n')
     options = {'cProfile': ['-o', 'stats'], 'pdb': ['-c', 'continue', '-c', 'quit'], 'trace': ['--count', '-C', 'counts']}[tool]
     command = [python.path, '-B', '-m', tool, *options, 'script.py']
@@ -220,7 +220,7 @@ asyncio.run(main())
 
 @pytest.mark.parametrize('python', [p for p in pythons.SEEN if p.version >= (3, 11)], ids=pythons.label)
 def test_tracebacks_are_the_programs(same, python):
-    """No frame of ours is in them, also where a function of ours calls the program's."""
+    """Tracebacks have no frame of ours, even if our function calls the program's."""
     work = 'class Called:\n    def __call__(self, x):\n        return 1 // x\ncalled = Called()\n'
     assert same(python.path, SHOWS, 'work:called', work=work, rc=-2) == {'called': 1}
 
@@ -240,7 +240,7 @@ FREE = 'const char *Py_GetVersion(void) { return "3.14.0 free-threading build (m
 
 
 def test_builds_without_a_lock_are_left_alone(run, tmp_path, lib):
-    """Simulated: the version of such a build, in an interpreter whose library's symbol another one can stand before."""
+    """Simulated: a library in front of the interpreter's reports the version of a build without a lock."""
     python = next((p.path for p in pythons.SEEN if p.shared), None)
     if not python:
         pytest.skip('no Python with a shared library is installed')

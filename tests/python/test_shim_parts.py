@@ -1,7 +1,7 @@
-"""test_shim_parts - the parts of the shim that real libraries set off, broken one by one: the pipeline does not notice.
+"""test_shim_parts - the shim's parts for real libraries, broken one by one: the pipeline does not notice.
 
-The test build breaks the shim at the step that SHIM_FAILS_AT names. Output and exit code are those of the pipeline
-without the library, one warning says what is off, and what else there is goes on.
+The test build breaks the shim at the step SHIM_FAILS_AT. Output and exit code equal those of the pipeline without the
+library, one warning names the part that is off, and the other parts continue.
 """
 
 import pytest
@@ -22,7 +22,7 @@ with torch.profiler.record_function("range"):
 torch.cuda.nvtx.range_pop()
 '''
 
-# step, what runs, variables, stages that must be there, and that must not
+# step, variables, stages that must be recorded, and stages that must not
 TORCH_STEPS = [
     ('shim: watch_torch', {}, {'marked'}, {'range'}),
     ('shim: attach', {}, {'marked'}, {'range'}),
@@ -39,7 +39,7 @@ PIPELINE_STEPS = [
 
 
 def said(text):
-    """Output but for the lines in which TeleFuser says what took how long."""
+    """Output without the lines in which TeleFuser prints times."""
     return [line for line in text.splitlines() if '| INFO' not in line and ' ms' not in line]
 
 
@@ -60,7 +60,7 @@ def test_torch(run, python, analyze, step, env, there, missing):
 
 @pytest.mark.parametrize('step, script, arguments, env', PIPELINE_STEPS, ids=[s[0] for s in PIPELINE_STEPS])
 def test_pipelines(run, python, step, script, arguments, env):
-    """Of a pipeline with workers each process warns of what is broken in it."""
+    """In a pipeline with workers every process prints a warning about its broken part."""
     command = [python, PIPELINES / script, *arguments]
     bare = run(command, preload=False, timeout=400)
     result = run(command, {**env, 'SHIM_FAILS_AT': step}, preload='test', timeout=400)

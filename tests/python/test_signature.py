@@ -1,4 +1,5 @@
-"""test_signature - what shim_signature.py says of arguments and results: names, kinds of values, bounds, when it is silent."""
+"""test_signature - shim_signature.py's descriptions of arguments and results: names, kinds of values, limits,
+repetition."""
 
 import dataclasses
 import enum
@@ -23,7 +24,7 @@ class Batch:
 
 
 class Guarded:
-    """Nothing of it may run."""
+    """An object none of whose code may run."""
 
     def __getattr__(self, name):
         raise AssertionError(name)
@@ -35,7 +36,7 @@ class Guarded:
 
 @pytest.fixture
 def shim():
-    """describe_call and describe_result, as JSON; the namespace of the shim, without its other parts."""
+    """describe_call and describe_result, as JSON, in the shim's namespace without its other parts."""
     namespace = {'_config': {'record_values': 1}, '_when_imported': lambda name, function: None}
     source = (ROOT / 'preload/python/shim_signature.py').read_text()
     exec(compile(source, 'shim_signature.py', 'exec'), namespace)
@@ -73,13 +74,13 @@ def test_names_are_those_of_the_parameters(shim):
     (Mode.FAST, {'type': f'{__name__}.Mode', 'value': 'FAST'}), (Batch, {'type': 'type', 'value': f'{__name__}.Batch'}),
     (len, {'type': 'builtin_function_or_method', 'value': 'builtins.len'}), (object(), {'type': 'object'}),
     (Guarded(), {'type': f'{__name__}.Guarded'}), ('x' * 300, {'text': 'x' * 256, 'length': 300}),
-    (list(range(40)), [*range(32), {'more': 8}])], ids=lambda _: '')  # by number: some texts have addresses
+    (list(range(40)), [*range(32), {'more': 8}])], ids=lambda _: '')  # ids by number: some texts have addresses
 def test_values(shim, value, described):
     assert shim.result('stage', value) == described
 
 
 def test_caches_of_decoders(shim):
-    """What is kept by layer, and how much room there is for it, where that is fixed."""
+    """A cache's description has its contents by layer, and the room of layers of fixed size."""
     def cache(**layers):
         made = type('Cache', (), {'__module__': 'transformers.cache_utils'})()
         made.layers = [type(name, (), {'is_sliding': 'Sliding' in name})() for name in layers]

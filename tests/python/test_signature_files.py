@@ -1,7 +1,7 @@
-"""test_signature_files - what `report` leaves of stages that are functions: timing_io_signature.json, read by TeleFuser's
-own harness too, memory in timing.json, cache-dit's names, and profile_{stage}.py.
+"""test_signature_files - the files of `report` for stages that are functions: signatures, memory, names and scripts.
 
-The traces are written by tests/tfr.py; descriptions look as preload/python/shim_signature.py writes them.
+TeleFuser's own harness reads timing_io_signature.json too. tests/tfr.py writes the traces; descriptions look as in
+preload/python/shim_signature.py.
 """
 
 import json
@@ -23,7 +23,7 @@ def tensor(shape, dtype='float32', device='cpu', grad=False, stride=None, **more
 
 
 class Run:
-    """A run directory with traces of stages that were described; one tick is a nanosecond."""
+    """A run directory with traces of described stages; one tick is a nanosecond."""
 
     def __init__(self, directory):
         self.directory, self.traces = directory, []
@@ -66,7 +66,7 @@ def made(tmp_path):
 
 @pytest.fixture
 def report(analyze, tmp_path):
-    """report() -> what `report` says it wrote, and the signatures by stage."""
+    """report() -> the files that `report` says it wrote, and the signatures by stage."""
     def report(*options):
         answer = analyze('report', tmp_path, *options)
         path = tmp_path / 'timing_io_signature.json'
@@ -98,7 +98,7 @@ def test_the_last_call_that_was_described(made, report):
     _, stages = report()
     assert list(stages) == ['a', 'b']
     assert stages['a']['input_signatures']['x']['shape'] == [3] and stages['a']['signatures'] == 3
-    assert stages['a']['output_signature']['shape'] == [20]  # of the last call that has one
+    assert stages['a']['output_signature']['shape'] == [20]  # of the last call with an output
     assert stages['b']['output_signature'] is None and 'output' not in stages['b']
 
 
@@ -122,7 +122,7 @@ NESTED_VALUES = {
 
 
 def test_telefusers_own_reader(made, report, python, tmp_path):
-    """What has a shape and is no tensor would stop it."""
+    """TeleFuser's reader accepts the file: a value with a shape that is no tensor would stop it."""
     made.rank().stage('odd', NESTED_VALUES, {'tuple': [tensor([1])]}).stage('plain', {'x': tensor([2, 3], 'int64')}, tensor([2])).save()
     _, stages = report()
     odd = stages['odd']['input_signatures']
@@ -153,7 +153,7 @@ def test_no_signatures_no_file(made, report, tmp_path):
 
 @pytest.mark.parametrize('text', ['', '{', '{"x": }', '{"x": 1} tail', 'nothing', '{"x": "\udce9"}', '["x"]'])
 def test_descriptions_that_make_no_sense(made, report, python, text, tmp_path):
-    """A damaged trace may hold anything: the files can be read all the same."""
+    """A damaged trace may hold any text; the files are still readable."""
     made.rank()
     w = made.w
     number = w.string(b'a')
@@ -165,7 +165,7 @@ def test_descriptions_that_make_no_sense(made, report, python, text, tmp_path):
     compile((tmp_path / 'profile_a.py').read_text(), 'profile_a.py', 'exec')
 
 
-# ---- files beside it ----
+# ---- files with the same names ----
 
 def test_files_of_others_stay(made, report, tmp_path):
     theirs = '{"request_id": "req", "stages": {}}'
@@ -254,7 +254,7 @@ def test_traces_with_cache_dits_names(made, report, world, names, tmp_path):
 
 
 def test_memory_of_stages_whose_names_meet(made, report, tmp_path):
-    """Each has its own files, also where they end in one second; nonsense about devices and sizes ends nothing."""
+    """Each stage has its own files, even if they end in the same second; impossible devices and sizes stop nothing."""
     made.rank()
     for name, frame, size, device in (('a/b', 'first', 100, -1), ('a_b', 'second', -2 ** 63, -1), ('c', 'third', 100, 2 ** 31 - 1)):
         made.records.append(rec('memory', time=made.now + 5, address=4096, bytes=size, device=device,
@@ -273,7 +273,7 @@ def test_memory_of_stages_whose_names_meet(made, report, tmp_path):
 
 
 def test_frames_in_a_pickle(made, report, tmp_path):
-    """A block has the frames of Python first, native ones by their names in C++, and none of libtorch's plumbing."""
+    """A block has Python frames first, then native ones by their C++ names, and none of libtorch's internals."""
     torch = '/v/libtorch_cpu.so'
     stack = made.rank().w.stack(('0x40d57', '/v/libc10.so', 0), ('_ZN2at6native9empty_cpuEl', torch, 0),
                                 ('_ZN2at4_ops5empty4callEl', torch, 0), ('0x2f', '/v/libmine.so', 0), ('f', 'm.py', 7))

@@ -1,7 +1,7 @@
-"""test_stage_scripts - profile_{stage}.py of real pipelines: each runs alone, and does what the stage did in the pipeline.
+"""test_stage_scripts - profile_{stage}.py of real pipelines runs alone and does the same as the stage in the pipeline.
 
-The pipelines are those of tests/pipelines/diffusion.py and generate.py. Operators and shapes of a script's run are torch.profiler's own,
-as the script has it profiled; those of the stage's calls are ours, from the traces that `tfanalyze report` wrote.
+The pipelines are tests/pipelines/diffusion.py and generate.py. Operators and shapes of a script's run come from
+torch.profiler, which the script runs; those of the stage's calls come from our traces that `tfanalyze report` wrote.
 """
 
 import gzip
@@ -15,7 +15,7 @@ from conftest import ROOT, clean_environment, execute
 pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group('stage-scripts')]
 Pipelines = namedtuple('Pipelines', 'dir scripts')
 
-# All scripts in one process, as most of a script's time is the import of torch and diffusers.
+# Runs all scripts in one process, because a script spends most of its time importing torch and diffusers.
 RUN_ALL = '''
 import os, runpy, sys, traceback
 _, out, *scripts = sys.argv
@@ -31,7 +31,7 @@ for script in scripts:
 
 @pytest.fixture(scope='session')
 def run_scripts(tmp_path_factory, lib, python, tfanalyze):
-    """run_scripts(pipeline): the run directory of a pipeline with `report`'s artefacts, and `out`, the scripts' own."""
+    """run_scripts(pipeline): the run directory of a pipeline with `report`'s artefacts, and `out/`, the scripts' own."""
     def run_scripts(pipeline):
         base = tmp_path_factory.mktemp(f'stage-scripts-{pipeline}')
         env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_STAGES': 'auto', 'TFI_OUTPUT_DIR': str(base / 'run')}
@@ -63,7 +63,7 @@ def operators(found):
 
 
 def calls(found, stage):
-    """Operators of each call of a stage."""
+    """The operators of each call of a stage."""
     for call in (e for e in found if e.get('cat') == 'user_annotation' and e['name'] == stage):
         yield operators(e for e in found if e.get('tid') == call['tid'] and
                         call['ts'] <= e['ts'] and e['ts'] + e['dur'] <= call['ts'] + call['dur'])
@@ -78,7 +78,7 @@ def test_every_stage_has_a_script_that_runs(pipelines):
 
 
 def compare(pipelines, left_out=lambda stage: False):
-    """Asserts that each script ran the operators of one call of its stage; returns how many these were."""
+    """Asserts that each script ran the operators of one call of its stage; returns their number."""
     compared = 0
     for script in pipelines.scripts:
         stage = script.name[len('profile_'):-len('.py')]
@@ -92,19 +92,20 @@ def compare(pipelines, left_out=lambda stage: False):
 
 
 def test_scripts_do_what_the_stage_did(pipelines):
-    """But for whole pipelines, of which a script runs one step, and for what looks at the values of a picture."""
+    """Every script repeats its stage, except whole pipelines, whose scripts run one step, and code that looks at pixel
+    values."""
     assert compare(pipelines, lambda stage: stage.endswith('Pipeline') or stage == 'image_processor.preprocess') > 500
 
 
 def test_a_decoder_gets_what_it_kept(run_scripts):
-    """Of a language model each step needs the keys and values of those before it."""
+    """A language model's decoder script has the keys and values of the steps before."""
     generation = run_scripts('generate')
     assert {p.name for p in generation.scripts} == {'profile_generate.py', 'profile_prefill.py', 'profile_decode.py'}
     assert compare(generation) > 1000
 
 
 def difference(alone, together):
-    """The first operator that is another one, against the call that agrees longest."""
+    """The first operator that differs from the call that agrees longest."""
     def agree(call):
         return next((i for i, (a, b) in enumerate(zip(alone, call)) if a != b), min(len(alone), len(call)))
     if not together:
@@ -115,7 +116,7 @@ def difference(alone, together):
 
 
 def test_whole_pipelines_run_one_step(pipelines):
-    """One step of three, or of two, and what is done once: a third of the operators at least, and not all of them."""
+    """A whole pipeline's script runs one of its two or three steps: at least a third of the operators, and not all."""
     found = [script.name[len('profile_'):-len('.py')] for script in pipelines.scripts if script.name.endswith('Pipeline.py')]
     assert len(found) == 5
     for stage in found:

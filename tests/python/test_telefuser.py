@@ -1,8 +1,9 @@
-"""test_telefuser - TeleFuser without the library and under it: files, console lines, return values and setters are the same.
+"""test_telefuser - TeleFuser with and without the library: files, console lines, return values and setters are the
+same.
 
-TeleFuser refuses the CPU, so both runs are on the simulated GPU; its stages sleep, so that times can be compared. The run
-without the library has TeleFuser's own profiler enabled. torch's own libraries would be found before LD_LIBRARY_PATH's, so
-the simulated ones are preloaded. Each run is made once for all tests of this file.
+TeleFuser refuses the CPU, so both runs use the simulated GPU; its stages sleep, so times are comparable. The run
+without the library enables TeleFuser's own profiler. torch would find its own libraries before those of
+LD_LIBRARY_PATH, so the simulated ones are preloaded. Each run is made once for all tests of this file.
 """
 
 import gzip
@@ -17,9 +18,10 @@ from conftest import BUILD, built, clean_environment, execute
 
 GPU = BUILD / 'simgpu'
 OURS = {'writer', 'calls', 'device', 'stride', 'target', 'rank', 'signatures', 'output', 'object'}  # keys beyond TeleFuser's
-# Milliseconds that two runs may differ beyond 10 %: a machine sleeps longer than it is told. Of stages, of their sum, of all.
+# Milliseconds by which two runs may differ beyond 10 %, for a stage, their sum, and the whole: sleeps last longer than
+# asked.
 TIMES = {'duration_ms': 50, 'total_stages_ms': 100, 'wall_clock_ms': 250}
-ATTEMPTS = 3  # of both runs, until their times agree: other work on the machine may delay one of them
+ATTEMPTS = 3  # repetitions of both runs until their times agree; other work on the machine may delay a run
 BY_TIME = {'timestamp', 'percentage'}
 
 PIPELINE = """
@@ -110,7 +112,7 @@ print('peak', torch.cuda.max_memory_allocated())
 
 @pytest.fixture(scope='module')
 def both(tmp_path_factory, lib, tfanalyze, python):
-    """The runs `theirs` and `ours`: out, err, dir; a report on ours has been made."""
+    """The runs `theirs` and `ours`: out, err, dir; ours has a report."""
     def make(name, preload):
         place = tmp_path_factory.mktemp(name)
         libraries = [built(GPU / 'libcudart.so.13'), built(GPU / 'libcupti.so.13')]
@@ -131,8 +133,9 @@ def both(tmp_path_factory, lib, tfanalyze, python):
 
 
 def differences(theirs, ours, path='', key=None, slack=1):
-    """Values of theirs that ours lacks or has otherwise, and keys that are neither's. Times of two runs agree within 10 % and
-    TIMES, those of one run (slack 0) within 10 %."""
+    """Values of theirs that ours lacks or changes, and keys of ours that nobody knows.
+
+    Times of two runs agree within 10 % plus TIMES, those of one run (slack 0) within 10 %."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         named = path.endswith(('/stages', '/input_signatures', '/snapshots', '/metadata'))
         extra = [] if path.endswith('/metadata') else sorted(set(ours) - set(theirs) - (set() if named else OURS))
@@ -151,14 +154,14 @@ def printed(run, word):
 
 
 def lines(run):
-    """The lines of TeleFuser's logger: the text, and where in TeleFuser it stands, without times and paths."""
+    """(rank, place in TeleFuser, text) of each line of its logger, without times and paths."""
     found = re.findall(r'^[-\d]+ [:.\d]+ \| INFO +\| \[pid:\d+ (rank:\d+)\] (\S+):\d+ \| (.*)$', run.out, re.M)
     return [(rank, place, re.sub(r'[\d.]+ ms', 'N ms', re.sub(r' /\S+', ' PATH', text))) for rank, place, text in found]
 
 
 @pytest.mark.parametrize('name', ['timing.json', 'timing_io_signature.json'])
 def test_files_are_theirs(both, name):
-    """Key by key: equal but for the times: request, metadata, memory, wall time of an async stage, peaks that are kept."""
+    """The files have equal keys and values, apart from times: request, metadata, memory, async wall time, kept peaks."""
     theirs, ours = (json.loads((run.dir / name).read_text()) for run in (both.theirs, both.ours))
     assert differences(theirs, ours, name) == []
     assert len(theirs['stages']) == (6 if name == 'timing.json' else 2)
@@ -175,31 +178,33 @@ def test_the_file_at_exit_has_the_same(both):
 
 
 def test_what_it_returns(both):
-    """get_timing_report() and get_io_signatures(), in the process; the peak that its contexts have reset."""
+    """get_timing_report(), get_io_signatures() and the peak after its contexts' resets are the same in the process."""
     for word in ('report', 'signatures', 'peak'):
         assert differences(printed(both.theirs, word), printed(both.ours, word), word) == []
 
 
 def test_the_files_have_the_times_that_it_returned(both):
-    """Those of one run, within 10 %: also of an async stage, which waits most of its time."""
+    """The files and return values of one run agree within 10 %, for an async stage too, which mostly waits."""
     report, timing = printed(both.ours, 'report'), json.loads((both.ours.dir / 'timing.json').read_text())
     assert differences(report, timing, slack=0) == []
 
 
 @pytest.mark.parametrize('whose', ['theirs', 'ours'])
 def test_times_lie_between_two_clocks(both, whose):
-    """What the program measures inside a context, and around it: no slack, whatever the machine does meanwhile."""
+    """A stage's time lies between the program's clock readings inside and around the context, whatever the machine
+    does."""
     run = getattr(both, whose)
     clocks, timing = printed(run, 'clocks'), json.loads((run.dir / 'timing.json').read_text())
     times = {'wall': timing['wall_clock_ms'], **{name: s['duration_ms'] for name, s in timing['stages'].items()}}
     assert set(times) == set(clocks) and len(times) == 7
-    # TeleFuser rounds to hundredths.
+    # TeleFuser rounds to hundredths of a millisecond.
     assert {n: (t, clocks[n]) for n, t in times.items() if not clocks[n][0] - 0.01 <= t <= clocks[n][1] + 0.01} == {}
     assert all(inside >= 490 for inside, _ in clocks.values())
 
 
 def test_console_lines(both):
-    """Each line of TeleFuser's, in its order and from its function; only the files that are written at the exit are ours."""
+    """Each line of TeleFuser appears in order and from its function; only the lines about files written at exit are
+    ours."""
     theirs, ours = lines(both.theirs), lines(both.ours)
     at_exit = [text for _, _, text in theirs[-2:]]
     assert at_exit == ['[Profiler] Layer 1 timing report saved to: PATH', '[Profiler] Stage I/O signatures saved to: PATH']
@@ -215,8 +220,9 @@ def test_console_lines(both):
 
 
 def test_lines_of_its_profiler(both):
-    """Where ENABLE_PROFILER_NAMES has a stage, TeleFuser says that its profiler starts and where its two files are; ours, too, and
-    after a report they are there, with the stage's kernel."""
+    """For a stage of ENABLE_PROFILER_NAMES the same lines name its profiler and its two files.
+
+    After a report both files are there, with the stage's kernel."""
     for run in (both.theirs, both.ours):
         texts = [text for _, _, text in lines(run)]
         assert texts[0] == "[Rank 0] [Profiler] Started torch.profiler for 'traced'" and sum('[Profiler]' in t for t in texts[:-2]) == 3
@@ -239,7 +245,7 @@ for place in sys.argv[1:]:
 
 
 def test_its_own_readers_take_ours(both, python, tmp_path):
-    """compare_timing_reports and the harness."""
+    """TeleFuser's compare_timing_reports and its harness read our files."""
     env = {**clean_environment(), 'TELEFUSER_LOG_LEVEL': 'ERROR'}
     result = execute([python, '-W', 'ignore', '-c', READ, both.theirs.dir, both.ours.dir], env, tmp_path, 200)
     assert result.rc == 0, result.err[-2000:]
@@ -272,7 +278,8 @@ with p.ProfilingContext('decode'):
 
 
 def test_setters(run, python, analyze, tmp_path):
-    """They decide where files go, as long as nothing is written, and what is recorded; the getter says where files are."""
+    """The setters decide the files' directory until something is written, and the activities; the getter returns the
+    directory."""
     result = run([python, '-W', 'ignore', '-c', SETTERS], {'TFI_OUTPUT_DIR': None, 'TELEFUSER_LOG_LEVEL': 'ERROR'}, timeout=200)
     assert result.rc == 0, result.err[-2000:]
     first, *rest = [line for line in result.out.splitlines() if line.startswith('/')]
@@ -310,7 +317,7 @@ print('captured')
 
 
 def test_stages_wait_for_the_device(run, python, lib, tmp_path):
-    """TFI_SYNC_STAGES=1: at both edges of each of six stages, by the device's own log; not while a stream is captured."""
+    """TFI_SYNC_STAGES=1 waits at both edges of each of six stages, by the device's log, but not during a capture."""
     waits = {}
     for value in ('0', '1'):
         log = tmp_path / f'log{value}'

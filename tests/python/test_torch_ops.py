@@ -1,7 +1,7 @@
-"""test_torch_ops - what comes out of libtorch's RecordFunction, against torch.profiler's own account of the same run.
+"""test_torch_ops - records from libtorch's RecordFunction against torch.profiler's account of the same run.
 
-The pipelines are scripts that print what torch.profiler, or torch itself, says; the trace is read with tests/tfr.py. No
-test trusts a number of ours for another one of ours.
+The pipelines are scripts that print the answers of torch.profiler or of torch itself; tests/tfr.py reads the trace. No
+test checks one of our numbers against another one of ours.
 """
 
 import json
@@ -110,7 +110,7 @@ def window(trace, name):
 
 
 def operators(trace, within=None):
-    """Operators in the order they began; with the number of operators of their thread they lie in."""
+    """Operators in the order they began, each with its depth among its thread's operators."""
     begin, end = window(trace, within) if within else (0, 1 << 64)
     found = [r for r in kind(trace, 'op') if begin <= r.values['time'] <= end]
     found.sort(key=lambda r: (r.values['time'], -r.values['duration']))
@@ -130,7 +130,7 @@ ARGUMENTS = {'shapes': 'Input Dims', 'types': 'Input type', 'concrete': 'Concret
 
 
 def kineto(path, within=None):
-    """The same of a trace that torch.profiler wrote."""
+    """The same rows of a trace that torch.profiler wrote."""
     events = [e for e in json.loads(path.read_text())['traceEvents'] if e.get('ph') == 'X']
     begin, end = 0, 1e30
     if within:
@@ -151,7 +151,7 @@ def kineto(path, within=None):
 
 @pytest.fixture(scope='module')
 def training(tmp_path_factory, lib, python):
-    """TRAIN with the library and without; the directories."""
+    """The directories of TRAIN's runs, with the library and without."""
     found = {}
     for name, extra in (('with', {'LD_PRELOAD': str(lib)}), ('without', {})):
         directory = tmp_path_factory.mktemp(name)
@@ -296,12 +296,12 @@ def test_a_range_in_a_task_rests_while_the_task_waits(ranges, loop):
         assert {r.values['id'] for r in pauses + resumes} == {begin.values['id']}
         end, = named(ranges, 'range_end', name=name)
         assert end.values['flags'] & PAUSES
-    # While `one` runs, `two` is not open: the operator in it lies in one alone.
+    # `two` is paused while `one` runs, so the operator lies in `one` alone.
     one, two = (named(ranges, 'range_resume', name=loop + n)[0].values['time'] for n in ('one', 'two'))
     assert named(ranges, 'range_pause', name=loop + 'two')[0].values['time'] < one < two
 
 
-# ---- what is recorded where ----
+# ---- selection ----
 
 SELECTED = '''
 import torch
@@ -377,11 +377,11 @@ with torch.profiler.record_function('loop'):
     assert {(r['shapes'], r['concrete']) for r in adds} == {('[[2, 3], [2, 3], []]', '["", "", "1"]')}
 
 
-# ---- libtorch is not what it is taken for ----
+# ---- an unknown libtorch ----
 
 @pytest.mark.timeout(600)
 def test_layout_is_that_of_the_headers(python):
-    """What the table says of this torch is what a compiler makes of its headers."""
+    """The table's layout of this torch equals the one that a compiler computes from its headers."""
     said = execute([python, '-c', 'import torch; print(torch.__path__[0] + "/include", torch.__version__)'], clean_environment()).out
     result = execute([ROOT / 'scripts/torch-layout', *said.split()], clean_environment(), timeout=400)
     assert result.rc == 0, result.err
@@ -429,7 +429,7 @@ def test_structures_that_do_not_match(run, python, env, how, warnings):
     assert ('aten::mm', '[[4, 3], [3, 4]]', '["float", "float"]') in shapes
 
 
-# ---- what Python has to be asked for ----
+# ---- details that only Python knows ----
 
 ASKED = '''
 import json, os, torch, torch.distributed as dist, inspect, _bisect
@@ -472,7 +472,7 @@ ASKED_ENV = {'TFI_NATIVE': '_bisect', 'TFI_MODULE_DEPTH': '2', 'TFI_TENSOR_ADDRE
 
 @pytest.fixture(scope='module')
 def asked(tmp_path_factory, lib, python):
-    """ASKED with the library and without: what it printed, and the trace."""
+    """The output of ASKED with the library and without, and the trace."""
     found = []
     for env in ({'LD_PRELOAD': str(lib), **ASKED_ENV}, {}):
         directory = tmp_path_factory.mktemp('asked')
@@ -528,7 +528,7 @@ def test_what_is_known_of_the_job(asked):
 
 
 def test_nothing_is_left_in_torch(run, python):
-    """The parts that are off leave torch as it is: functions, classes and hooks are the original ones."""
+    """Parts that are off leave torch unchanged: functions, classes and hooks are the originals."""
     script = '''
 import sys, torch
 print(torch.autograd.profiler.record_function.__enter__.__module__, torch.nn.Module.__call__.__qualname__,

@@ -1,6 +1,6 @@
-"""truth - runs programs on the simulated GPU and reads its log; computes what a script says that work costs.
+"""truth - runs programs on the simulated GPU and reads its log; computes the cost of work by a script.
 
-Nothing here is shared with the analyser or with the device model: it is what their results are compared with.
+It shares no code with the analyser or with the device model, whose results are compared with it.
 """
 
 import fnmatch
@@ -17,7 +17,7 @@ LATENCY = 1000
 
 
 def environment(directory, script=None, **more):
-    """The variables for a program on the simulated GPU, with its log, and its script, in that directory."""
+    """The variables for a program on the simulated GPU with its log and its script in that directory."""
     env = {**clean_environment(), 'LD_LIBRARY_PATH': str(built(BUILD / 'simgpu' / 'libcuda.so.1').parent),
            'SIMGPU_LOG': str(Path(directory) / 'truth-%p.jsonl')}
     if script:
@@ -27,7 +27,7 @@ def environment(directory, script=None, **more):
 
 
 def run(directory, command, script=None, timeout=60, **more):
-    """Runs it; the result has rc, out, err, and what the logs of its processes say (see read)."""
+    """Runs the command; the result has rc, out, err, and the logs of its processes (see read)."""
     result = execute(command, environment(directory, script, **more), directory, timeout)
     logs = [read(p) for p in Path(directory).glob('truth-*.jsonl')]
     result.logs = sorted(logs, key=lambda log: log.calls[0]['start'] if log.calls else 0)
@@ -35,7 +35,7 @@ def run(directory, command, script=None, timeout=60, **more):
 
 
 def read(path):
-    """calls, work (kernels, copies, sets, host functions, in the order in which they became known), syncs, devices."""
+    """calls, work (kernels, copies, sets, host functions, in the order of the log), syncs, devices."""
     lines = [json.loads(line) for line in Path(path).read_text().splitlines()]
     kinds = ('kernel', 'memcpy', 'memset', 'host')
     log = SimpleNamespace(devices={x['device']: x for x in lines if x['t'] == 'device'},
@@ -48,7 +48,7 @@ def read(path):
 
 
 def cost(work, script=()):
-    """Nanoseconds, by the first line of the script that fits."""
+    """The cost of work in nanoseconds, by the first line of the script that matches."""
     blocks = work['grid'][0] * work['grid'][1] * work['grid'][2]
     threads = blocks * work['block'][0] * work['block'][1] * work['block'][2]
     amounts = {'': 1, 'blocks': blocks, 'threads': threads, 'bytes': work['bytes']}

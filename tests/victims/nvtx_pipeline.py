@@ -1,8 +1,8 @@
-"""nvtx_pipeline.py - a PyTorch script under torchrun that logs for itself what its stages did, for comparison.
+"""nvtx_pipeline.py - a PyTorch script for torchrun that logs its own stages, for comparison.
 
-Each rank writes RANK.json into the directory it is given: a list of stages in the order of their ends, each with name,
-depth, thread and four readings of CLOCK_REALTIME: just outside and just inside its beginning and its end. The stages
-are made in every way a Python program has: torch.cuda.nvtx push and pop, range(), start and end, and the package nvtx as
+Each rank writes RANK.json into the given directory: a list of stages in the order of their ends, each with name, depth,
+thread and four readings of CLOCK_REALTIME, just outside and just inside its beginning and its end. The script makes
+stages in every way that Python offers: torch.cuda.nvtx push and pop, range(), start and end, and the package nvtx as
 context manager, decorator, in a domain, start and end. Thread 1 is a second thread of the rank.
 """
 
@@ -28,7 +28,7 @@ def now():
 
 @contextmanager
 def stage(name, enter, leave, domain=''):
-    """One stage: `enter` and `leave` are what the program calls to mark it."""
+    """One stage: the program calls `enter` and `leave` to mark it."""
     depths = local.__dict__.setdefault('depths', {})
     depth = depths.get(domain, 0)
     depths[domain] = depth + 1
