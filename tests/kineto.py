@@ -179,8 +179,7 @@ def union(intervals):
 
 
 def device_times(works):
-    """(sum of durations, busy time, idle time) in nanoseconds. Busy is the union on each device, and idle is the rest
-    between its first start and last end; both are summed over devices."""
+    """(sum of durations, busy time, idle time) in ns; busy is each device's union, idle the gaps in it, summed."""
     by_device = defaultdict(list)
     for work in works:
         by_device[work.device].append((work.start, work.end))
@@ -311,8 +310,7 @@ class Style:
 
 
 class Trace:
-    """A trace under construction. Times are ints or Decimals in microseconds; by default process and main thread are
-    100."""
+    """A trace under construction: int or Decimal microseconds; process and main thread are 100 by default."""
 
     def __init__(self, pid=100, **top):
         self.pid, self.events, self.top = pid, [], {'schemaVersion': 1, **top}

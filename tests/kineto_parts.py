@@ -66,8 +66,7 @@ def around(stages):
 
 
 def parts(document):
-    """{stage: its events in the order of the file, with all row descriptions}; '(run)' in a document without
-    annotations."""
+    """{stage: its events in file order, with all row descriptions}; '(run)' in a document without annotations."""
     belonging = of_stages(document)
     place = {id(e): i for i, e in enumerate(document['traceEvents'])}
     described = [e for e in document['traceEvents'] if e.get('ph') == 'M']

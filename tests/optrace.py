@@ -32,8 +32,7 @@ class OpTrace(Trace):
                                   stack=self.w.stack(*frames) if frames else 0))
 
     def coroutine(self, name, start, pieces, end, thread=1):
-        """A stage that ran in these pieces, each (start, end, thread). A piece without an end lasts until the stage
-        ends."""
+        """A stage in pieces (start, end, thread); a piece without an end lasts until the stage ends."""
         self.ranges += 1
         number, name = self.ranges, self.w.string(name)
         flags = STAGE | PAUSES

@@ -58,8 +58,7 @@ def span(records, clock, kinds=None):
 
 
 def stages(all_ranges, window=None):
-    """{name: [calls, host, self, each call's host, each call's self]} of one process, by comparing every pair of ranges
-    of a thread."""
+    """{name: [calls, host, self, hosts, selves]} of one process, by comparing every pair of a thread's ranges."""
     low, high = window or (None, None)
     threads, out = {}, {}
     for r in all_ranges:
@@ -197,8 +196,7 @@ def everything(seed=1, chunks=12, records=60, footer=True):
 
 
 def write_fixture(directory):
-    """Writes trace.tfr, trace.tfr.live and truth: a line `serial records from to` for each chunk; `live` precedes live
-    chunks."""
+    """Writes trace.tfr, trace.tfr.live and truth: `serial records from to` a chunk, `live` before live ones."""
     directory = Path(directory)
     w = everything(seed=3, chunks=8, records=40, footer=False)
     assert {r.kind for r in w.records} >= set(KINDS) - {'rank', 'drop', 'thread', 'thread_name'}

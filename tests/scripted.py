@@ -61,8 +61,7 @@ def stages(t, kind='range_end'):
 
 
 def libraries(directory, *names):
-    """Makes a directory with these of the simulated libraries; empty files hide the machine's own versions of the
-    others."""
+    """Makes a directory with these simulated libraries; empty files hide installed versions of the others."""
     directory.mkdir()
     for name in ('libcuda.so.1', 'libcudart.so.13', 'libcudart.so.12', 'libcupti.so.13', 'libcupti.so.12'):
         (directory / name).symlink_to(built(BUILD / 'simgpu' / name)) if name in names else (directory / name).touch()

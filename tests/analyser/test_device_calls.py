@@ -118,8 +118,7 @@ def test_a_thread_s_number_is_used_again(tmp_path, analyze):
 
 
 def test_threads_that_are_not_known_at_that_moment(tmp_path, analyze):
-    """An id before any record of a thread belongs to the next thread with that pthread; one just after the end to the
-    ended thread; a later one to none."""
+    """An id before a thread's first record or just after its end belongs to the thread; a later one to none."""
     t = Trace()
     t.records.append(rec('thread', serial=3, tid=103, time=ticks(1000 * US), pthread=0x1_0000_5000))
     t.records.append(rec('thread_end', serial=3, time=ticks(2000 * US)))

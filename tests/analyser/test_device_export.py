@@ -102,8 +102,7 @@ def test_copies_sets_and_waits(exported):
 
 
 def test_calls_have_their_ids(exported):
-    """A call and its id are one event with the wrapper's times; a call that only the device library saw is one event
-    too."""
+    """A call and its id are one event with the wrapper's times; so is an id without a wrapper's call."""
     runtime = {(e['name'], e['dur'], e['args'].get('correlation'), e['tid']) for e in events(exported, 'cuda_runtime')}
     assert runtime == {('cudaMalloc', 5, None, 101), ('cudaLaunchKernel', 10, 41, 101), ('cudaMemcpyAsync', 4, 43, 101),
                        ('cudaMemsetAsync', 3, 44, 101), ('cudaStreamSynchronize', 100, 45, 101),

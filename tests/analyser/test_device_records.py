@@ -68,8 +68,7 @@ class Trace:
                                 id=self.ranges, flags=NESTED | STAGE, thread=thread))
 
     def work(self, kind, launched, start, duration, thread=1, stream=7, device=0, number=None, **values):
-        """Adds work launched at `launched` on a thread. With None the trace has no call for it, or only the one with
-        `number`."""
+        """Adds work launched at `launched` on a thread; with None no call, or only the one with `number`, exists."""
         self.number += 1
         number = self.number if number is None else number
         if launched is not None:

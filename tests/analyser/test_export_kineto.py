@@ -1,5 +1,4 @@
-"""test_export_kineto - dump and export of PyTorch traces: every event is kept whole, and each stage gets its own
-events."""
+"""test_export_kineto - dump and export of PyTorch traces: events are kept whole, each stage gets its own events."""
 
 import gzip
 import json

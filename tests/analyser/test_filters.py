@@ -79,8 +79,7 @@ class Trace:
     @property
     @lru_cache(maxsize=1)
     def stages_of_calls(self):
-        """{id of a call: names of the stages it was made in}. These are its thread's stages, or else those of the only
-        thread that has open stages."""
+        """{id of a call: names of its thread's open stages, or those of the only thread with open stages}."""
         points = {(c.thread, c.start) for c in self.calls}
         own = kineto.opened(self.found['annotation'], points)
         threads = {s.thread for s in self.found['annotation']}
@@ -211,8 +210,7 @@ def chosen_rows(document, unfiltered, chosen):
 
 @pytest.mark.timeout(300)
 def test_dump_of_a_pytorch_trace(analyze, shared_traces):
-    """--stage keeps all events of the stage (tests/kineto_parts.py); other filters keep device work and the calls that
-    launched it."""
+    """--stage keeps all of a stage's events (tests/kineto_parts.py), other filters device work and its calls."""
     trace = Trace(shared_traces / TRACES[0])
     document = trace.document
     whole = analyze('dump', trace.path)['rows']

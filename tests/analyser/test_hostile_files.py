@@ -245,8 +245,7 @@ def header_of_this_boot():
 
 
 def test_a_directory_that_a_trace_names(tfanalyze, place):
-    """A named directory counts only in a trace of the reader's own user, host and boot, and without links; else a
-    message says so."""
+    """A directory named by a trace counts only for the reader's own user, host and boot, and without links."""
     asked(place, **header_of_this_boot())
     assert report(tfanalyze, place).rc == 0
     assert [p.name for p in (place / 'own' / 'below').iterdir()] == ['flux.trace.json.gz']
@@ -287,8 +286,7 @@ COMMANDS = ['info', 'stages', 'dump', 'breakdown', 'ops', 'report', ('export', '
 @pytest.mark.parametrize('kind', INPUTS)
 @pytest.mark.parametrize('name', ['x.tfr', 'x.tfr.live', 'x.json', 'x.json.gz', 'x'])
 def test_an_input_that_is_no_file(tfanalyze, place, kind, name):
-    """An input that is no file alone gives status 1; beside a good input it gives status 3 and the good one's answer.
-    Nothing waits."""
+    """An input that is no file gives status 1 alone, and status 3 beside a good one. Nothing waits for it."""
     path = place / name
     make, words = INPUTS[kind]
     make(path)
@@ -347,8 +345,7 @@ def test_a_header_that_names_a_live_file(tfanalyze, victim, tmp_path, kind):
 
 
 def test_a_live_file_of_others(tfanalyze, analyze, tmp_path):
-    """A live file away from its trace is read only if one user owns both, and another user's only at the library's own
-    place."""
+    """A live file elsewhere is read only if one user owns both, or at the library's own place."""
     if os.geteuid():
         return
     away, run = tmp_path / 'away', tmp_path / 'run'

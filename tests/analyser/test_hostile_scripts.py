@@ -87,8 +87,7 @@ OBJECTS = {
 
 @pytest.fixture
 def place(tmp_path):
-    """Directories: here/ has the reader's module and is where scripts run, away/ is the attacker's, run/ is the run
-    directory."""
+    """Directories: here/ with the reader's module, where scripts run; away/, the attacker's; run/, the run's."""
     for name in ('here', 'away', 'run', 'out'):
         (tmp_path / name).mkdir()
     (tmp_path / 'here' / 'own.py').write_text(OWN)
@@ -151,8 +150,7 @@ def filled(value, place):
 
 
 def test_a_target_that_is_not_the_readers(analyze, python, place):
-    """Refused targets: os:system, builtins:exec, foreign modules and files, names that lead away from the reader's
-    module."""
+    """Refused: os:system, builtins:exec, foreign modules and files, names leading away from the reader's module."""
     stages = {name: (*filled(attack, place), None) for name, attack in TARGETS.items()}
     scripts = scripts_of(analyze, place, stages)
     assert len(scripts) == len(TARGETS)
@@ -170,8 +168,7 @@ def test_values_that_would_do_something(analyze, python, place):
 
 
 def test_objects_that_would_do_something(analyze, python, place):
-    """A script makes objects only of diffusers' and transformers' configurable classes, and runs only a pipeline's
-    methods."""
+    """Scripts make only configurable objects of diffusers and transformers, and run only pipelines' methods."""
     scripts = scripts_of(analyze, place, {name: (target, {}, made) for name, (target, made) in OBJECTS.items()})
     for name, lines in zip(OBJECTS, outcomes(python, place, scripts)):
         refused = [line for line in lines if line.startswith('REFUSED')]
@@ -179,8 +176,7 @@ def test_objects_that_would_do_something(analyze, python, place):
 
 
 def test_a_script_imports_nothing_that_lies_beside_it(analyze, python, place):
-    """A script ignores modules json and torch beside it, and prints the target that the trace names before it runs
-    anything."""
+    """A script ignores modules json and torch beside it, and prints the trace's target before running anything."""
     script, = scripts_of(analyze, place, {'own': ('own:stage', {'x': tensor([2])}, None)})
     done = execute([python, script, '--warmup', '0', '--output-dir', place / 'out'], environment(place), place / 'here', 200)
     assert done.rc == 0 and not (place / 'PWNED').exists(), done.err[-2000:]

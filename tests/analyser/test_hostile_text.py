@@ -168,8 +168,7 @@ def test_metadata_that_is_no_utf8_stays(tmp_path, analyze):
 
 
 def test_metadata_of_telefuser_that_is_no_strict_json_stays(tmp_path, analyze):
-    """Lone surrogates, NUL and NaN, which Python's json writes and others refuse, become strict JSON; the rest stays
-    the same."""
+    """Lone surrogates, NUL and NaN, which only Python's json accepts, become strict JSON; the rest stays."""
     value = {'path': 'a\udc80b', 'nul': 'x\0y', 'pair': '\U0001f600', 'nan': float('nan'), 'text': 'NaN "-Infinity" \\ud800',
              'least': [float('-inf'), -1.5], 'ok': None}
     found = reported_metadata(tmp_path, analyze, ('telefuser.request_id', '"r"'), ('telefuser.metadata', json.dumps(value)),

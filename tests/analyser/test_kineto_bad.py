@@ -425,8 +425,7 @@ def test_gz_that_is_none(analyze, tmp_path):
 # ---- several inputs ----
 
 def test_two_files_of_one_rank(analyze, tmp_path):
-    """Two files of a rank whose times overlap would count twice: the second is left out with a message. Others both
-    count."""
+    """The second of two files of a rank whose times overlap is left out with a message; others both count."""
     for name, start in (('a', 0), ('b', 5), ('c', 100)):
         Trace(distributedInfo={'rank': 2}).stage('s', start, 10).write(tmp_path / f'{name}.json')
     a, b, c = (tmp_path / f'{name}.json' for name in 'abc')

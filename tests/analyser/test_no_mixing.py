@@ -30,8 +30,7 @@ for i in range(40):
 @pytest.mark.parametrize('path', ['test.pfw', 'test-trace.pfw.gz', 'cm1', '.'])
 @pytest.mark.parametrize('command', ['stages', 'info', 'report'])
 def test_traces_of_dftracer_are_refused_with_a_sentence(analyze, shared_traces, tmp_path, path, command):
-    """dftracer traces, and directories of them, are refused with one message (they used to pass for PyTorch traces or
-    no JSON)."""
+    """dftracer traces, and directories of them, are refused with one message."""
     more = ['--output', tmp_path / 'out'] if command == 'report' else []
     result = analyze(command, shared_traces / 'dftracer' / path, *more, format='text', rc=1)
     assert result.out == '' and len(result.err.splitlines()) == 1
@@ -41,8 +40,7 @@ def test_traces_of_dftracer_are_refused_with_a_sentence(analyze, shared_traces, 
 @pytest.mark.parametrize('name', ['io.json', 'io.json.gz', 'io.log', 'io'])
 @pytest.mark.parametrize('of', ['test.pfw', 'new', 'unfinished', 'one'])
 def test_traces_of_dftracer_are_known_by_their_content(analyze, shared_traces, tmp_path, of, name):
-    """dftracer traces are recognised under any name, packed or not: old, without brackets, cut in event 2, of one
-    event."""
+    """dftracer traces are recognised under any name: packed, old, without brackets, truncated, of one event."""
     lines = (shared_traces / 'dftracer' / 'test.pfw').read_bytes().splitlines()
     new = [b'{"type":4,"ph":4,"id":0,"name":"HH","cat":"dftracer","pid":7,"tid":7,"args":{"name":"n"}}',
            b'{"type":3,"ph":1,"id":1,"name":"read","cat":"POSIX","pid":7,"tid":7,"ts":17,"dur":1}']

@@ -91,8 +91,7 @@ def test_without_its_forward_operator_it_does_not(tmp_path, analyze, change):
 # ---- stages in pieces ----
 
 def pieces(path, **header):
-    """Two tasks of one event loop, one of which ends on another thread. Kernels are launched in each piece and in
-    between."""
+    """Two tasks of one event loop, one ending on another thread, with launches in each piece and in between."""
     t = OpTrace(**header)
     t.coroutine('serve', 1000 * US, [(1000 * US, 1100 * US, 1), (1500 * US, 1600 * US, 2), (1700 * US, None, 2)], 1800 * US)
     t.coroutine('serve', 1100 * US, [(1100 * US, 1400 * US, 1), (1450 * US, None, 1)], 1500 * US)
@@ -143,8 +142,7 @@ def test_pieces_are_drawn_where_they_ran(tmp_path, analyze):
 
 
 def test_odd_pauses_change_nothing(tmp_path, analyze):
-    """Pauses of no range, twice or outside of it change nothing; a resume without a pause moves the range to its
-    thread."""
+    """Pauses of no range, twice or outside it change nothing; a resume alone moves the range to its thread."""
     t = OpTrace()
     number = t.coroutine('s', 100 * US, [(100 * US, None, 1)], 400 * US)
     name = t.w.string('s')
@@ -338,8 +336,7 @@ def test_our_own_reader_reads_it_back(tmp_path, trace, analyze):
 # ---- dispatches, and `info` ----
 
 def test_dispatches(tmp_path, analyze):
-    """launches counts native builtins and operators outside torch's namespaces, and gives them to stages like
-    operators."""
+    """launches counts native builtins and operators outside torch, with the stage rules of operators."""
     t = OpTrace()
     t.stage('filter', 100 * US, 300 * US)
     for i, name in enumerate(('aten::add', 'torchvision::nms', 'prim::If', 'c10d::allreduce_', 'torchvision::nms',

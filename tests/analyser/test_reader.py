@@ -1,5 +1,4 @@
-"""test_reader - `tfanalyze dump` and `info` against tests/tfr.py, other versions of the format, and files that are no
-traces."""
+"""test_reader - `tfanalyze dump` and `info` against tests/tfr.py, other format versions, files that are no traces."""
 
 import csv
 import io

@@ -46,8 +46,7 @@ def test_serials_that_stand_twice_count_once(tmp_path, analyze):
 # ---- damage ----
 
 def test_a_file_cut_anywhere(tmp_path, analyze):
-    """A file cut at any place gives the chunks before the cut, a message with the place, and status 3 (1 if nothing is
-    left)."""
+    """A truncated file gives the chunks before the cut, the place, and status 3 (1 if nothing is left)."""
     w = random_traces.everything()
     path = tmp_path / 'cut.tfr'
     for cut in [*range(0, len(w.data), 997), *(b.offset for b in w.blocks), *(b.offset + 5 for b in w.blocks)]:

@@ -17,8 +17,7 @@ NS = 0.0011  # microseconds: rounding of two nanoseconds at most, plus the error
 
 
 def oracle_rows(traces, window=None):
-    """{(rank, stage): [calls, host, self, each call's host, each call's self]} and {rank: (first, last)} of (writer,
-    clock) pairs."""
+    """{(rank, stage): [calls, host, self, hosts, selves]} and {rank: (first, last)} of (writer, clock) pairs."""
     rows, spans = {}, {}
     for w, clock in traces:
         first, last = random_traces.span(w.records, clock)

@@ -54,8 +54,7 @@ def test_a_device_has_the_screen_for_itself(tmp_path, analyze):
 
 
 def test_a_run_of_ours_without_markers(run, python, analyze, tmp_path):
-    """A run without markers is one stage (run) from the first record to the last, with its operators and its memory
-    peak."""
+    """A run without markers is one stage (run) over all records, with its operators and its memory peak."""
     (tmp_path / 'script.py').write_text(SCRIPT)
     result = run([python, 'script.py'])
     assert result.rc == 0, result.err

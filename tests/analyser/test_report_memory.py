@@ -57,7 +57,7 @@ def test_cache_dits_files(run, python, analyze, tmp_path):
     in_use = [b['size'] for s in data['segments'] for b in s['blocks'] if b['state'] == 'active_allocated']
     imported = sorted(size for size in in_use if size not in (111, 1234, 4 << 20))  # blocks of the imports
     assert sorted(set(in_use) - set(imported)) == [111, 1234, 4 << 20] and len(in_use) == 3 + len(imported)
-    assert sum(imported) < 300, 'the older blocks are in use too'
+    assert sum(imported) < 300, 'the snapshot must not have blocks older than the process'
     for s in data['segments']:
         assert sum(b['size'] for b in s['blocks']) == s['total_size']
     assert '4.0MiB' in segments and 'MEM' not in segments and len(trace.splitlines()) >= len(events)

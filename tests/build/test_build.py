@@ -110,7 +110,7 @@ def test_nothing_left_to_build(tmp_path):
     header.write_text(header.read_text() + '/* changed */\n')
     again = build()
     assert any(s.startswith('preload/') for s in again) and any(s.startswith('analysis/') for s in again)
-    assert {'preload/tfinject.c', 'analysis/main.c'} - again, 'all was built again'
+    assert {'preload/tfinject.c', 'analysis/main.c'} - again, 'everything was built again'
     assert build() == set()
 
 

@@ -34,8 +34,7 @@ def row(name, test, file, line, broken):
     return SimpleNamespace(name=name, file=file, line=line, broken=broken, test=f'{where.relative_to(ROOT)}::{function}')
 
 
-# The comment above a row is the user's symptom. The columns: name, the test that must fail, file, the line, the broken
-# line.
+# The comment above a row is the user's symptom. Columns: name, the test that must fail, file, line, broken line.
 ROWS = [
     # The program sees an errno that its own calls did not set.
     row('errno-after-waking', 'weather.py::test_errno_and_results', 'preload/record/enter.c',
@@ -471,8 +470,7 @@ class Tree:
 
     @contextlib.contextmanager
     def breaks(self, path, text):
-        """Puts this text into the file; afterwards the file and everything built from it have their old content and
-        times."""
+        """Puts this text into the file; afterwards restores the file and everything built from it, with times."""
         kept = self.root / 'kept'
         if not kept.exists():
             self.build()
@@ -493,7 +491,7 @@ class Tree:
 
     def build(self):
         result = execute(self.make, clean_environment(), self.root, 240)
-        assert result.rc == 0, f'the build failed, which is not what is asked\n{result.out}{result.err}'
+        assert result.rc == 0, f'the broken line does not compile, so no test runs\n{result.out}{result.err}'
         return set(re.findall(r'^  CC\w* +(\S+)', result.out, re.M))
 
     def test(self, *names):
@@ -516,7 +514,7 @@ class Tree:
 def tree(tmp_path_factory):
     tree = Tree(tmp_path_factory.mktemp('mutations'))
     yield tree
-    assert tree.build() == set(), 'something is not as it was before it was broken'
+    assert tree.build() == set(), 'the copy differs from its state before the mutation'
     shutil.rmtree(tree.root, ignore_errors=True)
 
 
@@ -556,7 +554,7 @@ def test_broken(tree, mutation):
     path = tree.root / mutation.file
     text = path.read_text()
     with tree.breaks(path, text.replace(mutation.line, mutation.broken)):
-        assert tree.build(), 'nothing was compiled again'
+        assert tree.build(), 'no file was compiled again'
         said = tree.test(mutation.test).popitem()[1]
-    assert said, f'{mutation.test} does not notice: {mutation.broken}'
+    assert said, f'{mutation.test} passes in spite of: {mutation.broken}'
     assert re.match(r'(AssertionError|assert )', said), said

@@ -12,8 +12,7 @@ from conftest import BUILD, ROOT, built, clean_environment, execute
 
 SOURCES = sorted((ROOT / 'tests' / 'unit').glob('*.c'))
 VARIANTS = {'plain': BUILD / 'unit', 'asan': BUILD / 'asan' / 'unit'}
-# Programs with the library in them define dlsym, which a sanitizer's runtime calls too early: they have no sanitized
-# build.
+# Programs that contain the library define dlsym, which a sanitizer calls too early: they have no sanitized build.
 BUILT = [(v, s) for v in VARIANTS for s in SOURCES if v == 'plain' or not s.stem.startswith('preload_')]
 SLOW = ('analysis_damage', 'kill', 'preload_blocks')
 

@@ -197,8 +197,7 @@ int main(void)
 
 @pytest.mark.parametrize('preload', [True, False])
 def test_dlsym_is_otherwise_as_it_was(driver, run, tmp_path, preload):
-    """dlsym is unchanged otherwise: errors, RTLD_DEFAULT and RTLD_NEXT from a library opened RTLD_LOCAL, and functions
-    of other libraries that only share a name with CUDA's."""
+    """dlsym is otherwise unchanged: errors, RTLD_DEFAULT, RTLD_NEXT, and other libraries' functions of CUDA names."""
     compile_c(tmp_path / 'plugin.so', PLAIN + r'''
 int cuNotOurs(void) { return 1; }
 int cuMemFree_v2(void) { return 42; }
@@ -268,8 +267,7 @@ int main(void)
 
 
 def test_every_route(play):
-    """Each row of the table: a look-up by name and version calls the symbol's function, and records it if it has a
-    hook."""
+    """A look-up by each row's name and version returns the symbol's function, recorded if it has a hook."""
     table = [(p, n, v, s) for p, n, v, s in ROUTES if not s.startswith('cuGetProcAddress')]
     lines = ''.join(f'    call(get, "{n}", {v}, {2 if p else 0});\n' for p, n, v, s in table)
     result = play(LOOKUPS.replace('f(0, 0, 0, 0, 0)', '((int (*)(void *, void *, void *, void *, void *, void *, void *, void *, void *, void *, void *))f)'
@@ -316,8 +314,7 @@ int main(void)
 # ---- the runtime and the driver below it ----
 
 def test_a_driver_call_inside_a_runtime_call_counts_once(play, tmp_path):
-    """A driver call inside a recorded runtime call does not count; one made by the program, or inside an unrecorded
-    runtime call, does."""
+    """A driver call counts only if the program makes it, or an unrecorded runtime call."""
     runtime(tmp_path, 13)
     result = play(r'''
 int cudaMalloc(void **, unsigned long), cudaMemGetInfo(void *, void *);
@@ -637,8 +634,7 @@ def launched(result):
 
 
 def test_shared_and_static_runtime_say_the_same(run, tmp_path):
-    """nvcc's code gives the same launches on the shared runtime, on the static one, and with per-thread default
-    streams."""
+    """nvcc's code gives the same launches on the shared and static runtime and with per-thread streams."""
     found = {}
     for program in ('runtime_shared', 'runtime_static', 'runtime_per_thread'):
         result = run([built(BUILD / 'victims_gpu' / program)], {'LD_LIBRARY_PATH': BUILD / 'simgpu', 'TFI_ACTIVITIES': 'cpu', 'TFI_OUTPUT_DIR': tmp_path / program})

@@ -1,5 +1,4 @@
-"""test_cuda_tables - every row of cuda.def and cudart.def is called once, in a program and libraries made from the
-tables.
+"""test_cuda_tables - every row of cuda.def and cudart.def, called once in a program made from the tables.
 
 The made-up libraries keep their arguments, store given values through pointers and return given results. The program
 compares these with its own values. Every parameter has a unique value, so a recorded value names the parameter it comes
@@ -204,8 +203,7 @@ def found(played):
 # ---- the tables' content ----
 
 def test_no_row_is_a_macro():
-    """No row's symbol is a macro in the headers of cuda.c and cudart.c: a macro would turn it into another function's
-    row."""
+    """No row's symbol is a macro in its header: a macro would turn it into another function's row."""
     out = subprocess.run(['gcc', '-E', '-dM', '-xc', '-', *includes(), '-D__CUDA_API_VERSION_INTERNAL'],
                          input='#include "cuda/cuda_compat.h"\n#include "cuda/cudart_compat.h"\n', capture_output=True, text=True, check=True).stdout
     macros = set(re.findall(r'^#define (\w+)', out, re.M))
@@ -216,7 +214,7 @@ def test_no_row_is_a_macro():
 def test_the_tables_name_what_the_libraries_have():
     """Every wrapped runtime function is exported by the vendor's runtime of this release, or was by an earlier one."""
     library = next((p for p in (BUILD / 'venv').glob('lib/python*/site-packages/nvidia/cu13/lib/libcudart.so.13')), None)
-    assert library, 'the runtime that torch brings is missing'
+    assert library, "torch's own runtime is missing"
     out = subprocess.run(['nm', '-D', '--defined-only', library], capture_output=True, text=True, check=True).stdout
     there = {line.split()[-1].split('@')[0] for line in out.splitlines()}
     gone = {'cudaLaunchCooperativeKernelMultiDevice', 'cudaThreadExit', 'cudaThreadSynchronize', 'cudaEventElapsedTime_v2', 'cudaGraphAddNode_v2',
@@ -227,8 +225,7 @@ def test_the_tables_name_what_the_libraries_have():
     assert {r.symbol for r in ROWS['cudart']} - there - later == gone
 
 
-# Functions that start work or that make and end objects have one of these words in their name; LEFT_OUT are the
-# exceptions.
+# Words in the names of functions that start work or that make and end objects; LEFT_OUT are the exceptions.
 VERBS = re.compile(r'Launch|Memcpy|Memset|Malloc|MemAlloc|Free|Synchronize|StreamWait|EventRecord|BeginCapture|EndCapture|'
                    r'(Stream|Event|Graph|Ctx|Context)(Create|Destroy)|GraphExecDestroy|GraphInstantiate|ModuleLoad|ModuleUnload|Library(Load|Unload)')
 LEFT_OUT = re.compile(r'Get|NodeSet|Attribute')
@@ -428,8 +425,7 @@ EXACT_12 = {
 
 @pytest.fixture(scope='module', params=[13, 12])
 def refused(tmp_path_factory, lib, request):
-    """The program on the simulated GPU, which refuses every row: its run without and with the library, the trace, the
-    memory's address, the rows."""
+    """Runs on the simulated GPU, which refuses every row: without and with the library, trace, address, rows."""
     from simgpu import truth
     directory = tmp_path_factory.mktemp('refused')
     rows, folder = (rows_of_12(), BUILD / 'simgpu12') if request.param == 12 else (RECORDED, BUILD / 'simgpu')

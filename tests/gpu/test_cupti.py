@@ -436,8 +436,7 @@ def test_client_has_what_it_has_without_us(play, sessions, clock, program):
     else:
         assert_client_s_times(got)
         assert_equals_log(got)
-    # The simulated CUPTI calls a client's clock for each timestamp, so an end may lie before its start; such records
-    # are counted.
+    # The simulated CUPTI calls a client's clock for each timestamp, so an end may lie before its start and is counted.
     timeless = drops(got.trace).get('device_timeless', 0) if clock else 0
     assert nr_ours(got) + timeless == nr_logged(got) and got.trace.complete
     assert set(drops(got.trace)) <= ({'device_timeless'} if clock else set())

@@ -1,5 +1,4 @@
-"""test_cupti_layout - cupti_layout.def against CUPTI's own headers: place of each field, size of each record, by
-version.
+"""test_cupti_layout - cupti_layout.def against CUPTI's own headers: places of fields and sizes of records.
 
 The headers come from the toolkit, from torch and Triton, and from the newest release, which scripts/bootstrap fetches.
 `make soak` gets every release from PyPI. The header's comment beside a kind names the structure of its records.
@@ -92,7 +91,7 @@ def check_ids(include):
 
 def test_headers_at_hand(tmp_path):
     found = at_hand()
-    assert {26, 130500} <= set(found) and len(found) >= 4, f'{sorted(found)}: scripts/bootstrap test brings what is missing'
+    assert {26, 130500} <= set(found) and len(found) >= 4, f'{sorted(found)}: `scripts/bootstrap test` fetches the missing headers'
     for include in found.values():
         assert check(include, tmp_path) > 150
         check_ids(include)

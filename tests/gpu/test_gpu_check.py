@@ -109,8 +109,7 @@ def test_parts_without_torch_on_the_simulated_gpu(check, tmp_path):
 
 
 def test_raw_buffers_are_brought_back_whole(check, tmp_path):
-    """Each record is there with its bytes and the texts it points to: 33 kernels with three names, three copies, one
-    set."""
+    """Each record has its bytes and the texts it points to: 33 kernels of three names, three copies, one set."""
     assert not check('--simulated', '--only', 'raw-cupti').report['missing_figures']
     with tarfile.open(tmp_path / 'out' / 'raw-cupti.tar.gz') as archive:
         archive.extraction_filter = getattr(tarfile, 'data_filter', None)  # Python before 3.11.4 has no data_filter
@@ -126,8 +125,7 @@ def test_raw_buffers_are_brought_back_whole(check, tmp_path):
 
 
 def test_missing_records_are_disagreements(check):
-    """CUPTI refuses: the library continues without device records, the output is the same, and the missing records are
-    named."""
+    """If CUPTI refuses, the output stays the same and the missing records are named."""
     result = check('--simulated', '--only', 'c-pipeline', env={'SIMCUPTI_FAIL': 'cuptiActivityEnable=1'}, rc=1)
     found = [d for d in result.report['parts']['c-pipeline']['disagreements'] if d['what'] == 'c-pipeline']
     assert sum(d['asked_for'] - d['ours'] for d in found) == 21 + 2 + 1  # kernels, copies, sets
@@ -282,8 +280,7 @@ def test_killed_once_in_each_part(tmp_path, lib, tfanalyze):
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 def test_all_of_it_on_the_simulated_gpu(tmp_path, lib, tfanalyze):
-    """Every part ends with every figure, claims nothing about a GPU, and writes at most eight files, in under ten
-    minutes of CPU.
+    """Every part ends with every figure and no claim about a GPU, in eight files and under ten CPU minutes.
 
     The limit holds on a single core, whatever else this machine does meanwhile."""
     before = os.times()

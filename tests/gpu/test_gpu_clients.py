@@ -1,5 +1,4 @@
-"""test_gpu_clients - other profilers of the device in the same process: many sessions, Triton's Proton, all traps at
-once.
+"""test_gpu_clients - other profilers of the device in the process: many sessions, Triton's Proton, all traps at once.
 
 The program's profiler must have the same sessions as without us. We must have all work that ran while no other profiler
 had the device. The device model's log is the truth.
@@ -81,8 +80,7 @@ def kernels_of(node):
 
 
 def test_proton(run, python, tmp_path):
-    """Three sessions of the real Proton on the simulated driver have the same kernels as without us, and we have all
-    kernels."""
+    """Three sessions of the real Proton have the same kernels as without us, and we have all kernels."""
     libraries = scripted.libraries(tmp_path / 'cuda', 'libcuda.so.1', 'libcupti.so.13')
     (libraries / 'libcupti.so').symlink_to(built(GPU / 'libcupti.so.13'))
     (tmp_path / 'proton.py').write_text(PROTON)

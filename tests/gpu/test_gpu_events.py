@@ -213,8 +213,7 @@ def test_sudden_end(play):
                                     'cuThreadExchangeStreamCaptureMode', 'cuStreamCreate', 'cuStreamGetId', 'cuCtxGetId'])
 @pytest.mark.parametrize('times', ['', ':times 1'])
 def test_driver_that_refuses(play, symbol, times):
-    """The program's calls succeed whatever our own driver calls return. (The program makes its streams with the first
-    two.)"""
+    """The program's calls succeed whatever our own driver calls return (its streams come from the first two)."""
     after = ':after 2' if symbol == 'cuStreamCreate' else ''
     got = play('push=1 kernel=10 sync pop other=3 sync', KERNELS | {'SIMGPU_FAIL': f'{symbol}=801{after}{times}'})
     assert got.out == 'sync 0\nsync 0\nok\n' and got.trace.complete

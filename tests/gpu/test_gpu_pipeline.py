@@ -159,8 +159,7 @@ def test_device_sums(pipeline, analyze):
 
 @pytest.mark.parametrize('activities', ['cpu,gpu', 'gpu'])
 def test_device_sums_at_edges(run, tmp_path, analyze, activities):
-    """Launches just before and after a stage's edge count on the right side, from the stage's thread and from one
-    without stages.
+    """Launches just before and after a stage's edge count on the right side, from threads with and without stages.
 
     The trace has the times for that; the library's own sums have none."""
     (tmp_path / 'script').write_text('k 10us\n')

@@ -1,5 +1,4 @@
-"""test_gpu_torch - a torch script with NVTX stages on the simulated GPU: script, torch.profiler and library lose
-nothing.
+"""test_gpu_torch - a torch script with NVTX stages on the simulated GPU: torch.profiler and the library lose nothing.
 
 The script runs plain, under the library, under torch.profiler and under both. Its first line of output has its results,
 the second has the device work of each profiler session by name. The tests compare our records with the device model's

@@ -27,8 +27,7 @@ OURS, SIMULATORS = 'tfinject: ', ('simgpu: ', 'simcupti: ')
 
 @pytest.fixture
 def weather(run, tmp_path, lib):
-    """weather(mode, env={}, says=None, …): compares a bare and a watched run -> .trace, .traces, .log, .results of the
-    latter.
+    """weather(mode, env={}, says=None, …): compares bare and watched run -> .trace, .traces, .log, .results.
 
     says: a pattern for the one message; None for no message. before, after: other preloads.
     """

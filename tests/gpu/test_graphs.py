@@ -168,8 +168,7 @@ BY_TOOLS, BY_CUPTI, OLD_INFO = '', 'cuGraphNodeGetToolsId,cuGraphGetId,cuGraphEx
 
 @pytest.mark.parametrize('lack', [BY_TOOLS, BY_CUPTI, OLD_INFO], ids=['driver', 'cupti', 'old-info'])
 def test_every_origin_of_a_node(run, tmp_path, analyze, lack):
-    """Nodes that are captured in two streams, added, cloned, in a child, launched into a capture or updated keep their
-    stage's name."""
+    """Nodes captured, added, cloned, in a child, launched into a capture or updated keep their stage's name."""
     played = play(run, tmp_path, 'ways', SIMGPU_LACK=lack)
     events = json.loads(analyze('export', 'chrome', played.dir, format=None).out)['traceEvents']
     nodes = [e for e in events if e.get('cat') in ('kernel', 'gpu_memset', 'gpu_memcpy') and 'graph id' in e['args']]
@@ -210,8 +209,7 @@ def test_many_graphs_cost_no_memory(run, tmp_path):
 
 
 def test_a_large_graph(run, tmp_path, analyze):
-    """A hundred thousand nodes, launched three times at once, take bounded memory; records that fit into no buffer are
-    counted."""
+    """100,000 nodes, launched three times at once, take bounded memory; records without room are counted."""
     played = play(run, tmp_path, 'large', '100000', SIMGPU_LOG='')
     kinds = Counter(r.kind for r in played.trace.records)
     drops = {r.values['cause']: r.values['count'] for r in played.trace.records if r.kind == 'drop'}

@@ -1,5 +1,4 @@
-"""test_injection - CUDA_INJECTION64_PATH names the library: the driver loads it in cuInit, and no symbol is bound to
-it.
+"""test_injection - CUDA_INJECTION64_PATH names the library: the driver loads it in cuInit, and binds no symbol to it.
 
 The simulated driver behaves like the vendor's: it opens the file once, before any initialisation, and calls
 InitializeInjection. The library then sees only the device, through CUPTI, and stages, through NVTX.

@@ -33,8 +33,7 @@ def stub(tmp_path):
 @pytest.mark.parametrize('driver', ['none', 'stub', 'simulated'])
 @pytest.mark.parametrize('beside', [False, True])
 def test_the_vendors_runtime_without_a_driver(run, victim, wheels, stub, driver, beside):
-    """A program with PyPI's runtime behaves the same as without the library if the driver is missing, a stub, or
-    simulated.
+    """A program with PyPI's runtime is undisturbed if the driver is missing, a stub, or simulated.
 
     The runtime is loaded alone or beside torch's CUPTI. CUPTI used to crash here (status 139)."""
     path = {'none': None, 'stub': stub, 'simulated': built(BUILD / 'simgpu' / 'libcuda.so.1').parent}[driver]
@@ -50,8 +49,7 @@ def test_the_vendors_runtime_without_a_driver(run, victim, wheels, stub, driver,
 
 @pytest.mark.parametrize('library', ['libtfinject.so', 'test/libtfinject.so'])
 def test_versions_of_libc(library):
-    """The library needs no symbol version of glibc above 2.28, and names the libraries that had threads and dlopen
-    before."""
+    """The library needs no glibc symbol above 2.28, and names the libraries of older systems."""
     path = built(BUILD / library)
     said = subprocess.run(['readelf', '--wide', '-V', path], capture_output=True, text=True, check=True).stdout
     needs = {tuple(map(int, v.split('.'))) for v in re.findall(r'GLIBC_(2\.\d+)', said)}

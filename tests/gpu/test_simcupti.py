@@ -36,8 +36,7 @@ def environment(tmp_path):
 
 @pytest.fixture
 def client(environment, tmp_path):
-    """client(*steps, nasty=…, version=…, …) -> its output: messages, records, buffers, requests; and log, stats,
-    anchors."""
+    """client(*steps, nasty=…, version=…) -> messages, records, buffers, requests; and log, stats, anchors."""
     built(BUILD / 'simgpu' / 'libcuda.so.1'), built(BUILD / 'simgpu' / 'libcupti.so.13')
     program = built(BUILD / 'victims_gpu' / 'cupti_client')
 

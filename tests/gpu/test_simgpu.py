@@ -28,8 +28,7 @@ def nvcc():
 
 
 def check_times(log, script, latency):
-    """Durations follow the script, work starts after submission and latency, and a stream runs one piece of work at a
-    time."""
+    """Durations follow the script, work starts after the latency, and streams run one piece of work at a time."""
     last = defaultdict(int)
     for w in log.work:
         if w['t'] != 'host':

@@ -257,8 +257,7 @@ def test_live_directory_is_empty_after_a_clean_end(script, tmp_path):
 
 
 def test_relative_live_directory(script, analyze, tmp_path):
-    """A relative live directory starts at the process's first directory too, and the reader's own directory does not
-    matter."""
+    """A relative live directory starts at the process's first directory too; the reader's own does not matter."""
     (tmp_path / 'sub').mkdir()
     result = script('chdir=sub push=a call=1 call=2 kill', {'TFI_LIVE_DIR': 'live'}, rc=-9)
     assert only(result.traces).info['live'].startswith(f'{tmp_path}/live/')

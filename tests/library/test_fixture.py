@@ -33,8 +33,7 @@ def read_log(path):
 
 @pytest.fixture
 def traces(run, victim, tmp_path):
-    """traces('v1-killed') or ('now-whole'): the .tfr, its .live beside it if the process was killed, and the program's
-    log."""
+    """traces('v1-killed') or ('now-whole'): the .tfr, a killed process's .live beside it, the program's log."""
     def traces(which):
         made, end = which.split('-')
         if made == 'now':

@@ -106,8 +106,7 @@ def test_nested_calls_have_a_record_each(rows):
 @pytest.mark.parametrize('end', ['exit', 'kill'])
 @pytest.mark.parametrize('count', [40, 9000])
 def test_calls_like_earlier_ones(run, victim, tfanalyze, count, end):
-    """Repeated calls, recorded as differences, read back whole: packed at the end or after SIGKILL, in chunks of both
-    sizes."""
+    """Repeated calls, recorded as differences, read back whole: packed, after SIGKILL, in chunks of both sizes."""
     result = run([victim('hooks_again'), count, 5, end], preload='test')
     assert (result.rc, result.err) == (-9 if end == 'kill' else 0, '')
     wanted = [line.split() for line in result.out.splitlines()]
@@ -186,7 +185,7 @@ def hanging(victim, testlib, tmp_path):
                 if process.pid in found and ready(found[process.pid]):
                     return process.pid, found
             time.sleep(0.02)
-        pytest.fail(f'no slot shows it: {list((tmp_path / "run").glob("*"))}')
+        pytest.fail(f'no slot has the expected content: {list((tmp_path / "run").glob("*"))}')
     yield hanging
     for process in processes:
         process.send_signal(signal.SIGKILL)

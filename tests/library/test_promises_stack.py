@@ -65,7 +65,6 @@ def test_no_call_stacks_of_small_stacks(run, victim, mode, size, status):
 
 @pytest.mark.parametrize('mode, size, known', ROOMY)
 def test_call_stacks_of_larger_stacks(run, victim, mode, size, known):
-    """Call stacks are taken on stacks with room, in handlers too; in coroutines, whose stack has no known end, they are
-    not."""
+    """Call stacks are taken on stacks with room, in handlers too; in coroutines they are not."""
     stacks, without = taken(run([victim('stack'), mode, size], {'TFI_ACTIVITIES': 'cpu,stack'}))
     assert set(stacks) == {known} and without == (0 if known else 1)

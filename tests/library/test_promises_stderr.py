@@ -19,8 +19,7 @@ MOMENTS = {'asleep': {'TFI_OUTPUT_DIR': '/proc/no/such'},
 @pytest.mark.parametrize('moment', MOMENTS)
 @pytest.mark.parametrize('kind', KINDS)
 def test_messages_harm_nobody(run, victim, tmp_path, kind, moment, waiting):
-    """A stderr that is dead, full, at its size limit, closed, reopened as the program's file, or read-only changes
-    nothing."""
+    """A stderr that is dead, full, at its limit, closed, the program's file or read-only changes nothing."""
     line = ['bash', '-c', 'exec "$0" "$@" 2>err', victim('stderr'), kind, tmp_path / 'run', *waiting]
     bare = run(line, preload=False)
     (tmp_path / 'own').unlink(missing_ok=True)

@@ -1,5 +1,4 @@
-"""test_promises_victims - more programs that must not notice the library: other languages, allocators, users and
-limits.
+"""test_promises_victims - more programs that must not notice the library: languages, allocators, users, limits.
 
 Each program runs bare and watched, with the same output and status. Its calls are in a trace, or the test says that the
 program is invisible: the C library does not show us raw system calls and static programs.
@@ -119,8 +118,7 @@ def test_tcmalloc(same, recorded, victim, testlib, tmp_path, order, mode):
 
 
 def test_address_sanitizer(run, tmp_path):
-    """The sanitizer refuses to start behind another library, with its own message; told not to check, it finds its
-    errors."""
+    """The sanitizer refuses to start behind another library as usual; told not to check, it finds its errors."""
     program = compiled(tmp_path, '''
         #include <stdio.h>
         #include <stdlib.h>
@@ -155,8 +153,7 @@ def test_a_static_program(same, awake, tmp_path):
 
 
 def test_a_go_program(same, tmp_path):
-    """A cgo program with sixteen threads, which Go's runtime interrupts. It ends by a raw system call, so its trace
-    stays open."""
+    """A cgo program with sixteen threads keeps an open trace, because it ends by a raw system call."""
     if not shutil.which('go'):
         pytest.skip('Go is not installed')
     env = dict(clean_environment(), GO111MODULE='off', GOCACHE=str(tmp_path / 'cache'), CGO_CFLAGS=' '.join(FLAGS[:2]),
@@ -330,9 +327,9 @@ def memory_group():
 
 @pytest.mark.parametrize('megabytes', [64, 16])
 def test_in_a_memory_cgroup(same, victim, analyze, tmp_path, memory_group, megabytes):
-    """Every call is recorded though the library's shared mapping counts in the cgroup and is written back under pressure.
+    """Every call is recorded though the library's shared mapping counts in the cgroup.
 
-    Calls are lost only while a write of the kernel's takes longer than a second, and are counted."""
+    Calls are lost only while a write by the kernel takes longer than a second, and these are counted."""
     group, limit = memory_group
     limit.write_text(f'{megabytes << 20}\n')
     script = f'echo $$ > {group}/cgroup.procs && exec {victim("weather")} million'

@@ -73,8 +73,7 @@ CHILDREN = {
 
 @pytest.mark.parametrize('way', CHILDREN)
 def test_children_write_into_the_same_directory(run, victim, tmp_path, way):
-    """A child writes into its parent's directory, whose minute is in the past, so a child that chose its own would be
-    seen."""
+    """A child writes into its parent's directory, whose minute is in the past: a directory of its own would show."""
     (tmp_path / 'sub').mkdir()
     words = [str(victim('script')), *STEPS.split()]
     given = f'{tmp_path}/work_dirs/profiler_output/default/{OLDER}'
@@ -171,8 +170,7 @@ def test_what_is_planted_as_a_note_of_the_directory_stops_nobody(run, victim, tm
 # ---- several hosts ----
 
 def host(default, tmp_path, minute, env):
-    """Runs a process of a job on its own host, which started in another minute. Returns the name of its trace's
-    directory."""
+    """Runs a job's process on its own host, started in another minute; returns its trace's directory name."""
     before = set(tmp_path.rglob('*.tfr'))
     default(env={'TFI_RUN_DIR': f'{tmp_path}/job/{minute}', **env})
     path, = set(tmp_path.rglob('*.tfr')) - before

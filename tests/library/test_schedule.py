@@ -392,7 +392,7 @@ def test_cache_dits_arguments(run, python, tmp_path, plan, env, expected, line):
     whole = env == {'TFI_STEP': 'step'}  # once with the whole package
     result = run([python, '-c', CACHE_DIT, plan], {**env, **({} if whole else cachedit_alone.environment(python, tmp_path))}, timeout=200)
     assert result.rc == 0 and line in result.err, result.err[-2000:]
-    assert len(result.err.splitlines()) == bool(line), 'said once, or nothing'
+    assert len(result.err.splitlines()) == bool(line), 'at most one message'
     trace, = (t for t in scripted.traces(result.dir) if stages(t))
     between = [9, 19, 29]
     assert stages(trace).count('flux') == 3

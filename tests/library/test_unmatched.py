@@ -1,5 +1,4 @@
-"""test_unmatched - names of ENABLE_PROFILER_NAMES and TFI_STAGES that match nothing get one message with the nearest
-name.
+"""test_unmatched - names of ENABLE_PROFILER_NAMES and TFI_STAGES that match nothing get one message.
 
 The library prints it when the process ends; `info` finds it again in the records of all processes.
 """
@@ -62,7 +61,7 @@ def test_functions_that_are_not_there_or_not_called(run, python, script, analyze
     assert result.rc == 0
     text = '\n'.join(said(result))
     assert '__main__:lod is not there' in text and 'the nearest name is load' in text
-    assert 'A.run' not in text, 'the function is there: this run did not call it'
+    assert 'A.run' not in text, 'A.run exists and is only not called, so no message names it'
     assert 'the module of nosuch.module:f was not imported' in text
     assert '__main__:load' not in text and 'auto' not in text
     names = {entry for _, entry, _ in unmatched(analyze, result.dir)}

@@ -178,8 +178,7 @@ if os.environ.get('AGAIN'):
 
 @pytest.fixture
 def header(run, tmp_path):
-    """header(*arguments): headers of the traces that a program with these arguments leaves, in the order of their
-    names."""
+    """header(*arguments): headers of the traces of a program with these arguments, in the order of their names."""
     (tmp_path / 'script.py').write_text(SCRIPT)
 
     def header(*arguments, rc=0, **env):

@@ -101,8 +101,7 @@ def test_vfork_and_posix_spawn(weather):
 
 
 def test_daemon(run, victim, analyze, tmp_path):
-    """A daemon forks twice, starts a session, closes every descriptor and outlives the program, so the test waits for
-    it."""
+    """A daemon forks twice, closes every descriptor and outlives the program, so the test waits for it."""
     log = tmp_path / 'log'
     result = run([victim('weather'), 'daemon'], {'WEATHER_LOG': log}, preload='test')
     assert (result.rc, result.err) == (0, '')

@@ -1,5 +1,4 @@
-"""telefuser_stages - a pipeline whose stages TeleFuser's profiler marks: plain, nested, in a class, async, and by
-`with`.
+"""telefuser_stages - a pipeline of TeleFuser's stages: plain, nested, in a class, async, and by `with`.
 
 Under torchrun every rank denoises alone, and the ranks add up their results. With `all` it also uses ProfilingContext,
 which TeleFuser itself refuses without a device.

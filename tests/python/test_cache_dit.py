@@ -52,8 +52,7 @@ with ProfilerContext(enabled=False, activities=['GPU']):
 
 @pytest.fixture
 def play(run, python, analyze, tmp_path):
-    """play(env, whole=False) -> the trace, {name: trace file} of a report on the script, and names of the snapshots;
-    whole: with all of cache-dit."""
+    """play(env, whole=False) -> trace, {name: trace file} and snapshot names of a report; whole: all of cache-dit."""
     def play(env=None, whole=False):
         env = {**({} if whole else cachedit_alone.environment(python, tmp_path)), **(env or {})}
         result = run([python, '-c', SCRIPT], {'CACHE_DIT_TORCH_PROFILER_DIR': tmp_path / 'run', **env}, timeout=200)
@@ -95,8 +94,7 @@ def test_as_it_was_asked_for(play):
 
 @pytest.mark.timeout(400)
 def test_nothing_else_is_recorded(play):
-    """An unwanted activity is not even recorded, so it costs nothing; nested contexts get the union of their
-    activities."""
+    """An unwanted activity is not recorded at all; nested contexts get the union of their activities."""
     trace, _, _ = play()
     operators = [r.values for r in trace.records if r.kind == 'op' and scripted.text(trace, r.values['name']) == 'aten::add']
     operators.sort(key=lambda v: v['time'])

@@ -158,7 +158,7 @@ start()
     rest = iter(names)
     assert all(name in rest for name in wanted), names
     assert [n for n in names if n in wanted] == wanted
-    assert not [f for f in stack if '_PyEval' in f[0] or 'libpython' in f[1]], 'the interpreter shows its own frames'
+    assert not [f for f in stack if '_PyEval' in f[0] or 'libpython' in f[1]], "the stack has the interpreter's own native frames"
     assert {f[1] for f in stack if f[0].startswith('frames_')} == {str(BUILD / 'victims/libframes.so')}
 
 

@@ -12,8 +12,7 @@ import pytest
 
 import pythons
 
-# A module imported late, on other threads and after a fork. Every process prints its number of calls by function and
-# stage.
+# A module imported late, on other threads and after a fork. Each process prints its calls by function and stage.
 LATE = '''
 import collections, json, os, sys, threading
 counts, at, outside = collections.Counter(), threading.local(), threading.Barrier(2)

@@ -1,5 +1,4 @@
-"""test_foreign_git - git's own tests end as without the library: while it sleeps, and with a stage open in each
-process.
+"""test_foreign_git - git's own tests end as without the library: asleep, and with a stage open in each process.
 
 The tests are scripts that start tens of thousands of short processes: shells, git's commands and daemons, which fork,
 exec, use pipes, kill each other and check each other's status and stderr. apt fetches Debian's source package into the

@@ -44,8 +44,7 @@ def marks_are_right(rows):
 
 @pytest.fixture
 def scenario(run, analyze):
-    """scenario(python, name, ...) -> rows of the trace and times by stage, after comparing the output with a bare
-    run's."""
+    """scenario(python, name, ...) -> rows of the trace, times by stage; compares the output with a bare run's."""
     def scenario(python, name, rc=0, err='', complete=True, stages=STAGES, preload=True):
         command = [python.path, SCRIPTS / 'main.py', name]
         env = {'PYTHONDONTWRITEBYTECODE': '1'}
@@ -189,8 +188,7 @@ def test_fork(scenario, python):
 
 @each_extreme
 def test_what_is_not_there(run, python):
-    """Each entry that cannot be a stage gets one message: at once if it is no function, at the end if the name does not
-    exist."""
+    """Each entry that cannot be a stage gets one message: at once if no function, at the end if missing."""
     stages = 'parts:Base.size,parts:nothing,parts,:x,parts:Part,__main__:absent,parts:plain,json:dumps'
     result = run([python.path, SCRIPTS / 'main.py', 'kinds'], {'TFI_STAGES': stages, 'PYTHONDONTWRITEBYTECODE': '1'})
     lines = result.err.splitlines()

@@ -1,5 +1,4 @@
-"""test_harness - scripts/tfharness.py and profile_{stage}.py: inputs made from signatures, a stage run alone, its
-results.
+"""test_harness - scripts/tfharness.py and profile_{stage}.py: inputs from signatures, a stage run alone, results.
 
 One interpreter that imports tfharness tries most cases at once, since importing torch takes seconds. The command line
 and generated scripts run in their own processes.
@@ -62,8 +61,7 @@ DTYPES = ['float64', 'float32', 'float16', 'bfloat16', 'float8_e4m3fn', 'float8_
 
 
 def test_dtypes(ask):
-    """Every dtype has its shape; integers are small and not negative, so they can be indices; booleans have both
-    values."""
+    """Every dtype has its shape; integers are small and not negative, so usable as indices; booleans are both."""
     answers = ask(f'''
 for name in {DTYPES}:
     t, notes = make(T([40, 3], name))
@@ -154,8 +152,7 @@ Pair = collections.namedtuple('Pair', 'left right')
 
 
 def test_caches_and_settings_of_transformers(ask):
-    """A cache has 40 layers though its description has only 32. A cache that needs more than its contents is not made,
-    with a note."""
+    """A cache of 40 layers is made from 32 descriptions; one that needs more than its contents is not made."""
     answers = ask('''
 PAIR = [T([1, 2, 5, 4]), T([1, 2, 5, 4])]
 cache, notes = make({'type': 'transformers.cache_utils.DynamicCache', 'layers': [PAIR] * 32 + [{'more': 8}]})
@@ -470,8 +467,7 @@ answers.append(tfharness.breakdown_of(SimpleNamespace(events=lambda: events), 'a
 
 
 def test_a_script_is_a_module(ask, tmp_path):
-    """profile_{stage}.py has TeleFuser's functions: create_inputs, run_single_step(stage, inputs), profile_stage(stage,
-    …)."""
+    """profile_{stage}.py has TeleFuser's functions create_inputs, run_single_step and profile_stage."""
     signatures(tmp_path / 'sig.json', **{'vae decode': ('stages:plain', {'x': tensor([2, 3]), 'y': 1})})
     answers = ask('''
 import importlib.util, os
@@ -648,8 +644,7 @@ pipe, _ = diffusion.dit()
 
 @pytest.mark.timeout(600)
 def test_parts_of_a_diffusers_pipeline(run, analyze, python, tmp_path):
-    """Transformer, decoder and scheduler run the same operators alone as in one call of the pipeline by our own
-    records."""
+    """Transformer, decoder and scheduler run the same operators alone as in a call of the pipeline."""
     (tmp_path / 'parts.py').write_text(PARTS)
     path = {'PYTHONPATH': f'{ROOT}/tests/pipelines:{tmp_path}'}
     result = run([python, ROOT / 'tests' / 'pipelines' / 'diffusion.py', 'dit'], {'TFI_STAGES': 'auto', **path}, timeout=230)

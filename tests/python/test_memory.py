@@ -84,10 +84,9 @@ def test_blocks(play, records):
 
 
 def test_no_memory(play, records, analyze, tmp_path):
-    """An allocator without memory reports it: the record has the requested size and the totals, and exports as Kineto's
-    instant."""
+    """An allocator without memory reports the requested size and its totals, exported as Kineto's instant."""
     result = play('push("s"); d(1, 8192, 1000, 2000); c.c10_enable(1); c.c10_oom(1, ctypes.c_int64(1 << 40)); print(c.c10_seen(5)); pop()')
-    assert result.out == '1\n', 'the original was called'
+    assert result.out == '1\n', 'the original must be called once'
     rows = [(r['allocator'], r['bytes'], r['allocated_bytes'], r['reserved_bytes'], r['device']) for r in records(result.dir, 'oom')]
     assert rows == [('c10', 1 << 40, 1000, 2000, 1)] and len(records(result.dir, 'memory')) == 1
     analyze('export', 'chrome', result.dir, '--output', tmp_path / 'trace.json', format=None)
@@ -129,8 +128,7 @@ def test_memory_that_was_refused_of_a_pytorch_trace(tmp_path, analyze):
 
 
 def test_blocks_beyond_what_can_be_remembered_are_counted(play, records, analyze):
-    """A block without memory for its table entry (beyond 2^14 blocks) counts in no total, when allocated and when
-    freed."""
+    """A block without room in the block table counts in no total, neither when allocated nor when freed."""
     result = play("""
 import resource
 push("s")
@@ -381,20 +379,19 @@ def test_bytes_by_stage_are_those_of_torch_profiler(on_torch, records):
         before = r['allocated_before_bytes']
         ours[names[r['id']]] = (r['allocated_after_bytes'] - before, r['allocated_peak_bytes'] - before,
                                 r['allocated_bytes'], r['freed_bytes'])
-        assert before > 60000, 'the model is in use'
+        assert before > 60000, 'the model must be allocated before'
     says = torch_says(result.events)
     assert len(says) == 6 and says['spike'][1] >= 4 << 20 and says['whole'][2] > says['forward'][2] > 0
     assert {name: bytes_of for name, bytes_of in ours.items() if not name.endswith(':')} == says
-    assert {name[:-1]: bytes_of for name, bytes_of in ours.items() if name.endswith(':')} == says, 'the ranges of torch'
+    assert {name[:-1]: bytes_of for name, bytes_of in ours.items() if name.endswith(':')} == says, "torch's own ranges have other numbers"
     assert len(records(result.dir, 'memory')) > len(reports(result.events)) > 50
 
 
 @pytest.mark.timeout(400)
 def test_the_users_profile(on_torch):
-    """The user's own profile with profile_memory has the same blocks and totals as without the library; without it,
-    none.
+    """The user's own profile has the same blocks and totals as without the library.
 
-    Messages about blocks of unknown size do not become more either."""
+    Without profile_memory it has none. Messages about blocks of unknown size do not become more either."""
     plain, ours = on_torch('plain', preload=False), on_torch('ours')
     assert [b[1:] for b in reports(ours.events)] == [b[1:] for b in reports(plain.events)]
     assert len(reports(plain.events)) > 50

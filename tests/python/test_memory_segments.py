@@ -92,7 +92,7 @@ def sums(data, device):
     end = 0
     for s in found:
         at = s['address']
-        assert at >= end, 'segments lie in each other'
+        assert at >= end, 'segments overlap'
         for b in s['blocks']:
             assert b['address'] == at and b['size'] > 0 and b['state'] in ('active_allocated', 'inactive')
             at += b['size']

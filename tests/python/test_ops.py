@@ -22,8 +22,7 @@ RUNS = [('training', 'shapes,memory,region'), ('training', 'shapes,memory,stack,
 
 @pytest.fixture(scope='module')
 def profiled(python, lib, tmp_path_factory):
-    """(torch's trace, torch's own answers) of a run under the library, with the run directory beside it; each runs
-    once."""
+    """(torch's trace, torch's own answers) of a run under the library, beside its run directory; runs once."""
     known = {}
 
     def profiled(work, options):
@@ -155,8 +154,7 @@ def without_times(table, work, options):
 
 @pytest.mark.parametrize('run, grouping', SEEN_BY_BOTH, ids=lambda r: '-'.join(r).replace(',', '+') if type(r) is tuple else r)
 def test_the_table_of_our_own_trace_is_torchs_but_for_times(profiled, analyze, run, grouping):
-    """The table of our own trace equals torch's to the character, apart from times: header, widths, order and all other
-    cells."""
+    """The table of our own trace equals torch's to the character in everything but times."""
     path, torch = profiled(*run)
     same_memory = 'memory' in run[1] and 'stack' not in run[1] and run[0] != 'loose'
     for key in ['', 'count', *(['cpu_memory_usage', 'self_cpu_memory_usage'] if same_memory else []), *(['flops'] if 'flops' in run[1] else [])]:
@@ -202,8 +200,7 @@ def gpu(tmp_path):
 
 
 def test_device_rows(gpu, analyze):
-    """An aten::mm that contains only an aten::mm is one; the unlinked call and the overhead are on the first thread, as
-    in torch."""
+    """An aten::mm alone in an aten::mm is one; unlinked call and overhead are on the first thread, as in torch."""
     answer = analyze('ops', gpu)
     keys = ('calls', 'cpu_total_us', 'self_cpu_us', 'device_total_us', 'self_device_us')
     found = [(r['name'], *(r[k] for k in keys)) for r in answer['rows']]
@@ -302,8 +299,7 @@ def test_shapes_and_stacks_of_our_own_trace(tmp_path, analyze):
 
 
 def test_stacks_and_operations_in_the_table(tmp_path, analyze):
-    """The table prints stacks and operations like torch: the second head below the first, further frames in the last
-    column."""
+    """The table prints stacks and operations like torch, with further frames in the last column."""
     trace = ours(tmp_path / 'rank2.h.1.tfr')
     table = analyze('ops', '--group-by', 'name,stack=2', trace, format=None).out.splitlines()
     assert re.split(r'\s{2,}', table[1].strip())[-2:] == ['Source Location', 'Total KFLOPs']
@@ -314,8 +310,7 @@ def test_stacks_and_operations_in_the_table(tmp_path, analyze):
 
 
 def test_the_exported_trace_has_the_same_rows(tmp_path, analyze):
-    """The export has the same rows, except where Kineto has no place: stream waits are device work, pieces of
-    coroutines calls."""
+    """The export has the same rows, but Kineto shows stream waits as work and pieces of coroutines as calls."""
     trace, exported = ours(tmp_path / 'rank2.h.1.tfr'), tmp_path / 'out.json'
     analyze('export', 'chrome', trace, '--output', exported, format=None)
     for group in ('name', 'shapes', 'stack=2'):

@@ -87,8 +87,7 @@ class Process:
         return [r for r in self.trace.records if r.kind in kinds]
 
     def stages(self):
-        """Stages in the order they began: name, names of the open ones around it, flags, number, thread, start, end,
-        id.
+        """Stages in the order they began: name, names of open ones around, flags, number, thread, start, end, id.
 
         A paused stage is open nowhere."""
         stacks, known, entries = defaultdict(list), {}, []
@@ -124,8 +123,7 @@ class Process:
         return rows
 
     def signatures(self):
-        """{(stage, direction): [descriptions]}, and {stage: functions}, which the descriptions have under an empty
-        name."""
+        """{(stage, direction): [descriptions]}, and {stage: functions}, described under an empty name."""
         found, functions = defaultdict(list), defaultdict(set)
         for r in self.kind('signature'):
             name, direction, what = self.text(r.values['name']), r.values['direction'], json.loads(self.text(r.values['text']))

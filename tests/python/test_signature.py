@@ -1,5 +1,4 @@
-"""test_signature - shim_signature.py's descriptions of arguments and results: names, kinds of values, limits,
-repetition."""
+"""test_signature - shim_signature.py's descriptions of arguments and results: names, kinds, limits, repetition."""
 
 import dataclasses
 import enum

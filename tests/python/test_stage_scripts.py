@@ -92,8 +92,7 @@ def compare(pipelines, left_out=lambda stage: False):
 
 
 def test_scripts_do_what_the_stage_did(pipelines):
-    """Every script repeats its stage, except whole pipelines, whose scripts run one step, and code that looks at pixel
-    values."""
+    """Every script repeats its stage, except one-step scripts of whole pipelines and code that reads pixels."""
     assert compare(pipelines, lambda stage: stage.endswith('Pipeline') or stage == 'image_processor.preprocess') > 500
 
 

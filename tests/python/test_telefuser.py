@@ -1,5 +1,4 @@
-"""test_telefuser - TeleFuser with and without the library: files, console lines, return values and setters are the
-same.
+"""test_telefuser - TeleFuser with and without the library: the same files, console lines, return values, setters.
 
 TeleFuser refuses the CPU, so both runs use the simulated GPU; its stages sleep, so times are comparable. The run
 without the library enables TeleFuser's own profiler. torch would find its own libraries before those of
@@ -18,8 +17,7 @@ from conftest import BUILD, built, clean_environment, execute
 
 GPU = BUILD / 'simgpu'
 OURS = {'writer', 'calls', 'device', 'stride', 'target', 'rank', 'signatures', 'output', 'object'}  # keys beyond TeleFuser's
-# Milliseconds by which two runs may differ beyond 10 %, for a stage, their sum, and the whole: sleeps last longer than
-# asked.
+# Milliseconds by which stages, their sum and the whole of two runs may differ beyond 10 %, as sleeps last too long.
 TIMES = {'duration_ms': 50, 'total_stages_ms': 100, 'wall_clock_ms': 250}
 ATTEMPTS = 3  # repetitions of both runs until their times agree; other work on the machine may delay a run
 BY_TIME = {'timestamp', 'percentage'}
@@ -191,8 +189,7 @@ def test_the_files_have_the_times_that_it_returned(both):
 
 @pytest.mark.parametrize('whose', ['theirs', 'ours'])
 def test_times_lie_between_two_clocks(both, whose):
-    """A stage's time lies between the program's clock readings inside and around the context, whatever the machine
-    does."""
+    """A stage's time lies between the program's clock readings inside and around the context."""
     run = getattr(both, whose)
     clocks, timing = printed(run, 'clocks'), json.loads((run.dir / 'timing.json').read_text())
     times = {'wall': timing['wall_clock_ms'], **{name: s['duration_ms'] for name, s in timing['stages'].items()}}
@@ -203,8 +200,7 @@ def test_times_lie_between_two_clocks(both, whose):
 
 
 def test_console_lines(both):
-    """Each line of TeleFuser appears in order and from its function; only the lines about files written at exit are
-    ours."""
+    """TeleFuser's lines appear in order, from its functions; only those about files written at exit are ours."""
     theirs, ours = lines(both.theirs), lines(both.ours)
     at_exit = [text for _, _, text in theirs[-2:]]
     assert at_exit == ['[Profiler] Layer 1 timing report saved to: PATH', '[Profiler] Stage I/O signatures saved to: PATH']
@@ -278,8 +274,7 @@ with p.ProfilingContext('decode'):
 
 
 def test_setters(run, python, analyze, tmp_path):
-    """The setters decide the files' directory until something is written, and the activities; the getter returns the
-    directory."""
+    """The setters choose the directory until something is written, and the activities; the getter returns it."""
     result = run([python, '-W', 'ignore', '-c', SETTERS], {'TFI_OUTPUT_DIR': None, 'TELEFUSER_LOG_LEVEL': 'ERROR'}, timeout=200)
     assert result.rc == 0, result.err[-2000:]
     first, *rest = [line for line in result.out.splitlines() if line.startswith('/')]

@@ -524,7 +524,7 @@ def test_what_is_known_of_the_job(asked):
     assert json.loads(said['distributedInfo'][0]) == ours['distributed'] and said['distributedInfo'][1] == 'c10d'
     rank, = kind(trace, 'rank')
     assert (rank.values['rank'], rank.values['world'], text(trace, rank.values['source'])) == (0, 1, 'c10d')
-    assert not {'record_shapes', 'with_flops'} & set(said), 'the profiler\'s own notes'
+    assert not {'record_shapes', 'with_flops'} & set(said), 'metadata must not have the entries of the profiler itself'
 
 
 def test_nothing_is_left_in_torch(run, python):
