@@ -1,4 +1,4 @@
-/* dummy.c - the wrappers of dummy.def; see there. */
+/* dummy.c - defines the wrappers of dummy.def. */
 #include "dummy.h"
 
 #include "hooks/recorded.h"

@@ -1,4 +1,4 @@
-/* kineto.c - feeds any bytes to the reader of Kineto traces and the loader, and checks what must hold of the model. */
+/* kineto.c - feeds arbitrary bytes to the reader and the loader of Kineto traces, and checks the model's invariants. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -14,7 +14,7 @@ static void require(bool holds, const char *what)
     }
 }
 
-/* Each event once more, as a question about the file would see it. */
+/* Counts of a second pass over the events, which sees the file as a query does. */
 struct seen {
     uint64_t events;
     size_t table[TABLE_FORWARDS + 1];

@@ -1,9 +1,9 @@
-/* tfr.c - feeds damaged traces of ours, .tfr and .live, to the questions, and repairs their checksums first.
+/* tfr.c - runs commands on damaged traces of ours, .tfr and .live, whose checksums it repairs first.
  *
- * An input is a .tfr, a .live, or a .tfr with its .live behind it from a multiple of eight bytes on. The mutator takes a
- * .tfr apart, inflates the payloads, changes payloads and heads, and packs it again with right checksums: damage reaches
- * the decoders, and an input that was found is a trace which tfanalyze reads too. One input in sixteen is changed as
- * bytes, so the search for blocks has its share. The files lie in a directory of this process's own, below TMPDIR.
+ * An input is a .tfr, a .live, or a .tfr followed by its .live at a multiple of eight bytes. The mutator takes a .tfr
+ * apart, inflates the payloads, changes payloads and heads, and packs it again with correct checksums. So damage
+ * reaches the decoders, and tfanalyze reads a found input as an ordinary trace. The mutator changes one input in
+ * sixteen as bytes, to exercise the search for blocks. The files lie in a directory of this process below TMPDIR.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -37,7 +37,7 @@ static void require(bool holds, const char *what)
     }
 }
 
-/* The offset at which the .live begins; `size` if there is none. */
+/* Returns the offset at which the .live begins; `size` if there is none. */
 static size_t live_at(const uint8_t *bytes, size_t size)
 {
     for (size_t at = 0; at + sizeof TFI_LIVE_MAGIC <= size; at += LIVE_ALIGN)
@@ -45,10 +45,10 @@ static size_t live_at(const uint8_t *bytes, size_t size)
     return size;
 }
 
-/* ---- one input, asked everything ---- */
+/* ---- one input, with any command ---- */
 
 static bool ask_all;
-static z_stream unpacking, packing; /* of the mutator; to begin one takes longer than to use it */
+static z_stream unpacking, packing; /* of the mutator; kept, because to initialise one takes longer than to use it */
 static char *directory, *run_path, *tfr_path, *live_path, *report_path, *answer_path;
 
 static void (*const functions[])(struct session *session) = {
@@ -87,7 +87,7 @@ static void check_process(const struct process *p)
     check_times(p->works.start, p->works.end, p->works.table.count);
 }
 
-/* Does what main() does; `words` end with NULL and begin behind the program's name. */
+/* Does the work of main(). `words` end with NULL and leave out the program's name. */
 static int ask(char **words)
 {
     struct session session = {0};
@@ -110,7 +110,7 @@ static void check_json(const char *path)
     json_error_t error;
     json_t *answer = json_load_file(path, JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL, &error);
     if (!answer && json_error_code(&error) == json_error_null_byte_in_key)
-        return; /* this parser has no place for such a key; others have */
+        return; /* this parser cannot represent such a key; others can */
     if (!answer) fprintf(stderr, "%s:%d: %s\n", path, error.line, error.text);
     require(answer, "an answer is JSON");
     json_decref(answer);
@@ -155,7 +155,7 @@ static char *const questions[][WORDS] = {
     {"report", "--format", "json"},
 };
 
-/* To read an input is most of the work, so each is asked one thing, chosen by its bytes; with FUZZ_ALL set, everything. */
+/* Runs one command, chosen by the input's bytes, because reading the input is most of the work. FUZZ_ALL runs all. */
 static void ask_one(size_t which)
 {
     char *words[WORDS + 5] = {0};
@@ -190,7 +190,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     return 0;
 }
 
-/* Most of an input's time was the sanitizer's: whole stacks of each allocation, and fresh pages for what was freed. */
+/* Without these options the sanitizer takes most of the time: whole stacks of allocations, and fresh pages for each. */
 const char *__asan_default_options(void)
 {
     return "malloc_context_size=2:quarantine_size_mb=4:thread_local_quarantine_size_kb=64";
@@ -226,11 +226,11 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     return 0;
 }
 
-/* ---- the mutator: a trace in parts ---- */
+/* ---- the mutator: a trace as parts ---- */
 
 struct part {
     struct tfi_block head;
-    uint8_t *payload; /* as it is before it is packed */
+    uint8_t *payload; /* inflated */
     size_t size;
 };
 
@@ -297,7 +297,7 @@ static void free_parts(struct parts *parts)
     free(parts->live);
 }
 
-/* One block with right checksums; 0 if there is no room. */
+/* Packs one block with correct checksums; returns 0 if there is no room. */
 static size_t pack(const struct part *part, uint8_t *to, size_t room)
 {
     struct tfi_block head = part->head;
@@ -342,7 +342,7 @@ static size_t put_together(const struct parts *parts, uint8_t *to, size_t room)
     return used;
 }
 
-/* ---- the mutator: what is changed ---- */
+/* ---- the mutator: changes ---- */
 
 static const uint64_t extremes[] = {0,         1,          7,          0x7f,          0x80,       0xff,
                                     0xffff,    0x7fffffff, 0x80000000, 0xffffffff,    1ull << 32, 1ull << 53,
@@ -353,7 +353,7 @@ static uint64_t extreme(void)
     return below(4) ? extremes[below(ARRAY_SIZE(extremes))] : state;
 }
 
-/* A number as a varint, or as two, four or eight bytes, over what is there. */
+/* Overwrites bytes with a number: as a varint, or with two, four or eight bytes. */
 static void put_extreme(uint8_t *bytes, size_t size)
 {
     uint64_t value = extreme();
@@ -379,7 +379,7 @@ static size_t change_bytes(uint8_t *bytes, size_t size, size_t most)
     case 0:
         for (size_t i = 1 + below(4); i && size; i--) put_extreme(bytes, size);
         return size;
-    case 1: /* a few bytes of a place, so that what lies behind stays where it is */
+    case 1: /* a few bytes in place: the bytes after them do not move */
         if (size) {
             size_t at = below(size), length = MIN(size - at, (size_t)64);
             LLVMFuzzerMutate(bytes + at, length, length);
@@ -419,7 +419,7 @@ static void change_order(struct parts *parts)
     }
 }
 
-/* The numbers in its head, the heads of its chunks and small numbers elsewhere; its size stays. */
+/* Changes numbers in the live file's head, in the heads of its chunks, and small numbers elsewhere. Keeps its size. */
 static void change_live(struct parts *parts)
 {
     size_t head = MIN(parts->live_size, sizeof(struct tfi_live)), size = parts->live_size;
@@ -456,7 +456,7 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned
     return used ? used : LLVMFuzzerMutate(data, size, most);
 }
 
-/* Some blocks of the one, some of the other, and the live file of either. */
+/* Takes some blocks of each input, and the live file of either. */
 size_t LLVMFuzzerCustomCrossOver(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size, uint8_t *out,
                                  size_t most, unsigned seed)
 {

@@ -1,8 +1,9 @@
 /* base.c - configuration, the lock, time, and objects of the driver.
  *
- * SIMGPU_DEVICES (2), SIMGPU_MEMORY (bytes of each, 16 GiB), SIMGPU_REAL=1 (synchronising calls really wait until the
- * work has ended; else they return at once and the virtual clock is ahead of the host's), SIMGPU_LOG (log.c),
- * SIMGPU_SCRIPT and SIMGPU_FAIL (script.c), SIMGPU_LACK (symbols.c).
+ * Environment: SIMGPU_DEVICES (default 2), SIMGPU_MEMORY (bytes of each device, default 16 GiB), SIMGPU_REAL,
+ * SIMGPU_LOG (log.c), SIMGPU_SCRIPT and SIMGPU_FAIL (script.c), SIMGPU_LACK (symbols.c). With SIMGPU_REAL=1 a
+ * synchronising call waits until the work has ended. Without it the call returns at once, and the virtual clock runs
+ * ahead of the host's.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,15 +19,15 @@ int sim_nr_devices;
 bool sim_initialised, sim_real, sim_forked;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static uint64_t advanced; /* the latest time that was waited for */
+static uint64_t advanced; /* the latest time that a call waited for */
 #define MIN_FREE 256
 static struct {
     struct object *first, *last;
     unsigned n;
-} free_objects[NR_MAGICS]; /* first in, first out, so that a stale handle stays dead for long */
+} free_objects[NR_MAGICS]; /* first in, first out, so that a stale handle stays invalid for long */
 static uint32_t ids[NR_MAGICS];
 
-/* Not through stdio or write(): a profiler that wraps those would take it for the program's. */
+/* Bypasses stdio and write(): a profiler that wraps them would record the message as the program's. */
 void sim_say(const char *format, ...)
 {
     char text[512];
@@ -48,7 +49,7 @@ void sim_unlock(int *held)
     if (*held) pthread_mutex_unlock(&lock);
 }
 
-/* For the engine, which waits on conditions. */
+/* For the engine, which waits on conditions with it. */
 pthread_mutex_t *sim_mutex(void)
 {
     return &lock;
@@ -97,7 +98,7 @@ static void after_fork(void)
 {
     pthread_mutex_unlock(&lock);
 }
-/* As with the real driver: a child of a process that used the device can't. */
+/* A child of a process that used the device cannot use it, as with the real driver. */
 static void in_child(void)
 {
     sim_forked = sim_initialised;
@@ -107,7 +108,7 @@ static void in_child(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* Once a process, at its first call. */
+/* Runs once in a process, at its first call. */
 void sim_configure(void)
 {
     uint64_t devices = setting("SIMGPU_DEVICES", 2), memory = setting("SIMGPU_MEMORY", (uint64_t)16 << 30);
@@ -127,7 +128,7 @@ void sim_configure(void)
     pthread_atfork(before_fork, after_fork, in_child);
 }
 
-/* Locked. Zeroed, with a fresh id. */
+/* Needs the lock. Returns a zeroed object with a new id. */
 void *sim_new(enum magic magic, size_t size, struct CUctx_st *ctx)
 {
     struct object *o = free_objects[magic].first;
@@ -144,7 +145,7 @@ void *sim_new(enum magic magic, size_t size, struct CUctx_st *ctx)
     return o;
 }
 
-/* Locked. The memory is reused for the same kind only, so a stale handle is read without harm. */
+/* Needs the lock. Only an object of the same kind reuses the memory, so reading a stale handle does no harm. */
 void sim_delete(void *object)
 {
     struct object *o = object;
@@ -156,14 +157,14 @@ void sim_delete(void *object)
     o->magic = DEAD;
 }
 
-/* Locked. The array with room for one more than n, doubling. */
+/* Needs the lock. Makes room for one more than n elements; the array doubles. */
 void *sim_grow(void *array, size_t n, size_t size)
 {
     if (n & (n - 1)) return array;
     return realloc(array, (n ? n * 2 : 1) * size);
 }
 
-/* Locked. One copy for ever. */
+/* Needs the lock. Returns the only copy of the text, which is never freed. */
 const char *sim_intern(const char *text)
 {
     static struct entry {

@@ -1,4 +1,4 @@
-/* call.c - what every API call goes through: correlation, the log, subscribers, injected errors; and device activities. */
+/* call.c - the steps of every API call: correlation, log, subscribers, injected errors; and reports of device work. */
 #include <stdio.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -61,7 +61,7 @@ static bool before_init(const char *symbol)
     return false;
 }
 
-/* Errors after which a context is of no use any more. */
+/* True for errors that leave a context unusable. */
 static bool is_sticky(int code)
 {
     return code == CUDA_ERROR_ECC_UNCORRECTABLE || code == CUDA_ERROR_HARDWARE_STACK_ERROR ||
@@ -114,7 +114,7 @@ uint32_t sim_correlation(void)
     return current;
 }
 
-/* As JSON wants it; a kernel of a binary may be called anything. */
+/* Escapes a name for JSON: the kernels of a binary may have any name. */
 static const char *escaped(char *to, size_t size, const char *from)
 {
     size_t n = 0;
@@ -144,7 +144,7 @@ static void log_activity(const struct simgpu_activity *a)
         a->graph, (unsigned long long)a->node);
 }
 
-/* Locked. */
+/* Needs the lock. */
 void sim_report(struct simgpu_activity *activity)
 {
     activity->sequence = ++sequence;
@@ -153,7 +153,7 @@ void sim_report(struct simgpu_activity *activity)
         if (subscribers[i] && subscribers[i]->activity) subscribers[i]->activity(subscribers[i]->user, activity);
 }
 
-/* Locked. A synchronisation, from start until now. */
+/* Needs the lock. Reports a synchronisation from `start` until now. */
 void sim_report_sync(const char *what, struct CUctx_st *ctx, uint32_t stream, uint64_t start)
 {
     struct simgpu_activity a = {.kind = SIMGPU_SYNC,

@@ -1,15 +1,16 @@
-/* capture.c - stream capture: what is submitted to a capturing stream becomes a node of a graph.
+/* capture.c - stream capture: an operation submitted to a capturing stream becomes a node of a graph.
  *
- * A stream's tail is what its next node comes after. An event recorded in a capturing stream keeps a copy of the tail,
- * and a stream that waits for it joins the capture. Calls that may not happen meanwhile end it: what it has is then
- * CUDA_ERROR_STREAM_CAPTURE_INVALIDATED. Whom such a call hurts depends on the mode of the capture and of the thread.
+ * A stream's tail holds the predecessors of its next node. An event recorded in a capturing stream keeps a copy of the
+ * tail, and a stream that waits for the event joins the capture. A call that is forbidden during a capture ends it with
+ * CUDA_ERROR_STREAM_CAPTURE_INVALIDATED. The modes of the capture and of the calling thread decide which captures it
+ * ends.
  */
 #include <stdlib.h>
 
 #include "model.h"
 
 static __thread CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
-static struct capture *captures[64]; /* those that are going on */
+static struct capture *captures[64]; /* the active ones */
 static uint64_t capture_ids;
 
 void sim_nodes_set(struct nodes *to, struct CUgraphNode_st *const *v, size_t n)
@@ -21,7 +22,7 @@ void sim_nodes_set(struct nodes *to, struct CUgraphNode_st *const *v, size_t n)
     to->n = n;
 }
 
-/* Each once. */
+/* Adds a node unless the list has it. */
 void sim_nodes_add(struct nodes *to, struct CUgraphNode_st *node)
 {
     for (size_t i = 0; i < to->n; i++)
@@ -52,7 +53,7 @@ void sim_event_leave_capture(CUevent event)
     sim_nodes_set(&event->nodes, NULL, 0);
 }
 
-/* Locked. Also ends the captures it hurts. */
+/* Needs the lock. Invalidates the captures that an unsafe call of this thread ends. */
 CUresult sim_unsafe(void)
 {
     bool hurt = false;
@@ -68,7 +69,7 @@ CUresult sim_unsafe(void)
     return hurt ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
 }
 
-/* Locked. Whether work in this stream, the legacy one, would have to come after a capturing stream's. */
+/* Needs the lock. True if the stream is the legacy one and its next work would have to follow a capturing stream. */
 bool sim_capture_implicit(struct CUstream_st *stream)
 {
     if (stream != stream->head.ctx->legacy) return false;
@@ -77,7 +78,7 @@ bool sim_capture_implicit(struct CUstream_st *stream)
     return false;
 }
 
-/* Locked. Such work is refused, and ends the capture. */
+/* Needs the lock. Refuses such work and invalidates the capture. */
 CUresult sim_capture_refuse(struct CUstream_st *stream)
 {
     if (stream != stream->head.ctx->legacy) return CUDA_SUCCESS;
@@ -89,7 +90,7 @@ CUresult sim_capture_refuse(struct CUstream_st *stream)
     return CUDA_SUCCESS;
 }
 
-/* ---- what happens in a capturing stream; all locked ---- */
+/* ---- operations in a capturing stream; all need the lock ---- */
 
 CUresult sim_capture_op(struct CUstream_st *stream, const struct op *op)
 {
@@ -164,7 +165,7 @@ API_PTSZ(cuStreamBeginCaptureToGraph,
     return begin(stream, graph, deps, n, mode);
 }
 
-/* What a marked node comes after is marked too. Nodes come after earlier ones, as a rule, so one round does it. */
+/* Marks all predecessors of marked nodes. They mostly stand earlier in the list, so one pass is usually enough. */
 static void mark_before(const struct nodes *nodes)
 {
     bool again = true;
@@ -182,7 +183,7 @@ static void mark_before(const struct nodes *nodes)
     }
 }
 
-/* Whether all that other streams of the capture did comes before the origin's tail. */
+/* True if the tail of the origin follows all work of the other streams of the capture. */
 static bool joined(const struct capture *c)
 {
     bool all = true;
@@ -231,7 +232,7 @@ API(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode * mode), (mode))
     return CUDA_SUCCESS;
 }
 
-/* ---- what is asked of it ---- */
+/* ---- queries ---- */
 
 static CUstreamCaptureStatus status_of(const struct CUstream_st *s)
 {

@@ -12,7 +12,7 @@ struct CUctx_st *sim_ctx_current(void)
     return top >= 0 ? stack[top] : NULL;
 }
 
-/* The current context, if it can be used. */
+/* Returns the current context, if it is usable. */
 CUresult sim_ctx(struct CUctx_st **ctx)
 {
     *ctx = sim_ctx_current();
@@ -57,7 +57,7 @@ static void destroy(struct CUctx_st *ctx)
     sim_delete(ctx);
 }
 
-/* ---- primary ones ---- */
+/* ---- primary contexts ---- */
 
 API(cuDevicePrimaryCtxRetain, (CUcontext * pctx, CUdevice dev), (pctx, dev))
 {
@@ -91,7 +91,7 @@ API(cuDevicePrimaryCtxRelease_v2, (CUdevice dev), (dev))
     return --sim_devices[dev].primary_refs ? CUDA_SUCCESS : reset(dev);
 }
 
-/* The references stay, and the next retain finds a new context. */
+/* The reference count stays. The next retain makes a new context. */
 ALIAS(cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2, (CUdevice dev), (dev))
 API(cuDevicePrimaryCtxReset_v2, (CUdevice dev), (dev))
 {
@@ -119,7 +119,7 @@ API(cuDevicePrimaryCtxGetState, (CUdevice dev, unsigned *flags, int *active), (d
     return CUDA_SUCCESS;
 }
 
-/* ---- created ones ---- */
+/* ---- created contexts ---- */
 
 static CUresult create_current(CUcontext *pctx, unsigned flags, CUdevice dev)
 {
@@ -191,7 +191,7 @@ API(cuCtxGetCurrent, (CUcontext * pctx), (pctx))
     return CUDA_SUCCESS;
 }
 
-/* ---- what is asked of them ---- */
+/* ---- queries ---- */
 
 static CUresult which(CUcontext handle, struct CUctx_st **ctx)
 {

@@ -1,7 +1,7 @@
-/* copy.c - copies and sets: every variant comes down to one CUDA_MEMCPY3D or one set of rows.
+/* copy.c - copies and sets: reduces every variant to one CUDA_MEMCPY3D or to one set of rows.
  *
- * Where both sides could be either, the address tells which it is, for there is one address space. A copy without
- * Async waits for itself.
+ * Host and devices share one address space: if a call does not say on which side an address lies, the address itself
+ * tells. A copy whose name lacks Async waits until it has ended.
  */
 #include "model.h"
 
@@ -32,7 +32,7 @@ static CUresult side_of(struct side *s, CUmemorytype type, const void *host, CUd
     return CUDA_SUCCESS;
 }
 
-/* An end that lies in memory of ours must lie there wholly. */
+/* True if this end of a copy lies wholly inside its region, or in no region, or in pinned memory. */
 static bool fits(const char *from, size_t pitch, size_t slice, const struct copy *c)
 {
     const struct region *r = sim_region(from);
@@ -40,7 +40,7 @@ static bool fits(const char *from, size_t pitch, size_t slice, const struct copy
            from + (c->depth - 1) * slice + (c->height - 1) * pitch + c->width <= r->base + r->size;
 }
 
-/* Locked. */
+/* Needs the lock. */
 CUresult sim_copy_of(const CUDA_MEMCPY3D_v2 *p, struct op *op)
 {
     struct side src, dst;
@@ -147,7 +147,7 @@ API_PTSZ(cuMemcpyPeerAsync,
     return flat(DEV, (void *)dst, DEV, (void *)src, n, stream, true);
 }
 
-/* ---- arrays; an array's offset counts in bytes from its beginning ---- */
+/* ---- arrays; the offset into an array counts bytes ---- */
 
 static CUresult with_array(CUarray to, size_t to_offset, void *dst, CUarray from, size_t from_offset, const void *src,
                            CUmemorytype other, size_t n)
@@ -226,7 +226,7 @@ API_PTSZ(cuMemcpy3DAsync_v2, (const CUDA_MEMCPY3D_v2 *p, CUstream stream), (p, s
     return run(p, stream, true);
 }
 
-/* The two structures agree up to the contexts, which stand where the others have a reserved word. */
+/* The two structures differ only in the contexts, which take the place of reserved words. */
 static CUresult box_peer(const CUDA_MEMCPY3D_PEER_v1 *p, CUstream stream, bool async)
 {
     CUDA_MEMCPY3D_v2 q;
@@ -256,7 +256,7 @@ API_PTSZ(cuMemcpyBatchAsync_v2,
 
 /* ---- sets ---- */
 
-/* Locked. */
+/* Needs the lock. */
 CUresult sim_set_of(const CUDA_MEMSET_NODE_PARAMS_v1 *p, struct op *op)
 {
     const struct region *r = sim_region((void *)p->dst);

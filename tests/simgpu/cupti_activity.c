@@ -1,4 +1,4 @@
-/* cupti_activity.c - a simulated CUPTI: the functions of the activity API, and those that say who CUPTI is. */
+/* cupti_activity.c - a simulated CUPTI: the functions of the activity API, versions, and names of results. */
 #include <string.h>
 
 #include "cupti_sim.h"
@@ -25,7 +25,7 @@ CUptiResult cuptiActivityDisable(CUpti_ActivityKind kind)
     return want(kind, false);
 }
 
-/* Devices are what can be dumped; of contexts and streams the driver tells nothing. */
+/* Dumps devices only: the driver does not list contexts and streams. */
 CUptiResult cuptiActivityEnableAndDump(CUpti_ActivityKind kind)
 {
     BEGIN;
@@ -113,7 +113,7 @@ CUptiResult cuptiActivityGetNumDroppedRecords(CUcontext context, uint32_t stream
     return CUPTI_SUCCESS;
 }
 
-/* ---- attributes: one changes something, the others are only kept ---- */
+/* ---- attributes: one has an effect, the others are only stored ---- */
 
 static struct attribute {
     size_t size;
@@ -171,7 +171,7 @@ CUptiResult cuptiActivityEnableLatencyTimestamps(uint8_t enable)
     return CUPTI_SUCCESS;
 }
 
-/* Switches of what is not simulated. */
+/* Switches of features that are not simulated. */
 #define IGNORED(name, result)                                                                                          \
     CUptiResult name(uint8_t enable)                                                                                   \
     {                                                                                                                  \
@@ -243,7 +243,7 @@ CUptiResult cuptiGetThreadIdType(CUpti_ActivityThreadIdType *type)
     return CUPTI_SUCCESS;
 }
 
-/* ---- who CUPTI is ---- */
+/* ---- version, names of results, end ---- */
 
 CUptiResult cuptiGetVersion(uint32_t *version)
 {

@@ -1,8 +1,8 @@
 /* cupti_buffers.c - a simulated CUPTI: the client's buffers, from the request to the completion.
  *
- * A lane is where records of one origin go: a thread's own API records where threads have buffers of their own, and
- * everything else. A buffer is full when the next record does not fit or the client's count is reached, and is handed
- * back then or at a flush, to whoever is registered at that moment.
+ * A lane collects the records of one origin: the API records of one thread if threads have their own buffers, or all
+ * other records. A buffer is full if the next record does not fit or the client's maximum is reached. CUPTI hands a
+ * buffer back when it is full or at a flush, to the callback that is registered at that moment.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -22,10 +22,10 @@ struct buffer {
     size_t size, used, max, count;
     uint64_t due;
     struct text *names;
-    uint32_t v2; /* session of the second interface, 0: of the first */
+    uint32_t v2; /* session of the second interface; 0: first interface */
 };
 struct lane {
-    uint64_t thread; /* 0: everybody's */
+    uint64_t thread; /* 0: shared by all threads */
     uint32_t v2;
     struct buffer *buffer;
 };
@@ -64,7 +64,7 @@ size_t sim_take_dropped(void)
     return __atomic_exchange_n(&dropped, 0, __ATOMIC_RELAXED);
 }
 
-/* ---- somebody else, who registered behind the client's back ---- */
+/* ---- another client, which registers without the first one's knowledge ---- */
 
 static void foreign_request(uint8_t **buffer, size_t *size, size_t *max)
 {
@@ -75,7 +75,7 @@ static void foreign_request(uint8_t **buffer, size_t *size, size_t *max)
 
 static void foreign_complete(CUcontext context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
 {
-    (void)context, (void)stream, (void)buffer, (void)size, (void)valid; /* not free(): it may be the client's */
+    (void)context, (void)stream, (void)buffer, (void)size, (void)valid; /* no free(): the buffer may be the client's */
 }
 
 /* ---- requests ---- */
@@ -112,7 +112,7 @@ static struct buffer *request(uint32_t v2)
     return NULL;
 }
 
-/* What a client of the second interface had open when it unsubscribed is gone. */
+/* A client of the second interface loses its open buffers when it unsubscribes. */
 static struct lane *lane_of(uint64_t thread, uint32_t v2)
 {
     size_t i = 0;
@@ -145,7 +145,8 @@ void sim_hand_back_all(bool but_device)
         if (lanes[i].buffer && lanes[i].buffer->used && !(but_device && lanes[i].thread == 0)) hand_back(&lanes[i]);
 }
 
-/* The name a record carries stays readable, so that a client that kept the pointer reads nonsense and does not crash. */
+/* Hands a buffer to the client, then overwrites its names. They stay allocated, so a client that kept a pointer reads
+ * garbage and does not crash. */
 static void complete(struct buffer *b)
 {
     __atomic_add_fetch(&sim_counts.returned, 1, __ATOMIC_RELAXED);
@@ -157,7 +158,7 @@ static void complete(struct buffer *b)
     free(b);
 }
 
-/* What is due; a whole list newest first if order is not kept, else from its old end. */
+/* Delivers buffers that are due: oldest first, or newest first with NASTY_order. */
 void sim_deliver(bool all)
 {
     if (sim_nasty(NASTY_exit) && !exiting) return;
@@ -207,7 +208,7 @@ void sim_emit(const struct sim_item *item)
         sim_deliver(false);
     }
     if (!lane->buffer) {
-        b = request(item->v2); /* which may have been the moment when a client registered others */
+        b = request(item->v2); /* the callback may register other callbacks */
         lane->buffer = b;
     }
     if (!(b = lane->buffer)) {

@@ -1,8 +1,8 @@
 /* cupti_callback.c - a simulated CUPTI: the callback API, with its one subscriber slot.
  *
- * Called are the functions of the driver and the runtime, at entry and exit, and the STATE domain when a buffer was
- * refused. Of a call there are name, id, correlation, context id and result; its parameters and handles the driver does
- * not tell. The other domains can be enabled, and nothing happens in them.
+ * It calls the subscriber at entry and exit of driver and runtime functions, and in the STATE domain when a client
+ * refuses a buffer. A call comes with name, id, correlation, context id and result; the driver does not reveal
+ * parameters and handles. The other domains can be enabled but never call.
  */
 #include <string.h>
 

@@ -1,8 +1,9 @@
 /* cupti_clock.c - a simulated CUPTI: the unit of all times in its records.
  *
- * Without a timestamp callback it is nanoseconds of CLOCK_REALTIME, computed from the device's anchor so that a test can
- * compute the same. With one, host times are what the callback says at that moment, and device times are carried over
- * by a line through two readings of both clocks: at the registration, and when the record is written.
+ * Without a timestamp callback the unit is nanoseconds of CLOCK_REALTIME. They are computed from the device's anchor,
+ * so that a test can compute the same values. With a callback, a host time is the callback's value at that moment. A
+ * device time is converted by a line through two readings of both clocks: one at the registration, one when the record
+ * is written.
  */
 #include <time.h>
 
@@ -21,7 +22,7 @@ uint64_t sim_monotonic(void)
     return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* Both clocks at one moment, or nearly so: the thread may be stopped in between, then it tries again. */
+/* Reads both clocks at nearly the same moment; repeats the reading if the thread was interrupted in between. */
 static struct reading both(CUpti_TimestampCallbackFunc f)
 {
     struct reading r = {0};
@@ -77,7 +78,7 @@ static uint64_t ticks(void)
     return sim_monotonic() * 3 + 1000003;
 }
 
-/* As if a client we never heard of had registered one. */
+/* Registers a timestamp callback on behalf of another client. */
 void sim_clock_foreign(void)
 {
     sim_clock_register(ticks);

@@ -1,17 +1,18 @@
-/* cupti_config.c - a simulated CUPTI: what the environment asks of it.
+/* cupti_config.c - a simulated CUPTI: the settings from the environment.
  *
- * SIMCUPTI_VERSION            12.0 … 13.5 (by the library's name 12.8 or 13.0): sizes of the records, number, which
- *                             functions and callback ids exist; 13.0 is its first update, 13.0.0 the release before that
+ * SIMCUPTI_VERSION            12.0 … 13.5 (default by the library's name: 12.8 or 13.0): sizes of records, version
+ *                             number, existing functions and callback ids; 13.0 is its first update, 13.0.0 the
+ *                             release before
  * SIMCUPTI_NASTY              list of name or name=value, of cupti_nasty.def: late,zero=5,names
- * SIMCUPTI_FAIL               function=CUPTI_ERROR_…[:after N][:times M], separated by commas (a number will do too)
+ * SIMCUPTI_FAIL               function=CUPTI_ERROR_…[:after N][:times M], separated by commas; a number is an error, too
  * SIMCUPTI_LACK               functions that are missing from the library
- * SIMCUPTI_FIRST_CORRELATION  the id of the first API call, 1 unless given; ids wrap at 2^32
- * SIMCUPTI_STATS              a file that gets one JSON line at exit: what was written, spoiled, dropped and kept back
+ * SIMCUPTI_FIRST_CORRELATION  the id of the first API call, default 1; ids wrap at 2^32
+ * SIMCUPTI_STATS              a file for one JSON line at exit: counts of records written, spoiled, dropped and kept
  *
- * What needs no switch, for CUPTI always does it: there is one subscriber slot; the last cuptiActivityRegisterCallbacks
- * wins without a word, also for buffers that were asked for before; a timestamp callback changes the unit of
- * everybody's records; a buffer comes back when it is full or flushed; with 13.x every thread has a buffer of its own;
- * a refused buffer drops the record and says so in the STATE domain from 12.9 on; records come in no order.
+ * Some behaviour of CUPTI needs no switch. There is one subscriber slot. The last cuptiActivityRegisterCallbacks wins
+ * silently, also for buffers requested before. A timestamp callback changes the unit of every client's records. A
+ * buffer comes back when it is full or flushed. With 13.x every thread has a buffer of its own. A refused buffer drops
+ * the record, and from 12.9 on the STATE domain reports it. Records come in no order.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -22,7 +23,7 @@
 
 #include "cupti_sim.h"
 
-/* Says that this is the simulated CUPTI: it stands on the simulated driver only. */
+/* Marks the simulated CUPTI, which works on the simulated driver only. */
 __attribute__((visibility("default"))) const char simgpu_cupti = 1;
 
 static const struct {
@@ -45,8 +46,8 @@ static const struct {
 #undef RUNTIME_CBID
 #undef RESULT
 };
-/* From each release's headers: the number, and the first callback ids that it does not have, runtime and driver. 12.7
- * was never published. */
+/* From each release's headers: the version number, and the first callback ids beyond the release's, runtime and driver.
+ * 12.7 was never published. */
 static const struct {
     unsigned version;
     uint32_t number, cbids[2];
@@ -65,7 +66,7 @@ static size_t nr_failures;
 static struct sim_config config;
 static bool inherited;
 
-/* Not through stdio or write(): a profiler that wraps those would take it for the program's. */
+/* Bypasses stdio and write(): a profiler that wraps them would record the message as the program's. */
 void sim_say(const char *format, ...)
 {
     char text[512];

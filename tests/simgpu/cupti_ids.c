@@ -1,6 +1,6 @@
 /* cupti_ids.c - a simulated CUPTI: the ids of the driver's objects, read from the objects themselves.
  *
- * Asking the driver would be a call of its own in everybody's records.
+ * A question to the driver would be a call of its own in the records of all clients.
  */
 #include "model.h"
 
@@ -24,7 +24,7 @@ CUptiResult cuptiGetDeviceId(CUcontext context, uint32_t *deviceId)
     return CUPTI_SUCCESS;
 }
 
-/* The default streams are not told apart: both are the legacy one, and it is the context's. */
+/* Both default streams are the legacy stream of their context. */
 static CUptiResult stream_id(CUcontext context, CUstream stream, uint32_t *id)
 {
     if (!id) return CUPTI_ERROR_INVALID_PARAMETER;

@@ -1,7 +1,8 @@
 /* cupti_internal.c - a simulated CUPTI: its own calls of the driver, as the real one makes them, behind a switch.
  *
- * It asks dlsym for a function of the driver once, and calls it in a thread of its own, when a kind is enabled and while
- * that waits, and round the client's callbacks. Nobody may see these calls: they are not the program's.
+ * CUPTI looks a driver function up once with dlsym. It calls the function around the client's callbacks, and in a
+ * thread of its own while a client enables a kind and waits. No record may show these calls, because the program did
+ * not make them.
  */
 #include "cupti_sim.h"
 
@@ -12,7 +13,7 @@ bool sim_is_internal(void)
     return calling;
 }
 
-/* Any function that profilers wrap will do; it fails, and changes nothing. */
+/* Calls a function that profilers wrap. The call fails and changes nothing. */
 void sim_internal_call(void)
 {
     static CUresult (*query)(CUevent);

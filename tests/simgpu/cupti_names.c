@@ -1,8 +1,9 @@
 /* cupti_names.c - a simulated CUPTI: callback ids by name, from the lists of the public headers.
  *
- * A driver function has its ABI name there, cuMemAlloc_v2; a runtime function has the version it appeared in behind its
- * name, cudaMalloc_v3020, and may stand there twice: the newest entry counts. An id that the simulated release does not
- * have yet counts for nothing. Release 13 took the _v2 from some names of the runtime, as it took the first ones away.
+ * The lists have a driver function under its ABI name, cuMemAlloc_v2. A runtime function has the version that
+ * introduced it behind its name, cudaMalloc_v3020, and may appear twice: the newest entry counts. An id that the
+ * simulated release lacks does not count. Release 13 dropped the _v2 from some runtime names, because it dropped their
+ * first versions.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +30,7 @@ static struct name runtime[] = {
 };
 #define NR(array) (sizeof(array) / sizeof *(array))
 
-/* The names of release 12, where release 13's headers have others. */
+/* The names of release 12 that release 13's headers changed. */
 static const struct {
     uint32_t id;
     const char *name;
@@ -113,7 +114,7 @@ uint32_t sim_cbid_limit(uint32_t domain)
     return less && less < limit ? less : limit;
 }
 
-/* An id below the release's limit that the installed headers do not know has a name all the same. */
+/* An id within the release's limit always has a name, even if the installed headers lack it. */
 const char *sim_cbid_name(uint32_t domain, uint32_t cbid)
 {
     ready();

@@ -1,9 +1,9 @@
 /* cupti_queue.c - a simulated CUPTI: items on their way from the report to the client's buffers.
  *
- * What is complete waits in a list, in the order of the reports; device work waits in a heap for its end, for a launch
- * is reported at once with times that lie ahead. Launches of graphs that are wanted whole gather their nodes until
- * somebody synchronises or flushes, since a host function in the graph can let more of them appear; the newest waits for
- * a forced flush.
+ * A list holds complete items in the order of the reports. A heap holds device work until its end, because the driver
+ * reports a launch at once with times that lie ahead. A graph launch recorded as a whole gathers its nodes until a
+ * synchronisation or a flush, since a host function in the graph can let more of them appear. The newest launch waits
+ * for a forced flush.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +64,7 @@ void sim_queue_work(struct sim_item *item)
     pthread_mutex_unlock(&queue);
 }
 
-/* A node of a graph of which only the whole is wanted. */
+/* Adds a node to its graph launch if the client wants only the whole launch. */
 bool sim_queue_graph(const struct simgpu_activity *node)
 {
     pthread_mutex_lock(&queue);
@@ -103,7 +103,7 @@ static uint64_t device_now(void)
     return now ? now() : sim_monotonic();
 }
 
-/* Everything that can be written now; what runs on only if the flush takes that too. */
+/* Takes all items that can be written now; running work only if a forced flush cuts it. */
 static struct sim_item *take(unsigned how)
 {
     uint64_t now = device_now();
@@ -116,7 +116,7 @@ static struct sim_item *take(unsigned how)
         last = &item->next;
     }
     for (struct sim_item **at = &graphs, *g; (how & (DRAIN_SYNCED | DRAIN_FLUSH)) && (g = *at);) {
-        bool newest = g == graphs && !(how & (DRAIN_SYNCED | DRAIN_FORCED)); /* may be in the making */
+        bool newest = g == graphs && !(how & (DRAIN_SYNCED | DRAIN_FORCED)); /* may still get nodes */
         if (newest || (g->work.end > now && !cut)) {
             at = &g->next;
             continue;
@@ -146,7 +146,7 @@ static struct sim_item *reversed(struct sim_item *list)
     return result;
 }
 
-/* Writes what is ready. A call that does not wait leaves it to whoever is at it, or to the next one. */
+/* Writes all items that are ready. A call that does not wait leaves them to the current drain, or to the next call. */
 void sim_drain(unsigned how)
 {
     if (!sim_registered()) return;

@@ -1,8 +1,8 @@
 /* cupti_records.c - a simulated CUPTI: the layouts of its records, by version.
  *
- * Fields are only ever appended to a record, so each is written in its newest layout and cut to the size it had in the
- * version that is simulated. What the device model does not know is 0. Sizes of layouts that the installed headers may
- * not have are numbers here: the kernel's eleventh came with 13.1, its twelfth with 13.3; 13.4 has a thirteenth, and new
+ * A new layout of a record only appends fields. So each record is written in its newest layout and cut to its size in
+ * the simulated version. Fields that the device model does not know are 0. Layouts that the installed headers may lack
+ * have their sizes here: the kernel's eleventh came with 13.1, its twelfth with 13.3; 13.4 has a thirteenth, and new
  * ones for copies and sets.
  */
 #include <string.h>
@@ -50,7 +50,7 @@ size_t sim_record_size(CUpti_ActivityKind kind)
     }
 }
 
-/* The kinds that the work can be reported as; a kernel is asked for with sim_kernel_kind(). */
+/* Returns the kind of record for the work. For a kernel, sim_kernel_kind() tells which of its two kinds is enabled. */
 CUpti_ActivityKind sim_work_kind(const struct simgpu_activity *w)
 {
     switch (w->kind) {
@@ -235,7 +235,7 @@ static void write_work(const struct sim_item *item, const char *name, const stru
     }
 }
 
-/* Into SIM_RECORD_MAX bytes at to; returns how many of them are the record. */
+/* Writes a record to `to`, which has room for SIM_RECORD_MAX bytes; returns the size of the record. */
 size_t sim_record_write(const struct sim_item *item, const char *name, enum sim_damage damage, bool latency, void *to)
 {
     memset(to, 0, SIM_RECORD_MAX);

@@ -1,4 +1,4 @@
-/* cupti_switches.c - a simulated CUPTI: which kinds and which functions are wanted, in all and by context. */
+/* cupti_switches.c - a simulated CUPTI: the kinds and functions that clients enabled, in general and by context. */
 #include <string.h>
 
 #include "cupti_sim.h"
@@ -6,7 +6,7 @@
 #define MAX_KINDS 64
 #define MAX_CONTEXTS 1024
 static uint8_t wanted[MAX_KINDS];
-static uint8_t by_context[MAX_CONTEXTS][MAX_KINDS]; /* 0: as in all, 1: no, 2: yes */
+static uint8_t by_context[MAX_CONTEXTS][MAX_KINDS]; /* 0: as in general, 1: no, 2: yes */
 static uint8_t apis[2][SIM_CBIDS];
 static uint32_t nr_apis;
 
@@ -52,7 +52,7 @@ CUptiResult sim_want_api(uint32_t domain, uint32_t cbid, bool on)
     return CUPTI_SUCCESS;
 }
 
-/* The kinds of the APIs switch all their functions, over what was said of single ones before. */
+/* Switching an API's kind switches all its functions and overrides earlier switches of single ones. */
 CUptiResult sim_want(CUpti_ActivityKind kind, bool on)
 {
     if (!known(kind)) return CUPTI_ERROR_INVALID_KIND;

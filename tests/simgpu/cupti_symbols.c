@@ -1,6 +1,6 @@
-/* cupti_symbols.c - symbols.c for the simulated CUPTI: names are taken out by SIMCUPTI_LACK, and by an old version.
+/* cupti_symbols.c - symbols.c for the simulated CUPTI: SIMCUPTI_LACK and the version decide which names are missing.
  *
- * The constructor of symbols.c asks for the list of names by getenv() alone, and is given another list here.
+ * The constructor of symbols.c gets its list from getenv(), which this file replaces.
  */
 #include <stdio.h>
 #include <stdlib.h>

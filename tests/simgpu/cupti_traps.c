@@ -1,7 +1,7 @@
-/* cupti_traps.c - a simulated CUPTI: what real releases do to clients that do not expect it, each behind a switch.
+/* cupti_traps.c - a simulated CUPTI: behaviour of real releases that surprises clients, each behind a switch.
  *
- * The traps of cupti_nasty.def that do not lie where records are queued and handed over. Where a release would overwrite
- * memory or write into a buffer it has given away, the run ends with a line that says so.
+ * Most traps of cupti_nasty.def are here; those about queuing and handing over are where that happens. A real release
+ * might overwrite memory, or write into a buffer that it has handed back. In these cases the run ends with a message.
  */
 #include <dlfcn.h>
 #include <signal.h>
@@ -11,12 +11,12 @@
 
 #include "cupti_sim.h"
 
-static uint32_t reregistered;    /* how often */
-static uint32_t spoilt;          /* kernels that are still to be reversed */
-static uint64_t busy_until;      /* of a flush, in sim_monotonic() */
-static __thread bool am_flusher; /* its own calls do not wait for it */
+static uint32_t reregistered;    /* number of repeated registrations */
+static uint32_t spoilt;          /* kernels whose times will be reversed */
+static uint64_t busy_until;      /* end of a flush, in sim_monotonic() */
+static __thread bool am_flusher; /* this thread's own calls do not wait */
 
-/* As NVIDIA's 13.2 does: every function looks into the driver. */
+/* Crashes without a driver, as every function of NVIDIA's 13.2 does. */
 void sim_trap_driverless(void)
 {
     if (!sim_nasty(NASTY_driverless)) return;
@@ -25,7 +25,7 @@ void sim_trap_driverless(void)
     dlclose(driver);
 }
 
-/* The real one is not documented to check. */
+/* CUPTI's documentation promises no check of ids. */
 void sim_trap_cbid(uint32_t domain, uint32_t cbid)
 {
     if (!sim_nasty(NASTY_cbids) || cbid < sim_cbid_limit(domain)) return;
@@ -41,7 +41,7 @@ void sim_trap_reregistered(void)
     __atomic_store_n(&spoilt, again, __ATOMIC_RELAXED);
 }
 
-/* CUPTI has 250 pools of 100,000 kernels; with fewer kernels the pools are smaller. */
+/* CUPTI has 250 pools of 100,000 kernels. A smaller limit makes the pools smaller. */
 static enum sim_damage of_pool(const struct simgpu_activity *w)
 {
     static uint64_t kernels;
@@ -53,7 +53,7 @@ static enum sim_damage of_pool(const struct simgpu_activity *w)
     return kernels & 1 ? SIM_ZEROED : SIM_REVERSED;
 }
 
-/* With the lock of the drain. */
+/* Needs the drain lock. */
 enum sim_damage sim_trap_damage(const struct sim_item *item)
 {
     if (item->type != ITEM_WORK || item->work.kind != SIMGPU_KERNEL) return SIM_WHOLE;

@@ -1,9 +1,9 @@
 /* cupti_v2.c - a simulated CUPTI: its second interface, for one client at a time.
  *
- * What is reported while such a client is subscribed is its own: items are marked with the number of its session, go
- * into buffers of its own, and are gone when it has unsubscribed. With the switch `v2` the two interfaces exclude each
- * other, as in the real one: a subscription is refused while kinds of the first are enabled, and the first is refused
- * while there is a subscription. Records have all their fields: a selection of fields is not simulated.
+ * Reports that come while such a client is subscribed belong to it. Their items carry the number of its session, go
+ * into its own buffers, and disappear when it unsubscribes. With the switch `v2` the two interfaces exclude each other,
+ * as in the real CUPTI: a subscription fails while kinds of the first are enabled, and the first fails while there is a
+ * subscription. Records have all their fields: a selection of fields is not simulated.
  */
 #include "cupti_v2.h"
 
@@ -11,7 +11,7 @@
 
 static CUpti_BuffersCallbackRequestFunc_v2 request_fn;
 static CUpti_BuffersCallbackCompleteFunc_v2 complete_fn;
-static uint32_t session, sessions; /* 0: nobody is subscribed */
+static uint32_t session, sessions; /* 0: no subscriber */
 
 uint32_t sim_v2_session(void)
 {
@@ -30,7 +30,7 @@ bool sim_v2_excludes(void)
 
 bool sim_v2_begin(void)
 {
-    if (sim_config()->version < 1302) return true; /* one interface, whatever the name of the function */
+    if (sim_config()->version < 1302) return true; /* both names belong to one interface */
     if (sim_nasty(NASTY_v2) && sim_wants_anything()) return false;
     __atomic_store_n(&session, ++sessions, __ATOMIC_RELEASE);
     return true;

@@ -1,6 +1,6 @@
-/* cupti_v2.h - CUPTI's second interface, where every client has kinds and buffers of its own; headers have it from 13.2 on.
+/* cupti_v2.h - CUPTI's second interface, with kinds and buffers for every client. Headers declare it from 13.2 on.
  *
- * As far as it is simulated: what older headers lack is declared here, and nobody looks into a configuration.
+ * It declares the simulated part, for older headers. The contents of a configuration have no effect.
  */
 #ifndef CUPTI_V2_H
 #define CUPTI_V2_H

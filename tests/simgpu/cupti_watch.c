@@ -1,7 +1,7 @@
-/* cupti_watch.c - a simulated CUPTI: what the driver tells it, made into items and callbacks.
+/* cupti_watch.c - a simulated CUPTI: turns the driver's reports into items and callbacks.
  *
- * Whether something is wanted is decided when it is reported. An API record is made at the exit of its call, work was
- * reported before that; both have the id of the outermost call. Nothing here may call CUDA.
+ * The time of the report decides whether a client wants an item. The API record of a call comes at its exit, after the
+ * work it launched. Both carry the id of the outermost call. Nothing here may call CUDA.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -57,7 +57,7 @@ int sim_external(CUpti_ExternalCorrelationKind kind, bool push, uint64_t *id)
 
 /* ---- calls ---- */
 
-/* The records of external ids stand before that of the call. */
+/* The records of external ids precede that of the call. */
 static struct sim_item *externals(uint32_t correlation, uint64_t thread)
 {
     struct sim_item *list = NULL;
@@ -121,7 +121,7 @@ static void on_call(void *unused, const struct simgpu_call *call)
         if (me.depth++ < MAX_DEPTH) entered(call, &me.frames[me.depth - 1]);
         return;
     }
-    if (!me.depth) return; /* it was attached inside the call */
+    if (!me.depth) return; /* CUPTI attached inside the call */
     if (--me.depth < MAX_DEPTH) left(call, &me.frames[me.depth]);
     if (me.depth || sim_nasty(NASTY_lock)) return;
     bool synced = strstr(call->symbol, "ynchronize") != NULL;
@@ -136,10 +136,10 @@ static bool is_graph_trace(const struct simgpu_activity *w)
     return w->graph && w->kind != SIMGPU_SYNC && sim_wants(CUPTI_ACTIVITY_KIND_GRAPH_TRACE, w->context);
 }
 
-/* A context is known by its device from the first work in it on; that is when it is reported. */
+/* A context is reported with the first work in it, because only the work tells its device. */
 static void meet_context(const struct simgpu_activity *w)
 {
-    static uint32_t met[64]; /* by device: the latest */
+    static uint32_t met[64]; /* by device: the latest context */
     if (w->device >= 64 || met[w->device] == w->context) return;
     met[w->device] = w->context;
     if (!sim_wants(CUPTI_ACTIVITY_KIND_CONTEXT, w->context)) return;
@@ -148,7 +148,7 @@ static void meet_context(const struct simgpu_activity *w)
     sim_queue(item);
 }
 
-/* What recording a piece of work costs its launch. */
+/* Spends the time that recording a piece of work costs its launch. */
 static void spin(void)
 {
     uint64_t until = sim_monotonic() + sim_nasty(NASTY_cost);

@@ -1,6 +1,6 @@
-/* cupti_worker.c - a simulated CUPTI: flushes, and the thread of CUPTI's own.
+/* cupti_worker.c - a simulated CUPTI: flushes, and CUPTI's own thread.
  *
- * The thread exists only where something needs it: a flush period, late buffers, or all buffers through it.
+ * The thread runs only if a switch needs it: a flush period, late buffers, or callbacks from the thread alone.
  */
 #include <errno.h>
 #include <signal.h>
@@ -27,7 +27,7 @@ static bool by_thread(void)
     return sim_nasty(NASTY_thread) != 0;
 }
 
-/* Locked. Until there is something to do, or it is time to look. */
+/* Needs the lock. Waits for a request, or until the period is over. */
 static void rest(void)
 {
     uint32_t ms = sim_nasty(NASTY_late) ? 1 : period;

@@ -1,4 +1,4 @@
-/* device.c - start-up, devices and their attributes, names of errors, the profiler's switch, what there is not. */
+/* device.c - start-up, devices and their attributes, names of errors, the profiler's switch, unsupported functions. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 
 static __thread bool in_injection;
 
-/* As the driver does, once in a process: what CUDA_INJECTION64_PATH names is opened and told, before anything is
- * initialised. Where that calls cuInit again the vendor's may hang; here it is the end. */
+/* Opens the library that CUDA_INJECTION64_PATH names and calls it, once in a process and before the initialisation, as
+ * the driver does. If the library calls cuInit again, the vendor's driver may hang; this one ends the process. */
 static void inject(void)
 {
     const char *path = getenv("CUDA_INJECTION64_PATH");
@@ -109,7 +109,7 @@ API(cuDeviceGetByPCIBusId, (CUdevice * dev, const char *id), (dev, id))
     return CUDA_SUCCESS;
 }
 
-/* A middling device of compute capability 9.0; what is not here is 0: it can't. */
+/* An average device of compute capability 9.0. Attributes that are missing here are 0. */
 static const struct {
     CUdevice_attribute attribute;
     int value;
@@ -249,7 +249,7 @@ API(cuProfilerStop, (void), ())
     return sim_ctx(&ctx);
 }
 
-/* There are no tables here, whoever asks for whichever. */
+/* No export tables exist here. */
 API(cuGetExportTable, (const void **table, const CUuuid *id), (table, id))
 {
     NEED_VALUE(table && id);

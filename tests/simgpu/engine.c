@@ -1,9 +1,10 @@
-/* engine.c - work in virtual time: points, the carrying out of operations, jobs that have to wait, and waiting for them.
+/* engine.c - work in virtual time: points of the timeline, execution of operations, jobs, and waiting for them.
  *
- * An operation starts when its predecessors have ended, and not before its submission plus the script's latency; it
- * takes what the script says. That is known at once, so it is carried out at once, unless a predecessor is a host
- * function that has not returned, directly or in between. Then it is a job of the workers, who are as many as host
- * functions block at a time. Streams don't compete: any number of kernels run side by side.
+ * An operation starts when its predecessors have ended, but not before its submission plus the script's latency. The
+ * script tells its duration. So its times are known at once, and the submitting call executes it, unless it depends,
+ * directly or not, on a host function that has not returned. In that case it becomes a job for the workers. There are
+ * as many workers as host functions that block at the same time. Streams do not compete: any number of kernels run in
+ * parallel.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -61,7 +62,7 @@ void sim_point_set(struct point *to, struct point from)
     *to = from;
 }
 
-/* ---- carrying out ---- */
+/* ---- execution ---- */
 
 static void sleep_until(uint64_t time)
 {
@@ -137,7 +138,7 @@ static void describe_set(struct simgpu_activity *a, const struct set *s)
     a->end = a->start + sim_cost(sim_cost_of(a->name), 0, 0, a->bytes);
 }
 
-/* Gives the lock up while the program's function runs, in real time. */
+/* Releases the lock while the program's function runs, in real time. */
 static void call_host(struct simgpu_activity *a, const struct op *op, struct CUctx_st *ctx)
 {
     pthread_mutex_unlock(sim_mutex());
@@ -168,7 +169,7 @@ static bool reached(const struct op *op)
     }
 }
 
-/* Until somebody else has written the value; the end is when it was seen. */
+/* Waits until the value is written; returns the time at which it saw the value. */
 static uint64_t poll(const struct op *op, uint64_t base)
 {
     while (!reached(op)) {
@@ -180,7 +181,7 @@ static uint64_t poll(const struct op *op, uint64_t base)
     return now > base ? now : base;
 }
 
-/* Locked. Returns when it ended; base is when all before it had. */
+/* Needs the lock. Returns the end of the operation; `base` is the time at which all its predecessors have ended. */
 static uint64_t perform(const struct where *where, const struct op *op, uint64_t base)
 {
     struct simgpu_activity a = {.device = (uint32_t)where->ctx->device,
@@ -250,7 +251,7 @@ static void another_worker(void)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     if (pthread_create(&thread, NULL, worker, NULL) == 0) {
-        idle_workers++; /* it will look for work */
+        idle_workers++; /* it counts as idle until it runs */
         pthread_detach(thread);
     }
     pthread_sigmask(SIG_SETMASK, &old, NULL);
@@ -280,7 +281,7 @@ static void *worker(void *unused)
     return unused;
 }
 
-/* Locked. Takes over the points it is given; *done is a new one. */
+/* Needs the lock. Takes ownership of the points; `*done` is a new one. */
 CUresult sim_run(const struct where *where, const struct op *op, struct point *deps, size_t nr_deps, struct point *done)
 {
     uint64_t base = 0;
@@ -309,7 +310,8 @@ CUresult sim_run(const struct where *where, const struct op *op, struct point *d
     return CUDA_SUCCESS;
 }
 
-/* Locked. What work in this stream has to wait for; the legacy stream waits for all blocking ones, they for it. */
+/* Needs the lock. Collects the points that work in this stream has to wait for. The legacy stream waits for all
+ * blocking streams, and they wait for it. */
 void sim_stream_base(struct CUstream_st *stream, struct point *deps, size_t *nr_deps, size_t room)
 {
     struct CUctx_st *ctx = stream->head.ctx;
@@ -321,7 +323,7 @@ void sim_stream_base(struct CUstream_st *stream, struct point *deps, size_t *nr_
     for (struct CUstream_st *s = ctx->streams; s; s = s->next) {
         if (s == stream || !s->blocking) continue;
         struct point p = sim_point_copy(&s->last), *same = &deps[*nr_deps - 1];
-        if (!p.pending && !same->pending) /* two known times are one */
+        if (!p.pending && !same->pending) /* the later of two known times stands for both */
             same->time = p.time > same->time ? p.time : same->time;
         else if (*nr_deps < room) deps[(*nr_deps)++] = p;
     }
@@ -344,7 +346,7 @@ static CUresult submit(struct CUstream_st *stream, const struct op *op, struct p
     return CUDA_SUCCESS;
 }
 
-/* Locked. Before a stream goes: the context remembers what it still has to do. */
+/* Needs the lock. Called before a stream is destroyed: the context remembers its unfinished work. */
 void sim_leave_behind(struct CUstream_st *stream)
 {
     struct CUctx_st *ctx = stream->head.ctx;
@@ -354,7 +356,7 @@ void sim_leave_behind(struct CUstream_st *stream)
     sim_point_set(&ctx->left, done);
 }
 
-/* Locked. In the stream's order, or into the graph that is being captured. */
+/* Needs the lock. Adds an operation to the stream, or to the graph that the stream captures. */
 CUresult sim_submit(struct CUstream_st *stream, const struct op *op)
 {
     TRY(sim_capture_refuse(stream));
@@ -362,13 +364,13 @@ CUresult sim_submit(struct CUstream_st *stream, const struct op *op)
     return submit(stream, op, NULL);
 }
 
-/* Locked. What follows in the stream comes after the point, which is taken over. */
+/* Needs the lock. Lets later work in the stream follow the point; takes ownership of it. */
 CUresult sim_submit_after(struct CUstream_st *stream, struct point dep)
 {
     return submit(stream, &(struct op){.kind = OP_WAIT}, &dep);
 }
 
-/* Locked, but not all the time. */
+/* Needs the lock, but releases it while it waits. */
 void sim_wait(struct point *point)
 {
     struct point p = sim_point_copy(point);
@@ -382,7 +384,7 @@ void sim_wait(struct point *point)
     }
 }
 
-/* In the child of a fork no worker is left, and what they had to do belongs to the parent. */
+/* The child of a fork has no workers. Unfinished jobs belong to the parent. */
 void sim_engine_fork(void)
 {
     jobs = NULL;

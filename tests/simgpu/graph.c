@@ -1,7 +1,7 @@
-/* graph.c - graphs: nodes and edges, copies, what can be launched, launching and updating it.
+/* graph.c - graphs: nodes and edges, copies, instantiation, launches and updates.
  *
- * What is instantiated is a copy of the graph in an order in which it can be carried out; a node remembers the one it
- * was copied from. An edge is kept at the node it leads to. Allocations of graph nodes are made once, with the node.
+ * An instantiated graph is a copy whose nodes are in order of execution. Each node of a copy remembers its original. An
+ * edge is stored at the node it leads to. A node that allocates memory allocates it once, when it is added.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ void sim_graph_free(struct CUgraph_st *graph)
     sim_delete(graph);
 }
 
-/* Locked. */
+/* Needs the lock. */
 CUresult sim_node_add(struct CUgraph_st *graph, const CUgraphNode *deps, size_t n, const struct op *op,
                       CUgraphNode *out)
 {
@@ -46,7 +46,7 @@ CUresult sim_node_add(struct CUgraph_st *graph, const CUgraphNode *deps, size_t 
     return CUDA_SUCCESS;
 }
 
-/* The node of a copy that stands for one of the original. */
+/* Returns the node of a copy that corresponds to an original node. */
 struct CUgraphNode_st *sim_node_like(struct CUgraph_st *graph, CUgraphNode node)
 {
     for (size_t i = 0; i < graph->nodes.n; i++) {
@@ -57,7 +57,7 @@ struct CUgraphNode_st *sim_node_like(struct CUgraph_st *graph, CUgraphNode node)
     return NULL;
 }
 
-/* Each node after those it depends on; false where the edges run in a circle. */
+/* Puts each node after those it depends on; false if the edges form a cycle. */
 static bool sort(struct CUgraph_st *graph, struct CUgraphNode_st **out)
 {
     size_t n = 0, before;
@@ -76,7 +76,7 @@ static bool sort(struct CUgraph_st *graph, struct CUgraphNode_st **out)
     return n == graph->nodes.n;
 }
 
-/* Locked. NULL when the graph has a circle. */
+/* Needs the lock. NULL if the graph has a cycle. */
 struct CUgraph_st *sim_graph_copy(struct CUgraph_st *graph)
 {
     size_t n = graph->nodes.n;
@@ -132,7 +132,7 @@ API(cuGraphNodeFindInClone, (CUgraphNode * out, CUgraphNode node, CUgraph clone)
     return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* What a list question answers: the number without room, as many as fit and NULL for the rest with it. */
+/* Answers a query for a list. Without an array, sets `*n` to the number of nodes; with one, fills it and adds NULLs. */
 static CUresult list(const struct nodes *nodes, CUgraphNode *out, size_t *n)
 {
     NEED_VALUE(n);
@@ -269,7 +269,7 @@ API(cuGraphDestroyNode, (CUgraphNode node), (node))
     LOCKED;
     NEED_VALUE(is(node, NODE));
     for (size_t i = 0; i < node->graph->nodes.n; i++) cut(&node->graph->nodes.v[i]->before, node);
-    /* The array keeps its size, for it grows at powers of two of its length. */
+    /* A new array, because the old one grows only when its length is a power of two. */
     struct nodes left = {0};
     for (size_t i = 0; i < node->graph->nodes.n; i++) {
         if (node->graph->nodes.v[i] == node) continue;
@@ -296,7 +296,7 @@ API(cuGraphDebugDotPrint, (CUgraph graph, const char *path, unsigned flags), (gr
     return CUDA_SUCCESS;
 }
 
-/* ---- what can be launched ---- */
+/* ---- executable graphs ---- */
 
 static CUresult instantiate(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
 {
@@ -363,7 +363,7 @@ API_PTSZ(cuGraphUpload, (CUgraphExec exec, CUstream stream), (exec, stream))
     return sim_stream(stream, &s);
 }
 
-/* All nodes of a graph, each after its predecessors or after base, which is kept; *done is when all have ended. */
+/* Runs all nodes, each after its predecessors or after `base`, which the caller keeps. `*done` is the end of all. */
 static CUresult run(struct where *where, struct CUgraph_st *graph, struct point *base, struct point *done)
 {
     size_t n = graph->nodes.n;
@@ -397,7 +397,7 @@ static CUresult run(struct where *where, struct CUgraph_st *graph, struct point 
     return CUDA_SUCCESS;
 }
 
-/* A graph that runs is not started again before it has ended. */
+/* A launch of a running graph starts after its end. */
 API_PTSZ(cuGraphLaunch, (CUgraphExec exec, CUstream stream), (exec, stream))
 {
     LOCKED;
@@ -427,7 +427,7 @@ API_PTSZ(cuGraphLaunch, (CUgraphExec exec, CUstream stream), (exec, stream))
     return CUDA_SUCCESS;
 }
 
-/* ---- updating: the same nodes in the same order, with other parameters ---- */
+/* ---- updates: the same nodes in the same order, with other parameters ---- */
 
 static CUgraphExecUpdateResult update(struct CUgraph_st *mine, struct CUgraph_st *with, CUgraphNode *bad)
 {

@@ -1,7 +1,7 @@
-/* graph_ids.c - the numbers of graphs and nodes, as the driver tells them from 13.1 on; SIMGPU_LACK takes them away. */
+/* graph_ids.c - the ids of graphs and nodes that tools get from 13.1 on; SIMGPU_LACK removes the functions. */
 #include "model.h"
 
-/* The installed header may be older than these. */
+/* The installed header may be too old to declare these. */
 CUresult cuGraphNodeGetToolsId(CUgraphNode node, unsigned long long *id);
 CUresult cuGraphNodeGetLocalId(CUgraphNode node, unsigned *id);
 CUresult cuGraphNodeGetContainingGraph(CUgraphNode node, CUgraph *graph);

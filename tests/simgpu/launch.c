@@ -1,7 +1,7 @@
-/* launch.c - launching kernels, and what fits on a multiprocessor. */
+/* launch.c - kernel launches, and the occupancy of a multiprocessor. */
 #include "model.h"
 
-/* Locked. Checks what the device can do, as a launch or as a graph node. */
+/* Needs the lock. Checks the limits of the device, for a launch or for a graph node. */
 CUresult sim_kernel_of(struct op *op, CUfunction f, const unsigned *grid, const unsigned *block, unsigned shared)
 {
     const struct CUfunc_st *function = sim_function(f);

@@ -1,8 +1,8 @@
-/* log.c - the truth: one JSON line for each call and each piece of device work, in the file that SIMGPU_LOG names.
+/* log.c - the reference for tests: a line of JSON for each call and each piece of device work, in SIMGPU_LOG's file.
  *
- * %p in the name is the process id. A line is one write of its own, by the bare system call, so that it survives a kill
- * and no wrapper of write() sees it. Times of calls are CLOCK_MONOTONIC; times of device work count from the anchor of
- * their device, which its own line states in both host clocks.
+ * `%p` in the file's name becomes the process id. Each line is one write by the bare system call, so that it survives a
+ * kill and no wrapper of write() sees it. Times of calls are CLOCK_MONOTONIC. Times of device work count from their
+ * device's anchor, and a line for the device states the anchor in both host clocks.
  */
 #include <fcntl.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 
 static int fd = -1;
 
-/* Also in the child of a fork, which has a file of its own where the name has %p. */
+/* Called also in the child of a fork, which gets a file of its own if the name contains %p. */
 void sim_log_open(void)
 {
     const char *pattern = getenv("SIMGPU_LOG"), *p;

@@ -1,7 +1,7 @@
-/* memory.c - memory of the devices and of the host, which is host memory all of it; what is known of an address.
+/* memory.c - memory of the devices and of the host, all of it host memory; queries about addresses.
  *
- * Every allocation is a mapping of its own, kept in one sorted array. A device has as much as SIMGPU_MEMORY says;
- * what is over that is CUDA_ERROR_OUT_OF_MEMORY, though untouched pages cost nothing.
+ * Every allocation is a mapping of its own. One sorted array lists them. A device holds as many bytes as SIMGPU_MEMORY
+ * says. More is CUDA_ERROR_OUT_OF_MEMORY, though untouched pages cost nothing.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -12,7 +12,7 @@ static struct region *regions;
 static size_t nr_regions;
 static uint64_t buffer_ids;
 
-/* The first region that ends after the address. */
+/* Returns the index of the first region that ends after the address. */
 static size_t position(const char *address)
 {
     size_t low = 0, high = nr_regions;
@@ -24,7 +24,7 @@ static size_t position(const char *address)
     return low;
 }
 
-/* Locked. NULL for memory nobody told us of. */
+/* Needs the lock. NULL if the address lies in no known region. */
 struct region *sim_region(const void *address)
 {
     size_t i = position(address);
@@ -47,7 +47,7 @@ static bool is_device(enum simgpu_memory memory)
     return memory != SIMGPU_PINNED && memory != SIMGPU_PAGEABLE;
 }
 
-/* Locked. */
+/* Needs the lock. */
 CUresult sim_alloc(struct CUctx_st *ctx, int device, size_t size, enum simgpu_memory memory, CUmemoryPool pool,
                    void **out)
 {
@@ -79,7 +79,7 @@ static void release(struct region *r)
     memmove(r, r + 1, (size_t)(regions + --nr_regions - r) * sizeof *r);
 }
 
-/* Locked. The address must be one that was handed out, for memory of that side. */
+/* Needs the lock. The address must be an allocation's, in memory of that side. */
 CUresult sim_free(void *base, enum simgpu_memory memory)
 {
     struct region *r = sim_region(base);
@@ -88,7 +88,7 @@ CUresult sim_free(void *base, enum simgpu_memory memory)
     return CUDA_SUCCESS;
 }
 
-/* Locked. */
+/* Needs the lock. */
 void sim_memory_of(struct CUctx_st *ctx)
 {
     for (size_t i = nr_regions; i-- > 0;)
@@ -152,7 +152,7 @@ API(cuMemHostAlloc, (void **pp, size_t bytesize, unsigned flags), (pp, bytesize,
     return allocate(pp, bytesize, SIMGPU_PINNED, flags);
 }
 
-/* Freeing waits for the whole context, as the real one does. */
+/* Waits for the whole context before it frees, as the real driver does. */
 static CUresult deallocate(void *p, enum simgpu_memory memory)
 {
     LOCKED;
@@ -227,7 +227,7 @@ API(cuMemGetAddressRange_v2, (CUdeviceptr_v2 * base, size_t *size, CUdeviceptr_v
     return CUDA_SUCCESS;
 }
 
-/* ---- what is known of an address ---- */
+/* ---- queries about addresses ---- */
 
 static CUresult attribute(void *data, CUpointer_attribute what, const struct region *r, CUdeviceptr_v2 ptr)
 {
@@ -267,7 +267,7 @@ API(cuPointerGetAttribute, (void *data, CUpointer_attribute what, CUdeviceptr_v2
     return attribute(data, what, r, ptr);
 }
 
-/* For memory nobody told us of the answers are zeros, and no error. */
+/* An address in no known region is no error: the answers are zeros. */
 API(cuPointerGetAttributes, (unsigned n, CUpointer_attribute *what, void **data, CUdeviceptr_v2 ptr),
     (n, what, data, ptr))
 {
@@ -307,7 +307,7 @@ API(cuMemAdvise_v2, (CUdeviceptr_v2 ptr, size_t count, CUmem_advise advice, CUme
     return CUDA_SUCCESS;
 }
 
-/* ---- there is nothing between processes ---- */
+/* ---- sharing between processes, which is not supported ---- */
 
 API(cuIpcGetMemHandle, (CUipcMemHandle * handle, CUdeviceptr_v2 dptr), (handle, dptr))
 {

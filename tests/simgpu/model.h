@@ -1,9 +1,9 @@
-/* model.h - the device model: objects of the driver, work in virtual time, and how a driver function is written.
+/* model.h - the device model: objects of the driver, work in virtual time, and the macros that define driver functions.
  *
- * One mutex guards everything. Work whose predecessors are done is carried out where it is submitted; what comes after
- * a host function that has not returned yet becomes a job, which a worker thread takes up. Times are CLOCK_MONOTONIC
- * nanoseconds throughout; only the log counts them from a device's anchor. Objects are never given back to malloc,
- * only reused for their kind, so that a stale handle is recognised.
+ * One mutex guards everything; "Needs the lock" means it. The submitting call executes work whose predecessors have
+ * ended. Work behind a host function that has not returned yet becomes a job of a worker thread. All times are
+ * CLOCK_MONOTONIC nanoseconds; only the log counts them from a device's anchor. Objects are never freed, only reused
+ * for their kind, so that a stale handle is recognised.
  */
 #ifndef SIMGPU_MODEL_H
 #define SIMGPU_MODEL_H
@@ -16,18 +16,18 @@
 #include "cuda.h"
 #include "simgpu.h"
 
-/* The prototypes are the vendor's; much of what they say makes no difference here. */
+/* The vendor defines the prototypes; many of their parameters have no effect here. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
 enum magic { DEAD, CONTEXT, STREAM, EVENT, MODULE, FUNCTION, GRAPH, NODE, GRAPH_EXEC, POOL, ARRAY, NR_MAGICS };
 
 struct object {
-    uint32_t magic, id; /* ids count from 1 for each kind */
+    uint32_t magic, id; /* ids count from 1 within each kind */
     struct object *next_free;
     struct CUctx_st *ctx;
 };
 
-/* A point of the timeline: its time, or the job that will tell it. */
+/* A point of the timeline: a time, or the job that will set it. */
 struct ticket {
     uint64_t end;
     int refs;
@@ -54,10 +54,10 @@ struct CUctx_st {
     unsigned flags;
     int error; /* sticky */
     struct CUstream_st *legacy, *streams;
-    struct point left; /* what destroyed streams still had to do */
+    struct point left; /* unfinished work of destroyed streams */
     size_t limits[CU_LIMIT_MAX];
     CUfunc_cache cache;
-    uint32_t peers; /* bit a device */
+    uint32_t peers; /* a bit for each device */
 };
 
 struct capture {
@@ -76,13 +76,13 @@ struct nodes {
 
 struct CUstream_st {
     struct object head;
-    struct CUstream_st *next; /* of the context */
+    struct CUstream_st *next; /* next stream of the context */
     unsigned flags;
     int priority;
     bool blocking;
     struct point last;
     struct capture *capture;
-    struct nodes tail; /* in the capture */
+    struct nodes tail; /* used in a capture */
 };
 
 struct CUevent_st {
@@ -125,7 +125,7 @@ struct global {
     CUdeviceptr_v2 address;
     size_t size;
 };
-struct CUmod_st { /* a CUlibrary too */
+struct CUmod_st { /* also a CUlibrary */
     struct object head;
     char *ptx; /* NULL: the image is binary, and any name is accepted */
     struct CUfunc_st **functions;
@@ -134,7 +134,7 @@ struct CUmod_st { /* a CUlibrary too */
     size_t nr_globals;
     bool library;
 };
-struct CUfunc_st { /* a CUkernel too */
+struct CUfunc_st { /* also a CUkernel */
     struct object head;
     struct CUmod_st *module;
     const char *name;
@@ -177,7 +177,7 @@ struct op {
         struct set set;
         struct {
             CUhostFn fn;
-            CUstreamCallback callback; /* instead of fn, with the stream */
+            CUstreamCallback callback; /* called with the stream, instead of fn */
             CUstream stream;
             void *user;
         } host;
@@ -192,10 +192,10 @@ struct op {
             char *to;
             uint64_t value;
             unsigned size, flags;
-        } write; /* or what is waited for */
+        } write; /* also for the value that a stream waits for */
         struct CUgraph_st *child;
     };
-    CUDA_MEMCPY3D_v2 copy_params; /* as a graph node was told */
+    CUDA_MEMCPY3D_v2 copy_params; /* as the caller passed them for a graph node */
     CUDA_MEMSET_NODE_PARAMS_v2 set_params;
     CUcontext node_ctx;
 };
@@ -206,27 +206,27 @@ struct CUgraphNode_st {
     struct op op;
     struct nodes before;
     uint32_t origin; /* id of the node this one was cloned from */
-    uint32_t local;  /* number in its graph; a copy's nodes keep theirs */
+    uint32_t local;  /* number in its graph; the nodes of a copy keep it */
     bool disabled;
     unsigned mark;
-    struct CUgraphNode_st *twin; /* while its graph is being copied */
-    struct point done;           /* during a launch */
+    struct CUgraphNode_st *twin; /* its copy, while its graph is copied */
+    struct point done;           /* set during a launch */
 };
 struct CUgraph_st {
     struct object head;
     struct nodes nodes;
-    struct CUgraphNode_st *parent; /* of a child graph */
-    uint32_t locals;               /* numbers given to its nodes so far */
+    struct CUgraphNode_st *parent; /* of the graph that contains this child graph */
+    uint32_t locals;               /* numbers that its nodes have used so far */
     bool capturing;
 };
 struct CUgraphExec_st {
     struct object head;
-    struct CUgraph_st *graph; /* a copy, whose id is also that of the executable graph */
+    struct CUgraph_st *graph; /* a copy; its id is also the executable graph's */
     unsigned long long flags;
     struct point last;
 };
 
-/* What a piece of work is part of. */
+/* The origin of a piece of work. */
 struct where {
     struct CUctx_st *ctx;
     struct CUstream_st *stream;
@@ -278,7 +278,7 @@ void sim_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void sim_log_device(int device);
 
 /* ---- engine.c ---- */
-struct point sim_later(struct point a, struct point b); /* takes both over; never more than one may be pending */
+struct point sim_later(struct point a, struct point b); /* takes ownership of both; at most one may be pending */
 void sim_point_set(struct point *to, struct point from);
 struct point sim_point_copy(struct point *from);
 void sim_point_drop(struct point *point);
@@ -289,7 +289,7 @@ CUresult sim_submit(struct CUstream_st *stream, const struct op *op);
 CUresult sim_submit_after(struct CUstream_st *stream, struct point dep);
 void sim_leave_behind(struct CUstream_st *stream);
 void sim_stream_base(struct CUstream_st *stream, struct point *deps, size_t *nr_deps, size_t room);
-void sim_wait(struct point *point); /* gives the lock up meanwhile */
+void sim_wait(struct point *point); /* releases the lock while it waits */
 void sim_engine_fork(void);
 
 /* ---- context.c ---- */
@@ -303,7 +303,7 @@ struct region *sim_region(const void *address);
 CUresult sim_alloc(struct CUctx_st *ctx, int device, size_t size, enum simgpu_memory memory, CUmemoryPool pool,
                    void **out);
 CUresult sim_free(void *base, enum simgpu_memory memory);
-void sim_memory_of(struct CUctx_st *ctx); /* frees what the context still has */
+void sim_memory_of(struct CUctx_st *ctx); /* frees the allocations that the context still has */
 
 /* ---- copy.c ---- */
 CUresult sim_copy_of(const CUDA_MEMCPY3D_v2 *p, struct op *op);
@@ -312,7 +312,7 @@ CUresult sim_set_of(const CUDA_MEMSET_NODE_PARAMS_v1 *p, struct op *op);
 /* ---- stream.c, capture.c, graph.c, node.c ---- */
 struct CUstream_st *sim_stream_new(struct CUctx_st *ctx, unsigned flags, int priority);
 void sim_stream_free(struct CUstream_st *stream);
-CUresult sim_unsafe(void); /* what a call returns that may not happen during a capture */
+CUresult sim_unsafe(void); /* returns the error of a call that is not allowed during a capture */
 CUresult sim_capture_op(struct CUstream_st *stream, const struct op *op);
 CUresult sim_capture_record(struct CUstream_st *stream, CUevent event);
 CUresult sim_capture_wait(struct CUstream_st *stream, CUevent event);
@@ -327,7 +327,7 @@ void sim_graph_free(struct CUgraph_st *graph);
 CUresult sim_node_add(struct CUgraph_st *graph, const CUgraphNode *deps, size_t n, const struct op *op,
                       CUgraphNode *out);
 struct CUgraphNode_st *sim_node_like(struct CUgraph_st *graph, CUgraphNode node);
-/* A node's id as tools know it: that of its graph in the upper half, its number there in the lower one. */
+/* Returns a node's id for tools: the graph's id in the upper half, the node's number in the lower half. */
 static inline uint64_t sim_node_id(const struct CUgraphNode_st *node)
 {
     return (uint64_t)node->graph->head.id << 32 | node->local;
@@ -338,7 +338,7 @@ struct CUgraph_st *sim_graph_copy(struct CUgraph_st *graph);
 struct CUfunc_st *sim_function(CUfunction handle);
 CUresult sim_kernel_of(struct op *op, CUfunction f, const unsigned *grid, const unsigned *block, unsigned shared);
 
-/* A driver function: what stands below it is its body. The per-thread variant has the same body. */
+/* API() heads the body of a driver function. API_PTSZ() and API_PTDS() also define its per-thread variant. */
 #define PUBLIC __attribute__((visibility("default")))
 #define API_BEGIN(symbol, name, params, before, args, after)                                                           \
     static CUresult body_##symbol params;                                                                              \
@@ -360,7 +360,7 @@ CUresult sim_kernel_of(struct op *op, CUfunction f, const unsigned *grid, const 
 #define API_PTDS(symbol, params, args)                                                                                 \
     API_BEGIN(symbol, symbol##_ptds, params, sim_per_thread++, args, sim_per_thread--)                                 \
     API(symbol, params, args)
-/* An older or newer name of a function with the same parameters. */
+/* Defines an older or newer name of a function with the same parameters. */
 #define ALIAS(name, symbol, params, args) API_BEGIN(symbol, name, params, , args, )
 #define TRY(call)                                                                                                      \
     do {                                                                                                               \

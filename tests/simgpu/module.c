@@ -1,8 +1,8 @@
 /* module.c - modules, libraries and their kernels and variables, by name.
  *
- * Nothing of a binary image is looked at: any name is found in it, and a variable has 64 KiB. Of PTX text, which is
- * documented, the entries and the sizes of the variables are read, so that a wrong name is CUDA_ERROR_NOT_FOUND. A
- * CUlibrary is a module and a CUkernel a function here, so every handle does wherever the API takes one.
+ * A binary image is never read: it has a kernel and a variable of any name, and each variable has 64 KiB. PTX text is a
+ * documented format: the entries and the sizes of the variables come from it, so a wrong name is CUDA_ERROR_NOT_FOUND.
+ * A CUlibrary is a module here and a CUkernel is a function, so either handle works in every call.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@ static bool is_name(char c)
     return isalnum((unsigned char)c) || c == '_' || c == '$';
 }
 
-/* Where a word stands in the text, from a place on. */
+/* Returns the next place of a whole word in the text. */
 static const char *word(const char *text, const char *name)
 {
     size_t n = strlen(name);
@@ -42,7 +42,7 @@ static bool has_entry(const char *ptx, const char *name)
     return false;
 }
 
-/* `.global .align 4 .b8 name[12];`: the bytes of the declaration that names it; 0: there is none. */
+/* Returns the bytes of a variable, from its declaration `.global .align 4 .b8 name[12];`; 0 if there is none. */
 static size_t variable_size(const char *ptx, const char *name)
 {
     const char *at = word(ptx, name), *start = at;
@@ -123,7 +123,7 @@ static CUresult function(struct CUfunc_st **out, struct CUmod_st *m, const char 
     return CUDA_SUCCESS;
 }
 
-/* The first context that asks makes it: one for all devices, as memory is host memory; it outlives the context. */
+/* The first query of a name makes the variable, in host memory. All devices share it, and it outlives its context. */
 static CUresult variable(CUdeviceptr_v2 *dptr, size_t *bytes, struct CUmod_st *m, const char *name)
 {
     LOCKED;

@@ -1,9 +1,9 @@
-/* node.c - the kinds of graph nodes: adding them, asking and changing their parameters, in graphs and in launchable ones. */
+/* node.c - the kinds of graph nodes: adds nodes, and reads and changes their parameters, also in executable graphs. */
 #include <stdlib.h>
 
 #include "model.h"
 
-/* ---- from parameters to operations; all locked ---- */
+/* ---- from parameters to operations; all need the lock ---- */
 
 static CUresult kernel_op(struct op *op, CUfunction f, CUkernel k, const CUDA_KERNEL_NODE_PARAMS_v1 *p)
 {
@@ -67,7 +67,7 @@ static CUresult generic_op(struct op *op, CUgraphNodeParams *p)
     }
 }
 
-/* ---- adding ---- */
+/* ---- additions ---- */
 
 #define ADD_PARAMS(...) (CUgraphNode * out, CUgraph graph, const CUgraphNode *deps, size_t n, __VA_ARGS__)
 #define ADD(make)                                                                                                      \
@@ -82,7 +82,7 @@ API(cuGraphAddKernelNode, ADD_PARAMS(const CUDA_KERNEL_NODE_PARAMS_v1 *p), (out,
     NEED_VALUE(p);
     ADD(kernel_op(&op, p->func, NULL, p));
 }
-/* The second version begins as the first does. */
+/* The first version is a prefix of the second. */
 API(cuGraphAddKernelNode_v2, ADD_PARAMS(const CUDA_KERNEL_NODE_PARAMS_v2 *p), (out, graph, deps, n, p))
 {
     NEED_VALUE(p);
@@ -139,7 +139,7 @@ API(cuGraphAddNode_v2,
     ADD(generic_op(&op, p));
 }
 
-/* ---- asking ---- */
+/* ---- queries ---- */
 
 API(cuGraphNodeGetType, (CUgraphNode node, CUgraphNodeType *type), (node, type))
 {
@@ -175,7 +175,7 @@ GET(cuGraphEventWaitNodeGetEvent, CUevent, OP_WAIT, *out = node->op.event)
 GET(cuGraphMemAllocNodeGetParams, CUDA_MEM_ALLOC_NODE_PARAMS_v1, OP_ALLOC, *out = node->op.memory.params)
 GET(cuGraphMemFreeNodeGetParams, CUdeviceptr_v2, OP_FREE, *out = (CUdeviceptr_v2)node->op.memory.base)
 
-/* ---- changing: in a graph, and in a launchable one, where the node is the graph's ---- */
+/* ---- changes: in a graph, and in an executable graph, where the handle is the original node's ---- */
 
 static CUresult replace(CUgraphExec exec, CUgraphNode node, const struct op *op)
 {

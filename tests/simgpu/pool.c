@@ -1,4 +1,4 @@
-/* pool.c - allocation in the order of a stream, memory pools, and arrays. */
+/* pool.c - stream-ordered allocation, memory pools, and arrays. */
 #include <stdlib.h>
 
 #include "model.h"
@@ -115,7 +115,7 @@ API(cuDeviceSetMemPool, (CUdevice dev, CUmemoryPool pool), (dev, pool))
     return CUDA_SUCCESS;
 }
 
-/* The address is good at once; only the freeing takes its place in the stream. */
+/* The address is valid at once; only the release is ordered in the stream. */
 static CUresult alloc_async(CUdeviceptr_v2 *dptr, size_t size, CUmemoryPool pool, CUstream stream)
 {
     struct CUstream_st *s;
@@ -156,7 +156,7 @@ API_PTSZ(cuMemFreeAsync, (CUdeviceptr_v2 dptr, CUstream stream), (dptr, stream))
     return sim_submit(s, &op);
 }
 
-/* ---- arrays: rows of elements, as plain memory ---- */
+/* ---- arrays: rows of elements in plain memory ---- */
 
 static unsigned format_size(CUarray_format format)
 {

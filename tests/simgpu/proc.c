@@ -1,7 +1,7 @@
-/* proc.c - cuGetProcAddress: which function a name means to a version, and to a program with per-thread default streams.
+/* proc.c - cuGetProcAddress: the function for a name, a version, and the program's kind of default stream.
  *
- * The versions are those of cudaTypedefs.h. A name that is not in the table has one meaning only, or had its second
- * version so long ago that nobody asks for the first: its _v2 then. A name with a version of its own is no name here.
+ * The versions are those of cudaTypedefs.h. A name that is not in the table has one variant only, or its second variant
+ * is so old that programs never ask for the first: the answer is _v2 then. A name with a version suffix is not found.
  */
 #include <stdio.h>
 
@@ -96,7 +96,7 @@ static const struct {
     {"cuStreamWriteValue64", 11070, "_v2"},
 };
 
-/* The suffix for a version; NULL: the version is too old for it; "?": the table does not have the name. */
+/* Returns the suffix for a version. NULL: the version is too old for the name. "?": the table lacks the name. */
 static const char *suffix_of(const char *name, int version)
 {
     const char *suffix = "?";

@@ -1,8 +1,8 @@
-/* rt.h - the simulated runtime: the driver's functions, this thread's state, and how a function of it is written.
+/* rt.h - the simulated runtime: the driver's functions, each thread's state, and macros for runtime functions.
  *
- * It reaches the driver as the real one does: dlopen of libcuda.so.1, dlsym of cuGetProcAddress_v2, and through what
- * that returns everything else, once for the legacy and once for the per-thread default stream. Of the simulated GPU's
- * own interface it uses only the begin and the end of a call, for the log.
+ * It reaches the driver as the real one does: dlopen of libcuda.so.1, dlsym of cuGetProcAddress_v2, and with the result
+ * all other functions, once for the legacy and once for the per-thread default stream. It uses only the begin and the
+ * end of a call from the simulated GPU's own interface, for the log.
  */
 #ifndef SIMGPU_RT_H
 #define SIMGPU_RT_H
@@ -18,7 +18,7 @@
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
-/* Their header is not in every package of CUDA's headers. C takes a second typedef of the same type. */
+/* Some packages of CUDA's headers lack the header of these types. C allows a second typedef of the same type. */
 typedef CUresult(CUDAAPI *PFN_cuProfilerStart_v4000)(void);
 typedef CUresult(CUDAAPI *PFN_cuProfilerStop_v4000)(void);
 
@@ -27,14 +27,14 @@ struct rt_driver {
 #include "rt_driver.def"
 };
 #undef D
-extern struct rt_driver rt_driver[2]; /* with the legacy, and with the per-thread default stream */
+extern struct rt_driver rt_driver[2]; /* for the legacy and for the per-thread default stream */
 extern int (*rt_begin_call)(struct simgpu_frame *, uint32_t, const char *);
 extern int (*rt_end_call)(struct simgpu_frame *, int);
 
 struct rt_thread {
     int device;
     bool bound;
-    unsigned generation; /* of the process's resets, when it was bound */
+    unsigned generation; /* the process's count of resets when the thread was bound */
     unsigned per_thread;
     cudaError_t error;
 };
@@ -42,16 +42,16 @@ extern __thread struct rt_thread rt_self;
 
 #define DRV(name) (rt_driver[rt_self.per_thread].name)
 
-/* What a call needs before its body. */
+/* Steps that a call needs before its body. */
 enum rt_need { RT_DRIVER, RT_CONTEXT };
 int rt_begin(struct simgpu_frame *frame, enum rt_need need, const char *symbol);
 cudaError_t rt_end(struct simgpu_frame *frame, int result);
-cudaError_t rt_context(void); /* makes one current if none is */
+cudaError_t rt_context(void); /* makes a context current if there is none */
 void rt_reset(void);
 CUcontext rt_primary(int device);
 
 /* rt_launch.c */
-CUkernel rt_kernel(const void *host); /* NULL: nobody registered it */
+CUkernel rt_kernel(const void *host); /* NULL: not registered */
 cudaError_t rt_variable(const void *host, CUdeviceptr *address, size_t *size);
 
 /* rt_copy.c */
@@ -80,7 +80,7 @@ CUDA_MEMCPY3D rt_box(const struct cudaMemcpy3DParms *p);
     RT(symbol, params, args)
 #define RT_PTSZ(symbol, params, args) RT_PER_THREAD(symbol, _ptsz, params, args)
 #define RT_PTDS(symbol, params, args) RT_PER_THREAD(symbol, _ptds, params, args)
-/* A function that is one of the driver's. */
+/* Defines a function by the driver's. */
 #define SAME(symbol, params, args, function, ...)                                                                      \
     RT(symbol, params, args)                                                                                           \
     {                                                                                                                  \

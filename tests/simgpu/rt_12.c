@@ -1,12 +1,12 @@
-/* rt_12.c - what the simulated runtime's functions were in release 12: parameters that changed in 13, and the names with _v2.
+/* rt_12.c - the simulated runtime's functions of release 12: parameters that changed in 13, and the names with _v2.
  *
- * Built with the headers of 12.x, which check each prototype; with those of 13 there is nothing here.
+ * The headers of 12.x check each prototype. With the headers of 13 this file is empty.
  */
 #include "rt.h"
 
 #if CUDART_VERSION < 13000
 
-/* ---- memory: a place was a device, or -1 for the host ---- */
+/* ---- memory: a location was a device, or -1 for the host ---- */
 
 static CUmemLocation place(struct cudaMemLocation location)
 {

@@ -24,7 +24,7 @@ static const struct {
 };
 #undef D
 
-/* What is missing stays NULL here, and the call that needs it fails in rt_begin's caller as the driver is too old. */
+/* A missing function becomes NULL, and load() then leaves the error "driver too old". */
 static void fill(struct rt_driver *driver, PFN_cuGetProcAddress_v12000 get, cuuint64_t flags)
 {
     CUdriverProcAddressQueryResult status;
@@ -42,7 +42,7 @@ static void load(void)
     if (!handle || !(first = (PFN_cuGetProcAddress_v12000)dlsym(handle, "cuGetProcAddress_v2"))) return;
     rt_begin_call = (int (*)(struct simgpu_frame *, uint32_t, const char *))dlsym(handle, "simgpu_begin");
     rt_end_call = (int (*)(struct simgpu_frame *, int))dlsym(handle, "simgpu_end");
-    if (!rt_begin_call || !rt_end_call) return; /* somebody else's driver: not for this runtime */
+    if (!rt_begin_call || !rt_end_call) return; /* another driver: not for this runtime */
     if (first("cuGetProcAddress", (void **)&get, 12000, CU_GET_PROC_ADDRESS_DEFAULT, &status) != CUDA_SUCCESS) return;
     fill(&rt_driver[0], get, CU_GET_PROC_ADDRESS_LEGACY_STREAM);
     fill(&rt_driver[1], get, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM);
@@ -63,7 +63,7 @@ CUcontext rt_primary(int device)
     return ctx;
 }
 
-/* The program may have made a context current by the driver's functions; else it is the device's primary one. */
+/* Binds the primary context of the device unless the program made a context current by the driver's functions. */
 cudaError_t rt_context(void)
 {
     CUcontext ctx = NULL;
@@ -81,7 +81,7 @@ cudaError_t rt_context(void)
     return cudaSuccess;
 }
 
-/* Destroys what the current device's context has; every thread binds itself anew. */
+/* Destroys the contents of the current device's context; every thread binds itself anew. */
 void rt_reset(void)
 {
     pthread_mutex_lock(&lock);

@@ -1,7 +1,7 @@
-/* rt_copy.c - the simulated runtime's copies and sets, and those of registered variables. */
+/* rt_copy.c - the simulated runtime's copies and sets, also of registered variables. */
 #include "rt.h"
 
-/* One row of bytes, by the function of the direction, as the real runtime does. */
+/* Copies one row of bytes with the driver function of the direction, as the real runtime does. */
 static cudaError_t flat(void *dst, const void *src, size_t n, enum cudaMemcpyKind kind)
 {
     if (!n) return cudaSuccess;
@@ -67,7 +67,7 @@ static size_t element_of(cudaArray_const_t array)
     return size * d.NumChannels;
 }
 
-/* Widths and places count in an array's elements where one takes part, else in bytes. */
+/* If an array takes part, widths and offsets count its elements, else bytes. */
 CUDA_MEMCPY3D rt_box(const struct cudaMemcpy3DParms *p)
 {
     size_t source = p->srcArray ? element_of(p->srcArray) : 1, target = p->dstArray ? element_of(p->dstArray) : 1;
@@ -112,7 +112,7 @@ RT_PTSZ(cudaMemcpy3DAsync, (const struct cudaMemcpy3DParms *p, cudaStream_t stre
     return box(&q, stream, true);
 }
 
-/* A side is an array with a place, or a pointer with a pitch. */
+/* One side of a copy: an array with an offset, or a pointer with a pitch. */
 struct flat_side {
     cudaArray_const_t array;
     size_t x, y;
@@ -143,7 +143,7 @@ static cudaError_t rectangle(struct flat_side to, struct flat_side from, size_t 
 }
 #define POINTER(p, row) ((struct flat_side){.pointer = (p), .pitch = (row)})
 #define PLACE(a, h, w) ((struct flat_side){.array = (a), .x = (w), .y = (h)})
-/* A function of the plain and of the Async kind. */
+/* Defines a function and its Async variant. */
 #define COPY_2D(name, params, async_params, args, async_args, to, from)                                                \
     RT_PTDS(name, params, args)                                                                                        \
     {                                                                                                                  \
@@ -192,7 +192,7 @@ SAME_PTSZ(cudaMemset3DAsync, (struct cudaPitchedPtr p, int value, struct cudaExt
           (p, value, e, stream), cuMemsetD2D8Async, (CUdeviceptr)p.ptr, p.pitch, (unsigned char)value, e.width,
           e.height *e.depth, stream)
 
-/* ---- variables, by the address of their host's shadow ---- */
+/* ---- variables, by the address of their shadow on the host ---- */
 
 static cudaError_t place_of(const void *symbol, size_t offset, size_t n, char **at)
 {

@@ -34,7 +34,7 @@ static cudaError_t use(int device)
     if (!ctx) return cudaErrorInvalidDevice;
     rt_self.device = device;
     rt_self.bound = true;
-    rt_self.generation--; /* so that rt_context() makes it current */
+    rt_self.generation--; /* makes rt_context() bind the device anew */
     return rt_context();
 }
 RT_BARE(cudaSetDevice, (int device), (device))
@@ -60,7 +60,7 @@ RT_BARE(cudaGetDeviceFlags, (unsigned *flags), (flags))
     int active;
     return (cudaError_t)DRV(cuDevicePrimaryCtxGetState)(rt_self.device, flags, &active);
 }
-/* The numbers of the attributes are those of the driver. */
+/* Runtime and driver number the attributes alike. */
 RT_BARE(cudaDeviceGetAttribute, (int *value, enum cudaDeviceAttr attr, int device), (value, attr, device))
 {
     return (cudaError_t)DRV(cuDeviceGetAttribute)(value, (CUdevice_attribute)attr, device);
@@ -125,7 +125,7 @@ RT_BARE(cudaGetDeviceProperties, (struct cudaDeviceProp * p, int device), (p, de
 {
     return properties(p, device);
 }
-#if CUDART_VERSION < 13000 /* what a program of 12 calls by the shorter name; the header then does not declare it */
+#if CUDART_VERSION < 13000 /* programs of 12 call it by the shorter name, which this header does not declare */
 PUBLIC cudaError_t cudaGetDeviceProperties_v2(struct cudaDeviceProp *p, int device);
 RT_BARE(cudaGetDeviceProperties_v2, (struct cudaDeviceProp * p, int device), (p, device))
 {
@@ -173,7 +173,7 @@ RT_BARE(cudaDeviceSetMemPool, (int device, cudaMemPool_t pool), (device, pool))
     return (cudaError_t)DRV(cuDeviceSetMemPool)(device, pool);
 }
 
-/* ---- the way to the driver, and what there is not ---- */
+/* ---- look-ups in the driver, and functions without effect ---- */
 
 static cudaError_t entry(const char *symbol, void **function, int version, unsigned long long flags,
                          enum cudaDriverEntryPointQueryResult *status)

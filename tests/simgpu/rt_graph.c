@@ -1,4 +1,4 @@
-/* rt_graph.c - the simulated runtime's graphs, whose handles are the driver's, and the user objects that they keep. */
+/* rt_graph.c - the simulated runtime's graphs, whose handles are the driver's, and the user objects of graphs. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -6,7 +6,7 @@
 
 typedef const cudaGraphNode_t *nodes;
 
-/* ---- user objects: counted by the program's references and by those of graphs, copies and instances ---- */
+/* ---- user objects: counted by references of the program and of graphs, copies and instances ---- */
 
 struct CUuserObject_st {
     cudaHostFn_t destroy;
@@ -45,7 +45,7 @@ static void hold(const void *owner, cudaUserObject_t object, unsigned count, boo
     pthread_mutex_unlock(&object_lock);
 }
 
-/* Only the thread that works on a graph changes what it keeps, so the list may be walked without the lock. */
+/* Walks the list without the lock: only the thread that works on a graph changes what the graph keeps. */
 static cudaError_t copied(cudaError_t error, const void *graph, const void *to)
 {
     struct holding *h = error ? NULL : __atomic_load_n(&holdings, __ATOMIC_ACQUIRE);
@@ -106,7 +106,7 @@ RT(cudaGraphClone, (cudaGraph_t * clone, cudaGraph_t graph), (clone, graph))
 SAME(cudaGraphDestroyNode, (cudaGraphNode_t node), (node), cuGraphDestroyNode, node)
 SAME(cudaGraphNodeFindInClone, (cudaGraphNode_t * out, cudaGraphNode_t node, cudaGraph_t clone), (out, node, clone),
      cuGraphNodeFindInClone, out, node, clone)
-/* The numbers of the kinds are the driver's. */
+/* Runtime and driver number the kinds alike. */
 SAME(cudaGraphNodeGetType, (cudaGraphNode_t node, enum cudaGraphNodeType *type), (node, type), cuGraphNodeGetType, node,
      (CUgraphNodeType *)type)
 SAME(cudaGraphGetNodes, (cudaGraph_t graph, cudaGraphNode_t *out, size_t *n), (graph, out, n), cuGraphGetNodes, graph,
@@ -211,7 +211,7 @@ SAME(cudaGraphAddEventRecordNode, ADD_PARAMS(cudaEvent_t event), (out, graph, de
 SAME(cudaGraphAddEventWaitNode, ADD_PARAMS(cudaEvent_t event), (out, graph, deps, n, event), cuGraphAddEventWaitNode,
      out, graph, deps, n, event)
 
-/* ---- what can be launched ---- */
+/* ---- executable graphs ---- */
 
 static cudaError_t instantiated(cudaError_t error, cudaGraph_t graph, const cudaGraphExec_t *exec)
 {

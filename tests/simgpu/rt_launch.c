@@ -1,6 +1,6 @@
-/* rt_launch.c - what nvcc's code registers, launches, and questions about kernels.
+/* rt_launch.c - the simulated runtime's registration of nvcc's code, launches, and queries about kernels.
  *
- * A fat binary becomes a library of the driver when something of it is first used; names come from the registration.
+ * A fat binary becomes a library of the driver at its first use. The registration provides the names.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ struct entry {
     bool variable;
     size_t size;
     CUdeviceptr address;
-    void **managed; /* where the program looks for the address */
+    void **managed; /* the pointer through which the program reads the address */
 };
 static struct entry *table[4096];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -34,7 +34,7 @@ static struct entry *find(const void *host, bool variable)
 {
     for (struct entry *e = *slot(host); e; e = e->next)
         if (e->host == host && e->variable == variable) return e;
-    /* A managed variable is spoken of by the address that the program got for it. */
+    /* A program refers to a managed variable by the address that it got for it. */
     for (size_t i = 0; variable && i < sizeof table / sizeof *table; i++)
         for (struct entry *e = table[i]; e; e = e->next)
             if (e->managed && e->address && (const void *)e->address == host) return e;
@@ -52,7 +52,7 @@ static struct entry *add(void **handle, const void *host, const char *name, bool
     return e;
 }
 
-/* Locked. */
+/* Needs the lock. */
 static cudaError_t load(struct binary *b)
 {
     if (b->library) return cudaSuccess;
@@ -72,7 +72,7 @@ CUkernel rt_kernel(const void *host)
     return kernel;
 }
 
-/* The driver can't tell a binary's variable's size, the registration can. */
+/* The driver does not know the size of a binary's variable, but the registration does. */
 static cudaError_t place(struct entry *e)
 {
     size_t size;
@@ -96,7 +96,7 @@ cudaError_t rt_variable(const void *host, CUdeviceptr *address, size_t *size)
     return result;
 }
 
-/* ---- what nvcc's code calls before main and after it; no calls in the sense of the log ---- */
+/* ---- calls of nvcc's code before and after main; the log leaves them out ---- */
 
 PUBLIC void **__cudaRegisterFatBinary(void *wrapper);
 PUBLIC void __cudaRegisterFatBinaryEnd(void **handle);
@@ -134,7 +134,7 @@ void __cudaRegisterManagedVar(void **handle, void **host, char *device, const ch
 {
     add(handle, host, name, true, size)->managed = host;
 }
-/* Managed variables have to be there before the host first looks at them. */
+/* Managed variables must exist before the host first reads them. */
 char __cudaInitModule(void **handle)
 {
     struct simgpu_frame frame;
@@ -230,7 +230,7 @@ RT_PTSZ(cudaLaunchKernelExC, (const cudaLaunchConfig_t *c, const void *f, void *
     return (cudaError_t)DRV(cuLaunchKernelEx)(&config, (CUfunction)k, args, NULL);
 }
 
-/* ---- questions ---- */
+/* ---- queries ---- */
 
 static cudaError_t function(CUfunction *f, const void *host)
 {
@@ -336,7 +336,7 @@ RT(cudaLibraryGetGlobal, (void **p, size_t *size, cudaLibrary_t library, const c
 {
     return (cudaError_t)DRV(cuLibraryGetGlobal)((CUdeviceptr *)p, size, (CUlibrary)library, name);
 }
-/* What only these ask for is looked up when it is called. */
+/* Looks up the driver functions that only these calls need. */
 static void *driver_function(const char *name)
 {
     void *found = NULL;
@@ -354,7 +354,7 @@ RT_BARE(cudaLibraryGetKernelCount, (unsigned *n, cudaLibrary_t library), (n, lib
         (PFN_cuLibraryGetKernelCount_v12040)driver_function("cuLibraryGetKernelCount");
     return get ? (cudaError_t)get(n, (CUlibrary)library) : cudaErrorNotSupported;
 }
-/* No module of this device has functions for the host and the device. */
+/* This device's modules have no functions for both host and device. */
 RT(cudaLibraryGetUnifiedFunction, (void **p, cudaLibrary_t library, const char *symbol), (p, library, symbol))
 {
     NEED_VALUE(p && symbol);

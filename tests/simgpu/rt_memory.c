@@ -1,4 +1,4 @@
-/* rt_memory.c - the simulated runtime's allocations, pools, arrays, and what is known of a pointer. */
+/* rt_memory.c - the simulated runtime's allocations, pools and arrays, and queries about pointers. */
 #include "rt.h"
 
 RT(cudaMalloc, (void **p, size_t size), (p, size))
@@ -36,7 +36,7 @@ SAME_PTSZ(cudaMallocFromPoolAsync, (void **p, size_t size, cudaMemPool_t pool, c
           (p, size, pool, stream), cuMemAllocFromPoolAsync, (CUdeviceptr *)p, size, pool, stream)
 SAME_PTSZ(cudaFreeAsync, (void *p, cudaStream_t stream), (p, stream), cuMemFreeAsync, (CUdeviceptr)p, stream)
 
-/* The two libraries' properties have the same fields in the same places. */
+/* Runtime and driver lay the properties out alike. */
 SAME(cudaMemPoolCreate, (cudaMemPool_t * pool, const struct cudaMemPoolProps *props), (pool, props), cuMemPoolCreate,
      pool, (const CUmemPoolProps *)props)
 SAME(cudaMemPoolDestroy, (cudaMemPool_t pool), (pool), cuMemPoolDestroy, pool)
@@ -116,7 +116,7 @@ PUBLIC struct cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, i
 
 /* ---- hints ---- */
 
-#if CUDART_VERSION >= 13000 /* before that: rt_12.c */
+#if CUDART_VERSION >= 13000 /* older headers: rt_12.c */
 static CUmemLocation place(struct cudaMemLocation location)
 {
     CUmemLocation l = {.type = (CUmemLocationType)location.type, .id = location.id};
@@ -130,7 +130,7 @@ SAME(cudaMemAdvise, (const void *p, size_t count, enum cudaMemoryAdvise advice, 
      (p, count, advice, location), cuMemAdvise, (CUdeviceptr)p, count, (CUmem_advise)advice, place(location))
 #endif
 
-/* ---- memory of graphs, of which there never is any ---- */
+/* ---- memory of graphs, always 0 ---- */
 
 static cudaError_t graph_memory(int device, enum cudaGraphMemAttributeType attr, const void *value)
 {
@@ -147,7 +147,7 @@ RT(cudaDeviceGetGraphMemAttribute, (int device, enum cudaGraphMemAttributeType a
     *(cuuint64_t *)value = 0;
     return cudaSuccess;
 }
-/* Only the high marks can be set, and only to 0. */
+/* A program may only reset the high marks to 0. */
 RT(cudaDeviceSetGraphMemAttribute, (int device, enum cudaGraphMemAttributeType attr, void *value),
    (device, attr, value))
 {

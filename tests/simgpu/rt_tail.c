@@ -1,11 +1,11 @@
-/* rt_tail.c - every runtime function of preload/cuda/cudart.def that has no body of its own: it is there and not supported.
+/* rt_tail.c - stubs for the runtime functions of preload/cuda/cudart.def without a body: they return "not supported".
  *
- * Weak, as in tail.c. A row whose parameters are other ones in the header's release goes by its name alone.
+ * They are weak, as in tail.c. A row whose parameters differ in the header's release is defined by its name alone.
  */
 #include "rt.h"
 
 #if __has_include("cuda/cudart_compat.h")
-#include "cuda/cudart_compat.h" /* types that this header is too old for */
+#include "cuda/cudart_compat.h" /* types that an older header lacks */
 #endif
 #if __has_include("cuda/cudart.def")
 #define LIBRARY(name, soname)

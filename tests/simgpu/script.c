@@ -1,10 +1,11 @@
-/* script.c - what work costs (SIMGPU_SCRIPT) and which calls fail (SIMGPU_FAIL).
+/* script.c - the cost of work (SIMGPU_SCRIPT) and the calls that fail (SIMGPU_FAIL).
  *
- * A line of the script is `glob cost`, the first that matches counts; cost is a sum of `time` and `time*unit`, with unit
- * blocks, threads or bytes: `*gemm* 10us + 5ns*blocks`. Copies and sets are called memcpy_htod, memcpy_dtoh, memcpy_dtod,
- * memcpy_htoh, memcpy_ptop, memset. `latency time` is what passes from a submission to the earliest start. Everything is
- * computed in whole picoseconds and rounded down to nanoseconds, so that a test can compute the same.
- * SIMGPU_FAIL is `symbol=code[:after N][:times M]`, separated by commas: the first N calls pass, M of the later ones fail.
+ * A line of the script is `glob cost`; the first that matches counts. A cost is a sum of `time` and `time*unit`, with
+ * the units blocks, threads and bytes: `*gemm* 10us + 5ns*blocks`. Copies and sets have the names memcpy_htod,
+ * memcpy_dtoh, memcpy_dtod, memcpy_htoh, memcpy_ptop and memset. `latency time` is the time from a submission to the
+ * earliest start. All sums are whole picoseconds, rounded down to nanoseconds at the end, so that a test can compute
+ * the same values. SIMGPU_FAIL is `symbol=code[:after N][:times M]`, separated by commas: the first N calls pass, M
+ * later ones fail.
  */
 #include <ctype.h>
 #include <fnmatch.h>
@@ -31,7 +32,7 @@ static uint64_t latency = 1000;
 static const char standard[] = "memcpy_dtod 1us + 0.001ns*bytes\nmemcpy_* 1us + 0.04ns*bytes\n"
                                "memset 1us + 0.001ns*bytes\n* 2us + 10ns*blocks\n";
 
-/* `12.5us` in picoseconds; *end stays at text when there is none. */
+/* Parses `12.5us` into picoseconds; `*end` stays `text` if there is no duration. */
 static uint64_t duration(const char *text, const char **end)
 {
     static const struct {
@@ -129,7 +130,7 @@ uint64_t sim_latency(void)
     return latency;
 }
 
-/* The first line that fits the name; there always is one. */
+/* Returns the first line that matches the name; one always does. */
 const struct cost *sim_cost_of(const char *name)
 {
     size_t i = 0;
@@ -142,7 +143,7 @@ uint64_t sim_cost(const struct cost *cost, uint64_t blocks, uint64_t threads, ui
     return (cost->fixed + cost->block * blocks + cost->thread * threads + cost->byte * bytes) / 1000;
 }
 
-/* The error this call is to return instead of doing anything; 0: none. */
+/* Returns the error that this call has to return at once; 0 if there is none. */
 int sim_injected(const char *symbol)
 {
     for (size_t i = 0; i < nr_failures; i++) {

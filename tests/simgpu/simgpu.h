@@ -1,9 +1,9 @@
-/* simgpu.h - what the simulated GPU shows beyond the vendor's API: the interface of a simulated CUPTI, and of its runtime.
+/* simgpu.h - the simulated GPU's own interface beside the vendor's API, for the simulated CUPTI and runtime.
  *
- * Times are CLOCK_MONOTONIC nanoseconds; device times may lie in the future, for nothing waits unless SIMGPU_REAL is
- * set. The outermost call of a thread gives its correlation id to the calls nested in it. Callbacks run inside the call
- * (or in a worker thread, after a host function) and may not call CUDA. An activity is reported as soon as its end is
- * known; the strings live as long as the process.
+ * Times are CLOCK_MONOTONIC nanoseconds. Device times may lie in the future, because no call waits unless SIMGPU_REAL
+ * is set. The outermost call of a thread gives its correlation id to the calls nested in it. Callbacks run inside the
+ * call, or in a worker thread after a host function, and may not call CUDA. The driver reports an activity as soon as
+ * it knows its end. The strings live as long as the process.
  */
 #ifndef SIMGPU_H
 #define SIMGPU_H
@@ -16,12 +16,12 @@ struct simgpu_call {
     const char *symbol;
     uint32_t domain;
     uint32_t correlation;
-    uint32_t exit; /* 0 at entry, 1 at exit, when result is valid */
+    uint32_t exit; /* 0 at entry, 1 at exit; `result` is valid at exit */
     int32_t result;
     uint64_t time;
     uint64_t thread; /* pthread_self() */
     uint32_t tid;
-    uint32_t context; /* id of the current context, 0 without one */
+    uint32_t context; /* id of the current context; 0: none */
 };
 
 enum simgpu_kind {
@@ -38,16 +38,16 @@ struct simgpu_activity {
     const char *name;
     uint32_t device, context, stream;
     uint32_t correlation;
-    uint64_t sequence; /* in order of becoming known, one counter for the process */
+    uint64_t sequence; /* order of the reports, one counter for the process */
     uint64_t submitted, start, end;
     uint32_t grid[3], block[3];
     uint32_t shared_static, shared_dynamic, registers;
     uint64_t bytes;
-    uint32_t value;          /* of a memset */
-    uint32_t source, target; /* of a copy: enum simgpu_memory */
+    uint32_t value;          /* for a memset */
+    uint32_t source, target; /* for a copy: enum simgpu_memory */
     uint32_t source_device, target_device;
     uint32_t async;
-    uint32_t graph; /* id of the executable graph, 0 outside graphs */
+    uint32_t graph; /* id of the executable graph; 0 outside graphs */
     uint64_t node;
 };
 
@@ -57,11 +57,11 @@ struct simgpu_subscriber {
     void (*activity)(void *user, const struct simgpu_activity *activity);
 };
 
-/* Adds or removes a subscriber, which must stay where it is; up to four. 0, or -1 when there is no room. */
+/* Adds or removes a subscriber, which must stay at its address. Four fit. Returns 0, or -1 if there is no room. */
 int simgpu_subscribe(const struct simgpu_subscriber *subscriber);
 void simgpu_unsubscribe(const struct simgpu_subscriber *subscriber);
 
-/* One API call of a library on top of the driver. begin returns an error that is to be returned instead of calling. */
+/* One API call of a library above the driver. If begin returns an error, the call has to return it at once. */
 struct simgpu_frame {
     const char *symbol;
     uint64_t start;
@@ -70,11 +70,11 @@ struct simgpu_frame {
 int simgpu_begin(struct simgpu_frame *frame, uint32_t domain, const char *symbol);
 int simgpu_end(struct simgpu_frame *frame, int result);
 
-/* The anchor of a device's virtual clock, in both host clocks; 0 where there is no such device. */
+/* Reads the anchor of a device's virtual clock in both host clocks; returns 0 if the device does not exist. */
 int simgpu_anchor(unsigned device, uint64_t *monotonic, uint64_t *realtime);
-/* Takes memory of a device away, as CUPTI's own pools do. */
+/* Takes memory away from a device, as CUPTI's own pools do. */
 void simgpu_hold(unsigned device, uint64_t bytes);
-/* The virtual now: the host's clock, or the last time waited for if that is later. */
+/* Returns the virtual time: the host's clock, or the latest time that a call waited for if that is later. */
 uint64_t simgpu_now(void);
 
 #endif

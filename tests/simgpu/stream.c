@@ -1,4 +1,4 @@
-/* stream.c - streams, events, waits between them, host functions, values written to memory. */
+/* stream.c - streams, events, waits between them, host functions, and values that streams write to memory. */
 #include <stdlib.h>
 
 #include "model.h"
@@ -9,7 +9,7 @@ static __thread struct {
     struct CUstream_st *stream;
 } own[MAX_OWN]; /* this thread's per-thread streams, by the context's id */
 
-/* Locked. */
+/* Needs the lock. */
 struct CUstream_st *sim_stream_new(struct CUctx_st *ctx, unsigned flags, int priority)
 {
     struct CUstream_st *s = sim_new(STREAM, sizeof *s, ctx), **at = &ctx->streams;
@@ -21,7 +21,7 @@ struct CUstream_st *sim_stream_new(struct CUctx_st *ctx, unsigned flags, int pri
     return s;
 }
 
-/* Locked. */
+/* Needs the lock. */
 void sim_stream_free(struct CUstream_st *stream)
 {
     struct CUstream_st **at = &stream->head.ctx->streams;
@@ -32,7 +32,7 @@ void sim_stream_free(struct CUstream_st *stream)
     sim_delete(stream);
 }
 
-/* Locked. The stream a handle means to this call. */
+/* Needs the lock. Finds the stream that a handle denotes in this call. */
 CUresult sim_stream(CUstream handle, struct CUstream_st **stream)
 {
     struct CUctx_st *ctx;
@@ -71,7 +71,7 @@ API(cuStreamCreateWithPriority, (CUstream * stream, unsigned flags, int priority
 {
     return create(stream, flags, priority);
 }
-/* What the stream still has to do is done; its events stay. */
+/* The remaining work of the stream still runs; its events stay. */
 ALIAS(cuStreamDestroy, cuStreamDestroy_v2, (CUstream stream), (stream))
 API(cuStreamDestroy_v2, (CUstream stream), (stream))
 {
@@ -133,7 +133,7 @@ API_PTSZ(cuStreamSynchronize, (CUstream stream), (stream))
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
     sim_wait(&s->last);
-    if (s == s->head.ctx->legacy) /* which follows all blocking ones */
+    if (s == s->head.ctx->legacy) /* it follows all blocking streams */
         for (struct CUstream_st *o = s->head.ctx->streams; o; o = o->next)
             if (o->blocking) sim_wait(&o->last);
     sim_report_sync("stream", s->head.ctx, s->head.id, start);

@@ -1,8 +1,9 @@
-/* symbols.c - the library's own symbol table: look-up by name without dlsym, and names that SIMGPU_LACK takes out of it.
+/* symbols.c - the library's own symbol table: finds names without dlsym, and removes those that SIMGPU_LACK lists.
  *
- * dlsym may be somebody's wrapper, and the vendor's libraries don't ask it for their own functions either. A name is
- * taken out by undefining its entry in memory, in this library's own table only, before main; what the loader has bound
- * by then stays bound, so it works for dlsym and cuGetProcAddress, and for lazily bound calls it kills.
+ * dlsym may be a profiler's wrapper, and the vendor's libraries do not use it for their own functions either. A name is
+ * removed before main: its entry in this library's table becomes undefined in memory. Bindings that the loader has made
+ * by then stay. So a removal works for dlsym and cuGetProcAddress, but a lazily bound call of the name ends the
+ * program.
  */
 #include "symbols.h"
 
@@ -12,10 +13,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* link.h declares _DYNAMIC, which is this library's own. */
+/* link.h declares _DYNAMIC, which refers to this library's own section. */
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
 
-/* The loader relocates these addresses in place on most systems, not on all. */
+/* Most loaders relocate these addresses in place, some do not. */
 static const void *dynamic(Elf64_Sxword tag)
 {
     uintptr_t base = (uintptr_t)__ehdr_start;

@@ -1,10 +1,10 @@
-/* symbols.h - look-up in the library's own symbol table. */
+/* symbols.h - looks names up in the library's own symbol table. */
 #ifndef SIMGPU_SYMBOLS_H
 #define SIMGPU_SYMBOLS_H
 
 #include <string.h>
 
-/* NULL where there is none, or where SIMGPU_LACK took it out. */
+/* Returns NULL if there is no such function or SIMGPU_LACK removed it. */
 void *sim_symbol(const char *name);
 
 #endif

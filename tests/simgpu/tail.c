@@ -1,11 +1,11 @@
-/* tail.c - every driver function of preload/cuda/cuda.def that has no body of its own: it is there and not supported.
+/* tail.c - stubs for the driver functions of preload/cuda/cuda.def without a body: they return "not supported".
  *
- * Weak, so that a body elsewhere in the library takes its place. The prototypes are checked against the header.
+ * They are weak, so that a body elsewhere in the library replaces them. The header checks their prototypes.
  */
 #include "model.h"
 
 #if __has_include("cuda/cuda_compat.h")
-#include "cuda/cuda_compat.h" /* types that this header is too old for */
+#include "cuda/cuda_compat.h" /* types that an older header lacks */
 #endif
 #if __has_include("cuda/cuda.def")
 #define LIBRARY(name, soname)

@@ -1,4 +1,4 @@
-/* analysis_attribute.c - the four rules by which work belongs to a stage, launches with one id, operators, stages around. */
+/* analysis_attribute.c - the four rules that assign work to a stage, launches with equal ids, operators. */
 #include <check.h>
 #include <stdlib.h>
 
@@ -75,7 +75,7 @@ static void add_arrow(uint64_t id, uint32_t thread, int64_t time, bool is_forwar
     f->is_forward[at] = is_forward;
 }
 
-/* A kernel launched by a call on this thread at this time. */
+/* Adds a kernel launched by a call on this thread at this time. */
 static uint32_t launch(uint32_t thread, int64_t time)
 {
     static uint64_t id = 1000;
@@ -116,17 +116,17 @@ START_TEST(stages_that_cross)
     check_work(late, second, VIA_THREAD);
     check_work(deep, inside, VIA_THREAD);
     ck_assert_uint_eq(stages_around(&a.paths, second, 60), first);
-    ck_assert_uint_eq(stages_around(&a.paths, second, 105), NO_PLACE); /* the first one is over by then */
+    ck_assert_uint_eq(stages_around(&a.paths, second, 105), NO_PLACE); /* the first one has ended */
 }
 END_TEST
 
 START_TEST(a_backward_operator_belongs_to_its_forward)
 {
     uint32_t forward = add_stage(1, 0, 50);
-    add_stage(1, 60, 200); /* open while backward runs, on the thread that waits for it */
+    add_stage(1, 60, 200); /* open during backward, on the thread that waits for it */
     add_span(CLASS_OPERATOR, 1, 10, 20, NO_ID);
     add_span(CLASS_OPERATOR, 2, 100, 140, NO_ID); /* evaluate_function */
-    add_span(CLASS_OPERATOR, 2, 105, 130, NO_ID); /* MmBackward, where the arrow ends */
+    add_span(CLASS_OPERATOR, 2, 105, 130, NO_ID); /* MmBackward: the arrow ends here */
     add_span(CLASS_OPERATOR, 2, 150, 160, NO_ID); /* no arrow ends here */
     add_arrow(77, 1, 10, true);
     add_arrow(77, 2, 105, false);

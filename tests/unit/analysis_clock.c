@@ -1,4 +1,4 @@
-/* analysis_clock.c - from ticks to nanoseconds: rates, interrupted readings, steps, and readings that cannot be. */
+/* analysis_clock.c - from ticks to nanoseconds: rates, interrupted readings, steps, and impossible readings. */
 #include <check.h>
 #include <stdlib.h>
 
@@ -27,7 +27,7 @@ START_TEST(straight_lines_between_readings)
     ck_assert_int_eq(clock_ns(&clock, 1000), REAL + 500);
     ck_assert_int_eq(clock_ns(&clock, 2000), REAL + 1000);
     ck_assert_int_eq(clock_ns(&clock, 3500), REAL + 1550);
-    /* Outside, the rate over all: 1100 ns in 3000 ticks. */
+    /* Outside the readings the average rate holds: 1100 ns in 3000 ticks. */
     ck_assert_int_eq(clock_ns(&clock, 7000), REAL + 1600 + 1100);
     ck_assert_int_eq(clock_ns(&clock, 0), REAL + 500 - 367);
     clock_free(&clock);

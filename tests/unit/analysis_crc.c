@@ -1,4 +1,4 @@
-/* analysis_crc.c - the CRC of both programs is zlib's, for every length, place and content. */
+/* analysis_crc.c - the CRC of both programs equals zlib's for every length, alignment and content. */
 #include <check.h>
 #include <stdlib.h>
 #include <zlib.h>

@@ -1,5 +1,7 @@
-/* analysis_damage.c - a trace with a live file, cut at many places and with bytes flipped: every chunk that is whole is
- * still read, once, and nothing worse happens. All in one process, so that sanitizers and leaks have a say.
+/* analysis_damage.c - cuts a trace and its live file at many places and flips their bytes.
+ *
+ * The reader must still read every intact chunk, once, and must not crash. All of it runs in one process, so that
+ * sanitizers and leak checks apply.
  */
 #include <check.h>
 #include <fcntl.h>
@@ -12,7 +14,7 @@
 
 #define CHUNKS 64
 
-struct part { /* a chunk, and which bytes of which file it is made of */
+struct part { /* a chunk: its file and its bytes there */
     unsigned long serial, records, from, to;
     bool live;
 };
@@ -101,7 +103,7 @@ static void cut(const struct file *file, size_t size)
 
 /* ---- reading ---- */
 
-/* Every value of every column, so that every decoder runs on what is there. */
+/* Decodes every value of every column, so that every decoder sees the data. */
 static void decode_all(struct reader *reader, struct chunk *chunk)
 {
     const uint32_t *first;
@@ -113,7 +115,7 @@ static void decode_all(struct reader *reader, struct chunk *chunk)
     }
 }
 
-/* Reads the trace as it lies there; records[] says how many records of each part were read. False: refused. */
+/* Reads the trace. Sets records[] to the records read from each part. False if the reader refuses it. */
 static bool read_trace(bool with_live, unsigned long *records)
 {
     struct trace trace;
@@ -161,7 +163,7 @@ static void check_cut(size_t size)
     ck_assert_msg(good || size < part[0].from, "nothing read of %zu bytes", size);
     for (size_t i = 0; i < parts; i++) {
         unsigned long expected = !part[i].live && part[i].to <= size ? part[i].records : 0;
-        bool padding = !part[i].live && part[i].to - 8 < size; /* only the padding of the last block is cut */
+        bool padding = !part[i].live && part[i].to - 8 < size; /* the cut removes only the padding of the last block */
         ck_assert_msg(records[i] == expected || (padding && records[i] == part[i].records),
                       "cut at %zu: chunk %lu: %lu", size, part[i].serial, records[i]);
     }
@@ -198,7 +200,7 @@ struct flip {
     uint8_t bits;
 };
 
-/* Flips bits of a byte, in memory and in the file; a second time puts them back. */
+/* Flips bits of a byte, in memory and in the file. A second call restores them. */
 static void turn(const struct flip *flip)
 {
     uint8_t *byte = &flip->file->data[flip->at];
@@ -210,13 +212,13 @@ static bool touched(const struct part *p, const struct flip *flips, size_t count
 {
     for (size_t i = 0; i < count; i++) {
         if (p->live && flips[i].file == &live_file)
-            return true; /* heads of the live file say where chunks are, and a chunk's own says whose it is */
+            return true; /* a damaged head of the live file can misplace a chunk or give it to another thread */
         if (!p->live && flips[i].file == &trace_file && flips[i].at >= p->from && flips[i].at < p->to) return true;
     }
     return false;
 }
 
-/* A flipped serial of a live chunk can make it a copy of another chunk. */
+/* A flipped serial of a live chunk can turn it into a duplicate of another chunk. */
 static bool hits_a_live_head(const struct flip *flips, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -238,7 +240,7 @@ static bool hits_the_version(const struct flip *flips, size_t count)
 START_TEST(flips)
 {
     unsigned long records[CHUNKS];
-    seed = (uint64_t)_i + 1; /* the first rounds are the same however many there are */
+    seed = (uint64_t)_i + 1; /* the first rounds do not depend on the number of rounds */
     int rounds = getenv("FLIPS") ? atoi(getenv("FLIPS")) : 500;
     for (int round = 0; round < rounds; round++) {
         struct flip flip[4];

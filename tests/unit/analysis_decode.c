@@ -1,4 +1,4 @@
-/* analysis_decode.c - rows, columns and their codecs, value by value, and payloads that make no sense. */
+/* analysis_decode.c - rows, columns and their codecs, value by value, and invalid payloads. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +28,7 @@ static void teardown(void)
     text_free(&payload);
 }
 
-/* ---- making payloads ---- */
+/* ---- building payloads ---- */
 
 static void put(const void *bytes, size_t length)
 {
@@ -62,7 +62,7 @@ static void put_row(uint32_t key, int64_t value, uint64_t when, int32_t small, u
     for (unsigned i = 0; i < list; i++) put64(i + 1);
 }
 
-/* One group of kind 1 with one column. */
+/* Decodes one group of kind 1 with one column. */
 static bool decode_column(uint16_t field, uint16_t codec, uint32_t count, const void *bytes, size_t length,
                           struct chunk *chunk)
 {
@@ -106,7 +106,7 @@ START_TEST(rows)
     ck_assert(first[0] == 0 && first[1] == 0 && first[2] == 3 && first[3] == 4 && list[2] == 3);
     ck_assert_ptr_null(group_values(&decoder, group, 6));
     ck_assert_ptr_null(group_values(&decoder, group, -1));
-    ck_assert_ptr_null(group_values(&decoder, group, 5)); /* it is a list */
+    ck_assert_ptr_null(group_values(&decoder, group, 5)); /* the field is a list */
     ck_assert_ptr_null(group_values(&decoder, &chunk.group[1], 0));
 }
 END_TEST
@@ -141,7 +141,8 @@ START_TEST(a_row_of_an_older_writer_is_shorter)
 }
 END_TEST
 
-/* A call of kind 20 with `args` arguments 1, 2, 3 ..., and one that is like the row `back` bytes before it. */
+/* Appends a call of kind 20 with `args` arguments 1, 2, 3 ..., and a row that refers to the row `back` bytes
+ * earlier. */
 static void put_call(uint64_t time, unsigned args)
 {
     put16(TFI_KIND_call);
@@ -194,7 +195,7 @@ START_TEST(rows_that_stand_for_calls)
 }
 END_TEST
 
-/* What a row is like has to be a whole row of a call before it, with the arguments that are said to have changed. */
+/* A row may only refer to a whole row of an earlier call that has the arguments it changes. */
 START_TEST(rows_that_stand_for_nothing)
 {
     static const struct {
@@ -215,7 +216,7 @@ START_TEST(rows_that_stand_for_nothing)
 }
 END_TEST
 
-/* A small payload must not become more than any block. */
+/* A small payload must not expand beyond the largest block. */
 START_TEST(rows_that_stand_for_too_much)
 {
     struct chunk chunk;
@@ -251,7 +252,7 @@ START_TEST(codecs)
     ck_assert(decode_column(1, TFI_RUNS, 5, runs, 4, &chunk));
     values = group_values(&decoder, chunk.group, 1);
     ck_assert((int64_t)values[1] == -5 && values[2] == 4 && values[4] == 4);
-    static const uint8_t keyed[] = {2, 2, 2}; /* the first column is this one: it cannot be its own key */
+    static const uint8_t keyed[] = {2, 2, 2}; /* the first column refers to itself, and cannot be its own key */
     ck_assert(decode_column(1, TFI_KEYED, 3, keyed, 3, &chunk));
     ck_assert(!group_values(&decoder, chunk.group, 1) && chunk.group->damaged);
     ck_assert_ptr_null(group_list(&decoder, chunk.group, 5, &first));
@@ -264,7 +265,7 @@ START_TEST(keyed_values_and_lists_go_by_the_first_column)
     static const uint8_t list[] = {1, 10, 2, 2, 4, 9, 2, 2, 2, 2, 2, 2, 2, 2, 2};
     struct chunk chunk;
     const uint32_t *first;
-    static const uint8_t ids[] = {1, 2, 0x81, 2}; /* 1, 2, 257: the first and the last have one key */
+    static const uint8_t ids[] = {1, 2, 0x81, 2}; /* 1, 2, 257: the first and the last have the same key */
     put32(1);
     put32(sizeof order);
     put(order, sizeof order);
@@ -290,7 +291,7 @@ START_TEST(keyed_values_and_lists_go_by_the_first_column)
     const uint64_t *items = group_list(&decoder, chunk.group, 5, &first);
     ck_assert(items && first[1] == 1 && first[2] == 3 && first[3] == 12);
     ck_assert(items[0] == 5 && items[1] == 1 && items[2] == 2);
-    ck_assert(items[3] == 6 && items[4] == 1 && items[11] == 1); /* the ninth is not keyed */
+    ck_assert(items[3] == 6 && items[4] == 1 && items[11] == 1); /* the ninth has no key */
 }
 END_TEST
 
@@ -327,7 +328,7 @@ START_TEST(columns_that_make_no_sense)
 }
 END_TEST
 
-/* Cuts a good payload short, and sets each of its bytes to all values that matter. */
+/* Cuts a valid payload short at every byte, and sets each of its bytes to all values that matter. */
 START_TEST(structures_that_make_no_sense)
 {
     struct chunk chunk;

@@ -42,7 +42,7 @@ static void teardown(void)
     written = NULL;
 }
 
-/* Keys of `dump`: rank,pid,tid,kind,time_us,live,values. */
+/* Prints a row with the keys of `dump`: rank,pid,tid,kind,time_us,live,values. */
 static void put_row(int64_t rank, const char *kind, int64_t time)
 {
     emit_row(&emit);

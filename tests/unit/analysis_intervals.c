@@ -1,4 +1,4 @@
-/* analysis_intervals.c - sets of stretches against a plain array of moments, and what lasts less than nothing. */
+/* analysis_intervals.c - sets of intervals against a plain array of moments, and intervals of negative length. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 enum { MOMENTS = 64, ROUNDS = 400 };
 
-/* A set at random, and which moments are in it. */
+/* Makes a random set, and the array of the moments in it. */
 static struct intervals random_set(bool moment[MOMENTS])
 {
     struct intervals set = {0};
@@ -77,14 +77,14 @@ START_TEST(combinations)
 }
 END_TEST
 
-/* HTA's rounding makes work that ends before it starts. */
+/* HTA's rounding can make work end before it starts. */
 START_TEST(an_interval_of_less_than_nothing)
 {
     struct interval backwards[] = {{5, 4}}, around[] = {{0, 10}};
     struct intervals set[] = {{around, 1, 1}, {NULL, 0, 0}, {backwards, 1, 1}};
     int64_t total[INTERVALS_COMBINATIONS] = {0};
     intervals_combine(set, INTERVALS_SETS, total);
-    ck_assert_int_eq(total[1], 9); /* between 4 and 5 the sum is 1 - 4 */
+    ck_assert_int_eq(total[1], 9); /* between 4 and 5 the sum is 1 - 4 = -3 */
     ck_assert_int_eq(total[4] + total[5], 0);
     set[0] = (struct intervals){backwards, 1, 1};
     set[2] = (struct intervals){around, 1, 1};

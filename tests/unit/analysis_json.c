@@ -1,4 +1,4 @@
-/* analysis_json.c - numbers in fixed point, escapes, going over values, and the windows of a stream. */
+/* analysis_json.c - numbers in fixed point, escapes, skipping values, and the windows of a stream. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "read/json.h"
 #include "read/stream.h"
 
-/* A text as the scanner wants it: with a zero and quotes behind. */
+/* Returns a text with the padding that the scanner needs: a zero and quotes. */
 static char *padded(const char *text)
 {
     size_t length = strlen(text);
@@ -128,7 +128,7 @@ END_TEST
 
 static const struct {
     const char *text;
-    int length; /* -1: makes no sense */
+    int length; /* -1: invalid */
 } values[] = {
     {"1,", 1},
     {"-1.5e3]", 6},
@@ -232,7 +232,7 @@ START_TEST(a_stream_keeps_what_is_left)
         ck_assert_uint_eq(stream_offset(&stream, stream.at), read);
         ck_assert_int_eq(*stream.end, 0);
         ck_assert_int_eq(stream.end[1], '"');
-        size_t take = (size_t)(stream.end - stream.at) / 2; /* half of it is looked at again */
+        size_t take = (size_t)(stream.end - stream.at) / 2; /* the next window repeats half of it */
         stream.at += take;
         read += take;
         kept = (size_t)(stream.end - stream.at);

@@ -1,4 +1,4 @@
-/* analysis_kineto.c - events of Kineto traces: any order of keys, any cut, what is wrong with them, and the model. */
+/* analysis_kineto.c - events of Kineto traces: any order of keys, any cut, errors in them, and the model. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -138,7 +138,7 @@ START_TEST(keys_stand_in_any_order)
     bool used[5] = {false};
     int filled = 3;
     for (int i = 0; i < 3; i++) {
-        if (used[order[i]]) return; /* the same twice: another turn has the order */
+        if (used[order[i]]) return; /* the indices repeat: another turn has this order */
         used[order[i]] = true;
     }
     for (int i = 0; i < 5; i++)
@@ -159,7 +159,7 @@ START_TEST(keys_stand_in_any_order)
 }
 END_TEST
 
-/* An event that makes no sense between two that do. */
+/* One invalid event between two valid ones. */
 static const char *const broken[] = {
     "{\"ph\":\"X\",\"ts\":,\"dur\":1}",
     "{\"ph\" \"X\"}",

@@ -1,4 +1,4 @@
-/* analysis_model.c - ranges that meet their beginnings, functions, and the tree of stages. */
+/* analysis_model.c - matching of range ends with their beginnings, functions, and the tree of stages. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,7 +75,7 @@ START_TEST(an_untracked_end_takes_its_start_from_the_beginning)
     process_finish(&process);
     ck_assert(process.ranges.start[0] == 40 && !(process.ranges.flags[0] & TFI_RANGE_UNTRACKED));
     struct stage_table table = {0};
-    stages_add(&table, &always, false, true); /* the other one is not a stage of any length */
+    stages_add(&table, &always, false, true); /* the other one is not a stage, however long it is */
     ck_assert(table.count == 1 && table.row[0].calls == 1 && table.row[0].host == 50);
     stages_free(&table);
 }

@@ -1,4 +1,4 @@
-/* analysis_opts.c - the command line: what is taken, what is refused, and the help that comes from the same table. */
+/* analysis_opts.c - the command line: accepted and refused options, and the help from the same table. */
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 static struct options options;
 
-/* Parses words separated by spaces. */
+/* Parses a line of words separated by spaces. */
 static bool parse(const char *line)
 {
     char *words[32] = {strdup("tfanalyze")}, *copy = strdup(line), *rest = copy, *word;

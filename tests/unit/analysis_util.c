@@ -1,4 +1,4 @@
-/* analysis_util.c - texts, suggestions, the map and names of the analyser. */
+/* analysis_util.c - texts, suggestions, and the map and the names of the analyser. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>

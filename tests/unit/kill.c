@@ -1,8 +1,8 @@
-/* kill.c - SIGKILL at random moments: every call that had returned is in the trace, with its arguments, exactly once.
+/* kill.c - SIGKILL at random moments: the trace has every call that had returned, with its arguments, exactly once.
  *
  * Runs tests/victims/busy.c under the test build of the library, kills it after at most 50 ms and reads both files with
- * the analyser's own reader. A thread's calls are numbered from 1, so what is read must be 1 to n without a gap, and n
- * is the victim's own count or, for a call that had returned into the wrapper but not into the program, one more.
+ * the analyser's own reader. Calls of a thread count from 1, so the records must be 1 to n without a gap. n is the
+ * victim's own count, or one more if a call had returned into the wrapper but not into the program.
  */
 #include <check.h>
 #include <fcntl.h>
@@ -23,7 +23,7 @@
 
 struct seen {
     uint64_t tid;
-    uint64_t finished; /* by the victim's own count */
+    uint64_t finished; /* the victim's own count */
     uint64_t records;
     uint64_t highest;
     uint8_t *bits;
@@ -32,7 +32,7 @@ struct seen {
 
 static char dir[64], busy[4096], library[4096];
 
-/* What call n of a thread must look like; returns n, 0 if it is wrong. */
+/* Checks the arguments of a call; returns its number n, 0 if they are wrong. */
 static uint64_t number_of(const char *func, const uint64_t *args, size_t count, uint64_t thread)
 {
     uint64_t n;
@@ -56,7 +56,7 @@ static uint64_t number_of(const char *func, const uint64_t *args, size_t count, 
 
 static void mark(struct seen *seen, uint64_t n)
 {
-    /* An assertion that holds costs Check a write: millions of them are tested by hand. */
+    /* A passed assertion costs Check a write, which is too slow for millions of calls. */
     if (n == 0 || n >= 1u << 30) ck_abort_msg("a call with wrong arguments");
     if (n / 8 >= seen->size) {
         size_t size = (n / 8 + 1) * 2;
@@ -96,7 +96,7 @@ static void read_trace(const char *path, struct seen *seen)
     const struct piece *piece;
     uint64_t drops[TFI_MAX_DROPS] = {0};
     snprintf(live, sizeof live, "%s.live", path);
-    /* Killed while it opened the file: there is nothing to read, and then no call may have returned. */
+    /* The kill came while the library opened the file: it is not readable, and no call may have returned. */
     if (!trace_open(&trace, path, access(live, R_OK) == 0 ? live : NULL, FILE_NAMED, &notes)) {
         trace_close(&trace);
         notes_free(&notes);
@@ -164,7 +164,7 @@ static void set_up(void)
     snprintf(busy, sizeof busy, "%s/../build/victims/busy", tests);
     snprintf(library, sizeof library, "%s/../build/test/libtfinject.so", tests);
     ck_assert_msg(access(busy, X_OK) == 0 && access(library, R_OK) == 0, "%s or %s is not built", busy, library);
-    unsetenv("TFI_TEST_DIR"); /* the library would say that it does not know it */
+    unsetenv("TFI_TEST_DIR"); /* the library would warn about an unknown variable */
     char run[80];
     snprintf(run, sizeof run, "%s/run", dir);
     setenv("TFI_OUTPUT_DIR", run, 1);

@@ -1,4 +1,4 @@
-/* preload_blocks.c - sizes of blocks by address: many at once, from many threads, addresses that come again, forks. */
+/* preload_blocks.c - sizes of blocks by address: many at once, from many threads, reused addresses, forks. */
 #include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 enum { MANY = 300000, THREADS = 4, ROUNDS = 20000 };
 
-/* As an allocator gives them out: multiples of 64, close together. */
+/* Returns addresses as an allocator does: multiples of 64, close together. */
 static uint64_t address_of(uint64_t i)
 {
     return 0x7f0000000000u + i * 64;
@@ -27,7 +27,7 @@ START_TEST(test_one)
 }
 END_TEST
 
-/* More than several levels hold; each is found whichever it lies in, and its place is free afterwards. */
+/* Puts more blocks than several levels hold. Each is found in any level, and its place is free afterwards. */
 START_TEST(test_many)
 {
     for (int round = 0; round < 3; round++) {
@@ -62,7 +62,7 @@ START_TEST(test_threads)
 }
 END_TEST
 
-/* A child has its parent's blocks, whatever other threads were about when it was made. */
+/* A child has its parent's blocks, whatever the other threads did during the fork. */
 START_TEST(test_fork)
 {
     pthread_t thread;

@@ -1,11 +1,11 @@
-/* preload_command.c - what the header keeps of an argument, and what it leaves out. */
+/* preload_command.c - the parts of an argument that the header keeps, and those it leaves out. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "control/command.h"
 
-/* Arguments with | between; the whole of what is kept, with blanks between. */
+/* Arguments separated by |, and the whole text that is kept, separated by blanks. */
 static const struct {
     const char *arguments, *kept;
     unsigned left_out;
@@ -70,7 +70,7 @@ START_TEST(test_rows)
 }
 END_TEST
 
-/* Whatever the bytes are, no secret that was put in as one appears, and nothing is read outside the argument. */
+/* With any bytes, no secret appears, and nothing outside the argument is read. */
 START_TEST(test_any_bytes)
 {
     static const char alphabet[] = "-=:@/ \"'\\{}&,ab\xff\nKey_token.";

@@ -1,7 +1,7 @@
-/* preload_cupti.c - CUPTI's records of each version as bytes, and what is made of them; numbers, verdicts, units.
+/* preload_cupti.c - CUPTI's records of each version as bytes, and their conversion; call numbers, verdicts, time units.
  *
- * There is no CUPTI here: records lie in buffers as the versions lay them out, and are walked through by the library's own
- * table of sizes.
+ * The test needs no CUPTI: it lays records out in buffers as each version does, and walks through them with the
+ * library's own table of sizes.
  */
 #include <check.h>
 #include <pthread.h>
@@ -22,7 +22,7 @@ static uint8_t buffer[1 << 16];
 static size_t used;
 static struct tfi_cupti page;
 
-/* A record of zeros of the size that kind has in the version in use. */
+/* Appends a zeroed record of the size that the kind has in the current version. */
 static uint8_t *add(uint32_t kind)
 {
     uint8_t *record = buffer + used;
@@ -37,7 +37,7 @@ static void put(uint8_t *record, size_t offset, uint64_t value, size_t bytes)
     memcpy(record + offset, &value, bytes);
 }
 
-/* A new trace in a directory of its own, and a version of CUPTI that can't be called. */
+/* Begins a new trace in a directory of its own, with a version of CUPTI that cannot be called. */
 static struct tfi_thread *begin(uint32_t version)
 {
     page = (struct tfi_cupti){.quiet = 1, .on = 1};
@@ -50,7 +50,7 @@ static struct tfi_thread *begin(uint32_t version)
     return t;
 }
 
-/* The last record of a kind in the thread's chunk. */
+/* Returns the last record of a kind in the thread's chunk. */
 static const void *last(const struct tfi_thread *t, uint16_t kind)
 {
     const uint8_t *row = (const uint8_t *)(t->chunk + 1), *end = t->next;
@@ -190,7 +190,7 @@ START_TEST(test_records_without_times_are_counted)
 }
 END_TEST
 
-/* Every cut of a buffer, and kinds nobody knows: nothing is read beyond it. */
+/* Cuts a buffer at every byte and adds unknown kinds: the walk never reads beyond the end. */
 START_TEST(test_damaged_buffers)
 {
     struct tfi_thread *t = begin(130000);
@@ -214,8 +214,7 @@ START_TEST(test_damaged_buffers)
 }
 END_TEST
 
-/* The driver's call inside a runtime's has the same id: counted once, wherever it lies. */
-/* 32 buffers and 64 areas, none of them twice; then an older release gets one again, a newer one nothing. */
+/* Requests 32 buffers and 64 areas, all different. Then an older release gets one again, and a newer one gets none. */
 START_TEST(test_requests)
 {
     enum { ALL = 32 + 64 };
@@ -249,7 +248,7 @@ START_TEST(test_calls)
     put(r, 4, 307, 4), put(r, 8, 5000, 8), put(r, 16, 5100, 8), put(r, 28, 0xabcd, 4), put(r, 32, 12, 4);
     r = add(TFI_CUPTI_RUNTIME);
     put(r, 4, 211, 4), put(r, 8, 4900, 8), put(r, 16, 5200, 8), put(r, 28, 0xabcd, 4), put(r, 32, 12, 4);
-    r = add(TFI_CUPTI_RUNTIME); /* cudaGetDevice: not wanted */
+    r = add(TFI_CUPTI_RUNTIME); /* cudaGetDevice: not recorded */
     put(r, 4, 17, 4), put(r, 8, 4900, 8), put(r, 16, 5200, 8), put(r, 32, 13, 4);
     tfi_records_convert(t, buffer, used, false, false);
     const struct tfi_rec_correlation *c = last(t, TFI_KIND_correlation);
@@ -292,7 +291,7 @@ START_TEST(test_verdicts)
     tfi_config.select = TFI_SELECT_NAMES;
     ck_assert(tfi_select_init());
     uint64_t t0 = tfi_ticks();
-    ck_assert_int_eq(tfi_select_call(1, 0x1000, t0), TFI_VERDICT_UNKNOWN); /* nobody has said anything yet */
+    ck_assert_int_eq(tfi_select_call(1, 0x1000, t0), TFI_VERDICT_UNKNOWN); /* no verdict has been set yet */
     now_in(0x1000, 1, 0);
     uint64_t t1 = tfi_ticks();
     now_in(0x1000, 2, 1);
@@ -307,16 +306,16 @@ START_TEST(test_verdicts)
     ck_assert_int_eq(tfi_select_call(5, 0x1000, t3), TFI_VERDICT_OUTSIDE);
     ck_assert_int_eq(tfi_select_call(6, 0x1000, t4), TFI_VERDICT_OUTSIDE);
     ck_assert_int_eq(tfi_select_call(7, 0x2000, t2),
-                     TFI_VERDICT_UNKNOWN); /* a thread without stages, beside a selected one */
+                     TFI_VERDICT_UNKNOWN); /* a thread without stages, next to a selected one */
     ck_assert_int_eq(tfi_select_call(8, 0x2000, t3), TFI_VERDICT_OUTSIDE);
     ck_assert_int_eq(tfi_select_of(4), TFI_VERDICT_INSIDE);
     ck_assert_int_eq(tfi_select_of(5), TFI_VERDICT_OUTSIDE);
     ck_assert_int_eq(tfi_select_of(4 + (1u << 20)), TFI_VERDICT_UNKNOWN);
     tfi_select_call(4 + (1u << 20), 0x1000, t1);
-    ck_assert_int_eq(tfi_select_of(4), TFI_VERDICT_UNKNOWN); /* has left the table of the last million */
+    ck_assert_int_eq(tfi_select_of(4), TFI_VERDICT_UNKNOWN); /* no longer in the table, which holds the last million */
     ck_assert_int_eq(tfi_select_of(0), TFI_VERDICT_UNKNOWN);
     for (int i = 0; i < 1000; i++) now_in(0x1000, 1, i & 1);
-    ck_assert_int_eq(tfi_select_call(9, 0x1000, t2), TFI_VERDICT_UNKNOWN); /* too long ago */
+    ck_assert_int_eq(tfi_select_call(9, 0x1000, t2), TFI_VERDICT_UNKNOWN); /* too old */
 }
 END_TEST
 
@@ -348,7 +347,7 @@ static uint64_t thirds(void)
     return tfi_realtime_ns() / 3;
 }
 
-/* Another client's clock: values of both units are brought to nanoseconds. */
+/* Another client's clock: values of both units become nanoseconds. */
 START_TEST(test_other_unit)
 {
     uint64_t ns = tfi_realtime_ns();
@@ -367,7 +366,7 @@ int main(void)
 {
     char dir[] = "/tmp/preload_cupti.XXXXXX", command[64];
     if (!mkdtemp(dir)) return 1;
-    tfi_config.output_dir = dir; /* the environment was read before main */
+    tfi_config.output_dir = dir; /* the library read the environment before main */
     Suite *suite = suite_create("preload_cupti");
     TCase *records = tcase_create("records"), *selection = tcase_create("selection"), *units = tcase_create("units");
     int count = (int)TFI_COUNT(versions);

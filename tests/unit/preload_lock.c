@@ -1,4 +1,4 @@
-/* preload_lock.c - locks in forked children, among threads, and where a jump leaves the function that holds one. */
+/* preload_lock.c - locks in forked children, among threads, and after a jump out of the function that holds one. */
 #include <check.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -13,7 +13,7 @@
 static struct tfi_lock lock;
 static long counter;
 
-/* 0 if a child finds free what its parent holds, and can hold it itself. */
+/* Returns 0 if a lock that the parent holds is free in the child and the child can take it. */
 static int in_child(void)
 {
     bool first = tfi_lock_within(&lock, 0), second = tfi_lock_within(&lock, 0);
@@ -67,7 +67,7 @@ static void *count_quick(void *unused)
     return unused;
 }
 
-/* Both ways of taking one lock keep each other out. */
+/* Both ways of taking one lock exclude each other. */
 START_TEST(test_both_ways)
 {
     pthread_t thread[4];
@@ -99,7 +99,7 @@ static __attribute__((noinline)) void something_else(void)
     for (size_t i = 0; i < sizeof room; i++) room[i] = 1;
 }
 
-/* The next to come takes the lock over without waiting; from then on its holder takes no signals. */
+/* The next caller takes the lock over without waiting. From then on its holder blocks signals. */
 START_TEST(test_a_jump_out_of_a_quick_lock)
 {
     sigset_t mask;

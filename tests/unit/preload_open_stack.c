@@ -1,4 +1,4 @@
-/* preload_open_stack.c - what is open in a thread: compared, step by step, with a list in which everything is searched for. */
+/* preload_open_stack.c - the open stages of a thread, compared after each step with a plain list. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,7 +73,7 @@ static void check_all(void)
     check_names();
 }
 
-/* One step of many kinds, such that there are sometimes few and sometimes many open. */
+/* Does one random step. The number of open stages rises and falls. */
 static void step(int i)
 {
     uint32_t what = below(8), domain = below(4) ? below(3) : below(DOMAINS);
@@ -103,7 +103,7 @@ START_TEST(test_any_order)
 }
 END_TEST
 
-/* A jump out of a push leaves what the table says behind what lies there; out of a pop, the other way round. */
+/* A jump out of a push leaves the table ahead of the stack, a jump out of a pop leaves it behind. */
 START_TEST(test_wrong_tables)
 {
     for (int i = 0; i < 100; i++) put(i % 2, true);
@@ -117,7 +117,7 @@ START_TEST(test_wrong_tables)
 }
 END_TEST
 
-/* Nothing is refused while there are fewer than sixty thousand, whatever holes there are. */
+/* The stack holds sixty thousand stages, wherever its holes are. */
 START_TEST(test_queue)
 {
     static uint64_t order[60000];

@@ -1,11 +1,11 @@
-/* api_calls.c - every function of tfinject.h; prints what each returned, with the library and without it. */
+/* api_calls.c - calls every function of tfinject.h and prints each result, with and without the library. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 
 #include "tfinject.h"
 
-#define MARKER 77 /* an errno that nothing sets */
+#define MARKER 77 /* a value that no function sets */
 
 static int evaluated;
 

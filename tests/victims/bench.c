@@ -1,8 +1,9 @@
-/* bench.c - loops whose cost scripts/bench compares: bench asleep|call|range|mark, bench rate THREADS COUNT, bench varied COUNT.
+/* bench.c - loops for scripts/bench: bench asleep|call|range|mark, bench rate THREADS COUNT, bench varied COUNT.
  *
- * The first four print nanoseconds of CPU time of the calling thread for one call, the least of many passes. `rate`
+ * The first four print the CPU time of one call in nanoseconds of the calling thread, the least of many passes. `rate`
  * prints records per second of wall time over all threads. `varied` makes a stream like a pipeline's: different
- * functions, arguments that change in different ways, stages and marks, at a pace the background thread keeps up with.
+ * functions, arguments that change in different ways, stages and marks, at a pace that the background thread can
+ * follow.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -44,7 +45,7 @@ static int least(void (*one)(void))
         for (int i = 0; i < 20000; i++) one();
         double each = (now(CLOCK_THREAD_CPUTIME_ID) - start) / 20000;
         if (each < best) best = each;
-        struct timespec pause = {.tv_nsec = 2000000}; /* the background thread catches up: this is not about its pace */
+        struct timespec pause = {.tv_nsec = 2000000}; /* time for the background thread to catch up */
         nanosleep(&pause, NULL);
     }
     printf("%.2f\n", best);

@@ -1,8 +1,8 @@
 /* busy.c - four threads that call dummy functions as fast as they can and count each call after it has returned.
  *
- * busy COUNTERS: the counts lie in that file, a page of its own that survives SIGKILL: for thread i, word 2i is its
- * kernel thread id and word 2i+1 the number of calls that have returned. Call n of a thread has arguments made of n.
- * Some work lies between calls, more in some threads than in others, so that chunks fill at different rates.
+ * busy COUNTERS: the file COUNTERS holds the counts in one page that survives SIGKILL. For thread i, word 2i is its
+ * kernel thread id and word 2i+1 the number of calls that have returned. The arguments of a thread's call n are made
+ * from n. Some threads do more work between calls than others, so that chunks fill at different rates.
  */
 #include <fcntl.h>
 #include <pthread.h>

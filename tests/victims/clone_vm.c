@@ -1,7 +1,7 @@
-/* clone_vm.c - children that share the memory of the process, by clone with CLONE_VM: clone_vm return|_exit|exec|signal|many.
+/* clone_vm.c - children that share the process's memory (CLONE_VM): clone_vm return|_exit|exec|signal|many.
  *
- * The child opens stages and ends in the way that is named; the parent waits for it, opens stages of its own, and prints
- * the child's status. many: so many stages that chunks are closed in the child, before the parent has closed one.
+ * The child opens stages and ends in the named way. The parent waits for it, opens stages of its own, and prints the
+ * child's status. With `many`, the child closes chunks before the parent has closed one.
  */
 #include <sched.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
-/* driverless.c - a CUDA program on a machine without a working driver: what the vendor's runtime says, then status 35 or so.
+/* driverless.c - a CUDA program on a machine without a working driver: the vendor's runtime fails, as a rule with 35.
  *
- *     driverless LIBCUDART [LIBRARY…]   opens the libraries first (a CUPTI that is there already), then the runtime, and
- *                                       prints the results of a few calls; its status is that of the first one
+ *     driverless LIBCUDART [LIBRARY…]   opens the libraries first (such as a CUPTI), then the runtime, and prints the
+ *                                       results of a few calls; exits with the status of the first call
  */
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
-// exceptions.cpp - leaves functions of libdummy, and with them their wrappers, in the ways of C++: the argument says how.
+// exceptions.cpp - leaves functions of libdummy, and their wrappers, in the ways of C++; the argument selects one.
 //
-// caught: a thousand exceptions through one call; nested: through twelve, caught half-way and at the top; exit: threads that
-// end inside a call; terminate and uncaught: nobody catches; killed: one exception, one call, then SIGKILL.
+// caught: a thousand exceptions through one call; nested: through twelve, caught half-way and at the top; exit: threads
+// that end inside a call; terminate and uncaught: no handler; killed: one exception, one call, then SIGKILL.
 #include <pthread.h>
 #include <signal.h>
 
@@ -37,7 +37,7 @@ static long caught(long x)
     }
 }
 
-// Goes down to 0, and throws there; the one at 6 catches it, and throws another.
+// Recurses down to 0 and throws there. Level 6 catches the exception and throws another.
 static long deeper(long x)
 {
     counted here;

@@ -1,7 +1,7 @@
-/* files.c - opens stages, lets a shell command change the places the library writes to, opens more stages, ends.
+/* files.c - opens stages, runs a shell command that changes the library's directories, and opens more stages.
  *
  * files COMMAND [close]: with `close` the program closes every descriptor above 2 after the command, as daemons do. The
- * stages after it fill chunks, so the trace is written to again before the end.
+ * stages after it fill chunks, so the library writes to the trace again before the end.
  */
 #include <stdio.h>
 #include <stdlib.h>

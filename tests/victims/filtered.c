@@ -1,5 +1,7 @@
-/* filtered.c - filtered COMMAND…: makes the calls an ordinary program makes, then runs a command, itself without
- * arguments, under a filter that kills it at any other system call than those. */
+/* filtered.c - filtered COMMAND…: runs a command (without arguments: itself) under a filter of system calls.
+ *
+ * The filter allows the calls of an ordinary program and kills the process at any other.
+ */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -9,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Starting, ending, memory, files and what the C library asks of its own accord: no membarrier, no madvise. */
+/* For start, end, memory, files and the C library itself: no membarrier, no madvise. */
 static const int allowed[] = {
     SYS_execve,
     SYS_brk,

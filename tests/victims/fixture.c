@@ -1,9 +1,10 @@
-/* fixture.c - a small pipeline that writes down itself what a trace of it must say: fixture LOG whole|killed.
+/* fixture.c - a small pipeline that logs what a trace of it must contain: fixture LOG whole|killed.
  *
  * It uses what the first version of the format records: nested and crossing ranges, recursion, ranges that another
- * thread ends, marks, categories, colours, payloads, names of threads, calls. The log is JSON, with the clock read just
- * outside and just inside of everything. tests/data/ holds such logs with traces that must stay readable for ever.
- * `killed` ends by SIGKILL: with ranges open, one thread inside a call, and one thread's records in the .tfr already.
+ * thread ends, marks, categories, colours, payloads, names of threads, calls. The log is JSON, with readings of the
+ * clock just outside and just inside of each event. tests/data/ holds such logs with traces that must stay readable for
+ * ever. `killed` ends by SIGKILL: ranges are open, one thread is inside a call, and one thread's records are already in
+ * the .tfr.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -78,7 +79,7 @@ static nvtxEventAttributes_t event(const char *text, unsigned category, unsigned
     return a;
 }
 
-/* Pushes into `domain` or, if `in` is NULL, into the default one. `payload` of 0 is none. */
+/* Pushes into `domain`; into the default one if `in` is NULL. A `payload` of 0 is none. */
 static struct range push(const char *name, const char *in, unsigned category, unsigned color, int64_t payload)
 {
     nvtxEventAttributes_t a = event(name, category, color);
@@ -184,7 +185,7 @@ static void load(void)
     struct range encode = push("encode", NULL, 0, 0, 0);
     add(41);
     pause_ms(2);
-    pop(&tokens); /* they cross */
+    pop(&tokens); /* the two ranges cross */
     other_calls();
     pop(&encode);
     pop(&whole);
@@ -226,7 +227,7 @@ static void *hang(void *unused)
 static void killed(void)
 {
     pthread_t thread;
-    pause_ms(200); /* the worker's records reach the .tfr */
+    pause_ms(200); /* the background thread writes the records to the .tfr */
     pthread_create(&thread, NULL, hang, NULL);
     pause_ms(50);
     push("decode", NULL, 0, 0, 0);

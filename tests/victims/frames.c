@@ -1,6 +1,6 @@
-/* frames.c - opens a range inside the functions of libframes.so, in a thread and in a child of fork as well.
+/* frames.c - opens a range inside the functions of libframes.so, in the main thread, another thread or a child of fork.
  *
- * frames [thread|fork]. A static function has no name that is exported: it is shown as its place in the program.
+ * frames [thread|fork]. A static function exports no name: the trace shows it as its place in the program.
  */
 #include <pthread.h>
 #include <string.h>

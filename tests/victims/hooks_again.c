@@ -1,6 +1,6 @@
-/* hooks_again.c - hooks_again COUNT SEED exit|kill: makes calls that are mostly like an earlier one, and says each.
+/* hooks_again.c - hooks_again COUNT SEED exit|kill: makes calls, most of them similar to earlier ones, and prints each.
  *
- * Prints "function result errno arguments" of every call, from the second on; the first only wakes the process.
+ * Prints "function result errno arguments" of every call but the first, which only wakes the process.
  */
 #include <errno.h>
 #include <inttypes.h>

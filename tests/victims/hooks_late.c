@@ -1,6 +1,6 @@
-/* hooks_late.c - hooks_late [DIRECTORY]: calls functions whose library is not loaded, then with both opened RTLD_LOCAL.
+/* hooks_late.c - hooks_late [DIRECTORY]: calls functions before their libraries are loaded, then loads them RTLD_LOCAL.
  *
- * It is linked with no library of ours; the wrappers are found as a program finds what it merely hopes for.
+ * It is linked with no library of ours; it refers to the functions weakly and so finds the wrappers.
  */
 #include <dlfcn.h>
 #include <errno.h>

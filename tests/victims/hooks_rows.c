@@ -34,7 +34,7 @@ int main(void)
 {
     static double number;
     uint64_t out = 0;
-    dummy_add(0); /* wakes the process, so that this does not lie within the readings below */
+    dummy_add(0); /* wakes the process before the readings below */
     CALLED("dummy_add", dummy_add(-9000000000));
     CALLED("dummy_fail", dummy_fail(23, -5));
     CALLED("dummy_store", (dummy_store(&out, UINT64_MAX), out == UINT64_MAX));

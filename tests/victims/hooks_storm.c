@@ -1,7 +1,7 @@
 /* hooks_storm.c - a handler of SIGALRM that makes calls, while a thread makes calls itself: hooks_storm main|threads.
  *
  * main: another thread interrupts the main thread every few microseconds, between and inside the recorder's own work.
- * threads: each of many short threads is shot at while it makes its first calls, when its state is being made.
+ * threads: signals hit many short threads during their first calls, while the library sets up the thread's state.
  * Prints the number of calls made, and whether threads can still be cancelled.
  */
 #include <pthread.h>
@@ -80,7 +80,7 @@ int main(int argc, char **argv)
 {
     struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
     int state;
-    call(0); /* awake */
+    call(0); /* wakes the process */
     sigaction(SIGALRM, &action, NULL);
     if (argc > 1 && !strcmp(argv[1], "threads")) shoot();
     else storm();

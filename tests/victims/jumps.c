@@ -1,10 +1,10 @@
-/* jumps.c - a signal handler that jumps out of whatever the main thread is doing: jumps ranges|started|calls|stack|wake.
+/* jumps.c - a signal handler that jumps out of the main thread's work: jumps ranges|started|calls|stack|wake.
  *
- * All but wake: a timer fires every few microseconds while calls of one kind are made in a loop, until it has jumped often
- * enough; then it is stopped, and a hundred stages named "after" are opened and closed, one in each of a hundred
- * functions' depths, so that none of them is where the jumped-out ones were. Prints `done`, status 5.
- * wake: many children, each jumped out of at another moment of its first stage; then another thread of it opens three
- * stages. Prints how many children ended with status 5 and none of whose three took longer than two seconds.
+ * All but wake: a loop makes calls of one kind, and a timer fires every few microseconds until there were enough jumps.
+ * Then the program opens and closes a hundred stages named "after", each at another depth of the stack, so that none of
+ * them lies where an abandoned one was. It prints `done` and exits with status 5. wake: each of many children jumps out
+ * of its first stage at another moment, then opens three stages in another thread. Prints the number of children that
+ * exit with status 5: their three stages took at most two seconds.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -69,7 +69,7 @@ static void calls(long i)
     dummy_nested(i, 2);
 }
 
-/* The same from another depth of the stack each time. */
+/* Runs the same work at another depth of the stack each time. */
 static void stack(long i)
 {
     volatile char room[64 + 64 * (i % 50)];

@@ -1,6 +1,9 @@
-/* leaked.c - leaked DEPTH [domain|outer|queue]: opens so many stages that nobody ends, then opens and ends ten thousand;
- * prints the user CPU seconds of the ten thousand. `domain`: the many are of a domain of NVTX; `outer`: and lie in one
- * stage outside of it; `queue`: the many are started, and each one that is ended is the oldest of them. */
+/* leaked.c - leaked DEPTH [domain|outer|queue]: leaves DEPTH stages open, then opens and ends ten thousand.
+ *
+ * Prints the user CPU seconds of the ten thousand. `domain`: the open stages belong to a domain of NVTX. `outer`: so do
+ * they, and they lie in one stage outside of it. `queue`: each stage is started, and each end is that of the oldest
+ * one.
+ */
 #include <nvtx3/nvToolsExt.h>
 #include <stdio.h>
 #include <stdlib.h>

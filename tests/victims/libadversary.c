@@ -1,8 +1,8 @@
-/* libadversary.c - stands between tfanalyze and the system: acts before one of its calls, and can make "random" known.
+/* libadversary.c - preloaded into tfanalyze: acts before one of its system calls, and makes "random" numbers known.
  *
- * Preloaded. The calls that open, look, create, rename or read are counted. Before number ADVERSARY_AT the program
- * ADVERSARY_DO is run and waited for. ADVERSARY_COUNT names a file that gets the number of calls, ADVERSARY_LOG one that
- * gets every path that is opened. With ADVERSARY_KNOWN getrandom() gives zeros.
+ * It counts the calls that open, look up, create, rename or read. Before number ADVERSARY_AT it runs the program
+ * ADVERSARY_DO and waits for it. ADVERSARY_COUNT names a file for the number of calls, ADVERSARY_LOG a file for every
+ * path that is opened. With ADVERSARY_KNOWN getrandom() gives zeros.
  */
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* libaudit.c - an auditor for LD_AUDIT: it asks for every binding of a symbol, and lets each be as it is. */
+/* libaudit.c - an auditor for LD_AUDIT that asks for every binding of a symbol and changes none. */
 #include <link.h>
 #include <stdint.h>
 

@@ -1,4 +1,4 @@
-/* libawake.c - preloaded beside the library, it opens a stage in each process as that begins, so that none is asleep. */
+/* libawake.c - preloaded beside the library: opens a stage at the start of each process, so that none stays asleep. */
 #include "tfinject.h"
 
 __attribute__((constructor)) static void open_stage(void)

@@ -1,8 +1,8 @@
-/* libc10.c - stands for torch's library of that name: where its allocators report, and the counter of the host's blocks.
+/* libc10.c - stands for torch's libc10.so: its allocators' reports, and the counter of the host's blocks.
  *
- * As in torch the counter knows a block only if it was given out while a profiler asked, and reports it only then; a
- * device's allocator always reports, with totals of its own; and so do tensors that are mapped files, with a size for
- * the reserved bytes.
+ * As in torch, the counter knows a block only if a profiler was active when the block was given out, and only then
+ * reports it. A device's allocator always reports, with totals of its own. So do tensors that are mapped files, with a
+ * size in place of the reserved bytes.
  */
 #include <stdbool.h>
 #include <stddef.h>

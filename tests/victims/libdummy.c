@@ -1,4 +1,4 @@
-/* libdummy.c - the library behind dummy.h. */
+/* libdummy.c - implements dummy.h. */
 #include "dummy.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
-/* libframes.c - functions with names, one in the other, that call back. Each does something after its call, so that its
- * frame is there during it.
+/* libframes.c - named functions that call each other and finally the caller's function.
+ *
+ * Each does some work after its call, so that its frame exists during the call.
  */
 #define OUT __attribute__((noinline))
 

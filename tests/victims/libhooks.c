@@ -1,6 +1,6 @@
-/* libhooks.c - a library that calls dummy functions from its constructor (1001), its destructor (1002) and when asked.
+/* libhooks.c - calls dummy functions in its constructor (1001), in its destructor (1002) and on request.
  *
- * It is not linked with libdummy.so: like a plugin it uses what its process has.
+ * It is not linked with libdummy.so: like a plugin it uses the functions of its process.
  */
 #include <unistd.h>
 

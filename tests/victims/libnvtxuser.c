@@ -1,4 +1,4 @@
-/* libnvtxuser.c - a plugin with a copy of NVTX of its own; it may be closed with a range of its still open. */
+/* libnvtxuser.c - a plugin with its own copy of NVTX; the program may close it while one of its ranges is open. */
 #include <nvtx3/nvToolsExt.h>
 
 void use_nvtx(int balanced)

@@ -1,4 +1,4 @@
-/* libversion.c - preloaded, makes any shared CPython one of a version that nobody has seen yet. */
+/* libversion.c - preloaded, gives any shared CPython a version that does not exist yet. */
 const char *Py_GetVersion(void);
 
 const char *Py_GetVersion(void)

@@ -1,6 +1,6 @@
-/* nvtx_calls.c - calls every function of NVTX's core once, with the real header, and prints what each returned.
+/* nvtx_calls.c - calls every function of NVTX's core once, with the real header, and prints each result.
  *
- * A line is "function value"; "function errno N" where the call changed errno. The test knows the records each makes.
+ * A line is "function value", or "function errno N" if the call changed errno. The test knows the records of each call.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 
 #include <nvtx3/nvToolsExt.h>
 
-#define MARKER 77 /* an errno that nothing sets */
+#define MARKER 77 /* a value that no function sets */
 
 static void said(const char *function, int64_t value)
 {
@@ -35,7 +35,7 @@ static nvtxEventAttributes_t event(const char *text)
     return a;
 }
 
-/* The same with all that an event can have. */
+/* Returns the same event with all attributes set. */
 static nvtxEventAttributes_t full_event(const char *text)
 {
     nvtxEventAttributes_t a = event(text);

@@ -1,4 +1,4 @@
-/* nvtx_cases.c - what programs do with NVTX that is out of the ordinary: `nvtx_cases CASE` does one of it. */
+/* nvtx_cases.c - unusual uses of NVTX: `nvtx_cases CASE` runs one. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ static int push(nvtxDomainHandle_t domain, const char *text)
     return nvtxDomainRangePushEx(domain, &a);
 }
 
-/* Only names and handles: the process must stay asleep. */
+/* Makes only names and handles: the process must stay asleep. */
 static void names(void)
 {
     nvtxDomainHandle_t domain = nvtxDomainCreateA("mine");
@@ -36,7 +36,7 @@ static void names(void)
     nvtxNameOsThreadA(4713, "early thread");
 }
 
-/* The same, and then something to wake for. */
+/* Makes names, then a range that wakes the process. */
 static void names_first(void)
 {
     names();
@@ -78,7 +78,7 @@ static void *end_it(void *id)
     return NULL;
 }
 
-/* A range that one thread starts and another ends; two that overlap; one that is never ended. */
+/* One thread starts a range and another ends it; two ranges overlap; one is never ended. */
 static void across(void)
 {
     pthread_t thread;
@@ -98,7 +98,7 @@ static void unmatched(void)
     printf("%d\n", nvtxRangePop());
 }
 
-/* Before anything else: a pop that has nothing to wake for. */
+/* The first call is a pop, which must not wake the process. */
 static void pop_only(void)
 {
     printf("%d\n", nvtxRangePop());
@@ -116,7 +116,7 @@ static void deep(void)
     printf("%d wrong\n", wrong);
 }
 
-/* Handles made before fork are used on both sides of it; the child's numbers of strings are its own. */
+/* Both sides of a fork use handles made before it; the child numbers its strings itself. */
 static void forked(void)
 {
     char name[32];
@@ -125,7 +125,7 @@ static void forked(void)
     a.messageType = NVTX_MESSAGE_TYPE_REGISTERED;
     a.message.registered = nvtxDomainRegisterStringA(domain, "registered before fork");
     nvtxDomainNameCategoryA(domain, 9, "category before fork");
-    for (int i = 0; i < 20; i++) { /* so that the parent's numbers are not the child's */
+    for (int i = 0; i < 20; i++) { /* makes the parent's numbers differ from the child's */
         snprintf(name, sizeof name, "parent %d", i);
         nvtxMarkA(name);
     }
@@ -168,7 +168,7 @@ static void payloads(void)
     payload("extended", (int32_t)0xDFBD0009, &u64, sizeof u64);
 }
 
-/* Attributes of other sizes than this header's, a colour that is none, messages that are none. */
+/* Attributes of other sizes than this header's, an unknown kind of colour, invalid messages. */
 static void attributes(void)
 {
     nvtxEventAttributes_t a = event("not read, as it lies outside the size");
@@ -195,14 +195,14 @@ static void attributes(void)
     a.messageType = NVTX_MESSAGE_TYPE_REGISTERED;
     a.message.registered = NULL;
     nvtxMarkEx(&a);
-    a.message.registered = (nvtxStringHandle_t)(void *)&a; /* nobody's handle */
+    a.message.registered = (nvtxStringHandle_t)(void *)&a; /* not a handle */
     nvtxMarkEx(&a);
     nvtxDomainMarkEx((nvtxDomainHandle_t)(void *)&a, &larger.known);
     wchar_t bad[] = {'b', 0xd800, 0x7fffffff, 'd', 0};
     nvtxMarkW(bad);
 }
 
-/* The same text over and over makes one handle; texts without end make no more than there is room for. */
+/* A repeated text gives one handle. Endless new texts give only as many handles as there is room for. */
 static void handles(void)
 {
     char name[512];
@@ -225,7 +225,7 @@ static void handles(void)
     nvtxMarkEx(&a);
 }
 
-/* Names as long as anybody's, and longer than is kept. */
+/* Names at the usual limits, and longer than the library keeps. */
 static void lengths(void)
 {
     static char text[70000];
@@ -255,7 +255,7 @@ static void *same_text(void *unused)
     return NULL;
 }
 
-/* Eight threads make and use the same handles from the first moment on. */
+/* Eight threads make and use the same handles from the start. */
 static void race(void)
 {
     pthread_t threads[8];

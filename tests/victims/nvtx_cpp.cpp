@@ -1,4 +1,4 @@
-/* nvtx_cpp.cpp - the same library through NVIDIA's C++ API: scoped and movable ranges, domains, categories, payloads. */
+/* nvtx_cpp.cpp - uses NVTX through NVIDIA's C++ API: scoped and movable ranges, domains, categories, payloads. */
 #include <thread>
 #include <utility>
 

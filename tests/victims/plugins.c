@@ -1,7 +1,7 @@
-/* plugins.c - opens a plugin that uses NVTX, calls it and closes it, again and again, with stages of its own round it.
+/* plugins.c - opens a plugin that uses NVTX, calls it and closes it, repeatedly, inside stages of its own.
  *
- * Arguments: the plugin, how often, whether its ranges are closed. Every closing has to unmap the plugin, as without a
- * profiler: what keeps it would keep all of its memory.
+ * Arguments: the plugin, the number of rounds, whether the plugin closes its ranges. Each close has to unmap the
+ * plugin, as without a profiler: a plugin that stays mapped keeps all of its memory.
  */
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,9 +1,10 @@
-/* script.c - does what its arguments say, one step each: [THREAD.]VERB[=VALUE], in that order whatever the thread.
+/* script.c - runs its arguments as steps, in their order, whatever their thread: [THREAD.]VERB[=VALUE].
  *
- * THREAD is a letter a to d, made at its first step; without one it is the main thread. Verbs: push, pop, start, end (the
- * value is the number of the start, from 0), mark, nvtx_push, nvtx_pop, call (VALUE is dummy_add's argument), sleep (in
- * dummy_sleep, milliseconds), wait (outside it), exit (ends the thread), set, unset, clear, chdir, system, child ...
- * parent (a forked child does what lies between and ends), kill (SIGKILL), dlopen, dlclose, inject, say, pid.
+ * THREAD is a letter a to d; its first step makes the thread. Steps without a letter run in the main thread. Verbs:
+ * push, pop, start, end (VALUE is the number of the start, from 0), mark, nvtx_push, nvtx_pop, call (VALUE is
+ * dummy_add's argument), sleep (in dummy_sleep, milliseconds), wait (outside it), exit (ends the thread), set, unset,
+ * clear, chdir, system, child ... parent (a forked child runs the steps in between and ends), kill (SIGKILL), dlopen,
+ * dlclose, inject, say, pid.
  */
 #include <dlfcn.h>
 #include <pthread.h>

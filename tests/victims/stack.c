@@ -1,10 +1,9 @@
-/* stack.c - how much stack the library needs to wake, to record, to finish and to wake again, measured on a painted one.
+/* stack.c - measures on a painted stack how much the library needs to wake, record, finish and wake again.
  *
  * stack: runs steps on a thread whose stack it owns, and prints for each step how many bytes below its own frame were
- * written to. An exec that fails finishes the trace and comes back.
- * stack MODE BYTES: has its first event, or its end, on a stack of that many bytes: `thread`, `thread exit`, `awake exit`
- * (the main thread has woken the library before), `handler`, `handler exit` (on a sigaltstack), `coroutine` (of ucontext,
- * its stack begins behind a guard page).
+ * written to. An exec that fails finishes the trace and comes back. stack MODE BYTES: the first event, or the end,
+ * happens on a stack of that many bytes: `thread`, `thread exit`, `awake exit` (the main thread has woken the library
+ * before), `handler`, `handler exit` (on a sigaltstack), `coroutine` (of ucontext, with a guard page below its stack).
  */
 #include <pthread.h>
 #include <signal.h>
@@ -36,7 +35,7 @@ static void finish(void)
     execv("/no/such/program", arguments);
 }
 
-/* Each stage a name of its own: chunks and strings are closed and written on the way. */
+/* Gives each stage a name of its own, so that the library closes and writes chunks and strings. */
 static void many(void)
 {
     char name[16] = "n0000000";
@@ -50,7 +49,7 @@ static void many(void)
 static __attribute__((noinline)) size_t depth_of(void (*step)(void))
 {
     char *here = __builtin_frame_address(0);
-    char *top = here - 256; /* this function's own */
+    char *top = here - 256; /* keeps this function's own frame */
     for (volatile char *p = stack; p < (volatile char *)top; p++) *p = (char)PAINT;
     step();
     char *low = stack;

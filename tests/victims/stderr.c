@@ -1,8 +1,8 @@
-/* stderr.c - a program whose stderr is in a bad state while the library has something to say.
+/* stderr.c - a program whose stderr is in a bad state while the library has a message.
  *
- * stderr KIND DIRECTORY: puts descriptor 2 into that state, opens stages, removes DIRECTORY, ends. Nothing here writes to
- * stderr, so whatever happens to the program because of it is the library's doing. An alarm ends what hangs. Prints what
- * the program can see of a signal: its mask and what waits, before and after.
+ * stderr KIND DIRECTORY: puts descriptor 2 into that state, opens stages, removes DIRECTORY, ends. The program itself
+ * never writes to stderr, so any effect on it comes from the library. An alarm ends a program that hangs. Prints the
+ * state of its signals before and after: the mask, and those that are pending.
  */
 #include <fcntl.h>
 #include <pty.h>
@@ -53,7 +53,7 @@ static void use_socket(const char *kind)
     become(ends[1]);
 }
 
-/* With room for less than a line, or stopped as by ctrl-S. */
+/* A terminal with room for less than a line, or stopped as by ctrl-S. */
 static void use_terminal(const char *kind)
 {
     char some[64];
@@ -105,7 +105,7 @@ int main(int argc, char **argv)
     alarm(20);
     sigemptyset(&set);
     sigaddset(&set, SIGPIPE);
-    if (argc > 3) pthread_sigmask(SIG_BLOCK, &set, NULL); /* one of the program's own waits */
+    if (argc > 3) pthread_sigmask(SIG_BLOCK, &set, NULL); /* a signal of the program's own is pending */
     if (argc > 3) raise(SIGPIPE);
     spoil(argv[1]);
     for (int i = 0; i < 20; i++) {

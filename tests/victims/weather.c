@@ -1,8 +1,8 @@
-/* weather.c - programs that treat themselves, their files and their threads badly: weather MODE.
+/* weather.c - programs that mistreat themselves, their files and their threads: weather MODE.
  *
- * Every mode makes calls of the dummy library and prints the same lines whether it is watched or not. Each process adds
- * a line "pid calls" to the file WEATHER_LOG names, so that a test can ask for exactly these calls in the traces; the
- * line is written before the process does whatever it may not survive.
+ * Every mode calls the dummy library and prints the same lines with and without the profiler. Each process adds a line
+ * "pid calls" to the file that WEATHER_LOG names, so that a test can look for exactly these calls in the traces. It
+ * writes the line before any step that it may not survive.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -66,7 +66,7 @@ static int ends(const char *mode)
     if (!strcmp(mode, "_Exit")) _Exit(8);
     if (!strcmp(mode, "quick_exit")) quick_exit(9);
     if (!strcmp(mode, "raw_exit")) syscall(SYS_exit_group, 6);
-    return 5; /* "return" */
+    return 5; /* mode "return" */
 }
 
 static void *from_thread(void *unused)
@@ -305,7 +305,7 @@ static void *crowd(void *unused)
     return NULL;
 }
 
-/* More threads at once than there are slots and chunks. */
+/* Runs more threads at once than there are slots and chunks. */
 static int many(void)
 {
     enum { MANY = 1500 };
@@ -329,7 +329,7 @@ static int close_all(void)
 {
     calls(100);
     for (int fd = 3; fd < 4096; fd++) close(fd);
-    /* The numbers now belong to the program: every byte in these files is its own. */
+    /* The library no longer owns these descriptors: every byte in the files is the program's. */
     for (int i = 0; i < 1000; i++)
         if (open("mine", O_RDWR | O_CREAT | O_APPEND, 0600) < 0) break;
     calls(400000);
@@ -409,7 +409,7 @@ static int plain(void)
     return 0;
 }
 
-/* Packs to more than a megabyte. */
+/* Its records pack to more than a megabyte. */
 static int million(void)
 {
     calls(1500000);

@@ -1,4 +1,4 @@
-/* check.h - how the programs for the simulated GPU end at the first thing that is not as it should be. */
+/* check.h - macros that end a program for the simulated GPU at the first unexpected result. */
 #ifndef CHECK_H
 #define CHECK_H
 

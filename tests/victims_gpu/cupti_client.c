@@ -1,8 +1,7 @@
-/* cupti_client.c - a plain CUPTI client that does what its arguments say, one after the other, and prints what it gets.
+/* cupti_client.c - a plain CUPTI client that runs its arguments as steps, in order, and prints results and records.
  *
- * Every line is a JSON object, written by one call: the result of a step that is a CUPTI call, a buffer that came back, and
- * each record in it. Steps are `word` or `word=value`; step_driver(), step_activity() and
- * step_callback() list them.
+ * Every line is a JSON object, written by one call: the result of a step that is a CUPTI call, a buffer that came back,
+ * or a record in it. Steps are `word` or `word=value`; step_driver(), step_activity() and step_callback() list them.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -20,7 +19,7 @@
 #include "../simgpu/cupti_v2.h"
 #include "tfinject.h"
 
-/* Their header is not in every package of CUDA's headers. */
+/* Some packages of CUDA's headers lack the header of these. */
 CUresult CUDAAPI cuProfilerStart(void);
 CUresult CUDAAPI cuProfilerStop(void);
 
@@ -47,8 +46,8 @@ static CUgraphExec exec;
 static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
                           ".visible .entry alpha()\n{\n    ret;\n}\n.visible .entry beta()\n{\n    ret;\n}\n";
 
-/* Appends to this thread's line and writes the line with one call once it is whole: CUPTI's threads print while the
- * main thread does. */
+/* Appends to this thread's line, and writes the line with one call once it is whole: CUPTI's threads and the main
+ * thread print at the same time. */
 __attribute__((format(printf, 1, 2))) static void print(const char *format, ...)
 {
     static __thread char line[8192];
@@ -96,7 +95,7 @@ static void *ask_driver(void *done)
     return NULL;
 }
 
-/* Is the driver busy? Another thread asks it something, and is not waited for longer than a moment. */
+/* True if the driver is busy: another thread calls it and does not return within a moment. */
 static bool driver_is_locked(void)
 {
     static bool answers[256];
@@ -377,7 +376,7 @@ static void threads(const char *value)
     while (i--) pthread_join(all[i], NULL);
 }
 
-/* Through the runtime, which has a context of its own; found as a program would that is not linked to it. */
+/* Uses the runtime, which has a context of its own. Looks it up as a program does that is not linked to it. */
 static void runtime(const char *value)
 {
     void *library = dlopen(CUDART, RTLD_NOW), *block = NULL;
@@ -390,7 +389,7 @@ static void runtime(const char *value)
     must((CUresult)synchronize(), "cudaDeviceSynchronize");
 }
 
-/* In the child neither CUDA nor CUPTI goes on, and nothing comes out. */
+/* In the child CUDA and CUPTI stop working, and print nothing. */
 static void fork_here(void)
 {
     pid_t child = fork();
@@ -461,7 +460,8 @@ static CUptiResult disable_v2(CUpti_ActivityKind kind)
     return cuptiActivityDisable_v2(subscriber, kind, NULL);
 }
 
-/* The order in which torch's cuspy calls: attributes, callbacks, kinds; at the end kinds, a flush, the subscription. */
+/* Calls CUPTI in the order of torch's cuspy: attributes, callbacks, kinds; at the end kinds, a flush, the
+ * subscription. */
 static void step_v2(const char *step, const char *value)
 {
     CUpti_SubscriberParams params = {.structSize = sizeof params, .subscriberName = value};
@@ -530,7 +530,7 @@ static void step_activity(const char *step, const char *value)
     if (strcmp(step, "systemtid") == 0) say(step, cuptiSetThreadIdType(CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM));
     if (strcmp(step, "flush") == 0) say(step, cuptiActivityFlushAll(0));
     if (strcmp(step, "force") == 0) say(step, cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED));
-    if (strcmp(step, "stop") == 0 && nr_requests > nr_completed) /* as kineto: not while no buffer of its own is out */
+    if (strcmp(step, "stop") == 0 && nr_requests > nr_completed) /* like kineto: only while CUPTI has its buffers */
         say(step, cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED));
     if (strcmp(step, "period") == 0) say(step, cuptiActivityFlushPeriod(cbid));
     if (strcmp(step, "push") == 0)

@@ -1,5 +1,6 @@
-/* cupti_lookup.c - cupti_client.c as a client that opens CUPTI itself and looks every function up by its name, as Triton's
- * Proton does: nothing of it passes the symbols of a preloaded library.
+/* cupti_lookup.c - cupti_client.c as a client that opens CUPTI and looks every function up by name.
+ *
+ * Triton's Proton does so. The client uses no symbol of a preloaded library.
  */
 #include <dlfcn.h>
 #include <stdio.h>

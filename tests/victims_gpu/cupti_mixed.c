@@ -1,8 +1,8 @@
-/* cupti_mixed.c - many sessions of CUPTI in one process, by clients of both interfaces and by none, in an order drawn by chance.
+/* cupti_mixed.c - many CUPTI sessions in one process, by clients of both interfaces and without any, in random order.
  *
  * usage: cupti_mixed SESSIONS SEED. Each session launches some kernels and must get exactly their records, all with
- * times. Printed are, as JSON lines, the sessions that went wrong, and for the second interface which kernels (by number,
- * in order of launching) were in a session; at the end how many kernels and sessions there were.
+ * times. Prints JSON lines: the sessions that went wrong; for the second interface the kernels of each session, by
+ * their number in order of launch; at the end the numbers of kernels and sessions.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ static const CUpti_ActivityKind kinds[] = {CUPTI_ACTIVITY_KIND_MEMCPY,
 
 static CUfunction kernel;
 static unsigned launched, wrong;
-static unsigned seen, timeless; /* kernels of the session at hand */
+static unsigned seen, timeless; /* kernels of the current session */
 static uint32_t random_state;
 
 static uint32_t draw(uint32_t below)

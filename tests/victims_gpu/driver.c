@@ -1,4 +1,4 @@
-/* driver.c - a program of the driver API with PTX text of its own: modules, contexts, graphs, waits, values, errors.
+/* driver.c - a program of the driver API with its own PTX text: modules, contexts, graphs, waits, values, errors.
  *
  * It is linked to libcuda.so.1. Prints a line for each part and "ok" at the end; exits 1 at the first difference.
  */

@@ -1,6 +1,6 @@
-/* events.c - launches into streams, in and out of stages, as its arguments say: `word` or `word=number`, see step().
+/* events.c - launches into streams, inside and outside of stages. Its arguments are steps; see step().
  *
- * It is linked to libcuda.so.1 only. Prints what each step returned, and "errno" whenever a launch has changed errno.
+ * It is linked to libcuda.so.1 only. Prints the result of each step, and "errno" if a launch has changed errno.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -44,7 +44,7 @@ static CUresult launch(CUfunction f, CUstream to, unsigned blocks)
     return result;
 }
 
-/* The variant of a program that was compiled for per-thread default streams. */
+/* The variant that programs compiled for per-thread default streams call. */
 CUresult cuLaunchKernel_ptsz(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                              unsigned shared, CUstream to, void **params, void **extra);
 
@@ -68,7 +68,7 @@ static void capture(long count)
     size_t nodes = 0;
     CHECK(cuStreamBeginCapture(stream[0], CU_STREAM_CAPTURE_MODE_GLOBAL));
     for (long i = 0; i < count; i++) CHECK(launch(alpha, stream[0], 1));
-    CHECK(launch(beta, stream[1], 1)); /* not part of it */
+    CHECK(launch(beta, stream[1], 1)); /* not part of the graph */
     CHECK(cuStreamEndCapture(stream[0], &graph));
     CHECK(cuGraphGetNodes(graph, NULL, &nodes));
     printf("nodes %zu\n", nodes);

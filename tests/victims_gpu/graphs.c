@@ -1,11 +1,11 @@
-/* graphs.c - CUDA graphs of all origins, on the driver alone: each kernel is named by the stage it was captured in.
+/* graphs.c - CUDA graphs made in every way, with the driver API alone. A kernel is named after its stage.
  *
- * graphs ways         captured (in two streams too), added, cloned, a child, a graph launched into a capture, a condition's
- *                     body; each replayed in the stages `once` and `twice`
+ * graphs ways         captured (also in two streams), added, cloned, a child, a graph launched into a capture, a
+ *                     condition's body; each replayed in the stages `once` and `twice`
  * graphs large NODES  one graph of that many nodes, replayed three times
  * graphs many GRAPHS  as many graphs of ten nodes: captured, instantiated, replayed, destroyed
  *
- * Prints how many kibibytes it had at most, and what its capturing calls took in microseconds.
+ * Prints the peak memory in kibibytes, and the microseconds that its capturing calls took.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -44,7 +44,7 @@ static CUgraphNode add_kernel(CUgraph graph, const char *name)
     return node;
 }
 
-/* A stage with two of the three kinds of work, in two streams. */
+/* Captures two of the three kinds of work, in two streams. */
 static CUgraph capture(const char *first, const char *second, CUdeviceptr memory)
 {
     CUgraph graph;
@@ -143,7 +143,7 @@ static CUgraph capture_many(int nodes, CUfunction f)
     return graph;
 }
 
-/* Returns what the captures took. */
+/* Returns the time that the captures took. */
 static uint64_t sizes(int graphs, int nodes, int times)
 {
     CUfunction f = kernel("one_of_many");
@@ -160,7 +160,7 @@ static uint64_t sizes(int graphs, int nodes, int times)
     return took;
 }
 
-/* Of this program alone: getrusage() counts what the process had before exec, too. */
+/* Reads this program's peak; getrusage() would include the process before exec. */
 static long peak_kilobytes(void)
 {
     long peak = 0;

@@ -1,8 +1,8 @@
-/* lookup.c - programs that find the driver themselves: as Triton does, as cuFFT does, and as the runtime does.
+/* lookup.c - programs that look the driver up themselves: like Triton, like cuFFT, and like the runtime.
  *
- * triton: dlopen, dlsym of cuLaunchKernelEx. cufft: dlopen, dlsym of cuLaunchKernel in a library's constructor's manner,
- * once for all. runtime: dlsym of cuGetProcAddress_v2, through it cuGetProcAddress, and through that everything else, with
- * versions and with per-thread streams. An argument chooses one; without one all run.
+ * triton: dlopen, dlsym of cuLaunchKernelEx. cufft: dlopen, dlsym of cuLaunchKernel in the way of a library's
+ * constructor, once. runtime: dlsym of cuGetProcAddress_v2, through it cuGetProcAddress, and through that all other
+ * functions, with versions and with per-thread streams. An argument selects one; without arguments all run.
  */
 #include <dlfcn.h>
 #include <stdbool.h>

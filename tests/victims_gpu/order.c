@@ -1,7 +1,7 @@
-/* order.c - what has to come after what: streams, events, the legacy stream, host functions that block, threads, devices.
+/* order.c - the order of work: streams, events, the legacy stream, host functions that block, threads, devices.
  *
- * The data and the return values are checked here, the times by whoever reads the simulated GPU's log. Kernels are named
- * by what they stand for. Needs a script with `long 1s`. Prints "ok" at the end; exits 1 at the first difference.
+ * The program checks data and return values; a test checks the times in the simulated GPU's log. Kernels are named
+ * after their role. The script must have `long 1s`. Prints "ok" at the end; exits 1 at the first difference.
  */
 #include <pthread.h>
 #include <semaphore.h>
@@ -39,7 +39,7 @@ static void CUDA_CB wait_for_gate(void *unused)
     sem_wait(&gate);
 }
 
-/* b goes on while a's host function blocks; c has to wait for a's event, and its copy sees what a set. */
+/* b continues while a's host function blocks. c waits for a's event, and its copy sees a's set. */
 static void blocking(CUdeviceptr memory)
 {
     CUstream a, b, c;
@@ -77,7 +77,7 @@ static void CUDA_CB call_cuda(void *unused)
     in_host_function = cuMemAlloc(&p, 4);
 }
 
-/* One stream waits for what another writes; it is destroyed meanwhile, and its work is done all the same. */
+/* One stream waits for a value that another writes. Work of a stream that is destroyed meanwhile still runs. */
 static void values(CUdeviceptr memory)
 {
     CUstream a, b;

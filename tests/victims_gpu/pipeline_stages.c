@@ -1,7 +1,7 @@
 /* pipeline_stages.c - a pipeline of the driver API in three stages: streams, copies, a graph, two threads, two devices.
  *
- * `pipeline_stages tfi` marks its stages by tfinject.h, `pipeline_stages nvtx` by NVTX. It prints a JSON line for each: thread,
- * name, and CLOCK_MONOTONIC around it, so that a test can tell what was launched in it without the library's help.
+ * `pipeline_stages tfi` marks its stages by tfinject.h, `pipeline_stages nvtx` by NVTX. It prints a JSON line for each:
+ * thread, name, and CLOCK_MONOTONIC around it, so that a test can assign launches to stages without the library.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -91,7 +91,7 @@ static void launch(struct gpu *gpu, CUfunction function, unsigned blocks, CUstre
     CHECK(cuLaunchKernel(function, blocks, 1, 1, 128, 1, 1, 0, stream, params, NULL));
 }
 
-/* Two kernels and a set, captured. */
+/* Captures two kernels and a set. */
 static CUgraphExec make_graph(struct gpu *gpu)
 {
     CUgraph graph;
@@ -106,7 +106,7 @@ static CUgraphExec make_graph(struct gpu *gpu)
     return exec;
 }
 
-/* No stage of its own: what it launches belongs to the one that is open. */
+/* Opens no stage: its launches belong to the stage that is open. */
 static void *helper(void *data)
 {
     struct gpu *gpu = data;
@@ -115,7 +115,7 @@ static void *helper(void *data)
     return NULL;
 }
 
-/* A stage of its own, on the second device. */
+/* Opens a stage, on the second device. */
 static void *worker(void *data)
 {
     struct gpu *gpu = data;

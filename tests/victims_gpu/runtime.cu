@@ -1,7 +1,8 @@
-// runtime.cu - a program of the runtime API as nvcc compiles it: kernels, streams, events, copies, a captured graph, a constant.
+// runtime.cu - a program of the runtime API, compiled by nvcc: kernels, streams, events, copies, a captured graph, a
+// constant.
 //
-// It needs no kernel to compute anything: what it checks is what copies, sets, host functions and calls do. Prints a line
-// for each part and "ok" at the end; exits 1 at the first difference.
+// No kernel has to compute anything: the program checks the effects of copies, sets, host functions and calls. Prints a
+// line for each part and "ok" at the end; exits 1 at the first difference.
 #include <cuda_runtime.h>
 #include <cstdio>
 #include <cstdlib>
@@ -158,7 +159,7 @@ static void graphs(cudaStream_t stream, float *a, float *b)
     puts("graphs");
 }
 
-// What the context had is gone, and the next call makes a new one.
+// A reset destroys the context's contents, and the next call makes a new context.
 static void reset()
 {
     cudaStream_t old;
@@ -196,7 +197,7 @@ static void threads()
     puts("threads");
 }
 
-// The driver's own function, found through the runtime.
+// Gets the driver's own function through the runtime.
 static void entry_point()
 {
     size_t available = 1, total = 0;

@@ -1,8 +1,8 @@
-/* runtime12.c - a program of the runtime API of CUDA 12, of its headers and linked to libcudart.so.12, as nvcc 12 makes it.
+/* runtime12.c - a program of the runtime API of CUDA 12, with its headers and linked to libcudart.so.12, as by nvcc 12.
  *
- * It registers its kernel itself and launches with cudaLaunchKernel. Each of the functions whose parameters are other ones in
- * release 13 is called as 12 has it, by its plain name and, where there is one, by its newer one. Checks what comes back,
- * ends at the first difference; "ok" is the last line.
+ * It registers its kernel itself and launches with cudaLaunchKernel. It calls the functions whose parameters changed in
+ * release 13 with those of 12, by their plain names and, where they exist, by their newer ones. It exits at the first
+ * wrong result; "ok" is the last line.
  */
 #include <cuda_runtime_api.h>
 
@@ -42,7 +42,7 @@ static void copies(void)
     EXPECT(back[0] == 0x41 && back[BYTES - 1] == host[BYTES - 1]);
 }
 
-/* (p, count, device, stream) and (p, count, advice, device); with _v2 a place instead of the device. */
+/* Takes (p, count, device, stream) and (p, count, advice, device); with _v2 a location replaces the device. */
 static void hints(void)
 {
     struct cudaMemLocation here = {cudaMemLocationTypeDevice, 0};
@@ -74,7 +74,7 @@ static void events(void)
     CHECK(cudaEventDestroy(end));
 }
 
-/* Captured, looked at while it is, and given one more edge afterwards; no edge data in 12's own functions. */
+/* Captures a graph, queries the capture, and adds an edge afterwards. The functions of 12 have no edge data. */
 static void graphs(void)
 {
     enum cudaStreamCaptureStatus status;
@@ -126,7 +126,7 @@ int main(void)
     CHECK(cudaRuntimeGetVersion(&runtime));
     CHECK(cudaDriverGetVersion(&driver));
     EXPECT(runtime == CUDART_VERSION && driver == CUDART_VERSION);
-    CHECK(cudaGetDeviceProperties(&properties, 0)); /* the structure is longer than that of 13 */
+    CHECK(cudaGetDeviceProperties(&properties, 0)); /* the structure is longer than 13's */
     EXPECT(properties.warpSize == 32 && properties.clusterLaunch >= 0);
     CHECK(cudaStreamCreate(&stream));
     CHECK(cudaMalloc(&memory, BYTES));

@@ -1,8 +1,8 @@
-/* stage_edges.c - launches right before and after the edges of stages: the thread's own, another's, and those others end.
+/* stage_edges.c - launches right before and after the edges of stages: its own, another thread's, one another ends.
  *
- * Two threads take turns without a wait between them. The main one opens and closes stages; the other one has none, so
- * what it launches belongs to the main one's. The program prints how many kernels were launched in each stage, those of the
- * stages inside it included.
+ * Two threads take turns without a wait in between. The main one opens and closes stages. The helper opens none, so its
+ * launches belong to the main one's stages. The program prints the number of kernels launched in each stage and the
+ * stages inside it.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -25,7 +25,7 @@ static const char ptx[] =
 
 static CUcontext context;
 static CUfunction kernel;
-static unsigned turn; /* odd: the helper's */
+static unsigned turn; /* odd: the helper's turn */
 static uint64_t range_of_main;
 
 static void launch(void)
@@ -41,7 +41,7 @@ static void wait_for(unsigned value)
         if (i % 1000 == 999) sched_yield();
 }
 
-/* One launch of the helper's, between two moments of the main thread. */
+/* Lets the helper launch once, between two moments of the main thread. */
 static void helped(void)
 {
     unsigned mine = __atomic_load_n(&turn, __ATOMIC_RELAXED);
@@ -67,7 +67,7 @@ static void *helper(void *data)
 
 static void one_round(void)
 {
-    launch(); /* in none */
+    launch(); /* in no stage */
     tfi_range_push("outer");
     helped();
     launch();
@@ -79,10 +79,10 @@ static void one_round(void)
     helped();
     range_of_main = tfi_range_start("started");
     launch();
-    helped(); /* ends it before it launches */
+    helped(); /* the helper ends the stage before it launches */
     launch();
     tfi_range_pop();
-    helped(); /* in none */
+    helped(); /* in no stage */
 }
 
 int main(void)

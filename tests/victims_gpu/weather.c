@@ -1,7 +1,7 @@
-/* weather.c - does to the CUDA driver what programs do in bad weather, and prints each call's name, result and errno.
+/* weather.c - uses the CUDA driver in the bad ways of real programs, and prints each call's name, result and errno.
  *
- * The first argument says what; everything goes on after an error. It prints nothing else that could differ from run to
- * run. It is linked to libcuda.so.1; the runtime is opened where it is asked for. weather_dl.c is linked to nothing.
+ * The first argument selects the way; the program continues after an error. The output is the same in every run. It is
+ * linked to libcuda.so.1; it opens the runtime if it needs it. weather_dl.c is linked to no CUDA library.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -83,13 +83,13 @@ static void end(void)
     CALL(cuDevicePrimaryCtxRelease, 0);
 }
 
-/* ---- contexts that go ---- */
+/* ---- contexts that disappear ---- */
 
 static void reset(void)
 {
     work();
     CALL(cuDevicePrimaryCtxReset, 0);
-    work(); /* with handles that are dead */
+    work(); /* with dead handles */
     CALL(cuCtxSetCurrent, NULL);
     launch(rain, 1); /* without a context */
     begin();
@@ -157,7 +157,7 @@ static void forked(void)
     work();
 }
 
-/* A capture in GLOBAL mode lasts for several fetches of a profiler that fetches often. */
+/* Captures in GLOBAL mode for longer than several fetches of a profiler with a short period. */
 static void capture(void)
 {
     CUgraph graph = NULL;
@@ -174,12 +174,12 @@ static void capture(void)
     for (int i = 0; i < 3; i++) CALL(cuGraphLaunch, exec, stream);
     CALL(cuStreamSynchronize, stream);
     CALL(cuStreamBeginCapture, stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
-    CALL(cuMemAlloc, &memory, 64); /* which ends it */
+    CALL(cuMemAlloc, &memory, 64); /* the call ends the capture */
     launch(rain, 1);
     CALL(cuStreamEndCapture, stream, &graph);
 }
 
-/* ---- the runtime, which has an error that stays ---- */
+/* ---- the runtime, and an error that stays ---- */
 
 static void *runtime_handle;
 

@@ -1,4 +1,4 @@
-/* weather_dl.c - is linked to no CUDA library: looks for the driver and for functions in every way, and prints what it finds. */
+/* weather_dl.c - looks for the driver and its functions in every way and prints the results; linked to neither. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
