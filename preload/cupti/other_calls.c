@@ -67,11 +67,6 @@ static struct tfi_other_window *window(void)
     return &tfi_other.windows[(tfi_other.session - 1) / 2 % TFI_OTHER_WINDOWS];
 }
 
-static uint64_t bit(uint32_t n)
-{
-    return 1ull << n % 64;
-}
-
 static void set(uint64_t *word, uint64_t bits, bool on)
 {
     if (on) __atomic_or_fetch(word, bits, __ATOMIC_RELAXED);
@@ -140,8 +135,8 @@ static void note_kind(uint32_t kind, bool on)
         set(&calls->bits[i], ~0ull, on);
         if (on) set(&tfi_other_window_calls(window(), kind)->bits[i], ~0ull, true);
     }
-    set(&tfi_other.wanted, bit(kind), on);
-    if (on) set(&window()->kinds, bit(kind), true);
+    set(&tfi_other.wanted, tfi_other_bit(kind), on);
+    if (on) set(&window()->kinds, tfi_other_bit(kind), true);
     else end_session();
 }
 
@@ -149,8 +144,9 @@ static void note_call(uint32_t domain, uint32_t number, bool on)
 {
     if (number >= TFI_OTHER_CALLS) return;
     if (on) begin_session();
-    set(&tfi_other_calls(domain)->bits[number / 64], bit(number), on);
-    if (tfi_other.session & 1) set(&tfi_other_window_calls(window(), domain)->bits[number / 64], bit(number), on);
+    set(&tfi_other_calls(domain)->bits[number / 64], tfi_other_bit(number), on);
+    if (tfi_other.session & 1)
+        set(&tfi_other_window_calls(window(), domain)->bits[number / 64], tfi_other_bit(number), on);
     if (!on) end_session();
 }
 
@@ -281,6 +277,6 @@ CUptiResult cuptiFinalize(void)
     if (unsubscribe) tfi_v2_finalize(unsubscribe);
     if (!shared(other, tfi_cupti_api.GetTimestamp)) return real();
     for (uint32_t kind = 1; kind < 64; kind++)
-        if (tfi_other.wanted & bit(kind)) cuptiActivityDisable((CUpti_ActivityKind)kind);
+        if (tfi_other.wanted & tfi_other_bit(kind)) cuptiActivityDisable((CUpti_ActivityKind)kind);
     return CUPTI_SUCCESS;
 }

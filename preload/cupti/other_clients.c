@@ -16,11 +16,6 @@
 struct tfi_other_client tfi_other;
 struct tfi_other_ahead tfi_other_ahead;
 
-static uint64_t bit(uint32_t n)
-{
-    return 1ull << n % 64;
-}
-
 uint32_t tfi_other_session(void)
 {
     return __atomic_load_n(&tfi_other.session, __ATOMIC_ACQUIRE);
@@ -89,7 +84,7 @@ static bool belongs_to(struct tfi_other_window *w, const void *record, uint32_t 
     if (calls) {
         if (own_thread && tfi_record_thread(record) == own_thread) return false;
         number = tfi_record_call(record);
-        return lies_in(w, start) && (number >= TFI_OTHER_CALLS || calls->bits[number / 64] & bit(number));
+        return lies_in(w, start) && (number >= TFI_OTHER_CALLS || calls->bits[number / 64] & tfi_other_bit(number));
     }
     if (!(w->kinds >> kind & 1)) return false;
     if (!id) return kind == TFI_CUPTI_OVERHEAD ? lies_in(w, start) : !start || start >= w->start;

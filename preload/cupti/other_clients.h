@@ -27,6 +27,12 @@ struct tfi_other_calls {
     uint64_t bits[TFI_OTHER_WORDS];
 };
 
+/* Returns the bit of a kind or of a callback id in its word. */
+static inline uint64_t tfi_other_bit(uint32_t n)
+{
+    return 1ull << n % 64;
+}
+
 /* A session: the kinds that were enabled in it at some time, and the single calls that were not taken back. */
 struct tfi_other_window {
     uint64_t start, end; /* in CUPTI's time; 0 if unknown, or not yet */
