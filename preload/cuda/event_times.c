@@ -256,14 +256,6 @@ static void tell(void)
     tfi_commit(&lane, sizeof *rec);
 }
 
-#define WRITE(kind, ...)                                                                                               \
-    do {                                                                                                               \
-        struct tfi_rec_##kind *rec_ = TFI_RESERVE(&lane, kind);                                                        \
-        if (!rec_) break;                                                                                              \
-        *rec_ = (struct tfi_rec_##kind){.rec = rec_->rec, __VA_ARGS__};                                                \
-        tfi_commit(&lane, sizeof *rec_);                                                                               \
-    } while (0)
-
 static void write_item(const struct tfi_event_context *c, const struct tfi_event_item *i, uint64_t start,
                        uint64_t duration)
 {
@@ -272,16 +264,16 @@ static void write_item(const struct tfi_event_context *c, const struct tfi_event
     const uint32_t *s = i->shape;
     tell();
     if (i->kind == TFI_EVENT_ITEM_KERNEL)
-        WRITE(kernel, .name = i->name, .start = start, .duration = duration, .correlation = (uint32_t)i->id,
-              .device = c->device, .context = context, .stream = i->stream, .grid_x = s[0], .grid_y = s[1],
-              .grid_z = s[2], .block_x = s[3], .block_y = s[4], .block_z = s[5], .dynamic_shared = s[6],
-              .flags = flags);
+        TFI_WRITE(&lane, kernel, .name = i->name, .start = start, .duration = duration, .correlation = (uint32_t)i->id,
+                  .device = c->device, .context = context, .stream = i->stream, .grid_x = s[0], .grid_y = s[1],
+                  .grid_z = s[2], .block_x = s[3], .block_y = s[4], .block_z = s[5], .dynamic_shared = s[6],
+                  .flags = flags);
     else if (i->kind == TFI_EVENT_ITEM_GRAPH)
-        WRITE(graph_launch, .start = start, .duration = duration, .correlation = (uint32_t)i->id, .device = c->device,
-              .context = context, .stream = i->stream);
+        TFI_WRITE(&lane, graph_launch, .start = start, .duration = duration, .correlation = (uint32_t)i->id,
+                  .device = c->device, .context = context, .stream = i->stream);
     else
-        WRITE(stage_device, .id = i->id, .start = start, .duration = duration, .device = c->device, .context = context,
-              .stream = i->stream, .launches = i->launches, .flags = flags);
+        TFI_WRITE(&lane, stage_device, .id = i->id, .start = start, .duration = duration, .device = c->device,
+                  .context = context, .stream = i->stream, .launches = i->launches, .flags = flags);
 }
 
 /* ---- completed items; with `polling` held ---- */

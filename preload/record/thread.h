@@ -177,6 +177,15 @@ static inline void tfi_commit(struct tfi_thread *thread, size_t size)
                      __ATOMIC_RELEASE);
 }
 
+/* Writes a whole row of the given columns; the others are 0. Writes nothing if there is no room. */
+#define TFI_WRITE(thread, kind, ...)                                                                                   \
+    do {                                                                                                               \
+        struct tfi_rec_##kind *rec_ = TFI_RESERVE(thread, kind);                                                       \
+        if (TFI_UNLIKELY(!rec_)) break;                                                                                \
+        *rec_ = (struct tfi_rec_##kind){.rec = rec_->rec, __VA_ARGS__};                                                \
+        tfi_commit(thread, sizeof *rec_);                                                                              \
+    } while (0)
+
 /* Makes the calling thread's state; NULL if there is no memory. */
 struct tfi_thread *tfi_thread_attach(void);
 

@@ -45,41 +45,18 @@ static TFI_COLD void name_allocator(struct tfi_thread *t)
     __atomic_store_n(&allocator_gen, t->gen, __ATOMIC_RELEASE);
 }
 
-static void write_block(struct tfi_thread *t, const struct tfi_rec_memory *from, uint32_t stack)
-{
-    struct tfi_rec_memory *rec = TFI_RESERVE(t, memory);
-    if (TFI_UNLIKELY(!rec)) return;
-    rec->allocator = __atomic_load_n(&allocator, __ATOMIC_RELAXED);
-    rec->time = from->time;
-    rec->address = from->address;
-    rec->bytes = from->bytes;
-    rec->allocated = from->allocated;
-    rec->reserved = from->reserved;
-    rec->device = from->device;
-    rec->stack = stack;
-    tfi_commit(t, sizeof *rec);
-}
-
-static TFI_COLD void write_oom(struct tfi_thread *t, const struct tfi_rec_memory *from, uint32_t stack)
-{
-    struct tfi_rec_oom *rec = TFI_RESERVE(t, oom);
-    if (TFI_UNLIKELY(!rec)) return;
-    rec->allocator = __atomic_load_n(&allocator, __ATOMIC_RELAXED);
-    rec->time = from->time;
-    rec->bytes = from->bytes;
-    rec->allocated = from->allocated;
-    rec->reserved = from->reserved;
-    rec->device = from->device;
-    rec->stack = stack;
-    tfi_commit(t, sizeof *rec);
-}
+/* The columns that the records `memory` and `oom` share. */
+#define SHARED(from, name, callers)                                                                                    \
+    .allocator = (name), .time = (from)->time, .bytes = (from)->bytes, .allocated = (from)->allocated,                 \
+    .reserved = (from)->reserved, .device = (from)->device, .stack = (callers)
 
 static void write_record(struct tfi_thread *t, const struct tfi_rec_memory *from, enum what what)
 {
     uint32_t stack = tfi_callstack(t);
     if (TFI_UNLIKELY(__atomic_load_n(&allocator_gen, __ATOMIC_ACQUIRE) != t->gen)) name_allocator(t);
-    if (what == BLOCK) write_block(t, from, stack);
-    else write_oom(t, from, stack);
+    uint32_t name = __atomic_load_n(&allocator, __ATOMIC_RELAXED);
+    if (TFI_LIKELY(what == BLOCK)) TFI_WRITE(t, memory, SHARED(from, name, stack), .address = from->address);
+    else TFI_WRITE(t, oom, SHARED(from, name, stack));
 }
 
 /* The first block a program allocates wakes the process; blocks of an import of torch don't. */
