@@ -42,14 +42,19 @@ static bool parse_list(const char *text, void *field)
     return (*(const char **)field = tfi_value_keep(text)) != NULL;
 }
 
+#define RANGE(type, least, most) type##_LEAST = least, type##_MOST = most,
+enum {
+#include "env.def"
+};
+
 static bool parse_number(const char *text, void *field)
 {
-    return tfi_whole_number(text, 1, 1048576, field);
+    return tfi_whole_number(text, NUMBER_LEAST, NUMBER_MOST, field);
 }
 
 static bool parse_count(const char *text, void *field)
 {
-    return tfi_whole_number(text, 0, 1048576, field);
+    return tfi_whole_number(text, COUNT_LEAST, COUNT_MOST, field);
 }
 
 static bool parse_flag(const char *text, void *field)
@@ -190,6 +195,9 @@ static const char graphs_take[] = "one of "
 #include "env.def"
                                   "and nothing else";
 
+#define RANGE(type, least, most) static const char type##_takes[] = "a whole number from " #least " to " #most;
+#include "env.def"
+
 static const struct {
     bool (*parse)(const char *text, void *field);
     void (*describe)(const void *field, struct tfi_setting *setting);
@@ -199,8 +207,8 @@ static const struct {
     [TYPE_PATH] = {parse_text, describe_text, SHORTER},
     [TYPE_LIST] = {parse_list, describe_list, SHORTER},
     [TYPE_NAMES] = {parse_list, describe_list, SHORTER},
-    [TYPE_NUMBER] = {parse_number, describe_number, "a whole number from 1 to 1048576"},
-    [TYPE_COUNT] = {parse_count, describe_number, "a whole number from 0 to 1048576"},
+    [TYPE_NUMBER] = {parse_number, describe_number, NUMBER_takes},
+    [TYPE_COUNT] = {parse_count, describe_number, COUNT_takes},
     [TYPE_SWITCH] = {parse_switch, describe_switch, "0 or 1"},
     [TYPE_FLAG] = {parse_flag, describe_switch, "0 or 1 (or true, yes, on, false, no, off)"},
     [TYPE_WORDS] = {parse_words, describe_word, words_take},
