@@ -155,7 +155,7 @@ static void at_quick(void)
 static void wake(void)
 {
     static bool once;
-    if (tfi_is_helper()) {
+    if (tfi_config.secure || tfi_is_helper()) {
         __atomic_store_n(&tfi_process->state, TFI_OFF, __ATOMIC_RELEASE);
         return;
     }
@@ -393,7 +393,7 @@ TFI_EXPORT int InitializeInjection(void);
 int InitializeInjection(void)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD); /* NULL: the caller is not the driver */
-    if (!driver || tfi_dl_is_preloaded() || another_is_preloaded()) return 1;
+    if (!driver || tfi_config.secure || tfi_dl_is_preloaded() || another_is_preloaded()) return 1;
     tfi_cupti_injected();
     struct tfi_thread *t = tfi_enter(TFI_WHY_CALL);
     if (t) tfi_leave(t);

@@ -11,7 +11,7 @@ enum tfi_state {
     TFI_NEW = 0,    /* asleep: no file, no thread, nothing mapped */
     TFI_WAKING = 1, /* one thread is opening the trace; the others wait for it */
     TFI_AWAKE = 2,
-    TFI_OFF = 3,   /* the trace could not be opened, or this is a helper (helper.def): calls are only forwarded */
+    TFI_OFF = 3,   /* calls are only forwarded: no trace could be opened, a helper (helper.def), a setuid program */
     TFI_ENDED = 4, /* the trace was closed by exit, or by an exec that may still fail */
 };
 

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include "base/fmt.h"
@@ -183,29 +184,39 @@ static enum tfi_select selection_of(const char *list)
     return tfi_next_name(&list, entry, sizeof entry) ? TFI_SELECT_NAMES : TFI_SELECT_NOTHING;
 }
 
-void tfi_config_read(void)
+/* Copies what the environment of this process asks for. The user of a setuid program must not choose which directory it
+ * writes to and which CUPTI it loads, so such a program gets the defaults. */
+static void read_environment(void)
 {
     char used[NAME_BYTES];
-    tfi_values_forget();
-    tfi_config = (struct tfi_config){0};
     for (size_t i = 0; i < TFI_COUNT(variables); i++) {
         const struct variable *v = &variables[i];
         const char *value = value_of(v, used);
-        void *field = (char *)&tfi_config + v->field;
-        if (v->standard[0] && v->standard[0] != '(') tfi_value_parse(v->type, v->standard, field);
         if (!value) continue;
-        if (tfi_value_parse(v->type, value, field)) fix(v);
+        if (tfi_value_parse(v->type, value, (char *)&tfi_config + v->field)) fix(v);
         else complain_value(v, used, value);
     }
-    tfi_log_set_level(tfi_config.log);
     find_unknown();
     switch_activity(TFI_ACTIVITY_STACK, tfi_config.with_stack);
     switch_activity(TFI_ACTIVITY_MEM, tfi_config.profile_memory);
     const char *run_dir = getenv(RUN_DIR);
     bool is_directory = run_dir && run_dir[0] == '/' && run_dir[1] != '/'; /* two slashes begin a token, see rank.c */
     tfi_config.inherited_dir = is_directory ? tfi_value_keep(run_dir) : NULL;
-    tfi_config.select = selection_of(tfi_config.names);
     keep_environment();
+}
+
+void tfi_config_read(void)
+{
+    tfi_values_forget();
+    tfi_config = (struct tfi_config){.secure = getauxval(AT_SECURE) != 0};
+    for (size_t i = 0; i < TFI_COUNT(variables); i++) {
+        const struct variable *v = &variables[i];
+        if (v->standard[0] && v->standard[0] != '(')
+            tfi_value_parse(v->type, v->standard, (char *)&tfi_config + v->field);
+    }
+    if (!tfi_config.secure) read_environment();
+    tfi_log_set_level(tfi_config.log);
+    tfi_config.select = selection_of(tfi_config.names);
 }
 
 bool tfi_config_setting(unsigned index, struct tfi_setting *setting)

@@ -69,6 +69,7 @@ struct tfi_config {
     enum tfi_log_level log;
     enum tfi_select select;
     const char *inherited_dir; /* TFI_RUN_DIR as it was at start, NULL if unset */
+    bool secure; /* this program has rights that its user lacks (AT_SECURE): no variable is read, nothing is recorded */
 };
 
 extern struct tfi_config tfi_config;

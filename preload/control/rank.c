@@ -145,13 +145,14 @@ static char entry[sizeof ENTRY + 4096 + TOKEN_BYTES];
 
 const char *tfi_run_dir_entry(void)
 {
-    return *run_dir ? entry : NULL;
+    return *entry ? entry : NULL;
 }
 
 /* Passes the directory on to children and, behind two slashes, the token: another job may have the same default
  * name. */
 static void pass_on(void)
 {
+    if (tfi_config.secure) return;
     tfi_fmt(entry, sizeof entry, ENTRY "%s%s%s", run_dir, *token ? "//" : "", token);
     const char *there = getenv("TFI_RUN_DIR"), *value = entry + sizeof ENTRY - 1;
     if (!there || strcmp(there, value) != 0) setenv("TFI_RUN_DIR", value, 1);

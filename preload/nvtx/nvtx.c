@@ -416,7 +416,7 @@ void tfi_nvtx_constructor(void)
     Dl_info self;
     char path[PATH_MAX];
     int saved = errno;
-    if (!getenv("NVTX_INJECTION64_PATH") && dladdr(&resource, &self) && self.dli_fname &&
+    if (!tfi_config.secure && !getenv("NVTX_INJECTION64_PATH") && dladdr(&resource, &self) && self.dli_fname &&
         realpath(self.dli_fname, path))
         setenv("NVTX_INJECTION64_PATH", path, 0);
     errno = saved;

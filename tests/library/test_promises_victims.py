@@ -205,6 +205,35 @@ def test_a_setuid_program_of_another_user(run, public):
         assert out.exists() == recorded
 
 
+LOADS_IT = r"""
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+int main(int argc, char **argv)
+{
+    void *library = dlopen(argv[argc - 1], RTLD_NOW);
+    int (*push)(const char *) = (int (*)(const char *))dlsym(library, "tfi_range_push");
+    int (*pop)(void) = (int (*)(void))dlsym(library, "tfi_range_pop");
+    push("a");
+    pop();
+    return puts(getenv("TFI_RUN_DIR") ? "passed on" : "kept") < 0;
+}
+"""
+
+
+def test_a_setuid_program_that_loads_the_library_itself(run, public):
+    """So does /etc/ld.so.preload. The user's variables choose no directory then, and nothing is passed on to children."""
+    program = public / 'program'
+    program.with_suffix('.c').write_text(LOADS_IT)
+    assert execute(['gcc', program.with_suffix('.c'), '-o', program]).rc == 0
+    for mode, said in (0o755, 'passed on\n'), (0o4755, 'kept\n'):
+        program.chmod(mode)
+        out = public / f'run{mode:o}'
+        result = run(as_user(USERS[0], [program, public / 'lib/libtfinject.so']), {'TFI_OUTPUT_DIR': out}, preload=False)
+        assert (result.rc, result.out, result.err) == (0, said, '')
+        assert out.exists() == (mode == 0o755)
+
+
 def owners(place):
     return {path: path.stat().st_uid for path in place.rglob('*') if path.is_file()}
 
