@@ -212,9 +212,10 @@ bool tfi_run_dir_choose(const char *dir, const char *pipeline, char *place, size
 static bool job_id(char *id, size_t size)
 {
     const char *slurm = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID"),
-               *elastic = getenv("TORCHELASTIC_RUN_ID");
+               *elastic = getenv("TORCHELASTIC_RUN_ID"), *mpirun = getenv("PMIX_NAMESPACE");
     if (slurm) tfi_fmt(id, size, "slurm-%s.%s", slurm, step ? step : "0");
     else if (elastic && strcmp(elastic, "none") != 0) tfi_fmt(id, size, "run-%s", elastic);
+    else if (mpirun) tfi_fmt(id, size, "mpi-%s", mpirun);
     else return false;
     for (char *p = id; *p; p++)
         if (*p == '/' || (unsigned char)*p <= ' ') *p = '_';

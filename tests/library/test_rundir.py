@@ -177,7 +177,7 @@ def host(default, tmp_path, minute, env):
     return path.parent.name
 
 
-@pytest.mark.parametrize('env', [{'SLURM_JOB_ID': '17'}, {'TORCHELASTIC_RUN_ID': 'my job/1'},
+@pytest.mark.parametrize('env', [{'SLURM_JOB_ID': '17'}, {'TORCHELASTIC_RUN_ID': 'my job/1'}, {'PMIX_NAMESPACE': 'prterun-a-17@1'},
                                  {'SLURM_JOB_ID': '17', 'SLURM_STEP_ID': '3'}])
 def test_hosts_agree(default, tmp_path, env):
     found = [host(default, tmp_path, f'20200101_000{i}', env) for i in range(3)]

@@ -160,6 +160,36 @@ def test_says_what_there_is_and_what_to_type(tfrun, tmp_path, marker, tfanalyze)
     assert messages(again)[0] == 'tfrun: 1 trace in with blank'
 
 
+IN_TORCHRUN = 'TORCHELASTIC_RUN_ID="$1" exec "$0"'  # as torchrun runs its workers
+
+
+@pytest.mark.parametrize('env, command', [
+    ({'SLURM_JOB_ID': '17'}, ['bash', '-c', 'exec "$0"', 'MARKER']),
+    ({'SLURM_JOB_ID': '17', 'SLURM_STEP_ID': '2', 'TORCHELASTIC_RUN_ID': 'a'}, ['bash', '-c', 'exec "$0"', 'MARKER']),
+    ({'PMIX_NAMESPACE': 'prterun-a-17@1'}, ['bash', '-c', 'exec "$0"', 'MARKER']),
+    ({'TORCHELASTIC_RUN_ID': 'my job/1'}, ['bash', '-c', 'exec "$0"', 'MARKER']),
+    ({'PET_RDZV_ID': 'job'}, ['bash', '-c', IN_TORCHRUN, 'MARKER', 'job']),
+    ({}, ['bash', '-c', IN_TORCHRUN, 'MARKER', 'my job/1', '--rdzv-id=my job/1']),
+    ({}, ['bash', '-c', IN_TORCHRUN, 'MARKER', 'job', '--rdzv_id', 'job']),
+])
+def test_finds_the_directory_that_another_host_has_decided(tfrun, tmp_path, marker, env, command):
+    """The second host starts in another minute. Its traces lie in the first one's directory, and the launcher says so."""
+    command = [marker if word == 'MARKER' else word for word in command]
+    for minute, found in ('20200101_0000', 1), ('20200101_0001', 2):
+        result = tfrun('--', *command, env={**env, 'TFI_RUN_DIR': f'{tmp_path}/job/{minute}'})
+        assert (result.rc, messages(result)[0]) == (0, f'tfrun: {found} trace{"s"[:found - 1]} in job/20200101_0000'), result.err
+
+
+@pytest.mark.parametrize('text, age', [('20200101_0000', 700), ('..', 0), ('a/b', 0), ('', 0)])
+def test_follows_no_old_note_and_no_nonsense(tfrun, tmp_path, marker, text, age):
+    note = tmp_path / 'job/.slurm-17.0'
+    note.parent.mkdir()
+    note.write_text(text)
+    os.utime(note, (time.time() - age,) * 2)
+    result = tfrun('--', 'true', env={'TFI_RUN_DIR': f'{tmp_path}/job/20200101_0001', 'SLURM_JOB_ID': '17'})
+    assert f'recorded anything in {tmp_path}/job/20200101_0001.' in messages(result)[0]
+
+
 def test_says_why_there_may_be_nothing(tfrun, tmp_path):
     result = tfrun('true', env={'NVTX_INJECTION64_PATH': '/other/tool.so'})
     assert result.rc == 0 and not (tmp_path / 'work_dirs').exists()
@@ -168,7 +198,7 @@ def test_says_why_there_may_be_nothing(tfrun, tmp_path):
         assert word in text
     (tmp_path / 'file').write_text('')
     blocked = tfrun('--output', 'file/below', '--log', 'error', 'true')
-    assert f'{tmp_path}/file cannot be written to' in blocked.err
+    assert f'{tmp_path}/file cannot be written to' in messages(blocked)[1]
 
 
 # ---- signals ----
