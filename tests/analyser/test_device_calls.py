@@ -99,7 +99,7 @@ def test_other_libraries_calls_stay_out(tmp_path, analyze):
 
 # ---- threads ----
 
-def test_a_thread_s_number_is_used_again(tmp_path, analyze):
+def test_threads_with_the_same_pthread_self(tmp_path, analyze):
     """Threads 3, 4 and 5 have the same pthread_self() one after the other; each has its own stage."""
     t = Trace()
     for i, (start, end) in enumerate(((100, 200), (220, 300), (310, 400))):

@@ -199,7 +199,7 @@ def test_report_writes_the_stages_work(trace, tmp_path, analyze):
 
 # ---- loaders ----
 
-def test_it_loads_where_kineto_s_traces_do(trace, tmp_path, analyze, python):
+def test_loaders_of_kineto_traces_load_it(trace, tmp_path, analyze, python):
     analyze('export', 'chrome', trace, '--output', tmp_path / 'one.json', format=None)
     result = analyze('export', 'tensorboard', trace, '--output', tmp_path / 'tb', format=None)
     packed, plain = result.out.strip(), tmp_path / 'one.json'

@@ -140,7 +140,7 @@ def test_export_of_a_window(analyze, shared_traces):
     assert 100 < len(kept) < 3000 and exported['traceEvents'] == kept
 
 
-def test_export_of_a_stage_that_is_not_there(analyze, shared_traces):
+def test_export_of_a_missing_stage(analyze, shared_traces):
     assert 'nothing matches --stage nope' in chrome(analyze, '--stage', 'nope', shared_traces / AMD, rc=1).err
 
 
@@ -236,7 +236,7 @@ def names_in(result):
 
 
 @pytest.mark.timeout(400)
-def test_tensorboard_reads_what_is_exported(tmp_path, analyze, shared_traces, python):
+def test_tensorboard_reads_the_export(tmp_path, analyze, shared_traces, python):
     files = [NCCL, FILTER.format(1), RESNET, QWEN, AMD]
     paths, wanted = [], []
     for i, name in enumerate(files):
@@ -289,7 +289,7 @@ def test_tensorboard_of_our_own_traces(tmp_path, analyze, python):
     assert ask_loaders(python, {'hta': paths}) == {'hta': [3, 3]}
 
 
-def test_export_of_our_own_traces_follows_threads(tmp_path, analyze):
+def test_export_of_tfr_traces_follows_threads(tmp_path, analyze):
     """A mark of a thread without stages belongs to the only open stage."""
     w = simple(tmp_path / 'a.tfr', stages=2, footer=False)
     times = (10_500_000, 11_500_000, 12_500_000)

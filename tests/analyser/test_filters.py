@@ -245,7 +245,7 @@ def when(row):
     (['--device', '1'], [], [44, 45], []),
     (['--stage', 'denoise', '--stream', '7', '--device', '0'], [], [41, 42], ['cudaLaunchKernel', 'cuGraphLaunch']),
 ])
-def test_dump_of_a_trace_of_ours(tmp_path, analyze, options, ranges, ids, calls):
+def test_dump_of_a_tfr_trace(tmp_path, analyze, options, ranges, ids, calls):
     """Each filter keeps exactly the ids, functions and names expected of all records of the run."""
     path = pipeline(tmp_path / 'rank2.elsewhere.4242.tfr')
     whole = analyze('dump', path)['rows']
@@ -302,7 +302,7 @@ def test_export_of_a_pytorch_trace(analyze, shared_traces):
     (['--device', '1'], lambda e, a: a.get('device') == 1 or a.get('correlation') == 44),
     (['--device', '0', '--stage', 'step'], lambda e, a: a.get('correlation') in (41, 42)),
 ], ids=['stream', 'device', 'both'])
-def test_export_of_a_trace_of_ours(tmp_path, analyze, options, wanted):
+def test_export_of_a_tfr_trace(tmp_path, analyze, options, wanted):
     """Export keeps the selected work, the calls that launched it and their arrows, unchanged from the whole export."""
     path = pipeline(tmp_path / 'rank2.elsewhere.4242.tfr')
     whole = [e for e in exported(analyze, path) if e['ph'] == 'X']
@@ -310,7 +310,7 @@ def test_export_of_a_trace_of_ours(tmp_path, analyze, options, wanted):
     assert got == [e for e in whole if wanted(e, e.get('args', {}))] and got
 
 
-def test_export_of_steps_of_ours(tmp_path, analyze):
+def test_export_of_steps_of_a_tfr_trace(tmp_path, analyze):
     t = OpTrace()
     for step in range(3):
         t.stage(f'ProfilerStep#{step}', 1000000 * step + 1000, 1000000 * step + 900000)

@@ -99,7 +99,7 @@ def bind(path):
 
 
 @pytest.mark.parametrize('plant', PLANTS)
-def test_what_stands_at_a_name_stays(tfanalyze, place, plant):
+def test_an_obstacle_at_an_artefacts_name_stays(tfanalyze, place, plant):
     """An obstacle at an artefact's name stays unchanged, a message names it, and the artefact gets the suffix ~2."""
     names = artefacts(tfanalyze, place)
     assert {'timing.json', 'timing_io_signature.json', 'profile_denoise.py', 'flux.trace.json.gz'} <= set(names)
@@ -199,7 +199,7 @@ def test_a_full_disk_leaves_no_temporary_file(tfanalyze, place):
     assert result.rc == 1 and "can't be written (File too large)" in result.err and no_temporaries(place)
 
 
-def test_what_the_user_names_is_followed(tfanalyze, place):
+def test_links_that_the_user_names_are_followed(tfanalyze, place):
     """--output may be a FIFO, a device, a link, or a link to a missing file."""
     os.mkfifo(place / 'fifo')
     reader = subprocess.Popen(['cat', place / 'fifo'], stdout=subprocess.PIPE, text=True)
@@ -300,7 +300,7 @@ def test_an_input_that_is_no_file(tfanalyze, place, kind, name):
 
 @pytest.mark.parametrize('name', ['x.tfr', 'x.tfr.live', 'x.json', 'x.json.gz', f'{TRACE}.live'])
 @pytest.mark.parametrize('kind', [*INPUTS, 'a link'])
-def test_what_is_found_in_a_run_directory(tfanalyze, place, kind, name):
+def test_links_and_fifos_in_a_run_directory(tfanalyze, place, kind, name):
     """Links in a run directory are not followed, even to good traces; the rest is answered."""
     good = place / 'outside' / 'good.json'
     kineto.Trace().stage('elsewhere', 0, 9).write(good)

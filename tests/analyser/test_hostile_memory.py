@@ -77,7 +77,7 @@ def test_chunks_beyond_all_memory(python, tfanalyze, tmp_path, good):
     assert status == 3 and GOOD in out and f'{run.path}: needs more memory than there is' in err, err
 
 
-def test_what_has_enough_memory_is_answered(python, tfanalyze, tmp_path, good):
+def test_inputs_with_enough_memory_are_answered(python, tfanalyze, tmp_path, good):
     """The memory limit alone leaves nothing out: both inputs are answered."""
     other = kineto.Trace(rank=2).stage('another', 0, 9).write(tmp_path / 'other.json')
     out, err, status, _ = ask(python, tfanalyze, 'stages', good, f'rank=2:{other}', '--format', 'json', data=100000)

@@ -183,7 +183,7 @@ def test_a_script_imports_nothing_that_lies_beside_it(analyze, python, place):
     assert done.out.index("The trace says that the stage is 'own:stage'") < done.out.index('Running')
 
 
-def test_who_trusts_a_trace_runs_it(python, place):
+def test_trust_runs_the_target(python, place):
     """--trust runs the trace's target, in tfharness.py too; without it the message says what to do."""
     path = place / 'sig.json'
     path.write_text(json.dumps({'stages': {'s': {'stage_name': 's', 'target': 'evil:run', 'input_signatures': {}}}}))

@@ -109,7 +109,7 @@ def test_every_command_and_format(tfanalyze, hostile):
             check(path.name, (gzip.decompress(data) if path.suffix == '.gz' else data).decode(errors='replace') if path.suffix != '.pickle' else '')
 
 
-def test_names_keep_what_is_harmless(tfanalyze, tmp_path):
+def test_harmless_characters_are_shown(tfanalyze, tmp_path):
     """Letters of every script, emoji joiners and combining marks are shown; hidden characters are escaped."""
     fine = 'é 漢字 🧑\u200d💻 e\u0301 עברית'
     path = kineto.Trace().stage(fine + '\u202e\x1b', 0, 9).write(tmp_path / 'in.json')

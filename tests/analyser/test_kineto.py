@@ -446,7 +446,7 @@ def test_steps(analyze, tmp_path):
     assert [(r['stage'], r['calls'], r['host_us']) for r in rows] == [('ProfilerStep*', 3, 300)]
 
 
-def test_what_lies_between_two_traces_of_a_rank_is_not_idle(shared_traces, analyze):
+def test_time_between_two_traces_of_a_rank_is_not_idle(shared_traces, analyze):
     """The minutes between the two runs of kineto_tb are not idle time: together they are as idle as each alone."""
     both = shared_traces / 'kineto_tb'
     single = sorted(both.glob('*.json.gz'))

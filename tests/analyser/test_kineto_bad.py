@@ -334,7 +334,7 @@ def test_cut_anywhere(program, tmp_path):
             assert rc in (1, 3), (length, err)
 
 
-def test_a_cut_is_said_with_its_place(analyze, tmp_path):
+def test_a_cut_is_reported_with_its_place(analyze, tmp_path):
     (tmp_path / 'cut.json').write_text(TEXT[:ENDS[3] + 20])
     result = analyze('info', tmp_path / 'cut.json', rc=3, format=None)
     assert str(ENDS[3] + 20) in result.err.replace(',', '')
@@ -417,7 +417,7 @@ def test_still_being_written(analyze, tmp_path, name):
     assert seen == sorted(set(seen)) and seen[-1] == 4000
 
 
-def test_gz_that_is_none(analyze, tmp_path):
+def test_a_gz_name_without_gzip_content(analyze, tmp_path):
     (tmp_path / 'trace.json.gz').write_text(listed(ONE, TWO))
     assert answered(analyze('breakdown', tmp_path / 'trace.json.gz')) == BOTH
 

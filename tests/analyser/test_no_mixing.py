@@ -83,7 +83,7 @@ def both(tmp_path):
 
 
 @pytest.mark.parametrize('order', [1, -1])
-def test_of_two_traces_of_one_process_ours_answers(analyze, both, order):
+def test_the_tfr_of_a_process_goes_before_its_pytorch_trace(analyze, both, order):
     result = analyze('stages', *both[::order], format='text', rc=3)
     assert 'stage 0' in result.out and 'theirs' not in result.out
     line, = result.err.splitlines()

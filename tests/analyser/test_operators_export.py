@@ -202,7 +202,7 @@ def test_damaged_stacks(tmp_path, analyze, case):
     assert [r['stack'] for r in rows] == [wanted.split(';')]
 
 
-def test_dump_says_what_it_leaves_out(tmp_path, analyze):
+def test_dump_reports_rows_it_leaves_out(tmp_path, analyze):
     """dump reports rows that it leaves out, even for columns that only dump reads."""
     t = OpTrace()
     t.stage('s', 100 * US, 200 * US)
@@ -282,7 +282,7 @@ def test_memory(exported):
     assert sorted(every) == list(range(len(every)))
 
 
-def test_metadata_stands_where_kineto_has_it(exported, trace, analyze):
+def test_metadata_is_at_kinetos_place(exported, trace, analyze):
     assert exported['k'] == 'v' and exported['j'] == {'a': [1, 2]} and exported['broken'] == '[1,'
     assert exported['distributedInfo'] == {'backend': 'gloo', 'rank': 2, 'pg_config': [{'pg_name': '0'}], 'world_size': 4}
     assert len(exported['traceEvents']) > 20

@@ -228,7 +228,7 @@ def test_versions(tmp_path, analyze):
     assert analyze('info', tmp_path / 'next.tfr', tmp_path / 'new.tfr', rc=3)['totals']['processes'] == 1
 
 
-def test_what_is_not_a_trace(tmp_path, analyze):
+def test_files_that_are_no_traces(tmp_path, analyze):
     (tmp_path / 'empty.tfr').write_bytes(b'')
     (tmp_path / 'text.tfr').write_text('hello\n' * 1000)
     (tmp_path / 'image.png').write_bytes(b'\x89PNG\r\n' + os.urandom(100000))

@@ -16,7 +16,7 @@ from tfr import rec
 
 # ---- losses ----
 
-def test_drops_are_said_and_counted(tmp_path, analyze):
+def test_drops_are_reported_and_counted(tmp_path, analyze):
     w = simple(tmp_path / 'a.tfr', footer=False)
     w.chunk([rec('drop', cause=1, time=3, count=5), rec('drop', cause=1, time=4, count=9), rec('drop', cause=7, time=4, count=2)])
     w.footer(**{'drop.CAP': 30, 'drop.NO_CHUNK': 9})
@@ -62,7 +62,7 @@ def test_a_file_cut_anywhere(tmp_path, analyze):
             assert 'cut.tfr' in result.err
 
 
-def test_damage_is_said_with_its_place(tmp_path, analyze):
+def test_damage_is_reported_with_its_place(tmp_path, analyze):
     """Damage in unpacked rows, which only the checksum detects, is reported with its place."""
     w = random_traces.everything(footer=False)
     w.chunk([rec('mark', name=w.string('here'), time=10 ** 8 + i, payload=i) for i in range(9)], thread=1, tid=101,

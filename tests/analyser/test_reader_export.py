@@ -103,7 +103,7 @@ def test_export_of_a_stage_and_a_window(tmp_path, analyze):
     assert 'nothing matches --stage nope' in export(analyze, '--stage', 'nope', tmp_path, rc=1).err
 
 
-def test_output_is_whole_or_not_there(tmp_path, analyze):
+def test_output_is_whole_or_absent(tmp_path, analyze):
     simple(tmp_path / 'in.tfr')
     out = tmp_path / 'out.json.gz'
     analyze('export', 'chrome', tmp_path / 'in.tfr', '--output', out, format=None)

@@ -258,7 +258,7 @@ def test_a_disk_that_is_full(tmp_path, tfanalyze):
     assert names(tmp_path / 'out') == []
 
 
-def test_a_cut_trace_gives_what_there_is(tmp_path, analyze, shared_traces):
+def test_a_cut_trace_gives_its_whole_events(tmp_path, analyze, shared_traces):
     data = gzip.decompress((shared_traces / AMD).read_bytes())
     (tmp_path / 'cut.json').write_bytes(data[:len(data) * 3 // 4])
     answer, files = report(analyze, tmp_path / 'cut.json', rc=3)
@@ -272,7 +272,7 @@ def test_nothing_that_matches(tmp_path, analyze):
     assert names(tmp_path) == ['in.json']
 
 
-def test_who_can_read_the_files(tmp_path, analyze):
+def test_modes_of_the_files(tmp_path, analyze):
     """Only the user can read traces and timing files, as with perf; everybody can read breakdowns."""
     old = os.umask(0o022)
     try:
@@ -341,7 +341,7 @@ def test_the_summary_fits_a_screen(tmp_path, analyze, shared_traces, inputs):
     assert lines[-1].startswith('next: tfanalyze ') and any('timing.json' in line for line in lines)
 
 
-def test_the_summary_says_what_was_lost(tmp_path, analyze):
+def test_the_summary_reports_losses(tmp_path, analyze):
     t = kineto.Trace().stage('s', 0, 9).launch('k', 2, 1)
     t.events.append({'ph': 'X', 'cat': 'kernel', 'name': 'k', 'pid': 0, 'tid': 7, 'ts': 5})
     out = analyze('report', t.write(tmp_path / 'in.json'), rc=3, format=None).out

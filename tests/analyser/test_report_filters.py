@@ -95,7 +95,7 @@ def test_a_report_of_nothing(analyze, tmp_path, trace):
 
 # ---- a .tfr trace ----
 
-def test_devices_streams_and_steps_of_ours(analyze, tmp_path):
+def test_devices_streams_and_steps_of_a_tfr_trace(analyze, tmp_path):
     """Two steps on two devices and two streams; kernel lengths are powers of two, so a sum tells which kernels it has."""
     t = OpTrace()
     for step in range(2):
@@ -169,7 +169,7 @@ def test_sums_of_cycles(analyze, tmp_path, command):
 
 
 @pytest.mark.parametrize('command', sorted({*NAMED, *SUMMED, 'overlap'}))
-def test_a_cycle_that_is_not_there(analyze, tmp_path, command):
+def test_a_missing_cycle(analyze, tmp_path, command):
     path = scheduled(tmp_path / 'rank2.h.1.tfr')
     extra = ['--output', tmp_path / 'out'] if command in ('report', 'export tensorboard') else []
     assert 'nothing matches --cycle 2' in analyze(*command.split(), '--cycle', '2', *extra, path, format=None, rc=1).err

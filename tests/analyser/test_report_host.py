@@ -53,7 +53,7 @@ def test_a_device_has_the_screen_for_itself(tmp_path, analyze):
     assert '\noperators, ' not in screen(analyze, t.write(tmp_path / 'in.json'), '--output', tmp_path / 'out')
 
 
-def test_a_run_of_ours_without_markers(run, python, analyze, tmp_path):
+def test_a_tfr_run_without_markers(run, python, analyze, tmp_path):
     """A run without markers is one stage (run) over all records, with its operators and its memory peak."""
     (tmp_path / 'script.py').write_text(SCRIPT)
     result = run([python, 'script.py'])

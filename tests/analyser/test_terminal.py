@@ -89,14 +89,14 @@ def test_pipes_and_files_are_whole(terminal, tfanalyze, tmp_path, path):
     assert LONG in '\n'.join(terminal(80, 'breakdown', path, '--format', 'csv'))
 
 
-def test_a_report_takes_the_width_there_is(terminal, tmp_path, path):
+def test_a_report_takes_the_terminals_width(terminal, tmp_path, path):
     for width in (80, 140):
         lines = terminal(width, 'report', path, '--output', tmp_path / f'out{width}')
         stage, = (line for line in lines if 'the stage of' in line)
         assert len(stage) == min(width, 42 + len(STAGE))
 
 
-def test_stages_with_generated_names_are_short_for_people(tmp_path, analyze):
+def test_generated_stage_names_are_shortened_in_text(tmp_path, analyze):
     """Names that torch.compile generates for graphs are shortened; names of words and numbers stay."""
     others = ['denoise', 'step_000000000000000000000000001', 'a' * 40, 'deadbeefdeadbeef', 'ProfilerStep*']
     t = kineto.Trace().stage(MADE_UP, 0, 10000)

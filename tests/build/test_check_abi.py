@@ -49,7 +49,7 @@ SPOILED = {
 
 
 @pytest.mark.parametrize('kind', SPOILED)
-def test_what_it_finds(headers, kind):
+def test_a_spoiled_header_is_a_finding(headers, kind):
     name, old, new, finding = SPOILED[kind]
     text = (headers / name).read_text()
     assert old in text

@@ -79,7 +79,7 @@ def test_pipelines_know_no_profiler(pipeline):
     assert 'tfi' not in (ROOT / 'scripts/demo' / pipeline).read_text().lower()
 
 
-def test_diffusion_claims_nothing_where_nothing_was_computed(run):
+def test_diffusion_claims_no_result_on_the_simulated_gpu(run):
     """The program claims no result on the simulated GPU, with and without the library; without a GPU it says so."""
     program = built(BUILD / 'demo' / 'diffusion')
     simulated = {'LD_LIBRARY_PATH': BUILD / 'simgpu'}

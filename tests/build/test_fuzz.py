@@ -65,7 +65,7 @@ def test_fuzz_tfr(tmp_path):
     fuzz_tfr(tmp_path, 10000, 400)
 
 
-def test_seeds_and_what_was_found(tmp_path):
+def test_seeds_and_earlier_faults(tmp_path):
     """Every seed, and every trace that once showed a fault, goes through all commands."""
     fuzz_corpus.write(tmp_path)
     result = fuzz('tfr', tmp_path, sorted(p for p in tmp_path.iterdir() if p.is_file()), 0, 200, FUZZ_ALL='1')
@@ -102,7 +102,7 @@ def test_fuzz_a_million(tmp_path):
 
 @pytest.mark.soak
 @pytest.mark.timeout(14400)
-def test_fuzz_a_million_of_ours(tmp_path):
+def test_fuzz_a_million_tfr_traces(tmp_path):
     """Four processes repeat test_fuzz_tfr, each with its own seed."""
     with ThreadPoolExecutor(4) as pool:
         for done in [pool.submit(fuzz_tfr, tmp_path, 250000, 14000, seed) for seed in range(11, 15)]:

@@ -60,7 +60,7 @@ ROWS = [
         'if (!flush_strings() || !append(head, payload))',
         'if (!append(head, payload))'),
     # Damaged bytes are taken for records.
-    row('checksum-ignored', 'reader_damage.py::test_damage_is_said_with_its_place', 'analysis/read/chunks.c',
+    row('checksum-ignored', 'reader_damage.py::test_damage_is_reported_with_its_place', 'analysis/read/chunks.c',
         'return tfi_crc(0, reader->stored, piece->stored) == piece->crc ? reader->stored : NULL;',
         'return reader->stored;'),
     # One damaged place costs everything behind it.
@@ -186,7 +186,7 @@ ROWS = [
         '[NEGATIVE_DURATION] = {"negative_duration", true,',
         '[NEGATIVE_DURATION] = {"negative_duration", false,'),
     # A truncated trace passes for a whole one.
-    row('cut-is-not-said', 'kineto_bad.py::test_a_cut_is_said_with_its_place', 'analysis/read/kineto.c',
+    row('cut-is-not-said', 'kineto_bad.py::test_a_cut_is_reported_with_its_place', 'analysis/read/kineto.c',
         '    r->damage->cut = true;\n',
         ''),
     # A whole category of calls is unknown: the work they launched is in no stage.
@@ -274,7 +274,7 @@ ROWS = [
         'tfi_plan_at(&now.plan, now.steps - 1, &is.cycle)',
         'tfi_plan_at(&now.plan, now.steps, &is.cycle)'),
     # The last step of a cycle is missing.
-    row('warm-up-counts-as-active', 'schedule.py::test_what_is_left_out_is_as_the_readme_says', 'preload/control/plan.c',
+    row('warm-up-counts-as-active', 'schedule.py::test_schedule_defaults_equal_the_readme', 'preload/control/plan.c',
         'return step < (uint64_t)plan->wait + plan->warmup ?',
         'return step <= (uint64_t)plan->wait + plan->warmup ?'),
     # Kernels from before cudaProfilerStart are in the trace.
@@ -315,10 +315,10 @@ ROWS = [
     row('older-blocks-are-lost', 'memory.py::test_many_blocks', 'preload/torch/host_blocks.c',
         '; n-- > 0 && !p;) p = find_in(n, hash, address);', '; n > 0 && !p; n = 0) p = find_in(n - 1, hash, address);'),
     # Allocations of other threads go to the operators of the selected stage.
-    row('blocks-of-other-stages', 'ops.py::test_what_the_library_records_is_what_torch_records[threads-shapes+memory+region-name]', 'analysis/ask/ops/rows.c',
+    row('blocks-of-other-stages', 'ops.py::test_the_library_and_torch_record_the_same[threads-shapes+memory+region-name]', 'analysis/ask/ops/rows.c',
         'outside[i] = !in_stage(', 'outside[i] = false && !in_stage('),
     # A program whose ranges end on other threads than they began on grows without end.
-    row('ended-elsewhere-is-lost', 'torch_ops.py::test_what_ends_elsewhere_is_used_again', 'preload/torch/torch.c',
+    row('ended-elsewhere-is-lost', 'torch_ops.py::test_ranges_ended_elsewhere_are_reused', 'preload/torch/torch.c',
         '    own->free = __atomic_exchange_n(&own->returned, NULL, __ATOMIC_ACQUIRE);\n', ''),
     # A launch has the call stack of another place that launches the same kernel.
     row('stack-of-an-earlier-call', 'callstack.py::test_calls', 'preload/hooks/recorded.c',
@@ -405,7 +405,7 @@ ROWS = [
     row('entry-freed-by-another', 'python.py::test_modes[newest-development]', 'preload/python/python.c',
         "event[0] == 'c'", "event[0] == '-'"),
     # A time limit that the program sets no longer raises.
-    row('exception-of-a-handler-swallowed', 'python_weather.py::test_what_a_signal_handler_raises_is_the_programs[newest]',
+    row('exception-of-a-handler-swallowed', 'python_weather.py::test_exceptions_of_signal_handlers_are_the_programs[newest]',
         'preload/python/shim_functions.py', '        if _is_handlers(error):\n            raise\n        _fail(error)', '        _fail(error)'),
     # A model that the program deletes keeps its memory.
     row('last-model-kept', 'python_weather.py::test_modules_are_not_kept_alive', 'preload/python/shim_torch.py',
@@ -421,7 +421,7 @@ ROWS = [
     row('thread-lives-for-ever', 'device_calls.py::test_threads_that_are_not_known_at_that_moment', 'analysis/model/load/threads.c',
         'l->life[i].end = end == MAP_NONE ? UINT64_MAX : l->end[end];',
         'l->life[i].end = end == MAP_NONE ? UINT64_MAX : UINT64_MAX;'),
-    row('last-thread-of-a-number', 'device_calls.py::test_a_thread_s_number_is_used_again', 'analysis/model/load/threads.c',
+    row('last-thread-of-a-number', 'device_calls.py::test_threads_with_the_same_pthread_self', 'analysis/model/load/threads.c',
         '(life->pthread == pthread && life->start <= time)',
         'life->pthread == pthread'),
     # Waits appear on a device that does not exist.
@@ -445,7 +445,7 @@ ROWS = [
         'strncmp(name, "_Z", 2) != 0 || ',
         ''),
     # A program that looks for a driver finds one that it must not see.
-    row('driver-opened-for-others', 'cuda_routes.py::test_asking_at_large_for_what_others_have[RTLD_DEFAULT-RTLD_LOCAL|RTLD_NODELETE]',
+    row('driver-opened-for-others', 'cuda_routes.py::test_asking_at_large_for_a_local_library[RTLD_DEFAULT-RTLD_LOCAL|RTLD_NODELETE]',
         'preload/hooks/dl.c',
         'return dl_iterate_phdr(look, &s) && s.before < at_start;',
         'return dl_iterate_phdr(look, &s) && s.before < at_start && false;'),

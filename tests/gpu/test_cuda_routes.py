@@ -277,7 +277,7 @@ def test_every_route(play):
     assert result.names == [s for _, _, _, s in table]
 
 
-def test_a_later_version_than_ours_is_not_wrapped(play):
+def test_a_version_newer_than_the_table_is_not_wrapped(play):
     """A version that is newer than the table is not wrapped, because its parameters are unknown."""
     result = play(LOOKUPS + r'''
 int main(void)
@@ -459,7 +459,7 @@ int main(void)
     assert 'same place' in result.out
 
 
-def test_what_dlsym_gave_before_the_second_runtime_came(play, tmp_path):
+def test_pointers_from_before_the_second_runtime_stay(play, tmp_path):
     """A program linked with neither runtime keeps the older one it asked for, even after the newer one is loaded."""
     runtime(tmp_path, 12)
     plain_client(tmp_path, 'client13', runtime(tmp_path, 13), '13')
@@ -560,7 +560,7 @@ def test_asking_at_large_with_cuda(play, asked):
 
 @pytest.mark.parametrize('mode', ['RTLD_LOCAL|RTLD_NODELETE', '0'])
 @pytest.mark.parametrize('asked', ['RTLD_DEFAULT', 'dlopen(0, RTLD_NOW)'])
-def test_asking_at_large_for_what_others_have(play, asked, mode):
+def test_asking_at_large_for_a_local_library(play, asked, mode):
     """A library opened RTLD_LOCAL or not at all stays invisible to the program, as without us."""
     result = play(AT_LARGE, f'-DMODE={mode}', f'-DASKED={asked}')
     assert result.out == 'undefined symbol: cuMemAlloc_v2\n' and result.trace is None

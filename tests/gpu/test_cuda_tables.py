@@ -211,7 +211,7 @@ def test_no_row_is_a_macro():
     assert not {r.symbol for api in ROWS for r in ROWS[api]} & macros
 
 
-def test_the_tables_name_what_the_libraries_have():
+def test_the_tables_name_functions_of_the_libraries():
     """Every wrapped runtime function is exported by the vendor's runtime of this release, or was by an earlier one."""
     library = next((p for p in (BUILD / 'venv').glob('lib/python*/site-packages/nvidia/cu13/lib/libcudart.so.13')), None)
     assert library, "torch's own runtime is missing"
@@ -346,7 +346,7 @@ EXACT = {
 
 
 @pytest.mark.parametrize('symbol', EXACT)
-def test_what_the_important_ones_say(found, played, symbol):
+def test_records_of_the_important_functions(found, played, symbol):
     trace, memory = played
     names, values = EXACT[symbol]
     good = found[symbol][0]
@@ -356,7 +356,7 @@ def test_what_the_important_ones_say(found, played, symbol):
     assert got == want
 
 
-def test_what_is_stored_counts_only_on_success(found):
+def test_stored_values_count_only_on_success(found):
     failed = found['cudaMalloc'][1]
     assert failed.args == [0, 22]
 

@@ -138,7 +138,7 @@ def test_every_device_record_has_its_call(play):
     assert {r.correlation for kind in DEVICE_KINDS for r in records(got.trace, kind)} <= set(found)
 
 
-def test_correlation_lies_in_the_wrapper_s_span(play):
+def test_correlation_lies_in_the_wrappers_span(play):
     """Converted times of CUPTI's call records lie inside the calls that the wrapper recorded."""
     got = play('init kernel=50 sync')
     spans = [(c.time, c.time + c.duration) for c in scripted.calls(got.trace) if c.name == 'cuLaunchKernel']
@@ -228,7 +228,7 @@ def test_records_without_times(play, every):
     assert nr_logged(got) - nr_ours(got) == got.stats['zeroed'] == drops(got.trace)['device_timeless'] > 0
 
 
-def test_what_still_runs_at_the_end(play):
+def test_work_still_running_at_the_end(play):
     got = play('init kernel=4', nasty='running', script=SLOW, env={'SIMGPU_REAL': '1'})
     assert_only_fewer(got)
     missing = nr_logged(got) - nr_ours(got)
@@ -241,7 +241,7 @@ def test_buffers_that_never_come_back(play):
     assert nr_ours(got) == 0 and drops(got.trace)['device_kept'] == 1 and got.stats['returned'] == 1
 
 
-def test_a_clock_nobody_told_us_about(play):
+def test_a_clock_changed_without_notice(play):
     """Times are right to some microseconds after CUPTI's clock unit changes without notice."""
     got = play('init kernel=30 sync sleep=50 kernel=90 sync sleep=50', {'TFI_FLUSH_MS': '10'}, nasty='clock=100')
     assert any('unit of CUPTI' in line for line in got.said)
@@ -425,7 +425,7 @@ def numbered(got):
 @pytest.mark.parametrize('program', CLIENTS)
 @pytest.mark.parametrize('clock', ['', 'clock'])
 @pytest.mark.parametrize('sessions', SESSIONS)
-def test_client_has_what_it_has_without_us(play, sessions, clock, program):
+def test_client_has_the_same_records_as_without_us(play, sessions, clock, program):
     steps = SESSIONS[sessions].replace('register', f'register {clock}', 1)
     env = {'SIMGPU_REAL': '1'} if 'still runs' in sessions else {}
     alone = play(steps, env, program=program, preload=False, script=DELAYED)
@@ -454,7 +454,7 @@ def assert_times_of_its_clock(got):
     assert all(abs(x[end] / 2 - t) < 1_000_000 for x, span in compared for end, t in zip(('start', 'end'), span))
 
 
-def test_client_sees_only_what_it_asked_for(play):
+def test_client_sees_only_its_own_kinds(play):
     got = play('init register enable=MEMSET kernel=5 graph=2 sync disable=MEMSET force')
     assert_equals_log(got)
     assert {line['kind'] for line in got.seen} == {2}
@@ -492,7 +492,7 @@ def test_client_that_refuses_buffers(play):
 
 
 @pytest.mark.parametrize('when', ['early', 'late'])
-def test_client_s_clock(play, when):
+def test_clients_clock(play, when):
     """A client's callback changes the unit of all records: its own keep it, ours are converted."""
     steps = {'early': f'clock init {START} kernel=20 sync {STOP} sleep=30 kernel=5 sync',
              'late': f'init kernel=5 sync sleep=30 clock {START} kernel=20 sync {STOP} sleep=30 kernel=5 sync'}[when]

@@ -42,7 +42,7 @@ def test_nsight_mapped(play, tmp_path, lib, name):
 
 
 @pytest.mark.parametrize('variable', ['CUDA_INJECTION64_PATH', 'NVTX_INJECTION64_PATH'])
-def test_our_own_injection_is_no_other(play, lib, variable):
+def test_our_own_injection_is_not_another_tool(play, lib, variable):
     got = play('', {variable: lib}, program='driver')
     assert_equals_log(got)
     assert nr_ours(got) > 10 and got.said == []

@@ -148,7 +148,7 @@ def test_a_missed_goal_is_no_disagreement(check, tmp_path):
     assert (report['goals_missed'], report['disagreements']) == (missed, 1)
 
 
-def test_what_is_done_is_not_done_again(check, tmp_path):
+def test_finished_parts_are_not_repeated(check, tmp_path):
     """A finished part is not measured again, except with another build of the library."""
     first = check('--simulated', '--only', 'c-pipeline').report
     state = tmp_path / 'state' / 'c-pipeline.json'
@@ -184,7 +184,7 @@ def wait_for(what, seconds=60):
     return found
 
 
-def test_killed_in_a_part_it_goes_on(check, tmp_path):
+def test_it_continues_after_a_kill_in_a_part(check, tmp_path):
     """After SIGKILL no measuring process is left; finished ways are kept, here and in the handed-over archive."""
     ways, options = tmp_path / 'state' / 'ends.ways.json', ('--simulated', '--only', 'ends')
     process = subprocess.Popen(command(tmp_path, *options), env=clean_environment(), stdout=subprocess.DEVNULL)
@@ -219,7 +219,7 @@ def test_a_part_that_is_late_loses_only_its_rest(check, tmp_path):
     assert result.report['parts']['ends']['ways'].items() >= cut['ways'].items()
 
 
-def test_what_is_handed_over_is_small_enough(script, tmp_path, monkeypatch):
+def test_handed_over_files_are_small_enough(script, tmp_path, monkeypatch):
     monkeypatch.setattr(script, 'FILE_LIMIT', 20000)
     members = {'a': os.urandom(9000), 'large': os.urandom(15000), 'b': b'0' * 60000}
     assert script.archive(str(tmp_path / 'x.tar.gz'), members) == ['b', 'large']
@@ -386,7 +386,7 @@ def test_each_difference_is_named(compared, what, change):
     assert {d['what'] for d in compared(change)[2]} == what
 
 
-def test_a_duration_within_the_tolerance_is_none(compared):
+def test_a_duration_within_the_tolerance_is_no_disagreement(compared):
     assert compared(lambda events: of('kernel')(events).update(dur=0.45))[2] == []
 
 

@@ -98,7 +98,7 @@ def test_durations(play):
     assert_durations(got)
 
 
-def test_starts_lie_on_the_host_s_clock(play):
+def test_starts_lie_on_the_hosts_clock(play):
     """On a device in real time, starts lie within the clock brackets, which a busy machine widens."""
     got = play('kernel=20 sleep=60 kernel=20 sleep=60', KERNELS | {'SIMGPU_REAL': '1'})
     anchor = scripted.only([d for d in got.log if d['t'] == 'device' and d['device'] == 0])
@@ -275,7 +275,7 @@ def test_error_is_stated(play):
     assert not any('10 to 30 us' in line for line in got.said)
 
 
-def test_error_is_said_once(play):
+def test_an_error_gives_one_message(play):
     got = play('push=1 kernel=10 pop sync push=1 kernel=5 pop sync', {'TFI_LOG': 'info'})
     assert sum('10 to 30 us' in line for line in got.said) == 1
 

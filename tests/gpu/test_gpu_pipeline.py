@@ -241,7 +241,7 @@ def test_other_tools_read_it(run, tmp_path, analyze, python):
         assert ours == theirs, command
 
 
-def test_what_is_simulated_is_called_so(run, tmp_path, analyze):
+def test_simulated_devices_are_labelled(run, tmp_path, analyze):
     it = play(run, tmp_path, 'tfi')
     devices = analyze('info', it.directory)['rows'][0]['devices']
     assert [(d['device'], d['simulated']) for d in sorted(devices, key=lambda d: d['device'])] == [(0, True), (1, True)]

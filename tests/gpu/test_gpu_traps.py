@@ -251,7 +251,7 @@ def test_second_interface_again_and_again(play, end):
 
 
 @pytest.mark.parametrize('nasty', ['late', 'held', 'order', 'names', 'thread', 'lock', 'exit'])
-def test_second_interface_and_what_else_is_nasty(play, nasty):
+def test_second_interface_with_other_nasty_switches(play, nasty):
     """Work that still runs when the device is given away is recorded later, or counted."""
     got = play(f'init kernel=5 {BEGIN2} kernel=6 sync {END2} kernel=7 sync', {'SIMGPU_REAL': '1'}, script='alpha 3ms\nbeta 2ms\n',
                nasty=f'v2,{nasty}', version='13.3')

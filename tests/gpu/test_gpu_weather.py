@@ -118,7 +118,7 @@ def test_no_cuda_at_all(weather, only):
     assert not got.dir.exists()
 
 
-def test_a_program_that_needs_cuda_and_has_none(run, only):
+def test_a_program_linked_to_missing_cuda(run, only):
     """The loader prints the same message and the status is the same."""
     program, env = built(BUILD / 'victims_gpu' / 'weather'), {'LD_LIBRARY_PATH': only()}
     bare, watched = run([program, 'work'], env, preload=False), run([program, 'work'], env)

@@ -184,7 +184,7 @@ def test_every_origin_of_a_node(run, tmp_path, analyze, lack):
     assert (answer['totals']['replayed'], answer['totals']['replayed_unknown']) == (66, 0)
 
 
-def test_nobody_tells_the_numbers(run, tmp_path, analyze):
+def test_node_ids_are_unavailable(run, tmp_path, analyze):
     """Without node ids of the driver and of CUPTI everything but the nodes' origin is recorded, and that is counted."""
     played = play(run, tmp_path, 'ways', SIMGPU_LACK=BY_CUPTI,
                   SIMCUPTI_LACK='cuptiGetGraphNodeId,cuptiGetGraphId,cuptiGetGraphExecId')
@@ -237,7 +237,7 @@ def spun(run, tmp_path, lib, **env):
     return [c['end'] - c['start'] for c in calls if c['t'] == 'call' and c['symbol'] == 'cuGraphLaunch']
 
 
-def test_what_records_cost_is_cuptis(run, tmp_path, lib):
+def test_the_cost_of_records_is_cuptis(run, tmp_path, lib):
     """A launch takes the time of its records: one for each node, one for each graph, or none."""
     nodes, graphs, none = (spun(run, tmp_path, lib, **env) for env in (
         {}, {'TFI_GRAPHS': 'graph'}, {'TFI_ACTIVITIES': 'cpu'}))

@@ -122,7 +122,7 @@ def test_every_record_equals_the_log(client):
     assert 'a simulated CUPTI 13.0' in got.err
 
 
-def test_copies_say_from_where_to_where(client):
+def test_copies_have_source_and_target(client):
     got = client('register', 'enable=MEMCPY', 'init', 'copy=1', 'sync', 'flush')
     assert pick(of(got, MEMCPY), 'copy', 'from', 'to', 'flags') == [('1', '1', '3', '1'), ('2', '3', '1', '1'), ('8', '3', '3', '0')]
 
@@ -179,7 +179,7 @@ def test_the_runtime_and_the_driver_below_it(client):
     assert {r['kind'] for r in got.records} == {RUNTIME, MEMSET}
 
 
-def test_only_what_is_wanted(client):
+def test_only_enabled_kinds_are_recorded(client):
     got = client('register', 'enable=MEMSET', 'driverapi=307', 'init', 'kernel=2', 'copy=2', 'disable=MEMSET', 'copy=1', 'sync', 'flush')
     assert Counter(r['kind'] for r in got.records) == {MEMSET: 2, DRIVER: 2}
     assert {r['name'] for r in of(got, DRIVER)} == {'cuLaunchKernel'}
@@ -315,7 +315,7 @@ def test_a_child_has_no_cupti(client):
     assert len({r['process'] for r in of(got, DRIVER)}) == 1
 
 
-def test_what_the_library_shows():
+def test_exported_symbols():
     symbols = subprocess.run(['nm', '-D', '--defined-only', built(BUILD / 'simgpu' / 'libcupti.so.13')], check=True, text=True,
                              capture_output=True).stdout
     assert '@@libcupti.so.13' in symbols and re.findall(r' T (?!cupti)', symbols) == []
@@ -431,7 +431,7 @@ def test_block(environment, tmp_path):
         process.kill()
 
 
-def test_block_is_only_for_those_who_got_no_buffer(client):
+def test_block_stops_no_client_with_buffers(client):
     assert len(client('register', KERNELS, 'init', 'kernel=1', 'sync', 'flush', nasty='block').records) == 1
     assert client('register', KERNELS, 'init', 'flush').steps['flush'] == ['CUPTI_SUCCESS']
 
@@ -489,6 +489,6 @@ def test_all_at_once(client):
     assert sum((Counter(pick(of(got, KERNEL), 'name', 'start', 'end')) - truth).values()) == sum(r['start'] == 0 for r in of(got, KERNEL))
 
 
-def test_what_is_not_understood_is_said(client):
+def test_unknown_switches_are_reported(client):
     got = client('version', nasty='nice', version='11.0')
     assert 'no such nastiness: nice' in got.err and 'version 11.0 is not simulated' in got.err

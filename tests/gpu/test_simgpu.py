@@ -158,7 +158,7 @@ def test_every_row_of_the_tables_is_there(table, library):
     assert len(wanted) > 250 and wanted <= there, sorted(wanted - there)
 
 
-def test_what_a_simulated_cupti_needs():
+def test_needs_of_the_simulated_cupti():
     path = BUILD / 'simgpu' / 'libcuda.so.1'
     names = subprocess.run(['nm', '-D', '--defined-only', path], capture_output=True, text=True, check=True).stdout
     own = {line.split()[-1] for line in names.splitlines() if ' simgpu_' in line}

@@ -40,7 +40,7 @@ def test_unknown_name(said, name, nearest):
     assert {'TFI_OUTPUT_DIR', 'TFI_PIPELINE_NAME', 'TFI_METADATA', 'TFI_MAX_MB', 'TFI_LIVE_DIR', 'TFI_LOG'} <= set(known)
 
 
-def test_unknown_name_that_is_like_none(said):
+def test_unknown_name_without_a_near_one(said):
     line = only(said({'TFI_SOMETHING_ELSE_ENTIRELY': ''}))
     assert line.startswith('TFI_SOMETHING_ELSE_ENTIRELY is not known') and 'did you mean' not in line
 
@@ -184,7 +184,7 @@ def test_header_shows_the_environment_of_the_start(script):
     assert [info.get(f'env.{k}') for k in ('TFI_METADATA', 'TFI_PIPELINE_NAME', 'RANK')] == ['k=v', 'mine', '4']
 
 
-def test_no_warning_about_what_the_program_set(script):
+def test_no_warning_about_the_programs_own_changes(script):
     script(['set=TFI_MAX_MB=abc', 'set=TFI_LOGS=x', *STEPS.split()], err='')
 
 

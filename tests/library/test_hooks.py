@@ -60,7 +60,7 @@ def test_the_victim_calls_every_row():
 
 
 @pytest.mark.parametrize('name', EXPECTED)
-def test_what_a_record_says(rows, name):
+def test_content_of_a_record(rows, name):
     _, trace, _ = rows
     kind, arguments, values, result, error = EXPECTED[name]
     call = outermost(trace)[name]

@@ -214,7 +214,7 @@ def test_domains_as_the_user_wants_them(nvtx, records, domains, stages):
     assert stages_of(records(result.dir, 'range_begin')) == stages
 
 
-def test_table_of_domains_covers_what_was_seen():
+def test_table_of_domains_covers_known_names():
     """The table covers names that NVIDIA's libraries really use; the matching itself is tested above."""
     from fnmatch import fnmatch
     patterns = re.findall(r'DOMAIN\("([^"]+)"', (ROOT / 'include/domains.def').read_text())
@@ -317,7 +317,7 @@ def test_long_names(nvtx, records):
 
 # ---- NVTX_INJECTION64_PATH ----
 
-def test_set_only_where_it_is_not(run, lib, tmp_path):
+def test_nvtx_path_is_set_only_if_unset(run, lib, tmp_path):
     show = ['bash', '-c', 'echo "$NVTX_INJECTION64_PATH"']
     assert run(show).out.strip() == str(lib)
     link = tmp_path / 'link.so'
@@ -426,7 +426,7 @@ def ranges_by_begin(rows):
 
 
 @pytest.mark.timeout(300)
-def test_stages_equal_what_the_script_logs(run, python, records, analyze, tmp_path):
+def test_stages_equal_the_scripts_log(run, python, records, analyze, tmp_path):
     """Names, nesting and counts by rank equal the script's log; each time lies between the script's clock readings."""
     result = run([python, '-m', 'torch.distributed.run', '--standalone', '--nproc-per-node=2',
                   ROOT / 'tests/victims/nvtx_pipeline.py', tmp_path], timeout=200)

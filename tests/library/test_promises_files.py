@@ -123,12 +123,12 @@ def test_modes(play, tmp_path, umask):
     assert len(modes) >= 3 and set(modes) == {'600'}
 
 
-def test_trigger_that_is_a_fifo_is_said_once(play):
+def test_a_fifo_as_trigger_gives_one_message(play):
     result = play(plant='mkfifo switch', env={'TFI_TRIGGER': 'file:switch'})
     assert result.err.count('switch is ignored while it is not a regular file') == 1
 
 
-def test_foreign_note_is_said_and_ignored(play, tmp_path):
+def test_foreign_note_is_ignored_with_a_message(play, tmp_path):
     """Another user's note, which would choose the directory's name, is ignored with a message."""
     if os.geteuid() != 0:
         pytest.skip(ROOT_ONLY)

@@ -155,7 +155,7 @@ PLANTED = {
 
 @pytest.mark.parametrize('marker', ['.job', '.unmatched'])
 @pytest.mark.parametrize('planted', PLANTED)
-def test_what_is_planted_as_a_note_of_the_directory_stops_nobody(run, victim, tmp_path, marker, planted):
+def test_an_obstacle_at_a_notes_name_stops_no_job(run, victim, tmp_path, marker, planted):
     """An obstacle at the name of a note in the directory stops no job; the library follows no link and changes nothing."""
     directory, precious = tmp_path / 'run', tmp_path / 'precious'
     directory.mkdir()
@@ -209,7 +209,7 @@ def test_a_note_of_nonsense_is_not_followed(default, tmp_path, text):
     assert host(default, tmp_path, '20200101_0000', {'SLURM_JOB_ID': '17'}) == '20200101_0000'
 
 
-def test_no_note_where_the_directory_was_given(script, tmp_path):
+def test_no_note_in_a_given_directory(script, tmp_path):
     script(STEPS, {'SLURM_JOB_ID': '17'})
     assert not [p for p in tmp_path.iterdir() if p.name.startswith('.')]
 
@@ -296,7 +296,7 @@ def test_timing_only_of_stages(script):
     assert called(only(result.traces)) == [1] and not list(result.dir.glob('*.json'))
 
 
-def test_timing_is_written_where_nothing_is_selected(script):
+def test_timing_is_written_without_selected_stages(script):
     assert timing(script(STEPS, {'ENABLE_PROFILER_NAMES': ''}))['stages']['a']['calls'] == 1
 
 

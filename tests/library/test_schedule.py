@@ -96,7 +96,7 @@ def test_cycles_are_numbered(play):
     assert [s[:3] for s in switches(trace)] == [(OFF, 0, 0), (ON, 0, 0), (ON, 1, 1), (ON, 2, 2), (OFF, 3, 3)]
 
 
-def test_what_is_left_out_is_as_the_readme_says(play):
+def test_schedule_defaults_equal_the_readme(play):
     trace = play(steps(6), {'TFI_SCHEDULE': 'active=3'})
     assert [s for s, _ in states(trace)] == [WARMUP, ON, ON, ON, OFF, OFF]
 
@@ -139,7 +139,7 @@ def test_a_forked_process_counts_its_own_steps(script):
     assert sorted(called(t) for t in result.traces) == [[0], [2]]
 
 
-def test_without_any_of_it_nothing_is_said(play):
+def test_without_switches_there_are_no_recording_records(play):
     assert switches(play(steps(3))) == []
 
 
@@ -242,7 +242,7 @@ def test_signal(play):
     assert [(s, c) for s, _, _, c in switches(trace)] == [(OFF, 'signal'), (ON, 'signal'), (OFF, 'signal'), (ON, 'signal')]
 
 
-def test_without_a_trigger_a_signal_does_what_it_did(run, victim):
+def test_without_a_trigger_a_signal_keeps_its_action(run, victim):
     result = run([victim('script'), 'push=a', KILL, 'wait=100'], {}, preload='test')
     assert result.rc == -signal.SIGUSR1
 
@@ -336,7 +336,7 @@ def test_calls_on_the_host_by_file(device, tmp_path):
     assert launches(device('init kernel=3 sync', {'TFI_TRIGGER': f'file:{path}'})) == (3, 0, 0)
 
 
-def test_words_that_are_none(script, tmp_path):
+def test_unknown_words(script, tmp_path):
     """An unknown word gives one message, and the rest of the file is used."""
     path = tmp_path / 'switch'
     path.write_text('fast -ops +io please')

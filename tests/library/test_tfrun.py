@@ -148,7 +148,7 @@ def test_directory_from_the_environment(tfrun, tmp_path, marker, variable, value
 
 # ---- the end ----
 
-def test_says_what_there_is_and_what_to_type(tfrun, tmp_path, marker, tfanalyze):
+def test_last_lines_name_results_and_next_command(tfrun, tmp_path, marker, tfanalyze):
     result = tfrun('--output', 'with blank', '--', 'bash', '-c', f'{marker}; {marker}')
     said, following = messages(result)
     assert said == 'tfrun: 2 traces in with blank'

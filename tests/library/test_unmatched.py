@@ -56,7 +56,7 @@ def test_a_name_that_matches_no_stage(run, python, script, analyze, names, stage
     assert unmatched(analyze, result.dir) == {('ENABLE_PROFILER_NAMES', *e) for e in expected}
 
 
-def test_functions_that_are_not_there_or_not_called(run, python, script, analyze):
+def test_functions_that_are_missing_or_not_called(run, python, script, analyze):
     result = run([python, script, 'x'], env={'TFI_STAGES': '__main__:lod,__main__:A.run,nosuch.module:f,__main__:load,json:dmps,auto'})
     assert result.rc == 0
     text = '\n'.join(said(result))
@@ -74,7 +74,7 @@ def test_a_name_that_a_module_lacks_comes_with_the_nearest_of_the_module(run, py
     assert any('json:lods is not there' in line and line.endswith('the nearest name is loads') for line in said(result))
 
 
-def test_a_program_that_opens_no_stage_is_told_so(run, python, tmp_path):
+def test_a_program_without_stages_gets_a_message(run, python, tmp_path):
     """Nothing is recorded and no file is left; only the message says why."""
     (tmp_path / 'work.py').write_text('import torch\ntorch.ones(3).add(1)\n')
     result = run([python, tmp_path / 'work.py'], env={'ENABLE_PROFILER_NAMES': 'denoise'})

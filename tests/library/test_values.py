@@ -236,7 +236,7 @@ library.tfi_range_pop()
         assert row['reveals']['command_line'] == ('without secrets' if kept else None)
 
 
-def test_info_says_what_a_trace_reveals(header, tmp_path, analyze, tfanalyze):
+def test_info_shows_what_a_trace_reveals(header, tmp_path, analyze, tfanalyze):
     """info shows it by keys in JSON and in one line of text; for a PyTorch trace it is null."""
     header('--password=hunter2')
     reveals = analyze('info', tmp_path / 'run')['rows'][0]['reveals']

@@ -148,7 +148,7 @@ for name, directory in (('a', sys.argv[1]), ('b', 'relative/deep'), ('c', None),
 
 
 @pytest.mark.timeout(400)
-def test_where_cache_dit_was_to_write(run, python, analyze, tmp_path):
+def test_directories_that_cache_dit_asks_for(run, python, analyze, tmp_path):
     there, here = tmp_path / 'profiles', tmp_path / 'relative' / 'deep'
     default, alone = tmp_path / 'default', cachedit_alone.environment(python, tmp_path)
     result = run([python, '-c', DIRECTORIES, there], {'CACHE_DIT_TORCH_PROFILER_DIR': default, **alone}, timeout=200)

@@ -187,7 +187,7 @@ def test_fork(scenario, python):
 
 
 @each_extreme
-def test_what_is_not_there(run, python):
+def test_entries_that_cannot_be_stages(run, python):
     """Each entry that cannot be a stage gets one message: at once if no function, at the end if missing."""
     stages = 'parts:Base.size,parts:nothing,parts,:x,parts:Part,__main__:absent,parts:plain,json:dumps'
     result = run([python.path, SCRIPTS / 'main.py', 'kinds'], {'TFI_STAGES': stages, 'PYTHONDONTWRITEBYTECODE': '1'})

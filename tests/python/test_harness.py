@@ -230,7 +230,7 @@ answers.append(str(again(unet.to(torch.float64), "m:C.forward")[1].__self__.dtyp
     assert answers[7:] == [['torch.float32', ''], 'torch.float64']
 
 
-def test_devices_that_are_not_there(ask):
+def test_missing_devices(ask):
     answers = ask('''
 t, notes = make(T([2], device='xpu:3'))
 answers.append([str(t.device), notes])
@@ -573,7 +573,7 @@ if __name__ == '__main__':
 '''
 
 
-def test_a_stage_alone_does_what_it_did(run, analyze, python, tmp_path):
+def test_a_stage_alone_runs_the_same_operators(run, analyze, python, tmp_path):
     """The script that `report` writes runs the same operators and shapes as the call in the pipeline."""
     (tmp_path / 'pipe.py').write_text(PIPELINE)
     result = run([python, 'pipe.py'], {'TFI_STAGES': '__main__:encode'}, timeout=200)
@@ -616,7 +616,7 @@ def test_a_method_needs_its_object(run, analyze, python, tmp_path):
     assert done.rc == 0 and 'Using stage.process() as single-step function' in done.out, done.err[-2000:]
 
 
-def test_values_of_inputs_are_edited_where_they_matter(python, tmp_path):
+def test_values_of_inputs_can_be_edited(python, tmp_path):
     """Most stages accept any values; one that does not gets a message where its script takes values."""
     (tmp_path / 'model.py').write_text('import torch\ndef image_at(ids):\n    return (ids == 77).nonzero()[0]\n')
     code = f"""

@@ -127,7 +127,7 @@ def test_memory_that_was_refused_of_a_pytorch_trace(tmp_path, analyze):
     assert refused('--device', '1') == (1, '80 B on device 1,') and refused('--to', '0.0005') == (2, '80 B on device 1,')
 
 
-def test_blocks_beyond_what_can_be_remembered_are_counted(play, records, analyze):
+def test_blocks_without_room_in_the_table_are_counted(play, records, analyze):
     """A block without room in the block table counts in no total, neither when allocated nor when freed."""
     result = play("""
 import resource
@@ -170,7 +170,7 @@ def test_overlapping_ranges_in_any_order(play, by_stage):
                                     ('c', -1): (10, 65, 560, 0, 555, 500)}
 
 
-def test_what_other_threads_allocate_counts(play, by_stage):
+def test_allocations_of_other_threads_count(play, by_stage):
     """A stage counts what any thread allocates meanwhile; a thread that ends inside a stage loses nothing."""
     result = play('push("outer"); elsewhere(lambda: (push("theirs"), h(2, 40), pop(), push("never ended"), h(3, 2)));'
                   'push("inner"); h(4, 3); pop(); pop()')

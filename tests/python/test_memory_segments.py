@@ -203,7 +203,7 @@ def test_no_memory(tmp_path, snapshot, python):
 
 
 @pytest.mark.parametrize('seed', range(6))
-def test_what_was_there_before_the_recording(tmp_path, snapshot, seed):
+def test_memory_older_than_the_recording(tmp_path, snapshot, seed):
     """The sums are right in spite of blocks and segments older than the first report, and of missing reports."""
     trace, a = Trace(tmp_path), Allocator(0x7f0000000000)
     play(trace, [a], seed, 200, lambda step: step >= 50)

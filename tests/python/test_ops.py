@@ -118,7 +118,7 @@ SEEN_BY_BOTH = [(run, grouping) for run in RUNS for grouping in ('name', 'name,s
 
 
 @pytest.mark.parametrize('run, grouping', SEEN_BY_BOTH, ids=lambda r: '-'.join(r).replace(',', '+') if type(r) is tuple else r)
-def test_what_the_library_records_is_what_torch_records(profiled, analyze, run, grouping):
+def test_the_library_and_torch_record_the_same(profiled, analyze, run, grouping):
     """One run recorded by both gives the same rows, calls, shapes, operations and memory; only times differ.
 
     Both leave out allocations of threads with their own stages: torch.profiler does not see these threads, and they are

@@ -314,7 +314,7 @@ def test_operators_equal_those_of_torch_profiler(play, name, least):
 
 
 @pytest.mark.parametrize('name', [of('training')])
-def test_collectives_of_gloo_have_what_torch_profiler_says(play, name, tfanalyze):
+def test_collectives_of_gloo_equal_torch_profilers(play, name, tfanalyze):
     """gloo's ranges have the tensors they transfer. They are asynchronous, so they contain no ranges and lie in none."""
     run = play(name, 'library')
     trace = json.loads((run.dir / 'profile.json').read_text())
@@ -395,7 +395,7 @@ def test_a_line_for_each_stage(debugged, name):
 
 
 @pytest.mark.parametrize('name', [of('telefuser_stages')])
-def test_telefusers_own_report_goes_on(debugged, name):
+def test_telefusers_own_report_still_works(debugged, name):
     """get_timing_report() and print_timing_summary() work as usual, and TeleFuser writes no file."""
     check_journal(debugged, 0, TELEFUSER)
     names = [s.name for s in sorted(debugged.trace().stages(), key=lambda s: s.end)]
@@ -408,7 +408,7 @@ def test_telefusers_own_report_goes_on(debugged, name):
 
 
 @pytest.mark.parametrize('name', [of('telefuser_stages')])
-def test_originals_are_kept_where_asked(play, name):
+def test_originals_are_kept_on_request(play, name):
     run = play(name, ({'TFI_KEEP_ORIGINALS': '1'}, ['all']))
     assert run.rc == 1 and run.err.rstrip().endswith('NotImplementedError'), run.err[-500:]
     assert not any(s.flags & TELEFUSER for p in run.traces.values() for s in p.stages())

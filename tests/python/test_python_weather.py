@@ -124,7 +124,7 @@ print("lost", lost)
 
 
 @by_version
-def test_what_a_signal_handler_raises_is_the_programs(same, python):
+def test_exceptions_of_signal_handlers_are_the_programs(same, python):
     """A handler may raise while our code runs, in any of hundreds of calls; the function is still a stage afterwards."""
     assert same(python.path, TIMER, 'work:plain')['plain'] > 300
 

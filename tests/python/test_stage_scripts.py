@@ -91,12 +91,12 @@ def compare(pipelines, left_out=lambda stage: False):
     return compared
 
 
-def test_scripts_do_what_the_stage_did(pipelines):
+def test_scripts_repeat_their_stage(pipelines):
     """Every script repeats its stage, except one-step scripts of whole pipelines and code that reads pixels."""
     assert compare(pipelines, lambda stage: stage.endswith('Pipeline') or stage == 'image_processor.preprocess') > 500
 
 
-def test_a_decoder_gets_what_it_kept(run_scripts):
+def test_a_decoder_gets_its_cache(run_scripts):
     """A language model's decoder script has the keys and values of the steps before."""
     generation = run_scripts('generate')
     assert {p.name for p in generation.scripts} == {'profile_generate.py', 'profile_prefill.py', 'profile_decode.py'}

@@ -158,7 +158,7 @@ def lines(run):
 
 
 @pytest.mark.parametrize('name', ['timing.json', 'timing_io_signature.json'])
-def test_files_are_theirs(both, name):
+def test_files_equal_telefusers(both, name):
     """The files have equal keys and values, apart from times: request, metadata, memory, async wall time, kept peaks."""
     theirs, ours = (json.loads((run.dir / name).read_text()) for run in (both.theirs, both.ours))
     assert differences(theirs, ours, name) == []
@@ -175,7 +175,7 @@ def test_the_file_at_exit_has_the_same(both):
     assert differences(theirs, ours) == []
 
 
-def test_what_it_returns(both):
+def test_return_values(both):
     """get_timing_report(), get_io_signatures() and the peak after its contexts' resets are the same in the process."""
     for word in ('report', 'signatures', 'peak'):
         assert differences(printed(both.theirs, word), printed(both.ours, word), word) == []
@@ -240,7 +240,7 @@ for place in sys.argv[1:]:
 """
 
 
-def test_its_own_readers_take_ours(both, python, tmp_path):
+def test_telefusers_readers_read_our_files(both, python, tmp_path):
     """TeleFuser's compare_timing_reports and its harness read our files."""
     env = {**clean_environment(), 'TELEFUSER_LOG_LEVEL': 'ERROR'}
     result = execute([python, '-W', 'ignore', '-c', READ, both.theirs.dir, both.ours.dir], env, tmp_path, 200)

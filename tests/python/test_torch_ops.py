@@ -515,7 +515,7 @@ def test_storage_addresses(asked):
     assert pairs(2, 'add', 'aten::add') == ours['output']
 
 
-def test_what_is_known_of_the_job(asked):
+def test_metadata_of_the_job(asked):
     ours, _, trace = asked
     said = {text(trace, r.values['key']): (text(trace, r.values['value']), text(trace, r.values['source']))
             for r in kind(trace, 'metadata')}
@@ -561,7 +561,7 @@ print(resident() - before)
 '''
 
 
-def test_what_ends_elsewhere_is_used_again(run, python):
+def test_ranges_ended_elsewhere_are_reused(run, python):
     """100,000 ranges that one thread begins and another one ends take no memory each."""
     result = run([python, '-c', MANY_ENDED_ELSEWHERE], {'TFI_ACTIVITIES': 'ops', 'TFI_MAX_MB': '1'}, timeout=200)
     assert result.rc == 0, result.err[-2000:]
