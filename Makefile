@@ -330,7 +330,7 @@ soak: ## the long tests: every mutation, every cut, many kills
 lint: ## format, warnings as errors under gcc and clang, cppcheck, shellcheck, tables
 	@scripts/bootstrap build python lint
 	$(Q)scripts/lint
-bench: ## the figures of the README, against uftrace, zlib, HTA and the TensorBoard plugin in the same run
+bench: ## the figures of `tfanalyze help measurements`, against uftrace, zlib, HTA and the TensorBoard plugin in the same run
 	@scripts/bootstrap build python bench
 	$(Q)$(MAKE) --no-print-directory everything
 	$(Q)scripts/bench
