@@ -1,6 +1,6 @@
-/* bench-cuda-driver.c - a libcuda.so.1 whose calls do nothing: what a launch costs on it is what stands in front of it.
+/* bench-cuda-driver.c - a libcuda.so.1 whose calls do nothing: a launch on it costs only the code above the driver.
  *
- * Only scripts/bench-cuda.c uses it; it has the functions that that program calls, and no device behind them.
+ * Only scripts/bench-cuda.c uses it. It has the functions that the program calls, and no device behind them.
  */
 #include <cuda.h>
 
@@ -23,7 +23,7 @@ NOTHING(cuCtxSynchronize, (void))
 
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
 {
-    *function = (CUfunction)name; /* any address will do, as long as it is not zero */
+    *function = (CUfunction)name; /* any address but NULL */
     return CUDA_SUCCESS;
 }
 

@@ -1,14 +1,15 @@
-/* bench-cuda.c - launches kernels as fast as it can, and says what that cost the threads that did it: for scripts/bench-cuda.
+/* bench-cuda.c - launches kernels as fast as it can and prints their cost to the threads, for scripts/bench-cuda.
  *
  *     bench-cuda THREADS COUNT PAUSE STEP [NODES CUPTI]
  *
- * COUNT launches over all threads, PAUSE microseconds of sleep after each thousand. PAUSE below 0: no stage is ever opened.
- * Each launch has STEP more blocks than the one before: with 0 all are alike. NODES above 0: graphs of so many kernels are
- * launched instead of single ones. CUPTI 1: the program asks CUPTI for records of kernels itself, and throws them away;
- * 2: for one record a graph. That is what recording costs at least, whoever asks for it.
+ * COUNT is the number of launches over all threads. The program sleeps PAUSE microseconds after each thousand. A stage
+ * is open all the time, except if PAUSE is below 0. Each launch has STEP more blocks than the one before; with 0 all
+ * are alike. If NODES is above 0, it launches graphs of that many kernels instead of single ones. With CUPTI 1 the
+ * program requests records of kernels itself and discards them; with 2, one record for each graph. Any profiler on
+ * CUPTI costs at least that.
  *
- * Prints nanoseconds of CPU time of the calling threads for one launch (sleeps cost none), and all CPU nanoseconds of
- * the calling threads and of the main thread. A stage is open all the time.
+ * Prints the nanoseconds of CPU time of the calling threads for one launch (sleeps cost none), and all CPU nanoseconds
+ * of the calling threads and of the main thread.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -45,7 +46,7 @@ static void check(int result, const char *what)
     exit(1);
 }
 
-/* ---- CUPTI: the least a client can do ---- */
+/* ---- CUPTI: a minimal client ---- */
 
 #define BUFFER (4u << 20)
 
@@ -114,7 +115,8 @@ static void *launches(void *out)
     struct timespec rest = {.tv_nsec = pause_us * 1000};
     check(cuCtxSetCurrent(context), "cuCtxSetCurrent");
     check(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
-    check(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, stream, NULL, NULL), "cuLaunchKernel"); /* finds what it calls */
+    /* The first launch looks the functions up, so it is not measured. */
+    check(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, stream, NULL, NULL), "cuLaunchKernel");
     void *graph = nodes ? graph_of(stream) : NULL;
     pthread_barrier_wait(&barrier);
     double used = 0;

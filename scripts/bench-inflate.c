@@ -1,6 +1,6 @@
-/* bench-inflate.c - unpacks a .gz file and throws it away: the floor under every reader of such a file.
+/* bench-inflate.c - unpacks a .gz file and discards the bytes: the least time that any reader of the file needs.
  *
- * zlib in process, buffers of 1 MB, all members of the file. Prints how many bytes came out.
+ * It uses zlib in process with buffers of 1 MB, and reads all members of the file. Prints the number of bytes.
  */
 #include <stdio.h>
 #include <stdlib.h>

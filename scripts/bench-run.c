@@ -1,6 +1,6 @@
-/* bench-run.c - runs a command and writes what it took: `bench-run FILE COMMAND...`.
+/* bench-run.c - runs a command and writes its cost to a file: `bench-run FILE COMMAND...`.
  *
- * A child begins with the peak of the process that forked it, and Python's is larger than what is measured; this
+ * A child starts with the peak of the process that forked it. Python's peak may exceed that of the command, but this
  * program's is small. FILE gets wall seconds, CPU seconds and peak bytes; the exit status is the command's.
  */
 #include <stdio.h>

@@ -24,7 +24,7 @@ __attribute__((warn_unused_result)) bool tfi_lock(struct tfi_lock *lock);
 bool tfi_lock_within(struct tfi_lock *lock, unsigned ms);
 void tfi_unlock(struct tfi_lock *lock);
 
-/* As tfi_lock(), for locks that are held for some ten nanoseconds, many times a second, where two changes of the signal
+/* Like tfi_lock(), for locks that are held for some ten nanoseconds, many times a second: two changes of the signal
  * mask would cost more than all the rest. Signals are blocked only once a jump out of the recorder was seen in this
  * program. The first such jump may leave the lock held. The next thread that needs the lock then takes it over, so the
  * data it protects must be usable, if not correct, at every point. The function that takes the lock releases it by

@@ -1,11 +1,12 @@
-/* diffusion.c - a C pipeline of a text-to-image kind on a GPU: text_encode, denoise (steps, then a CUDA graph), vae_decode.
+/* diffusion.c - a C pipeline like a text-to-image one on a GPU: text_encode, denoise, vae_decode.
  *
- *     diffusion            runs; --json prints one line of JSON instead of text; --probe prints what GPU there is and ends
+ *     diffusion            runs; --json prints one line of JSON instead of text; --probe prints the GPU's name and ends
  *
- * It is compiled without CUDA's libraries: the driver is found by dlopen, its kernels are PTX text that any driver turns
- * into code. The numbers are small, but real: each result is computed on the CPU too, by the same operations in the same
- * order, and must be equal bit by bit. On a simulated GPU kernels compute nothing, and so nothing is claimed there.
- * Exit status: 0, 1 something failed or differs, 77 no GPU. Stages are marked by NVTX; LOCAL_RANK chooses the device.
+ * The last steps of denoise are launches of one CUDA graph. The program is compiled without CUDA's libraries: it finds
+ * the driver by dlopen, and its kernels are PTX text that any driver compiles. The numbers are small, but real: the CPU
+ * computes each result too, by the same operations in the same order, and both must be equal bit by bit. On a simulated
+ * GPU kernels compute nothing, so the program claims no result there. NVTX marks the stages; LOCAL_RANK chooses the
+ * device. Exit status: 0, 1 something failed or differs, 77 no GPU.
  */
 #include <dlfcn.h>
 #include <math.h>
@@ -21,8 +22,8 @@
 #define N 64 /* latents, texts and weights are N by N */
 #define CELLS (N * N)
 #define BYTES (CELLS * sizeof(float))
-#define STEPS 8       /* of denoise: */
-#define GRAPH_STEPS 4 /* the last of them are launches of one graph */
+#define STEPS 8       /* in denoise */
+#define GRAPH_STEPS 4 /* the last of them, launched as one graph */
 
 /* ---- the kernels: out[i] = (i % 16 - 7) * scale; y[i] += a * x[i]; c = alpha * a × b, a thread for each cell ---- */
 
@@ -67,7 +68,7 @@ static const char ptx[] =
     "}\n";
 // clang-format on
 
-/* ---- the driver, by the names that this header's functions have (cuMemAlloc is cuMemAlloc_v2) ---- */
+/* ---- the driver's functions, by the names in this header (cuMemAlloc is cuMemAlloc_v2) ---- */
 
 // clang-format off
 #define DRIVER(F) \
@@ -109,7 +110,7 @@ static int number_of(const char *variable, int otherwise)
     return text ? atoi(text) : otherwise;
 }
 
-/* Finds the driver and a device; false: there is none. */
+/* Finds the driver and a device; false if there is none. */
 static bool find_gpu(CUdevice *device)
 {
     int count = 0;
@@ -134,7 +135,7 @@ static CUfunction fill, axpy, matmul;
 static CUdeviceptr tokens, weights, text, latents, noise, image;
 static float tokens_in[CELLS], image_out[CELLS];
 
-/* What was asked of the device, for whoever wants to compare: kernels by stage and name; a graph's count when it runs. */
+/* Numbers of launches, for a test to compare: kernels by stage and name. A graph's kernels count when it runs. */
 enum { TEXT_ENCODE, DENOISE, VAE_DECODE, STAGES };
 enum { FILL, AXPY, MATMUL, COPY, SET, KINDS };
 static const char *const stage_names[] = {"text_encode", "denoise", "vae_decode"};
@@ -244,7 +245,7 @@ static void run(CUdevice device)
     CHECK(CU(cuDevicePrimaryCtxRelease)(device));
 }
 
-/* ---- the same on the CPU ---- */
+/* ---- the same computation on the CPU ---- */
 
 static void host_fill(float *out, float scale)
 {
@@ -286,7 +287,7 @@ static uint64_t checksum(const void *data, size_t size)
     return hash;
 }
 
-/* ---- what it says ---- */
+/* ---- output ---- */
 
 static void print_json(const char *result)
 {

@@ -1,12 +1,12 @@
-/* cupti_raw.c - a client of CUPTI that keeps its buffers as they come, or throws them away; gpu-check preloads it.
+/* cupti_raw.c - a client of CUPTI that keeps its buffers unchanged, or discards them; gpu-check preloads it.
  *
  *     CUPTI_RAW_LIBRARY=PATH CUPTI_RAW_KINDS=10,1,2 [CUPTI_RAW_OUT=FILE] LD_PRELOAD=libcupti_raw.so program
  *
- * Without FILE it costs what CUPTI itself costs: the floor of every profiler on it. FILE begins with a line of JSON that
- * says which version wrote it. Then comes for each buffer: the letter B, three uint32_t (bytes, records, texts), the bytes,
- * {uint32_t offset, kind} of each record, {uint64_t pointer, uint32_t length, bytes} of each text its records point to.
- * FILE_MAX ends it. It has nothing in common with libtfinject.so, which it shows the input of. Threads: buffers are
- * asked for and handed back on any of CUPTI's; one lock guards the file.
+ * Without FILE it costs as much as CUPTI itself: every profiler on CUPTI costs at least that. FILE begins with a line
+ * of JSON about the version that wrote it. A block for each buffer follows: the letter B, three uint32_t (bytes,
+ * records, texts), the bytes, {uint32_t offset, kind} of each record, {uint64_t pointer, uint32_t length, bytes} of
+ * each text that its records point to. FILE_MAX bounds its size. It shares no code with libtfinject.so: it shows that
+ * library's input. Threads: CUPTI requests and returns buffers on any of its threads; one lock guards the file.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -19,8 +19,8 @@
 
 #define BUFFER_BYTES (1u << 20)
 #define FILE_MAX (8u << 20)
-#define FLUSH_MS 1000     /* as the library does, */
-#define KEEP_FLUSH_MS 100 /* and where it matters that nothing is left at the end */
+#define FLUSH_MS 1000     /* like the library */
+#define KEEP_FLUSH_MS 100 /* if FILE must be complete at the end */
 
 // clang-format off
 #define FUNCTIONS(F) \
@@ -41,7 +41,7 @@ static void put(const void *data, size_t size)
     if (fwrite(data, 1, size, out) == size) written += size;
 }
 
-/* The text that a record points to; NULL: this kind has none. The name has its place in kernel records since 12.0. */
+/* Returns the text of a record; NULL if its kind has none. Kernel records have the name at its place since 12.0. */
 static const char *text_of(const CUpti_Activity *record)
 {
     switch (record->kind) {
@@ -52,7 +52,7 @@ static const char *text_of(const CUpti_Activity *record)
     }
 }
 
-/* The head counts what comes behind it, so the records are gone through once for that, and once for each list. */
+/* The head counts records and texts, so this walks the records once to count, and once for each list. */
 static void keep(uint8_t *buffer, size_t valid)
 {
     uint32_t head[3] = {(uint32_t)valid, 0, 0};
@@ -122,7 +122,7 @@ static void open_file(const char *path, const char *kinds)
                 CUPTI_API_VERSION, kinds);
 }
 
-/* What CUPTI refuses is said, and the others go on. Programs that this one starts are left alone. */
+/* A refused kind is reported, and the others continue. Programs that this one starts are not profiled. */
 __attribute__((constructor)) static void begin(void)
 {
     const char *path = getenv("CUPTI_RAW_LIBRARY"), *kinds = getenv("CUPTI_RAW_KINDS");
