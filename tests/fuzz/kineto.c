@@ -32,7 +32,7 @@ static void on_event(void *context, const struct kineto_event *event)
     require(event->name.length <= event->raw.length && event->category.length <= event->raw.length,
             "a text is no longer than its event");
     enum event_class event_class = kineto_class(event->category, event->name);
-    require(event_class < NR_CLASSES, "a class is known");
+    require(event_class < NR_CLASSES, "a class is one of the known ones");
     seen->table[kineto_table(event, event_class)]++;
 }
 
@@ -45,24 +45,24 @@ static void check(const struct process *p, const struct names *names)
 {
     uint64_t counted = 0;
     for (size_t i = 0; i < p->kind_count; i++) counted += p->kinds[i].count;
-    require(counted == p->events, "the kinds make up all events");
+    require(counted == p->events, "the kinds add up to all events");
     check_times(p->ranges.start, p->ranges.end, p->ranges.table.count);
     check_times(p->spans.start, p->spans.end, p->spans.table.count);
     check_times(p->works.start, p->works.end, p->works.table.count);
     for (size_t i = 0; i < p->ranges.table.count; i++) {
-        require(p->ranges.name[i] < names->count, "a range's name is there");
-        require(find_thread(p, p->ranges.thread[i]), "a range's thread is there");
+        require(p->ranges.name[i] < names->count, "a range has a name");
+        require(find_thread(p, p->ranges.thread[i]), "a range has a thread");
         require(p->ranges.start[i] >= p->first && p->ranges.end[i] <= p->last, "a range lies in its process");
     }
     for (size_t i = 0; i < p->spans.table.count; i++) {
         const struct thread *thread = find_thread(p, p->spans.thread[i]);
-        require(p->spans.name[i] < names->count, "a span's name is there");
+        require(p->spans.name[i] < names->count, "a span has a name");
         require(thread && p->spans.start[i] >= thread->first && p->spans.end[i] <= thread->last,
                 "a span lies in its thread");
     }
     for (size_t i = 0; i < p->works.table.count; i++) {
-        require(p->works.name[i] < names->count, "a work's name is there");
-        require(p->works.lane[i] < p->lanes, "a work's lane is there");
+        require(p->works.name[i] < names->count, "a work has a name");
+        require(p->works.lane[i] < p->lanes, "a work has a lane");
     }
 }
 
@@ -79,16 +79,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     const struct kineto_bytes whole = {bytes, size, 1 << 20, 1 << 20}, pieces = {bytes, size, 1 + size % 61, 1 << 20};
     bool usable = load_kineto_bytes(&pieces, &names, ~0u, &process, &notes);
     bool readable = kineto_read_bytes(&whole, &sink, &damage, &again);
-    require(usable == readable && usable == !notes_have(&notes, UNUSABLE), "unusable is said");
+    require(usable == readable && usable == !notes_have(&notes, UNUSABLE), "an unusable file gives a note");
     require(damage.events == seen.events, "events are counted");
     if (usable) {
         check(&process, &names);
-        require(process.events + process.lost == seen.events + damage.bad + damage.cut, "no event is forgotten");
-        require(seen.table[TABLE_RANGES] == process.ranges.table.count, "ranges are where their events are");
-        require(seen.table[TABLE_SPANS] == process.spans.table.count, "spans are where their events are");
-        require(seen.table[TABLE_WORKS] == process.works.table.count, "works are where their events are");
-        require(seen.table[TABLE_FORWARDS] == process.forwards.table.count, "pairs are where their events are");
-        require(!process.lost || notes_have(&notes, LOSS), "a loss is said");
+        require(process.events + process.lost == seen.events + damage.bad + damage.cut, "every event is counted");
+        require(seen.table[TABLE_RANGES] == process.ranges.table.count, "the model has the file's ranges");
+        require(seen.table[TABLE_SPANS] == process.spans.table.count, "the model has the file's spans");
+        require(seen.table[TABLE_WORKS] == process.works.table.count, "the model has the file's work");
+        require(seen.table[TABLE_FORWARDS] == process.forwards.table.count, "the model has the file's pairs");
+        require(!process.lost || notes_have(&notes, LOSS), "a loss gives a note");
     }
     notes_free(&notes);
     notes_free(&again);

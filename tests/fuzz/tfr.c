@@ -64,7 +64,7 @@ static void write_or_remove(const char *path, const uint8_t *bytes, size_t size,
         return;
     }
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    require(fd >= 0 && write(fd, bytes, size) == (ssize_t)size && close(fd) == 0, "an input can be written");
+    require(fd >= 0 && write(fd, bytes, size) == (ssize_t)size && close(fd) == 0, "the input is written to its files");
 }
 
 static void empty_directory(const char *path)
@@ -94,7 +94,7 @@ static int ask(char **words)
     char *argv[16] = {(char *)"tfanalyze"};
     int argc = 1;
     for (; words[argc - 1]; argc++) argv[argc] = words[argc - 1];
-    require(options_parse(&session.options, argc, argv), "a question is asked rightly");
+    require(options_parse(&session.options, argc, argv), "the command line is valid");
     for (size_t i = 0; i < session.options.questions; i++) {
         session.options.command = session.options.question[i];
         functions[session.options.command](&session);
@@ -212,16 +212,16 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     (void)argc, (void)argv;
     ask_all = getenv("FUZZ_ALL");
     directory = string_format("%s/fuzz-tfr-XXXXXX", base ? base : "/tmp");
-    require(mkdtemp(directory), "there is a place for the files");
+    require(mkdtemp(directory), "the directory for the files exists");
     run_path = string_format("%s/run", directory);
     report_path = string_format("%s/report", directory);
     answer_path = string_format("%s/answer.json", directory);
     tfr_path = string_format("%s/rank0.host.1.tfr", run_path);
     live_path = string_format("%s.live", tfr_path);
-    require(mkdir(run_path, 0700) == 0 && mkdir(report_path, 0700) == 0, "there is a place for the files");
+    require(mkdir(run_path, 0700) == 0 && mkdir(report_path, 0700) == 0, "the directory for the files exists");
     require(inflateInit2(&unpacking, -15) == Z_OK &&
                 deflateInit2(&packing, 1, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY) == Z_OK,
-            "there is memory");
+            "memory is allocated");
     atexit(remove_files);
     return 0;
 }
@@ -265,7 +265,7 @@ static bool unpack(struct part *part, const uint8_t *stored)
         return part->size <= PAYLOAD;
     }
     part->payload = malloc(PAYLOAD);
-    require(inflateReset(&unpacking) == Z_OK, "a stream begins again");
+    require(inflateReset(&unpacking) == Z_OK, "zlib resets the stream");
     unpacking.next_in = (Bytef *)(uintptr_t)stored;
     unpacking.avail_in = part->head.stored;
     unpacking.next_out = part->payload;
@@ -305,7 +305,7 @@ static size_t pack(const struct part *part, uint8_t *to, size_t room)
     if (room < sizeof head + 8) return 0;
     room = (room - sizeof head) & ~(size_t)7;
     if (head.flags & TFI_FLAG_DEFLATED) {
-        require(deflateReset(&packing) == Z_OK, "a stream begins again");
+        require(deflateReset(&packing) == Z_OK, "zlib resets the stream");
         packing.next_in = part->payload;
         packing.avail_in = (unsigned)part->size;
         packing.next_out = to + sizeof head;

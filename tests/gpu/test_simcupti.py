@@ -491,4 +491,4 @@ def test_all_at_once(client):
 
 def test_unknown_switches_are_reported(client):
     got = client('version', nasty='nice', version='11.0')
-    assert 'no such nastiness: nice' in got.err and 'version 11.0 is not simulated' in got.err
+    assert 'unknown switch: nice' in got.err and 'SIMCUPTI_VERSION: 11.0 is not simulated' in got.err

@@ -94,7 +94,7 @@ static CUptiResult result_of(const char *text, size_t length)
     for (size_t i = 0; i < sizeof results / sizeof *results; i++)
         if (strncmp(results[i].name, text, length) == 0 && !results[i].name[length]) return results[i].value;
     long number = strtol(text, NULL, 0);
-    if (number == 0) sim_say("simcupti: no such result: %.*s\n", (int)length, text);
+    if (number == 0) sim_say("simcupti: SIMCUPTI_FAIL: unknown result: %.*s\n", (int)length, text);
     return number ? (CUptiResult)number : CUPTI_ERROR_UNKNOWN;
 }
 
@@ -106,7 +106,7 @@ static void parse_nasties(const char *list)
         size_t i = 0;
         if (equal) *equal = 0;
         while (i < NR_NASTIES && strcmp(nasties[i].name, item) != 0) i++;
-        if (i == NR_NASTIES) sim_say("simcupti: no such nastiness: %s\n", item);
+        if (i == NR_NASTIES) sim_say("simcupti: SIMCUPTI_NASTY: unknown switch: %s\n", item);
         else config.nasty[i] = equal ? (unsigned)strtoul(equal + 1, NULL, 0) : nasties[i].value;
     }
     free(copy);
@@ -142,7 +142,7 @@ static void parse_version(const char *text)
     }
     if (config.version == 1300 && update == 0) config.api_version = 130000;
     if (config.api_version) return;
-    sim_say("simcupti: version %s is not simulated, 13.0 is\n", text);
+    sim_say("simcupti: SIMCUPTI_VERSION: %s is not simulated, using 13.0\n", text);
     parse_version("13.0");
 }
 

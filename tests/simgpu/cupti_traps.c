@@ -29,7 +29,7 @@ void sim_trap_driverless(void)
 void sim_trap_cbid(uint32_t domain, uint32_t cbid)
 {
     if (!sim_nasty(NASTY_cbids) || cbid < sim_cbid_limit(domain)) return;
-    sim_say("simcupti: callback id %u of the %s is beyond %u: memory is overwritten\n", cbid,
+    sim_say("simcupti: callback id %u of the %s exceeds %u: CUPTI would overwrite memory\n", cbid,
             domain == SIMGPU_DRIVER ? "driver" : "runtime", sim_cbid_limit(domain));
     abort();
 }
@@ -66,7 +66,7 @@ enum sim_damage sim_trap_damage(const struct sim_item *item)
 void sim_trap_twice(const uint8_t *given, const uint8_t *out)
 {
     if (!sim_nasty(NASTY_twice) || !given || given != out) return;
-    sim_say("simcupti: buffer %p was given while it is still out\n", (const void *)given);
+    sim_say("simcupti: buffer %p was given twice: CUPTI still holds it\n", (const void *)given);
     abort();
 }
 

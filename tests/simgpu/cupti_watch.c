@@ -191,7 +191,7 @@ CUptiResult sim_attach(void)
         attached = subscribe && subscribe(&subscriber) == 0;
         if (attached)
             sim_say("simcupti: a simulated CUPTI %u.%u\n", sim_config()->version / 100, sim_config()->version % 100);
-        else if (!subscribe) sim_say("simcupti: no simulated libcuda.so.1 to stand on\n");
+        else if (!subscribe) sim_say("simcupti: needs the simulated libcuda.so.1, which is not loaded\n");
     }
     CUptiResult result = attached ? CUPTI_SUCCESS : CUPTI_ERROR_NOT_INITIALIZED;
     pthread_mutex_unlock(&attaching);

@@ -25,7 +25,7 @@ void sim_log_open(void)
         snprintf(path, sizeof path, "%.*s%d%s", (int)(p - pattern), pattern, (int)getpid(), p + 2);
     else snprintf(path, sizeof path, "%s", pattern);
     fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (fd < 0) sim_say("simgpu: no log: %s can't be opened\n", path);
+    if (fd < 0) sim_say("simgpu: SIMGPU_LOG: cannot open %s\n", path);
 }
 
 bool sim_logging(void)

@@ -89,7 +89,7 @@ static void parse_line(char *line)
         costs = sim_grow(costs, nr_costs, sizeof *costs);
         costs[nr_costs++] = cost;
     } else {
-        sim_say("simgpu: a line of the script is not understood: %s %s\n", name, rest);
+        sim_say("simgpu: SIMGPU_SCRIPT: invalid line: %s %s\n", name, rest);
     }
 }
 
@@ -113,7 +113,7 @@ void sim_script_load(void)
     const char *path = getenv("SIMGPU_SCRIPT"), *fail = getenv("SIMGPU_FAIL");
     char line[1024], *copy, *next;
     FILE *f = path && *path ? fopen(path, "re") : NULL;
-    if (path && *path && !f) sim_say("simgpu: the script %s can't be read\n", path);
+    if (path && *path && !f) sim_say("simgpu: SIMGPU_SCRIPT: cannot read %s\n", path);
     while (f && fgets(line, sizeof line, f)) parse_line(line);
     if (f) fclose(f);
     copy = strdup(standard);

@@ -160,7 +160,7 @@ static void check_cut(size_t size)
     unsigned long records[CHUNKS];
     cut(&trace_file, size);
     bool good = read_trace(false, records);
-    ck_assert_msg(good || size < part[0].from, "nothing read of %zu bytes", size);
+    ck_assert_msg(good || size < part[0].from, "no record read from %zu bytes", size);
     for (size_t i = 0; i < parts; i++) {
         unsigned long expected = !part[i].live && part[i].to <= size ? part[i].records : 0;
         bool padding = !part[i].live && part[i].to - 8 < size; /* the cut removes only the padding of the last block */

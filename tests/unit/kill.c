@@ -64,7 +64,7 @@ static void mark(struct seen *seen, uint64_t n)
         memset(seen->bits + seen->size, 0, size - seen->size);
         seen->size = size;
     }
-    if (seen->bits[n / 8] >> n % 8 & 1) ck_abort_msg("call %lu is there twice", (unsigned long)n);
+    if (seen->bits[n / 8] >> n % 8 & 1) ck_abort_msg("call %lu appears twice", (unsigned long)n);
     seen->bits[n / 8] |= (uint8_t)(1 << n % 8);
     seen->records++;
     if (n > seen->highest) seen->highest = n;
@@ -76,7 +76,7 @@ static void read_group(struct reader *reader, const struct piece *piece, struct 
     if (group->number != TFI_KIND_call) return;
     size_t thread = 0;
     while (thread < THREADS && seen[thread].tid != piece->tid) thread++;
-    ck_assert_msg(thread < THREADS, "calls of a thread nobody made");
+    ck_assert_msg(thread < THREADS, "calls of an unknown thread");
     const uint64_t *func = group_own(&reader->decoder, group, COL_call_func);
     const uint64_t *args = group_list(&reader->decoder, group, group->kind->own[COL_call_args], &first);
     ck_assert(func && args);
