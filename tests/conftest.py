@@ -164,6 +164,12 @@ def analyze(tfanalyze, tmp_path):
     return analyze
 
 
+@pytest.fixture
+def exported(trace, analyze):
+    """The Chrome export, as JSON, of the trace that the test file's own fixture `trace` makes."""
+    return json.loads(analyze('export', 'chrome', trace, format=None).out)
+
+
 # ---- the rules ----
 
 def pytest_configure(config):

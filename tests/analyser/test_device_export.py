@@ -51,11 +51,6 @@ def trace(tmp_path):
     return pipeline(tmp_path / 'rank2.elsewhere.4242.tfr')
 
 
-@pytest.fixture
-def exported(trace, analyze):
-    return json.loads(analyze('export', 'chrome', trace, format=None).out)
-
-
 def events(document, category, phase='X'):
     return [e for e in document['traceEvents'] if e.get('cat') == category and e['ph'] == phase]
 

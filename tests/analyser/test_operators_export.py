@@ -53,11 +53,6 @@ def trace(tmp_path):
     return training(tmp_path / 'rank2.elsewhere.4242.tfr')
 
 
-@pytest.fixture
-def exported(trace, analyze):
-    return json.loads(analyze('export', 'chrome', trace, format=None).out)
-
-
 # ---- launches of work ----
 
 def test_work_belongs_to_the_operator_that_launched_it(trace, analyze):
