@@ -35,8 +35,8 @@ MARKERS = {
     'soak': 'long; runs only with -m soak (make soak)',
     'torch': 'may import torch: uses the fixture `python`, whose environment has it',
     'gpu': 'is about the device, here the simulated one: lies in tests/gpu',
-    'sanitized': 'needs what ASAN=1 builds',
-    'slow': 'takes more than three seconds of an idle machine',
+    'sanitized': 'needs the ASAN=1 build',
+    'slow': 'takes more than three seconds on an idle machine',
 }
 SLOW = 10  # seconds: `make check-fast` lists slower tests at its end
 

@@ -60,7 +60,7 @@ def at(us):
     return pytest.approx((START - START // PERIOD * PERIOD) / 1000 + us, abs=0.0011)
 
 
-# ---- what it says ----
+# ---- the content of the trace ----
 
 def test_kernels(exported):
     kernels = events(exported, 'kernel')

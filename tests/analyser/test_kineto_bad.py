@@ -246,7 +246,7 @@ def test_overlapping_kernels_of_one_stream(analyze, tmp_path):
 
 
 def test_cpu_events_that_overlap_in_part(analyze, tmp_path):
-    """Of two operators that overlap in part, the one that began last is the innermost."""
+    """The innermost of two operators that overlap in part is the one that began last."""
     trace = Trace().stage('s', 0, 200).operator('first', 0, 50).operator('second', 30, 50)
     for ts in (10, 40, 60, 90):
         trace.launch(f'k{ts}', ts, ts, dur=1 + ts)

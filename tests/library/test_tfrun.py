@@ -206,7 +206,7 @@ def test_says_why_there_may_be_nothing(tfrun, tmp_path):
 SLEEPER = r'''
 import os, signal, sys, time
 def got(number, frame):
-    os.write(1, (signal.Signals(number).name + '\n').encode())  # print may be interrupted by itself
+    os.write(1, (signal.Signals(number).name + '\n').encode())  # the handler may interrupt a print
     count.append(number)
 count = []
 for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):

@@ -32,7 +32,7 @@ PYTHONS = pythons()
 HEAD = '''
 import ctypes, json, sys, threading, traceback
 t = ctypes.CDLL(None)
-held = ctypes.PyDLL(None)  # calls without giving up the interpreter's lock
+held = ctypes.PyDLL(None)  # calls that keep the interpreter's lock
 def said():
     print(json.dumps([[f.name, f.filename, f.lineno] for f in reversed(traceback.extract_stack()[:-1])]))
 def push(name):

@@ -41,7 +41,7 @@ def second(times):
 
 def thread(times):
     inside('(none)', call, 1)
-    outside.wait()  # what a thread does in no stage is another thread's, if that one alone is in one
+    outside.wait()  # else calls outside stages would go to the only thread with a stage
     inside('second', second, times)
 
 def say():

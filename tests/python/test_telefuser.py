@@ -27,7 +27,7 @@ import asyncio, json, os, time
 import torch
 from telefuser.utils import profiler as p
 
-clocks = {}  # of the last call of each: its body alone, and with all that its context does
+clocks = {}  # of each name's last call: the time inside the context, and the time around it
 
 
 def timed(name, context, work):
@@ -39,8 +39,8 @@ def timed(name, context, work):
     clocks[name] = [inside * 1000, (time.perf_counter() - outside) * 1000]
 
 
-os.environ['ENABLE_PROFILER_NAMES'] = 'traced'  # read when a context is made; the library has read it before
-with p.ProfilingContext('traced'):  # the device is there after it
+os.environ['ENABLE_PROFILER_NAMES'] = 'traced'  # TeleFuser reads it for each context; the library read it at start
+with p.ProfilingContext('traced'):  # initialises the device
     torch.zeros(1000, device='cuda') * 2
 del os.environ['ENABLE_PROFILER_NAMES']
 with p.ProfilingContext('before the reset'):

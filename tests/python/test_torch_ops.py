@@ -551,7 +551,7 @@ def begin():
     return ranges
 def end(ranges):
     for r in ranges: r.__exit__(None, None, None)
-def resident():  # without shared pages: chunks of records that wait for the background thread
+def resident():  # without shared pages, which hold chunks that wait for the background thread
     _, pages, shared, *_ = map(int, open('/proc/self/statm').read().split())
     return (pages - shared) * 4096
 for batch in range(120):
