@@ -377,7 +377,8 @@ ROWS = [
         'else if (now.askers[i]) now.askers[i]--;', 'else now.askers[i] = 0;'),
     # The user's environment has no effect inside cache-dit's contexts.
     row('environment-not-first', 'cache_dit.py::test_the_users_environment_goes_first[TFI_ACTIVITIES-]', 'preload/control/config.c',
-        'if (tfi_value_parse(v->type, value, field)) fix(v);', 'if (tfi_value_parse(v->type, value, field)) (void)fix;'),
+        'if (tfi_value_parse(v->type, value, (char *)&tfi_config + v->field)) fix(v);',
+        'if (tfi_value_parse(v->type, value, (char *)&tfi_config + v->field)) (void)fix;'),
     # A trace requested for the device alone has operators.
     row('operators-unasked', 'cache_dit.py::test_processors[gpu-]', 'analysis/write/export_ops.c',
         's->table.count && !(x->asked->without & WITHOUT_CPU); i++) {\n        if (s->event_class[i]', 's->table.count; i++) {\n        if (s->event_class[i]'),
