@@ -1,4 +1,4 @@
-/* rt_tail.c - stubs for the runtime functions of preload/cuda/cudart.def without a body: they return "not supported".
+/* rt_tail.c - defines the runtime functions of preload/cuda/cudart.def that no other file does: "not supported".
  *
  * They are weak, as in tail.c. A row whose parameters differ in the header's release is defined by its name alone.
  */

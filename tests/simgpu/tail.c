@@ -1,4 +1,4 @@
-/* tail.c - stubs for the driver functions of preload/cuda/cuda.def without a body: they return "not supported".
+/* tail.c - defines the driver functions of preload/cuda/cuda.def that no other file does: "not supported".
  *
  * They are weak, so that a body elsewhere in the library replaces them. The header checks their prototypes.
  */

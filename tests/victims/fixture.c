@@ -227,7 +227,7 @@ static void *hang(void *unused)
 static void killed(void)
 {
     pthread_t thread;
-    pause_ms(200); /* the background thread writes the records to the .tfr */
+    pause_ms(200); /* the library writes the worker's records to the .tfr */
     pthread_create(&thread, NULL, hang, NULL);
     pause_ms(50);
     push("decode", NULL, 0, 0, 0);

@@ -1,6 +1,6 @@
 /* hooks_late.c - hooks_late [DIRECTORY]: calls functions before their libraries are loaded, then loads them RTLD_LOCAL.
  *
- * It is linked with no library of ours; it refers to the functions weakly and so finds the wrappers.
+ * It is linked with no library of ours; it finds the wrappers by dlsym(RTLD_DEFAULT).
  */
 #include <dlfcn.h>
 #include <errno.h>

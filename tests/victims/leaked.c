@@ -1,8 +1,7 @@
 /* leaked.c - leaked DEPTH [domain|outer|queue]: leaves DEPTH stages open, then opens and ends ten thousand.
  *
- * Prints the user CPU seconds of the ten thousand. `domain`: the open stages belong to a domain of NVTX. `outer`: so do
- * they, and they lie in one stage outside of it. `queue`: each stage is started, and each end is that of the oldest
- * one.
+ * Prints the user CPU seconds of the ten thousand. `domain`: the open stages belong to a domain of NVTX. `outer`: they
+ * also lie in one stage outside of the domain. `queue`: each stage is started, and each end is that of the oldest one.
  */
 #include <nvtx3/nvToolsExt.h>
 #include <stdio.h>
