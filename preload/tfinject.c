@@ -93,7 +93,8 @@ static bool open_trace(void)
     char file[TFI_NAME_BYTES];
     if (!tfi_trace_create()) {
         tfi_log(TFI_LOG_WARN,
-                "nothing is recorded in process %d: %s%s%s: %s. Set TFI_OUTPUT_DIR to a directory of yours",
+                "nothing is recorded in process %d: %s%s%s cannot be created (%s). Set TFI_OUTPUT_DIR to a directory "
+                "of yours",
                 tfi_trace_pid, tfi_trace_dir.path, tfi_trace_name[0] ? "/" : "", tfi_trace_name, tfi_error_name(errno));
         tfi_dir_close(&tfi_trace_dir);
         return false;
@@ -104,7 +105,7 @@ static bool open_trace(void)
         !tfi_pool_open(&tfi_trace_dir, file, tfi_config.live_dir)) {
         tfi_writer_abandon();
         tfi_dir_close(&tfi_trace_dir);
-        tfi_log(TFI_LOG_WARN, "nothing is recorded in process %d: no memory", tfi_trace_pid);
+        tfi_log(TFI_LOG_WARN, "nothing is recorded in process %d: out of memory", tfi_trace_pid);
         return false;
     }
     describe();
@@ -203,7 +204,8 @@ static void give_up_waking(void)
     uint32_t waking = TFI_WAKING;
     if (!__atomic_compare_exchange_n(&tfi_process->state, &waking, TFI_OFF, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
         return;
-    tfi_log(TFI_LOG_WARN, "nothing is recorded in process %d: a jump has left the opening of the trace", tfi_getpid());
+    tfi_log(TFI_LOG_WARN, "nothing is recorded in process %d: a signal handler jumped out of the opening of the trace",
+            tfi_getpid());
 }
 
 /* Waits for the thread that is opening the trace, at most about a second. After one wait in vain (a file system hangs)
@@ -271,8 +273,8 @@ static bool all_outside(void)
 static void write_timing(void)
 {
     if (!tfi_timing_any() || tfi_writer_is_gone() || tfi_timing_write(&tfi_trace_dir, tfi_trace_name)) return;
-    tfi_log(TFI_LOG_WARN, "%s/%s.timing.json can't be written (%s)", tfi_trace_dir.path, tfi_trace_name,
-            tfi_error_name(errno));
+    tfi_log(TFI_LOG_WARN, "%s/%s.timing.json cannot be written (%s); `tfanalyze report` rebuilds it from the trace",
+            tfi_trace_dir.path, tfi_trace_name, tfi_error_name(errno));
 }
 
 /* Ends a process that never woke: reports the requested names that matched nothing. Forked children report nothing. */
@@ -311,7 +313,7 @@ static void finish(const char *reason)
     bool whole = tfi_writer_finish(reason);
     if (whole && outside) tfi_pool_remove();
     else if (!tfi_writer_has_complained())
-        tfi_log(TFI_LOG_WARN, "the end of %s/%s.tfr could not be written; keep its .live file, tfanalyze reads both",
+        tfi_log(TFI_LOG_WARN, "the end of %s/%s.tfr cannot be written; keep its .live file: tfanalyze reads both",
                 tfi_trace_dir.path, tfi_trace_name);
     tfi_dir_close(&tfi_trace_dir);
     tfi_inside--;

@@ -121,15 +121,17 @@ static void complain_unknown(const char *name)
         if (strncmp(variables[i].name, "TFI_", 4) == 0)
             used += tfi_fmt(valid + used, sizeof valid - used, "%s%s", used ? ", " : "", variables[i].name);
     }
-    if (best <= 4) complain("%s is not known and ignored; did you mean %s? Known: %s", name, nearest, valid);
-    else complain("%s is not known and ignored. Known: %s", name, valid);
+    if (best <= 4)
+        complain("%s is not a known variable and is ignored; did you mean %s? Known variables: %s", name, nearest,
+                 valid);
+    else complain("%s is not a known variable and is ignored. Known variables: %s", name, valid);
 }
 
 static void complain_value(const struct variable *v, const char *name, const char *value)
 {
     char shown[200]; /* a long value must not push the rest of the message out of the line */
     tfi_fmt(shown, sizeof shown, "%s", value);
-    complain("%s=%s is not valid, the default is used; it takes %s", name, shown, tfi_value_takes(v->type));
+    complain("%s=%s is not valid, and the default is used. Valid: %s", name, shown, tfi_value_takes(v->type));
 }
 
 static void find_unknown(void)
@@ -166,7 +168,8 @@ static void complain_early(void)
     };
     for (size_t i = 0; i < TFI_COUNT(rows); i++)
         if (!rows[i].recorded && tfi_config.activities & rows[i].bit)
-            complain("TFI_ACTIVITIES: %s is not recorded yet; everything else of the list is", rows[i].word);
+            complain("TFI_ACTIVITIES: this version does not record %s yet; it records the rest of the list",
+                     rows[i].word);
 }
 
 /* Marks settings the user fixed; embedded profilers cannot override them. */

@@ -258,7 +258,9 @@ static bool read_note(struct tfi_dir *dir, const char *note, char *name, size_t 
         ssize_t length = tfi_dir_read(dir, note, name, size);
         if (length > 0 && is_name(name)) return true;
         if (length < 0 && errno == EPERM) {
-            tfi_log(TFI_LOG_WARN, "%s/%s is not a file of yours and is ignored; set TFI_OUTPUT_DIR for all ranks",
+            tfi_log(TFI_LOG_WARN,
+                    "%s/%s is not a regular file of yours and is ignored; set TFI_OUTPUT_DIR on all ranks, so that "
+                    "they agree",
                     dir->path, note);
             return false;
         }

@@ -61,14 +61,20 @@ void tfi_trigger_start(void)
     if (handled) action.sa_mask = before.sa_mask;
     action.sa_sigaction = caught;
     installed = sigaction(number, &action, NULL) == 0;
-    if (!installed) tfi_log(TFI_LOG_WARN, "TFI_TRIGGER: signal %d can't be caught (%s)", number, tfi_error_name(errno));
+    if (!installed)
+        tfi_log(TFI_LOG_WARN,
+                "TFI_TRIGGER: no handler can be installed for signal %d (%s), so recording stays off; choose another "
+                "signal",
+                number, tfi_error_name(errno));
 }
 
 static struct tfi_wish ask_signal(void)
 {
     uint32_t count = __atomic_load_n(&signals, __ATOMIC_RELAXED), fresh = count - signals_seen;
     if (installed && !told_taken && is_taken()) {
-        tfi_log(TFI_LOG_WARN, "TFI_TRIGGER: the program handles signal %u itself now; choose another one",
+        tfi_log(TFI_LOG_WARN,
+                "TFI_TRIGGER: the program now handles signal %u itself, so the signal no longer switches recording; "
+                "choose another signal",
                 tfi_config.trigger.signal);
         told_taken = true;
     }
@@ -104,7 +110,8 @@ static bool read_words(char *text, struct tfi_wish *wish)
         if (apply_word(word, wish)) continue;
         if (!told_word)
             tfi_log(TFI_LOG_WARN,
-                    "%s: `%s` is ignored; it takes on, off, and + or - before %s, as far as TFI_ACTIVITIES has them",
+                    "%s: `%s` is not valid and is ignored; valid are on, off, and + or - before %s, if TFI_ACTIVITIES "
+                    "contains the activity",
                     tfi_config.trigger.path, word, tfi_value_takes(TYPE_WORDS));
         told_word = true;
     }
@@ -119,7 +126,8 @@ static struct tfi_wish ask_file(void)
     struct tfi_wish wish;
     if (tfi_read_file(tfi_config.trigger.path, text, sizeof text) < 0) {
         if (errno == EINVAL && !told_kind)
-            tfi_log(TFI_LOG_WARN, "TFI_TRIGGER: %s is ignored while it is not a regular file", tfi_config.trigger.path);
+            tfi_log(TFI_LOG_WARN, "TFI_TRIGGER: %s is not a regular file and is ignored until it is one",
+                    tfi_config.trigger.path);
         if (errno == EINVAL) told_kind = true;
         text[0] = 0;
     }

@@ -182,18 +182,18 @@ static void describe_other(const void *field, struct tfi_setting *setting)
 /* ---- the types ---- */
 
 #define SHORTER "a shorter text"
-#define ACTIVITY(name, word, recorded, meaning) word ", "
-static const char words_take[] = "words of "
+#define ACTIVITY(name, word, recorded, meaning) " " word
+static const char words_take[] = "any of:"
 #include "env.def"
-                                 "separated by commas";
-#define LEVEL(name, word) word ", "
-static const char level_takes[] = "one of "
+                                 ", separated by commas";
+#define LEVEL(name, word) " " word
+static const char level_takes[] = "one of:"
 #include "env.def"
-                                  "and nothing else";
-#define GRAPHS(name, word) word ", "
-static const char graphs_take[] = "one of "
+    ;
+#define GRAPHS(name, word) " " word
+static const char graphs_take[] = "one of:"
 #include "env.def"
-                                  "and nothing else";
+    ;
 
 #define RANGE(type, least, most) static const char type##_takes[] = "a whole number from " #least " to " #most;
 #include "env.def"
@@ -215,10 +215,10 @@ static const struct {
     [TYPE_LEVEL] = {parse_level, describe_word, level_takes},
     [TYPE_GRAPHS] = {parse_graphs, describe_word, graphs_take},
     [TYPE_SCHEDULE] = {parse_schedule, describe_other,
-                       "skip_first, wait, warmup, active (not 0), repeat, each as name=number, and commas between"},
+                       "skip_first, wait, warmup, active (not 0) and repeat, each as name=number, separated by commas"},
     [TYPE_CAPTURE] = {parse_capture, describe_other,
-                      "cudaProfilerApi, delay=seconds, duration=seconds, one or several with commas between"},
-    [TYPE_TRIGGER] = {parse_trigger, describe_other, "signal:NUMBER, of a signal that may be caught, or file:PATH"},
+                      "one or several of cudaProfilerApi, delay=seconds and duration=seconds, separated by commas"},
+    [TYPE_TRIGGER] = {parse_trigger, describe_other, "signal:NUMBER, where the signal can be caught, or file:PATH"},
 };
 
 bool tfi_value_parse(enum tfi_value_type type, const char *text, void *field)

@@ -51,11 +51,10 @@
 #define RELAXED 2
 
 static const char about_kernels[] =
-    "device times are those of CUDA events round each launch: a short kernel is shown 10 "
-    "to 30 us too long, and kernels of several streams overlap less than they would";
-static const char about_stages[] =
-    "device times of stages are those of CUDA events before the first and after the last "
-    "launch into a stream: gaps count, and 10 to 30 us too much are normal";
+    "device times come from CUDA events around each launch: a short kernel appears 10 to 30 us too long, and kernels "
+    "on different streams overlap less than without the events";
+static const char about_stages[] = "device times of stages come from CUDA events before the first and after the last "
+                                   "launch into a stream: they include gaps and are 10 to 30 us too long";
 
 static struct tfi_thread lane;
 uint32_t tfi_event_times_spans;

@@ -152,7 +152,7 @@ bool tfi_cupti_clock_read(struct tfi_thread *lane)
     if (!foreign.on) note_offset(raw, realtime);
     if (!foreign.on && distance(raw, realtime + (uint64_t)own.offset) > FAR) {
         tfi_log(TFI_LOG_WARN,
-                "somebody has changed the unit of CUPTI's clock; device times from here on are converted");
+                "the program or another profiler has replaced CUPTI's clock; device times are converted from now on");
         begin_foreign(NULL);
     }
     if (foreign.on) {

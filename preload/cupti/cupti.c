@@ -206,8 +206,10 @@ static bool flush_is_harmful(void)
     bool hes = __atomic_load_n(&tfi_cupti_hes, __ATOMIC_ACQUIRE);
     if (tfi_cupti_api.version != FLUSH_HARMS && !hes) return false;
     if (!__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED))
-        tfi_log(TFI_LOG_WARN, "CUPTI's records are not fetched while the program runs (%s); SIGKILL can lose them",
-                hes ? "the hardware's own tracing is on" : "13.0 before its first update may crash then");
+        tfi_log(TFI_LOG_WARN,
+                "device records are fetched only when a buffer is full and at exit, because %s; SIGKILL can lose them",
+                hes ? "the hardware traces by itself (HES)"
+                    : "CUPTI 13.0 without its first update can crash when records are fetched earlier");
     return true;
 }
 
@@ -268,7 +270,7 @@ static bool start(void)
     uint64_t (*clock)(void);
     if (!tfi_cupti_find()) return false;
     if (!tfi_buffers_init(convert_now) || !tfi_select_init()) {
-        tfi_log(TFI_LOG_WARN, "no device records: no memory; stages go on");
+        tfi_log(TFI_LOG_WARN, "no device records: out of memory; stages are still recorded");
         return false;
     }
     if (tfi_other_clock(&clock)) tfi_cupti_clock_foreign(clock);
@@ -276,7 +278,7 @@ static bool start(void)
     tfi_cupti->on = 1;
     int result = tfi_cupti_api.ActivityRegisterCallbacks(tfi_buffers_request, tfi_buffers_complete);
     if (result != 0)
-        tfi_log(TFI_LOG_WARN, "no device records: %s says %s; stages go on", tfi_cupti_api.path,
+        tfi_log(TFI_LOG_WARN, "no device records: %s reports \"%s\"; stages are still recorded", tfi_cupti_api.path,
                 tfi_cupti_error(result));
     if (result == 0 && tfi_kinds_enable()) {
         first_pair();
@@ -434,7 +436,8 @@ static void last_flush(void)
         while (__atomic_load_n(&tfi_cupti->last, __ATOMIC_ACQUIRE) == 1 && (now = now_ms()) < end)
             tfi_futex_wait(&tfi_cupti->last, 1, (unsigned)(end - now));
         if (__atomic_load_n(&tfi_cupti->last, __ATOMIC_ACQUIRE) == 1)
-            tfi_log(TFI_LOG_WARN, "CUPTI has not handed over its last device records within %u ms", LAST_MS);
+            tfi_log(TFI_LOG_WARN, "CUPTI did not return its last device records within %u ms; the trace may lack them",
+                    LAST_MS);
     }
     __atomic_store_n(&tfi_cupti->quiet, 1, __ATOMIC_SEQ_CST);
 }

@@ -163,7 +163,7 @@ static void *open_library(const struct seen *seen)
     }
     if (tfi_config.cupti_path) {
         if (open_one(&handle, tfi_config.cupti_path, 0)) return handle;
-        tfi_log(TFI_LOG_WARN, "TFI_CUPTI_PATH=%s can't be opened; CUPTI is looked for elsewhere",
+        tfi_log(TFI_LOG_WARN, "TFI_CUPTI_PATH=%s cannot be opened; the search for CUPTI continues elsewhere",
                 tfi_config.cupti_path);
     }
     for (unsigned i = 0; i < 2; i++, major = 25 - major) {
@@ -211,7 +211,9 @@ static bool profiled_already(const struct seen *seen)
 {
     const char *variable = seen->tool ? NULL : announced();
     if (!seen->tool && !variable) return false;
-    tfi_log(TFI_LOG_WARN, "no device records: another profiler has the device (%s %s); stages go on",
+    tfi_log(TFI_LOG_WARN,
+            "no device records: another profiler has the device (%s %s); stages are still recorded. Run without that "
+            "profiler to record the device",
             variable ? "variable" : "library", variable ? variable : seen->tool);
     return true;
 }
@@ -227,7 +229,7 @@ enum tfi_cupti_driver tfi_cupti_driver(bool runtime)
     void *handle = dlopen("libcuda.so.1", RTLD_LAZY | (runtime ? 0 : RTLD_NOLOAD));
     if (!handle) {
         dlerror(); /* the program would take the error for one of its own */
-        tfi_log(TFI_LOG_INFO, "no device records: there is no libcuda.so.1");
+        tfi_log(TFI_LOG_INFO, "no device records: libcuda.so.1 was not found");
         return TFI_CUPTI_DRIVER_NONE;
     }
     int (*init)(unsigned) = (int (*)(unsigned))tfi_dlsym(handle, "cuInit");
@@ -236,7 +238,7 @@ enum tfi_cupti_driver tfi_cupti_driver(bool runtime)
     if (!runtime && devices(&count) == NOT_INITIALIZED) return TFI_CUPTI_DRIVER_NOT_YET;
     result = init(0);
     if (result == 0) return TFI_CUPTI_DRIVER_WORKS;
-    tfi_log(TFI_LOG_INFO, "no device records: cuInit says %d", result);
+    tfi_log(TFI_LOG_INFO, "no device records: cuInit failed with error %d", result);
     return TFI_CUPTI_DRIVER_NONE;
 }
 
@@ -261,7 +263,7 @@ static bool fits(void *cupti)
     bool driver_simulated = driver && tfi_dlsym(driver, "simgpu_now");
     if (driver) dlclose(driver);
     if (simulated == driver_simulated && (simulated || kernel_driver())) return true;
-    tfi_log(TFI_LOG_WARN, "no device records: %s does not fit the driver, which is %s; stages go on",
+    tfi_log(TFI_LOG_WARN, "no device records: %s does not fit the driver, which is %s; stages are still recorded",
             tfi_cupti_api.path, driver_simulated ? "simulated" : "not NVIDIA's");
     return false;
 }
@@ -274,21 +276,25 @@ bool tfi_cupti_find(void)
     if (profiled_already(&seen)) return false;
     void *handle = open_library(&seen);
     if (!handle) {
-        tfi_log(TFI_LOG_WARN, "no device records: no libcupti.so found (TFI_CUPTI_PATH names one); stages go on");
+        tfi_log(
+            TFI_LOG_WARN,
+            "no device records: libcupti.so was not found; set TFI_CUPTI_PATH to its path. Stages are still recorded");
         return false;
     }
     if (!fits(handle)) return false;
     const char *missing = missing_function(handle);
     if (missing) {
-        tfi_log(TFI_LOG_WARN, "no device records: %s has no %s; stages go on", api->path, missing);
+        tfi_log(TFI_LOG_WARN, "no device records: %s lacks the function %s; stages are still recorded", api->path,
+                missing);
         return false;
     }
     int result = api->GetVersion(&api->version);
     if (result != 0 || api->version < OLDEST) {
-        tfi_log(TFI_LOG_WARN, "no device records: %s is too old (its version is %u, %u is needed); stages go on",
+        tfi_log(TFI_LOG_WARN,
+                "no device records: %s is too old (version %u; %u or newer is needed); stages are still recorded",
                 api->path, result ? 0 : api->version, OLDEST);
         return false;
     }
-    tfi_log(TFI_LOG_INFO, "CUPTI %u: %s", api->version, api->path);
+    tfi_log(TFI_LOG_INFO, "CUPTI version %u was loaded from %s", api->version, api->path);
     return true;
 }

@@ -27,7 +27,7 @@ static bool enable(uint32_t kind)
 {
     int result = tfi_cupti_api.ActivityEnable(kind);
     if (result == 0) __atomic_or_fetch(&tfi_cupti->kinds, 1ull << kind, __ATOMIC_RELAXED);
-    else tfi_log(TFI_LOG_INFO, "CUPTI does not record kind %u: %s", kind, tfi_cupti_error(result));
+    else tfi_log(TFI_LOG_INFO, "CUPTI cannot record activity kind %u: %s", kind, tfi_cupti_error(result));
     return result == 0;
 }
 
@@ -70,7 +70,7 @@ bool tfi_kinds_enable(void)
                                     TFI_CUPTI_OVERHEAD};
     int result = tfi_cupti_api.ActivityEnable(TFI_CUPTI_CONCURRENT_KERNEL);
     if (result != 0) {
-        tfi_log(TFI_LOG_WARN, "no device records: %s says %s; stages go on", tfi_cupti_api.path,
+        tfi_log(TFI_LOG_WARN, "no device records: %s reports \"%s\"; stages are still recorded", tfi_cupti_api.path,
                 tfi_cupti_error(result));
         return false;
     }
@@ -113,9 +113,9 @@ void tfi_kinds_judge(uint32_t timed, uint32_t timeless, bool of_graphs)
     if (of_graphs && tfi_config.graphs != TFI_GRAPHS_GRAPH)
         __atomic_compare_exchange_n(&graphs, &nodes, SWITCH_TO_LAUNCHES, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
     if (__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED)) return;
-    tfi_log(TFI_LOG_WARN, "%u of %u device records in a buffer of CUPTI's have no valid times; %s", timeless, timed,
-            of_graphs ? "from here on whole launches of graphs are recorded, as with TFI_GRAPHS=graph"
-                      : "with TFI_GRAPHS=graph it has less to do");
+    tfi_log(TFI_LOG_WARN, "%u of %u device records in one CUPTI buffer have no valid times; %s", timeless, timed,
+            of_graphs ? "from now on each graph launch is one record, as with TFI_GRAPHS=graph"
+                      : "set TFI_GRAPHS=graph to reduce CUPTI's work");
 }
 
 void tfi_kinds_adapt(void)

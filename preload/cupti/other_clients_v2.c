@@ -133,7 +133,9 @@ static void begin(CUpti_SubscriberHandle handle)
     if (handle) remember(handle); /* without room for its handle the client never gives the device back */
     if (__atomic_load_n(&tfi_cupti_away, __ATOMIC_ACQUIRE) != 1) return;
     tell(1, holder.ticks);
-    tfi_log(TFI_LOG_INFO, "%s has the device from here on: no device records; stages go on", holder.who);
+    tfi_log(TFI_LOG_INFO,
+            "%s has taken the device: no device records until it gives the device back; stages are still recorded",
+            holder.who);
 }
 
 static void end(void)
@@ -142,7 +144,7 @@ static void end(void)
     take_back();
     if (!last) return;
     tell(0, tfi_ticks());
-    tfi_log(TFI_LOG_INFO, "%s has given the device back", holder.who);
+    tfi_log(TFI_LOG_INFO, "%s has given the device back; device records continue", holder.who);
 }
 
 CUptiResult cuptiSubscribe_v2(CUpti_SubscriberHandle *subscriber, CUpti_CallbackFunc callback, void *userdata,

@@ -39,7 +39,7 @@
 #define ROOM 16384u           /* bytes of stack: 11 KiB are used, most of them by libunwind */
 #define MAX_CHAINS (1u << 18) /* a power of two */
 
-_Static_assert(2 * MAX_FRAMES <= TFI_STACK_FRAMES, "what is taken fits into a list");
+_Static_assert(2 * MAX_FRAMES <= TFI_STACK_FRAMES, "both stacks fit into one list");
 
 struct chain {
     uint32_t nr_python, nr_native;
@@ -232,12 +232,14 @@ static void find_unwinder(bool wanted)
 {
     if (__atomic_exchange_n(&unwinding, 0, __ATOMIC_SEQ_CST)) {
         unwind = NULL;
-        tfi_log(TFI_LOG_INFO, "stacks of this process are without native frames: it was forked while one was taken");
+        tfi_log(TFI_LOG_INFO,
+                "call stacks of this process have no native frames: the process was forked while a stack was taken");
         return;
     }
     load_unwinder();
     if (!unwind && wanted)
-        tfi_log(TFI_LOG_WARN, "stacks have no native frames: libunwind.so.8 is not there (package libunwind8)");
+        tfi_log(TFI_LOG_WARN,
+                "call stacks have no native frames: libunwind.so.8 was not found; install the package libunwind8");
 }
 
 /* Prepares the table and the unwinder. Other threads take stacks as soon as the table is visible. */

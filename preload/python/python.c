@@ -66,13 +66,14 @@ static bool resolve(void)
     for (size_t i = 0; i < TFI_COUNT(functions); i++) {
         void *found = tfi_dlsym(RTLD_DEFAULT, functions[i].name);
         if (!found && functions[i].needed) {
-            tfi_log(TFI_LOG_WARN, "this Python has no %s: its functions and modules are not seen", functions[i].name);
+            tfi_log(TFI_LOG_WARN, "Python functions and modules are not recorded: this Python lacks %s",
+                    functions[i].name);
             return false;
         }
         memcpy((char *)&tfi_python + functions[i].place, &found, sizeof found);
     }
     if (strstr(tfi_python.Py_GetVersion(), "free-threading")) {
-        tfi_log(TFI_LOG_WARN, "this Python has no global lock: its functions and modules are not seen");
+        tfi_log(TFI_LOG_WARN, "Python functions and modules are not recorded: this Python has no global lock");
         return false;
     }
     tfi_python.keyboard_interrupt = *(PyObject **)tfi_python.keyboard_interrupt; /* variables, unlike None */
@@ -138,7 +139,7 @@ void tfi_python_failed(const char *where)
     } else {
         if (value) said = tfi_python.PyObject_Str(value);
         if (said && !tfi_python_text(said, &text)) text.data = "no reason given";
-        tfi_log(TFI_LOG_WARN, "%s is off in process %d: %s", where, (int)tfi_getpid(), text.data);
+        tfi_log(TFI_LOG_WARN, "%s has failed and is off in process %d: %s", where, (int)tfi_getpid(), text.data);
         tfi_python_text_end(&text);
     }
     tfi_python.PyErr_Clear();
@@ -266,7 +267,7 @@ static void install(void)
         tfi_python.PyErr_Fetch(&type, &value, &traceback);
         if (tfi_python.PyInterpreterState_Get) interpreter = tfi_python.PyInterpreterState_Get();
         namespace = make_namespace();
-        if (!namespace || !run_part(&tfi_python_parts[0])) tfi_python_failed("what is seen of Python");
+        if (!namespace || !run_part(&tfi_python_parts[0])) tfi_python_failed("the Python support");
         tfi_python.PyErr_Restore(type, value, traceback);
     }
     state = DONE;
@@ -402,6 +403,7 @@ void tfi_python_constructor(void)
     here = true;
     late = started && started();
     bool early = started && !started() && note_allocation();
-    if (add(hook, NULL) != 0) tfi_log(TFI_LOG_WARN, "this Python takes no audit hook: it is not seen from inside");
+    if (add(hook, NULL) != 0)
+        tfi_log(TFI_LOG_WARN, "Python functions and modules are not recorded: this Python accepts no audit hook");
     if (early) entry.set(RAW, &entry.first);
 }

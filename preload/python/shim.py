@@ -42,7 +42,7 @@ def _guarded(function):
             if _is_handlers(error):
                 raise
             broken = True
-            _warn("%s is off: %s: %s" % (function.__name__.strip("_"), type(error).__name__, error))
+            _warn("%s has failed and is off: %s: %s" % (function.__name__.strip("_"), type(error).__name__, error))
             return None
     return guarded
 

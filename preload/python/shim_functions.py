@@ -166,7 +166,7 @@ def _quiet(function, *args):
 def _fail(error):
     global _broken
     _broken = True
-    _warn("TFI_STAGES is off: %s: %s" % (type(error).__name__, error))
+    _warn("TFI_STAGES has failed and is off: %s: %s" % (type(error).__name__, error))
 
 
 def _arguments(code, frame):
@@ -453,11 +453,11 @@ def _find_in_script(targets):
                 _note(target.entry, None)
                 if _monitor:
                     if not _monitor.watch(_Watched(target, found)):
-                        _warn("TFI_STAGES: %s can't be a stage: sys.monitoring has no free tool id" % target.entry)
+                        _warn("TFI_STAGES: %s cannot become a stage: sys.monitoring has no free tool id" % target.entry)
                     continue
                 new = _load("rewrite") and _rewritten(target, found)
                 if not new or not _replace_constant(holder.co_consts, place, new):
-                    _warn("TFI_STAGES: %s can't be a stage: its source is not there" % target.entry)
+                    _warn("TFI_STAGES: %s cannot become a stage: its source was not found" % target.entry)
         if all(target.found for target in targets):
             _on_exec(None)
         for target in targets:
@@ -473,7 +473,7 @@ def _begin_functions():
     targets = [_Target(entry) for entry in _config["stages"] if entry != "auto"]
     for target in list(targets):
         if not target.module or not all(target.path):
-            _warn("TFI_STAGES: %s is not module:Qual.name" % target.entry)
+            _warn("TFI_STAGES: %s is ignored: it does not have the form module:Qual.name" % target.entry)
             targets.remove(target)
     _note("", None)
     names = [target.name for target in targets]

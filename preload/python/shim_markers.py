@@ -208,12 +208,12 @@ def _mark_cache_dit(module):
             return
         name, step = context.profile_name, steps_of()
         if len(inside) > 1:
-            _warn("cache-dit's context %s lies in another one: its %s is ignored" % (name, text))
+            _warn("cache-dit's context %s is inside another one: its %s is ignored" % (name, text))
         elif not step:
-            _warn("cache-dit's context %s is recorded whole, without its %s: its steps can't be seen; TFI_STEP names the stage "
-                  "of a step, and TFI_STAGES=auto shows those of diffusers" % (name, text))
+            _warn("cache-dit's context %s is recorded whole and its %s is ignored: no stage marks its steps. Name the step stage in "
+                  "TFI_STEP; for diffusers, TFI_STAGES=auto makes one" % (name, text))
         elif _schedule(text, step) == -1:
-            _warn("cache-dit's %s is no schedule and is ignored" % text)
+            _warn("cache-dit's %s is not a valid schedule and is ignored" % text)
         else:
             planned[:] = [context, step]
 
@@ -223,7 +223,7 @@ def _mark_cache_dit(module):
             _, step = planned
             planned.clear()
             if _schedule('', step) == 0:
-                _warn("cache-dit's context %s had no step: no stage %s was entered in it, and its schedule recorded nothing"
+                _warn("cache-dit's context %s recorded nothing: its schedule counts entries of stage %s, and none was entered in it"
                       % (context.profile_name, step.replace(',', ' or ')))
 
     @_guarded

@@ -124,8 +124,8 @@ def _telefuser_setters(module):
             wanted = environ.get('TELEFUSER_PROFILER_OUTPUT_DIR', '')
         used = _run_dir(wanted, environ.get('TFI_PIPELINE_NAME') or environ.get('TELEFUSER_PIPELINE_NAME', ''))
         if used.startswith('!'):
-            _warn("TeleFuser's %s comes too late: recording has begun, and goes on in %s; what decides is the first operator, "
-                  'stage or call, or TFI_OUTPUT_DIR' % (call, used[1:]))
+            _warn("TeleFuser's %s comes too late: recording has begun and continues in %s. Call it before the first operator, "
+                  'stage or CUDA call, or set TFI_OUTPUT_DIR' % (call, used[1:]))
         elif 'TFI_RUN_DIR' in environ:
             environ['TFI_RUN_DIR'] = used
 

@@ -86,11 +86,11 @@ def _attach(torch):
     _debug("shim: attach")
     why = _torch(str(torch.__version__))
     if why is None and not (_torch_try(0) and _range_works(torch)):
-        why = "its callbacks are not what they are taken for"
+        why = "its callbacks do not behave as expected"
     if why is not None:
         _torch_use(_OFF)
         _patch_record_function(torch)
-        _warn("libtorch %s: %s; operators are not recorded, and of ranges only record_function" % (torch.__version__, why))
+        _warn("libtorch %s: %s; operators are not recorded, and the only ranges recorded are those of record_function" % (torch.__version__, why))
         _metadata("torch.operators", "off: " + why, "tfinject")
         return
     if not _torch_operators():
@@ -101,10 +101,10 @@ def _attach(torch):
     how = _DIRECT if known and _operators_work(torch, _DIRECT) else _EXPORTED
     if how == _EXPORTED:
         if known:
-            _warn("libtorch %s is not built as it is known: shapes of operators come from what it exports" % torch.__version__)
+            _warn("libtorch %s has an unknown memory layout: its exported functions give the shapes of operators" % torch.__version__)
         if not _operators_work(torch, _EXPORTED):
             how = 0
-            _warn("libtorch %s: shapes of operators can't be read" % torch.__version__)
+            _warn("libtorch %s: shapes of operators cannot be read; operators are recorded without them" % torch.__version__)
     _torch_use(how)
     _metadata("torch.operators", ("names", "direct", "exported")[how], "tfinject")
 

@@ -24,7 +24,7 @@ PyObject *tfi_builtin_torch(PyObject *self, PyObject *const *args, ssize_t count
 {
     struct tfi_python_text version;
     (void)self;
-    if (count != 1 || !tfi_python_text(args[0], &version)) return tfi_python_str("it has no version");
+    if (count != 1 || !tfi_python_text(args[0], &version)) return tfi_python_str("its version is not a text");
     const char *why = tfi_torch_attach(version.data);
     tfi_python_text_end(&version);
     return tfi_python_str(why);

@@ -131,11 +131,12 @@ static void *map_somewhere(struct tfi_dir *dir, const char *trace, const char *l
     if (!p && !(p = map_beside(dir, trace))) error = errno;
     if (!p && !(p = tfi_map(TFI_POOL_BYTES))) return NULL;
     if (asked)
-        tfi_log(TFI_LOG_WARN, "TFI_LIVE_DIR=%s can't be used (%s); the open part of the trace goes beside it", live_dir,
+        tfi_log(TFI_LOG_WARN,
+                "TFI_LIVE_DIR=%s cannot be used (%s); the open part of the trace is kept beside the trace", live_dir,
                 tfi_error_name(asked));
     if (error)
-        tfi_log(TFI_LOG_WARN, "no place for %s.live (%s); SIGKILL would lose the last records of this process", trace,
-                tfi_error_name(error));
+        tfi_log(TFI_LOG_WARN, "%s.live cannot be created (%s); SIGKILL would lose the last records of this process",
+                trace, tfi_error_name(error));
     return p;
 }
 
@@ -212,7 +213,8 @@ void tfi_pool_remove(void)
     if (!place.dir) return;
     bool ours = tfi_dir_look(place.dir, place.name, &st) && st.st_dev == place.device && st.st_ino == place.inode;
     if (!(ours && tfi_dir_remove(place.dir, place.name)) && !tfi_writer_is_gone())
-        tfi_log(TFI_LOG_WARN, "%s/%s can't be removed (%s)", place.dir->path, place.name, tfi_error_name(errno));
+        tfi_log(TFI_LOG_WARN, "%s/%s cannot be removed (%s); the trace is complete without this file", place.dir->path,
+                place.name, tfi_error_name(errno));
     place.dir = NULL;
     tfi_dir_close(&elsewhere);
 }

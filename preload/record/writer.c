@@ -80,11 +80,10 @@ void tfi_writer_restart(void)
 static void tell_gone(void)
 {
     if (!trace.told_error)
-        tfi_log(
-            TFI_LOG_WARN,
-            "the trace of process %d is gone: %s was removed from %s while the program ran. Run it again and keep the "
-            "directory, or set TFI_OUTPUT_DIR to another one",
-            (int)tfi_getpid(), file.name, file.dir->path);
+        tfi_log(TFI_LOG_WARN,
+                "the trace of process %d is lost: %s was removed from %s while the program ran. Run the program again "
+                "and keep the directory, or set TFI_OUTPUT_DIR to another one",
+                (int)tfi_getpid(), file.name, file.dir->path);
     trace.told_error = true;
 }
 
@@ -93,8 +92,8 @@ static void complain(void)
     int error = errno;
     if (!trace.told_error && tfi_writer_is_gone()) tell_gone();
     else if (!trace.told_error)
-        tfi_log(TFI_LOG_WARN, "%s/%s can't be written (%s); records are dropped and counted", file.dir->path, file.name,
-                tfi_error_name(error));
+        tfi_log(TFI_LOG_WARN, "%s/%s cannot be written (%s); records are dropped and counted", file.dir->path,
+                file.name, tfi_error_name(error));
     trace.told_error = true;
 }
 

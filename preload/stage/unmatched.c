@@ -127,8 +127,8 @@ static bool say_name(const char *name)
         tfi_log(TFI_LOG_WARN, "ENABLE_PROFILER_NAMES: %s matched no stage in process %d; the nearest name seen is %s",
                 name, (int)tfi_getpid(), search.nearest);
     else
-        tfi_log(TFI_LOG_WARN, "ENABLE_PROFILER_NAMES: %s matched no stage in process %d, which opened none", name,
-                (int)tfi_getpid());
+        tfi_log(TFI_LOG_WARN, "ENABLE_PROFILER_NAMES: %s matched no stage in process %d; the process opened no stage",
+                name, (int)tfi_getpid());
     return true;
 }
 
@@ -146,11 +146,11 @@ static bool say_function(const char *entry)
     }
     if (found == FOUND) return false; /* it is there, and this run did not call it */
     if (found == MISSING && *nearest)
-        tfi_log(TFI_LOG_WARN, "TFI_STAGES: %s is not there in process %d; the nearest name is %s", entry,
+        tfi_log(TFI_LOG_WARN, "TFI_STAGES: %s does not exist in process %d; the nearest name is %s", entry,
                 (int)tfi_getpid(), nearest);
     else if (found == MISSING)
-        tfi_log(TFI_LOG_WARN, "TFI_STAGES: %s is not there in process %d", entry, (int)tfi_getpid());
-    else tfi_log(TFI_LOG_WARN, "TFI_STAGES: the module of %s was not imported in process %d", entry, (int)tfi_getpid());
+        tfi_log(TFI_LOG_WARN, "TFI_STAGES: %s does not exist in process %d", entry, (int)tfi_getpid());
+    else tfi_log(TFI_LOG_WARN, "TFI_STAGES: process %d did not import the module of %s", (int)tfi_getpid(), entry);
     return true;
 }
 
@@ -179,7 +179,6 @@ void tfi_unmatched_report(struct tfi_dir *directory, bool python)
     if (functions) say_each(tfi_config.stages, say_function);
     if (gave_up)
         tfi_log(TFI_LOG_WARN,
-                "not all names were compared with the stages of process %d, which has too many; "
-                "tfanalyze info compares them",
+                "process %d has too many stages to compare every name with them; `tfanalyze info` compares them all",
                 (int)tfi_getpid());
 }

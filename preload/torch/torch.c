@@ -498,7 +498,8 @@ const char *tfi_torch_attach(const char *version)
         (uint64_t(*)(struct callback))tfi_dlsym(library, "_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE");
     torch.remove = (void (*)(uint64_t))tfi_dlsym(library, "_ZN2at14removeCallbackEm");
     torch.thread = (uint64_t(*)(void))tfi_dlsym(library, "_ZN2at14RecordFunction15currentThreadIdEv");
-    if (!torch.name || !torch.add || !torch.remove || !torch.thread) return "it does not export what is needed";
+    if (!torch.name || !torch.add || !torch.remove || !torch.thread)
+        return "it does not export the functions of its callbacks";
 #ifdef TFI_TEST_HOOKS
     if (getenv("TORCH_VERSION")) version = getenv("TORCH_VERSION");
     if (getenv("TORCH_CALLBACK")) torch.name = other_name;

@@ -87,7 +87,7 @@ def buffers_that_are_out(play, run, python, tmp_path):
     assert drops(got.trace) == {'device_kept': got.stats['requested']} and got.stats['requested'] > 8
 
 
-RELEASES = {'13.0.0': 'before its first update', '13.2': "the hardware's own tracing is on"}
+RELEASES = {'13.0.0': 'without its first update', '13.2': 'the hardware traces by itself'}
 
 
 @trap('midway', 'nothing is flushed in the background where that is known to do harm')

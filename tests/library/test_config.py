@@ -35,14 +35,14 @@ def said(script):
                                            ('TFI_LOGS', 'TFI_LOG'), ('TFI_NVTX_DOMAIN', 'TFI_NVTX_DOMAINS')])
 def test_unknown_name(said, name, nearest):
     line = only(said({name: 'x'}))
-    assert line.startswith(f'{name} is not known and ignored; did you mean {nearest}? Known: ')
-    known = line.partition('Known: ')[2].split(', ')
+    assert line.startswith(f'{name} is not a known variable and is ignored; did you mean {nearest}? Known variables: ')
+    known = line.partition('Known variables: ')[2].split(', ')
     assert {'TFI_OUTPUT_DIR', 'TFI_PIPELINE_NAME', 'TFI_METADATA', 'TFI_MAX_MB', 'TFI_LIVE_DIR', 'TFI_LOG'} <= set(known)
 
 
 def test_unknown_name_without_a_near_one(said):
     line = only(said({'TFI_SOMETHING_ELSE_ENTIRELY': ''}))
-    assert line.startswith('TFI_SOMETHING_ELSE_ENTIRELY is not known') and 'did you mean' not in line
+    assert line.startswith('TFI_SOMETHING_ELSE_ENTIRELY is not a known variable') and 'did you mean' not in line
 
 
 def test_very_long_unknown_name(said):
@@ -55,8 +55,8 @@ def test_very_long_unknown_name(said):
                                          ('TFI_MAX_MB', '1e3'), ('TFI_LOG', 'loud'), ('TFI_LOG', 'WARN')])
 def test_bad_value(said, name, value):
     line = only(said({name: value}))
-    takes = {'TFI_MAX_MB': 'a whole number from 1 to 1048576', 'TFI_LOG': 'one of error, warn, info, debug, and nothing else'}[name]
-    assert line == f'{name}={value} is not valid, the default is used; it takes {takes}'
+    takes = {'TFI_MAX_MB': 'a whole number from 1 to 1048576', 'TFI_LOG': 'one of: error warn info debug'}[name]
+    assert line == f'{name}={value} is not valid, and the default is used. Valid: {takes}'
 
 
 @pytest.mark.parametrize('value', ['1', '1048576'])
@@ -69,7 +69,7 @@ def test_values_at_the_limits(said, value):
 def test_activities_that_nothing_records_yet(said, value, words):
     """The default activities include nccl silently; an explicit request for an unrecorded activity gets a message."""
     lines = said({'TFI_ACTIVITIES': value})
-    assert len(lines) == len(words) and all(f'{word} is not recorded yet' in line for word, line in zip(words, lines))
+    assert len(lines) == len(words) and all(f'does not record {word} yet' in line for word, line in zip(words, lines))
 
 
 def test_two_mistakes_are_two_lines(said):

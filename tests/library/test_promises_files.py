@@ -104,7 +104,7 @@ def test_changed_in_the_middle(play, change, close):
     said = [line for line in result.err.splitlines() if 'TFI_NO_SUCH_VARIABLE' not in line]
     assert all(line.startswith('tfinject: ') for line in said)
     if change in ('removed', 'emptied'):
-        assert len(said) == 1 and 'is gone' in said[0] and 'TFI_OUTPUT_DIR' in said[0], said
+        assert len(said) == 1 and 'is lost' in said[0] and 'TFI_OUTPUT_DIR' in said[0], said
 
 
 def test_moved_directory_is_still_the_right_one(play, analyze, tmp_path):
@@ -125,7 +125,7 @@ def test_modes(play, tmp_path, umask):
 
 def test_a_fifo_as_trigger_gives_one_message(play):
     result = play(plant='mkfifo switch', env={'TFI_TRIGGER': 'file:switch'})
-    assert result.err.count('switch is ignored while it is not a regular file') == 1
+    assert result.err.count('switch is not a regular file and is ignored until it is one') == 1
 
 
 def test_foreign_note_is_ignored_with_a_message(play, tmp_path):
@@ -134,7 +134,7 @@ def test_foreign_note_is_ignored_with_a_message(play, tmp_path):
         pytest.skip(ROOT_ONLY)
     path, env = PLACES['note']
     result = play(plant=f'it=$PWD/{path}; mkdir -p $(dirname $it); {THINGS["foreign file"]}', env=env)
-    assert result.err.count('.slurm-1.0 is not a file of yours and is ignored') == 1
+    assert result.err.count('.slurm-1.0 is not a regular file of yours and is ignored') == 1
     assert not (tmp_path / path).with_name('elsewhere').exists()
 
 

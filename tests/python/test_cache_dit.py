@@ -165,8 +165,8 @@ def test_directories_that_cache_dit_asks_for(run, python, analyze, tmp_path):
         assert kinds(result.dir, 'a') == kinds(result.dir, 'b') == kinds(result.dir, 'c') == [] and kinds(default, 'c') == all_of_it
         printed = [tmp_path / line for line in result.out.splitlines()]
         assert len(printed) == 4 and printed[3].name == '_d___e *.trace.json.gz' and all(p.is_file() for p in printed)
-        assert f'written to {there}, where cache-dit was to write: 3 files' in screen.splitlines()
-        assert f'written to {here}, where cache-dit was to write: 3 files' in screen.splitlines()
+        assert f"written to {there}, cache-dit's directory: 3 files" in screen.splitlines()
+        assert f"written to {here}, cache-dit's directory: 3 files" in screen.splitlines()
     assert not read(there / 'a.trace.json.gz') and adds(read(there / 'a~2.trace.json.gz'))
     snapshot, = there.glob('a-rank0-memory-*.pickle')
     assert any(e['size'] == 12 and e['frames'] for e in pickle.loads(snapshot.read_bytes())['device_traces'][-1])

@@ -249,4 +249,4 @@ def test_builds_without_a_lock_are_left_alone(run, tmp_path, lib):
     (tmp_path / 'work.py').write_text(WORK + 'print(plain(1))\n')
     result = run([python, '-B', 'work.py'], {'TFI_STAGES': '__main__:plain'}, preload=f'{lib} {tmp_path}/libfree.so')
     assert (result.rc, result.out) == (0, '1\n') and not result.dir.exists()
-    assert result.err == 'tfinject: this Python has no global lock: its functions and modules are not seen\n'
+    assert result.err == 'tfinject: Python functions and modules are not recorded: this Python has no global lock\n'
