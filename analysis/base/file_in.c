@@ -9,13 +9,14 @@
 static const char *not_a_file(mode_t mode)
 {
     switch (mode & S_IFMT) {
-    case S_IFDIR: return "it is a directory, and a file is needed here";
-    case S_IFLNK: return "it is a link, and links in a directory are not followed: name the file that it points to";
-    case S_IFIFO: return "it is a FIFO, and only files are read: write what comes from it to a file first";
-    case S_IFSOCK: return "it is a socket, and only files are read";
+    case S_IFDIR: return "it is a directory; give a file";
+    case S_IFLNK:
+        return "it is a symbolic link, and tfanalyze follows no links in a directory; give the file that it points to";
+    case S_IFIFO: return "it is a FIFO, and tfanalyze reads only files; write its data to a file first";
+    case S_IFSOCK: return "it is a socket, and tfanalyze reads only files";
     case S_IFCHR:
-    case S_IFBLK: return "it is a device, and only files are read";
-    default: return "it is not a file; give a run directory or a trace";
+    case S_IFBLK: return "it is a device, and tfanalyze reads only files";
+    default: return "it is not a regular file; give a run directory or a trace";
     }
 }
 

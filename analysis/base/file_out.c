@@ -87,12 +87,12 @@ static bool create_temporary(struct file_out *file, unsigned mode)
 
 static const char *occupied(mode_t mode)
 {
-    return S_ISDIR(mode)    ? "a directory has that name; remove it, or choose another place with --output"
-           : S_ISLNK(mode)  ? "a link has that name, and links are not followed here; remove it, or choose another "
-                              "place with --output"
-           : S_ISFIFO(mode) ? "a FIFO has that name; remove it, or choose another place with --output"
-                            : "something that is no file has that name; remove it, or choose another place with "
-                              "--output";
+    return S_ISDIR(mode)   ? "a directory has that name; remove it, or choose another place with --output"
+           : S_ISLNK(mode) ? "a symbolic link has that name, and tfanalyze writes through no link; remove it, or "
+                             "choose another place with --output"
+           : S_ISFIFO(mode)
+               ? "a FIFO has that name; remove it, or choose another place with --output"
+               : "something other than a file has that name; remove it, or choose another place with --output";
 }
 
 bool file_create_in(struct file_out *file, int directory, const char *name, unsigned mode, const char **why)
@@ -203,7 +203,9 @@ int directory_below(int directory, const char *name, const char **why)
 {
     mkdirat(directory, name, 0777);
     int fd = openat(directory, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0) *why = errno == ELOOP || errno == ENOTDIR ? "a link or a file stands in its path" : strerror(errno);
+    if (fd < 0)
+        *why = errno == ELOOP || errno == ENOTDIR ? "a component of the path is a symbolic link or a file"
+                                                  : strerror(errno);
     return fd;
 }
 
@@ -211,7 +213,7 @@ int directory_walk(const char *path, const char **why)
 {
     char *copy = string_format("%s", path), *rest = copy, *name;
     int fd = *path == '/' ? open("/", O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
-    *why = "it is no absolute path";
+    *why = "it is not an absolute path";
     while (fd >= 0 && (name = strsep(&rest, "/")) != NULL) {
         if (!*name || strcmp(name, ".") == 0) continue;
         int below = strcmp(name, "..") == 0 ? -1 : directory_below(fd, name, why);

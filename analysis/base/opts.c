@@ -137,7 +137,7 @@ static bool set_word(const struct option *option, const char *value, int *place)
         }
     }
     const char *meant = nearest(value, option->words, count);
-    complain(NULL, "%s is %s, not %s%s%s%s", option->name, option->argument, value, meant ? "; did you mean " : "",
+    complain(NULL, "%s takes %s, not %s%s%s%s", option->name, option->argument, value, meant ? "; did you mean " : "",
              meant ? meant : "", meant ? "?" : "");
     return false;
 }
@@ -201,8 +201,8 @@ static bool set_sort_key(const struct option *option, const char *value, enum so
     while (i < NR_SORT_KEYS && strcmp(plain.data ? plain.data : "", sort_names[i]) != 0) i++;
     if (i == NR_SORT_KEYS) {
         const char *meant = nearest(plain.data ? plain.data : "", sort_names + 1, NR_SORT_KEYS - 1);
-        complain(NULL, "%s knows torch's names (cuda_, xpu_ and device_ are one), not %s%s%s%s", option->name, value,
-                 meant ? "; did you mean " : "", meant ? meant : "", meant ? "?" : "");
+        complain(NULL, "%s takes torch's names (cuda_, xpu_ and device_ mean the same), not %s%s%s%s", option->name,
+                 value, meant ? "; did you mean " : "", meant ? meant : "", meant ? "?" : "");
     }
     text_free(&plain);
     *key = (enum sort_key)i;
@@ -244,7 +244,7 @@ static bool set_option(struct options *options, const struct option *option, con
     case SORT_KEY: return set_sort_key(option, value, place);
     case LIMIT: good = parse_limit(value, place); break;
     }
-    if (!good) complain(NULL, "%s wants %s, not '%s'", option->name, option->argument, value);
+    if (!good) complain(NULL, "%s needs %s, not '%s'", option->name, option->argument, value);
     return good;
 }
 
@@ -270,7 +270,7 @@ static void unknown_option(const char *word, size_t length)
     char *copy = mem_text(word, length);
     for (size_t i = 0; i < ARRAY_SIZE(options_table); i++) names[i] = options_table[i].name;
     const char *meant = nearest(copy, names, ARRAY_SIZE(names));
-    complain(NULL, "there is no option %s%s%s; --help lists them", copy, meant ? "; did you mean " : "",
+    complain(NULL, "there is no option %s%s%s; --help lists all options", copy, meant ? "; did you mean " : "",
              meant ? meant : "");
     free(copy);
 }
@@ -309,7 +309,7 @@ static bool take_option(struct options *options, int argc, char **argv, int *at)
     }
     if (option->type != FLAG && !value) {
         if (*at + 1 >= argc) {
-            complain(NULL, "%s wants %s", option->name, option->argument);
+            complain(NULL, "%s needs a value: %s", option->name, option->argument);
             return false;
         }
         value = argv[++*at];
@@ -321,7 +321,7 @@ static bool take_option(struct options *options, int argc, char **argv, int *at)
         if (why) {
             complain(NULL, "%s %.*s: %s has no meaning", command, bytes, why, option->name);
         } else {
-            complain(NULL, "%s is not an option of %s; `tfanalyze %s --help` lists them", option->name, command,
+            complain(NULL, "%s is not an option of %s; `tfanalyze %s --help` lists its options", option->name, command,
                      command);
         }
         return false;
@@ -343,7 +343,7 @@ static void unknown_command(const char *word, const char *longer)
     for (unsigned i = 0; i < NR_COMMANDS; i++) names[i] = commands[i].name;
     const char *meant = nearest(longer, names, NR_COMMANDS);
     meant = meant ? meant : nearest(word, names, NR_COMMANDS);
-    complain(NULL, "there is no command %s%s%s; --help lists them", word, meant ? "; did you mean " : "",
+    complain(NULL, "there is no command %s%s%s; --help lists all commands", word, meant ? "; did you mean " : "",
              meant ? meant : "");
 }
 
@@ -370,12 +370,12 @@ static int find_questions(struct options *options, const char *list)
         if (!good) {
             unknown_command(name, name);
         } else if (!(commands[options->command].takes & TOGETHER)) {
-            complain(NULL, "%s is asked alone, not together with others", name);
+            complain(NULL, "%s cannot be combined with other commands; run it alone", name);
             good = false;
         }
         for (size_t i = 0; good && i < options->questions; i++) {
             if (options->question[i] == options->command) {
-                complain(NULL, "%s is asked twice", name);
+                complain(NULL, "%s appears twice; name each command once", name);
                 good = false;
             }
         }
@@ -391,7 +391,7 @@ bool options_parse(struct options *options, int argc, char **argv)
     int at = 1;
     *options = (struct options){.command = NR_COMMANDS, .from = NAN, .to = NAN};
     if (argc < 2) {
-        complain(NULL, "which COMMAND? --help lists them");
+        complain(NULL, "a COMMAND is missing; --help lists all commands");
         return false;
     }
     if (argv[1][0] != '-') {
@@ -406,16 +406,16 @@ bool options_parse(struct options *options, int argc, char **argv)
         else if (!take_option(options, argc, argv, &at)) return false;
     if (options->help || options->version) return true;
     if (options->command == NR_COMMANDS) {
-        complain(NULL, "which COMMAND? It comes first; --help lists them");
+        complain(NULL, "a COMMAND is missing before the options; --help lists all commands");
         return false;
     }
     if (!options->inputs.count && !(commands[options->command].takes & HELP)) {
-        complain(NULL, "%s of which INPUT? Give a run directory, .tfr files or PyTorch traces",
+        complain(NULL, "%s needs an INPUT: a run directory, .tfr files or PyTorch traces",
                  command_name(options->command));
         return false;
     }
     if (options->questions > 1 && options->format == FORMAT_CSV) {
-        complain(NULL, "--format csv has room for one table: ask one question at a time, or for json");
+        complain(NULL, "--format csv can hold one table only; run one command at a time, or use --format json");
         return false;
     }
     if (options->from >= options->to) { /* false if one of them is NAN: not given */

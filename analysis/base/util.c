@@ -44,7 +44,7 @@ _Noreturn void mem_lack(void)
 {
     struct mem_guard *guard = guarding;
     if (!guard) {
-        fputs("tfanalyze: out of memory; give it fewer inputs at once, or fewer of them in parallel (-j 1)\n", stderr);
+        fputs("tfanalyze: out of memory; give fewer inputs at once, or read fewer in parallel (-j 1)\n", stderr);
         exit(1);
     }
     guarding = guard->outer;

@@ -151,7 +151,7 @@ void cmd_api(struct session *session)
     for (size_t i = 0; i < session->chosen.processes; i++) add_process(&api, session->chosen.process[i]);
     emit_calls(&api);
     if (!api.count && !is_filtered(&session->options))
-        complain(NULL, "no calls of CUDA or NCCL were recorded; `tfanalyze info` shows what there is");
+        complain(NULL, "no calls of CUDA or NCCL were recorded; `tfanalyze info` shows the recorded events");
     session_end(session, api.count || !is_filtered(&session->options));
     for (size_t i = 0; i < api.count; i++) values_free(&api.row[i].values);
     free(api.row);

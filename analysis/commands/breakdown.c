@@ -278,7 +278,7 @@ void cmd_breakdown(struct session *session)
     emit_sums(&b);
     emit_end(&session->emit);
     if (!b.count && !is_filtered(&session->options))
-        complain(NULL, "no device work was recorded; `tfanalyze info` shows what there is");
+        complain(NULL, "no device work was recorded; `tfanalyze info` shows the recorded events");
     session_end(session, b.count || !is_filtered(&session->options));
     breakdown_free(&b);
 }

@@ -215,7 +215,7 @@ static void say_bad(struct dump *dump, uint64_t known)
 {
     if (dump->bad_records > known) {
         session_spoil(dump->session);
-        complain(dump->process->path, "%llu more records are whole and make no sense; they were left out",
+        complain(dump->process->path, "%llu more records are complete but not valid; they were left out",
                  (unsigned long long)(dump->bad_records - known));
     }
     if (dump->bad_stacks) {

@@ -13,7 +13,7 @@ static bool can_export(const struct session *session)
     size_t others = 0;
     for (size_t i = 0; i < session->chosen.processes; i++) others += is_of_kineto(session->chosen.process[i]);
     if (others && session->chosen.processes > 1) {
-        complain(NULL, "export chrome writes one PyTorch trace at a time, and these are %zu: choose one with --rank",
+        complain(NULL, "export chrome writes one PyTorch trace at a time, not %zu; choose one with --rank",
                  session->chosen.processes);
         return false;
     }

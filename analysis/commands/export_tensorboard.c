@@ -116,10 +116,10 @@ static bool open_directory(struct tensorboard *t, const char *beside)
         int above = directory_make(beside, &why);
         if (above >= 0 && file_is_in(above, input->path, input->device, input->inode))
             t->fd = directory_below(above, "tensorboard", &why);
-        else if (above >= 0) why = "its directory was exchanged meanwhile";
+        else if (above >= 0) why = "its directory was replaced while tfanalyze ran";
         if (above >= 0) close(above);
     }
-    if (t->fd < 0) complain(t->directory, "can't be made (%s)", why);
+    if (t->fd < 0) complain(t->directory, "cannot be created (%s)", why);
     return t->fd >= 0;
 }
 

@@ -21,7 +21,7 @@ static bool refused(struct session *session)
                          : o->group_by != GROUP_KERNEL ? "--group-by"
                                                        : NULL;
     if (option) {
-        complain(NULL, "%s and --rules hta exclude each other: HTA has no such question", option);
+        complain(NULL, "%s and --rules hta exclude each other: HTA has no counterpart of it", option);
         session->status = STATUS_USAGE;
     }
     return option != NULL;
@@ -42,8 +42,8 @@ static void end_answer(struct hta_frames *frames, struct session *session)
     emit_count(&session->emit, "works", frames->rows);
     emit_end(&session->emit);
     if (without && (frames->rows || !is_filtered(&session->options))) {
-        complain(NULL, "HTA finds no device work in %zu of %zu ranks; --rules exact looks at all that there is",
-                 without, frames->count);
+        complain(NULL, "HTA finds no device work in %zu of %zu ranks; --rules exact counts all device work", without,
+                 frames->count);
     }
     session_end(session, frames->rows || !is_filtered(&session->options));
     hta_frames_free(frames);
@@ -69,7 +69,7 @@ void answer_hta_timeline(struct session *session)
         const struct hta_frame *frame = &frames.frame[i];
         struct hta_temporal t = hta_temporal(frame);
         if (frame->count && !t.known) {
-            complain(frame->path, "HTA gives up on it: by its rounded times %lld us are left for other work; no values",
+            complain(frame->path, "HTA's rules give no values: its rounded times leave %lld us for other work",
                      (long long)(t.other / 1000));
         }
         emit_row(e);

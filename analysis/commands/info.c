@@ -203,8 +203,7 @@ void cmd_info(struct session *session)
     }
     if (unmatched.gave_up) {
         complain(NULL,
-                 "not all names of ENABLE_PROFILER_NAMES and TFI_STAGES were compared with the %zu stages: they "
-                 "are too many",
+                 "the %zu stages are too many to compare every name of ENABLE_PROFILER_NAMES and TFI_STAGES with them",
                  unmatched.stages);
         session_spoil(session);
     }

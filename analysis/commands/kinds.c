@@ -79,7 +79,7 @@ void cmd_kinds(struct session *session)
     for (size_t i = 0; i < timeline.count; i++) intervals_combine(timeline.rank[i].kind, INTERVALS_SETS, total);
     emit_kinds(session, &timeline, total);
     if (!timeline.works && !is_filtered(&session->options))
-        complain(NULL, "there is no device work; `tfanalyze info` shows what there is");
+        complain(NULL, "no device work was recorded; `tfanalyze info` shows the recorded events");
     session_end(session, timeline.works || !is_filtered(&session->options));
     timeline_free(&timeline);
 }

@@ -272,7 +272,7 @@ void cmd_launches(struct session *session)
     for (size_t i = 0; i < session->chosen.processes; i++) add_process(&l, session->chosen.process[i]);
     emit_launches(&l);
     if (!l.count && !is_filtered(&session->options))
-        complain(NULL, "no launches were recorded; `tfanalyze info` shows what there is");
+        complain(NULL, "no launches were recorded; `tfanalyze info` shows the recorded events");
     session_end(session, l.count || !is_filtered(&session->options));
     by_rank_free(&l.places);
     free(l.row);

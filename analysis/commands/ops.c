@@ -182,7 +182,7 @@ void cmd_ops(struct session *session)
     if (session->options.sort_by != SORT_NONE) sort_rows(&rows, session->options.sort_by);
     if (print(session, &rows)) {
         if (!rows.count && !is_filtered(&session->options))
-            complain(NULL, "no operators were recorded; `tfanalyze info` shows what there is");
+            complain(NULL, "no operators were recorded; `tfanalyze info` shows the recorded events");
         session_end(session, rows.count || !is_filtered(&session->options));
     }
     op_rows_free(&rows);

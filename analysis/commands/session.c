@@ -22,7 +22,7 @@ static void say_notes(const struct input *input)
 static char *ranks_there(const struct model *model)
 {
     struct text text = {0};
-    text_puts(&text, "there are");
+    text_puts(&text, "the inputs have");
     for (size_t i = 0; i < model->processes && i < 16; i++) {
         const struct process *p = &model->process[i];
         text_format(&text, "%s rank %lld pid %lld", i ? "," : "", (long long)p->rank, (long long)p->pid);
@@ -137,7 +137,7 @@ static void say_nothing_found(const struct options *options)
     say_list(&filters, "--stream", &options->stream);
     if (!isnan(options->from)) text_format(&filters, " --from %g", options->from);
     if (!isnan(options->to)) text_format(&filters, " --to %g", options->to);
-    complain(NULL, "nothing matches%s; `tfanalyze %s` without it shows what there is",
+    complain(NULL, "nothing matches%s; `tfanalyze %s` without these filters shows everything",
              filters.data ? filters.data : " the filters", command_name(options->command));
     text_free(&filters);
 }

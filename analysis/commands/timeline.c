@@ -68,7 +68,7 @@ static void say_unknown(const struct timeline *timeline, const struct options *o
     size_t without = 0;
     for (size_t i = 0; i < timeline->count; i++) without += timeline->rank[i].works == 0;
     if (without && (timeline->works || !is_filtered(options))) {
-        complain(NULL, "no device work%s in %zu of %zu ranks; `tfanalyze info` shows what there is",
+        complain(NULL, "no device work%s in %zu of %zu ranks; `tfanalyze info` shows the recorded events",
                  is_filtered(options) ? " that matches" : "", without, timeline->count);
     }
 }

@@ -30,7 +30,7 @@ bool frame_parse(struct frame *frame, const char *text, size_t length);
 void frame_text(const struct name *name, struct text *text);
 
 /* ---- in a file: STACK strings ---- */
-#define BAD_STACKS "%llu call stacks name frames that are not there or are none: shown as (lost)"
+#define BAD_STACKS "%llu call stacks contain missing or invalid frames, shown as (lost)"
 struct stack_list {
     uint32_t frame[TFI_STACK_FRAMES]; /* string ids; TFI_STRING_LOST: lost, or not a frame */
     size_t count;

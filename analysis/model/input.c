@@ -175,33 +175,33 @@ static int add_kineto_files(struct inputs *inputs, const char *directory, int64_
     }
     free(count >= 0 ? entries : NULL);
     if (inputs->count > before && *dftracer)
-        notes_add(&inputs->input[before].notes, NOTE, "beside it %zu traces of dftracer were left out", *dftracer);
+        notes_add(&inputs->input[before].notes, NOTE, "%zu dftracer traces beside it were left out", *dftracer);
     if (inputs->count > before && stages)
-        notes_add(&inputs->input[before].notes, NOTE, "beside it %zu traces of single stages were left out", stages);
+        notes_add(&inputs->input[before].notes, NOTE, "%zu traces of single stages beside it were left out", stages);
     if (inputs->count > before && others) {
-        notes_add(&inputs->input[before].notes, NOTE, "beside it %zu .json files that are no traces were left out",
+        notes_add(&inputs->input[before].notes, NOTE, "%zu .json files beside it are not traces and were left out",
                   others);
     }
     return count;
 }
 
 #define NO_DFTRACER                                                                                                    \
-    "which this version does not read; give it .tfr files or PyTorch traces (.json, .json.gz), or read these with "    \
+    "which this version cannot read; give .tfr files or PyTorch traces (.json, .json.gz), or read these with "         \
     "dfanalyzer"
 
 static void say_empty(struct inputs *inputs, const char *directory, int64_t rank, int others, size_t dftracer)
 {
     struct input *input = add(inputs, directory, FILE_NAMED, rank);
     if (dftracer) {
-        notes_add(&input->notes, UNUSABLE, "holds %zu traces of dftracer (.pfw), " NO_DFTRACER, dftracer);
+        notes_add(&input->notes, UNUSABLE, "contains %zu dftracer traces (.pfw), " NO_DFTRACER, dftracer);
         return;
     }
     char *below = find_below(directory);
-    notes_add(&input->notes, UNUSABLE, "holds no .tfr and no %s; %s%s", others ? "traces among its .json" : ".json",
-              below ? "there are some in " : "",
+    notes_add(&input->notes, UNUSABLE, "contains no .tfr and no %s; %s%s",
+              others ? "trace among its .json files" : ".json", below ? "there are some in " : "",
               below ? below
-                    : "run a program with LD_PRELOAD=libtfinject.so and TFI_OUTPUT_DIR set to it, or give "
-                      "another directory");
+                    : "give another directory, or record into this one: LD_PRELOAD=libtfinject.so with TFI_OUTPUT_DIR "
+                      "set to it");
     free(below);
 }
 
@@ -212,7 +212,7 @@ static void add_directory(struct inputs *inputs, const char *directory, int64_t 
     size_t before = inputs->count;
     if (count < 0) {
         struct input *input = add(inputs, directory, FILE_NAMED, rank);
-        notes_add(&input->notes, UNUSABLE, "can't be read (%s)", strerror(errno));
+        notes_add(&input->notes, UNUSABLE, "cannot be read (%s)", strerror(errno));
         return;
     }
     for (int i = 0; i < count; i++) {
@@ -232,7 +232,7 @@ static void add_file(struct inputs *inputs, const char *path, int64_t rank)
 {
     if (is_dftracer_name(path) || is_dftracer_file(path, FILE_NAMED)) {
         struct input *input = add(inputs, path, FILE_NAMED, rank);
-        notes_add(&input->notes, UNUSABLE, "is a trace of dftracer, " NO_DFTRACER);
+        notes_add(&input->notes, UNUSABLE, "is a dftracer trace, " NO_DFTRACER);
     } else if (kineto_look(path, FILE_NAMED) == LOOK_JSON || is_json_name(path)) {
         add_kineto(inputs, path, FILE_NAMED, rank);
     } else {
@@ -254,7 +254,7 @@ void inputs_add(struct inputs *inputs, const char *word)
     }
     if (stat(path, &status) != 0) {
         struct input *input = add(inputs, path, FILE_NAMED, rank);
-        notes_add(&input->notes, UNUSABLE, "can't be read (%s)", strerror(errno));
+        notes_add(&input->notes, UNUSABLE, "cannot be read (%s)", strerror(errno));
     } else if (S_ISDIR(status.st_mode)) {
         add_directory(inputs, path, rank);
     } else {
@@ -350,7 +350,8 @@ static void read_starved(struct work *work)
     for (size_t i = 0; i < work->inputs->count; i++) {
         struct input *input = &work->inputs->input[i];
         if (input->starved) read_guarded(work, input);
-        if (input->starved) notes_add(&input->notes, UNUSABLE, "needs more memory than there is; it is left out");
+        if (input->starved)
+            notes_add(&input->notes, UNUSABLE, "is left out: reading it needs more memory than is available");
     }
 }
 
@@ -391,13 +392,13 @@ static void compare_ranks(struct input *earlier, struct input *later)
     const struct process *a = &earlier->process, *b = &later->process;
     bool apart = !a->has_time || !b->has_time || a->last < b->first || b->last < a->first;
     if (apart) {
-        notes_add(&later->notes, NOTE, "is a second trace of rank %lld, of another time than %s", (long long)b->rank,
+        notes_add(&later->notes, NOTE, "is a second trace of rank %lld, from another time than %s", (long long)b->rank,
                   earlier->path);
         return;
     }
     notes_add(&later->notes, UNUSABLE,
-              "is left out: it is of rank %lld as %s is, and of the same time; give its rank as rank=N:%s",
-              (long long)b->rank, earlier->path, later->path);
+              "is left out: %s is a trace of the same rank %lld and the same time; if the ranks differ, give rank=N:%s",
+              earlier->path, (long long)b->rank, later->path);
     later->usable = false;
     process_free(&later->process);
 }
@@ -422,8 +423,8 @@ static void find_same_processes(struct inputs *inputs)
             struct input *own = &inputs->input[k];
             if (own->usable && !own->is_kineto && is_same_process(&own->process, &other->process)) {
                 notes_add(&other->notes, UNUSABLE,
-                          "is left out: it tells of process %lld as %s does, which answers; give it alone to read it",
-                          (long long)own->process.pid, own->path);
+                          "is left out: %s is a trace of the same process %lld; give this file alone to read it",
+                          own->path, (long long)own->process.pid);
                 other->usable = false;
                 process_free(&other->process);
             }

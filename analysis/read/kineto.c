@@ -279,16 +279,16 @@ static void judge_file(const struct walk *r, struct notes *notes)
     const struct stream *s = &r->stream;
     unsigned long long at = s->fault_at;
     if (s->error) {
-        notes_add(notes, LOSS, "can't be read to its end (%s)", strerror(s->error));
+        notes_add(notes, LOSS, "cannot be read to its end (%s)", strerror(s->error));
     } else if (s->gzip_damaged) {
-        notes_add(notes, LOSS, "its compressed data are damaged at byte %llu: what lies behind that is lost", at);
+        notes_add(notes, LOSS, "its compressed data are damaged at byte %llu; everything after that is lost", at);
     } else if (s->gzip_checksum) {
-        notes_add(notes, LOSS, "its compressed data do not match their checksum (before byte %llu): some are wrong",
-                  at);
+        notes_add(notes, LOSS,
+                  "its compressed data do not match their checksum (before byte %llu); some values are wrong", at);
     } else if (s->gzip_cut && !r->damage->cut) {
-        notes_add(notes, LOSS, "is cut at its end: all of the JSON is there, but not its checksum");
+        notes_add(notes, LOSS, "is cut at its end: the JSON is complete, but its checksum is missing");
     } else if (s->gzip_trailing) {
-        notes_add(notes, NOTE, "something else follows its compressed data at byte %llu; it was left out", at);
+        notes_add(notes, NOTE, "the data after its compressed part, from byte %llu on, were left out", at);
     }
 }
 
@@ -298,21 +298,21 @@ static void judge_text(const struct walk *r, struct notes *notes)
     unsigned long long events = d->events;
     if (d->cut) {
         notes_add(notes, LOSS,
-                  "ends in the middle, at byte %llu of its JSON: the first %llu events are there; it is cut, or still "
+                  "ends early, at byte %llu of its JSON: the first %llu events were read; the file is cut, or still "
                   "being written",
                   (unsigned long long)d->cut_at, events);
     }
     if (r->nonsense) {
-        notes_add(notes, LOSS, "its JSON makes no sense from byte %llu on; %llu events were read",
+        notes_add(notes, LOSS, "its JSON is not valid from byte %llu on; %llu events were read",
                   (unsigned long long)r->nonsense - 1, events);
     }
     if (d->bad) {
-        notes_add(notes, LOSS, "%llu of %llu events make no sense and were left out", (unsigned long long)d->bad,
+        notes_add(notes, LOSS, "%llu of %llu events are not valid and were left out", (unsigned long long)d->bad,
                   events + d->bad);
     }
     if (r->too_large)
-        notes_add(notes, NOTE, "%llu of its values are too large to be looked at", (unsigned long long)r->too_large);
-    if (!events && !d->bad && !d->cut && !r->nonsense) notes_add(notes, NOTE, "holds no events");
+        notes_add(notes, NOTE, "%llu of its values are too large and were not read", (unsigned long long)r->too_large);
+    if (!events && !d->bad && !d->cut && !r->nonsense) notes_add(notes, NOTE, "contains no events");
 }
 
 static bool judge(const struct walk *r, struct notes *notes)
@@ -320,15 +320,15 @@ static bool judge(const struct walk *r, struct notes *notes)
     const char *empty = r->stream.total ? "" : " (it is empty)";
     if (!r->is_json) {
         judge_file(r, notes);
-        notes_add(notes, UNUSABLE, "is no trace: it is not JSON%s", empty);
+        notes_add(notes, UNUSABLE, "is not a trace: it is not JSON%s", empty);
         return false;
     }
     if (!r->has_events || (r->is_list && !r->has_phase && r->damage->events + r->damage->bad)) {
         judge_file(r, notes);
-        notes_add(notes, UNUSABLE, "is no trace: its JSON %s",
+        notes_add(notes, UNUSABLE, "is not a trace: its JSON %s",
                   r->damage->cut  ? "is cut before the list of events (traceEvents)"
-                  : r->nonsense   ? "makes no sense"
-                  : r->has_events ? "is a list of something else than events"
+                  : r->nonsense   ? "is not valid"
+                  : r->has_events ? "is a list, but not of events"
                                   : "has no list of events (traceEvents)");
         return false;
     }
@@ -379,7 +379,7 @@ bool kineto_read(const char *path, enum file_how how, const struct kineto_sink *
     const char *why = NULL;
     volatile bool usable = stream_open(&r.stream, path, how, true, done, &why);
     if (!usable) {
-        notes_add(notes, UNUSABLE, "can't be read (%s)", why);
+        notes_add(notes, UNUSABLE, "cannot be read (%s)", why);
         stream_close(&r.stream);
         return false;
     }

@@ -124,11 +124,11 @@ static char *check_head(const struct source *source, const struct tfi_live *head
     if (memcmp(head->magic, TFI_LIVE_MAGIC, sizeof head->magic) != 0)
         return string_format("it does not begin with " TFI_LIVE_MAGIC);
     if (le16toh(head->major) > TFI_MAJOR) {
-        return string_format("it has format %u.%u, and this program reads %d.%d: use a newer tfanalyze",
+        return string_format("it has format %u.%u, and this tfanalyze reads %d.%d; use a newer one",
                              le16toh(head->major), le16toh(head->minor), TFI_MAJOR, TFI_MINOR);
     }
     if (le32toh(head->head_bytes) < sizeof *head || le32toh(head->head_bytes) > source->size)
-        return string_format("its head makes no sense");
+        return string_format("its head is not valid");
     return NULL;
 }
 

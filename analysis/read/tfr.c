@@ -236,20 +236,20 @@ static uint64_t check_start(struct trace *trace, struct notes *notes)
     bool whole = trace->size >= sizeof head && read_at(trace->fd, 0, &head, sizeof head);
     uint32_t head_bytes = le32toh(head.head_bytes);
     if (trace->size == 0) {
-        notes_add(notes, UNUSABLE, "is empty; a process that recorded anything leaves more: was the disk full?");
+        notes_add(notes, UNUSABLE,
+                  "is empty, although every recorded process writes a header; check whether the disk was full");
         return 0;
     }
     if (whole && memcmp(head.magic, TFI_FILE_MAGIC, sizeof head.magic) == 0 && head_bytes >= sizeof head &&
         head_bytes <= 4096) {
         if (le16toh(head.major) > TFI_MAJOR) {
-            notes_add(notes, UNUSABLE, "has format %u.%u, and this program reads %d.%d: use a newer tfanalyze",
+            notes_add(notes, UNUSABLE, "has format %u.%u, and this tfanalyze reads %d.%d; use a newer one",
                       le16toh(head.major), le16toh(head.minor), TFI_MAJOR, TFI_MINOR);
             trace->is_newer = true;
             return 0;
         }
         if (le16toh(head.major) == TFI_MAJOR && le16toh(head.minor) > TFI_MINOR) {
-            notes_add(notes, NOTE,
-                      "has format %u.%u, newer than this program's %d.%d: what it does not know is skipped",
+            notes_add(notes, NOTE, "has format %u.%u, newer than this tfanalyze's %d.%d: unknown records are skipped",
                       le16toh(head.major), le16toh(head.minor), TFI_MAJOR, TFI_MINOR);
         }
         return head_bytes;
@@ -258,8 +258,8 @@ static uint64_t check_start(struct trace *trace, struct notes *notes)
     uint64_t found = find_head(trace, 1, limit);
     if (found == limit || !head_at(trace, found, &block)) {
         notes_add(notes, UNUSABLE,
-                  "is not a trace of this program: it does not begin with " TFI_FILE_MAGIC
-                  " and there is no block in it; give a run directory or a .tfr");
+                  "is not a .tfr trace: it does not begin with " TFI_FILE_MAGIC
+                  " and contains no block; give a run directory or a .tfr");
         return 0;
     }
     trace->head_damaged = true;
@@ -316,7 +316,7 @@ static bool open_file(struct trace *trace, const char *path, enum file_how how, 
     const char *why;
     trace->fd = file_open(path, how, &status, &why);
     if (trace->fd < 0) {
-        notes_add(notes, UNUSABLE, "can't be read (%s)", why);
+        notes_add(notes, UNUSABLE, "cannot be read (%s)", why);
         return false;
     }
     trace->size = (uint64_t)status.st_size;
@@ -405,7 +405,7 @@ bool trace_open(struct trace *trace, const char *path, const char *live_path, en
     *trace = (struct trace){.path = string_format("%s", path), .fd = -1};
     trace->live = live_path ? live_read(live_path, lone ? how : FILE_FOUND, &why) : NULL;
     if (why) {
-        notes_add(notes, lone ? UNUSABLE : NOTE, "%s%scan't be used: %s", lone ? "" : live_path, lone ? "" : " ", why);
+        notes_add(notes, lone ? UNUSABLE : NOTE, "%s%scannot be used: %s", lone ? "" : live_path, lone ? "" : " ", why);
         free(why);
     }
     if (lone && !trace->live) return false;

@@ -150,9 +150,9 @@ void trace_drops(const struct trace *trace, uint64_t drops[TFI_MAX_DROPS])
 static const char *remedy(int drop)
 {
     switch (drop) {
-    case TFI_DROP_APPEND: return "make room on the disk of the run directory, or set TFI_OUTPUT_DIR to another";
-    case TFI_DROP_CAP: return "raise TFI_MAX_MB, or choose stages with ENABLE_PROFILER_NAMES";
-    default: return "choose fewer stages with ENABLE_PROFILER_NAMES";
+    case TFI_DROP_APPEND: return "free space on the run directory's disk, or set TFI_OUTPUT_DIR to another directory";
+    case TFI_DROP_CAP: return "raise TFI_MAX_MB, or select stages with ENABLE_PROFILER_NAMES";
+    default: return "select fewer stages with ENABLE_PROFILER_NAMES";
     }
 }
 
@@ -163,8 +163,8 @@ static uint64_t judge_drops(const uint64_t drops[TFI_MAX_DROPS], struct notes *n
         uint64_t count = drops[drop_table[k].number];
         if (count && drop_table[k].lost) {
             lost += count;
-            notes_add(notes, LOSS, "%llu records were not kept by the library: %s; %s for the next run",
-                      (unsigned long long)count, drop_table[k].text, remedy(drop_table[k].number));
+            notes_add(notes, LOSS, "the library lost %llu records: %s; for the next run, %s", (unsigned long long)count,
+                      drop_table[k].text, remedy(drop_table[k].number));
         } else if (count) {
             notes_add(notes, NOTE, "%llu %s", (unsigned long long)count, drop_table[k].text);
         }
@@ -175,14 +175,14 @@ static uint64_t judge_drops(const uint64_t drops[TFI_MAX_DROPS], struct notes *n
 static void judge_damage(const struct trace *trace, struct notes *notes)
 {
     struct text line = {0};
-    const char *again = "copy the file again if this is a copy";
+    const char *again = "if this is a copy, copy the file again";
     if (trace->head_damaged) {
         notes_add(notes, LOSS,
-                  "the first %zu bytes are damaged (expected " TFI_FILE_MAGIC "); the blocks were found; %s",
+                  "the first %zu bytes are damaged (expected " TFI_FILE_MAGIC "), but its blocks were found; %s",
                   sizeof(struct tfi_file_head), again);
     }
     if (trace->schema_damaged)
-        notes_add(notes, LOSS, "the description of the records (SCHEMA) is lost; this program's own was used");
+        notes_add(notes, LOSS, "the description of the records (SCHEMA) is lost; tfanalyze used its own");
     if (trace->places) {
         text_format(&line, "damaged in %u place%s, the first at byte %llu", trace->places, trace->places > 1 ? "s" : "",
                     (unsigned long long)trace->first_place);
@@ -206,7 +206,7 @@ uint64_t trace_judge(const struct trace *trace, const uint64_t drops[TFI_MAX_DRO
 {
     judge_damage(trace, notes);
     if (trace->bad_records || trace->bad_bytes) {
-        notes_add(notes, LOSS, "%llu records and %llu bytes are whole and make no sense; they were left out",
+        notes_add(notes, LOSS, "%llu records and %llu bytes are complete but not valid; they were left out",
                   (unsigned long long)trace->bad_records, (unsigned long long)trace->bad_bytes);
     }
     if (trace->lost_missing) {
@@ -215,16 +215,15 @@ uint64_t trace_judge(const struct trace *trace, const uint64_t drops[TFI_MAX_DRO
     }
     if (trace->life == LIFE_DEAD && !trace->live) {
         notes_add(notes, LOSS,
-                  "it has no end, its process is gone, and there is no .live file with the last records "
-                  "(%s): how many are lost is not known",
+                  "its process ended without closing the trace, and the .live file with its last records is missing "
+                  "(%s): an unknown number of records is lost",
                   trace_info(trace, "live") ? trace_info(trace, "live") : "beside it");
     } else if (trace->life == LIFE_DEAD) {
-        notes_add(notes, NOTE, "its process was killed; all it had recorded up to then %s",
-                  notes_have(notes, LOSS) ? "but what is said above was read" : "was read");
+        notes_add(notes, NOTE, "its process was killed; everything recorded before that %s",
+                  notes_have(notes, LOSS) ? "was read, except the losses above" : "was read");
     } else if (trace->life == LIFE_RUNNING) {
-        notes_add(notes, NOTE, "its process is still running: this is what it had recorded up to now");
+        notes_add(notes, NOTE, "its process is still running; the result covers everything recorded so far");
     }
-    if (trace->unknown_blocks)
-        notes_add(notes, NOTE, "%u blocks of a kind this program does not know were skipped", trace->unknown_blocks);
+    if (trace->unknown_blocks) notes_add(notes, NOTE, "%u blocks of unknown kinds were skipped", trace->unknown_blocks);
     return trace->lost_damaged + trace->lost_missing + trace->bad_records + judge_drops(drops, notes);
 }

@@ -190,7 +190,7 @@ bool export_kineto(struct targets *targets, const struct selection *chosen, cons
     }
     bool read = kineto_read(process->path, process->how, &sink, &damage, &notes, &done);
     if (!read && !notes_have(&chosen->inputs->input[process->input].notes, UNUSABLE))
-        complain(process->path, "can't be read a second time");
+        complain(process->path, "cannot be read a second time");
     end_targets(&copy);
     notes_free(&notes);
     for (size_t i = 0; copy.paths && i < targets->count; i++) stage_paths_free(&copy.paths[i]);

@@ -12,7 +12,7 @@ enum { BUFFER = 1 << 16 };
 
 static void fail(struct out *out, const char *why)
 {
-    if (!out->failed) complain(out->path ? out->path : "stdout", "can't be written (%s)", why);
+    if (!out->failed) complain(out->path ? out->path : "stdout", "cannot be written (%s)", why);
     out->failed = true;
 }
 
@@ -29,7 +29,7 @@ static bool begin(struct out *out, const char *path, bool created, const char *w
          * of the default level's time and a fifth more space. */
         out->packed = gzdopen(out->fd, "wb1");
         if (!out->packed) {
-            fail(out, "no memory");
+            fail(out, "out of memory");
             return false;
         }
     }

@@ -159,7 +159,7 @@ def test_without_the_devices_clock(tmp_path, analyze):
     path = t.save(tmp_path / 'rank2.elsewhere.4242.tfr')
     row, = analyze('stages', path, rc=3)['rows']
     assert row['device_us'] == 300
-    assert "no reading of the device's clock" in analyze('stages', path, rc=3, format='text').err
+    assert "no record of the device's clock" in analyze('stages', path, rc=3, format='text').err
 
 
 def test_a_run_without_stages_is_one(tmp_path, analyze):

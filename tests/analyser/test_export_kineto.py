@@ -275,7 +275,7 @@ def test_tensorboard_filters(tmp_path, analyze):
     assert not list((tmp_path / 'x').iterdir())
     (tmp_path / 'file').write_text('')
     result = analyze('export', 'tensorboard', trace, '--output', tmp_path / 'file', rc=1, format=None)
-    assert "can't be made" in result.err
+    assert 'cannot be created' in result.err
 
 
 def test_tensorboard_of_our_own_traces(tmp_path, analyze, python):

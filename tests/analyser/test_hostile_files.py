@@ -113,7 +113,7 @@ def test_an_obstacle_at_an_artefacts_name_stays(tfanalyze, place, plant):
         assert tree(place / 'outside') == before and tree(place / 'run')[name] == planted, name
         assert no_temporaries(place)
         assert any('~2' in p.name for p in (place / 'run').iterdir()), name
-        assert plant == "somebody's file" or f'{path}: is not written: ' in result.err, result.err
+        assert plant == "somebody's file" or f'{path}: is not overwritten: ' in result.err, result.err
         reset(place)
 
 
@@ -174,7 +174,7 @@ def test_a_name_that_was_guessed(tfanalyze, victim, place):
     (place / 'run' / ('.' + 32 * '0' + '.tmp')).symlink_to(place / 'outside' / 'precious')
     before = tree(place / 'outside')
     result = report(tfanalyze, place, env={'LD_PRELOAD': str(victim('libadversary.so')), 'ADVERSARY_KNOWN': '1'})
-    assert result.rc == 1 and "timing.json: can't be written (File exists)" in result.err
+    assert result.rc == 1 and 'timing.json: cannot be written (File exists)' in result.err
     assert tree(place / 'outside') == before
 
 
@@ -196,7 +196,7 @@ def test_a_signal_leaves_no_temporary_file(tfanalyze, victim, place, number):
 def test_a_full_disk_leaves_no_temporary_file(tfanalyze, place):
     """SIGXFSZ, the signal for a file too large, ends in an ordinary error."""
     result = execute(['sh', '-c', f'ulimit -f 0; exec {tfanalyze} report {place}/run'], clean_environment(), place, HANG)
-    assert result.rc == 1 and "can't be written (File too large)" in result.err and no_temporaries(place)
+    assert result.rc == 1 and 'cannot be written (File too large)' in result.err and no_temporaries(place)
 
 
 def test_links_that_the_user_names_are_followed(tfanalyze, place):
@@ -217,14 +217,14 @@ def test_links_that_the_user_names_are_followed(tfanalyze, place):
     bind(socket_path)
     for target, why in ((place / 'outside' / 'dir', 'Is a directory'), (socket_path, 'No such device'), (place / 'no' / 'x', 'No such file')):
         result = execute([tfanalyze, 'stages', place / 'run', '--output', target], timeout=HANG)
-        assert result.rc == 1 and f"{target}: can't be written ({why}" in result.err
+        assert result.rc == 1 and f'{target}: cannot be written ({why}' in result.err
 
 
 def test_a_directory_for_tensorboard_is_no_link(tfanalyze, place):
     (place / 'run' / 'tensorboard').symlink_to(place / 'outside' / 'dir')
     before = tree(place / 'outside')
     result = execute([tfanalyze, 'export', 'tensorboard', place / 'run'], timeout=HANG)
-    assert result.rc == 1 and "can't be made (a link or a file stands in its path)" in result.err
+    assert result.rc == 1 and 'cannot be created (a component of the path is a symbolic link or a file)' in result.err
     assert tree(place / 'outside') == before
 
 
@@ -265,7 +265,7 @@ def test_a_directory_that_a_trace_names(tfanalyze, place):
             (place / 'own').symlink_to(place / 'outside' / 'dir')
         before = tree(place / 'outside')
         result = report(tfanalyze, place)
-        assert result.rc == 0 and 'beside the others' in result.err, (case, result.err)
+        assert result.rc == 0 and 'beside the other files' in result.err, (case, result.err)
         assert (place / 'run' / 'flux.trace.json.gz').exists() and tree(place / 'outside') == before, case
         assert case == 'a link' or not (place / 'own').exists()
 
@@ -340,7 +340,7 @@ def test_a_header_that_names_a_live_file(tfanalyze, victim, tmp_path, kind):
     log = tmp_path / 'log'
     env = {**clean_environment(), 'LD_PRELOAD': str(victim('libadversary.so')), 'ADVERSARY_LOG': str(log)}
     result = execute([tfanalyze, 'info', path], env, tmp_path, HANG)
-    assert result.rc == 3 and 'no .live file with the last records' in result.err
+    assert result.rc == 3 and 'the .live file with its last records is missing' in result.err
     assert where not in log.read_text().splitlines() or kind == 'a link'
 
 

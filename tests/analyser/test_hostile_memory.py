@@ -52,7 +52,7 @@ def test_a_token_of_gigabytes(python, tfanalyze, tmp_path, kind):
     path = packed(tmp_path / 'bomb.json.gz', head, part, 20, tail + after)
     out, err, status, peak = ask(python, tfanalyze, 'stages', path)
     assert 'behind' in out and peak < 400, (status, err, peak)
-    assert (status, 'too large' in err) == (0, True) if kind == 'a member' else status == 3 and '1 of 2 events make no sense' in err
+    assert (status, 'too large' in err) == (0, True) if kind == 'a member' else status == 3 and '1 of 2 events are not valid' in err
 
 
 def test_events_beyond_all_memory(python, tfanalyze, tmp_path, good):
@@ -62,9 +62,9 @@ def test_events_beyond_all_memory(python, tfanalyze, tmp_path, good):
     for order in ([path, good], [good, path]):
         for jobs in ('1', '2'):
             out, err, status, _ = ask(python, tfanalyze, 'stages', *order, '-j', jobs, data=100000)
-            assert status == 3 and GOOD in out and f'{path}: needs more memory than there is; it is left out' in err, (order, jobs, err)
+            assert status == 3 and GOOD in out and f'{path}: is left out: reading it needs more memory than is available' in err, (order, jobs, err)
     out, err, status, _ = ask(python, tfanalyze, 'stages', path, data=100000)
-    assert status == 1 and out == '' and 'needs more memory than there is' in err
+    assert status == 1 and out == '' and 'needs more memory than is available' in err
 
 
 def test_chunks_beyond_all_memory(python, tfanalyze, tmp_path, good):
@@ -74,7 +74,7 @@ def test_chunks_beyond_all_memory(python, tfanalyze, tmp_path, good):
         run.w.chunk([rec('range_end', name=1, time=i, duration=1, id=i, flags=3, thread=1) for i in range(20000)], thread=1, tid=7)
     run.save()
     out, err, status, _ = ask(python, tfanalyze, 'stages', run.path, good, data=60000)
-    assert status == 3 and GOOD in out and f'{run.path}: needs more memory than there is' in err, err
+    assert status == 3 and GOOD in out and f'{run.path}: is left out: reading it needs more memory' in err, err
 
 
 def test_inputs_with_enough_memory_are_answered(python, tfanalyze, tmp_path, good):

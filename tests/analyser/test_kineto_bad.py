@@ -107,8 +107,8 @@ ROWS = [
     row('members that stand twice', listed(ONE[:-1] + ',"dur":6,"name":"two"}'), {'two': (1, 6)}),
     row('a comma too many', listed(ONE, TWO + ',')),
     row('text behind the end', listed(ONE, TWO) + '\n\n{"traceEvents":[]} rubbish'),
-    row('zero events', listed(), {}, says='holds no events'),
-    row('an empty list', '[]', {}, says='holds no events'),
+    row('zero events', listed(), {}, says='contains no events'),
+    row('an empty list', '[]', {}, says='contains no events'),
     row('no list of events', '{"schemaVersion":1}', {}, rc=1),
     # ---- no trace at all ----
     row('an empty file', '', {}, rc=1),
@@ -451,7 +451,7 @@ def test_a_directory_of_mixed_files(analyze, tmp_path):
     assert 'r2.json' in result.err
     (tmp_path / 'r2.json').write_text('{"model": "resnet"}')
     result = analyze('stages', tmp_path, format=None)
-    assert '1 .json files that are no traces' in result.err and 'notes.txt' not in result.err
+    assert '1 .json files beside it are not traces' in result.err and 'notes.txt' not in result.err
 
 
 @pytest.mark.parametrize('content', ['', '{"schemaVersion": 1, "deviceProp', '{"schemaVersion": 1, "traceEvents": ['])

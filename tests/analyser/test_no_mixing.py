@@ -34,7 +34,7 @@ def test_traces_of_dftracer_are_refused_with_a_sentence(analyze, shared_traces, 
     more = ['--output', tmp_path / 'out'] if command == 'report' else []
     result = analyze(command, shared_traces / 'dftracer' / path, *more, format='text', rc=1)
     assert result.out == '' and len(result.err.splitlines()) == 1
-    assert 'of dftracer' in result.err and 'does not read' in result.err
+    assert 'dftracer trace' in result.err and 'cannot read' in result.err
 
 
 @pytest.mark.parametrize('name', ['io.json', 'io.json.gz', 'io.log', 'io'])
@@ -47,12 +47,12 @@ def test_traces_of_dftracer_are_known_by_their_content(analyze, shared_traces, t
     content = {'test.pfw': b'\n'.join(lines), 'new': b'\n'.join(new), 'one': new[0], 'unfinished': b'\n'.join(lines[:3])[:-9]}[of]
     path = tmp_path / name
     path.write_bytes(gzip.compress(content) if name.endswith('.gz') else content)
-    assert f'{name}: is a trace of dftracer' in analyze('stages', path, format='text', rc=1).err
+    assert f'{name}: is a dftracer trace' in analyze('stages', path, format='text', rc=1).err
     if '.json' in name:
-        assert 'holds 1 traces of dftracer' in analyze('stages', tmp_path, format='text', rc=1).err
+        assert 'contains 1 dftracer traces' in analyze('stages', tmp_path, format='text', rc=1).err
         kineto.Trace().stage('s', 0, 10).write(tmp_path / 'one.json')
         beside = analyze('stages', tmp_path, format='text')
-        assert 's  ' in beside.out and '1 traces of dftracer were left out' in beside.err and 'no traces' not in beside.err
+        assert 's  ' in beside.out and '1 dftracer traces beside it were left out' in beside.err and 'not traces' not in beside.err
 
 
 @pytest.mark.parametrize('text', ['{"traceEvents":[{"ph":"X","name":"a","cat":"dftracer","pid":1,"tid":1,"ts":1,"dur":2}]}',
@@ -67,9 +67,9 @@ def test_traces_of_dftracer_beside_others_are_named(analyze, shared_traces, tmp_
     kineto.Trace().stage('s', 0, 10).write(tmp_path / 'one.json')
     shutil.copy(shared_traces / 'dftracer' / 'test.pfw', tmp_path)
     result = analyze('stages', tmp_path, format='text')
-    assert 's  ' in result.out and '1 traces of dftracer were left out' in result.err
+    assert 's  ' in result.out and '1 dftracer traces beside it were left out' in result.err
     result = analyze('stages', tmp_path / 'one.json', tmp_path / 'test.pfw', format='text', rc=3)
-    assert 's  ' in result.out and 'test.pfw: is a trace of dftracer' in result.err
+    assert 's  ' in result.out and 'test.pfw: is a dftracer trace' in result.err
 
 
 # ---- one process, two profilers ----

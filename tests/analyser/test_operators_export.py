@@ -188,9 +188,9 @@ def test_damaged_stacks(tmp_path, analyze, case):
     good = case in ('longest', 'was lost')
     exported = analyze('export', 'chrome', path, format=None, rc=0 if good else 3)
     assert [e['args']['Call stack'] for e in events(json.loads(exported.out), 'cpu_op')] == [wanted] * 2
-    assert ('1 call stacks name frames that are not there' in exported.err) is not good
+    assert ('1 call stacks contain missing or invalid frames' in exported.err) is not good
     dump = analyze('dump', path, format='csv', rc=0 if good else 3)
-    assert ('2 call stacks name frames that are not there' in dump.err) is not good
+    assert ('2 call stacks contain missing or invalid frames' in dump.err) is not good
     texts = [r['values']['stack'] for r in analyze('dump', path, rc=0 if good else 3)['rows'] if r['kind'] == 'op']
     assert texts == [wanted.replace(FRAME, 'forward\tm.py\t3').replace(';', '\n')] * 2
     rows = analyze('ops', '--group-by', 'name,stack=300', path, rc=0 if good else 3)['rows']
@@ -205,7 +205,7 @@ def test_dump_reports_rows_it_leaves_out(tmp_path, analyze):
               pick=lambda f, _: 99 if f.name == 'path' else None)  # an unknown codec
     path = t.save(tmp_path / 'rank2.h.1.tfr')
     result = analyze('dump', path, format='csv', rc=3)
-    assert '3 more records are whole and make no sense' in result.err
+    assert '3 more records are complete but not valid' in result.err
     assert [line for line in result.out.splitlines() if ' io ' in line or ',io,' in line] == []
 
 

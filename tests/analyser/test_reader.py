@@ -221,10 +221,10 @@ def test_versions(tmp_path, analyze):
     ours = '.'.join(re.findall(r'^#define TFI_M[AI][JN]OR (\d+)', (ROOT / 'include/tfi_trace.h').read_text(), re.M))
     simple(tmp_path / 'new.tfr', minor=77)
     result = analyze('info', tmp_path / 'new.tfr', format='text')
-    assert f'has format 1.77, newer than this program\'s {ours}' in result.err
+    assert f'has format 1.77, newer than this tfanalyze\'s {ours}' in result.err
     simple(tmp_path / 'next.tfr', major=2)
     result = analyze('info', tmp_path / 'next.tfr', format='text', rc=1)
-    assert result.out == '' and f'has format 2.0, and this program reads {ours}' in result.err
+    assert result.out == '' and f'has format 2.0, and this tfanalyze reads {ours}' in result.err
     assert analyze('info', tmp_path / 'next.tfr', tmp_path / 'new.tfr', rc=3)['totals']['processes'] == 1
 
 
@@ -236,7 +236,7 @@ def test_files_that_are_no_traces(tmp_path, analyze):
     (tmp_path / 'runs' / '20260101').mkdir(parents=True)
     simple(tmp_path / 'runs' / '20260101' / 'a.tfr')
     for name, words in (('empty.tfr', 'is empty'), ('text.tfr', 'does not begin with TFITRACE'),
-                        ('image.png', 'does not begin with TFITRACE'), ('dir', 'holds no .tfr and no .json; run a program with LD_PRELOAD'),
+                        ('image.png', 'does not begin with TFITRACE'), ('dir', 'contains no .tfr and no .json; give another directory, or record'),
                         ('runs', 'there are some in'), ('missing', 'No such file or directory'), ('/dev/null', 'is a device')):
         result = analyze('stages', tmp_path / name, format='text', rc=1)
         assert result.out == '' and words in result.err and str(tmp_path / name) in result.err
@@ -280,7 +280,7 @@ def test_kinds_and_columns_from_the_future(tmp_path, analyze):
         w.footer()
         path = w.save(tmp_path / 'a.tfr')
         result = analyze('dump', path, format='text')
-        assert '5 records of kinds that the file does not describe' in result.err and '1 blocks of a kind' in result.err
+        assert '5 records of kinds that its schema lacks' in result.err and '1 blocks of unknown kinds' in result.err
         rows = analyze('dump', path)['rows']
         assert rows[3]['kind'] == 'future' and rows[3]['values'] == {'shade': 3, 'more': -1} or rows[2]['values'] == {'shade': 3, 'more': 0}
         assert [r['values'].get('extra') for r in rows if r['kind'] == 'mark'] == [9]

@@ -114,7 +114,7 @@ def test_output_is_whole_or_absent(tmp_path, analyze):
     assert out.read_bytes() == before
     assert sorted(p.name for p in tmp_path.iterdir()) == ['in.tfr', 'out.json.gz']
     result = analyze('stages', tmp_path / 'in.tfr', '--output', tmp_path / 'no' / 'x', format='text', rc=1)
-    assert "can't be written" in result.err
+    assert 'cannot be written' in result.err
     (tmp_path / 'link').symlink_to(tmp_path / 'target')
     analyze('stages', tmp_path / 'in.tfr', '--output', tmp_path / 'link', format='text')
     assert (tmp_path / 'link').is_symlink() and 'stage 1' in (tmp_path / 'target').read_text()

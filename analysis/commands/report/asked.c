@@ -109,8 +109,8 @@ void report_choose_directories(struct report *report, const char *given)
         bool wanted = !given && reported[i];
         if (wanted && asked->distrusted && !asked->directory) {
             complain(NULL,
-                     "cache-dit's files of %s are beside the others: their directory counts only where you have "
-                     "recorded the trace yourself, on this host and since it was started",
+                     "cache-dit's files of %s are written beside the other files: the report uses the trace's own "
+                     "directory only if you recorded the trace on this host since its last boot",
                      model_name(&report->session->model, (uint32_t)i));
         }
         if (asked->directory && !(wanted && report_add_place(report, asked->directory, REPORT_ASKED))) {

@@ -38,7 +38,7 @@ static void put_operators(struct out *out, const struct report *report)
     struct op_rows rows = {.chosen = &report->session->chosen};
     size_t count = find_operators(&rows, report), shown = report_shown(report, SHOWN_OPERATORS);
     if (count) {
-        out_puts(out, "\noperators, all ranks together (self: less the operators inside)\n");
+        out_puts(out, "\noperators, all ranks together (self: without the operators inside)\n");
         out_format(out, "%12s%14s%14s  operator\n", "calls", "self", "total");
     }
     for (size_t i = 0; i < MIN(count, shown); i++) {
@@ -81,7 +81,7 @@ static void put_dispatches(struct out *out, const struct report *report)
         const struct name *name = names_get(&report->session->model.names, best);
         out_format(out, "\ndispatches into other libraries: %llu, ", (unsigned long long)count);
         report_put_time(out, time, 0);
-        out_puts(out, "; most often ");
+        out_puts(out, "; most frequent: ");
         report_put_name(out, name->text, name->length, 70);
     }
     map_free(&native);
@@ -148,7 +148,7 @@ static void put_memory(struct out *out, const struct report *report)
         } else {
             text_puts(&text, " in use by tensors on the host");
         }
-        out_puts(out, i ? "memory: at most " : "\nmemory: at most ");
+        out_puts(out, i ? "memory peak: " : "\nmemory peak: ");
         out_puts(out, text.data);
         out_puts(out, "\n");
         text_free(&text);

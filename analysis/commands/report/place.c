@@ -22,8 +22,8 @@ bool report_add_place(struct report *report, const char *path, enum report_trust
         fd = -1;
     }
     if (fd < 0) {
-        complain(path, "can't be made or written to (%s)%s", why,
-                 trust == REPORT_ASKED ? "; cache-dit's files are beside the others" : "");
+        complain(path, "cannot be created or written to (%s)%s", why,
+                 trust == REPORT_ASKED ? "; cache-dit's files are written beside the other files" : "");
         return false;
     }
     report->place = mem_resize(report->place, report->places + 1, sizeof *report->place);
@@ -35,7 +35,7 @@ bool report_is_beside(const struct report *report, const struct input *input)
 {
     const struct report_place *place = &report->place[report->places - 1];
     if (!file_is_in(place->fd, input->path, input->device, input->inode)) {
-        complain(place->path, "is no longer the directory that %s was read from; nothing is written to it",
+        complain(place->path, "is no longer the directory that %s was read from; the report writes nothing to it",
                  input->path);
         return false;
     }
@@ -80,7 +80,7 @@ static int open_earlier(const struct report *report, const char *path, bool *is_
     bool is_there = fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0;
     int fd = is_there ? file_open_at(directory, name, FILE_FOUND, &status, &why) : -1;
     *is_free = !is_there;
-    if (is_there && fd < 0) complain(path, "is not written: %s; the report's file gets another name", why);
+    if (is_there && fd < 0) complain(path, "is not overwritten: %s; the report's file gets another name", why);
     return fd;
 }
 

@@ -101,7 +101,7 @@ static void put_head(struct out *out, const struct report *report)
         report_put_time(out, last - first, 0);
     }
     if (complete == session->chosen.processes) out_puts(out, "; complete\n");
-    else out_format(out, "; %llu of them not whole\n", (unsigned long long)(session->chosen.processes - complete));
+    else out_format(out, "; %llu of them incomplete\n", (unsigned long long)(session->chosen.processes - complete));
 }
 
 static void put_losses(struct out *out, const struct report *report)
@@ -121,7 +121,7 @@ static void put_losses(struct out *out, const struct report *report)
         }
     }
     if (more) out_format(out, " and %zu more", more);
-    out_puts(out, shown ? "; `tfanalyze info` tells more\n" : "nothing was lost\n");
+    out_puts(out, shown ? "; `tfanalyze info` shows details\n" : "nothing was lost\n");
 }
 
 /* ---- devices ---- */
@@ -182,7 +182,7 @@ static void put_devices(struct out *out, const struct report *report)
     size_t shown = 0;
     put_device_names(out, report);
     if (timeline.works) {
-        out_puts(out, "\nwhat the devices did, from their first work to their last\n");
+        out_puts(out, "\ndevice time, from the first to the last work of each rank\n");
         out_format(out, "%6s%14s%11s%11s%11s%15s%11s%11s\n", "rank", "span", "busy", "idle", "computing",
                    "communicating", "not hidden", "copying");
     }
@@ -255,7 +255,7 @@ static void put_stages(struct out *out, const struct report *report)
     }
     if (lines.count) {
         qsort(lines.line, lines.count, sizeof *lines.line, by_time);
-        out_format(out, "\nstages, all ranks together (host: entry to exit; device: work launched in them)\n");
+        out_format(out, "\nstages, all ranks together (host: entry to exit; device: work launched inside)\n");
         out_format(out, "%12s%14s%14s  stage\n", "calls", "host", "device");
     } else {
         out_puts(out, "\nno stages were recorded; mark them with NVTX ranges or torch's record_function\n");
@@ -371,7 +371,7 @@ static void put_elsewhere(struct out *out, const struct report *report, const ch
         if (files && shown++ < SHOWN_DIRECTORIES) {
             out_puts(out, "written to ");
             put_visible(out, directory, SIZE_MAX);
-            out_format(out, ", where cache-dit was to write: %zu file%s\n", files, files == 1 ? "" : "s");
+            out_format(out, ", cache-dit's directory: %zu file%s\n", files, files == 1 ? "" : "s");
         }
     }
     if (shown > SHOWN_DIRECTORIES) out_format(out, "  and to %zu more directories\n", shown - SHOWN_DIRECTORIES);
@@ -400,25 +400,25 @@ static void put_files(struct out *out, const struct report *report, const char *
     put_visible(out, directory, SIZE_MAX);
     out_puts(out, "\n");
     for (size_t i = 0; i < report->files && i < 1; i++)
-        out_format(out, "  %-40s what each stage took\n", report->file[i] + length);
+        out_format(out, "  %-40s times of each stage\n", report->file[i] + length);
     size_t scripts = count_files(report, directory, ".py"),
            signatures = count_files(report, directory, "_io_signature.json");
     if (signatures)
-        out_format(out, "  %-40s what stages that are functions were called with\n", "timing_io_signature.json");
+        out_format(out, "  %-40s arguments and results of stages that are functions\n", "timing_io_signature.json");
     if (scripts) {
-        out_format(out, "  %-40s runs a stage that is a function alone (%zu file%s)\n", "profile_STAGE.py", scripts,
+        out_format(out, "  %-40s runs one stage (a function) alone (%zu file%s)\n", "profile_STAGE.py", scripts,
                    scripts == 1 ? "" : "s");
     }
     if (breakdowns) {
-        out_format(out, "  %-40s the kernels of a stage (%zu file%s)\n", "STAGE_rankN.breakdown.json", breakdowns,
+        out_format(out, "  %-40s kernels of a stage (%zu file%s)\n", "STAGE_rankN.breakdown.json", breakdowns,
                    breakdowns == 1 ? "" : "s");
     }
     if (traces) {
-        out_format(out, "  %-40s for Perfetto, HTA and others (%zu file%s)\n", "STAGE_rankN.trace.json.gz", traces,
-                   traces == 1 ? "" : "s");
+        out_format(out, "  %-40s trace for Perfetto, HTA and others (%zu file%s)\n", "STAGE_rankN.trace.json.gz",
+                   traces, traces == 1 ? "" : "s");
     }
     if (report->left_out)
-        out_format(out, "  no trace for %zu stages that took less time; --stage NAME writes them\n", report->left_out);
+        out_format(out, "  %zu shorter stages have no trace file; --stage NAME writes one\n", report->left_out);
     put_elsewhere(out, report, directory);
     put_telefusers_lines(out, report, directory);
 }

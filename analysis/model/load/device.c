@@ -299,6 +299,6 @@ void load_devices_end(struct load *load, struct notes *notes)
     find_devices_of_syncs(load);
     if (load->process->works.table.count && !load->process->clock.device.count) {
         notes_add(notes, LOSS,
-                  "has device records and no reading of the device's clock: its work may lie at the wrong time");
+                  "has device records but no record of the device's clock: device work may be at the wrong time");
     }
 }

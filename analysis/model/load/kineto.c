@@ -45,7 +45,7 @@ static const struct {
     [NO_TIME] = {"no_time", true, "have no time"},
     [NO_DURATION] = {"no_duration", true, "have no duration"},
     [NEGATIVE_DURATION] = {"negative_duration", true, "have a negative duration"},
-    [BAD_TIME] = {"bad_time", true, "have a time that no trace can have"},
+    [BAD_TIME] = {"bad_time", true, "have a time outside the range of a trace"},
     [OTHER_PHASE] = {"other_phase", false, NULL},
 };
 

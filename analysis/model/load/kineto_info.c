@@ -230,7 +230,7 @@ void info_conclude(struct kineto_info *info, struct names *names, struct process
     pairs_parse(process->metadata, info->pairs.data ? info->pairs.data : "", info->pairs.length);
     name_rows(info, names, process);
     if (info->bad_base)
-        notes_add(notes, LOSS, "its baseTimeNanoseconds is no time: times count from where its clock began");
+        notes_add(notes, LOSS, "its baseTimeNanoseconds is not a valid time: times count from the start of its clock");
 }
 
 void info_free(struct kineto_info *info)

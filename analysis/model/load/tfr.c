@@ -418,7 +418,7 @@ static void conclude(struct load *load, struct notes *notes)
     lose(load);
     trace_judge(trace, load->drops, notes);
     if (load->unknown) {
-        notes_add(notes, NOTE, "%llu records of kinds that the file does not describe were skipped",
+        notes_add(notes, NOTE, "%llu records of kinds that its schema lacks were skipped",
                   (unsigned long long)load->unknown);
     }
     if (load->bad_stacks) notes_add(notes, LOSS, BAD_STACKS, (unsigned long long)load->bad_stacks);
@@ -431,7 +431,7 @@ static void conclude(struct load *load, struct notes *notes)
     p->own_cost_ns = p->has_cost ? MIN(cost, (uint64_t)INT64_MAX) : 0;
     clock_build(&p->clock);
     if (p->has_time && !p->clock.has_rate)
-        notes_add(notes, LOSS, "has too few clock records: its times are in ticks of its counter, not in nanoseconds");
+        notes_add(notes, LOSS, "has too few clock records: its times are ticks of its counter, not nanoseconds");
     if (p->clock.steps) {
         notes_add(notes, NOTE, "the clock of %s was set %zu time%s while it ran, first by %.3f s; durations are right",
                   p->host ? p->host : "its host", p->clock.steps, p->clock.steps > 1 ? "s" : "",
