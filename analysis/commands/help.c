@@ -56,7 +56,7 @@ static void unknown_topic(const char *name)
     names = mem_resize(names, count + NR_COMMANDS, sizeof *names);
     for (size_t i = 0; i < NR_COMMANDS; i++) names[count++] = help_commands[i].name;
     const char *meant = nearest(name, names, count);
-    complain(NULL, "there is no topic %s%s%s; `tfanalyze help` lists them", name, meant ? "; did you mean " : "",
+    complain(NULL, "there is no topic %s%s%s; `tfanalyze help` lists all topics", name, meant ? "; did you mean " : "",
              meant ? meant : "");
     free(names);
 }
