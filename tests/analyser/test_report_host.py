@@ -67,5 +67,5 @@ def test_a_tfr_run_without_markers(run, python, analyze, tmp_path):
     blocks = [r['values'] for r in analyze('dump', result.dir)['rows'] if r['kind'] == 'memory']
     most = max(v['allocated_bytes'] for v in blocks)
     size = f'{most / 1024:.1f} KiB' if most < 1 << 20 else f'{most / (1 << 20):.1f} MiB'
-    assert f'\nmemory peak: {size}  in use by tensors on the host\n' in text
+    assert f'\nmemory peak: {size} in use by tensors on the host\n' in text
     assert len(text.splitlines()) <= 40 and max(map(len, text.splitlines())) <= 100

@@ -66,4 +66,4 @@ def test_tfrun_tries_the_library_first(run, tmp_path):
     (tmp_path / 'lib' / 'libtfinject.so').write_text('not a library')
     result = run([tmp_path / 'bin' / 'tfrun', '--', 'echo', 'ran'], preload=False)
     assert (result.rc, result.out) == (1, '')
-    assert re.search(r"tfrun: .*libtfinject.so can't be loaded on this system: .+", result.err)
+    assert re.search(r"tfrun: .*libtfinject.so cannot be loaded on this system: .+", result.err)

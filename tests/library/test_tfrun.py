@@ -194,7 +194,7 @@ def test_says_why_there_may_be_nothing(tfrun, tmp_path):
     result = tfrun('true', env={'NVTX_INJECTION64_PATH': '/other/tool.so'})
     assert result.rc == 0 and not (tmp_path / 'work_dirs').exists()
     text = '\n'.join(messages(result))
-    for word in ('no process has recorded anything', 'LD_PRELOAD', 'CUDA_INJECTION64_PATH=', '/other/tool.so'):
+    for word in ('no process recorded anything', 'LD_PRELOAD', 'CUDA_INJECTION64_PATH=', '/other/tool.so'):
         assert word in text
     (tmp_path / 'file').write_text('')
     blocked = tfrun('--output', 'file/below', '--log', 'error', 'true')
