@@ -60,7 +60,7 @@ def test_functions_that_are_missing_or_not_called(run, python, script, analyze):
     result = run([python, script, 'x'], env={'TFI_STAGES': '__main__:lod,__main__:A.run,nosuch.module:f,__main__:load,json:dmps,auto'})
     assert result.rc == 0
     text = '\n'.join(said(result))
-    assert '__main__:lod is not there' in text and 'the nearest name is load' in text
+    assert '__main__:lod does not exist' in text and 'the nearest name is load' in text
     assert 'A.run' not in text, 'A.run exists and is only not called, so no message names it'
     assert 'did not import the module of nosuch.module:f' in text
     assert '__main__:load' not in text and 'auto' not in text
