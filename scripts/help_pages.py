@@ -93,7 +93,7 @@ def faults(path, text, name):
                                 ('a character outside ASCII', not line.isascii())) if found]
     if not re.match(rf'{re.escape(name)} - \S.*\n\n.', shown(text)):
         bad.append(f'{path}: does not begin with "{name} - what it explains" and an empty line')
-    if not text.endswith('\n') or text.endswith('\n\n') or '\n\n\n' in shown(text):
+    if not text.endswith('\n') or text.endswith('\n\n') or '\n\n\n' in text:
         bad.append(f'{path}: two empty lines, or an end without a line feed')
     try:
         list(blocks(text))
