@@ -57,7 +57,7 @@ def test_a_name_of_both_prints_both(show):
 def test_unknown_topics(show, words, meant):
     said = show('help', *words, rc=2)
     hint = f'; did you mean {meant}' if meant else ''
-    assert said == f'tfanalyze: there is no topic {" ".join(words)}{hint}; `tfanalyze help` lists them\n'
+    assert said.startswith(f'tfanalyze: there is no topic {" ".join(words)}{hint}; `tfanalyze help` ') and said.count('\n') == 1
 
 
 def test_nothing_is_forgotten(show):
@@ -135,9 +135,9 @@ EDITS = [
     ('analysis/help/stages.txt', '\nA stage is', '\n  A stage is', 'neither text, list, terms nor code'),
     ('analysis/help/commands/overlap.txt', 'overlap_us\n', 'overlap_ms\n', 'KEYS OF A ROW has to explain'),
     ('analysis/help/variables.txt', 'TFI_LOG\n', 'TFI_LGO\n', '+TFI_LOG'),
-    ('analysis/commands.def', 'how much communication is hidden', 'how much is hidden', '+overlap - how much is hidden'),
+    ('analysis/commands.def', 'cmd_overlap, "', 'cmd_overlap, "changed ', '+overlap - changed '),
     ('scripts/man/tfinject-files.7', 'run directory', 'directory', '--- scripts/man/tfinject-files.7'),
-    ('README.md', 'which CUDA and NCCL calls', 'which calls', '--- README.md'),
+    ('README.md', '| `api` | ', '| `api` | changed ', '--- README.md'),
 ]
 
 
