@@ -1,8 +1,8 @@
-# Makefile - builds libtfinject.so (preload/) and tfanalyze (analysis/), and starts everything that checks them.
+# Makefile - builds libtfinject.so (preload/) and tfanalyze (analysis/), and runs all checks.
 #
 # `make help` lists the targets. Switches: V=1 shows the commands, ASAN=1 builds the analyser and the unit tests with
-# sanitizers into build/asan, BUILD=dir builds elsewhere, WERROR=1 makes warnings errors. Each program and each test is
-# built from exactly the sources named here; an object lies under its tree's folder by its source's path.
+# sanitizers in build/asan, BUILD=dir builds in another folder, WERROR=1 makes warnings errors. An object has the path of
+# its source below the folder of its tree: obj/lib, obj/libtest, obj/tool and so on.
 BUILD   ?= build
 B       := $(BUILD)$(if $(ASAN),/asan)
 PREFIX  ?= /usr/local
@@ -13,7 +13,7 @@ Q       := $(if $(V),,@)
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
 
-# What runs inside a stranger's process is listed by name; SHARED_SRCS are compiled into both programs.
+# The library runs inside other people's processes, so its sources are listed by name. Both programs contain SHARED_SRCS.
 PRELOAD_SRCS := preload/tfinject.c
 PRELOAD_SRCS += $(addprefix preload/base/,files.c fmt.c frame.c glibc.c process.c raw_dlsym.c stack_room.c stderr.c sys.c)
 PRELOAD_SRCS += $(addprefix preload/record/,background.c chunk.c clock.c cost.c encode.c enter.c facts.c log.c pool.c states.c strings.c thread.c upkeep.c writer.c)
@@ -30,7 +30,7 @@ PRELOAD_SRCS += $(addprefix preload/nvtx/,names.c nvtx.c)
 SHIMS        := $(wildcard preload/python/shim*.py)
 CUDA_OBJS     = $(foreach tree,lib libtest,$(addprefix $(B)/obj/$(tree)/preload/cuda/,cuda.o cudart.o))
 CUPTI_OBJS    = $(foreach tree,lib libtest,$(addprefix $(B)/obj/$(tree)/preload/cupti/,layout.o other_calls.o other_clients.o other_clients_v2.o))
-# A wrapper's address, where a look-up gives it away, has to be our own and not that of a library loaded before us.
+# A look-up must return the address of our own wrapper, not that of a library loaded before ours.
 LDFLAGS_CUDA  = -Wl,-Bsymbolic-functions
 SHARED_SRCS  := $(wildcard include/*.c)
 TOOL_SRCS    := $(wildcard analysis/*.c analysis/*/*.c analysis/*/*/*.c)
@@ -59,36 +59,36 @@ comma    := ,
 WARN     := -Wall -Wextra -Wshadow $(if $(WERROR),-Werror)
 SANITIZE := $(if $(ASAN),-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
 OPT      ?= -O2 -g
-# The library alone: its frames are measured under optimisation.
+# The library is always built with optimisation, because the check of its frame sizes needs that.
 OPT_LIB  ?= $(OPT)
 BASE      = $(OPT) $(WARN) $(SANITIZE) -DTFI_VERSION='"$(VERSION)"' -Iinclude $(NVTX_INC:%=-isystem %) -MMD -MP $(CPPFLAGS) $(CFLAGS)
 CFLAGS_C  = -std=gnu11 -D_GNU_SOURCE $(BASE)
 CFLAGS_CXX = -std=c++17 $(BASE)
-# The library's own thread state is one initial-exec TLS pointer, and it shows nobody more than its version script names.
+# The library's thread state is one initial-exec TLS pointer. The library exports only the symbols of its version script.
 CFLAGS_LIB = $(CFLAGS_C) $(OPT_LIB) -fPIC -fvisibility=hidden -ftls-model=initial-exec -Ipreload -include preload/base/glibc.h \
              -Wframe-larger-than=$(FRAME_BYTES)
-# Waking and finishing have less than 4 KiB of stack: a frame may take a line of text. The files named next have larger
-# frames in functions that neither of the two calls: constructors, stacks, texts of operators, the search for CUPTI. Clang
-# inlines more than GCC, and its frames are larger. Only WERROR=1 makes it an error, as OPT=-O0 has larger frames too.
+# Waking and finishing use less than 4 KiB of stack, so a frame may hold one line of text. The files of LARGE_FRAMES have
+# larger frames in functions that waking and finishing never call: constructors, stacks, texts of operators, the search for
+# CUPTI. Clang inlines more than GCC and has larger frames. Only WERROR=1 makes a large frame an error: OPT=-O0 enlarges all.
 FRAME_BYTES = $(if $(findstring clang,$(CC)),1536,1152)
 LARGE_FRAMES = $(foreach tree,lib libtest,$(patsubst %,$(B)/obj/$(tree)/preload/%.o,python/callstack cupti/find nvtx/nvtx nvtx/names python/builtins torch/torch torch/texts))
 LDFLAGS_LIB = -shared -Wl,-z,defs -Wl,-z,now -Wl,-z,nodelete -Wl,-soname,libtfinject.so -Wl,--as-needed -static-libgcc -Wl,--exclude-libs,ALL $(LDFLAGS_CUDA)
-# Before glibc 2.34 threads and dlopen are in libraries of their own; since then those are there, but empty.
+# Before glibc 2.34 libpthread and libdl contain threads and dlopen; newer releases keep them as empty libraries.
 LDLIBS_LIB  = -l:libz.a -Wl,--no-as-needed -l:libpthread.so.0 -l:libdl.so.2 -Wl,--as-needed
-# The demangler of the C++ runtime, statically, as kernel names are those of C++.
+# tfanalyze links the demangler of the C++ runtime statically, because kernel names are C++ names.
 LDLIBS_TOOL = -l:libz.a -l:libjansson.a -Wl,-u,__cxa_demangle -l:libsupc++.a -pthread -lm
 CHECK_CFLAGS = $(shell pkg-config --cflags check)
 CHECK_LIBS   = $(shell pkg-config --libs check)
 
 .PHONY: all demo test check check-fast soak lint bench compdb hooks install clean help help-tests everything units fuzz victims FORCE
-# Sanitizers and LD_PRELOAD do not go together: with ASAN=1 there is no library, and no unit test that holds parts of it.
+# Sanitizers do not work in a preloaded library: ASAN=1 builds neither the library nor the unit tests of its parts.
 all: $(B)/tfanalyze $(if $(ASAN),units,$(B)/libtfinject.so)
 everything: all units $(if $(ASAN),fuzz,$(B)/test/libtfinject.so victims $(DEMOS))
 units: $(UNITS)
 fuzz: $(FUZZERS)
 victims: $(VICTIMS)
 
-# Everything but these needs packages and NVIDIA's headers; make runs this first, then starts over.
+# All other targets need packages and NVIDIA's headers. Make runs scripts/bootstrap first, then starts over.
 ifneq ($(filter-out clean help help-tests hooks,$(or $(MAKECMDGOALS),all)),)
 include $(BUILD)/headers.mk
 endif
@@ -102,7 +102,7 @@ $(B)/flags: FORCE
 	@mkdir -p $(@D)
 	@printf '%s\n' "$(subst ",\",$(FLAGS))" | cmp -s - $@ || printf '%s\n' "$(subst ",\",$(FLAGS))" >$@
 
-# A compiler's warnings stay beside what it made, in NAME.warn, where scripts/lint finds them.
+# The compiler's warnings stay beside the object in NAME.warn, where scripts/lint reads them.
 define compile
 @mkdir -p $(@D)
 $(if $(V),,@printf '  %-8s%s\n' $(1) $<)
@@ -124,7 +124,7 @@ $(B)/obj/libtest/%.o: %.c $(B)/flags
 $(B)/obj/tool/%.o: %.c $(B)/flags
 	$(call compile,CC,$(CC) $(CFLAGS_C) -Ianalysis -c -o $@ $<)
 
-# A part that is gone is newer than nothing: what was embedded is compared by name.
+# Make does not notice a removed shim, so the names of the embedded shims are compared with the files.
 EMBEDDED := $(shell sed -nE 's|^ *\{"(shim\w*)",$$|preload/python/\1.py|p' $(B)/shims.c 2>/dev/null)
 $(B)/shims.c: scripts/gen-tables $(SHIMS) $(if $(filter-out $(SHIMS),$(EMBEDDED)),FORCE)
 	$(call link,GEN,$(PYTHON) scripts/gen-tables embed >$@)
@@ -142,19 +142,19 @@ $(B)/libtfinject.so: $(LIB_OBJS) $(B)/exports.map
 	$(call link,LINK,$(CC) $(LDFLAGS_LIB) -Wl$(comma)--version-script=$(B)/exports.map -o $@ $(LIB_OBJS) $(LDLIBS_LIB))
 $(B)/test/libtfinject.so: $(LIBTEST_OBJS) $(B)/test/exports.map
 	$(call link,LINK,$(CC) $(LDFLAGS_LIB) -Wl$(comma)--version-script=$(B)/test/exports.map -o $@ $(LIBTEST_OBJS) $(LDLIBS_LIB))
-# The pages of `tfanalyze help`, one C file.
+# The pages of `tfanalyze help` become one C file.
 $(B)/help_pages.c: scripts/gen-tables scripts/help_pages.py analysis/commands.def $(wildcard analysis/help/*.txt analysis/help/commands/*.txt)
 	$(call link,GEN,$(PYTHON) scripts/gen-tables help >$@)
 $(B)/obj/tool/help_pages.o: $(B)/help_pages.c $(B)/flags
 	$(call compile,CC,$(CC) $(CFLAGS_C) -Ianalysis -c -o $@ $<)
 $(BUILD)/obj/fuzz/help_pages.o: $(BUILD)/help_pages.c $(B)/flags
 	$(call compile,FUZZ,clang $(CFLAGS_FUZZ) -fsanitize=fuzzer-no-link$(comma)address$(comma)undefined -c -o $@ $<)
-# Holds the text of the harness.
+# This object embeds the text of the harness.
 $(foreach o,$(B)/obj/tool $(BUILD)/obj/fuzz,$(o)/analysis/commands/report/stage_script.o): scripts/tfharness.py
 $(B)/tfanalyze: $(TOOL_OBJS)
 	$(call link,LINK,$(CC) $(SANITIZE) -o $@ $(TOOL_OBJS) $(LDLIBS_TOOL))
 
-# A unit test pulls what it uses out of the archives: the analyser without main(), and the library for preload_*.
+# A unit test links the objects it needs from archives: the analyser without main(), and the library for preload_*.
 $(B)/obj/tool.a: $(filter-out %/analysis/main.o,$(TOOL_OBJS))
 	$(call link,AR,rm -f $@ && $(AR) qcs $@ $^)
 $(B)/obj/lib.a: $(LIBTEST_OBJS)
@@ -164,7 +164,7 @@ $(B)/unit/preload_%: tests/unit/preload_%.c $(B)/obj/lib.a $(B)/obj/tool.a $(B)/
 $(B)/unit/%: tests/unit/%.c $(B)/obj/tool.a $(B)/flags
 	$(call compile,UNIT,$(CC) $(CFLAGS_C) $(CHECK_CFLAGS) -MF $@.d -Ianalysis -o $@ $< $(B)/obj/tool.a $(CHECK_LIBS) $(LDLIBS_TOOL))
 
-# libFuzzer is clang's, whatever compiles the rest: all the analyser, with sanitizers, in objects of its own.
+# The fuzzers need clang for libFuzzer: they have their own objects of the whole analyser, with sanitizers.
 CFLAGS_FUZZ = -std=gnu11 -D_GNU_SOURCE -O2 -g $(WARN) -fno-omit-frame-pointer -fno-sanitize-recover=undefined \
               -DTFI_VERSION='"$(VERSION)"' -Iinclude -Ianalysis $(NVTX_INC:%=-isystem %) -MMD -MP
 $(BUILD)/obj/fuzz/%.o: %.c $(B)/flags
@@ -174,7 +174,7 @@ $(BUILD)/obj/fuzz.a: $(FUZZ_OBJS)
 $(BUILD)/fuzz/%: tests/fuzz/%.c $(BUILD)/obj/fuzz.a $(B)/flags
 	$(call compile,FUZZ,clang $(CFLAGS_FUZZ) -fsanitize=fuzzer$(comma)address$(comma)undefined -MF $@.d -o $@ $< $(BUILD)/obj/fuzz.a $(LDLIBS_TOOL))
 
-# Victims are linked with whichever victim libraries they use, and find them beside themselves.
+# A victim is linked with the victim libraries that it uses, and finds them in its own folder.
 LDLIBS_VICTIM = -L$(B)/victims -Wl,--as-needed $(VICTIM_LIBS:%=-l%) -Wl,-rpath,'$$ORIGIN' -pthread -ldl
 $(B)/victims/lib%.so: tests/victims/lib%.c $(B)/flags
 	$(call compile,VICTIM,$(CC) $(CFLAGS_C) -MF $@.d -fPIC -shared -Wl$(comma)-soname$(comma)lib$*.so -Itests -o $@ $<)
@@ -187,8 +187,8 @@ $(B)/demo/%: scripts/demo/%.cpp $(B)/flags
 $(B)/demo/%: scripts/demo/%.c $(B)/flags
 	$(call compile,CC,$(CC) $(CFLAGS_C) -isystem $(CUDA_INC) -MF $@.d -o $@ $< -ldl -lm)
 
-# The simulated GPU: libcuda.so.1 (the device model) and libcudart.so.N on it, found through LD_LIBRARY_PATH, and programs
-# that use them. N is the release of the headers; nvcc programs are linked to the toolkit's libcudart, never run with it.
+# The simulated GPU: libcuda.so.1 (the device model), libcudart.so.N on top of it, and programs that find both through
+# LD_LIBRARY_PATH. N is the release of the headers. nvcc programs link to the toolkit's libcudart but never run with it.
 SIMGPU_MAJOR  = $(shell expr $(or $(CUDA_VERSION),13000) / 1000)
 SIMGPU_DRIVER := $(addprefix tests/simgpu/,base.c call.c capture.c context.c copy.c device.c engine.c graph.c graph_ids.c launch.c log.c \
                    memory.c module.c node.c pool.c proc.c script.c stream.c symbols.c tail.c)
@@ -196,7 +196,7 @@ SIMGPU_RT     := $(wildcard tests/simgpu/rt_*.c)
 SIMGPU_OBJS   := $(SIMGPU_DRIVER:%.c=$(B)/obj/simgpu/%.o)
 SIMGPU_RTOBJS := $(patsubst %.c,$(B)/obj/simgpu/%.o,$(SIMGPU_RT) tests/simgpu/symbols.c)
 SIMGPU_LIBS    = $(addprefix $(B)/simgpu/,libcuda.so.1 libcudart.so.$(SIMGPU_MAJOR) libcudart_static.a)
-# All ABI names are declared in this mode, and so every prototype here is checked.
+# In this mode the headers declare all ABI names, so the compiler checks every prototype.
 CFLAGS_SIMGPU  = $(CFLAGS_C) -fPIC -fvisibility=hidden -D__CUDA_API_VERSION_INTERNAL -Itests/simgpu -Ipreload $(patsubst %,-isystem %,$(sort $(CUDA_INC) $(CUDART_INC)))
 LDFLAGS_SIMGPU = -shared -Wl,-z,defs -Wl,--hash-style=gnu -Wl,-Bsymbolic-functions -pthread
 GPU_C         := $(patsubst tests/victims_gpu/%.c,%,$(filter-out %12.c,$(wildcard tests/victims_gpu/*.c)))
@@ -216,12 +216,12 @@ $(B)/simgpu/cudart.map: Makefile
 	$(call link,GEN,printf 'libcudart.so.%s {\nglobal:\n    cuda*;\n    __cuda*;\nlocal:\n    *;\n};\n' $(SIMGPU_MAJOR) >$@)
 $(B)/simgpu/libcudart.so.$(SIMGPU_MAJOR): $(SIMGPU_RTOBJS) $(B)/simgpu/cudart.map
 	$(call link,LINK,$(CC) $(LDFLAGS_SIMGPU) -Wl$(comma)-soname$(comma)$(@F) -Wl$(comma)--version-script=$(B)/simgpu/cudart.map -o $@ $(SIMGPU_RTOBJS) -ldl)
-# One object, as a weak function of rt_tail.o must not be taken where another one has the real one.
+# The archive has one object, so that no weak function of rt_tail.o replaces the real one in another object.
 $(B)/simgpu/libcudart_static.a: $(SIMGPU_RTOBJS)
 	$(call link,AR,rm -f $@ $(@:.a=.o) && $(CC) -r -nostdlib -o $(@:.a=.o) $(filter-out %/symbols.o,$^) && $(AR) rcs $@ $(@:.a=.o))
 $(B)/victims_gpu/%: tests/victims_gpu/%.c $(SIMGPU_LIBS) $(B)/flags
 	$(call compile,VICTIM,$(CC) $(CFLAGS_C) $(patsubst %,-isystem %,$(sort $(CUDA_INC) $(CUDART_INC) $(CUPTI_INC))) -MF $@.d -o $@ $< -Wl$(comma)--as-needed $(B)/simgpu/libcuda.so.1 -pthread -ldl -lm)
-# PyPI's packages have no libcudart.so to link with; the simulated one has the same name in programs.
+# PyPI's packages have no libcudart.so for the linker. The simulated one has the same soname.
 NVCC_SHARED = -std=c++17 -cudart shared $(if $(wildcard $(dir $(NVCC))../lib*/libcudart.so),,-L$(B)/simgpu/link)
 $(B)/simgpu/link/libcudart.so: $(B)/simgpu/libcudart.so.$(SIMGPU_MAJOR)
 	$(call link,LN,ln -sf ../$(<F) $@)
@@ -234,7 +234,7 @@ $(B)/victims_gpu/%_static: tests/victims_gpu/%.cu $(SIMGPU_LIBS) $(B)/flags
 -include $(SIMGPU_OBJS:.o=.d) $(SIMGPU_RTOBJS:.o=.d) $(GPU_C:%=$(B)/victims_gpu/%.d)
 # ---- end of the simulated GPU ----
 
-# The simulated CUPTI: built from the public headers, found by LD_LIBRARY_PATH; it stands on libcuda.so.1 beside it.
+# The simulated CUPTI is built from the public headers, uses the simulated libcuda.so.1, and is found by LD_LIBRARY_PATH.
 SIMCUPTI_SRCS = $(wildcard tests/simgpu/cupti_*.c)
 SIMCUPTI_OBJS = $(patsubst tests/simgpu/%.c,$(B)/obj/simcupti/%.o,$(SIMCUPTI_SRCS))
 CFLAGS_SIMCUPTI = -std=gnu11 -D_GNU_SOURCE $(OPT) $(WARN) -fPIC -fvisibility=hidden -DCUPTI_LIB -Itests/simgpu -I$(B)/obj/simcupti \
@@ -260,8 +260,8 @@ everything: $(if $(ASAN),,simcupti)
 -include $(SIMCUPTI_OBJS:.o=.d)
 # End of the simulated CUPTI.
 
-# Both as CUDA 12.8: the driver and the runtime from that release's headers, which `scripts/bootstrap test` brings, with no
-# symbol that these do not declare; the same CUPTI, which goes by its name; and programs that need libcudart or libcupti 12.
+# The simulated GPU of CUDA 12.8: driver and runtime export only the symbols that the headers of that release declare
+# (`scripts/bootstrap test` fetches them). CUPTI is the same under another soname. Some programs need libcudart or libcupti 12.
 SIMGPU12_FROM := $(wildcard build/nvidia/elsewhere/nvidia-cuda-runtime-cu12==12.8*/nvidia/cuda_runtime/include)
 SIMGPU12_OBJS := $(SIMGPU_OBJS:$(B)/obj/simgpu/%=$(B)/obj/simgpu12/%)
 SIMGPU12_RTOBJS := $(SIMGPU_RTOBJS:$(B)/obj/simgpu/%=$(B)/obj/simgpu12/%)
@@ -292,21 +292,21 @@ $(B)/simgpu12/runtime_shared: tests/victims_gpu/runtime.cu $(B)/simgpu12/libcuda
 -include $(SIMGPU12_OBJS:.o=.d) $(SIMGPU12_RTOBJS:.o=.d) $(addprefix $(B)/simgpu12/,cupti_client.d runtime12.d)
 # End of CUDA 12.
 
-# scripts/gpu-check needs these on a machine where nothing can be built; the last is a client of CUPTI of its own.
+# scripts/gpu-check needs these files on a machine that cannot build. The last is a separate client of CUPTI.
 CARRIED = $(B)/libtfinject.so $(B)/tfanalyze $(B)/demo/diffusion $(B)/gpu/libcupti_raw.so
 .PHONY: carried
-carried: $(CARRIED) ## what scripts/gpu-check needs on a machine with a GPU
+carried: $(CARRIED) ## build the files that scripts/gpu-check needs on a machine with a GPU
 everything: $(if $(ASAN),,$(B)/gpu/libcupti_raw.so)
 $(B)/gpu/lib%.so: scripts/gpu/%.c $(B)/flags
 	$(call compile,CC,$(CC) $(CFLAGS_C) -fPIC -shared $(patsubst %,-isystem %,$(sort $(CUPTI_INC) $(CUDA_INC))) -MF $@.d -o $@ $< -pthread -ldl)
 -include $(B)/gpu/libcupti_raw.so.d
 
-demo: ## run the demonstration: a PyTorch script, a C++ program, a C pipeline on a real or a simulated GPU; then what they did
+demo: ## run the demonstration: a PyTorch script, a C++ program, a C pipeline on a real or simulated GPU; then show the results
 	@scripts/bootstrap build python
 	$(Q)$(MAKE) --no-print-directory all $(DEMOS) $(addprefix $(B)/simgpu/,libcuda.so.1 libcupti.so.13)
 	$(Q)scripts/demo/run
 
-# As many compilers as there are processors, unless make was called with a -j of its own.
+# Compiles with one job per processor, unless make was called with -j.
 MAKE_ALL = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell nproc)) everything
 PYTEST = PYTHONDONTWRITEBYTECODE=1 $(CURDIR)/build/venv/bin/python -m pytest -q -p no:cacheprovider -n $(or $(TEST_JOBS),2) --dist loadgroup --durations=10 tests
 test: ## build and check everything; the last line is `N passed, N failed, N skipped`
@@ -314,23 +314,23 @@ test: ## build and check everything; the last line is `N passed, N failed, N ski
 	$(Q)$(MAKE_ALL)
 	$(Q)$(MAKE_ALL) ASAN=1
 	$(Q)$(PYTEST) $(T)
-check: ## the tests that need no sanitizers, without building those; T='-k nvtx' selects, as in test and soak
+check: ## build and run the tests that need no sanitizers; T='-k nvtx' selects tests, as in test and soak
 	@scripts/bootstrap python
 	$(Q)$(MAKE_ALL)
 	$(Q)$(PYTEST) -m 'not sanitized' $(T)
-check-fast: ## the same without torch, the simulated GPU and what takes seconds: under a minute once all is built
+check-fast: ## the same without torch, the simulated GPU and slow tests: under a minute after the build
 	@scripts/bootstrap python
 	$(Q)$(MAKE_ALL)
 	$(Q)$(PYTEST) -m 'not (sanitized or torch or gpu or slow)' $(T)
-soak: ## the long tests: every mutation, every cut, many kills
+soak: ## run the long tests: every mutation, every cut, many kills
 	@scripts/bootstrap
 	$(Q)$(MAKE_ALL)
 	$(Q)$(MAKE_ALL) ASAN=1
 	$(Q)TFI_SOAK=1 $(PYTEST) -m soak $(T)
-lint: ## format, warnings as errors under gcc and clang, cppcheck, shellcheck, tables
+lint: ## check format, warnings of gcc and clang, cppcheck, shellcheck, tables, layers
 	@scripts/bootstrap build python lint
 	$(Q)scripts/lint
-bench: ## the figures of `tfanalyze help measurements`, against uftrace, zlib, HTA and the TensorBoard plugin in the same run
+bench: ## measure the figures of `tfanalyze help measurements`, beside uftrace, zlib, HTA and the TensorBoard plugin
 	@scripts/bootstrap build python bench
 	$(Q)$(MAKE) --no-print-directory everything
 	$(Q)scripts/bench
@@ -339,22 +339,22 @@ bench: ## the figures of `tfanalyze help measurements`, against uftrace, zlib, H
 	$(Q)scripts/bench-kineto
 	$(Q)scripts/bench-memory
 	$(Q)scripts/bench-torch
-install: all ## into PREFIX (/usr/local), below DESTDIR
+install: all ## install into PREFIX (/usr/local), below DESTDIR
 	install -D -m 755 $(B)/libtfinject.so $(DESTDIR)$(PREFIX)/lib/libtfinject.so
 	install -D -m 755 $(B)/tfanalyze $(DESTDIR)$(PREFIX)/bin/tfanalyze
 	install -D -m 755 scripts/tfrun $(DESTDIR)$(PREFIX)/bin/tfrun
 	install -D -m 755 scripts/tfharness.py $(DESTDIR)$(PREFIX)/bin/tfharness.py
 	install -D -m 644 include/tfinject.h $(DESTDIR)$(PREFIX)/include/tfinject.h
 	for page in scripts/man/*; do install -D -m 644 $$page $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$${page##*/} || exit 1; done
-compdb: ## build/compile_commands.json, which clangd finds by itself
+compdb: ## write build/compile_commands.json, which clangd finds by itself
 	$(Q)$(MAKE) --no-print-directory --always-make --dry-run --old-file=$(BUILD)/headers.mk V=1 everything fuzz | scripts/compdb >$(BUILD)/compile_commands.json
-hooks: ## a pre-commit hook for git: format and tables of what is staged (scripts/pre-commit)
+hooks: ## install git's pre-commit hook, which checks format and tables of the staged files (scripts/pre-commit)
 	$(Q)scripts/pre-commit --install
-clean: ## remove what was compiled; build/venv and build/nvidia stay (rm -rf build removes all)
+clean: ## remove compiled files; build/venv and build/nvidia stay (rm -rf build removes everything)
 	rm -rf $(addprefix $(BUILD)/,obj asan unit fuzz victims demo test lint flags pycache headers.mk exports.map shims.c help_pages.c compile_commands.json tfanalyze libtfinject.so)
-help: ## this list
+help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
-help-tests: ## what each test file asks
+help-tests: ## list the subject of each test file
 	@scripts/gen-tables tests
 
 -include $(LIB_OBJS:.o=.d) $(LIBTEST_OBJS:.o=.d) $(TOOL_OBJS:.o=.d) $(FUZZ_OBJS:.o=.d) $(addsuffix .d,$(UNITS) $(FUZZERS) $(VICTIMS) $(DEMOS))

@@ -1,18 +1,18 @@
-"""help_pages.py - the pages of `tfanalyze help`: reads analysis/help, checks the form of a page, and writes it as a man page.
+"""help_pages.py - reads the pages of `tfanalyze help` from analysis/help, checks their form, and turns them into man pages.
 
-A page is plain text that a terminal shows as it stands:
+A page is plain text, which a terminal shows unchanged:
 
     name - what it explains           the first line, then an empty one
     A HEADING                         one line without lower-case letters
     text                              a paragraph, from column 0, at most 79 columns
-    - text                            an item of a list; what follows it stands 2 columns in
-    term                              a term, and directly below it
-        its meaning                   4 columns in
-        code                          a block of its own, 4 columns in, shown as it is
-    `word`                            as it is typed; bold in a man page
-    [table NAME] ... [end]            written by scripts/gen-tables; the two lines are not shown
+    - text                            an item of a list; its further lines have an indent of 2
+    term                              a term; the lines directly below it
+        its meaning                   have an indent of 4
+        code                          a separate block with an indent of 4, shown unchanged
+    `word`                            a word to type; bold in a man page
+    [table NAME] ... [end]            a table that scripts/gen-tables writes; the two markers are hidden
 
-An empty line ends each of these. Pages are ASCII.
+An empty line ends each of these blocks. Pages are ASCII.
 """
 
 import glob
@@ -23,7 +23,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FOLDER = 'analysis/help'
 WIDTH = 79
 MARKER = re.compile(r'^\[(?:table [\w -]+|end)\]\n', re.M)
-SECTIONS = {'tfanalyze': '1', 'tfrun': '1', 'tfinject': '7'}  # of the pages whose name a man page has as it is
+SECTIONS = {'tfanalyze': '1', 'tfrun': '1', 'tfinject': '7'}  # man pages that have the name of their page
 
 
 def read(path):
@@ -32,7 +32,7 @@ def read(path):
 
 
 def topics():
-    """{name: path} of the topics, in the order of their names."""
+    """Returns {name: path} of the topics, sorted by name."""
     paths = sorted(glob.glob(os.path.join(ROOT, FOLDER, '*.txt')))
     return {os.path.basename(p)[:-len('.txt')]: os.path.relpath(p, ROOT) for p in paths}
 
@@ -42,7 +42,7 @@ def command_path(name):
 
 
 def shown(text):
-    """A page as it is printed."""
+    """Returns a page without the markers of its tables, which is the printed text."""
     return MARKER.sub('', text)
 
 
@@ -62,11 +62,11 @@ def blocks(text):
             yield 'heading', lines
         elif lines[0].startswith('- '):
             if not all(re.match(r'- \S|  \S', line) for line in lines):
-                raise ValueError(f'"{lines[0]}" begins a list, in which lines begin with "- " or two blanks')
+                raise ValueError(f'"{lines[0]}" begins a list; each line of a list begins with "- " or two blanks')
             yield 'list', lines
         elif len(lines) > 1 and lines[1].startswith('    '):
             if not all(re.match(r'\S| {4}\S', line) for line in lines):
-                raise ValueError(f'"{lines[0]}" begins terms, whose meanings stand 4 columns in')
+                raise ValueError(f'"{lines[0]}" begins terms; the lines of a meaning have an indent of 4')
             yield 'terms', lines
         elif all(re.match(r'\S', line) for line in lines):
             yield 'paragraph', lines
@@ -75,7 +75,7 @@ def blocks(text):
 
 
 def terms(text, heading):
-    """The terms below a heading, each of several that share a meaning by itself."""
+    """Returns the terms below a heading. Terms that share a meaning are separate entries."""
     below, found = False, []
     for kind, lines in blocks(text):
         if kind == 'heading':
@@ -86,15 +86,15 @@ def terms(text, heading):
 
 
 def faults(path, text, name):
-    """What is wrong with the form of a page, a line each."""
+    """Returns a message for each fault in the form of a page."""
     bad = [f'{path}:{n}: {len(line)} columns, at most {WIDTH}' for n, line in enumerate(text.splitlines(), 1) if len(line) > WIDTH]
     bad += [f'{path}:{n}: {what}' for n, line in enumerate(text.splitlines(), 1)
             for what, found in (('a blank at the end', line != line.rstrip()), ('a tab', '\t' in line),
                                 ('a character outside ASCII', not line.isascii())) if found]
     if not re.match(rf'{re.escape(name)} - \S.*\n\n.', shown(text)):
-        bad.append(f'{path}: does not begin with "{name} - what it explains" and an empty line')
+        bad.append(f'{path}: the page does not begin with "{name} - what it explains" and an empty line')
     if not text.endswith('\n') or text.endswith('\n\n') or '\n\n\n' in text:
-        bad.append(f'{path}: two empty lines, or an end without a line feed')
+        bad.append(f'{path}: the page has two empty lines in a row, or ends without a line feed')
     try:
         list(blocks(text))
     except ValueError as e:
@@ -105,7 +105,7 @@ def faults(path, text, name):
 # ---- man pages ----
 
 def roff(lines):
-    """Lines for groff: `word` in bold, nothing read as a request."""
+    """Escapes lines for groff, so that none is a request, and makes each `word` bold."""
     text = '\n'.join(lines).replace('\\', '\\e').replace('-', '\\-').replace('^', '\\(ha').replace('~', '\\(ti')
     text = re.sub(r'`([^`]*)`', r'\\fB\1\\fR', text).replace('`', '\\(ga')
     return re.sub(r"^(?=[.'])", r'\\&', text, flags=re.M).split('\n')
@@ -116,7 +116,7 @@ def verbatim(lines):
 
 
 def gathered(lines, begins):
-    """[(first line, what follows it)]: an entry for each line that `begins`."""
+    """Returns [(line, its further lines)] for each line for which `begins` is true."""
     out = []
     for line in lines:
         if begins(line):
@@ -127,7 +127,7 @@ def gathered(lines, begins):
 
 
 def body(text, heading):
-    """The blocks of a page as groff source; `heading` is how a heading is written."""
+    """Returns the blocks of a page as groff source; `heading` turns a heading into lines."""
     out = []
     for kind, lines in blocks(text):
         if kind == 'heading':
@@ -162,7 +162,7 @@ def man_name(topic):
 
 
 def man_page(topic, text, others, commands=()):
-    """A topic as a man page; `commands` are the pages that the page of tfanalyze includes."""
+    """Returns a topic as a man page; `commands` are the pages of commands that the page of tfanalyze includes."""
     name, number = man_name(topic), SECTIONS.get(topic, '7')
     says = shown(text).split('\n', 1)[0].partition(' - ')[2]
     out = ['.\\" Written by scripts/gen-tables from analysis/help.', f'.TH {name.upper()} {number} "" tfinject tfinject', '.ad l', '.nh',
@@ -181,6 +181,6 @@ def text_begins_with_heading(text):
 
 
 def man_pages(all_topics, commands):
-    """{path: text} of all man pages, from {topic: text} and the texts of the commands."""
+    """Returns {path: text} of all man pages, from {topic: text} and the texts of the commands."""
     return {f'scripts/man/{man_name(t)}.{SECTIONS.get(t, "7")}':
             man_page(t, text, all_topics, commands if t == 'tfanalyze' else ()) for t, text in all_topics.items()}

@@ -133,7 +133,7 @@ EDITS = [
     ('analysis/help/rules.txt', 'KINDS OF WORK', 'KINDS \u2013 OF WORK', 'outside ASCII'),
     ('analysis/help/schedule.txt', 'schedule - how', 'plan - how', 'does not begin with "schedule - '),
     ('analysis/help/stages.txt', '\nA stage is', '\n  A stage is', 'neither text, list, terms nor code'),
-    ('analysis/help/commands/overlap.txt', 'overlap_us\n', 'overlap_ms\n', 'KEYS OF A ROW has to explain'),
+    ('analysis/help/commands/overlap.txt', 'overlap_us\n', 'overlap_ms\n', 'KEYS OF A ROW must explain'),
     ('analysis/help/variables.txt', 'TFI_LOG\n', 'TFI_LGO\n', '+TFI_LOG'),
     ('analysis/commands.def', 'cmd_overlap, "', 'cmd_overlap, "changed ', '+overlap - changed '),
     ('scripts/man/tfinject-files.7', 'run directory', 'directory', '--- scripts/man/tfinject-files.7'),
@@ -156,7 +156,7 @@ def test_checks_of_files(tree):
     (tree / 'scripts/man/tfinject-old.7').write_text('x')
     (tree / 'analysis/help/commands/old.txt').write_text('old - x\n\nx\n')
     rc, out = gen_tables(tree, 'check')
-    assert rc == 1 and 'tfinject-old.7: no page' in out and 'old.txt: there is no such command' in out
+    assert rc == 1 and 'tfinject-old.7: analysis/help has no page' in out and 'old.txt: analysis/commands.def has no such command' in out
     (tree / 'analysis/help/commands/old.txt').unlink()
     assert gen_tables(tree, 'write')[0] == 0 and gen_tables(tree, 'check') == (0, '')
     (tree / 'analysis/help/commands/overlap.txt').unlink()
