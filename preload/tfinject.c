@@ -310,6 +310,7 @@ static void finish(const char *reason)
     report_unmatched(reason);
     outside &= tfi_device_finish();
     write_timing();
+    tfi_log_end();
     bool whole = tfi_writer_finish(reason);
     if (whole && outside) tfi_pool_remove();
     else if (!tfi_writer_has_complained())

@@ -19,6 +19,7 @@
 static struct tfi_lock lock;
 static struct tfi_kept kept[KEPT];
 static unsigned nr_kept, nr_flushed;
+static pid_t owner;              /* the process whose messages are kept; a forked child finds its parent here */
 static enum tfi_log_level shown; /* this level and those before it go to stderr */
 
 void tfi_log_set_level(enum tfi_log_level level)
@@ -28,6 +29,7 @@ void tfi_log_set_level(enum tfi_log_level level)
 
 void tfi_log_restart(void)
 {
+    if (owner == tfi_getpid() && nr_flushed < nr_kept) return;
     lock = (struct tfi_lock){0};
     nr_kept = nr_flushed = 0;
 }
@@ -36,6 +38,8 @@ static void keep(enum tfi_log_level level, const char *text)
 {
     if (!tfi_lock_within(&lock, 10)) return;
     tfi_clock_choose();
+    if (owner != tfi_getpid()) nr_kept = nr_flushed = 0;
+    owner = tfi_getpid();
     if (nr_kept < KEPT) {
         kept[nr_kept].time = tfi_ticks();
         kept[nr_kept].level = level;

@@ -13,7 +13,8 @@ enum tfi_log_level {
 /* Sets the least important level that goes to stderr; until then only errors do. Called in the constructor. */
 void tfi_log_set_level(enum tfi_log_level level);
 
-/* Resets the lock and the kept messages of a parent process. */
+/* Forgets the messages of a parent process, and those that an earlier trace of this process has. Messages that came
+ * before the first trace stay for it. */
 void tfi_log_restart(void);
 
 /* Writes one line `tfinject: ...` to stderr if its level is shown. A message at warn or worse is also kept for the

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/sys.h"
+#include "record/chunk.h"
 #include "record/log.h"
 #include "record/strings.h"
 #include "record/thread.h"
@@ -60,4 +62,13 @@ static bool write_message(void *thread, const struct tfi_kept *message)
 void tfi_log_flush(struct tfi_thread *thread)
 {
     tfi_log_each(write_message, thread);
+}
+
+void tfi_log_end(void)
+{
+    static struct tfi_thread lane; /* no thread of the program: those may still use their chunks */
+    lane = (struct tfi_thread){.tid = (uint32_t)tfi_gettid()};
+    lane.slot = &lane.own_slot;
+    tfi_log_flush(&lane);
+    tfi_chunk_close(&lane);
 }

@@ -21,4 +21,7 @@ void tfi_clock_restart(void);
 /* Writes the messages that are kept for the trace. */
 void tfi_log_flush(struct tfi_thread *thread);
 
+/* Writes the messages that came too late for a thread's chunk. Called by the thread that closes the trace. */
+void tfi_log_end(void);
+
 #endif

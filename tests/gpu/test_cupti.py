@@ -269,6 +269,13 @@ def test_no_cupti(play, only_driver):
     assert len(scripted.calls(got.trace)) > 30 and got.trace.complete
 
 
+def test_the_trace_says_why_it_has_no_device_records(play, only_driver, analyze):
+    """The message comes too late for the only chunk of the only thread."""
+    got = play('', program='driver', libraries=only_driver)
+    messages = analyze('info', got.trace.path)['rows'][0]['messages']
+    assert [f'tfinject: {text}' for text in messages] == got.said
+
+
 def test_cupti_by_its_path(play, only_driver):
     got = play('', {'TFI_CUPTI_PATH': GPU / 'libcupti.so.13'}, program='driver', libraries=only_driver)
     assert_equals_log(got)
