@@ -103,7 +103,8 @@ static bool measure(void *context, const char *text, size_t length)
     unsigned distance = tfi_distance(search->name, search->length, text, length);
     if (distance >= search->distance) return true;
     search->distance = distance;
-    tfi_fmt(search->nearest, sizeof search->nearest, "%s", text);
+    memcpy(search->nearest, text, length); /* no distance is known of longer texts; they have no 0 at their end */
+    search->nearest[length] = 0;
     return true;
 }
 

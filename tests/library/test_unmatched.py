@@ -5,6 +5,7 @@ The library prints it when the process ends; `info` finds it again in the record
 
 import json
 import os
+import re
 import resource
 import subprocess
 
@@ -201,3 +202,10 @@ def test_a_trace_that_asks_for_too_many_names_gets_a_partial_answer(tfanalyze, t
     names = [n['name'] for n in json.loads(result.stdout)['rows'][0]['unmatched_names']]
     assert names and not set(names) & set(stages) and len(names) < 3000
     assert seconds < 10, seconds
+
+
+def test_the_nearest_name_ends_where_the_stage_name_ends(run, victim):
+    """Names of stages stand one behind the other in memory, each after its length: 10 would be a new line."""
+    result = run([victim('script'), 'push=denoise_step', 'pop', 'push=vae_decode', 'pop'], {'ENABLE_PROFILER_NAMES': 'denoise'})
+    assert re.fullmatch(r'tfinject: ENABLE_PROFILER_NAMES: denoise matched no stage in process \d+; '
+                        r'the nearest name seen is denoise_step\n', result.err)
