@@ -260,6 +260,23 @@ everything: $(if $(ASAN),,simcupti)
 -include $(SIMCUPTI_OBJS:.o=.d)
 # End of the simulated CUPTI.
 
+# The simulated NCCL: built from the public header, found by LD_LIBRARY_PATH; it finds the driver as the real one does.
+SIMNCCL_OBJS = $(patsubst tests/simgpu/%.c,$(B)/obj/simnccl/%.o,$(wildcard tests/simgpu/nccl_*.c))
+INC_NCCL     = $(patsubst %,-isystem %,$(sort $(NCCL_INC) $(CUDART_INC) $(CUDA_INC)))
+$(B)/obj/simnccl/%.o: tests/simgpu/%.c $(B)/flags
+	$(call compile,SIM,$(CC) $(CFLAGS_C) -fPIC -fvisibility=hidden -Itests/simgpu $(INC_NCCL) -c -o $@ $<)
+$(B)/simgpu/libnccl.so.2: $(SIMNCCL_OBJS)
+	$(call link,LINK,$(CC) -shared -Wl$(comma)-z$(comma)defs -Wl$(comma)-soname$(comma)$(@F) -o $@ $^ -pthread -ldl -lrt -lm)
+$(B)/victims_gpu/nccl_%: tests/victims_gpu/nccl_%.c $(B)/simgpu/libnccl.so.2 $(B)/simgpu/libcuda.so.1 $(B)/flags
+	$(call compile,VICTIM,$(CC) $(CFLAGS_C) $(INC_NCCL) -MF $@.d -o $@ $< $(filter %.1 %.2,$^) -pthread -ldl)
+SIMNCCL = $(B)/simgpu/libnccl.so.2 $(patsubst tests/victims_gpu/%.c,$(B)/victims_gpu/%,$(wildcard tests/victims_gpu/nccl_*.c))
+.PHONY: simnccl
+simnccl: $(SIMNCCL)
+everything: $(if $(ASAN),,simnccl)
+.SECONDARY: $(SIMNCCL_OBJS)
+-include $(SIMNCCL_OBJS:.o=.d)
+# End of the simulated NCCL.
+
 # The simulated GPU of CUDA 12.8: driver and runtime export only the symbols that the headers of that release declare
 # (`scripts/bootstrap test` fetches them). CUPTI is the same under another soname. Some programs need libcudart or libcupti 12.
 SIMGPU12_FROM := $(wildcard build/nvidia/elsewhere/nvidia-cuda-runtime-cu12==12.8*/nvidia/cuda_runtime/include)

@@ -1,10 +1,10 @@
 /* engine.c - work in virtual time: points of the timeline, execution of operations, jobs, and waiting for them.
  *
  * An operation starts when its predecessors have ended, but not before its submission plus the script's latency. The
- * script tells its duration. So its times are known at once, and the submitting call executes it, unless it depends,
- * directly or not, on a host function that has not returned. In that case it becomes a job for the workers. There are
- * as many workers as host functions that block at the same time. Streams do not compete: any number of kernels run in
- * parallel.
+ * script tells its duration. So its times are known at once, and the submitting call executes it, with two exceptions: a
+ * kernel that waits for other processes, and an operation that depends, directly or not, on such a kernel or on a host
+ * function that has not returned. These become jobs for the workers. There are as many workers as operations that block
+ * at the same time. Streams do not compete: any number of kernels run in parallel.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -138,6 +138,15 @@ static void describe_set(struct simgpu_activity *a, const struct set *s)
     a->end = a->start + sim_cost(sim_cost_of(a->name), 0, 0, a->bytes);
 }
 
+/* Releases the lock while the kernel waits for other processes. */
+static void wait_for_others(struct simgpu_activity *a, const struct op *op)
+{
+    pthread_mutex_unlock(sim_mutex());
+    uint64_t end = op->wait(op->wait_user, a->start, a->end - a->start);
+    pthread_mutex_lock(sim_mutex());
+    a->end = end;
+}
+
 /* Releases the lock while the program's function runs, in real time. */
 static void call_host(struct simgpu_activity *a, const struct op *op, struct CUctx_st *ctx)
 {
@@ -194,7 +203,10 @@ static uint64_t perform(const struct where *where, const struct op *op, uint64_t
     uint64_t earliest = where->submitted + sim_latency();
     a.start = base > earliest ? base : earliest;
     switch (op->kind) {
-    case OP_KERNEL: describe_kernel(&a, &op->kernel); break;
+    case OP_KERNEL:
+        describe_kernel(&a, &op->kernel);
+        if (op->wait) wait_for_others(&a, op);
+        break;
     case OP_COPY:
         move(&op->copy);
         describe_copy(&a, &op->copy);
@@ -241,7 +253,7 @@ static void *worker(void *unused);
 
 static bool blocks(const struct op *op)
 {
-    return op->kind == OP_HOST || op->kind == OP_POLL;
+    return op->kind == OP_HOST || op->kind == OP_POLL || op->wait;
 }
 
 static void another_worker(void)

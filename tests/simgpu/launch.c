@@ -22,6 +22,15 @@ CUresult sim_kernel_of(struct op *op, CUfunction f, const unsigned *grid, const 
     return CUDA_SUCCESS;
 }
 
+static __thread simgpu_wait next_wait;
+static __thread void *next_user;
+
+PUBLIC void simgpu_next_kernel(simgpu_wait wait, void *user)
+{
+    next_wait = wait;
+    next_user = user;
+}
+
 static CUresult launch(CUfunction f, const unsigned *grid, const unsigned *block, unsigned shared, CUstream stream)
 {
     LOCKED;
@@ -29,6 +38,9 @@ static CUresult launch(CUfunction f, const unsigned *grid, const unsigned *block
     struct op op;
     TRY(sim_stream(stream, &s));
     TRY(sim_kernel_of(&op, f, grid, block, shared));
+    op.wait = next_wait;
+    op.wait_user = next_user;
+    next_wait = NULL;
     return sim_submit(s, &op);
 }
 

@@ -195,6 +195,8 @@ struct op {
         } write; /* also for the value that a stream waits for */
         struct CUgraph_st *child;
     };
+    simgpu_wait wait; /* for a kernel that waits for other processes; NULL: for an ordinary kernel */
+    void *wait_user;
     CUDA_MEMCPY3D_v2 copy_params; /* as the caller passed them for a graph node */
     CUDA_MEMSET_NODE_PARAMS_v2 set_params;
     CUcontext node_ctx;

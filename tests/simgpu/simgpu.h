@@ -70,6 +70,11 @@ struct simgpu_frame {
 int simgpu_begin(struct simgpu_frame *frame, uint32_t domain, const char *symbol);
 int simgpu_end(struct simgpu_frame *frame, int result);
 
+/* Makes the thread's next kernel wait for other processes. Whenever the kernel runs, the driver calls `wait` with its
+ * start and its cost; the result is its end. `wait` may block, but may not call CUDA. `user` must stay valid. */
+typedef uint64_t (*simgpu_wait)(void *user, uint64_t start, uint64_t cost);
+void simgpu_next_kernel(simgpu_wait wait, void *user);
+
 /* Reads the anchor of a device's virtual clock in both host clocks; returns 0 if the device does not exist. */
 int simgpu_anchor(unsigned device, uint64_t *monotonic, uint64_t *realtime);
 /* Takes memory away from a device, as CUPTI's own pools do. */

@@ -1,0 +1,126 @@
+/* nccl_sim.h - the simulated NCCL: ranks of one machine that meet in shared memory and really move data.
+ *
+ * A communicator is a segment of shared memory, in which each rank has a window for data, and each pair of ranks a
+ * mailbox. A collective is a kernel of the simulated device that waits for its peers: it starts when its own rank gets
+ * to it, and ends on all ranks at the same time, which is the latest start plus what the device's script says. All ranks
+ * have one clock, CLOCK_MONOTONIC. SIMNCCL_LOG is the file of the truth (nccl_log.c), SIMNCCL_SCRIPT what goes wrong
+ * (nccl_script.c), SIMNCCL_TIMEOUT_MS (20000) how long a rank waits for others before it gives up.
+ */
+#ifndef SIMNCCL_H
+#define SIMNCCL_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cuda.h>
+#include <nccl.h>
+
+#include "simgpu.h"
+
+/* The prototypes are the vendor's; much of what they say makes no difference here. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
+#define MAX_RANKS 64
+#define WINDOW (1u << 20)
+#define MAIL (32u << 10)
+#define MAX_REDUCTIONS 8
+
+enum function { ALL_REDUCE, BROADCAST, REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, GATHER, SCATTER, SEND, RECV };
+
+/* ---- nccl_shared.c: the segment of a communicator ---- */
+
+struct shared_rank {
+    uint32_t joined, phase[2]; /* of the barriers: on the device, on the host */
+    int32_t color, key;
+    uint64_t signature, start;
+};
+struct mailbox {
+    uint32_t full, bytes;
+    uint64_t signature, sender_start, receiver_start; /* a receiver's is stored before it empties the box */
+    char data[MAIL];
+};
+struct segment {
+    struct shared_rank rank[MAX_RANKS];
+    char memory[]; /* windows, then mailboxes */
+};
+enum barrier { ON_DEVICE, ON_HOST };
+
+struct ncclComm {
+    char id[200]; /* the same on all ranks; the log's name of the group */
+    int rank, ranks, device;
+    struct segment *shared;
+    pthread_mutex_t running; /* one kernel at a time */
+    uint32_t phase[2];
+    uint32_t splits, shrinks;
+    uint64_t collectives, sent[MAX_RANKS], received[MAX_RANKS];
+    double scale[MAX_REDUCTIONS]; /* of ncclRedOpCreatePreMulSum */
+    int nr_scales;
+    bool blocking, aborted, lost; /* lost: by the script, from some collective on */
+    int state;                    /* ncclResult_t, as ncclCommGetAsyncError tells */
+};
+
+bool simnccl_join(ncclComm_t comm);
+bool simnccl_barrier(ncclComm_t comm, enum barrier which);
+bool simnccl_until(ncclComm_t comm, const uint32_t *word, uint32_t least);
+char *simnccl_window(ncclComm_t comm, int rank);
+struct mailbox *simnccl_mailbox(ncclComm_t comm, int from, int to);
+uint64_t simnccl_clock(void);
+
+/* ---- nccl_data.c: one operation's data ---- */
+
+struct task {
+    enum function function;
+    const void *send;
+    void *recv;
+    size_t count;
+    ncclDataType_t type;
+    int reduction, peer; /* peer: root or peer; -1: none */
+    ncclComm_t comm;
+    cudaStream_t stream;
+    uint64_t sequence;
+    bool mismatched; /* by the script */
+};
+
+size_t simnccl_type_bytes(ncclDataType_t type);
+/* Does it; *latest becomes the latest start of all who take part. False: a peer did not come, or came for another one. */
+bool simnccl_exchange(const struct task *task, uint64_t start, uint64_t *latest, uint64_t *starts);
+bool simnccl_mail(struct task *const *tasks, size_t count, uint64_t start, uint64_t *latest);
+
+/* ---- nccl_group.c: groups, and kernels ---- */
+
+ncclResult_t simnccl_add(const struct task *task);
+ncclResult_t simnccl_job(ncclResult_t (*work)(void *), const void *data, size_t bytes, bool blocking, int *state);
+bool simnccl_in_group(void);
+
+/* ---- nccl_driver.c: the driver, found as a static runtime finds it ---- */
+
+struct driver {
+    CUresult (*cuLaunchKernelEx)(const CUlaunchConfig *, CUfunction, void **, void **);
+    CUresult (*cuLibraryLoadData)(CUlibrary *, const void *, CUjit_option *, void **, unsigned, CUlibraryOption *,
+                                  void **, unsigned);
+    CUresult (*cuLibraryGetKernel)(CUkernel *, CUlibrary, const char *);
+    CUresult (*cuStreamIsCapturing)(CUstream, CUstreamCaptureStatus *);
+    CUresult (*cuCtxGetDevice)(CUdevice *);
+    CUresult (*cuMemAlloc)(CUdeviceptr *, size_t);
+    CUresult (*cuMemFree)(CUdeviceptr);
+    void (*next_kernel)(simgpu_wait, void *);
+};
+const struct driver *simnccl_driver(void);
+CUfunction simnccl_kernel(const char *name);
+
+/* ---- nccl_log.c, nccl_script.c ---- */
+
+void simnccl_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void simnccl_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void simnccl_log_comm(const char *function, ncclComm_t comm, const char *parent, int result);
+const char *simnccl_name(enum function function);
+int simnccl_task_text(char *text, size_t size, const struct task *task);
+
+enum fault { FAULT_NONE, FAULT_DELAY, FAULT_LOSE, FAULT_MISMATCH };
+enum fault simnccl_fault(const struct task *task, uint64_t *delay);
+
+#define PUBLIC __attribute__((visibility("default")))
+
+#endif
