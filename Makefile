@@ -26,10 +26,12 @@ PRELOAD_SRCS += $(addprefix preload/cupti/,buffers.c calls.c clock.c cupti.c dev
                   records.c select.c stage_sums.c state.c)
 PRELOAD_SRCS += $(addprefix preload/torch/,c10.c host_blocks.c inputs.c texts.c torch.c)
 PRELOAD_SRCS += $(addprefix preload/python/,builtins.c callstack.c frames.c native_names.c python.c telefuser.c torch_builtins.c)
+PRELOAD_SRCS += $(addprefix preload/nccl/,calls.c communicators.c nccl.c)
 PRELOAD_SRCS += $(addprefix preload/nvtx/,names.c nvtx.c)
 SHIMS        := $(wildcard preload/python/shim*.py)
 CUDA_OBJS     = $(foreach tree,lib libtest,$(addprefix $(B)/obj/$(tree)/preload/cuda/,cuda.o cudart.o))
 CUPTI_OBJS    = $(foreach tree,lib libtest,$(addprefix $(B)/obj/$(tree)/preload/cupti/,layout.o other_calls.o other_clients.o other_clients_v2.o))
+NCCL_OBJS     = $(foreach tree,lib libtest,$(B)/obj/$(tree)/preload/nccl/nccl.o)
 # A look-up must return the address of our own wrapper, not that of a library loaded before ours.
 LDFLAGS_CUDA  = -Wl,-Bsymbolic-functions
 SHARED_SRCS  := $(wildcard include/*.c)
@@ -116,6 +118,7 @@ endef
 
 $(CUDA_OBJS): CPPFLAGS += $(patsubst %,-isystem %,$(sort $(CUDA_INC) $(CUDART_INC)))
 $(CUPTI_OBJS): CPPFLAGS += $(patsubst %,-isystem %,$(sort $(CUPTI_INC) $(CUDA_INC)))
+$(NCCL_OBJS): CPPFLAGS += $(patsubst %,-isystem %,$(sort $(NCCL_INC) $(CUDART_INC) $(CUDA_INC)))
 $(LARGE_FRAMES): FRAME_BYTES = 5376
 $(B)/obj/lib/%.o: %.c $(B)/flags
 	$(call compile,CC,$(CC) $(CFLAGS_LIB) -c -o $@ $<)

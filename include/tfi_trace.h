@@ -62,12 +62,12 @@
  * ---- NAME.tfr.live ------------------------------------------------------------------------------------------------
  *
  *   struct tfi_live at 0 gives the place of each region. `info` is a HEADER payload, `schema` a SCHEMA payload.
- *   Slots: one a thread, with the calls and stages it has open. Strings: as the STRINGS payload; `strings_used` bytes
- *   of it are valid. The region is emptied when it is full, after all of it was appended, so a reader needs the strings
- *   of both files. Chunks, small and large: struct tfi_chunk, then `committed` bytes of rows. Every store of a count
- *   has release order, so the bytes it covers are complete. A chunk counts if its state is OPEN or CLOSED and its
- *   serial is not in the .tfr. The file is dead when boot_id, pid and start_time no longer match a process of this
- *   host.
+ *   Slots: one a thread, with the calls and stages it has open, and the collective it is in. Strings: as the STRINGS
+ *   payload; `strings_used` bytes of it are valid. The region is emptied when it is full, after all of it was
+ *   appended, so a reader needs the strings of both files. Chunks, small and large: struct tfi_chunk, then
+ *   `committed` bytes of rows. Every store of a count has release order, so the bytes it covers are complete. A chunk
+ *   counts if its state is OPEN or CLOSED and its serial is not in the .tfr. The file is dead when boot_id, pid and
+ *   start_time no longer match a process of this host.
  *
  * ---- time ---------------------------------------------------------------------------------------------------------
  *
@@ -100,7 +100,7 @@
 #define TFI_FILE_MAGIC "TFITRACE"
 #define TFI_LIVE_MAGIC "TFILIVE"
 #define TFI_MAJOR 1
-#define TFI_MINOR 3
+#define TFI_MINOR 4
 
 struct tfi_file_head {
     char magic[8]; /* TFI_FILE_MAGIC, without its terminating zero */
@@ -213,6 +213,12 @@ enum tfi_scope {
     TFI_SCOPE_USER = 7,
     TFI_SCOPE_OTHER = 99,   /* a scope that could not be read */
     TFI_SCOPE_NATIVE = 100, /* a builtin function of a module in TFI_NATIVE */
+};
+
+/* A collective's circumstances. */
+enum tfi_collective_flag {
+    TFI_COLLECTIVE_GROUPED = 1,  /* called between the start and the end of a group, which launches it */
+    TFI_COLLECTIVE_CAPTURED = 2, /* its stream was being captured: it runs with each replay of the graph */
 };
 
 /* How a graph got its nodes. */
@@ -333,7 +339,14 @@ struct tfi_slot {
         uint32_t name;  /* string */
         uint32_t id;    /* low half of the range's id */
     } stage[TFI_SLOT_STAGES];
-    uint8_t pad[328];
+    struct {
+        uint64_t communicator;
+        uint64_t sequence;
+        uint64_t bytes;
+        int32_t peer;  /* root or peer, -1 if none */
+        uint32_t call; /* place among the calls in progress, from 1; 0: the thread is in no collective */
+    } collective;      /* what it is asked to do, as in its record */
+    uint8_t pad[296];
 };
 
 struct tfi_region {

@@ -45,6 +45,7 @@ static struct {
     int (*info_edges)(uint64_t stream, int *status, uint64_t *id, uint64_t *graph, const uint64_t **nodes,
                       const void **edges, size_t *count);
     int (*info)(uint64_t stream, int *status, uint64_t *id, uint64_t *graph, const uint64_t **nodes, size_t *count);
+    int (*is_capturing)(uint64_t stream, int *status);
     int (*child)(uint64_t node, uint64_t *graph);
     int (*node_id)(uint64_t node, uint64_t *id);
     int (*graph_id)(uint64_t graph, uint32_t *id);
@@ -105,6 +106,7 @@ static void find_functions(void)
 #define FIND(field, library, symbol) *(void **)&ask.field = (library) ? tfi_dlsym(library, symbol) : NULL
     FIND(info_edges, driver, "cuStreamGetCaptureInfo_v3");
     FIND(info, driver, "cuStreamGetCaptureInfo_v2");
+    FIND(is_capturing, driver, "cuStreamIsCapturing");
     FIND(child, driver, "cuGraphChildGraphNodeGetGraph");
     FIND(node_id, driver, "cuGraphNodeGetToolsId");
     FIND(graph_id, driver, "cuGraphGetId");
@@ -120,7 +122,7 @@ static void find_functions(void)
 static bool by_cupti(bool driver, bool cupti)
 {
     if (!cupti || !tfi_cupti->on || __atomic_load_n(&tfi_cupti->quiet, __ATOMIC_ACQUIRE)) return false;
-    return !driver || tfi_other_edges() & 1;
+    return !driver || tfi_other_session() & 1;
 }
 
 static bool number_of_node(uint64_t node, uint64_t *id)
@@ -299,6 +301,21 @@ static void write_records(struct tfi_thread *t, const struct after *a)
 static bool wanted(void)
 {
     return tfi_config.activities & TFI_ACTIVITY_GPU && tfi_config.select != TFI_SELECT_NOTHING && tfi_cupti->on;
+}
+
+bool tfi_graphs_is_captured(uint64_t stream)
+{
+    int status = 0, error = errno;
+    if (TFI_LIKELY(!__atomic_load_n(&tfi_graph_captures, __ATOMIC_ACQUIRE)) && wanted()) return false;
+    if (tfi_other_wants(TFI_CUPTI_DRIVER)) { /* the client would record our question as the program's */
+        for (uint32_t i = 0; i < STREAMS && !status; i++)
+            status = stream && __atomic_load_n(&streams[i], __ATOMIC_ACQUIRE) == stream;
+        return status;
+    }
+    if (!__atomic_load_n(&found, __ATOMIC_ACQUIRE)) find_functions();
+    bool captured = ask.is_capturing && ask.is_capturing(stream, &status) == 0 && status == CAPTURE_ACTIVE;
+    errno = error;
+    return captured;
 }
 
 void tfi_graphs_after(enum tfi_hook hook, uint64_t start, int64_t result, const uint64_t *args, uint32_t count)

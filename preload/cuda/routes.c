@@ -5,7 +5,7 @@
  * the wrapper of that ABI variant. It calls the function that they would have got: its address is stored as the row's
  * original. While there are two copies of the runtime, a look-up in one of them returns the function unwrapped. The
  * same holds for CUPTI, which Triton's profiler opens that way: a client that reaches CUPTI without our wrappers would
- * replace our records.
+ * replace our records. vLLM opens NCCL by a path and looks its functions up.
  *
  * A wrong wrapper would be worse than none. A version later than those of our table therefore counts only if the
  * address equals that of the row's symbol. cuGetExportTable is not wrapped.
@@ -17,9 +17,11 @@
 #include "base/raw_dlsym.h"
 #include "cupti/client.h"
 #include "hooks/copies.h"
+#include "nccl/nccl.h"
 
-_Static_assert(TFI_LIBRARY_cuda < TFI_LIBRARY_cudart && TFI_LIBRARY_cudart < TFI_LIBRARY_cupti,
-               "the driver's rows come first, CUPTI's last");
+_Static_assert(TFI_LIBRARY_cuda < TFI_LIBRARY_cudart && TFI_LIBRARY_cudart < TFI_LIBRARY_cupti &&
+                   TFI_LIBRARY_cupti < TFI_LIBRARY_nccl,
+               "the driver's rows come first, then the runtime's, CUPTI's and NCCL's");
 
 /* CUDA_VERSION of the cudaTypedefs.h that routes.def was made from. */
 #define NEWEST_KNOWN 13050u
@@ -124,10 +126,22 @@ static void *cupti_symbol(enum tfi_hook hook, void *found)
     return wrapped(TFI_LIBRARY_cupti, hook, found, "libcupti") ? tfi_other_wrapper(hook) : NULL;
 }
 
+/* A second copy of NCCL is called unwrapped: its communicators mean nothing to the first. */
+static void *nccl_symbol(enum tfi_hook hook, void *found)
+{
+    const char *file = file_of(found, "libnccl");
+    if (!file) file = file_of(found, "librccl");
+    if (!file || original(hook, found) != found) return NULL;
+    tfi_copy_note(file);
+    return tfi_nccl_wrapper(hook);
+}
+
 /* Row of that name; TFI_LIBRARY_cupti if there is none. */
 static enum tfi_hook row_named(const char *name)
 {
     enum tfi_hook hook;
+    if (name[0] == 'n')
+        return (hook = tfi_hook_named(TFI_LIBRARY_nccl, name)) != TFI_LIBRARY_nccl ? hook : TFI_LIBRARY_cupti;
     if (strncmp(name, "cupti", 5) == 0) return tfi_hook_named(TFI_LIBRARY_cupti, name);
     if ((hook = tfi_hook_named(TFI_LIBRARY_cuda, name)) != TFI_LIBRARY_cuda) return hook;
     return (hook = tfi_hook_named(TFI_LIBRARY_cudart, name)) != TFI_LIBRARY_cudart ? hook : TFI_LIBRARY_cupti;
@@ -139,6 +153,7 @@ void *tfi_route_symbol(void *handle, const char *name)
     if (hook == TFI_LIBRARY_cupti) return NULL;
     void *found = tfi_dlsym(handle, name);
     if (!found) return NULL;
+    if (hook > TFI_LIBRARY_nccl) return nccl_symbol(hook, found);
     if (hook > TFI_LIBRARY_cupti) return cupti_symbol(hook, found);
     return hook < TFI_LIBRARY_cudart ? driver_symbol(hook, found) : runtime_symbol(hook, found);
 }
@@ -158,6 +173,7 @@ bool tfi_route_is_ours(void *handle, const char *name)
     enum tfi_hook hook = row_named(name);
     void *found = hook == TFI_LIBRARY_cupti ? NULL : tfi_dlsym(handle, name);
     if (!found) return false;
+    if (hook > TFI_LIBRARY_nccl) return found == tfi_nccl_wrapper(hook);
     if (hook > TFI_LIBRARY_cupti) return found == tfi_other_wrapper(hook);
     return found == (hook < TFI_LIBRARY_cudart ? tfi_cuda_wrapper(hook) : tfi_cudart_wrapper(hook));
 }

@@ -1,4 +1,4 @@
-/* routes.h - look-ups that bypass the symbol of a CUDA function; each of them returns our wrapper. */
+/* routes.h - look-ups that bypass the symbol of a CUDA or NCCL function; each of them returns our wrapper. */
 #ifndef TFI_CUDA_ROUTES_H
 #define TFI_CUDA_ROUTES_H
 

@@ -1,4 +1,4 @@
-/* dl.c - wraps dlsym: answers for names of the CUDA tables, and passes every other look-up to the original unchanged.
+/* dl.c - wraps dlsym: answers for names of the CUDA and NCCL tables, and passes every other look-up to the original unchanged.
  *
  * glibc's dlsym reads its caller's return address, which decides the meaning of RTLD_NEXT and RTLD_DEFAULT and whose
  * own scope is searched. If the wrapper called the original, look-ups would be for the wrapper. (Tried: RTLD_DEFAULT
@@ -30,9 +30,10 @@ struct answer {
 /* Called by the assembler. */
 struct answer tfi_dlsym_answer(void *handle, const char *name, const void *caller);
 
-/* True for names such as cuLaunchKernel, cudaMalloc, __cudaLaunchKernel; not for cublasCreate_v2 or cudnnCreate. */
-static bool may_be_cuda(const char *name)
+/* True for names such as cuLaunchKernel, cudaMalloc, __cudaLaunchKernel and ncclSend; not for cublasCreate_v2. */
+static bool may_be_row(const char *name)
 {
+    if (name[0] == 'n') return strncmp(name, "nccl", 4) == 0;
     if (name[0] == '_' && name[1] == '_') name += 2;
     if (name[0] != 'c' || name[1] != 'u') return false;
     return (name[2] >= 'A' && name[2] <= 'Z') || strncmp(name + 2, "da", 2) == 0 || strncmp(name + 2, "pti", 3) == 0;
@@ -117,7 +118,7 @@ __attribute__((used, visibility("hidden"))) struct answer tfi_dlsym_answer(void 
 {
     struct answer answer = {NULL, 0};
     __atomic_add_fetch(&tfi_hook_loads, 1, __ATOMIC_RELAXED);
-    if (!tfi_dlsym_original() || handle == RTLD_NEXT || !name || !may_be_cuda(name)) return answer;
+    if (!tfi_dlsym_original() || handle == RTLD_NEXT || !name || !may_be_row(name)) return answer;
     int error = errno;
     if (is_of_cupti(caller)) {
         answer = for_cupti(handle, name);

@@ -341,7 +341,7 @@ TFI_COLD uint32_t tfi_hook_stack(struct tfi_thread *t, enum tfi_hook hook)
 {
     enum class class = rows[hook].class;
     uint32_t string = 0;
-    if (class != CLASS_LAUNCH && class != CLASS_ALLOC) return 0;
+    if (class != CLASS_LAUNCH && class != CLASS_ALLOC && class != CLASS_COLLECTIVE && class != CLASS_PEER) return 0;
     tfi_guard_set(t);
     if (t->gen == __atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED)) string = tfi_callstack(t);
     tfi_guard_clear(t);

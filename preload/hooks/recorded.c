@@ -126,3 +126,16 @@ void tfi_call_leave(const struct tfi_call *call, int64_t result, const uint64_t 
     }
     tfi_guard_clear(t);
 }
+
+void tfi_call_leave_by(const struct tfi_call *call, tfi_call_writer *write, const void *data)
+{
+    struct tfi_thread *t = call->thread;
+    uint64_t end = tfi_ticks();
+    tfi_guard_set(t);
+    if (TFI_LIKELY(t->gen == __atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED))) {
+        write(t, call, end - call->start, data);
+        t->calls = call->depth;
+        __atomic_store_n(&t->slot->calls, call->depth, __ATOMIC_RELEASE);
+    }
+    tfi_guard_clear(t);
+}

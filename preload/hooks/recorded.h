@@ -26,6 +26,11 @@ static inline __attribute__((always_inline)) bool tfi_call_enter(struct tfi_call
 /* Ends a recorded call, after the original has returned: writes its record. Keeps errno, which is the call's own. */
 void tfi_call_leave(const struct tfi_call *call, int64_t result, const uint64_t *args, uint32_t count);
 
+/* The same for a call with a record of another kind: `write` writes it, with the thread's guard set. */
+typedef void tfi_call_writer(struct tfi_thread *thread, const struct tfi_call *call, uint64_t duration,
+                             const void *data);
+void tfi_call_leave_by(const struct tfi_call *call, tfi_call_writer *write, const void *data);
+
 /* Turns an argument into a record's value. */
 #define TFI_U(x) ((uint64_t)(uintptr_t)(x))
 #define TFI_VALUES(...) ((const uint64_t[]){__VA_ARGS__})

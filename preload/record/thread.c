@@ -26,7 +26,7 @@ static void fill_slot(struct tfi_thread *t, const char *name)
     t->slot = slot ? slot : &t->own_slot;
     t->slot->thread = t->serial;
     t->slot->tid = t->tid;
-    t->slot->calls = t->slot->stages = 0;
+    t->slot->calls = t->slot->stages = t->slot->collective.call = 0;
     t->slot->pthread = (uint64_t)pthread_self();
     t->slot->start = tfi_ticks();
     memcpy(t->slot->name, name, sizeof t->slot->name);

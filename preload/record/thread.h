@@ -79,6 +79,7 @@ struct tfi_thread {
     uintptr_t frame[TFI_CALL_FRAMES];                 /* frames of the calls in progress; see tfi_calls_left() */
     uint16_t recent[TFI_RECENT]; /* offsets of calls in its chunk, in units of 8; 0: none. See hooks/recorded.c */
     uint64_t ranges;             /* ranges opened so far: the low part of their ids */
+    uint32_t nccl_groups;        /* groups of NCCL calls it has open */
     uint64_t graph_node;         /* the last node it has captured; see graphs.c */
     struct tfi_thread *all;      /* links every state of this process */
     struct tfi_thread *free;

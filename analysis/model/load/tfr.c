@@ -218,6 +218,29 @@ static void on_call(struct load *load)
     }
 }
 
+/* A collective is a call too, without arguments. */
+static void on_collective(struct load *load)
+{
+    struct calls *c = &load->process->calls;
+    const uint64_t *func = load_column(load, COL_collective_func), *time = load_column(load, COL_collective_time);
+    const uint64_t *duration = load_column(load, COL_collective_duration);
+    const uint64_t *error = load_column(load, COL_collective_error);
+    if (load->group->damaged) return;
+    calls_reserve(c, load->group->count, details(load));
+    if (details(load)) take_args(load, NULL, NULL);
+    for (uint32_t i = 0; i < load->group->count; i++) {
+        size_t at = c->table.count++;
+        uint64_t end;
+        c->start[at] = (int64_t)time[i];
+        c->end[at] = (int64_t)(__builtin_add_overflow(time[i], duration[i], &end) ? time[i] : end);
+        c->result[at] = (int32_t)error[i];
+        c->error[at] = 0;
+        c->thread[at] = load->piece->thread;
+        c->func[at] = load_func(load, func[i]);
+        c->span[at] = NO_PLACE;
+    }
+}
+
 /* ---- every record ---- */
 
 static const struct {
@@ -247,6 +270,7 @@ static const struct {
     {TFI_KIND_memory, WANT_MEMORY, load_blocks},
     {TFI_KIND_oom, WANT_MEMORY, load_ooms},
     {TFI_KIND_call, WANT_CALLS | WANT_LAUNCHES, on_call},
+    {TFI_KIND_collective, WANT_CALLS, on_collective},
     {TFI_KIND_correlation, WANT_LAUNCHES, load_correlations},
     {TFI_KIND_device, 0, load_device},
     {TFI_KIND_kernel, WANT_DEVICE, load_kernels},

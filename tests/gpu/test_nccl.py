@@ -1,0 +1,376 @@
+"""test_nccl - NCCL on the simulated GPU: what is recorded of each collective, group and communicator equals NCCL's own log.
+
+tests/victims_gpu/nccl_ranks.c is one rank, a process each; tests/simgpu/libnccl.so.2 joins them, moves their data (the
+program checks it), and writes down what it was asked and when each kernel ran.
+"""
+
+import json
+import struct
+import subprocess
+import time
+from collections import Counter, defaultdict
+from types import SimpleNamespace
+
+import pytest
+
+import scripted
+import tfr
+from conftest import BUILD, built
+from scripted import only, text
+from simgpu import truth
+from test_cuda_tables import exported, load_gen_tables
+
+GPU = BUILD / 'simgpu'
+GROUPED, CAPTURED = 1, 2
+SLACK = 20000  # ns: what the clocks of a trace and of a log may differ
+FIELDS = ['sequence', 'bytes', 'count', 'type', 'reduction', 'peer', 'rank', 'ranks']
+
+
+def start(directory, lib, ranks, *arguments, script=None, **more):
+    """Starts the ranks; the processes, to be waited for."""
+    built(GPU / 'libnccl.so.2')
+    if script:
+        (directory / 'nccl-script').write_text('\n'.join(script) + '\n')
+        more['SIMNCCL_SCRIPT'] = directory / 'nccl-script'
+    ours = {'LD_PRELOAD': lib, 'TFI_OUTPUT_DIR': directory / 'run'} if lib else {}
+    env = truth.environment(directory, SIMNCCL_LOG=directory / 'nccl-%p.jsonl', **ours, **more)
+    program = built(BUILD / 'victims_gpu' / 'nccl_ranks')
+    return [subprocess.Popen([program, str(r), str(ranks), directory / 'id', *map(str, arguments)], env={**env, 'RANK': str(r)},
+                             cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for r in range(ranks)]
+
+
+def finish(processes):
+    for p in processes:
+        try:
+            out, err = p.communicate(timeout=100)
+        except subprocess.TimeoutExpired:
+            for q in processes:
+                q.kill()
+            raise
+        assert (p.returncode, out) == (0, 'ok\n'), (out, err)
+
+
+def logs(directory):
+    """Of each rank: its calls, communicators and kernels, as NCCL wrote them down, in their order."""
+    found = {}
+    for path in directory.glob('nccl-*.jsonl'):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        rank = next(x['rank'] for x in lines if x['t'] == 'comm')
+        found[rank] = SimpleNamespace(pid=lines[0]['pid'], lines=lines, **{f'{t}s': [x for x in lines if x['t'] == t] for t in (
+            'call', 'comm', 'kernel', 'timeout')})
+        found[rank].calls.sort(key=lambda c: c['start'])
+        found[rank].kernels.sort(key=lambda k: k['start'])
+    return found
+
+
+def traces(directory):
+    found = {}
+    for t in scripted.traces(directory / 'run'):
+        found[int(t.path.name.split('.')[0].removeprefix('rank'))] = t
+    return found
+
+
+def records(trace, kind):
+    return sorted((r for r in trace.records if r.kind == kind), key=lambda r: r.values['time'])
+
+
+def collectives(trace):
+    return [SimpleNamespace(**r.values, name=text(trace, r.values['func']).split('\x1f')[2], thread=r.thread)
+            for r in records(trace, 'collective')]
+
+
+def nanoseconds(trace):
+    """From the ticks of a trace to CLOCK_MONOTONIC."""
+    clock = [r.values for r in trace.records if r.kind == 'clock' and r.values['clock'] == tfr.MONOTONIC]
+    a, b = min(clock, key=lambda c: c['ticks']), max(clock, key=lambda c: c['ticks'])
+    rate = (b['value'] - a['value']) / (b['ticks'] - a['ticks'])
+    return lambda ticks: a['value'] + (ticks - a['ticks']) * rate
+
+
+@pytest.fixture(scope='module', params=[8, 3])
+def ran(request, tmp_path_factory, lib):
+    directory = tmp_path_factory.mktemp('nccl')
+    finish(start(directory, lib, request.param, 'all'))
+    run = SimpleNamespace(directory=directory, ranks=request.param, logs=logs(directory), traces=traces(directory))
+    assert set(run.logs) == set(run.traces) == set(range(request.param))
+    return run
+
+
+# ---- what is recorded ----
+
+def test_every_collective_equals_the_log(ran):
+    """Names, bytes, counts, types, operations, roots, peers, streams, numbers, groups and captures, one record a call."""
+    for rank, log in ran.logs.items():
+        made = [c for c in collectives(ran.traces[rank]) if c.error == 0]
+        assert [c.name.replace('Bcast', 'Broadcast') for c in made] == [c['name'] for c in log.calls]
+        assert Counter(c.name for c in made)['ncclBcast'] == 2
+        assert len({c.name for c in made} - {'ncclSend', 'ncclRecv'}) == 9
+        for ours, theirs in zip(made, log.calls):
+            assert {f: getattr(ours, f) for f in FIELDS} == {f: theirs[f] for f in FIELDS}
+            assert ours.stream == theirs['stream']
+            assert ours.flags == GROUPED * theirs['grouped'] + CAPTURED * theirs['captured'], theirs
+        assert Counter(c.flags for c in made)[CAPTURED] == 1 and Counter(c.flags for c in made)[GROUPED] >= 4
+
+
+def test_moments_equal_the_log(ran):
+    """NCCL was in each call while the record says that the thread was."""
+    for rank, log in ran.logs.items():
+        at = nanoseconds(ran.traces[rank])
+        made = [c for c in collectives(ran.traces[rank]) if c.error == 0]
+        for ours, theirs in zip(made, log.calls):
+            assert at(ours.time) - SLACK <= theirs['start'] <= theirs['end'] <= at(ours.time + ours.duration) + SLACK
+
+
+def test_one_number_for_each_group_on_all_its_ranks(ran):
+    """The communicators of NCCL's log and the numbers of ours go together one to one."""
+    pairs = set()
+    for rank, log in ran.logs.items():
+        made = [c for c in collectives(ran.traces[rank]) if c.error == 0]
+        pairs |= {(theirs['comm'], ours.communicator) for ours, theirs in zip(made, log.calls)}
+    assert len({a for a, _ in pairs}) == len({b for _, b in pairs}) == len(pairs) >= 6
+    assert all(b for _, b in pairs)
+
+
+def test_a_refused_call_is_recorded_and_takes_no_number(ran):
+    for trace in ran.traces.values():
+        refused = only([c for c in collectives(trace) if c.error])
+        following = [c for c in collectives(trace) if c.communicator == refused.communicator and c.time > refused.time]
+        assert (refused.name, refused.error, refused.peer) == ('ncclBroadcast', 4, ran.ranks)
+        assert following[0].sequence == refused.sequence
+
+
+def test_communicators_equal_the_log(ran):
+    """Each one that was made: by which call, of which group, of which parent, and its rank and size as far as they are known."""
+    for rank, log in ran.logs.items():
+        trace = ran.traces[rank]
+        numbers = {c['comm']: ours.communicator for ours, c in zip([c for c in collectives(trace) if not c.error], log.calls)}
+        made = [c for c in scripted.calls(trace) if c.kind == 'COMMUNICATOR' and 'communicator' in c.arguments]
+        made = [(c, dict(zip([a.split(':')[0] for a in c.arguments.split(',')], c.args))) for c in sorted(made, key=lambda c: c.time)]
+        for function in ('ncclCommInitRank', 'ncclCommInitRankConfig', 'ncclCommSplit', 'ncclCommShrink'):
+            theirs = [c for c in log.comms if c['func'] == function]
+            ours = [a for c, a in made if c.name == function and a['communicator']]
+            assert len(ours) == len(theirs)
+            for a, c in zip(ours, theirs):
+                assert a['communicator'] == numbers.get(c['comm'], a['communicator'])
+                assert 'parent' not in a or a['parent'] == numbers.get(c['parent'], a['parent'])
+                if a['ranks']:  # not known yet, where a group or the background makes it
+                    assert (a['comm'], a['rank'], a['ranks']) == (c['handle'], c['rank'], c['ranks'])
+        assert Counter(c.name for c, _ in made)['ncclCommDestroy'] == sum(c['func'] == 'ncclCommDestroy' for c in log.comms)
+
+
+def test_other_calls(ran):
+    for trace in ran.traces.values():
+        made = Counter(c.name for c in scripted.calls(trace))
+        assert made['ncclGroupStart'] == made['ncclGroupEnd'] == 4
+        for name in ('MemAlloc', 'MemFree', 'CommRegister', 'CommDeregister', 'CommWindowRegister', 'CommWindowDeregister',
+                     'RedOpCreatePreMulSum', 'RedOpDestroy', 'CommFinalize'):
+            assert made['nccl' + name] == 1, name
+        assert made['ncclCommGetAsyncError'] >= 2 and not [n for n in made if n in ('ncclGetUniqueId', 'ncclCommCount')]
+
+
+def launches(trace):
+    """{correlation id: (thread, time)} of the calls that CUPTI told of."""
+    threads = {r.values['pthread'] & 0xffffffff: r.values['serial'] for r in trace.records if r.kind == 'thread'}
+    return {r.values['correlation']: (threads.get(r.values['thread']), r.values['time'])
+            for r in trace.records if r.kind == 'correlation'}
+
+
+def tasks_around(trace, thread, moment):
+    """The collectives that a launch at that moment carries out: the one it is in, or those of the group that ends then."""
+    inside = [c for c in collectives(trace) if c.thread == thread and c.time <= moment <= c.time + c.duration]
+    if inside:
+        return inside
+    edges = sorted((c for c in scripted.calls(trace) if c.name in ('ncclGroupStart', 'ncclGroupEnd')), key=lambda c: c.time)
+    depth, opened = 0, None
+    for edge in edges:
+        if edge.name == 'ncclGroupStart':
+            opened, depth = edge.time if depth == 0 else opened, depth + 1
+            continue
+        depth -= 1
+        if edge.time <= moment <= edge.time + edge.duration:
+            assert depth == 0
+            return [c for c in collectives(trace) if c.flags & GROUPED and opened < c.time < edge.time]
+    raise AssertionError('a kernel that no collective launched')
+
+
+def test_kernels_belong_to_their_collectives(ran):
+    """By correlation: each kernel was launched inside its collective, or inside the end of its group; times are the log's."""
+    for rank, log in ran.logs.items():
+        trace = ran.traces[rank]
+        kernels = sorted((r.values for r in trace.records if r.kind == 'kernel'), key=lambda k: k['start'])
+        assert all('ncclDevKernel' in text(trace, k['name']) for k in kernels)
+        assert [k['duration'] for k in kernels] == [k['end'] - k['start'] for k in log.kernels]
+        assert sum(k['graph'] != 0 for k in kernels) == 3
+        known = launches(trace)
+        for ours, theirs in zip(kernels, log.kernels):
+            if ours['graph']:
+                assert [t['count'] for t in theirs['tasks']] == [8]
+                continue
+            around = tasks_around(trace, *known[ours['correlation']])
+            assert [(c.sequence, c.count, c.peer) for c in around] == [(t['sequence'], t['count'], t['peer']) for t in theirs['tasks']]
+
+
+def test_the_analyser_counts_them(ran, analyze):
+    rows = {r['name']: r for r in analyze('api', ran.directory / 'run', '--rank', '0')['rows']}
+    made = Counter(c.name for c in collectives(ran.traces[0]))
+    assert {name: rows[name]['calls'] for name in made} == dict(made)
+    assert rows['ncclBroadcast']['errors'] == 1
+    dumped = [r for r in analyze('dump', ran.directory / 'run', '--rank', '0')['rows'] if r['kind'] == 'collective']
+    assert [r['values']['bytes'] for r in dumped] == [c.bytes for c in collectives(ran.traces[0])]
+
+
+# ---- the simulated NCCL itself ----
+
+def test_ranks_end_together(ran):
+    """A kernel ends when the last rank has come and the script's time has passed; so on all ranks at once."""
+    ends = defaultdict(set)
+    for log in ran.logs.values():
+        for k in log.kernels:
+            assert k['complete']
+            if len(k['tasks']) == 1 and k['tasks'][0]['func'] not in ('ncclSend', 'ncclRecv') and k['tasks'][0]['count'] != 8:
+                ends[k['comm'], k['tasks'][0]['sequence']].add(k['end'])
+                assert k['end'] > max(k['starts']) and len(k['starts']) == k['tasks'][0]['ranks']
+    assert len(ends) > 25 and all(len(e) == 1 for e in ends.values())
+
+
+def test_without_the_library(tmp_path):
+    finish(start(tmp_path, None, 3, 'all'))
+    assert len(logs(tmp_path)) == 3
+
+
+def test_a_late_rank_is_waited_for(tmp_path, lib):
+    """A kernel lasts from its start until the last rank came, and as long as the last one's own; only those inside the selected
+    stage are recorded, with their numbers."""
+    finish(start(tmp_path, lib, 4, 'late', 2, 20, 3, ENABLE_PROFILER_NAMES='step'))
+    log = logs(tmp_path)
+    for rank, trace in traces(tmp_path).items():
+        assert [c.sequence for c in collectives(trace)] == [2, 3, 4]
+        kernels = sorted((r.values for r in trace.records if r.kind == 'kernel'), key=lambda k: k['start'])
+        waits = [max(k['starts']) - k['starts'][rank] for k in log[rank].kernels[2:]]
+        shortest = [min(k['end'] - max(k['starts']) for k in kernels) for kernels in zip(*(log[r].kernels[2:] for r in range(4)))]
+        assert [k['duration'] for k in kernels] == [wait + cost for wait, cost in zip(waits, shortest)]
+        at = nanoseconds(trace)
+        late = [at(r.values['duration']) - at(0) for r in records(trace, 'range_end') if text(trace, r.values['name']) == 'compute']
+        assert len(late) == 3 and (rank != 2 or min(late) >= 20e6)
+
+
+def test_a_lost_rank_is_given_up(tmp_path, lib):
+    """The others give up, abort and shrink: the child's group has one number on all of them."""
+    finish(start(tmp_path, lib, 4, 'abort', script=['3 AllReduce 0 lose'], SIMNCCL_TIMEOUT_MS=300))
+    log, children = logs(tmp_path), set()
+    assert [bool(log[r].timeouts) for r in range(4)] == [True, True, True, False]
+    for rank, trace in traces(tmp_path).items():
+        made = collectives(trace)
+        children |= {c.communicator for c in made[1:]}
+        assert len(made) == (1 if rank == 3 else 3)
+    assert len(children) == 1
+
+
+def test_a_mismatch_is_written_down(tmp_path):
+    finish(start(tmp_path, None, 3, 'once', script=['1 AllReduce 0 mismatch'], SIMNCCL_TIMEOUT_MS=300))
+    said = {r: only([x['signature'] for x in log.lines if x['t'] == 'mismatch']) for r, log in logs(tmp_path).items()}
+    assert said[0] == said[2] != said[1]
+
+
+# ---- what a thread is in ----
+
+COLLECTIVE_AT = 4 * 6 + 8 * 2 + 16 + 4 * 16 + 36 * 16  # of struct tfi_slot
+
+
+def slot_of(path):
+    """{tid: (communicator, sequence, bytes, peer, place)} of the threads that are in a collective; see struct tfi_slot."""
+    data = path.read_bytes()
+    offset, size = struct.unpack_from('<QQ', data, 24 + 2 * 16)
+    found = {}
+    for at in range(offset, offset + size, 1024):
+        state, _, tid, nr_calls = struct.unpack_from('<IIII', data, at)
+        values = struct.unpack_from('<QQQiI', data, at + COLLECTIVE_AT)
+        if state == 1 and values[4]:
+            assert values[4] <= nr_calls
+            found[tid] = values
+    return found
+
+
+def test_the_slot_holds_the_collective(tmp_path, lib):
+    """While a thread is in a call that does not return, and after SIGKILL: the function, group, number and bytes."""
+    processes = start(tmp_path, lib, 2, 'once', script=['0 AllReduce 0 delay 100000'])
+    try:
+        deadline = time.monotonic() + 60
+        live = None
+        while time.monotonic() < deadline and not (live and slot_of(live)):
+            live = next(iter((tmp_path / 'run').glob('rank0.*.live')), None)
+            time.sleep(0.05)
+    finally:
+        for p in processes:
+            p.kill()
+            p.communicate()
+    group, sequence, count, peer, place = only(list(slot_of(live).values()))
+    slot = only([s for s in scripted.slots(live).values() if s.nr_calls])
+    assert slot.calls[place - 1] == 'ncclAllReduce' and (sequence, count, peer) == (0, 4000, -1)
+    assert group == collectives(traces(tmp_path)[1])[0].communicator
+
+
+# ---- ways to NCCL ----
+
+def opened(tmp_path, lib, **more):
+    env = {'SIMNCCL_LOG': tmp_path / 'nccl-%p.jsonl', 'TFI_OUTPUT_DIR': tmp_path / 'run', **more}
+    result = truth.run(tmp_path, [built(BUILD / 'victims_gpu' / 'nccl_open')], LD_PRELOAD=lib, **env)
+    assert (result.rc, result.out) == (0, 'none\nok\n'), result.err
+    return result
+
+
+def test_an_opened_nccl(tmp_path, lib):
+    """By dlopen and dlsym, both ranks in one process; before that a look-up in the program finds no NCCL."""
+    opened(tmp_path, lib)
+    trace = only(scripted.traces(tmp_path / 'run'))
+    made = collectives(trace)
+    assert [(c.name, c.rank, c.ranks, c.sequence, c.flags) for c in made] == [('ncclAllReduce', r, 2, 0, GROUPED) for r in (0, 1)]
+    init = only([c for c in scripted.calls(trace) if c.name == 'ncclCommInitAll'])
+    assert {c.communicator for c in made} == {init.args[1]} and init.args[3] == 2
+    assert Counter(c.name for c in scripted.calls(trace))['ncclCommDestroy'] == 2
+
+
+@pytest.mark.parametrize('activities', ['cpu,gpu', 'nccl'])
+def test_activities(tmp_path, lib, activities):
+    opened(tmp_path, lib, TFI_ACTIVITIES=activities)
+    trace = only(scripted.traces(tmp_path / 'run'))
+    assert len(collectives(trace)) == (2 if 'nccl' in activities else 0)
+    libraries = {c.library for c in scripted.calls(trace)}
+    assert libraries == ({'nccl'} if 'nccl' in activities else {'cuda'})
+
+
+def test_stage_timing_only(tmp_path, lib):
+    opened(tmp_path, lib, ENABLE_PROFILER_NAMES='')
+    assert not (tmp_path / 'run').exists()
+
+
+# ---- the table ----
+
+# Not recorded: questions, texts, parameters, and what prepares or runs in kernels of the program's own.
+LEFT_OUT = {'ncclGetVersion', 'ncclGetErrorString', 'ncclGetLastError', 'ncclGetUniqueId', 'ncclCommGetUniqueId', 'ncclCommCount',
+            'ncclCommCuDevice', 'ncclCommUserRank', 'ncclCommMemStats', 'ncclCommQueryProperties', 'ncclWinGetUserPtr',
+            'ncclResetDebugInit', 'ncclResetDebugInitInternal', 'ncclDevCommCreate', 'ncclDevCommDestroy'}
+LEFT_OUT_PREFIXES = ('ncclParam', 'ncclTeam', 'ncclGin', 'ncclLLA2A', 'ncclLsa', 'ncclGetLsa', 'ncclGetMultimem', 'ncclGetPeer')
+
+
+def rows():
+    return {a[2] for kind, a in load_gen_tables().rows('preload/nccl/nccl.def') if kind.startswith('HOOK')}
+
+
+def test_the_table_is_what_nccl_exports():
+    """All of the vendor's library that torch brings is a row, or left out on purpose; no row is missing there."""
+    library = next((BUILD / 'venv').glob('lib/python*/site-packages/nvidia/nccl/lib/libnccl.so.2'), None)
+    assert library, 'the NCCL that torch brings is missing'
+    there = {n for n in exported(library) if n.startswith('nccl')}
+    assert rows() <= there
+    assert {n for n in there - rows() if not n.startswith(LEFT_OUT_PREFIXES)} == LEFT_OUT
+
+
+def test_the_library_exports_each_row(lib):
+    assert rows() <= exported(lib)
+
+
+def test_the_simulated_one_has_them_too():
+    """But for what is newer than 2.28."""
+    newer = {'ncclCommGrow', 'ncclCommSuspend', 'ncclCommResume', 'ncclPutSignal', 'ncclSignal', 'ncclWaitSignal'}
+    assert rows() - exported(built(GPU / 'libnccl.so.2')) == newer
