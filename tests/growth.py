@@ -296,6 +296,23 @@ def annotations_on_device(directory, n):
 
 
 @shape(10000)
+def collectives(directory, n):
+    """N collectives of N communicators, N of one whose numbers fall, and N that share an operator, their ends all at once."""
+    def described(i, number, group):
+        return {'Collective name': 'allreduce', 'In msg nelems': i, 'Out msg nelems': i, 'Group size': 2, 'dtype': 'Float',
+                'Seq': number, 'Process Group Name': group, 'Process Group Ranks': '[0, 1]', 'External id': i + 1}
+
+    def events():
+        yield event('user_annotation', 's0e0', 0, 90 * n)
+        for i in range(3 * n):
+            args = described(i, i, f'group{i}') if i < n else described(i, 3 * n - i, '0') if i < 2 * n else described(n, 7, '1')
+            yield event('cpu_op', 'record_param_comms', 2 * i, 1, **args)
+            yield event('cuda_runtime', 'cudaLaunchKernel', 2 * i, 1, correlation=i + 1)
+            yield event('kernel', 'ncclDevKernel_AllReduce', 10 * n, 80 * n - i, 7, 0, correlation=i + 1, stream=7, device=0, **args)
+    return kineto(directory, events())
+
+
+@shape(10000)
 def steps(directory, n):
     """N profiler steps, each with an operator and a launch."""
     def events():
@@ -582,6 +599,9 @@ COMMANDS = {
     'kinds': ['kinds'],
     'kinds hta': ['kinds', '--rules', 'hta'],
     'overlap': ['overlap'],
+    'comm': ['comm'],
+    'comm tracelens': ['comm', '--rules', 'tracelens'],
+    'comm --stage': ['comm', '--stage', 's*e0'],
     'ops': ['ops'],
     'ops --stage': ['ops', '--stage', 's*e0'],
     'ops --group-by': ['ops', '--group-by', 'name,shapes,stack=3'],

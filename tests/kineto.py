@@ -147,7 +147,7 @@ def forward_points(found, points):
 
 @lru_cache(maxsize=1)
 def belongings(document):
-    """[(work, the stages it belongs to, the outer ones first, the rule)], by the README's rules."""
+    """[(work, the stages it belongs to, the outer ones first, the rule)], by the rules of analysis/help/stages.txt."""
     found = tables(document)
     stages = found['annotation']
     launched = launches(found)

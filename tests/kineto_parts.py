@@ -1,8 +1,9 @@
 """kineto_parts - the events of a Kineto trace by stage: the expected content of report and export --stage.
 
-Operators, calls and device work belong to a stage by the README's rules (tests/kineto.py has the steps). Other events
-of a thread follow rules 1 and 3 at their start. A device annotation goes with the annotation that has its External id,
-and an arrow's end with the event that begins there. Every stage has all row descriptions.
+Operators, calls and device work belong to a stage by the rules of analysis/help/stages.txt: 1 its own thread, 2 its
+forward operator, 3 another thread (tests/kineto.py has the steps). Other events of a thread follow rules 1 and 3 at their
+start. A device annotation goes with the annotation that has its External id, and an arrow's end with the event that
+begins there. Every stage has all row descriptions.
 """
 
 from collections import Counter, defaultdict

@@ -1,6 +1,6 @@
 /* file_out.c - creates files under temporary names, renames them, and removes unfinished ones when a signal arrives.
  *
- * Only the main thread creates files. The signal handler reads the table of pending names. A slot is filled before
+ * Only the main thread creates files. The signal handler reads the table of pending names. An entry is filled before
  * its `used` is set, and cleared only after the rename, so that at worst a name is removed twice.
  */
 #include "base/file_out.h"

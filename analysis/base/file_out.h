@@ -15,7 +15,7 @@ struct file_out {
     int fd;        /* for writing; the caller closes it; -1: it could not be opened */
     int directory; /* the directory that holds it; -1: the file is written in place */
     char *name;    /* its final name in the directory */
-    int pending;   /* slot of its temporary name in the table of pending names, or -1 */
+    int pending;   /* entry of its temporary name in the table of pending names, or -1 */
 };
 
 /* Both return false with the reason in *why. */

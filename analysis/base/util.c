@@ -224,7 +224,7 @@ static size_t map_place(const struct map *map, uint64_t key)
 uint32_t map_get(const struct map *map, uint64_t key)
 {
     if (!map->capacity) return MAP_NONE;
-    return map->values[map_place(map, key)] - 1; /* a free slot gives 0 - 1 = MAP_NONE */
+    return map->values[map_place(map, key)] - 1; /* a free place gives 0 - 1 = MAP_NONE */
 }
 
 static void map_double(struct map *map)
@@ -265,7 +265,7 @@ uint32_t map_number(struct map *map, uint64_t key)
     return number;
 }
 
-/* Moves colliding entries up into the freed slot, so that no later search ends too early. */
+/* Moves colliding entries up into the freed place, so that no later search ends too early. */
 void map_remove(struct map *map, uint64_t key)
 {
     size_t mask = map->capacity - 1, hole = map->capacity ? map_place(map, key) : 0;

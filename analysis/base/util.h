@@ -85,7 +85,7 @@ void complain(const char *file, const char *format, ...) __attribute__((format(p
 /* ---- a map from 64-bit numbers to 32-bit ones ---- */
 struct map {
     uint64_t *keys;
-    uint32_t *values; /* value + 1; 0: the slot is free */
+    uint32_t *values; /* value + 1; 0: the place is free */
     size_t capacity;  /* a power of two, or 0 */
     size_t count;
 };

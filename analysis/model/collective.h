@@ -2,7 +2,7 @@
  *
  * A collective is an operation of a communicator: all_reduce, send, barrier and so on (include/collectives.def). A rank
  * has one entry for each collective that it took part in, with the span of its call on the host, the span of its
- * kernels on the device, or both. A loader may add a call and its kernels as entries of their own with the same `link`;
+ * work, or both. A loader may add a call and its kernels as entries of their own with the same `link`;
  * collectives_finish joins them. Times are nanoseconds on the model's axis once the process is finished.
  * The stage of a collective is that of its kernel (`work`) or of its call (`thread` and `call_start`).
  */

@@ -103,14 +103,14 @@ struct pauses {
 
 /* Range beginnings that wait for their end, which nearly always follows soon. process_finish empties this table. */
 struct begins {
-    struct table table; /* slots, including free ones */
+    struct table table; /* entries, including free ones */
     int64_t *time;
     uint64_t *id;
-    uint32_t *name, *thread, *domain, *flags, *depth; /* in a free slot `thread` is the next free slot + 1 */
+    uint32_t *name, *thread, *domain, *flags, *depth; /* in a free entry `thread` is the next free entry + 1 */
     bool *waits;
     struct range_detail *detail;
     struct map by_id;
-    uint32_t free; /* first free slot + 1; 0: none */
+    uint32_t free; /* first free entry + 1; 0: none */
     size_t *early; /* ranges whose end is in an earlier chunk than their beginning */
     size_t earlies, early_capacity;
 };
@@ -399,7 +399,7 @@ void process_count(struct process *process, uint32_t kind, const char *name, uin
 void process_lose(struct process *process, const char *cause, uint64_t count, bool lost);
 uint32_t process_func(struct process *process, uint32_t string, const char *text, size_t length);
 void ranges_reserve(struct ranges *ranges, size_t more, bool details);
-/* Returns a slot for a beginning. The caller fills its columns, except for the id. */
+/* Returns an entry for a beginning. The caller fills its columns, except for the id. */
 size_t begins_add(struct begins *begins, uint64_t id, bool details);
 /* Completes the last range of `process->ranges` from its beginning, or remembers it until that is read. */
 void begins_meet(struct process *process, bool details);

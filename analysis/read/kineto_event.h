@@ -10,7 +10,7 @@ enum { EVENT_KEYS = 64 };
 struct known_key {
     uint64_t word;
     const char *text;
-    uint8_t length, key; /* length 0: the slot is free */
+    uint8_t length, key; /* length 0: the entry is free */
 };
 
 struct kineto_scanner {

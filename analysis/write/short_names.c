@@ -13,11 +13,11 @@
 
 #include "base/kernel_names.h"
 
-enum { DEEPEST = 4, MOST_SLOTS = 96, MOST_KEPT = 8 };
+enum { DEEPEST = 4, MOST_ARGS = 96, MOST_KEPT = 8 };
 #define DOTS "\xe2\x80\xa6"
 
 /* One argument. */
-struct slot {
+struct arg {
     char bracket;
     uint32_t text; /* number in texts */
     size_t part;   /* its list: an index into left.item */
@@ -27,8 +27,8 @@ struct item {
     const char *name;
     uint32_t base, prefix; /* texts: the short name; the prefix is that name or its last part */
     struct left_outs left;
-    struct slot slot[MOST_SLOTS];
-    size_t slots;
+    struct arg arg[MOST_ARGS];
+    size_t args;
     struct text result;
 };
 
@@ -39,18 +39,18 @@ static uint32_t intern(struct names *texts, const char *from, size_t length)
     return names_add(texts, from, length);
 }
 
-static void add_slot(struct names *texts, struct item *item, size_t part, const char *from, const char *to)
+static void add_arg(struct names *texts, struct item *item, size_t part, const char *from, const char *to)
 {
     while (from < to && *from == ' ') from++;
     while (from < to && to[-1] == ' ') to--;
-    if (item->slots < MOST_SLOTS) {
-        item->slot[item->slots++] =
-            (struct slot){item->left.item[part].bracket, intern(texts, from, (size_t)(to - from)), part};
+    if (item->args < MOST_ARGS) {
+        item->arg[item->args++] =
+            (struct arg){item->left.item[part].bracket, intern(texts, from, (size_t)(to - from)), part};
     }
 }
 
 /* Adds the words and numbers of a mangled list: 5Array, Li128E. */
-static void add_mangled_slots(struct names *texts, struct item *item, size_t part)
+static void add_mangled_args(struct names *texts, struct item *item, size_t part)
 {
     const struct left_out *left = &item->left.item[part];
     for (const char *p = left->from; p < left->to;) {
@@ -59,10 +59,10 @@ static void add_mangled_slots(struct names *texts, struct item *item, size_t par
         unsigned long length = isdigit((unsigned char)*p) ? strtoul(p, &word, 10) : 0;
         if (is_literal) {
             const char *end = p + 2 + strspn(p + 2, "0123456789");
-            add_slot(texts, item, part, p + 2, end);
+            add_arg(texts, item, part, p + 2, end);
             p = end;
         } else if (length && length <= (size_t)(left->to - word)) {
-            add_slot(texts, item, part, word, word + length);
+            add_arg(texts, item, part, word, word + length);
             p = word + length;
         } else {
             p++;
@@ -70,23 +70,23 @@ static void add_mangled_slots(struct names *texts, struct item *item, size_t par
     }
 }
 
-static void add_slots(struct names *texts, struct item *item, size_t part)
+static void add_args(struct names *texts, struct item *item, size_t part)
 {
     const struct left_out *left = &item->left.item[part];
     const char *from = left->from;
     if (strncmp(item->name, "_Z", 2) == 0) {
-        add_mangled_slots(texts, item, part);
+        add_mangled_args(texts, item, part);
         return;
     }
     for (const char *p = left->from; p < left->to && left->bracket != ' ';) {
         const char *end = strchr("<({[", *p) ? after_brackets(p) : NULL;
         if (*p == ',') {
-            add_slot(texts, item, part, from, p);
+            add_arg(texts, item, part, from, p);
             from = p + 1;
         }
         p = end && end <= left->to ? end : p + 1;
     }
-    add_slot(texts, item, part, from, left->to);
+    add_arg(texts, item, part, from, left->to);
 }
 
 static bool is_wrapping(const char *part, size_t length)
@@ -124,7 +124,7 @@ static void take_apart(struct names *texts, struct item *item, bool whole)
     short_name(item->name, &base, &item->left);
     item->base = intern(texts, base.data, base.length);
     item->prefix = whole ? item->base : last_part(texts, base.data);
-    for (size_t i = 0; i < item->left.count; i++) add_slots(texts, item, i);
+    for (size_t i = 0; i < item->left.count; i++) add_args(texts, item, i);
     text_free(&base);
 }
 
@@ -136,22 +136,22 @@ struct group {
     size_t count;
     uint32_t *alike; /* by item: its class; items of one class are still equal */
     size_t classes;
-    bool kept[MOST_SLOTS];
+    bool kept[MOST_ARGS];
     bool by_base; /* the prefix is the whole short name */
 };
 
-static uint32_t text_at(const struct item *item, size_t slot, char bracket)
+static uint32_t text_at(const struct item *item, size_t arg, char bracket)
 {
-    bool has = slot < item->slots && item->slot[slot].bracket == bracket;
-    return has ? item->slot[slot].text : UINT32_MAX - 1;
+    bool has = arg < item->args && item->arg[arg].bracket == bracket;
+    return has ? item->arg[arg].text : UINT32_MAX - 1;
 }
 
-/* Returns the number of classes if this slot (SIZE_MAX: the base) distinguishes too; stores them if `keep` is set. */
-static size_t classes_with(struct group *g, size_t slot, char bracket, bool keep)
+/* Returns the number of classes if this argument (SIZE_MAX: the base) distinguishes too; stores them if `keep` is set. */
+static size_t classes_with(struct group *g, size_t arg, char bracket, bool keep)
 {
     struct map numbers = {0};
     for (size_t i = 0; i < g->count; i++) {
-        uint32_t text = slot == SIZE_MAX ? g->item[i]->base : text_at(g->item[i], slot, bracket);
+        uint32_t text = arg == SIZE_MAX ? g->item[i]->base : text_at(g->item[i], arg, bracket);
         uint64_t key = (uint64_t)g->alike[i] << 32 | text;
         uint32_t number = map_get(&numbers, key);
         if (number == MAP_NONE) map_put(&numbers, key, number = (uint32_t)numbers.count);
@@ -162,10 +162,10 @@ static size_t classes_with(struct group *g, size_t slot, char bracket, bool keep
     return classes;
 }
 
-/* True for a slot with a name, which is clearer to people than a number or a truth value. */
-static bool is_telling(const struct names *texts, const struct group *g, size_t slot)
+/* True for an argument with a name, which is clearer to people than a number or a truth value. */
+static bool is_telling(const struct names *texts, const struct group *g, size_t arg)
 {
-    const char *text = slot < g->item[0]->slots ? names_get(texts, g->item[0]->slot[slot].text)->text : "";
+    const char *text = arg < g->item[0]->args ? names_get(texts, g->item[0]->arg[arg].text)->text : "";
     return isalpha((unsigned char)*text) && strcmp(text, "true") != 0 && strcmp(text, "false") != 0;
 }
 
@@ -173,13 +173,13 @@ static bool keep_best(const struct names *texts, struct group *g, char bracket)
 {
     size_t best = SIZE_MAX, most = g->classes;
     bool telling = false;
-    for (size_t slot = 0; slot < MOST_SLOTS; slot++) {
-        size_t classes = g->kept[slot] ? 0 : classes_with(g, slot, bracket, false);
-        bool better = classes == most && best != SIZE_MAX && !telling && is_telling(texts, g, slot);
+    for (size_t arg = 0; arg < MOST_ARGS; arg++) {
+        size_t classes = g->kept[arg] ? 0 : classes_with(g, arg, bracket, false);
+        bool better = classes == most && best != SIZE_MAX && !telling && is_telling(texts, g, arg);
         if (classes > most || better) {
             most = classes;
-            best = slot;
-            telling = is_telling(texts, g, slot);
+            best = arg;
+            telling = is_telling(texts, g, arg);
         }
     }
     if (best != SIZE_MAX) {
@@ -207,7 +207,7 @@ static void choose(const struct names *texts, struct group *g)
 
 static void name_items(struct names *texts, struct item *item, size_t count, int depth);
 
-/* The shortened texts of one slot; `place` maps a text to its index in `item`. */
+/* The shortened texts of one argument; `place` maps a text to its index in `item`. */
 struct shown {
     struct item *item;
     size_t count, capacity;
@@ -223,10 +223,10 @@ static void free_items(struct item *item, size_t count)
     free(item);
 }
 
-static void show_slot(struct names *texts, const struct group *g, size_t slot, struct shown *shown, int depth)
+static void show_slot(struct names *texts, const struct group *g, size_t arg, struct shown *shown, int depth)
 {
     for (size_t i = 0; i < g->count; i++) {
-        uint32_t text = slot < g->item[i]->slots ? g->item[i]->slot[slot].text : UINT32_MAX;
+        uint32_t text = arg < g->item[i]->args ? g->item[i]->arg[arg].text : UINT32_MAX;
         if (text != UINT32_MAX && map_get(&shown->place, text) == MAP_NONE) {
             shown->item = mem_grow(shown->item, &shown->capacity, shown->count + 1, sizeof *shown->item);
             map_put(&shown->place, text, (uint32_t)shown->count);
@@ -242,13 +242,13 @@ static void put_list(struct text *out, const struct group *g, const struct item 
 {
     char bracket = item->left.item[part].bracket;
     bool any = false, gap = false;
-    for (size_t s = 0; s < item->slots; s++) {
-        if (item->slot[s].part != part) continue;
+    for (size_t s = 0; s < item->args; s++) {
+        if (item->arg[s].part != part) continue;
         if (!g->kept[s]) {
             gap = true;
             continue;
         }
-        const struct item *argument = &shown[s].item[map_get(&shown[s].place, item->slot[s].text)];
+        const struct item *argument = &shown[s].item[map_get(&shown[s].place, item->arg[s].text)];
         text_puts(out, any ? "" : bracket == '<' ? "<" : bracket == '(' ? "(" : " ");
         text_puts(out, gap ? DOTS : any ? ", " : "");
         text_puts(out, argument->result.data ? argument->result.data : "");
@@ -276,14 +276,14 @@ static void put_item(struct names *texts, const struct group *g, struct item *it
 
 static void name_group(struct names *texts, struct item **item, size_t count, int depth)
 {
-    struct shown shown[MOST_SLOTS] = {{0}};
+    struct shown shown[MOST_ARGS] = {{0}};
     struct group g = {.item = item, .count = count, .classes = 1, .by_base = depth == 0};
     g.alike = mem_zero(count, sizeof *g.alike);
     if (depth < DEEPEST) choose(texts, &g);
-    for (size_t s = 0; s < MOST_SLOTS; s++)
+    for (size_t s = 0; s < MOST_ARGS; s++)
         if (g.kept[s]) show_slot(texts, &g, s, &shown[s], depth);
     for (size_t i = 0; i < count; i++) put_item(texts, &g, item[i], shown);
-    for (size_t s = 0; s < MOST_SLOTS; s++) {
+    for (size_t s = 0; s < MOST_ARGS; s++) {
         free_items(shown[s].item, shown[s].count);
         map_free(&shown[s].place);
     }

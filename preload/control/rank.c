@@ -114,11 +114,11 @@ static char token[TOKEN_BYTES];
 /* Takes over the directory and the token that a parent has passed on. */
 static void inherit(const char *inherited, char *path, size_t size)
 {
-    const char *mark = strstr(inherited, "//");
-    size_t length = mark ? (size_t)(mark - inherited) : strlen(inherited);
+    const char *job = strstr(inherited, "//");
+    size_t length = job ? (size_t)(job - inherited) : strlen(inherited);
     tfi_fmt(path, size, "%s", inherited);
     if (length < size) path[length] = 0;
-    tfi_fmt(token, sizeof token, "%s", mark ? mark + 2 : "");
+    tfi_fmt(token, sizeof token, "%s", job ? job + 2 : "");
 }
 
 static void decide(char *path, size_t size)

@@ -122,7 +122,7 @@ static void find_functions(void)
 static bool by_cupti(bool driver, bool cupti)
 {
     if (!cupti || !tfi_cupti->on || __atomic_load_n(&tfi_cupti->quiet, __ATOMIC_ACQUIRE)) return false;
-    return !driver || tfi_other_session() & 1;
+    return !driver || tfi_other_edges() & 1;
 }
 
 static bool number_of_node(uint64_t node, uint64_t *id)

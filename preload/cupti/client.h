@@ -160,8 +160,8 @@ void tfi_kinds_switch_own(bool on);
 void tfi_kinds_judge(uint32_t timed, uint32_t timeless, bool graphs);
 /* Called in the background thread: applies the outcome of tfi_kinds_judge(). */
 void tfi_kinds_adapt(void);
-/* Called when another client's session begins (before its first kind is enabled) or has ended. */
-void tfi_kinds_session(bool begins);
+/* Called when another client begins to record (before its first kind is enabled) or has ended. */
+void tfi_kinds_window(bool begins);
 
 /* ---- buffers: buffers.c ---- */
 
@@ -297,7 +297,7 @@ void *tfi_other_wrapper(unsigned hook);
 /* Called in the background thread, before it calls the driver. */
 void tfi_other_own_thread(void);
 /* Number that is odd while another client has kinds enabled, and grows with each change. */
-uint32_t tfi_other_session(void);
+uint32_t tfi_other_edges(void);
 /* True while that client has this kind enabled. */
 bool tfi_other_wants(uint32_t kind);
 /* Requests a buffer from the client, while it is active. */

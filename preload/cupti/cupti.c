@@ -115,7 +115,7 @@ static void read_clock(struct tfi_thread *to, bool always)
 /* True if the driver may be asked about devices. */
 static bool may_ask(void)
 {
-    return !(tfi_other_session() & 1) && !__atomic_load_n(&tfi_cupti->quiet, __ATOMIC_ACQUIRE);
+    return !(tfi_other_edges() & 1) && !__atomic_load_n(&tfi_cupti->quiet, __ATOMIC_ACQUIRE);
 }
 
 /* Converts one buffer that came back; false if there is none. */
@@ -216,7 +216,7 @@ static bool flush_is_harmful(void)
 static bool due(void)
 {
     return __atomic_load_n(&tfi_cupti->requested, __ATOMIC_ACQUIRE) && now_ms() >= tfi_cupti->next_flush &&
-           !(tfi_other_session() & 1) && !is_away() && !flush_is_harmful();
+           !(tfi_other_edges() & 1) && !is_away() && !flush_is_harmful();
 }
 
 static bool work(void)
@@ -253,7 +253,7 @@ static void set_attributes(void)
 {
     uint8_t off = 0;
     size_t size = sizeof off;
-    if (tfi_cupti_api.version < 130000 || tfi_other_session() & 1) return;
+    if (tfi_cupti_api.version < 130000 || tfi_other_edges() & 1) return;
     tfi_cupti_api.ActivitySetAttribute(TFI_CUPTI_ATTR_PER_THREAD_BUFFER, &size, &off);
 }
 
@@ -341,7 +341,7 @@ static void first_use(bool runtime)
     /* A client that records already would see our questions, and shows that CUPTI can be called. In an injection
      * the driver is being initialised: it must not be asked to do so again, and it admits CUPTI, since injections
      * exist for that. */
-    bool works = injected || tfi_other_session() & 1;
+    bool works = injected || tfi_other_edges() & 1;
     enum tfi_cupti_driver driver = works ? TFI_CUPTI_DRIVER_WORKS : tfi_cupti_driver(runtime);
     if (driver == TFI_CUPTI_DRIVER_NOT_YET) return;
     if (!__atomic_compare_exchange_n(&tfi_cupti->phase, &phase, TFI_CUPTI_STARTING, false, __ATOMIC_ACQ_REL,

@@ -121,12 +121,12 @@ void tfi_kinds_judge(uint32_t timed, uint32_t timeless, bool of_graphs)
 void tfi_kinds_adapt(void)
 {
     if (TFI_LIKELY(__atomic_load_n(&graphs, __ATOMIC_RELAXED) != SWITCH_TO_LAUNCHES)) return;
-    if (tfi_other_session() & 1 || __atomic_load_n(&tfi_cupti_away, __ATOMIC_ACQUIRE)) return;
+    if (tfi_other_edges() & 1 || __atomic_load_n(&tfi_cupti_away, __ATOMIC_ACQUIRE)) return;
     graphs = LAUNCHES;
     enable(TFI_CUPTI_GRAPH_TRACE);
 }
 
-void tfi_kinds_session(bool begins)
+void tfi_kinds_window(bool begins)
 {
     uint64_t bit = 1ull << TFI_CUPTI_GRAPH_TRACE;
     if (!tfi_cupti->on || __atomic_load_n(&tfi_cupti_away, __ATOMIC_ACQUIRE)) return;

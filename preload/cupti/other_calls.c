@@ -1,7 +1,7 @@
 /* other_calls.c - wraps the functions of cupti.def: shares CUPTI between us and the program's own profiler.
  *
  * The program's buffer callbacks are stored; CUPTI has ours (see other_clients.c for sharing buffers). The first
- * buffer of a session is requested when the session begins, as CUPTI would request it: kineto does not flush while no
+ * buffer of a window is requested when the window begins, as CUPTI would request it: kineto does not flush while no
  * buffer of its own is out.
  *
  * Not passed on while we record:
@@ -61,10 +61,10 @@ static bool ours_wants_call(uint32_t domain, uint32_t number)
     return ours_wants(domain) || tfi_cupti_call_index(domain, number) >= 0;
 }
 
-/* Window of the current or latest session. */
+/* Returns the current or latest window. */
 static struct tfi_other_window *window(void)
 {
-    return &tfi_other.windows[(tfi_other.session - 1) / 2 % TFI_OTHER_WINDOWS];
+    return &tfi_other.windows[(tfi_other.edges - 1) / 2 % TFI_OTHER_WINDOWS];
 }
 
 static void set(uint64_t *word, uint64_t bits, bool on)
@@ -80,7 +80,7 @@ static bool any_wanted(void)
     return any != 0;
 }
 
-/* ---- sessions ---- */
+/* ---- windows ---- */
 
 static uint64_t cupti_now(void)
 {
@@ -90,31 +90,31 @@ static uint64_t cupti_now(void)
     return tfi_cupti_clock_ns(now);
 }
 
-/* Called before the first kind of a session is enabled. */
-static void begin_session(void)
+/* Called before the first kind of a window is enabled. */
+static void begin_window(void)
 {
-    if (tfi_other.session & 1) return;
-    tfi_kinds_session(true);
-    tfi_other.windows[tfi_other.session / 2 % TFI_OTHER_WINDOWS] =
+    if (tfi_other.edges & 1) return;
+    tfi_kinds_window(true);
+    tfi_other.windows[tfi_other.edges / 2 % TFI_OTHER_WINDOWS] =
         (struct tfi_other_window){.start = cupti_now(), .before = tfi_other.seen};
-    __atomic_add_fetch(&tfi_other.session, 1, __ATOMIC_RELEASE);
+    __atomic_add_fetch(&tfi_other.edges, 1, __ATOMIC_RELEASE);
 }
 
-static void end_session(void)
+static void end_window(void)
 {
-    if (!(tfi_other.session & 1) || any_wanted()) return;
+    if (!(tfi_other.edges & 1) || any_wanted()) return;
     window()->end = cupti_now();
-    __atomic_add_fetch(&tfi_other.session, 1, __ATOMIC_RELEASE);
-    tfi_kinds_session(false);
+    __atomic_add_fetch(&tfi_other.edges, 1, __ATOMIC_RELEASE);
+    tfi_kinds_window(false);
 }
 
-/* Requests the session's first buffer. While CUPTI holds a buffer of ours, it would not ask the program for one,
- * perhaps for the whole session. */
+/* Requests the window's first buffer. While CUPTI holds a buffer of ours, it would not ask the program for one,
+ * perhaps for the whole window. */
 static void ask_ahead(void)
 {
     uint32_t state = TFI_NONE_AHEAD;
     int error = errno;
-    if (!__atomic_load_n(&tfi_cupti->on, __ATOMIC_ACQUIRE) || !tfi_other.request || !(tfi_other.session & 1)) return;
+    if (!__atomic_load_n(&tfi_cupti->on, __ATOMIC_ACQUIRE) || !tfi_other.request || !(tfi_other.edges & 1)) return;
     if (!tfi_buffers_out()) return;
     if (!__atomic_compare_exchange_n(&tfi_other_ahead.state, &state, TFI_BUSY, false, __ATOMIC_ACQUIRE,
                                      __ATOMIC_RELAXED))
@@ -130,24 +130,24 @@ static void note_kind(uint32_t kind, bool on)
 {
     struct tfi_other_calls *calls = tfi_other_calls(kind);
     if (kind >= 64) return;
-    if (on) begin_session();
+    if (on) begin_window();
     for (unsigned i = 0; calls && i < TFI_OTHER_WORDS; i++) {
         set(&calls->bits[i], ~0ull, on);
         if (on) set(&tfi_other_window_calls(window(), kind)->bits[i], ~0ull, true);
     }
     set(&tfi_other.wanted, tfi_other_bit(kind), on);
     if (on) set(&window()->kinds, tfi_other_bit(kind), true);
-    else end_session();
+    else end_window();
 }
 
 static void note_call(uint32_t domain, uint32_t number, bool on)
 {
     if (number >= TFI_OTHER_CALLS) return;
-    if (on) begin_session();
+    if (on) begin_window();
     set(&tfi_other_calls(domain)->bits[number / 64], tfi_other_bit(number), on);
-    if (tfi_other.session & 1)
+    if (tfi_other.edges & 1)
         set(&tfi_other_window_calls(window(), domain)->bits[number / 64], tfi_other_bit(number), on);
-    if (!on) end_session();
+    if (!on) end_window();
 }
 
 /* ---- the functions ---- */
@@ -180,7 +180,7 @@ CUptiResult cuptiActivityEnable(CUpti_ActivityKind kind)
 }
 
 /* Disables the kind of an API even if we want some of its calls, and then enables those calls again. If only
- * single calls were taken back, CUPTI might take the kind for enabled, and the program's next session would have
+ * single calls were taken back, CUPTI might take the kind for enabled, and the program's next window would have
  * no calls. Calls of other threads in between get no record of CUPTI's, only those of our wrappers. */
 CUptiResult cuptiActivityDisable(CUpti_ActivityKind kind)
 {

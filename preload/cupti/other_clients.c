@@ -1,9 +1,9 @@
 /* other_clients.c - decides which client a record of CUPTI belongs to: this library, or the program's own profiler.
  *
- * While the program has kinds enabled (a session), buffers come from its callback. Our records are read from them
- * before they are handed back to it. A buffer of ours that was open during a session is copied into the program's
+ * While the program has kinds enabled (a window), buffers come from its callback. Our records are read from them
+ * before they are handed back to it. A buffer of ours that was open during a window is copied into the program's
  * buffers. CUPTI records the wishes of both sides. Before a buffer goes to the program, the records that it would not
- * have without us are removed: a call has to lie in one of its sessions; device work belongs to the session of its
+ * have without us are removed: a call has to lie in one of its windows; device work belongs to the window of its
  * call, however late it runs.
  *
  * All of it is atomic words: no lock is held anywhere.
@@ -16,9 +16,9 @@
 struct tfi_other_client tfi_other;
 struct tfi_other_ahead tfi_other_ahead;
 
-uint32_t tfi_other_session(void)
+uint32_t tfi_other_edges(void)
 {
-    return __atomic_load_n(&tfi_other.session, __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&tfi_other.edges, __ATOMIC_ACQUIRE);
 }
 
 static struct tfi_other_copy take_ahead(void)
@@ -48,7 +48,7 @@ static bool later(uint32_t id, uint32_t than)
     return (int32_t)(id - than) > 0;
 }
 
-/* Notes the bounds of the sessions among the ids, which grow with each call. */
+/* Notes the bounds of the windows among the ids, which grow with each call. */
 static void note_id(const void *record)
 {
     uint32_t id = tfi_record_correlation(record);
@@ -75,7 +75,7 @@ static bool lies_in(const struct tfi_other_window *w, uint64_t start)
     return !start || (start >= w->start && (!w->end || start < w->end));
 }
 
-/* True if the program would have this record in that session without us. */
+/* True if the program would have this record in that window without us. */
 static bool belongs_to(struct tfi_other_window *w, const void *record, uint32_t kind)
 {
     const struct tfi_other_calls *calls = tfi_other_window_calls(w, kind);
@@ -95,7 +95,7 @@ static bool belongs_to(struct tfi_other_window *w, const void *record, uint32_t 
 static bool asked_for(const void *record)
 {
     uint32_t kind = tfi_record_kind(record);
-    if (kind >= 64 || !tfi_other.session) return true;
+    if (kind >= 64 || !tfi_other.edges) return true;
     for (unsigned i = 0; i < TFI_OTHER_WINDOWS; i++)
         if (belongs_to(&tfi_other.windows[i], record, kind)) return true;
     return false;
@@ -110,7 +110,7 @@ bool tfi_other_wants(uint32_t kind)
 
 bool tfi_other_request(uint8_t **buffer, size_t *size, size_t *max_records)
 {
-    if (!(tfi_other_session() & 1) || !tfi_other.request) return false;
+    if (!(tfi_other_edges() & 1) || !tfi_other.request) return false;
     struct tfi_other_copy first = take_ahead();
     *buffer = first.data;
     *size = first.size;
@@ -168,8 +168,8 @@ void tfi_other_copy_records(uint8_t *buffer, size_t valid)
     void *record = NULL, *next = NULL;
     bool whole = true;
     note_ids(buffer, valid);
-    if (!tfi_other.session || !tfi_other.request || !tfi_other.complete) return;
-    if (tfi_other.session & 1) to = take_ahead();
+    if (!tfi_other.edges || !tfi_other.request || !tfi_other.complete) return;
+    if (tfi_other.edges & 1) to = take_ahead();
     if (!tfi_record_next(buffer, valid, &next, &whole)) next = NULL;
     while ((record = next) != NULL) {
         if (!tfi_record_next(buffer, valid, &next, &whole)) next = NULL;
@@ -184,7 +184,7 @@ void tfi_other_copy_records(uint8_t *buffer, size_t valid)
 
 void tfi_other_dropped(uint64_t count)
 {
-    if (tfi_other_session() & 1) __atomic_add_fetch(&tfi_other.dropped, count, __ATOMIC_RELAXED);
+    if (tfi_other_edges() & 1) __atomic_add_fetch(&tfi_other.dropped, count, __ATOMIC_RELAXED);
 }
 
 bool tfi_other_clock(uint64_t (**clock)(void))

@@ -33,7 +33,8 @@ static inline uint64_t tfi_other_bit(uint32_t n)
     return 1ull << n % 64;
 }
 
-/* A session: the kinds that were enabled in it at some time, and the single calls that were not taken back. */
+/* A time in which another client has something enabled: the kinds that were enabled in it at some time, and the single
+ * calls that were not taken back. */
 struct tfi_other_window {
     uint64_t start, end; /* in CUPTI's time; 0 if unknown, or not yet */
     uint32_t before;     /* last call id known to be older, 0 if none is */
@@ -50,8 +51,8 @@ struct tfi_other_client {
     bool clock_taken; /* passed on to CUPTI */
     uint64_t wanted;  /* kinds that are enabled now */
     struct tfi_other_calls runtime, driver;
-    uint32_t session; /* odd while anything is wanted */
-    uint32_t seen;    /* latest call id in any buffer so far, 0 if there was none */
+    uint32_t edges; /* beginnings and ends of windows so far: odd while anything is wanted */
+    uint32_t seen;  /* latest call id in any buffer so far, 0 if there was none */
     struct tfi_other_window windows[TFI_OTHER_WINDOWS];
     uint64_t dropped; /* counted when we read the count, not yet reported to the client */
 };
@@ -70,7 +71,7 @@ extern struct tfi_other_ahead {
 } tfi_other_ahead;
 enum { TFI_NONE_AHEAD = 0, TFI_BUSY = 1, TFI_ONE_AHEAD = 2 };
 
-/* Return the single calls of an API that are enabled now, and those of a session; NULL for a kind that is no API. */
+/* Return the single calls of an API that are enabled now, and those of a window; NULL for a kind that is no API. */
 static inline struct tfi_other_calls *tfi_other_calls(uint32_t kind)
 {
     return kind == TFI_CUPTI_RUNTIME ? &tfi_other.runtime : kind == TFI_CUPTI_DRIVER ? &tfi_other.driver : NULL;

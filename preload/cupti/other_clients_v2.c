@@ -157,7 +157,7 @@ CUptiResult cuptiSubscribe_v2(CUpti_SubscriberHandle *subscriber, CUpti_Callback
     const void *enable = tfi_hook_sibling(TFI_HOOK_cuptiSubscribe_v2, "cuptiActivityEnable_v2", caller);
     const void *first = tfi_hook_sibling(TFI_HOOK_cuptiSubscribe_v2, "cuptiActivityEnable", caller);
     bool other = __atomic_load_n(&tfi_cupti->on, __ATOMIC_ACQUIRE) && first != (void *)tfi_cupti_api.ActivityEnable;
-    if (!enable || !subscriber || other || tfi_other_session() & 1) return real(subscriber, callback, userdata, params);
+    if (!enable || !subscriber || other || tfi_other_edges() & 1) return real(subscriber, callback, userdata, params);
     int error = errno;
     give(params, caller);
     errno = error;

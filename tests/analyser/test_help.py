@@ -1,6 +1,6 @@
-"""test_help - tfanalyze help: every topic and command prints, says what it has to say, and is a man page too; its checks fail.
+"""test_help - tfanalyze help: every topic and command prints its facts and is a man page too; its checks find mistakes.
 
-tests/data/help_facts.txt lists what each topic has to say: names of tables' rows, variables, files, limits.
+tests/data/help_facts.txt lists the facts of each topic: names of tables' rows, variables, files, limits.
 """
 
 import os
@@ -74,7 +74,7 @@ def test_nothing_is_forgotten(show):
 
 
 def test_examples_are_commands(show):
-    """A command in a page's code is a command that there is, with options that it takes."""
+    """Every command in a page's code exists and takes the options shown."""
     seen = 0
     for name in TOPICS + COMMANDS:
         text = show('help', *name.split()).replace('\\\n', '')
@@ -93,7 +93,7 @@ def test_examples_are_commands(show):
 
 @pytest.mark.parametrize('page', PAGES, ids=lambda page: page.name)
 def test_man_pages(page):
-    """groff has nothing to say against a page, and shows its name and a section."""
+    """groff accepts every page without a warning, and man shows its name and a section."""
     environment = {**clean_environment(), 'LC_ALL': 'C.UTF-8', 'MANWIDTH': '80', 'MAN_KEEP_FORMATTING': '', 'MANROFFOPT': ''}
     result = execute(['man', '--warnings', '-E', 'UTF-8', '-l', '-Tutf8', '-Z', page], environment)
     assert (result.rc, result.err) == (0, '')
@@ -106,7 +106,7 @@ def test_man_pages(page):
 
 @pytest.fixture
 def tree(tmp_path):
-    """What scripts/gen-tables reads, copied."""
+    """A copy of the files that scripts/gen-tables reads."""
     for pattern in ('README.md', 'scripts/gen-tables', 'scripts/help_pages.py', 'scripts/tfrun', 'scripts/man/*', 'include/*.def',
                     'preload/*.def', 'preload/*/*.def', 'tests/dummy.def', 'analysis/*.def', 'analysis/help/*.txt',
                     'analysis/help/commands/*.txt'):
@@ -142,7 +142,7 @@ EDITS = [
 
 
 def test_checks_fail(tree):
-    """Each kind of mistake is named; pages without the form of a page first, as nothing can be made of them."""
+    """Each kind of mistake is named; malformed pages come first, because they stop the other checks."""
     for part in (EDITS[4:], EDITS[:4]):
         for path, old, new, _ in part:
             edit(tree / path, old, new)
@@ -151,7 +151,7 @@ def test_checks_fail(tree):
 
 
 def test_checks_of_files(tree):
-    """The copied tree passes; a command without a page, a page without a command and a man page of nothing do not."""
+    """The copied tree passes; a command without a page, a page without a command and a stray man page do not."""
     assert gen_tables(tree, 'check') == (0, '')
     (tree / 'scripts/man/tfinject-old.7').write_text('x')
     (tree / 'analysis/help/commands/old.txt').write_text('old - x\n\nx\n')

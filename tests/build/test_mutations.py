@@ -274,7 +274,7 @@ ROWS = [
         'tfi_plan_at(&now.plan, now.steps - 1, &is.cycle)',
         'tfi_plan_at(&now.plan, now.steps, &is.cycle)'),
     # The last step of a cycle is missing.
-    row('warm-up-counts-as-active', 'schedule.py::test_schedule_defaults_equal_the_readme', 'preload/control/plan.c',
+    row('warm-up-counts-as-active', 'schedule.py::test_schedule_defaults', 'preload/control/plan.c',
         'return step < (uint64_t)plan->wait + plan->warmup ?',
         'return step <= (uint64_t)plan->wait + plan->warmup ?'),
     # Kernels from before cudaProfilerStart are in the trace.

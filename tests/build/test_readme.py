@@ -1,4 +1,4 @@
-"""test_readme - the README: short, honest at the top, and every command in it runs and prints what stands below it."""
+"""test_readme - the README: short, honest at the top, and every command in it runs and prints the output shown."""
 
 import re
 import shutil
@@ -53,8 +53,8 @@ def test_length_and_promises():
         assert f'`{command}`' in README
 
 
-def test_what_it_names_is_there():
-    """Targets of make, files of the repository, and topics of tfanalyze help."""
+def test_names_in_the_readme_exist():
+    """The README's make targets, files and topics of tfanalyze help exist."""
     assert {target for target in re.findall(r'`make ([a-z-]+)', README)} <= TARGETS
     for path in re.findall(r'\b(?:scripts|tests|include|analysis|preload)/[\w./-]*\w', README):
         assert (ROOT / path).exists(), path
@@ -67,15 +67,15 @@ def test_what_it_names_is_there():
 
 @pytest.mark.slow
 def test_a_first_profile(lib, tfanalyze, python, tmp_path):
-    """All commands but those on traces of others, in their order."""
+    """The README's commands run in order, except those on other people's traces."""
     chosen = [s for s in sessions() if 'traces/' not in s[0]]
     seen = [command.split()[0] for command, *_ in play(tmp_path, chosen)]
     assert seen.count('tfrun') >= 2 and seen.count('tfanalyze') >= 3
     assert (tmp_path / 'run/timing.json').exists()
 
 
-def test_somebody_elses_trace(tfanalyze, tmp_path, shared_traces):
-    """The commands on PyTorch traces; figures that depend on nothing but the trace are those of the README."""
+def test_pytorch_traces(tfanalyze, tmp_path, shared_traces):
+    """The README's commands on PyTorch traces run, and print its figures where only the trace decides them."""
     (tmp_path / 'traces').mkdir()
     for trace in (shared_traces / 'hta/trace_filter').glob('*.json.gz'):
         shutil.copy(trace, tmp_path / 'traces')

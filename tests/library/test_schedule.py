@@ -96,7 +96,7 @@ def test_cycles_are_numbered(play):
     assert [s[:3] for s in switches(trace)] == [(OFF, 0, 0), (ON, 0, 0), (ON, 1, 1), (ON, 2, 2), (OFF, 3, 3)]
 
 
-def test_schedule_defaults_equal_the_readme(play):
+def test_schedule_defaults(play):
     trace = play(steps(6), {'TFI_SCHEDULE': 'active=3'})
     assert [s for s, _ in states(trace)] == [WARMUP, ON, ON, ON, OFF, OFF]
 

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/load/kineto_comm.h"
 #include "model/load/kineto_info.h"
 #include "model/load/kineto_ops.h"
 #include "model/steps.h"
@@ -60,6 +61,7 @@ struct kineto_load {
     struct cached_name *name_cache;
     struct threads_seen threads;
     struct kineto_info info;
+    struct kineto_comm comm;
     uint64_t lost[NR_CAUSES];
     struct map demangled; /* demangled kernel names, by the names in the file */
 };
@@ -216,16 +218,6 @@ static struct tally *tally_of(struct kineto_load *load, const struct kineto_even
 
 /* ---- keeping ---- */
 
-/* Recognises asynchronous ranges. The trace does not mark them, but those of c10d's backends always are
- * (c10d::Work's constructor). */
-static bool is_collective(struct slice name)
-{
-    static const char *const backends[] = {"nccl:", "gloo:", "mpi:", "ucc:", "xccl:"};
-    for (size_t i = 0; i < ARRAY_SIZE(backends); i++)
-        if (name.length > strlen(backends[i]) && memcmp(name.at, backends[i], strlen(backends[i])) == 0) return true;
-    return false;
-}
-
 static void keep_range(struct kineto_load *load, const struct kineto_event *event, uint32_t thread)
 {
     struct ranges *r = &load->process->ranges;
@@ -241,7 +233,8 @@ static void keep_range(struct kineto_load *load, const struct kineto_event *even
     r->name[at] = name_of(load, is_step ? (struct slice){any_step, sizeof any_step - 1} : event->name);
     r->thread[at] = thread;
     r->domain[at] = NAME_NONE;
-    r->flags[at] = TFI_RANGE_STAGE | TFI_RANGE_NESTED | (is_collective(event->name) ? TFI_RANGE_ASYNC : 0);
+    /* Asynchronous ranges are not marked in the trace, but those of c10d's backends always are (c10d::Work). */
+    r->flags[at] = TFI_RANGE_STAGE | TFI_RANGE_NESTED | (is_backend_work(event->name) ? TFI_RANGE_ASYNC : 0);
     r->depth[at] = 0;
     r->step[at] = is_step ? (uint32_t)MIN(number, NO_PLACE - 2) : NO_PLACE;
     if (details) r->detail[at] = (struct range_detail){0};
@@ -322,6 +315,8 @@ static void keep_work(struct kineto_load *load, const struct kineto_event *event
     w->name[at] = kernel_name(load, event->name);
     w->lane[at] = lane_of(load, event);
     w->event_class[at] = (uint8_t)event_class;
+    if (load->want & WANT_COLLECTIVES && event_class == CLASS_KERNEL)
+        comm_take_kernel(&load->comm, load->process, event, w->name[at]);
 }
 
 static void keep_forward(struct kineto_load *load, const struct kineto_event *event, uint32_t thread)
@@ -380,8 +375,12 @@ static void take_whole(struct kineto_load *load, const struct kineto_event *even
     switch (table_of(event, event_class, kind->is_pairs)) {
     case TABLE_RANGES:
         if (want & WANT_RANGES) keep_range(load, event, thread);
+        if (want & WANT_COLLECTIVES && is_backend_work(event->name))
+            comm_take_annotation(&load->comm, load->process, event, thread);
         break;
     case TABLE_SPANS:
+        if (want & WANT_COLLECTIVES && event_class == CLASS_OPERATOR && slice_is(event->name, "record_param_comms"))
+            comm_take_call(&load->comm, load->process, event, thread);
         if (want & (event_class == CLASS_API ? WANT_LAUNCHES : WANT_OPERATORS))
             keep_span(load, event, thread, event_class);
         break;
@@ -454,6 +453,7 @@ static void move_all(struct process *p, int64_t by)
     move(p->works.end, p->works.table.count, by);
     move(p->forwards.time, p->forwards.table.count, by);
     move(p->blocks.time, p->blocks.table.count, by);
+    collectives_move(&p->collectives, by);
     for (size_t i = 0; i < p->threads; i++) {
         move(&p->thread[i].first, p->thread[i].has_time, by);
         move(&p->thread[i].last, p->thread[i].has_time, by);
@@ -496,11 +496,13 @@ static void conclude(struct kineto_load *load, const struct kineto_damage *damag
     set_clock(p, load->info.base != 0);
     threads_conclude(&load->threads, p);
     info_conclude(&load->info, load->names, p, notes);
+    comm_conclude(&load->comm, p);
     p->complete = !damage->cut && !damage->broken;
 }
 
 static void load_begin(struct kineto_load *load)
 {
+    load->comm.names = load->names;
     load->name_cache = mem_zero(NAME_CACHE, sizeof *load->name_cache);
     load->process->metadata = mem_zero(1, sizeof *load->process->metadata);
 }
@@ -514,6 +516,7 @@ static bool load_end(struct kineto_load *load, bool usable, const struct kineto_
     free(load->name_cache);
     map_free(&load->demangled);
     threads_free(&load->threads);
+    comm_free(&load->comm);
     info_free(&load->info);
     return usable;
 }

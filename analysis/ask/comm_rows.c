@@ -1,0 +1,199 @@
+/* comm_rows.c - computes one row for each collective of a summary. */
+#include "ask/comm_rows.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "ask/comm_tracelens.h"
+#include "base/statistics.h"
+
+/* ---- sizes ---- */
+
+static uint64_t times(uint64_t bytes, int64_t ranks)
+{
+    uint64_t product;
+    bool known = bytes != UNKNOWN_COUNT && ranks > 0 && !__builtin_mul_overflow(bytes, (uint64_t)ranks, &product);
+    return known ? product : UNKNOWN_COUNT;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a == UNKNOWN_COUNT ? b : b == UNKNOWN_COUNT ? a : MAX(a, b);
+}
+
+uint64_t comm_bytes(const struct comm_part *part)
+{
+    switch (collective_kinds[part->op].whole) {
+    case WHOLE_INPUT: return larger(part->bytes_in, times(part->bytes_out, part->size));
+    case WHOLE_OUTPUT: return larger(part->bytes_out, times(part->bytes_in, part->size));
+    default: return larger(part->bytes_in, part->bytes_out);
+    }
+}
+
+double comm_bus_factor(enum collective_op op, int64_t ranks)
+{
+    double n = (double)ranks;
+    switch (collective_kinds[op].bus) {
+    case BUS_TWICE: return ranks > 0 ? 2 * (n - 1) / n : NAN;
+    case BUS_SHARE: return ranks > 0 ? (n - 1) / n : NAN;
+    default: return 1;
+    }
+}
+
+/* ---- one row ---- */
+
+static bool has_work(const struct comm_part *part)
+{
+    return part->start != UNKNOWN_TIME && part->end != UNKNOWN_TIME;
+}
+
+/* Returns when a rank came: when its work began, or its call if the work of some rank is unknown. */
+static int64_t arrival(const struct comm_row *row, const struct comm_part *part)
+{
+    return row->has_work ? part->start : part->call_start;
+}
+
+static void look_at_parts(struct comm_row *row)
+{
+    row->compared = row->parts > 1;
+    row->has_work = true;
+    for (size_t i = 0; i < row->parts; i++) {
+        const struct comm_part *part = &row->part[i];
+        row->ranks += !i || part->rank != part[-1].rank;
+        row->mismatch |=
+            part->op != row->part->op && part->op_key == row->part->op_key && part->source == UNKNOWN_NUMBER;
+        row->has_work &= has_work(part);
+        row->compared &= part->on_axis;
+        row->bytes = larger(row->bytes, comm_bytes(part));
+    }
+    for (size_t i = 0; i < row->parts; i++) row->compared &= arrival(row, &row->part[i]) != UNKNOWN_TIME;
+    row->compared &= row->ranks == row->parts;
+}
+
+static void take_durations(struct comm_row *row, bool meets)
+{
+    const struct comm_part *shortest = NULL;
+    for (size_t i = 0; i < row->parts; i++) {
+        const struct comm_part *part = &row->part[i];
+        if (!has_work(part)) continue;
+        int64_t time = part->end - part->start;
+        if (!shortest || time < shortest->end - shortest->start) shortest = part;
+        row->duration = MAX(row->duration, time);
+    }
+    if (!shortest) return;
+    row->shortest = shortest->end - shortest->start;
+    if (meets || row->parts == 1) row->transfer = row->shortest;
+    if (meets && row->parts > 1 && row->has_work) row->last = shortest->rank;
+}
+
+/* Compares starts and ends, of parts on one clock. */
+static void take_skew(struct comm_row *row, bool meets)
+{
+    const struct comm_part *last = row->part, *slowest = row->part;
+    int64_t earliest = arrival(row, last), first_end = last->end;
+    for (size_t i = 0; i < row->parts; i++) {
+        const struct comm_part *part = &row->part[i];
+        if (arrival(row, part) > arrival(row, last)) last = part;
+        if (part->end > slowest->end) slowest = part;
+        earliest = MIN(earliest, arrival(row, part));
+        first_end = MIN(first_end, part->end);
+    }
+    row->latest = arrival(row, last);
+    row->skew = row->latest - earliest;
+    row->last = last->rank;
+    if (!row->has_work) return;
+    row->end_skew = slowest->end - first_end;
+    row->slowest = slowest->rank;
+    if (!meets) row->transfer = MAX(slowest->end - row->latest, 0);
+}
+
+static struct comm_row new_row(const struct comm_part *part, size_t parts)
+{
+    int64_t first = INT64_MAX;
+    bool is_chosen = false;
+    for (size_t i = 0; i < parts; i++) {
+        first = MIN(first, part[i].start != UNKNOWN_TIME ? part[i].start : part[i].call_start);
+        is_chosen |= part[i].is_chosen;
+    }
+    return (struct comm_row){.part = part,
+                             .first = first,
+                             .is_chosen = is_chosen,
+                             .parts = parts,
+                             .bytes = UNKNOWN_COUNT,
+                             .skew = UNKNOWN_TIME,
+                             .end_skew = UNKNOWN_TIME,
+                             .transfer = UNKNOWN_TIME,
+                             .duration = UNKNOWN_TIME,
+                             .shortest = UNKNOWN_TIME,
+                             .last = UNKNOWN_NUMBER,
+                             .slowest = UNKNOWN_NUMBER,
+                             .algorithm_gb = NAN,
+                             .bus_gb = NAN};
+}
+
+static struct comm_row make_row(const struct comm_part *part, size_t parts)
+{
+    struct comm_row row = new_row(part, parts);
+    bool meets = collective_kinds[part->op].meets;
+    look_at_parts(&row);
+    take_durations(&row, meets);
+    if (row.compared) take_skew(&row, meets);
+    if (row.bytes != UNKNOWN_COUNT && row.transfer > 0) {
+        row.algorithm_gb = (double)row.bytes / (double)row.transfer;
+        row.bus_gb = row.algorithm_gb * comm_bus_factor(part->op, part->size);
+    }
+    return row;
+}
+
+int64_t comm_wait(const struct comm_row *row, const struct comm_part *part, enum rules rules)
+{
+    if (rules == RULES_TRACELENS) return tracelens_wait(row, part);
+    if (row->compared) return row->latest - arrival(row, part);
+    bool by_duration = collective_kinds[row->part->op].meets && row->has_work && row->parts > 1;
+    return by_duration ? part->end - part->start - row->shortest : UNKNOWN_TIME;
+}
+
+/* ---- all rows ---- */
+
+static int by_first_start(const void *a, const void *b)
+{
+    const struct comm_row *x = a, *y = b;
+    if (x->part->run != y->part->run) return x->part->run < y->part->run ? -1 : 1;
+    return x->first != y->first ? (x->first < y->first ? -1 : 1) : (x->part > y->part) - (x->part < y->part);
+}
+
+static void count_row(struct comm_rows *rows, const struct comm_row *row)
+{
+    rows->incomplete += row->part->size > 0 && row->ranks < (size_t)row->part->size;
+    rows->mismatched += row->mismatch;
+    rows->unnumbered += row->part->is_counted;
+    rows->ungrouped += row->part->group == NAME_NONE;
+}
+
+void comm_rows_make(struct comm_rows *rows, const struct comm_summary *s, enum rules rules)
+{
+    struct values spread = {0}; /* of the ends of collectives that all ranks leave at nearly the same moment */
+    *rows = (struct comm_rows){.simple = rules == RULES_TRACELENS && tracelens_is_simple(s), .residual = UNKNOWN_TIME};
+    for (size_t first = 0, end; first < s->count; first = end) {
+        end = comm_key_end(s, first);
+        struct comm_row row =
+            rules == RULES_TRACELENS ? new_row(&s->part[first], end - first) : make_row(&s->part[first], end - first);
+        bool told = rules != RULES_TRACELENS || tracelens_row(&row, s->names, rows->simple);
+        if (collective_kinds[row.part->op].meets && row.end_skew != UNKNOWN_TIME) values_add(&spread, row.end_skew);
+        rows->untold += row.is_chosen && !told;
+        if (!row.is_chosen || !told) continue;
+        rows->row = mem_grow(rows->row, &rows->capacity, rows->count + 1, sizeof *rows->row);
+        rows->row[rows->count++] = row;
+        count_row(rows, &row);
+    }
+    if (rows->count) qsort(rows->row, rows->count, sizeof *rows->row, by_first_start);
+    values_sort(&spread);
+    if (spread.count && rules == RULES_EXACT) rows->residual = values_percentile(&spread, 0.5);
+    values_free(&spread);
+}
+
+void comm_rows_free(struct comm_rows *rows)
+{
+    free(rows->row);
+    *rows = (struct comm_rows){0};
+}

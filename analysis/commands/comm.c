@@ -1,0 +1,194 @@
+/* comm.c - matches collectives over ranks: bytes, who came when, who waited how long, and bandwidth.
+ *
+ * One row per collective, by its first start. ask/comm_rows.h defines the values, ask/comm_parts.h the matching. A
+ * filter chooses a collective if it chooses it on one rank. Ranks of a communicator that are not among the inputs leave
+ * the skew of their collectives too small and the transfer time too long; a message says so.
+ * --rules tracelens: the collectives, keys and values of TraceLens's NcclAnalyser (ask/comm_tracelens.h).
+ */
+#include <stdio.h>
+
+#include "ask/comm_parts.h"
+#include "ask/comm_rows.h"
+#include "commands/session.h"
+
+enum { STATUS_USAGE = 2 };
+
+struct comm {
+    struct session *session;
+    struct comm_job job;
+    struct comm_rows rows;
+    enum rules rules;
+};
+
+/* ---- printing ---- */
+
+static void emit_time(struct emit *e, const char *key, int64_t ns)
+{
+    if (ns == UNKNOWN_TIME) emit_null(e, key);
+    else emit_us(e, key, ns);
+}
+
+static void emit_name(struct emit *e, const struct names *names, const char *key, uint32_t number)
+{
+    const struct name *name = names_get(names, number);
+    if (number == NAME_NONE) emit_null(e, key);
+    else emit_bytes_text(e, key, name->text, name->length);
+}
+
+static void emit_operation(const struct comm *comm, const struct comm_part *part)
+{
+    bool by_name = comm->rules == RULES_TRACELENS || part->op == COLLECTIVE_OTHER;
+    if (comm->rules == RULES_TRACELENS && part->name == NAME_NONE && part->op == COLLECTIVE_ALL_REDUCE)
+        emit_text(&comm->session->emit, "name", "allreduce");
+    else if (by_name) emit_name(&comm->session->emit, comm->job.summary.names, "name", part->name);
+    else emit_text(&comm->session->emit, "name", collective_kinds[part->op].name);
+}
+
+static void emit_waits(const struct comm *comm, const struct comm_row *row)
+{
+    struct emit *e = &comm->session->emit;
+    bool known = false;
+    for (size_t i = 0; i < row->parts; i++) known |= comm_wait(row, &row->part[i], comm->rules) != UNKNOWN_TIME;
+    if (!known) {
+        emit_null(e, "wait_us");
+        return;
+    }
+    emit_open(e, "wait_us", false);
+    for (size_t i = 0; i < row->parts; i++) {
+        char rank[32];
+        snprintf(rank, sizeof rank, row->part[i].rank < 0 ? "unknown" : "%lld", (long long)row->part[i].rank);
+        emit_time(e, rank, comm_wait(row, &row->part[i], comm->rules));
+    }
+    emit_close(e);
+}
+
+static void emit_one(const struct comm *comm, const struct comm_row *row)
+{
+    struct emit *e = &comm->session->emit;
+    const struct comm_part *part = row->part;
+    emit_row(e);
+    emit_operation(comm, part);
+    if (part->group == NAME_NONE && comm->rules == RULES_TRACELENS)
+        emit_text(e, "group", comm->rows.simple ? "all" : "Unknown_Group");
+    else emit_name(e, comm->job.summary.names, "group", part->group);
+    emit_int(e, "seq", part->sequence);
+    emit_count(e, "ranks", row->ranks);
+    emit_known(e, "size", part->size);
+    if (row->bytes == UNKNOWN_COUNT) emit_null(e, "bytes");
+    else emit_bytes(e, "bytes", row->bytes);
+    emit_time(e, "start_skew_us", row->skew);
+    emit_waits(comm, row);
+    emit_time(e, "transfer_us", row->transfer);
+    emit_time(e, "duration_us", row->duration);
+    emit_time(e, "end_skew_us", row->end_skew);
+    emit_double(e, "algbw_gbs", row->algorithm_gb);
+    emit_double(e, "busbw_gbs", row->bus_gb);
+    emit_known(e, "slowest_rank", row->slowest);
+    emit_known(e, "last_rank", row->last);
+    emit_time(e, "clock_residual_us", row->parts > 1 && row->skew != UNKNOWN_TIME ? comm->rows.residual : UNKNOWN_TIME);
+    emit_row_end(e);
+}
+
+/* ---- messages ---- */
+
+/* Names the first incomplete collective and its communicator. */
+static void say_missing(const struct comm *comm)
+{
+    const struct comm_row *row = comm->rows.row;
+    while (!(row->part->size > 0 && row->ranks < (size_t)row->part->size)) row++;
+    const struct comm_part *part = row->part;
+    const char *group = names_get(comm->job.summary.names, part->group)->text;
+    const char *members = names_get(comm->job.summary.names, part->members)->text;
+    complain(
+        NULL,
+        "%llu of %zu collectives lack ranks, such as number %lld of group %s%s%s with %zu of %lld ranks: their skew "
+        "may be larger and their transfer shorter than shown; give the traces of all ranks",
+        (unsigned long long)comm->rows.incomplete, comm->rows.count, (long long)part->sequence, group,
+        *members ? " of ranks " : "", members, row->ranks, (long long)part->size);
+}
+
+static void say_faults(const struct comm *comm)
+{
+    const struct comm_rows *rows = &comm->rows;
+    bool chosen = comm->session->options.rank.count || comm->session->options.pid.count;
+    if (rows->incomplete && !chosen) {
+        say_missing(comm);
+        session_spoil(comm->session);
+    }
+    if (rows->mismatched) {
+        complain(
+            NULL,
+            "%llu of %zu collectives differ on their ranks in operation%s: the traces are of several jobs, or begin "
+            "in different places",
+            (unsigned long long)rows->mismatched, rows->count,
+            comm->rules == RULES_TRACELENS ? ", size or type, where TraceLens itself gives no answer" : "");
+        session_spoil(comm->session);
+    }
+    if (comm->job.restarts) {
+        complain(
+            NULL,
+            "sequence numbers restart %llu times, as after an abort: collectives are matched by restart and number",
+            (unsigned long long)comm->job.restarts);
+    }
+    if (rows->untold) complain(NULL, "%llu collectives are in no table of TraceLens", (unsigned long long)rows->untold);
+}
+
+static void say_limits(const struct comm *comm)
+{
+    const struct comm_job *job = &comm->job;
+    if (job->without_axis && job->ranks > 1 && comm->rules != RULES_TRACELENS) {
+        complain(
+            NULL,
+            "%zu traces have no time of day (baseTimeNanoseconds): start skew is unknown, and waiting follows from "
+            "durations",
+            job->without_axis);
+    }
+    if (job->runs > 1)
+        complain(NULL, "the traces are of %zu separate times or worlds: each is matched by itself", job->runs);
+    if (comm->rows.ungrouped && comm->rules != RULES_TRACELENS) {
+        complain(
+            NULL,
+            "%llu of %zu collectives have no communicator in the trace: they are matched by operation and order of "
+            "time",
+            (unsigned long long)comm->rows.ungrouped, comm->rows.count);
+    }
+}
+
+/* ---- the answer ---- */
+
+static void emit_sums(const struct comm *comm)
+{
+    struct emit *e = &comm->session->emit;
+    emit_totals(e);
+    emit_count(e, "collectives", comm->rows.count);
+    emit_count(e, "ranks", comm->job.ranks);
+    emit_count(e, "incomplete", comm->rows.incomplete);
+    emit_count(e, "mismatched", comm->rows.mismatched);
+    emit_time(e, "clock_residual_us", comm->rows.residual);
+    emit_end(e);
+}
+
+void cmd_comm(struct session *session)
+{
+    const struct options *options = &session->options;
+    struct comm comm = {.session = session, .rules = options->rules};
+    if (options->rules == RULES_HTA) {
+        complain(NULL, "comm has no --rules hta: HTA has no such question");
+        session->status = STATUS_USAGE;
+        return;
+    }
+    if (!session_load(session, comm_wants(options), false) || !session_begin(session, STYLE_TABLE)) return;
+    comm_collect(&comm.job, &session->chosen, false);
+    comm_rows_make(&comm.rows, &comm.job.summary, comm.rules);
+    size_t shown = options->top ? MIN(options->top, comm.rows.count) : comm.rows.count;
+    for (size_t i = 0; i < shown; i++) emit_one(&comm, &comm.rows.row[i]);
+    emit_sums(&comm);
+    if (comm.rows.count || !is_filtered(options)) {
+        if (!comm.rows.count) complain(NULL, "no collectives; `tfanalyze info` shows what there is");
+        say_faults(&comm);
+        say_limits(&comm);
+    }
+    session_end(session, comm.rows.count || !is_filtered(options));
+    comm_rows_free(&comm.rows);
+    comm_job_free(&comm.job);
+}

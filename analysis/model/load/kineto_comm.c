@@ -1,0 +1,217 @@
+/* kineto_comm.c - reads collectives from a Kineto trace.
+ *
+ * torch describes a collective of a device in the arguments of its record_param_comms operator, and Kineto repeats them
+ * in the kernels that the operator launched: all of them have the same external id. Older traces have kernels without a
+ * description. Backends of the host, such as gloo, have an annotation alone, which lasts until the work is done. The
+ * annotations of a device's backend last as long as the call; they count only in a trace without anything else.
+ */
+#include "model/load/kineto_comm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the description in the arguments ---- */
+
+static uint32_t text_name(struct kineto_comm *comm, struct slice value)
+{
+    bool is_list = value.length && *value.at == '[';
+    char *text = is_list ? NULL : json_text(value);
+    uint32_t name = is_list ? names_add(comm->names, value.at, value.length)
+                    : text  ? names_add(comm->names, text, strlen(text))
+                            : NAME_NONE;
+    free(text);
+    return name;
+}
+
+static void take_count(struct slice value, uint64_t *to)
+{
+    int64_t number;
+    if (json_int(value, &number) && number >= 0) *to = (uint64_t)number;
+}
+
+static void take_number(struct slice value, int64_t *to)
+{
+    int64_t number;
+    if (json_int(value, &number) && number >= 0) *to = number;
+}
+
+static void take_description(struct kineto_comm *comm, struct slice args, struct collective *c)
+{
+    struct slice key, value;
+    const struct {
+        const char *key;
+        uint32_t *to;
+    } texts[] = {{"Collective name", &c->name},
+                 {"dtype", &c->datatype},
+                 {"Process Group Name", &c->communicator},
+                 {"Process Group Description", &c->description},
+                 {"Process Group Ranks", &c->members}};
+    const struct {
+        const char *key;
+        uint64_t *to;
+    } counts[] = {{"In msg nelems", &c->elements_in}, {"Out msg nelems", &c->elements_out}};
+    const struct {
+        const char *key;
+        int64_t *to;
+    } numbers[] = {{"Group size", &c->size}, {"Seq", &c->sequence}, {"Src Rank", &c->source}, {"Dst Rank", &c->peer}};
+    while (args.at && json_next(&args, &key, &value)) {
+        for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+            if (slice_is(key, texts[i].key)) *texts[i].to = text_name(comm, value);
+        for (size_t i = 0; i < ARRAY_SIZE(counts); i++)
+            if (slice_is(key, counts[i].key)) take_count(value, counts[i].to);
+        for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
+            if (slice_is(key, numbers[i].key)) take_number(value, numbers[i].to);
+    }
+}
+
+static struct name name_of(const struct kineto_comm *comm, uint32_t number)
+{
+    pthread_mutex_lock(&comm->names->lock); /* other threads grow the list; the text itself never moves */
+    struct name name = *names_get(comm->names, number);
+    pthread_mutex_unlock(&comm->names->lock);
+    return name;
+}
+
+/* Completes an entry from its names. `stand_in` is its name if the description has none. */
+static void complete(struct kineto_comm *comm, struct collective *c, uint32_t stand_in)
+{
+    struct name name = name_of(comm, c->name), other = name_of(comm, stand_in);
+    c->op = (uint8_t)collective_op_of(name.text, name.length);
+    if (c->op == COLLECTIVE_OTHER) c->op = (uint8_t)collective_op_of(other.text, other.length);
+    if (c->name == NAME_NONE) c->name = stand_in;
+    if (c->datatype != NAME_NONE) collective_size(c, collective_type_bytes(name_of(comm, c->datatype).text, false));
+}
+
+/* ---- events ---- */
+
+static bool communicates(struct kineto_comm *comm, struct slice text, uint32_t name)
+{
+    uint32_t known = map_get(&comm->is_kernel_of, name);
+    if (known == MAP_NONE) {
+        known = is_communication(text.at, text.length, false);
+        map_put(&comm->is_kernel_of, name, known);
+    }
+    return known;
+}
+
+void comm_take_kernel(struct kineto_comm *comm, struct process *process, const struct kineto_event *event,
+                      uint32_t name)
+{
+    if (!communicates(comm, event->name, name)) return;
+    struct collective *c = collectives_add(&process->collectives);
+    take_description(comm, event->args, c);
+    c->start = event->ts;
+    c->end = event->ts + event->dur;
+    c->work = (uint32_t)process->works.table.count - 1;
+    bool described = c->name != NAME_NONE; /* only then is the external id that of its record_param_comms */
+    if (described && event->has & HAS_EXTERNAL && event->external) c->link = event->external;
+    complete(comm, c, name);
+    comm->others++;
+}
+
+void comm_take_call(struct kineto_comm *comm, struct process *process, const struct kineto_event *event,
+                    uint32_t thread)
+{
+    struct collective *c = collectives_add(&process->collectives);
+    take_description(comm, event->args, c);
+    if (c->name != NAME_NONE) complete(comm, c, NAME_NONE);
+    if (c->name == NAME_NONE || c->op == COLLECTIVE_OTHER) { /* not described, or no collective: init, wait */
+        process->collectives.count--;
+        return;
+    }
+    c->call_start = event->ts;
+    c->call_end = event->ts + event->dur;
+    c->thread = thread;
+    if (event->has & HAS_EXTERNAL && event->external) c->link = event->external;
+    comm->others++;
+}
+
+static const struct {
+    const char *prefix;
+    bool on_device;
+} backends[] = {{"gloo:", false}, {"mpi:", false}, {"ucc:", false}, {"nccl:", true}, {"xccl:", true}};
+
+static size_t backend_of(struct slice name)
+{
+    size_t i = 0;
+    for (; i < ARRAY_SIZE(backends); i++) {
+        size_t length = strlen(backends[i].prefix);
+        if (name.length > length && memcmp(name.at, backends[i].prefix, length) == 0) break;
+    }
+    return i;
+}
+
+bool is_backend_work(struct slice name)
+{
+    return backend_of(name) < ARRAY_SIZE(backends);
+}
+
+/* Takes the elements and their type from the inputs, as the profiler writes them with record_shapes. */
+static void take_inputs(struct kineto_comm *comm, struct slice args, struct collective *c)
+{
+    struct slice dims = json_member(args, "Input Dims"), types = json_member(args, "Input type"), key, shape, type,
+                 size;
+    uint64_t elements = 0;
+    if (!dims.length || *dims.at != '[' || !types.length || *types.at != '[') return;
+    while (json_next(&dims, &key, &shape) && json_next(&types, &key, &type)) {
+        uint64_t product = 1;
+        bool known = shape.length && *shape.at == '[';
+        uint32_t name = text_name(comm, type);
+        while (known && json_next(&shape, &key, &size)) {
+            int64_t number;
+            known =
+                json_int(size, &number) && number >= 0 && !__builtin_mul_overflow(product, (uint64_t)number, &product);
+        }
+        if (!known || (c->datatype != NAME_NONE && name != c->datatype) ||
+            __builtin_add_overflow(elements, product, &elements))
+            return; /* tensors of several types have no common element */
+        c->datatype = name;
+    }
+    if (c->datatype != NAME_NONE) c->elements_in = elements;
+}
+
+void comm_take_annotation(struct kineto_comm *comm, struct process *process, const struct kineto_event *event,
+                          uint32_t thread)
+{
+    size_t backend = backend_of(event->name), prefix = strlen(backends[backend].prefix);
+    struct collective *c = collectives_add(&process->collectives);
+    if (event->args.at) take_inputs(comm, event->args, c);
+    complete(comm, c, names_add(comm->names, event->name.at + prefix, event->name.length - prefix));
+    c->call_start = event->ts;
+    c->call_end = event->ts + event->dur;
+    c->thread = thread;
+    if (backends[backend].on_device) {
+        comm->annotation =
+            mem_grow(comm->annotation, &comm->annotation_capacity, comm->annotations + 1, sizeof *comm->annotation);
+        comm->annotation[comm->annotations++] = (uint32_t)process->collectives.count - 1;
+    } else {
+        c->start = c->call_start;
+        c->end = c->call_end;
+        comm->others++;
+    }
+}
+
+/* ---- the whole trace ---- */
+
+static void drop_annotations(struct kineto_comm *comm, struct collectives *c)
+{
+    size_t kept = 0, next = 0;
+    for (size_t i = 0; i < c->count; i++) {
+        bool dropped = next < comm->annotations && comm->annotation[next] == i;
+        next += dropped;
+        if (!dropped) c->collective[kept++] = c->collective[i];
+    }
+    c->count = kept;
+}
+
+void comm_conclude(struct kineto_comm *comm, struct process *process)
+{
+    if (comm->others) drop_annotations(comm, &process->collectives);
+    collectives_finish(&process->collectives);
+}
+
+void comm_free(struct kineto_comm *comm)
+{
+    map_free(&comm->is_kernel_of);
+    free(comm->annotation);
+}

@@ -1,0 +1,31 @@
+/* kineto_comm.h - reads collectives from a Kineto trace: kernels, record_param_comms operators, annotations of c10d. */
+#ifndef TFA_KINETO_COMM_H
+#define TFA_KINETO_COMM_H
+
+#include "model/model.h"
+#include "read/kineto.h"
+
+struct kineto_comm {
+    struct names *names;
+    struct map is_kernel_of; /* by kernel name: 1 if it communicates, else 0 */
+    size_t others;           /* entries that are not annotations of a device's backend */
+    uint32_t *annotation;    /* entries of such annotations */
+    size_t annotations, annotation_capacity;
+};
+
+/* Adds the last work of `process`, a kernel with that name, if it communicates. */
+void comm_take_kernel(struct kineto_comm *comm, struct process *process, const struct kineto_event *event,
+                      uint32_t name);
+/* Adds a record_param_comms operator if it is a collective. */
+void comm_take_call(struct kineto_comm *comm, struct process *process, const struct kineto_event *event,
+                    uint32_t thread);
+/* Adds the work of a backend, such as "gloo:all_reduce". */
+void comm_take_annotation(struct kineto_comm *comm, struct process *process, const struct kineto_event *event,
+                          uint32_t thread);
+/* True for the name of an annotation of a c10d backend. */
+bool is_backend_work(struct slice name);
+/* Called after loading: joins the calls with their kernels. */
+void comm_conclude(struct kineto_comm *comm, struct process *process);
+void comm_free(struct kineto_comm *comm);
+
+#endif

@@ -1,0 +1,435 @@
+"""test_comm - collectives over ranks: against the truth of made jobs, a recomputation by TraceLens's definitions, and
+TraceLens's own figures (tests/data/tracelens_comm.json, made by tests/tracelens_answers.py).
+
+The recomputation reads the traces by itself and shares nothing with the analyser. TraceLens adds doubles of microseconds;
+the analyser's values differ from its own by less than a nanosecond.
+"""
+
+import gzip
+import json
+import math
+import re
+from collections import defaultdict
+
+import pytest
+
+import comm_traces
+import tracelens_answers
+from conftest import ROOT, TRACES
+
+HALF_NS = 1e-3
+FIGURES = json.loads((ROOT / 'tests' / 'data' / 'tracelens_comm.json').read_text())
+ALL = sorted(str(p.relative_to(TRACES)) for folder in ('hta', 'tracelens', 'kineto_tb')
+             for p in (TRACES / folder).rglob('*') if p.name.endswith(('.json', '.json.gz'))) or ['none']
+
+
+def read(path):
+    data = path.read_bytes()
+    return json.loads(gzip.decompress(data) if data[:2] == b'\x1f\x8b' else data)
+
+
+# ---- TraceLens's definitions, from its documentation ----
+
+TYPE_BYTES = {'Float': 4, 'Int': 4, 'Long': 8, 'BFloat16': 2, 'Bool': 1, 'Byte': 1, 'Double': 8, 'Half': 2, 'Short': 2}
+FAMILIES = {'allreduce': 'allreduce', 'allreduce_coalesced': 'allreduce', 'reducescatter': 'reducescatter',
+            '_reduce_scatter_base': 'reducescatter', 'reduce_scatter_tensor_coalesced': 'reducescatter',
+            'allgather': 'allgather', 'all_gather': 'allgather', '_allgather_base': 'allgather',
+            'all_gather_into_tensor_coalesced': 'allgather', 'allgather_into_tensor_coalesced': 'allgather',
+            'all_to_all': 'alltoall'}
+
+
+def by_tracelens(files):
+    """The rows that `comm --rules tracelens` has for these ranks, by group and place in it."""
+    found, streams, grouped = defaultdict(dict), defaultdict(set), False
+    for file in files:
+        kernels, trace = [], read(file)
+        rank = (trace.get('distributedInfo') or {}).get('rank', -1) if isinstance(trace, dict) else -1
+        for e in trace['traceEvents'] if isinstance(trace, dict) else trace:
+            args = e.get('args') or {}
+            linked = args.get('correlation') is not None or args.get('External id') is not None
+            if e.get('cat') == 'kernel' and re.search('nccl|rccl|cross_device_reduce', e.get('name', ''), re.I) and linked:
+                kernels.append((e, args))
+                streams[rank].add(args.get('stream'))
+                grouped |= args.get('Process Group Name') is not None
+        places = defaultdict(int)
+        for e, args in sorted(kernels, key=lambda kernel: kernel[0]['ts']):
+            group = args.get('Process Group Name', 'Unknown_Group')
+            found[group, places[group]][rank] = (e, args)
+            places[group] += 1
+    simple = not grouped and all(len(s) <= 1 for s in streams.values())
+    rows = {}
+    for (group, place), ranks in found.items():
+        row = tracelens_row(ranks, simple)
+        if row:
+            rows['all' if simple else group, place] = row
+    return rows
+
+
+def tracelens_row(ranks, simple):
+    event, args = ranks[min(ranks)]
+    name = args.get('Collective name', 'allreduce' if 'cross_device_reduce' in event['name'].lower() else None)
+    starts = {r: e['ts'] for r, (e, _) in ranks.items()}
+    ends = {r: e['ts'] + e['dur'] for r, (e, _) in ranks.items()}
+    latest, size = max(starts.values()), args.get('Group size')
+    row = {'name': name, 'ranks': len(ranks), 'size': size, 'start_skew_us': latest - min(starts.values()),
+           'end_skew_us': max(ends.values()) - min(ends.values()), 'bytes': None, 'algbw_gbs': None, 'busbw_gbs': None}
+    if name == 'all_to_allv':
+        row['wait_us'] = row['transfer_us'] = None
+        width = TYPE_BYTES[args['dtype']]
+        row['bytes'] = sum(a['In msg nelems'] * width for _, a in ranks.values())
+        row['duration_us'] = max(ends.values()) - min(starts.values())
+        row['algbw_gbs'] = row['bytes'] / 2 ** 30 / (row['duration_us'] / 1e6)
+        return row
+    if name not in FAMILIES and not simple:
+        return None
+    row['transfer_us'] = min(e['dur'] for e, _ in ranks.values())
+    row['wait_us'] = {str(r): latest - start for r, start in starts.items()}
+    row['last_rank'] = min(r for r in starts if starts[r] == latest)
+    width, elements = TYPE_BYTES.get(args.get('dtype')), args.get('In msg nelems')
+    if name in FAMILIES and width and elements is not None:
+        family = FAMILIES[name]
+        row['bytes'] = width * (args['Out msg nelems'] if family == 'allgather' else elements)
+        row['algbw_gbs'] = row['bytes'] / 2 ** 30 / (row['transfer_us'] / 1e6)
+        if size is not None:
+            row['busbw_gbs'] = row['algbw_gbs'] * (size - 1) / size * (2 if family == 'allreduce' else 1)
+    return row
+
+
+def check_rows(rows, expected):
+    found = {(row['group'], row['seq']): row for row in rows}
+    assert len(found) == len(rows)
+    assert set(found) == set(expected)
+    for key, row in expected.items():
+        for name, value in row.items():
+            tolerance = {'rel': 1e-9} if name.endswith('gbs') else {'rel': 0, 'abs': HALF_NS}
+            same = found[key][name] == (value if value is None or isinstance(value, str) else pytest.approx(value, **tolerance))
+            assert same, f'{key} {name}: {found[key][name]} instead of {value}'
+
+
+def ask_tracelens(analyze, files, expected):
+    """The rows. The exit status says whether a group has ranks that no file is of."""
+    lacking = any(row['size'] and row['ranks'] < row['size'] for row in expected.values())
+    return analyze('comm', '--rules', 'tracelens', *files, rc=3 if lacking else 0)['rows']
+
+
+@pytest.mark.parametrize('trace', ALL)
+def test_tracelens_on_every_trace(analyze, shared_traces, trace):
+    expected = by_tracelens([shared_traces / trace])
+    check_rows(ask_tracelens(analyze, [shared_traces / trace], expected), expected)
+
+
+def test_some_traces_have_collectives(shared_traces):
+    assert sum(bool(by_tracelens([shared_traces / trace])) for trace in ALL) >= 2
+
+
+@pytest.fixture(scope='module')
+def jobs(shared_traces, tmp_path_factory):
+    return tracelens_answers.jobs(shared_traces, tmp_path_factory.mktemp('jobs'))
+
+
+@pytest.mark.parametrize('name', FIGURES['jobs'])
+def test_tracelens_on_many_ranks(analyze, jobs, name):
+    expected = by_tracelens(jobs[name])
+    check_rows(ask_tracelens(analyze, jobs[name], expected), expected)
+
+
+@pytest.mark.parametrize('name', FIGURES['jobs'])
+def test_figures_of_tracelens_itself(analyze, jobs, name):
+    """The rows that TraceLens's own source gave for the same files. Its ranks are their places in the list."""
+    ranks = [str(read(path)['distributedInfo']['rank']) for path in jobs[name]]
+    rows = ask_tracelens(analyze, jobs[name], by_tracelens(jobs[name]))
+    simple = any(row['group'] == 'all' for row in rows)
+    found = {str(row['seq']) if simple else f'{row["group"]}_{row["seq"]}': row for row in rows}
+    met, uneven = FIGURES['jobs'][name]['met'], FIGURES['jobs'][name]['uneven']
+    assert len(rows) == met['rows'] + uneven['rows']
+    for figure in met['first'] + uneven['first']:
+        row = found[figure['collective_id']]
+        keys = {'Collective name': 'name', 'skew in start time': 'start_skew_us', 'skew in end time': 'end_skew_us'}
+        if 'wait' in figure:
+            keys.update({'comm_latency': 'transfer_us', 'algo bw (GB/s)': 'algbw_gbs', 'bus bw (GB/s)': 'busbw_gbs'})
+            size = figure['Full msg size (MB)']
+            waits = {ranks[int(place)]: wait for place, wait in figure['wait'].items()}
+            assert row['wait_us'] == pytest.approx(waits, rel=0, abs=HALF_NS)
+        else:
+            keys.update({'wall_time (us)': 'duration_us', 'throughput (GB/s)': 'algbw_gbs'})
+            size = figure['total data communicated (MB)']
+        assert row['bytes'] == (None if size is None else size * 2 ** 20)
+        for theirs, ours in keys.items():
+            value = figure[theirs]
+            if isinstance(value, float):
+                value = pytest.approx(value, rel=1e-9, abs=HALF_NS)
+            assert row[ours] == value, f'{figure["collective_id"]} {theirs}'
+
+
+# ---- our own definitions, from the truth of a made job ----
+
+FACTORS = {'all_reduce': lambda n: 2 * (n - 1) / n, 'all_gather': lambda n: (n - 1) / n, 'broadcast': lambda n: 1,
+           'reduce_scatter': lambda n: (n - 1) / n, 'all_to_all': lambda n: (n - 1) / n, 'reduce': lambda n: 1}
+OURS = {'allreduce': 'all_reduce', 'allreduce_coalesced': 'all_reduce', '_allgather_base': 'all_gather',
+        'all_gather_into_tensor_coalesced': 'all_gather', '_reduce_scatter_base': 'reduce_scatter',
+        'all_to_all': 'all_to_all', 'all_to_allv': 'all_to_all', 'broadcast': 'broadcast', '_reduce_oop': 'reduce'}
+MEET = ('all_reduce', 'all_gather', 'reduce_scatter', 'all_to_all')
+
+
+def true_row(one):
+    """The row of a collective of comm_traces.job, in nanoseconds."""
+    say, spans = one['say'], one['spans']
+    name = OURS[next(iter(say.values()))['Collective name']]
+    latest, last_end = max(s for s, _ in spans.values()), max(e for _, e in spans.values())
+    size = max(one['bytes'] * max(s['In msg nelems'], s['Out msg nelems']) for s in say.values())
+    transfer = min(e - s for s, e in spans.values()) if name in MEET else last_end - latest
+    return {'name': name, 'ranks': len(spans), 'size': len(spans), 'bytes': size,
+            'start_skew_us': latest - min(s for s, _ in spans.values()), 'transfer_us': transfer,
+            'end_skew_us': last_end - min(e for _, e in spans.values()),
+            'duration_us': max(e - s for s, e in spans.values()),
+            'wait_us': {str(r): latest - s for r, (s, _) in spans.items()}, 'algbw_gbs': size / transfer,
+            'busbw_gbs': size / transfer * FACTORS[name](len(spans)),
+            'last_rank': min(r for r, (s, _) in spans.items() if s == latest),
+            'slowest_rank': min(r for r, (_, e) in spans.items() if e == last_end)}
+
+
+def check_truth(rows, truth, first=1):
+    """`first`: the number that the row of a group's first collective has."""
+    found = {(row['group'], row['seq']): row for row in rows}
+    assert len(found) == len(rows) == len(truth)
+    for one in truth:
+        say = next(iter(one['say'].values()))
+        row = found[say['Process Group Name'], one['seq'] - 1 + first]
+        for key, value in true_row(one).items():
+            if key == 'wait_us':
+                assert {r: round(w * 1000) for r, w in row[key].items()} == value
+            elif key.endswith('_us'):
+                assert round(row[key] * 1000) == value, (key, one)
+            elif key.endswith('_gbs'):
+                assert row[key] == pytest.approx(value, rel=1e-12), (key, one)
+            else:
+                assert row[key] == value, (key, one)
+
+
+@pytest.mark.parametrize('sequences', [False, True], ids=['by-time', 'by-number'])
+def test_a_made_job(analyze, tmp_path, sequences):
+    paths, truth = comm_traces.job(tmp_path, world=6, count=120, seed=11, sequences=sequences)
+    answer = analyze('comm', *paths)
+    check_truth(answer['rows'], truth, first=1 if sequences else 0)
+    assert answer['totals']['collectives'] == len(truth) and answer['totals']['ranks'] == 6
+    spreads = sorted(row['end_skew_us'] for row in answer['rows'] if row['name'] in MEET)
+    middle = len(spreads) // 2
+    median = spreads[middle] if len(spreads) % 2 else (spreads[middle - 1] + spreads[middle]) / 2
+    assert answer['totals']['clock_residual_us'] == pytest.approx(median, abs=1e-3)
+
+
+def test_order_of_inputs_and_threads_change_nothing(analyze, tmp_path):
+    paths, _ = comm_traces.job(tmp_path, world=7, count=60, seed=3)
+    rows = [analyze('comm', '-j', jobs, *order)['rows']
+            for jobs in ('1', '2', '5') for order in (paths, paths[::-1], paths[3:] + paths[:3])]
+    assert rows[0] and all(r == rows[0] for r in rows)
+
+
+def test_numbers_match_where_traces_begin_at_different_places(analyze, tmp_path):
+    """Without recorded numbers the k-th collective of one rank would meet the k-th of another."""
+    paths, truth = comm_traces.job(tmp_path, world=4, count=40, seed=5, sequences=True,
+                                   skip=lambda rank, number: rank == 2 and number < 9)
+    rows = analyze('comm', *paths, rc=3)['rows']
+    whole = [row for row in rows if row['ranks'] == row['size']]
+    late = [one for one in truth if 2 not in one['spans'] or one in truth[-len(whole):]]
+    found = {(row['group'], row['seq']) for row in whole}
+    kept = [one for one in truth if (next(iter(one['say'].values()))['Process Group Name'], one['seq']) in found]
+    assert len(kept) == len(whole) > 20 and late
+    check_truth(whole, kept)
+    assert all('2' not in row['wait_us'] for row in rows if row['ranks'] < row['size'] and row['wait_us'])
+
+
+# ---- what is missing ----
+
+def test_a_missing_rank(analyze, tmp_path):
+    paths, truth = comm_traces.job(tmp_path)
+    result = analyze('comm', *paths[:-1], rc=3, format=None)
+    assert 'lack ranks' in result.err and 'group 0 of ranks [0, 1, 2, 3] with 3 of 4' in result.err
+    rows = analyze('comm', *paths[:-1], rc=3)['rows']
+    assert len(rows) == len(truth)
+    assert {row['ranks'] for row in rows if row['group'] == '0'} == {3}
+    alone = [row for row in rows if row['group'] == '2']
+    assert alone and all(row['start_skew_us'] is row['wait_us'] is row['last_rank'] is None for row in alone)
+    assert all(row['transfer_us'] == row['duration_us'] for row in alone)
+    analyze('comm', '--rank', '0-2', *paths)  # asked for: nothing is missing
+
+
+def test_without_a_time_of_day(analyze, tmp_path):
+    """Times that count from where a clock began: nobody arrived before anybody, but who waited is known from durations."""
+    paths, truth = comm_traces.job(tmp_path, base=None)
+    result = analyze('comm', *paths, format=None)
+    assert '4 traces have no time of day (baseTimeNanoseconds)' in result.err
+    rows = {(row['group'], row['seq']): row for row in analyze('comm', *paths)['rows']}
+    for one in truth:
+        row = rows[next(iter(one['say'].values()))['Process Group Name'], one['seq'] - 1]
+        expected = true_row(one)
+        assert row['start_skew_us'] is row['end_skew_us'] is row['clock_residual_us'] is None
+        times = {str(r): e - s for r, (s, e) in one['spans'].items()}
+        if expected['name'] in MEET:
+            assert {r: round(w * 1000) for r, w in row['wait_us'].items()} == {r: t - min(times.values()) for r, t in times.items()}
+            assert round(row['transfer_us'] * 1000) == expected['transfer_us']
+        else:
+            assert row['wait_us'] is row['transfer_us'] is row['algbw_gbs'] is None
+
+
+def test_without_a_description(analyze, shared_traces):
+    """Kernels and no words about them: matched by operation and order, and no bytes."""
+    [path] = (shared_traces / 'hta' / 'df_index_resolver').iterdir()
+    answer = analyze('comm', path)
+    assert answer['totals']['collectives'] == 2020
+    assert {(row['name'], row['group'], row['bytes'], row['busbw_gbs']) for row in answer['rows']} == {('all_reduce', None, None, None)}
+    assert 'have no communicator in the trace' in analyze('comm', path, format=None).err
+
+
+def test_a_sequence_that_restarts(analyze, tmp_path):
+    """After an abort the communicator counts from 1 again: two epochs, matched each by itself."""
+    def trace(rank, lost):
+        events = []
+        for place, sequence in enumerate([1, 2, 3, 4, 1, 2]):
+            if place not in lost:
+                say = comm_traces.description('allreduce', (10, 10), 'Float', 2, '0', [0, 1])
+                start = 1_000_000 * (place + 1) + 1000 * rank
+                events += comm_traces.collective(say, place, start, 1_000_000 * (place + 1) + 50_000, rank, sequence=sequence)
+        return comm_traces.write(tmp_path / f'{rank}.json', rank, 2, events)
+    paths = [trace(0, ()), trace(1, (3,))]
+    answer = analyze('comm', *paths, rc=3)
+    assert [(row['seq'], row['ranks']) for row in answer['rows']] == [(1, 2), (2, 2), (3, 2), (4, 1), (1, 2), (2, 2)]
+    assert {row['start_skew_us'] for row in answer['rows']} == {1, None}
+    assert 'sequence numbers restart 2 times' in analyze('comm', *paths, rc=3, format=None).err
+
+
+def test_calls_that_share_a_number(analyze, tmp_path):
+    """A group of calls has one number: its members are told apart by their order."""
+    say = comm_traces.description('allreduce', (10, 10), 'Float', 2, '0', [0, 1])
+    paths = []
+    for rank in (0, 1):
+        events = []
+        for place, sequence in enumerate([5, 5, 5, 6]):
+            events += comm_traces.collective(say, place, 1_000_000 * (place + 1) + 100 * place * rank, 1_000_000 * (place + 1) + 90_000,
+                                             rank, sequence=sequence)
+        paths.append(comm_traces.write(tmp_path / f'{rank}.json', rank, 2, events))
+    rows = analyze('comm', *paths)['rows']
+    assert [(row['seq'], row['ranks'], row['start_skew_us']) for row in rows] == [(5, 2, 0), (5, 2, 0.1), (5, 2, 0.2), (6, 2, 0.3)]
+
+
+def test_two_jobs_in_one_directory(analyze, tmp_path):
+    """Two jobs of the same ranks at different times: no collective of one meets one of the other."""
+    truths = []
+    for number, start in enumerate((0, 3600)):
+        place = tmp_path / f'job{number}'
+        place.mkdir()
+        paths, truth = comm_traces.job(place, world=4, count=10 + number, seed=number, base=comm_traces.BASE + start * 10 ** 9)
+        truths.append(truth)
+        for path in paths:
+            path.rename(tmp_path / f'{number}-{path.name}')
+    result = analyze('comm', tmp_path, format=None)
+    assert 'of 2 separate times' in result.err
+    rows = analyze('comm', tmp_path)['rows']
+    check_truth(rows[:len(truths[0])], truths[0], first=0)
+    check_truth(rows[len(truths[0]):], truths[1], first=0)
+
+
+def test_operations_that_do_not_agree(analyze, tmp_path):
+    for rank, names in enumerate((['allreduce', 'broadcast'], ['allreduce', 'allreduce'])):
+        events = []
+        for place, name in enumerate(names):
+            say = comm_traces.description(name, (10, 10), 'Float', 2, '0', [0, 1])
+            events += comm_traces.collective(say, place, 1_000_000 * (place + 1), 1_000_000 * (place + 1) + 90_000, rank,
+                                             kernel='AllReduce' if name == 'allreduce' else 'Broadcast')
+        comm_traces.write(tmp_path / f'{rank}.json', rank, 2, events)
+    result = analyze('comm', tmp_path, rc=3, format=None)
+    assert '1 of 2 collectives differ on their ranks in operation' in result.err
+    assert analyze('comm', tmp_path, rc=3)['totals']['mismatched'] == 1
+
+
+def test_nothing_to_match(analyze, shared_traces):
+    [path] = (shared_traces / 'hta' / 'triton_example').iterdir()
+    result = analyze('comm', path, format=None)
+    assert 'no collectives' in result.err
+    assert analyze('comm', path)['rows'] == []
+
+
+def test_rules_without_a_meaning(analyze, tmp_path):
+    paths, _ = comm_traces.job(tmp_path, count=1)
+    assert 'hta' in analyze('comm', '--rules', 'hta', *paths, rc=2, format=None).err
+
+
+# ---- other kinds of events ----
+
+def test_messages_of_two_ranks(analyze, tmp_path):
+    """A send meets the recv of the other rank, in the order of the pair, whatever both did with others between."""
+    plan = [(0, 1), (2, 1), (0, 1), (1, 0), (0, 2)]
+    events, truth = {r: [] for r in range(3)}, []
+    for number, (source, target) in enumerate(plan):
+        for rank, name in ((source, 'send'), (target, 'recv')):
+            say = comm_traces.description(name, (1000, 1000), 'Half', 3, '0', [0, 1, 2])
+            say.update({'Src Rank': source, 'Dst Rank': target})
+            start = 1_000_000 * (number + 1) + (500 if name == 'recv' else 0)
+            events[rank] += comm_traces.collective(say, number, start, 1_000_000 * (number + 1) + 40_500, rank, kernel='SendRecv')
+        truth.append({str(source), str(target)})
+    paths = [comm_traces.write(tmp_path / f'{r}.json', r, 3, events[r]) for r in events]
+    rows = analyze('comm', *paths)['rows']
+    assert [set(row['wait_us']) for row in rows] == truth
+    assert {(row['ranks'], row['size'], row['bytes'], row['start_skew_us'], row['transfer_us']) for row in rows} == {(2, 2, 2000, 0.5, 40)}
+    assert all(row['busbw_gbs'] == row['algbw_gbs'] == 0.05 for row in rows)
+
+
+def test_works_of_gloo(analyze, tmp_path):
+    """A backend of the host: its annotations last until the work is done, and its inputs give the bytes."""
+    for rank in (0, 1):
+        events = [comm_traces.event('user_annotation', 'gloo:all_reduce', 1_000_000 + 200_000 * rank, 1_300_000, 8, 500 + rank,
+                                    **{'Input Dims': [[10, 100], [24]], 'Input type': ['float', 'float']}),
+                  comm_traces.event('user_annotation', 'gloo:barrier', 2_000_000, 2_100_000, 8, 500 + rank),
+                  comm_traces.event('user_annotation', 'forward', 500_000, 4_000_000, 1, 500 + rank)]
+        comm_traces.write(tmp_path / f'{rank}.json', rank, 2, events)
+    first, second = analyze('comm', tmp_path)['rows']
+    assert (first['name'], first['bytes'], first['start_skew_us'], first['transfer_us']) == ('all_reduce', 4096, 200, 100)
+    assert first['wait_us'] == {'0': 200, '1': 0} and first['last_rank'] == 1
+    assert (second['name'], second['bytes'], second['algbw_gbs']) == ('barrier', None, None)
+
+
+@pytest.mark.parametrize('kernel, name', [
+    ('void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(RankData*)', 'all_reduce'),
+    ('void two_shot_all_reduce_kernel_inplace<c10::BFloat16, 16>()', 'all_reduce'),
+    ('void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<1>()', 'all_reduce'),
+    ('hcclReduceScatterKernel', 'reduce_scatter'),
+    ('void oneccl_all_gather_large<float>()', 'all_gather'),
+    ('rcclGenericKernel_1', 'rcclGenericKernel_1'),
+])
+def test_kernels_of_other_libraries(analyze, tmp_path, kernel, name):
+    for rank in (0, 1):
+        events = [comm_traces.event('kernel', kernel, 1_000_000 + 10_000 * rank, 1_100_000, 7, rank, correlation=3, stream=7, device=rank)]
+        comm_traces.write(tmp_path / f'{rank}.json', rank, 2, events)
+    [row] = analyze('comm', tmp_path)['rows']
+    assert (row['name'], row['group'], row['ranks'], row['start_skew_us']) == (name, None, 2, 10)
+
+
+# ---- filters ----
+
+def test_a_filter_changes_no_match(analyze, tmp_path):
+    """What a filter chooses on one rank is shown whole."""
+    paths, truth = comm_traces.job(tmp_path, world=4, count=30, seed=9)
+    everything = analyze('comm', *paths)['rows']
+    streams = analyze('comm', '--stream', '21', *paths)['rows']
+    assert streams == [row for row in everything if row['group'] == '1']
+    begin = min(s for one in truth for s, _ in one['spans'].values()) - 30_000
+    window = analyze('comm', '--from', '0.010', '--to', '0.020', *paths)['rows']
+    inside = sum(any(s - begin < 20_000_000 and e - begin > 10_000_000 for s, e in one['spans'].values()) for one in truth)
+    assert len(window) == inside and [row for row in everything if row in window] == [
+        row for row in window if row in everything]
+    assert len(analyze('comm', '--top', '5', *paths)['rows']) == 5
+    assert '--stream 99' in analyze('comm', '--stream', '99', *paths, rc=1, format=None).err
+
+
+def test_of_a_stage(analyze, tmp_path):
+    """A kernel belongs to the stage in which its call was made."""
+    events = []
+    for place in range(4):
+        say = comm_traces.description('allreduce', (10, 10), 'Float', 1, '0', [0])
+        start = 1_000_000 * (place + 1)
+        events += comm_traces.collective(say, place, start, start + 90_000, 0)
+        events.append(comm_traces.event('user_annotation', f'stage{place % 2}', start - 40_000, start - 10_000, 1, 500))
+    path = comm_traces.write(tmp_path / 'stages.json', 0, 1, events)
+    rows = analyze('comm', path)['rows']
+    assert analyze('comm', '--stage', 'stage1', path)['rows'] == [rows[1], rows[3]]
+    assert math.isclose(rows[0]['busbw_gbs'], 0)
