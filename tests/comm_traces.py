@@ -1,7 +1,7 @@
-"""comm_traces - jobs of several ranks as Kineto traces whose collectives are known, made from a seed.
+"""comm_traces - jobs of several ranks as Kineto traces with known collectives, made from a seed.
 
-`job` makes one whole of synthetic events, `derived` makes ranks of one real trace. Both depend on nothing but their
-arguments, so that figures of other tools on the same job can stand in tests/data.
+`job` makes a job of synthetic events, `derived` makes the ranks of a job from one real trace. Both depend only on their
+arguments, so tests/data can hold other tools' figures of the same job.
 """
 
 import copy
@@ -11,7 +11,8 @@ import random
 import re
 
 BASE = 1711964646000000000
-# Name in the trace, words in the kernel, and elements in and out of rank `r` of `n` ranks with `e` elements each.
+# Name in the trace, words in the kernel's name, and elements in and out of rank `r` of `n` ranks with `e` elements
+# each.
 KINDS = [
     ('allreduce', 'AllReduce_Sum_f32_RING_LL', lambda n, e, r: (e, e)),
     ('_allgather_base', 'AllGather_RING_LL', lambda n, e, r: (e, e * n)),
@@ -27,7 +28,7 @@ TYPES = [('Float', 4), ('BFloat16', 2), ('Long', 8), ('Byte', 1)]
 
 
 def us(ns):
-    """A time as Kineto writes it: a number with three decimals."""
+    """A time in Kineto's form: a number with three decimals."""
     return ns / 1000
 
 
@@ -37,7 +38,7 @@ def event(category, name, start, end, tid, pid, **args):
 
 
 def write(path, rank, world, events, base=BASE, **more):
-    """A trace; `base` None: its times have no base."""
+    """Writes a trace; with `base` None its times have no base."""
     trace = {'schemaVersion': 1, 'deviceProperties': [], **more}
     trace['distributedInfo'] = {'backend': 'nccl', 'rank': rank, 'world_size': world}
     if base is not None:
@@ -66,9 +67,10 @@ def description(name, elements, dtype, size, group, ranks):
 
 
 def job(directory, world=4, count=40, seed=7, sequences=False, skip=None, base=BASE):
-    """Traces of `world` ranks in `directory`: `count` collectives of all ranks and of the halves of the ranks. Returns
-    the paths, and the truth: for each collective its description and its (start, end) by rank. `skip(rank, number)` leaves
-    a collective out of a rank's trace."""
+    """Writes traces of `world` ranks into `directory`: `count` collectives of all ranks and of each half of them.
+
+    Returns the paths and the truth: each collective's description and its (start, end) by rank. `skip(rank, number)`
+    leaves a collective out of a rank's trace."""
     rng = random.Random(seed)
     halves = [list(range(world // 2)), list(range(world // 2, world))]
     events, truth = {rank: [] for rank in range(world)}, []
@@ -95,8 +97,10 @@ def job(directory, world=4, count=40, seed=7, sequences=False, skip=None, base=B
 
 
 def derived(source, directory, world=3):
-    """Ranks of one real trace, with its collectives alone: in rank r each kernel of NCCL starts later, by a number that
-    follows from its place, and takes until the same end, or a little longer."""
+    """Writes ranks of one real trace, with only its collectives.
+
+    In rank r each NCCL kernel starts later, by a number that follows from its place, and ends at the same time or a
+    little later."""
     data = source.read_bytes()
     trace = json.loads(gzip.decompress(data) if data[:2] == b'\x1f\x8b' else data)
     trace['traceEvents'] = [e for e in trace['traceEvents'] if re.match('nccl|record_param_comms', str(e.get('name')))]

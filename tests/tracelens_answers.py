@@ -2,8 +2,8 @@
 
     tracelens_answers.py CHECKOUT TRACES OUTPUT
 
-CHECKOUT is a clone of AMD-AGI/TraceLens, TRACES the folder of public traces. OUTPUT gets the figures, with the commit they
-are from; the suite compares `comm --rules tracelens` with that file. No code of TraceLens is needed for that.
+CHECKOUT is a clone of AMD-AGI/TraceLens, TRACES the folder of public traces. OUTPUT gets the figures and the commit
+they come from. The test suite compares `comm --rules tracelens` with that file and needs no code of TraceLens.
 """
 
 import json
@@ -24,7 +24,7 @@ UNEVEN = [*IN_BOTH, 'total data communicated (MB)', 'wall_time (us)', 'throughpu
 
 
 def jobs(traces, work):
-    """The traces of each case, by its name."""
+    """{name of a case: its traces}."""
     nccl = traces / 'hta/nccl_parser_config/nccl_data.json.gz'
     simple = traces / 'hta/df_index_resolver/df_index_resolver.json.gz'
     unknown = traces / 'hta/trace_filter'
@@ -52,7 +52,7 @@ def table(frame, keys):
 
 def main():
     checkout, traces, output = map(Path, sys.argv[1:])
-    for name in ('TraceLens', 'TraceLens.NcclAnalyser'):  # the package itself imports more than is needed here
+    for name in ('TraceLens', 'TraceLens.NcclAnalyser'):  # the package itself imports more than this needs
         module = sys.modules[name] = types.ModuleType(name)
         module.__path__ = [str(checkout / name.replace('.', '/'))]
     from TraceLens.NcclAnalyser.nccl_analyser import NcclAnalyser

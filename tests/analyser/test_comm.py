@@ -1,8 +1,8 @@
-"""test_comm - collectives over ranks: against the truth of made jobs, a recomputation by TraceLens's definitions, and
-TraceLens's own figures (tests/data/tracelens_comm.json, made by tests/tracelens_answers.py).
+"""test_comm - collectives over ranks, against synthetic jobs, a recomputation by TraceLens's rules, and TraceLens.
 
-The recomputation reads the traces by itself and shares nothing with the analyser. TraceLens adds doubles of microseconds;
-the analyser's values differ from its own by less than a nanosecond.
+tests/data/tracelens_comm.json has TraceLens's own figures (tests/tracelens_answers.py makes it). The recomputation
+reads the traces itself and shares no code with the analyser. TraceLens adds doubles of microseconds; the analyser's
+values differ from its own by less than a nanosecond.
 """
 
 import gzip
@@ -39,7 +39,7 @@ FAMILIES = {'allreduce': 'allreduce', 'allreduce_coalesced': 'allreduce', 'reduc
 
 
 def by_tracelens(files):
-    """The rows that `comm --rules tracelens` has for these ranks, by group and place in it."""
+    """The rows that `comm --rules tracelens` must have for these ranks, by group and place in the group."""
     found, streams, grouped = defaultdict(dict), defaultdict(set), False
     for file in files:
         kernels, trace = [], read(file)
@@ -107,7 +107,7 @@ def check_rows(rows, expected):
 
 
 def ask_tracelens(analyze, files, expected):
-    """The rows. The exit status says whether a group has ranks that no file is of."""
+    """The rows of `comm --rules tracelens`; status 3 if a group has ranks without a file."""
     lacking = any(row['size'] and row['ranks'] < row['size'] for row in expected.values())
     return analyze('comm', '--rules', 'tracelens', *files, rc=3 if lacking else 0)['rows']
 
@@ -135,7 +135,7 @@ def test_tracelens_on_many_ranks(analyze, jobs, name):
 
 @pytest.mark.parametrize('name', FIGURES['jobs'])
 def test_figures_of_tracelens_itself(analyze, jobs, name):
-    """The rows that TraceLens's own source gave for the same files. Its ranks are their places in the list."""
+    """The rows equal those of TraceLens's own source for the same files; its ranks are places in the list."""
     ranks = [str(read(path)['distributedInfo']['rank']) for path in jobs[name]]
     rows = ask_tracelens(analyze, jobs[name], by_tracelens(jobs[name]))
     simple = any(row['group'] == 'all' for row in rows)
@@ -161,7 +161,7 @@ def test_figures_of_tracelens_itself(analyze, jobs, name):
             assert row[ours] == value, f'{figure["collective_id"]} {theirs}'
 
 
-# ---- our own definitions, from the truth of a made job ----
+# ---- our own definitions, from the truth of a synthetic job ----
 
 FACTORS = {'all_reduce': lambda n: 2 * (n - 1) / n, 'all_gather': lambda n: (n - 1) / n, 'broadcast': lambda n: 1,
            'reduce_scatter': lambda n: (n - 1) / n, 'all_to_all': lambda n: (n - 1) / n, 'reduce': lambda n: 1}
@@ -189,7 +189,7 @@ def true_row(one):
 
 
 def check_truth(rows, truth, first=1):
-    """`first`: the number that the row of a group's first collective has."""
+    """Compares rows with the truth; `first` is the number of the first collective's row in a group."""
     found = {(row['group'], row['seq']): row for row in rows}
     assert len(found) == len(rows) == len(truth)
     for one in truth:
@@ -225,8 +225,8 @@ def test_order_of_inputs_and_threads_change_nothing(analyze, tmp_path):
     assert rows[0] and all(r == rows[0] for r in rows)
 
 
-def test_numbers_match_where_traces_begin_at_different_places(analyze, tmp_path):
-    """Without recorded numbers the k-th collective of one rank would meet the k-th of another."""
+def test_numbers_match_traces_with_different_beginnings(analyze, tmp_path):
+    """Recorded numbers match collectives of traces that begin at different places; counting would mix them up."""
     paths, truth = comm_traces.job(tmp_path, world=4, count=40, seed=5, sequences=True,
                                    skip=lambda rank, number: rank == 2 and number < 9)
     rows = analyze('comm', *paths, rc=3)['rows']
@@ -251,11 +251,11 @@ def test_a_missing_rank(analyze, tmp_path):
     alone = [row for row in rows if row['group'] == '2']
     assert alone and all(row['start_skew_us'] is row['wait_us'] is row['last_rank'] is None for row in alone)
     assert all(row['transfer_us'] == row['duration_us'] for row in alone)
-    analyze('comm', '--rank', '0-2', *paths)  # asked for: nothing is missing
+    analyze('comm', '--rank', '0-2', *paths)  # only ranks with a file are selected
 
 
 def test_without_a_time_of_day(analyze, tmp_path):
-    """Times that count from where a clock began: nobody arrived before anybody, but who waited is known from durations."""
+    """Without a time of day there is no order of arrival, but durations still show which rank waited."""
     paths, truth = comm_traces.job(tmp_path, base=None)
     result = analyze('comm', *paths, format=None)
     assert '4 traces have no time of day (baseTimeNanoseconds)' in result.err
@@ -273,7 +273,7 @@ def test_without_a_time_of_day(analyze, tmp_path):
 
 
 def test_without_a_description(analyze, shared_traces):
-    """Kernels and no words about them: matched by operation and order, and no bytes."""
+    """Kernels without descriptions are matched by operation and order, and have no bytes."""
     [path] = (shared_traces / 'hta' / 'df_index_resolver').iterdir()
     answer = analyze('comm', path)
     assert answer['totals']['collectives'] == 2020
@@ -282,7 +282,7 @@ def test_without_a_description(analyze, shared_traces):
 
 
 def test_a_sequence_that_restarts(analyze, tmp_path):
-    """After an abort the communicator counts from 1 again: two epochs, matched each by itself."""
+    """After an abort the communicator counts from 1 again: the two epochs are matched separately."""
     def trace(rank, lost):
         events = []
         for place, sequence in enumerate([1, 2, 3, 4, 1, 2]):
@@ -299,7 +299,7 @@ def test_a_sequence_that_restarts(analyze, tmp_path):
 
 
 def test_calls_that_share_a_number(analyze, tmp_path):
-    """A group of calls has one number: its members are told apart by their order."""
+    """Grouped calls share one number and are told apart by their order."""
     say = comm_traces.description('allreduce', (10, 10), 'Float', 2, '0', [0, 1])
     paths = []
     for rank in (0, 1):
@@ -313,7 +313,7 @@ def test_calls_that_share_a_number(analyze, tmp_path):
 
 
 def test_two_jobs_in_one_directory(analyze, tmp_path):
-    """Two jobs of the same ranks at different times: no collective of one meets one of the other."""
+    """The collectives of two jobs with the same ranks at different times do not mix."""
     truths = []
     for number, start in enumerate((0, 3600)):
         place = tmp_path / f'job{number}'
@@ -357,7 +357,7 @@ def test_rules_without_a_meaning(analyze, tmp_path):
 # ---- other kinds of events ----
 
 def test_messages_of_two_ranks(analyze, tmp_path):
-    """A send meets the recv of the other rank, in the order of the pair, whatever both did with others between."""
+    """A send is matched with the other rank's recv, in the order of the pair, regardless of messages to other ranks."""
     plan = [(0, 1), (2, 1), (0, 1), (1, 0), (0, 2)]
     events, truth = {r: [] for r in range(3)}, []
     for number, (source, target) in enumerate(plan):
@@ -375,7 +375,7 @@ def test_messages_of_two_ranks(analyze, tmp_path):
 
 
 def test_works_of_gloo(analyze, tmp_path):
-    """A backend of the host: its annotations last until the work is done, and its inputs give the bytes."""
+    """gloo, a backend of the host: annotations last until the work is done, and inputs give the bytes."""
     for rank in (0, 1):
         events = [comm_traces.event('user_annotation', 'gloo:all_reduce', 1_000_000 + 200_000 * rank, 1_300_000, 8, 500 + rank,
                                     **{'Input Dims': [[10, 100], [24]], 'Input type': ['float', 'float']}),
@@ -407,7 +407,7 @@ def test_kernels_of_other_libraries(analyze, tmp_path, kernel, name):
 # ---- filters ----
 
 def test_a_filter_changes_no_match(analyze, tmp_path):
-    """What a filter chooses on one rank is shown whole."""
+    """A collective that a filter selects on one rank is shown with all its ranks."""
     paths, truth = comm_traces.job(tmp_path, world=4, count=30, seed=9)
     everything = analyze('comm', *paths)['rows']
     streams = analyze('comm', '--stream', '21', *paths)['rows']
