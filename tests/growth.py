@@ -601,6 +601,7 @@ COMMANDS = {
     'overlap': ['overlap'],
     'comm': ['comm'],
     'comm tracelens': ['comm', '--rules', 'tracelens'],
+    'stragglers': ['stragglers'],
     'comm --stage': ['comm', '--stage', 's*e0'],
     'ops': ['ops'],
     'ops --stage': ['ops', '--stage', 's*e0'],

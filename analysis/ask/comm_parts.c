@@ -137,7 +137,42 @@ struct scope {
     struct attribution attribution;
     struct choice choice;
     struct stage_finder finder;
+    size_t *step; /* the profiler's steps by start, as indices in process->ranges */
+    size_t steps;
 };
+
+static int by_range_start(const void *a, const void *b, void *process)
+{
+    const struct ranges *r = &((const struct process *)process)->ranges;
+    size_t x = *(const size_t *)a, y = *(const size_t *)b;
+    return r->start[x] != r->start[y] ? (r->start[x] < r->start[y] ? -1 : 1) : (x > y) - (x < y);
+}
+
+static void find_steps(struct scope *scope)
+{
+    const struct ranges *r = &scope->process->ranges;
+    size_t capacity = 0;
+    for (size_t i = 0; i < r->table.count; i++) {
+        if (r->step[i] == NO_PLACE) continue;
+        scope->step = mem_grow(scope->step, &capacity, scope->steps + 1, sizeof *scope->step);
+        scope->step[scope->steps++] = i;
+    }
+    if (scope->steps) qsort_r(scope->step, scope->steps, sizeof *scope->step, by_range_start, (void *)scope->process);
+}
+
+/* Returns the number of the step that is open at `time`. Steps do not overlap. */
+static int64_t step_at(const struct scope *scope, int64_t time)
+{
+    const struct ranges *r = &scope->process->ranges;
+    size_t low = 0, high = scope->steps;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (r->start[scope->step[middle]] <= time) low = middle + 1;
+        else high = middle;
+    }
+    bool inside = low && time < r->end[scope->step[low - 1]];
+    return inside ? (int64_t)r->step[scope->step[low - 1]] : UNKNOWN_NUMBER;
+}
 
 static void scope_init(struct scope *scope, const struct selection *chosen, const struct process *process, bool stages)
 {
@@ -146,6 +181,7 @@ static void scope_init(struct scope *scope, const struct selection *chosen, cons
     if (scope->attributed) attribute(&scope->attribution, process, false);
     choice_init(&scope->choice, chosen, process, scope->attributed ? &scope->attribution : NULL);
     if (scope->attributed) stage_finder_init(&scope->finder, process, &scope->attribution);
+    if (stages) find_steps(scope);
 }
 
 static void scope_free(struct scope *scope)
@@ -153,10 +189,11 @@ static void scope_free(struct scope *scope)
     if (scope->attributed) stage_finder_free(&scope->finder);
     choice_free(&scope->choice);
     if (scope->attributed) attribution_free(&scope->attribution);
+    free(scope->step);
 }
 
-/* Applies the filters, and finds the stage. */
-static bool is_chosen(const struct scope *scope, const struct collective *c, uint32_t *stage)
+/* Applies the filters, and finds the stage and the step. */
+static bool is_chosen(const struct scope *scope, const struct collective *c, struct comm_part *part)
 {
     struct interval when;
     struct belonging at = {0};
@@ -167,9 +204,11 @@ static bool is_chosen(const struct scope *scope, const struct collective *c, uin
     } else {
         int64_t begin = c->call_start != UNKNOWN_TIME ? c->call_start : c->start;
         chosen = choice_call(&scope->choice, begin, NO_PLACE);
-        if (scope->attributed) at = (struct belonging){begin, stage_at(&scope->finder, c->thread, begin), VIA_NONE};
+        /* A moment earlier, as the work itself may be an annotation. */
+        if (scope->attributed) at = (struct belonging){begin, stage_at(&scope->finder, c->thread, begin - 1), VIA_NONE};
     }
-    return scope->attributed ? choice_stage_name(&scope->choice, &at, stage) && chosen : chosen;
+    part->step = scope->attributed ? step_at(scope, at.time) : UNKNOWN_NUMBER;
+    return scope->attributed ? choice_stage_name(&scope->choice, &at, &part->stage) && chosen : chosen;
 }
 
 static void add_process(struct comm_summary *summary, const struct selection *chosen, const struct place *place,
@@ -188,7 +227,7 @@ static void add_process(struct comm_summary *summary, const struct selection *ch
     for (size_t i = 0; i < p->collectives.count && !tracelens; i++) {
         struct comm_part part = blank;
         take_collective(&part, &p->collectives.collective[i]);
-        part.is_chosen = is_chosen(&scope, &p->collectives.collective[i], &part.stage);
+        part.is_chosen = is_chosen(&scope, &p->collectives.collective[i], &part);
         comm_add(summary, &part);
     }
     struct tracelens_kernels kernels = {.process = p, .names = summary->names};
@@ -199,7 +238,7 @@ static void add_process(struct comm_summary *summary, const struct selection *ch
         one.work = kernels.work;
         take_collective(&part, &one);
         tracelens_change(&part, &kernels, c);
-        part.is_chosen = is_chosen(&scope, &one, &part.stage);
+        part.is_chosen = is_chosen(&scope, &one, &part);
         comm_add(summary, &part);
     }
     map_free(&kernels.communicates);

@@ -27,6 +27,7 @@ struct comm_part {
     bool on_axis;    /* its times are of the axis that all ranks share */
     uint32_t clock;  /* ranks with the same number share a clock */
     uint32_t name, datatype, stage;
+    int64_t step;                           /* of the profiler; UNKNOWN_NUMBER: none */
     int64_t size;                           /* ranks in the communicator; UNKNOWN_NUMBER: unknown */
     uint64_t elements_in, elements_out;     /* UNKNOWN_COUNT: unknown */
     uint64_t bytes_in, bytes_out;           /* the same */

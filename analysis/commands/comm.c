@@ -5,24 +5,15 @@
  * the skew of their collectives too small and the transfer time too long; a message says so.
  * --rules tracelens: the collectives, keys and values of TraceLens's NcclAnalyser (ask/comm_tracelens.h).
  */
-#include <stdio.h>
+#include "commands/comm.h"
 
-#include "ask/comm_parts.h"
-#include "ask/comm_rows.h"
-#include "commands/session.h"
+#include <stdio.h>
 
 enum { STATUS_USAGE = 2 };
 
-struct comm {
-    struct session *session;
-    struct comm_job job;
-    struct comm_rows rows;
-    enum rules rules;
-};
-
 /* ---- printing ---- */
 
-static void emit_time(struct emit *e, const char *key, int64_t ns)
+void emit_time(struct emit *e, const char *key, int64_t ns)
 {
     if (ns == UNKNOWN_TIME) emit_null(e, key);
     else emit_us(e, key, ns);
@@ -154,7 +145,29 @@ static void say_limits(const struct comm *comm)
     }
 }
 
+void comm_say(const struct comm *comm)
+{
+    bool filtered = is_filtered(&comm->session->options);
+    if (!comm->rows.count && filtered) return; /* session_end reports the filters */
+    if (!comm->rows.count) complain(NULL, "no collectives; `tfanalyze info` shows the contents of the inputs");
+    say_faults(comm);
+    say_limits(comm);
+}
+
 /* ---- the answer ---- */
+
+void comm_match(struct comm *comm, struct session *session, bool stages)
+{
+    *comm = (struct comm){.session = session, .rules = session->options.rules};
+    comm_collect(&comm->job, &session->chosen, stages);
+    comm_rows_make(&comm->rows, &comm->job.summary, comm->rules);
+}
+
+void comm_end(struct comm *comm)
+{
+    comm_rows_free(&comm->rows);
+    comm_job_free(&comm->job);
+}
 
 static void emit_sums(const struct comm *comm)
 {
@@ -171,24 +184,18 @@ static void emit_sums(const struct comm *comm)
 void cmd_comm(struct session *session)
 {
     const struct options *options = &session->options;
-    struct comm comm = {.session = session, .rules = options->rules};
+    struct comm comm;
     if (options->rules == RULES_HTA) {
         complain(NULL, "comm has no --rules hta: HTA has no such question");
         session->status = STATUS_USAGE;
         return;
     }
     if (!session_load(session, comm_wants(options), false) || !session_begin(session, STYLE_TABLE)) return;
-    comm_collect(&comm.job, &session->chosen, false);
-    comm_rows_make(&comm.rows, &comm.job.summary, comm.rules);
+    comm_match(&comm, session, false);
     size_t shown = options->top ? MIN(options->top, comm.rows.count) : comm.rows.count;
     for (size_t i = 0; i < shown; i++) emit_one(&comm, &comm.rows.row[i]);
     emit_sums(&comm);
-    if (comm.rows.count || !is_filtered(options)) {
-        if (!comm.rows.count) complain(NULL, "no collectives; `tfanalyze info` shows what there is");
-        say_faults(&comm);
-        say_limits(&comm);
-    }
+    comm_say(&comm);
     session_end(session, comm.rows.count || !is_filtered(options));
-    comm_rows_free(&comm.rows);
-    comm_job_free(&comm.job);
+    comm_end(&comm);
 }

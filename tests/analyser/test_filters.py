@@ -19,7 +19,7 @@ from test_device_records import AHEAD, START
 from optrace import OpTrace
 from test_kineto import exact, ns
 
-COMMANDS = ['info', 'stages', 'breakdown', 'api', 'launches', 'timeline', 'kinds', 'overlap', 'comm', 'ops', 'dump',
+COMMANDS = ['info', 'stages', 'breakdown', 'api', 'launches', 'timeline', 'kinds', 'overlap', 'comm', 'stragglers', 'ops', 'dump',
             'export chrome', 'export tensorboard', 'report']
 FILTERS = {'--rank': '0', '--pid': '1', '--stage': 'x', '--step': '1', '--cycle': '0', '--device': '0', '--stream': '7',
            '--from': '0', '--to': '1', '--top': '1', '--names': 'short'}

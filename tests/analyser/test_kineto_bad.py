@@ -176,7 +176,7 @@ def test_content(program, tmp_path, case):
 COMMANDS = (['info'], ['stages'], ['stages', '--exclusive'], ['breakdown'], ['breakdown', '--group-by', 'op'],
             ['breakdown', '--rules', 'hta'], ['timeline'], ['timeline', '--rules', 'tracelens'],
             ['timeline', '--rules', 'hta'], ['kinds'], ['kinds', '--rules', 'hta'], ['overlap'],
-            ['overlap', '--rules', 'hta'], ['comm'], ['comm', '--rules', 'tracelens'], ['dump'], ['export', 'chrome'], ['report'])
+            ['overlap', '--rules', 'hta'], ['comm'], ['comm', '--rules', 'tracelens'], ['stragglers'], ['dump'], ['export', 'chrome'], ['report'])
 
 
 @pytest.mark.parametrize('content, rc', [

@@ -1,0 +1,24 @@
+/* comm.h - what the questions about collectives share: the matched collectives, and the messages on them. */
+#ifndef TFA_COMM_H
+#define TFA_COMM_H
+
+#include "ask/comm_parts.h"
+#include "ask/comm_rows.h"
+#include "commands/session.h"
+
+struct comm {
+    struct session *session;
+    struct comm_job job;
+    struct comm_rows rows;
+    enum rules rules;
+};
+
+/* Matches the collectives of the chosen ranks; the session is loaded. */
+void comm_match(struct comm *comm, struct session *session, bool stages);
+/* Reports what the collectives lack. */
+void comm_say(const struct comm *comm);
+void comm_end(struct comm *comm);
+/* Prints a time; UNKNOWN_TIME: unknown. */
+void emit_time(struct emit *e, const char *key, int64_t ns);
+
+#endif
