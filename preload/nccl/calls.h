@@ -14,7 +14,7 @@ static inline bool tfi_nccl_done(int result)
     return result == 0 || result == 7;
 }
 
-/* What a collective, a send or a receive is asked to do; a row's values, in its order. */
+/* The parameters of a collective, a send or a receive: a row's values, in its order. */
 struct tfi_collective {
     uint64_t count;
     uint32_t type;

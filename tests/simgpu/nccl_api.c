@@ -1,4 +1,4 @@
-/* nccl_api.c - collectives, sends and receives as the program calls them, and what needs no ranks: memory, texts. */
+/* nccl_api.c - the functions of the API: collectives, sends and receives, memory and texts. */
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -62,7 +62,7 @@ PUBLIC ncclResult_t ncclBroadcast(const void *sendbuff, void *recvbuff, size_t c
     return call(__func__, (struct task){BROADCAST, sendbuff, recvbuff, count, datatype, -1, root, comm, stream, 0, 0});
 }
 
-/* By the other one's symbol, as NCCL does. */
+/* Calls the other function by its symbol, as NCCL does. */
 PUBLIC ncclResult_t ncclBcast(void *buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
                               cudaStream_t stream)
 {
@@ -128,7 +128,7 @@ PUBLIC ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
     return comm ? ncclSuccess : ncclInvalidArgument;
 }
 
-/* ---- memory: the device's is the host's here, so that there is nothing to register ---- */
+/* ---- memory: device memory is host memory here, so registration does nothing ---- */
 
 PUBLIC ncclResult_t ncclMemAlloc(void **ptr, size_t size)
 {

@@ -1,6 +1,6 @@
-/* nccl_comm.c - communicators: made from a unique id, from others by split and shrink, and ended.
+/* nccl_comm.c - makes communicators, from a unique id or by split and shrink, and ends them.
  *
- * A communicator is never freed, so that a kernel which still runs finds it.
+ * A communicator is never freed, so that a kernel that still runs can use it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,7 +81,7 @@ PUBLIC ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devli
 {
     ncclUniqueId id;
     ncclResult_t result = ncclSuccess;
-    ncclGetUniqueId(&id); /* by its symbol, as NCCL calls it */
+    ncclGetUniqueId(&id); /* by its symbol, as in NCCL */
     ncclGroupStart();
     for (int i = 0; i < ndev && result == ncclSuccess; i++) {
         result = init(&comm[i], ndev, id.internal, i, NULL, __func__);
@@ -91,7 +91,7 @@ PUBLIC ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devli
     return result != ncclSuccess ? result : ended;
 }
 
-/* ---- from others ---- */
+/* ---- from other communicators ---- */
 
 struct child {
     ncclComm_t parent, *out;
@@ -110,7 +110,7 @@ static ncclResult_t join_child(struct child *c)
     return result;
 }
 
-/* By key, and among equal keys by rank. */
+/* Orders by key, equal keys by rank. */
 static ncclResult_t split(void *data)
 {
     struct child *c = data;
@@ -160,7 +160,7 @@ PUBLIC ncclResult_t ncclCommShrink(ncclComm_t comm, int *excludeRanksList, int e
     return simnccl_job(shrink, &child, sizeof child, comm->blocking, &comm->state);
 }
 
-/* ---- asking and ending ---- */
+/* ---- queries and the end ---- */
 
 PUBLIC ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError)
 {

@@ -1,8 +1,8 @@
 /* nccl_data.c - moves and combines the data of collectives, sends and receives.
  *
- * A collective goes through the windows in steps: everybody puts what the others need of some elements, all meet, each
- * takes what it needs, all meet again. Sends and receives of one kernel go on side by side, a mailbox full at a time, so
- * that two ranks which send to each other do not wait for each other.
+ * A collective uses the windows in steps. Each rank writes some elements that the others need, all ranks meet at a
+ * barrier, each reads the elements it needs, and all meet again. Sends and receives of one kernel progress in turns,
+ * one mailbox at a time, so that two ranks that send to each other do not deadlock.
  */
 #include <math.h>
 #include <string.h>
@@ -26,7 +26,7 @@ static double bfloat(uint16_t bits)
     return value;
 }
 
-/* Numbers of 16 bits with a 5-bit exponent; those that are not normal count as zero. */
+/* Converts half-precision numbers; subnormal ones become zero. */
 static double half(uint16_t bits)
 {
     double value = bits & 0x7c00 ? ldexp(1024 + (bits & 0x3ff), (bits >> 10 & 31) - 25) : 0;
@@ -84,7 +84,7 @@ static double combine(double a, double b, int reduction)
     }
 }
 
-/* Numbers of 64 bits do not fit a double. */
+/* A double cannot hold every number of 64 bits. */
 static uint64_t combine_whole(uint64_t a, uint64_t b, int reduction, bool with_sign)
 {
     bool less = with_sign ? (int64_t)a < (int64_t)b : a < b;
@@ -96,7 +96,7 @@ static uint64_t combine_whole(uint64_t a, uint64_t b, int reduction, bool with_s
     }
 }
 
-/* One element of all ranks, which lie `stride` bytes apart. */
+/* Combines one element of all ranks; the ranks' elements lie `stride` bytes apart. */
 static void reduce_one(void *to, const char *from, const struct task *t)
 {
     int ranks = t->comm->ranks;
@@ -135,7 +135,7 @@ static bool takes(const struct task *t)
     return (t->function != REDUCE && t->function != GATHER) || t->peer == t->comm->rank;
 }
 
-/* `n` elements from `first` on of each part that this rank gives. */
+/* Writes `n` elements, from `first` on, of each part that this rank contributes. */
 static void give(const struct task *t, size_t first, size_t n)
 {
     size_t size = simnccl_type_bytes(t->type), parts = has_parts(t->function) ? (size_t)t->comm->ranks : 1;
@@ -173,7 +173,7 @@ static uint64_t signature_of(const struct task *t)
     return hash;
 }
 
-/* Everybody tells what it comes for and since when it has been there. */
+/* Each rank publishes its operation and its time of arrival. */
 static bool meet(const struct task *t, uint64_t start, uint64_t *latest, uint64_t *starts)
 {
     struct shared_rank *all = t->comm->shared->rank, *mine = &all[t->comm->rank];
@@ -193,7 +193,7 @@ static bool meet(const struct task *t, uint64_t start, uint64_t *latest, uint64_
         "{\"t\":\"mismatch\",\"comm\":\"%s\",\"rank\":%d,\"func\":\"nccl%s\",\"sequence\":%llu,\"signature\":%llu}",
         t->comm->id, t->comm->rank, simnccl_name(t->function), (unsigned long long)t->sequence,
         (unsigned long long)mine->signature);
-    return simnccl_until(t->comm, &never, 1); /* as real ranks do that wait for each other's data */
+    return simnccl_until(t->comm, &never, 1); /* real ranks wait for each other's data here */
 }
 
 bool simnccl_exchange(const struct task *t, uint64_t start, uint64_t *latest, uint64_t *starts)
@@ -224,7 +224,7 @@ static bool send_some(const struct task *t, struct mail *m, uint64_t start, uint
     if (__atomic_load_n(&box->full, __ATOMIC_ACQUIRE)) return false;
     if (m->met && box->receiver_start > *latest) *latest = box->receiver_start;
     if (m->met && m->done == m->total) {
-        m->done++; /* the last one was taken */
+        m->done++; /* the receiver has taken the last part */
         return true;
     }
     size_t left = m->total - m->done;
@@ -252,7 +252,7 @@ static bool receive_some(const struct task *t, struct mail *m, uint64_t start, u
     return true;
 }
 
-/* Those with one peer and direction go in their order. */
+/* Operations with the same peer and direction run in their order. */
 static bool is_behind(struct task *const *tasks, const struct mail *mail, size_t i)
 {
     for (size_t j = 0; j < i; j++)
@@ -282,7 +282,7 @@ bool simnccl_mail(struct task *const *tasks, size_t count, uint64_t start, uint6
         if (moved) since = simnccl_clock();
         if (__atomic_load_n(&comm->aborted, __ATOMIC_RELAXED)) return false;
         if (!moved && finished < count) usleep(20);
-        if (simnccl_clock() - since > 1000000000) return simnccl_until(comm, &never, 1); /* nobody comes */
+        if (simnccl_clock() - since > 1000000000) return simnccl_until(comm, &never, 1); /* the peer never comes */
     }
     return true;
 }

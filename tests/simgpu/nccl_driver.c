@@ -1,4 +1,4 @@
-/* nccl_driver.c - finds the driver as NCCL's own runtime does: dlsym for one function, and that one for all others. */
+/* nccl_driver.c - finds the driver like NCCL's own runtime: one function by dlsym, and with it all others. */
 #include <dlfcn.h>
 #include <string.h>
 

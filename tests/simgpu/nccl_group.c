@@ -1,8 +1,8 @@
-/* nccl_group.c - groups of calls, and the kernels that carry them out.
+/* nccl_group.c - groups of calls, and the kernels that execute them.
  *
- * As in NCCL, the collectives, sends and receives of a group that have one communicator are one kernel, which the end of
- * the group launches. Communicators are made by jobs, each in a thread of its own: at once where the program waits for
- * it, at the end of the group inside one, in the background for a communicator that does not block.
+ * The end of a group launches one kernel for each communicator, with all its collectives, sends and receives, as in
+ * NCCL. Jobs make communicators, each in a thread of its own. Outside a group the call waits for its job, and inside
+ * one the end of the group does. The job of a communicator that does not block runs in the background.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 struct job {
     ncclResult_t (*work)(void *);
     void *data;
-    int *state; /* of a communicator that does not block */
+    int *state; /* for a communicator that does not block */
     pthread_t thread;
     ncclResult_t result;
 };
@@ -29,7 +29,7 @@ static __thread struct {
     struct job job[MAX_JOBS];
 } group;
 
-/* What one kernel does, whenever it runs: a captured one does so with each replay. */
+/* The work of one kernel. A captured kernel repeats it at each replay. */
 struct plan {
     ncclComm_t comm;
     bool lost;
@@ -83,7 +83,7 @@ static uint64_t run(void *user, uint64_t start, uint64_t cost)
 static const char *const types[] = {"i8",  "u8",  "i32", "u32",  "i64",    "u64",
                                     "f16", "f32", "f64", "bf16", "f8e4m3", "f8e5m2"};
 
-/* As the kernels of NCCL are called, mangled. */
+/* Sets `name` to the mangled name of NCCL's kernel. */
 static void name_kernel(char *name, size_t size, const struct plan *plan)
 {
     static const char *const reductions[] = {"Sum", "Prod", "MinMax", "MinMax", "SumPostDiv"};
@@ -129,7 +129,7 @@ static ncclResult_t launch(struct plan *plan)
     return ncclUnhandledCudaError;
 }
 
-/* One kernel for each communicator, in the order of their first calls. */
+/* Launches one kernel for each communicator, in the order of their first calls. */
 static ncclResult_t launch_all(void)
 {
     ncclResult_t result = ncclSuccess;

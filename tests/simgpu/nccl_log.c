@@ -1,7 +1,7 @@
-/* nccl_log.c - the truth: one JSON line for each call, communicator and kernel, in the file that SIMNCCL_LOG names.
+/* nccl_log.c - the reference for tests: a line of JSON for each call, communicator and kernel, in SIMNCCL_LOG's file.
  *
- * %p in the name is the process id. Lines are written by the bare system call, as those of the simulated driver are.
- * All times are CLOCK_MONOTONIC.
+ * `%p` in the file's name becomes the process id. Lines are written by the bare system call, like the simulated
+ * driver's. All times are CLOCK_MONOTONIC.
  */
 #include <fcntl.h>
 #include <stdarg.h>
@@ -69,7 +69,7 @@ const char *simnccl_name(enum function function)
     return names[function];
 }
 
-/* Bytes of the larger of its two buffers. */
+/* Returns the bytes of the larger of the operation's two buffers. */
 static uint64_t bytes_of(const struct task *t)
 {
     static const bool parts[] = {[ALL_GATHER] = true, [REDUCE_SCATTER] = true, [ALL_TO_ALL] = true,

@@ -1,9 +1,8 @@
-/* nccl_script.c - what goes wrong (SIMNCCL_SCRIPT): ranks that come late, never, or for something else.
+/* nccl_script.c - the faults in SIMNCCL_SCRIPT: ranks that come late, never, or with another operation.
  *
- * A line is `rank function sequence fault`, the first that matches counts: rank and sequence are numbers or *, function
- * a glob (AllReduce), and fault one of `delay MS` (the call takes so long before it does anything), `lose` (the rank's
- * kernel meets nobody, and none of its later ones in that communicator does) and `mismatch` (it comes with another
- * count).
+ * A line is `rank function sequence fault`; the first that matches counts. Rank and sequence are numbers or *, function
+ * is a glob (AllReduce). The fault is one of `delay MS` (the call first waits that long), `lose` (the rank's kernel and
+ * its later ones in the communicator never meet the other ranks) and `mismatch` (the rank comes with another count).
  */
 #include <fnmatch.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
-/* nccl_shared.c - the shared memory of a communicator: joining it, barriers, and waiting with an end.
+/* nccl_shared.c - the shared memory of a communicator: joining it, barriers, and waits with a time limit.
  *
- * Barriers on the device and on the host are apart, because a split on the host may overtake a kernel that has not run.
+ * Device and host have separate barriers, because a split on the host may overtake a kernel that has not run.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static uint64_t patience(void)
     return (text && *text ? strtoull(text, NULL, 10) : 20000) * 1000000;
 }
 
-/* Waits until the word is at least so much; false once the communicator is aborted, or patience has an end. */
+/* Waits until the word is at least `least`; false if the communicator is aborted or the time is up. */
 bool simnccl_until(ncclComm_t comm, const uint32_t *word, uint32_t least)
 {
     uint64_t end = simnccl_clock() + patience();
@@ -60,7 +60,7 @@ struct mailbox *simnccl_mailbox(ncclComm_t comm, int from, int to)
     return &first[from * comm->ranks + to];
 }
 
-/* All ranks open the segment by the group's id; when all are there, the first of them takes its name away. */
+/* All ranks open the segment by the group's id. Once all have joined, the first rank removes its name. */
 bool simnccl_join(ncclComm_t comm)
 {
     size_t n = (size_t)comm->ranks;

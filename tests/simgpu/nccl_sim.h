@@ -1,13 +1,13 @@
-/* nccl_sim.h - the simulated NCCL: ranks of one machine that meet in shared memory and really move data.
+/* nccl_sim.h - the simulated NCCL: ranks on one machine that meet in shared memory and really move data.
  *
- * A communicator is a segment of shared memory, in which each rank has a window for data, and each pair of ranks a
- * mailbox. A collective is a kernel of the simulated device that waits for its peers: it starts when its own rank gets
- * to it, and ends on all ranks at the same time, which is the latest start plus what the device's script says. All ranks
- * have one clock, CLOCK_MONOTONIC. SIMNCCL_LOG is the file of the truth (nccl_log.c), SIMNCCL_SCRIPT what goes wrong
- * (nccl_script.c), SIMNCCL_TIMEOUT_MS (20000) how long a rank waits for others before it gives up.
+ * A communicator is a segment of shared memory. Each rank has a window in it for data, and each pair of ranks a
+ * mailbox. A collective is a kernel of the simulated device that waits for its peers. It starts on each rank when the
+ * rank reaches it. It ends on all ranks at the same time: the latest start plus the duration in the device's script.
+ * All ranks share one clock, CLOCK_MONOTONIC. Environment: SIMNCCL_LOG (nccl_log.c), SIMNCCL_SCRIPT (nccl_script.c),
+ * SIMNCCL_TIMEOUT_MS (how long a rank waits for others, default 20000).
  */
-#ifndef SIMNCCL_H
-#define SIMNCCL_H
+#ifndef NCCL_SIM_H
+#define NCCL_SIM_H
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -19,7 +19,7 @@
 
 #include "simgpu.h"
 
-/* The prototypes are the vendor's; much of what they say makes no difference here. */
+/* The vendor defines the prototypes; many of their parameters have no effect here. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
 #define MAX_RANKS 64
@@ -32,13 +32,13 @@ enum function { ALL_REDUCE, BROADCAST, REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_T
 /* ---- nccl_shared.c: the segment of a communicator ---- */
 
 struct shared_rank {
-    uint32_t joined, phase[2]; /* of the barriers: on the device, on the host */
+    uint32_t joined, phase[2]; /* of the barriers, by enum barrier */
     int32_t color, key;
     uint64_t signature, start;
 };
 struct mailbox {
     uint32_t full, bytes;
-    uint64_t signature, sender_start, receiver_start; /* a receiver's is stored before it empties the box */
+    uint64_t signature, sender_start, receiver_start; /* the receiver stores its start before it empties the box */
     char data[MAIL];
 };
 struct segment {
@@ -48,17 +48,17 @@ struct segment {
 enum barrier { ON_DEVICE, ON_HOST };
 
 struct ncclComm {
-    char id[200]; /* the same on all ranks; the log's name of the group */
+    char id[200]; /* the same on all ranks; names the group in the log */
     int rank, ranks, device;
     struct segment *shared;
     pthread_mutex_t running; /* one kernel at a time */
     uint32_t phase[2];
     uint32_t splits, shrinks;
     uint64_t collectives, sent[MAX_RANKS], received[MAX_RANKS];
-    double scale[MAX_REDUCTIONS]; /* of ncclRedOpCreatePreMulSum */
+    double scale[MAX_REDUCTIONS]; /* for ncclRedOpCreatePreMulSum */
     int nr_scales;
-    bool blocking, aborted, lost; /* lost: by the script, from some collective on */
-    int state;                    /* ncclResult_t, as ncclCommGetAsyncError tells */
+    bool blocking, aborted, lost; /* lost: the script lost the rank */
+    int state;                    /* the ncclResult_t of ncclCommGetAsyncError */
 };
 
 bool simnccl_join(ncclComm_t comm);
@@ -68,7 +68,7 @@ char *simnccl_window(ncclComm_t comm, int rank);
 struct mailbox *simnccl_mailbox(ncclComm_t comm, int from, int to);
 uint64_t simnccl_clock(void);
 
-/* ---- nccl_data.c: one operation's data ---- */
+/* ---- nccl_data.c: the data of one operation ---- */
 
 struct task {
     enum function function;
@@ -76,15 +76,15 @@ struct task {
     void *recv;
     size_t count;
     ncclDataType_t type;
-    int reduction, peer; /* peer: root or peer; -1: none */
+    int reduction, peer; /* peer: or root; -1: none */
     ncclComm_t comm;
     cudaStream_t stream;
     uint64_t sequence;
-    bool mismatched; /* by the script */
+    bool mismatched; /* the script asks for it */
 };
 
 size_t simnccl_type_bytes(ncclDataType_t type);
-/* Does it; *latest becomes the latest start of all who take part. False: a peer did not come, or came for another one. */
+/* Runs the collective; `*latest` becomes the latest start of all ranks. False if a peer is missing or runs another. */
 bool simnccl_exchange(const struct task *task, uint64_t start, uint64_t *latest, uint64_t *starts);
 bool simnccl_mail(struct task *const *tasks, size_t count, uint64_t start, uint64_t *latest);
 
@@ -94,7 +94,7 @@ ncclResult_t simnccl_add(const struct task *task);
 ncclResult_t simnccl_job(ncclResult_t (*work)(void *), const void *data, size_t bytes, bool blocking, int *state);
 bool simnccl_in_group(void);
 
-/* ---- nccl_driver.c: the driver, found as a static runtime finds it ---- */
+/* ---- nccl_driver.c: the driver, found as by a static runtime ---- */
 
 struct driver {
     CUresult (*cuLaunchKernelEx)(const CUlaunchConfig *, CUfunction, void **, void **);

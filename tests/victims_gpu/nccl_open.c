@@ -1,6 +1,6 @@
-/* nccl_open.c - both ranks in one process, by an NCCL that it opens and looks up itself, as vLLM does.
+/* nccl_open.c - both ranks in one process, with an NCCL that it opens and looks up itself, as vLLM does.
  *
- * Prints what a look-up in the whole program finds before NCCL is loaded, and "ok" at the end.
+ * Prints the result of a look-up in the whole program before NCCL is loaded, and "ok" at the end.
  */
 #include <dlfcn.h>
 

@@ -1,11 +1,11 @@
-/* nccl_ranks.c - one rank of a program on NCCL: collectives whose data it checks, groups, splits, graphs, and waiting.
+/* nccl_ranks.c - one rank of a program on NCCL: collectives whose data it checks, groups, splits, graphs, and waits.
  *
  * nccl_ranks RANK RANKS FILE all             everything once; rank 0 leaves the unique id in FILE
- * nccl_ranks RANK RANKS FILE late WHO MS N   two collectives, then N in stages; rank WHO comes MS milliseconds late to these
- * nccl_ranks RANK RANKS FILE once            one collective, and waiting for it
+ * nccl_ranks RANK RANKS FILE late WHO MS N   two collectives, then N in stages, to which WHO is MS milliseconds late
+ * nccl_ranks RANK RANKS FILE once            one collective, and a wait for it
  * nccl_ranks RANK RANKS FILE abort           the same; the last rank is lost, and the others abort and shrink the group
  *
- * Prints "ok"; ends with 1 at the first thing that is not as it should be.
+ * Prints "ok"; exits 1 at the first wrong result.
  */
 #include <stdbool.h>
 #include <string.h>
@@ -57,7 +57,7 @@ static void prepare(void)
     to = (float *)b;
 }
 
-/* What a rank has at a place, small enough for every sum to be exact. */
+/* Returns a rank's value at an index. The values are so small that every sum is exact. */
 static float value(int of, int i)
 {
     return (float)(of * 3 + i % 7);
@@ -100,7 +100,7 @@ static void whole(int n, int root)
     for (int i = 0; i < n; i++) EXPECT(from[i] == value(root, i));
 }
 
-/* `n` elements of each rank. */
+/* Checks the collectives that move `n` elements of each rank. */
 static void parts(int n, int root)
 {
     fill(n * ranks);
@@ -125,7 +125,7 @@ static void parts(int n, int root)
     for (int i = 0; i < n; i++) EXPECT(to[i] == value(root, rank * n + i));
 }
 
-/* Other types: one element of each, summed. */
+/* Sums one element of each other type. */
 static void types(void)
 {
     static const ncclDataType_t all[] = {ncclInt8,  ncclUint8,  ncclInt32,  ncclUint32,
@@ -152,7 +152,7 @@ static void types(void)
     EXPECT(memcmp(to, &half, 2) == 0 && memcmp((char *)to + 64, &brain, 2) == 0);
 }
 
-/* A ring, longer than a mailbox; then two collectives and a send in one kernel. */
+/* Sends around a ring more than a mailbox holds, then runs two collectives and a send in one kernel. */
 static void groups(int n)
 {
     int next = (rank + 1) % ranks, last = (rank + ranks - 1) % ranks;
@@ -221,7 +221,7 @@ static void wait_for(ncclComm_t comm)
     EXPECT(state == ncclSuccess);
 }
 
-/* The program asks whether each step is done, as PyTorch does for communicators that do not block. */
+/* Asks after each step whether it is done, as PyTorch does for communicators that do not block. */
 static void without_blocking(const char *path)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
