@@ -1,7 +1,7 @@
-"""test_nccl - NCCL on the simulated GPU: what is recorded of each collective, group and communicator equals NCCL's own log.
+"""test_nccl - NCCL on the simulated GPU: records of collectives, groups and communicators equal NCCL's own log.
 
-tests/victims_gpu/nccl_ranks.c is one rank, a process each; tests/simgpu/libnccl.so.2 joins them, moves their data (the
-program checks it), and writes down what it was asked and when each kernel ran.
+tests/victims_gpu/nccl_ranks.c is one rank per process. tests/simgpu/libnccl.so.2 connects the ranks, moves their data
+(the program checks it), and logs its calls and the times of its kernels.
 """
 
 import json
@@ -22,12 +22,12 @@ from test_cuda_tables import exported, load_gen_tables
 
 GPU = BUILD / 'simgpu'
 GROUPED, CAPTURED = 1, 2
-SLACK = 20000  # ns: what the clocks of a trace and of a log may differ
+SLACK = 20000  # ns: the allowed difference between the clocks of a trace and of a log
 FIELDS = ['sequence', 'bytes', 'count', 'type', 'reduction', 'peer', 'rank', 'ranks']
 
 
 def start(directory, lib, ranks, *arguments, script=None, **more):
-    """Starts the ranks; the processes, to be waited for."""
+    """Starts the ranks and returns their processes."""
     built(GPU / 'libnccl.so.2')
     if script:
         (directory / 'nccl-script').write_text('\n'.join(script) + '\n')
@@ -51,7 +51,7 @@ def finish(processes):
 
 
 def logs(directory):
-    """Of each rank: its calls, communicators and kernels, as NCCL wrote them down, in their order."""
+    """{rank: its calls, communicators and kernels in order}, from NCCL's logs."""
     found = {}
     for path in directory.glob('nccl-*.jsonl'):
         lines = [json.loads(line) for line in path.read_text().splitlines()]
@@ -80,7 +80,7 @@ def collectives(trace):
 
 
 def nanoseconds(trace):
-    """From the ticks of a trace to CLOCK_MONOTONIC."""
+    """A function from a trace's ticks to nanoseconds of CLOCK_MONOTONIC."""
     clock = [r.values for r in trace.records if r.kind == 'clock' and r.values['clock'] == tfr.MONOTONIC]
     a, b = min(clock, key=lambda c: c['ticks']), max(clock, key=lambda c: c['ticks'])
     rate = (b['value'] - a['value']) / (b['ticks'] - a['ticks'])
@@ -96,10 +96,10 @@ def ran(request, tmp_path_factory, lib):
     return run
 
 
-# ---- what is recorded ----
+# ---- the records ----
 
 def test_every_collective_equals_the_log(ran):
-    """Names, bytes, counts, types, operations, roots, peers, streams, numbers, groups and captures, one record a call."""
+    """Each call is one record with its name, bytes, count, type, operation, root, peer, stream, number and flags."""
     for rank, log in ran.logs.items():
         made = [c for c in collectives(ran.traces[rank]) if c.error == 0]
         assert [c.name.replace('Bcast', 'Broadcast') for c in made] == [c['name'] for c in log.calls]
@@ -113,7 +113,7 @@ def test_every_collective_equals_the_log(ran):
 
 
 def test_moments_equal_the_log(ran):
-    """NCCL was in each call while the record says that the thread was."""
+    """Each call in NCCL's log lies inside the time of its record."""
     for rank, log in ran.logs.items():
         at = nanoseconds(ran.traces[rank])
         made = [c for c in collectives(ran.traces[rank]) if c.error == 0]
@@ -122,7 +122,7 @@ def test_moments_equal_the_log(ran):
 
 
 def test_one_number_for_each_group_on_all_its_ranks(ran):
-    """The communicators of NCCL's log and the numbers of ours go together one to one."""
+    """The communicators of NCCL's log and the numbers of ours correspond one to one."""
     pairs = set()
     for rank, log in ran.logs.items():
         made = [c for c in collectives(ran.traces[rank]) if c.error == 0]
@@ -140,7 +140,7 @@ def test_a_refused_call_is_recorded_and_takes_no_number(ran):
 
 
 def test_communicators_equal_the_log(ran):
-    """Each one that was made: by which call, of which group, of which parent, and its rank and size as far as they are known."""
+    """Each communicator's record has its call, its group, its parent, and its rank and size if these are known."""
     for rank, log in ran.logs.items():
         trace = ran.traces[rank]
         numbers = {c['comm']: ours.communicator for ours, c in zip([c for c in collectives(trace) if not c.error], log.calls)}
@@ -153,7 +153,7 @@ def test_communicators_equal_the_log(ran):
             for a, c in zip(ours, theirs):
                 assert a['communicator'] == numbers.get(c['comm'], a['communicator'])
                 assert 'parent' not in a or a['parent'] == numbers.get(c['parent'], a['parent'])
-                if a['ranks']:  # not known yet, where a group or the background makes it
+                if a['ranks']:  # unknown while a group or the background makes the communicator
                     assert (a['comm'], a['rank'], a['ranks']) == (c['handle'], c['rank'], c['ranks'])
         assert Counter(c.name for c, _ in made)['ncclCommDestroy'] == sum(c['func'] == 'ncclCommDestroy' for c in log.comms)
 
@@ -169,14 +169,14 @@ def test_other_calls(ran):
 
 
 def launches(trace):
-    """{correlation id: (thread, time)} of the calls that CUPTI told of."""
+    """{correlation id: (thread, time)} of the calls that CUPTI reported."""
     threads = {r.values['pthread'] & 0xffffffff: r.values['serial'] for r in trace.records if r.kind == 'thread'}
     return {r.values['correlation']: (threads.get(r.values['thread']), r.values['time'])
             for r in trace.records if r.kind == 'correlation'}
 
 
 def tasks_around(trace, thread, moment):
-    """The collectives that a launch at that moment carries out: the one it is in, or those of the group that ends then."""
+    """The collectives of a launch at that moment: the one around it, or those of the group that ends then."""
     inside = [c for c in collectives(trace) if c.thread == thread and c.time <= moment <= c.time + c.duration]
     if inside:
         return inside
@@ -190,11 +190,11 @@ def tasks_around(trace, thread, moment):
         if edge.time <= moment <= edge.time + edge.duration:
             assert depth == 0
             return [c for c in collectives(trace) if c.flags & GROUPED and opened < c.time < edge.time]
-    raise AssertionError('a kernel that no collective launched')
+    raise AssertionError('no collective launched this kernel')
 
 
 def test_kernels_belong_to_their_collectives(ran):
-    """By correlation: each kernel was launched inside its collective, or inside the end of its group; times are the log's."""
+    """Each kernel was launched inside its collective or at the end of its group; durations are the log's."""
     for rank, log in ran.logs.items():
         trace = ran.traces[rank]
         kernels = sorted((r.values for r in trace.records if r.kind == 'kernel'), key=lambda k: k['start'])
@@ -222,7 +222,7 @@ def test_the_analyser_counts_them(ran, analyze):
 # ---- the simulated NCCL itself ----
 
 def test_ranks_end_together(ran):
-    """A kernel ends when the last rank has come and the script's time has passed; so on all ranks at once."""
+    """A kernel ends on all ranks at once, after the last rank has come and the script's time has passed."""
     ends = defaultdict(set)
     for log in ran.logs.values():
         for k in log.kernels:
@@ -239,8 +239,9 @@ def test_without_the_library(tmp_path):
 
 
 def test_a_late_rank_is_waited_for(tmp_path, lib):
-    """A kernel lasts from its start until the last rank came, and as long as the last one's own; only those inside the selected
-    stage are recorded, with their numbers."""
+    """A kernel lasts from its start to the last rank's arrival, plus the time of the last rank's own kernel.
+
+    Only collectives inside the selected stage are recorded, with their numbers."""
     finish(start(tmp_path, lib, 4, 'late', 2, 20, 3, ENABLE_PROFILER_NAMES='step'))
     log = logs(tmp_path)
     for rank, trace in traces(tmp_path).items():
@@ -255,7 +256,7 @@ def test_a_late_rank_is_waited_for(tmp_path, lib):
 
 
 def test_a_lost_rank_is_given_up(tmp_path, lib):
-    """The others give up, abort and shrink: the child's group has one number on all of them."""
+    """The other ranks give up, abort and shrink; the child's group has one number on all of them."""
     finish(start(tmp_path, lib, 4, 'abort', script=['3 AllReduce 0 lose'], SIMNCCL_TIMEOUT_MS=300))
     log, children = logs(tmp_path), set()
     assert [bool(log[r].timeouts) for r in range(4)] == [True, True, True, False]
@@ -272,13 +273,13 @@ def test_a_mismatch_is_written_down(tmp_path):
     assert said[0] == said[2] != said[1]
 
 
-# ---- what a thread is in ----
+# ---- the collective a thread is in ----
 
-COLLECTIVE_AT = 4 * 6 + 8 * 2 + 16 + 4 * 16 + 36 * 16  # of struct tfi_slot
+COLLECTIVE_AT = 4 * 6 + 8 * 2 + 16 + 4 * 16 + 36 * 16  # offset in struct tfi_slot
 
 
 def slot_of(path):
-    """{tid: (communicator, sequence, bytes, peer, place)} of the threads that are in a collective; see struct tfi_slot."""
+    """{tid: (communicator, sequence, bytes, peer, place)} of the threads inside a collective; see struct tfi_slot."""
     data = path.read_bytes()
     offset, size = struct.unpack_from('<QQ', data, 24 + 2 * 16)
     found = {}
@@ -292,7 +293,7 @@ def slot_of(path):
 
 
 def test_the_slot_holds_the_collective(tmp_path, lib):
-    """While a thread is in a call that does not return, and after SIGKILL: the function, group, number and bytes."""
+    """The slot has function, group, number and bytes during a call that does not return, and after SIGKILL."""
     processes = start(tmp_path, lib, 2, 'once', script=['0 AllReduce 0 delay 100000'])
     try:
         deadline = time.monotonic() + 60
@@ -320,7 +321,7 @@ def opened(tmp_path, lib, **more):
 
 
 def test_an_opened_nccl(tmp_path, lib):
-    """By dlopen and dlsym, both ranks in one process; before that a look-up in the program finds no NCCL."""
+    """NCCL opened by dlopen, with both ranks in one process, is recorded; before that a look-up finds no NCCL."""
     opened(tmp_path, lib)
     trace = only(scripted.traces(tmp_path / 'run'))
     made = collectives(trace)
@@ -346,7 +347,7 @@ def test_stage_timing_only(tmp_path, lib):
 
 # ---- the table ----
 
-# Not recorded: questions, texts, parameters, and what prepares or runs in kernels of the program's own.
+# Unrecorded functions: queries, texts, parameters, and support for the program's own kernels.
 LEFT_OUT = {'ncclGetVersion', 'ncclGetErrorString', 'ncclGetLastError', 'ncclGetUniqueId', 'ncclCommGetUniqueId', 'ncclCommCount',
             'ncclCommCuDevice', 'ncclCommUserRank', 'ncclCommMemStats', 'ncclCommQueryProperties', 'ncclWinGetUserPtr',
             'ncclResetDebugInit', 'ncclResetDebugInitInternal', 'ncclDevCommCreate', 'ncclDevCommDestroy'}
@@ -358,9 +359,9 @@ def rows():
 
 
 def test_the_table_is_what_nccl_exports():
-    """All of the vendor's library that torch brings is a row, or left out on purpose; no row is missing there."""
+    """Every function that torch's NCCL exports has a row or is left out on purpose, and every row exists there."""
     library = next((BUILD / 'venv').glob('lib/python*/site-packages/nvidia/nccl/lib/libnccl.so.2'), None)
-    assert library, 'the NCCL that torch brings is missing'
+    assert library, "torch's own NCCL is missing"
     there = {n for n in exported(library) if n.startswith('nccl')}
     assert rows() <= there
     assert {n for n in there - rows() if not n.startswith(LEFT_OUT_PREFIXES)} == LEFT_OUT
@@ -370,7 +371,7 @@ def test_the_library_exports_each_row(lib):
     assert rows() <= exported(lib)
 
 
-def test_the_simulated_one_has_them_too():
-    """But for what is newer than 2.28."""
+def test_the_simulated_nccl_has_every_row():
+    """The simulated NCCL has every row except functions newer than 2.28."""
     newer = {'ncclCommGrow', 'ncclCommSuspend', 'ncclCommResume', 'ncclPutSignal', 'ncclSignal', 'ncclWaitSignal'}
     assert rows() - exported(built(GPU / 'libnccl.so.2')) == newer
