@@ -1,10 +1,10 @@
-"""bench-peer - one run of another tool on one trace, as a process of its own, for bench-kineto.
+"""bench-peer - runs another tool on one trace in a separate process, for bench-kineto.
 
-    bench-peer.py hta TRACE            HTA reads the trace and answers what timeline, breakdown, kinds and overlap do
-    bench-peer.py tensorboard TRACE    the TensorBoard plugin's parser
+    bench-peer.py hta TRACE            HTA reads the trace and answers the questions of timeline, breakdown, kinds, overlap
+    bench-peer.py tensorboard TRACE    the TensorBoard plugin's parser reads the trace
 
-It prints one JSON object: seconds without Python's own start and imports, and what was found, so that a run that read
-nothing cannot pass for a fast one.
+It prints one JSON object: the seconds without Python's start and imports, and the number of events and rows, so that a
+run that reads nothing does not pass for a fast one.
 """
 
 import json

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tfharness - runs one stage of a pipeline alone, with inputs like those it was given, and profiles it.
+"""tfharness - runs one stage of a pipeline alone, with inputs like the recorded ones, and profiles it.
 
     tfharness.py --signature DIR/timing_io_signature.json --stage denoise --target pipelines.dit:stage
 
@@ -8,12 +8,12 @@
     harness.setup()
     harness.profile(warmup=2, profile_steps=5)
 
-Inputs are made from the stage's signature: shapes, dtypes, strides and devices as they were, values at random from a
-fixed seed. It leaves {stage}_trace.json.gz, {stage}_breakdown.json and profile_{stage}.py, which does the same without
-this file. Needs torch, and what the stage itself needs.
+The stage's signature gives the shapes, dtypes, strides and devices of the inputs; a fixed seed gives the values. The
+harness writes {stage}_trace.json.gz, {stage}_breakdown.json and profile_{stage}.py, which does the same without this file.
+It needs torch and the modules of the stage.
 """
 
-# ---- stand-alone: this part is also that of profile_{stage}.py ----
+# ---- stand-alone: profile_{stage}.py contains a copy of this part ----
 import argparse
 import asyncio
 import builtins
@@ -37,11 +37,11 @@ ALLOWED = frozenset('abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456
 
 
 class Problem(ValueError):
-    """What is wrong and what to do about it, for people."""
+    """An error that names the fault and the remedy, for the user."""
 
 
 def plain(text):
-    """The text with what would move a terminal's cursor made visible."""
+    """Returns the text with its control characters escaped, which could move a terminal's cursor."""
     return ''.join(c if c.isprintable() else ascii(c)[1:-1] for c in str(text))
 
 
@@ -50,16 +50,16 @@ def say(text):
 
 
 def file_name(stage):
-    """The stage's name as a part of a file's name."""
+    """Returns the stage's name as a part of a file name."""
     name = ''.join(c if c in ALLOWED else '_' for c in stage)[:120] or '_'
     return '_' + name[1:] if name[0] == '.' else name
 
 
-# ---- what a trace may choose ----
+# ---- limits on a trace ----
 #
-# A signature comes from a trace, and a trace may come from anybody. So it chooses only among code that is the user's own -
-# modules under the current directory - and among classes of libraries that are made from numbers and names. For anything
-# else the user says --trust, or names the stage by --target.
+# A signature comes from a trace, and a trace may be hostile. It can therefore name only the user's own code (modules under
+# the current directory) and library classes that are made from numbers and names. --trust lifts the limit; --target names
+# the stage without the trace.
 
 LIBRARIES = ('diffusers', 'transformers')
 METHODS = frozenset(('__call__', 'decode', 'encode', 'forward', 'generate', 'postprocess', 'postprocess_video', 'preprocess',
@@ -69,14 +69,14 @@ LOADS_CODE = frozenset(('trust_remote_code', 'custom_generate', 'custom_pipeline
 
 
 def lies_here(path):
-    """A file or directory under the current one, which no installer has put there."""
+    """True for a file or directory under the current one, unless an installer has put it there."""
     here, path = os.path.realpath(os.getcwd()), os.path.realpath(path)
     inside = here != os.sep and path.startswith(here + os.sep)
     return inside and not {'site-packages', 'dist-packages'} & set(path[len(here):].split(os.sep))
 
 
 def places_of(name, within):
-    """The files and directories that importing a module would run, by its finder's word alone."""
+    """Returns the files and directories that an import of the module would run, and its search path; imports nothing."""
     module = sys.modules.get(name)
     if module is not None:
         file, inside = getattr(module, '__file__', None), list(getattr(module, '__path__', ()))
@@ -88,10 +88,10 @@ def places_of(name, within):
 
 
 def is_here(module):
-    """Whether a module and the packages it is in lie under the current directory. None of them is imported for it."""
+    """True if a module and its packages are under the current directory; imports none of them."""
     parts, within = module.split('.'), None
     if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # last: what is installed is not replaced by what lies here
+        sys.path.append(os.getcwd())  # at the end, so that installed modules win
     if parts[0] == '__main__' or not all(part.isidentifier() for part in parts):
         return False
     for i in range(len(parts)):
@@ -113,7 +113,7 @@ def bases_of(kind):
 
 
 def walk(found, names):
-    """An attribute of an attribute; None where that is missing, or leads into another module."""
+    """Returns an attribute of an attribute; None if it is missing or is a module."""
     for name in names:
         found = None if name.startswith('__') else getattr(found, name, None)
         if found is None or inspect.ismodule(found):
@@ -122,7 +122,7 @@ def walk(found, names):
 
 
 def types_in(described):
-    """The types that a signature wants made or looked up."""
+    """Returns the types that a signature names."""
     if isinstance(described, list):
         return {name for d in described for name in types_in(d)}
     if not isinstance(described, dict):
@@ -132,7 +132,7 @@ def types_in(described):
 
 
 def loads_code(described):
-    """The first setting by which a library would fetch code or weights from somewhere, or None."""
+    """Returns the first setting that makes a library fetch code or weights, or None."""
     if isinstance(described, list):
         return next(filter(None, map(loads_code, described)), None)
     for key, value in described.items() if isinstance(described, dict) else ():
@@ -155,12 +155,12 @@ def texts_in(value):
 
 
 def distrust(what):
-    raise Problem(plain(f'{what}; what a trace says is run only if it lies under the current directory: say --trust if the '
-                        'trace is your own, or name the stage by --target module:obj'))
+    raise Problem(plain(f'{what}; a trace can only run code under the current directory: give --trust if the trace is your '
+                        'own, or name the stage by --target module:obj'))
 
 
 def check_object(d):
-    """Raises Problem where an object is to be made of anything but a library's or the user's own classes."""
+    """Raises Problem unless the object's class is the user's own or one of a library."""
     text = str(d.get('class', ''))
     module, _, name = text.rpartition(':')
     if 'left_out' not in d and not is_here(module):
@@ -175,32 +175,32 @@ def check_object(d):
 
 
 def check_target(text):
-    """Raises Problem where a target is not code of the user's own."""
+    """Raises Problem unless the target is the user's own code."""
     module, _, name = str(text).rpartition(':')
     if any(part.startswith('__') and part != '__call__' for part in name.split('.')) or not (lies_here(module) if module.endswith('.py') else is_here(module)):
         distrust(f'the stage is {text!r}')
 
 
 def check_found(found, text):
-    """The same of what was found by that name: modules hold names of other modules' functions, too."""
+    """Checks the found object in the same way, because a module can contain functions of other modules."""
     code = inspect.unwrap(getattr(found, '__func__', found)) if callable(found) else found
     if inspect.isroutine(code) or inspect.isclass(code) or hasattr(code, 'func'):
         module = getattr(code, '__module__', None) or ''
         own = sys.modules.get(module)
         if not is_here(module) and not lies_here(getattr(own, '__file__', None) or os.sep):
-            distrust(f'the stage is {text!r}, which is {getattr(code, "__qualname__", "")!r} of {module or "no module"!r}')
+            distrust(f'the stage is {text!r}, an alias of {getattr(code, "__qualname__", "")!r} of {module or "no module"!r}')
 
 
 # ---- inputs ----
 
 def or_none(what):
-    """For a method of Inputs that may fail: then its value is None, and a note says what."""
+    """Decorates a method of Inputs that may fail: its value is then None, and a note gives the reason."""
     def decorate(make):
         def tried(self, d, name):
             try:
                 return make(self, d, name)
             except Exception as e:
-                self.note(name, f'{what(d)} can not be made ({e}); it is None')
+                self.note(name, f'{what(d)} cannot be made ({e}); the value is None')
                 return None
         return tried
     return decorate
@@ -212,7 +212,7 @@ VALUES = frozenset((*CACHES, 'CacheLayerMixin', *SETTINGS))
 
 
 def holds_values(kind):
-    """A class whose objects are made by storing what they are given: a dataclass, a namedtuple, an enumeration."""
+    """True for a class whose objects only store their arguments: a dataclass, a namedtuple, an enumeration."""
     if not inspect.isclass(kind):
         return False
     if issubclass(kind, (tuple, enum.Enum)):
@@ -222,7 +222,7 @@ def holds_values(kind):
 
 
 class Inputs:
-    """Makes values from their descriptions. `notes` says what could not be made as it was."""
+    """Makes values from their descriptions. `notes` lists the values that differ from their description."""
 
     def __init__(self, device=None, trust=False):
         import torch
@@ -236,8 +236,8 @@ class Inputs:
         return made
 
     def settle(self, made):
-        """What the inputs of a decoder of transformers have to agree on: new tokens stand behind those of the cache, or at
-        its end where it has no more room; the mask of a single prompt hides nothing."""
+        """Makes the inputs of a transformers decoder consistent: the new tokens follow those of the cache, or are the last
+        ones of a full cache; the mask of a single prompt hides nothing."""
         torch, cache, mask, places = self.torch, made.get('past_key_values'), made.get('attention_mask'), made.get('cache_position')
         if isinstance(places, torch.Tensor) and places.dim() == 1:
             first = int(cache.get_seq_length()) if hasattr(cache, 'get_seq_length') else 0
@@ -270,9 +270,9 @@ class Inputs:
             if d.get('type') == 'torch._C.Generator':
                 return self.torch.Generator().manual_seed(SEED)
             if d.get('type') in ('bool', 'int', 'float', 'str'):
-                self.note(name, f'a {d["type"]}, whose value was not recorded; it is None: give it in values()')
+                self.note(name, f'the trace has no value of this {d["type"]}; the value is None: set it in values()')
             else:
-                self.note(name, f'a {d.get("type", "value")} can not be made from a signature; it is None')
+                self.note(name, f'a {d.get("type", "value")} cannot be made from a signature; the value is None')
             return None
         if key == 'text':
             return (d['text'] * (d.get('length', 0) // max(len(d['text']), 1) + 1))[:d.get('length', len(d['text']))]
@@ -281,7 +281,7 @@ class Inputs:
         return make(d[key] if key in ('set', 'dict', 'items', 'array', 'tensor') else d, name)
 
     def items(self, described, name):
-        """What was cut off a long one is like its last item."""
+        """Makes the items of a list. Items that the signature cut off are copies of the last one."""
         more = described[-1].get('more') if described and isinstance(described[-1], dict) else None
         made = [self.value(d, f'{name}[{i}]') for i, d in enumerate(described[:-1] if more else described)]
         return made + [made[-1] if made else None] * (more or 0)
@@ -300,7 +300,7 @@ class Inputs:
         return {self.value(p[0], name): self.value(p[1], f'{name}[…]') for p in described if isinstance(p, list)}
 
     def named(self, dotted):
-        """The object called `package.module.Qual.name`, or None; without --trust only one that `allowed` names."""
+        """Returns the object named `package.module.Qual.name`, or None; without --trust only an object that is `allowed`."""
         parts = str(dotted).split('.')
         for cut in range(len(parts) - 1, 0, -1):
             module = '.'.join(parts[:cut])
@@ -309,7 +309,7 @@ class Inputs:
                 continue
             try:
                 found = walk(importlib.import_module(module), parts[cut:])
-            except Exception:  # of a module that can't be imported here
+            except Exception:  # raised by a module that cannot be imported here
                 continue
             if found is not None:
                 return found if self.trust or self.allowed(found) else None
@@ -317,7 +317,7 @@ class Inputs:
         return found if self.trust or found in (bool, bytes, complex, dict, float, int, list, set, str, tuple) else None
 
     def allowed(self, found):
-        """Code of the user's own, and of the libraries what does nothing but hold or compute."""
+        """True for the user's own code, and for library code that only stores or computes values."""
         module, torch = getattr(found, '__module__', None) or '', self.torch
         if isinstance(found, (torch.dtype, torch.layout, torch.memory_format)):
             return True
@@ -333,10 +333,10 @@ class Inputs:
         kind = self.named(d.get('type', ''))
         try:
             if not self.trust and not holds_values(kind):
-                raise TypeError('it is no dataclass')
+                raise TypeError('it is not a dataclass')
             return kind(**fields)
         except Exception:
-            self.note(name, f'a {d.get("type")} can not be made from its fields alone; it is a namespace that has them')
+            self.note(name, f'a {d.get("type")} cannot be made from its fields alone; the value is a namespace with these fields')
             return SimpleNamespace(**fields)
 
     def constant(self, d, name):
@@ -355,19 +355,19 @@ class Inputs:
         else:
             found = self.named(text)
         if found is None:
-            self.note(name, f'a {kind} ({text}) can not be made from a signature; it is None')
+            self.note(name, f'a {kind} ({text}) cannot be made from a signature; the value is None')
         return found
 
     def of_transformers(self, dotted, *bases):
-        """A class of that library that is made from one of these."""
+        """Returns a class of transformers that is derived from one of `bases`."""
         kind = self.named(dotted)
         if not self.trust and not bases_of(kind) & set(bases):
-            raise Problem(f'there is no {dotted} that a trace may choose')
+            raise Problem(f'a trace cannot choose the class {dotted}')
         return kind
 
     @or_none(lambda d: f'a {d["type"]}')
     def cache(self, d, name):
-        """What a decoder of transformers has kept: keys and values by layer, or two of these."""
+        """Makes the cache of a transformers decoder: keys and values by layer, or two such caches."""
         kind = self.of_transformers(d['type'], *CACHES)
         if 'caches' in d:
             return kind(*self.items(d['caches'], name))
@@ -380,7 +380,7 @@ class Inputs:
         return made
 
     def static_cache(self, d, name):
-        """One whose layers have a fixed size, and zeros until they are used."""
+        """Makes a cache whose layers have a fixed size and contain zeros until they are used."""
         kind = self.of_transformers(d['type'], *CACHES)
         made = kind.__new__(kind)
         layers = []
@@ -407,27 +407,27 @@ class Inputs:
         return Image.new(d.get('mode', 'RGB'), tuple(d['size']))
 
     def odd_tensor(self, d, name):
-        self.note(name, f'a {d.get("type", "tensor")} without a shape can not be made; it is None')
+        self.note(name, f'a {d.get("type", "tensor")} without a shape cannot be made; the value is None')
 
     # ---- tensors ----
 
     def usable(self, device, name):
-        """The device, or the nearest there is."""
+        """Returns the device, or the nearest one that exists."""
         device, torch = self.device or device, self.torch
         kind, _, index = device.partition(':')
         module = getattr(torch, kind, None)
         if kind in ('cpu', 'meta'):
             return torch.device(device)
         if module is None or not hasattr(module, 'is_available') or not module.is_available():
-            self.note(name, f'there is no {device} here; it is on the cpu')
+            self.note(name, f'this machine has no {device}; the tensor is on the cpu')
             return torch.device('cpu')
         if index and hasattr(module, 'device_count') and int(index) >= module.device_count():
-            self.note(name, f'there is no {device} here; it is on {kind}:0')
+            self.note(name, f'this machine has no {device}; the tensor is on {kind}:0')
             return torch.device(kind, 0)
         return torch.device(device)
 
     def numbers(self, shape, dtype, device, below=10):
-        """Random values that any stage can do with: normal ones, whole ones from 0 to 9, bytes from 0 to 255."""
+        """Returns random values that suit most stages: normal floats, integers from 0 to 9, bytes from 0 to 255."""
         torch = self.torch
         if dtype == torch.bool:
             return torch.rand(shape, device=device) < 0.5
@@ -443,19 +443,19 @@ class Inputs:
         values = torch.randn(shape, device=device)
         try:
             return (values.abs() + 0.5 if 'e8m0' in str(dtype) else values).to(dtype)
-        except (RuntimeError, NotImplementedError):  # a packed type, which nothing is converted to
+        except (RuntimeError, NotImplementedError):  # a packed type, to which torch converts nothing
             return torch.randint(0, 256, shape, dtype=torch.uint8, device=device).view(dtype)
 
     def tensor(self, d, name):
         torch = self.torch
         dtype = getattr(torch, d['dtype'], None)
         if not isinstance(dtype, torch.dtype):
-            raise Problem(f'{name}: torch {torch.__version__} has no dtype {d["dtype"]}; use the one of the pipeline')
+            raise Problem(f'{name}: torch {torch.__version__} has no dtype {d["dtype"]}; use the torch of the pipeline')
         shape = [n if isinstance(n, int) else 1 for n in d['shape']]
         if shape != d['shape']:
-            self.note(name, f'sizes of {d["shape"]} that are no numbers are 1')
+            self.note(name, f'the sizes in {d["shape"]} that are not numbers become 1')
         device, stride = self.usable(d['device'], name), d.get('stride')
-        below = 2 if 'mask' in name else 10  # some models take a mask's sum as a length
+        below = 2 if 'mask' in name else 10  # some models use the sum of a mask as a length
         if device.type == 'meta':
             made = torch.empty(shape, dtype=dtype, device=device)
         elif stride is None or 0 in shape or list(torch.empty(shape, device='meta').stride()) == stride:
@@ -469,26 +469,26 @@ class Inputs:
         if kind in ('torch.nn.parameter.Parameter', 'torch.nn.Parameter'):
             return torch.nn.Parameter(made.detach(), requires_grad=bool(d.get('requires_grad')))
         if kind:
-            self.note(name, f'it was a {kind}; it is a plain tensor')
+            self.note(name, f'the value was a {kind}; it is a plain tensor here')
         return made
 
 
-# ---- what is run ----
+# ---- the target ----
 
 def import_module(module):
     try:
         return importlib.import_module(module)
     except (ImportError, OSError, ValueError) as e:
-        raise Problem(plain(f'{module} can not be imported ({e}); run this where the pipeline runs, or set PYTHONPATH')) from e
+        raise Problem(plain(f'{module} cannot be imported ({e}); run this where the pipeline runs, or set PYTHONPATH')) from e
 
 
 def find_target(text, trust=True):
-    """The object that `module:Qual.name` or `path/to/file.py:Qual.name` names. Without trust it is a trace that names it."""
+    """Returns the object named `module:Qual.name` or `path/to/file.py:Qual.name`. Without trust the name is from a trace."""
     if not text:
-        raise Problem('which object is the stage is not known; say so by --target module:obj, or edit build()')
+        raise Problem('the trace does not name the object of the stage; name it by --target module:obj, or edit build()')
     module, _, name = text.rpartition(':')
     if not module or not name:
-        raise Problem(f'--target {text}: takes module:obj or file.py:obj')
+        raise Problem(f'--target {text}: the form is module:obj or file.py:obj')
     if not trust:
         check_target(text)
     where = 0 if trust else len(sys.path)
@@ -503,26 +503,26 @@ def find_target(text, trust=True):
         else:
             found = importlib.import_module(module)
     except (ImportError, OSError) as e:
-        raise Problem(plain(f'{module} can not be imported ({e}); run this where the pipeline runs, or set PYTHONPATH')) from e
+        raise Problem(plain(f'{module} cannot be imported ({e}); run this where the pipeline runs, or set PYTHONPATH')) from e
     owner = None
     for part in name.split('.'):
         owner, found = found, getattr(found, part, None)
         if found is None:
-            raise Problem(plain(f'{text}: {getattr(owner, "__name__", owner)} has no {part}; name one that it has by --target'))
+            raise Problem(plain(f'{text}: {getattr(owner, "__name__", owner)} has no {part}; name an existing object by --target'))
         if not trust and inspect.ismodule(found):
             distrust(f'the stage is {text!r}, which leads into another module')
     if inspect.isfunction(found) and inspect.isclass(owner) and not isinstance(owner.__dict__.get(part), staticmethod):
-        raise Problem(plain(f'{text} is a method, which needs its object: name one by --target module:obj, or edit build()'))
+        raise Problem(plain(f'{text} is a method and needs its object: name the object by --target module:obj, or edit build()'))
     if not trust:
         check_found(found, text)
     return found
 
 
 def object_from(d, device=None):
-    """An object of diffusers or transformers, made from its configuration; its weights are random, from the fixed seed."""
+    """Makes an object of diffusers or transformers from its configuration. Its weights are random, from the fixed seed."""
     import torch
     if 'left_out' in d:
-        raise Problem(f'a part of the stage, {d["class"]}, was not kept: {d["left_out"]}; name the stage by --target')
+        raise Problem(f'the trace lacks a part of the stage, {d["class"]}: {d["left_out"]}; name the stage by --target')
     kind, config = find_target(d['class']), d.get('config', {})
     if 'components' in d:
         parts = {name: object_from(part, device) if part else None for name, part in d['components'].items()}
@@ -539,27 +539,27 @@ def object_from(d, device=None):
     made = kind(config) if settings else kind.from_config(config)
     if 'dtype' in d:
         made = made.to(device=Inputs(device).usable(d['device'], d['class']))
-        if str(made.dtype) != f'torch.{d["dtype"]}':  # diffusers warns of each conversion
+        if str(made.dtype) != f'torch.{d["dtype"]}':  # diffusers warns about each conversion
             made = made.to(dtype=getattr(torch, d['dtype']))
         made.train(d['training'])
     if 'steps' in d:
         shifted = getattr(made.config, 'use_dynamic_shifting', False)
         made.set_timesteps(d['steps'], **({'mu': 1.0} if shifted else {}))
     if 'begin' in d:
-        made.set_begin_index(0)  # the step that is run is the first one
+        made.set_begin_index(0)  # the harness runs the first step
     if 'index' in d:
-        made._step_index = 0  # found before the step, by scale_model_input
+        made._step_index = 0  # scale_model_input sets it before the step
     return made
 
 
 def target_of(signature, device=None, trust=False):
-    """What a stage is: a function by its name, or a method of an object that can be made again."""
+    """Returns the stage: a function by its name, or a method of an object that can be made again."""
     described, target = signature.get('object'), signature.get('target')
     say(f'The trace says that the stage is {target!r}' + (f' of {described.get("class")!r}' if described else ''))
-    say('Types it names: ' + (', '.join(sorted(types_in(signature))) or 'none'))
+    say('The trace names these types: ' + (', '.join(sorted(types_in(signature))) or 'none'))
     chosen = loads_code([signature.get('input_signatures'), described])
     if chosen and not trust:
-        distrust(f'an input or setting, {chosen!r}, makes a library load code or weights')
+        distrust(f'the input or setting {chosen!r} makes a library load code or weights')
     if not described or not target:
         return find_target(target, trust)
     if not trust:
@@ -571,7 +571,7 @@ def target_of(signature, device=None, trust=False):
 
 
 def method_of(made, target):
-    """The object's method that `module:Qual.name` names: that of this class, where a class below it has one of its own."""
+    """Returns the object's method named `module:Qual.name`: the one of this class, even if a subclass overrides it."""
     owner, _, name = target.rpartition('.')
     for kind in type(made).__mro__:
         if f'{kind.__module__}:{kind.__qualname__}' == owner and inspect.isfunction(kind.__dict__.get(name)):
@@ -580,14 +580,14 @@ def method_of(made, target):
 
 
 def gradients(signature, without=False):
-    """The context a stage is run in: without gradients where the pipeline had none, or where that is asked for."""
+    """Returns the context for a stage: without gradients if the pipeline had none, or on request."""
     import torch
     without = without or (signature.get('object') or {}).get('grad') is False
     return torch.no_grad() if without else contextlib.nullcontext()
 
 
 def needed(function, inputs):
-    """Of the inputs those that a function takes."""
+    """Returns the inputs that a function takes."""
     parameters = inspect.signature(function).parameters
     if any(p.kind == p.VAR_KEYWORD for p in parameters.values()):
         return dict(inputs)
@@ -595,7 +595,7 @@ def needed(function, inputs):
 
 
 def set_timesteps(stage, inputs):
-    """Two steps; the first one is run."""
+    """Sets two timesteps, of which the first one is run."""
     function = stage.scheduler.set_timesteps
     wanted = {'shift': inputs.get('sigma_shift', 8.0)} if 'sigma_shift' in inputs or hasattr(stage, 'dit') else {}
     function(2, **(wanted if 'shift' in inspect.signature(function).parameters else {}))
@@ -603,7 +603,7 @@ def set_timesteps(stage, inputs):
 
 
 def dit_step(stage, inputs):
-    """One denoising step of a stage that has a dit and a scheduler, as TeleFuser's stages do it."""
+    """Runs one denoising step of a stage with a dit and a scheduler, as TeleFuser's stages do."""
     import torch
     steps = set_timesteps(stage, inputs)
     timestep = steps[0:1].to(dtype=stage.torch_dtype, device=stage.device)
@@ -624,23 +624,23 @@ def latents_of(inputs):
 
 
 def scheduler_step(scheduler):
-    """Its step at the first timestep, each time: any other than its own a scheduler refuses."""
+    """Returns a function that runs the scheduler's step at the first timestep, because a scheduler refuses any other."""
     if getattr(scheduler, 'num_inference_steps', None) is None:
         scheduler.set_timesteps(2)
     first = scheduler.timesteps[0]
     start = None if getattr(scheduler, '_step_index', None) is None else 0
     if hasattr(scheduler, 'is_scale_input_called'):
-        scheduler.is_scale_input_called = True  # as the pipeline has done, or a warning says that it has not
+        scheduler.is_scale_input_called = True  # as the pipeline does; otherwise the scheduler warns
 
     def step(inputs):
-        if hasattr(scheduler, '_step_index'):  # it counts, and would come to its end
+        if hasattr(scheduler, '_step_index'):  # counts the steps, and would reach the last one
             scheduler._step_index = start
         return call(scheduler.step, {**inputs, 'timestep': first})
     return step
 
 
 def own_arguments(stage):
-    """Parameters of an object's call, by name; {} for one that can't be called, or does not say."""
+    """Returns the parameters of an object's call by name; {} if the object is not callable or has no signature."""
     try:
         return inspect.signature(stage).parameters
     except (TypeError, ValueError):
@@ -648,7 +648,7 @@ def own_arguments(stage):
 
 
 def pipeline_step(stage, inputs):
-    """A call of a pipeline of diffusers with one step: of its strength, where it paints a picture over."""
+    """Calls a diffusers pipeline with one step. With a strength, as many steps are set as leave one."""
     strength = inputs.get('strength') or getattr(own_arguments(stage).get('strength'), 'default', None)
     count = math.ceil(1 / strength) if isinstance(strength, (int, float)) and 0 < strength <= 1 else 1
     first = {name: inputs[name][:count] for name in ('timesteps', 'sigmas') if inputs.get(name) is not None}
@@ -656,8 +656,8 @@ def pipeline_step(stage, inputs):
 
 
 def transformer_step(stage, inputs):
-    """One denoising step of a stage that has a transformer and a scheduler, as diffusers has them. What it is called with,
-    or anything without latents, is a call of the stage itself."""
+    """Runs one denoising step of a stage with a transformer and a scheduler, as in diffusers. Inputs that the stage's own
+    call takes, or inputs without latents, become a call of the stage itself."""
     own, latents = own_arguments(stage), latents_of(inputs)
     if 'num_inference_steps' in own and (latents is None or set(inputs) <= set(own)):
         return pipeline_step(stage, inputs)
@@ -673,9 +673,9 @@ def transformer_step(stage, inputs):
 
 
 def step_of(target, tell=say):
-    """The function that runs the stage once with its inputs as a dict."""
+    """Returns a function that runs the stage once with a dict of its inputs."""
     if inspect.isclass(target) or not (callable(target) or any(hasattr(target, n) for n in ('process', 'scheduler', 'set_timesteps'))):
-        raise Problem(f'{target!r} can not be called; the target is a function, or an object with process() or __call__')
+        raise Problem(f'{target!r} cannot be called; name a function, or an object with process() or __call__')
     if hasattr(target, 'scheduler') and hasattr(target, 'dit'):
         tell('Created DiT single-step function')
         return lambda inputs: dit_step(target, inputs)
@@ -696,7 +696,7 @@ def step_of(target, tell=say):
 
 
 def call(function, inputs):
-    """Calls it with its arguments by name; a coroutine or generator is run to its end."""
+    """Calls a function with its arguments by name, and runs a coroutine or generator to its end."""
     given, positional = dict(inputs), []
     try:
         parameters = list(inspect.signature(function).parameters.values())
@@ -726,10 +726,10 @@ async def last_of(generator):
     return item
 
 
-# ---- running it ----
+# ---- the profile ----
 
 def device_module():
-    """torch.cuda and the like where such a device is used, else None."""
+    """Returns the module of the device in use, such as torch.cuda, else None."""
     import torch
     for name in ('cuda', 'xpu', 'npu', 'mps'):
         module = getattr(torch, name, None)
@@ -745,7 +745,7 @@ def synchronize():
 
 
 def breakdown_of(profiler, stage):
-    """Kernels of the device by name; without a device the operators, by their own time. The sum is a sum of parts."""
+    """Returns the device's kernels by name; without a device the operators by self time. The total is the sum of the rows."""
     from torch.autograd import DeviceType
     rows, events = {}, profiler.events()
     kernels = [e for e in events if e.device_type != DeviceType.CPU and not getattr(e, 'is_user_annotation', False)
@@ -760,7 +760,7 @@ def breakdown_of(profiler, stage):
         row['ms'] += ms
         row['cuda_ms' if kernels else 'cpu_ms'] += ms
         row['calls'] += 1
-        launch = launches.get(getattr(e, 'id', None)) if kernels else None  # a kernel has the number of the call that launched it
+        launch = launches.get(getattr(e, 'id', None)) if kernels else None  # a kernel has the id of its launch
         if launch is not None:
             row['cpu_ms'] = (row['cpu_ms'] or 0.0) + launch
     top = sorted(rows.values(), key=lambda r: -r['ms'])
@@ -770,21 +770,21 @@ def breakdown_of(profiler, stage):
 
 
 def inputs_of_steps(make_inputs, count):
-    """The inputs of each of some steps: the same ones, unless a step adds to what it is given, as decoders do."""
+    """Returns the inputs of each step: the same ones, unless a step adds to its inputs, as decoders do."""
     first = make_inputs()
     grows = any(hasattr(value, 'get_seq_length') for value in first.values())
     return [first if i == 0 or not grows else make_inputs() for i in range(count)]
 
 
 def measure(step, make_inputs, stage, warmup=1, profile_steps=1, output_dir='.', suffix='', tell=say):
-    """Runs a step function with warm-up and under torch.profiler; returns times in milliseconds and the breakdown.
+    """Runs a step with warm-up and under torch.profiler; returns times in milliseconds and the breakdown.
 
-    step: function of a dict of inputs. make_inputs: function that makes them, once for the warm-up and once for the
-    profile. Writes {stage}{suffix}_trace.json.gz and {stage}{suffix}_breakdown.json.
+    `step` takes a dict of inputs; `make_inputs` makes the dict, once for the warm-up and once for the profile. Writes
+    {stage}{suffix}_trace.json.gz and {stage}{suffix}_breakdown.json.
     """
     import torch
     if warmup < 0 or profile_steps < 1:
-        raise Problem(f'warmup={warmup}, profile_steps={profile_steps}: takes 0 or more, and 1 or more')
+        raise Problem(f'warmup={warmup}, profile_steps={profile_steps}: warmup must be at least 0, profile_steps at least 1')
     os.makedirs(output_dir, exist_ok=True)
     stem = os.path.join(output_dir, file_name(stage) + suffix)
     module, activities = device_module(), [torch.profiler.ProfilerActivity.CPU]
@@ -821,16 +821,16 @@ def measure(step, make_inputs, stage, warmup=1, profile_steps=1, output_dir='.',
 def options(parser):
     parser.add_argument('--target', help='the stage: module:obj or file.py:obj')
     parser.add_argument('--warmup', type=int, default=1, help='iterations before the profile, 0 for none (default: 1)')
-    parser.add_argument('--profile-steps', '--profile_steps', type=int, default=1, help='iterations in it (default: 1)')
-    parser.add_argument('--output-dir', '--output_dir', default='.', help='where the files go (default: here)')
-    parser.add_argument('--device', help='make all inputs there instead of where they were')
-    parser.add_argument('--no-grad', action='store_true', help='run it under torch.no_grad()')
-    parser.add_argument('--trust', action='store_true', help='the trace is your own: run and make whatever it names')
+    parser.add_argument('--profile-steps', '--profile_steps', type=int, default=1, help='profiled iterations (default: 1)')
+    parser.add_argument('--output-dir', '--output_dir', default='.', help='directory of the files (default: the current one)')
+    parser.add_argument('--device', help='device of all inputs, instead of the recorded ones')
+    parser.add_argument('--no-grad', action='store_true', help='run the stage under torch.no_grad()')
+    parser.add_argument('--trust', action='store_true', help='the trace is your own: run and make everything that it names')
     return parser
 
 
 def run(stage, signature, target, arguments, tell=say, values=lambda inputs: inputs):
-    """The whole of it: inputs, target, profile. Returns what measure returns. `values` may change the inputs."""
+    """Makes the inputs and profiles the target; returns the result of measure(). `values` may change the inputs."""
     step, told = step_of(target, tell), []
 
     def make_inputs():
@@ -849,12 +849,12 @@ def run(stage, signature, target, arguments, tell=say, values=lambda inputs: inp
     except Problem:
         raise
     except Exception:
-        tell('It did not run to its end. What its inputs hold is made up: where that matters, edit values() in the script')
+        tell('The stage failed. The values of its inputs are random: if the values matter, edit values() in the script')
         raise
 
 
 def script_main(data, build, values):
-    """main() of profile_{stage}.py."""
+    """Is main() of profile_{stage}.py."""
     arguments = options(argparse.ArgumentParser(description=f'Runs the stage {data["stage"]!r} alone and profiles it.')).parse_args()
     sys.path.append(os.getcwd())
     try:
@@ -869,47 +869,47 @@ import zlib  # noqa: E402
 from dataclasses import dataclass  # noqa: E402
 
 FORM = '''#!/usr/bin/env python3
-"""profile_{name}.py - runs the stage {name} of a pipeline alone, with inputs like those it was given, and profiles it.
+"""profile_{name}.py - runs the stage {name} of a pipeline alone, with inputs like the recorded ones, and profiles it.
 
     python profile_{name}.py [--target module:obj] [--warmup N] [--profile-steps N] [--output-dir DIR] [--device D] [--trust]
 
-Stand-alone: it needs torch, and what the stage itself needs. What the stage was given stands in DATA.
+The script stands alone: it needs only torch and the modules of the stage. DATA describes the inputs of the stage.
 """
 '''
 BODY = '''import os
 import sys
 
 if __name__ == \'__main__\' and sys.path[:1] == [os.path.dirname(os.path.abspath(__file__))]:
-    del sys.path[0]  # what else came with the trace is not imported
+    del sys.path[0]  # no file beside the script is imported
 import json
 
 DATA = json.loads(r\'\'\'{data}\'\'\')
 
 
 def build(device=None, trust=False):
-    """The function or object that is run. To be edited where its object has to be made first."""
+    """Returns the function or object to run. Edit this if its object must be made first."""
     return target_of(DATA['signature'], device, trust)
 
 
 def values(inputs):
-    """The inputs by name, made up. To be edited where it matters what they hold: tokens that stand for a picture, sizes."""
+    """Returns the inputs by name; their values are random. Edit this if the values matter, such as image tokens and sizes."""
     return inputs
 
 
 {code}
 
 def create_inputs(device=None):
-    """The stage's inputs by name, made up."""
+    """Makes the stage's inputs by name, with random values."""
     return values(Inputs(device).all_of(DATA['signature']))
 
 
 def run_single_step(stage, inputs):
-    """Runs the stage once, or one step of it, and returns what that returned."""
+    """Runs the stage once, or one step of it, and returns the result."""
     return step_of(stage, lambda line: None)(inputs)
 
 
 def profile_stage(stage, warmup=1, profile_steps=1, output_dir='.'):
-    """Runs it with warm-up and under torch.profiler; returns times in milliseconds and the breakdown of kernels."""
+    """Runs the stage with warm-up and under torch.profiler; returns times in milliseconds and the breakdown of kernels."""
     with gradients(DATA['signature'], False):
         return measure(step_of(stage), create_inputs, DATA['stage'], warmup, profile_steps, output_dir)
 
@@ -917,11 +917,11 @@ def profile_stage(stage, warmup=1, profile_steps=1, output_dir='.'):
 if __name__ == '__main__':
     script_main(DATA, build, values)
 '''
-MARK = '# As long as it is not edited it may be written anew; checksum '
+MARK = '# tfinject overwrites this file as long as it is not edited; checksum '
 
 
 def script_of(data):
-    """profile_{stage}.py for a stage: {'stage': name, 'signature': as in the file}."""
+    """Returns the text of profile_{stage}.py; `data` is {'stage': name, 'signature': the stage's signature}."""
     with open(os.path.abspath(__file__), encoding='utf-8') as f:
         code = f.read().split('# ---- stand-alone', 1)[1].split('\n', 1)[1].split('# ---- end of the stand-alone part', 1)[0]
     text = json.dumps(data, indent=1).replace("'", '\\u0027')
@@ -930,7 +930,7 @@ def script_of(data):
 
 
 def is_edited(path):
-    """True for a script that somebody changed after it was written."""
+    """True if a script was changed after the harness wrote it."""
     try:
         with open(path, encoding='utf-8') as f:
             text = f.read()
@@ -943,15 +943,15 @@ def is_edited(path):
 
 @dataclass
 class HarnessConfig:
-    """How a stage is run; output_dir None becomes the run directory of TeleFuser's and of ours."""
+    """Settings of a run. output_dir None becomes the run directory, as TeleFuser and tfinject choose it."""
 
     warmup: int = 1
     profile_steps: int = 1
     output_dir: str = None
     device: str = None
     no_grad: bool = False
-    trust: bool = False  # run and make whatever the signature names
-    capture_output: bool = False  # keep what the last step returned, in `output`
+    trust: bool = False  # run and make everything that the signature names
+    capture_output: bool = False  # keep the result of the last step in `output`
 
     def __post_init__(self):
         if self.output_dir is None:
@@ -961,7 +961,7 @@ class HarnessConfig:
 
 
 class StageBenchHarness:
-    """One stage, what it is to be given, and the object that runs it."""
+    """A stage, the signature of its inputs, and the object that runs it."""
 
     def __init__(self, stage_name, io_signature, stage_instance=None, config=None):
         self.stage_name, self.io_signature = stage_name, io_signature
@@ -970,7 +970,7 @@ class StageBenchHarness:
 
     @classmethod
     def from_signature_file(cls, signature_path, stage_name, stage_instance=None, config=None):
-        """Raises Problem, a ValueError, where the file or the stage is not there."""
+        """Raises Problem, a ValueError, if the file or the stage does not exist."""
         stages = read_signatures(signature_path)
         if stage_name not in stages:
             raise Problem(f"{signature_path}: Stage '{stage_name}' not found in signature file. Available: {list(stages)}")
@@ -982,7 +982,7 @@ class StageBenchHarness:
         return self.inputs, maker.notes
 
     def setup(self):
-        """Makes the inputs, and finds out how the stage is run; without an instance its own target is taken."""
+        """Makes the inputs and chooses the step function. Without an instance, the signature names the target."""
         _, notes = self.make_inputs()
         target = self.stage_instance
         if target is None:
@@ -1020,7 +1020,7 @@ class StageBenchHarness:
     def save_test_script(self, directory):
         path = os.path.join(directory, f'profile_{file_name(self.stage_name)}.py')
         if is_edited(path):
-            say(f'Test script {path} was edited and stays as it is')
+            say(f'Test script {path} was edited, so it is not overwritten')
             return
         with open(path, 'w', encoding='utf-8') as f:
             f.write(self.generate_test_script())
@@ -1031,7 +1031,7 @@ from_signature_file = StageBenchHarness.from_signature_file
 
 
 def read_signatures(path):
-    """{stage: signature} of a timing_io_signature.json."""
+    """Returns {stage: signature} from a timing_io_signature.json."""
     try:
         with open(path, encoding='utf-8') as f:
             stages = json.load(f)['stages']
@@ -1041,22 +1041,22 @@ def read_signatures(path):
     except OSError as e:
         raise Problem(f'{path}: {e.strerror}; `tfanalyze report DIR` writes DIR/timing_io_signature.json') from e
     except (ValueError, KeyError, TypeError, AttributeError) as e:
-        raise Problem(f'{path}: no signatures of stages ({type(e).__name__}: {e}); '
+        raise Problem(f'{path}: the file contains no signatures of stages ({type(e).__name__}: {e}); '
                       '`tfanalyze report DIR` writes DIR/timing_io_signature.json') from e
 
 
 def main():
     parser = argparse.ArgumentParser(
         prog='tfharness.py', description=__doc__.split('\n\n')[0].partition(' - ')[2],
-        epilog='Exit status: 0 done, 1 the file, the stage or the target can not be used, 2 wrong options.')
+        epilog='Exit status: 0 done, 1 the file, the stage or the target cannot be used, 2 wrong options.')
     parser.add_argument('--signature', required=True, help='timing_io_signature.json of a run')
     parser.add_argument('--stage', help='the stage to run')
-    parser.add_argument('--list-stages', '--list_stages', action='store_true', help='print the stages of the file and end')
+    parser.add_argument('--list-stages', '--list_stages', action='store_true', help='list the stages of the file and exit')
     arguments = options(parser).parse_args()
     if not arguments.list_stages and not arguments.stage:
-        parser.error('--stage is needed; --list-stages shows which there are')
+        parser.error('--stage is missing; --list-stages lists the stages of the file')
     if arguments.warmup < 0 or arguments.profile_steps < 1:
-        parser.error('--warmup takes 0 or more, --profile-steps 1 or more')
+        parser.error('--warmup must be at least 0, --profile-steps at least 1')
     try:
         if arguments.list_stages:
             print(f'Available stages in {arguments.signature}:')

@@ -164,7 +164,7 @@ def test_values_that_would_do_something(analyze, python, place):
     scripts = scripts_of(analyze, place, {name: ('own:stage', arguments, None) for name, arguments in VALUES.items()})
     for name, lines in zip(VALUES, outcomes(python, place, scripts)):
         assert 'ENDED' in lines, (name, lines)
-        assert any('can not be made' in line for line in lines), (name, lines)
+        assert any('cannot be made' in line for line in lines), (name, lines)
 
 
 def test_objects_that_would_do_something(analyze, python, place):
@@ -190,8 +190,8 @@ def test_trust_runs_the_target(python, place):
     command = [python, HARNESS, '--signature', path, '--stage', 's', '--warmup', '0', '--output-dir', place / 'out']
     refused = execute(command, environment(place), place / 'here', 200)
     assert refused.rc == 1 and not (place / 'PWNED').exists()
-    assert refused.err == ("tfharness: the stage is 'evil:run'; what a trace says is run only if it lies under the current directory: "
-                           'say --trust if the trace is your own, or name the stage by --target module:obj\n')
+    assert refused.err == ("tfharness: the stage is 'evil:run'; a trace can only run code under the current directory: "
+                           'give --trust if the trace is your own, or name the stage by --target module:obj\n')
     assert execute([*command, '--trust'], environment(place), place / 'here', 200).rc == 0
     assert 'run' in (place / 'PWNED').read_text()
 

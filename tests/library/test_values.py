@@ -142,8 +142,8 @@ def test_script_without_values(pipeline, python):
     (base / 'pipe_alone.py').write_text(PIPELINE.split('for _ in')[0])
     command = [python, script, '--target', 'pipe_alone:denoise', '--warmup', '0', '--output-dir', base / 'out']
     result = execute(command, clean_environment(), base)
-    assert 'prompt: a str, whose value was not recorded; it is None: give it in values()' in result.out, result.out + result.err
-    assert 'steps: a int, whose value was not recorded' in result.out and 'latents:' not in result.out
+    assert 'prompt: the trace has no value of this str; the value is None: set it in values()' in result.out, result.out + result.err
+    assert 'steps: the trace has no value of this int' in result.out and 'latents:' not in result.out
     text = script.read_text()
     edited = base / 'profile_edited.py'
     edited.write_text(text.replace('    return inputs\n', '    return {**inputs, "prompt": "x", "steps": 1}\n', 1))

@@ -101,8 +101,8 @@ for stride in (None, [1, 40]):
     assert [a[1] for a in answers[:6]] == [[1, 2], [0, 1], [3, 1], [10, 5], [], [3, 1]]
     assert [a[2] for a in answers[6:10]] == [True, False, True, True] and all(a[3] for a in answers[:12])
     assert answers[9][4] == 'Parameter' and answers[8][1] == [1, 2]
-    assert answers[10][5] == ['x: it was a m.Sub; it is a plain tensor']
-    assert answers[11][0] == [1, 3] and 'that are no numbers' in answers[11][5][0]
+    assert answers[10][5] == ['x: the value was a m.Sub; it is a plain tensor here']
+    assert answers[11][0] == [1, 3] and 'that are not numbers become 1' in answers[11][5][0]
     assert answers[12] is True  # the same seed
     assert answers[13:] == [[0, 1]] * 2
 
@@ -145,10 +145,10 @@ Pair = collections.namedtuple('Pair', 'left right')
     assert answers[2] == ['abcabcab', "{1: 'a', (2,): 'b'}"]
     assert answers[3] == ['nan', 'torch.float16', "device(type='cpu')", True, 'Kind', 2]
     assert answers[4] == ['Point', 1, [2], []] and answers[5] == ['Pair(left=1, right=2)']
-    assert answers[6][0] == 1 and 'a gone.Point can not be made from its fields alone' in answers[6][1][0]
-    assert answers[7] == [None, ['x: a m.Thing can not be made from a signature; it is None']]
+    assert answers[6][0] == 1 and 'a gone.Point cannot be made from its fields alone' in answers[6][1][0]
+    assert answers[7] == [None, ['x: a m.Thing cannot be made from a signature; the value is None']]
     assert answers[8] == [[2, 3], 'uint8']
-    assert answers[9] == [None, ['x: a m.N without a shape can not be made; it is None']]
+    assert answers[9] == [None, ['x: a m.N without a shape cannot be made; the value is None']]
 
 
 def test_caches_and_settings_of_transformers(ask):
@@ -177,7 +177,7 @@ answers.append([config.max_new_tokens, notes])
 answers.append([*make({'type': 'gone.GenerationConfig', 'config': {}})])
 ''')
     assert answers[0] == [40, 5, [1, 2, 5, 4], []]
-    assert answers[1][0] is None and answers[1][1][0].startswith('x: a transformers.cache_utils.StaticCache can not be made (')
+    assert answers[1][0] is None and answers[1][1][0].startswith('x: a transformers.cache_utils.StaticCache cannot be made (')
     assert answers[2:4] == [['StaticCache', [5], 5, []], ['StaticCache', [5, 3], 0, []]]
     assert answers[4] == [[0, 1], [5, 6], [3, 4], [0, 1]]
     assert answers[5] == [1, 1, 0, 0]
@@ -241,7 +241,7 @@ try:
 except tfharness.Problem as e:
     answers.append(str(e))
 ''')
-    assert answers[0] == ['cpu', ['x: there is no xpu:3 here; it is on the cpu']]
+    assert answers[0] == ['cpu', ['x: this machine has no xpu:3; the tensor is on the cpu']]
     assert answers[1] == ['meta', []]
     assert answers[2].startswith('x: torch ') and 'has no dtype float7' in answers[2]
 
@@ -387,9 +387,9 @@ for target in (None, 'stages', ':x', 'stages:', 'gone:x', 'gone.py:x', 'stages:g
     except tfharness.Problem as e:
         answers.append(str(e))
 ''', stages=STAGES, broken='import no_such_module')
-    wanted = ['is not known; say so by --target', 'takes module:obj', 'takes module:obj', 'takes module:obj', 'gone can not be imported (',
-              'gone.py can not be imported (', 'stages has no gone', 'Stage has no gone', 'stages:Stage.method is a method, which needs its object',
-              'can not be called', 'can not be called', 'broken can not be imported (No module named']
+    wanted = ['does not name the object of the stage; name it by --target', 'the form is module:obj', 'the form is module:obj', 'the form is module:obj', 'gone cannot be imported (',
+              'gone.py cannot be imported (', 'stages has no gone', 'Stage has no gone', 'stages:Stage.method is a method and needs its object',
+              'cannot be called', 'cannot be called', 'broken cannot be imported (No module named']
     assert len(answers) == len(wanted)
     for answer, part in zip(answers, wanted):
         assert part in answer, answers
@@ -440,7 +440,7 @@ except RuntimeError as e:
     assert answers[3] == ['vae decode', True, True] and answers[4] == [[2, 3], [3.0]]
     assert answers[5] == "sig.json: Stage 'gone' not found in signature file. Available: ['vae decode']"
     assert answers[6].startswith('gone.json: No such file or directory; `tfanalyze report DIR` writes')
-    assert 'profile_steps=0: takes' in answers[7] and answers[8] == 'No single-step function available. Call setup() first.'
+    assert 'profile_steps=0: warmup must be' in answers[7] and answers[8] == 'No single-step function available. Call setup() first.'
     trace = json.loads(gzip.decompress((tmp_path / 'out' / 'vae decode_trace.json.gz').read_bytes()))
     assert sum(e.get('name') == 'aten::add' for e in trace['traceEvents']) == 2
     breakdown = json.loads((tmp_path / 'out' / 'vae decode_breakdown.json').read_text())
@@ -517,7 +517,7 @@ def test_bad_files(harness, tmp_path, content):
     result = harness('--signature', path, '--stage', 'a', rc=1)
     line, = result.err.splitlines()
     assert line.startswith(f'tfharness: {path}: ') and line.endswith('`tfanalyze report DIR` writes DIR/timing_io_signature.json')
-    assert ('No such file' if content is None else 'no signatures of stages') in line
+    assert ('No such file' if content is None else 'the file contains no signatures of stages') in line
 
 
 def test_wrong_options(harness, tmp_path):
@@ -527,7 +527,7 @@ def test_wrong_options(harness, tmp_path):
         assert 'usage: tfharness.py' in harness(*arguments, rc=2).err
     result = harness('--signature', path, '--stage', 'b', rc=1)
     assert result.err == f"tfharness: {path}: Stage 'b' not found in signature file. Available: ['a']\n"
-    assert 'say so by --target' in harness('--signature', path, '--stage', 'a', rc=1).err
+    assert 'name it by --target' in harness('--signature', path, '--stage', 'a', rc=1).err
 
 
 def test_one_run(harness, tmp_path):
@@ -606,7 +606,7 @@ def test_a_method_needs_its_object(run, analyze, python, tmp_path):
     analyze('report', result.dir)
     script = result.dir / 'profile_Model.process.py'
     done = execute([python, script], clean_environment(), tmp_path, 200)
-    assert (done.rc, done.err) == (1, f'{script.name}: model:Model.process is a method, which needs its object: name one by '
+    assert (done.rc, done.err) == (1, f'{script.name}: model:Model.process is a method and needs its object: name the object by '
                                       '--target module:obj, or edit build()\n')
     done = execute([python, script, '--target', 'model:model.process', '--profile-steps', '2'], clean_environment(), tmp_path, 200)
     assert done.rc == 0 and 'Median iteration time' in done.out, done.err[-2000:]

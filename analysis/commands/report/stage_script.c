@@ -22,7 +22,7 @@ __asm__(".section .rodata\n"
         ".previous\n");
 extern const char harness_text[], harness_end[];
 
-static const char mark[] = "# As long as it is not edited it may be written anew; checksum ";
+static const char mark[] = "# tfinject overwrites this file as long as it is not edited; checksum ";
 
 /* Copies the harness's lines between a line that begins with `begin` and one that begins with `end`, both excluded. */
 static void put_part(struct text *to, const char *begin, const char *end)
