@@ -16,7 +16,7 @@ from common import DIFFUSION, EVERYTHING, HERE, LIBRARY, PLAIN, RAW, last_json, 
 
 # ---- facts ----
 
-# Asks one CUPTI, in a process of its own: it may crash. cuptiGetCallbackName fails first where the ids end.
+# Queries one CUPTI in a separate process, because it may crash. The ids end where cuptiGetCallbackName first fails.
 ASK_CUPTI = '''
 import ctypes, json, sys
 cuda = ctypes.CDLL("libcuda.so.1")
@@ -52,7 +52,7 @@ def ask_cupti(part, path, *arguments):
 
 
 def facts(part):
-    """What decides how the library has to behave here."""
+    """Collects the facts of this machine that decide how the library behaves."""
     run = part.run
     path = run.cupti()
     said = part.figures['cupti'] = {'path': path and os.path.realpath(path)}
@@ -73,7 +73,7 @@ def facts(part):
 
 
 def with_library(part):
-    """What the library says of the CUPTI that it found."""
+    """Returns the library's messages about the CUPTI that it found."""
     directory = part.run.directory('facts')
     env = part.run.c_environment({**EVERYTHING, 'TFI_LOG': 'debug'}, directory)
     result = part.run.execute([DIFFUSION, '--json'], env, 30)
@@ -89,7 +89,7 @@ DRIVERLESS = {
 
 
 def hide_driver(part):
-    """A directory that comes before the driver's own, where libcuda.so.1 is no library: as if there were none."""
+    """Makes a directory whose libcuda.so.1 is not a library, to hide the driver from a program."""
     directory = part.run.directory('no-driver')
     with open(f'{directory}/libcuda.so.1', 'w') as file:
         file.write('This is no library.\n')
@@ -107,7 +107,7 @@ def driverless(part, program, hidden, how):
 
 
 def no_device(part):
-    """Where there is no driver, or no device to be seen, a program ends as it does without the library."""
+    """Without a driver or a visible device, a program ends as it does without the library."""
     for program in DRIVERLESS:
         for hidden in (True, False):
             title = f'{program}, {"libcuda hidden" if hidden else "no device visible"}'
@@ -121,7 +121,7 @@ def no_device(part):
 # ---- programs of driver.py ----
 
 def play(part, name, arguments, how, seconds, more=None, asked=True):
-    """Runs one, and asks its trace what happened, unless that is done later."""
+    """Runs a program and, unless that is done later, reads its trace."""
     run = part.run
     directory = run.directory(f'{part.name}-{name}')
     more = {**(more or {}), **simulated_times(run)}
@@ -160,7 +160,7 @@ def many_threads(part):
 
 
 def threads(part):
-    """Each thread's kernels, on its own stream: as many as it launched."""
+    """Counts each thread's kernels on its own stream against its launches."""
     plain = part.way('plain', lambda: play(part, 'plain', ['threads'], PLAIN, 60)[0])
     ours = part.way('everything', lambda: many_threads(part))
     part.figures.update(plain=plain, everything=ours)
@@ -178,7 +178,7 @@ def threads(part):
 # ---- ends ----
 
 def ended(part, case, how):
-    """Fetched often, so that what is done before the end is in the trace, however it ends."""
+    """Fetches device records often, so that the trace has all work done before any kind of end."""
     how = how if how is PLAIN else {**how, 'TFI_FLUSH_MS': '10' if case == 'capture' else '100'}
     told = play(part, case, ['end', case], how, 60)[0]
     told['kernels'] = (told.get('trace') or {}).get('events', {}).get('kernel', 0)
@@ -186,7 +186,7 @@ def ended(part, case, how):
 
 
 def ends(part):
-    """However a program ends, it ends as it does without the library, and what was done before is in the trace."""
+    """A program ends in every way as it does without the library, and the trace has the work done before."""
     for case in driver.CASES:
         plain = part.way(f'{case}, plain', lambda: ended(part, case, PLAIN))
         ours = part.way(f'{case}, everything', lambda: ended(part, case, EVERYTHING))
@@ -203,7 +203,7 @@ def ends(part):
 # ---- injection ----
 
 def injected(part):
-    """The driver loads the library, nobody preloads it."""
+    """Lets the driver load the library, without LD_PRELOAD."""
     run = part.run
     directory = run.directory('injection')
     env = run.c_environment(PLAIN, more={'CUDA_INJECTION64_PATH': LIBRARY, 'TFI_OUTPUT_DIR': directory,
@@ -216,7 +216,7 @@ def injected(part):
 
 
 def injection(part):
-    """CUDA_INJECTION64_PATH alone: stages by NVTX, and the device's records."""
+    """CUDA_INJECTION64_PATH alone gives NVTX stages and device records."""
     directory = f'{part.run.work}/injection'
     told = part.way('injected', lambda: injected(part), [directory])
     part.figures.update(told)
@@ -244,7 +244,7 @@ def noisy(part):
 
 
 def api_noise(part):
-    """Calls of the driver in our trace, by threads that are not the program's: CUPTI's, or the driver's own."""
+    """Finds driver calls in our trace by threads that are not the program's: those of CUPTI or of the driver."""
     told = part.way('everything', lambda: noisy(part))
     part.figures.update(told, foreign={k: n for k, n in told['calls'].items() if not k.startswith('own ')})
     if not told['calls']:
@@ -268,7 +268,7 @@ GROWTH = 256 << 20  # of the device's memory, in a loop that allocates nothing
 
 
 def growth(told, series):
-    """From the first second to the end."""
+    """Returns the growth of a figure from the first second to the end."""
     last = told['told']
     if not series or not last:
         return {}
@@ -278,7 +278,7 @@ def growth(told, series):
 
 
 def soak(part):
-    """Replay to 26 million nodes, or until time is up: times that stay valid, memory that does not grow."""
+    """Replays 26 million nodes, or until time is up: times stay valid, and memory does not grow."""
     directory = f'{part.run.work}/soak-everything'
     told = part.way('everything', lambda: soaked(part), [directory])
     trace, asked = part.way('trace', lambda: trace_figures(directory)), (told['told'] or {}).get('nodes', 0)
@@ -300,7 +300,7 @@ def soak(part):
 # ---- raw buffers ----
 
 RAW_WAYS = {'nodes': [1, 2, 4, 8, 9, 10, 11, 17, 22, 36, 37, 38, 45, 49, 50, 52], 'graphs': [1, 2, 10, 51],
-            'serial': [3]}  # kernels one by one can't be had together with 10
+            'serial': [3]}  # CUPTI cannot record kernels serially (3) and concurrently (10) at once
 
 
 def raw_variables(run, path, kinds):
@@ -321,7 +321,7 @@ def raw_buffers(part, name, path):
 
 
 def raw_part(part):
-    """CUPTI's own buffers of each kind of record, as a bare client of it gets them."""
+    """Saves CUPTI's raw buffers of each kind of record, as a bare client gets them."""
     for name in RAW_WAYS:
         path = f'{part.run.work}/{name}.cupti-raw'
         told = part.figures[name] = part.way(name, lambda: raw_buffers(part, name, path), [path])

@@ -25,13 +25,13 @@ SCRUBBED = re.compile(r'TFI_|ENABLE_PROFILER_NAMES$|TELEFUSER_|PROFILER_OUTPUT_D
 
 LIBC = ctypes.CDLL(None)
 
-# How a program is run: the variables beside the library's, None for a run without it.
+# Ways to run a program: the additional variables, or None for a run without the library.
 PLAIN, EVERYTHING, STAGES_ONLY = None, {}, {'ENABLE_PROFILER_NAMES': ''}
 GRAPHS_WHOLE = {'TFI_GRAPHS': 'graph'}
 
 
 class TimeIsUp(Exception):
-    """No time is left for what was to be run; what is done already is kept."""
+    """Raised if no time is left for the next program; finished work is kept."""
 
 
 class Deadline:
@@ -42,14 +42,14 @@ class Deadline:
         return self.end - time.monotonic()
 
     def within(self, seconds):
-        """At most that many, and no more than are left."""
+        """Returns that many seconds, or fewer if fewer are left."""
         if self.left() < 3:
             raise TimeIsUp
         return min(seconds, self.left() - 1)
 
 
 def find_cupti():
-    """For a program that has no CUDA runtime beside which the library would find CUPTI: PyTorch's, or a toolkit's."""
+    """Returns the CUPTI of PyTorch or of a toolkit, for a program without a CUDA runtime next to it."""
     site = sysconfig.get_paths()['purelib']
     for pattern in (f'{site}/nvidia/cu1[23]/lib/libcupti.so.1[23]', f'{site}/nvidia/cuda_cupti/lib/libcupti.so.12',
                     '/usr/local/cuda/extras/CUPTI/lib64/libcupti.so.1[23]', '/usr/local/cuda/lib64/libcupti.so.1[23]'):
@@ -60,7 +60,7 @@ def find_cupti():
 
 
 def environment(how, directory=None, more=None, preload=()):
-    """The variables of a program; `preload` are libraries that it needs in any case."""
+    """Returns the variables of a program; `preload` lists libraries that it needs in every case."""
     env = {k: v for k, v in os.environ.items() if not SCRUBBED.match(k)}
     env.update(PYTHONDONTWRITEBYTECODE='1', PYTHONUNBUFFERED='1', **(more or {}))
     if how is not None:
@@ -70,12 +70,12 @@ def environment(how, directory=None, more=None, preload=()):
 
 
 def die_with_parent():
-    """Between fork and exec: a gpu-check that is killed leaves nothing behind that goes on measuring."""
+    """Runs between fork and exec: no program outlives a killed gpu-check."""
     LIBC.prctl(1, signal.SIGKILL)
 
 
 def execute(command, env, seconds, cwd=None):
-    """Runs it in a process group of its own, which does not outlive its time. `.stopped`: it was ended for that."""
+    """Runs a command in its own process group and kills the group when its time is up; `.stopped` is then true."""
     begin, stopped = time.monotonic(), False
     process = subprocess.Popen(command, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True, errors='replace', start_new_session=True,
@@ -94,7 +94,7 @@ def execute(command, env, seconds, cwd=None):
 
 
 class Run:
-    """What the parts are told: the kind of device, the Python with torch, where to work, the time that is left."""
+    """Input of the parts: the kind of device, the Python with torch, the work directory, the time left."""
 
     def __init__(self, device, python, work, deadline):
         self.device, self.python, self.work, self.deadline = device, python, work, deadline
@@ -110,14 +110,14 @@ class Run:
         return path
 
     def execute(self, command, env, seconds, cwd=None):
-        """A program that had less than these seconds, because time was up, proves nothing."""
+        """Runs a program; raises TimeIsUp if time was up before these seconds, because such a run proves nothing."""
         result = execute(command, env, self.deadline.within(seconds), cwd)
         if result.stopped and self.deadline.left() < 3:
             raise TimeIsUp
         return result
 
     def c_environment(self, how, directory=None, more=None):
-        """For a program of the driver API alone: where the simulated libraries are, or which CUPTI to load."""
+        """Returns variables for a program of the driver API: the simulated libraries, or the CUPTI to load."""
         more = dict(more or {})
         if self.simulated:
             more['LD_LIBRARY_PATH'] = SIMGPU
@@ -126,8 +126,8 @@ class Run:
         return environment(how, directory, more)
 
     def torch_environment(self, how, directory=None, more=None, preload=()):
-        """For a program with torch. Its own libraries would be found before LD_LIBRARY_PATH's, so the simulated runtime
-        and CUPTI are preloaded."""
+        """Returns variables for a program with torch. torch finds its own libraries before those of LD_LIBRARY_PATH, so the
+        simulated runtime and CUPTI are preloaded."""
         more = {'CUBLAS_WORKSPACE_CONFIG': ':4096:8', 'TORCHINDUCTOR_CACHE_DIR': f'{self.work}/inductor',
                 'TRITON_CACHE_DIR': f'{self.work}/triton', **(more or {})}
         if self.simulated:
@@ -136,7 +136,7 @@ class Run:
         return environment(how, directory, more, preload)
 
     def cupti(self):
-        """The path of the CUPTI that torch uses."""
+        """Returns the path of the CUPTI that torch uses."""
         return f'{SIMGPU}/libcupti.so.13' if self.simulated else find_cupti()
 
     def cudart(self):
@@ -146,22 +146,22 @@ class Run:
 
 
 class Part:
-    """What a part of the check found so far. Each way of running a program is kept as soon as it has been measured; a
-    part that is started again goes on behind it."""
+    """Results of a part of the check. A way of running a program is saved as soon as it is measured, so a part that is
+    started again continues after it."""
 
     def __init__(self, name, run, kept, save):
         self.name, self.run, self.kept, self.save = name, run, kept, save
         self.figures, self.disagreements, self.missed, self.not_run, self.files = {}, [], [], [], {}
 
     def way(self, name, function, needs=()):
-        """What the function returns, or what it returned in an earlier run. `needs` are the files that what comes later
-        has to have of it."""
+        """Returns the function's result, or that of an earlier run if the files in `needs`, which later steps read, still
+        exist."""
         entry = self.kept.get(name)
         if entry and all(map(os.path.exists, needs)):
             return entry['result']
         self.run.deadline.within(1)
         begin = time.monotonic()
-        result = json.loads(json.dumps(function(), default=str))  # as it is when it was kept
+        result = json.loads(json.dumps(function(), default=str))  # the same form as a saved result
         self.kept[name] = {'result': result, 'seconds': round(time.monotonic() - begin, 2)}
         self.save(self)
         return result
@@ -170,14 +170,14 @@ class Part:
         self.disagreements.append({'what': f'{self.name}: {what}', **said})
 
     def not_whole(self, what, figures):
-        """Of a trace that is missing, cut, or has lost records."""
+        """Adds a disagreement if a trace is missing, cut, or has lost records."""
         if not figures.get('complete') or figures.get('lost'):
             self.wrong(f'{what}: the trace is not whole',
                        **{key: figures.get(key) for key in ('traces', 'error', 'complete', 'lost')})
 
 
 def last_json(text):
-    """The last line of a program's output, which is an object; None: there is none."""
+    """Returns the last JSON object that is a line of the output, or None."""
     for line in reversed(text.splitlines()):
         if line.startswith('{'):
             return json.loads(line)
@@ -185,7 +185,7 @@ def last_json(text):
 
 
 def tfanalyze(command, *arguments, seconds=120):
-    """(answer, what it said on stderr); the answer is None where there is none."""
+    """Returns (answer, stderr); the answer is None if tfanalyze printed none."""
     result = execute([TFANALYZE, command, '--format', 'json', *arguments], environment(PLAIN), seconds)
     try:
         return json.loads(result.out), result.err.strip()
@@ -194,13 +194,13 @@ def tfanalyze(command, *arguments, seconds=120):
 
 
 def tfanalyze_text(command, *arguments, seconds=120):
-    """(what it printed, what it said on stderr)."""
+    """Returns (stdout, stderr)."""
     result = execute([TFANALYZE, command, *arguments], environment(PLAIN), seconds)
     return result.out, result.err.strip()
 
 
 def trace_figures(directory):
-    """Size, records and losses of a run directory."""
+    """Returns the size, records and losses of a run directory."""
     traces = glob.glob(f'{directory}/*.tfr')
     figures = {'traces': len(traces), 'trace_bytes': sum(map(os.path.getsize, traces))}
     answer, error = tfanalyze('info', directory) if traces else (None, 'no trace was written')
@@ -220,7 +220,7 @@ def trace_figures(directory):
 
 
 def spread(values):
-    """Median, least, greatest, and the range of the middle half."""
+    """Returns median, minimum, maximum, and the range of the middle half."""
     if not values:
         return None
     ordered = sorted(values)

@@ -28,14 +28,14 @@ NEXT: mov.u64 %a3, %globaltimer; sub.u64 %a4, %a3, %a2; setp.lt.u64 %p1, %a4, %a
 }
 '''
 GLOBAL, NON_BLOCKING = 0, 1
-FORKED, FROM_THREAD, AT_ONCE, FAILED = 7, 5, 6, 9  # exit codes that are told apart
-BEFORE = 100  # kernels of an `end`, before it comes to its end
+FORKED, FROM_THREAD, AT_ONCE, FAILED = 7, 5, 6, 9  # exit codes of the ways to end
+BEFORE = 100  # kernels that end() completes before the end
 THREADS, LAUNCHES = 16, 200
 NODES, SOAK_NODES = 500, 26_000_000
 
 
 class Driver:
-    """The functions of libcuda.so.1, each checked; a kernel's parameter is one number."""
+    """Calls the functions of libcuda.so.1 and checks each result; a kernel takes one number."""
 
     def __init__(self):
         self.library = ctypes.CDLL('libcuda.so.1')
@@ -78,7 +78,7 @@ class Driver:
         return address
 
     def graph(self, stream, kernels):
-        """What launches these kernels in a row."""
+        """Makes an executable graph that launches these kernels in a row."""
         graph, ready = ctypes.c_void_p(), ctypes.c_void_p()
         self('cuStreamBeginCapture_v2', stream, GLOBAL)
         for kernel in kernels:
@@ -90,7 +90,7 @@ class Driver:
 
 
 def own_threads():
-    """{tid: name} of this process."""
+    """Returns {tid: name} of this process."""
     names = {}
     for tid in os.listdir('/proc/self/task'):
         with open(f'/proc/self/task/{tid}/comm') as file:
@@ -99,7 +99,7 @@ def own_threads():
 
 
 def threads():
-    """Each with a stream of its own, and a number of kernels that no other has."""
+    """Runs threads, each with its own stream and its own number of kernels."""
     driver, asked, failed = Driver(), {}, []
 
     def work(number):
@@ -125,7 +125,7 @@ def threads():
 # ---- soak ----
 
 def cpu_by_thread():
-    """Seconds of CPU by thread: [tid, name, seconds]."""
+    """Returns the CPU seconds of each thread: [tid, name, seconds]."""
     out, tick = [], os.sysconf('SC_CLK_TCK')
     for tid in os.listdir('/proc/self/task'):
         try:
@@ -147,7 +147,7 @@ def memory_now(driver):
 
 
 def soak():
-    """Replays a graph until so many nodes ran or time is up (SOAK_SECONDS); a line each second says what it costs."""
+    """Replays a graph until SOAK_NODES nodes ran or SOAK_SECONDS passed; prints the cost in a line each second."""
     driver = Driver()
     stream = driver.stream()
     ready = driver.graph(stream, ['tiny'] * NODES)
@@ -171,7 +171,7 @@ def soak():
 # ---- one of each kind of work ----
 
 def kinds():
-    """Kernels, copies in each direction, sets, memory of a pool, a graph, events, waits; then time to hand it all over."""
+    """Makes kernels, copies in each direction, sets, pool memory, a graph, events and waits; then waits for their records."""
     driver, size = Driver(), 1 << 16
     stream, host, event = driver.stream(), ctypes.create_string_buffer(size), ctypes.c_void_p()
     a, b = driver.memory(size), driver.memory(size)
@@ -199,7 +199,7 @@ def kinds():
 
 
 def noise():
-    """A little of everything for two seconds; which threads are the program's own: those it had before the device."""
+    """Does all kinds of work for two seconds; the program's own threads are those that existed before the device."""
     before = own_threads()
     driver = Driver()
     stream = driver.stream()
@@ -228,7 +228,7 @@ def child_that_exits():
 
 
 def captures(driver, stream):
-    """Global capture: a call of any thread that is not allowed meanwhile ends it with an error."""
+    """Captures graphs in global mode, in which a forbidden call of any thread ends the capture with an error."""
     end, done = time.monotonic() + 1.0, 0
     while time.monotonic() < end:
         ready = driver.graph(stream, ['tiny'] * 50)
@@ -240,8 +240,8 @@ def captures(driver, stream):
 
 
 def end(case):
-    """After BEFORE kernels that are done; `launched` counts those that have to be in the trace. Where nobody is asked
-    before the end, there is time before it to fetch them."""
+    """Ends the process after BEFORE completed kernels; `launched` counts the kernels that the trace must have. If the end
+    gives the library no notice, the program first waits until the records are fetched."""
     driver = Driver()
     stream = driver.stream()
     for _ in range(BEFORE):

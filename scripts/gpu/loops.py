@@ -24,7 +24,7 @@ range_push, range_pop = torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop
 
 
 def launch_bound():
-    """A hundred launches a round that do next to nothing: all of the time is the host's."""
+    """Makes a hundred launches of tiny kernels per round, so that the host takes all of the time."""
     x = torch.zeros(64, device=DEVICE)
 
     def one():
@@ -55,7 +55,7 @@ class Block(nn.Module):
 
 
 def graph_replay():
-    """A launch of a graph of 500 kernels that do next to nothing."""
+    """Launches a graph of 500 tiny kernels."""
     x = torch.zeros(64, device=DEVICE)
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -70,7 +70,7 @@ def graph_replay():
 
 
 def elementwise_step(backward):
-    """In place of the two below where there is no cuBLAS: as many launches, and a loss."""
+    """Replaces the two steps below without cuBLAS: as many launches, and a loss."""
     w, x = torch.ones(64, 64, device=DEVICE, requires_grad=backward), torch.ones(64, device=DEVICE)
 
     def one():
@@ -85,7 +85,7 @@ def elementwise_step(backward):
 
 
 def transformer():
-    """One step of denoising: twelve blocks of width 1152 on 2 times 1024 tokens, and the update of the latents."""
+    """Runs a step of denoising: twelve blocks of width 1152 on 2 times 1024 tokens, and the update of the latents."""
     if SMALL:
         return elementwise_step(False)
     width, heads, tokens, depth, dtype = 1152, 16, 1024, 12, torch.bfloat16
@@ -105,7 +105,7 @@ def transformer():
 
 
 def training():
-    """A step of training: four encoder layers of width 512, loss, backward, AdamW."""
+    """Runs a step of training: four encoder layers of width 512, loss, backward, AdamW."""
     if SMALL:
         return elementwise_step(True)
     width, tokens, depth, batch = 512, 128, 4, 16

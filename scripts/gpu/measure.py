@@ -13,10 +13,10 @@ from common import (EVERYTHING, GRAPHS_WHOLE, HERE, PLAIN, RAW, STAGES_ONLY, Tim
 
 GOAL_EVERYTHING, GOAL_STAGES = 1.05, 1.01
 GOALS = {'everything': GOAL_EVERYTHING, 'stages-only': GOAL_STAGES}
-# Kinds of records that the library asks CUPTI for: copies, sets, kernels, overhead, copies between devices, waits; the
-# floor is what these cost where nobody looks at them.
+# Kinds of records that the library requests from CUPTI: copies, sets, kernels, overhead, copies between devices, waits.
+# The floor is their cost for a client that discards them.
 FLOOR_KINDS = '1,2,10,17,22,38'
-# Name, how the library records, whether torch.profiler does, kinds for a bare client of CUPTI.
+# Name, variables of the library, use of torch.profiler, kinds for a bare client of CUPTI.
 WAYS = {'plain': (PLAIN, False, None), 'everything': (EVERYTHING, False, None), 'stages-only': (STAGES_ONLY, False, None),
         'graphs-whole': (GRAPHS_WHOLE, False, None), 'gpu-alone': ({'TFI_ACTIVITIES': 'gpu'}, False, None),
         'host-alone': ({'TFI_ACTIVITIES': 'cpu,ops,mem'}, False, None), 'cupti-alone': (PLAIN, False, FLOOR_KINDS),
@@ -26,7 +26,7 @@ LAST = 'floor'
 
 
 class Worker:
-    """A process that runs loops when told to."""
+    """A process that runs loops on request."""
 
     def __init__(self, run, name):
         how, profile, kinds = WAYS[name]
@@ -53,7 +53,7 @@ class Worker:
         return self.answer()
 
     def end(self):
-        """Its last words, after its input was closed."""
+        """Ends the process after its input was closed; returns the library's messages."""
         try:
             self.process.wait(self.run.deadline.within(60))
         except (OSError, subprocess.TimeoutExpired, TimeIsUp):
@@ -66,7 +66,7 @@ class Worker:
 
 
 def turns(part, workers, loop, rounds, number):
-    """All ways once; who begins moves on from round to round, so that no way is always the first."""
+    """Measures all ways once; the first way changes from round to round."""
     names, found = list(workers), {}
     for name in names[number % len(names):] + names[:number % len(names)]:
         part.run.deadline.within(1)
@@ -75,7 +75,7 @@ def turns(part, workers, loop, rounds, number):
 
 
 def summary(found, rounds):
-    """By way: microseconds a round, and each measurement divided by the plain one of its pair."""
+    """Returns for each way the microseconds per round, and the ratio of each measurement to the plain one of its pair."""
     out = {}
     for name, results in found.items():
         out[name] = {'us_a_round': spread([r['seconds'] / rounds * 1e6 for r in results])}
@@ -90,7 +90,7 @@ def summary(found, rounds):
 
 
 def judge(loop, ways):
-    """Against the goals; where two plain processes differ as much, nothing can be said."""
+    """Compares the ratios with the goals; the difference of two plain processes is the noise."""
     noise = abs(ways['plain-again']['times_plain']['median'] - 1)
     verdicts = {}
     for name, goal in GOALS.items():
@@ -102,13 +102,13 @@ def judge(loop, ways):
 
 
 def rounds_of(part, worker, loop):
-    """How many rounds of that loop one measurement has, so that it is about as long in each."""
+    """Returns the rounds of a loop in one measurement, so that all loops take about the same time."""
     seconds = 0.02 if part.run.simulated else 0.15
     return max(3, round(seconds / (worker.ask(f'run {loop} 20')['seconds'] / 20)))
 
 
 def measure_loop(part, workers, loop, pairs):
-    """No workers: all of it is kept from an earlier run."""
+    """Measures one loop; `workers` is empty if an earlier run kept all results."""
     rounds = part.way(f'{loop}, rounds', lambda: rounds_of(part, workers['plain'], loop))
     for worker in workers.values():
         part.run.deadline.within(1)
@@ -124,8 +124,8 @@ def measure_loop(part, workers, loop, pairs):
 
 
 class Pool:
-    """A worker for each way; none as long as nobody asked for them. All that they say is to be listened to: one that was
-    interrupted would take an old answer for the next one's."""
+    """Starts a worker for each way on first use. Every answer must be read: after an interruption an old answer would be
+    taken for the next one."""
 
     def __init__(self, run):
         self.run, self.workers = run, {}
@@ -146,7 +146,7 @@ class Pool:
         self.workers = {}
 
     def end(self):
-        """What they said to the end, and their traces."""
+        """Ends the workers; returns their messages and the figures of their traces."""
         traces, workers = {}, self.get()
         for worker in workers.values():
             worker.process.stdin.close()
@@ -159,7 +159,7 @@ class Pool:
 
 
 def measure(part, pairs):
-    """No workers are started where all of it is kept from an earlier run."""
+    """Measures the loops of a part; starts no workers if an earlier run kept all results."""
     loops, pool = LOOPS[part.name], part.run.pool
     keys = [f'{loop}, round {n}' for loop in loops for n in range(pairs)]
     for loop in loops:
@@ -171,9 +171,9 @@ def measure(part, pairs):
 
 
 def loops_part(part):
-    """What each way of recording adds to a loop, beside torch.profiler and CUPTI alone."""
+    """Measures the cost of each way of recording in a loop, beside torch.profiler and CUPTI alone."""
     if part.run.simulated:
-        part.not_run.append('simulated: the figures are times of this machine, and say nothing of a GPU')
+        part.not_run.append('simulated: the figures are times of this machine, not of a GPU')
     try:
         measure(part, 2 if part.run.simulated else 5)
     except BaseException:

@@ -18,7 +18,7 @@ from common import EVERYTHING, PLAIN, ROOT, environment, tfanalyze_text, trace_f
 
 PIPELINES = {'train': ('training.py', []), 'diffuse': ('diffusion.py', [])}
 WORK = ('kernel', 'gpu_memcpy', 'gpu_memset')
-AGREES = 20  # so many operators in a row that are the same show where two sequences meet
+AGREES = 20  # equal operators in a row that align two sequences
 
 
 def load(path):
@@ -27,7 +27,7 @@ def load(path):
 
 
 def nested(events):
-    """[(name, shapes, depth)] of one thread's operators, in the order they began."""
+    """Returns [(name, shapes, depth)] of one thread's operators in the order of their start."""
     ends, rows = [], []
     for e in sorted(events, key=lambda e: (e['ts'], -e['dur'])):
         while ends and ends[-1] <= e['ts']:
@@ -46,8 +46,8 @@ def by_thread(events):
 
 
 def meet(ours, theirs):
-    """The part of each that the other can have, None if they agree nowhere. A profile begins and ends in the middle of a
-    run; ours begins with the first stage or the hundredth operator, which may be inside the profile."""
+    """Returns the common parts of two sequences, or None if they agree nowhere. A profile begins and ends in the middle of
+    a run; our trace begins with the first stage or the hundredth operator, which may be inside the profile."""
     size = min(AGREES, len(theirs))
     for late in range(max(1, min(101, len(theirs) - size + 1))):
         for at in range(len(ours) - size + 1):
@@ -73,7 +73,7 @@ def compare_operators(what, ours, theirs):
 
 
 def launched_by(events, window=None):
-    """How often which operator launched what: the innermost operator of the launching call, by External id."""
+    """Counts (operator, category, kernel): the innermost operator of the launching call, by External id."""
     operators = {e['args']['External id']: e['name'] for e in events
                  if e.get('cat') == 'cpu_op' and 'External id' in e['args']}
     work = [e for e in events if e.get('cat') in WORK and (window is None or e['args'].get('correlation') in window)]
@@ -82,7 +82,7 @@ def launched_by(events, window=None):
 
 
 def compare_links(what, ours, theirs):
-    """Of the work both have, which correlation ids say: a profile begins and ends in the middle of a run."""
+    """Compares the operators of the work that both traces have, by correlation id; a profile covers only a part of a run."""
     window = {e['args'].get('correlation') for e in theirs if e.get('cat') in WORK}
     a, b = launched_by(ours, window), launched_by(theirs)
     different = [{'what': what, 'operator': k[0], 'category': k[1], 'name': k[2][:300], 'ours': a[k], 'theirs': b[k]}
@@ -93,7 +93,8 @@ def compare_links(what, ours, theirs):
 
 
 def same_line(ours, theirs):
-    """But for the last digit: torch divides times that it rounded on the way, by a start the trace does not have."""
+    """True if two lines differ at most in the last digit: torch rounds times before it divides them, by a start that the
+    trace lacks."""
     pairs = list(itertools.zip_longest(ours.split(), theirs.split(), fillvalue=''))
     numbers = [(re.fullmatch(r'(\d+\.\d{3})(us|ms|s)', a), re.fullmatch(r'(\d+\.\d{3})(us|ms|s)', b)) for a, b in pairs]
     return all(a == b or (x and y and x[2] == y[2] and abs(float(x[1]) - float(y[1])) < 0.0011)
@@ -101,7 +102,7 @@ def same_line(ours, theirs):
 
 
 def compare_table(what, profile, table):
-    """torch's printed table, and ours of the trace torch wrote beside it."""
+    """Compares torch's printed table with ours of the trace that torch wrote beside it."""
     text, error = tfanalyze_text('ops', '--group-by', 'name,shapes', '--row-limit', '-1', profile)
     with open(table) as file:
         theirs = file.read().strip().splitlines()
@@ -119,7 +120,7 @@ def missing_package(run, name):
 
 
 def profiled(part, directory, out):
-    """The pipeline under both profilers, and what they have of it. On the simulated GPU it runs on the CPU alone."""
+    """Runs the pipeline under both profilers and compares them. With the simulated GPU it runs on the CPU alone."""
     run, (script, arguments) = part.run, PIPELINES[part.name]
     profile, table, chrome = (f'{out}/{f}' for f in ('profile.json', 'table.txt', 'chrome.json'))
     more = {'PROFILE': profile, 'TABLE': table, 'DEVICE': 'cpu' if run.simulated else 'cuda', 'TFI_STAGES': 'auto',
@@ -146,7 +147,7 @@ def profiled(part, directory, out):
 
 
 def profiled_part(part):
-    """A pipeline of the tests: its operators, what launched each kernel, and the table that torch prints."""
+    """Checks a pipeline of the tests: its operators, the operator of each kernel, and the table that torch prints."""
     missing = part.way('packages', lambda: missing_package(part.run, part.name))
     if missing or part.run.simulated and part.name == 'diffuse':
         part.not_run.append(f'all of it: no {missing}' if missing else 'all of it: simulated: there is no cuBLAS')
@@ -157,7 +158,7 @@ def profiled_part(part):
     part.figures.update(found)
     part.disagreements += wrong
     if part.run.simulated:
-        part.not_run.append('simulated: kernels and what launched them; it ran on the CPU, as there is no cuBLAS')
+        part.not_run.append('simulated: kernels and their operators; without cuBLAS the pipeline ran on the CPU')
     if os.path.exists(profile) and os.path.exists(table):
         with open(profile, 'rb') as source, gzip.open(profile + '.gz', 'wb') as target:
             shutil.copyfileobj(source, target)
@@ -165,7 +166,7 @@ def profiled_part(part):
 
 
 def trace_of_main(profile):
-    """The process that profiled, as text: where most of the operators are."""
+    """Returns the id of the profiled process as text: the one with most of the operators."""
     pids = collections.Counter(str(e['pid']) for e in load(profile) if e.get('cat') == 'cpu_op')
     return pids.most_common(1)[0][0]
 

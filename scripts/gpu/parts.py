@@ -25,7 +25,7 @@ C_WAYS = {'plain': PLAIN, 'everything': EVERYTHING, 'stages-only': STAGES_ONLY, 
 # ---- the C pipeline ----
 
 def without_cupti(run, env):
-    """The driver, and no CUPTI beside it: where the loader's path has none, events time the kernels."""
+    """Makes a directory with the driver but without CUPTI; if the loader's path has none either, events time the kernels."""
     env.pop('TFI_CUPTI_PATH', None)
     if run.simulated:
         directory = run.directory('driver-alone')
@@ -50,7 +50,7 @@ def run_c(part, name, how):
 
 
 def compare_c_counts(what, directory, counts, disagreements):
-    """Kernels by stage and name, copies and sets, beside what the program counted itself when it asked for them."""
+    """Compares kernels by stage and name, copies and sets with the program's own counts."""
     answer, error = tfanalyze('breakdown', directory)
     if answer is None:
         disagreements.append({'what': what, 'error': error})
@@ -77,7 +77,7 @@ def compare_c_counts(what, directory, counts, disagreements):
 
 
 def c_pipeline(part):
-    """A C program in each way of recording: its output is the same, its counts are the trace's."""
+    """Runs a C program in each way of recording: the output is the same, and the trace has its counts."""
     reference = None
     for name, how in C_WAYS.items():
         directory = f'{part.run.work}/c-{name}'
@@ -91,7 +91,7 @@ def c_pipeline(part):
             part.wrong(f'{name}: other output than the plain run', ours=told['answer'])
         if how is PLAIN:
             continue
-        if name != 'events':  # events are what is left where records are missing
+        if name != 'events':  # events replace missing records
             part.not_whole(name, told['trace'])
         if name == 'stages-only' and any(told['trace'].get('events', {}).get(k) for k in traces.KINDS):
             part.wrong('stages-only: device records where none were asked for')
@@ -106,7 +106,7 @@ FUNCTIONS = {**basics.PARTS, **measure.PARTS, **torchparts.PARTS, **operators.PA
 
 
 def row(seconds, limit, simulated, *figures):
-    """What it takes on a GPU, the most it may take there, what it takes on the simulated one; figures it has to have."""
+    """Returns a part's seconds on a GPU, its limit there, its seconds on the simulated GPU, and its required figures."""
     return SimpleNamespace(seconds=seconds, limit=limit, simulated=simulated, figures=figures)
 
 
@@ -153,12 +153,12 @@ PARTS = {
                           'alone.durations.ratio', 'raw.records.5', 'both.records.joined', 'both.stages.stages',
                           'profiler_beside_it.counts.names_that_differ', 'library_beside_it.counts.names_that_differ'),
     'train': row(60, 180, 60, 'exit', 'operators.compared', 'links.links', 'table.lines_that_differ'),
-    'diffuse': row(1, 180, 1),  # or a minute, where diffusers is there
+    'diffuse': row(1, 180, 1),  # a minute if diffusers is installed
 }
 
 
 def missing_figures(name, figures):
-    """Those of the part's that it does not have."""
+    """Returns the required figures that the part lacks."""
     def at(value, path):
         for key in path.split('.'):
             if isinstance(value, list) and key.isdigit() and int(key) < len(value):
@@ -172,7 +172,7 @@ def missing_figures(name, figures):
 
 
 def torch_facts(python, seconds, env=None):
-    """What torch says of itself and of its GPU; what failed where it can't be imported."""
+    """Returns torch's facts about itself and its GPU, or the error of its import."""
     code = ('import json, sys, torch; c = torch.cuda.is_available(); n = torch.cuda.device_count() if c else 0; '
             'print(json.dumps({"python": sys.version.split()[0], "torch": torch.__version__, "available": c, '
             '"cuda": torch.version.cuda, "gpus": [torch.cuda.get_device_name(i) for i in range(n)], '

@@ -18,11 +18,11 @@ import torch.nn.functional as F
 from torch import nn
 
 SCENES = ('elementwise', 'matmul', 'attention', 'convolution', 'graph', 'compiled', 'collectives', 'autograd')
-SIMULATED = 'GPU_CHECK_SIMULATED' in os.environ  # there is no cuBLAS, cuDNN and NCCL, and kernels compute nothing
+SIMULATED = 'GPU_CHECK_SIMULATED' in os.environ  # no cuBLAS, cuDNN or NCCL, and kernels compute nothing
 
 
 class NotHere(Exception):
-    """Why a scene does not run on this machine."""
+    """Raised with the reason if a scene does not run on this machine."""
 
 
 def random(device, *shape, dtype=torch.float32, seed=1):
@@ -83,7 +83,7 @@ def graph(device):
 def compiled(device):
     compiler = os.environ.get('CC') or next(filter(None, map(shutil.which, ('gcc', 'cc', 'clang'))), None)
     if not compiler:
-        raise NotHere('torch.compile needs a C compiler, and none is here')
+        raise NotHere('torch.compile needs a C compiler, and this machine has none')
     x = random(device, 1024, 1024)
     function = torch.compile(lambda t: (F.gelu(t) * torch.sigmoid(t) + t.mean(-1, keepdim=True)).sum(0))
     return lambda: [function(x)]
@@ -123,7 +123,7 @@ def autograd(device):
 
 @contextlib.contextmanager
 def stage(name):
-    """As pipelines mark their stages for either profiler: an NVTX range and a record_function."""
+    """Marks a stage for both profilers: with an NVTX range and a record_function."""
     with torch.profiler.record_function(name):
         torch.cuda.nvtx.range_push(name)
         try:
@@ -147,18 +147,18 @@ def profiler(options):
 
 
 def prepare(device, results):
-    """{scene: what runs it}; why another one can't run goes into the results."""
+    """Returns {scene: function}; the results get the reason for each scene that cannot run."""
     scenes = {}
     for name in SCENES:
         try:
             if SIMULATED and name not in ('elementwise', 'graph'):
-                raise NotHere('simulated: it needs libraries of NVIDIA\'s, which do not run there')
+                raise NotHere('simulated: it needs NVIDIA libraries that do not run there')
             with stage(f'prepare {name}'):
                 scenes[name] = globals()[name](device)
                 scenes[name]()
         except NotHere as why:
             results[name] = {'not_run': str(why)}
-        except Exception as error:  # one scene's trouble must not hide what the others show
+        except Exception as error:  # the other scenes still run
             results[name] = {'failed': f'{type(error).__name__}: {str(error)[:500]}'}
             scenes.pop(name, None)
     torch.cuda.synchronize()

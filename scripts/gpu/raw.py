@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 
 def read(path):
-    """(what the first line says, the buffers); a file that ends in the middle of a buffer has those before it."""
+    """Returns (first line, buffers); a file that ends inside a buffer gives the buffers before it."""
     with open(path, 'rb') as file:
         head, data, at, buffers = json.loads(file.readline()), file.read(), 0, []
     try:
@@ -34,7 +34,7 @@ def read(path):
 
 
 def summary(path):
-    """Records and sizes by kind; a size is a record's room, which its successor ends."""
+    """Returns records and sizes by kind; a size reaches to the start of the next record."""
     head, buffers = read(path)
     counts, sizes, texts = collections.Counter(), collections.defaultdict(set), set()
     for buffer in buffers:

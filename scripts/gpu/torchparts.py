@@ -19,7 +19,7 @@ PAIRS = ('elementwise', 'autograd', 'replay', 'copies', 'transformer')
 
 
 def work(part, name, program, how, seconds):
-    """Runs a program of torchwork.py: what it told, and where it and the library wrote."""
+    """Runs a program of torchwork.py; returns its answer and the directories of its files and of the trace."""
     run = part.run
     directory, out = run.directory(f'{part.name}-{name}'), run.directory(f'{part.name}-{name}-out')
     result = run.execute([run.python, f'{HERE}/torchwork.py', program, out], run.torch_environment(how, directory), seconds)
@@ -48,7 +48,7 @@ def sessions_with(part):
 
 
 def sessions(part):
-    """Five sessions of torch.profiler in one process: each has what it has without the library, and we have all of it."""
+    """Runs five sessions of torch.profiler in one process: each is as without the library, and our trace has all their work."""
     plain = part.way('plain', lambda: work(part, 'plain', 'sessions', PLAIN, 120)[0])
     part.figures['plain'] = plain
     ours = part.figures['everything'] = part.way('everything', lambda: sessions_with(part))
@@ -74,7 +74,7 @@ def sessions(part):
 # ---- graphs ----
 
 def stage_rows(directory, *arguments):
-    """{stage: {name: calls}} of the two stages that replay."""
+    """Returns {stage: {name: calls}} of the two stages that replay."""
     found = {}
     for stage in ('stage_add', 'stage_mul'):
         answer, error = tfanalyze('breakdown', '--stage', stage, *arguments, directory)
@@ -88,7 +88,8 @@ def graphs_with(part):
 
 
 def graph_attribution(part):
-    """Each replayed kernel in the stage that replays it; after a second session, too. Operators: those that captured it."""
+    """Checks that each replayed kernel is in the stage of its replay and has the operator that captured it, also after a
+    second session."""
     plain = part.way('plain', lambda: work(part, 'plain', 'graphs', PLAIN, 120)[0])
     ours = part.way('everything', lambda: graphs_with(part))
     part.figures.update(plain=plain, everything=ours)
@@ -121,7 +122,7 @@ def pair(out, name):
 
 
 def pairs(part):
-    """Five profiles of torch's, and the tables that torch printed of them; tfanalyze prints the same."""
+    """Compares the tables that torch printed of five profiles with those of tfanalyze."""
     out = f'{part.run.work}/{part.name}-plain-out'
     made = [f'{out}/{name}.json' for name in PAIRS if not (part.run.simulated and name == 'transformer')]
     told = part.way('profiles', lambda: work(part, 'plain', 'pairs', PLAIN, 180)[0], made)
@@ -164,7 +165,7 @@ def run_pipeline(part, name, how, profile):
 
 
 def raw_pipeline(part, path):
-    """The pipeline with a bare client of CUPTI: records of the runtime's calls too, and of NVIDIA's own kernels."""
+    """Runs the pipeline with a bare client of CUPTI, which also gets runtime calls and NVIDIA's own kernels."""
     run = part.run
     more = basics.raw_variables(run, path, [1, 2, 4, 5, 10, 17, 22, 36, 37, 38, 49, 50])
     result = run.execute([run.python, f'{HERE}/pipeline.py', '--out', run.directory('torch-raw-out')],
@@ -173,7 +174,7 @@ def raw_pipeline(part, path):
 
 
 def compare_outputs(ways, disagreements):
-    """Each scene's bytes beside the plain run's; where two plain runs differ, the scene itself is not repeatable."""
+    """Compares each scene's output with the plain run's; a scene whose two plain runs differ is not repeatable."""
     plain, again = (ways[name]['outputs'] or {} for name in ('plain', 'plain-again'))
     unstable = sorted(s for s in plain if plain[s] != again.get(s))
     for name, figures in ways.items():
@@ -191,7 +192,7 @@ def compare_outputs(ways, disagreements):
 
 
 def compare_torch(directories, kineto_paths, figures, disagreements):
-    """Library alone beside torch.profiler alone: names and counts. Both in one run: every record."""
+    """Compares the library alone with torch.profiler alone by names and counts, and both in one run by every record."""
     alone = traces.kineto(kineto_paths['profiler'])
     ours, _, error = traces.our_work(directories['everything'], 'measured')
     counts, found = traces.compare_counts('torch: library alone / torch.profiler alone', ours, alone.work)
@@ -215,7 +216,7 @@ def compare_torch(directories, kineto_paths, figures, disagreements):
 
 
 def torch_pipeline(part):
-    """Products, attention, convolutions, a graph, compiled code, collectives, gradients: in six ways."""
+    """Runs products, attention, convolutions, a graph, compiled code, collectives and gradients in six ways."""
     ways, run = part.figures.setdefault('ways', {}), part.run
     directories = {name: f'{run.work}/torch-{name}' for name in PIPELINE_WAYS}
     profiles = {name: f'{directories[name]}-out/kineto.json' for name in PIPELINE_WAYS}

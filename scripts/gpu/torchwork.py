@@ -35,14 +35,14 @@ def events_of(recorder, path):
 # ---- sessions ----
 
 def round_of_work(x):
-    """So many kernels and one copy, waited for."""
+    """Launches OPERATORS kernels and one copy, and waits for them."""
     for _ in range(OPERATORS):
         x.add_(1)
     return x.cpu()
 
 
 def looked_at(events):
-    """What a session has, and what can't be: a kernel before its launch, one that took no time."""
+    """Counts the events of a session, and the impossible ones: kernels before their launch or without a duration."""
     by_category = collections.Counter(e.get('cat') for e in events)
     launches = {e['args']['correlation']: e['ts'] for e in events
                 if e.get('cat') in ('cuda_runtime', 'cuda_driver') and 'correlation' in e.get('args', {})}
@@ -89,7 +89,7 @@ def captured(function):
 
 
 def graphs(directory):
-    """`add` in one graph, `mul` in the other; each has NODES kernels of one operator."""
+    """Captures `add` in one graph and `mul` in another, each with NODES kernels of one operator."""
     x = torch.ones(1000, device='cuda')
 
     def many(operator):
@@ -145,7 +145,7 @@ def replay():
 
 
 def copies():
-    """Several streams, memory that comes and goes, pinned copies in both directions, a thread."""
+    """Uses several streams, allocates and frees memory, copies pinned memory both ways, and runs a thread."""
     def beside():
         with torch.cuda.stream(torch.cuda.Stream()):
             for size in (1 << 10, 1 << 16, 1 << 20):
@@ -159,7 +159,7 @@ def copies():
 
 
 def transformer():
-    """With cuBLAS, attention and a convolution; trained for two steps."""
+    """Trains a model with cuBLAS, attention and a convolution for two steps."""
     layer = nn.TransformerEncoderLayer(128, 4, 256, batch_first=True, dropout=0).cuda()
     image = nn.Conv2d(3, 128, 8, stride=8).cuda()
     optimizer = torch.optim.AdamW([*layer.parameters(), *image.parameters()], lr=1e-3)

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from common import tfanalyze
 
 KINDS = {'kernel': 'kernel', 'copy': 'gpu_memcpy', 'set': 'gpu_memset'}
-LISTED = 40  # disagreements of one sort that are listed; the others are counted
+LISTED = 40  # listed disagreements of one kind; the rest are counted
 
 
 def demangler():
@@ -41,7 +41,7 @@ def demangler():
 
 
 def our_work(directory, window=None):
-    """(work, ranges, error): device records of a run directory; only those that began inside a range of that name."""
+    """Returns (work, ranges, error) of a run directory; with `window` only work that began inside a range of that name."""
     answer, error = tfanalyze('dump', directory)
     if answer is None:
         return [], {}, error
@@ -91,7 +91,7 @@ def kineto(path):
 
 
 def stage_of(trace, work, stages):
-    """The innermost of these stages open at the launch, on its thread; else on the only thread that has one open."""
+    """Returns the innermost of these stages open at the launch on its thread, else on the only thread with an open stage."""
     launch = trace.launches.get(work.correlation)
     if launch is None:
         return '(none)'
@@ -108,7 +108,7 @@ def stage_of(trace, work, stages):
 
 
 def files_of(directory, name):
-    """{name: the trace in the directory}, or nothing."""
+    """Returns {name: trace in the directory}, or {} if there is none."""
     found = sorted(glob.glob(f'{directory}/*.tfr'), key=os.path.getsize)
     return {name: found[-1]} if found else {}
 
@@ -116,13 +116,13 @@ def files_of(directory, name):
 # ---- comparing ----
 
 def listed(items, what):
-    """At most LISTED of them, and a line that says how many were left out."""
+    """Returns at most LISTED items, and the number of the items left out."""
     left = len(items) - LISTED
     return items[:LISTED] + ([{'what': what, 'more': left}] if left > 0 else [])
 
 
 def compare_counts(what, ours, theirs):
-    """Names and counts; a disagreement for each name that differs."""
+    """Compares names and counts; each name that differs is a disagreement."""
     a, b = (collections.Counter((w.kind, w.name) for w in work) for work in (ours, theirs))
     different = [{'what': what, 'kind': k[0], 'name': k[1][:300], 'ours': a[k], 'theirs': b[k]}
                  for k in sorted(set(a) | set(b)) if a[k] != b[k]]
@@ -132,7 +132,7 @@ def compare_counts(what, ours, theirs):
 
 
 def compare_records(what, ours, theirs, tolerance=100):
-    """Records of one run as two have them, joined by kind, correlation and order; so many ns may lie between."""
+    """Compares two recordings of one run, joined by kind, correlation and order; durations may differ by `tolerance` ns."""
     def keyed(work):
         seen, out = collections.Counter(), {}
         for w in work:
@@ -157,7 +157,7 @@ def compare_records(what, ours, theirs, tolerance=100):
 
 
 def compare_durations(ours, theirs):
-    """Of two runs, so nothing has to be equal: total by name, ours and theirs, for the names that took longest."""
+    """Returns the total time by name of two different runs, for the names that took longest."""
     totals = {}
     for side, work in enumerate((ours, theirs)):
         for w in work:
@@ -170,10 +170,10 @@ def compare_durations(ours, theirs):
 
 
 def compare_stages(what, directory, trace, stages):
-    """Kernels by stage and name: the analyser's breakdown beside what Python makes of the Kineto trace. No stage of
-    these may lie inside another one."""
+    """Compares kernels by stage and name: tfanalyze's breakdown with a computation from the Kineto trace. The stages must
+    not be nested."""
     demangle, ours, theirs, via, errors = demangler(), collections.Counter(), collections.Counter(), {}, {}
-    for stage in stages:  # with what lies inside it: ranges of PyTorch's own may be stages too
+    for stage in stages:  # includes nested ranges: PyTorch's own ranges may be stages too
         answer, error = tfanalyze('breakdown', '--stage', stage, directory)
         if answer is None:
             errors[stage] = error
