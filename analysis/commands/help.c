@@ -30,11 +30,22 @@ void help_print(enum command_id command)
     if (page) fputs(page->text, stdout);
 }
 
-/* Prints a page's name and what it explains, which its first line says. */
+/* Prints a page's name and what it explains, which its first line says, in lines of at most WIDTH columns. */
 static void list_page(const struct help_page *page)
 {
+    enum { WIDTH = 79, NAME = 18, INDENT = 2 + NAME + 2 };
     const char *says = page->text + strlen(page->name) + strlen(" - ");
-    printf("  %-18s  %.*s\n", page->name, (int)strcspn(says, "\n"), says);
+    size_t column = INDENT;
+    printf("  %-*s ", NAME, page->name);
+    for (size_t word; (word = strcspn(says, " \n")) != 0; says += word + (says[word] == ' ')) {
+        if (column > INDENT && column + word > WIDTH) {
+            printf("\n%*s", INDENT - 1, "");
+            column = INDENT;
+        }
+        printf(" %.*s", (int)word, says);
+        column += word + 1;
+    }
+    puts("");
 }
 
 static void list_all(void)

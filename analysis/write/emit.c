@@ -108,6 +108,8 @@ static void table_head(struct emit *e, const char *keys)
     }
 }
 
+enum { BLOCK_KEY = 18 }; /* columns for a key: longer than every key of info */
+
 static void block_cell(struct emit *e, const char *key, const char *text)
 {
     if (e->cells == 0 && !e->totals) {
@@ -119,7 +121,7 @@ static void block_cell(struct emit *e, const char *key, const char *text)
     size_t length = without_unit(key, strlen(key));
     out_puts(e->out, "  ");
     out_write(e->out, key, length);
-    for (size_t i = length; i < 14; i++) out_puts(e->out, " ");
+    for (size_t i = length; i < BLOCK_KEY; i++) out_puts(e->out, " ");
     out_puts(e->out, text);
     out_puts(e->out, "\n");
 }

@@ -40,7 +40,9 @@ def test_every_page_prints(show):
 
 
 def test_the_list_has_every_page(show):
-    listed = re.findall(r'^  (\S+(?: \S+)*)  +\S', show('help'), re.M)
+    text = show('help')
+    listed = re.findall(r'^  (\S+(?: \S+)*)  +\S', text, re.M)
+    assert max(map(len, text.splitlines())) <= 79
     assert listed == TOPICS + COMMANDS
     assert set(PROMISED) <= set(TOPICS)
 

@@ -16,7 +16,7 @@ def test_live_chunks_complete_the_trace(tmp_path, analyze):
         assert names == [f'm{i}' for i in range(20)] + [f'closed{i}' for i in range(30)] + [f'open{i}' for i in range(7)]
         assert [r['live'] for r in answer['rows'] if r['kind'] == 'mark'] == [False] * 20 + [True] * 37
     result = analyze('info', path, format='text')
-    assert 'ended         killed' in result.out and 'was killed; everything recorded before that was read' in result.err
+    assert 'ended             killed' in result.out and 'was killed; everything recorded before that was read' in result.err
     row = analyze('info', path)['rows'][0]
     assert row['ended'] == 'killed' and not row['complete'] and row['lost'] == {}
     assert analyze('info', path, live, tmp_path)['totals']['processes'] == 1
@@ -91,7 +91,7 @@ def own_process():
 def test_a_running_process_is_a_snapshot(tmp_path, analyze):
     w, chunks, path, live = live_pair(tmp_path, **own_process())
     result = analyze('info', path, format='text')
-    assert 'ended         running' in result.out and 'still running' in result.err
+    assert 'ended             running' in result.out and 'still running' in result.err
     torn = w.data + tfr.pack_block(tfr.CHUNK, b'x' * 500, serial=9, records=10)[:100]  # an append in progress
     path.write_bytes(torn)
     assert analyze('info', path)['rows'][0]['lost'] == {}

@@ -242,7 +242,7 @@ def test_info_shows_what_a_trace_reveals(header, tmp_path, analyze, tfanalyze):
     reveals = analyze('info', tmp_path / 'run')['rows'][0]['reveals']
     assert (reveals['command_line'], reveals['left_out'], reveals['values']) == ('without secrets', 1, True)
     assert 'directory' in reveals['paths'] and 'LD_PRELOAD' in reveals['environment'] and reveals['texts'] >= 1
-    assert 'reveals       command_line without secrets, left_out 1, values yes' in analyze('info', tmp_path / 'run', format=None).out
+    assert 'reveals           command_line without secrets, left_out 1, values yes' in analyze('info', tmp_path / 'run', format=None).out
     trace = ROOT / 'tests' / 'data' / 'v1' / 'whole.tfr'
     assert analyze('info', trace)['rows'][0]['reveals']['command_line'] == 'whole'
     (tmp_path / 'k.json').write_text('{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a", "ts": 1, "dur": 1, "pid": 1, "tid": 1}]}')
