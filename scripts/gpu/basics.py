@@ -1,7 +1,7 @@
-"""basics - the parts of gpu-check that need no torch, or only try to import it: what is here, and programs that end badly.
+"""basics - the parts of gpu-check that need no torch, or only try to import it: facts of the machine, and bad ends.
 
-The programs are those of driver.py, on the CUDA driver alone. Each runs plain and under the library; what it says of
-itself, how it ends and how many kernels it asked for are compared with the plain run and with the trace.
+The programs of driver.py use the CUDA driver alone. Each runs plain and under the library. The parts compare its answer,
+its end and its number of kernels with the plain run and with the trace.
 """
 
 import collections

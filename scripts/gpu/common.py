@@ -1,4 +1,4 @@
-"""common - what the parts of gpu-check share: running programs in the time left, variables, the analyser's answers."""
+"""common - functions shared by the parts of gpu-check: runs programs in the time left, sets variables, calls tfanalyze."""
 
 import ctypes
 import glob

@@ -2,8 +2,8 @@
 
     driver.py threads|soak|kinds|noise|end CASE
 
-Each prints one line of JSON that says what it asked the device for. Kernels are PTX text: `tiny` does nothing, `tiny_too`
-neither, `spin` runs for as many nanoseconds as it is told. On a simulated GPU SIMGPU_SCRIPT says how long they take.
+Each prints one line of JSON with the work that it gave the device. Kernels are PTX text: `tiny` and `tiny_too` do nothing,
+`spin` runs for a given number of nanoseconds. On a simulated GPU, SIMGPU_SCRIPT sets their durations.
 """
 
 import ctypes

@@ -1,11 +1,11 @@
-"""loops - a process that runs loops when told to, so that several can be measured in turn, pair by pair.
+"""loops - a process that runs loops on request, so that several processes can be measured in turn, pair by pair.
 
     loops.py [--profile]
 
 Reads lines from stdin and answers each with a line of JSON: `run LOOP N` runs N rounds of launch-bound, transformer,
-training or graph-replay and says what that took; `export PATH` writes torch.profiler's last trace; `quit` ends. With
---profile, each run is recorded by torch.profiler: only the loop is timed, and what the profiler does before and after it
-is given beside it. With GPU_CHECK_SIMULATED only kernels of torch's own run, as there is no cuBLAS.
+training or graph-replay and gives its time; `export PATH` writes torch.profiler's last trace; `quit` ends the process. With
+--profile, torch.profiler records each run: the time is that of the loop alone, and the profiler's start and stop are separate
+figures. With GPU_CHECK_SIMULATED only torch's own kernels run, because the simulated GPU has no cuBLAS.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""measure - the parts that measure what recording costs: loops in several processes, in turn, pair by pair.
+"""measure - the parts that measure the cost of recording: loops in several processes, in turn, pair by pair.
 
-Each round of turns is kept as soon as it is there: every measurement is divided by the plain one of its own round, so
-rounds of several runs of gpu-check go together. A way that misses its goal is listed apart from what disagrees. Both parts
-use the same processes, one for each way, if one part begins where the other ended; the second one looks at their traces.
+Each round is saved as soon as it is complete. Every measurement is divided by the plain one of its own round, so rounds of
+several runs of gpu-check can be combined. Missed goals are listed apart from disagreements. If one part follows the other,
+both use the same processes, one for each way; the second part also reads their traces.
 """
 
 import json

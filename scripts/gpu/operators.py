@@ -1,8 +1,8 @@
 """operators - the part of gpu-check about torch's operators: pipelines of the tests on the GPU, under both profilers at once.
 
-What is compared, all of one run: each thread's operators with shapes and nesting; which operator each kernel, copy and
-set was launched by; and the table that torch.profiler printed with the one tfanalyze makes of torch.profiler's trace.
-The traces and printed tables are handed over: they are the pairs the analyser's tests can read.
+The part compares, within one run, each thread's operators with shapes and nesting, the operator that launched each kernel,
+copy and set, and the table that torch.profiler printed with the one that tfanalyze prints of torch.profiler's trace. The
+traces and printed tables go to the output as pairs for the analyser's tests.
 """
 
 import collections

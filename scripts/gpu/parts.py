@@ -1,7 +1,7 @@
-"""parts - the parts of gpu-check, in the order of what they teach: each runs programs in several ways and compares.
+"""parts - the parts of gpu-check, most informative first: each runs programs in several ways and compares the results.
 
-A part is a function of a Part (common.py), which it fills in: figures; disagreements, which are data that is wrong;
-missed, which are goals that were not met; what could not be run, and why; files to bring back.
+A part is a function that fills in a Part (common.py): its figures; its disagreements, which are wrong data; its missed
+goals; the steps that could not run, with the reasons; and the files for the output.
 """
 
 import os

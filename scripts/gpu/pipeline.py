@@ -1,9 +1,10 @@
-"""pipeline - what gpu-check runs plain, under the library, under torch.profiler and under both: all sorts of PyTorch.
+"""pipeline - the PyTorch program that gpu-check runs plain, under the library, under torch.profiler and under both.
 
     pipeline.py --out DIRECTORY [--profile]
 
-Each scene runs twice, once to warm up and once inside the range `measured`, in a range of its own name. The bytes of
-its results are hashed: the same work gives the same bytes, whoever watches. A scene that can't run here says why.
+Each scene runs twice in a range of its own name: once to warm up and once inside the range `measured`. The program hashes
+the bytes of the results, because the same work must give the same bytes under every profiler. A scene that cannot run here
+reports the reason.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""raw - reads the files that cupti_raw.c writes: CUPTI's buffers as they came, with where each record begins.
+"""raw - reads the files that cupti_raw.c writes: CUPTI's unchanged buffers, with the offset of each record.
 
     for buffer in read(path)[1]: buffer.records is [(kind, bytes)], buffer.texts {pointer: text}
 """

@@ -1,7 +1,7 @@
-"""torchparts - the parts of gpu-check about torch beside torch.profiler: sessions, CUDA graphs in stages, pairs, all sorts.
+"""torchparts - the parts of gpu-check about torch beside torch.profiler: sessions, CUDA graphs in stages, pairs, a pipeline.
 
-Device work is compared by name and count with what torch.profiler has of the same run, of a run without the library, and
-with what the program says that it launched.
+The parts compare device work by name and count with torch.profiler in the same run, with a run without the library, and
+with the launches that the program reports.
 """
 
 import gzip
@@ -88,8 +88,7 @@ def graphs_with(part):
 
 
 def graph_attribution(part):
-    """Checks that each replayed kernel is in the stage of its replay and has the operator that captured it, also after a
-    second session."""
+    """Checks that each replayed kernel is in the stage of its replay, also after a second session, and has its operator."""
     plain = part.way('plain', lambda: work(part, 'plain', 'graphs', PLAIN, 120)[0])
     ours = part.way('everything', lambda: graphs_with(part))
     part.figures.update(plain=plain, everything=ours)
@@ -139,7 +138,7 @@ def pairs(part):
         part.files[f'pairs/{name}.json.gz'], part.files[f'pairs/{name}.table.txt'] = found.pop('trace'), found.pop('table')
 
 
-# ---- all sorts of torch ----
+# ---- the pipeline ----
 
 PIPELINE_WAYS = {'plain': (PLAIN, False), 'everything': (EVERYTHING, False), 'profiler': (PLAIN, True),
                  'both': (EVERYTHING, True), 'stages-only': (STAGES_ONLY, False), 'plain-again': (PLAIN, False)}

@@ -4,7 +4,7 @@
     torchwork.py graphs DIRECTORY       two CUDA graphs, replayed in turn in two stages, before, in and after a session
     torchwork.py pairs DIRECTORY        five profiles, each with the table that torch prints of it
 
-All of it needs kernels of torch's own alone, but for what GPU_CHECK_SIMULATED leaves out: there is no cuBLAS there.
+The programs need only torch's own kernels, except the parts that GPU_CHECK_SIMULATED skips for lack of cuBLAS.
 """
 
 import collections

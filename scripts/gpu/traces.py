@@ -1,7 +1,7 @@
-"""traces - device work as our trace has it and as a Kineto trace has it, read here by Python alone, and compared.
+"""traces - reads device work from our trace and from a Kineto trace, and compares them.
 
-Nothing of the analyser's own reading of Kineto traces takes part. From our side come raw records (tfanalyze dump) and
-the rows of breakdown; names are compared after the C++ ABI's own demangling, which is what Kineto does to them.
+Python reads the Kineto trace itself, so that the analyser's reader takes no part. Our side gives raw records (tfanalyze
+dump) and the rows of breakdown. Names are compared after demangling by the C++ ABI library, as Kineto demangles them.
 """
 
 import collections

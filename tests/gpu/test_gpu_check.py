@@ -251,7 +251,7 @@ def test_without_a_gpu_it_checks_nothing(check):
 
 
 def test_usage(check):
-    assert 'there are facts, no-device' in check('--only', 'everything', rc=2).err
+    assert 'the parts are facts, no-device' in check('--only', 'everything', rc=2).err
     text = check('--help').out
     assert 'carry:' in text and 'build/libtfinject.so' in text
 
