@@ -254,7 +254,8 @@ static void see_guards(void)
     syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
 }
 
-/* Waits for threads that are inside the recorder, at most 200 pauses of 0.1 ms each; true if none is left inside. */
+/* Waits until no other thread is inside the recorder. It waits at most 20 ms for each thread (200 pauses of 0.1 ms).
+ * Returns false if a thread is still inside. */
 static bool all_outside(void)
 {
     struct timespec pause = {.tv_nsec = 100000};

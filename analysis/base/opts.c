@@ -359,7 +359,8 @@ static int find_command(struct options *options, int argc, char **argv)
     return words;
 }
 
-/* Reads a list such as "timeline,kinds,overlap": questions answered from one reading of the inputs. */
+/* Reads a list such as "timeline,kinds,overlap" into `question`; all are answered from one reading of the inputs.
+ * Returns 1 (the list is one word of the command line), or 0 after a message. */
 static int find_questions(struct options *options, const char *list)
 {
     char *copy = string_format("%s", list), *rest = copy, *name;

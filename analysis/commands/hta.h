@@ -6,7 +6,8 @@
 #include "ask/hta.h"
 #include "commands/session.h"
 
-/* Calls session_load with the parts these rules need. Returns false, after a message, if there is nothing to answer. */
+/* Loads the parts of the inputs that the HTA rules need. Returns false, after a message, if an option has no
+ * counterpart in HTA or if there is nothing to answer. */
 bool hta_load(struct session *session);
 void answer_hta_timeline(struct session *session);
 void answer_hta_overlap(struct session *session);

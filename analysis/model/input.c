@@ -444,8 +444,8 @@ static void find_same_ranks(struct inputs *inputs)
     }
 }
 
-/* Moves the processes into the model. --from and --to count from the first record of all inputs, whatever else is
- * chosen. */
+/* Moves the processes of all usable inputs into the model, and finds their earliest record. --from and --to count from
+ * that record, even if other options leave its process out. */
 static void collect(struct inputs *inputs, struct model *model)
 {
     bool has_start = false;

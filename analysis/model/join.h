@@ -6,7 +6,8 @@
 
 /* Tells whether the function belongs to the CUDA runtime or driver. */
 bool is_device_call(const struct func *func);
-/* Finds the span of each call, after process_finish. A joined span takes the times of its call. */
+/* Matches each call that a wrapper recorded with the device library's record of it (a span). A matched span takes the
+ * times of the call. Call this after process_finish. */
 void join_calls(struct process *process, struct names *names);
 
 /* Returns, by span, whether a call is joined to it. The caller frees the array. */

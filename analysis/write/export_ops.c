@@ -113,7 +113,8 @@ void put_external_id(struct export *x, uint32_t op)
         emit_count(&x->e, "External id", x->operators + x->process->spans.id[op]);
 }
 
-/* Writes arrows with both ends, if the forward operator is wanted. */
+/* Writes an arrow from each forward operator to its backward one. An arrow is written only if the forward operator is
+ * wanted and the backward one starts before the end of the export. */
 void put_forwards(struct export *x)
 {
     const struct forwards *f = &x->process->forwards;

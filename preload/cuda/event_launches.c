@@ -191,7 +191,8 @@ static void extend_spans(struct launch *l)
     }
 }
 
-/* Writes the id that joins a device record to its call: the outermost recorded call that this launch is part of. */
+/* Writes the record that joins a launch's device record to its call by an id. The call is the CUDA runtime call in
+ * progress. If there is none, it is the innermost recorded call. */
 static void write_correlation(const struct launch *l, uint32_t id, uint64_t end)
 {
     struct tfi_thread *t = l->thread;

@@ -12,8 +12,8 @@ struct tfi_kernel {
     uint64_t kept;   /* 1: the name is a copy of ours */
 };
 
-/* Stores a name that lives as long as the handle can be used, such as one from a program's registration of its
- * kernels. */
+/* Stores a kernel's name without copying it. The text has to stay valid as long as the handle does. Names that a
+ * program registers at startup do. */
 void tfi_kernel_register(uint64_t handle, const char *name);
 
 /* The same for a name that has to be copied. */

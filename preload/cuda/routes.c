@@ -99,7 +99,8 @@ static const char *file_of(const void *address, const char *library)
     return found ? info.dli_fname : NULL;
 }
 
-/* A process has one driver, so the first address found of a function is as good as any. */
+/* Keeps a driver function's address for our wrapper, and returns the wrapper. Returns NULL if the address is not in
+ * libcuda. A process has only one driver, so the first address found is kept. */
 static void *driver_symbol(enum tfi_hook hook, void *found)
 {
     if (!file_of(found, "libcuda")) return NULL;

@@ -12,7 +12,8 @@
 #include "record/clock.h"
 #include "record/strings.h"
 
-/* Recent runtime calls, by the low part of their ids. */
+/* Ids of recent runtime calls, at the index id % size. A driver call with the same id is part of that runtime call and
+ * is not written. */
 static uint32_t runtime_calls[1u << 14];
 static struct {
     uint32_t timed, timeless; /* records of device work in this buffer */

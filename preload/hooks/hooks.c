@@ -133,8 +133,9 @@ static int first_object(struct dl_phdr_info *info, size_t size, void *adds)
     return 1;
 }
 
-/* Number of a library's copies that are mapped under one of its sonames or needed by a caller. Looking for a library
- * that is not mapped searches directories, so it is repeated only after an object was loaded. */
+/* Returns how many copies of a library are known. First it looks for mapped copies under each of the library's sonames.
+ * The loader searches directories for a name that is not mapped, so this step runs again only after another object was
+ * loaded. */
 static unsigned copies_of(const struct row *library)
 {
     static unsigned long long known[TFI_NR_HOOKS]; /* by library: objects loaded up to the last search */

@@ -384,7 +384,8 @@ _Static_assert(CORE2(ONE) + 1 == NVTX_CBID_CORE2_SIZE, "CORE2");
 static const NvtxFunctionPointer core[NVTX_CBID_CORE_SIZE] = {CORE(ENTRY)};
 static const NvtxFunctionPointer core2[NVTX_CBID_CORE2_SIZE] = {CORE2(ENTRY)};
 
-/* An older copy has fewer callbacks, a newer one more. Further ones stay unset, which NVTX takes as "not wanted". */
+/* Puts our callbacks into the table of one NVTX copy. The copy may be older and have fewer callbacks than we do, or
+ * newer and have more. Callbacks that we do not know stay unset, and NVTX never calls those. */
 static bool attach(const NvtxExportTableCallbacks *callbacks, NvtxCallbackModule module,
                    const NvtxFunctionPointer *ours, unsigned nr_ours)
 {

@@ -141,8 +141,9 @@ static void add_native(struct tfi_text *list, struct tfi_text *frame, uintptr_t 
     add_frame(list, frame);
 }
 
-/* Finds the interpreter's code. A program that has the interpreter built in may have code of its own in the same
- * object, unless the file's name says that it is Python. */
+/* Finds the address range of the interpreter's evaluator. If the object's file name contains "python", the whole object
+ * counts as the interpreter and its frames are left out of stacks. Otherwise the object may be a program with Python
+ * built in, so its other frames are kept. */
 static void find_evaluator(void)
 {
     const void *function = tfi_python_evaluator();

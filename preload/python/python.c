@@ -187,7 +187,8 @@ static PyObject *bits_of_activities(void)
     return dict;
 }
 
-/* Maps the names of env.def's fields to their values. */
+/* Returns a dict of the settings in env.def by field name, without those that only C uses. It also has `bits` (the
+ * activities) and `fixed`. */
 static PyObject *make_config(void)
 {
     struct tfi_setting setting;

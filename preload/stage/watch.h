@@ -71,8 +71,8 @@ void tfi_watch(const struct tfi_watcher *watcher);
 
 uint32_t tfi_watch_stack(struct tfi_thread *thread);
 
-/* Takes the calling thread's call stack; returns its number in the trace (a STACK, see tfi_trace.h), 0 unless `stack`
- * is recorded now. The thread's guard is set. */
+/* Records the calling thread's call stack and returns its number in the trace (a STACK, see tfi_trace.h). Returns 0
+ * unless `stack` is recorded now. The caller has set the thread's guard. */
 static inline uint32_t tfi_callstack(struct tfi_thread *thread)
 {
     return TFI_LIKELY(!tfi_recording(TFI_ACTIVITY_STACK)) ? 0 : tfi_watch_stack(thread);

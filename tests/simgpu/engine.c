@@ -293,7 +293,8 @@ static void *worker(void *unused)
     return unused;
 }
 
-/* Needs the lock. Takes ownership of the points; `*done` is a new one. */
+/* Runs an operation after all points in `deps`. The caller holds the lock. The function takes over the references of
+ * the points in `deps`, but not the array. The caller owns the new point in `*done`. */
 CUresult sim_run(const struct where *where, const struct op *op, struct point *deps, size_t nr_deps, struct point *done)
 {
     uint64_t base = 0;

@@ -41,8 +41,9 @@ static void look_for_ooms(struct view *view)
     if (view->ooms) qsort_r(view->oom, view->ooms, sizeof *view->oom, by_time, (void *)b);
 }
 
-/* Collects the blocks of a stage. Returns false if the stage was not open in this process, nothing was recorded in
- * it, or the files were not requested. */
+/* Collects the device and host blocks up to the end of a stage. Returns false if there is nothing to write: the stage
+ * was not open in this process, no memory was recorded in it, or the context asked for no memory files. If the
+ * context's request is unknown, at least one block in the stage needs a stack. */
 static bool look(struct view *view, uint32_t stage)
 {
     const struct ranges *r = &view->process->ranges;

@@ -63,7 +63,8 @@ struct unit {
     struct map by_name;
 };
 
-/* The contents requested by cache-dit's contexts of one name; their files have only these. */
+/* The files that cache-dit's contexts of one name asked for. Contexts of the same name share one entry, so their files
+ * have everything that any of them asked for. */
 struct report_asked {
     bool is;          /* there was such a context */
     bool known;       /* the request is recorded; otherwise the files have all available contents */

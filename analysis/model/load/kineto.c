@@ -476,8 +476,9 @@ static void lose(struct kineto_load *load, const struct kineto_damage *damage, s
     process_lose(p, "cut", damage->cut, true);
 }
 
-/* Builds the clock. Before 2024 times count from 1970 without a base. A trace whose times count from boot has no
- * axis. */
+/* Builds the clock. Newer traces name a base time. Traces from before 2024 have no base, and their times count from
+ * 1970. Times without a base that begin before 1979 count from boot, so they cannot be placed on the calendar
+ * (`has_axis` is false). */
 static void set_clock(struct process *p, bool has_base)
 {
     static const int64_t UNIX_SINCE = 300000000000000000; /* 1979 */

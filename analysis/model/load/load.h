@@ -29,7 +29,8 @@ struct sync_place {
     int64_t stream;
 };
 
-/* An operator with a sequence number: a forward one, or a backward one that names its forward one's thread. */
+/* An operator with a sequence number. `thread` is the forward operator's thread. A backward operator's record names
+ * that thread. Thread and sequence number join the two. */
 struct op_link {
     int64_t sequence, time;
     uint32_t span, thread; /* thread: that of the forward operator */
