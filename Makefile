@@ -145,12 +145,13 @@ $(B)/libtfinject.so: $(LIB_OBJS) $(B)/exports.map
 	$(call link,LINK,$(CC) $(LDFLAGS_LIB) -Wl$(comma)--version-script=$(B)/exports.map -o $@ $(LIB_OBJS) $(LDLIBS_LIB))
 $(B)/test/libtfinject.so: $(LIBTEST_OBJS) $(B)/test/exports.map
 	$(call link,LINK,$(CC) $(LDFLAGS_LIB) -Wl$(comma)--version-script=$(B)/test/exports.map -o $@ $(LIBTEST_OBJS) $(LDLIBS_LIB))
-# The pages of `tfanalyze help` become one C file.
-$(B)/help_pages.c: scripts/gen-tables scripts/help_pages.py analysis/commands.def $(wildcard analysis/help/*.txt analysis/help/commands/*.txt)
+# The pages of `tfanalyze help` become one C file. A folder is newer when a page is removed.
+HELP_PAGES = $(foreach folder,analysis/help analysis/help/commands,$(folder) $(wildcard $(folder)/*.txt))
+$(B)/help_pages.c: scripts/gen-tables scripts/help_pages.py analysis/commands.def $(HELP_PAGES)
 	$(call link,GEN,$(PYTHON) scripts/gen-tables help >$@)
 $(B)/obj/tool/help_pages.o: $(B)/help_pages.c $(B)/flags
 	$(call compile,CC,$(CC) $(CFLAGS_C) -Ianalysis -c -o $@ $<)
-$(BUILD)/obj/fuzz/help_pages.o: $(BUILD)/help_pages.c $(B)/flags
+$(BUILD)/obj/fuzz/help_pages.o: $(B)/help_pages.c $(B)/flags
 	$(call compile,FUZZ,clang $(CFLAGS_FUZZ) -fsanitize=fuzzer-no-link$(comma)address$(comma)undefined -c -o $@ $<)
 # This object embeds the text of the harness.
 $(foreach o,$(B)/obj/tool $(BUILD)/obj/fuzz,$(o)/analysis/commands/report/stage_script.o): scripts/tfharness.py
