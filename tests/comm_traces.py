@@ -66,6 +66,17 @@ def description(name, elements, dtype, size, group, ranks):
             'Process Group Description': f'group {group}', 'Process Group Ranks': str(ranks)}
 
 
+def skewed(path, offset, drift, host):
+    """The trace as it would be on a host whose clock is `offset` nanoseconds ahead at its time zero, and gains `drift`."""
+    trace = json.loads(path.read_text())
+    trace['host_name'] = host
+    for e in trace['traceEvents']:
+        start, end = (round(1000 * t) for t in (e['ts'], e['ts'] + e['dur']))
+        start, end = (t + offset + round(drift * t) for t in (start, end))
+        e['ts'], e['dur'] = us(start), us(end - start)
+    path.write_text(json.dumps(trace))
+
+
 def job(directory, world=4, count=40, seed=7, sequences=False, skip=None, base=BASE):
     """Writes traces of `world` ranks into `directory`: `count` collectives of all ranks and of each half of them.
 

@@ -220,7 +220,7 @@ static void add_process(struct comm_summary *summary, const struct selection *ch
     struct comm_part blank = {.run = place->run,
                               .rank = p->rank,
                               .clock = place->clock,
-                              .on_axis = is_on_axis(p),
+                              .axis = is_on_axis(p) ? 0 : place->clock + 1,
                               .stream = UNKNOWN_NUMBER,
                               .file_duration_us = -1};
     bool tracelens = chosen->options->rules == RULES_TRACELENS;

@@ -63,7 +63,7 @@ static void look_at_parts(struct comm_row *row)
         row->mismatch |=
             part->op != row->part->op && part->op_key == row->part->op_key && part->source == UNKNOWN_NUMBER;
         row->has_work &= has_work(part);
-        row->compared &= part->on_axis;
+        row->compared &= part->axis == row->part->axis;
         row->bytes = larger(row->bytes, comm_bytes(part));
     }
     for (size_t i = 0; i < row->parts; i++) row->compared &= arrival(row, &row->part[i]) != UNKNOWN_TIME;

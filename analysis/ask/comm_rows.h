@@ -1,8 +1,8 @@
 /* comm_rows.h - what the parts of one collective tell together: skew, waiting, transfer time and bandwidth.
  *
- * Starts of different ranks are compared only if all parts are on the axis. start_skew is the latest start less the
- * earliest, and a rank waits from its start to the latest one. Without a common clock a rank's waiting is its duration
- * less the shortest one, for collectives that no rank can leave before all have come; it is unknown for others.
+ * Starts of different ranks are compared only if all parts have times of one axis. start_skew is the latest start less
+ * the earliest, and a rank waits from its start to the latest one. Otherwise a rank's waiting is its duration less the
+ * shortest one, for collectives that no rank can leave before all have come; it is unknown for others.
  * The transfer of such a collective takes as long as its shortest part, whose rank came last; that of others lasts from
  * the last start to the last end. Bandwidth is bytes by transfer time; bus bandwidth has the factor of the operation.
  */

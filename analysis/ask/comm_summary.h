@@ -24,8 +24,8 @@ struct comm_part {
     uint8_t op;
     bool is_chosen;  /* the filters choose it */
     bool is_counted; /* its sequence number is its place in the order of time, as none is recorded */
-    bool on_axis;    /* its times are of the axis that all ranks share */
     uint32_t clock;  /* ranks with the same number share a clock */
+    uint32_t axis;   /* times with the same number are compared; 0: the axis that traces share */
     uint32_t name, datatype, stage;
     int64_t step;                           /* of the profiler; UNKNOWN_NUMBER: none */
     int64_t size;                           /* ranks in the communicator; UNKNOWN_NUMBER: unknown */

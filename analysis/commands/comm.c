@@ -127,12 +127,21 @@ static void say_faults(const struct comm *comm)
 static void say_limits(const struct comm *comm)
 {
     const struct comm_job *job = &comm->job;
-    if (job->without_axis && job->ranks > 1 && comm->rules != RULES_TRACELENS) {
-        complain(
-            NULL,
-            "%zu traces have no time of day (baseTimeNanoseconds): start skew is unknown, and waiting follows from "
-            "durations",
-            job->without_axis);
+    size_t alone = comm->fits.count ? comm->fits.count - comm->fits.aligned - 1 : 0; /* without the reference */
+    if (comm->fits.aligned) {
+        struct text residual = {0};
+        human_time(&residual, MAX(comm->rows.residual, 0));
+        complain(NULL,
+                 "%zu clocks are aligned to that of another rank by the ends of collectives, which lie %s apart in the "
+                 "median",
+                 comm->fits.aligned, residual.data);
+        text_free(&residual);
+    }
+    if (job->without_axis && alone) {
+        complain(NULL,
+                 "%zu of %zu clocks cannot be compared: traces have no time of day (baseTimeNanoseconds) and too few "
+                 "collectives; their start skew is unknown, and waiting follows from durations",
+                 alone, comm->fits.count);
     }
     if (job->runs > 1)
         complain(NULL, "the traces are of %zu separate times or worlds: each is matched by itself", job->runs);
@@ -160,13 +169,35 @@ void comm_match(struct comm *comm, struct session *session, bool stages)
 {
     *comm = (struct comm){.session = session, .rules = session->options.rules};
     comm_collect(&comm->job, &session->chosen, stages);
+    if (comm->rules == RULES_EXACT) comm_align(&comm->fits, &comm->job.summary, comm->job.clocks);
     comm_rows_make(&comm->rows, &comm->job.summary, comm->rules);
 }
 
 void comm_end(struct comm *comm)
 {
     comm_rows_free(&comm->rows);
+    clock_fits_free(&comm->fits);
     comm_job_free(&comm->job);
+}
+
+void emit_clocks(struct emit *e, const struct comm *comm)
+{
+    emit_time(e, "clock_residual_us", comm->rows.residual);
+    if (!comm->fits.aligned) return;
+    emit_open(e, "clock_offset_us", false);
+    for (size_t i = 0; i < comm->fits.count; i++) {
+        char rank[32];
+        snprintf(rank, sizeof rank, "%lld", (long long)comm->fits.clock[i].rank);
+        if (comm->fits.clock[i].collectives) emit_us(e, rank, comm->fits.clock[i].offset);
+    }
+    emit_close(e);
+    emit_open(e, "clock_drift_ppm", false);
+    for (size_t i = 0; i < comm->fits.count; i++) {
+        char rank[32];
+        snprintf(rank, sizeof rank, "%lld", (long long)comm->fits.clock[i].rank);
+        if (comm->fits.clock[i].collectives) emit_double(e, rank, 1e6 * comm->fits.clock[i].drift);
+    }
+    emit_close(e);
 }
 
 static void emit_sums(const struct comm *comm)
@@ -177,7 +208,7 @@ static void emit_sums(const struct comm *comm)
     emit_count(e, "ranks", comm->job.ranks);
     emit_count(e, "incomplete", comm->rows.incomplete);
     emit_count(e, "mismatched", comm->rows.mismatched);
-    emit_time(e, "clock_residual_us", comm->rows.residual);
+    emit_clocks(e, comm);
     emit_end(e);
 }
 

@@ -2,6 +2,7 @@
 #ifndef TFA_COMM_H
 #define TFA_COMM_H
 
+#include "ask/comm_clock.h"
 #include "ask/comm_parts.h"
 #include "ask/comm_rows.h"
 #include "commands/session.h"
@@ -9,6 +10,7 @@
 struct comm {
     struct session *session;
     struct comm_job job;
+    struct clock_fits fits;
     struct comm_rows rows;
     enum rules rules;
 };
@@ -18,6 +20,8 @@ void comm_match(struct comm *comm, struct session *session, bool stages);
 /* Reports what the collectives lack. */
 void comm_say(const struct comm *comm);
 void comm_end(struct comm *comm);
+/* Prints the residual of the clocks and, of aligned ones, what was added to the times of their lowest rank. */
+void emit_clocks(struct emit *e, const struct comm *comm);
 /* Prints a time; UNKNOWN_TIME: unknown. */
 void emit_time(struct emit *e, const char *key, int64_t ns);
 

@@ -31,7 +31,7 @@ static void emit_sums(struct emit *e, const struct comm *comm, const struct late
     emit_time(e, "late_us", known ? most->time : UNKNOWN_TIME);
     emit_count(e, "collectives", lates->collectives);
     emit_count(e, "ranks", comm->job.ranks);
-    emit_time(e, "clock_residual_us", comm->rows.residual);
+    emit_clocks(e, comm);
     emit_end(e);
 }
 

@@ -9,6 +9,7 @@ import gzip
 import json
 import math
 import re
+import statistics
 from collections import defaultdict
 
 import pytest
@@ -255,10 +256,10 @@ def test_a_missing_rank(analyze, tmp_path):
 
 
 def test_without_a_time_of_day(analyze, tmp_path):
-    """Without a time of day there is no order of arrival, but durations still show which rank waited."""
-    paths, truth = comm_traces.job(tmp_path, base=None)
+    """Two collectives are too few to align clocks: the order of arrival is unknown, but durations show which rank waited."""
+    paths, truth = comm_traces.job(tmp_path, count=2, base=None)
     result = analyze('comm', *paths, format=None)
-    assert '4 traces have no time of day (baseTimeNanoseconds)' in result.err
+    assert '3 of 4 clocks cannot be compared: traces have no time of day (baseTimeNanoseconds)' in result.err
     rows = {(row['group'], row['seq']): row for row in analyze('comm', *paths)['rows']}
     for one in truth:
         row = rows[next(iter(one['say'].values()))['Process Group Name'], one['seq'] - 1]
@@ -270,6 +271,72 @@ def test_without_a_time_of_day(analyze, tmp_path):
             assert round(row['transfer_us'] * 1000) == expected['transfer_us']
         else:
             assert row['wait_us'] is row['transfer_us'] is row['algbw_gbs'] is None
+
+
+def check_alignment(analyze, paths, truth, drifts):
+    """Skew and waiting are the true ones to within the spread of the ends of a collective on its ranks."""
+    answer = analyze('comm', *paths)
+    spans = [one['spans'] for one in truth if OURS[next(iter(one['say'].values()))['Collective name']] in MEET]
+    spreads = sorted(max(e for _, e in s.values()) - min(e for _, e in s.values()) for s in spans)
+    true_residual, most = statistics.median(spreads) / 1000, spreads[-1] / 1000
+    assert true_residual / 2 <= answer['totals']['clock_residual_us'] <= 2 * true_residual
+    assert set(answer['totals']['clock_offset_us']) == {str(r) for r in range(1, len(paths))}
+    for rank, drift in answer['totals']['clock_drift_ppm'].items():
+        assert drift == pytest.approx(-1e6 * drifts[int(rank)], abs=5)
+    rows = {(row['group'], row['seq']): row for row in answer['rows']}
+    assert len(rows) == len(truth)
+    for one in truth:
+        row, expected = rows[next(iter(one['say'].values()))['Process Group Name'], one['seq'] - 1], true_row(one)
+        assert row['start_skew_us'] == pytest.approx(expected['start_skew_us'] / 1000, abs=most)
+        for rank, wait in expected['wait_us'].items():
+            assert row['wait_us'][rank] == pytest.approx(wait / 1000, abs=most)
+        assert row['clock_residual_us'] == answer['totals']['clock_residual_us']
+    return answer
+
+
+@pytest.mark.parametrize('base', [comm_traces.BASE, None], ids=['times-of-day', 'no-times-of-day'])
+def test_clocks_of_several_hosts(analyze, tmp_path, base):
+    """The ends of collectives show offsets of milliseconds and drifts of up to 100 ppm."""
+    paths, truth = comm_traces.job(tmp_path, world=4, count=200, seed=21, base=base)
+    offsets, drifts = [0, 3_000_000, -7_000_000, 123_456], [0, 100e-6, -50e-6, 0]
+    for rank, path in enumerate(paths):
+        comm_traces.skewed(path, offsets[rank], drifts[rank], f'host{rank}')
+    answer = check_alignment(analyze, paths, truth, drifts)
+    result = analyze('comm', *paths, format=None)
+    assert '3 clocks are aligned to that of another rank by the ends of collectives' in result.err
+    [first, last] = [f(s for one in truth for s, _ in one['spans'].values()) for f in (min, max)]
+    for rank in (1, 2, 3):  # the offset holds at a moment inside the run
+        found = -1000 * answer['totals']['clock_offset_us'][str(rank)]
+        bounds = sorted(offsets[rank] + drifts[rank] * at for at in (first, last))
+        assert bounds[0] - 2000 <= found <= bounds[1] + 2000
+
+
+def test_outliers_move_no_clock(analyze, tmp_path):
+    """A rank that ends a few collectives milliseconds later, as if it were stopped, changes no alignment."""
+    paths, truth = comm_traces.job(tmp_path, world=4, count=120, seed=22)
+    trace = json.loads(paths[1].read_text())
+    for e in [e for e in trace['traceEvents'] if e['cat'] == 'kernel'][::10]:
+        e['dur'] += 5000
+    paths[1].write_text(json.dumps(trace))
+    for rank, path in enumerate(paths):
+        comm_traces.skewed(path, 1_000_000 * rank, 0, f'host{rank}')
+    check_alignment(analyze, paths, truth, [0] * 4)
+
+
+def test_clocks_that_meet_through_others(analyze, tmp_path):
+    """Rank 2 shares collectives with rank 1 only, and rank 1 with rank 0: all of them get one time."""
+    events = {rank: [] for rank in range(3)}
+    for number in range(40):
+        group, ranks = (('a', (0, 1)), ('b', (1, 2)))[number % 2]
+        say, start = comm_traces.description('allreduce', (10, 10), 'Float', 2, group, list(ranks)), 1_000_000 * (number + 1)
+        for rank in ranks:
+            events[rank] += comm_traces.collective(say, number, start + 1000 * rank, start + 50_000, rank)
+    for rank in events:
+        path = comm_traces.write(tmp_path / f'{rank}.json', rank, 3, events[rank])
+        comm_traces.skewed(path, 40_000_000 * rank, 0, f'host{rank}')
+    answer = analyze('comm', tmp_path)
+    assert answer['totals']['clock_offset_us'] == {'1': -40_000, '2': -80_000}
+    assert {row['start_skew_us'] for row in answer['rows']} == {1} and answer['totals']['clock_residual_us'] == 0
 
 
 def test_without_a_description(analyze, shared_traces):

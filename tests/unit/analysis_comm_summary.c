@@ -40,7 +40,6 @@ static struct comm_part random_part(int64_t rank)
     part.rank = rank;
     part.op = (uint8_t)(rand() % NR_COLLECTIVE_OPS);
     part.is_chosen = rand() % 2;
-    part.on_axis = true;
     part.size = RANKS;
     part.bytes_in = (uint64_t)rand() % 3;
     part.bytes_out = UNKNOWN_COUNT;
