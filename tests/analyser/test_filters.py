@@ -19,8 +19,9 @@ from test_device_records import AHEAD, START
 from optrace import OpTrace
 from test_kineto import exact, ns
 
-COMMANDS = ['info', 'stages', 'breakdown', 'api', 'launches', 'timeline', 'kinds', 'overlap', 'comm', 'stragglers', 'ops', 'dump',
-            'export chrome', 'export tensorboard', 'report']
+TABLE = (ROOT / 'analysis' / 'commands.def').read_text()
+REFUSES = dict(re.findall(r'^COMMAND\("([^"]+)".*?"([^"]*)"\)$', TABLE, re.M | re.S))  # the last column, by command
+COMMANDS = [command for command in REFUSES if command != 'help']  # help reads no trace
 FILTERS = {'--rank': '0', '--pid': '1', '--stage': 'x', '--step': '1', '--cycle': '0', '--device': '0', '--stream': '7',
            '--from': '0', '--to': '1', '--top': '1', '--names': 'short'}
 
@@ -28,9 +29,8 @@ FILTERS = {'--rank': '0', '--pid': '1', '--stage': 'x', '--step': '1', '--cycle'
 def refusals():
     """{(command, filter): reason of the refusal}, from the last column of commands.def."""
     found = {}
-    rows = re.findall(r'^COMMAND\("([^"]+)".*?"([^"]*)"\)$', (ROOT / 'analysis' / 'commands.def').read_text(), re.M | re.S)
-    assert [command for command, _ in rows] == [*COMMANDS, 'help']  # which reads no trace
-    for command, refuses in rows:
+    assert len(REFUSES) == len(re.findall(r'^COMMAND\(', TABLE, re.M))
+    for command, refuses in REFUSES.items():
         for clause in filter(None, refuses.split('; ')):
             options, why = clause.split(': ')
             found.update({(command, option): why for option in options.split()})

@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 import growth
+from test_filters import COMMANDS
 
 FACTOR = 4
 LIMIT = 1.5
@@ -114,6 +115,10 @@ def test_deep_nesting_needs_no_stack(measure, tmp_path, command):
 
 LARGE = [('nested_operators', 150000), ('leaked_pushes', 40000), ('clashing_names', 40000), ('many_stages', 30000),
          ('nested_stages', 30000)]
+
+
+def test_every_command_is_measured():
+    assert {words[0] for words in growth.COMMANDS.values()} == set(COMMANDS)
 
 
 @pytest.mark.soak
