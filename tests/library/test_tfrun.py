@@ -84,11 +84,13 @@ def test_every_option_is_explained_and_names_a_known_variable(tfrun):
     result = tfrun('--help')
     assert result.rc == 0 and result.out == ''
     table = (ROOT / 'include/env.def').read_text()
-    rows = re.findall(r'^ENV\(\w+, (\w+), \w+, "(--[\w-]+) \w+"', table, re.M)
+    rows = re.findall(r'^ENV\((\w+), (\w+), \w+, "(--[\w-]+) \w+"', table, re.M)
     assert len(rows) >= 10
-    for variable, option in rows:
+    valid = {**dict.fromkeys(re.findall(r'^RANGE\((\w+)', table, re.M), '7'), 'SWITCH': '1',
+             **dict(re.findall(r'^(LEVEL|GRAPHS)\(\w+, "(\w+)"', table, re.M))}
+    for kind, variable, option in rows:
         assert re.search(rf'^  {option} [^(]*(?s:.*?)\({variable}\)', result.err, re.M), option
-        assert environment_of(tfrun(option, {'TFI_MAX_MB': '7', 'TFI_LOG': 'info'}.get(variable, '/x'), *SHOW))[variable]
+        assert environment_of(tfrun(option, valid.get(kind, '/x'), *SHOW))[variable]
 
 
 @pytest.mark.parametrize('arguments, words', [
