@@ -1,4 +1,4 @@
-/* load.h - declares what the loaders of our traces share: tfr.c, threads.c, ops.c, device.c and graphs.c.
+/* load.h - declares what the loaders of our traces share: tfr.c, threads.c, ops.c, device.c, nccl.c and graphs.c.
  *
  * A loader takes a group, all records of one kind in a chunk, and reads the columns it needs before it keeps
  * anything.
@@ -116,6 +116,11 @@ void load_graph_launches(struct load *load);
 void load_stage_devices(struct load *load);
 /* Called after loading: resolves the threads of calls and the devices of waits. */
 void load_devices_end(struct load *load, struct notes *notes);
+
+/* ---- nccl.c ---- */
+void load_collectives(struct load *load);
+/* Called after process_finish: finds the kernels of the collectives. */
+void load_collectives_end(struct load *load);
 
 /* ---- graphs.c ---- */
 void load_graph_nodes(struct load *load);

@@ -184,10 +184,13 @@ static void take_args(struct load *load, const uint64_t *values, const uint32_t 
     p->arg_count += total;
 }
 
-/* Calls of a device's libraries are needed even without WANT_CALLS: they give the exact times of launches. */
+/* Calls of a device's libraries are needed even without WANT_CALLS: they give the exact times of launches. Calls of NCCL
+ * tell which collectives a group contains. */
 static bool is_wanted(const struct load *load, uint32_t func)
 {
-    return load->want & WANT_CALLS || is_device_call(&load->process->func[func]);
+    const struct func *described = &load->process->func[func];
+    bool is_nccl = load->want & WANT_COLLECTIVES && strcmp(described->library, "nccl") == 0;
+    return load->want & WANT_CALLS || is_nccl || is_device_call(described);
 }
 
 static void on_call(struct load *load)
@@ -271,6 +274,7 @@ static const struct {
     {TFI_KIND_oom, WANT_MEMORY, load_ooms},
     {TFI_KIND_call, WANT_CALLS | WANT_LAUNCHES, on_call},
     {TFI_KIND_collective, WANT_CALLS, on_collective},
+    {TFI_KIND_collective, WANT_COLLECTIVES, load_collectives},
     {TFI_KIND_correlation, WANT_LAUNCHES, load_correlations},
     {TFI_KIND_device, 0, load_device},
     {TFI_KIND_kernel, WANT_DEVICE, load_kernels},
@@ -488,6 +492,7 @@ void load_tfr(struct trace *trace, struct names *names, unsigned want, struct pr
     elsewheres_pair(process);
     name_steps(process, names);
     join_calls(process, names);
+    load_collectives_end(&load);
     if (!(want & WANT_CALLS)) calls_free(&process->calls); /* they were only needed for launch times */
     reader_free(&load.reader);
     map_free(&load.name_of_tid);
