@@ -22,18 +22,19 @@ from test_cuda_tables import exported, load_gen_tables
 
 GPU = BUILD / 'simgpu'
 GROUPED, CAPTURED = 1, 2
+KERNELS = ['*nccl* 250us + 10us*blocks']
 SLACK = 20000  # ns: the allowed difference between the clocks of a trace and of a log
 FIELDS = ['sequence', 'bytes', 'count', 'type', 'reduction', 'peer', 'rank', 'ranks']
 
 
 def start(directory, lib, ranks, *arguments, script=None, **more):
-    """Starts the ranks and returns their processes."""
+    """Starts the ranks and returns their processes. `script` says what goes wrong in NCCL."""
     built(GPU / 'libnccl.so.2')
     if script:
         (directory / 'nccl-script').write_text('\n'.join(script) + '\n')
         more['SIMNCCL_SCRIPT'] = directory / 'nccl-script'
     ours = {'LD_PRELOAD': lib, 'TFI_OUTPUT_DIR': directory / 'run'} if lib else {}
-    env = truth.environment(directory, SIMNCCL_LOG=directory / 'nccl-%p.jsonl', **ours, **more)
+    env = truth.environment(directory, KERNELS, SIMNCCL_LOG=directory / 'nccl-%p.jsonl', **ours, **more)
     program = built(BUILD / 'victims_gpu' / 'nccl_ranks')
     return [subprocess.Popen([program, str(r), str(ranks), directory / 'id', *map(str, arguments)], env={**env, 'RANK': str(r)},
                              cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for r in range(ranks)]
@@ -217,6 +218,57 @@ def test_the_analyser_counts_them(ran, analyze):
     assert rows['ncclBroadcast']['errors'] == 1
     dumped = [r for r in analyze('dump', ran.directory / 'run', '--rank', '0')['rows'] if r['kind'] == 'collective']
     assert [r['values']['bytes'] for r in dumped] == [c.bytes for c in collectives(ran.traces[0])]
+
+
+# ---- collectives over ranks ----
+
+FACTORS = {'all_reduce': lambda n: 2 * (n - 1) / n, 'all_gather': lambda n: (n - 1) / n, 'reduce_scatter': lambda n: (n - 1) / n,
+           'all_to_all': lambda n: (n - 1) / n, 'gather': lambda n: (n - 1) / n, 'scatter': lambda n: (n - 1) / n}
+
+
+def met(ran):
+    """{(group, sequence): a call of it, and the spans of its kernel by rank} of the collectives that ran once."""
+    calls, spans = {}, defaultdict(dict)
+    for rank, log in ran.logs.items():
+        calls.update({(c['comm'], c['sequence']): c for c in log.calls if c['name'] not in ('ncclSend', 'ncclRecv') and not c['captured']})
+        for k in log.kernels:
+            for t in k['tasks']:
+                if t['func'] not in ('ncclSend', 'ncclRecv'):
+                    spans[t['comm'], t['sequence']][rank] = k['start'], k['end']
+    return {key: (call, spans[key]) for key, call in calls.items()}
+
+
+def test_comm_equals_the_log(ran, analyze):
+    """Every collective on all its ranks: bytes, skew, waiting, transfer and bandwidth are those of NCCL's own log."""
+    answer = analyze('comm', ran.directory / 'run')
+    groups = {}
+    for rank, log in ran.logs.items():
+        made = [c for c in collectives(ran.traces[rank]) if c.error == 0]
+        groups.update({f'0x{c.communicator:016x}': call['comm'] for c, call in zip(made, log.calls)})
+    rows = {(groups[r['group']], r['seq']): r for r in answer['rows'] if r['name'] not in ('send', 'recv')}
+    want = met(ran)
+    assert set(rows) == set(want) and len(rows) > 40
+    for key, (call, spans) in want.items():
+        row, starts = rows[key], {rank: span[0] for rank, span in spans.items()}
+        last, end = max(starts.values()), max(span[1] for span in spans.values())
+        assert (row['bytes'], row['ranks'], row['size']) == (call['bytes'], call['ranks'], call['ranks'])
+        if call['ranks'] == 1:
+            assert row['clock_residual_us'] is None
+            continue
+        near = {'abs': 5 + row['clock_residual_us']}
+        assert row['start_skew_us'] == pytest.approx((last - min(starts.values())) / 1000, **near)
+        assert row['wait_us'] == {str(r): pytest.approx((last - s) / 1000, **near) for r, s in starts.items()}
+        assert row['transfer_us'] == pytest.approx((end - last) / 1000, **near)
+        factor = FACTORS.get(row['name'], lambda n: 1)(call['ranks'])
+        assert row['busbw_gbs'] == pytest.approx(call['bytes'] * factor / (end - last), rel=0.05)
+
+
+def test_messages_equal_the_log(ran, analyze):
+    """Each send and its receive are one row: the ring of all ranks, and one more from the first rank to the last."""
+    rows = [r for r in analyze('comm', ran.directory / 'run')['rows'] if r['name'] in ('send', 'recv')]
+    sends = [c for log in ran.logs.values() for c in log.calls if c['name'] == 'ncclSend']
+    assert sorted(r['bytes'] for r in rows) == sorted(c['bytes'] for c in sends)
+    assert all(r['ranks'] == 2 for r in rows)
 
 
 # ---- the simulated NCCL itself ----
