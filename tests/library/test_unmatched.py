@@ -209,3 +209,9 @@ def test_the_nearest_name_ends_where_the_stage_name_ends(run, victim):
     result = run([victim('script'), 'push=denoise_step', 'pop', 'push=vae_decode', 'pop'], {'ENABLE_PROFILER_NAMES': 'denoise'})
     assert re.fullmatch(r'tfinject: ENABLE_PROFILER_NAMES: denoise matched no stage in process \d+; '
                         r'the nearest name seen is denoise_step\n', result.err)
+
+
+def test_each_key_of_info_stands_apart_from_its_value(run, victim, analyze):
+    result = run([victim('script'), 'push=a', 'pop'], {'ENABLE_PROFILER_NAMES': 'b'})
+    lines = [line for line in analyze('info', result.dir, format=None).out.splitlines() if line.startswith('  ')]
+    assert len(lines) > 20 and not [line for line in lines if not re.match(r'  \w+  +\S', line)]
