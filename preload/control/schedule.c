@@ -275,6 +275,11 @@ void tfi_schedule_step(struct tfi_thread *t)
     tfi_unlock(&now.lock);
 }
 
+bool tfi_schedule_never_began(void)
+{
+    return tfi_config.schedule.active && !__atomic_load_n(&now.steps, __ATOMIC_RELAXED);
+}
+
 int64_t tfi_schedule_set(struct tfi_thread *t, const char *text, const char *step)
 {
     struct tfi_plan plan = {0};

@@ -64,6 +64,9 @@ bool tfi_schedule_counts(const char *name, size_t length);
 /* Counts a step that begins. */
 void tfi_schedule_step(struct tfi_thread *t);
 
+/* True if the user's schedule has waited for its first step all the time. */
+bool tfi_schedule_never_began(void);
+
 /* Sets another schedule, in the format of TFI_SCHEDULE, from step 0 on; "" ends it. Entries of the stage `step` are its
  * steps (NULL: the default). Returns how many steps the schedule before has counted. Returns TFI_SCHEDULE_UNREADABLE
  * for an invalid text, TFI_SCHEDULE_OF_USER if the user's own TFI_SCHEDULE has priority; then nothing changes. */

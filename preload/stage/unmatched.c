@@ -1,6 +1,6 @@
 /* unmatched.c - reports at the end which requested names matched nothing, with the nearest existing name.
  *
- * A misspelt name records nothing, and the run still looks complete. Each run reports once: the first process to end
+ * A misspelt name records nothing, and the run still looks complete. So does a schedule whose step never comes. Each run reports once: the first process to end
  * claims the message for the run directory. A process that opened no stage reports only if it does the job's work
  * itself: workers of a DataLoader and other children of a Python of the job open no stage by nature. A process that
  * never woke has no run directory; then rank 0 reports. `info` lists the same names of all processes together.
@@ -22,6 +22,7 @@
 #include "control/config.h"
 #include "control/helper.h"
 #include "control/rank.h"
+#include "control/schedule.h"
 #include "record/log.h"
 #include "stage/timing.h"
 
@@ -155,6 +156,15 @@ static bool say_function(const char *entry)
     return true;
 }
 
+/* The schedule has waited for a stage that never came. */
+static void say_schedule(void)
+{
+    tfi_log(TFI_LOG_WARN,
+            "TFI_SCHEDULE: no stage of process %d matched TFI_STEP (%s), so no step began and nothing but stages was "
+            "recorded",
+            (int)tfi_getpid(), tfi_config.step ? tfi_config.step : "ProfilerStep#*");
+}
+
 static void say_each(const char *list, bool (*say)(const char *name))
 {
     static char entry[NAME_BYTES];
@@ -172,12 +182,14 @@ static bool may_speak(struct tfi_dir *directory, bool python)
 void tfi_unmatched_report(struct tfi_dir *directory, bool python)
 {
     bool names = tfi_config.select == TFI_SELECT_NAMES, functions = tfi_config.stages && looked;
-    if ((!names && !functions) || !may_speak(directory, python)) return;
+    bool schedule = directory && tfi_schedule_never_began() && tfi_is_first();
+    if ((!names && !functions && !schedule) || !may_speak(directory, python)) return;
     if (directory && !tfi_run_dir_claim(directory, ".unmatched")) return;
     steps = MOST_STEPS;
     gave_up = false;
     if (names) say_each(tfi_config.names, say_name);
     if (functions) say_each(tfi_config.stages, say_function);
+    if (schedule) say_schedule();
     if (gave_up)
         tfi_log(TFI_LOG_WARN,
                 "process %d has too many stages to compare every name with them; `tfanalyze info` compares them all",

@@ -215,3 +215,11 @@ def test_each_key_of_info_stands_apart_from_its_value(run, victim, analyze):
     result = run([victim('script'), 'push=a', 'pop'], {'ENABLE_PROFILER_NAMES': 'b'})
     lines = [line for line in analyze('info', result.dir, format=None).out.splitlines() if line.startswith('  ')]
     assert len(lines) > 20 and not [line for line in lines if not re.match(r'  \w+  +\S', line)]
+
+
+@pytest.mark.parametrize('stage, env, said', [
+    ('ProfilerStep#0', {}, ''), ('step', {'TFI_STEP': 's*'}, ''), ('step', {}, r'ProfilerStep#\*'), ('step', {'TFI_STEP': 'it*'}, r'it\*')])
+def test_a_schedule_whose_step_never_comes(run, victim, stage, env, said):
+    result = run([victim('script'), f'push={stage}', 'pop'], {'TFI_SCHEDULE': 'wait=1', **env})
+    assert re.fullmatch(rf'(tfinject: TFI_SCHEDULE: no stage of process \d+ matched TFI_STEP \({said}\), so no step began .*\n){{{1 if said else 0}}}',
+                        result.err)
