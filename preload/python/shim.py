@@ -29,7 +29,7 @@ _PARTS = (
 
 
 def _guarded(function):
-    """Wraps a function of ours: if it raises, that is one warning, and it does nothing from then on."""
+    """Wraps a function of ours: if it raises, it warns once and does nothing from then on."""
     broken = False
 
     def guarded(*args):

@@ -78,7 +78,7 @@ def _auto_owner(kind, method):
 # ---- components ----
 
 def _auto_part(suffix, after=None):
-    """Returns make() for a method of a component; a component's call of itself is no stage."""
+    """Returns make() for a method of a component; a component's call of itself opens no stage."""
     def make(original):
         def wrapper(self, *args, **kwargs):
             part, busy = _auto_parts.get(id(self)), _auto_local.parts

@@ -347,7 +347,7 @@ def _function_of(value, name):
 
 
 def _names_beside(target, module):
-    """Returns the callables at the place where a target was looked for, as paths below the module."""
+    """Returns the callables beside a missing target, as paths below the module."""
     owner, place = module, ""
     for name in target.path[:-1]:
         found = getattr(owner, name, None)

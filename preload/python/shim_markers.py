@@ -172,7 +172,7 @@ def _mark_cache_dit(module):
 
     @_guarded
     def wanted(context):
-        """Returns the word of what is to be recorded while the context is open."""
+        """Returns the activities to record while the context is open, as one word."""
         word = _MARK_ANY
         for activity in context.activities:
             word |= _MARK_WORDS.get(activity, 0)

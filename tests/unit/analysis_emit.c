@@ -162,9 +162,9 @@ START_TEST(blocks)
     emit_totals(&emit);
     emit_count(&emit, "records", 1);
     const char *text = finish();
-    ck_assert(strncmp(text, "1\n  pid           2.0 KiB\n  tid           -\n", 40) == 0);
-    ck_assert_ptr_nonnull(strstr(text, "  time          2.000 ms\n"));
-    ck_assert_ptr_nonnull(strstr(text, "\ntotal\n  records       1\n"));
+    ck_assert(strncmp(text, "1\n  pid               2.0 KiB\n  tid               -\n", 48) == 0);
+    ck_assert_ptr_nonnull(strstr(text, "  time              2.000 ms\n"));
+    ck_assert_ptr_nonnull(strstr(text, "\ntotal\n  records           1\n"));
 }
 END_TEST
 
