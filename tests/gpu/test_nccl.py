@@ -7,6 +7,7 @@ tests/victims_gpu/nccl_ranks.c is one rank per process. tests/simgpu/libnccl.so.
 import json
 import struct
 import subprocess
+import sys
 import time
 from collections import Counter, defaultdict
 from types import SimpleNamespace
@@ -397,6 +398,42 @@ def test_stage_timing_only(tmp_path, lib):
     assert not (tmp_path / 'run').exists()
 
 
+def vendors():
+    """The path of the NCCL that torch brings."""
+    library = next((BUILD / 'venv').glob('lib/python*/site-packages/nvidia/nccl/lib/libnccl.so.2'), None)
+    assert library, "torch's own NCCL is missing"
+    return library
+
+
+VENDORS = """
+import ctypes, sys
+nccl = ctypes.CDLL(sys.argv[1])
+class Id(ctypes.Structure):
+    _fields_ = [('bytes', ctypes.c_char * 128)]
+nccl.ncclCommInitRank.argtypes = [ctypes.c_void_p, ctypes.c_int, Id, ctypes.c_int]
+nccl.ncclAllReduce.argtypes = [ctypes.c_void_p] * 2 + [ctypes.c_size_t] + [ctypes.c_int] * 2 + [ctypes.c_void_p] * 2
+nccl.ncclBcast.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 2 + [ctypes.c_void_p] * 2
+comm, id, version = ctypes.c_void_p(), Id(), ctypes.c_int()
+print(nccl.ncclGetVersion(ctypes.byref(version)), version.value > 20000, nccl.ncclGetUniqueId(ctypes.byref(id)))
+print(nccl.ncclCommInitRank(ctypes.byref(comm), 1, id, 0) == 0, comm.value)
+print(nccl.ncclGroupStart(), nccl.ncclGroupEnd())
+print(nccl.ncclAllReduce(None, None, 1, 7, 0, None, None), nccl.ncclBcast(None, 1, 7, 0, None, None))
+"""
+
+
+def test_the_vendors_nccl_answers_as_without_us(tmp_path, lib, run):
+    """Without a GPU it refuses communicators. Its own call from ncclBcast to ncclBroadcast is no second collective."""
+    library = vendors()
+    (tmp_path / 'calls.py').write_text(VENDORS)
+    bare = run([sys.executable, 'calls.py', library], {'CUDA_VISIBLE_DEVICES': ''}, preload=False)
+    ours = run([sys.executable, 'calls.py', library], {'CUDA_VISIBLE_DEVICES': ''}, preload=lib)
+    assert bare.rc == ours.rc == 0 and ours.out == bare.out == '0 True 0\nFalse None\n0 0\n4 4\n'
+    trace = only(scripted.traces(ours.dir))
+    assert [(c.name, c.error, c.communicator) for c in collectives(trace)] == [('ncclAllReduce', 4, 0), ('ncclBcast', 4, 0)]
+    names = [c.name for c in sorted(scripted.calls(trace), key=lambda c: c.time) if c.library == 'nccl']
+    assert names == ['ncclCommInitRank', 'ncclGroupStart', 'ncclGroupEnd']
+
+
 # ---- the table ----
 
 # Unrecorded functions: queries, texts, parameters, and support for the program's own kernels.
@@ -412,9 +449,7 @@ def rows():
 
 def test_the_table_is_what_nccl_exports():
     """Every function that torch's NCCL exports has a row or is left out on purpose, and every row exists there."""
-    library = next((BUILD / 'venv').glob('lib/python*/site-packages/nvidia/nccl/lib/libnccl.so.2'), None)
-    assert library, "torch's own NCCL is missing"
-    there = {n for n in exported(library) if n.startswith('nccl')}
+    there = {n for n in exported(vendors()) if n.startswith('nccl')}
     assert rows() <= there
     assert {n for n in there - rows() if not n.startswith(LEFT_OUT_PREFIXES)} == LEFT_OUT
 
