@@ -38,11 +38,15 @@ struct aligning {
 
 /* ---- ends ---- */
 
+/* Between these the differences of two differences fit into 64 bits. */
+static const int64_t FIRST_END = -((int64_t)1 << 60), LAST_END = (int64_t)1 << 61;
+
 static bool is_usable(const struct comm_part *part, size_t parts)
 {
     bool usable = parts > 1 && collective_kinds[part->op].meets;
     for (size_t i = 0; i < parts; i++)
-        usable &= part[i].op == part->op && part[i].start != UNKNOWN_TIME && part[i].end != UNKNOWN_TIME;
+        usable &= part[i].op == part->op && part[i].start != UNKNOWN_TIME && part[i].end >= FIRST_END &&
+                  part[i].end <= LAST_END;
     return usable;
 }
 
@@ -81,7 +85,8 @@ static void find_meetings(struct aligning *a, const struct comm_summary *s)
 
 static int64_t corrected(const struct clock_fit *fit, int64_t time)
 {
-    return add_ns(add_ns(time, fit->offset), llround(fit->drift * (double)(time - fit->origin)));
+    int64_t drifted = llround(fit->drift * (double)add_ns(time, -fit->origin));
+    return MAX(add_ns(add_ns(time, fit->offset), drifted), INT64_MIN + 1); /* INT64_MIN is unknown */
 }
 
 static int64_t median(struct values *values)
@@ -105,10 +110,16 @@ static int64_t middle_of(const struct point *point, size_t count, int64_t *time)
     return difference;
 }
 
+/* No clock of a machine is off by more than a hundredth: another number comes from a damaged trace. */
+static double likely_drift(double drift)
+{
+    return fabs(drift) < 0.01 ? drift : 0;
+}
+
 /* Returns how far a point is from the fit. */
 static int64_t distance(const struct clock_fit *fit, const struct point *point)
 {
-    return add_ns(point->difference, -(corrected(fit, point->time) - point->time));
+    return add_ns(point->difference, -add_ns(corrected(fit, point->time), -point->time));
 }
 
 /* Moves the fit to the line of least squares through the points that are near to it. */
@@ -128,7 +139,7 @@ static void refine(struct clock_fit *fit, const struct point *point, size_t coun
     }
     double width = n * xx - x * x, slope = drifts && width > 0 ? (n * xy - x * y) / width : 0;
     fit->offset = add_ns(fit->offset, llround((y - slope * x) / n));
-    fit->drift += slope;
+    fit->drift = likely_drift(fit->drift + slope);
     values_free(&far);
 }
 
@@ -143,7 +154,7 @@ static void fit_clock(struct clock_fit *fit, const struct point *point, size_t c
     fit->offset = offset;
     if (drifts) {
         int64_t before = middle_of(point, third, &early), after = middle_of(point + count - third, third, &late);
-        if (late > early) fit->drift = (double)(after - before) / (double)(late - early);
+        if (late > early) fit->drift = likely_drift((double)(after - before) / (double)(late - early));
     }
     refine(fit, point, count, drifts);
     fit->collectives = count;

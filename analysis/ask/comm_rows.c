@@ -42,6 +42,12 @@ double comm_bus_factor(enum collective_op op, int64_t ranks)
 
 /* ---- one row ---- */
 
+/* Subtracts and saturates. */
+static int64_t since(int64_t start, int64_t end)
+{
+    return add_ns(end, -start);
+}
+
 static bool has_work(const struct comm_part *part)
 {
     return part->start != UNKNOWN_TIME && part->end != UNKNOWN_TIME;
@@ -76,12 +82,12 @@ static void take_durations(struct comm_row *row, bool meets)
     for (size_t i = 0; i < row->parts; i++) {
         const struct comm_part *part = &row->part[i];
         if (!has_work(part)) continue;
-        int64_t time = part->end - part->start;
-        if (!shortest || time < shortest->end - shortest->start) shortest = part;
+        int64_t time = since(part->start, part->end);
+        if (!shortest || time < since(shortest->start, shortest->end)) shortest = part;
         row->duration = MAX(row->duration, time);
     }
     if (!shortest) return;
-    row->shortest = shortest->end - shortest->start;
+    row->shortest = since(shortest->start, shortest->end);
     if (meets || row->parts == 1) row->transfer = row->shortest;
     if (meets && row->parts > 1 && row->has_work) row->last = shortest->rank;
 }
@@ -99,25 +105,27 @@ static void take_skew(struct comm_row *row, bool meets)
         first_end = MIN(first_end, part->end);
     }
     row->latest = arrival(row, last);
-    row->skew = row->latest - earliest;
+    row->skew = since(earliest, row->latest);
     row->last = last->rank;
     if (!row->has_work) return;
-    row->end_skew = slowest->end - first_end;
+    row->end_skew = since(first_end, slowest->end);
     row->slowest = slowest->rank;
-    if (!meets) row->transfer = MAX(slowest->end - row->latest, 0);
+    if (!meets) row->transfer = MAX(since(row->latest, slowest->end), 0);
 }
 
 static struct comm_row new_row(const struct comm_part *part, size_t parts)
 {
-    int64_t first = INT64_MAX;
+    int64_t first = INT64_MAX, size = UNKNOWN_NUMBER;
     bool is_chosen = false;
     for (size_t i = 0; i < parts; i++) {
         first = MIN(first, part[i].start != UNKNOWN_TIME ? part[i].start : part[i].call_start);
         is_chosen |= part[i].is_chosen;
+        size = MAX(size, part[i].size);
     }
     return (struct comm_row){.part = part,
                              .first = first,
                              .is_chosen = is_chosen,
+                             .size = size,
                              .parts = parts,
                              .bytes = UNKNOWN_COUNT,
                              .skew = UNKNOWN_TIME,
@@ -140,7 +148,7 @@ static struct comm_row make_row(const struct comm_part *part, size_t parts)
     if (row.compared) take_skew(&row, meets);
     if (row.bytes != UNKNOWN_COUNT && row.transfer > 0) {
         row.algorithm_gb = (double)row.bytes / (double)row.transfer;
-        row.bus_gb = row.algorithm_gb * comm_bus_factor(part->op, part->size);
+        row.bus_gb = row.algorithm_gb * comm_bus_factor(part->op, row.size);
     }
     return row;
 }
@@ -148,9 +156,9 @@ static struct comm_row make_row(const struct comm_part *part, size_t parts)
 int64_t comm_wait(const struct comm_row *row, const struct comm_part *part, enum rules rules)
 {
     if (rules == RULES_TRACELENS) return tracelens_wait(row, part);
-    if (row->compared) return row->latest - arrival(row, part);
+    if (row->compared) return since(arrival(row, part), row->latest);
     bool by_duration = collective_kinds[row->part->op].meets && row->has_work && row->parts > 1;
-    return by_duration ? part->end - part->start - row->shortest : UNKNOWN_TIME;
+    return by_duration ? since(row->shortest, since(part->start, part->end)) : UNKNOWN_TIME;
 }
 
 /* ---- all rows ---- */
@@ -164,7 +172,7 @@ static int by_first_start(const void *a, const void *b)
 
 static void count_row(struct comm_rows *rows, const struct comm_row *row)
 {
-    rows->incomplete += row->part->size > 0 && row->ranks < (size_t)row->part->size;
+    rows->incomplete += row->size > 0 && row->ranks < (size_t)row->size;
     rows->mismatched += row->mismatch;
     rows->unnumbered += row->part->is_counted;
     rows->ungrouped += row->part->group == NAME_NONE;

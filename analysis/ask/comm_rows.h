@@ -17,6 +17,7 @@ struct comm_row {
     size_t parts;
     size_t ranks;           /* distinct ranks */
     int64_t first;          /* start of the first part */
+    int64_t size;           /* ranks in the communicator; UNKNOWN_NUMBER: unknown */
     bool is_chosen;         /* the filters choose one of its parts */
     bool mismatch;          /* the parts do not agree on the operation */
     bool compared;          /* starts are compared */

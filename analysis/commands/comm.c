@@ -64,7 +64,7 @@ static void emit_one(const struct comm *comm, const struct comm_row *row)
     else emit_name(e, comm->job.summary.names, "group", part->group);
     emit_int(e, "seq", part->sequence);
     emit_count(e, "ranks", row->ranks);
-    emit_known(e, "size", part->size);
+    emit_known(e, "size", row->size);
     if (row->bytes == UNKNOWN_COUNT) emit_null(e, "bytes");
     else emit_bytes(e, "bytes", row->bytes);
     emit_time(e, "start_skew_us", row->skew);
@@ -86,7 +86,7 @@ static void emit_one(const struct comm *comm, const struct comm_row *row)
 static void say_missing(const struct comm *comm)
 {
     const struct comm_row *row = comm->rows.row;
-    while (!(row->part->size > 0 && row->ranks < (size_t)row->part->size)) row++;
+    while (!(row->size > 0 && row->ranks < (size_t)row->size)) row++;
     const struct comm_part *part = row->part;
     const char *group = names_get(comm->job.summary.names, part->group)->text;
     const char *members = names_get(comm->job.summary.names, part->members)->text;
@@ -95,7 +95,7 @@ static void say_missing(const struct comm *comm)
         "%llu of %zu collectives lack ranks, such as number %lld of group %s%s%s with %zu of %lld ranks: their skew "
         "may be larger and their transfer shorter than shown; give the traces of all ranks",
         (unsigned long long)comm->rows.incomplete, comm->rows.count, (long long)part->sequence, group,
-        *members ? " of ranks " : "", members, row->ranks, (long long)part->size);
+        *members ? " of ranks " : "", members, row->ranks, (long long)row->size);
 }
 
 static void say_faults(const struct comm *comm)

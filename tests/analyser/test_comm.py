@@ -500,3 +500,37 @@ def test_of_a_stage(analyze, tmp_path):
     rows = analyze('comm', path)['rows']
     assert analyze('comm', '--stage', 'stage1', path)['rows'] == [rows[1], rows[3]]
     assert math.isclose(rows[0]['busbw_gbs'], 0)
+
+
+# ---- traces of an enemy ----
+
+@pytest.mark.parametrize('command', ['comm', 'stragglers'])
+def test_times_of_an_enemy(analyze, tfanalyze_asan, tmp_path, command):
+    """Times at the limits of what a trace can have, on clocks that have nothing in common, overflow nothing."""
+    extremes = [-1.1e15, -1, 0, 1, 1e9, 1.1e15, 2.2e15]
+    for rank in range(3):
+        say, events = comm_traces.description('allreduce', (2 ** 62, 2 ** 63), 'Double', 3, '0', [0, 1, 2]), []
+        for number in range(21):
+            kernel = comm_traces.collective(say, number, 0, 0, rank, sequence=number)[-1]
+            kernel['ts'], kernel['dur'] = extremes[(number * (rank + 1) + rank) % 7], [0, 1, 1.1e15][(number + rank) % 3]
+            events.append(kernel)
+        comm_traces.write(tmp_path / f'{rank}.json', rank, 3, events, None)
+    analyze(command, tmp_path, rc=3, program=tfanalyze_asan)  # their order is none, so ranks are lacking
+
+
+def test_names_of_an_enemy(analyze, tmp_path):
+    """A terminal gets no byte of a group's name or list of ranks that it would obey."""
+    say = comm_traces.description('allreduce', (10, 10), 'Float', 4, 'evil\x1b]0;x\x07', '[0\x1b[2J')
+    paths = [comm_traces.write(tmp_path / f'{r}.json', r, 4, comm_traces.collective(say, 0, 1_000_000, 2_000_000, r)) for r in (0, 1)]
+    result = analyze('comm', *paths, rc=3, format=None)
+    assert 'evil' in result.out and 'evil' in result.err and '\x1b' not in result.out + result.err
+
+
+def test_a_description_with_wrong_values(analyze, tmp_path):
+    """What one rank says in vain, another one says: the size of the group."""
+    good = comm_traces.description('allreduce', (10, 10), 'Float', 2, '0', [0, 1])
+    bad = {**good, 'Group size': 'two', 'In msg nelems': -3, 'dtype': 7, 'Seq': -1}
+    paths = [comm_traces.write(tmp_path / f'{r}.json', r, 2, comm_traces.collective(say, 0, 1_000_000, 2_000_000, r))
+             for r, say in enumerate((bad, good))]
+    [row] = analyze('comm', *paths)['rows']
+    assert (row['ranks'], row['size'], row['bytes'], row['seq']) == (2, 2, 40, 0)
