@@ -93,11 +93,18 @@ static const struct variable *find(const char *name)
     return NULL;
 }
 
-/* Warnings about the environment, kept until the process wakes. */
+/* All names of the table, each after ", ". */
+#define ENV(type, name, field, option, standard, aliases, meaning) ", " #name
+static const char known[] =
+#include "env.def"
+    ;
+
+/* Warnings about the environment, kept until the process wakes. The longest one has two names and the list. */
 static struct {
-    char line[8][700];
+    char line[8][900];
     unsigned count;
 } complaints;
+_Static_assert(sizeof known + (size_t)2 * NAME_BYTES + 100 < sizeof complaints.line[0], "the list fits a line");
 
 static void complain(const char *format, ...)
 {
@@ -112,19 +119,16 @@ static void complain_unknown(const char *name)
 {
     const char *nearest = NULL;
     unsigned best = 1000;
-    char valid[512];
-    size_t used = 0;
     for (size_t i = 0; i < TFI_COUNT(variables); i++) {
         unsigned d = tfi_distance(name, strlen(name), variables[i].name, strlen(variables[i].name));
         if (d < best) nearest = variables[i].name;
         if (d < best) best = d;
-        if (strncmp(variables[i].name, "TFI_", 4) == 0)
-            used += tfi_fmt(valid + used, sizeof valid - used, "%s%s", used ? ", " : "", variables[i].name);
     }
+    const char *list = known + strlen(", ");
     if (best <= 4)
         complain("%s is not a known variable and is ignored; did you mean %s? Known variables: %s", name, nearest,
-                 valid);
-    else complain("%s is not a known variable and is ignored. Known variables: %s", name, valid);
+                 list);
+    else complain("%s is not a known variable and is ignored. Known variables: %s", name, list);
 }
 
 static void complain_value(const struct variable *v, const char *name, const char *value)
