@@ -99,7 +99,8 @@ void load_collectives(struct load *load)
 
 /* ---- groups of calls ---- */
 
-/* The outermost group of a thread: its members are called between `from` and `to`, and launched until `until`. */
+/* The outermost group of a thread: its members are called after `from` and before `to`, and launched until `until`. The
+ * groups of a thread do not overlap, so all members together are no more than the collectives. */
 struct group_span {
     uint32_t thread;
     int64_t from, to, until;
@@ -157,7 +158,7 @@ static void find_groups(struct joining *j)
     for (size_t i = 0; i < count; i++) {
         if (i && edge[i].thread != edge[i - 1].thread) depth = 0;
         if (!edge[i].ends) {
-            if (depth++ == 0) from = edge[i].end;
+            if (depth++ == 0) from = edge[i].start;
         } else if (depth && --depth == 0) {
             j->group = mem_grow(j->group, &j->group_capacity, j->groups + 1, sizeof *j->group);
             j->group[j->groups++] = (struct group_span){edge[i].thread, from, edge[i].start, edge[i].end};
@@ -200,14 +201,24 @@ static size_t group_after(const struct joining *j, uint32_t thread, int64_t time
     return low;
 }
 
-static void attach(struct process *p, struct collective *c, uint32_t work)
+/* The span of the kernels of a collective, and the first of them. */
+struct kernels {
+    int64_t start, end;
+    uint32_t first;
+};
+
+static struct kernels one_kernel(const struct process *p, uint32_t work)
 {
-    int64_t start = p->works.start[work], end = p->works.end[work];
-    if (c->work == NO_WORK || start < c->start) {
-        c->work = work;
-        c->start = start;
+    return (struct kernels){p->works.start[work], p->works.end[work], work};
+}
+
+static void attach(struct collective *c, struct kernels kernels)
+{
+    if (c->work == NO_WORK || kernels.start < c->start) {
+        c->work = kernels.first;
+        c->start = kernels.start;
     }
-    c->end = MAX(c->end, end);
+    c->end = MAX(c->end, kernels.end);
 }
 
 /* Attaches a kernel to the collective in whose call it was launched, or notes it for its group. */
@@ -222,7 +233,7 @@ static void place_kernel(struct joining *j, uint32_t work)
     size_t after = first_after(&p->collectives, thread, time), group = group_after(j, thread, time);
     struct collective *c = after ? &p->collectives.collective[after - 1] : NULL;
     if (c && c->thread == thread && time <= c->call_end) {
-        attach(p, c, work);
+        attach(c, one_kernel(p, work));
     } else if (group && j->group[group - 1].thread == thread && time <= j->group[group - 1].until) {
         j->launch = mem_grow(j->launch, &j->launch_capacity, j->launches + 1, sizeof *j->launch);
         j->launch[j->launches++] = (struct group_launch){group - 1, time, work};
@@ -236,24 +247,40 @@ static int by_group_and_time(const void *a, const void *b)
     return (x->time > y->time) - (x->time < y->time);
 }
 
-/* Attaches the kernels of one group to its collectives. A process may hold several ranks of a communicator. */
+/* Returns the span of all kernels of a group. */
+static struct kernels all_kernels(const struct process *p, const struct group_launch *launch, size_t count)
+{
+    struct kernels all = one_kernel(p, launch->work);
+    for (size_t k = 1; k < count; k++) {
+        struct kernels one = one_kernel(p, launch[k].work);
+        if (one.start < all.start) all = (struct kernels){one.start, all.end, one.first};
+        all.end = MAX(all.end, one.end);
+    }
+    return all;
+}
+
+/* A process may hold several ranks of a communicator. */
+static uint64_t key_of(const struct collective *c)
+{
+    return (uint64_t)c->communicator << 32 | (uint32_t)c->rank;
+}
+
+/* Attaches the kernels of one group to its collectives. */
 static void place_group(struct joining *j, const struct group_launch *launch, size_t kernels)
 {
     const struct group_span *group = &j->group[launch->group];
     struct collectives *c = &j->process->collectives;
-    size_t first = first_after(c, group->thread, group->from - 1), last = first_after(c, group->thread, group->to);
+    struct kernels all = all_kernels(j->process, launch, kernels);
+    size_t first = first_after(c, group->thread, group->from), last = first_after(c, group->thread, group->to);
     struct map number_of = {0};
     uint32_t communicators = 0;
+    for (size_t i = first; i < last; i++)
+        if (map_get(&number_of, key_of(&c->collective[i])) == MAP_NONE)
+            map_put(&number_of, key_of(&c->collective[i]), communicators++);
     for (size_t i = first; i < last; i++) {
-        uint64_t key = (uint64_t)c->collective[i].communicator << 32 | (uint32_t)c->collective[i].rank;
-        if (map_get(&number_of, key) == MAP_NONE) map_put(&number_of, key, communicators++);
-    }
-    for (size_t i = first; i < last; i++) {
-        uint64_t key = (uint64_t)c->collective[i].communicator << 32 | (uint32_t)c->collective[i].rank;
-        uint32_t number = map_get(&number_of, key);
-        for (size_t k = 0; k < kernels && communicators == 1; k++)
-            attach(j->process, &c->collective[i], launch[k].work);
-        if (communicators > 1 && communicators == kernels) attach(j->process, &c->collective[i], launch[number].work);
+        uint32_t number = map_get(&number_of, key_of(&c->collective[i]));
+        if (communicators == 1) attach(&c->collective[i], all);
+        else if (communicators == kernels) attach(&c->collective[i], one_kernel(j->process, launch[number].work));
     }
     map_free(&number_of);
 }
