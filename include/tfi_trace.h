@@ -12,8 +12,8 @@
  *   reader finds the next block by searching for TFI_BLOCK_MAGIC with a correct head_crc. It skips a block of unknown
  *   type.
  *
- *   HEADER   pairs of zero-terminated strings, key then value: host, boot_id, pid, start_time (field 22 of
- *            /proc/PID/stat), rank, world, command, directory, clock, live, version, env.NAME, meta.NAME ...
+ *   HEADER   pairs of zero-terminated strings, key then value: host, boot_id, pid, pid_namespace (link
+ *            /proc/PID/ns/pid), start_time (field 22 of /proc/PID/stat), rank, world, command, directory, clock, live, version, env.NAME, meta.NAME ...
  *            There may be several; a later value wins. clock.ticks, clock.monotonic, clock.realtime and clock.error
  *            are one more pair of clock records, taken when the library was loaded.
  *   SCHEMA   the record kinds of this file as lines: "number kind column:ctype:TYPE:CODEC column:...\n". A list has
@@ -67,7 +67,8 @@
  *   appended, so a reader needs the strings of both files. Chunks, small and large: struct tfi_chunk, then
  *   `committed` bytes of rows. Every store of a count has release order, so the bytes it covers are complete. A chunk
  *   counts if its state is OPEN or CLOSED and its serial is not in the .tfr. The file is dead when boot_id, pid and
- *   start_time no longer match a process of this host.
+ *   start_time no longer match a process of this host. Where host, boot_id or pid_namespace is another one it is dead
+ *   a minute after its last change.
  *
  * ---- time ---------------------------------------------------------------------------------------------------------
  *

@@ -346,13 +346,22 @@ static bool is_this_boot(const struct trace *trace)
     return its_host && its_boot && *boot && strcmp(its_boot, boot) == 0 && strcmp(its_host, host) == 0;
 }
 
+/* True unless the process ran in a container whose process numbers are not ours. */
+static bool is_this_namespace(const struct trace *trace)
+{
+    char ours[64] = {0};
+    const char *its = trace_info(trace, "pid_namespace");
+    return !its || (readlink("/proc/self/ns/pid", ours, sizeof ours - 1) > 0 && strcmp(its, ours) == 0);
+}
+
 static enum trace_life life_of(const struct trace *trace)
 {
     enum { QUIET = 60 };
     uint64_t pid, start;
     struct stat status;
     if (trace->ends_with_footer) return LIFE_ENDED;
-    if (is_this_boot(trace) && trace_number(trace, "pid", &pid) && trace_number(trace, "start_time", &start))
+    if (is_this_boot(trace) && is_this_namespace(trace) && trace_number(trace, "pid", &pid) &&
+        trace_number(trace, "start_time", &start))
         return start_time_of(pid) == start ? LIFE_RUNNING : LIFE_DEAD;
     int64_t modified = trace->live ? trace->live->modified : 0;
     if (trace->fd >= 0 && fstat(trace->fd, &status) == 0) modified = MAX(modified, status.st_mtime);

@@ -396,6 +396,7 @@ void tfi_rank_header(struct tfi_text *text)
     add_pair(text, "host", tfi_host());
     add_file(text, "boot_id", "/proc/sys/kernel/random/boot_id", ' ');
     add_number(text, "pid", (uint64_t)tfi_getpid());
+    add_link(text, "pid_namespace", "/proc/self/ns/pid");
     add_number(text, "parent", (uint64_t)getppid());
     add_number(text, "start_time", start_time());
     add_number(text, "rank", tfi_rank());

@@ -4,6 +4,8 @@ import os
 import time
 from pathlib import Path
 
+import pytest
+
 import tfr
 from small_traces import clock_chunk, live_pair
 
@@ -98,6 +100,18 @@ def test_a_running_process_is_a_snapshot(tmp_path, analyze):
     process = own_process()
     live_pair(tmp_path, **dict(process, start_time=process['start_time'] + 1))
     assert analyze('info', path)['rows'][0]['ended'] == 'killed'
+
+
+@pytest.mark.parametrize('namespace, after', [(None, 'running'), ('the same', 'running'), ('pid:[1]', 'killed')])
+def test_a_process_of_a_container_is_judged_by_its_files(tmp_path, analyze, namespace, after):
+    """Its number means another process here, so only a quiet minute tells that it is gone."""
+    if namespace == 'the same':
+        namespace = os.readlink('/proc/self/ns/pid')
+    live_pair(tmp_path, quiet=False, **own_process(), pid_namespace=namespace)
+    assert analyze('info', tmp_path)['rows'][0]['ended'] == 'running'
+    for p in tmp_path.iterdir():
+        os.utime(p, (time.time() - 90,) * 2)
+    assert analyze('info', tmp_path)['rows'][0]['ended'] == after
 
 
 def test_on_another_host_a_live_file_is_dead_when_it_is_quiet(tmp_path, analyze):
