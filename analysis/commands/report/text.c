@@ -101,7 +101,9 @@ static void put_head(struct out *out, const struct report *report)
         report_put_time(out, last - first, 0);
     }
     if (complete == session->chosen.processes) out_puts(out, "; complete\n");
-    else out_format(out, "; %llu of them incomplete\n", (unsigned long long)(session->chosen.processes - complete));
+    else
+        out_format(out, "; %llu of the processes incomplete\n",
+                   (unsigned long long)(session->chosen.processes - complete));
 }
 
 static void put_losses(struct out *out, const struct report *report)
@@ -184,7 +186,7 @@ static void put_devices(struct out *out, const struct report *report)
     if (timeline.works) {
         out_puts(out, "\ndevice time, from the first to the last work of each rank\n");
         out_format(out, "%6s%14s%11s%11s%11s%15s%11s%11s\n", "rank", "span", "busy", "idle", "computing",
-                   "communicating", "not hidden", "copying");
+                   "communicating", "exposed", "copying");
     }
     for (size_t i = 0; i < timeline.count && timeline.works; i++)
         if (timeline.rank[i].works && shown++ < SHOWN_RANKS) put_rank(out, &timeline.rank[i]);
