@@ -49,7 +49,8 @@ void cmd_stragglers(struct session *session)
     emit_sums(&session->emit, &comm, &lates);
     comm_say(&comm);
     if (comm.rows.count && !lates.collectives)
-        complain(NULL, "no collective that all ranks have to enter is matched on two ranks: lateness is unknown");
+        complain(NULL, "no all_reduce, all_gather, reduce_scatter, all_to_all or barrier is matched on two ranks, so "
+                       "lateness is unknown");
     session_end(session, comm.rows.count || !is_filtered(options));
     lates_free(&lates);
     comm_end(&comm);
