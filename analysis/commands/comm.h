@@ -2,9 +2,9 @@
 #ifndef TFA_COMM_H
 #define TFA_COMM_H
 
-#include "ask/comm_clock.h"
-#include "ask/comm_parts.h"
-#include "ask/comm_rows.h"
+#include "ask/comm/clock.h"
+#include "ask/comm/parts.h"
+#include "ask/comm/rows.h"
 #include "commands/session.h"
 
 struct comm {

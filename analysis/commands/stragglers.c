@@ -1,12 +1,12 @@
 /* stragglers.c - names the ranks that hold the others up, from collectives alone.
  *
  * One row for each rank that came last to collectives, by step and stage of its calls; the longest lateness first.
- * ask/comm_late.h defines lateness. The score is late_us as a share of the skew of all collectives of the step: 1 means
+ * ask/comm/late.h defines lateness. The score is late_us as a share of the skew of all collectives of the step: 1 means
  * that nobody else was late, and ranks that take turns have small ones. The totals name the rank of the whole run.
  */
 #include <math.h>
 
-#include "ask/comm_late.h"
+#include "ask/comm/late.h"
 #include "commands/comm.h"
 
 static void emit_late(struct emit *e, const struct names *names, const struct late *late)

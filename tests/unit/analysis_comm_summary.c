@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ask/comm_rows.h"
+#include "ask/comm/rows.h"
 
 enum { RANKS = 9, ROUNDS = 60, MOST = 25 };
 

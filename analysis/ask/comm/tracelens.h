@@ -1,8 +1,8 @@
-/* comm_tracelens.h - collectives by TraceLens's rules (NcclAnalyser): which kernels count, and what is said of them. */
+/* tracelens.h - collectives by TraceLens's rules (NcclAnalyser): which kernels count, and what is said of them. */
 #ifndef TFA_COMM_TRACELENS_H
 #define TFA_COMM_TRACELENS_H
 
-#include "ask/comm_summary.h"
+#include "ask/comm/summary.h"
 #include "model/model.h"
 
 /* Iterates over the kernels of a process that TraceLens takes for collectives; set `process` and `names`, the rest

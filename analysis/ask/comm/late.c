@@ -1,5 +1,5 @@
-/* comm_late.c - sums up, by rank, step and stage, by how much ranks came last to collectives. */
-#include "ask/comm_late.h"
+/* late.c - sums up, by rank, step and stage, by how much ranks came last to collectives. */
+#include "ask/comm/late.h"
 
 #include <math.h>
 #include <stdlib.h>

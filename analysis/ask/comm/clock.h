@@ -1,4 +1,4 @@
-/* comm_clock.h - puts the parts of ranks on different clocks onto one time, by the ends of the same collectives.
+/* clock.h - puts the parts of ranks on different clocks onto one time, by the ends of the same collectives.
  *
  * Ranks leave an all_reduce, all_gather, reduce_scatter, all_to_all or barrier at nearly the same moment. The ends on
  * two clocks give the offset of one clock to the other, and its drift. One clock is the reference: that of the lowest
@@ -8,7 +8,7 @@
 #ifndef TFA_COMM_CLOCK_H
 #define TFA_COMM_CLOCK_H
 
-#include "ask/comm_summary.h"
+#include "ask/comm/summary.h"
 
 struct clock_fit {
     bool aligned; /* to the reference, which counts as aligned */

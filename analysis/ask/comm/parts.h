@@ -1,8 +1,8 @@
-/* comm_parts.h - makes the summary of collectives of all chosen ranks. */
+/* parts.h - makes the summary of collectives of all chosen ranks. */
 #ifndef TFA_COMM_PARTS_H
 #define TFA_COMM_PARTS_H
 
-#include "ask/comm_summary.h"
+#include "ask/comm/summary.h"
 #include "ask/selection.h"
 
 struct comm_job {

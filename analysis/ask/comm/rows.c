@@ -1,10 +1,10 @@
-/* comm_rows.c - computes one row for each collective of a summary. */
-#include "ask/comm_rows.h"
+/* rows.c - computes one row for each collective of a summary. */
+#include "ask/comm/rows.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-#include "ask/comm_tracelens.h"
+#include "ask/comm/tracelens.h"
 #include "base/statistics.h"
 
 /* ---- sizes ---- */

@@ -1,9 +1,9 @@
-/* comm_summary.c - orders and merges summaries of collectives.
+/* summary.c - orders and merges summaries of collectives.
  *
  * Names are compared as texts: their numbers depend on the order in which threads read the files. Parts that agree in
  * everything that the order compares are equal in all that an answer shows, so their order does not matter.
  */
-#include "ask/comm_summary.h"
+#include "ask/comm/summary.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* comm_summary.h - a rank's collectives in the form in which the ranks of a job are compared.
+/* summary.h - a rank's collectives in the form in which the ranks of a job are compared.
  *
  * A part is one collective on one rank. The parts of a collective on all ranks have the same key, and a summary is a
  * list of parts in one total order: by key, then by rank. comm_merge unites two summaries. It is associative and

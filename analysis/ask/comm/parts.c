@@ -1,4 +1,4 @@
-/* comm_parts.c - turns the collectives of each rank into parts that can be matched, and unites those of all ranks.
+/* parts.c - turns the collectives of each rank into parts that can be matched, and unites those of all ranks.
  *
  * The key of a collective is its communicator and its sequence number. Where no number is recorded, its place in the
  * order of time among those of its communicator on the rank stands for it; the call's time counts, or the kernel's
@@ -8,7 +8,7 @@
  * A recorded number that falls to the lowest so far, or below it, begins an epoch: the communicator was made anew.
  * Several traces of one rank are several runs if their times are apart, as are traces of worlds of different size.
  */
-#include "ask/comm_parts.h"
+#include "ask/comm/parts.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "ask/choice.h"
-#include "ask/comm_tracelens.h"
+#include "ask/comm/tracelens.h"
 #include "ask/stages/at.h"
 #include "ask/timeline.h"
 

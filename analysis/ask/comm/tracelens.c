@@ -1,16 +1,16 @@
-/* comm_tracelens.c - follows TraceLens's NcclAnalyser (commit 171dd74).
+/* tracelens.c - follows TraceLens's NcclAnalyser (commit 171dd74).
  *
  * A collective is a kernel whose name has one of TraceLens's words and that has a correlation id or an external id.
  * Its key is the process group's name and its place in the order of time on the rank. Without a name the group is
  * Unknown_Group. Sizes are known for the element types in its table. If no kernel has a group and each rank has one
  * stream, unnamed collectives are in the table too, without a bandwidth.
  */
-#include "ask/comm_tracelens.h"
+#include "ask/comm/tracelens.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "ask/comm_rows.h"
+#include "ask/comm/rows.h"
 #include "ask/timeline.h"
 
 bool tracelens_next(struct tracelens_kernels *k, const struct collective **collective)

@@ -1,11 +1,11 @@
-/* comm_clock.c - fits clocks to each other by the ends of collectives.
+/* clock.c - fits clocks to each other by the ends of collectives.
  *
  * The offset is the median of the differences of the ends, and the drift the difference of its medians in the last and
  * the first third of the collectives. Differences far from that line are left out, more than OUTLIER times the median
  * distance; a line of least squares through the rest is the fit. A clock needs LEAST_POINTS collectives, and
  * LEAST_FOR_DRIFT for a drift.
  */
-#include "ask/comm_clock.h"
+#include "ask/comm/clock.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* comm_late.h - which rank came last to the collectives, by how much, in which step and stage.
+/* late.h - which rank came last to the collectives, by how much, in which step and stage.
  *
  * Only collectives count that no rank can leave before all have come, as only those hold the others up. The last rank
  * is late by the time from the last but one arrival to its own: so much sooner would all others have gone on without it.
@@ -6,7 +6,7 @@
 #ifndef TFA_COMM_LATE_H
 #define TFA_COMM_LATE_H
 
-#include "ask/comm_rows.h"
+#include "ask/comm/rows.h"
 
 struct late {
     int64_t rank, step; /* step: UNKNOWN_NUMBER: none */

@@ -1,4 +1,4 @@
-/* comm_rows.h - what the parts of one collective tell together: skew, waiting, transfer time and bandwidth.
+/* rows.h - what the parts of one collective tell together: skew, waiting, transfer time and bandwidth.
  *
  * Starts of different ranks are compared only if all parts have times of one axis. start_skew is the latest start less
  * the earliest, and a rank waits from its start to the latest one. Otherwise a rank's waiting is its duration less the
@@ -9,7 +9,7 @@
 #ifndef TFA_COMM_ROWS_H
 #define TFA_COMM_ROWS_H
 
-#include "ask/comm_summary.h"
+#include "ask/comm/summary.h"
 #include "base/opts.h"
 
 struct comm_row {
