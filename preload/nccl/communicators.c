@@ -19,7 +19,8 @@
 enum { PLACES = 8, GROUPS = 512, AWAITED = 64 };
 enum { TAKEN = 1 }; /* a handle that no library gives out */
 
-static struct tfi_communicator groups[GROUPS][PLACES];
+typedef struct tfi_communicator group[PLACES];
+static group *groups; /* GROUPS of them; NULL until the first communicator */
 
 static struct {
     void *const *where; /* NULL: free */
@@ -34,17 +35,28 @@ uint64_t tfi_communicator_hash(uint64_t hash, const void *bytes, size_t count)
     return hash ? hash : 1;
 }
 
-static inline struct tfi_communicator *group_of(uint64_t handle, uint32_t which)
+static inline struct tfi_communicator *group_of(group *table, uint64_t handle, uint32_t which)
 {
     uint64_t hash = handle * 0x9e3779b97f4a7c15u;
-    return groups[(which ? hash >> 40 : hash >> 52) % GROUPS];
+    return table[(which ? hash >> 40 : hash >> 52) % GROUPS];
+}
+
+/* Maps the table at the first communicator; NULL without memory. */
+static group *table_of_groups(void)
+{
+    group *known = __atomic_load_n(&groups, __ATOMIC_ACQUIRE), *table;
+    if (known || !(table = tfi_map(GROUPS * sizeof *table))) return known;
+    if (__atomic_compare_exchange_n(&groups, &known, table, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return table;
+    munmap(table, GROUPS * sizeof *table);
+    return known;
 }
 
 struct tfi_communicator *tfi_communicator_find(uint64_t handle)
 {
-    if (handle <= TAKEN) return NULL;
+    group *table = __atomic_load_n(&groups, __ATOMIC_ACQUIRE);
+    if (handle <= TAKEN || !table) return NULL;
     for (uint32_t which = 0; which < 2; which++) {
-        struct tfi_communicator *c = group_of(handle, which);
+        struct tfi_communicator *c = group_of(table, handle, which);
         for (uint32_t i = 0; i < PLACES; i++)
             if (__atomic_load_n(&c[i].handle, __ATOMIC_ACQUIRE) == handle) return &c[i];
     }
@@ -55,8 +67,9 @@ static struct tfi_communicator *take_place(uint64_t handle)
 {
     struct tfi_communicator *known = tfi_communicator_find(handle);
     if (known) return known;
-    for (uint32_t which = 0; which < 2; which++) {
-        struct tfi_communicator *c = group_of(handle, which);
+    group *table = table_of_groups();
+    for (uint32_t which = 0; table && which < 2; which++) {
+        struct tfi_communicator *c = group_of(table, handle, which);
         for (uint32_t i = 0; i < PLACES; i++) {
             uint64_t none = 0;
             if (__atomic_compare_exchange_n(&c[i].handle, &none, TAKEN, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
