@@ -40,6 +40,23 @@ static void say_notes_of_chosen(struct session *session)
     }
 }
 
+static bool is_simulated(const struct process *process)
+{
+    for (size_t i = 0; i < process->devices; i++)
+        if (process->device[i].simulated) return true;
+    return false;
+}
+
+/* Simulated devices are labelled in every answer: JSON has a key of the input, and all formats have this line. */
+static void say_simulated(const struct selection *chosen)
+{
+    size_t simulated = 0;
+    for (size_t i = 0; i < chosen->processes; i++) simulated += is_simulated(chosen->process[i]);
+    if (simulated)
+        complain(NULL, "the devices of %zu of %zu processes are simulated: their times are not those of a GPU",
+                 simulated, chosen->processes);
+}
+
 static bool load(struct session *session, unsigned want, bool keep)
 {
     const struct options *options = &session->options;
@@ -60,6 +77,7 @@ static bool load(struct session *session, unsigned want, bool keep)
     }
     selection_init(&session->chosen, options, &session->inputs, &session->model);
     say_notes_of_chosen(session);
+    say_simulated(&session->chosen);
     if (!session->chosen.processes) {
         char *there = ranks_there(&session->model);
         complain(NULL, "no process matches %s; %s", options->rank.count ? "--rank" : "--pid", there);
@@ -107,13 +125,13 @@ bool session_begin(struct session *session, enum emit_style style)
     for (size_t i = 0; i < session->inputs.count; i++) {
         if (!session->inputs.input[i].usable) {
             const struct input *input = &session->inputs.input[i];
-            emit_input(&session->emit, input->path, NULL, input->rank, false, -1, -1);
+            emit_input(&session->emit, input->path, NULL, input->rank, false, -1, -1, false);
         }
     }
     for (size_t i = 0; i < session->chosen.processes; i++) {
         const struct process *p = session->chosen.process[i];
         emit_input(&session->emit, p->path, p->kind, p->rank, p->complete, (int64_t)p->events,
-                   (int64_t)MIN(p->lost, (uint64_t)INT64_MAX));
+                   (int64_t)MIN(p->lost, (uint64_t)INT64_MAX), is_simulated(p));
     }
     return true;
 }

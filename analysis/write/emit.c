@@ -404,7 +404,7 @@ static void begin_inputs(struct emit *e)
 }
 
 void emit_input(struct emit *e, const char *path, const char *kind, int64_t rank, bool complete, int64_t events,
-                int64_t lost)
+                int64_t lost, bool simulated)
 {
     if (e->format != FORMAT_JSON) return;
     begin_inputs(e);
@@ -416,6 +416,7 @@ void emit_input(struct emit *e, const char *path, const char *kind, int64_t rank
     emit_bool(e, "complete", complete);
     emit_known(e, "events", events);
     emit_known(e, "lost", lost);
+    if (simulated) emit_bool(e, "simulated", true);
     out_puts(e->out, "}");
 }
 

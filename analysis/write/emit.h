@@ -44,7 +44,7 @@ void emit_rules(struct emit *e, enum rules rules);
 /* Sets keys other than those of commands.def. Call it before the first row. */
 void emit_keys(struct emit *e, const char *keys);
 void emit_input(struct emit *e, const char *path, const char *kind, int64_t rank, bool complete, int64_t events,
-                int64_t lost); /* call it before the first row; -1: unknown */
+                int64_t lost, bool simulated); /* call it before the first row; -1: unknown */
 void emit_row(struct emit *e);
 void emit_row_end(struct emit *e);
 void emit_totals(struct emit *e); /* the following values are totals of all rows */

@@ -248,6 +248,10 @@ def test_simulated_devices_are_labelled(run, tmp_path, analyze):
     assert len({d['uuid'] for d in devices}) == 2
     screen = analyze('report', it.directory, '--output', tmp_path / 'out', format=None).out
     assert 'devices: simulated: Simulated GPU' in screen
+    for command in ('stages', 'breakdown', 'timeline', 'api', 'ops'):
+        assert analyze(command, it.directory)['inputs'][0]['simulated'] is True
+        line = analyze(command, it.directory, format='text').err
+        assert 'the devices of 1 of 1 processes are simulated: their times are not those of a GPU' in line, command
 
 
 def test_graphs_as_one_piece_of_work(run, tmp_path, analyze):

@@ -78,8 +78,8 @@ START_TEST(json)
 {
     json_error_t error;
     begin(FORMAT_JSON, STYLE_TABLE);
-    emit_input(&emit, "a \x01\xff", "tfr", 3, true, 7, 0);
-    emit_input(&emit, "b", NULL, -1, false, -1, -1);
+    emit_input(&emit, "a \x01\xff", "tfr", 3, true, 7, 0, true);
+    emit_input(&emit, "b", NULL, -1, false, -1, -1, false);
     put_all();
     json_t *top = json_loads(finish(), 0, &error);
     ck_assert_msg(top != NULL, "%s: %s", error.text, written);
