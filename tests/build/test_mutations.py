@@ -22,10 +22,10 @@ from conftest import BUILD, ROOT, clean_environment, execute
 pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
 GROUPS = 2  # the default number of workers that run at once
 SOURCES = ('Makefile', 'include', 'preload', 'analysis', 'scripts', 'tests')
-BUILT = ('flags', 'headers.mk', 'exports.map', 'shims.c', 'libtfinject.so', 'tfanalyze', 'obj', 'test', 'victims', 'simgpu',
+BUILT = ('flags', 'headers.mk', 'exports.map', 'shims.c', 'help_pages.c', 'libtfinject.so', 'tfanalyze', 'obj', 'test', 'victims', 'simgpu',
          'victims_gpu')
 TARGETS = ('libtfinject.so', 'test/libtfinject.so', 'tfanalyze')
-REMADE = ('exports.map', 'shims.c', 'libtfinject.so', 'tfanalyze', 'obj', 'test')
+REMADE = ('exports.map', 'shims.c', 'help_pages.c', 'libtfinject.so', 'tfanalyze', 'obj', 'test')
 
 
 def row(name, test, file, line, broken):
