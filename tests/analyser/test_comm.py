@@ -119,6 +119,7 @@ def test_tracelens_on_every_trace(analyze, shared_traces, trace):
     check_rows(ask_tracelens(analyze, [shared_traces / trace], expected), expected)
 
 
+@pytest.mark.slow
 def test_some_traces_have_collectives(shared_traces):
     assert sum(bool(by_tracelens([shared_traces / trace])) for trace in ALL) >= 2
 
@@ -128,12 +129,14 @@ def jobs(shared_traces, tmp_path_factory):
     return tracelens_answers.jobs(shared_traces, tmp_path_factory.mktemp('jobs'))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', FIGURES['jobs'])
 def test_tracelens_on_many_ranks(analyze, jobs, name):
     expected = by_tracelens(jobs[name])
     check_rows(ask_tracelens(analyze, jobs[name], expected), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', FIGURES['jobs'])
 def test_figures_of_tracelens_itself(analyze, jobs, name):
     """The rows equal those of TraceLens's own source for the same files; its ranks are places in the list."""
