@@ -254,8 +254,8 @@ static void see_guards(void)
     syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
 }
 
-/* Waits until no other thread is inside the recorder. It waits at most 20 ms for each thread (200 pauses of 0.1 ms).
- * Returns false if a thread is still inside. */
+/* Waits until no other thread is inside the recorder. It pauses at most 200 times for each thread, 0.1 ms or a little
+ * more each. Returns false as soon as one thread uses these up. */
 static bool all_outside(void)
 {
     struct timespec pause = {.tv_nsec = 100000};

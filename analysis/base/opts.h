@@ -82,7 +82,8 @@ struct options {
     struct strings_list inputs;
 };
 
-/* Returns false on wrong usage, after a line on stderr that names the mistake and a suggestion. */
+/* Returns false on wrong usage, after a one-line message on stderr that names the mistake and often what to use
+ * instead. */
 bool options_parse(struct options *options, int argc, char **argv);
 void options_free(struct options *options);
 const char *command_name(enum command_id command);

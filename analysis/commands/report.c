@@ -78,7 +78,7 @@ static void emit_report(const struct report *report, const char *directory)
     emit_end(e);
 }
 
-/* Begins the answer on stdout, even with --output. For this command --output names the directory of the files. */
+/* Starts the answer, always on stdout: for this command --output names the directory of the files. */
 static bool begin(struct session *session)
 {
     char *directory = session->options.output;

@@ -55,7 +55,8 @@ static void tidy(struct clock_points *points)
     points->count = kept;
 }
 
-/* Returns the rate between two points; 0 if it is impossible for a counter (outside 0.001 to 1000 ns per tick). */
+/* Returns the rate between two points; 0 if it is impossible for a counter (outside 0.001 to 1000 ns per tick), or if
+ * `b` is not later than `a`. */
 static double rate_between(const struct clock_point *a, const struct clock_point *b)
 {
     double rate = (double)(b->value - a->value) / (double)(b->ticks - a->ticks);

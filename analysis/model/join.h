@@ -6,8 +6,9 @@
 
 /* Tells whether the function belongs to the CUDA runtime or driver. */
 bool is_device_call(const struct func *func);
-/* Matches each call that a wrapper recorded with the device library's record of it (a span). A matched span takes the
- * times of the call. Call this after process_finish. */
+/* Matches the wrapper's records of CUDA runtime and driver calls with the device library's records (spans). A
+ * matched span takes the wrapper's times. A call without a span within 20 us stays unmatched. Call this after
+ * process_finish. */
 void join_calls(struct process *process, struct names *names);
 
 /* Returns, by span, whether a call is joined to it. The caller frees the array. */

@@ -30,7 +30,8 @@ void out_format(struct out *out, const char *format, ...) __attribute__((format(
 bool out_close(struct out *out);   /* finishes the file; false, after a message on stderr, if it could not be written */
 void out_discard(struct out *out); /* leaves no file */
 
-/* Writes a JSON string with its quotes. Each byte that is not UTF-8 becomes U+FFFD. */
+/* Writes a JSON string with its quotes. Control characters and direction marks are escaped. Each byte that is not part
+ * of valid UTF-8 becomes U+FFFD. */
 void out_json_string(struct out *out, const char *bytes, size_t length);
 void out_number(struct out *out, uint64_t number);
 /* Write nanoseconds as microseconds (12.345) and as milliseconds (0.012345). */

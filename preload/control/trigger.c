@@ -55,8 +55,8 @@ void tfi_trigger_start(void)
     if (!number || installed) return; /* once: a later handler may call ours, and ours would then call it */
     if (sigaction(number, NULL, &before) != 0) return;
     bool handled = before.sa_flags & SA_SIGINFO || (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN);
-    /* If the program has a handler for this signal, ours takes over its flags except SA_RESETHAND. Other flags would
-     * change how the program's interrupted system calls return. */
+    /* If the program handles this signal, its handler's mask and flags are kept (without SA_RESETHAND, with
+     * SA_SIGINFO): its interrupted system calls then return as before. */
     struct sigaction action = {.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
     if (handled) action.sa_flags = (before.sa_flags & ~(int)SA_RESETHAND) | SA_SIGINFO;
     if (handled) action.sa_mask = before.sa_mask;

@@ -134,8 +134,8 @@ static int first_object(struct dl_phdr_info *info, size_t size, void *adds)
 }
 
 /* Returns how many copies of a library are known. First it looks for mapped copies under each of the library's sonames.
- * The loader searches directories for a name that is not mapped, so this step runs again only after another object was
- * loaded. */
+ * The loader searches directories for a name that is not mapped, so the sonames are looked up only at the first call
+ * and after another object was loaded. */
 static unsigned copies_of(const struct row *library)
 {
     static unsigned long long known[TFI_NR_HOOKS]; /* by library: objects loaded up to the last search */

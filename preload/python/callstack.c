@@ -141,9 +141,9 @@ static void add_native(struct tfi_text *list, struct tfi_text *frame, uintptr_t 
     add_frame(list, frame);
 }
 
-/* Finds the address range of the interpreter's evaluator. If the object's file name contains "python", the whole object
- * counts as the interpreter and its frames are left out of stacks. Otherwise the object may be a program with Python
- * built in, so its other frames are kept. */
+/* Finds the interpreter's evaluator, whose native frames are replaced by the Python frames. If the file that contains
+ * it has "python" in its name, all other frames of that file are left out too. Otherwise the file may be a program with
+ * Python built in, and its other frames stay. */
 static void find_evaluator(void)
 {
     const void *function = tfi_python_evaluator();

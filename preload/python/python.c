@@ -187,8 +187,8 @@ static PyObject *bits_of_activities(void)
     return dict;
 }
 
-/* Returns a dict of the settings in env.def by field name, without those that only C uses. It also has `bits` (the
- * activities) and `fixed`. */
+/* Returns a dict of the settings in env.def by field name, without those that only C uses. It also has `bits` (each
+ * activity's bit, by its name) and `fixed` (the bits that the environment sets; the others are defaults). */
 static PyObject *make_config(void)
 {
     struct tfi_setting setting;

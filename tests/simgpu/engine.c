@@ -293,8 +293,9 @@ static void *worker(void *unused)
     return unused;
 }
 
-/* Runs an operation after all points in `deps`. The caller holds the lock. The function takes over the references of
- * the points in `deps`, but not the array. The caller owns the new point in `*done`. */
+/* Runs an operation once all points in `deps` are reached: at once if they are known and the operation does not block,
+ * otherwise later on a worker. The caller holds the lock. The function takes over the references of the points in
+ * `deps`, but not the array. The caller owns the new point in `*done`. */
 CUresult sim_run(const struct where *where, const struct op *op, struct point *deps, size_t nr_deps, struct point *done)
 {
     uint64_t base = 0;

@@ -63,8 +63,9 @@ struct unit {
     struct map by_name;
 };
 
-/* The files that cache-dit's contexts of one name asked for. Contexts of the same name share one entry, so their files
- * have everything that any of them asked for. */
+/* The request of cache-dit's contexts of one name: the contents of their files, and where to put them. Contexts of the
+ * same name share one entry: the files have all contents that any of them asked for, and the last directory that was
+ * named. */
 struct report_asked {
     bool is;          /* there was such a context */
     bool known;       /* the request is recorded; otherwise the files have all available contents */

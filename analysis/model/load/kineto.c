@@ -476,9 +476,8 @@ static void lose(struct kineto_load *load, const struct kineto_damage *damage, s
     process_lose(p, "cut", damage->cut, true);
 }
 
-/* Builds the clock. Newer traces name a base time. Traces from before 2024 have no base, and their times count from
- * 1970. Times without a base that begin before 1979 count from boot, so they cannot be placed on the calendar
- * (`has_axis` is false). */
+/* Builds the clock. Newer traces name a base time. A trace without a base normally counts from 1970. If its first time
+ * lies before 1979, it counts from boot instead and has no place on the calendar (`has_axis` is false). */
 static void set_clock(struct process *p, bool has_base)
 {
     static const int64_t UNIX_SINCE = 300000000000000000; /* 1979 */

@@ -29,8 +29,9 @@ struct sync_place {
     int64_t stream;
 };
 
-/* An operator with a sequence number. `thread` is the forward operator's thread. A backward operator's record names
- * that thread. Thread and sequence number join the two. */
+/* An operator with a sequence number. `thread` is the forward operator's thread: for a forward operator its own, for a
+ * backward one the thread that its record names. A forward and a backward operator with equal `thread` and sequence
+ * number belong together. */
 struct op_link {
     int64_t sequence, time;
     uint32_t span, thread; /* thread: that of the forward operator */
