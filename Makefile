@@ -339,7 +339,7 @@ check: ## build and run the tests that need no sanitizers; T='-k nvtx' selects t
 	@scripts/bootstrap python
 	$(Q)$(MAKE_ALL)
 	$(Q)$(PYTEST) -m 'not sanitized' $(T)
-check-fast: ## the same without torch, the simulated GPU and slow tests: under a minute after the build
+check-fast: ## the same without torch, the simulated GPU and slow tests: about a minute after the build
 	@scripts/bootstrap python
 	$(Q)$(MAKE_ALL)
 	$(Q)$(PYTEST) -m 'not (sanitized or torch or gpu or slow)' $(T)
