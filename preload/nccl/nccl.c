@@ -266,12 +266,13 @@ ncclResult_t ncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId *uniqu
 
 /* ---- the end of a communicator ---- */
 
-ncclResult_t ncclCommAbort(ncclComm_t comm)
+/* Forgets the communicator before the real call: its handle may be given out again at once. */
+static inline ncclResult_t end(enum tfi_hook hook, ncclComm_t comm, const void *caller)
 {
     struct step s;
-    ncclResult_t (*real)(ncclComm_t) = tfi_real(TFI_HOOK_ncclCommAbort);
+    ncclResult_t (*real)(ncclComm_t) = tfi_real(hook);
     if (!real) return TFI_NCCL_MISSING;
-    begin(&s, TFI_HOOK_ncclCommAbort, CALLER);
+    begin(&s, hook, caller);
     uint64_t hash = s.noted ? tfi_nccl_group(TFI_U(comm)) : 0;
     if (s.noted) tfi_communicator_remove(TFI_U(comm));
     ncclResult_t result = real(comm);
@@ -279,17 +280,14 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     return result;
 }
 
+ncclResult_t ncclCommAbort(ncclComm_t comm)
+{
+    return end(TFI_HOOK_ncclCommAbort, comm, CALLER);
+}
+
 ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
-    struct step s;
-    ncclResult_t (*real)(ncclComm_t) = tfi_real(TFI_HOOK_ncclCommDestroy);
-    if (!real) return TFI_NCCL_MISSING;
-    begin(&s, TFI_HOOK_ncclCommDestroy, CALLER);
-    uint64_t hash = s.noted ? tfi_nccl_group(TFI_U(comm)) : 0;
-    if (s.noted) tfi_communicator_remove(TFI_U(comm));
-    ncclResult_t result = real(comm);
-    if (s.recorded) tfi_call_leave(&s.call, result, TFI_VALUES(TFI_U(comm), hash), 2);
-    return result;
+    return end(TFI_HOOK_ncclCommDestroy, comm, CALLER);
 }
 
 /* A program that does not block learns by this call that a communicator is ready. */
