@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/jobs.h"
 #include "base/mem_limit.h"
 #include "model/load/kineto.h"
 #include "model/load/tfr.h"
@@ -466,17 +467,10 @@ void inputs_read(struct inputs *inputs, struct model *model, unsigned want, unsi
 {
     mem_limit(0.75); /* the answer needs memory too */
     struct work work = {.inputs = inputs, .model = model, .want = want, .keep = keep};
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    jobs = jobs ? jobs : (unsigned)MAX(processors, 1);
-    jobs = (unsigned)MIN((size_t)MIN(jobs, 256), inputs->count);
-    pthread_t *thread = mem_zero(jobs, sizeof *thread), watcher;
+    pthread_t watcher;
     bool watched = isatty(STDERR_FILENO) && pthread_create(&watcher, NULL, show_progress, &work) == 0;
-    unsigned started = 0;
-    while (started + 1 < jobs && pthread_create(&thread[started], NULL, work_on, &work) == 0) started++;
-    work_on(&work);
-    while (started) pthread_join(thread[--started], NULL);
+    jobs_run(jobs, inputs->count, work_on, &work);
     if (watched) pthread_join(watcher, NULL);
-    free(thread);
     read_starved(&work);
     mem_limit(1);
     find_same_processes(inputs);

@@ -10,16 +10,15 @@
  */
 #include "ask/comm/parts.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "ask/choice.h"
 #include "ask/comm/tracelens.h"
 #include "ask/stages/at.h"
 #include "ask/timeline.h"
+#include "base/jobs.h"
 
 /* ---- runs and clocks ---- */
 
@@ -363,18 +362,6 @@ static void *summarise(void *argument)
     return NULL;
 }
 
-static void summarise_all(struct tasks *tasks)
-{
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    uint64_t asked = tasks->chosen->options->jobs;
-    size_t jobs = MIN(asked ? MIN(asked, 256) : (uint64_t)MAX(processors, 1), tasks->count), started = 0;
-    pthread_t *thread = mem_zero(jobs, sizeof *thread);
-    while (started + 1 < jobs && pthread_create(&thread[started], NULL, summarise, tasks) == 0) started++;
-    summarise(tasks);
-    while (started) pthread_join(thread[--started], NULL);
-    free(thread);
-}
-
 /* Unites the summaries in pairs, so that each part is moved log N times. */
 static void unite(struct rank_task *task, size_t count)
 {
@@ -407,7 +394,7 @@ void comm_collect(struct comm_job *job, const struct selection *chosen, bool sta
         if (!i || place[i].process->rank != place[i - 1].process->rank) tasks.task[tasks.count++].first = i;
         tasks.task[tasks.count - 1].end = i + 1;
     }
-    summarise_all(&tasks);
+    jobs_run(chosen->options->jobs, tasks.count, summarise, &tasks);
     for (size_t i = 0; i < tasks.count; i++) job->restarts += tasks.task[i].restarts;
     job->ranks = tasks.count;
     unite(tasks.task, tasks.count);
