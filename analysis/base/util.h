@@ -63,6 +63,12 @@ static inline int outer_first(int64_t start_a, int64_t end_a, int64_t start_b, i
     return (end_a < end_b) - (end_a > end_b);
 }
 
+/* Compares for qsort: the smaller number first. */
+static inline int by_number(int64_t a, int64_t b)
+{
+    return (a > b) - (a < b);
+}
+
 /* ---- texts ---- */
 struct text {
     char *data; /* always ends with a zero that `length` does not count; NULL while empty */

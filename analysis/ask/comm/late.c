@@ -30,11 +30,6 @@ static bool find_last(const struct comm_row *row, struct late *late)
     return true;
 }
 
-static int by_number(int64_t a, int64_t b)
-{
-    return (a > b) - (a < b);
-}
-
 static int by_step(const void *a, const void *b)
 {
     const struct late *x = a, *y = b;

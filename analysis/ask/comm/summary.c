@@ -10,11 +10,6 @@
 
 /* ---- the order ---- */
 
-static int by_number(int64_t a, int64_t b)
-{
-    return (a > b) - (a < b);
-}
-
 static int by_text(const struct names *names, uint32_t a, uint32_t b)
 {
     if (a == b) return 0;
