@@ -35,9 +35,21 @@ static void emit_operation(const struct comm *comm, const struct comm_part *part
     else emit_text(&comm->session->emit, "name", collective_kinds[part->op].name);
 }
 
+/* A rank as the key of a value. */
+struct rank_key {
+    char text[32];
+};
+
+static const char *rank_key(struct rank_key *key, int64_t rank)
+{
+    snprintf(key->text, sizeof key->text, rank < 0 ? "unknown" : "%lld", (long long)rank);
+    return key->text;
+}
+
 static void emit_waits(const struct comm *comm, const struct comm_row *row)
 {
     struct emit *e = &comm->session->emit;
+    struct rank_key key;
     bool known = false;
     for (size_t i = 0; i < row->parts; i++) known |= comm_wait(row, &row->part[i], comm->rules) != UNKNOWN_TIME;
     if (!known) {
@@ -45,11 +57,8 @@ static void emit_waits(const struct comm *comm, const struct comm_row *row)
         return;
     }
     emit_open(e, "wait_us", false);
-    for (size_t i = 0; i < row->parts; i++) {
-        char rank[32];
-        snprintf(rank, sizeof rank, row->part[i].rank < 0 ? "unknown" : "%lld", (long long)row->part[i].rank);
-        emit_time(e, rank, comm_wait(row, &row->part[i], comm->rules));
-    }
+    for (size_t i = 0; i < row->parts; i++)
+        emit_time(e, rank_key(&key, row->part[i].rank), comm_wait(row, &row->part[i], comm->rules));
     emit_close(e);
 }
 
@@ -182,20 +191,19 @@ void comm_end(struct comm *comm)
 
 void emit_clocks(struct emit *e, const struct comm *comm)
 {
+    struct rank_key key;
     emit_time(e, "clock_residual_us", comm->rows.residual);
     if (!comm->fits.aligned) return;
     emit_open(e, "clock_offset_us", false);
     for (size_t i = 0; i < comm->fits.count; i++) {
-        char rank[32];
-        snprintf(rank, sizeof rank, "%lld", (long long)comm->fits.clock[i].rank);
-        if (comm->fits.clock[i].collectives) emit_us(e, rank, comm->fits.clock[i].offset);
+        const struct clock_fit *fit = &comm->fits.clock[i];
+        if (fit->collectives) emit_us(e, rank_key(&key, fit->rank), fit->offset);
     }
     emit_close(e);
     emit_open(e, "clock_drift_ppm", false);
     for (size_t i = 0; i < comm->fits.count; i++) {
-        char rank[32];
-        snprintf(rank, sizeof rank, "%lld", (long long)comm->fits.clock[i].rank);
-        if (comm->fits.clock[i].collectives) emit_double(e, rank, 1e6 * comm->fits.clock[i].drift);
+        const struct clock_fit *fit = &comm->fits.clock[i];
+        if (fit->collectives) emit_double(e, rank_key(&key, fit->rank), 1e6 * fit->drift);
     }
     emit_close(e);
 }
