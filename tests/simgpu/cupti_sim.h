@@ -144,6 +144,11 @@ CUptiResult sim_flush(bool forced);
 void sim_flush_period(uint32_t ms);
 void sim_worker_start(void);
 void sim_worker_nudge(void);
+
+/* Called after each CUDA call with NASTY_thread. While CUPTI holds no buffer, the call waits until the thread has
+ * requested one: the real CUPTI has a buffer before the first record, and kineto never flushes before it has given
+ * one. Later records only wake the thread when many are ready. */
+void sim_worker_call(void);
 bool sim_is_worker(void);
 
 /* ---- cupti_watch.c: the driver's subscriber ---- */

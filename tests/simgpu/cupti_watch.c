@@ -126,7 +126,8 @@ static void on_call(void *unused, const struct simgpu_call *call)
     if (me.depth || sim_nasty(NASTY_lock)) return;
     bool synced = strstr(call->symbol, "ynchronize") != NULL;
     if (!sim_nasty(NASTY_thread)) sim_drain(synced ? DRAIN_SYNCED : 0);
-    else if (synced || sim_queue_length(false) > 64) sim_worker_nudge();
+    else if (synced) sim_worker_nudge();
+    else sim_worker_call();
 }
 
 /* ---- work, with the driver's lock held ---- */

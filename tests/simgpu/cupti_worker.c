@@ -91,6 +91,11 @@ void sim_worker_nudge(void)
     pthread_mutex_unlock(&lock);
 }
 
+static uint64_t load(const uint64_t *count)
+{
+    return __atomic_load_n(count, __ATOMIC_RELAXED);
+}
+
 void sim_flush_period(uint32_t ms)
 {
     pthread_mutex_lock(&lock);
@@ -99,7 +104,7 @@ void sim_flush_period(uint32_t ms)
     sim_worker_start();
 }
 
-static void flush_by_thread(unsigned flags)
+static void ask_worker(unsigned flags)
 {
     sim_worker_start();
     pthread_mutex_lock(&lock);
@@ -110,9 +115,12 @@ static void flush_by_thread(unsigned flags)
     pthread_mutex_unlock(&lock);
 }
 
-static uint64_t returned(void)
+void sim_worker_call(void)
 {
-    return __atomic_load_n(&sim_counts.returned, __ATOMIC_RELAXED);
+    uint64_t held = load(&sim_counts.requested) - load(&sim_counts.refused) - load(&sim_counts.returned);
+    if (sim_in_callback()) return;
+    if (!held && sim_queue_length(false)) ask_worker(0);
+    else if (sim_queue_length(false) > 64) sim_worker_nudge();
 }
 
 CUptiResult sim_flush(bool forced)
@@ -123,12 +131,12 @@ CUptiResult sim_flush(bool forced)
         return CUPTI_ERROR_INVALID_OPERATION;
     }
     unsigned flags = DRAIN_FLUSH | (forced ? DRAIN_FORCED : 0);
-    uint64_t start = sim_stamp(sim_monotonic()), before = returned();
+    uint64_t start = sim_stamp(sim_monotonic()), before = load(&sim_counts.returned);
     sim_trap_flush(forced);
-    if (by_thread()) flush_by_thread(flags);
+    if (by_thread()) ask_worker(flags);
     else sim_drain(DRAIN_WAIT | flags);
     while (sim_nasty(NASTY_block) && __atomic_load_n(&sim_counts.requested, __ATOMIC_RELAXED) == 0) pause();
-    if (returned() != before && sim_wants(CUPTI_ACTIVITY_KIND_OVERHEAD, 0)) {
+    if (load(&sim_counts.returned) != before && sim_wants(CUPTI_ACTIVITY_KIND_OVERHEAD, 0)) {
         struct sim_item *item = sim_item(ITEM_OVERHEAD, CUPTI_ACTIVITY_KIND_OVERHEAD, (uint64_t)pthread_self());
         CUpti_ActivityOverhead3 *o = &item->overhead;
         o->kind = CUPTI_ACTIVITY_KIND_OVERHEAD;
