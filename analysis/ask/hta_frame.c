@@ -41,7 +41,7 @@ static void look_at_names(struct loader *loader)
     loader->is_step = mem_zero(names->count, sizeof *loader->is_step);
     loader->is_sync = mem_zero(names->count, sizeof *loader->is_sync);
     for (size_t i = 0; i < names->count; i++) {
-        const struct name *name = &names->name[i];
+        const struct name *name = names_get(names, (uint32_t)i);
         loader->is_step[i] = memmem(name->text, name->length, "ProfilerStep", strlen("ProfilerStep")) != NULL;
         loader->is_sync[i] = strcmp(name->text, "Event Sync") == 0 || strcmp(name->text, "Context Sync") == 0;
     }

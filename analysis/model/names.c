@@ -6,11 +6,27 @@
 
 #include "base/hash.h"
 
+enum { FIRST_BLOCK_BITS = 10 };
+
+/* Returns the block of a number; the first one has 1 << FIRST_BLOCK_BITS names. */
+static unsigned block_of(uint32_t number)
+{
+    uint64_t from_one = (uint64_t)number + (1 << FIRST_BLOCK_BITS);
+    return 63 - (unsigned)__builtin_clzll(from_one) - FIRST_BLOCK_BITS;
+}
+
+static struct name *place_of(const struct names *names, uint32_t number)
+{
+    unsigned block = block_of(number);
+    return &names->block[block]
+                        [(uint64_t)number + (1 << FIRST_BLOCK_BITS) - ((uint64_t)1 << (FIRST_BLOCK_BITS + block))];
+}
+
 static size_t name_place(const struct names *names, const char *text, size_t length, uint32_t hash)
 {
     size_t place = hash & (names->table_size - 1);
     for (; names->table[place]; place = (place + 1) & (names->table_size - 1)) {
-        const struct name *name = &names->name[names->table[place] - 1];
+        const struct name *name = place_of(names, names->table[place] - 1);
         if (name->hash == hash && name->length == length && memcmp(name->text, text, length) == 0) break;
     }
     return place;
@@ -24,7 +40,7 @@ static void names_double(struct names *names)
     names->table = table;
     names->table_size = size;
     for (size_t i = 0; i < names->count; i++) {
-        const struct name *name = &names->name[i];
+        const struct name *name = place_of(names, (uint32_t)i);
         names->table[name_place(names, name->text, name->length, name->hash)] = (uint32_t)i + 1;
     }
 }
@@ -36,10 +52,12 @@ uint32_t names_add(struct names *names, const char *text, size_t length)
     if (2 * (names->count + 1) > names->table_size) names_double(names);
     size_t place = name_place(names, text, length, hash);
     if (!names->table[place]) {
-        names->name = mem_grow(names->name, &names->capacity, names->count + 1, sizeof *names->name);
-        struct name name = {mem_text(text, length), (uint32_t)length, hash};
-        names->name[names->count++] = name;
-        names->table[place] = (uint32_t)names->count;
+        uint32_t number = (uint32_t)names->count;
+        struct name **block = &names->block[block_of(number)];
+        if (!*block) *block = mem_zero((size_t)1 << (FIRST_BLOCK_BITS + block_of(number)), sizeof **block);
+        *place_of(names, number) = (struct name){mem_text(text, length), (uint32_t)length, hash};
+        names->table[place] = number + 1;
+        names->count++;
     }
     uint32_t number = names->table[place] - 1;
     mem_release(&names->lock);
@@ -65,13 +83,13 @@ void names_init(struct names *names)
 
 const struct name *names_get(const struct names *names, uint32_t number)
 {
-    return &names->name[number < names->count ? number : NAME_LOST];
+    return place_of(names, number < names->count ? number : NAME_LOST);
 }
 
 void names_free(struct names *names)
 {
-    for (size_t i = 0; i < names->count; i++) free(names->name[i].text);
-    free(names->name);
+    for (size_t i = 0; i < names->count; i++) free(place_of(names, (uint32_t)i)->text);
+    for (size_t i = 0; i < NAME_BLOCKS; i++) free(names->block[i]);
     free(names->table);
     pthread_mutex_destroy(&names->lock);
     *names = (struct names){0};

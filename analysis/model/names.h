@@ -1,12 +1,14 @@
 /* names.h - stores the names of a whole model, each once.
  *
  * A name's number is the same in all inputs of a model, so questions compare numbers. Inputs are read in parallel.
- * Adding a name takes the lock. Looking one up takes no lock and must wait until all inputs are read.
+ * Adding a name takes the lock. Looking up a number takes none, also while other threads add names, because a name
+ * never moves. Finding a name's number by its text must wait until all inputs are read.
  */
 #ifndef TFA_NAMES_H
 #define TFA_NAMES_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "base/util.h"
 #include "read/strings.h"
@@ -22,9 +24,11 @@ struct name {
     uint32_t hash;
 };
 
+enum { NAME_BLOCKS = 23 }; /* enough for all numbers of 32 bits */
+
 struct names {
-    struct name *name;
-    size_t count, capacity;
+    struct name *block[NAME_BLOCKS]; /* each is twice as long as the one before */
+    atomic_size_t count;
     uint32_t *table; /* number + 1 by hash */
     size_t table_size;
     pthread_mutex_t lock;

@@ -17,13 +17,10 @@ bool step_number(struct slice name, uint64_t *number)
     return true;
 }
 
-/* Reads a name under the lock, because other threads add names. The text itself never moves. */
-static struct slice text_of(struct names *names, uint32_t name)
+static struct slice text_of(const struct names *names, uint32_t number)
 {
-    pthread_mutex_lock(&names->lock);
-    struct slice text = {names->name[name].text, names->name[name].length};
-    pthread_mutex_unlock(&names->lock);
-    return text;
+    const struct name *name = names_get(names, number);
+    return (struct slice){name->text, name->length};
 }
 
 void name_steps(struct process *process, struct names *names)

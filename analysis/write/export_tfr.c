@@ -196,10 +196,10 @@ static const char *range_category(const struct export *x, size_t i)
 }
 
 /* Returns the name of a range. A step's name has its number and is built in `*step`; the caller frees its text. */
-static struct name *range_name(const struct export *x, size_t i, struct name *step)
+static const struct name *range_name(const struct export *x, size_t i, struct name *step)
 {
     const struct ranges *r = &x->process->ranges;
-    if (r->step[i] == NO_PLACE) return &x->chosen->model->names.name[r->name[i]];
+    if (r->step[i] == NO_PLACE) return names_get(&x->chosen->model->names, r->name[i]);
     *step = (struct name){.text = string_format("ProfilerStep#%u", r->step[i])};
     step->length = (uint32_t)strlen(step->text);
     return step;
@@ -208,7 +208,8 @@ static struct name *range_name(const struct export *x, size_t i, struct name *st
 static void put_range(struct export *x, size_t i)
 {
     const struct ranges *r = &x->process->ranges;
-    struct name step, *name = range_name(x, i, &step);
+    struct name step;
+    const struct name *name = range_name(x, i, &step);
     bool pair = x->crosses[i];
     begin_event(x, pair ? "b" : "X");
     put_common(x, range_category(x, i), name, r->thread[i], r->start[i]);

@@ -33,7 +33,7 @@ static bool *hidden_names(const struct names *names)
 {
     bool *hidden = mem_zero(names->count, sizeof *hidden);
     for (size_t i = 0; i < names->count; i++) {
-        const char *text = names->name[i].text;
+        const char *text = names_get(names, (uint32_t)i)->text;
         hidden[i] = (*text == 'a' || *text == 'p' || *text == '[') && is_hidden(text);
     }
     return hidden;

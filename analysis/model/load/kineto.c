@@ -172,10 +172,7 @@ static uint32_t name_of(void *context, struct slice name)
     if (cached->hash != hash || cached->length != name.length || !cached->text ||
         memcmp(cached->text, name.at, name.length) != 0) {
         uint32_t number = names_add(load->names, name.at, name.length);
-        pthread_mutex_lock(&load->names->lock); /* other threads grow the list; the text itself never moves */
-        const char *text = load->names->name[number].text;
-        pthread_mutex_unlock(&load->names->lock);
-        *cached = (struct cached_name){hash, text, (uint32_t)name.length, number};
+        *cached = (struct cached_name){hash, names_get(load->names, number)->text, (uint32_t)name.length, number};
     }
     return cached->name;
 }
