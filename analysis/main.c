@@ -6,7 +6,7 @@
 #include "commands/session.h"
 
 static void (*const functions[])(struct session *session) = {
-#define COMMAND(name, function, answers, keys, takes, refuses) [COMMAND_##function] = function,
+#define COMMAND(name, function, answers, keys, takes, reduction, refuses) [COMMAND_##function] = function,
 #include "commands.def"
 #undef COMMAND
 };

@@ -7,7 +7,9 @@
 
 #include "pattern.h"
 
-static bool wants_process(const struct options *options, const struct process *process)
+#define STAGE_UNKNOWN (NO_PLACE - 1) /* in `stages`: not compared with --stage yet */
+
+bool wants_process(const struct options *options, const struct process *process)
 {
     return list_has(&options->rank, process->rank) && list_has(&options->pid, process->pid);
 }
@@ -15,8 +17,12 @@ static bool wants_process(const struct options *options, const struct process *p
 static void choose_processes(struct selection *s)
 {
     s->process = mem_zero(s->model->processes, sizeof *s->process);
-    for (size_t i = 0; i < s->model->processes; i++)
-        if (wants_process(s->options, &s->model->process[i])) s->process[s->processes++] = &s->model->process[i];
+    for (size_t i = 0; i < s->model->processes; i++) {
+        const struct process *p = &s->model->process[i];
+        if (!wants_process(s->options, p)) continue;
+        s->process[s->processes++] = p;
+        s->last = p->has_time ? MAX(s->last, p->last) : s->last;
+    }
 }
 
 static void choose_stage(struct selection *s, uint32_t name)
@@ -26,29 +32,31 @@ static void choose_stage(struct selection *s, uint32_t name)
 
 static void choose_stages(struct selection *s)
 {
-    size_t names = s->model->names.count;
+    size_t names = s->model->names.count, known = s->stages_known;
     if (!s->options->stage.count) return;
-    bool *known = mem_zero(names, sizeof *known);
-    s->stages = no_places(names);
+    s->stages = mem_grow(s->stages, &s->stages_known, names, sizeof *s->stages);
+    for (; known < s->stages_known; known++) s->stages[known] = STAGE_UNKNOWN;
     choose_stage(s, NAME_RUN);
     choose_stage(s, NAME_OUTSIDE);
     for (size_t i = 0; i < s->processes; i++) {
         const struct ranges *r = &s->process[i]->ranges;
-        for (size_t k = 0; k < r->table.count; k++) {
-            if (!known[r->name[k]]) {
-                known[r->name[k]] = true;
-                choose_stage(s, r->name[k]);
-            }
-        }
+        for (size_t k = 0; k < r->table.count; k++)
+            if (s->stages[r->name[k]] == STAGE_UNKNOWN) choose_stage(s, r->name[k]);
     }
-    free(known);
 }
 
 void selection_init(struct selection *selection, const struct options *options, const struct inputs *inputs,
                     struct model *model)
 {
-    *selection = (struct selection){.options = options, .inputs = inputs, .model = model};
+    *selection = (struct selection){.options = options, .inputs = inputs, .model = model, .last = INT64_MIN};
     choose_processes(selection);
+    choose_stages(selection);
+}
+
+void selection_set(struct selection *selection, const struct process *process)
+{
+    selection->process[0] = process;
+    selection->processes = 1;
     choose_stages(selection);
 }
 

@@ -15,13 +15,21 @@ struct selection {
     struct model *model;
     const struct process **process; /* the processes that --rank and --pid choose */
     size_t processes;
-    uint32_t *stages; /* by name of a range: 0 if --stage matches, else NO_PLACE; NULL: --stage is not given */
+    int64_t last;        /* time of their last record; INT64_MIN: none has a time */
+    uint32_t *stages;    /* by name of a range: 0 if --stage matches; NULL: --stage is not given */
+    size_t stages_known; /* names in `stages` */
 };
 
 /* Chooses from a loaded model. The selection keeps pointers to all three arguments. */
 void selection_init(struct selection *selection, const struct options *options, const struct inputs *inputs,
                     struct model *model);
+/* Makes the selection that of one process, which need not be in the model; while other inputs are read, the selection
+ * has no start of the run. The results for names of stages are kept for the next process. */
+void selection_set(struct selection *selection, const struct process *process);
 void selection_free(struct selection *selection);
+
+/* True if --rank and --pid choose the process. */
+bool wants_process(const struct options *options, const struct process *process);
 
 /* Sets the window of --from and --to, in the model's nanoseconds. Default: INT64_MIN to INT64_MAX. */
 void selection_window(const struct selection *selection, int64_t *from, int64_t *to);

@@ -11,14 +11,6 @@
 
 #include "ask/choice.h"
 
-unsigned timeline_wants(const struct options *options)
-{
-    unsigned want = WANT_DEVICE;
-    if (options->step.count || options->cycle.count || options->stage.count)
-        want |= WANT_RANGES | WANT_LAUNCHES | WANT_OPERATORS;
-    return options->rules == RULES_TRACELENS ? want | WANT_LAUNCHES : want;
-}
-
 int64_t timeline_ns(const struct timeline *timeline, int64_t time)
 {
     return timeline->ns == 1 ? time : llround((double)time * timeline->ns);
@@ -30,29 +22,7 @@ double file_us(const struct process *process, int64_t ns)
     return (double)((long double)(ns - kineto_base(process)) / 1000);
 }
 
-static struct rank_time *rank_of(struct timeline *timeline, int64_t rank)
-{
-    for (size_t i = 0; i < timeline->count; i++)
-        if (timeline->rank[i].rank == rank) return &timeline->rank[i];
-    timeline->rank = mem_grow(timeline->rank, &timeline->capacity, timeline->count + 1, sizeof *timeline->rank);
-    timeline->rank[timeline->count] = (struct rank_time){.rank = rank};
-    return &timeline->rank[timeline->count++];
-}
-
-static void add(struct rank_time *rank, enum work_kind kind, int64_t start, int64_t end)
-{
-    rank->first = rank->in_piece ? MIN(rank->first, start) : start;
-    rank->last = rank->in_piece ? MAX(rank->last, end) : end;
-    rank->in_piece++;
-    rank->works++;
-    intervals_add(&rank->kind[kind], start, end);
-}
-
-static void end_piece(struct rank_time *rank)
-{
-    if (rank->in_piece) intervals_add(&rank->pieces, rank->first, rank->last);
-    rank->in_piece = 0;
-}
+/* ---- one process ---- */
 
 /* Returns the correlation ids of calls. TraceLens counts only device events whose id has a runtime or driver call. */
 static struct map called(const struct process *process)
@@ -73,78 +43,185 @@ static double from_start(const struct selection *chosen, const struct process *p
 /* Returns the number of units per microsecond: as many as fit. */
 static double units_for(const struct selection *chosen)
 {
-    double units = 1 << 20, far = 0;
-    for (size_t i = 0; i < chosen->processes; i++) {
-        const struct process *p = chosen->process[i];
-        far = MAX(far, p->has_time ? from_start(chosen, p, file_us(p, p->last)) : 0);
-    }
+    double units = 1 << 20, far = (double)add_ns(chosen->last, -chosen->model->start) / 1000;
     while (far * units > 0x1p62) units /= 2;
     return units;
 }
 
-static void collect_process(struct timeline *timeline, const struct selection *chosen, struct work_kinds *kinds,
-                            const struct process *process)
+struct taking {
+    struct rank_time *time;
+    const struct selection *chosen;
+    const struct process *process;
+    struct work_kinds kinds;
+    double units;        /* per microsecond, by TraceLens's rules */
+    int64_t first, last; /* bounds of the work; first is above last: none */
+};
+
+static void add_work(struct taking *t, size_t work, struct interval when)
 {
-    const struct works *w = &process->works;
-    bool tracelens = kinds->rules == RULES_TRACELENS, by_launch = choice_needs_launches(chosen->options, process);
-    struct map calls = tracelens ? called(process) : (struct map){0};
-    struct rank_time *rank = rank_of(timeline, process->rank);
+    const struct works *w = &t->process->works;
+    enum work_kind kind = work_kind(&t->kinds, w->event_class[work], w->name[work]);
+    if (t->kinds.rules == RULES_TRACELENS) {
+        double us = file_us(t->process, when.start);
+        double start = from_start(t->chosen, t->process, us);
+        double end = from_start(t->chosen, t->process, us + (double)(when.end - when.start) / 1000);
+        when = (struct interval){llround(start * t->units), llround(end * t->units)};
+    }
+    t->first = MIN(t->first, when.start);
+    t->last = MAX(t->last, when.end);
+    t->time->works++;
+    intervals_add(&t->time->kind[kind], when.start, when.end);
+}
+
+static void add_works(struct taking *t)
+{
+    const struct process *p = t->process;
+    const struct works *w = &p->works;
+    bool tracelens = t->kinds.rules == RULES_TRACELENS, by_launch = choice_needs_launches(t->chosen->options, p);
+    struct map calls = tracelens ? called(p) : (struct map){0};
     struct attribution attribution;
     struct choice choice;
     struct interval when;
-    if (by_launch) attribute(&attribution, process, false);
-    choice_init(&choice, chosen, process, by_launch ? &attribution : NULL);
-    for (size_t i = 0; i < w->table.count; i++) {
-        if (!choice_work(&choice, i, &when) || (by_launch && !choice_in_stage(&choice, &attribution.work[i])) ||
-            (tracelens && map_get(&calls, w->correlation[i]) == MAP_NONE))
-            continue;
-        enum work_kind kind = work_kind(kinds, w->event_class[i], w->name[i]);
-        if (tracelens) {
-            double us = file_us(process, when.start), units = 1000 / timeline->ns;
-            double start = from_start(chosen, process, us);
-            double end = from_start(chosen, process, us + (double)(when.end - when.start) / 1000);
-            add(rank, kind, llround(start * units), llround(end * units));
-        } else {
-            add(rank, kind, when.start, when.end);
-        }
-    }
-    if (is_of_kineto(process)) /* the time between two traces of a rank is unknown */
-        end_piece(rank);
+    if (by_launch) attribute(&attribution, p, false);
+    choice_init(&choice, t->chosen, p, by_launch ? &attribution : NULL);
+    for (size_t i = 0; i < w->table.count; i++)
+        if (choice_work(&choice, i, &when) && (!by_launch || choice_in_stage(&choice, &attribution.work[i])) &&
+            (!tracelens || map_get(&calls, w->correlation[i]) != MAP_NONE))
+            add_work(t, i, when);
     choice_free(&choice);
     if (by_launch) attribution_free(&attribution);
     map_free(&calls);
 }
 
+static void *take(const struct selection *chosen, const struct process *process)
+{
+    enum rules rules = chosen->options->rules;
+    struct rank_time *time = mem_zero(1, sizeof *time);
+    struct taking t = {time,
+                       chosen,
+                       process,
+                       .units = rules == RULES_TRACELENS ? units_for(chosen) : 0,
+                       .first = INT64_MAX,
+                       .last = INT64_MIN};
+    work_kinds_init(&t.kinds, rules, &chosen->model->names);
+    add_works(&t);
+    work_kinds_free(&t.kinds);
+    time->rank = process->rank;
+    time->first = is_of_kineto(process) ? INT64_MAX : t.first;
+    time->last = is_of_kineto(process) ? INT64_MIN : t.last;
+    if (is_of_kineto(process) && time->works) intervals_add(&time->pieces, t.first, t.last);
+    for (int kind = 0; kind < NR_WORK_KINDS; kind++) intervals_merge(&time->kind[kind]);
+    for (int kind = 0; kind < NR_WORK_KINDS; kind++) intervals_fit(&time->kind[kind]);
+    return time;
+}
+
+static void free_taken(void *summary)
+{
+    rank_time_free(summary);
+    free(summary);
+}
+
+static unsigned wants(const struct options *options)
+{
+    unsigned want = WANT_DEVICE;
+    if (options->step.count || options->cycle.count || options->stage.count)
+        want |= WANT_RANGES | WANT_LAUNCHES | WANT_OPERATORS;
+    return options->rules == RULES_TRACELENS ? want | WANT_LAUNCHES : want;
+}
+
+/* --from, --to and TraceLens's doubles count from the first record of all inputs; HTA's rules need whole processes. */
+static bool stands_alone(const struct options *options)
+{
+    return options->rules == RULES_EXACT && isnan(options->from) && isnan(options->to);
+}
+
+const struct reduction timeline_reduction = {wants, stands_alone, take, free_taken};
+
+/* ---- ranks ---- */
+
+static void unite(struct intervals *a, struct intervals *b)
+{
+    struct intervals both = intervals_union(a, b);
+    intervals_free(a);
+    intervals_free(b);
+    *a = both;
+}
+
+void rank_time_merge(struct rank_time *a, struct rank_time *b)
+{
+    a->works += b->works;
+    a->first = MIN(a->first, b->first);
+    a->last = MAX(a->last, b->last);
+    unite(&a->pieces, &b->pieces);
+    for (int kind = 0; kind < NR_WORK_KINDS; kind++) unite(&a->kind[kind], &b->kind[kind]);
+    *b = (struct rank_time){.rank = b->rank, .first = INT64_MAX, .last = INT64_MIN};
+}
+
+void rank_time_free(struct rank_time *rank)
+{
+    for (int kind = 0; kind < NR_WORK_KINDS; kind++) intervals_free(&rank->kind[kind]);
+    intervals_free(&rank->pieces);
+}
+
 static int by_rank(const void *a, const void *b)
 {
     const struct rank_time *x = a, *y = b;
-    return (x->rank > y->rank) - (x->rank < y->rank);
+    return by_number(x->rank, y->rank);
 }
 
-void timeline_collect(struct timeline *timeline, const struct selection *chosen)
+static void set_total(struct rank_time *rank)
 {
-    struct work_kinds kinds;
+    struct intervals own = {0};
+    if (rank->first < rank->last) intervals_add(&own, rank->first, rank->last);
+    unite(&rank->pieces, &own);
+    rank->total = intervals_total(&rank->pieces);
+}
+
+/* Unites neighbours of the same rank in pairs, so that each interval is moved log N times. Returns how many ranks are
+ * left. */
+static size_t join(struct rank_time *rank, size_t count)
+{
+    size_t kept = 0;
+    for (size_t first = 0, end; first < count; first = end) {
+        for (end = first + 1; end < count && rank[end].rank == rank[first].rank;) end++;
+        for (size_t step = 1; step < end - first; step *= 2)
+            for (size_t i = first; i + step < end; i += 2 * step) rank_time_merge(&rank[i], &rank[i + step]);
+        rank[kept++] = rank[first];
+    }
+    return kept;
+}
+
+void timeline_collect(struct timeline *timeline, const struct selection *chosen, void *const *taken)
+{
+    size_t count = chosen->processes;
     *timeline = (struct timeline){.ns = 1};
     if (chosen->options->rules == RULES_TRACELENS) timeline->ns = 1000 / units_for(chosen);
-    work_kinds_init(&kinds, chosen->options->rules, &chosen->model->names);
-    for (size_t i = 0; i < chosen->processes; i++) collect_process(timeline, chosen, &kinds, chosen->process[i]);
-    work_kinds_free(&kinds);
-    if (timeline->count) qsort(timeline->rank, timeline->count, sizeof *timeline->rank, by_rank);
+    timeline->rank = mem_zero(count, sizeof *timeline->rank);
+    for (size_t i = 0; i < count; i++) {
+        struct rank_time *of_process = taken[i];
+        timeline->rank[i] = *of_process;
+        *of_process = (struct rank_time){.rank = of_process->rank};
+    }
+    if (count) qsort(timeline->rank, count, sizeof *timeline->rank, by_rank);
+    timeline->count = join(timeline->rank, count);
     for (size_t i = 0; i < timeline->count; i++) {
-        for (int kind = 0; kind < NR_WORK_KINDS; kind++) intervals_merge(&timeline->rank[i].kind[kind]);
-        end_piece(&timeline->rank[i]);
-        intervals_merge(&timeline->rank[i].pieces);
-        timeline->rank[i].total = intervals_total(&timeline->rank[i].pieces);
+        set_total(&timeline->rank[i]);
         timeline->works += timeline->rank[i].works;
     }
 }
 
+void timeline_of_model(struct timeline *timeline, const struct selection *chosen)
+{
+    void **taken = mem_zero(chosen->processes, sizeof *taken);
+    for (size_t i = 0; i < chosen->processes; i++) taken[i] = take(chosen, chosen->process[i]);
+    timeline_collect(timeline, chosen, taken);
+    for (size_t i = 0; i < chosen->processes; i++) free_taken(taken[i]);
+    free(taken);
+}
+
 void timeline_free(struct timeline *timeline)
 {
-    for (size_t i = 0; i < timeline->count; i++) {
-        for (int kind = 0; kind < NR_WORK_KINDS; kind++) intervals_free(&timeline->rank[i].kind[kind]);
-        intervals_free(&timeline->rank[i].pieces);
-    }
+    for (size_t i = 0; i < timeline->count; i++) rank_time_free(&timeline->rank[i]);
     free(timeline->rank);
     *timeline = (struct timeline){0};
 }

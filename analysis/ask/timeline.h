@@ -2,35 +2,44 @@
  *
  * All processes and devices of a rank are merged: simultaneous work of two devices counts once, so a rank's busy time
  * never exceeds its total. Each set is a union (intervals.h). Only kernels, copies and sets count.
+ * A rank's total is measured piece by piece: our traces of a rank are one piece, and each PyTorch trace is another one,
+ * because the time between two of them is unknown.
  */
 #ifndef TFA_TIMELINE_H
 #define TFA_TIMELINE_H
 
-#include "ask/selection.h"
+#include "ask/reduction.h"
 #include "ask/work_kinds.h"
 #include "base/intervals.h"
 
+/* The summary of a process or of a rank. rank_time_merge is associative and commutative. */
 struct rank_time {
     int64_t rank;
-    int64_t total; /* last end less first start of its work; summed over the files of a rank */
+    int64_t total; /* set by timeline_collect: last end less first start of the work; summed over the pieces */
     uint64_t works;
-    int64_t first, last;                  /* while collecting: bounds of the current piece */
-    uint64_t in_piece;                    /* works in the current piece */
-    struct intervals pieces;              /* each from its first to its last */
+    int64_t first, last;                  /* bounds of the work of our traces; first is above last: none */
+    struct intervals pieces;              /* merged: the bounds of the work of each PyTorch trace */
     struct intervals kind[NR_WORK_KINDS]; /* merged */
 };
 
 struct timeline {
     double ns; /* nanoseconds per unit of the times here */
     struct rank_time *rank;
-    size_t count, capacity;
+    size_t count;
     uint64_t works;
 };
 
-/* Returns the parts of the model to load, by --rules, --step, --cycle and --stage. */
-unsigned timeline_wants(const struct options *options);
-/* Collects the work that the filters choose, by the rules exact or tracelens. */
-void timeline_collect(struct timeline *timeline, const struct selection *chosen);
+/* Makes a struct rank_time of the work of a process that the filters choose, by the rules exact or tracelens. */
+extern const struct reduction timeline_reduction;
+/* Moves the work of `b` into `a`; `b` has none afterwards. Both have the same rank. */
+void rank_time_merge(struct rank_time *a, struct rank_time *b);
+void rank_time_free(struct rank_time *rank);
+
+/* Unites the summaries of the chosen processes by rank. `taken` has a struct rank_time for each, which is empty
+ * afterwards. */
+void timeline_collect(struct timeline *timeline, const struct selection *chosen, void *const *taken);
+/* The same for processes that are loaded with what timeline_reduction wants. */
+void timeline_of_model(struct timeline *timeline, const struct selection *chosen);
 void timeline_free(struct timeline *timeline);
 int64_t timeline_ns(const struct timeline *timeline, int64_t time);
 

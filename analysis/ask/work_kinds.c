@@ -8,7 +8,6 @@
  */
 #include "ask/work_kinds.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "model/collective.h"
@@ -50,21 +49,22 @@ static enum work_kind look(const struct work_kinds *kinds, enum event_class even
 
 void work_kinds_init(struct work_kinds *kinds, enum rules rules, const struct names *names)
 {
-    *kinds = (struct work_kinds){.rules = rules, .names = names, .count = names->count};
-    kinds->known = mem_zero(names->count * NR_CLASSES, sizeof *kinds->known);
+    *kinds = (struct work_kinds){.rules = rules, .names = names};
 }
 
 enum work_kind work_kind(struct work_kinds *kinds, enum event_class event_class, uint32_t name)
 {
-    if (name >= kinds->count) /* added after work_kinds_init */
-        return look(kinds, event_class, names_get(kinds->names, name));
-    uint8_t *known = &kinds->known[(size_t)name * NR_CLASSES + event_class];
-    if (!*known) *known = (uint8_t)(look(kinds, event_class, names_get(kinds->names, name)) + 1);
-    return (enum work_kind)(*known - 1);
+    uint64_t key = (uint64_t)name * NR_CLASSES + event_class;
+    uint32_t known = map_get(&kinds->known, key);
+    if (known == MAP_NONE) {
+        known = look(kinds, event_class, names_get(kinds->names, name));
+        map_put(&kinds->known, key, known);
+    }
+    return (enum work_kind)known;
 }
 
 void work_kinds_free(struct work_kinds *kinds)
 {
-    free(kinds->known);
+    map_free(&kinds->known);
     *kinds = (struct work_kinds){0};
 }

@@ -15,8 +15,7 @@ extern const char *const work_kind_names[NR_WORK_KINDS];
 struct work_kinds {
     enum rules rules;
     const struct names *names;
-    uint8_t *known; /* kind + 1 by class and name; 0: not classified yet */
-    size_t count;   /* number of names at work_kinds_init */
+    struct map known; /* kind by name and class */
 };
 void work_kinds_init(struct work_kinds *kinds, enum rules rules, const struct names *names);
 enum work_kind work_kind(struct work_kinds *kinds, enum event_class event_class, uint32_t name);

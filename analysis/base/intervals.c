@@ -34,6 +34,13 @@ void intervals_merge(struct intervals *set)
     set->count = kept;
 }
 
+void intervals_fit(struct intervals *set)
+{
+    if (set->count == set->capacity) return;
+    set->interval = mem_resize(set->interval, set->count, sizeof *set->interval);
+    set->capacity = set->count;
+}
+
 int64_t intervals_total(const struct intervals *set)
 {
     int64_t total = 0;

@@ -21,6 +21,7 @@ struct intervals {
 
 void intervals_add(struct intervals *set, int64_t start, int64_t end); /* an empty interval is dropped */
 void intervals_merge(struct intervals *set);
+void intervals_fit(struct intervals *set); /* gives back memory reserved for more intervals */
 int64_t intervals_total(const struct intervals *set);
 /* Returns how much of merged `a` lies in merged `b`. */
 int64_t intervals_overlap(const struct intervals *a, const struct intervals *b);

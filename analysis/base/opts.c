@@ -52,7 +52,7 @@ static const struct {
     const char *name, *answers, *keys, *refuses;
     unsigned takes;
 } commands[] = {
-#define COMMAND(name, function, answers, keys, takes, refuses) {name, answers, keys, refuses, takes},
+#define COMMAND(name, function, answers, keys, takes, reduction, refuses) {name, answers, keys, refuses, takes},
 #include "commands.def"
 #undef COMMAND
 };

@@ -5,7 +5,7 @@
 #include "base/util.h"
 
 /* COMMAND_cmd_x for each command, in the order of commands.def. */
-#define COMMAND(name, function, answers, keys, takes, refuses) COMMAND_##function,
+#define COMMAND(name, function, answers, keys, takes, reduction, refuses) COMMAND_##function,
 enum command_id {
 #include "commands.def"
     NR_COMMANDS

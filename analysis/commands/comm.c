@@ -174,10 +174,10 @@ void comm_say(const struct comm *comm)
 
 /* ---- the answer ---- */
 
-void comm_match(struct comm *comm, struct session *session, bool stages)
+void comm_match(struct comm *comm, struct session *session)
 {
     *comm = (struct comm){.session = session, .rules = session->options.rules};
-    comm_collect(&comm->job, &session->chosen, stages);
+    comm_collect(&comm->job, &session->chosen, session_summaries(session));
     if (comm->rules == RULES_EXACT) comm_align(&comm->fits, &comm->job.summary, comm->job.clocks);
     comm_rows_make(&comm->rows, &comm->job.summary, comm->rules);
 }
@@ -229,8 +229,8 @@ void cmd_comm(struct session *session)
         session->status = STATUS_USAGE;
         return;
     }
-    if (!session_load(session, comm_wants(options), false) || !session_begin(session, STYLE_TABLE)) return;
-    comm_match(&comm, session, false);
+    if (!session_summarise(session) || !session_begin(session, STYLE_TABLE)) return;
+    comm_match(&comm, session);
     size_t shown = options->top ? MIN(options->top, comm.rows.count) : comm.rows.count;
     for (size_t i = 0; i < shown; i++) emit_one(&comm, &comm.rows.row[i]);
     emit_sums(&comm);

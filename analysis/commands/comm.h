@@ -15,8 +15,8 @@ struct comm {
     enum rules rules;
 };
 
-/* Matches the collectives of the chosen ranks; the session is loaded. */
-void comm_match(struct comm *comm, struct session *session, bool stages);
+/* Matches the collectives of the chosen ranks; the session is summarised. */
+void comm_match(struct comm *comm, struct session *session);
 /* Reports what the collectives lack. */
 void comm_say(const struct comm *comm);
 void comm_end(struct comm *comm);

@@ -67,14 +67,12 @@ void cmd_kinds(struct session *session)
     int64_t total[INTERVALS_COMBINATIONS] = {0};
     struct timeline timeline = {0};
     bool hta = session->options.rules == RULES_HTA;
-    if (!(hta ? hta_load(session) : session_load(session, timeline_wants(&session->options), false)) ||
-        !session_begin(session, STYLE_TABLE))
-        return;
+    if (!(hta ? hta_load(session) : session_summarise(session)) || !session_begin(session, STYLE_TABLE)) return;
     if (hta) {
         timeline.ns = 1;
         timeline.works = hta_kinds(&session->chosen, total);
     } else {
-        timeline_collect(&timeline, &session->chosen);
+        timeline_collect(&timeline, &session->chosen, session_summaries(session));
     }
     for (size_t i = 0; i < timeline.count; i++) intervals_combine(timeline.rank[i].kind, INTERVALS_SETS, total);
     emit_kinds(session, &timeline, total);

@@ -57,14 +57,24 @@ static void say_simulated(const struct selection *chosen)
                  simulated, chosen->processes);
 }
 
-static bool load(struct session *session, unsigned want, bool keep)
+static void read_inputs(struct session *session, unsigned want, bool keep)
 {
     const struct options *options = &session->options;
+    bool reduce = summaries_suffice(options);
     want |= options->names == NAMES_MANGLED ? WANT_MANGLED : 0;
     want |= options->rules != RULES_EXACT ? WANT_AS_WRITTEN : 0;
     model_init(&session->model);
     for (size_t i = 0; i < options->inputs.count; i++) inputs_add(&session->inputs, options->inputs.text[i]);
-    inputs_read(&session->inputs, &session->model, want, (unsigned)MIN(options->jobs, 256), keep);
+    summaries_init(&session->summaries, options, &session->model, session->inputs.count);
+    const struct reading reading = {want, (unsigned)MIN(options->jobs, 256), keep, reduce ? summaries_take : NULL,
+                                    &session->summaries};
+    inputs_read(&session->inputs, &session->model, &reading);
+}
+
+static bool load(struct session *session, unsigned want, bool keep)
+{
+    const struct options *options = &session->options;
+    read_inputs(session, want, keep);
     for (size_t i = 0; i < session->inputs.count; i++) {
         if (!session->inputs.input[i].usable) {
             say_notes(&session->inputs.input[i]);
@@ -92,10 +102,28 @@ static bool load(struct session *session, unsigned want, bool keep)
 bool session_load(struct session *session, unsigned want, bool keep)
 {
     if (session->loaded == LOAD_FIRST) {
-        want |= session->options.questions > 1 ? WANT_FOR_ALL : 0;
+        want |= session->options.questions > 1 && !summaries_suffice(&session->options) ? WANT_FOR_ALL : 0;
         session->loaded = load(session, want, keep) ? LOADED : LOAD_FAILED;
     }
     return session->loaded == LOADED;
+}
+
+bool session_summarise(struct session *session)
+{
+    return session_load(session, summaries_want(&session->options), false);
+}
+
+void *const *session_summaries(struct session *session)
+{
+    const struct selection *chosen = &session->chosen;
+    struct summaries *summaries = &session->summaries;
+    enum command_id question = session->options.command;
+    if (!summaries_suffice(&session->options)) summaries_take_all(summaries, question, chosen);
+    free(session->summary);
+    session->summary = mem_zero(chosen->processes, sizeof *session->summary);
+    for (size_t i = 0; i < chosen->processes; i++)
+        session->summary[i] = summaries->of_input[question][chosen->process[i]->input];
+    return session->summary;
 }
 
 /* ---- the answer ---- */
@@ -192,6 +220,8 @@ void session_close(struct session *session)
 
 void session_free(struct session *session)
 {
+    summaries_free(&session->summaries);
+    free(session->summary);
     inputs_free(&session->inputs);
     model_free(&session->model);
     selection_free(&session->chosen);

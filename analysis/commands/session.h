@@ -1,11 +1,12 @@
 /* session.h - one run of tfanalyze: its options, its inputs, the processes chosen from them, and the output.
  *
- * A command loads the parts it needs and prints. The session alone decides the exit status.
+ * A command loads the parts it needs and prints. Where summaries suffice, it has them instead: then `chosen` describes
+ * the processes and has none of their events. The session alone decides the exit status.
  */
 #ifndef TFA_SESSION_H
 #define TFA_SESSION_H
 
-#include "ask/selection.h"
+#include "commands/summaries.h"
 #include "write/emit.h"
 
 struct session {
@@ -13,6 +14,8 @@ struct session {
     struct inputs inputs;
     struct model model;
     struct selection chosen; /* the part of `model` that `options` choose */
+    struct summaries summaries;
+    void **summary; /* of the last session_summaries */
     struct out out;
     struct emit emit;
     enum { LOAD_FIRST, LOADED, LOAD_FAILED } loaded;
@@ -24,6 +27,11 @@ struct session {
 /* Reads all inputs, reports their faults and applies the selection. Returns false, after a message, if there is
  * nothing to answer. */
 bool session_load(struct session *session, unsigned want, bool keep);
+/* The same for a command with a reduction, which then needs no more than session_summaries. */
+bool session_summarise(struct session *session);
+/* Returns the summaries of the chosen processes for the current command, whose reduction made them. They are valid until
+ * the next call. */
+void *const *session_summaries(struct session *session);
 /* Opens the output and begins the answer, with its list of inputs. */
 bool session_begin(struct session *session, enum emit_style style);
 /* Ends the answer. `found` is false if the filters left nothing: a message then names the filters, and nothing is
@@ -38,7 +46,7 @@ void session_close(struct session *session);
 void session_free(struct session *session); /* keeps the status */
 
 /* The functions of the commands in commands.def. */
-#define COMMAND(name, function, answers, keys, takes, refuses) void function(struct session *session);
+#define COMMAND(name, function, answers, keys, takes, reduction, refuses) void function(struct session *session);
 #include "commands.def"
 #undef COMMAND
 

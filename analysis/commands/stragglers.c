@@ -40,9 +40,8 @@ void cmd_stragglers(struct session *session)
     const struct options *options = &session->options;
     struct comm comm;
     struct lates lates;
-    unsigned want = comm_wants(options) | WANT_RANGES | WANT_LAUNCHES | WANT_OPERATORS;
-    if (!session_load(session, want, false) || !session_begin(session, STYLE_TABLE)) return;
-    comm_match(&comm, session, true);
+    if (!session_summarise(session) || !session_begin(session, STYLE_TABLE)) return;
+    comm_match(&comm, session);
     lates_make(&lates, &comm.rows, comm.job.summary.names);
     size_t shown = options->top ? MIN(options->top, lates.count) : lates.count;
     for (size_t i = 0; i < shown; i++) emit_late(&session->emit, comm.job.summary.names, &lates.late[i]);

@@ -76,9 +76,8 @@ static void say_unknown(const struct timeline *timeline, const struct options *o
 void timeline_answer(struct session *session, emit_rank_time *emit_one)
 {
     struct timeline timeline = {0};
-    if (!session_load(session, timeline_wants(&session->options), false) || !session_begin(session, STYLE_TABLE))
-        return;
-    timeline_collect(&timeline, &session->chosen);
+    if (!session_summarise(session) || !session_begin(session, STYLE_TABLE)) return;
+    timeline_collect(&timeline, &session->chosen, session_summaries(session));
     for (size_t i = 0; i < timeline.count; i++) emit_one(&session->emit, &timeline, &timeline.rank[i]);
     emit_totals(&session->emit);
     emit_count(&session->emit, "ranks", timeline.count);

@@ -268,8 +268,7 @@ void inputs_add(struct inputs *inputs, const char *word)
 struct work {
     struct inputs *inputs;
     struct model *model;
-    unsigned want;
-    bool keep;
+    const struct reading *reading;
     atomic_size_t next, finished;
     atomic_ullong done; /* bytes */
 };
@@ -290,7 +289,7 @@ static void read_kineto_file(struct work *work, struct input *input)
 {
     process_init(&input->process, input->path, "kineto");
     input->process.how = input->how;
-    input->usable = load_kineto(input->path, input->how, &work->model->names, work->want, &input->process,
+    input->usable = load_kineto(input->path, input->how, &work->model->names, work->reading->want, &input->process,
                                 &input->notes, &work->done);
     if (!input->usable) {
         process_free(&input->process);
@@ -308,10 +307,10 @@ static void read_tfr_file(struct work *work, struct input *input)
         process_init(&input->process, input->path, input->trace.fd < 0 ? "live" : "tfr");
         input->process.how = input->how;
         input->process.is_of_reader = input->trace.is_of_reader;
-        load_tfr(&input->trace, &work->model->names, work->want, &input->process, &input->notes, &work->done);
+        load_tfr(&input->trace, &work->model->names, work->reading->want, &input->process, &input->notes, &work->done);
         input->process.rank = input->rank >= 0 ? input->rank : input->process.rank;
     }
-    if (!input->usable || !work->keep) {
+    if (!input->usable || !work->reading->keep) {
         trace_close(&input->trace);
         input->open = false;
     }
@@ -323,6 +322,10 @@ static void read_one(struct work *work, struct input *input)
         return;
     if (input->is_kineto) read_kineto_file(work, input);
     else read_tfr_file(work, input);
+    if (input->usable && work->reading->take) {
+        work->reading->take(work->reading->argument, (size_t)(input - work->inputs->input), &input->process);
+        process_forget(&input->process);
+    }
 }
 
 /* Reads one input. If memory runs out, gives the file up and frees what was read of it. */
@@ -463,13 +466,13 @@ static void collect(struct inputs *inputs, struct model *model)
     }
 }
 
-void inputs_read(struct inputs *inputs, struct model *model, unsigned want, unsigned jobs, bool keep)
+void inputs_read(struct inputs *inputs, struct model *model, const struct reading *reading)
 {
     mem_limit(0.75); /* the answer needs memory too */
-    struct work work = {.inputs = inputs, .model = model, .want = want, .keep = keep};
+    struct work work = {.inputs = inputs, .model = model, .reading = reading};
     pthread_t watcher;
     bool watched = isatty(STDERR_FILENO) && pthread_create(&watcher, NULL, show_progress, &work) == 0;
-    jobs_run(jobs, inputs->count, work_on, &work);
+    jobs_run(reading->jobs, inputs->count, work_on, &work);
     if (watched) pthread_join(watcher, NULL);
     read_starved(&work);
     mem_limit(1);

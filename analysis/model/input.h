@@ -35,8 +35,17 @@ struct inputs {
 
 /* Adds the inputs that `word` names. A word that names none becomes an unusable input with a note. */
 void inputs_add(struct inputs *inputs, const char *word);
-/* Reads the inputs with up to `jobs` threads (0: one per processor). With `keep` the traces stay open. */
-void inputs_read(struct inputs *inputs, struct model *model, unsigned want, unsigned jobs, bool keep);
+
+struct reading {
+    unsigned want;
+    unsigned jobs; /* threads; 0: one per processor */
+    bool keep;     /* the traces stay open */
+    /* Takes a process on the thread that read it; only its description is kept then. NULL: the process is kept. The
+     * process may turn out later to be a copy of another one that is left out. */
+    void (*take)(void *argument, size_t input, const struct process *process);
+    void *argument;
+};
+void inputs_read(struct inputs *inputs, struct model *model, const struct reading *reading);
 void inputs_free(struct inputs *inputs);
 
 #endif

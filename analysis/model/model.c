@@ -462,6 +462,32 @@ void process_free(struct process *process)
     *process = (struct process){0};
 }
 
+void process_forget(struct process *process)
+{
+    struct process kept = {.input = process->input,
+                           .path = process->path,
+                           .how = process->how,
+                           .is_of_reader = process->is_of_reader,
+                           .kind = process->kind,
+                           .rank = process->rank,
+                           .world = process->world,
+                           .pid = process->pid,
+                           .host = process->host,
+                           .complete = process->complete,
+                           .has_time = process->has_time,
+                           .first = process->first,
+                           .last = process->last,
+                           .clock.has_axis = process->clock.has_axis,
+                           .events = process->events,
+                           .lost = process->lost,
+                           .device = process->device,
+                           .devices = process->devices};
+    process->path = process->host = NULL;
+    process->device = NULL;
+    process_free(process);
+    *process = kept;
+}
+
 /* ---- the model ---- */
 
 void model_init(struct model *model)

@@ -427,6 +427,8 @@ struct work_detail *works_detail(struct works *works, bool details);
 void calls_free(struct calls *calls);
 /* Called after loading: matches beginnings with ends, cuts ranges, and converts ticks to nanoseconds. */
 void process_finish(struct process *process);
+/* Frees all events and tables, and keeps what describes the process as a whole. */
+void process_forget(struct process *process);
 void process_free(struct process *process);
 
 void model_init(struct model *model);

@@ -52,7 +52,7 @@ static z_stream unpacking, packing; /* of the mutator; kept, because to initiali
 static char *directory, *run_path, *tfr_path, *live_path, *report_path, *answer_path;
 
 static void (*const functions[])(struct session *session) = {
-#define COMMAND(name, function, answers, keys, takes, refuses) [COMMAND_##function] = function,
+#define COMMAND(name, function, answers, keys, takes, reduction, refuses) [COMMAND_##function] = function,
 #include "commands.def"
 #undef COMMAND
 };

@@ -1,4 +1,4 @@
-/* parts.c - turns the collectives of each rank into parts that can be matched, and unites those of all ranks.
+/* parts.c - numbers the collectives of each rank, so that they can be matched, and unites those of all ranks.
  *
  * The key of a collective is its communicator and its sequence number. Where no number is recorded, its place in the
  * order of time among those of its communicator on the rank stands for it; the call's time counts, or the kernel's
@@ -14,10 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ask/choice.h"
-#include "ask/comm/tracelens.h"
-#include "ask/stages/at.h"
-#include "ask/timeline.h"
 #include "base/jobs.h"
 
 /* ---- runs and clocks ---- */
@@ -25,6 +21,7 @@
 /* A process with collectives. */
 struct place {
     const struct process *process;
+    struct comm_summary *parts;
     size_t index; /* in the selection */
     uint32_t run, clock;
 };
@@ -98,150 +95,6 @@ static size_t find_clocks(struct place *place, size_t count)
     map_free(&clock_of);
     names_free(&hosts);
     return clocks;
-}
-
-/* ---- one process ---- */
-
-static void take_collective(struct comm_part *part, const struct collective *c)
-{
-    bool is_message = c->op == COLLECTIVE_SEND || c->op == COLLECTIVE_RECV;
-    part->group = c->communicator;
-    part->members = c->members;
-    part->op_key = c->communicator == NAME_NONE ? c->op : 0;
-    part->source = is_message ? c->source : UNKNOWN_NUMBER;
-    part->peer = is_message ? c->peer : UNKNOWN_NUMBER;
-    bool is_matched = is_message && c->source != UNKNOWN_NUMBER && c->peer != UNKNOWN_NUMBER;
-    if (is_message && !is_matched) { /* nobody knows whom the message met, so it stays alone */
-        part->source = part->rank;
-        part->peer = c->op;
-    }
-    part->sequence = is_message ? UNKNOWN_NUMBER : c->sequence;
-    part->op = c->op;
-    part->name = c->name;
-    part->datatype = c->datatype;
-    part->size = !is_message ? c->size : is_matched ? 2 : UNKNOWN_NUMBER;
-    part->elements_in = c->elements_in;
-    part->elements_out = c->elements_out;
-    part->bytes_in = c->bytes_in;
-    part->bytes_out = c->bytes_out;
-    part->call_start = c->call_start;
-    part->start = c->start;
-    part->end = c->end;
-}
-
-struct scope {
-    const struct selection *chosen;
-    const struct process *process;
-    bool attributed;
-    struct attribution attribution;
-    struct choice choice;
-    struct stage_finder finder;
-    size_t *step; /* the profiler's steps by start, as indices in process->ranges */
-    size_t steps;
-};
-
-static int by_range_start(const void *a, const void *b, void *process)
-{
-    const struct ranges *r = &((const struct process *)process)->ranges;
-    size_t x = *(const size_t *)a, y = *(const size_t *)b;
-    return r->start[x] != r->start[y] ? (r->start[x] < r->start[y] ? -1 : 1) : (x > y) - (x < y);
-}
-
-static void find_steps(struct scope *scope)
-{
-    const struct ranges *r = &scope->process->ranges;
-    size_t capacity = 0;
-    for (size_t i = 0; i < r->table.count; i++) {
-        if (r->step[i] == NO_PLACE) continue;
-        scope->step = mem_grow(scope->step, &capacity, scope->steps + 1, sizeof *scope->step);
-        scope->step[scope->steps++] = i;
-    }
-    if (scope->steps) qsort_r(scope->step, scope->steps, sizeof *scope->step, by_range_start, (void *)scope->process);
-}
-
-/* Returns the number of the step that is open at `time`. Steps do not overlap. */
-static int64_t step_at(const struct scope *scope, int64_t time)
-{
-    const struct ranges *r = &scope->process->ranges;
-    size_t low = 0, high = scope->steps;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (r->start[scope->step[middle]] <= time) low = middle + 1;
-        else high = middle;
-    }
-    bool inside = low && time < r->end[scope->step[low - 1]];
-    return inside ? (int64_t)r->step[scope->step[low - 1]] : UNKNOWN_NUMBER;
-}
-
-static void scope_init(struct scope *scope, const struct selection *chosen, const struct process *process, bool stages)
-{
-    *scope = (struct scope){.chosen = chosen, .process = process};
-    scope->attributed = stages || choice_needs_launches(chosen->options, process);
-    if (scope->attributed) attribute(&scope->attribution, process, false);
-    choice_init(&scope->choice, chosen, process, scope->attributed ? &scope->attribution : NULL);
-    if (scope->attributed) stage_finder_init(&scope->finder, process, &scope->attribution);
-    if (stages) find_steps(scope);
-}
-
-static void scope_free(struct scope *scope)
-{
-    if (scope->attributed) stage_finder_free(&scope->finder);
-    choice_free(&scope->choice);
-    if (scope->attributed) attribution_free(&scope->attribution);
-    free(scope->step);
-}
-
-/* Applies the filters, and finds the stage and the step. */
-static bool is_chosen(const struct scope *scope, const struct collective *c, struct comm_part *part)
-{
-    struct interval when;
-    struct belonging at = {0};
-    bool chosen;
-    if (c->work != NO_WORK) {
-        chosen = choice_work(&scope->choice, c->work, &when);
-        if (scope->attributed) at = scope->attribution.work[c->work];
-    } else {
-        int64_t begin = c->call_start != UNKNOWN_TIME ? c->call_start : c->start;
-        chosen = choice_call(&scope->choice, begin, NO_PLACE);
-        /* A moment earlier, as the work itself may be an annotation. */
-        if (scope->attributed) at = (struct belonging){begin, stage_at(&scope->finder, c->thread, begin - 1), VIA_NONE};
-    }
-    part->step = scope->attributed ? step_at(scope, at.time) : UNKNOWN_NUMBER;
-    return scope->attributed ? choice_stage_name(&scope->choice, &at, &part->stage) && chosen : chosen;
-}
-
-static void add_process(struct comm_summary *summary, const struct selection *chosen, const struct place *place,
-                        bool stages)
-{
-    const struct process *p = place->process;
-    struct scope scope;
-    scope_init(&scope, chosen, p, stages);
-    struct comm_part blank = {.run = place->run,
-                              .rank = p->rank,
-                              .clock = place->clock,
-                              .axis = is_on_axis(p) ? 0 : place->clock + 1,
-                              .stream = UNKNOWN_NUMBER,
-                              .file_duration_us = -1};
-    bool tracelens = chosen->options->rules == RULES_TRACELENS;
-    for (size_t i = 0; i < p->collectives.count && !tracelens; i++) {
-        struct comm_part part = blank;
-        take_collective(&part, &p->collectives.collective[i]);
-        part.is_chosen = is_chosen(&scope, &p->collectives.collective[i], &part);
-        comm_add(summary, &part);
-    }
-    struct tracelens_kernels kernels = {.process = p, .names = summary->names};
-    const struct collective *c;
-    while (tracelens && tracelens_next(&kernels, &c)) {
-        struct comm_part part = blank;
-        struct collective one = *c;
-        one.work = kernels.work;
-        take_collective(&part, &one);
-        tracelens_change(&part, &kernels, c);
-        part.is_chosen = is_chosen(&scope, &one, &part);
-        comm_add(summary, &part);
-    }
-    map_free(&kernels.communicates);
-    scope_free(&scope);
 }
 
 /* ---- numbers ---- */
@@ -339,13 +192,24 @@ struct rank_task {
 };
 
 struct tasks {
-    const struct selection *chosen;
     const struct place *place;
-    bool stages;
     struct rank_task *task;
     size_t count;
     atomic_size_t next;
 };
+
+/* Moves the parts of a process to the rank. */
+static void add_process(struct comm_summary *summary, const struct place *place)
+{
+    bool on_axis = is_on_axis(place->process);
+    for (size_t i = 0; i < place->parts->count; i++) {
+        struct comm_part *part = &place->parts->part[i];
+        part->run = place->run;
+        part->clock = place->clock;
+        part->axis = on_axis ? 0 : place->clock + 1;
+    }
+    comm_append(summary, place->parts);
+}
 
 static void *summarise(void *argument)
 {
@@ -353,9 +217,8 @@ static void *summarise(void *argument)
     size_t i;
     while ((i = atomic_fetch_add(&tasks->next, 1)) < tasks->count) {
         struct rank_task *task = &tasks->task[i];
-        task->summary.names = &tasks->chosen->model->names;
-        for (size_t k = task->first; k < task->end; k++)
-            add_process(&task->summary, tasks->chosen, &tasks->place[k], tasks->stages);
+        task->summary.names = tasks->place[task->first].parts->names;
+        for (size_t k = task->first; k < task->end; k++) add_process(&task->summary, &tasks->place[k]);
         task->restarts = number_all(&task->summary);
         comm_sort(&task->summary);
     }
@@ -369,37 +232,38 @@ static void unite(struct rank_task *task, size_t count)
         for (size_t i = 0; i + step < count; i += 2 * step) comm_merge(&task[i].summary, &task[i + step].summary);
 }
 
-unsigned comm_wants(const struct options *options)
+/* Summarises each rank, whose processes are neighbours in `place`, and unites the ranks. */
+static void summarise_ranks(struct comm_job *job, const struct place *place, size_t places, uint64_t jobs)
 {
-    unsigned want = WANT_DEVICE | WANT_COLLECTIVES;
-    bool by_launch = options->step.count || options->cycle.count || options->stage.count;
-    return by_launch ? want | WANT_RANGES | WANT_LAUNCHES | WANT_OPERATORS : want;
-}
-
-void comm_collect(struct comm_job *job, const struct selection *chosen, bool stages)
-{
-    struct place *place = mem_zero(chosen->processes, sizeof *place);
-    struct tasks tasks = {.chosen = chosen, .place = place, .stages = stages};
-    size_t places = 0;
-    *job = (struct comm_job){.summary.names = &chosen->model->names};
-    for (size_t i = 0; i < chosen->processes; i++)
-        if (chosen->process[i]->collectives.count)
-            place[places++] = (struct place){.process = chosen->process[i], .index = i};
-    if (places) qsort(place, places, sizeof *place, by_rank_and_time);
-    job->runs = find_runs(place, places);
-    job->clocks = find_clocks(place, places);
-    for (size_t i = 0; i < places; i++) job->without_axis += !is_on_axis(place[i].process);
+    struct tasks tasks = {.place = place};
     tasks.task = mem_zero(places, sizeof *tasks.task);
     for (size_t i = 0; i < places; i++) {
         if (!i || place[i].process->rank != place[i - 1].process->rank) tasks.task[tasks.count++].first = i;
         tasks.task[tasks.count - 1].end = i + 1;
     }
-    jobs_run(chosen->options->jobs, tasks.count, summarise, &tasks);
+    jobs_run(jobs, tasks.count, summarise, &tasks);
     for (size_t i = 0; i < tasks.count; i++) job->restarts += tasks.task[i].restarts;
     job->ranks = tasks.count;
     unite(tasks.task, tasks.count);
     if (tasks.count) job->summary = tasks.task[0].summary;
     free(tasks.task);
+}
+
+void comm_collect(struct comm_job *job, const struct selection *chosen, void *const *taken)
+{
+    struct place *place = mem_zero(chosen->processes, sizeof *place);
+    size_t places = 0;
+    *job = (struct comm_job){.summary.names = &chosen->model->names};
+    for (size_t i = 0; i < chosen->processes; i++) {
+        struct comm_taken *of_process = taken[i];
+        if (of_process->has_collectives)
+            place[places++] = (struct place){.process = chosen->process[i], .parts = &of_process->parts, .index = i};
+    }
+    if (places) qsort(place, places, sizeof *place, by_rank_and_time);
+    job->runs = find_runs(place, places);
+    job->clocks = find_clocks(place, places);
+    for (size_t i = 0; i < places; i++) job->without_axis += !is_on_axis(place[i].process);
+    summarise_ranks(job, place, places, chosen->options->jobs);
     free(place);
 }
 

@@ -2,8 +2,7 @@
 #ifndef TFA_COMM_PARTS_H
 #define TFA_COMM_PARTS_H
 
-#include "ask/comm/summary.h"
-#include "ask/selection.h"
+#include "ask/comm/taken.h"
 
 struct comm_job {
     struct comm_summary summary; /* of all ranks */
@@ -14,11 +13,9 @@ struct comm_job {
     uint64_t restarts;           /* sequence numbers that restarted */
 };
 
-/* Returns the parts of the model to load. */
-unsigned comm_wants(const struct options *options);
-/* Summarises the ranks with up to --jobs threads, and unites their summaries. `stages`: also finds the stage of each
- * part, for which the model needs what comm_wants loads with --stage. */
-void comm_collect(struct comm_job *job, const struct selection *chosen, bool stages);
+/* Summarises the ranks with up to --jobs threads, and unites their summaries. `taken` has a struct comm_taken for each
+ * chosen process, which is empty afterwards. */
+void comm_collect(struct comm_job *job, const struct selection *chosen, void *const *taken);
 void comm_job_free(struct comm_job *job);
 
 #endif

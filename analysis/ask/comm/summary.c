@@ -73,6 +73,26 @@ void comm_add(struct comm_summary *s, const struct comm_part *part)
     s->part[s->count++] = *part;
 }
 
+void comm_fit(struct comm_summary *s)
+{
+    s->part = mem_resize(s->part, s->count, sizeof *s->part);
+    s->capacity = s->count;
+}
+
+void comm_append(struct comm_summary *a, struct comm_summary *b)
+{
+    if (!a->count) {
+        free(a->part);
+        *a = *b;
+    } else {
+        a->part = mem_grow(a->part, &a->capacity, a->count + b->count, sizeof *a->part);
+        if (b->count) memcpy(a->part + a->count, b->part, b->count * sizeof *b->part);
+        a->count += b->count;
+        free(b->part);
+    }
+    *b = (struct comm_summary){.names = b->names};
+}
+
 void comm_sort(struct comm_summary *s)
 {
     if (s->count) qsort_r(s->part, s->count, sizeof *s->part, parts_in_order, (void *)s->names);

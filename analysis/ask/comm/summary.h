@@ -43,6 +43,10 @@ struct comm_summary {
 };
 
 void comm_add(struct comm_summary *summary, const struct comm_part *part);
+/* Gives back the memory that comm_add reserved for more parts. */
+void comm_fit(struct comm_summary *summary);
+/* Moves the parts of `b` behind those of `a`, before they are sorted; `b` is empty afterwards. */
+void comm_append(struct comm_summary *a, struct comm_summary *b);
 /* Puts the parts into their order; called after the last comm_add. */
 void comm_sort(struct comm_summary *summary);
 /* Moves the parts of `b` into `a`. Both are sorted; `b` is empty afterwards. */

@@ -180,7 +180,7 @@ static void put_rank(struct out *out, const struct rank_time *rank)
 static void put_devices(struct out *out, const struct report *report)
 {
     struct timeline timeline;
-    timeline_collect(&timeline, &report->session->chosen);
+    timeline_of_model(&timeline, &report->session->chosen);
     size_t shown = 0;
     put_device_names(out, report);
     if (timeline.works) {

@@ -1,0 +1,193 @@
+/* taken.c - takes the collectives of one process, with the stage and the step of each. */
+#include "ask/comm/taken.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "ask/choice.h"
+#include "ask/comm/tracelens.h"
+#include "ask/stages/at.h"
+
+static void take_collective(struct comm_part *part, const struct collective *c)
+{
+    bool is_message = c->op == COLLECTIVE_SEND || c->op == COLLECTIVE_RECV;
+    part->group = c->communicator;
+    part->members = c->members;
+    part->op_key = c->communicator == NAME_NONE ? c->op : 0;
+    part->source = is_message ? c->source : UNKNOWN_NUMBER;
+    part->peer = is_message ? c->peer : UNKNOWN_NUMBER;
+    bool is_matched = is_message && c->source != UNKNOWN_NUMBER && c->peer != UNKNOWN_NUMBER;
+    if (is_message && !is_matched) { /* nobody knows whom the message met, so it stays alone */
+        part->source = part->rank;
+        part->peer = c->op;
+    }
+    part->sequence = is_message ? UNKNOWN_NUMBER : c->sequence;
+    part->op = c->op;
+    part->name = c->name;
+    part->datatype = c->datatype;
+    part->size = !is_message ? c->size : is_matched ? 2 : UNKNOWN_NUMBER;
+    part->elements_in = c->elements_in;
+    part->elements_out = c->elements_out;
+    part->bytes_in = c->bytes_in;
+    part->bytes_out = c->bytes_out;
+    part->call_start = c->call_start;
+    part->start = c->start;
+    part->end = c->end;
+}
+
+struct scope {
+    const struct selection *chosen;
+    const struct process *process;
+    bool attributed;
+    struct attribution attribution;
+    struct choice choice;
+    struct stage_finder finder;
+    size_t *step; /* the profiler's steps by start, as indices in process->ranges */
+    size_t steps;
+};
+
+static int by_range_start(const void *a, const void *b, void *process)
+{
+    const struct ranges *r = &((const struct process *)process)->ranges;
+    size_t x = *(const size_t *)a, y = *(const size_t *)b;
+    return r->start[x] != r->start[y] ? (r->start[x] < r->start[y] ? -1 : 1) : (x > y) - (x < y);
+}
+
+static void find_steps(struct scope *scope)
+{
+    const struct ranges *r = &scope->process->ranges;
+    size_t capacity = 0;
+    for (size_t i = 0; i < r->table.count; i++) {
+        if (r->step[i] == NO_PLACE) continue;
+        scope->step = mem_grow(scope->step, &capacity, scope->steps + 1, sizeof *scope->step);
+        scope->step[scope->steps++] = i;
+    }
+    if (scope->steps) qsort_r(scope->step, scope->steps, sizeof *scope->step, by_range_start, (void *)scope->process);
+}
+
+/* Returns the number of the step that is open at `time`. Steps do not overlap. */
+static int64_t step_at(const struct scope *scope, int64_t time)
+{
+    const struct ranges *r = &scope->process->ranges;
+    size_t low = 0, high = scope->steps;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (r->start[scope->step[middle]] <= time) low = middle + 1;
+        else high = middle;
+    }
+    bool inside = low && time < r->end[scope->step[low - 1]];
+    return inside ? (int64_t)r->step[scope->step[low - 1]] : UNKNOWN_NUMBER;
+}
+
+static void scope_init(struct scope *scope, const struct selection *chosen, const struct process *process, bool stages)
+{
+    *scope = (struct scope){.chosen = chosen, .process = process};
+    scope->attributed = stages || choice_needs_launches(chosen->options, process);
+    if (scope->attributed) attribute(&scope->attribution, process, false);
+    choice_init(&scope->choice, chosen, process, scope->attributed ? &scope->attribution : NULL);
+    if (scope->attributed) stage_finder_init(&scope->finder, process, &scope->attribution);
+    if (stages) find_steps(scope);
+}
+
+static void scope_free(struct scope *scope)
+{
+    if (scope->attributed) stage_finder_free(&scope->finder);
+    choice_free(&scope->choice);
+    if (scope->attributed) attribution_free(&scope->attribution);
+    free(scope->step);
+}
+
+/* Applies the filters, and finds the stage and the step. */
+static bool is_chosen(const struct scope *scope, const struct collective *c, struct comm_part *part)
+{
+    struct interval when;
+    struct belonging at = {0};
+    bool chosen;
+    if (c->work != NO_WORK) {
+        chosen = choice_work(&scope->choice, c->work, &when);
+        if (scope->attributed) at = scope->attribution.work[c->work];
+    } else {
+        int64_t begin = c->call_start != UNKNOWN_TIME ? c->call_start : c->start;
+        chosen = choice_call(&scope->choice, begin, NO_PLACE);
+        /* A moment earlier, as the work itself may be an annotation. */
+        if (scope->attributed) at = (struct belonging){begin, stage_at(&scope->finder, c->thread, begin - 1), VIA_NONE};
+    }
+    part->step = scope->attributed ? step_at(scope, at.time) : UNKNOWN_NUMBER;
+    return scope->attributed ? choice_stage_name(&scope->choice, &at, &part->stage) && chosen : chosen;
+}
+
+static void take_parts(struct comm_taken *taken, struct scope *scope)
+{
+    const struct process *p = scope->process;
+    const struct comm_part blank = {.rank = p->rank, .stream = UNKNOWN_NUMBER, .file_duration_us = -1};
+    bool tracelens = scope->chosen->options->rules == RULES_TRACELENS;
+    for (size_t i = 0; i < p->collectives.count && !tracelens; i++) {
+        struct comm_part part = blank;
+        take_collective(&part, &p->collectives.collective[i]);
+        part.is_chosen = is_chosen(scope, &p->collectives.collective[i], &part);
+        comm_add(&taken->parts, &part);
+    }
+    struct tracelens_kernels kernels = {.process = p, .names = taken->parts.names};
+    const struct collective *c;
+    while (tracelens && tracelens_next(&kernels, &c)) {
+        struct comm_part part = blank;
+        struct collective one = *c;
+        one.work = kernels.work;
+        take_collective(&part, &one);
+        tracelens_change(&part, &kernels, c);
+        part.is_chosen = is_chosen(scope, &one, &part);
+        comm_add(&taken->parts, &part);
+    }
+    map_free(&kernels.communicates);
+}
+
+static void *take(const struct selection *chosen, const struct process *process, bool stages)
+{
+    struct comm_taken *taken = mem_zero(1, sizeof *taken);
+    struct scope scope;
+    taken->parts.names = &chosen->model->names;
+    taken->has_collectives = process->collectives.count != 0;
+    if (!taken->has_collectives) return taken;
+    scope_init(&scope, chosen, process, stages);
+    take_parts(taken, &scope);
+    scope_free(&scope);
+    comm_fit(&taken->parts);
+    return taken;
+}
+
+static void *take_without_stages(const struct selection *chosen, const struct process *process)
+{
+    return take(chosen, process, false);
+}
+
+static void *take_with_stages(const struct selection *chosen, const struct process *process)
+{
+    return take(chosen, process, true);
+}
+
+static void free_taken(void *summary)
+{
+    comm_summary_free(&((struct comm_taken *)summary)->parts);
+    free(summary);
+}
+
+static unsigned wants(const struct options *options)
+{
+    unsigned want = WANT_DEVICE | WANT_COLLECTIVES;
+    bool by_launch = options->step.count || options->cycle.count || options->stage.count;
+    return by_launch ? want | WANT_RANGES | WANT_LAUNCHES | WANT_OPERATORS : want;
+}
+
+static unsigned wants_with_stages(const struct options *options)
+{
+    return wants(options) | WANT_RANGES | WANT_LAUNCHES | WANT_OPERATORS;
+}
+
+/* --from and --to count from the first record of all inputs. */
+static bool stands_alone(const struct options *options)
+{
+    return isnan(options->from) && isnan(options->to);
+}
+
+const struct reduction comm_reduction = {wants, stands_alone, take_without_stages, free_taken};
+const struct reduction stragglers_reduction = {wants_with_stages, stands_alone, take_with_stages, free_taken};
