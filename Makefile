@@ -24,7 +24,7 @@ PRELOAD_SRCS += $(addprefix preload/cuda/,calls.c cuda.c cudart.c cudart_changed
                   kernel_names.c routes.c sync_stages.c values.c)
 PRELOAD_SRCS += $(addprefix preload/cupti/,buffers.c calls.c clock.c cupti.c devices.c find.c kinds.c layout.c other_calls.c other_clients.c other_clients_v2.c \
                   records.c select.c stage_sums.c state.c)
-PRELOAD_SRCS += $(addprefix preload/torch/,c10.c host_blocks.c inputs.c texts.c torch.c)
+PRELOAD_SRCS += $(addprefix preload/torch/,c10.c collectives.c host_blocks.c inputs.c texts.c torch.c)
 PRELOAD_SRCS += $(addprefix preload/python/,builtins.c callstack.c frames.c native_names.c python.c telefuser.c torch_builtins.c)
 PRELOAD_SRCS += $(addprefix preload/nccl/,calls.c communicators.c nccl.c)
 PRELOAD_SRCS += $(addprefix preload/nvtx/,names.c nvtx.c)

@@ -222,6 +222,11 @@ enum tfi_collective_flag {
     TFI_COLLECTIVE_CAPTURED = 2, /* its stream was being captured: it runs with each replay of the graph */
 };
 
+/* Which side of a framework's collective a record is. */
+enum tfi_framework_flag {
+    TFI_FRAMEWORK_WORK = 1, /* the work of a backend; else the call */
+};
+
 /* How a graph got its nodes. */
 enum tfi_graph_relation {
     TFI_GRAPH_INSTANTIATED = 1,

@@ -269,7 +269,7 @@ void tfi_torch_text(struct tfi_text *text, enum tfi_torch_how how, const void *f
 /* ---- trial ---- */
 
 /* Asks the kernel. If that is forbidden, only values that cannot be an address are refused. */
-static bool readable(const void *address, size_t bytes)
+bool tfi_torch_readable(const void *address, size_t bytes)
 {
     char room[512];
     struct iovec to = {room, bytes}, from = {(void *)(uintptr_t)address, bytes};
@@ -283,19 +283,21 @@ static bool readable_tensor(const struct value *value)
 {
     const char *impl = pointer(value, 0);
     size_t bytes = tfi_torch_at.keys > tfi_torch_at.type ? tfi_torch_at.keys + 8u : tfi_torch_at.type + 8u;
-    if (!readable(impl, bytes)) return false;
+    if (!tfi_torch_readable(impl, bytes)) return false;
     uint64_t dims = word(impl, tfi_torch_at.dims);
-    return dims <= 5 || (dims <= TFI_TORCH_DIMS / 2 && readable(pointer(impl, tfi_torch_at.sizes), 16 * dims));
+    return dims <= 5 ||
+           (dims <= TFI_TORCH_DIMS / 2 && tfi_torch_readable(pointer(impl, tfi_torch_at.sizes), 16 * dims));
 }
 
 static bool readable_list(const struct value *value)
 {
     const void *impl = pointer(value, 0);
-    if (!readable(impl, tfi_torch_at.element_type + 8u) ||
-        !readable(pointer(impl, tfi_torch_at.element_type), tfi_torch_at.kind + 8u))
+    if (!tfi_torch_readable(impl, tfi_torch_at.element_type + 8u) ||
+        !tfi_torch_readable(pointer(impl, tfi_torch_at.element_type), tfi_torch_at.kind + 8u))
         return false;
     struct values list = elements_of(value);
-    if (list.count > TFI_TORCH_SHOWN || (list.count && !readable(list.first, list.count * sizeof *list.first)))
+    if (list.count > TFI_TORCH_SHOWN ||
+        (list.count && !tfi_torch_readable(list.first, list.count * sizeof *list.first)))
         return false;
     for (size_t i = 0; is_tensor_list(value) && i < list.count; i++)
         if (list.first[i].tag != tfi_torch_at.tensor || !readable_tensor(&list.first[i])) return false;
@@ -306,7 +308,7 @@ static bool readable_inputs(const void *function)
 {
     struct values inputs = inputs_of(function);
     if (inputs.count != torch.num_inputs(function) || inputs.count > TFI_TORCH_SHOWN) return false;
-    if (inputs.count && !readable(inputs.first, inputs.count * sizeof *inputs.first)) return false;
+    if (inputs.count && !tfi_torch_readable(inputs.first, inputs.count * sizeof *inputs.first)) return false;
     for (size_t i = 0; i < inputs.count; i++) {
         const struct value *value = &inputs.first[i];
         if (value->tag == tfi_torch_at.tensor && !readable_tensor(value)) return false;

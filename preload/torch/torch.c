@@ -65,7 +65,9 @@ struct op {
     uint16_t scope;
     bool evaluates; /* autograd's frame round a backward operator */
     bool unwritten; /* it began while nothing was recorded: only its name is kept while it is open */
-    uint32_t depth; /* number of operators that were open in its thread */
+    bool is_collective;
+    uint32_t depth;                         /* number of operators that were open in its thread */
+    struct tfi_torch_collective collective; /* if is_collective */
 };
 
 /* Cache entry of a name. A name usually comes by the same address, but an address may come with another name. */
@@ -73,7 +75,8 @@ struct name {
     const char *address;
     uint32_t number; /* of the string, 0 if the entry is empty */
     bool evaluates;  /* name of a frame of autograd */
-    char text[83];   /* the longest common name is that of autograd's frame round AccumulateGrad */
+    bool calls;      /* name of an operator that calls a process group */
+    char text[82];   /* the longest common name is that of autograd's frame round AccumulateGrad */
 };
 #define NAMES 256u    /* a power of two */
 #define NAMES_WAYS 2u /* autograd builds names anew: those of equal length take turns at one address */
@@ -183,6 +186,32 @@ static TFI_COLD void note(const void *function, bool inputs)
     if (inputs) tfi_torch_inputs_text(how, function, &seen);
 }
 
+/* ---- collectives ---- */
+
+static TFI_COLD void write_collective(struct tfi_thread *t, const struct op *op, uint32_t flags)
+{
+    uint64_t now = tfi_ticks();
+    struct tfi_rec_framework_collective *rec = TFI_RESERVE(t, framework_collective);
+    if (!rec) return;
+    rec->name = op->name;
+    rec->time = op->start;
+    rec->duration = now - op->start;
+    rec->group = op->collective.group;
+    rec->description = op->collective.description;
+    rec->in = op->collective.in;
+    rec->out = op->collective.out;
+    rec->tensor = op->collective.tensor;
+    rec->tensors = op->collective.tensors;
+    rec->type = op->collective.type;
+    rec->rank = op->collective.rank;
+    rec->ranks = op->collective.ranks;
+    rec->peer = op->collective.peer;
+    rec->thread = op->owner->serial;
+    rec->flags = flags;
+    rec->reserved = 0;
+    tfi_commit(t, sizeof *rec);
+}
+
 /* ---- ranges ---- */
 
 /* Describes the inputs of a range. Most have none; those of c10d's backends have the tensors of the collective. */
@@ -212,6 +241,12 @@ static void *start_range(void **object, const void *function)
         const char *name = torch.name(function);
         struct tfi_range range = {.name = tfi_string(name, strlen(name)), .flags = TFI_RANGE_STAGE | TFI_RANGE_TORCH};
         describe_range(op, function, name, &range);
+        op->is_collective = how == TFI_TORCH_DIRECT && tfi_torch_is_work(name) && tfi_recording(TFI_ACTIVITY_OPS);
+        if (op->is_collective) {
+            tfi_torch_work(function, &op->collective);
+            op->name = range.name;
+            op->start = tfi_ticks();
+        }
         op->range = tfi_stage_start(t, &range);
         op->owner->last = NULL;
         *object = op;
@@ -225,7 +260,10 @@ static void end_range(const void *function, const struct op *op)
     (void)function;
     struct tfi_thread *t = op ? tfi_enter(TFI_WHY_NONE) : NULL;
     if (!t) return;
-    if (op->gen == t->gen) tfi_stage_end(t, op->range);
+    if (op->gen == t->gen) {
+        if (op->is_collective) write_collective(t, op, TFI_FRAMEWORK_WORK);
+        tfi_stage_end(t, op->range);
+    }
     tfi_leave(t);
 }
 
@@ -256,6 +294,7 @@ static TFI_COLD const struct name *new_name(struct tfi_torch_thread *own, struct
     struct name *entry = length < sizeof entry->text ? &set[own->turn++ % NAMES_WAYS] : &own->long_one;
     entry->number = tfi_string(name, length);
     entry->evaluates = strncmp(name, evaluates, sizeof evaluates - 1) == 0;
+    entry->calls = tfi_torch_is_call(name);
     if (entry == &own->long_one) return entry;
     entry->address = name;
     memcpy(entry->text, name, length + 1);
@@ -289,6 +328,8 @@ static void fill(struct op *op, const void *function, uint16_t scope)
     op->sequence = -1;
     op->forward = 0;
     op->evaluates = scope == TFI_SCOPE_FUNCTION && name->evaluates;
+    op->is_collective =
+        TFI_UNLIKELY(name->calls) && how == TFI_TORCH_DIRECT && tfi_torch_call(function, text, &op->collective);
     if (how == TFI_TORCH_DIRECT) {
         uint64_t forward = tfi_torch_forward(function);
         op->sequence = tfi_torch_sequence(function);
@@ -347,7 +388,7 @@ static TFI_COLD void *start_unwritten(void **object, struct tfi_thread *t, const
     struct op *op = take(t);
     if (op) {
         op->name = name_of(op->owner, torch.name(function))->number;
-        op->evaluates = false;
+        op->evaluates = op->is_collective = false;
         op->unwritten = true;
         open_op(op);
         *object = op;
@@ -415,6 +456,7 @@ static void end_op(const void *function, const struct op *op)
     if (TFI_LIKELY(op->gen == t->gen && !op->unwritten)) {
         bool backward = op->evaluates || op->scope == TFI_SCOPE_BACKWARD;
         write_op(t, op, now);
+        if (TFI_UNLIKELY(op->is_collective)) write_collective(t, op, 0);
         if (TFI_UNLIKELY(tfi_sums_on) && backward) tfi_sums_operator_end(t, op->evaluates);
         if (wants_tensors()) write_tensors(t, op, function, 2);
     }
@@ -505,6 +547,7 @@ const char *tfi_torch_attach(const char *version)
     if (getenv("TORCH_CALLBACK")) torch.name = other_name;
 #endif
     direct = tfi_torch_inputs_init(library, version_number(version));
+    tfi_torch_groups_init(library);
     state = OFF;
     tfi_graphs_operators(open_operator);
     add_callbacks();

@@ -17,6 +17,7 @@ struct tfi_torch_layout {
     uint16_t storage, dims, sizes, type, keys, flags, policy, symbolic;
     uint64_t unstrided;
     uint16_t data, bytes;
+    uint16_t object, capsule, slots, group_rank, group_size;
 };
 
 /* Way in which the inputs of an operator are read. */
@@ -33,6 +34,18 @@ struct tfi_torch_inputs {
     uint32_t concrete;
     uint32_t strides;
     uint64_t flops;
+};
+
+/* A collective of torch.distributed, as its operator or the range of its backend's work tells it. */
+struct tfi_torch_collective {
+    uint32_t group, description; /* strings; 0: unknown */
+    int64_t in, out;             /* elements of this rank's two buffers; -1: unknown */
+    uint64_t tensor;             /* address of the first tensor that the rank puts in; 0: none */
+    uint32_t tensors;            /* number of the tensors that it puts in */
+    int32_t type;                /* of their elements: at::ScalarType; -1: unknown */
+    int32_t rank;                /* of this process in the group; -1: unknown */
+    uint32_t ranks;              /* size of the group; 0: unknown */
+    int32_t peer;                /* root or peer; -1: none */
 };
 
 /* The same inputs as texts. */
@@ -96,7 +109,28 @@ bool tfi_torch_async(const void *function);
  * and bytes, as many as there is room for. Returns the number of values written. */
 uint32_t tfi_torch_storages(const void *function, bool outputs, uint64_t *blocks, uint32_t room);
 
+/* ---- collectives.c ---- */
+
+/* Finds libtorch's functions on process groups in an open library. */
+void tfi_torch_groups_init(void *library);
+
+/* True for the name of an operator that calls a process group. */
+bool tfi_torch_is_call(const char *name);
+
+/* True for the name of a range that a backend of the host runs round the work of a collective. */
+bool tfi_torch_is_work(const char *name);
+
+/* Reads the collective of such an operator; false if its group is not understood. Only by the direct way and inside
+ * tfi_enter(). */
+bool tfi_torch_call(const void *function, const char *name, struct tfi_torch_collective *collective);
+
+/* Reads the tensors of such a range. */
+void tfi_torch_work(const void *function, struct tfi_torch_collective *collective);
+
 /* ---- texts.c ---- */
+
+/* True if these bytes can be read, at most 512 of them; their address has to be a multiple of 8. */
+bool tfi_torch_readable(const void *address, size_t bytes);
 
 /* Finds libtorch's functions; false if one that the direct way needs is missing. */
 bool tfi_torch_texts_init(void *library);

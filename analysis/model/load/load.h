@@ -1,4 +1,5 @@
-/* load.h - declares what the loaders of our traces share: tfr.c, threads.c, ops.c, device.c, nccl.c and graphs.c.
+/* load.h - declares what the loaders of our traces share: tfr.c, threads.c, ops.c, device.c, nccl.c,
+ * framework.c and graphs.c.
  *
  * A loader takes a group, all records of one kind in a chunk, and reads the columns it needs before it keeps
  * anything.
@@ -38,6 +39,19 @@ struct op_link {
     bool is_backward;
 };
 
+/* A collective as a framework sees it: a call of a process group, or the work of a backend of the host. */
+struct framework_collective {
+    struct collective own; /* of a work, `start` and `end` alone are set, and `op` */
+    uint64_t tensor;       /* first tensor that the rank puts in: the same in the call and its work; 0: none */
+    uint64_t tensors;
+    uint32_t thread; /* in which it began */
+    uint32_t group;  /* of a work: that of its thread; NAME_NONE: unknown */
+    uint32_t works;  /* of a call: works that it has got */
+    bool is_work;
+    bool is_whole;  /* a call that does all of its work itself */
+    bool is_nested; /* a call that NCCL's records describe, or a work inside its call */
+};
+
 struct load {
     struct trace *trace;
     struct names *names;
@@ -60,6 +74,8 @@ struct load {
     struct map device_of; /* by context */
     struct op_link *link;
     size_t links, link_capacity;
+    struct framework_collective *framework;
+    size_t frameworks, framework_capacity;
     uint64_t last_clock; /* ticks */
     uint64_t unknown;    /* records of kinds that the file does not describe */
     uint64_t budget;     /* limit of records for a file of this size */
@@ -122,6 +138,11 @@ void load_devices_end(struct load *load, struct notes *notes);
 void load_collectives(struct load *load);
 /* Called after process_finish: finds the kernels of the collectives. */
 void load_collectives_end(struct load *load);
+
+/* ---- framework.c ---- */
+void load_framework_collectives(struct load *load);
+/* Called after load_collectives_end: adds the framework's collectives to those of NCCL, or their groups to these. */
+void load_framework_collectives_end(struct load *load);
 
 /* ---- graphs.c ---- */
 void load_graph_nodes(struct load *load);

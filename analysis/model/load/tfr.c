@@ -275,6 +275,7 @@ static const struct {
     {TFI_KIND_call, WANT_CALLS | WANT_LAUNCHES, on_call},
     {TFI_KIND_collective, WANT_CALLS, on_collective},
     {TFI_KIND_collective, WANT_COLLECTIVES, load_collectives},
+    {TFI_KIND_framework_collective, WANT_COLLECTIVES, load_framework_collectives},
     {TFI_KIND_correlation, WANT_LAUNCHES, load_correlations},
     {TFI_KIND_device, 0, load_device},
     {TFI_KIND_kernel, WANT_DEVICE, load_kernels},
@@ -493,6 +494,7 @@ void load_tfr(struct trace *trace, struct names *names, unsigned want, struct pr
     name_steps(process, names);
     join_calls(process, names);
     load_collectives_end(&load);
+    load_framework_collectives_end(&load);
     if (!(want & WANT_CALLS)) calls_free(&process->calls); /* they were only needed for launch times */
     reader_free(&load.reader);
     map_free(&load.name_of_tid);
@@ -503,5 +505,6 @@ void load_tfr(struct trace *trace, struct names *names, unsigned want, struct pr
     lifetimes_free(&load.lifetimes);
     free(load.sync);
     free(load.link);
+    free(load.framework);
     free(load.zeros);
 }

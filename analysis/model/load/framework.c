@@ -1,0 +1,435 @@
+/* framework.c - loads the collectives that torch itself tells, and matches their calls with the work of the backend.
+ *
+ * A call of a process group names the group, the elements and the type. The work of a host's backend such as gloo runs
+ * later, in a thread of that group. The span of the collective is that of its work: from the moment at which a thread
+ * of the backend takes it up to the moment at which it is done. A send or a receive works in the calling thread,
+ * until the program has waited for it.
+ *
+ * Calls and works are matched in four steps. A work inside a call of its own thread belongs to that call. A work whose
+ * tensor object is that of an earlier call votes for the group of its thread. The works of a group then take the calls
+ * of that group in order; among the few oldest calls, the one with the same tensor object comes first, because a group
+ * has several threads. Works of threads without votes take the latest call of any group.
+ *
+ * A call around a call of NCCL is one collective with it: NCCL's communicator gets the name of the process group.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/load/load.h"
+
+enum {
+    WINDOW = 8,  /* the oldest waiting calls of a group that a work may take */
+    DEPTH = 4,   /* calls that may be open in a thread at once */
+    LATEST = 64, /* calls that a work without a group looks through */
+};
+
+/* ---- records ---- */
+
+/* Returns torch's name of an element type by its number, NULL if it has none here. */
+static const char *type_text(uint64_t type)
+{
+    static const char *const types[] = {
+        [0] = "Byte",           [1] = "Char",         [2] = "Short",          [3] = "Int",
+        [4] = "Long",           [5] = "Half",         [6] = "Float",          [7] = "Double",
+        [8] = "ComplexHalf",    [9] = "ComplexFloat", [10] = "ComplexDouble", [11] = "Bool",
+        [15] = "BFloat16",      [23] = "Float8_e5m2", [24] = "Float8_e4m3fn", [25] = "Float8_e5m2fnuz",
+        [27] = "UInt16",        [28] = "UInt32",      [29] = "UInt64",        [26] = "Float8_e4m3fnuz",
+        [44] = "Float8_e8m0fnu"};
+    return type < ARRAY_SIZE(types) ? types[type] : NULL;
+}
+
+static void take_peer(struct collective *c, int64_t peer)
+{
+    if (c->op == COLLECTIVE_SEND || c->op == COLLECTIVE_RECV) {
+        c->source = c->op == COLLECTIVE_SEND ? c->rank : peer;
+        c->peer = c->op == COLLECTIVE_SEND ? peer : c->rank;
+    } else if (peer >= 0) {
+        c->root = peer;
+    }
+}
+
+static uint64_t elements(uint64_t recorded)
+{
+    return (int64_t)recorded >= 0 ? recorded : UNKNOWN_COUNT;
+}
+
+void load_framework_collectives(struct load *load)
+{
+    const uint64_t *name = load_column(load, COL_framework_collective_name),
+                   *time = load_column(load, COL_framework_collective_time),
+                   *duration = load_column(load, COL_framework_collective_duration),
+                   *group = load_column(load, COL_framework_collective_group),
+                   *description = load_column(load, COL_framework_collective_description),
+                   *in = load_column(load, COL_framework_collective_in),
+                   *out = load_column(load, COL_framework_collective_out),
+                   *tensor = load_column(load, COL_framework_collective_tensor),
+                   *tensors = load_column(load, COL_framework_collective_tensors),
+                   *type = load_column(load, COL_framework_collective_type),
+                   *rank = load_column(load, COL_framework_collective_rank),
+                   *ranks = load_column(load, COL_framework_collective_ranks),
+                   *peer = load_column(load, COL_framework_collective_peer),
+                   *thread = load_column(load, COL_framework_collective_thread),
+                   *flags = load_column(load, COL_framework_collective_flags);
+    for (uint32_t i = 0; i < load_rows(load); i++) {
+        struct collectives one = {0};
+        uint64_t end = time[i];
+        struct collective *c = collectives_add(&one);
+        const struct string *text = strings_get(&load->trace->strings, name[i]);
+        const char *type_name = type_text(type[i]);
+        bool is_work = flags[i] & TFI_FRAMEWORK_WORK;
+        if (__builtin_add_overflow(time[i], duration[i], &end)) end = time[i];
+        c->name = load_name(load, name[i]);
+        c->op = (uint8_t)(text ? collective_op_of(text->text, strlen(text->text)) : COLLECTIVE_OTHER);
+        *(is_work ? &c->start : &c->call_start) = (int64_t)time[i]; /* ticks until the end of loading */
+        *(is_work ? &c->end : &c->call_end) = (int64_t)end;
+        c->communicator = load_name(load, group[i]);
+        c->description = load_name(load, description[i]);
+        c->datatype = type_name ? names_add(load->names, type_name, strlen(type_name)) : NAME_NONE;
+        c->rank = (int32_t)rank[i] >= 0 ? (int32_t)rank[i] : UNKNOWN_NUMBER;
+        c->size = ranks[i] ? (int64_t)(uint32_t)ranks[i] : UNKNOWN_NUMBER;
+        c->elements_in = elements(in[i]);
+        c->elements_out = elements(out[i]);
+        if (type_name) collective_size(c, collective_type_bytes(type_name, false));
+        take_peer(c, (int32_t)peer[i]);
+        c->thread = (uint32_t)thread[i];
+        load->framework =
+            mem_grow(load->framework, &load->framework_capacity, load->frameworks + 1, sizeof *load->framework);
+        load->framework[load->frameworks++] =
+            (struct framework_collective){.own = *c,
+                                          .tensor = tensor[i],
+                                          .tensors = tensors[i],
+                                          .thread = (uint32_t)thread[i],
+                                          .is_work = is_work,
+                                          .is_whole = text && strstr(text->text, "monitored_barrier")};
+        collectives_free(&one);
+    }
+}
+
+/* ---- calls and works ---- */
+
+struct matching {
+    struct framework_collective *call, *work; /* calls by start, works by start */
+    size_t calls, works;
+    size_t *by_thread; /* calls by thread and start */
+    size_t *by_tensor; /* calls by tensor and start */
+    size_t *by_group;  /* calls by group and start */
+};
+
+static int64_t begin_of(const struct framework_collective *f)
+{
+    return f->is_work ? f->own.start : f->own.call_start;
+}
+
+/* Calls first, then by start. */
+static int by_start(const void *a, const void *b)
+{
+    const struct framework_collective *x = a, *y = b;
+    if (x->is_work != y->is_work) return x->is_work ? 1 : -1;
+    return (begin_of(x) > begin_of(y)) - (begin_of(x) < begin_of(y));
+}
+
+static int by_key(uint64_t x, uint64_t y, size_t a, size_t b)
+{
+    return x != y ? (x < y ? -1 : 1) : (a > b) - (a < b);
+}
+
+static int by_thread(const void *a, const void *b, void *calls)
+{
+    const struct framework_collective *call = calls;
+    size_t x = *(const size_t *)a, y = *(const size_t *)b;
+    return by_key(call[x].thread, call[y].thread, x, y);
+}
+
+static int by_tensor(const void *a, const void *b, void *calls)
+{
+    const struct framework_collective *call = calls;
+    size_t x = *(const size_t *)a, y = *(const size_t *)b;
+    return by_key(call[x].tensor, call[y].tensor, x, y);
+}
+
+static int by_group(const void *a, const void *b, void *calls)
+{
+    const struct framework_collective *call = calls;
+    size_t x = *(const size_t *)a, y = *(const size_t *)b;
+    return by_key(call[x].own.communicator, call[y].own.communicator, x, y);
+}
+
+static size_t *order_calls(const struct matching *m, int (*order)(const void *, const void *, void *))
+{
+    size_t *index = mem_zero(m->calls, sizeof *index);
+    for (size_t i = 0; i < m->calls; i++) index[i] = i;
+    if (m->calls) qsort_r(index, m->calls, sizeof *index, order, m->call);
+    return index;
+}
+
+/* gloo makes a reduce_scatter of all_reduces on copies of its tensors. */
+static bool fits(const struct framework_collective *call, const struct framework_collective *work)
+{
+    bool copies = call->own.op == COLLECTIVE_REDUCE_SCATTER &&
+                  (work->own.op == COLLECTIVE_ALL_REDUCE || work->own.op == COLLECTIVE_REDUCE);
+    return (copies || call->own.op == work->own.op) && call->own.call_start <= work->own.start;
+}
+
+static bool is_waiting(const struct framework_collective *call)
+{
+    uint64_t needed = call->own.op == COLLECTIVE_REDUCE_SCATTER ? MAX(call->tensors, 1) : 1;
+    return !call->is_nested && call->works < needed;
+}
+
+static void attach(struct framework_collective *call, const struct framework_collective *work)
+{
+    struct collective *c = &call->own;
+    if (!call->works++ || work->own.start < c->start) c->start = work->own.start;
+    c->end = MAX(c->end, work->own.end);
+}
+
+/* Returns the innermost call of a thread around a moment; NULL if there is none. */
+static struct framework_collective *call_around(const struct matching *m, uint32_t thread, int64_t time)
+{
+    size_t low = 0, high = m->calls;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        const struct framework_collective *at = &m->call[m->by_thread[middle]];
+        if (at->thread < thread || (at->thread == thread && at->own.call_start <= time)) low = middle + 1;
+        else high = middle;
+    }
+    for (size_t i = low; i-- && low - i <= DEPTH;) {
+        struct framework_collective *at = &m->call[m->by_thread[i]];
+        if (at->thread != thread) break;
+        if (time <= at->own.call_end) return at;
+    }
+    return NULL;
+}
+
+/* A monitored barrier consists of sends and receives in its own thread, and lasts as long as its call. */
+static void match_nested(struct matching *m)
+{
+    for (size_t i = 0; i < m->calls; i++) {
+        const struct framework_collective *call = &m->call[i];
+        struct framework_collective itself = *call;
+        itself.own.start = call->own.call_start;
+        itself.own.end = call->own.call_end;
+        if (call->is_whole) attach(&m->call[i], &itself);
+    }
+    for (size_t i = 0; i < m->works; i++) {
+        struct framework_collective *call = call_around(m, m->work[i].thread, m->work[i].own.start);
+        m->work[i].is_nested = call != NULL;
+        if (call && !call->is_whole) attach(call, &m->work[i]);
+    }
+}
+
+/* ---- the groups of threads ---- */
+
+/* Returns the latest call on the work's tensor before it; NULL if there is none. */
+static const struct framework_collective *call_on_tensor(const struct matching *m,
+                                                         const struct framework_collective *work)
+{
+    size_t low = 0, high = m->calls;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        const struct framework_collective *at = &m->call[m->by_tensor[middle]];
+        if (at->tensor < work->tensor || (at->tensor == work->tensor && at->own.call_start <= work->own.start))
+            low = middle + 1;
+        else high = middle;
+    }
+    const struct framework_collective *call = low ? &m->call[m->by_tensor[low - 1]] : NULL;
+    return call && work->tensor && call->tensor == work->tensor && fits(call, work) ? call : NULL;
+}
+
+struct vote {
+    uint32_t thread, group;
+};
+
+static int by_vote(const void *a, const void *b)
+{
+    const struct vote *x = a, *y = b;
+    return by_key(x->thread, y->thread, x->group, y->group);
+}
+
+/* Gives each work the group that most works of its thread vote for. */
+static void find_groups(struct matching *m)
+{
+    struct vote *vote = mem_zero(m->works, sizeof *vote);
+    size_t votes = 0, most = 0;
+    struct map group_of = {0};
+    for (size_t i = 0; i < m->works; i++) {
+        const struct framework_collective *call = m->work[i].is_nested ? NULL : call_on_tensor(m, &m->work[i]);
+        if (call) vote[votes++] = (struct vote){m->work[i].thread, call->own.communicator};
+    }
+    if (votes) qsort(vote, votes, sizeof *vote, by_vote);
+    for (size_t first = 0, end; first < votes; first = end) {
+        for (end = first; end < votes && by_vote(&vote[first], &vote[end]) == 0;) end++;
+        if (!first || vote[first].thread != vote[first - 1].thread) most = 0;
+        if (end - first > most) map_put(&group_of, vote[first].thread, vote[first].group);
+        most = MAX(most, end - first);
+    }
+    for (size_t i = 0; i < m->works; i++) {
+        uint32_t group = map_get(&group_of, m->work[i].thread);
+        m->work[i].group = group == MAP_NONE ? NAME_NONE : group;
+    }
+    map_free(&group_of);
+    free(vote);
+}
+
+/* ---- works in order ---- */
+
+/* The calls of a group that are not done, from the oldest one on, as places in by_group. */
+struct queue {
+    size_t from, end;
+};
+
+static bool has_begun(const struct matching *m, size_t place, const struct framework_collective *work)
+{
+    return m->call[m->by_group[place]].own.call_start <= work->own.start;
+}
+
+/* Returns the call that a work takes among the oldest ones: that with its tensor, else one whose tensor is copied or
+ * unknown, else any; NULL if no call fits. */
+static struct framework_collective *choose(const struct matching *m, const struct queue *q,
+                                           const struct framework_collective *work)
+{
+    struct framework_collective *second = NULL, *third = NULL;
+    size_t seen = 0;
+    for (size_t i = q->from; i < q->end && seen < WINDOW && has_begun(m, i, work); i++) {
+        struct framework_collective *call = &m->call[m->by_group[i]];
+        if (!is_waiting(call)) continue;
+        seen++;
+        if (!fits(call, work)) continue;
+        if (call->tensor == work->tensor) return call;
+        bool is_open = !call->tensor || !work->tensor || call->own.op != work->own.op;
+        if (is_open && !second) second = call;
+        if (!third) third = call;
+    }
+    return second ? second : third;
+}
+
+static void match_in_order(struct matching *m)
+{
+    struct queue *queue = mem_zero(m->calls, sizeof *queue);
+    struct map queue_of = {0};
+    uint32_t queues = 0;
+    for (size_t i = 0; i < m->calls; i++) {
+        uint32_t group = m->call[m->by_group[i]].own.communicator, at = map_get(&queue_of, group);
+        if (at == MAP_NONE) {
+            map_put(&queue_of, group, at = queues++);
+            queue[at].from = i;
+        }
+        queue[at].end = i + 1;
+    }
+    for (size_t i = 0; i < m->works; i++) {
+        const struct framework_collective *work = &m->work[i];
+        uint32_t at = work->is_nested || work->group == NAME_NONE ? MAP_NONE : map_get(&queue_of, work->group);
+        struct queue *q = at == MAP_NONE ? NULL : &queue[at];
+        struct framework_collective *call = NULL;
+        while (q && q->from < q->end && has_begun(m, q->from, work) && !(call = choose(m, q, work)))
+            q->from++; /* its work is not in the trace */
+        if (call) attach(call, work);
+        while (q && q->from < q->end && !is_waiting(&m->call[m->by_group[q->from]])) q->from++;
+    }
+    map_free(&queue_of);
+    free(queue);
+}
+
+/* Matches the works of threads without a group, such as those of a group that only has barriers. */
+static void match_rest(struct matching *m)
+{
+    for (size_t i = 0, next = 0; i < m->works; i++) {
+        const struct framework_collective *work = &m->work[i];
+        while (next < m->calls && m->call[next].own.call_start <= work->own.start) next++;
+        if (work->is_nested || work->group != NAME_NONE) continue;
+        for (size_t k = next; k-- && next - k <= LATEST;) {
+            if (!is_waiting(&m->call[k]) || !fits(&m->call[k], work)) continue;
+            attach(&m->call[k], work);
+            break;
+        }
+    }
+}
+
+/* ---- NCCL ---- */
+
+/* Takes from a call what NCCL does not know. A message gets its ranks too: NCCL has a communicator for each pair. */
+static void take_group(struct collective *c, const struct collective *call, bool is_own)
+{
+    bool is_message = c->op == COLLECTIVE_SEND || c->op == COLLECTIVE_RECV;
+    if (is_message && !is_own) return;
+    c->communicator = call->communicator;
+    c->description = call->description;
+    if (!is_message) return;
+    c->rank = call->rank;
+    c->source = call->source;
+    c->peer = call->peer;
+}
+
+/* Gives the collectives of NCCL the names of their process groups. A communicator has one group, so collectives whose
+ * call was not recorded get the name too. */
+static void name_communicators(struct matching *m, struct process *process)
+{
+    struct collectives *nccl = &process->collectives;
+    struct map call_of = {0}; /* by communicator */
+    struct framework_collective **own = mem_zero(nccl->count, sizeof *own);
+    for (size_t i = 0; i < nccl->count; i++) {
+        const struct collective *c = &nccl->collective[i];
+        struct framework_collective *call = own[i] = call_around(m, c->thread, c->call_start);
+        if (!call) continue;
+        call->is_nested = true;
+        bool is_message = c->op == COLLECTIVE_SEND || c->op == COLLECTIVE_RECV;
+        if (!is_message && call->own.communicator != NAME_NONE && c->communicator != NAME_NONE)
+            map_put(&call_of, c->communicator, (uint32_t)(call - m->call));
+    }
+    for (size_t i = 0; i < nccl->count; i++) {
+        struct collective *c = &nccl->collective[i];
+        uint32_t known = c->communicator == NAME_NONE ? MAP_NONE : map_get(&call_of, c->communicator);
+        if (own[i] && own[i]->own.communicator != NAME_NONE) take_group(c, &own[i]->own, true);
+        else if (known != MAP_NONE) take_group(c, &m->call[known].own, false);
+    }
+    map_free(&call_of);
+    free(own);
+}
+
+/* ---- the end of loading ---- */
+
+/* Adds the calls that are collectives of their own. Beside NCCL, a call without work is none: NCCL executes it elsewhere,
+ * in the replay of a graph for instance. */
+static void add_calls(struct process *process, const struct matching *m)
+{
+    bool beside_nccl = process->collectives.count > 0;
+    for (size_t i = 0; i < m->calls; i++) {
+        const struct framework_collective *call = &m->call[i];
+        if (call->is_nested || (beside_nccl && !call->works)) continue;
+        *collectives_add(&process->collectives) = call->own;
+    }
+}
+
+static void convert(struct load *load)
+{
+    for (size_t i = 0; i < load->frameworks; i++) {
+        struct collective *c = &load->framework[i].own;
+        int64_t *times[] = {&c->call_start, &c->call_end, &c->start, &c->end};
+        for (size_t k = 0; k < ARRAY_SIZE(times); k++)
+            if (*times[k] != UNKNOWN_TIME) *times[k] = clock_ns(&load->process->clock, (uint64_t)*times[k]);
+    }
+}
+
+void load_framework_collectives_end(struct load *load)
+{
+    struct matching m = {.call = load->framework};
+    if (!load->frameworks) return;
+    convert(load);
+    qsort(load->framework, load->frameworks, sizeof *load->framework, by_start);
+    while (m.calls < load->frameworks && !load->framework[m.calls].is_work) m.calls++;
+    m.work = load->framework + m.calls;
+    m.works = load->frameworks - m.calls;
+    m.by_thread = order_calls(&m, by_thread);
+    m.by_tensor = order_calls(&m, by_tensor);
+    m.by_group = order_calls(&m, by_group);
+    name_communicators(&m, load->process);
+    match_nested(&m);
+    find_groups(&m);
+    match_in_order(&m);
+    match_rest(&m);
+    add_calls(load->process, &m);
+    collectives_finish(&load->process->collectives);
+    free(m.by_thread);
+    free(m.by_tensor);
+    free(m.by_group);
+}
