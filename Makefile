@@ -16,7 +16,7 @@ MAKEFLAGS += --no-builtin-rules
 # The library runs inside other people's processes, so its sources are listed by name. Both programs contain SHARED_SRCS.
 PRELOAD_SRCS := preload/tfinject.c
 PRELOAD_SRCS += $(addprefix preload/base/,files.c fmt.c frame.c glibc.c process.c raw_dlsym.c stack_room.c stderr.c sys.c)
-PRELOAD_SRCS += $(addprefix preload/record/,background.c chunk.c clock.c cost.c encode.c enter.c facts.c log.c pool.c states.c strings.c thread.c upkeep.c writer.c)
+PRELOAD_SRCS += $(addprefix preload/record/,background.c chunk.c clock.c cost.c encode.c enter.c facts.c log.c pool.c states.c strings.c thread.c upkeep.c worker.c writer.c)
 PRELOAD_SRCS += $(addprefix preload/control/,command.c config.c helper.c plan.c rank.c schedule.c trace.c trigger.c values.c)
 PRELOAD_SRCS += $(addprefix preload/stage/,allocator_totals.c console.c open_names.c open_stack.c stage.c telefuser_timing.c timing.c unmatched.c user_api.c watch.c)
 PRELOAD_SRCS += $(addprefix preload/hooks/,copies.c dl.c hooks.c posix.c recorded.c)
@@ -27,6 +27,7 @@ PRELOAD_SRCS += $(addprefix preload/cupti/,buffers.c calls.c clock.c cupti.c dev
 PRELOAD_SRCS += $(addprefix preload/torch/,c10.c collectives.c host_blocks.c inputs.c texts.c torch.c)
 PRELOAD_SRCS += $(addprefix preload/python/,builtins.c callstack.c frames.c native_names.c python.c telefuser.c torch_builtins.c)
 PRELOAD_SRCS += $(addprefix preload/nccl/,calls.c communicators.c nccl.c)
+PRELOAD_SRCS += $(addprefix preload/nvml/,library.c sampler.c)
 PRELOAD_SRCS += $(addprefix preload/nvtx/,names.c nvtx.c)
 SHIMS        := $(wildcard preload/python/shim*.py)
 CUDA_OBJS     = $(foreach tree,lib libtest,$(addprefix $(B)/obj/$(tree)/preload/cuda/,cuda.o cudart.o))
@@ -280,6 +281,17 @@ everything: $(if $(ASAN),,simnccl)
 .SECONDARY: $(SIMNCCL_OBJS)
 -include $(SIMNCCL_OBJS:.o=.d)
 # End of the simulated NCCL.
+
+# The simulated NVML, and that of an older driver, found by LD_LIBRARY_PATH.
+SIMNVML = $(B)/simgpu/libnvidia-ml.so.1 $(B)/simgpu/old/libnvidia-ml.so.1
+$(B)/simgpu/old/libnvidia-ml.so.1: CPPFLAGS += -DOLD
+$(SIMNVML): tests/simgpu/nvml_sim.c $(B)/flags
+	$(call compile,SIM,$(CC) $(CFLAGS_C) -fPIC -fvisibility=hidden -shared -Wl$(comma)-z$(comma)defs -Wl$(comma)-soname$(comma)$(@F) -MF $@.d -o $@ $< -pthread)
+.PHONY: simnvml
+simnvml: $(SIMNVML)
+everything: $(if $(ASAN),,simnvml)
+-include $(SIMNVML:=.d)
+# End of the simulated NVML.
 
 # The simulated GPU of CUDA 12.8: driver and runtime export only the symbols that the headers of that release declare
 # (`scripts/bootstrap test` fetches them). CUPTI is the same under another soname. Some programs need libcudart or libcupti 12.

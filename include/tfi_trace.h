@@ -235,6 +235,17 @@ enum tfi_graph_relation {
     TFI_GRAPH_PART = 4, /* it got no nodes: it is a child, or the body of a condition, in the other graph */
 };
 
+/* The columns of a device_sample that have a value. */
+enum tfi_sample_known {
+    TFI_SAMPLE_SM_CLOCK = 1,
+    TFI_SAMPLE_MEMORY_CLOCK = 2,
+    TFI_SAMPLE_POWER = 4,
+    TFI_SAMPLE_TEMPERATURE = 8,
+    TFI_SAMPLE_BUSY = 16, /* both shares */
+    TFI_SAMPLE_REASONS = 32,
+};
+enum tfi_sample_flag { TFI_SAMPLE_WHOLE_GPU = 1 };
+
 enum tfi_device_flag { TFI_DEVICE_SIMULATED = 1, TFI_DEVICE_BY_EVENTS = 2 };
 
 /* One row in memory. */

@@ -35,6 +35,7 @@
 #include "cupti/client.h"
 #include "hooks/dl.h"
 #include "hooks/hooks.h"
+#include "nvml/nvml.h"
 #include "nvtx/nvtx.h"
 #include "python/callstack.h"
 #include "python/python.h"
@@ -48,6 +49,7 @@
 #include "record/strings.h"
 #include "record/thread.h"
 #include "record/upkeep.h"
+#include "record/worker.h"
 #include "record/writer.h"
 #include "stage/console.h"
 #include "stage/stage.h"
@@ -116,12 +118,15 @@ static bool open_trace(void)
 
 static void before_fork(void)
 {
-    if (tfi_process->state == TFI_AWAKE && tfi_getpid() == tfi_trace_pid) tfi_background_before_fork();
+    if (tfi_process->state != TFI_AWAKE || tfi_getpid() != tfi_trace_pid) return;
+    tfi_nvml_before_fork(); /* first, because the background thread starts the other one */
+    tfi_background_before_fork();
 }
 
 static void after_fork_parent(void)
 {
     tfi_background_after_fork();
+    tfi_nvml_after_fork();
     tfi_cupti_after_fork();
 }
 
@@ -139,6 +144,8 @@ static void restart(void)
     tfi_log_restart();
     tfi_torch_restart();
     tfi_background_restart();
+    tfi_workers_cpu_restart();
+    tfi_nvml_restart();
     tfi_writer_restart();
     tfi_schedule_restart();
     tfi_v2_restart();
@@ -195,6 +202,7 @@ static void wake(void)
         tfi_guard_clear(t);
     }
     tfi_cupti_awake();
+    tfi_nvml_awake();
     tfi_cost_add(tfi_ticks() - start);
 }
 
@@ -309,6 +317,7 @@ static void finish(const char *reason)
     __atomic_store_n(&tfi_process->gen, 0, __ATOMIC_SEQ_CST);
     bool outside = all_outside();
     report_unmatched(reason);
+    outside &= tfi_nvml_finish();
     outside &= tfi_device_finish();
     write_timing();
     tfi_log_end();
@@ -338,7 +347,8 @@ static void resume(void)
 
 /* Jobs of the background thread, in the order in which it asks them. Chunks come before the device, because they hold
  * memory that threads wait for. */
-static const struct tfi_job *const jobs[] = {&tfi_schedule_job, &tfi_writer_job, &tfi_cupti_job, &tfi_event_times_job};
+static const struct tfi_job *const jobs[] = {&tfi_schedule_job, &tfi_writer_job, &tfi_cupti_job, &tfi_event_times_job,
+                                             &tfi_nvml_job};
 
 /* Runs once. Constructors of other libraries may call into us first, so the first call may come from one of them. */
 void tfi_construct(void)

@@ -48,6 +48,7 @@ struct tfi_config {
     const char *step; /* NULL: ProfilerStep#* */
     uint64_t max_mb;
     uint64_t flush_ms;
+    uint64_t nvml_hz;
     uint32_t activities; /* enum tfi_activity */
     uint32_t fixed;      /* bits set by the environment, as in tfi_recording_now; the others are defaults */
     uint32_t event_kernels;

@@ -57,6 +57,11 @@ static bool parse_count(const char *text, void *field)
     return tfi_whole_number(text, COUNT_LEAST, COUNT_MOST, field);
 }
 
+static bool parse_rate(const char *text, void *field)
+{
+    return tfi_whole_number(text, RATE_LEAST, RATE_MOST, field);
+}
+
 static bool parse_flag(const char *text, void *field)
 {
     static const char *const words[] = {"0", "1", "false", "true", "no", "yes", "off", "on", "unset"};
@@ -209,6 +214,7 @@ static const struct {
     [TYPE_NAMES] = {parse_list, describe_list, SHORTER},
     [TYPE_NUMBER] = {parse_number, describe_number, NUMBER_takes},
     [TYPE_COUNT] = {parse_count, describe_number, COUNT_takes},
+    [TYPE_RATE] = {parse_rate, describe_number, RATE_takes},
     [TYPE_SWITCH] = {parse_switch, describe_switch, "0 or 1"},
     [TYPE_FLAG] = {parse_flag, describe_switch, "0 or 1 (or true, yes, on, false, no, off)"},
     [TYPE_WORDS] = {parse_words, describe_word, words_take},

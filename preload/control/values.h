@@ -12,6 +12,7 @@ enum tfi_value_type {
     TYPE_NAMES,
     TYPE_NUMBER,
     TYPE_COUNT,
+    TYPE_RATE,
     TYPE_SWITCH,
     TYPE_FLAG,
     TYPE_WORDS,

@@ -247,6 +247,13 @@ uint32_t tfi_cupti_device(struct tfi_thread *lane, uint32_t device, bool ask);
 /* Writes the device records that were postponed. */
 void tfi_cupti_devices(struct tfi_thread *lane);
 void tfi_cupti_devices_restart(void);
+/* True if the driver may be asked about devices: no other client would take the question for the program's. */
+bool tfi_cupti_may_ask(void);
+/* Returns one bit for each device the process uses: it has a primary context, or there are records of its work. Asks
+ * the driver. */
+uint64_t tfi_cupti_devices_used(void);
+/* Fills all fields but the head with the driver's description of a device; false if the driver does not answer. */
+bool tfi_cupti_describe(uint32_t device, struct tfi_rec_device *rec);
 /* The driver's version, 0 if it is not mapped. */
 int tfi_cupti_driver_version(void);
 

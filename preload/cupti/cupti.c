@@ -112,8 +112,7 @@ static void read_clock(struct tfi_thread *to, bool always)
     if (tfi_cupti_clock_read(to)) last_clock = now;
 }
 
-/* True if the driver may be asked about devices. */
-static bool may_ask(void)
+bool tfi_cupti_may_ask(void)
 {
     return !(tfi_other_edges() & 1) && !__atomic_load_n(&tfi_cupti->quiet, __ATOMIC_ACQUIRE);
 }
@@ -126,7 +125,7 @@ static bool convert_one(void)
     struct tfi_buffer *buffer = tfi_buffers_take();
     if (buffer && to && buffer->gen == to->gen) {
         read_clock(to, false);
-        tfi_records_convert(to, buffer->data, buffer->valid, true, may_ask());
+        tfi_records_convert(to, buffer->data, buffer->valid, true, tfi_cupti_may_ask());
     }
     if (buffer) tfi_buffers_free(buffer);
     give_token();
@@ -153,7 +152,7 @@ static void write_clock(void)
     if (!take_token(TOKEN_MS)) return;
     struct tfi_thread *to = open_lane();
     if (to) read_clock(to, true);
-    if (to && may_ask()) tfi_cupti_devices(to);
+    if (to && tfi_cupti_may_ask()) tfi_cupti_devices(to);
     give_token();
 }
 

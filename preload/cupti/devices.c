@@ -17,7 +17,7 @@ static struct {
     bool written;
     uint32_t flags;
 } devices[DEVICES];
-static uint64_t met; /* one bit for each device seen */
+static uint64_t met; /* one bit for each device seen; another thread reads it */
 
 enum {
     ATTRIBUTE_UNITS = 16,
@@ -31,6 +31,8 @@ enum {
 
 struct driver {
     int (*get)(int *device, int ordinal);
+    int (*count)(int *count);
+    int (*primary)(int device, unsigned *flags, int *active);
     int (*name)(char *name, int length, int device);
     int (*uuid)(uint8_t uuid[16], int device);
     int (*memory)(size_t *bytes, int device);
@@ -56,6 +58,8 @@ static bool find_driver(struct driver *d)
     void *handle = open_driver();
     if (!handle) return false;
     d->get = (int (*)(int *, int))tfi_dlsym(handle, "cuDeviceGet");
+    d->count = (int (*)(int *))tfi_dlsym(handle, "cuDeviceGetCount");
+    d->primary = (int (*)(int, unsigned *, int *))tfi_dlsym(handle, "cuDevicePrimaryCtxGetState");
     d->name = (int (*)(char *, int, int))tfi_dlsym(handle, "cuDeviceGetName");
     d->uuid = (int (*)(uint8_t *, int))tfi_dlsym(handle, "cuDeviceGetUuid_v2");
     if (!d->uuid) d->uuid = (int (*)(uint8_t *, int))tfi_dlsym(handle, "cuDeviceGetUuid");
@@ -103,9 +107,8 @@ static bool describe(uint32_t number, struct tfi_rec_device *rec)
     return true;
 }
 
-/* Runs describe() in this thread's relaxed capture mode, so that a capture of another thread in global mode is not
- * spoilt. */
-static bool describe_relaxed(uint32_t number, struct tfi_rec_device *rec)
+/* Asks in this thread's relaxed capture mode, so that a capture of another thread in global mode is not spoilt. */
+bool tfi_cupti_describe(uint32_t number, struct tfi_rec_device *rec)
 {
     struct driver d = {0};
     int mode = RELAXED;
@@ -115,11 +118,34 @@ static bool describe_relaxed(uint32_t number, struct tfi_rec_device *rec)
     return ok;
 }
 
+static uint64_t with_primary_context(const struct driver *d)
+{
+    uint64_t used = 0;
+    int count = 0, mode = RELAXED;
+    if (!d->count || !d->primary) return 0;
+    bool exchanged = d->capture && d->capture(&mode) == 0;
+    if (d->count(&count) != 0) count = 0;
+    for (int i = 0; i < count && i < (int)DEVICES; i++) {
+        unsigned flags;
+        int device, active = 0;
+        if (d->get(&device, i) == 0 && d->primary(device, &flags, &active) == 0 && active) used |= 1ull << i;
+    }
+    if (exchanged) d->capture(&mode);
+    return used;
+}
+
+uint64_t tfi_cupti_devices_used(void)
+{
+    struct driver d = {0};
+    uint64_t used = __atomic_load_n(&met, __ATOMIC_RELAXED);
+    return find_driver(&d) ? used | with_primary_context(&d) : used;
+}
+
 static void write_device(struct tfi_thread *lane, uint32_t number)
 {
     struct tfi_rec_device found = {.device = number};
     devices[number].written = true;
-    if (!describe_relaxed(number, &found)) return;
+    if (!tfi_cupti_describe(number, &found)) return;
     devices[number].flags = found.simulated ? TFI_DEVICE_SIMULATED : 0;
     struct tfi_rec_device *rec = TFI_RESERVE(lane, device);
     if (!rec) return;
@@ -132,7 +158,7 @@ uint32_t tfi_cupti_device(struct tfi_thread *lane, uint32_t number, bool ask)
 {
     if (number >= DEVICES) return 0;
     if (TFI_UNLIKELY(!devices[number].written)) {
-        met |= 1ull << number;
+        __atomic_or_fetch(&met, 1ull << number, __ATOMIC_RELAXED);
         if (ask) write_device(lane, number);
     }
     return devices[number].flags;

@@ -23,6 +23,12 @@ void tfi_background_init(const struct tfi_job *const *jobs, unsigned count);
 /* Starts the thread if it does not run; false if it can't be started now. */
 bool tfi_background_start(void);
 
+/* Starts the thread, and lets every clock record start it again after a fork has ended it: a job needs it all the time. */
+void tfi_background_keep(void);
+
+/* Called with each clock record: starts the thread again if it is to be kept. */
+void tfi_background_again(void);
+
 /* Wakes the thread because there is work. Takes no lock. */
 void tfi_background_signal(void);
 
@@ -38,8 +44,5 @@ void tfi_background_after_fork(void);
 
 /* Forgets the thread of a parent process. */
 void tfi_background_restart(void);
-
-/* Processor time that the thread has used in this process. */
-uint64_t tfi_background_cpu_ns(void);
 
 #endif

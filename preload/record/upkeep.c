@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/sys.h"
+#include "record/background.h"
 #include "record/chunk.h"
 #include "record/log.h"
 #include "record/strings.h"
@@ -44,6 +45,7 @@ void tfi_clock_tick(struct tfi_thread *thread, uint64_t now)
     if (wait < (uint64_t)1 << 31) interval = wait * 2; /* the limit is about a second at any usual clock rate */
     struct tfi_clock_pair pair = tfi_clock_read();
     tfi_clock_write(thread, &pair);
+    tfi_background_again();
 }
 
 static bool write_message(void *thread, const struct tfi_kept *message)

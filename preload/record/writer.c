@@ -24,6 +24,7 @@
 #include "record/pool.h"
 #include "record/strings.h"
 #include "record/thread.h"
+#include "record/worker.h"
 
 #define RING 2048u /* more than there are chunks */
 #define BEHIND ((TFI_POOL_BYTES / TFI_LARGE_BYTES) / 2)
@@ -335,7 +336,7 @@ static bool append_footer(const char *reason)
 {
     static char room[4096];
     struct tfi_text text = {room, sizeof room, 0, 0};
-    uint64_t cost = tfi_cost_ns(trace.records) + tfi_background_cpu_ns();
+    uint64_t cost = tfi_cost_ns(trace.records) + tfi_workers_cpu_ns();
     tfi_text_add(&text, "reason%c%s%c", 0, reason, 0);
     tfi_text_add(&text, "ticks%c%lu%c", 0, (unsigned long)tfi_ticks(), 0);
     tfi_text_add(&text, "realtime_ns%c%lu%c", 0, (unsigned long)tfi_realtime_ns(), 0);

@@ -15,7 +15,7 @@
 #include "model.h"
 
 struct device sim_devices[MAX_DEVICES];
-int sim_nr_devices;
+int sim_nr_devices, sim_physical[MAX_DEVICES];
 bool sim_initialised, sim_real, sim_forked;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -108,11 +108,26 @@ static void in_child(void)
     pthread_mutex_unlock(&lock);
 }
 
+/* CUDA_VISIBLE_DEVICES chooses and renumbers the devices, by their numbers; a wrong one ends the list. */
+static void choose_devices(int physical)
+{
+    const char *text = getenv("CUDA_VISIBLE_DEVICES");
+    sim_nr_devices = 0;
+    for (int i = 0; !text && i < physical; i++) sim_physical[sim_nr_devices++] = i;
+    while (text && *text && sim_nr_devices < MAX_DEVICES) {
+        char *end;
+        long number = strtol(text, &end, 10);
+        if (end == text || number < 0 || number >= physical) return;
+        sim_physical[sim_nr_devices++] = (int)number;
+        text = end + (*end == ',');
+    }
+}
+
 /* Runs once in a process, at its first call. */
 void sim_configure(void)
 {
     uint64_t devices = setting("SIMGPU_DEVICES", 2), memory = setting("SIMGPU_MEMORY", (uint64_t)16 << 30);
-    sim_nr_devices = devices > MAX_DEVICES ? MAX_DEVICES : (int)devices;
+    choose_devices(devices > MAX_DEVICES ? MAX_DEVICES : (int)devices);
     sim_real = setting("SIMGPU_REAL", 0) != 0;
     sim_script_load();
     sim_log_open();

@@ -61,7 +61,7 @@ API(cuDeviceGetName, (char *name, int len, CUdevice dev), (name, len, dev))
 {
     NEED_VALUE(name && len > 0);
     NEED(sim_device_ok(dev), CUDA_ERROR_INVALID_DEVICE);
-    snprintf(name, (size_t)len, "Simulated GPU %d", dev);
+    snprintf(name, (size_t)len, "Simulated GPU %d", sim_physical[dev]);
     return CUDA_SUCCESS;
 }
 
@@ -71,7 +71,7 @@ static CUresult uuid_of(CUuuid *uuid, CUdevice dev)
     NEED(sim_device_ok(dev), CUDA_ERROR_INVALID_DEVICE);
     memcpy(uuid->bytes, "simulated-gpu-", 14);
     uuid->bytes[14] = 0;
-    uuid->bytes[15] = (char)dev;
+    uuid->bytes[15] = (char)sim_physical[dev];
     return CUDA_SUCCESS;
 }
 API(cuDeviceGetUuid, (CUuuid * uuid, CUdevice dev), (uuid, dev))
@@ -95,7 +95,7 @@ API(cuDeviceGetPCIBusId, (char *id, int len, CUdevice dev), (id, len, dev))
 {
     NEED_VALUE(id && len > 0);
     NEED(sim_device_ok(dev), CUDA_ERROR_INVALID_DEVICE);
-    NEED_VALUE(snprintf(id, (size_t)len, "0000:%02X:00.0", 0xa0 + dev) < len);
+    NEED_VALUE(snprintf(id, (size_t)len, "0000:%02X:00.0", 0xa0 + sim_physical[dev]) < len);
     return CUDA_SUCCESS;
 }
 
@@ -104,9 +104,12 @@ API(cuDeviceGetByPCIBusId, (CUdevice * dev, const char *id), (dev, id))
     unsigned domain, bus;
     NEED_VALUE(dev && id);
     NEED_VALUE(sscanf(id, "%x:%x:", &domain, &bus) == 2);
-    NEED(domain == 0 && bus >= 0xa0 && sim_device_ok((int)bus - 0xa0), CUDA_ERROR_INVALID_DEVICE);
-    *dev = (int)bus - 0xa0;
-    return CUDA_SUCCESS;
+    for (int i = 0; domain == 0 && i < sim_nr_devices; i++) {
+        if ((int)bus != 0xa0 + sim_physical[i]) continue;
+        *dev = i;
+        return CUDA_SUCCESS;
+    }
+    return CUDA_ERROR_INVALID_DEVICE;
 }
 
 /* An average device of compute capability 9.0. Attributes that are missing here are 0. */
@@ -165,7 +168,7 @@ API(cuDeviceGetAttribute, (int *value, CUdevice_attribute attribute, CUdevice de
 {
     NEED_VALUE(value && attribute > 0 && attribute < CU_DEVICE_ATTRIBUTE_MAX);
     NEED(sim_device_ok(dev), CUDA_ERROR_INVALID_DEVICE);
-    *value = attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID ? 0xa0 + dev : 0;
+    *value = attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID ? 0xa0 + sim_physical[dev] : 0;
     for (size_t i = 0; i < sizeof attributes / sizeof *attributes; i++)
         if (attributes[i].attribute == attribute) *value = attributes[i].value;
     return CUDA_SUCCESS;

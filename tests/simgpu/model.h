@@ -238,7 +238,7 @@ struct where {
 
 /* ---- base.c: configuration, the lock, objects ---- */
 extern struct device sim_devices[MAX_DEVICES];
-extern int sim_nr_devices;
+extern int sim_nr_devices, sim_physical[]; /* the number of each device in the machine */
 extern bool sim_initialised, sim_real, sim_forked;
 void sim_configure(void);
 void sim_say(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -1,0 +1,138 @@
+/* worker.c - starts, wakes and ends threads of the library's own.
+ *
+ * Such a thread blocks all signals. The fork handler ends it, so that the process has no second thread of ours at the
+ * fork. A thread that hangs in a call cannot be ended: it sees the request when the call returns, and no second one is
+ * started before it is gone.
+ */
+#include "record/worker.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "base/process.h"
+#include "record/thread.h"
+
+static uint64_t cpu_ns; /* of all workers */
+
+void tfi_worker_restart(struct tfi_worker *worker)
+{
+    *worker = (struct tfi_worker){.loop = worker->loop, .signal = worker->signal};
+}
+
+uint64_t tfi_workers_cpu_ns(void)
+{
+    return __atomic_load_n(&cpu_ns, __ATOMIC_RELAXED);
+}
+
+void tfi_workers_cpu_restart(void)
+{
+    __atomic_store_n(&cpu_ns, 0, __ATOMIC_RELAXED);
+}
+
+bool tfi_worker_must_stop(struct tfi_worker *worker)
+{
+    return __atomic_load_n(&worker->stop, __ATOMIC_ACQUIRE);
+}
+
+uint32_t tfi_worker_signals(struct tfi_worker *worker)
+{
+    return __atomic_load_n(&worker->signal, __ATOMIC_ACQUIRE);
+}
+
+static void count_cpu(struct tfi_worker *worker)
+{
+    struct timespec used;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    uint64_t now = (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
+    __atomic_add_fetch(&cpu_ns, now - worker->cpu_ns, __ATOMIC_RELAXED);
+    worker->cpu_ns = now;
+}
+
+void tfi_worker_sleep(struct tfi_worker *worker, uint32_t seen, unsigned ms)
+{
+    count_cpu(worker);
+    tfi_futex_wait(&worker->signal, seen, ms);
+}
+
+static void *run(void *data)
+{
+    struct tfi_worker *worker = data;
+    tfi_inside = 1;
+    prctl(PR_SET_NAME, "tfinject", 0, 0, 0);
+    tfi_register_barrier();
+    worker->cpu_ns = 0;
+    worker->loop(worker);
+    return NULL;
+}
+
+static bool create(struct tfi_worker *worker)
+{
+    pthread_attr_t attributes;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 512u << 10);
+    bool ok = pthread_create(&worker->thread, &attributes, run, worker) == 0;
+    pthread_attr_destroy(&attributes);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return ok;
+}
+
+bool tfi_worker_start(struct tfi_worker *worker)
+{
+    if (__atomic_load_n(&worker->forking, __ATOMIC_ACQUIRE)) return false;
+    bool stopping = __atomic_load_n(&worker->stop, __ATOMIC_ACQUIRE);
+    if (__atomic_load_n(&worker->running, __ATOMIC_ACQUIRE) && !stopping) return true;
+    if (tfi_getpid() != tfi_trace_pid) return false; /* a child's thread would keep its parent from ending it */
+    if (!tfi_lock_within(&worker->lock, 0)) return false;
+    /* A thread that did not end in time for a fork, because a call hung, must be gone before the next one starts. */
+    if (worker->running && stopping) worker->running = pthread_tryjoin_np(worker->thread, NULL) != 0;
+    if (!worker->running && !worker->forking) {
+        worker->stop = 0;
+        __atomic_store_n(&worker->running, create(worker), __ATOMIC_RELEASE);
+    }
+    bool ok = worker->running && !worker->stop;
+    tfi_unlock(&worker->lock);
+    return ok;
+}
+
+void tfi_worker_signal(struct tfi_worker *worker)
+{
+    __atomic_add_fetch(&worker->signal, 1, __ATOMIC_RELEASE);
+    tfi_futex_wake(&worker->signal);
+}
+
+bool tfi_worker_stop(struct tfi_worker *worker, unsigned ms)
+{
+    struct timespec end;
+    bool ended = true;
+    if (!tfi_lock_within(&worker->lock, ms)) return false;
+    if (worker->running) {
+        __atomic_store_n(&worker->stop, 1, __ATOMIC_RELEASE);
+        tfi_worker_signal(worker);
+        clock_gettime(CLOCK_REALTIME, &end);
+        end.tv_sec += ms / 1000;
+        end.tv_nsec += (long)(ms % 1000) * 1000000;
+        if (end.tv_nsec >= 1000000000) {
+            end.tv_sec++;
+            end.tv_nsec -= 1000000000;
+        }
+        ended = pthread_timedjoin_np(worker->thread, NULL, &end) == 0;
+        __atomic_store_n(&worker->running, !ended, __ATOMIC_RELEASE);
+    }
+    tfi_unlock(&worker->lock);
+    return ended;
+}
+
+bool tfi_worker_before_fork(struct tfi_worker *worker, unsigned ms)
+{
+    __atomic_store_n(&worker->forking, 1, __ATOMIC_SEQ_CST);
+    return tfi_worker_stop(worker, ms);
+}
+
+void tfi_worker_after_fork(struct tfi_worker *worker)
+{
+    __atomic_store_n(&worker->forking, 0, __ATOMIC_RELEASE);
+}

@@ -1,0 +1,53 @@
+/* worker.h - declares a thread of the library's own: it blocks all signals, and a fork ends it. */
+#ifndef TFI_WORKER_H
+#define TFI_WORKER_H
+
+#include <pthread.h>
+
+#include "base/sys.h"
+
+struct tfi_worker {
+    /* Set by the owner: runs in the thread until tfi_worker_must_stop(). */
+    void (*loop)(struct tfi_worker *worker);
+    struct tfi_lock lock; /* held while starting or stopping the thread */
+    pthread_t thread;
+    bool running; /* started and not joined */
+    uint32_t stop;
+    uint32_t forking;
+    uint32_t signal; /* futex: counts calls of tfi_worker_signal() */
+    uint64_t cpu_ns; /* counted so far */
+};
+
+/* Starts the thread if it does not run; false if it can't be started now. */
+bool tfi_worker_start(struct tfi_worker *worker);
+
+/* Wakes the thread. Takes no lock. */
+void tfi_worker_signal(struct tfi_worker *worker);
+
+/* Ends the thread; waits at most `ms` milliseconds. True if it has ended. */
+bool tfi_worker_stop(struct tfi_worker *worker, unsigned ms);
+
+/* Called before and after a fork; in between the thread is not started. The first one waits at most `ms` milliseconds
+ * for its end. True if it has ended. */
+bool tfi_worker_before_fork(struct tfi_worker *worker, unsigned ms);
+void tfi_worker_after_fork(struct tfi_worker *worker);
+
+/* Forgets the thread of a parent process. */
+void tfi_worker_restart(struct tfi_worker *worker);
+
+/* ---- for the loop ---- */
+
+bool tfi_worker_must_stop(struct tfi_worker *worker);
+
+/* Returns the count of signals so far, for tfi_worker_sleep(). */
+uint32_t tfi_worker_signals(struct tfi_worker *worker);
+
+/* Sleeps at most `ms` milliseconds, not at all if there was a signal after `seen` was read. Counts the thread's
+ * processor time first. */
+void tfi_worker_sleep(struct tfi_worker *worker, uint32_t seen, unsigned ms);
+
+/* Returns the processor time that all such threads have used for this trace. */
+uint64_t tfi_workers_cpu_ns(void);
+void tfi_workers_cpu_restart(void);
+
+#endif
