@@ -542,6 +542,21 @@ def our_other_records(directory, n):
 
 
 @shape(4000)
+def framework_collectives(directory, n):
+    """Calls and works of torch's groups that do not match: N calls whose works are lost, N works whose calls are, N groups,
+    N threads, one tensor, and N works that come when all calls have been made, the last one first."""
+    r = Recording(directory)
+    name, work = r.w.string('c10d::allreduce_'), r.w.string('gloo:all_reduce')
+    for i in range(n):
+        at, alone = 1000 + 10 * i, r.w.string(f'group{i}')
+        for group, tensor in ((r.w.string('lost'), 1), (alone, 2), (r.w.string('late'), 10 + i)):
+            r.add(rec('framework_collective', name=name, time=at, duration=5, group=group, tensor=tensor, thread=1, ranks=1))
+        for thread, tensor, start in ((2, 10 + n - i, 10 * n + at), (3 + i, 2, at + 6), (2, 5, at + 7)):
+            r.add(rec('framework_collective', name=work, time=start, duration=5, tensor=tensor, thread=thread, flags=1))
+    return r.save()
+
+
+@shape(4000)
 def names_asked(directory, n):
     """N requested names, none of which matches one of N stages."""
     r = Recording(directory, **{'env.ENABLE_PROFILER_NAMES': ','.join(f'wanted{i}*' for i in range(n)),

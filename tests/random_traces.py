@@ -35,7 +35,7 @@ def ranges(records, clock, last):
     return out
 
 
-AFTER = ('call', 'correlation', 'io', 'op', 'collective')  # kinds whose duration follows their time
+AFTER = ('call', 'correlation', 'io', 'op', 'collective', 'framework_collective')  # kinds whose duration follows their time
 
 
 def span(records, clock, kinds=None):

@@ -7,8 +7,8 @@
  *
  * Calls and works are matched in four steps. A work inside a call of its own thread belongs to that call. A work whose
  * tensor object is that of an earlier call votes for the group of its thread. The works of a group then take the calls
- * of that group in order; among the few oldest calls, the one with the same tensor object comes first, because a group
- * has several threads. Works of threads without votes take the latest call of any group.
+ * of that group in order; among the next few calls, one with the same tensor object comes first, because a group has
+ * several threads. Works of threads without votes take the latest call of any group.
  *
  * A call around a call of NCCL is one collective with it: NCCL's communicator gets the name of the process group.
  */
@@ -19,6 +19,7 @@
 
 enum {
     WINDOW = 8,  /* the oldest waiting calls of a group that a work may take */
+    WIDEST = 32, /* and the calls among which they lie */
     DEPTH = 4,   /* calls that may be open in a thread at once */
     LATEST = 64, /* calls that a work without a group looks through */
 };
@@ -283,50 +284,70 @@ static bool has_begun(const struct matching *m, size_t place, const struct frame
     return m->call[m->by_group[place]].own.call_start <= work->own.start;
 }
 
-/* Returns the call that a work takes among the oldest ones: that with its tensor, else one whose tensor is copied or
- * unknown, else any; NULL if no call fits. */
-static struct framework_collective *choose(const struct matching *m, const struct queue *q,
-                                           const struct framework_collective *work)
+/* A work takes the latest call on its tensor, because two collectives on one tensor are rarely under way together, and
+ * the work of an older call is then lost. Without such a call it takes the oldest one whose tensor is copied or unknown,
+ * else the oldest one that fits; SIZE_MAX if none fits. It looks at calls from place `from` on. `more` tells whether
+ * calls behind the window had begun too. */
+static size_t choose(const struct matching *m, size_t from, size_t end, const struct framework_collective *work,
+                     bool *more)
 {
-    struct framework_collective *second = NULL, *third = NULL;
-    size_t seen = 0;
-    for (size_t i = q->from; i < q->end && seen < WINDOW && has_begun(m, i, work); i++) {
-        struct framework_collective *call = &m->call[m->by_group[i]];
+    size_t same = SIZE_MAX, open = SIZE_MAX, any = SIZE_MAX, seen = 0, i = from;
+    for (; i < end && seen < WINDOW && i - from < WIDEST && has_begun(m, i, work); i++) {
+        const struct framework_collective *call = &m->call[m->by_group[i]];
         if (!is_waiting(call)) continue;
         seen++;
         if (!fits(call, work)) continue;
-        if (call->tensor == work->tensor) return call;
         bool is_open = !call->tensor || !work->tensor || call->own.op != work->own.op;
-        if (is_open && !second) second = call;
-        if (!third) third = call;
+        if (work->tensor && call->tensor == work->tensor) same = i;
+        if (is_open) open = MIN(open, i);
+        any = MIN(any, i);
     }
-    return second ? second : third;
+    *more = i < end && has_begun(m, i, work);
+    return same != SIZE_MAX ? same : open != SIZE_MAX ? open : any;
 }
 
-static void match_in_order(struct matching *m)
+/* Finds the calls of each group in by_group. */
+static struct queue *find_queues(const struct matching *m, struct map *queue_of)
 {
     struct queue *queue = mem_zero(m->calls, sizeof *queue);
-    struct map queue_of = {0};
     uint32_t queues = 0;
     for (size_t i = 0; i < m->calls; i++) {
-        uint32_t group = m->call[m->by_group[i]].own.communicator, at = map_get(&queue_of, group);
+        uint32_t group = m->call[m->by_group[i]].own.communicator, at = map_get(queue_of, group);
         if (at == MAP_NONE) {
-            map_put(&queue_of, group, at = queues++);
+            map_put(queue_of, group, at = queues++);
             queue[at].from = i;
         }
         queue[at].end = i + 1;
     }
+    return queue;
+}
+
+/* The calls that a thread takes are in order, so it takes none before its last one. */
+static void match_in_order(struct matching *m)
+{
+    struct map queue_of = {0}, last_of = {0}; /* the place of the last call, by thread */
+    struct queue *queue = find_queues(m, &queue_of);
     for (size_t i = 0; i < m->works; i++) {
         const struct framework_collective *work = &m->work[i];
         uint32_t at = work->is_nested || work->group == NAME_NONE ? MAP_NONE : map_get(&queue_of, work->group);
-        struct queue *q = at == MAP_NONE ? NULL : &queue[at];
-        struct framework_collective *call = NULL;
-        while (q && q->from < q->end && has_begun(m, q->from, work) && !(call = choose(m, q, work)))
-            q->from++; /* its work is not in the trace */
-        if (call) attach(call, work);
-        while (q && q->from < q->end && !is_waiting(&m->call[m->by_group[q->from]])) q->from++;
+        if (at == MAP_NONE) continue;
+        struct queue *q = &queue[at];
+        uint32_t last = map_get(&last_of, work->thread);
+        bool more = true;
+        size_t place = SIZE_MAX;
+        while (more && place == SIZE_MAX) {
+            size_t from = last == MAP_NONE ? q->from : MAX(q->from, last);
+            place = choose(m, from, q->end, work, &more);
+            if (place == SIZE_MAX && more) q->from = from + 1; /* the work of the oldest call is lost */
+        }
+        if (place != SIZE_MAX) {
+            attach(&m->call[m->by_group[place]], work);
+            map_put(&last_of, work->thread, (uint32_t)place);
+        }
+        while (q->from < q->end && !is_waiting(&m->call[m->by_group[q->from]])) q->from++;
     }
     map_free(&queue_of);
+    map_free(&last_of);
     free(queue);
 }
 

@@ -1,0 +1,133 @@
+"""test_collectives - collectives of real torch over gloo: groups, bytes and late ranks equal the job's own journal.
+
+One job of four ranks, tests/pipelines/collectives.py, is recorded for all tests. Its ranks check the result of each
+collective, and compare their models with one that is trained by itself, so a library that changes a result fails here.
+"""
+
+import json
+from collections import Counter
+from types import SimpleNamespace
+
+import pytest
+
+import tfr
+from conftest import ROOT, clean_environment, execute
+
+pytestmark = [pytest.mark.timeout(600), pytest.mark.slow]
+RANKS = 4
+IN_ORDER = ['plain', 'subgroups', 'late', 'profiled']
+
+
+@pytest.fixture(scope='module')
+def job(tmp_path_factory, lib, python):
+    """The run directory, each rank's journal, and each rank's trace of torch.profiler."""
+    directory = tmp_path_factory.mktemp('collectives')
+    env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_OUTPUT_DIR': str(directory / 'run'), 'OMP_NUM_THREADS': '1'}
+    program = ROOT / 'tests' / 'pipelines' / 'collectives.py'
+    result = execute([python, '-m', 'torch.distributed.run', '--standalone', f'--nproc-per-node={RANKS}', program, directory / 'journal'],
+                     env, directory, timeout=400)
+    assert result.rc == 0 and 'tfinject' not in result.err, result.err[-4000:]
+    return SimpleNamespace(run=directory / 'run', kineto=[directory / f'journal.{r}.kineto.json' for r in range(RANKS)],
+                           journal=[json.loads((directory / f'journal.{r}.json').read_text()) for r in range(RANKS)])
+
+
+def logged(job, stage):
+    """{(group, its ranks): its collectives in order} as the journals of all ranks have them; all agree."""
+    found = {}
+    for rank, journal in enumerate(job.journal):
+        of_rank = {}
+        for entry in journal[stage]:
+            of_rank.setdefault((entry['group'], tuple(entry['ranks'])), []).append((entry['name'], entry['bytes']))
+        for key, entries in of_rank.items():
+            assert rank in key[1] and found.setdefault(key, entries) == entries
+    return found
+
+
+def ranks_of(row):
+    return tuple(sorted(map(int, row['wait_us'])))
+
+
+def answered(answer):
+    """The same of the rows of comm."""
+    found = {}
+    for row in sorted(answer['rows'], key=lambda row: row['seq']):
+        assert row['ranks'] == row['size'] == len(ranks_of(row))
+        found.setdefault((row['group'], ranks_of(row)), []).append((row['name'], row['bytes']))
+    return found
+
+
+def test_the_job_is_whole(job, analyze):
+    answer = analyze('comm', job.run)
+    assert (answer['totals']['ranks'], answer['totals']['incomplete'], answer['totals']['mismatched']) == (RANKS, 0, 0)
+    assert all(row['duration_us'] is not None for row in answer['rows'])  # the work of each call was found
+
+
+@pytest.mark.parametrize('stage', IN_ORDER)
+def test_rows_equal_the_journal(job, analyze, stage):
+    """Groups, their ranks, the order of their collectives, and bytes."""
+    assert answered(analyze('comm', job.run, '--stage', stage)) == logged(job, stage)
+
+
+def test_times_of_a_row(job, analyze):
+    """Each rank waits for the last one; the transfer and the bandwidths follow from the definitions."""
+    factors = {'all_reduce': 2 * 3 / 4, 'all_gather': 3 / 4, 'reduce_scatter': 3 / 4, 'all_to_all': 3 / 4}
+    rows = analyze('comm', job.run, '--stage', 'plain')['rows']
+    for row in rows:
+        assert min(row['wait_us'].values()) == 0 and max(row['wait_us'].values()) == row['start_skew_us']
+        assert row['wait_us'][str(row['last_rank'])] == 0 and row['duration_us'] >= row['transfer_us'] > 0
+        if row['name'] in factors:
+            assert row['algbw_gbs'] == pytest.approx(row['bytes'] / row['transfer_us'] / 1000, rel=1e-3)
+            assert row['busbw_gbs'] == pytest.approx(row['algbw_gbs'] * factors[row['name']])
+    assert set(factors) < {row['name'] for row in rows}
+
+
+def test_messages(job, analyze):
+    """Each message is one row of its two ranks."""
+    expected = Counter((tuple(e['ranks']), e['bytes']) for e in job.journal[0]['messages'] + job.journal[2]['messages'])
+    rows = analyze('comm', job.run, '--stage', 'messages')['rows']
+    assert {row['name'] for row in rows} <= {'send', 'recv'} and len(rows) == 2 * RANKS
+    assert Counter((ranks_of(row), row['bytes']) for row in rows) == expected
+
+
+@pytest.mark.parametrize('stage', ['ddp', 'compiled'])
+def test_gradients_of_a_model(job, analyze, stage):
+    """DDP reduces each gradient once a step; its other collectives are its own, and small."""
+    (_, steps), = logged(job, stage).items()
+    rows = analyze('comm', job.run, '--stage', stage)['rows']
+    assert all(row['group'] == '0' and ranks_of(row) == tuple(range(RANKS)) for row in rows)
+    assert [('all_reduce', row['bytes']) for row in rows if row['bytes'] > 100] == steps
+
+
+def test_late_rank(job, analyze):
+    """The rank that sleeps in a stage is named with that stage."""
+    turns, delay = 4, 100_000
+    answer = analyze('stragglers', job.run, '--stage', 'late')
+    first = answer['rows'][0]
+    assert (first['rank'], first['stage'], first['collectives']) == (2, 'late', turns)
+    assert first['late_us'] > 0.5 * turns * delay and answer['totals']['rank'] == 2
+
+
+def test_groups_in_the_records(job):
+    """Names, descriptions, sizes and ranks as torch has them, in the records of each rank."""
+    for path in job.run.glob('*.tfr'):
+        trace = tfr.read(path)
+        rank = int(path.name.split('.')[0].removeprefix('rank'))
+        calls = [r.values for r in trace.records if r.kind == 'framework_collective' and not r.values['flags']]
+        named = {(trace.strings[v['group']], trace.strings[v['description']], v['rank'], v['ranks']) for v in calls}
+        half = rank % 2
+        assert named == {(b'0', b'default_pg', rank, RANKS), (b'%d' % (half + 1), b'half %d' % half, rank // 2, RANKS // 2)}
+
+
+def test_torch_profiler_sees_the_same(job, analyze):
+    """The stage that torch.profiler records too: its traces of gloo have operations, bytes and ranks, but no groups."""
+    theirs = Counter((row['name'], row['bytes'], ranks_of(row)) for row in analyze('comm', *job.kineto)['rows'])
+    ours = Counter((row['name'], row['bytes'], ranks_of(row)) for row in analyze('comm', job.run, '--stage', 'profiled')['rows'])
+    assert ours == theirs and len(ours) == 4
+
+
+def test_a_missing_rank(job, analyze):
+    """Without one trace the collectives of its groups lack a rank; those of other groups are whole."""
+    some = [p for p in sorted(job.run.glob('*.tfr')) if not p.name.startswith('rank3.')]
+    answer = analyze('comm', *some, '--stage', 'subgroups', rc=3)
+    lacking = {row['group'] for row in answer['rows'] if row['ranks'] < row['size']}
+    assert lacking == {'0', '2'} and answer['totals']['incomplete'] == sum(row['group'] in lacking for row in answer['rows'])
