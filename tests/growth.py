@@ -580,6 +580,24 @@ def our_workers(directory, n):
     return Path(directory)
 
 
+@shape(150)
+def our_comm_ranks(directory, n):
+    """N ranks with twenty collectives and their kernels each, one .tfr trace per rank."""
+    for rank in range(n):
+        r = Recording(directory, rank, n)
+        all_reduce, kernel = r.w.string('nccl\x1fCOLLECTIVE\x1fncclAllReduce\x1f'), r.w.string('ncclDevKernel_AllReduce')
+        launch = r.w.string('cuda\x1fLAUNCH\x1fcuLaunchKernelEx\x1f')
+        r.add(rec('thread', serial=1, tid=1, pthread=1, time=1))
+        r.range('s0e0', 1000, 60000, 1)
+        for i in range(20):
+            at = 2000 + 1000 * i
+            r.add(rec('collective', func=all_reduce, time=at, duration=90, communicator=1, sequence=i, bytes=4, count=1, rank=rank, ranks=n),
+                  rec('correlation', correlation=i + 1, func=launch, thread=1, time=at + 10, duration=20),
+                  rec('kernel', name=kernel, start=at + 100 + rank % 7, duration=300 - rank % 7, correlation=i + 1))
+        r.save()
+    return Path(directory)
+
+
 @shape(40)
 def our_ranks(directory, n):
     """N ranks with three stages each, one .tfr trace per rank."""

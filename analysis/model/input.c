@@ -13,8 +13,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "base/jobs.h"
 #include "base/mem_limit.h"
+#include "model/copies.h"
 #include "model/load/kineto.h"
 #include "model/load/tfr.h"
 #include "read/dftracer.h"
@@ -41,18 +43,23 @@ static struct input *add(struct inputs *inputs, const char *path, enum file_how 
     return input;
 }
 
-static bool is_named_twice(const struct inputs *inputs, const struct stat *status)
+/* Remembers the file of an input that is added next. Returns false if an earlier input is the same file; if a hash
+ * clashes, the next key is tried. */
+static bool is_new_file(struct inputs *inputs, const struct stat *status)
 {
-    for (size_t i = 0; i < inputs->count; i++)
-        if (inputs->input[i].inode == status->st_ino && inputs->input[i].device == status->st_dev) return true;
-    return false;
+    uint64_t key = hash_numbers(status->st_ino, status->st_dev);
+    uint32_t place;
+    for (; (place = map_get(&inputs->of_file, key)) != MAP_NONE; key += 0x9e3779b97f4a7c15u)
+        if (inputs->input[place].inode == status->st_ino && inputs->input[place].device == status->st_dev) return false;
+    map_put(&inputs->of_file, key, (uint32_t)inputs->count);
+    return true;
 }
 
 static void add_kineto(struct inputs *inputs, const char *path, enum file_how how, int64_t rank)
 {
     struct stat status = {0};
     bool known = stat(path, &status) == 0;
-    if (!known || !is_named_twice(inputs, &status)) {
+    if (!known || is_new_file(inputs, &status)) {
         struct input *input = add(inputs, path, how, rank);
         input->device = status.st_dev;
         input->inode = status.st_ino;
@@ -71,7 +78,7 @@ static void add_tfr(struct inputs *inputs, const char *path, enum file_how how, 
         own = string_format("%s", path);
     }
     struct stat status = {0};
-    if (stat(own, &status) == 0 && is_named_twice(inputs, &status)) goto out;
+    if (stat(own, &status) == 0 && !is_new_file(inputs, &status)) goto out;
     struct input *input = add(inputs, own, how, rank);
     input->device = status.st_dev;
     input->inode = status.st_ino;
@@ -389,65 +396,6 @@ static void *show_progress(void *argument)
     return NULL;
 }
 
-/* Handles a second Kineto trace of a rank. It may cover another part of the process's life; an overlap is a mistake
- * and would count everything twice. */
-static void compare_ranks(struct input *earlier, struct input *later)
-{
-    const struct process *a = &earlier->process, *b = &later->process;
-    bool apart = !a->has_time || !b->has_time || a->last < b->first || b->last < a->first;
-    if (apart) {
-        notes_add(&later->notes, NOTE, "is a second trace of rank %lld, from another time than %s", (long long)b->rank,
-                  earlier->path);
-        return;
-    }
-    notes_add(&later->notes, UNUSABLE,
-              "is left out: %s is a trace of the same rank %lld and the same time; if the ranks differ, give rank=N:%s",
-              earlier->path, (long long)b->rank, later->path);
-    later->usable = false;
-    process_free(&later->process);
-}
-
-/* Tells whether a PyTorch trace and a trace of ours are of the same process. Times are compared if both are on the
- * axis, because pids are reused. */
-static bool is_same_process(const struct process *own, const struct process *other)
-{
-    bool timed = own->has_time && other->has_time && own->clock.has_axis && other->clock.has_axis;
-    bool apart = timed && (own->last < other->first || other->last < own->first);
-    bool elsewhere = own->host && other->host && strcmp(own->host, other->host) != 0;
-    return own->pid >= 0 && own->pid == other->pid && own->rank == other->rank && !apart && !elsewhere;
-}
-
-/* Drops PyTorch traces of processes that a trace of ours covers: both would count everything twice, and ours has
- * more. */
-static void find_same_processes(struct inputs *inputs)
-{
-    for (size_t i = 0; i < inputs->count; i++) {
-        struct input *other = &inputs->input[i];
-        for (size_t k = 0; k < inputs->count && other->usable && other->is_kineto; k++) {
-            struct input *own = &inputs->input[k];
-            if (own->usable && !own->is_kineto && is_same_process(&own->process, &other->process)) {
-                notes_add(&other->notes, UNUSABLE,
-                          "is left out: %s is a trace of the same process %lld; give this file alone to read it",
-                          own->path, (long long)own->process.pid);
-                other->usable = false;
-                process_free(&other->process);
-            }
-        }
-    }
-}
-
-static void find_same_ranks(struct inputs *inputs)
-{
-    for (size_t i = 1; i < inputs->count; i++) {
-        struct input *later = &inputs->input[i];
-        for (size_t k = 0; k < i && later->usable && later->is_kineto; k++) {
-            struct input *earlier = &inputs->input[k];
-            if (earlier->usable && earlier->is_kineto && earlier->process.rank == later->process.rank)
-                compare_ranks(earlier, later);
-        }
-    }
-}
-
 /* Moves the processes of all usable inputs into the model, and finds their earliest record. --from and --to count from
  * that record, even if other options leave its process out. */
 static void collect(struct inputs *inputs, struct model *model)
@@ -476,8 +424,7 @@ void inputs_read(struct inputs *inputs, struct model *model, const struct readin
     if (watched) pthread_join(watcher, NULL);
     read_starved(&work);
     mem_limit(1);
-    find_same_processes(inputs);
-    find_same_ranks(inputs);
+    inputs_leave_out_copies(inputs);
     collect(inputs, model);
 }
 
@@ -491,5 +438,6 @@ void inputs_free(struct inputs *inputs)
         free(input->live);
     }
     free(inputs->input);
+    map_free(&inputs->of_file);
     *inputs = (struct inputs){0};
 }

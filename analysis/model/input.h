@@ -31,6 +31,7 @@ struct input {
 struct inputs {
     struct input *input;
     size_t count, capacity;
+    struct map of_file; /* index by a hash of device and inode */
 };
 
 /* Adds the inputs that `word` names. A word that names none becomes an unusable input with a note. */

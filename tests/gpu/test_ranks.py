@@ -1,0 +1,128 @@
+"""test_ranks - comm, stragglers and timeline of 1,024 ranks in one command: right answers, bounded memory, few descriptors.
+
+The ranks are made from four ranks that the simulated NCCL recorded (rank_traces.py). The memory of the command may grow
+with its summaries, and not with the events of the ranks.
+"""
+
+import json
+import sys
+from collections import Counter
+
+import pytest
+
+import rank_traces
+import scripted
+import test_nccl
+from conftest import clean_environment, execute
+
+MANY, FEW = 1024, 128
+RECORDED, LATE, TIMES = 4, 2, 12  # rank LATE came last to TIMES collectives
+DESCRIPTORS = 64
+PART, INPUT = 200, 8192  # bytes of a collective in the summary of a rank, and of the description of an input
+# Runs a command with few descriptors, and prints its peak of resident memory. A small process starts the command, because
+# the peak of a command is never below that of the process that started it.
+PEAK = ('import resource, subprocess, sys\n'
+        'resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]),) * 2)\n'
+        'status = subprocess.run(sys.argv[2:], stdout=subprocess.DEVNULL).returncode\n'
+        'print(1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)\n'
+        'sys.exit(status)')
+
+
+@pytest.fixture(scope='module')
+def jobs(tmp_path_factory, lib):
+    """{number of ranks: (run directory, truth)}"""
+    directory = tmp_path_factory.mktemp('recorded')
+    test_nccl.finish(test_nccl.start(directory, lib, RECORDED, 'late', LATE, 20, TIMES))
+    recorded = scripted.traces(directory / 'run')
+    found = {}
+    for world in (FEW, MANY):
+        place = tmp_path_factory.mktemp(f'job{world}')
+        found[world] = place, rank_traces.make(recorded, place, world, world - RECORDED + LATE)
+    return found
+
+
+def ask(tfanalyze, tmp_path, *arguments, descriptors=DESCRIPTORS):
+    """The JSON answers, and the peak of resident memory in bytes."""
+    result = execute([sys.executable, '-S', '-c', PEAK, descriptors, tfanalyze, *arguments, '--format', 'json', '--output', tmp_path / 'answer'],
+                     clean_environment())
+    assert result.rc == 0, result.err
+    return json.loads((tmp_path / 'answer').read_text()), int(result.out)
+
+
+def ns(us):
+    return round(us * 1000)
+
+
+def check_comm(answer, truth, world):
+    assert len(answer['rows']) == len(truth.ends) == TIMES + 2
+    for row, collective, starts, end in zip(answer['rows'], truth.collectives, truth.starts, truth.ends):
+        latest = max(starts.values())
+        assert (row['name'], row['seq'], row['bytes']) == ('all_reduce', collective['sequence'], collective['bytes'])
+        assert row['group'] == f'0x{collective["communicator"]:016x}' and row['ranks'] == row['size'] == world
+        assert ns(row['start_skew_us']) == latest - min(starts.values())
+        assert {int(rank): ns(wait) for rank, wait in row['wait_us'].items()} == {rank: latest - start for rank, start in starts.items()}
+        assert ns(row['transfer_us']) == end - latest and ns(row['duration_us']) == end - min(starts.values())
+        assert row['last_rank'] == min(rank for rank in starts if starts[rank] == latest)
+        assert row['algbw_gbs'] == pytest.approx(row['bytes'] / (end - latest))
+    totals = answer['totals']
+    assert (totals['ranks'], totals['incomplete'], totals['mismatched'], totals['clock_residual_us']) == (world, 0, 0, 0)
+    ahead = {rank: -ns(offset) for rank, offset in totals['clock_offset_us'].items()}
+    assert ahead == {str(rank): rank_traces.AHEAD * (rank // rank_traces.PER_HOST) for rank in range(rank_traces.PER_HOST, world, rank_traces.PER_HOST)}
+
+
+def check_stragglers(answer, truth, world):
+    late, calls = Counter(), Counter()
+    for collective, starts in zip(truth.collectives, truth.starts):
+        second, latest = sorted(starts.values())[-2:]
+        key = max(starts, key=starts.get), '(none)' if collective['sequence'] < 2 else 'step'
+        late[key] += latest - second
+        calls[key] += 1
+    assert {(r['rank'], r['stage']): (ns(r['late_us']), r['collectives']) for r in answer['rows']} == {k: (late[k], calls[k]) for k in late}
+    of_rank = Counter()
+    for (rank, _), time in late.items():
+        of_rank[rank] += time
+    assert [(answer['totals']['rank'], ns(answer['totals']['late_us']))] == of_rank.most_common(1)
+    assert answer['totals']['rank'] == world - RECORDED + LATE
+
+
+def covered(spans):
+    total, until = 0, None
+    for start, end in sorted(spans):
+        total += end - (start if until is None else max(start, min(until, end)))
+        until = end if until is None else max(until, end)
+    return total
+
+
+def check_timeline(answer, truth, world):
+    assert [row['rank'] for row in answer['rows']] == list(range(world)) and answer['totals']['ranks'] == world
+    assert answer['totals']['works'] == world * (rank_traces.FILL + len(truth.ends))
+    for row in answer['rows']:
+        fill = truth.fill[row['rank'] % RECORDED]
+        talk = [(starts[row['rank']], end) for starts, end in zip(truth.starts, truth.ends)]
+        times = {'total': max(e for _, e in fill + talk) - min(s for s, _ in fill + talk), 'busy': covered(fill + talk),
+                 'computation': covered(fill), 'communication': covered(talk), 'memcpy': 0}
+        times['idle'] = times['total'] - times['busy']
+        times['exposed_communication'] = times['busy'] - times['computation']
+        assert {name: ns(row[f'{name}_us']) for name in times} == times
+
+
+@pytest.mark.slow
+def test_a_thousand_ranks_in_one_command(tfanalyze, jobs, tmp_path):
+    place, truth = jobs[MANY]
+    comm, stragglers, timeline = ask(tfanalyze, tmp_path, 'comm,stragglers,timeline', '-j', 8, place)[0]
+    check_comm(comm, truth, MANY)
+    check_stragglers(stragglers, truth, MANY)
+    check_timeline(timeline, truth, MANY)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('jobs_at_once', [1, 4])
+def test_memory_grows_with_the_summaries_only(tfanalyze, jobs, tmp_path, jobs_at_once):
+    """From 128 to 1,024 ranks the memory grows by the summaries of comm and stragglers, twice while they are united.
+
+    A command that needs the events of all ranks grows by several times as much."""
+    def growth(*arguments):
+        few, many = (ask(tfanalyze, tmp_path, *arguments, '-j', jobs_at_once, jobs[world][0])[1] for world in (FEW, MANY))
+        return many - few
+    limit = (MANY - FEW) * (2 * 2 * (TIMES + 2) * PART + INPUT)
+    assert growth('comm,stragglers,timeline') < limit < growth('stages,comm,stragglers,timeline') / 4
