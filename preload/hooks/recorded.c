@@ -9,7 +9,8 @@
 #include "record/clock.h"
 #include "stage/wanted.h"
 
-bool tfi_call_enter_from(struct tfi_call *call, enum tfi_hook hook, uintptr_t frame)
+static inline __attribute__((always_inline)) bool begin(struct tfi_call *call, enum tfi_hook hook, uintptr_t frame,
+                                                        bool always)
 {
     struct tfi_thread *t = tfi_self;
     call->thread = NULL;
@@ -18,7 +19,7 @@ bool tfi_call_enter_from(struct tfi_call *call, enum tfi_hook hook, uintptr_t fr
         t = tfi_call_attach();
         if (!t) return false;
     }
-    if (!tfi_call_wanted(t)) return false;
+    if (!always && !tfi_call_wanted(t)) return false;
     if (TFI_UNLIKELY(tfi_guard_frame(t) != 0) && tfi_guard_holds(t, frame)) {
         tfi_count_drop(TFI_DROP_REENTRANT, 1);
         return false;
@@ -36,6 +37,16 @@ bool tfi_call_enter_from(struct tfi_call *call, enum tfi_hook hook, uintptr_t fr
     }
     __atomic_store_n(&t->slot->calls, t->calls, __ATOMIC_RELEASE);
     return true;
+}
+
+bool tfi_call_enter_from(struct tfi_call *call, enum tfi_hook hook, uintptr_t frame)
+{
+    return begin(call, hook, frame, false);
+}
+
+TFI_COLD bool tfi_call_enter_always_from(struct tfi_call *call, enum tfi_hook hook, uintptr_t frame)
+{
+    return begin(call, hook, frame, true);
 }
 
 /* The bits of the arguments that differ from those of a row; all bits if the call can't be written as a repetition of

@@ -23,6 +23,17 @@ static inline __attribute__((always_inline)) bool tfi_call_enter(struct tfi_call
     return tfi_call_enter_from(call, hook, (uintptr_t)__builtin_frame_address(0));
 }
 
+/* The same, but records the call in every stage and at every time: what it makes may be used in a selected stage. */
+bool tfi_call_enter_always_from(struct tfi_call *call, enum tfi_hook hook, uintptr_t frame);
+
+static inline __attribute__((always_inline)) bool tfi_call_enter_if(struct tfi_call *call, enum tfi_hook hook,
+                                                                    bool always)
+{
+    uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
+    return TFI_UNLIKELY(always) ? tfi_call_enter_always_from(call, hook, frame)
+                                : tfi_call_enter_from(call, hook, frame);
+}
+
 /* Ends a recorded call, after the original has returned: writes its record. Keeps errno, which is the call's own. */
 void tfi_call_leave(const struct tfi_call *call, int64_t result, const uint64_t *args, uint32_t count);
 

@@ -1,8 +1,9 @@
 /* calls.c - the steps before and after a call of NCCL: counts collectives, and records what is wanted.
  *
  * Every collective is counted in its communicator, recorded or not, so that one number means the same collective on
- * all ranks, whatever stages each of them selected. NCCL calls some functions of its own through their symbols
- * (ncclBcast calls ncclBroadcast): a call from NCCL's own code is only forwarded, or it would count twice.
+ * all ranks, whatever stages each of them selected. A captured one is recorded in every stage. NCCL calls some
+ * functions of its own through their symbols (ncclBcast calls ncclBroadcast): a call from NCCL's own code is only
+ * forwarded, or it would count twice.
  * The slot of a thread says which collective it is in, until the call has returned.
  */
 #include "nccl/calls.h"
@@ -74,16 +75,11 @@ static inline bool is_activity(void)
     return state == 2;
 }
 
-static inline bool noted(enum tfi_hook hook, const void *caller)
+bool tfi_nccl_noted(enum tfi_hook hook, const void *caller)
 {
     if (!is_activity()) return false;
     if (TFI_UNLIKELY(!__atomic_load_n(&library.known, __ATOMIC_ACQUIRE))) find_library(hook);
     return (uintptr_t)caller - library.low >= library.bytes;
-}
-
-bool tfi_nccl_noted(enum tfi_hook hook, const void *caller)
-{
-    return noted(hook, caller);
 }
 
 /* True if the process is awake, or a call may wake it. */
@@ -101,9 +97,16 @@ static inline bool is_recorded(void)
     return (now & (TFI_RECORDING_ANY | TFI_ACTIVITY_NCCL)) != TFI_RECORDING_ANY;
 }
 
+/* While streams are captured, calls count in every stage: their replays may be in a selected one. */
+bool tfi_nccl_begin(struct tfi_call *call, enum tfi_hook hook)
+{
+    return may_record() && is_recorded() &&
+           tfi_call_enter_if(call, hook, __atomic_load_n(&tfi_graph_captures, __ATOMIC_RELAXED) != 0);
+}
+
 bool tfi_nccl_enter(struct tfi_call *call, enum tfi_hook hook, const void *caller)
 {
-    return noted(hook, caller) && may_record() && is_recorded() && tfi_call_enter(call, hook);
+    return tfi_nccl_noted(hook, caller) && tfi_nccl_begin(call, hook);
 }
 
 /* ---- communicators ---- */
@@ -190,18 +193,20 @@ static inline void fill_slot(const struct tfi_collective_call *call, const struc
 bool tfi_collective_enter(struct tfi_collective_call *call, enum tfi_hook hook, const struct tfi_collective *what,
                           const void *caller)
 {
-    if (!noted(hook, caller)) return false;
+    if (!tfi_nccl_noted(hook, caller)) return false;
     struct tfi_communicator *c = call->communicator = communicator_of(what->comm);
     call->call.thread = NULL;
     call->hash = c ? c->hash : 0;
     call->rank = c ? c->rank : -1;
     call->ranks = c ? c->ranks : 0;
     call->sequence = c ? count_one(c, what) : 0;
-    if (!may_record() || !is_recorded() || !tfi_call_enter(&call->call, hook)) return true;
+    bool captured = TFI_UNLIKELY(__atomic_load_n(&tfi_graph_captures, __ATOMIC_RELAXED) != 0) &&
+                    tfi_graphs_is_captured(what->stream);
+    if (!may_record() || !is_recorded() || !tfi_call_enter_if(&call->call, hook, captured)) return true;
     call->bytes = what->count * tfi_nccl_type_bytes(what->type);
     if (what->how == TFI_COUNT_PART && call->ranks) call->bytes *= call->ranks;
     call->flags = call->call.thread->nccl_groups ? TFI_COLLECTIVE_GROUPED : 0;
-    if (TFI_UNLIKELY(tfi_graphs_is_captured(what->stream))) call->flags |= TFI_COLLECTIVE_CAPTURED;
+    if (TFI_UNLIKELY(captured || tfi_graphs_is_captured(what->stream))) call->flags |= TFI_COLLECTIVE_CAPTURED;
     fill_slot(call, what);
     return true;
 }

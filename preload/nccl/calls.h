@@ -34,6 +34,12 @@ struct tfi_collective_call {
     uint32_t ranks, flags;
 };
 
+/* True if calls have to be noted, recorded or not: NCCL is among the activities, and the caller is not NCCL itself. */
+bool tfi_nccl_noted(enum tfi_hook hook, const void *caller);
+
+/* Begins the record of a call that has to be noted; false: it is not recorded. */
+bool tfi_nccl_begin(struct tfi_call *call, enum tfi_hook hook);
+
 /* Runs before the original; false: the wrapper only forwards. `caller` is the wrapper's return address. */
 bool tfi_nccl_enter(struct tfi_call *call, enum tfi_hook hook, const void *caller);
 bool tfi_collective_enter(struct tfi_collective_call *call, enum tfi_hook hook, const struct tfi_collective *what,
@@ -41,9 +47,6 @@ bool tfi_collective_enter(struct tfi_collective_call *call, enum tfi_hook hook, 
 
 /* Runs after the original. A row without a recorded call, as entered above, is only counted. */
 void tfi_collective_leave(const struct tfi_collective_call *call, const struct tfi_collective *what, int result);
-
-/* True if calls have to be noted, recorded or not: NCCL is among the activities, and the caller is not NCCL itself. */
-bool tfi_nccl_noted(enum tfi_hook hook, const void *caller);
 
 /* The group of a communicator, 0 if it is unknown; and bytes of an element, 0 for an unknown type. */
 uint64_t tfi_nccl_group(uint64_t comm);

@@ -61,7 +61,7 @@ struct step {
 static void begin(struct step *s, enum tfi_hook hook, const void *caller)
 {
     s->noted = tfi_nccl_noted(hook, caller);
-    s->recorded = s->noted && tfi_nccl_enter(&s->call, hook, caller);
+    s->recorded = s->noted && tfi_nccl_begin(&s->call, hook);
 }
 
 static uint64_t hash_of(uint64_t hash, uint64_t value)
