@@ -72,6 +72,7 @@ static void emit_one(const struct comm *comm, const struct comm_row *row)
         emit_text(e, "group", comm->rows.simple ? "all" : "Unknown_Group");
     else emit_name(e, comm->job.summary.names, "group", part->group);
     emit_int(e, "seq", part->sequence);
+    emit_known(e, "replay", part->replay ? part->replay : UNKNOWN_NUMBER);
     emit_count(e, "ranks", row->ranks);
     emit_known(e, "size", row->size);
     if (row->bytes == UNKNOWN_COUNT) emit_null(e, "bytes");
@@ -133,6 +134,35 @@ static void say_faults(const struct comm *comm)
     if (rows->untold) complain(NULL, "%llu collectives are in no table of TraceLens", (unsigned long long)rows->untold);
 }
 
+/* Reports what is unknown of collectives in CUDA graphs. */
+static void say_replays(const struct comm *comm)
+{
+    const struct comm_replays *r = &comm->job.replays;
+    if (r->sum.untimed) {
+        complain(NULL,
+                 "%llu runs of captured collectives have no times and no rows: their graphs were recorded as a whole; "
+                 "TFI_GRAPHS=node records their kernels",
+                 (unsigned long long)r->sum.untimed);
+    }
+    if (r->unknown) {
+        complain(NULL,
+                 "%llu kernels of communication ran in CUDA graphs whose captured calls are not in the trace: they are "
+                 "in no row",
+                 (unsigned long long)r->unknown);
+    }
+    if (r->sum.left_out) {
+        complain(NULL, "%llu runs of captured collectives are left out: the trace has too many for its size",
+                 (unsigned long long)r->sum.left_out);
+        session_spoil(comm->session);
+    }
+    if (comm->rows.apart) {
+        complain(NULL,
+                 "%llu replays do not overlap on their ranks: some rank's trace lacks earlier replays, and the numbers "
+                 "match the wrong ones",
+                 (unsigned long long)comm->rows.apart);
+    }
+}
+
 static void say_limits(const struct comm *comm)
 {
     const struct comm_job *job = &comm->job;
@@ -169,6 +199,7 @@ void comm_say(const struct comm *comm)
     if (!comm->rows.count && filtered) return; /* session_end reports the filters */
     if (!comm->rows.count) complain(NULL, "no collectives; `tfanalyze info` shows the contents of the inputs");
     say_faults(comm);
+    say_replays(comm);
     say_limits(comm);
 }
 
@@ -216,6 +247,9 @@ static void emit_sums(const struct comm *comm)
     emit_count(e, "ranks", comm->job.ranks);
     emit_count(e, "incomplete", comm->rows.incomplete);
     emit_count(e, "mismatched", comm->rows.mismatched);
+    emit_count(e, "captured", comm->job.replays.sum.captured);
+    emit_count(e, "never_replayed", comm->job.replays.sum.idle);
+    emit_count(e, "untimed_replays", comm->job.replays.sum.untimed);
     emit_clocks(e, comm);
     emit_end(e);
 }

@@ -49,14 +49,26 @@ struct collective {
     uint64_t link;      /* entries of a process with the same link are one collective; NO_LINK: it is whole */
     uint32_t work;      /* index in process->works of its first kernel; NO_WORK: none */
     uint32_t thread;    /* serial of the thread of the call; 0: unknown */
+    uint64_t replay;    /* of a captured call: number of the run, from 1; 0: it ran when it was called */
+    bool is_captured;   /* only during loading: it runs with each replay of its graph */
 };
 #define NO_LINK UINT64_MAX
 #define NO_WORK UINT32_MAX
+
+/* Calls that were captured in CUDA graphs, and their runs. */
+struct replays {
+    uint64_t captured; /* calls */
+    uint64_t idle;     /* of these: never replayed */
+    uint64_t untimed;  /* runs in graphs that were recorded as a whole */
+    uint64_t kernels;  /* that belong to captured calls */
+    uint64_t left_out; /* runs beyond the limit of a trace */
+};
 
 struct collectives {
     struct collective *collective;
     size_t count, capacity;
     struct map of_work; /* index in `collective` by index in process->works */
+    struct replays replays;
 };
 
 /* Adds an entry in which everything is unknown, and returns it. The pointer is valid until the next call. */

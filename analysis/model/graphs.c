@@ -68,16 +68,22 @@ static size_t source_at(const struct graph_finder *f, uint32_t graph, int64_t ti
     return low < f->sources && s[f->source[low]].graph == graph ? f->source[low] : SIZE_MAX;
 }
 
+/* Returns the graph that a graph had its nodes from at `*time`, which becomes the time at which it got them; 0: none. */
+static uint32_t graph_before(const struct graph_finder *f, uint32_t graph, int64_t *time)
+{
+    size_t source = source_at(f, graph, *time);
+    if (source == SIZE_MAX) return 0;
+    *time = f->process->graphs.source[source].time;
+    return f->process->graphs.source[source].source;
+}
+
 /* Finds the node with that number in a graph, or in the graphs it was made from. */
 static uint32_t node_in(const struct graph_finder *f, uint32_t graph, uint32_t number, int64_t time)
 {
     for (int depth = 0; depth < DEEPEST; depth++) {
         uint32_t node = map_get(&f->node_of, (uint64_t)graph << 32 | number);
-        size_t source = source_at(f, graph, time);
         if (node != MAP_NONE) return node;
-        if (source == SIZE_MAX) break;
-        graph = f->process->graphs.source[source].source;
-        time = f->process->graphs.source[source].time;
+        if (!(graph = graph_before(f, graph, &time))) break;
     }
     return NO_PLACE;
 }
@@ -155,4 +161,31 @@ uint32_t graph_captured(struct graph_finder *f, size_t work, int64_t time)
     }
     f->answer[place] = (struct graph_answer){source, node};
     return node;
+}
+
+struct visiting {
+    void (*visit)(void *context, uint32_t graph);
+    void *context;
+    int64_t time;
+    unsigned parts;
+};
+
+static void visit_sources(const struct graph_finder *f, uint32_t graph, struct visiting *v, int parts)
+{
+    const struct graph_source *s = f->process->graphs.source;
+    int64_t time = v->time;
+    for (int depth = 0; depth < DEEPEST && graph; depth++, graph = graph_before(f, graph, &time)) {
+        v->visit(v->context, graph);
+        for (size_t i = first_part(f, graph); i < f->parts && s[f->part[i]].source == graph; i++) {
+            if (v->parts++ >= MOST_PARTS || parts >= DEEPEST) return;
+            visit_sources(f, s[f->part[i]].graph, v, parts + 1);
+        }
+    }
+}
+
+void graph_visit(const struct graph_finder *f, uint32_t graph, int64_t time,
+                 void (*visit)(void *context, uint32_t graph), void *context)
+{
+    struct visiting v = {.visit = visit, .context = context, .time = time};
+    visit_sources(f, graph, &v, 0);
 }

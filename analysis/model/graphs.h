@@ -30,5 +30,9 @@ void graph_finder_free(struct graph_finder *finder);
 uint64_t graph_node_of(const struct process *process, size_t work);
 /* Returns the captured node that a work launched at `time` replays: an index in process->graphs.node, or NO_PLACE. */
 uint32_t graph_captured(struct graph_finder *finder, size_t work, int64_t time);
+/* Calls `visit` for a graph that was launched at `time`, for its parts, and for all graphs that it and they have their
+ * nodes from. */
+void graph_visit(const struct graph_finder *finder, uint32_t graph, int64_t time,
+                 void (*visit)(void *context, uint32_t graph), void *context);
 
 #endif

@@ -424,6 +424,7 @@ void process_free(struct process *process)
     free(process->graphs.node);
     free(process->graphs.source);
     free(process->graphs.node_of_work);
+    free(process->graphs.run);
     map_free(&process->graphs.whole_of);
     for (size_t i = 0; i < process->funcs; i++) {
         struct func *func = &process->func[i];

@@ -243,6 +243,11 @@ struct graphs {
     uint64_t *node_of_work; /* by work, for the first `works` ones; 0: not a graph node */
     size_t works, work_capacity;
     struct map whole_of; /* the executable graph, by the graph inside it */
+    struct graph_run {
+        size_t work;
+        uint32_t graph;
+    } * run; /* launches of which only the whole graph is recorded */
+    size_t runs, run_capacity;
 };
 
 /* A stream of a device. */

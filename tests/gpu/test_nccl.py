@@ -111,7 +111,8 @@ def test_every_collective_equals_the_log(ran):
             assert {f: getattr(ours, f) for f in FIELDS} == {f: theirs[f] for f in FIELDS}
             assert ours.stream == theirs['stream']
             assert ours.flags == GROUPED * theirs['grouped'] + CAPTURED * theirs['captured'], theirs
-        assert Counter(c.flags for c in made)[CAPTURED] == 1 and Counter(c.flags for c in made)[GROUPED] >= 4
+        flags = Counter(c.flags for c in made)
+        assert (flags[CAPTURED], flags[CAPTURED | GROUPED]) == (3, 6) and flags[GROUPED] >= 4
 
 
 def test_moments_equal_the_log(ran):
@@ -163,11 +164,26 @@ def test_communicators_equal_the_log(ran):
 def test_other_calls(ran):
     for trace in ran.traces.values():
         made = Counter(c.name for c in scripted.calls(trace))
-        assert made['ncclGroupStart'] == made['ncclGroupEnd'] == 4
+        assert made['ncclGroupStart'] == made['ncclGroupEnd'] == 7
         for name in ('MemAlloc', 'MemFree', 'CommRegister', 'CommDeregister', 'CommWindowRegister', 'CommWindowDeregister',
                      'RedOpCreatePreMulSum', 'RedOpDestroy', 'CommFinalize'):
             assert made['nccl' + name] == 1, name
         assert made['ncclCommGetAsyncError'] >= 2 and not [n for n in made if n in ('ncclGetUniqueId', 'ncclCommCount')]
+
+
+def call_key(task):
+    return task['comm'], task['func'], task['peer'], task['sequence']
+
+
+def replays(log):
+    """{kernel's start: number of its replay} of the kernels whose calls were captured."""
+    captured, seen, found = {call_key(c) for c in log.calls if c['captured']}, Counter(), {}
+    for kernel in log.kernels:
+        first = call_key(kernel['tasks'][0])
+        if first in captured:
+            seen[first] += 1
+            found[kernel['start']] = seen[first]
+    return found
 
 
 def launches(trace):
@@ -202,11 +218,11 @@ def test_kernels_belong_to_their_collectives(ran):
         kernels = sorted((r.values for r in trace.records if r.kind == 'kernel'), key=lambda k: k['start'])
         assert all('ncclDevKernel' in text(trace, k['name']) for k in kernels)
         assert [k['duration'] for k in kernels] == [k['end'] - k['start'] for k in log.kernels]
-        assert sum(k['graph'] != 0 for k in kernels) == 3
-        known = launches(trace)
+        replayed, known = replays(log), launches(trace)
+        assert len(replayed) == 4 * 5 + 2
         for ours, theirs in zip(kernels, log.kernels):
+            assert bool(ours['graph']) == (theirs['start'] in replayed)
             if ours['graph']:
-                assert [t['count'] for t in theirs['tasks']] == [8]
                 continue
             around = tasks_around(trace, *known[ours['correlation']])
             assert [(c.sequence, c.count, c.peer) for c in around] == [(t['sequence'], t['count'], t['peer']) for t in theirs['tasks']]
@@ -228,27 +244,28 @@ FACTORS = {'all_reduce': lambda n: 2 * (n - 1) / n, 'all_gather': lambda n: (n -
 
 
 def met(ran):
-    """{(group, sequence): a call of it, and the spans of its kernel by rank} of the collectives that ran once."""
+    """{(group, sequence, replay): a call of it, and the spans of its kernel by rank}; replay None: it ran when it was called."""
     calls, spans = {}, defaultdict(dict)
     for rank, log in ran.logs.items():
-        calls.update({(c['comm'], c['sequence']): c for c in log.calls if c['name'] not in ('ncclSend', 'ncclRecv') and not c['captured']})
+        calls.update({(c['comm'], c['sequence']): c for c in log.calls if c['name'] not in ('ncclSend', 'ncclRecv')})
+        replayed = replays(log)
         for k in log.kernels:
             for t in k['tasks']:
                 if t['func'] not in ('ncclSend', 'ncclRecv'):
-                    spans[t['comm'], t['sequence']][rank] = k['start'], k['end']
-    return {key: (call, spans[key]) for key, call in calls.items()}
+                    spans[t['comm'], t['sequence'], replayed.get(k['start'])][rank] = k['start'], k['end']
+    return {key: (calls[key[:2]], span) for key, span in spans.items()}
 
 
 def test_comm_equals_the_log(ran, analyze):
-    """Every collective on all its ranks: bytes, skew, waiting, transfer and bandwidth are those of NCCL's own log."""
+    """Every collective and replay on all its ranks: bytes, skew, waiting, transfer and bandwidth are those of NCCL's own log."""
     answer = analyze('comm', ran.directory / 'run')
     groups = {}
     for rank, log in ran.logs.items():
         made = [c for c in collectives(ran.traces[rank]) if c.error == 0]
         groups.update({f'0x{c.communicator:016x}': call['comm'] for c, call in zip(made, log.calls)})
-    rows = {(groups[r['group']], r['seq']): r for r in answer['rows'] if r['name'] not in ('send', 'recv')}
+    rows = {(groups[r['group']], r['seq'], r['replay']): r for r in answer['rows'] if r['name'] not in ('send', 'recv')}
     want = met(ran)
-    assert set(rows) == set(want) and len(rows) > 40
+    assert set(rows) == set(want) and len(rows) > 60
     for key, (call, spans) in want.items():
         row, starts = rows[key], {rank: span[0] for rank, span in spans.items()}
         last, end = max(starts.values()), max(span[1] for span in spans.values())
@@ -265,11 +282,45 @@ def test_comm_equals_the_log(ran, analyze):
 
 
 def test_messages_equal_the_log(ran, analyze):
-    """Each send and its receive are one row: the ring of all ranks, and one more from the first rank to the last."""
+    """Each send and its receive are one row: the ring of all ranks, its four replays, and one from the first rank to the last."""
     rows = [r for r in analyze('comm', ran.directory / 'run')['rows'] if r['name'] in ('send', 'recv')]
     sends = [c for log in ran.logs.values() for c in log.calls if c['name'] == 'ncclSend']
-    assert sorted(r['bytes'] for r in rows) == sorted(c['bytes'] for c in sends)
+    assert sorted(r['bytes'] for r in rows) == sorted(c['bytes'] for c in sends for _ in range(4 if c['captured'] else 1))
     assert all(r['ranks'] == 2 for r in rows)
+
+
+def test_captured_calls_are_counted(ran, analyze):
+    """The totals have the captured calls, and those that never ran: one all_gather on each rank."""
+    totals = analyze('comm', ran.directory / 'run')['totals']
+    captured = sum(c['captured'] for log in ran.logs.values() for c in log.calls)
+    assert (totals['captured'], totals['never_replayed'], totals['untimed_replays']) == (captured, ran.ranks, 0)
+
+
+def test_replays_of_calls_outside_the_stage(tmp_path, lib, analyze):
+    """A call captured in another stage is recorded, because its replays are in the selected one. The last rank is late to them."""
+    finish(start(tmp_path, lib, 3, 'graphs', ENABLE_PROFILER_NAMES='replay'))
+    answer = analyze('comm', tmp_path / 'run')
+    rows = [r for r in answer['rows'] if r['name'] not in ('send', 'recv')]
+    assert Counter(r['replay'] for r in rows) == {1: 7, 2: 7, 3: 6, 4: 6}
+    first = [r for r in rows if r['name'] == 'all_reduce' and r['bytes'] == 32]
+    assert [r['last_rank'] for r in first[1:]] == [2, 2, 2]
+    for row, ms in zip(first, range(0, 20, 5)):
+        assert row['start_skew_us'] >= 900 * ms
+    assert (answer['totals']['captured'], answer['totals']['never_replayed']) == (27, 3)
+    late = analyze('stragglers', tmp_path / 'run')
+    assert (late['rows'][0]['rank'], late['rows'][0]['stage']) == (2, 'replay') and late['totals']['rank'] == 2
+    assert late['totals']['late_us'] > 0.9 * 30000
+
+
+def test_graphs_that_were_recorded_as_a_whole(tmp_path, lib, analyze):
+    """Without kernels the runs are counted: seven calls four times and one twice on each rank, and one that never ran."""
+    finish(start(tmp_path, lib, 3, 'graphs', TFI_GRAPHS='graph'))
+    answer = analyze('comm', tmp_path / 'run')
+    assert [r['bytes'] for r in answer['rows']] == [36]
+    totals = answer['totals']
+    assert (totals['captured'], totals['never_replayed'], totals['untimed_replays']) == (27, 3, 3 * (7 * 4 + 2))
+    said = analyze('comm', tmp_path / 'run', format=None).err
+    assert '90 runs of captured collectives have no times' in said
 
 
 # ---- the simulated NCCL itself ----
@@ -278,10 +329,11 @@ def test_ranks_end_together(ran):
     """A kernel ends on all ranks at once, after the last rank has come and the script's time has passed."""
     ends = defaultdict(set)
     for log in ran.logs.values():
+        replayed = replays(log)
         for k in log.kernels:
             assert k['complete']
-            if len(k['tasks']) == 1 and k['tasks'][0]['func'] not in ('ncclSend', 'ncclRecv') and k['tasks'][0]['count'] != 8:
-                ends[k['comm'], k['tasks'][0]['sequence']].add(k['end'])
+            if len(k['tasks']) == 1 and k['tasks'][0]['func'] not in ('ncclSend', 'ncclRecv'):
+                ends[k['comm'], k['tasks'][0]['sequence'], replayed.get(k['start'])].add(k['end'])
                 assert k['end'] > max(k['starts']) and len(k['starts']) == k['tasks'][0]['ranks']
     assert len(ends) > 25 and all(len(e) == 1 for e in ends.values())
 

@@ -2,6 +2,7 @@
  *
  * nccl_ranks RANK RANKS FILE all             everything once; rank 0 leaves the unique id in FILE
  * nccl_ranks RANK RANKS FILE late WHO MS N   two collectives, then N in stages, to which WHO is MS milliseconds late
+ * nccl_ranks RANK RANKS FILE graphs          captured collectives, replayed in stages
  * nccl_ranks RANK RANKS FILE once            one collective, and a wait for it
  * nccl_ranks RANK RANKS FILE abort           the same; the last rank is lost, and the others abort and shrink the group
  *
@@ -239,22 +240,80 @@ static void without_blocking(const char *path)
     NCCL(ncclCommDestroy(comm));
 }
 
-static void captured(void)
+/* Captures calls of all kinds: single ones, groups of one and of two communicators, sends and receives. */
+static CUgraph capture_all(ncclComm_t pair)
 {
     CUgraph graph;
-    CUgraphExec exec;
-    fill(8);
+    int next = (rank + 1) % ranks, last = (rank + ranks - 1) % ranks;
     CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
     NCCL(ncclAllReduce(from, to, 8, ncclFloat, ncclSum, world, on));
+    NCCL(ncclGroupStart());
+    NCCL(ncclAllReduce(from, to + 8, 4, ncclFloat, ncclMax, world, on));
+    NCCL(ncclReduceScatter(from, to + 16, 2, ncclFloat, ncclSum, world, on));
+    NCCL(ncclGroupEnd());
+    NCCL(ncclGroupStart());
+    NCCL(ncclBroadcast(from, to + 24, 3, ncclFloat, ranks - 1, world, on));
+    NCCL(ncclAllReduce(from, to + 32, 1, ncclFloat, ncclMin, pair, on));
+    NCCL(ncclGroupEnd());
+    NCCL(ncclGroupStart());
+    NCCL(ncclSend(from, 5, ncclFloat, next, world, on));
+    NCCL(ncclRecv(to + 40, 5, ncclFloat, last, world, on));
+    NCCL(ncclGroupEnd());
     CHECK(cuStreamEndCapture(stream, &graph));
-    CHECK(cuGraphInstantiateWithFlags(&exec, graph, 0));
-    for (int i = 0; i < 3; i++) {
-        CHECK(cuStreamSynchronize(stream));
-        to[0] = 0;
-        CHECK(cuGraphLaunch(exec, stream));
-        CHECK(cuStreamSynchronize(stream));
-        EXPECT(to[0] == sum(0));
+    return graph;
+}
+
+static CUgraph capture_gather(int n)
+{
+    CUgraph graph;
+    CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    NCCL(ncclAllGather(from, to, (size_t)n, ncclFloat, world, on));
+    CHECK(cuStreamEndCapture(stream, &graph));
+    return graph;
+}
+
+/* Replays a graph; the last rank is late by `ms` milliseconds. */
+static void replay(CUgraphExec exec, int ms)
+{
+    CHECK(cuStreamSynchronize(stream));
+    memset(to, 0, 64 * sizeof *to);
+    tfi_range_push("replay");
+    if (rank == ranks - 1) usleep((useconds_t)ms * 1000);
+    CHECK(cuGraphLaunch(exec, stream));
+    CHECK(cuStreamSynchronize(stream));
+    tfi_range_pop();
+}
+
+/* Replays two executable graphs made from one, then one with a graph inside; a third graph is never replayed. */
+static void captured(void)
+{
+    CUgraph graph, outer;
+    CUgraphNode node;
+    CUgraphExec exec[2], whole;
+    ncclComm_t pair;
+    NCCL(ncclCommSplit(world, rank / 2, 0, &pair, NULL));
+    fill(64);
+    tfi_range_push("prepare");
+    graph = capture_all(pair);
+    for (int i = 0; i < 2; i++) CHECK(cuGraphInstantiateWithFlags(&exec[i], graph, 0));
+    CHECK(cuGraphCreate(&outer, 0));
+    CHECK(cuGraphAddChildGraphNode(&node, outer, NULL, 0, capture_gather(6)));
+    CHECK(cuGraphInstantiateWithFlags(&whole, outer, 0));
+    tfi_range_pop();
+    for (int i = 0; i < 4; i++) {
+        replay(exec[i % 2], i * 5);
+        EXPECT(to[0] == sum(0) && to[9] == value(ranks - 1, 1) && to[16] == sum(2 * rank));
+        EXPECT(to[25] == value(ranks - 1, 1) && to[32] == value(rank / 2 * 2, 0));
+        EXPECT(to[40] == value((rank + ranks - 1) % ranks, 0));
     }
+    for (int i = 0; i < 2; i++) {
+        replay(whole, 0);
+        EXPECT(to[6] == value(1, 0) && to[6 * ranks - 1] == value(ranks - 1, 5));
+    }
+    capture_gather(7);
+    NCCL(ncclAllReduce(from, to, 9, ncclFloat, ncclSum, world, on));
+    CHECK(cuStreamSynchronize(stream));
+    NCCL(ncclCommDestroy(pair));
 }
 
 static void memory(void)
@@ -331,6 +390,7 @@ int main(int argc, char **argv)
     prepare();
     NCCL(ncclCommInitRank(&world, ranks, unique_id(argv[3]), rank));
     if (strcmp(argv[4], "all") == 0) everything(argv[3]);
+    else if (strcmp(argv[4], "graphs") == 0) captured();
     else if (strcmp(argv[4], "late") == 0) late(atoi(argv[5]), atoi(argv[6]), atoi(argv[7]));
     else once(strcmp(argv[4], "abort") == 0);
     if (strcmp(argv[4], "abort") == 0) NCCL(ncclCommAbort(world));

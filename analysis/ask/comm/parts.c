@@ -6,6 +6,7 @@
  * between two ranks has its place among those of the same two ranks. Collectives without a communicator are counted by
  * operation.
  * A recorded number that falls to the lowest so far, or below it, begins an epoch: the communicator was made anew.
+ * A run of a call that was captured in a graph has the call's number and its own, and is none of these.
  * Several traces of one rank are several runs if their times are apart, as are traces of worlds of different size.
  */
 #include "ask/comm/parts.h"
@@ -110,8 +111,9 @@ struct numbered {
 static int same_order(const struct numbered *x, const struct numbered *y)
 {
     int order = comm_group_order(x->names, &x->part, &y->part);
-    if (!order) order = (x->part.source > y->part.source) - (x->part.source < y->part.source);
-    return order ? order : (x->part.peer > y->part.peer) - (x->part.peer < y->part.peer);
+    if (!order) order = by_number(x->part.source, y->part.source);
+    if (!order) order = by_number(x->part.peer, y->part.peer);
+    return order ? order : by_number(x->part.replay > 0, y->part.replay > 0);
 }
 
 static int by_group(const void *a, const void *b)
@@ -175,6 +177,7 @@ static uint64_t number_all(struct comm_summary *s)
     if (s->count) qsort(n, s->count, sizeof *n, by_group);
     for (size_t first = 0, end; first < s->count; first = end) {
         for (end = first + 1; end < s->count && same_order(&n[first], &n[end]) == 0;) end++;
+        if (n[first].part.replay) continue;
         order_group(n + first, end - first);
         restarts += number_group(n + first, end - first);
     }
@@ -256,6 +259,7 @@ void comm_collect(struct comm_job *job, const struct selection *chosen, void *co
     *job = (struct comm_job){.summary.names = &chosen->model->names};
     for (size_t i = 0; i < chosen->processes; i++) {
         struct comm_taken *of_process = taken[i];
+        comm_replays_add(&job->replays, &of_process->replays);
         if (of_process->has_collectives)
             place[places++] = (struct place){.process = chosen->process[i], .parts = &of_process->parts, .index = i};
     }

@@ -10,7 +10,8 @@ struct comm_job {
     size_t runs;                 /* traces of separate times, or of worlds of different size */
     size_t clocks;               /* clocks in use */
     size_t without_axis;         /* traces with collectives whose times are not of the axis that ranks share */
-    uint64_t restarts;           /* sequence numbers that restarted */
+    struct comm_replays replays;
+    uint64_t restarts; /* sequence numbers that restarted */
 };
 
 /* Summarises the ranks with up to --jobs threads, and unites their summaries. `taken` has a struct comm_taken for each

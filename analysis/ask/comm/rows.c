@@ -170,12 +170,22 @@ static int by_first_start(const void *a, const void *b)
     return x->first != y->first ? (x->first < y->first ? -1 : 1) : (x->part > y->part) - (x->part < y->part);
 }
 
+/* True if a rank left before another came, although the operation keeps all together. */
+static bool is_apart(const struct comm_row *row)
+{
+    int64_t first_end = INT64_MAX;
+    if (!row->compared || !row->has_work || !collective_kinds[row->part->op].meets) return false;
+    for (size_t i = 0; i < row->parts; i++) first_end = MIN(first_end, row->part[i].end);
+    return row->latest > first_end;
+}
+
 static void count_row(struct comm_rows *rows, const struct comm_row *row)
 {
     rows->incomplete += row->size > 0 && row->ranks < (size_t)row->size;
     rows->mismatched += row->mismatch;
     rows->unnumbered += row->part->is_counted;
     rows->ungrouped += row->part->group == NAME_NONE;
+    rows->apart += row->part->replay && is_apart(row);
 }
 
 void comm_rows_make(struct comm_rows *rows, const struct comm_summary *s, enum rules rules)

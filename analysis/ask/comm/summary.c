@@ -33,6 +33,7 @@ int comm_key_order(const struct names *names, const struct comm_part *a, const s
     if (!order) order = by_number(a->peer, b->peer);
     if (!order) order = by_number(a->epoch, b->epoch);
     if (!order) order = by_number(a->sequence, b->sequence);
+    if (!order) order = by_number(a->replay, b->replay);
     return order ? order : by_number(a->again, b->again);
 }
 

@@ -19,6 +19,8 @@ struct comm_part {
     uint32_t epoch;          /* how often the sequence has restarted before */
     uint32_t again;          /* how many earlier ones have the same sequence number: a group of calls shares it */
     int64_t sequence;
+    int64_t
+        replay; /* number of the run, from 1, of a call that was captured in a graph; 0: it ran when it was called */
     /* the rank's share */
     int64_t rank;
     uint8_t op;

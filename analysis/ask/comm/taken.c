@@ -22,6 +22,7 @@ static void take_collective(struct comm_part *part, const struct collective *c)
         part->peer = c->op;
     }
     part->sequence = is_message ? UNKNOWN_NUMBER : c->sequence;
+    part->replay = part->sequence == UNKNOWN_NUMBER ? 0 : (int64_t)MIN(c->replay, (uint64_t)INT64_MAX);
     part->op = c->op;
     part->name = c->name;
     part->datatype = c->datatype;
@@ -147,6 +148,7 @@ static void *take(const struct selection *chosen, const struct process *process,
     struct scope scope;
     taken->parts.names = &chosen->model->names;
     taken->has_collectives = process->collectives.count != 0;
+    taken->replays = comm_replays(process, &chosen->model->names);
     if (!taken->has_collectives) return taken;
     scope_init(&scope, chosen, process, stages);
     take_parts(taken, &scope);

@@ -224,6 +224,7 @@ void load_graph_launches(struct load *load)
         int length = snprintf(name, sizeof name, "graph %u", (unsigned)graph[i]);
         load->process->works.name[at] = names_add(load->names, name, (size_t)length);
         if (detail) detail->graph = (uint32_t)graph[i];
+        load_graph_run(load, at, graph[i]);
     }
 }
 

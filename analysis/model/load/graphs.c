@@ -28,6 +28,13 @@ void load_graph_sources(struct load *load)
     }
 }
 
+void load_graph_run(struct load *load, size_t work, uint64_t graph)
+{
+    struct graphs *g = &load->process->graphs;
+    g->run = mem_grow(g->run, &g->run_capacity, g->runs + 1, sizeof *g->run);
+    g->run[g->runs++] = (struct graph_run){work, (uint32_t)graph};
+}
+
 void load_graph_work(struct load *load, size_t work, uint64_t graph, uint64_t node)
 {
     struct graphs *g = &load->process->graphs;

@@ -3,13 +3,14 @@
  * A kernel was launched inside the call of its collective, or inside the outermost ncclGroupEnd of the group that the
  * call is in. NCCL launches one kernel per communicator of a group. If a group has several communicators, their kernels
  * are assigned in the order of the launches, and only if there are as many kernels as communicators. A captured
- * collective is not loaded: it runs with each replay of its graph, not when it is called. A refused one never runs.
+ * collective runs with each replay of its graph, not when it is called (replays.c). A refused one never runs.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "model/load/load.h"
+#include "model/load/nccl.h"
 
 enum { NCCL_IN_PROGRESS = 7 };
 
@@ -76,7 +77,7 @@ void load_collectives(struct load *load)
     const uint64_t *flags = load_column(load, COL_collective_flags);
     for (uint32_t i = 0; i < load_rows(load); i++) {
         uint64_t end;
-        if ((error[i] && error[i] != NCCL_IN_PROGRESS) || flags[i] & TFI_COLLECTIVE_CAPTURED) continue;
+        if (error[i] && error[i] != NCCL_IN_PROGRESS) continue;
         uint32_t place = load_func(load, func[i]); /* this call may move process->func */
         const struct func *described = &load->process->func[place];
         struct collective *c = collectives_add(&load->process->collectives);
@@ -92,35 +93,13 @@ void load_collectives(struct load *load)
         take_elements(c, count[i]);
         if (text) collective_size(c, collective_type_bytes(text, false));
         c->thread = load->piece->thread;
+        c->is_captured = flags[i] & TFI_COLLECTIVE_CAPTURED;
         c->call_start = (int64_t)time[i]; /* ticks until the end of loading */
         c->call_end = (int64_t)(__builtin_add_overflow(time[i], duration[i], &end) ? time[i] : end);
     }
 }
 
 /* ---- groups of calls ---- */
-
-/* The outermost group of a thread: its members are called after `from` and before `to`, and launched until `until`. The
- * groups of a thread do not overlap, so all members together are no more than the collectives. */
-struct group_span {
-    uint32_t thread;
-    int64_t from, to, until;
-};
-
-/* A kernel that the end of a group launched. */
-struct group_launch {
-    size_t group;
-    int64_t time;
-    uint32_t work;
-};
-
-struct joining {
-    struct process *process;
-    struct map span_of; /* index of the span, by correlation id */
-    struct group_span *group;
-    size_t groups, group_capacity;
-    struct group_launch *launch;
-    size_t launches, launch_capacity;
-};
 
 /* An edge of a group. */
 struct edge {
@@ -150,7 +129,7 @@ static struct edge *find_edges(const struct process *p, size_t *count)
     return edge;
 }
 
-static void find_groups(struct joining *j)
+static void find_groups(struct nccl_calls *j)
 {
     size_t count, depth = 0;
     struct edge *edge = find_edges(j->process, &count);
@@ -167,7 +146,7 @@ static void find_groups(struct joining *j)
     free(edge);
 }
 
-/* ---- kernels ---- */
+/* ---- the call at some time ---- */
 
 static int by_thread_and_call(const void *a, const void *b)
 {
@@ -189,7 +168,7 @@ static size_t first_after(const struct collectives *c, uint32_t thread, int64_t 
     return low;
 }
 
-static size_t group_after(const struct joining *j, uint32_t thread, int64_t time)
+static size_t group_after(const struct nccl_calls *j, uint32_t thread, int64_t time)
 {
     size_t low = 0, high = j->groups;
     while (low < high) {
@@ -200,6 +179,55 @@ static size_t group_after(const struct joining *j, uint32_t thread, int64_t time
     }
     return low;
 }
+
+size_t nccl_call_at(const struct nccl_calls *calls, struct group_launches *launches, uint32_t thread, int64_t time,
+                    uint32_t id)
+{
+    const struct collectives *c = &calls->process->collectives;
+    size_t after = first_after(c, thread, time), group = group_after(calls, thread, time);
+    const struct collective *call = after ? &c->collective[after - 1] : NULL;
+    if (call && call->thread == thread && time <= call->call_end) return after - 1;
+    if (group && calls->group[group - 1].thread == thread && time <= calls->group[group - 1].until) {
+        launches->launch =
+            mem_grow(launches->launch, &launches->capacity, launches->count + 1, sizeof *launches->launch);
+        launches->launch[launches->count++] = (struct group_launch){group - 1, time, id};
+    }
+    return NO_CALL;
+}
+
+void nccl_members(const struct nccl_calls *calls, size_t group, size_t *first, size_t *last)
+{
+    const struct group_span *g = &calls->group[group];
+    *first = first_after(&calls->process->collectives, g->thread, g->from);
+    *last = first_after(&calls->process->collectives, g->thread, g->to);
+}
+
+uint64_t nccl_rank_key(const struct collective *c)
+{
+    return (uint64_t)c->communicator << 32 | (uint32_t)c->rank;
+}
+
+static int by_group_and_time(const void *a, const void *b)
+{
+    const struct group_launch *x = a, *y = b;
+    if (x->group != y->group) return x->group < y->group ? -1 : 1;
+    if (x->time != y->time) return x->time < y->time ? -1 : 1;
+    return by_number(x->id, y->id);
+}
+
+void group_launches_sort(struct group_launches *l)
+{
+    if (l->count) qsort(l->launch, l->count, sizeof *l->launch, by_group_and_time);
+}
+
+size_t group_launches_end(const struct group_launches *l, size_t first)
+{
+    size_t end = first + 1;
+    while (end < l->count && l->launch[end].group == l->launch[first].group) end++;
+    return end;
+}
+
+/* ---- kernels ---- */
 
 /* The span of the kernels of a collective, and the first of them. */
 struct kernels {
@@ -222,65 +250,45 @@ static void attach(struct collective *c, struct kernels kernels)
 }
 
 /* Attaches a kernel to the collective in whose call it was launched, or notes it for its group. */
-static void place_kernel(struct joining *j, uint32_t work)
+static void place_kernel(const struct nccl_calls *calls, struct group_launches *launches, uint32_t work)
 {
-    struct process *p = j->process;
+    const struct process *p = calls->process;
     uint64_t correlation = p->works.correlation[work];
-    uint32_t span = correlation == NO_ID ? MAP_NONE : map_get(&j->span_of, correlation);
+    uint32_t span = correlation == NO_ID ? MAP_NONE : map_get(&calls->span_of, correlation);
     if (span == MAP_NONE) return;
-    uint32_t thread = p->spans.thread[span];
-    int64_t time = p->spans.start[span];
-    size_t after = first_after(&p->collectives, thread, time), group = group_after(j, thread, time);
-    struct collective *c = after ? &p->collectives.collective[after - 1] : NULL;
-    if (c && c->thread == thread && time <= c->call_end) {
-        attach(c, one_kernel(p, work));
-    } else if (group && j->group[group - 1].thread == thread && time <= j->group[group - 1].until) {
-        j->launch = mem_grow(j->launch, &j->launch_capacity, j->launches + 1, sizeof *j->launch);
-        j->launch[j->launches++] = (struct group_launch){group - 1, time, work};
-    }
-}
-
-static int by_group_and_time(const void *a, const void *b)
-{
-    const struct group_launch *x = a, *y = b;
-    if (x->group != y->group) return x->group < y->group ? -1 : 1;
-    return (x->time > y->time) - (x->time < y->time);
+    size_t call = nccl_call_at(calls, launches, p->spans.thread[span], p->spans.start[span], work);
+    if (call != NO_CALL && !p->collectives.collective[call].is_captured)
+        attach(&p->collectives.collective[call], one_kernel(p, work));
 }
 
 /* Returns the span of all kernels of a group. */
 static struct kernels all_kernels(const struct process *p, const struct group_launch *launch, size_t count)
 {
-    struct kernels all = one_kernel(p, launch->work);
+    struct kernels all = one_kernel(p, launch->id);
     for (size_t k = 1; k < count; k++) {
-        struct kernels one = one_kernel(p, launch[k].work);
+        struct kernels one = one_kernel(p, launch[k].id);
         if (one.start < all.start) all = (struct kernels){one.start, all.end, one.first};
         all.end = MAX(all.end, one.end);
     }
     return all;
 }
 
-/* A process may hold several ranks of a communicator. */
-static uint64_t key_of(const struct collective *c)
-{
-    return (uint64_t)c->communicator << 32 | (uint32_t)c->rank;
-}
-
 /* Attaches the kernels of one group to its collectives. */
-static void place_group(struct joining *j, const struct group_launch *launch, size_t kernels)
+static void place_group(const struct nccl_calls *calls, const struct group_launch *launch, size_t kernels)
 {
-    const struct group_span *group = &j->group[launch->group];
-    struct collectives *c = &j->process->collectives;
-    struct kernels all = all_kernels(j->process, launch, kernels);
-    size_t first = first_after(c, group->thread, group->from), last = first_after(c, group->thread, group->to);
+    const struct process *p = calls->process;
+    struct collective *c = p->collectives.collective;
+    struct kernels all = all_kernels(p, launch, kernels);
     struct map number_of = {0};
-    uint32_t communicators = 0;
+    size_t first, last;
+    nccl_members(calls, launch->group, &first, &last);
     for (size_t i = first; i < last; i++)
-        if (map_get(&number_of, key_of(&c->collective[i])) == MAP_NONE)
-            map_put(&number_of, key_of(&c->collective[i]), communicators++);
+        if (!c[i].is_captured) map_number(&number_of, nccl_rank_key(&c[i]));
     for (size_t i = first; i < last; i++) {
-        uint32_t number = map_get(&number_of, key_of(&c->collective[i]));
-        if (communicators == 1) attach(&c->collective[i], all);
-        else if (communicators == kernels) attach(&c->collective[i], one_kernel(j->process, launch[number].work));
+        if (c[i].is_captured) continue;
+        uint32_t number = map_get(&number_of, nccl_rank_key(&c[i]));
+        if (number_of.count == 1) attach(&c[i], all);
+        else if (number_of.count == kernels) attach(&c[i], one_kernel(p, launch[number].id));
     }
     map_free(&number_of);
 }
@@ -288,7 +296,8 @@ static void place_group(struct joining *j, const struct group_launch *launch, si
 void load_collectives_end(struct load *load)
 {
     struct process *p = load->process;
-    struct joining j = {.process = p};
+    struct nccl_calls calls = {.process = p};
+    struct group_launches launches = {0};
     if (!p->collectives.count) return;
     for (size_t i = 0; i < p->collectives.count; i++) {
         struct collective *c = &p->collectives.collective[i];
@@ -297,17 +306,18 @@ void load_collectives_end(struct load *load)
     }
     qsort(p->collectives.collective, p->collectives.count, sizeof *p->collectives.collective, by_thread_and_call);
     for (size_t i = 0; i < p->spans.table.count; i++)
-        if (p->spans.event_class[i] == CLASS_API) map_put(&j.span_of, p->spans.id[i], (uint32_t)i);
-    find_groups(&j);
+        if (p->spans.event_class[i] == CLASS_API) map_put(&calls.span_of, p->spans.id[i], (uint32_t)i);
+    find_groups(&calls);
     for (size_t i = 0; i < p->works.table.count; i++)
-        if (p->works.event_class[i] == CLASS_KERNEL) place_kernel(&j, (uint32_t)i);
-    if (j.launches) qsort(j.launch, j.launches, sizeof *j.launch, by_group_and_time);
-    for (size_t i = 0, next; i < j.launches; i = next) {
-        for (next = i + 1; next < j.launches && j.launch[next].group == j.launch[i].group;) next++;
-        place_group(&j, &j.launch[i], next - i);
+        if (p->works.event_class[i] == CLASS_KERNEL) place_kernel(&calls, &launches, (uint32_t)i);
+    group_launches_sort(&launches);
+    for (size_t i = 0, next; i < launches.count; i = next) {
+        next = group_launches_end(&launches, i);
+        place_group(&calls, &launches.launch[i], next - i);
     }
+    load_replays(&calls);
     collectives_finish(&p->collectives);
-    map_free(&j.span_of);
-    free(j.group);
-    free(j.launch);
+    map_free(&calls.span_of);
+    free(calls.group);
+    free(launches.launch);
 }
