@@ -2,16 +2,24 @@
  *
  * Such a thread blocks all signals. The fork handler ends it, so that the process has no second thread of ours at the
  * fork. A thread that hangs in a call cannot be ended: it sees the request when the call returns, and no second one is
- * started before it is gone.
+ * started before it is gone. A fork therefore waits for a thread that lacks a processor, and not for one that hangs.
  */
 #include "record/worker.h"
 
+#include <errno.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
+#include "base/files.h"
+#include "base/fmt.h"
 #include "base/process.h"
 #include "record/thread.h"
+
+#define LONGEST_FORK_MS 2000u /* a fork waits no longer for a thread without a processor */
 
 static uint64_t cpu_ns; /* of all workers */
 
@@ -59,6 +67,7 @@ static void *run(void *data)
 {
     struct tfi_worker *worker = data;
     tfi_inside = 1;
+    __atomic_store_n(&worker->tid, tfi_gettid(), __ATOMIC_RELEASE);
     prctl(PR_SET_NAME, "tfinject", 0, 0, 0);
     tfi_register_barrier();
     worker->cpu_ns = 0;
@@ -91,6 +100,7 @@ bool tfi_worker_start(struct tfi_worker *worker)
     if (worker->running && stopping) worker->running = pthread_tryjoin_np(worker->thread, NULL) != 0;
     if (!worker->running && !worker->forking) {
         worker->stop = 0;
+        worker->tid = 0;
         __atomic_store_n(&worker->running, create(worker), __ATOMIC_RELEASE);
     }
     bool ok = worker->running && !worker->stop;
@@ -126,10 +136,39 @@ bool tfi_worker_stop(struct tfi_worker *worker, unsigned ms)
     return ended;
 }
 
+/* True if the thread has not begun yet, runs, or waits for a processor: it will notice `stop`. */
+static bool is_runnable(struct tfi_worker *worker)
+{
+    char path[48], text[512];
+    pid_t tid = __atomic_load_n(&worker->tid, __ATOMIC_ACQUIRE);
+    if (!tid) return true;
+    tfi_fmt(path, sizeof path, "/proc/self/task/%d/stat", tid);
+    ssize_t bytes = tfi_read_file(path, text, sizeof text);
+    const char *name_end = bytes > 0 ? memrchr(text, ')', (size_t)bytes) : NULL;
+    return name_end && strncmp(name_end, ") R", 3) == 0;
+}
+
+/* The kernel counts a joined thread among those of the process for a moment. */
+static void wait_until_gone(struct tfi_worker *worker)
+{
+    uint32_t nothing = 0;
+    for (int i = 0; worker->tid && i < 50 && syscall(SYS_tgkill, tfi_getpid(), worker->tid, 0) == 0; i++)
+        tfi_futex_wait(&nothing, 0, 1);
+    worker->tid = 0;
+}
+
 bool tfi_worker_before_fork(struct tfi_worker *worker, unsigned ms)
 {
+    int error = errno;
+    unsigned hangs = 0; /* how often in a row the thread was found waiting for something else than a processor */
+    bool ended;
     __atomic_store_n(&worker->forking, 1, __ATOMIC_SEQ_CST);
-    return tfi_worker_stop(worker, ms);
+    for (unsigned waited = 0; !(ended = tfi_worker_stop(worker, ms)) && ms && hangs < 2 && waited < LONGEST_FORK_MS;
+         waited += ms)
+        hangs = is_runnable(worker) ? 0 : hangs + 1;
+    if (ended) wait_until_gone(worker);
+    errno = error;
+    return ended;
 }
 
 void tfi_worker_after_fork(struct tfi_worker *worker)

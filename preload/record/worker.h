@@ -11,6 +11,7 @@ struct tfi_worker {
     void (*loop)(struct tfi_worker *worker);
     struct tfi_lock lock; /* held while starting or stopping the thread */
     pthread_t thread;
+    pid_t tid;    /* 0 until the thread has begun */
     bool running; /* started and not joined */
     uint32_t stop;
     uint32_t forking;
@@ -27,8 +28,8 @@ void tfi_worker_signal(struct tfi_worker *worker);
 /* Ends the thread; waits at most `ms` milliseconds. True if it has ended. */
 bool tfi_worker_stop(struct tfi_worker *worker, unsigned ms);
 
-/* Called before and after a fork; in between the thread is not started. The first one waits at most `ms` milliseconds
- * for its end. True if it has ended. */
+/* Called before and after a fork; in between the thread is not started. The first one waits for its end:
+ * up to two seconds for a thread that lacks a processor, otherwise twice `ms` milliseconds, 0 for not at all. True if it has ended. */
 bool tfi_worker_before_fork(struct tfi_worker *worker, unsigned ms);
 void tfi_worker_after_fork(struct tfi_worker *worker);
 
