@@ -103,12 +103,16 @@ def test_nested_json_kills_nothing(tfanalyze, tmp_path, command, text):
     assert result.returncode in (0, 1, 3), (result.returncode, result.stderr[-300:])
 
 
+@pytest.fixture(scope='module')
+def deep(tmp_path_factory):
+    return growth.make('nested_few_names', 25000, tmp_path_factory.mktemp('deep'))
+
+
 @pytest.mark.parametrize('command', ['stages', 'ops --stage', 'breakdown --stage', 'export chrome --stage', 'launches'])
-def test_deep_nesting_needs_no_stack(measure, tmp_path, command):
+def test_deep_nesting_needs_no_stack(measure, deep, command):
     """A stack of 1 MB is enough for 25,000 nested ranges."""
-    path = growth.make('nested_few_names', 25000, tmp_path / 'deep')
     words = growth.COMMANDS[command]
-    result = subprocess.run(['bash', '-c', 'ulimit -s 1024; exec "$@"', 'tfanalyze', measure.program, *words[0].split(), *words[1:], path],
+    result = subprocess.run(['bash', '-c', 'ulimit -s 1024; exec "$@"', 'tfanalyze', measure.program, *words[0].split(), *words[1:], deep],
                             capture_output=True)
     assert result.returncode in (0, 3), result.stderr[-300:]
 

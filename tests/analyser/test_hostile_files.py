@@ -147,6 +147,7 @@ def restore(place):
     reset(place)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('swap', SWAPS)
 def test_a_swap_before_every_call(tfanalyze, victim, place, swap):
     """A swap before any call changes nothing outside and hangs nothing; a failed write gives a message and status 1."""

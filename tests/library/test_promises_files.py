@@ -8,9 +8,12 @@ the library, nothing hangs, and files outside the run directory are unchanged.
 
 import json
 import os
+import socket
 import stat
 
 import pytest
+
+from conftest import clean_environment, execute
 
 ROOT_ONLY = 'needs root to make a link of another user'
 ENV = {'TFI_NO_SUCH_VARIABLE': '1'}
@@ -30,8 +33,7 @@ THINGS = {
     'loop': 'ln -s "$it" "$it"', 'fifo': 'mkfifo "$it"', 'device': 'mknod "$it" c 1 7', 'directory': 'mkdir "$it"',
     'full directory': 'mkdir "$it"; touch "$it"/something', 'file': 'echo text >"$it"',
     'foreign link': 'ln -s "$PWD/outside" "$it"; chown -h 12345 "$it"',
-    'foreign file': 'echo elsewhere >"$it"; chown 12345 "$it"', 'socket': 'python3 -c "import socket, sys; '
-    'socket.socket(socket.AF_UNIX).bind(sys.argv[1])" "$it"',
+    'foreign file': 'echo elsewhere >"$it"; chown 12345 "$it"', 'socket': 'mv made.socket "$it"',
 }
 NEEDS_ROOT = ('device', 'foreign link', 'foreign file')
 
@@ -45,8 +47,24 @@ def everything(directory):
     return found
 
 
+@pytest.fixture(scope='session')
+def bare(victim, tmp_path_factory):
+    """The run of the program without the library."""
+    return execute([victim('files'), 'true'], clean_environment(), tmp_path_factory.mktemp('bare'))
+
+
+def make_socket(directory):
+    """A short path leads to the directory, because a socket's name has room for 107 bytes."""
+    place = os.open(directory, os.O_PATH)
+    try:
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(f'/proc/self/fd/{place}/made.socket')
+    finally:
+        os.close(place)
+
+
 @pytest.fixture
-def play(run, victim, tmp_path):
+def play(run, bare, victim, tmp_path):
     """play(command, plant=..., close=..., env=...) -> the watched run, compared with a bare one."""
     def play(command='true', plant='true', close=False, env=None):
         outside = tmp_path / 'outside'
@@ -54,7 +72,6 @@ def play(run, victim, tmp_path):
         (outside / 'precious').write_text('precious')
         before = everything(outside)
         words = [victim('files'), command, *(['close'] if close else [])]
-        bare = run([victim('files'), 'true'], preload=False)
         line = ['env', '-u', 'LD_PRELOAD', 'bash', '-c', f'{plant}\nexport LD_PRELOAD=$LIBRARY; exec "$0" "$@"', *words]
         watched = run(line, {'LIBRARY': library(victim), **ENV, **(env or {})}, timeout=60)
         assert (bare.rc, bare.out) == (5, 'done\n')
@@ -70,12 +87,14 @@ def library(victim):
 
 @pytest.mark.parametrize('thing', THINGS)
 @pytest.mark.parametrize('place', PLACES)
-def test_planted_before_the_start(play, place, thing):
+def test_planted_before_the_start(play, tmp_path, place, thing):
     """Each kind of obstacle is planted at each name that the library makes or reads."""
     if thing in NEEDS_ROOT and os.geteuid() != 0:
         pytest.skip(ROOT_ONLY)
     path, env = PLACES[place]
     plant = f'it="$PWD/{path}"; mkdir -p "$(dirname "$it")"; {THINGS[thing]}'
+    if thing == 'socket':
+        make_socket(tmp_path)
     if place in ('directory', 'parent', 'live directory') and thing in ('link', 'dangling link'):
         plant += '; chown -h 12345 "$it"'  # the library rightly follows the user's own link
     play(plant=plant, env=env)

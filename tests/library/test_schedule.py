@@ -159,6 +159,7 @@ def test_bad_value(script, name, value):
 
 # ---- capture ----
 
+@pytest.mark.slow
 def test_delay(play):
     """The process starts well within the delay, and calls alone notice its end."""
     trace = play('call=1 push=a call=2 pop wait=3300 call=3', {'TFI_CAPTURE': 'delay=3'})
@@ -175,6 +176,7 @@ def test_delay_and_duration(play):
     assert [scripted.text(trace, r.values['cause']) for r in changes] == ['delay', 'delay', 'duration']
 
 
+@pytest.mark.slow
 def test_the_same_delay_in_a_forked_process(script):
     result = script('push=a call=1 pop wait=3300 child push=a call=2 pop parent call=3', {'TFI_CAPTURE': 'delay=3'})
     assert sorted(called(t) for t in result.traces) == [[2], [3]]
@@ -211,6 +213,7 @@ def test_between_profiler_start_and_stop(device):
     assert launches(device(words, {})) == (15, 15, 15)
 
 
+@pytest.mark.slow
 def test_duration_from_profiler_start(device):
     trace = device('init kernel=3 profile=start kernel=5 sleep=4500 kernel=2 profile=stop kernel=1 profile=start kernel=4 sync',
                    {'TFI_CAPTURE': 'cudaProfilerApi,duration=3'})
@@ -235,6 +238,7 @@ KILL = 'system=kill -10 $PPID'
 NOTICED = 'wait=2000'  # until the background thread notices the end; calls look only while recording is off
 
 
+@pytest.mark.slow
 def test_signal(play):
     trace = play(['push=a', 'call=1', KILL, 'wait=400', 'call=2', KILL, NOTICED, 'call=3', KILL, 'wait=400', 'call=4', 'pop'],
                  {'TFI_TRIGGER': 'signal:10'})
@@ -310,6 +314,7 @@ def tell(path, text):
     return f'system=echo "{text}" >{path}'
 
 
+@pytest.mark.slow
 def test_file(play, tmp_path):
     path = tmp_path / 'switch'
     trace = play(['push=a', 'call=1', tell(path, 'on'), 'wait=400', 'call=2', tell(path, 'off'), NOTICED, 'call=3',

@@ -120,6 +120,7 @@ def test_cancelled_threads(weather):
     assert result.calls[pid] >= wanted
 
 
+@pytest.mark.slow
 def test_ten_thousand_threads(weather):
     weather('threads')
 

@@ -24,21 +24,21 @@ each_extreme = pytest.mark.parametrize('python', pythons.EXTREMES, ids=pythons.l
 
 def marks_are_right(rows):
     """Compares each mark with the stage open on its thread; returns the number of marks."""
-    open_, name, marks = {}, {}, 0
+    open_, place, name, marks = {}, {}, {}, 0
     for row in rows:
         values, kind = row['values'], row['kind']
-        stack = open_.setdefault((row['pid'], row['tid']), [])
+        stack = open_.setdefault((row['pid'], row['tid']), {})
+        one = row['pid'], values.get('id')
         if kind in ('range_begin', 'range_resume'):
-            assert not any(values['id'] in s for key, s in open_.items() if key[0] == row['pid']), row
+            assert one not in place, row
             name[values['id']] = values['name']
-            stack.append(values['id'])
-        elif kind in ('range_pause', 'range_end'):
-            for key, s in open_.items():
-                if key[0] == row['pid'] and values['id'] in s:
-                    s.remove(values['id'])
+            place[one] = stack
+            stack[values['id']] = True
+        elif kind in ('range_pause', 'range_end') and one in place:
+            del place.pop(one)[values['id']]
         elif kind == 'mark' and values['name'] != 'waiting':
             marks += 1
-            assert (name[stack[-1]] if stack else '-') == values['name'], row
+            assert (name[next(reversed(stack))] if stack else '-') == values['name'], row
     return marks
 
 
