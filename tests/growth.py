@@ -644,6 +644,8 @@ COMMANDS = {
     'dump': ['dump'],
     'export chrome': ['export chrome'],
     'export chrome --stage': ['export chrome', '--stage', 's*e0'],
+    'export pftrace': ['export pftrace'],
+    'export pftrace --stage': ['export pftrace', '--stage', 's*e0'],
     'export tensorboard': ['export tensorboard', '--output', '@'],
     'report': ['report', '--output', '@'],
     'report --stage': ['report', '--stage', '*1', '--output', '@'],

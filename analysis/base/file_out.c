@@ -180,6 +180,23 @@ void file_drop(struct file_out *file)
     *file = (struct file_out){.fd = -1, .directory = -1, .pending = -1};
 }
 
+/* ---- temporary files ---- */
+
+const char *scratch_directory(void)
+{
+    const char *given = getenv("TMPDIR");
+    return given && *given == '/' ? given : "/tmp";
+}
+
+int file_scratch(void)
+{
+    char *name = string_format("%s/tfanalyze.XXXXXX", scratch_directory());
+    int fd = mkostemp(name, O_CLOEXEC);
+    if (fd >= 0) unlink(name);
+    free(name);
+    return fd;
+}
+
 /* ---- directories ---- */
 
 int directory_make(const char *path, const char **why)

@@ -26,6 +26,10 @@ bool file_finish(struct file_out *file, const char **why);
 /* Removes the file if it is unfinished, and frees the struct's memory in any case. */
 void file_drop(struct file_out *file);
 
+/* Creates a file without a name in $TMPDIR, or in /tmp. Returns its descriptor; -1: errno has the reason. */
+int file_scratch(void);
+const char *scratch_directory(void);
+
 /* Each returns a descriptor of a directory, for the caller to close, and creates missing directories. -1: *why has
  * the reason. */
 int directory_make(const char *path, const char **why);                 /* typed by the user: links are followed */

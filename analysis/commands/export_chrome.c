@@ -36,8 +36,11 @@ void cmd_export_chrome(struct session *session)
     if (is_of_kineto(session->chosen.process[0])) {
         events = export_kineto_whole(&session->chosen, session->chosen.process[0], &session->out, "chrome", of_name);
     } else {
-        struct tfr_export asked = {
-            session->chosen.process, session->chosen.processes, &session->out, "chrome", NULL, of_name, 0, 0};
+        struct tfr_export asked = {.process = session->chosen.process,
+                                   .processes = session->chosen.processes,
+                                   .out = &session->out,
+                                   .artefact = "chrome",
+                                   .of_name = of_name};
         events = export_tfr(&asked, &session->chosen);
     }
     session_end(session, events || !is_filtered(&session->options));

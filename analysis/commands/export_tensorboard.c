@@ -63,7 +63,8 @@ static char *name_file(const struct tensorboard *t, const struct process *proces
 
 static uint64_t write_events(const struct tensorboard *t, struct out *out, const struct process *process)
 {
-    struct tfr_export asked = {&process, 1, out, "tensorboard", NULL, t->of_name, 0, 0};
+    struct tfr_export asked = {
+        .process = &process, .processes = 1, .out = out, .artefact = "tensorboard", .of_name = t->of_name};
     bool is_ours = !is_of_kineto(process);
     return is_ours ? export_tfr(&asked, &t->session->chosen)
                    : export_kineto_whole(&t->session->chosen, process, out, "tensorboard", t->of_name);

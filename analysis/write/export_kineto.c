@@ -47,6 +47,11 @@ static void write_event(struct copy *copy, struct target *target, const struct k
 {
     if (target->seen == copy->events) return;
     target->seen = copy->events;
+    target->events += event->phase != 'M';
+    if (target->taker) {
+        target->taker->event(target->taker->context, event);
+        return;
+    }
     if (!target->in_events) {
         out_puts(&target->out, ",\n\"traceEvents\": [");
         target->in_events = true;
@@ -58,7 +63,6 @@ static void write_event(struct copy *copy, struct target *target, const struct k
     }
     if (copy->is_safe) out_write(&target->out, event->raw.at, event->raw.length);
     else out_json_raw(&target->out, event->raw.at, event->raw.length);
-    target->events += event->phase != 'M';
 }
 
 /* Returns the bit of the target of this stage's name; 0 if it has none. */
@@ -141,6 +145,7 @@ static void copy_member(void *context, struct slice key, struct slice value)
     if (slice_is(key, "tfinject")) return;
     for (size_t i = 0; i < copy->targets->count; i++) {
         struct target *target = &copy->targets->target[i];
+        if (target->taker) continue;
         out_puts(&target->out, target->in_events ? "\n],\n" : ",\n");
         target->in_events = false;
         out_json_string(&target->out, key.at, key.length);
@@ -155,9 +160,10 @@ static bool begin_targets(struct copy *copy)
     bool parts = false;
     for (size_t i = 0; i < copy->targets->count; i++) {
         struct target *target = &copy->targets->target[i];
+        parts |= !target->whole;
+        if (target->taker) continue;
         out_puts(&target->out, "{");
         put_writer(&target->out, target->artefact, target->stage, copy->process->rank);
-        parts |= !target->whole;
     }
     return parts;
 }
@@ -167,6 +173,7 @@ static void end_targets(struct copy *copy)
 {
     for (size_t i = 0; i < copy->targets->count; i++) {
         struct target *target = &copy->targets->target[i];
+        if (target->taker) continue;
         if (!target->written) {
             out_puts(&target->out, ",\n\"traceEvents\": [");
             target->in_events = true;
@@ -201,21 +208,38 @@ bool export_kineto(struct targets *targets, const struct selection *chosen, cons
     return read;
 }
 
-uint64_t export_kineto_whole(const struct selection *chosen, const struct process *process, struct out *out,
-                             const char *artefact, const uint32_t *of_name)
+/* Writes or gives away all events, or those of the stages whose value in `of_name` is 0. */
+static void export_one(const struct selection *chosen, const struct process *process, struct target *target,
+                       const uint32_t *of_name)
 {
     struct attribution attribution = {0};
     struct dump_choice filter;
-    struct target target = {.out = *out, .artefact = artefact};
-    struct targets targets = {.target = &target, .count = 1, .of_name = of_name};
+    struct targets targets = {.target = target, .count = 1, .of_name = of_name};
     selection_window(chosen, &targets.from, &targets.to);
-    target.whole = !of_name || (!has_stages(process) && of_name[NAME_RUN] == 0);
-    if (!target.whole) attribute(&attribution, process, true);
+    target->whole = !of_name || (!has_stages(process) && of_name[NAME_RUN] == 0);
+    if (!target->whole) attribute(&attribution, process, true);
     dump_choice_init(&filter, chosen, process);
     targets.filter = filter.asked ? &filter : NULL;
     export_kineto(&targets, chosen, process, &attribution);
     dump_choice_free(&filter);
     attribution_free(&attribution);
+}
+
+uint64_t export_kineto_whole(const struct selection *chosen, const struct process *process, struct out *out,
+                             const char *artefact, const uint32_t *of_name)
+{
+    struct target target = {.out = *out, .artefact = artefact};
+    export_one(chosen, process, &target, of_name);
     *out = target.out;
+    return target.events;
+}
+
+uint64_t export_kineto_events(const struct selection *chosen, const struct process *process,
+                              const struct event_taker *taker, const uint32_t *of_name)
+{
+    struct target target = {.taker = taker};
+    taker->begin(taker->context, process, process->pid);
+    export_one(chosen, process, &target, of_name);
+    taker->end(taker->context);
     return target.events;
 }

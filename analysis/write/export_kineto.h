@@ -10,6 +10,7 @@
 #include "ask/attribute.h"
 #include "ask/selection.h"
 #include "write/out.h"
+#include "write/pftrace.h"
 
 /* Parts of the model that an export needs. */
 #define WANT_FOR_EXPORT (WANT_RANGES | WANT_DEVICE | WANT_LAUNCHES | WANT_OPERATORS)
@@ -18,7 +19,8 @@ struct dump_choice;
 
 /* One output. */
 struct target {
-    struct out out; /* open */
+    struct out out;                  /* open, unless `taker` is set */
+    const struct event_taker *taker; /* NULL: a file is written; else this gets the events */
     const char *artefact;
     const struct name *stage; /* NULL: not of a single stage */
     bool whole;               /* takes all events in the window */
@@ -42,6 +44,9 @@ bool export_kineto(struct targets *targets, const struct selection *chosen, cons
 /* Writes one output: all events, or those of the stages whose value in `of_name` is 0. Returns the number of events. */
 uint64_t export_kineto_whole(const struct selection *chosen, const struct process *process, struct out *out,
                              const char *artefact, const uint32_t *of_name);
+/* Gives these events to `taker` instead. */
+uint64_t export_kineto_events(const struct selection *chosen, const struct process *process,
+                              const struct event_taker *taker, const uint32_t *of_name);
 /* Writes the member that marks a file as tfanalyze's: {"artefact": ..., "stage": ..., "rank": ..., "writer": ...}. */
 void put_writer(struct out *out, const char *artefact, const struct name *stage, int64_t rank);
 

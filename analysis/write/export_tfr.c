@@ -14,6 +14,7 @@
 
 #include "ask/stages/order.h"
 #include "model/join.h"
+#include "read/stream.h"
 #include "write/export_kineto.h"
 #include "write/values.h"
 
@@ -147,7 +148,7 @@ uint32_t tid_of(const struct export *x, uint32_t serial)
 
 void begin_event(struct export *x, const char *phase)
 {
-    out_puts(x->asked->out, x->events++ ? ",\n{" : "\n{");
+    out_puts(x->out, x->events++ ? ",\n{" : "\n{");
     x->e.filled[0] = false;
     emit_text(&x->e, "ph", phase);
 }
@@ -167,9 +168,26 @@ static void put_common(struct export *x, const char *category, const struct name
     put_place(x, x->pid, tid_of(x, thread), time);
 }
 
+/* Gives the event to the taker, as a reader of the file would see it. */
+static void take_event(struct export *x)
+{
+    const struct event_taker *taker = x->asked->taker;
+    struct kineto_event event;
+    const char *stopped;
+    char *end = out_room(&x->event, STREAM_PAD);
+    *end = 0;
+    memset(end + 1, '"', STREAM_PAD - 1);
+    if (scan_event(&x->scanner, strchr(x->event.buffer, '{'), &event, &stopped)) {
+        event.ts += x->base;
+        taker->event(taker->context, &event);
+    }
+    x->event.used = 0;
+}
+
 void end_event(struct export *x)
 {
-    out_puts(x->asked->out, "}");
+    out_puts(x->out, "}");
+    if (x->asked->taker) take_event(x);
 }
 
 static void put_detail(struct export *x, uint32_t domain, const struct range_detail *detail)
@@ -379,6 +397,8 @@ static uint64_t put_one(struct export *x)
     }
     find_crossings(x);
     find_launchers(x);
+    const struct event_taker *taker = x->asked->taker;
+    if (taker) taker->begin(taker->context, x->process, x->pid);
     put_process(x);
     put_devices(x);
     uint64_t before = x->events;
@@ -389,6 +409,7 @@ static uint64_t put_one(struct export *x)
     put_blocks(x);
     put_spans(x);
     put_works(x);
+    if (taker) taker->end(taker->context);
     x->operators += x->process->spans.table.count;
     stage_finder_free(&x->finder);
     stage_paths_free(&x->paths);
@@ -437,14 +458,31 @@ static void put_head(struct export *x)
     out_puts(asked->out, ",\n\"traceEvents\": [");
 }
 
+static uint64_t write_file(struct export *x)
+{
+    put_head(x);
+    uint64_t events = put_processes(x);
+    out_puts(x->out, "\n]}\n");
+    return events;
+}
+
+/* Writes each event into memory and gives it away. */
+static uint64_t give_events(struct export *x)
+{
+    scanner_init(&x->scanner);
+    out_memory(&x->event);
+    uint64_t events = put_processes(x);
+    out_discard(&x->event);
+    scanner_free(&x->scanner);
+    return events;
+}
+
 uint64_t export_tfr(const struct tfr_export *asked, const struct selection *chosen)
 {
-    struct export x = {.asked = asked, .chosen = chosen, .e = {.out = asked->out, .format = FORMAT_JSON}};
+    struct export x = {.asked = asked, .chosen = chosen, .e = {.format = FORMAT_JSON}};
     int64_t period = BASE_SECONDS * (int64_t)1000000000;
+    x.out = x.e.out = asked->taker ? &x.event : asked->out;
     x.base = chosen->model->start > 0 ? chosen->model->start / period * period : 0;
     selection_window(chosen, &x.from, &x.to);
-    put_head(&x);
-    uint64_t events = put_processes(&x);
-    out_puts(asked->out, "\n]}\n");
-    return events;
+    return asked->taker ? give_events(&x) : write_file(&x);
 }

@@ -4,6 +4,7 @@
 
 #include "ask/selection.h"
 #include "write/out.h"
+#include "write/pftrace.h"
 
 /* Parts of the model that an export needs. The traces stay open. */
 #define WANT_FOR_EXPORT_TFR                                                                                            \
@@ -33,7 +34,8 @@ struct tfr_export {
     const struct name *stage; /* NULL: not of a single stage */
     const uint32_t *of_name;  /* by name: writes the stages whose value is `target`; NULL: everything */
     uint32_t target;
-    uint32_t without; /* WITHOUT_* */
+    uint32_t without;                /* WITHOUT_* */
+    const struct event_taker *taker; /* NULL: a file is written; else this gets the events, and `out` is NULL */
 };
 
 /* Returns the number of events written, without the descriptions of processes and threads. */

@@ -5,6 +5,7 @@
 
 #include "ask/choice.h"
 #include "ask/stages/at.h"
+#include "read/kineto_event.h"
 #include "write/emit.h"
 #include "write/export_tfr.h"
 
@@ -12,6 +13,9 @@ struct export
 {
     const struct tfr_export *asked;
     const struct selection *chosen;
+    struct out *out;               /* where events are written: the file, or `event` if they are taken */
+    struct out event;              /* the event that is written, if events are taken */
+    struct kineto_scanner scanner; /* if events are taken */
     struct emit e;
     const struct process *process;
     int64_t pid; /* pid in the file, unique per process */

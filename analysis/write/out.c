@@ -74,8 +74,25 @@ static void flush(struct out *out)
     out->used = 0;
 }
 
+void out_memory(struct out *out)
+{
+    *out = (struct out){.fd = -1, .buffer = mem_resize(NULL, BUFFER, 1), .room = BUFFER};
+    out->file = (struct file_out){.fd = -1, .directory = -1, .pending = -1};
+}
+
+char *out_room(struct out *out, size_t more)
+{
+    out->buffer = mem_grow(out->buffer, &out->room, out->used + more, 1);
+    return out->buffer + out->used;
+}
+
 void out_write(struct out *out, const char *bytes, size_t length)
 {
+    if (out->room) {
+        memcpy(out_room(out, length), bytes, length);
+        out->used += length;
+        return;
+    }
     while (length) {
         size_t part = MIN(length, BUFFER - out->used);
         memcpy(out->buffer + out->used, bytes, part);

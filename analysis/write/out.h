@@ -17,12 +17,17 @@ struct out {
     struct file_out file;
     char *buffer;
     size_t used;
+    size_t room; /* of `buffer` if the output stays in memory, else 0 */
     bool failed; /* already reported; nothing more is written */
 };
 
 bool out_open(struct out *out, const char *path); /* NULL: stdout. Returns false after a message on stderr */
 /* Creates the last part of the path in an open directory; follows no link. */
 bool out_open_in(struct out *out, int directory, const char *path, unsigned mode);
+/* Begins an output that stays in memory, as `buffer` and `used`. out_discard ends it. */
+void out_memory(struct out *out);
+/* Makes room for `more` bytes behind those of an output in memory, which it does not count. Returns the place. */
+char *out_room(struct out *out, size_t more);
 void out_write(struct out *out, const char *bytes, size_t length);
 void out_puts(struct out *out, const char *string);
 void out_spaces(struct out *out, size_t count);
