@@ -8,8 +8,9 @@
 #include "commands/comm.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
-enum { STATUS_USAGE = 2 };
+enum { STATUS_USAGE = 2, SHOWN_WAITS = 8 };
 
 /* ---- printing ---- */
 
@@ -40,26 +41,47 @@ struct rank_key {
     char text[32];
 };
 
-static const char *rank_key(struct rank_key *key, int64_t rank)
+/* In text the value follows: "rank 3: 1.5 ms". */
+static const char *rank_key(const struct emit *e, struct rank_key *key, int64_t rank)
 {
-    snprintf(key->text, sizeof key->text, rank < 0 ? "unknown" : "%lld", (long long)rank);
+    const char *form = e->format == FORMAT_TEXT ? "rank %lld:" : "%lld";
+    snprintf(key->text, sizeof key->text, rank < 0 ? "unknown" : form, (long long)rank);
     return key->text;
 }
 
+struct rank_wait {
+    int64_t rank, wait; /* UNKNOWN_TIME: unknown */
+};
+
+static int by_wait(const void *a, const void *b)
+{
+    const struct rank_wait *x = a, *y = b;
+    int order = by_number(y->wait, x->wait);
+    return order ? order : by_number(x->rank, y->rank);
+}
+
+/* Text has the longest waits of a collective of many ranks. */
 static void emit_waits(const struct comm *comm, const struct comm_row *row)
 {
     struct emit *e = &comm->session->emit;
     struct rank_key key;
+    struct rank_wait *wait = mem_zero(row->parts, sizeof *wait);
+    size_t shown = e->format == FORMAT_TEXT ? MIN(row->parts, (size_t)SHOWN_WAITS) : row->parts;
     bool known = false;
-    for (size_t i = 0; i < row->parts; i++) known |= comm_wait(row, &row->part[i], comm->rules) != UNKNOWN_TIME;
-    if (!known) {
-        emit_null(e, "wait_us");
-        return;
+    for (size_t i = 0; i < row->parts; i++) {
+        wait[i] = (struct rank_wait){row->part[i].rank, comm_wait(row, &row->part[i], comm->rules)};
+        known |= wait[i].wait != UNKNOWN_TIME;
     }
-    emit_open(e, "wait_us", false);
-    for (size_t i = 0; i < row->parts; i++)
-        emit_time(e, rank_key(&key, row->part[i].rank), comm_wait(row, &row->part[i], comm->rules));
-    emit_close(e);
+    if (shown < row->parts) qsort(wait, row->parts, sizeof *wait, by_wait);
+    if (known) {
+        emit_open(e, "wait_us", false);
+        for (size_t i = 0; i < shown; i++) emit_time(e, rank_key(e, &key, wait[i].rank), wait[i].wait);
+        if (shown < row->parts) emit_count(e, "others:", row->parts - shown);
+        emit_close(e);
+    } else {
+        emit_null(e, "wait_us");
+    }
+    free(wait);
 }
 
 static void emit_one(const struct comm *comm, const struct comm_row *row)
@@ -228,13 +250,13 @@ void emit_clocks(struct emit *e, const struct comm *comm)
     emit_open(e, "clock_offset_us", false);
     for (size_t i = 0; i < comm->fits.count; i++) {
         const struct clock_fit *fit = &comm->fits.clock[i];
-        if (fit->collectives) emit_us(e, rank_key(&key, fit->rank), fit->offset);
+        if (fit->collectives) emit_us(e, rank_key(e, &key, fit->rank), fit->offset);
     }
     emit_close(e);
     emit_open(e, "clock_drift_ppm", false);
     for (size_t i = 0; i < comm->fits.count; i++) {
         const struct clock_fit *fit = &comm->fits.clock[i];
-        if (fit->collectives) emit_double(e, rank_key(&key, fit->rank), 1e6 * fit->drift);
+        if (fit->collectives) emit_double(e, rank_key(e, &key, fit->rank), 1e6 * fit->drift);
     }
     emit_close(e);
 }

@@ -6,13 +6,16 @@ with its summaries, and not with the events of the ranks.
 
 import json
 import sys
+import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 import rank_traces
 import scripted
 import test_nccl
+import tfr
 from conftest import clean_environment, execute
 
 MANY, FEW = 1024, 128
@@ -126,3 +129,29 @@ def test_memory_grows_with_the_summaries_only(tfanalyze, jobs, tmp_path, jobs_at
         return many - few
     limit = (MANY - FEW) * (2 * 2 * (TIMES + 2) * PART + INPUT)
     assert growth('comm,stragglers,timeline') < limit < growth('stages,comm,stragglers,timeline') / 4
+
+
+def are_inside(directory):
+    """True once rank 0 is in a collective, and the call of rank 1 is recorded."""
+    first, second = (next(iter(directory.glob(f'rank{rank}.*.tfr')), None) for rank in (0, 1))
+    return bool(first and second and test_nccl.slot_of(Path(f'{first}.live'))
+                and any(r.kind == 'collective' for r in tfr.read(second).records))
+
+
+def test_ranks_killed_inside_a_collective(analyze, tmp_path, lib):
+    """SIGKILL while rank 0 does not return from an all_reduce: the other rank's part is shown, with what it lacks."""
+    processes = test_nccl.start(tmp_path, lib, 2, 'once', script=['0 AllReduce 0 delay 100000'])
+    try:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not are_inside(tmp_path / 'run'):
+            time.sleep(0.05)
+    finally:
+        for p in processes:
+            p.kill()
+            p.communicate()
+    answer = analyze('comm', tmp_path / 'run', rc=3)
+    [row] = answer['rows']
+    assert (row['name'], row['ranks'], row['size'], row['bytes']) == ('all_reduce', 1, 2, 4000)
+    assert row['start_skew_us'] is row['wait_us'] is None and answer['totals']['incomplete'] == 1
+    assert 'with 1 of 2 ranks' in analyze('comm', tmp_path / 'run', rc=3, format=None).err
+    assert analyze('stragglers', tmp_path / 'run', rc=3)['totals']['rank'] is None
