@@ -224,7 +224,8 @@ enum tfi_collective_flag {
 
 /* Which side of a framework's collective a record is. */
 enum tfi_framework_flag {
-    TFI_FRAMEWORK_WORK = 1, /* the work of a backend; else the call */
+    TFI_FRAMEWORK_WORK = 1,        /* the work of a backend; else the call */
+    TFI_FRAMEWORK_DESCRIPTION = 2, /* the framework's description of a collective, inside the call if there is one */
 };
 
 /* How a graph got its nodes. */

@@ -7,7 +7,11 @@
  * An operator's group is an object of TorchScript with one slot, which holds the c10d::ProcessGroup. The first group is
  * read by way of the kernel, so that an unknown layout does no harm. A group counts only if it has the table of virtual
  * functions that libtorch exports for this class.
+ *
+ * Backends of devices, such as NCCL's, run the operator record_param_comms inside that one. While it is open, libtorch
+ * keeps a description of the collective for the thread, whether or not a profiler runs.
  */
+#include "base/fmt.h"
 #include "base/raw_dlsym.h"
 #include "base/tfi.h"
 #include "record/strings.h"
@@ -23,8 +27,14 @@ struct text {
 static struct {
     const struct text *(*name)(const void *group);
     const struct text *(*description)(const void *group);
-    const char *class; /* the table of virtual functions, without its head */
+    const char *class; /* the table of virtual functions */
+    const char *(*info)(const void *kind);
+    const void *const *info_kind; /* the kind of a collective's description */
+    const char *info_class;       /* its table of virtual functions */
 } torch;
+
+#define TABLE_HEAD (2 * sizeof(void *)) /* of a table of virtual functions */
+#define MOST_MEMBERS 128u
 
 static bool trusted; /* a group was read, so the layout fits */
 
@@ -35,11 +45,17 @@ void tfi_torch_groups_init(void *library)
     torch.description =
         (const struct text *(*)(const void *))tfi_dlsym(library, "_ZNK4c10d12ProcessGroup12getGroupDescB5cxx11Ev");
     torch.class = tfi_dlsym(library, "_ZTVN4c10d12ProcessGroupE");
+    torch.info =
+        (const char *(*)(const void *))tfi_dlsym(library, "_ZN3c1020ThreadLocalDebugInfo3getENS_13DebugInfoKindE");
+    torch.info_kind = tfi_dlsym(library, "_ZN3c1013DebugInfoKind16PARAM_COMMS_INFOE");
+    torch.info_class = tfi_dlsym(library, "_ZTVN5torch19ParamCommsDebugInfoE");
 }
+
+static const char described[] = "record_param_comms";
 
 bool tfi_torch_is_call(const char *name)
 {
-    return strncmp(name, "c10d::", 6) == 0;
+    return strncmp(name, "c10d::", 6) == 0 || strcmp(name, described) == 0;
 }
 
 bool tfi_torch_is_work(const char *name)
@@ -72,7 +88,7 @@ static int32_t number(const void *base, size_t offset)
 static const void *group_of(const struct value *object)
 {
     const void *group = torch.name && torch.class ? slot_of(object) : NULL;
-    bool is_group = group && pointer(group, 0) == torch.class + 2 * sizeof(void *);
+    bool is_group = group && pointer(group, 0) == torch.class + TABLE_HEAD;
     int32_t rank = is_group ? number(group, tfi_torch_at.group_rank) : -1;
     if (rank < 0 || rank >= number(group, tfi_torch_at.group_size)) return NULL;
     __atomic_store_n(&trusted, true, __ATOMIC_RELAXED);
@@ -138,7 +154,46 @@ static void take_tensors(struct tfi_torch_collective *c, const struct sum *sum)
     c->type = tensor_of(sum->first).type & 0xff;
 }
 
-static const struct tfi_torch_collective nothing = {.in = -1, .out = -1, .type = -1, .rank = -1, .peer = -1};
+static const struct tfi_torch_collective nothing = {
+    .sequence = -1, .in = -1, .out = -1, .type = -1, .rank = -1, .peer = -1};
+
+/* ---- libtorch's description ---- */
+
+static uint32_t string_at(const char *info, size_t offset)
+{
+    const struct text *text = (const struct text *)(info + offset);
+    return text->length ? tfi_string(text->bytes, text->length) : 0;
+}
+
+static uint32_t members_of(const char *info)
+{
+    char room[8 * MOST_MEMBERS];
+    struct tfi_text text = {room, sizeof room, 0, 0};
+    const int64_t *rank = pointer(info, tfi_torch_at.info_members), *end = pointer(info, tfi_torch_at.info_members + 8);
+    if (rank == end || (size_t)(end - rank) > MOST_MEMBERS) return 0;
+    for (const char *before = "["; rank < end; rank++, before = ", ") tfi_text_add(&text, "%s%ld", before, (long)*rank);
+    tfi_text_add(&text, "]");
+    return text.full ? 0 : tfi_string(text.data, text.used);
+}
+
+static bool read_description(struct tfi_torch_collective *c)
+{
+    if (!tfi_torch_at.info_name || !torch.info || !torch.info_kind || !torch.info_class) return false;
+    const char *info = torch.info(*torch.info_kind);
+    if (!info || pointer(info, 0) != torch.info_class + TABLE_HEAD) return false;
+    *c = nothing;
+    c->name = string_at(info, tfi_torch_at.info_collective);
+    c->group = string_at(info, tfi_torch_at.info_name);
+    c->description = string_at(info, tfi_torch_at.info_description);
+    c->members = members_of(info);
+    c->rank = number(info, tfi_torch_at.info_rank);
+    c->ranks = (uint32_t)number(info, tfi_torch_at.info_size);
+    c->in = (int64_t)word(info, tfi_torch_at.info_in);
+    c->out = (int64_t)word(info, tfi_torch_at.info_out);
+    c->type = (uint8_t)info[tfi_torch_at.info_type];
+    c->sequence = (int64_t)word(info, tfi_torch_at.info_sequence);
+    return true;
+}
 
 /* ---- the operators ---- */
 
@@ -160,6 +215,7 @@ static int32_t first_number(struct values inputs, size_t from)
 
 bool tfi_torch_call(const void *function, const char *name, struct tfi_torch_collective *c)
 {
+    if (strcmp(name, described) == 0) return read_description(c);
     struct values inputs = inputs_of(function);
     size_t at = 0;
     while (at < inputs.count && inputs.first[at].tag != tfi_torch_at.object) at++;

@@ -193,7 +193,7 @@ static TFI_COLD void write_collective(struct tfi_thread *t, const struct op *op,
     uint64_t now = tfi_ticks();
     struct tfi_rec_framework_collective *rec = TFI_RESERVE(t, framework_collective);
     if (!rec) return;
-    rec->name = op->name;
+    rec->name = op->collective.name ? op->collective.name : op->name;
     rec->time = op->start;
     rec->duration = now - op->start;
     rec->group = op->collective.group;
@@ -207,8 +207,9 @@ static TFI_COLD void write_collective(struct tfi_thread *t, const struct op *op,
     rec->ranks = op->collective.ranks;
     rec->peer = op->collective.peer;
     rec->thread = op->owner->serial;
-    rec->flags = flags;
-    rec->reserved = 0;
+    rec->flags = flags | (op->collective.name ? TFI_FRAMEWORK_DESCRIPTION : 0);
+    rec->sequence = op->collective.sequence;
+    rec->members = op->collective.members;
     tfi_commit(t, sizeof *rec);
 }
 

@@ -18,6 +18,8 @@ struct tfi_torch_layout {
     uint64_t unstrided;
     uint16_t data, bytes;
     uint16_t object, capsule, slots, group_rank, group_size;
+    uint16_t info_name, info_description, info_rank, info_size, info_collective, info_in, info_out, info_type,
+        info_members, info_sequence;
 };
 
 /* Way in which the inputs of an operator are read. */
@@ -38,7 +40,10 @@ struct tfi_torch_inputs {
 
 /* A collective of torch.distributed, as its operator or the range of its backend's work tells it. */
 struct tfi_torch_collective {
+    uint32_t name;               /* string, if libtorch describes the collective; 0: the operator is its name */
     uint32_t group, description; /* strings; 0: unknown */
+    uint32_t members;            /* string: the group's global ranks as a list; 0: unknown */
+    int64_t sequence;            /* number of the collective in its group; -1: unknown */
     int64_t in, out;             /* elements of this rank's two buffers; -1: unknown */
     uint64_t tensor;             /* address of the first tensor that the rank puts in; 0: none */
     uint32_t tensors;            /* number of the tensors that it puts in */

@@ -11,7 +11,7 @@ import pytest
 
 from tfr import Writer, clocks, rec
 
-WORK, FLOAT, BYTES = 1, 6, 4
+WORK, DESCRIPTION, FLOAT, BYTES = 1, 2, 6, 4
 NAMES = {'all_reduce': 'c10d::allreduce_', 'broadcast': 'c10d::broadcast_', 'all_gather': 'c10d::_allgather_base_',
          'reduce_scatter': 'c10d::reduce_scatter_', 'barrier': 'c10d::barrier', 'send': 'c10d::send', 'recv': 'c10d::recv_'}
 
@@ -22,14 +22,18 @@ class Rank:
     def __init__(self, rank=0, world=2):
         self.w, self.rank, self.world, self.records = Writer(rank=rank, world=world, pid=100 + rank), rank, world, []
 
-    def call(self, op, at, group, size=2, rank=None, tensor=0, elements=1, tensors=1, peer=-1, thread=1, duration=10):
+    def call(self, op, at, group, size=2, rank=None, tensor=0, elements=1, tensors=1, peer=-1, thread=1, duration=10, sequence=-1):
         known = {'in': elements, 'out': elements} if elements else {'in': -1, 'out': -1}
         self.add(thread, name=self.w.string(NAMES[op]), time=at, duration=duration, group=self.w.string(group), tensor=tensor,
-                 tensors=tensors, type=FLOAT if elements else -1, rank=self.rank if rank is None else rank, ranks=size, peer=peer, **known)
+                 tensors=tensors, type=FLOAT if elements else -1, rank=self.rank if rank is None else rank, ranks=size, peer=peer, sequence=sequence, **known)
+
+    def description(self, name, at, group, members, sequence, thread=1, duration=4):
+        self.add(thread, name=self.w.string(name), time=at, duration=duration, group=self.w.string(group), type=FLOAT, rank=self.rank,
+                 ranks=len(members), members=self.w.string(str(members)), sequence=sequence, peer=-1, out=1, flags=DESCRIPTION, **{'in': 1})
 
     def work(self, op, at, end, thread, tensor=0):
         self.add(thread, name=self.w.string(f'gloo:{op}'), time=at, duration=end - at, tensor=tensor, rank=-1, peer=-1, type=-1,
-                 out=-1, flags=WORK, **{'in': -1})
+                 out=-1, sequence=-1, flags=WORK, **{'in': -1})
 
     def add(self, thread, **values):
         self.records.append((thread, rec('framework_collective', thread=thread, **values)))
@@ -168,6 +172,7 @@ def beside_nccl(tmp_path):
             at = 1000 * (i + 1) + 20 * rank
             if i != 2:  # recording of operators was off
                 trace.call('all_reduce', at, 'dp', tensor=500, elements=3)
+                trace.description('allreduce', at + 1, 'dp', [4, 5], 10 + i, duration=6)
             trace.nccl('ncclAllReduce', at + 2, 0xabc, i, count=3)
             trace.nccl('ncclBroadcast', at + 200, 0xdef, i, peer=0)
         trace.call('send' if rank else 'recv', 9000, 'dp', size=4, rank=2 + rank, tensor=501, elements=7, peer=3 - rank)
@@ -183,3 +188,20 @@ def test_communicators_get_the_names_of_groups(beside_nccl, analyze):
     assert rows == {('all_reduce', 'dp', 2, 12): 4, ('broadcast', '0x0000000000000def', 2, 4): 4, ('recv', 'dp', 2, 28): 1}
     assert [r['seq'] for r in answer['rows'] if r['name'] == 'all_reduce'] == [0, 1, 2, 3]
     assert answer['totals']['incomplete'] == 0
+
+
+def test_descriptions_inside_calls(tmp_path, analyze):
+    """A backend that describes its collectives: the call and the description are one, which has the number and the ranks.
+    Without a call the description stands for itself."""
+    for rank in range(2):
+        trace = Rank(rank)
+        for i in range(3 - rank):
+            trace.call('all_gather', 1000 * (3 - i), 'pp', tensor=500, elements=3)
+            trace.description('_allgather_base', 1000 * (3 - i) + 2, 'pp', [2, 5, 7], 60 - i)
+        trace.description('broadcast', 5000, 'tp', [0, 1], 9)
+        trace.save(tmp_path)
+    result = analyze('comm', tmp_path, rc=3, format='csv')
+    rows = [line.split(',')[:6] for line in result.out.splitlines()[1:]]
+    assert rows == [['all_gather', 'pp', '58', '1', '2', '24'], ['all_gather', 'pp', '59', '2', '2', '24'],
+                    ['all_gather', 'pp', '60', '2', '2', '24'], ['broadcast', 'tp', '9', '2', '2', '4']]
+    assert 'number 58 of group pp of ranks [2, 5, 7] with 1 of 2 ranks' in result.err

@@ -131,3 +131,45 @@ def test_a_missing_rank(job, analyze):
     answer = analyze('comm', *some, '--stage', 'subgroups', rc=3)
     lacking = {row['group'] for row in answer['rows'] if row['ranks'] < row['size']}
     assert lacking == {'0', '2'} and answer['totals']['incomplete'] == sum(row['group'] in lacking for row in answer['rows'])
+
+
+# ---- libtorch's descriptions, which backends of devices give ----
+
+DESCRIBER = r'''
+#include <torch/csrc/distributed/c10d/ParamCommsUtils.hpp>
+extern "C" void describe(const char *name, long number, long in, long out, int type, int start, int stride, int ranks)
+{
+    std::vector<at::Tensor> tensors;
+    std::vector<int64_t> none;
+    RECORD_PARAM_COMMS_DATA(std::make_tuple((int64_t)number, false), std::make_tuple(std::string("7"), std::string("data parallel")),
+                            tensors, tensors, 1, std::string(name), in, out, (at::ScalarType)type, none, none, start, stride, ranks);
+}
+'''
+DESCRIBED = '''
+import ctypes, torch
+library = ctypes.CDLL('./libdescriber.so')
+for number, (name, *values) in enumerate([(b'allreduce', 12, 12, 15, 0, 2, 4), (b'_allgather_base', 3, 12, 6, 4, 1, 4), (b'barrier', 0, 0, 0, 0, 0, 4)]):
+    library.describe(name, ctypes.c_long(40 + number), *map(ctypes.c_long, values[:2]), *values[2:])
+'''
+
+
+def test_descriptions_of_libtorch(run, tmp_path, python, analyze):
+    """record_param_comms without a profiler: all that libtorch says of a collective, as NCCL's backend says it."""
+    (tmp_path / 'describer.cpp').write_text(DESCRIBER)
+    (tmp_path / 'described.py').write_text(DESCRIBED)
+    torch = execute([python, '-c', 'import torch; print(torch.__path__[0])'], clean_environment()).out.strip()
+    result = execute(['g++', '-std=c++20', '-w', '-O0', '-fPIC', '-shared', '-o', tmp_path / 'libdescriber.so', '-DUSE_DISTRIBUTED',
+                      f'-I{torch}/include', tmp_path / 'describer.cpp', f'-L{torch}/lib', '-ltorch_cpu', '-lc10'], clean_environment(), timeout=400)
+    assert result.rc == 0, result.err[-3000:]
+    result = run([python, 'described.py'])
+    assert (result.rc, result.err) == (0, '')
+    trace = tfr.read(next(result.dir.glob('*.tfr')))
+    found = [r.values for r in trace.records if r.kind == 'framework_collective']
+    texts = [tuple(trace.strings[v[k]].decode() if v[k] else None for k in ('name', 'group', 'description', 'members')) for v in found]
+    assert texts == [('allreduce', '7', 'data parallel', '[0, 2, 4, 6]'), ('_allgather_base', '7', 'data parallel', '[4, 5, 6, 7]'),
+                     ('barrier', '7', 'data parallel', None)]
+    numbers = [tuple(v[k] for k in ('sequence', 'in', 'out', 'type', 'rank', 'ranks', 'peer', 'flags')) for v in found]
+    assert numbers == [(40, 12, 12, 15, 1, 4, -1, 2), (41, 3, 12, 6, 1, 4, -1, 2), (42, 0, 0, 0, 1, 4, -1, 2)]
+    rows = analyze('comm', result.dir, rc=3)['rows']  # the other ranks have no traces
+    assert [(r['name'], r['group'], r['seq'], r['size'], r['bytes']) for r in rows] == [
+        ('all_reduce', '7', 40, 4, 24), ('all_gather', '7', 41, 4, 48), ('barrier', '7', 42, 4, 0)]

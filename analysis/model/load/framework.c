@@ -70,7 +70,9 @@ void load_framework_collectives(struct load *load)
                    *ranks = load_column(load, COL_framework_collective_ranks),
                    *peer = load_column(load, COL_framework_collective_peer),
                    *thread = load_column(load, COL_framework_collective_thread),
-                   *flags = load_column(load, COL_framework_collective_flags);
+                   *flags = load_column(load, COL_framework_collective_flags),
+                   *members = load_column(load, COL_framework_collective_members),
+                   *sequence = load_column(load, COL_framework_collective_sequence);
     for (uint32_t i = 0; i < load_rows(load); i++) {
         struct collectives one = {0};
         uint64_t end = time[i];
@@ -85,6 +87,8 @@ void load_framework_collectives(struct load *load)
         *(is_work ? &c->end : &c->call_end) = (int64_t)end;
         c->communicator = load_name(load, group[i]);
         c->description = load_name(load, description[i]);
+        c->members = load_name(load, members[i]);
+        c->sequence = (int64_t)sequence[i] >= 0 && c->communicator != NAME_NONE ? (int64_t)sequence[i] : UNKNOWN_NUMBER;
         c->datatype = type_name ? names_add(load->names, type_name, strlen(type_name)) : NAME_NONE;
         c->rank = (int32_t)rank[i] >= 0 ? (int32_t)rank[i] : UNKNOWN_NUMBER;
         c->size = ranks[i] ? (int64_t)(uint32_t)ranks[i] : UNKNOWN_NUMBER;
@@ -101,6 +105,7 @@ void load_framework_collectives(struct load *load)
                                           .tensors = tensors[i],
                                           .thread = (uint32_t)thread[i],
                                           .is_work = is_work,
+                                          .is_description = (flags[i] & TFI_FRAMEWORK_DESCRIPTION) != 0,
                                           .is_whole = text && strstr(text->text, "monitored_barrier")};
         collectives_free(&one);
     }
@@ -197,9 +202,24 @@ static struct framework_collective *call_around(const struct matching *m, uint32
     for (size_t i = low; i-- && low - i <= DEPTH;) {
         struct framework_collective *at = &m->call[m->by_thread[i]];
         if (at->thread != thread) break;
-        if (time <= at->own.call_end) return at;
+        if (time <= at->own.call_end && !(at->is_description && at->is_nested)) return at;
     }
     return NULL;
+}
+
+/* Adds libtorch's descriptions to the calls around them. */
+static void match_descriptions(struct matching *m)
+{
+    for (size_t i = 0; i < m->calls; i++) {
+        struct framework_collective *inner = &m->call[i];
+        if (!inner->is_description) continue;
+        inner->is_nested = true;
+        struct framework_collective *outer = call_around(m, inner->thread, inner->own.call_start);
+        inner->is_nested = outer && inner->own.call_end <= outer->own.call_end;
+        if (!inner->is_nested || outer->own.members != NAME_NONE) continue;
+        outer->own.members = inner->own.members;
+        outer->own.sequence = inner->own.sequence;
+    }
 }
 
 /* A monitored barrier consists of sends and receives in its own thread, and lasts as long as its call. */
@@ -372,9 +392,11 @@ static void match_rest(struct matching *m)
 static void take_group(struct collective *c, const struct collective *call, bool is_own)
 {
     bool is_message = c->op == COLLECTIVE_SEND || c->op == COLLECTIVE_RECV;
-    if (is_message && !is_own) return;
+    bool is_same = is_own && call->op == c->op;
+    if (is_message && !is_same) return;
     c->communicator = call->communicator;
     c->description = call->description;
+    c->members = call->members;
     if (!is_message) return;
     c->rank = call->rank;
     c->source = call->source;
@@ -443,6 +465,7 @@ void load_framework_collectives_end(struct load *load)
     m.by_thread = order_calls(&m, by_thread);
     m.by_tensor = order_calls(&m, by_tensor);
     m.by_group = order_calls(&m, by_group);
+    match_descriptions(&m);
     name_communicators(&m, load->process);
     match_nested(&m);
     find_groups(&m);

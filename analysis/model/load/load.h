@@ -48,8 +48,9 @@ struct framework_collective {
     uint32_t group;  /* of a work: that of its thread; NAME_NONE: unknown */
     uint32_t works;  /* of a call: works that it has got */
     bool is_work;
-    bool is_whole;  /* a call that does all of its work itself */
-    bool is_nested; /* a call that NCCL's records describe, or a work inside its call */
+    bool is_description; /* libtorch's, inside the call that it describes */
+    bool is_whole;       /* a call that does all of its work itself */
+    bool is_nested; /* a part of another entry: a work inside its call, a description, or a call around one of NCCL */
 };
 
 struct load {
