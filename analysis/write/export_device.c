@@ -1,6 +1,6 @@
 /* export_device.c - writes device work of .tfr traces into Chrome traces, with Kineto's categories and argument names.
  *
- * A row is one stream of a device. In a file of one process a device's pid is its number, as in Kineto. In a file of
+ * A row is one stream of a device, or work of it that overlaps the stream's other work (work_rows.h). In a file of one process a device's pid is its number, as in Kineto. In a file of
  * several processes it is a free number, and the arguments name the device. Arrows lead from each launch to the work it
  * started.
  */
@@ -213,6 +213,23 @@ static void put_work_args(struct export *x, size_t i)
     emit_close(e);
 }
 
+/* Returns the tid of a work's row, and describes a new row. Perfetto traces get lanes of their own (pf_rows.c). */
+static uint64_t row_of_work(struct export *x, size_t i)
+{
+    const struct lane *lane = &x->process->lane[x->process->works.lane[i]];
+    int64_t pid = pid_of_device(x, lane->device);
+    bool is_new;
+    if (x->asked->taker) return (uint64_t)lane->stream;
+    uint64_t row = work_row(&x->rows, x->process, i, &is_new);
+    if (is_new) {
+        char name[64];
+        snprintf(name, sizeof name, "stream %lld, lane %u", (long long)lane->stream, x->rows.lane[i] + 1);
+        put_metadata(x, "thread_name", pid, row, "name", name, 0);
+        put_metadata(x, "thread_sort_index", pid, row, "sort_index", NULL, work_row_order(&x->rows, x->process, i));
+    }
+    return row;
+}
+
 static void put_arrow(struct export *x, const char *phase, uint64_t id, int64_t pid, uint64_t tid, int64_t time)
 {
     begin_event(x, phase);
@@ -226,7 +243,7 @@ static void put_arrow(struct export *x, const char *phase, uint64_t id, int64_t 
 
 /* Writes the arrow to a work. Arrow ids differ from correlation ids, which repeat in other processes and after 2^32
  * calls of one process. */
-static void put_arrows(struct export *x, const uint32_t *first, size_t i)
+static void put_arrows(struct export *x, const uint32_t *first, size_t i, uint64_t row)
 {
     const struct works *w = &x->process->works;
     const struct spans *s = &x->process->spans;
@@ -235,7 +252,7 @@ static void put_arrows(struct export *x, const uint32_t *first, size_t i)
     uint64_t id = x->arrows + launch;
     if (launch == NO_PLACE || !is_wanted_call(x, s->thread[launch], s->start[launch], s->end[launch], launch)) return;
     if (first[launch] == i) put_arrow(x, "s", id, x->pid, tid_of(x, s->thread[launch]), s->start[launch]);
-    put_arrow(x, "f", id, pid_of_device(x, lane->device), (uint64_t)lane->stream, w->start[i]);
+    put_arrow(x, "f", id, pid_of_device(x, lane->device), row, w->start[i]);
 }
 
 static bool wants_work(const struct export *x, size_t i)
@@ -255,21 +272,24 @@ void put_works(struct export *x)
                                              [CLASS_SYNC] = "cuda_sync"};
     const struct works *w = &x->process->works;
     uint32_t *first = no_places(x->process->spans.table.count); /* by span: its first work that is written */
+    work_rows_init(&x->rows, x->process);
     for (size_t i = 0; i < w->table.count && !(x->asked->without & WITHOUT_GPU); i++) {
         if (!wants_work(x, i)) continue;
         const struct lane *lane = &x->process->lane[w->lane[i]];
         const struct name *name = names_get(&x->chosen->model->names, w->name[i]);
         uint32_t launch = x->attribution.launch[i];
+        uint64_t row = row_of_work(x, i);
         begin_event(x, "X");
         emit_text(&x->e, "cat", categories[w->event_class[i]]);
         emit_bytes_text(&x->e, "name", name->text, name->length);
-        put_place(x, pid_of_device(x, lane->device), (uint64_t)lane->stream, w->start[i]);
+        put_place(x, pid_of_device(x, lane->device), row, w->start[i]);
         emit_us(&x->e, "dur", w->end[i] - w->start[i]);
         put_work_args(x, i);
         end_event(x);
         if (launch != NO_PLACE && first[launch] == NO_PLACE) first[launch] = (uint32_t)i;
-        put_arrows(x, first, i);
+        put_arrows(x, first, i, row);
     }
     x->arrows += x->process->spans.table.count;
+    work_rows_next(&x->rows);
     free(first);
 }

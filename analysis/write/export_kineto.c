@@ -1,7 +1,8 @@
 /* export_kineto.c - copies events of a Kineto trace to the outputs they belong to.
  *
  * ask/kineto_places.h determines the stage of each event. Events that describe rows (M) go to every output. Events
- * without a row of a process (the profiler's own marks) go only to whole outputs.
+ * without a row of a process (the profiler's own marks) go only to whole outputs. Events stay as they are, except that
+ * work which overlaps other work of its stream gets another row.
  */
 #include "write/export_kineto.h"
 
@@ -12,6 +13,7 @@
 #include "ask/kineto_places.h"
 #include "ask/stages/order.h"
 #include "model/load/kineto.h"
+#include "write/work_rows.h"
 
 struct copy {
     struct targets *targets;
@@ -25,6 +27,11 @@ struct copy {
     uint64_t checked; /* number of the event that `is_safe` is valid for */
     bool is_safe;
     int64_t base;
+    struct work_rows rows; /* rows of overlapping work, unless the events are given away */
+    size_t works;          /* works read so far: the next one's index in the model */
+    int64_t moved_at;      /* start of the work read last, and its new row; 0: it keeps its row */
+    uint64_t moved_to;
+    struct text moved; /* an event with another row */
 };
 
 /* ---- writing ---- */
@@ -123,6 +130,55 @@ static bool in_window(const struct copy *copy, const struct kineto_event *event)
     return event->has & HAS_TS && event->ts < t->to && end >= t->from;
 }
 
+/* Sets the event's row. Its other members stay as they are. */
+static void move_event(struct copy *copy, struct kineto_event *event, uint64_t row)
+{
+    struct slice rest = event->raw, key, value;
+    const char *end = event->raw.at + event->raw.length;
+    while (json_next(&rest, &key, &value)) {
+        if (!json_is_key(key, "tid")) continue;
+        copy->moved.length = 0;
+        text_add(&copy->moved, event->raw.at, (size_t)(value.at - event->raw.at));
+        text_format(&copy->moved, "%llu", (unsigned long long)row);
+        text_add(&copy->moved, value.at + value.length, (size_t)(end - value.at) - value.length);
+        event->raw = (struct slice){copy->moved.data, copy->moved.length};
+        return;
+    }
+}
+
+/* Names a row of overlapping work, in all targets. */
+static void describe_row(struct copy *copy, const struct kineto_event *of, size_t work, uint64_t row)
+{
+    const struct lane *lane = &copy->process->lane[copy->process->works.lane[work]];
+    char *raw =
+        string_format("{\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": %lld, \"tid\": %llu, \"ts\": 0, "
+                      "\"args\": {\"name\": \"stream %lld, lane %u\"}}",
+                      (long long)of->pid, (unsigned long long)row, (long long)lane->stream, copy->rows.lane[work] + 1);
+    struct kineto_event event = {.raw = {raw, strlen(raw)}, .phase = 'M'};
+    copy->events++;
+    for (size_t i = 0; i < copy->targets->count; i++) write_event(copy, &copy->targets->target[i], &event);
+    copy->events++;
+    free(raw);
+}
+
+/* Moves work that overlaps other work of its stream, and the arrow that follows it, to a row of its own. */
+static void move_overlapping(struct copy *copy, struct kineto_event *event)
+{
+    bool is_new;
+    if (!copy->rows.lane) return;
+    if (event->phase == 'f' && copy->moved_to && event->ts == copy->moved_at) move_event(copy, event, copy->moved_to);
+    if (kineto_table(event, kineto_class(event->category, event->name)) != TABLE_WORKS) return;
+    size_t work = copy->works++;
+    copy->moved_to = 0;
+    if (work >= copy->process->works.table.count || !copy->rows.lane[work] || !(event->has & HAS_PID)) return;
+    if (copy->process->works.start[work] != event->ts + copy->base) return;
+    uint64_t row = work_row(&copy->rows, copy->process, work, &is_new);
+    if (is_new) describe_row(copy, event, work, row);
+    move_event(copy, event, row);
+    copy->moved_to = row;
+    copy->moved_at = event->ts;
+}
+
 static void copy_event(void *context, const struct kineto_event *in_file)
 {
     struct copy *copy = context;
@@ -132,6 +188,7 @@ static void copy_event(void *context, const struct kineto_event *in_file)
     struct dump_choice *filter = copy->targets->filter;
     bool wanted = !filter || dump_choice_has_event(filter, in_file) || event->phase == 'M';
     copy->events++;
+    move_overlapping(copy, event);
     event->ts += copy->base; /* the model's time */
     if (!wanted || !in_window(copy, event)) return;
     for (size_t i = 0; i < copy->targets->count; i++)
@@ -187,6 +244,7 @@ bool export_kineto(struct targets *targets, const struct selection *chosen, cons
 {
     struct copy copy = {.targets = targets, .process = process, .attribution = attribution};
     copy.base = kineto_base(process);
+    if (!targets->target[0].taker) work_rows_init(&copy.rows, process);
     struct kineto_sink sink = {&copy, copy_event, copy_member};
     struct kineto_damage damage;
     struct notes notes = {0};
@@ -203,6 +261,8 @@ bool export_kineto(struct targets *targets, const struct selection *chosen, cons
     for (size_t i = 0; copy.paths && i < targets->count; i++) stage_paths_free(&copy.paths[i]);
     kineto_places_close(copy.places);
     free(copy.paths);
+    work_rows_next(&copy.rows);
+    text_free(&copy.moved);
     free(copy.of_stage);
     free(copy.all_until);
     return read;

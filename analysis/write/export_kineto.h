@@ -1,4 +1,5 @@
-/* export_kineto.h - writes a Kineto trace, or the parts of it that belong to stages, with the events unchanged.
+/* export_kineto.h - writes a Kineto trace, or the parts of it that belong to stages, with the events unchanged but
+ * for the rows of overlapping work.
  *
  * The model determines the stage of each event. The file is then read a second time: the n-th event of a table
  * (kineto_table) is the n-th row of the model's table. So the output keeps every value of an event, including those

@@ -8,6 +8,7 @@
 #include "read/kineto_event.h"
 #include "write/emit.h"
 #include "write/export_tfr.h"
+#include "write/work_rows.h"
 
 struct export
 {
@@ -33,6 +34,7 @@ struct export
     size_t devices;
     uint64_t events, pairs, arrows;
     uint64_t operators, forwards, indexes; /* next numbers: ids of operators, ids of arrows between them, `Ev Idx` */
+    struct work_rows rows;                 /* rows of overlapping work */
     struct map json;                       /* by text: 1 if it is JSON */
 };
 

@@ -166,25 +166,55 @@ def check_lanes(found, stream='stream 7'):
         Counter((name, 1000 * duration) for name, _, duration in OVERLAPS)
 
 
-def test_overlapping_kernels_of_pytorch(tmp_path, export):
-    t = kineto.Trace()
+def overlapping_of_pytorch(path):
+    t = kineto.Trace().stage('s', 0, 50)
     for number, (name, start, duration) in enumerate(OVERLAPS):
         t.call(10 + number, number).kernel(name, 100 + start, duration, correlation=number)
         t.add('ac2g', 'ac2g', 10 + number, ph='s', id=number)
         t.add('ac2g', 'ac2g', 100 + start, ph='f', id=number, bp='e', pid=0, tid=7)
-    found = export(t.write(tmp_path / 'a.json'))
-    check_lanes(found)
-    assert sorted((a.args['correlation'], b.args['correlation']) for a, b in found.flows) == [(i, i) for i in range(len(OVERLAPS))]
+    return t.write(path)
 
 
-def test_overlapping_kernels_of_ours(tmp_path, export):
+def overlapping_of_ours(path):
     t = Trace()
+    t.stage('s', 0, 90 * US)
     for number, (name, start, duration) in enumerate(OVERLAPS):
         t.work('kernel', (10 + 5 * number) * US, (500 + start) * US, duration * US, name=name)
-    found = export(t.save(tmp_path / 'rank2.h.1.tfr'))
+    return t.save(path)
+
+
+@pytest.mark.parametrize('write, name', [(overlapping_of_pytorch, 'a.json'), (overlapping_of_ours, 'rank2.h.1.tfr')])
+def test_overlapping_kernels(tmp_path, export, write, name):
+    found = export(write(tmp_path / name))
     check_lanes(found)
-    correlations = sorted((a.args['correlation'], b.args['correlation']) for a, b in found.flows)
-    assert correlations == [(i, i) for i in range(1, len(OVERLAPS) + 1)]
+    correlations = [(a.args['correlation'], b.args['correlation']) for a, b in found.flows]
+    assert len(correlations) == len(set(correlations)) == len(OVERLAPS) and all(a == b for a, b in correlations)
+
+
+def check_chrome_lanes(document):
+    """The same lanes in a Chrome trace: boxes of a row do not overlap, arguments keep the stream, arrows meet boxes."""
+    events = document['traceEvents']
+    names = {e['tid']: e['args']['name'] for e in events if e['ph'] == 'M' and e['name'] == 'thread_name' and e['pid'] == 0}
+    rows, boxes = defaultdict(list), {}
+    for e in events:
+        if e.get('cat') in WORK and e['ph'] == 'X':
+            assert e['args']['stream'] == 7 and e['pid'] == 0
+            rows[e['tid']].append((e['ts'], e['ts'] + e['dur']))
+            boxes[e['tid'], e['ts']] = e['name']
+    for row in rows.values():
+        for (_, end), (start, _) in zip(sorted(row), sorted(row)[1:]):
+            assert end <= start
+    assert {names.get(row, 'stream 7') for row in rows} == {'stream 7', *(f'stream 7, lane {n}' for n in (2, 3, 4))}
+    assert sorted(boxes[e['tid'], e['ts']] for e in events if e['ph'] == 'f') == sorted(name for name, _, _ in OVERLAPS)
+
+
+def test_overlapping_kernels_in_chrome_traces(tmp_path, analyze):
+    """Ours and PyTorch's, the latter in one file of the whole and in one of a stage."""
+    overlapping_of_ours(tmp_path / 'rank2.h.1.tfr')
+    overlapping_of_pytorch(tmp_path / 'a.json')
+    for arguments in ((tmp_path / 'rank2.h.1.tfr',), (tmp_path / 'a.json',), ('--stage', 's', tmp_path / 'a.json')):
+        result = analyze('export', 'chrome', *arguments, format=None)
+        check_chrome_lanes(json.loads(result.out))
 
 
 def test_crossing_events_of_a_thread(tmp_path, export):
