@@ -463,6 +463,8 @@ def test_works_of_gloo(analyze, tmp_path):
     ('void two_shot_all_reduce_kernel_inplace<c10::BFloat16, 16>()', 'all_reduce'),
     ('void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<1>()', 'all_reduce'),
     ('hcclReduceScatterKernel', 'reduce_scatter'),
+    ('hcom_allGather__611_2_1', 'all_gather'),
+    ('void tensorrt_llm::kernels::mnnvl::twoshot_allreduce_kernel<8, __nv_bfloat16>()', 'all_reduce'),
     ('void oneccl_all_gather_large<float>()', 'all_gather'),
     ('rcclGenericKernel_1', 'rcclGenericKernel_1'),
 ])
