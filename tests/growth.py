@@ -642,6 +642,8 @@ COMMANDS = {
     'ops by stacks': ['ops', '--group-by', 'name,stack=100'],
     'ops --group-by stack': ['ops', '--group-by', 'stack=2'],
     'dump': ['dump'],
+    'merge': ['merge'],
+    'merge --stage': ['merge', '--stage', 's*e0'],
     'export chrome': ['export chrome'],
     'export chrome --stage': ['export chrome', '--stage', 's*e0'],
     'export pftrace': ['export pftrace'],
@@ -650,10 +652,6 @@ COMMANDS = {
     'report': ['report', '--output', '@'],
     'report --stage': ['report', '--stage', '*1', '--output', '@'],
 }
-
-
-# Refused commands: export takes one PyTorch trace at a time.
-REFUSED = {'ranks': ('export chrome', 'export chrome --stage')}
 
 
 class Measure:

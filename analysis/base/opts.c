@@ -22,7 +22,8 @@ enum {
     EXCLUSIVE = 128,
     ALL = 256,      /* every command but `help` takes it */
     FILTERED = 512, /* a filter: every command takes it unless commands.def refuses it */
-    HELP = 1024     /* the command reads no trace: its arguments are words */
+    MERGED = 2048,
+    HELP = 1024 /* the command reads no trace: its arguments are words */
 };
 
 /* The values of WORD options, indexed by their enum. */

@@ -250,13 +250,13 @@ void emit_clocks(struct emit *e, const struct comm *comm)
     emit_open(e, "clock_offset_us", false);
     for (size_t i = 0; i < comm->fits.count; i++) {
         const struct clock_fit *fit = &comm->fits.clock[i];
-        if (fit->collectives) emit_us(e, rank_key(e, &key, fit->rank), fit->offset);
+        if (fit->collectives) emit_us(e, rank_key(e, &key, fit->rank), fit->shift.offset);
     }
     emit_close(e);
     emit_open(e, "clock_drift_ppm", false);
     for (size_t i = 0; i < comm->fits.count; i++) {
         const struct clock_fit *fit = &comm->fits.clock[i];
-        if (fit->collectives) emit_double(e, rank_key(e, &key, fit->rank), 1e6 * fit->drift);
+        if (fit->collectives) emit_double(e, rank_key(e, &key, fit->rank), 1e6 * fit->shift.drift);
     }
     emit_close(e);
 }

@@ -1,47 +1,63 @@
-/* export_chrome.c - writes a trace in the Chrome trace event format, for Perfetto and chrome://tracing. */
-#include <stdlib.h>
-
-#include "ask/choice.h"
-#include "commands/session.h"
+/* export_chrome.c - writes a trace in the Chrome trace event format, for Perfetto and chrome://tracing.
+ *
+ * One process keeps its numbers, and the events of a Kineto trace stay as they are. Several are merged (merge.h).
+ */
+#include "commands/merge.h"
 #include "write/export_kineto.h"
 #include "write/export_tfr.h"
 
-/* True for any number of .tfr traces, or one trace of another profiler. Merging traces of other profilers would take
- * more than putting them into one file. */
-static bool can_export(const struct session *session)
-{
-    size_t others = 0;
-    for (size_t i = 0; i < session->chosen.processes; i++) others += is_of_kineto(session->chosen.process[i]);
-    if (others && session->chosen.processes > 1) {
-        complain(NULL, "export chrome writes one PyTorch trace at a time, not %zu; choose one with --rank",
-                 session->chosen.processes);
-        return false;
-    }
-    return true;
-}
+enum { WANT_BOTH = WANT_FOR_EXPORT | WANT_FOR_EXPORT_TFR };
 
-void cmd_export_chrome(struct session *session)
+/* Writes the only chosen process. */
+static void write_one(struct session *session, const struct selection *chosen)
 {
     uint64_t events;
-    if (!session_load(session, WANT_FOR_EXPORT | WANT_FOR_EXPORT_TFR, true)) return;
-    if (!can_export(session)) {
-        session->status = 2;
-        return;
-    }
     if (!out_open(&session->out, session->options.output)) {
         session->status = 1;
         return;
     }
-    const uint32_t *of_name = session->chosen.stages;
-    if (is_of_kineto(session->chosen.process[0])) {
-        events = export_kineto_whole(&session->chosen, session->chosen.process[0], &session->out, "chrome", of_name);
+    if (is_of_kineto(chosen->process[0])) {
+        events = export_kineto_whole(chosen, chosen->process[0], &session->out, "chrome", chosen->stages);
     } else {
-        struct tfr_export asked = {.process = session->chosen.process,
-                                   .processes = session->chosen.processes,
+        struct tfr_export asked = {.process = chosen->process,
+                                   .processes = 1,
                                    .out = &session->out,
                                    .artefact = "chrome",
-                                   .of_name = of_name};
-        events = export_tfr(&asked, &session->chosen);
+                                   .of_name = chosen->stages};
+        events = export_tfr(&asked, chosen);
     }
     session_end(session, events || !is_filtered(&session->options));
+}
+
+/* Reads the only chosen one of several inputs again, as a whole. */
+static void read_and_write_one(struct session *session)
+{
+    const struct input *input = &session->inputs.input[session->chosen.process[0]->input];
+    struct inputs one = {0};
+    struct model model;
+    struct selection chosen;
+    model_init(&model);
+    inputs_add_again(&one, input);
+    inputs_read(&one, &model, &(struct reading){.want = WANT_BOTH, .jobs = 1, .keep = true});
+    model.start = session->model.start; /* --from and --to count from the first record of all inputs */
+    selection_init(&chosen, &session->options, &one, &model);
+    if (chosen.processes) {
+        write_one(session, &chosen);
+    } else {
+        complain(input->path, "cannot be read a second time");
+        session->status = 1;
+    }
+    selection_free(&chosen);
+    inputs_free(&one);
+    model_free(&model);
+}
+
+void cmd_export_chrome(struct session *session)
+{
+    if (session_inputs(session) == 1) {
+        if (session_load(session, WANT_BOTH, true)) write_one(session, &session->chosen);
+    } else if (merge_load(session)) {
+        if (session->chosen.processes == 1) read_and_write_one(session);
+        else merge_write(session, "chrome");
+    }
 }

@@ -17,8 +17,7 @@ static uint64_t write_processes(struct session *session, const struct event_take
                                .of_name = chosen->stages,
                                .taker = taker};
     for (size_t i = 0; i < chosen->processes; i++)
-        if (is_of_kineto(chosen->process[i]))
-            events += export_kineto_events(chosen, chosen->process[i], taker, chosen->stages);
+        if (is_of_kineto(chosen->process[i])) export_kineto_events(chosen, chosen->process[i], taker, &events);
         else asked.process[asked.processes++] = chosen->process[i];
     if (asked.processes) events += export_tfr(&asked, chosen);
     free(asked.process);

@@ -57,6 +57,14 @@ static void say_simulated(const struct selection *chosen)
                  simulated, chosen->processes);
 }
 
+size_t session_inputs(struct session *session)
+{
+    const struct strings_list *words = &session->options.inputs;
+    for (size_t i = 0; i < words->count && !session->found_inputs; i++) inputs_add(&session->inputs, words->text[i]);
+    session->found_inputs = true;
+    return session->inputs.count;
+}
+
 static void read_inputs(struct session *session, unsigned want, bool keep)
 {
     const struct options *options = &session->options;
@@ -64,7 +72,7 @@ static void read_inputs(struct session *session, unsigned want, bool keep)
     want |= options->names == NAMES_MANGLED ? WANT_MANGLED : 0;
     want |= options->rules != RULES_EXACT ? WANT_AS_WRITTEN : 0;
     model_init(&session->model);
-    for (size_t i = 0; i < options->inputs.count; i++) inputs_add(&session->inputs, options->inputs.text[i]);
+    session_inputs(session);
     summaries_init(&session->summaries, options, &session->model, session->inputs.count);
     const struct reading reading = {want, (unsigned)MIN(options->jobs, 256), keep, reduce ? summaries_take : NULL,
                                     &session->summaries};

@@ -12,6 +12,7 @@
 struct session {
     struct options options;
     struct inputs inputs;
+    bool found_inputs; /* `inputs` has those of the command line */
     struct model model;
     struct selection chosen; /* the part of `model` that `options` choose */
     struct summaries summaries;
@@ -24,6 +25,8 @@ struct session {
     int status;
 };
 
+/* Finds the inputs without reading them. Returns their number. */
+size_t session_inputs(struct session *session);
 /* Reads all inputs, reports their faults and applies the selection. Returns false, after a message, if there is
  * nothing to answer. */
 bool session_load(struct session *session, unsigned want, bool keep);

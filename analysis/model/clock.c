@@ -1,6 +1,7 @@
 /* clock.c - builds the conversion from the clock records of a process, and converts times. */
 #include "model/clock.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -112,9 +113,16 @@ static int64_t line_ns(struct clock *clock, uint64_t ticks)
     return add_clamped(from->value, nearest_whole((double)away * rate));
 }
 
+int64_t clock_shifted(const struct clock_shift *shift, int64_t time)
+{
+    if (!shift->offset && shift->drift == 0) return time;
+    int64_t drifted = llround(shift->drift * (double)add_ns(time, -shift->origin));
+    return add_clamped(add_clamped(time, shift->offset), drifted);
+}
+
 int64_t clock_ns(struct clock *clock, uint64_t ticks)
 {
-    return add_clamped(line_ns(clock, ticks), clock->offset);
+    return clock_shifted(&clock->shift, add_clamped(line_ns(clock, ticks), clock->offset));
 }
 
 /* Builds the line that is interpolated. */
@@ -171,7 +179,7 @@ int64_t clock_device_ns(const struct clock *clock, uint64_t ns)
 {
     const struct clock_points *device = &clock->device;
     int64_t time = (int64_t)MIN(ns, (uint64_t)LARGEST);
-    if (!device->count) return time;
+    if (!device->count) return clock_shifted(&clock->shift, time);
     size_t i = point_before(device, ns);
     const struct clock_point *from = &device->point[i];
     int64_t ahead = from->value;

@@ -28,6 +28,12 @@ struct clock_step {
     int64_t by;
 };
 
+/* Moves the times of one clock to those of another. All zero: times stay. */
+struct clock_shift {
+    int64_t origin, offset; /* at the moment `origin`, `offset` is added */
+    double drift;           /* and so much per unit of time after it */
+};
+
 struct clock {
     struct clock_points monotonic, realtime;
     struct clock_points device; /* of the device library's clock; clock_build changes `ticks` to its nanoseconds
@@ -38,6 +44,7 @@ struct clock {
     bool has_axis;              /* false: the axis starts with the counter */
     double rate;                /* nanoseconds per tick, over the whole line */
     int64_t offset;             /* realtime minus monotonic */
+    struct clock_shift shift;   /* of all converted times; set before clock_build */
     struct clock_step *step;
     size_t steps, step_capacity;
     size_t hint; /* index of the point last used */
@@ -48,6 +55,8 @@ void clock_build(struct clock *clock);
 int64_t clock_ns(struct clock *clock, uint64_t ticks);
 /* Converts a time of the device library's clock to the axis; without readings that clock counts as the axis itself. */
 int64_t clock_device_ns(const struct clock *clock, uint64_t ns);
+/* Returns a shifted time. Shifts keep the order of times, if the drift is above -1. */
+int64_t clock_shifted(const struct clock_shift *shift, int64_t time);
 void clock_free(struct clock *clock);
 
 #endif

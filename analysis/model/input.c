@@ -270,6 +270,16 @@ void inputs_add(struct inputs *inputs, const char *word)
     }
 }
 
+struct input *inputs_add_again(struct inputs *inputs, const struct input *input)
+{
+    struct input *again = add(inputs, input->path, input->how, input->rank);
+    again->live = input->live ? string_format("%s", input->live) : NULL;
+    again->device = input->device;
+    again->inode = input->inode;
+    again->is_kineto = input->is_kineto;
+    return again;
+}
+
 /* ---- reading ---- */
 
 struct work {
@@ -314,6 +324,7 @@ static void read_tfr_file(struct work *work, struct input *input)
         process_init(&input->process, input->path, input->trace.fd < 0 ? "live" : "tfr");
         input->process.how = input->how;
         input->process.is_of_reader = input->trace.is_of_reader;
+        input->process.clock.shift = input->shift;
         load_tfr(&input->trace, &work->model->names, work->reading->want, &input->process, &input->notes, &work->done);
         input->process.rank = input->rank >= 0 ? input->rank : input->process.rank;
     }

@@ -14,10 +14,11 @@
 
 struct input {
     char *path;
-    enum file_how how; /* how to open it */
-    char *live;        /* NULL: no live file; same as path: a live file alone */
-    int64_t rank;      /* given with rank=N:, or -1 */
-    dev_t device;      /* of the file, to detect duplicates; 0 if it does not exist */
+    enum file_how how;        /* how to open it */
+    char *live;               /* NULL: no live file; same as path: a live file alone */
+    int64_t rank;             /* given with rank=N:, or -1 */
+    struct clock_shift shift; /* moves the times of a trace of ours */
+    dev_t device;             /* of the file, to detect duplicates; 0 if it does not exist */
     ino_t inode;
     struct notes notes;
     struct trace trace;
@@ -36,6 +37,8 @@ struct inputs {
 
 /* Adds the inputs that `word` names. A word that names none becomes an unusable input with a note. */
 void inputs_add(struct inputs *inputs, const char *word);
+/* Adds a copy of an input that is not read yet. */
+struct input *inputs_add_again(struct inputs *inputs, const struct input *input);
 
 struct reading {
     unsigned want;

@@ -330,6 +330,7 @@ struct process {
     bool complete;
     bool has_time;
     int64_t first, last;   /* first and last moment of its records */
+    int64_t earliest;      /* of a Kineto trace: the first moment of any event, also of arrows and marks */
     int64_t profile_start; /* if has_profile_start: the moment from which torch counts the times of its profile */
     bool has_profile_start;
     uint64_t own_cost_ns;

@@ -12,6 +12,7 @@
 
 #include "base/hash.h"
 #include "model/join.h"
+#include "write/merged.h"
 
 enum { WARP = 32, DEVICES_LAST = 5000000 }; /* DEVICES_LAST: below the rows of the host, as in Kineto */
 
@@ -66,7 +67,7 @@ static void put_device(struct export *x, int64_t number, int64_t pid)
 {
     const struct device *device = find_device(x->process, number);
     const char *program = x->process->command ? x->process->command : x->process->path;
-    char *name = x->process->rank >= 0 && x->asked->processes > 1
+    char *name = x->process->rank >= 0 && !is_alone(x)
                      ? string_format("rank %lld: %.60s", (long long)x->process->rank, program)
                      : string_format("%.60s", program);
     char *label = device
@@ -75,7 +76,8 @@ static void put_device(struct export *x, int64_t number, int64_t pid)
                       : string_format("GPU %lld", (long long)number);
     put_metadata(x, "process_name", pid, 0, "name", name, 0);
     put_metadata(x, "process_labels", pid, 0, "labels", label, 0);
-    put_metadata(x, "process_sort_index", pid, 0, "sort_index", NULL, DEVICES_LAST + number);
+    int64_t last = is_alone(x) ? DEVICES_LAST : x->place * ROWS_OF_PROCESS + ROW_DEVICES;
+    put_metadata(x, "process_sort_index", pid, 0, "sort_index", NULL, last + number);
     free(name);
     free(label);
 }
@@ -83,14 +85,13 @@ static void put_device(struct export *x, int64_t number, int64_t pid)
 void put_devices(struct export *x)
 {
     const struct process *p = x->process;
-    bool alone = x->asked->processes == 1;
     x->devices = 0;
     x->device_pid = mem_zero(p->lanes, sizeof *x->device_pid);
     for (size_t i = 0; i < p->lanes; i++) {
         int64_t number = p->lane[i].device;
         if (pid_of_device(x, number) < 0) {
             map_put(&x->device_of, (uint64_t)number, (uint32_t)x->devices);
-            x->device_pid[x->devices] = free_pid(x, alone ? number : -1);
+            x->device_pid[x->devices] = free_pid(x, is_alone(x) ? number : -1);
             put_device(x, number, x->device_pid[x->devices++]);
         }
     }
@@ -127,7 +128,7 @@ void put_spans(struct export *x)
         emit_us(&x->e, "dur", s->end[i] - s->start[i]);
         emit_open(&x->e, "args", false);
         put_external_id(x, x->launcher[i]);
-        emit_count(&x->e, "correlation", s->id[i]);
+        put_correlation(x, s->id[i]);
         emit_close(&x->e);
         end_event(x);
     }
@@ -193,7 +194,7 @@ static void put_work_args(struct export *x, size_t i)
     emit_int(e, "device", lane->device);
     emit_count(e, "context", detail->context);
     emit_int(e, "stream", lane->stream);
-    if (w->correlation[i] != NO_ID) emit_count(e, "correlation", w->correlation[i]);
+    put_correlation(x, w->correlation[i]);
     if (w->event_class[i] == CLASS_KERNEL) {
         put_kernel_args(x, detail, lane->device);
     } else if (w->event_class[i] == CLASS_SYNC) {

@@ -191,8 +191,12 @@ static void copy_event(void *context, const struct kineto_event *in_file)
     move_overlapping(copy, event);
     event->ts += copy->base; /* the model's time */
     if (!wanted || !in_window(copy, event)) return;
-    for (size_t i = 0; i < copy->targets->count; i++)
-        if (copy->targets->target[i].whole || event->phase == 'M') write_event(copy, &copy->targets->target[i], event);
+    for (size_t i = 0; i < copy->targets->count; i++) {
+        struct target *target = &copy->targets->target[i];
+        bool left_out = target->taker && target->taker->only_kept && !kineto_is_kept(in_file);
+        if (left_out) continue;
+        if (target->whole || event->phase == 'M') write_event(copy, target, event);
+    }
     if (has_place) write_for_stage(copy, place.at.stage, place.at.time, event);
 }
 
@@ -202,7 +206,10 @@ static void copy_member(void *context, struct slice key, struct slice value)
     if (slice_is(key, "tfinject")) return;
     for (size_t i = 0; i < copy->targets->count; i++) {
         struct target *target = &copy->targets->target[i];
-        if (target->taker) continue;
+        if (target->taker) {
+            if (target->taker->member) target->taker->member(target->taker->context, key, value);
+            continue;
+        }
         out_puts(&target->out, target->in_events ? "\n],\n" : ",\n");
         target->in_events = false;
         out_json_string(&target->out, key.at, key.length);
@@ -269,7 +276,7 @@ bool export_kineto(struct targets *targets, const struct selection *chosen, cons
 }
 
 /* Writes or gives away all events, or those of the stages whose value in `of_name` is 0. */
-static void export_one(const struct selection *chosen, const struct process *process, struct target *target,
+static bool export_one(const struct selection *chosen, const struct process *process, struct target *target,
                        const uint32_t *of_name)
 {
     struct attribution attribution = {0};
@@ -280,9 +287,10 @@ static void export_one(const struct selection *chosen, const struct process *pro
     if (!target->whole) attribute(&attribution, process, true);
     dump_choice_init(&filter, chosen, process);
     targets.filter = filter.asked ? &filter : NULL;
-    export_kineto(&targets, chosen, process, &attribution);
+    bool read = export_kineto(&targets, chosen, process, &attribution);
     dump_choice_free(&filter);
     attribution_free(&attribution);
+    return read;
 }
 
 uint64_t export_kineto_whole(const struct selection *chosen, const struct process *process, struct out *out,
@@ -294,12 +302,13 @@ uint64_t export_kineto_whole(const struct selection *chosen, const struct proces
     return target.events;
 }
 
-uint64_t export_kineto_events(const struct selection *chosen, const struct process *process,
-                              const struct event_taker *taker, const uint32_t *of_name)
+bool export_kineto_events(const struct selection *chosen, const struct process *process,
+                          const struct event_taker *taker, uint64_t *events)
 {
     struct target target = {.taker = taker};
     taker->begin(taker->context, process, process->pid);
-    export_one(chosen, process, &target, of_name);
+    bool read = export_one(chosen, process, &target, chosen->stages);
     taker->end(taker->context);
-    return target.events;
+    *events += target.events;
+    return read;
 }

@@ -45,9 +45,10 @@ bool export_kineto(struct targets *targets, const struct selection *chosen, cons
 /* Writes one output: all events, or those of the stages whose value in `of_name` is 0. Returns the number of events. */
 uint64_t export_kineto_whole(const struct selection *chosen, const struct process *process, struct out *out,
                              const char *artefact, const uint32_t *of_name);
-/* Gives these events to `taker` instead. */
-uint64_t export_kineto_events(const struct selection *chosen, const struct process *process,
-                              const struct event_taker *taker, const uint32_t *of_name);
+/* Gives these events to `taker` instead, and adds their number to *events. Returns false, after a message, if the file
+ * can't be read again. */
+bool export_kineto_events(const struct selection *chosen, const struct process *process,
+                          const struct event_taker *taker, uint64_t *events);
 /* Writes the member that marks a file as tfanalyze's: {"artefact": ..., "stage": ..., "rank": ..., "writer": ...}. */
 void put_writer(struct out *out, const char *artefact, const struct name *stage, int64_t rank);
 

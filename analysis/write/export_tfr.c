@@ -16,9 +16,10 @@
 #include "model/join.h"
 #include "read/stream.h"
 #include "write/export_kineto.h"
+#include "write/merged.h"
 #include "write/values.h"
 
-enum { BASE_SECONDS = 7889238, FREE_PID = 1 << 22 };
+enum { BASE_SECONDS = 7889238 };
 
 /* ---- selection of events ---- */
 
@@ -293,7 +294,7 @@ static void put_call(struct export *x, size_t i)
     }
     if (c->span[i] != NO_PLACE) {
         put_external_id(x, x->launcher[c->span[i]]);
-        emit_count(&x->e, "correlation", p->spans.id[c->span[i]]);
+        put_correlation(x, p->spans.id[c->span[i]]);
     }
     emit_int(&x->e, "result", c->result[i]);
     if (c->error[i]) emit_int(&x->e, "errno", c->error[i]);
@@ -326,7 +327,8 @@ static void put_process(struct export *x)
                                 p->complete ? "" : ", incomplete");
     put_metadata(x, "process_name", x->pid, 0, "name", name, 0);
     put_metadata(x, "process_labels", x->pid, 0, "labels", label, 0);
-    put_metadata(x, "process_sort_index", x->pid, 0, "sort_index", NULL, MAX(p->rank, 0));
+    put_metadata(x, "process_sort_index", x->pid, 0, "sort_index", NULL,
+                 is_alone(x) ? MAX(p->rank, 0) : x->place * ROWS_OF_PROCESS);
     for (size_t i = 0; i < p->threads; i++) {
         const struct thread *thread = &p->thread[i];
         const char *thread_name = model_name(x->chosen->model, thread->name);
@@ -355,13 +357,23 @@ static void put_events(struct export *x)
             put_call(x, i);
 }
 
-/* Returns `pid`, or a free number if another process or device in the file already has it. */
+bool is_alone(const struct export *x)
+{
+    return x->asked->processes == 1 && !x->taken;
+}
+
 int64_t free_pid(struct export *x, int64_t pid)
 {
-    if (pid < 0 || map_get(&x->pids, (uint64_t)pid) != MAP_NONE)
-        pid = FREE_PID + (int64_t)x->pids.count; /* above every kernel's pids */
-    map_put(&x->pids, (uint64_t)pid, 1);
+    pid = merged_pid(&x->pids, pid);
+    if (x->taken) text_format(x->taken, "%s%lld", x->taken->length ? ", " : "", (long long)pid);
     return pid;
+}
+
+void put_correlation(struct export *x, uint64_t id)
+{
+    if (id == NO_ID) return;
+    emit_count(&x->e, "correlation", x->calls + id);
+    x->most = MAX(x->most, x->calls + id);
 }
 
 /* Chooses the process's pid. In a file of one process devices have the pids that Kineto gives them; a process with
@@ -369,7 +381,7 @@ int64_t free_pid(struct export *x, int64_t pid)
 static void number_process(struct export *x)
 {
     const struct process *p = x->process;
-    for (size_t i = 0; i < p->lanes && x->asked->processes == 1; i++) {
+    for (size_t i = 0; i < p->lanes && is_alone(x); i++) {
         if (p->lane[i].device == p->pid) {
             x->pid = free_pid(x, -1);
             return;
@@ -427,24 +439,17 @@ static uint64_t put_processes(struct export *x)
     uint64_t events = 0;
     for (size_t i = 0; i < x->asked->processes; i++) {
         x->process = x->asked->process[i];
+        x->place = x->taken ? x->place : (int64_t)i;
         events += put_one(x);
     }
-    map_free(&x->pids);
     map_free(&x->json);
     return events;
 }
 
-/* Writes the head of the file. Readers search for `"rank": N` with the space. */
-static void put_head(struct export *x)
+/* Writes what describes the whole trace. Readers search for `"rank": N` with the space. */
+static void put_trace(struct export *x, int64_t rank)
 {
-    const struct tfr_export *asked = x->asked;
-    const struct process *first = asked->process[0];
-    int64_t rank = first->rank;
-    for (size_t i = 1; i < asked->processes; i++) rank = asked->process[i]->rank == rank ? rank : -1;
-    out_puts(asked->out, "{");
-    put_writer(asked->out, asked->artefact, asked->stage, rank);
-    x->e.filled[0] = true;
-    emit_int(&x->e, "schemaVersion", 1);
+    const struct process *first = x->asked->process[0];
     if (rank >= 0) put_distributed(x, first, rank);
     emit_open(&x->e, "metadata", false);
     emit_text(&x->e, "writer", "tfanalyze " TFI_VERSION);
@@ -453,6 +458,18 @@ static void put_head(struct export *x)
     emit_close(&x->e);
     put_given(x, first->metadata);
     put_device_properties(x);
+}
+
+static void put_head(struct export *x)
+{
+    const struct tfr_export *asked = x->asked;
+    int64_t rank = asked->process[0]->rank;
+    for (size_t i = 1; i < asked->processes; i++) rank = asked->process[i]->rank == rank ? rank : -1;
+    out_puts(asked->out, "{");
+    put_writer(asked->out, asked->artefact, asked->stage, rank);
+    x->e.filled[0] = true;
+    emit_int(&x->e, "schemaVersion", 1);
+    put_trace(x, rank);
     emit_text(&x->e, "displayTimeUnit", "ms");
     emit_int(&x->e, "baseTimeNanoseconds", x->base);
     out_puts(asked->out, ",\n\"traceEvents\": [");
@@ -477,12 +494,51 @@ static uint64_t give_events(struct export *x)
     return events;
 }
 
+int64_t export_base(int64_t start)
+{
+    int64_t period = BASE_SECONDS * (int64_t)1000000000;
+    return start > 0 ? start / period * period : MIN(start, 0);
+}
+
+static void init(struct export *x, const struct tfr_export *asked, const struct selection *chosen)
+{
+    *x = (struct export){.asked = asked, .chosen = chosen, .e = {.format = FORMAT_JSON}};
+    x->out = x->e.out = asked->taker ? &x->event : asked->out;
+    selection_window(chosen, &x->from, &x->to);
+}
+
 uint64_t export_tfr(const struct tfr_export *asked, const struct selection *chosen)
 {
-    struct export x = {.asked = asked, .chosen = chosen, .e = {.format = FORMAT_JSON}};
-    int64_t period = BASE_SECONDS * (int64_t)1000000000;
-    x.out = x.e.out = asked->taker ? &x.event : asked->out;
-    x.base = chosen->model->start > 0 ? chosen->model->start / period * period : 0;
-    selection_window(chosen, &x.from, &x.to);
-    return asked->taker ? give_events(&x) : write_file(&x);
+    struct export x;
+    init(&x, asked, chosen);
+    x.base = export_base(MAX(chosen->model->start, 0));
+    uint64_t events = asked->taker ? give_events(&x) : write_file(&x);
+    map_free(&x.pids);
+    return events;
+}
+
+uint64_t export_tfr_merged(const struct tfr_export *asked, const struct selection *chosen, struct merged *file,
+                           size_t place)
+{
+    struct export x;
+    init(&x, asked, chosen);
+    x.taken = &file->one[place].pids;
+    x.place = (int64_t)place;
+    x.base = file->base;
+    x.events = file->events;
+    x.pids = file->pids;
+    x.pairs = x.arrows = x.operators = x.forwards = x.calls = x.most = file->ids;
+    uint64_t events = put_processes(&x);
+    file->pids = x.pids;
+    file->events = x.events;
+    file->ids = 1 + MAX(MAX(MAX(x.arrows, x.operators), MAX(x.forwards, x.pairs)), x.most);
+    return events;
+}
+
+void export_tfr_metadata(struct out *out, const struct process *process, const struct selection *chosen)
+{
+    struct tfr_export asked = {.process = &process, .processes = 1, .out = out};
+    struct export x;
+    init(&x, &asked, chosen);
+    put_trace(&x, process->rank);
 }

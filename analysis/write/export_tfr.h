@@ -40,5 +40,13 @@ struct tfr_export {
 
 /* Returns the number of events written, without the descriptions of processes and threads. */
 uint64_t export_tfr(const struct tfr_export *asked, const struct selection *chosen);
+/* Writes the same events of one process into a merged file, as those of the process at `place`. */
+struct merged;
+uint64_t export_tfr_merged(const struct tfr_export *asked, const struct selection *chosen, struct merged *file,
+                           size_t place);
+/* Writes the members that describe the trace, without the braces around them. */
+void export_tfr_metadata(struct out *out, const struct process *process, const struct selection *chosen);
+/* Returns the time from which a file's times count: the start of Kineto's period of three months that has `start`. */
+int64_t export_base(int64_t start);
 
 #endif

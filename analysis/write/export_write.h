@@ -19,7 +19,10 @@ struct export
     struct kineto_scanner scanner; /* if events are taken */
     struct emit e;
     const struct process *process;
-    int64_t pid; /* pid in the file, unique per process */
+    struct text
+        *taken;    /* of a merged file: receives the pids of the process; NULL: the file is of this process alone */
+    int64_t place; /* of a merged file: place of the process in the order of rows */
+    int64_t pid;   /* pid in the file, unique per process */
     int64_t base, from, to;
     bool *crosses;      /* by range: must not be drawn as a box */
     uint32_t *launcher; /* by span: the operator that made this launch, an index into spans, or NO_PLACE */
@@ -35,6 +38,7 @@ struct export
     uint64_t events, pairs, arrows;
     uint64_t operators, forwards, indexes; /* next numbers: ids of operators, ids of arrows between them, `Ev Idx` */
     struct work_rows rows;                 /* rows of overlapping work */
+    uint64_t calls, most;                  /* added to correlation ids, and the largest one written */
     struct map json;                       /* by text: 1 if it is JSON */
 };
 
@@ -49,7 +53,10 @@ bool is_wanted_call(const struct export *x, uint32_t thread, int64_t start, int6
 /* True if a record launched at that time is to be written. Not for device work and the calls that launched it. */
 bool is_chosen(const struct export *x, int64_t launched);
 uint32_t tid_of(const struct export *x, uint32_t serial);
+/* True if the file has this process alone. */
+bool is_alone(const struct export *x);
 int64_t free_pid(struct export *x, int64_t pid);
+void put_correlation(struct export *x, uint64_t id);
 void begin_event(struct export *x, const char *phase);
 void end_event(struct export *x);
 void put_place(struct export *x, int64_t pid, uint64_t tid, int64_t time);

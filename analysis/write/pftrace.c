@@ -289,7 +289,7 @@ void pftrace_open(struct pftrace *file, struct out *out)
 
 struct event_taker pftrace_taker(struct pftrace *file)
 {
-    return (struct event_taker){file, begin_process, take_event, end_process};
+    return (struct event_taker){.context = file, .begin = begin_process, .event = take_event, .end = end_process};
 }
 
 void pftrace_close(struct pftrace *file)

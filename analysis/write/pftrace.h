@@ -12,6 +12,9 @@ struct event_taker {
     void (*begin)(void *context, const struct process *process, int64_t pid); /* pid: of the process in the events */
     void (*event)(void *context, const struct kineto_event *event);
     void (*end)(void *context);
+    /* Gets a member of a PyTorch trace beside its events; may be NULL. */
+    void (*member)(void *context, struct slice key, struct slice value);
+    bool only_kept; /* it gets no event that the loader counts as lost */
 };
 
 /* The file. */

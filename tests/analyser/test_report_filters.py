@@ -135,10 +135,10 @@ def answers(analyze, command, path, *options):
         directory = path.parent / ('tensorboard' + '_'.join(options))
         analyze(*command.split(), *options, '--output', directory, path, format=None)
         return ''.join((gzip.open(f, 'rt') if f.suffix == '.gz' else f.open()).read() for f in directory.iterdir())
-    return analyze(*command.split(), *options, path, format=None if command.startswith('export') else 'csv').out
+    return analyze(*command.split(), *options, path, format=None if command.startswith('export') or command == 'merge' else 'csv').out
 
 
-NAMED = ['breakdown', 'ops', 'dump', 'export chrome', 'export tensorboard', 'report']
+NAMED = ['breakdown', 'ops', 'dump', 'merge', 'export chrome', 'export tensorboard', 'report']
 SUMMED = {'stages': 'device_us', 'timeline': 'busy_us', 'kinds': 'total_us', 'launches': 'launches', 'api': 'calls',
           'report': 'busy_us'}
 NEITHER = ['overlap', 'comm', 'stragglers']  # the trace of these tests has no collectives

@@ -85,8 +85,7 @@ static void find_meetings(struct aligning *a, const struct comm_summary *s)
 
 static int64_t corrected(const struct clock_fit *fit, int64_t time)
 {
-    int64_t drifted = llround(fit->drift * (double)add_ns(time, -fit->origin));
-    return MAX(add_ns(add_ns(time, fit->offset), drifted), INT64_MIN + 1); /* INT64_MIN is unknown */
+    return MAX(clock_shifted(&fit->shift, time), INT64_MIN + 1); /* INT64_MIN is unknown */
 }
 
 static int64_t median(struct values *values)
@@ -129,7 +128,7 @@ static void refine(struct clock_fit *fit, const struct point *point, size_t coun
     for (size_t i = 0; i < count; i++) values_add(&far, llabs(distance(fit, &point[i])));
     double limit = (double)(OUTLIER * MAX(median(&far), 1)), n = 0, x = 0, y = 0, xx = 0, xy = 0;
     for (size_t i = 0; i < count; i++) {
-        double at = (double)(point[i].time - fit->origin), by = (double)distance(fit, &point[i]);
+        double at = (double)(point[i].time - fit->shift.origin), by = (double)distance(fit, &point[i]);
         if (fabs(by) > limit) continue;
         n++;
         x += at;
@@ -138,8 +137,8 @@ static void refine(struct clock_fit *fit, const struct point *point, size_t coun
         xy += at * by;
     }
     double width = n * xx - x * x, slope = drifts && width > 0 ? (n * xy - x * y) / width : 0;
-    fit->offset = add_ns(fit->offset, llround((y - slope * x) / n));
-    fit->drift = likely_drift(fit->drift + slope);
+    fit->shift.offset = add_ns(fit->shift.offset, llround((y - slope * x) / n));
+    fit->shift.drift = likely_drift(fit->shift.drift + slope);
     values_free(&far);
 }
 
@@ -150,11 +149,11 @@ static void fit_clock(struct clock_fit *fit, const struct point *point, size_t c
     size_t third = count / 3;
     bool drifts = count >= LEAST_FOR_DRIFT;
     int64_t offset = middle_of(point, count, &middle);
-    fit->origin = middle;
-    fit->offset = offset;
+    fit->shift.origin = middle;
+    fit->shift.offset = offset;
     if (drifts) {
         int64_t before = middle_of(point, third, &early), after = middle_of(point + count - third, third, &late);
-        if (late > early) fit->drift = likely_drift((double)(after - before) / (double)(late - early));
+        if (late > early) fit->shift.drift = likely_drift((double)(after - before) / (double)(late - early));
     }
     refine(fit, point, count, drifts);
     fit->collectives = count;

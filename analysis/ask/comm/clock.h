@@ -9,14 +9,14 @@
 #define TFA_COMM_CLOCK_H
 
 #include "ask/comm/summary.h"
+#include "model/clock.h"
 
 struct clock_fit {
     bool aligned; /* to the reference, which counts as aligned */
     int64_t rank; /* the lowest rank with this clock */
     uint32_t axis;
-    int64_t origin, offset; /* at the moment `origin` of this clock, `offset` is added to its times */
-    double drift;           /* and so much per unit of time after it */
-    size_t collectives;     /* whose ends gave the fit; 0: the reference */
+    struct clock_shift shift; /* moves its times to those of the reference */
+    size_t collectives;       /* whose ends gave the fit; 0: the reference */
 };
 
 struct clock_fits {

@@ -314,6 +314,11 @@ static void keep_work(struct kineto_load *load, const struct kineto_event *event
     w->event_class[at] = (uint8_t)event_class;
     if (load->want & WANT_COLLECTIVES && event_class == CLASS_KERNEL)
         comm_take_kernel(&load->comm, load->process, event, w->name[at]);
+    if (!(load->want & WANT_DEVICE)) { /* only the collective is wanted */
+        struct collectives *c = &load->process->collectives;
+        if (c->count && c->collective[c->count - 1].work == at) c->collective[c->count - 1].work = NO_WORK;
+        w->table.count--;
+    }
 }
 
 static void keep_forward(struct kineto_load *load, const struct kineto_event *event, uint32_t thread)
@@ -339,6 +344,11 @@ static enum loss_cause fault_of(const struct kineto_event *event)
            : is_span && event->dur < 0          ? NEGATIVE_DURATION
            : !time_is_good(event)               ? BAD_TIME
                                                 : NR_CAUSES;
+}
+
+bool kineto_is_kept(const struct kineto_event *event)
+{
+    return fault_of(event) == NR_CAUSES;
 }
 
 static void extend(struct process *process, const struct kineto_event *event)
@@ -382,7 +392,7 @@ static void take_whole(struct kineto_load *load, const struct kineto_event *even
             keep_span(load, event, thread, event_class);
         break;
     case TABLE_WORKS:
-        if (want & WANT_DEVICE) keep_work(load, event, event_class);
+        if (want & (WANT_DEVICE | WANT_COLLECTIVES)) keep_work(load, event, event_class);
         break;
     case TABLE_FORWARDS:
         if (want & (WANT_OPERATORS | WANT_LAUNCHES)) keep_forward(load, event, thread);
@@ -416,6 +426,7 @@ static void on_event(void *context, const struct kineto_event *event)
     }
     struct tally *kind = tally_of(load, event);
     kind->count++;
+    if (event->phase != 'M') load->process->earliest = MIN(load->process->earliest, event->ts);
     if (event->phase == 'M') {
         info_take_event(&load->info, event);
     } else if (event->phase && strchr("XiIRstfCSTpFNDPO", event->phase)) {
@@ -442,6 +453,7 @@ static void move(int64_t *times, size_t count, int64_t by)
 static void move_all(struct process *p, int64_t by)
 {
     p->profile_start += p->has_profile_start ? by : 0;
+    p->earliest += by;
     move(p->ranges.start, p->ranges.table.count, by);
     move(p->ranges.end, p->ranges.table.count, by);
     move(p->spans.start, p->spans.table.count, by);
@@ -502,6 +514,7 @@ static void load_begin(struct kineto_load *load)
     load->comm.names = load->names;
     load->name_cache = mem_zero(NAME_CACHE, sizeof *load->name_cache);
     load->process->metadata = mem_zero(1, sizeof *load->process->metadata);
+    load->process->earliest = LAST_NS;
 }
 
 static bool load_end(struct kineto_load *load, bool usable, const struct kineto_damage *damage, struct notes *notes)

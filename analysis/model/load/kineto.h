@@ -13,6 +13,9 @@ enum event_class kineto_class(struct slice category, struct slice name);
 enum kineto_table { TABLE_NONE, TABLE_RANGES, TABLE_SPANS, TABLE_WORKS, TABLE_FORWARDS };
 enum kineto_table kineto_table(const struct kineto_event *event, enum event_class event_class);
 
+/* False for an event that the loader leaves out and counts as lost. */
+bool kineto_is_kept(const struct kineto_event *event);
+
 /* Both return false if the trace is unusable; a note gives the reason. `process` is initialised, and the caller
  * frees it in both cases. */
 bool load_kineto(const char *path, enum file_how how, struct names *names, unsigned want, struct process *process,

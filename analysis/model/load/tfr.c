@@ -475,7 +475,8 @@ void load_tfr(struct trace *trace, struct names *names, unsigned want, struct pr
     struct chunk chunk;
     const struct piece *piece;
     load.reader.trace = trace;
-    load.want |= want & WANT_DEVICE ? WANT_LAUNCHES : 0; /* launches tell which work was launched during warm-up */
+    load.want |= want & WANT_COLLECTIVES ? WANT_DEVICE : 0;   /* the kernels of a collective have its times */
+    load.want |= load.want & WANT_DEVICE ? WANT_LAUNCHES : 0; /* launches tell which work was launched during warm-up */
     load.budget = 1000000 + 16 * (trace->size + (trace->live ? trace->live->count * 65536 : 0));
     describe(&load);
     reveals_find(&process->reveals, trace);

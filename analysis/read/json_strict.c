@@ -1,0 +1,143 @@
+/* json_strict.c - checks JSON token by token; the open brackets are bits of an array, so nothing recurses.
+ *
+ * The tolerant readers of this folder accept more than JSON, so that damaged traces can be read. A file that other
+ * programs read gets only what passes this check.
+ */
+#include "read/json_strict.h"
+
+#include <string.h>
+
+enum expected { A_VALUE, A_VALUE_OR_END, A_KEY, A_KEY_OR_END, A_COLON, A_COMMA };
+
+struct checker {
+    const char *at, *end;
+    size_t depth;
+    bool is_object[JSON_DEPTH];
+};
+
+static bool is_digit(const struct checker *c)
+{
+    return c->at < c->end && *c->at >= '0' && *c->at <= '9';
+}
+
+static bool take_digits(struct checker *c)
+{
+    bool some = is_digit(c);
+    while (is_digit(c)) c->at++;
+    return some;
+}
+
+static bool take_byte(struct checker *c, char byte)
+{
+    bool there = c->at < c->end && *c->at == byte;
+    c->at += there;
+    return there;
+}
+
+static bool take_number(struct checker *c)
+{
+    take_byte(c, '-');
+    if (!take_byte(c, '0') && !take_digits(c)) return false;
+    if (take_byte(c, '.') && !take_digits(c)) return false;
+    if (c->at < c->end && (*c->at | 0x20) == 'e') {
+        c->at++;
+        if (!take_byte(c, '-')) take_byte(c, '+');
+        return take_digits(c);
+    }
+    return true;
+}
+
+static bool take_word(struct checker *c)
+{
+    static const char *const words[] = {"true", "false", "null"};
+    for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+        size_t length = strlen(words[i]);
+        if ((size_t)(c->end - c->at) >= length && memcmp(c->at, words[i], length) == 0) {
+            c->at += length;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool take_escape(struct checker *c)
+{
+    if (c->at >= c->end || !*c->at || !strchr("\"\\/bfnrtu", *c->at)) return false;
+    if (*c->at++ != 'u') return true;
+    for (int i = 0; i < 4; i++, c->at++)
+        if (c->at >= c->end || !*c->at || !strchr("0123456789abcdefABCDEF", *c->at)) return false;
+    return true;
+}
+
+/* Takes a string from behind its opening quote. */
+static bool take_string(struct checker *c)
+{
+    while (c->at < c->end) {
+        unsigned char byte = (unsigned char)*c->at++;
+        if (byte == '"') return true;
+        if (byte < ' ' || (byte == '\\' && !take_escape(c))) return false;
+    }
+    return false;
+}
+
+static void skip_space(struct checker *c)
+{
+    while (c->at < c->end && (*c->at == ' ' || *c->at == '\n' || *c->at == '\t' || *c->at == '\r')) c->at++;
+}
+
+static bool take_open(struct checker *c, enum expected *next)
+{
+    bool is_object = *c->at++ == '{';
+    if (c->depth == JSON_DEPTH) return false;
+    c->is_object[c->depth++] = is_object;
+    *next = is_object ? A_KEY_OR_END : A_VALUE_OR_END;
+    return true;
+}
+
+static bool take_close(struct checker *c, enum expected *next)
+{
+    bool is_object = *c->at++ == '}';
+    if (!c->depth || c->is_object[c->depth - 1] != is_object) return false;
+    c->depth--;
+    *next = A_COMMA;
+    return true;
+}
+
+static bool take_scalar(struct checker *c)
+{
+    if (take_byte(c, '"')) return take_string(c);
+    return *c->at == '-' || is_digit(c) ? take_number(c) : take_word(c);
+}
+
+/* Takes one token; *next is what is expected, and then what may follow. */
+static bool take_token(struct checker *c, enum expected *next)
+{
+    bool value = *next == A_VALUE || *next == A_VALUE_OR_END;
+    bool end = *next == A_VALUE_OR_END || *next == A_KEY_OR_END || *next == A_COMMA;
+    bool key = *next == A_KEY || *next == A_KEY_OR_END;
+    char byte = *c->at;
+    if ((byte == '}' || byte == ']') && end) return take_close(c, next);
+    if ((byte == '{' || byte == '[') && value) return take_open(c, next);
+    if (*next == A_COLON) {
+        *next = A_VALUE;
+        return take_byte(c, ':');
+    }
+    if (*next == A_COMMA) {
+        *next = c->depth && c->is_object[c->depth - 1] ? A_KEY : A_VALUE;
+        return c->depth && take_byte(c, ',');
+    }
+    *next = key ? A_COLON : A_COMMA;
+    return key ? take_byte(c, '"') && take_string(c) : take_scalar(c);
+}
+
+bool json_is_strict(struct slice json)
+{
+    struct checker c = {.at = json.at, .end = json.at + json.length};
+    enum expected next = A_VALUE;
+    if (!json.length) return false;
+    do {
+        if (!take_token(&c, &next)) return false;
+        if (c.depth) skip_space(&c);
+    } while (c.at < c.end);
+    return !c.depth && next == A_COMMA;
+}

@@ -1,0 +1,12 @@
+/* json_strict.h - tells whether a piece of text is one JSON value by RFC 8259. */
+#ifndef TFA_JSON_STRICT_H
+#define TFA_JSON_STRICT_H
+
+#include "read/json.h"
+
+/* Nothing but the value may be there, without white space around it. Bytes above 0x7f are accepted in strings. A value
+ * nested deeper than JSON_DEPTH is refused, as parsers that recurse refuse it. */
+enum { JSON_DEPTH = 512 };
+bool json_is_strict(struct slice json);
+
+#endif
