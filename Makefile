@@ -26,7 +26,7 @@ PRELOAD_SRCS += $(addprefix preload/cupti/,buffers.c calls.c clock.c cupti.c dev
                   records.c select.c stage_sums.c state.c)
 PRELOAD_SRCS += $(addprefix preload/torch/,c10.c collectives.c host_blocks.c inputs.c texts.c torch.c)
 PRELOAD_SRCS += $(addprefix preload/python/,builtins.c callstack.c frames.c native_names.c python.c telefuser.c torch_builtins.c)
-PRELOAD_SRCS += $(addprefix preload/nccl/,calls.c communicators.c nccl.c)
+PRELOAD_SRCS += $(addprefix preload/nccl/,calls.c communicators.c nccl.c plugin.c)
 PRELOAD_SRCS += $(addprefix preload/nvml/,library.c sampler.c)
 PRELOAD_SRCS += $(addprefix preload/nvtx/,names.c nvtx.c)
 SHIMS        := $(wildcard preload/python/shim*.py)

@@ -35,6 +35,7 @@
 #include "cupti/client.h"
 #include "hooks/dl.h"
 #include "hooks/hooks.h"
+#include "nccl/plugin.h"
 #include "nvml/nvml.h"
 #include "nvtx/nvtx.h"
 #include "python/callstack.h"
@@ -377,6 +378,7 @@ void tfi_construct(void)
     tfi_sync_constructor();
     tfi_select_constructor();
     tfi_nvtx_constructor();
+    tfi_nccl_plugin_constructor();
     tfi_python_constructor();
 }
 

@@ -109,6 +109,9 @@ static void emit_one(const struct comm *comm, const struct comm_row *row)
     emit_known(e, "slowest_rank", row->slowest);
     emit_known(e, "last_rank", row->last);
     emit_time(e, "clock_residual_us", row->parts > 1 && row->skew != UNKNOWN_TIME ? comm->rows.residual : UNKNOWN_TIME);
+    emit_name(e, comm->job.summary.names, "algorithm", row->algorithm);
+    emit_name(e, comm->job.summary.names, "protocol", row->protocol);
+    emit_known(e, "channels", row->channels);
     emit_row_end(e);
 }
 

@@ -36,6 +36,8 @@ struct collective *collectives_add(struct collectives *c)
                                  .call_end = UNKNOWN_TIME,
                                  .start = UNKNOWN_TIME,
                                  .end = UNKNOWN_TIME,
+                                 .channels = UNKNOWN_NUMBER,
+                                 .warps = UNKNOWN_NUMBER,
                                  .link = NO_LINK,
                                  .work = NO_WORK};
     return added;
@@ -92,7 +94,11 @@ static void join(struct collective *to, const struct collective *part)
     take_name(&to->members, part->members);
     take_name(&to->description, part->description);
     take_name(&to->datatype, part->datatype);
+    take_name(&to->algorithm, part->algorithm);
+    take_name(&to->protocol, part->protocol);
     take_name(&to->thread, part->thread);
+    take_number(&to->channels, part->channels);
+    take_number(&to->warps, part->warps);
     take_number(&to->sequence, part->sequence);
     take_number(&to->root, part->root);
     take_number(&to->source, part->source);

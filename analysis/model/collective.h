@@ -46,11 +46,13 @@ struct collective {
     int64_t size, rank;   /* ranks in the communicator, and this rank's number in it; UNKNOWN_NUMBER: unknown */
     int64_t call_start, call_end; /* span of the call on the host; UNKNOWN_TIME: not recorded */
     int64_t start, end; /* first start and last end of its kernels on the device; UNKNOWN_TIME: not recorded */
-    uint64_t link;      /* entries of a process with the same link are one collective; NO_LINK: it is whole */
-    uint32_t work;      /* index in process->works of its first kernel; NO_WORK: none */
-    uint32_t thread;    /* serial of the thread of the call; 0: unknown */
-    uint64_t replay;    /* of a captured call: number of the run, from 1; 0: it ran when it was called */
-    bool is_captured;   /* only during loading: it runs with each replay of its graph */
+    uint32_t algorithm, protocol; /* name numbers: NCCL's choice, RING and LL; NAME_NONE: unknown */
+    int64_t channels, warps;      /* the same; UNKNOWN_NUMBER: unknown */
+    uint64_t link;                /* entries of a process with the same link are one collective; NO_LINK: it is whole */
+    uint32_t work;                /* index in process->works of its first kernel; NO_WORK: none */
+    uint32_t thread;              /* serial of the thread of the call; 0: unknown */
+    uint64_t replay;              /* of a captured call: number of the run, from 1; 0: it ran when it was called */
+    bool is_captured;             /* only during loading: it runs with each replay of its graph */
 };
 #define NO_LINK UINT64_MAX
 #define NO_WORK UINT32_MAX

@@ -20,6 +20,7 @@
 #include "base/tfi.h"
 #include "cuda/routes.h"
 #include "hooks/copies.h"
+#include "nccl/plugin.h"
 
 /* The answer to the assembler below, in two registers: `given`: return `address`; else jump to the original. */
 struct answer {
@@ -120,7 +121,9 @@ __attribute__((used, visibility("hidden"))) struct answer tfi_dlsym_answer(void 
     __atomic_add_fetch(&tfi_hook_loads, 1, __ATOMIC_RELAXED);
     if (!tfi_dlsym_original() || handle == RTLD_NEXT || !name || !may_be_row(name)) return answer;
     int error = errno;
-    if (is_of_cupti(caller)) {
+    if (tfi_nccl_plugin_hides(handle, name, &answer.address)) {
+        answer.given = 1;
+    } else if (is_of_cupti(caller)) {
         answer = for_cupti(handle, name);
     } else if (handle == RTLD_DEFAULT) {
         answer.given = is_missing(name, caller);

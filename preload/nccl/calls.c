@@ -16,6 +16,7 @@
 #include "control/schedule.h"
 #include "cuda/graphs.h"
 #include "hooks/copies.h"
+#include "nccl/plugin.h"
 #include "record/enter.h"
 
 /* ---- whether a call is noted ---- */
@@ -70,7 +71,7 @@ static inline bool is_activity(void)
     if (TFI_UNLIKELY(!state)) {
         tfi_prepare();
         state = tfi_config_may_have(TFI_ACTIVITY_NCCL) ? 2 : 1;
-        __atomic_store_n(&known, state, __ATOMIC_RELAXED);
+        if (__atomic_exchange_n(&known, state, __ATOMIC_RELAXED) == 0) tfi_nccl_plugin_note();
     }
     return state == 2;
 }

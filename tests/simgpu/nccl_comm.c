@@ -44,6 +44,7 @@ static ncclResult_t join(void *data)
 {
     struct init *init = data;
     ncclResult_t result = simnccl_join(init->comm) ? ncclSuccess : ncclSystemError;
+    simnccl_plugin_begin(init->comm);
     simnccl_log_comm(init->function, init->comm, NULL, result);
     return result;
 }
@@ -105,6 +106,7 @@ static ncclResult_t join_child(struct child *c)
     ncclComm_t comm = new_comm(c->id, c->rank, c->ranks);
     comm->device = c->parent->device;
     ncclResult_t result = simnccl_join(comm) ? ncclSuccess : ncclSystemError;
+    simnccl_plugin_begin(comm);
     simnccl_log_comm(c->function, comm, c->parent->id, result);
     if (result == ncclSuccess) __atomic_store_n(c->out, comm, __ATOMIC_RELEASE);
     return result;
@@ -205,11 +207,13 @@ PUBLIC ncclResult_t ncclCommFinalize(ncclComm_t comm)
 
 PUBLIC ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
+    if (comm) simnccl_plugin_end(comm);
     return end(comm, __func__, false);
 }
 
 PUBLIC ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
+    if (comm) simnccl_plugin_end(comm);
     return end(comm, __func__, true);
 }
 

@@ -124,7 +124,10 @@ static ncclResult_t launch(struct plan *plan)
                              .hStream = (CUstream)plan->task[0]->stream};
     CUfunction kernel = simnccl_kernel(name);
     driver->next_kernel(run, plan);
-    if (kernel && driver->cuLaunchKernelEx(&config, kernel, NULL, NULL) == CUDA_SUCCESS) return ncclSuccess;
+    if (kernel && driver->cuLaunchKernelEx(&config, kernel, NULL, NULL) == CUDA_SUCCESS) {
+        simnccl_plugin_enqueued(plan->task, plan->count);
+        return ncclSuccess;
+    }
     driver->next_kernel(NULL, NULL);
     return ncclUnhandledCudaError;
 }

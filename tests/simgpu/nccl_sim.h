@@ -59,6 +59,9 @@ struct ncclComm {
     int nr_scales;
     bool blocking, aborted, lost; /* lost: the script lost the rank */
     int state;                    /* the ncclResult_t of ncclCommGetAsyncError */
+    bool has_plugin;              /* the profiler plugin knows the communicator */
+    void *plugin;                 /* the plugin's context of it */
+    uint64_t enqueued[RECV + 1];  /* by function, as NCCL counts for the plugin */
 };
 
 bool simnccl_join(ncclComm_t comm);
@@ -120,6 +123,21 @@ int simnccl_task_text(char *text, size_t size, const struct task *task);
 
 enum fault { FAULT_NONE, FAULT_DELAY, FAULT_LOSE, FAULT_MISMATCH };
 enum fault simnccl_fault(const struct task *task, uint64_t *delay);
+
+/* How the script lets a collective run. */
+struct choice {
+    char algorithm[32], protocol[32];
+    int channels, warps;
+};
+void simnccl_choice(const struct task *task, struct choice *choice);
+int simnccl_newest_plugin(void);
+
+/* ---- nccl_plugin.c: the profiler plugin ---- */
+
+void simnccl_plugin_begin(ncclComm_t comm);
+void simnccl_plugin_end(ncclComm_t comm);
+/* Tells the plugin of the operations of one kernel. */
+void simnccl_plugin_enqueued(struct task *const *tasks, size_t count);
 
 #define PUBLIC __attribute__((visibility("default")))
 

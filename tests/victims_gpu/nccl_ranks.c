@@ -5,6 +5,7 @@
  * nccl_ranks RANK RANKS FILE graphs          captured collectives, replayed in stages
  * nccl_ranks RANK RANKS FILE once            one collective, and a wait for it
  * nccl_ranks RANK RANKS FILE abort           the same; the last rank is lost, and the others abort and shrink the group
+ * nccl_ranks RANK RANKS FILE mixed           a group of two communicators, with collectives of all sizes in no order
  *
  * Prints "ok"; exits 1 at the first wrong result.
  */
@@ -382,6 +383,31 @@ static void once(bool recovers)
     use(rest, ranks - 1);
 }
 
+static void mixed(const char *path)
+{
+    ncclComm_t half;
+    char name[4096];
+    NCCL(ncclCommSplit(world, rank % 2, rank, &half, NULL));
+    use(half, (ranks + 1 - rank % 2) / 2);
+    NCCL(ncclAllReduce(from, to, 1, ncclFloat, ncclSum, world, on));
+    NCCL(ncclGroupStart());
+    for (size_t n = 1; n <= 64; n *= 8) {
+        NCCL(ncclAllReduce(from, to, n, ncclFloat, ncclSum, half, on));
+        NCCL(ncclAllReduce(from, to, n, ncclFloat, ncclSum, world, on));
+        NCCL(ncclAllGather(from, to, n, ncclFloat, world, on));
+        NCCL(ncclReduceScatter(from, to, n, ncclFloat, ncclSum, world, on));
+    }
+    for (int root = 0; root < ranks; root++) NCCL(ncclBroadcast(from, to, 64, ncclFloat, root, world, on));
+    NCCL(ncclGroupEnd());
+    CHECK(cuStreamSynchronize(stream));
+    NCCL(ncclCommDestroy(half));
+    NCCL(ncclCommDestroy(world));
+    snprintf(name, sizeof name, "%s.2", path);
+    NCCL(ncclCommInitRank(&world, ranks, unique_id(name), rank)); /* the plugin is loaded anew */
+    NCCL(ncclAllReduce(from, to, 1, ncclFloat, ncclSum, world, on));
+    CHECK(cuStreamSynchronize(stream));
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 5) return 2;
@@ -392,6 +418,7 @@ int main(int argc, char **argv)
     if (strcmp(argv[4], "all") == 0) everything(argv[3]);
     else if (strcmp(argv[4], "graphs") == 0) captured();
     else if (strcmp(argv[4], "late") == 0) late(atoi(argv[5]), atoi(argv[6]), atoi(argv[7]));
+    else if (strcmp(argv[4], "mixed") == 0) mixed(argv[3]);
     else once(strcmp(argv[4], "abort") == 0);
     if (strcmp(argv[4], "abort") == 0) NCCL(ncclCommAbort(world));
     else NCCL(ncclCommDestroy(world));

@@ -76,6 +76,25 @@ static void look_at_parts(struct comm_row *row)
     row->compared &= row->ranks == row->parts;
 }
 
+/* Takes what NCCL chose, where the parts that know it agree. */
+static void take_choice(struct comm_row *row)
+{
+    bool algorithm = true, protocol = true, channels = true;
+    for (size_t i = 0; i < row->parts; i++) {
+        const struct comm_part *part = &row->part[i];
+        algorithm &= part->algorithm == NAME_NONE || row->algorithm == NAME_NONE || row->algorithm == part->algorithm;
+        protocol &= part->protocol == NAME_NONE || row->protocol == NAME_NONE || row->protocol == part->protocol;
+        channels &=
+            part->channels == UNKNOWN_NUMBER || row->channels == UNKNOWN_NUMBER || row->channels == part->channels;
+        if (part->algorithm != NAME_NONE) row->algorithm = part->algorithm;
+        if (part->protocol != NAME_NONE) row->protocol = part->protocol;
+        row->channels = MAX(row->channels, part->channels);
+    }
+    if (!algorithm) row->algorithm = NAME_NONE;
+    if (!protocol) row->protocol = NAME_NONE;
+    if (!channels) row->channels = UNKNOWN_NUMBER;
+}
+
 static void take_durations(struct comm_row *row, bool meets)
 {
     const struct comm_part *shortest = NULL;
@@ -135,6 +154,7 @@ static struct comm_row new_row(const struct comm_part *part, size_t parts)
                              .shortest = UNKNOWN_TIME,
                              .last = UNKNOWN_NUMBER,
                              .slowest = UNKNOWN_NUMBER,
+                             .channels = UNKNOWN_NUMBER,
                              .algorithm_gb = NAN,
                              .bus_gb = NAN};
 }
@@ -144,6 +164,7 @@ static struct comm_row make_row(const struct comm_part *part, size_t parts)
     struct comm_row row = new_row(part, parts);
     bool meets = collective_kinds[part->op].meets;
     look_at_parts(&row);
+    take_choice(&row);
     take_durations(&row, meets);
     if (row.compared) take_skew(&row, meets);
     if (row.bytes != UNKNOWN_COUNT && row.transfer > 0) {

@@ -26,9 +26,11 @@ struct comm_row {
     int64_t latest;         /* start, if compared */
     int64_t skew, end_skew; /* UNKNOWN_TIME: unknown, as the next two */
     int64_t transfer, duration;
-    int64_t shortest;            /* duration of a part */
-    int64_t last, slowest;       /* ranks: the last to start, and the last to end; UNKNOWN_NUMBER: unknown */
-    double algorithm_gb, bus_gb; /* GB/s; NAN: unknown */
+    int64_t shortest;             /* duration of a part */
+    int64_t last, slowest;        /* ranks: the last to start, and the last to end; UNKNOWN_NUMBER: unknown */
+    double algorithm_gb, bus_gb;  /* GB/s; NAN: unknown */
+    uint32_t algorithm, protocol; /* NCCL's choice; NAME_NONE: unknown, or the ranks differ */
+    int64_t channels;             /* the same; UNKNOWN_NUMBER */
 };
 
 struct comm_rows {

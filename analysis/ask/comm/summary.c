@@ -53,6 +53,9 @@ static int part_order(const struct names *names, const struct comm_part *a, cons
     if (!order) order = by_text(names, a->name, b->name);
     if (!order) order = by_text(names, a->datatype, b->datatype);
     if (!order) order = by_text(names, a->stage, b->stage);
+    if (!order) order = by_text(names, a->algorithm, b->algorithm);
+    if (!order) order = by_text(names, a->protocol, b->protocol);
+    if (!order) order = by_number(a->channels, b->channels);
     if (!order) order = by_number(a->step, b->step);
     if (!order) order = by_number(a->is_chosen, b->is_chosen);
     if (!order) order = by_number(a->clock, b->clock);

@@ -29,6 +29,8 @@ struct comm_part {
     uint32_t clock;  /* ranks with the same number share a clock */
     uint32_t axis;   /* times with the same number are compared; 0: the axis that traces share */
     uint32_t name, datatype, stage;
+    uint32_t algorithm, protocol;           /* NCCL's choice; NAME_NONE: unknown */
+    int64_t channels;                       /* the same; UNKNOWN_NUMBER: unknown */
     int64_t step;                           /* of the profiler; UNKNOWN_NUMBER: none */
     int64_t size;                           /* ranks in the communicator; UNKNOWN_NUMBER: unknown */
     uint64_t elements_in, elements_out;     /* UNKNOWN_COUNT: unknown */

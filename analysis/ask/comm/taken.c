@@ -26,6 +26,9 @@ static void take_collective(struct comm_part *part, const struct collective *c)
     part->op = c->op;
     part->name = c->name;
     part->datatype = c->datatype;
+    part->algorithm = c->algorithm;
+    part->protocol = c->protocol;
+    part->channels = c->channels;
     part->size = !is_message ? c->size : is_matched ? 2 : UNKNOWN_NUMBER;
     part->elements_in = c->elements_in;
     part->elements_out = c->elements_out;

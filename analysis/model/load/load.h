@@ -1,5 +1,5 @@
 /* load.h - declares what the loaders of our traces share: tfr.c, threads.c, ops.c, device.c, nccl.c,
- * framework.c and graphs.c.
+ * nccl_plans.c, framework.c and graphs.c.
  *
  * A loader takes a group, all records of one kind in a chunk, and reads the columns it needs before it keeps
  * anything.
@@ -77,6 +77,8 @@ struct load {
     size_t links, link_capacity;
     struct framework_collective *framework;
     size_t frameworks, framework_capacity;
+    struct plan *plan; /* of NCCL: see nccl_plans.c */
+    size_t plans, plan_capacity;
     uint64_t last_clock; /* ticks */
     uint64_t unknown;    /* records of kinds that the file does not describe */
     uint64_t budget;     /* limit of records for a file of this size */
@@ -144,6 +146,12 @@ void load_collectives_end(struct load *load);
 void load_framework_collectives(struct load *load);
 /* Called after load_collectives_end: adds the framework's collectives to those of NCCL, or their groups to these. */
 void load_framework_collectives_end(struct load *load);
+
+/* ---- nccl_plans.c ---- */
+void load_plans(struct load *load);
+/* Called with the collectives sorted by thread and time: joins the plans with them. */
+struct nccl_calls;
+void load_plans_end(struct load *load, const struct nccl_calls *calls);
 
 /* ---- graphs.c ---- */
 void load_graph_nodes(struct load *load);

@@ -315,6 +315,7 @@ void load_collectives_end(struct load *load)
         next = group_launches_end(&launches, i);
         place_group(&calls, &launches.launch[i], next - i);
     }
+    load_plans_end(load, &calls);
     load_replays(&calls);
     collectives_finish(&p->collectives);
     map_free(&calls.span_of);

@@ -276,6 +276,7 @@ static const struct {
     {TFI_KIND_collective, WANT_CALLS, on_collective},
     {TFI_KIND_collective, WANT_COLLECTIVES, load_collectives},
     {TFI_KIND_framework_collective, WANT_COLLECTIVES, load_framework_collectives},
+    {TFI_KIND_nccl_plan, WANT_COLLECTIVES, load_plans},
     {TFI_KIND_correlation, WANT_LAUNCHES, load_correlations},
     {TFI_KIND_device, 0, load_device},
     {TFI_KIND_kernel, WANT_DEVICE, load_kernels},
@@ -507,5 +508,6 @@ void load_tfr(struct trace *trace, struct names *names, unsigned want, struct pr
     free(load.sync);
     free(load.link);
     free(load.framework);
+    free(load.plan);
     free(load.zeros);
 }
