@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 
 import pytest
 
+import pftrace
 import simlog
 from conftest import BUILD, built
 from test_export_kineto import ask_loaders, in_hta, in_tensorboard
@@ -102,6 +103,31 @@ def test_each_work_has_an_arrow_from_its_call(pipeline, analyze):
                 (known.correlation, known.tid, known.symbol.removesuffix('_v2'))
             linked[work['args']['correlation']] += 1
     assert linked == Counter(w.correlation for w in pipeline.truth.works)
+
+
+def test_pftrace(pipeline, analyze, tmp_path):
+    """The same in Perfetto's format: each work on its stream, a flow from its call, and the depth of each launch queue."""
+    analyze('export', 'pftrace', pipeline.directory, '--output', tmp_path / 'out', format=None)
+    found = pftrace.read(tmp_path / 'out')
+    works = {(s.args['correlation'], s.args.get('graph node id', 0)): s for s in found.slices if s.category in simlog.CATEGORIES.values()}
+    callers = {id(b): a for a, b in found.flows if b.category != 'cuda_sync'}
+    assert len(works) == len(pipeline.truth.works) == len(callers)
+    changes = defaultdict(list)
+    for w in pipeline.truth.works:
+        s = works[w.correlation, w.node if w.graph else 0]
+        call, known = callers[id(s)], pipeline.truth.calls[w.correlation]
+        _, device, row = pftrace.row(found, s.track)
+        assert (s.category, s.name, s.end - s.start, s.args['stream']) == (w.category, w.name, w.duration, w.stream)
+        assert device.startswith(f'GPU {w.device}: ') and device.endswith(', simulated') and row.split(',')[0] == f'stream {w.stream}'
+        assert us(s.start) == near(us(w.real))
+        assert (call.args['correlation'], call.track.thread.tid, call.name.removesuffix('_v2')) == \
+            (known.correlation, known.tid, known.symbol.removesuffix('_v2'))
+        changes[w.device, w.stream] += [(call.start, 1), (s.start, -1)]
+    for (device, stream), steps in changes.items():
+        depths = {time: sum(change for at, change in steps if at <= time) for time, _ in steps}
+        assert found.counters[f'launch queue, GPU {device}, stream {stream}'] == sorted(depths.items())
+    stages = Counter(s.name for s in found.slices if s.category == 'user_annotation')
+    assert stages == Counter(s.stage for s in pipeline.truth.stages)
 
 
 # ---- launches by stage ----
