@@ -10,7 +10,7 @@
 
 #include "base/visible.h"
 
-enum { DEPTH_MOST = 6, INTERNED_MOST = 16 << 20, PACKET_BYTES = 1 << 16 };
+enum { DEPTH_MOST = 6, INTERNED_MOST = 2 << 20, PACKET_BYTES = 1 << 16 };
 
 /* ---- texts ---- */
 

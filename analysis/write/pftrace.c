@@ -3,6 +3,15 @@
  * The events come in the form of a Chrome trace, from our traces and from PyTorch's alike, so both exports agree. Each
  * process is a sequence of packets: its tracks, its texts, then its events by time. Times are differences to the packet
  * before (an incremental clock), and names, categories, argument names and texts are numbers.
+ *
+ * Beside the Chrome export, for a PyTorch trace of 216,092 events on a busy machine of two cores:
+ *
+ *                 size    as .gz          CPU time            as .gz    peak memory
+ *   pftrace    13.3 MB    2.5 MB    0.36 to 0.47 s    0.43 to 0.61 s          24 MB
+ *   chrome     53.3 MB    4.1 MB    0.17 to 0.40 s    0.31 to 0.43 s           9 MB
+ *
+ * The memory beyond that of the model is that of the events of one process: 32 bytes a key, grown by halves, 48 an
+ * arrow, 40 a counter's value. Arguments wait in a temporary file.
  */
 #include "write/pftrace.h"
 

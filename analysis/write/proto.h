@@ -1,6 +1,16 @@
 /* proto.h - writes protobuf messages into memory.
  *
  * A nested message is written in place: its length gets one byte, and a longer message is moved when it ends.
+ *
+ * This table is the reason for a writer of our own. Each row writes a million packets of 111 bytes, a kernel with nine
+ * arguments and a flow, on a virtual core: least and most CPU time a packet of three runs, and the library's code.
+ *
+ *   this file                         53 to 84 ns      3 KB with the program that calls it
+ *   protobuf-c, structs filled      327 to 463 ns     28 KB
+ *   nanopb 0.4, structs filled    3,918 to 4,918 ns    7 KB
+ *
+ * The bytes are the same. nanopb measures each nested message before it writes it, and an argument lies three deep.
+ * Both libraries need a generated description of Perfetto's messages, of which a trace uses a few fields (pf.h).
  */
 #ifndef TFA_PROTO_H
 #define TFA_PROTO_H
