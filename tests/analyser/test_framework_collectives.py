@@ -4,6 +4,7 @@ Made traces stand for torch and gloo. `Gloo` has two threads a group that take t
 does, and keeps the truth about each call.
 """
 
+import csv
 import random
 from collections import Counter
 
@@ -201,7 +202,23 @@ def test_descriptions_inside_calls(tmp_path, analyze):
         trace.description('broadcast', 5000, 'tp', [0, 1], 9)
         trace.save(tmp_path)
     result = analyze('comm', tmp_path, rc=3, format='csv')
-    rows = [line.split(',')[:6] for line in result.out.splitlines()[1:]]
+    rows = [[row[k] for k in ('name', 'group', 'seq', 'ranks', 'size', 'bytes')] for row in csv.DictReader(result.out.splitlines())]
     assert rows == [['all_gather', 'pp', '58', '1', '2', '24'], ['all_gather', 'pp', '59', '2', '2', '24'],
                     ['all_gather', 'pp', '60', '2', '2', '24'], ['broadcast', 'tp', '9', '2', '2', '4']]
     assert 'number 58 of group pp of ranks [2, 5, 7] with 1 of 2 ranks' in result.err
+
+
+def test_a_call_that_is_dispatched_twice(tmp_path, analyze):
+    """A mode of the dispatcher makes two operators of one call; calls of other operators inside stay."""
+    trace = Rank(world=1)
+    for i in range(5):
+        at = 1000 * i
+        trace.call('all_reduce', at, '0', 1, tensor=500, duration=90)
+        trace.call('all_reduce', at + 20, '0', 1, tensor=501, duration=50)
+        trace.work('all_reduce', at + 60, at + 260 + i, 11, 501)
+        trace.call('broadcast', at + 400, '0', 1, tensor=502, duration=90)
+        trace.call('all_reduce', at + 420, '1', 1, tensor=503, duration=10)
+        trace.work('all_reduce', at + 425, at + 430, 13, 503)
+        trace.work('broadcast', at + 450, at + 480, 11, 502)
+    rows = Counter(answered(analyze('comm', trace.save(tmp_path))))
+    assert rows == {**{('all_reduce', '0', 4, 200 + i): 1 for i in range(5)}, ('broadcast', '0', 4, 30): 5, ('all_reduce', '1', 4, 5): 5}

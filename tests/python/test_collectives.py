@@ -173,3 +173,56 @@ def test_descriptions_of_libtorch(run, tmp_path, python, analyze):
     rows = analyze('comm', result.dir, rc=3)['rows']  # the other ranks have no traces
     assert [(r['name'], r['group'], r['seq'], r['size'], r['bytes']) for r in rows] == [
         ('all_reduce', '7', 40, 4, 24), ('all_gather', '7', 41, 4, 48), ('barrier', '7', 42, 4, 0)]
+
+
+# ---- one process ----
+
+ALONE = '''
+import os, torch, torch.distributed as dist
+from torch.testing._internal.distributed.fake_pg import FakeStore
+from torch._subclasses import FakeTensorMode
+stage = torch.profiler.record_function
+
+class Own(dist.ProcessGroup):
+    """A group that is a Python class."""
+    def __init__(self):
+        super().__init__(0, 1)
+        self.calls = 0
+    def allreduce(self, tensors, options=None):
+        self.calls += 1
+        future = torch.futures.Future()
+        future.set_result(tensors)
+        return torch._C._distributed_c10d._create_work_from_future(future)
+
+for turn in range(2):
+    dist.init_process_group('gloo', init_method=f'file://{os.getcwd()}/store{turn}', rank=0, world_size=1)
+    with stage('out'):
+        dist.all_reduce(torch.ones(3))
+    with stage('in'):
+        dist.all_reduce(torch.ones(5 + turn))
+        dist.barrier()
+    if turn:
+        own = Own()
+        with stage('in'):
+            own.allreduce([torch.ones(2)]).wait()
+        assert own.calls == 1
+    dist.destroy_process_group()
+dist.init_process_group('fake', store=FakeStore(), rank=0, world_size=8)
+with stage('in'):
+    dist.all_reduce(torch.ones(7))
+    with FakeTensorMode():
+        dist.all_gather_into_tensor(torch.empty(16), torch.empty(2))
+dist.destroy_process_group()
+'''
+
+
+def test_stages_and_kinds_of_groups(run, tmp_path, python, analyze):
+    """Of a selected stage, also the work in gloo's threads; groups that are made anew, in Python, or without a backend."""
+    (tmp_path / 'alone.py').write_text(ALONE)
+    result = run([python, '-W', 'ignore', 'alone.py'], {'ENABLE_PROFILER_NAMES': 'in', 'OMP_NUM_THREADS': '1'})
+    assert result.rc == 0 and 'tfinject' not in result.err, result.err
+    rows = analyze('comm', result.dir, rc=3)['rows']
+    found = [(row['name'], row['size'], row['bytes'], row['duration_us'] is not None) for row in rows]
+    assert found == [('all_reduce', 1, 20, True), ('barrier', 1, None, True), ('all_reduce', 1, 24, True), ('barrier', 1, None, True),
+                     ('all_reduce', 8, 28, False), ('all_gather', 8, 64, False)]
+    assert {row['group'] for row in rows} == {'0'}

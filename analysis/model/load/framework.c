@@ -179,7 +179,7 @@ static bool fits(const struct framework_collective *call, const struct framework
 static bool is_waiting(const struct framework_collective *call)
 {
     uint64_t needed = call->own.op == COLLECTIVE_REDUCE_SCATTER ? MAX(call->tensors, 1) : 1;
-    return !call->is_nested && call->works < needed;
+    return !call->is_nested && !call->is_part && call->works < needed;
 }
 
 static void attach(struct framework_collective *call, const struct framework_collective *work)
@@ -202,9 +202,29 @@ static struct framework_collective *call_around(const struct matching *m, uint32
     for (size_t i = low; i-- && low - i <= DEPTH;) {
         struct framework_collective *at = &m->call[m->by_thread[i]];
         if (at->thread != thread) break;
-        if (time <= at->own.call_end && !(at->is_description && at->is_nested)) return at;
+        if (time <= at->own.call_end && !at->is_part) return at;
     }
     return NULL;
+}
+
+/* Returns the innermost other call around a call; NULL if there is none. */
+static struct framework_collective *call_outside(const struct matching *m, struct framework_collective *call)
+{
+    call->is_part = true;
+    struct framework_collective *outer = call_around(m, call->thread, call->own.call_start);
+    call->is_part = false;
+    return outer && call->own.call_end <= outer->own.call_end ? outer : NULL;
+}
+
+/* With a mode of Python's dispatcher, torch runs the operator of a call once more inside it. The inner one counts. */
+static void drop_repeats(struct matching *m)
+{
+    for (size_t i = 0; i < m->calls; i++) {
+        struct framework_collective *inner = &m->call[i];
+        struct framework_collective *outer = inner->is_description ? NULL : call_outside(m, inner);
+        if (outer && !outer->is_description)
+            outer->is_part = outer->own.op == inner->own.op && outer->own.communicator == inner->own.communicator;
+    }
 }
 
 /* Adds libtorch's descriptions to the calls around them. */
@@ -212,11 +232,10 @@ static void match_descriptions(struct matching *m)
 {
     for (size_t i = 0; i < m->calls; i++) {
         struct framework_collective *inner = &m->call[i];
-        if (!inner->is_description) continue;
-        inner->is_nested = true;
-        struct framework_collective *outer = call_around(m, inner->thread, inner->own.call_start);
-        inner->is_nested = outer && inner->own.call_end <= outer->own.call_end;
-        if (!inner->is_nested || outer->own.members != NAME_NONE) continue;
+        struct framework_collective *outer = inner->is_description ? call_outside(m, inner) : NULL;
+        if (!outer) continue;
+        inner->is_part = true;
+        if (outer->own.members != NAME_NONE) continue;
         outer->own.members = inner->own.members;
         outer->own.sequence = inner->own.sequence;
     }
@@ -438,7 +457,7 @@ static void add_calls(struct process *process, const struct matching *m)
     bool beside_nccl = process->collectives.count > 0;
     for (size_t i = 0; i < m->calls; i++) {
         const struct framework_collective *call = &m->call[i];
-        if (call->is_nested || (beside_nccl && !call->works)) continue;
+        if (call->is_nested || call->is_part || (beside_nccl && !call->works)) continue;
         *collectives_add(&process->collectives) = call->own;
     }
 }
@@ -465,6 +484,7 @@ void load_framework_collectives_end(struct load *load)
     m.by_thread = order_calls(&m, by_thread);
     m.by_tensor = order_calls(&m, by_tensor);
     m.by_group = order_calls(&m, by_group);
+    drop_repeats(&m);
     match_descriptions(&m);
     name_communicators(&m, load->process);
     match_nested(&m);

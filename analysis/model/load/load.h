@@ -50,7 +50,8 @@ struct framework_collective {
     bool is_work;
     bool is_description; /* libtorch's, inside the call that it describes */
     bool is_whole;       /* a call that does all of its work itself */
-    bool is_nested; /* a part of another entry: a work inside its call, a description, or a call around one of NCCL */
+    bool is_part;   /* of another call: a description inside it, or the same call before it was dispatched once more */
+    bool is_nested; /* a work inside its call, or a call around one of NCCL */
 };
 
 struct load {
