@@ -354,7 +354,7 @@ check: ## build and run the tests that need no sanitizers; T='-k nvtx' selects t
 check-fast: ## the same without torch, the simulated GPU and slow tests: about a minute after the build
 	@scripts/bootstrap python
 	$(Q)$(MAKE_ALL)
-	$(Q)$(PYTEST) -m 'not (sanitized or torch or gpu or slow)' $(T)
+	$(Q)$(PYTEST) -n $(or $(TEST_JOBS),3) -m 'not (sanitized or torch or gpu or slow)' $(T)
 soak: ## run the long tests: every mutation, every cut, many kills
 	@scripts/bootstrap
 	$(Q)$(MAKE_ALL)

@@ -697,18 +697,19 @@ class Measure:
     def growth(self, command, paths, factor, limit):
         """User CPU at both sizes, the peak memory, and the exponent.
 
-        The large size is measured again only while the exponent is over the limit, and the small one only if the large
-        one takes time."""
-        large, memory, small, found = math.inf, 0, None, None
+        The small size is measured only if the large one takes time. Both are measured again while the exponent is over
+        the limit: a machine that was faster for one of the two changes one round, not all."""
+        memory, least = 0, (None, math.inf, math.inf)
         for _ in range(self.rounds):
-            seconds, most = self.least(command, paths[1], 1)
-            large, memory = min(large, seconds), max(memory, most)
+            large, most = self.least(command, paths[1], 1)
+            memory = max(memory, most)
             if large - self.start_up(command) < LEAST:
-                return small, large, memory, None
-            small = self.short(command, paths[0]) if small is None else small
-            found = exponent(small, large, self.start_up(command), factor)
-            if found <= limit:
+                return None, large, memory, None
+            small = self.short(command, paths[0])
+            least = min(least, (small, large, exponent(small, large, self.start_up(command), factor)), key=lambda found: found[2])
+            if least[2] <= limit:
                 break
+        small, large, found = least
         return small, large, memory, found
 
     def start_up(self, command):

@@ -28,8 +28,9 @@ void tfi_worker_signal(struct tfi_worker *worker);
 /* Ends the thread; waits at most `ms` milliseconds. True if it has ended. */
 bool tfi_worker_stop(struct tfi_worker *worker, unsigned ms);
 
-/* Called before and after a fork; in between the thread is not started. The first one waits for its end:
- * up to two seconds for a thread that lacks a processor, otherwise twice `ms` milliseconds, 0 for not at all. True if it has ended. */
+/* Called before and after a fork; in between the thread is not started. The first one waits for the thread's end: up to
+ * two seconds if the thread only lacks a processor, otherwise up to twice `ms` milliseconds; with 0 it never waits. True
+ * if the thread has ended. */
 bool tfi_worker_before_fork(struct tfi_worker *worker, unsigned ms);
 void tfi_worker_after_fork(struct tfi_worker *worker);
 

@@ -138,6 +138,7 @@ def test_large_shapes_in_five_seconds_and_a_gigabyte(measure, tmp_path, shape, n
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(2400)
 @pytest.mark.parametrize('shape', growth.SHAPES)
 def test_every_command_on_every_shape(measure, tmp_path, shape):
     """Every command has an exponent of at most 1.25 at 16 times the size."""
@@ -145,5 +146,7 @@ def test_every_command_on_every_shape(measure, tmp_path, shape):
     paths = [growth.make(shape, n, tmp_path / f'{n}') for n in (size, 16 * size)]
     found = {}
     for command in growth.COMMANDS:
+        if command in growth.REFUSED.get(shape, ()):
+            continue
         found[command] = measure.growth(command, paths, 16, 1.25)[-1]
     assert {c: e for c, e in found.items() if e is not None and e > 1.25} == {}
