@@ -537,7 +537,8 @@ def our_other_records(directory, n):
               rec('stage_device', id=1, device=i, start=at, stream=i, duration=5),
               rec('memory', allocator=r.w.string('c10'), time=at, address=i, bytes=512, allocated=512 * i, reserved=4096 * i, device=i % 3),
               rec('oom', allocator=r.w.string('c10'), time=at, bytes=512, device=i), rec('io', func=call, time=at, duration=3, path=text, fd=i),
-              rec('collective', func=call, time=at, duration=20, communicator=i, sequence=i, ranks=2))
+              rec('collective', func=call, time=at, duration=20, communicator=i, sequence=i, ranks=2),
+              rec('device_sample', device=i, time=at, duration=3, reasons=2 ** 64 - 1, known=63, temperature=i, sm_mhz=i))
     return r.save()
 
 

@@ -1,5 +1,6 @@
 /* info.c - reports a trace's contents, its completeness and the cost of recording it. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -48,7 +49,7 @@ static void emit_clock(struct emit *e, const struct process *p)
 }
 
 /* Simulated devices are always labelled. */
-static void emit_device(struct emit *e, const struct model *model, const struct device *device)
+static void emit_device(struct emit *e, const struct model *model, const struct device *device, uint64_t samples)
 {
     char uuid[DEVICE_UUID];
     device_uuid(device, uuid);
@@ -59,7 +60,22 @@ static void emit_device(struct emit *e, const struct model *model, const struct 
     emit_text(e, "uuid", uuid);
     emit_bytes(e, "memory_bytes", device->memory);
     emit_count(e, "units", device->units);
+    emit_count(e, "samples", samples);
     emit_close(e);
+}
+
+/* Prints the devices, each with the number of samples of its clocks. */
+static void emit_devices(struct emit *e, const struct model *model, const struct process *p)
+{
+    uint64_t *samples = mem_zero(p->devices, sizeof *samples);
+    for (size_t i = 0; i < p->samples; i++) {
+        const struct device *device = find_device(p, p->sample[i].device);
+        if (device) samples[device - p->device]++;
+    }
+    emit_open(e, "devices", true);
+    for (size_t i = 0; i < p->devices; i++) emit_device(e, model, &p->device[i], samples[i]);
+    emit_close(e);
+    free(samples);
 }
 
 /* Prints each switch of recording: its time, new state and cause. */
@@ -121,9 +137,7 @@ static void emit_reveals(struct emit *e, const struct reveals *reveals)
 static void emit_words(struct emit *e, const struct model *model, const struct process *p)
 {
     emit_count(e, "threads", p->threads);
-    emit_open(e, "devices", true);
-    for (size_t i = 0; i < p->devices; i++) emit_device(e, model, &p->device[i]);
-    emit_close(e);
+    emit_devices(e, model, p);
     emit_text(e, "command", p->command);
     emit_text(e, "directory", p->directory);
     emit_text(e, "version", p->version);
@@ -191,7 +205,8 @@ void cmd_info(struct session *session)
     struct emit *e = &session->emit;
     struct unmatched unmatched;
     uint64_t events = 0, lost = 0, complete = 0;
-    if (!session_load(session, WANT_MESSAGES | WANT_STAGE_NAMES, false) || !session_begin(session, STYLE_BLOCKS))
+    if (!session_load(session, WANT_MESSAGES | WANT_STAGE_NAMES | WANT_SAMPLES, false) ||
+        !session_begin(session, STYLE_BLOCKS))
         return;
     unmatched_init(&unmatched, &session->chosen);
     for (size_t i = 0; i < session->chosen.processes; i++) {

@@ -3,13 +3,42 @@
  * One row for each rank that came last to collectives, by step and stage of its calls; the longest lateness first.
  * ask/comm/late.h defines lateness. The score is late_us as a share of the skew of all collectives of the step: 1 means
  * that nobody else was late, and ranks that take turns have small ones. The totals name the rank of the whole run.
+ * Beside each row stand the clocks of the rank's devices in that step (ask/comm/health.h), if the traces have samples.
+ * Text without any sample leaves these columns out.
  */
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "ask/comm/late.h"
+#include "ask/comm/taken.h"
 #include "commands/comm.h"
+#include "write/values.h"
 
-static void emit_late(struct emit *e, const struct names *names, const struct late *late)
+#define FIRST_OF_HEALTH ",samples"
+
+static double mean(uint64_t sum, uint64_t count, double unit)
+{
+    return count ? (double)sum / (double)count / unit : NAN;
+}
+
+static void emit_health(struct emit *e, const struct health_sum *found)
+{
+    static const struct health_sum none;
+    const struct health_sum *sum = found ? found : &none;
+    emit_count(e, "samples", sum->samples);
+    emit_double(e, "sm_clock_mhz", mean(sum->clock_sum, sum->clocks, 1));
+    if (sum->clocks) emit_count(e, "sm_clock_min_mhz", sum->clock_least);
+    else emit_null(e, "sm_clock_min_mhz");
+    emit_double(e, "power_w", mean(sum->power_sum, sum->powers, 1e3));
+    if (sum->temperatures) emit_int(e, "temperature_c", sum->temperature_most);
+    else emit_null(e, "temperature_c");
+    if (!sum->reasons_known) emit_null(e, "throttle");
+    else if (!sum->reasons && e->format == FORMAT_TEXT) emit_text(e, "throttle", "none");
+    else emit_reasons(e, "throttle", sum->reasons);
+}
+
+static void emit_late(struct emit *e, const struct names *names, const struct late *late, const struct healths *healths)
 {
     emit_row(e);
     emit_known(e, "rank", late->rank);
@@ -18,6 +47,7 @@ static void emit_late(struct emit *e, const struct names *names, const struct la
     emit_double(e, "score", late_score(late));
     emit_count(e, "collectives", late->collectives);
     emit_us(e, "late_us", late->time);
+    if (healths) emit_health(e, health_find(healths, late->rank, late->step));
     emit_row_end(e);
 }
 
@@ -35,6 +65,34 @@ static void emit_sums(struct emit *e, const struct comm *comm, const struct late
     emit_end(e);
 }
 
+/* Unites the sums of all chosen processes, which comm_match has left in their summaries. */
+static struct healths all_healths(const struct session *session)
+{
+    struct healths all = {0};
+    for (size_t i = 0; i < session->chosen.processes; i++) {
+        const struct comm_taken *taken = session->summary[i];
+        health_add(&all, &taken->healths);
+    }
+    health_join(&all);
+    return all;
+}
+
+static void emit_rows(struct session *session, const struct comm *comm, const struct lates *lates)
+{
+    const struct options *options = &session->options;
+    struct healths healths = all_healths(session);
+    bool shown = healths.count || options->format != FORMAT_TEXT;
+    const char *keys = session->emit.keys;
+    char *without = mem_text(keys, (size_t)(strstr(keys, FIRST_OF_HEALTH) - keys));
+    size_t rows = options->top ? MIN(options->top, lates->count) : lates->count;
+    if (!shown) emit_keys(&session->emit, without);
+    for (size_t i = 0; i < rows; i++)
+        emit_late(&session->emit, comm->job.summary.names, &lates->late[i], shown ? &healths : NULL);
+    emit_sums(&session->emit, comm, lates);
+    free(without);
+    health_free(&healths);
+}
+
 void cmd_stragglers(struct session *session)
 {
     const struct options *options = &session->options;
@@ -43,9 +101,7 @@ void cmd_stragglers(struct session *session)
     if (!session_summarise(session) || !session_begin(session, STYLE_TABLE)) return;
     comm_match(&comm, session);
     lates_make(&lates, &comm.rows, comm.job.summary.names);
-    size_t shown = options->top ? MIN(options->top, lates.count) : lates.count;
-    for (size_t i = 0; i < shown; i++) emit_late(&session->emit, comm.job.summary.names, &lates.late[i]);
-    emit_sums(&session->emit, &comm, &lates);
+    emit_rows(session, &comm, &lates);
     comm_say(&comm);
     if (comm.rows.count && !lates.collectives)
         complain(NULL, "no all_reduce, all_gather, reduce_scatter, all_to_all or barrier is matched on two ranks, so "

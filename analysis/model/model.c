@@ -341,6 +341,7 @@ static void convert_all(struct process *process)
     convert(clock, process->forwards.time, process->forwards.table.count);
     for (size_t i = 0; i < process->switchings; i++) convert(clock, &process->switching[i].time, 1);
     for (size_t i = 0; i < process->elsewheres; i++) convert(clock, &process->elsewhere[i].from, 1);
+    for (size_t i = 0; i < process->samples; i++) convert(clock, &process->sample[i].time, 1);
     for (size_t i = 0; i < process->signatures; i++) convert(clock, &process->signature[i].time, 1);
     convert(clock, process->spans.start, process->spans.table.count);
     convert(clock, process->spans.end, process->spans.table.count);
@@ -446,7 +447,8 @@ void process_free(struct process *process)
     void *arrays[] = {process->metadata,     process->func,      process->kinds,        process->losses,
                       process->thread,       process->args,      process->category,     process->lane,
                       process->streamed,     process->device,    process->works.detail, process->spans.detail,
-                      process->stage_memory, process->switching, process->signature,    process->elsewhere};
+                      process->stage_memory, process->switching, process->signature,    process->elsewhere,
+                      process->sample};
     for (size_t i = 0; i < ARRAY_SIZE(arrays); i++) free(arrays[i]);
     map_free(&process->stage_names.known);
     free(process->stage_names.name);

@@ -30,6 +30,7 @@ enum want {
     WANT_STAGE_NAMES = 16384,     /* of a trace of ours: only the names of its stages */
     WANT_ALL_SPANS = 8192,        /* of a Kineto trace: Python functions, the profiler's overhead, details, memory */
     WANT_COLLECTIVES = 32768,
+    WANT_SAMPLES = 65536,    /* clocks, power and temperature of devices */
     WANT_AS_WRITTEN = 16384, /* kernel names as other tools read them in a Kineto trace */
 };
 
@@ -280,6 +281,15 @@ struct device {
     bool simulated;
 };
 
+/* Counters of a device at one moment. */
+struct device_sample {
+    int64_t time;
+    uint64_t reasons;              /* clock_reasons.def */
+    uint32_t device, known, flags; /* TFI_SAMPLE_*: the values that are known */
+    uint32_t sm_mhz, memory_mhz, power_mw, busy, memory_busy;
+    int32_t temperature;
+};
+
 /* A function, parsed from its description: "library\x1fclass\x1fname\x1fargument:TYPE,..." */
 struct func {
     uint32_t string; /* id of its description in the file */
@@ -384,7 +394,9 @@ struct process {
     struct map lane_of;
     struct device *device;
     size_t devices, device_capacity;
-    struct map device_of; /* index by number */
+    struct map device_of;         /* index by number */
+    struct device_sample *sample; /* sorted by time; with WANT_SAMPLES */
+    size_t samples, sample_capacity;
     bool has_float_ts,
         has_float_dur; /* some ts or dur of an event with both dur and category has a point or an exponent */
     uint64_t *args;

@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "model/join.h"
 #include "write/merged.h"
+#include "write/values.h"
 
 enum { WARP = 32, DEVICES_LAST = 5000000 }; /* DEVICES_LAST: below the rows of the host, as in Kineto */
 
@@ -293,4 +294,76 @@ void put_works(struct export *x)
     x->arrows += x->process->spans.table.count;
     work_rows_next(&x->rows);
     free(first);
+}
+
+/* ---- samples ---- */
+
+/* Begins a counter of a device, in the row of the device or, if it did no recorded work, in that of the process. The
+ * values follow. */
+static void begin_counter(struct export *x, const struct device_sample *sample, const char *what)
+{
+    int64_t pid = pid_of_device(x, sample->device);
+    char *name = string_format("GPU %u: %s", sample->device, what);
+    begin_event(x, "C");
+    emit_text(&x->e, "cat", "device_sample");
+    emit_text(&x->e, "name", name);
+    put_place(x, pid < 0 ? x->pid : pid, 0, sample->time);
+    emit_open(&x->e, "args", false);
+    free(name);
+}
+
+static void end_counter(struct export *x)
+{
+    emit_close(&x->e);
+    end_event(x);
+}
+
+/* Writes a track with 1 for each reason that holds and 0 for the others that ever hold. */
+static void put_reasons(struct export *x, const struct device_sample *sample, uint64_t ever)
+{
+    char room[16];
+    begin_counter(x, sample, "throttle reasons");
+    for (unsigned bit = 0; bit < 64; bit++)
+        if (ever >> bit & 1) emit_count(&x->e, reason_word(bit, room), sample->reasons >> bit & 1);
+    end_counter(x);
+}
+
+static void put_sample(struct export *x, const struct device_sample *sample, uint64_t ever)
+{
+    struct emit *e = &x->e;
+    if (sample->known & (TFI_SAMPLE_SM_CLOCK | TFI_SAMPLE_MEMORY_CLOCK)) {
+        begin_counter(x, sample, "clocks");
+        if (sample->known & TFI_SAMPLE_SM_CLOCK) emit_count(e, "SM MHz", sample->sm_mhz);
+        if (sample->known & TFI_SAMPLE_MEMORY_CLOCK) emit_count(e, "memory MHz", sample->memory_mhz);
+        end_counter(x);
+    }
+    if (sample->known & TFI_SAMPLE_POWER) {
+        begin_counter(x, sample, "power");
+        emit_double(e, "W", sample->power_mw / 1e3);
+        end_counter(x);
+    }
+    if (sample->known & TFI_SAMPLE_TEMPERATURE) {
+        begin_counter(x, sample, "temperature");
+        emit_int(e, "C", sample->temperature);
+        end_counter(x);
+    }
+    if (sample->known & TFI_SAMPLE_BUSY) {
+        begin_counter(x, sample, "utilisation");
+        emit_count(e, "GPU %", sample->busy);
+        emit_count(e, "memory %", sample->memory_busy);
+        end_counter(x);
+    }
+    if (sample->known & TFI_SAMPLE_REASONS && ever) put_reasons(x, sample, ever);
+}
+
+/* The export of a stage has no counters, as samples belong to no stage. */
+void put_samples(struct export *x)
+{
+    const struct process *p = x->process;
+    uint64_t ever = 0;
+    for (size_t i = 0; i < p->samples; i++) ever |= p->sample[i].reasons;
+    for (size_t i = 0; i < p->samples && x->whole && !(x->asked->without & WITHOUT_GPU); i++) {
+        int64_t time = p->sample[i].time;
+        if (time >= x->from && time < x->to && is_chosen(x, time)) put_sample(x, &p->sample[i], ever);
+    }
 }

@@ -421,6 +421,7 @@ static uint64_t put_one(struct export *x)
     put_blocks(x);
     put_spans(x);
     put_works(x);
+    put_samples(x);
     if (taker) taker->end(taker->context);
     x->operators += x->process->spans.table.count;
     stage_finder_free(&x->finder);

@@ -72,6 +72,8 @@ void put_devices(struct export *x);
 void put_spans(struct export *x);
 /* Writes kernels, copies, sets and waits, and the arrows from their launches. */
 void put_works(struct export *x);
+/* Writes the samples of devices as counters. */
+void put_samples(struct export *x);
 
 /* ---- export_ops.c ---- */
 /* Writes the arguments of an operator or a range under Kineto's names. Unknown ones are left out. */

@@ -1,6 +1,7 @@
 /* values.c - prints single values by their type. */
 #include "write/values.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -121,4 +122,29 @@ void emit_typed(struct emit *e, const struct meaning *meaning, const char *key, 
         if (is_signed) emit_int(e, key, (int64_t)value);
         else emit_count(e, key, value);
     }
+}
+
+const char *reason_word(unsigned bit, char room[16])
+{
+    static const struct {
+        uint64_t bit;
+        const char *word;
+    } words[] = {
+#define REASON(number, word, meaning) {number, word},
+#include "clock_reasons.def"
+#undef REASON
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(words); i++)
+        if (words[i].bit == 1ull << bit) return words[i].word;
+    snprintf(room, 16, "bit_%u", bit);
+    return room;
+}
+
+void emit_reasons(struct emit *e, const char *key, uint64_t reasons)
+{
+    char room[16];
+    emit_open(e, key, true);
+    for (unsigned bit = 0; bit < 64; bit++)
+        if (reasons >> bit & 1) emit_text(e, NULL, reason_word(bit, room));
+    emit_close(e);
 }

@@ -251,7 +251,7 @@ def test_names_that_are_no_mangled_ones(tmp_path, analyze):
 
 def test_info_names_the_devices(trace, analyze):
     first, second = analyze('info', trace)['rows'][0]['devices']
-    assert first == {'device': 0, 'name': 'Simulated GPU 0', 'simulated': True, 'memory_bytes': 80 << 30, 'units': 100,
+    assert first == {'device': 0, 'name': 'Simulated GPU 0', 'simulated': True, 'memory_bytes': 80 << 30, 'units': 100, 'samples': 0,
                      'uuid': 'GPU-01234567-89ab-cdef-0000-000000000000'}
     assert (second['name'], second['simulated']) == ('NVIDIA H200', False)
     assert 'Simulated GPU 0' in analyze('info', trace, format='text').out

@@ -395,3 +395,26 @@ def test_sigkill(start):
     run = v.end(rc=-signal.SIGKILL)
     check_equal(run)
     assert os.path.exists(f'{run.traces[0].path}.live')
+
+
+# ---- beside a late rank ----
+
+@pytest.mark.slow
+def test_a_throttled_clock_beside_the_late_rank(tmp_path, lib, analyze):
+    """Eight ranks, each on a GPU of its own, of which rank 2 is late and throttled: `stragglers` shows both in its row."""
+    (tmp_path / 'nvml-script').write_text('* 0 sm=1980 reasons=0x0 temperature=55\n2 0 sm=600 power=250000 temperature=91 reasons=0x48\n')
+    env = truth.environment(tmp_path, ['*nccl* 250us'], LD_PRELOAD=lib, TFI_OUTPUT_DIR=tmp_path / 'run', TFI_NVML_HZ=1000, SIMGPU_DEVICES=8,
+                            SIMNVML_SCRIPT=tmp_path / 'nvml-script', SIMNVML_LOG=tmp_path / 'nvml-%p.jsonl')
+    program = [built(BUILD / 'victims_gpu' / 'nccl_ranks')]
+    ranks = [subprocess.Popen([*program, str(r), '8', tmp_path / 'id', 'late', '2', '200', '3'], cwd=tmp_path,
+                              env={**env, 'RANK': str(r), 'WORLD_SIZE': '8', 'CUDA_VISIBLE_DEVICES': str(r)}) for r in range(8)]
+    assert [p.wait(timeout=100) for p in ranks] == [0] * 8
+    first = analyze('stragglers', tmp_path / 'run')['rows'][0]
+    assert (first['rank'], first['stage']) == (2, 'step') and first['late_us'] > 400e3 and first['samples'] > 0
+    assert {k: first[k] for k in ('sm_clock_mhz', 'sm_clock_min_mhz', 'power_w', 'temperature_c', 'throttle')} == {
+        'sm_clock_mhz': 600, 'sm_clock_min_mhz': 600, 'power_w': 250, 'temperature_c': 91, 'throttle': ['hw_slowdown', 'hw_thermal_slowdown']}
+    line = next(x for x in analyze('stragglers', tmp_path / 'run', format=None).out.splitlines() if x.split()[0] == '2')
+    assert line.endswith('hw_slowdown, hw_thermal_slowdown')
+    for row in analyze('info', tmp_path / 'run')['rows']:
+        [device] = row['devices']
+        assert device['samples'] == row['events']['device_sample'] > 0 and device['simulated']

@@ -155,6 +155,7 @@ static void *take(const struct selection *chosen, const struct process *process,
     if (!taken->has_collectives) return taken;
     scope_init(&scope, chosen, process, stages);
     take_parts(taken, &scope);
+    if (stages) health_take(&taken->healths, process, scope.step, scope.steps);
     scope_free(&scope);
     comm_fit(&taken->parts);
     return taken;
@@ -172,8 +173,10 @@ static void *take_with_stages(const struct selection *chosen, const struct proce
 
 static void free_taken(void *summary)
 {
-    comm_summary_free(&((struct comm_taken *)summary)->parts);
-    free(summary);
+    struct comm_taken *taken = summary;
+    comm_summary_free(&taken->parts);
+    health_free(&taken->healths);
+    free(taken);
 }
 
 static unsigned wants(const struct options *options)
@@ -185,7 +188,7 @@ static unsigned wants(const struct options *options)
 
 static unsigned wants_with_stages(const struct options *options)
 {
-    return wants(options) | WANT_RANGES | WANT_LAUNCHES | WANT_OPERATORS;
+    return wants(options) | WANT_SAMPLES | WANT_RANGES | WANT_LAUNCHES | WANT_OPERATORS;
 }
 
 /* --from and --to count from the first record of all inputs. */

@@ -6,6 +6,7 @@
 #ifndef TFA_COMM_TAKEN_H
 #define TFA_COMM_TAKEN_H
 
+#include "ask/comm/health.h"
 #include "ask/comm/replays.h"
 #include "ask/comm/summary.h"
 #include "ask/reduction.h"
@@ -14,6 +15,7 @@ struct comm_taken {
     bool has_collectives; /* by --rules tracelens none of them may count */
     struct comm_summary parts;
     struct comm_replays replays;
+    struct healths healths; /* with stages */
 };
 
 /* Both make a struct comm_taken; that of stragglers has the stage and the step of each part. */

@@ -60,6 +60,50 @@ void load_device(struct load *load)
     }
 }
 
+/* ---- samples ---- */
+
+void load_samples(struct load *load)
+{
+    struct process *p = load->process;
+    const uint64_t *device = load_column(load, COL_device_sample_device);
+    const uint64_t *time = load_column(load, COL_device_sample_time);
+    const uint64_t *reasons = load_column(load, COL_device_sample_reasons);
+    const uint64_t *sm = load_column(load, COL_device_sample_sm_mhz);
+    const uint64_t *memory = load_column(load, COL_device_sample_memory_mhz);
+    const uint64_t *power = load_column(load, COL_device_sample_power_mw);
+    const uint64_t *temperature = load_column(load, COL_device_sample_temperature);
+    const uint64_t *busy = load_column(load, COL_device_sample_busy);
+    const uint64_t *memory_busy = load_column(load, COL_device_sample_memory_busy);
+    const uint64_t *known = load_column(load, COL_device_sample_known);
+    const uint64_t *flags = load_column(load, COL_device_sample_flags);
+    p->sample = mem_grow(p->sample, &p->sample_capacity, p->samples + load_rows(load), sizeof *p->sample);
+    for (uint32_t i = 0; i < load_rows(load); i++)
+        p->sample[p->samples++] = (struct device_sample){.time = (int64_t)time[i],
+                                                         .reasons = reasons[i],
+                                                         .device = (uint32_t)device[i],
+                                                         .known = (uint32_t)known[i],
+                                                         .flags = (uint32_t)flags[i],
+                                                         .sm_mhz = (uint32_t)sm[i],
+                                                         .memory_mhz = (uint32_t)memory[i],
+                                                         .power_mw = (uint32_t)power[i],
+                                                         .busy = (uint32_t)busy[i],
+                                                         .memory_busy = (uint32_t)memory_busy[i],
+                                                         .temperature = (int32_t)temperature[i]};
+}
+
+static int sample_by_time(const void *a, const void *b)
+{
+    const struct device_sample *x = a, *y = b;
+    if (x->time != y->time) return by_number(x->time, y->time);
+    return by_number(x->device, y->device);
+}
+
+void load_samples_end(struct load *load)
+{
+    struct process *p = load->process;
+    if (p->samples) qsort(p->sample, p->samples, sizeof *p->sample, sample_by_time);
+}
+
 /* ---- work ---- */
 
 struct work_columns {

@@ -128,6 +128,9 @@ void load_switchings_end(struct load *load);
 
 /* ---- device.c ---- */
 void load_device(struct load *load);
+void load_samples(struct load *load);
+/* Called after process_finish: sorts the samples. */
+void load_samples_end(struct load *load);
 void load_correlations(struct load *load);
 void load_kernels(struct load *load);
 void load_copies(struct load *load);

@@ -279,6 +279,7 @@ static const struct {
     {TFI_KIND_nccl_plan, WANT_COLLECTIVES, load_plans},
     {TFI_KIND_correlation, WANT_LAUNCHES, load_correlations},
     {TFI_KIND_device, 0, load_device},
+    {TFI_KIND_device_sample, WANT_SAMPLES, load_samples},
     {TFI_KIND_kernel, WANT_DEVICE, load_kernels},
     {TFI_KIND_copy, WANT_DEVICE, load_copies},
     {TFI_KIND_set, WANT_DEVICE, load_sets},
@@ -297,8 +298,8 @@ static void extend(int64_t *first, int64_t *last, bool *has, uint64_t from, uint
     *has = true;
 }
 
-/* Extends the lifetimes of the thread and the process to all times of the group. A clock reading extends only the
- * end: the first one is from the library's constructor, long before any record. */
+/* Extends the lifetimes of the thread and the process to all times of the group. Clock readings and samples of devices
+ * extend only the end: the first reading is from the library's constructor, long before any record. */
 static void take_span(struct load *load)
 {
     struct group *group = load->group;
@@ -313,7 +314,7 @@ static void take_span(struct load *load)
         from = MIN(from, time[i] - (is_end ? MIN(lasts, time[i]) : 0));
         to = MAX(to, MAX(end, time[i]));
     }
-    if (group->number == TFI_KIND_clock) {
+    if (group->number == TFI_KIND_clock || group->number == TFI_KIND_device_sample) {
         load->last_clock = MAX(load->last_clock, to);
         return;
     }
@@ -492,6 +493,7 @@ void load_tfr(struct trace *trace, struct names *names, unsigned want, struct pr
     load_elsewheres_end(&load);
     conclude(&load, notes);
     process_finish(process);
+    load_samples_end(&load);
     elsewheres_pair(process);
     name_steps(process, names);
     join_calls(process, names);
