@@ -121,7 +121,7 @@ struct pf_key {
 struct pf_arrow {
     int64_t time;
     int64_t pid, tid;
-    uint64_t id; /* of its category and id */
+    uint32_t id; /* number of its category and id, in the order of appearance */
     uint32_t track;
     uint32_t key; /* its event; NO_PLACE until pf_place if the event did not come just before it */
     bool is_end;
@@ -171,6 +171,7 @@ struct pf {
     size_t groups, group_capacity;
     struct map group_of;
     struct map names_of[3]; /* texts by row: NAME_OF_PROCESS and so on */
+    struct map arrow_ids;   /* numbers of arrows, by hash of category and id */
     struct map pairs;       /* keys of asynchronous events without an end, by hash of category, id and process */
 };
 enum { NAME_OF_PROCESS, LABEL_OF_PROCESS, NAME_OF_THREAD };

@@ -23,12 +23,13 @@ static uint32_t event_before(struct pf *pf, int64_t pid, int64_t tid, int64_t ti
 void pf_take_arrow(struct pf *pf, const struct kineto_event *event)
 {
     struct slice category = event->category.at ? event->category : (struct slice){"", 0};
-    struct pf_arrow arrow = {.time = event->ts,
-                             .pid = pf_pid(pf, event),
-                             .tid = pf_tid(pf, event),
-                             .id = hash_numbers(hash_text(category.at, category.length), event->id),
-                             .key = NO_PLACE,
-                             .is_end = event->phase != 's'};
+    struct pf_arrow arrow = {
+        .time = event->ts,
+        .pid = pf_pid(pf, event),
+        .tid = pf_tid(pf, event),
+        .id = map_number(&pf->arrow_ids, hash_numbers(hash_text(category.at, category.length), event->id)),
+        .key = NO_PLACE,
+        .is_end = event->phase != 's'};
     if (!(event->has & HAS_ID)) return;
     if (arrow.is_end) arrow.key = event_before(pf, arrow.pid, arrow.tid, arrow.time);
     pf->arrow = mem_grow(pf->arrow, &pf->arrow_capacity, pf->arrows + 1, sizeof *pf->arrow);

@@ -262,6 +262,7 @@ static void free_process(struct pf *pf)
     pf_tracks_free(pf);
     names_free(&pf->texts);
     scratch_free(&pf->scratch);
+    map_free(&pf->arrow_ids);
     map_free(&pf->pairs);
     text_free(&pf->plain);
     text_free(&pf->utf8);

@@ -260,6 +260,13 @@ def test_a_stage_and_a_window(tmp_path, export):
     assert {s.name for s in export('--from', '0.00085', path).slices} == {'ncclDevKernel_AllReduce_Sum_f32'}
 
 
+def test_the_same_bytes_each_time(tmp_path, analyze, shared_traces):
+    """The order of flows and tracks follows from the trace, not from the seeds of the hash tables."""
+    for name in 'ab':
+        analyze('export', 'pftrace', shared_traces / AMD, '--output', tmp_path / name, format=None)
+    assert (tmp_path / 'a').read_bytes() == (tmp_path / 'b').read_bytes()
+
+
 def test_ours_and_pytorchs_together(tmp_path, export):
     simple(tmp_path / 'rank0.h.1.tfr')
     found = export(tmp_path / 'rank0.h.1.tfr', *traces(tmp_path))
