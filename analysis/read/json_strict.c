@@ -5,7 +5,10 @@
  */
 #include "read/json_strict.h"
 
+#include <ctype.h>
 #include <string.h>
+
+#include "utf8.h"
 
 enum expected { A_VALUE, A_VALUE_OR_END, A_KEY, A_KEY_OR_END, A_COLON, A_COMMA };
 
@@ -60,22 +63,38 @@ static bool take_word(struct checker *c)
     return false;
 }
 
+/* Takes the four digits of a \u escape. Returns its code, -1 if they are not there. */
+static int take_code(struct checker *c)
+{
+    int code = 0;
+    for (int i = 0; i < 4; i++, c->at++) {
+        if (c->at >= c->end || !isxdigit((unsigned char)*c->at)) return -1;
+        code = 16 * code + (*c->at <= '9' ? *c->at - '0' : (*c->at | 0x20) - 'a' + 10);
+    }
+    return code;
+}
+
+/* Takes an escape from behind its backslash. A lone half of a surrogate pair is no character. */
 static bool take_escape(struct checker *c)
 {
     if (c->at >= c->end || !*c->at || !strchr("\"\\/bfnrtu", *c->at)) return false;
     if (*c->at++ != 'u') return true;
-    for (int i = 0; i < 4; i++, c->at++)
-        if (c->at >= c->end || !*c->at || !strchr("0123456789abcdefABCDEF", *c->at)) return false;
-    return true;
+    int code = take_code(c);
+    if (code < 0xd800 || code > 0xdfff) return code > 0;
+    if (code > 0xdbff || !take_byte(c, '\\') || !take_byte(c, 'u')) return false;
+    code = take_code(c);
+    return code >= 0xdc00 && code <= 0xdfff;
 }
 
 /* Takes a string from behind its opening quote. */
 static bool take_string(struct checker *c)
 {
     while (c->at < c->end) {
-        unsigned char byte = (unsigned char)*c->at++;
+        unsigned char byte = (unsigned char)*c->at;
+        size_t length = byte < 0x80 ? 1 : tfi_utf8_length(c->at, (size_t)(c->end - c->at));
+        c->at += length;
         if (byte == '"') return true;
-        if (byte < ' ' || (byte == '\\' && !take_escape(c))) return false;
+        if (byte < ' ' || !length || (byte == '\\' && !take_escape(c))) return false;
     }
     return false;
 }

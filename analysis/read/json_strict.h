@@ -4,8 +4,8 @@
 
 #include "read/json.h"
 
-/* Nothing but the value may be there, without white space around it. Bytes above 0x7f are accepted in strings. A value
- * nested deeper than JSON_DEPTH is refused, as parsers that recurse refuse it. */
+/* Nothing but the value may be there, without white space around it. Strings are UTF-8, without NUL and without
+ * lone halves of surrogate pairs. A value nested deeper than JSON_DEPTH is refused, as parsers that recurse refuse it. */
 enum { JSON_DEPTH = 512 };
 bool json_is_strict(struct slice json);
 

@@ -338,10 +338,10 @@ def test_a_bad_event_is_left_out(analyze, tmp_path, event, what):
     assert [e['name'] for e in check(merged)['traceEvents'] if e['ph'] != 'M'] == ['good', 's']
 
 
-@pytest.mark.parametrize('word, value', [('NaN', None), ('-Infinity', None), ('"\\ud800"', '\ufffd'), ('"\\u202e"', '\u202e')])
+@pytest.mark.parametrize('word, value', [('"a\xff\x1b"', 'a\ufffd\x1b'), ('NaN', None), ('-Infinity', None), ('"\\ud800"', '\ufffd'), ('"\\u202e"', '\u202e')])
 def test_odd_values_become_valid_json(analyze, tmp_path, word, value):
-    event = '{"ph": "X", "cat": "x", "name": "\x1b", "pid": 1, "tid": 1, "ts": 5, "dur": 1, "args": {"x": %s}}' % word
-    (tmp_path / 'a.json').write_text('{"traceEvents": [%s]}' % event)
+    event = '{"ph": "X", "cat": "x", "name": "n", "pid": 1, "tid": 1, "ts": 5, "dur": 1, "args": {"x": %s}}' % word
+    (tmp_path / 'a.json').write_bytes(b'{"traceEvents": [%s]}' % event.encode('latin-1'))
     kineto.Trace(distributedInfo={'rank': 1}).stage('s', 10, 5).write(tmp_path / 'b.json')
     result = analyze('merge', tmp_path, format=None)
     merged = json.loads(result.out, parse_constant=lambda name: pytest.fail(name))
