@@ -324,8 +324,18 @@ CUresult sim_run(const struct where *where, const struct op *op, struct point *d
     return CUDA_SUCCESS;
 }
 
+/* Needs the lock. Replaces points by one that all of them reach first. */
+static void join_points(struct CUctx_st *ctx, struct point *deps, size_t *nr_deps)
+{
+    struct where where = {.ctx = ctx, .submitted = simgpu_now()};
+    struct point all;
+    sim_run(&where, &(struct op){.kind = OP_EMPTY}, deps, *nr_deps, &all);
+    deps[0] = all;
+    *nr_deps = 1;
+}
+
 /* Needs the lock. Collects the points that work in this stream has to wait for. The legacy stream waits for all
- * blocking streams, and they wait for it. */
+ * blocking streams, and they wait for it. `room` is at least 4. */
 void sim_stream_base(struct CUstream_st *stream, struct point *deps, size_t *nr_deps, size_t room)
 {
     struct CUctx_st *ctx = stream->head.ctx;
@@ -337,9 +347,12 @@ void sim_stream_base(struct CUstream_st *stream, struct point *deps, size_t *nr_
     for (struct CUstream_st *s = ctx->streams; s; s = s->next) {
         if (s == stream || !s->blocking) continue;
         struct point p = sim_point_copy(&s->last), *same = &deps[*nr_deps - 1];
-        if (!p.pending && !same->pending) /* the later of two known times stands for both */
+        if (!p.pending && !same->pending) { /* the later of two known times stands for both */
             same->time = p.time > same->time ? p.time : same->time;
-        else if (*nr_deps < room) deps[(*nr_deps)++] = p;
+            continue;
+        }
+        if (*nr_deps == room) join_points(ctx, deps, nr_deps);
+        deps[(*nr_deps)++] = p;
     }
 }
 

@@ -280,7 +280,6 @@ void sim_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void sim_log_device(int device);
 
 /* ---- engine.c ---- */
-struct point sim_later(struct point a, struct point b); /* takes ownership of both; at most one may be pending */
 void sim_point_set(struct point *to, struct point from);
 struct point sim_point_copy(struct point *from);
 void sim_point_drop(struct point *point);

@@ -15,12 +15,13 @@
 
 #define THREADS 8
 #define LAUNCHES 200
+#define CROWD 300 /* streams: more than the simulated driver's list of predecessors holds */
 
 CUresult cuLaunchKernel_ptsz(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                              unsigned shared, CUstream stream, void **params, void **extra);
 
 static CUmodule module;
-static sem_t gate;
+static sem_t gate, second_gate;
 
 static CUfunction kernel(const char *name)
 {
@@ -66,6 +67,42 @@ static void blocking(CUdeviceptr memory)
     CHECK(cuStreamSynchronize(c));
     EXPECT(pinned[0] == 42 && pinned[3] == 42);
     CHECK(cuEventQuery(event));
+    CHECK(cuMemFreeHost(pinned));
+}
+
+static void CUDA_CB wait_for_second_gate(void *unused)
+{
+    (void)unused;
+    sem_wait(&second_gate);
+}
+
+/* The legacy stream waits for each of many streams: for the last one that is held, and for the first one. */
+static void crowd(CUdeviceptr memory)
+{
+    CUstream streams[CROWD];
+    CUevent event;
+    unsigned char *pinned;
+    CHECK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    CHECK(cuMemAllocHost((void **)&pinned, 4));
+    for (int i = 0; i < CROWD; i++) CHECK(cuStreamCreate(&streams[i], CU_STREAM_DEFAULT));
+    for (int held = 0; held < CROWD; held += CROWD - 1) {
+        CHECK(cuMemsetD8(memory, 1, 4));
+        CHECK(cuLaunchHostFunc(streams[CROWD / 2], wait_for_gate, NULL));
+        CHECK(cuEventRecord(event, streams[CROWD / 2]));
+        CHECK(cuLaunchHostFunc(streams[held], wait_for_second_gate, NULL));
+        for (int i = 0; i < CROWD; i++)
+            if (i != held) CHECK(cuStreamWaitEvent(streams[i], event, 0));
+        CHECK(cuMemsetD8Async(memory, 43, 4, streams[held]));
+        CHECK(cuMemcpyDtoHAsync(pinned, memory, 4, CU_STREAM_LEGACY));
+        sem_post(&gate);
+        CHECK(cuStreamSynchronize(streams[CROWD / 2]));
+        EXPECT(cuStreamQuery(CU_STREAM_LEGACY) == CUDA_ERROR_NOT_READY);
+        sem_post(&second_gate);
+        CHECK(cuStreamSynchronize(CU_STREAM_LEGACY));
+        EXPECT(pinned[0] == 43);
+    }
+    for (int i = 0; i < CROWD; i++) CHECK(cuStreamDestroy(streams[i]));
+    CHECK(cuEventDestroy(event));
     CHECK(cuMemFreeHost(pinned));
 }
 
@@ -165,6 +202,7 @@ int main(void)
     pthread_t threads[THREADS];
     int status;
     sem_init(&gate, 0, 0);
+    sem_init(&second_gate, 0, 0);
     CHECK(cuInit(0));
     CHECK(cuDevicePrimaryCtxRetain(&ctx, 0));
     CHECK(cuCtxSetCurrent(ctx));
@@ -174,6 +212,7 @@ int main(void)
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     blocking(memory);
     values(memory);
+    crowd(memory);
     barrier();
     timing(stream);
     devices(stream);
