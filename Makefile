@@ -270,11 +270,11 @@ SIMNCCL_OBJS = $(patsubst tests/simgpu/%.c,$(B)/obj/simnccl/%.o,$(wildcard tests
 INC_NCCL     = $(patsubst %,-isystem %,$(sort $(NCCL_INC) $(CUDART_INC) $(CUDA_INC)))
 $(B)/obj/simnccl/%.o: tests/simgpu/%.c $(B)/flags
 	$(call compile,SIM,$(CC) $(CFLAGS_C) -fPIC -fvisibility=hidden -Itests/simgpu $(INC_NCCL) -c -o $@ $<)
-$(B)/simgpu/libnccl.so.2: $(SIMNCCL_OBJS)
+$(B)/simgpu/libnccl.so.2 $(B)/simgpu/librccl.so.1: $(SIMNCCL_OBJS)
 	$(call link,LINK,$(CC) -shared -Wl$(comma)-z$(comma)defs -Wl$(comma)-soname$(comma)$(@F) -o $@ $^ -pthread -ldl -lrt -lm)
 $(B)/victims_gpu/nccl_%: tests/victims_gpu/nccl_%.c $(B)/simgpu/libnccl.so.2 $(B)/simgpu/libcuda.so.1 $(B)/flags
 	$(call compile,VICTIM,$(CC) $(CFLAGS_C) $(INC_NCCL) -MF $@.d -o $@ $< $(filter %.1 %.2,$^) -pthread -ldl)
-SIMNCCL = $(B)/simgpu/libnccl.so.2 $(patsubst tests/victims_gpu/%.c,$(B)/victims_gpu/%,$(wildcard tests/victims_gpu/nccl_*.c))
+SIMNCCL = $(B)/simgpu/libnccl.so.2 $(B)/simgpu/librccl.so.1 $(patsubst tests/victims_gpu/%.c,$(B)/victims_gpu/%,$(wildcard tests/victims_gpu/nccl_*.c))
 .PHONY: simnccl
 simnccl: $(SIMNCCL)
 everything: $(if $(ASAN),,simnccl)

@@ -141,7 +141,7 @@ static void *nccl_symbol(enum tfi_hook hook, void *found)
 static enum tfi_hook row_named(const char *name)
 {
     enum tfi_hook hook;
-    if (name[0] == 'n')
+    if (name[0] == 'n' || name[0] == 'm')
         return (hook = tfi_hook_named(TFI_LIBRARY_nccl, name)) != TFI_LIBRARY_nccl ? hook : TFI_LIBRARY_cupti;
     if (strncmp(name, "cupti", 5) == 0) return tfi_hook_named(TFI_LIBRARY_cupti, name);
     if ((hook = tfi_hook_named(TFI_LIBRARY_cuda, name)) != TFI_LIBRARY_cuda) return hook;

@@ -31,10 +31,11 @@ struct answer {
 /* Called by the assembler. */
 struct answer tfi_dlsym_answer(void *handle, const char *name, const void *caller);
 
-/* True for names such as cuLaunchKernel, cudaMalloc, __cudaLaunchKernel and ncclSend; not for cublasCreate_v2. */
+/* True for names such as cuLaunchKernel, cudaMalloc, __cudaLaunchKernel, ncclSend and mscclLoadAlgo; not for cublasCreate_v2. */
 static bool may_be_row(const char *name)
 {
     if (name[0] == 'n') return strncmp(name, "nccl", 4) == 0;
+    if (name[0] == 'm') return strncmp(name, "msccl", 5) == 0;
     if (name[0] == '_' && name[1] == '_') name += 2;
     if (name[0] != 'c' || name[1] != 'u') return false;
     return (name[2] >= 'A' && name[2] <= 'Z') || strncmp(name + 2, "da", 2) == 0 || strncmp(name + 2, "pti", 3) == 0;

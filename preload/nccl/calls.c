@@ -3,7 +3,8 @@
  * Every collective is counted in its communicator, recorded or not, so that one number means the same collective on
  * all ranks, whatever stages each of them selected. A captured one is recorded in every stage. NCCL calls some
  * functions of its own through their symbols (ncclBcast calls ncclBroadcast): a call from NCCL's own code is only
- * forwarded, or it would count twice.
+ * forwarded, or it would count twice. Where NCCL jumps to the function as its last step, the caller seems to be the
+ * wrapper that called NCCL, so a call from our own code is only forwarded too.
  * The slot of a thread says which collective it is in, until the call has returned.
  */
 #include "nccl/calls.h"
@@ -26,6 +27,10 @@ static struct {
     uintptr_t low, bytes;
     uint32_t known;
 } library;
+
+/* The linker defines these for our own library. */
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+extern const char _end[] __attribute__((visibility("hidden")));
 
 struct search {
     uintptr_t address, low, bytes;
@@ -80,7 +85,8 @@ bool tfi_nccl_noted(enum tfi_hook hook, const void *caller)
 {
     if (!is_activity()) return false;
     if (TFI_UNLIKELY(!__atomic_load_n(&library.known, __ATOMIC_ACQUIRE))) find_library(hook);
-    return (uintptr_t)caller - library.low >= library.bytes;
+    uintptr_t own = (uintptr_t)__ehdr_start, own_bytes = (uintptr_t)_end - own;
+    return (uintptr_t)caller - library.low >= library.bytes && (uintptr_t)caller - own >= own_bytes;
 }
 
 /* True if the process is awake, or a call may wake it. */
@@ -139,6 +145,21 @@ static inline struct tfi_communicator *communicator_of(uint64_t comm)
     if (TFI_UNLIKELY(!c)) c = tfi_communicator_add(comm, 0, -1, 0);
     if (TFI_UNLIKELY(c && !c->ranks)) tfi_nccl_learn(c);
     return c;
+}
+
+static uint64_t sum(const size_t *counts, uint32_t ranks)
+{
+    uint64_t all = 0;
+    for (uint32_t i = 0; counts && i < ranks; i++) all += counts[i];
+    return all;
+}
+
+uint64_t tfi_nccl_larger(uint64_t comm, const size_t *sent, const size_t *received)
+{
+    const struct tfi_communicator *c = tfi_communicator_find(comm);
+    uint32_t ranks = c ? c->ranks : 0;
+    uint64_t out = sum(sent, ranks), in = sum(received, ranks);
+    return out > in ? out : in;
 }
 
 /* ---- groups ---- */

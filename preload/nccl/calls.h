@@ -52,6 +52,9 @@ void tfi_collective_leave(const struct tfi_collective_call *call, const struct t
 uint64_t tfi_nccl_group(uint64_t comm);
 uint64_t tfi_nccl_type_bytes(uint32_t type);
 
+/* The larger sum of two lists with a count for each rank of a communicator; 0 if its size is unknown. */
+uint64_t tfi_nccl_larger(uint64_t comm, const size_t *sent, const size_t *received);
+
 /* Asks NCCL for the rank and size of a communicator, if they are unknown. NCCL must have finished making it. */
 void tfi_nccl_learn(struct tfi_communicator *communicator);
 

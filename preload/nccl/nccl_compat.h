@@ -6,6 +6,7 @@
 #define TFI_NCCL_COMPAT_H
 
 #include <nccl.h>
+#include <stdint.h>
 
 #if NCCL_VERSION_CODE < 22200
 typedef struct ncclSimInfo ncclSimInfo_t;

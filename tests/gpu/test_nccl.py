@@ -418,9 +418,9 @@ def test_the_slot_holds_the_collective(tmp_path, lib):
 
 # ---- ways to NCCL ----
 
-def opened(tmp_path, lib, **more):
+def opened(tmp_path, lib, *arguments, **more):
     env = {'SIMNCCL_LOG': tmp_path / 'nccl-%p.jsonl', 'TFI_OUTPUT_DIR': tmp_path / 'run', **more}
-    result = truth.run(tmp_path, [built(BUILD / 'victims_gpu' / 'nccl_open')], LD_PRELOAD=lib, **env)
+    result = truth.run(tmp_path, [built(BUILD / 'victims_gpu' / 'nccl_open'), *arguments], LD_PRELOAD=lib, **env)
     assert (result.rc, result.out) == (0, 'none\nok\n'), result.err
     return result
 
@@ -434,6 +434,21 @@ def test_an_opened_nccl(tmp_path, lib):
     init = only([c for c in scripted.calls(trace) if c.name == 'ncclCommInitAll'])
     assert {c.communicator for c in made} == {init.args[1]} and init.args[3] == 2
     assert Counter(c.name for c in scripted.calls(trace))['ncclCommDestroy'] == 2
+
+
+def test_eight_devices_of_rccl(tmp_path, lib):
+    """RCCL by its own soname, with eight ranks in one process: its own functions are recorded under their names.
+
+    Rank i sends i + 1 floats to each rank and receives 36: the larger sum counts."""
+    opened(tmp_path, lib, built(GPU / 'librccl.so.1').name, '8', SIMGPU_DEVICES=8)
+    trace = only(scripted.traces(tmp_path / 'run'))
+    made = collectives(trace)
+    names = ['ncclAllReduce', 'ncclAllReduceWithBias', 'ncclAllToAll', 'ncclAllToAllv']
+    assert [(c.name, c.rank, c.ranks, c.sequence, c.flags) for c in made] == [
+        (name, r, 8, n, GROUPED) for n, name in enumerate(names) for r in range(8)]
+    assert [c.bytes for c in made] == [4] * 8 + [12] * 8 + [5 * 4 * 8] * 8 + [4 * max(36, 8 * (r + 1)) for r in range(8)]
+    loaded, unloaded = (only([c for c in scripted.calls(trace) if c.name == n]) for n in ('mscclLoadAlgo', 'mscclUnloadAlgo'))
+    assert loaded.args == unloaded.args == [8]
 
 
 @pytest.mark.parametrize('activities', ['cpu,gpu', 'nccl'])
@@ -495,14 +510,17 @@ LEFT_OUT = {'ncclGetVersion', 'ncclGetErrorString', 'ncclGetLastError', 'ncclGet
 LEFT_OUT_PREFIXES = ('ncclParam', 'ncclTeam', 'ncclGin', 'ncclLLA2A', 'ncclLsa', 'ncclGetLsa', 'ncclGetMultimem', 'ncclGetPeer')
 
 
+ONLY_IN_RCCL = {'ncclAllReduceWithBias', 'ncclAllToAll', 'ncclAllToAllv', 'mscclLoadAlgo', 'mscclUnloadAlgo'}
+
+
 def rows():
     return {a[2] for kind, a in load_gen_tables().rows('preload/nccl/nccl.def') if kind.startswith('HOOK')}
 
 
 def test_the_table_is_what_nccl_exports():
-    """Every function that torch's NCCL exports has a row or is left out on purpose, and every row exists there."""
+    """Every function that torch's NCCL exports has a row or is left out on purpose; every row exists there or only in RCCL."""
     there = {n for n in exported(vendors()) if n.startswith('nccl')}
-    assert rows() <= there
+    assert rows() - there == ONLY_IN_RCCL
     assert {n for n in there - rows() if not n.startswith(LEFT_OUT_PREFIXES)} == LEFT_OUT
 
 

@@ -89,6 +89,61 @@ PUBLIC ncclResult_t ncclAlltoAll(const void *sendbuff, void *recvbuff, size_t co
     return call(__func__, (struct task){ALL_TO_ALL, sendbuff, recvbuff, count, datatype, -1, -1, comm, stream, 0, 0});
 }
 
+/* ---- functions that only RCCL has ---- */
+
+ncclResult_t ncclAllReduceWithBias(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
+                                   ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream, const void *acc);
+ncclResult_t ncclAllToAll(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm,
+                          cudaStream_t stream);
+ncclResult_t ncclAllToAllv(const void *sendbuff, const size_t sendcounts[], const size_t sdispls[], void *recvbuff,
+                           const size_t recvcounts[], const size_t rdispls[], ncclDataType_t datatype, ncclComm_t comm,
+                           cudaStream_t stream);
+ncclResult_t mscclLoadAlgo(const char *path, int *algorithm, int rank);
+ncclResult_t mscclUnloadAlgo(int algorithm);
+
+/* The bias is not added. */
+PUBLIC ncclResult_t ncclAllReduceWithBias(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
+                                          ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream, const void *acc)
+{
+    return call(__func__, (struct task){ALL_REDUCE, sendbuff, recvbuff, count, datatype, op, -1, comm, stream, 0, 0});
+}
+
+PUBLIC ncclResult_t ncclAllToAll(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
+                                 ncclComm_t comm, cudaStream_t stream)
+{
+    return call(__func__, (struct task){ALL_TO_ALL, sendbuff, recvbuff, count, datatype, -1, -1, comm, stream, 0, 0});
+}
+
+/* Sends to each rank and receives from it, by their symbols as RCCL does. */
+PUBLIC ncclResult_t ncclAllToAllv(const void *sendbuff, const size_t sendcounts[], const size_t sdispls[],
+                                  void *recvbuff, const size_t recvcounts[], const size_t rdispls[],
+                                  ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
+{
+    size_t size = simnccl_type_bytes(datatype);
+    if (!comm || !size) return ncclInvalidArgument;
+    comm->collectives++;
+    ncclGroupStart();
+    for (int r = 0; r < comm->ranks; r++) {
+        ncclSend((const char *)sendbuff + sdispls[r] * size, sendcounts[r], datatype, r, comm, stream);
+        ncclRecv((char *)recvbuff + rdispls[r] * size, recvcounts[r], datatype, r, comm, stream);
+    }
+    return ncclGroupEnd();
+}
+
+PUBLIC ncclResult_t mscclLoadAlgo(const char *path, int *algorithm, int rank)
+{
+    if (!path || !algorithm) return ncclInvalidArgument;
+    *algorithm = rank + 7;
+    return ncclSuccess;
+}
+
+PUBLIC ncclResult_t mscclUnloadAlgo(int algorithm)
+{
+    return ncclSuccess;
+}
+
+/* ---- the rest of the collectives ---- */
+
 PUBLIC ncclResult_t ncclGather(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root,
                                ncclComm_t comm, cudaStream_t stream)
 {

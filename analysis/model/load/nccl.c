@@ -37,10 +37,11 @@ static uint64_t of_all_ranks(const struct collective *c, uint64_t count)
     return c->size > 0 && !__builtin_mul_overflow(count, (uint64_t)c->size, &all) ? all : UNKNOWN_COUNT;
 }
 
-/* Fills in the elements of both sides. `count` is the caller's: of the whole buffer, or of one rank's part. */
-static void take_elements(struct collective *c, uint64_t count)
+/* Fills in the elements of both sides. `count` is the caller's: of the whole buffer, or of one rank's part. That of
+ * ncclAllToAllv is of the whole buffer, because its parts differ. */
+static void take_elements(struct collective *c, const char *name, uint64_t count)
 {
-    uint64_t all = of_all_ranks(c, count);
+    uint64_t all = strcmp(name, "ncclAllToAllv") == 0 ? count : of_all_ranks(c, count);
     bool is_root = c->rank == c->root;
     c->elements_in = c->elements_out = count;
     switch (c->op) {
@@ -90,7 +91,7 @@ void load_collectives(struct load *load)
         c->size = ranks[i] ? (int64_t)(uint32_t)ranks[i] : UNKNOWN_NUMBER;
         c->rank = (int32_t)rank[i] >= 0 ? (int32_t)rank[i] : UNKNOWN_NUMBER;
         take_peer(c, (int32_t)peer[i]);
-        take_elements(c, count[i]);
+        take_elements(c, described->name, count[i]);
         if (text) collective_size(c, collective_type_bytes(text, false));
         c->thread = load->piece->thread;
         c->is_captured = flags[i] & TFI_COLLECTIVE_CAPTURED;
