@@ -163,12 +163,12 @@ def test_samples_equal_the_log(start):
 
 
 def test_the_rate_is_an_upper_limit(start):
-    """No machine takes more samples than the variable says: one at the beginning of each interval."""
+    """No machine takes more samples than the variable says: one in each interval, late in the first one if it is busy."""
     v = start(hz=20)
     v('use 0')
     v.wait_samples(6)
     begins = [c['start'] for c in v.end().log if c['func'] == 'nvmlDeviceGetClockInfo']
-    assert len(begins) <= (begins[-1] - begins[0]) / 50e6 + 1.5
+    assert len(begins) < (begins[-1] - begins[0]) / 50e6 + 2
 
 
 def test_the_machines_numbers_are_not_the_programs(start):
