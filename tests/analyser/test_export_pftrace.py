@@ -19,6 +19,7 @@ from test_export_kineto import AMD, FILTER, QWEN, RESNET
 from test_device_export import pipeline
 from tfr import NESTED, STAGE, Writer, rec
 
+CLOCKS = 3  # TFI_SAMPLE_SM_CLOCK, TFI_SAMPLE_MEMORY_CLOCK
 WORK = ('kernel', 'gpu_memcpy', 'gpu_memset', 'Kernel', 'Memcpy', 'Memset')
 
 
@@ -251,6 +252,15 @@ def test_a_trace_of_ours(tmp_path, export):
     assert process.process.process_name.startswith('rank 2: ')
     assert process.description.split('\n')[0] == 'rank 2 of 4 on elsewhere, pid 4242'
     assert process.process.process_labels == ['pid 4242 on elsewhere']
+
+
+def test_clocks_of_devices(tmp_path, export):
+    t = Trace()
+    for i, (device, mhz) in enumerate([(0, 1980), (1, 1500), (0, 1200)]):
+        t.records.append(rec('device_sample', device=device, time=2 * (100 + i) * US, sm_mhz=mhz, memory_mhz=2619, known=CLOCKS))
+    counters = export(t.save(tmp_path / 'rank2.h.1.tfr')).counters
+    assert counters['GPU 0: clocks SM MHz'] == [(START + 100 * US, 1980), (START + 102 * US, 1200)]
+    assert counters['GPU 1: clocks SM MHz'] == [(START + 101 * US, 1500)]
 
 
 def test_a_stage_and_a_window(tmp_path, export):
