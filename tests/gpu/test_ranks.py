@@ -82,8 +82,8 @@ def check_stragglers(answer, truth, world):
         calls[key] += 1
     assert {(r['rank'], r['stage']): (ns(r['late_us']), r['collectives']) for r in answer['rows']} == {k: (late[k], calls[k]) for k in late}
     of_rank = Counter()
-    for (rank, _), time in late.items():
-        of_rank[rank] += time
+    for (rank, _), lateness in late.items():
+        of_rank[rank] += lateness
     assert [(answer['totals']['rank'], ns(answer['totals']['late_us']))] == of_rank.most_common(1)
     assert answer['totals']['rank'] == world - RECORDED + LATE
 
