@@ -363,8 +363,11 @@ struct tfi_slot {
         uint64_t bytes;
         int32_t peer;  /* root or peer, -1 if none */
         uint32_t call; /* place among the calls in progress, from 1; 0: the thread is in no collective */
-    } collective;      /* what it is asked to do, as in its record */
-    uint8_t pad[296];
+        uint64_t count;
+        uint32_t type; /* ncclDataType_t */
+        int32_t reduction;
+    } collective; /* what it is asked to do, as in its record */
+    uint8_t pad[280];
 };
 
 struct tfi_region {

@@ -209,6 +209,9 @@ static inline void fill_slot(const struct tfi_collective_call *call, const struc
     slot->collective.sequence = call->sequence;
     slot->collective.bytes = call->bytes;
     slot->collective.peer = what->peer;
+    slot->collective.count = what->count;
+    slot->collective.type = what->type;
+    slot->collective.reduction = what->reduction;
     __atomic_store_n(&slot->collective.call, call->call.depth + 1, __ATOMIC_RELEASE);
 }
 

@@ -384,13 +384,15 @@ COLLECTIVE_AT = 4 * 6 + 8 * 2 + 16 + 4 * 16 + 36 * 16  # offset in struct tfi_sl
 
 
 def slot_of(path):
-    """{tid: (communicator, sequence, bytes, peer, place)} of the threads inside a collective; see struct tfi_slot."""
+    """{tid: (communicator, sequence, bytes, peer, place, count, type, reduction)} of the threads inside a collective.
+
+    See struct tfi_slot."""
     data = path.read_bytes()
     offset, size = struct.unpack_from('<QQ', data, 24 + 2 * 16)
     found = {}
     for at in range(offset, offset + size, 1024):
         state, _, tid, nr_calls = struct.unpack_from('<IIII', data, at)
-        values = struct.unpack_from('<QQQiI', data, at + COLLECTIVE_AT)
+        values = struct.unpack_from('<QQQiIQIi', data, at + COLLECTIVE_AT)
         if state == 1 and values[4]:
             assert values[4] <= nr_calls
             found[tid] = values
@@ -398,7 +400,7 @@ def slot_of(path):
 
 
 def test_the_slot_holds_the_collective(tmp_path, lib):
-    """The slot has function, group, number and bytes during a call that does not return, and after SIGKILL."""
+    """The slot has all of a collective during a call that does not return, and after SIGKILL: what its record would have."""
     processes = start(tmp_path, lib, 2, 'once', script=['0 AllReduce 0 delay 100000'])
     try:
         deadline = time.monotonic() + 60
@@ -410,9 +412,10 @@ def test_the_slot_holds_the_collective(tmp_path, lib):
         for p in processes:
             p.kill()
             p.communicate()
-    group, sequence, count, peer, place = only(list(slot_of(live).values()))
+    group, sequence, bytes_, peer, place, *rest = only(list(slot_of(live).values()))
     slot = only([s for s in scripted.slots(live).values() if s.nr_calls])
-    assert slot.calls[place - 1] == 'ncclAllReduce' and (sequence, count, peer) == (0, 4000, -1)
+    assert slot.calls[place - 1] == 'ncclAllReduce' and (sequence, bytes_, peer) == (0, 4000, -1)
+    assert rest == [1000, 7, 0]  # ncclFloat32, ncclSum
     assert group == collectives(traces(tmp_path)[1])[0].communicator
 
 
