@@ -10,13 +10,14 @@
  */
 #include "nccl/communicators.h"
 
+#include <string.h>
 #include <sys/mman.h>
 
 #include "base/process.h"
 #include "base/sys.h"
 #include "record/thread.h"
 
-enum { PLACES = 8, GROUPS = 512, AWAITED = 64 };
+enum { PLACES = 8, GROUPS = 512, AWAITED = 64, FEWEST_COUNTS = 64 };
 enum { TAKEN = 1 }; /* a handle that no library gives out */
 
 typedef struct tfi_communicator group[PLACES];
@@ -79,10 +80,18 @@ static struct tfi_communicator *take_place(uint64_t handle)
     return NULL;
 }
 
-static void give_counts_back(struct tfi_communicator *c)
+/* Begins the counts of a place again. A mapping that is too small is left to whoever may still count in it: another
+ * thread may be in a call of a communicator that was aborted. The room doubles, so a place leaves few behind. */
+static void reset_counts(struct tfi_communicator *c, uint32_t ranks)
 {
-    struct tfi_peer_counts *peer = __atomic_exchange_n(&c->peer, NULL, __ATOMIC_ACQ_REL);
-    if (peer) munmap(peer, peer->bytes);
+    struct tfi_peer_counts *peer = __atomic_load_n(&c->peer, __ATOMIC_ACQUIRE);
+    if (!peer) return;
+    if (peer->room < ranks) {
+        __atomic_store_n(&c->peer, NULL, __ATOMIC_RELEASE);
+        return;
+    }
+    memset(peer->count, 0, (size_t)peer->room * TFI_DIRECTIONS * sizeof peer->count[0]);
+    __atomic_store_n(&peer->ranks, ranks, __ATOMIC_RELAXED);
 }
 
 struct tfi_communicator *tfi_communicator_add(uint64_t handle, uint64_t hash, int32_t rank, uint32_t ranks)
@@ -92,7 +101,7 @@ struct tfi_communicator *tfi_communicator_add(uint64_t handle, uint64_t hash, in
         if (handle > TAKEN) tfi_count_drop(TFI_DROP_COMMUNICATORS, 1);
         return NULL;
     }
-    give_counts_back(c);
+    reset_counts(c, ranks);
     c->hash = hash;
     c->sequence = 0;
     c->rank = rank;
@@ -111,11 +120,13 @@ void tfi_communicator_remove(uint64_t handle)
 static TFI_COLD struct tfi_peer_counts *make_counts(struct tfi_communicator *c)
 {
     struct tfi_peer_counts *none = NULL, *peer;
-    size_t bytes = sizeof *peer + (size_t)c->ranks * TFI_DIRECTIONS * sizeof peer->count[0];
-    peer = tfi_map(bytes);
-    if (!peer) return NULL;
-    peer->bytes = bytes;
-    peer->ranks = c->ranks;
+    uint32_t ranks = c->ranks;
+    uint64_t room = FEWEST_COUNTS;
+    while (room < ranks) room *= 2;
+    size_t bytes = sizeof *peer + room * TFI_DIRECTIONS * sizeof peer->count[0];
+    if (room > UINT32_MAX || !(peer = tfi_map(bytes))) return NULL;
+    peer->room = (uint32_t)room;
+    peer->ranks = ranks;
     if (__atomic_compare_exchange_n(&c->peer, &none, peer, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return peer;
     munmap(peer, bytes);
     return none;
@@ -125,7 +136,7 @@ uint64_t tfi_communicator_next(struct tfi_communicator *c, enum tfi_direction di
 {
     struct tfi_peer_counts *counts = __atomic_load_n(&c->peer, __ATOMIC_ACQUIRE);
     if (TFI_UNLIKELY(!counts)) counts = make_counts(c);
-    if (!counts || peer >= counts->ranks) return 0;
+    if (!counts || peer >= __atomic_load_n(&counts->ranks, __ATOMIC_RELAXED)) return 0;
     return __atomic_fetch_add(&counts->count[peer * TFI_DIRECTIONS + direction], 1, __ATOMIC_RELAXED);
 }
 

@@ -8,9 +8,8 @@ enum tfi_direction { TFI_SENT, TFI_RECEIVED, TFI_DIRECTIONS };
 
 /* The sends to each peer and the receives from it. */
 struct tfi_peer_counts {
-    uint64_t bytes; /* of this mapping */
     uint32_t ranks;
-    uint32_t reserved;
+    uint32_t room; /* the most ranks that this mapping has counts for */
     uint32_t count[];
 };
 
