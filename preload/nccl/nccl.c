@@ -200,7 +200,8 @@ static uint64_t ranks_in(uint64_t handle)
     return c ? c->ranks : 0;
 }
 
-/* The hash of a child; `what` tells splits from shrinks, `number` counts them in the parent. */
+/* The hash of a child; `what` tells splits from shrinks, `number` counts them in the parent. A refused one does
+ * not count: NCCL does not number it either. */
 static uint64_t child_of(const struct tfi_communicator *parent, uint64_t what, uint64_t number, uint64_t which)
 {
     return parent && parent->hash ? hash_of(hash_of(hash_of(parent->hash, what), number), which) : 0;
@@ -217,6 +218,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newc
     bool member = color != NCCL_SPLIT_NOCOLOR;
     uint64_t of = parent ? parent->hash : 0, hash = member ? child_of(parent, 's', number, (uint64_t)color) : 0;
     ncclResult_t result = real(comm, color, key, newcomm, config);
+    if (parent && !tfi_nccl_done(result)) __atomic_fetch_sub(&parent->splits, 1, __ATOMIC_RELAXED);
     uint64_t handle = s.noted && member ? add_child(result, newcomm, hash, comm) : 0;
     if (s.recorded)
         tfi_call_leave(&s.call, result,
@@ -239,6 +241,7 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int *excludeRanksList, int excludeR
         excluded += hash_of(TFI_HASH_START, (uint64_t)excludeRanksList[i]);
     uint64_t hash = child_of(parent, 'x', number, excluded);
     ncclResult_t result = real(comm, excludeRanksList, excludeRanksCount, newcomm, config, shrinkFlags);
+    if (parent && !tfi_nccl_done(result)) __atomic_fetch_sub(&parent->shrinks, 1, __ATOMIC_RELAXED);
     uint64_t handle = s.noted ? add_child(result, newcomm, hash, comm) : 0;
     if (s.recorded)
         tfi_call_leave(&s.call, result,
