@@ -14,7 +14,7 @@
 
 #include "ask/attribute.h"
 #include "ask/selection.h"
-#include "base/intervals.h"
+#include "base/sets/intervals.h"
 
 struct window {
     int64_t from, to;

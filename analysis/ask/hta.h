@@ -8,7 +8,7 @@
 
 #include "ask/hta_frame.h"
 #include "ask/work_kinds.h"
-#include "base/intervals.h"
+#include "base/sets/intervals.h"
 
 /* get_temporal_breakdown */
 struct hta_temporal {

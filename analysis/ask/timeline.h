@@ -10,7 +10,7 @@
 
 #include "ask/reduction.h"
 #include "ask/work_kinds.h"
-#include "base/intervals.h"
+#include "base/sets/intervals.h"
 
 /* The summary of a process or of a rank. rank_time_merge is associative and commutative. */
 struct rank_time {

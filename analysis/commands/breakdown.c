@@ -17,7 +17,7 @@
 #include "ask/choice.h"
 #include "ask/row_order.h"
 #include "ask/work_kinds.h"
-#include "base/by_rank.h"
+#include "base/sets/by_rank.h"
 #include "base/statistics.h"
 #include "commands/hta.h"
 #include "write/short_names.h"

@@ -20,7 +20,7 @@
 #include "ask/ops/dispatches.h"
 #include "ask/row_order.h"
 #include "ask/stages/at.h"
-#include "base/by_rank.h"
+#include "base/sets/by_rank.h"
 #include "commands/session.h"
 #include "model/join.h"
 

@@ -11,7 +11,7 @@
 #include "ask/attribute.h"
 #include "ask/selection.h"
 #include "write/out.h"
-#include "write/pftrace.h"
+#include "write/pftrace/pftrace.h"
 
 /* Parts of the model that an export needs. */
 #define WANT_FOR_EXPORT (WANT_RANGES | WANT_DEVICE | WANT_LAUNCHES | WANT_OPERATORS)

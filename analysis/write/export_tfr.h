@@ -4,7 +4,7 @@
 
 #include "ask/selection.h"
 #include "write/out.h"
-#include "write/pftrace.h"
+#include "write/pftrace/pftrace.h"
 
 /* Parts of the model that an export needs. The traces stay open. */
 #define WANT_FOR_EXPORT_TFR                                                                                            \

@@ -8,7 +8,7 @@
 #define TFA_MERGED_H
 
 #include "ask/one_clock.h"
-#include "write/pftrace.h"
+#include "write/pftrace/pftrace.h"
 
 struct merged_process {
     const struct process *process;

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "base/lanes.h"
+#include "base/sets/lanes.h"
 
 enum { FIRST_ROW = 1 << 30, LANES_SHOWN = 1024 }; /* FIRST_ROW: above the numbers of streams */
 

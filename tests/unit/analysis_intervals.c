@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/intervals.h"
+#include "base/sets/intervals.h"
 #include "base/util.h"
 
 enum { MOMENTS = 64, ROUNDS = 400 };

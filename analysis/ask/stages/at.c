@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "ask/stages/order.h"
-#include "base/intervals.h"
+#include "base/sets/intervals.h"
 
 /* ---- number of threads with an open stage ---- */
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "ask/stages/sets.h"
-#include "base/covered.h"
+#include "base/sets/covered.h"
 
 struct deep {
     struct stage_table *table;

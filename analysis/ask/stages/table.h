@@ -9,8 +9,8 @@
 
 #include "ask/choice.h"
 #include "ask/stages/order.h"
-#include "base/by_rank.h"
-#include "base/intervals.h"
+#include "base/sets/by_rank.h"
+#include "base/sets/intervals.h"
 #include "base/statistics.h"
 
 /* The times a device was busy for a stage. */

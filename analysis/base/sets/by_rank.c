@@ -1,6 +1,6 @@
 /* by_rank.c - keeps one map per rank, found by the rank's number. A run may have thousands of ranks and many
  * look-ups. */
-#include "base/by_rank.h"
+#include "base/sets/by_rank.h"
 
 #include <stdlib.h>
 

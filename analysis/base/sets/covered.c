@@ -1,5 +1,5 @@
 /* covered.c - keeps a segment tree over the starts and ends of stretches; each node holds what is covered below it. */
-#include "base/covered.h"
+#include "base/sets/covered.h"
 
 #include <stdlib.h>
 

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "base/intervals.h"
+#include "base/sets/intervals.h"
 
 struct covered {
     int64_t *edge; /* starts and ends of stretches, sorted */

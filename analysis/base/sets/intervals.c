@@ -1,5 +1,5 @@
 /* intervals.c - computes with sets of time intervals. */
-#include "base/intervals.h"
+#include "base/sets/intervals.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* lanes.c - spreads intervals over lanes, with one heap of busy lanes and one of idle lanes. */
-#include "base/lanes.h"
+#include "base/sets/lanes.h"
 
 #include <stdlib.h>
 

@@ -1,10 +1,10 @@
-/* pf_args.c - encodes the arguments of events as debug annotations, and interns texts.
+/* args.c - encodes the arguments of events as debug annotations, and interns texts.
  *
  * Integers keep 64 bits. Lists and objects become nested annotations; below DEPTH_MOST they stay JSON text, so no file
  * can exhaust the stack. Texts that repeat are written once a sequence, up to INTERNED_MOST bytes of them, so that
  * texts which never repeat do not fill the memory.
  */
-#include "write/pf.h"
+#include "write/pftrace/parts.h"
 
 #include <stdlib.h>
 

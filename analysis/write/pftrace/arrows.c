@@ -1,9 +1,9 @@
-/* pf_arrows.c - makes flows of arrows, and counters of allocator totals, counter events and launch queues.
+/* arrows.c - makes flows of arrows, and counters of allocator totals, counter events and launch queues.
  *
  * Each arrow that ends becomes a flow of its own: a graph launch starts a flow to each of its kernels. The depth of a
  * launch queue is the number of launches whose work has not started; the arrows from launches to their work give it.
  */
-#include "write/pf.h"
+#include "write/pftrace/parts.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
-/* pf_packet.c - writes one packet of a Perfetto trace. */
-#include "write/pf.h"
+/* packet.c - writes one packet of a Perfetto trace. */
+#include "write/pftrace/parts.h"
 
 /* Writes a packet, to which this adds the sequence. */
 void pf_write_packet(struct pf *pf, struct proto *packet)

@@ -1,4 +1,4 @@
-/* pf.h - common state of the writer of Perfetto traces: pftrace.c and pf_*.c.
+/* parts.h - common state of the files of the writer of Perfetto traces.
  *
  * One process of the input is written at a time, as one packet sequence with interned names of its own. Its events are
  * collected first: 32 bytes an event (struct pf_key) stay in memory, the encoded arguments go to a temporary file.
@@ -7,11 +7,11 @@
 #ifndef TFA_PF_H
 #define TFA_PF_H
 
-#include "base/lanes.h"
+#include "base/sets/lanes.h"
 #include "base/scratch.h"
 #include "model/names.h"
-#include "write/pftrace.h"
-#include "write/proto.h"
+#include "write/pftrace/pftrace.h"
+#include "write/pftrace/proto.h"
 
 /* Field numbers of Perfetto's messages (perfetto_trace.proto). */
 enum {
@@ -176,7 +176,7 @@ struct pf {
 };
 enum { NAME_OF_PROCESS, LABEL_OF_PROCESS, NAME_OF_THREAD };
 
-/* ---- pf_args.c ---- */
+/* ---- args.c ---- */
 /* Returns the text's number + 1 in a table of interned texts. */
 uint64_t pf_intern(struct pf *pf, enum pf_space space, const char *text, size_t length);
 /* Encodes the members of the event's arguments. */
@@ -184,7 +184,7 @@ void pf_put_args(struct pf *pf, struct slice args);
 /* Writes all interned texts, in packets of bounded size. */
 void pf_write_texts(struct pf *pf);
 
-/* ---- pf_tracks.c ---- */
+/* ---- tracks.c ---- */
 uint32_t pf_row(struct pf *pf, const struct kineto_event *event, bool on_device); /* the event's thread or stream */
 /* Returns the thread or stream with these numbers, the stream if `on_device` and both exist; NO_PLACE if none does. */
 uint32_t pf_find_row(const struct pf *pf, int64_t pid, int64_t tid, bool on_device);
@@ -199,11 +199,11 @@ void pf_describe(struct pf *pf, const struct kineto_event *event);
 void pf_write_tracks(struct pf *pf);
 void pf_tracks_free(struct pf *pf);
 
-/* ---- pf_rows.c ---- */
+/* ---- rows.c ---- */
 /* Gives each event its lane, and each arrow its event. */
 void pf_place(struct pf *pf);
 
-/* ---- pf_arrows.c ---- */
+/* ---- arrows.c ---- */
 void pf_take_arrow(struct pf *pf, const struct kineto_event *event);
 /* Joins beginnings and ends of arrows to flows, and computes the depth of the launch queues. */
 void pf_link(struct pf *pf);
@@ -213,7 +213,7 @@ void pf_take_memory(struct pf *pf, const struct kineto_event *event);
 void pf_take_counter(struct pf *pf, const struct kineto_event *event);
 void pf_sort_samples(struct pf *pf);
 
-/* ---- pf_packet.c ---- */
+/* ---- packet.c ---- */
 void pf_write_packet(struct pf *pf, struct proto *packet);
 
 #endif

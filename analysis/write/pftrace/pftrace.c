@@ -13,13 +13,13 @@
  * The memory beyond that of the model is that of the events of one process: 32 bytes a key, grown by halves, 48 an
  * arrow, 40 a counter's value. Arguments wait in a temporary file.
  */
-#include "write/pftrace.h"
+#include "write/pftrace/pftrace.h"
 
 #include <stdlib.h>
 
 #include "base/hash.h"
 #include "model/load/kineto.h"
-#include "write/pf.h"
+#include "write/pftrace/parts.h"
 
 enum { CLOCK_REAL = 1, CLOCK_BOOT = 6, CLOCK_OF_SEQUENCE = 64 };
 

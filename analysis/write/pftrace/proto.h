@@ -7,10 +7,10 @@
  *
  *   this file                         53 to 84 ns      3 KB with the program that calls it
  *   protobuf-c, structs filled      327 to 463 ns     28 KB
- *   nanopb 0.4, structs filled    3,918 to 4,918 ns    7 KB
+ *   nanopb, structs filled        3,918 to 4,918 ns    7 KB
  *
- * The bytes are the same. nanopb measures each nested message before it writes it, and an argument lies three deep.
- * Both libraries need a generated description of Perfetto's messages, of which a trace uses a few fields (pf.h).
+ * nanopb measures each nested message before it writes it, and an argument lies three deep. Both
+ * libraries need a generated description of Perfetto's messages, of which a trace uses a few fields (parts.h).
  */
 #ifndef TFA_PROTO_H
 #define TFA_PROTO_H

@@ -1,9 +1,9 @@
-/* pf_rows.c - places the events of a process on tracks where they nest, and gives each arrow its event.
+/* rows.c - places the events of a process on tracks where they nest, and gives each arrow its event.
  *
  * Events are visited in the order of their starts, the longer one first, so one stack per track shows which events are
  * open. An event that overlaps work of its stream, or that crosses an open event, moves to a lane beside the track.
  */
-#include "write/pf.h"
+#include "write/pftrace/parts.h"
 
 #include <stdlib.h>
 

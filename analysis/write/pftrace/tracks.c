@@ -1,9 +1,9 @@
-/* pf_tracks.c - the tracks of a process: its threads, its devices with their streams, lanes, counters.
+/* tracks.c - the tracks of a process: its threads, its devices with their streams, lanes, counters.
  *
  * A rank is a process track; its threads, devices and counters lie under it, and streams under their device. Device
  * rows are processes in a Chrome trace; their labels name the devices here.
  */
-#include "write/pf.h"
+#include "write/pftrace/parts.h"
 
 #include <stdlib.h>
 
