@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { STATUS_USAGE = 2, SHOWN_WAITS = 8 };
 
@@ -44,8 +45,9 @@ struct rank_key {
 /* In text the value follows: "rank 3: 1.5 ms". */
 static const char *rank_key(const struct emit *e, struct rank_key *key, int64_t rank)
 {
-    const char *form = e->format == FORMAT_TEXT ? "rank %lld:" : "%lld";
-    snprintf(key->text, sizeof key->text, rank < 0 ? "unknown" : form, (long long)rank);
+    bool in_text = e->format == FORMAT_TEXT;
+    if (rank < 0) strcpy(key->text, "unknown");
+    else snprintf(key->text, sizeof key->text, in_text ? "rank %lld:" : "%lld", (long long)rank);
     return key->text;
 }
 

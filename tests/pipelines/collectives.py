@@ -1,4 +1,6 @@
-"""collectives.py JOURNAL - one rank of a job over gloo that calls every kind of collective and checks each result.
+"""collectives - one rank of a job over gloo that calls every kind of collective and checks each result.
+
+    python collectives.py JOURNAL
 
 It writes JOURNAL.RANK.json: for each stage its collectives in order, with the group, the ranks in it and the bytes as
 `tfanalyze comm` defines them; and JOURNAL.RANK.kineto.json, torch.profiler's trace of the stage `profiled`.

@@ -182,7 +182,8 @@ static const char *type_name(ncclDataType_t type)
     return type < (int)(sizeof names / sizeof *names) ? names[type] : "Unknown";
 }
 
-/* Hands an event over in the layout of the version. Each layout begins its part behind another head. */
+/* Hands an event over in the layout of the version: a collective, or a message if `c` is NULL. Each layout begins its
+ * part behind another head. */
 static void hand_over(ncclComm_t comm, unsigned kind, const struct collective *c, const struct peer *p)
 {
     struct event_v3 v3 = {(uint8_t)kind, NULL, comm->rank, NULL, hash_of(comm->id), {{0}}};
@@ -190,7 +191,7 @@ static void hand_over(ncclComm_t comm, unsigned kind, const struct collective *c
     struct event_v5 v5 = {kind, NULL, comm->rank, {{0}}};
     void *event = version == 3 ? (void *)&v3 : version == 4 ? (void *)&v4 : (void *)&v5, *handle = event;
     if (c) v3.collective = v4.collective = v5.collective = *c;
-    else v3.peer = v4.peer = v5.peer = *p;
+    else if (p) v3.peer = v4.peer = v5.peer = *p;
     if (version == 3 && !c) v3.peer.channels = 0xee; /* version 3 ends before it */
     plugin->start(comm->plugin, &handle, event);
     if (!handle) return;
