@@ -231,7 +231,7 @@ ROWS = [
         'values_percentile(values, 0.95)',
         'values_percentile(values, 0.90)'),
     # One rank's time counts twice.
-    row('second-trace-of-a-rank-counts', 'kineto_bad.py::test_two_files_of_one_rank', 'analysis/model/input.c',
+    row('second-trace-of-a-rank-counts', 'kineto_bad.py::test_two_files_of_one_rank', 'analysis/model/copies.c',
         'bool apart = !a->has_time ||',
         'bool apart = true || !a->has_time ||'),
     # Communication that computation hides counts as exposed.
