@@ -9,6 +9,7 @@ import json
 import re
 
 import pytest
+from perfetto.protos.perfetto.trace import perfetto_trace_pb2
 
 import kineto
 from optrace import OpTrace
@@ -135,10 +136,15 @@ def answers(analyze, command, path, *options):
         directory = path.parent / ('tensorboard' + '_'.join(options))
         analyze(*command.split(), *options, '--output', directory, path, format=None)
         return ''.join((gzip.open(f, 'rt') if f.suffix == '.gz' else f.open()).read() for f in directory.iterdir())
+    if command == 'export pftrace':
+        trace = path.parent / ('pftrace' + '_'.join(options))
+        analyze(*command.split(), *options, '--output', trace, path, format=None)
+        packets = perfetto_trace_pb2.Trace.FromString(trace.read_bytes()).packet
+        return ' '.join(name.name for packet in packets for name in packet.interned_data.event_names)
     return analyze(*command.split(), *options, path, format=None if command.startswith('export') or command == 'merge' else 'csv').out
 
 
-NAMED = ['breakdown', 'ops', 'dump', 'merge', 'export chrome', 'export tensorboard', 'report']
+NAMED = ['breakdown', 'ops', 'dump', 'merge', 'export chrome', 'export pftrace', 'export tensorboard', 'report']
 SUMMED = {'stages': 'device_us', 'timeline': 'busy_us', 'kinds': 'total_us', 'launches': 'launches', 'api': 'calls',
           'report': 'busy_us'}
 NEITHER = ['overlap', 'comm', 'stragglers']  # the trace of these tests has no collectives

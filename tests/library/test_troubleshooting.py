@@ -171,6 +171,11 @@ class Causes:
         """tfinject: NAME is not valid"""
         return self.play('push=a pop', {'TFI_MAX_MB': 'much'}).err
 
+    def other_plugin(self):
+        """tfinject: TFI_NCCL_PLUGIN=1 has no effect"""
+        rank = [built(BUILD / 'victims_gpu/nccl_ranks'), 0, 1, self.place / 'id', 'once']
+        return self.run(rank, {'LD_LIBRARY_PATH': BUILD / 'simgpu', 'TFI_NCCL_PLUGIN': '1', 'NCCL_PROFILER_PLUGIN': '/opt/mine.so'}).err
+
 
 CAUSES = {method.__doc__: method for method in vars(Causes).values() if getattr(method, '__doc__', None) and method.__doc__.startswith(SPEAKERS)}
 
