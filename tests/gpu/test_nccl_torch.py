@@ -15,6 +15,7 @@ from conftest import BUILD, built, clean_environment, execute
 from simgpu import truth
 
 GPU = BUILD / 'simgpu'
+pytestmark = pytest.mark.xdist_group('torch-nccl')
 NAMES = {'ncclAllReduce': 'all_reduce', 'ncclBroadcast': 'broadcast', 'ncclAllGather': 'all_gather',
          'ncclReduceScatter': 'reduce_scatter', 'ncclReduce': 'reduce', 'ncclSend': 'send', 'ncclRecv': 'recv'}
 RANK = """
