@@ -13,7 +13,7 @@
 
 enum { MOST_COLLECTIVES = 1 << 16 };
 
-/* What the times of a process rest on. */
+/* The clock that gives the times of a process. */
 enum clock_source {
     CLOCK_OF_DAY,      /* its own time of day */
     CLOCK_COLLECTIVES, /* aligned to another clock by collectives */

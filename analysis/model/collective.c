@@ -207,3 +207,13 @@ unsigned collective_type_bytes(const char *type, bool tracelens)
         if (strcmp(type, types[i].name) == 0 && (!tracelens || types[i].tracelens)) return types[i].bytes;
     return 0;
 }
+
+void collective_set_peer(struct collective *c, int64_t peer)
+{
+    if (c->op == COLLECTIVE_SEND || c->op == COLLECTIVE_RECV) {
+        c->source = c->op == COLLECTIVE_SEND ? c->rank : peer;
+        c->peer = c->op == COLLECTIVE_SEND ? peer : c->rank;
+    } else if (peer >= 0) {
+        c->root = peer;
+    }
+}

@@ -77,6 +77,8 @@ struct collectives {
 struct collective *collectives_add(struct collectives *collectives);
 /* Fills in the bytes that follow from the elements and the element type's size, 0 if that is unknown. */
 void collective_size(struct collective *collective, unsigned bytes_of_element);
+/* Takes the peer of a call: the root of a collective, or the other rank of a message. Negative: there is none. */
+void collective_set_peer(struct collective *collective, int64_t peer);
 /* Adds to all times; the unknown ones stay unknown. */
 void collectives_move(struct collectives *collectives, int64_t by);
 /* Called after loading: joins the entries with the same link, in the order of their first ones. */

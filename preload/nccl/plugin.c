@@ -96,7 +96,7 @@ static int finalize(void *context)
 
 /* ---- events ---- */
 
-/* What an event of any version says. */
+/* An event, whichever version of the interface NCCL used. */
 struct event {
     uint64_t communicator, sequence;
     const char *function, *type, *algorithm, *protocol;

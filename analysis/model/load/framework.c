@@ -39,16 +39,6 @@ static const char *type_text(uint64_t type)
     return type < ARRAY_SIZE(types) ? types[type] : NULL;
 }
 
-static void take_peer(struct collective *c, int64_t peer)
-{
-    if (c->op == COLLECTIVE_SEND || c->op == COLLECTIVE_RECV) {
-        c->source = c->op == COLLECTIVE_SEND ? c->rank : peer;
-        c->peer = c->op == COLLECTIVE_SEND ? peer : c->rank;
-    } else if (peer >= 0) {
-        c->root = peer;
-    }
-}
-
 static uint64_t elements(uint64_t recorded)
 {
     return (int64_t)recorded >= 0 ? recorded : UNKNOWN_COUNT;
@@ -95,7 +85,7 @@ void load_framework_collectives(struct load *load)
         c->elements_in = elements(in[i]);
         c->elements_out = elements(out[i]);
         if (type_name) collective_size(c, collective_type_bytes(type_name, false));
-        take_peer(c, (int32_t)peer[i]);
+        collective_set_peer(c, (int32_t)peer[i]);
         c->thread = (uint32_t)thread[i];
         load->framework =
             mem_grow(load->framework, &load->framework_capacity, load->frameworks + 1, sizeof *load->framework);

@@ -56,16 +56,6 @@ static void take_elements(struct collective *c, const char *name, uint64_t count
     }
 }
 
-static void take_peer(struct collective *c, int64_t peer)
-{
-    if (c->op == COLLECTIVE_SEND || c->op == COLLECTIVE_RECV) {
-        c->source = c->op == COLLECTIVE_SEND ? c->rank : peer;
-        c->peer = c->op == COLLECTIVE_SEND ? peer : c->rank;
-    } else if (peer >= 0) {
-        c->root = peer;
-    }
-}
-
 void load_collectives(struct load *load)
 {
     const uint64_t *func = load_column(load, COL_collective_func), *time = load_column(load, COL_collective_time);
@@ -90,7 +80,7 @@ void load_collectives(struct load *load)
         c->datatype = text ? names_add(load->names, text, strlen(text)) : NAME_NONE;
         c->size = ranks[i] ? (int64_t)(uint32_t)ranks[i] : UNKNOWN_NUMBER;
         c->rank = (int32_t)rank[i] >= 0 ? (int32_t)rank[i] : UNKNOWN_NUMBER;
-        take_peer(c, (int32_t)peer[i]);
+        collective_set_peer(c, (int32_t)peer[i]);
         take_elements(c, described->name, count[i]);
         if (text) collective_size(c, collective_type_bytes(text, false));
         c->thread = load->piece->thread;

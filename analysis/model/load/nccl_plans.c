@@ -114,7 +114,7 @@ static void place_plans(const struct load *load, const struct nccl_calls *calls,
 
 /* ---- groups ---- */
 
-/* What a plan and its collective have in common. */
+/* The values that a plan shares with its collective, by which the two are joined. */
 struct common {
     size_t group, place; /* place: of the plan in `grouped`, or of the collective */
     uint32_t communicator;
