@@ -205,6 +205,7 @@ enum tfi_range_flag {
     TFI_RANGE_CACHE_DIT = 0x8000, /* a context of cache_dit.profiler */
     TFI_RANGE_PAUSES = 0x10000,   /* a coroutine or generator: its own time excludes its pauses */
     TFI_RANGE_ASYNC = 0x20000,    /* a TORCH range that another thread ended, or that is asynchronous (gloo:, nccl:) */
+    TFI_RANGE_DFTRACER = 0x40000, /* an event of dftracer's interface */
 };
 
 /* The framework's scopes (at::RecordScope), and one more. */
@@ -246,6 +247,27 @@ enum tfi_sample_known {
     TFI_SAMPLE_REASONS = 32,
 };
 enum tfi_sample_flag { TFI_SAMPLE_WHOLE_GPU = 1 };
+
+/* Result of an io record whose completion was not seen; its duration is 0 then. */
+#define TFI_IO_RESULT_UNKNOWN INT64_MIN
+
+/* A process record says that a process forked, spawned or executed a program, or ended. */
+enum tfi_process_event { TFI_PROCESS_FORK = 1, TFI_PROCESS_SPAWN = 2, TFI_PROCESS_EXEC = 3, TFI_PROCESS_END = 4 };
+
+/* How the frames of a silent thread were read, while the thread was free to run. */
+enum tfi_reading {
+    TFI_READING_STILL = 1,   /* the thread did not run during the reading: the stack has all its frames */
+    TFI_READING_AGREED = 2,  /* the thread ran, and several readings found the same frames, which the stack has */
+    TFI_READING_OUTER = 3,   /* the thread runs Python code: the stack has only the outer frames, which did not move */
+    TFI_READING_TORN = 4,    /* the thread runs Python code, and no frame was the same in all readings: no stack */
+    TFI_READING_EMPTY = 5,   /* the interpreter knows the thread, which runs no Python code */
+    TFI_READING_FOREIGN = 6, /* the interpreter does not know the thread */
+    TFI_READING_LAYOUT = 7,  /* the frames of this interpreter cannot be read: its version, or no GIL */
+    TFI_READING_REFUSED = 8, /* the kernel did not allow the reading, or gave no memory for it */
+    TFI_READING_INVALID = 9, /* the interpreter's data made no sense, also after a second attempt */
+    TFI_READING_RAISED = 10, /* not read from outside: frames of the traceback of an exception that nothing caught */
+};
+enum tfi_silence_flag { TFI_SILENCE_CUT = 1, TFI_SILENCE_ABORT = 2 };
 
 enum tfi_device_flag { TFI_DEVICE_SIMULATED = 1, TFI_DEVICE_BY_EVENTS = 2 };
 

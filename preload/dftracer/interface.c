@@ -1,0 +1,291 @@
+/* interface.c - makes stages of the regions that C and C++ programs mark with dftracer's macros.
+ *
+ * The macros call exported functions (interface.def). dftracer itself then has nothing to record, because nothing
+ * initializes it. A region's arguments are collected in a slot of fixed size and written at its end.
+ *
+ * Some of these names are not dftracer's alone, such as finalize. An exported name therefore begins in a few
+ * instructions that keep the argument registers and the stack, and `tfi_dftracer_choose` finds the function that would
+ * have been called: the next definition in the ordinary search order, or else one that only the caller's object sees.
+ * It gets the call unless it lies in a library with "dftracer" in its name. That is decided at each call, because
+ * libraries come and go; only calls that are ours need no further look. The upper halves of vector registers are not
+ * kept.
+ *
+ * A region may end on another thread. The slots of a forked child's parent stay taken.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/fmt.h"
+#include "base/process.h"
+#include "base/raw_dlsym.h"
+#include "base/sys.h"
+#include "base/tfi.h"
+#include "base/x86_64.h"
+#include "control/config.h"
+#include "record/clock.h"
+#include "record/enter.h"
+#include "record/facts.h"
+#include "record/log.h"
+#include "record/strings.h"
+#include "record/thread.h"
+#include "stage/stage.h"
+
+enum { REGIONS = 512, ARGS_SIZE = 960, METADATA = 1, DETAILS = 3 };
+
+struct region {
+    uint32_t taken;
+    uint32_t name; /* string */
+    uint64_t id;   /* of the range, 0 if it is not recorded */
+    unsigned left_out;
+    size_t used;
+    char args[ARGS_SIZE]; /* JSON up to the last argument, without the closing brackets */
+};
+
+/* NULL until the first region. The macros pass a pointer into it on and never look there. */
+static struct region *regions;
+static uint32_t next_region;
+
+static bool is_region(const struct region *region)
+{
+    const struct region *all = __atomic_load_n(&regions, __ATOMIC_ACQUIRE);
+    return all && region >= all && region < all + REGIONS;
+}
+
+static struct region *take_region(void)
+{
+    struct region *all = tfi_map_once(&regions, REGIONS * sizeof *all);
+    for (unsigned i = 0; i < REGIONS && all; i++) {
+        struct region *r = &all[__atomic_fetch_add(&next_region, 1, __ATOMIC_RELAXED) % REGIONS];
+        if (!__atomic_exchange_n(&r->taken, 1, __ATOMIC_ACQUIRE)) return r;
+    }
+    return NULL;
+}
+
+/* ---- facts ---- */
+
+static void keep_fact(const char *key, const char *value)
+{
+    char name[256];
+    tfi_fmt(name, sizeof name, "dftracer.%s", key ? key : "");
+    struct tfi_fact fact = {name, value, "dftracer"};
+    tfi_fact_keep(&fact);
+    struct tfi_thread *t = tfi_enter(TFI_WHY_NONE);
+    if (!t) return;
+    tfi_fact_write(t, &fact);
+    tfi_leave(t);
+}
+
+static void set_text(const char *key, const char *value)
+{
+    if (value) keep_fact(key, tfi_config.record_values ? value : "str");
+}
+
+static void set_number(const char *key, int value)
+{
+    char digits[16];
+    tfi_fmt(digits, sizeof digits, "%d", value);
+    keep_fact(key, tfi_config.record_values ? digits : "int");
+}
+
+static void begin_run(const char *log_file, const char *data_dirs, const int *process_id)
+{
+    set_text("logfile", log_file);
+    set_text("data_dir", data_dirs);
+    if (process_id) set_number("process_id", *process_id);
+}
+
+/* finalize and mark_used: dftracer would initialize itself now. */
+static void do_nothing(void) {}
+
+/* ---- regions ---- */
+
+static size_t length_of(const char *text)
+{
+    return text ? strnlen(text, TFI_STRING_MAX) : 0;
+}
+
+static struct region *begin_region(const char *name, const char *cat, int event_type)
+{
+    if (event_type == METADATA) {
+        set_text(name, cat);
+        return NULL;
+    }
+    struct tfi_thread *t = tfi_enter(TFI_WHY_STAGE);
+    if (!t) return NULL;
+    struct region *r = take_region();
+    if (r) {
+        struct tfi_text text = {r->args, sizeof r->args - 64, 0, 0};
+        r->left_out = 0;
+        r->name = tfi_string(name, length_of(name));
+        tfi_text_add(&text, "{\"cat\": ");
+        tfi_text_json(&text, cat, length_of(cat));
+        tfi_text_add(&text, ", \"args\": {");
+        r->used = text.full ? 0 : text.used;
+        struct tfi_range range = {.name = r->name, .flags = TFI_RANGE_STAGE | TFI_RANGE_DFTRACER};
+        r->id = tfi_stage_start(t, &range);
+    } else {
+        tfi_count_drop(TFI_DROP_RANGES, 1);
+    }
+    tfi_leave(t);
+    return r;
+}
+
+/* Adds an argument; `text` is NULL for a number. */
+static void add(struct region *r, const char *key, const char *text, int number)
+{
+    if (!is_region(r) || !r->id || !key) return;
+    struct tfi_text to = {r->args + r->used, sizeof r->args - 64 - r->used, 0, 0};
+    bool first = r->used && r->args[r->used - 1] == '{';
+    if (!first) tfi_text_add(&to, ", ");
+    tfi_text_json(&to, key, length_of(key));
+    tfi_text_add(&to, ": ");
+    if (!tfi_config.record_values) tfi_text_add(&to, text ? "\"str\"" : "\"int\"");
+    else if (text) tfi_text_json(&to, text, length_of(text));
+    else tfi_text_add(&to, "%d", number);
+    if (to.full || !r->used) r->left_out++;
+    else r->used += to.used;
+}
+
+static void add_number(struct region *r, const char *key, int value)
+{
+    add(r, key, NULL, value);
+}
+
+static void add_text(struct region *r, const char *key, const char *value)
+{
+    if (value) add(r, key, value, 0);
+}
+
+static void write_details(struct tfi_thread *t, struct region *r)
+{
+    struct tfi_text text = {r->args + r->used, sizeof r->args - r->used, 0, 0};
+    if (!r->used) return;
+    tfi_text_add(&text, "}");
+    if (r->left_out) tfi_text_add(&text, ", \"left_out\": %u", r->left_out);
+    tfi_text_add(&text, "}");
+    uint32_t details = tfi_string(r->args, r->used + text.used);
+    TFI_WRITE(t, signature, .text = details, .time = tfi_ticks(), .id = r->id, .name = r->name, .direction = DETAILS);
+}
+
+static void end_region(struct region *r)
+{
+    if (!is_region(r) || !__atomic_load_n(&r->taken, __ATOMIC_ACQUIRE)) return;
+    struct tfi_thread *t = r->id ? tfi_enter(TFI_WHY_NONE) : NULL;
+    if (t) {
+        if (tfi_stage_name(r->id)) write_details(t, r);
+        tfi_stage_end(t, r->id);
+        tfi_leave(t);
+    }
+    r->id = 0;
+    __atomic_store_n(&r->taken, 0, __ATOMIC_RELEASE);
+}
+
+static void end_scope(struct region **place)
+{
+    if (!place) return;
+    end_region(*place);
+    *place = NULL;
+}
+
+/* ---- objects of class DFTracer ---- */
+
+/* An object begins with two words that say "not initialized" if they are 0, to code of dftracer that was inlined; the
+ * next member is a pointer. */
+struct object {
+    uint64_t state;
+    struct region *region;
+};
+
+static void construct(struct object *object, const char *name, const char *cat, int event_type)
+{
+    *object = (struct object){0, begin_region(name, cat, event_type)};
+}
+
+static void construct_old(struct object *object, const char *name, const char *cat)
+{
+    construct(object, name, cat, 0);
+}
+
+static void object_number(struct object *object, const char *key, int value)
+{
+    add_number(object->region, key, value);
+}
+
+static void object_text(struct object *object, const char *key, const char *value)
+{
+    add_text(object->region, key, value);
+}
+
+static void destroy(struct object *object)
+{
+    end_scope(&object->region);
+}
+
+/* ---- the exported names ---- */
+
+#define EXPORT(symbol, why, ours) NUMBER_##symbol,
+enum {
+#include "dftracer/interface.def"
+    NAMES
+};
+#undef EXPORT
+
+#define EXPORT(symbol, why, ours) {#symbol, (const void *)ours},
+static const struct {
+    const char *symbol;
+    const void *ours;
+} names[NAMES] = {
+#include "dftracer/interface.def"
+};
+#undef EXPORT
+
+/* Our function, once a name is known to be dftracer's; else NULL. */
+__attribute__((visibility("hidden"), used)) const void *tfi_dftracer_target[NAMES];
+
+static bool is_ours(const void *function)
+{
+    Dl_info here, there;
+    return dladdr((const void *)is_ours, &here) && dladdr(function, &there) && here.dli_fbase == there.dli_fbase;
+}
+
+/* Finds the program's own definition: the next one in the search order, else one that only the caller's object sees. */
+static const void *find_original(const char *symbol, const void *caller)
+{
+    Dl_info from;
+    const void *found = tfi_dlsym(RTLD_NEXT, symbol);
+    if (found || !dladdr(caller, &from)) return found;
+    void *handle = dlopen(from.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    if (!handle) return NULL;
+    found = tfi_dlsym(handle, symbol);
+    dlclose(handle);
+    return found && !is_ours(found) ? found : NULL;
+}
+
+static bool is_dftracers(const void *function)
+{
+    Dl_info there;
+    if (!dladdr(function, &there) || !there.dli_fname) return false;
+    const char *slash = strrchr(there.dli_fname, '/');
+    return strstr(slash ? slash : there.dli_fname, "dftracer") != NULL;
+}
+
+__attribute__((visibility("hidden"), used)) const void *tfi_dftracer_choose(uint64_t number, const void *caller)
+{
+    int error = errno;
+    tfi_prepare();
+    const void *original = find_original(names[number].symbol, caller), *chosen = names[number].ours;
+    if (original && (tfi_config.keep_originals || !is_dftracers(original))) chosen = original;
+    else if (original) __atomic_store_n(&tfi_dftracer_target[number], chosen, __ATOMIC_RELAXED);
+    errno = error;
+    return chosen;
+}
+
+#define EXPORT(symbol, why, ours) TFI_ASM_CHOSEN(symbol, tfi_dftracer_number, tfi_dftracer_target, tfi_dftracer_first)
+TFI_ASM_COUNT(tfi_dftracer_number);
+#include "dftracer/interface.def"
+#undef EXPORT
+
+TFI_ASM_CHOOSE(tfi_dftracer_first, tfi_dftracer_choose);
