@@ -3,7 +3,7 @@
  * glibc's dlsym reads its caller's return address, which decides the meaning of RTLD_NEXT and RTLD_DEFAULT and whose
  * own scope is searched. If the wrapper called the original, look-ups would be for the wrapper. (Tried: RTLD_DEFAULT
  * in a library that was opened RTLD_LOCAL gives NULL; RTLD_NEXT in another preloaded library gives that library
- * again, for ever.) So the wrapper jumps to the original, with stack and registers unchanged, in x86-64 assembler.
+ * again, for ever.) So the wrapper jumps to the original, with stack and registers unchanged, in assembler.
  *
  * CUPTI and its helper libraries make their own calls of the driver, by addresses from dlsym. Those look-ups get the
  * driver's functions. (None of these libraries is linked with the driver: nm shows no such symbol in CUDA 12.8 and
@@ -18,6 +18,7 @@
 
 #include "base/raw_dlsym.h"
 #include "base/tfi.h"
+#include "base/x86_64.h"
 #include "cuda/routes.h"
 #include "hooks/copies.h"
 #include "nccl/plugin.h"
@@ -136,29 +137,4 @@ __attribute__((used, visibility("hidden"))) struct answer tfi_dlsym_answer(void 
     return answer;
 }
 
-__asm__(".text\n"
-        ".globl dlsym\n"
-        ".type dlsym, @function\n"
-        "dlsym:\n"
-        "    .cfi_startproc\n"
-        "    endbr64\n"
-        "    push %rdi\n"
-        "    .cfi_adjust_cfa_offset 8\n"
-        "    push %rsi\n"
-        "    .cfi_adjust_cfa_offset 8\n"
-        "    sub $8, %rsp\n"
-        "    .cfi_adjust_cfa_offset 8\n"
-        "    mov 24(%rsp), %rdx\n" /* the return address: the caller */
-        "    call tfi_dlsym_answer\n"
-        "    add $8, %rsp\n"
-        "    .cfi_adjust_cfa_offset -8\n"
-        "    pop %rsi\n"
-        "    .cfi_adjust_cfa_offset -8\n"
-        "    pop %rdi\n"
-        "    .cfi_adjust_cfa_offset -8\n"
-        "    test %rdx, %rdx\n"
-        "    jnz 1f\n"
-        "    jmp *tfi_dlsym_real(%rip)\n"
-        "1:  ret\n"
-        "    .cfi_endproc\n"
-        ".size dlsym, . - dlsym\n");
+TFI_ASM_ANSWER(dlsym, tfi_dlsym_answer, tfi_dlsym_real);

@@ -16,13 +16,17 @@
 #include "base/sys.h"
 #include "base/tfi.h"
 #include "control/rank.h"
+#include "hang/silence.h"
 #include "hooks/hooks.h"
+#include "hooks/posix.h"
+#include "io/process.h"
 
 /* An environment with more entries than this is passed on unchanged. */
 #define MAX_ENVIRONMENT 4096
 
 static _Noreturn void leave(int status)
 {
+    tfi_io_end(status);
     tfi_finish("_exit");
     for (;;) syscall(SYS_exit_group, status);
 }
@@ -35,6 +39,21 @@ TFI_EXPORT _Noreturn void _exit(int status)
 TFI_EXPORT _Noreturn void _Exit(int status)
 {
     leave(status);
+}
+
+void tfi_posix_constructor(void)
+{
+    (void)tfi_real(TFI_HOOK_abort); /* the thread that aborts must not wait for the loader's lock */
+}
+
+/* libstdc++ comes here when no handler catches a C++ exception. libc's own aborts, such as those of assert() and of
+ * malloc(), do not. */
+TFI_EXPORT _Noreturn void abort(void)
+{
+    void (*real)(void) = (void (*)(void))tfi_real(TFI_HOOK_abort);
+    tfi_silence_aborted();
+    if (real) real();
+    for (;;) syscall(SYS_tgkill, tfi_getpid(), tfi_gettid(), SIGABRT);
 }
 
 /* True if a process sends itself an uncaught signal that ends it. Python does so, after its own clean-up, when a
@@ -93,6 +112,7 @@ TFI_EXPORT int execve(const char *path, char *const argv[], char *const envp[])
     size_t count = lacks_run_dir(envp);
     char *room[count + 2];
     char *const *env = with_run_dir(room, envp, count);
+    tfi_io_exec(path);
     tfi_finish("exec");
     return failed((int)syscall(SYS_execve, path, argv, env));
 }
@@ -109,6 +129,7 @@ TFI_EXPORT int execvpe(const char *file, char *const argv[], char *const envp[])
     char *const *env = with_run_dir(room, envp, count);
     int (*real)(const char *, char *const[], char *const[]) = tfi_real(TFI_HOOK_execvpe);
     if (!real) return execve(file, argv, envp);
+    tfi_io_exec(file);
     tfi_finish("exec");
     return failed(real(file, argv, env));
 }
@@ -123,6 +144,7 @@ TFI_EXPORT int execveat(int dir, const char *path, char *const argv[], char *con
     size_t count = lacks_run_dir(envp);
     char *room[count + 2];
     char *const *env = with_run_dir(room, envp, count);
+    tfi_io_exec(path);
     tfi_finish("exec");
     return failed((int)syscall(SYS_execveat, dir, path, argv, env, flags));
 }

@@ -27,7 +27,16 @@
 
 #define INT64 2 /* NVTX_PAYLOAD_TYPE_INT64 */
 
+enum { DETAILS = 3 }; /* direction of a signature record: what the pipeline said of a range */
+
 /* ---- stages ---- */
+
+static void give_number(struct tfi_range *range, PyObject *number)
+{
+    if (number == tfi_python.none) return;
+    range->payload_type = INT64;
+    range->payload = (uint64_t)tfi_python_number(number);
+}
 
 PyObject *tfi_builtin_enter(PyObject *self, PyObject *const *args, ssize_t count)
 {
@@ -39,10 +48,7 @@ PyObject *tfi_builtin_enter(PyObject *self, PyObject *const *args, ssize_t count
     struct tfi_thread *t = tfi_enter(TFI_WHY_STAGE);
     if (t) {
         struct tfi_range range = {.name = tfi_string(name.data, name.length), .flags = TFI_RANGE_STAGE | origin};
-        if (args[2] != tfi_python.none) {
-            range.payload_type = INT64;
-            range.payload = (uint64_t)tfi_python_number(args[2]);
-        }
+        give_number(&range, args[2]);
         id = tfi_stage_start(t, &range);
         tfi_leave(t);
     }
@@ -87,7 +93,7 @@ PyObject *tfi_builtin_ranges(PyObject *self, PyObject *const *args, ssize_t coun
     enum {
         MOST = 256,
         ORIGINS = TFI_RANGE_TORCH | TFI_RANGE_FUNCTION | TFI_RANGE_AUTO | TFI_RANGE_MODULE | TFI_RANGE_TELEFUSER |
-                  TFI_RANGE_CACHE_DIT
+                  TFI_RANGE_CACHE_DIT | TFI_RANGE_DFTRACER
     };
     uint64_t ids[MOST];
     unsigned open = 0;
@@ -103,6 +109,43 @@ PyObject *tfi_builtin_ranges(PyObject *self, PyObject *const *args, ssize_t coun
     for (unsigned i = 0; tuple && i < open; i++)
         tfi_python.PyTuple_SetItem(tuple, i, tfi_python.PyLong_FromLongLong((long long)ids[i]));
     return tuple;
+}
+
+/* Converts an age in nanoseconds to the time of the trace's counter. */
+static uint64_t ticks_ago(uint64_t now, int64_t ns)
+{
+    double ticks = (double)ns / tfi_clock_ns_per_tick();
+    if (ticks < 0) return UINT64_MAX;
+    return ticks < (double)now ? now - (uint64_t)ticks : 0;
+}
+
+PyObject *tfi_builtin_past(PyObject *self, PyObject *const *args, ssize_t count)
+{
+    struct tfi_python_text name;
+    uint64_t id = 0;
+    (void)self;
+    if (count != 5 || !tfi_python_text(args[0], &name)) return tfi_python.PyLong_FromLongLong(0);
+    struct tfi_thread *t = tfi_enter(TFI_WHY_STAGE);
+    if (t) {
+        struct tfi_range range = {.name = tfi_string(name.data, name.length),
+                                  .flags = (uint32_t)tfi_python_number(args[1])};
+        give_number(&range, args[4]);
+        uint64_t now = tfi_ticks();
+        id = tfi_stage_past(t, &range, ticks_ago(now, tfi_python_number(args[2])),
+                            ticks_ago(now, tfi_python_number(args[3])));
+        tfi_leave(t);
+    }
+    tfi_python_text_end(&name);
+    return tfi_python.PyLong_FromLongLong((long long)id);
+}
+
+PyObject *tfi_builtin_undecided(PyObject *self, PyObject *const *args, ssize_t count)
+{
+    (void)self;
+    (void)args;
+    (void)count;
+    tfi_config_select_undecided();
+    return tfi_python_none();
 }
 
 PyObject *tfi_builtin_mark(PyObject *self, PyObject *const *args, ssize_t count)
@@ -195,18 +238,27 @@ PyObject *tfi_builtin_signature(PyObject *self, PyObject *const *args, ssize_t c
     if (name) {
         uint32_t text = tfi_string(json.data, json.length);
         tfi_timing_signature(name, direction, text);
-        struct tfi_rec_signature *rec = TFI_RESERVE(t, signature);
-        if (rec) {
-            rec->text = text;
-            rec->time = tfi_ticks();
-            rec->id = id;
-            rec->name = name;
-            rec->direction = direction;
-            tfi_commit(t, sizeof *rec);
-        }
+        TFI_WRITE(t, signature, .text = text, .time = tfi_ticks(), .id = id, .name = name, .direction = direction);
     }
     if (t) tfi_leave(t);
     tfi_python_text_end(&json);
+    return tfi_python_none();
+}
+
+PyObject *tfi_builtin_details(PyObject *self, PyObject *const *args, ssize_t count)
+{
+    struct tfi_python_text name, json;
+    (void)self;
+    uint64_t id = count == 3 ? (uint64_t)tfi_python_number(args[0]) : 0;
+    if (!id || !tfi_python_text(args[1], &name)) return tfi_python_none();
+    struct tfi_thread *t = tfi_python_text(args[2], &json) ? tfi_enter(TFI_WHY_NONE) : NULL;
+    if (t) {
+        uint32_t stage = tfi_string(name.data, name.length), text = tfi_string(json.data, json.length);
+        TFI_WRITE(t, signature, .text = text, .time = tfi_ticks(), .id = id, .name = stage, .direction = DETAILS);
+        tfi_leave(t);
+    }
+    tfi_python_text_end(&json);
+    tfi_python_text_end(&name);
     return tfi_python_none();
 }
 

@@ -16,15 +16,12 @@
 #include "base/fmt.h"
 #include "base/raw_dlsym.h"
 #include "base/tfi.h"
+#include "python/layout.h"
 
-enum { OWNED_BY_INTERPRETER = 3, REFERENCE_TAG = 3, NO_LINE = -128 };
-
-struct layout {
-    int minor, cframe, current, code, previous, at, owner, filename, name, lines, first, adaptive, ascii;
-};
+enum { NO_LINE = -128 };
 
 #define PYTHON(...) {__VA_ARGS__},
-static const struct layout layouts[] = {
+static const struct tfi_python_layout layouts[] = {
 #include "python/frames.def"
 };
 #undef PYTHON
@@ -33,8 +30,8 @@ typedef void object; /* PyObject */
 
 static struct {
     bool found;
-    const struct layout *layout; /* NULL: unknown, the interpreter is asked */
-    struct layout told;
+    const struct tfi_python_layout *layout; /* NULL: unknown, the interpreter is asked */
+    struct tfi_python_layout told;
     const void *evaluator;
     int (*is_initialized)(void);
     int (*is_finalizing)(void);
@@ -76,26 +73,27 @@ enum { VERSION = 1, FREE_THREADED };
 struct places {
     int minor;
     uint8_t current, previous, code, at, owner, filename, name, lines, first, adaptive, ascii;
+    uint8_t interpreter, threads, next, id, tid, qualified;
 };
 static const struct places told_at[] = {
-    {13, 23, 29, 30, 31, 33, 35, 36, 38, 39, 43, 70},
-    {14, 26, 32, 33, 34, 36, 40, 41, 43, 44, 48, 80},
+    {13, 23, 29, 30, 31, 33, 35, 36, 38, 39, 43, 70, 8, 9, 21, 24, 25, 37},
+    {14, 26, 32, 33, 34, 36, 40, 41, 43, 44, 48, 80, 8, 9, 24, 27, 28, 42},
 };
 
 /* NULL if the interpreter does not publish its offsets, or runs without the GIL: objects then have another head
  * than the one by which names are read. */
-static const struct layout *layout_told(const uint64_t *offsets, const struct layout *known)
+static const struct tfi_python_layout *layout_told(const uint64_t *offsets, const struct tfi_python_layout *known)
 {
-    enum { MAX_OFFSET = 4096 };
+    enum { MAX_OFFSET = 1 << 20 };
     const struct places *p = NULL;
     for (size_t i = 0; i < TFI_COUNT(told_at); i++)
         if (told_at[i].minor == known->minor) p = &told_at[i];
     if (!p || !offsets || memcmp(offsets, "xdebugpy", 8) != 0 || (int)(offsets[VERSION] >> 16 & 0xff) != p->minor ||
         offsets[FREE_THREADED])
         return NULL;
-    for (const uint8_t *place = &p->current; place <= &p->ascii; place++)
+    for (const uint8_t *place = &p->current; place <= &p->qualified; place++)
         if (offsets[*place] >= MAX_OFFSET) return NULL;
-    python.told = (struct layout){
+    python.told = (struct tfi_python_layout){
         .minor = known->minor,
         .cframe = -1,
         .current = (int)offsets[p->current],
@@ -109,6 +107,12 @@ static const struct layout *layout_told(const uint64_t *offsets, const struct la
         .first = (int)offsets[p->first],
         .adaptive = (int)offsets[p->adaptive],
         .ascii = (int)offsets[p->ascii],
+        .interpreter = (int)offsets[p->interpreter],
+        .threads = (int)offsets[p->threads],
+        .next = (int)offsets[p->next],
+        .id = (int)offsets[p->id],
+        .tid = (int)offsets[p->tid],
+        .qualified = (int)offsets[p->qualified],
     };
     return &python.told;
 }
@@ -123,7 +127,7 @@ static int minor_of(const char *version)
     return minor;
 }
 
-static const struct layout *layout_of(int minor)
+static const struct tfi_python_layout *layout_of(int minor)
 {
     for (size_t i = 0; i < TFI_COUNT(layouts); i++) {
         if (layouts[i].minor != minor) continue;
@@ -165,6 +169,11 @@ bool tfi_python_find(void)
     return true;
 }
 
+const struct tfi_python_layout *tfi_python_layout(void)
+{
+    return python.layout;
+}
+
 const void *tfi_python_evaluator(void)
 {
     return python.evaluator;
@@ -174,18 +183,18 @@ const void *tfi_python_evaluator(void)
 
 static uint32_t read_frames(const char *thread, struct tfi_python_frame *frames, uint32_t max)
 {
-    const struct layout *o = python.layout;
+    const struct tfi_python_layout *o = python.layout;
     const char *holder = o->cframe < 0 ? thread : pointer_at(thread, o->cframe);
     const char *frame = holder ? pointer_at(holder, o->current) : NULL;
     uint32_t n = 0;
     for (; frame && n < max; frame = pointer_at(frame, o->previous)) {
         struct tfi_python_frame *f = &frames[n];
-        if (o->minor >= 12 && frame[o->owner] >= OWNED_BY_INTERPRETER) {
+        if (o->minor >= 12 && frame[o->owner] >= TFI_PYTHON_SHIM) {
             if (n) frames[n - 1].first = true;
             continue;
         }
         const char *code = pointer_at(frame, o->code);
-        if (o->minor >= 14) code -= (uintptr_t)code & REFERENCE_TAG; /* the low bits tell who counts the reference */
+        if (o->minor >= 14) code -= (uintptr_t)code & TFI_PYTHON_TAG; /* the low bits tell who counts the reference */
         f->code = code;
         f->name =
             (uint64_t)(uintptr_t)pointer_at(code, o->name) * 31 + (uint64_t)(uintptr_t)pointer_at(code, o->filename);
@@ -276,16 +285,22 @@ static int line_of_entries(const uint8_t *p, const uint8_t *end, int64_t at, int
     return line;
 }
 
-static int line_of(const struct layout *o, const struct tfi_python_frame *frame)
+int tfi_python_line(const struct tfi_python_layout *layout, const void *table, size_t bytes, int64_t at, int first)
 {
-    enum { BYTES_LENGTH = 16, BYTES = 32 };
+    const uint8_t *p = table, *end = p + bytes;
+    if (at < 0) return first;
+    if (layout->minor <= 9) return line_of_pairs(p, end, at, first);
+    if (layout->minor == 10) return line_of_ranges(p, end, at, first);
+    return line_of_entries(p, end, at, first);
+}
+
+static int line_of(const struct tfi_python_layout *o, const struct tfi_python_frame *frame)
+{
     const char *table = pointer_at(frame->code, o->lines);
     int first = int_at(frame->code, o->first);
-    if (!table || frame->at < 0) return first;
-    const uint8_t *p = (const uint8_t *)table + BYTES, *end = p + (uintptr_t)pointer_at(table, BYTES_LENGTH);
-    if (o->minor <= 9) return line_of_pairs(p, end, frame->at, first);
-    if (o->minor == 10) return line_of_ranges(p, end, frame->at, first);
-    return line_of_entries(p, end, frame->at, first);
+    if (!table) return first;
+    size_t bytes = (uintptr_t)pointer_at(table, TFI_OBJECT_LENGTH);
+    return tfi_python_line(o, table + TFI_BYTES_DATA, bytes, frame->at, first);
 }
 
 /* ---- names ---- */
@@ -301,21 +316,32 @@ static void add_character(struct tfi_text *text, uint32_t c)
     tfi_text_bytes(text, bytes, n);
 }
 
-/* Adds a str object as UTF-8. */
-static void add_str(struct tfi_text *text, const struct layout *o, const char *str)
+bool tfi_python_characters(const struct tfi_python_layout *layout, const char *str, struct tfi_python_characters *found)
 {
-    enum { LENGTH = 16, STATE = 32, MAX_LENGTH = 1024 };
-    if (!str) return;
-    unsigned state = (unsigned)int_at(str, STATE), kind = state >> 2 & 7;
+    unsigned state = (unsigned)int_at(str, TFI_STR_STATE), kind = state >> 2 & 7;
     bool compact = state >> 5 & 1, ascii = state >> 6 & 1;
-    uint64_t length = (uintptr_t)pointer_at(str, LENGTH);
-    const char *at = str + o->ascii + (ascii ? 0 : o->minor >= 12 ? 16 : 24);
-    if (!compact || (kind != 1 && kind != 2 && kind != 4)) return;
-    for (uint64_t i = 0; i < length && i < MAX_LENGTH; i++, at += kind) {
+    uint64_t length = (uintptr_t)pointer_at(str, TFI_OBJECT_LENGTH);
+    found->length = length < TFI_PYTHON_CHARACTERS ? length : TFI_PYTHON_CHARACTERS;
+    found->width = kind;
+    found->offset = (uint32_t)layout->ascii + (ascii ? 0u : layout->minor >= 12 ? 16u : 24u);
+    return compact && (kind == 1 || kind == 2 || kind == 4);
+}
+
+void tfi_python_add_characters(struct tfi_text *text, const char *str, const struct tfi_python_characters *characters)
+{
+    const char *at = str + characters->offset;
+    for (uint64_t i = 0; i < characters->length; i++, at += characters->width) {
         uint32_t c = 0;
-        memcpy(&c, at, kind);
+        memcpy(&c, at, characters->width);
         add_character(text, c);
     }
+}
+
+/* Adds a str object as UTF-8. */
+static void add_str(struct tfi_text *text, const struct tfi_python_layout *o, const char *str)
+{
+    struct tfi_python_characters characters;
+    if (str && tfi_python_characters(o, str, &characters)) tfi_python_add_characters(text, str, &characters);
 }
 
 static void add_attribute(struct tfi_text *text, const struct tfi_python_frame *frame, const char *name)
@@ -330,7 +356,7 @@ static void add_attribute(struct tfi_text *text, const struct tfi_python_frame *
 
 void tfi_python_describe(struct tfi_text *text, const struct tfi_python_frame *frame)
 {
-    const struct layout *o = python.layout;
+    const struct tfi_python_layout *o = python.layout;
     object *error[3];
     if (o) {
         add_str(text, o, pointer_at(frame->code, o->name));

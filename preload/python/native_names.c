@@ -39,15 +39,16 @@ static unsigned long long adds, subs;
 
 static void drop_index(struct found *f)
 {
-    if (f->order) munmap(f->order, f->max_order * sizeof *f->order);
+    if (f->order) tfi_unmap(f->order, f->max_order * sizeof *f->order);
     f->order = NULL;
     f->nr_order = f->max_order = 0;
 }
 
 static void own_path(struct found *f, const char *path)
 {
-    ssize_t length = *path ? (ssize_t)tfi_fmt(f->path, sizeof f->path, "%s", path)
-                           : readlink("/proc/self/exe", f->path, sizeof f->path - 1); /* the program's name is empty */
+    ssize_t length =
+        *path ? (ssize_t)tfi_fmt(f->path, sizeof f->path, "%s", path)
+              : tfi_readlink("/proc/self/exe", f->path, sizeof f->path - 1); /* the program's name is empty */
     f->path[length < 0 ? 0 : length] = 0;
     f->object.path = f->path;
 }

@@ -26,6 +26,7 @@
 #include "base/sys.h"
 #include "base/tfi.h"
 #include "control/config.h"
+#include "record/background.h"
 #include "record/log.h"
 
 #define FILE_INPUT 257 /* Py_file_input */
@@ -38,10 +39,12 @@ struct tfi_python tfi_python;
 /* Changed with the GIL. */
 static enum { WAITING, RUNNING, DONE } state;
 static PyObject *namespace;
-static PyObject *exec_function; /* called with code objects, NULL if there is no consumer */
-static bool here;               /* this process has an interpreter */
-static bool late;               /* it was running before this library was loaded */
-static void *interpreter;       /* owner of these objects; NULL if the version does not tell */
+static PyObject *exec_function;                   /* called with code objects, NULL if there is no consumer */
+static void (*uncaught_function)(PyObject *args); /* atomic */
+static bool forked;                               /* the next audit event is to start the background thread again */
+static bool here;                                 /* this process has an interpreter */
+static bool late;                                 /* it was running before this library was loaded */
+static void *interpreter;                         /* owner of these objects; NULL if the version does not tell */
 
 /* ---- the interpreter's functions ---- */
 
@@ -55,6 +58,7 @@ static const struct {
 #include "python/python.def"
     {"_Py_NoneStruct", offsetof(struct tfi_python, none), true},
     {"PyExc_KeyboardInterrupt", offsetof(struct tfi_python, keyboard_interrupt), true},
+    {"PyExc_SystemExit", offsetof(struct tfi_python, system_exit), true},
     {"PyExc_RuntimeError", offsetof(struct tfi_python, runtime_error), true},
 };
 #undef PYTHON
@@ -77,6 +81,7 @@ static bool resolve(void)
         return false;
     }
     tfi_python.keyboard_interrupt = *(PyObject **)tfi_python.keyboard_interrupt; /* variables, unlike None */
+    tfi_python.system_exit = *(PyObject **)tfi_python.system_exit;
     tfi_python.runtime_error = *(PyObject **)tfi_python.runtime_error;
     return true;
 }
@@ -174,7 +179,7 @@ static PyObject *list_of(const char *names)
 /* Maps the words of TFI_ACTIVITIES to their bits. */
 static PyObject *bits_of_activities(void)
 {
-#define ACTIVITY(name, word, recorded, meaning) {word, TFI_ACTIVITY_##name},
+#define ACTIVITY(name, word, meaning) {word, TFI_ACTIVITY_##name},
     static const struct {
         const char *word;
         uint32_t bit;
@@ -188,7 +193,8 @@ static PyObject *bits_of_activities(void)
 }
 
 /* Returns a dict of the settings in env.def by field name, without those that only C uses. It also has `bits` (each
- * activity's bit, by its name) and `fixed` (the bits that the environment sets; the others are defaults). */
+ * activity's bit, by its name), `activities` (the bits of TFI_ACTIVITIES) and `fixed` (the bits that the environment sets;
+ * the others are defaults). */
 static PyObject *make_config(void)
 {
     struct tfi_setting setting;
@@ -207,6 +213,8 @@ static PyObject *make_config(void)
     if (dict) put(dict, "bits", bits_of_activities());
     PyObject *fixed = dict ? tfi_python.PyLong_FromLongLong(tfi_config.fixed) : NULL;
     if (fixed) put(dict, "fixed", fixed);
+    PyObject *activities = dict ? tfi_python.PyLong_FromLongLong(tfi_config.activities) : NULL;
+    if (activities) put(dict, "activities", activities);
     return dict;
 }
 
@@ -304,6 +312,18 @@ static TFI_COLD void tell_exec(PyObject *args)
     tfi_python.PyErr_Restore(type, value, traceback);
 }
 
+void tfi_python_on_uncaught(void (*function)(PyObject *args))
+{
+    __atomic_store_n(&uncaught_function, function, __ATOMIC_RELEASE);
+}
+
+static TFI_COLD void tell_raised(PyObject *args)
+{
+    void (*function)(PyObject *) = __atomic_load_n(&uncaught_function, __ATOMIC_ACQUIRE);
+    if (!function || !namespace || (interpreter && tfi_python.PyInterpreterState_Get() != interpreter)) return;
+    function(args);
+}
+
 /* The interpreter allocates its entry of a hook before it knows its allocator, and frees it with the one it chose.
  * The allocator of -X dev and PYTHONMALLOC=debug aborts when it is given memory that it did not allocate. The
  * entry's address is therefore noted, and the entry is freed by the allocator that made it. Threads that still run
@@ -377,12 +397,31 @@ static bool imports_torch(PyObject *args)
     return torch;
 }
 
+/* Called in the parent of os.fork(), which has ended the background thread. */
+PyObject *tfi_builtin_forked(PyObject *self, PyObject *const *args, ssize_t count)
+{
+    (void)self;
+    forked = count == 1 && tfi_python_number(args[0]) != 0;
+    if (!forked) tfi_background_again();
+    return tfi_python_none();
+}
+
+static TFI_COLD void start_again(void)
+{
+    int error = errno;
+    forked = false;
+    tfi_background_again();
+    errno = error;
+}
+
 static int hook(const char *event, PyObject *args, void *data)
 {
     (void)data;
+    if (TFI_UNLIKELY(forked)) start_again();
     if (TFI_UNLIKELY(event[0] == 'c') && strcmp(event, "cpython._PySys_ClearAuditHooks") == 0) expect_free();
     if (TFI_LIKELY(state != WAITING)) {
         if (TFI_UNLIKELY(exec_function != NULL) && state == DONE && strcmp(event, "exec") == 0) tell_exec(args);
+        if (TFI_UNLIKELY(event[0] == 's') && strcmp(event, "sys.excepthook") == 0) tell_raised(args);
         return 0;
     }
     if (strncmp(event, "cpython.run_", 12) == 0 || (strcmp(event, "import") == 0 && (late || imports_torch(args))))

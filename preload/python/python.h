@@ -39,6 +39,7 @@ struct tfi_python {
 #include "python/python.def"
     PyObject *none;
     PyObject *keyboard_interrupt; /* the exception class */
+    PyObject *system_exit;
     PyObject *runtime_error;
 };
 #undef PYTHON
@@ -62,6 +63,10 @@ void tfi_python_awake(struct tfi_thread *thread);
 
 /* Called at wake: writes the rank. */
 void tfi_python_rank_awake(struct tfi_thread *thread);
+
+/* Names the function that is called with the arguments of the audit event sys.excepthook: nothing caught an exception,
+ * and the interpreter has not printed it yet. */
+void tfi_python_on_uncaught(void (*function)(PyObject *args));
 
 /* Returns a new reference to None. */
 PyObject *tfi_python_none(void);

@@ -20,9 +20,17 @@ _PARTS = (
     ("uvloop", "stages", "_watch_uvloop"),
     ("torch", "torch", "_watch_torch"),
     ("torch.distributed.distributed_c10d", "torch", "_watch_distributed"),
+    ("torch.utils.data._utils.worker", "loader", "_watch_workers"),
+    ("torch.utils.data.dataloader", "loader", "_watch_loaders"),
     ("telefuser.utils.profiler", "telefuser", "_mark_telefuser"),
     ("cache_dit.profiler", "markers", "_mark_cache_dit"),
     ("cache_dit._utils.utils", "markers", "_mark_cache_dit_arguments"),
+    ("dftracer.logger", "dftracer", "_watch_dftracer"),
+    ("dftracer.dbg.logger", "dftracer", "_watch_dftracer"),
+    ("dftracer_dbg.logger", "dftracer", "_watch_dftracer"),
+    ("dftracer.python.common", "dftracer", "_watch_dftracer"),
+    ("dftracer.python.ai_common", "dftracer", "_watch_dftracer_ai"),
+    ("dftracer.python.dynamo", "dftracer", "_watch_dftracer_dynamo"),
     ("diffusers.pipelines.pipeline_utils", "auto", "_auto_diffusers"),
     ("transformers.generation.utils", "auto", "_auto_transformers"),
 ) + tuple((name, "torch", "_watch_native") for name in _config["native"])
@@ -162,8 +170,16 @@ def _load_functions(module):
         _load("functions")
 
 
+def _after_fork():
+    """Starts the background thread again. From 3.12 on Python warns of a second thread, and some releases count the
+    threads after they have called us: there the next audit event starts it."""
+    _forked(sys.version_info >= (3, 12))
+
+
 def _begin():
     _debug("shim: begin")
+    if _config["hang_s"] and "posix" in sys.modules:
+        sys.modules["posix"].register_at_fork(after_in_parent=_guarded(_after_fork))
     for module, part, function in _PARTS:
         def act(found, part=part, function=function):
             if _load("stages") and _load(part):

@@ -27,14 +27,7 @@ static void write_snapshot(struct tfi_thread *t, uint64_t id, uint32_t name, con
         tfi_fmt(list, sizeof list, "[%lu, %lu, %lu, %lu]", (unsigned long)m->allocated, (unsigned long)m->reserved,
                 (unsigned long)m->peak_allocated, (unsigned long)m->peak_reserved);
     uint32_t text = tfi_string(list, length);
-    struct tfi_rec_signature *rec = TFI_RESERVE(t, signature);
-    if (!rec) return;
-    rec->text = text;
-    rec->time = tfi_ticks();
-    rec->id = id;
-    rec->name = name;
-    rec->direction = SNAPSHOT;
-    tfi_commit(t, sizeof *rec);
+    TFI_WRITE(t, signature, .text = text, .time = tfi_ticks(), .id = id, .name = name, .direction = SNAPSHOT);
 }
 
 PyObject *tfi_builtin_snapshot(PyObject *self, PyObject *const *args, ssize_t count)
