@@ -35,11 +35,17 @@
 #include "cupti/client.h"
 #include "hooks/dl.h"
 #include "hooks/hooks.h"
+#include "hooks/posix.h"
+#include "io/io.h"
+#include "io/process.h"
+#include "io/sums.h"
+#include "io/uring.h"
 #include "nccl/plugin.h"
 #include "nvml/nvml.h"
 #include "nvtx/nvtx.h"
 #include "python/callstack.h"
 #include "python/python.h"
+#include "hang/silence.h"
 #include "record/background.h"
 #include "record/clock.h"
 #include "record/cost.h"
@@ -147,6 +153,7 @@ static void restart(void)
     tfi_background_restart();
     tfi_workers_cpu_restart();
     tfi_nvml_restart();
+    tfi_silence_restart();
     tfi_writer_restart();
     tfi_schedule_restart();
     tfi_v2_restart();
@@ -204,6 +211,7 @@ static void wake(void)
     }
     tfi_cupti_awake();
     tfi_nvml_awake();
+    tfi_silence_awake();
     tfi_cost_add(tfi_ticks() - start);
 }
 
@@ -319,7 +327,10 @@ static void finish(const char *reason)
     bool outside = all_outside();
     report_unmatched(reason);
     outside &= tfi_nvml_finish();
+    outside &= tfi_silence_finish();
     outside &= tfi_device_finish();
+    if (outside) tfi_uring_finish();
+    if (outside) tfi_sums_finish();
     write_timing();
     tfi_log_end();
     bool whole = tfi_writer_finish(reason);
@@ -348,8 +359,8 @@ static void resume(void)
 
 /* Jobs of the background thread, in the order in which it asks them. Chunks come before the device, because they hold
  * memory that threads wait for. */
-static const struct tfi_job *const jobs[] = {&tfi_schedule_job, &tfi_writer_job, &tfi_cupti_job, &tfi_event_times_job,
-                                             &tfi_nvml_job};
+static const struct tfi_job *const jobs[] = {&tfi_schedule_job,    &tfi_writer_job, &tfi_cupti_job,
+                                             &tfi_event_times_job, &tfi_nvml_job,   &tfi_silence_job};
 
 /* Runs once. Constructors of other libraries may call into us first, so the first call may come from one of them. */
 void tfi_construct(void)
@@ -371,12 +382,14 @@ void tfi_construct(void)
     tfi_background_init(jobs, TFI_COUNT(jobs));
     tfi_clock_init();
     tfi_dl_constructor();
+    tfi_posix_constructor();
     tfi_run_dir_pass_on();
     tfi_callstack_constructor();
     tfi_console_constructor();
     tfi_device_constructor();
     tfi_sync_constructor();
     tfi_select_constructor();
+    tfi_io_constructor();
     tfi_nvtx_constructor();
     tfi_nccl_plugin_constructor();
     tfi_python_constructor();
@@ -389,6 +402,7 @@ __attribute__((constructor)) static void load(void)
 
 __attribute__((destructor)) static void unload(void)
 {
+    tfi_io_end(-1);
     tfi_finish("exit");
 }
 

@@ -55,7 +55,7 @@ static int high_fd(int fd)
 static bool is_file(int fd, uint64_t device, uint64_t inode)
 {
     struct stat st;
-    return fd >= 0 && fstat(fd, &st) == 0 && st.st_dev == device && st.st_ino == inode;
+    return fd >= 0 && tfi_fstat(fd, &st) == 0 && st.st_dev == device && st.st_ino == inode;
 }
 
 /* ---- the walk ---- */
@@ -83,7 +83,7 @@ static bool read_link(int at, const char *name)
     int fd = open_at(at, name, O_PATH | O_NOFOLLOW);
     if (fd < 0) return false;
     long length = -1;
-    if (fstat(fd, &st) != 0 || !S_ISLNK(st.st_mode)) errno = ENOTDIR;
+    if (tfi_fstat(fd, &st) != 0 || !S_ISLNK(st.st_mode)) errno = ENOTDIR;
     else if (st.st_uid != geteuid() && st.st_uid != 0) errno = ELOOP;
     else length = syscall(SYS_readlinkat, fd, "", walk.target, sizeof walk.target - 1);
     close_raw(fd);
@@ -154,7 +154,7 @@ bool tfi_dir_make(struct tfi_dir *dir, const char *path)
     tfi_unlock(&walk.lock);
     if (fd < 0) return false;
     fd = high_fd(fd);
-    if (fstat(fd, &st) != 0) {
+    if (tfi_fstat(fd, &st) != 0) {
         close_raw(fd);
         return false;
     }
@@ -210,14 +210,14 @@ int tfi_dir_create(struct tfi_dir *dir, const char *name, int flags)
 {
     struct stat st;
     int fd = high_fd(open_in(dir, name, flags | O_CREAT | O_EXCL));
-    if (fd >= 0 && fstat(fd, &st) == 0 && (st.st_mode & 07777) != MODE) syscall(SYS_fchmod, fd, MODE);
+    if (fd >= 0 && tfi_fstat(fd, &st) == 0 && (st.st_mode & 07777) != MODE) syscall(SYS_fchmod, fd, MODE);
     return fd;
 }
 
 bool tfi_dir_look(struct tfi_dir *dir, const char *name, struct stat *st)
 {
     int at = tfi_dir_fd(dir);
-    return at >= 0 && fstatat(at, name, st, AT_SYMLINK_NOFOLLOW) == 0;
+    return at >= 0 && tfi_fstatat(at, name, st, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 bool tfi_dir_has(struct tfi_dir *dir, const char *name)
@@ -262,7 +262,7 @@ ssize_t tfi_read_file(const char *path, char *buf, size_t size)
     struct stat st;
     int fd = open_at(AT_FDCWD, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) return -1;
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) return read_all(fd, buf, size);
+    if (tfi_fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) return read_all(fd, buf, size);
     close_raw(fd);
     errno = EINVAL;
     return -1;
@@ -276,7 +276,7 @@ bool tfi_file_create(struct tfi_file *file, struct tfi_dir *dir, const char *nam
     file->fd = -1;
     int fd = tfi_dir_create(dir, name, O_WRONLY | O_APPEND);
     if (fd < 0) return false;
-    if (fstat(fd, &st) != 0) {
+    if (tfi_fstat(fd, &st) != 0) {
         close_raw(fd);
         return false;
     }
@@ -311,7 +311,7 @@ static bool check_file(struct tfi_file *file)
 bool tfi_file_is_gone(struct tfi_file *file)
 {
     struct stat st;
-    if (is_open(file) && fstat(file->fd, &st) == 0 && st.st_nlink > 0) return false;
+    if (is_open(file) && tfi_fstat(file->fd, &st) == 0 && st.st_nlink > 0) return false;
     if (!tfi_dir_look(file->dir, file->name, &st)) return errno == ENOENT || errno == ENOTDIR || errno == ESTALE;
     return st.st_dev != file->device || st.st_ino != file->inode;
 }

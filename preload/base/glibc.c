@@ -1,28 +1,41 @@
-/* glibc.c - implements by system calls the functions that glibc has as symbols only since 2.33; see glibc.h.
+/* glibc.c - implements the functions of glibc.h by system calls.
  *
- * The functions are hidden: other libraries of the process find libc's. On x86-64 the kernel's struct stat is libc's.
+ * On x86-64 the kernel's struct stat is libc's.
  */
+#include "base/glibc.h"
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-int fstatat(int dir, const char *path, struct stat *st, int flags)
+int tfi_fstatat(int dir, const char *path, struct stat *st, int flags)
 {
     return (int)syscall(SYS_newfstatat, dir, path, st, flags);
 }
 
-int stat(const char *path, struct stat *st)
+int tfi_stat(const char *path, struct stat *st)
 {
-    return fstatat(AT_FDCWD, path, st, 0);
+    return tfi_fstatat(AT_FDCWD, path, st, 0);
 }
 
-int lstat(const char *path, struct stat *st)
+int tfi_lstat(const char *path, struct stat *st)
 {
-    return fstatat(AT_FDCWD, path, st, AT_SYMLINK_NOFOLLOW);
+    return tfi_fstatat(AT_FDCWD, path, st, AT_SYMLINK_NOFOLLOW);
 }
 
-int fstat(int fd, struct stat *st)
+int tfi_fstat(int fd, struct stat *st)
 {
-    return fstatat(fd, "", st, AT_EMPTY_PATH); /* as the loader: a seccomp filter that lets programs start allows it */
+    return tfi_fstatat(fd, "", st,
+                       AT_EMPTY_PATH); /* as the loader: a seccomp filter that lets programs start allows it */
+}
+
+int tfi_unmap(void *address, size_t bytes)
+{
+    return (int)syscall(SYS_munmap, address, bytes);
+}
+
+ssize_t tfi_readlink(const char *path, char *target, size_t size)
+{
+    return syscall(SYS_readlink, path, target, size);
 }

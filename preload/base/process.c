@@ -6,6 +6,8 @@
 #include "base/process.h"
 
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 static struct tfi_process before_constructor;
 static size_t page_bytes; /* 0: there is no page, or it is already marked to be wiped on fork */
@@ -29,7 +31,7 @@ void tfi_process_keep(void)
 {
     size_t bytes = __atomic_load_n(&page_bytes, __ATOMIC_ACQUIRE);
     if (TFI_LIKELY(!bytes)) return;
-    madvise(tfi_process, bytes, MADV_WIPEONFORK);
+    syscall(SYS_madvise, tfi_process, bytes, MADV_WIPEONFORK);
     __atomic_store_n(&page_bytes, 0, __ATOMIC_RELEASE);
 }
 

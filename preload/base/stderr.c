@@ -36,12 +36,12 @@ static bool known;
 
 void tfi_stderr_init(void)
 {
-    known = fstat(STDERR_FILENO, &at_start) == 0;
+    known = tfi_fstat(STDERR_FILENO, &at_start) == 0;
 }
 
 static bool still_stderr(struct stat *st)
 {
-    if (!known || fstat(STDERR_FILENO, st) != 0) return false;
+    if (!known || tfi_fstat(STDERR_FILENO, st) != 0) return false;
     if (st->st_dev == at_start.st_dev && st->st_ino == at_start.st_ino) return true;
     return S_ISFIFO(st->st_mode) || S_ISCHR(st->st_mode);
 }

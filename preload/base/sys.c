@@ -183,6 +183,11 @@ pid_t tfi_getpid(void)
     return (pid_t)syscall(SYS_getpid);
 }
 
+bool tfi_in_shared_child(void)
+{
+    return holder() != (uint32_t)tfi_getpid() << 2;
+}
+
 pid_t tfi_gettid(void)
 {
     return (pid_t)syscall(SYS_gettid);
@@ -200,6 +205,11 @@ uint64_t tfi_monotonic_ns(void)
     return clock_ns(CLOCK_MONOTONIC);
 }
 
+uint64_t tfi_monotonic_ms(void)
+{
+    return tfi_monotonic_ns() / 1000000;
+}
+
 uint64_t tfi_realtime_ns(void)
 {
     return clock_ns(CLOCK_REALTIME);
@@ -212,6 +222,17 @@ void tfi_register_barrier(void)
 
 void *tfi_map(size_t bytes)
 {
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *p = (void *)syscall(SYS_mmap, NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L);
     return p == MAP_FAILED ? NULL : p;
+}
+
+void *tfi_map_once(void *place, size_t bytes)
+{
+    typedef void *__attribute__((may_alias)) any_pointer;
+    any_pointer *pointer = place;
+    void *known = __atomic_load_n(pointer, __ATOMIC_ACQUIRE), *fresh;
+    if (known || !(fresh = tfi_map(bytes))) return known;
+    if (__atomic_compare_exchange_n(pointer, &known, fresh, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return fresh;
+    tfi_unmap(fresh, bytes);
+    return known;
 }

@@ -51,7 +51,11 @@ void tfi_futex_wake(uint32_t *word);
 pid_t tfi_getpid(void);
 pid_t tfi_gettid(void);
 
+/* True in a child that shares this process's memory, such as that of vfork. Asks the kernel. */
+bool tfi_in_shared_child(void);
+
 uint64_t tfi_monotonic_ns(void);
+uint64_t tfi_monotonic_ms(void);
 uint64_t tfi_realtime_ns(void);
 
 /* Registers this process for MEMBARRIER_CMD_PRIVATE_EXPEDITED. */
@@ -59,5 +63,9 @@ void tfi_register_barrier(void);
 
 /* Zeroed private memory, NULL if there is none. */
 void *tfi_map(size_t bytes);
+
+/* Returns the memory that the pointer at `place` points to, and maps it at the first call; NULL if there is none.
+ * Threads may call it at the same time: all get the same memory. */
+void *tfi_map_once(void *place, size_t bytes);
 
 #endif

@@ -248,7 +248,7 @@ static void add_pair(struct tfi_text *text, const char *key, const char *value, 
 static void add_program(struct tfi_text *text)
 {
     static char path[4096];
-    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+    ssize_t n = tfi_readlink("/proc/self/exe", path, sizeof path - 1);
     if (n <= 0) return;
     path[n] = 0;
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;

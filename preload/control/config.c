@@ -159,28 +159,10 @@ static void switch_activity(uint32_t bit, uint32_t flag)
     if (flag != TFI_UNSET) tfi_config.fixed |= bit;
 }
 
-/* Warns about requested activities that nothing records yet. */
-static void complain_early(void)
-{
-#define ACTIVITY(name, word, recorded, meaning) {word, TFI_ACTIVITY_##name, recorded},
-    static const struct {
-        const char *word;
-        uint32_t bit;
-        bool recorded;
-    } rows[] = {
-#include "env.def"
-    };
-    for (size_t i = 0; i < TFI_COUNT(rows); i++)
-        if (!rows[i].recorded && tfi_config.activities & rows[i].bit)
-            complain("TFI_ACTIVITIES: this version does not record %s yet; it records the rest of the list",
-                     rows[i].word);
-}
-
 /* Marks settings the user fixed; embedded profilers cannot override them. */
 static void fix(const struct variable *v)
 {
     if (v->type == TYPE_WORDS) tfi_config.fixed |= (1u << TFI_ACTIVITIES) - 1;
-    if (v->type == TYPE_WORDS) complain_early();
     if (v->field == offsetof(struct tfi_config, record_shapes)) tfi_config.fixed |= TFI_RECORDING_SHAPES;
 }
 
@@ -277,6 +259,11 @@ void tfi_config_select(const char *names)
     tfi_fmt(to, BYTES, "%s", names);
     tfi_config.names = to;
     __atomic_store_n(&tfi_config.select, selection_of(to), __ATOMIC_RELEASE);
+}
+
+void tfi_config_select_undecided(void)
+{
+    if (tfi_config.select == TFI_SELECT_NAMES) __atomic_store_n(&tfi_config.select, TFI_SELECT_ALL, __ATOMIC_RELEASE);
 }
 
 bool tfi_config_selects(const char *text, size_t length)

@@ -18,15 +18,25 @@ enum tfi_select {
     TFI_SELECT_NOTHING /* empty: stage timing only */
 };
 
-#define ACTIVITY(name, word, recorded, meaning) TFI_ACTIVITY_BIT_##name,
+#define ACTIVITY(name, word, meaning) TFI_ACTIVITY_BIT_##name,
 enum tfi_activity_bit {
 #include "env.def"
     TFI_ACTIVITIES
 };
 
 /* Words of TFI_ACTIVITIES, as bits. */
-#define ACTIVITY(name, word, recorded, meaning) TFI_ACTIVITY_##name = 1 << TFI_ACTIVITY_BIT_##name,
+#define ACTIVITY(name, word, meaning) TFI_ACTIVITY_##name = 1 << TFI_ACTIVITY_BIT_##name,
 enum tfi_activity {
+#include "env.def"
+};
+
+/* Files that TFI_IO_PATHS may add, as bits. */
+#define IO_CLASS(name, word, meaning) TFI_IO_CLASS_BIT_##name,
+enum tfi_io_class_bit {
+#include "env.def"
+};
+#define IO_CLASS(name, word, meaning) TFI_IO_CLASS_##name = 1 << TFI_IO_CLASS_BIT_##name,
+enum tfi_io_class {
 #include "env.def"
 };
 
@@ -45,10 +55,13 @@ struct tfi_config {
     const char *metadata;
     const char *live_dir;
     const char *cupti_path;
-    const char *step; /* NULL: ProfilerStep#* */
+    const char *io_paths; /* NULL: all files but those of the classes */
+    const char *step;     /* NULL: ProfilerStep#* */
     uint64_t max_mb;
     uint64_t flush_ms;
     uint64_t nvml_hz;
+    uint64_t hang_s;
+    uint64_t io_aggregate_ms;
     uint32_t activities; /* enum tfi_activity */
     uint32_t fixed;      /* bits set by the environment, as in tfi_recording_now; the others are defaults */
     uint32_t event_kernels;
@@ -96,8 +109,14 @@ void tfi_config_header(struct tfi_text *text);
 /* Turns words of TFI_ACTIVITIES, separated by commas, into bits; false if a word is unknown. */
 bool tfi_config_activities(const char *list, uint32_t *bits);
 
+/* Turns a word of TFI_IO_PATHS, without its plus sign, into its bit; false if it is unknown. */
+bool tfi_config_io_class(const char *word, size_t length, uint32_t *bit);
+
 /* Replaces ENABLE_PROFILER_NAMES at the program's request. */
 void tfi_config_select(const char *names);
+/* Records everything from now on, in a process whose work belongs to stages of another one: the analysis decides what
+ * lies in a selected stage. An empty ENABLE_PROFILER_NAMES stays in force. */
+void tfi_config_select_undecided(void);
 
 /* True if the text matches an entry of ENABLE_PROFILER_NAMES. */
 bool tfi_config_selects(const char *text, size_t length);

@@ -115,7 +115,7 @@ bool tfi_is_first(void)
     char path[40], program[256];
     unsigned parent = (unsigned)getppid();
     tfi_fmt(path, sizeof path, "/proc/%u/exe", parent);
-    ssize_t bytes = readlink(path, program, sizeof program - 1);
+    ssize_t bytes = tfi_readlink(path, program, sizeof program - 1);
     if (bytes <= 0) return true;
     program[bytes] = 0;
     const char *name = strrchr(program, '/');

@@ -332,7 +332,7 @@ bool tfi_run_dir_make(struct tfi_dir *dir)
 static time_t process_start(void)
 {
     struct stat st;
-    return stat("/proc/self", &st) == 0 ? st.st_mtime : time(NULL);
+    return tfi_stat("/proc/self", &st) == 0 ? st.st_mtime : time(NULL);
 }
 
 bool tfi_run_dir_claim(struct tfi_dir *dir, const char *marker)
@@ -384,7 +384,7 @@ static void add_link(struct tfi_text *text, const char *key, const char *path)
     size_t start = text->used, limit = TFI_PATH_BYTES;
     tfi_text_bytes(text, key, strlen(key) + 1);
     if (text->full || text->size - text->used <= limit) return;
-    ssize_t n = readlink(path, text->data + text->used, limit - 1);
+    ssize_t n = tfi_readlink(path, text->data + text->used, limit - 1);
     if (n > 0) text->data[text->used + (size_t)n] = 0;
     text->used = n > 0 ? text->used + (size_t)n + 1 : start;
 }

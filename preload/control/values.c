@@ -85,7 +85,7 @@ static int index_of(const char *word, const char *const words[], unsigned count)
     return -1;
 }
 
-#define ACTIVITY(name, word, recorded, meaning) word,
+#define ACTIVITY(name, word, meaning) word,
 static const char *const activities[] = {
 #include "env.def"
 };
@@ -115,6 +115,33 @@ bool tfi_config_activities(const char *list, uint32_t *bits)
 static bool parse_words(const char *text, void *field)
 {
     return tfi_config_activities(text, field);
+}
+
+#define IO_CLASS(name, word, meaning) word,
+static const char *const io_classes[] = {
+#include "env.def"
+};
+
+bool tfi_config_io_class(const char *word, size_t length, uint32_t *bit)
+{
+    for (unsigned i = 0; i < TFI_COUNT(io_classes); i++) {
+        if (strlen(io_classes[i]) != length || memcmp(io_classes[i], word, length) != 0) continue;
+        *bit = 1u << i;
+        return true;
+    }
+    return false;
+}
+
+static bool parse_files(const char *text, void *field)
+{
+    uint32_t bit;
+    for (const char *entry = text; *entry;) {
+        size_t length = (size_t)(strchrnul(entry, ',') - entry);
+        bool is_path = entry[0] == '/' || (entry[0] == '-' && entry[1] == '/');
+        if (!is_path && !(entry[0] == '+' && tfi_config_io_class(entry + 1, length - 1, &bit))) return false;
+        entry += length + (entry[length] == ',');
+    }
+    return parse_text(text, field);
 }
 
 static bool parse_level(const char *text, void *field)
@@ -187,8 +214,12 @@ static void describe_other(const void *field, struct tfi_setting *setting)
 /* ---- the types ---- */
 
 #define SHORTER "a shorter text"
-#define ACTIVITY(name, word, recorded, meaning) " " word
+#define ACTIVITY(name, word, meaning) " " word
 static const char words_take[] = "any of:"
+#include "env.def"
+                                 ", separated by commas";
+#define IO_CLASS(name, word, meaning) " +" word
+static const char files_take[] = "/path, -/path, or any of:"
 #include "env.def"
                                  ", separated by commas";
 #define LEVEL(name, word) " " word
@@ -224,6 +255,7 @@ static const struct {
                        "skip_first, wait, warmup, active (not 0) and repeat, each as name=number, separated by commas"},
     [TYPE_CAPTURE] = {parse_capture, describe_other,
                       "one or several of cudaProfilerApi, delay=seconds and duration=seconds, separated by commas"},
+    [TYPE_FILES] = {parse_files, describe_text, files_take},
     [TYPE_TRIGGER] = {parse_trigger, describe_other, "signal:NUMBER, where the signal can be caught, or file:PATH"},
 };
 

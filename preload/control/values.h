@@ -20,7 +20,8 @@ enum tfi_value_type {
     TYPE_GRAPHS,
     TYPE_SCHEDULE,
     TYPE_CAPTURE,
-    TYPE_TRIGGER
+    TYPE_TRIGGER,
+    TYPE_FILES
 };
 
 /* The value of a variable, for callers that do not know its field. */

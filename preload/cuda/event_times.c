@@ -232,9 +232,7 @@ static bool anchor(struct tfi_event_context *c)
 static bool open_lane(void)
 {
     if (!tfi_event_times.gen) return false;
-    if (lane.gen == tfi_event_times.gen) return true;
-    lane = (struct tfi_thread){.gen = tfi_event_times.gen, .tid = (uint32_t)tfi_gettid()};
-    lane.slot = &lane.own_slot;
+    if (!tfi_lane_open(&lane, tfi_event_times.gen)) return true;
     tfi_cupti_devices_restart();
     for (uint32_t i = 0; i < TFI_EVENT_TIMES_MAX_CONTEXTS; i++)
         if (tfi_event_times.context[i].anchored)

@@ -49,21 +49,16 @@ static void nap(void)
     syscall(SYS_nanosleep, &pause, NULL);
 }
 
-static uint64_t now_ms(void)
-{
-    return tfi_monotonic_ns() / 1000000;
-}
-
 /* ---- converting ---- */
 
 static bool take_token(unsigned ms)
 {
-    uint64_t end = now_ms() + ms;
+    uint64_t end = tfi_monotonic_ms() + ms;
     for (;;) {
         uint32_t free = 0;
         if (__atomic_compare_exchange_n(&tfi_cupti->token, &free, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
             return true;
-        if (now_ms() >= end) return false;
+        if (tfi_monotonic_ms() >= end) return false;
         nap();
     }
 }
@@ -85,9 +80,7 @@ static struct tfi_thread *open_lane(void)
 {
     uint32_t gen = trace_gen();
     if (!gen) return NULL;
-    if (lane.gen != gen) {
-        lane = (struct tfi_thread){.gen = gen, .tid = (uint32_t)tfi_gettid()};
-        lane.slot = &lane.own_slot;
+    if (tfi_lane_open(&lane, gen)) {
         last_clock = 0;
         tfi_records_restart();
         tfi_cupti_devices_restart();
@@ -106,7 +99,7 @@ static bool is_away(void)
 /* Reads the clock, because records are best converted between two readings. */
 static void read_clock(struct tfi_thread *to, bool always)
 {
-    uint64_t now = now_ms();
+    uint64_t now = tfi_monotonic_ms();
     if (__atomic_load_n(&tfi_cupti->quiet, __ATOMIC_ACQUIRE) || is_away()) return;
     if (!always && last_clock && now - last_clock < 50) return;
     if (tfi_cupti_clock_read(to)) last_clock = now;
@@ -214,7 +207,7 @@ static bool flush_is_harmful(void)
 
 static bool due(void)
 {
-    return __atomic_load_n(&tfi_cupti->requested, __ATOMIC_ACQUIRE) && now_ms() >= tfi_cupti->next_flush &&
+    return __atomic_load_n(&tfi_cupti->requested, __ATOMIC_ACQUIRE) && tfi_monotonic_ms() >= tfi_cupti->next_flush &&
            !(tfi_other_edges() & 1) && !is_away() && !flush_is_harmful();
 }
 
@@ -230,13 +223,13 @@ static bool work(void)
     tfi_kinds_adapt();
     if (!due()) return false;
     fetch(0);
-    tfi_cupti->next_flush = now_ms() + tfi_config.flush_ms;
+    tfi_cupti->next_flush = tfi_monotonic_ms() + tfi_config.flush_ms;
     return true;
 }
 
 static unsigned wait_at_most(unsigned most)
 {
-    uint64_t now = now_ms(), wait = tfi_config.flush_ms;
+    uint64_t now = tfi_monotonic_ms(), wait = tfi_config.flush_ms;
     if (!tfi_cupti->on) return most;
     if (tfi_cupti->next_flush > now && tfi_cupti->next_flush - now < wait) wait = tfi_cupti->next_flush - now;
     return wait < most ? (unsigned)wait : most;
@@ -282,7 +275,7 @@ static bool start(void)
     if (result == 0 && tfi_kinds_enable()) {
         first_pair();
         tfi_sums_begin();
-        tfi_cupti->next_flush = now_ms() + tfi_config.flush_ms;
+        tfi_cupti->next_flush = tfi_monotonic_ms() + tfi_config.flush_ms;
         atexit(before_exit);
         return true;
     }
@@ -311,9 +304,10 @@ static bool start_unseen(void)
 
 static void wait_started(void)
 {
-    uint64_t end = now_ms() + START_MS;
+    uint64_t end = tfi_monotonic_ms() + START_MS;
     if (__atomic_load_n(&starter, __ATOMIC_ACQUIRE) == tfi_gettid()) return; /* called by CUPTI itself, in our start */
-    while (__atomic_load_n(&tfi_cupti->phase, __ATOMIC_ACQUIRE) == TFI_CUPTI_STARTING && now_ms() < end) nap();
+    while (__atomic_load_n(&tfi_cupti->phase, __ATOMIC_ACQUIRE) == TFI_CUPTI_STARTING && tfi_monotonic_ms() < end)
+        nap();
 }
 
 static bool wanted(void)
@@ -418,8 +412,8 @@ void tfi_cupti_after_fork(void)
 /* Waits a moment for CUPTI's first request of a buffer: it may come in a thread of CUPTI's own, after the call. */
 static bool was_requested(void)
 {
-    uint64_t end = now_ms() + REQUEST_MS;
-    while (!__atomic_load_n(&tfi_cupti->requested, __ATOMIC_ACQUIRE) && now_ms() < end) nap();
+    uint64_t end = tfi_monotonic_ms() + REQUEST_MS;
+    while (!__atomic_load_n(&tfi_cupti->requested, __ATOMIC_ACQUIRE) && tfi_monotonic_ms() < end) nap();
     return __atomic_load_n(&tfi_cupti->requested, __ATOMIC_ACQUIRE);
 }
 
@@ -430,9 +424,9 @@ static void last_flush(void)
     if (!tfi_cupti->on || tfi_getpid() != started_in || !trace_gen()) return;
     if (!__atomic_compare_exchange_n(&tfi_cupti->last, &none, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return;
     if (was_requested() && tfi_background_start()) {
-        uint64_t end = now_ms() + LAST_MS, now;
+        uint64_t end = tfi_monotonic_ms() + LAST_MS, now;
         tfi_background_signal();
-        while (__atomic_load_n(&tfi_cupti->last, __ATOMIC_ACQUIRE) == 1 && (now = now_ms()) < end)
+        while (__atomic_load_n(&tfi_cupti->last, __ATOMIC_ACQUIRE) == 1 && (now = tfi_monotonic_ms()) < end)
             tfi_futex_wait(&tfi_cupti->last, 1, (unsigned)(end - now));
         if (__atomic_load_n(&tfi_cupti->last, __ATOMIC_ACQUIRE) == 1)
             tfi_log(TFI_LOG_WARN, "CUPTI did not return its last device records within %u ms; the trace may lack them",

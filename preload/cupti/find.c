@@ -13,6 +13,7 @@
 #include <link.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fmt.h"
@@ -245,10 +246,11 @@ enum tfi_cupti_driver tfi_cupti_driver(bool runtime)
 /* True if NVIDIA's kernel driver is there: of a desktop or server, of WSL, or of the embedded boards. */
 static bool kernel_driver(void)
 {
+    struct stat st;
     static const char *const paths[] = {
         "/dev/nvidiactl", "/proc/driver/nvidia/version", "/dev/dxg", "/dev/nvgpu", "/dev/nvhost-gpu", "/dev/nvmap"};
     for (size_t i = 0; i < TFI_COUNT(paths); i++)
-        if (access(paths[i], F_OK) == 0) return true;
+        if (tfi_stat(paths[i], &st) == 0) return true;
     return false;
 }
 

@@ -11,7 +11,6 @@
 #include "nccl/communicators.h"
 
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/process.h"
 #include "base/sys.h"
@@ -42,16 +41,6 @@ static inline struct tfi_communicator *group_of(group *table, uint64_t handle, u
     return table[(which ? hash >> 40 : hash >> 52) % GROUPS];
 }
 
-/* Maps the table at the first communicator; NULL without memory. */
-static group *table_of_groups(void)
-{
-    group *known = __atomic_load_n(&groups, __ATOMIC_ACQUIRE), *table;
-    if (known || !(table = tfi_map(GROUPS * sizeof *table))) return known;
-    if (__atomic_compare_exchange_n(&groups, &known, table, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return table;
-    munmap(table, GROUPS * sizeof *table);
-    return known;
-}
-
 struct tfi_communicator *tfi_communicator_find(uint64_t handle)
 {
     group *table = __atomic_load_n(&groups, __ATOMIC_ACQUIRE);
@@ -68,7 +57,7 @@ static struct tfi_communicator *take_place(uint64_t handle)
 {
     struct tfi_communicator *known = tfi_communicator_find(handle);
     if (known) return known;
-    group *table = table_of_groups();
+    group *table = tfi_map_once(&groups, GROUPS * sizeof *table);
     for (uint32_t which = 0; table && which < 2; which++) {
         struct tfi_communicator *c = group_of(table, handle, which);
         for (uint32_t i = 0; i < PLACES; i++) {
@@ -128,7 +117,7 @@ static TFI_COLD struct tfi_peer_counts *make_counts(struct tfi_communicator *c)
     peer->room = (uint32_t)room;
     peer->ranks = ranks;
     if (__atomic_compare_exchange_n(&c->peer, &none, peer, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return peer;
-    munmap(peer, bytes);
+    tfi_unmap(peer, bytes);
     return none;
 }
 

@@ -16,7 +16,6 @@
 #include "control/config.h"
 #include "cupti/client.h"
 #include "record/background.h"
-#include "record/chunk.h"
 #include "record/clock.h"
 #include "record/log.h"
 #include "record/upkeep.h"
@@ -50,14 +49,9 @@ static uint64_t called_ms;
 static void loop(struct tfi_worker *self);
 static struct tfi_worker sampler = {.loop = loop};
 
-static uint64_t now_ms(void)
-{
-    return tfi_monotonic_ns() / 1000000;
-}
-
 static void enter_nvml(const char *what)
 {
-    __atomic_store_n(&called_ms, now_ms(), __ATOMIC_RELAXED);
+    __atomic_store_n(&called_ms, tfi_monotonic_ms(), __ATOMIC_RELAXED);
     __atomic_store_n(&calling, what, __ATOMIC_RELEASE);
 }
 
@@ -162,10 +156,7 @@ static void write_rows(struct target *target, const struct tfi_rec_device_sample
 {
     uint32_t gen = __atomic_load_n(&tfi_process->gen, __ATOMIC_ACQUIRE);
     if (!gen) return;
-    if (lane.gen != gen) {
-        lane = (struct tfi_thread){.gen = gen, .tid = (uint32_t)tfi_gettid()};
-        lane.slot = &lane.own_slot;
-    }
+    tfi_lane_open(&lane, gen);
     tfi_clock_tick(&lane, sample->time);
     if (!target->described) write_device(target);
     struct tfi_rec_device_sample *rec = TFI_RESERVE(&lane, device_sample);
@@ -278,8 +269,8 @@ static void add_target(uint32_t number)
 /* A new device may be used at any time. The driver is not asked before the program's first call that uses one. */
 static bool look(void)
 {
-    if (!wanted() || now_ms() < next_look) return false;
-    next_look = now_ms() + (nr_targets ? LOOK_MS : LOOK_SOON_MS);
+    if (!wanted() || tfi_monotonic_ms() < next_look) return false;
+    next_look = tfi_monotonic_ms() + (nr_targets ? LOOK_MS : LOOK_SOON_MS);
     if (__atomic_load_n(&tfi_cupti->phase, __ATOMIC_ACQUIRE) == TFI_CUPTI_NEW || !tfi_cupti_may_ask()) return false;
     tfi_other_own_thread();
     uint64_t used = tfi_cupti_devices_used() & ~known_devices;
@@ -291,9 +282,7 @@ static bool look(void)
 
 static unsigned wait_at_most(unsigned most)
 {
-    uint64_t now = now_ms();
-    if (!wanted()) return most;
-    return next_look > now + most ? most : next_look > now ? (unsigned)(next_look - now) : 1;
+    return wanted() ? tfi_job_wait(next_look, most) : most;
 }
 
 const struct tfi_job tfi_nvml_job = {.work = look, .wait = wait_at_most};
@@ -319,7 +308,7 @@ void tfi_nvml_after_fork(void)
 static void say_that_it_hangs(void)
 {
     const char *what = __atomic_load_n(&calling, __ATOMIC_ACQUIRE);
-    uint64_t since = now_ms() - __atomic_load_n(&called_ms, __ATOMIC_RELAXED);
+    uint64_t since = tfi_monotonic_ms() - __atomic_load_n(&called_ms, __ATOMIC_RELAXED);
     if (!what) return;
     tfi_log(TFI_LOG_WARN, "NVML was asked for %s %lu ms ago and has not answered; no clocks are recorded after that",
             what, (unsigned long)since);
@@ -330,8 +319,7 @@ bool tfi_nvml_finish(void)
     hangs = !tfi_worker_stop(&sampler, hangs ? 0 : WAIT_MS);
     if (hangs) say_that_it_hangs();
     if (!tfi_lock_within(&lock, LOCK_MS)) return false;
-    if (lane.gen) tfi_chunk_close(&lane);
-    lane.gen = 0;
+    tfi_lane_close(&lane);
     tfi_unlock(&lock);
     return true;
 }

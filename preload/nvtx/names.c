@@ -13,7 +13,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/process.h"
 #include "base/sys.h"
@@ -68,14 +67,8 @@ static size_t utf8_of(char *out, const wchar_t *wide)
 /* Takes memory of the region; NULL if it is full or could not be mapped. */
 static void *keep(size_t bytes)
 {
-    char *base = __atomic_load_n(&handles.base, __ATOMIC_ACQUIRE);
-    if (!base) {
-        char *fresh = tfi_map(REGION_BYTES);
-        if (!fresh) return NULL;
-        if (__atomic_compare_exchange_n(&handles.base, &base, fresh, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-            base = fresh;
-        else munmap(fresh, REGION_BYTES);
-    }
+    char *base = tfi_map_once(&handles.base, REGION_BYTES);
+    if (!base) return NULL;
     bytes = (bytes + 7) & ~(size_t)7;
     uint64_t at = __atomic_fetch_add(&handles.used, bytes, __ATOMIC_RELAXED);
     return at + bytes <= REGION_BYTES ? base + at : NULL;

@@ -1,13 +1,15 @@
 /* background.c - runs the recorder's background thread, which does the jobs that tfinject.c names, one piece at a time.
  *
  * The first closed chunk, or a job that needs it, starts the thread (worker.c). The fork handler ends it; the next
- * closed chunk starts it again, or the next clock record if a job needs it all the time.
+ * closed chunk starts it again, or the next clock record if a job needs it all the time. It wakes once a second to see
+ * whether the program still has a thread, and otherwise ends the process.
  */
 #include "record/background.h"
 
+#include "base/sys.h"
 #include "record/worker.h"
 
-#define LONGEST_MS 60000u
+#define LONGEST_MS 1000u
 
 static const struct tfi_job *const *jobs;
 static unsigned nr_jobs;
@@ -43,12 +45,24 @@ static unsigned longest_sleep(void)
     return ms;
 }
 
+unsigned tfi_job_wait(uint64_t next, unsigned most)
+{
+    uint64_t now = tfi_monotonic_ms();
+    return next > now + most ? most : next > now ? (unsigned)(next - now) : 1;
+}
+
 static void loop(struct tfi_worker *self)
 {
+    int status;
     for (;;) {
         uint32_t seen = tfi_worker_signals(self);
         if (tfi_worker_must_stop(self)) return;
-        if (!work()) tfi_worker_sleep(self, seen, longest_sleep());
+        if (work()) continue;
+        if (tfi_worker_is_left_alone(self, &status)) {
+            tfi_worker_end_process(self, status);
+            return;
+        }
+        tfi_worker_sleep(self, seen, longest_sleep());
     }
 }
 

@@ -17,6 +17,9 @@ struct tfi_job {
     bool (*calling)(void);
 };
 
+/* For wait(): the milliseconds until `next`, a time of tfi_monotonic_ms(), at least 1 and at most `most`. */
+unsigned tfi_job_wait(uint64_t next, unsigned most);
+
 /* Names the jobs, in the order in which they are asked; `jobs` must stay valid. Called in the constructor. */
 void tfi_background_init(const struct tfi_job *const *jobs, unsigned count);
 

@@ -6,7 +6,6 @@
  */
 #include "record/clock.h"
 
-#include <cpuid.h>
 #include <string.h>
 
 #include "base/files.h"
@@ -16,9 +15,8 @@ static struct tfi_clock_pair first;
 
 static bool invariant_tsc(void)
 {
-    unsigned a, b, c, d;
     char source[64];
-    if (__get_cpuid(0x80000007, &a, &b, &c, &d) && (d & (1u << 8))) return true;
+    if (tfi_counter_is_invariant()) return true;
     ssize_t n =
         tfi_read_file("/sys/devices/system/clocksource/clocksource0/current_clocksource", source, sizeof source);
     return n > 0 && strncmp(source, "tsc", 3) == 0;

@@ -4,16 +4,16 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <x86intrin.h>
 
 #include "base/sys.h"
+#include "base/x86_64.h"
 
 /* True if the counter is the TSC, false if it is CLOCK_MONOTONIC in nanoseconds. Set by tfi_clock_choose(). */
 extern bool tfi_clock_is_tsc;
 
 static inline uint64_t tfi_ticks(void)
 {
-    return tfi_clock_is_tsc ? __rdtsc() : tfi_monotonic_ns();
+    return tfi_clock_is_tsc ? tfi_counter() : tfi_monotonic_ns();
 }
 
 /* The counter and two clocks, read together. `error` is the distance of the two counter readings around them, in

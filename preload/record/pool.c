@@ -83,8 +83,8 @@ static void *map_file(struct tfi_dir *dir, const char *name)
     int fd = tfi_dir_create(dir, name, O_RDWR);
     if (fd < 0) return NULL;
     void *p = MAP_FAILED;
-    if (fstat(fd, &st) == 0 && syscall(SYS_fallocate, fd, 0, 0L, (long)TFI_POOL_BYTES) == 0)
-        p = mmap(NULL, TFI_POOL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (tfi_fstat(fd, &st) == 0 && syscall(SYS_fallocate, fd, 0, 0L, (long)TFI_POOL_BYTES) == 0)
+        p = (void *)syscall(SYS_mmap, NULL, (size_t)TFI_POOL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0L);
     int error = errno;
     syscall(SYS_close, fd);
     if (p == MAP_FAILED) tfi_dir_remove(dir, name);

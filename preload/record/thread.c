@@ -44,6 +44,7 @@ static void clear_but_what_is_kept(struct tfi_thread *t)
     __typeof__(t->nr_names) nr_names = t->nr_names;
     __typeof__(t->max_open) max_open = t->max_open;
     __typeof__(t->torch) torch = t->torch;
+    __typeof__(t->sums) sums = t->sums;
     memset(t, 0, sizeof *t);
     t->serial = serial;
     t->all = next;
@@ -52,6 +53,7 @@ static void clear_but_what_is_kept(struct tfi_thread *t)
     t->nr_names = nr_names;
     t->max_open = max_open;
     t->torch = torch;
+    t->sums = sums;
 }
 
 struct tfi_thread *tfi_thread_attach(void)
@@ -120,4 +122,20 @@ void tfi_threads_init(void)
 {
     tfi_states_restart();
     if (!have_key) have_key = pthread_key_create(&key, ended) == 0;
+}
+
+bool tfi_lane_open(struct tfi_thread *lane, uint32_t gen)
+{
+    if (lane->gen == gen) return false;
+    memset(lane, 0, sizeof *lane); /* no initializer: the compiler could make a copy on the stack */
+    lane->gen = gen;
+    lane->tid = (uint32_t)tfi_gettid();
+    lane->slot = &lane->own_slot;
+    return true;
+}
+
+void tfi_lane_close(struct tfi_thread *lane)
+{
+    if (lane->gen) tfi_chunk_close(lane);
+    lane->gen = 0;
 }

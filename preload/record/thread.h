@@ -85,6 +85,7 @@ struct tfi_thread {
     struct tfi_thread *free;
     uintptr_t stack_low, stack_high; /* limits of its own stack: 0 not looked up, 1 unknown; see stack_room.c */
     struct tfi_torch_thread *torch;  /* torch.c's data for it; outlives the state's owner */
+    struct tfi_sums *sums;           /* io/sums.c's data for it; likewise */
     struct tfi_sums_ring *ring;      /* cupti/stage_sums.c's data for it; NULL before its first edge or launch there */
     struct tfi_slot own_slot;
 };
@@ -195,6 +196,14 @@ void tfi_threads_init(void);
 
 /* Names the function that is called when a thread ends, to free what a layer above keeps for it. Called at wake. */
 void tfi_thread_at_end(void (*forget)(struct tfi_thread *thread));
+
+/* A lane writes records like a thread's, but is no thread of the program: a thread of ours writes them. */
+
+/* Begins the lane anew for the trace of generation `gen`, unless it is that trace's already; true if it did. */
+bool tfi_lane_open(struct tfi_thread *lane, uint32_t gen);
+
+/* Gives its records to the writer, if it was opened. */
+void tfi_lane_close(struct tfi_thread *lane);
 
 /* ---- states.c ---- */
 

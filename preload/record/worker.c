@@ -3,6 +3,9 @@
  * Such a thread blocks all signals. The fork handler ends it, so that the process has no second thread of ours at the
  * fork. A thread that hangs in a call cannot be ended: it sees the request when the call returns, and no second one is
  * started before it is gone. A fork therefore waits for a thread that lacks a processor, and not for one that hangs.
+ *
+ * The threads are counted, so that one of them can find out that the program's own threads have all ended: the process
+ * would never end otherwise, nor take a signal.
  */
 #include "record/worker.h"
 
@@ -16,12 +19,17 @@
 
 #include "base/files.h"
 #include "base/fmt.h"
+#include "base/last_thread.h"
 #include "base/process.h"
 #include "record/thread.h"
 
 #define LONGEST_FORK_MS 2000u /* a fork waits no longer for a thread without a processor */
 
+#define LOOK_NS 500000000u /* between two looks for the program's threads */
+
 static uint64_t cpu_ns; /* of all workers */
+static uint32_t alive;  /* workers that run; never more than there are */
+static pid_t alive_in;  /* the process that they run in */
 
 void tfi_worker_restart(struct tfi_worker *worker)
 {
@@ -63,29 +71,59 @@ void tfi_worker_sleep(struct tfi_worker *worker, uint32_t seen, unsigned ms)
     tfi_futex_wait(&worker->signal, seen, ms);
 }
 
+/* A forked child has none of its parent's workers. Its first worker runs alone when it counts itself, because the
+ * background thread starts the others. */
+static void count_in(void)
+{
+    pid_t pid = tfi_getpid();
+    if (__atomic_exchange_n(&alive_in, pid, __ATOMIC_ACQ_REL) != pid) __atomic_store_n(&alive, 0, __ATOMIC_RELEASE);
+    __atomic_add_fetch(&alive, 1, __ATOMIC_ACQ_REL);
+}
+
 static void *run(void *data)
 {
     struct tfi_worker *worker = data;
     tfi_inside = 1;
+    count_in();
     __atomic_store_n(&worker->tid, tfi_gettid(), __ATOMIC_RELEASE);
     prctl(PR_SET_NAME, "tfinject", 0, 0, 0);
     tfi_register_barrier();
     worker->cpu_ns = 0;
     worker->loop(worker);
+    __atomic_sub_fetch(&alive, 1, __ATOMIC_ACQ_REL);
     return NULL;
+}
+
+bool tfi_worker_is_left_alone(struct tfi_worker *worker, int *status)
+{
+    uint64_t now = tfi_monotonic_ns();
+    if (now < worker->next_look) return false;
+    worker->next_look = now + LOOK_NS;
+    return tfi_program_has_ended(__atomic_load_n(&alive, __ATOMIC_ACQUIRE), status);
+}
+
+/* A thread that ends by pthread_exit leaves the status 0. The C library counts the ends of that kind: if it saw all
+ * others end so, it calls exit() when this thread returns from run(). A worker that hangs would prevent that. */
+void tfi_worker_end_process(struct tfi_worker *worker, int status)
+{
+    tfi_inside = 0;
+    tfi_finish("_exit");
+    tfi_inside = 1;
+    if (status || __atomic_load_n(&alive, __ATOMIC_ACQUIRE) > 1) tfi_end_with(status);
+    pthread_sigmask(SIG_SETMASK, &worker->mask, NULL); /* handlers of exit() expect the program's */
 }
 
 static bool create(struct tfi_worker *worker)
 {
     pthread_attr_t attributes;
-    sigset_t all, before;
+    sigset_t all;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_sigmask(SIG_SETMASK, &all, &worker->mask);
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, 512u << 10);
     bool ok = pthread_create(&worker->thread, &attributes, run, worker) == 0;
     pthread_attr_destroy(&attributes);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_sigmask(SIG_SETMASK, &worker->mask, NULL);
     return ok;
 }
 
@@ -119,7 +157,8 @@ bool tfi_worker_stop(struct tfi_worker *worker, unsigned ms)
     struct timespec end;
     bool ended = true;
     if (!tfi_lock_within(&worker->lock, ms)) return false;
-    if (worker->running) {
+    bool self = worker->running && worker->tid == tfi_gettid(); /* it ends the process, and does nothing more after */
+    if (worker->running && !self) {
         __atomic_store_n(&worker->stop, 1, __ATOMIC_RELEASE);
         tfi_worker_signal(worker);
         clock_gettime(CLOCK_REALTIME, &end);

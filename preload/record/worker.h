@@ -3,6 +3,7 @@
 #define TFI_WORKER_H
 
 #include <pthread.h>
+#include <signal.h>
 
 #include "base/sys.h"
 
@@ -15,8 +16,10 @@ struct tfi_worker {
     bool running; /* started and not joined */
     uint32_t stop;
     uint32_t forking;
-    uint32_t signal; /* futex: counts calls of tfi_worker_signal() */
-    uint64_t cpu_ns; /* counted so far */
+    uint32_t signal;    /* futex: counts calls of tfi_worker_signal() */
+    uint64_t cpu_ns;    /* counted so far */
+    uint64_t next_look; /* nanoseconds: when tfi_worker_is_left_alone() looks again */
+    sigset_t mask;      /* of the thread that started this one */
 };
 
 /* Starts the thread if it does not run; false if it can't be started now. */
@@ -25,7 +28,7 @@ bool tfi_worker_start(struct tfi_worker *worker);
 /* Wakes the thread. Takes no lock. */
 void tfi_worker_signal(struct tfi_worker *worker);
 
-/* Ends the thread; waits at most `ms` milliseconds. True if it has ended. */
+/* Ends the thread; waits at most `ms` milliseconds. True if it has ended, or if it is the caller. */
 bool tfi_worker_stop(struct tfi_worker *worker, unsigned ms);
 
 /* Called before and after a fork; in between the thread is not started. The first one waits for the thread's end: up to
@@ -47,6 +50,12 @@ uint32_t tfi_worker_signals(struct tfi_worker *worker);
 /* Sleeps at most `ms` milliseconds, not at all if there was a signal after `seen` was read. Counts the thread's
  * processor time first. */
 void tfi_worker_sleep(struct tfi_worker *worker, uint32_t seen, unsigned ms);
+
+/* True if all threads of the program have ended, so that only such threads keep the process. `status` is that of the
+ * process's first thread. Looks at most twice a second. */
+bool tfi_worker_is_left_alone(struct tfi_worker *worker, int *status);
+/* Ends the trace and then the process, as it would have ended without us. If it returns, the loop must return. */
+void tfi_worker_end_process(struct tfi_worker *worker, int status);
 
 /* Returns the processor time that all such threads have used for this trace. */
 uint64_t tfi_workers_cpu_ns(void);

@@ -297,6 +297,14 @@ static uint64_t ran_until(const struct tfi_open *open, uint64_t now)
     return open->ran + (open->outermost && !open->paused ? now - open->since : 0);
 }
 
+static void raise_longest(struct tfi_timing *s, uint64_t ticks)
+{
+    uint64_t longest = __atomic_load_n(&s->longest, __ATOMIC_RELAXED);
+    while (ticks > longest &&
+           !__atomic_compare_exchange_n(&s->longest, &longest, ticks, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        continue;
+}
+
 static void add_time(struct tfi_thread *t, const struct tfi_open *open, uint64_t now)
 {
     bool timed = open->flags & TFI_RANGE_STAGE && open->name;
@@ -310,10 +318,7 @@ static void add_time(struct tfi_thread *t, const struct tfi_open *open, uint64_t
     __atomic_add_fetch(open->first ? &s->wall : &s->again, now - open->start, __ATOMIC_RELAXED);
     if (!ticks) return;
     __atomic_add_fetch(&s->ticks, ticks, __ATOMIC_RELAXED);
-    uint64_t longest = __atomic_load_n(&s->longest, __ATOMIC_RELAXED);
-    while (ticks > longest &&
-           !__atomic_compare_exchange_n(&s->longest, &longest, ticks, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-        continue;
+    raise_longest(s, ticks);
 }
 
 /* ---- the functions of stage.h ---- */
@@ -375,6 +380,27 @@ uint64_t tfi_stage_start(struct tfi_thread *t, const struct tfi_range *range)
         write_begin(t, range, &open);
         tfi_count_drop(TFI_DROP_RANGES, 1);
     }
+    return open.id;
+}
+
+uint64_t tfi_stage_past(struct tfi_thread *t, const struct tfi_range *range, uint64_t start, uint64_t end)
+{
+    uint64_t first = tfi_clock_first()->ticks, now = tfi_ticks();
+    struct tfi_open open = {.name = range->name, .domain = range->domain, .flags = range->flags};
+    end = end < now ? end : now;
+    end = end > first ? end : first;
+    open.start = start > first ? start : first;
+    if (open.start > end) open.start = end;
+    open.id = (uint64_t)(t->serial & 0x3fffff) << 40 | ++t->ranges;
+    if (range->payload_type) write_begin(t, range, &open);
+    write_end(t, &open, t->serial, end);
+    struct tfi_timing *s = open.flags & TFI_RANGE_STAGE && open.name ? tfi_timing_of(open.name) : NULL;
+    if (!s) return open.id;
+    uint64_t lasted = end - open.start;
+    __atomic_add_fetch(&s->calls, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&s->wall, lasted, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&s->ticks, lasted, __ATOMIC_RELAXED);
+    raise_longest(s, lasted);
     return open.id;
 }
 

@@ -72,7 +72,7 @@ static void add_json(struct tfi_text *text, const char *key, const char *otherwi
     if (found || otherwise) tfi_text_add(text, ",\n  \"%s\": ", key);
     if (found) tfi_text_bytes(text, value, strlen(value));
     else if (otherwise) tfi_text_add(text, "%s", otherwise);
-    if (value) munmap(value, size);
+    if (value) tfi_unmap(value, size);
 }
 
 /* Adds a date in UTC by ISO 8601. libc's functions would read the time zone's file. Years count from March of year

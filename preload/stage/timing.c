@@ -262,7 +262,7 @@ bool tfi_timing_write(struct tfi_dir *dir, const char *name)
         ok = !out.failed && tfi_file_rename(&out.file, last);
     }
     int error = errno;
-    munmap(out.text.data, size);
+    tfi_unmap(out.text.data, size);
     errno = error;
     return ok;
 }

@@ -13,7 +13,6 @@
 
 #include <errno.h>
 #include <stddef.h>
-#include <sys/mman.h>
 
 #include "base/sys.h"
 #include "base/tfi.h"
@@ -80,15 +79,9 @@ static inline struct place *claim(uint32_t n, uint64_t hash, uint64_t address)
 /* Adds level n, unless another thread does. Keeps errno. */
 static TFI_COLD bool add_level(uint32_t n)
 {
-    struct group *none = NULL, *level = __atomic_load_n(&levels[n], __ATOMIC_ACQUIRE);
-    size_t bytes = sizeof *level << (FIRST_BITS + n);
     int error = errno;
-    if (!level) {
-        level = tfi_map(bytes);
-        if (level && !__atomic_compare_exchange_n(&levels[n], &none, level, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
-            munmap(level, bytes);
-        errno = error;
-    }
+    struct group *level = tfi_map_once(&levels[n], sizeof *level << (FIRST_BITS + n));
+    errno = error;
     if (level) __atomic_compare_exchange_n(&nr_levels, &n, n + 1, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
     return level != NULL;
 }
