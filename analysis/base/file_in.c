@@ -2,6 +2,7 @@
 #include "base/file_in.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -45,6 +46,48 @@ int file_open_at(int directory, const char *name, enum file_how how, struct stat
 int file_open(const char *path, enum file_how how, struct stat *status, const char **why)
 {
     return file_open_at(AT_FDCWD, path, how, status, why);
+}
+
+ssize_t file_read(int fd, char *to, size_t room)
+{
+    size_t done = 0;
+    while (done < room) {
+        ssize_t n = pread(fd, to + done, room - done, (off_t)done);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return -1;
+        if (!n) break;
+        done += (size_t)n;
+    }
+    return (ssize_t)done;
+}
+
+char *file_whole(const char *path, size_t most, size_t *length, char **why)
+{
+    struct stat status;
+    const char *reason = NULL;
+    char *bytes = NULL;
+    int fd = file_open(path, FILE_NAMED, &status, &reason);
+    if (fd < 0) {
+        *why = string_format("%s", reason);
+        return NULL;
+    }
+    if ((uint64_t)status.st_size > most) {
+        *why = string_format("it has %lld bytes, and at most %zu are read", (long long)status.st_size, most);
+        goto out;
+    }
+    bytes = mem_resize(NULL, (size_t)status.st_size + 1, 1);
+    ssize_t got = file_read(fd, bytes, (size_t)status.st_size);
+    if (got < 0) {
+        *why = string_format("%s", strerror(errno));
+        free(bytes);
+        bytes = NULL;
+        goto out;
+    }
+    bytes[got] = 0;
+    *length = (size_t)got;
+out:
+    close(fd);
+    return bytes;
 }
 
 bool file_is_in(int directory, const char *path, dev_t device, ino_t inode)

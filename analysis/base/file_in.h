@@ -10,6 +10,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/types.h>
 
 #include "base/util.h"
 
@@ -21,6 +22,11 @@ enum file_how {
 /* Returns a descriptor to read from, or -1 with the reason in *why. `directory` is a descriptor or AT_FDCWD. */
 int file_open_at(int directory, const char *name, enum file_how how, struct stat *status, const char **why);
 int file_open(const char *path, enum file_how how, struct stat *status, const char **why);
+/* Reads the first bytes of a file, up to `room`. Returns their number; -1: it cannot be read, errno has the reason. */
+ssize_t file_read(int fd, char *to, size_t room);
+/* Returns the bytes of a file that is no larger than `most`, with a zero behind them; the caller frees them. NULL:
+ * *why has the reason, which the caller frees. */
+char *file_whole(const char *path, size_t most, size_t *length, char **why);
 /* Tells whether `directory` still holds the file that was read at `path`, under its last name. If not, somebody
  * replaced it. */
 bool file_is_in(int directory, const char *path, dev_t device, ino_t inode);

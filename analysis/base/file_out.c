@@ -87,12 +87,11 @@ static bool create_temporary(struct file_out *file, unsigned mode)
 
 static const char *occupied(mode_t mode)
 {
-    return S_ISDIR(mode)   ? "a directory has that name; remove it, or choose another place with --output"
-           : S_ISLNK(mode) ? "a symbolic link has that name, and tfanalyze writes through no link; remove it, or "
-                             "choose another place with --output"
-           : S_ISFIFO(mode)
-               ? "a FIFO has that name; remove it, or choose another place with --output"
-               : "something other than a file has that name; remove it, or choose another place with --output";
+    return S_ISDIR(mode)    ? "a directory has that name; remove it, or choose another place"
+           : S_ISLNK(mode)  ? "a symbolic link has that name, and tfanalyze writes through no link; remove it, or "
+                              "choose another place"
+           : S_ISFIFO(mode) ? "a FIFO has that name; remove it, or choose another place"
+                            : "something other than a file has that name; remove it, or choose another place";
 }
 
 bool file_create_in(struct file_out *file, int directory, const char *name, unsigned mode, const char **why)
@@ -198,6 +197,13 @@ int file_scratch(void)
 }
 
 /* ---- directories ---- */
+
+int directory_open(const char *path, const char **why)
+{
+    int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) *why = strerror(errno);
+    return fd;
+}
 
 int directory_make(const char *path, const char **why)
 {

@@ -30,8 +30,9 @@ void file_drop(struct file_out *file);
 int file_scratch(void);
 const char *scratch_directory(void);
 
-/* Each returns a descriptor of a directory, for the caller to close, and creates missing directories. -1: *why has
- * the reason. */
+/* Each returns a descriptor of a directory, for the caller to close. -1: *why has the reason. All but the first create
+ * missing directories. */
+int directory_open(const char *path, const char **why);                 /* typed by the user: links are followed */
 int directory_make(const char *path, const char **why);                 /* typed by the user: links are followed */
 int directory_walk(const char *path, const char **why);                 /* an absolute path without a link in it */
 int directory_below(int directory, const char *name, const char **why); /* no link is followed */

@@ -23,13 +23,42 @@ enum {
     ALL = 256,      /* every command but `help` takes it */
     FILTERED = 512, /* a filter: every command takes it unless commands.def refuses it */
     MERGED = 2048,
-    HELP = 1024 /* the command reads no trace: its arguments are words */
+    HELP = 1024, /* the command reads no trace: its arguments are words */
+    DFTRACER = 4096,
+    FILE_TABLE = 8192,
+    MEMORY_LAYOUTS = 8388608,
+    MEMORY_ROWS = 16777216,
+    BUDGET = 16384,
+    DIFF = 32768,
+    STACK_LINES = 65536,
+    OPERATOR = 131072,
+    PATH = 262144
 };
 
 /* The values of WORD options, indexed by their enum. */
 static const char *const format_names[] = {[FORMAT_TEXT] = "text", [FORMAT_JSON] = "json", [FORMAT_CSV] = "csv", NULL};
-const char *const rules_names[] = {[RULES_EXACT] = "exact", [RULES_TRACELENS] = "tracelens", [RULES_HTA] = "hta", NULL};
+const char *const rules_names[] = {[RULES_EXACT] = "exact",
+                                   [RULES_TRACELENS] = "tracelens",
+                                   [RULES_HTA] = "hta",
+                                   [RULES_DFANALYZER] = "dfanalyzer",
+                                   NULL};
+static const char *const device_rules_names[] = {
+    [RULES_EXACT] = "exact", [RULES_TRACELENS] = "tracelens", [RULES_HTA] = "hta", NULL};
+static const char *const file_rules_names[] = {
+    [FILE_RULES_EXACT] = "exact", [FILE_RULES_DFANALYZER] = "dfanalyzer", NULL};
 const char *const group_names[] = {[GROUP_KERNEL] = "kernel", [GROUP_OP] = "op", [GROUP_CATEGORY] = "category", NULL};
+static const char *const file_group_names[] = {
+    [GROUP_FUNCTION] = "function", [GROUP_FILE] = "file", [GROUP_PROCESS] = "process", [GROUP_WORKER] = "worker", NULL};
+static const char *const layout_names[] = {
+    [LAYOUT_ROWS] = "rows",   [LAYOUT_SUMMARY] = "summary", [LAYOUT_TIMELINE] = "timeline",
+    [LAYOUT_FILES] = "files", [LAYOUT_BATCHES] = "batches", NULL};
+static const char *const by_names[] = {[BY_KERNEL] = "kernel", [BY_OP] = "op", [BY_STAGE] = "stage", NULL};
+static const char *const metric_names[] = {[METRIC_SELF_CPU] = "self_cpu", [METRIC_SELF_DEVICE] = "self_device", NULL};
+static const char *const stack_layout_names[] = {
+    [STACKS_COLLAPSED] = "collapsed", [STACKS_SPEEDSCOPE] = "speedscope", NULL};
+static const char *const memory_layout_names[] = {
+    [MEMORY_TIMELINE] = "timeline", [MEMORY_RAW] = "raw", [MEMORY_PEAKS] = "peaks",
+    [MEMORY_LEAKS] = "leaks",       [MEMORY_OOM] = "oom", NULL};
 static const char *const style_names[] = {
     [NAMES_FULL] = "full", [NAMES_SHORT] = "short", [NAMES_MANGLED] = "mangled", NULL};
 
@@ -281,7 +310,8 @@ static void unknown_option(const char *word, size_t length)
 static enum command_id lacking(const struct options *options, const struct option *option)
 {
     bool strict = option->type == LIST || option->type == GLOB || option->type == SECONDS ||
-                  option->place == offsetof(struct options, rules);
+                  option->place == offsetof(struct options, rules) ||
+                  option->place == offsetof(struct options, file_rules);
     enum command_id lacks = NR_COMMANDS;
     size_t know = 0;
     for (size_t i = 0; i < options->questions; i++) {
@@ -391,7 +421,7 @@ bool options_parse(struct options *options, int argc, char **argv)
 {
     bool only_inputs = false;
     int at = 1;
-    *options = (struct options){.command = NR_COMMANDS, .from = NAN, .to = NAN};
+    *options = (struct options){.command = NR_COMMANDS, .by = BY_NOT_GIVEN, .from = NAN, .to = NAN};
     if (argc < 2) {
         complain(NULL, "a COMMAND is missing; --help lists all commands");
         return false;
@@ -412,8 +442,13 @@ bool options_parse(struct options *options, int argc, char **argv)
         return false;
     }
     if (!options->inputs.count && !(commands[options->command].takes & HELP)) {
-        complain(NULL, "%s needs an INPUT: a run directory, .tfr files or PyTorch traces",
+        complain(NULL, "%s needs an INPUT: a run directory, .tfr files, PyTorch or dftracer traces",
                  command_name(options->command));
+        return false;
+    }
+    if (commands[options->command].takes & DIFF && options->inputs.count != 2) {
+        complain(NULL, "%s compares two inputs, A and B, and %zu %s given; a directory may hold many ranks",
+                 command_name(options->command), options->inputs.count, options->inputs.count == 1 ? "is" : "are");
         return false;
     }
     if (options->questions > 1 && options->format == FORMAT_CSV) {
@@ -427,6 +462,16 @@ bool options_parse(struct options *options, int argc, char **argv)
     return true;
 }
 
+bool command_reads_dftracer(enum command_id command)
+{
+    return (commands[command].takes & DFTRACER) != 0;
+}
+
+bool command_reads_memory_rows(enum command_id command)
+{
+    return (commands[command].takes & MEMORY_ROWS) != 0;
+}
+
 static void free_strings(struct strings_list *list)
 {
     for (size_t i = 0; i < list->count; i++) free(list->text[i]);
@@ -436,6 +481,10 @@ static void free_strings(struct strings_list *list)
 void options_free(struct options *options)
 {
     free(options->output);
+    free(options->operator_name);
+    free(options->budget);
+    free(options->write_budget);
+    free(options->overlay);
     free(options->rank.item);
     free(options->pid.item);
     free(options->device.item);

@@ -15,11 +15,25 @@ enum command_id {
 enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV };
 
 /* The tool whose definitions an answer follows. */
-enum rules { RULES_EXACT, RULES_TRACELENS, RULES_HTA, NR_RULES };
+enum rules { RULES_EXACT, RULES_TRACELENS, RULES_HTA, RULES_DFANALYZER, NR_RULES };
 extern const char *const rules_names[NR_RULES + 1];
 
 enum group_by { GROUP_KERNEL, GROUP_OP, GROUP_CATEGORY, NR_GROUPS };
 extern const char *const group_names[NR_GROUPS + 1];
+
+/* Rules, rows and layouts of `io`. */
+enum file_rules { FILE_RULES_EXACT, FILE_RULES_DFANALYZER };
+enum group_files { GROUP_FUNCTION, GROUP_FILE, GROUP_PROCESS, GROUP_WORKER };
+enum io_layout { LAYOUT_ROWS, LAYOUT_SUMMARY, LAYOUT_TIMELINE, LAYOUT_FILES, LAYOUT_BATCHES };
+
+enum memory_layout { MEMORY_TIMELINE, MEMORY_RAW, MEMORY_PEAKS, MEMORY_LEAKS, MEMORY_OOM };
+
+/* Rows of `diff`. */
+enum diff_by { BY_NOT_GIVEN = -1, BY_KERNEL, BY_OP, BY_STAGE };
+
+/* Times and layouts of `stacks`. */
+enum stack_metric { METRIC_SELF_CPU, METRIC_SELF_DEVICE };
+enum stack_layout { STACKS_COLLAPSED, STACKS_SPEEDSCOPE };
 
 /* Grouping of `ops`: always by name, and by these. */
 struct group_ops {
@@ -66,18 +80,29 @@ struct options {
     size_t questions;
     enum format format;
     char *output;
+    char *operator_name;
     uint64_t jobs; /* 0: one per processor */
     struct list rank, pid, device, stream, step, cycle;
     enum rules rules;
     enum group_by group_by;
+    enum file_rules file_rules;
+    enum group_files group_files;
+    enum diff_by by;
+    enum io_layout layout;
+    enum stack_metric metric;
+    enum stack_layout stack_layout;
+    enum memory_layout memory_layout;
     struct group_ops group_ops;
     enum sort_key sort_by;
     int64_t row_limit; /* 0: not given, -1: all */
     enum name_style names;
     struct strings_list stage;
-    double from, to; /* seconds; NAN: not given */
-    uint64_t top;    /* 0: all */
+    char *budget, *write_budget; /* paths */
+    double from, to;             /* seconds; NAN: not given */
+    uint64_t top;                /* 0: all */
     bool exclusive;
+    bool nodes;
+    char *overlay;
     bool help, version;
     struct strings_list inputs;
 };
@@ -88,6 +113,8 @@ bool options_parse(struct options *options, int argc, char **argv);
 void options_free(struct options *options);
 const char *command_name(enum command_id command);
 const char *command_keys(enum command_id command);
+bool command_reads_dftracer(enum command_id command);
+bool command_reads_memory_rows(enum command_id command);
 bool list_has(const struct list *list, int64_t value); /* an empty list matches every value */
 
 #endif

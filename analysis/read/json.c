@@ -16,6 +16,8 @@
  */
 #include "read/json.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "utf8.h"
@@ -358,4 +360,13 @@ bool json_int(struct slice value, int64_t *result)
     if (number.state != NUMBER_GOOD || number.magnitude > INT64_MAX) return false;
     *result = number.negative ? -(int64_t)number.magnitude : (int64_t)number.magnitude;
     return true;
+}
+
+double json_double(struct slice value)
+{
+    char *text = json_text(value), *end = text;
+    double number = text ? strtod(text, &end) : NAN;
+    if (end == text) number = NAN;
+    free(text);
+    return number;
 }

@@ -48,6 +48,8 @@ struct slice json_member(struct slice object, const char *key);
 /* Returns the bytes of a string, or a number or word as written; NULL for other values. The caller frees it. */
 char *json_text(struct slice value);
 bool json_int(struct slice value, int64_t *result);
+/* Returns a number, bare or in a string; NAN if it is none. */
+double json_double(struct slice value);
 
 /* State for skipping, in pieces, a value that is too large to hold. */
 struct json_skipper {

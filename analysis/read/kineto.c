@@ -276,20 +276,8 @@ static void read_object(struct walk *r)
 
 static void judge_file(const struct walk *r, struct notes *notes)
 {
-    const struct stream *s = &r->stream;
-    unsigned long long at = s->fault_at;
-    if (s->error) {
-        notes_add(notes, LOSS, "cannot be read to its end (%s)", strerror(s->error));
-    } else if (s->gzip_damaged) {
-        notes_add(notes, LOSS, "its compressed data are damaged at byte %llu; everything after that is lost", at);
-    } else if (s->gzip_checksum) {
-        notes_add(notes, LOSS,
-                  "its compressed data do not match their checksum (before byte %llu); some values are wrong", at);
-    } else if (s->gzip_cut && !r->damage->cut) {
+    if (!stream_judge(&r->stream, notes) && r->stream.gzip_cut && !r->damage->cut)
         notes_add(notes, LOSS, "is cut at its end: the JSON is complete, but its checksum is missing");
-    } else if (s->gzip_trailing) {
-        notes_add(notes, NOTE, "the data after its compressed part, from byte %llu on, were left out", at);
-    }
 }
 
 static void judge_text(const struct walk *r, struct notes *notes)
@@ -359,8 +347,9 @@ static void read_all(struct walk *r)
         r->stream.at = r->stream.end;
 }
 
-static bool read_stream(struct walk *r, struct notes *notes)
+static bool read_stream(void *context, struct notes *notes)
 {
+    struct walk *r = context;
     r->stream.most = MAX(r->largest, LARGEST_MEMBER);
     *r->damage = (struct kineto_damage){0};
     scanner_init(&r->scanner);
@@ -371,29 +360,17 @@ static bool read_stream(struct walk *r, struct notes *notes)
     return notes && judge(r, notes);
 }
 
+static void drop(void *context)
+{
+    struct walk *r = context;
+    scanner_free(&r->scanner);
+}
+
 bool kineto_read(const char *path, enum file_how how, const struct kineto_sink *sink, struct kineto_damage *damage,
                  struct notes *notes, atomic_ullong *done)
 {
     struct walk r = {.sink = sink, .damage = damage, .largest = LARGEST_EVENT};
-    struct mem_guard guard;
-    const char *why = NULL;
-    volatile bool usable = stream_open(&r.stream, path, how, true, done, &why);
-    if (!usable) {
-        notes_add(notes, UNUSABLE, "cannot be read (%s)", why);
-        stream_close(&r.stream);
-        return false;
-    }
-    mem_guard(&guard);
-    if (setjmp(guard.place) == 0) {
-        usable = read_stream(&r, notes);
-        mem_unguard(&guard);
-    } else { /* stops the reading thread first */
-        scanner_free(&r.scanner);
-        stream_close(&r.stream);
-        mem_lack();
-    }
-    stream_close(&r.stream);
-    return usable;
+    return stream_read(&r.stream, path, how, done, &(struct stream_reading){read_stream, drop, &r}, notes);
 }
 
 bool kineto_read_bytes(const struct kineto_bytes *bytes, const struct kineto_sink *sink, struct kineto_damage *damage,

@@ -48,51 +48,10 @@ static const struct {
     {"external id", KEY_EXTERNAL, true},
 };
 
-/* ---- keys ---- */
-
-static uint64_t first_word(const char *text, size_t length)
-{
-    uint64_t word;
-    memcpy(&word, text, sizeof word);
-    return length < 8 ? word & ((UINT64_C(1) << (8 * length)) - 1) : word;
-}
-
-static size_t key_place(uint64_t word, size_t length)
-{
-    return (size_t)(((word ^ length) * UINT64_C(0x9e3779b97f4a7c15)) >> 58);
-}
-
 void scanner_init(struct kineto_scanner *s)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(key_rows); i++) {
-        char padded[16] = {0};
-        size_t length = strlen(key_rows[i].text);
-        memcpy(padded, key_rows[i].text, length);
-        uint64_t word = first_word(padded, length);
-        struct known_key *keys = s->keys[key_rows[i].in_args];
-        size_t place = key_place(word, length);
-        while (keys[place].length) place = (place + 1) % EVENT_KEYS;
-        keys[place] = (struct known_key){word, key_rows[i].text, (uint8_t)length, (uint8_t)key_rows[i].key};
-    }
-}
-
-static inline enum key find_key(const struct known_key *keys, const char *text, size_t length)
-{
-    uint64_t word = first_word(text, length);
-    const struct known_key *known = &keys[key_place(word, length)];
-    for (; known->length; known = known + 1 < keys + EVENT_KEYS ? known + 1 : keys)
-        if (known->word == word && known->length == length &&
-            (length <= 8 || memcmp(text + 8, known->text + 8, length - 8) == 0))
-            return (enum key)known->key;
-    return KEY_NONE;
-}
-
-/* Looks up a key that contains escapes. No known writer escapes keys, but JSON permits it. */
-static enum key find_escaped_key(const struct known_key *keys, const char *text, size_t length)
-{
-    char plain[96] = {0};
-    if (length > sizeof plain - 8) return KEY_NONE;
-    return find_key(keys, plain, json_unescape(plain, text, length));
+    for (size_t i = 0; i < ARRAY_SIZE(key_rows); i++)
+        keys_add(&s->keys[key_rows[i].in_args], key_rows[i].text, key_rows[i].key);
 }
 
 /* ---- an event ---- */
@@ -235,8 +194,8 @@ static inline const char *take_members(struct kineto_scanner *s, struct kineto_e
         if (*p != ':') return NULL;
         p = json_space(p + 1);
         size_t length = (size_t)(quote - text);
-        enum key key = __builtin_expect(escaped, 0) ? find_escaped_key(s->keys[in_args], text, length)
-                                                    : find_key(s->keys[in_args], text, length);
+        enum key key = (enum key)(__builtin_expect(escaped, 0) ? keys_find_escaped(&s->keys[in_args], text, length)
+                                                               : keys_find(&s->keys[in_args], text, length));
         const char *after = key == KEY_NONE ? p : take_member(s, event, key, p);
         if (!in_args && key == KEY_ARGS) after = take_args(s, event, p, stopped);
         else if (after == p) after = json_skip(p, stopped);
@@ -280,7 +239,7 @@ const char *scan_event(struct kineto_scanner *s, const char *p, struct kineto_ev
 
 bool is_event_key(const struct kineto_scanner *s, const char *text, size_t length)
 {
-    return find_key(s->keys[false], text, length) != KEY_NONE;
+    return keys_find(&s->keys[false], text, length) != KEY_NONE;
 }
 
 void scanner_free(struct kineto_scanner *s)

@@ -2,20 +2,12 @@
 #ifndef TFA_KINETO_EVENT_H
 #define TFA_KINETO_EVENT_H
 
+#include "read/keys.h"
 #include "read/kineto.h"
 
-enum { EVENT_KEYS = 64 };
-
-/* A known key, looked up by its first eight bytes and its length. */
-struct known_key {
-    uint64_t word;
-    const char *text;
-    uint8_t length, key; /* length 0: the entry is free */
-};
-
 struct kineto_scanner {
-    struct known_key keys[2][EVENT_KEYS]; /* [0]: keys of events, [1]: keys of their args */
-    struct text scratch;                  /* unescaped texts of the current event */
+    struct key_table keys[2]; /* [0]: keys of events, [1]: keys of their args */
+    struct text scratch;      /* unescaped texts of the current event */
     bool escaped_name, escaped_category;
 };
 

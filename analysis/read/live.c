@@ -2,7 +2,8 @@
  *
  * The process may be running. The head of a chunk is read before and after its rows. If the chunk was reassigned in
  * between, it has been appended to the .tfr, and the copy is dropped. The file has no checksums, so every number in
- * it is checked against the size of the file.
+ * it is checked against the size of the file. Slots are read before the chunks: a collective that a slot shows is then
+ * the thread's last one, or it is among the records too.
  */
 #include "read/trace.h"
 
@@ -10,6 +11,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 struct source {
@@ -94,6 +96,55 @@ static void take_chunks(struct live *live, const struct source *source, struct t
     for (uint64_t at = 0; bytes - at >= stride; at += stride) take_chunk(live, source, offset + at, stride);
 }
 
+/* ---- slots ---- */
+
+static void decode_slot(struct tfi_slot *to, const struct tfi_slot *from)
+{
+    *to = (struct tfi_slot){.state = le32toh(from->state),
+                            .thread = le32toh(from->thread),
+                            .tid = le32toh(from->tid),
+                            .calls = le32toh(from->calls),
+                            .stages = le32toh(from->stages),
+                            .pthread = le64toh(from->pthread),
+                            .start = le64toh(from->start)};
+    memcpy(to->name, from->name, sizeof to->name);
+    to->name[sizeof to->name - 1] = 0;
+    for (size_t i = 0; i < TFI_SLOT_CALLS; i++) {
+        to->call[i].start = le64toh(from->call[i].start);
+        to->call[i].func = le32toh(from->call[i].func);
+    }
+    for (size_t i = 0; i < TFI_SLOT_STAGES; i++) {
+        to->stage[i].start = le64toh(from->stage[i].start);
+        to->stage[i].name = le32toh(from->stage[i].name);
+        to->stage[i].id = le32toh(from->stage[i].id);
+    }
+    to->collective.communicator = le64toh(from->collective.communicator);
+    to->collective.sequence = le64toh(from->collective.sequence);
+    to->collective.bytes = le64toh(from->collective.bytes);
+    to->collective.peer = (int32_t)le32toh((uint32_t)from->collective.peer);
+    to->collective.call = le32toh(from->collective.call);
+    to->collective.count = le64toh(from->collective.count);
+    to->collective.type = le32toh(from->collective.type);
+    to->collective.reduction = (int32_t)le32toh((uint32_t)from->collective.reduction);
+}
+
+/* A later minor version may have longer slots; they begin with the known part. */
+static void take_slots(struct live *live, const struct source *source, const struct tfi_live *head)
+{
+    uint32_t stride = le32toh(head->slot_bytes);
+    size_t bytes;
+    if (stride < sizeof(struct tfi_slot) || stride > TFI_BLOCK_MAX) return;
+    uint8_t *copy = read_region(source, head->slots, TFI_BLOCK_MAX, &bytes);
+    for (size_t at = 0; copy && bytes - at >= stride; at += stride) {
+        struct tfi_slot slot;
+        memcpy(&slot, copy + at, sizeof slot);
+        if (le32toh(slot.state) != 1) continue;
+        live->slot = mem_resize(live->slot, live->slots + 1, sizeof *live->slot);
+        decode_slot(&live->slot[live->slots++], &slot);
+    }
+    free(copy);
+}
+
 /* Sorts chunks by serial, which is the order in which they were begun. */
 static int by_serial(const void *a, const void *b)
 {
@@ -139,7 +190,9 @@ struct live *live_read(const char *path, enum file_how how, char **why)
     const char *reason = NULL;
     struct source source = {.fd = file_open(path, how, &status, &reason)};
     struct tfi_live head;
+    struct timespec now;
     *why = NULL;
+    clock_gettime(CLOCK_REALTIME, &now);
     if (source.fd < 0) {
         *why = string_format("%s", reason);
         goto out;
@@ -157,7 +210,9 @@ struct live *live_read(const char *path, enum file_how how, char **why)
     live->owner = status.st_uid;
     live->minor = le16toh(head.minor);
     live->serial = le64toh(head.serial);
+    live->read_at = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
     for (size_t i = 0; i < TFI_MAX_DROPS; i++) live->drops[i] = le64toh(head.drops[i]);
+    take_slots(live, &source, &head);
     take_chunks(live, &source, head.small, head.small_bytes);
     take_chunks(live, &source, head.large, head.large_bytes);
     if (live->count) qsort(live->chunk, live->count, sizeof *live->chunk, by_serial);
@@ -172,6 +227,7 @@ void live_free(struct live *live)
     if (!live) return;
     for (size_t i = 0; i < live->count; i++) free(live->chunk[i].rows);
     free(live->chunk);
+    free(live->slot);
     free(live->path);
     pairs_free(&live->info);
     schema_free(&live->schema);

@@ -14,7 +14,7 @@
 #include "crc.h"
 
 /* Small enough for the caches, so that the parser finds freshly inflated data there. */
-enum { BLOCK = 256 << 10, ROOM = 64 << 10, RAW = 128 << 10 };
+enum { BLOCK = 256 << 10, ROOM = 64 << 10, RAW = 128 << 10, HEAD_PACKED = 16384 };
 
 /* ---- making blocks ---- */
 
@@ -343,4 +343,64 @@ void stream_close(struct stream *s)
     for (size_t i = 0; i < STREAM_BLOCKS; i++) free(s->block[i].memory);
     free(s->raw);
     free(s->big);
+}
+
+bool stream_read(struct stream *s, const char *path, enum file_how how, atomic_ullong *done,
+                 const struct stream_reading *reading, struct notes *notes)
+{
+    struct mem_guard guard;
+    const char *why = NULL;
+    volatile bool usable = stream_open(s, path, how, true, done, &why);
+    if (!usable) {
+        notes_add(notes, UNUSABLE, "cannot be read (%s)", why);
+        stream_close(s);
+        return false;
+    }
+    mem_guard(&guard);
+    if (setjmp(guard.place) == 0) {
+        usable = reading->read(reading->context, notes);
+        mem_unguard(&guard);
+    } else { /* stops the reading thread first */
+        reading->drop(reading->context);
+        stream_close(s);
+        mem_lack();
+    }
+    stream_close(s);
+    return usable;
+}
+
+bool stream_judge(const struct stream *s, struct notes *notes)
+{
+    unsigned long long at = s->fault_at;
+    if (s->error) notes_add(notes, LOSS, "cannot be read to its end (%s)", strerror(s->error));
+    else if (s->gzip_damaged)
+        notes_add(notes, LOSS, "its compressed data are damaged at byte %llu; everything after that is lost", at);
+    else if (s->gzip_checksum)
+        notes_add(notes, LOSS,
+                  "its compressed data do not match their checksum (before byte %llu); some values are wrong", at);
+    else if (s->gzip_trailing)
+        notes_add(notes, NOTE, "the data after its compressed part, from byte %llu on, were left out", at);
+    return s->error || s->gzip_damaged || s->gzip_checksum || s->gzip_trailing;
+}
+
+size_t stream_head(const char *path, enum file_how how, char *to, size_t size)
+{
+    char packed[HEAD_PACKED];
+    struct stat status;
+    const char *why;
+    z_stream z = {.next_out = (Bytef *)to, .avail_out = (uInt)size};
+    int fd = file_open(path, how, &status, &why);
+    ssize_t got = fd >= 0 ? read(fd, packed, sizeof packed) : -1;
+    if (fd >= 0) close(fd);
+    if (got < 2 || packed[0] != '\x1f' || packed[1] != '\x8b') {
+        size_t plain = MIN((size_t)MAX(got, 0), size);
+        memcpy(to, packed, plain);
+        return plain;
+    }
+    z.next_in = (Bytef *)packed;
+    z.avail_in = (uInt)got;
+    if (inflateInit2(&z, 15 + 16) != Z_OK) return 0;
+    inflate(&z, Z_SYNC_FLUSH); /* the reader of the file reports its faults */
+    inflateEnd(&z);
+    return size - z.avail_out;
 }

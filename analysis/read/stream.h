@@ -12,6 +12,7 @@
 #include <zlib.h>
 
 #include "base/file_in.h"
+#include "read/trace.h"
 
 enum { STREAM_PAD = 64 };
 
@@ -67,5 +68,20 @@ bool stream_more(struct stream *stream);
 /* Returns the offset of a byte of the window in the uncompressed data. */
 uint64_t stream_offset(const struct stream *stream, const char *place);
 void stream_close(struct stream *stream);
+/* Reads the first bytes of a file, inflated if packed, up to `size`; of a packed file at most what 16 KiB of it hold.
+ * Returns their number, 0 if the file cannot be read. */
+size_t stream_head(const char *path, enum file_how how, char *to, size_t size);
+
+/* The reading of one file. `drop` frees what `read` holds, if memory lacks while it reads. */
+struct stream_reading {
+    bool (*read)(void *context, struct notes *notes);
+    void (*drop)(void *context);
+    void *context;
+};
+/* Opens a file, reads it, and closes it. Returns the result of `read`; false with a note if it can't be opened. */
+bool stream_read(struct stream *stream, const char *path, enum file_how how, atomic_ullong *done,
+                 const struct stream_reading *reading, struct notes *notes);
+/* Notes the fault of the file, if it has one other than a cut, of which its contents tell more. True if it has. */
+bool stream_judge(const struct stream *stream, struct notes *notes);
 
 #endif

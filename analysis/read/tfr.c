@@ -324,13 +324,14 @@ static bool open_file(struct trace *trace, const char *path, enum file_how how, 
     return true;
 }
 
-/* Returns field 22 of /proc/PID/stat, 0 if there is no such process. */
+/* Returns field 22 of /proc/PID/stat, 0 if there is no such process, or only a zombie that its parent has not reaped. */
 static uint64_t start_time_of(uint64_t pid)
 {
     char path[64], line[1024];
     uint64_t value = 0;
     snprintf(path, sizeof path, "/proc/%llu/stat", (unsigned long long)pid);
     char *p = file_of_proc(path, line, sizeof line) ? strrchr(line, ')') : NULL; /* the name may hold anything */
+    if (p && (strncmp(p, ") Z", 3) == 0 || strncmp(p, ") X", 3) == 0)) return 0;
     for (int field = 2; p && field < 22; field++) p = strchr(p + 1, ' ');
     if (p) value = strtoull(p + 1, NULL, 10);
     return value;
@@ -354,15 +355,24 @@ static bool is_this_namespace(const struct trace *trace)
     return !its || (readlink("/proc/self/ns/pid", ours, sizeof ours - 1) > 0 && strcmp(its, ours) == 0);
 }
 
+/* True if the process can be looked up: it is of this host and of its present boot. */
+static bool is_life_known(const struct trace *trace)
+{
+    uint64_t number;
+    return trace->ends_with_footer ||
+           (is_this_boot(trace) && is_this_namespace(trace) && trace_number(trace, "pid", &number) &&
+            trace_number(trace, "start_time", &number));
+}
+
 static enum trace_life life_of(const struct trace *trace)
 {
     enum { QUIET = 60 };
-    uint64_t pid, start;
+    uint64_t pid = 0, start = 0;
     struct stat status;
     if (trace->ends_with_footer) return LIFE_ENDED;
-    if (is_this_boot(trace) && is_this_namespace(trace) && trace_number(trace, "pid", &pid) &&
-        trace_number(trace, "start_time", &start))
-        return start_time_of(pid) == start ? LIFE_RUNNING : LIFE_DEAD;
+    trace_number(trace, "pid", &pid);
+    trace_number(trace, "start_time", &start);
+    if (trace->is_life_known) return start_time_of(pid) == start ? LIFE_RUNNING : LIFE_DEAD;
     int64_t modified = trace->live ? trace->live->modified : 0;
     if (trace->fd >= 0 && fstat(trace->fd, &status) == 0) modified = MAX(modified, status.st_mtime);
     return trace->live && time(NULL) - modified < QUIET ? LIFE_RUNNING : LIFE_DEAD;
@@ -430,6 +440,7 @@ bool trace_open(struct trace *trace, const char *path, const char *live_path, en
         schema_builtin(&trace->schema);
     }
     strings_sort(&trace->strings);
+    trace->is_life_known = is_life_known(trace);
     trace->life = life_of(trace);
     trace->owner = trace->fd < 0 && trace->live ? trace->live->owner : trace->owner;
     trace->is_of_reader = trace->owner == geteuid() && is_this_boot(trace);

@@ -57,10 +57,13 @@ struct live_chunk {
 struct live {
     char *path;
     int64_t modified; /* seconds of CLOCK_REALTIME */
+    int64_t read_at;  /* nanoseconds of CLOCK_REALTIME, before the first byte was read */
     uid_t owner;
     struct pairs info;
     struct schema schema;
     struct strings strings;
+    struct tfi_slot *slot; /* the used ones, in the byte order of this machine */
+    size_t slots;
     struct live_chunk *chunk;
     size_t count, capacity;
     unsigned taken; /* chunks being given to a thread: their serials are assigned, but in no file */
@@ -96,6 +99,7 @@ struct trace {
     struct pairs info, footer;
     bool ends_with_footer;
     enum trace_life life;
+    bool is_life_known; /* `life` is a fact; else it follows from the age of the .live file */
     struct schema schema;
     struct strings strings;
     struct piece *piece;

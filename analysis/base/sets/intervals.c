@@ -13,6 +13,17 @@ void intervals_add(struct intervals *set, int64_t start, int64_t end)
     set->interval[set->count++] = (struct interval){start, end};
 }
 
+/* Merging at a full array costs N log N in total, because the array grows whenever merging leaves it half full. */
+void intervals_add_merging(struct intervals *set, int64_t start, int64_t end)
+{
+    if (set->count && set->count == set->capacity) {
+        intervals_merge(set);
+        if (set->count > set->capacity / 2)
+            set->interval = mem_grow(set->interval, &set->capacity, set->capacity + 1, sizeof *set->interval);
+    }
+    intervals_add(set, start, end);
+}
+
 static int by_start(const void *a, const void *b)
 {
     const struct interval *x = a, *y = b;

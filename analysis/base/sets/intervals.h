@@ -20,6 +20,8 @@ struct intervals {
 };
 
 void intervals_add(struct intervals *set, int64_t start, int64_t end); /* an empty interval is dropped */
+/* The same for a set of many touching intervals: it merges now and then, so that memory is for merged ones only. */
+void intervals_add_merging(struct intervals *set, int64_t start, int64_t end);
 void intervals_merge(struct intervals *set);
 void intervals_fit(struct intervals *set); /* gives back memory reserved for more intervals */
 int64_t intervals_total(const struct intervals *set);
