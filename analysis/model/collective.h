@@ -34,12 +34,13 @@ extern const struct collective_kind collective_kinds[NR_COLLECTIVE_OPS];
 
 struct collective {
     uint32_t communicator; /* name number: process group, or the hash of the communicator's id; NAME_NONE: unknown */
-    uint32_t members;      /* name number: the group's global ranks as a text, such as "[0, 1]"; NAME_NONE: unknown */
-    uint32_t description;  /* name number: the group's name for people; NAME_NONE: none */
-    uint32_t name;         /* name number: the operation's or the kernel's name as recorded */
-    uint32_t datatype;     /* name number: the element type, by torch's name; NAME_NONE: unknown */
-    uint8_t op;            /* enum collective_op */
-    int64_t sequence;      /* number in the communicator, as recorded; UNKNOWN_NUMBER: not recorded */
+    uint32_t nccl_communicator; /* the hash alone, also where `communicator` is a process group; NAME_NONE: unknown */
+    uint32_t members;     /* name number: the group's global ranks as a text, such as "[0, 1]"; NAME_NONE: unknown */
+    uint32_t description; /* name number: the group's name for people; NAME_NONE: none */
+    uint32_t name;        /* name number: the operation's or the kernel's name as recorded */
+    uint32_t datatype;    /* name number: the element type, by torch's name; NAME_NONE: unknown */
+    uint8_t op;           /* enum collective_op */
+    int64_t sequence;     /* number in the communicator, as recorded; UNKNOWN_NUMBER: not recorded */
     uint64_t elements_in, elements_out, bytes_in, bytes_out; /* of this rank; UNKNOWN_COUNT: unknown */
     int64_t root;         /* of broadcast, reduce, gather and scatter; UNKNOWN_NUMBER: none or unknown */
     int64_t source, peer; /* of send and recv: the ranks that send and receive; UNKNOWN_NUMBER: none or unknown */

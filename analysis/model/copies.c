@@ -1,4 +1,5 @@
-/* copies.c - finds inputs that are traces of the same process or rank. */
+/* copies.c - finds inputs that are traces of the same process or rank. A trace of dftracer is a copy of none: it has
+ * what the others lack, and a rank has many of them. */
 #include "model/copies.h"
 
 #include <stdlib.h>
@@ -43,12 +44,11 @@ static int by_process(const void *a, const void *b)
     return order ? order : by_place(x, y);
 }
 
-static struct order sorted(struct inputs *inputs, bool kineto, int (*compare)(const void *, const void *))
+static struct order sorted(struct inputs *inputs, enum input_kind kind, int (*compare)(const void *, const void *))
 {
     struct order order = {.input = mem_zero(inputs->count, sizeof *order.input)};
     for (size_t i = 0; i < inputs->count; i++)
-        if (inputs->input[i].usable && inputs->input[i].is_kineto == kineto)
-            order.input[order.count++] = &inputs->input[i];
+        if (inputs->input[i].usable && inputs->input[i].kind == kind) order.input[order.count++] = &inputs->input[i];
     if (order.count) qsort(order.input, order.count, sizeof *order.input, compare);
     return order;
 }
@@ -80,10 +80,10 @@ static bool is_same_process(const struct process *own, const struct process *oth
 /* Our trace of a process has more than a PyTorch trace of it. */
 static void find_same_processes(struct inputs *inputs)
 {
-    struct order ours = sorted(inputs, false, by_process);
+    struct order ours = sorted(inputs, INPUT_OURS, by_process);
     for (size_t i = 0; i < inputs->count; i++) {
         struct input *other = &inputs->input[i];
-        if (!other->usable || !other->is_kineto) continue;
+        if (!other->usable || other->kind != INPUT_KINETO) continue;
         for (size_t k = first_not_before(&ours, &other->process);
              other->usable && k < ours.count && process_order(&ours.input[k]->process, &other->process) == 0; k++) {
             const struct input *own = ours.input[k];
@@ -97,33 +97,59 @@ static void find_same_processes(struct inputs *inputs)
     free(ours.input);
 }
 
+/* The traces of one rank that stay, by time. They do not overlap. */
+struct kept {
+    struct input **input;
+    size_t count;
+};
+
+/* Returns the index of the first trace that does not end before `time`. */
+static size_t first_not_over(const struct kept *kept, int64_t time)
+{
+    size_t low = 0, high = kept->count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (kept->input[middle]->process.last < time) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
 /* Handles a second Kineto trace of a rank. It may cover another part of the process's life; an overlap is a mistake
  * and would count everything twice. */
-static void compare_ranks(struct input *earlier, struct input *later)
+static void keep_or_leave_out(struct kept *kept, struct input *input, const struct input *first)
 {
-    const struct process *a = &earlier->process, *b = &later->process;
-    bool apart = !a->has_time || !b->has_time || a->last < b->first || b->last < a->first;
-    if (apart) {
-        notes_add(&later->notes, NOTE, "is a second trace of rank %lld, from another time than %s", (long long)b->rank,
-                  earlier->path);
+    const struct process *p = &input->process;
+    size_t at = first_not_over(kept, p->first);
+    if (p->has_time && at < kept->count && kept->input[at]->process.first <= p->last) {
+        notes_add(&input->notes, UNUSABLE,
+                  "is left out: %s is a trace of the same rank %lld and the same time; if the ranks differ, give "
+                  "rank=N:%s",
+                  kept->input[at]->path, (long long)p->rank, input->path);
+        leave_out(input);
         return;
     }
-    notes_add(&later->notes, UNUSABLE,
-              "is left out: %s is a trace of the same rank %lld and the same time; if the ranks differ, give rank=N:%s",
-              earlier->path, (long long)b->rank, later->path);
-    leave_out(later);
+    if (input != first)
+        notes_add(&input->notes, NOTE, "is a second trace of rank %lld, from another time than %s", (long long)p->rank,
+                  first->path);
+    if (!p->has_time) return;
+    memmove(&kept->input[at + 1], &kept->input[at], (kept->count++ - at) * sizeof(struct input *));
+    kept->input[at] = input;
 }
 
 static void find_same_ranks(struct inputs *inputs)
 {
-    struct order others = sorted(inputs, true, by_rank);
-    for (size_t first = 0, end; first < others.count; first = end) {
-        int64_t rank = others.input[first]->process.rank;
-        for (end = first + 1; end < others.count && others.input[end]->process.rank == rank;) end++;
-        for (size_t i = first + 1; i < end; i++)
-            for (size_t k = first; k < i && others.input[i]->usable; k++)
-                if (others.input[k]->usable) compare_ranks(others.input[k], others.input[i]);
+    struct order others = sorted(inputs, INPUT_KINETO, by_rank);
+    struct kept kept = {.input = mem_zero(others.count, sizeof *kept.input)};
+    const struct input *first = NULL;
+    for (size_t i = 0; i < others.count; i++) {
+        if (!first || first->process.rank != others.input[i]->process.rank) {
+            first = others.input[i];
+            kept.count = 0;
+        }
+        keep_or_leave_out(&kept, others.input[i], first);
     }
+    free(kept.input);
     free(others.input);
 }
 

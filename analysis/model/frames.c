@@ -87,6 +87,19 @@ void frame_text(const struct name *name, struct text *text)
     }
 }
 
+bool frame_take_apart(struct slice frame, struct slice *file, struct slice *line, struct slice *function)
+{
+    static const char mark[] = "): ";
+    const char *close = memmem(frame.at, frame.length, mark, sizeof mark - 1), *open = close;
+    if (!close) return false;
+    while (open > frame.at && open[-1] >= '0' && open[-1] <= '9') open--;
+    if (open == close || close - open > 9 || open == frame.at || open[-1] != '(') return false;
+    *file = (struct slice){frame.at, (size_t)(open - 1 - frame.at)};
+    *line = (struct slice){open, (size_t)(close - open)};
+    *function = (struct slice){close + 3, frame.length - (size_t)(close + 3 - frame.at)};
+    return function->length > 0;
+}
+
 /* ---- in a file ---- */
 
 static int digit(char c)

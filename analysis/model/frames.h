@@ -8,6 +8,7 @@
 #define TFA_FRAMES_H
 
 #include "model/names.h"
+#include "read/json.h"
 #include "tfi_trace.h"
 
 /* ---- in a model ---- */
@@ -28,6 +29,8 @@ bool frame_parse(struct frame *frame, const char *text, size_t length);
 /* Appends the frame as torch writes it: `file(line): function`. A native frame has no line and becomes `library:
  * function`. */
 void frame_text(const struct name *name, struct text *text);
+/* Splits such a text of a Python frame. Returns false for a frame of another form. */
+bool frame_take_apart(struct slice frame, struct slice *file, struct slice *line, struct slice *function);
 
 /* ---- in a file: STACK strings ---- */
 #define BAD_STACKS "%llu call stacks contain missing or invalid frames, shown as (lost)"

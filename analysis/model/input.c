@@ -1,6 +1,6 @@
 /* input.c - finds the traces that the command line names, and reads them in parallel.
  *
- * The content of a file tells whether it is a trace of ours or a Kineto trace.
+ * The content of a file tells whether it is a trace of ours, a Kineto trace or one of dftracer.
  */
 #include "model/input.h"
 
@@ -17,9 +17,11 @@
 #include "base/jobs.h"
 #include "base/mem_limit.h"
 #include "model/copies.h"
+#include "model/load/dftracer.h"
 #include "model/load/kineto.h"
 #include "model/load/tfr.h"
-#include "read/dftracer.h"
+#include "read/torch/flight.h"
+#include "read/torch/memory_rows.h"
 
 /* ---- paths on the command line ---- */
 
@@ -55,7 +57,7 @@ static bool is_new_file(struct inputs *inputs, const struct stat *status)
     return true;
 }
 
-static void add_kineto(struct inputs *inputs, const char *path, enum file_how how, int64_t rank)
+static void add_json(struct inputs *inputs, const char *path, enum file_how how, int64_t rank, enum input_kind kind)
 {
     struct stat status = {0};
     bool known = stat(path, &status) == 0;
@@ -63,7 +65,7 @@ static void add_kineto(struct inputs *inputs, const char *path, enum file_how ho
         struct input *input = add(inputs, path, how, rank);
         input->device = status.st_dev;
         input->inode = status.st_ino;
-        input->is_kineto = true;
+        input->kind = kind;
     }
 }
 
@@ -108,14 +110,14 @@ static int is_json(const struct dirent *entry)
     return entry->d_name[0] != '.' && is_json_name(entry->d_name);
 }
 
-static int is_dftracer(const struct dirent *entry)
+static int is_other_trace(const struct dirent *entry)
 {
-    return entry->d_name[0] != '.' && is_dftracer_name(entry->d_name);
+    return is_json(entry) || (entry->d_name[0] != '.' && is_dftracer_name(entry->d_name));
 }
 
 static int is_trace(const struct dirent *entry)
 {
-    return is_tfr(entry) || is_json(entry);
+    return is_tfr(entry) || is_other_trace(entry);
 }
 
 /* Returns the most recently changed subdirectory with traces, as a suggestion for the user. */
@@ -152,38 +154,28 @@ static char *path_in(const char *directory, const char *name)
     return string_format("%s%s%s", directory, ends_with(directory, "/") ? "" : "/", name);
 }
 
-static size_t count_dftracer(const char *directory)
-{
-    struct dirent **entries = NULL;
-    int count = file_list(directory, is_dftracer, &entries);
-    for (int i = 0; i < count; i++) free(entries[i]);
-    free(count >= 0 ? entries : NULL);
-    return (size_t)MAX(count, 0);
-}
-
-/* Adds the Kineto traces of a directory. Other files with such a name are skipped: reports of stages, and files of
- * other programs. Files that cannot be opened become inputs, so that reading reports them. Returns the number of
- * .json files. *dftracer is the number of dftracer's files, by name or content. */
-static int add_kineto_files(struct inputs *inputs, const char *directory, int64_t rank, size_t *dftracer)
+/* Adds the traces of a directory that are not ours. Other files with such a name are skipped: reports of stages, and
+ * files of other programs. Files that cannot be opened become inputs, so that reading reports them. Returns the number
+ * of .json files and of dftracer's. */
+static int add_others(struct inputs *inputs, const char *directory, int64_t rank)
 {
     struct dirent **entries = NULL;
     size_t before = inputs->count, stages = 0, others = 0;
-    *dftracer = count_dftracer(directory);
-    int count = file_list(directory, is_json, &entries);
+    int count = file_list(directory, is_other_trace, &entries);
     for (int i = 0; i < count; i++) {
         char *path = path_in(directory, entries[i]->d_name);
-        bool of_dftracer = is_dftracer_file(path, FILE_FOUND);
-        enum kineto_kind kind = of_dftracer ? KINETO_NONE : kineto_probe(path, FILE_FOUND);
-        if (kind == KINETO_TRACE) add_kineto(inputs, path, FILE_FOUND, rank);
-        *dftracer += of_dftracer;
+        bool of_dftracer = is_dftracer_name(entries[i]->d_name) || is_dftracer_file(path, FILE_FOUND);
+        bool of_memory = !of_dftracer && is_memory_rows_file(path, FILE_FOUND);
+        enum kineto_kind kind = of_dftracer || of_memory ? KINETO_NONE : kineto_probe(path, FILE_FOUND);
+        if (of_dftracer || of_memory)
+            add_json(inputs, path, FILE_FOUND, rank, of_memory ? INPUT_MEMORY : INPUT_DFTRACER);
+        if (kind == KINETO_TRACE) add_json(inputs, path, FILE_FOUND, rank, INPUT_KINETO);
         stages += kind == KINETO_STAGE;
-        others += kind == KINETO_NONE && !of_dftracer;
+        others += kind == KINETO_NONE && !of_dftracer && !of_memory;
         free(path);
         free(entries[i]);
     }
     free(count >= 0 ? entries : NULL);
-    if (inputs->count > before && *dftracer)
-        notes_add(&inputs->input[before].notes, NOTE, "%zu dftracer traces beside it were left out", *dftracer);
     if (inputs->count > before && stages)
         notes_add(&inputs->input[before].notes, NOTE, "%zu traces of single stages beside it were left out", stages);
     if (inputs->count > before && others) {
@@ -193,17 +185,9 @@ static int add_kineto_files(struct inputs *inputs, const char *directory, int64_
     return count;
 }
 
-#define NO_DFTRACER                                                                                                    \
-    "which this version cannot read; give .tfr files or PyTorch traces (.json, .json.gz), or read these with "         \
-    "dfanalyzer"
-
-static void say_empty(struct inputs *inputs, const char *directory, int64_t rank, int others, size_t dftracer)
+static void say_empty(struct inputs *inputs, const char *directory, int64_t rank, int others)
 {
     struct input *input = add(inputs, directory, FILE_NAMED, rank);
-    if (dftracer) {
-        notes_add(&input->notes, UNUSABLE, "contains %zu dftracer traces (.pfw), " NO_DFTRACER, dftracer);
-        return;
-    }
     char *below = find_below(directory);
     notes_add(&input->notes, UNUSABLE, "contains no .tfr and no %s; %s%s",
               others ? "trace among its .json files" : ".json", below ? "there are some in " : "",
@@ -211,6 +195,29 @@ static void say_empty(struct inputs *inputs, const char *directory, int64_t rank
                     : "give another directory, or record into this one: LD_PRELOAD=libtfinject.so with TFI_OUTPUT_DIR "
                       "set to it");
     free(below);
+}
+
+static int is_visible(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.';
+}
+
+/* Adds the flight recorder's dumps of a directory, whose names have no fixed ending. */
+static void add_flights(struct inputs *inputs, const char *directory, int64_t rank)
+{
+    struct dirent **entries = NULL;
+    int count = file_list(directory, is_visible, &entries);
+    for (int i = 0; i < count; i++) {
+        char *path = path_in(directory, entries[i]->d_name);
+        bool is_twin = ends_with(path, ".json"); /* of the pickle of that name, which has the Python frames too */
+        if (is_twin) path[strlen(path) - strlen(".json")] = 0;
+        is_twin = is_twin && exists(path);
+        if (ends_with(entries[i]->d_name, ".json")) strcat(path, ".json"); /* it was there before */
+        if (!is_twin && is_flight_file(path, FILE_FOUND)) add_json(inputs, path, FILE_FOUND, rank, INPUT_FLIGHT);
+        free(path);
+        free(entries[i]);
+    }
+    free(count >= 0 ? entries : NULL);
 }
 
 static void add_directory(struct inputs *inputs, const char *directory, int64_t rank)
@@ -230,22 +237,22 @@ static void add_directory(struct inputs *inputs, const char *directory, int64_t 
         free(entries[i]);
     }
     free(entries);
-    size_t dftracer = 0;
-    int others = count ? 0 : add_kineto_files(inputs, directory, rank, &dftracer);
-    if (!count && inputs->count == before) say_empty(inputs, directory, rank, others, dftracer);
+    if (!count) add_flights(inputs, directory, rank);
+    bool found = count || inputs->count > before;
+    int others = found ? 0 : add_others(inputs, directory, rank);
+    if (!count && inputs->count == before) say_empty(inputs, directory, rank, others);
 }
 
 /* Adds a file. Its content decides the type, or its name if the content is not conclusive. */
 static void add_file(struct inputs *inputs, const char *path, int64_t rank)
 {
-    if (is_dftracer_name(path) || is_dftracer_file(path, FILE_NAMED)) {
-        struct input *input = add(inputs, path, FILE_NAMED, rank);
-        notes_add(&input->notes, UNUSABLE, "is a dftracer trace, " NO_DFTRACER);
-    } else if (kineto_look(path, FILE_NAMED) == LOOK_JSON || is_json_name(path)) {
-        add_kineto(inputs, path, FILE_NAMED, rank);
-    } else {
-        add_tfr(inputs, path, FILE_NAMED, rank);
-    }
+    if (is_dftracer_name(path) || is_dftracer_file(path, FILE_NAMED))
+        add_json(inputs, path, FILE_NAMED, rank, INPUT_DFTRACER);
+    else if (is_flight_file(path, FILE_NAMED)) add_json(inputs, path, FILE_NAMED, rank, INPUT_FLIGHT);
+    else if (is_memory_rows_file(path, FILE_NAMED)) add_json(inputs, path, FILE_NAMED, rank, INPUT_MEMORY);
+    else if (kineto_look(path, FILE_NAMED) == LOOK_JSON || is_json_name(path))
+        add_json(inputs, path, FILE_NAMED, rank, INPUT_KINETO);
+    else add_tfr(inputs, path, FILE_NAMED, rank);
 }
 
 void inputs_add(struct inputs *inputs, const char *word)
@@ -276,7 +283,7 @@ struct input *inputs_add_again(struct inputs *inputs, const struct input *input)
     again->live = input->live ? string_format("%s", input->live) : NULL;
     again->device = input->device;
     again->inode = input->inode;
-    again->is_kineto = input->is_kineto;
+    again->kind = input->kind;
     return again;
 }
 
@@ -290,24 +297,38 @@ struct work {
     atomic_ullong done; /* bytes */
 };
 
-/* Returns N of rankN, rank-N or rank_N in a file's name, 0 without one. */
+/* Returns N of rankN, rank-N or rank_N in a file's name, or of N-of-M, as in trace-0-of-24.pfw; 0 without one. */
 static int64_t rank_in_name(const char *path)
 {
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *of;
     for (const char *at = name; (at = strcasestr(at, "rank")) != NULL; at += 4) {
         const char *digits = at + 4 + (at[4] == '-' || at[4] == '_');
         size_t count = strspn(digits, "0123456789");
         if (count && count < 10) return strtoll(digits, NULL, 10);
     }
+    for (const char *at = name; (of = strstr(at, "-of-")) != NULL; at = of + 4) {
+        const char *digits = of;
+        while (digits > name && digits[-1] >= '0' && digits[-1] <= '9') digits--;
+        if (digits < of && of - digits < 10 && of[4] >= '0' && of[4] <= '9') return strtoll(digits, NULL, 10);
+    }
     return 0;
 }
 
-static void read_kineto_file(struct work *work, struct input *input)
+/* Reads a trace of another program. */
+static void read_json_file(struct work *work, struct input *input)
 {
-    process_init(&input->process, input->path, "kineto");
+    static const struct {
+        const char *kind;
+        bool (*load)(const char *path, enum file_how how, struct names *names, unsigned want, struct process *process,
+                     struct notes *notes, atomic_ullong *done);
+    } loaders[] = {[INPUT_KINETO] = {"kineto", load_kineto},
+                   [INPUT_DFTRACER] = {"dftracer", load_dftracer},
+                   [INPUT_FLIGHT] = {"flight", load_flight},
+                   [INPUT_MEMORY] = {"memory", load_memory_rows}};
+    process_init(&input->process, input->path, loaders[input->kind].kind);
     input->process.how = input->how;
-    input->usable = load_kineto(input->path, input->how, &work->model->names, work->reading->want, &input->process,
-                                &input->notes, &work->done);
+    input->usable = loaders[input->kind].load(input->path, input->how, &work->model->names, work->reading->want,
+                                              &input->process, &input->notes, &work->done);
     if (!input->usable) {
         process_free(&input->process);
         return;
@@ -336,10 +357,10 @@ static void read_tfr_file(struct work *work, struct input *input)
 
 static void read_one(struct work *work, struct input *input)
 {
-    if (notes_have(&input->notes, UNUSABLE)) /* already known to be unreadable */
+    if (input->left_out || notes_have(&input->notes, UNUSABLE)) /* already known to be unreadable */
         return;
-    if (input->is_kineto) read_kineto_file(work, input);
-    else read_tfr_file(work, input);
+    if (input->kind == INPUT_OURS) read_tfr_file(work, input);
+    else read_json_file(work, input);
     if (input->usable && work->reading->take) {
         work->reading->take(work->reading->argument, (size_t)(input - work->inputs->input), &input->process);
         process_forget(&input->process);

@@ -1,7 +1,7 @@
 /* input.h - resolves the words on the command line to inputs, and reads all of them into a model.
  *
  * A run directory stands for its .tfr files, each with its .live file, and for the .live files whose .tfr is missing.
- * A directory without any stands for its Kineto traces. Inputs are read in parallel. Notes are kept with their input
+ * A directory without any stands for its Kineto traces and those of dftracer. Inputs are read in parallel. Notes are kept with their input
  * and printed in the order of the inputs once all are read.
  */
 #ifndef TFA_INPUT_H
@@ -11,6 +11,8 @@
 #include <sys/types.h>
 
 #include "model/model.h"
+
+enum input_kind { INPUT_OURS, INPUT_KINETO, INPUT_DFTRACER, INPUT_FLIGHT, INPUT_MEMORY };
 
 struct input {
     char *path;
@@ -24,8 +26,9 @@ struct input {
     struct trace trace;
     bool open; /* `trace` is open */
     bool usable;
+    bool left_out;          /* has no meaning for the question: it is not read, and that is no loss */
     bool starved;           /* memory ran out while other inputs were read */
-    bool is_kineto;         /* a Kineto trace: `trace` is unused */
+    enum input_kind kind;   /* except of a trace of ours, `trace` is unused */
     struct process process; /* moved into the model */
 };
 

@@ -98,6 +98,16 @@ bool is_of_kineto(const struct process *process)
     return strcmp(process->kind, "kineto") == 0;
 }
 
+bool is_of_dftracer(const struct process *process)
+{
+    return strcmp(process->kind, "dftracer") == 0;
+}
+
+bool is_of_others(const struct process *process)
+{
+    return is_of_kineto(process) || is_of_dftracer(process);
+}
+
 void range_inputs_add(struct process *process, uint64_t key, const struct op_detail *inputs)
 {
     size_t at = process->range_input_count++;
@@ -128,6 +138,13 @@ struct work_detail *works_detail(struct works *works, bool details)
     struct work_detail *detail = &works->detail[works->table.count - 1];
     *detail = (struct work_detail){0};
     return detail;
+}
+
+void process_copied(struct process *process, struct copied copied)
+{
+    process->copied =
+        mem_grow(process->copied, &process->copied_capacity, process->copied_count + 1, sizeof *process->copied);
+    process->copied[process->copied_count++] = copied;
 }
 
 void calls_free(struct calls *calls)
@@ -325,6 +342,24 @@ static void convert_device(struct clock *clock, int64_t *start, int64_t *end, si
     }
 }
 
+static int64_t converted_duration(struct clock *clock, int64_t start, int64_t duration)
+{
+    uint64_t end;
+    if (duration < 0 || __builtin_add_overflow((uint64_t)start, (uint64_t)duration, &end)) return IO_UNKNOWN;
+    return clock_ns(clock, end) - clock_ns(clock, (uint64_t)start);
+}
+
+/* Converts the durations of sums, before the times at which they begin. */
+static void convert_io_sums(struct clock *clock, struct ios *ios)
+{
+    for (size_t i = 0; i < ios->table.count && ios->sum_count; i++) {
+        if (ios->sum[i] == IO_ONE_CALL) continue;
+        struct io_sum *sum = &ios->sums[ios->sum[i]];
+        sum->total = converted_duration(clock, ios->start[i], sum->total);
+        sum->longest = converted_duration(clock, ios->start[i], sum->longest);
+    }
+}
+
 static void convert_all(struct process *process)
 {
     struct clock *clock = &process->clock;
@@ -333,6 +368,9 @@ static void convert_all(struct process *process)
     convert(clock, process->marks.time, process->marks.table.count);
     convert(clock, process->calls.start, process->calls.table.count);
     convert(clock, process->calls.end, process->calls.table.count);
+    convert_io_sums(clock, &process->ios);
+    convert(clock, process->ios.start, process->ios.table.count);
+    convert(clock, process->ios.end, process->ios.table.count);
     convert(clock, process->messages.time, process->messages.table.count);
     convert(clock, process->wholes.start, process->wholes.table.count);
     convert(clock, process->wholes.end, process->wholes.table.count);
@@ -416,6 +454,7 @@ void process_free(struct process *process)
     begins_free(&process->begins);
     table_free(&process->marks, mark_layout, ARRAY_SIZE(mark_layout));
     calls_free(&process->calls);
+    ios_free(&process->ios);
     table_free(&process->messages, message_layout, ARRAY_SIZE(message_layout));
     table_free(&process->spans, span_layout, ARRAY_SIZE(span_layout));
     table_free(&process->works, work_layout, ARRAY_SIZE(work_layout));
@@ -438,17 +477,26 @@ void process_free(struct process *process)
     }
     for (size_t i = 0; i < process->kind_count; i++) free(process->kinds[i].name);
     for (size_t i = 0; i < process->loss_count; i++) free(process->losses[i].cause);
-    char **texts[] = {&process->path,      &process->host,        &process->command,
-                      &process->directory, &process->clock_name,  &process->version,
-                      &process->ended,     &process->names_asked, &process->stages_asked};
+    char **texts[] = {
+        &process->path,    &process->host,  &process->command,     &process->directory,    &process->clock_name,
+        &process->version, &process->ended, &process->names_asked, &process->stages_asked, &process->activities_asked};
     for (size_t i = 0; i < ARRAY_SIZE(texts); i++) free(*texts[i]);
     if (process->metadata) pairs_free(process->metadata);
     reveals_free(&process->reveals);
-    void *arrays[] = {process->metadata,     process->func,      process->kinds,        process->losses,
-                      process->thread,       process->args,      process->category,     process->lane,
-                      process->streamed,     process->device,    process->works.detail, process->spans.detail,
-                      process->stage_memory, process->switching, process->signature,    process->elsewhere,
-                      process->sample};
+    void *arrays[] = {process->metadata,       process->func,
+                      process->kinds,          process->losses,
+                      process->thread,         process->args,
+                      process->category,       process->lane,
+                      process->streamed,       process->device,
+                      process->works.detail,   process->spans.detail,
+                      process->copied,         process->numbers.span,
+                      process->numbers.work,   process->stage_memory,
+                      process->switching,      process->signature,
+                      process->elsewhere,      process->sample,
+                      process->open,           process->silence,
+                      process->communicator,   process->filling,
+                      process->counters.range, process->counters.counted,
+                      process->numbers.range};
     for (size_t i = 0; i < ARRAY_SIZE(arrays); i++) free(arrays[i]);
     map_free(&process->stage_names.known);
     free(process->stage_names.name);
@@ -460,6 +508,8 @@ void process_free(struct process *process)
     map_free(&process->range_of_id);
     map_free(&process->range_inputs);
     free(process->range_input);
+    free(process->waited);
+    free(process->memory_row);
     map_free(&process->unlinked);
     clock_free(&process->clock);
     *process = (struct process){0};
@@ -477,12 +527,16 @@ void process_forget(struct process *process)
                            .pid = process->pid,
                            .host = process->host,
                            .complete = process->complete,
+                           .time_unit = process->time_unit,
                            .has_time = process->has_time,
                            .first = process->first,
                            .last = process->last,
                            .clock.has_axis = process->clock.has_axis,
                            .events = process->events,
                            .lost = process->lost,
+                           .read_at = process->read_at,
+                           .life = process->life,
+                           .is_life_known = process->is_life_known,
                            .device = process->device,
                            .devices = process->devices};
     process->path = process->host = NULL;

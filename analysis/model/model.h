@@ -9,8 +9,10 @@
 
 #include "model/clock.h"
 #include "model/collective.h"
+#include "model/io.h"
 #include "model/names.h"
 #include "read/reveals.h"
+#include "read/torch/memory_rows.h"
 #include "read/trace.h"
 
 enum want {
@@ -26,12 +28,22 @@ enum want {
     WANT_MANGLED = 512,           /* kernel names as they stand in the trace, not demangled */
     WANT_OPERATOR_DETAILS = 1024, /* with WANT_OPERATORS: their inputs, sequence numbers, stacks, flops */
     WANT_MEMORY = 2048,           /* allocated and freed blocks; of a Kineto trace the refused ones */
+    WANT_BLOCKS = 268435456,      /* also the blocks of CUDA's calls, of a Kineto trace, and torch's memory rows */
     WANT_SIGNATURES = 4096,       /* arguments and results of stages */
     WANT_STAGE_NAMES = 16384,     /* of a trace of ours: only the names of its stages */
     WANT_ALL_SPANS = 8192,        /* of a Kineto trace: Python functions, the profiler's overhead, details, memory */
     WANT_COLLECTIVES = 32768,
-    WANT_SAMPLES = 65536,    /* clocks, power and temperature of devices */
-    WANT_AS_WRITTEN = 16384, /* kernel names as other tools read them in a Kineto trace */
+    WANT_SAMPLES = 65536,        /* clocks, power and temperature of devices */
+    WANT_IO = 131072,            /* calls on files */
+    WANT_EVENT_NUMBERS = 262144, /* of a Kineto trace: the places of spans and works in the file */
+    WANT_OPEN = 524288,          /* what the threads of a trace with a .live file are in; with WANT_COLLECTIVES */
+    WANT_COPIED = 1048576,       /* sizes and speeds of copies and sets */
+    WANT_LAUNCHERS = 2097152, /* operators only to find what launched the work: none of a trace of ours without work */
+    WANT_PAYLOADS = 4194304,  /* of a trace of ours: the details of ranges alone; part of WANT_DETAILS */
+    WANT_FILLING = 8388608,   /* blocks and occupancy of kernels */
+    WANT_COUNTERS = 16777216, /* of a Kineto trace: ranges over which CUPTI counted */
+    WANT_WAITED = 33554432,   /* of a Kineto trace: what its waits for events wait for */
+    WANT_AS_WRITTEN = 16384,  /* kernel names as other tools read them in a Kineto trace */
 };
 
 /* The distinct names of a process's stages, in file order. */
@@ -82,7 +94,7 @@ struct ranges {
     uint64_t *id;
     uint32_t *name, *thread, *domain, *flags, *depth;
     uint32_t *step;              /* the N of ProfilerStep#N, a range with the name `ProfilerStep*`; else NO_PLACE */
-    struct range_detail *detail; /* only with WANT_DETAILS */
+    struct range_detail *detail; /* only with WANT_DETAILS or WANT_PAYLOADS */
 };
 
 /* Entry and exit of each range that `ranges` holds in pieces. */
@@ -160,15 +172,20 @@ struct spans {
     size_t detail_capacity;
 };
 
-/* Memory blocks that were allocated (bytes above 0) or freed. */
+/* Memory blocks that were allocated (bytes above 0) or freed. CUDA's calls tell neither the size of what they free, which
+ * is then 0, nor totals; their blocks have the allocator ALLOCATOR_CUDA or ALLOCATOR_PHYSICAL. */
 struct blocks {
     struct table table;
     int64_t *time, *bytes;
     uint64_t *address, *allocated, *reserved; /* totals of the allocator afterwards */
     int64_t *device;
     uint32_t *thread, *allocator, *stack; /* stack: model/frames.h */
+    bool lacks_totals;                    /* of a Kineto trace: some have none */
 };
 enum { DEVICE_HOST = -1, DEVICE_OTHER = -2 };
+#define TOTAL_UNKNOWN UINT64_MAX
+#define ALLOCATOR_CUDA "cuda"
+#define ALLOCATOR_PHYSICAL "cuda physical memory"
 
 /* Activity of one allocator during one range. */
 struct stage_memory {
@@ -193,14 +210,14 @@ struct elsewhere {
     bool begins;
 };
 
-/* The description of a stage's arguments, result or memory. */
+/* The description of a stage's arguments, result or memory, or what the pipeline said of it. */
 struct signature {
     int64_t time;
     uint64_t range; /* its id */
     uint32_t stage, text;
     uint32_t direction;
 };
-enum { SIGNATURE_ARGUMENTS, SIGNATURE_RESULT, SIGNATURE_MEMORY };
+enum { SIGNATURE_ARGUMENTS, SIGNATURE_RESULT, SIGNATURE_MEMORY, SIGNATURE_DETAILS };
 
 /* Details of device work in a trace of ours, beside times and lane. */
 struct work_detail {
@@ -221,6 +238,55 @@ struct works {
     uint8_t *event_class;
     struct work_detail *detail; /* only of traces of ours, with WANT_DETAILS */
     size_t detail_capacity;
+};
+
+/* With WANT_COPIED: what is known of a copy or set. */
+struct copied {
+    uint32_t work;
+    bool has_bytes;
+    uint64_t bytes;
+    double gbs; /* of a Kineto trace: 10^9 bytes per second, as its profiler computed it; 0: unknown */
+};
+
+/* With WANT_FILLING: how a kernel fills its device. */
+struct filling {
+    uint32_t work;
+    double blocks;    /* of a trace of ours: in all; of a Kineto trace: per SM; NAN: unknown */
+    double occupancy; /* achieved, in percent, as the trace's profiler estimated it; NAN: unknown */
+};
+
+/* With WANT_COUNTERS: a range over which CUPTI counted, as a rule one kernel. */
+struct counter_range {
+    int64_t start, end;
+    uint32_t name;
+    size_t first, count; /* its values in `counted` */
+};
+
+struct counted {
+    uint32_t counter; /* its name */
+    double value;
+};
+
+struct counter_ranges {
+    struct counter_range *range;
+    size_t count, capacity;
+    struct counted *counted;
+    size_t values, value_capacity;
+};
+
+/* With WANT_WAITED, of a Kineto trace: the event that a wait is for. */
+struct waited {
+    uint32_t work;
+    int64_t stream;       /* in which the event was recorded; -1: unknown */
+    uint64_t correlation; /* of the call that recorded it; NO_ID: unknown */
+};
+
+/* With WANT_EVENT_NUMBERS, of a Kineto trace: the number of each row's event in the file, from 0. */
+struct event_numbers {
+    uint32_t *range, *span, *work; /* by index in ranges, spans and works; NULL: not known */
+    size_t range_capacity, span_capacity, work_capacity;
+    bool has_first; /* event 0 has a duration and a category */
+    int64_t first;  /* its start */
 };
 
 /* A call became a node of a CUDA graph. */
@@ -308,6 +374,37 @@ struct thread {
     int64_t first, last;
 };
 
+/* A thread whose slot is in the .live file: what it is in, or was in when its process was killed. */
+struct open_thread {
+    uint32_t serial, tid;
+    uint32_t name;
+    uint32_t calls; /* in progress; the first TFI_SLOT_CALLS are in `call`, the outermost first */
+    struct {
+        int64_t start;
+        uint32_t name;
+    } call[TFI_SLOT_CALLS];
+    int64_t stage_start; /* of the innermost stage; UNKNOWN_TIME: it is in no stage */
+    uint32_t stage;
+    int64_t collective_start; /* of the call of NCCL that it is in, as in process->collectives; UNKNOWN_TIME: in none */
+};
+
+/* The Python frames of a thread that made no record for TFI_HANG_S, as they were last read, or those of the last exception
+ * in it that nothing caught. */
+struct silence {
+    uint32_t serial, tid;
+    int64_t time, since; /* the thread made no record from `since` to `time` */
+    uint32_t stack;      /* frames as they stand in the file; NAME_NONE: none could be read */
+    uint32_t reading;    /* enum tfi_reading */
+    uint32_t exception;  /* name of its type; NAME_NONE: unknown, or the frames are of no exception */
+    bool aborted;        /* they were read because the process called abort() */
+};
+
+/* A communicator of NCCL that the process made. */
+struct communicator {
+    uint32_t name;       /* its hash, as in struct collective */
+    int64_t rank, ranks; /* of this process in it, and its size; UNKNOWN_NUMBER */
+};
+
 struct category {
     uint32_t domain, category, name;
 };
@@ -329,10 +426,11 @@ struct process {
     char *path;
     enum file_how how;                                       /* how to open it */
     bool is_of_reader;                                       /* recorded by this user, on this host, since its boot */
-    const char *kind;                                        /* "tfr", "live", "kineto" */
+    const char *kind;                                        /* "tfr", "live", "kineto", "dftracer" */
     int64_t rank, world, pid;                                /* -1: not known */
     char *host, *command, *directory, *clock_name, *version; /* NULL: not known */
     char *names_asked, *stages_asked; /* values of ENABLE_PROFILER_NAMES and TFI_STAGES; NULL: not set */
+    char *activities_asked;           /* value of TFI_ACTIVITIES; NULL: not set */
     struct stage_names stage_names;   /* with WANT_STAGE_NAMES */
     struct pairs *metadata;           /* keys without the prefix "meta." */
     struct reveals reveals;
@@ -343,6 +441,7 @@ struct process {
     int64_t earliest;      /* of a Kineto trace: the first moment of any event, also of arrows and marks */
     int64_t profile_start; /* if has_profile_start: the moment from which torch counts the times of its profile */
     bool has_profile_start;
+    unsigned time_unit; /* of a dftracer trace: of the times in the file (read/dftracer.h) */
     uint64_t own_cost_ns;
     bool has_cost;
     struct clock clock;
@@ -353,7 +452,16 @@ struct process {
     uint64_t events, lost;
     struct thread *thread;
     size_t threads, thread_capacity;
-    struct map thread_of; /* index by serial */
+    struct map thread_of;     /* index by serial */
+    struct open_thread *open; /* with WANT_OPEN */
+    size_t opens;
+    struct communicator *communicator; /* with WANT_OPEN */
+    size_t communicators, communicator_capacity;
+    struct silence *silence; /* with WANT_OPEN: the last ones of each thread */
+    size_t silences, silence_capacity;
+    int64_t read_at; /* nanoseconds of this host's CLOCK_REALTIME, before the .live file was read; 0: there is none */
+    enum trace_life life;
+    bool is_life_known; /* the process could be looked up: it is of this host and of its present boot */
     struct category *category;
     size_t categories, category_capacity;
     struct map category_of; /* index by domain and category */
@@ -366,6 +474,7 @@ struct process {
     struct pauses pauses;
     struct marks marks;
     struct calls calls;
+    struct ios ios;
     struct messages messages;
     struct spans spans;
     uint32_t *streamed; /* indices in spans of operators whose arguments name a stream, as Triton's do */
@@ -376,11 +485,21 @@ struct process {
     struct op_detail *range_input;
     size_t range_input_count, range_input_capacity;
     struct works works;
+    struct event_numbers numbers;
+    struct copied *copied; /* by work */
+    size_t copied_count, copied_capacity;
+    struct filling *filling; /* by work */
+    size_t fillings, filling_capacity;
+    struct counter_ranges counters;
+    struct waited *waited; /* by work */
+    size_t waited_count, waited_capacity;
     struct graphs graphs;
     struct forwards forwards;
     struct collectives collectives; /* with WANT_COLLECTIVES */
     struct event_times event_times;
-    struct blocks blocks, ooms; /* ooms: refused allocations */
+    struct blocks blocks, ooms;    /* ooms: refused allocations */
+    struct memory_row *memory_row; /* of torch's memory timeline, in file order; with WANT_BLOCKS */
+    size_t memory_rows, memory_row_capacity;
     struct stage_memory *stage_memory;
     size_t stage_memories, stage_memory_capacity;
     struct switching *switching; /* sorted by time */
@@ -397,6 +516,7 @@ struct process {
     struct map device_of;         /* index by number */
     struct device_sample *sample; /* sorted by time; with WANT_SAMPLES */
     size_t samples, sample_capacity;
+    bool has_text_thread; /* some thread's number is a text in the file, even if it reads as a number */
     bool has_float_ts,
         has_float_dur; /* some ts or dur of an event with both dur and category has a point or an exponent */
     uint64_t *args;
@@ -424,8 +544,11 @@ void begins_meet(struct process *process, bool details);
 void marks_reserve(struct marks *marks, size_t more, bool details);
 void calls_reserve(struct calls *calls, size_t more, bool details);
 void messages_reserve(struct messages *messages, size_t more);
-/* Tells whether the process was read from a PyTorch trace. */
+/* Tell whether the process was read from a PyTorch trace, or from a dftracer one. */
 bool is_of_kineto(const struct process *process);
+bool is_of_dftracer(const struct process *process);
+/* Tells whether it is one of these: exports read its file again, event by event, with its own times. */
+bool is_of_others(const struct process *process);
 void spans_reserve(struct spans *spans, size_t more);
 void works_reserve(struct works *works, size_t more);
 void event_times_reserve(struct event_times *times, size_t more);
@@ -442,6 +565,8 @@ const struct op_detail *range_inputs(const struct process *process, size_t range
 struct op_detail *spans_detail(struct spans *spans);
 /* Returns the detail of the last work; NULL unless `details`. */
 struct work_detail *works_detail(struct works *works, bool details);
+/* Adds what is known of a copy or set, in the order of works. */
+void process_copied(struct process *process, struct copied copied);
 void calls_free(struct calls *calls);
 /* Called after loading: matches beginnings with ends, cuts ranges, and converts ticks to nanoseconds. */
 void process_finish(struct process *process);

@@ -4,6 +4,7 @@
  * record of its own, which has only the low half of pthread_self() for its thread. Threads may become known later, so
  * the thread is resolved at the end.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,9 +26,8 @@ void load_correlations(struct load *load)
         uint32_t place = load_func(load, func[i]); /* this call may move process->func */
         const struct func *described = &load->process->func[place];
         size_t at = s->table.count++;
-        uint64_t end;
         s->start[at] = (int64_t)time[i];
-        s->end[at] = (int64_t)(__builtin_add_overflow(time[i], duration[i], &end) ? time[i] : end);
+        s->end[at] = load_end(time[i], duration[i]);
         s->id[at] = id[i];
         s->name[at] = names_add(load->names, described->name, strlen(described->name));
         s->thread[at] = (uint32_t)thread[i];
@@ -124,9 +124,8 @@ static size_t add_work(struct load *load, const struct work_columns *from, uint3
     struct works *w = &p->works;
     works_reserve(w, load->group->count);
     size_t at = w->table.count++;
-    uint64_t end;
     w->start[at] = (int64_t)from->start[i];
-    w->end[at] = (int64_t)(__builtin_add_overflow(from->start[i], from->duration[i], &end) ? from->start[i] : end);
+    w->end[at] = load_end(from->start[i], from->duration[i]);
     w->correlation[at] = from->correlation[i] ? from->correlation[i] : NO_ID;
     w->external[at] = NO_ID;
     w->lane[at] = from->device ? process_lane(p, (int64_t)from->device[i], (int64_t)from->stream[i], true) : NO_PLACE;
@@ -172,25 +171,38 @@ static void detail_kernel(struct work_detail *detail, const struct kernel_column
     detail->queued = (int64_t)from->queued[i];
 }
 
+static const uint64_t *grid_column(struct load *load, unsigned own)
+{
+    return load->want & WANT_FILLING ? load_column(load, own) : load_detail_column(load, own);
+}
+
+static void fill_kernel(struct load *load, size_t work, const uint64_t *const grid[3], uint32_t i)
+{
+    double blocks = (double)grid[0][i] * (double)grid[1][i] * (double)grid[2][i];
+    add_filling(load->process, (struct filling){.work = (uint32_t)work, .blocks = blocks, .occupancy = NAN});
+}
+
 void load_kernels(struct load *load)
 {
     const uint64_t *name = load_column(load, COL_kernel_name);
     const uint64_t *graph = load_column(load, COL_kernel_graph), *node = load_column(load, COL_kernel_node);
     const struct work_columns from = WORK_COLUMNS(kernel);
-    const struct kernel_columns more = {
-        {load_detail_column(load, COL_kernel_grid_x), load_detail_column(load, COL_kernel_grid_y),
-         load_detail_column(load, COL_kernel_grid_z)},
-        {load_detail_column(load, COL_kernel_block_x), load_detail_column(load, COL_kernel_block_y),
-         load_detail_column(load, COL_kernel_block_z)},
-        load_detail_column(load, COL_kernel_registers),
-        load_detail_column(load, COL_kernel_static_shared),
-        load_detail_column(load, COL_kernel_dynamic_shared),
-        load_detail_column(load, COL_kernel_queued)};
+    const uint64_t *const grid[] = {grid_column(load, COL_kernel_grid_x), grid_column(load, COL_kernel_grid_y),
+                                    grid_column(load, COL_kernel_grid_z)};
+    const struct kernel_columns more = {{grid[0], grid[1], grid[2]},
+                                        {load_detail_column(load, COL_kernel_block_x),
+                                         load_detail_column(load, COL_kernel_block_y),
+                                         load_detail_column(load, COL_kernel_block_z)},
+                                        load_detail_column(load, COL_kernel_registers),
+                                        load_detail_column(load, COL_kernel_static_shared),
+                                        load_detail_column(load, COL_kernel_dynamic_shared),
+                                        load_detail_column(load, COL_kernel_queued)};
     for (uint32_t i = 0; i < load_rows(load); i++) {
         struct work_detail *detail;
         size_t at = add_work(load, &from, i, CLASS_KERNEL, &detail);
         load->process->works.name[at] = kernel_name(load, name[i]);
         load_graph_work(load, at, graph[i], node[i]);
+        if (load->want & WANT_FILLING) fill_kernel(load, at, grid, i);
         if (detail) {
             detail_kernel(detail, &more, i);
             detail->graph = (uint32_t)graph[i];
@@ -217,8 +229,11 @@ static uint32_t copy_name(struct load *load, uint64_t direction, uint64_t source
     return fixed_name(load, name);
 }
 
-static void detail_bytes(struct work_detail *detail, uint64_t bytes, uint64_t graph, uint64_t node)
+static void detail_bytes(struct load *load, size_t work, struct work_detail *detail, uint64_t bytes, uint64_t graph,
+                         uint64_t node)
 {
+    if (load->want & WANT_COPIED)
+        process_copied(load->process, (struct copied){.work = (uint32_t)work, .has_bytes = true, .bytes = bytes});
     if (!detail) return;
     detail->bytes = bytes;
     detail->graph = (uint32_t)graph;
@@ -236,7 +251,7 @@ void load_copies(struct load *load)
         struct work_detail *detail;
         size_t at = add_work(load, &from, i, CLASS_MEMCPY, &detail);
         load->process->works.name[at] = copy_name(load, direction[i], source[i], destination[i]);
-        detail_bytes(detail, bytes[i], graph[i], node[i]);
+        detail_bytes(load, at, detail, bytes[i], graph[i], node[i]);
         load_graph_work(load, at, graph[i], node[i]);
     }
 }
@@ -251,7 +266,7 @@ void load_sets(struct load *load)
         struct work_detail *detail;
         size_t at = add_work(load, &from, i, CLASS_MEMSET, &detail);
         load->process->works.name[at] = name;
-        detail_bytes(detail, bytes[i], graph[i], node[i]);
+        detail_bytes(load, at, detail, bytes[i], graph[i], node[i]);
         load_graph_work(load, at, graph[i], node[i]);
     }
 }
@@ -283,10 +298,9 @@ void load_stage_devices(struct load *load)
     event_times_reserve(t, load->group->count);
     for (uint32_t i = 0; i < load_rows(load); i++) {
         size_t at = t->table.count++;
-        uint64_t end;
         t->range[at] = id[i];
         t->start[at] = (int64_t)start[i];
-        t->end[at] = (int64_t)(__builtin_add_overflow(start[i], duration[i], &end) ? start[i] : end);
+        t->end[at] = load_end(start[i], duration[i]);
         t->lane[at] = process_lane(load->process, (int64_t)device[i], (int64_t)stream[i], true);
     }
 }

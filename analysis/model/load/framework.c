@@ -65,16 +65,14 @@ void load_framework_collectives(struct load *load)
                    *sequence = load_column(load, COL_framework_collective_sequence);
     for (uint32_t i = 0; i < load_rows(load); i++) {
         struct collectives one = {0};
-        uint64_t end = time[i];
         struct collective *c = collectives_add(&one);
         const struct string *text = strings_get(&load->trace->strings, name[i]);
         const char *type_name = type_text(type[i]);
         bool is_work = flags[i] & TFI_FRAMEWORK_WORK;
-        if (__builtin_add_overflow(time[i], duration[i], &end)) end = time[i];
         c->name = load_name(load, name[i]);
         c->op = (uint8_t)(text ? collective_op_of(text->text, strlen(text->text)) : COLLECTIVE_OTHER);
         *(is_work ? &c->start : &c->call_start) = (int64_t)time[i]; /* ticks until the end of loading */
-        *(is_work ? &c->end : &c->call_end) = (int64_t)end;
+        *(is_work ? &c->end : &c->call_end) = load_end(time[i], duration[i]);
         c->communicator = load_name(load, group[i]);
         c->description = load_name(load, description[i]);
         c->members = load_name(load, members[i]);

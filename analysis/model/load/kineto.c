@@ -8,18 +8,20 @@
 
 #include "base/kernel_names.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "model/load/kineto_comm.h"
 #include "model/load/kineto_info.h"
 #include "model/load/kineto_ops.h"
+#include "model/load/name_cache.h"
 #include "model/steps.h"
 
 /* Limits within which sums and differences fit: 36 years before the base to 73 years after it. */
 static const int64_t FIRST_NS = -((int64_t)1 << 60), LAST_NS = (int64_t)1 << 61, LONGEST_NS = (int64_t)1 << 60;
 
-enum { NAME_CACHE = 4096, CATEGORY_CACHE = 64, MOST_CATEGORIES = 4096 };
+enum { CATEGORY_CACHE = 64, MOST_CATEGORIES = 4096 };
 
 /* A category of the file. */
 struct tally {
@@ -31,25 +33,6 @@ struct tally {
     uint64_t count;
 };
 
-struct cached_name {
-    uint64_t hash;
-    const char *text; /* text in the model */
-    uint32_t length, name;
-};
-
-enum loss_cause { NO_TIME, NO_DURATION, NEGATIVE_DURATION, BAD_TIME, OTHER_PHASE, NR_CAUSES };
-static const struct {
-    const char *cause;
-    bool lost;
-    const char *text;
-} loss_rows[NR_CAUSES] = {
-    [NO_TIME] = {"no_time", true, "have no time"},
-    [NO_DURATION] = {"no_duration", true, "have no duration"},
-    [NEGATIVE_DURATION] = {"negative_duration", true, "have a negative duration"},
-    [BAD_TIME] = {"bad_time", true, "have a time outside the range of a trace"},
-    [OTHER_PHASE] = {"other_phase", false, NULL},
-};
-
 struct kineto_load {
     struct names *names;
     struct process *process;
@@ -58,11 +41,13 @@ struct kineto_load {
     size_t kinds, kind_capacity;
     struct names kind_names;             /* name numbers are indices in `kind` */
     uint32_t kind_cache[CATEGORY_CACHE]; /* index + 1 in `kind` */
-    struct cached_name *name_cache;
+    struct name_cache name_cache;
     struct threads_seen threads;
     struct kineto_info info;
     struct kineto_comm comm;
-    uint64_t lost[NR_CAUSES];
+    uint64_t faults[NO_FAULT];
+    uint64_t other_phase; /* events of an unknown phase */
+    uint32_t events;      /* events before the current one */
     struct map demangled; /* demangled kernel names, by the names in the file */
 };
 
@@ -134,47 +119,10 @@ enum kineto_table kineto_table(const struct kineto_event *event, enum event_clas
 
 /* ---- caches ---- */
 
-/* Returns a word made of up to eight bytes; different texts may give the same one. */
-static inline uint64_t bytes_at(const char *at, size_t length)
-{
-    uint64_t word = 0;
-    uint32_t low, high;
-    if (length >= sizeof word) {
-        memcpy(&word, at, sizeof word);
-    } else if (length >= sizeof low) {
-        memcpy(&low, at, sizeof low);
-        memcpy(&high, at + length - sizeof high, sizeof high);
-        word = low | (uint64_t)high << 32;
-    } else if (length) {
-        word = (uint64_t)(unsigned char)at[0] << 16 | (uint64_t)(unsigned char)at[length / 2] << 8 |
-               (unsigned char)at[length - 1];
-    }
-    return word;
-}
-
-/* Hashes the length, the beginning, the middle and the end. The caller compares the whole text anyway. */
-static inline uint64_t quick_hash(struct slice text)
-{
-    const uint64_t mix = UINT64_C(0x9e3779b97f4a7c15);
-    size_t n = text.length;
-    uint64_t hash = (bytes_at(text.at, n) ^ n) * mix;
-    if (n > 8) hash = (hash ^ (hash >> 29) ^ bytes_at(text.at + n - 8, 8)) * mix;
-    if (n > 16) hash = (hash ^ (hash >> 31) ^ bytes_at(text.at + n / 2, 8)) * mix;
-    return hash ^ (hash >> 32);
-}
-
 static uint32_t name_of(void *context, struct slice name)
 {
     struct kineto_load *load = context;
-    if (!name.length) return NAME_NONE;
-    uint64_t hash = quick_hash(name);
-    struct cached_name *cached = &load->name_cache[hash % NAME_CACHE];
-    if (cached->hash != hash || cached->length != name.length || !cached->text ||
-        memcmp(cached->text, name.at, name.length) != 0) {
-        uint32_t number = names_add(load->names, name.at, name.length);
-        *cached = (struct cached_name){hash, names_get(load->names, number)->text, (uint32_t)name.length, number};
-    }
-    return cached->name;
+    return cached_name(&load->name_cache, name);
 }
 
 static void add_tally(struct kineto_load *load, struct slice category)
@@ -215,6 +163,14 @@ static struct tally *tally_of(struct kineto_load *load, const struct kineto_even
 
 /* ---- keeping ---- */
 
+/* Notes the event that became row `at` of a table. */
+static void note_number(struct kineto_load *load, uint32_t **number, size_t *capacity, size_t at)
+{
+    if (!(load->want & WANT_EVENT_NUMBERS)) return;
+    *number = mem_grow(*number, capacity, at + 1, sizeof **number);
+    (*number)[at] = load->events;
+}
+
 static void keep_range(struct kineto_load *load, const struct kineto_event *event, uint32_t thread)
 {
     struct ranges *r = &load->process->ranges;
@@ -234,6 +190,7 @@ static void keep_range(struct kineto_load *load, const struct kineto_event *even
     r->flags[at] = TFI_RANGE_STAGE | TFI_RANGE_NESTED | (is_backend_work(event->name) ? TFI_RANGE_ASYNC : 0);
     r->depth[at] = 0;
     r->step[at] = is_step ? (uint32_t)MIN(number, NO_PLACE - 2) : NO_PLACE;
+    note_number(load, &load->process->numbers.range, &load->process->numbers.range_capacity, at);
     if (details) r->detail[at] = (struct range_detail){0};
     if (load->want & WANT_ALL_SPANS) {
         struct op_detail detail = {0};
@@ -256,6 +213,7 @@ static void keep_span(struct kineto_load *load, const struct kineto_event *event
     s->name[at] = name_of(load, event->name);
     s->thread[at] = thread;
     s->event_class[at] = (uint8_t)event_class;
+    note_number(load, &load->process->numbers.span, &load->process->numbers.span_capacity, at);
     if (load->want & WANT_ALL_SPANS && event_class == CLASS_OPERATOR)
         take_op_detail(event, load->info.with_flops, name_of, load, spans_detail(s));
     if (load->want & WANT_ALL_SPANS && event_class == CLASS_API && !(event->has & HAS_EXTERNAL && event->external))
@@ -300,6 +258,43 @@ static uint32_t kernel_name(struct kineto_load *load, struct slice name)
     return known;
 }
 
+static bool is_copy(const struct kineto_event *event, enum event_class event_class)
+{
+    return event_class == CLASS_MEMCPY || event_class == CLASS_MEMSET ||
+           (event->name.length > 3 && (memcmp(event->name.at, "Mem", 3) == 0 || memcmp(event->name.at, "dma", 3) == 0));
+}
+
+static void take_copied(struct process *p, const struct kineto_event *event, size_t work)
+{
+    struct slice at = event->args, key, value;
+    struct copied copied = {.work = (uint32_t)work};
+    int64_t bytes;
+    while (at.at && json_next(&at, &key, &value)) {
+        if (json_is_key(key, "bytes") && json_int(value, &bytes) && bytes >= 0) {
+            copied.has_bytes = true;
+            copied.bytes = (uint64_t)bytes;
+        } else if (json_is_key(key, "memory bandwidth (GB/s)")) {
+            copied.gbs = json_double(value);
+            if (!isfinite(copied.gbs)) copied.gbs = 0;
+        }
+    }
+    process_copied(p, copied);
+}
+
+static void take_waited(struct process *p, const struct kineto_event *event, size_t work)
+{
+    struct slice at = event->args, key, value;
+    struct waited waited = {.work = (uint32_t)work, .stream = -1, .correlation = NO_ID};
+    int64_t number;
+    while (at.at && json_next(&at, &key, &value))
+        if (json_is_key(key, "wait_on_stream") && json_int(value, &number) && number >= 0) waited.stream = number;
+        else if (json_is_key(key, "wait_on_cuda_event_record_corr_id") && json_int(value, &number) && number >= 0)
+            waited.correlation = (uint64_t)number;
+    if (waited.stream < 0 && waited.correlation == NO_ID) return;
+    p->waited = mem_grow(p->waited, &p->waited_capacity, p->waited_count + 1, sizeof *p->waited);
+    p->waited[p->waited_count++] = waited;
+}
+
 static void keep_work(struct kineto_load *load, const struct kineto_event *event, enum event_class event_class)
 {
     struct works *w = &load->process->works;
@@ -312,6 +307,10 @@ static void keep_work(struct kineto_load *load, const struct kineto_event *event
     w->name[at] = kernel_name(load, event->name);
     w->lane[at] = lane_of(load, event);
     w->event_class[at] = (uint8_t)event_class;
+    note_number(load, &load->process->numbers.work, &load->process->numbers.work_capacity, at);
+    if (load->want & WANT_COPIED && is_copy(event, event_class)) take_copied(load->process, event, at);
+    if (load->want & WANT_FILLING && event_class == CLASS_KERNEL) take_filling(event, load->process, at);
+    if (load->want & WANT_WAITED && event_class == CLASS_SYNC) take_waited(load->process, event, at);
     if (load->want & WANT_COLLECTIVES && event_class == CLASS_KERNEL)
         comm_take_kernel(&load->comm, load->process, event, w->name[at]);
     if (!(load->want & WANT_DEVICE)) { /* only the collective is wanted */
@@ -334,21 +333,21 @@ static void keep_forward(struct kineto_load *load, const struct kineto_event *ev
 
 /* ---- each event ---- */
 
-/* Returns why an event is unusable, or NR_CAUSES. */
-static enum loss_cause fault_of(const struct kineto_event *event)
+/* Returns why an event is unusable, or NO_FAULT. */
+static enum event_fault fault_of(const struct kineto_event *event)
 {
     bool is_span = event->phase == 'X';
-    if (event->phase == 'M') return NR_CAUSES;
+    if (event->phase == 'M') return NO_FAULT;
     return !(event->has & HAS_TS)               ? NO_TIME
            : is_span && !(event->has & HAS_DUR) ? NO_DURATION
            : is_span && event->dur < 0          ? NEGATIVE_DURATION
            : !time_is_good(event)               ? BAD_TIME
-                                                : NR_CAUSES;
+                                                : NO_FAULT;
 }
 
 bool kineto_is_kept(const struct kineto_event *event)
 {
-    return fault_of(event) == NR_CAUSES;
+    return fault_of(event) == NO_FAULT;
 }
 
 static void extend(struct process *process, const struct kineto_event *event)
@@ -359,16 +358,19 @@ static void extend(struct process *process, const struct kineto_event *event)
     process->has_time = true;
 }
 
-/* Keeps spans that only `ops` needs, and memory events. */
+/* Keeps spans that only `ops` needs, memory events and counters. */
 static void take_more(struct kineto_load *load, const struct kineto_event *event, enum event_class event_class,
                       uint32_t thread)
 {
     if (load->want & WANT_ALL_SPANS && event_class > CLASS_OTHER && event->phase == 'X')
         keep_span(load, event, thread, event_class);
-    else if (load->want & WANT_ALL_SPANS && event->phase == 'i' && slice_is(event->name, "[memory]"))
+    else if (load->want & (WANT_ALL_SPANS | WANT_BLOCKS) && event->phase == 'i' && slice_is(event->name, "[memory]"))
         take_block(event, &load->process->blocks);
     else if (load->want & WANT_MEMORY && event->phase == 'i' && slice_is(event->name, "[OutOfMemory]"))
         take_block(event, &load->process->ooms);
+    else if (load->want & WANT_COUNTERS && event->phase == 'X' && is_whole(event) &&
+             slice_is(event->category, "cuda_profiler_range"))
+        take_counters(event, kernel_name(load, event->name), name_of, load, &load->process->counters);
 }
 
 static void take_whole(struct kineto_load *load, const struct kineto_event *event, const struct tally *kind)
@@ -379,6 +381,7 @@ static void take_whole(struct kineto_load *load, const struct kineto_event *even
     if (event->phase == 'X' && !kind->is_span) extend(load->process, event);
     if (!ON_DEVICE(event_class) && !kind->is_span && (event->phase == 'X' || kind->is_pairs))
         thread = threads_take(&load->threads, load->process, load->names, event);
+    load->process->has_text_thread |= thread && event->phase == 'X' && event->tid_text.at;
     switch (table_of(event, event_class, kind->is_pairs)) {
     case TABLE_RANGES:
         if (want & WANT_RANGES) keep_range(load, event, thread);
@@ -388,14 +391,14 @@ static void take_whole(struct kineto_load *load, const struct kineto_event *even
     case TABLE_SPANS:
         if (want & WANT_COLLECTIVES && event_class == CLASS_OPERATOR && slice_is(event->name, "record_param_comms"))
             comm_take_call(&load->comm, load->process, event, thread);
-        if (want & (event_class == CLASS_API ? WANT_LAUNCHES : WANT_OPERATORS))
+        if (want & (event_class == CLASS_API ? WANT_LAUNCHES : WANT_OPERATORS | WANT_LAUNCHERS))
             keep_span(load, event, thread, event_class);
         break;
     case TABLE_WORKS:
         if (want & (WANT_DEVICE | WANT_COLLECTIVES)) keep_work(load, event, event_class);
         break;
     case TABLE_FORWARDS:
-        if (want & (WANT_OPERATORS | WANT_LAUNCHES)) keep_forward(load, event, thread);
+        if (want & (WANT_OPERATORS | WANT_LAUNCHERS | WANT_LAUNCHES)) keep_forward(load, event, thread);
         break;
     default: take_more(load, event, event_class, thread); break;
     }
@@ -412,16 +415,15 @@ static void take_start(struct process *process, const struct kineto_event *event
     }
 }
 
-static void on_event(void *context, const struct kineto_event *event)
+static void take_event(struct kineto_load *load, const struct kineto_event *event)
 {
-    struct kineto_load *load = context;
-    enum loss_cause fault = fault_of(event);
+    enum event_fault fault = fault_of(event);
     if (event->has & HAS_DUR && event->category.at) {
         load->process->has_float_ts |= (event->has & HAS_FLOAT_TS) != 0;
         load->process->has_float_dur |= (event->has & HAS_FLOAT_DUR) != 0;
     }
-    if (fault != NR_CAUSES) {
-        load->lost[fault]++;
+    if (fault != NO_FAULT) {
+        load->faults[fault]++;
         return;
     }
     struct tally *kind = tally_of(load, event);
@@ -433,8 +435,21 @@ static void on_event(void *context, const struct kineto_event *event)
         take_start(load->process, event);
         take_whole(load, event, kind);
     } else {
-        load->lost[OTHER_PHASE]++;
+        load->other_phase++;
     }
+}
+
+static void on_event(void *context, const struct kineto_event *event)
+{
+    struct kineto_load *load = context;
+    struct event_numbers *numbers = &load->process->numbers;
+    if (load->events == 0 && event->has & HAS_TS && event->has & HAS_DUR && event->category.at &&
+        !slice_is(event->category, "Trace")) {
+        numbers->has_first = true;
+        numbers->first = event->ts;
+    }
+    take_event(load, event);
+    load->events += load->events < NO_PLACE - 1;
 }
 
 static void on_member(void *context, struct slice key, struct slice value)
@@ -460,6 +475,11 @@ static void move_all(struct process *p, int64_t by)
     move(p->spans.end, p->spans.table.count, by);
     move(p->works.start, p->works.table.count, by);
     move(p->works.end, p->works.table.count, by);
+    for (size_t i = 0; i < p->counters.count; i++) {
+        p->counters.range[i].start += by;
+        p->counters.range[i].end += by;
+    }
+    move(&p->numbers.first, p->numbers.has_first, by);
     move(p->forwards.time, p->forwards.table.count, by);
     move(p->blocks.time, p->blocks.table.count, by);
     collectives_move(&p->collectives, by);
@@ -474,13 +494,8 @@ static void move_all(struct process *p, int64_t by)
 static void lose(struct kineto_load *load, const struct kineto_damage *damage, struct notes *notes)
 {
     struct process *p = load->process;
-    for (size_t i = 0; i < NR_CAUSES; i++) {
-        process_lose(p, loss_rows[i].cause, load->lost[i], loss_rows[i].lost);
-        if (load->lost[i] && loss_rows[i].text) {
-            notes_add(notes, LOSS, "%llu events %s and were left out", (unsigned long long)load->lost[i],
-                      loss_rows[i].text);
-        }
-    }
+    faults_conclude(load->faults, p, notes);
+    process_lose(p, "other_phase", load->other_phase, false);
     process_lose(p, "bad_event", damage->bad, true);
     process_lose(p, "cut", damage->cut, true);
 }
@@ -512,7 +527,7 @@ static void conclude(struct kineto_load *load, const struct kineto_damage *damag
 static void load_begin(struct kineto_load *load)
 {
     load->comm.names = load->names;
-    load->name_cache = mem_zero(NAME_CACHE, sizeof *load->name_cache);
+    name_cache_init(&load->name_cache, load->names);
     load->process->metadata = mem_zero(1, sizeof *load->process->metadata);
     load->process->earliest = LAST_NS;
 }
@@ -523,7 +538,7 @@ static bool load_end(struct kineto_load *load, bool usable, const struct kineto_
     for (size_t i = 0; i < load->kinds; i++) free(load->kind[i].name);
     free(load->kind);
     names_free(&load->kind_names);
-    free(load->name_cache);
+    name_cache_free(&load->name_cache);
     map_free(&load->demangled);
     threads_free(&load->threads);
     comm_free(&load->comm);

@@ -1,4 +1,4 @@
-/* kineto.h - fills the model from a Kineto trace. */
+/* kineto.h - fills the model from a Kineto trace, or from a dump of PyTorch's flight recorder or its memory rows. */
 #ifndef TFA_LOAD_KINETO_H
 #define TFA_LOAD_KINETO_H
 
@@ -22,5 +22,15 @@ bool load_kineto(const char *path, enum file_how how, struct names *names, unsig
                  struct notes *notes, atomic_ullong *done);
 bool load_kineto_bytes(const struct kineto_bytes *bytes, struct names *names, unsigned want, struct process *process,
                        struct notes *notes);
+
+/* Fill the model from a dump of the flight recorder, as load_kineto does from a trace. The name of the file ends in the
+ * rank. */
+bool load_flight(const char *path, enum file_how how, struct names *names, unsigned want, struct process *process,
+                 struct notes *notes, atomic_ullong *done);
+bool load_flight_bytes(const char *bytes, size_t length, const char *path, struct names *names, struct process *process,
+                       struct notes *notes);
+/* The same from the raw rows of torch's memory timeline. */
+bool load_memory_rows(const char *path, enum file_how how, struct names *names, unsigned want, struct process *process,
+                      struct notes *notes, atomic_ullong *done);
 
 #endif

@@ -9,6 +9,23 @@
 
 enum { MOST_LABELS = 1 << 16, MOST_PAIRS = 1 << 20, LONGEST_VALUE = 4096 };
 
+/* ---- faults ---- */
+
+void faults_conclude(const uint64_t count[NO_FAULT], struct process *process, struct notes *notes)
+{
+    static const char *const causes[NO_FAULT][2] = {
+        [NO_TIME] = {"no_time", "have no time"},
+        [NO_DURATION] = {"no_duration", "have no duration"},
+        [NEGATIVE_DURATION] = {"negative_duration", "have a negative duration"},
+        [BAD_TIME] = {"bad_time", "have a time outside the range of a trace"},
+    };
+    for (size_t i = 0; i < NO_FAULT; i++) {
+        process_lose(process, causes[i][0], count[i], true);
+        if (count[i])
+            notes_add(notes, LOSS, "%llu events %s and were left out", (unsigned long long)count[i], causes[i][1]);
+    }
+}
+
 /* ---- threads ---- */
 
 static size_t thread_place(const struct threads_seen *t, int64_t pid, int64_t tid)

@@ -1,4 +1,7 @@
-/* kineto_info.h - reads what a Kineto trace says about its process: rank, host, devices, threads and their names. */
+/* kineto_info.h - reads what a Kineto trace says about its process: rank, host, devices, threads and their names.
+ *
+ * The loader of dftracer's traces counts threads and faults here too.
+ */
 #ifndef TFA_KINETO_INFO_H
 #define TFA_KINETO_INFO_H
 
@@ -22,6 +25,11 @@ uint32_t threads_take(struct threads_seen *threads, struct process *process, str
 /* Sets the pid of the process: the one with most events. */
 void threads_conclude(struct threads_seen *threads, struct process *process);
 void threads_free(struct threads_seen *threads);
+
+/* Why an event of another profiler is left out. */
+enum event_fault { NO_TIME, NO_DURATION, NEGATIVE_DURATION, BAD_TIME, NO_FAULT };
+/* Reports the events left out, by fault. */
+void faults_conclude(const uint64_t count[NO_FAULT], struct process *process, struct notes *notes);
 
 struct kineto_info {
     int64_t base; /* nanoseconds since 1970 */

@@ -1,10 +1,12 @@
-/* kineto_ops.c - reads the arguments of operators and of memory events. */
+/* kineto_ops.c - reads the arguments of operators, of memory events and of ranges with counters. */
 #include "model/load/kineto_ops.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "model/load/flops.h"
+#include "model/load/load.h"
 
 /* Parses a stack; old traces have its frames on one line, joined with semicolons. The result equals that of
  * stack_add. */
@@ -82,7 +84,7 @@ static int64_t device_of(int64_t type, int64_t number)
 void take_block(const struct kineto_event *event, struct blocks *b)
 {
     struct slice at = event->args, key, value;
-    int64_t type = 0, number = -1, address = 0, bytes = 0, allocated = 0, reserved = 0;
+    int64_t type = 0, number = -1, address = 0, bytes = 0, allocated = -1, reserved = -1;
     const struct {
         const char *key;
         int64_t *to;
@@ -92,14 +94,53 @@ void take_block(const struct kineto_event *event, struct blocks *b)
         for (size_t i = 0; i < ARRAY_SIZE(known); i++)
             if (slice_is(key, known[i].key)) json_int(value, known[i].to);
     }
+    b->lacks_totals |= allocated < 0 || reserved < 0;
     blocks_reserve(b, 1);
     size_t to = b->table.count++;
     b->time[to] = event->ts;
     b->bytes[to] = bytes;
     b->address[to] = (uint64_t)address;
-    b->allocated[to] = (uint64_t)allocated;
-    b->reserved[to] = (uint64_t)reserved;
+    b->allocated[to] = (uint64_t)MAX(allocated, 0);
+    b->reserved[to] = (uint64_t)MAX(reserved, 0);
     b->device[to] = device_of(type, number);
     b->thread[to] = 0;
     b->allocator[to] = b->stack[to] = NAME_NONE;
+}
+
+void take_filling(const struct kineto_event *event, struct process *process, size_t work)
+{
+    struct slice at = event->args, key, value;
+    struct filling filling = {.work = (uint32_t)work, .blocks = NAN, .occupancy = NAN};
+    while (at.at && json_next(&at, &key, &value))
+        if (json_is_key(key, "blocks per SM")) filling.blocks = json_double(value);
+        else if (json_is_key(key, "est. achieved occupancy %")) filling.occupancy = json_double(value);
+    if (!isnan(filling.blocks) || !isnan(filling.occupancy)) add_filling(process, filling);
+}
+
+static bool is_number(struct slice value, double *number)
+{
+    char *text = value.length && strchr("-0123456789", *value.at) ? json_text(value) : NULL;
+    *number = text ? strtod(text, NULL) : NAN;
+    free(text);
+    return isfinite(*number);
+}
+
+void take_counters(const struct kineto_event *event, uint32_t kernel, uint32_t (*name)(void *, struct slice),
+                   void *context, struct counter_ranges *ranges)
+{
+    struct slice at = event->args, key, value;
+    size_t first = ranges->values;
+    char plain[256] = {0};
+    double number;
+    while (at.at && json_next(&at, &key, &value)) {
+        if (!key.at || key.length > sizeof plain || !is_number(value, &number)) continue;
+        size_t length = json_unescape(plain, key.at, key.length);
+        key = (struct slice){plain, length};
+        ranges->counted =
+            mem_grow(ranges->counted, &ranges->value_capacity, ranges->values + 1, sizeof *ranges->counted);
+        ranges->counted[ranges->values++] = (struct counted){name(context, key), number};
+    }
+    ranges->range = mem_grow(ranges->range, &ranges->capacity, ranges->count + 1, sizeof *ranges->range);
+    ranges->range[ranges->count++] =
+        (struct counter_range){event->ts, event->ts + event->dur, kernel, first, ranges->values - first};
 }

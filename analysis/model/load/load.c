@@ -29,9 +29,21 @@ uint32_t load_rows(const struct load *load)
     return load->group->damaged ? 0 : load->group->count;
 }
 
+int64_t load_end(uint64_t start, uint64_t duration)
+{
+    uint64_t end;
+    return (int64_t)(__builtin_add_overflow(start, duration, &end) ? start : end);
+}
+
 uint32_t load_name(struct load *load, uint64_t string)
 {
     return strings_name(&load->trace->strings, load->names, string);
+}
+
+void add_filling(struct process *p, struct filling filling)
+{
+    p->filling = mem_grow(p->filling, &p->filling_capacity, p->fillings + 1, sizeof *p->filling);
+    p->filling[p->fillings++] = filling;
 }
 
 uint32_t load_func(struct load *load, uint64_t string)
@@ -43,4 +55,11 @@ uint32_t load_func(struct load *load, uint64_t string)
         place = process_func(load->process, (uint32_t)string, shown, text ? text->length : strlen(shown));
     }
     return place;
+}
+
+int load_argument(const struct func *func, const char *name)
+{
+    for (unsigned i = 0; i < func->args; i++)
+        if (strcmp(func->arg[i], name) == 0) return (int)i;
+    return -1;
 }

@@ -1,5 +1,5 @@
-/* load.h - declares what the loaders of our traces share: tfr.c, threads.c, ops.c, device.c, nccl.c,
- * nccl_plans.c, framework.c and graphs.c.
+/* load.h - declares what the loaders of our traces share: tfr.c, threads.c, ops.c, io.c, device.c,
+ * nccl.c, nccl_plans.c, framework.c, open.c, graphs.c and model/memory/cuda.c.
  *
  * A loader takes a group, all records of one kind in a chunk, and reads the columns it needs before it keeps
  * anything.
@@ -80,9 +80,11 @@ struct load {
     size_t frameworks, framework_capacity;
     struct plan *plan; /* of NCCL: see nccl_plans.c */
     size_t plans, plan_capacity;
-    uint64_t last_clock; /* ticks */
-    uint64_t unknown;    /* records of kinds that the file does not describe */
-    uint64_t budget;     /* limit of records for a file of this size */
+    struct map silence_of;       /* index in process->silence, by serial of the thread */
+    struct map device_of_thread; /* the device that it chose last, by serial */
+    uint64_t last_clock;         /* ticks */
+    uint64_t unknown;            /* records of kinds that the file does not describe */
+    uint64_t budget;             /* limit of records for a file of this size */
 };
 
 /* ---- load.c ---- */
@@ -90,10 +92,16 @@ struct load {
 const uint64_t *load_column(struct load *load, unsigned own);
 /* Returns the number of usable records in the group: 0 once one of its columns was found invalid. */
 uint32_t load_rows(const struct load *load);
+/* Returns the end of what lasted from `start`; `start` itself if the sum does not fit. */
+int64_t load_end(uint64_t start, uint64_t duration);
 uint32_t load_name(struct load *load, uint64_t string);
 /* Returns NULL unless details are wanted. */
 const uint64_t *load_detail_column(struct load *load, unsigned own);
 uint32_t load_func(struct load *load, uint64_t string);
+/* Adds how a kernel fills its device, in the order of works. */
+void add_filling(struct process *process, struct filling filling);
+/* Returns the place of an argument, -1 if the function has none of that name. */
+int load_argument(const struct func *func, const char *name);
 
 /* ---- threads.c ---- */
 /* Called after loading, before the first lifetimes_find. */
@@ -107,7 +115,13 @@ void load_thread_names(struct load *load);
 /* Applies the names from thread_name records, after the last chunk. */
 void load_name_threads(struct load *load);
 
+/* ---- model/memory/cuda.c ---- */
+/* Adds the blocks that calls of CUDA allocate and free, and the requests that they refuse. */
+void load_cuda_blocks(struct load *load);
+
 /* ---- ops.c ---- */
+/* Returns the model's number of a call stack; NAME_NONE if there is none. */
+uint32_t load_stack(struct load *load, uint64_t string);
 void load_operators(struct load *load);
 /* Loads the inputs of torch's ranges from the current group of range_begin; `id` is its column. Older traces, whose
  * ranges have no inputs, lack these columns. */
@@ -126,6 +140,10 @@ void load_elsewheres_end(struct load *load);
 void load_operators_end(struct load *load);
 void load_switchings_end(struct load *load);
 
+/* ---- io.c ---- */
+void load_ios(struct load *load);
+void load_io_sums(struct load *load);
+
 /* ---- device.c ---- */
 void load_device(struct load *load);
 void load_samples(struct load *load);
@@ -143,8 +161,24 @@ void load_devices_end(struct load *load, struct notes *notes);
 
 /* ---- nccl.c ---- */
 void load_collectives(struct load *load);
+/* The arguments of a call of NCCL, as a record or the slot of a thread in the call has them. */
+struct nccl_arguments {
+    uint64_t communicator, sequence, count, type;
+    int32_t peer, rank; /* -1: none, unknown */
+    uint32_t ranks;     /* 0: unknown */
+};
+uint32_t nccl_communicator_name(struct load *load, uint64_t hash); /* 0: NAME_NONE */
+/* Fills in a collective, except for its times, from what a call was given. */
+void nccl_describe(struct load *load, struct collective *c, const char *function, const struct nccl_arguments *given);
 /* Called after process_finish: finds the kernels of the collectives. */
 void load_collectives_end(struct load *load);
+
+/* ---- open.c ---- */
+void load_silences(struct load *load);
+/* Loads the communicators that calls of NCCL made. */
+void load_communicators(struct load *load);
+/* Called after load_collectives_end: takes what each thread is in from its slot. */
+void load_open_threads(struct load *load);
 
 /* ---- framework.c ---- */
 void load_framework_collectives(struct load *load);

@@ -24,7 +24,7 @@ static const char *type_text(uint64_t type)
     return type < ARRAY_SIZE(types) ? types[type] : NULL;
 }
 
-static uint32_t communicator_name(struct load *load, uint64_t hash)
+uint32_t nccl_communicator_name(struct load *load, uint64_t hash)
 {
     char text[32];
     int length = snprintf(text, sizeof text, "0x%016llx", (unsigned long long)hash);
@@ -56,6 +56,21 @@ static void take_elements(struct collective *c, const char *name, uint64_t count
     }
 }
 
+void nccl_describe(struct load *load, struct collective *c, const char *function, const struct nccl_arguments *given)
+{
+    const char *text = type_text(given->type);
+    c->name = names_add(load->names, function, strlen(function));
+    c->op = (uint8_t)collective_op_of(function, strlen(function));
+    c->communicator = c->nccl_communicator = nccl_communicator_name(load, given->communicator);
+    if (c->communicator != NAME_NONE) c->sequence = (int64_t)(given->sequence & INT64_MAX);
+    c->datatype = text ? names_add(load->names, text, strlen(text)) : NAME_NONE;
+    c->size = given->ranks ? (int64_t)given->ranks : UNKNOWN_NUMBER;
+    c->rank = given->rank >= 0 ? given->rank : UNKNOWN_NUMBER;
+    collective_set_peer(c, given->peer);
+    take_elements(c, function, given->count);
+    if (text) collective_size(c, collective_type_bytes(text, false));
+}
+
 void load_collectives(struct load *load)
 {
     const uint64_t *func = load_column(load, COL_collective_func), *time = load_column(load, COL_collective_time);
@@ -67,26 +82,22 @@ void load_collectives(struct load *load)
     const uint64_t *ranks = load_column(load, COL_collective_ranks), *error = load_column(load, COL_collective_error);
     const uint64_t *flags = load_column(load, COL_collective_flags);
     for (uint32_t i = 0; i < load_rows(load); i++) {
-        uint64_t end;
         if (error[i] && error[i] != NCCL_IN_PROGRESS) continue;
         uint32_t place = load_func(load, func[i]); /* this call may move process->func */
         const struct func *described = &load->process->func[place];
         struct collective *c = collectives_add(&load->process->collectives);
-        c->name = names_add(load->names, described->name, strlen(described->name));
-        c->op = (uint8_t)collective_op_of(described->name, strlen(described->name));
-        c->communicator = communicator_name(load, communicator[i]);
-        if (c->communicator != NAME_NONE) c->sequence = (int64_t)(sequence[i] & INT64_MAX);
-        const char *text = type_text(type[i]);
-        c->datatype = text ? names_add(load->names, text, strlen(text)) : NAME_NONE;
-        c->size = ranks[i] ? (int64_t)(uint32_t)ranks[i] : UNKNOWN_NUMBER;
-        c->rank = (int32_t)rank[i] >= 0 ? (int32_t)rank[i] : UNKNOWN_NUMBER;
-        collective_set_peer(c, (int32_t)peer[i]);
-        take_elements(c, described->name, count[i]);
-        if (text) collective_size(c, collective_type_bytes(text, false));
+        nccl_describe(load, c, described->name,
+                      &(struct nccl_arguments){.communicator = communicator[i],
+                                               .sequence = sequence[i],
+                                               .count = count[i],
+                                               .type = type[i],
+                                               .peer = (int32_t)peer[i],
+                                               .rank = (int32_t)rank[i],
+                                               .ranks = (uint32_t)ranks[i]});
         c->thread = load->piece->thread;
         c->is_captured = flags[i] & TFI_COLLECTIVE_CAPTURED;
         c->call_start = (int64_t)time[i]; /* ticks until the end of loading */
-        c->call_end = (int64_t)(__builtin_add_overflow(time[i], duration[i], &end) ? time[i] : end);
+        c->call_end = load_end(time[i], duration[i]);
     }
 }
 

@@ -12,7 +12,7 @@
 
 /* ---- call stacks ---- */
 
-static uint32_t take_stack(struct load *load, uint64_t string)
+uint32_t load_stack(struct load *load, uint64_t string)
 {
     struct stack_list list;
     uint32_t stack = string ? map_get(&load->stack_of, string) : NAME_NONE;
@@ -36,7 +36,7 @@ static void detail_op(struct load *load, struct op_detail *detail, const struct 
     detail->types = load_name(load, from->types[i]);
     detail->concrete = load_name(load, from->concrete[i]);
     detail->strides = load_name(load, from->strides[i]);
-    detail->stack = take_stack(load, from->stack[i]);
+    detail->stack = load_stack(load, from->stack[i]);
     detail->flops = from->flops[i];
 }
 
@@ -66,9 +66,8 @@ void load_operators(struct load *load)
     spans_reserve(s, load->group->count);
     for (uint32_t i = 0; i < load_rows(load); i++) {
         size_t at = s->table.count++;
-        uint64_t end;
         s->start[at] = (int64_t)time[i];
-        s->end[at] = (int64_t)(__builtin_add_overflow(time[i], duration[i], &end) ? time[i] : end);
+        s->end[at] = load_end(time[i], duration[i]);
         s->id[at] = at + 1;
         s->name[at] = load_name(load, name[i]);
         s->thread[at] = load->piece->thread;
@@ -159,7 +158,7 @@ static void take_blocks(struct load *load, struct blocks *b, const struct block_
         b->device[at] = (int64_t)from->device[i];
         b->thread[at] = load->piece->thread;
         b->allocator[at] = load_name(load, from->allocator[i]);
-        b->stack[at] = take_stack(load, from->stack[i]);
+        b->stack[at] = load_stack(load, from->stack[i]);
     }
 }
 

@@ -15,6 +15,11 @@ static bool details(const struct load *load)
     return load->want & WANT_DETAILS;
 }
 
+static bool range_details(const struct load *load)
+{
+    return load->want & (WANT_DETAILS | WANT_PAYLOADS);
+}
+
 /* ---- the process ---- */
 
 static void on_clock(struct load *load)
@@ -72,6 +77,11 @@ static void on_category(struct load *load)
 
 /* ---- ranges and marks ---- */
 
+static const uint64_t *detail_column(struct load *load, unsigned own)
+{
+    return range_details(load) ? load_column(load, own) : NULL;
+}
+
 static void on_range_begin(struct load *load)
 {
     struct begins *b = &load->process->begins;
@@ -79,20 +89,20 @@ static void on_range_begin(struct load *load)
     const uint64_t *id = load_column(load, COL_range_begin_id), *flags = load_column(load, COL_range_begin_flags);
     const uint64_t *domain = load_column(load, COL_range_begin_domain),
                    *depth = load_column(load, COL_range_begin_depth);
-    const uint64_t *category = load_detail_column(load, COL_range_begin_category),
-                   *color = load_detail_column(load, COL_range_begin_color);
-    const uint64_t *payload = load_detail_column(load, COL_range_begin_payload);
-    const uint64_t *type = load_detail_column(load, COL_range_begin_payload_type);
+    const uint64_t *category = detail_column(load, COL_range_begin_category),
+                   *color = detail_column(load, COL_range_begin_color);
+    const uint64_t *payload = detail_column(load, COL_range_begin_payload);
+    const uint64_t *type = detail_column(load, COL_range_begin_payload_type);
     load_range_inputs(load, id);
     for (uint32_t i = 0; i < load_rows(load); i++) {
-        size_t at = begins_add(b, id[i], details(load));
+        size_t at = begins_add(b, id[i], range_details(load));
         b->time[at] = (int64_t)time[i];
         b->name[at] = load_name(load, name[i]);
         b->thread[at] = load->piece->thread;
         b->domain[at] = load_name(load, domain[i]);
         b->flags[at] = (uint32_t)flags[i] & ~(RANGE_UNFINISHED | RANGE_CONTINUED);
         b->depth[at] = (uint32_t)depth[i];
-        if (details(load)) {
+        if (range_details(load)) {
             b->detail[at] =
                 (struct range_detail){payload[i], (uint32_t)category[i], (uint32_t)color[i], (uint32_t)type[i]};
         }
@@ -119,7 +129,7 @@ static void on_range_end(struct load *load)
     const uint64_t *duration = load_column(load, COL_range_end_duration), *id = load_column(load, COL_range_end_id);
     const uint64_t *flags = load_column(load, COL_range_end_flags), *thread = load_column(load, COL_range_end_thread);
     const uint64_t *domain = load_column(load, COL_range_end_domain), *depth = load_column(load, COL_range_end_depth);
-    ranges_reserve(r, load->group->count, details(load));
+    ranges_reserve(r, load->group->count, range_details(load));
     for (uint32_t i = 0; i < load_rows(load); i++) {
         size_t at = r->table.count++;
         r->start[at] = (int64_t)(time[i] - MIN(duration[i], time[i]));
@@ -131,8 +141,8 @@ static void on_range_end(struct load *load)
         r->flags[at] = (uint32_t)flags[i] & ~(RANGE_UNFINISHED | RANGE_CONTINUED);
         r->depth[at] = (uint32_t)depth[i];
         r->step[at] = NO_PLACE;
-        if (details(load)) r->detail[at] = (struct range_detail){0};
-        begins_meet(load->process, details(load));
+        if (range_details(load)) r->detail[at] = (struct range_detail){0};
+        begins_meet(load->process, range_details(load));
     }
 }
 
@@ -208,11 +218,10 @@ static void on_call(struct load *load)
     if (with_args) take_args(load, values, first);
     for (uint32_t i = 0; i < load->group->count; i++) {
         uint32_t place = load_func(load, func[i]);
-        uint64_t end;
         if (!is_wanted(load, place)) continue;
         size_t at = c->table.count++;
         c->start[at] = (int64_t)time[i];
-        c->end[at] = (int64_t)(__builtin_add_overflow(time[i], duration[i], &end) ? time[i] : end);
+        c->end[at] = load_end(time[i], duration[i]);
         c->result[at] = (int64_t)result[i];
         c->error[at] = (int32_t)error[i];
         c->thread[at] = load->piece->thread;
@@ -233,9 +242,8 @@ static void on_collective(struct load *load)
     if (details(load)) take_args(load, NULL, NULL);
     for (uint32_t i = 0; i < load->group->count; i++) {
         size_t at = c->table.count++;
-        uint64_t end;
         c->start[at] = (int64_t)time[i];
-        c->end[at] = (int64_t)(__builtin_add_overflow(time[i], duration[i], &end) ? time[i] : end);
+        c->end[at] = load_end(time[i], duration[i]);
         c->result[at] = (int32_t)error[i];
         c->error[at] = 0;
         c->thread[at] = load->piece->thread;
@@ -273,6 +281,10 @@ static const struct {
     {TFI_KIND_memory, WANT_MEMORY, load_blocks},
     {TFI_KIND_oom, WANT_MEMORY, load_ooms},
     {TFI_KIND_call, WANT_CALLS | WANT_LAUNCHES, on_call},
+    {TFI_KIND_call, WANT_BLOCKS, load_cuda_blocks},
+    {TFI_KIND_io, WANT_IO, load_ios},
+    {TFI_KIND_call, WANT_OPEN, load_communicators},
+    {TFI_KIND_io_sum, WANT_IO, load_io_sums},
     {TFI_KIND_collective, WANT_CALLS, on_collective},
     {TFI_KIND_collective, WANT_COLLECTIVES, load_collectives},
     {TFI_KIND_framework_collective, WANT_COLLECTIVES, load_framework_collectives},
@@ -289,6 +301,7 @@ static const struct {
     {TFI_KIND_graph_node, WANT_DEVICE, load_graph_nodes},
     {TFI_KIND_graph_source, WANT_DEVICE, load_graph_sources},
     {TFI_KIND_elsewhere, 0, load_elsewheres},
+    {TFI_KIND_silence, WANT_OPEN, load_silences},
 };
 
 static void extend(int64_t *first, int64_t *last, bool *has, uint64_t from, uint64_t to)
@@ -347,19 +360,69 @@ static void take_group(struct load *load)
     }
 }
 
+static uint64_t budget_of(const struct trace *trace)
+{
+    return 1000000 + 16 * (trace->size + (trace->live ? trace->live->count * 65536 : 0));
+}
+
+/* Returns whether the chunk's records fit into the budget, and takes them from it. */
+static bool spend(struct load *load, const struct chunk *chunk)
+{
+    if (chunk->records > load->budget) return false; /* damage cannot cause this, only a crafted file */
+    load->budget -= chunk->records;
+    return true;
+}
+
 static void take_chunk(struct load *load, const struct piece *piece, struct chunk *chunk)
 {
     load->piece = piece;
-    if (chunk->records > load->budget) { /* damage cannot cause this, only a crafted file */
+    if (!spend(load, chunk)) {
         load->trace->bad_records += chunk->records;
         return;
     }
-    load->budget -= chunk->records;
     for (int begins = 1; begins >= 0; begins--) { /* beginnings first: most ranges end in the chunk where they begin */
         for (unsigned g = 0; g < chunk->groups; g++) {
             load->group = &chunk->group[g];
             if ((load->group->number == TFI_KIND_range_begin) == begins) take_group(load);
         }
+    }
+}
+
+/* ---- the operators of a second reading ---- */
+
+/* Takes the operators of a group whose other parts are loaded and counted. */
+static void take_operators(struct load *load)
+{
+    struct group *group = load->group;
+    if (group->number != TFI_KIND_op || !group->kind) return;
+    group_values(&load->reader.decoder, group, group->kind->time);
+    group_values(&load->reader.decoder, group, group->kind->duration);
+    if (group->damaged) return; /* the first reading counted it */
+    load_operators(load);
+    if (group->damaged) load->trace->bad_records += group->count;
+}
+
+static void take_groups(struct load *load, struct chunk *chunk)
+{
+    for (unsigned g = 0; g < chunk->groups; g++) {
+        load->group = &chunk->group[g];
+        take_operators(load);
+    }
+}
+
+/* Reads the trace once more for its operators if it has work of a device that they may have launched. A long run of a
+ * CPU has tens of millions of operators and no such work: 50 bytes each. */
+static void load_launchers(struct load *load)
+{
+    const struct process *p = load->process;
+    struct chunk chunk;
+    if (!p->works.table.count && !p->graphs.nodes) return;
+    reader_free(&load->reader);
+    load->reader.trace = load->trace;
+    load->budget = budget_of(load->trace);
+    while ((load->piece = reader_next(&load->reader, &chunk)) != NULL) {
+        if (!spend(load, &chunk)) continue; /* the first reading counted it */
+        take_groups(load, &chunk);
     }
 }
 
@@ -401,6 +464,7 @@ static void describe(struct load *load)
     p->directory = copy_of(trace_info(trace, "directory"));
     p->names_asked = copy_of(trace_info(trace, "env.ENABLE_PROFILER_NAMES"));
     p->stages_asked = copy_of(trace_info(trace, "env.TFI_STAGES"));
+    p->activities_asked = copy_of(trace_info(trace, "env.TFI_ACTIVITIES"));
     p->clock_name = copy_of(trace_info(trace, "clock"));
     p->version = copy_of(trace_info(trace, "version"));
     p->metadata = mem_zero(1, sizeof *p->metadata);
@@ -479,7 +543,7 @@ void load_tfr(struct trace *trace, struct names *names, unsigned want, struct pr
     load.reader.trace = trace;
     load.want |= want & WANT_COLLECTIVES ? WANT_DEVICE : 0;   /* the kernels of a collective have its times */
     load.want |= load.want & WANT_DEVICE ? WANT_LAUNCHES : 0; /* launches tell which work was launched during warm-up */
-    load.budget = 1000000 + 16 * (trace->size + (trace->live ? trace->live->count * 65536 : 0));
+    load.budget = budget_of(trace);
     describe(&load);
     reveals_find(&process->reveals, trace);
     take_funcs(&load);
@@ -487,6 +551,7 @@ void load_tfr(struct trace *trace, struct names *names, unsigned want, struct pr
         take_chunk(&load, piece, &chunk);
         atomic_fetch_add_explicit(done, piece->stored + sizeof(struct tfi_block), memory_order_relaxed);
     }
+    if (want & WANT_LAUNCHERS) load_launchers(&load);
     load_devices_end(&load, notes);
     load_operators_end(&load);
     load_switchings_end(&load);
@@ -498,10 +563,13 @@ void load_tfr(struct trace *trace, struct names *names, unsigned want, struct pr
     name_steps(process, names);
     join_calls(process, names);
     load_collectives_end(&load);
+    if (want & WANT_OPEN) load_open_threads(&load);
     load_framework_collectives_end(&load);
     if (!(want & WANT_CALLS)) calls_free(&process->calls); /* they were only needed for launch times */
     reader_free(&load.reader);
     map_free(&load.name_of_tid);
+    map_free(&load.silence_of);
+    map_free(&load.device_of_thread);
     map_free(&load.shown);
     map_free(&load.stack_of);
     shown_frames_free(&load.shown_frames);
