@@ -40,17 +40,14 @@ static void merge(struct intervals *set)
     set->count = groups;
 }
 
-/* A row that is in the frame several times counts once in a union. Only a row that ends before it starts forms that
- * many groups. This limit is above the number of calls with one correlation id in any trace that HTA can read. */
-enum { MOST_TIMES = 256 };
-
-/* Returns the merged work of the given kinds. */
+/* Returns the merged work of the given kinds. A row that is in the frame several times counts once in a union. Only a
+ * row that ends before it starts forms that many groups. */
 static struct intervals merged(const struct hta_frame *frame, unsigned kinds)
 {
     struct intervals set = {0};
     for (size_t i = 0; i < frame->count; i++) {
         const struct hta_row *row = &frame->row[i];
-        uint32_t times = row->end < row->start ? MIN(row->times, MOST_TIMES) : 1;
+        uint32_t times = row->end < row->start ? MIN(row->times, HTA_MOST_TIMES) : 1;
         for (; kinds & KIND_BIT(row->kind) && times; times--) {
             set.interval = mem_grow(set.interval, &set.capacity, set.count + 1, sizeof *set.interval);
             set.interval[set.count++] = (struct interval){row->start, row->end};

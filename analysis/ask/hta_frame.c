@@ -27,7 +27,6 @@ struct loader {
     struct work_kinds kinds;
     bool by_steps;       /* there are two or more steps */
     bool *is_step;       /* by name */
-    bool *is_sync;       /* by name */
     int64_t last;        /* start of the process's last step; INT64_MIN: no step */
     struct map kept;     /* number of the process's kept host rows, by correlation */
     uint32_t kept_other; /* number of its kept host rows without a correlation */
@@ -39,11 +38,9 @@ static void look_at_names(struct loader *loader)
 {
     const struct names *names = &loader->chosen->model->names;
     loader->is_step = mem_zero(names->count, sizeof *loader->is_step);
-    loader->is_sync = mem_zero(names->count, sizeof *loader->is_sync);
     for (size_t i = 0; i < names->count; i++) {
         const struct name *name = names_get(names, (uint32_t)i);
         loader->is_step[i] = memmem(name->text, name->length, "ProfilerStep", strlen("ProfilerStep")) != NULL;
-        loader->is_sync[i] = strcmp(name->text, "Event Sync") == 0 || strcmp(name->text, "Context Sync") == 0;
     }
 }
 
@@ -86,22 +83,35 @@ static bool has_two_steps(const struct loader *loader)
 
 /* ---- rows ---- */
 
-static struct interval rounded(const struct process *p, int64_t start, int64_t end)
+struct interval hta_times(const struct process *process, int64_t start, int64_t end)
 {
-    if (!p->has_float_ts) return (struct interval){start, end};
-    double ts = file_us(p, start), dur = (double)(end - start) / 1000;
+    if (!process->has_float_ts) return (struct interval){start, end};
+    double ts = file_us(process, start), dur = (double)(end - start) / 1000;
     return (struct interval){(int64_t)ceil(ts) * 1000, (int64_t)floor(ts + dur) * 1000};
 }
 
-static int64_t stream_of(const struct process *p, size_t work)
+int64_t hta_stream(const struct process *process, size_t work)
 {
-    const struct lane *lane = &p->lane[p->works.lane[work]];
+    const struct lane *lane = &process->lane[process->works.lane[work]];
     return lane->has_stream ? lane->stream : -1;
+}
+
+bool hta_is_device(const struct process *process, size_t work, const struct names *names)
+{
+    const struct works *w = &process->works;
+    if (hta_stream(process, work) >= 0 && w->correlation[work] != NO_ID) return true;
+    const char *name = names_get(names, w->name[work])->text;
+    return strcmp(name, "Event Sync") == 0 || strcmp(name, "Context Sync") == 0;
 }
 
 static bool is_device(const struct loader *loader, const struct process *p, size_t work)
 {
-    return (stream_of(p, work) >= 0 && p->works.correlation[work] != NO_ID) || loader->is_sync[p->works.name[work]];
+    return hta_is_device(p, work, &loader->chosen->model->names);
+}
+
+bool hta_keeps(const struct hta_frame *frame, int64_t start)
+{
+    return !frame->by_steps || start < frame->last;
 }
 
 /* ---- rows that are kept ---- */
@@ -111,13 +121,13 @@ static void find_last_step(struct loader *loader, const struct process *p)
     loader->last = INT64_MIN;
     for (size_t i = 0; i < p->ranges.table.count; i++)
         if (loader->is_step[p->ranges.name[i]])
-            loader->last = MAX(loader->last, rounded(p, p->ranges.start[i], p->ranges.end[i]).start);
+            loader->last = MAX(loader->last, hta_times(p, p->ranges.start[i], p->ranges.end[i]).start);
     for (size_t i = 0; i < p->spans.table.count; i++)
         if (loader->is_step[p->spans.name[i]])
-            loader->last = MAX(loader->last, rounded(p, p->spans.start[i], p->spans.end[i]).start);
+            loader->last = MAX(loader->last, hta_times(p, p->spans.start[i], p->spans.end[i]).start);
     for (size_t i = 0; i < p->works.table.count; i++)
         if (loader->is_step[p->works.name[i]] && !is_device(loader, p, i))
-            loader->last = MAX(loader->last, rounded(p, p->works.start[i], p->works.end[i]).start);
+            loader->last = MAX(loader->last, hta_times(p, p->works.start[i], p->works.end[i]).start);
 }
 
 static void keep(struct loader *loader, struct interval row, uint64_t correlation)
@@ -137,14 +147,14 @@ static void keep_host(struct loader *loader, const struct process *p)
     loader->kept = (struct map){0};
     loader->kept_other = 0;
     for (size_t i = 0; i < p->ranges.table.count; i++)
-        keep(loader, rounded(p, p->ranges.start[i], p->ranges.end[i]), NO_ID);
+        keep(loader, hta_times(p, p->ranges.start[i], p->ranges.end[i]), NO_ID);
     for (size_t i = 0; i < p->spans.table.count; i++) {
         bool call = p->spans.event_class[i] == CLASS_API; /* an operator's id is not a correlation id */
-        keep(loader, rounded(p, p->spans.start[i], p->spans.end[i]), call ? p->spans.id[i] : NO_ID);
+        keep(loader, hta_times(p, p->spans.start[i], p->spans.end[i]), call ? p->spans.id[i] : NO_ID);
     }
     for (size_t i = 0; i < p->works.table.count; i++)
         if (!is_device(loader, p, i))
-            keep(loader, rounded(p, p->works.start[i], p->works.end[i]), p->works.correlation[i]);
+            keep(loader, hta_times(p, p->works.start[i], p->works.end[i]), p->works.correlation[i]);
 }
 
 /* Returns how often a row is in the frame. */
@@ -157,10 +167,18 @@ static uint32_t times_of(const struct loader *loader, const struct process *p, s
     return times == MAP_NONE ? 0 : times;
 }
 
-static void add_row(struct hta_frame *frame, struct interval when, uint32_t name, uint32_t times, enum work_kind kind)
+static void add_row(struct hta_frame *frame, struct hta_row row)
 {
     frame->row = mem_grow(frame->row, &frame->capacity, frame->count + 1, sizeof *frame->row);
-    frame->row[frame->count++] = (struct hta_row){when.start, when.end, name, times, (uint8_t)kind};
+    frame->row[frame->count++] = row;
+}
+
+static void add_unstreamed(struct hta_frame *frame, struct interval when, uint32_t times, size_t work)
+{
+    frame->unstreamed = mem_grow(frame->unstreamed, &frame->unstreamed_capacity, frame->unstreamed_count + 1,
+                                 sizeof *frame->unstreamed);
+    frame->unstreamed[frame->unstreamed_count++] =
+        (struct hta_row){when.start, when.end, frame->process->works.name[work], times, (uint32_t)work, WORK_OTHER};
 }
 
 /* Loads operators with a stream. They are host rows, so a filter by device or stream leaves them out. */
@@ -169,10 +187,11 @@ static void load_operators(struct loader *loader, struct hta_frame *frame, const
     const struct options *options = loader->chosen->options;
     for (size_t i = 0; i < p->streamed_count && !options->device.count && !options->stream.count; i++) {
         size_t span = p->streamed[i];
-        struct interval row = rounded(p, p->spans.start[span], p->spans.end[span]);
+        struct interval row = hta_times(p, p->spans.start[span], p->spans.end[span]);
         uint32_t name = p->spans.name[span];
         if (!loader->by_steps || row.start < loader->last)
-            add_row(frame, row, name, 1, work_kind(&loader->kinds, CLASS_OPERATOR, name));
+            add_row(frame, (struct hta_row){row.start, row.end, name, 1, NO_PLACE,
+                                            (uint8_t)work_kind(&loader->kinds, CLASS_OPERATOR, name)});
     }
 }
 
@@ -185,14 +204,23 @@ static void load(struct loader *loader, struct hta_frame *frame, const struct pr
     }
     for (size_t i = 0; i < p->works.table.count; i++) {
         const struct lane *lane = &p->lane[p->works.lane[i]];
-        struct interval row = rounded(p, p->works.start[i], p->works.end[i]);
+        struct interval row = hta_times(p, p->works.start[i], p->works.end[i]);
         uint32_t times = times_of(loader, p, i, row), name = p->works.name[i];
-        if (stream_of(p, i) == -1 || !times || !list_has(&options->device, lane->device) ||
+        if (p->numbers.work && p->numbers.work[i] == 0) frame->first_times = times;
+        if (hta_stream(p, i) == -1 && times && is_device(loader, p, i)) add_unstreamed(frame, row, times, i);
+        if (hta_stream(p, i) == -1 || !times || !list_has(&options->device, lane->device) ||
             !list_has(&options->stream, lane->stream))
             continue;
-        add_row(frame, row, name, times, work_kind(&loader->kinds, p->works.event_class[i], name));
+        add_row(frame, (struct hta_row){row.start, row.end, name, times, (uint32_t)i,
+                                        (uint8_t)work_kind(&loader->kinds, p->works.event_class[i], name)});
     }
     load_operators(loader, frame, p);
+}
+
+/* Returns the start of the file's first event. */
+static int64_t first_of(const struct process *p)
+{
+    return hta_times(p, p->numbers.first, p->numbers.first).start;
 }
 
 /* ---- frames ---- */
@@ -215,19 +243,26 @@ void hta_frames(struct hta_frames *frames, const struct selection *chosen)
         const struct process *process = chosen->process[i];
         frames->frame[i].rank = process->rank;
         frames->frame[i].path = process->path;
+        frames->frame[i].process = process;
+        frames->frame[i].by_steps = loader.by_steps;
         load(&loader, &frames->frame[i], process);
+        frames->frame[i].last = loader.last;
+        if (process->numbers.has_first && !(process->works.table.count && process->numbers.work[0] == 0))
+            frames->frame[i].first_times = hta_keeps(&frames->frame[i], first_of(process));
         frames->rows += frames->frame[i].count;
     }
     qsort(frames->frame, frames->count, sizeof *frames->frame, by_rank);
     work_kinds_free(&loader.kinds);
     map_free(&loader.kept);
     free(loader.is_step);
-    free(loader.is_sync);
 }
 
 void hta_frames_free(struct hta_frames *frames)
 {
-    for (size_t i = 0; i < frames->count; i++) free(frames->frame[i].row);
+    for (size_t i = 0; i < frames->count; i++) {
+        free(frames->frame[i].row);
+        free(frames->frame[i].unstreamed);
+    }
     free(frames->frame);
     *frames = (struct hta_frames){0};
 }

@@ -49,6 +49,8 @@ void selection_init(struct selection *selection, const struct options *options, 
                     struct model *model)
 {
     *selection = (struct selection){.options = options, .inputs = inputs, .model = model, .last = INT64_MIN};
+    selection->open_stages = mem_zero(1, sizeof *selection->open_stages);
+    pthread_mutex_init(&selection->open_stages->lock, NULL);
     choose_processes(selection);
     choose_stages(selection);
 }
@@ -64,6 +66,9 @@ void selection_free(struct selection *selection)
 {
     free(selection->process);
     free(selection->stages);
+    if (selection->open_stages && selection->open_stages->data)
+        selection->open_stages->free(selection->open_stages->data);
+    free(selection->open_stages);
     *selection = (struct selection){0};
 }
 
@@ -92,4 +97,9 @@ bool is_filtered(const struct options *o)
 {
     return o->stage.count || o->step.count || o->cycle.count || o->device.count || o->stream.count || !isnan(o->from) ||
            !isnan(o->to);
+}
+
+bool is_exact_alone(const struct options *o)
+{
+    return o->rules == RULES_EXACT && isnan(o->from) && isnan(o->to);
 }

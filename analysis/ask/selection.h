@@ -9,15 +9,23 @@
 #include "base/opts.h"
 #include "model/input.h"
 
+/* A result that all processes of a selection share, made when the first one needs it. */
+struct shared_once {
+    pthread_mutex_t lock;
+    void *data; /* NULL: not made yet */
+    void (*free)(void *data);
+};
+
 struct selection {
     const struct options *options;
     const struct inputs *inputs;
     struct model *model;
     const struct process **process; /* the processes that --rank and --pid choose */
     size_t processes;
-    int64_t last;        /* time of their last record; INT64_MIN: none has a time */
-    uint32_t *stages;    /* by name of a range: 0 if --stage matches; NULL: --stage is not given */
-    size_t stages_known; /* names in `stages` */
+    int64_t last;                    /* time of their last record; INT64_MIN: none has a time */
+    uint32_t *stages;                /* by name of a range: 0 if --stage matches; NULL: --stage is not given */
+    size_t stages_known;             /* names in `stages` */
+    struct shared_once *open_stages; /* ask/io/open.h */
 };
 
 /* Chooses from a loaded model. The selection keeps pointers to all three arguments. */
@@ -41,5 +49,8 @@ static inline bool selection_wants(const struct selection *selection, uint32_t n
 }
 /* True if an option filters by stage, step, cycle, device, stream or time. The filter then explains an empty answer. */
 bool is_filtered(const struct options *options);
+/* True if an exact answer about a process depends on no other one: --from, --to and TraceLens's doubles count from the
+ * first record of all inputs, and HTA's rules need whole processes. */
+bool is_exact_alone(const struct options *options);
 
 #endif

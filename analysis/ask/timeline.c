@@ -125,17 +125,11 @@ static unsigned wants(const struct options *options)
 {
     unsigned want = WANT_DEVICE;
     if (options->step.count || options->cycle.count || options->stage.count)
-        want |= WANT_RANGES | WANT_LAUNCHES | WANT_OPERATORS;
+        want |= WANT_RANGES | WANT_LAUNCHES | WANT_LAUNCHERS;
     return options->rules == RULES_TRACELENS ? want | WANT_LAUNCHES : want;
 }
 
-/* --from, --to and TraceLens's doubles count from the first record of all inputs; HTA's rules need whole processes. */
-static bool stands_alone(const struct options *options)
-{
-    return options->rules == RULES_EXACT && isnan(options->from) && isnan(options->to);
-}
-
-const struct reduction timeline_reduction = {wants, stands_alone, take, free_taken};
+const struct reduction timeline_reduction = {wants, is_exact_alone, take, free_taken};
 
 /* ---- ranks ---- */
 

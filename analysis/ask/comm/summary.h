@@ -35,6 +35,7 @@ struct comm_part {
     int64_t size;                           /* ranks in the communicator; UNKNOWN_NUMBER: unknown */
     uint64_t elements_in, elements_out;     /* UNKNOWN_COUNT: unknown */
     uint64_t bytes_in, bytes_out;           /* the same */
+    int64_t root;                           /* number in the communicator; UNKNOWN_NUMBER: none or unknown */
     int64_t stream;                         /* of its kernel; UNKNOWN_NUMBER: none or unknown */
     int64_t call_start, start, end;         /* UNKNOWN_TIME: unknown */
     double file_start_us, file_duration_us; /* as the file's writer rounds them; only by TraceLens's rules */

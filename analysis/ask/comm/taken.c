@@ -34,6 +34,7 @@ static void take_collective(struct comm_part *part, const struct collective *c)
     part->elements_out = c->elements_out;
     part->bytes_in = c->bytes_in;
     part->bytes_out = c->bytes_out;
+    part->root = c->root;
     part->call_start = c->call_start;
     part->start = c->start;
     part->end = c->end;

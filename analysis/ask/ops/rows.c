@@ -299,7 +299,7 @@ static void add_all(struct adding *a)
     struct moments all = {mem_zero(e->count + w->table.count + b->table.count, sizeof *all.moment), 0, true};
     for (size_t i = 0; i < e->count; i++) {
         const struct op_event *event = &e->event[i];
-        if (!e->is_gone[i] && event->kind != OP_PYTHON && wants_event(a, event))
+        if (!e->is_gone[i] && (event->kind != OP_PYTHON || a->rows->with_python) && wants_event(a, event))
             put_moment(&all, (struct moment){event->start, event->end, event->order, (uint32_t)i, add_event});
     }
     for (size_t i = 0; i < w->table.count; i++)

@@ -26,6 +26,7 @@ struct op_rows {
     size_t count, capacity;
     struct map by_name, by_shapes, by_stack; /* chained look-ups to a row's index */
     struct map flat_shapes, frames;          /* torch's form of a text, by the trace's text */
+    bool with_python;                        /* Python functions have rows too; set by the caller */
     bool has_memory, has_device;             /* the trace of some process has them */
     uint64_t events;
 };

@@ -1,0 +1,146 @@
+/* counts.c - finds the stages of a process and what was recorded of each. */
+#include "ask/budget/counts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ask/stages/order.h"
+#include "pattern.h"
+
+enum {
+#define ACTIVITY(name, word, meaning) BIT_##name,
+#include "env.def"
+#undef ACTIVITY
+};
+
+struct stage_counts *counts_row(struct counts *counts, int64_t rank, uint32_t stage)
+{
+    struct map *places = by_rank_map(&counts->places, rank);
+    uint32_t place = map_get(places, stage);
+    if (place == MAP_NONE) {
+        counts->row = mem_grow(counts->row, &counts->capacity, counts->count + 1, sizeof *counts->row);
+        counts->row[counts->count] = (struct stage_counts){.rank = rank, .stage = stage};
+        place = (uint32_t)counts->count++;
+        map_put(places, stage, place);
+    }
+    return &counts->row[place];
+}
+
+/* ---- activities ---- */
+
+static bool list_names(const char *list, const char *word)
+{
+    char entry[64];
+    while (tfi_next_name(&list, entry, sizeof entry))
+        if (strcmp(entry, word) == 0) return true;
+    return false;
+}
+
+/* False if TFI_ACTIVITIES, or a switch at run time, left the activity out. */
+static bool is_active(const struct process *p, unsigned bit, const char *word)
+{
+    for (size_t i = 0; i < p->switchings; i++)
+        if (p->switching[i].state == RECORDING_ON && !(p->switching[i].activities >> bit & 1)) return false;
+    return !p->activities_asked || list_names(p->activities_asked, word);
+}
+
+/* Device work without any call, or a trace of PyTorch's profiler without any: the calls were not recorded. */
+static bool are_calls_known(const struct process *p, bool calls)
+{
+    if (is_of_kineto(p)) return calls;
+    return is_active(p, BIT_CPU, "cpu") && (calls || !p->works.table.count);
+}
+
+/* ---- stages ---- */
+
+/* Comparing takes at most so many steps of 64 characters, a second: a hostile trace has a million names and stages. The
+ * stages beyond count as not selected. */
+#define MOST_STEPS (UINT64_C(1) << 23)
+
+/* Which stages ENABLE_PROFILER_NAMES selects, by name. */
+struct asked {
+    const char *list; /* NULL: everything */
+    uint64_t length, steps;
+    uint32_t *of_name; /* 0: selected, NO_PLACE: not */
+    struct stage_paths paths;
+};
+
+static bool is_asked(struct asked *asked, const struct name *name)
+{
+    const char *list = asked->list;
+    char entry[4096];
+    asked->steps += 1 + asked->length * name->length / 64;
+    if (asked->steps > MOST_STEPS) return false;
+    while (tfi_next_name(&list, entry, sizeof entry))
+        if (tfi_glob(entry, name->text, name->length, false)) return true;
+    return false;
+}
+
+static void asked_init(struct asked *asked, const struct choice *choice, const struct names *names)
+{
+    const struct ranges *r = &choice->process->ranges;
+    *asked = (struct asked){.list = choice->process->names_asked};
+    if (!asked->list) return;
+    asked->length = strlen(asked->list);
+    asked->of_name = mem_zero(names->count, sizeof *asked->of_name);
+    for (size_t i = 0; i < r->table.count; i++) {
+        uint32_t *of_name = &asked->of_name[r->name[i]];
+        if (!*of_name) *of_name = is_asked(asked, names_get(names, r->name[i])) ? 1 : NO_PLACE;
+    }
+    asked->paths = chosen_paths(choice->attribution, asked->of_name, 1);
+}
+
+static void asked_free(struct asked *asked)
+{
+    stage_paths_free(&asked->paths);
+    free(asked->of_name);
+}
+
+/* True if the merged set covers the range from its start to its end. */
+static bool covers(const struct intervals *set, int64_t start, int64_t end)
+{
+    size_t low = 0, high = set->count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (set->interval[middle].start <= start) low = middle + 1;
+        else high = middle;
+    }
+    return low && set->interval[low - 1].end >= end && set->interval[low - 1].end > start;
+}
+
+/* True if the calls inside a stage were recorded, at least some of the time it was open. */
+static bool is_recorded(const struct asked *asked, const struct choice *choice, size_t range)
+{
+    const struct ranges *r = &choice->process->ranges;
+    bool selected = !asked->list || stage_or_around(&asked->paths, (uint32_t)range, r->start[range]) != NO_PLACE;
+    return selected && !covers(&choice->off, r->start[range], r->end[range]) &&
+           !covers(&choice->warmup, r->start[range], r->end[range]);
+}
+
+void counts_add_stages(struct counts *counts, const struct selection *chosen, const struct choice *choice, bool calls,
+                       bool operators)
+{
+    const struct process *p = choice->process;
+    const struct attribution *a = choice->attribution;
+    struct asked asked;
+    bool calls_known = are_calls_known(p, calls), dispatches_known = operators && is_active(p, BIT_OPS, "ops");
+    asked_init(&asked, choice, &chosen->model->names);
+    for (size_t i = 0; i <= a->stages; i++) {
+        bool outside = i == a->stages;
+        size_t range = outside ? 0 : a->order[i];
+        uint32_t stage = outside ? choice->outside : p->ranges.name[range];
+        if (outside ? !choice->outside_wanted : !choice_stage(choice, range) || !selection_wants(chosen, stage))
+            continue;
+        struct stage_counts *row = counts_row(counts, p->rank, stage);
+        row->recorded |= outside ? !asked.list : is_recorded(&asked, choice, range);
+        for (int k = 0; k < NR_CALL_KINDS; k++) row->unknown[k] |= !(k == DISPATCH ? dispatches_known : calls_known);
+    }
+    asked_free(&asked);
+}
+
+void counts_free(struct counts *counts)
+{
+    by_rank_free(&counts->places);
+    free(counts->row);
+    *counts = (struct counts){0};
+}

@@ -1,0 +1,35 @@
+/* counts.h - the calls of each stage that a budget limits, and whether they can be known.
+ *
+ * A count of 0 may mean that a stage made no call, or that its calls were not recorded: the stage is not in
+ * ENABLE_PROFILER_NAMES, recording was off, or TFI_ACTIVITIES leaves the calls out. Only the first keeps a budget.
+ */
+#ifndef TFA_BUDGET_COUNTS_H
+#define TFA_BUDGET_COUNTS_H
+
+#include "ask/choice.h"
+#include "ask/device/call_kinds.h"
+#include "base/sets/by_rank.h"
+
+struct stage_counts {
+    int64_t rank;
+    uint32_t stage; /* a name, also NAME_RUN and NAME_OUTSIDE */
+    bool recorded;  /* of at least one of its calls the inside was recorded */
+    bool unknown[NR_CALL_KINDS];
+    uint64_t count[NR_CALL_KINDS];
+};
+
+struct counts {
+    struct stage_counts *row; /* by order of appearance */
+    size_t count, capacity;
+    struct by_rank places; /* index by rank and stage */
+};
+
+/* Returns the row of a stage; creates it if needed, which may move the other rows. */
+struct stage_counts *counts_row(struct counts *counts, int64_t rank, uint32_t stage);
+/* Adds the stages of a process, with counts of 0. `calls`: it has at least one call of a kind; `operators`: it has
+ * operator records. */
+void counts_add_stages(struct counts *counts, const struct selection *chosen, const struct choice *choice, bool calls,
+                       bool operators);
+void counts_free(struct counts *counts);
+
+#endif

@@ -1,0 +1,64 @@
+/* critical.h - the critical path of a process: the longest chain of host and device time in which nothing could have
+ * begun earlier. */
+#ifndef TFA_CRITICAL_H
+#define TFA_CRITICAL_H
+
+#include "ask/critical/events.h"
+#include "ask/hta_frame.h"
+#include "ask/reduction.h"
+
+struct critical_path {
+    const char *failure; /* why HTA itself fails; NULL: the path is known */
+    struct critical_events events;
+    struct critical_graph graph;
+    uint32_t *path; /* indices of edges, in order */
+    size_t steps;
+    size_t nodes; /* of the graph */
+};
+
+/* Parts of the model that are needed. */
+enum {
+    CRITICAL_WANT = WANT_DEVICE | WANT_RANGES | WANT_LAUNCHES | WANT_OPERATORS | WANT_CALLS | WANT_DETAILS |
+                    WANT_COLLECTIVES | WANT_WAITED | WANT_EVENT_NUMBERS,
+    CRITICAL_WANT_HTA = CRITICAL_WANT | WANT_ALL_SPANS
+};
+
+/* Finds the path of a process that is loaded with CRITICAL_WANT. */
+void critical_path_of(struct critical_path *path, const struct selection *chosen, const struct process *process);
+/* The same by the definitions of HTA 0.5.0 (critical_path_analysis), with CRITICAL_WANT_HTA. */
+void critical_path_of_hta(struct critical_path *path, const struct selection *chosen, const struct hta_frame *frame);
+void critical_path_free(struct critical_path *path);
+
+/* The span of time that --stage, --step and --cycle choose: from the first start to the last end of what they name.
+ * Returns false if they name nothing. */
+bool critical_window(const struct selection *chosen, const struct process *process, struct interval *window);
+
+/* ---- the answer ---- */
+
+/* A node of the path. */
+struct critical_step {
+    int64_t time, weight;   /* weight: of the edge that leads here; 0 for the first one */
+    int64_t device, stream; /* of work; -1: unknown */
+    uint64_t tid;           /* of the host's thread */
+    uint32_t name, number;  /* number: of the event in a Kineto trace, NO_PLACE: unknown */
+    uint8_t type, bound;    /* of that edge */
+    bool is_end, is_work, is_first;
+};
+
+/* The summary of a process. */
+struct critical_sum {
+    int64_t rank;
+    const char *failure;
+    uint64_t events, nodes, edges, steps;
+    int64_t total[NR_BOUNDS];
+    int64_t length, span;       /* span: from the path's first moment to its last one */
+    struct critical_step *step; /* with --nodes */
+};
+
+/* Makes a struct critical_sum of a process, by the exact rules. */
+extern const struct reduction critical_reduction;
+struct critical_sum *critical_sum_of(const struct critical_path *path, const struct process *process,
+                                     struct names *names, bool with_steps);
+void critical_sum_free(void *sum);
+
+#endif

@@ -1,0 +1,43 @@
+/* exact_parts.h - the parts of a critical path by the exact rules: threads, device work, and waits. */
+#ifndef TFA_CRITICAL_EXACT_PARTS_H
+#define TFA_CRITICAL_EXACT_PARTS_H
+
+#include "ask/choice.h"
+#include "ask/critical/critical.h"
+
+/* A piece of work that must end before another one begins, or before a call ends. */
+struct critical_after {
+    uint32_t after, work; /* after: a work's index or an event's number */
+};
+
+struct critical_afters {
+    struct critical_after *one;
+    size_t count, capacity;
+};
+
+struct exact {
+    struct critical_path *path;
+    const struct process *process;
+    const struct names *names;
+    struct attribution attribution;
+    struct interval window;
+    struct choice choice;                                    /* without an attribution */
+    uint32_t *event_of_span, *event_of_call, *event_of_work; /* NO_PLACE: not in the window */
+    struct host_rows rows;
+    struct host_tops tops;
+    struct critical_afters works, hosts; /* by work that waits, and by event of the host that waits */
+};
+
+/* ---- exact_waits.c ---- */
+/* Finds what calls and works wait for. */
+void exact_waits(struct exact *x);
+/* Returns when a work was launched; its own start if that is unknown. */
+int64_t exact_launched(const struct exact *x, uint32_t work);
+/* ---- exact_threads.c ---- */
+/* Joins the outermost events of the threads. */
+void exact_threads(struct exact *x);
+/* ---- exact_works.c ---- */
+/* Adds the edges between works, and between works and calls. */
+void exact_works(struct exact *x);
+
+#endif

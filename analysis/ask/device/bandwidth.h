@@ -1,0 +1,45 @@
+/* bandwidth.h - copies and sets by kind: how many, how many bytes, how fast. */
+#ifndef TFA_BANDWIDTH_H
+#define TFA_BANDWIDTH_H
+
+#include "ask/hta_frame.h"
+
+struct copy_row {
+    int64_t rank;
+    uint32_t kind; /* a name: "Memcpy HtoD", "Memset" */
+    uint64_t count, bytes;
+    int64_t time, sized_time; /* sized_time: of the copies whose size is known */
+    bool has_bytes, has_max;
+    double max; /* 10^9 bytes per second */
+};
+
+struct copy_rows {
+    struct copy_row *row;
+    size_t count, capacity;
+    uint64_t copies;
+};
+
+/* Adds up the chosen copies of all processes, which are loaded with BANDWIDTH_WANT. The kinds become names of the model. */
+enum { BANDWIDTH_WANT = WANT_DEVICE | WANT_RANGES | WANT_LAUNCHES | WANT_LAUNCHERS | WANT_COPIED };
+void bandwidth_of(struct copy_rows *rows, const struct selection *chosen, struct names *names);
+void bandwidth_free(struct copy_rows *rows);
+
+/* get_memory_bw_summary of HTA 0.5.0: the points of the sum of the speeds of all copies of a kind, without those at 0. */
+struct hta_speed {
+    uint32_t kind;
+    uint64_t count;
+    double mean, std, min, q1, median, q3, max;
+};
+
+struct hta_speeds {
+    struct hta_speed *speed;
+    size_t count, capacity;
+};
+
+void hta_speeds(struct hta_speeds *speeds, const struct hta_frame *frame, struct names *names);
+void hta_speeds_free(struct hta_speeds *speeds);
+
+/* Returns what is known of a copy; NULL: nothing. */
+const struct copied *copied_of(const struct process *process, size_t work);
+
+#endif

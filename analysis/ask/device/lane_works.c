@@ -1,0 +1,52 @@
+/* lane_works.c - collects the device work of a process by stream and start, with the start of each launch. */
+#include "ask/device/lane_works.h"
+
+#include <stdlib.h>
+
+static int by_lane(const void *a, const void *b)
+{
+    const struct lane_work *x = a, *y = b;
+    return x->lane != y->lane     ? by_number(x->lane, y->lane)
+           : x->start != y->start ? by_number(x->start, y->start)
+                                  : by_number(x->work, y->work);
+}
+
+void lane_works_init(struct lane_works *works, const struct selection *chosen, const struct process *process)
+{
+    const struct works *w = &process->works;
+    struct attribution attribution;
+    struct choice choice;
+    struct interval when;
+    *works = (struct lane_works){0};
+    attribute(&attribution, process, false);
+    choice_init(&choice, chosen, process, &attribution);
+    works->window = choice.window;
+    for (size_t i = 0; i < w->table.count; i++) {
+        if (!IS_WORK(w->event_class[i]) || !choice.lane[w->lane[i]]) continue;
+        uint32_t launch = attribution.launch[i];
+        works->work = mem_grow(works->work, &works->capacity, works->count + 1, sizeof *works->work);
+        works->work[works->count++] = (struct lane_work){
+            .start = w->start[i],
+            .end = w->end[i],
+            .launched = launch == NO_PLACE ? 0 : process->spans.start[launch],
+            .lane = w->lane[i],
+            .work = (uint32_t)i,
+            .has_launch = launch != NO_PLACE,
+            .chosen = choice_work(&choice, i, &when) && choice_in_stage(&choice, &attribution.work[i])};
+    }
+    if (works->count) qsort(works->work, works->count, sizeof *works->work, by_lane);
+    choice_free(&choice);
+    attribution_free(&attribution);
+}
+
+unsigned lane_works_want(const struct options *options)
+{
+    (void)options;
+    return WANT_DEVICE | WANT_RANGES | WANT_LAUNCHES | WANT_LAUNCHERS;
+}
+
+void lane_works_free(struct lane_works *works)
+{
+    free(works->work);
+    *works = (struct lane_works){0};
+}

@@ -1,0 +1,28 @@
+/* lane_works.h - the device work of a process by stream and start, with the start of each launch.
+ *
+ * The streams are those that --device and --stream choose. All their work is listed, because a gap between two works
+ * that other filters choose may hold the work of others.
+ */
+#ifndef TFA_LANE_WORKS_H
+#define TFA_LANE_WORKS_H
+
+#include "ask/choice.h"
+
+struct lane_work {
+    int64_t start, end, launched; /* launched: start of the launching call */
+    uint32_t lane, work;          /* work: index in process->works */
+    bool has_launch, chosen;      /* chosen: by all filters */
+};
+
+struct lane_works {
+    struct lane_work *work;
+    size_t count, capacity;
+    struct window window; /* of --from and --to */
+};
+
+/* The parts of the model that are read. */
+unsigned lane_works_want(const struct options *options);
+void lane_works_init(struct lane_works *works, const struct selection *chosen, const struct process *process);
+void lane_works_free(struct lane_works *works);
+
+#endif

@@ -1,0 +1,47 @@
+/* queue.h - the depth of each stream's launch queue. */
+#ifndef TFA_QUEUE_H
+#define TFA_QUEUE_H
+
+#include "ask/hta_frame.h"
+#include "ask/reduction.h"
+
+/* The depth rises when work is launched and falls when it starts. */
+struct queue_change {
+    int64_t time;
+    int32_t by; /* 1 or -1 */
+};
+
+struct queue_changes {
+    struct queue_change *change;
+    size_t count, capacity;
+};
+
+/* Statistics of the depths after each change. */
+struct queue_row {
+    int64_t rank, device, stream; /* device -1: unknown, or all of HTA's devices together */
+    bool known;                   /* false: HTA itself fails for this rank */
+    uint64_t count;
+    double mean, std, q1, median, q3; /* std is NAN for fewer than two changes */
+    int64_t min, max, blocked;        /* blocked: ns in which the queue was full */
+};
+
+struct queue_rows {
+    struct queue_row *row;
+    size_t count, capacity;
+    uint64_t works; /* works of all rows */
+};
+
+void queue_change(struct queue_changes *changes, int64_t time, int32_t by);
+/* Adds the row of a stream, whose changes are sorted here. */
+void queue_add(struct queue_rows *rows, struct queue_row row, struct queue_changes *changes);
+/* Sorts the rows by rank, device and stream. */
+void queue_sort(struct queue_rows *rows);
+
+/* Makes a struct queue_rows of the work of a process that the filters choose. */
+extern const struct reduction queue_reduction;
+void queue_collect(struct queue_rows *rows, void *const *taken, size_t count);
+/* The same by the definitions of HTA 0.5.0 (get_queue_length_summary). */
+void queue_of_hta(struct queue_rows *rows, const struct hta_frames *frames, const struct names *names);
+void queue_free(struct queue_rows *rows);
+
+#endif

@@ -1,0 +1,159 @@
+/* taken.c - sums up the device work, the operators or the stages of a process by name. */
+#include "ask/diff/taken.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ask/choice.h"
+#include "ask/diff/hta_rows.h"
+#include "ask/stages/order.h"
+#include "ask/stages/table.h"
+
+enum diff_by diff_by(const struct options *options)
+{
+    return options->by == BY_NOT_GIVEN && options->rules != RULES_HTA ? BY_KERNEL : options->by;
+}
+
+struct diff_item *diff_take(struct diff_taken *taken, uint32_t name, enum diff_kind kind, int64_t step, int64_t time)
+{
+    uint64_t key = (uint64_t)map_number(&taken->steps, (uint64_t)step) << 35 | (uint64_t)kind << 32 | name;
+    uint32_t place = map_get(&taken->places, key);
+    if (place == MAP_NONE) {
+        taken->item = mem_grow(taken->item, &taken->capacity, taken->count + 1, sizeof *taken->item);
+        taken->item[taken->count] = (struct diff_item){.step = step, .name = name, .kind = (uint8_t)kind};
+        place = (uint32_t)taken->count++;
+        map_put(&taken->places, key, place);
+    }
+    struct diff_item *item = &taken->item[place];
+    item->calls++;
+    item->time = add_ns(item->time, time);
+    return item;
+}
+
+/* ---- device work and operators ---- */
+
+static void take_works(struct diff_taken *taken, const struct choice *choice, struct work_kinds *kinds)
+{
+    const struct works *w = &choice->process->works;
+    const struct attribution *a = choice->attribution;
+    struct interval when;
+    for (size_t i = 0; i < w->table.count; i++)
+        if (choice_work(choice, i, &when) && (!a || choice_in_stage(choice, &a->work[i])))
+            diff_take(taken, w->name[i], (enum diff_kind)work_kind(kinds, w->event_class[i], w->name[i]), 0,
+                      when.end - when.start);
+}
+
+static void take_operators(struct diff_taken *taken, const struct choice *choice)
+{
+    const struct spans *s = &choice->process->spans;
+    const struct attribution *a = choice->attribution;
+    for (size_t i = 0; i < s->table.count; i++)
+        if (s->event_class[i] == CLASS_OPERATOR &&
+            choice_moment(choice, s->start[i], a ? a->span[i].time : s->start[i]) &&
+            (!a || choice_in_stage(choice, &a->span[i])))
+            diff_take(taken, s->name[i], DIFF_OPERATOR, 0, s->end[i] - s->start[i]);
+}
+
+static void take_events(struct diff_taken *taken, const struct selection *chosen, const struct process *process)
+{
+    bool operators = diff_by(chosen->options) == BY_OP, by_launch = choice_needs_launches(chosen->options, process);
+    struct attribution attribution;
+    struct choice choice;
+    struct work_kinds kinds;
+    if (by_launch) attribute(&attribution, process, operators);
+    choice_init(&choice, chosen, process, by_launch ? &attribution : NULL);
+    work_kinds_init(&kinds, RULES_EXACT, &chosen->model->names);
+    if (operators) take_operators(taken, &choice);
+    else take_works(taken, &choice, &kinds);
+    work_kinds_free(&kinds);
+    choice_free(&choice);
+    if (by_launch) attribution_free(&attribution);
+}
+
+/* ---- stages ---- */
+
+/* Finds the last call of each stage; its duration is from entry to exit, also if it left its thread in between. */
+static void take_last_calls(struct diff_taken *taken, const struct choice *choice)
+{
+    const struct process *p = choice->process;
+    const struct ranges *r = &p->ranges;
+    struct map wholes = {0}, items = {0};
+    size_t count, *order = stages_sorted(p, &count);
+    for (size_t i = 0; i < p->wholes.table.count; i++) map_put(&wholes, r->id[p->wholes.range[i]], (uint32_t)i);
+    for (size_t i = 0; i < taken->count; i++) map_put(&items, taken->item[i].name, (uint32_t)i);
+    for (size_t i = 0; i < count; i++) {
+        size_t at = order[i];
+        uint32_t place = map_get(&items, r->name[at]);
+        uint32_t whole = wholes.count ? map_get(&wholes, r->id[at]) : MAP_NONE;
+        if (place == MAP_NONE || r->flags[at] & RANGE_CONTINUED || !choice_stage(choice, at)) continue;
+        struct diff_item *item = &taken->item[place];
+        int64_t start = whole == MAP_NONE ? r->start[at] : p->wholes.start[whole];
+        int64_t end = whole == MAP_NONE ? r->end[at] : p->wholes.end[whole];
+        start = MAX(start, choice->window.from);
+        end = MIN(end, choice->window.to);
+        if (end < item->last_end) continue;
+        item->last_end = end;
+        item->last = end - start;
+    }
+    free(order);
+    map_free(&wholes);
+    map_free(&items);
+}
+
+static void take_stages(struct diff_taken *taken, const struct selection *chosen, const struct process *process)
+{
+    struct attribution attribution = {0};
+    struct stage_table table = {0};
+    struct choice choice;
+    choice_init(&choice, chosen, process, &attribution);
+    stages_add(&table, &choice, false, true);
+    taken->has_stages = has_stages(process);
+    for (size_t i = 0; i < table.count; i++) {
+        if (!selection_wants(chosen, table.row[i].name)) continue;
+        struct diff_item *item = diff_take(taken, table.row[i].name, DIFF_STAGE, 0, table.row[i].wall);
+        item->calls = table.row[i].calls;
+        item->last = table.row[i].wall;
+        item->last_end = INT64_MIN;
+    }
+    if (taken->has_stages) take_last_calls(taken, &choice);
+    stages_free(&table);
+    choice_free(&choice);
+}
+
+/* ---- the reduction ---- */
+
+static void *take(const struct selection *chosen, const struct process *process)
+{
+    struct diff_taken *taken = mem_zero(1, sizeof *taken);
+    if (chosen->options->rules == RULES_HTA) hta_rows_take(taken, &chosen->model->names, process);
+    else if (diff_by(chosen->options) == BY_STAGE) take_stages(taken, chosen, process);
+    else take_events(taken, chosen, process);
+    map_free(&taken->places);
+    map_free(&taken->steps);
+    return taken;
+}
+
+static void free_taken(void *summary)
+{
+    struct diff_taken *taken = summary;
+    free(taken->item);
+    free(taken);
+}
+
+static unsigned wants(const struct options *options)
+{
+    unsigned launches = WANT_RANGES | WANT_LAUNCHES | WANT_LAUNCHERS;
+    if (options->rules == RULES_HTA) return 0; /* it reads the file itself */
+    if (diff_by(options) == BY_STAGE) return WANT_RANGES;
+    if (diff_by(options) == BY_OP)
+        return WANT_RANGES | WANT_LAUNCHES | WANT_DEVICE | WANT_OPERATORS | WANT_OPERATOR_DETAILS;
+    return WANT_DEVICE | launches; /* warm-up, which is left out, depends on the launch */
+}
+
+static bool stands_alone(const struct options *options)
+{
+    return isnan(options->from) && isnan(options->to);
+}
+
+const struct reduction diff_reduction = {wants, stands_alone, take, free_taken};

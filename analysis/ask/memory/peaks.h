@@ -1,0 +1,34 @@
+/* peaks.h - the most memory that was in use while a stage was open, by stage, allocator and device.
+ *
+ * What was in use when the stage was opened counts, and so does what other threads allocate meanwhile. The sums of bytes
+ * allocated and freed are those of all threads too. Of torch's allocators these are the figures that the library took
+ * while it recorded (the record stage_memory), which include blocks without records; else they come from the blocks.
+ */
+#ifndef TFA_MEMORY_PEAKS_H
+#define TFA_MEMORY_PEAKS_H
+
+#include "ask/choice.h"
+#include "ask/memory/changes.h"
+
+struct peak_row {
+    uint32_t stage; /* NAME_RUN: the whole run */
+    int64_t device;
+    uint32_t allocator; /* NAME_NONE: unknown */
+    uint64_t calls;
+    uint64_t allocated_peak, reserved_peak; /* TOTAL_UNKNOWN */
+    uint64_t allocated, freed;
+};
+
+struct peak_rows {
+    struct peak_row *row; /* the whole run first, then those with the largest peaks */
+    size_t count, capacity;
+    struct map of;   /* index by name of the stage and number of the pool */
+    bool is_partial; /* the process has more pools than MOST_POOLS; some were left out */
+};
+
+/* `allocator` is the name of torch's allocators in records of blocks. */
+void memory_peaks(struct peak_rows *rows, const struct choice *choice, const struct selection *chosen,
+                  const struct memory_changes *changes, uint32_t allocator);
+void memory_peaks_free(struct peak_rows *rows);
+
+#endif
