@@ -1,12 +1,13 @@
-/* export_ops.c - writes operators, memory and metadata of .tfr traces into Chrome traces, in Kineto's form.
+/* export_ops.c - writes operators, memory, calls on files and metadata of .tfr traces into Chrome traces.
  *
- * Operators are cpu_op events with Kineto's arguments, blocks are [memory] instants, and an arrow (fwdbwd) leads from a
- * forward operator to its backward operator. Texts that are JSON in the trace stay JSON; other texts, such as truncated
- * ones, become strings. A stage that left its thread is drawn where it ran, and also from entry to exit as an
- * asynchronous pair (coroutine).
+ * The form is Kineto's. Operators are cpu_op events with Kineto's arguments, blocks are [memory] instants, and an arrow
+ * (fwdbwd) leads from a forward operator to its backward operator. Texts that are JSON in the trace stay JSON; other
+ * texts, such as truncated ones, become strings. A stage that left its thread is drawn where it ran, and also from
+ * entry to exit as an asynchronous pair (coroutine).
  */
 #include "write/export_write.h"
 
+#include <ctype.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,6 +39,20 @@ static void put_json(struct export *x, const char *key, uint32_t text)
     }
     if (good) emit_json(&x->e, key, name->text, name->length);
     else emit_bytes_text(&x->e, key, name->text, name->length);
+}
+
+void find_details(struct export *x)
+{
+    const struct process *p = x->process;
+    for (size_t i = 0; i < p->signatures; i++)
+        if (p->signature[i].direction == SIGNATURE_DETAILS)
+            map_put(&x->details, p->signature[i].range, p->signature[i].text);
+}
+
+void put_range_details(struct export *x, size_t range)
+{
+    uint32_t text = map_get(&x->details, x->process->ranges.id[range]);
+    if (text != MAP_NONE) put_json(x, "dftracer", text);
 }
 
 /* ---- operators ---- */
@@ -240,4 +255,63 @@ void put_distributed(struct export *x, const struct process *process, int64_t ra
     if (text) emit_json(&x->e, "distributedInfo", text, strlen(text));
     free(text);
     json_decref(info);
+}
+
+/* ---- calls on files ---- */
+
+/* Writes the library in capitals, as dftracer does: POSIX, STDIO. */
+static void put_io_head(struct export *x, size_t i)
+{
+    const struct ios *ios = &x->process->ios;
+    const struct io_function *function = &ios->of_name[ios->function[i]];
+    const char *library = model_name(x->chosen->model, function->library);
+    char category[64];
+    size_t length = 0;
+    for (; library[length] && length + 1 < sizeof category; length++)
+        category[length] = (char)toupper((unsigned char)library[length]);
+    category[length] = 0;
+    begin_event(x, "X");
+    emit_text(&x->e, "cat", category);
+    emit_text(&x->e, "name", model_name(x->chosen->model, function->name));
+    put_place(x, x->pid, tid_of(x, ios->thread[i]), ios->start[i]);
+    emit_us(&x->e, "dur", ios->end[i] - ios->start[i]);
+}
+
+static void put_sum(struct emit *e, const struct io_sum *sum)
+{
+    emit_count(e, "dft_cnt", sum->calls);
+    if (sum->errors) emit_count(e, "errors", sum->errors);
+    if (sum->total >= 0) emit_us(e, "dur_sum", sum->total);
+    if (sum->longest >= 0) emit_us(e, "dur_max", sum->longest);
+    if (sum->bytes < 0) return;
+    emit_int(e, "ret_sum", sum->bytes);
+    emit_int(e, "ret_min", sum->smallest);
+    emit_int(e, "ret_max", sum->largest);
+}
+
+static void put_io(struct export *x, size_t i)
+{
+    const struct ios *ios = &x->process->ios;
+    struct emit *e = &x->e;
+    put_io_head(x, i);
+    emit_open(e, "args", false);
+    if (ios->path[i] != NAME_NONE) {
+        const struct name *path = names_get(&x->chosen->model->names, ios->path[i]);
+        emit_bytes_text(e, "fname", path->text, path->length);
+    }
+    if (ios->sum[i] != IO_ONE_CALL) put_sum(e, &ios->sums[ios->sum[i]]);
+    if (ios->result[i] != IO_NO_RESULT) emit_int(e, "ret", ios->result[i]);
+    if (ios->requested[i] >= 0) emit_int(e, ios->sum[i] == IO_ONE_CALL ? "count" : "count_sum", ios->requested[i]);
+    if (ios->offset[i] >= 0) emit_int(e, "offset", ios->offset[i]);
+    if (ios->fd[i] >= 0) emit_int(e, "fd", ios->fd[i]);
+    if (ios->error[i] > 0 && ios->error[i] != IO_SOME_ERROR) emit_int(e, "errno", ios->error[i]);
+    emit_close(e);
+    end_event(x);
+}
+
+void put_ios(struct export *x)
+{
+    const struct ios *ios = &x->process->ios;
+    for (size_t i = 0; i < ios->table.count; i++)
+        if (is_wanted_call(x, ios->thread[i], ios->start[i], ios->end[i], NO_PLACE)) put_io(x, i);
 }

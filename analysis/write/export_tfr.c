@@ -238,6 +238,7 @@ static void put_range(struct export *x, size_t i)
     put_detail(x, r->domain[i], &r->detail[i]);
     const struct op_detail *inputs = range_inputs(x->process, i);
     if (inputs) put_inputs(x, inputs);
+    put_range_details(x, i);
     if (r->flags[i] & RANGE_UNFINISHED) emit_bool(&x->e, "unfinished", true);
     if (r->flags[i] & RANGE_CONTINUED) emit_bool(&x->e, "continued", true);
     emit_close(&x->e);
@@ -409,6 +410,7 @@ static uint64_t put_one(struct export *x)
     }
     find_crossings(x);
     find_launchers(x);
+    find_details(x);
     const struct event_taker *taker = x->asked->taker;
     if (taker) taker->begin(taker->context, x->process, x->pid);
     put_process(x);
@@ -416,6 +418,7 @@ static uint64_t put_one(struct export *x)
     uint64_t before = x->events;
     put_events(x);
     put_wholes(x);
+    if (!(x->asked->without & WITHOUT_CPU)) put_ios(x);
     put_operators(x);
     put_forwards(x);
     put_blocks(x);
@@ -431,6 +434,7 @@ static uint64_t put_one(struct export *x)
     free(x->crosses);
     free(x->launcher);
     map_free(&x->device_of);
+    map_free(&x->details);
     free(x->device_pid);
     return x->events - before;
 }

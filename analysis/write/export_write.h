@@ -40,6 +40,7 @@ struct export
     struct work_rows rows;                 /* rows of overlapping work */
     uint64_t calls, most;                  /* added to correlation ids, and the largest one written */
     struct map json;                       /* by text: 1 if it is JSON */
+    struct map details;                    /* by id of a range: the text of what the pipeline said of it */
 };
 
 /* ---- export_tfr.c ---- */
@@ -76,6 +77,10 @@ void put_works(struct export *x);
 void put_samples(struct export *x);
 
 /* ---- export_ops.c ---- */
+/* Finds what the pipeline said of ranges. */
+void find_details(struct export *x);
+/* Writes it for one range, if there is any. */
+void put_range_details(struct export *x, size_t range);
 /* Writes the arguments of an operator or a range under Kineto's names. Unknown ones are left out. */
 void put_inputs(struct export *x, const struct op_detail *inputs);
 void put_operators(struct export *x);
@@ -86,6 +91,8 @@ void put_external_id(struct export *x, uint32_t op);
 /* Writes arrows from forward operators to backward operators. */
 void put_forwards(struct export *x);
 void put_blocks(struct export *x);
+/* Writes calls on files, with the names that dftracer gives their arguments. */
+void put_ios(struct export *x);
 /* Writes stages that left their threads, from entry to exit. */
 void put_wholes(struct export *x);
 /* Writes the run's metadata as members of the file; objects and lists stay JSON. */

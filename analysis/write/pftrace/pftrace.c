@@ -110,10 +110,20 @@ static void take_async(struct pf *pf, const struct kineto_event *event)
     }
 }
 
-static void take_event(void *context, const struct kineto_event *event)
+static struct kineto_event moved(const struct clock_shift *shift, const struct kineto_event *event)
+{
+    struct kineto_event own = *event;
+    own.ts = clock_shifted(shift, event->ts);
+    if (event->has & HAS_DUR && event->dur >= 0)
+        own.dur = add_ns(clock_shifted(shift, add_ns(event->ts, event->dur)), -own.ts);
+    return own;
+}
+
+static void take_event(void *context, const struct kineto_event *in_trace)
 {
     struct pftrace *file = context;
     struct pf *pf = file->pf;
+    const struct kineto_event own = moved(&file->shift, in_trace), *event = &own;
     if (event->phase == 'M') pf_describe(pf, event);
     else if (!(event->has & HAS_TS)) return; /* the loader reports these */
     else if (event->phase == 'X') take_slice(pf, event);

@@ -22,6 +22,7 @@ struct pftrace {
     struct out *out; /* open */
     struct pf *pf;   /* the process that is written, if any */
     uint64_t tracks, flows, sequences;
+    struct clock_shift shift; /* moves the times of the process that is written */
     struct map pids;          /* pids in use */
     uint64_t events, unknown; /* events written; events whose phase has no form in a Perfetto trace */
     bool failed;              /* already reported */
