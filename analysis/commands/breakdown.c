@@ -19,7 +19,7 @@
 #include "ask/work_kinds.h"
 #include "base/sets/by_rank.h"
 #include "base/statistics.h"
-#include "commands/hta.h"
+#include "commands/device/hta.h"
 #include "write/short_names.h"
 
 struct row {
@@ -268,7 +268,7 @@ void cmd_breakdown(struct session *session)
         answer_hta_breakdown(session);
         return;
     }
-    unsigned want = WANT_RANGES | WANT_DEVICE | WANT_LAUNCHES | WANT_OPERATORS;
+    unsigned want = WANT_RANGES | WANT_DEVICE | WANT_LAUNCHES | WANT_LAUNCHERS;
     if (!session_load(session, want, false) || !session_begin(session, STYLE_TABLE)) return;
     work_kinds_init(&b.kinds, session->options.rules, &session->model.names);
     for (size_t i = 0; i < session->chosen.processes; i++) add_process(&b, session->chosen.process[i]);

@@ -142,7 +142,8 @@ static void emit_words(struct emit *e, const struct model *model, const struct p
     emit_text(e, "directory", p->directory);
     emit_text(e, "version", p->version);
     emit_open(e, "metadata", false);
-    for (size_t i = 0; i < p->metadata->count; i++) emit_text(e, p->metadata->pair[i].key, p->metadata->pair[i].value);
+    for (size_t i = 0; p->metadata && i < p->metadata->count; i++)
+        emit_text(e, p->metadata->pair[i].key, p->metadata->pair[i].value);
     emit_close(e);
     emit_reveals(e, &p->reveals);
     emit_switchings(e, model, p);

@@ -16,17 +16,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ask/choice.h"
 #include "ask/ops/dispatches.h"
 #include "ask/row_order.h"
 #include "ask/stages/at.h"
-#include "base/sets/by_rank.h"
-#include "commands/session.h"
+#include "commands/device/hta.h"
+#include "commands/launches_budget.h"
 #include "model/join.h"
 
 enum { SLOW = 50000, DELAYED = 100000 }; /* ns */
-
-enum call_kind { LAUNCH, GRAPH_LAUNCH, COPY, MEMSET, SYNC, DISPATCH, NR_CALL_KINDS, NO_KIND = NR_CALL_KINDS };
 
 struct row {
     struct row_head head; /* must be first; its time is host time */
@@ -43,31 +40,16 @@ struct launches {
     struct map kind_of;    /* by name */
     struct map is_native;  /* by name: 1 for an operator of another library */
     struct by_rank places; /* row index by rank, stage and name */
+    struct counts counts;  /* by rank and stage, for a budget */
 };
 
 /* ---- kinds of calls ---- */
-
-static bool has(const char *name, const char *word)
-{
-    return strstr(name, word) != NULL;
-}
-
-static enum call_kind kind_by_name(const char *name)
-{
-    if (has(name, "GraphLaunch")) return GRAPH_LAUNCH;
-    if (has(name, "Graph") || has(name, "HostFunc") || has(name, "Attribute")) return NO_KIND;
-    return has(name, "Synchronize")                   ? SYNC
-           : has(name, "Memcpy") && !has(name, "Get") ? COPY
-           : has(name, "Memset")                      ? MEMSET
-           : has(name, "Launch")                      ? LAUNCH
-                                                      : NO_KIND;
-}
 
 static enum call_kind kind_of(struct launches *l, uint32_t name)
 {
     uint32_t known = map_get(&l->kind_of, name);
     if (known == MAP_NONE) {
-        known = kind_by_name(model_name(&l->session->model, name));
+        known = call_kind_of(model_name(&l->session->model, name));
         map_put(&l->kind_of, name, known);
     }
     return (enum call_kind)known;
@@ -179,6 +161,11 @@ static bool has_operators(const struct process *process)
     return false;
 }
 
+static bool wants_counts(const struct launches *l)
+{
+    return l->session->options.budget || l->session->options.write_budget;
+}
+
 static void add_process(struct launches *l, const struct process *process)
 {
     struct attribution attribution;
@@ -190,9 +177,14 @@ static void add_process(struct launches *l, const struct process *process)
     choice_init(&scope.choice, &l->session->chosen, process, &attribution);
     stage_finder_init(&scope.finder, process, &attribution);
     find_started(&scope);
+    bool calls = false;
     made_calls_init(&made, process, &l->session->model.names);
-    while (made_calls_next(&made, &call)) take_call(l, &scope, &call);
+    while (made_calls_next(&made, &call)) {
+        calls |= kind_of(l, call.name) != NO_KIND;
+        take_call(l, &scope, &call);
+    }
     take_dispatches(l, &scope);
+    if (wants_counts(l)) counts_add_stages(&l->counts, &l->session->chosen, &scope.choice, calls, scope.has_operators);
     made_calls_free(&made);
     stage_finder_free(&scope.finder);
     choice_free(&scope.choice);
@@ -202,16 +194,13 @@ static void add_process(struct launches *l, const struct process *process)
 
 /* ---- printing ---- */
 
-static const char *const count_keys[NR_CALL_KINDS] = {"launches", "graph_launches", "copies",
-                                                      "memsets",  "syncs",          "dispatches"};
-
 /* Prints the counts and times of a row, or of the sum of all rows. */
 static void emit_values(struct emit *e, const struct row *row, const uint64_t *calls, bool has_device)
 {
     static const char *const unknown[] = {"gpu_us", "delay_us", "short_kernels", "slow_launches", "delayed"};
     for (int k = 0; k < NR_CALL_KINDS; k++)
-        if (k != DISPATCH || row->has_operators) emit_count(e, count_keys[k], calls[k]);
-        else emit_null(e, count_keys[k]);
+        if (k != DISPATCH || row->has_operators) emit_count(e, call_kind_keys[k], calls[k]);
+        else emit_null(e, call_kind_keys[k]);
     emit_us(e, "cpu_us", row->head.time);
     if (has_device) {
         emit_us(e, "gpu_us", row->device);
@@ -264,16 +253,46 @@ static void emit_launches(struct launches *l)
     emit_end(&l->session->emit);
 }
 
+/* Adds up the rows of each rank and stage. */
+static void add_counts(struct launches *l)
+{
+    for (size_t i = 0; i < l->count; i++) {
+        const struct row *row = &l->row[i];
+        counts_row(&l->counts, row->head.rank, row->head.stage)->count[row->kind] += row->calls;
+    }
+}
+
+static void answer(struct launches *l, const struct budget *budget)
+{
+    struct session *session = l->session;
+    bool found = l->count || !is_filtered(&session->options);
+    if (wants_counts(l)) add_counts(l);
+    if (session->options.budget) {
+        launches_judge(session, budget, &l->counts);
+        return;
+    }
+    emit_launches(l);
+    if (!l->count && found) complain(NULL, "no launches were recorded; `tfanalyze info` shows the recorded events");
+    session_end(session, found);
+    if (session->options.write_budget && found) launches_write_budget(session, &l->counts);
+}
+
 void cmd_launches(struct session *session)
 {
     struct launches l = {.session = session};
+    struct budget budget = {0};
     unsigned want = WANT_RANGES | WANT_CALLS | WANT_LAUNCHES | WANT_DEVICE | WANT_OPERATORS | WANT_OPERATOR_DETAILS;
-    if (!session_load(session, want, false) || !session_begin(session, STYLE_TABLE)) return;
+    if (!hta_is_only_other(session, "launches") || !launches_budget_begin(session, &budget)) goto out;
+    if (session->options.rules == RULES_HTA) {
+        answer_hta_launches(session);
+        goto out;
+    }
+    if (!session_load(session, want, false) || !session_begin(session, STYLE_TABLE)) goto out;
     for (size_t i = 0; i < session->chosen.processes; i++) add_process(&l, session->chosen.process[i]);
-    emit_launches(&l);
-    if (!l.count && !is_filtered(&session->options))
-        complain(NULL, "no launches were recorded; `tfanalyze info` shows the recorded events");
-    session_end(session, l.count || !is_filtered(&session->options));
+    answer(&l, &budget);
+out:
+    budget_free(&budget);
+    counts_free(&l.counts);
     by_rank_free(&l.places);
     free(l.row);
     map_free(&l.kind_of);

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STATUS_NOTHING = 1, STATUS_PARTIAL = 3 };
 enum {
     WANT_FOR_ALL = WANT_COLLECTIVES | WANT_RANGES | WANT_CALLS | WANT_MESSAGES | WANT_DEVICE | WANT_LAUNCHES |
-                   WANT_OPERATORS | WANT_OPERATOR_DETAILS
+                   WANT_OPERATORS | WANT_OPERATOR_DETAILS | WANT_IO | WANT_COPIED | WANT_PAYLOADS | WANT_FILLING |
+                   WANT_COUNTERS
 };
 
 /* ---- loading ---- */
@@ -65,6 +65,54 @@ size_t session_inputs(struct session *session)
     return session->inputs.count;
 }
 
+/* Kinds of inputs that only some questions have a meaning for. */
+static const struct narrow {
+    enum input_kind kind;
+    bool (*reads)(enum command_id command);
+    const char *one, *others, *has;
+} narrow_kinds[] = {
+    {INPUT_DFTRACER, command_reads_dftracer, "a dftracer trace", "dftracer traces", "stages and file I/O"},
+    {INPUT_MEMORY, command_reads_memory_rows, "a file of torch's memory rows", "files of memory rows", "blocks"},
+};
+
+/* Returns the first question that has no meaning for the kind; NR_COMMANDS if there is none. */
+static enum command_id question_without(const struct options *options, const struct narrow *narrow)
+{
+    for (size_t i = 0; i < options->questions; i++)
+        if (!narrow->reads(options->question[i])) return options->question[i];
+    return NR_COMMANDS;
+}
+
+/* Leaves the inputs of a kind out of questions that have no meaning for them, with one message. Those that a directory
+ * has beside other traces are no loss. */
+static void leave_out(struct session *session, const struct narrow *narrow)
+{
+    struct inputs *inputs = &session->inputs;
+    enum command_id question = question_without(&session->options, narrow);
+    struct input *first = NULL;
+    size_t count = 0;
+    if (question == NR_COMMANDS) return;
+    for (size_t i = 0; i < inputs->count; i++) {
+        struct input *input = &inputs->input[i];
+        if (input->kind != narrow->kind) continue;
+        first = first ? first : input;
+        input->left_out = true;
+        count++;
+    }
+    if (!first) return;
+    bool harmless = first->how == FILE_FOUND && count < inputs->count;
+    struct text names = {0};
+    for (int i = 0; i < NR_COMMANDS; i++)
+        if (narrow->reads((enum command_id)i))
+            text_format(&names, "%s%s", names.length ? ", " : "", command_name((enum command_id)i));
+    notes_add(&first->notes, harmless ? NOTE : UNUSABLE,
+              "is left out%s%s%s: %s has %s, but nothing that `%s` asks for; these commands read it: %s",
+              count > 1 ? ", as the other " : "", count > 1 ? narrow->others : "", count > 1 ? " are" : "", narrow->one,
+              narrow->has, command_name(question), names.data);
+    first->left_out = harmless;
+    text_free(&names);
+}
+
 static void read_inputs(struct session *session, unsigned want, bool keep)
 {
     const struct options *options = &session->options;
@@ -73,6 +121,7 @@ static void read_inputs(struct session *session, unsigned want, bool keep)
     want |= options->rules != RULES_EXACT ? WANT_AS_WRITTEN : 0;
     model_init(&session->model);
     session_inputs(session);
+    for (size_t i = 0; i < ARRAY_SIZE(narrow_kinds); i++) leave_out(session, &narrow_kinds[i]);
     summaries_init(&session->summaries, options, &session->model, session->inputs.count);
     const struct reading reading = {want, (unsigned)MIN(options->jobs, 256), keep, reduce ? summaries_take : NULL,
                                     &session->summaries};
@@ -86,7 +135,7 @@ static bool load(struct session *session, unsigned want, bool keep)
     for (size_t i = 0; i < session->inputs.count; i++) {
         if (!session->inputs.input[i].usable) {
             say_notes(&session->inputs.input[i]);
-            session->status = STATUS_PARTIAL;
+            if (!session->inputs.input[i].left_out) session->status = STATUS_PARTIAL;
         }
     }
     if (!session->model.processes) {
@@ -152,23 +201,28 @@ static bool begin_answer(struct session *session)
     return true;
 }
 
+void session_name_inputs(struct session *session, const struct session *of)
+{
+    for (size_t i = 0; i < of->inputs.count; i++) {
+        if (!of->inputs.input[i].usable) {
+            const struct input *input = &of->inputs.input[i];
+            emit_input(&session->emit, input->path, NULL, input->rank, false, -1, -1, false);
+        }
+    }
+    for (size_t i = 0; i < of->chosen.processes; i++) {
+        const struct process *p = of->chosen.process[i];
+        emit_input(&session->emit, p->path, p->kind, p->rank, p->complete, (int64_t)p->events,
+                   (int64_t)MIN(p->lost, (uint64_t)INT64_MAX), is_simulated(p));
+    }
+}
+
 bool session_begin(struct session *session, enum emit_style style)
 {
     const struct options *options = &session->options;
     if (!begin_answer(session)) return false;
     emit_begin(&session->emit, &session->out, options->format, style, options->command);
-    emit_rules(&session->emit, options->rules);
-    for (size_t i = 0; i < session->inputs.count; i++) {
-        if (!session->inputs.input[i].usable) {
-            const struct input *input = &session->inputs.input[i];
-            emit_input(&session->emit, input->path, NULL, input->rank, false, -1, -1, false);
-        }
-    }
-    for (size_t i = 0; i < session->chosen.processes; i++) {
-        const struct process *p = session->chosen.process[i];
-        emit_input(&session->emit, p->path, p->kind, p->rank, p->complete, (int64_t)p->events,
-                   (int64_t)MIN(p->lost, (uint64_t)INT64_MAX), is_simulated(p));
-    }
+    emit_rules(&session->emit, options->file_rules == FILE_RULES_DFANALYZER ? RULES_DFANALYZER : options->rules);
+    session_name_inputs(session, session);
     return true;
 }
 
@@ -199,7 +253,7 @@ static void say_nothing_found(const struct options *options)
 void session_end(struct session *session, bool found)
 {
     session->found += found;
-    if (!found) say_nothing_found(&session->options);
+    if (!found && is_filtered(&session->options)) say_nothing_found(&session->options);
     if (session->options.questions > 1) return;
     if (!found) {
         out_discard(&session->out);

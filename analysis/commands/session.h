@@ -9,6 +9,14 @@
 #include "commands/summaries.h"
 #include "write/emit.h"
 
+/* The exit status, beside 0. */
+enum {
+    STATUS_NOTHING = 1, /* no input is usable, or the filters leave nothing */
+    STATUS_USAGE = 2,
+    STATUS_PARTIAL = 3, /* there is an answer, but an input was damaged or lost records */
+    STATUS_GATE = 4,    /* a budget or gate was exceeded, or could not be judged */
+};
+
 struct session {
     struct options options;
     struct inputs inputs;
@@ -37,8 +45,10 @@ bool session_summarise(struct session *session);
 void *const *session_summaries(struct session *session);
 /* Opens the output and begins the answer, with its list of inputs. */
 bool session_begin(struct session *session, enum emit_style style);
-/* Ends the answer. `found` is false if the filters left nothing: a message then names the filters, and nothing is
- * written. */
+/* Names the inputs of another session in this one's answer, before its first row. */
+void session_name_inputs(struct session *session, const struct session *of);
+/* Ends the answer. `found` is false if nothing is left: nothing is written then, and a message names the filters, if
+ * there are any. A command whose question no filter can empty says itself why there is no answer. */
 void session_end(struct session *session, bool found);
 
 /* Marks the answer as partial: a command found damage in an input after loading. */

@@ -5,6 +5,13 @@
 #include <stdlib.h>
 
 #include "ask/comm/taken.h"
+#include "ask/critical/critical.h"
+#include "ask/device/idle.h"
+#include "ask/diff/taken.h"
+#include "ask/device/queue.h"
+#include "ask/io/taken.h"
+#include "ask/steps/steps.h"
+#include "ask/hang/taken.h"
 #include "ask/timeline.h"
 #include "base/jobs.h"
 

@@ -1,8 +1,10 @@
-/* export_chrome.c - writes a trace in the Chrome trace event format, for Perfetto and chrome://tracing.
+/* chrome.c - writes a trace in the Chrome trace event format, for Perfetto and chrome://tracing.
  *
- * One process keeps its numbers, and the events of a Kineto trace stay as they are. Several are merged (merge.h).
+ * One process keeps its numbers, and the events of a Kineto trace stay as they are. Several are merged (merge.h), and so is
+ * a dftracer trace, whose events need another form.
  */
-#include "commands/merge.h"
+#include "commands/export/each.h"
+#include "commands/export/merge.h"
 #include "write/export_kineto.h"
 #include "write/export_tfr.h"
 
@@ -54,10 +56,11 @@ static void read_and_write_one(struct session *session)
 
 void cmd_export_chrome(struct session *session)
 {
-    if (session_inputs(session) == 1) {
+    bool is_one = session_inputs(session) == 1 && session->inputs.input[0].kind != INPUT_DFTRACER;
+    if (is_one) {
         if (session_load(session, WANT_BOTH, true)) write_one(session, &session->chosen);
-    } else if (merge_load(session)) {
-        if (session->chosen.processes == 1) read_and_write_one(session);
+    } else if (each_load(session)) {
+        if (session->chosen.processes == 1 && !is_of_dftracer(session->chosen.process[0])) read_and_write_one(session);
         else merge_write(session, "chrome");
     }
 }

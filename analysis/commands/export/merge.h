@@ -4,9 +4,7 @@
 
 #include "commands/session.h"
 
-/* Reads what the inputs are, which is all that merge_write needs. */
-bool merge_load(struct session *session);
-/* Reads each input again, and writes it. */
+/* Reads each input again, and writes it. The session needs no more than each_load (each.h). */
 void merge_write(struct session *session, const char *artefact);
 
 #endif

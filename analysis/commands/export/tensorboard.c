@@ -1,4 +1,4 @@
-/* export_tensorboard.c - writes a directory for TensorBoard's PyTorch profiler plugin: one file per process.
+/* tensorboard.c - writes a directory for TensorBoard's PyTorch profiler plugin: one file per process.
  *
  * The plugin reads files whose names end in .pt.trace.json.gz and parses the names as HOST_PID.rankR.TIME. The part
  * before the time is the worker; the worker's last _number is the process on a host. The files of one worker are

@@ -12,7 +12,7 @@
 
 #include "ask/comm/late.h"
 #include "ask/comm/taken.h"
-#include "commands/comm.h"
+#include "commands/ranks/comm.h"
 #include "write/values.h"
 
 #define FIRST_OF_HEALTH ",samples"

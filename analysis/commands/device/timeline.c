@@ -4,12 +4,12 @@
  * device work, busy the union of all device work. Exposed communication is communication that no computation
  * overlaps; exposed copies are copies that neither overlaps. --rules hta answers in HTA's words instead (hta.h).
  */
-#include "commands/timeline.h"
+#include "commands/device/timeline.h"
 
 #include <math.h>
 #include <stdio.h>
 
-#include "commands/hta.h"
+#include "commands/device/hta.h"
 
 struct shares {
     int64_t total, busy, kind[NR_WORK_KINDS], exposed_communication, exposed_memory;

@@ -1,12 +1,10 @@
 /* hta.c - answers timeline, overlap and breakdown with --rules hta, in HTA's words, keys and rounding. */
-#include "commands/hta.h"
+#include "commands/device/hta.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 #include "write/short_names.h"
-
-enum { STATUS_USAGE = 2 };
 
 /* Refuses the filters without a meaning here. A filter can only choose rows of HTA's table: cutting rows and choosing
  * by stage have no counterpart in HTA. */
@@ -29,8 +27,23 @@ static bool refused(struct session *session)
 
 bool hta_load(struct session *session)
 {
-    return !refused(session) &&
-           session_load(session, WANT_DEVICE | WANT_RANGES | WANT_LAUNCHES | WANT_OPERATORS, false);
+    return hta_load_more(session, 0);
+}
+
+bool hta_load_more(struct session *session, unsigned more)
+{
+    return !refused(session) && session_load(session,
+                                             WANT_DEVICE | WANT_RANGES | WANT_LAUNCHES | WANT_OPERATORS |
+                                                 WANT_EVENT_NUMBERS | WANT_COPIED | WANT_COUNTERS | more,
+                                             false);
+}
+
+bool hta_is_only_other(struct session *session, const char *command)
+{
+    if (session->options.rules != RULES_TRACELENS) return true;
+    complain(NULL, "%s has no --rules tracelens: TraceLens has no such table; use exact or hta", command);
+    session->status = STATUS_USAGE;
+    return false;
 }
 
 /* Ends an answer whose totals have begun: prints the counts, reports ranks without values, sets the exit status. */

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "commands/hta.h"
-#include "commands/timeline.h"
+#include "commands/device/hta.h"
+#include "commands/device/timeline.h"
 
 struct kind_row {
     char *kind;

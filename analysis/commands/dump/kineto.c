@@ -1,9 +1,10 @@
-/* dump_kineto.c - prints the events of a Kineto trace as stored in the file, one per row.
+/* kineto.c - prints the events of a Kineto trace as stored in the file, one per row; those of a dftracer trace in the form
+ * of a Chrome trace, with the files that their hashes stand for.
  *
  * An event's members that are not keys of the row go to its values. Numbers keep their digits. Profilers write some
  * text that is not JSON: NaN and the like become null, bytes that are not UTF-8 become U+FFFD.
  */
-#include "commands/dump_kineto.h"
+#include "commands/dump/kineto.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 #include "ask/dump_choice.h"
 #include "read/kineto.h"
 #include "utf8.h"
+#include "write/dftracer/to_chrome.h"
 #include "write/export_kineto.h"
 
 struct dump {
@@ -155,5 +157,15 @@ void dump_kineto(struct session *session, const struct process *process, int64_t
     kineto_read(process->path, process->how, &sink, &damage, &notes, &done); /* the first pass reported the damage */
     notes_free(&notes);
     dump_choice_free(&dump.chosen);
+    text_free(&dump.clean);
+}
+
+void dump_dftracer(struct session *session, const struct process *process, uint64_t top, uint64_t *rows)
+{
+    struct dump dump = {.session = session, .process = process, .from = INT64_MIN, .to = INT64_MAX, .top = top};
+    const struct event_taker taker = {.context = &dump, .event = dump_event};
+    uint64_t events = 0;
+    dump.rows = rows;
+    export_dftracer_events(&session->chosen, process, &taker, &events);
     text_free(&dump.clean);
 }

@@ -2,14 +2,14 @@
  *
  * Records come in file order: chunk after chunk, each of one thread, then the live chunks. No record is kept in memory:
  * the first pass over a trace finds its clock and its functions, the second pass prints. Times count from the run's
- * first record. dump_kineto.c prints PyTorch traces.
+ * first record. kineto.c prints PyTorch traces.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ask/dump_choice.h"
-#include "commands/dump_kineto.h"
+#include "commands/dump/kineto.h"
 #include "commands/session.h"
 #include "model/frames.h"
 #include "write/values.h"
@@ -248,10 +248,12 @@ void cmd_dump(struct session *session)
     unsigned want = WANT_FUNCS | (dump_is_filtered(&session->options) ? WANT_FOR_DUMP : 0);
     if (!session_load(session, want, true) || !session_begin(session, STYLE_LINES)) return;
     selection_window(&session->chosen, &dump.from, &dump.to);
-    for (size_t i = 0; i < session->chosen.processes; i++)
-        if (is_of_kineto(session->chosen.process[i]))
-            dump_kineto(session, session->chosen.process[i], dump.from, dump.to, session->options.top, &dump.rows);
-        else dump_process(&dump, session->chosen.process[i]);
+    for (size_t i = 0; i < session->chosen.processes; i++) {
+        const struct process *p = session->chosen.process[i];
+        if (is_of_kineto(p)) dump_kineto(session, p, dump.from, dump.to, session->options.top, &dump.rows);
+        else if (is_of_dftracer(p)) dump_dftracer(session, p, session->options.top, &dump.rows);
+        else dump_process(&dump, p);
+    }
     emit_totals(&session->emit);
     emit_count(&session->emit, "records", dump.rows);
     emit_end(&session->emit);

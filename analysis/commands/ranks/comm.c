@@ -5,13 +5,13 @@
  * the skew of their collectives too small and the transfer time too long; a message says so.
  * --rules tracelens: the collectives, keys and values of TraceLens's NcclAnalyser (ask/comm/tracelens.h).
  */
-#include "commands/comm.h"
+#include "commands/ranks/comm.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { STATUS_USAGE = 2, SHOWN_WAITS = 8 };
+enum { SHOWN_WAITS = 8 };
 
 /* ---- printing ---- */
 

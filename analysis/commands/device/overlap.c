@@ -5,8 +5,8 @@
  */
 #include <math.h>
 
-#include "commands/hta.h"
-#include "commands/timeline.h"
+#include "commands/device/hta.h"
+#include "commands/device/timeline.h"
 
 static void emit_rank(struct emit *e, const struct timeline *timeline, const struct rank_time *rank)
 {

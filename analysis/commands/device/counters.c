@@ -1,0 +1,164 @@
+/* counters.c - reports CUPTI's counters of each kernel with the operators around its launch: one row per range. */
+#include "ask/device/counters.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "ask/choice.h"
+#include "commands/device/hta.h"
+
+enum { MOST_SHOWN = 64 }; /* operators of a stack */
+
+struct sums {
+    struct map place; /* by name of a counter */
+    struct counted *sum;
+    size_t count, capacity;
+    uint64_t ranges, shown, all;
+    int64_t time;
+    double flops;
+    bool has_flops;
+};
+
+static void emit_counter(struct session *session, uint32_t name, double value)
+{
+    static const double EXACT = 9007199254740992.0; /* 2^53 */
+    const char *key = model_name(&session->model, name);
+    if (fabs(value) < EXACT && floor(value) == value) emit_int(&session->emit, key, (int64_t)value);
+    else emit_double(&session->emit, key, value);
+}
+
+static void emit_counters(struct session *session, const struct counted *counted, size_t count)
+{
+    emit_open(&session->emit, "counters", false);
+    for (size_t i = 0; i < count; i++) emit_counter(session, counted[i].counter, counted[i].value);
+    emit_close(&session->emit);
+}
+
+static void emit_operator(struct session *session, const struct process *process, const char *key, uint32_t span)
+{
+    if (span == NO_PLACE) emit_null(&session->emit, key);
+    else emit_text(&session->emit, key, model_name(&session->model, process->spans.name[span]));
+}
+
+static void emit_stack(struct session *session, const struct counter_rows *rows, uint32_t at)
+{
+    uint32_t stack[MOST_SHOWN];
+    size_t count = 0;
+    emit_open(&session->emit, "op_stack", true);
+    for (; at != NO_PLACE && count < MOST_SHOWN; at = rows->outer[at]) stack[count++] = at;
+    if (at != NO_PLACE) emit_text(&session->emit, NULL, "...");
+    while (count) emit_operator(session, rows->process, NULL, stack[--count]);
+    emit_close(&session->emit);
+}
+
+static void emit_range(struct session *session, const struct counter_rows *rows, const struct counter_row *row,
+                       bool by_hta)
+{
+    struct emit *e = &session->emit;
+    const struct counter_ranges *c = &rows->process->counters;
+    const struct counter_range *range = &c->range[row->range];
+    const struct name *name = names_get(&session->model.names, range->name);
+    struct interval when =
+        by_hta ? hta_times(rows->process, range->start, range->end) : (struct interval){range->start, range->end};
+    emit_row(e);
+    emit_known(e, "rank", rows->process->rank);
+    emit_count(e, "range", row->number);
+    emit_bytes_text(e, "kernel", name->text, name->length);
+    emit_us(e, "duration_us", when.end - when.start);
+    emit_counters(session, c->counted + range->first, range->count);
+    emit_double(e, "flops", row->has_flops ? row->flops : NAN);
+    emit_operator(session, rows->process, "top_op", row->top);
+    emit_operator(session, rows->process, "bottom_op", row->bottom);
+    emit_stack(session, rows, row->bottom);
+    emit_row_end(e);
+}
+
+static void add(struct sums *sums, const struct process *process, const struct counter_row *row)
+{
+    const struct counter_range *range = &process->counters.range[row->range];
+    sums->ranges++;
+    sums->time = add_ns(sums->time, range->end - range->start);
+    sums->flops += row->flops;
+    sums->has_flops |= row->has_flops;
+    for (size_t i = range->first; i < range->first + range->count; i++) {
+        const struct counted *counted = &process->counters.counted[i];
+        size_t place = map_number(&sums->place, counted->counter);
+        if (place == sums->count) {
+            sums->sum = mem_grow(sums->sum, &sums->capacity, sums->count + 1, sizeof *sums->sum);
+            sums->sum[sums->count++] = (struct counted){counted->counter, 0};
+        }
+        sums->sum[place].value += counted->value;
+    }
+}
+
+/* A range belongs to the stages, the steps and the time of its launch. */
+static bool is_chosen(const struct choice *choice, const struct counter_row *row)
+{
+    const struct process *p = choice->process;
+    if (row->launch == NO_PLACE) return !is_filtered(choice->options);
+    return choice_call(choice, p->spans.start[row->launch], row->launch) &&
+           choice_in_stage(choice, &choice->attribution->span[row->launch]);
+}
+
+static void answer_process(struct session *session, const struct process *process, const struct hta_frame *frame,
+                           struct sums *sums)
+{
+    struct counter_rows rows;
+    struct attribution attribution;
+    struct choice choice;
+    uint64_t top = session->options.top;
+    counters_of(&rows, process, frame, &session->model.names);
+    sums->all += rows.count;
+    attribute(&attribution, process, true);
+    choice_init(&choice, &session->chosen, process, &attribution);
+    if (rows.count && rows.launches != rows.count) {
+        complain(process->path, "%zu ranges with counters, but %zu launches of kernels: %s", rows.count, rows.launches,
+                 frame ? "HTA has no rows then; --rules exact shows the counters"
+                       : "it is unknown which operator launched which");
+    }
+    for (size_t i = 0; i < rows.count && (!frame || rows.launches == rows.count); i++) {
+        if (!is_chosen(&choice, &rows.row[i])) continue;
+        add(sums, process, &rows.row[i]);
+        if (!top || sums->shown++ < top) emit_range(session, &rows, &rows.row[i], frame != NULL);
+    }
+    choice_free(&choice);
+    attribution_free(&attribution);
+    counters_free(&rows);
+}
+
+/* HTA's rules answer for the ranks in order, ours in the order of the inputs. */
+static void answer_all(struct session *session, struct sums *sums)
+{
+    struct hta_frames frames = {0};
+    bool by_hta = session->options.rules == RULES_HTA;
+    if (by_hta) hta_frames(&frames, &session->chosen);
+    for (size_t i = 0; i < session->chosen.processes; i++) {
+        const struct hta_frame *frame = by_hta ? &frames.frame[i] : NULL;
+        answer_process(session, frame ? frame->process : session->chosen.process[i], frame, sums);
+    }
+    hta_frames_free(&frames);
+}
+
+void cmd_counters(struct session *session)
+{
+    struct sums sums = {0};
+    struct emit *e = &session->emit;
+    bool by_hta = session->options.rules == RULES_HTA;
+    if (!hta_is_only_other(session, "counters")) return;
+    if (!(by_hta ? hta_load(session) : session_load(session, COUNTERS_WANT, false))) return;
+    if (!session_begin(session, STYLE_TABLE)) return;
+    answer_all(session, &sums);
+    emit_totals(e);
+    emit_count(e, "ranges", sums.ranges);
+    emit_us(e, "duration_us", sums.time);
+    emit_counters(session, sums.sum, sums.count);
+    emit_double(e, "flops", sums.has_flops ? sums.flops : NAN);
+    emit_end(e);
+    if (!sums.all) {
+        complain(NULL, "no ranges with CUPTI counters: record with torch.profiler's "
+                       "_ExperimentalConfig(profiler_metrics=[...], profiler_measure_per_kernel=True)");
+    }
+    session_end(session, sums.ranges != 0);
+    map_free(&sums.place);
+    free(sums.sum);
+}

@@ -1,0 +1,66 @@
+/* idle.c - reports why streams are idle: one row per rank, device and stream. */
+#include "ask/device/idle.h"
+
+#include <math.h>
+
+#include "commands/device/hta.h"
+
+static const char *const causes[NR_IDLE_CAUSES][2] = {[IDLE_HOST] = {"host_wait_us", "host_wait_pct"},
+                                                      [IDLE_KERNEL] = {"kernel_wait_us", "kernel_wait_pct"},
+                                                      [IDLE_OTHER] = {"other_us", "other_pct"}};
+
+static void emit_times(struct session *session, const int64_t time[NR_IDLE_CAUSES])
+{
+    int64_t all = 0;
+    for (int cause = 0; cause < NR_IDLE_CAUSES; cause++) all = add_ns(all, time[cause]);
+    for (int cause = 0; cause < NR_IDLE_CAUSES; cause++) {
+        double share = all ? (double)time[cause] / (double)all : NAN;
+        emit_us(&session->emit, causes[cause][0], time[cause]);
+        emit_pct(&session->emit, causes[cause][1],
+                 100 * (session->options.rules == RULES_HTA ? hta_round(share, 2) : share));
+    }
+}
+
+static void emit_rows(struct session *session, const struct idle_rows *rows)
+{
+    struct emit *e = &session->emit;
+    uint64_t top = session->options.top;
+    int64_t sum[NR_IDLE_CAUSES] = {0};
+    for (size_t i = 0; i < rows->count; i++) {
+        const struct idle_row *row = &rows->row[i];
+        for (int cause = 0; cause < NR_IDLE_CAUSES; cause++) sum[cause] = add_ns(sum[cause], row->time[cause]);
+        if (top && i >= top) continue;
+        emit_row(e);
+        emit_known(e, "rank", row->rank);
+        emit_known(e, "device", row->device);
+        emit_known(e, "stream", row->stream);
+        emit_count(e, "works", row->works);
+        emit_times(session, row->time);
+        emit_row_end(e);
+    }
+    emit_totals(e);
+    emit_count(e, "works", rows->works);
+    emit_times(session, sum);
+    emit_end(e);
+}
+
+void cmd_idle(struct session *session)
+{
+    struct idle_rows rows;
+    bool hta = session->options.rules == RULES_HTA;
+    if (!hta_is_only_other(session, "idle")) return;
+    if (!(hta ? hta_load(session) : session_summarise(session)) || !session_begin(session, STYLE_TABLE)) return;
+    if (hta) {
+        struct hta_frames frames;
+        hta_frames(&frames, &session->chosen);
+        idle_of_hta(&rows, &frames, &session->model.names);
+        hta_frames_free(&frames);
+    } else {
+        idle_collect(&rows, session_summaries(session), session->chosen.processes);
+    }
+    emit_rows(session, &rows);
+    if (!rows.works && !is_filtered(&session->options))
+        complain(NULL, "no device work was recorded; `tfanalyze info` shows the recorded events");
+    session_end(session, rows.works || !is_filtered(&session->options));
+    idle_free(&rows);
+}

@@ -1,0 +1,118 @@
+/* patterns.c - reports repeated sequences of kernels of an operator: one row per rank and sequence. */
+#include "ask/device/patterns.h"
+
+#include "commands/device/hta.h"
+#include "write/short_names.h"
+
+enum { MOST_SHOWN = 10000 }; /* MOST_SHOWN: kernels of one sequence */
+
+struct sums {
+    uint64_t patterns, count, matches, shown;
+    int64_t device, host;
+    bool failed; /* HTA raises an exception for a rank, and a message says why */
+};
+
+static void emit_sequence(struct session *session, const struct patterns *patterns, const struct pattern *row,
+                          const struct short_names *shorts)
+{
+    struct emit *e = &session->emit;
+    const uint32_t *item = &patterns->item[row->first]; /* the first one is the operator */
+    emit_open(e, "pattern", true);
+    for (size_t i = 0; i < row->length && i <= MOST_SHOWN; i++) {
+        const struct name *name = names_get(&session->model.names, i ? short_names_get(shorts, item[i]) : item[i]);
+        emit_bytes_text(e, NULL, name->text, name->length);
+    }
+    if (row->length > MOST_SHOWN + 1) emit_text(e, NULL, "...");
+    emit_close(e);
+}
+
+static void emit_patterns(struct session *session, const struct patterns *patterns, struct sums *sums)
+{
+    struct emit *e = &session->emit;
+    uint64_t top = session->options.top;
+    struct short_names shorts = {0};
+    short_names_init(&shorts, &session->model.names, patterns->item,
+                     session->options.names == NAMES_SHORT ? patterns->items : 0);
+    sums->matches += patterns->matches;
+    sums->patterns += patterns->count;
+    for (size_t i = 0; i < patterns->count; i++) {
+        const struct pattern *row = &patterns->row[i];
+        sums->count += row->count;
+        sums->device = add_ns(sums->device, row->device);
+        sums->host = add_ns(sums->host, row->host);
+        if (top && sums->shown++ >= top) continue;
+        emit_row(e);
+        emit_known(e, "rank", row->rank);
+        emit_count(e, "count", row->count);
+        emit_count(e, "kernels", row->length - 1);
+        emit_us(e, "gpu_us", row->device);
+        emit_us(e, "cpu_us", row->host);
+        emit_sequence(session, patterns, row, &shorts);
+        emit_row_end(e);
+    }
+    short_names_free(&shorts);
+}
+
+static void answer_hta(struct session *session, struct sums *sums)
+{
+    struct hta_frames frames;
+    hta_frames(&frames, &session->chosen);
+    for (size_t i = 0; i < frames.count; i++) {
+        struct patterns patterns = {0};
+        const char *fault =
+            hta_patterns(&patterns, &frames.frame[i], &session->model.names, session->options.operator_name);
+        sums->failed |= fault != NULL;
+        if (fault) complain(frames.frame[i].path, "HTA has no answer: %s; --rules exact has one", fault);
+        patterns_sort(&patterns);
+        emit_patterns(session, &patterns, sums);
+        patterns_free(&patterns);
+    }
+    hta_frames_free(&frames);
+}
+
+static void answer_exact(struct session *session, struct sums *sums)
+{
+    struct patterns patterns;
+    patterns_of(&patterns, &session->chosen, session->options.operator_name);
+    emit_patterns(session, &patterns, sums);
+    patterns_free(&patterns);
+}
+
+/* Without a row a message of its own says why, if no filter is to blame. */
+static void say_nothing(const struct session *session, const struct sums *sums)
+{
+    const char *name = session->options.operator_name;
+    if (is_filtered(&session->options) || sums->failed) return;
+    if (session->options.rules == RULES_HTA)
+        complain(NULL,
+                 "HTA finds no operator `%s` with three or more kernels; --rules exact counts shorter sequences too",
+                 name);
+    else if (sums->matches)
+        complain(NULL, "%llu operators match --operator %s, and none launched a kernel",
+                 (unsigned long long)sums->matches, name);
+    else complain(NULL, "no operator or stage has `%s` in its name; `tfanalyze ops` lists the operators", name);
+}
+
+void cmd_patterns(struct session *session)
+{
+    struct sums sums = {0};
+    bool by_hta = session->options.rules == RULES_HTA;
+    if (!hta_is_only_other(session, "patterns")) return;
+    if (!session->options.operator_name || !*session->options.operator_name) {
+        complain(NULL, "patterns needs --operator NAME: a part of the name of the operators whose kernels to compare");
+        session->status = STATUS_USAGE;
+        return;
+    }
+    if (!(by_hta ? hta_load_more(session, WANT_ALL_SPANS) : session_load(session, PATTERNS_WANT, false))) return;
+    if (!session_begin(session, STYLE_TABLE)) return;
+    if (by_hta) answer_hta(session, &sums);
+    else answer_exact(session, &sums);
+    emit_totals(&session->emit);
+    emit_count(&session->emit, "patterns", sums.patterns);
+    emit_count(&session->emit, "count", sums.count);
+    emit_us(&session->emit, "gpu_us", sums.device);
+    emit_us(&session->emit, "cpu_us", sums.host);
+    emit_end(&session->emit);
+    if (!sums.count) say_nothing(session, &sums);
+    session_end(session, sums.count != 0);
+}

@@ -1,0 +1,82 @@
+/* steps.c - reports the time of each profiler step by what the process did, and the use of the devices. */
+#include "ask/steps/steps.h"
+
+#include "commands/session.h"
+
+static const char *const part_keys[NR_PARTS] = {
+    [PART_KERNEL] = "kernel_us",     [PART_MEMCPY] = "memcpy_us",
+    [PART_MEMSET] = "memset_us",     [PART_COMMUNICATION] = "communication_us",
+    [PART_RUNTIME] = "runtime_us",   [PART_DATALOADER] = "dataloader_us",
+    [PART_CPU_EXEC] = "cpu_exec_us", [PART_OTHER] = "other_us"};
+
+static void emit_step(struct emit *e, const struct step_row *row)
+{
+    emit_row(e);
+    emit_known(e, "rank", row->rank);
+    if (row->number == NO_PLACE) emit_null(e, "step");
+    else emit_count(e, "step", row->number);
+    emit_us(e, "total_us", row->total);
+    for (int part = 0; part < NR_PARTS; part++)
+        if (row->known >> part & 1) emit_us(e, part_keys[part], row->part[part]);
+        else emit_null(e, part_keys[part]);
+    emit_row_end(e);
+}
+
+static void emit_shares(struct emit *e, const struct step_device *device)
+{
+    emit_pct(e, "gpu_utilization_pct", device_utilization(device));
+    emit_pct(e, "sm_efficiency_pct", device_sm_efficiency(device));
+    emit_pct(e, "occupancy_pct", device_occupancy(device));
+    emit_pct(e, "tensor_core_pct", device_tensor_core(device));
+}
+
+static void emit_sums(struct emit *e, const struct steps *steps)
+{
+    struct step_device sum = steps_sum(steps);
+    emit_totals(e);
+    emit_count(e, "steps", steps->count);
+    emit_shares(e, &sum);
+    if (e->format != FORMAT_JSON) return;
+    emit_open(e, "devices", true);
+    for (size_t i = 0; i < steps->devices; i++) {
+        emit_open(e, NULL, false);
+        emit_known(e, "rank", steps->device[i].rank);
+        emit_known(e, "device", steps->device[i].device);
+        emit_shares(e, &steps->device[i]);
+        emit_close(e);
+    }
+    emit_close(e);
+}
+
+/* Says what the answer leaves out or assumes. */
+static void say(const struct session *session, const struct steps *steps)
+{
+    struct step_device sum = steps_sum(steps);
+    if (steps->whole)
+        complain(NULL, "%llu traces have no steps (ProfilerStep#N): the row of such a trace is all of it",
+                 (unsigned long long)steps->whole);
+    if (steps->cut)
+        complain(NULL,
+                 "%llu steps at the end are left out, because the profiler may have missed some of their kernels; "
+                 "--step shows them",
+                 (unsigned long long)steps->cut);
+    if (sum.unsized && sum.unsized < sum.counted)
+        complain(NULL, "the blocks of %llu of %llu kernels are unknown: sm_efficiency_pct is too low",
+                 (unsigned long long)sum.unsized, (unsigned long long)sum.counted);
+    if (!steps->count && !is_filtered(&session->options))
+        complain(NULL, "no steps, operators or device work were recorded; `tfanalyze info` shows the recorded events");
+}
+
+void cmd_steps(struct session *session)
+{
+    struct steps steps;
+    uint64_t top = session->options.top;
+    if (!session_summarise(session) || !session_begin(session, STYLE_TABLE)) return;
+    steps_collect(&steps, session_summaries(session), session->chosen.processes);
+    for (size_t i = 0; i < steps.count && (!top || i < top); i++) emit_step(&session->emit, &steps.row[i]);
+    emit_sums(&session->emit, &steps);
+    emit_end(&session->emit);
+    say(session, &steps);
+    session_end(session, steps.count || !is_filtered(&session->options));
+    steps_free(&steps);
+}

@@ -1,0 +1,254 @@
+/* diff.c - reports what changed from one run to another, by kernel, operator or stage.
+ *
+ * Each run is loaded by a session of its own: it has its own names, and a file that both runs hold counts for both.
+ */
+#include "ask/diff/diff.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "ask/diff/timing_file.h"
+#include "commands/session.h"
+
+struct sides {
+    struct session *session;
+    struct session side[SIDES]; /* not used for a timing.json */
+    bool is_timing[SIDES], any_timing;
+    struct diff diff;
+};
+
+static const char *const side_names[SIDES] = {"A", "B"};
+
+/* ---- options ---- */
+
+static const char *filter_without_meaning(const struct options *o)
+{
+    bool hta = o->rules == RULES_HTA, kernels = diff_by(o) == BY_KERNEL && !hta;
+    return o->device.count && !kernels   ? "--device"
+           : o->stream.count && !kernels ? "--stream"
+           : o->stage.count && hta       ? "--stage"
+           : o->cycle.count && hta       ? "--cycle"
+           : !isnan(o->from) && hta      ? "--from"
+           : !isnan(o->to) && hta        ? "--to"
+                                         : NULL;
+}
+
+/* A timing.json has stages and their durations only. */
+static const char *option_without_timing(const struct options *o)
+{
+    return o->by == BY_KERNEL || o->by == BY_OP ? "--by"
+           : o->rules == RULES_HTA              ? "--rules hta"
+           : o->rank.count                      ? "--rank"
+           : o->pid.count                       ? "--pid"
+           : is_filtered(o)                     ? "a filter of events"
+                                                : NULL;
+}
+
+static bool refused(struct sides *s)
+{
+    struct options *o = &s->session->options;
+    const char *filter = NULL, *why = NULL;
+    if (o->rules == RULES_TRACELENS) why = "diff has no --rules tracelens; use exact or hta";
+    else if (o->rules == RULES_HTA && o->by == BY_STAGE)
+        why = "diff --rules hta compares the rows of HTA, which has no stages; --by takes kernel and op then";
+    else if (s->any_timing && (filter = option_without_timing(o)) != NULL)
+        why = "has no meaning for a timing.json, which has durations of whole stages only";
+    else if (!s->any_timing && (filter = filter_without_meaning(o)) != NULL)
+        why = o->rules == RULES_HTA ? "and --rules hta exclude each other: HTA has no counterpart of it"
+                                    : "chooses device work; it needs --by kernel";
+    if (why) {
+        complain(NULL, "%s%s%s", filter ? filter : "", filter ? " " : "", why);
+        s->session->status = STATUS_USAGE;
+    }
+    return why != NULL;
+}
+
+/* ---- loading ---- */
+
+/* Loads one run. Returns false, after a message, if it has nothing usable. */
+static bool load_side(struct sides *s, int side)
+{
+    const struct options *options = &s->session->options;
+    char *input = options->inputs.text[side];
+    struct session *own = &s->side[side];
+    if (s->is_timing[side]) {
+        if (timing_file_add(&s->diff, side, input)) return true;
+        s->session->status = STATUS_NOTHING;
+        return false;
+    }
+    own->options = *options;
+    own->options.inputs = (struct strings_list){&options->inputs.text[side], 1};
+    own->options.by = s->any_timing ? BY_STAGE : own->options.by;
+    if (session_summarise(own)) {
+        if (own->status) s->session->status = own->status;
+        return true;
+    }
+    s->session->status = own->status;
+    complain(NULL, "%s: there is nothing to compare in %s", side_names[side], input);
+    return false;
+}
+
+/* HTA reads PyTorch traces only. */
+static bool are_of_hta(const struct sides *s)
+{
+    for (int side = 0; side < SIDES; side++) {
+        const struct selection *chosen = &s->side[side].chosen;
+        for (size_t i = 0; i < chosen->processes; i++) {
+            if (is_of_kineto(chosen->process[i])) continue;
+            complain(chosen->process[i]->path,
+                     "is no PyTorch trace, and --rules hta compares only these; `tfanalyze export chrome` makes one");
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- collecting ---- */
+
+static void say_ranks(const struct diff_ranks *ranks, int side)
+{
+    struct text list = {0};
+    size_t missing = 0;
+    for (size_t i = 0; i < ranks->count[side]; i++) {
+        int64_t rank = ranks->rank[side][i];
+        if (diff_ranks_has(ranks, side, rank)) continue;
+        missing++;
+        if (missing <= 16) text_format(&list, "%s%lld", missing > 1 ? ", " : "", (long long)rank);
+    }
+    if (missing)
+        complain(NULL, "%zu of %zu ranks of %s are not in %s and are left out: %s%s", missing, ranks->count[side],
+                 side_names[side], side_names[1 - side], list.data, missing > 16 ? ", ..." : "");
+    text_free(&list);
+}
+
+static bool collect_common(struct sides *s)
+{
+    struct diff_ranks ranks;
+    diff_ranks_init(&ranks, &s->side[SIDE_A].chosen, &s->side[SIDE_B].chosen);
+    bool good = ranks.common || ranks.one_each;
+    if (!good) complain(NULL, "A and B have no rank in common; `rank=N:INPUT` gives an input the rank N");
+    if (ranks.one_each)
+        complain(NULL, "A is of rank %lld and B of rank %lld: they are compared", (long long)ranks.rank[SIDE_A][0],
+                 (long long)ranks.rank[SIDE_B][0]);
+    for (int side = 0; side < SIDES && good; side++) {
+        say_ranks(&ranks, side);
+        diff_collect(&s->diff, side, &s->side[side].chosen, session_summaries(&s->side[side]), &ranks);
+    }
+    diff_ranks_free(&ranks);
+    return good;
+}
+
+static bool collect_hta(struct sides *s)
+{
+    for (int side = 0; side < SIDES; side++) {
+        if (diff_collect_hta(&s->diff, side, &s->side[side].chosen, session_summaries(&s->side[side]))) continue;
+        complain(s->session->options.inputs.text[side],
+                 "has no step (ProfilerStep#N), and HTA compares the first step of each run; --rules exact compares "
+                 "whole runs");
+        return false;
+    }
+    return true;
+}
+
+static bool collect(struct sides *s)
+{
+    bool good = true;
+    if (s->session->options.rules == RULES_HTA) {
+        good = are_of_hta(s) && collect_hta(s);
+    } else if (s->any_timing) {
+        for (int side = 0; side < SIDES; side++)
+            if (!s->is_timing[side])
+                diff_collect_timing(&s->diff, side, &s->side[side].chosen, session_summaries(&s->side[side]));
+    } else {
+        good = collect_common(s);
+    }
+    if (!good) s->session->status = STATUS_NOTHING;
+    return good;
+}
+
+/* ---- printing ---- */
+
+static const char *kind_name(const struct sides *s, const struct diff_row *row)
+{
+    if (s->session->options.rules == RULES_HTA) return NULL; /* HTA unites all kinds of a name */
+    return row->kind == DIFF_OPERATOR ? "operator" : row->kind == DIFF_STAGE ? "stage" : work_kind_names[row->kind];
+}
+
+static void emit_calls(struct emit *e, const char *key, uint64_t calls)
+{
+    if (calls == CALLS_UNKNOWN) emit_null(e, key);
+    else emit_count(e, key, calls);
+}
+
+static void emit_change(struct emit *e, int64_t a, int64_t b)
+{
+    emit_us(e, "total_a_us", a);
+    emit_us(e, "total_b_us", b);
+    emit_us(e, "change_us", add_ns(b, -a));
+    emit_pct(e, "change_pct", diff_pct(a, b));
+}
+
+static void emit_diff_row(struct sides *s, const struct diff_row *row)
+{
+    struct emit *e = &s->session->emit;
+    const struct name *name = names_get(&s->diff.names, row->name);
+    emit_row(e);
+    emit_bytes_text(e, "name", name->text, name->length);
+    emit_text(e, "kind", kind_name(s, row));
+    emit_calls(e, "calls_a", row->calls[SIDE_A]);
+    emit_calls(e, "calls_b", row->calls[SIDE_B]);
+    emit_change(e, row->time[SIDE_A], row->time[SIDE_B]);
+    emit_text(e, "state", diff_state_names[diff_state(row, s->session->options.rules)]);
+    emit_row_end(e);
+}
+
+static void emit_sums(struct sides *s)
+{
+    static const char *const keys[] = {"total_a_us", "total_b_us", "change_us", "change_pct"};
+    const struct diff *diff = &s->diff;
+    struct emit *e = &s->session->emit;
+    size_t states[NR_DIFF_STATES] = {0};
+    emit_totals(e);
+    if (diff->has_total[SIDE_A] && diff->has_total[SIDE_B]) emit_change(e, diff->total[SIDE_A], diff->total[SIDE_B]);
+    else
+        for (size_t i = 0; i < ARRAY_SIZE(keys); i++) emit_null(e, keys[i]);
+    for (size_t i = 0; i < diff->count; i++) states[diff_state(&diff->row[i], s->session->options.rules)]++;
+    for (int i = 0; i < NR_DIFF_STATES; i++) emit_count(e, diff_state_names[i], states[i]);
+    emit_end(e);
+}
+
+static void print(struct sides *s)
+{
+    struct session *session = s->session;
+    uint64_t top = session->options.top;
+    if (!session_begin(session, STYLE_TABLE)) return;
+    for (int side = 0; side < SIDES; side++)
+        if (s->is_timing[side])
+            emit_input(&session->emit, session->options.inputs.text[side], "timing", -1, true, -1, -1, false);
+        else session_name_inputs(session, &s->side[side]);
+    diff_sort(&s->diff);
+    for (size_t i = 0; i < s->diff.count && (!top || i < top); i++) emit_diff_row(s, &s->diff.row[i]);
+    emit_sums(s);
+    bool found = s->diff.count || !is_filtered(&session->options);
+    if (!s->diff.count && found)
+        complain(NULL, "neither run has anything to compare; `tfanalyze info` shows what they have");
+    session_end(session, found);
+}
+
+void cmd_diff(struct session *session)
+{
+    struct sides *s = mem_zero(1, sizeof *s);
+    s->session = session;
+    diff_init(&s->diff);
+    for (int side = 0; side < SIDES; side++) {
+        s->is_timing[side] = is_timing_file(session->options.inputs.text[side]);
+        s->any_timing |= s->is_timing[side];
+    }
+    if (!refused(s) && load_side(s, SIDE_A) && load_side(s, SIDE_B) && collect(s)) print(s);
+    for (int side = 0; side < SIDES; side++) {
+        s->side[side].options = (struct options){0}; /* they are those of `session` */
+        session_free(&s->side[side]);
+    }
+    diff_free(&s->diff);
+    free(s);
+}

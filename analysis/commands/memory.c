@@ -1,0 +1,474 @@
+/* memory.c - reports memory: over time, its changes, the peaks of stages, leaks, and who held it when there was none.
+ *
+ * Each process answers for itself, as each has its own allocators. Rows over time are printed as they come, in lines: a
+ * trace may have millions of them.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ask/memory/categories.h"
+#include "ask/memory/holders.h"
+#include "ask/memory/peaks.h"
+#include "ask/stages/at.h"
+#include "commands/session.h"
+#include "model/frames.h"
+
+/* The answer about one process. */
+struct answer {
+    struct session *session;
+    const struct process *process;
+    struct attribution attribution;
+    struct choice choice;
+    bool attributed; /* blocks have their stages */
+    struct memory_changes changes;
+    uint64_t rows, shown; /* of all processes; shown: those that --top lets through */
+    uint64_t sums[4];     /* totals, by layout */
+};
+
+static const char raw_keys[] = "rank,pid,time_us,device,allocator,action,bytes,category,address,allocated_bytes,"
+                               "reserved_bytes,stage,stack";
+static const char peak_keys[] =
+    "stage,rank,pid,device,allocator,calls,peak_allocated_bytes,peak_reserved_bytes,allocated_bytes,freed_bytes";
+static const char leak_keys[] = "stage,rank,pid,device,allocator,blocks,bytes,outliving_blocks,outliving_bytes,"
+                                "leaked_blocks,leaked_bytes,stack";
+static const char oom_keys[] = "rank,pid,time_us,device,allocator,requested_bytes,allocated_bytes,reserved_bytes,"
+                               "requesting_stage,stage,blocks,bytes,pct,stack";
+
+/* ---- values ---- */
+
+static void emit_total(struct emit *e, const char *key, uint64_t bytes)
+{
+    if (bytes == TOTAL_UNKNOWN) emit_null(e, key);
+    else emit_bytes(e, key, bytes);
+}
+
+static void emit_device(struct emit *e, int64_t device)
+{
+    if (device == DEVICE_OTHER) emit_null(e, "device");
+    else emit_int(e, "device", device);
+}
+
+static void emit_name(struct emit *e, const struct model *model, const char *key, uint32_t name)
+{
+    const struct name *n = names_get(&model->names, name);
+    if (name == NAME_NONE) emit_null(e, key);
+    else emit_bytes_text(e, key, n->text, n->length);
+}
+
+/* Prints the frames, the innermost first; in text the innermost one only. */
+static void emit_stack(struct emit *e, const struct names *names, uint32_t stack)
+{
+    size_t depth = stack == NAME_NONE ? 0 : stack_depth(names, stack);
+    if (!depth) {
+        emit_null(e, "stack");
+        return;
+    }
+    emit_open(e, "stack", true);
+    for (size_t i = 0; i < (e->format == FORMAT_TEXT ? 1 : depth); i++) {
+        struct text text = {0};
+        frame_text(names_get(names, stack_frame(names, stack, i)), &text);
+        emit_text(e, NULL, text.data ? text.data : "");
+        text_free(&text);
+    }
+    emit_close(e);
+}
+
+/* Counts a row; returns false if --top leaves it out. */
+static bool begin_row(struct answer *a)
+{
+    a->rows++;
+    if (a->session->options.top && a->shown >= a->session->options.top) return false;
+    a->shown++;
+    emit_row(&a->session->emit);
+    return true;
+}
+
+static void emit_process(struct answer *a)
+{
+    emit_known(&a->session->emit, "rank", a->process->rank);
+    emit_known(&a->session->emit, "pid", a->process->pid);
+}
+
+/* Text in lines has no head of its own. */
+static void print_head(struct session *session, const char *keys)
+{
+    if (session->options.format != FORMAT_TEXT) return;
+    for (const char *p = keys; *p; p++) out_write(&session->out, *p == ',' ? " " : p, 1);
+    out_puts(&session->out, "\n");
+}
+
+/* ---- torch's rows ---- */
+
+static bool in_window(const struct answer *a, int64_t time)
+{
+    return choice_moment(&a->choice, time, time) && a->choice.outside_wanted && !a->session->options.device.count;
+}
+
+static void emit_categories(struct emit *e, const struct category_walk *walk)
+{
+    emit_open(e, "categories", false);
+    for (int i = 0; i < MEMORY_CATEGORIES; i++) emit_int(e, memory_categories[i], walk->bytes[i]);
+    emit_close(e);
+}
+
+static void category_moments(struct answer *a)
+{
+    struct emit *e = &a->session->emit;
+    struct category_walk walk;
+    category_walk_init(&walk, a->process);
+    while (category_walk_moment(&walk)) {
+        if (!in_window(a, walk.time)) continue;
+        a->sums[0] = MAX(a->sums[0], (uint64_t)MAX(walk.total, 0));
+        if (!begin_row(a)) continue;
+        emit_process(a);
+        emit_us(e, "time_us", walk.time - a->process->first);
+        emit_null(e, "device");
+        emit_null(e, "allocator");
+        emit_int(e, "allocated_bytes", walk.total);
+        emit_null(e, "reserved_bytes");
+        emit_categories(e, &walk);
+        emit_row_end(e);
+    }
+}
+
+static void category_rows(struct answer *a)
+{
+    struct emit *e = &a->session->emit;
+    struct category_walk walk;
+    category_walk_init(&walk, a->process);
+    while (category_walk_row(&walk)) {
+        const struct memory_row *row = &a->process->memory_row[walk.next - 1];
+        if (!in_window(a, row->time < 0 ? a->process->first : row->time) || !begin_row(a)) continue;
+        emit_process(a);
+        if (row->time < 0) emit_null(e, "time_us");
+        else emit_us(e, "time_us", row->time - a->process->first);
+        emit_null(e, "device");
+        emit_null(e, "allocator");
+        emit_text(e, "action", memory_actions[row->action]);
+        emit_int(e, "bytes", row->bytes);
+        emit_text(e, "category", memory_categories[row->category]);
+        emit_null(e, "address");
+        emit_int(e, "allocated_bytes", walk.total);
+        emit_null(e, "reserved_bytes");
+        emit_null(e, "stage");
+        emit_null(e, "stack");
+        emit_row_end(e);
+    }
+}
+
+/* torch's rows have no stages: the whole profile is the only row. */
+static void category_peak(struct answer *a)
+{
+    struct emit *e = &a->session->emit;
+    struct category_walk walk;
+    uint64_t peak = 0, sums[2] = {0, 0};
+    bool any = false;
+    category_walk_init(&walk, a->process);
+    while (category_walk_row(&walk)) {
+        const struct memory_row *row = &a->process->memory_row[walk.next - 1];
+        bool ends = walk.next == a->process->memory_rows || row[1].time != row->time;
+        if (!in_window(a, row->time < 0 ? a->process->first : row->time)) continue;
+        any = true;
+        if (ends) peak = MAX(peak, (uint64_t)MAX(walk.total, 0));
+        if (row->action == ACTION_CREATE) sums[0] += (uint64_t)row->bytes;
+        if (row->action == ACTION_DESTROY) sums[1] -= (uint64_t)row->bytes;
+    }
+    a->sums[0] = MAX(a->sums[0], peak);
+    if (!any || !begin_row(a)) return;
+    emit_text(e, "stage", model_name(&a->session->model, NAME_RUN));
+    emit_process(a);
+    emit_null(e, "device");
+    emit_null(e, "allocator");
+    emit_count(e, "calls", 1);
+    emit_bytes(e, "peak_allocated_bytes", peak);
+    emit_null(e, "peak_reserved_bytes");
+    emit_bytes(e, "allocated_bytes", sums[0]);
+    emit_bytes(e, "freed_bytes", sums[1]);
+    emit_row_end(e);
+}
+
+/* ---- blocks over time ---- */
+
+static bool is_chosen(const struct answer *a, const struct memory_change *change)
+{
+    struct belonging at = {change->time, NO_PLACE, VIA_NONE};
+    if (a->attributed) at = a->attribution.block[change->block];
+    return list_has(&a->session->options.device, a->changes.pool[change->pool].device) &&
+           choice_moment(&a->choice, change->time, at.time) && choice_in_stage(&a->choice, &at);
+}
+
+static void emit_pool(struct answer *a, uint32_t pool)
+{
+    emit_device(&a->session->emit, a->changes.pool[pool].device);
+    emit_name(&a->session->emit, &a->session->model, "allocator", a->changes.pool[pool].allocator);
+}
+
+static void moments(struct answer *a)
+{
+    struct emit *e = &a->session->emit;
+    for (size_t i = 0; i < a->changes.count; i++) {
+        const struct memory_change *change = &a->changes.change[i];
+        if (!is_chosen(a, change)) continue;
+        if (change->allocated != TOTAL_UNKNOWN) a->sums[0] = MAX(a->sums[0], change->allocated);
+        if (!begin_row(a)) continue;
+        emit_process(a);
+        emit_us(e, "time_us", change->time - a->session->model.start);
+        emit_pool(a, change->pool);
+        emit_total(e, "allocated_bytes", change->allocated);
+        emit_total(e, "reserved_bytes", change->reserved);
+        emit_null(e, "categories");
+        emit_row_end(e);
+    }
+}
+
+static void raw_rows(struct answer *a)
+{
+    const struct blocks *b = &a->process->blocks;
+    const struct model *model = &a->session->model;
+    struct emit *e = &a->session->emit;
+    for (size_t i = 0; i < a->changes.count; i++) {
+        const struct memory_change *change = &a->changes.change[i];
+        uint32_t stage = a->attribution.block[change->block].stage;
+        if (!is_chosen(a, change) || !begin_row(a)) continue;
+        emit_process(a);
+        emit_us(e, "time_us", change->time - model->start);
+        emit_pool(a, change->pool);
+        emit_text(e, "action", memory_actions[change->bytes > 0 ? ACTION_CREATE : ACTION_DESTROY]);
+        emit_int(e, "bytes", change->bytes);
+        emit_null(e, "category");
+        emit_hex(e, "address", b->address[change->block]);
+        emit_total(e, "allocated_bytes", change->allocated);
+        emit_total(e, "reserved_bytes", change->reserved);
+        emit_name(e, model, "stage", stage == NO_PLACE ? a->choice.outside : a->process->ranges.name[stage]);
+        emit_stack(e, &model->names, b->stack[change->block]);
+        emit_row_end(e);
+    }
+}
+
+/* ---- peaks ---- */
+
+static void peaks(struct answer *a)
+{
+    struct session *session = a->session;
+    struct emit *e = &session->emit;
+    struct peak_rows rows;
+    uint32_t torch = names_add(&session->model.names, "c10", 3); /* as the library names torch's allocators */
+    memory_peaks(&rows, &a->choice, &session->chosen, &a->changes, torch);
+    for (size_t i = 0; i < rows.count; i++) {
+        const struct peak_row *row = &rows.row[i];
+        if (row->stage == NAME_RUN && row->allocated_peak != TOTAL_UNKNOWN)
+            a->sums[0] = MAX(a->sums[0], row->allocated_peak);
+        if (!begin_row(a)) continue;
+        emit_stage(e, names_get(&session->model.names, row->stage));
+        emit_process(a);
+        emit_device(e, row->device);
+        emit_name(e, &session->model, "allocator", row->allocator);
+        emit_count(e, "calls", row->calls);
+        emit_total(e, "peak_allocated_bytes", row->allocated_peak);
+        emit_total(e, "peak_reserved_bytes", row->reserved_peak);
+        emit_bytes(e, "allocated_bytes", row->allocated);
+        emit_bytes(e, "freed_bytes", row->freed);
+        emit_row_end(e);
+    }
+    if (rows.is_partial) {
+        complain(a->process->path, "has more than 256 allocators and devices; the others were left out");
+        session_spoil(session);
+    }
+    memory_peaks_free(&rows);
+}
+
+/* ---- leaks ---- */
+
+static void leaks(struct answer *a)
+{
+    struct emit *e = &a->session->emit;
+    struct holders rows;
+    memory_leaks(&rows, &a->choice, &a->changes);
+    for (size_t i = 0; i < rows.count; i++) {
+        const struct holder *row = &rows.holder[i];
+        a->sums[0] += row->outliving_blocks;
+        a->sums[1] += row->outliving_bytes;
+        a->sums[2] += row->unfreed_blocks;
+        a->sums[3] += row->unfreed_bytes;
+        if (!begin_row(a)) continue;
+        emit_stage(e, names_get(&a->session->model.names, row->stage));
+        emit_process(a);
+        emit_pool(a, row->pool);
+        emit_count(e, "blocks", row->blocks);
+        emit_bytes(e, "bytes", row->bytes);
+        emit_count(e, "outliving_blocks", row->outliving_blocks);
+        emit_bytes(e, "outliving_bytes", row->outliving_bytes);
+        emit_count(e, "leaked_blocks", row->unfreed_blocks);
+        emit_bytes(e, "leaked_bytes", row->unfreed_bytes);
+        emit_stack(e, &a->session->model.names, row->stack);
+        emit_row_end(e);
+    }
+    holders_free(&rows);
+}
+
+/* ---- refused requests ---- */
+
+static void emit_request(struct answer *a, const struct refusal *refusal, uint32_t stage)
+{
+    const struct blocks *b = &a->process->ooms;
+    const struct model *model = &a->session->model;
+    struct emit *e = &a->session->emit;
+    emit_row(e);
+    emit_process(a);
+    emit_us(e, "time_us", b->time[refusal->request] - model->start);
+    emit_device(e, refusal->device);
+    emit_name(e, model, "allocator", b->allocator[refusal->request]);
+    if (b->bytes[refusal->request] > 0) emit_bytes(e, "requested_bytes", (uint64_t)b->bytes[refusal->request]);
+    else emit_null(e, "requested_bytes");
+    emit_bytes(e, "allocated_bytes", refusal->in_use);
+    emit_total(e, "reserved_bytes", b->reserved[refusal->request]);
+    emit_name(e, model, "requesting_stage", stage);
+}
+
+static void emit_holder(struct answer *a, const struct refusal *refusal, const struct holder *holder)
+{
+    struct emit *e = &a->session->emit;
+    emit_stage(e, names_get(&a->session->model.names, holder->stage));
+    emit_count(e, "blocks", holder->blocks);
+    emit_bytes(e, "bytes", holder->bytes);
+    emit_pct(e, "pct", refusal->in_use ? 100.0 * (double)holder->bytes / (double)refusal->in_use : NAN);
+    emit_stack(e, &a->session->model.names, holder->stack);
+    emit_row_end(e);
+}
+
+/* What the allocator had in use beyond the known blocks: it is older than the recording, or was not recorded. */
+static void emit_unknown(struct answer *a, const struct refusal *refusal)
+{
+    struct emit *e = &a->session->emit;
+    uint64_t bytes = refusal->in_use > refusal->known ? refusal->in_use - refusal->known : 0;
+    emit_null(e, "stage");
+    emit_null(e, "blocks");
+    emit_bytes(e, "bytes", bytes);
+    emit_pct(e, "pct", refusal->in_use ? 100.0 * (double)bytes / (double)refusal->in_use : NAN);
+    emit_null(e, "stack");
+    emit_row_end(e);
+}
+
+static void refused(struct answer *a)
+{
+    const struct blocks *b = &a->process->ooms;
+    uint64_t top = a->session->options.top;
+    struct refusals refusals;
+    struct stage_finder finder;
+    stage_finder_init(&finder, a->process, &a->attribution);
+    memory_refusals(&refusals, &a->choice, &a->changes);
+    for (size_t i = 0; i < refusals.count; i++) {
+        const struct refusal *refusal = &refusals.refusal[i];
+        uint32_t at = stage_at(&finder, b->thread[refusal->request], b->time[refusal->request]);
+        uint32_t stage = at == NO_PLACE ? a->choice.outside : a->process->ranges.name[at];
+        for (size_t k = 0; k < refusal->holders && (!top || k < top); k++) {
+            emit_request(a, refusal, stage);
+            emit_holder(a, refusal, &refusal->holder[k]);
+        }
+        if (refusal->known < refusal->in_use || !refusal->holders) {
+            emit_request(a, refusal, stage);
+            emit_unknown(a, refusal);
+        }
+    }
+    a->rows += refusals.count;
+    a->sums[0] += refusals.all;
+    a->sums[1] += refusals.count;
+    refusals_free(&refusals);
+    stage_finder_free(&finder);
+}
+
+/* ---- the command ---- */
+
+static const struct layout_of {
+    const char *keys; /* NULL: those of commands.def */
+    enum emit_style style;
+    bool by_stage; /* it needs the stages of blocks */
+    void (*of_rows)(
+        struct answer *); /* the answer for torch's rows; NULL: they do not have it, and Kineto traces neither */
+    void (*of_blocks)(struct answer *);
+    const char *totals[4];
+} layouts[] = {
+    [MEMORY_TIMELINE] = {NULL, STYLE_LINES, false, category_moments, moments, {"peak_allocated_bytes"}},
+    [MEMORY_RAW] = {raw_keys, STYLE_LINES, true, category_rows, raw_rows, {NULL}},
+    [MEMORY_PEAKS] = {peak_keys, STYLE_TABLE, false, category_peak, peaks, {"peak_allocated_bytes"}},
+    [MEMORY_LEAKS] = {leak_keys,
+                      STYLE_TABLE,
+                      true,
+                      NULL,
+                      leaks,
+                      {"outliving_blocks", "outliving_bytes", "leaked_blocks", "leaked_bytes"}},
+    [MEMORY_OOM] = {oom_keys, STYLE_TABLE, true, NULL, refused, {"refused", "shown"}},
+};
+
+/* Kineto traces have totals without threads, torch's rows have neither stages nor addresses. */
+static bool can_answer(const struct layout_of *layout, const struct process *p)
+{
+    return layout->of_rows || strcmp(p->kind, "tfr") == 0 || strcmp(p->kind, "live") == 0;
+}
+
+/* Reports the processes that the layout has no answer for. Returns false if there are no others. */
+static bool check_processes(struct session *session, const struct layout_of *layout)
+{
+    size_t unfit = 0;
+    for (size_t i = 0; i < session->chosen.processes; i++) {
+        const struct process *p = session->chosen.process[i];
+        if (can_answer(layout, p)) continue;
+        complain(p->path, "does not tell who allocated a block; --layout leaks and oom need traces of libtfinject.so");
+        unfit++;
+    }
+    if (unfit) session->status = unfit == session->chosen.processes ? STATUS_NOTHING : STATUS_PARTIAL;
+    return unfit < session->chosen.processes;
+}
+
+static void answer_process(struct answer *a, const struct layout_of *layout)
+{
+    const struct process *p = a->process;
+    a->attributed = layout->by_stage || choice_needs_launches(&a->session->options, p);
+    if (a->attributed) attribute(&a->attribution, p, true);
+    choice_init(&a->choice, &a->session->chosen, p, a->attributed ? &a->attribution : NULL);
+    if (p->memory_rows) {
+        layout->of_rows(a);
+    } else {
+        memory_changes_init(&a->changes, p);
+        layout->of_blocks(a);
+        memory_changes_free(&a->changes);
+    }
+    choice_free(&a->choice);
+    if (a->attributed) attribution_free(&a->attribution);
+}
+
+static void emit_sums(struct answer *a, const struct layout_of *layout)
+{
+    struct emit *e = &a->session->emit;
+    emit_totals(e);
+    if (a->session->options.memory_layout != MEMORY_OOM) emit_count(e, "rows", a->rows);
+    for (size_t i = 0; i < ARRAY_SIZE(layout->totals) && layout->totals[i]; i++)
+        if (strstr(layout->totals[i], "_bytes")) emit_bytes(e, layout->totals[i], a->sums[i]);
+        else emit_count(e, layout->totals[i], a->sums[i]);
+    emit_end(e);
+}
+
+void cmd_memory(struct session *session)
+{
+    const struct options *o = &session->options;
+    const struct layout_of *layout = &layouts[o->memory_layout];
+    struct answer answer = {.session = session};
+    bool by_stage = layout->by_stage || o->stage.count || o->step.count || o->cycle.count;
+    unsigned want = WANT_MEMORY | WANT_BLOCKS | WANT_RANGES | (by_stage ? WANT_OPERATORS : 0);
+    if (!session_load(session, want, false) || !check_processes(session, layout)) return;
+    if (!session_begin(session, layout->style)) return;
+    if (layout->keys) emit_keys(&session->emit, layout->keys);
+    if (layout->style == STYLE_LINES) print_head(session, layout->keys ? layout->keys : command_keys(o->command));
+    for (size_t i = 0; i < session->chosen.processes; i++) {
+        answer.process = session->chosen.process[i];
+        if (can_answer(layout, answer.process)) answer_process(&answer, layout);
+    }
+    emit_sums(&answer, layout);
+    bool found = answer.rows || !is_filtered(o);
+    if (!answer.rows && found && o->memory_layout == MEMORY_OOM) complain(NULL, "no request for memory was refused");
+    else if (!answer.rows && found && o->memory_layout != MEMORY_LEAKS)
+        complain(NULL,
+                 "no memory was recorded; `mem` in TFI_ACTIVITIES records torch's allocators, `cpu` CUDA's calls");
+    session_end(session, found);
+}
