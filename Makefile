@@ -15,7 +15,7 @@ MAKEFLAGS += --no-builtin-rules
 
 # The library runs inside other people's processes, so its sources are listed by name. Both programs contain SHARED_SRCS.
 PRELOAD_SRCS := preload/tfinject.c
-PRELOAD_SRCS += $(addprefix preload/base/,files.c fmt.c frame.c glibc.c process.c raw_dlsym.c stack_room.c stderr.c sys.c)
+PRELOAD_SRCS += $(addprefix preload/base/,files.c fmt.c frame.c glibc.c last_thread.c process.c raw_dlsym.c stack_room.c stderr.c sys.c)
 PRELOAD_SRCS += $(addprefix preload/record/,background.c chunk.c clock.c cost.c encode.c enter.c facts.c log.c pool.c states.c strings.c thread.c upkeep.c worker.c writer.c)
 PRELOAD_SRCS += $(addprefix preload/control/,command.c config.c helper.c plan.c rank.c schedule.c trace.c trigger.c values.c)
 PRELOAD_SRCS += $(addprefix preload/stage/,allocator_totals.c console.c open_names.c open_stack.c stage.c telefuser_timing.c timing.c unmatched.c user_api.c watch.c)
@@ -26,7 +26,10 @@ PRELOAD_SRCS += $(addprefix preload/cupti/,buffers.c calls.c clock.c cupti.c dev
                   records.c select.c stage_sums.c state.c)
 PRELOAD_SRCS += $(addprefix preload/torch/,c10.c collectives.c host_blocks.c inputs.c texts.c torch.c)
 PRELOAD_SRCS += $(addprefix preload/python/,builtins.c callstack.c frames.c native_names.c python.c telefuser.c torch_builtins.c)
+PRELOAD_SRCS += $(addprefix preload/hang/,other_frames.c raised.c silence.c)
 PRELOAD_SRCS += $(addprefix preload/nccl/,calls.c communicators.c nccl.c plugin.c)
+PRELOAD_SRCS += preload/dftracer/interface.c
+PRELOAD_SRCS += $(addprefix preload/io/,descriptors.c io.c paths.c posix.c process.c selection.c stdio.c sums.c uring.c uring_ops.c uring_pending.c)
 PRELOAD_SRCS += $(addprefix preload/nvml/,library.c sampler.c)
 PRELOAD_SRCS += $(addprefix preload/nvtx/,names.c nvtx.c)
 SHIMS        := $(wildcard preload/python/shim*.py)
@@ -147,7 +150,7 @@ $(B)/libtfinject.so: $(LIB_OBJS) $(B)/exports.map
 $(B)/test/libtfinject.so: $(LIBTEST_OBJS) $(B)/test/exports.map
 	$(call link,LINK,$(CC) $(LDFLAGS_LIB) -Wl$(comma)--version-script=$(B)/test/exports.map -o $@ $(LIBTEST_OBJS) $(LDLIBS_LIB))
 # The pages of `tfanalyze help` become one C file. A folder is newer when a page is removed.
-HELP_PAGES = $(foreach folder,analysis/help analysis/help/commands,$(folder) $(wildcard $(folder)/*.txt))
+HELP_PAGES = $(foreach folder,$(patsubst %/,%,analysis/help/ $(wildcard analysis/help/*/ analysis/help/*/*/)),$(folder) $(wildcard $(folder)/*.txt))
 $(B)/help_pages.c: scripts/gen-tables scripts/help_pages.py analysis/commands.def $(HELP_PAGES)
 	$(call link,GEN,$(PYTHON) scripts/gen-tables help >$@)
 $(B)/obj/tool/help_pages.o: $(B)/help_pages.c $(B)/flags
@@ -181,8 +184,13 @@ $(BUILD)/fuzz/%: tests/fuzz/%.c $(BUILD)/obj/fuzz.a $(B)/flags
 
 # A victim is linked with the victim libraries that it uses, and finds them in its own folder.
 LDLIBS_VICTIM = -L$(B)/victims -Wl,--as-needed $(VICTIM_LIBS:%=-l%) -Wl,-rpath,'$$ORIGIN' -pthread -ldl
+# Programs that make calls on files: a victim library with functions of the same names must not come between.
+$(B)/victims/io_%: LDLIBS_VICTIM = -pthread -ldl
+# The stand-in has liburing's soname: the tests run the same program with both.
+$(B)/victims/liburing_standin.so: SONAME = liburing.so.2
+$(B)/victims/io_uring: LDLIBS_VICTIM = $(B)/victims/liburing_standin.so
 $(B)/victims/lib%.so: tests/victims/lib%.c $(B)/flags
-	$(call compile,VICTIM,$(CC) $(CFLAGS_C) -MF $@.d -fPIC -shared -Wl$(comma)-soname$(comma)lib$*.so -Itests -o $@ $<)
+	$(call compile,VICTIM,$(CC) $(CFLAGS_C) -MF $@.d -fPIC -shared -Wl$(comma)-soname$(comma)$(or $(SONAME),lib$*.so) -Itests -o $@ $<)
 $(B)/victims/%: tests/victims/%.c $(VICTIM_LIBS:%=$(B)/victims/lib%.so) $(B)/flags
 	$(call compile,VICTIM,$(CC) $(CFLAGS_C) -MF $@.d -Itests -o $@ $< $(LDLIBS_VICTIM))
 $(B)/victims/%: tests/victims/%.cpp $(VICTIM_LIBS:%=$(B)/victims/lib%.so) $(B)/flags
@@ -341,7 +349,8 @@ demo: ## run the demonstration: a PyTorch script, a C++ program, a C pipeline on
 
 # Compiles with one job per processor, unless make was called with -j.
 MAKE_ALL = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell nproc)) everything
-PYTEST = PYTHONDONTWRITEBYTECODE=1 $(CURDIR)/build/venv/bin/python -m pytest -q -p no:cacheprovider -n $(or $(TEST_JOBS),2) --dist loadgroup --durations=10 tests
+# Only a failed test keeps its directory: those of a soak would fill a disk with 40 GB.
+PYTEST = PYTHONDONTWRITEBYTECODE=1 $(CURDIR)/build/venv/bin/python -m pytest -q -p no:cacheprovider -p no:anyio -o tmp_path_retention_policy=failed -n $(or $(TEST_JOBS),2) --dist loadgroup --durations=10 tests
 test: ## build and check everything; the last line is `N passed, N failed, N skipped`
 	@scripts/bootstrap
 	$(Q)$(MAKE_ALL)
@@ -354,22 +363,26 @@ check: ## build and run the tests that need no sanitizers; T='-k nvtx' selects t
 check-fast: ## the same without torch, the simulated GPU and slow tests: about a minute after the build
 	@scripts/bootstrap python
 	$(Q)$(MAKE_ALL)
-	$(Q)$(PYTEST) -n $(or $(TEST_JOBS),3) -m 'not (sanitized or torch or gpu or slow)' $(T)
-soak: ## run the long tests: every mutation, every cut, many kills
+	$(Q)$(PYTEST) -n $(or $(TEST_JOBS),3) --ignore tests/gpu -m 'not (sanitized or torch or gpu or slow)' $(T)
+# Each day samples other cases of the longest lists. SOAK_SEED=N repeats a sample; SOAK_ALL=1 runs every case.
+SOAK_SEED ?= $(shell expr $$(date +%s) / 86400)
+soak: ## run the long tests: mutations, growth, fuzzing, kills, foreign programs (about an hour; SOAK_ALL=1: all cases, hours)
 	@scripts/bootstrap
 	$(Q)$(MAKE_ALL)
 	$(Q)$(MAKE_ALL) ASAN=1
-	$(Q)TFI_SOAK=1 $(PYTEST) -m soak $(T)
+	@echo 'soak: $(if $(SOAK_ALL),every case,the samples of SOAK_SEED=$(SOAK_SEED))'
+	$(Q)SOAK_SEED=$(SOAK_SEED) SOAK_ALL=$(SOAK_ALL) $(PYTEST) -m soak $(T)
 lint: ## check format, warnings of gcc and clang, cppcheck, shellcheck, tables, layers
 	@scripts/bootstrap build python lint
 	$(Q)scripts/lint
-bench: ## measure the figures of `tfanalyze help measurements`, beside uftrace, zlib, HTA and the TensorBoard plugin
+bench: ## measure the figures of `tfanalyze help measurements`, beside uftrace, dftracer, zlib, HTA and the TensorBoard plugin
 	@scripts/bootstrap build python bench
 	$(Q)$(MAKE) --no-print-directory everything
 	$(Q)scripts/bench
 	$(Q)scripts/bench-growth
 	$(Q)scripts/bench-cuda
 	$(Q)scripts/bench-kineto
+	$(Q)scripts/bench-io
 	$(Q)scripts/bench-memory
 	$(Q)scripts/bench-torch
 install: all ## install into PREFIX (/usr/local), below DESTDIR

@@ -38,7 +38,10 @@ def topics():
 
 
 def command_path(name):
-    return f'{FOLDER}/commands/{name.replace(" ", "-")}.txt'
+    """Returns the path of a command's page, in the folder where its source lies: `export chrome` is in export/chrome.txt."""
+    path = f'{FOLDER}/commands/{name.replace(" ", "/")}.txt'
+    found = glob.glob(os.path.join(ROOT, f'{FOLDER}/commands/**/{name.replace(" ", "/")}.txt'), recursive=True)
+    return os.path.relpath(min(found), ROOT) if found else path
 
 
 def shown(text):

@@ -127,11 +127,12 @@ class Run:
 
     def torch_environment(self, how, directory=None, more=None, preload=()):
         """Returns variables for a program with torch. torch finds its own libraries before those of LD_LIBRARY_PATH, so the
-        simulated runtime and CUPTI are preloaded."""
+        simulated runtime and CUPTI are preloaded. SIMGPU_REAL makes a synchronising call wait for the work as a real one
+        does: torch.profiler drops the kernels that end after it stopped."""
         more = {'CUBLAS_WORKSPACE_CONFIG': ':4096:8', 'TORCHINDUCTOR_CACHE_DIR': f'{self.work}/inductor',
                 'TRITON_CACHE_DIR': f'{self.work}/triton', **(more or {})}
         if self.simulated:
-            more.update(LD_LIBRARY_PATH=SIMGPU, GPU_CHECK_SIMULATED='1', KINETO_LOG_LEVEL='5')
+            more.update(LD_LIBRARY_PATH=SIMGPU, SIMGPU_REAL='1', GPU_CHECK_SIMULATED='1', KINETO_LOG_LEVEL='5')
             preload = [*preload, *(f'{SIMGPU}/{name}' for name in ('libcudart.so.13', 'libcupti.so.13'))]
         return environment(how, directory, more, preload)
 
