@@ -1,18 +1,6 @@
 /* kineto.c - feeds arbitrary bytes to the reader and the loader of Kineto traces, and checks the model's invariants. */
-#include <stdio.h>
-#include <stdlib.h>
-
+#include "fuzz.h"
 #include "model/load/kineto.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
-
-static void require(bool holds, const char *what)
-{
-    if (!holds) {
-        fprintf(stderr, "does not hold: %s\n", what);
-        abort();
-    }
-}
 
 /* Counts of a second pass over the events, which sees the file as a query does. */
 struct seen {

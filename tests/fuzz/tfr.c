@@ -17,25 +17,17 @@
 #include <zlib.h>
 
 #include "commands/session.h"
+#include "fuzz.h"
 #include "tfi_trace.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 const char *__asan_default_options(void);
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t most);
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed);
 size_t LLVMFuzzerCustomCrossOver(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size, uint8_t *out,
                                  size_t most, unsigned seed);
 
 enum { BLOCKS = 64, PAYLOAD = 1 << 16, LIVE_ALIGN = 8 };
-
-static void require(bool holds, const char *what)
-{
-    if (!holds) {
-        fprintf(stderr, "does not hold: %s\n", what);
-        abort();
-    }
-}
 
 /* Returns the offset at which the .live begins; `size` if there is none. */
 static size_t live_at(const uint8_t *bytes, size_t size)

@@ -1,7 +1,7 @@
 /* files.c - opens stages, runs a shell command that changes the library's directories, and opens more stages.
  *
  * files COMMAND [close]: with `close` the program closes every descriptor above 2 after the command, as daemons do. The
- * stages after it fill chunks, so the library writes to the trace again before the end.
+ * stages after it, FILES_STAGES or 20,000, fill chunks, so the library writes to the trace again before the end.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,12 +22,13 @@ static void stages(int count)
 int main(int argc, char **argv)
 {
     if (argc < 2) return 2;
+    const char *count = getenv("FILES_STAGES");
     alarm(60);
     stages(3);
     if (system(argv[1])) return 3;
     if (argc > 2)
         for (int fd = 3; fd < 1024; fd++) close(fd);
-    stages(20000);
+    stages(count ? atoi(count) : 20000);
     puts("done");
     return 5;
 }

@@ -6,12 +6,14 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -104,6 +106,46 @@ static int never_ending(void)
     usleep(300000);
     note(5000);
     return 0;
+}
+
+/* ---- ends of the last thread ---- */
+
+static const char *last_way;
+
+static void at_the_end(void)
+{
+    say("exit handler", 1);
+}
+
+/* Works on for longer than the library looks for the end of the program's threads. */
+static void *last_thread(void *unused)
+{
+    (void)unused;
+    for (int i = 0; i < 25; i++) {
+        usleep(100000);
+        calls(10);
+    }
+    note(400250);
+    if (strstr(last_way, "raw")) syscall(SYS_exit, 7);
+    return NULL;
+}
+
+/* Ends the main thread, but not the process; its calls fill chunks, so the library has a thread of its own. */
+static int last(const char *mode)
+{
+    pthread_t thread;
+    last_way = mode;
+    atexit(at_the_end);
+    calls(400000);
+    say(mode, 400000);
+    if (strstr(mode, "thread")) pthread_create(&thread, NULL, last_thread, NULL);
+    else note(400000);
+    if (strstr(mode, "strict") && prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) != 0) return 77;
+    if (strstr(mode, "killed")) syscall(SYS_getppid);
+    if (strstr(mode, "zero")) syscall(SYS_exit, 0);
+    if (strstr(mode, "quiet")) pthread_exit(NULL);
+    syscall(SYS_exit, 7);
+    return 1;
 }
 
 /* ---- processes ---- */
@@ -446,6 +488,7 @@ static int run(const char *mode, const char *argument)
         if (!strcmp(mode, modes[i].name)) return modes[i].run();
     if (!strcmp(mode, "size_limit_before")) return size_limit(argument, 1);
     if (!strcmp(mode, "size_limit")) return size_limit(argument, 0);
+    if (!strncmp(mode, "last_", 5)) return last(mode);
     return ends(mode);
 }
 

@@ -108,6 +108,25 @@ static void refused(void)
     printf("refused %d %d\n", (int)launch(alpha, stream[0], 0), (int)launch(NULL, stream[0], 1));
 }
 
+/* Copies so many KiB from pinned memory, in the first stream. */
+static void copy(long size)
+{
+    static void *pinned;
+    static CUdeviceptr memory;
+    if (!pinned) CHECK(cuMemAllocHost(&pinned, (size_t)size << 10));
+    if (!memory) CHECK(cuMemAlloc(&memory, (size_t)size << 10));
+    CHECK(cuMemcpyHtoDAsync(memory, pinned, (size_t)size << 10, stream[0]));
+}
+
+/* The second stream waits for the first one. */
+static void wait_for_first(void)
+{
+    static CUevent event;
+    if (!event) CHECK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    CHECK(cuEventRecord(event, stream[0]));
+    CHECK(cuStreamWaitEvent(stream[1], event, 0));
+}
+
 static int step(const char *word, long n)
 {
     if (strcmp(word, "kernel") == 0)
@@ -130,6 +149,8 @@ static int step(const char *word, long n)
     else if (strcmp(word, "sync") == 0) printf("sync %d\n", (int)cuCtxSynchronize());
     else if (strcmp(word, "destroy") == 0) CHECK(cuStreamDestroy(stream[0]));
     else if (strcmp(word, "release") == 0) CHECK(cuDevicePrimaryCtxRelease(0));
+    else if (strcmp(word, "copy") == 0) copy(n);
+    else if (strcmp(word, "wait") == 0) wait_for_first();
     else if (strcmp(word, "sleep") == 0) usleep((unsigned)n * 1000);
     else if (strcmp(word, "quit") == 0) fflush(stdout), _exit(0);
     else return 1;

@@ -4,13 +4,17 @@
  * nccl_ranks RANK RANKS FILE late WHO MS N   two collectives, then N in stages, to which WHO is MS milliseconds late
  * nccl_ranks RANK RANKS FILE graphs          captured collectives, replayed in stages
  * nccl_ranks RANK RANKS FILE once            one collective, and a wait for it
+ * nccl_ranks RANK RANKS FILE absent WHO      the same, but WHO sleeps and never calls a collective
  * nccl_ranks RANK RANKS FILE abort           the same; the last rank is lost, and the others abort and shrink the group
+ * nccl_ranks RANK RANKS FILE endless        collectives of the world and of its halves, until it is killed; FILE.RANK counts them
  * nccl_ranks RANK RANKS FILE mixed           a group of two communicators, with collectives of all sizes in no order
  *
  * Prints "ok"; exits 1 at the first wrong result.
  */
+#include <fcntl.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cuda.h>
@@ -408,6 +412,35 @@ static void mixed(const char *path)
     CHECK(cuStreamSynchronize(stream));
 }
 
+/* Opens the journal of this rank: the calls begun so far in the world and in the rank's half, which outlive the rank. */
+static volatile unsigned *journal(const char *path)
+{
+    char name[4096];
+    snprintf(name, sizeof name, "%s.%d", path, rank);
+    int fd = open(name, O_RDWR | O_CREAT, 0600);
+    EXPECT(fd >= 0 && ftruncate(fd, 4096) == 0);
+    volatile unsigned *calls = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    EXPECT(calls != MAP_FAILED);
+    return calls;
+}
+
+/* Calls collectives in the same order on all ranks. Some calls follow each other without a wait. */
+static void endless(const char *path)
+{
+    ncclComm_t half;
+    volatile unsigned *calls = journal(path);
+    NCCL(ncclCommSplit(world, rank % 2, rank, &half, NULL));
+    for (unsigned i = 0;; i++) {
+        bool in_half = i % 3 == 2;
+        ncclComm_t comm = in_half ? half : world;
+        calls[in_half]++;
+        if (i % 5 == 4) NCCL(ncclAllGather(from, to, 16, ncclFloat, comm, on));
+        else NCCL(ncclAllReduce(from, to, 1000, ncclFloat, ncclSum, comm, on));
+        if (i % 4 != 1) CHECK(cuStreamSynchronize(stream));
+        if (i % 7 == 0) usleep((useconds_t)(rank * 300));
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 5) return 2;
@@ -419,6 +452,8 @@ int main(int argc, char **argv)
     else if (strcmp(argv[4], "graphs") == 0) captured();
     else if (strcmp(argv[4], "late") == 0) late(atoi(argv[5]), atoi(argv[6]), atoi(argv[7]));
     else if (strcmp(argv[4], "mixed") == 0) mixed(argv[3]);
+    else if (strcmp(argv[4], "endless") == 0) endless(argv[3]);
+    else if (strcmp(argv[4], "absent") == 0 && rank == atoi(argv[5])) pause();
     else once(strcmp(argv[4], "abort") == 0);
     if (strcmp(argv[4], "abort") == 0) NCCL(ncclCommAbort(world));
     else NCCL(ncclCommDestroy(world));

@@ -8,11 +8,13 @@
  *   exec        becomes /bin/true
  *   failing     tries to become a program that does not exist
  *   kill        kills itself by SIGKILL
+ *   leave N     ends its only thread by the bare system call exit
  *
  * It exits at the end of its input.
  */
 #include <signal.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -59,6 +61,7 @@ static void obey(const char *word, const char *rest)
     else if (strcmp(word, "exec") == 0) execl("/bin/true", "true", NULL);
     else if (strcmp(word, "failing") == 0) execl("/nonexistent", "nonexistent", NULL);
     else if (strcmp(word, "kill") == 0) kill(getpid(), SIGKILL);
+    else if (strcmp(word, "leave") == 0) syscall(SYS_exit, atoi(rest));
     else EXPECT(!"a known word");
 }
 
