@@ -14,20 +14,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import tfr
-from tfr import NESTED, STAGE, Writer, rec
+from growth_shapes import SHAPES, shape
 
-SHAPES = {}
 TOGETHER, MOST_RUNS = 0.1, 20  # seconds and runs for one mean of short times
 LEAST = 0.2  # seconds; a command that takes less at the larger size says nothing about growth
-
-
-def shape(size):
-    """Registers a shape, and the N at which its time exceeds that of starting the program."""
-    def add(function):
-        SHAPES[function.__name__] = (function, size)
-        return function
-    return add
 
 
 # ---- Kineto traces ----
@@ -372,244 +362,6 @@ def ranks(directory, n):
     return Path(directory)
 
 
-# ---- .tfr traces ----
-
-class Recording:
-    """A .tfr trace of one thread whose records are written in chunks."""
-
-    def __init__(self, directory, rank=0, world=1, pid=None, **info):
-        pid = pid or 4000 + rank
-        self.w = Writer(rank=rank, world=world, pid=pid, **info)
-        self.path = Path(directory) / f'rank{rank}.elsewhere.{pid}.tfr'
-        self.w.chunk([c for t in (0, 10 ** 9) for c in tfr.clocks(t, t, 1_700_000_000_000_000_000 + t) +
-                      [rec('clock', clock=tfr.DEVICE, ticks=t, value=t, error=10)]])
-        self.records = []
-
-    def add(self, *records):
-        self.records += records
-        if len(self.records) > 20000:
-            self.flush()
-
-    def flush(self):
-        if self.records:
-            self.w.chunk(self.records, thread=1, tid=77)
-            self.records = []
-
-    def save(self):
-        self.flush()
-        self.w.footer()
-        self.w.save(self.path)
-        return self.path
-
-    def begin(self, name, time, id, depth=0):
-        return rec('range_begin', name=self.w.string(name), time=time, id=id, flags=NESTED | STAGE, depth=depth)
-
-    def range(self, name, time, end, id, depth=0):
-        begin = self.begin(name, time, id, depth)
-        self.add(begin, tfr.end_of(begin, end, 1))
-
-    def operator(self, name, time, end, **more):
-        self.add(rec('op', time=time, duration=end - time, name=self.w.string(name), sequence=-1, **more))
-
-
-def leak(directory, n, names):
-    r = Recording(directory)
-    for i in range(n):
-        r.add(r.begin(f'stage{i % names}', 1000 + 100 * i, 2 * i + 1, i))
-        r.range('inner', 1010 + 100 * i, 1090 + 100 * i, 2 * i + 2, i + 1)
-        r.operator('aten::op', 1020 + 100 * i, 1030 + 100 * i)
-    return r.save()
-
-
-@shape(10000)
-def leaked_pushes(directory, n):
-    """N pushes of seven names without a pop, each with a whole range and an operator."""
-    return leak(directory, n, 7)
-
-
-@shape(10000)
-def leaked_names(directory, n):
-    """N pushes of N names without a pop."""
-    return leak(directory, n, n)
-
-
-@shape(10000)
-def our_nested_operators(directory, n):
-    """N nested operators in one stage of a .tfr trace, each with its own stack."""
-    r = Recording(directory)
-    r.range('stage', 100, 1000 + 100 * n, 1)
-    for i in range(n):
-        r.operator(f'aten::op{i % 50}', 1000 + i, 1000 + 10 * n - i, stack=r.w.stack((f'f{i}', 'a.py', i), ('main', 'a.py', 1)))
-    return r.save()
-
-
-@shape(40000)
-def our_kernels(directory, n):
-    """N kernels of N names in a .tfr trace, in N nested stages."""
-    r = Recording(directory)
-    function = r.w.string('cuda\x1fLAUNCH\x1fcuLaunchKernel\x1f')
-    r.add(rec('thread', serial=1, tid=77, pthread=0x10000, time=900, name=r.w.string('main')))
-    for i in range(n):
-        r.range(f'stage{i}', 1000 + i, 1000 + 40 * n - i, i + 1, i)
-    for i in range(n):
-        at = 1000 + 2 * n + 10 * i
-        r.add(rec('call', func=function, time=at, duration=3, result=0), rec('op', time=at, duration=4, name=r.w.string('op'), sequence=-1),
-              rec('correlation', correlation=i + 1, func=function, thread=0x10000, time=at + 1, duration=1),
-              rec('kernel', name=r.w.string(f'_Z1k{i}v'), start=at + 5, duration=4, correlation=i + 1, stream=7))
-    return r.save()
-
-
-@shape(10000)
-def our_stage_memories(directory, n):
-    """N stages of N names, each with memory records of three allocators and with signatures."""
-    r = Recording(directory)
-    for i in range(n):
-        at = 1000 + 100 * i
-        r.range(f'stage{i}', at, at + 90, i + 1)
-        r.add(*(rec('stage_memory', device=device, time=at + 90, id=i + 1, allocated_peak=i, reserved_peak=2 * i) for device in (-1, 0, 1)))
-        r.add(rec('signature', text=r.w.string(f'[{i}, 2, 3, 4]'), time=at + 80, id=i + 1, name=r.w.string(f'stage{i}'), direction=2),
-              rec('signature', text=r.w.string('{"x": %d}' % i), time=at + 1, id=i + 1, name=r.w.string(f'stage{i}')))
-    return r.save()
-
-
-@shape(10000)
-def our_calls_at_once(directory, n):
-    """N calls of one function on one thread and their N correlation records, all overlapping."""
-    r = Recording(directory)
-    function = r.w.string('cudart\x1fLAUNCH\x1fcudaLaunchKernel\x1f')
-    r.add(rec('thread', serial=1, tid=77, pthread=0x10000, time=900, name=r.w.string('main')))
-    r.range('stage', 1000, 1000 + 60 * n, 1)
-    for i in range(n):
-        r.add(rec('call', func=function, time=1000 + 2 * i, duration=50 * n, result=0),
-              rec('correlation', correlation=i + 1, func=function, thread=0x10000, time=1001 + 2 * i, duration=50 * n - 4),
-              rec('kernel', name=r.w.string('k'), start=1000 + 2 * i, duration=1, correlation=i + 1, stream=7))
-    return r.save()
-
-
-@shape(20000)
-def our_pieces(directory, n):
-    """N nested stages, N coroutines that run in pieces in the innermost, and one coroutine of N pieces."""
-    r = Recording(directory)
-    def piece(id, name, start, end, kind='range_begin', **more):
-        r.add(rec(kind, name=r.w.string(name), time=start, id=id, **more), rec('range_pause', name=r.w.string(name), time=end, id=id))
-    for i in range(n):
-        r.add(r.begin(f'stage{i}', 1000 + i, i + 1, i))
-    for i in range(n):
-        at, id, flags = 1000 + n + 40 * i, 2 * n + i, STAGE | 0x10000
-        piece(id, f'stage{i}', at, at + 5, flags=flags)
-        piece(id, f'stage{i}', at + 7, at + 10, 'range_resume')
-        r.add(rec('range_end', name=r.w.string(f'stage{i}'), time=at + 11, duration=11, id=id, flags=flags, thread=1))
-        piece(n + 1, 'generator', at + 12, at + 20, 'range_resume' if i else 'range_begin', **({} if i else dict(flags=flags)))
-    for i in reversed(range(n)):
-        begin = r.begin(f'stage{i}', 1000 + i, i + 1, i)
-        r.add(tfr.end_of(begin, 2000 + 42 * n - i, 1))
-    return r.save()
-
-
-@shape(10000)
-def our_devices(directory, n):
-    """N devices with one kernel each, and N categories with one range each."""
-    r = Recording(directory)
-    for i in range(n):
-        r.add(rec('device', device=i, uuid_high=i, uuid_low=1, name=r.w.string('GPU')),
-              rec('category', domain=0, category=i + 1, name=r.w.string(f'category{i}')))
-    for i in range(n):
-        begin = rec('range_begin', name=r.w.string('stage'), time=1000 + 20 * i, id=i + 1, flags=NESTED | STAGE, category=i + 1)
-        r.add(begin, tfr.end_of(begin, 1010 + 20 * i, 1), rec('kernel', name=r.w.string('k'), start=1000 + 20 * i, duration=4, device=i, stream=7))
-    return r.save()
-
-
-@shape(4000)
-def our_other_records(directory, n):
-    """N records of each kind that no other shape has, with N names, places, threads or groups."""
-    r = Recording(directory)
-    call = r.w.string('nccl\x1fCOLLECTIVE\x1fncclAllReduce\x1f')
-    r.range('stage', 1000, 1000 + 100 * n, 1)
-    for i in range(n):
-        at, text = 1000 + 90 * i, r.w.string(f'text{i}')
-        r.add(rec('metadata', key=text, value=text, source=text, time=at), rec('message', level=i % 4, text=text, time=at),
-              rec('recording', state=i % 3, time=at, activities=0xff, step=i, cause=text),
-              rec('mark', name=text, time=at, flags=0), rec('thread', serial=i + 2, tid=100 + i, pthread=0x10000 + i, time=at, name=text),
-              rec('thread_name', tid=100 + i, name=text, time=at),
-              rec('copy', start=at, duration=50 * n, bytes=i, correlation=i, stream=i), rec('set', start=at, duration=3, bytes=i, stream=7),
-              rec('sync', start=at, duration=3, context=i, stream=i), rec('overhead', start=at, duration=3),
-              rec('graph_launch', start=at, duration=2, graph=i, stream=7),
-              rec('stage_device', id=1, device=i, start=at, stream=i, duration=5),
-              rec('memory', allocator=r.w.string('c10'), time=at, address=i, bytes=512, allocated=512 * i, reserved=4096 * i, device=i % 3),
-              rec('oom', allocator=r.w.string('c10'), time=at, bytes=512, device=i), rec('io', func=call, time=at, duration=3, path=text, fd=i),
-              rec('collective', func=call, time=at, duration=20, communicator=i, sequence=i, ranks=2),
-              rec('device_sample', device=i, time=at, duration=3, reasons=2 ** 64 - 1, known=63, temperature=i, sm_mhz=i))
-    return r.save()
-
-
-@shape(4000)
-def framework_collectives(directory, n):
-    """Calls and works of torch's groups that do not match: N calls whose works are lost, N works whose calls are, N groups,
-    N threads, one tensor, and N works that come when all calls have been made, the last one first."""
-    r = Recording(directory)
-    name, work = r.w.string('c10d::allreduce_'), r.w.string('gloo:all_reduce')
-    for i in range(n):
-        at, alone = 1000 + 10 * i, r.w.string(f'group{i}')
-        for group, tensor in ((r.w.string('lost'), 1), (alone, 2), (r.w.string('late'), 10 + i)):
-            r.add(rec('framework_collective', name=name, time=at, duration=5, group=group, tensor=tensor, thread=1, ranks=1))
-        for thread, tensor, start in ((2, 10 + n - i, 10 * n + at), (3 + i, 2, at + 6), (2, 5, at + 7)):
-            r.add(rec('framework_collective', name=work, time=start, duration=5, tensor=tensor, thread=thread, flags=1))
-    return r.save()
-
-
-@shape(4000)
-def names_asked(directory, n):
-    """N requested names, none of which matches one of N stages."""
-    r = Recording(directory, **{'env.ENABLE_PROFILER_NAMES': ','.join(f'wanted{i}*' for i in range(n)),
-                                'env.TFI_STAGES': ','.join(f'module:Class{i}.method' for i in range(n))})
-    for i in range(n):
-        r.range(f'stage{i}', 1000 + 10 * i, 1009 + 10 * i, i + 1)
-    return r.save()
-
-
-@shape(40)
-def our_workers(directory, n):
-    """N processes of one rank with ranges of libraries; only the last one has a stage."""
-    for i in range(n):
-        r = Recording(directory, 0, 1, pid=4000 + i)
-        for k in range(500):
-            begin = rec('range_begin', name=r.w.string(f'mark{k % 9}'), time=1000 + 20 * k, id=k + 1, flags=NESTED, domain=r.w.string('NCCL'))
-            r.add(begin, tfr.end_of(begin, 1010 + 20 * k, 1))
-        if i == n - 1:
-            r.range('stage', 1000, 9000, 1000)
-        r.save()
-    return Path(directory)
-
-
-@shape(150)
-def our_comm_ranks(directory, n):
-    """N ranks with twenty collectives and their kernels each, one .tfr trace per rank."""
-    for rank in range(n):
-        r = Recording(directory, rank, n)
-        all_reduce, kernel = r.w.string('nccl\x1fCOLLECTIVE\x1fncclAllReduce\x1f'), r.w.string('ncclDevKernel_AllReduce')
-        launch = r.w.string('cuda\x1fLAUNCH\x1fcuLaunchKernelEx\x1f')
-        r.add(rec('thread', serial=1, tid=1, pthread=1, time=1))
-        r.range('s0e0', 1000, 60000, 1)
-        for i in range(20):
-            at = 2000 + 1000 * i
-            r.add(rec('collective', func=all_reduce, time=at, duration=90, communicator=1, sequence=i, bytes=4, count=1, rank=rank, ranks=n),
-                  rec('correlation', correlation=i + 1, func=launch, thread=1, time=at + 10, duration=20),
-                  rec('kernel', name=kernel, start=at + 100 + rank % 7, duration=300 - rank % 7, correlation=i + 1))
-        r.save()
-    return Path(directory)
-
-
-@shape(40)
-def our_ranks(directory, n):
-    """N ranks with three stages each, one .tfr trace per rank."""
-    for rank in range(n):
-        r = Recording(directory, rank, n)
-        for i in range(3):
-            r.range(f's{i}', 1000 + 1000 * i, 1900 + 1000 * i, i + 1)
-        r.save()
-    return Path(directory)
-
-
 # ---- commands ----
 
 COMMANDS = {
@@ -625,7 +377,13 @@ COMMANDS = {
     'api': ['api'],
     'api --stage': ['api', '--stage', 's*e0'],
     'launches': ['launches'],
+    'launches hta': ['launches', '--rules', 'hta'],
+    'launches --write-budget': ['launches', '--write-budget', '@'],
     'launches --stage': ['launches', '--stage', 's*e0'],
+    'io': ['io'],
+    'io --group-by file --stage': ['io', '--group-by', 'file', '--stage', 's*'],
+    'io --layout files': ['io', '--layout', 'files'],
+    'io --layout batches': ['io', '--layout', 'batches'],
     'timeline': ['timeline'],
     'timeline --step': ['timeline', '--step', '0-1000000'],
     'timeline hta': ['timeline', '--rules', 'hta'],
@@ -633,15 +391,46 @@ COMMANDS = {
     'kinds': ['kinds'],
     'kinds hta': ['kinds', '--rules', 'hta'],
     'overlap': ['overlap'],
+    'idle': ['idle'],
+    'idle --stage': ['idle', '--stage', 's*e0'],
+    'idle hta': ['idle', '--rules', 'hta'],
+    'memory': ['memory'],
+    'memory raw': ['memory', '--layout', 'raw'],
+    'memory peaks': ['memory', '--layout', 'peaks'],
+    'memory leaks': ['memory', '--layout', 'leaks'],
+    'memory oom': ['memory', '--layout', 'oom'],
+    'queue': ['queue'],
+    'queue hta': ['queue', '--rules', 'hta'],
+    'steps': ['steps'],
+    'steps --step': ['steps', '--step', '0-1000000'],
+    'bandwidth': ['bandwidth'],
+    'bandwidth hta': ['bandwidth', '--rules', 'hta'],
+    'annotations': ['annotations'],
+    'annotations --stage': ['annotations', '--stage', 's*e0'],
+    'patterns': ['patterns', '--operator', 'op'],
+    'patterns hta': ['patterns', '--rules', 'hta', '--operator', 'op'],
+    'counters': ['counters'],
+    'counters hta': ['counters', '--rules', 'hta'],
+    'annotations hta': ['annotations', '--rules', 'hta'],
+    'critical-path': ['critical-path'],
+    'critical-path --nodes': ['critical-path', '--nodes', '--stage', 's*'],
+    'critical-path hta': ['critical-path', '--rules', 'hta'],
     'comm': ['comm'],
     'comm tracelens': ['comm', '--rules', 'tracelens'],
     'stragglers': ['stragglers'],
+    'hang': ['hang'],
+    'diff': ['diff', '%'],
+    'diff --by op': ['diff', '%', '--by', 'op'],
+    'diff --by stage': ['diff', '%', '--by', 'stage'],
+    'diff hta': ['diff', '%', '--rules', 'hta'],
     'comm --stage': ['comm', '--stage', 's*e0'],
     'ops': ['ops'],
     'ops --stage': ['ops', '--stage', 's*e0'],
     'ops --group-by': ['ops', '--group-by', 'name,shapes,stack=3'],
     'ops by stacks': ['ops', '--group-by', 'name,stack=100'],
     'ops --group-by stack': ['ops', '--group-by', 'stack=2'],
+    'stacks': ['stacks'],
+    'stacks --stage': ['stacks', '--stage', 's*e0', '--layout', 'speedscope'],
     'dump': ['dump'],
     'merge': ['merge'],
     'merge --stage': ['merge', '--stage', 's*e0'],
@@ -649,6 +438,7 @@ COMMANDS = {
     'export chrome --stage': ['export chrome', '--stage', 's*e0'],
     'export pftrace': ['export pftrace'],
     'export pftrace --stage': ['export pftrace', '--stage', 's*e0'],
+    'export pfw': ['export pfw'],
     'export tensorboard': ['export tensorboard', '--output', '@'],
     'report': ['report', '--output', '@'],
     'report --stage': ['report', '--stage', '*1', '--output', '@'],
@@ -668,7 +458,7 @@ class Measure:
         """User CPU in seconds, peak memory in bytes, the exit status and stderr."""
         output = self.work / 'output'
         shutil.rmtree(output, ignore_errors=True)
-        words = [str(output) if word == '@' else word for word in COMMANDS[command]]
+        words = [{'@': str(output), '%': str(path)}.get(word, word) for word in COMMANDS[command]]
         words = words[0].split() + words[1:]
         with open(self.work / 'said', 'w+') as said:
             process = subprocess.Popen([self.program, *words, '-j', '1', str(path)], stdin=subprocess.DEVNULL,

@@ -1,13 +1,18 @@
 """hta_answers - asks HTA itself: jobs as JSON on stdin ({name: [file, ...]}), its answers as JSON on stdout.
 
+With the argument `diff` the answers are those of TraceDiff on each pair of jobs, the first one before the second one or
+itself. With the argument `critical-path` the jobs are {name: {"file": ..., more arguments of critical_path()}}.
 It runs in its own process, because importing HTA changes the logging of the whole program. An answer is a list of rows,
 or the name of the exception that HTA raised; NaN becomes null.
 """
 
+import copy
+import itertools
 import json
 import logging
 import math
 import sys
+import tempfile
 import warnings
 
 
@@ -15,6 +20,66 @@ def plain(value):
     if hasattr(value, 'item'):
         value = value.item()
     return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def keep_order():
+    """Makes pandas keep the order of rows with equal keys. Its default order of such rows depends on the processor."""
+    import pandas
+    sort = pandas.DataFrame.sort_values
+    pandas.DataFrame.sort_values = lambda *args, **more: sort(*args, **{'kind': 'stable', **more})
+
+
+def records(frame):
+    return frame if isinstance(frame, list) else frame.to_dict('records')
+
+
+def of_ranks(job, ask):
+    """The rows of a question that HTA answers for one rank at a time."""
+    return [{'rank': rank, **row} for rank in sorted(job.t.traces) for row in records(ask(rank))]
+
+
+def described(frame):
+    """The rows of a frame that describe() made of one column; none for no frame."""
+    if frame is None:
+        return []
+    frame = frame.copy()
+    frame.columns = [name for _, name in frame.columns]
+    return records(frame.reset_index())
+
+
+def annotated(job):
+    """Of each rank and annotation, "" outside of all, the number and the time of the rows that HTA puts in it."""
+    rows = []
+    for rank in sorted(job.t.traces):
+        frame = job.get_gpu_kernels_with_user_annotations(rank, shortern_names=False)
+        if frame is not None:
+            sums = frame.groupby('s_user_annotation')['dur'].agg(['count', 'sum']).reset_index()
+            rows += [{'rank': rank, **row} for row in records(sums)]
+    return rows
+
+
+def annotations(job, **whole):
+    frame = job.get_gpu_user_annotation_breakdown(visualize=False, **whole)
+    return [] if frame is None else frame
+
+
+def counters(job):
+    frames = job.get_cupti_counter_data_with_operators(sorted(job.t.traces))
+    return [{key: value for key, value in row.items() if key in ('ts', 'dur', 'name', 'op_stack', 'top_level_op', 'bottom_level_op') or '_' in key}
+            for frame in frames for row in records(frame)]
+
+
+OPERATORS = ('aten::', 'aten::linear', 'forward', 'Optimizer', 'ProfilerStep', 'autograd')
+
+
+def patterns(job):
+    """The sequences of each of OPERATORS. What HTA then writes, the trace with the sequences in it, is left out."""
+    from hta.analyzers.cuda_kernel_analysis import CudaKernelAnalysis
+    from hta.common.trace import Trace
+    CudaKernelAnalysis._overlay_frequent_patterns_with_trace = classmethod(lambda *args, **more: {})
+    Trace.write_raw_trace = lambda *args, **more: None
+    return [{'rank': rank, 'operator': name, **row} for rank in sorted(job.t.traces) for name in OPERATORS
+            for row in records(job.get_frequent_cuda_kernel_sequences(name, tempfile.gettempdir(), rank=rank, visualize=False))]
 
 
 def answers(files):
@@ -31,20 +96,89 @@ def answers(files):
         'kernels': lambda: job.get_gpu_kernel_breakdown(visualize=False, include_memory_kernels=True, **whole)[1],
         'folded': lambda: job.get_gpu_kernel_breakdown(visualize=False, include_memory_kernels=True)[1],
         'overlap': lambda: job.get_comm_comp_overlap(visualize=False),
+        'idle': lambda: of_ranks(job, lambda rank: job.get_idle_time_breakdown(ranks=[rank], visualize=False)[0]),
+        'queue': lambda: of_ranks(job, lambda rank: described(job.get_queue_length_summary([rank]))),
+        'annotated': lambda: annotated(job),
+        'annotations': lambda: annotations(job, **whole),
+        'counters': lambda: counters(job),
+        'patterns': lambda: patterns(job),
+        'blocked': lambda: job.get_time_spent_blocked_on_full_queue(job.get_queue_length_time_series(sorted(job.t.traces))),
+        'bandwidth': lambda: of_ranks(job, lambda rank: described(job.get_memory_bw_summary([rank]))),
+        'launches': lambda: of_ranks(job, lambda rank: job.get_cuda_kernel_launch_stats([rank], visualize=False)[rank]),
     }
     given = {}
     for name, question in questions.items():
         try:
-            given[name] = [{k: plain(v) for k, v in row.items()} for row in question().to_dict('records')]
+            given[name] = [{k: plain(v) for k, v in row.items()} for row in records(question())]
         except Exception as e:
             given[name] = type(e).__name__
     return given
 
 
+def compared(jobs):
+    """{"A|B": {device type: rows, "ops": ops_diff}} or the name of the exception"""
+    from hta.common.trace import Trace
+    from hta.trace_diff import DeviceType, LabeledTrace, TraceDiff
+    logging.disable(logging.CRITICAL)
+    loaded, given = {}, {}
+    for name, files in jobs.items():
+        try:
+            loaded[name] = LabeledTrace(label=name, t=Trace(trace_files=files))
+        except Exception as e:
+            loaded[name] = type(e).__name__
+    for a, b in itertools.combinations_with_replacement(loaded, 2):
+        if isinstance(loaded[a], str) or isinstance(loaded[b], str):
+            given[f'{a}|{b}'] = loaded[a] if isinstance(loaded[a], str) else loaded[b]
+            continue
+        one, other = copy.copy(loaded[a]), copy.copy(loaded[b])
+        one.label, other.label = 'a', 'b'  # equal labels mix up the columns
+        kinds = DeviceType if a == b or a.startswith('seed') else [DeviceType.ALL]
+        try:
+            answer = {kind.name: [{k: plain(v) for k, v in row.items()} for row in
+                                  TraceDiff.compare_traces(one, other, device_type=kind).rename_axis('name').reset_index().to_dict('records')]
+                      for kind in kinds}
+            given[f'{a}|{b}'] = {**answer, 'ops': TraceDiff.ops_diff(one, other)}
+        except Exception as e:
+            given[f'{a}|{b}'] = type(e).__name__
+    return given
+
+
+def critical_path(file, annotation='', instances=None, overlay=None):
+    """The graph's size, the edges and nodes of the critical path, what it is bound by, and HTA's overlay of the trace."""
+    from hta.analyzers.critical_path_analysis import CriticalPathAnalysis
+    from hta.trace_analysis import TraceAnalysis
+    logging.disable(logging.CRITICAL)
+    try:
+        job = TraceAnalysis(trace_files=[file])
+        [rank] = job.t.traces
+        graph, _ = CriticalPathAnalysis.critical_path_analysis(job.t, rank, annotation, instances and tuple(instances))
+        nodes = [graph.node_list[number] for number in graph.critical_path_nodes]
+        edges = [graph.edges[a, b]['object'] for a, b in zip(graph.critical_path_nodes, graph.critical_path_nodes[1:])]
+        given = {'nodes': [[plain(n.ev_idx), bool(n.is_start)] for n in nodes],
+                 'edges': [[e.type.value, plain(e.weight)] for e in edges],
+                 'all': [[plain(graph.node_list[e.begin].ev_idx), bool(graph.node_list[e.begin].is_start), e.type.value, plain(e.weight)]
+                         for e in (graph.edges[pair]['object'] for pair in graph.edges)],
+                 'sizes': [len(graph.node_list), graph.number_of_edges()],
+                 'bounds': {k: plain(v) for k, v in graph.get_critical_path_breakdown().groupby('bound_by').duration.sum().items()}}
+        if overlay:
+            given['overlay'] = CriticalPathAnalysis.overlay_critical_path_analysis(job.t, rank, graph, overlay, False, False)
+        return given
+    except Exception as e:
+        return type(e).__name__
+
+
 def main():
     warnings.simplefilter('ignore')
+    keep_order()
     out, sys.stdout = sys.stdout, sys.stderr
-    json.dump({name: answers(files) for name, files in json.load(sys.stdin).items()}, out, allow_nan=False)
+    jobs = json.load(sys.stdin)
+    if sys.argv[1:] == ['diff']:
+        given = compared(jobs)
+    elif sys.argv[1:] == ['critical-path']:
+        given = {name: critical_path(**job) for name, job in jobs.items()}
+    else:
+        given = {name: answers(files) for name, files in jobs.items()}
+    json.dump(given, out, allow_nan=False)
 
 
 if __name__ == '__main__':

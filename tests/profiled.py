@@ -42,15 +42,20 @@ def training():
 def threads():
     """Operators of three threads at once, and ranges that hold one or two ranges of their own name.
 
-    Each thread allocates while the others are in a range."""
+    Each thread allocates while the others are in a range, and frees when they have left it, so that its block does not cancel
+    out there.
+    """
     all_are_here = threading.Barrier(3)
 
     def work():
         for i in range(20):
             with record_function('same'), record_function('same'):
                 all_are_here.wait()
-                torch.ones(64, i + 1).matmul(torch.ones(i + 1, 8))
+                kept = torch.ones(64, i + 1).matmul(torch.ones(i + 1, 8))
                 all_are_here.wait()
+            with record_function('freeing'):
+                all_are_here.wait()
+                del kept
             with record_function('twice'):
                 for _ in range(2):
                     with record_function('twice'):

@@ -39,7 +39,7 @@ AFTER = ('call', 'correlation', 'io', 'op', 'collective', 'framework_collective'
 
 
 def span(records, clock, kinds=None):
-    """First and last time of a process."""
+    """First and last time of a process. Readings of clocks and samples of devices extend only the end."""
     first = last = None
     for r in records:
         kind = (kinds or KINDS).get(r.kind)
@@ -51,7 +51,7 @@ def span(records, clock, kinds=None):
             end += r.values['duration']
         if r.kind == 'range_end':
             start -= r.values['duration']
-        if r.kind != 'clock':
+        if r.kind not in ('clock', 'device_sample'):
             first = start if first is None else min(first, start)
         last = end if last is None else max(last, end)
     return (clock(last if first is None else first), clock(last)) if last is not None else None
@@ -115,13 +115,16 @@ def random_value(rng, f, strings):
     return -value if f.signed and rng.random() < 0.4 else value
 
 
+NOT_RANDOM = ('clock', 'rank', 'drop', 'thread', 'thread_name')
+
+
 def random_records(rng, count, writer, kinds=None, start=1_000_000):
     """Records of all kinds with increasing times, for tests that ignore their meaning."""
     names = [writer.string(f'name {i}') for i in range(5)]
     stacks = [0] + [writer.stack(*((f'f{k}', 'a.py', k) for k in range(i, i + 3))) for i in range(4)]  # as many as names, so a seed still gives the same trace
     funcs = [writer.string(f'libx\x1fCLASS\x1ffunction{i}\x1fsize:BYTES,where:ADDRESS,n:INT') for i in range(3)]
     time, out = start, []
-    choices = [k for k in (kinds or writer.kinds) if k not in ('clock', 'rank', 'drop', 'thread', 'thread_name')]
+    choices = [k for k in (kinds or writer.kinds) if k not in NOT_RANDOM]
     kind = rng.choice(choices)
     for _ in range(count):
         if rng.random() < 0.5:
@@ -199,8 +202,10 @@ def write_fixture(directory):
     """Writes trace.tfr, trace.tfr.live and truth: `serial records from to` a chunk, `live` before live ones."""
     directory = Path(directory)
     w = everything(seed=3, chunks=8, records=40, footer=False)
-    assert {r.kind for r in w.records} >= set(KINDS) - {'rank', 'drop', 'thread', 'thread_name'}
     rng = generator(2)
+    each = [random_records(rng, 1, w, [kind], 1_000_000 + 10_000 * i)[0] for i, kind in enumerate(KINDS) if kind not in NOT_RANDOM]
+    w.chunk(each, thread=1, tid=100)
+    assert {r.kind for r in w.records} >= set(KINDS) - {'rank', 'drop', 'thread', 'thread_name'}
     live = [dict(records=random_records(rng, 30, w), serial=w.serial + 1 + i, thread=i % 3 + 1, tid=i % 3 + 100,
                  state=CLOSED if i else OPEN, large=i % 2) for i in range(5)]
     w.save(directory / 'trace.tfr')

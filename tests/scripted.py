@@ -38,7 +38,7 @@ def drops(t):
 
 
 def text(t, number):
-    return t.strings[number].decode() if number else None
+    return t.strings[number].decode(errors='surrogateescape') if number else None
 
 
 def calls(t):

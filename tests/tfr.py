@@ -431,13 +431,23 @@ class Writer:
         return Path(path)
 
 
+def pack_slot(thread, tid, calls=(), stages=(), collective=None, name=b'python'):
+    """A slot of a .live file. calls and stages: (start, number of the string); collective: (communicator, sequence,
+    bytes, peer, place among the calls, count, type, reduction)."""
+    data = struct.pack('<IIIIIIQQ16s', 1, thread, tid, len(calls), len(stages), 0, 0, 0, name)
+    data += b''.join(struct.pack('<QII', start, func, 0) for start, func in calls[:4]).ljust(4 * 16, b'\0')
+    data += b''.join(struct.pack('<QII', start, number, 0) for start, number in stages[:36]).ljust(36 * 16, b'\0')
+    return (data + struct.pack('<QQQiIQIi', *(collective or (0,) * 8))).ljust(1024, b'\0')
+
+
 LIVE_HEAD = struct.Struct('<8sHHIQ' + 'QQ' * 6 + 'IIIIQQQ')
 CHUNK_HEAD = struct.Struct('<IIQIIII32x')
 
 
 def pack_live(writer, chunks, small=4096, large=65536, slots=4, schema=None, strings=None, serial=None, drops=None,
-              info=None, minor=0):
-    """A .live file. chunks: dicts of records (or rows: bytes), thread, tid, serial, state, large (bool)."""
+              info=None, minor=0, used=()):
+    """A .live file. chunks: dicts of records (or rows: bytes), thread, tid, serial, state, large (bool). `used`: slots
+    of pack_slot."""
     def place(payload, room):
         nonlocal at
         start = at
@@ -449,7 +459,7 @@ def pack_live(writer, chunks, small=4096, large=65536, slots=4, schema=None, str
     packed = pack_strings(strings)
     place(pairs(writer.info) if info is None else info, 8192)
     place(schema_text(writer.kinds) if schema is None else schema, 16384)
-    place(bytes(1024 * slots), 1024 * slots)
+    place(b''.join(used).ljust(1024 * slots, b'\0'), 1024 * max(slots, len(used)))
     place(packed, len(packed) + 4096)
     for is_large, size in ((False, small), (True, large)):
         region = bytearray()

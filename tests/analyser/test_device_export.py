@@ -206,7 +206,7 @@ def test_loaders_of_kineto_traces_load_it(trace, tmp_path, analyze, python):
 
 
 QUESTIONS = [('stages',), ('stages', '--exclusive'), ('breakdown',), ('breakdown', '--group-by', 'category'),
-             ('breakdown', '--stage', 'denoise'), ('timeline',), ('kinds',), ('overlap',), ('launches',), ('api',),
+             ('breakdown', '--stage', 'denoise'), ('timeline',), ('kinds',), ('overlap',), ('idle',), ('queue',), ('launches',), ('api',),
              ('breakdown', '--device', '0', '--stream', '7'), ('breakdown', '--names', 'short'),
              ('timeline', '--stage', 'denoise'), ('kinds', '--stage', 'denoise', '--top', '1'), ('overlap', '--stage', 'denoise'),
              ('api', '--device', '0'), ('launches', '--stream', '7'), ('api', '--stage', 'denoise', '--device', '0')]

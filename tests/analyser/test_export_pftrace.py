@@ -9,6 +9,7 @@ from decimal import Decimal
 
 import pytest
 
+import comm_traces
 import kineto
 import pftrace
 import tfr
@@ -17,6 +18,7 @@ from small_traces import clock_chunk, simple
 from test_device_records import START, US, Trace
 from test_export_kineto import AMD, FILTER, QWEN, RESNET
 from test_device_export import pipeline
+from test_merge import ours
 from tfr import NESTED, STAGE, Writer, rec
 
 CLOCKS = 3  # TFI_SAMPLE_SM_CLOCK, TFI_SAMPLE_MEMORY_CLOCK
@@ -113,6 +115,46 @@ def traces(tmp_path):
         t.operator('op', 10, 20, external=1).launch('k', 12, 21, delay=5 + rank).arrow(7, (100, 10), (100, 10))
         t.write(tmp_path / f'{rank}.json')
     return [tmp_path / f'{rank}.json' for rank in range(2)]
+
+
+def rows_of(found, category):
+    """{rank: the times of its slices of a category, in order}"""
+    times = defaultdict(list)
+    for s in sorted(found.slices, key=lambda s: s.start):
+        if s.category == category:
+            times[pftrace.row(found, s.track)[0].partition(':')[0]].append((s.start, s.end))
+    return times
+
+
+def test_hosts_share_one_clock(export, tmp_path):
+    """Clocks 3 ms apart from host to host are aligned by the ends of collectives."""
+    for r in range(4):
+        ours(tmp_path / f'rank{r}.node{r}.4000.tfr', r, 3_000_000 * r * (-1) ** r, 2e-6 * r, world=4)
+    found = export(tmp_path)
+    assert '3 clocks are aligned' in found.err
+    times = rows_of(found, 'kernel')
+    assert sorted(times) == [f'rank {r}' for r in range(4)] and len({len(t) for t in times.values()}) == 1
+    for at in zip(*times.values()):
+        ends = [end for _, end in at]
+        assert max(ends) - min(ends) < 3000
+
+
+def test_hosts_of_pytorch_share_one_clock(export, tmp_path):
+    """Clocks that drift: durations follow them."""
+    paths, _ = comm_traces.job(tmp_path, count=60, sequences=True)
+    truth = {}
+    for rank, path in enumerate(paths):
+        kernels = [e for e in kineto.read(path)['traceEvents'] if e.get('cat') == 'kernel']
+        truth[f'rank {rank}'] = sorted((kineto.nanoseconds(e['ts']), kineto.nanoseconds(e['dur'])) for e in kernels)
+        comm_traces.skewed(path, rank * 3_000_000, rank * 1e-4, f'node{rank}')
+    found = export(*paths)
+    assert '3 clocks are aligned' in found.err
+    times = rows_of(found, 'kernel')
+    assert {rank: len(t) for rank, t in times.items()} == {rank: len(t) for rank, t in truth.items()}
+    first, zero = times['rank 0'][0][0], truth['rank 0'][0][0]
+    for rank, pairs in times.items():
+        for (start, end), (ts, dur) in zip(pairs, truth[rank]):
+            assert abs((start - first) - (ts - zero)) < 4000 and abs((end - start) - dur) < 300
 
 
 def test_ranks_of_pytorch_keep_apart(tmp_path, export):
@@ -371,6 +413,7 @@ def large(path):
     return t.write(path)
 
 
+@pytest.mark.slow
 def test_large_traces_use_a_temporary_file(tmp_path, export):
     """Events beyond a mebibyte wait in a file."""
     found = export(large(tmp_path / 'a.json'))

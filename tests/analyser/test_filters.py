@@ -22,6 +22,7 @@ from test_kineto import exact, ns
 TABLE = (ROOT / 'analysis' / 'commands.def').read_text()
 REFUSES = dict(re.findall(r'^COMMAND\("([^"]+)".*?"([^"]*)"\)$', TABLE, re.M | re.S))  # the last column, by command
 COMMANDS = [command for command in REFUSES if command != 'help']  # help reads no trace
+NEEDS = {'patterns': ['--operator', 'x']}  # options without which a command has no question
 FILTERS = {'--rank': '0', '--pid': '1', '--stage': 'x', '--step': '1', '--cycle': '0', '--device': '0', '--stream': '7',
            '--from': '0', '--to': '1', '--top': '1', '--names': 'short'}
 
@@ -42,7 +43,7 @@ def test_a_filter_works_or_says_why_it_has_no_meaning(tfanalyze, tmp_path, comma
     """Help lists a filter exactly if the command takes it; a refusal is a usage error with the table's reason."""
     listed = subprocess.run([tfanalyze, *command.split(), '--help'], capture_output=True, text=True).stdout
     for option, value in FILTERS.items():
-        result = subprocess.run([tfanalyze, *command.split(), option, value, tmp_path / 'nothing'], capture_output=True, text=True)
+        result = subprocess.run([tfanalyze, *command.split(), *NEEDS.get(command, ()), option, value, *[tmp_path / 'nothing'] * (1 + (command == 'diff'))], capture_output=True, text=True)
         why = refusals().get((command, option))
         assert bool(re.search(f'^{option} ', listed, re.M)) == (why is None), option
         if why:

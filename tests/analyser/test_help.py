@@ -111,7 +111,7 @@ def tree(tmp_path):
     """A copy of the files that scripts/gen-tables reads."""
     for pattern in ('README.md', 'scripts/gen-tables', 'scripts/help_pages.py', 'scripts/tfrun', 'scripts/man/*', 'include/*.def',
                     'preload/*.def', 'preload/*/*.def', 'tests/dummy.def', 'analysis/*.def', 'analysis/help/*.txt',
-                    'analysis/help/commands/*.txt'):
+                    'analysis/help/commands/**/*.txt'):
         for path in ROOT.glob(pattern):
             copy = tmp_path / path.relative_to(ROOT)
             os.makedirs(copy.parent, exist_ok=True)
@@ -135,7 +135,7 @@ EDITS = [
     ('analysis/help/rules.txt', 'KINDS OF WORK', 'KINDS \u2013 OF WORK', 'outside ASCII'),
     ('analysis/help/schedule.txt', 'schedule - how', 'plan - how', 'does not begin with "schedule - '),
     ('analysis/help/stages.txt', '\nA stage is', '\n  A stage is', 'neither text, list, terms nor code'),
-    ('analysis/help/commands/overlap.txt', 'overlap_us\n', 'overlap_ms\n', 'KEYS OF A ROW must explain'),
+    ('analysis/help/commands/device/overlap.txt', 'overlap_us\n', 'overlap_ms\n', 'KEYS OF A ROW must explain'),
     ('analysis/help/variables.txt', 'TFI_LOG\n', 'TFI_LGO\n', '+TFI_LOG'),
     ('analysis/commands.def', 'cmd_overlap, "', 'cmd_overlap, "changed ', '+overlap - changed '),
     ('scripts/man/tfinject-files.7', 'run directory', 'directory', '--- scripts/man/tfinject-files.7'),
@@ -143,6 +143,7 @@ EDITS = [
 ]
 
 
+@pytest.mark.slow
 def test_checks_fail(tree):
     """Each kind of mistake is named; malformed pages come first, because they stop the other checks."""
     for part in (EDITS[4:], EDITS[:4]):
@@ -152,6 +153,7 @@ def test_checks_fail(tree):
         assert rc == 1 and not [said for *_, said in part if said not in out], out
 
 
+@pytest.mark.slow
 def test_checks_of_files(tree):
     """The copied tree passes; a command without a page, a page without a command and a stray man page do not."""
     assert gen_tables(tree, 'check') == (0, '')
@@ -161,6 +163,6 @@ def test_checks_of_files(tree):
     assert rc == 1 and 'tfinject-old.7: analysis/help has no page' in out and 'old.txt: analysis/commands.def has no such command' in out
     (tree / 'analysis/help/commands/old.txt').unlink()
     assert gen_tables(tree, 'write')[0] == 0 and gen_tables(tree, 'check') == (0, '')
-    (tree / 'analysis/help/commands/overlap.txt').unlink()
+    (tree / 'analysis/help/commands/device/overlap.txt').unlink()
     rc, out = gen_tables(tree, 'check')
-    assert rc == 1 and 'commands/overlap.txt is missing' in out
+    assert rc == 1 and 'overlap.txt is missing' in out

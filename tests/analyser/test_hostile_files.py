@@ -361,6 +361,7 @@ def test_a_live_file_of_others(tfanalyze, analyze, tmp_path):
         assert len(analyze('dump', run, rc=3)['rows']) == 2 + 20
 
 
+@pytest.mark.slow
 def test_files_that_change_while_they_are_read(tfanalyze, victim, place):
     """A file that is cut or grows before any call gives an answer or a message, never a crash or a hang."""
     trace = place / 'x.json'

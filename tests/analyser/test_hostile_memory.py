@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 
+import growth_shapes
 import kineto
 from conftest import clean_environment
 from test_signature_files import Run
@@ -82,3 +83,24 @@ def test_inputs_with_enough_memory_are_answered(python, tfanalyze, tmp_path, goo
     other = kineto.Trace(rank=2).stage('another', 0, 9).write(tmp_path / 'other.json')
     out, err, status, _ = ask(python, tfanalyze, 'stages', good, f'rank=2:{other}', '--format', 'json', data=100000)
     assert status == 0 and {row['stage'] for row in json.loads(out)['rows']} == {GOOD, 'another'}, err
+
+
+def short_operators(directory, n):
+    """N operators one after the other in one stage of a .tfr trace, without work of a device."""
+    recording = growth_shapes.Recording(directory, pid=n)
+    recording.range('stage', 100, 1000 + 10 * n, 1)
+    for i in range(n):
+        recording.operator('aten::add', 1000 + 10 * i, 1005 + 10 * i)
+    return recording.save()
+
+
+@pytest.mark.slow
+def test_operators_that_launched_nothing_are_not_held(python, tfanalyze, tmp_path):
+    """Of 240,000 operators more, `ops` holds 100 bytes each; the commands that need only those around launches hold none."""
+    traces = [short_operators(tmp_path, n) for n in (160000, 400000)]
+    def more(*command):
+        few, many = (ask(python, tfanalyze, *command, trace)[3] for trace in traces)
+        return many - few
+    assert more('ops') > 12
+    for command in (['stages'], ['breakdown'], ['timeline', '--stage', 'stage'], ['idle']):
+        assert more(*command) < 3, command

@@ -91,7 +91,8 @@ def test_every_command_and_format(tfanalyze, hostile):
     for command in COMMANDS:
         for form in ('text', 'csv', 'json'):
             for more in ([], ['--rules', 'hta'], ['--stage', '*'], ['--names', 'mangled']):
-                result = execute([tfanalyze, *command.split(), hostile, '--format', form, *more], clean_environment(), hostile.parent.parent)
+                needs = ['--operator', 'o'] if command == 'patterns' else []
+                result = execute([tfanalyze, *command.split(), *needs, *[hostile] * (1 + (command == 'diff')), '--format', form, *more], clean_environment(), hostile.parent.parent)
                 if result.rc == 2:
                     continue
                 assert result.rc in (0, 1, 3), (command, result.err)

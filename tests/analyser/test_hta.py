@@ -5,6 +5,7 @@ is a pair HTA cannot answer. `differs ANALYSIS JOB` is a pair known to differ, f
 must be in the list and behave as listed, so fewer agreeing pairs are a failure.
 """
 
+import itertools
 import json
 import re
 from collections import defaultdict
@@ -12,10 +13,13 @@ from random import Random
 
 import pytest
 
+from hta_answers import OPERATORS
 from conftest import ROOT, TRACES, clean_environment, execute
 
 pytestmark = [pytest.mark.xdist_group('hta'), pytest.mark.timeout(400)]  # HTA takes half a minute, once
-ANALYSES = ('temporal', 'kinds', 'kernels', 'folded', 'overlap')
+ANALYSES = ('temporal', 'kinds', 'kernels', 'folded', 'overlap', 'idle', 'queue', 'launches', 'bandwidth',
+            'annotated', 'annotations', 'counters', 'patterns')
+CLOSE = 1e-9  # relative: sums of doubles in another order
 ROUNDED = 0.00051  # microseconds: we print means and deviations as whole nanoseconds
 
 
@@ -40,21 +44,21 @@ def listed():
     return pairs
 
 
-JOBS = sorted({job for _, job in listed()})
+JOBS = sorted({job for analysis, job in listed() if analysis != 'diff'})
 
 
-def ask(python, question):
+def ask(python, question, *words):
     env = {k: v for k, v in clean_environment().items() if not k.startswith('HTA_')}
     question = {name: [str(p) for p in files] for name, files in question.items()}
-    result = execute([python, ROOT / 'tests' / 'hta_answers.py'], env, timeout=300, stdin=json.dumps(question))
+    result = execute([python, ROOT / 'tests' / 'hta_answers.py', *words], env, timeout=900, stdin=json.dumps(question))
     assert result.rc == 0, result.err[-2000:]
     return json.loads(result.out)
 
 
 @pytest.fixture(scope='session')
-def answers(python, tmp_path_factory):
+def answers(python, tmp_path_factory, deep):
     """{job or seed: (files, HTA's answers)} of all jobs and random traces, in one process because HTA starts slowly."""
-    files = {**jobs(), **written_at_random(tmp_path_factory.mktemp('random'))}
+    files = {**jobs(), **written_at_random(tmp_path_factory.mktemp('random')), 'deep': deep}
     return {name: (files[name], answer) for name, answer in ask(python, files).items()}
 
 
@@ -93,6 +97,76 @@ def kernels(analyze, files):
 def overlap(analyze, files):
     rows = by_rank(analyze('overlap', '--rules', 'hta', *files)['rows'])
     return {rank: row['overlap_pct'] for rank, row in rows.items()}
+
+
+CAUSES = ('host_wait', 'kernel_wait', 'other')
+
+
+def idle(analyze, files):
+    rows = analyze('idle', '--rules', 'hta', *files)['rows']
+    ranks = {row['rank'] for row in rows}
+    if not rows or (len(files) > 1 and len(ranks) < len(files)):
+        return None  # HTA raises an exception if a rank has no work
+    return {(row['rank'] or 0, row['stream'], cause): (row[f'{cause}_us'], row[f'{cause}_pct'])
+            for row in rows for cause in CAUSES}
+
+
+DEPTHS = {'count': 'count', 'mean': 'mean', 'std': 'std', 'min': 'min', 'q1': '25%', 'median': '50%', 'q3': '75%', 'max': 'max'}
+
+
+def queue(analyze, files):
+    rows = analyze('queue', '--rules', 'hta', *files)['rows']
+    if any(row['count'] is None for row in rows):
+        return None
+    return {(row['rank'] or 0, row['stream']): {theirs: row[ours] for ours, theirs in DEPTHS.items()} for row in rows}
+
+
+LAUNCH = {'correlation': 'correlation', 'cpu_us': 'cpu_duration', 'gpu_us': 'gpu_duration', 'delay_us': 'launch_delay'}
+
+
+def launches(analyze, files):
+    rows = analyze('launches', '--rules', 'hta', *files)['rows']
+    return sorted((row['rank'] or 0, *(row[ours] for ours in LAUNCH)) for row in rows)
+
+
+def bandwidth(analyze, files):
+    rows = analyze('bandwidth', '--rules', 'hta', *files)['rows']
+    return {(row['rank'] or 0, row['kind']): {theirs: row[ours if ours == 'count' else f'{ours}_gbs'] for ours, theirs in DEPTHS.items()}
+            for row in rows}
+
+
+def annotated(analyze, files):
+    rows = [row for row in analyze('annotations', '--rules', 'hta', *files)['rows']]
+    if any(row['kernels'] is None for row in rows):
+        return None
+    return {(row['rank'] or 0, row['annotation'].replace('(none)', '')): (row['kernels'], row['total_us']) for row in rows if row['kernels']}
+
+
+def annotations(analyze, files):
+    rows = analyze('annotations', '--rules', 'hta', *files)['rows']
+    return {(row['rank'] or 0, row['annotation']): row for row in rows if row['calls']}
+
+
+def asked(analyze, command, *words):
+    """The rows of an answer; none with exit status 1, which says that nothing matches."""
+    result = analyze(command, *words, '--format', 'json', rc=any, format=None)
+    return json.loads(result.out)['rows'] if result.rc != 1 else []
+
+
+def counters(analyze, files):
+    rows = asked(analyze, 'counters', '--rules', 'hta', *files)
+    return None if any(row['top_op'] is None for row in rows) else rows
+
+
+def patterns(analyze, files):
+    found = {}
+    for operator in OPERATORS:
+        result = analyze('patterns', '--rules', 'hta', '--operator', operator, *files, '--format', 'json', rc=any, format=None)
+        if 'HTA has no answer' in result.err:
+            return None
+        for row in json.loads(result.out)['rows'] if result.rc != 1 else []:
+            found[row['rank'] or 0, operator, '|'.join(row['pattern'])] = (row['count'], row['gpu_us'], row['cpu_us'])
+    return found
 
 
 # ---- comparing ----
@@ -148,15 +222,76 @@ def same_overlap(ours, theirs):
     assert ours == {row['rank']: row['comp_comm_overlap_pctg'] for row in theirs}
 
 
-OURS = {'temporal': temporal, 'kinds': kinds, 'kernels': kernels, 'folded': kernels, 'overlap': overlap}
+def same_idle(ours, theirs):
+    """HTA leaves out a cause without a gap; a share is unknown if all gaps of a stream add up to nothing."""
+    theirs = {(row['rank'], row['stream'], row['idle_category']): (row['idle_time'], row['idle_time_ratio']) for row in theirs}
+    assert {key[:2] for key in ours} == {key[:2] for key in theirs}
+    for key, (time, share) in ours.items():
+        other_time, other_share = theirs.get(key, (0, None if share is None else 0))
+        assert time == other_time, key
+        assert share == (other_share if other_share is None else pytest.approx(100 * other_share)), key
+
+
+def same_queue(ours, theirs):
+    assert set(ours) == {(row['rank'], row['stream']) for row in theirs}
+    for row in theirs:
+        for key, value in ours[row['rank'], row['stream']].items():
+            assert value == (None if row[key] is None else pytest.approx(row[key], rel=CLOSE)), (row, key)
+
+
+def same_bandwidth(ours, theirs):
+    assert set(ours) == {(row['rank'], row['name']) for row in theirs}
+    for row in theirs:
+        for key, value in ours[row['rank'], row['name']].items():
+            assert value == (None if row[key] is None else pytest.approx(row[key], rel=CLOSE)), (row, key)
+
+
+def same_launches(ours, theirs):
+    """Both sorted: HTA puts the rows of a trace with steps into another order."""
+    assert ours == sorted((row['rank'], *(row[theirs] for theirs in LAUNCH.values())) for row in theirs)
+
+
+def same_annotated(ours, theirs):
+    assert ours == {(row['rank'], row['s_user_annotation']): (row['count'], row['sum']) for row in theirs}
+
+
+def same_annotations(ours, theirs):
+    assert set(ours) == {(row['rank'], row['name']) for row in theirs}
+    for other in theirs:
+        row = ours[other['rank'], other['name']]
+        assert [row[f'{k}_us'] for k in ('sum', 'max', 'min')] == [other[f'{k} (us)'] for k in ('sum', 'max', 'min')]
+        assert row['mean_us'] == pytest.approx(other['mean (us)'], abs=ROUNDED)
+        assert row['std_us'] == pytest.approx(other['stddev'], abs=ROUNDED)
+
+
+def same_counters(ours, theirs):
+    """HTA has the counters in columns of its frame, with -1 in a row that lacks one."""
+    assert len(ours) == len(theirs)
+    for row, other in zip(ours, theirs):
+        assert [row[k] for k in ('kernel', 'duration_us', 'top_op', 'bottom_op', 'op_stack')] == \
+            [other[k] for k in ('name', 'dur', 'top_level_op', 'bottom_level_op', 'op_stack')]
+        for name, value in row['counters'].items():
+            assert value == other[name], name
+
+
+def same_patterns(ours, theirs):
+    assert ours == {(row['rank'], row['operator'], row['pattern']):
+                    (row['count'], row['GPU kernel duration (us)'], row['CPU op duration (us)']) for row in theirs}
+
+
+OURS = {'temporal': temporal, 'kinds': kinds, 'kernels': kernels, 'folded': kernels, 'overlap': overlap,
+        'idle': idle, 'queue': queue, 'launches': launches,
+        'bandwidth': bandwidth, 'annotated': annotated, 'annotations': annotations, 'counters': counters, 'patterns': patterns}
 SAME = {'temporal': same_temporal, 'kinds': same_kinds, 'kernels': same_kernels, 'folded': same_folded,
-        'overlap': same_overlap}
+        'overlap': same_overlap, 'idle': same_idle, 'queue': same_queue, 'launches': same_launches,
+        'bandwidth': same_bandwidth, 'annotated': same_annotated, 'annotations': same_annotations, 'counters': same_counters, 'patterns': same_patterns}
 
 
 # ---- tests ----
 
 def test_every_pair_is_in_the_list(shared_traces):
-    assert set(listed()) == {(analysis, job) for analysis in ANALYSES for job in jobs()}
+    pairs = {('diff', f'{a}|{b}') for a, b in itertools.combinations_with_replacement(jobs(), 2)}
+    assert set(listed()) == {(analysis, job) for analysis in ANALYSES for job in jobs()} | pairs
 
 
 def test_the_installed_hta_is_the_one_the_rules_are_of(python):
@@ -211,8 +346,11 @@ class RandomTrace:
     def add(self, category, name, at, dur, **args):
         if self.fractions:
             at, dur = at + self.random.randrange(1000) / 1000, round(self.random.random() * dur, 3)
-        self.events.append({'ph': 'X', 'cat': category, 'name': name, 'pid': 1, 'tid': 1, 'ts': self.base + at,
-                            'dur': dur, 'args': {k: v for k, v in args.items() if v is not None}})
+        stream = args.get('stream')
+        on_device = category not in ('cuda_runtime', 'cpu_op', 'user_annotation', 'Operator')
+        place = {'pid': 0, 'tid': 7 if stream is None else stream} if on_device else {'pid': 1, 'tid': 1}
+        self.events.append({'ph': 'X', 'cat': category, 'name': name, **place, 'ts': self.base + at, 'dur': dur,
+                             'args': {k: v for k, v in args.items() if v is not None}})
 
     def piece(self, correlation, at):
         random = self.random
@@ -223,14 +361,16 @@ class RandomTrace:
         if kind < 0.8:
             name = random.choice(DEVICE_NAMES)
             self.add(CATEGORIES.get(name, 'kernel'), name, at, random.choice([1, 20, 150]), stream=stream,
-                     correlation=correlation if random.random() < 0.95 else None, device=0)
+                     correlation=correlation if random.random() < 0.95 else None, device=0,
+                     **({'memory bandwidth (GB/s)': (at % 70 + 1) / 7} if name in CATEGORIES else {}))
         elif kind < 0.9:
             self.add('cuda_sync', random.choice(SYNCS), at, 9, stream=random.choice([stream, -1]),
                      correlation=correlation if random.random() < 0.8 else None, device=0)
-        elif kind < 0.93:  # an operator of a Triton launch names the stream
+        elif kind < 0.92:  # an operator of a Triton launch names the stream
             self.add('cpu_op', 'triton_poi_fused', at, 30, stream=random.choice([0, 7, -1]))
         else:
-            self.add('gpu_user_annotation', 'ProfilerStep#7' if kind < 0.95 else 'forward', at, 60, stream=stream)
+            self.add('gpu_user_annotation', random.choice(['ProfilerStep#7', 'forward', 'backward']), at, random.choice([60, 60, 300]),
+                     stream=stream, correlation=correlation if random.random() < 0.3 else None)
 
 
 SEEDS = [f'seed {n}' for n in range(40)]
@@ -248,6 +388,29 @@ def written_at_random(directory):
     return question
 
 
+DEEP = 1100
+
+
+@pytest.fixture(scope='session')
+def deep(tmp_path_factory):
+    """Files in which the queue of a stream is full for a time: DEEP launches, then their kernels."""
+    path = tmp_path_factory.mktemp('deep') / 'deep.json'
+    calls = [{'ph': 'X', 'cat': 'cuda_runtime', 'name': 'cudaLaunchKernel', 'pid': 1, 'tid': 1, 'ts': 3 * i, 'dur': 2,
+              'args': {'correlation': i + 1}} for i in range(DEEP)]
+    works = [{'ph': 'X', 'cat': 'kernel', 'name': 'k', 'pid': 0, 'tid': 7, 'ts': 5000 + 2 * i, 'dur': 1,
+              'args': {'correlation': i + 1, 'stream': 7, 'device': 0}} for i in range(DEEP)]
+    path.write_text(json.dumps({'distributedInfo': {'rank': 0}, 'traceEvents': calls + works}, indent=1))
+    return [path]
+
+
+def test_a_full_queue(analyze, answers, deep):
+    [row] = answers['deep'][1]['blocked']
+    for rules in ('hta', 'exact'):
+        [ours] = analyze('queue', '--rules', rules, *deep)['rows']
+        assert (ours['stream'], ours['max']) == (row['stream'], DEEP)
+        assert ours['blocked_us'] == row['duration_at_max_queue_length'] > 0
+
+
 def test_traces_at_random(analyze, answers):
     answered = 0
     for seed in SEEDS:
@@ -259,10 +422,80 @@ def test_traces_at_random(analyze, answers):
                     SAME[analysis](ours, answer)
                     answered += 1
                 else:
-                    assert analysis == 'temporal' and ours is None, answer
+                    assert analysis in ('temporal', 'idle', 'queue', 'annotated') and ours is None, answer
             except AssertionError as e:
                 raise AssertionError(f'{seed}, {analysis}: {files}') from e
     assert answered >= len(SEEDS) * 4
+
+
+# ---- random host threads: operators, launches, and kernels or counters ----
+
+class RandomHost:
+    """Nested operators on two threads; each operator launches kernels, or CUPTI counts them. No two times are equal."""
+
+    def __init__(self, random, counting):
+        self.random, self.counting, self.events, self.starts = random, counting, [], []
+        self.correlation, self.pid = 0, 4711
+        for step in range(random.choice([0, 1, 3])):
+            self.add('user_annotation', f'ProfilerStep#{step}', 100 + 4000 * step, 3990, self.pid)
+        for tid in (self.pid, 5000):
+            for place in range(3):
+                self.operator(tid, 110 + 4000 * place + tid % 2, 3800, 0)
+        for number, (start, correlation) in enumerate(sorted(self.starts)):
+            self.device(number, start, correlation)
+        if counting and random.random() < 0.2:
+            self.events.pop()
+        random.shuffle(self.events)
+        self.document = {'distributedInfo': {'rank': 0}, 'traceEvents': [{'ph': 'M', 'name': 'first'}, *self.events]}
+
+    def add(self, category, name, at, dur, tid, pid=None, **args):
+        self.events.append({'ph': 'X', 'cat': category, 'name': name, 'pid': self.pid if pid is None else pid, 'tid': tid,
+                            'ts': at, 'dur': dur, 'args': args})
+
+    def operator(self, tid, at, dur, depth):
+        random = self.random
+        self.add('cpu_op', random.choice(['aten::a', 'aten::b', 'autograd::c', 'my::op']), at, dur, tid)
+        children = random.randrange(4) if depth < 4 else 0
+        share = (dur - 4) // (children + 2)
+        for child in range(children):
+            if share > 30:
+                self.operator(tid, at + 2 + child * share, share - 4, depth + 1)
+        for launch in range(random.choice([0, 1, 3])):
+            if share > 12:
+                self.correlation += 1
+                start = at + 2 + children * share + 4 * launch
+                self.add('cuda_runtime', random.choice(['cudaLaunchKernel', 'cudaLaunchKernelExC']), start, 2, tid,
+                         correlation=self.correlation)
+                self.starts.append((start, self.correlation))
+
+    def device(self, number, start, correlation):
+        name = self.random.choice(['k1', 'k2', 'k3'])
+        if self.counting:
+            self.add('cuda_profiler_range', name, 7 * start, 5, 0, 0, **{'a_counter.sum': number, 'b_counter.avg': number / 4})
+        elif self.random.random() < 0.9:
+            self.add('kernel', name, 7 * start, 5, 7, 0, stream=7, correlation=correlation, device=0)
+
+
+def hosts_at_random(directory, seeds, counting):
+    """{seed: [file]}"""
+    question = {}
+    for seed in range(seeds):
+        path = directory / f'{seed}.json'
+        path.write_text(json.dumps(RandomHost(Random(seed), counting).document, indent=1))
+        question[f'host {seed}'] = [path]
+    return question
+
+
+@pytest.mark.parametrize('analysis', ['counters', 'patterns'])
+def test_hosts_at_random(analyze, python, tmp_path, analysis):
+    question = hosts_at_random(tmp_path, 20, analysis == 'counters')
+    answered = 0
+    for seed, theirs in ask(python, question).items():
+        ours, answer = OURS[analysis](analyze, question[seed]), theirs.get(analysis, theirs.get('load'))
+        assert isinstance(answer, list), (seed, answer)
+        SAME[analysis](ours, answer)
+        answered += len(answer) > 1
+    assert answered >= 10
 
 
 # Figures from ../shared/traces/README.md.
@@ -296,7 +529,7 @@ def test_one_rank_of_two(analyze, shared_traces):
     assert one == [whole[1]]
 
 
-@pytest.mark.parametrize('command', ['timeline', 'kinds', 'overlap', 'breakdown'])
+@pytest.mark.parametrize('command', ['timeline', 'kinds', 'overlap', 'breakdown', 'idle', 'queue', 'launches', 'bandwidth', 'annotations', 'counters'])
 def test_filters_that_hta_does_not_have_are_refused(analyze, shared_traces, command):
     files = [*(shared_traces / 'hta' / 'triton_example').iterdir()]
     for option in (['--step', '1'], ['--from', '0'], ['--to', '9']):
@@ -304,6 +537,8 @@ def test_filters_that_hta_does_not_have_are_refused(analyze, shared_traces, comm
         assert option[0] in result.err and not result.out
     result = analyze('breakdown', '--rules', 'hta', '--group-by', 'op', *files, rc=2, format=None)
     assert '--group-by' in result.err
+    result = analyze('patterns', '--rules', 'hta', '--operator', 'x', '--step', '1', *files, rc=2, format=None)
+    assert '--step' in result.err
 
 
 def test_filters_by_row(analyze, shared_traces):

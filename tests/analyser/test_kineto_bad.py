@@ -176,7 +176,7 @@ def test_content(program, tmp_path, case):
 COMMANDS = (['info'], ['stages'], ['stages', '--exclusive'], ['breakdown'], ['breakdown', '--group-by', 'op'],
             ['breakdown', '--rules', 'hta'], ['timeline'], ['timeline', '--rules', 'tracelens'],
             ['timeline', '--rules', 'hta'], ['kinds'], ['kinds', '--rules', 'hta'], ['overlap'],
-            ['overlap', '--rules', 'hta'], ['comm'], ['comm', '--rules', 'tracelens'], ['stragglers'], ['dump'], ['export', 'chrome'], ['report'])
+            ['overlap', '--rules', 'hta'], ['idle'], ['idle', '--rules', 'hta'], ['queue'], ['queue', '--rules', 'hta'], ['steps'], ['bandwidth'], ['bandwidth', '--rules', 'hta'], ['annotations'], ['annotations', '--rules', 'hta'], ['patterns', '--operator', 'x'], ['patterns', '--rules', 'hta', '--operator', 'x'], ['counters'], ['counters', '--rules', 'hta'], ['comm'], ['comm', '--rules', 'tracelens'], ['stragglers'], ['stacks'], ['stacks', '--layout', 'speedscope'], ['diff'], ['diff', '--by', 'op'], ['diff', '--by', 'stage'], ['critical-path'], ['critical-path', '--nodes'], ['critical-path', '--rules', 'hta'], ['dump'], ['export', 'chrome'], ['report'])
 
 
 @pytest.mark.parametrize('content, rc', [
@@ -184,14 +184,15 @@ COMMANDS = (['info'], ['stages'], ['stages', '--exclusive'], ['breakdown'], ['br
     pytest.param(listed(ONE, TWO)[:-30], 3, id='cut'), pytest.param('no trace', 1, id='no trace'),
 ])
 def test_every_command(tfanalyze_asan, tmp_path, content, rc):
-    """All commands give an input the same exit status, and none crashes."""
+    """All commands with an answer give an input the same exit status, and none crashes."""
     for command in COMMANDS:
         directory = tmp_path / '-'.join(command)
         directory.mkdir()
         (directory / 'trace.json').write_text(content)
         target = directory if command == ['report'] else directory / 'trace.json'
-        result = execute([tfanalyze_asan, *command, target], clean_environment(), tmp_path)
-        assert result.rc == rc, (command, result.err)
+        result = execute([tfanalyze_asan, *command, *[target] * (1 + (command[0] == 'diff'))], clean_environment(), tmp_path)
+        found = command[0] not in ('patterns', 'counters')  # these inputs have no operator `x` and no counters
+        assert result.rc == (rc if found else 1), (command, result.err)
 
 
 # ---- answers to unusual input without loss ----
@@ -317,6 +318,7 @@ def cut_sample():
 TEXT, ENDS = cut_sample()
 
 
+@pytest.mark.slow
 def test_cut_anywhere(program, tmp_path):
     """A file cut at any place: every whole event is answered, and status 3 says that more is missing."""
     path = tmp_path / 'cut.json'

@@ -98,7 +98,9 @@ def same_events(merged, one, events, original, label):
         assert undone(new, moved, pids, merged['baseTimeNanoseconds'], label) == old
 
 
-@pytest.mark.parametrize('names', [[FILTER.format(0), FILTER.format(1)], [QWEN, NCCL, AMD]], ids=['two ranks', 'three jobs'])
+@pytest.mark.parametrize('names', [
+    pytest.param([FILTER.format(0), FILTER.format(1)], id='two ranks'),
+    pytest.param([QWEN, NCCL, AMD], id='three jobs', marks=pytest.mark.slow)])
 def test_every_event_is_there(analyze, shared_traces, names):
     """Real traces: each event, each member of the files, and rows that begin with the rank."""
     paths = [shared_traces / name for name in names]
@@ -229,6 +231,7 @@ def test_kineto_clocks_are_aligned_too(analyze, tmp_path):
     assert {n.partition(' on ')[2] for n in names} == {f'node{r}' for r in range(4)}
 
 
+@pytest.mark.slow
 def test_ours_and_kineto_mixed(analyze, eight, shared_traces):
     merged, _ = merge(analyze, eight[0], f'rank=5:{shared_traces / QWEN}')
     (_, own), (one, theirs) = split(check(merged, False))
@@ -388,6 +391,7 @@ def test_ranks_of_another_job(analyze, tmp_path):
     assert 'missing.json: cannot be read' in err
 
 
+@pytest.mark.slow
 def test_a_thousand_inputs(tfanalyze, tmp_path):
     """1000 traces with 40 descriptors: at most a few files are open at a time."""
     for rank in range(1000):

@@ -28,13 +28,13 @@ for i in range(40):
 # ---- dftracer ----
 
 @pytest.mark.parametrize('path', ['test.pfw', 'test-trace.pfw.gz', 'cm1', '.'])
-@pytest.mark.parametrize('command', ['stages', 'info', 'report'])
-def test_traces_of_dftracer_are_refused_with_a_sentence(analyze, shared_traces, tmp_path, path, command):
-    """dftracer traces, and directories of them, are refused with one message."""
+@pytest.mark.parametrize('command', ['breakdown', 'timeline', 'report', 'stages,api'])
+def test_questions_on_devices_refuse_traces_of_dftracer(analyze, shared_traces, tmp_path, path, command):
+    """Questions on devices and operators refuse dftracer traces, and directories of them, with one message."""
     more = ['--output', tmp_path / 'out'] if command == 'report' else []
     result = analyze(command, shared_traces / 'dftracer' / path, *more, format='text', rc=1)
     assert result.out == '' and len(result.err.splitlines()) == 1
-    assert 'dftracer trace' in result.err and 'cannot read' in result.err
+    assert 'a dftracer trace has stages and file I/O' in result.err and 'info, stages' in result.err
 
 
 @pytest.mark.parametrize('name', ['io.json', 'io.json.gz', 'io.log', 'io'])
@@ -44,15 +44,17 @@ def test_traces_of_dftracer_are_known_by_their_content(analyze, shared_traces, t
     lines = (shared_traces / 'dftracer' / 'test.pfw').read_bytes().splitlines()
     new = [b'{"type":4,"ph":4,"id":0,"name":"HH","cat":"dftracer","pid":7,"tid":7,"args":{"name":"n"}}',
            b'{"type":3,"ph":1,"id":1,"name":"read","cat":"POSIX","pid":7,"tid":7,"ts":17,"dur":1}']
-    content = {'test.pfw': b'\n'.join(lines), 'new': b'\n'.join(new), 'one': new[0], 'unfinished': b'\n'.join(lines[:3])[:-9]}[of]
+    content, events = {'test.pfw': (b'\n'.join(lines), 1012), 'new': (b'\n'.join(new), 2), 'one': (new[0], 1),
+                       'unfinished': (b'\n'.join(lines[:3])[:-9], 1)}[of]
     path = tmp_path / name
     path.write_bytes(gzip.compress(content) if name.endswith('.gz') else content)
-    assert f'{name}: is a dftracer trace' in analyze('stages', path, format='text', rc=1).err
+    rc = 3 if of == 'unfinished' else 0
+    row, = analyze('info', path, rc=rc)['rows']
+    assert (row['kind'], sum(row['events'].values())) == ('dftracer', events)
     if '.json' in name:
-        assert 'contains 1 dftracer traces' in analyze('stages', tmp_path, format='text', rc=1).err
         kineto.Trace().stage('s', 0, 10).write(tmp_path / 'one.json')
-        beside = analyze('stages', tmp_path, format='text')
-        assert 's  ' in beside.out and '1 dftracer traces beside it were left out' in beside.err and 'not traces' not in beside.err
+        assert sorted(row['kind'] for row in analyze('info', tmp_path, rc=rc)['rows']) == ['dftracer', 'kineto']
+        assert 'not traces' not in analyze('info', tmp_path, format='text', rc=rc).err
 
 
 @pytest.mark.parametrize('text', ['{"traceEvents":[{"ph":"X","name":"a","cat":"dftracer","pid":1,"tid":1,"ts":1,"dur":2}]}',
@@ -64,12 +66,13 @@ def test_other_traces_are_no_traces_of_dftracer(analyze, tmp_path, text):
 
 
 def test_traces_of_dftracer_beside_others_are_named(analyze, shared_traces, tmp_path):
-    kineto.Trace().stage('s', 0, 10).write(tmp_path / 'one.json')
+    """A question on devices takes the other traces of a directory; a dftracer trace that was named is reported."""
+    kineto.Trace().stage('s', 0, 10).kernel('k', 0, 5).write(tmp_path / 'one.json')
     shutil.copy(shared_traces / 'dftracer' / 'test.pfw', tmp_path)
-    result = analyze('stages', tmp_path, format='text')
-    assert 's  ' in result.out and '1 dftracer traces beside it were left out' in result.err
-    result = analyze('stages', tmp_path / 'one.json', tmp_path / 'test.pfw', format='text', rc=3)
-    assert 's  ' in result.out and 'test.pfw: is a dftracer trace' in result.err
+    result = analyze('breakdown', tmp_path, format='text')
+    assert 'k  ' in result.out and 'test.pfw: is left out: a dftracer trace has' in result.err
+    result = analyze('breakdown', tmp_path / 'one.json', tmp_path / 'test.pfw', format='text', rc=3)
+    assert 'k  ' in result.out and 'test.pfw: is left out: a dftracer trace has' in result.err
 
 
 # ---- one process, two profilers ----
@@ -112,3 +115,30 @@ def test_nothing_follows_the_cap(run, python, analyze, tmp_path):
     times = [r['time_us'] for r in analyze('dump', result.dir, rc=3)['rows'] if r['kind'] in ('op', 'memory')]
     begin, = (r['time_us'] for r in analyze('dump', result.dir, rc=3)['rows'] if r['kind'] == 'range_begin')
     assert row['host_us'] <= max(times) - begin + 1000 and row['host_us'] > 0
+
+
+def test_traces_of_one_rank(analyze, tmp_path):
+    """A second PyTorch trace of a rank is left out if it overlaps an earlier one that stays; each gets one note."""
+    times = {'a': 100, 'b': 300, 'c': 105, 'd': 310, 'e': 200, 'f': 190}
+    paths = []
+    for name, at in times.items():
+        trace = kineto.Trace(distributedInfo={'rank': 3, 'world_size': 4}).stage(name, at, 20)
+        paths.append(tmp_path / f'{name}.json')
+        trace.write(paths[-1])
+    result = analyze('stages', *paths, rc=3, format=None)
+    assert {line.split()[0] for line in result.out.splitlines()} & set(times) == {'a', 'b', 'e'}
+    for name, other in ('ca', 'db', 'fe'):
+        assert f'{name}.json: is left out: {tmp_path}/{other}.json is a trace of the same rank 3' in result.err
+    for name in 'be':
+        assert f'{name}.json: is a second trace of rank 3, from another time than {tmp_path}/a.json' in result.err
+    assert result.err.count('second trace of rank') == 2
+
+
+def test_many_traces_of_one_rank(analyze, tmp_path):
+    """The work grows with the number of files, not with its square: one note a file."""
+    paths = [tmp_path / f'{i}.json' for i in range(300)]
+    for i, path in enumerate(paths):
+        kineto.Trace(distributedInfo={'rank': 0, 'world_size': 1}).stage('s', i * 100, 50).write(path)
+    result = analyze('stages', *paths, format=None)
+    assert [line.split()[:3] for line in result.out.splitlines() if line.startswith('s ')] == [['s', '0', '300']]
+    assert result.err.count('is a second trace') == 299

@@ -13,7 +13,7 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2
 
 import kineto
 from optrace import OpTrace
-from test_filters import COMMANDS, TRACES, Trace, refusals
+from test_filters import COMMANDS, TRACES, Trace, refusals, NEEDS
 from test_ops import scheduled
 
 US = 1000
@@ -141,13 +141,17 @@ def answers(analyze, command, path, *options):
         analyze(*command.split(), *options, '--output', trace, path, format=None)
         packets = perfetto_trace_pb2.Trace.FromString(trace.read_bytes()).packet
         return ' '.join(name.name for packet in packets for name in packet.interned_data.event_names)
+    if command == 'critical-path':
+        options += ('--nodes',)
+    if command == 'patterns':
+        options += ('--operator', 'ProfilerStep')
     return analyze(*command.split(), *options, path, format=None if command.startswith('export') or command == 'merge' else 'csv').out
 
 
-NAMED = ['breakdown', 'ops', 'dump', 'merge', 'export chrome', 'export pftrace', 'export tensorboard', 'report']
+NAMED = ['breakdown', 'critical-path', 'patterns', 'ops', 'dump', 'merge', 'export chrome', 'export pftrace', 'export pfw', 'export tensorboard', 'report']
 SUMMED = {'stages': 'device_us', 'timeline': 'busy_us', 'kinds': 'total_us', 'launches': 'launches', 'api': 'calls',
-          'report': 'busy_us'}
-NEITHER = ['overlap', 'comm', 'stragglers']  # the trace of these tests has no collectives
+          'report': 'busy_us', 'idle': 'works', 'steps': 'kernel_us', 'annotations': 'total_us', 'diff': 'total_b_us'}
+NEITHER = ['counters', 'overlap', 'queue', 'bandwidth', 'comm', 'stragglers', 'stacks', 'io', 'memory']  # the trace of these tests has none of their events
 
 
 def test_every_command_is_asked():
@@ -168,18 +172,18 @@ def test_names_of_cycles(analyze, tmp_path, command):
 def test_sums_of_cycles(analyze, tmp_path, command):
     path = scheduled(tmp_path / 'rank2.h.1.tfr')
     extra = ['--output', tmp_path / 'out'] if command == 'report' else []
-    each = command in ('launches', 'api')
+    each = command in ('launches', 'api', 'idle')
     for options, total in ((['--cycle', '0'], 1 if each else 3), (['--cycle', '1'], 1 if each else 5),
                            (['--cycle', '0-1'], 2 if each else 8)):
-        rows = analyze(command, *options, *extra, path)['rows']
+        rows = analyze(command, *options, *extra, *[path] * (1 + (command == 'diff')))['rows']
         assert sum(r[SUMMED[command]] for r in rows) == total, (options, rows)
 
 
 @pytest.mark.parametrize('command', sorted({*NAMED, *SUMMED, *NEITHER}))
 def test_a_missing_cycle(analyze, tmp_path, command):
     path = scheduled(tmp_path / 'rank2.h.1.tfr')
-    extra = ['--output', tmp_path / 'out'] if command in ('report', 'export tensorboard') else []
-    assert 'nothing matches --cycle 2' in analyze(*command.split(), '--cycle', '2', *extra, path, format=None, rc=1).err
+    extra = ['--output', tmp_path / 'out'] if command in ('report', 'export tensorboard') else NEEDS.get(command, [])
+    assert 'nothing matches --cycle 2' in analyze(*command.split(), '--cycle', '2', *extra, *[path] * (1 + (command == 'diff')), format=None, rc=1).err
 
 
 def test_a_cycle_of_a_report(analyze, tmp_path):

@@ -39,7 +39,7 @@ def headers(tmp_path):
 
 
 SPOILED = {
-    'missing': ('cuda.h', 'CUresult CUDAAPI cuMemFreeHost(', 'CUresult CUDAAPI cuMemMoveAway(void *p);\nCUresult CUDAAPI cuMemFreeHost(',
+    'missing': ('cuda.h', 'CUresult CUDAAPI cuMemAllocHost(', 'CUresult CUDAAPI cuMemMoveAway(void *p);\nCUresult CUDAAPI cuMemAllocHost(',
                 'cuMemMoveAway'),
     'changed': ('cuda.h', 'CUresult CUDAAPI cuMemFreeHost(void *p)', 'CUresult CUDAAPI cuMemFreeHost(void *p, int how)', 'cuMemFreeHost'),
     'version': ('cudaTypedefs.h', 'PFN_cuMemFreeHost_v2000)', 'PFN_cuMemFreeHost_v99000)',
@@ -48,15 +48,16 @@ SPOILED = {
 }
 
 
-@pytest.mark.parametrize('kind', SPOILED)
-def test_a_spoiled_header_is_a_finding(headers, kind):
-    name, old, new, finding = SPOILED[kind]
-    text = (headers / name).read_text()
-    assert old in text
-    (headers / name).write_text(text.replace(old, new))
+def test_spoiled_headers_are_findings(headers):
+    """One run finds every fault."""
+    for name, old, new, _ in SPOILED.values():
+        text = (headers / name).read_text()
+        assert old in text
+        (headers / name).write_text(text.replace(old, new))
     code, lines = check('--headers', headers)
     assert code == 1
-    assert any(line.startswith(kind) and line.endswith(': ' + finding) for line in lines), lines
+    for kind, (*_, finding) in SPOILED.items():
+        assert any(line.startswith(kind) and line.endswith(': ' + finding) for line in lines), (kind, lines)
 
 
 def test_a_function_that_a_library_has(headers, tmp_path):

@@ -1,10 +1,13 @@
-"""test_fuzz - the readers under libFuzzer with ASan and UBSan: PyTorch traces, .tfr traces and .live files.
+"""test_fuzz - the readers under libFuzzer with ASan and UBSan: traces of PyTorch and dftracer, dumps of the flight recorder, .tfr and .live.
 
-`make test` gives each reader some ten thousand inputs, `make soak` a million PyTorch traces and 400,000 .tfr traces. The
-seeds are fixed, so a failure is repeatable. The corpus of PyTorch traces is committed; libFuzzer adds to a copy of it.
-tests/fuzz_corpus.py makes the corpus of .tfr traces.
+`make test` gives each reader some ten thousand inputs. `make soak` gives 200,000 PyTorch traces and 60,000 .tfr traces; with
+SOAK_ALL it gives a million and 400,000. The seeds are fixed or follow from SOAK_SEED, so a failure is repeatable. The corpus
+of PyTorch traces is committed; libFuzzer adds to a copy of it. tests/fuzz_corpus.py makes the corpus of .tfr traces.
 """
 
+import gzip
+import json
+import pickle
 import re
 import resource
 import shutil
@@ -16,7 +19,7 @@ import pytest
 
 import fuzz_corpus
 import tfr
-from conftest import BUILD, ROOT, built, clean_environment, execute
+from conftest import BUILD, ROOT, SOAK_ALL, SOAK_SEED, built, clean_environment, execute
 
 pytestmark = pytest.mark.sanitized
 CORPUS = ROOT / 'tests' / 'fuzz' / 'corpus'
@@ -39,9 +42,54 @@ def fuzz(target, directory, corpus, runs, timeout, *options, seed=1, **env):
     return result
 
 
-def fuzz_kineto(tmp_path, runs, timeout):
+def fuzz_kineto(tmp_path, runs, timeout, seed=1):
     shutil.copytree(CORPUS, tmp_path / 'corpus')
-    fuzz('kineto', tmp_path, tmp_path / 'corpus', runs, timeout, '-max_len=4096')
+    fuzz('kineto', tmp_path, tmp_path / 'corpus', runs, timeout, '-max_len=4096', seed=seed)
+
+
+def dftracer_seeds():
+    """Small traces of dftracer: old, newer, newest, damaged, packed."""
+    old = b'[\n {"id":"0","name":"read","cat":"POSIX","pid":"1","tid":"2","ts":"1698080323775554","dur":"141","ph":"X","args":{"hostname":"h",' \
+          b'"fname":"/f","ret":"4","count":"8"}}\n'
+    newer = b'[\n{"id":1,"name":"HH","cat":"dftracer","pid":1,"tid":2,"ph":"M","args":{"name":"h","value":5692}}\n' \
+            b'{"id":2,"name":"start","cat":"dftracer","pid":1,"tid":2,"ts":1727387307981693,"dur":0,"ph":"X","args":{"hhash":5692,"cmd_hash":7}}\n' \
+            b'{"id":3,"name":"fread","cat":"STDIO","pid":1,"tid":2,"ts":1727387307985825,"dur":10,"ph":"X","args":{"hhash":5692,"ret":3,"fhash":9,"size":2}}\n' \
+            b'{"id":4,"name":"FH","cat":"dftracer","pid":1,"tid":2,"ph":"M","args":{"name":"/late","value":9}}\n' \
+            b'{"id":5,"name":"step","cat":"app","pid":1,"tid":2,"ts":1727387307985825,"dur":10,"ph":"X","args":{}}\n]\n'
+    newest = b'{"name":"CM","cat":"dftracer","type":1,"pid":1,"tid":2,"ph":4,"args":{"hhash":"6a","name":"time_metric","value":"NS"}}\n' \
+             b'{"name":"write","cat":"POSIX","type":3,"ts":1795386200000000000,"ph":3,"pid":1,"tid":2,"args":{"dft_cnt":3,"dur_min":1,"dur_max":5,' \
+             b'"dur_sum":9,"ret_sum":16,"ret_min":1,"ret_max":9}}\n' \
+             b'{"id":6,"name":"end","cat":"dftracer","type":1,"pid":1,"tid":2,"ts":1795386200000000009,"dur":0,"ph":1,"args":{"cfg":{"time_metric":"MS"}}}'
+    yield from (old, newer, newest, newer[:200] + b'\n' + newer[300:], gzip.compress(newer[:150]) + gzip.compress(newer[150:]), b'[\n]\n')
+
+
+def fuzz_dftracer(tmp_path, runs, timeout, seed=1):
+    corpus = tmp_path / 'corpus'
+    corpus.mkdir()
+    for i, data in enumerate(dftracer_seeds()):
+        (corpus / f'{i}').write_bytes(data)
+    fuzz('dftracer', tmp_path, corpus, runs, timeout, '-max_len=4096', seed=seed)
+
+
+def flight_seeds():
+    """Dumps of the flight recorder as pickles of every protocol and as JSON, and opcodes that few pickles have."""
+    entries = [{'record_id': i, 'pg_id': 0, 'process_group': ('0', 'default_pg'), 'collective_seq_id': i, 'p2p_seq_id': 0, 'op_id': i,
+                'profiling_name': f'gloo:{op}', 'time_created_ns': 10 ** 18 + i, 'input_sizes': [[3, 4], []], 'input_dtypes': ['Float'],
+                'output_sizes': [[12]], 'state': 'scheduled', 'time_discovered_completed_ns': None, 'retired': i < 3, 'is_p2p': op == 'send',
+                'frames': [{'name': 'f', 'filename': '/x.py', 'line': 7}]} for i, op in enumerate(('all_reduce', 'broadcast', 'send', 'all_gather'), 1)]
+    dump = {'version': '2.10', 'pg_config': {'0': {'name': '0', 'desc': 'default_pg', 'ranks': '[0, 1]'}}, 'entries': entries,
+            'pg_status': {'0': {'last_enqueued_collective': 4, 'last_started_collective': -1}}, 'x': (1, (2, 3), -5, 2 ** 40, 1.5, True, False, '\xfc' * 300)}
+    yield from (pickle.dumps(dump, protocol) for protocol in range(2, 6))
+    yield json.dumps({'comm_lib_version': '', **dump}).encode()
+    yield b'\x80\x02}q\0X\x07\0\0\0entries](}(K\1K\2u}K\3NsM\1\2J\xff\xff\xff\xff\x8a\1\x80G?\xf0\0\0\0\0\0\0)\x85\x86\x88\x87q\1h\1j\1\0\0\0r\2\0\0\0tasu.'
+
+
+def fuzz_flight(tmp_path, runs, timeout, seed=1):
+    corpus = tmp_path / 'corpus'
+    corpus.mkdir()
+    for i, data in enumerate(flight_seeds()):
+        (corpus / f'{i}').write_bytes(data)
+    fuzz('flight', tmp_path, corpus, runs, timeout, '-max_len=8192', seed=seed)
 
 
 def fuzz_tfr(tmp_path, runs, timeout, seed=1):
@@ -58,6 +106,14 @@ def test_corpus_is_small():
 
 def test_fuzz(tmp_path):
     fuzz_kineto(tmp_path, 20000, 200)
+
+
+def test_fuzz_dftracer(tmp_path):
+    fuzz_dftracer(tmp_path, 20000, 200)
+
+
+def test_fuzz_flight(tmp_path):
+    fuzz_flight(tmp_path, 20000, 200)
 
 
 def test_fuzz_tfr(tmp_path):
@@ -96,14 +152,21 @@ def test_a_header_of_many_keys(tmp_path, tfanalyze):
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-def test_fuzz_a_million(tmp_path):
-    fuzz_kineto(tmp_path, 1000000, 7000)
+def test_fuzz_many_kineto_traces(tmp_path):
+    fuzz_kineto(tmp_path, 1000000 if SOAK_ALL else 200000, 7000, SOAK_SEED + 1)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_fuzz_many_dumps(tmp_path):
+    fuzz_flight(tmp_path, 1000000 if SOAK_ALL else 200000, 7000, SOAK_SEED + 1)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(14400)
 def test_fuzz_many_tfr_traces(tmp_path):
-    """Four processes repeat test_fuzz_tfr, each with its own seed."""
-    with ThreadPoolExecutor(4) as pool:
-        for done in [pool.submit(fuzz_tfr, tmp_path, 100000, 14000, seed) for seed in range(11, 15)]:
+    """Several processes repeat test_fuzz_tfr, each with its own seed."""
+    processes, runs = (4, 100000) if SOAK_ALL else (2, 30000)
+    with ThreadPoolExecutor(processes) as pool:
+        for done in [pool.submit(fuzz_tfr, tmp_path, runs, 14000, 11 + SOAK_SEED + i) for i in range(processes)]:
             done.result()

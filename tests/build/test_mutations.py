@@ -4,7 +4,7 @@ Each worker has a copy of the built tree, so only the files with the changed lin
 noticed if an assertion fails. A failed build, or a test that cannot start, does not count. A line that is not in its
 file exactly once is a failure too, because the table is out of date.
 
-`make test` breaks one line of each file, the first row's; `make soak` breaks the others.
+`make test` breaks one line of each file, the first row's; `make soak` breaks a sample of the others.
 """
 
 import contextlib
@@ -19,7 +19,8 @@ import pytest
 
 from conftest import BUILD, ROOT, clean_environment, execute
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(1200), pytest.mark.slow]
+SAMPLE = 12  # rows that `make soak` breaks
 GROUPS = 2  # the default number of workers that run at once
 SOURCES = ('Makefile', 'include', 'preload', 'analysis', 'scripts', 'tests')
 BUILT = ('flags', 'headers.mk', 'exports.map', 'shims.c', 'help_pages.c', 'libtfinject.so', 'tfanalyze', 'obj', 'test', 'victims', 'simgpu',
@@ -182,9 +183,8 @@ ROWS = [
         'move_all(p, load->info.base);',
         'move_all(p, 0);'),
     # A damaged event is left out without a message.
-    row('bad-event-is-no-loss', 'kineto_bad.py::test_content[plain-negative duration]', 'analysis/model/load/kineto.c',
-        '[NEGATIVE_DURATION] = {"negative_duration", true,',
-        '[NEGATIVE_DURATION] = {"negative_duration", false,'),
+    row('bad-event-is-no-loss', 'kineto_bad.py::test_content[plain-negative duration]', 'analysis/model/load/kineto_info.c',
+        'process_lose(process, causes[i][0], count[i], true);', 'process_lose(process, causes[i][0], count[i], false);'),
     # A truncated trace passes for a whole one.
     row('cut-is-not-said', 'kineto_bad.py::test_a_cut_is_reported_with_its_place', 'analysis/read/kineto.c',
         '    r->damage->cut = true;\n',
@@ -232,10 +232,10 @@ ROWS = [
         'values_percentile(values, 0.90)'),
     # One rank's time counts twice.
     row('second-trace-of-a-rank-counts', 'kineto_bad.py::test_two_files_of_one_rank', 'analysis/model/copies.c',
-        'bool apart = !a->has_time ||',
-        'bool apart = true || !a->has_time ||'),
+        'if (p->has_time && at < kept->count && kept->input[at]->process.first <= p->last) {',
+        'if (false && p->has_time && at < kept->count && kept->input[at]->process.first <= p->last) {'),
     # Communication that computation hides counts as exposed.
-    row('exposed-is-all', 'kineto.py::test_timeline', 'analysis/commands/timeline.c',
+    row('exposed-is-all', 'kineto.py::test_timeline', 'analysis/commands/device/timeline.c',
         's.kind[WORK_COMMUNICATION] - intervals_overlap(&kind[WORK_COMMUNICATION], &kind[WORK_COMPUTATION]);',
         's.kind[WORK_COMMUNICATION];'),
     # Kernels with a reused id go to the first call that ever had the id.
@@ -366,6 +366,15 @@ ROWS = [
     # All steps of a pipeline have the first step's number.
     row('step-not-counted', 'pipelines.py::test_parts_of_diffusers_pipelines[diffusion]', 'preload/python/shim_auto.py',
         '_auto_local.pipelines[-1] += 1', '_auto_local.pipelines[-1] += 0'),
+    # Arguments of dftracer's events are lost.
+    row('events-without-arguments', 'dftracer_python.py::test_equal_to_dftracers_own[off]', 'preload/python/shim_dftracer.py',
+        '            _details(stage.id, name, text)\n', '            _debug(text)\n'),
+    # dftracer's native module records a second time.
+    row('dftracer-records-too', 'dftracer_python.py::test_nothing_else_changes', 'preload/python/shim_dftracer.py',
+        '            instance = cls.get_instance()\n', '            instance = theirs(*args, **kwargs)\n'),
+    # The Chrome trace has stages without dftracer's arguments.
+    row('export-without-details', 'dftracer_python.py::test_exports', 'analysis/write/export_ops.c',
+        'if (p->signature[i].direction == SIGNATURE_DETAILS)', 'if (p->signature[i].direction == SIGNATURE_MEMORY)'),
     # Nothing is recorded after a cache-dit profile.
     row('schedule-without-end', 'pipelines.py::test_cache_dit[cachedit_profile]', 'preload/python/shim_markers.py',
         "_schedule('', step) == 0", '_schedule(step, step) == 0'),
@@ -418,6 +427,22 @@ ROWS = [
     row('launch-by-the-other-clock', 'device_calls.py::test_clocks_that_differ[-9]', 'analysis/model/join.c',
         'p->spans.start[span->place] = best->start;',
         '(void)best;'),
+    # A budget passes while the process still runs.
+    row('cut-trace-keeps-a-budget', 'budget.py::test_a_process_that_has_not_ended', 'analysis/ask/budget/judge.c',
+        'return !whole ? TRACE_INCOMPLETE : WITHIN;',
+        '(void)whole;\n    return WITHIN;'),
+    # A budget passes for a stage whose calls were never recorded.
+    row('unrecorded-stage-keeps-a-budget', 'budget.py::test_stages_that_were_not_recorded[names]', 'analysis/ask/budget/counts.c',
+        'row->recorded |= outside ? !asked.list : is_recorded(&asked, choice, range);',
+        'row->recorded = true;'),
+    # A rank that only one run has makes the other one look faster.
+    row('ranks-of-one-run-compared', 'diff.py::test_common_ranks', 'analysis/ask/diff/diff.c',
+        'return has_rank(ranks, side, rank) && (ranks->one_each || has_rank(ranks, 1 - side, rank));',
+        'return has_rank(ranks, side, rank);'),
+    # A comparison with a timing.json takes the first call of a stage for its last one.
+    row('first-call-for-the-last', 'diff.py::test_timing_of_a_report', 'analysis/ask/diff/taken.c',
+        'if (end < item->last_end) continue;',
+        'if (item->last_end != INT64_MIN) continue;'),
     # Work launched by an ended thread, or by no thread, goes to the last thread.
     row('thread-lives-for-ever', 'device_calls.py::test_threads_that_are_not_known_at_that_moment', 'analysis/model/load/threads.c',
         'l->life[i].end = end == MAP_NONE ? UINT64_MAX : l->end[end];',
@@ -430,9 +455,8 @@ ROWS = [
         'device == MAP_NONE ? -1 : (int64_t)device, sync->stream',
         'device == MAP_NONE ? -1 : -1, sync->stream'),
     # Arrows lead from one rank's calls to another's work.
-    row('arrows-of-ranks-collide', 'device_export.py::test_several_processes_in_one_file', 'analysis/write/export_device.c',
-        '    x->arrows += x->process->spans.table.count;\n',
-        ''),
+    row('arrows-of-ranks-collide', 'device_export.py::test_several_processes_in_one_file', 'analysis/write/export_tfr.c',
+        'file->ids = 1 + MAX(', 'file->ids = 1 + 0 * MAX('),
     # A graph launch is as late as its last node.
     row('delay-to-the-last-work', 'device_calls.py::test_a_replayed_graph_belongs_to_its_launch', 'analysis/commands/launches.c',
         's->first = s->works ? MIN(s->first, w->start[i])',
@@ -491,7 +515,7 @@ class Tree:
                     shutil.copy2(old, new)
 
     def build(self):
-        result = execute(self.make, clean_environment(), self.root, 240)
+        result = execute(self.make, clean_environment(), self.root, 600)
         assert result.rc == 0, f'the broken line does not compile, so no test runs\n{result.out}{result.err}'
         return set(re.findall(r'^  CC\w* +(\S+)', result.out, re.M))
 
@@ -501,7 +525,7 @@ class Tree:
         report.unlink(missing_ok=True)
         command = ['build/venv/bin/python', '-m', 'pytest', '-q', '-p', 'no:cacheprovider', '-p', 'no:xdist',
                    f'--junit-xml={report}', f'--basetemp={self.root}/tmp', *names]
-        result = execute(command, {**clean_environment(), 'PYTHONDONTWRITEBYTECODE': '1'}, self.root, 60 + 10 * len(names))
+        result = execute(command, {**clean_environment(), 'PYTHONDONTWRITEBYTECODE': '1'}, self.root, 300 + 10 * len(names))
         assert result.rc in (0, 1) and report.exists(), result.out[-3000:] + result.err
         cases = ElementTree.parse(report).getroot().findall('.//testcase')
         ran = [c for c in cases if c.find('error') is None and c.find('skipped') is None]
@@ -520,7 +544,7 @@ def tree(tmp_path_factory):
 
 
 def in_group(index, *values, soak=False, **options):
-    marks = [pytest.mark.xdist_group(f'mutations-{index % GROUPS}'), *([pytest.mark.soak] if soak else [])]
+    marks = [pytest.mark.xdist_group(f'mutations-{index % GROUPS}'), *([pytest.mark.soak, pytest.mark.sampled(SAMPLE)] if soak else [])]
     return pytest.param(*values, marks=marks, **options)
 
 
@@ -532,7 +556,8 @@ def needs_torch(row):
 FIRST = list({row.file: row for row in reversed(ROWS)}.values())[::-1]
 OTHERS = [row for row in ROWS if row not in FIRST]
 UNBROKEN = [in_group(g, [r.test for r in FIRST[g::GROUPS] if not needs_torch(r)], id=f'{g}') for g in range(GROUPS)]
-UNBROKEN += [in_group(g, [r.test for r in ROWS[g::GROUPS]], id=f'{g}-all', soak=True) for g in range(GROUPS)]
+LONG = [row for row in ROWS if row in OTHERS or needs_torch(row)]
+UNBROKEN += [in_group(g, [r.test for r in LONG[g::GROUPS]], id=f'{g}-others', soak=True) for g in range(GROUPS)]
 
 
 def test_the_table_is_up_to_date():
@@ -540,7 +565,7 @@ def test_the_table_is_up_to_date():
     assert [r.name for r in ROWS if (ROOT / r.file).read_text().count(r.line) != 1] == []
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(2400)
 @pytest.mark.parametrize('tests', UNBROKEN)
 def test_unbroken(tree, tests):
     """The unbroken copy needs no build, and all tests that should fail later pass."""
@@ -549,7 +574,7 @@ def test_unbroken(tree, tests):
     assert not any(outcome.values()), outcome
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize('mutation', [in_group(i, r, id=r.name, soak=rows is OTHERS) for rows in (FIRST, OTHERS) for i, r in enumerate(rows)])
 def test_broken(tree, mutation):
     path = tree.root / mutation.file

@@ -6,6 +6,7 @@ reads the log. Names, streams, counts and durations are equal to the nanosecond,
 
 import json
 from collections import Counter, defaultdict
+from itertools import accumulate
 
 import pytest
 
@@ -130,7 +131,94 @@ def test_pftrace(pipeline, analyze, tmp_path):
     assert stages == Counter(s.stage for s in pipeline.truth.stages)
 
 
+# ---- streams ----
+
+def streams(pipeline):
+    """{(device, stream): (launch, start, end) of its works by start}, all on the host's clock"""
+    found = defaultdict(list)
+    for w in sorted(pipeline.truth.works, key=lambda w: w.start):
+        begin = pipeline.truth.devices[w.device]['monotonic']
+        found[w.device, w.stream].append((w.call.start, begin + w.start, begin + w.end))
+    return found
+
+
+def test_idle(pipeline, analyze):
+    """The idle time of each stream is that of the device model, and only a launch after the gap's start is the host's."""
+    rows = {(r['device'], r['stream']): r for r in analyze('idle', pipeline.directory)['rows']}
+    assert set(rows) == set(streams(pipeline))
+    for key, works in streams(pipeline).items():
+        idle, late, unsure, until = 0, 0, 0, works[0][2]
+        for launch, start, end in works[1:]:
+            gap = max(start - until, 0)
+            idle += gap
+            late += gap if launch > until else 0
+            unsure += gap if abs(launch - until) < 1000 * CLOCK else 0
+            until = max(until, end)
+        row, error = rows[key], CLOCK * len(works)
+        assert row['works'] == len(works)
+        assert sum(row[f'{c}_us'] for c in ('host_wait', 'kernel_wait', 'other')) == pytest.approx(us(idle), abs=error)
+        assert row['host_wait_us'] == pytest.approx(us(late), abs=error + us(unsure))
+
+
+def test_queue(pipeline, analyze):
+    """Each work is in its queue from its launch on; the clocks' error may swap two changes that are close."""
+    rows = {(r['device'], r['stream']): r for r in analyze('queue', pipeline.directory)['rows']}
+    assert set(rows) == set(streams(pipeline))
+    for key, works in streams(pipeline).items():
+        points = sorted([(launch, 1) for launch, _, _ in works] + [(start, -1) for _, start, _ in works])
+        close = sum(b - a < 1000 * CLOCK for (a, _), (b, _) in zip(points, points[1:]))
+        row = rows[key]
+        assert (row['count'], row['min'], row['blocked_us']) == (2 * len(works), 0, 0)
+        assert abs(row['max'] - max(accumulate(by for _, by in points))) <= close
+
+
+def test_bandwidth(pipeline, analyze):
+    expected = defaultdict(list)
+    for w in pipeline.works('gpu_memcpy', 'gpu_memset'):
+        expected[w.name.split(' (')[0]].append((w.bytes, w.duration))
+    rows = {r['kind']: r for r in analyze('bandwidth', pipeline.directory)['rows']}
+    assert len(rows) > 1 and set(rows) == set(expected)
+    for kind, copies in expected.items():
+        size, time = (sum(column) for column in zip(*copies))
+        row = rows[kind]
+        assert (row['count'], row['bytes'], row['total_us']) == (len(copies), size, us(time))
+        assert (row['mean_gbs'], row['max_gbs']) == pytest.approx((size / time, max(b / t for b, t in copies)))
+
+
+@pytest.mark.parametrize('name', ['e', 'text_encode', 'denoise'])
+def test_patterns(pipeline, analyze, name):
+    """The sequences of the outermost stages with `name` in theirs, by the launches on the stage's own thread."""
+    outer = []
+    for s in sorted(pipeline.truth.stages, key=lambda s: s.begin):
+        if name in s.stage and not any(o.tid == s.tid and s.begin < o.end for o in outer):
+            outer.append(s)
+    expected = defaultdict(lambda: [0, 0])
+    for s in outer:
+        works = sorted((w for w in pipeline.truth.works if w.call.tid == s.tid and s.begin <= w.call.start < s.end),
+                       key=lambda w: (w.call.start, w.start))
+        if works:
+            row = expected[(s.stage, *(w.name for w in works))]
+            row[0] += 1
+            row[1] += sum(w.duration for w in works)
+    assert expected
+    rows = analyze('patterns', '--operator', name, pipeline.directory)['rows']
+    assert {tuple(r['pattern']): [r['count'], r['gpu_us']] for r in rows} == {k: [n, us(time)] for k, (n, time) in expected.items()}
+    analyze('patterns', '--rules', 'hta', '--operator', name, pipeline.directory, rc=any, format=None)
+
+
 # ---- launches by stage ----
+
+def test_annotations(pipeline, analyze):
+    expected = defaultdict(lambda: [0, 0, 0, 0])
+    for w in pipeline.truth.works:
+        row, first = expected[tuple(w.stages)], 0 if w.category == 'kernel' else 2
+        row[first] += 1
+        row[first + 1] += w.duration
+    answer = analyze('annotations', pipeline.directory)
+    assert len(expected) > 4 and max(map(len, expected)) > 1
+    assert {tuple(r['stack']): [r['kernels'], r['total_us'], r['copies'], r['copies_us']] for r in answer['rows']} == {
+        stack: [kernels, us(time), copies, us(copying)] for stack, (kernels, time, copies, copying) in expected.items()}
+
 
 def test_breakdown(pipeline, analyze):
     expected = defaultdict(list)

@@ -386,8 +386,10 @@ COLLECTIVE_AT = 4 * 6 + 8 * 2 + 16 + 4 * 16 + 36 * 16  # offset in struct tfi_sl
 def slot_of(path):
     """{tid: (communicator, sequence, bytes, peer, place, count, type, reduction)} of the threads inside a collective.
 
-    See struct tfi_slot."""
+    See struct tfi_slot. A file whose head is not written yet has none."""
     data = path.read_bytes()
+    if data[:7] != b'TFILIVE':
+        return {}
     offset, size = struct.unpack_from('<QQ', data, 24 + 2 * 16)
     found = {}
     for at in range(offset, offset + size, 1024):

@@ -386,6 +386,18 @@ def test_an_exec_that_fails(start):
     assert sum(c['func'].startswith('nvmlInit') for c in run.log) == 1
 
 
+@pytest.mark.parametrize('more', [{}, {'SIMNVML_HANG': 'nvmlDeviceGetPowerUsage:after 3'}], ids=['answers', 'hangs'])
+@pytest.mark.parametrize('status', [0, 7])
+def test_the_last_thread_leaves(start, more, status):
+    """The library's two threads do not keep the process for each other, even if one of them hangs in NVML."""
+    v = start(**more)
+    v('use 0')
+    v.wait(lambda log: sum(c['func'] == 'nvmlDeviceGetClockInfo/memory' for c in log) >= 4)
+    v.process.stdin.write(f'leave {status}\n')
+    run = v.end(rc=status)
+    assert only(run.traces).footer['reason'] == '_exit'
+
+
 def test_sigkill(start):
     """The samples up to the kill are in the trace and its live file."""
     v = start()

@@ -8,7 +8,6 @@ import json
 import sys
 import time
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -135,8 +134,9 @@ def test_memory_grows_with_the_summaries_only(tfanalyze, jobs, tmp_path, jobs_at
 
 def are_inside(directory):
     """True once rank 0 is in a collective, and the call of rank 1 is recorded."""
-    first, second = (next(iter(directory.glob(f'rank{rank}.*.tfr')), None) for rank in (0, 1))
-    return bool(first and second and test_nccl.slot_of(Path(f'{first}.live'))
+    live = next(directory.glob('rank0.*.tfr.live'), None)  # a trace appears a moment before its live file
+    second = next(directory.glob('rank1.*.tfr'), None)
+    return bool(live and second and test_nccl.slot_of(live)
                 and any(r.kind == 'collective' for r in tfr.read(second).records))
 
 

@@ -66,14 +66,6 @@ def test_values_at_the_limits(said, value):
     assert said({'TFI_MAX_MB': value}) == []
 
 
-@pytest.mark.parametrize('value, words', [('cpu,nccl', []), ('io', ['io']), ('nccl,io,ops', ['io']), ('ops', []),
-                                          (None, [])])
-def test_activities_that_nothing_records_yet(said, value, words):
-    """The default activities get no message; an explicit request for an unrecorded activity gets one."""
-    lines = said({'TFI_ACTIVITIES': value})
-    assert len(lines) == len(words) and all(f'does not record {word} yet' in line for word, line in zip(words, lines))
-
-
 def test_two_mistakes_are_two_lines(said):
     lines = said({'TFI_MAX_MB': 'abc', 'TFI_LOGS': 'info'})
     assert len(lines) == 2 and any('TFI_MAX_MB' in x for x in lines) and any('TFI_LOGS' in x for x in lines)

@@ -16,7 +16,7 @@ import pytest
 from conftest import clean_environment, execute
 
 ROOT_ONLY = 'needs root to make a link of another user'
-ENV = {'TFI_NO_SUCH_VARIABLE': '1'}
+ENV = {'TFI_NO_SUCH_VARIABLE': '1', 'FILES_STAGES': '4000'}  # 4,000 stages fill eight chunks
 TRACE = 'run/rank0.$(uname -n).$$'
 # {place: (its path, as bash writes it, and the variables that lead the library there)}
 PLACES = {

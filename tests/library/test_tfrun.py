@@ -159,7 +159,8 @@ def test_last_lines_name_results_and_next_command(tfrun, tmp_path, marker, tfana
     assert shown.returncode == 0, (line, shown.stderr)
     assert 'api outer' in shown.stdout
     again = tfrun('--output', 'with blank', '--', marker)
-    assert messages(again)[0] == 'tfrun: 1 trace in with blank'
+    assert messages(again)[:2] == ['tfrun: 1 trace in with blank',
+                                   'tfrun: 2 traces of earlier runs lie there too, and tfanalyze reads all of them together']
 
 
 IN_TORCHRUN = 'TORCHELASTIC_RUN_ID="$1" exec "$0"'  # as torchrun runs its workers

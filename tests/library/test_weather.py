@@ -65,6 +65,23 @@ def test_sudden_ends(weather, mode, number):
     assert [row['complete'] for row in result.info['rows']] == [False]
 
 
+LAST = {'last_raw': 7, 'last_zero': 0, 'last_strict': 7, 'last_strict_killed': -signal.SIGKILL, 'last_raw_thread': 7,
+        'last_quiet': 0, 'last_quiet_thread': 0}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('mode', LAST)
+def test_ends_of_the_last_thread(weather, mode):
+    """The process ends when the program's last thread does, though it tells nobody, and the trace is complete.
+
+    The library's own thread used to keep such a process for ever. A thread that works on is recorded to its end. The
+    exit handlers run, as without the library, if every thread has ended by pthread_exit."""
+    result = weather(mode)
+    assert result.rc == LAST[mode]
+    assert ('exit handler 1' in result.out) == ('quiet' in mode)
+    assert [row['complete'] for row in result.info['rows']] == [True]
+
+
 def test_exit_in_a_thread(weather):
     assert weather('exit_in_thread').rc == 4
 

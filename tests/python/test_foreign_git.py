@@ -2,12 +2,16 @@
 
 The tests are scripts that start tens of thousands of short processes: shells, git's commands and daemons, which fork,
 exec, use pipes, kill each other and check each other's status and stderr. apt fetches Debian's source package into the
-test's own directory, from a private list of sources, and leaves the system's apt state untouched.
+tests' own directory, from a private list of sources, and leaves the system's apt state untouched. The workers of a run share
+one tree, which the first of them builds.
 """
 
+import fcntl
+import os
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -47,20 +51,36 @@ def sources(place):
     return [part for name, value in settings.items() for part in ('-o', f'{name}={value}')]
 
 
-@pytest.fixture(scope='session')
-def git(tmp_path_factory):
-    """git's source tree, built; its tests are in t/."""
-    place = tmp_path_factory.mktemp('git')
+def build(place):
+    """Fetches and builds git's sources; returns the tree, or None if apt gives no sources."""
+    shutil.rmtree(place, ignore_errors=True)  # an earlier attempt
+    place.mkdir()
     options = sources(place) if shutil.which('apt-get') else None
     for command in (['update'], ['source', '--download-only', 'git']):
         if not options or execute(['apt-get', *options, '-q', *command], clean_environment(), place, timeout=300).rc:
-            pytest.skip("git's source package can't be had")
+            return None
     archive, = place.glob('git_*.orig.tar.*')
     subprocess.run(['tar', 'xf', archive], cwd=place, check=True)
     tree, = (p for p in place.glob('git-*') if p.is_dir())
     result = execute(['make', '-s', '-j2', *OPTIONS, 'CFLAGS=-O1'], clean_environment(), tree, timeout=1200)
     assert result.rc == 0, result.err[-2000:]
     return tree
+
+
+@pytest.fixture(scope='session')
+def git(tmp_path_factory):
+    """git's source tree, built; its tests are in t/."""
+    shared = tmp_path_factory.getbasetemp()
+    if 'PYTEST_XDIST_WORKER' in os.environ:
+        shared = shared.parent
+    done = shared / 'git-is-built'
+    with open(shared / 'git-lock', 'w') as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            done.write_text(str(build(shared / 'git') or ''))
+    if not done.read_text():
+        pytest.skip("git's source package can't be had")
+    return Path(done.read_text())
 
 
 @pytest.fixture
@@ -78,6 +98,7 @@ def script(run, lib, git, tmp_path):
     return script
 
 
+@pytest.mark.sampled(13)
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize('number', SCRIPTS)
 def test_a_script_of_git(script, git, analyze, number):

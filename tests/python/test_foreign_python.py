@@ -88,6 +88,7 @@ def test_a_module_of_cpython(cases, tfanalyze, module):
 
 
 @pytest.mark.soak
+@pytest.mark.sampled(13)
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize('module', LONG)
 def test_more_modules_of_cpython(cases, tfanalyze, module):

@@ -1,0 +1,285 @@
+"""test_io_loader - DataLoaders of torch on the simulated GPU: which file the device waits for, and which batch was late.
+
+The workers read 48 files of 20 kB; one of them has 300 MB instead, so that its read takes longer than all others together,
+and a batch is late. The device model computes the times of kernels; the idle time between them is real.
+"""
+
+import json
+import os
+import subprocess
+from types import SimpleNamespace
+
+import pytest
+
+from conftest import BUILD, built
+
+GPU = BUILD / 'simgpu'
+SMALL, LARGE, FILES, SLOW, WORKERS, BATCH = 20_000, 300 << 20, 48, 29, 4, 4
+
+PIPELINE = """
+import os, sys
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+folder, workers, batch = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+files = sorted(os.listdir(folder))
+
+
+class Files(Dataset):
+    def __len__(self):
+        return len(files)
+
+    def __getitem__(self, index):
+        with open(os.path.join(folder, files[index]), 'rb', buffering=0) as f:
+            data = f.read()
+        return torch.tensor([len(data), data[0]])
+
+
+x = torch.arange(1000, dtype=torch.float32).to('cuda')
+total = 0
+with torch.cuda.nvtx.range('train'):
+    for data in DataLoader(Files(), batch_size=batch, num_workers=workers):
+        total += int(data[:, 0].sum())
+        y = x * 2
+        torch.cuda.synchronize()
+print(total)
+"""
+
+
+@pytest.fixture
+def loader(run, python, lib, tmp_path, tfanalyze):
+    """loader(workers, **env) -> the directory of the run, and ask(*words), which gives an answer of `io`."""
+    folder = tmp_path / 'files'
+    folder.mkdir()
+    for i in range(FILES):
+        (folder / f'{i:02}.bin').write_bytes(bytes([i]) * SMALL)
+    os.truncate(folder / f'{SLOW}.bin', LARGE)
+    (tmp_path / 'pipeline.py').write_text(PIPELINE)
+
+    def loader(workers, script=(), **env):
+        libraries = [built(GPU / 'libcudart.so.13'), built(GPU / 'libcupti.so.13')]
+        env = {'LD_LIBRARY_PATH': GPU, 'KINETO_LOG_LEVEL': 5, 'TFI_ACTIVITIES': 'cpu,gpu,mem,nccl,ops,io', **env}
+        result = run([python, '-W', 'ignore', 'pipeline.py', folder, *map(str, script or (workers, BATCH))], env,
+                     preload=':'.join(map(str, [lib, *libraries])))
+        assert result.rc == 0, result.err[-3000:]
+        assert script or int(result.out) == (FILES - 1) * SMALL + LARGE
+        assert [line for line in result.err.splitlines() if line.startswith('tfinject: ')] == []
+
+        def ask(*words):
+            said = subprocess.run([tfanalyze, 'io', '--format', 'json', *words, result.dir], capture_output=True, text=True)
+            assert said.returncode == 0, said.stderr
+            assert all('simulated' in line for line in said.stderr.splitlines() if 'outside the selected stages' not in line)
+            return json.loads(said.stdout)
+        return SimpleNamespace(ask=ask, folder=folder)
+    return loader
+
+
+def of_folder(found, folder):
+    return {row['path']: row for row in found['rows'] if (row['path'] or '').startswith(f'{folder}/')}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('env', [{}, {'ENABLE_PROFILER_NAMES': 'train'}], ids=['everything', 'one stage'])
+def test_workers(loader, env):
+    """Each file is read once with all its bytes, by the worker whose turn it is; the slow one delays the device most, and comes
+    first. A selection of stages does not hide what the workers read."""
+    run = loader(WORKERS, **env)
+    found = run.ask('--group-by', 'file')
+    files = of_folder(found, run.folder)
+    slow = f'{run.folder}/{SLOW}.bin'
+    assert {path: row['bytes'] for path, row in files.items()} == {
+        f'{run.folder}/{i:02}.bin': LARGE if i == SLOW else SMALL for i in range(FILES)}
+    assert found['rows'][0]['path'] == slow
+    others = sum(row['idle_us'] for path, row in files.items() if path != slow)
+    assert files[slow]['idle_us'] > others and files[slow]['idle_us'] <= found['totals']['idle_us']
+    assert files[slow]['idle_us'] <= files[slow]['unoverlapped_us'] <= files[slow]['total_us']
+
+    workers = [row for row in run.ask('--group-by', 'worker')['rows'] if row['worker'] is not None]
+    assert [row['worker'] for row in workers][0] == SLOW // BATCH % WORKERS
+    read = {row['worker']: row['bytes'] for row in workers}
+    for worker in range(WORKERS):
+        mine = [i for i in range(FILES) if i // BATCH % WORKERS == worker]
+        wanted = sum(LARGE if i == SLOW else SMALL for i in mine)
+        assert wanted <= read[worker] <= wanted + 100_000  # a worker also reads files of the system
+
+    staged = of_folder(run.ask('--group-by', 'file', '--stage', 'train'), run.folder)
+    assert set(staged) == set(files) and staged[slow]['idle_us'] == max(row['idle_us'] for row in staged.values())
+    row, = run.ask('--layout', 'summary')['rows']
+    assert row['rank'] == 0 and row['processes'] == WORKERS + 1
+    assert row['idle_us'] == pytest.approx(found['totals']['idle_us']) and row['app_io_us'] > files[slow]['idle_us']
+    assert 0 < row['unoverlapped_io_us'] <= row['io_us']
+
+
+@pytest.mark.slow
+def test_without_workers(loader):
+    """Without workers the process itself reads, and the device waits for each of its reads."""
+    run = loader(0)
+    found = run.ask('--group-by', 'file')
+    files = of_folder(found, run.folder)
+    slow = f'{run.folder}/{SLOW}.bin'
+    assert found['rows'][0]['path'] == slow and found['rows'][0]['bytes'] == LARGE
+    assert 0 < files[slow]['idle_us'] <= files[slow]['total_us']
+    assert all(row['worker'] is None for row in run.ask('--group-by', 'worker')['rows'])
+
+
+# ---- late batches ----
+
+# Each mode is one epoch or two of a loader. Its journal has the times of the main process, and those of the items come with the
+# data from the process that read them.
+MODES = """
+import json, os, sys, time
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
+
+FOLDER, JOURNAL, WORKERS, BATCH = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+FILES = sorted(os.listdir(FOLDER))
+OPTIONS = {'plain': {}, 'persistent': {'persistent_workers': True}, 'stream': {}, 'own': {'num_workers': 0},
+           'stream here': {'num_workers': 0}, 'pinned': {'pin_memory': True}, 'ahead': {'prefetch_factor': 5},
+           'any order': {'in_order': False}, 'spawn': {'multiprocessing_context': 'spawn'},
+           'forkserver': {'multiprocessing_context': 'forkserver'}}
+
+
+def read(index):
+    begun = time.monotonic_ns()
+    fd = os.open(os.path.join(FOLDER, FILES[index]), os.O_RDONLY)
+    size = len(os.read(fd, os.fstat(fd).st_size))
+    os.close(fd)
+    ended = time.monotonic_ns()
+    info = get_worker_info()
+    return torch.tensor([index, size, os.getpid(), info.id if info else -1, begun, ended])
+
+
+class Files(Dataset):
+    def __len__(self):
+        return len(FILES)
+
+    def __getitem__(self, index):
+        return read(index)
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        info = get_worker_info()
+        for i in range(info.id, len(FILES), info.num_workers) if info else range(len(FILES)):
+            yield read(i)
+
+
+def epoch(mode, loader, journal):
+    batches = iter(loader)
+    for number in range(len(FILES)):
+        asked = time.monotonic_ns()
+        data = next(batches, None)
+        if data is None:
+            return
+        got = time.monotonic_ns()
+        torch.arange(1000, dtype=torch.float32).to('cuda') * 2
+        torch.cuda.synchronize()
+        journal.write(json.dumps({'mode': mode, 'place': number, 'asked': asked, 'got': got, 'pinned': data.is_pinned(),
+                                  'items': data.tolist()}) + '\\n')
+
+
+if __name__ == '__main__':
+    with open(JOURNAL, 'w') as journal:
+        for mode in sys.argv[5].split(','):
+            loader = DataLoader(Stream() if 'stream' in mode else Files(),
+                                **{'batch_size': BATCH, 'num_workers': WORKERS, **OPTIONS[mode]})
+            with torch.cuda.nvtx.range(mode):
+                for _ in range(2 if mode == 'persistent' else 1):
+                    epoch(mode, loader, journal)
+            del loader
+"""
+TEAM = 2
+CLOCKS = 100  # microseconds by which the clocks of the trace and of the pipeline may differ
+LATER = 50_000  # a range of the past begins later by the time for which its thread lost its processor while it was recorded
+
+
+@pytest.fixture
+def modes(loader, tmp_path):
+    """modes(names, **env) -> the run, with the lines of the journal."""
+    def modes(names, **env):
+        (tmp_path / 'pipeline.py').write_text(MODES)
+        journal = tmp_path / 'journal'
+        found = loader(TEAM, script=[journal, TEAM, BATCH, ','.join(names)], **env)
+        found.lines = [json.loads(line) for line in journal.read_text().splitlines()]
+        return found
+    return modes
+
+
+def numbers(lines):
+    """Batch numbers of an epoch: from 0 in the order of the loader. Without a given order it is that of the files."""
+    return [line['items'][0][0] // BATCH if line['mode'] == 'any order' else line['place'] for line in lines]
+
+
+def matched(lines, rows):
+    """Pairs each line of the journal with its row or None, and the distance of the two clocks. The first batch is always late. A
+    wait begins after the moment `asked`, in one of them at once."""
+    first = min((row for row in rows if (row['pid'], row['batch']) == (lines[0]['items'][0][2], numbers(lines)[0])),
+                key=lambda row: row['asked_us'])
+    about = first['asked_us'] - lines[0]['asked'] / 1e3
+    pairs = []
+    for line, number in zip(lines, numbers(lines)):
+        until = line['got'] / 1e3 + about
+        mine = [row for row in rows if (row['pid'], row['batch']) == (line['items'][0][2], number)
+                and row['asked_us'] <= until and row['asked_us'] + row['wait_us'] >= line['asked'] / 1e3 + about]
+        assert len(mine) <= 1
+        pairs.append((line, *mine, None)[:2])
+    return pairs, min(row['asked_us'] - line['asked'] / 1e3 for line, row in pairs if row)
+
+
+def explained(run, mode):
+    """Compares the late batches of a mode with the journal. One whose last file was read long after it was asked for must be
+    there; for a few milliseconds more or less the pipeline cannot tell."""
+    lines = [line for line in run.lines if line['mode'] == mode]
+    assert sum(len(line['items']) for line in lines) == FILES * (2 if mode == 'persistent' else 1), mode
+    found = run.ask('--layout', 'batches', '--stage', mode, '--top', '1000')
+    pairs, clock = matched(lines, found['rows'])
+    assert len([row for _, row in pairs if row]) == len(found['rows']) == found['totals']['late_batches']
+    assert found['totals']['waits'] >= len(lines)
+    for line, row in pairs:
+        begun, ended, worker = line['items'][0][4] / 1e3, line['items'][-1][5] / 1e3, line['items'][0][3]
+        if not row:
+            assert ended < line['asked'] / 1e3 + LATER, (mode, line)
+            continue
+        at = {key: row[f'{key}_us'] - clock for key in ('requested', 'begun', 'arrived', 'asked')}
+        assert row['worker'] == (None if worker < 0 else worker)
+        until = at['asked'] + row['wait_us']
+        assert line['asked'] / 1e3 - CLOCKS <= at['asked'] < at['arrived'] <= until <= line['got'] / 1e3 + CLOCKS
+        assert at['requested'] <= at['begun'] + LATER and at['begun'] <= begun + LATER and ended - LATER <= at['arrived']
+        assert 0 <= row['idle_us'] <= row['wait_us']
+        reads = {os.path.basename(read['path']): (read['calls'], read['bytes']) for read in row['reads']
+                 if read['path'] and read['path'].startswith(f'{run.folder}/')}
+        assert reads == {f'{item[0]:02}.bin': (1, item[1]) for item in line['items']}, (mode, line)
+    return found, lines
+
+
+def slow_first(found, lines, mode):
+    """The batch with the slow file is the first of the list, and its first read is that of the file."""
+    slow = [line for line in lines if any(item[0] == SLOW for item in line['items'])]
+    first = found['rows'][0]
+    item, = (item for item in slow[0]['items'] if item[0] == SLOW)
+    assert (first['pid'], first['reads'][0]['path'].rpartition('/')[2]) == (item[2], f'{SLOW}.bin'), mode
+    assert first['reads'][0]['bytes'] == LARGE and first['reads'][0]['calls'] == 1
+    read = (item[5] - item[4]) / 1e3
+    assert 0.3 * read < first['reads'][0]['total_us'] <= read
+    assert first['idle_us'] > sum(row['idle_us'] for row in found['rows'][len(slow):])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('names', [['plain', 'persistent', 'stream', 'own', 'stream here'], ['pinned', 'ahead', 'any order'],
+                                   ['spawn'], ['forkserver']], ids=','.join)
+def test_late_batches(modes, names):
+    """In each mode of a loader the late batches are those of the journal: process, number, times, and which files were read."""
+    run = modes(names)
+    for mode in names:
+        found, lines = explained(run, mode)
+        slow_first(found, lines, mode)
+        assert all(line['pinned'] == (mode == 'pinned') for line in lines)
+        assert {line['items'][0][3] for line in lines} == ({-1} if mode in ('own', 'stream here') else set(range(TEAM)))
+
+
+@pytest.mark.slow
+def test_late_batches_of_one_stage(modes):
+    """The batches of a selected stage are explained like those of a run in which everything is recorded."""
+    run = modes(['plain', 'ahead'], ENABLE_PROFILER_NAMES='ahead')
+    found, lines = explained(run, 'ahead')
+    slow_first(found, lines, 'ahead')
