@@ -422,7 +422,7 @@ def test_traces_at_random(analyze, answers):
                     SAME[analysis](ours, answer)
                     answered += 1
                 else:
-                    assert analysis in ('temporal', 'idle', 'queue', 'annotated') and ours is None, answer
+                    assert analysis in ('temporal', 'idle', 'queue', 'annotated', 'patterns') and ours is None, answer
             except AssertionError as e:
                 raise AssertionError(f'{seed}, {analysis}: {files}') from e
     assert answered >= len(SEEDS) * 4
