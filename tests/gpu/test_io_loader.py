@@ -211,18 +211,16 @@ def numbers(lines):
 
 
 def matched(lines, rows):
-    """Pairs each line of the journal with its row or None, and the distance of the two clocks. The first batch is always late. A
-    wait begins after the moment `asked`, in one of them at once."""
-    first = min((row for row in rows if (row['pid'], row['batch']) == (lines[0]['items'][0][2], numbers(lines)[0])),
-                key=lambda row: row['asked_us'])
-    about = first['asked_us'] - lines[0]['asked'] / 1e3
-    pairs = []
-    for line, number in zip(lines, numbers(lines)):
-        until = line['got'] / 1e3 + about
-        mine = [row for row in rows if (row['pid'], row['batch']) == (line['items'][0][2], number)
-                and row['asked_us'] <= until and row['asked_us'] + row['wait_us'] >= line['asked'] / 1e3 + about]
-        assert len(mine) <= 1
-        pairs.append((line, *mine, None)[:2])
+    """Pairs each line of the journal with its row or None, and the distance of the two clocks. A row belongs to the line of its
+    process and number; of two epochs in the same workers, to the nearer one. The first batch is always late."""
+    keys = [(line['items'][0][2], number) for line, number in zip(lines, numbers(lines))]
+    first = min((row for row in rows if (row['pid'], row['batch']) == keys[0]), key=lambda row: row['asked_us'])
+    about, found = first['asked_us'] - lines[0]['asked'] / 1e3, {}
+    for row in rows:
+        mine = [i for i, key in enumerate(keys) if key == (row['pid'], row['batch'])]
+        nearest = min(mine, key=lambda i: abs(lines[i]['asked'] / 1e3 + about - row['asked_us']))
+        assert found.setdefault(nearest, row) is row
+    pairs = [(line, found.get(i)) for i, line in enumerate(lines)]
     return pairs, min(row['asked_us'] - line['asked'] / 1e3 for line, row in pairs if row)
 
 
