@@ -41,6 +41,7 @@ struct launches {
     struct map is_native;  /* by name: 1 for an operator of another library */
     struct by_rank places; /* row index by rank, stage and name */
     struct counts counts;  /* by rank and stage, for a budget */
+    bool has_operators;    /* a trace has such records */
 };
 
 /* ---- kinds of calls ---- */
@@ -184,6 +185,7 @@ static void add_process(struct launches *l, const struct process *process)
         take_call(l, &scope, &call);
     }
     take_dispatches(l, &scope);
+    l->has_operators |= scope.has_operators;
     if (wants_counts(l)) counts_add_stages(&l->counts, &l->session->chosen, &scope.choice, calls, scope.has_operators);
     made_calls_free(&made);
     stage_finder_free(&scope.finder);
@@ -231,7 +233,7 @@ static void emit_launch(struct launches *l, const struct row *row)
 static void emit_launches(struct launches *l)
 {
     uint64_t calls[NR_CALL_KINDS] = {0}, top = l->session->options.top, of_stage = 0;
-    struct row sum = {0};
+    struct row sum = {.has_operators = l->has_operators};
     rows_sort(l->row, l->count, sizeof *l->row, &l->session->model.names);
     for (size_t i = 0; i < l->count; i++) {
         const struct row *row = &l->row[i];
@@ -245,7 +247,6 @@ static void emit_launches(struct launches *l)
         sum.slow += row->slow;
         sum.delayed += row->delayed;
         sum.has_device |= row->has_device;
-        sum.has_operators |= row->has_operators;
         if (!top || of_stage < top) emit_launch(l, row);
     }
     emit_totals(&l->session->emit);
