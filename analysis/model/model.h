@@ -536,6 +536,7 @@ struct thread *process_thread(struct process *process, uint32_t serial);
 void process_count(struct process *process, uint32_t kind, const char *name, uint64_t count);
 void process_lose(struct process *process, const char *cause, uint64_t count, bool lost);
 uint32_t process_func(struct process *process, uint32_t string, const char *text, size_t length);
+void func_free(struct func *func);
 void ranges_reserve(struct ranges *ranges, size_t more, bool details);
 /* Returns an entry for a beginning. The caller fills its columns, except for the id. */
 size_t begins_add(struct begins *begins, uint64_t id, bool details);
