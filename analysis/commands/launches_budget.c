@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ask/absent_ranks.h"
+
 static const char budget_keys[] = "rank,stage,counter,allowed,found,verdict";
 
 bool launches_budget_begin(struct session *session, struct budget *budget)
@@ -69,20 +71,23 @@ static const struct judgement *first_of(const struct judgements *judgements, enu
 }
 
 /* Says in one line how many counts have a verdict other than WITHIN, and names the first of them. */
-static void say_verdict(const struct session *session, const struct judgements *judgements, enum verdict verdict)
+static void say_verdict(const struct session *session, const struct judgements *judgements, enum verdict verdict,
+                        const char *absent)
 {
     static const char *const advice[NR_VERDICTS] = {
         [EXCEEDED] = "exceed the budget",
         [STAGE_ABSENT] = "cannot be judged, as no rank has the stage",
         [NOT_RECORDED] = "cannot be judged, as the calls in the stage were not recorded; ENABLE_PROFILER_NAMES, "
                          "TFI_ACTIVITIES and the schedule must include them",
-        [TRACE_INCOMPLETE] = "cannot be judged, as a trace is not whole; `tfanalyze info` shows what it lacks"};
+        [TRACE_INCOMPLETE] = "cannot be judged, as a trace is not whole; `tfanalyze info` shows what it lacks",
+        [RANK_ABSENT] = "cannot be judged, as"};
     size_t count = judgements->of_verdict[verdict];
     if (!count || verdict == WITHIN) return;
     const struct judgement *first = first_of(judgements, verdict);
     struct text line = {0};
-    text_format(&line, "%zu of %zu counts %s; the first: stage %s, %s, %llu allowed", count, judgements->count,
-                advice[verdict], first->entry->stage, call_kind_keys[first->kind],
+    text_format(&line, "%zu of %zu counts %s", count, judgements->count, advice[verdict]);
+    if (verdict == RANK_ABSENT) text_format(&line, " %s (--rank judges the others)", absent);
+    text_format(&line, "; the first: stage %s, %s, %llu allowed", first->entry->stage, call_kind_keys[first->kind],
                 (unsigned long long)first->entry->most[first->kind]);
     if (verdict == EXCEEDED) {
         char *stage = budget_name(&session->model, first->row->stage);
@@ -101,7 +106,8 @@ void launches_judge(struct session *session, const struct budget *budget, const 
 {
     struct judgements judgements;
     struct emit *e = &session->emit;
-    judge(&judgements, budget, counts, &session->model, is_whole(session));
+    char *absent = absent_ranks(&session->chosen);
+    judge(&judgements, budget, counts, &session->model, is_whole(session), absent != NULL);
     emit_keys(e, budget_keys);
     for (size_t i = 0; i < judgements.count; i++) emit_judgement(session, &judgements.judgement[i]);
     emit_totals(e);
@@ -111,9 +117,10 @@ void launches_judge(struct session *session, const struct budget *budget, const 
     emit_count(e, "not_judged", judgements.count - judgements.of_verdict[EXCEEDED] - judgements.of_verdict[WITHIN]);
     emit_end(e);
     session_end(session, true);
-    for (enum verdict v = 0; v < NR_VERDICTS; v++) say_verdict(session, &judgements, v);
+    for (enum verdict v = 0; v < NR_VERDICTS; v++) say_verdict(session, &judgements, v, absent);
     if (!all_within(&judgements)) session->status = STATUS_GATE;
     judgements_free(&judgements);
+    free(absent);
 }
 
 /* ---- making a budget ---- */
@@ -165,6 +172,14 @@ void launches_write_budget(struct session *session, const struct counts *counts)
 {
     const char *path = session->options.write_budget;
     struct budget budget = {0};
+    char *absent = absent_ranks(&session->chosen);
+    if (absent) {
+        complain(path, "is not written: %s, and a budget made without them may be too small; --rank chooses the others",
+                 absent);
+        session_spoil(session);
+        free(absent);
+        return;
+    }
     if (!is_whole(session)) {
         complain(path, "is not written: a trace is not whole, and a budget made from it would be too small");
         session_spoil(session);

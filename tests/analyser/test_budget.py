@@ -26,9 +26,9 @@ def whole(counts):
     return {stage: {key: of_stage.get(key, 0) for key in KEYS} for stage, of_stage in counts.items()}
 
 
-def trace(path, counts=COUNTS, rank=0):
+def trace(path, counts=COUNTS, rank=0, **job):
     """A Kineto trace with one entry of each stage, and calls as counted."""
-    t = kineto.Trace(distributedInfo={'rank': rank})
+    t = kineto.Trace(distributedInfo={'rank': rank, **job})
     at, id = 1000, 1
     for stage, of_stage in counts.items():
         t.stage(stage, at, 900)
@@ -115,6 +115,36 @@ def test_each_rank_by_itself(analyze, tmp_path, budget):
     judged(analyze, made, *paths, rc=0)
 
 
+ABSENT = [  # ranks with a trace, options, the ranks that lack one
+    ((0, 1, 3), (), '2'), ((1,), (), '0, 2, 3'), ((0, 1, 3), ('--rank', '0-2'), '2'), ((0, 1, 2, 3), (), ''), ((0, 1, 3), ('--rank', '0,1,3'), ''),
+    ((0, 1, 3), ('--rank', '3-99'), '')]
+
+
+@pytest.mark.parametrize('ranks, options, absent', ABSENT)
+@pytest.mark.parametrize('kind', ['ours', 'kineto'])
+def test_a_rank_without_a_trace_never_passes(analyze, tmp_path, budget, kind, ranks, options, absent):
+    """A job states its size, so a rank whose file is missing is known; --rank chooses those that are judged."""
+    paths = [tmp_path / f'{rank}.{"tfr" if kind == "ours" else "json"}' for rank in ranks]
+    for rank, path in zip(ranks, paths):
+        ours(path, rank=rank, world=4) if kind == 'ours' else trace(path, {'inside': {'launches': 1}}, rank, world_size=4)
+    limits = budget({'inside': {'launches': 1, 'syncs': 0}, **({'nowhere': {'launches': 1}} if absent else {})})
+    rows, totals = judged(analyze, limits, *paths, *options, rc=4 if absent else 0)
+    lacking = {key for key, (_, found, verdict) in rows.items() if verdict == 'rank absent' and found is None}
+    assert lacking == ({(None, 'inside', 'launches'), (None, 'inside', 'syncs'), (None, 'nowhere', 'launches')} if absent else set())
+    assert totals['passed'] == (not absent) and totals['not_judged'] == len(lacking)
+    assert {verdict for key, (_, _, verdict) in rows.items() if key not in lacking} == {'within'}
+    said = f'rank{"s" if "," in absent else ""} {absent} of 4 ranks ha'
+    written = analyze('launches', *paths, *options, '--write-budget', tmp_path / 'made.json', rc=3 if absent else 0, format='text')
+    assert (said in written.err) == bool(absent) != (tmp_path / 'made.json').exists()
+    assert (said in analyze('launches', '--budget', limits, *paths, *options, rc=4 if absent else 0, format='text').err) == bool(absent)
+
+
+def test_a_wrong_size_of_the_job_costs_no_time(analyze, tmp_path, budget):
+    path = trace(tmp_path / 'a.json', world_size=2_000_000_000)
+    text = analyze('launches', '--budget', budget(whole(COUNTS)), path, rc=4, format='text', timeout=20)
+    assert 'ranks 1, 2, 3, 4, 5, 6, 7, 8 and more of 2000000000 ranks have no trace' in text.err
+
+
 def test_a_written_budget_is_kept(analyze, tmp_path):
     """Also with names that JSON has to escape. It fails as soon as one number is smaller."""
     counts = {'a "b"\\': {'launches': 1}, 'tab\tand\x1b[0m': {'syncs': 1}, 'ü\U0001f600': {'copies': 2}, '[x]*?': {'memsets': 1}, 'x': {'launches': 1}}
@@ -169,9 +199,9 @@ def test_counts_that_were_not_recorded(analyze, tmp_path, budget):
 CPU, OPS = 1, 16  # bits of activities
 
 
-def ours(path, switches=(), footer=True, **header):
+def ours(path, switches=(), footer=True, rank=0, world=1, **header):
     """A trace of ours: three stages with a call in each, two of them nested, and one call outside."""
-    t = Trace(rank=0, **header)
+    t = Trace(rank=rank, world=world, **header)
     t.stage('inside', 120 * US, 150 * US)
     t.stage('chosen', 100 * US, 200 * US)
     t.stage('left out', 300 * US, 400 * US)

@@ -26,8 +26,8 @@ def device_ns(ns, drift):
 
 
 class Trace:
-    def __init__(self, drift=0, device_clock=True, rank=2, **header):
-        self.w, self.drift = Writer(rank=rank, world=4, clock='tsc', **header), drift
+    def __init__(self, drift=0, device_clock=True, rank=2, world=4, **header):
+        self.w, self.drift = Writer(rank=rank, world=world, clock='tsc', **header), drift
         self.records, self.number, self.ranges, self.later = [], 0, 0, {}
         self.launch = self.function('cudaLaunchKernel')
         clock = []

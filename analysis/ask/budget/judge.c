@@ -11,7 +11,8 @@ const char *const verdict_names[NR_VERDICTS] = {[WITHIN] = "within",
                                                 [EXCEEDED] = "exceeded",
                                                 [STAGE_ABSENT] = "stage absent",
                                                 [NOT_RECORDED] = "not recorded",
-                                                [TRACE_INCOMPLETE] = "trace incomplete"};
+                                                [TRACE_INCOMPLETE] = "trace incomplete",
+                                                [RANK_ABSENT] = "rank absent"};
 
 char *budget_name(const struct model *model, uint32_t stage)
 {
@@ -80,11 +81,13 @@ static enum verdict verdict_of(const struct budget_entry *entry, const struct st
     return !whole ? TRACE_INCOMPLETE : WITHIN;
 }
 
-static void add(struct judgements *j, const struct budget_entry *entry, const struct stage_counts *row, bool whole)
+/* `without_row`: the verdict if no rank has a row. */
+static void add(struct judgements *j, const struct budget_entry *entry, const struct stage_counts *row, bool whole,
+                enum verdict without_row)
 {
     for (enum call_kind kind = 0; kind < NR_CALL_KINDS; kind++) {
         if (!entry->has[kind]) continue;
-        enum verdict verdict = row ? verdict_of(entry, row, kind, whole) : STAGE_ABSENT;
+        enum verdict verdict = row ? verdict_of(entry, row, kind, whole) : without_row;
         j->judgement = mem_grow(j->judgement, &j->capacity, j->count + 1, sizeof *j->judgement);
         j->judgement[j->count++] = (struct judgement){entry, row, kind, verdict};
         j->of_verdict[verdict]++;
@@ -92,7 +95,7 @@ static void add(struct judgements *j, const struct budget_entry *entry, const st
 }
 
 void judge(struct judgements *judgements, const struct budget *budget, const struct counts *counts,
-           const struct model *model, bool whole)
+           const struct model *model, bool whole, bool absent)
 {
     struct named named;
     named_init(&named, counts, model);
@@ -106,11 +109,11 @@ void judge(struct judgements *judgements, const struct budget *budget, const str
             if (!known && (!budget_is_glob(entry->stage) || !tfi_glob(entry->stage, name->text, name->length, false)))
                 continue;
             for (size_t k = named.first[n]; k < named.first[n + 1]; k++) {
-                add(judgements, entry, &counts->row[named.row[k]], whole);
+                add(judgements, entry, &counts->row[named.row[k]], whole, WITHIN);
                 found = true;
             }
         }
-        if (!found) add(judgements, entry, NULL, whole);
+        if (!found || absent) add(judgements, entry, NULL, whole, absent ? RANK_ABSENT : STAGE_ABSENT);
     }
     named_free(&named);
 }

@@ -12,6 +12,7 @@ enum verdict {
     STAGE_ABSENT,     /* no rank has the stage */
     NOT_RECORDED,     /* the stage was open, its calls were not recorded */
     TRACE_INCOMPLETE, /* more calls may be lost */
+    RANK_ABSENT,      /* a rank has no trace */
     NR_VERDICTS
 };
 extern const char *const verdict_names[NR_VERDICTS];
@@ -19,7 +20,7 @@ extern const char *const verdict_names[NR_VERDICTS];
 /* One count of one stage and rank. */
 struct judgement {
     const struct budget_entry *entry;
-    const struct stage_counts *row; /* NULL: STAGE_ABSENT */
+    const struct stage_counts *row; /* NULL: STAGE_ABSENT, RANK_ABSENT */
     enum call_kind kind;
     enum verdict verdict;
 };
@@ -31,9 +32,10 @@ struct judgements {
 };
 
 /* Judges each rank by itself. A rank without a stage keeps its budget if another rank has the stage. `whole`: all traces
- * are; one that is cut may lack a stage altogether, so that no rank keeps the budget then. The judgements point into `budget` and `counts`. */
+ * are; one that is cut may lack a stage altogether, so that no rank keeps the budget then. `absent`: ranks have no trace,
+ * and no count can be judged for them. The judgements point into `budget` and `counts`. */
 void judge(struct judgements *judgements, const struct budget *budget, const struct counts *counts,
-           const struct model *model, bool whole);
+           const struct model *model, bool whole, bool absent);
 void judgements_free(struct judgements *judgements);
 /* True if each stage keeps its budget and all could be judged. */
 bool all_within(const struct judgements *judgements);

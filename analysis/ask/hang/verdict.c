@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ask/absent_ranks.h"
 #include "ask/hang/where.h"
 #include "base/visible.h"
 #include "write/emit.h"
@@ -269,21 +270,11 @@ void hang_verdict(const struct hang *hang, struct hang_lines *lines)
 
 static size_t say_ranks_without_trace(const struct hang *hang, struct hang_lines *lines)
 {
-    const struct selection *chosen = hang->chosen;
     struct text line = {0};
-    int64_t world = 0, shown = 0, absent = 0;
-    for (size_t i = 0; i < chosen->processes; i++) world = MAX(world, chosen->process[i]->world);
-    if (chosen->options->rank.count || chosen->options->pid.count) return 0;
-    absent = MAX(world - (int64_t)hang->place.count, 0);
-    for (int64_t rank = 0; rank < world && absent && shown < MIN(absent, (int64_t)SHOWN_RANKS); rank++)
-        if (hang_place(hang, rank) == SIZE_MAX) text_format(&line, shown++ ? ", %lld" : "%lld", (long long)rank);
+    char *absent = hang->chosen->options->rank.count ? NULL : absent_ranks(hang->chosen);
     if (!absent) return 0;
-    char *list = line.data;
-    line = (struct text){0};
-    text_format(&line, "rank%s %s%s of %lld ranks ha%s no trace: it may have ended before its first recorded call",
-                absent > 1 ? "s" : "", list, absent > shown ? " and more" : "", (long long)world,
-                absent > 1 ? "ve" : "s");
-    free(list);
+    text_format(&line, "%s: it may have ended before its first recorded call", absent);
+    free(absent);
     add_line(lines, &line);
     return 1;
 }
