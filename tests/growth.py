@@ -399,6 +399,7 @@ COMMANDS = {
     'memory peaks': ['memory', '--layout', 'peaks'],
     'memory leaks': ['memory', '--layout', 'leaks'],
     'memory oom': ['memory', '--layout', 'oom'],
+    'memory html': ['memory', '--layout', 'html'],
     'queue': ['queue'],
     'queue hta': ['queue', '--rules', 'hta'],
     'steps': ['steps'],

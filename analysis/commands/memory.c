@@ -11,6 +11,7 @@
 #include "ask/memory/holders.h"
 #include "ask/memory/peaks.h"
 #include "ask/stages/at.h"
+#include "commands/memory_page.h"
 #include "commands/session.h"
 #include "model/frames.h"
 
@@ -24,6 +25,7 @@ struct answer {
     struct memory_changes changes;
     uint64_t rows, shown; /* of all processes; shown: those that --top lets through */
     uint64_t sums[4];     /* totals, by layout */
+    struct pictures pictures;
 };
 
 static const char raw_keys[] = "rank,pid,time_us,device,allocator,action,bytes,category,address,allocated_bytes,"
@@ -102,7 +104,7 @@ static void print_head(struct session *session, const char *keys)
 
 static bool in_window(const struct answer *a, int64_t time)
 {
-    return choice_moment(&a->choice, time, time) && a->choice.outside_wanted && !a->session->options.device.count;
+    return memory_row_chosen(&a->choice, time);
 }
 
 static void emit_categories(struct emit *e, const struct category_walk *walk)
@@ -192,10 +194,7 @@ static void category_peak(struct answer *a)
 
 static bool is_chosen(const struct answer *a, const struct memory_change *change)
 {
-    struct belonging at = {change->time, NO_PLACE, VIA_NONE};
-    if (a->attributed) at = a->attribution.block[change->block];
-    return list_has(&a->session->options.device, a->changes.pool[change->pool].device) &&
-           choice_moment(&a->choice, change->time, at.time) && choice_in_stage(&a->choice, &at);
+    return memory_change_chosen(&a->choice, &a->changes, change);
 }
 
 static void emit_pool(struct answer *a, uint32_t pool)
@@ -378,6 +377,18 @@ static void refused(struct answer *a)
     stage_finder_free(&finder);
 }
 
+/* ---- the page ---- */
+
+static void draw_rows(struct answer *a)
+{
+    pictures_add_rows(&a->pictures, &a->choice);
+}
+
+static void draw_changes(struct answer *a)
+{
+    pictures_add_changes(&a->pictures, &a->choice, &a->changes);
+}
+
 /* ---- the command ---- */
 
 static const struct layout_of {
@@ -399,6 +410,7 @@ static const struct layout_of {
                       leaks,
                       {"outliving_blocks", "outliving_bytes", "leaked_blocks", "leaked_bytes"}},
     [MEMORY_OOM] = {oom_keys, STYLE_TABLE, true, NULL, refused, {"refused", "shown"}},
+    [MEMORY_HTML] = {NULL, STYLE_LINES, false, draw_rows, draw_changes, {NULL}},
 };
 
 /* Kineto traces have totals without threads, torch's rows have neither stages nor addresses. */
@@ -449,6 +461,35 @@ static void emit_sums(struct answer *a, const struct layout_of *layout)
     emit_end(e);
 }
 
+static void answer_all(struct answer *a, const struct layout_of *layout)
+{
+    for (size_t i = 0; i < a->session->chosen.processes; i++) {
+        a->process = a->session->chosen.process[i];
+        if (can_answer(layout, a->process)) answer_process(a, layout);
+    }
+}
+
+static void say_nothing_recorded(void)
+{
+    complain(NULL, "no memory was recorded; `mem` in TFI_ACTIVITIES records torch's allocators, `cpu` CUDA's calls");
+}
+
+static void write_page(struct answer *a, const struct layout_of *layout)
+{
+    struct session *session = a->session;
+    const struct options *o = &session->options;
+    a->pictures.most = o->top ? MIN(o->top, MOST_PICTURES) : MOST_PICTURES;
+    if (!out_open(&session->out, o->output)) {
+        session->status = STATUS_NOTHING;
+        return;
+    }
+    answer_all(a, layout);
+    memory_page_write(session, &a->pictures);
+    if (!a->pictures.count && !is_filtered(o)) say_nothing_recorded();
+    session_end(session, a->pictures.count || !is_filtered(o));
+    pictures_free(&a->pictures);
+}
+
 void cmd_memory(struct session *session)
 {
     const struct options *o = &session->options;
@@ -456,19 +497,23 @@ void cmd_memory(struct session *session)
     struct answer answer = {.session = session};
     bool by_stage = layout->by_stage || o->stage.count || o->step.count || o->cycle.count;
     unsigned want = WANT_MEMORY | WANT_BLOCKS | WANT_RANGES | (by_stage ? WANT_OPERATORS : 0);
+    if (o->memory_layout == MEMORY_HTML && o->format != FORMAT_TEXT) {
+        complain(NULL, "--layout html writes a page, which has no --format");
+        session->status = STATUS_USAGE;
+        return;
+    }
     if (!session_load(session, want, false) || !check_processes(session, layout)) return;
+    if (o->memory_layout == MEMORY_HTML) {
+        write_page(&answer, layout);
+        return;
+    }
     if (!session_begin(session, layout->style)) return;
     if (layout->keys) emit_keys(&session->emit, layout->keys);
     if (layout->style == STYLE_LINES) print_head(session, layout->keys ? layout->keys : command_keys(o->command));
-    for (size_t i = 0; i < session->chosen.processes; i++) {
-        answer.process = session->chosen.process[i];
-        if (can_answer(layout, answer.process)) answer_process(&answer, layout);
-    }
+    answer_all(&answer, layout);
     emit_sums(&answer, layout);
     bool found = answer.rows || !is_filtered(o);
     if (!answer.rows && found && o->memory_layout == MEMORY_OOM) complain(NULL, "no request for memory was refused");
-    else if (!answer.rows && found && o->memory_layout != MEMORY_LEAKS)
-        complain(NULL,
-                 "no memory was recorded; `mem` in TFI_ACTIVITIES records torch's allocators, `cpu` CUDA's calls");
+    else if (!answer.rows && found && o->memory_layout != MEMORY_LEAKS) say_nothing_recorded();
     session_end(session, found);
 }

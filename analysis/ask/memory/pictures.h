@@ -1,0 +1,61 @@
+/* pictures.h - memory over time in few points, with exact peaks: what a page can draw of a trace of any size.
+ *
+ * A picture shows one allocator of one device of a process, or all of torch's memory rows. Up to PICTURE_POINTS moments
+ * are kept as they are. Of more, each of as many equal parts of the time as a quarter of that keeps four: the first, the
+ * last, the lowest and the highest one. The peaks are taken from all moments.
+ */
+#ifndef TFA_MEMORY_PICTURES_H
+#define TFA_MEMORY_PICTURES_H
+
+#include "ask/choice.h"
+#include "ask/memory/changes.h"
+
+enum { PICTURE_POINTS = 2400, MOST_PICTURES = 32 };
+
+struct picture_point {
+    int64_t time;
+    int64_t bytes[MEMORY_CATEGORIES]; /* without categories only the first one, which is the total */
+    int64_t total;
+    uint64_t reserved; /* TOTAL_UNKNOWN */
+};
+
+/* A point of the current part of the time, and its place among all moments. */
+struct picture_extreme {
+    uint64_t place;
+    struct picture_point point;
+};
+
+struct picture {
+    const struct process *process;
+    int64_t device;     /* DEVICE_OTHER: unknown */
+    uint32_t allocator; /* NAME_NONE: unknown */
+    bool by_category;
+    uint64_t moments;
+    int64_t from, to;
+    struct picture_point *point;
+    size_t points, capacity;
+    struct picture_point peak, last;                              /* the highest and the last moment */
+    int64_t largest[MEMORY_CATEGORIES], since[MEMORY_CATEGORIES]; /* the most of each category, and from when */
+    uint64_t reserved_peak;                                       /* TOTAL_UNKNOWN */
+    /* while collecting */
+    uint64_t counted;
+    int64_t part;
+    struct picture_extreme first, final, low, high;
+};
+
+struct pictures {
+    struct picture *picture;
+    size_t count, capacity, most;
+    uint64_t left_out; /* pictures beyond `most` */
+};
+
+/* Adds the pictures of a process: of its memory rows, or of `changes`. */
+void pictures_add_rows(struct pictures *pictures, const struct choice *choice);
+void pictures_add_changes(struct pictures *pictures, const struct choice *choice, const struct memory_changes *changes);
+void pictures_free(struct pictures *pictures);
+/* True if the filters choose torch's rows of that moment: they tell no stage and no device. */
+bool memory_row_chosen(const struct choice *choice, int64_t time);
+bool memory_change_chosen(const struct choice *choice, const struct memory_changes *changes,
+                          const struct memory_change *change);
+
+#endif

@@ -1,0 +1,11 @@
+/* memory_page.h - memory over time as one page in HTML: `memory --layout html`. */
+#ifndef TFA_MEMORY_PAGE_H
+#define TFA_MEMORY_PAGE_H
+
+#include "ask/memory/pictures.h"
+#include "commands/session.h"
+
+/* Writes the page into the open output. */
+void memory_page_write(struct session *session, const struct pictures *pictures);
+
+#endif
