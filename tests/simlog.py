@@ -38,7 +38,8 @@ def work(line, device):
     w.real = w.start + device['realtime']
     if w.t == 'memcpy':
         source, target = MEMORY[w.__dict__['from'][0]], MEMORY[w.to[0]]
-        w.name = f'Memcpy {LETTERS[source]}to{LETTERS[target]} ({source} -> {target})'
+        peer = w.__dict__['from'][1] != w.to[1] and 'H' not in (LETTERS[source], LETTERS[target])
+        w.name = f'Memcpy {"PtoP" if peer else LETTERS[source] + "to" + LETTERS[target]} ({source} -> {target})'
     elif w.t == 'memset':
         w.name = 'Memset (Device)'
     return w

@@ -79,6 +79,7 @@ struct by_operator {
     struct {
         uint32_t stage, name;
         int64_t time;
+        int kind; /* as in a row */
     } * value;
     size_t count, capacity;
 };
@@ -99,8 +100,14 @@ static uint64_t call_of(const struct attribution *a, size_t work, bool tracelens
     return (uint64_t)(a->launch[work] + 1u) << 32 | op;
 }
 
+/* The kind of what has had one kind and gets another work. */
+static int with_kind(int known, int kind)
+{
+    return known == NOT_YET || known == kind ? kind : SEVERAL;
+}
+
 static void add_to_operator(struct by_operator *o, const struct attribution *a, size_t work, bool tracelens,
-                            uint32_t stage, int64_t time)
+                            uint32_t stage, int64_t time, int kind)
 {
     uint32_t name;
     uint64_t call = call_of(a, work, tracelens, &name);
@@ -110,17 +117,19 @@ static void add_to_operator(struct by_operator *o, const struct attribution *a, 
         o->value[o->count].stage = stage;
         o->value[o->count].name = name;
         o->value[o->count].time = 0;
+        o->value[o->count].kind = NOT_YET;
         place = (uint32_t)o->count++;
         if (call != NO_ID) map_put(&o->last, call, place);
     }
     o->value[place].time = add_ns(o->value[place].time, time);
+    o->value[place].kind = with_kind(o->value[place].kind, kind);
 }
 
 static void end_operators(struct breakdown *b, struct by_operator *o, int64_t rank)
 {
     for (size_t i = 0; i < o->count; i++) {
         struct row *row = row_of(b, rank, o->value[i].stage, o->value[i].name);
-        row->kind = SEVERAL;
+        row->kind = with_kind(row->kind, o->value[i].kind);
         values_add(&row->values, o->value[i].time);
     }
     map_free(&o->last);
@@ -140,13 +149,13 @@ static void add_work(struct breakdown *b, const struct choice *choice, struct by
     if (is_kernel) add_kernel(b, w->name[i], time, &a->work[i]);
     bool tracelens = b->session->options.rules == RULES_TRACELENS;
     if (group == GROUP_OP && tracelens && (a->launch[i] == NO_PLACE || a->op[i] == NO_PLACE)) return;
+    int kind = (int)work_kind(&b->kinds, w->event_class[i], w->name[i]);
     if (group == GROUP_OP) {
-        add_to_operator(operators, a, i, tracelens, stage, time);
+        add_to_operator(operators, a, i, tracelens, stage, time, kind);
     } else if (is_kernel || group == GROUP_CATEGORY) {
         uint32_t name = group == GROUP_CATEGORY ? category_name(b, w->event_class[i]) : w->name[i];
         struct row *row = row_of(b, choice->process->rank, stage, name);
-        int kind = (int)work_kind(&b->kinds, w->event_class[i], w->name[i]);
-        row->kind = row->kind == NOT_YET || row->kind == kind ? kind : SEVERAL;
+        row->kind = with_kind(row->kind, kind);
         values_add(&row->values, time);
     }
 }

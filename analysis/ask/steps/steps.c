@@ -23,6 +23,7 @@
 #include "ask/steps/devices.h"
 #include "ask/work_kinds.h"
 #include "base/sets/measure.h"
+#include "model/join.h"
 #include "model/load/kineto_comm.h"
 
 struct step {
@@ -208,6 +209,7 @@ static void add_host(struct taking *t)
 {
     const struct spans *s = &t->process->spans;
     const struct ranges *r = &t->process->ranges;
+    const struct calls *c = &t->process->calls;
     struct map known = {0};
     for (size_t i = 0; i < s->table.count; i++) {
         bool is_call = s->event_class[i] == CLASS_API;
@@ -215,6 +217,8 @@ static void add_host(struct taking *t)
         t->known |= is_call ? 0 : 1u << PART_CPU_EXEC;
         add(t, is_call ? PART_RUNTIME : host_part(t, &known, s->name[i]), s->start[i], s->end[i]);
     }
+    for (size_t i = 0; i < c->table.count; i++) /* of a trace of ours, where few calls have a span */
+        if (is_device_call(&t->process->func[c->func[i]])) add(t, PART_RUNTIME, c->start[i], c->end[i]);
     for (size_t i = 0; i < r->table.count; i++) {
         if (r->step[i] != NO_PLACE) continue;
         enum step_part part = host_part(t, &known, r->name[i]);
@@ -330,7 +334,7 @@ static void free_taken(void *summary)
 static unsigned wants(const struct options *options)
 {
     (void)options;
-    return WANT_RANGES | WANT_DEVICE | WANT_LAUNCHES | WANT_OPERATORS | WANT_FILLING;
+    return WANT_RANGES | WANT_DEVICE | WANT_LAUNCHES | WANT_CALLS | WANT_OPERATORS | WANT_FILLING;
 }
 
 /* --from and --to count from the first record of all inputs. */
