@@ -188,6 +188,14 @@ bool tfi_in_shared_child(void)
     return holder() != (uint32_t)tfi_getpid() << 2;
 }
 
+bool tfi_is_readable(const char *name)
+{
+    int error = errno;
+    bool readable = name && (syscall(SYS_access, name, F_OK) == 0 || errno != EFAULT);
+    errno = error;
+    return readable;
+}
+
 pid_t tfi_gettid(void)
 {
     return (pid_t)syscall(SYS_gettid);

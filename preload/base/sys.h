@@ -54,6 +54,9 @@ pid_t tfi_gettid(void);
 /* True in a child that shares this process's memory, such as that of vfork. Asks the kernel. */
 bool tfi_in_shared_child(void);
 
+/* Asks the kernel whether a name of the program can be read up to its end. Keeps errno. */
+bool tfi_is_readable(const char *name);
+
 uint64_t tfi_monotonic_ns(void);
 uint64_t tfi_monotonic_ms(void);
 uint64_t tfi_realtime_ns(void);

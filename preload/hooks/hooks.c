@@ -1,7 +1,8 @@
 /* hooks.c - keeps the rows of all hook tables: originals, descriptions, and the slow paths of a wrapped call.
  *
  * Originals of a library are looked up in the library itself, if it is already mapped (RTLD_NOLOAD), because RTLD_NEXT
- * does not see libraries that were opened RTLD_LOCAL. A failed look-up is tried again at the next call.
+ * does not see libraries that were opened RTLD_LOCAL. A failed look-up goes on outside the table (elsewhere.c), and is
+ * tried again at the next call.
  *
  * A process may hold two major versions of a library, each with clients of its own, and wheels rename the copies they
  * bring. So an original is taken, in this order, from the copy that the caller's own object needs, from the latest
@@ -21,6 +22,7 @@
 #include "base/process.h"
 #include "base/raw_dlsym.h"
 #include "hooks/copies.h"
+#include "hooks/elsewhere.h"
 #include "record/enter.h"
 #include "record/strings.h"
 #include "record/thread.h"
@@ -267,13 +269,15 @@ TFI_COLD void *tfi_hook_find(enum tfi_hook hook, const void *caller)
 {
     int error = errno;
     const struct row *library = library_of(hook);
-    void *real;
+    void *real = tfi_elsewhere_known(hook, caller);
+    if (real) return real;
     if (tfi_hook_is_copied(hook)) {
         real = find_copy(library, hook, caller);
     } else {
         real = find_listed(library, symbol_of(&rows[hook]));
         if (real) __atomic_store_n(&tfi_hooks[hook].real, real, __ATOMIC_RELAXED);
     }
+    if (!real && *names_of(library)) real = tfi_elsewhere(hook, symbol_of(&rows[hook]), caller);
     errno = error;
     return real;
 }

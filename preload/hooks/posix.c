@@ -24,6 +24,8 @@
 /* An environment with more entries than this is passed on unchanged. */
 #define MAX_ENVIRONMENT 4096
 
+#define FIRST_PAGE 4096 /* nothing is mapped below */
+
 static _Noreturn void leave(int status)
 {
     tfi_io_end(status);
@@ -83,7 +85,8 @@ static size_t lacks_run_dir(char *const envp[])
 {
     size_t count = 0;
     bool preload = false;
-    for (; envp && envp[count]; count++) {
+    if ((uintptr_t)envp < FIRST_PAGE) return 0; /* NULL is an empty environment; the kernel refuses the others */
+    for (; envp[count]; count++) {
         if (strncmp(envp[count], "TFI_RUN_DIR=", 12) == 0 || count == MAX_ENVIRONMENT) return 0;
         if (strncmp(envp[count], "LD_PRELOAD=", 11) == 0 && strstr(envp[count], "libtfinject")) preload = true;
     }

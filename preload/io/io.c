@@ -49,19 +49,10 @@ static const struct tfi_path *file_named(const struct tfi_io *io)
     return relative ? tfi_path_of(io->here, io->path) : named(io->dir, io->path);
 }
 
-/* Asks the kernel whether a name can be read up to its end. */
-static TFI_COLD bool is_readable(const char *name)
-{
-    int error = errno;
-    bool readable = name && (syscall(SYS_access, name, F_OK) == 0 || errno != EFAULT);
-    errno = error;
-    return readable;
-}
-
 /* True if a sleeping process wakes for this call by name. */
 static TFI_COLD bool wakes(const struct tfi_io *io)
 {
-    return is_readable(io->path) && named(io->dir, io->path)->wanted;
+    return tfi_is_readable(io->path) && named(io->dir, io->path)->wanted;
 }
 
 static inline bool is_asleep(void)
@@ -128,7 +119,7 @@ bool tfi_io_may_record(void)
 
 const struct tfi_path *tfi_io_file_named(int dir, const char *name)
 {
-    return is_readable(name) ? named(dir, name) : tfi_path_unknown;
+    return tfi_is_readable(name) ? named(dir, name) : tfi_path_unknown;
 }
 
 bool tfi_io_enter_from(struct tfi_io *io, enum tfi_hook hook, uintptr_t frame)
@@ -295,7 +286,7 @@ void tfi_io_leave(struct tfi_io *io, int64_t result)
     if (io->call.thread) {
         sum_parts(io, value);
         struct finished f = {io, NULL, value, offset_of(io, value), error};
-        if (io->other && io->other_dir != TFI_IO_NO_PATH && (!error || (known && is_readable(io->other))))
+        if (io->other && io->other_dir != TFI_IO_NO_PATH && (!error || (known && tfi_is_readable(io->other))))
             f.other = named(io->other_dir, io->other); /* a bad first name hides a bad second one */
         else if (io->has_other_fd && io->other_fd >= 0) f.other = tfi_fd_file(io->other_fd, &(bool){false});
         tfi_call_leave_by(&io->call, write_io, &f);

@@ -24,6 +24,17 @@
     FD((request)->aio_fildes), BYTES((request)->aio_nbytes), OFFSET((request)->aio_offset),                            \
         FLAGS((request)->aio_lio_opcode)
 
+/* The descriptor of a request to aio_fsync, which looks at its flags first. */
+static inline int synced(int flags, const struct aiocb *request)
+{
+    return flags == O_SYNC || flags == O_DSYNC ? request->aio_fildes : -1;
+}
+
+static inline int synced64(int flags, const struct aiocb64 *request)
+{
+    return flags == O_SYNC || flags == O_DSYNC ? request->aio_fildes : -1;
+}
+
 #define LIBRARY(name, soname)
 #define HOOK(class, ret, symbol, params, args, names, values) TFI_IO_WRAP(ret, symbol, params, args, values)
 #define HOOK_VOID(class, ret, symbol, params, args, names, values) TFI_IO_WRAP_VOID(symbol, params, args, values)
@@ -187,12 +198,19 @@ TFI_EXPORT DIR *fdopendir(int fd)
     return dir;
 }
 
+/* The descriptor of a directory to close, which may be NULL: libc refuses it, though its header promises that it is not. */
+static int descriptor_of(DIR *dir)
+{
+    __asm__("" : "+r"(dir)); /* the compiler believes the header */
+    return dir ? dirfd(dir) : -1;
+}
+
 TFI_EXPORT int closedir(DIR *dir)
 {
     int (*real)(DIR *) = (int (*)(DIR *))tfi_real(TFI_HOOK_closedir);
     if (TFI_UNLIKELY(!real)) return errno = ENOSYS, -1;
     if (TFI_LIKELY(!tfi_io_on)) return real(dir);
-    struct tfi_io io = {FD(dirfd(dir)), EFFECT(CLOSES)};
+    struct tfi_io io = {FD(descriptor_of(dir)), EFFECT(CLOSES)};
     if (!tfi_io_enter(&io, TFI_HOOK_closedir)) return real(dir);
     int result = real(dir);
     tfi_io_leave(&io, result);

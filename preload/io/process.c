@@ -34,7 +34,7 @@ static void write_event(enum tfi_process_event event, pid_t pid, int status, con
     if (!tfi_io_on || !tfi_process->gen || tfi_inside || tfi_in_shared_child()) return;
     struct tfi_thread *t = tfi_enter(TFI_WHY_NONE);
     if (t && tfi_recording(TFI_ACTIVITY_IO) && tfi_call_wanted(t)) {
-        uint32_t name = path ? tfi_string(path, strlen(path)) : 0;
+        uint32_t name = tfi_is_readable(path) ? tfi_string(path, strlen(path)) : 0;
         TFI_WRITE(t, process, .event = event, .time = tfi_ticks(), .pid = pid, .status = status, .path = name);
     }
     if (t) tfi_leave(t);

@@ -1,7 +1,8 @@
 /* uring.c - wraps liburing's exported functions: notes what a program submits, and looks for completions.
  *
  * Both are read from the rings, which the program must keep mapped during a call with the ring as argument. Nothing of a
- * ring is touched at another time. The layout of struct io_uring is part of liburing's ABI.
+ * ring is touched at another time. The layout of struct io_uring is part of the ABI of liburing 2. The functions of a
+ * renamed, static or older liburing are only called.
  * Completions are looked for after each call, from the last one seen up to the tail. A function of the header may have
  * taken one before. It still lies in the ring, and is read if the kernel is not near to writing that place again; else
  * the ring's operations in flight are given up: their records have no result.
@@ -241,6 +242,12 @@ void tfi_uring_finish(void)
 
 /* ---- wrappers ---- */
 
+/* True if calls are recorded, and `real` is a function of a library of the table: those alone are kept. */
+static inline bool is_known(enum tfi_hook hook, const void *real)
+{
+    return TFI_UNLIKELY(tfi_io_on) && real == __atomic_load_n(&tfi_hooks[hook].real, __ATOMIC_RELAXED);
+}
+
 #define SUBMITS true
 #define WAITS false
 
@@ -250,7 +257,7 @@ void tfi_uring_finish(void)
     {                                                                                                                  \
         ret(*real_) params = (ret(*) params)tfi_real(TFI_HOOK_##symbol);                                               \
         if (TFI_UNLIKELY(!real_)) return -ENOSYS;                                                                      \
-        if (TFI_LIKELY(!tfi_io_on)) return real_ args;                                                                 \
+        if (!is_known(TFI_HOOK_##symbol, (const void *)real_)) return real_ args;                                      \
         before(ring, TFI_IO_EACH values);                                                                              \
         ret result_ = real_ args;                                                                                      \
         after(ring);                                                                                                   \
@@ -266,7 +273,7 @@ unsigned io_uring_peek_batch_cqe(struct io_uring *ring, struct io_uring_cqe **cq
         (unsigned (*)(struct io_uring *, struct io_uring_cqe **, unsigned))tfi_real(TFI_HOOK_io_uring_peek_batch_cqe);
     if (TFI_UNLIKELY(!real)) return 0;
     unsigned got = real(ring, cqes, n);
-    if (TFI_UNLIKELY(tfi_io_on)) after(ring);
+    if (is_known(TFI_HOOK_io_uring_peek_batch_cqe, (const void *)real)) after(ring);
     return got;
 }
 
@@ -274,6 +281,7 @@ void io_uring_queue_exit(struct io_uring *ring)
 {
     void (*real)(struct io_uring *) = (void (*)(struct io_uring *))tfi_real(TFI_HOOK_io_uring_queue_exit);
     if (TFI_UNLIKELY(!real)) return;
-    if (TFI_UNLIKELY(tfi_io_on) && is_ours(ring) && index_of(ring) < TFI_RINGS) act(TFI_WHY_NONE, ring, leave_ring);
+    if (is_known(TFI_HOOK_io_uring_queue_exit, (const void *)real) && is_ours(ring) && index_of(ring) < TFI_RINGS)
+        act(TFI_WHY_NONE, ring, leave_ring);
     real(ring);
 }

@@ -7,28 +7,75 @@ import pytest
 
 import iotrace
 import scripted
+from conftest import ROOT, clean_environment, execute
 from scripted import only
 
 UNKNOWN = -2**63  # TFI_IO_RESULT_UNKNOWN
 EFAULT, EBADF = 14, 9
 
 
-@pytest.fixture(params=['stand-in', 'liburing'])
-def ring(request, run, victim, tmp_path):
+@pytest.fixture(params=['stand-in', 'stand-in-ffi', 'liburing'])
+def ring(request, run, victim, lib, tmp_path):
     """ring(env, *arguments) -> (lines that the program prints, result of the run), with the stand-in or the installed liburing."""
     work, libraries = tmp_path / 'files', tmp_path / 'libraries'
     work.mkdir()
     libraries.mkdir()
     if request.param == 'stand-in':
         shutil.copy(victim('liburing_standin.so'), libraries / 'liburing.so.2')
+    if request.param == 'stand-in-ffi':  # the library that the program is linked with is empty
+        for name, source in ('liburing.so.2', '/dev/null'), ('liburing-ffi.so.2', ROOT / 'tests/victims/liburing_standin.c'):
+            made = execute(['gcc', '-shared', '-fPIC', '-D_GNU_SOURCE', f'-I{ROOT}/tests', f'-Wl,-soname,{name}', '-o', name, '-xc', source],
+                           clean_environment(), libraries)
+            assert made.rc == 0, made.err
 
     def ring(env, *arguments, preload=True):
+        if request.param == 'stand-in-ffi':
+            preload = f"{lib if preload else ''} {libraries / 'liburing-ffi.so.2'}"
         result = run([victim('io_uring'), work, *arguments], {**env, 'LD_LIBRARY_PATH': libraries}, preload=preload)
         if request.param == 'liburing' and (result.rc == 77 or 'liburing.so.2: cannot open' in result.err):
             pytest.skip('io_uring is not allowed here' if result.rc == 77 else 'liburing is not installed')
         assert (result.rc, result.err) == (0, '')
         return [line.split(' ') for line in result.out.splitlines()], result
     return ring
+
+
+PLUGIN = """
+    #include <stdio.h>
+    int io_uring_submit(void *ring);
+    unsigned io_uring_peek_batch_cqe(void *ring, void **cqes, unsigned n);
+    int io_uring_wait_cqes(void *ring, void **cqe, unsigned n, void *limit, void *mask);
+    void io_uring_queue_exit(void *ring);
+    void use_uring(int n)
+    {
+        void *ring = (void *)16; /* of another layout: only its own library may look at it */
+        printf("%d %u %d\\n", io_uring_submit(ring), io_uring_peek_batch_cqe(ring, NULL, 7), io_uring_wait_cqes(ring, NULL, n, NULL, NULL));
+        io_uring_queue_exit(ring);
+    }
+"""
+LIBURING = """
+    #include <stdio.h>
+    int io_uring_submit(void *ring) { return (int)(long)ring; }
+    unsigned io_uring_peek_batch_cqe(void *ring, void **cqes, unsigned n) { return n; }
+    int io_uring_wait_cqes(void *ring, void **cqe, unsigned n, void *limit, void *mask) { return (int)n + 100; }
+    void io_uring_queue_exit(void *ring) { puts("closed"); }
+"""
+
+
+@pytest.mark.parametrize('env', [{}, iotrace.ON], ids=['off', 'on'])
+@pytest.mark.parametrize('name', ['liburing.so.1', 'liburing-1a2b3c4d.so.2.4', None], ids=['older', 'renamed', 'static'])
+def test_another_liburing_gets_its_calls(run, victim, tmp_path, name, env):
+    """A plugin's own liburing is called as without the library, nothing looks into its rings, and the plugin is unmapped."""
+    (tmp_path / 'plugin.c').write_text(PLUGIN)
+    (tmp_path / 'liburing.c').write_text(LIBURING)
+    build = ['gcc', '-shared', '-fPIC', '-o']
+    if name:
+        execute([*build, name, f'-Wl,-soname,{name}', 'liburing.c'], clean_environment(), tmp_path)
+    result = execute([*build, 'plugin.so', 'plugin.c', *([f'./{name}', '-Wl,-rpath,$ORIGIN'] if name else ['liburing.c'])],
+                     clean_environment(), tmp_path)
+    assert result.rc == 0, result.err
+    result = run([victim('plugins'), tmp_path / 'plugin.so', 3, 1, 'use_uring'], env, preload=True)
+    assert result.rc == 0
+    assert result.out.splitlines() == ['16 7 101', 'closed'] * 3 + ['opened 3 times, kept 0 times']
 
 
 def expected(said):

@@ -2,6 +2,7 @@
  *
  * The output does not depend on descriptor numbers, times or addresses: it is the same with and without the library.
  */
+#include <aio.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -24,38 +25,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "victims/io_hostile.h"
+
 extern char **environ;
-static char block[1 << 16];
-static void *volatile nowhere = (void *)1, *volatile null; /* volatile: the compiler would warn of their use */
-static volatile int negative = -1, enormous = 1 << 20;
-
-static void said(const char *what, long result)
-{
-    int error = errno;
-    printf("%s %ld %s\n", what, result, result < 0 ? strerrorname_np(error) : "");
-    errno = 0;
-}
-
-static void content(const char *path)
-{
-    struct stat s;
-    unsigned sum = 0;
-    int fd = open(path, O_RDONLY);
-    ssize_t got, all = 0;
-    while ((got = read(fd, block, sizeof block)) > 0) {
-        for (ssize_t i = 0; i < got; i++) sum = sum * 31 + (unsigned char)block[i];
-        all += got;
-    }
-    printf("%s: %zd bytes %u, stat %d\n", path, all, sum, stat(path, &s));
-    close(fd);
-}
-
-static int make(const char *path, const char *text)
-{
-    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
-    if (write(fd, text, strlen(text)) < 0) perror(path);
-    return fd;
-}
 
 /* ---- processes ---- */
 
@@ -220,7 +192,18 @@ static void devices(void)
     said("fcntl", fcntl(1, F_DUPFD, 1 << 30));
 }
 
-/* The kernel alone looks at these pointers. */
+/* Tries to execute a program; nothing but the kernel looks at a bad pointer. */
+static void executes(char *bad)
+{
+    char *none[] = {NULL};
+    said("execve", execve(bad, none, none));
+    said("execve", execve("missing", (char **)(void *)bad, (char **)(void *)bad));
+    said("execv", execv(bad, none));
+    said("execveat", execveat(AT_FDCWD, bad, none, none, 0));
+    said("posix_spawn", posix_spawn(NULL, bad, NULL, NULL, none, none));
+}
+
+/* The kernel or libc alone looks at these pointers. */
 static void pointers(void)
 {
     char *bad = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -242,6 +225,11 @@ static void pointers(void)
     said("preadv", preadv(fd, vector + 1, 1, -1));
     said("copy", copy_file_range(fd, nowhere, fd, NULL, 4, 0));
     said("pipe", pipe((int *)nowhere));
+    said("closedir", closedir(null));
+    said("aio_fsync", aio_fsync(99, null));
+    said("aio_cancel", aio_cancel(9999, null));
+    executes(nowhere);
+    executes(null);
 }
 
 /* So are names; some are bad only behind another error. */
