@@ -14,6 +14,7 @@ import pytest
 
 import scripted
 from conftest import BUILD, built
+from simgpu import truth
 
 GPU = BUILD / 'simgpu'
 KINDS = {'kernel': 'kernel', 'copy': 'memcpy', 'set': 'memset'}  # {kind of our records: kind in the log}
@@ -200,7 +201,7 @@ for i in range(5):
         thread.start(), thread.join()
     x.detach() + 1
 torch.cuda.synchronize()
-"""
+""" + truth.REST
 
 
 def test_device_sums_of_backward_operators(run, python, lib, analyze):

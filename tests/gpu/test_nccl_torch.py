@@ -37,7 +37,7 @@ with torch.cuda.nvtx.range('train'):
 torch.cuda.synchronize()
 print(dist.group.WORLD.group_name, pair.group_name)
 dist.destroy_process_group()
-"""
+""" + truth.REST
 
 
 def free_port():
