@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ask/memory/assign.h"
 #include "ask/memory/categories.h"
 #include "ask/memory/holders.h"
 #include "ask/memory/peaks.h"
@@ -26,6 +27,9 @@ struct answer {
     uint64_t rows, shown; /* of all processes; shown: those that --top lets through */
     uint64_t sums[4];     /* totals, by layout */
     struct pictures pictures;
+    struct assigned assigned;
+    struct assigned_walk *walk; /* NULL: the categories of blocks are unknown */
+    struct assigned_walk walks;
 };
 
 static const char raw_keys[] = "rank,pid,time_us,device,allocator,action,bytes,category,address,allocated_bytes,"
@@ -107,10 +111,15 @@ static bool in_window(const struct answer *a, int64_t time)
     return memory_row_chosen(&a->choice, time);
 }
 
-static void emit_categories(struct emit *e, const struct category_walk *walk)
+/* `bytes`: NULL if the categories are unknown. */
+static void emit_categories(struct emit *e, const int64_t *bytes)
 {
+    if (!bytes) {
+        emit_null(e, "categories");
+        return;
+    }
     emit_open(e, "categories", false);
-    for (int i = 0; i < MEMORY_CATEGORIES; i++) emit_int(e, memory_categories[i], walk->bytes[i]);
+    for (int i = 0; i < MEMORY_CATEGORIES; i++) emit_int(e, memory_categories[i], bytes[i]);
     emit_close(e);
 }
 
@@ -129,7 +138,7 @@ static void category_moments(struct answer *a)
         emit_null(e, "allocator");
         emit_int(e, "allocated_bytes", walk.total);
         emit_null(e, "reserved_bytes");
-        emit_categories(e, &walk);
+        emit_categories(e, walk.bytes);
         emit_row_end(e);
     }
 }
@@ -208,6 +217,7 @@ static void moments(struct answer *a)
     struct emit *e = &a->session->emit;
     for (size_t i = 0; i < a->changes.count; i++) {
         const struct memory_change *change = &a->changes.change[i];
+        const int64_t *bytes = a->walk ? assigned_walk_take(a->walk, i) : NULL;
         if (!is_chosen(a, change)) continue;
         if (change->allocated != TOTAL_UNKNOWN) a->sums[0] = MAX(a->sums[0], change->allocated);
         if (!begin_row(a)) continue;
@@ -216,9 +226,16 @@ static void moments(struct answer *a)
         emit_pool(a, change->pool);
         emit_total(e, "allocated_bytes", change->allocated);
         emit_total(e, "reserved_bytes", change->reserved);
-        emit_null(e, "categories");
+        emit_categories(e, bytes);
         emit_row_end(e);
     }
+}
+
+static void emit_category(struct answer *a, const struct memory_change *change)
+{
+    bool is_known = a->walk && !a->changes.pool[change->pool].is_summed;
+    const uint8_t *category = change->bytes < 0 ? a->assigned.last : a->assigned.first;
+    emit_text(&a->session->emit, "category", is_known ? memory_categories[category[change->block]] : NULL);
 }
 
 static void raw_rows(struct answer *a)
@@ -235,7 +252,7 @@ static void raw_rows(struct answer *a)
         emit_pool(a, change->pool);
         emit_text(e, "action", memory_actions[change->bytes > 0 ? ACTION_CREATE : ACTION_DESTROY]);
         emit_int(e, "bytes", change->bytes);
-        emit_null(e, "category");
+        emit_category(a, change);
         emit_hex(e, "address", b->address[change->block]);
         emit_total(e, "allocated_bytes", change->allocated);
         emit_total(e, "reserved_bytes", change->reserved);
@@ -386,7 +403,7 @@ static void draw_rows(struct answer *a)
 
 static void draw_changes(struct answer *a)
 {
-    pictures_add_changes(&a->pictures, &a->choice, &a->changes);
+    pictures_add_changes(&a->pictures, &a->choice, &a->changes, a->walk);
 }
 
 /* ---- the command ---- */
@@ -394,23 +411,25 @@ static void draw_changes(struct answer *a)
 static const struct layout_of {
     const char *keys; /* NULL: those of commands.def */
     enum emit_style style;
-    bool by_stage; /* it needs the stages of blocks */
+    bool by_stage;    /* it needs the stages of blocks */
+    bool by_category; /* it shows their categories */
     void (*of_rows)(
         struct answer *); /* the answer for torch's rows; NULL: they do not have it, and Kineto traces neither */
     void (*of_blocks)(struct answer *);
     const char *totals[4];
 } layouts[] = {
-    [MEMORY_TIMELINE] = {NULL, STYLE_LINES, false, category_moments, moments, {"peak_allocated_bytes"}},
-    [MEMORY_RAW] = {raw_keys, STYLE_LINES, true, category_rows, raw_rows, {NULL}},
-    [MEMORY_PEAKS] = {peak_keys, STYLE_TABLE, false, category_peak, peaks, {"peak_allocated_bytes"}},
+    [MEMORY_TIMELINE] = {NULL, STYLE_LINES, false, true, category_moments, moments, {"peak_allocated_bytes"}},
+    [MEMORY_RAW] = {raw_keys, STYLE_LINES, true, true, category_rows, raw_rows, {NULL}},
+    [MEMORY_PEAKS] = {peak_keys, STYLE_TABLE, false, false, category_peak, peaks, {"peak_allocated_bytes"}},
     [MEMORY_LEAKS] = {leak_keys,
                       STYLE_TABLE,
                       true,
+                      false,
                       NULL,
                       leaks,
                       {"outliving_blocks", "outliving_bytes", "leaked_blocks", "leaked_bytes"}},
-    [MEMORY_OOM] = {oom_keys, STYLE_TABLE, true, NULL, refused, {"refused", "shown"}},
-    [MEMORY_HTML] = {NULL, STYLE_LINES, false, draw_rows, draw_changes, {NULL}},
+    [MEMORY_OOM] = {oom_keys, STYLE_TABLE, true, false, NULL, refused, {"refused", "shown"}},
+    [MEMORY_HTML] = {NULL, STYLE_LINES, false, true, draw_rows, draw_changes, {NULL}},
 };
 
 /* Kineto traces have totals without threads, torch's rows have neither stages nor addresses. */
@@ -443,7 +462,12 @@ static void answer_process(struct answer *a, const struct layout_of *layout)
         layout->of_rows(a);
     } else {
         memory_changes_init(&a->changes, p);
+        bool is_assigned = layout->by_category && assign_categories(&a->assigned, p, &a->session->model.names);
+        a->walk = is_assigned ? &a->walks : NULL;
+        if (a->walk) assigned_walk_init(a->walk, &a->assigned, &a->changes);
         layout->of_blocks(a);
+        if (a->walk) assigned_walk_free(a->walk);
+        if (a->walk) assigned_free(&a->assigned);
         memory_changes_free(&a->changes);
     }
     choice_free(&a->choice);
@@ -496,7 +520,8 @@ void cmd_memory(struct session *session)
     const struct layout_of *layout = &layouts[o->memory_layout];
     struct answer answer = {.session = session};
     bool by_stage = layout->by_stage || o->stage.count || o->step.count || o->cycle.count;
-    unsigned want = WANT_MEMORY | WANT_BLOCKS | WANT_RANGES | (by_stage ? WANT_OPERATORS : 0);
+    unsigned want = WANT_MEMORY | WANT_BLOCKS | WANT_RANGES | (by_stage ? WANT_OPERATORS : 0) |
+                    (layout->by_category ? WANT_TENSORS : 0);
     if (o->memory_layout == MEMORY_HTML && o->format != FORMAT_TEXT) {
         complain(NULL, "--layout html writes a page, which has no --format");
         session->status = STATUS_USAGE;

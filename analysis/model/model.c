@@ -337,6 +337,11 @@ static void convert_all(struct process *process)
     for (size_t i = 0; i < process->elsewheres; i++) convert(clock, &process->elsewhere[i].from, 1);
     for (size_t i = 0; i < process->samples; i++) convert(clock, &process->sample[i].time, 1);
     for (size_t i = 0; i < process->signatures; i++) convert(clock, &process->signature[i].time, 1);
+    for (size_t i = 0; i < process->tensors.uses; i++) convert(clock, &process->tensors.use[i].time, 1);
+    for (size_t i = 0; i < process->tensors.ops; i++) {
+        convert(clock, &process->tensors.op[i].start, 1);
+        convert(clock, &process->tensors.op[i].end, 1);
+    }
     convert(clock, process->spans.start, process->spans.table.count);
     convert(clock, process->spans.end, process->spans.table.count);
     convert_device(clock, process->works.start, process->works.end, process->works.table.count);
@@ -407,6 +412,7 @@ void process_free(struct process *process)
     table_free(&process->pauses, pause_layout, ARRAY_SIZE(pause_layout));
     table_free(&process->blocks, block_layout, ARRAY_SIZE(block_layout));
     table_free(&process->ooms, block_layout, ARRAY_SIZE(block_layout));
+    tensors_free(&process->tensors);
     begins_free(&process->begins);
     table_free(&process->marks, mark_layout, ARRAY_SIZE(mark_layout));
     calls_free(&process->calls);

@@ -11,6 +11,7 @@
 #include "model/collective.h"
 #include "model/io.h"
 #include "model/names.h"
+#include "model/tensors.h"
 #include "read/reveals.h"
 #include "read/torch/memory_rows.h"
 #include "read/trace.h"
@@ -43,7 +44,9 @@ enum want {
     WANT_FILLING = 8388608,   /* blocks and occupancy of kernels */
     WANT_COUNTERS = 16777216, /* of a Kineto trace: ranges over which CUPTI counted */
     WANT_WAITED = 33554432,   /* of a Kineto trace: what its waits for events wait for */
-    WANT_AS_WRITTEN = 16384,  /* kernel names as other tools read them in a Kineto trace */
+    WANT_TENSORS =
+        536870912,           /* of a trace of ours with TFI_TENSOR_ADDRESSES: storages, and operators to go with them */
+    WANT_AS_WRITTEN = 16384, /* kernel names as other tools read them in a Kineto trace */
 };
 
 /* The distinct names of a process's stages, in file order. */
@@ -498,6 +501,7 @@ struct process {
     struct collectives collectives; /* with WANT_COLLECTIVES */
     struct event_times event_times;
     struct blocks blocks, ooms;    /* ooms: refused allocations */
+    struct tensors tensors;        /* with WANT_TENSORS */
     struct memory_row *memory_row; /* of torch's memory timeline, in file order; with WANT_BLOCKS */
     size_t memory_rows, memory_row_capacity;
     struct stage_memory *stage_memory;

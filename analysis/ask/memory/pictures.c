@@ -2,6 +2,7 @@
 #include "ask/memory/pictures.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "ask/memory/categories.h"
 
@@ -138,14 +139,15 @@ static bool is_drawn(const struct choice *choice, const struct memory_changes *c
     return changes->change[i].allocated != TOTAL_UNKNOWN && memory_change_chosen(choice, changes, &changes->change[i]);
 }
 
-void pictures_add_changes(struct pictures *pictures, const struct choice *choice, const struct memory_changes *changes)
+/* Adds an empty picture for each pool with chosen changes. Returns their places by pool; NO_PLACE: none. */
+static uint32_t *add_pictures(struct pictures *pictures, const struct choice *choice,
+                              const struct memory_changes *changes, bool by_category)
 {
     struct picture *counted = mem_zero(changes->pools, sizeof *counted);
-    uint32_t *place = mem_zero(changes->pools, sizeof *place);
+    uint32_t *place = no_places(changes->pools);
     for (size_t i = 0; i < changes->count; i++)
         if (is_drawn(choice, changes, i)) count(&counted[changes->change[i].pool], changes->change[i].time);
     for (size_t i = 0; i < changes->pools; i++) {
-        place[i] = NO_PLACE;
         if (!counted[i].moments) continue;
         if (pictures->count == pictures->most) {
             pictures->left_out++;
@@ -154,20 +156,30 @@ void pictures_add_changes(struct pictures *pictures, const struct choice *choice
         counted[i].process = choice->process;
         counted[i].device = changes->pool[i].device;
         counted[i].allocator = changes->pool[i].allocator;
+        counted[i].by_category = by_category && !changes->pool[i].is_summed;
         place[i] = (uint32_t)pictures->count;
         add_picture(pictures, &counted[i]);
     }
+    free(counted);
+    return place;
+}
+
+void pictures_add_changes(struct pictures *pictures, const struct choice *choice, const struct memory_changes *changes,
+                          struct assigned_walk *walk)
+{
+    uint32_t *place = add_pictures(pictures, choice, changes, walk != NULL);
     for (size_t i = 0; i < changes->count; i++) {
         const struct memory_change *change = &changes->change[i];
+        const int64_t *bytes = walk ? assigned_walk_take(walk, i) : NULL;
         if (place[change->pool] == NO_PLACE || !is_drawn(choice, changes, i)) continue;
         int64_t total = (int64_t)MIN(change->allocated, (uint64_t)INT64_MAX);
-        add_point(&pictures->picture[place[change->pool]],
-                  (struct picture_point){
-                      .time = change->time, .bytes = {total}, .total = total, .reserved = change->reserved});
+        struct picture_point point = {
+            .time = change->time, .bytes = {total}, .total = total, .reserved = change->reserved};
+        if (bytes) memcpy(point.bytes, bytes, sizeof point.bytes);
+        add_point(&pictures->picture[place[change->pool]], point);
     }
     for (size_t i = 0; i < changes->pools; i++)
         if (place[i] != NO_PLACE) end_picture(&pictures->picture[place[i]]);
-    free(counted);
     free(place);
 }
 

@@ -8,7 +8,7 @@
 #define TFA_MEMORY_PICTURES_H
 
 #include "ask/choice.h"
-#include "ask/memory/changes.h"
+#include "ask/memory/assign.h"
 
 enum { PICTURE_POINTS = 2400, MOST_PICTURES = 32 };
 
@@ -49,9 +49,11 @@ struct pictures {
     uint64_t left_out; /* pictures beyond `most` */
 };
 
-/* Adds the pictures of a process: of its memory rows, or of `changes`. */
+/* Adds the pictures of a process: of its memory rows, or of `changes`. `walk` has the categories of their blocks; NULL: they
+ * are unknown. */
 void pictures_add_rows(struct pictures *pictures, const struct choice *choice);
-void pictures_add_changes(struct pictures *pictures, const struct choice *choice, const struct memory_changes *changes);
+void pictures_add_changes(struct pictures *pictures, const struct choice *choice, const struct memory_changes *changes,
+                          struct assigned_walk *walk);
 void pictures_free(struct pictures *pictures);
 /* True if the filters choose torch's rows of that moment: they tell no stage and no device. */
 bool memory_row_chosen(const struct choice *choice, int64_t time);

@@ -278,6 +278,8 @@ static const struct {
     {TFI_KIND_metadata, 0, load_metadata},
     {TFI_KIND_recording, 0, load_switchings},
     {TFI_KIND_op, WANT_OPERATORS, load_operators},
+    {TFI_KIND_op, WANT_TENSORS, load_tensor_operators},
+    {TFI_KIND_tensors, WANT_TENSORS, load_tensors},
     {TFI_KIND_memory, WANT_MEMORY, load_blocks},
     {TFI_KIND_oom, WANT_MEMORY, load_ooms},
     {TFI_KIND_call, WANT_CALLS | WANT_LAUNCHES, on_call},
@@ -337,6 +339,13 @@ static void take_span(struct load *load)
         thread->tid = thread->tid ? thread->tid : load->piece->tid;
         extend(&thread->first, &thread->last, &thread->has_time, from, to);
     }
+}
+
+/* True if the library recorded storages of tensors. */
+static bool has_tensors(const struct trace *trace)
+{
+    const char *asked = trace_info(trace, "env.TFI_TENSOR_ADDRESSES");
+    return asked && strcmp(asked, "0") != 0;
 }
 
 static void give_group(struct load *load)
@@ -543,6 +552,7 @@ void load_tfr(struct trace *trace, struct names *names, unsigned want, struct pr
     load.reader.trace = trace;
     load.want |= want & WANT_COLLECTIVES ? WANT_DEVICE : 0;   /* the kernels of a collective have its times */
     load.want |= load.want & WANT_DEVICE ? WANT_LAUNCHES : 0; /* launches tell which work was launched during warm-up */
+    if (!has_tensors(trace)) load.want &= ~(unsigned)WANT_TENSORS;
     load.budget = budget_of(trace);
     describe(&load);
     reveals_find(&process->reveals, trace);

@@ -1,0 +1,106 @@
+"""test_memory_categories - categories of memory from our records, against torch's memory profiler on the same run.
+
+A small training loop on the CPU runs under both at once. torch's profiler needs record_shapes, profile_memory and
+with_stack; the library needs TFI_TENSOR_ADDRESSES. Each allocation and free is found in both by address and size.
+"""
+
+import json
+from collections import Counter, defaultdict
+
+import pytest
+
+from conftest import clean_environment, execute
+
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
+CATEGORIES = ['parameter', 'optimizer_state', 'input', 'temporary', 'activation', 'gradient', 'autograd_detail', 'unknown']
+CREATE, INCREMENT, DESTROY = 2, 3, 4
+
+LOOP = '''
+import json, sys, torch
+from torch import nn
+from torch.profiler import profile, ProfilerActivity
+from torch.profiler._memory_profiler import _CATEGORY_TO_INDEX
+kind = sys.argv[1]
+torch.manual_seed(0)
+torch.set_num_threads(1)
+
+class Words(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table, self.layer = nn.Embedding(50, 32), nn.TransformerEncoderLayer(32, 4, 64, dropout=.1)
+        self.out = nn.Linear(32, 50)
+    def forward(self, x):
+        return self.out(self.layer(self.table(x)))
+
+models = {
+    'adam': lambda: nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 8)),
+    'images': lambda: nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.MaxPool2d(2),
+                                    nn.Flatten(), nn.Linear(512, 10)),
+    'in place': lambda: nn.Sequential(nn.Linear(64, 256), nn.ReLU(inplace=True), nn.Linear(256, 8), nn.LayerNorm(8)),
+    'words': Words}
+batches = {'images': lambda: torch.randn(4, 3, 16, 16), 'words': lambda: torch.randint(0, 50, (8, 4))}
+
+def build():
+    model = models[kind]()
+    if kind == 'in place':
+        return model, torch.optim.SGD(model.parameters(), lr=.1, momentum=.9)
+    return model, torch.optim.Adam(model.parameters(), foreach=kind == 'words')
+
+def steps(model, optimizer, count):
+    for _ in range(count):
+        optimizer.zero_grad(set_to_none=kind != 'in place')
+        y = model(batches.get(kind, lambda: torch.randn(32, 64))())
+        if kind == 'words':
+            nn.functional.cross_entropy(y.flatten(0, 1), torch.randint(0, 50, (32,))).backward()
+        else:
+            y.square().mean().backward()
+        if kind == 'images':
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+with profile(activities=[ProfilerActivity.CPU], profile_memory=True, record_shapes=True, with_stack=True) as p:
+    steps(*build(), 3)
+found = p._memory_profile()
+json.dump([[t, action.value, size, _CATEGORY_TO_INDEX[found._categories.get(key, version)],
+            _CATEGORY_TO_INDEX[found._categories.get(key, version + 1)], key.storage.ptr if hasattr(key, 'storage') else None]
+           for t, action, (key, version), size in found.timeline], open('torch.json', 'w'))
+'''
+
+
+@pytest.fixture(params=['adam', 'images', 'in place', 'words'])
+def run(request, lib, python, analyze, tmp_path):
+    """torch's timeline, and our rows: each change with its category, and with the sums after it."""
+    env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_TENSOR_ADDRESSES': '1', 'TFI_ACTIVITIES': 'ops,mem', 'TFI_OUTPUT_DIR': str(tmp_path / 'run')}
+    result = execute([python, '-W', 'ignore', '-c', LOOP, request.param], env, tmp_path, timeout=200)
+    assert result.rc == 0 and 'tfinject:' not in result.err, result.err[-2000:]
+    raw, sums = analyze('memory', '--layout', 'raw', tmp_path / 'run')['rows'], analyze('memory', tmp_path / 'run')['rows']
+    assert len(raw) == len(sums)
+    ours = [(int(r['address'], 0) & (1 << 64) - 1, r['bytes'], r['category'], s['categories'], s['allocated_bytes'])
+            for r, s in zip(raw, sums) if r['allocator'] == 'c10']
+    return json.loads((tmp_path / 'torch.json').read_text()), ours
+
+
+def test_each_block_and_all_sums(run):
+    theirs, ours = run
+    found, seen = defaultdict(list), Counter()
+    for i, (address, size, category, sums, allocated) in enumerate(ours):
+        assert sum(sums.values()) == allocated and list(sums) == CATEGORIES
+        found[address, size].append(i)
+    sizes, compared = [0] * 8, Counter()
+    for t, action, size, category, after, address in theirs:
+        if action == INCREMENT:
+            sizes[category] -= size
+            sizes[after] += size
+            continue
+        signed = -size if action == DESTROY else size
+        sizes[category] += signed
+        if address is None or action not in (CREATE, DESTROY):
+            continue
+        places = found[address, signed]
+        assert seen[address, signed] < len(places), 'a change that torch saw is missing'
+        at = places[seen[address, signed]]
+        seen[address, signed] += 1
+        assert ours[at][2] == CATEGORIES[category], (address, signed)
+        compared[ours[at][2]] += 1
+        assert [ours[at][3][c] for c in CATEGORIES[:7]] == sizes[:7], (at, address, signed)
+    assert set(compared) == set(CATEGORIES) and sum(compared.values()) > 150, compared
