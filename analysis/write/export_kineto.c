@@ -2,7 +2,7 @@
  *
  * ask/kineto_places.h determines the stage of each event. Events that describe rows (M) go to every output. Events
  * without a row of a process (the profiler's own marks) go only to whole outputs. Events stay as they are, except that
- * work which overlaps other work of its stream gets another row.
+ * work which overlaps other work of its stream gets another row, and what is no JSON is replaced.
  */
 #include "write/export_kineto.h"
 
@@ -13,6 +13,7 @@
 #include "ask/kineto_places.h"
 #include "ask/stages/order.h"
 #include "model/load/kineto.h"
+#include "write/strict.h"
 #include "write/work_rows.h"
 
 struct copy {
@@ -24,8 +25,9 @@ struct copy {
     int64_t *all_until;           /* by range: earliest end of the stages around it */
     struct stage_paths *paths;    /* by target: links over the target's stages, made when first needed */
     uint64_t events;
-    uint64_t checked; /* number of the event that `is_safe` is valid for */
-    bool is_safe;
+    uint64_t checked; /* number of the event that `valid` is of */
+    struct slice valid;
+    struct strict strict;
     int64_t base;
     struct work_rows rows; /* rows of overlapping work, unless the events are given away */
     size_t works;          /* works read so far: the next one's index in the model */
@@ -66,10 +68,9 @@ static void write_event(struct copy *copy, struct target *target, const struct k
     out_puts(&target->out, target->written++ ? ",\n" : "\n");
     if (copy->checked != copy->events) { /* once per event, for all targets */
         copy->checked = copy->events;
-        copy->is_safe = json_is_safe(event->raw.at, event->raw.length);
+        copy->valid = strict_json(&copy->strict, event->raw);
     }
-    if (copy->is_safe) out_write(&target->out, event->raw.at, event->raw.length);
-    else out_json_raw(&target->out, event->raw.at, event->raw.length);
+    out_write(&target->out, copy->valid.at, copy->valid.length);
 }
 
 /* Returns the bit of the target of this stage's name; 0 if it has none. */
@@ -171,7 +172,7 @@ static void move_overlapping(struct copy *copy, struct kineto_event *event)
     size_t work = copy->works++;
     copy->moved_to = 0;
     if (work >= copy->process->works.table.count || !copy->rows.lane[work] || !(event->has & HAS_PID)) return;
-    if (copy->process->works.start[work] != event->ts + copy->base) return;
+    if (copy->process->works.start[work] != (int64_t)((uint64_t)event->ts + (uint64_t)copy->base)) return;
     uint64_t row = work_row(&copy->rows, copy->process, work, &is_new);
     if (is_new) describe_row(copy, event, work, row);
     move_event(copy, event, row);
@@ -189,7 +190,7 @@ static void copy_event(void *context, const struct kineto_event *in_file)
     bool wanted = !filter || dump_choice_has_event(filter, in_file) || event->phase == 'M';
     copy->events++;
     move_overlapping(copy, event);
-    event->ts += copy->base; /* the model's time */
+    if (__builtin_add_overflow(event->ts, copy->base, &event->ts)) event->ts = INT64_MAX; /* the model's time */
     if (!wanted || !in_window(copy, event)) return;
     for (size_t i = 0; i < copy->targets->count; i++) {
         struct target *target = &copy->targets->target[i];
@@ -204,6 +205,7 @@ static void copy_member(void *context, struct slice key, struct slice value)
 {
     struct copy *copy = context;
     if (slice_is(key, "tfinject")) return;
+    struct slice valid = copy->targets->target[0].taker ? value : strict_json(&copy->strict, value);
     for (size_t i = 0; i < copy->targets->count; i++) {
         struct target *target = &copy->targets->target[i];
         if (target->taker) {
@@ -214,7 +216,7 @@ static void copy_member(void *context, struct slice key, struct slice value)
         target->in_events = false;
         out_json_string(&target->out, key.at, key.length);
         out_puts(&target->out, ": ");
-        out_json_raw(&target->out, value.at, value.length);
+        out_write(&target->out, valid.at, valid.length);
     }
 }
 
@@ -270,6 +272,7 @@ bool export_kineto(struct targets *targets, const struct selection *chosen, cons
     free(copy.paths);
     work_rows_next(&copy.rows);
     text_free(&copy.moved);
+    strict_free(&copy.strict);
     free(copy.of_stage);
     free(copy.all_until);
     return read;

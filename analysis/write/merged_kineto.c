@@ -10,9 +10,8 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "read/json_strict.h"
-#include "read/stream.h"
 #include "write/merged.h"
+#include "write/strict.h"
 
 enum { MOST_MEMBER_BYTES = 16 << 20, LABEL_HOST = 64 };
 static const uint64_t LARGE_ID = UINT64_C(1) << 40, HASHED_ID = UINT64_C(1) << 52;
@@ -34,7 +33,7 @@ struct rewriting {
     struct map named;          /* pids of the input that are texts, by hash */
     uint64_t ids;              /* added to ids */
     uint64_t most;             /* largest id written, without hashed ones */
-    struct text clean, strict; /* the current event, if it had to be cleaned */
+    struct strict strict; /* the current event, if it had to be cleaned */
 };
 
 /* ---- numbers ---- */
@@ -284,21 +283,6 @@ static void put_member(struct rewriting *r, const struct kineto_event *event, en
 
 /* ---- events ---- */
 
-/* Returns the text of an event as strict JSON, without at if it cannot be made valid. */
-static struct slice strict_text(struct rewriting *r, struct slice raw)
-{
-    static const char pad[STREAM_PAD] = {0};
-    if (json_is_safe(raw.at, raw.length) && json_is_strict(raw)) return raw;
-    r->clean.length = r->strict.length = 0;
-    text_strict_json(&r->clean, raw.at, raw.length);
-    text_json(&r->strict, r->clean.data, r->clean.length);
-    struct slice clean = {r->strict.data, r->strict.length};
-    if (!json_is_strict(clean)) return (struct slice){0};
-    text_add(&r->strict, pad, sizeof pad); /* the scanner reads on behind the end */
-    memset(r->strict.data + clean.length + 1, '"', STREAM_PAD - 1);
-    return (struct slice){r->strict.data, clean.length};
-}
-
 static void begin_event(struct rewriting *r)
 {
     out_puts(r->file->out, r->file->events++ ? ",\n{" : "\n{");
@@ -307,7 +291,7 @@ static void begin_event(struct rewriting *r)
 static void take_event(void *context, const struct kineto_event *event)
 {
     struct rewriting *r = context;
-    struct slice rest = strict_text(r, event->raw), key, value;
+    struct slice rest = strict_clean(&r->strict, event->raw), key, value;
     bool has_pid = false;
     if (!rest.at) {
         r->one->invalid++;
@@ -370,7 +354,7 @@ static void take_member(void *context, struct slice key, struct slice value)
     struct rewriting *r = context;
     struct merged_process *one = r->one;
     if (slice_is(key, "tfinject")) return;
-    struct slice strict = strict_text(r, value);
+    struct slice strict = strict_clean(&r->strict, value);
     if (!strict.at || r->file->member_bytes + key.length + strict.length > MOST_MEMBER_BYTES ||
         memchr(key.at, 0, key.length)) {
         r->file->lost_members++;
@@ -392,8 +376,7 @@ static void end_trace(void *context)
     r->file->ids = r->most + 1;
     map_free(&r->row_of);
     map_free(&r->named);
-    text_free(&r->clean);
-    text_free(&r->strict);
+    strict_free(&r->strict);
     free(r->label);
     free(r->row);
     free(r);

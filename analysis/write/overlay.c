@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "write/strict.h"
 
 /* The row of an event of the path, as its trace writes it. */
 struct place {
@@ -29,6 +30,7 @@ struct overlay {
     struct map index;    /* index in `place`, by event */
     size_t events, written, unplaced;
     struct text changed;
+    struct strict strict;
     struct text members; /* of a Kineto trace, beside its events */
     uint64_t left_out;   /* members that are too large */
     int64_t base;        /* of the file's times, in the model's */
@@ -93,8 +95,8 @@ static void put_separator(struct overlay *o)
 
 static void put_raw(struct overlay *o, struct slice raw)
 {
-    if (json_is_safe(raw.at, raw.length)) out_write(&o->out, raw.at, raw.length);
-    else out_json_raw(&o->out, raw.at, raw.length);
+    struct slice valid = strict_json(&o->strict, raw);
+    out_write(&o->out, valid.at, valid.length);
 }
 
 /* Returns the event with the argument `critical`. */
@@ -174,7 +176,8 @@ static void on_member(void *context, struct slice key, struct slice value)
     out_puts(&member, ",\n");
     out_json_string(&member, key.at, key.length);
     out_puts(&member, ": ");
-    out_json_raw(&member, value.at, value.length);
+    struct slice valid = strict_json(&o->strict, value);
+    out_write(&member, valid.at, valid.length);
     text_add(&o->members, member.buffer, member.used);
     out_discard(&member);
 }
@@ -187,9 +190,9 @@ static void put_arrow(struct overlay *o, const struct critical_edge *edge, uint3
     int64_t early = place->on_device ? MIN(1000, place->dur) : 0;
     put_separator(o);
     out_format(&o->out, "{\"ph\": \"%s\", \"id\": %llu, \"pid\": ", begins ? "s" : "f", (unsigned long long)id);
-    out_json_raw(&o->out, place->pid, strlen(place->pid));
+    put_raw(o, (struct slice){place->pid, strlen(place->pid)});
     out_puts(&o->out, ", \"tid\": ");
-    out_json_raw(&o->out, place->tid, strlen(place->tid));
+    put_raw(o, (struct slice){place->tid, strlen(place->tid)});
     out_puts(&o->out, ", \"ts\": ");
     out_us(&o->out, NODE_IS_END(node) ? place->ts + place->dur - early : place->ts);
     out_format(&o->out, ", \"cat\": \"%s\", \"name\": \"critical_path\", \"args\": {\"weight\": ",
@@ -276,6 +279,7 @@ bool overlay_write(const char *file, const struct selection *chosen, const struc
     map_free(&o.critical);
     map_free(&o.index);
     text_free(&o.changed);
+    strict_free(&o.strict);
     text_free(&o.members);
     return good;
 }

@@ -92,21 +92,60 @@ ODD = b'''{ "schemaVersion": 1, "deviceProperties": [ {"id": 0, "x": [[[[[[[1]]]
 
 
 def without_nan(text):
-    return json.loads(text, parse_constant=lambda word: word, parse_float=str)
+    return json.loads(text, parse_constant=lambda word: None, parse_float=str)
+
+
+def strict(text):
+    """The document, if it is JSON as JavaScript reads it."""
+    def refuse(word):
+        raise ValueError(word)
+    return json.loads(text.encode('utf-8') if isinstance(text, str) else text, parse_constant=refuse)
 
 
 def test_odd_events_stay_as_they_are(tmp_path, analyze):
-    """Spelling, order and unknown members are kept; the member that an earlier export added is dropped."""
+    """Spelling, order and unknown members are kept, NaN becomes null; the member that an earlier export added is dropped."""
     path = tmp_path / 'odd.json'
     path.write_bytes(ODD)
     result = analyze('export', 'chrome', path, rc=3, format=None)  # one event has no time
     exported, there = without_nan(result.out), without_nan(ODD)
+    assert strict(result.out)
     assert exported['traceEvents'] == there['traceEvents']
     assert '"a \\u00e9 \\"x\\""' in result.out and '10.000' in result.out and '-1.50e+3' in result.out
     ours = ('tfinject', 'traceEvents')
     assert [k for k in exported if k not in ours] == [k for k in there if k not in ours]
     assert exported['tfinject']['artefact'] == 'chrome' and exported['tfinject']['rank'] == 2
     assert result.out.index('"rank": 2') < result.out.index('traceEvents')  # HTA looks for the rank there
+
+
+NO_JSON = rb'''{"deviceProperties": [Infinity, "%s"], "extra": 01, "traceEvents": [
+  {"ph": "X", "cat": "user_annotation", "name": "s", "pid": 1, "tid": 1, "ts": 0, "dur": 90},
+  {"ph": "X", "cat": "cpu_op", "name": "b\ud800 %s", "pid": 1, "tid": 1, "ts": 10, "dur": 50, "odd": .5,
+     "args": {"x": NaN, "y": [-Infinity], "z": 0x10, "w": {"q": 1.2.3}, "v": "a\qb", "good": [1, "two"]}},
+  {"ph": "X", "cat": "cpu_op", "name": "plain", "pid": 1, "tid": 1, "ts": 70, "dur": 5, "args": {"x": 1}}]}''' % (b'\xff', b'\xe2\x80')
+
+
+@pytest.mark.parametrize('command', ['chrome', 'pfw', 'overlay', 'report', 'merge'])
+def test_what_is_no_json_is_replaced(tmp_path, analyze, command):
+    """Viewers refuse a whole file for one NaN: each file written is strict JSON, with null for what cannot be kept."""
+    path, out = tmp_path / 'trace.json', tmp_path / 'out.json'
+    path.write_bytes(NO_JSON)
+    if command == 'overlay':
+        analyze('critical-path', '--overlay', out, path, format=None)
+    elif command == 'report':
+        analyze('report', path, '--output', tmp_path / 'report', format=None)
+        out, = (tmp_path / 'report').glob('s_rank0.trace.json.gz')
+    elif command == 'merge':
+        analyze('merge', '-o', out, path, rc=None, format=None)
+    else:
+        analyze('export', command, '--output', out, path, format=None)
+    data = gzip.decompress(out.read_bytes()) if out.suffix == '.gz' else out.read_bytes()
+    events = [strict(line) for line in data.splitlines()[1:-1]] if command == 'pfw' else strict(data)['traceEvents']
+    plain, = (e for e in events if e['name'] == 'plain')
+    assert plain['args']['x'] == 1
+    if command != 'merge':  # which counts such an event instead
+        event, = (e for e in events if e['name'].startswith('b'))
+        args = event['args']
+        assert (args['x'], args['y'], args['z'], args['good']) == (None, [None], None, [1, 'two'])
 
 
 def test_export_of_no_events(tmp_path, analyze):

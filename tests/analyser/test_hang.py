@@ -219,6 +219,7 @@ def test_a_rank_without_a_trace_is_not_named(analyze, tmp_path):
     answer = analyze('hang', tmp_path, rc=3)
     assert answer['totals']['unmatched'] == [] or only_fault(answer)['missing_ranks'] is None
     assert any('rank 2 of 4 ranks has no trace' in line for line in answer['totals']['not_known'])
+    assert 'tfanalyze: not known: rank 2 of 4 ranks has no trace' in analyze('hang', tmp_path, rc=3, format='csv').err
 
 
 def test_ranks_of_another_job(analyze, tmp_path):

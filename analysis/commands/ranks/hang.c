@@ -181,6 +181,12 @@ static void print_lines(struct out *out, const char *head, const struct hang_lin
     if (lines->count) out_puts(out, "\n");
 }
 
+/* A csv table has no place for what is not known: messages say it. */
+static void say_lines(const struct hang_lines *lines)
+{
+    for (size_t i = 0; i < lines->count; i++) complain(NULL, "not known: %s", lines->line[i]);
+}
+
 static void emit_unmatched(struct emit *e, const struct hang *hang, const struct hang_unmatched *u)
 {
     const struct names *names = hang->job.summary.names;
@@ -241,6 +247,7 @@ void cmd_hang(struct session *session)
         print_lines(&session->out, "", &verdict);
         print_lines(&session->out, "not known:", &unknown);
     }
+    if (session->options.format == FORMAT_CSV) say_lines(&unknown);
     size_t left_out = emit_rows(&session->emit, &hang);
     emit_sums(&session->emit, &hang, left_out, &verdict, &unknown);
     session_end(session, true);

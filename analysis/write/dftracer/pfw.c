@@ -69,18 +69,24 @@ static bool is_own_key(struct slice key)
            json_is_key(key, "hhash");
 }
 
-/* Collects the arguments of an event, without line breaks, and without files and hosts: these become hashes. */
+/* Collects the arguments of an event as an object on one line, without files and hosts: these become hashes. */
 static void collect_args(struct pfw *file, struct slice args)
 {
     struct slice key, value;
     file->args.length = 0;
-    text_puts(&file->args, "");
+    text_puts(&file->args, "{");
     while (args.at && json_next(&args, &key, &value)) {
         if (!key.at || is_own_key(key)) continue;
-        text_puts(&file->args, ",\"");
+        text_puts(&file->args, file->args.length > 1 ? ",\"" : "\"");
         text_add(&file->args, key.at, key.length);
         text_puts(&file->args, "\":");
         text_add(&file->args, value.at, value.length);
+    }
+    text_puts(&file->args, "}");
+    struct slice valid = strict_json(&file->strict, (struct slice){file->args.data, file->args.length});
+    if (valid.at != file->args.data) {
+        file->args.length = 0;
+        text_add(&file->args, valid.at, valid.length);
     }
     for (size_t i = 0; i < file->args.length; i++)
         if ((unsigned char)file->args.data[i] < 0x20) file->args.data[i] = ' ';
@@ -90,8 +96,9 @@ static void put_args(struct pfw *file, const char *path)
 {
     out_format(file->out, ",\"args\":{\"hhash\":\"%s\"", file->host);
     if (*path) out_format(file->out, ",\"fhash\":\"%s\"", path);
-    out_json_raw(file->out, file->args.data, file->args.length);
-    out_puts(file->out, "}}\n");
+    if (file->args.length > 2) out_puts(file->out, ",");
+    out_write(file->out, file->args.data + 1, file->args.length - 1);
+    out_puts(file->out, "}\n");
 }
 
 /* ---- events ---- */
@@ -242,6 +249,7 @@ void pfw_close(struct pfw *file)
     map_free(&file->taken);
     map_free(&file->pair_start);
     text_free(&file->args);
+    strict_free(&file->strict);
     free(file->start);
     *file = (struct pfw){0};
 }

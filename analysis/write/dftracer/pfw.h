@@ -5,6 +5,7 @@
 #include "model/model.h"
 #include "write/out.h"
 #include "write/pftrace/pftrace.h"
+#include "write/strict.h"
 
 /* The file. */
 struct pfw {
@@ -20,6 +21,7 @@ struct pfw {
     size_t hashes, hash_capacity;
     struct map taken;      /* hashes in use */
     struct text args;      /* of the current event */
+    struct strict strict;
     struct map pair_start; /* index in `start`, by the id of a pair that began */
     int64_t *start;
     size_t starts, start_capacity;
