@@ -20,7 +20,7 @@ PRELOAD_SRCS += $(addprefix preload/record/,background.c chunk.c clock.c cost.c 
 PRELOAD_SRCS += $(addprefix preload/control/,command.c config.c helper.c plan.c rank.c schedule.c trace.c trigger.c values.c)
 PRELOAD_SRCS += $(addprefix preload/stage/,allocator_totals.c console.c open_names.c open_stack.c stage.c telefuser_timing.c timing.c unmatched.c user_api.c watch.c)
 PRELOAD_SRCS += $(addprefix preload/hooks/,copies.c dl.c elsewhere.c hooks.c posix.c recorded.c)
-PRELOAD_SRCS += $(addprefix preload/cuda/,calls.c cuda.c cudart.c cudart_changed.c device_timing.c event_launches.c event_times.c graphs.c \
+PRELOAD_SRCS += $(addprefix preload/cuda/,blocks.c calls.c cuda.c cudart.c cudart_changed.c device_timing.c event_launches.c event_times.c graphs.c \
                   kernel_names.c routes.c sync_stages.c values.c)
 PRELOAD_SRCS += $(addprefix preload/cupti/,buffers.c calls.c clock.c cupti.c devices.c find.c kinds.c layout.c other_calls.c other_clients.c other_clients_v2.c \
                   records.c select.c stage_sums.c state.c)
@@ -204,7 +204,7 @@ $(B)/demo/%: scripts/demo/%.c $(B)/flags
 # LD_LIBRARY_PATH. N is the release of the headers. nvcc programs link to the toolkit's libcudart but never run with it.
 SIMGPU_MAJOR  = $(shell expr $(or $(CUDA_VERSION),13000) / 1000)
 SIMGPU_DRIVER := $(addprefix tests/simgpu/,base.c call.c capture.c context.c copy.c device.c engine.c graph.c graph_ids.c launch.c log.c \
-                   memory.c module.c node.c pool.c proc.c script.c stream.c symbols.c tail.c)
+                   memory.c module.c node.c pool.c proc.c script.c stream.c symbols.c tail.c virtual.c)
 SIMGPU_RT     := $(wildcard tests/simgpu/rt_*.c)
 SIMGPU_OBJS   := $(SIMGPU_DRIVER:%.c=$(B)/obj/simgpu/%.o)
 SIMGPU_RTOBJS := $(patsubst %.c,$(B)/obj/simgpu/%.o,$(SIMGPU_RT) tests/simgpu/symbols.c)

@@ -32,11 +32,11 @@ struct answer {
     struct assigned_walk walks;
 };
 
-static const char raw_keys[] = "rank,pid,time_us,device,allocator,action,bytes,category,address,allocated_bytes,"
-                               "reserved_bytes,stage,stack";
+static const char raw_keys[] = "rank,pid,time_us,device,allocator,kind,action,bytes,category,address,"
+                               "allocated_bytes,reserved_bytes,stage,stack";
 static const char peak_keys[] =
-    "stage,rank,pid,device,allocator,calls,peak_allocated_bytes,peak_reserved_bytes,allocated_bytes,freed_bytes";
-static const char leak_keys[] = "stage,rank,pid,device,allocator,blocks,bytes,outliving_blocks,outliving_bytes,"
+    "stage,rank,pid,device,allocator,kind,calls,peak_allocated_bytes,peak_reserved_bytes,allocated_bytes,freed_bytes";
+static const char leak_keys[] = "stage,rank,pid,device,allocator,kind,blocks,bytes,outliving_blocks,outliving_bytes,"
                                 "leaked_blocks,leaked_bytes,stack";
 static const char oom_keys[] = "rank,pid,time_us,device,allocator,requested_bytes,allocated_bytes,reserved_bytes,"
                                "requesting_stage,stage,blocks,bytes,pct,stack";
@@ -60,6 +60,12 @@ static void emit_name(struct emit *e, const struct model *model, const char *key
     const struct name *n = names_get(&model->names, name);
     if (name == NAME_NONE) emit_null(e, key);
     else emit_bytes_text(e, key, n->text, n->length);
+}
+
+static void emit_kind(struct emit *e, uint8_t kind)
+{
+    if (kind == BLOCK_NONE) emit_null(e, "kind");
+    else emit_text(e, "kind", memory_kinds[kind]);
 }
 
 /* Prints the frames, the innermost first; in text the innermost one only. */
@@ -156,6 +162,7 @@ static void category_rows(struct answer *a)
         else emit_us(e, "time_us", row->time - a->process->first);
         emit_null(e, "device");
         emit_null(e, "allocator");
+        emit_null(e, "kind");
         emit_text(e, "action", memory_actions[row->action]);
         emit_int(e, "bytes", row->bytes);
         emit_text(e, "category", memory_categories[row->category]);
@@ -191,6 +198,7 @@ static void category_peak(struct answer *a)
     emit_process(a);
     emit_null(e, "device");
     emit_null(e, "allocator");
+    emit_null(e, "kind");
     emit_count(e, "calls", 1);
     emit_bytes(e, "peak_allocated_bytes", peak);
     emit_null(e, "peak_reserved_bytes");
@@ -245,15 +253,16 @@ static void raw_rows(struct answer *a)
     struct emit *e = &a->session->emit;
     for (size_t i = 0; i < a->changes.count; i++) {
         const struct memory_change *change = &a->changes.change[i];
-        uint32_t stage = a->attribution.block[change->block].stage;
+        uint32_t stage = a->attribution.block[change->block].stage, block = memory_block(&a->changes, change);
         if (!is_chosen(a, change) || !begin_row(a)) continue;
         emit_process(a);
         emit_us(e, "time_us", change->time - model->start);
         emit_pool(a, change->pool);
+        emit_kind(e, b->kind[block]);
         emit_text(e, "action", memory_actions[change->bytes > 0 ? ACTION_CREATE : ACTION_DESTROY]);
         emit_int(e, "bytes", change->bytes);
         emit_category(a, change);
-        emit_hex(e, "address", b->address[change->block]);
+        emit_hex(e, "address", b->address[block]);
         emit_total(e, "allocated_bytes", change->allocated);
         emit_total(e, "reserved_bytes", change->reserved);
         emit_name(e, model, "stage", stage == NO_PLACE ? a->choice.outside : a->process->ranges.name[stage]);
@@ -269,8 +278,13 @@ static void peaks(struct answer *a)
     struct session *session = a->session;
     struct emit *e = &session->emit;
     struct peak_rows rows;
+    struct memory_changes by_kind;
     uint32_t torch = names_add(&session->model.names, "c10", 3); /* as the library names torch's allocators */
     memory_peaks(&rows, &a->choice, &session->chosen, &a->changes, torch);
+    memory_changes_init(&by_kind, a->process, true);
+    memory_peaks_of_kinds(&rows, &a->choice, &session->chosen, &by_kind,
+                          names_add(&session->model.names, ALLOCATOR_CUDA, strlen(ALLOCATOR_CUDA)));
+    memory_changes_free(&by_kind);
     for (size_t i = 0; i < rows.count; i++) {
         const struct peak_row *row = &rows.row[i];
         if (row->stage == NAME_RUN && row->allocated_peak != TOTAL_UNKNOWN)
@@ -280,6 +294,7 @@ static void peaks(struct answer *a)
         emit_process(a);
         emit_device(e, row->device);
         emit_name(e, &session->model, "allocator", row->allocator);
+        emit_kind(e, row->kind);
         emit_count(e, "calls", row->calls);
         emit_total(e, "peak_allocated_bytes", row->allocated_peak);
         emit_total(e, "peak_reserved_bytes", row->reserved_peak);
@@ -311,6 +326,7 @@ static void leaks(struct answer *a)
         emit_stage(e, names_get(&a->session->model.names, row->stage));
         emit_process(a);
         emit_pool(a, row->pool);
+        emit_kind(e, a->changes.pool[row->pool].kind);
         emit_count(e, "blocks", row->blocks);
         emit_bytes(e, "bytes", row->bytes);
         emit_count(e, "outliving_blocks", row->outliving_blocks);
@@ -461,7 +477,7 @@ static void answer_process(struct answer *a, const struct layout_of *layout)
     if (p->memory_rows) {
         layout->of_rows(a);
     } else {
-        memory_changes_init(&a->changes, p);
+        memory_changes_init(&a->changes, p, a->session->options.memory_layout == MEMORY_LEAKS);
         bool is_assigned = layout->by_category && assign_categories(&a->assigned, p, &a->session->model.names);
         a->walk = is_assigned ? &a->walks : NULL;
         if (a->walk) assigned_walk_init(a->walk, &a->assigned, &a->changes);

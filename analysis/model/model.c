@@ -24,9 +24,9 @@ static const struct layout whole_layout[] = {COLUMN(wholes, start), COLUMN(whole
 static const struct layout pause_layout[] = {COLUMN(pauses, time), COLUMN(pauses, id), COLUMN(pauses, thread),
                                              COLUMN(pauses, is_resume)};
 static const struct layout block_layout[] = {
-    COLUMN(blocks, time),      COLUMN(blocks, bytes),     COLUMN(blocks, address),
-    COLUMN(blocks, allocated), COLUMN(blocks, reserved),  COLUMN(blocks, device),
-    COLUMN(blocks, thread),    COLUMN(blocks, allocator), COLUMN(blocks, stack)};
+    COLUMN(blocks, time),     COLUMN(blocks, bytes),  COLUMN(blocks, address), COLUMN(blocks, allocated),
+    COLUMN(blocks, reserved), COLUMN(blocks, device), COLUMN(blocks, thread),  COLUMN(blocks, allocator),
+    COLUMN(blocks, stack),    COLUMN(blocks, other),  COLUMN(blocks, kind)};
 static const struct layout begin_layout[] = {COLUMN(begins, time),   COLUMN(begins, id),     COLUMN(begins, name),
                                              COLUMN(begins, thread), COLUMN(begins, domain), COLUMN(begins, flags),
                                              COLUMN(begins, depth),  COLUMN(begins, waits),  COLUMN(begins, detail)};

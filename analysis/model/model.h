@@ -7,6 +7,7 @@
 #ifndef TFA_MODEL_H
 #define TFA_MODEL_H
 
+#include "model/memory/kinds.h"
 #include "model/clock.h"
 #include "model/collective.h"
 #include "model/io.h"
@@ -176,20 +177,19 @@ struct spans {
 };
 
 /* Memory blocks that were allocated (bytes above 0) or freed. CUDA's calls tell neither the size of what they free, which
- * is then 0, nor totals; their blocks have the allocator ALLOCATOR_CUDA or ALLOCATOR_PHYSICAL. */
+ * is then 0, nor totals; their blocks have an ALLOCATOR_ below. */
 struct blocks {
     struct table table;
     int64_t *time, *bytes;
     uint64_t *address, *allocated, *reserved; /* totals of the allocator afterwards */
     int64_t *device;
     uint32_t *thread, *allocator, *stack; /* stack: model/frames.h */
+    uint64_t *other;                      /* of BLOCK_MAPPED: the physical memory, or the length that is unmapped */
+    uint8_t *kind;                        /* BLOCK_* */
     bool lacks_totals;                    /* of a Kineto trace: some have none */
 };
 enum { DEVICE_HOST = -1, DEVICE_OTHER = -2 };
 #define TOTAL_UNKNOWN UINT64_MAX
-#define ALLOCATOR_CUDA "cuda"
-#define ALLOCATOR_PHYSICAL "cuda physical memory"
-
 /* Activity of one allocator during one range. */
 struct stage_memory {
     uint64_t range; /* its id */

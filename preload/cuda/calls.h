@@ -4,6 +4,7 @@
 
 #include "base/process.h"
 #include "control/config.h"
+#include "cuda/blocks.h"
 #include "cuda/values.h"
 #include "cupti/client.h"
 #include "hooks/recorded.h"
@@ -54,6 +55,12 @@ void tfi_cudart_leave(const struct tfi_cuda_call *call, int64_t result, const ui
 #define KERNEL(handle) tfi_cuda_kernel(TFI_U(handle))
 #define TEXT(text) tfi_cuda_text(text)
 #define SUM(array, count) tfi_cuda_sum(array, count)
+#define DEVICE(address) TFI_U(tfi_cuda_device_of(address))
+#define ARRAY_BYTES(p, depth, levels, flags)                                                                           \
+    tfi_cuda_array_bytes(tfi_cuda_format_bits(IN(p, Format), IN(p, NumChannels)), IN(p, Width), IN(p, Height), depth,  \
+                         levels, flags)
+#define CHANNEL_BYTES(p, ...)                                                                                          \
+    tfi_cuda_array_bytes(tfi_cuda_channel_bits(IN(p, x) + IN(p, y) + IN(p, z) + IN(p, w), IN(p, f)), __VA_ARGS__)
 
 /* Defines the wrapper of a row; `api` is cuda or cudart. */
 #define TFI_CUDA_WRAP(api, ret, symbol, params, args, values)                                                          \

@@ -265,6 +265,8 @@ def origin(value, name, row, memory, trace):
             return None
         m = re.fullmatch(r'(?:name|kernel)(\d+)', text)
         return int(m.group(1)), 0
+    if row.kind == 'ALLOC' and (name, value) == ('device:INT', SIGNED - 2) or 'rray' in row.symbol and (name, value) == ('bytes:BYTES', 0):
+        return None  # computed: the library asks the driver for the device, and the structure of the array describes none
     if memory <= value < memory + 16 * 4096:
         return (value - memory) // 4096, 0
     low = value & 0xffffffff
@@ -309,8 +311,8 @@ M = 'memory'  # (M, place): the address of a parameter's memory
 
 # Names and values that readers of traces rely on, written by hand.
 EXACT = {
-    'cudaMalloc': (['address:ADDRESS', 'bytes:BYTES'], [STORED, 22]),
-    'cudaMallocAsync': (['address:ADDRESS', 'bytes:BYTES', 'stream:ADDRESS'], [STORED, 22, (M, 2)]),
+    'cudaMalloc': (['address:ADDRESS', 'bytes:BYTES', 'device:INT'], [STORED, 22, SIGNED - 2]),
+    'cudaMallocAsync': (['address:ADDRESS', 'bytes:BYTES', 'stream:ADDRESS', 'device:INT'], [STORED, 22, (M, 2), SIGNED - 2]),
     'cudaFree': (['address:ADDRESS'], [(M, 0)]),
     'cudaMemcpyAsync': (['dst:ADDRESS', 'src:ADDRESS', 'bytes:BYTES', 'kind:UINT', 'stream:ADDRESS'], [(M, 0), (M, 1), 33, 44, (M, 4)]),
     'cudaMemcpy2D': (['dst:ADDRESS', 'dst_pitch:BYTES', 'src:ADDRESS', 'src_pitch:BYTES', 'width:BYTES', 'height:UINT', 'kind:UINT'],
@@ -331,7 +333,7 @@ EXACT = {
                          ['kernel1', W(0, 36) << 32 | W(0, 32), W(0, 0), W(0, 4), W(0, 8), W(0, 12), W(0, 16), W(0, 20), W(0, 24), (M, 1)]),
     'cudaGraphLaunch': (['graph_exec:ADDRESS', 'stream:ADDRESS'], [(M, 0), (M, 1)]),
     'cuGraphLaunch': (['graph_exec:ADDRESS', 'stream:ADDRESS'], [(M, 0), (M, 1)]),
-    'cuMemAlloc_v2': (['address:ADDRESS', 'bytes:BYTES'], [STORED, 22]),
+    'cuMemAlloc_v2': (['address:ADDRESS', 'bytes:BYTES', 'device:INT'], [STORED, 22, SIGNED - 2]),
     'cuMemFree_v2': (['address:ADDRESS'], [11]),
     'cuMemcpyHtoDAsync_v2': (['dst:ADDRESS', 'src:ADDRESS', 'bytes:BYTES', 'stream:ADDRESS'], [11, (M, 1), 33, (M, 3)]),
     'cuMemcpyDtoDAsync_v2': (['dst:ADDRESS', 'src:ADDRESS', 'bytes:BYTES', 'stream:ADDRESS'], [11, 22, 33, (M, 3)]),
@@ -358,7 +360,7 @@ def test_records_of_the_important_functions(found, played, symbol):
 
 def test_stored_values_count_only_on_success(found):
     failed = found['cudaMalloc'][1]
-    assert failed.args == [0, 22]
+    assert failed.args == [0, 22, SIGNED - 2]
 
 
 def test_nothing_without_the_library(built, run):

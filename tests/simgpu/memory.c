@@ -31,7 +31,7 @@ struct region *sim_region(const void *address)
     return i < nr_regions && regions[i].base <= (const char *)address ? &regions[i] : NULL;
 }
 
-static struct region *insert(const struct region *region)
+struct region *sim_region_add(const struct region *region)
 {
     size_t i = position(region->base);
     regions = sim_grow(regions, nr_regions, sizeof *regions);
@@ -42,9 +42,32 @@ static struct region *insert(const struct region *region)
     return &regions[i];
 }
 
+void sim_region_drop(struct region *r)
+{
+    memmove(r, r + 1, (size_t)(regions + --nr_regions - r) * sizeof *r);
+}
+
 static bool is_device(enum simgpu_memory memory)
 {
     return memory != SIMGPU_PINNED && memory != SIMGPU_PAGEABLE;
+}
+
+/* The log states the bytes that were asked for; `used` is what the device then has in use, in whole pages. */
+void sim_log_memory(const char *what, const char *kind, int device, uint64_t address, size_t size)
+{
+    if (sim_logging())
+        sim_log("{\"t\":\"memory\",\"what\":\"%s\",\"kind\":\"%s\",\"device\":%d,\"address\":%llu,\"bytes\":%llu,"
+                "\"used\":%llu,\"correlation\":%u}",
+                what, kind, device, (unsigned long long)address, (unsigned long long)size,
+                device < 0 ? 0 : (unsigned long long)sim_devices[device].used, sim_correlation());
+}
+
+static void log_region(const char *what, const struct region *r)
+{
+    static const char *const kinds[] = {
+        [SIMGPU_PINNED] = "pinned", [SIMGPU_DEVICE] = "device", [SIMGPU_ARRAY] = "array", [SIMGPU_MANAGED] = "managed"};
+    const char *kind = r->registered ? "registered" : r->pool ? "pool" : kinds[r->memory];
+    sim_log_memory(what, kind, is_device(r->memory) ? r->device : -1, (uintptr_t)r->base, r->size);
 }
 
 /* Needs the lock. */
@@ -62,7 +85,7 @@ CUresult sim_alloc(struct CUctx_st *ctx, int device, size_t size, enum simgpu_me
     NEED(base != MAP_FAILED, CUDA_ERROR_OUT_OF_MEMORY);
     struct region r = {
         .base = base, .size = size, .mapped = mapped, .memory = memory, .device = device, .ctx = ctx, .pool = pool};
-    insert(&r);
+    log_region("alloc", sim_region_add(&r));
     if (pool) {
         pool->used += mapped;
         if (pool->used > pool->used_high) pool->used_high = pool->used;
@@ -76,14 +99,15 @@ static void release(struct region *r)
     if (!r->registered) munmap(r->base, r->mapped);
     if (is_device(r->memory)) sim_devices[r->device].used -= r->mapped;
     if (r->pool) r->pool->used -= r->mapped;
-    memmove(r, r + 1, (size_t)(regions + --nr_regions - r) * sizeof *r);
+    log_region("free", r);
+    sim_region_drop(r);
 }
 
 /* Needs the lock. The address must be an allocation's, in memory of that side. */
 CUresult sim_free(void *base, enum simgpu_memory memory)
 {
     struct region *r = sim_region(base);
-    NEED_VALUE(r && r->base == base && !r->registered && is_device(r->memory) == is_device(memory));
+    NEED_VALUE(r && r->base == base && !r->registered && !r->physical && is_device(r->memory) == is_device(memory));
     release(r);
     return CUDA_SUCCESS;
 }
@@ -92,7 +116,7 @@ CUresult sim_free(void *base, enum simgpu_memory memory)
 void sim_memory_of(struct CUctx_st *ctx)
 {
     for (size_t i = nr_regions; i-- > 0;)
-        if (regions[i].ctx == ctx && !regions[i].pool) release(&regions[i]);
+        if (regions[i].ctx == ctx && !regions[i].pool && !regions[i].physical) release(&regions[i]);
 }
 
 /* ---- the functions ---- */
@@ -186,7 +210,7 @@ static CUresult host_register(void *p, size_t bytesize, unsigned flags)
                        .ctx = ctx,
                        .flags = flags,
                        .registered = true};
-    insert(&r);
+    log_region("alloc", sim_region_add(&r));
     return CUDA_SUCCESS;
 }
 ALIAS(cuMemHostRegister, cuMemHostRegister_v2, (void *p, size_t bytesize, unsigned flags), (p, bytesize, flags))

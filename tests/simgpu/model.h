@@ -19,7 +19,21 @@
 /* The vendor defines the prototypes; many of their parameters have no effect here. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
-enum magic { DEAD, CONTEXT, STREAM, EVENT, MODULE, FUNCTION, GRAPH, NODE, GRAPH_EXEC, POOL, ARRAY, NR_MAGICS };
+enum magic {
+    DEAD,
+    CONTEXT,
+    STREAM,
+    EVENT,
+    MODULE,
+    FUNCTION,
+    GRAPH,
+    NODE,
+    GRAPH_EXEC,
+    POOL,
+    ARRAY,
+    PHYSICAL,
+    NR_MAGICS
+};
 
 struct object {
     uint32_t magic, id; /* ids count from 1 within each kind */
@@ -109,8 +123,18 @@ struct region {
     struct CUctx_st *ctx;
     struct CUmemPoolHandle_st *pool;
     unsigned flags;
-    bool registered; /* the program's own memory */
+    bool registered;                /* the program's own memory */
+    struct CUphysical_st *physical; /* mapped by cuMemMap */
     uint64_t id;
+};
+
+/* Physical memory, which lives as long as a handle or a mapping refers to it. */
+struct CUphysical_st {
+    struct object head;
+    CUmemAllocationProp_v1 properties;
+    size_t size;
+    unsigned handles, mappings;
+    int fd; /* its bytes */
 };
 
 struct CUarray_st {
@@ -304,6 +328,9 @@ struct region *sim_region(const void *address);
 CUresult sim_alloc(struct CUctx_st *ctx, int device, size_t size, enum simgpu_memory memory, CUmemoryPool pool,
                    void **out);
 CUresult sim_free(void *base, enum simgpu_memory memory);
+struct region *sim_region_add(const struct region *region);
+void sim_region_drop(struct region *region); /* takes it off the list and does not touch its bytes */
+void sim_log_memory(const char *what, const char *kind, int device, uint64_t address, size_t size);
 void sim_memory_of(struct CUctx_st *ctx); /* frees the allocations that the context still has */
 
 /* ---- copy.c ---- */

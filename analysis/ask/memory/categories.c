@@ -3,6 +3,16 @@
 
 const char *const memory_categories[MEMORY_CATEGORIES] = {
     "parameter", "optimizer_state", "input", "temporary", "activation", "gradient", "autograd_detail", "unknown"};
+const char *const memory_kinds[BLOCK_KINDS] = {[BLOCK_NONE] = "",
+                                               [BLOCK_DEVICE] = "device",
+                                               [BLOCK_MANAGED] = "managed",
+                                               [BLOCK_POOL] = "pool",
+                                               [BLOCK_ARRAY] = "array",
+                                               [BLOCK_PINNED] = "pinned",
+                                               [BLOCK_PHYSICAL] = "physical",
+                                               [BLOCK_MAPPED] = "mapped",
+                                               [BLOCK_RESERVED] = "reserved",
+                                               [BLOCK_REGISTERED] = "registered"};
 const char *const memory_actions[NR_ACTIONS] = {[ACTION_PREEXISTING] = "preexisting",
                                                 [ACTION_CREATE] = "create",
                                                 [ACTION_INCREMENT_VERSION] = "increment_version",

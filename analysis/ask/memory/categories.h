@@ -6,6 +6,8 @@
 
 /* In the order of torch's _CATEGORY_TO_INDEX; torch draws the last one as Unknown. */
 extern const char *const memory_categories[MEMORY_CATEGORIES];
+/* By BLOCK_*. */
+extern const char *const memory_kinds[BLOCK_KINDS];
 extern const char *const memory_actions[NR_ACTIONS];
 
 /* Goes through the rows one moment after the other, as _coalesce_timeline of torch and _process_raw_events of HTA do:

@@ -6,12 +6,14 @@
 #ifndef TFA_MEMORY_CHANGES_H
 #define TFA_MEMORY_CHANGES_H
 
+#include "ask/memory/physical.h"
 #include "model/model.h"
 
 struct memory_pool {
     int64_t device;     /* DEVICE_HOST, DEVICE_OTHER: unknown, or its number */
     uint32_t allocator; /* NAME_NONE: unknown */
     bool is_summed;     /* its totals are our own sums */
+    uint8_t kind;       /* BLOCK_*, if pools are told apart by kind, else BLOCK_NONE */
     uint64_t in_use;    /* while collecting, if is_summed */
     struct map live;    /* while collecting: the change that allocated, by address */
 };
@@ -29,14 +31,21 @@ struct memory_change {
 struct memory_changes {
     const struct process *process;
     struct memory_change *change;
-    size_t count;
+    size_t count, capacity;
     struct memory_pool *pool;
     size_t pools, pool_capacity;
     struct map number_of_device, pool_of;
+    struct physicals physicals;  /* while collecting */
+    uint32_t physical_allocator; /* NAME_NONE: none was created */
+    bool by_kind;
     uint64_t older; /* blocks that calls of CUDA freed and that were allocated before the recording */
 };
 
-void memory_changes_init(struct memory_changes *changes, const struct process *process);
+/* `by_kind`: each kind of memory that calls of CUDA give has a pool of its own. */
+void memory_changes_init(struct memory_changes *changes, const struct process *process, bool by_kind);
+/* Returns the block that a change allocates or frees: its index in process->blocks. What one call unmaps may be several
+ * blocks. */
+uint32_t memory_block(const struct memory_changes *changes, const struct memory_change *change);
 void memory_changes_free(struct memory_changes *changes);
 /* Returns the device of a block or a refused request: the process's only one where the call does not tell it. */
 int64_t memory_device(const struct process *process, const struct blocks *blocks, size_t i);

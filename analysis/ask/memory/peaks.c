@@ -25,16 +25,16 @@ static uint64_t larger(uint64_t a, uint64_t b)
 
 static void add(struct peak_rows *rows, uint32_t stage, const struct memory_pool *pool, struct figures f)
 {
-    uint64_t key = (uint64_t)stage << 32 | ((uint32_t)pool->device ^ pool->allocator * 0x9e3779b1u);
+    uint64_t key = (uint64_t)stage << 32 | ((uint32_t)pool->device ^ (pool->allocator * 16 + pool->kind) * 0x9e3779b1u);
     uint32_t at = map_get(&rows->of, key);
     while (at != MAP_NONE && (rows->row[at].stage != stage || rows->row[at].device != pool->device ||
-                              rows->row[at].allocator != pool->allocator))
+                              rows->row[at].allocator != pool->allocator || rows->row[at].kind != pool->kind))
         at = map_get(&rows->of, ++key);
     if (at == MAP_NONE) {
         rows->row = mem_grow(rows->row, &rows->capacity, rows->count + 1, sizeof *rows->row);
         at = (uint32_t)rows->count++;
-        rows->row[at] =
-            (struct peak_row){stage, pool->device, pool->allocator, 0, f.allocated_peak, f.reserved_peak, 0, 0};
+        rows->row[at] = (struct peak_row){
+            stage, pool->device, pool->allocator, pool->kind, 0, f.allocated_peak, f.reserved_peak, 0, 0};
         map_put(&rows->of, key, at);
     }
     struct peak_row *row = &rows->row[at];
@@ -167,7 +167,8 @@ static int by_peak(const void *a, const void *b)
     if (x->allocated_peak != y->allocated_peak) return x->allocated_peak > y->allocated_peak ? -1 : 1;
     if (x->stage != y->stage) return x->stage < y->stage ? -1 : 1;
     if (x->device != y->device) return x->device < y->device ? -1 : 1;
-    return by_number(x->allocator, y->allocator);
+    if (x->allocator != y->allocator) return x->allocator < y->allocator ? -1 : 1;
+    return by_number(x->kind, y->kind);
 }
 
 void memory_peaks(struct peak_rows *rows, const struct choice *choice, const struct selection *chosen,
@@ -183,6 +184,21 @@ void memory_peaks(struct peak_rows *rows, const struct choice *choice, const str
             add_pool(rows, choice, chosen, changes, (uint32_t)i, count[i], changes->pool[i].is_summed || !recorded);
     }
     if (recorded) add_recorded(rows, choice, chosen, allocator);
+    if (rows->count) qsort(rows->row, rows->count, sizeof *rows->row, by_peak);
+    free(count);
+}
+
+void memory_peaks_of_kinds(struct peak_rows *rows, const struct choice *choice, const struct selection *chosen,
+                           const struct memory_changes *changes, uint32_t allocator)
+{
+    size_t *count = mem_zero(changes->pools, sizeof *count);
+    for (size_t i = 0; i < changes->count; i++) count[changes->change[i].pool]++;
+    for (size_t i = 0; i < changes->pools; i++) {
+        const struct memory_pool *pool = &changes->pool[i];
+        if (count[i] && pool->kind != BLOCK_NONE && pool->allocator == allocator &&
+            list_has(&choice->options->device, pool->device))
+            add_pool(rows, choice, chosen, changes, (uint32_t)i, count[i], true);
+    }
     if (rows->count) qsort(rows->row, rows->count, sizeof *rows->row, by_peak);
     free(count);
 }

@@ -14,6 +14,7 @@ struct peak_row {
     uint32_t stage; /* NAME_RUN: the whole run */
     int64_t device;
     uint32_t allocator; /* NAME_NONE: unknown */
+    uint8_t kind;       /* BLOCK_NONE: all kinds */
     uint64_t calls;
     uint64_t allocated_peak, reserved_peak; /* TOTAL_UNKNOWN */
     uint64_t allocated, freed;
@@ -29,6 +30,9 @@ struct peak_rows {
 /* `allocator` is the name of torch's allocators in records of blocks. */
 void memory_peaks(struct peak_rows *rows, const struct choice *choice, const struct selection *chosen,
                   const struct memory_changes *changes, uint32_t allocator);
+/* Adds the peaks of each kind of memory of an allocator; the changes are by kind. */
+void memory_peaks_of_kinds(struct peak_rows *rows, const struct choice *choice, const struct selection *chosen,
+                           const struct memory_changes *changes, uint32_t allocator);
 void memory_peaks_free(struct peak_rows *rows);
 
 #endif

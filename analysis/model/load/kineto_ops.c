@@ -105,6 +105,8 @@ void take_block(const struct kineto_event *event, struct blocks *b)
     b->device[to] = device_of(type, number);
     b->thread[to] = 0;
     b->allocator[to] = b->stack[to] = NAME_NONE;
+    b->other[to] = 0;
+    b->kind[to] = BLOCK_NONE;
 }
 
 void take_filling(const struct kineto_event *event, struct process *process, size_t work)

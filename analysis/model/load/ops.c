@@ -159,6 +159,8 @@ static void take_blocks(struct load *load, struct blocks *b, const struct block_
         b->thread[at] = load->piece->thread;
         b->allocator[at] = load_name(load, from->allocator[i]);
         b->stack[at] = load_stack(load, from->stack[i]);
+        b->other[at] = 0;
+        b->kind[at] = BLOCK_NONE;
     }
 }
 
