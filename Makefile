@@ -26,6 +26,7 @@ PRELOAD_SRCS += $(addprefix preload/cupti/,buffers.c calls.c clock.c cupti.c dev
                   records.c select.c stage_sums.c state.c)
 PRELOAD_SRCS += $(addprefix preload/torch/,c10.c collectives.c host_blocks.c inputs.c texts.c torch.c)
 PRELOAD_SRCS += $(addprefix preload/python/,builtins.c callstack.c frames.c native_names.c python.c telefuser.c torch_builtins.c)
+PRELOAD_SRCS += $(addprefix preload/host/,host.c patches.c ranges.c)
 PRELOAD_SRCS += $(addprefix preload/hang/,other_frames.c raised.c silence.c)
 PRELOAD_SRCS += $(addprefix preload/nccl/,calls.c communicators.c nccl.c plugin.c)
 PRELOAD_SRCS += preload/dftracer/interface.c

@@ -46,6 +46,7 @@
 #include "python/callstack.h"
 #include "python/python.h"
 #include "hang/silence.h"
+#include "host/host.h"
 #include "record/background.h"
 #include "record/clock.h"
 #include "record/cost.h"
@@ -393,6 +394,7 @@ void tfi_construct(void)
     tfi_nvtx_constructor();
     tfi_nccl_plugin_constructor();
     tfi_python_constructor();
+    tfi_host_constructor();
 }
 
 __attribute__((constructor)) static void load(void)

@@ -62,6 +62,7 @@ struct tfi_config {
     uint64_t nvml_hz;
     uint64_t hang_s;
     uint64_t io_aggregate_ms;
+    uint64_t host_alloc_kb;
     uint32_t activities; /* enum tfi_activity */
     uint32_t fixed;      /* bits set by the environment, as in tfi_recording_now; the others are defaults */
     uint32_t event_kernels;

@@ -36,6 +36,8 @@ typedef void delete_function(void *, void *);
 
 enum what { BLOCK, NO_BLOCK };
 
+static struct tfi_blocks blocks; /* of the host */
+
 /* String number of "c10" in this process's trace, and the trace's generation. */
 static uint32_t allocator, allocator_gen;
 
@@ -139,7 +141,7 @@ TFI_EXPORT void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(void *bloc
     if (real) real(block, bytes, allocated, reserved, device);
     if (!active()) return;
     if ((uint8_t)device != DEVICE_TYPE_CPU) report(BLOCK, block, bytes, allocated, reserved, number < 0 ? 0 : number);
-    else if (!tfi_block_known((uintptr_t)block)) report_host(block, bytes);
+    else if (!tfi_block_known(&blocks, (uintptr_t)block)) report_host(block, bytes);
 }
 
 TFI_EXPORT void _ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE(int64_t bytes, size_t allocated, size_t reserved,
@@ -159,7 +161,7 @@ TFI_EXPORT void _ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE(int64_t byte
 TFI_EXPORT void _ZN3c1025ProfiledCPUMemoryReporter3NewEPvm(void *reporter, void *block, size_t bytes)
 {
     new_function *real = tfi_real(TFI_HOOK__ZN3c1025ProfiledCPUMemoryReporter3NewEPvm);
-    bool counts = active() && block && bytes, known = counts && tfi_block_put((uintptr_t)block, bytes);
+    bool counts = active() && block && bytes, known = counts && tfi_block_put(&blocks, (uintptr_t)block, bytes);
     if (real) real(reporter, block, bytes);
     if (known) report_host(block, (int64_t)bytes);
     else if (counts) tfi_count_drop(TFI_DROP_BLOCKS, 1);
@@ -169,6 +171,6 @@ TFI_EXPORT void _ZN3c1025ProfiledCPUMemoryReporter6DeleteEPv(void *reporter, voi
 {
     delete_function *real = tfi_real(TFI_HOOK__ZN3c1025ProfiledCPUMemoryReporter6DeleteEPv);
     if (real) real(reporter, block);
-    uint64_t bytes = active() ? tfi_block_take((uintptr_t)block) : 0;
+    uint64_t bytes = active() ? tfi_block_take(&blocks, (uintptr_t)block) : 0;
     if (bytes) report_host(block, -(int64_t)bytes);
 }

@@ -17,19 +17,16 @@
 #include "base/sys.h"
 #include "base/tfi.h"
 
-enum { PLACES = 4, LEVELS = 11, FIRST_BITS = 12 };
+enum { PLACES = 4, FIRST_BITS = 12 };
 
 struct place {
     uint64_t address; /* 0: free */
     uint64_t bytes;   /* written by the owner */
 };
 
-struct group {
+struct tfi_block_group {
     struct place place[PLACES];
 };
-
-static struct group *levels[LEVELS];
-static uint32_t nr_levels;
 
 static inline uint64_t mix(uint64_t address)
 {
@@ -38,34 +35,34 @@ static inline uint64_t mix(uint64_t address)
 }
 
 /* Returns one of the two groups of a hash in level n. */
-static inline struct group *group_of(uint32_t n, uint64_t hash, uint32_t which)
+static inline struct tfi_block_group *group_of(const struct tfi_blocks *b, uint32_t n, uint64_t hash, uint32_t which)
 {
     uint64_t number = (which ? hash >> 32 : hash) & ((1u << (FIRST_BITS + n)) - 1);
-    return &__atomic_load_n(&levels[n], __ATOMIC_RELAXED)[number];
+    return &__atomic_load_n(&b->level[n], __ATOMIC_RELAXED)[number];
 }
 
-static inline struct place *find_in(uint32_t n, uint64_t hash, uint64_t address)
+static inline struct place *find_in(const struct tfi_blocks *b, uint32_t n, uint64_t hash, uint64_t address)
 {
     for (uint32_t which = 0; which < 2; which++) {
-        struct group *g = group_of(n, hash, which);
+        struct tfi_block_group *g = group_of(b, n, hash, which);
         for (uint32_t i = 0; i < PLACES; i++)
             if (__atomic_load_n(&g->place[i].address, __ATOMIC_RELAXED) == address) return &g->place[i];
     }
     return NULL;
 }
 
-static inline struct place *find(uint64_t address)
+static inline struct place *find(const struct tfi_blocks *b, uint64_t address)
 {
     uint64_t hash = mix(address);
     struct place *p = NULL;
-    for (uint32_t n = __atomic_load_n(&nr_levels, __ATOMIC_ACQUIRE); n-- > 0 && !p;) p = find_in(n, hash, address);
+    for (uint32_t n = __atomic_load_n(&b->levels, __ATOMIC_ACQUIRE); n-- > 0 && !p;) p = find_in(b, n, hash, address);
     return p;
 }
 
-static inline struct place *claim(uint32_t n, uint64_t hash, uint64_t address)
+static inline struct place *claim(const struct tfi_blocks *b, uint32_t n, uint64_t hash, uint64_t address)
 {
     for (uint32_t which = 0; which < 2; which++) {
-        struct group *g = group_of(n, hash, which);
+        struct tfi_block_group *g = group_of(b, n, hash, which);
         for (uint32_t i = 0; i < PLACES; i++) {
             uint64_t *a = &g->place[i].address, none = 0;
             if (__atomic_load_n(a, __ATOMIC_RELAXED) == 0 &&
@@ -77,40 +74,40 @@ static inline struct place *claim(uint32_t n, uint64_t hash, uint64_t address)
 }
 
 /* Adds level n, unless another thread does. Keeps errno. */
-static TFI_COLD bool add_level(uint32_t n)
+static TFI_COLD bool add_level(struct tfi_blocks *b, uint32_t n)
 {
     int error = errno;
-    struct group *level = tfi_map_once(&levels[n], sizeof *level << (FIRST_BITS + n));
+    struct tfi_block_group *level = tfi_map_once(&b->level[n], sizeof *level << (FIRST_BITS + n));
     errno = error;
-    if (level) __atomic_compare_exchange_n(&nr_levels, &n, n + 1, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+    if (level) __atomic_compare_exchange_n(&b->levels, &n, n + 1, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
     return level != NULL;
 }
 
-bool tfi_block_put(uint64_t address, uint64_t bytes)
+bool tfi_block_put(struct tfi_blocks *b, uint64_t address, uint64_t bytes)
 {
     uint64_t hash = mix(address);
     for (;;) {
-        uint32_t n = __atomic_load_n(&nr_levels, __ATOMIC_ACQUIRE);
-        struct place *p = n ? find_in(n - 1, hash, address) : NULL;
-        if (TFI_LIKELY(!p) && n) p = claim(n - 1, hash, address);
+        uint32_t n = __atomic_load_n(&b->levels, __ATOMIC_ACQUIRE);
+        struct place *p = n ? find_in(b, n - 1, hash, address) : NULL;
+        if (TFI_LIKELY(!p) && n) p = claim(b, n - 1, hash, address);
         if (TFI_LIKELY(p != NULL)) {
             p->bytes = bytes;
             return true;
         }
-        if (n == LEVELS || !add_level(n)) return false;
+        if (n == TFI_BLOCK_LEVELS || !add_level(b, n)) return false;
     }
 }
 
-uint64_t tfi_block_take(uint64_t address)
+uint64_t tfi_block_take(struct tfi_blocks *b, uint64_t address)
 {
-    struct place *p = find(address);
+    struct place *p = find(b, address);
     if (!p) return 0;
     uint64_t bytes = p->bytes;
     __atomic_store_n(&p->address, 0, __ATOMIC_RELEASE);
     return bytes;
 }
 
-bool tfi_block_known(uint64_t address)
+bool tfi_block_known(const struct tfi_blocks *b, uint64_t address)
 {
-    return find(address) != NULL;
+    return find(b, address) != NULL;
 }

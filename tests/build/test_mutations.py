@@ -310,7 +310,7 @@ ROWS = [
         '__atomic_load_n(&d->peak_allocated, __ATOMIC_RELAXED)'),
     # A host block that torch reports to the program's own profiler counts twice.
     row('host-blocks-counted-twice', 'memory.py::test_originals', 'preload/torch/c10.c',
-        'else if (!tfi_block_known((uintptr_t)block)) report_host', 'else report_host'),
+        'else if (!tfi_block_known(&blocks, (uintptr_t)block)) report_host', 'else report_host'),
     # Only the newest level of the table of blocks is searched.
     row('older-blocks-are-lost', 'memory.py::test_many_blocks', 'preload/torch/host_blocks.c',
         '; n-- > 0 && !p;) p = find_in(n, hash, address);', '; n > 0 && !p; n = 0) p = find_in(n - 1, hash, address);'),

@@ -7,6 +7,8 @@
 
 #include "torch/host_blocks.h"
 
+static struct tfi_blocks blocks;
+
 enum { MANY = 300000, THREADS = 4, ROUNDS = 20000 };
 
 /* Returns addresses as an allocator does: multiples of 64, close together. */
@@ -17,13 +19,13 @@ static uint64_t address_of(uint64_t i)
 
 START_TEST(test_one)
 {
-    ck_assert_uint_eq(tfi_block_take(4096), 0);
-    ck_assert(tfi_block_put(4096, 10));
-    ck_assert(tfi_block_known(4096) && !tfi_block_known(4160));
-    ck_assert(tfi_block_put(4096, 20));
-    ck_assert_uint_eq(tfi_block_take(4096), 20);
-    ck_assert_uint_eq(tfi_block_take(4096), 0);
-    ck_assert(!tfi_block_known(4096));
+    ck_assert_uint_eq(tfi_block_take(&blocks, 4096), 0);
+    ck_assert(tfi_block_put(&blocks, 4096, 10));
+    ck_assert(tfi_block_known(&blocks, 4096) && !tfi_block_known(&blocks, 4160));
+    ck_assert(tfi_block_put(&blocks, 4096, 20));
+    ck_assert_uint_eq(tfi_block_take(&blocks, 4096), 20);
+    ck_assert_uint_eq(tfi_block_take(&blocks, 4096), 0);
+    ck_assert(!tfi_block_known(&blocks, 4096));
 }
 END_TEST
 
@@ -31,9 +33,9 @@ END_TEST
 START_TEST(test_many)
 {
     for (int round = 0; round < 3; round++) {
-        for (uint64_t i = 0; i < MANY; i++) ck_assert(tfi_block_put(address_of(i), i + 1));
-        for (uint64_t i = 0; i < MANY; i++) ck_assert_uint_eq(tfi_block_take(address_of(i)), i + 1);
-        for (uint64_t i = 0; i < MANY; i++) ck_assert(!tfi_block_known(address_of(i)));
+        for (uint64_t i = 0; i < MANY; i++) ck_assert(tfi_block_put(&blocks, address_of(i), i + 1));
+        for (uint64_t i = 0; i < MANY; i++) ck_assert_uint_eq(tfi_block_take(&blocks, address_of(i)), i + 1);
+        for (uint64_t i = 0; i < MANY; i++) ck_assert(!tfi_block_known(&blocks, address_of(i)));
     }
 }
 END_TEST
@@ -42,10 +44,10 @@ static void *give_and_take(void *number)
 {
     uint64_t base = (uint64_t)(uintptr_t)number * 1000000, wrong = 0;
     for (uint64_t i = 0; i < ROUNDS; i++) {
-        wrong += !tfi_block_put(address_of(base + i), base + i + 1);
-        if (i % 3) wrong += tfi_block_take(address_of(base + i)) != base + i + 1;
+        wrong += !tfi_block_put(&blocks, address_of(base + i), base + i + 1);
+        if (i % 3) wrong += tfi_block_take(&blocks, address_of(base + i)) != base + i + 1;
     }
-    for (uint64_t i = 0; i < ROUNDS; i += 3) wrong += tfi_block_take(address_of(base + i)) != base + i + 1;
+    for (uint64_t i = 0; i < ROUNDS; i += 3) wrong += tfi_block_take(&blocks, address_of(base + i)) != base + i + 1;
     return (void *)(uintptr_t)wrong;
 }
 
@@ -68,16 +70,16 @@ START_TEST(test_fork)
     pthread_t thread;
     int status;
     void *wrong;
-    ck_assert(tfi_block_put(64, 7));
+    ck_assert(tfi_block_put(&blocks, 64, 7));
     ck_assert_int_eq(pthread_create(&thread, NULL, give_and_take, (void *)1), 0);
     for (int i = 0; i < 20; i++) {
         pid_t child = fork();
-        if (child == 0) _exit(give_and_take((void *)9) != NULL || tfi_block_take(64) != 7);
+        if (child == 0) _exit(give_and_take((void *)9) != NULL || tfi_block_take(&blocks, 64) != 7);
         ck_assert_int_eq(waitpid(child, &status, 0), child);
         ck_assert_int_eq(status, 0);
     }
     pthread_join(thread, &wrong);
-    ck_assert_uint_eq(tfi_block_take(64), 7);
+    ck_assert_uint_eq(tfi_block_take(&blocks, 64), 7);
 }
 END_TEST
 

@@ -145,10 +145,20 @@ struct block_columns {
     const uint64_t *allocator, *time, *address, *bytes, *allocated, *reserved, *device, *stack;
 };
 
+/* Blocks of the host's malloc and mmap are no blocks of torch: only questions about all allocators get them. */
+static bool is_wanted(struct load *load, uint64_t allocator)
+{
+    if (load->want & WANT_BLOCKS) return true;
+    const struct name *name = names_get(load->names, load_name(load, allocator));
+    return !(name->length == 6 && memcmp(name->text, "malloc", 6) == 0) &&
+           !(name->length == 4 && memcmp(name->text, "mmap", 4) == 0);
+}
+
 static void take_blocks(struct load *load, struct blocks *b, const struct block_columns *from)
 {
     blocks_reserve(b, load->group->count);
     for (uint32_t i = 0; i < load_rows(load); i++) {
+        if (!is_wanted(load, from->allocator[i])) continue;
         size_t at = b->table.count++;
         b->time[at] = (int64_t)from->time[i];
         b->bytes[at] = (int64_t)from->bytes[i];

@@ -1,0 +1,15 @@
+/* patches.h - directs the calls of loaded objects to functions of ours. */
+#ifndef TFI_HOST_PATCHES_H
+#define TFI_HOST_PATCHES_H
+
+#include <stddef.h>
+
+struct tfi_patch {
+    const char *symbol;
+    void *from, *to; /* what the objects' references contain once they are bound, and what they get */
+};
+
+/* Patches all loaded objects but this library and the loader. Later calls patch those that were loaded since. */
+void tfi_patch_objects(const struct tfi_patch *patches, size_t count);
+
+#endif

@@ -1,0 +1,112 @@
+"""test_host_memory - malloc, mmap and their relatives with TFI_HOST_ALLOC_KB, against libc's and the kernel's own counts."""
+
+import subprocess
+
+import pytest
+
+from conftest import BUILD, built, clean_environment
+from scripted import traces
+
+LARGE = 64 << 10
+
+
+@pytest.fixture
+def victim():
+    return built(BUILD / 'victims' / 'host_memory')
+
+
+def chunk(bytes):
+    """What glibc maps for a block beyond its threshold: 8 bytes and up to 16, the header, whole pages."""
+    return -(-((bytes + 8 + 15) // 16 * 16 + 8) // 4096) * 4096
+
+
+def said(out):
+    lines = [line.split() for line in out.splitlines()]
+    totals = {a: int(b) for a, b in (line for line in lines if len(line) == 2)}
+    blocks = {(kind, int(at), int(size)) for kind, at, size in (line for line in lines if len(line) == 3)}
+    return totals, blocks
+
+
+@pytest.mark.parametrize('seed, threads', [(1, 1), (2, 4)])
+def test_blocks_in_use(run, analyze, victim, seed, threads):
+    """What is never freed is what libc and the kernel say is in use; each block has its address and size."""
+    result = run([victim, seed, 4000, threads], {'TFI_HOST_ALLOC_KB': 64, 'TFI_ACTIVITIES': 'mem'})
+    assert result.rc == 0 and not result.err
+    totals, blocks = said(result.out)
+    rows = analyze('memory', '--layout', 'raw', result.dir)['rows']
+    live = {}
+    for r in rows:
+        key = r['allocator'], int(r['address'], 0)
+        if r['bytes'] > 0:
+            assert key not in live or threads > 1
+            live[key] = r['bytes']
+        else:
+            assert live.pop(key) == -r['bytes']
+    assert {(at, size) for kind, at, size in blocks if kind != 'map' and size >= LARGE} == \
+        {(at, size) for (allocator, at), size in live.items() if allocator == 'malloc'}
+    mapped = {at for kind, at, _ in blocks if kind == 'mapped'}
+    assert sum(chunk(size) for (allocator, at), size in live.items() if allocator == 'malloc' and at in mapped) == totals['heap'] > 0
+    small = sum(size for kind, _, size in blocks if kind == 'map' and size < LARGE)
+    assert sum(size for (allocator, _), size in live.items() if allocator == 'mmap') + small == totals['maps'] > 0
+    assert {r['device'] for r in rows} == {-1} and {r['stage'] for r in rows} == {'work'} and len(rows) > 2000
+
+
+@pytest.mark.parametrize('seed', [3])
+def test_totals_peaks_and_leaks(run, analyze, victim, seed):
+    """The library's running totals are the sums of the changes; peaks and leaks follow from them."""
+    result = run([victim, seed, 3000, 1], {'TFI_HOST_ALLOC_KB': 64, 'TFI_ACTIVITIES': 'mem'})
+    rows = analyze('memory', '--layout', 'raw', result.dir)['rows']
+    for allocator in ('malloc', 'mmap'):
+        total, peak = 0, 0
+        for r in (r for r in rows if r['allocator'] == allocator):
+            total += r['bytes']
+            peak = max(peak, total)
+            assert r['allocated_bytes'] == total and r['reserved_bytes'] is None
+        peaks = {r['stage']: r for r in analyze('memory', '--layout', 'peaks', result.dir)['rows'] if r['allocator'] == allocator}
+        leaks = [r for r in analyze('memory', '--layout', 'leaks', result.dir)['rows'] if r['allocator'] == allocator]
+        assert peaks['(run)']['peak_allocated_bytes'] == peaks['work']['peak_allocated_bytes'] == peak
+        assert sum(r['leaked_bytes'] for r in leaks) == total
+
+
+@pytest.mark.parametrize('env', [{}, {'TFI_HOST_ALLOC_KB': 0}, {'TFI_HOST_ALLOC_KB': 64, 'TFI_ACTIVITIES': 'cpu,ops'}])
+def test_not_asked_for(run, victim, env):
+    result = run([victim, 1, 500, 2], env)
+    assert result.rc == 0 and 'memory' not in {r.kind for t in traces(result.dir) for r in t.records}
+
+
+LATER = '''
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+    void *(*give)(size_t) = (void *(*)(size_t))dlsym(dlopen(argv[1], RTLD_NOW), "give");
+    void (*take)(void *) = (void (*)(void *))dlsym(dlopen(argv[1], RTLD_NOW), "take");
+    void *a = give(100000);
+    void *volatile kept = give(200000);
+    if (fork() == 0) {
+        take(a); /* of the parent: its size is known in the child too */
+        give(300000);
+        return 0;
+    }
+    wait(NULL);
+    if (vfork() == 0) _exit(0);
+    wait(NULL);
+    take(a);
+    return kept == NULL || argc == 0;
+}
+'''
+
+
+def test_libraries_loaded_later_and_children(run, analyze, tmp_path):
+    (tmp_path / 'lib.c').write_text('#include <stdlib.h>\nvoid *give(size_t n) { return malloc(n); }\nvoid take(void *p) { free(p); }\n')
+    (tmp_path / 'main.c').write_text(LATER)
+    for source, *options in (('lib.c', '-shared', '-fPIC', '-o', 'lib.so'), ('main.c', '-o', 'main', '-ldl')):
+        subprocess.run(['gcc', '-O0', source, *options], cwd=tmp_path, check=True, env=clean_environment())
+    result = run([tmp_path / 'main', tmp_path / 'lib.so'], {'TFI_HOST_ALLOC_KB': 64})
+    assert result.rc == 0 and not result.err
+    by_process = {}
+    for r in analyze('memory', '--layout', 'raw', result.dir)['rows']:
+        by_process.setdefault(r['pid'], []).append((r['bytes'], r['allocated_bytes']))
+    assert sorted(by_process.values()) == [[(-100000, 200000), (300000, 500000)], [(100000, 100000), (200000, 300000), (-100000, 200000)]]
