@@ -419,6 +419,7 @@ COMMANDS = {
     'comm': ['comm'],
     'comm tracelens': ['comm', '--rules', 'tracelens'],
     'stragglers': ['stragglers'],
+    'stragglers hta': ['stragglers', '--rules', 'hta'],
     'hang': ['hang'],
     'diff': ['diff', '%'],
     'diff --by op': ['diff', '%', '--by', 'op'],

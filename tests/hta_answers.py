@@ -106,6 +106,7 @@ def answers(files):
         'bandwidth': lambda: of_ranks(job, lambda rank: described(job.get_memory_bw_summary([rank]))),
         'launches': lambda: of_ranks(job, lambda rank: job.get_cuda_kernel_launch_stats([rank], visualize=False)[rank]),
     }
+    questions['stragglers'] = lambda: [{'place': place, 'rank': rank} for place, rank in enumerate(job.get_potential_stragglers())]
     given = {}
     for name, question in questions.items():
         try:

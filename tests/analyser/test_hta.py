@@ -18,7 +18,7 @@ from conftest import ROOT, TRACES, clean_environment, execute
 
 pytestmark = [pytest.mark.xdist_group('hta'), pytest.mark.timeout(400)]  # HTA takes half a minute, once
 ANALYSES = ('temporal', 'kinds', 'kernels', 'folded', 'overlap', 'idle', 'queue', 'launches', 'bandwidth',
-            'annotated', 'annotations', 'counters', 'patterns')
+            'annotated', 'annotations', 'counters', 'patterns', 'stragglers')
 CLOSE = 1e-9  # relative: sums of doubles in another order
 ROUNDED = 0.00051  # microseconds: we print means and deviations as whole nanoseconds
 
@@ -145,6 +145,10 @@ def annotated(analyze, files):
 def annotations(analyze, files):
     rows = analyze('annotations', '--rules', 'hta', *files)['rows']
     return {(row['rank'] or 0, row['annotation']): row for row in rows if row['calls']}
+
+
+def stragglers(analyze, files):
+    return [row['rank'] for row in analyze('stragglers', '--rules', 'hta', *files)['rows']] or None
 
 
 def asked(analyze, command, *words):
@@ -279,12 +283,16 @@ def same_patterns(ours, theirs):
                     (row['count'], row['GPU kernel duration (us)'], row['CPU op duration (us)']) for row in theirs}
 
 
+def same_stragglers(ours, theirs):
+    assert ours == [row['rank'] for row in theirs]
+
+
 OURS = {'temporal': temporal, 'kinds': kinds, 'kernels': kernels, 'folded': kernels, 'overlap': overlap,
         'idle': idle, 'queue': queue, 'launches': launches,
-        'bandwidth': bandwidth, 'annotated': annotated, 'annotations': annotations, 'counters': counters, 'patterns': patterns}
+        'bandwidth': bandwidth, 'annotated': annotated, 'annotations': annotations, 'counters': counters, 'patterns': patterns, 'stragglers': stragglers}
 SAME = {'temporal': same_temporal, 'kinds': same_kinds, 'kernels': same_kernels, 'folded': same_folded,
         'overlap': same_overlap, 'idle': same_idle, 'queue': same_queue, 'launches': same_launches,
-        'bandwidth': same_bandwidth, 'annotated': same_annotated, 'annotations': same_annotations, 'counters': same_counters, 'patterns': same_patterns}
+        'bandwidth': same_bandwidth, 'annotated': same_annotated, 'annotations': same_annotations, 'counters': same_counters, 'patterns': same_patterns, 'stragglers': same_stragglers}
 
 
 # ---- tests ----
@@ -422,7 +430,7 @@ def test_traces_at_random(analyze, answers):
                     SAME[analysis](ours, answer)
                     answered += 1
                 else:
-                    assert analysis in ('temporal', 'idle', 'queue', 'annotated', 'patterns') and ours is None, answer
+                    assert analysis in ('temporal', 'idle', 'queue', 'annotated', 'patterns', 'stragglers') and ours is None, answer
             except AssertionError as e:
                 raise AssertionError(f'{seed}, {analysis}: {files}') from e
     assert answered >= len(SEEDS) * 4
