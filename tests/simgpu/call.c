@@ -7,6 +7,7 @@
 
 __thread unsigned sim_per_thread;
 __thread bool sim_in_host_function;
+__thread uint64_t sim_waited;
 static __thread uint32_t depth, current;
 static __thread uint32_t tid;
 static uint32_t correlations;
@@ -75,7 +76,10 @@ PUBLIC int simgpu_begin(struct simgpu_frame *frame, uint32_t domain, const char 
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, sim_configure);
     if (!tid) tid = (uint32_t)syscall(SYS_gettid);
-    if (depth++ == 0) current = __atomic_add_fetch(&correlations, 1, __ATOMIC_RELAXED);
+    if (depth++ == 0) {
+        current = __atomic_add_fetch(&correlations, 1, __ATOMIC_RELAXED);
+        sim_waited = 0;
+    }
     frame->symbol = symbol;
     frame->domain = domain;
     frame->correlation = current;
@@ -94,10 +98,10 @@ PUBLIC int simgpu_end(struct simgpu_frame *frame, int result)
     if (sim_logging())
         sim_log(
             "{\"t\":\"call\",\"domain\":\"%s\",\"symbol\":\"%s\",\"correlation\":%u,\"depth\":%u,\"pid\":%d,\"tid\":%u,"
-            "\"thread\":%llu,\"start\":%llu,\"end\":%llu,\"result\":%d}",
+            "\"thread\":%llu,\"start\":%llu,\"end\":%llu,\"waited\":%llu,\"result\":%d}",
             frame->domain == SIMGPU_DRIVER ? "driver" : "runtime", frame->symbol, frame->correlation, depth,
             (int)getpid(), tid, (unsigned long long)pthread_self(), (unsigned long long)frame->start,
-            (unsigned long long)end, result);
+            (unsigned long long)end, (unsigned long long)sim_waited, result);
     return result;
 }
 

@@ -402,6 +402,7 @@ void sim_wait(struct point *point)
 {
     struct point p = sim_point_copy(point);
     while (!sim_point_known(&p)) pthread_cond_wait(&progress, sim_mutex());
+    if (p.time > sim_waited) sim_waited = p.time;
     if (sim_real) {
         pthread_mutex_unlock(sim_mutex());
         sleep_until(p.time);

@@ -285,6 +285,7 @@ void *sim_grow(void *array, size_t n, size_t size);
 /* ---- call.c: one API call ---- */
 extern __thread unsigned sim_per_thread;
 extern __thread bool sim_in_host_function;
+extern __thread uint64_t sim_waited; /* the latest time that this call has waited for; 0: none */
 int sim_begin(struct simgpu_frame *frame, const char *symbol);
 uint32_t sim_correlation(void);
 void sim_report(struct simgpu_activity *activity);

@@ -1,11 +1,13 @@
-/* mixture.c - a program of the driver API whose calls are drawn at random: `mixture SEED CALLS`.
+/* mixture.c - a program of the driver API whose calls are drawn at random: `mixture SEED CALLS [alone]`.
  *
  * Two devices; in each the legacy stream, the threads' own streams, two that wait for the legacy stream and two that do
  * not; kernels, copies of every direction, sets, replays of a graph, events between all streams, waits of the host;
- * stages that nest, steps, and a second thread with stages of its own. Per stage it prints a JSON line with its thread
- * and CLOCK_MONOTONIC around it. The simulated device's log has the rest.
+ * stages that nest, steps, and a second thread with stages of its own, unless it is to be alone. It prints a JSON line
+ * for each stage, with its thread and CLOCK_MONOTONIC around it. The
+ * simulated device's log has the rest.
  */
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +50,7 @@ struct actor {
 
 static struct gpu gpus[DEVICES];
 static char *pinned, pageable[BYTES];
+static bool alone;
 
 static long long now(void)
 {
@@ -215,6 +218,7 @@ static void open_gpu(struct actor *a, int number)
     for (int i = 3; i < STREAMS; i++)
         CHECK(cuStreamCreate(&gpu->stream[i], i < 5 ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING));
     for (int i = 0; i < EVENTS + 2; i++) CHECK(cuEventCreate(&gpu->event[i], CU_EVENT_DISABLE_TIMING));
+    for (int i = 0; i < EVENTS; i++) CHECK(cuEventRecord(gpu->event[i], gpu->stream[5]));
     CHECK(cuMemAlloc(&gpu->buffer, BYTES));
     a->device = number;
     make_graph(a, gpu);
@@ -223,6 +227,7 @@ static void open_gpu(struct actor *a, int number)
 int main(int argc, char **argv)
 {
     struct actor me = {.random = argc > 1 ? (unsigned)atoi(argv[1]) : 1, .calls = argc > 2 ? atoi(argv[2]) : 60};
+    alone = argc > 3;
     CHECK(cuInit(0));
     for (int i = DEVICES - 1; i >= 0; i--) open_gpu(&me, i);
     CHECK(cuMemAllocHost((void **)&pinned, BYTES));
@@ -232,9 +237,9 @@ int main(int argc, char **argv)
         make_calls(&me); /* outside of the steps */
         enter(&me, "ProfilerStep#%u", i);
         me.bottom = 1;
-        pthread_create(&thread, NULL, helper, &other);
+        if (!alone) pthread_create(&thread, NULL, helper, &other);
         make_calls(&me);
-        pthread_join(thread, NULL);
+        if (!alone) pthread_join(thread, NULL);
         leave(&me);
         me.bottom = 0;
     }

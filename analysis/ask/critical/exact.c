@@ -129,6 +129,7 @@ void critical_path_of(struct critical_path *path, const struct selection *chosen
     x.event_of_work = no_places(process->works.table.count);
     take_hosts(&x);
     take_works(&x);
+    x.known = mem_zero(path->events.count, sizeof *x.known);
     exact_waits(&x);
     host_edges(&path->graph, &path->events, &x.rows, &x.tops);
     exact_threads(&x);
@@ -148,6 +149,7 @@ void critical_path_of(struct critical_path *path, const struct selection *chosen
     free(x.event_of_span);
     free(x.event_of_call);
     free(x.event_of_work);
+    free(x.known);
     free(x.rows.row);
     free(x.tops.top);
     free(x.works.one);

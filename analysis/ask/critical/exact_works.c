@@ -10,6 +10,8 @@
 #include "ask/critical/exact_parts.h"
 #include "ask/work_kinds.h"
 
+enum { ROUNDING = 1 }; /* ns: by this much a time of the device may be off after its clock is converted */
+
 /* Works in groups, by start. */
 struct grouped {
     int64_t start, end;
@@ -39,7 +41,8 @@ static void find_in_group(struct grouped *list, size_t count, uint32_t *before)
     for (size_t i = 0; i < count; i++) ended[i] = (uint32_t)i;
     qsort_r(ended, count, sizeof *ended, by_end, list);
     for (size_t i = 0; i < count; i++) {
-        for (; next < count && ended[next] < i && list[ended[next]].end <= list[i].start; next++) last = ended[next];
+        for (; next < count && ended[next] < i && list[ended[next]].end <= list[i].start + ROUNDING; next++)
+            last = ended[next];
         before[list[i].work] = last == NO_PLACE ? NO_PLACE : list[last].work;
     }
     free(ended);
@@ -90,7 +93,7 @@ static enum critical_bound bound_of(const struct exact *x, struct work_kinds *ki
 static uint32_t later(const struct exact *x, uint32_t a, uint32_t b, int64_t start)
 {
     const int64_t *end = x->process->works.end;
-    if (b == NO_PLACE || x->event_of_work[b] == NO_PLACE || end[b] > start) return a;
+    if (b == NO_PLACE || x->event_of_work[b] == NO_PLACE || end[b] > start + ROUNDING) return a;
     return a == NO_PLACE || end[b] > end[a] ? b : a;
 }
 
