@@ -66,7 +66,7 @@ def tensor_share(data, start, end):
 
 
 def check_shares(totals, data, document):
-    keys = ('gpu_utilization_pct', 'sm_efficiency_pct', 'occupancy_pct', 'tensor_core_pct')
+    keys = ('gpu_utilization_pct', 'sm_efficiency_pct', 'occupancy_pct', 'tensor_core_plugin_pct')
     metrics, rows = data.gpu_metrics_parser, extended(kineto.tables(document))
     if not metrics.gpu_ids:
         assert [totals[k] for k in keys] == [None] * 4 and totals['devices'] == []
@@ -113,7 +113,7 @@ def test_both_runs(analyze, shared_traces, run_of, name):
     answer = analyze('steps', shared_traces / name)
     check_rows(answer['rows'], data)
     check_shares(answer['totals'], data, kineto.read(shared_traces / name))
-    assert answer['totals']['tensor_core_pct'] == near(100 * data.tc_used_ratio)
+    assert answer['totals']['tensor_core_plugin_pct'] == near(100 * data.tc_used_ratio)
     assert len(answer['rows']) == 6 and answer['totals']['steps'] == 6
 
 

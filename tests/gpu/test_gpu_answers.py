@@ -167,8 +167,9 @@ def test_steps(truth, analyze):
     found = {r['step']: {k: v for k, v in r.items() if k not in ('rank', 'step', 'dataloader_us', 'cpu_exec_us')} for r in answer['rows']}
     assert found == {k: {n: close(n, v) for n, v in row.items()} for k, row in simanswers.steps(truth).items()}
     assert {(r['dataloader_us'], r['cpu_exec_us']) for r in answer['rows']} == {(0, None)}
-    shares = {d['device']: (d['gpu_utilization_pct'], d['sm_efficiency_pct'], d['tensor_core_pct']) for d in answer['totals']['devices']}
-    assert shares == {d: tuple(pytest.approx(v, abs=6e-5) for v in row) for d, row in simanswers.device_shares(truth, simanswers.TENSOR).items()}
+    for key, words in (('tensor_core_plugin_pct', simanswers.TENSOR), ('tensor_core_pct', simanswers.TENSOR + simanswers.NEWER)):
+        shares = {d['device']: (d['gpu_utilization_pct'], d['sm_efficiency_pct'], d[key]) for d in answer['totals']['devices']}
+        assert shares == {d: tuple(pytest.approx(v, abs=6e-5) for v in row) for d, row in simanswers.device_shares(truth, words).items()}
 
 
 def test_counters(truth, analyze):

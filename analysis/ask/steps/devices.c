@@ -4,8 +4,8 @@
  * utilisation: time with at least one kernel, of all time;
  * SM efficiency: blocks per SM, of all kernels at a moment together and at most 1, averaged over all time;
  * occupancy: the profiler's estimate for each kernel, weighted with the kernel's duration.
- * A kernel uses tensor cores if its name has a word of tensor_core.py. The plugin's kernel view has their share of the
- * time of all kernels.
+ * tensor cores: the share of kernels whose name has a word of tensor_core.py in the time of all kernels, as in the
+ * plugin's kernel view, and the share with today's words as well.
  */
 #include "ask/steps/devices.h"
 
@@ -35,11 +35,22 @@ static const char *const tensor_words[] = {"h884",
                                            "xmma_sparse_gemm",
                                            "xmma_warp_specialized_implicit_gemm"};
 
-static bool has_tensor_word(const struct name *name)
+/* Words of kernels that use tensor cores and that the plugin does not know: cuBLAS and CUTLASS since Ampere. */
+static const char *const newer_words[] = {"nvjet", "tensorop", "wgmma", "sm90_xmma", "tcgen05"};
+
+enum tensor { TENSOR_NONE, TENSOR_NEWER, TENSOR_PLUGIN };
+
+static bool has_word(const struct name *name, const char *const *words, size_t count)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(tensor_words); i++)
-        if (memmem(name->text, name->length, tensor_words[i], strlen(tensor_words[i]))) return true;
+    for (size_t i = 0; i < count; i++)
+        if (memmem(name->text, name->length, words[i], strlen(words[i]))) return true;
     return false;
+}
+
+static enum tensor tensor_of(const struct name *name)
+{
+    if (has_word(name, tensor_words, ARRAY_SIZE(tensor_words))) return TENSOR_PLUGIN;
+    return has_word(name, newer_words, ARRAY_SIZE(newer_words)) ? TENSOR_NEWER : TENSOR_NONE;
 }
 
 /* ---- kernels ---- */
@@ -47,7 +58,7 @@ static bool has_tensor_word(const struct name *name)
 struct step_kernel {
     int64_t device, start, end;
     double blocks, occupancy; /* blocks per SM; NAN: unknown */
-    bool tensor;
+    enum tensor tensor;
 };
 
 struct kernels {
@@ -76,7 +87,7 @@ static struct kernels collect(const struct choice *choice, const struct names *n
 {
     const struct process *p = choice->process;
     const struct works *w = &p->works;
-    struct map tensor = {0}; /* by name of a kernel: it has a tensor word */
+    struct map tensor = {0}; /* by name of a kernel: enum tensor */
     struct kernels kernels = {0};
     size_t filling = 0;
     for (size_t i = 0; i < w->table.count; i++) {
@@ -90,8 +101,8 @@ static struct kernels collect(const struct choice *choice, const struct names *n
             k.occupancy = occupancy >= 0 && occupancy <= 100 ? occupancy : NAN;
         }
         uint32_t known = map_get(&tensor, w->name[i]);
-        if (known == MAP_NONE) map_put(&tensor, w->name[i], known = has_tensor_word(names_get(names, w->name[i])));
-        k.tensor = known != 0;
+        if (known == MAP_NONE) map_put(&tensor, w->name[i], known = tensor_of(names_get(names, w->name[i])));
+        k.tensor = (enum tensor)known;
         kernels.kernel = mem_grow(kernels.kernel, &kernels.capacity, kernels.count + 1, sizeof k);
         kernels.kernel[kernels.count++] = k;
     }
@@ -149,7 +160,8 @@ static void add_device(struct steps *steps, int64_t rank, const struct step_kern
         d.counted++;
         d.unsized += isnan(kernel[i].blocks);
         d.kernels = add_ns(d.kernels, inside);
-        if (kernel[i].tensor) d.tensor = add_ns(d.tensor, inside);
+        if (kernel[i].tensor != TENSOR_NONE) d.tensor = add_ns(d.tensor, inside);
+        if (kernel[i].tensor == TENSOR_PLUGIN) d.tensor_plugin = add_ns(d.tensor_plugin, inside);
         if (isnan(kernel[i].occupancy)) continue;
         d.estimated = add_ns(d.estimated, inside);
         d.occupied += kernel[i].occupancy * (double)inside;
@@ -196,4 +208,9 @@ double device_occupancy(const struct step_device *d)
 double device_tensor_core(const struct step_device *d)
 {
     return d->kernels ? 100 * (double)d->tensor / (double)d->kernels : NAN;
+}
+
+double device_tensor_core_plugin(const struct step_device *d)
+{
+    return d->kernels ? 100 * (double)d->tensor_plugin / (double)d->kernels : NAN;
 }

@@ -399,6 +399,7 @@ struct step_device steps_sum(const struct steps *steps)
         sum.busy = add_ns(sum.busy, d->busy);
         sum.kernels = add_ns(sum.kernels, d->kernels);
         sum.tensor = add_ns(sum.tensor, d->tensor);
+        sum.tensor_plugin = add_ns(sum.tensor_plugin, d->tensor_plugin);
         sum.estimated = add_ns(sum.estimated, d->estimated);
         sum.filled += d->filled;
         sum.occupied += d->occupied;

@@ -34,6 +34,7 @@ struct step_device {
     int64_t time;              /* of the steps */
     int64_t busy;              /* with at least one kernel */
     int64_t kernels, tensor;   /* sums of all kernels, and of those that use tensor cores */
+    int64_t tensor_plugin;     /* of those that the plugin knows to use tensor cores */
     int64_t estimated;         /* sum of the kernels with a known occupancy */
     double filled, occupied;   /* of the SMs: filled of `time`; occupied percent of `estimated` */
     uint64_t counted, unsized; /* kernels, and those with an unknown number of blocks */
@@ -62,5 +63,6 @@ double device_utilization(const struct step_device *device);
 double device_sm_efficiency(const struct step_device *device);
 double device_occupancy(const struct step_device *device);
 double device_tensor_core(const struct step_device *device);
+double device_tensor_core_plugin(const struct step_device *device); /* with the plugin's words only */
 
 #endif

@@ -28,6 +28,7 @@ static void emit_shares(struct emit *e, const struct step_device *device)
     emit_pct(e, "sm_efficiency_pct", device_sm_efficiency(device));
     emit_pct(e, "occupancy_pct", device_occupancy(device));
     emit_pct(e, "tensor_core_pct", device_tensor_core(device));
+    emit_pct(e, "tensor_core_plugin_pct", device_tensor_core_plugin(device));
 }
 
 static void emit_sums(struct emit *e, const struct steps *steps)
