@@ -174,10 +174,16 @@ void cmd_ops(struct session *session)
 {
     struct op_rows rows = {.chosen = &session->chosen};
     unsigned want = WANT_RANGES | WANT_DEVICE | WANT_LAUNCHES | WANT_CALLS | WANT_OPERATORS | WANT_OPERATOR_DETAILS |
-                    WANT_MEMORY | WANT_ALL_SPANS;
+                    WANT_MEMORY | WANT_ALL_SPANS | WANT_UNHELD;
+    /* In a backward operator the stage and the stack are those of the forward one, which only loaded operators tell. */
+    want |= is_filtered(&session->options) || session->options.group_ops.stack ? WANT_LINKS : 0;
     if (!session_load(session, want, false)) return;
     for (size_t i = 0; i < session->chosen.processes; i++) op_rows_add(&rows, session->chosen.process[i]);
     op_rows_end(&rows);
+    if (rows.unread) {
+        complain(NULL, "%llu records could not be read again; the answer lacks them", (unsigned long long)rows.unread);
+        session_spoil(session);
+    }
     if (session->options.names == NAMES_SHORT) shorten_kernels(&rows);
     if (session->options.sort_by != SORT_NONE) sort_rows(&rows, session->options.sort_by);
     if (print(session, &rows)) {

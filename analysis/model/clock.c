@@ -103,14 +103,14 @@ static int64_t line_ns(struct clock *clock, uint64_t ticks)
 {
     const struct clock_points *line = &clock->line;
     size_t i = clock->hint;
-    if (ticks < line->point[i].ticks || (i + 1 < line->count && ticks >= line->point[i + 1].ticks))
+    if (ticks < line->point[i].ticks || (i + 1 < line->count && ticks >= line->point[i + 1].ticks)) {
         i = clock->hint = point_before(line, ticks);
+        clock->hint_rate = i + 1 < line->count ? rate_between(&line->point[i], &line->point[i + 1]) : clock->rate;
+    }
     const struct clock_point *from = &line->point[i];
     int64_t away = ticks_between(from->ticks, ticks);
     if (clock->rate == 1) return add_clamped(from->value, away);
-    bool inside = away >= 0 && i + 1 < line->count;
-    double rate = inside ? rate_between(from, from + 1) : clock->rate;
-    return add_clamped(from->value, nearest_whole((double)away * rate));
+    return add_clamped(from->value, nearest_whole((double)away * (away >= 0 ? clock->hint_rate : clock->rate)));
 }
 
 int64_t clock_shifted(const struct clock_shift *shift, int64_t time)
@@ -145,6 +145,8 @@ static void build_line(struct clock *clock)
     }
     if (clock->is_nanoseconds) /* the counter is the clock itself: a reading adds only its own delay */
         clock->line.point[0] = (struct clock_point){first->ticks, (int64_t)MIN(first->ticks, (uint64_t)LARGEST), 0};
+    const struct clock_point *point = clock->line.point;
+    clock->hint_rate = clock->line.count > 1 ? rate_between(&point[0], &point[1]) : clock->rate;
 }
 
 static void find_steps(struct clock *clock)

@@ -47,7 +47,8 @@ struct clock {
     struct clock_shift shift;   /* of all converted times; set before clock_build */
     struct clock_step *step;
     size_t steps, step_capacity;
-    size_t hint; /* index of the point last used */
+    size_t hint;      /* index of the point last used */
+    double hint_rate; /* from it to the next point, or `rate` behind the last one */
 };
 
 void clock_add(struct clock *clock, uint32_t which, uint64_t ticks, uint64_t value, uint64_t error);

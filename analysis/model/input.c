@@ -20,6 +20,7 @@
 #include "model/load/dftracer.h"
 #include "model/load/kineto.h"
 #include "model/load/tfr.h"
+#include "model/sweep/sweep.h"
 #include "read/torch/flight.h"
 #include "read/torch/memory_rows.h"
 
@@ -337,7 +338,7 @@ static void read_json_file(struct work *work, struct input *input)
     process->rank = input->rank >= 0 ? input->rank : process->rank >= 0 ? process->rank : rank_in_name(input->path);
 }
 
-static void read_tfr_file(struct work *work, struct input *input)
+static void load_tfr_file(struct work *work, struct input *input, unsigned want)
 {
     input->usable = trace_open(&input->trace, input->path, input->live, input->how, &input->notes);
     input->open = true;
@@ -346,10 +347,30 @@ static void read_tfr_file(struct work *work, struct input *input)
         input->process.how = input->how;
         input->process.is_of_reader = input->trace.is_of_reader;
         input->process.clock.shift = input->shift;
-        load_tfr(&input->trace, &work->model->names, work->reading->want, &input->process, &input->notes, &work->done);
+        load_tfr(&input->trace, &work->model->names, want, &input->process, &input->notes, &work->done);
         input->process.rank = input->rank >= 0 ? input->rank : input->process.rank;
     }
-    if (!input->usable || !work->reading->keep) {
+}
+
+static void forget_notes(struct input *input, size_t kept)
+{
+    while (input->notes.count > kept) free(input->notes.note[--input->notes.count].text);
+}
+
+static void read_tfr_file(struct work *work, struct input *input)
+{
+    size_t notes = input->notes.count;
+    unsigned want = work->reading->want;
+    load_tfr_file(work, input, want);
+    if (input->usable && want & WANT_UNHELD && !can_sweep(&input->process, &input->trace, want)) {
+        process_free(&input->process);
+        trace_close(&input->trace);
+        forget_notes(input, notes);
+        load_tfr_file(work, input, want & ~(unsigned)WANT_UNHELD);
+    }
+    bool sweeps = input->usable && input->process.unheld.count;
+    input->process.unheld.trace = sweeps ? &input->trace : NULL;
+    if (!input->usable || !(work->reading->keep || sweeps)) {
         trace_close(&input->trace);
         input->open = false;
     }
@@ -384,7 +405,7 @@ static void read_guarded(struct work *work, struct input *input)
     input->process = (struct process){0};
     input->open = input->usable = false;
     input->starved = true;
-    while (input->notes.count > notes) free(input->notes.note[--input->notes.count].text);
+    forget_notes(input, notes);
 }
 
 /* Retries, alone, the files for which memory ran out while others were read beside them. */

@@ -450,7 +450,7 @@ void process_free(struct process *process)
                       process->open,           process->silence,
                       process->communicator,   process->filling,
                       process->counters.range, process->counters.counted,
-                      process->numbers.range};
+                      process->numbers.range,  process->unheld.piece};
     for (size_t i = 0; i < ARRAY_SIZE(arrays); i++) free(arrays[i]);
     map_free(&process->stage_names.known);
     free(process->stage_names.name);

@@ -12,8 +12,7 @@
 
 /* ---- collecting ---- */
 
-/* True for an operator that torch leaves out of its tables. */
-static bool is_hidden(const char *name)
+bool op_is_hidden(const char *name)
 {
     static const char *const hidden[] = {"[memory]",
                                          "[OutOfMemory]",
@@ -34,7 +33,7 @@ static bool *hidden_names(const struct names *names)
     bool *hidden = mem_zero(names->count, sizeof *hidden);
     for (size_t i = 0; i < names->count; i++) {
         const char *text = names_get(names, (uint32_t)i)->text;
-        hidden[i] = (*text == 'a' || *text == 'p' || *text == '[') && is_hidden(text);
+        hidden[i] = (*text == 'a' || *text == 'p' || *text == '[') && op_is_hidden(text);
     }
     return hidden;
 }

@@ -49,6 +49,8 @@ struct op_events {
     const bool *left_out; /* by block: it counts nowhere; or NULL */
 };
 
+/* True for the name of an operator that torch leaves out of its tables. */
+bool op_is_hidden(const char *name);
 /* `attribution` must include spans. The caller keeps `left_out` alive as long as the events. */
 void op_events_init(struct op_events *events, const struct process *process, const struct attribution *attribution,
                     const bool *left_out, struct names *names);

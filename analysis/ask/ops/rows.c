@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ask/ops/addition.h"
 #include "ask/ops/stacks.h"
+#include "ask/ops/swept.h"
 #include "ask/stages/order.h"
 #include "model/frames.h"
 #include "model/steps.h"
@@ -37,7 +39,7 @@ static void flatten(const char *json, struct text *flat)
     }
 }
 
-static uint32_t flat_shapes(struct op_rows *rows, uint32_t shapes)
+uint32_t op_flat_shapes(struct op_rows *rows, uint32_t shapes)
 {
     struct names *names = &rows->chosen->model->names;
     uint32_t flat = map_get(&rows->flat_shapes, shapes);
@@ -52,7 +54,7 @@ static uint32_t flat_shapes(struct op_rows *rows, uint32_t shapes)
 }
 
 /* Returns the first frames of a stack, one per line. */
-static uint32_t first_frames(struct op_rows *rows, uint32_t stack)
+uint32_t op_first_frames(struct op_rows *rows, uint32_t stack)
 {
     struct names *names = &rows->chosen->model->names;
     uint32_t frames = stack == NAME_NONE ? NAME_NONE : map_get(&rows->frames, stack);
@@ -76,17 +78,6 @@ static uint32_t first_frames(struct op_rows *rows, uint32_t stack)
 
 /* ---- rows ---- */
 
-/* The values that an event adds to its row. */
-struct addition {
-    uint32_t name, shapes, stack;
-    bool on_device, is_annotation, is_call, is_async;
-    int64_t start, end;
-    uint32_t order;
-    uint64_t flops;
-    struct op_sums own, all;
-    struct op_us us;
-};
-
 static bool is_earlier(const struct op_row *row, const struct addition *a)
 {
     if (a->start != row->start) return a->start < row->start;
@@ -101,7 +92,7 @@ static void add_sums(struct op_sums *to, const struct op_sums *from)
     to->device_bytes = add_ns(to->device_bytes, from->device_bytes);
 }
 
-static void add_to_row(struct op_rows *rows, const struct addition *a, size_t process)
+size_t op_row_of(struct op_rows *rows, const struct addition *a)
 {
     uint64_t flags = (uint64_t)(a->on_device | a->is_annotation << 1);
     uint32_t key = map_number(&rows->by_name, flags << 32 | a->name);
@@ -113,29 +104,42 @@ static void add_to_row(struct op_rows *rows, const struct addition *a, size_t pr
                                                    .shapes = a->shapes,
                                                    .stack = a->stack,
                                                    .on_device = a->on_device,
-                                                   .is_annotation = a->is_annotation,
-                                                   .is_async = a->is_async,
-                                                   .process = process,
-                                                   .start = a->start,
-                                                   .end = a->end,
-                                                   .order = a->order};
+                                                   .is_annotation = a->is_annotation};
     }
+    return place;
+}
+
+void op_row_add(struct op_rows *rows, size_t place, const struct addition *a, size_t process)
+{
     struct op_row *row = &rows->row[place];
-    if (row->process == process && is_earlier(row, a)) {
+    if (!row->events || (row->process == process && is_earlier(row, a))) {
+        row->process = process;
         row->start = a->start;
         row->end = a->end;
         row->order = a->order;
         row->is_async = a->is_async;
     }
+    row->events++;
     row->calls += a->is_call;
     row->flops += a->flops;
     add_sums(&row->own, &a->own);
     add_sums(&row->all, &a->all);
-    row->us.all += a->us.all;
-    row->us.own += a->us.own;
-    row->us.device += a->us.device;
-    row->us.own_device += a->us.own_device;
     rows->events++;
+}
+
+void op_row_add_us(struct op_row *row, const struct op_us *us)
+{
+    row->us.all += us->all;
+    row->us.own += us->own;
+    row->us.device += us->device;
+    row->us.own_device += us->own_device;
+}
+
+static void add_to_row(struct op_rows *rows, const struct addition *a, size_t process)
+{
+    size_t place = op_row_of(rows, a);
+    op_row_add(rows, place, a, process);
+    op_row_add_us(&rows->row[place], &a->us);
 }
 
 /* ---- one process ---- */
@@ -172,6 +176,13 @@ static int64_t less(int64_t a, int64_t b)
     return __builtin_sub_overflow(a, b, &difference) ? (b < 0 ? INT64_MAX : INT64_MIN) : difference;
 }
 
+struct op_sums op_sums_less(const struct op_sums *all, const struct op_sums *children)
+{
+    return (struct op_sums){less(all->time, children->time), less(all->device, children->device),
+                            less(all->host_bytes, children->host_bytes),
+                            less(all->device_bytes, children->device_bytes)};
+}
+
 static void add_event(struct adding *a, size_t i)
 {
     const struct op_events *e = &a->events;
@@ -189,10 +200,7 @@ static void add_event(struct adding *a, size_t i)
                                 .flops = detail ? detail->flops : 0,
                                 .all = e->all[i],
                                 .us = e->us[i]};
-    const struct op_sums *all = &e->all[i], *children = &e->children[i];
-    addition.own =
-        (struct op_sums){less(all->time, children->time), less(all->device, children->device),
-                         less(all->host_bytes, children->host_bytes), less(all->device_bytes, children->device_bytes)};
+    addition.own = op_sums_less(&e->all[i], &e->children[i]);
     if (op_event_is_async(e, event)) {
         addition.is_async = true;
         addition.own = (struct op_sums){0};
@@ -202,9 +210,9 @@ static void add_event(struct adding *a, size_t i)
     if (group->shapes) {
         uint32_t shapes = detail ? detail->shapes : NAME_NONE;
         const struct op_detail *given = is_stage ? range_inputs(e->process, event->place) : NULL;
-        addition.shapes = flat_shapes(a->rows, given ? given->shapes : shapes);
+        addition.shapes = op_flat_shapes(a->rows, given ? given->shapes : shapes);
     }
-    if (group->stack) addition.stack = first_frames(a->rows, op_stack_of(&a->stacks, i));
+    if (group->stack) addition.stack = op_first_frames(a->rows, op_stack_of(&a->stacks, i));
     add_to_row(a->rows, &addition, (size_t)(e->process - a->rows->chosen->model->process));
 }
 
@@ -239,7 +247,7 @@ static void add_work(struct adding *a, size_t i)
                                 .order = (uint32_t)(a->events.count + i)};
     addition.own.device = addition.all.device = when.end - when.start;
     addition.us.device = addition.us.own_device = op_elapsed_us(&a->events, when.start, when.end);
-    addition.shapes = a->rows->chosen->options->group_ops.shapes ? flat_shapes(a->rows, NAME_NONE) : NAME_NONE;
+    addition.shapes = a->rows->chosen->options->group_ops.shapes ? op_flat_shapes(a->rows, NAME_NONE) : NAME_NONE;
     a->rows->has_device = true;
     add_to_row(a->rows, &addition, (size_t)(p - a->rows->chosen->model->process));
 }
@@ -259,7 +267,7 @@ static void add_loose_block(struct adding *a, size_t i)
     addition.own.host_bytes = b->device[i] == DEVICE_HOST ? b->bytes[i] : 0;
     addition.own.device_bytes = b->device[i] >= 0 ? b->bytes[i] : 0;
     addition.all = addition.own;
-    addition.shapes = a->rows->chosen->options->group_ops.shapes ? flat_shapes(a->rows, NAME_NONE) : NAME_NONE;
+    addition.shapes = a->rows->chosen->options->group_ops.shapes ? op_flat_shapes(a->rows, NAME_NONE) : NAME_NONE;
     add_to_row(a->rows, &addition, (size_t)(p - a->rows->chosen->model->process));
 }
 
@@ -325,6 +333,10 @@ static bool *blocks_outside(const struct adding *a, const struct process *proces
 
 void op_rows_add(struct op_rows *rows, const struct process *process)
 {
+    if (process->unheld.trace) {
+        op_rows_sweep(rows, process);
+        return;
+    }
     struct adding a = {.rows = rows};
     bool *outside = NULL;
     const struct options *options = rows->chosen->options;
@@ -357,6 +369,10 @@ static int by_first_event(const void *a, const void *b)
 
 void op_rows_end(struct op_rows *rows)
 {
+    size_t kept = 0;
+    for (size_t i = 0; i < rows->count; i++)
+        if (rows->row[i].events) rows->row[kept++] = rows->row[i];
+    rows->count = kept;
     if (rows->count) qsort(rows->row, rows->count, sizeof *rows->row, by_first_event);
 }
 

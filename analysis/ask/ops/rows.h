@@ -15,6 +15,7 @@ struct op_row {
     size_t process; /* process of its first event; `start`, `end` and `order` are that event's too */
     int64_t start, end;
     uint32_t order;
+    uint64_t events;       /* 0: none was added so far */
     uint64_t calls, flops; /* flops 0: unknown */
     struct op_sums own, all;
     struct op_us us; /* as torch adds them up */
@@ -29,6 +30,7 @@ struct op_rows {
     bool with_python;                        /* Python functions have rows too; set by the caller */
     bool has_memory, has_device;             /* the trace of some process has them */
     uint64_t events;
+    uint64_t unread; /* records that a sweep could not read again */
 };
 
 void op_rows_add(struct op_rows *rows, const struct process *process);

@@ -24,6 +24,56 @@ uint32_t load_stack(struct load *load, uint64_t string)
     return stack;
 }
 
+/* ---- what stays in the file ---- */
+
+/* Blocks of the host's malloc and mmap are no blocks of torch: only questions about all allocators get them. */
+static bool is_wanted(struct load *load, uint64_t allocator)
+{
+    if (load->want & WANT_BLOCKS) return true;
+    const struct name *name = names_get(load->names, load_name(load, allocator));
+    return !(name->length == 6 && memcmp(name->text, "malloc", 6) == 0) &&
+           !(name->length == 4 && memcmp(name->text, "mmap", 4) == 0);
+}
+
+/* Notes where the operators or blocks of the current group are. */
+static void leave(struct load *load, const uint64_t *time, uint64_t *left)
+{
+    struct unheld *u = &load->process->unheld;
+    uint32_t piece = (uint32_t)(load->piece - load->trace->piece);
+    if (!load_rows(load)) return;
+    if (!u->count || u->piece[u->count - 1].piece != piece) {
+        u->piece = mem_grow(u->piece, &u->capacity, u->count + 1, sizeof *u->piece);
+        u->piece[u->count++] = (struct unheld_piece){piece, (uint32_t)u->ops, (uint32_t)u->blocks, UINT64_MAX};
+    }
+    struct unheld_piece *last = &u->piece[u->count - 1];
+    for (uint32_t i = 0; i < load_rows(load); i++) last->first = MIN(last->first, time[i]);
+    *left += load_rows(load);
+}
+
+/* Checks the stacks of records that stay in the file, if the answer shows them. */
+static void check_stacks(struct load *load, const uint64_t *stack)
+{
+    uint64_t last = 0;
+    for (uint32_t i = 0; i < load_rows(load); i++) {
+        if (stack[i] != last) load_stack(load, stack[i]);
+        last = stack[i];
+    }
+}
+
+static void leave_operators(struct load *load)
+{
+    struct unheld *u = &load->process->unheld;
+    const uint64_t *time = load_column(load, COL_op_time);
+    if (load->want & WANT_LINKS && !u->is_linked) {
+        const uint64_t *forward = load_column(load, COL_op_forward_thread), *scope = load_column(load, COL_op_scope);
+        for (uint32_t i = 0; i < load_rows(load); i++)
+            u->is_linked |= forward[i] != 0 || scope[i] == TFI_SCOPE_BACKWARD;
+    }
+    if (load->want & WANT_LINKS && load->want & WANT_OPERATOR_DETAILS)
+        check_stacks(load, load_column(load, COL_op_stack));
+    leave(load, time, &u->ops);
+}
+
 /* ---- operators ---- */
 
 struct op_columns {
@@ -55,6 +105,10 @@ static void keep_link(struct load *load, size_t span, int64_t sequence, uint64_t
 void load_operators(struct load *load)
 {
     struct spans *s = &load->process->spans;
+    if (load->want & WANT_UNHELD) {
+        leave_operators(load);
+        return;
+    }
     const uint64_t *name = load_column(load, COL_op_name), *time = load_column(load, COL_op_time);
     const uint64_t *duration = load_column(load, COL_op_duration), *scope = load_column(load, COL_op_scope);
     const uint64_t *sequence = load_column(load, COL_op_sequence), *forward = load_column(load, COL_op_forward_thread);
@@ -145,15 +199,6 @@ struct block_columns {
     const uint64_t *allocator, *time, *address, *bytes, *allocated, *reserved, *device, *stack;
 };
 
-/* Blocks of the host's malloc and mmap are no blocks of torch: only questions about all allocators get them. */
-static bool is_wanted(struct load *load, uint64_t allocator)
-{
-    if (load->want & WANT_BLOCKS) return true;
-    const struct name *name = names_get(load->names, load_name(load, allocator));
-    return !(name->length == 6 && memcmp(name->text, "malloc", 6) == 0) &&
-           !(name->length == 4 && memcmp(name->text, "mmap", 4) == 0);
-}
-
 static void take_blocks(struct load *load, struct blocks *b, const struct block_columns *from)
 {
     blocks_reserve(b, load->group->count);
@@ -176,6 +221,14 @@ static void take_blocks(struct load *load, struct blocks *b, const struct block_
 
 void load_blocks(struct load *load)
 {
+    if (load->want & WANT_UNHELD) {
+        const uint64_t *allocator = load_column(load, COL_memory_allocator);
+        for (uint32_t i = 0; i < load_rows(load); i++)
+            if (!i || allocator[i] != allocator[i - 1])
+                load->process->unheld.has_others |= !is_wanted(load, allocator[i]);
+        leave(load, load_column(load, COL_memory_time), &load->process->unheld.blocks);
+        return;
+    }
     struct block_columns from = {
         load_column(load, COL_memory_allocator), load_column(load, COL_memory_time),
         load_column(load, COL_memory_address),   load_column(load, COL_memory_bytes),

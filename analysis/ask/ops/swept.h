@@ -1,0 +1,9 @@
+/* swept.h - the same rows for a process whose operators and blocks stay in its file, without holding them. */
+#ifndef TFA_OPS_SWEPT_H
+#define TFA_OPS_SWEPT_H
+
+#include "ask/ops/rows.h"
+
+void op_rows_sweep(struct op_rows *rows, const struct process *process);
+
+#endif

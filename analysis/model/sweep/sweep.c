@@ -1,0 +1,374 @@
+/* sweep.c - merges the operators and blocks of a trace's chunks by time.
+ *
+ * A heap has the open chunks, by their next item. A chunk is opened before the first item that is not earlier than the
+ * chunk's first moment. Another thread reads the chunks ahead, in that order.
+ */
+#include "model/sweep/sweep.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/load/load.h"
+
+/* Traces that stay open; a run of more processes is held as before. */
+enum { MOST_DESCRIPTORS = 512, AHEAD = 4 /* chunks */ };
+
+struct place {
+    int64_t first; /* nanoseconds */
+    uint32_t piece;
+    uint32_t op, block;
+};
+
+/* An open chunk. */
+struct open_chunk {
+    int64_t time; /* of its next item */
+    bool at_block;
+    struct swept_op *op;
+    size_t ops, next_op, op_capacity;
+    struct swept_block *block;
+    size_t blocks, next_block, block_capacity;
+    struct open_chunk *next_free;
+};
+
+struct sweep {
+    struct load load;
+    struct clock clock; /* shares the readings of the process's */
+    struct sweep_wants wants;
+    struct place *place;
+    size_t places, next; /* next: the next one to open */
+    bool reads_ahead;
+    pthread_t reader;
+    pthread_mutex_t lock; /* of all that follows up to `unused` */
+    pthread_cond_t changed;
+    struct open_chunk *ready[AHEAD]; /* a ring: that of place `next` is at next % AHEAD */
+    size_t read;                     /* places read so far */
+    bool stops;
+    struct open_chunk *unused;
+    struct open_chunk **heap;
+    size_t open, capacity;
+    bool given; /* the top's next item was given out */
+    uint64_t bad;
+};
+
+bool can_sweep(const struct process *p, const struct trace *trace, unsigned want)
+{
+    return !p->works.table.count && !p->spans.table.count && !p->graphs.nodes && !p->blocks.table.count &&
+           !p->unheld.has_others && !(want & WANT_LINKS && p->unheld.is_linked) &&
+           p->unheld.ops + p->unheld.blocks < UINT32_MAX / 2 && trace->fd < MOST_DESCRIPTORS;
+}
+
+/* ---- sorting a chunk ---- */
+
+static int op_before(const void *a, const void *b)
+{
+    const struct swept_op *x = a, *y = b;
+    int nesting = outer_first(x->start, x->end, y->start, y->end);
+    return nesting ? nesting : by_number(x->order, y->order);
+}
+
+static int block_before(const void *a, const void *b)
+{
+    const struct swept_block *x = a, *y = b;
+    return x->time != y->time ? by_number(x->time, y->time) : by_number(x->order, y->order);
+}
+
+/* Sorts items that are nearly sorted: operators are recorded when they end. Gives up after many moves. */
+static bool insert_all(char *items, size_t count, size_t size, int (*before)(const void *, const void *))
+{
+    char item[sizeof(struct swept_block)];
+    size_t moves = 16 * count;
+    for (size_t i = 1; i < count; i++) {
+        size_t to = i;
+        while (to && moves && before(items + (to - 1) * size, items + i * size) > 0) {
+            to--;
+            moves--;
+        }
+        if (!moves) return false;
+        if (to == i) continue;
+        memcpy(item, items + i * size, size);
+        memmove(items + (to + 1) * size, items + to * size, (i - to) * size);
+        memcpy(items + to * size, item, size);
+    }
+    return true;
+}
+
+static void sort_chunk(struct open_chunk *c)
+{
+    _Static_assert(sizeof(struct swept_op) <= sizeof(struct swept_block), "the buffer of insert_all is large enough");
+    if (!insert_all((char *)c->op, c->ops, sizeof *c->op, op_before)) qsort(c->op, c->ops, sizeof *c->op, op_before);
+    if (!insert_all((char *)c->block, c->blocks, sizeof *c->block, block_before))
+        qsort(c->block, c->blocks, sizeof *c->block, block_before);
+}
+
+/* ---- reading a chunk ---- */
+
+static int64_t ns(struct sweep *s, uint64_t ticks)
+{
+    return clock_ns(&s->clock, ticks);
+}
+
+static void read_ops(struct sweep *s, struct open_chunk *c, uint32_t order)
+{
+    struct load *load = &s->load;
+    const uint64_t *name = load_column(load, COL_op_name), *time = load_column(load, COL_op_time);
+    const uint64_t *duration = load_column(load, COL_op_duration), *flops = load_column(load, COL_op_flops);
+    const uint64_t *shapes = s->wants.op_shapes ? load_column(load, COL_op_shapes) : NULL;
+    const uint64_t *stack = s->wants.op_stacks ? load_column(load, COL_op_stack) : NULL;
+    uint32_t rows = load_rows(load);
+    c->op = mem_grow(c->op, &c->op_capacity, c->ops + rows, sizeof *c->op);
+    for (uint32_t i = 0; i < rows; i++) {
+        c->op[c->ops] = (struct swept_op){.start = ns(s, time[i]),
+                                          .end = ns(s, (uint64_t)load_end(time[i], duration[i])),
+                                          .flops = flops[i],
+                                          .order = order + (uint32_t)c->ops,
+                                          .thread = load->piece->thread,
+                                          .name = load_name(load, name[i]),
+                                          .shapes = shapes ? load_name(load, shapes[i]) : NAME_NONE,
+                                          .stack = stack ? load_stack(load, stack[i]) : NAME_NONE};
+        c->ops++;
+    }
+}
+
+static void read_blocks(struct sweep *s, struct open_chunk *c, uint32_t order)
+{
+    struct load *load = &s->load;
+    const uint64_t *allocator = load_column(load, COL_memory_allocator), *time = load_column(load, COL_memory_time);
+    const uint64_t *address = load_column(load, COL_memory_address), *bytes = load_column(load, COL_memory_bytes);
+    const uint64_t *allocated = load_column(load, COL_memory_allocated),
+                   *reserved = load_column(load, COL_memory_reserved);
+    const uint64_t *device = load_column(load, COL_memory_device);
+    const uint64_t *stack = s->wants.block_stacks ? load_column(load, COL_memory_stack) : NULL;
+    uint32_t rows = load_rows(load);
+    c->block = mem_grow(c->block, &c->block_capacity, c->blocks + rows, sizeof *c->block);
+    for (uint32_t i = 0; i < rows; i++) {
+        c->block[c->blocks] = (struct swept_block){.time = ns(s, time[i]),
+                                                   .bytes = (int64_t)bytes[i],
+                                                   .device = (int64_t)device[i],
+                                                   .address = address[i],
+                                                   .allocated = allocated[i],
+                                                   .reserved = reserved[i],
+                                                   .order = order + (uint32_t)c->blocks,
+                                                   .thread = load->piece->thread,
+                                                   .allocator = load_name(load, allocator[i]),
+                                                   .stack = stack ? load_stack(load, stack[i]) : NAME_NONE};
+        c->blocks++;
+    }
+}
+
+/* Reads the operators and blocks of a chunk that the loading has read before. */
+static void read_place(struct sweep *s, struct open_chunk *c, const struct place *place)
+{
+    struct load *load = &s->load;
+    struct chunk chunk;
+    load->reader.next = place->piece;
+    load->piece = reader_next(&load->reader, &chunk);
+    if (load->piece != &load->trace->piece[place->piece]) {
+        s->bad += load->trace->piece[place->piece].records;
+        return;
+    }
+    for (unsigned g = 0; g < chunk.groups; g++) {
+        struct group *group = load->group = &chunk.group[g];
+        bool is_op = group->number == TFI_KIND_op && s->wants.ops;
+        bool is_block = group->number == TFI_KIND_memory && s->wants.blocks;
+        if (!group->kind || !(is_op || is_block)) continue;
+        group_values(&load->reader.decoder, group, group->kind->time);
+        group_values(&load->reader.decoder, group, group->kind->duration);
+        if (group->damaged) continue; /* the loading counted it */
+        if (is_op) read_ops(s, c, place->op);
+        else read_blocks(s, c, place->block);
+        s->bad += group->damaged ? group->count : 0;
+    }
+    sort_chunk(c);
+}
+
+/* ---- reading ahead ---- */
+
+static void release(struct sweep *s, struct open_chunk *chunk)
+{
+    mem_hold(&s->lock);
+    chunk->next_free = s->unused;
+    s->unused = chunk;
+    mem_release(&s->lock);
+}
+
+static struct open_chunk *read_next(struct sweep *s, size_t place)
+{
+    mem_hold(&s->lock);
+    struct open_chunk *chunk = s->unused;
+    s->unused = chunk ? chunk->next_free : NULL;
+    mem_release(&s->lock);
+    if (!chunk) chunk = mem_zero(1, sizeof *chunk);
+    chunk->ops = chunk->blocks = chunk->next_op = chunk->next_block = 0;
+    read_place(s, chunk, &s->place[place]);
+    return chunk;
+}
+
+static void *read_ahead(void *argument)
+{
+    struct sweep *s = argument;
+    for (size_t place = 0; place < s->places; place++) {
+        struct open_chunk *chunk = read_next(s, place);
+        mem_hold(&s->lock);
+        while (s->read - s->next == AHEAD && !s->stops) pthread_cond_wait(&s->changed, &s->lock);
+        bool stops = s->stops;
+        if (!stops) s->ready[s->read++ % AHEAD] = chunk;
+        pthread_cond_signal(&s->changed);
+        mem_release(&s->lock);
+        if (stops) {
+            release(s, chunk);
+            break;
+        }
+    }
+    return NULL;
+}
+
+/* Waits for the chunk of the next place. */
+static struct open_chunk *take_ready(struct sweep *s)
+{
+    mem_hold(&s->lock);
+    while (s->read == s->next) pthread_cond_wait(&s->changed, &s->lock);
+    struct open_chunk *chunk = s->ready[s->next % AHEAD];
+    s->next++;
+    pthread_cond_signal(&s->changed);
+    mem_release(&s->lock);
+    return chunk;
+}
+
+static void stop_reading(struct sweep *s)
+{
+    if (!s->reads_ahead) return;
+    mem_hold(&s->lock);
+    s->stops = true;
+    pthread_cond_signal(&s->changed);
+    mem_release(&s->lock);
+    pthread_join(s->reader, NULL);
+    while (s->next < s->read) release(s, s->ready[s->next++ % AHEAD]);
+}
+
+/* ---- the heap of open chunks ---- */
+
+/* Finds the time of the chunk's next item; returns false if there is none. */
+static bool look(struct open_chunk *c)
+{
+    bool has_op = c->next_op < c->ops, has_block = c->next_block < c->blocks;
+    c->at_block = has_block && (!has_op || c->block[c->next_block].time < c->op[c->next_op].start);
+    c->time = c->at_block ? c->block[c->next_block].time : has_op ? c->op[c->next_op].start : INT64_MAX;
+    return has_op || has_block;
+}
+
+static bool is_before(const struct open_chunk *x, const struct open_chunk *y)
+{
+    if (x->time != y->time) return x->time < y->time;
+    if (x->at_block != y->at_block) return y->at_block;
+    return (x->at_block ? block_before(&x->block[x->next_block], &y->block[y->next_block])
+                        : op_before(&x->op[x->next_op], &y->op[y->next_op])) < 0;
+}
+
+static void sink(struct sweep *s, size_t at)
+{
+    struct open_chunk *chunk = s->heap[at];
+    for (size_t child; (child = 2 * at + 1) < s->open; at = child) {
+        child += child + 1 < s->open && is_before(s->heap[child + 1], s->heap[child]);
+        if (!is_before(s->heap[child], chunk)) break;
+        s->heap[at] = s->heap[child];
+    }
+    s->heap[at] = chunk;
+}
+
+static void rise(struct sweep *s, size_t at)
+{
+    struct open_chunk *chunk = s->heap[at];
+    for (; at && is_before(chunk, s->heap[(at - 1) / 2]); at = (at - 1) / 2) s->heap[at] = s->heap[(at - 1) / 2];
+    s->heap[at] = chunk;
+}
+
+/* Opens the next place. */
+static void open_place(struct sweep *s)
+{
+    struct open_chunk *chunk = s->reads_ahead ? take_ready(s) : read_next(s, s->next++);
+    if (!look(chunk)) {
+        release(s, chunk);
+        return;
+    }
+    s->heap = mem_grow(s->heap, &s->capacity, s->open + 1, sizeof *s->heap);
+    s->heap[s->open++] = chunk;
+    rise(s, s->open - 1);
+}
+
+/* Steps behind the item that was given out. */
+static void step(struct sweep *s)
+{
+    struct open_chunk *top = s->heap[0];
+    s->given = false;
+    if (top->at_block) top->next_block++;
+    else top->next_op++;
+    if (!look(top)) {
+        release(s, top);
+        s->heap[0] = s->heap[--s->open];
+    }
+    if (s->open) sink(s, 0);
+}
+
+/* ---- interface ---- */
+
+static int by_first(const void *a, const void *b)
+{
+    const struct place *x = a, *y = b;
+    return x->first != y->first ? by_number(x->first, y->first) : by_number(x->piece, y->piece);
+}
+
+struct sweep *sweep_open(const struct process *process, struct names *names, struct sweep_wants wants, bool ahead)
+{
+    const struct unheld *u = &process->unheld;
+    struct sweep *s = mem_zero(1, sizeof *s);
+    s->load.trace = s->load.reader.trace = u->trace;
+    s->load.names = names;
+    s->clock = process->clock;
+    s->wants = wants;
+    s->place = mem_zero(u->count, sizeof *s->place);
+    for (size_t i = 0; i < u->count; i++) {
+        const struct unheld_piece *p = &u->piece[i], *behind = p + 1;
+        bool has_ops = (i + 1 < u->count ? behind->op : u->ops) > p->op;
+        bool has_blocks = (i + 1 < u->count ? behind->block : u->blocks) > p->block;
+        if (!(has_ops && wants.ops) && !(has_blocks && wants.blocks)) continue;
+        s->place[s->places++] = (struct place){ns(s, p->first), p->piece, p->op, p->block};
+    }
+    qsort(s->place, s->places, sizeof *s->place, by_first);
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->changed, NULL);
+    s->reads_ahead = ahead && pthread_create(&s->reader, NULL, read_ahead, s) == 0;
+    return s;
+}
+
+bool sweep_next(struct sweep *s, struct swept *swept)
+{
+    if (s->given) step(s);
+    while (s->next < s->places && (!s->open || s->place[s->next].first <= s->heap[0]->time)) open_place(s);
+    if (!s->open) return false;
+    const struct open_chunk *top = s->heap[0];
+    *swept = (struct swept){.op = top->at_block ? NULL : &top->op[top->next_op],
+                            .block = top->at_block ? &top->block[top->next_block] : NULL};
+    return s->given = true;
+}
+
+uint64_t sweep_close(struct sweep *s)
+{
+    stop_reading(s);
+    uint64_t bad = s->bad;
+    for (size_t i = 0; i < s->open; i++) release(s, s->heap[i]);
+    for (struct open_chunk *next, *at = s->unused; at; at = next) {
+        next = at->next_free;
+        free(at->op);
+        free(at->block);
+        free(at);
+    }
+    reader_free(&s->load.reader);
+    map_free(&s->load.stack_of);
+    shown_frames_free(&s->load.shown_frames);
+    free(s->load.zeros);
+    free(s->heap);
+    free(s->place);
+    free(s);
+    return bad;
+}

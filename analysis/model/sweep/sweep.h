@@ -1,0 +1,50 @@
+/* sweep.h - reads the operators and blocks of a trace once more, in order of time, and holds few of them at once.
+ *
+ * A process of a CPU may have tens of millions of them. With WANT_UNHELD its loading leaves them in the file, and notes
+ * the first moment of each chunk. The sweep opens chunks in the order of these moments. A chunk is held until all of it
+ * was given out: as long as an operator in it lasted. So memory grows with the depth of operators and the number of
+ * threads, not with the length of the run.
+ */
+#ifndef TFA_SWEEP_H
+#define TFA_SWEEP_H
+
+#include "model/model.h"
+
+struct swept_op {
+    int64_t start, end;
+    uint64_t flops;
+    uint32_t order; /* its number in file order */
+    uint32_t thread, name, shapes, stack;
+};
+
+struct swept_block {
+    int64_t time, bytes, device;
+    uint64_t address, allocated, reserved;
+    uint32_t order; /* its number in file order */
+    uint32_t thread, allocator, stack;
+};
+
+/* What to read; other values are 0. */
+struct sweep_wants {
+    bool ops, op_shapes, op_stacks;
+    bool blocks, block_stacks;
+};
+
+struct swept {
+    const struct swept_op *op; /* NULL: it is a block */
+    const struct swept_block *block;
+};
+
+/* True if the process's operators and blocks can stay in the file: there is no work or call of a device to join them
+ * with. */
+bool can_sweep(const struct process *process, const struct trace *trace, unsigned want);
+
+/* `ahead`: a thread of its own reads the file. */
+struct sweep *sweep_open(const struct process *process, struct names *names, struct sweep_wants wants, bool ahead);
+/* Gives the next operator or block, valid until the next call: by time, operators before blocks, of operators the outer
+ * one first, then in file order. Returns false at the end. */
+bool sweep_next(struct sweep *sweep, struct swept *swept);
+/* Returns the number of records that could not be read, although the loading had counted them. */
+uint64_t sweep_close(struct sweep *sweep);
+
+#endif

@@ -1,0 +1,23 @@
+/* unheld.h - where a trace of ours has the operators and blocks that its process does not hold (model/sweep). */
+#ifndef TFA_UNHELD_H
+#define TFA_UNHELD_H
+
+#include "read/trace.h"
+
+/* With WANT_UNHELD: the chunks with operators and blocks that stay in the file, in file order. */
+struct unheld_piece {
+    uint32_t piece;     /* index in trace->piece */
+    uint32_t op, block; /* number of operators and blocks in earlier chunks */
+    uint64_t first;     /* ticks: none of its operators and blocks is earlier */
+};
+
+struct unheld {
+    struct trace *trace; /* open; NULL: the process holds all of its operators and blocks */
+    struct unheld_piece *piece;
+    size_t count, capacity;
+    uint64_t ops, blocks;
+    bool has_others; /* some blocks do not count for the question */
+    bool is_linked;  /* with WANT_LINKS: some operators are backward ones */
+};
+
+#endif
