@@ -11,7 +11,7 @@
 
 #include "base/hash.h"
 #include "write/merged.h"
-#include "write/strict.h"
+#include "read/json_clean.h"
 
 enum { MOST_MEMBER_BYTES = 16 << 20, LABEL_HOST = 64 };
 static const uint64_t LARGE_ID = UINT64_C(1) << 40, HASHED_ID = UINT64_C(1) << 52;
@@ -29,10 +29,10 @@ struct rewriting {
     char *label;  /* "rank 0 on host"; ASCII without quotes */
     struct row *row;
     size_t rows, row_capacity;
-    struct map row_of;         /* by the pid in the input */
-    struct map named;          /* pids of the input that are texts, by hash */
-    uint64_t ids;              /* added to ids */
-    uint64_t most;             /* largest id written, without hashed ones */
+    struct map row_of;    /* by the pid in the input */
+    struct map named;     /* pids of the input that are texts, by hash */
+    uint64_t ids;         /* added to ids */
+    uint64_t most;        /* largest id written, without hashed ones */
     struct strict strict; /* the current event, if it had to be cleaned */
 };
 

@@ -5,7 +5,7 @@
 #include "model/model.h"
 #include "write/out.h"
 #include "write/pftrace/pftrace.h"
-#include "write/strict.h"
+#include "read/json_clean.h"
 
 /* The file. */
 struct pfw {
@@ -19,8 +19,8 @@ struct pfw {
     struct map hashed;  /* index in `hash`, by the name of a text */
     uint64_t *hash;
     size_t hashes, hash_capacity;
-    struct map taken;      /* hashes in use */
-    struct text args;      /* of the current event */
+    struct map taken; /* hashes in use */
+    struct text args; /* of the current event */
     struct strict strict;
     struct map pair_start; /* index in `start`, by the id of a pair that began */
     int64_t *start;

@@ -1,6 +1,6 @@
-/* strict.h - makes the text of a trace valid JSON, for files that other programs read. */
-#ifndef TFA_STRICT_H
-#define TFA_STRICT_H
+/* json_clean.h - makes the text of a trace valid JSON, for files that other programs read. */
+#ifndef TFA_JSON_CLEAN_H
+#define TFA_JSON_CLEAN_H
 
 #include "base/visible.h"
 #include "read/json.h"
