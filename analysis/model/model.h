@@ -13,7 +13,7 @@
 #include "model/io.h"
 #include "model/names.h"
 #include "model/unheld.h"
-#include "model/tensors.h"
+#include "model/memory/tensors.h"
 #include "read/reveals.h"
 #include "read/torch/memory_rows.h"
 #include "read/trace.h"

@@ -1,4 +1,4 @@
-"""Long runs of a CPU: `ops` reads its records in order of time instead of holding them, with equal answers.
+"""test_long_runs - long runs of a CPU: `ops` reads its records in order of time instead of holding them, with equal answers.
 
 A node of a CUDA graph does not change the answer, but makes tfanalyze hold the records. So each trace is written twice, with
 such a node and without one, and both answers must be the same, byte for byte.

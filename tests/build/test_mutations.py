@@ -313,7 +313,7 @@ ROWS = [
         'else if (!tfi_block_known(&blocks, (uintptr_t)block)) report_host', 'else report_host'),
     # Only the newest level of the table of blocks is searched.
     row('older-blocks-are-lost', 'memory.py::test_many_blocks', 'preload/torch/host_blocks.c',
-        '; n-- > 0 && !p;) p = find_in(n, hash, address);', '; n > 0 && !p; n = 0) p = find_in(n - 1, hash, address);'),
+        '; n-- > 0 && !p;) p = find_in(b, n, hash, address);', '; n > 0 && !p; n = 0) p = find_in(b, n - 1, hash, address);'),
     # Allocations of other threads go to the operators of the selected stage.
     row('blocks-of-other-stages', 'ops.py::test_the_library_and_torch_record_the_same[threads-shapes+memory+region-name]', 'analysis/ask/ops/rows.c',
         'outside[i] = !in_stage(', 'outside[i] = false && !in_stage('),

@@ -211,7 +211,7 @@ static void take_inputs(struct building *b, const struct tensor_use *use, const 
 static void take_use(struct building *b, uint32_t index)
 {
     const struct tensor_use *use = &b->process->tensors.use[index];
-    const uint64_t *address = &b->process->tensors.address[use->first];
+    const uint64_t *address = b->process->tensors.address + use->first;
     if (use->role == TENSOR_INPUT) {
         take_inputs(b, use, address);
     } else if (use->role == TENSOR_OUTPUT) {

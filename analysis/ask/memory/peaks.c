@@ -181,7 +181,8 @@ void memory_peaks(struct peak_rows *rows, const struct choice *choice, const str
     for (size_t i = 0; i < MIN(changes->pools, (size_t)MOST_POOLS); i++) {
         bool wanted = list_has(&choice->options->device, changes->pool[i].device);
         if (count[i] && wanted)
-            add_pool(rows, choice, chosen, changes, (uint32_t)i, count[i], changes->pool[i].allocator != allocator || !recorded);
+            add_pool(rows, choice, chosen, changes, (uint32_t)i, count[i],
+                     changes->pool[i].allocator != allocator || !recorded);
     }
     if (recorded) add_recorded(rows, choice, chosen, allocator);
     if (rows->count) qsort(rows->row, rows->count, sizeof *rows->row, by_peak);

@@ -1,5 +1,5 @@
 /* tensors.c - loads the storages of tensors, and the operators that used them. */
-#include "model/tensors.h"
+#include "model/memory/tensors.h"
 
 #include <stdlib.h>
 
