@@ -7,10 +7,15 @@
 
 #include "base/util.h"
 
-void jobs_run(size_t asked, size_t most, void *(*work)(void *), void *argument)
+size_t jobs_count(size_t asked)
 {
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    size_t jobs = MIN(MIN(asked ? asked : (size_t)MAX(processors, 1), (size_t)256), most), started = 0;
+    return MIN(asked ? asked : (size_t)MAX(processors, 1), (size_t)256);
+}
+
+void jobs_run(size_t asked, size_t most, void *(*work)(void *), void *argument)
+{
+    size_t jobs = MIN(jobs_count(asked), most), started = 0;
     pthread_t *thread = mem_zero(jobs, sizeof *thread);
     while (started + 1 < jobs && pthread_create(&thread[started], NULL, work, argument) == 0) started++;
     work(argument);

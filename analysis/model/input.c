@@ -294,6 +294,7 @@ struct work {
     struct inputs *inputs;
     struct model *model;
     const struct reading *reading;
+    unsigned threads; /* for each input */
     atomic_size_t next, finished;
     atomic_ullong done; /* bytes */
 };
@@ -320,15 +321,15 @@ static void read_json_file(struct work *work, struct input *input)
 {
     static const struct {
         const char *kind;
-        bool (*load)(const char *path, enum file_how how, struct names *names, unsigned want, struct process *process,
+        bool (*load)(const char *path, const struct stream_way *way, struct names *names, unsigned want, struct process *process,
                      struct notes *notes, atomic_ullong *done);
     } loaders[] = {[INPUT_KINETO] = {"kineto", load_kineto},
                    [INPUT_DFTRACER] = {"dftracer", load_dftracer},
                    [INPUT_FLIGHT] = {"flight", load_flight},
                    [INPUT_MEMORY] = {"memory", load_memory_rows}};
     process_init(&input->process, input->path, loaders[input->kind].kind);
-    input->process.how = input->how;
-    input->usable = loaders[input->kind].load(input->path, input->how, &work->model->names, work->reading->want,
+    input->process.way = (struct stream_way){.how = input->how, .threads = work->threads};
+    input->usable = loaders[input->kind].load(input->path, &input->process.way, &work->model->names, work->reading->want,
                                               &input->process, &input->notes, &work->done);
     if (!input->usable) {
         process_free(&input->process);
@@ -344,7 +345,7 @@ static void load_tfr_file(struct work *work, struct input *input, unsigned want)
     input->open = true;
     if (input->usable) {
         process_init(&input->process, input->path, input->trace.fd < 0 ? "live" : "tfr");
-        input->process.how = input->how;
+        input->process.way.how = input->how;
         input->process.is_of_reader = input->trace.is_of_reader;
         input->process.clock.shift = input->shift;
         load_tfr(&input->trace, &work->model->names, want, &input->process, &input->notes, &work->done);
@@ -471,6 +472,7 @@ void inputs_read(struct inputs *inputs, struct model *model, const struct readin
 {
     mem_limit(0.75); /* the answer needs memory too */
     struct work work = {.inputs = inputs, .model = model, .reading = reading};
+    work.threads = (unsigned)(jobs_count(reading->jobs) / MAX(inputs->count, 1));
     pthread_t watcher;
     bool watched = isatty(STDERR_FILENO) && pthread_create(&watcher, NULL, show_progress, &work) == 0;
     jobs_run(reading->jobs, inputs->count, work_on, &work);

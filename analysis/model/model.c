@@ -473,7 +473,7 @@ void process_forget(struct process *process)
 {
     struct process kept = {.input = process->input,
                            .path = process->path,
-                           .how = process->how,
+                           .way = process->way,
                            .is_of_reader = process->is_of_reader,
                            .kind = process->kind,
                            .rank = process->rank,

@@ -15,6 +15,7 @@
 #include "model/unheld.h"
 #include "model/memory/tensors.h"
 #include "read/reveals.h"
+#include "read/stream.h"
 #include "read/torch/memory_rows.h"
 #include "read/trace.h"
 
@@ -430,7 +431,7 @@ struct loss {
 struct process {
     size_t input;
     char *path;
-    enum file_how how;                                       /* how to open it */
+    struct stream_way way;                                   /* how to open it, and read it if it is JSON */
     bool is_of_reader;                                       /* recorded by this user, on this host, since its boot */
     const char *kind;                                        /* "tfr", "live", "kineto", "dftracer" */
     int64_t rank, world, pid;                                /* -1: not known */

@@ -146,7 +146,7 @@ static void judge(const struct walk *w, struct notes *notes)
         notes_add(notes, LOSS, "%llu lines are not valid events and were left out%s; the first one is line %llu",
                   (unsigned long long)d->bad, w->too_long ? ", some of them because they are too long" : "",
                   (unsigned long long)d->bad_line);
-    if (!stream_judge(s, notes) && s->gzip_cut && !d->cut)
+    if (!stream_judge(s, notes) && s->file.gzip_cut && !d->cut)
         notes_add(notes, LOSS, "its compressed data end early; the %llu events before the cut were read", events);
     if (!events && !d->bad && !d->cut) notes_add(notes, NOTE, "contains no events");
 }
@@ -160,7 +160,7 @@ static bool read_stream(void *context, struct notes *notes)
     dftracer_scanner_init(&w->scanner);
     read_lines(w);
     dftracer_scanner_free(&w->scanner);
-    d->broken = s->error || s->gzip_damaged || s->gzip_checksum || s->gzip_cut;
+    d->broken = s->file.error || s->file.gzip_damaged || s->file.gzip_checksum || s->file.gzip_cut;
     judge(w, notes);
     if (!d->events && (d->bad || d->cut || !s->total)) {
         notes_add(notes, UNUSABLE, "is not a dftracer trace: %s",
@@ -181,7 +181,8 @@ bool dftracer_read(const char *path, enum file_how how, const struct dftracer_si
 {
     struct walk w = {.sink = sink, .damage = damage, .longest = LONGEST_LINE};
     *damage = (struct dftracer_damage){0};
-    return stream_read(&w.stream, path, how, done, &(struct stream_reading){read_stream, drop, &w}, notes);
+    return stream_read(&w.stream, path, &(struct stream_way){.how = how, .exact = true}, done,
+                       &(struct stream_reading){read_stream, drop, &w, NULL}, notes);
 }
 
 bool dftracer_read_bytes(const void *bytes, size_t length, size_t piece, size_t longest,

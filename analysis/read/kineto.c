@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "read/kineto_ahead.h"
 #include "read/kineto_event.h"
 #include "read/stream.h"
 
@@ -36,6 +37,19 @@ struct walk {
 
 enum outcome { GOOD, CUT, BAD };
 
+static void give_event(struct walk *r, const struct kineto_event *event)
+{
+    bool too_late = (event->has & HAS_TS && (event->ts == INT64_MAX || event->ts == INT64_MIN)) ||
+                    (event->has & HAS_DUR && (event->dur == INT64_MAX || event->dur == INT64_MIN));
+    if (too_late) {
+        r->damage->bad++;
+        return;
+    }
+    r->has_phase |= event->phase != 0;
+    r->damage->events++;
+    if (r->sink->event) r->sink->event(r->sink->context, event);
+}
+
 static enum outcome take_event(struct walk *r, const char **after)
 {
     struct stream *s = &r->stream;
@@ -44,16 +58,17 @@ static enum outcome take_event(struct walk *r, const char **after)
     *after = p ? p : stopped;
     if (!p) /* a cut number may end in its e */
         return s->end - stopped < 3 ? CUT : BAD;
-    bool too_late = (event.has & HAS_TS && (event.ts == INT64_MAX || event.ts == INT64_MIN)) ||
-                    (event.has & HAS_DUR && (event.dur == INT64_MAX || event.dur == INT64_MIN));
-    if (too_late) {
-        r->damage->bad++;
-        return GOOD;
-    }
-    r->has_phase |= event.phase != 0;
-    r->damage->events++;
-    if (r->sink->event) r->sink->event(r->sink->context, &event);
+    give_event(r, &event);
     return GOOD;
+}
+
+/* Takes the events that another thread scanned. The next item begins where it began, so it found the same ones. */
+static void take_ahead(struct walk *r)
+{
+    const struct kineto_scan *scan = r->stream.scan;
+    for (size_t i = 0; i < scan->count; i++) give_event(r, &scan->event[i]);
+    r->stream.scan = NULL;
+    r->stream.at = scan->after;
 }
 
 /* ---- recovery behind invalid JSON ---- */
@@ -177,6 +192,8 @@ static bool read_list(struct walk *r)
         int c = peek(r);
         if (c == ',') {
             r->stream.at++;
+        } else if (r->stream.scan && r->stream.at == r->stream.scan_at) {
+            take_ahead(r);
         } else if (c == ']') {
             r->stream.at++;
             return true;
@@ -276,7 +293,7 @@ static void read_object(struct walk *r)
 
 static void judge_file(const struct walk *r, struct notes *notes)
 {
-    if (!stream_judge(&r->stream, notes) && r->stream.gzip_cut && !r->damage->cut)
+    if (!stream_judge(&r->stream, notes) && r->stream.file.gzip_cut && !r->damage->cut)
         notes_add(notes, LOSS, "is cut at its end: the JSON is complete, but its checksum is missing");
 }
 
@@ -354,10 +371,11 @@ static bool read_stream(void *context, struct notes *notes)
     *r->damage = (struct kineto_damage){0};
     scanner_init(&r->scanner);
     read_all(r);
-    r->damage->broken =
-        r->nonsense || r->stream.error || r->stream.gzip_damaged || r->stream.gzip_checksum || r->stream.gzip_cut;
+    const struct unpack *file = &r->stream.file;
+    r->damage->broken = r->nonsense || file->error || file->gzip_damaged || file->gzip_checksum || file->gzip_cut;
+    r->damage->in_doubt = stream_in_doubt(&r->stream);
     scanner_free(&r->scanner);
-    return notes && judge(r, notes);
+    return notes && !r->damage->in_doubt && judge(r, notes);
 }
 
 static void drop(void *context)
@@ -366,11 +384,14 @@ static void drop(void *context)
     scanner_free(&r->scanner);
 }
 
-bool kineto_read(const char *path, enum file_how how, const struct kineto_sink *sink, struct kineto_damage *damage,
-                 struct notes *notes, atomic_ullong *done)
+bool kineto_read(const char *path, const struct stream_way *way, const struct kineto_sink *sink,
+                 struct kineto_damage *damage, struct notes *notes, atomic_ullong *done)
 {
     struct walk r = {.sink = sink, .damage = damage, .largest = LARGEST_EVENT};
-    return stream_read(&r.stream, path, how, done, &(struct stream_reading){read_stream, drop, &r}, notes);
+    struct kineto_scanner scanner = {0};
+    scanner_init(&scanner);
+    struct stream_ahead ahead = kineto_ahead(&scanner);
+    return stream_read(&r.stream, path, way, done, &(struct stream_reading){read_stream, drop, &r, &ahead}, notes);
 }
 
 bool kineto_read_bytes(const struct kineto_bytes *bytes, const struct kineto_sink *sink, struct kineto_damage *damage,
@@ -405,7 +426,7 @@ enum kineto_kind kineto_probe(const char *path, enum file_how how)
     struct kineto_damage damage = {0};
     static const struct kineto_sink none;
     struct walk r = {.sink = &none, .damage = &damage, .largest = LARGEST_MEMBER, .only_look = true};
-    bool open = stream_open(&r.stream, path, how, false, NULL, &why);
+    bool open = stream_open(&r.stream, path, &(struct stream_way){.how = how, .exact = true}, NULL, &why);
     if (open) read_stream(&r, NULL);
     stream_close(&r.stream);
     bool has_begun = !open || !r.stream.total || (damage.cut && !r.has_events); /* reading it later reports the cut */

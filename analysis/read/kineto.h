@@ -10,6 +10,7 @@
 
 #include "base/file_in.h"
 #include "read/json.h"
+#include "read/stream.h"
 #include "read/trace.h"
 
 enum kineto_has {
@@ -53,12 +54,13 @@ struct kineto_damage {
     bool cut;        /* the file ends too early */
     uint64_t cut_at; /* bytes of JSON read up to the cut */
     bool broken;     /* the file is damaged in another way */
+    bool in_doubt;   /* read it again with way->exact: this reading does not count, and has added no notes */
 };
 
 /* Returns false if the file is unusable (not a trace, cannot be opened); a note gives the reason. Damage adds notes
  * too, and the sink gets the valid part. `done` counts bytes of the file, for the progress line. */
-bool kineto_read(const char *path, enum file_how how, const struct kineto_sink *sink, struct kineto_damage *damage,
-                 struct notes *notes, atomic_ullong *done);
+bool kineto_read(const char *path, const struct stream_way *way, const struct kineto_sink *sink,
+                 struct kineto_damage *damage, struct notes *notes, atomic_ullong *done);
 
 /* A trace in memory, read without a thread and in small pieces. */
 struct kineto_bytes {

@@ -221,6 +221,7 @@ static void resolve_escapes(struct kineto_scanner *s, struct kineto_event *event
             to += texts[i]->length;
         }
     }
+    s->scratch.length = (size_t)(to - s->scratch.data);
 }
 
 const char *scan_event(struct kineto_scanner *s, const char *p, struct kineto_event *event, const char **stopped)

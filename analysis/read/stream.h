@@ -3,62 +3,85 @@
  * A separate thread reads and inflates a few blocks ahead. The window [at, end) belongs to the parser. The parser
  * advances `at`; stream_more keeps the remaining bytes and appends to them. A zero and then quotes, STREAM_PAD bytes
  * in all, follow `end`, so that scanning needs no other bound. Only kept bytes are ever copied.
+ *
+ * More threads may scan blocks ahead of the parser. They guess where a block's first item begins; the parser uses what
+ * they found only if it comes to that very place by itself, so that it never matters whether the guess was right.
  */
 #ifndef TFA_STREAM_H
 #define TFA_STREAM_H
 
 #include <pthread.h>
-#include <stdatomic.h>
-#include <zlib.h>
 
 #include "base/file_in.h"
 #include "read/trace.h"
+#include "read/unpack.h"
 
 enum { STREAM_PAD = 64 };
+enum { STREAM_BLOCK = 256 << 10, STREAM_CARRY = 64 << 10 }; /* most bytes of a block, and those moved in front of it */
 
 struct stream_block {
-    char *memory; /* room for kept bytes, then the data */
+    char *memory; /* room for kept bytes and those of the block before, then the data */
+    char *data;
     size_t length;
+    bool is_scanned;
+    void *scan; /* what was found ahead */
 };
 
-enum { STREAM_BLOCKS = 4 };
+/* How to scan blocks ahead of the parser. Both functions run on any thread and allocate no memory. */
+struct stream_ahead {
+    size_t size; /* of what is found in a block */
+    const void *shared;
+    /* Returns the last place where an item seems to begin, NULL if there is none. The next block begins there. */
+    char *(*last_start)(const void *shared, char *at, const char *end);
+    /* Scans items from `at` on, as far as they are whole. */
+    void (*scan)(const void *shared, char *at, const char *end, void *found);
+};
+
+/* How to open a file and read it. */
+struct stream_way {
+    enum file_how how;
+    bool exact;       /* inflate with zlib alone (unpack_file) */
+    unsigned threads; /* that may parse it, besides the one that inflates; 0 means 1 */
+};
+
+enum { STREAM_BLOCKS = 4, STREAM_MOST_THREADS = 6, STREAM_MOST_BLOCKS = STREAM_BLOCKS + 2 * STREAM_MOST_THREADS };
 
 struct stream {
     char *at, *end;
     uint64_t total; /* bytes handed out, up to `end` */
-    /* Faults of the file; complete once stream_more has returned false. */
-    bool is_gzip;
-    bool gzip_cut, gzip_damaged, gzip_checksum, gzip_trailing;
-    uint64_t fault_at; /* offset in the file of the last fault */
-    int error;         /* errno of the failed read */
+    /* What was scanned ahead, NULL if nothing; it begins at the start of the block, which may be where `at` is. */
+    void *scan;
+    const char *scan_at;
+    struct unpack file; /* its faults are complete once stream_more has returned false */
     /* The rest is private to stream.c. */
-    int fd;                /* -1: the bytes are in memory */
-    uint64_t size_of_file; /* when it was opened */
     size_t block_size, room;
     size_t most; /* most bytes worth keeping; beyond, the window grows in small steps */
-    atomic_ullong *done;
-    z_stream z;
-    bool z_ready, finished;
-    bool in_member; /* of the gzip file */
-    uint32_t crc, size;
-    char *raw; /* buffer for compressed bytes, of a file */
-    uint64_t file_bytes;
-    struct stream_block block[STREAM_BLOCKS];
+    bool is_open;
+    struct stream_block block[STREAM_MOST_BLOCKS];
+    size_t blocks;      /* of the ring */
     bool in_block;      /* the window is in the block before `taken` */
-    size_t made, taken; /* blocks so far; a ring index is this modulo STREAM_BLOCKS */
+    size_t made, taken; /* blocks so far; a ring index is this modulo `blocks` */
+    size_t claimed;     /* blocks that somebody scans or has scanned */
     size_t given_back;
     char *big; /* the window, if the kept bytes exceed the room before a block */
     size_t big_size;
+    const struct stream_ahead *ahead; /* NULL: nothing is scanned ahead */
+    char *carry;                      /* bytes behind the last start of an item of the block made last */
+    size_t carried;
     bool threaded, stop;
-    pthread_t thread;
+    pthread_t thread, scanner[STREAM_MOST_THREADS];
+    size_t scanners;
     pthread_mutex_t lock;
-    pthread_cond_t changed;
+    pthread_cond_t changed, has_room;
 };
 
 /* Returns false with the reason in *why. `done` counts bytes of the file and may be NULL. The caller calls
  * stream_close() in both cases. */
-bool stream_open(struct stream *stream, const char *path, enum file_how how, bool threaded, atomic_ullong *done,
+bool stream_open(struct stream *stream, const char *path, const struct stream_way *way, atomic_ullong *done,
                  const char **why);
+/* Starts the thread that inflates and, if `ahead` is not NULL, those that scan. Without this call the parser's thread
+ * inflates. */
+void stream_start(struct stream *stream, const struct stream_way *way, const struct stream_ahead *ahead);
 /* Reads from memory. The bytes must stay valid until stream_close(). A block has `piece` bytes, at most as many as
  * one of a file. */
 void stream_open_memory(struct stream *stream, const void *bytes, size_t length, size_t piece);
@@ -77,10 +100,13 @@ struct stream_reading {
     bool (*read)(void *context, struct notes *notes);
     void (*drop)(void *context);
     void *context;
+    const struct stream_ahead *ahead; /* may be NULL */
 };
 /* Opens a file, reads it, and closes it. Returns the result of `read`; false with a note if it can't be opened. */
-bool stream_read(struct stream *stream, const char *path, enum file_how how, atomic_ullong *done,
+bool stream_read(struct stream *stream, const char *path, const struct stream_way *way, atomic_ullong *done,
                  const struct stream_reading *reading, struct notes *notes);
+/* Tells whether the compressed data had a fault, so that zlib may have read other bytes (struct stream_way). */
+bool stream_in_doubt(const struct stream *stream);
 /* Notes the fault of the file, if it has one other than a cut, of which its contents tell more. True if it has. */
 bool stream_judge(const struct stream *stream, struct notes *notes);
 

@@ -262,7 +262,7 @@ bool export_kineto(struct targets *targets, const struct selection *chosen, cons
         copy.places = kineto_places_open(&chosen->model->names, process, attribution);
         find_targets(&copy);
     }
-    bool read = kineto_read(process->path, process->how, &sink, &damage, &notes, &done);
+    bool read = kineto_read(process->path, &process->way, &sink, &damage, &notes, &done);
     if (!read && !notes_have(&chosen->inputs->input[process->input].notes, UNUSABLE))
         complain(process->path, "cannot be read a second time");
     end_targets(&copy);

@@ -190,7 +190,7 @@ void hta_rows_take(struct diff_taken *taken, struct names *names, const struct p
     struct kineto_damage damage;
     struct notes notes = {0};
     if (!is_of_kineto(process)) return;
-    kineto_read(process->path, process->how, &sink, &damage, &notes, NULL);
+    kineto_read(process->path, &process->way, &sink, &damage, &notes, NULL);
     notes_free(&notes); /* loading has said them */
     round_times(&rows);
     find_steps(&rows, taken);

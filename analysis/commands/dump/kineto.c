@@ -154,7 +154,7 @@ void dump_kineto(struct session *session, const struct process *process, int64_t
     struct kineto_damage damage;
     struct notes notes = {0};
     atomic_ullong done = 0;
-    kineto_read(process->path, process->how, &sink, &damage, &notes, &done); /* the first pass reported the damage */
+    kineto_read(process->path, &process->way, &sink, &damage, &notes, &done); /* the first pass reported the damage */
     notes_free(&notes);
     dump_choice_free(&dump.chosen);
     text_free(&dump.clean);

@@ -555,14 +555,14 @@ static bool load_end(struct dftracer_load *load, bool usable, const struct dftra
     return usable;
 }
 
-bool load_dftracer(const char *path, enum file_how how, struct names *names, unsigned want, struct process *process,
+bool load_dftracer(const char *path, const struct stream_way *way, struct names *names, unsigned want, struct process *process,
                    struct notes *notes, atomic_ullong *done)
 {
     struct dftracer_load load = {.names = names, .process = process, .want = want};
     const struct dftracer_sink sink = {&load, on_event};
     struct dftracer_damage damage;
     load_begin(&load);
-    bool usable = dftracer_read(path, how, &sink, &damage, notes, done);
+    bool usable = dftracer_read(path, way->how, &sink, &damage, notes, done);
     return load_end(&load, usable, &damage, notes);
 }
 

@@ -261,11 +261,11 @@ bool load_flight_bytes(const char *bytes, size_t length, const char *path, struc
     return load(root, why, path, names, process, notes);
 }
 
-bool load_flight(const char *path, enum file_how how, struct names *names, unsigned want, struct process *process,
+bool load_flight(const char *path, const struct stream_way *way, struct names *names, unsigned want, struct process *process,
                  struct notes *notes, atomic_ullong *done)
 {
     char *why;
-    json_t *root = flight_read(path, how, &why);
+    json_t *root = flight_read(path, way->how, &why);
     (void)want; /* a dump has collectives only */
     bool usable = load(root, why, path, names, process, notes);
     atomic_fetch_add_explicit(done, process->collectives.count, memory_order_relaxed);

@@ -546,15 +546,31 @@ static bool load_end(struct kineto_load *load, bool usable, const struct kineto_
     return usable;
 }
 
-bool load_kineto(const char *path, enum file_how how, struct names *names, unsigned want, struct process *process,
-                 struct notes *notes, atomic_ullong *done)
+/* Returns false if the reading does not count (kineto.h). */
+static bool load_once(const char *path, struct names *names, unsigned want, struct process *process,
+                      struct notes *notes, atomic_ullong *done, bool *usable)
 {
     struct kineto_load load = {.names = names, .process = process, .want = want};
     const struct kineto_sink sink = {&load, on_event, on_member};
     struct kineto_damage damage;
     load_begin(&load);
-    bool usable = kineto_read(path, how, &sink, &damage, notes, done);
-    return load_end(&load, usable, &damage, notes);
+    *usable = kineto_read(path, &process->way, &sink, &damage, notes, done);
+    *usable = load_end(&load, *usable, &damage, notes);
+    return !damage.in_doubt;
+}
+
+bool load_kineto(const char *path, const struct stream_way *way, struct names *names, unsigned want,
+                 struct process *process, struct notes *notes, atomic_ullong *done)
+{
+    bool usable;
+    if (load_once(path, names, want, process, notes, done, &usable)) return usable;
+    struct stream_way exact = {.how = way->how, .exact = true, .threads = way->threads};
+    const char *kind = process->kind;
+    process_free(process);
+    process_init(process, path, kind);
+    process->way = exact;
+    load_once(path, names, want, process, notes, done, &usable);
+    return usable;
 }
 
 bool load_kineto_bytes(const struct kineto_bytes *bytes, struct names *names, unsigned want, struct process *process,

@@ -25,7 +25,7 @@ static void on_row(void *context, const struct memory_row *row)
     p->memory_row[p->memory_rows++] = *row;
 }
 
-bool load_memory_rows(const char *path, enum file_how how, struct names *names, unsigned want, struct process *process,
+bool load_memory_rows(const char *path, const struct stream_way *way, struct names *names, unsigned want, struct process *process,
                       struct notes *notes, atomic_ullong *done)
 {
     static const char *const actions[NR_ACTIONS] = {[ACTION_PREEXISTING] = "preexisting",
@@ -36,7 +36,7 @@ bool load_memory_rows(const char *path, enum file_how how, struct names *names, 
     const struct memory_rows_sink sink = {&counting, on_row};
     struct memory_rows_damage damage;
     (void)names; /* rows have no names */
-    bool usable = memory_rows_read(path, how, &sink, &damage, notes, done);
+    bool usable = memory_rows_read(path, way->how, &sink, &damage, notes, done);
     for (unsigned i = ACTION_PREEXISTING; i < NR_ACTIONS; i++)
         if (counting.of_action[i]) process_count(process, i, actions[i], counting.of_action[i]);
     process->clock.has_axis = true;

@@ -131,7 +131,7 @@ static void judge(const struct walk *w, struct notes *notes)
     if (d->bad)
         notes_add(notes, LOSS, "%llu items are no rows [time, action, bytes, category] and were left out",
                   (unsigned long long)d->bad);
-    if (!stream_judge(s, notes) && s->gzip_cut && !d->cut)
+    if (!stream_judge(s, notes) && s->file.gzip_cut && !d->cut)
         notes_add(notes, LOSS, "its compressed data end early; the %llu rows before the cut were read", rows);
 }
 
@@ -142,7 +142,7 @@ static bool read_stream(void *context, struct notes *notes)
     struct memory_rows_damage *d = w->damage;
     w->stream.most = LONGEST;
     read_list(w);
-    d->broken = s->error || s->gzip_damaged || s->gzip_checksum || s->gzip_cut;
+    d->broken = s->file.error || s->file.gzip_damaged || s->file.gzip_checksum || s->file.gzip_cut;
     judge(w, notes);
     if (d->rows || !(d->bad || d->cut)) return true;
     notes_add(notes, UNUSABLE, "has no rows of torch's memory timeline, [time, action, bytes, category]");
@@ -160,7 +160,8 @@ bool memory_rows_read(const char *path, enum file_how how, const struct memory_r
 {
     struct walk w = {.sink = sink, .damage = damage};
     *damage = (struct memory_rows_damage){0};
-    return stream_read(&w.stream, path, how, done, &(struct stream_reading){read_stream, drop, &w}, notes);
+    return stream_read(&w.stream, path, &(struct stream_way){.how = how, .exact = true}, done,
+                       &(struct stream_reading){read_stream, drop, &w, NULL}, notes);
 }
 
 bool memory_rows_read_bytes(const void *bytes, size_t length, size_t piece, const struct memory_rows_sink *sink,

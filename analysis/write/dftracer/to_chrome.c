@@ -204,7 +204,7 @@ bool export_dftracer_events(const struct selection *chosen, const struct process
         map_put(&copy.serial_of, hash_numbers((uint64_t)process->thread[i].pid, process->thread[i].tid),
                 process->thread[i].serial);
     if (taker->begin) taker->begin(taker->context, process, process->pid);
-    bool read = dftracer_read(process->path, process->how, &sink, &damage, &notes, &done);
+    bool read = dftracer_read(process->path, process->way.how, &sink, &damage, &notes, &done);
     if (taker->end) taker->end(taker->context);
     if (!read && !notes_have(&chosen->inputs->input[process->input].notes, UNUSABLE))
         complain(process->path, "cannot be read a second time");
