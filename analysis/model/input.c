@@ -321,16 +321,16 @@ static void read_json_file(struct work *work, struct input *input)
 {
     static const struct {
         const char *kind;
-        bool (*load)(const char *path, const struct stream_way *way, struct names *names, unsigned want, struct process *process,
-                     struct notes *notes, atomic_ullong *done);
+        bool (*load)(const char *path, const struct stream_way *way, struct names *names, unsigned want,
+                     struct process *process, struct notes *notes, atomic_ullong *done);
     } loaders[] = {[INPUT_KINETO] = {"kineto", load_kineto},
                    [INPUT_DFTRACER] = {"dftracer", load_dftracer},
                    [INPUT_FLIGHT] = {"flight", load_flight},
                    [INPUT_MEMORY] = {"memory", load_memory_rows}};
     process_init(&input->process, input->path, loaders[input->kind].kind);
     input->process.way = (struct stream_way){.how = input->how, .threads = work->threads};
-    input->usable = loaders[input->kind].load(input->path, &input->process.way, &work->model->names, work->reading->want,
-                                              &input->process, &input->notes, &work->done);
+    input->usable = loaders[input->kind].load(input->path, &input->process.way, &work->model->names,
+                                              work->reading->want, &input->process, &input->notes, &work->done);
     if (!input->usable) {
         process_free(&input->process);
         return;

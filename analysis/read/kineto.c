@@ -360,8 +360,9 @@ static void read_all(struct walk *r)
         r->is_list = true;
         r->ended = read_list(r);
     }
-    while (r->ended && !r->only_look && peek(r) >= 0) /* reads on to find faults at the end of the file */
+    do { /* reads on to find faults behind the part that was understood */
         r->stream.at = r->stream.end;
+    } while (!r->only_look && more(r));
 }
 
 static bool read_stream(void *context, struct notes *notes)

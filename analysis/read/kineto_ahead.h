@@ -11,8 +11,8 @@ enum { KINETO_AHEAD = (STREAM_BLOCK + STREAM_CARRY) / 64 };
 struct kineto_scan {
     struct kineto_event event[KINETO_AHEAD];
     size_t count;
-    char *after;                               /* behind the last one */
-    char texts[STREAM_BLOCK + STREAM_CARRY];   /* unescaped ones */
+    char *after;                             /* behind the last one */
+    char texts[STREAM_BLOCK + STREAM_CARRY]; /* unescaped ones */
 };
 
 /* The scanner is only read, and lasts as long as the reading. */

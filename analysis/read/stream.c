@@ -224,8 +224,7 @@ bool stream_open(struct stream *s, const char *path, const struct stream_way *wa
                  const char **why)
 {
     struct stat status;
-    *s = (struct stream){
-        .at = nothing, .end = nothing, .block_size = STREAM_BLOCK, .room = ROOM, .most = SIZE_MAX / 2};
+    *s = (struct stream){.at = nothing, .end = nothing, .block_size = STREAM_BLOCK, .room = ROOM, .most = SIZE_MAX / 2};
     s->file.fd = file_open(path, way->how, &status, why);
     if (s->file.fd < 0) return false;
     s->is_open = true;
@@ -248,8 +247,7 @@ void stream_start(struct stream *s, const struct stream_way *way, const struct s
     pthread_cond_init(&s->has_room, NULL);
     s->threaded = pthread_create(&s->thread, NULL, make_blocks, s) == 0;
     if (!s->threaded) s->ahead = NULL;
-    while (s->ahead && s->scanners + 1 < threads &&
-           pthread_create(&s->scanner[s->scanners], NULL, scan_blocks, s) == 0)
+    while (s->ahead && s->scanners + 1 < threads && pthread_create(&s->scanner[s->scanners], NULL, scan_blocks, s) == 0)
         s->scanners++;
 }
 

@@ -555,8 +555,8 @@ static bool load_end(struct dftracer_load *load, bool usable, const struct dftra
     return usable;
 }
 
-bool load_dftracer(const char *path, const struct stream_way *way, struct names *names, unsigned want, struct process *process,
-                   struct notes *notes, atomic_ullong *done)
+bool load_dftracer(const char *path, const struct stream_way *way, struct names *names, unsigned want,
+                   struct process *process, struct notes *notes, atomic_ullong *done)
 {
     struct dftracer_load load = {.names = names, .process = process, .want = want};
     const struct dftracer_sink sink = {&load, on_event};

@@ -261,8 +261,8 @@ bool load_flight_bytes(const char *bytes, size_t length, const char *path, struc
     return load(root, why, path, names, process, notes);
 }
 
-bool load_flight(const char *path, const struct stream_way *way, struct names *names, unsigned want, struct process *process,
-                 struct notes *notes, atomic_ullong *done)
+bool load_flight(const char *path, const struct stream_way *way, struct names *names, unsigned want,
+                 struct process *process, struct notes *notes, atomic_ullong *done)
 {
     char *why;
     json_t *root = flight_read(path, way->how, &why);

@@ -25,8 +25,8 @@ static void on_row(void *context, const struct memory_row *row)
     p->memory_row[p->memory_rows++] = *row;
 }
 
-bool load_memory_rows(const char *path, const struct stream_way *way, struct names *names, unsigned want, struct process *process,
-                      struct notes *notes, atomic_ullong *done)
+bool load_memory_rows(const char *path, const struct stream_way *way, struct names *names, unsigned want,
+                      struct process *process, struct notes *notes, atomic_ullong *done)
 {
     static const char *const actions[NR_ACTIONS] = {[ACTION_PREEXISTING] = "preexisting",
                                                     [ACTION_CREATE] = "create",
