@@ -15,7 +15,7 @@
 #include "model/unheld.h"
 #include "model/memory/tensors.h"
 #include "read/reveals.h"
-#include "read/stream.h"
+#include "read/stream/stream.h"
 #include "read/torch/memory_rows.h"
 #include "read/trace.h"
 

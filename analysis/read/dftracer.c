@@ -12,7 +12,7 @@
 #include <zlib.h>
 
 #include "read/dftracer_event.h"
-#include "read/stream.h"
+#include "read/stream/stream.h"
 
 enum { LOOKED_AT = 65536, LONGEST_LINE = 16 << 20 };
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "read/json_strict.h"
-#include "read/stream.h"
+#include "read/stream/stream.h"
 
 enum { MOST_LEVELS = 2 };
 

@@ -12,7 +12,7 @@
 
 #include "read/kineto_ahead.h"
 #include "read/kineto_event.h"
-#include "read/stream.h"
+#include "read/stream/stream.h"
 
 enum { LARGEST_MEMBER = 16 << 20 };
 static const size_t LARGEST_EVENT = (size_t)256 << 20;

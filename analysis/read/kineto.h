@@ -10,7 +10,7 @@
 
 #include "base/file_in.h"
 #include "read/json.h"
-#include "read/stream.h"
+#include "read/stream/stream.h"
 #include "read/trace.h"
 
 enum kineto_has {

@@ -3,7 +3,7 @@
 #define TFA_KINETO_AHEAD_H
 
 #include "read/kineto_event.h"
-#include "read/stream.h"
+#include "read/stream/stream.h"
 
 /* More events in a block are left to the reader. */
 enum { KINETO_AHEAD = (STREAM_BLOCK + STREAM_CARRY) / 64 };

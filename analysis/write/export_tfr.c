@@ -14,7 +14,7 @@
 
 #include "ask/stages/order.h"
 #include "model/join.h"
-#include "read/stream.h"
+#include "read/stream/stream.h"
 #include "write/export_kineto.h"
 #include "write/merged.h"
 #include "write/values.h"

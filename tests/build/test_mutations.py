@@ -167,11 +167,11 @@ ROWS = [
         'json_number(p, 3, &number);',
         'json_number(p, 2, &number);'),
     # Only the first part of a trace that was packed in pieces is read.
-    row('gzip-members-forgotten', 'kineto.py::test_gzip[trace.json.gz-two members]', 'analysis/read/stream.c',
+    row('gzip-members-forgotten', 'kineto.py::test_gzip[trace.json.gz-two members]', 'analysis/read/stream/stream.c',
         'if (c == 0x1f) {',
         'if (c == 0x1e) {'),
     # A damaged gzip file is answered as if it were whole.
-    row('checksum-of-gzip-ignored', 'kineto_bad.py::test_wrong_checksum', 'analysis/read/stream.c',
+    row('checksum-of-gzip-ignored', 'kineto_bad.py::test_wrong_checksum', 'analysis/read/stream/stream.c',
         'crc != s->crc || size != s->size',
         'size != s->size'),
     # Characters outside the basic plane turn into others.

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "read/igzip.h"
+#include "read/stream/igzip.h"
 
 enum { SIZE = 300000, ROOM = 400000, BEHIND = 12 };
 

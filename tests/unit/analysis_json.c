@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "read/json.h"
-#include "read/stream.h"
+#include "read/stream/stream.h"
 
 /* Returns a text with the padding that the scanner needs: a zero and quotes. */
 static char *padded(const char *text)

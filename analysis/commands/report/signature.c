@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "read/json.h"
-#include "read/stream.h"
+#include "read/stream/stream.h"
 #include "utf8.h"
 
 /* ---- choosing ---- */

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "read/stream.h"
+#include "read/stream/stream.h"
 
 enum { MOST_DIMS = 32, CONV_DIMS = 4, CONV_PAIR = 2 };
 

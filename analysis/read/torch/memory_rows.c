@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "read/json.h"
-#include "read/stream.h"
+#include "read/stream/stream.h"
 
 enum { LONGEST = 512, LOOKED_AT = 4096 };
 

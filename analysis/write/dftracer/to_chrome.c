@@ -11,7 +11,7 @@
 #include "ask/dump_choice.h"
 #include "base/hash.h"
 #include "model/load/kineto.h"
-#include "read/stream.h"
+#include "read/stream/stream.h"
 
 /* ---- one event ---- */
 

@@ -1,5 +1,5 @@
 /* unpack.c - inflates with zlib or igzip, and checks lengths and checksums itself. */
-#include "read/unpack.h"
+#include "read/stream/unpack.h"
 
 #include <errno.h>
 #include <stdlib.h>

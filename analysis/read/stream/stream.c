@@ -4,7 +4,7 @@
  * at a time owns a block. The inflating thread writes the file's faults before it makes the last block, and the parser
  * reads them after taking it. The parser scans too while it waits, so that no thread sleeps while there is work.
  */
-#include "read/stream.h"
+#include "read/stream/stream.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -14,7 +14,7 @@
 
 #include "base/file_in.h"
 #include "read/trace.h"
-#include "read/unpack.h"
+#include "read/stream/unpack.h"
 
 enum { STREAM_PAD = 64 };
 enum { STREAM_BLOCK = 256 << 10, STREAM_CARRY = 64 << 10 }; /* most bytes of a block, and those moved in front of it */

@@ -5,7 +5,7 @@
  * and must clear just those members that it clears there; a state with another layout never gets further. Then a small
  * stream is inflated in pieces. Each state lies in twice the memory that it needs.
  */
-#include "read/igzip.h"
+#include "read/stream/igzip.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <zlib.h>
 
-#include "read/igzip.h"
+#include "read/stream/igzip.h"
 
 struct unpack {
     /* Faults of the file; complete once unpack_read has returned 0. */
