@@ -167,13 +167,13 @@ ROWS = [
         'json_number(p, 3, &number);',
         'json_number(p, 2, &number);'),
     # Only the first part of a trace that was packed in pieces is read.
-    row('gzip-members-forgotten', 'kineto.py::test_gzip[trace.json.gz-two members]', 'analysis/read/stream/stream.c',
+    row('gzip-members-forgotten', 'kineto.py::test_gzip[trace.json.gz-two members]', 'analysis/read/stream/unpack.c',
         'if (c == 0x1f) {',
         'if (c == 0x1e) {'),
     # A damaged gzip file is answered as if it were whole.
-    row('checksum-of-gzip-ignored', 'kineto_bad.py::test_wrong_checksum', 'analysis/read/stream/stream.c',
-        'crc != s->crc || size != s->size',
-        'size != s->size'),
+    row('checksum-of-gzip-ignored', 'kineto_bad.py::test_wrong_checksum', 'analysis/read/stream/unpack.c',
+        'crc != u->crc || size != u->size',
+        'size != u->size'),
     # Characters outside the basic plane turn into others.
     row('surrogates-not-paired', 'kineto.py::test_names[escaped-pair]', 'analysis/read/json.c',
         'c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);',
