@@ -1,6 +1,7 @@
 /* file_in.c - opens regular files for reading, and refuses everything else without waiting for it. */
 #include "base/file_in.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +47,11 @@ int file_open_at(int directory, const char *name, enum file_how how, struct stat
 int file_open(const char *path, enum file_how how, struct stat *status, const char **why)
 {
     return file_open_at(AT_FDCWD, path, how, status, why);
+}
+
+void *file_library(const char *soname)
+{
+    return strchr(soname, '/') ? NULL : dlopen(soname, RTLD_NOW | RTLD_LOCAL);
 }
 
 ssize_t file_read(int fd, char *to, size_t room)

@@ -22,6 +22,9 @@ enum file_how {
 /* Returns a descriptor to read from, or -1 with the reason in *why. `directory` is a descriptor or AT_FDCWD. */
 int file_open_at(int directory, const char *name, enum file_how how, struct stat *status, const char **why);
 int file_open(const char *path, enum file_how how, struct stat *status, const char **why);
+/* Loads a library of the system by its soname, which the program itself knows: nothing that was read may name one.
+ * Returns NULL if there is none. */
+void *file_library(const char *soname);
 /* Reads the first bytes of a file, up to `room`. Returns their number; -1: it cannot be read, errno has the reason. */
 ssize_t file_read(int fd, char *to, size_t room);
 /* Returns the bytes of a file that is no larger than `most`, with a zero behind them; the caller frees them. NULL:

@@ -17,7 +17,6 @@
 #include "read/reveals.h"
 #include "read/stream/stream.h"
 #include "read/torch/memory_rows.h"
-#include "read/trace.h"
 
 enum want {
     WANT_RANGES = 1,

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/util.h"
+#include "base/file_in.h"
 
 enum { BLOCK_FINISH = 5, END_INPUT = 1, OUT_OVERFLOW = 2, PATTERN = 0xa5 };
 
@@ -122,7 +122,7 @@ static bool inflates(struct igzip *igzip)
 static void find_library(void)
 {
     static struct igzip tried; /* not allocated: nothing may jump out of pthread_once */
-    void *library = dlopen("libisal.so.2", RTLD_NOW | RTLD_LOCAL);
+    void *library = file_library("libisal.so.2");
     if (!library) return;
     *(void **)&library_init = dlsym(library, "isal_inflate_init");
     *(void **)&library_inflate = dlsym(library, "isal_inflate");
