@@ -315,8 +315,8 @@ ROWS = [
     row('older-blocks-are-lost', 'memory.py::test_many_blocks', 'preload/torch/host_blocks.c',
         '; n-- > 0 && !p;) p = find_in(b, n, hash, address);', '; n > 0 && !p; n = 0) p = find_in(b, n - 1, hash, address);'),
     # Allocations of other threads go to the operators of the selected stage.
-    row('blocks-of-other-stages', 'ops.py::test_the_library_and_torch_record_the_same[threads-shapes+memory+region-name]', 'analysis/ask/ops/rows.c',
-        'outside[i] = !in_stage(', 'outside[i] = false && !in_stage('),
+    row('blocks-of-other-stages', 'ops.py::test_the_library_and_torch_record_the_same[threads-shapes+memory+region-name]', 'analysis/ask/ops/swept.c',
+        '!s->by_stage || in_stage(s, stage_at(&s->finder, b->thread', 'true || in_stage(s, stage_at(&s->finder, b->thread'),
     # A program whose ranges end on other threads than they began on grows without end.
     row('ended-elsewhere-is-lost', 'torch_ops.py::test_ranges_ended_elsewhere_are_reused', 'preload/torch/torch.c',
         '    own->free = __atomic_exchange_n(&own->returned, NULL, __ATOMIC_ACQUIRE);\n', ''),
