@@ -89,13 +89,7 @@ void choice_free(struct choice *choice)
 
 static bool is_in(const struct intervals *set, int64_t time)
 {
-    size_t low = 0, high = set->count;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (set->interval[middle].start <= time) low = middle + 1;
-        else high = middle;
-    }
-    return low && set->interval[low - 1].end > time;
+    return intervals_hold(set, time, time);
 }
 
 /* True if `time` lies in the chosen steps and cycles; without --step and --cycle, if it does not lie in warm-up. */

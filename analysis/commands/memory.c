@@ -369,7 +369,7 @@ static void emit_holder(struct answer *a, const struct refusal *refusal, const s
     emit_row_end(e);
 }
 
-/* What the allocator had in use beyond the known blocks: it is older than the recording, or was not recorded. */
+/* Emits the memory beyond the known blocks: it is older than the recording, or was not recorded. */
 static void emit_unknown(struct answer *a, const struct refusal *refusal)
 {
     struct emit *e = &a->session->emit;

@@ -201,7 +201,7 @@ static void mapped(uint64_t start, uint64_t end)
     errno = error;
 }
 
-/* What is left of a range of which a part goes is a block of its own from then on. */
+/* Each rest of a range that is unmapped in part becomes a block of its own. */
 static void unmapped(uint64_t start, uint64_t end)
 {
     struct tfi_mapping range;

@@ -45,6 +45,14 @@ def fuzz(target, directory, corpus, runs, timeout, *options, seed=1, **env):
     return result
 
 
+def corpus_of(tmp_path, seeds):
+    corpus = tmp_path / 'corpus'
+    corpus.mkdir()
+    for i, data in enumerate(seeds):
+        (corpus / f'{i}').write_bytes(data)
+    return corpus
+
+
 def fuzz_kineto(tmp_path, runs, timeout, seed=1):
     shutil.copytree(CORPUS, tmp_path / 'corpus')
     fuzz('kineto', tmp_path, tmp_path / 'corpus', runs, timeout, '-max_len=4096', seed=seed)
@@ -67,11 +75,7 @@ def dftracer_seeds():
 
 
 def fuzz_dftracer(tmp_path, runs, timeout, seed=1):
-    corpus = tmp_path / 'corpus'
-    corpus.mkdir()
-    for i, data in enumerate(dftracer_seeds()):
-        (corpus / f'{i}').write_bytes(data)
-    fuzz('dftracer', tmp_path, corpus, runs, timeout, '-max_len=4096', seed=seed)
+    fuzz('dftracer', tmp_path, corpus_of(tmp_path, dftracer_seeds()), runs, timeout, '-max_len=4096', seed=seed)
 
 
 def flight_seeds():
@@ -88,11 +92,7 @@ def flight_seeds():
 
 
 def fuzz_flight(tmp_path, runs, timeout, seed=1):
-    corpus = tmp_path / 'corpus'
-    corpus.mkdir()
-    for i, data in enumerate(flight_seeds()):
-        (corpus / f'{i}').write_bytes(data)
-    fuzz('flight', tmp_path, corpus, runs, timeout, '-max_len=8192', seed=seed)
+    fuzz('flight', tmp_path, corpus_of(tmp_path, flight_seeds()), runs, timeout, '-max_len=8192', seed=seed)
 
 
 def fuzz_tfr(tmp_path, runs, timeout, seed=1):

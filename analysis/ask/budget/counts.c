@@ -96,25 +96,13 @@ static void asked_free(struct asked *asked)
     free(asked->of_name);
 }
 
-/* True if the merged set covers the range from its start to its end. */
-static bool covers(const struct intervals *set, int64_t start, int64_t end)
-{
-    size_t low = 0, high = set->count;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (set->interval[middle].start <= start) low = middle + 1;
-        else high = middle;
-    }
-    return low && set->interval[low - 1].end >= end && set->interval[low - 1].end > start;
-}
-
 /* True if the calls inside a stage were recorded, at least some of the time it was open. */
 static bool is_recorded(const struct asked *asked, const struct choice *choice, size_t range)
 {
     const struct ranges *r = &choice->process->ranges;
     bool selected = !asked->list || stage_or_around(&asked->paths, (uint32_t)range, r->start[range]) != NO_PLACE;
-    return selected && !covers(&choice->off, r->start[range], r->end[range]) &&
-           !covers(&choice->warmup, r->start[range], r->end[range]);
+    return selected && !intervals_hold(&choice->off, r->start[range], r->end[range]) &&
+           !intervals_hold(&choice->warmup, r->start[range], r->end[range]);
 }
 
 void counts_add_stages(struct counts *counts, const struct selection *chosen, const struct choice *choice, bool calls,

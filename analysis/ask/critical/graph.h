@@ -12,7 +12,7 @@
 enum critical_type { EDGE_OPERATOR, EDGE_DEPENDENCY, EDGE_LAUNCH, EDGE_GAP, EDGE_SYNC, NR_EDGE_TYPES };
 extern const char *const critical_type_names[NR_EDGE_TYPES]; /* as HTA writes them */
 
-/* What the time of an edge is bound by. */
+/* The resource or cause that an edge spends its time on. */
 enum critical_bound {
     BOUND_HOST,
     BOUND_LOADING, /* waiting for a batch of a DataLoader; not among HTA's */

@@ -38,7 +38,7 @@ struct diff_item *diff_take(struct diff_taken *taken, uint32_t name, enum diff_k
 /* The reduction of `diff`; its summaries are struct diff_taken. */
 extern const struct reduction diff_reduction;
 
-/* What the options ask for. Without --by it is kernels; HTA's rules compare all rows then. */
+/* Returns the value of --by. The default is kernels; with it, HTA's rules compare all rows. */
 enum diff_by diff_by(const struct options *options);
 
 #endif

@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum { IS_LEAF = 1, IS_IN_PLACE = 2, IS_ACCUMULATE = 4, IS_GRADIENT_USE = 8, IS_LOOKED_AT = 128 };
-/* What a node does with a key. UNEXPLAINED: a function that is no operator, such as a node of autograd, has it as an input. */
+/* A node uses, writes, allocates or frees a key. UNEXPLAINED: the node is no operator (autograd has such) and takes it as input. */
 enum { USED = 1, WRITTEN = 2, ALLOCATED = 4, FREED = 8, UNEXPLAINED = 16 };
 
 /* One use of a key by a node. */

@@ -148,7 +148,7 @@ static bool is_same_pool(const struct memory_pool *pool, int64_t device, uint32_
     return pool->device == device && pool->allocator == allocator;
 }
 
-/* What an allocator without totals had in use: the sum after the last change of that pool. */
+/* Returns the bytes that an allocator without totals had in use: the sum after the last change of that pool. */
 static uint64_t in_use_of(const struct following *f, int64_t device, uint32_t allocator)
 {
     for (size_t i = f->next; i-- > 0;)

@@ -1,6 +1,6 @@
 /* peaks.h - the most memory that was in use while a stage was open, by stage, allocator and device.
  *
- * What was in use when the stage was opened counts, and so does what other threads allocate meanwhile. The sums of bytes
+ * Memory counts that was in use when the stage was opened or that other threads allocate meanwhile. The sums of bytes
  * allocated and freed are those of all threads too. Of torch's allocators these are the figures that the library took
  * while it recorded (the record stage_memory), which include blocks without records; else they come from the blocks.
  */

@@ -8,7 +8,7 @@
 
 #include "ask/reduction.h"
 
-/* What a moment of a step is counted as: the first of these that happens in it. */
+/* A moment of a step counts as the first of these that happens in it. */
 enum step_part {
     PART_KERNEL,
     PART_MEMCPY,

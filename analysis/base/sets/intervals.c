@@ -59,6 +59,23 @@ int64_t intervals_total(const struct intervals *set)
     return total;
 }
 
+size_t intervals_after(const struct intervals *set, int64_t time)
+{
+    size_t low = 0, high = set->count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (set->interval[middle].end <= time) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+bool intervals_hold(const struct intervals *set, int64_t start, int64_t end)
+{
+    size_t at = intervals_after(set, start);
+    return at < set->count && set->interval[at].start <= start && set->interval[at].end >= end;
+}
+
 int64_t intervals_overlap(const struct intervals *a, const struct intervals *b)
 {
     int64_t total = 0;

@@ -7,6 +7,7 @@
 #ifndef TFA_INTERVALS_H
 #define TFA_INTERVALS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,6 +26,10 @@ void intervals_add_merging(struct intervals *set, int64_t start, int64_t end);
 void intervals_merge(struct intervals *set);
 void intervals_fit(struct intervals *set); /* gives back memory reserved for more intervals */
 int64_t intervals_total(const struct intervals *set);
+/* Returns the first interval of a merged set that ends after `time`. */
+size_t intervals_after(const struct intervals *set, int64_t time);
+/* True if one interval of a merged set holds the time `start` and all of [start, end). */
+bool intervals_hold(const struct intervals *set, int64_t start, int64_t end);
 /* Returns how much of merged `a` lies in merged `b`. */
 int64_t intervals_overlap(const struct intervals *a, const struct intervals *b);
 /* Returns the union of two merged sets as a new merged set. */

@@ -48,25 +48,13 @@ int64_t measure_overlap(const struct measure *measure, const struct intervals *o
     return total;
 }
 
-/* Returns the first interval of a set that ends after `time`. */
-static size_t first_after(const struct intervals *set, int64_t time)
-{
-    size_t low = 0, high = set->count;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (set->interval[middle].end <= time) low = middle + 1;
-        else high = middle;
-    }
-    return low;
-}
-
 struct intervals intervals_common(const struct intervals *a, const struct intervals *b)
 {
     struct intervals common = {0};
     if (a->count > b->count) return intervals_common(b, a);
     for (size_t i = 0; i < a->count; i++) {
         struct interval x = a->interval[i];
-        for (size_t k = first_after(b, x.start); k < b->count && b->interval[k].start < x.end; k++)
+        for (size_t k = intervals_after(b, x.start); k < b->count && b->interval[k].start < x.end; k++)
             intervals_add(&common, MAX(x.start, b->interval[k].start), MIN(x.end, b->interval[k].end));
     }
     return common;

@@ -24,7 +24,7 @@ struct swept_block {
     uint32_t thread, allocator, stack;
 };
 
-/* What to read; other values are 0. */
+/* The sweep reads the values asked for here; the others are 0. */
 struct sweep_wants {
     bool ops, op_shapes, op_stacks;
     bool blocks, block_stacks;

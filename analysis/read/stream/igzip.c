@@ -1,7 +1,7 @@
 /* igzip.c - loads ISA-L's libisal.so.2, checks the layout of its state, and inflates with it.
  *
  * The library has no header in the build: `struct state` is inflate_state of its igzip_lib.h, the same in all versions
- * with this soname (seen: 2.30, 2.31). Before any byte is inflated, isal_inflate_init runs on memory full of a pattern
+ * with this soname (tested: 2.30). Before any byte is inflated, isal_inflate_init runs on memory full of a pattern
  * and must clear just those members that it clears there; a state with another layout never gets further. Then a small
  * stream is inflated in pieces. Each state lies in twice the memory that it needs.
  */

@@ -49,7 +49,7 @@ enum { STREAM_BLOCKS = 4, STREAM_MOST_THREADS = 6, STREAM_MOST_BLOCKS = STREAM_B
 struct stream {
     char *at, *end;
     uint64_t total; /* bytes handed out, up to `end` */
-    /* What was scanned ahead, NULL if nothing; it begins at the start of the block, which may be where `at` is. */
+    /* Events scanned ahead, from `scan_at` on: the start of the block, which may be where `at` is. NULL: none. */
     void *scan;
     const char *scan_at;
     struct unpack file; /* its faults are complete once stream_more has returned false */
