@@ -64,8 +64,7 @@ static void emit_name(struct emit *e, const struct model *model, const char *key
 
 static void emit_kind(struct emit *e, uint8_t kind)
 {
-    if (kind == BLOCK_NONE) emit_null(e, "kind");
-    else emit_text(e, "kind", memory_kinds[kind]);
+    emit_text(e, "kind", memory_kinds[kind]);
 }
 
 /* Prints the frames, the innermost first; in text the innermost one only. */
@@ -241,7 +240,7 @@ static void moments(struct answer *a)
 
 static void emit_category(struct answer *a, const struct memory_change *change)
 {
-    bool is_known = a->walk && !a->changes.pool[change->pool].is_summed;
+    bool is_known = a->walk && memory_pool_has_categories(&a->changes.pool[change->pool]);
     const uint8_t *category = change->bytes < 0 ? a->assigned.last : a->assigned.first;
     emit_text(&a->session->emit, "category", is_known ? memory_categories[category[change->block]] : NULL);
 }

@@ -67,14 +67,21 @@ json.dump([[t, action.value, size, _CATEGORY_TO_INDEX[found._categories.get(key,
 '''
 
 
-@pytest.fixture(params=['adam', 'images', 'in place', 'words'])
+@pytest.fixture(params=[('adam', 0), ('images', 0), ('in place', 0), ('words', 0), ('adam', 1), ('images', 1)],
+                ids=lambda param: f'{param[0]}, malloc' if param[1] else param[0])
 def run(request, lib, python, analyze, tmp_path):
     """torch's timeline, and our rows: each change with its category, and with the sums after it."""
-    env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_TENSOR_ADDRESSES': '1', 'TFI_ACTIVITIES': 'ops,mem', 'TFI_OUTPUT_DIR': str(tmp_path / 'run')}
-    result = execute([python, '-W', 'ignore', '-c', LOOP, request.param], env, tmp_path, timeout=200)
+    model, least = request.param
+    env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_TENSOR_ADDRESSES': '1', 'TFI_ACTIVITIES': 'ops,mem',
+           'TFI_HOST_ALLOC_KB': str(least), 'TFI_OUTPUT_DIR': str(tmp_path / 'run')}
+    result = execute([python, '-W', 'ignore', '-c', LOOP, model], env, tmp_path, timeout=200)
     assert result.rc == 0 and 'tfinject:' not in result.err, result.err[-2000:]
     raw, sums = analyze('memory', '--layout', 'raw', tmp_path / 'run')['rows'], analyze('memory', tmp_path / 'run')['rows']
     assert len(raw) == len(sums)
+    libc = [(r, s) for r, s in zip(raw, sums) if r['allocator'] in ('malloc', 'mmap')]
+    assert {r[k] for r, _ in libc for k in ('category', 'kind')} | {s['categories'] for _, s in libc} <= {None}
+    tensors = {r['address'] for r in raw if r['allocator'] == 'c10'}
+    assert (len({r['address'] for r, _ in libc} & tensors) > 20) == bool(least) == bool(libc)
     ours = [(int(r['address'], 0) & (1 << 64) - 1, r['bytes'], r['category'], s['categories'], s['allocated_bytes'])
             for r, s in zip(raw, sums) if r['allocator'] == 'c10']
     return json.loads((tmp_path / 'torch.json').read_text()), ours

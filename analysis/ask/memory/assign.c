@@ -328,7 +328,8 @@ const int64_t *assigned_walk_take(struct assigned_walk *walk, size_t at)
         const struct memory_change *ended = &walk->changes->change[change->ended];
         add(walk, change->pool, walk->assigned->last[ended->block], -ended->bytes);
     }
-    if (walk->changes->pool[change->pool].is_summed || change->allocated == TOTAL_UNKNOWN) return NULL;
+    if (!memory_pool_has_categories(&walk->changes->pool[change->pool]) || change->allocated == TOTAL_UNKNOWN)
+        return NULL;
     bytes[CATEGORY_UNKNOWN] = (int64_t)MIN(change->allocated, (uint64_t)INT64_MAX);
     for (int i = 0; i < CATEGORY_UNKNOWN; i++) bytes[CATEGORY_UNKNOWN] = add_ns(bytes[CATEGORY_UNKNOWN], -bytes[i]);
     return bytes;

@@ -3,7 +3,7 @@
 
 const char *const memory_categories[MEMORY_CATEGORIES] = {
     "parameter", "optimizer_state", "input", "temporary", "activation", "gradient", "autograd_detail", "unknown"};
-const char *const memory_kinds[BLOCK_KINDS] = {[BLOCK_NONE] = "",
+const char *const memory_kinds[BLOCK_KINDS] = {[BLOCK_NONE] = NULL,
                                                [BLOCK_DEVICE] = "device",
                                                [BLOCK_MANAGED] = "managed",
                                                [BLOCK_POOL] = "pool",
@@ -12,7 +12,8 @@ const char *const memory_kinds[BLOCK_KINDS] = {[BLOCK_NONE] = "",
                                                [BLOCK_PHYSICAL] = "physical",
                                                [BLOCK_MAPPED] = "mapped",
                                                [BLOCK_RESERVED] = "reserved",
-                                               [BLOCK_REGISTERED] = "registered"};
+                                               [BLOCK_REGISTERED] = "registered",
+                                               [BLOCK_LIBC] = NULL};
 const char *const memory_actions[NR_ACTIONS] = {[ACTION_PREEXISTING] = "preexisting",
                                                 [ACTION_CREATE] = "create",
                                                 [ACTION_INCREMENT_VERSION] = "increment_version",

@@ -6,7 +6,7 @@
 
 /* In the order of torch's _CATEGORY_TO_INDEX; torch draws the last one as Unknown. */
 extern const char *const memory_categories[MEMORY_CATEGORIES];
-/* By BLOCK_*. */
+/* By BLOCK_*; NULL for memory that no call of CUDA gives. */
 extern const char *const memory_kinds[BLOCK_KINDS];
 extern const char *const memory_actions[NR_ACTIONS];
 

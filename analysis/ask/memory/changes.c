@@ -125,7 +125,8 @@ static void take(struct memory_changes *c, uint32_t block)
     uint8_t kind = b->kind[block];
     int64_t device = memory_device(c->process, b, block);
     if (kind == BLOCK_MAPPED) device = physical_device(&c->physicals, b->other[block], device);
-    uint32_t pool = pool_of(c, device, b->allocator[block], is_summed, c->by_kind ? kind : BLOCK_NONE);
+    bool is_apart = c->by_kind || kind == BLOCK_LIBC;
+    uint32_t pool = pool_of(c, device, b->allocator[block], is_summed, is_apart ? kind : BLOCK_NONE);
     uint32_t space = is_summed ? pool_of(c, DEVICE_OTHER, b->allocator[block], true, BLOCK_NONE) : pool;
     const struct memory_change change = {.time = b->time[block],
                                          .bytes = b->bytes[block],

@@ -13,7 +13,7 @@ struct memory_pool {
     int64_t device;     /* DEVICE_HOST, DEVICE_OTHER: unknown, or its number */
     uint32_t allocator; /* NAME_NONE: unknown */
     bool is_summed;     /* its totals are our own sums */
-    uint8_t kind;       /* BLOCK_*, if pools are told apart by kind, else BLOCK_NONE */
+    uint8_t kind;       /* BLOCK_LIBC; else BLOCK_*, if pools are told apart by kind, else BLOCK_NONE */
     uint64_t in_use;    /* while collecting, if is_summed */
     struct map live;    /* while collecting: the change that allocated, by address */
 };
@@ -43,6 +43,11 @@ struct memory_changes {
 
 /* `by_kind`: each kind of memory that calls of CUDA give has a pool of its own. */
 void memory_changes_init(struct memory_changes *changes, const struct process *process, bool by_kind);
+/* True if the blocks are those of torch's allocators, which categories are known of. */
+static inline bool memory_pool_has_categories(const struct memory_pool *pool)
+{
+    return !pool->is_summed && pool->kind != BLOCK_LIBC;
+}
 /* Returns the block that a change allocates or frees: its index in process->blocks. What one call unmaps may be several
  * blocks. */
 uint32_t memory_block(const struct memory_changes *changes, const struct memory_change *change);

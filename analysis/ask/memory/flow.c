@@ -232,6 +232,7 @@ static void take_use(struct building *b, uint32_t index)
     }
 }
 
+/* Takes the blocks of torch's allocators. They lie inside blocks of CUDA's calls and of libc, often at the same address. */
 static void take_events(struct building *b)
 {
     const struct tensors *t = &b->process->tensors;
@@ -240,7 +241,7 @@ static void take_events(struct building *b)
     size_t events = 0;
     for (size_t i = 0; i < t->uses; i++) event[events++] = (struct event){t->use[i].time, 1, (uint32_t)i, false};
     for (size_t i = 0; i < blocks->table.count; i++)
-        if (blocks->bytes[i] && blocks->allocated[i] != TOTAL_UNKNOWN) /* the blocks of CUDA's calls have no totals */
+        if (blocks->bytes[i] && blocks->kind[i] == BLOCK_NONE && blocks->allocated[i] != TOTAL_UNKNOWN)
             event[events++] = (struct event){blocks->time[i], blocks->bytes[i] < 0 ? 0 : 2, (uint32_t)i, true};
     if (events) qsort(event, events, sizeof *event, by_moment);
     for (size_t i = 0; i < events; i++)

@@ -156,7 +156,7 @@ static uint32_t *add_pictures(struct pictures *pictures, const struct choice *ch
         counted[i].process = choice->process;
         counted[i].device = changes->pool[i].device;
         counted[i].allocator = changes->pool[i].allocator;
-        counted[i].by_category = by_category && !changes->pool[i].is_summed;
+        counted[i].by_category = by_category && memory_pool_has_categories(&changes->pool[i]);
         place[i] = (uint32_t)pictures->count;
         add_picture(pictures, &counted[i]);
     }

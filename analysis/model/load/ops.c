@@ -26,13 +26,18 @@ uint32_t load_stack(struct load *load, uint64_t string)
 
 /* ---- what stays in the file ---- */
 
-/* Blocks of the host's malloc and mmap are no blocks of torch: only questions about all allocators get them. */
-static bool is_wanted(struct load *load, uint64_t allocator)
+static uint8_t kind_of(const struct load *load, uint32_t allocator)
 {
-    if (load->want & WANT_BLOCKS) return true;
-    const struct name *name = names_get(load->names, load_name(load, allocator));
-    return !(name->length == 6 && memcmp(name->text, "malloc", 6) == 0) &&
-           !(name->length == 4 && memcmp(name->text, "mmap", 4) == 0);
+    const struct name *name = names_get(load->names, allocator);
+    bool is_libc = (name->length == 6 && memcmp(name->text, "malloc", 6) == 0) ||
+                   (name->length == 4 && memcmp(name->text, "mmap", 4) == 0);
+    return is_libc ? BLOCK_LIBC : BLOCK_NONE;
+}
+
+/* Blocks of libc are no blocks of torch: only questions about all allocators get them. */
+static bool is_wanted(const struct load *load, uint8_t kind)
+{
+    return load->want & WANT_BLOCKS || kind != BLOCK_LIBC;
 }
 
 /* Notes where the operators or blocks of the current group are. */
@@ -203,7 +208,9 @@ static void take_blocks(struct load *load, struct blocks *b, const struct block_
 {
     blocks_reserve(b, load->group->count);
     for (uint32_t i = 0; i < load_rows(load); i++) {
-        if (!is_wanted(load, from->allocator[i])) continue;
+        uint32_t allocator = load_name(load, from->allocator[i]);
+        uint8_t kind = kind_of(load, allocator);
+        if (!is_wanted(load, kind)) continue;
         size_t at = b->table.count++;
         b->time[at] = (int64_t)from->time[i];
         b->bytes[at] = (int64_t)from->bytes[i];
@@ -212,10 +219,10 @@ static void take_blocks(struct load *load, struct blocks *b, const struct block_
         b->reserved[at] = from->reserved[i];
         b->device[at] = (int64_t)from->device[i];
         b->thread[at] = load->piece->thread;
-        b->allocator[at] = load_name(load, from->allocator[i]);
+        b->allocator[at] = allocator;
         b->stack[at] = load_stack(load, from->stack[i]);
         b->other[at] = 0;
-        b->kind[at] = BLOCK_NONE;
+        b->kind[at] = kind;
     }
 }
 
@@ -225,7 +232,7 @@ void load_blocks(struct load *load)
         const uint64_t *allocator = load_column(load, COL_memory_allocator);
         for (uint32_t i = 0; i < load_rows(load); i++)
             if (!i || allocator[i] != allocator[i - 1])
-                load->process->unheld.has_others |= !is_wanted(load, allocator[i]);
+                load->process->unheld.has_others |= !is_wanted(load, kind_of(load, load_name(load, allocator[i])));
         leave(load, load_column(load, COL_memory_time), &load->process->unheld.blocks);
         return;
     }

@@ -1,4 +1,4 @@
-/* kinds.h - kinds of memory that calls of CUDA give, and the names of their allocators. */
+/* kinds.h - kinds of memory: those that calls of CUDA give, with the names of their allocators, and the others. */
 #ifndef TFA_MEMORY_KINDS_H
 #define TFA_MEMORY_KINDS_H
 
@@ -14,6 +14,7 @@ enum {
     BLOCK_MAPPED,
     BLOCK_RESERVED,
     BLOCK_REGISTERED,
+    BLOCK_LIBC, /* malloc and mmap of the host */
     BLOCK_KINDS,
     BLOCK_RETAINED = BLOCK_KINDS /* no block: another handle of physical memory */
 };
