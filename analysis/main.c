@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <sys/resource.h>
 
+#include "base/gzip_out.h"
 #include "commands/help.h"
 #include "commands/session.h"
 
@@ -23,6 +24,7 @@ static void allow_many_files(void)
 
 static void ask(struct session *session)
 {
+    gzip_out_jobs(session->options.jobs);
     for (size_t i = 0; i < session->options.questions; i++) {
         session->options.command = session->options.question[i];
         functions[session->options.command](session);

@@ -24,15 +24,7 @@ static bool begin(struct out *out, const char *path, bool created, const char *w
         return false;
     }
     out->fd = out->file.fd;
-    if (length > 3 && strcmp(path + length - 3, ".gz") == 0) {
-        /* A report compresses an event up to fifty times, once per stage around it. The fastest level needs a third
-         * of the default level's time and a fifth more space. */
-        out->packed = gzdopen(out->fd, "wb1");
-        if (!out->packed) {
-            fail(out, "out of memory");
-            return false;
-        }
-    }
+    if (length > 3 && strcmp(path + length - 3, ".gz") == 0) out->packed = gzip_out_open(out->fd);
     return true;
 }
 
@@ -65,9 +57,10 @@ bool out_open_in(struct out *out, int directory, const char *path, unsigned mode
 static void flush(struct out *out)
 {
     size_t done = 0;
-    while (done < out->used && !out->failed) {
-        ssize_t n = out->packed ? gzwrite(out->packed, out->buffer + done, (unsigned)(out->used - done))
-                                : write(out->fd, out->buffer + done, out->used - done);
+    int error = out->packed && !out->failed ? gzip_out_write(out->packed, out->buffer, out->used) : 0;
+    if (error) fail(out, strerror(error));
+    while (!out->packed && done < out->used && !out->failed) {
+        ssize_t n = write(out->fd, out->buffer + done, out->used - done);
         if (n > 0) done += (size_t)n;
         else if (errno != EINTR) fail(out, strerror(errno));
     }
@@ -126,8 +119,11 @@ void out_format(struct out *out, const char *format, ...)
 
 static void release(struct out *out)
 {
-    if (out->packed && gzclose(out->packed) != Z_OK) fail(out, strerror(errno));
-    else if (!out->packed && out->path && out->fd >= 0 && close(out->fd) != 0) fail(out, strerror(errno));
+    int error = 0;
+    if (out->packed && out->failed) gzip_out_discard(out->packed);
+    else if (out->packed) error = gzip_out_close(out->packed);
+    else if (out->path && out->fd >= 0 && close(out->fd) != 0) error = errno;
+    if (error) fail(out, strerror(error));
     out->packed = NULL;
     out->fd = -1;
 }

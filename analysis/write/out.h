@@ -5,15 +5,14 @@
 #ifndef TFA_OUT_H
 #define TFA_OUT_H
 
-#include <zlib.h>
-
 #include "base/file_out.h"
+#include "base/gzip_out.h"
 #include "base/visible.h"
 
 struct out {
     int fd;
-    gzFile packed; /* NULL: not compressed */
-    char *path;    /* NULL: stdout */
+    struct gzip_out *packed; /* NULL: not compressed */
+    char *path;              /* NULL: stdout */
     struct file_out file;
     char *buffer;
     size_t used;
