@@ -13,6 +13,7 @@
  *
  * With -DOLD it is an older driver's: the functions with newer names are missing.
  */
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -28,7 +29,7 @@
 #define PUBLIC __attribute__((visibility("default")))
 
 enum { GPUS = 16, MAX_LINES = 256 };
-enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_FOUND = 6 };
+enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6 };
 enum value { SM, MEMORY, POWER, TEMPERATURE, BUSY, MEMORY_BUSY, REASONS, VALUES };
 static const char *const value_names[VALUES] = {"sm",   "memory",      "power",  "temperature",
                                                 "busy", "memory_busy", "reasons"};
@@ -283,6 +284,58 @@ int GET_REASONS(void *handle, unsigned long long *reasons)
     return result;
 }
 
+/* ---- what a simulated GPU does not have: links to others, and a list of its processes ---- */
+
+static int not_supported(const char *symbol, long *calls, const void *handle)
+{
+    struct call call;
+    int result = begin(&call, symbol, calls);
+    return end(&call, gpu_of(handle), 0, result == SUCCESS ? NOT_SUPPORTED : result);
+}
+
+PUBLIC int nvmlDeviceGetComputeRunningProcesses(void *handle, unsigned *count, void *processes);
+int nvmlDeviceGetComputeRunningProcesses(void *handle, unsigned *count, void *processes)
+{
+    static long calls;
+    (void)count, (void)processes;
+    return not_supported("nvmlDeviceGetComputeRunningProcesses", &calls, handle);
+}
+
+PUBLIC int nvmlDeviceGetNvLinkRemoteDeviceType(void *handle, unsigned link, int *type);
+int nvmlDeviceGetNvLinkRemoteDeviceType(void *handle, unsigned link, int *type)
+{
+    static long calls;
+    (void)link, (void)type;
+    return not_supported("nvmlDeviceGetNvLinkRemoteDeviceType", &calls, handle);
+}
+
+PUBLIC int nvmlDeviceGetNvLinkRemotePciInfo_v2(void *handle, unsigned link, void *info);
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(void *handle, unsigned link, void *info)
+{
+    static long calls;
+    (void)link, (void)info;
+    return not_supported("nvmlDeviceGetNvLinkRemotePciInfo_v2", &calls, handle);
+}
+
+PUBLIC int nvmlDeviceGetGpuFabricInfoV(void *handle, void *info);
+int nvmlDeviceGetGpuFabricInfoV(void *handle, void *info)
+{
+    static long calls;
+    (void)info;
+    return not_supported("nvmlDeviceGetGpuFabricInfoV", &calls, handle);
+}
+
+PUBLIC int nvmlSystemGetCudaDriverVersion_v2(int *version);
+int nvmlSystemGetCudaDriverVersion_v2(int *version)
+{
+    static long calls;
+    struct call call;
+    int (*ask)(int *) = (int (*)(int *))dlsym(RTLD_DEFAULT, "cuDriverGetVersion");
+    int result = begin(&call, "nvmlSystemGetCudaDriverVersion_v2", &calls);
+    if (result == SUCCESS) result = ask && ask(version) == 0 ? SUCCESS : NOT_FOUND;
+    return end(&call, -1, result == SUCCESS ? (uint64_t)*version : 0, result);
+}
+
 PUBLIC const char *nvmlErrorString(int code);
 const char *nvmlErrorString(int code)
 {
@@ -290,7 +343,7 @@ const char *nvmlErrorString(int code)
     case SUCCESS: return "Success (simulated)";
     case UNINITIALIZED: return "Uninitialized (simulated)";
     case INVALID_ARGUMENT: return "Invalid Argument (simulated)";
-    case 3: return "Not Supported (simulated)";
+    case NOT_SUPPORTED: return "Not Supported (simulated)";
     case 4: return "Insufficient Permissions (simulated)";
     case NOT_FOUND: return "Not Found (simulated)";
     case 15: return "GPU is lost (simulated)";
