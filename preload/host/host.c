@@ -201,17 +201,21 @@ static void mapped(uint64_t start, uint64_t end)
     errno = error;
 }
 
-/* Each rest of a range that is unmapped in part becomes a block of its own. */
-static void unmapped(uint64_t start, uint64_t end)
+/* Each rest of a range that is unmapped in part becomes a block of its own. Returns the addresses that were recorded, from
+ * the first to the last one; an empty range if none were. */
+static struct tfi_mapping unmapped(uint64_t start, uint64_t end)
 {
-    struct tfi_mapping range;
+    struct tfi_mapping range, were = {end, end};
     int error = errno;
     while (tfi_mapping_take(start, end, &range)) {
         report(MAPPINGS, range.start, -(int64_t)(range.end - range.start));
+        if (were.start == were.end) were = (struct tfi_mapping){range.start > start ? range.start : start, end};
+        were.end = range.end < end ? range.end : end;
         if (range.start < start) mapped(range.start, start);
         if (range.end > end) mapped(end, range.end);
     }
     errno = error;
+    return were;
 }
 
 typedef void *map_function(void *, size_t, int, int, int, off_t);
@@ -243,18 +247,25 @@ static int host_munmap(void *start, size_t bytes)
     return munmap(start, bytes);
 }
 
+/* What the kernel moves away or overwrites is forgotten before the call: from its moment on another thread may map there.
+ * A call that fails has moved nothing, and the mapping counts again. */
 static void *host_mremap(void *start, size_t bytes, size_t wanted, int flags, ...)
 {
     va_list list;
     va_start(list, flags);
     void *proposed = va_arg(list, void *);
     va_end(list);
-    uint64_t from = (uintptr_t)start, end = from + whole_pages(bytes);
+    uint64_t from = (uintptr_t)start, at = (uintptr_t)proposed;
+    struct tfi_mapping old = {0, 0}, overwritten = {0, 0};
+    if (bytes && !(flags & MREMAP_DONTUNMAP)) old = unmapped(from, from + whole_pages(bytes));
+    if (flags & MREMAP_FIXED) overwritten = unmapped(at, at + whole_pages(wanted));
     void *to = mremap(start, bytes, wanted, flags, proposed);
-    if (to == MAP_FAILED) return to;
-    if (flags & MREMAP_FIXED) unmapped((uintptr_t)to, (uintptr_t)to + whole_pages(wanted));
-    if (bytes && !(flags & MREMAP_DONTUNMAP)) unmapped(from, end);
-    mapped((uintptr_t)to, (uintptr_t)to + whole_pages(wanted));
+    if (to != MAP_FAILED) {
+        mapped((uintptr_t)to, (uintptr_t)to + whole_pages(wanted));
+    } else {
+        mapped(old.start, old.end);
+        mapped(overwritten.start, overwritten.end);
+    }
     return to;
 }
 

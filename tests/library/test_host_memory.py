@@ -110,3 +110,71 @@ def test_libraries_loaded_later_and_children(run, analyze, tmp_path):
     for r in analyze('memory', '--layout', 'raw', result.dir)['rows']:
         by_process.setdefault(r['pid'], []).append((r['bytes'], r['allocated_bytes']))
     assert sorted(by_process.values()) == [[(-100000, 200000), (300000, 500000)], [(100000, 100000), (200000, 300000), (-100000, 200000)]]
+
+
+MOVED = '''
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+enum { SIZE = 1 << 20 };
+static _Atomic(char *) place, taken;
+static atomic_int moved;
+static void *other(void *unused)
+{
+    for (;;) {
+        char *at = atomic_load(&place), *got;
+        int is_last;
+        if (at == MAP_FAILED) return unused;
+        if (!at) continue;
+        do { /* once it is free, somebody else may have taken it */
+            is_last = atomic_load(&moved);
+            got = mmap(at, SIZE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+        } while (got == MAP_FAILED && !is_last);
+        atomic_store(&place, NULL);
+        atomic_store(&moved, 0);
+        atomic_store(&taken, got);
+    }
+}
+int main(int argc, char **argv)
+{
+    pthread_t thread;
+    char *far = mmap(NULL, SIZE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *got;
+    pthread_create(&thread, NULL, other, NULL);
+    for (int i = 0; i < atoi(argv[1]); i++) {
+        char *near = mmap(NULL, SIZE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        atomic_store(&place, near);
+        if (mremap(near, SIZE, SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, far) != far) return 3;
+        atomic_store(&moved, 1);
+        while (!(got = atomic_exchange(&taken, NULL))) continue;
+        if (got == MAP_FAILED) continue;
+        if (mremap(got, SIZE, SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)4095) != MAP_FAILED) return 4; /* odd address */
+        if (i % 2) munmap(got, SIZE);
+        else printf("%lu %d\\n", (unsigned long)got, SIZE);
+    }
+    atomic_store(&place, (char *)MAP_FAILED);
+    pthread_join(thread, NULL);
+    printf("%lu %d\\n", (unsigned long)far, SIZE);
+    return argc == 0;
+}
+'''
+
+
+def test_a_place_taken_at_once(run, analyze, tmp_path):
+    """Another thread maps where mremap has just moved a mapping away: that one stays known. A failed mremap changes nothing."""
+    (tmp_path / 'moved.c').write_text(MOVED)
+    subprocess.run(['gcc', '-O1', '-o', 'moved', 'moved.c', '-pthread'], cwd=tmp_path, check=True, env=clean_environment())
+    result = run([tmp_path / 'moved', 400], {'TFI_HOST_ALLOC_KB': 1024, 'TFI_ACTIVITIES': 'mem'})
+    assert result.rc == 0 and not result.err
+    live = {}
+    for r in analyze('memory', '--layout', 'raw', result.dir)['rows']:
+        if r['allocator'] == 'mmap' and r['bytes'] > 0:
+            live[int(r['address'], 0)] = r['bytes']
+        elif r['allocator'] == 'mmap':
+            del live[int(r['address'], 0)]
+    known = {int(at): int(size) for at, size in map(str.split, result.out.splitlines())}
+    assert len(known) > 20 and {at: size for at, size in live.items() if at in known} == known
+    assert sum(live.values()) - sum(known.values()) <= 8 << 20  # stacks and arenas are libc's own
