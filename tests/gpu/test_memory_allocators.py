@@ -266,3 +266,49 @@ def test_leaks(played, analyze, seed):
     keys = ('outliving_blocks', 'outliving_bytes', 'leaked_blocks', 'leaked_bytes')
     rows = analyze('memory', '--layout', 'leaks', directory)['rows']
     assert {(r['stage'], r['kind'], r['device']): [r[k] for k in keys] for r in rows} == {k: v for k, v in found.items() if any(v)}
+
+
+CAPTURE = '''
+import ctypes, json, sys
+rt = ctypes.CDLL('libcudart.so.13')
+P, Z = ctypes.c_void_p, ctypes.c_size_t
+def done(name, *arguments):
+    rc = getattr(rt, name)(*arguments)
+    assert rc == 0, (name, rc)
+def give(size):
+    a = P()
+    done('cudaMallocAsync', ctypes.byref(a), Z(size), stream)
+    return a
+stream, graph, run = P(), P(), P()
+done('cudaStreamCreate', ctypes.byref(stream))
+plain = [give(8192), give(12288)]
+done('cudaStreamBeginCapture', stream, 0)
+of_graph = [give(1 << 20), give(3 << 20)]
+done('cudaFreeAsync', of_graph[0], stream)
+done('cudaStreamEndCapture', stream, ctypes.byref(graph))
+done('cudaGraphInstantiate', ctypes.byref(run), graph, ctypes.c_ulonglong(0))
+for i in range(2):
+    done('cudaGraphLaunch', run, stream)
+    done('cudaStreamSynchronize', stream)
+    done('cudaFreeAsync', of_graph[1], stream)
+done('cudaFreeAsync', plain[0], stream)
+done('cudaStreamSynchronize', stream)
+'''
+
+
+@pytest.mark.parametrize('activities', ['cpu,mem', 'cpu,gpu,mem'])
+def test_captured_allocations_are_no_blocks(tmp_path, python, lib, analyze, activities):
+    """cudaMallocAsync and cudaFreeAsync on a stream that is being captured allocate nothing: the launches of the graph do."""
+    from conftest import clean_environment, execute
+    built(GPU / 'libcudart.so.13')
+    env = {**clean_environment(), 'LD_LIBRARY_PATH': str(GPU), 'LD_PRELOAD': str(lib), 'TFI_OUTPUT_DIR': str(tmp_path / 'run'),
+           'TFI_ACTIVITIES': activities, 'SIMGPU_LOG': str(tmp_path / 'truth.jsonl')}
+    result = execute([python, '-c', CAPTURE], env, tmp_path, 100)
+    assert result.rc == 0, result.err[-3000:]
+    log = [e for e in map(json.loads, (tmp_path / 'truth.jsonl').read_text().splitlines()) if e['t'] == 'memory']
+    assert [(e['what'], e['bytes']) for e in log if e['kind'] == 'graph'] == \
+        [(what, n << 20) for what, n in (('alloc', 1), ('alloc', 3), ('free', 1), ('free', 3))] * 2
+    rows = analyze('memory', '--layout', 'raw', tmp_path / 'run')['rows']
+    assert [(r['kind'], int(r['address'], 0), r['bytes']) for r in rows] == \
+        [(e['kind'], e['address'], e['bytes'] if e['what'] == 'alloc' else -e['bytes']) for e in log if e['kind'] != 'graph']
+    assert [r['bytes'] for r in rows] == [8192, 12288, -8192] and rows[-1]['allocated_bytes'] == 12288

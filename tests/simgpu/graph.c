@@ -375,6 +375,8 @@ static CUresult run(struct where *where, struct CUgraph_st *graph, struct point 
         if (!nr_deps) deps[nr_deps++] = sim_point_copy(base);
         struct point end, start;
         struct op op = node->op;
+        if (!node->disabled && op.kind == OP_ALLOC) sim_graph_use(op.memory.base);
+        if (!node->disabled && op.kind == OP_FREE) sim_graph_unuse(op.memory.base);
         if (node->disabled || op.kind == OP_CHILD || op.kind == OP_FREE) op.kind = OP_EMPTY;
         if (op.kind == OP_WAIT) deps[nr_deps++] = sim_point_copy(&op.event->when);
         where->node = sim_node_id(node);

@@ -66,7 +66,7 @@ static void log_region(const char *what, const struct region *r)
 {
     static const char *const kinds[] = {
         [SIMGPU_PINNED] = "pinned", [SIMGPU_DEVICE] = "device", [SIMGPU_ARRAY] = "array", [SIMGPU_MANAGED] = "managed"};
-    const char *kind = r->registered ? "registered" : r->pool ? "pool" : kinds[r->memory];
+    const char *kind = r->of_graph ? "graph" : r->registered ? "registered" : r->pool ? "pool" : kinds[r->memory];
     sim_log_memory(what, kind, is_device(r->memory) ? r->device : -1, (uintptr_t)r->base, r->size);
 }
 
@@ -94,8 +94,48 @@ CUresult sim_alloc(struct CUctx_st *ctx, int device, size_t size, enum simgpu_me
     return CUDA_SUCCESS;
 }
 
+CUresult sim_graph_alloc(struct CUctx_st *ctx, int device, size_t size, void **out)
+{
+    size_t mapped = (size + 4095) & ~(size_t)4095;
+    NEED_VALUE(out && size);
+    void *base = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    NEED(base != MAP_FAILED, CUDA_ERROR_OUT_OF_MEMORY);
+    struct region r = {.base = base,
+                       .size = size,
+                       .mapped = mapped,
+                       .memory = SIMGPU_DEVICE,
+                       .device = device,
+                       .ctx = ctx,
+                       .of_graph = true,
+                       .is_unused = true};
+    sim_region_add(&r);
+    *out = base;
+    return CUDA_SUCCESS;
+}
+void sim_graph_use(void *base)
+{
+    struct region *r = sim_region(base);
+    if (!r || !r->of_graph || !r->is_unused) return;
+    r->is_unused = false;
+    sim_devices[r->device].used += r->mapped;
+    log_region("alloc", r);
+}
+void sim_graph_unuse(void *base)
+{
+    struct region *r = sim_region(base);
+    if (!r || !r->of_graph || r->is_unused) return;
+    r->is_unused = true;
+    sim_devices[r->device].used -= r->mapped;
+    log_region("free", r);
+}
+
+/* The addresses of a graph's node stay its own. */
 static void release(struct region *r)
 {
+    if (r->of_graph) {
+        sim_graph_unuse(r->base);
+        return;
+    }
     if (!r->registered) munmap(r->base, r->mapped);
     if (is_device(r->memory)) sim_devices[r->device].used -= r->mapped;
     if (r->pool) r->pool->used -= r->mapped;

@@ -125,6 +125,7 @@ struct region {
     unsigned flags;
     bool registered;                /* the program's own memory */
     struct CUphysical_st *physical; /* mapped by cuMemMap */
+    bool of_graph, is_unused;       /* memory of a graph's node: unused before its launch and after its free */
     uint64_t id;
 };
 
@@ -329,6 +330,10 @@ struct region *sim_region(const void *address);
 CUresult sim_alloc(struct CUctx_st *ctx, int device, size_t size, enum simgpu_memory memory, CUmemoryPool pool,
                    void **out);
 CUresult sim_free(void *base, enum simgpu_memory memory);
+/* Reserves addresses for a node that allocates; they take memory of the device from sim_graph_use to the free. */
+CUresult sim_graph_alloc(struct CUctx_st *ctx, int device, size_t size, void **out);
+void sim_graph_use(void *base);
+void sim_graph_unuse(void *base);
 struct region *sim_region_add(const struct region *region);
 void sim_region_drop(struct region *region); /* takes it off the list and does not touch its bytes */
 void sim_log_memory(const char *what, const char *kind, int device, uint64_t address, size_t size);

@@ -37,7 +37,7 @@ static CUresult alloc_op(struct op *op, CUDA_MEM_ALLOC_NODE_PARAMS_v1 *p)
     NEED_VALUE(p);
     TRY(sim_ctx(&ctx));
     NEED(sim_device_ok(p->poolProps.location.id), CUDA_ERROR_INVALID_DEVICE);
-    TRY(sim_alloc(ctx, p->poolProps.location.id, p->bytesize, SIMGPU_DEVICE, NULL, &base));
+    TRY(sim_graph_alloc(ctx, p->poolProps.location.id, p->bytesize, &base));
     p->dptr = (CUdeviceptr_v2)base;
     *op = (struct op){.kind = OP_ALLOC, .memory = {base, p->bytesize, p->poolProps.location.id, *p}};
     return CUDA_SUCCESS;

@@ -115,7 +115,7 @@ API(cuDeviceSetMemPool, (CUdevice dev, CUmemoryPool pool), (dev, pool))
     return CUDA_SUCCESS;
 }
 
-/* The address is valid at once; only the release is ordered in the stream. */
+/* The address is valid at once; only the release is ordered in the stream. In a capture it becomes a node of the graph. */
 static CUresult alloc_async(CUdeviceptr_v2 *dptr, size_t size, CUmemoryPool pool, CUstream stream)
 {
     struct CUstream_st *s;
@@ -126,10 +126,12 @@ static CUresult alloc_async(CUdeviceptr_v2 *dptr, size_t size, CUmemoryPool pool
     default_pool(device);
     if (!pool) pool = sim_devices[device].pool;
     NEED_VALUE(is(pool, POOL));
-    TRY(sim_alloc(s->head.ctx, pool->device, size, SIMGPU_DEVICE, pool, (void **)dptr));
+    if (s->capture) TRY(sim_graph_alloc(s->head.ctx, pool->device, size, (void **)dptr));
+    else TRY(sim_alloc(s->head.ctx, pool->device, size, SIMGPU_DEVICE, pool, (void **)dptr));
     op.memory.base = (char *)*dptr;
     op.memory.size = size;
     op.memory.device = pool->device;
+    op.memory.params = (CUDA_MEM_ALLOC_NODE_PARAMS_v1){.bytesize = size, .dptr = *dptr};
     return sim_submit(s, &op);
 }
 API_PTSZ(cuMemAllocAsync, (CUdeviceptr_v2 * dptr, size_t size, CUstream stream), (dptr, size, stream))

@@ -4,7 +4,8 @@
  * the device is the one that its thread chose with cudaSetDevice or made a context on, or the runtime's first one; that
  * of a call of the driver stays unknown then (DEVICE_OTHER). An allocation counts from the call's end, and what is freed
  * is gone at the call's start: a block at the address of a freed one comes after it, whichever threads made the calls.
- * Graphs' allocations and imported memory are left out.
+ * Graphs' allocations and imported memory are left out: a call on a stream that is being captured makes a node of a graph,
+ * which allocates at each launch.
  */
 #include <string.h>
 
@@ -150,7 +151,7 @@ static void take(struct load *load, const struct call *call)
     struct process *p = load->process;
     const struct function *function = function_of(call->func);
     uint64_t device = argument(call, "device", UINT64_MAX);
-    if (!function) return;
+    if (!function || argument(call, "captured", 0)) return;
     if (function->what == CHOOSES) {
         if (!call->result && device < MAP_NONE) map_put(&load->device_of_thread, load->piece->thread, (uint32_t)device);
     } else if (!call->result) {
