@@ -26,8 +26,8 @@ class OpTrace(Trace):
             shapes=self.text(shapes), types=self.text(types), concrete=self.text(concrete), strides=self.text(strides),
             scope=scope, forward_thread=forward, flops=flops, stack=self.w.stack(*frames) if frames else 0))
 
-    def block(self, time, address, size, allocated, reserved=0, device=-1, thread=1, frames=()):
-        self.later_on(thread, rec('memory', allocator=self.w.string('c10'), time=ticks(time), address=address,
+    def block(self, time, address, size, allocated, reserved=0, device=-1, thread=1, frames=(), allocator='c10'):
+        self.later_on(thread, rec('memory', allocator=self.w.string(allocator), time=ticks(time), address=address,
                                   bytes=size, allocated=allocated, reserved=reserved, device=device,
                                   stack=self.w.stack(*frames) if frames else 0))
 

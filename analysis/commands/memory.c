@@ -23,7 +23,9 @@ struct answer {
     struct attribution attribution;
     struct choice choice;
     bool attributed; /* blocks have their stages */
-    struct memory_changes changes;
+    struct stage_finder finder;
+    struct memory_reading reading;
+    struct memory_walk changes;
     uint64_t rows, shown; /* of all processes; shown: those that --top lets through */
     uint64_t sums[4];     /* totals, by layout */
     struct pictures pictures;
@@ -210,7 +212,7 @@ static void category_peak(struct answer *a)
 
 static bool is_chosen(const struct answer *a, const struct memory_change *change)
 {
-    return memory_change_chosen(&a->choice, &a->changes, change);
+    return memory_change_chosen(&a->changes, &a->choice, change);
 }
 
 static void emit_pool(struct answer *a, uint32_t pool)
@@ -222,9 +224,10 @@ static void emit_pool(struct answer *a, uint32_t pool)
 static void moments(struct answer *a)
 {
     struct emit *e = &a->session->emit;
-    for (size_t i = 0; i < a->changes.count; i++) {
-        const struct memory_change *change = &a->changes.change[i];
-        const int64_t *bytes = a->walk ? assigned_walk_take(a->walk, i) : NULL;
+    const struct memory_change *change;
+    memory_walk_init(&a->changes, &a->reading);
+    while ((change = memory_walk_next(&a->changes)) != NULL) {
+        const int64_t *bytes = a->walk ? assigned_walk_take(a->walk, &a->changes, change) : NULL;
         if (!is_chosen(a, change)) continue;
         if (change->allocated != TOTAL_UNKNOWN) a->sums[0] = MAX(a->sums[0], change->allocated);
         if (!begin_row(a)) continue;
@@ -236,6 +239,7 @@ static void moments(struct answer *a)
         emit_categories(e, bytes);
         emit_row_end(e);
     }
+    memory_walk_free(&a->changes);
 }
 
 static void emit_category(struct answer *a, const struct memory_change *change)
@@ -245,29 +249,33 @@ static void emit_category(struct answer *a, const struct memory_change *change)
     emit_text(&a->session->emit, "category", is_known ? memory_categories[category[change->block]] : NULL);
 }
 
-static void raw_rows(struct answer *a)
+static void raw_row(struct answer *a, const struct memory_change *change)
 {
-    const struct blocks *b = &a->process->blocks;
     const struct model *model = &a->session->model;
     struct emit *e = &a->session->emit;
-    for (size_t i = 0; i < a->changes.count; i++) {
-        const struct memory_change *change = &a->changes.change[i];
-        uint32_t stage = a->attribution.block[change->block].stage, block = memory_block(&a->changes, change);
-        if (!is_chosen(a, change) || !begin_row(a)) continue;
-        emit_process(a);
-        emit_us(e, "time_us", change->time - model->start);
-        emit_pool(a, change->pool);
-        emit_kind(e, b->kind[block]);
-        emit_text(e, "action", memory_actions[change->bytes > 0 ? ACTION_CREATE : ACTION_DESTROY]);
-        emit_int(e, "bytes", change->bytes);
-        emit_category(a, change);
-        emit_hex(e, "address", b->address[block]);
-        emit_total(e, "allocated_bytes", change->allocated);
-        emit_total(e, "reserved_bytes", change->reserved);
-        emit_name(e, model, "stage", stage == NO_PLACE ? a->choice.outside : a->process->ranges.name[stage]);
-        emit_stack(e, &model->names, b->stack[change->block]);
-        emit_row_end(e);
-    }
+    uint32_t stage = memory_change_at(&a->reading, &a->choice, change).stage;
+    emit_process(a);
+    emit_us(e, "time_us", change->time - model->start);
+    emit_pool(a, change->pool);
+    emit_kind(e, change->kind);
+    emit_text(e, "action", memory_actions[change->bytes > 0 ? ACTION_CREATE : ACTION_DESTROY]);
+    emit_int(e, "bytes", change->bytes);
+    emit_category(a, change);
+    emit_hex(e, "address", change->address);
+    emit_total(e, "allocated_bytes", change->allocated);
+    emit_total(e, "reserved_bytes", change->reserved);
+    emit_name(e, model, "stage", stage == NO_PLACE ? a->choice.outside : a->process->ranges.name[stage]);
+    emit_stack(e, &model->names, change->stack);
+    emit_row_end(e);
+}
+
+static void raw_rows(struct answer *a)
+{
+    const struct memory_change *change;
+    memory_walk_init(&a->changes, &a->reading);
+    while ((change = memory_walk_next(&a->changes)) != NULL)
+        if (is_chosen(a, change) && begin_row(a)) raw_row(a, change);
+    memory_walk_free(&a->changes);
 }
 
 /* ---- peaks ---- */
@@ -277,13 +285,12 @@ static void peaks(struct answer *a)
     struct session *session = a->session;
     struct emit *e = &session->emit;
     struct peak_rows rows;
-    struct memory_changes by_kind;
     uint32_t torch = names_add(&session->model.names, "c10", 3); /* as the library names torch's allocators */
-    memory_peaks(&rows, &a->choice, &session->chosen, &a->changes, torch);
-    memory_changes_init(&by_kind, a->process, true);
-    memory_peaks_of_kinds(&rows, &a->choice, &session->chosen, &by_kind,
-                          names_add(&session->model.names, ALLOCATOR_CUDA, strlen(ALLOCATOR_CUDA)));
-    memory_changes_free(&by_kind);
+    memory_peaks(&rows, &a->choice, &session->chosen, &a->reading, torch);
+    a->reading.by_kind = true;
+    if (!a->process->unheld.trace) /* blocks of CUDA's calls do not stay in a file */
+        memory_peaks_of_kinds(&rows, &a->choice, &session->chosen, &a->reading,
+                              names_add(&session->model.names, ALLOCATOR_CUDA, strlen(ALLOCATOR_CUDA)));
     for (size_t i = 0; i < rows.count; i++) {
         const struct peak_row *row = &rows.row[i];
         if (row->stage == NAME_RUN && row->allocated_peak != TOTAL_UNKNOWN)
@@ -314,6 +321,8 @@ static void leaks(struct answer *a)
 {
     struct emit *e = &a->session->emit;
     struct holders rows;
+    a->reading.by_kind = true;
+    memory_walk_init(&a->changes, &a->reading);
     memory_leaks(&rows, &a->choice, &a->changes);
     for (size_t i = 0; i < rows.count; i++) {
         const struct holder *row = &rows.holder[i];
@@ -335,6 +344,7 @@ static void leaks(struct answer *a)
         emit_stack(e, &a->session->model.names, row->stack);
         emit_row_end(e);
     }
+    memory_walk_free(&a->changes);
     holders_free(&rows);
 }
 
@@ -388,6 +398,7 @@ static void refused(struct answer *a)
     struct refusals refusals;
     struct stage_finder finder;
     stage_finder_init(&finder, a->process, &a->attribution);
+    memory_walk_init(&a->changes, &a->reading);
     memory_refusals(&refusals, &a->choice, &a->changes);
     for (size_t i = 0; i < refusals.count; i++) {
         const struct refusal *refusal = &refusals.refusal[i];
@@ -405,6 +416,7 @@ static void refused(struct answer *a)
     a->rows += refusals.count;
     a->sums[0] += refusals.all;
     a->sums[1] += refusals.count;
+    memory_walk_free(&a->changes);
     refusals_free(&refusals);
     stage_finder_free(&finder);
 }
@@ -418,7 +430,7 @@ static void draw_rows(struct answer *a)
 
 static void draw_changes(struct answer *a)
 {
-    pictures_add_changes(&a->pictures, &a->choice, &a->changes, a->walk);
+    pictures_add_changes(&a->pictures, &a->choice, &a->reading, a->walk);
 }
 
 /* ---- the command ---- */
@@ -467,24 +479,39 @@ static bool check_processes(struct session *session, const struct layout_of *lay
     return unfit < session->chosen.processes;
 }
 
+static void answer_blocks(struct answer *a, const struct layout_of *layout)
+{
+    struct session *session = a->session;
+    const struct process *p = a->process;
+    bool finds = a->attributed && p->unheld.trace;
+    if (finds) stage_finder_init(&a->finder, p, &a->attribution);
+    a->reading = (struct memory_reading){.process = p,
+                                         .names = &session->model.names,
+                                         .stacks = layout->by_stage,
+                                         .ahead = session->options.jobs != 1,
+                                         .finder = finds ? &a->finder : NULL};
+    bool is_assigned = layout->by_category && assign_categories(&a->assigned, p, &session->model.names);
+    a->walk = is_assigned ? &a->walks : NULL;
+    if (a->walk) assigned_walk_init(a->walk, &a->assigned, &a->reading);
+    layout->of_blocks(a);
+    if (a->walk) assigned_walk_free(a->walk);
+    if (a->walk) assigned_free(&a->assigned);
+    if (finds) stage_finder_free(&a->finder);
+    if (a->reading.unread) {
+        complain(p->path, "%llu records could not be read again; the answer lacks them",
+                 (unsigned long long)a->reading.unread);
+        session_spoil(session);
+    }
+}
+
 static void answer_process(struct answer *a, const struct layout_of *layout)
 {
     const struct process *p = a->process;
     a->attributed = layout->by_stage || choice_needs_launches(&a->session->options, p);
     if (a->attributed) attribute(&a->attribution, p, true);
     choice_init(&a->choice, &a->session->chosen, p, a->attributed ? &a->attribution : NULL);
-    if (p->memory_rows) {
-        layout->of_rows(a);
-    } else {
-        memory_changes_init(&a->changes, p, a->session->options.memory_layout == MEMORY_LEAKS);
-        bool is_assigned = layout->by_category && assign_categories(&a->assigned, p, &a->session->model.names);
-        a->walk = is_assigned ? &a->walks : NULL;
-        if (a->walk) assigned_walk_init(a->walk, &a->assigned, &a->changes);
-        layout->of_blocks(a);
-        if (a->walk) assigned_walk_free(a->walk);
-        if (a->walk) assigned_free(&a->assigned);
-        memory_changes_free(&a->changes);
-    }
+    if (p->memory_rows) layout->of_rows(a);
+    else answer_blocks(a, layout);
     choice_free(&a->choice);
     if (a->attributed) attribution_free(&a->attribution);
 }
@@ -535,8 +562,9 @@ void cmd_memory(struct session *session)
     const struct layout_of *layout = &layouts[o->memory_layout];
     struct answer answer = {.session = session};
     bool by_stage = layout->by_stage || o->stage.count || o->step.count || o->cycle.count;
-    unsigned want = WANT_MEMORY | WANT_BLOCKS | WANT_RANGES | (by_stage ? WANT_OPERATORS : 0) |
-                    (layout->by_category ? WANT_TENSORS : 0);
+    /* A block in a backward operator may belong to the stage of the forward one, which only loaded operators tell. */
+    unsigned want = WANT_MEMORY | WANT_BLOCKS | WANT_RANGES | WANT_UNHELD |
+                    (by_stage ? WANT_OPERATORS | WANT_LINKS : 0) | (layout->by_category ? WANT_TENSORS : 0);
     if (o->memory_layout == MEMORY_HTML && o->format != FORMAT_TEXT) {
         complain(NULL, "--layout html writes a page, which has no --format");
         session->status = STATUS_USAGE;

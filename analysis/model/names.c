@@ -86,6 +86,13 @@ const struct name *names_get(const struct names *names, uint32_t number)
     return place_of(names, number < names->count ? number : NAME_LOST);
 }
 
+int names_order(const struct names *names, uint32_t a, uint32_t b)
+{
+    const struct name *x = names_get(names, a), *y = names_get(names, b);
+    int order = memcmp(x->text, y->text, MIN(x->length, y->length));
+    return order ? order : by_number(x->length, y->length);
+}
+
 void names_free(struct names *names)
 {
     for (size_t i = 0; i < names->count; i++) free(place_of(names, (uint32_t)i)->text);

@@ -38,6 +38,8 @@ void names_init(struct names *names);
 uint32_t names_add(struct names *names, const char *text, size_t length);
 uint32_t names_find(const struct names *names, const char *text, size_t length); /* UINT32_MAX: absent */
 const struct name *names_get(const struct names *names, uint32_t number);
+/* Compares two names for sorting, by their bytes: unlike their numbers these do not depend on what was read first. */
+int names_order(const struct names *names, uint32_t a, uint32_t b);
 void names_free(struct names *names);
 /* Returns the name number of a string; NAME_LOST if the string is missing from the file. */
 uint32_t strings_name(struct strings *strings, struct names *names, uint64_t id);

@@ -1,16 +1,19 @@
-"""test_long_runs - long runs of a CPU: `ops` reads its records in order of time instead of holding them, with equal answers.
+"""test_long_runs - long runs of a CPU: `ops` and `memory` read records in order of time instead of holding them, with equal answers.
 
-A node of a CUDA graph does not change the answer, but makes tfanalyze hold the records. So each trace is written twice, with
-such a node and without one, and both answers must be the same, byte for byte.
+A node of a CUDA graph does not change the answer of `ops`, but makes tfanalyze hold the records. So each trace is written
+twice, with such a node and without one, and both answers must be the same, byte for byte. `memory` holds the records too if
+the file's descriptor is 512 or more: it answers about each trace twice, the second time with as many others open.
 """
 
 import json
+import os
 import random
 import re
 import subprocess
 
 import pytest
 
+from conftest import clean_environment
 from optrace import BACKWARD, FUNCTION, OpTrace
 from test_device_records import ticks
 from tfr import NESTED, STAGE, rec
@@ -49,17 +52,19 @@ class LongTrace(OpTrace):
             if stop == at:
                 at += self.grid
 
-    def memory(self, last, count):
+    def memory(self, last, count, allocators):
         rng, live, total = self.rng, {}, {}
         for _ in range(count):
             time, thread, device = self.grid * rng.randrange(last // self.grid + 1), rng.choice([1, 2, 3]), rng.choice([-1, -1, 0])
+            allocator = rng.choice(allocators)
+            device = device if allocator == 'c10' else -1
             address = 4096 * rng.randrange(12)
             size = live.pop((device, address), 0)
             size = -size if size and rng.random() < 0.9 else rng.choice([64, 512, 4096])
             if size > 0:
                 live[device, address] = size
             total[device] = max(0, total.get(device, 0) + size)
-            self.block(time, address, size, total[device], total[device] + 8192, device, thread, rng.choice(FRAMES))
+            self.block(time, address, size, total[device], total[device] + 8192, device, thread, rng.choice(FRAMES), allocator)
 
     def refused(self, time, size, device):
         self.later_on(1, rec('oom', allocator=self.w.string('c10'), time=ticks(time), bytes=size, allocated=100, reserved=200,
@@ -100,21 +105,29 @@ class LongTrace(OpTrace):
         return self.w.save(path)
 
 
-def written(path, seed, held, backward=False, grid=1000, last=3_000_000, hurt=False, names=NAMES):
+def written(path, seed, held, backward=False, grid=1000, last=3_000_000, hurt=False, names=NAMES, allocators=('c10',), recorded=False):
     rng = random.Random(seed)
     t = LongTrace(rng, grid, backward, names)
     for thread in (1, 2, 3):
         t.operators(thread, grid * rng.randrange(5), last * 9 // 10, 0)
-    t.memory(last, rng.choice([0, 30, 300]))
+    t.memory(last, rng.choice([0, 30, 300]), allocators)
     t.stages(last)
+    for number in range(1, t.ranges) if recorded else ():
+        t.stage_memory(number, rng.randrange(last), rng.randrange(5000), device=rng.choice([-1, 0]))
     for _ in range(rng.choice([0, 3, 20])):
         t.refused(grid * rng.randrange(last // grid), 512, rng.choice([-1, 0]))
     t.call('cudaGetDevice', 3 * grid, 2 * grid, thread=2, kind='CONTEXT')
     return t.save(path, held, random.Random(seed + 1), hurt)
 
 
-def answers(program, path, words):
-    done = subprocess.run([program, *words, path], capture_output=True, text=True, check=False)
+def open_many():
+    for _ in range(520):
+        os.set_inheritable(os.open('/dev/null', os.O_RDONLY), True)
+
+
+def answers(program, path, words, crowded=False):
+    done = subprocess.run([program, *words, path], capture_output=True, text=True, check=False, close_fds=not crowded,
+                          preexec_fn=open_many if crowded else None)
     out = done.stdout.replace(str(path), '')
     if '--format' in words and out:
         answer = json.loads(out)
@@ -130,18 +143,74 @@ OPS = [['ops'], ['ops', '--format', 'json'], ['ops', '--group-by', 'name,shapes,
        ['ops', '--from', '0.0005', '--to', '0.0015', '--format', 'json'], ['ops', '--top', '2']]
 
 
-def compare(directory, program, seed, questions, names=NAMES):
-    """Asks all questions of a random trace; every fourth is damaged and cut."""
-    shape = {'names': names, 'backward': seed % 3 == 2, 'grid': 1000 if seed % 2 else 997, 'hurt': seed % 4 == 3}
-    swept = written(directory / 'swept.tfr', seed, held=False, **shape)
-    held = written(directory / 'held.tfr', seed, held=True, **shape)
-    for words in questions:
-        got = answers(program, swept, words)
-        assert got == answers(program, held, words), words
-        assert got[0] in ((3, 1) if shape['hurt'] else (0, 1)), (words, got)
-        assert got[1] or got[0] == 1
+def shaped(seed, **more):
+    """The shape of a random trace; every fourth is damaged and cut."""
+    return {'backward': seed % 3 == 2, 'grid': 1000 if seed % 2 else 997, 'hurt': seed % 4 == 3, **more}
+
+
+def check(got, other, words, hurt):
+    assert got == other, words
+    assert got[0] in ((3, 1) if hurt else (0, 1)), (words, got)
+    assert got[1] or got[0] == 1
 
 
 @pytest.mark.parametrize('seed', range(12))
 def test_operators(tmp_path, tfanalyze, seed):
-    compare(tmp_path, tfanalyze, seed, OPS)
+    shape = shaped(seed)
+    swept = written(tmp_path / 'swept.tfr', seed, held=False, **shape)
+    held = written(tmp_path / 'held.tfr', seed, held=True, **shape)
+    for words in OPS:
+        check(answers(tfanalyze, swept, words), answers(tfanalyze, held, words), words, shape['hurt'])
+
+
+FILTERS = [[], ['--stage', 'run'], ['--stage', '(none)'], ['--from', '0.0005', '--to', '0.0015'], ['--device', '0'], ['--top', '3']]
+LAYOUTS = ['timeline', 'raw', 'peaks', 'leaks', 'oom']
+MEMORY = ([['memory', '--layout', layout, '--format', 'json', *words] for layout in LAYOUTS for words in FILTERS] +
+          [['memory', '--layout', layout] for layout in LAYOUTS] + [['memory', '--layout', 'html', *words] for words in FILTERS])
+
+
+@pytest.mark.parametrize('seed', range(8))
+def test_memory(tmp_path, tfanalyze, seed):
+    """Blocks of several allocators on three threads, freed twice, never, or at an address in use."""
+    shape = shaped(seed, allocators=['c10', 'c10', 'malloc', 'mmap'], recorded=seed % 2 == 1)
+    path = written(tmp_path / 'trace.tfr', seed, held=False, **shape)
+    for words in MEMORY:
+        check(answers(tfanalyze, path, words), answers(tfanalyze, path, words, crowded=True), words, shape['hurt'])
+
+
+TRAIN = '''
+import threading, torch
+torch.set_num_threads(1)
+model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 4))
+optimizer, kept = torch.optim.Adam(model.parameters()), []
+def load():
+    for step in range(200):
+        with torch.profiler.record_function('load'):
+            torch.ones(step) + 1
+worker = threading.Thread(target=load)
+worker.start()
+for step in range(40):
+    with torch.profiler.record_function('step'):
+        with torch.profiler.record_function('forward'):
+            loss = model(torch.randn(16, 32)).square().mean()
+        loss.backward()
+        optimizer.step()
+        kept.append(torch.ones(step))
+worker.join()
+'''
+
+
+@pytest.fixture(scope='module', params=['mem,ops,stack', 'mem'])
+def training(request, tmp_path_factory, lib, python):
+    directory = tmp_path_factory.mktemp('training')
+    env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_OUTPUT_DIR': str(directory), 'TFI_ACTIVITIES': request.param}
+    env.update({'TFI_HOST_ALLOC_KB': '1'} if request.param == 'mem' else {})
+    subprocess.run([python, '-c', TRAIN], env=env, check=True, timeout=100)
+    return next(directory.glob('*.tfr'))
+
+
+def test_memory_of_torch(tfanalyze, training):
+    """A training with two threads; without its operators no stage is that of a forward one, so that all layouts sweep."""
+    for words in MEMORY:
+        words = ['step' if word == 'run' else word for word in words]
+        check(answers(tfanalyze, training, words), answers(tfanalyze, training, words, crowded=True), words, False)

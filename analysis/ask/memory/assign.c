@@ -287,23 +287,33 @@ static void add(struct assigned_walk *walk, uint32_t pool, uint8_t category, int
 
 static int64_t size_of(const struct assigned_walk *walk, uint32_t block)
 {
-    int64_t bytes = walk->changes->process->blocks.bytes[block];
+    int64_t bytes = walk->process->blocks.bytes[block];
     return bytes < 0 ? -MAX(bytes, -INT64_MAX) : bytes;
 }
 
-/* Blocks that are older than the recording, and whose end it has, are in use from the beginning. */
-void assigned_walk_init(struct assigned_walk *walk, const struct assigned *assigned,
-                        const struct memory_changes *changes)
+static void make_pools(struct assigned_walk *walk, size_t pools)
 {
-    *walk = (struct assigned_walk){.assigned = assigned, .changes = changes};
-    walk->bytes = mem_zero(changes->pools, sizeof *walk->bytes);
-    walk->pool_of = no_places(changes->process->blocks.table.count);
-    for (size_t i = 0; i < changes->count; i++) {
-        const struct memory_change *change = &changes->change[i];
+    if (pools <= walk->pools) return;
+    walk->bytes = mem_grow(walk->bytes, &walk->capacity, pools, sizeof *walk->bytes);
+    memset(walk->bytes + walk->pools, 0, (pools - walk->pools) * sizeof *walk->bytes);
+    walk->pools = pools;
+}
+
+/* Blocks that are older than the recording, and whose end it has, are in use from the beginning. */
+void assigned_walk_init(struct assigned_walk *walk, const struct assigned *assigned, struct memory_reading *reading)
+{
+    struct memory_walk changes;
+    const struct memory_change *change;
+    *walk = (struct assigned_walk){.assigned = assigned, .process = reading->process};
+    walk->pool_of = no_places(reading->process->blocks.table.count);
+    memory_walk_init(&changes, reading);
+    while ((change = memory_walk_next(&changes)) != NULL) {
+        make_pools(walk, changes.pools);
         walk->pool_of[change->block] = change->pool;
-        if (change->bytes < 0 && change->other == NO_PLACE)
+        if (change->bytes < 0 && !change->has_gone)
             add(walk, change->pool, assigned->first[change->block], size_of(walk, change->block));
     }
+    memory_walk_free(&changes);
 }
 
 static void take_moves(struct assigned_walk *walk, int64_t until)
@@ -317,19 +327,16 @@ static void take_moves(struct assigned_walk *walk, int64_t until)
     }
 }
 
-const int64_t *assigned_walk_take(struct assigned_walk *walk, size_t at)
+const int64_t *assigned_walk_take(struct assigned_walk *walk, const struct memory_walk *changes,
+                                  const struct memory_change *change)
 {
-    const struct memory_change *change = &walk->changes->change[at];
     int64_t *bytes = walk->bytes[change->pool];
     take_moves(walk, change->time);
     add(walk, change->pool, (change->bytes < 0 ? walk->assigned->last : walk->assigned->first)[change->block],
         change->bytes);
-    if (change->ended != NO_PLACE) { /* the record of its end is missing */
-        const struct memory_change *ended = &walk->changes->change[change->ended];
-        add(walk, change->pool, walk->assigned->last[ended->block], -ended->bytes);
-    }
-    if (!memory_pool_has_categories(&walk->changes->pool[change->pool]) || change->allocated == TOTAL_UNKNOWN)
-        return NULL;
+    if (change->bytes > 0 && change->has_gone) /* the record of its end is missing */
+        add(walk, change->pool, walk->assigned->last[change->gone.block], -change->gone.bytes);
+    if (!memory_pool_has_categories(&changes->pool[change->pool]) || change->allocated == TOTAL_UNKNOWN) return NULL;
     bytes[CATEGORY_UNKNOWN] = (int64_t)MIN(change->allocated, (uint64_t)INT64_MAX);
     for (int i = 0; i < CATEGORY_UNKNOWN; i++) bytes[CATEGORY_UNKNOWN] = add_ns(bytes[CATEGORY_UNKNOWN], -bytes[i]);
     return bytes;

@@ -39,16 +39,17 @@ void assigned_free(struct assigned *assigned);
 /* The bytes of each category in each pool, over the changes of a process. */
 struct assigned_walk {
     const struct assigned *assigned;
-    const struct memory_changes *changes;
+    const struct process *process;
     int64_t (*bytes)[MEMORY_CATEGORIES]; /* by pool; the last one is what is in use beyond the others */
-    uint32_t *pool_of;                   /* by block; NO_PLACE: none */
-    size_t next;                         /* move */
+    size_t pools, capacity;
+    uint32_t *pool_of; /* by block; NO_PLACE: none */
+    size_t next;       /* move */
 };
 
-void assigned_walk_init(struct assigned_walk *walk, const struct assigned *assigned,
-                        const struct memory_changes *changes);
-/* Takes the next change; they must come in their order. Returns the bytes of its pool; NULL for a pool of CUDA's calls. */
-const int64_t *assigned_walk_take(struct assigned_walk *walk, size_t change);
+void assigned_walk_init(struct assigned_walk *walk, const struct assigned *assigned, struct memory_reading *reading);
+/* Takes the next change of a walk. Returns the bytes of its pool; NULL for a pool of CUDA's calls. */
+const int64_t *assigned_walk_take(struct assigned_walk *walk, const struct memory_walk *changes,
+                                  const struct memory_change *change);
 void assigned_walk_free(struct assigned_walk *walk);
 
 #endif

@@ -1,17 +1,178 @@
-/* changes.c - sorts the blocks of a process by time, joins each with what frees it, and adds up what has no totals.
+/* changes.c - takes the blocks of a process by time, joins each with what frees it, and adds up what has no totals.
  *
  * Addresses of torch's allocators count by device, those of CUDA's calls for the whole process: a call that frees does
- * not tell its device. Physical memory that is mapped outlives its handle. A block at an address in use means that the record of what freed it is missing: it has ended.
+ * not tell its device. Physical memory that is mapped outlives its handle. A block at an address in use means that the
+ * record of what freed it is missing: it has ended.
  */
 #include "ask/memory/changes.h"
 
 #include <stdlib.h>
 
-int64_t memory_device(const struct process *process, const struct blocks *blocks, size_t i)
+/* ---- devices and pools ---- */
+
+static int64_t device_of(const struct process *process, int64_t device, bool is_cuda, uint8_t kind)
 {
-    bool is_only = process->devices == 1 && blocks->device[i] == DEVICE_OTHER && is_cuda_block(blocks, i) &&
-                   blocks->kind[i] != BLOCK_RESERVED;
-    return is_only ? (int64_t)process->device[0].number : blocks->device[i];
+    bool is_only = process->devices == 1 && device == DEVICE_OTHER && is_cuda && kind != BLOCK_RESERVED;
+    return is_only ? (int64_t)process->device[0].number : device;
+}
+
+int64_t memory_request_device(const struct process *process, size_t request)
+{
+    const struct blocks *b = &process->ooms;
+    bool is_cuda = is_cuda_block(b->allocator[request], b->allocated[request]);
+    return device_of(process, b->device[request], is_cuda, b->kind[request]);
+}
+
+static uint32_t pool_of(struct memory_walk *w, int64_t device, uint32_t allocator, bool is_summed, uint8_t kind)
+{
+    uint32_t number = map_number(&w->number_of_device, (uint64_t)device << 8 | kind << 1 | is_summed);
+    uint64_t key = (uint64_t)allocator << 32 | number;
+    uint32_t at = map_get(&w->pool_of, key);
+    if (at != MAP_NONE) return at;
+    w->pool = mem_grow(w->pool, &w->pool_capacity, w->pools + 1, sizeof *w->pool);
+    w->pool[w->pools] =
+        (struct memory_pool){.device = device, .allocator = allocator, .is_summed = is_summed, .kind = kind};
+    map_put(&w->pool_of, key, (uint32_t)w->pools);
+    return (uint32_t)w->pools++;
+}
+
+/* ---- blocks in use ---- */
+
+/* Returns the place of the next change, for which it makes room. */
+static struct memory_change *next_change(struct memory_walk *w)
+{
+    w->change = mem_grow(w->change, &w->capacity, w->changes + 1, sizeof *w->change);
+    return &w->change[w->changes];
+}
+
+static uint32_t new_live(struct memory_walk *w)
+{
+    uint32_t at = w->free;
+    if (at == NO_PLACE) {
+        w->live = mem_grow(w->live, &w->live_capacity, w->lives + 1, sizeof *w->live);
+        return (uint32_t)w->lives++;
+    }
+    w->free = w->live[at].next_free;
+    return at;
+}
+
+/* Takes the block at an address off the list, and copies it. Returns false if there is none. */
+static bool end_block(struct memory_walk *w, uint32_t space, uint64_t address, struct memory_live *gone)
+{
+    uint32_t at = map_get(&w->pool[space].live, address);
+    if (at == MAP_NONE) return false;
+    map_remove(&w->pool[space].live, address);
+    struct memory_live *live = &w->live[at];
+    *gone = *live;
+    live->is_free = true;
+    live->next_free = w->free;
+    w->free = at;
+    if (w->pool[gone->pool].is_summed) w->pool[gone->pool].in_use -= (uint64_t)gone->bytes;
+    return true;
+}
+
+static void allocate(struct memory_walk *w, uint32_t space, const struct memory_change *change, uint64_t other)
+{
+    struct memory_pool *pool = &w->pool[change->pool];
+    struct memory_change *to = next_change(w);
+    *to = *change;
+    to->has_gone = end_block(w, space, change->address, &to->gone);
+    to->live = new_live(w);
+    w->live[to->live] = (struct memory_live){.bytes = change->bytes,
+                                             .address = change->address,
+                                             .other = other,
+                                             .block = change->block,
+                                             .pool = change->pool,
+                                             .holder = NO_PLACE,
+                                             .kind = change->kind};
+    map_put(&w->pool[space].live, change->address, to->live);
+    w->changes++;
+    if (!pool->is_summed) return;
+    if (__builtin_add_overflow(pool->in_use, (uint64_t)change->bytes, &pool->in_use)) pool->in_use = TOTAL_UNKNOWN;
+    to->allocated = pool->in_use;
+}
+
+/* Returns what the change frees, NULL if its allocation was not recorded. */
+static const struct memory_live *release(struct memory_walk *w, uint32_t space, const struct memory_change *change,
+                                         uint64_t address)
+{
+    struct memory_change *to = next_change(w);
+    bool is_summed = w->pool[space].is_summed;
+    *to = *change;
+    to->has_gone = end_block(w, space, address, &to->gone);
+    w->changes += to->has_gone || !is_summed;
+    if (!to->has_gone) return NULL;
+    to->address = to->gone.address;
+    to->kind = to->gone.kind;
+    if (!is_summed) return &to->gone;
+    to->pool = to->gone.pool;
+    to->bytes = -to->gone.bytes;
+    to->allocated = w->pool[to->pool].in_use;
+    return &to->gone;
+}
+
+/* ---- what calls of CUDA free ---- */
+
+/* Ends physical memory that has neither handles nor mappings any more. */
+static void end_physical(struct memory_walk *w, const struct memory_change *change, uint64_t handle)
+{
+    uint32_t allocator = w->physical_allocator;
+    if (allocator != NAME_NONE) release(w, pool_of(w, DEVICE_OTHER, allocator, true, BLOCK_NONE), change, handle);
+}
+
+/* A call may unmap several mappings that lie side by side: `left` bytes. */
+static void unmap(struct memory_walk *w, uint32_t space, const struct memory_change *change, uint64_t left)
+{
+    uint64_t at = change->address;
+    while (left) {
+        const struct memory_live *gone = release(w, space, change, at);
+        if (!gone) return;
+        uint64_t bytes = (uint64_t)gone->bytes, handle = gone->other;
+        if (physical_unmap(&w->physicals, handle)) end_physical(w, change, handle);
+        at += bytes;
+        left -= MIN(left, bytes);
+    }
+}
+
+static void take_freed(struct memory_walk *w, uint32_t space, const struct memory_change *change, uint64_t other)
+{
+    uint64_t address = change->address;
+    if (change->kind == BLOCK_RETAINED) physical_retain(&w->physicals, address);
+    else if (change->kind == BLOCK_MAPPED) unmap(w, space, change, other);
+    else if (change->kind != BLOCK_PHYSICAL) release(w, space, change, address);
+    else if (physical_release(&w->physicals, address)) end_physical(w, change, address);
+}
+
+/* ---- the blocks ---- */
+
+static void take(struct memory_walk *w, const struct swept_block *b)
+{
+    bool is_summed = is_cuda_block(b->allocator, b->allocated), unknown = w->process->blocks.lacks_totals;
+    int64_t device = device_of(w->process, b->device, is_summed, b->kind);
+    if (b->kind == BLOCK_MAPPED) device = physical_device(&w->physicals, b->other, device);
+    bool is_apart = w->reading->by_kind || b->kind == BLOCK_LIBC;
+    uint32_t pool = pool_of(w, device, b->allocator, is_summed, is_apart ? b->kind : BLOCK_NONE);
+    uint32_t space = is_summed ? pool_of(w, DEVICE_OTHER, b->allocator, true, BLOCK_NONE) : pool;
+    const struct memory_change change = {.time = b->time,
+                                         .bytes = b->bytes,
+                                         .allocated = unknown ? TOTAL_UNKNOWN : b->allocated,
+                                         .reserved = unknown || device == DEVICE_HOST ? TOTAL_UNKNOWN : b->reserved,
+                                         .address = b->address,
+                                         .block = b->order,
+                                         .pool = pool,
+                                         .thread = b->thread,
+                                         .stack = b->stack,
+                                         .kind = b->kind};
+    if (b->bytes > 0) {
+        if (b->kind == BLOCK_PHYSICAL) physical_create(&w->physicals, b->address, device);
+        if (b->kind == BLOCK_PHYSICAL) w->physical_allocator = b->allocator;
+        if (b->kind == BLOCK_MAPPED) physical_map(&w->physicals, b->other);
+        allocate(w, space, &change, b->other);
+    } else if (is_summed) {
+        take_freed(w, space, &change, b->other);
+    } else if (b->bytes < 0) {
+        release(w, space, &change, b->address);
+    }
 }
 
 static int by_time(const void *a, const void *b, void *context)
@@ -22,159 +183,89 @@ static int by_time(const void *a, const void *b, void *context)
     return order ? order : by_number(x, y);
 }
 
-static uint32_t pool_of(struct memory_changes *c, int64_t device, uint32_t allocator, bool is_summed, uint8_t kind)
+void memory_walk_init(struct memory_walk *walk, struct memory_reading *reading)
 {
-    uint32_t number = map_number(&c->number_of_device, (uint64_t)device << 8 | kind << 1 | is_summed);
-    uint64_t key = (uint64_t)allocator << 32 | number;
-    uint32_t at = map_get(&c->pool_of, key);
-    if (at != MAP_NONE) return at;
-    c->pool = mem_grow(c->pool, &c->pool_capacity, c->pools + 1, sizeof *c->pool);
-    c->pool[c->pools] =
-        (struct memory_pool){.device = device, .allocator = allocator, .is_summed = is_summed, .kind = kind};
-    map_put(&c->pool_of, key, (uint32_t)c->pools);
-    return (uint32_t)c->pools++;
-}
-
-/* Returns the place of the next change, for which it makes room: what one call unmaps may be several blocks. */
-static struct memory_change *next_change(struct memory_changes *c)
-{
-    c->change = mem_grow(c->change, &c->capacity, c->count + 1, sizeof *c->change);
-    return &c->change[c->count];
-}
-
-/* Takes the block at an address off the list; returns the change that allocated it, or NO_PLACE. */
-static uint32_t end_block(struct memory_changes *c, uint32_t space, uint64_t address, uint32_t by)
-{
-    uint32_t from = map_get(&c->pool[space].live, address);
-    if (from == MAP_NONE) return NO_PLACE;
-    map_remove(&c->pool[space].live, address);
-    struct memory_change *begin = &c->change[from];
-    begin->other = by;
-    if (c->pool[begin->pool].is_summed) c->pool[begin->pool].in_use -= (uint64_t)begin->bytes;
-    return from;
-}
-
-static void allocate(struct memory_changes *c, uint32_t space, const struct memory_change *change, uint64_t address)
-{
-    uint32_t at = (uint32_t)c->count;
-    struct memory_pool *pool = &c->pool[change->pool];
-    struct memory_change *to = next_change(c);
-    *to = *change;
-    to->ended = end_block(c, space, address, at);
-    map_put(&c->pool[space].live, address, at);
-    c->count++;
-    if (!pool->is_summed) return;
-    if (__builtin_add_overflow(pool->in_use, (uint64_t)change->bytes, &pool->in_use)) pool->in_use = TOTAL_UNKNOWN;
-    to->allocated = pool->in_use;
-}
-
-/* Returns the change that allocated what is freed, NO_PLACE if it was not recorded. */
-static uint32_t release(struct memory_changes *c, uint32_t space, const struct memory_change *change, uint64_t address)
-{
-    struct memory_change *to = next_change(c);
-    uint32_t from = end_block(c, space, address, (uint32_t)c->count);
-    bool is_summed = c->pool[space].is_summed;
-    *to = *change;
-    to->other = from;
-    c->count += from != NO_PLACE || !is_summed;
-    c->older += from == NO_PLACE && is_summed;
-    if (!is_summed || from == NO_PLACE) return from;
-    to->pool = c->change[from].pool;
-    to->bytes = -c->change[from].bytes;
-    to->allocated = c->pool[to->pool].in_use;
-    return from;
-}
-
-/* Ends physical memory that has neither handles nor mappings any more. */
-static void end_physical(struct memory_changes *c, const struct memory_change *change, uint64_t handle)
-{
-    uint32_t allocator = c->physical_allocator;
-    if (allocator != NAME_NONE) release(c, pool_of(c, DEVICE_OTHER, allocator, true, BLOCK_NONE), change, handle);
-}
-
-/* A call may unmap several mappings that lie side by side. */
-static void unmap(struct memory_changes *c, uint32_t space, const struct memory_change *change, uint32_t block)
-{
-    const struct blocks *b = &c->process->blocks;
-    uint64_t at = b->address[block], left = b->other[block];
-    while (left) {
-        uint32_t from = release(c, space, change, at);
-        if (from == NO_PLACE) return;
-        uint64_t bytes = (uint64_t)c->change[from].bytes, handle = b->other[c->change[from].block];
-        if (physical_unmap(&c->physicals, handle)) end_physical(c, change, handle);
-        at += bytes;
-        left -= MIN(left, bytes);
-    }
-}
-
-/* Takes what a call of CUDA frees. */
-static void take_freed(struct memory_changes *c, uint32_t space, const struct memory_change *change, uint32_t block)
-{
-    const struct blocks *b = &c->process->blocks;
-    uint64_t address = b->address[block];
-    if (b->kind[block] == BLOCK_RETAINED) physical_retain(&c->physicals, address);
-    else if (b->kind[block] == BLOCK_MAPPED) unmap(c, space, change, block);
-    else if (b->kind[block] != BLOCK_PHYSICAL) release(c, space, change, address);
-    else if (physical_release(&c->physicals, address)) end_physical(c, change, address);
-}
-
-static void take(struct memory_changes *c, uint32_t block)
-{
-    const struct blocks *b = &c->process->blocks;
-    bool is_summed = is_cuda_block(b, block), unknown = b->lacks_totals;
-    uint8_t kind = b->kind[block];
-    int64_t device = memory_device(c->process, b, block);
-    if (kind == BLOCK_MAPPED) device = physical_device(&c->physicals, b->other[block], device);
-    bool is_apart = c->by_kind || kind == BLOCK_LIBC;
-    uint32_t pool = pool_of(c, device, b->allocator[block], is_summed, is_apart ? kind : BLOCK_NONE);
-    uint32_t space = is_summed ? pool_of(c, DEVICE_OTHER, b->allocator[block], true, BLOCK_NONE) : pool;
-    const struct memory_change change = {.time = b->time[block],
-                                         .bytes = b->bytes[block],
-                                         .allocated = unknown ? TOTAL_UNKNOWN : b->allocated[block],
-                                         .reserved =
-                                             unknown || device == DEVICE_HOST ? TOTAL_UNKNOWN : b->reserved[block],
-                                         .block = block,
-                                         .pool = pool,
-                                         .other = NO_PLACE,
-                                         .ended = NO_PLACE};
-    if (change.bytes > 0) {
-        if (kind == BLOCK_PHYSICAL) physical_create(&c->physicals, b->address[block], device);
-        if (kind == BLOCK_PHYSICAL) c->physical_allocator = b->allocator[block];
-        if (kind == BLOCK_MAPPED) physical_map(&c->physicals, b->other[block]);
-        allocate(c, space, &change, b->address[block]);
-    } else if (is_summed) {
-        take_freed(c, space, &change, block);
-    } else if (change.bytes < 0) {
-        release(c, space, &change, b->address[block]);
-    }
-}
-
-void memory_changes_init(struct memory_changes *changes, const struct process *process, bool by_kind)
-{
+    const struct process *process = reading->process;
     const struct blocks *b = &process->blocks;
-    size_t count = b->table.count;
-    uint32_t *order = mem_zero(count, sizeof *order);
-    for (size_t i = 0; i < count; i++) order[i] = (uint32_t)i;
-    if (count) qsort_r(order, count, sizeof *order, by_time, (void *)b);
-    *changes = (struct memory_changes){.process = process, .by_kind = by_kind, .physical_allocator = NAME_NONE};
-    changes->change = mem_grow(NULL, &changes->capacity, count, sizeof *changes->change);
-    for (size_t i = 0; i < count; i++) take(changes, order[i]);
-    for (size_t i = 0; i < changes->pools; i++) map_free(&changes->pool[i].live);
-    physicals_free(&changes->physicals);
-    free(order);
+    *walk =
+        (struct memory_walk){.reading = reading, .process = process, .free = NO_PLACE, .physical_allocator = NAME_NONE};
+    if (process->unheld.trace) {
+        const struct sweep_wants wants = {.blocks = true, .block_stacks = reading->stacks};
+        walk->sweep = sweep_open(process, reading->names, wants, reading->ahead);
+        return;
+    }
+    walk->order = mem_zero(b->table.count, sizeof *walk->order);
+    for (size_t i = 0; i < b->table.count; i++) walk->order[i] = (uint32_t)i;
+    if (b->table.count) qsort_r(walk->order, b->table.count, sizeof *walk->order, by_time, (void *)b);
 }
 
-uint32_t memory_block(const struct memory_changes *changes, const struct memory_change *change)
+static bool take_held(struct memory_walk *walk)
 {
-    bool frees = change->bytes < 0 && change->other != NO_PLACE;
-    return frees ? changes->change[change->other].block : change->block;
+    const struct blocks *b = &walk->process->blocks;
+    if (walk->next_block == b->table.count) return false;
+    uint32_t i = walk->order[walk->next_block++];
+    const struct swept_block block = {.time = b->time[i],
+                                      .bytes = b->bytes[i],
+                                      .device = b->device[i],
+                                      .address = b->address[i],
+                                      .allocated = b->allocated[i],
+                                      .reserved = b->reserved[i],
+                                      .other = b->other[i],
+                                      .order = i,
+                                      .thread = b->thread[i],
+                                      .allocator = b->allocator[i],
+                                      .stack = b->stack[i],
+                                      .kind = b->kind[i]};
+    take(walk, &block);
+    return true;
 }
 
-void memory_changes_free(struct memory_changes *changes)
+static bool take_swept(struct memory_walk *walk)
 {
-    free(changes->change);
-    free(changes->pool);
-    map_free(&changes->number_of_device);
-    map_free(&changes->pool_of);
-    *changes = (struct memory_changes){0};
+    struct swept swept;
+    if (!sweep_next(walk->sweep, &swept)) return false;
+    take(walk, swept.block);
+    return true;
+}
+
+const struct memory_change *memory_walk_next(struct memory_walk *walk)
+{
+    while (walk->next == walk->changes) {
+        walk->next = walk->changes = 0;
+        if (!(walk->sweep ? take_swept(walk) : take_held(walk))) return NULL;
+    }
+    return &walk->change[walk->next++];
+}
+
+void memory_walk_free(struct memory_walk *walk)
+{
+    for (size_t i = 0; i < walk->pools; i++) map_free(&walk->pool[i].live);
+    if (walk->sweep) walk->reading->unread += sweep_close(walk->sweep);
+    physicals_free(&walk->physicals);
+    free(walk->order);
+    free(walk->change);
+    free(walk->live);
+    free(walk->pool);
+    map_free(&walk->number_of_device);
+    map_free(&walk->pool_of);
+    *walk = (struct memory_walk){0};
+}
+
+/* ---- stages ---- */
+
+struct belonging memory_change_at(const struct memory_reading *reading, const struct choice *choice,
+                                  const struct memory_change *change)
+{
+    if (reading->finder)
+        return (struct belonging){change->time, stage_at(reading->finder, change->thread, change->time), VIA_NONE};
+    if (choice->attribution) return choice->attribution->block[change->block];
+    return (struct belonging){change->time, NO_PLACE, VIA_NONE};
+}
+
+bool memory_change_chosen(const struct memory_walk *walk, const struct choice *choice,
+                          const struct memory_change *change)
+{
+    struct belonging at = memory_change_at(walk->reading, choice, change);
+    return list_has(&choice->options->device, walk->pool[change->pool].device) &&
+           choice_moment(choice, change->time, at.time) && choice_in_stage(choice, &at);
 }

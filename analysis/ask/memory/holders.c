@@ -2,18 +2,24 @@
 #include "ask/memory/holders.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "ask/stages/order.h"
 
-static int by_bytes(const void *a, const void *b)
+static int by_bytes(const void *a, const void *b, void *names)
 {
     const struct holder *x = a, *y = b;
     if (x->unfreed_bytes != y->unfreed_bytes) return x->unfreed_bytes > y->unfreed_bytes ? -1 : 1;
     if (x->outliving_bytes != y->outliving_bytes) return x->outliving_bytes > y->outliving_bytes ? -1 : 1;
     if (x->bytes != y->bytes) return x->bytes > y->bytes ? -1 : 1;
     if (x->pool != y->pool) return x->pool < y->pool ? -1 : 1;
-    if (x->stage != y->stage) return x->stage < y->stage ? -1 : 1;
+    if (x->stage != y->stage) return names_order(names, x->stage, y->stage);
     return by_number(x->stack, y->stack);
+}
+
+static void sort(struct holder *holder, size_t count, const struct memory_walk *changes)
+{
+    if (count) qsort_r(holder, count, sizeof *holder, by_bytes, changes->reading->names);
 }
 
 /* ---- groups ---- */
@@ -32,27 +38,21 @@ static uint32_t holder_of(struct holders *h, uint32_t stage, uint32_t stack, uin
     return (uint32_t)h->count++;
 }
 
-/* Finds the holder of each allocation; those that the filters leave out have none. */
-static void find_holders(struct holders *h, const struct choice *choice, const struct memory_changes *c, bool all_times)
+/* Finds the holder of an allocation, and its stage; NO_PLACE: the filters leave it out. */
+static uint32_t find_holder(struct holders *h, const struct choice *choice, const struct memory_walk *changes,
+                            const struct memory_change *change, bool all_times, struct belonging *at)
 {
-    const struct belonging *block = choice->attribution->block;
-    const struct blocks *b = &c->process->blocks;
-    *h = (struct holders){.of_change = no_places(c->count)};
-    for (size_t i = 0; i < c->count; i++) {
-        const struct memory_change *change = &c->change[i];
-        const struct belonging *at = &block[change->block];
-        uint32_t stage;
-        if (change->bytes < 0 || !list_has(&choice->options->device, c->pool[change->pool].device) ||
-            !choice_stage_name(choice, at, &stage) || (!all_times && !choice_moment(choice, change->time, at->time)))
-            continue;
-        h->of_change[i] = holder_of(h, stage, b->stack[change->block], change->pool);
-    }
+    uint32_t stage;
+    *at = memory_change_at(changes->reading, choice, change);
+    if (!list_has(&choice->options->device, changes->pool[change->pool].device) ||
+        !choice_stage_name(choice, at, &stage) || (!all_times && !choice_moment(choice, change->time, at->time)))
+        return NO_PLACE;
+    return holder_of(h, stage, change->stack, change->pool);
 }
 
 void holders_free(struct holders *holders)
 {
     free(holders->holder);
-    free(holders->of_change);
     map_free(&holders->of);
     *holders = (struct holders){0};
 }
@@ -74,72 +74,108 @@ static int64_t end_of(const struct process *process, const struct map *whole_of,
     return whole == MAP_NONE ? process->ranges.end[range] : process->wholes.end[whole];
 }
 
-static void add_leak(struct holder *h, const struct memory_changes *c, size_t i, bool in_stage, int64_t end)
+/* The block's own stage decides how long it may live, also where --stage names a stage around it. */
+static void begin_block(struct holders *h, const struct choice *choice, const struct map *whole_of,
+                        const struct memory_walk *changes, const struct memory_change *change)
 {
-    const struct memory_change *change = &c->change[i];
-    uint64_t bytes = (uint64_t)change->bytes;
-    bool unfreed = change->other == NO_PLACE;
-    h->blocks++;
-    h->bytes += bytes;
-    if (in_stage && (unfreed || c->change[change->other].time > end)) {
-        h->outliving_blocks++;
-        h->outliving_bytes += bytes;
-    }
-    if (unfreed) {
-        h->unfreed_blocks++;
-        h->unfreed_bytes += bytes;
-    }
+    struct belonging at;
+    struct memory_live *live = &changes->live[change->live];
+    live->holder = find_holder(h, choice, changes, change, false, &at);
+    if (live->holder == NO_PLACE) return;
+    live->until = at.stage == NO_PLACE ? INT64_MAX : end_of(choice->process, whole_of, at.stage);
+    live->in_stage = at.stage != NO_PLACE;
+    h->holder[live->holder].blocks++;
+    h->holder[live->holder].bytes += (uint64_t)change->bytes;
 }
 
-/* The block's own stage decides how long it may live, also where --stage names a stage around it. */
-void memory_leaks(struct holders *leaks, const struct choice *choice, const struct memory_changes *changes)
+static void outlive(struct holder *h, const struct memory_live *block)
 {
-    const struct process *p = choice->process;
-    const struct belonging *block = choice->attribution->block;
+    h->outliving_blocks++;
+    h->outliving_bytes += (uint64_t)block->bytes;
+}
+
+static void end_block(struct holders *h, const struct memory_live *block, int64_t time)
+{
+    if (block->holder != NO_PLACE && block->in_stage && time > block->until) outlive(&h->holder[block->holder], block);
+}
+
+/* A block that is in use at the end. */
+static void leave_block(struct holders *h, const struct memory_live *block)
+{
+    if (block->is_free || block->holder == NO_PLACE) return;
+    struct holder *holder = &h->holder[block->holder];
+    if (block->in_stage) outlive(holder, block);
+    holder->unfreed_blocks++;
+    holder->unfreed_bytes += (uint64_t)block->bytes;
+}
+
+void memory_leaks(struct holders *leaks, const struct choice *choice, struct memory_walk *changes)
+{
+    const struct memory_change *change;
     struct map whole_of = {0};
     size_t kept = 0;
-    find_holders(leaks, choice, changes, false);
-    map_wholes(&whole_of, p);
-    for (size_t i = 0; i < changes->count; i++) {
-        if (leaks->of_change[i] == NO_PLACE) continue;
-        uint32_t stage = block[changes->change[i].block].stage;
-        int64_t end = stage == NO_PLACE ? INT64_MAX : end_of(p, &whole_of, stage);
-        add_leak(&leaks->holder[leaks->of_change[i]], changes, i, stage != NO_PLACE, end);
+    *leaks = (struct holders){0};
+    map_wholes(&whole_of, choice->process);
+    while ((change = memory_walk_next(changes)) != NULL) {
+        if (change->has_gone) end_block(leaks, &change->gone, change->time);
+        if (change->bytes > 0) begin_block(leaks, choice, &whole_of, changes, change);
     }
+    for (size_t i = 0; i < changes->lives; i++) leave_block(leaks, &changes->live[i]);
     for (size_t i = 0; i < leaks->count; i++)
         if (leaks->holder[i].outliving_blocks || leaks->holder[i].unfreed_blocks)
             leaks->holder[kept++] = leaks->holder[i];
     leaks->count = kept;
-    if (kept) qsort(leaks->holder, kept, sizeof *leaks->holder, by_bytes);
+    sort(leaks->holder, kept, changes);
     map_free(&whole_of);
 }
 
 /* ---- refused requests ---- */
 
+/* The last change of a pool. */
+struct last_change {
+    uint64_t number; /* from 1 on; 0: none */
+    uint64_t allocated;
+};
+
 /* Follows what the holders have in use, change by change. */
 struct following {
     struct holders holders;
-    const struct memory_changes *changes;
-    size_t next;
+    struct memory_walk *changes;
+    const struct memory_change *next; /* NULL: none */
+    uint64_t number;
+    struct last_change *last; /* by pool */
+    size_t pools, capacity;
 };
 
-/* Adds or takes away the block of an allocation. */
-static void hold(struct holders *h, uint32_t allocation, int64_t bytes, int sign)
+/* Adds or takes away a block. */
+static void hold(struct holders *h, uint32_t holder, int64_t bytes, int sign)
 {
-    uint32_t at = h->of_change[allocation];
-    if (at == NO_PLACE) return;
-    h->holder[at].blocks += (uint64_t)sign;
-    h->holder[at].bytes += (uint64_t)(sign * bytes);
+    if (holder == NO_PLACE) return;
+    h->holder[holder].blocks += (uint64_t)sign;
+    h->holder[holder].bytes += (uint64_t)(sign * bytes);
 }
 
-static void follow(struct following *f, int64_t until)
+static void note_last(struct following *f, const struct memory_change *change)
 {
-    const struct memory_changes *c = f->changes;
-    for (; f->next < c->count && c->change[f->next].time <= until; f->next++) {
-        const struct memory_change *change = &c->change[f->next];
-        uint32_t gone = change->bytes < 0 ? change->other : change->ended;
-        if (gone != NO_PLACE) hold(&f->holders, gone, c->change[gone].bytes, -1);
-        if (change->bytes > 0) hold(&f->holders, (uint32_t)f->next, change->bytes, 1);
+    if (f->changes->pools > f->pools) {
+        f->last = mem_grow(f->last, &f->capacity, f->changes->pools, sizeof *f->last);
+        memset(f->last + f->pools, 0, (f->changes->pools - f->pools) * sizeof *f->last);
+        f->pools = f->changes->pools;
+    }
+    f->last[change->pool] = (struct last_change){++f->number, change->allocated};
+}
+
+static void follow(struct following *f, const struct choice *choice, int64_t until)
+{
+    struct belonging at;
+    for (; f->next && f->next->time <= until; f->next = memory_walk_next(f->changes)) {
+        const struct memory_change *change = f->next;
+        note_last(f, change);
+        if (change->has_gone) hold(&f->holders, change->gone.holder, change->gone.bytes, -1);
+        if (change->bytes < 0) continue;
+        struct memory_live *live = &f->changes->live[change->live];
+        live->holder = find_holder(&f->holders, choice, f->changes, change, true, &at);
+        hold(&f->holders, live->holder, change->bytes, 1);
     }
 }
 
@@ -151,17 +187,17 @@ static bool is_same_pool(const struct memory_pool *pool, int64_t device, uint32_
 /* Returns the bytes that an allocator without totals had in use: the sum after the last change of that pool. */
 static uint64_t in_use_of(const struct following *f, int64_t device, uint32_t allocator)
 {
-    for (size_t i = f->next; i-- > 0;)
-        if (is_same_pool(&f->changes->pool[f->changes->change[i].pool], device, allocator))
-            return f->changes->change[i].allocated;
-    return 0;
+    struct last_change last = {0, 0};
+    for (size_t i = 0; i < f->pools; i++)
+        if (is_same_pool(&f->changes->pool[i], device, allocator) && f->last[i].number > last.number) last = f->last[i];
+    return last.allocated;
 }
 
 static void take_refusal(struct refusal *refusal, const struct following *f, const struct process *process)
 {
     const struct blocks *ooms = &process->ooms;
     uint32_t allocator = ooms->allocator[refusal->request];
-    bool is_summed = is_cuda_block(ooms, refusal->request);
+    bool is_summed = is_cuda_block(allocator, ooms->allocated[refusal->request]);
     size_t capacity = 0;
     refusal->in_use = is_summed ? in_use_of(f, refusal->device, allocator) : ooms->allocated[refusal->request];
     for (size_t i = 0; i < f->holders.count; i++) {
@@ -171,7 +207,7 @@ static void take_refusal(struct refusal *refusal, const struct following *f, con
         refusal->holder[refusal->holders++] = *h;
         refusal->known += h->bytes;
     }
-    if (refusal->holders) qsort(refusal->holder, refusal->holders, sizeof *refusal->holder, by_bytes);
+    sort(refusal->holder, refusal->holders, f->changes);
 }
 
 static int by_request(const void *a, const void *b, void *context)
@@ -188,7 +224,7 @@ static void find_refusals(struct refusals *r, const struct choice *choice)
     const struct process *p = choice->process;
     const struct blocks *b = &p->ooms;
     for (size_t i = 0; i < b->table.count; i++) {
-        int64_t device = memory_device(p, b, i);
+        int64_t device = memory_request_device(p, i);
         if (!choice_moment(choice, b->time[i], b->time[i]) || !list_has(&choice->options->device, device)) continue;
         r->all++;
         size_t to = r->count;
@@ -203,19 +239,20 @@ static void find_refusals(struct refusals *r, const struct choice *choice)
     if (r->count) qsort_r(r->refusal, r->count, sizeof *r->refusal, by_request, b->time);
 }
 
-void memory_refusals(struct refusals *refusals, const struct choice *choice, const struct memory_changes *changes)
+void memory_refusals(struct refusals *refusals, const struct choice *choice, struct memory_walk *changes)
 {
     const struct process *p = choice->process;
     struct following f = {.changes = changes};
     *refusals = (struct refusals){0};
     find_refusals(refusals, choice);
     if (!refusals->count) return;
-    find_holders(&f.holders, choice, changes, true);
+    f.next = memory_walk_next(changes);
     for (size_t i = 0; i < refusals->count; i++) {
-        follow(&f, p->ooms.time[refusals->refusal[i].request]);
+        follow(&f, choice, p->ooms.time[refusals->refusal[i].request]);
         take_refusal(&refusals->refusal[i], &f, p);
     }
     holders_free(&f.holders);
+    free(f.last);
 }
 
 void refusals_free(struct refusals *refusals)

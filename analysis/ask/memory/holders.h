@@ -22,12 +22,11 @@ struct holders {
     struct holder *holder;
     size_t count, capacity;
     struct map of;
-    uint32_t *of_change; /* by change: index of its holder; NO_PLACE: it is not chosen, or it frees */
 };
 
-/* Collects the chosen allocations: those with a block that outlives its stage or is never freed, the most unfreed bytes
- * first. `choice` has an attribution of blocks. */
-void memory_leaks(struct holders *leaks, const struct choice *choice, const struct memory_changes *changes);
+/* Collects the chosen allocations of a walk that has just begun: those with a block that outlives its stage or is never
+ * freed, the most unfreed bytes first. `choice` has an attribution. */
+void memory_leaks(struct holders *leaks, const struct choice *choice, struct memory_walk *changes);
 
 /* A request for memory that was refused, and who held the allocator's memory on that device then. */
 struct refusal {
@@ -46,7 +45,8 @@ struct refusals {
     uint64_t all; /* chosen requests, including those that were left out */
 };
 
-void memory_refusals(struct refusals *refusals, const struct choice *choice, const struct memory_changes *changes);
+/* `changes` is a walk that has just begun; it is not walked beyond the last request. */
+void memory_refusals(struct refusals *refusals, const struct choice *choice, struct memory_walk *changes);
 void holders_free(struct holders *holders);
 void refusals_free(struct refusals *refusals);
 

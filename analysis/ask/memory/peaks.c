@@ -1,10 +1,13 @@
 /* peaks.c - finds the peaks of stages from records about stages, or from the changes of each pool.
  *
- * The largest total in a stretch of changes comes from a tree over them, so that nested stages cost a logarithm each.
+ * No stage begins or ends inside a stretch, so what a pool did in one is held as a whole: memory grows with the stages, not
+ * with the changes. The largest total of several stretches comes from a tree over them, so that nested stages cost a
+ * logarithm each.
  */
 #include "ask/memory/peaks.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "ask/stages/order.h"
 
@@ -45,36 +48,84 @@ static void add(struct peak_rows *rows, uint32_t stage, const struct memory_pool
     row->freed += f.freed;
 }
 
-/* ---- the changes of one pool ---- */
+/* ---- stretches ---- */
 
-/* Changes of a pool by time. Node i of a tree has the larger of nodes 2i and 2i + 1; node count + i has change i. */
-struct series {
-    size_t count;
+/* Moments between which no stage begins or ends. */
+struct edges {
     int64_t *time;
-    uint64_t *allocated, *reserved;      /* trees of 2 * count nodes */
-    uint64_t *sum_allocated, *sum_freed; /* bytes of the first i changes */
+    size_t count, capacity, next;
 };
 
-static void series_init(struct series *s, const struct memory_changes *c, uint32_t pool, size_t count)
+static void edges_add(struct edges *edges, int64_t start, int64_t end)
 {
-    *s = (struct series){.count = count,
-                         .time = mem_zero(count, sizeof *s->time),
-                         .allocated = mem_zero(2 * count, sizeof *s->allocated),
-                         .reserved = mem_zero(2 * count, sizeof *s->reserved),
-                         .sum_allocated = mem_zero(count + 1, sizeof *s->sum_allocated),
-                         .sum_freed = mem_zero(count + 1, sizeof *s->sum_freed)};
-    for (size_t i = 0, at = 0; i < c->count; i++) {
-        const struct memory_change *change = &c->change[i];
-        if (change->pool != pool) continue;
-        bool frees = change->bytes < 0;
-        s->time[at] = change->time;
-        s->allocated[count + at] = change->allocated;
-        s->reserved[count + at] = change->reserved;
-        s->sum_allocated[at + 1] = s->sum_allocated[at] + (frees ? 0 : (uint64_t)change->bytes);
-        s->sum_freed[at + 1] = s->sum_freed[at] + (frees ? 0 - (uint64_t)change->bytes : 0);
-        at++;
+    edges->time = mem_grow(edges->time, &edges->capacity, edges->count + 2, sizeof *edges->time);
+    edges->time[edges->count++] = start;
+    edges->time[edges->count++] = add_ns(end, 1);
+}
+
+static int by_time(const void *a, const void *b)
+{
+    return by_number(*(const int64_t *)a, *(const int64_t *)b);
+}
+
+/* Returns the number of the stretch with that moment, which is not before the last one. */
+static size_t stretch_at(struct edges *edges, int64_t time)
+{
+    while (edges->next < edges->count && edges->time[edges->next] <= time) edges->next++;
+    return edges->next;
+}
+
+/* The changes of a pool in one stretch. */
+struct stretch {
+    int64_t time; /* of the first one */
+    size_t number;
+    uint64_t most_allocated, most_reserved, last_allocated, last_reserved;
+    uint64_t sum_allocated, sum_freed; /* bytes, from the pool's first change on */
+};
+
+/* The stretches of a pool, by time. Node i of a tree has the larger of nodes 2i and 2i + 1; node count + i has stretch
+ * i. */
+struct series {
+    enum { NOT_SEEN, LEFT_OUT, OF_RUN, OF_STAGES } use;
+    struct stretch *stretch;
+    size_t count, capacity;
+    uint64_t *allocated, *reserved; /* trees of 2 * count nodes */
+};
+
+static void series_take(struct series *s, const struct memory_change *change, size_t number)
+{
+    const struct stretch *before = s->count ? &s->stretch[s->count - 1] : NULL;
+    bool frees = change->bytes < 0;
+    if (!before || before->number != number) {
+        struct stretch fresh = {change->time,
+                                number,
+                                change->allocated,
+                                change->reserved,
+                                0,
+                                0,
+                                before ? before->sum_allocated : 0,
+                                before ? before->sum_freed : 0};
+        s->stretch = mem_grow(s->stretch, &s->capacity, s->count + 1, sizeof *s->stretch);
+        s->stretch[s->count++] = fresh;
     }
-    for (size_t i = count; i-- > 1;) {
+    struct stretch *of = &s->stretch[s->count - 1];
+    of->most_allocated = larger(of->most_allocated, change->allocated);
+    of->most_reserved = larger(of->most_reserved, change->reserved);
+    of->last_allocated = change->allocated;
+    of->last_reserved = change->reserved;
+    of->sum_allocated += frees ? 0 : (uint64_t)change->bytes;
+    of->sum_freed += frees ? 0 - (uint64_t)change->bytes : 0;
+}
+
+static void series_end(struct series *s)
+{
+    s->allocated = mem_zero(2 * s->count, sizeof *s->allocated);
+    s->reserved = mem_zero(2 * s->count, sizeof *s->reserved);
+    for (size_t i = 0; i < s->count; i++) {
+        s->allocated[s->count + i] = s->stretch[i].most_allocated;
+        s->reserved[s->count + i] = s->stretch[i].most_reserved;
+    }
+    for (size_t i = s->count; i-- > 1;) {
         s->allocated[i] = larger(s->allocated[2 * i], s->allocated[2 * i + 1]);
         s->reserved[i] = larger(s->reserved[2 * i], s->reserved[2 * i + 1]);
     }
@@ -82,23 +133,24 @@ static void series_init(struct series *s, const struct memory_changes *c, uint32
 
 static void series_free(struct series *s)
 {
-    void *arrays[] = {s->time, s->allocated, s->reserved, s->sum_allocated, s->sum_freed};
-    for (size_t i = 0; i < ARRAY_SIZE(arrays); i++) free(arrays[i]);
+    free(s->stretch);
+    free(s->allocated);
+    free(s->reserved);
 }
 
-/* Returns the number of changes before `time`. */
+/* Returns the number of stretches before `time`, an edge. */
 static size_t before(const struct series *s, int64_t time)
 {
     size_t low = 0, high = s->count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (s->time[middle] < time) low = middle + 1;
+        if (s->stretch[middle].time < time) low = middle + 1;
         else high = middle;
     }
     return low;
 }
 
-/* Returns the largest total of the changes from `from` up to `to`, at least one. */
+/* Returns the largest total of the stretches from `from` up to `to`, at least one. */
 static uint64_t most(const struct series *s, const uint64_t *tree, size_t from, size_t to)
 {
     uint64_t best = tree[s->count + from];
@@ -112,30 +164,100 @@ static uint64_t most(const struct series *s, const uint64_t *tree, size_t from, 
 /* Figures of the time from `start` to `end`, both included. Returns false if nothing changed in it. */
 static bool figures_of(const struct series *s, int64_t start, int64_t end, struct figures *f)
 {
-    size_t from = before(s, start), to = before(s, add_ns(end, 1)), first = from ? from - 1 : from;
-    if (from == to) return false;
-    *f = (struct figures){most(s, s->allocated, first, to), most(s, s->reserved, first, to),
-                          s->sum_allocated[to] - s->sum_allocated[from], s->sum_freed[to] - s->sum_freed[from]};
+    size_t from = before(s, start), to = before(s, add_ns(end, 1));
+    if (from >= to) return false;
+    const struct stretch none = {.last_allocated = TOTAL_UNKNOWN, .last_reserved = TOTAL_UNKNOWN};
+    const struct stretch *earlier = from ? &s->stretch[from - 1] : &none, *last = &s->stretch[to - 1];
+    *f = (struct figures){larger(most(s, s->allocated, from, to), earlier->last_allocated),
+                          larger(most(s, s->reserved, from, to), earlier->last_reserved),
+                          last->sum_allocated - earlier->sum_allocated, last->sum_freed - earlier->sum_freed};
     return true;
 }
 
 /* ---- from changes ---- */
 
-static void add_pool(struct peak_rows *rows, const struct choice *choice, const struct selection *chosen,
-                     const struct memory_changes *changes, uint32_t pool, size_t count, bool by_stage)
+/* The question, and what each pool did. */
+struct following {
+    struct peak_rows *rows;
+    const struct choice *choice;
+    const struct selection *chosen;
+    uint32_t allocator; /* the name of torch's, or by kind the one that is asked for */
+    bool by_kind, recorded;
+    struct edges of_run, of_stages;
+    struct series *series; /* by pool */
+    size_t pools, capacity;
+};
+
+static bool is_asked(const struct following *f, size_t range)
 {
+    const struct ranges *r = &f->choice->process->ranges;
+    return is_stage(r, range) && selection_wants(f->chosen, r->name[range]) && choice_stage(f->choice, range);
+}
+
+static void find_edges(struct following *f)
+{
+    const struct ranges *r = &f->choice->process->ranges;
+    const struct window *window = &f->choice->window;
+    edges_add(&f->of_run, window->from, window->to);
+    edges_add(&f->of_stages, window->from, window->to);
+    for (size_t i = 0; i < r->table.count; i++)
+        if (is_asked(f, i)) edges_add(&f->of_stages, r->start[i], r->end[i]);
+    qsort(f->of_run.time, f->of_run.count, sizeof *f->of_run.time, by_time);
+    qsort(f->of_stages.time, f->of_stages.count, sizeof *f->of_stages.time, by_time);
+}
+
+static int use_of(const struct following *f, size_t number, const struct memory_pool *pool)
+{
+    if (!list_has(&f->choice->options->device, pool->device)) return LEFT_OUT;
+    if (f->by_kind) return pool->kind != BLOCK_NONE && pool->allocator == f->allocator ? OF_STAGES : LEFT_OUT;
+    if (number >= MOST_POOLS) return LEFT_OUT;
+    return pool->allocator != f->allocator || !f->recorded ? OF_STAGES : OF_RUN;
+}
+
+static void take(struct following *f, const struct memory_walk *changes, const struct memory_change *change)
+{
+    if (changes->pools > f->pools) {
+        f->series = mem_grow(f->series, &f->capacity, changes->pools, sizeof *f->series);
+        memset(f->series + f->pools, 0, (changes->pools - f->pools) * sizeof *f->series);
+        f->pools = changes->pools;
+    }
+    struct series *s = &f->series[change->pool];
+    if (s->use == NOT_SEEN) s->use = use_of(f, change->pool, &changes->pool[change->pool]);
+    if (s->use == OF_RUN) series_take(s, change, stretch_at(&f->of_run, change->time));
+    if (s->use == OF_STAGES) series_take(s, change, stretch_at(&f->of_stages, change->time));
+}
+
+static void add_pool(struct following *f, struct series *s, const struct memory_pool *pool)
+{
+    const struct choice *choice = f->choice;
     const struct ranges *r = &choice->process->ranges;
-    const struct memory_pool *of = &changes->pool[pool];
-    struct series series;
     struct figures figures;
-    series_init(&series, changes, pool, count);
-    if (choice->outside_wanted && figures_of(&series, choice->window.from, choice->window.to, &figures))
-        add(rows, NAME_RUN, of, figures);
-    for (size_t i = 0; by_stage && i < r->table.count; i++)
-        if (is_stage(r, i) && selection_wants(chosen, r->name[i]) && choice_stage(choice, i) &&
-            figures_of(&series, r->start[i], r->end[i], &figures))
-            add(rows, r->name[i], of, figures);
-    series_free(&series);
+    if (!s->count) return;
+    series_end(s);
+    if (choice->outside_wanted && figures_of(s, choice->window.from, choice->window.to, &figures))
+        add(f->rows, NAME_RUN, pool, figures);
+    for (size_t i = 0; s->use == OF_STAGES && i < r->table.count; i++)
+        if (is_asked(f, i) && figures_of(s, r->start[i], r->end[i], &figures)) add(f->rows, r->name[i], pool, figures);
+}
+
+/* Returns the number of pools. */
+static size_t add_pools(struct following *f, struct memory_reading *reading)
+{
+    struct memory_walk changes;
+    const struct memory_change *change;
+    find_edges(f);
+    memory_walk_init(&changes, reading);
+    while ((change = memory_walk_next(&changes)) != NULL) take(f, &changes, change);
+    for (size_t i = 0; i < f->pools; i++) {
+        add_pool(f, &f->series[i], &changes.pool[i]);
+        series_free(&f->series[i]);
+    }
+    size_t pools = changes.pools;
+    memory_walk_free(&changes);
+    free(f->series);
+    free(f->of_run.time);
+    free(f->of_stages.time);
+    return pools;
 }
 
 /* ---- from records about stages ---- */
@@ -160,48 +282,40 @@ static void add_recorded(struct peak_rows *rows, const struct choice *choice, co
     map_free(&ranges);
 }
 
-static int by_peak(const void *a, const void *b)
+static int by_peak(const void *a, const void *b, void *names)
 {
     const struct peak_row *x = a, *y = b;
     if ((x->stage == NAME_RUN) != (y->stage == NAME_RUN)) return x->stage == NAME_RUN ? -1 : 1;
     if (x->allocated_peak != y->allocated_peak) return x->allocated_peak > y->allocated_peak ? -1 : 1;
-    if (x->stage != y->stage) return x->stage < y->stage ? -1 : 1;
+    if (x->stage != y->stage) return names_order(names, x->stage, y->stage);
     if (x->device != y->device) return x->device < y->device ? -1 : 1;
-    if (x->allocator != y->allocator) return x->allocator < y->allocator ? -1 : 1;
+    if (x->allocator != y->allocator) return names_order(names, x->allocator, y->allocator);
     return by_number(x->kind, y->kind);
 }
 
-void memory_peaks(struct peak_rows *rows, const struct choice *choice, const struct selection *chosen,
-                  const struct memory_changes *changes, uint32_t allocator)
+static void sort(struct peak_rows *rows, const struct memory_reading *reading)
 {
-    *rows = (struct peak_rows){.is_partial = changes->pools > MOST_POOLS};
-    size_t *count = mem_zero(changes->pools, sizeof *count);
+    if (rows->count) qsort_r(rows->row, rows->count, sizeof *rows->row, by_peak, reading->names);
+}
+
+void memory_peaks(struct peak_rows *rows, const struct choice *choice, const struct selection *chosen,
+                  struct memory_reading *reading, uint32_t allocator)
+{
     bool recorded = choice->process->stage_memories != 0;
-    for (size_t i = 0; i < changes->count; i++) count[changes->change[i].pool]++;
-    for (size_t i = 0; i < MIN(changes->pools, (size_t)MOST_POOLS); i++) {
-        bool wanted = list_has(&choice->options->device, changes->pool[i].device);
-        if (count[i] && wanted)
-            add_pool(rows, choice, chosen, changes, (uint32_t)i, count[i],
-                     changes->pool[i].allocator != allocator || !recorded);
-    }
+    struct following f = {
+        .rows = rows, .choice = choice, .chosen = chosen, .allocator = allocator, .recorded = recorded};
+    *rows = (struct peak_rows){0};
+    rows->is_partial = add_pools(&f, reading) > MOST_POOLS;
     if (recorded) add_recorded(rows, choice, chosen, allocator);
-    if (rows->count) qsort(rows->row, rows->count, sizeof *rows->row, by_peak);
-    free(count);
+    sort(rows, reading);
 }
 
 void memory_peaks_of_kinds(struct peak_rows *rows, const struct choice *choice, const struct selection *chosen,
-                           const struct memory_changes *changes, uint32_t allocator)
+                           struct memory_reading *reading, uint32_t allocator)
 {
-    size_t *count = mem_zero(changes->pools, sizeof *count);
-    for (size_t i = 0; i < changes->count; i++) count[changes->change[i].pool]++;
-    for (size_t i = 0; i < changes->pools; i++) {
-        const struct memory_pool *pool = &changes->pool[i];
-        if (count[i] && pool->kind != BLOCK_NONE && pool->allocator == allocator &&
-            list_has(&choice->options->device, pool->device))
-            add_pool(rows, choice, chosen, changes, (uint32_t)i, count[i], true);
-    }
-    if (rows->count) qsort(rows->row, rows->count, sizeof *rows->row, by_peak);
-    free(count);
+    struct following f = {.rows = rows, .choice = choice, .chosen = chosen, .allocator = allocator, .by_kind = true};
+    add_pools(&f, reading);
+    sort(rows, reading);
 }
 
 void memory_peaks_free(struct peak_rows *rows)

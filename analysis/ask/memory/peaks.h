@@ -29,10 +29,10 @@ struct peak_rows {
 
 /* `allocator` is the name of torch's allocators in records of blocks. */
 void memory_peaks(struct peak_rows *rows, const struct choice *choice, const struct selection *chosen,
-                  const struct memory_changes *changes, uint32_t allocator);
-/* Adds the peaks of each kind of memory of an allocator; the changes are by kind. */
+                  struct memory_reading *reading, uint32_t allocator);
+/* Adds the peaks of each kind of memory of an allocator; the reading is by kind. */
 void memory_peaks_of_kinds(struct peak_rows *rows, const struct choice *choice, const struct selection *chosen,
-                           const struct memory_changes *changes, uint32_t allocator);
+                           struct memory_reading *reading, uint32_t allocator);
 void memory_peaks_free(struct peak_rows *rows);
 
 #endif

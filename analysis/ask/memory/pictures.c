@@ -125,62 +125,79 @@ void pictures_add_rows(struct pictures *pictures, const struct choice *choice)
 
 /* ---- blocks ---- */
 
-bool memory_change_chosen(const struct choice *choice, const struct memory_changes *changes,
-                          const struct memory_change *change)
+static bool is_drawn(const struct choice *choice, const struct memory_walk *changes, const struct memory_change *change)
 {
-    struct belonging at = {change->time, NO_PLACE, VIA_NONE};
-    if (choice->attribution) at = choice->attribution->block[change->block];
-    return list_has(&choice->options->device, changes->pool[change->pool].device) &&
-           choice_moment(choice, change->time, at.time) && choice_in_stage(choice, &at);
+    return change->allocated != TOTAL_UNKNOWN && memory_change_chosen(changes, choice, change);
 }
 
-static bool is_drawn(const struct choice *choice, const struct memory_changes *changes, size_t i)
+/* What a first walk finds: for each pool its picture without points. */
+struct counting {
+    struct picture *counted;
+    uint32_t *place; /* in `pictures`; NO_PLACE: it has no chosen changes */
+    size_t pools, capacity;
+};
+
+static void count_changes(struct counting *c, const struct choice *choice, struct memory_walk *changes)
 {
-    return changes->change[i].allocated != TOTAL_UNKNOWN && memory_change_chosen(choice, changes, &changes->change[i]);
+    const struct memory_change *change;
+    while ((change = memory_walk_next(changes)) != NULL) {
+        if (changes->pools > c->pools) {
+            c->counted = mem_grow(c->counted, &c->capacity, changes->pools, sizeof *c->counted);
+            memset(c->counted + c->pools, 0, (changes->pools - c->pools) * sizeof *c->counted);
+            c->pools = changes->pools;
+        }
+        if (is_drawn(choice, changes, change)) count(&c->counted[change->pool], change->time);
+    }
 }
 
-/* Adds an empty picture for each pool with chosen changes. Returns their places by pool; NO_PLACE: none. */
-static uint32_t *add_pictures(struct pictures *pictures, const struct choice *choice,
-                              const struct memory_changes *changes, bool by_category)
+/* Adds an empty picture for each pool with chosen changes. */
+static void add_pictures(struct pictures *pictures, struct counting *c, const struct choice *choice,
+                         struct memory_reading *reading, bool by_category)
 {
-    struct picture *counted = mem_zero(changes->pools, sizeof *counted);
-    uint32_t *place = no_places(changes->pools);
-    for (size_t i = 0; i < changes->count; i++)
-        if (is_drawn(choice, changes, i)) count(&counted[changes->change[i].pool], changes->change[i].time);
-    for (size_t i = 0; i < changes->pools; i++) {
-        if (!counted[i].moments) continue;
+    struct memory_walk changes;
+    memory_walk_init(&changes, reading);
+    count_changes(c, choice, &changes);
+    c->place = no_places(c->pools);
+    for (size_t i = 0; i < c->pools; i++) {
+        struct picture *counted = &c->counted[i];
+        if (!counted->moments) continue;
         if (pictures->count == pictures->most) {
             pictures->left_out++;
             continue;
         }
-        counted[i].process = choice->process;
-        counted[i].device = changes->pool[i].device;
-        counted[i].allocator = changes->pool[i].allocator;
-        counted[i].by_category = by_category && memory_pool_has_categories(&changes->pool[i]);
-        place[i] = (uint32_t)pictures->count;
-        add_picture(pictures, &counted[i]);
+        counted->process = choice->process;
+        counted->device = changes.pool[i].device;
+        counted->allocator = changes.pool[i].allocator;
+        counted->by_category = by_category && memory_pool_has_categories(&changes.pool[i]);
+        c->place[i] = (uint32_t)pictures->count;
+        add_picture(pictures, counted);
     }
-    free(counted);
-    return place;
+    memory_walk_free(&changes);
 }
 
-void pictures_add_changes(struct pictures *pictures, const struct choice *choice, const struct memory_changes *changes,
+void pictures_add_changes(struct pictures *pictures, const struct choice *choice, struct memory_reading *reading,
                           struct assigned_walk *walk)
 {
-    uint32_t *place = add_pictures(pictures, choice, changes, walk != NULL);
-    for (size_t i = 0; i < changes->count; i++) {
-        const struct memory_change *change = &changes->change[i];
-        const int64_t *bytes = walk ? assigned_walk_take(walk, i) : NULL;
-        if (place[change->pool] == NO_PLACE || !is_drawn(choice, changes, i)) continue;
+    struct counting counting = {0};
+    struct memory_walk changes;
+    const struct memory_change *change;
+    add_pictures(pictures, &counting, choice, reading, walk != NULL);
+    memory_walk_init(&changes, reading);
+    while ((change = memory_walk_next(&changes)) != NULL) {
+        const int64_t *bytes = walk ? assigned_walk_take(walk, &changes, change) : NULL;
+        uint32_t place = change->pool < counting.pools ? counting.place[change->pool] : NO_PLACE;
+        if (place == NO_PLACE || !is_drawn(choice, &changes, change)) continue;
         int64_t total = (int64_t)MIN(change->allocated, (uint64_t)INT64_MAX);
         struct picture_point point = {
             .time = change->time, .bytes = {total}, .total = total, .reserved = change->reserved};
         if (bytes) memcpy(point.bytes, bytes, sizeof point.bytes);
-        add_point(&pictures->picture[place[change->pool]], point);
+        add_point(&pictures->picture[place], point);
     }
-    for (size_t i = 0; i < changes->pools; i++)
-        if (place[i] != NO_PLACE) end_picture(&pictures->picture[place[i]]);
-    free(place);
+    for (size_t i = 0; i < counting.pools; i++)
+        if (counting.place[i] != NO_PLACE) end_picture(&pictures->picture[counting.place[i]]);
+    memory_walk_free(&changes);
+    free(counting.counted);
+    free(counting.place);
 }
 
 void pictures_free(struct pictures *pictures)

@@ -49,15 +49,13 @@ struct pictures {
     uint64_t left_out; /* pictures beyond `most` */
 };
 
-/* Adds the pictures of a process: of its memory rows, or of `changes`. `walk` has the categories of their blocks; NULL: they
- * are unknown. */
+/* Adds the pictures of a process: of its memory rows, or of its blocks. `walk` has the categories of blocks; NULL: they are
+ * unknown. */
 void pictures_add_rows(struct pictures *pictures, const struct choice *choice);
-void pictures_add_changes(struct pictures *pictures, const struct choice *choice, const struct memory_changes *changes,
+void pictures_add_changes(struct pictures *pictures, const struct choice *choice, struct memory_reading *reading,
                           struct assigned_walk *walk);
 void pictures_free(struct pictures *pictures);
 /* True if the filters choose torch's rows of that moment: they tell no stage and no device. */
 bool memory_row_chosen(const struct choice *choice, int64_t time);
-bool memory_change_chosen(const struct choice *choice, const struct memory_changes *changes,
-                          const struct memory_change *change);
 
 #endif

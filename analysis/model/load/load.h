@@ -122,6 +122,8 @@ void load_cuda_blocks(struct load *load);
 /* ---- ops.c ---- */
 /* Returns the model's number of a call stack; NAME_NONE if there is none. */
 uint32_t load_stack(struct load *load, uint64_t string);
+/* Returns the kind of the blocks of an allocator, a name: BLOCK_LIBC or BLOCK_NONE. */
+uint8_t load_block_kind(const struct load *load, uint32_t allocator);
 void load_operators(struct load *load);
 /* Loads the inputs of torch's ranges from the current group of range_begin; `id` is its column. Older traces, whose
  * ranges have no inputs, lack these columns. */

@@ -26,7 +26,7 @@ uint32_t load_stack(struct load *load, uint64_t string)
 
 /* ---- what stays in the file ---- */
 
-static uint8_t kind_of(const struct load *load, uint32_t allocator)
+uint8_t load_block_kind(const struct load *load, uint32_t allocator)
 {
     const struct name *name = names_get(load->names, allocator);
     bool is_libc = (name->length == 6 && memcmp(name->text, "malloc", 6) == 0) ||
@@ -209,7 +209,7 @@ static void take_blocks(struct load *load, struct blocks *b, const struct block_
     blocks_reserve(b, load->group->count);
     for (uint32_t i = 0; i < load_rows(load); i++) {
         uint32_t allocator = load_name(load, from->allocator[i]);
-        uint8_t kind = kind_of(load, allocator);
+        uint8_t kind = load_block_kind(load, allocator);
         if (!is_wanted(load, kind)) continue;
         size_t at = b->table.count++;
         b->time[at] = (int64_t)from->time[i];
@@ -232,7 +232,9 @@ void load_blocks(struct load *load)
         const uint64_t *allocator = load_column(load, COL_memory_allocator);
         for (uint32_t i = 0; i < load_rows(load); i++)
             if (!i || allocator[i] != allocator[i - 1])
-                load->process->unheld.has_others |= !is_wanted(load, kind_of(load, load_name(load, allocator[i])));
+                load->process->unheld.has_others |=
+                    !is_wanted(load, load_block_kind(load, load_name(load, allocator[i])));
+        if (load->want & WANT_BLOCKS) check_stacks(load, load_column(load, COL_memory_stack));
         leave(load, load_column(load, COL_memory_time), &load->process->unheld.blocks);
         return;
     }

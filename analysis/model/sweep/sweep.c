@@ -54,7 +54,7 @@ struct sweep {
 bool can_sweep(const struct process *p, const struct trace *trace, unsigned want)
 {
     return !p->works.table.count && !p->spans.table.count && !p->graphs.nodes && !p->blocks.table.count &&
-           !p->unheld.has_others && !(want & WANT_LINKS && p->unheld.is_linked) &&
+           !p->tensors.uses && !p->unheld.has_others && !(want & WANT_LINKS && p->unheld.is_linked) &&
            p->unheld.ops + p->unheld.blocks < UINT32_MAX / 2 && trace->fd < MOST_DESCRIPTORS;
 }
 
@@ -139,9 +139,14 @@ static void read_blocks(struct sweep *s, struct open_chunk *c, uint32_t order)
                    *reserved = load_column(load, COL_memory_reserved);
     const uint64_t *device = load_column(load, COL_memory_device);
     const uint64_t *stack = s->wants.block_stacks ? load_column(load, COL_memory_stack) : NULL;
-    uint32_t rows = load_rows(load);
+    uint32_t rows = load_rows(load), name = NAME_NONE;
+    uint8_t kind = BLOCK_NONE;
     c->block = mem_grow(c->block, &c->block_capacity, c->blocks + rows, sizeof *c->block);
     for (uint32_t i = 0; i < rows; i++) {
+        if (!i || allocator[i] != allocator[i - 1]) {
+            name = load_name(load, allocator[i]);
+            kind = load_block_kind(load, name);
+        }
         c->block[c->blocks] = (struct swept_block){.time = ns(s, time[i]),
                                                    .bytes = (int64_t)bytes[i],
                                                    .device = (int64_t)device[i],
@@ -150,8 +155,9 @@ static void read_blocks(struct sweep *s, struct open_chunk *c, uint32_t order)
                                                    .reserved = reserved[i],
                                                    .order = order + (uint32_t)c->blocks,
                                                    .thread = load->piece->thread,
-                                                   .allocator = load_name(load, allocator[i]),
-                                                   .stack = stack ? load_stack(load, stack[i]) : NAME_NONE};
+                                                   .allocator = name,
+                                                   .stack = stack ? load_stack(load, stack[i]) : NAME_NONE,
+                                                   .kind = kind};
         c->blocks++;
     }
 }

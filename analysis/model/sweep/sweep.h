@@ -20,8 +20,10 @@ struct swept_op {
 struct swept_block {
     int64_t time, bytes, device;
     uint64_t address, allocated, reserved;
+    uint64_t other; /* as in struct blocks; those in a file have none */
     uint32_t order; /* its number in file order */
     uint32_t thread, allocator, stack;
+    uint8_t kind; /* BLOCK_*; of those in a file BLOCK_NONE or BLOCK_LIBC */
 };
 
 /* The sweep reads the values asked for here; the others are 0. */
