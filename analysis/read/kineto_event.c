@@ -162,6 +162,33 @@ static inline const char *take_member(struct kineto_scanner *s, struct kineto_ev
     }
 }
 
+/* Finds the key whose text begins at `text`, and the quote behind it.
+ *
+ * Events of one kind have the same keys in the same order. Comparing with the key that was here last frees the
+ * processor from waiting for the quote's position, on which all that follows depends. */
+static inline unsigned take_key(struct kineto_scanner *s, struct key_guess *guess, const bool in_args, const char *text,
+                                const char **quote)
+{
+    bool escaped = false;
+    __m128i bytes = _mm_loadu_si128((const __m128i *)text), last = _mm_loadu_si128((const __m128i *)guess->bytes);
+    unsigned mask = guess->mask;
+    if (mask && ((unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(bytes, last)) & mask) == mask) {
+        *quote = text + guess->length;
+        return guess->key;
+    }
+    *quote = json_string_end(text, &escaped);
+    size_t length = (size_t)(*quote - text);
+    if (__builtin_expect(escaped, 0)) return keys_find_escaped(&s->keys[in_args], text, length);
+    unsigned key = keys_find(&s->keys[in_args], text, length);
+    if (length < sizeof guess->bytes) {
+        memcpy(guess->bytes, text, sizeof guess->bytes);
+        guess->mask = (uint16_t)((2u << length) - 1);
+        guess->length = (uint8_t)length;
+        guess->key = (uint8_t)key;
+    }
+    return key;
+}
+
 /* Reads the members of an event or of its args. Returns the position behind it, or NULL: *stopped has the position
  * of the error. */
 static inline __attribute__((always_inline)) const char *take_members(struct kineto_scanner *s,
@@ -185,17 +212,16 @@ static inline const char *take_members(struct kineto_scanner *s, struct kineto_e
 {
     p = json_space(p + 1);
     if (*p == '}') return p + 1;
-    for (;;) {
-        bool escaped = false;
+    for (size_t member = 0;; member++) {
+        const char *quote;
+        size_t kind = in_args ? event->category.length : (size_t)(event->phase == 'X');
         *stopped = p;
         if (*p != '"') return NULL;
-        const char *text = p + 1, *quote = json_string_end(text, &escaped);
+        struct key_guess *guess = &s->guess[in_args][kind % GUESSED_KINDS][MIN(member, GUESSED_MEMBERS - 1)];
+        enum key key = (enum key)take_key(s, guess, in_args, p + 1, &quote);
         *stopped = p = json_space(quote + 1);
         if (*p != ':') return NULL;
         p = json_space(p + 1);
-        size_t length = (size_t)(quote - text);
-        enum key key = (enum key)(__builtin_expect(escaped, 0) ? keys_find_escaped(&s->keys[in_args], text, length)
-                                                               : keys_find(&s->keys[in_args], text, length));
         const char *after = key == KEY_NONE ? p : take_member(s, event, key, p);
         if (!in_args && key == KEY_ARGS) after = take_args(s, event, p, stopped);
         else if (after == p) after = json_skip(p, stopped);

@@ -5,9 +5,20 @@
 #include "read/keys.h"
 #include "read/kineto.h"
 
+/* The key found last at one place of an object: its bytes and the quote behind it. */
+struct key_guess {
+    char bytes[16];
+    uint16_t mask; /* of the bytes that count; 0: none yet */
+    uint8_t length, key;
+};
+
+/* Guesses by the kind of event (phase), or of args (category), and by the number of the member in its object. */
+enum { GUESSED_KINDS = 8, GUESSED_MEMBERS = 16 };
+
 struct kineto_scanner {
     struct key_table keys[2]; /* [0]: keys of events, [1]: keys of their args */
-    struct text scratch;      /* unescaped texts of the current event */
+    struct key_guess guess[2][GUESSED_KINDS][GUESSED_MEMBERS];
+    struct text scratch; /* unescaped texts of the current event */
     bool escaped_name, escaped_category;
 };
 

@@ -159,6 +159,47 @@ START_TEST(keys_stand_in_any_order)
 }
 END_TEST
 
+/* Keys that begin alike, at the same place of like events: each is known by all its bytes, whatever was there before. */
+static const struct {
+    const char *text;
+    unsigned flag;
+} alike[] = {
+    {"stream", HAS_STREAM},
+    {"strea", 0},
+    {"streams", 0},
+    {"stream\\\"", 0},
+    {"str\\u0065am", HAS_STREAM},
+    {"", 0},
+    {"correlation", HAS_CORRELATION},
+    {"correlation\\\\", 0},
+    {"correlation1234", 0},
+    {"correlation12345", 0},
+    {"correlation123456", 0},
+    {"External id", HAS_EXTERNAL},
+    {"External ie", 0},
+};
+
+START_TEST(a_key_is_known_by_all_its_bytes)
+{
+    for (size_t other = 0; other < ARRAY_SIZE(alike); other++) {
+        const size_t order[] = {(size_t)_i, other, (size_t)_i, (size_t)_i, other, other};
+        struct seen seen = {0};
+        struct kineto_damage damage;
+        char text[2048];
+        int length = snprintf(text, sizeof text, "[");
+        for (size_t i = 0; i < ARRAY_SIZE(order); i++)
+            length += snprintf(text + length, sizeof text - (size_t)length,
+                               "%s{\"ph\":\"X\",\"cat\":\"kernel\",\"ts\":%zu,\"args\":{\"%s\":7}}", i ? "," : "", i,
+                               alike[order[i]].text);
+        snprintf(text + length, sizeof text - (size_t)length, "]");
+        ck_assert(read_bytes(&seen, text, strlen(text), 1000, &damage));
+        ck_assert_uint_eq(seen.count, ARRAY_SIZE(order));
+        for (size_t i = 0; i < seen.count; i++) ck_assert_uint_eq(seen.event[i].has, HAS_TS | alike[order[i]].flag);
+        forget(&seen);
+    }
+}
+END_TEST
+
 /* One invalid event between two valid ones. */
 static const char *const broken[] = {
     "{\"ph\":\"X\",\"ts\":,\"dur\":1}",
@@ -378,6 +419,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, a_cut_at_any_byte_leaves_the_events_before_it, 1, 70);
     tcase_add_loop_test(tcase, keys_stand_in_any_order, 0, 125);
+    tcase_add_loop_test(tcase, a_key_is_known_by_all_its_bytes, 0, ARRAY_SIZE(alike));
     tcase_add_loop_test(tcase, an_event_that_makes_no_sense_costs_only_itself, 0, (int)ARRAY_SIZE(broken));
     tcase_add_test(tcase, an_event_that_is_too_large_is_left_out);
     tcase_add_test(tcase, members_of_gzip_are_one_text);
