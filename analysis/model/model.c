@@ -123,12 +123,14 @@ const struct op_detail *range_inputs(const struct process *process, size_t range
     return at == MAP_NONE ? NULL : &process->range_input[at];
 }
 
+/* Rows without details are zero. Only rows up to the new one are touched: room behind them takes no memory yet. */
 struct op_detail *spans_detail(struct spans *spans)
 {
-    size_t had = spans->detail_capacity;
-    spans->detail = mem_grow(spans->detail, &spans->detail_capacity, spans->table.count, sizeof *spans->detail);
-    memset(spans->detail + had, 0, (spans->detail_capacity - had) * sizeof *spans->detail);
-    return &spans->detail[spans->table.count - 1];
+    size_t count = spans->table.count;
+    spans->detail = mem_grow(spans->detail, &spans->detail_capacity, count, sizeof *spans->detail);
+    memset(spans->detail + spans->details, 0, (count - spans->details) * sizeof *spans->detail);
+    spans->details = count;
+    return &spans->detail[count - 1];
 }
 
 struct work_detail *works_detail(struct works *works, bool details)

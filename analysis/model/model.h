@@ -176,7 +176,7 @@ struct spans {
     uint32_t *name, *thread;
     uint8_t *event_class;
     struct op_detail *detail; /* with WANT_OPERATOR_DETAILS; up to the last operator */
-    size_t detail_capacity;
+    size_t details, detail_capacity;
 };
 
 /* Memory blocks that were allocated (bytes above 0) or freed. CUDA's calls tell neither the size of what they free, which

@@ -151,8 +151,7 @@ static void fold_only_children(struct op_events *e)
         if (parent != NO_PLACE && children[parent] == 1 &&
             op_event_name(e, &e->event[i]) == op_event_name(e, &e->event[parent])) {
             e->is_gone[i] = true;
-            e->kernels[parent] = e->kernels[i];
-            e->kernels_us[parent] = e->kernels_us[i];
+            if (e->device) e->device[parent] = e->device[i];
             children[parent] = children[i];
         }
     }
@@ -209,8 +208,8 @@ static void give_memory(struct op_events *e)
         const struct op_event *event = &e->event[i];
         from = first_from(moment, count, i && event->thread == event[-1].thread ? from : 0, event->start);
         size_t to = first_from(moment, count, from, add_ns(event->end, 1));
-        e->all[i].host_bytes = (int64_t)(host[to] - host[from]);
-        e->all[i].device_bytes = (int64_t)(device[to] - device[from]);
+        e->bytes[i].host = (int64_t)(host[to] - host[from]);
+        e->bytes[i].device = (int64_t)(device[to] - device[from]);
         covered[from]++;
         covered[to]--;
     }
@@ -236,7 +235,7 @@ static uint32_t *places(const struct op_events *e, enum op_kind kind, size_t cou
     return place;
 }
 
-/* Gives device work to events: in a Kineto trace by external id, else to the innermost operator around the launch, or
+/* Gives device work to the events that launched it, without that of their children: in a Kineto trace by external id, else to the innermost operator around the launch, or
  * to the stage if there is no operator. */
 static void give_kernels(struct op_events *e)
 {
@@ -259,8 +258,9 @@ static void give_kernels(struct op_events *e)
             at = spans[op];
         else if (stage != NO_PLACE) at = stages[stage];
         if (at) {
-            e->kernels[at - 1] = add_ns(e->kernels[at - 1], w->end[i] - w->start[i]);
-            e->kernels_us[at - 1] += op_elapsed_us(e, w->start[i], w->end[i]);
+            struct op_device *device = &e->device[at - 1];
+            device->all = add_ns(device->all, w->end[i] - w->start[i]);
+            device->all_us += op_elapsed_us(e, w->start[i], w->end[i]);
         }
     }
     map_free(&span_of);
@@ -270,12 +270,16 @@ static void give_kernels(struct op_events *e)
 
 /* ---- sums ---- */
 
-static void add_sums(struct op_sums *to, const struct op_sums *from)
+/* Adds the totals of an event, whose children are done, to its parent. */
+static void add_to_parent(struct op_events *e, size_t i, uint32_t parent)
 {
-    to->time = add_ns(to->time, from->time);
-    to->device = add_ns(to->device, from->device);
-    to->host_bytes = add_ns(to->host_bytes, from->host_bytes);
-    to->device_bytes = add_ns(to->device_bytes, from->device_bytes);
+    e->host[parent].children = add_ns(e->host[parent].children, e->event[i].end - e->event[i].start);
+    if (e->device) e->device[parent].children = add_ns(e->device[parent].children, e->device[i].all);
+    if (e->bytes) {
+        struct op_bytes *to = &e->bytes[parent];
+        to->host_of_children = add_ns(to->host_of_children, e->bytes[i].host);
+        to->device_of_children = add_ns(to->device_of_children, e->bytes[i].device);
+    }
 }
 
 /* Walks backwards, as children come after their parents. */
@@ -283,15 +287,47 @@ static void sum_up(struct op_events *e)
 {
     for (size_t i = e->count; i-- > 0;) {
         if (e->is_gone[i]) continue;
-        e->all[i].time = e->event[i].end - e->event[i].start;
-        e->all[i].device = add_ns(e->kernels[i], e->children[i].device);
-        if (e->parent[i] != NO_PLACE) add_sums(&e->children[e->parent[i]], &e->all[i]);
+        if (e->device) e->device[i].all = add_ns(e->device[i].all, e->device[i].children);
+        if (e->parent[i] != NO_PLACE) add_to_parent(e, i, e->parent[i]);
     }
+}
+
+struct op_sums op_event_sums(const struct op_events *e, size_t i, struct op_sums *children)
+{
+    struct op_sums all = {.time = e->event[i].end - e->event[i].start};
+    *children = (struct op_sums){.time = e->host[i].children};
+    if (e->device) {
+        all.device = e->device[i].all;
+        children->device = e->device[i].children;
+    }
+    if (e->bytes) {
+        const struct op_bytes *bytes = &e->bytes[i];
+        all.host_bytes = bytes->host;
+        all.device_bytes = bytes->device;
+        children->host_bytes = bytes->host_of_children;
+        children->device_bytes = bytes->device_of_children;
+    }
+    return all;
 }
 
 double op_elapsed_us(const struct op_events *e, int64_t start, int64_t end)
 {
     return (double)(end - e->base) / 1000 - (double)(start - e->base) / 1000;
+}
+
+static double all_us(const struct op_events *e, size_t i)
+{
+    return op_elapsed_us(e, e->event[i].start, e->event[i].end);
+}
+
+struct op_us op_event_us(const struct op_events *e, size_t i)
+{
+    struct op_us us = {.all = all_us(e, i), .own = e->host[i].own_us};
+    if (e->device) {
+        us.device = e->device[i].all_us;
+        us.own_device = e->device[i].own_us;
+    }
+    return us;
 }
 
 /* A sum of doubles depends on its order: each parent adds its children from the first to the last. The walk goes from
@@ -303,14 +339,14 @@ static void sum_up_us(struct op_events *e)
         if (e->is_gone[i]) continue;
         double time = 0, device = 0;
         for (uint32_t child = first[i]; child; child = next[child - 1]) {
-            time += e->us[child - 1].all;
-            device += e->us[child - 1].device;
+            time += all_us(e, child - 1);
+            device += e->device ? e->device[child - 1].all_us : 0;
         }
-        struct op_us *us = &e->us[i];
-        us->all = op_elapsed_us(e, e->event[i].start, e->event[i].end);
-        us->own = us->all - time;
-        us->device = e->kernels_us[i] + device;
-        us->own_device = us->device - device;
+        e->host[i].own_us = all_us(e, i) - time;
+        if (e->device) {
+            e->device[i].all_us += device;
+            e->device[i].own_us = e->device[i].all_us - device;
+        }
         if (e->parent[i] != NO_PLACE) {
             next[i] = first[e->parent[i]];
             first[e->parent[i]] = (uint32_t)i + 1;
@@ -329,24 +365,21 @@ void op_events_init(struct op_events *e, const struct process *process, const st
     if (e->count) qsort(e->event, e->count, sizeof *e->event, by_thread_and_time);
     e->parent = mem_zero(e->count, sizeof *e->parent);
     e->is_gone = mem_zero(e->count, sizeof *e->is_gone);
-    e->kernels = mem_zero(e->count, sizeof *e->kernels);
-    e->kernels_us = mem_zero(e->count, sizeof *e->kernels_us);
-    e->us = mem_zero(e->count, sizeof *e->us);
-    e->all = mem_zero(e->count, sizeof *e->all);
-    e->children = mem_zero(e->count, sizeof *e->children);
+    e->host = mem_zero(e->count, sizeof *e->host);
+    if (process->works.table.count) e->device = mem_zero(e->count, sizeof *e->device);
+    if (process->blocks.table.count) e->bytes = mem_zero(e->count, sizeof *e->bytes);
     e->is_loose = mem_zero(process->blocks.table.count, sizeof *e->is_loose);
     find_parents(e);
-    if (process->works.table.count) give_kernels(e);
+    if (e->device) give_kernels(e);
     fold_only_children(e);
-    if (process->blocks.table.count) give_memory(e);
+    if (e->bytes) give_memory(e);
     sum_up(e);
     sum_up_us(e);
 }
 
 void op_events_free(struct op_events *e)
 {
-    void *arrays[] = {e->event, e->parent, e->is_gone,  e->kernels, e->kernels_us,
-                      e->us,    e->all,    e->children, e->is_loose};
+    void *arrays[] = {e->event, e->parent, e->is_gone, e->host, e->device, e->bytes, e->is_loose};
     for (size_t i = 0; i < ARRAY_SIZE(arrays); i++) free(arrays[i]);
     *e = (struct op_events){0};
 }

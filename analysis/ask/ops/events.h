@@ -31,6 +31,19 @@ struct op_us {
     double all, own, device, own_device;
 };
 
+/* Parts of these totals that are held for each event; those that follow from its times are not. */
+struct op_host {
+    int64_t children; /* time of the children */
+    double own_us;
+};
+struct op_device {
+    int64_t all, children;
+    double all_us, own_us;
+};
+struct op_bytes {
+    int64_t host, device, host_of_children, device_of_children;
+};
+
 struct op_events {
     const struct process *process;
     int64_t base; /* zero of torch's times */
@@ -38,15 +51,13 @@ struct op_events {
     struct names *names;
     struct op_event *event; /* sorted by thread, then by time, the outer one first */
     size_t count, capacity;
-    uint32_t *parent;   /* NO_PLACE: none; for a folded event, the event it was folded into */
-    bool *is_gone;      /* folded into its parent */
-    int64_t *kernels;   /* time of the work it launched itself */
-    double *kernels_us; /* the same time as torch adds it up */
-    struct op_us *us;
-    struct op_sums *all, *children;
-    bool has_memory;
-    bool *is_loose;       /* by block: allocated or freed while no event was open */
-    const bool *left_out; /* by block: it counts nowhere; or NULL */
+    uint32_t *parent; /* NO_PLACE: none; for a folded event, the event it was folded into */
+    bool *is_gone;    /* folded into its parent */
+    struct op_host *host;
+    struct op_device *device; /* NULL: the process has no device work */
+    struct op_bytes *bytes;   /* NULL: it has no blocks */
+    bool *is_loose;           /* by block: allocated or freed while no event was open */
+    const bool *left_out;     /* by block: it counts nowhere; or NULL */
 };
 
 /* True for the name of an operator that torch leaves out of its tables. */
@@ -55,6 +66,9 @@ bool op_is_hidden(const char *name);
 void op_events_init(struct op_events *events, const struct process *process, const struct attribution *attribution,
                     const bool *left_out, struct names *names);
 void op_events_free(struct op_events *events);
+/* Return the totals of an event that is not folded. `children` gets those of its children. */
+struct op_sums op_event_sums(const struct op_events *events, size_t i, struct op_sums *children);
+struct op_us op_event_us(const struct op_events *events, size_t i);
 /* Returns the time between two moments in microseconds, as torch computes it. */
 double op_elapsed_us(const struct op_events *events, int64_t start, int64_t end);
 uint32_t op_event_name(const struct op_events *events, const struct op_event *event);

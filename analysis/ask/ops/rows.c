@@ -198,9 +198,10 @@ static void add_event(struct adding *a, size_t i)
                                 .end = event->end,
                                 .order = event->order,
                                 .flops = detail ? detail->flops : 0,
-                                .all = e->all[i],
-                                .us = e->us[i]};
-    addition.own = op_sums_less(&e->all[i], &e->children[i]);
+                                .us = op_event_us(e, i)};
+    struct op_sums children;
+    addition.all = op_event_sums(e, i, &children);
+    addition.own = op_sums_less(&addition.all, &children);
     if (op_event_is_async(e, event)) {
         addition.is_async = true;
         addition.own = (struct op_sums){0};

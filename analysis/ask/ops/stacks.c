@@ -32,8 +32,7 @@ const struct op_detail *op_detail_of(const struct op_events *e, size_t i)
 {
     const struct spans *s = &e->process->spans;
     const struct op_event *event = &e->event[i];
-    bool has =
-        event->kind == OP_SPAN && s->event_class[event->place] == CLASS_OPERATOR && event->place < s->detail_capacity;
+    bool has = event->kind == OP_SPAN && s->event_class[event->place] == CLASS_OPERATOR && event->place < s->details;
     return has ? &s->detail[event->place] : NULL;
 }
 
