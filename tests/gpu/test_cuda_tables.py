@@ -267,6 +267,9 @@ def origin(value, name, row, memory, trace):
         return int(m.group(1)), 0
     if row.kind == 'ALLOC' and (name, value) == ('device:INT', SIGNED - 2) or 'rray' in row.symbol and (name, value) == ('bytes:BYTES', 0):
         return None  # computed: the library asks the driver for the device, and the structure of the array describes none
+    if name == 'captured:INT':
+        assert value == 0
+        return None  # computed: the library asks the driver about the stream
     if memory <= value < memory + 16 * 4096:
         return (value - memory) // 4096, 0
     low = value & 0xffffffff
@@ -312,7 +315,7 @@ M = 'memory'  # (M, place): the address of a parameter's memory
 # Names and values that readers of traces rely on, written by hand.
 EXACT = {
     'cudaMalloc': (['address:ADDRESS', 'bytes:BYTES', 'device:INT'], [STORED, 22, SIGNED - 2]),
-    'cudaMallocAsync': (['address:ADDRESS', 'bytes:BYTES', 'stream:ADDRESS', 'device:INT'], [STORED, 22, (M, 2), SIGNED - 2]),
+    'cudaMallocAsync': (['address:ADDRESS', 'bytes:BYTES', 'stream:ADDRESS', 'device:INT', 'captured:INT'], [STORED, 22, (M, 2), SIGNED - 2, 0]),
     'cudaFree': (['address:ADDRESS'], [(M, 0)]),
     'cudaMemcpyAsync': (['dst:ADDRESS', 'src:ADDRESS', 'bytes:BYTES', 'kind:UINT', 'stream:ADDRESS'], [(M, 0), (M, 1), 33, 44, (M, 4)]),
     'cudaMemcpy2D': (['dst:ADDRESS', 'dst_pitch:BYTES', 'src:ADDRESS', 'src_pitch:BYTES', 'width:BYTES', 'height:UINT', 'kind:UINT'],

@@ -5,12 +5,14 @@ own. torch's statistics, the program's own counts and the log of the simulated d
 """
 
 import json
+import pickle
 import subprocess
 
 import pytest
 
-from conftest import BUILD, built, clean_environment
+from conftest import BUILD, built, clean_environment, execute
 from test_memory_allocators import ALLOCATORS
+from test_report_memory import READ
 
 GPU = BUILD / 'simgpu'
 MIB = 1 << 20
@@ -184,3 +186,38 @@ def test_out_of_memory(recorded, analyze, backend):
         assert (first['stage'], first['blocks'], first['bytes']) == ('planted', 3, 300 * MIB)
         assert any(f.endswith(': plant') for f in first['stack'])
         assert (second['stage'], second['bytes']) == ('load', 40 * MIB)
+
+
+SNAPSHOT = '''
+import json, random, sys, torch
+from cache_dit.profiler import ProfilerContext
+choose, live, device = random.Random(int(sys.argv[2])), [], torch.device('cuda')
+def give():
+    live.append(torch.empty(4096 * choose.choice([choose.randrange(1, 200), choose.randrange(1, 5000)]), dtype=torch.uint8, device=device))
+with ProfilerContext(activities=['CPU', 'MEM'], profile_name='the stage'):
+    for i in range(40):
+        if choose.random() < .6 or not live: give()
+        else: live.pop(choose.randrange(len(live)))
+    give()
+segments = torch.cuda.memory._snapshot()['segments']
+print(json.dumps([[[b['address'], b['size']] for s in segments for b in s['blocks'] if b['state'] == 'active_allocated'],
+                  {s['address']: s['total_size'] for s in segments}, torch.cuda.memory_reserved()]))
+'''
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize('backend', ['native', 'expandable'])
+def test_the_snapshot_is_torchs(recorded, analyze, python, tmp_path, backend):
+    """The blocks of the snapshot are those of torch's own, its segments sum to what torch has reserved, and torch's viewer loads it."""
+    directory, (blocks, segments, reserved), _ = recorded(backend, program=SNAPSHOT, TFI_ACTIVITIES='cpu,mem,stack',
+                                                          CACHE_DIT_TORCH_PROFILER_DIR='')
+    analyze('report', directory, format=None, timeout=120)
+    path, = directory.parent.glob('the stage-rank0-memory-*.pickle')  # cache-dit's directory: the program's own
+    ours = [s for s in pickle.loads(path.read_bytes())['segments'] if s['device'] == 0]
+    assert sorted([b['address'], b['size']] for s in ours for b in s['blocks'] if b['state'] == 'active_allocated') == sorted(blocks)
+    assert sum(s['total_size'] for s in ours) == sum(segments.values()) == reserved > 0
+    if backend == 'native':
+        assert {s['address']: s['total_size'] for s in ours} == {int(a): n for a, n in segments.items()}
+    read = execute([python, '-W', 'ignore', '-c', READ, path], clean_environment(), tmp_path, 120)
+    assert read.rc == 0, read.err
+    assert 'MEM[' not in json.loads(read.out)[2] and min(json.loads(read.out)[4]) > 1000
