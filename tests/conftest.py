@@ -27,6 +27,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / 'build'
+# The last lines of a script that is a text, like at_rest.wait_for_threads() in a file.
+AT_REST = (ROOT / 'tests' / 'pipelines' / 'at_rest.py').read_text() + '\n\nwait_for_threads()\n'
 TRACES = ROOT.parent / 'shared' / 'traces'
 # pytest rewrites the assertions of each test file, which takes seconds. This process caches the result in
 # build/pycache; the processes it starts write no bytecode beside their sources.

@@ -13,8 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 import scripted
-from conftest import BUILD, built
-from simgpu import truth
+from conftest import AT_REST, BUILD, built
 
 GPU = BUILD / 'simgpu'
 KINDS = {'kernel': 'kernel', 'copy': 'memcpy', 'set': 'memset'}  # {kind of our records: kind in the log}
@@ -201,7 +200,7 @@ for i in range(5):
         thread.start(), thread.join()
     x.detach() + 1
 torch.cuda.synchronize()
-""" + truth.REST
+""" + AT_REST
 
 
 def test_device_sums_of_backward_operators(run, python, lib, analyze):

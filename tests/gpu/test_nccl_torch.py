@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from conftest import BUILD, built, clean_environment, execute
+from conftest import AT_REST, BUILD, built, clean_environment, execute
 from simgpu import truth
 
 GPU = BUILD / 'simgpu'
@@ -37,7 +37,7 @@ with torch.cuda.nvtx.range('train'):
 torch.cuda.synchronize()
 print(dist.group.WORLD.group_name, pair.group_name)
 dist.destroy_process_group()
-""" + truth.REST
+""" + AT_REST
 
 
 def free_port():

@@ -429,7 +429,7 @@ def ranges_by_begin(rows):
 def test_stages_equal_the_scripts_log(run, python, records, analyze, tmp_path):
     """Names, nesting and counts by rank equal the script's log; each time lies between the script's clock readings."""
     result = run([python, '-m', 'torch.distributed.run', '--standalone', '--nproc-per-node=2',
-                  ROOT / 'tests/victims/nvtx_pipeline.py', tmp_path], timeout=200)
+                  ROOT / 'tests/pipelines/nvtx_pipeline.py', tmp_path], timeout=200)
     assert result.rc == 0, result.err[-3000:]
     assert len(traces(result.dir)) == 2
     counted = {(r['rank'], r['stage']): r['calls'] for r in analyze('stages', result.dir)['rows']}

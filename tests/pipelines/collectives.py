@@ -15,6 +15,8 @@ import torch
 import torch.distributed as dist
 from torch.profiler import ProfilerActivity, profile, record_function
 
+import at_rest
+
 LATE, DELAY, TURNS = 2, 0.1, 4
 dist.init_process_group('gloo')
 rank, size = dist.get_rank(), dist.get_world_size()
@@ -189,4 +191,4 @@ with open(f'{sys.argv[1]}.{rank}.json', 'w') as f:
     json.dump(journal, f)
 dist.barrier()
 dist.destroy_process_group()
-time.sleep(0.5)  # gloo's thread drops its last object; CPython before 3.14 aborts if the interpreter finalizes meanwhile
+at_rest.wait_for_threads()

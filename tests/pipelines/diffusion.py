@@ -20,6 +20,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import (CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection, PreTrainedTokenizerFast, T5Config,
                           T5EncoderModel)
 
+import at_rest
 import journal
 
 STEPS = 3
@@ -143,6 +144,7 @@ def main():
             run(name)
     if 'RANK' in os.environ:
         torch.distributed.destroy_process_group()
+        at_rest.wait_for_threads()
 
 
 if __name__ == '__main__':

@@ -9,6 +9,7 @@ import os
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
+import at_rest
 import journal
 
 STEPS = 6
@@ -46,6 +47,7 @@ def main():
                 total += loss.item()
                 session.step()
     print(f'checksum {total:.6f} {weights.grad.double().sum().item():.6f}')
+    at_rest.wait_for_threads()
 
 
 if __name__ == '__main__':

@@ -13,6 +13,7 @@ from telefuser.utils.logging import logger
 from telefuser.utils.profiler import (ProfilingContext, ProfilingContext4Debug, get_timing_report, print_timing_summary,
                                       reset_timing_registry, set_timing_metadata)
 
+import at_rest
 import journal
 
 STEPS = 4
@@ -128,6 +129,8 @@ def main():
     logger.complete()  # it writes to the same stream from its own thread
     print(f"results: request {report['request_id']}, metadata {report['metadata']}, stages {sorted(report['stages'])}\n"
           f'{problem!r}, {decode.__name__} {fetch.__name__} {asyncio.iscoroutinefunction(fetch)} {total.item():.9f}')
+    if ranks:
+        at_rest.wait_for_threads()
 
 
 if __name__ == '__main__':

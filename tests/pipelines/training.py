@@ -16,6 +16,7 @@ from torch.profiler import record_function
 from torch.utils.data import DataLoader, Dataset
 from torch.utils.data.distributed import DistributedSampler
 
+import at_rest
 import journal
 
 ITEMS = 16
@@ -93,6 +94,7 @@ def main():
     print(f'rank {dist.get_rank()} of {dist.get_world_size()} losses {[round(x, 6) for x in total.tolist()]} weights {weights:.6f}'
           f' beside {results[0]:.3f} breaks {dict(counters["graph_break"])} graphs {counters["stats"]["unique_graphs"]}')
     dist.destroy_process_group()
+    at_rest.wait_for_threads()
 
 
 if __name__ == '__main__':

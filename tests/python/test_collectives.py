@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 import tfr
-from conftest import ROOT, clean_environment, execute
+from conftest import AT_REST, ROOT, clean_environment, execute
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.slow]
 RANKS = 4
@@ -213,7 +213,7 @@ with stage('in'):
     with FakeTensorMode():
         dist.all_gather_into_tensor(torch.empty(16), torch.empty(2))
 dist.destroy_process_group()
-'''
+''' + AT_REST
 
 
 def test_stages_and_kinds_of_groups(run, tmp_path, python, analyze):

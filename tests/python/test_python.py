@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import pythons
-from conftest import ROOT, clean_environment, execute
+from conftest import AT_REST, ROOT, clean_environment, execute
 
 SCRIPTS = ROOT / 'tests' / 'functions'
 by_version = pytest.mark.parametrize('python', pythons.SEEN, ids=pythons.label)
@@ -173,7 +173,7 @@ def test_torchrun(run, tmp_path, python, analyze):
                                        'dist.init_process_group("gloo")\n'
                                        'def work(x):\n    dist.all_reduce(x)\n    return x.sum().item()\n'
                                        'os.write(1, b"%d\\n" % work(torch.ones(2) * dist.get_rank()))\n'  # one write: the ranks share a pipe
-                                       'dist.destroy_process_group()\n')
+                                       'dist.destroy_process_group()\n' + AT_REST)
     command = [python, '-m', 'torch.distributed.run', '--standalone', '--nproc-per-node=2', 'ranks.py']
     result = run(command, {'TFI_STAGES': '__main__:work', 'OMP_NUM_THREADS': '1'}, timeout=200)
     assert result.rc == 0 and result.out.split() == ['2', '2'] and 'tfinject' not in result.err, result.err

@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 
 import tfr
-from conftest import ROOT, clean_environment, execute
+from conftest import AT_REST, ROOT, clean_environment, execute
 
 NATIVE, USER = 100, 7
 TORCH, PAUSES = 0x400, 0x10000
@@ -466,7 +466,7 @@ with record_function('all'):
     out['breaks'] = len(torch._dynamo.utils.counters['graph_break'])
     dist.destroy_process_group()
 print(json.dumps(out))
-'''
+''' + AT_REST
 ASKED_ENV = {'TFI_NATIVE': '_bisect', 'TFI_MODULE_DEPTH': '2', 'TFI_TENSOR_ADDRESSES': '1'}
 
 

@@ -14,21 +14,6 @@ from conftest import BUILD, built, clean_environment, execute
 STANDARD = ['memcpy_dtod 1us + 0.001ns*bytes', 'memcpy_* 1us + 0.04ns*bytes', 'memset 1us + 0.001ns*bytes', '* 2us + 10ns*blocks']
 PICOSECONDS = {'ns': 10 ** 3, 'us': 10 ** 6, 'ms': 10 ** 9, 's': 10 ** 12}
 LATENCY = 1000
-# The end of a pipeline whose last backward pass ran on a device: it waits until autograd's threads sleep. CPython before 3.14
-# ends a thread that asks for the interpreter while that finalizes, which C++ answers with std::terminate. On a busy machine
-# autograd's thread still drops its last objects then, with a profiler or without.
-REST = """
-import pathlib, time
-def _is_awake(thread):
-    try:
-        name, _, fields = (thread / 'stat').read_text().partition('(')[2].rpartition(')')
-    except OSError:  # it has ended
-        return False
-    return name.startswith('pt_autograd') and fields.split()[0] != 'S'
-time.sleep(0.02)
-while any(map(_is_awake, pathlib.Path('/proc/self/task').iterdir())):
-    time.sleep(0.02)
-"""
 
 
 def environment(directory, script=None, **more):

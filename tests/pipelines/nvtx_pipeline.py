@@ -18,6 +18,8 @@ import nvtx
 import torch
 import torch.distributed as dist
 
+import at_rest
+
 log = []
 local = threading.local()
 
@@ -100,6 +102,7 @@ def main(directory):
     with open(os.path.join(directory, f'{rank}.json'), 'w', encoding='utf-8') as f:
         json.dump(log, f)
     print(f'rank {rank}: {len(log)} stages')
+    at_rest.wait_for_threads()
 
 
 if __name__ == '__main__':
