@@ -299,7 +299,7 @@ BAD = {
 
 @pytest.mark.parametrize('program', ['plain', 'asan'])
 def test_bad_budgets(request, analyze, tmp_path, program):
-    """What is wrong, where, and what to do; status 2 before a trace is read."""
+    """A message tells what is wrong, where, and what to do; status 2 before a trace is read."""
     asan = request.getfixturevalue('tfanalyze_asan') if program == 'asan' else None
     path = tmp_path / 'bad.json'
     for text, said in BAD.items():

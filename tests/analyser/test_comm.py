@@ -532,7 +532,7 @@ def test_names_of_an_enemy(analyze, tmp_path):
 
 
 def test_a_description_with_wrong_values(analyze, tmp_path):
-    """What one rank says in vain, another one says: the size of the group."""
+    """The size of the group, which one rank does not tell, comes from another rank."""
     good = comm_traces.description('allreduce', (10, 10), 'Float', 2, '0', [0, 1])
     bad = {**good, 'Group size': 'two', 'In msg nelems': -3, 'dtype': 7, 'Seq': -1}
     paths = [comm_traces.write(tmp_path / f'{r}.json', r, 2, comm_traces.collective(say, 0, 1_000_000, 2_000_000, r))

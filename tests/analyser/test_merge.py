@@ -37,7 +37,7 @@ def split(merged):
 
 
 def check(merged, whole=True):
-    """What holds for every merged trace: no negative times, whole arrows and pairs, ids that doubles hold. Some real
+    """Checks every merged trace: no negative times, whole arrows and pairs, ids that doubles hold. Some real
     traces have arrows without a beginning."""
     ends = defaultdict(Counter)
     for event in merged['traceEvents']:
@@ -53,7 +53,7 @@ def check(merged, whole=True):
 
 
 def shifted_by(new, old):
-    """What was added to the ids of a rank: the same number for every id."""
+    """Returns the number that was added to the ids of a rank: the same number for every id."""
     found = set()
     for a, b in zip(new, old):
         pairs = [(a.get('args', {}).get(key), b.get('args', {}).get(key)) for key in IDS] + [(a.get('id'), b.get('id'))]

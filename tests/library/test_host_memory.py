@@ -16,7 +16,7 @@ def victim():
 
 
 def chunk(bytes):
-    """What glibc maps for a block beyond its threshold: 8 bytes and up to 16, the header, whole pages."""
+    """Returns what glibc maps for a block beyond its threshold: 8 bytes and up to 16, the header, whole pages."""
     return -(-((bytes + 8 + 15) // 16 * 16 + 8) // 4096) * 4096
 
 
@@ -29,7 +29,7 @@ def said(out):
 
 @pytest.mark.parametrize('seed, threads', [(1, 1), (2, 4)])
 def test_blocks_in_use(run, analyze, victim, seed, threads):
-    """What is never freed is what libc and the kernel say is in use; each block has its address and size."""
+    """Blocks never freed are those that libc and the kernel say are in use; each block has its address and size."""
     result = run([victim, seed, 4000, threads], {'TFI_HOST_ALLOC_KB': 64, 'TFI_ACTIVITIES': 'mem'})
     assert result.rc == 0 and not result.err
     totals, blocks = said(result.out)

@@ -404,7 +404,7 @@ def lines_of(folder):
 
 
 def said(folder):
-    """What a pipeline's own events say, by dftracer's native package."""
+    """The pipeline's own events, recorded by dftracer's native package."""
     return Counter(event(e['name'], e['cat'], {k: v for k, v in e['args'].items() if k != 'hhash'})
                    for e in lines_of(folder) if e.get('ph') == 1 and e['type'] == 6)
 
