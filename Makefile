@@ -24,7 +24,7 @@ PRELOAD_SRCS += $(addprefix preload/cuda/,blocks.c calls.c cuda.c cudart.c cudar
                   kernel_names.c routes.c sync_stages.c values.c)
 PRELOAD_SRCS += $(addprefix preload/cupti/,buffers.c calls.c clock.c cupti.c devices.c find.c kinds.c layout.c other_calls.c other_clients.c other_clients_v2.c \
                   records.c select.c stage_sums.c state.c)
-PRELOAD_SRCS += $(addprefix preload/torch/,c10.c collectives.c host_blocks.c inputs.c texts.c torch.c)
+PRELOAD_SRCS += $(addprefix preload/torch/,c10.c collectives.c execution.c host_blocks.c inputs.c texts.c torch.c)
 PRELOAD_SRCS += $(addprefix preload/python/,builtins.c callstack.c frames.c native_names.c python.c telefuser.c torch_builtins.c)
 PRELOAD_SRCS += $(addprefix preload/host/,host.c patches.c ranges.c)
 PRELOAD_SRCS += $(addprefix preload/hang/,other_frames.c raised.c silence.c)
@@ -78,7 +78,7 @@ CFLAGS_LIB = $(CFLAGS_C) $(OPT_LIB) -fPIC -fvisibility=hidden -ftls-model=initia
 # larger frames in functions that waking and finishing never call: constructors, stacks, texts of operators, the search for
 # CUPTI. Clang inlines more than GCC and has larger frames. Only WERROR=1 makes a large frame an error: OPT=-O0 enlarges all.
 FRAME_BYTES = $(if $(findstring clang,$(CC)),1536,1152)
-LARGE_FRAMES = $(foreach tree,lib libtest,$(patsubst %,$(B)/obj/$(tree)/preload/%.o,python/callstack cupti/find nvtx/nvtx nvtx/names python/builtins torch/torch torch/texts))
+LARGE_FRAMES = $(foreach tree,lib libtest,$(patsubst %,$(B)/obj/$(tree)/preload/%.o,python/callstack cupti/find nvtx/nvtx nvtx/names python/builtins torch/execution torch/torch torch/texts))
 LDFLAGS_LIB = -shared -Wl,-z,defs -Wl,-z,now -Wl,-z,nodelete -Wl,-soname,libtfinject.so -Wl,--as-needed -static-libgcc -Wl,--exclude-libs,ALL $(LDFLAGS_CUDA)
 # Before glibc 2.34 libpthread and libdl contain threads and dlopen; newer releases keep them as empty libraries.
 LDLIBS_LIB  = -l:libz.a -Wl,--no-as-needed -l:libpthread.so.0 -l:libdl.so.2 -Wl,--as-needed

@@ -328,6 +328,26 @@ enum tfi_kind {
 #undef LIST
 #undef RECORD_END
 
+/* Flags of function_begin and function_end. */
+enum tfi_execution {
+    TFI_EXECUTION_CUT = 1,     /* the values did not fit, or are nested too deeply: some are missing */
+    TFI_EXECUTION_MISSING = 2, /* libtorch gave fewer values than the function's schema has: an operator that failed */
+};
+
+#define VALUE(number, name, text) TFI_VALUE_##name = number,
+#define ELEMENT(number, text, bytes)
+#define DEVICE(number, text)
+enum tfi_value {
+#include "torch_values.def"
+    TFI_VALUE_HAS_SIZES = 1 << 16, /* flags of a value's head */
+    TFI_VALUE_HAS_STRIDES = 2 << 16,
+    TFI_VALUE_HAS_STORAGE = 4 << 16,
+    TFI_VALUE_IS_KNOWN = 1 << 16,
+};
+#undef VALUE
+#undef ELEMENT
+#undef DEVICE
+
 #define DROP(number, name, lost, text) TFI_DROP_##name = number,
 enum tfi_drop {
 #include "drops.def"

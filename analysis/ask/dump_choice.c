@@ -124,6 +124,8 @@ bool dump_choice_has(const struct dump_choice *chosen, const struct dumped *reco
     case TFI_KIND_oom:
     case TFI_KIND_collective:
     case TFI_KIND_framework_collective:
+    case TFI_KIND_function_begin:
+    case TFI_KIND_function_end:
     case TFI_KIND_tensors: return has_moment(chosen, record);
     default: return false;
     }

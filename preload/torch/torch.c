@@ -66,6 +66,7 @@ struct op {
     bool evaluates; /* autograd's frame round a backward operator */
     bool unwritten; /* it began while nothing was recorded: only its name is kept while it is open */
     bool is_collective;
+    bool is_executed;                       /* the record of its start is written (execution.c) */
     uint32_t depth;                         /* number of operators that were open in its thread */
     struct tfi_torch_collective collective; /* if is_collective */
 };
@@ -89,6 +90,7 @@ struct tfi_torch_thread {
     uint32_t depth;      /* open operators; one that another thread ended counts until the one round it ends */
     uint32_t open[OPEN_NAMES];
     struct tfi_torch_cache *cache;
+    struct tfi_torch_execution *execution;
     struct name names[NAMES / NAMES_WAYS][NAMES_WAYS];
     struct name long_one; /* the last name that is too long for an entry */
     uint32_t turn;
@@ -228,6 +230,18 @@ static void describe_range(const struct op *op, const void *function, const char
     range->strides = inputs.strides;
 }
 
+static inline bool wants_tensors(void)
+{
+    return TFI_UNLIKELY(tfi_config.tensor_addresses != 0) && how == TFI_TORCH_DIRECT;
+}
+
+/* Another thread than that of the start may end a function, and uses its own state then. */
+static void end_execution(struct tfi_thread *t, const struct op *op, const void *function)
+{
+    struct tfi_torch_thread *own = t->torch;
+    if (op->is_executed) tfi_torch_execution_end(t, own && own->serial == t->serial ? &own->execution : NULL, function);
+}
+
 static void *start_range(void **object, const void *function)
 {
     *object = NULL;
@@ -250,6 +264,8 @@ static void *start_range(void **object, const void *function)
         }
         op->range = tfi_stage_start(t, &range);
         op->owner->last = NULL;
+        op->is_executed = wants_tensors() &&
+                          tfi_torch_execution_begin(t, &op->owner->execution, function, range.name, TFI_SCOPE_USER);
         *object = op;
     }
     tfi_leave(t);
@@ -258,11 +274,11 @@ static void *start_range(void **object, const void *function)
 
 static void end_range(const void *function, const struct op *op)
 {
-    (void)function;
     struct tfi_thread *t = op ? tfi_enter(TFI_WHY_NONE) : NULL;
     if (!t) return;
     if (op->gen == t->gen) {
         if (op->is_collective) write_collective(t, op, TFI_FRAMEWORK_WORK);
+        end_execution(t, op, function);
         tfi_stage_end(t, op->range);
     }
     tfi_leave(t);
@@ -343,28 +359,6 @@ static void fill(struct op *op, const void *function, uint16_t scope)
     op->owner->last = op;
 }
 
-/* Records the memory of the operator's tensors: role 1 inputs, 2 outputs. */
-static TFI_COLD void write_tensors(struct tfi_thread *t, const struct op *op, const void *function, uint32_t role)
-{
-    enum { MOST = 256 };
-    uint64_t blocks[MOST];
-    uint32_t count = tfi_torch_storages(function, role == 2, blocks, MOST);
-    size_t size = sizeof(struct tfi_rec_tensors) + count * sizeof *blocks;
-    struct tfi_rec_tensors *rec = count ? tfi_reserve(t, size, TFI_KIND_tensors) : NULL;
-    if (!rec) return;
-    rec->name = op->name;
-    rec->time = op->start;
-    rec->role = role;
-    rec->reserved = 0;
-    memcpy(rec->blocks, blocks, count * sizeof *blocks);
-    tfi_commit(t, size);
-}
-
-static inline bool wants_tensors(void)
-{
-    return TFI_UNLIKELY(tfi_config.tensor_addresses != 0) && how == TFI_TORCH_DIRECT;
-}
-
 static void open_op(struct op *op)
 {
     struct tfi_torch_thread *own = op->owner;
@@ -389,7 +383,7 @@ static TFI_COLD void *start_unwritten(void **object, struct tfi_thread *t, const
     struct op *op = take(t);
     if (op) {
         op->name = name_of(op->owner, torch.name(function))->number;
-        op->evaluates = op->is_collective = false;
+        op->evaluates = op->is_collective = op->is_executed = false;
         op->unwritten = true;
         open_op(op);
         *object = op;
@@ -422,7 +416,9 @@ static inline void *start_op(void **object, const void *function, uint16_t scope
         op->stack = tfi_callstack(t);
         *object = op;
         op->start = tfi_ticks();
-        if (wants_tensors()) write_tensors(t, op, function, 1);
+        if (wants_tensors()) tfi_torch_write_tensors(t, op->name, op->start, function, 1);
+        op->is_executed =
+            wants_tensors() && tfi_torch_execution_begin(t, &op->owner->execution, function, op->name, scope);
     }
     tfi_guard_clear(t);
     return object;
@@ -459,7 +455,8 @@ static void end_op(const void *function, const struct op *op)
         write_op(t, op, now);
         if (TFI_UNLIKELY(op->is_collective)) write_collective(t, op, 0);
         if (TFI_UNLIKELY(tfi_sums_on) && backward) tfi_sums_operator_end(t, op->evaluates);
-        if (wants_tensors()) write_tensors(t, op, function, 2);
+        if (wants_tensors()) tfi_torch_write_tensors(t, op->name, op->start, function, 2);
+        if (TFI_UNLIKELY(op->is_executed)) end_execution(t, op, function);
     }
     if (TFI_LIKELY(op->owner == t->torch)) op->owner->depth = op->depth;
     if (op->owner->last == op) op->owner->last = NULL;
@@ -492,8 +489,9 @@ static void add_callback(unsigned scopes, void *(*start)(void **object, const vo
     bool range = scopes == ONLY(TFI_SCOPE_USER);
     struct callback callback = {.start = (void *)start, .end = range ? (void *)end_range : (void *)end_op};
     callback.probability = 1.0;
-    callback.needs_inputs = tfi_config.record_shapes || (!range && tfi_config.tensor_addresses);
-    callback.needs_outputs = !range && tfi_config.tensor_addresses;
+    callback.needs_inputs = tfi_config.record_shapes || tfi_config.tensor_addresses;
+    callback.needs_outputs = tfi_config.tensor_addresses;
+    callback.needs_ids = tfi_torch_executes();
     for (unsigned scope = 0; scope < SCOPES; scope++) callback.scopes[scope] = scopes >> scope & 1;
     handles[nr_handles++] = torch.add(callback);
 }
@@ -549,6 +547,7 @@ const char *tfi_torch_attach(const char *version)
 #endif
     direct = tfi_torch_inputs_init(library, version_number(version));
     tfi_torch_groups_init(library);
+    tfi_torch_execution_init(library);
     state = OFF;
     tfi_graphs_operators(open_operator);
     add_callbacks();

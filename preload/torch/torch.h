@@ -20,6 +20,7 @@ struct tfi_torch_layout {
     uint16_t object, capsule, slots, group_rank, group_size;
     uint16_t info_name, info_description, info_rank, info_size, info_collective, info_in, info_out, info_type,
         info_members, info_sequence;
+    uint16_t thread, handle, keywords, described, offset, numel, device, string, tuple;
 };
 
 /* Way in which the inputs of an operator are read. */
@@ -113,6 +114,26 @@ bool tfi_torch_async(const void *function);
 /* Writes the storages of the tensors among the inputs or, in an end callback, among the outputs: pairs of address
  * and bytes, as many as there is room for. Returns the number of values written. */
 uint32_t tfi_torch_storages(const void *function, bool outputs, uint64_t *blocks, uint32_t room);
+
+/* ---- execution.c ---- */
+
+struct tfi_torch_execution;
+
+/* Finds libtorch's functions in an open library, after tfi_torch_inputs_init(). */
+void tfi_torch_execution_init(void *library);
+
+/* True if TFI_TENSOR_ADDRESSES asks for records of execution, and the layout of this libtorch has what they need. */
+bool tfi_torch_executes(void);
+
+/* Write one record of a RecordFunction's start, with its inputs, and one of its end, with its outputs. `state` is the
+ * calling thread's, made at the first use; `name` is the string of the function's name. Only by the direct way, inside
+ * tfi_enter() or with the guard set. The first one returns false if nothing was written. */
+bool tfi_torch_execution_begin(struct tfi_thread *t, struct tfi_torch_execution **state, const void *function,
+                               uint32_t name, uint16_t scope);
+void tfi_torch_execution_end(struct tfi_thread *t, struct tfi_torch_execution **state, const void *function);
+
+/* Records the memory of an operator's tensors: role 1 inputs, 2 outputs. */
+void tfi_torch_write_tensors(struct tfi_thread *t, uint32_t name, uint64_t start, const void *function, uint32_t role);
 
 /* ---- collectives.c ---- */
 
