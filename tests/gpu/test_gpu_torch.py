@@ -216,3 +216,48 @@ def test_device_sums_of_backward_operators(run, python, lib, analyze):
     assert {n: s['device_sum_ms'] for n, s in said['stages'].items()} == pytest.approx(rows, abs=1e-9)
     assert rows['forward'] > rows['backward'] > 0 and rows['outer'] > rows['forward'] + rows['backward']
     assert 'device_records_left_out' not in said
+
+
+STACKS = """
+import torch
+def products(n): return [x * k for k in range(n)]
+def sums(n): return [products(2), x + n]
+def both(n): return [sums(n), products(n), x.abs()]
+def trains():
+    x.grad = None
+    (x * 2).exp().sum().backward()
+with torch.no_grad():
+    x = torch.arange(1000, dtype=torch.float32).to('cuda').requires_grad_()
+for n in range(40):
+    with torch.no_grad():
+        both(n % 4)
+    trains()
+torch.cuda.synchronize()
+""" + AT_REST
+COSTS = '*exp_kernel* 31us\n*sum_functor* 23us\n*FillFunctor* 17us\n*AbsFunctor* 11us\n*add* 7us\n*BinaryFunctor* 5us\n*Mul* 3us\n'
+# Products outside of trains() are 2 + n % 4 in each of the 40 rounds; trains() has one forward and two in the backward pass.
+SPENT = {('sums', 'products'): 80 * 3, ('both', 'products'): 60 * 3, ('both', 'sums'): 40 * 7, ('<module>', 'both'): 40 * 11,
+         ('<module>', 'trains'): 40 * (3 + 31 + 23 + 17 + 5 + 3)}
+
+
+def test_device_time_by_stack_is_the_devices(run, python, lib, analyze, tmp_path):
+    """`stacks --metric self_device` gives each function the cost of the kernels it launched, and nothing is missing from the log's sum.
+
+    trains() also has the work of its backward pass, which another thread launches."""
+    libraries = [lib, built(GPU / 'libcudart.so.13'), built(GPU / 'libcupti.so.13')]
+    (tmp_path / 'stacks.py').write_text(STACKS)
+    (tmp_path / 'script').write_text(COSTS)
+    result = run([python, '-W', 'ignore', 'stacks.py'], {
+        'LD_LIBRARY_PATH': GPU, 'SIMGPU_LOG': tmp_path / 'log', 'SIMGPU_SCRIPT': tmp_path / 'script', 'TFI_WITH_STACK': 1},
+        preload=':'.join(map(str, libraries)), timeout=200)
+    assert result.rc == 0, result.err[-2000:]
+    found = Counter()
+    for line in analyze('stacks', '--metric', 'self_device', result.dir, format=None).out.splitlines():
+        stack, time = line.rsplit(' ', 1)
+        frames = [f.rpartition(':_')[2].rpartition('_')[2] for f in stack.split(';') if 'stacks.py(' in f and 'listcomp' not in f]
+        found[tuple(frames[-2:])] += int(time)
+    log = [json.loads(line) for line in (tmp_path / 'log').read_text().splitlines()]
+    copied = found.pop(('<module>',))
+    assert found == SPENT
+    assert sum(w['end'] - w['start'] for w in log if w['t'] == 'kernel') == sum(SPENT.values()) * 1000
+    assert copied == sum(w['end'] - w['start'] for w in log if w['t'] == 'memcpy') // 1000
