@@ -50,7 +50,7 @@ static struct {
     void (*stream_begin)(void *stream);
     void (*stream_end)(void *stream);
     struct text *(*stream_text)(struct text *result, const void *stream);
-    void (*free)(void *memory);
+    void (*text_end)(struct text *text); /* std::string frees with the allocator that it took its bytes from */
 } torch;
 
 void tfi_torch_execution_init(void *library)
@@ -65,7 +65,7 @@ void tfi_torch_execution_init(void *library)
         {"_ZNSt7__cxx1119basic_ostringstreamIcSt11char_traitsIcESaIcEEC1Ev", &torch.stream_begin},
         {"_ZNSt7__cxx1119basic_ostringstreamIcSt11char_traitsIcESaIcEED1Ev", &torch.stream_end},
         {"_ZNKSt7__cxx1119basic_ostringstreamIcSt11char_traitsIcESaIcEE3strEv", &torch.stream_text},
-        {"_ZdlPv", &torch.free},
+        {"_ZNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEED1Ev", &torch.text_end},
     };
     for (size_t i = 0; i < TFI_COUNT(functions); i++) {
         void *found = tfi_dlsym(library, functions[i].symbol);
@@ -205,7 +205,7 @@ static TFI_COLD uint32_t print_schema(struct tfi_torch_execution *e, const void 
     torch.print(e->stream, schema);
     torch.stream_text(&text, e->stream);
     uint32_t string = tfi_string(text.bytes, text.length);
-    if (text.bytes != text.in_place) torch.free(text.bytes);
+    torch.text_end(&text);
     torch.stream_end(e->stream);
     return string;
 }
@@ -214,7 +214,7 @@ static TFI_COLD uint32_t print_schema(struct tfi_torch_execution *e, const void 
 static uint32_t schema_of(struct tfi_torch_execution *e, const void *function)
 {
     const char *described = (const char *)function + tfi_torch_at.described;
-    bool prints = torch.print && torch.stream_begin && torch.stream_end && torch.stream_text && torch.free;
+    bool prints = torch.print && torch.stream_begin && torch.stream_end && torch.stream_text && torch.text_end;
     if (!prints || described[sizeof(struct text)] != 1) return 0;
     const void *schema = pointer(described, 0);
     struct schema *place = &e->schema[((uintptr_t)schema >> 4 ^ (uintptr_t)schema >> 14) & (SCHEMAS - 1)];
