@@ -113,8 +113,8 @@ ROWS = [
         'put_external_id(x, NO_PLACE);'),
     # Operators have kernels twice, or memory of their neighbours, or none of the memory they freed last.
     row('kernels-of-an-only-child', 'ops.py::test_device_rows', 'analysis/ask/ops/events.c',
-        'e->kernels[parent] = e->kernels[i];',
-        'e->kernels[parent] += e->kernels[parent];'),
+        'e->device[parent] = e->device[i];',
+        'e->device[parent].all += e->device[parent].all;'),
     row('memory-at-the-end', 'ops.py::test_device_rows', 'analysis/ask/ops/events.c',
         'first_from(moment, count, from, add_ns(event->end, 1));',
         'first_from(moment, count, from, event->end);'),

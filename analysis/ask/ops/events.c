@@ -235,8 +235,8 @@ static uint32_t *places(const struct op_events *e, enum op_kind kind, size_t cou
     return place;
 }
 
-/* Gives device work to the events that launched it, without that of their children: in a Kineto trace by external id, else to the innermost operator around the launch, or
- * to the stage if there is no operator. */
+/* Gives each piece of device work to the event that launched it: in a Kineto trace by external id, else to the innermost
+ * operator around the launch, or to the stage if there is no operator. The sums of children come later. */
 static void give_kernels(struct op_events *e)
 {
     const struct process *p = e->process;
