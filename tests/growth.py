@@ -441,6 +441,7 @@ COMMANDS = {
     'export pftrace': ['export pftrace'],
     'export pftrace --stage': ['export pftrace', '--stage', 's*e0'],
     'export pfw': ['export pfw'],
+    'export et': ['export et'],
     'export tensorboard': ['export tensorboard', '--output', '@'],
     'report': ['report', '--output', '@'],
     'report --stage': ['report', '--stage', '*1', '--output', '@'],
