@@ -13,7 +13,7 @@ from tfr import Writer, rec
 @pytest.mark.parametrize('line, words', [
     (['stagse', '.'], 'did you mean stages'),
     (['exprt', 'chrome', '.'], 'did you mean export chrome'),
-    (['export', '.'], 'did you mean export chrome'),
+    (['export', '.'], 'did you mean export et'),
     (['stages', '--formt', 'json', '.'], 'did you mean --format'),
     (['stages', '--format', 'jsn', '.'], 'did you mean json'),
     (['stages', '--zebra', '.'], 'there is no option --zebra'),
