@@ -247,8 +247,8 @@ static int host_munmap(void *start, size_t bytes)
     return munmap(start, bytes);
 }
 
-/* What the kernel moves away or overwrites is forgotten before the call: from its moment on another thread may map there.
- * A call that fails has moved nothing, and the mapping counts again. */
+/* The ranges that the kernel moves away or overwrites are forgotten before the call: another thread may map there as soon
+ * as the kernel has moved them. A call that fails has moved nothing, and the mapping counts again. */
 static void *host_mremap(void *start, size_t bytes, size_t wanted, int flags, ...)
 {
     va_list list;

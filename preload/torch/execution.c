@@ -6,7 +6,6 @@
  *
  * libtorch prints a schema once for each thread; the schemas of registered operators stay where they are.
  */
-#include "base/raw_dlsym.h"
 #include "base/sys.h"
 #include "base/tfi.h"
 #include "base/process.h"
@@ -55,10 +54,7 @@ static struct {
 
 void tfi_torch_execution_init(void *library)
 {
-    static const struct {
-        const char *symbol;
-        void *place;
-    } functions[] = {
+    static const struct tfi_torch_function functions[] = {
         {"_ZNK2at14RecordFunction10num_inputsEv", &torch.inputs},
         {"_ZNK2at14RecordFunction11num_outputsEv", &torch.outputs},
         {"_ZN3c10lsERSoRKNS_14FunctionSchemaE", &torch.print},
@@ -67,10 +63,7 @@ void tfi_torch_execution_init(void *library)
         {"_ZNKSt7__cxx1119basic_ostringstreamIcSt11char_traitsIcESaIcEE3strEv", &torch.stream_text},
         {"_ZNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEED1Ev", &torch.text_end},
     };
-    for (size_t i = 0; i < TFI_COUNT(functions); i++) {
-        void *found = tfi_dlsym(library, functions[i].symbol);
-        memcpy(functions[i].place, &found, sizeof found);
-    }
+    tfi_torch_find(library, functions, TFI_COUNT(functions));
 }
 
 bool tfi_torch_executes(void)

@@ -47,12 +47,17 @@ static struct {
     "ENSt8__detail10_Select1stESt8equal_toIS5_ESt4hashIS5_ENSC_18_Mod_range_hashingENSC_20_Default_ranged_hashENSC_"   \
     "20_Prime_rehash_policyENSC_17_Hashtable_traitsILb1ELb0ELb1EEEED1Ev"
 
+void tfi_torch_find(void *library, const struct tfi_torch_function *functions, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        void *found = tfi_dlsym(library, functions[i].symbol);
+        memcpy(functions[i].place, &found, sizeof found);
+    }
+}
+
 static void find_functions(void *library)
 {
-    static const struct {
-        const char *symbol;
-        void *place;
-    } functions[] = {
+    static const struct tfi_torch_function functions[] = {
         {"_ZNK2at14RecordFunction10num_inputsEv", &torch.num_inputs},
         {"_ZN5torch8profiler4impl10inputSizesERKN2at14RecordFunctionEb", &torch.sizes},
         {"_ZN5torch8profiler4impl10inputTypesB5cxx11ERKN2at14RecordFunctionE", &torch.types},
@@ -64,10 +69,7 @@ static void find_functions(void *library)
          &torch.flops},
         {MAP_END, &torch.map_end},
     };
-    for (size_t i = 0; i < TFI_COUNT(functions); i++) {
-        void *found = tfi_dlsym(library, functions[i].symbol);
-        memcpy(functions[i].place, &found, sizeof found);
-    }
+    tfi_torch_find(library, functions, TFI_COUNT(functions));
 }
 
 bool tfi_torch_texts_init(void *library)

@@ -158,6 +158,13 @@ void tfi_torch_work(const void *function, struct tfi_torch_collective *collectiv
 /* True if these bytes can be read, at most 512 of them; their address has to be a multiple of 8. */
 bool tfi_torch_readable(const void *address, size_t bytes);
 
+/* A function of libtorch, and the pointer that gets its address; NULL if libtorch lacks it. */
+struct tfi_torch_function {
+    const char *symbol;
+    void *place;
+};
+void tfi_torch_find(void *library, const struct tfi_torch_function *functions, size_t count);
+
 /* Finds libtorch's functions; false if one that the direct way needs is missing. */
 bool tfi_torch_texts_init(void *library);
 

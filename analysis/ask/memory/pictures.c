@@ -130,7 +130,7 @@ static bool is_drawn(const struct choice *choice, const struct memory_walk *chan
     return change->allocated != TOTAL_UNKNOWN && memory_change_chosen(changes, choice, change);
 }
 
-/* What a first walk finds: for each pool its picture without points. */
+/* A first walk finds for each pool its picture without points. */
 struct counting {
     struct picture *counted;
     uint32_t *place; /* in `pictures`; NO_PLACE: it has no chosen changes */
