@@ -212,10 +212,12 @@ def numbers(lines):
 
 def matched(lines, rows):
     """Pairs each line of the journal with its row or None, and the distance of the two clocks. A row belongs to the line of its
-    process and number; of two epochs in the same workers, to the nearer one. The first batch is always late."""
+    process and number; of two epochs in the same workers, to the nearer one. The batch with the slow file is always late, and a
+    first row that has its key is the first epoch's."""
     keys = [(line['items'][0][2], number) for line, number in zip(lines, numbers(lines))]
-    first = min((row for row in rows if (row['pid'], row['batch']) == keys[0]), key=lambda row: row['asked_us'])
-    about, found = first['asked_us'] - lines[0]['asked'] / 1e3, {}
+    slow = next(i for i, line in enumerate(lines) if any(item[0] == SLOW for item in line['items']))
+    first = min((row for row in rows if (row['pid'], row['batch']) == keys[slow]), key=lambda row: row['asked_us'])
+    about, found = first['asked_us'] - lines[slow]['asked'] / 1e3, {}
     for row in rows:
         mine = [i for i, key in enumerate(keys) if key == (row['pid'], row['batch'])]
         nearest = min(mine, key=lambda i: abs(lines[i]['asked'] / 1e3 + about - row['asked_us']))
