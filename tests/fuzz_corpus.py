@@ -18,6 +18,7 @@ import random_traces
 import small_traces
 import tfr
 from optrace import NATIVE, OpTrace
+from test_execution_bad import INT, KEYWORD, KNOWN, LIST, SIZES, STORAGE, STRIDES, STRING, TENSOR, pair, trace
 from test_signature_files import Run, tensor
 from tfr import STAGE, rec
 
@@ -87,6 +88,19 @@ def operators():
     return bytes(t.w.data)
 
 
+def executions(directory):
+    """Records of functions with their inputs and outputs: tensors, lists, texts, numbers, a keyword, a backward operator."""
+    tensor_words = [TENSOR | 1 << 8 | SIZES | STRIDES | STORAGE | 6 << 24, 64, 128, 2, 3, 2, 1]
+    numbers = [LIST | 2 << 32, INT | KNOWN, 1, INT | KNOWN, 2]
+
+    def records(w):
+        text, named = [STRING | KNOWN, w.string('hello')], [KEYWORD | w.string('BLOCK') << 32, INT | KNOWN, 64]
+        outer, outer_end = pair(w, 1, MS, tensor_words + numbers, tensor_words, name='aten::linear', end=9 * MS)
+        inner, inner_end = pair(w, 2, 2 * MS, text + [INT], numbers, name='aten::mm', end=3 * MS)
+        return [outer, inner, inner_end, outer_end, *pair(w, 3, 10 * MS, named, [], name='MmBackward0', thread=2, forward=1)]
+    return trace(directory / 'executions.tfr', records).read_bytes()
+
+
 def signatures(directory):
     run = Run(directory).rank()
     run.stage('denoise', {'': 'm:denoise', 'latents': tensor([1, 4, 8, 8]), 'prompt': 'a cat', 'kw': {'dict': {'a': [1, 2.5, None, True]}}},
@@ -150,6 +164,7 @@ def seeds():
     with tempfile.TemporaryDirectory() as name:
         path = Path(name)
         out['signatures'] = signatures(path)
+        out['executions'] = executions(path)
         out.update(causes(path))
         small_traces.simple(path / 'simple.tfr')
         out['simple'] = (path / 'simple.tfr').read_bytes()
