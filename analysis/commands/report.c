@@ -92,7 +92,7 @@ void cmd_report(struct session *session)
 {
     struct report report = {0};
     char *directory = NULL;
-    if (!session_load(session, WANT_FOR_EXPORT | WANT_FOR_EXPORT_TFR, true)) return;
+    if (!session_load(session, WANT_FOR_EXPORT | WANT_FOR_EXPORT_TFR | WANT_GRANTS, true)) return;
     directory = session->options.output ? string_format("%s", session->options.output)
                                         : directory_of(session->chosen.process[0]->path);
     report_collect(&report, session);

@@ -334,6 +334,7 @@ static void convert_all(struct process *process)
     convert(clock, process->wholes.end, process->wholes.table.count);
     convert(clock, process->blocks.time, process->blocks.table.count);
     convert(clock, process->ooms.time, process->ooms.table.count);
+    convert(clock, process->grants.time, process->grants.table.count);
     convert(clock, process->forwards.time, process->forwards.table.count);
     for (size_t i = 0; i < process->switchings; i++) convert(clock, &process->switching[i].time, 1);
     for (size_t i = 0; i < process->elsewheres; i++) convert(clock, &process->elsewhere[i].from, 1);
@@ -414,6 +415,7 @@ void process_free(struct process *process)
     table_free(&process->pauses, pause_layout, ARRAY_SIZE(pause_layout));
     table_free(&process->blocks, block_layout, ARRAY_SIZE(block_layout));
     table_free(&process->ooms, block_layout, ARRAY_SIZE(block_layout));
+    table_free(&process->grants, block_layout, ARRAY_SIZE(block_layout));
     tensors_free(&process->tensors);
     begins_free(&process->begins);
     table_free(&process->marks, mark_layout, ARRAY_SIZE(mark_layout));

@@ -48,6 +48,7 @@ enum want {
     WANT_WAITED = 33554432,   /* of a Kineto trace: what its waits for events wait for */
     WANT_TENSORS =
         536870912,           /* of a trace of ours with TFI_TENSOR_ADDRESSES: storages, and operators to go with them */
+    WANT_GRANTS = 67108864,  /* device memory and mappings of CUDA's calls, apart from the blocks */
     WANT_UNHELD = 134217728, /* operators and blocks of a trace of ours may stay in its file, for model/sweep */
     WANT_LINKS = 1073741824, /* with WANT_UNHELD: not if there are backward operators; stacks are checked */
     WANT_AS_WRITTEN = 16384, /* kernel names as other tools read them in a Kineto trace */
@@ -504,8 +505,9 @@ struct process {
     struct collectives collectives; /* with WANT_COLLECTIVES */
     struct event_times event_times;
     struct unheld unheld;
-    struct blocks blocks, ooms;    /* ooms: refused allocations */
-    struct tensors tensors;        /* with WANT_TENSORS */
+    struct blocks blocks, ooms; /* ooms: refused allocations */
+    struct blocks grants;       /* with WANT_GRANTS: device memory, mappings and reserved addresses of CUDA's calls */
+    struct tensors tensors;     /* with WANT_TENSORS */
     struct memory_row *memory_row; /* of torch's memory timeline, in file order; with WANT_BLOCKS */
     size_t memory_rows, memory_row_capacity;
     struct stage_memory *stage_memory;

@@ -192,32 +192,48 @@ SNAPSHOT = '''
 import json, random, sys, torch
 from cache_dit.profiler import ProfilerContext
 choose, live, device = random.Random(int(sys.argv[2])), [], torch.device('cuda')
+torch.cuda.memory._record_memory_history(max_entries=1000000, stacks='python')
+streams = [torch.cuda.current_stream(), torch.cuda.Stream(), torch.cuda.Stream()]
 def give():
-    live.append(torch.empty(4096 * choose.choice([choose.randrange(1, 200), choose.randrange(1, 5000)]), dtype=torch.uint8, device=device))
+    with torch.cuda.stream(choose.choice(streams)):
+        live.append(torch.empty(4096 * choose.choice([choose.randrange(1, 200), choose.randrange(1, 5000)]), dtype=torch.uint8, device=device))
 with ProfilerContext(activities=['CPU', 'MEM'], profile_name='the stage'):
-    for i in range(40):
+    for i in range(60):
         if choose.random() < .6 or not live: give()
         else: live.pop(choose.randrange(len(live)))
-    give()
-segments = torch.cuda.memory._snapshot()['segments']
-print(json.dumps([[[b['address'], b['size']] for s in segments for b in s['blocks'] if b['state'] == 'active_allocated'],
-                  {s['address']: s['total_size'] for s in segments}, torch.cuda.memory_reserved()]))
+        if choose.random() < .1: torch.cuda.empty_cache()
+    live.pop(), torch.cuda.empty_cache()
+data = torch.cuda.memory._snapshot()
+segments = [[s['device'], s['address'], s['total_size'], s['segment_type'], s['is_expandable'], s['allocated_size'],
+             [[b['address'], b['size'], b['state']] for b in s['blocks']]] for s in data['segments']]
+events = [[e['action'], e['addr'], e['size']] for e in data['device_traces'][0] if e['action'] != 'snapshot']
+print(json.dumps([segments, events, torch.cuda.memory_reserved()]))
 '''
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize('seed', [1, 2])
 @pytest.mark.parametrize('backend', ['native', 'expandable'])
-def test_the_snapshot_is_torchs(recorded, analyze, python, tmp_path, backend):
-    """The blocks of the snapshot are those of torch's own, its segments sum to what torch has reserved, and torch's viewer loads it."""
-    directory, (blocks, segments, reserved), _ = recorded(backend, program=SNAPSHOT, TFI_ACTIVITIES='cpu,mem,stack',
+def test_the_snapshot_is_torchs(recorded, analyze, python, tmp_path, backend, seed):
+    """The segments, the blocks in them and the events of the snapshot are those of torch's own, and torch's viewer loads it.
+
+    The cache is emptied now and then, and at the end, which the allocator reports to nobody: the calls underneath tell it.
+    """
+    directory, (segments, events, reserved), _ = recorded(backend, seed, program=SNAPSHOT, TFI_ACTIVITIES='cpu,mem,stack',
                                                           CACHE_DIT_TORCH_PROFILER_DIR='')
     analyze('report', directory, format=None, timeout=120)
     path, = directory.parent.glob('the stage-rank0-memory-*.pickle')  # cache-dit's directory: the program's own
-    ours = [s for s in pickle.loads(path.read_bytes())['segments'] if s['device'] == 0]
-    assert sorted([b['address'], b['size']] for s in ours for b in s['blocks'] if b['state'] == 'active_allocated') == sorted(blocks)
-    assert sum(s['total_size'] for s in ours) == sum(segments.values()) == reserved > 0
-    if backend == 'native':
-        assert {s['address']: s['total_size'] for s in ours} == {int(a): n for a, n in segments.items()}
+    data = pickle.loads(path.read_bytes())
+    ours = [[s['device'], s['address'], s['total_size'], s['segment_type'], s['is_expandable'], s['allocated_size'],
+             [[b['address'], b['size'], b['state']] for b in s['blocks']]] for s in data['segments'] if s['device'] == 0]
+    assert sorted(ours) == sorted(segments) and sum(s[2] for s in ours) == reserved > 0
+    assert any(len(s[6]) > 1 for s in segments) and {s[3] for s in segments} == {'small', 'large'}
+    mine = [[e['action'], e['addr'], e['size']] for e in data['device_traces'][0]]
+    assert [e[:2] for e in mine] == [e[:2] for e in events]
+    for (action, _, size), (_, _, theirs) in zip(mine, events):  # torch writes what was requested, and reports the block's size
+        assert size == theirs if action.startswith('segment') else 0 <= size - theirs <= MIB
+    assert {e[0] for e in events} >= ({'segment_map', 'segment_unmap'} if backend == 'expandable' else {'segment_alloc', 'segment_free'})
     read = execute([python, '-W', 'ignore', '-c', READ, path], clean_environment(), tmp_path, 120)
     assert read.rc == 0, read.err
-    assert 'MEM[' not in json.loads(read.out)[2] and min(json.loads(read.out)[4]) > 1000
+    text, plots = json.loads(read.out)[2], json.loads(read.out)[4]
+    assert min(plots) > 1000 and (backend == 'expandable' or 'MEM[' not in text)

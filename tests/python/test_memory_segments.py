@@ -1,6 +1,6 @@
 """test_memory_segments - snapshots of cache-dit contexts: segments add up to the memory that the allocator reserved.
 
-An allocator that works like torch's writes the reports; its own segments are the expected answer. torch's functions
+Segments are reconstructed, or told by the calls underneath the allocator where these were recorded. An allocator that works like torch's writes the reports; its own segments are the expected answer. torch's functions
 read the files.
 """
 
@@ -21,8 +21,8 @@ MIB = 1 << 20
 class Allocator:
     """A caching allocator of one device: first fit in segments of torch's sizes; a freed block stays cached."""
 
-    def __init__(self, base):
-        self.segments, self.used, self.next = {}, {}, base
+    def __init__(self, base, call=lambda name, address, size=None: None):
+        self.segments, self.used, self.next, self.call = {}, {}, base, call
 
     def totals(self):
         return {'allocated': sum(self.used.values()), 'reserved': sum(self.segments.values())}
@@ -39,6 +39,7 @@ class Allocator:
                 at = block + self.used.get(block, 0)
         length = 2 * MIB if small else 20 * MIB if size < 10 * MIB else -(-size // (2 * MIB)) * 2 * MIB
         start, self.next = self.next, self.next + length + 2 * MIB
+        self.call('cudaMalloc', start, length)
         self.segments[start], self.used[start] = length, size
         return start, size
 
@@ -46,7 +47,10 @@ class Allocator:
         return block, -self.used.pop(block)
 
     def empty_cache(self):
-        self.segments = {s: n for s, n in self.segments.items() if any(s <= b < s + n for b in self.used)}
+        for s, n in list(self.segments.items()):
+            if not any(s <= b < s + n for b in self.used):
+                self.call('cudaFree', s)
+                del self.segments[s]
 
 
 class Trace:
@@ -66,6 +70,16 @@ class Trace:
         self.now += 1000
         self.records.append(rec('memory', time=self.now, address=address, bytes=size, device=device,
                                 stack=self.w.stack(('f', 'm.py', 7)), **totals))
+
+    def call(self, name, address, size=None, **more):
+        """A call of CUDA that ends before the next report."""
+        self.now += 1000
+        more = {'address': address, **({} if size is None else {'bytes': size}), **more}
+        kind = 'FREE' if name in ('cudaFree', 'cuMemUnmap', 'cuMemAddressFree') else 'ALLOC'
+        names = ','.join(f'{n}:HEX' for n in more)
+        library = 'cuda' if name.startswith('cuM') else 'cudart'
+        self.records.append(rec('call', func=self.w.string(f'{library}\x1f{kind}\x1f{name}\x1f{names}'), time=self.now, duration=10,
+                                args=list(more.values()), stack=self.w.stack(('g', 'm.py', 9)) if kind == 'ALLOC' else 0))
 
     def end(self):
         self.now += 1000
@@ -212,6 +226,88 @@ def test_memory_older_than_the_recording(tmp_path, snapshot, seed):
     trace.end()
     data, _ = snapshot()
     assert sums(data, 0) == last[0]
+
+
+@pytest.mark.parametrize('seed', range(3))
+def test_recorded_calls_give_the_segments(tmp_path, snapshot, seed):
+    """Every segment and every change of one is the allocator's own, also when it was emptied without a report."""
+    trace = Trace(tmp_path)
+    allocators = [Allocator(0x7f0000000000, trace.call), Allocator(0x7e0000000000, trace.call)]
+    trace.begin()
+    trace.call('cudaMalloc', 0x7d0000000000, 9 * MIB)  # the program's own: no block lies in it
+    play(trace, allocators, seed, 300)
+    for device, a in enumerate(allocators):
+        trace.report(device, *a.alloc(5), a.totals())
+        a.empty_cache()
+    trace.end()
+    data, _ = snapshot()
+    for device, a in enumerate(allocators):
+        assert {s['address']: s['total_size'] for s in data['segments'] if s['device'] == device} == a.segments
+        assert sums(data, device) == a.totals()
+        assert follow(data['device_traces'][device]) == a.segments
+        assert {e['frames'][0]['name'] for e in data['device_traces'][device] if e['action'] == 'segment_alloc'} == {'g'}
+
+
+@pytest.mark.parametrize('seed', range(6))
+def test_some_calls_are_missing(tmp_path, snapshot, seed):
+    """Calls underneath are recorded from some step on, or lost now and then: the sums are right all the same."""
+    trace, r, begun = Trace(tmp_path), random.Random(seed), []
+    a = Allocator(0x7f0000000000, lambda *call: begun and (seed % 2 or r.random() < .8) and trace.call(*call))
+    play(trace, [a], seed, 200, lambda step: seed > 3 and step >= 50)
+    begun.append(True)
+    trace.begin()
+    last = play(trace, [a], seed + 100, 200)
+    trace.end()
+    data, _ = snapshot()
+    assert sums(data, 0) == last[0]
+
+
+def test_mappings_are_segments(tmp_path, snapshot):
+    """Mappings side by side are one segment if they lie in one reservation; what is unmapped in the middle splits it."""
+    trace, base, two = Trace(tmp_path), 0x7f0000000000, 2 * MIB
+    trace.begin()
+    for reserved in (base, base + 8 * two):
+        trace.call('cuMemAddressReserve', reserved, 8 * two)
+    reports = 0
+    def map_and_report(at, pieces):
+        nonlocal reports
+        for i in range(pieces):
+            trace.call('cuMemMap', at + i * two, two, handle=at + i)
+        reports += pieces
+        trace.report(0, at, pieces * two, {'allocated': reports * two, 'reserved': reports * two})
+    map_and_report(base + 5 * two, 3)
+    map_and_report(base + 8 * two, 2)
+    map_and_report(base + 1 * two, 4)
+    trace.report(0, base + two, -4 * two, {'allocated': 5 * two, 'reserved': 9 * two})
+    trace.call('cuMemUnmap', base + 2 * two, 2 * two)
+    trace.end()
+    data, _ = snapshot()
+    assert [(s['address'], s['total_size'], s['is_expandable'], s['segment_type']) for s in sorted(data['segments'], key=lambda s: s['address'])] == [
+        (base + two, two, True, 'small'), (base + 4 * two, 4 * two, True, 'small'), (base + 8 * two, 2 * two, True, 'small')]
+    assert [(e['action'], e['addr'], e['size']) for e in data['device_traces'][0] if e['action'].startswith('segment')] == [
+        ('segment_map', base + 5 * two, 3 * two), ('segment_map', base + 8 * two, 2 * two), ('segment_map', base + two, 4 * two),
+        ('segment_unmap', base + 2 * two, 2 * two)]
+    assert sums(data, 0) == {'allocated': 5 * two, 'reserved': 7 * two}
+
+
+@pytest.mark.parametrize('calls', [
+    [('cudaMalloc', 2 ** 64 - 4096, 8192), ('cudaFree', 2 ** 64 - 4096)], [('cudaMalloc', 4096, 2 ** 61), ('cudaMalloc', 4097, 1)],
+    [('cudaMalloc', 4096, 8192), ('cudaFree', 4096), ('cudaFree', 4096)], [('cuMemMap', 4000, 5000), ('cuMemUnmap', 0, 2 ** 64 - 1)],
+    [('cuMemAddressReserve', 0, 2 ** 60), ('cuMemMap', 4096, 100), ('cuMemMap', 4100, 3), ('cuMemMap', 4103, 2 ** 59)],
+    [('cudaMalloc', 4098, 1), ('cudaMalloc', 0, 4097), ('cudaFree', 0)]])
+def test_nonsense_underneath_ends_nothing(tmp_path, snapshot, calls):
+    """Impossible calls between reports give a readable snapshot with blocks inside of their segments."""
+    trace = Trace(tmp_path)
+    trace.begin()
+    trace.report(0, 4096, 10, {'allocated': 10, 'reserved': 20})
+    for call in calls:
+        trace.call(*call)
+        trace.report(0, 4096, 10, {'allocated': 20, 'reserved': 2 ** 63})
+        trace.report(0, 4100, 6, {'allocated': 20, 'reserved': 5})
+    trace.call(*calls[0])
+    trace.end()
+    data, _ = snapshot()
+    sums(data, 0)
 
 
 @pytest.mark.parametrize('reports', [

@@ -6,6 +6,9 @@
  * block appears outside all segments, a part of that memory is moved there. The part has the size of the segment that
  * torch's allocator requests for such a block. The sum of all sizes equals the reported total wherever the blocks in
  * use fit into it.
+ *
+ * Segments whose calls were recorded have their true place and size. A total that shrank takes them last: the call that
+ * freed such a segment is missing then. An expandable segment is held as its pieces.
  */
 #include "ask/ops/segments.h"
 
@@ -56,16 +59,22 @@ static void tell(struct segments *s, const char *action, uint64_t address, uint6
     if (s->tell) s->tell(s->context, action, address, size);
 }
 
-static struct segment *add(struct segments *s, uint64_t address, uint64_t size, bool is_made_up)
+static struct segment *insert(struct segments *s, struct segment segment)
 {
-    size_t at = up_to(s, address);
+    size_t at = up_to(s, segment.address);
     s->segment = mem_grow(s->segment, &s->capacity, s->count + 1, sizeof *s->segment);
     memmove(&s->segment[at + 1], &s->segment[at], (s->count - at) * sizeof *s->segment);
-    s->segment[at] = (struct segment){address, size, 0, is_made_up};
+    s->segment[at] = segment;
     s->count++;
-    s->total += size;
-    tell(s, "segment_alloc", address, size);
+    s->total += segment.size;
     return &s->segment[at];
+}
+
+static struct segment *add(struct segments *s, uint64_t address, uint64_t size, bool is_made_up)
+{
+    struct segment *segment = insert(s, (struct segment){.address = address, .size = size, .is_made_up = is_made_up});
+    tell(s, "segment_alloc", address, size);
+    return segment;
 }
 
 static void drop(struct segments *s, size_t at)
@@ -87,10 +96,11 @@ static void add_made_up(struct segments *s, uint64_t size)
     add(s, round_up(MAX(end, s->beyond)), size, true);
 }
 
-/* True if `excess` bytes are better taken from x than from y. Preference: a segment of exactly that size, a made-up
- * one, the largest that fits, the smallest that does not. */
+/* True if `excess` bytes are better taken from x than from y. Preference: a segment without a recorded call, one of
+ * exactly that size, a made-up one, the largest that fits, the smallest that does not. */
 static bool is_better(const struct segment *x, const struct segment *y, uint64_t excess)
 {
+    if (!x->area != !y->area) return !x->area;
     if ((x->size == excess) != (y->size == excess)) return x->size == excess;
     if (x->is_made_up != y->is_made_up) return x->is_made_up;
     if ((x->size <= excess) != (y->size <= excess)) return x->size <= excess;
@@ -117,6 +127,7 @@ void segments_shrink(struct segments *s, uint64_t reserved)
             give_up(s, at);
         } else {
             segment->size -= excess;
+            segment->area = SEGMENT_GUESSED;
             s->total -= excess;
             tell(s, "segment_unmap", end_of(segment), excess);
         }
@@ -130,11 +141,11 @@ void segments_settle(struct segments *s, uint64_t reserved)
     if (s->total < known) add_made_up(s, known - s->total);
 }
 
-/* Returns the total size of the segments without a block. */
+/* Returns the total size of the segments without a block whose place may be another. */
 static uint64_t spare(const struct segments *s)
 {
     uint64_t sum = 0;
-    for (size_t i = 0; i < s->count; i++) sum += s->segment[i].live ? 0 : s->segment[i].size;
+    for (size_t i = 0; i < s->count; i++) sum += s->segment[i].live || s->segment[i].area ? 0 : s->segment[i].size;
     return sum;
 }
 
@@ -158,6 +169,11 @@ static struct segment *place(struct segments *s, uint64_t address, uint64_t byte
     }
     if (at < s->count && s->segment[at].address - from < size) size = s->segment[at].address - from;
     return add(s, from, size, false);
+}
+
+static bool goes_on(const struct segments *s, size_t at)
+{
+    return at + 1 < s->count && segment_goes_on(&s->segment[at], &s->segment[at + 1]);
 }
 
 /* Extends a segment up to an address: maps the gaps behind it and absorbs the segments that follow. */
@@ -185,13 +201,43 @@ void segments_give(struct segments *s, uint64_t address, uint64_t bytes, uint64_
     reserved = MIN(reserved, SEGMENTS_LIMIT);
     struct segment *segment = find(s, address);
     if (!segment) segment = place(s, address, bytes, reserved);
-    segment->live++;
-    extend(s, (size_t)(segment - s->segment), address + bytes);
+    size_t at = (size_t)(segment - s->segment);
+    for (s->segment[at].live++; end_of(&s->segment[at]) < address + bytes && goes_on(s, at);) s->segment[++at].live++;
+    extend(s, at, address + bytes);
     segments_settle(s, reserved);
 }
 
-void segments_forget(struct segments *s, uint64_t address)
+void segments_forget(struct segments *s, uint64_t address, uint64_t bytes)
 {
     struct segment *segment = find(s, address);
-    if (segment && segment->live) segment->live--;
+    for (size_t at = segment ? (size_t)(segment - s->segment) : s->count; at < s->count; at++) {
+        if (s->segment[at].live) s->segment[at].live--;
+        if (end_of(&s->segment[at]) >= address + bytes || !goes_on(s, at)) return;
+    }
+}
+
+bool segments_know(const struct segments *s, uint64_t address)
+{
+    const struct segment *segment = find(s, address);
+    return segment && segment->area;
+}
+
+bool segments_hold(struct segments *s, uint64_t address, uint64_t size, uint32_t area)
+{
+    for (;;) {
+        size_t at = up_to(s, address + size - 1);
+        if (!at || end_of(&s->segment[at - 1]) <= address) break;
+        if (s->segment[at - 1].live) return false;
+        give_up(s, at - 1);
+    }
+    insert(s, (struct segment){.address = address, .size = size, .area = area});
+    return true;
+}
+
+bool segments_release(struct segments *s, uint64_t address)
+{
+    size_t at = up_to(s, address);
+    if (!at || s->segment[at - 1].address != address || !s->segment[at - 1].area) return false;
+    drop(s, at - 1);
+    return true;
 }

@@ -68,6 +68,7 @@ static bool look(struct view *view, uint32_t stage)
         }
     }
     if (view->blocks) qsort_r(view->block, view->blocks, sizeof *view->block, by_time, (void *)b);
+    grants_find(&view->grants, view->process, view->block, view->blocks, view->end);
     while (view->first < view->blocks && b->time[view->block[view->first]] < view->start) view->first++;
     look_for_ooms(view);
     const struct report_asked *asked = &view->report->asked[stage];
@@ -208,6 +209,7 @@ static bool write_stage(struct report *report, struct stage_files *files, const 
     }
     free(view.block);
     free(view.oom);
+    grants_free(&view.grants);
     return good;
 }
 

@@ -2,6 +2,7 @@
 #ifndef TFA_REPORT_MEMORY_H
 #define TFA_REPORT_MEMORY_H
 
+#include "ask/ops/grants.h"
 #include "commands/report/report.h"
 
 struct view {
@@ -12,7 +13,8 @@ struct view {
     size_t blocks, first; /* first: index in `block` of the first one inside the stage */
     uint32_t *oom;        /* indices into the process's ooms inside the stage, sorted by time */
     size_t ooms;
-    int64_t devices; /* highest device number + 1 */
+    struct grants grants; /* up to the stage's end */
+    int64_t devices;      /* highest device number + 1 */
     bool has_stacks, has_blocks, has_host;
     struct map stacks, frames; /* the pickle's memo numbers of stacks and frames */
 };

@@ -2,7 +2,8 @@
  *
  * `device_traces` has every block from the first entry of the stage to its last exit, one list per device. The host's
  * list comes last, as in snapshots that torch makes from a profile. `segments` has the memory reserved at the end,
- * with the blocks in use in it. The allocator reports blocks and totals, not segments: segments.c reconstructs those.
+ * with the blocks in use in it. The allocator reports blocks and totals, not segments. Those are what the calls
+ * underneath the allocator gave it (grants.c); segments.c reconstructs the ones whose calls were not recorded.
  * The addresses of blocks in use since before the recording are unknown. Their bytes are shown as one block per
  * segment, without frames. The host's allocator reserves nothing: its blocks less than 2 MiB apart are shown as one
  * segment, with the gaps inactive.
@@ -65,26 +66,37 @@ static void put_int(struct pickle *p, const char *key, int64_t value)
     pickle_int(p, value);
 }
 
-/* Writes an action of the traces with the time of the report of block `i`. */
-static void put_action(struct pickle *p, struct view *view, size_t i, const char *action, uint64_t address,
-                       int64_t size, uint32_t stack)
+/* What happened to memory: where, when and by whom. */
+struct action {
+    const char *name;
+    uint64_t address;
+    int64_t size, time;
+    uint32_t stack;
+};
+
+static void put_action(struct pickle *p, struct view *view, const struct action *action)
 {
     pickle_open_dict(p);
     pickle_key(p, "action");
-    pickle_key(p, action);
-    put_int(p, "addr", (int64_t)address);
-    put_int(p, "size", size);
+    pickle_key(p, action->name);
+    put_int(p, "addr", (int64_t)action->address);
+    put_int(p, "size", action->size);
     put_int(p, "stream", 0);
-    put_int(p, "time_us", view->process->blocks.time[i] / 1000);
+    put_int(p, "time_us", action->time / 1000);
     pickle_key(p, "frames");
-    put_frames(p, view, stack);
+    put_frames(p, view, action->stack);
     pickle_close_dict(p);
 }
 
-static void put_event(struct pickle *p, struct view *view, size_t i, const char *action)
+static void put_event(struct pickle *p, struct view *view, size_t i, const char *name)
 {
     const struct blocks *b = &view->process->blocks;
-    put_action(p, view, i, action, b->address[i], block_magnitude(b->bytes[i]), b->stack[i]);
+    const struct action action = {.name = name,
+                                  .address = b->address[i],
+                                  .size = block_magnitude(b->bytes[i]),
+                                  .time = b->time[i],
+                                  .stack = b->stack[i]};
+    put_action(p, view, &action);
 }
 
 /* Writes a refused request. `device_free` is the device's memory less the allocator's reserved bytes, 0 if the device's
@@ -118,11 +130,13 @@ static size_t put_ooms(struct pickle *p, struct view *view, int64_t device, size
 
 /* ---- segments ---- */
 
-/* State of a replay of one device's reports. */
+/* State of a replay of one device's reports, and of the calls underneath its allocator. */
 struct replay {
     struct view *view;
     struct pickle *pickle; /* NULL: nothing is written */
-    size_t at;             /* index of the current report in the process's blocks */
+    int64_t device;
+    size_t at;         /* index of the current report in the process's blocks */
+    size_t next_grant; /* in view->grants */
     bool told, started;
     struct map is_live; /* by address: 1 while the block is in use */
     struct segments segments;
@@ -133,16 +147,63 @@ static void tell_segment(void *context, const char *action, uint64_t address, ui
     struct replay *r = context;
     const struct blocks *b = &r->view->process->blocks;
     bool more = !strcmp(action, "segment_alloc") || !strcmp(action, "segment_map");
-    if (r->told) put_action(r->pickle, r->view, r->at, action, address, (int64_t)size, more ? b->stack[r->at] : 0);
+    const struct action told = {.name = action,
+                                .address = address,
+                                .size = (int64_t)size,
+                                .time = b->time[r->at],
+                                .stack = more ? b->stack[r->at] : 0};
+    if (r->told) put_action(r->pickle, r->view, &told);
+}
+
+/* Gives the allocator the piece of a grant, or takes it back. Returns false if that is against what the reports say. */
+static bool replay_grant(struct replay *r, const struct grant *grant)
+{
+    if (grant->is_taken) return segments_release(&r->segments, grant->address);
+    return segments_hold(&r->segments, grant->address, grant->bytes, grant->area);
+}
+
+/* Writes pieces that were given or taken one after the other and lie side by side, as one. */
+static void tell_grants(struct replay *r, const struct grant *first, uint64_t bytes)
+{
+    static const char *const names[][2] = {{"segment_alloc", "segment_free"}, {"segment_map", "segment_unmap"}};
+    const struct action action = {.name = names[first->area >= SEGMENT_MAPPED][first->is_taken],
+                                  .address = first->address,
+                                  .size = (int64_t)bytes,
+                                  .time = first->time,
+                                  .stack = r->view->process->grants.stack[first->row]};
+    if (bytes && r->pickle && first->time >= r->view->start) put_action(r->pickle, r->view, &action);
+}
+
+/* Replays the calls up to a time that gave the device's allocator memory or took it back. */
+static void replay_grants(struct replay *r, int64_t until)
+{
+    const struct grants *g = &r->view->grants;
+    const struct grant *first = NULL;
+    uint64_t bytes = 0;
+    for (; r->next_grant < g->count && g->grant[r->next_grant].time <= until; r->next_grant++) {
+        const struct grant *grant = &g->grant[r->next_grant];
+        if (grant->device != r->device || !replay_grant(r, grant)) continue;
+        bool goes_on = first && grant->area >= SEGMENT_MAPPED && grant->area == first->area &&
+                       grant->is_taken == first->is_taken && grant->address == first->address + bytes;
+        if (!goes_on) {
+            if (first) tell_grants(r, first, bytes);
+            first = grant;
+            bytes = 0;
+        }
+        bytes += grant->bytes;
+    }
+    if (first) tell_grants(r, first, bytes);
 }
 
 /* Creates the segments from before the first report. If the first report's block is the only one in use, they have the
- * reserved bytes less the size of that block's own segment; otherwise all reserved bytes. */
+ * reserved bytes less the size of that block's own segment; otherwise all reserved bytes. So they have if the call that
+ * gave the block's segment was recorded. */
 static void begin_segments(struct replay *r)
 {
     const struct blocks *b = &r->view->process->blocks;
     uint64_t bytes = (uint64_t)block_magnitude(b->bytes[r->at]), own = segment_usual_size(bytes);
     bool is_first = b->bytes[r->at] > 0 && b->allocated[r->at] <= bytes;
+    if (segments_know(&r->segments, b->address[r->at])) is_first = false;
     bool told = r->told;
     r->told = false;
     segments_settle(&r->segments, b->reserved[r->at] - MIN(b->reserved[r->at], is_first ? own : 0));
@@ -158,7 +219,7 @@ static void replay_block(struct replay *r)
     bool known = map_get(&r->is_live, address) == 1;
     if (!r->started) begin_segments(r);
     if (b->bytes[r->at] > 0) {
-        if (known) segments_forget(&r->segments, address);
+        if (known) segments_forget(&r->segments, address, bytes);
         if (segments_can_hold(address, bytes)) {
             segments_give(&r->segments, address, bytes, reserved);
             map_put(&r->is_live, address, 1);
@@ -172,7 +233,7 @@ static void replay_block(struct replay *r)
         put_event(r->pickle, r->view, r->at, "free_completed");
     }
     if (known) {
-        segments_forget(&r->segments, address);
+        segments_forget(&r->segments, address, bytes);
         map_put(&r->is_live, address, 0);
     }
     segments_settle(&r->segments, reserved);
@@ -183,7 +244,7 @@ static void replay_device(struct replay *r, struct view *view, int64_t device, s
 {
     const struct blocks *b = &view->process->blocks;
     size_t oom = 0;
-    *r = (struct replay){.view = view, .pickle = pickle};
+    *r = (struct replay){.view = view, .pickle = pickle, .device = device};
     r->segments.tell = tell_segment;
     r->segments.context = r;
     for (size_t k = 0; k < view->blocks; k++) {
@@ -192,14 +253,18 @@ static void replay_device(struct replay *r, struct view *view, int64_t device, s
         if (b->device[i] == device && segments_can_hold(b->address[i], bytes))
             r->segments.beyond = MAX(r->segments.beyond, b->address[i] + bytes);
     }
+    for (size_t i = 0; i < view->grants.count; i++)
+        r->segments.beyond = MAX(r->segments.beyond, view->grants.grant[i].address + view->grants.grant[i].bytes);
     for (size_t k = 0; k < view->blocks; k++) {
         r->at = view->block[k];
         r->told = pickle && k >= view->first;
         if (b->device[r->at] == device) {
+            replay_grants(r, b->time[r->at]);
             oom = r->told ? put_ooms(pickle, view, device, oom, b->time[r->at]) : oom;
             replay_block(r);
         }
     }
+    replay_grants(r, INT64_MAX);
     if (pickle) put_ooms(pickle, view, device, oom, INT64_MAX);
     map_free(&r->is_live);
 }
@@ -279,9 +344,10 @@ static void put_rest(struct pickle *p, struct view *view, uint64_t from, uint64_
     if (rest.bytes) put_block(p, view, &rest, false);
 }
 
-/* Writes a segment. `older`: bytes in it used by blocks whose allocation was not recorded. */
+/* Writes a segment, whose first piece has `grain` bytes. `older`: bytes in it used by blocks whose allocation was not
+ * recorded. */
 static void put_segment(struct pickle *p, struct view *view, int64_t device, const struct segment *segment,
-                        const struct in_use *live, size_t count, uint64_t older)
+                        uint64_t grain, const struct in_use *live, size_t count, uint64_t older)
 {
     uint64_t used = older, next = segment->address, end = segment->address + segment->size;
     for (size_t i = 0; i < count; i++) used += live[i].bytes;
@@ -294,7 +360,9 @@ static void put_segment(struct pickle *p, struct view *view, int64_t device, con
     put_int(p, "requested_size", (int64_t)used);
     put_int(p, "stream", 0);
     pickle_key(p, "segment_type");
-    pickle_key(p, segment->size > SEGMENT_GRAIN ? "large" : "small");
+    pickle_key(p, grain > SEGMENT_GRAIN ? "large" : "small");
+    pickle_key(p, "is_expandable");
+    pickle_bool(p, segment->area >= SEGMENT_MAPPED);
     pickle_key(p, "frames");
     put_frames(p, view, 0);
     pickle_key(p, "blocks");
@@ -327,7 +395,7 @@ static void put_host_segments(struct pickle *p, struct view *view, int64_t shown
         for (next = i + 1; next < count && live[next].address - end <= SEGMENT_GRAIN; next++)
             end = live[next].address + live[next].bytes;
         struct segment segment = {.address = live[i].address, .size = end - live[i].address};
-        put_segment(p, view, shown_as, &segment, live + i, next - i, 0);
+        put_segment(p, view, shown_as, &segment, segment.size, live + i, next - i, 0);
     }
     free(live);
 }
@@ -343,8 +411,20 @@ static uint64_t older_bytes(const struct view *view, int64_t device, const struc
     return allocated - MIN(allocated, known);
 }
 
+/* Joins the pieces of the expandable segment that ends with the one before `next`; returns the index of the first. */
+static size_t join_pieces(const struct segments *s, size_t next, struct segment *whole)
+{
+    size_t first = next - 1;
+    *whole = s->segment[first];
+    for (; first && segment_goes_on(&s->segment[first - 1], &s->segment[first]); first--) {
+        whole->address = s->segment[first - 1].address;
+        whole->size += s->segment[first - 1].size;
+    }
+    return first;
+}
+
 /* Writes the segments from the last to the first. Segments of unknown address have the highest addresses, so they
- * take the older bytes first. */
+ * take the older bytes first. A block outside of all segments has ended: the report of that is missing. */
 static void put_segments(struct pickle *p, struct view *view, int64_t device)
 {
     struct in_use *live = mem_zero(view->blocks + 1, sizeof *live);
@@ -352,13 +432,15 @@ static void put_segments(struct pickle *p, struct view *view, int64_t device)
     uint64_t older = older_bytes(view, device, live, count);
     struct replay replay;
     replay_device(&replay, view, device, NULL);
-    for (size_t n = replay.segments.count; n-- > 0;) {
-        const struct segment *segment = &replay.segments.segment[n];
+    for (size_t n = replay.segments.count; n;) {
+        struct segment segment;
         uint64_t used = 0;
+        n = join_pieces(&replay.segments, n, &segment);
+        while (end && live[end - 1].address + live[end - 1].bytes > segment.address + segment.size) end--;
         size_t first = end;
-        while (first && live[first - 1].address >= segment->address) used += live[--first].bytes;
-        uint64_t share = MIN(older, segment->size - MIN(used, segment->size));
-        put_segment(p, view, device, segment, live + first, end - first, share);
+        while (first && live[first - 1].address >= segment.address) used += live[--first].bytes;
+        uint64_t share = MIN(older, segment.size - MIN(used, segment.size));
+        put_segment(p, view, device, &segment, replay.segments.segment[n].size, live + first, end - first, share);
         older -= share;
         end = first;
     }

@@ -116,7 +116,8 @@ void load_thread_names(struct load *load);
 void load_name_threads(struct load *load);
 
 /* ---- model/memory/cuda.c ---- */
-/* Adds the blocks that calls of CUDA allocate and free, and the requests that they refuse. */
+/* Adds the blocks that calls of CUDA allocate and free, and the requests that they refuse; with WANT_GRANTS the blocks to
+ * the process's grants. */
 void load_cuda_blocks(struct load *load);
 
 /* ---- ops.c ---- */

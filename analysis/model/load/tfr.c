@@ -283,7 +283,7 @@ static const struct {
     {TFI_KIND_memory, WANT_MEMORY, load_blocks},
     {TFI_KIND_oom, WANT_MEMORY, load_ooms},
     {TFI_KIND_call, WANT_CALLS | WANT_LAUNCHES, on_call},
-    {TFI_KIND_call, WANT_BLOCKS, load_cuda_blocks},
+    {TFI_KIND_call, WANT_BLOCKS | WANT_GRANTS, load_cuda_blocks},
     {TFI_KIND_io, WANT_IO, load_ios},
     {TFI_KIND_call, WANT_OPEN, load_communicators},
     {TFI_KIND_io_sum, WANT_IO, load_io_sums},

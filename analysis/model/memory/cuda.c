@@ -146,6 +146,16 @@ static void add(struct load *load, struct blocks *to, const struct call *call, c
     to->kind[at] = (uint8_t)function->kind;
 }
 
+/* Adds a block that a call gave or took, to the lists that are wanted. */
+static void add_block(struct load *load, const struct call *call, const struct function *function)
+{
+    struct process *p = load->process;
+    bool is_grant =
+        function->kind == BLOCK_DEVICE || function->kind == BLOCK_MAPPED || function->kind == BLOCK_RESERVED;
+    if (load->want & WANT_BLOCKS) add(load, &p->blocks, call, function);
+    if (load->want & WANT_GRANTS && is_grant) add(load, &p->grants, call, function);
+}
+
 static void take(struct load *load, const struct call *call)
 {
     struct process *p = load->process;
@@ -156,8 +166,8 @@ static void take(struct load *load, const struct call *call)
         if (!call->result && device < MAP_NONE) map_put(&load->device_of_thread, load->piece->thread, (uint32_t)device);
     } else if (!call->result) {
         bool frees = function->what == FREES;
-        if (frees ? argument(call, function->address, 0) : bytes_of(call)) add(load, &p->blocks, call, function);
-    } else if (call->result == OUT_OF_MEMORY && function->what == ALLOCATES) {
+        if (frees ? argument(call, function->address, 0) : bytes_of(call)) add_block(load, call, function);
+    } else if (call->result == OUT_OF_MEMORY && function->what == ALLOCATES && load->want & WANT_BLOCKS) {
         add(load, &p->ooms, call, function);
     }
 }
