@@ -5,7 +5,7 @@
  * removes the head, writes it, and so sees every error. While the queue is full it compresses untaken blocks too, so
  * the work ends even if the system refuses every thread.
  *
- * A block but the last of a file ends with zlib's empty block of Z_SYNC_FLUSH, which fills the last byte: the blocks of
+ * A block but the last of a file ends with an empty stored block, which fills the last byte: the blocks of
  * a file, one behind the other, are one stream. `lock` guards the queue, and the states of its blocks.
  *
  * The first full block starts a thread, so a small file needs none; the last file that is closed ends them.
@@ -19,12 +19,12 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "base/deflater.h"
 #include "base/jobs.h"
 #include "base/util.h"
+#include "crc.h"
 
-/* A report compresses an event up to fifty times, once per stage around it. The fastest level needs a third of the
- * default level's time and a fifth more space. */
-enum { LEVEL = 1, WINDOW = 1 << 15, ROOM = GZIP_BLOCK + GZIP_BLOCK / 8 + 64, MOST_THREADS = 64 };
+enum { ROOM = GZIP_BLOCK + GZIP_BLOCK / 8 + DEFLATER_SPARE, MOST_THREADS = 64 };
 
 struct block {
     struct block *next; /* in the queue or in the list of free blocks */
@@ -34,7 +34,7 @@ struct block {
     uint32_t crc;
     bool last, taken, ready;
     int error;
-    unsigned char before[WINDOW], data[GZIP_BLOCK], out[ROOM];
+    unsigned char before[DEFLATER_WINDOW], data[GZIP_BLOCK], out[ROOM];
 };
 
 struct gzip_out {
@@ -55,7 +55,7 @@ static struct {
     size_t jobs, threads, files;
     pthread_t thread[MOST_THREADS];
     struct block *unused;
-    z_stream *packer; /* of the caller's thread */
+    struct deflater *deflater; /* of the caller's thread */
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER,
           .untaken_changed = PTHREAD_COND_INITIALIZER,
           .ready_changed = PTHREAD_COND_INITIALIZER};
@@ -67,46 +67,25 @@ void gzip_out_jobs(size_t asked)
 
 /* ---- compressing ---- */
 
-static z_stream *packer_open(void)
+static void compress_block(struct block *b, struct deflater *deflater)
 {
-    z_stream *packer = calloc(1, sizeof *packer);
-    if (packer && deflateInit2(packer, LEVEL, Z_DEFLATED, -MAX_WBITS, 8, Z_DEFAULT_STRATEGY) == Z_OK) return packer;
-    free(packer);
-    return NULL;
-}
-
-static void packer_close(z_stream *packer)
-{
-    if (packer) deflateEnd(packer);
-    free(packer);
-}
-
-static void compress_block(struct block *b, z_stream *packer)
-{
-    b->error = packer ? 0 : ENOMEM;
-    if (!packer) return;
-    deflateReset(packer);
-    if (b->dictionary) deflateSetDictionary(packer, b->before + WINDOW - b->dictionary, (uInt)b->dictionary);
-    packer->next_in = b->data;
-    packer->avail_in = (uInt)b->length;
-    packer->next_out = b->out;
-    packer->avail_out = ROOM;
-    int status = deflate(packer, b->last ? Z_FINISH : Z_SYNC_FLUSH);
-    if (status != (b->last ? Z_STREAM_END : Z_OK) || packer->avail_in || !packer->avail_out) b->error = EIO;
-    b->packed = ROOM - packer->avail_out;
-    b->crc = (uint32_t)crc32(0, b->data, (uInt)b->length);
+    struct deflater_block of = {
+        b->before + DEFLATER_WINDOW - b->dictionary, b->dictionary, b->data, b->length, b->last, b->out, ROOM};
+    b->packed = deflater ? deflater_run(deflater, &of) : 0;
+    b->error = b->packed ? 0 : deflater ? EIO : ENOMEM;
+    b->crc = tfi_crc(0, b->data, b->length);
 }
 
 /* ---- the queue ---- */
 
 /* Takes the first untaken block. The caller has the lock, which is free while the block is compressed. */
-static void work_on_next(z_stream *packer)
+static void work_on_next(struct deflater *deflater)
 {
     struct block *b = pool.untaken;
     pool.untaken = b->next;
     b->taken = true;
     pthread_mutex_unlock(&pool.lock);
-    compress_block(b, packer);
+    compress_block(b, deflater);
     pthread_mutex_lock(&pool.lock);
     b->ready = true;
     pthread_cond_signal(&pool.ready_changed); /* only the caller's thread waits for it */
@@ -114,13 +93,13 @@ static void work_on_next(z_stream *packer)
 
 static void *work(void *argument)
 {
-    z_stream *packer = packer_open();
+    struct deflater *deflater = deflater_open();
     pthread_mutex_lock(&pool.lock);
-    while (packer && !pool.ending)
-        if (pool.untaken) work_on_next(packer);
+    while (deflater && !pool.ending)
+        if (pool.untaken) work_on_next(deflater);
         else pthread_cond_wait(&pool.untaken_changed, &pool.lock);
     pthread_mutex_unlock(&pool.lock);
-    packer_close(packer);
+    deflater_close(deflater);
     return argument;
 }
 
@@ -138,8 +117,8 @@ static void end_threads(void)
     pthread_mutex_unlock(&pool.lock);
     while (pool.threads) pthread_join(pool.thread[--pool.threads], NULL);
     pool.ending = false;
-    packer_close(pool.packer);
-    pool.packer = NULL;
+    deflater_close(pool.deflater);
+    pool.deflater = NULL;
     while (pool.unused) {
         struct block *b = pool.unused;
         pool.unused = b->next;
@@ -178,9 +157,9 @@ static void write_head(void)
 {
     pthread_mutex_lock(&pool.lock);
     struct block *b = pool.head;
-    if (pool.untaken && !pool.packer) pool.packer = packer_open();
+    if (pool.untaken && !pool.deflater) pool.deflater = deflater_open();
     while (!b->ready)
-        if (pool.untaken) work_on_next(pool.packer);
+        if (pool.untaken) work_on_next(pool.deflater);
         else pthread_cond_wait(&pool.ready_changed, &pool.lock);
     pool.head = b->next;
     pool.waiting--;
@@ -233,8 +212,8 @@ static void fill_next(struct gzip_out *file)
     struct block *b = free_block(), *full = file->filling;
     b->file = file;
     if (full) {
-        b->dictionary = WINDOW;
-        memcpy(b->before, full->data + full->length - WINDOW, WINDOW);
+        b->dictionary = DEFLATER_WINDOW;
+        memcpy(b->before, full->data + full->length - DEFLATER_WINDOW, DEFLATER_WINDOW);
         submit(file);
     }
     file->filling = b;

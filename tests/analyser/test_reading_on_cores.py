@@ -48,12 +48,13 @@ def text_of(seed, between=',\n'):
 @pytest.fixture(scope='module')
 def without_igzip(tmp_path_factory):
     """A directory with a library that has the name of igzip's and nothing in it."""
-    return standin(tmp_path_factory.mktemp('none'), 'nothing in it')
+    return standin(tmp_path_factory.mktemp('none'), STANDINS['nothing in it'])
 
 
-def standin(directory, kind):
+def standin(directory, code):
+    """Makes a library of this code that has the name of igzip's."""
     source = directory / 'standin.c'
-    source.write_text(STANDINS[kind])
+    source.write_text(code)
     subprocess.run(['gcc', '-shared', '-fPIC', '-Wl,-soname,libisal.so.2', '-o', directory / 'libisal.so.2', source], check=True)
     return directory
 
@@ -127,12 +128,12 @@ def test_damage_is_answered_alike(tfanalyze, tmp_path, without_igzip, kind):
 def test_a_library_with_igzips_name_alone_is_not_used(tfanalyze, tmp_path, kind):
     path = tmp_path / 'a.json.gz'
     path.write_bytes(gzip.compress(text_of(3)))
-    assert answers(tfanalyze, path, standin(tmp_path, kind)) == answers(tfanalyze, path)
+    assert answers(tfanalyze, path, standin(tmp_path, STANDINS[kind])) == answers(tfanalyze, path)
 
 
 def test_a_trace_cannot_name_a_library(tfanalyze, tmp_path):
     """The library is looked for where the system has libraries, not in the directory of the trace."""
-    standin(tmp_path, 'another layout')
+    standin(tmp_path, STANDINS['another layout'])
     path = tmp_path / 'a.json.gz'
     path.write_bytes(gzip.compress(text_of(4)[:300000]))
     result = execute([tfanalyze, 'info', path], {**clean_environment(), 'LD_DEBUG': 'files'}, cwd=tmp_path)
