@@ -2,6 +2,7 @@
 #include "base/visible.h"
 
 #include <ctype.h>
+#include <emmintrin.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,11 +49,27 @@ void text_visible(struct text *text, const char *bytes, size_t length)
     text_add(text, plain, (size_t)(end - plain));
 }
 
+/* Skips bytes that need no escape in JSON, sixteen at a time. Stops at most 15 bytes before the end. */
+static const char *skip_plain(const char *p, const char *end)
+{
+    const __m128i space = _mm_set1_epi8(' '), delete = _mm_set1_epi8(0x7f);
+    const __m128i tab = _mm_set1_epi8('\t'), newline = _mm_set1_epi8('\n'), carriage = _mm_set1_epi8('\r');
+    for (; end - p >= 16; p += 16) {
+        __m128i bytes = _mm_loadu_si128((const __m128i *)p);
+        __m128i odd = _mm_or_si128(_mm_cmplt_epi8(bytes, space), _mm_cmpeq_epi8(bytes, delete)); /* 0x80 is negative */
+        __m128i between = _mm_or_si128(_mm_cmpeq_epi8(bytes, tab), _mm_cmpeq_epi8(bytes, newline));
+        between = _mm_or_si128(between, _mm_cmpeq_epi8(bytes, carriage));
+        unsigned found = (unsigned)_mm_movemask_epi8(_mm_andnot_si128(between, odd));
+        if (found) return p + __builtin_ctz(found);
+    }
+    return p;
+}
+
 /* Returns the first character of JSON that needs an escape, or `end`. Few byte values begin one. Newlines, carriage
  * returns and tabs are skipped: they stand outside of strings. */
 static const char *next_unsafe(const char *p, const char *end, size_t *length, uint32_t *code)
 {
-    for (; p < end; p++) {
+    for (p = skip_plain(p, end); p < end; p++) {
         unsigned char c = (unsigned char)*p;
         bool looks =
             c == 0xc2 || c == 0xd8 || c == 0xe2 || c == 0x7f || (c < 0x20 && c != '\n' && c != '\r' && c != '\t');

@@ -34,14 +34,14 @@ static bool clean(struct strict *s, struct text *to, struct slice json)
     return good;
 }
 
-static bool is_good(struct slice json)
+bool json_is_clean(struct slice json)
 {
     return json_is_safe(json.at, json.length) && json_is_strict(json);
 }
 
 struct slice strict_clean(struct strict *s, struct slice json)
 {
-    if (is_good(json)) return json;
+    if (json_is_clean(json)) return json;
     s->valid.length = 0;
     return clean(s, &s->valid, json) ? padded(&s->valid) : (struct slice){0};
 }

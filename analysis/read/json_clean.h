@@ -18,6 +18,9 @@ struct slice strict_clean(struct strict *strict, struct slice json);
 /* The same, with each value that cannot be made valid as null. */
 struct slice strict_json(struct strict *strict, struct slice json);
 
+/* Tells whether both return the value unchanged. */
+bool json_is_clean(struct slice json);
+
 void strict_free(struct strict *strict);
 
 #endif

@@ -391,6 +391,7 @@ bool kineto_read(const char *path, const struct stream_way *way, const struct ki
     struct walk r = {.sink = sink, .damage = damage, .largest = LARGEST_EVENT};
     struct kineto_scanner scanner = {0};
     scanner_init(&scanner);
+    scanner.ask_clean = sink->ask_clean;
     struct stream_ahead ahead = kineto_ahead(&scanner);
     return stream_read(&r.stream, path, way, done, &(struct stream_reading){read_stream, drop, &r, &ahead}, notes);
 }

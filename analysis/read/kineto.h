@@ -25,6 +25,7 @@ enum kineto_has {
     HAS_ID = 256,
     HAS_FLOAT_TS = 512, /* the number has a point or an exponent */
     HAS_FLOAT_DUR = 1024,
+    HAS_CLEAN = 2048, /* strict_json would leave `raw` as it is; known only if the sink asks */
 };
 
 struct kineto_event {
@@ -45,6 +46,7 @@ struct kineto_sink {
     void (*event)(void *context, const struct kineto_event *event);
     /* Gets a member of the outermost object, its value as it stands in the file. May be NULL. */
     void (*member)(void *context, struct slice key, struct slice value);
+    bool ask_clean; /* the threads that scan ahead find out HAS_CLEAN; without it an event may still be clean */
 };
 
 /* Result of reading, with the damage found. */

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "read/json_clean.h"
+
 /* Returns the last character before `at` that is no space; 0 if there is none. */
 static const char *before(const char *from, const char *at)
 {
@@ -38,6 +40,7 @@ static void scan(const void *shared, char *at, const char *end, void *found)
     while (scan->count < KINETO_AHEAD && p < end && *p == '{') {
         struct kineto_event *event = &scan->event[scan->count];
         if (!(p = scan_event(&scanner, p, event, &stopped)) || p > end) break;
+        if (scanner.ask_clean && json_is_clean(event->raw)) event->has |= HAS_CLEAN;
         scanner.scratch.data += scanner.scratch.length;
         scanner.scratch.capacity -= scanner.scratch.length;
         scanner.scratch.length = 0;

@@ -20,6 +20,7 @@ struct kineto_scanner {
     struct key_guess guess[2][GUESSED_KINDS][GUESSED_MEMBERS];
     struct text scratch; /* unescaped texts of the current event */
     bool escaped_name, escaped_category;
+    bool ask_clean; /* as the sink's */
 };
 
 void scanner_init(struct kineto_scanner *scanner);

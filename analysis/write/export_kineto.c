@@ -68,7 +68,7 @@ static void write_event(struct copy *copy, struct target *target, const struct k
     out_puts(&target->out, target->written++ ? ",\n" : "\n");
     if (copy->checked != copy->events) { /* once per event, for all targets */
         copy->checked = copy->events;
-        copy->valid = strict_json(&copy->strict, event->raw);
+        copy->valid = event->has & HAS_CLEAN ? event->raw : strict_json(&copy->strict, event->raw);
     }
     out_write(&target->out, copy->valid.at, copy->valid.length);
 }
@@ -143,6 +143,7 @@ static void move_event(struct copy *copy, struct kineto_event *event, uint64_t r
         text_format(&copy->moved, "%llu", (unsigned long long)row);
         text_add(&copy->moved, value.at + value.length, (size_t)(end - value.at) - value.length);
         event->raw = (struct slice){copy->moved.data, copy->moved.length};
+        event->has &= ~(unsigned)HAS_CLEAN;
         return;
     }
 }
@@ -254,7 +255,7 @@ bool export_kineto(struct targets *targets, const struct selection *chosen, cons
     struct copy copy = {.targets = targets, .process = process, .attribution = attribution};
     copy.base = kineto_base(process);
     if (!targets->target[0].taker) work_rows_init(&copy.rows, process);
-    struct kineto_sink sink = {&copy, copy_event, copy_member};
+    struct kineto_sink sink = {&copy, copy_event, copy_member, !targets->filter && !targets->target[0].taker};
     struct kineto_damage damage;
     struct notes notes = {0};
     atomic_ullong done = 0;

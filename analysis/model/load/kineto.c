@@ -551,7 +551,7 @@ static bool load_once(const char *path, struct names *names, unsigned want, stru
                       struct notes *notes, atomic_ullong *done, bool *usable)
 {
     struct kineto_load load = {.names = names, .process = process, .want = want};
-    const struct kineto_sink sink = {&load, on_event, on_member};
+    const struct kineto_sink sink = {.context = &load, .event = on_event, .member = on_member};
     struct kineto_damage damage;
     load_begin(&load);
     *usable = kineto_read(path, &process->way, &sink, &damage, notes, done);
@@ -577,7 +577,7 @@ bool load_kineto_bytes(const struct kineto_bytes *bytes, struct names *names, un
                        struct notes *notes)
 {
     struct kineto_load load = {.names = names, .process = process, .want = want};
-    const struct kineto_sink sink = {&load, on_event, on_member};
+    const struct kineto_sink sink = {.context = &load, .event = on_event, .member = on_member};
     struct kineto_damage damage;
     load_begin(&load);
     bool usable = kineto_read_bytes(bytes, &sink, &damage, notes);
