@@ -18,7 +18,7 @@ PRELOAD_SRCS := preload/tfinject.c
 PRELOAD_SRCS += $(addprefix preload/base/,files.c fmt.c frame.c glibc.c last_thread.c process.c raw_dlsym.c stack_room.c stderr.c sys.c)
 PRELOAD_SRCS += $(addprefix preload/record/,background.c chunk.c clock.c cost.c encode.c enter.c facts.c log.c pool.c states.c strings.c thread.c upkeep.c worker.c writer.c)
 PRELOAD_SRCS += $(addprefix preload/control/,command.c config.c helper.c plan.c rank.c schedule.c trace.c trigger.c values.c)
-PRELOAD_SRCS += $(addprefix preload/stage/,allocator_totals.c console.c open_names.c open_stack.c stage.c telefuser_timing.c timing.c unmatched.c user_api.c watch.c)
+PRELOAD_SRCS += $(addprefix preload/stage/,allocator_segments.c allocator_totals.c console.c open_names.c open_stack.c stage.c telefuser_timing.c timing.c unmatched.c user_api.c watch.c)
 PRELOAD_SRCS += $(addprefix preload/hooks/,copies.c dl.c elsewhere.c hooks.c posix.c recorded.c)
 PRELOAD_SRCS += $(addprefix preload/cuda/,blocks.c calls.c cuda.c cudart.c cudart_changed.c device_timing.c event_launches.c event_times.c graphs.c \
                   kernel_names.c routes.c sync_stages.c values.c)

@@ -10,6 +10,7 @@
 #include "cuda/calls.h"
 #include "cuda/kernel_names.h"
 #include "cuda/routes.h"
+#include "stage/allocator_segments.h"
 
 #define LIBRARY(name, soname)
 #define HOOK(class, ret, symbol, params, args, names, values) TFI_CUDA_WRAP(cuda, ret, symbol, params, args, values)
@@ -70,6 +71,34 @@ CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
     if (OUT(pFunc)) tfi_kernel_alias(OUT(pFunc), TFI_U(kernel));
     if (recorded) tfi_cuda_leave(&call, result_, TFI_VALUES(OUT(pFunc), TFI_U(kernel)), 2);
     return result_;
+}
+
+/* ---- mappings: followed also while nothing is recorded, as the allocators' segments ---- */
+
+CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+                  unsigned long long flags)
+{
+    struct tfi_cuda_call call;
+    CUresult (*real)(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long) =
+        tfi_real(TFI_HOOK_cuMemMap);
+    if (!real) return TFI_CUDA_MISSING;
+    bool recorded = tfi_cuda_active() && tfi_cuda_enter(&call, TFI_HOOK_cuMemMap);
+    CUresult result = real(ptr, size, offset, handle, flags);
+    if (result == CUDA_SUCCESS) tfi_segment_mapped(ptr, size);
+    if (recorded) tfi_cuda_leave(&call, result, TFI_VALUES(ptr, size, offset, handle, flags), 5);
+    return result;
+}
+
+CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
+{
+    struct tfi_cuda_call call;
+    CUresult (*real)(CUdeviceptr, size_t) = tfi_real(TFI_HOOK_cuMemUnmap);
+    if (!real) return TFI_CUDA_MISSING;
+    bool recorded = tfi_cuda_active() && tfi_cuda_enter(&call, TFI_HOOK_cuMemUnmap);
+    CUresult result = real(ptr, size);
+    if (result == CUDA_SUCCESS && size) tfi_segment_returned(ptr, size);
+    if (recorded) tfi_cuda_leave(&call, result, TFI_VALUES(ptr, size), 2);
+    return result;
 }
 
 /* ---- profiler start and stop by the program: TFI_CAPTURE=cudaProfilerApi follows them ---- */

@@ -10,6 +10,7 @@
 #include "cuda/calls.h"
 #include "cuda/kernel_names.h"
 #include "cuda/routes.h"
+#include "stage/allocator_segments.h"
 
 /* cudart_changed.c relies on this: the structure fits one register. */
 _Static_assert(sizeof(struct cudaMemLocation) == 8, "cudaMemLocation");
@@ -51,6 +52,20 @@ static void *const wrappers[] = {
 void *tfi_cudart_wrapper(enum tfi_hook hook)
 {
     return wrappers[hook - TFI_LIBRARY_cudart];
+}
+
+/* ---- memory that an allocator gives back: followed also while nothing is recorded ---- */
+
+TFI_EXPORT cudaError_t cudaFree(void *devPtr)
+{
+    struct tfi_cuda_call call;
+    cudaError_t (*real)(void *) = tfi_real(TFI_HOOK_cudaFree);
+    if (!real) return TFI_CUDA_MISSING;
+    bool recorded = tfi_cudart_active() && tfi_cudart_enter(&call, TFI_HOOK_cudaFree);
+    cudaError_t result = real(devPtr);
+    if (result == cudaSuccess) tfi_segment_returned(TFI_U(devPtr), 0);
+    if (recorded) tfi_cudart_leave(&call, result, TFI_VALUES(TFI_U(devPtr)), 1);
+    return result;
 }
 
 /* ---- names of kernels ---- */

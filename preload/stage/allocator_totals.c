@@ -73,17 +73,31 @@ static TFI_COLD void first_report(struct device *d, int64_t bytes, uint64_t allo
     tfi_cancel_on(cancel);
 }
 
-void tfi_allocator_totals_report(int32_t device, int64_t bytes, uint64_t allocated, uint64_t reserved)
+uint64_t tfi_allocator_totals_report(int32_t device, int64_t bytes, uint64_t allocated, uint64_t reserved)
 {
-    if (device < TFI_HOST || device + 1 >= (int32_t)MAX_DEVICES) return;
+    if (device < TFI_HOST || device + 1 >= (int32_t)MAX_DEVICES) return 0;
     struct device *d = &devices[device + 1];
-    if (TFI_UNLIKELY(!__atomic_load_n(&d->first, __ATOMIC_ACQUIRE))) first_report(d, bytes, allocated, reserved);
+    uint64_t before = __atomic_load_n(&d->reserved, __ATOMIC_RELAXED);
+    if (TFI_UNLIKELY(!__atomic_load_n(&d->first, __ATOMIC_ACQUIRE))) {
+        bool is_only = bytes > 0 && allocated == (uint64_t)bytes;
+        first_report(d, bytes, allocated, reserved);
+        before = is_only ? 0 : reserved;
+    }
     __atomic_store_n(&d->allocated, allocated, __ATOMIC_RELAXED);
     __atomic_store_n(&d->reserved, reserved, __ATOMIC_RELAXED);
     raise(&d->peak_allocated, allocated);
     raise(&d->peak_reserved, reserved);
     if (bytes > 0) __atomic_add_fetch(&d->sum_allocated, (uint64_t)bytes, __ATOMIC_RELAXED);
     else __atomic_sub_fetch(&d->sum_freed, (uint64_t)bytes, __ATOMIC_RELAXED);
+    return reserved > before ? reserved - before : 0;
+}
+
+void tfi_allocator_totals_returned(int32_t device, uint64_t bytes)
+{
+    if (device < 0 || device + 1 >= (int32_t)MAX_DEVICES) return;
+    struct device *d = &devices[device + 1];
+    if (__atomic_load_n(&d->reserved, __ATOMIC_RELAXED) >= bytes)
+        __atomic_sub_fetch(&d->reserved, bytes, __ATOMIC_RELAXED);
 }
 
 /* ---- edges; the caller holds the lock ---- */

@@ -20,8 +20,11 @@ struct tfi_memory {
 
 /* Reports that an allocator gave out a block, or (bytes < 0) got one back. `allocated` and `reserved` are its totals
  * afterwards. May be called under the allocator's own lock, so takes a lock only at a device's first report. Any
- * thread. */
-void tfi_allocator_totals_report(int32_t device, int64_t bytes, uint64_t allocated, uint64_t reserved);
+ * thread. Returns by how much the reserved total has grown; 0 if that is unknown. */
+uint64_t tfi_allocator_totals_report(int32_t device, int64_t bytes, uint64_t allocated, uint64_t reserved);
+
+/* An allocator has given reserved memory back without a report. Called before its next report. */
+void tfi_allocator_totals_returned(int32_t device, uint64_t bytes);
 
 /* Memory of an open stage up to now: of the device with the highest peak, or of the host if no device has reported.
  * `start` is when the stage was opened. False if nothing was reported since the process woke. */

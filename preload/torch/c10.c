@@ -14,6 +14,7 @@
 #include "python/python.h"
 #include "record/enter.h"
 #include "record/strings.h"
+#include "stage/allocator_segments.h"
 #include "stage/allocator_totals.h"
 #include "stage/wanted.h"
 #include "stage/watch.h"
@@ -121,7 +122,8 @@ static void report(enum what what, void *block, int64_t bytes, uint64_t allocate
         .reserved = reserved,
         .device = device,
     };
-    if (what == BLOCK) tfi_allocator_totals_report(device, bytes, allocated, reserved);
+    uint64_t grown = what == BLOCK ? tfi_allocator_totals_report(device, bytes, allocated, reserved) : 0;
+    if (TFI_UNLIKELY(grown && bytes > 0)) tfi_segment_grown(device, rec.address, (uint64_t)bytes, grown);
     record(&rec, what);
 }
 
