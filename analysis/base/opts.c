@@ -32,7 +32,8 @@ enum {
     DIFF = 32768,
     STACK_LINES = 65536,
     OPERATOR = 131072,
-    PATH = 262144
+    PATH = 262144,
+    GIVEN = 524288
 };
 
 /* The values of WORD options, indexed by their enum. */

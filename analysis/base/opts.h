@@ -103,6 +103,7 @@ struct options {
     bool exclusive;
     bool nodes;
     char *overlay;
+    char *et; /* path */
     bool help, version;
     struct strings_list inputs;
 };

@@ -1,9 +1,11 @@
 """test_execution_trace - `export et` against the file of torch's ExecutionTraceObserver, which ran in the same process.
 
 Nodes are found in both files by rf_id and compared field by field, numbers of objects included: the observer begins
-before the first operator. et_replay, which torch's users replay such files with, reads ours.
+before the first operator. et_replay, which torch's users replay such files with, reads ours. `--et` joins torch's file with
+the trace of torch.profiler and with ours.
 """
 
+import gzip
 import json
 
 import pytest
@@ -104,6 +106,51 @@ print(json.dumps(out))
     assert result.rc == 0, result.err[-2000:]
     theirs, ours = json.loads(result.out)
     assert theirs == ours and ours[0] > 2000
+
+
+JOINED = '''
+import torch
+from torch import nn
+from torch.profiler import ExecutionTraceObserver, profile, record_function
+torch.set_num_threads(1)
+model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 8))
+optimizer = torch.optim.SGD(model.parameters(), .1)
+observer = ExecutionTraceObserver().register_callback('torch.json.gz')
+with profile(execution_trace_observer=observer, record_shapes=True) as p:
+    for i in range(4):
+        with record_function('step %d é' % i):
+            optimizer.zero_grad()
+            model(torch.randn(32, 64)).square().mean().backward()
+            optimizer.step()
+        p.step()
+p.export_chrome_trace('kineto.json')
+'''
+
+
+def test_join_by_rf_id(lib, python, tfanalyze, tmp_path):
+    """torch's own two files of one run: the times of the events in the one come to the nodes in the other, and ours are near."""
+    env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_TENSOR_ADDRESSES': '1', 'TFI_OUTPUT_DIR': str(tmp_path / 'run')}
+    result = execute([python, '-W', 'ignore', '-c', JOINED], env, tmp_path, timeout=200)
+    assert result.rc == 0, result.err[-2000:]
+    joined = {}
+    for source in 'kineto.json', 'run':
+        result = execute([tfanalyze, 'export', 'et', '--et', 'torch.json.gz', source], clean_environment(), tmp_path)
+        assert result.rc == 0 and not result.err, result.err
+        joined[source] = json.loads(result.out)['nodes']
+    events = {e['args']['Record function id']: e for e in json.loads((tmp_path / 'kineto.json').read_text())['traceEvents']
+              if e.get('cat') in ('cpu_op', 'user_annotation') and e.get('args', {}).get('Record function id')}
+    given = json.loads(gzip.decompress((tmp_path / 'torch.json.gz').read_bytes()))['nodes']
+    timed = 0
+    for node, kineto, ours in zip(given, joined['kineto.json'], joined['run'], strict=True):
+        number = node['attrs'][0]['value']
+        times = {k: kineto.pop(k) for k in ('ts', 'inclusive_dur', 'exclusive_dur') if number}
+        own = {k: ours.pop(k) for k in times}
+        assert node == kineto == ours
+        if number:
+            event, timed = events[number], timed + 1
+            assert times['ts'] == pytest.approx(event['ts'], abs=.002) and times['inclusive_dur'] == pytest.approx(event['dur'], abs=.002)
+            assert abs(own['ts'] - times['ts']) < 50e3 and 0 <= own['exclusive_dur'] <= own['inclusive_dur']
+    assert timed == len(events) > 400
 
 
 def test_without_the_variable(lib, python, tfanalyze, tmp_path):

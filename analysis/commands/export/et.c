@@ -1,6 +1,12 @@
-/* et.c - writes PyTorch's execution trace of one process from our records of libtorch's functions. */
+/* et.c - writes PyTorch's execution trace of one process from our records of libtorch's functions, or a given one again with
+ * the times and the device work of a trace. */
 #include "commands/session.h"
 #include "write/execution/et.h"
+#include "write/execution/joined.h"
+#include "write/export_tfr.h"
+
+/* What joining a given trace needs. */
+#define WANT_JOINING (WANT_RANGES | WANT_OPERATORS | WANT_LAUNCHES | WANT_DEVICE | WANT_EVENT_NUMBERS)
 
 static void say(struct session *session, const struct process *p, const struct et_counts *counts, uint64_t bad)
 {
@@ -39,18 +45,120 @@ static void export(struct session *session, const struct process *p)
     executions_free(&executions);
 }
 
+/* ---- a given trace ---- */
+
+static void say_joined(struct session *session, const char *file, const struct joined_counts *counts,
+                       const struct functions *functions)
+{
+    unsigned long long nodes = counts->nodes;
+    if (counts->unmatched)
+        complain(file, "%llu of %llu functions have no times: no function of the trace has their rf_id",
+                 (unsigned long long)counts->unmatched, nodes);
+    if (counts->misnamed)
+        complain(file, "%llu of %llu functions have no times: the function with their rf_id has another name",
+                 (unsigned long long)counts->misnamed, nodes);
+    if (counts->timed)
+        complain(file, "%llu of %llu functions have times already: they are unchanged",
+                 (unsigned long long)counts->timed, nodes);
+    if (counts->bad)
+        complain(file, "%llu items of `nodes` are no nodes: they are unchanged", (unsigned long long)counts->bad);
+    if (counts->bare)
+        complain(file,
+                 "%llu nodes of device work lack the inputs, outputs and attributes of their function: copies of "
+                 "large nodes have a limit",
+                 (unsigned long long)counts->bare);
+    if (functions->outside)
+        complain(file, "%llu kernels, copies and sets have no node: no function with a number launched them",
+                 (unsigned long long)functions->outside);
+    if (functions->doubled)
+        complain(file, "%llu functions of the trace have the number of another one: they are left out",
+                 (unsigned long long)functions->doubled);
+    bool is_of_other_run = nodes && !counts->joined && !counts->timed;
+    if (is_of_other_run || counts->misnamed || counts->bad || counts->bare || functions->doubled)
+        session_spoil(session);
+}
+
+/* Tells what is wrong with the file. Returns true if it is damaged. */
+static bool say_notes(const char *file, const struct notes *notes)
+{
+    for (size_t i = 0; i < notes->count; i++) complain(file, "%s", notes->note[i].text);
+    return notes->count > 0;
+}
+
+static void write_joined(struct session *session, const struct process *p, const char *file,
+                         const struct functions *functions)
+{
+    struct joining joining = {.names = &session->model.names, .process = p, .functions = functions};
+    struct joined_counts counts;
+    struct notes notes = {0};
+    joining.base = is_of_kineto(p) ? kineto_base(p) : export_base(MAX(session->model.start, 0));
+    bool usable = joined_look(file, &joining, &notes), is_damaged = say_notes(file, &notes);
+    notes_free(&notes);
+    session->status = STATUS_NOTHING;
+    if (!usable) return;
+    if (joining.span.pid > 0 && p->pid > 0 && joining.span.pid != p->pid) {
+        complain(file, "is of process %lld, and %s is of process %lld", (long long)joining.span.pid, p->path,
+                 (long long)p->pid);
+        return;
+    }
+    if (!out_open(&session->out, session->options.output)) return;
+    session->status = 0;
+    bool read = joined_write(&session->out, file, &joining, &counts);
+    say_joined(session, file, &counts, functions);
+    if (!read || is_damaged) session_spoil(session);
+    session_end(session, true);
+}
+
+/* Collects the functions. Returns false, after a message, if there are none. */
+static bool find_functions(struct session *session, const struct process *p, struct functions *functions)
+{
+    struct trace *trace = &session->inputs.input[p->input].trace;
+    struct executions executions;
+    if (is_of_kineto(p)) {
+        functions_of_kineto(functions, p);
+    } else {
+        executions_read(&executions, trace);
+        functions_of_executions(functions, p, trace, &executions);
+        executions_free(&executions);
+    }
+    if (functions->count) return true;
+    complain(p->path, is_of_kineto(p)
+                          ? "has no `Record function id`: torch.profiler writes it"
+                          : "has no records of libtorch's functions: record with TFI_TENSOR_ADDRESSES=1 and "
+                            "`ops` in TFI_ACTIVITIES, under PyTorch 2.15");
+    return false;
+}
+
+static void join(struct session *session, const struct process *p)
+{
+    struct functions functions = {0};
+    struct attribution attribution;
+    if (find_functions(session, p, &functions)) {
+        attribute(&attribution, p, false);
+        functions_link(&functions, p, &attribution);
+        write_joined(session, p, session->options.et, &functions);
+        attribution_free(&attribution);
+    } else {
+        session->status = STATUS_NOTHING;
+    }
+    functions_free(&functions);
+}
+
 void cmd_export_et(struct session *session)
 {
-    if (!session_load(session, 0, true)) return;
+    const char *given = session->options.et;
+    if (!session_load(session, given ? WANT_JOINING : 0, true)) return;
     const struct selection *chosen = &session->chosen;
     if (chosen->processes > 1) {
         complain(NULL, "export et writes one process, and there are %zu: choose one with --rank or --pid",
                  chosen->processes);
         session->status = STATUS_USAGE;
+    } else if (given) {
+        join(session, chosen->process[0]);
     } else if (is_of_kineto(chosen->process[0])) {
         complain(chosen->process[0]->path,
-                 "is a PyTorch trace, which lacks the values of its operators: export et needs a "
-                 "trace of ours");
+                 "is a PyTorch trace, which lacks the values of its operators: export et needs a trace of ours, or an "
+                 "execution trace of the same run as --et FILE");
         session->status = STATUS_NOTHING;
     } else {
         export(session, chosen->process[0]);

@@ -10,7 +10,8 @@ struct function_edge {
     uint64_t handle;
     int64_t sequence;
     size_t place, first; /* place: in file order; first: the first word of its values in executions.word */
-    uint32_t string, count, thread, forward, scope, flags;
+    uint32_t string, count, thread, forward, scope, flags; /* thread, forward: numbers of libtorch */
+    uint32_t serial;                                       /* of the thread, as in the model */
     bool is_end;
 };
 
