@@ -188,9 +188,10 @@ struct blocks {
     uint64_t *address, *allocated, *reserved; /* totals of the allocator afterwards */
     int64_t *device;
     uint32_t *thread, *allocator, *stack; /* stack: model/frames.h */
-    uint64_t *other;                      /* of BLOCK_MAPPED: the physical memory, or the length that is unmapped */
-    uint8_t *kind;                        /* BLOCK_* */
-    bool lacks_totals;                    /* of a Kineto trace: some have none */
+    uint64_t
+        *other;    /* of BLOCK_MAPPED: the physical memory, or the length that is unmapped; of BLOCK_NONE: the stream */
+    uint8_t *kind; /* BLOCK_* */
+    bool lacks_totals; /* of a Kineto trace: some have none */
 };
 enum { DEVICE_HOST = -1, DEVICE_OTHER = -2 };
 #define TOTAL_UNKNOWN UINT64_MAX

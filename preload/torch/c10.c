@@ -7,7 +7,7 @@
  * tensors have no other report, and their totals mean nothing.
  *
  * A device's reports come under its allocator's lock, some with the interpreter's lock held and some without: nothing
- * of torch, CUDA or Python is called here.
+ * of torch, CUDA or Python is called here, except that the current stream is read (streams.c).
  */
 #include "base/process.h"
 #include "hooks/hooks.h"
@@ -21,7 +21,7 @@
 #include "torch/host_blocks.h"
 #include "torch/torch.h"
 
-enum { DEVICE_TYPE_CPU = 0 };
+enum { DEVICE_TYPE_CPU = 0, DEVICE_TYPE_CUDA = 1 };
 
 void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(void *block, int64_t bytes, size_t allocated,
                                                            size_t reserved, uint16_t device);
@@ -35,7 +35,7 @@ typedef void oom_function(int64_t, size_t, size_t, uint16_t);
 typedef void new_function(void *, void *, size_t);
 typedef void delete_function(void *, void *);
 
-enum what { BLOCK, NO_BLOCK };
+enum what { BLOCK, CUDA_BLOCK, NO_BLOCK };
 
 static struct tfi_blocks blocks; /* of the host */
 
@@ -53,13 +53,13 @@ static TFI_COLD void name_allocator(struct tfi_thread *t)
     .allocator = (name), .time = (from)->time, .bytes = (from)->bytes, .allocated = (from)->allocated,                 \
     .reserved = (from)->reserved, .device = (from)->device, .stack = (callers)
 
-static void write_record(struct tfi_thread *t, const struct tfi_rec_memory *from, enum what what)
+static void write_record(struct tfi_thread *t, const struct tfi_rec_memory *from, uint64_t stream, enum what what)
 {
     uint32_t stack = tfi_callstack(t);
     if (TFI_UNLIKELY(__atomic_load_n(&allocator_gen, __ATOMIC_ACQUIRE) != t->gen)) name_allocator(t);
     uint32_t name = __atomic_load_n(&allocator, __ATOMIC_RELAXED);
-    if (TFI_LIKELY(what == BLOCK)) TFI_WRITE(t, memory, SHARED(from, name, stack), .address = from->address);
-    else TFI_WRITE(t, oom, SHARED(from, name, stack));
+    if (TFI_UNLIKELY(what == NO_BLOCK)) TFI_WRITE(t, oom, SHARED(from, name, stack));
+    else TFI_WRITE(t, memory, SHARED(from, name, stack), .address = from->address, .stream = stream);
 }
 
 /* The first block a program allocates wakes the process; blocks of an import of torch don't. */
@@ -86,8 +86,9 @@ static void record(const struct tfi_rec_memory *from, enum what what)
         tfi_count_drop(TFI_DROP_REENTRANT, 1);
         return;
     }
+    uint64_t stream = what == CUDA_BLOCK && from->bytes > 0 ? tfi_torch_stream(from->device) : 0;
     tfi_guard_set(t);
-    if (TFI_LIKELY(t->gen == __atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED))) write_record(t, from, what);
+    if (TFI_LIKELY(t->gen == __atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED))) write_record(t, from, stream, what);
     tfi_guard_clear(t);
 }
 
@@ -122,7 +123,7 @@ static void report(enum what what, void *block, int64_t bytes, uint64_t allocate
         .reserved = reserved,
         .device = device,
     };
-    uint64_t grown = what == BLOCK ? tfi_allocator_totals_report(device, bytes, allocated, reserved) : 0;
+    uint64_t grown = what != NO_BLOCK ? tfi_allocator_totals_report(device, bytes, allocated, reserved) : 0;
     if (TFI_UNLIKELY(grown && bytes > 0)) tfi_segment_grown(device, rec.address, (uint64_t)bytes, grown);
     record(&rec, what);
 }
@@ -142,7 +143,8 @@ TFI_EXPORT void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(void *bloc
     int8_t number = (int8_t)(device >> 8);
     if (real) real(block, bytes, allocated, reserved, device);
     if (!active()) return;
-    if ((uint8_t)device != DEVICE_TYPE_CPU) report(BLOCK, block, bytes, allocated, reserved, number < 0 ? 0 : number);
+    enum what what = (uint8_t)device == DEVICE_TYPE_CUDA ? CUDA_BLOCK : BLOCK;
+    if ((uint8_t)device != DEVICE_TYPE_CPU) report(what, block, bytes, allocated, reserved, number < 0 ? 0 : number);
     else if (!tfi_block_known(&blocks, (uintptr_t)block)) report_host(block, bytes);
 }
 

@@ -548,6 +548,7 @@ const char *tfi_torch_attach(const char *version)
     direct = tfi_torch_inputs_init(library, version_number(version));
     tfi_torch_groups_init(library);
     tfi_torch_execution_init(library);
+    tfi_torch_streams_init();
     state = OFF;
     tfi_graphs_operators(open_operator);
     add_callbacks();

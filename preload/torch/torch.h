@@ -165,6 +165,17 @@ struct tfi_torch_function {
 };
 void tfi_torch_find(void *library, const struct tfi_torch_function *functions, size_t count);
 
+/* ---- streams.c ---- */
+
+/* Finds libc10_cuda's functions. Called where no lock of torch is held. */
+void tfi_torch_streams_init(void);
+
+/* The handle of the calling thread's current stream of a CUDA device; 0: the default one, or unknown. Called only from the
+ * report of a block that the thread has just got there. */
+uint64_t tfi_torch_stream(int32_t device);
+
+/* ---- texts.c ---- */
+
 /* Finds libtorch's functions; false if one that the direct way needs is missing. */
 bool tfi_torch_texts_init(void *library);
 

@@ -210,9 +210,9 @@ with ProfilerContext(activities=['CPU', 'MEM'], profile_name='the stage'):
         if choose.random() < .1: torch.cuda.empty_cache()
     live.pop(), torch.cuda.empty_cache()
 data = torch.cuda.memory._snapshot()
-segments = [[s['device'], s['address'], s['total_size'], s['segment_type'], s['is_expandable'], s['allocated_size'],
+segments = [[s['device'], s['stream'], s['address'], s['total_size'], s['segment_type'], s['is_expandable'], s['allocated_size'],
              [[b['address'], b['size'], b['state']] for b in s['blocks']]] for s in data['segments']]
-events = [[e['action'], e['addr'], e['size']] for e in data['device_traces'][0] if e['action'] != 'snapshot']
+events = [[e['action'], e['addr'], e['stream'], e['size']] for e in data['device_traces'][0] if e['action'] != 'snapshot']
 print(json.dumps([segments, events, torch.cuda.memory_reserved()]))
 '''
 
@@ -221,7 +221,8 @@ print(json.dumps([segments, events, torch.cuda.memory_reserved()]))
 @pytest.mark.parametrize('seed', [1, 2])
 @pytest.mark.parametrize('backend', ['native', 'expandable'])
 def test_the_snapshot_is_torchs(recorded, analyze, python, tmp_path, backend, seed):
-    """The segments, the blocks in them and the events of the snapshot are those of torch's own, and torch's viewer loads it.
+    """The segments, the blocks in them and the events of the snapshot are those of torch's own, with their streams, and torch's viewer
+    loads it.
 
     The cache is emptied now and then, and at the end, which the allocator reports to nobody: the calls underneath tell it.
     """
@@ -230,13 +231,13 @@ def test_the_snapshot_is_torchs(recorded, analyze, python, tmp_path, backend, se
     analyze('report', directory, format=None, timeout=120)
     path, = directory.parent.glob('the stage-rank0-memory-*.pickle')  # cache-dit's directory: the program's own
     data = pickle.loads(path.read_bytes())
-    ours = [[s['device'], s['address'], s['total_size'], s['segment_type'], s['is_expandable'], s['allocated_size'],
+    ours = [[s['device'], s['stream'], s['address'], s['total_size'], s['segment_type'], s['is_expandable'], s['allocated_size'],
              [[b['address'], b['size'], b['state']] for b in s['blocks']]] for s in data['segments'] if s['device'] == 0]
-    assert sorted(ours) == sorted(segments) and sum(s[2] for s in ours) == reserved > 0
-    assert any(len(s[6]) > 1 for s in segments) and {s[3] for s in segments} == {'small', 'large'}
-    mine = [[e['action'], e['addr'], e['size']] for e in data['device_traces'][0]]
-    assert [e[:2] for e in mine] == [e[:2] for e in events]
-    for (action, _, size), (_, _, theirs) in zip(mine, events):  # torch writes what was requested, and reports the block's size
+    assert sorted(ours) == sorted(segments) and sum(s[3] for s in ours) == reserved > 0
+    assert any(len(s[7]) > 1 for s in segments) and {s[4] for s in segments} == {'small', 'large'}
+    mine = [[e['action'], e['addr'], e['stream'], e['size']] for e in data['device_traces'][0]]
+    assert [e[:3] for e in mine] == [e[:3] for e in events] and len({e[2] for e in events}) == 3
+    for (action, _, _, size), (_, _, _, theirs) in zip(mine, events):  # torch writes what was requested, and reports the block's size
         assert size == theirs if action.startswith('segment') else 0 <= size - theirs <= MIB
     assert {e[0] for e in events} >= ({'segment_map', 'segment_unmap'} if backend == 'expandable' else {'segment_alloc', 'segment_free'})
     read = execute([python, '-W', 'ignore', '-c', READ, path], clean_environment(), tmp_path, 120)

@@ -12,7 +12,7 @@ import pytest
 
 from conftest import clean_environment, execute
 from test_report_memory import READ
-from tfr import MONOTONIC, NESTED, REALTIME, STAGE, Writer, rec
+from tfr import MONOTONIC, NESTED, REALTIME, STAGE, Writer, parse_table, rec
 
 CACHE_DIT = 0x8000
 MIB = 1 << 20
@@ -56,9 +56,9 @@ class Allocator:
 class Trace:
     """A run directory with one cache-dit stage during which devices report."""
 
-    def __init__(self, directory):
+    def __init__(self, directory, **more):
         self.directory, self.now, self.open = directory, 1000, None
-        self.w = Writer(rank=0, world=1, pid=4000, clock='monotonic')
+        self.w = Writer(rank=0, world=1, pid=4000, clock='monotonic', **more)
         self.records = [r for at in (0, 10 ** 9) for r in (
             rec('clock', clock=MONOTONIC, ticks=at, value=at), rec('clock', clock=REALTIME, ticks=at, value=10 ** 18 + at))]
 
@@ -66,10 +66,10 @@ class Trace:
         self.open, self.now = self.now, self.now + 1000
         self.records.append(rec('range_begin', name=self.w.string('s'), time=self.open, id=1, flags=NESTED | STAGE | CACHE_DIT))
 
-    def report(self, device, address, size, totals):
+    def report(self, device, address, size, totals, **more):
         self.now += 1000
         self.records.append(rec('memory', time=self.now, address=address, bytes=size, device=device,
-                                stack=self.w.stack(('f', 'm.py', 7)), **totals))
+                                stack=self.w.stack(('f', 'm.py', 7)), **totals, **more))
 
     def call(self, name, address, size=None, **more):
         """A call of CUDA that ends before the next report."""
@@ -260,6 +260,27 @@ def test_some_calls_are_missing(tmp_path, snapshot, seed):
     trace.end()
     data, _ = snapshot()
     assert sums(data, 0) == last[0]
+
+
+@pytest.mark.parametrize('has_column', [True, False])
+def test_streams(tmp_path, snapshot, has_column):
+    """Segments and events have the stream of their blocks, reconstructed ones too; older traces have none."""
+    kinds = parse_table()
+    if not has_column:
+        kinds['memory'].fields = [f for f in kinds['memory'].fields if f.name != 'stream']
+    trace = Trace(tmp_path, kinds=kinds)
+    told, guessed = Allocator(0x7f0000000000, trace.call), Allocator(0x7e0000000000)
+    trace.begin()
+    for device, a, stream in ((0, told, 0x5550), (1, guessed, 0x7770)):
+        block = a.alloc(3 * MIB)
+        trace.report(device, *block, a.totals(), **({'stream': stream} if has_column else {}))
+        trace.report(device, *a.free(block[0]), a.totals())
+    trace.end()
+    data, _ = snapshot()
+    for device, stream in ((0, 0x5550), (1, 0x7770)):
+        assert [(e['action'], e['stream']) for e in data['device_traces'][device]] == [
+            (action, stream * has_column) for action in ('segment_alloc', 'alloc', 'free_requested', 'free_completed')]
+        assert [(s['total_size'], s['stream']) for s in data['segments'] if s['device'] == device] == [(20 * MIB, stream * has_column)]
 
 
 def test_mappings_are_segments(tmp_path, snapshot):

@@ -23,11 +23,16 @@ struct places {
     size_t count, capacity;
 };
 
+struct user {
+    int64_t device;
+    uint64_t stream;
+};
+
 struct finding {
     struct grants *grants;
     const struct process *process;
     struct places pieces, areas;
-    int64_t *device_of_area; /* from SEGMENT_MAPPED on */
+    struct user *user_of_area; /* from SEGMENT_MAPPED on */
     size_t areas_known, area_capacity;
 };
 
@@ -114,8 +119,8 @@ static void give(struct finding *f, uint32_t row)
 
 static uint32_t new_area(struct finding *f)
 {
-    f->device_of_area = mem_grow(f->device_of_area, &f->area_capacity, f->areas_known + 1, sizeof *f->device_of_area);
-    f->device_of_area[f->areas_known] = DEVICE_OTHER;
+    f->user_of_area = mem_grow(f->user_of_area, &f->area_capacity, f->areas_known + 1, sizeof *f->user_of_area);
+    f->user_of_area[f->areas_known] = (struct user){.device = DEVICE_OTHER};
     return (uint32_t)(SEGMENT_MAPPED + f->areas_known++);
 }
 
@@ -156,7 +161,7 @@ static void take(struct finding *f, uint32_t row)
     }
 }
 
-/* Notes whose allocator uses the pieces that a block lies in. */
+/* Notes whose allocator uses the pieces that a block lies in, and for which stream. */
 static void use(struct finding *f, size_t block)
 {
     const struct blocks *b = &f->process->blocks;
@@ -166,19 +171,24 @@ static void use(struct finding *f, size_t block)
     for (size_t at = from(&f->pieces, address); at < f->pieces.count && f->pieces.place[at].address < address + bytes;
          at++) {
         struct grant *grant = &f->grants->grant[f->pieces.place[at].number];
-        grant->device = b->device[block];
-        if (grant->area >= SEGMENT_MAPPED) f->device_of_area[grant->area - SEGMENT_MAPPED] = b->device[block];
+        const struct user user = {b->device[block], b->other[block]};
+        grant->device = user.device;
+        grant->stream = user.stream;
+        if (grant->area >= SEGMENT_MAPPED) f->user_of_area[grant->area - SEGMENT_MAPPED] = user;
     }
 }
 
-/* Gives each grant its device. Mappings outside of known reservations share the first area: each has only its own. */
-static void settle_devices(struct finding *f)
+/* Gives each grant its device and stream. Mappings outside of known reservations share the first area: each has only its
+ * own. */
+static void settle_users(struct finding *f)
 {
     struct grants *g = f->grants;
     for (size_t i = 0; i < g->count; i++) {
         struct grant *grant = &g->grant[i];
-        if (grant->is_taken) grant->device = g->grant[grant->given].device;
-        else if (grant->area > SEGMENT_MAPPED) grant->device = f->device_of_area[grant->area - SEGMENT_MAPPED];
+        struct user user = {g->grant[grant->given].device, g->grant[grant->given].stream};
+        if (grant->area > SEGMENT_MAPPED) user = f->user_of_area[grant->area - SEGMENT_MAPPED];
+        grant->device = user.device;
+        grant->stream = user.stream;
     }
 }
 
@@ -206,11 +216,11 @@ void grants_find(struct grants *grants, const struct process *process, const uin
         take(&f, row[i]);
     }
     while (next < blocks) use(&f, block[next++]);
-    settle_devices(&f);
+    settle_users(&f);
     free(row);
     free(f.pieces.place);
     free(f.areas.place);
-    free(f.device_of_area);
+    free(f.user_of_area);
 }
 
 void grants_free(struct grants *grants)

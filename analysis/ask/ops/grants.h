@@ -8,10 +8,11 @@
 struct grant {
     int64_t time;
     uint64_t address, bytes;
-    int64_t device; /* whose allocator gave out blocks of this piece; DEVICE_OTHER: none did */
-    uint32_t row;   /* in process->grants */
-    uint32_t given; /* of a piece that is taken back: index of the grant that gave it; else its own index */
-    uint32_t area;  /* SEGMENT_WHOLE, or SEGMENT_MAPPED and above: the reserved addresses that the piece is mapped to */
+    int64_t device;  /* whose allocator gave out blocks of this piece; DEVICE_OTHER: none did */
+    uint64_t stream; /* of these blocks */
+    uint32_t row;    /* in process->grants */
+    uint32_t given;  /* of a piece that is taken back: index of the grant that gave it; else its own index */
+    uint32_t area; /* SEGMENT_WHOLE, or SEGMENT_MAPPED and above: the reserved addresses that the piece is mapped to */
     bool is_taken;
 };
 

@@ -54,9 +54,9 @@ static struct segment *find(const struct segments *s, uint64_t address)
     return n && address < end_of(&s->segment[n - 1]) ? &s->segment[n - 1] : NULL;
 }
 
-static void tell(struct segments *s, const char *action, uint64_t address, uint64_t size)
+static void tell(struct segments *s, const char *action, uint64_t address, uint64_t size, uint64_t stream)
 {
-    if (s->tell) s->tell(s->context, action, address, size);
+    if (s->tell) s->tell(s->context, action, address, size, stream);
 }
 
 static struct segment *insert(struct segments *s, struct segment segment)
@@ -70,11 +70,11 @@ static struct segment *insert(struct segments *s, struct segment segment)
     return &s->segment[at];
 }
 
-static struct segment *add(struct segments *s, uint64_t address, uint64_t size, bool is_made_up)
+static struct segment *add(struct segments *s, struct segment segment)
 {
-    struct segment *segment = insert(s, (struct segment){.address = address, .size = size, .is_made_up = is_made_up});
-    tell(s, "segment_alloc", address, size);
-    return segment;
+    struct segment *added = insert(s, segment);
+    tell(s, "segment_alloc", segment.address, segment.size, segment.stream);
+    return added;
 }
 
 static void drop(struct segments *s, size_t at)
@@ -86,14 +86,14 @@ static void drop(struct segments *s, size_t at)
 
 static void give_up(struct segments *s, size_t at)
 {
-    tell(s, "segment_free", s->segment[at].address, s->segment[at].size);
+    tell(s, "segment_free", s->segment[at].address, s->segment[at].size, s->segment[at].stream);
     drop(s, at);
 }
 
 static void add_made_up(struct segments *s, uint64_t size)
 {
     uint64_t end = s->count ? end_of(&s->segment[s->count - 1]) : 0;
-    add(s, round_up(MAX(end, s->beyond)), size, true);
+    add(s, (struct segment){.address = round_up(MAX(end, s->beyond)), .size = size, .is_made_up = true});
 }
 
 /* True if `excess` bytes are better taken from x than from y. Preference: a segment without a recorded call, one of
@@ -129,7 +129,7 @@ void segments_shrink(struct segments *s, uint64_t reserved)
             segment->size -= excess;
             segment->area = SEGMENT_GUESSED;
             s->total -= excess;
-            tell(s, "segment_unmap", end_of(segment), excess);
+            tell(s, "segment_unmap", end_of(segment), excess, segment->stream);
         }
     }
 }
@@ -150,7 +150,7 @@ static uint64_t spare(const struct segments *s)
 }
 
 /* Adds a segment for a block that lies in none. */
-static struct segment *place(struct segments *s, uint64_t address, uint64_t bytes, uint64_t reserved)
+static struct segment *place(struct segments *s, uint64_t address, uint64_t bytes, uint64_t reserved, uint64_t stream)
 {
     uint64_t grown = reserved > s->total ? reserved - s->total : 0, size = grown, from = address;
     size_t at = up_to(s, address);
@@ -168,7 +168,7 @@ static struct segment *place(struct segments *s, uint64_t address, uint64_t byte
         at = up_to(s, address);
     }
     if (at < s->count && s->segment[at].address - from < size) size = s->segment[at].address - from;
-    return add(s, from, size, false);
+    return add(s, (struct segment){.address = from, .size = size, .stream = stream});
 }
 
 static bool goes_on(const struct segments *s, size_t at)
@@ -183,7 +183,7 @@ static void extend(struct segments *s, size_t at, uint64_t end)
         uint64_t from = end_of(&s->segment[at]), to = end;
         bool meets = at + 1 < s->count && s->segment[at + 1].address < end;
         if (meets) to = s->segment[at + 1].address;
-        if (to > from) tell(s, "segment_map", from, to - from);
+        if (to > from) tell(s, "segment_map", from, to - from, s->segment[at].stream);
         s->segment[at].size += to - from;
         s->total += to - from;
         if (meets) {
@@ -196,11 +196,11 @@ static void extend(struct segments *s, size_t at, uint64_t end)
     }
 }
 
-void segments_give(struct segments *s, uint64_t address, uint64_t bytes, uint64_t reserved)
+void segments_give(struct segments *s, uint64_t address, uint64_t bytes, uint64_t reserved, uint64_t stream)
 {
     reserved = MIN(reserved, SEGMENTS_LIMIT);
     struct segment *segment = find(s, address);
-    if (!segment) segment = place(s, address, bytes, reserved);
+    if (!segment) segment = place(s, address, bytes, reserved, stream);
     size_t at = (size_t)(segment - s->segment);
     for (s->segment[at].live++; end_of(&s->segment[at]) < address + bytes && goes_on(s, at);) s->segment[++at].live++;
     extend(s, at, address + bytes);
@@ -222,7 +222,7 @@ bool segments_know(const struct segments *s, uint64_t address)
     return segment && segment->area;
 }
 
-bool segments_hold(struct segments *s, uint64_t address, uint64_t size, uint32_t area)
+bool segments_hold(struct segments *s, uint64_t address, uint64_t size, uint32_t area, uint64_t stream)
 {
     for (;;) {
         size_t at = up_to(s, address + size - 1);
@@ -230,7 +230,7 @@ bool segments_hold(struct segments *s, uint64_t address, uint64_t size, uint32_t
         if (s->segment[at - 1].live) return false;
         give_up(s, at - 1);
     }
-    insert(s, (struct segment){.address = address, .size = size, .area = area});
+    insert(s, (struct segment){.address = address, .size = size, .area = area, .stream = stream});
     return true;
 }
 

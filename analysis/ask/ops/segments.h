@@ -18,19 +18,20 @@ enum {
 
 struct segment {
     uint64_t address, size;
+    uint64_t stream; /* of the blocks in it */
     uint32_t live;   /* number of blocks in use */
     uint32_t area;   /* SEGMENT_* */
     bool is_made_up; /* its address is unknown */
 };
 
 /* Segments sorted by address. `tell` is called for every change, before the report that shows it, with torch's name
- * of the change, the address and the size. */
+ * of the change, the address, the size and the stream. */
 struct segments {
     struct segment *segment;
     size_t count, capacity;
     uint64_t total;  /* sum of all sizes */
     uint64_t beyond; /* no block lies at this address or above */
-    void (*tell)(void *context, const char *action, uint64_t address, uint64_t size);
+    void (*tell)(void *context, const char *action, uint64_t address, uint64_t size, uint64_t stream);
     void *context;
 };
 
@@ -44,15 +45,15 @@ static inline bool segment_goes_on(const struct segment *segment, const struct s
 }
 /* Returns the size of the segment that torch's allocator requests from the device for a block of `bytes`. */
 uint64_t segment_usual_size(uint64_t bytes);
-/* The allocator handed out a block. `reserved` is the allocator's total afterwards, here and below. */
-void segments_give(struct segments *s, uint64_t address, uint64_t bytes, uint64_t reserved);
+/* The allocator handed out a block of a stream. `reserved` is the allocator's total afterwards, here and below. */
+void segments_give(struct segments *s, uint64_t address, uint64_t bytes, uint64_t reserved, uint64_t stream);
 /* Lowers the total to `reserved` if it is larger. Call it before applying the change reported with that total. */
 void segments_shrink(struct segments *s, uint64_t reserved);
 /* A block was freed. The caller reports the new total separately. */
 void segments_forget(struct segments *s, uint64_t address, uint64_t bytes);
 /* A call gave the allocator a segment, or a piece of one; a call took one back. Neither is told. They return false if a
  * segment that is in use lies there, and if none begins there. */
-bool segments_hold(struct segments *s, uint64_t address, uint64_t size, uint32_t area);
+bool segments_hold(struct segments *s, uint64_t address, uint64_t size, uint32_t area, uint64_t stream);
 bool segments_release(struct segments *s, uint64_t address);
 /* Sets the total; no block changes. */
 void segments_settle(struct segments *s, uint64_t reserved);

@@ -69,7 +69,7 @@ static void put_int(struct pickle *p, const char *key, int64_t value)
 /* What happened to memory: where, when and by whom. */
 struct action {
     const char *name;
-    uint64_t address;
+    uint64_t address, stream;
     int64_t size, time;
     uint32_t stack;
 };
@@ -81,18 +81,20 @@ static void put_action(struct pickle *p, struct view *view, const struct action 
     pickle_key(p, action->name);
     put_int(p, "addr", (int64_t)action->address);
     put_int(p, "size", action->size);
-    put_int(p, "stream", 0);
+    put_int(p, "stream", (int64_t)action->stream);
     put_int(p, "time_us", action->time / 1000);
     pickle_key(p, "frames");
     put_frames(p, view, action->stack);
     pickle_close_dict(p);
 }
 
-static void put_event(struct pickle *p, struct view *view, size_t i, const char *name)
+/* Writes the event of block `i`, whose allocation is block `given`; MAP_NONE: it is unknown. */
+static void put_event(struct pickle *p, struct view *view, size_t i, uint32_t given, const char *name)
 {
     const struct blocks *b = &view->process->blocks;
     const struct action action = {.name = name,
                                   .address = b->address[i],
+                                  .stream = given == MAP_NONE ? 0 : b->other[given],
                                   .size = block_magnitude(b->bytes[i]),
                                   .time = b->time[i],
                                   .stack = b->stack[i]};
@@ -138,17 +140,18 @@ struct replay {
     size_t at;         /* index of the current report in the process's blocks */
     size_t next_grant; /* in view->grants */
     bool told, started;
-    struct map is_live; /* by address: 1 while the block is in use */
+    struct map live; /* by address: the index of the allocation, while the block is in use */
     struct segments segments;
 };
 
-static void tell_segment(void *context, const char *action, uint64_t address, uint64_t size)
+static void tell_segment(void *context, const char *action, uint64_t address, uint64_t size, uint64_t stream)
 {
     struct replay *r = context;
     const struct blocks *b = &r->view->process->blocks;
     bool more = !strcmp(action, "segment_alloc") || !strcmp(action, "segment_map");
     const struct action told = {.name = action,
                                 .address = address,
+                                .stream = stream,
                                 .size = (int64_t)size,
                                 .time = b->time[r->at],
                                 .stack = more ? b->stack[r->at] : 0};
@@ -159,7 +162,7 @@ static void tell_segment(void *context, const char *action, uint64_t address, ui
 static bool replay_grant(struct replay *r, const struct grant *grant)
 {
     if (grant->is_taken) return segments_release(&r->segments, grant->address);
-    return segments_hold(&r->segments, grant->address, grant->bytes, grant->area);
+    return segments_hold(&r->segments, grant->address, grant->bytes, grant->area, grant->stream);
 }
 
 /* Writes pieces that were given or taken one after the other and lie side by side, as one. */
@@ -168,6 +171,7 @@ static void tell_grants(struct replay *r, const struct grant *first, uint64_t by
     static const char *const names[][2] = {{"segment_alloc", "segment_free"}, {"segment_map", "segment_unmap"}};
     const struct action action = {.name = names[first->area >= SEGMENT_MAPPED][first->is_taken],
                                   .address = first->address,
+                                  .stream = first->stream,
                                   .size = (int64_t)bytes,
                                   .time = first->time,
                                   .stack = r->view->process->grants.stack[first->row]};
@@ -216,25 +220,26 @@ static void replay_block(struct replay *r)
     const struct blocks *b = &r->view->process->blocks;
     uint64_t address = b->address[r->at], bytes = (uint64_t)block_magnitude(b->bytes[r->at]),
              reserved = b->reserved[r->at];
-    bool known = map_get(&r->is_live, address) == 1;
+    uint32_t given = map_get(&r->live, address);
+    bool known = given != MAP_NONE;
     if (!r->started) begin_segments(r);
     if (b->bytes[r->at] > 0) {
         if (known) segments_forget(&r->segments, address, bytes);
         if (segments_can_hold(address, bytes)) {
-            segments_give(&r->segments, address, bytes, reserved);
-            map_put(&r->is_live, address, 1);
+            segments_give(&r->segments, address, bytes, reserved, b->other[r->at]);
+            map_put(&r->live, address, (uint32_t)r->at);
         }
-        if (r->told) put_event(r->pickle, r->view, r->at, "alloc");
+        if (r->told) put_event(r->pickle, r->view, r->at, (uint32_t)r->at, "alloc");
         return;
     }
     segments_shrink(&r->segments, reserved);
     if (r->told) {
-        put_event(r->pickle, r->view, r->at, "free_requested");
-        put_event(r->pickle, r->view, r->at, "free_completed");
+        put_event(r->pickle, r->view, r->at, given, "free_requested");
+        put_event(r->pickle, r->view, r->at, given, "free_completed");
     }
     if (known) {
         segments_forget(&r->segments, address, bytes);
-        map_put(&r->is_live, address, 0);
+        map_remove(&r->live, address);
     }
     segments_settle(&r->segments, reserved);
 }
@@ -266,7 +271,7 @@ static void replay_device(struct replay *r, struct view *view, int64_t device, s
     }
     replay_grants(r, INT64_MAX);
     if (pickle) put_ooms(pickle, view, device, oom, INT64_MAX);
-    map_free(&r->is_live);
+    map_free(&r->live);
 }
 
 static void put_events(struct pickle *p, struct view *view, int64_t device)
@@ -282,10 +287,10 @@ static void put_events(struct pickle *p, struct view *view, int64_t device)
         size_t i = view->block[k];
         if (b->device[i] != device) continue;
         if (b->bytes[i] > 0) {
-            put_event(p, view, i, "alloc");
+            put_event(p, view, i, MAP_NONE, "alloc");
         } else {
-            put_event(p, view, i, "free_requested");
-            put_event(p, view, i, "free_completed");
+            put_event(p, view, i, MAP_NONE, "free_requested");
+            put_event(p, view, i, MAP_NONE, "free_completed");
         }
     }
     pickle_close_list(p);
@@ -358,7 +363,7 @@ static void put_segment(struct pickle *p, struct view *view, int64_t device, con
     put_int(p, "allocated_size", (int64_t)used);
     put_int(p, "active_size", (int64_t)used);
     put_int(p, "requested_size", (int64_t)used);
-    put_int(p, "stream", 0);
+    put_int(p, "stream", (int64_t)segment->stream);
     pickle_key(p, "segment_type");
     pickle_key(p, grain > SEGMENT_GRAIN ? "large" : "small");
     pickle_key(p, "is_expandable");

@@ -201,7 +201,7 @@ void load_operators_end(struct load *load)
 
 /* Columns of a record of one block. */
 struct block_columns {
-    const uint64_t *allocator, *time, *address, *bytes, *allocated, *reserved, *device, *stack;
+    const uint64_t *allocator, *time, *address, *bytes, *allocated, *reserved, *device, *stack, *stream;
 };
 
 static void take_blocks(struct load *load, struct blocks *b, const struct block_columns *from)
@@ -221,7 +221,7 @@ static void take_blocks(struct load *load, struct blocks *b, const struct block_
         b->thread[at] = load->piece->thread;
         b->allocator[at] = allocator;
         b->stack[at] = load_stack(load, from->stack[i]);
-        b->other[at] = 0;
+        b->other[at] = from->stream ? from->stream[i] : 0;
         b->kind[at] = kind;
     }
 }
@@ -243,6 +243,7 @@ void load_blocks(struct load *load)
         load_column(load, COL_memory_address),   load_column(load, COL_memory_bytes),
         load_column(load, COL_memory_allocated), load_column(load, COL_memory_reserved),
         load_column(load, COL_memory_device),    load_column(load, COL_memory_stack),
+        load_column(load, COL_memory_stream),
     };
     take_blocks(load, &load->process->blocks, &from);
 }
@@ -252,7 +253,7 @@ void load_ooms(struct load *load)
     struct block_columns from = {
         load_column(load, COL_oom_allocator), load_column(load, COL_oom_time),      NULL,
         load_column(load, COL_oom_bytes),     load_column(load, COL_oom_allocated), load_column(load, COL_oom_reserved),
-        load_column(load, COL_oom_device),    load_column(load, COL_oom_stack),
+        load_column(load, COL_oom_device),    load_column(load, COL_oom_stack),     NULL,
     };
     take_blocks(load, &load->process->ooms, &from);
 }
