@@ -26,11 +26,11 @@ static int by_start(const void *a, const void *b)
 
 /* merge_kernel_intervals: a new group begins at a start that is later than all ends before it. Unlike
  * intervals_merge, this keeps intervals of zero or negative length. */
-static void merge(struct intervals *set)
+static void merge(struct intervals *set, bool sorted)
 {
     size_t groups = 0;
     int64_t last = INT64_MIN;
-    if (set->count) qsort(set->interval, set->count, sizeof *set->interval, by_start);
+    if (set->count && !sorted) qsort(set->interval, set->count, sizeof *set->interval, by_start);
     for (size_t i = 0; i < set->count; i++) {
         struct interval next = set->interval[i];
         if (!groups || next.start > last) set->interval[groups++] = next;
@@ -45,15 +45,17 @@ static void merge(struct intervals *set)
 static struct intervals merged(const struct hta_frame *frame, unsigned kinds)
 {
     struct intervals set = {0};
+    bool sorted = true;
     for (size_t i = 0; i < frame->count; i++) {
         const struct hta_row *row = &frame->row[i];
         uint32_t times = row->end < row->start ? MIN(row->times, HTA_MOST_TIMES) : 1;
         for (; kinds & KIND_BIT(row->kind) && times; times--) {
+            sorted &= !set.count || set.interval[set.count - 1].start <= row->start;
             set.interval = mem_grow(set.interval, &set.capacity, set.count + 1, sizeof *set.interval);
             set.interval[set.count++] = (struct interval){row->start, row->end};
         }
     }
-    merge(&set);
+    merge(&set, sorted);
     return set;
 }
 
@@ -95,17 +97,14 @@ struct hta_overlap hta_overlap(const struct hta_frame *frame)
 
 uint64_t hta_kinds(const struct selection *chosen, int64_t total[INTERVALS_COMBINATIONS])
 {
-    struct hta_frames frames;
-    hta_frames(&frames, chosen);
-    uint64_t rows = frames.rows;
-    for (size_t i = 0; i < frames.count; i++) {
+    const struct hta_frames *frames = hta_frames(chosen);
+    for (size_t i = 0; i < frames->count; i++) {
         struct intervals sets[INTERVALS_SETS];
-        for (unsigned kind = 0; kind < INTERVALS_SETS; kind++) sets[kind] = merged(&frames.frame[i], KIND_BIT(kind));
+        for (unsigned kind = 0; kind < INTERVALS_SETS; kind++) sets[kind] = merged(&frames->frame[i], KIND_BIT(kind));
         intervals_combine(sets, INTERVALS_SETS, total);
         for (unsigned kind = 0; kind < INTERVALS_SETS; kind++) intervals_free(&sets[kind]);
     }
-    hta_frames_free(&frames);
-    return rows;
+    return frames->rows;
 }
 
 static struct hta_kernel *kernel_of(struct hta_kernels *kernels, const struct hta_row *row)

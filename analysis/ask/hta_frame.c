@@ -22,14 +22,21 @@
 #include "ask/timeline.h"
 #include "pattern.h"
 
+/* Numbers of host rows, by correlation, between the least and the largest correlation of the device rows. */
+struct kept {
+    uint64_t first, last;
+    uint32_t *dense;   /* by correlation - first; NULL: the correlations are too far apart */
+    struct map sparse; /* without `dense` */
+    uint32_t other;    /* rows without a correlation */
+};
+
 struct loader {
     const struct selection *chosen;
     struct work_kinds kinds;
-    bool by_steps;       /* there are two or more steps */
-    bool *is_step;       /* by name */
-    int64_t last;        /* start of the process's last step; INT64_MIN: no step */
-    struct map kept;     /* number of the process's kept host rows, by correlation */
-    uint32_t kept_other; /* number of its kept host rows without a correlation */
+    bool by_steps;    /* there are two or more steps */
+    bool *is_step;    /* by name */
+    int64_t last;     /* start of the process's last step; INT64_MIN: no step */
+    struct kept kept; /* the process's kept host rows */
 };
 
 /* ---- names ---- */
@@ -130,22 +137,51 @@ static void find_last_step(struct loader *loader, const struct process *p)
             loader->last = MAX(loader->last, hta_times(p, p->works.start[i], p->works.end[i]).start);
 }
 
+static void kept_free(struct kept *kept)
+{
+    free(kept->dense);
+    map_free(&kept->sparse);
+}
+
+/* Makes room for the correlations of the process's works. Those of really recorded traces are close together. */
+static void kept_init(struct kept *kept, const struct process *p)
+{
+    enum { MOST_EACH = 4 };
+    const struct works *works = &p->works;
+    kept_free(kept);
+    *kept = (struct kept){.first = UINT64_MAX};
+    for (size_t i = 0; i < works->table.count; i++) {
+        if (works->correlation[i] == NO_ID) continue;
+        kept->first = MIN(kept->first, works->correlation[i]);
+        kept->last = MAX(kept->last, works->correlation[i]);
+    }
+    if (kept->first <= kept->last && kept->last - kept->first < MOST_EACH * (works->table.count + p->spans.table.count))
+        kept->dense = mem_zero(kept->last - kept->first + 1, sizeof *kept->dense);
+}
+
+/* Returns the number of kept host rows with a correlation of the process's works. */
+static uint32_t kept_times(const struct kept *kept, uint64_t correlation)
+{
+    if (kept->dense) return kept->dense[correlation - kept->first];
+    uint32_t times = map_get(&kept->sparse, correlation);
+    return times == MAP_NONE ? 0 : times;
+}
+
 static void keep(struct loader *loader, struct interval row, uint64_t correlation)
 {
     if (row.start >= loader->last) return;
+    struct kept *kept = &loader->kept;
     if (correlation == NO_ID) {
-        loader->kept_other++;
-        return;
+        kept->other++;
+    } else if (correlation >= kept->first && correlation <= kept->last) {
+        if (kept->dense) kept->dense[correlation - kept->first]++;
+        else map_put(&kept->sparse, correlation, kept_times(kept, correlation) + 1);
     }
-    uint32_t before = map_get(&loader->kept, correlation);
-    map_put(&loader->kept, correlation, before == MAP_NONE ? 1 : before + 1);
 }
 
 static void keep_host(struct loader *loader, const struct process *p)
 {
-    map_free(&loader->kept);
-    loader->kept = (struct map){0};
-    loader->kept_other = 0;
+    kept_init(&loader->kept, p);
     for (size_t i = 0; i < p->ranges.table.count; i++)
         keep(loader, hta_times(p, p->ranges.start[i], p->ranges.end[i]), NO_ID);
     for (size_t i = 0; i < p->spans.table.count; i++) {
@@ -162,9 +198,8 @@ static uint32_t times_of(const struct loader *loader, const struct process *p, s
 {
     if (!loader->by_steps) return 1;
     if (!is_device(loader, p, work)) return row.start < loader->last;
-    if (p->works.correlation[work] == NO_ID) return loader->kept_other;
-    uint32_t times = map_get(&loader->kept, p->works.correlation[work]);
-    return times == MAP_NONE ? 0 : times;
+    if (p->works.correlation[work] == NO_ID) return loader->kept.other;
+    return kept_times(&loader->kept, p->works.correlation[work]);
 }
 
 static void add_row(struct hta_frame *frame, struct hta_row row)
@@ -231,7 +266,7 @@ static int by_rank(const void *a, const void *b)
     return x->rank != y->rank ? (x->rank > y->rank ? 1 : -1) : strcmp(x->path, y->path);
 }
 
-void hta_frames(struct hta_frames *frames, const struct selection *chosen)
+static void make(struct hta_frames *frames, const struct selection *chosen)
 {
     struct loader loader = {.chosen = chosen};
     *frames = (struct hta_frames){.count = chosen->processes};
@@ -253,16 +288,32 @@ void hta_frames(struct hta_frames *frames, const struct selection *chosen)
     }
     qsort(frames->frame, frames->count, sizeof *frames->frame, by_rank);
     work_kinds_free(&loader.kinds);
-    map_free(&loader.kept);
+    kept_free(&loader.kept);
     free(loader.is_step);
 }
 
-void hta_frames_free(struct hta_frames *frames)
+static void free_frames(void *data)
 {
+    struct hta_frames *frames = data;
     for (size_t i = 0; i < frames->count; i++) {
         free(frames->frame[i].row);
         free(frames->frame[i].unstreamed);
     }
     free(frames->frame);
-    *frames = (struct hta_frames){0};
+    free(frames);
+}
+
+const struct hta_frames *hta_frames(const struct selection *chosen)
+{
+    struct shared_once *once = chosen->hta_frames;
+    mem_hold(&once->lock);
+    if (!once->data) {
+        struct hta_frames *frames = mem_zero(1, sizeof *frames);
+        make(frames, chosen);
+        once->free = free_frames;
+        once->data = frames;
+    }
+    const struct hta_frames *found = once->data;
+    mem_release(&once->lock);
+    return found;
 }

@@ -44,8 +44,8 @@ int64_t hta_stream(const struct process *process, size_t work); /* -1: none */
 /* True if a host row that starts then is in the frame. */
 bool hta_keeps(const struct hta_frame *frame, int64_t start);
 
-/* One frame per process, in rank order, with the rows that --device and --stream choose. */
-void hta_frames(struct hta_frames *frames, const struct selection *chosen);
-void hta_frames_free(struct hta_frames *frames);
+/* One frame per process, in rank order, with the rows that --device and --stream choose. The selection keeps the frames
+ * for the next question. */
+const struct hta_frames *hta_frames(const struct selection *chosen);
 
 #endif

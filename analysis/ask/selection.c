@@ -45,12 +45,25 @@ static void choose_stages(struct selection *s)
     }
 }
 
+static struct shared_once *shared_init(void)
+{
+    struct shared_once *shared = mem_zero(1, sizeof *shared);
+    pthread_mutex_init(&shared->lock, NULL);
+    return shared;
+}
+
+static void shared_free(struct shared_once *shared)
+{
+    if (shared && shared->data) shared->free(shared->data);
+    free(shared);
+}
+
 void selection_init(struct selection *selection, const struct options *options, const struct inputs *inputs,
                     struct model *model)
 {
     *selection = (struct selection){.options = options, .inputs = inputs, .model = model, .last = INT64_MIN};
-    selection->open_stages = mem_zero(1, sizeof *selection->open_stages);
-    pthread_mutex_init(&selection->open_stages->lock, NULL);
+    selection->open_stages = shared_init();
+    selection->hta_frames = shared_init();
     choose_processes(selection);
     choose_stages(selection);
 }
@@ -66,9 +79,8 @@ void selection_free(struct selection *selection)
 {
     free(selection->process);
     free(selection->stages);
-    if (selection->open_stages && selection->open_stages->data)
-        selection->open_stages->free(selection->open_stages->data);
-    free(selection->open_stages);
+    shared_free(selection->open_stages);
+    shared_free(selection->hta_frames);
     *selection = (struct selection){0};
 }
 

@@ -26,6 +26,7 @@ struct selection {
     uint32_t *stages;                /* by name of a range: 0 if --stage matches; NULL: --stage is not given */
     size_t stages_known;             /* names in `stages` */
     struct shared_once *open_stages; /* ask/io/open.h */
+    struct shared_once *hta_frames;  /* ask/hta_frame.h */
 };
 
 /* Chooses from a loaded model. The selection keeps pointers to all three arguments. */

@@ -28,6 +28,7 @@ enum {
     FILE_TABLE = 8192,
     MEMORY_LAYOUTS = 8388608,
     MEMORY_ROWS = 16777216,
+    HTA_FRAMES = 33554432,
     BUDGET = 16384,
     DIFF = 32768,
     STACK_LINES = 65536,
@@ -475,6 +476,11 @@ bool command_reads_dftracer(enum command_id command)
 bool command_reads_memory_rows(enum command_id command)
 {
     return (commands[command].takes & MEMORY_ROWS) != 0;
+}
+
+bool command_needs_frames(enum command_id command)
+{
+    return (commands[command].takes & HTA_FRAMES) != 0;
 }
 
 static void free_strings(struct strings_list *list)

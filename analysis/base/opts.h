@@ -116,6 +116,7 @@ const char *command_name(enum command_id command);
 const char *command_keys(enum command_id command);
 bool command_reads_dftracer(enum command_id command);
 bool command_reads_memory_rows(enum command_id command);
+bool command_needs_frames(enum command_id command);    /* with --rules hta: HTA's frames, and nothing else */
 bool list_has(const struct list *list, int64_t value); /* an empty list matches every value */
 
 #endif

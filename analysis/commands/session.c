@@ -155,11 +155,21 @@ static bool load(struct session *session, unsigned want, bool keep)
     return true;
 }
 
+/* True if all questions need HTA's frames alone: the first one loads what the others need. */
+static bool frames_suffice(const struct options *options)
+{
+    bool suffice = options->rules == RULES_HTA;
+    for (size_t i = 0; i < options->questions; i++) suffice &= command_needs_frames(options->question[i]);
+    return suffice;
+}
+
 /* Several commands share one load, which then includes all parts that any of them may need. */
 bool session_load(struct session *session, unsigned want, bool keep)
 {
     if (session->loaded == LOAD_FIRST) {
-        want |= session->options.questions > 1 && !summaries_suffice(&session->options) ? WANT_FOR_ALL : 0;
+        const struct options *options = &session->options;
+        bool enough = options->questions < 2 || summaries_suffice(options) || frames_suffice(options);
+        want |= enough ? 0 : WANT_FOR_ALL;
         session->loaded = load(session, want, keep) ? LOADED : LOAD_FAILED;
     }
     return session->loaded == LOADED;

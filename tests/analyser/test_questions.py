@@ -1,5 +1,6 @@
 """test_questions - several questions in one run: each answer equals that of a run of its own."""
 
+import gzip
 import json
 
 import pytest
@@ -52,3 +53,36 @@ def test_some_without_an_answer(job, tfanalyze, tmp_path):
 def test_nothing_to_read(tfanalyze, tmp_path):
     result = ask(tfanalyze, tmp_path, 'stages,timeline', tmp_path / 'missing.json', rc=1)
     assert result.out == '' and result.err.count('missing.json') == 1
+
+
+FRAMES = ('breakdown', 'timeline', 'kinds', 'overlap', 'idle', 'queue')
+
+
+@pytest.mark.parametrize('questions', [FRAMES, FRAMES[::-1], ('idle', 'launches', 'timeline'), ('kinds', 'bandwidth')])
+def test_htas_questions_share_their_frames(job, tfanalyze, tmp_path, questions):
+    """HTA's frames are made once, and nothing else is read for them; beside other questions everything is read."""
+    together = json.loads(ask(tfanalyze, tmp_path, ','.join(questions), job, '--rules', 'hta', '--format', 'json').out)
+    assert [one['command'] for one in together] == list(questions)
+    for one in together:
+        alone = json.loads(ask(tfanalyze, tmp_path, one['command'], job, '--rules', 'hta', '--format', 'json').out)
+        assert one == alone and one['rows']
+
+
+@pytest.mark.parametrize('factor', [3, 100003, 2**32 + 5])
+def test_htas_frames_with_correlations_far_apart(job, tfanalyze, tmp_path, factor):
+    """Correlations are only names of calls: other ones give the same answers."""
+    source = sorted(job.glob('*.json.gz'))[0]
+    trace = json.loads(gzip.decompress(source.read_bytes()))
+    for event in trace['traceEvents']:
+        args = event.get('args')
+        if isinstance(args, dict) and isinstance(args.get('correlation'), int) and args['correlation'] > 0:
+            args['correlation'] = args['correlation'] * factor + 1
+    found = []
+    for name in 'as it is', 'far apart':
+        directory = tmp_path / name
+        directory.mkdir()
+        (directory / source.name).write_bytes(
+            source.read_bytes() if name == 'as it is' else gzip.compress(json.dumps(trace).encode()))
+        answers = json.loads(ask(tfanalyze, tmp_path, ','.join(FRAMES), directory, '--rules', 'hta', '--format', 'json').out)
+        found.append([(a['rows'], a['totals']) for a in answers])
+    assert found[0] == found[1] and any(row['works'] for row in found[0][4][0])

@@ -59,21 +59,19 @@ static void emit_hta_frame(struct session *session, const struct hta_frame *fram
 
 static void answer_hta(struct session *session)
 {
-    struct hta_frames frames;
     uint64_t shown = 0;
     if (!hta_load(session) || !session_begin(session, STYLE_TABLE)) return;
     emit_keys(&session->emit, "rank,annotation,kernels,total_us,calls,sum_us,mean_us,min_us,max_us,std_us");
-    hta_frames(&frames, &session->chosen);
-    bool has_any = hta_has_annotations(&frames);
-    for (size_t i = 0; i < frames.count && has_any; i++) emit_hta_frame(session, &frames.frame[i], &shown);
+    const struct hta_frames *frames = hta_frames(&session->chosen);
+    bool has_any = hta_has_annotations(frames);
+    for (size_t i = 0; i < frames->count && has_any; i++) emit_hta_frame(session, &frames->frame[i], &shown);
     if (!has_any)
         complain(NULL, "HTA's rules need annotations on a device (gpu_user_annotation), and the trace has none; "
                        "--rules exact goes by the launches");
     emit_totals(&session->emit);
-    emit_count(&session->emit, "ranks", frames.count);
+    emit_count(&session->emit, "ranks", frames->count);
     emit_end(&session->emit);
     session_end(session, shown || !is_filtered(&session->options));
-    hta_frames_free(&frames);
 }
 
 /* ---- our own rules ---- */

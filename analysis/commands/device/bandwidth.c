@@ -26,17 +26,16 @@ static void emit_speed(struct session *session, int64_t rank, const struct hta_s
 
 static void answer_hta(struct session *session)
 {
-    struct hta_frames frames;
     uint64_t points = 0, top = session->options.top, shown = 0;
     if (!hta_load(session) || !session_begin(session, STYLE_TABLE)) return;
     emit_keys(&session->emit, "rank,kind,count,mean_gbs,std_gbs,min_gbs,q1_gbs,median_gbs,q3_gbs,max_gbs");
-    hta_frames(&frames, &session->chosen);
-    for (size_t i = 0; i < frames.count; i++) {
+    const struct hta_frames *frames = hta_frames(&session->chosen);
+    for (size_t i = 0; i < frames->count; i++) {
         struct hta_speeds speeds;
-        hta_speeds(&speeds, &frames.frame[i], &session->model.names);
+        hta_speeds(&speeds, &frames->frame[i], &session->model.names);
         for (size_t k = 0; k < speeds.count; k++) {
             points += speeds.speed[k].count;
-            if (!top || shown++ < top) emit_speed(session, frames.frame[i].rank, &speeds.speed[k]);
+            if (!top || shown++ < top) emit_speed(session, frames->frame[i].rank, &speeds.speed[k]);
         }
         hta_speeds_free(&speeds);
     }
@@ -44,7 +43,6 @@ static void answer_hta(struct session *session)
     emit_count(&session->emit, "count", points);
     emit_end(&session->emit);
     session_end(session, points || !is_filtered(&session->options));
-    hta_frames_free(&frames);
 }
 
 /* ---- our own rules ---- */

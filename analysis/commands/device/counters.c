@@ -129,14 +129,12 @@ static void answer_process(struct session *session, const struct process *proces
 /* HTA's rules answer for the ranks in order, ours in the order of the inputs. */
 static void answer_all(struct session *session, struct sums *sums)
 {
-    struct hta_frames frames = {0};
     bool by_hta = session->options.rules == RULES_HTA;
-    if (by_hta) hta_frames(&frames, &session->chosen);
+    const struct hta_frames *frames = by_hta ? hta_frames(&session->chosen) : NULL;
     for (size_t i = 0; i < session->chosen.processes; i++) {
-        const struct hta_frame *frame = by_hta ? &frames.frame[i] : NULL;
+        const struct hta_frame *frame = by_hta ? &frames->frame[i] : NULL;
         answer_process(session, frame ? frame->process : session->chosen.process[i], frame, sums);
     }
-    hta_frames_free(&frames);
 }
 
 void cmd_counters(struct session *session)

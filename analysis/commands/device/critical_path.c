@@ -60,15 +60,14 @@ static struct critical_sum *take(struct session *session, const struct process *
 static void find_paths(struct session *session, struct sums *sums)
 {
     const struct selection *chosen = &session->chosen;
-    struct hta_frames frames = {0};
     bool hta = session->options.rules == RULES_HTA, own = hta || session->options.overlay;
+    const struct hta_frames *frames = hta ? hta_frames(chosen) : NULL;
     void *const *taken = own ? NULL : session_summaries(session);
-    if (hta) hta_frames(&frames, chosen);
     sums->count = chosen->processes;
     sums->sum = mem_zero(sums->count, sizeof *sums->sum);
     for (size_t i = 0; i < sums->count; i++) {
-        const struct process *process = hta ? frames.frame[i].process : chosen->process[i];
-        struct critical_sum *sum = own ? take(session, process, hta ? &frames.frame[i] : NULL) : taken[i];
+        const struct process *process = hta ? frames->frame[i].process : chosen->process[i];
+        struct critical_sum *sum = own ? take(session, process, hta ? &frames->frame[i] : NULL) : taken[i];
         sums->sum[i] = sum;
         sums->steps += sum->steps;
         sums->failed += sum->failure != NULL;
@@ -80,7 +79,6 @@ static void find_paths(struct session *session, struct sums *sums)
                          : "has no critical path: %s",
                      sum->failure);
     }
-    if (hta) hta_frames_free(&frames);
 }
 
 static void sums_free(struct sums *sums, bool own)

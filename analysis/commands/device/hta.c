@@ -47,7 +47,7 @@ bool hta_is_only_other(struct session *session, const char *command)
 }
 
 /* Ends an answer whose totals have begun: prints the counts, reports ranks without values, sets the exit status. */
-static void end_answer(struct hta_frames *frames, struct session *session)
+static void end_answer(const struct hta_frames *frames, struct session *session)
 {
     size_t without = 0;
     for (size_t i = 0; i < frames->count; i++) without += frames->frame[i].count == 0;
@@ -59,7 +59,6 @@ static void end_answer(struct hta_frames *frames, struct session *session)
                  frames->count);
     }
     session_end(session, frames->rows || !is_filtered(&session->options));
-    hta_frames_free(frames);
 }
 
 /* ---- timeline ---- */
@@ -73,13 +72,12 @@ static void emit_share(struct emit *e, const struct hta_temporal *t, const char 
 
 void answer_hta_timeline(struct session *session)
 {
-    struct hta_frames frames;
     struct emit *e = &session->emit;
     if (!hta_load(session) || !session_begin(session, STYLE_TABLE)) return;
     emit_keys(e, "rank,idle_us,idle_pct,compute_us,compute_pct,non_compute_us,non_compute_pct,kernel_time_us");
-    hta_frames(&frames, &session->chosen);
-    for (size_t i = 0; i < frames.count; i++) {
-        const struct hta_frame *frame = &frames.frame[i];
+    const struct hta_frames *frames = hta_frames(&session->chosen);
+    for (size_t i = 0; i < frames->count; i++) {
+        const struct hta_frame *frame = &frames->frame[i];
         struct hta_temporal t = hta_temporal(frame);
         if (frame->count && !t.known) {
             complain(frame->path, "HTA's rules give no values: its rounded times leave %lld us for other work",
@@ -95,7 +93,7 @@ void answer_hta_timeline(struct session *session)
         emit_row_end(e);
     }
     emit_totals(e);
-    end_answer(&frames, session);
+    end_answer(frames, session);
 }
 
 /* ---- overlap ---- */
@@ -107,12 +105,11 @@ static double share_of(int64_t time, int64_t whole)
 
 void answer_hta_overlap(struct session *session)
 {
-    struct hta_frames frames;
     struct emit *e = &session->emit;
     if (!hta_load(session) || !session_begin(session, STYLE_TABLE)) return;
-    hta_frames(&frames, &session->chosen);
-    for (size_t i = 0; i < frames.count; i++) {
-        const struct hta_frame *frame = &frames.frame[i];
+    const struct hta_frames *frames = hta_frames(&session->chosen);
+    for (size_t i = 0; i < frames->count; i++) {
+        const struct hta_frame *frame = &frames->frame[i];
         struct hta_overlap overlap = hta_overlap(frame);
         emit_row(e);
         emit_known(e, "rank", frame->rank);
@@ -127,7 +124,7 @@ void answer_hta_overlap(struct session *session)
         emit_row_end(e);
     }
     emit_totals(e);
-    end_answer(&frames, session);
+    end_answer(frames, session);
 }
 
 /* ---- breakdown ---- */
@@ -193,17 +190,16 @@ static __int128 emit_kernels(struct session *session, const struct hta_frame *fr
 
 void answer_hta_breakdown(struct session *session)
 {
-    struct hta_frames frames;
     struct emit *e = &session->emit;
     __int128 all = 0;
     size_t kernels = 0;
     if (!hta_load(session) || !session_begin(session, STYLE_TABLE)) return;
-    hta_frames(&frames, &session->chosen);
-    struct short_names shorts = short_names_of(session, &frames);
-    for (size_t i = 0; i < frames.count; i++) all += emit_kernels(session, &frames.frame[i], &shorts, &kernels);
+    const struct hta_frames *frames = hta_frames(&session->chosen);
+    struct short_names shorts = short_names_of(session, frames);
+    for (size_t i = 0; i < frames->count; i++) all += emit_kernels(session, &frames->frame[i], &shorts, &kernels);
     short_names_free(&shorts);
     emit_totals(e);
     emit_us(e, "total_kernel_time_us", fitting(all));
     emit_count(e, "num_kernels", kernels);
-    end_answer(&frames, session);
+    end_answer(frames, session);
 }

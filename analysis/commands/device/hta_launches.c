@@ -50,13 +50,12 @@ static void emit_frame(struct session *session, const struct hta_frame *frame, s
 
 void answer_hta_launches(struct session *session)
 {
-    struct hta_frames frames;
     struct sums sums = {0};
     struct emit *e = &session->emit;
     if (!hta_load(session) || !session_begin(session, STYLE_TABLE)) return;
     emit_keys(e, "rank,correlation,cpu_us,gpu_us,delay_us");
-    hta_frames(&frames, &session->chosen);
-    for (size_t i = 0; i < frames.count; i++) emit_frame(session, &frames.frame[i], &sums);
+    const struct hta_frames *frames = hta_frames(&session->chosen);
+    for (size_t i = 0; i < frames->count; i++) emit_frame(session, &frames->frame[i], &sums);
     emit_totals(e);
     emit_count(e, "pairs", sums.pairs);
     emit_us(e, "cpu_us", sums.host);
@@ -67,5 +66,4 @@ void answer_hta_launches(struct session *session)
     emit_count(e, "delayed", sums.delayed);
     emit_end(e);
     session_end(session, sums.pairs || !is_filtered(&session->options));
-    hta_frames_free(&frames);
 }

@@ -51,10 +51,8 @@ void cmd_idle(struct session *session)
     if (!hta_is_only_other(session, "idle")) return;
     if (!(hta ? hta_load(session) : session_summarise(session)) || !session_begin(session, STYLE_TABLE)) return;
     if (hta) {
-        struct hta_frames frames;
-        hta_frames(&frames, &session->chosen);
-        idle_of_hta(&rows, &frames, &session->model.names);
-        hta_frames_free(&frames);
+        const struct hta_frames *frames = hta_frames(&session->chosen);
+        idle_of_hta(&rows, frames, &session->model.names);
     } else {
         idle_collect(&rows, session_summaries(session), session->chosen.processes);
     }

@@ -55,19 +55,17 @@ static void emit_patterns(struct session *session, const struct patterns *patter
 
 static void answer_hta(struct session *session, struct sums *sums)
 {
-    struct hta_frames frames;
-    hta_frames(&frames, &session->chosen);
-    for (size_t i = 0; i < frames.count; i++) {
+    const struct hta_frames *frames = hta_frames(&session->chosen);
+    for (size_t i = 0; i < frames->count; i++) {
         struct patterns patterns = {0};
         const char *fault =
-            hta_patterns(&patterns, &frames.frame[i], &session->model.names, session->options.operator_name);
+            hta_patterns(&patterns, &frames->frame[i], &session->model.names, session->options.operator_name);
         sums->failed |= fault != NULL;
-        if (fault) complain(frames.frame[i].path, "HTA has no answer: %s; --rules exact has one", fault);
+        if (fault) complain(frames->frame[i].path, "HTA has no answer: %s; --rules exact has one", fault);
         patterns_sort(&patterns);
         emit_patterns(session, &patterns, sums);
         patterns_free(&patterns);
     }
-    hta_frames_free(&frames);
 }
 
 static void answer_exact(struct session *session, struct sums *sums)

@@ -49,10 +49,8 @@ void cmd_queue(struct session *session)
     if (!hta_is_only_other(session, "queue")) return;
     if (!(hta ? hta_load(session) : session_summarise(session)) || !session_begin(session, STYLE_TABLE)) return;
     if (hta) {
-        struct hta_frames frames;
-        hta_frames(&frames, &session->chosen);
-        queue_of_hta(&rows, &frames, &session->model.names);
-        hta_frames_free(&frames);
+        const struct hta_frames *frames = hta_frames(&session->chosen);
+        queue_of_hta(&rows, frames, &session->model.names);
     } else {
         queue_collect(&rows, session_summaries(session), session->chosen.processes);
     }

@@ -126,7 +126,6 @@ static void answer_hta(struct session *session)
 {
     enum { CANDIDATES = 2 }; /* as many as HTA names if it is not asked for another number */
     const struct options *options = &session->options;
-    struct hta_frames frames;
     struct hta_stragglers found;
     bool by_lane = options->device.count || options->stream.count;
     if (options->questions > 1 || by_lane) {
@@ -137,15 +136,13 @@ static void answer_hta(struct session *session)
     }
     if (!hta_load_more(session, WANT_ALL_SPANS) || !session_begin(session, STYLE_TABLE)) return;
     emit_keys(&session->emit, "rank,steps");
-    hta_frames(&frames, &session->chosen);
-    const char *fault =
-        hta_stragglers(&found, &frames, &session->model.names, options->top ? options->top : CANDIDATES);
+    const struct hta_frames *frames = hta_frames(&session->chosen);
+    const char *fault = hta_stragglers(&found, frames, &session->model.names, options->top ? options->top : CANDIDATES);
     if (fault) complain(NULL, "HTA has no answer: %s; --rules exact has one", fault);
     if (fault) found.count = 0;
     emit_hta(session, &found);
     session_end(session, true);
     hta_stragglers_free(&found);
-    hta_frames_free(&frames);
 }
 
 void cmd_stragglers(struct session *session)
