@@ -123,16 +123,6 @@ const struct op_detail *range_inputs(const struct process *process, size_t range
     return at == MAP_NONE ? NULL : &process->range_input[at];
 }
 
-/* Rows without details are zero. Only rows up to the new one are touched: room behind them takes no memory yet. */
-struct op_detail *spans_detail(struct spans *spans)
-{
-    size_t count = spans->table.count;
-    spans->detail = mem_grow(spans->detail, &spans->detail_capacity, count, sizeof *spans->detail);
-    memset(spans->detail + spans->details, 0, (count - spans->details) * sizeof *spans->detail);
-    spans->details = count;
-    return &spans->detail[count - 1];
-}
-
 struct work_detail *works_detail(struct works *works, bool details)
 {
     if (!details) return NULL;
@@ -422,6 +412,7 @@ void process_free(struct process *process)
     calls_free(&process->calls);
     ios_free(&process->ios);
     table_free(&process->messages, message_layout, ARRAY_SIZE(message_layout));
+    op_details_free(&process->spans.details);
     table_free(&process->spans, span_layout, ARRAY_SIZE(span_layout));
     table_free(&process->works, work_layout, ARRAY_SIZE(work_layout));
     table_free(&process->event_times, event_time_layout, ARRAY_SIZE(event_time_layout));
@@ -441,20 +432,13 @@ void process_free(struct process *process)
     for (size_t i = 0; i < ARRAY_SIZE(texts); i++) free(*texts[i]);
     if (process->metadata) pairs_free(process->metadata);
     reveals_free(&process->reveals);
-    void *arrays[] = {process->metadata,       process->func,
-                      process->kinds,          process->losses,
-                      process->thread,         process->args,
-                      process->category,       process->lane,
-                      process->streamed,       process->device,
-                      process->works.detail,   process->spans.detail,
-                      process->copied,         process->numbers.span,
-                      process->numbers.work,   process->stage_memory,
-                      process->switching,      process->signature,
-                      process->elsewhere,      process->sample,
-                      process->open,           process->silence,
-                      process->communicator,   process->filling,
-                      process->counters.range, process->counters.counted,
-                      process->numbers.range,  process->unheld.piece};
+    void *arrays[] = {process->metadata,         process->func,          process->kinds,        process->losses,
+                      process->thread,           process->args,          process->category,     process->lane,
+                      process->streamed,         process->device,        process->works.detail, process->copied,
+                      process->numbers.span,     process->numbers.work,  process->stage_memory, process->switching,
+                      process->signature,        process->elsewhere,     process->sample,       process->open,
+                      process->silence,          process->communicator,  process->filling,      process->counters.range,
+                      process->counters.counted, process->numbers.range, process->unheld.piece};
     for (size_t i = 0; i < ARRAY_SIZE(arrays); i++) free(arrays[i]);
     map_free(&process->stage_names.known);
     free(process->stage_names.name);
@@ -468,7 +452,7 @@ void process_free(struct process *process)
     free(process->range_input);
     free(process->waited);
     free(process->memory_row);
-    map_free(&process->unlinked);
+    bits_free(&process->unlinked);
     clock_free(&process->clock);
     *process = (struct process){0};
 }

@@ -14,6 +14,7 @@
 #include "model/names.h"
 #include "model/unheld.h"
 #include "model/memory/tensors.h"
+#include "model/operators/details.h"
 #include "read/reveals.h"
 #include "read/stream/stream.h"
 #include "read/torch/memory_rows.h"
@@ -159,16 +160,6 @@ struct messages {
     uint32_t *text, *level;
 };
 
-/* Details of an operator beside its times. The texts are JSON, as Kineto writes them; NAME_NONE: none. */
-struct op_detail {
-    int64_t sequence;        /* -1: none */
-    uint64_t flops;          /* 0: not known */
-    uint32_t forward_thread; /* serial of the forward operator's thread; 0: not a backward operator */
-    uint32_t shapes, types, concrete, strides;
-    uint32_t stack; /* model/frames.h */
-    uint32_t scope; /* enum tfi_scope */
-};
-
 /* Operators and API calls of host threads, in file order. */
 struct spans {
     struct table table;
@@ -176,8 +167,7 @@ struct spans {
     uint64_t *id; /* correlation id of a call, external id of an operator, or NO_ID */
     uint32_t *name, *thread;
     uint8_t *event_class;
-    struct op_detail *detail; /* with WANT_OPERATOR_DETAILS; up to the last operator */
-    size_t details, detail_capacity;
+    struct op_details details; /* with WANT_OPERATOR_DETAILS */
 };
 
 /* Memory blocks that were allocated (bytes above 0) or freed. CUDA's calls tell neither the size of what they free, which
@@ -488,7 +478,7 @@ struct process {
     uint32_t *streamed; /* indices in spans of operators whose arguments name a stream, as Triton's do */
     size_t streamed_count, streamed_capacity;
     struct map range_of_id;  /* of a Kineto trace, with WANT_ALL_SPANS: annotations by external id */
-    struct map unlinked;     /* the same: calls without an operator, by index in spans */
+    struct bits unlinked;    /* the same: calls without an operator, by index in spans */
     struct map range_inputs; /* index in range_input, for ranges with inputs from the framework */
     struct op_detail *range_input;
     size_t range_input_count, range_input_capacity;
@@ -573,8 +563,6 @@ void blocks_reserve(struct blocks *blocks, size_t more);
  * trace have no ids, so their index is the key. */
 void range_inputs_add(struct process *process, uint64_t key, const struct op_detail *inputs);
 const struct op_detail *range_inputs(const struct process *process, size_t range);
-/* Returns the detail of the last span. */
-struct op_detail *spans_detail(struct spans *spans);
 /* Returns the detail of the last work; NULL unless `details`. */
 struct work_detail *works_detail(struct works *works, bool details);
 /* Adds what is known of a copy or set, in the order of works. */

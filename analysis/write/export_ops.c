@@ -76,7 +76,7 @@ void put_inputs(struct export *x, const struct op_detail *inputs)
 
 static void put_operator_args(struct export *x, size_t i)
 {
-    const struct op_detail *d = &x->process->spans.detail[i];
+    const struct op_detail *d = op_details_of(&x->process->spans.details, i);
     struct emit *e = &x->e;
     emit_open(e, "args", false);
     emit_count(e, "External id", x->operators + x->process->spans.id[i]);

@@ -112,12 +112,12 @@ ROWS = [
         'put_external_id(x, x->attribution.op[i]);',
         'put_external_id(x, NO_PLACE);'),
     # Operators have kernels twice, or memory of their neighbours, or none of the memory they freed last.
-    row('kernels-of-an-only-child', 'ops.py::test_device_rows', 'analysis/ask/ops/events.c',
-        'e->device[parent] = e->device[i];',
-        'e->device[parent].all += e->device[parent].all;'),
-    row('memory-at-the-end', 'ops.py::test_device_rows', 'analysis/ask/ops/events.c',
-        'first_from(moment, count, from, add_ns(event->end, 1));',
-        'first_from(moment, count, from, event->end);'),
+    row('kernels-of-an-only-child', 'ops.py::test_device_rows', 'analysis/ask/ops/running.c',
+        'into->work = child->work;',
+        'into->work.time += into->work.time;'),
+    row('memory-at-the-end', 'ops.py::test_device_rows', 'analysis/ask/ops/running.c',
+        'until(&s->begun[s->ends[0]]) < time)',
+        'until(&s->begun[s->ends[0]]) <= time)'),
     # Shares of the device's time add up to more than its time.
     row('shadows-are-device-time', 'ops.py::test_device_columns', 'analysis/write/op_table.c',
         'row->on_device && !row->is_annotation ?',

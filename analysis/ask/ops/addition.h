@@ -24,6 +24,7 @@ void op_row_add_us(struct op_row *row, const struct op_us *us);
 /* Return the key of a row for the text in the trace. */
 uint32_t op_flat_shapes(struct op_rows *rows, uint32_t shapes);
 uint32_t op_first_frames(struct op_rows *rows, uint32_t stack);
+void op_sums_add(struct op_sums *to, const struct op_sums *from);
 /* Returns the sums of an event without its children's. */
 struct op_sums op_sums_less(const struct op_sums *all, const struct op_sums *children);
 

@@ -15,7 +15,7 @@ static bool is_native_name(const char *name)
 
 bool is_dispatch(const struct model *model, const struct spans *s, size_t i, struct map *native)
 {
-    uint32_t scope = i < s->details ? s->detail[i].scope : TFI_SCOPE_FUNCTION;
+    uint32_t scope = op_details_of(&s->details, i)->scope;
     if (s->event_class[i] != CLASS_OPERATOR || (scope != TFI_SCOPE_FUNCTION && scope != TFI_SCOPE_NATIVE)) return false;
     uint32_t known = map_get(native, s->name[i]);
     if (known == MAP_NONE) {

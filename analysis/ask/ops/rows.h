@@ -6,7 +6,19 @@
 #ifndef TFA_OP_ROWS_H
 #define TFA_OP_ROWS_H
 
-#include "ask/ops/events.h"
+#include "ask/choice.h"
+#include "model/model.h"
+
+/* Totals of an event including its children. Its own totals are these less its children's. */
+struct op_sums {
+    int64_t time, device, host_bytes, device_bytes;
+};
+
+/* The same times in microseconds as torch computes them: differences and sums of doubles, in torch's order. Their last
+ * digits differ from whole nanoseconds, and torch's tables show them. */
+struct op_us {
+    double all, own, device, own_device;
+};
 
 struct op_row {
     uint32_t name, shapes, stack; /* NAME_NONE: not a key, or the event has none */

@@ -214,10 +214,13 @@ static void keep_span(struct kineto_load *load, const struct kineto_event *event
     s->thread[at] = thread;
     s->event_class[at] = (uint8_t)event_class;
     note_number(load, &load->process->numbers.span, &load->process->numbers.span_capacity, at);
-    if (load->want & WANT_ALL_SPANS && event_class == CLASS_OPERATOR)
-        take_op_detail(event, load->info.with_flops, name_of, load, spans_detail(s));
+    if (load->want & WANT_ALL_SPANS && event_class == CLASS_OPERATOR) {
+        struct op_detail detail;
+        take_op_detail(event, load->info.with_flops, name_of, load, &detail);
+        op_details_add(&s->details, at, &detail);
+    }
     if (load->want & WANT_ALL_SPANS && event_class == CLASS_API && !(event->has & HAS_EXTERNAL && event->external))
-        map_put(&load->process->unlinked, at, 1);
+        bits_add(&load->process->unlinked, at);
     if (event_class == CLASS_OPERATOR && event->has & HAS_STREAM && event->stream != -1) {
         struct process *p = load->process;
         p->streamed = mem_grow(p->streamed, &p->streamed_capacity, p->streamed_count + 1, sizeof *p->streamed);

@@ -8,6 +8,13 @@
 #include "model/load/flops.h"
 #include "model/load/load.h"
 
+/* Compares with a literal, whose length the compiler knows. */
+static inline bool is(struct slice key, const char *literal)
+{
+    size_t length = strlen(literal);
+    return key.length == length && memcmp(key.at, literal, length) == 0;
+}
+
 /* Parses a stack; old traces have its frames on one line, joined with semicolons. The result equals that of
  * stack_add. */
 static uint32_t stack_of(struct slice value, uint32_t (*name)(void *, struct slice), void *context)
@@ -41,24 +48,24 @@ void take_op_detail(const struct kineto_event *event, bool with_flops, uint32_t 
     int64_t number;
     *detail = (struct op_detail){.sequence = -1};
     while (at.at && json_next(&at, &key, &value)) {
-        if (slice_is(key, "Input Dims") || slice_is(key, "Input dims")) {
+        if (is(key, "Input Dims") || is(key, "Input dims")) {
             detail->shapes = name(context, value);
             dims = value;
-        } else if (slice_is(key, "Input type")) {
+        } else if (is(key, "Input type")) {
             detail->types = name(context, value);
             types = value;
-        } else if (slice_is(key, "Concrete Inputs")) {
+        } else if (is(key, "Concrete Inputs")) {
             concrete = value;
-        } else if (slice_is(key, "Sequence number") && json_int(value, &number)) {
+        } else if (is(key, "Sequence number") && json_int(value, &number)) {
             detail->sequence = number;
-        } else if (slice_is(key, "Fwd thread id") && json_int(value, &number) && number > 0) {
+        } else if (is(key, "Fwd thread id") && json_int(value, &number) && number > 0) {
             detail->forward_thread = (uint32_t)number;
             detail->scope = is_frame(event->name) ? TFI_SCOPE_FUNCTION : TFI_SCOPE_BACKWARD;
-        } else if (slice_is(key, "FLOPs") && json_int(value, &number)) {
+        } else if (is(key, "FLOPs") && json_int(value, &number)) {
             detail->flops = number > 0 ? (uint64_t)number : 0;
-        } else if (slice_is(key, "native") && slice_is(value, "true")) {
+        } else if (is(key, "native") && slice_is(value, "true")) {
             detail->scope = TFI_SCOPE_NATIVE;
-        } else if (slice_is(key, "Call stack")) {
+        } else if (is(key, "Call stack")) {
             detail->stack = stack_of(value, name, context);
         }
     }
@@ -85,14 +92,15 @@ void take_block(const struct kineto_event *event, struct blocks *b)
 {
     struct slice at = event->args, key, value;
     int64_t type = 0, number = -1, address = 0, bytes = 0, allocated = -1, reserved = -1;
-    const struct {
-        const char *key;
-        int64_t *to;
-    } known[] = {{"Device Type", &type}, {"Device Id", &number},          {"Addr", &address},
-                 {"Bytes", &bytes},      {"Total Allocated", &allocated}, {"Total Reserved", &reserved}};
     while (at.at && json_next(&at, &key, &value)) {
-        for (size_t i = 0; i < ARRAY_SIZE(known); i++)
-            if (slice_is(key, known[i].key)) json_int(value, known[i].to);
+        int64_t *to = is(key, "Device Type")       ? &type
+                      : is(key, "Device Id")       ? &number
+                      : is(key, "Addr")            ? &address
+                      : is(key, "Bytes")           ? &bytes
+                      : is(key, "Total Allocated") ? &allocated
+                      : is(key, "Total Reserved")  ? &reserved
+                                                   : NULL;
+        if (to) json_int(value, to);
     }
     b->lacks_totals |= allocated < 0 || reserved < 0;
     blocks_reserve(b, 1);

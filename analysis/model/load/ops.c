@@ -133,11 +133,10 @@ void load_operators(struct load *load)
         s->event_class[at] = CLASS_OPERATOR;
         keep_link(load, at, (int64_t)sequence[i], forward[i], scope[i]);
         if (details) {
-            struct op_detail *detail = spans_detail(s);
-            detail->sequence = (int64_t)sequence[i];
-            detail->forward_thread = (uint32_t)forward[i];
-            detail->scope = (uint32_t)scope[i];
-            detail_op(load, detail, &more, i);
+            struct op_detail detail = {
+                .sequence = (int64_t)sequence[i], .forward_thread = (uint32_t)forward[i], .scope = (uint32_t)scope[i]};
+            detail_op(load, &detail, &more, i);
+            op_details_add(&s->details, at, &detail);
         }
     }
 }

@@ -1,0 +1,242 @@
+/* held.c - adds up the events that a process holds, in order of their start.
+ *
+ * A stack needs events before and behind its own, so only an answer with stacks keeps more than the open events.
+ */
+#include "ask/ops/held.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ask/ops/running.h"
+#include "ask/ops/stacks.h"
+#include "model/steps.h"
+
+struct holding {
+    struct op_rows *rows;
+    const struct process *process;
+    struct op_events events;
+    struct running running;
+    struct choice choice;
+    struct attribution attribution;
+    struct op_stacks stacks;
+    bool by_stage;
+    bool *outside; /* by block: it counts for no event; NULL: all count */
+    /* What host events launched. */
+    struct bits launched; /* by entry: it launched work */
+    struct map work_of;   /* index in `work`, by entry */
+    struct op_work *work;
+    size_t works, work_capacity;
+};
+
+/* ---- what is asked for ---- */
+
+/* True if --stage names `stage` or one around it that is open at `time`: the launch, or the forward operator. */
+static bool in_stage(const struct holding *a, uint32_t stage, int64_t time)
+{
+    return stage_or_around(&a->choice.paths, stage, time) != NO_PLACE;
+}
+
+static bool wants_event(const struct holding *a, const struct op_event *event)
+{
+    struct belonging at = {event->start, NO_PLACE, 0};
+    if (event->kind == OP_STAGE) at.stage = event->place;
+    else if (a->attribution.span && event->kind != OP_CALL) at = a->attribution.span[event->place];
+    else if (a->attribution.span && a->process->calls.span[event->place] != NO_PLACE)
+        at = a->attribution.span[a->process->calls.span[event->place]];
+    return choice_moment(&a->choice, event->start, at.time) && (!a->by_stage || in_stage(a, at.stage, at.time));
+}
+
+/* ---- device work ---- */
+
+/* Gives a piece of device work to the entry that launched it. */
+static void give_work(struct holding *a, size_t i, uint32_t entry)
+{
+    const struct works *w = &a->process->works;
+    uint32_t at = map_number(&a->work_of, entry);
+    if (at == a->works) {
+        a->work = mem_grow(a->work, &a->work_capacity, a->works + 1, sizeof *a->work);
+        a->work[a->works++] = (struct op_work){0};
+        bits_add(&a->launched, entry);
+    }
+    a->work[at].time = add_ns(a->work[at].time, w->end[i] - w->start[i]);
+    a->work[at].us += running_us(&a->running, w->start[i], w->end[i]);
+}
+
+/* In a Kineto trace the operator or the annotation with the work's external id launched it. */
+static void give_by_external_id(struct holding *a)
+{
+    const struct process *p = a->process;
+    const struct works *w = &p->works;
+    struct map asked = {0}; /* numbers of external ids of work */
+    for (size_t i = 0; i < w->table.count; i++)
+        if (w->event_class[i] != CLASS_DEVICE_ANNOTATION) map_number(&asked, w->external[i]);
+    uint32_t *span = no_places(asked.count);
+    for (size_t i = 0; i < p->spans.table.count; i++) {
+        bool has_id = p->spans.event_class[i] == CLASS_OPERATOR && p->spans.id[i] != NO_ID;
+        uint32_t number = has_id ? map_get(&asked, p->spans.id[i]) : MAP_NONE;
+        if (number != MAP_NONE) span[number] = (uint32_t)i;
+    }
+    for (size_t i = 0; i < w->table.count; i++) {
+        if (w->event_class[i] == CLASS_DEVICE_ANNOTATION) continue;
+        uint32_t op = span[map_get(&asked, w->external[i])];
+        uint32_t stage = op == NO_PLACE ? map_get(&p->range_of_id, w->external[i]) : MAP_NONE;
+        if (op != NO_PLACE) give_work(a, i, a->events.spans + op);
+        else if (stage != MAP_NONE) give_work(a, i, stage);
+    }
+    free(span);
+    map_free(&asked);
+}
+
+/* In a trace of ours the innermost operator around the launch launched it, or the stage if there is no operator. */
+static void give_by_launch(struct holding *a)
+{
+    const struct works *w = &a->process->works;
+    const struct attribution *of = &a->attribution;
+    for (size_t i = 0; i < w->table.count; i++) {
+        if (w->event_class[i] == CLASS_DEVICE_ANNOTATION || w->event_class[i] == CLASS_SYNC) continue;
+        if (of->op[i] != NO_PLACE) give_work(a, i, a->events.spans + of->op[i]);
+        else if (of->work[i].via == (uint8_t)VIA_THREAD && of->work[i].stage != NO_PLACE)
+            give_work(a, i, of->work[i].stage);
+    }
+}
+
+/* Returns the name common to all steps for a step's shadow on a device; any other name unchanged. */
+static uint32_t any_step(struct op_rows *rows, uint32_t name)
+{
+    struct names *names = &rows->chosen->model->names;
+    const struct name *text = names_get(names, name);
+    uint64_t number;
+    bool is_step = step_number((struct slice){text->text, text->length}, &number);
+    return is_step ? names_add(names, ANY_STEP, strlen(ANY_STEP)) : name;
+}
+
+static void take_work(struct holding *a, const struct op_event *event)
+{
+    const struct process *p = a->process;
+    const struct works *w = &p->works;
+    size_t i = event->place;
+    struct interval when = {w->start[i], w->end[i]};
+    bool is_annotation = w->event_class[i] == CLASS_DEVICE_ANNOTATION;
+    bool wanted = IS_WORK(w->event_class[i]) ? choice_work(&a->choice, i, &when)
+                                             : a->events.is_kineto && a->choice.lane[w->lane[i]] &&
+                                                   choice_moment(&a->choice, w->start[i], w->start[i]);
+    if (!wanted ||
+        (a->by_stage && (is_annotation || !in_stage(a, a->attribution.work[i].stage, a->attribution.work[i].time))))
+        return;
+    struct addition addition = {.name = is_annotation ? any_step(a->rows, w->name[i]) : w->name[i],
+                                .on_device = true,
+                                .is_annotation = is_annotation,
+                                .is_call = true,
+                                .start = w->start[i],
+                                .end = w->end[i],
+                                .order = event->order};
+    addition.own.device = addition.all.device = when.end - when.start;
+    addition.us.device = addition.us.own_device = running_us(&a->running, when.start, when.end);
+    addition.shapes = a->rows->chosen->options->group_ops.shapes ? op_flat_shapes(a->rows, NAME_NONE) : NAME_NONE;
+    a->rows->has_device = true;
+    size_t row = op_row_of(a->rows, &addition);
+    op_row_add(a->rows, row, &addition, a->running.process);
+    op_row_add_us(&a->rows->row[row], &addition.us);
+}
+
+/* ---- host events ---- */
+
+static void take_event(struct holding *a, uint32_t entry, const struct op_event *event)
+{
+    const struct group_ops *group = &a->rows->chosen->options->group_ops;
+    const struct process *p = a->process;
+    const struct op_detail *detail = op_detail_of(&a->events, event);
+    bool is_stage = event->kind == OP_STAGE;
+    bool wanted = (event->kind != OP_PYTHON || a->rows->with_python) && wants_event(a, event);
+    uint32_t new;
+    struct addition *addition = running_new(&a->running, &new); /* field by field: it is large */
+    addition->name = op_event_name(&a->events, event);
+    addition->shapes = addition->stack = NAME_NONE;
+    addition->on_device = false;
+    addition->is_annotation = is_stage;
+    addition->is_call = !(is_stage && p->ranges.flags[event->place] & RANGE_CONTINUED);
+    addition->is_async = op_event_is_async(&a->events, event);
+    addition->start = event->start;
+    addition->end = event->end;
+    addition->order = event->order;
+    addition->flops = detail ? detail->flops : 0;
+    if (wanted && group->shapes) {
+        const struct op_detail *given = is_stage ? range_inputs(p, event->place) : detail;
+        addition->shapes = op_flat_shapes(a->rows, given ? given->shapes : NAME_NONE);
+    }
+    if (wanted && group->stack) addition->stack = op_first_frames(a->rows, op_stack_of(&a->stacks, entry));
+    bool has_work = bits_have(&a->launched, entry);
+    running_begin(&a->running, new, event->thread, wanted, has_work ? &a->work[map_get(&a->work_of, entry)] : NULL);
+}
+
+/* ---- memory ---- */
+
+/* Marks blocks outside the stages that --stage names. They do not count for operators in those stages, even if they
+ * fall in an operator's time. A torch profile, which sees only the threads it was told to see, lacks them too. */
+static bool *blocks_outside(const struct holding *a, const struct process *process)
+{
+    size_t count = process->blocks.table.count;
+    bool *outside = mem_zero(count, sizeof *outside);
+    for (size_t i = 0; i < count; i++)
+        outside[i] = !in_stage(a, a->attribution.block[i].stage, a->attribution.block[i].time);
+    return outside;
+}
+
+static void take_block(struct holding *a, size_t i)
+{
+    const struct blocks *b = &a->process->blocks;
+    struct running *r = &a->running;
+    bool counts = !a->outside || !a->outside[i];
+    r->host += counts && b->device[i] == DEVICE_HOST ? (uint64_t)b->bytes[i] : 0;
+    r->device += counts && b->device[i] >= 0 ? (uint64_t)b->bytes[i] : 0;
+    if (!r->covering && !a->by_stage && choice_moment(&a->choice, b->time[i], b->time[i]))
+        running_add_loose(r, b->time[i], b->device[i], b->bytes[i]);
+}
+
+/* ---- the walk ---- */
+
+static void walk(struct holding *a)
+{
+    for (size_t i = 0; i < a->events.count; i++) {
+        uint32_t entry = a->events.sorted[i];
+        struct op_event event = op_event_of(&a->events, entry);
+        running_until(&a->running, event.start);
+        if (event.kind == OP_WORK) take_work(a, &event);
+        else if (event.kind == OP_BLOCK) take_block(a, event.place);
+        else take_event(a, entry, &event);
+    }
+    running_end(&a->running);
+}
+
+static void holding_free(struct holding *a)
+{
+    op_stacks_free(&a->stacks);
+    op_events_free(&a->events);
+    running_free(&a->running);
+    choice_free(&a->choice);
+    attribution_free(&a->attribution);
+    bits_free(&a->launched);
+    map_free(&a->work_of);
+    free(a->work);
+    free(a->outside);
+}
+
+void op_rows_hold(struct op_rows *rows, const struct process *process)
+{
+    struct holding a = {.rows = rows, .process = process};
+    struct names *names = &rows->chosen->model->names;
+    const struct options *options = rows->chosen->options;
+    bool is_kineto = is_of_kineto(process);
+    a.by_stage = options->stage.count != 0;
+    if ((process->works.table.count && !is_kineto) || is_filtered(options)) attribute(&a.attribution, process, true);
+    choice_init(&a.choice, rows->chosen, process, &a.attribution);
+    running_init(&a.running, rows, process);
+    if (a.by_stage) a.outside = blocks_outside(&a, process);
+    op_events_init(&a.events, process, names);
+    if (process->works.table.count && is_kineto) give_by_external_id(&a);
+    else if (process->works.table.count) give_by_launch(&a);
+    if (options->group_ops.stack) op_stacks_init(&a.stacks, &a.events, names, options->group_ops.stack);
+    walk(&a);
+    rows->has_memory |= process->blocks.table.count != 0;
+    holding_free(&a);
+}
