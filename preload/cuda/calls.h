@@ -56,7 +56,7 @@ void tfi_cudart_leave(const struct tfi_cuda_call *call, int64_t result, const ui
 #define KERNEL(handle) tfi_cuda_kernel(TFI_U(handle))
 #define TEXT(text) tfi_cuda_text(text)
 #define SUM(array, count) tfi_cuda_sum(array, count)
-#define CAPTURED(stream) ((stream) && tfi_graphs_is_captured(TFI_U(stream)))
+#define CAPTURED(stream) tfi_graphs_captures(call_.hook, TFI_U(stream))
 #define DEVICE(address) TFI_U(tfi_cuda_device_of(address))
 #define ARRAY_BYTES(p, depth, levels, flags)                                                                           \
     tfi_cuda_array_bytes(tfi_cuda_format_bits(IN(p, Format), IN(p, NumChannels)), IN(p, Width), IN(p, Height), depth,  \

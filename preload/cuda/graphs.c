@@ -240,15 +240,20 @@ static uint64_t argument(const struct after *a, const char *name)
     return i >= 0 && (uint32_t)i < a->count ? a->args[i] : 0;
 }
 
-/* The stream of a call, as the plain functions of the driver take it. */
-static uint64_t stream_of(const struct after *a)
+/* A call's argument as the plain functions of the driver take it: 0 is the thread's own stream for some functions. */
+static uint64_t plain_stream(enum tfi_hook hook, uint64_t stream)
 {
-    int i = stream_argument[a->hook];
-    uint64_t stream = i >= 0 && (uint32_t)i < a->count ? a->args[i] : 0;
-    const char *symbol = tfi_hook_symbol(a->hook);
+    const char *symbol = tfi_hook_symbol(hook);
     size_t length = strlen(symbol);
     bool per_thread = length > 5 && begins(symbol + length - 5, "_pt");
     return !stream && per_thread ? PER_THREAD : stream;
+}
+
+/* The stream of a call. */
+static uint64_t stream_of(const struct after *a)
+{
+    int i = stream_argument[a->hook];
+    return plain_stream(a->hook, i >= 0 && (uint32_t)i < a->count ? a->args[i] : 0);
 }
 
 /* The node that a capturing stream continues from. */
@@ -316,6 +321,13 @@ bool tfi_graphs_is_captured(uint64_t stream)
     bool captured = ask.is_capturing && ask.is_capturing(stream, &status) == 0 && status == CAPTURE_ACTIVE;
     errno = error;
     return captured;
+}
+
+bool tfi_graphs_captures(enum tfi_hook hook, uint64_t stream)
+{
+    if (TFI_LIKELY(!__atomic_load_n(&tfi_graph_captures, __ATOMIC_ACQUIRE)) && wanted()) return false;
+    stream = plain_stream(hook, stream);
+    return stream && tfi_graphs_is_captured(stream);
 }
 
 void tfi_graphs_after(enum tfi_hook hook, uint64_t start, int64_t result, const uint64_t *args, uint32_t count)

@@ -36,6 +36,9 @@ void tfi_graphs_operators(uint32_t (*open)(const struct tfi_thread *thread));
 /* True if the stream is being captured. Keeps errno. */
 bool tfi_graphs_is_captured(uint64_t stream);
 
+/* True if a call with this argument is captured: the legacy default stream never is. Keeps errno. */
+bool tfi_graphs_captures(enum tfi_hook hook, uint64_t stream);
+
 /* Runs after a call that began at `start`, with its result and its arguments as its row names them. Keeps errno. */
 void tfi_graphs_after(enum tfi_hook hook, uint64_t start, int64_t result, const uint64_t *args, uint32_t count);
 

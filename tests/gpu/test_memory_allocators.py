@@ -273,14 +273,15 @@ import ctypes, json, sys
 rt = ctypes.CDLL('libcudart.so.13')
 P, Z = ctypes.c_void_p, ctypes.c_size_t
 def done(name, *arguments):
-    rc = getattr(rt, name)(*arguments)
+    own = sys.argv[1:] == ['per_thread'] and name not in ('cudaStreamCreate', 'cudaGraphInstantiate')
+    rc = getattr(rt, name + '_ptsz' * own)(*arguments)
     assert rc == 0, (name, rc)
 def give(size):
     a = P()
     done('cudaMallocAsync', ctypes.byref(a), Z(size), stream)
     return a
 stream, graph, run = P(), P(), P()
-done('cudaStreamCreate', ctypes.byref(stream))
+if not sys.argv[1:]: done('cudaStreamCreate', ctypes.byref(stream))
 plain = [give(8192), give(12288)]
 done('cudaStreamBeginCapture', stream, 0)
 of_graph = [give(1 << 20), give(3 << 20)]
@@ -296,14 +297,18 @@ done('cudaStreamSynchronize', stream)
 '''
 
 
+@pytest.mark.parametrize('stream', [[], ['per_thread']])
 @pytest.mark.parametrize('activities', ['cpu,mem', 'cpu,gpu,mem'])
-def test_captured_allocations_are_no_blocks(tmp_path, python, lib, analyze, activities):
-    """cudaMallocAsync and cudaFreeAsync on a stream that is being captured allocate nothing: the launches of the graph do."""
+def test_captured_allocations_are_no_blocks(tmp_path, python, lib, analyze, activities, stream):
+    """cudaMallocAsync and cudaFreeAsync on a stream that is being captured allocate nothing: the launches of the graph do.
+
+    The stream is a new one, or stream 0 of the functions whose default stream is the thread's own.
+    """
     from conftest import clean_environment, execute
     built(GPU / 'libcudart.so.13')
     env = {**clean_environment(), 'LD_LIBRARY_PATH': str(GPU), 'LD_PRELOAD': str(lib), 'TFI_OUTPUT_DIR': str(tmp_path / 'run'),
            'TFI_ACTIVITIES': activities, 'SIMGPU_LOG': str(tmp_path / 'truth.jsonl')}
-    result = execute([python, '-c', CAPTURE], env, tmp_path, 100)
+    result = execute([python, '-c', CAPTURE, *stream], env, tmp_path, 100)
     assert result.rc == 0, result.err[-3000:]
     log = [e for e in map(json.loads, (tmp_path / 'truth.jsonl').read_text().splitlines()) if e['t'] == 'memory']
     assert [(e['what'], e['bytes']) for e in log if e['kind'] == 'graph'] == \
