@@ -335,7 +335,7 @@ enum tfi_execution {
 };
 
 #define VALUE(number, name, text) TFI_VALUE_##name = number,
-#define ELEMENT(number, text, bytes)
+#define ELEMENT(number, text, bytes, own)
 #define DEVICE(number, text)
 enum tfi_value {
 #include "torch_values.def"

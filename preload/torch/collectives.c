@@ -53,9 +53,14 @@ void tfi_torch_groups_init(void *library)
 
 static const char described[] = "record_param_comms";
 
+bool tfi_torch_is_described(const char *name)
+{
+    return strcmp(name, described) == 0;
+}
+
 bool tfi_torch_is_call(const char *name)
 {
-    return strncmp(name, "c10d::", 6) == 0 || strcmp(name, described) == 0;
+    return strncmp(name, "c10d::", 6) == 0 || tfi_torch_is_described(name);
 }
 
 bool tfi_torch_is_work(const char *name)
@@ -176,11 +181,17 @@ static uint32_t members_of(const char *info)
     return text.full ? 0 : tfi_string(text.data, text.used);
 }
 
+const char *tfi_torch_description(void)
+{
+    if (!tfi_torch_at.info_name || !torch.info || !torch.info_kind || !torch.info_class) return NULL;
+    const char *info = torch.info(*torch.info_kind);
+    return info && pointer(info, 0) == torch.info_class + TABLE_HEAD ? info : NULL;
+}
+
 static bool read_description(struct tfi_torch_collective *c)
 {
-    if (!tfi_torch_at.info_name || !torch.info || !torch.info_kind || !torch.info_class) return false;
-    const char *info = torch.info(*torch.info_kind);
-    if (!info || pointer(info, 0) != torch.info_class + TABLE_HEAD) return false;
+    const char *info = tfi_torch_description();
+    if (!info) return false;
     *c = nothing;
     c->name = string_at(info, tfi_torch_at.info_collective);
     c->group = string_at(info, tfi_torch_at.info_name);
@@ -215,7 +226,7 @@ static int32_t first_number(struct values inputs, size_t from)
 
 bool tfi_torch_call(const void *function, const char *name, struct tfi_torch_collective *c)
 {
-    if (strcmp(name, described) == 0) return read_description(c);
+    if (tfi_torch_is_described(name)) return read_description(c);
     struct values inputs = inputs_of(function);
     size_t at = 0;
     while (at < inputs.count && inputs.first[at].tag != tfi_torch_at.object) at++;

@@ -189,6 +189,73 @@ static void add_keywords(struct tfi_torch_execution *e, const void *function)
     e->is_cut |= word(map, COUNT) > KEYWORDS && tfi_config.record_values;
 }
 
+/* ---- the description of a collective ---- */
+
+static void add_word(struct tfi_torch_execution *e, uint32_t kind, uint64_t payload)
+{
+    uint64_t *to = room(e, 2);
+    if (!to) return;
+    to[0] = kind | TFI_VALUE_IS_KNOWN;
+    to[1] = payload;
+}
+
+static void add_name(struct tfi_torch_execution *e, const char *name)
+{
+    uint64_t *to = room(e, 1);
+    if (to) *to = TFI_VALUE_KEYWORD | (uint64_t)tfi_string(name, strlen(name)) << 32;
+}
+
+static void add_number(struct tfi_torch_execution *e, const char *name, int64_t number)
+{
+    add_name(e, name);
+    add_word(e, TFI_VALUE_INT, (uint64_t)number);
+}
+
+static void add_text(struct tfi_torch_execution *e, const char *name, const char *info, size_t offset)
+{
+    const struct text *text = (const struct text *)(info + offset);
+    if (!text->length) return;
+    add_name(e, name);
+    add_word(e, TFI_VALUE_STRING, tfi_string(text->bytes, text->length));
+}
+
+static void add_numbers(struct tfi_torch_execution *e, const char *name, const char *info, size_t offset)
+{
+    const int64_t *first = pointer(info, offset), *end = pointer(info, offset + 8);
+    add_name(e, name);
+    uint64_t *to = room(e, 1);
+    if (to) *to = TFI_VALUE_GENERIC_LIST | (uint64_t)(end - first) << 32;
+    for (; first < end && !e->is_cut; first++) add_word(e, TFI_VALUE_INT, (uint64_t)*first);
+}
+
+static int32_t int_at(const char *info, size_t offset)
+{
+    int32_t number;
+    memcpy(&number, info + offset, sizeof number);
+    return number;
+}
+
+/* Adds what torch's observer writes of a collective as named values, whose names no input of libtorch has. */
+static void add_description(struct tfi_torch_execution *e)
+{
+    const char *info = tfi_torch_description();
+    if (!info || !tfi_config.record_values) return;
+    int32_t start = int_at(info, tfi_torch_at.info_start), stride = int_at(info, tfi_torch_at.info_stride);
+    add_text(e, "collective_name", info, tfi_torch_at.info_collective);
+    add_number(e, "dtype", (uint8_t)info[tfi_torch_at.info_type]);
+    add_number(e, "in_msg_nelems", (int64_t)word(info, tfi_torch_at.info_in));
+    add_number(e, "out_msg_nelems", (int64_t)word(info, tfi_torch_at.info_out));
+    add_numbers(e, "in_split_size", info, tfi_torch_at.info_in_splits);
+    add_numbers(e, "out_split_size", info, tfi_torch_at.info_out_splits);
+    if (start >= 0) add_number(e, "global_rank_start", start);
+    if (stride > 0) add_number(e, "global_rank_stride", stride);
+    add_text(e, "pg_name", info, tfi_torch_at.info_name);
+    add_text(e, "pg_desc", info, tfi_torch_at.info_description);
+    add_number(e, "pg_size", int_at(info, tfi_torch_at.info_size));
+    add_name(e, "is_asynchronized_op");
+    add_word(e, TFI_VALUE_BOOL, info[tfi_torch_at.info_async] != 0);
+}
+
 /* ---- schemas ---- */
 
 static TFI_COLD uint32_t print_schema(struct tfi_torch_execution *e, const void *schema)
@@ -229,7 +296,7 @@ static struct tfi_torch_execution *state_of(struct tfi_thread *t, struct tfi_tor
 }
 
 bool tfi_torch_execution_begin(struct tfi_thread *t, struct tfi_torch_execution **state, const void *function,
-                               uint32_t name, uint16_t scope)
+                               uint32_t name, const char *text, uint16_t scope)
 {
     bool is_wanted = tfi_torch_executes() && tfi_call_wanted(t) && tfi_recording(TFI_ACTIVITY_OPS);
     struct tfi_torch_execution *e = is_wanted ? state_of(t, state) : NULL;
@@ -237,6 +304,7 @@ bool tfi_torch_execution_begin(struct tfi_thread *t, struct tfi_torch_execution 
     if (!e) return false;
     uint32_t flags = add_values(e, inputs_of(function), torch.inputs(function));
     add_keywords(e, function);
+    if (tfi_torch_is_described(text)) add_description(e);
     size_t bytes = e->used * sizeof *e->words, size = sizeof(struct tfi_rec_function_begin) + bytes;
     struct tfi_rec_function_begin *rec = tfi_reserve(t, size, TFI_KIND_function_begin);
     if (!rec) return false;

@@ -264,8 +264,8 @@ static void *start_range(void **object, const void *function)
         }
         op->range = tfi_stage_start(t, &range);
         op->owner->last = NULL;
-        op->is_executed = wants_tensors() &&
-                          tfi_torch_execution_begin(t, &op->owner->execution, function, range.name, TFI_SCOPE_USER);
+        op->is_executed = wants_tensors() && tfi_torch_execution_begin(t, &op->owner->execution, function, range.name,
+                                                                       name, TFI_SCOPE_USER);
         *object = op;
     }
     tfi_leave(t);
@@ -417,8 +417,8 @@ static inline void *start_op(void **object, const void *function, uint16_t scope
         *object = op;
         op->start = tfi_ticks();
         if (wants_tensors()) tfi_torch_write_tensors(t, op->name, op->start, function, 1);
-        op->is_executed =
-            wants_tensors() && tfi_torch_execution_begin(t, &op->owner->execution, function, op->name, scope);
+        op->is_executed = wants_tensors() && tfi_torch_execution_begin(t, &op->owner->execution, function, op->name,
+                                                                       torch.name(function), scope);
     }
     tfi_guard_clear(t);
     return object;

@@ -19,7 +19,7 @@ struct tfi_torch_layout {
     uint16_t data, bytes;
     uint16_t object, capsule, slots, group_rank, group_size;
     uint16_t info_name, info_description, info_rank, info_size, info_collective, info_in, info_out, info_type,
-        info_members, info_sequence;
+        info_in_splits, info_out_splits, info_start, info_stride, info_members, info_async, info_sequence;
     uint16_t thread, handle, keywords, described, offset, numel, device, string, tuple;
 };
 
@@ -126,10 +126,10 @@ void tfi_torch_execution_init(void *library);
 bool tfi_torch_executes(void);
 
 /* Write one record of a RecordFunction's start, with its inputs, and one of its end, with its outputs. `state` is the
- * calling thread's, made at the first use; `name` is the string of the function's name. Only by the direct way, inside
+ * calling thread's, made at the first use; `name` is the string of the function's name, `text` the name. Only by the direct way, inside
  * tfi_enter() or with the guard set. The first one returns false if nothing was written. */
 bool tfi_torch_execution_begin(struct tfi_thread *t, struct tfi_torch_execution **state, const void *function,
-                               uint32_t name, uint16_t scope);
+                               uint32_t name, const char *text, uint16_t scope);
 void tfi_torch_execution_end(struct tfi_thread *t, struct tfi_torch_execution **state, const void *function);
 
 /* Records the memory of an operator's tensors: role 1 inputs, 2 outputs. */
@@ -149,6 +149,12 @@ bool tfi_torch_is_work(const char *name);
 /* Reads the collective of such an operator; false if its group is not understood. Only by the direct way and inside
  * tfi_enter(). */
 bool tfi_torch_call(const void *function, const char *name, struct tfi_torch_collective *collective);
+
+/* Returns libtorch's description of the collective that the calling thread is in, a torch::ParamCommsDebugInfo; NULL if
+ * there is none, or if its layout is unknown. */
+const char *tfi_torch_description(void);
+/* True for the name of the operator that has one. */
+bool tfi_torch_is_described(const char *name);
 
 /* Reads the tensors of such a range. */
 void tfi_torch_work(const void *function, struct tfi_torch_collective *collective);

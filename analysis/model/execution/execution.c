@@ -157,7 +157,7 @@ bool words_next(struct words *words, struct torch_value *value)
 /* ---- names ---- */
 
 #define VALUE(number, name, text) [number] = text,
-#define ELEMENT(number, text, bytes)
+#define ELEMENT(number, text, bytes, own)
 #define DEVICE(number, text)
 static const char *const kinds[256] = {
 #include "torch_values.def"
@@ -167,10 +167,10 @@ static const char *const kinds[256] = {
 #undef DEVICE
 
 #define VALUE(number, name, text)
-#define ELEMENT(number, text, bytes) [number] = {text, bytes},
+#define ELEMENT(number, text, bytes, own) [number] = {text, own, bytes},
 #define DEVICE(number, text)
 static const struct {
-    const char *name;
+    const char *name, *own;
     unsigned bytes;
 } elements[] = {
 #include "torch_values.def"
@@ -180,7 +180,7 @@ static const struct {
 #undef DEVICE
 
 #define VALUE(number, name, text)
-#define ELEMENT(number, text, bytes)
+#define ELEMENT(number, text, bytes, own)
 #define DEVICE(number, text) [number] = text,
 static const char *const devices[] = {
 #include "torch_values.def"
@@ -197,6 +197,11 @@ const char *torch_kind_name(unsigned kind)
 const char *torch_element_name(unsigned type)
 {
     return type < ARRAY_SIZE(elements) ? elements[type].name : "unknown";
+}
+
+const char *torch_scalar_name(uint64_t type)
+{
+    return type < ARRAY_SIZE(elements) ? elements[type].own : NULL;
 }
 
 unsigned torch_element_bytes(unsigned type)

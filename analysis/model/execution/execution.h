@@ -55,6 +55,8 @@ bool words_next(struct words *words, struct torch_value *value);
 const char *torch_kind_name(unsigned kind);
 const char *torch_element_name(unsigned type);
 const char *torch_device_name(unsigned device);
+/* Returns the name of an element's type in at::ScalarType; NULL if it has none. */
+const char *torch_scalar_name(uint64_t type);
 /* Returns the bytes of an element, 0 if the type is unknown. */
 unsigned torch_element_bytes(unsigned type);
 

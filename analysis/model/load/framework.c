@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/execution/execution.h"
 #include "model/load/load.h"
 
 enum {
@@ -25,19 +26,6 @@ enum {
 };
 
 /* ---- records ---- */
-
-/* Returns torch's name of an element type by its number, NULL if it has none here. */
-static const char *type_text(uint64_t type)
-{
-    static const char *const types[] = {
-        [0] = "Byte",           [1] = "Char",         [2] = "Short",          [3] = "Int",
-        [4] = "Long",           [5] = "Half",         [6] = "Float",          [7] = "Double",
-        [8] = "ComplexHalf",    [9] = "ComplexFloat", [10] = "ComplexDouble", [11] = "Bool",
-        [15] = "BFloat16",      [23] = "Float8_e5m2", [24] = "Float8_e4m3fn", [25] = "Float8_e5m2fnuz",
-        [27] = "UInt16",        [28] = "UInt32",      [29] = "UInt64",        [26] = "Float8_e4m3fnuz",
-        [44] = "Float8_e8m0fnu"};
-    return type < ARRAY_SIZE(types) ? types[type] : NULL;
-}
 
 static uint64_t elements(uint64_t recorded)
 {
@@ -67,7 +55,7 @@ void load_framework_collectives(struct load *load)
         struct collectives one = {0};
         struct collective *c = collectives_add(&one);
         const struct string *text = strings_get(&load->trace->strings, name[i]);
-        const char *type_name = type_text(type[i]);
+        const char *type_name = torch_scalar_name(type[i]);
         bool is_work = flags[i] & TFI_FRAMEWORK_WORK;
         c->name = load_name(load, name[i]);
         c->op = (uint8_t)(text ? collective_op_of(text->text, strlen(text->text)) : COLLECTIVE_OTHER);

@@ -173,19 +173,26 @@ static void put_value(struct et *et, enum part part, struct words *words, const 
     else out_format(et->out, "\"<%s>\"", torch_kind_name(value->kind));
 }
 
-/* Finds the input of a name; false if there is none, or no value of that kind. */
-static bool keyword(const struct et *et, const struct function_edge *edge, const char *name, unsigned kind,
-                    struct torch_value *value)
+/* Finds the input of a name; false if there is none, or no value of that kind. Its parts are next in `words`. */
+static bool keyword_at(const struct et *et, const struct function_edge *edge, const char *name, unsigned kind,
+                       struct torch_value *value, struct words *words)
 {
-    struct words words = words_of(et, edge);
-    while (words_next(&words, value)) {
+    *words = words_of(et, edge);
+    while (words_next(words, value)) {
         if (value->kind != TFI_VALUE_KEYWORD) continue;
         const struct string *string = strings_get(&et->trace->strings, value->payload);
         bool is_it = string && string->length == strlen(name) && memcmp(string->text, name, string->length) == 0;
-        if (!words_next(&words, value)) return false;
-        if (is_it) return value->kind == kind && value->is_known;
+        if (!words_next(words, value)) return false;
+        if (is_it) return value->kind == kind && (value->is_known || kind == TFI_VALUE_GENERIC_LIST);
     }
     return false;
+}
+
+static bool keyword(const struct et *et, const struct function_edge *edge, const char *name, unsigned kind,
+                    struct torch_value *value)
+{
+    struct words words;
+    return keyword_at(et, edge, name, kind, value, &words);
 }
 
 static bool is_triton(const struct et *et, const struct function_edge *edge)
@@ -250,6 +257,12 @@ static void put_number(struct et *et, const char *name, const char *type, int64_
     out_format(et->out, is_signed ? "%" PRId64 "}" : "%" PRIu64 "}", value);
 }
 
+/* As torch, which calls it a string. */
+static void put_bool(struct et *et, const char *name, bool value)
+{
+    out_format(et->out, ",{\"name\":\"%s\",\"type\":\"string\",\"value\":%s}", name, value ? "true" : "false");
+}
+
 static void put_text(struct et *et, const char *name, const char *bytes, size_t length)
 {
     out_format(et->out, ",{\"name\":\"%s\",\"type\":\"string\",\"value\":", name);
@@ -269,6 +282,56 @@ static void put_kernel(struct et *et, const struct function_edge *begin)
     const char *name = slash ? slash + 1 : file ? file->text : "";
     put_text(et, "kernel_backend", backend ? backend->text : "", backend ? backend->length : 0);
     put_text(et, "kernel_file", name, file ? (size_t)(file->text + file->length - name) : 0);
+}
+
+/* Writes a list of numbers as a text. */
+static void put_numbers(struct et *et, const char *name, struct words *words, uint32_t count)
+{
+    struct torch_value value;
+    out_format(et->out, ",{\"name\":\"%s\",\"type\":\"string\",\"value\":\"[", name);
+    for (uint32_t i = 0; i < count && words_next(words, &value); i++)
+        out_format(et->out, "%s%" PRId64, i ? ", " : "", (int64_t)value.payload);
+    out_puts(et->out, "]\"}");
+}
+
+/* Writes what libtorch's description of a collective says, in torch's order. */
+static void put_collective(struct et *et, const struct function_edge *begin)
+{
+    static const struct {
+        const char *name;
+        unsigned kind;
+    } given[] = {{"collective_name", TFI_VALUE_STRING},
+                 {"dtype", TFI_VALUE_INT},
+                 {"in_msg_nelems", TFI_VALUE_INT},
+                 {"out_msg_nelems", TFI_VALUE_INT},
+                 {"in_split_size", TFI_VALUE_GENERIC_LIST},
+                 {"out_split_size", TFI_VALUE_GENERIC_LIST},
+                 {"global_rank_start", TFI_VALUE_INT},
+                 {"global_rank_stride", TFI_VALUE_INT},
+                 {"pg_name", TFI_VALUE_STRING},
+                 {"pg_desc", TFI_VALUE_STRING},
+                 {"pg_size", TFI_VALUE_INT},
+                 {"is_asynchronized_op", TFI_VALUE_BOOL}};
+    struct torch_value value;
+    for (size_t i = 0; i < ARRAY_SIZE(given); i++) {
+        struct words words;
+        if (!keyword_at(et, begin, given[i].name, given[i].kind, &value, &words)) continue;
+        const struct string *string =
+            value.kind == TFI_VALUE_STRING ? strings_get(&et->trace->strings, value.payload) : NULL;
+        const char *type = strcmp(given[i].name, "dtype") == 0 ? torch_scalar_name(value.payload) : NULL;
+        if (value.kind == TFI_VALUE_GENERIC_LIST) put_numbers(et, given[i].name, &words, value.parts);
+        else if (string) put_text(et, given[i].name, string->text, string->length);
+        else if (type) put_text(et, given[i].name, type, strlen(type));
+        else if (value.kind == TFI_VALUE_INT) put_number(et, given[i].name, "uint64", (int64_t)value.payload);
+        else if (value.kind == TFI_VALUE_BOOL) put_bool(et, given[i].name, value.payload != 0);
+    }
+}
+
+static bool is_described(const struct et *et, const struct function_edge *begin)
+{
+    static const char name[] = "record_param_comms";
+    const struct string *string = begin ? strings_get(&et->trace->strings, begin->string) : NULL;
+    return string && string->length == sizeof name - 1 && memcmp(string->text, name, string->length) == 0;
 }
 
 static void begin_node(struct et *et, uint32_t id)
@@ -295,6 +358,7 @@ static void put_node(struct et *et, uint32_t parent, uint32_t forward_parent, ui
     put_text(et, "op_schema", schema ? schema->text : "", schema ? schema->length : 0);
     put_kernel(et, begin);
     put_text(et, "tensor_range", "", 0);
+    if (is_described(et, begin)) put_collective(et, begin);
     out_puts(et->out, "]}");
 }
 
