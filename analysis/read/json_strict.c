@@ -10,8 +10,6 @@
 
 #include "utf8.h"
 
-enum expected { A_VALUE, A_VALUE_OR_END, A_KEY, A_KEY_OR_END, A_COLON, A_COMMA };
-
 struct checker {
     const char *at, *end;
     size_t depth;
@@ -120,59 +118,60 @@ static void skip_space(struct checker *c)
     while (c->at < c->end && (*c->at == ' ' || *c->at == '\n' || *c->at == '\t' || *c->at == '\r')) c->at++;
 }
 
-static bool take_open(struct checker *c, enum expected *next)
-{
-    bool is_object = *c->at++ == '{';
-    if (c->depth == JSON_DEPTH) return false;
-    c->is_object[c->depth++] = is_object;
-    *next = is_object ? A_KEY_OR_END : A_VALUE_OR_END;
-    return true;
-}
-
-static bool take_close(struct checker *c, enum expected *next)
-{
-    bool is_object = *c->at++ == '}';
-    if (!c->depth || c->is_object[c->depth - 1] != is_object) return false;
-    c->depth--;
-    *next = A_COMMA;
-    return true;
-}
-
 static bool take_scalar(struct checker *c)
 {
     if (take_byte(c, '"')) return take_string(c);
     return *c->at == '-' || is_digit(c) ? take_number(c) : take_word(c);
 }
 
-/* Takes one token; *next is what is expected, and then what may follow. */
-static bool take_token(struct checker *c, enum expected *next)
+/* Takes what follows a value: the ends of the objects and lists that it closes, and a comma. Returns false at the end of
+ * the whole, and at an error. */
+static bool take_ends(struct checker *c)
 {
-    bool value = *next == A_VALUE || *next == A_VALUE_OR_END;
-    bool end = *next == A_VALUE_OR_END || *next == A_KEY_OR_END || *next == A_COMMA;
-    bool key = *next == A_KEY || *next == A_KEY_OR_END;
-    char byte = *c->at;
-    if ((byte == '}' || byte == ']') && end) return take_close(c, next);
-    if ((byte == '{' || byte == '[') && value) return take_open(c, next);
-    if (*next == A_COLON) {
-        *next = A_VALUE;
-        return take_byte(c, ':');
+    while (c->depth) {
+        skip_space(c);
+        if (take_byte(c, ',')) return true;
+        if (!take_byte(c, c->is_object[c->depth - 1] ? '}' : ']')) return false;
+        c->depth--;
     }
-    if (*next == A_COMMA) {
-        *next = c->depth && c->is_object[c->depth - 1] ? A_KEY : A_VALUE;
-        return c->depth && take_byte(c, ',');
-    }
-    *next = key ? A_COLON : A_COMMA;
-    return key ? take_byte(c, '"') && take_string(c) : take_scalar(c);
+    return false;
+}
+
+/* Takes the key of a member, and its colon. */
+static bool take_key(struct checker *c)
+{
+    skip_space(c);
+    if (!take_byte(c, '"') || !take_string(c)) return false;
+    skip_space(c);
+    return take_byte(c, ':');
+}
+
+/* Takes the begin of an object or a list. An empty one is taken whole: *value is then true. */
+static bool take_open(struct checker *c, bool *value)
+{
+    bool is_object = *c->at++ == '{';
+    if (c->depth == JSON_DEPTH) return false;
+    skip_space(c);
+    *value = take_byte(c, is_object ? '}' : ']');
+    if (!*value) c->is_object[c->depth++] = is_object;
+    return true;
 }
 
 bool json_is_strict(struct slice json)
 {
-    struct checker c = {.at = json.at, .end = json.at + json.length};
-    enum expected next = A_VALUE;
-    if (!json.length) return false;
+    struct checker c;
+    c.at = json.at;
+    c.end = json.at + json.length;
+    c.depth = 0;
     do {
-        if (!take_token(&c, &next)) return false;
-        if (c.depth) skip_space(&c);
-    } while (c.at < c.end);
-    return !c.depth && next == A_COMMA;
+        bool value;
+        do {
+            value = true;
+            if (c.depth && c.is_object[c.depth - 1] && !take_key(&c)) return false;
+            if (c.depth) skip_space(&c);
+            if (c.at == c.end) return false;
+            if (*c.at != '{' && *c.at != '[' ? !take_scalar(&c) : !take_open(&c, &value)) return false;
+        } while (!value);
+    } while (take_ends(&c));
+    return !c.depth && c.at == c.end;
 }

@@ -54,18 +54,21 @@ struct kineto_load {
 /* ---- classes ---- */
 
 static const struct {
-    const char *name;
+    struct slice name;
     enum event_class event_class;
 } class_rows[] = {
-#define CATEGORY(name, event_class) {name, CLASS_##event_class},
+#define CATEGORY(name, event_class) {{name, sizeof name - 1}, CLASS_##event_class},
 #include "model/categories.def"
 #undef CATEGORY
 };
 
 static enum event_class class_of(struct slice category)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(class_rows); i++)
-        if (category.at && slice_is(category, class_rows[i].name)) return class_rows[i].event_class;
+    for (size_t i = 0; i < ARRAY_SIZE(class_rows) && category.at; i++) {
+        const struct slice *name = &class_rows[i].name;
+        if (category.length == name->length && memcmp(category.at, name->at, name->length) == 0)
+            return class_rows[i].event_class;
+    }
     return CLASS_OTHER;
 }
 
