@@ -15,7 +15,7 @@ MAKEFLAGS += --no-builtin-rules
 
 # The library runs inside other people's processes, so its sources are listed by name. Both programs contain SHARED_SRCS.
 PRELOAD_SRCS := preload/tfinject.c
-PRELOAD_SRCS += $(addprefix preload/base/,files.c fmt.c frame.c glibc.c last_thread.c process.c raw_dlsym.c stack_room.c stderr.c sys.c)
+PRELOAD_SRCS += $(addprefix preload/base/,block_sizes.c files.c fmt.c frame.c glibc.c last_thread.c process.c raw_dlsym.c stack_room.c stderr.c sys.c)
 PRELOAD_SRCS += $(addprefix preload/record/,background.c chunk.c clock.c cost.c encode.c enter.c facts.c log.c pool.c states.c strings.c thread.c upkeep.c worker.c writer.c)
 PRELOAD_SRCS += $(addprefix preload/control/,command.c config.c helper.c plan.c rank.c schedule.c trace.c trigger.c values.c)
 PRELOAD_SRCS += $(addprefix preload/stage/,allocator_segments.c allocator_totals.c console.c open_names.c open_stack.c stage.c telefuser_timing.c timing.c unmatched.c user_api.c watch.c)
@@ -24,7 +24,7 @@ PRELOAD_SRCS += $(addprefix preload/cuda/,blocks.c calls.c cuda.c cudart.c cudar
                   kernel_names.c routes.c sync_stages.c values.c)
 PRELOAD_SRCS += $(addprefix preload/cupti/,buffers.c calls.c clock.c cupti.c devices.c find.c kinds.c layout.c other_calls.c other_clients.c other_clients_v2.c \
                   records.c select.c stage_sums.c state.c)
-PRELOAD_SRCS += $(addprefix preload/torch/,c10.c collectives.c execution.c host_blocks.c inputs.c streams.c texts.c torch.c)
+PRELOAD_SRCS += $(addprefix preload/torch/,c10.c collectives.c execution.c inputs.c streams.c texts.c torch.c)
 PRELOAD_SRCS += $(addprefix preload/python/,builtins.c callstack.c frames.c native_names.c python.c telefuser.c torch_builtins.c)
 PRELOAD_SRCS += $(addprefix preload/host/,host.c patches.c ranges.c)
 PRELOAD_SRCS += $(addprefix preload/hang/,other_frames.c raised.c silence.c)

@@ -17,6 +17,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/block_sizes.h"
 #include "base/process.h"
 #include "control/config.h"
 #include "hooks/dl.h"
@@ -28,7 +29,6 @@
 #include "stage/allocator_totals.h"
 #include "stage/wanted.h"
 #include "stage/watch.h"
-#include "torch/host_blocks.h"
 #include "torch/torch.h"
 
 enum allocator { HEAP, MAPPINGS, ALLOCATORS };

@@ -11,10 +11,10 @@
  */
 #include "stage/allocator_segments.h"
 
+#include "base/block_sizes.h"
 #include "base/process.h"
 #include "control/config.h"
 #include "stage/allocator_totals.h"
-#include "torch/host_blocks.h"
 
 enum { OWNER_SHIFT = 56, GRAIN_BITS = 21 }; /* mappings begin and end at multiples of 2 MiB */
 #define BYTES_MASK (((uint64_t)1 << OWNER_SHIFT) - 1)

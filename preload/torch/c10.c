@@ -2,13 +2,14 @@
  *
  * Host blocks. The host's allocator calls a counter for each block, and that counter reports only while a profiler of
  * the program asks for it. It is called with unchanged arguments and serves that profiler alone, so the profiler sees
- * the same. Sizes and the total are kept here (host_blocks.c), from the start of the process on, also while it is
+ * the same. Sizes and the total are kept here (base/block_sizes.c), from the start of the process on, also while it is
  * asleep; without `mem` all functions only forward. The counter's own reports are already known. Files mapped as
  * tensors have no other report, and their totals mean nothing.
  *
  * A device's reports come under its allocator's lock, some with the interpreter's lock held and some without: nothing
  * of torch, CUDA or Python is called here, except that the current stream is read (streams.c).
  */
+#include "base/block_sizes.h"
 #include "base/process.h"
 #include "hooks/hooks.h"
 #include "python/python.h"
@@ -18,7 +19,6 @@
 #include "stage/allocator_totals.h"
 #include "stage/wanted.h"
 #include "stage/watch.h"
-#include "torch/host_blocks.h"
 #include "torch/torch.h"
 
 enum { DEVICE_TYPE_CPU = 0, DEVICE_TYPE_CUDA = 1 };

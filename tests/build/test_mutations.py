@@ -312,7 +312,7 @@ ROWS = [
     row('host-blocks-counted-twice', 'memory.py::test_originals', 'preload/torch/c10.c',
         'else if (!tfi_block_known(&blocks, (uintptr_t)block)) report_host', 'else report_host'),
     # Only the newest level of the table of blocks is searched.
-    row('older-blocks-are-lost', 'memory.py::test_many_blocks', 'preload/torch/host_blocks.c',
+    row('older-blocks-are-lost', 'memory.py::test_many_blocks', 'preload/base/block_sizes.c',
         '; n-- > 0 && !p;) p = find_in(b, n, hash, address);', '; n > 0 && !p; n = 0) p = find_in(b, n - 1, hash, address);'),
     # Allocations of other threads go to the operators of the selected stage.
     row('blocks-of-other-stages', 'ops.py::test_the_library_and_torch_record_the_same[threads-shapes+memory+region-name]', 'analysis/ask/ops/swept.c',

@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "torch/host_blocks.h"
+#include "base/block_sizes.h"
 
 static struct tfi_blocks blocks;
 

@@ -1,6 +1,6 @@
-/* host_blocks.h - maps the address of each host block in use to its size in bytes. Each allocator has its own table. */
-#ifndef TFI_HOST_BLOCKS_H
-#define TFI_HOST_BLOCKS_H
+/* block_sizes.h - maps the address of each block in use to its size in bytes. Each allocator has its own table. */
+#ifndef TFI_BLOCK_SIZES_H
+#define TFI_BLOCK_SIZES_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* host_blocks.c - keeps the sizes of host blocks by address, in a table that is written without a lock.
+/* block_sizes.c - keeps the sizes of blocks by address, in a table that is written without a lock.
  *
  * A process may fork at any moment and its child uses the table, so it has no lock. An allocator gives an address out
  * to one thread at a time, and gets it back before it gives it out again. An entry thus has one owner, and threads
@@ -9,7 +9,7 @@
  * all new blocks go; those of smaller levels are found there until they are freed. Levels have 256 KiB to 256 MiB;
  * blocks beyond that are not known. Memory of a level is used only once it is touched.
  */
-#include "torch/host_blocks.h"
+#include "base/block_sizes.h"
 
 #include <errno.h>
 #include <stddef.h>
