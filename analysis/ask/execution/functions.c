@@ -68,7 +68,7 @@ static void on_event(void *context, const struct kineto_event *event)
 void functions_of_kineto(struct functions *f, const struct process *process)
 {
     struct again again = {.functions = f, .process = process};
-    struct kineto_sink sink = {&again, on_event, NULL};
+    struct kineto_sink sink = {.context = &again, .event = on_event};
     struct kineto_damage damage;
     struct notes notes = {0};
     const struct event_numbers *numbers = &process->numbers;
