@@ -16,17 +16,12 @@
 #include "base/tfi.h"
 #include "record/strings.h"
 #include "record/thread.h"
+#include "torch/cxx.h"
 #include "torch/values.h"
 
-/* A std::string. */
-struct text {
-    const char *bytes;
-    size_t length;
-};
-
 static struct {
-    const struct text *(*name)(const void *group);
-    const struct text *(*description)(const void *group);
+    const struct tfi_cxx_string *(*name)(const void *group);
+    const struct tfi_cxx_string *(*description)(const void *group);
     const char *class; /* the table of virtual functions */
     const char *(*info)(const void *kind);
     const void *const *info_kind; /* the kind of a collective's description */
@@ -40,11 +35,12 @@ static bool trusted; /* a group was read, so the layout fits */
 
 void tfi_torch_groups_init(void *library)
 {
-    torch.name =
-        (const struct text *(*)(const void *))tfi_dlsym(library, "_ZNK4c10d12ProcessGroup12getGroupNameB5cxx11Ev");
-    torch.description =
-        (const struct text *(*)(const void *))tfi_dlsym(library, "_ZNK4c10d12ProcessGroup12getGroupDescB5cxx11Ev");
-    torch.class = tfi_dlsym(library, "_ZTVN4c10d12ProcessGroupE");
+    static const struct tfi_torch_function functions[] = {
+        {"_ZNK4c10d12ProcessGroup12getGroupNameB5cxx11Ev", &torch.name},
+        {"_ZNK4c10d12ProcessGroup12getGroupDescB5cxx11Ev", &torch.description},
+        {"_ZTVN4c10d12ProcessGroupE", &torch.class},
+    };
+    tfi_torch_find(library, functions, TFI_COUNT(functions));
     torch.info =
         (const char *(*)(const void *))tfi_dlsym(library, "_ZN3c1020ThreadLocalDebugInfo3getENS_13DebugInfoKindE");
     torch.info_kind = tfi_dlsym(library, "_ZN3c1013DebugInfoKind16PARAM_COMMS_INFOE");
@@ -102,12 +98,12 @@ static const void *group_of(const struct value *object)
 
 /* Returns a name of the group as a string of the trace. libtorch throws if the group has no backend; the exception
  * passes through here to libtorch, which continues, so the thread's guard is clear meanwhile. */
-static uint32_t name_of(const struct text *(*function)(const void *group), const void *group)
+static uint32_t name_of(const struct tfi_cxx_string *(*function)(const void *group), const void *group)
 {
     if (!function) return 0;
     tfi_frame guard = tfi_self->guard;
     tfi_guard_clear(tfi_self);
-    const struct text *text = function(group);
+    const struct tfi_cxx_string *text = function(group);
     tfi_guard_put(tfi_self, guard);
     return text->length ? tfi_string(text->bytes, text->length) : 0;
 }
@@ -166,7 +162,7 @@ static const struct tfi_torch_collective nothing = {
 
 static uint32_t string_at(const char *info, size_t offset)
 {
-    const struct text *text = (const struct text *)(info + offset);
+    const struct tfi_cxx_string *text = (const struct tfi_cxx_string *)(info + offset);
     return text->length ? tfi_string(text->bytes, text->length) : 0;
 }
 

@@ -15,6 +15,7 @@
 #include "record/strings.h"
 #include "record/thread.h"
 #include "stage/wanted.h"
+#include "torch/cxx.h"
 #include "torch/values.h"
 
 #define WORDS 4000u      /* of a record, whose size has 16 bits */
@@ -22,13 +23,6 @@
 #define KEYWORDS 32u     /* named inputs of a function */
 #define SCHEMAS 1024u    /* a power of two */
 #define STREAM_BYTES 512 /* room for a std::ostringstream, which has 376 */
-
-/* A std::string. */
-struct text {
-    char *bytes;
-    size_t length;
-    char in_place[16];
-};
 
 struct tfi_torch_execution {
     uint64_t words[WORDS];
@@ -48,8 +42,7 @@ static struct {
     void *(*print)(void *stream, const void *schema);
     void (*stream_begin)(void *stream);
     void (*stream_end)(void *stream);
-    struct text *(*stream_text)(struct text *result, const void *stream);
-    void (*text_end)(struct text *text); /* std::string frees with the allocator that it took its bytes from */
+    struct tfi_cxx_string *(*stream_text)(struct tfi_cxx_string *result, const void *stream);
 } torch;
 
 void tfi_torch_execution_init(void *library)
@@ -61,7 +54,6 @@ void tfi_torch_execution_init(void *library)
         {"_ZNSt7__cxx1119basic_ostringstreamIcSt11char_traitsIcESaIcEEC1Ev", &torch.stream_begin},
         {"_ZNSt7__cxx1119basic_ostringstreamIcSt11char_traitsIcESaIcEED1Ev", &torch.stream_end},
         {"_ZNKSt7__cxx1119basic_ostringstreamIcSt11char_traitsIcESaIcEE3strEv", &torch.stream_text},
-        {"_ZNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEED1Ev", &torch.text_end},
     };
     tfi_torch_find(library, functions, TFI_COUNT(functions));
 }
@@ -114,7 +106,7 @@ static void add_tensor(struct tfi_torch_execution *e, const struct value *value)
 
 static uint64_t string_of(const struct value *value)
 {
-    const struct text *text = (const void *)((const char *)pointer(value, 0) + tfi_torch_at.string);
+    const struct tfi_cxx_string *text = (const void *)((const char *)pointer(value, 0) + tfi_torch_at.string);
     return tfi_string(text->bytes, text->length);
 }
 
@@ -177,11 +169,11 @@ static uint32_t add_values(struct tfi_torch_execution *e, struct values values, 
 /* Adds the named inputs: a std::unordered_map, whose nodes have the next one, a name, a value. */
 static void add_keywords(struct tfi_torch_execution *e, const void *function)
 {
-    enum { FIRST = 16, COUNT = 24, NAME = 8, VALUE = NAME + sizeof(struct text) };
+    enum { FIRST = 16, COUNT = 24, NAME = 8, VALUE = NAME + sizeof(struct tfi_cxx_string) };
     const char *map = (const char *)function + tfi_torch_at.keywords;
     const char *node = word(map, COUNT) ? pointer(map, FIRST) : NULL;
     for (uint32_t i = 0; node && i < KEYWORDS && tfi_config.record_values; i++, node = pointer(node, 0)) {
-        const struct text *name = (const void *)(node + NAME);
+        const struct tfi_cxx_string *name = (const void *)(node + NAME);
         uint64_t *to = room(e, 1);
         if (to) *to = TFI_VALUE_KEYWORD | (uint64_t)tfi_string(name->bytes, name->length) << 32;
         if (to) add_value(e, (const void *)(node + VALUE), 0);
@@ -213,7 +205,7 @@ static void add_number(struct tfi_torch_execution *e, const char *name, int64_t 
 
 static void add_text(struct tfi_torch_execution *e, const char *name, const char *info, size_t offset)
 {
-    const struct text *text = (const struct text *)(info + offset);
+    const struct tfi_cxx_string *text = (const struct tfi_cxx_string *)(info + offset);
     if (!text->length) return;
     add_name(e, name);
     add_word(e, TFI_VALUE_STRING, tfi_string(text->bytes, text->length));
@@ -260,12 +252,12 @@ static void add_description(struct tfi_torch_execution *e)
 
 static TFI_COLD uint32_t print_schema(struct tfi_torch_execution *e, const void *schema)
 {
-    struct text text;
+    struct tfi_cxx_string text;
     torch.stream_begin(e->stream);
     torch.print(e->stream, schema);
     torch.stream_text(&text, e->stream);
     uint32_t string = tfi_string(text.bytes, text.length);
-    torch.text_end(&text);
+    tfi_cxx_string_end(&text);
     torch.stream_end(e->stream);
     return string;
 }
@@ -274,8 +266,8 @@ static TFI_COLD uint32_t print_schema(struct tfi_torch_execution *e, const void 
 static uint32_t schema_of(struct tfi_torch_execution *e, const void *function)
 {
     const char *described = (const char *)function + tfi_torch_at.described;
-    bool prints = torch.print && torch.stream_begin && torch.stream_end && torch.stream_text && torch.text_end;
-    if (!prints || described[sizeof(struct text)] != 1) return 0;
+    bool prints = torch.print && torch.stream_begin && torch.stream_end && torch.stream_text;
+    if (!prints || described[sizeof(struct tfi_cxx_string)] != 1) return 0;
     const void *schema = pointer(described, 0);
     struct schema *place = &e->schema[((uintptr_t)schema >> 4 ^ (uintptr_t)schema >> 14) & (SCHEMAS - 1)];
     if (place->address != schema || !place->text)

@@ -11,18 +11,8 @@
 #include "base/raw_dlsym.h"
 #include "base/sys.h"
 #include "base/tfi.h"
+#include "torch/cxx.h"
 #include "torch/values.h"
-
-/* std::vector and std::string in libstdc++'s layout. */
-struct vector {
-    char *begin, *end, *limit;
-};
-
-struct string {
-    char *bytes;
-    size_t length;
-    char in_place[16];
-};
 
 /* std::unordered_map. */
 struct map {
@@ -32,14 +22,14 @@ struct map {
 
 static struct {
     size_t (*num_inputs)(const void *function);
-    struct vector *(*sizes)(struct vector *result, const void *function, bool flatten);
-    struct vector *(*types)(struct vector *result, const void *function);
-    struct string *(*values_text)(struct string *result, const struct vector *values);
-    void (*free)(void *memory);
+    struct tfi_cxx_vector *(*sizes)(struct tfi_cxx_vector *result, const void *function, bool flatten);
+    struct tfi_cxx_vector *(*types)(struct tfi_cxx_vector *result, const void *function);
+    struct tfi_cxx_string *(*values_text)(struct tfi_cxx_string *result, const struct tfi_cxx_vector *values);
     struct map *(*flops_inputs)(struct map *result, const void *function);
-    uint64_t (*flops)(const struct string *name, const struct map *inputs);
+    uint64_t (*flops)(const struct tfi_cxx_string *name, const struct map *inputs);
     void (*map_end)(struct map *map);
 } torch;
+static bool can_free;
 
 /* The destructor of a std::unordered_map<std::string, c10::IValue>. */
 #define MAP_END                                                                                                        \
@@ -62,7 +52,6 @@ static void find_functions(void *library)
         {"_ZN5torch8profiler4impl10inputSizesERKN2at14RecordFunctionEb", &torch.sizes},
         {"_ZN5torch8profiler4impl10inputTypesB5cxx11ERKN2at14RecordFunctionE", &torch.types},
         {"_ZN5torch8profiler4impl15ivalueListToStrB5cxx11ERKSt6vectorIN3c106IValueESaIS4_EE", &torch.values_text},
-        {"_ZdlPv", &torch.free},
         {"_ZN5torch8profiler4impl13saveExtraArgsB5cxx11ERKN2at14RecordFunctionE", &torch.flops_inputs},
         {"_ZN5torch8profiler4impl12computeFlopsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt13unordered_"
          "mapIS7_N3c106IValueESt4hashIS7_ESt8equal_toIS7_ESaISt4pairIS8_SC_EEE",
@@ -74,13 +63,14 @@ static void find_functions(void *library)
 
 bool tfi_torch_texts_init(void *library)
 {
+    can_free = tfi_cxx_init(library);
     find_functions(library);
     return tfi_torch_exported() && torch.values_text;
 }
 
 bool tfi_torch_exported(void)
 {
-    return torch.num_inputs && torch.sizes && torch.types && torch.free;
+    return torch.num_inputs && torch.sizes && torch.types && can_free;
 }
 
 /* ---- the texts ---- */
@@ -123,20 +113,13 @@ static void add_all_dims(struct tfi_text *text, struct values inputs, bool strid
     add_text(text, "]");
 }
 
-static void free_strings(struct vector *strings)
-{
-    for (struct string *s = (struct string *)strings->begin; s < (struct string *)strings->end; s++)
-        if (s->bytes != s->in_place) torch.free(s->bytes);
-    if (strings->begin) torch.free(strings->begin);
-}
-
 /* libtorch names the types of tensors. */
 static void add_types(struct tfi_text *text, const void *function, struct values inputs)
 {
-    struct vector names;
+    struct tfi_cxx_vector names;
     torch.types(&names, function);
-    const struct string *name = (const struct string *)names.begin;
-    size_t count = (size_t)((const struct string *)names.end - name);
+    const struct tfi_cxx_string *name = (const struct tfi_cxx_string *)names.begin;
+    size_t count = (size_t)((const struct tfi_cxx_string *)names.end - name);
     for (size_t i = 0; i < inputs.count; i++) {
         const struct value *value = &inputs.first[i];
         const char *type = "";
@@ -147,7 +130,7 @@ static void add_types(struct tfi_text *text, const void *function, struct values
         tfi_text_add(text, "%s\"%s\"", i ? ", " : "[", type);
     }
     add_text(text, "]");
-    free_strings(&names);
+    tfi_cxx_strings_end(&names);
 }
 
 /* libtorch makes the text of the scalars, from a copy of the values in which all others are None. The copy owns
@@ -155,16 +138,16 @@ static void add_types(struct tfi_text *text, const void *function, struct values
 static void add_concrete(struct tfi_text *text, struct values inputs)
 {
     struct value copy[TFI_TORCH_INPUTS];
-    struct string result;
+    struct tfi_cxx_string result;
     for (size_t i = 0; i < inputs.count; i++) {
         const struct value *value = &inputs.first[i];
         bool shown = is_scalar(value) || (!is_tensor_list(value) && is_scalar_list(value));
         copy[i] = shown ? *value : (struct value){.tag = tfi_torch_at.none};
     }
-    struct vector values = {(char *)copy, (char *)(copy + inputs.count), (char *)(copy + inputs.count)};
+    struct tfi_cxx_vector values = {(char *)copy, (char *)(copy + inputs.count), (char *)(copy + inputs.count)};
     torch.values_text(&result, &values);
     tfi_text_bytes(text, result.bytes, result.length);
-    if (result.bytes != result.in_place) torch.free(result.bytes);
+    tfi_cxx_string_end(&result);
 }
 
 /* ---- floating point operations ---- */
@@ -199,7 +182,7 @@ uint64_t tfi_torch_flops(const char *name, const void *function)
 {
     struct map map;
     struct values inputs = inputs_of(function);
-    struct string text = {.bytes = (char *)(uintptr_t)name, .length = strlen(name)};
+    struct tfi_cxx_string text = {.bytes = (char *)(uintptr_t)name, .length = strlen(name)};
     if (!torch.flops_inputs || !torch.flops || !torch.map_end || !is_countable(name, inputs)) return 0;
     torch.flops_inputs(&map, function);
     uint64_t flops = torch.flops(&text, &map);
@@ -211,31 +194,33 @@ uint64_t tfi_torch_flops(const char *name, const void *function)
 
 static void add_exported_shapes(struct tfi_text *text, const void *function)
 {
-    struct vector shapes;
+    struct tfi_cxx_vector shapes;
     torch.sizes(&shapes, function, false);
-    for (struct vector *shape = (struct vector *)shapes.begin; shape < (struct vector *)shapes.end; shape++) {
-        add_text(text, shape == (struct vector *)shapes.begin ? "[" : ", ");
+    for (struct tfi_cxx_vector *shape = (struct tfi_cxx_vector *)shapes.begin;
+         shape < (struct tfi_cxx_vector *)shapes.end; shape++) {
+        add_text(text, shape == (struct tfi_cxx_vector *)shapes.begin ? "[" : ", ");
         add_numbers(text, (const int64_t *)shape->begin, (uint32_t)((shape->end - shape->begin) / 8));
-        if (shape->begin) torch.free(shape->begin);
+        tfi_cxx_vector_end(shape);
     }
     add_text(text, "]");
-    if (shapes.begin) torch.free(shapes.begin);
+    tfi_cxx_vector_end(&shapes);
 }
 
 /* Scalars have one name in torch.profiler's traces; of a list this way only tells that it is one. */
 static void add_exported_types(struct tfi_text *text, const void *function)
 {
     static const char *const scalars[] = {"Int", "Double", "Bool", "ComplexDouble"};
-    struct vector types;
+    struct tfi_cxx_vector types;
     torch.types(&types, function);
-    for (struct string *type = (struct string *)types.begin; type < (struct string *)types.end; type++) {
+    for (struct tfi_cxx_string *type = (struct tfi_cxx_string *)types.begin; type < (struct tfi_cxx_string *)types.end;
+         type++) {
         const char *shown = type->bytes;
         for (size_t i = 0; i < TFI_COUNT(scalars); i++)
             if (strcmp(shown, scalars[i]) == 0) shown = "Scalar";
-        tfi_text_add(text, "%s\"%s\"", type == (struct string *)types.begin ? "[" : ", ", shown);
+        tfi_text_add(text, "%s\"%s\"", type == (struct tfi_cxx_string *)types.begin ? "[" : ", ", shown);
     }
     add_text(text, "]");
-    free_strings(&types);
+    tfi_cxx_strings_end(&types);
 }
 
 /* ---- functions for other files ---- */
