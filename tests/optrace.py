@@ -20,11 +20,11 @@ class OpTrace(Trace):
         return self.w.string(value if isinstance(value, str) else json.dumps(value))
 
     def op(self, name, start, end, thread=1, sequence=-1, forward=0, scope=FUNCTION, shapes=None, types=None,
-           concrete=None, strides=None, flops=0, frames=()):
+           concrete=None, strides=None, modules=None, flops=0, frames=()):
         self.later_on(thread, rec(
             'op', name=self.w.string(name), time=ticks(start), duration=ticks(end - start), sequence=sequence,
             shapes=self.text(shapes), types=self.text(types), concrete=self.text(concrete), strides=self.text(strides),
-            scope=scope, forward_thread=forward, flops=flops, stack=self.w.stack(*frames) if frames else 0))
+            modules=self.text(modules), scope=scope, forward_thread=forward, flops=flops, stack=self.w.stack(*frames) if frames else 0))
 
     def block(self, time, address, size, allocated, reserved=0, device=-1, thread=1, frames=(), allocator='c10'):
         self.later_on(thread, rec('memory', allocator=self.w.string(allocator), time=ticks(time), address=address,

@@ -67,6 +67,10 @@ static bool wants_operator(const struct export *x, size_t i)
 
 void put_inputs(struct export *x, const struct op_detail *inputs)
 {
+    if (inputs->modules != NAME_NONE) {
+        const struct name *modules = names_get(&x->chosen->model->names, inputs->modules);
+        emit_bytes_text(&x->e, "Module Hierarchy", modules->text, modules->length);
+    }
     if (x->asked->without & WITHOUT_SHAPES) return;
     put_json(x, "Concrete Inputs", inputs->concrete);
     put_json(x, "Input type", inputs->types);

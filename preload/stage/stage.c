@@ -225,7 +225,7 @@ static void write_begin(struct tfi_thread *t, const struct tfi_range *range, con
     rec->types = range->types;
     rec->concrete = range->concrete;
     rec->strides = range->strides;
-    rec->reserved = 0;
+    rec->modules = range->modules;
     tfi_commit(t, sizeof *rec);
 }
 

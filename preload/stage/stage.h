@@ -27,6 +27,7 @@ struct tfi_range {
     uint32_t payload_type;
     uint64_t payload;
     uint32_t shapes, types, concrete, strides; /* of its inputs; 0 if it has none */
+    uint32_t modules;                          /* of TorchScript, around it; 0: none */
 };
 
 /* Opens a nested range; returns how many ranges of its domain were open in this thread before. */

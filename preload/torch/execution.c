@@ -313,7 +313,8 @@ bool tfi_torch_execution_begin(struct tfi_thread *t, struct tfi_torch_execution 
     return true;
 }
 
-void tfi_torch_execution_end(struct tfi_thread *t, struct tfi_torch_execution **state, const void *function)
+void tfi_torch_execution_end(struct tfi_thread *t, struct tfi_torch_execution **state, const void *function,
+                             uint32_t modules)
 {
     struct tfi_torch_execution *e = state ? state_of(t, state) : NULL;
     uint32_t flags = e ? add_values(e, outputs_of(function), torch.outputs(function)) : TFI_EXECUTION_CUT;
@@ -325,7 +326,7 @@ void tfi_torch_execution_end(struct tfi_thread *t, struct tfi_torch_execution **
     rec->time = tfi_ticks();
     rec->handle = word(function, tfi_torch_at.handle);
     rec->flags = flags;
-    rec->reserved = 0;
+    rec->modules = modules;
     if (bytes) memcpy(rec->outputs, e->words, bytes);
     tfi_commit(t, size);
 }

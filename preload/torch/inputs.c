@@ -54,12 +54,23 @@ static void shift(void)
 #endif
 }
 
-bool tfi_torch_inputs_init(void *library, uint32_t version)
+/* Returns 2015 for "2.15.0+cu132". */
+static uint32_t version_number(const char *version)
 {
+    uint32_t major = 0, minor = 0;
+    for (; *version >= '0' && *version <= '9'; version++) major = major * 10 + (uint32_t)(*version - '0');
+    if (*version == '.') version++;
+    for (; *version >= '0' && *version <= '9'; version++) minor = minor * 10 + (uint32_t)(*version - '0');
+    return major * 1000 + minor;
+}
+
+bool tfi_torch_inputs_init(void *library, const char *version)
+{
+    uint32_t number = version_number(version);
     bool whole = tfi_torch_texts_init(library);
     tfi_torch_undefined = tfi_dlsym(library, "_ZN3c1019UndefinedTensorImpl10_singletonE");
     for (size_t i = 0; i < TFI_COUNT(known) && whole && tfi_torch_undefined; i++) {
-        if (version < known[i].first || version > known[i].last) continue;
+        if (number < known[i].first || number > known[i].last) continue;
         tfi_torch_at = known[i].layout;
         shift();
         return true;
@@ -168,6 +179,14 @@ static struct key key_of(struct values inputs, uint32_t name)
 
 /* ---- functions for other files ---- */
 
+/* Returns a text as a string of the trace; 0 if it is empty, or too long for its room. */
+static uint32_t number_of(const struct tfi_text *text)
+{
+    if (!text->used || text->full) return 0;
+    if (tfi_self->gen != __atomic_load_n(&tfi_process->gen, __ATOMIC_SEQ_CST)) return 0; /* ended meanwhile */
+    return tfi_string(text->data, text->used);
+}
+
 /* Returns one of the texts as a string of the trace; a text that is too long is left out. libtorch's function
  * throws for the sizes of a nested tensor. The exception passes through here to libtorch, which continues, so the
  * thread's guard is clear meanwhile. */
@@ -178,8 +197,7 @@ static uint32_t string_of(struct tfi_torch_cache *cache, enum tfi_torch_how how,
     if (how == TFI_TORCH_EXPORTED) tfi_guard_clear(tfi_self);
     tfi_torch_text(&text, how, function, what);
     if (how == TFI_TORCH_EXPORTED) tfi_guard_put(tfi_self, guard);
-    if (tfi_self->gen != __atomic_load_n(&tfi_process->gen, __ATOMIC_SEQ_CST)) return 0; /* ended meanwhile */
-    return text.full || !text.used ? 0 : tfi_string(text.data, text.used);
+    return number_of(&text);
 }
 
 static TFI_COLD void describe(struct tfi_torch_cache *cache, enum tfi_torch_how how, const void *function,
@@ -209,6 +227,16 @@ void tfi_torch_inputs(struct tfi_torch_cache *cache, enum tfi_torch_how how, con
     }
     describe(cache, how, function, text, inputs);
     set[cache->turn++ % WAYS] = (struct entry){key.a, key.b, *inputs};
+}
+
+uint32_t tfi_torch_modules(struct tfi_torch_cache *cache)
+{
+    struct tfi_text text = {cache->text, sizeof cache->text, 0, 0};
+    tfi_frame guard = tfi_self->guard;
+    tfi_guard_clear(tfi_self); /* an exception of libtorch's passes through here, as above */
+    tfi_torch_hierarchy(&text);
+    tfi_guard_put(tfi_self, guard);
+    return number_of(&text);
 }
 
 /* ---- storages of tensors ---- */

@@ -62,6 +62,7 @@ struct op {
     uint32_t gen;
     uint32_t forward; /* serial of the thread of the forward operator */
     uint32_t stack;
+    uint32_t modules; /* string of the modules of TorchScript around it; 0: none */
     uint16_t scope;
     bool evaluates; /* autograd's frame round a backward operator */
     bool unwritten; /* it began while nothing was recorded: only its name is kept while it is open */
@@ -222,7 +223,9 @@ static void describe_range(const struct op *op, const void *function, const char
 {
     struct tfi_torch_inputs inputs = {0};
     if (how == TFI_TORCH_DIRECT && tfi_torch_async(function)) range->flags |= TFI_RANGE_ASYNC;
-    if (how != TFI_TORCH_DIRECT || !tfi_config.record_shapes || !tfi_recording(TFI_ACTIVITY_OPS)) return;
+    if (!tfi_config.record_shapes || !tfi_recording(TFI_ACTIVITY_OPS)) return;
+    range->modules = tfi_torch_modules(op->owner->cache);
+    if (how != TFI_TORCH_DIRECT) return;
     tfi_torch_inputs(op->owner->cache, how, function, range->name, name, &inputs);
     range->shapes = inputs.shapes;
     range->types = inputs.types;
@@ -239,7 +242,8 @@ static inline bool wants_tensors(void)
 static void end_execution(struct tfi_thread *t, const struct op *op, const void *function)
 {
     struct tfi_torch_thread *own = t->torch;
-    if (op->is_executed) tfi_torch_execution_end(t, own && own->serial == t->serial ? &own->execution : NULL, function);
+    struct tfi_torch_execution **own_state = own && own->serial == t->serial ? &own->execution : NULL;
+    if (op->is_executed) tfi_torch_execution_end(t, own_state, function, op->modules);
 }
 
 static void *start_range(void **object, const void *function)
@@ -256,6 +260,7 @@ static void *start_range(void **object, const void *function)
         const char *name = torch.name(function);
         struct tfi_range range = {.name = tfi_string(name, strlen(name)), .flags = TFI_RANGE_STAGE | TFI_RANGE_TORCH};
         describe_range(op, function, name, &range);
+        op->modules = range.modules;
         op->is_collective = how == TFI_TORCH_DIRECT && tfi_torch_is_work(name) && tfi_recording(TFI_ACTIVITY_OPS);
         if (op->is_collective) {
             tfi_torch_work(function, &op->collective);
@@ -352,9 +357,12 @@ static void fill(struct op *op, const void *function, uint16_t scope)
         op->sequence = tfi_torch_sequence(function);
         if (forward) op->forward = __atomic_load_n(&serials[forward % MAX_LOGICAL], __ATOMIC_RELAXED);
     }
-    if (tfi_recording(TFI_RECORDING_SHAPES))
+    op->inputs = (struct tfi_torch_inputs){0};
+    op->modules = 0;
+    if (tfi_recording(TFI_RECORDING_SHAPES)) {
         tfi_torch_inputs(op->owner->cache, how, function, op->name, text, &op->inputs);
-    else op->inputs = (struct tfi_torch_inputs){0};
+        if (scope != TFI_SCOPE_BACKWARD) op->modules = tfi_torch_modules(op->owner->cache);
+    }
     if (scope == TFI_SCOPE_BACKWARD) link_frame(op);
     op->owner->last = op;
 }
@@ -440,7 +448,7 @@ static void write_op(struct tfi_thread *t, const struct op *op, uint64_t now)
     rec->stack = op->stack;
     rec->flops = op->inputs.flops;
     rec->strides = op->inputs.strides;
-    rec->reserved = 0;
+    rec->modules = op->modules;
     tfi_commit(t, sizeof *rec);
 }
 
@@ -506,15 +514,6 @@ static void add_callbacks(void)
     add_callback(((1u << SCOPES) - 1) & ~common, start_other);
 }
 
-static uint32_t version_number(const char *version)
-{
-    uint32_t major = 0, minor = 0;
-    for (; *version >= '0' && *version <= '9'; version++) major = major * 10 + (uint32_t)(*version - '0');
-    if (*version == '.') version++;
-    for (; *version >= '0' && *version <= '9'; version++) minor = minor * 10 + (uint32_t)(*version - '0');
-    return major * 1000 + minor;
-}
-
 #ifdef TFI_TEST_HOOKS
 /* Simulates a RecordFunction of an unknown layout. */
 static const char *other_name(const void *function)
@@ -545,8 +544,9 @@ const char *tfi_torch_attach(const char *version)
     if (getenv("TORCH_VERSION")) version = getenv("TORCH_VERSION");
     if (getenv("TORCH_CALLBACK")) torch.name = other_name;
 #endif
-    direct = tfi_torch_inputs_init(library, version_number(version));
+    direct = tfi_torch_inputs_init(library, version);
     tfi_torch_groups_init(library);
+    tfi_torch_hierarchy_init(library);
     tfi_torch_execution_init(library);
     tfi_torch_streams_init();
     state = OFF;

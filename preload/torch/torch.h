@@ -92,7 +92,7 @@ void tfi_torch_restart(void);
 struct tfi_torch_cache;
 
 /* Finds libtorch's functions in an open library and the layout of a version; false if there is no layout. */
-bool tfi_torch_inputs_init(void *library, uint32_t version);
+bool tfi_torch_inputs_init(void *library, const char *version);
 
 /* Makes the cache of one thread; NULL if there is no memory. */
 struct tfi_torch_cache *tfi_torch_cache_new(void);
@@ -101,6 +101,9 @@ struct tfi_torch_cache *tfi_torch_cache_new(void);
  * tfi_enter(). */
 void tfi_torch_inputs(struct tfi_torch_cache *cache, enum tfi_torch_how how, const void *function, uint32_t name,
                       const char *text, struct tfi_torch_inputs *inputs);
+
+/* Returns the modules of TorchScript that the calling thread is in, as a string of the trace; 0 if it is in none. */
+uint32_t tfi_torch_modules(struct tfi_torch_cache *cache);
 
 /* The RecordFunction's sequence number (-1 if none) and the logical thread of its forward operator (0 if none). */
 int64_t tfi_torch_sequence(const void *function);
@@ -115,6 +118,14 @@ bool tfi_torch_async(const void *function);
  * and bytes, as many as there is room for. Returns the number of values written. */
 uint32_t tfi_torch_storages(const void *function, bool outputs, uint64_t *blocks, uint32_t room);
 
+/* ---- hierarchy.c ---- */
+
+/* Finds libtorch's function in an open library, after tfi_torch_inputs_init(), and tries it. */
+void tfi_torch_hierarchy_init(void *library);
+
+/* Appends the modules of TorchScript that the calling thread is in; nothing if it is in none. */
+void tfi_torch_hierarchy(struct tfi_text *text);
+
 /* ---- execution.c ---- */
 
 struct tfi_torch_execution;
@@ -126,11 +137,13 @@ void tfi_torch_execution_init(void *library);
 bool tfi_torch_executes(void);
 
 /* Write one record of a RecordFunction's start, with its inputs, and one of its end, with its outputs. `state` is the
- * calling thread's, made at the first use; `name` is the string of the function's name, `text` the name. Only by the direct way, inside
- * tfi_enter() or with the guard set. The first one returns false if nothing was written. */
+ * calling thread's, made at the first use; `name` is the string of the function's name, `text` the name, `modules` the
+ * string of the modules of TorchScript around it. Only by the direct way, inside tfi_enter() or with the guard set. The
+ * first one returns false if nothing was written. */
 bool tfi_torch_execution_begin(struct tfi_thread *t, struct tfi_torch_execution **state, const void *function,
                                uint32_t name, const char *text, uint16_t scope);
-void tfi_torch_execution_end(struct tfi_thread *t, struct tfi_torch_execution **state, const void *function);
+void tfi_torch_execution_end(struct tfi_thread *t, struct tfi_torch_execution **state, const void *function,
+                             uint32_t modules);
 
 /* Records the memory of an operator's tensors: role 1 inputs, 2 outputs. */
 void tfi_torch_write_tensors(struct tfi_thread *t, uint32_t name, uint64_t start, const void *function, uint32_t role);

@@ -59,12 +59,14 @@ static void take_ends(struct executions *e, struct decoder *d, struct group *gro
                    *handle = group_own(d, group, COL_function_end_handle);
     const uint64_t *schema = group_own(d, group, COL_function_end_schema),
                    *flags = group_own(d, group, COL_function_end_flags);
+    const uint64_t *modules = group_own(d, group, COL_function_end_modules); /* an older trace has none */
     const uint64_t *word = group_list(d, group, group->kind->own[COL_function_end_outputs], &first);
     bool is_whole = time && handle && schema && flags && word;
     for (uint32_t i = 0; i < group->count && is_whole && !group->damaged; i++) {
         struct function_edge *edge = add(e, serial, time[i], handle[i]);
         edge->is_end = true;
         edge->string = (uint32_t)schema[i];
+        edge->modules = modules ? (uint32_t)modules[i] : 0;
         edge->flags = (uint32_t)flags[i];
         add_words(e, edge, word + first[i], first[i + 1] - first[i]);
     }

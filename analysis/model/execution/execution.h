@@ -12,10 +12,11 @@ struct function_edge {
     size_t place, first; /* place: in file order; first: the first word of its values in executions.word */
     uint32_t string, count, thread, forward, scope, flags; /* thread, forward: numbers of libtorch */
     uint32_t serial;                                       /* of the thread, as in the model */
+    uint32_t modules; /* of an end: the number of a string, 0 if it ran outside TorchScript */
     bool is_end;
 };
 
-/* Sorted by time; those of one moment are in file order. Of an end only time, handle, values and schema are set. */
+/* Sorted by time; those of one moment are in file order. Of an end only time, handle, values, schema and modules are set. */
 struct executions {
     struct function_edge *edge;
     size_t edges, capacity;

@@ -199,7 +199,8 @@ static void keep_range(struct kineto_load *load, const struct kineto_event *even
         struct op_detail detail = {0};
         take_op_detail(event, load->info.with_flops, name_of, load, &detail);
         if (event->has & HAS_EXTERNAL) map_put(&load->process->range_of_id, event->external, (uint32_t)at);
-        if (detail.shapes != NAME_NONE || detail.stack != NAME_NONE) range_inputs_add(load->process, at, &detail);
+        if (detail.shapes != NAME_NONE || detail.modules != NAME_NONE || detail.stack != NAME_NONE)
+            range_inputs_add(load->process, at, &detail);
     }
 }
 

@@ -34,6 +34,15 @@ static uint32_t stack_of(struct slice value, uint32_t (*name)(void *, struct sli
     return stack;
 }
 
+/* Returns the name of a JSON string without its escapes; NAME_NONE if it is empty. */
+static uint32_t text_name(struct slice value, uint32_t (*name)(void *, struct slice), void *context)
+{
+    char *text = json_text(value);
+    uint32_t number = text && *text ? name(context, (struct slice){text, strlen(text)}) : NAME_NONE;
+    free(text);
+    return number;
+}
+
 /* Recognises autograd's frame around a backward operator: it carries that operator's numbers but is none itself. */
 static bool is_frame(struct slice name)
 {
@@ -65,6 +74,8 @@ void take_op_detail(const struct kineto_event *event, bool with_flops, uint32_t 
             detail->flops = number > 0 ? (uint64_t)number : 0;
         } else if (is(key, "native") && slice_is(value, "true")) {
             detail->scope = TFI_SCOPE_NATIVE;
+        } else if (is(key, "Module Hierarchy")) {
+            detail->modules = text_name(value, name, context);
         } else if (is(key, "Call stack")) {
             detail->stack = stack_of(value, name, context);
         }

@@ -82,7 +82,7 @@ static void leave_operators(struct load *load)
 /* ---- operators ---- */
 
 struct op_columns {
-    const uint64_t *shapes, *types, *concrete, *strides, *stack, *flops;
+    const uint64_t *shapes, *types, *concrete, *strides, *modules, *stack, *flops;
 };
 
 static void detail_op(struct load *load, struct op_detail *detail, const struct op_columns *from, uint32_t i)
@@ -91,6 +91,7 @@ static void detail_op(struct load *load, struct op_detail *detail, const struct 
     detail->types = load_name(load, from->types[i]);
     detail->concrete = load_name(load, from->concrete[i]);
     detail->strides = load_name(load, from->strides[i]);
+    detail->modules = load_name(load, from->modules[i]);
     detail->stack = load_stack(load, from->stack[i]);
     detail->flops = from->flops[i];
 }
@@ -121,7 +122,8 @@ void load_operators(struct load *load)
     const struct op_columns more = {
         details ? load_column(load, COL_op_shapes) : NULL,   details ? load_column(load, COL_op_types) : NULL,
         details ? load_column(load, COL_op_concrete) : NULL, details ? load_column(load, COL_op_strides) : NULL,
-        details ? load_column(load, COL_op_stack) : NULL,    details ? load_column(load, COL_op_flops) : NULL};
+        details ? load_column(load, COL_op_modules) : NULL,  details ? load_column(load, COL_op_stack) : NULL,
+        details ? load_column(load, COL_op_flops) : NULL};
     spans_reserve(s, load->group->count);
     for (uint32_t i = 0; i < load_rows(load); i++) {
         size_t at = s->table.count++;
@@ -147,13 +149,15 @@ void load_range_inputs(struct load *load, const uint64_t *id)
                    *types = load_column(load, COL_range_begin_types);
     const uint64_t *concrete = load_column(load, COL_range_begin_concrete),
                    *strides = load_column(load, COL_range_begin_strides);
+    const uint64_t *modules = load_column(load, COL_range_begin_modules);
     for (uint32_t i = 0; i < load_rows(load); i++) {
-        if (shapes[i]) {
+        if (shapes[i] || modules[i]) {
             struct op_detail inputs = {.sequence = -1,
                                        .shapes = load_name(load, shapes[i]),
                                        .types = load_name(load, types[i]),
                                        .concrete = load_name(load, concrete[i]),
-                                       .strides = load_name(load, strides[i])};
+                                       .strides = load_name(load, strides[i]),
+                                       .modules = load_name(load, modules[i])};
             range_inputs_add(load->process, id[i], &inputs);
         }
     }

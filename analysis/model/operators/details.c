@@ -11,7 +11,7 @@ static const struct op_detail none = {.sequence = -1};
 static bool is_none(const struct op_detail *d)
 {
     bool has_text = d->shapes != NAME_NONE || d->types != NAME_NONE || d->concrete != NAME_NONE ||
-                    d->strides != NAME_NONE || d->stack != NAME_NONE;
+                    d->strides != NAME_NONE || d->modules != NAME_NONE || d->stack != NAME_NONE;
     return !has_text && d->sequence == -1 && !d->flops && !d->forward_thread && !d->scope;
 }
 

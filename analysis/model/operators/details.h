@@ -7,12 +7,13 @@
 
 #include "base/sets/bits.h"
 
-/* Details of an operator beside its times. The texts are JSON, as Kineto writes them; NAME_NONE: none. */
+/* Details of an operator beside its times. The texts are JSON, as Kineto writes them, except for modules,
+ * which are plain text; NAME_NONE: none. */
 struct op_detail {
     int64_t sequence;        /* -1: none */
     uint64_t flops;          /* 0: not known */
     uint32_t forward_thread; /* serial of the forward operator's thread; 0: not a backward operator */
-    uint32_t shapes, types, concrete, strides;
+    uint32_t shapes, types, concrete, strides, modules;
     uint32_t stack; /* model/frames.h */
     uint32_t scope; /* enum tfi_scope */
 };

@@ -345,6 +345,7 @@ static void put_node(struct et *et, uint32_t parent, uint32_t forward_parent, ui
                      const struct function_edge *begin, const struct function_edge *end)
 {
     const struct string *schema = end ? strings_get(&et->trace->strings, end->string) : NULL;
+    const struct string *modules = end ? strings_get(&et->trace->strings, end->modules) : NULL;
     out_format(et->out, ",\"ctrl_deps\":%u", parent);
     put_values(et, "inputs", begin);
     put_values(et, "outputs", end);
@@ -359,6 +360,7 @@ static void put_node(struct et *et, uint32_t parent, uint32_t forward_parent, ui
     put_kernel(et, begin);
     put_text(et, "tensor_range", "", 0);
     if (is_described(et, begin)) put_collective(et, begin);
+    if (modules && modules->length) put_text(et, "module_hierarchy", modules->text, modules->length);
     out_puts(et->out, "]}");
 }
 

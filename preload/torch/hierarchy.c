@@ -1,0 +1,70 @@
+/* hierarchy.c - names the modules of TorchScript around an operator, as torch.profiler(with_modules=True) does.
+ *
+ * libtorch's function walks the frames of TorchScript's interpreter in the calling thread, and returns a name for each.
+ * Outside the interpreter it looks at one variable of the thread and returns nothing. torch.profiler puts a point
+ * behind each name, also behind the last one.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fmt.h"
+#include "base/tfi.h"
+#include "torch/cxx.h"
+#include "torch/torch.h"
+
+static struct tfi_cxx_vector *(*current)(struct tfi_cxx_vector *names);
+
+#ifdef TFI_TEST_HOOKS
+/* Simulates a release whose function returns a larger object. */
+static struct tfi_cxx_vector *larger(struct tfi_cxx_vector *names)
+{
+    memset(names, 0, sizeof *names + sizeof(void *));
+    return names;
+}
+#endif
+
+/* Calls the function outside the interpreter, with more room than it needs. An empty std::vector is three zeros. A
+ * function that writes anything else returns another object in this release, and is not used. */
+static bool returns_vector(void)
+{
+    enum { WORDS = 64, OWN = sizeof(struct tfi_cxx_vector) / sizeof(uint64_t) };
+    union {
+        uint64_t word[WORDS];
+        struct tfi_cxx_vector names;
+    } room;
+    memset(&room, 0xa5, sizeof room);
+    if (current(&room.names) != &room.names) return false;
+    for (unsigned i = 0; i < WORDS; i++)
+        if (room.word[i] != (i < OWN ? 0 : 0xa5a5a5a5a5a5a5a5u)) return false;
+    return true;
+}
+
+void tfi_torch_hierarchy_init(void *library)
+{
+    static const struct tfi_torch_function function = {"_ZN5torch3jit22currentModuleHierarchyB5cxx11Ev", &current};
+    tfi_torch_find(library, &function, 1);
+#ifdef TFI_TEST_HOOKS
+    const char *release = getenv("TORCH_HIERARCHY");
+    if (release) current = strcmp(release, "other") == 0 ? larger : NULL;
+#endif
+    if (!current || !tfi_cxx_init(library) || !returns_vector()) current = NULL;
+}
+
+static TFI_COLD void add_names(struct tfi_text *text, const struct tfi_cxx_vector *names)
+{
+    const struct tfi_cxx_string *name = (const void *)names->begin;
+    size_t count = (size_t)(names->end - names->begin) / sizeof *name;
+    for (size_t i = 0; i < count; i++) {
+        tfi_text_bytes(text, name[i].bytes, name[i].length);
+        tfi_text_bytes(text, ".", 1);
+    }
+    tfi_cxx_strings_end(names);
+}
+
+void tfi_torch_hierarchy(struct tfi_text *text)
+{
+    struct tfi_cxx_vector names;
+    if (!current) return;
+    current(&names);
+    if (TFI_UNLIKELY(names.begin != NULL)) add_names(text, &names);
+}
