@@ -189,7 +189,7 @@ static bool set_seconds(const char *value, double *seconds)
  * the depth. No interpreter goes deeper by default. */
 #define MOST_FRAMES 1000
 
-/* "name,shapes,stack=5" */
+/* "name,shapes,modules,stack=5" */
 static bool parse_groups(const char *value, struct group_ops *groups)
 {
     char *copy = string_format("%s", value), *rest = copy, *part;
@@ -197,10 +197,11 @@ static bool parse_groups(const char *value, struct group_ops *groups)
     *groups = (struct group_ops){0};
     while (good && (part = strsep(&rest, ",")) != NULL) {
         bool by_stack = strncmp(part, "stack=", 6) == 0;
-        good = strcmp(part, "name") == 0 || strcmp(part, "shapes") == 0 ||
+        good = strcmp(part, "name") == 0 || strcmp(part, "shapes") == 0 || strcmp(part, "modules") == 0 ||
                (by_stack && tfi_whole_number(part + 6, 0, UINT64_MAX, &groups->stack) && groups->stack > 0 &&
                 groups->stack <= MOST_FRAMES);
         groups->shapes |= strcmp(part, "shapes") == 0;
+        groups->modules |= strcmp(part, "modules") == 0;
     }
     free(copy);
     return good;

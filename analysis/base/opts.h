@@ -37,7 +37,7 @@ enum stack_layout { STACKS_COLLAPSED, STACKS_SPEEDSCOPE };
 
 /* Grouping of `ops`: always by name, and by these. */
 struct group_ops {
-    bool shapes;
+    bool shapes, modules;
     uint64_t stack; /* number of frames; 0: do not group by stack */
 };
 

@@ -89,6 +89,7 @@ static void emit_op(struct session *session, const struct op_rows *rows, const s
 {
     struct emit *e = &session->emit;
     const struct name *name = names_get(&session->model.names, row->name);
+    const struct name *modules = names_get(&session->model.names, row->modules);
     emit_row(e);
     emit_bytes_text(e, "name", name->text, name->length);
     if (session->options.group_ops.shapes) emit_text(e, "shapes", model_name(&session->model, row->shapes));
@@ -106,6 +107,8 @@ static void emit_op(struct session *session, const struct op_rows *rows, const s
     emit_count(e, "calls", row->calls);
     if (row->flops) emit_count(e, "flops", row->flops);
     else emit_null(e, "flops");
+    if (row->modules != NAME_NONE) emit_bytes_text(e, "modules", modules->text, modules->length);
+    else emit_null(e, "modules");
     emit_row_end(e);
 }
 

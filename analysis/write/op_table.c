@@ -1,7 +1,8 @@
 /* op_table.c - prints operators as torch.autograd.profiler_util._build_table does (torch 2.15).
  *
- * Widths count characters, not bytes. Only names, shapes and source locations are cut if they are too wide. Shares
- * refer to the sum over all rows, including those not printed.
+ * Widths count characters, not bytes. Only names, shapes, modules and source locations are cut if they are too wide.
+ * torch has no column of modules; it is there if rows are grouped by them. Shares refer to the sum over all rows,
+ * including those not printed.
  */
 #include "write/op_table.h"
 
@@ -10,7 +11,7 @@
 
 #include "model/frames.h"
 
-enum { WIDTH = 12, NAME_MOST = 55, SHAPES_MOST = 80, SOURCE_MOST = 75, GAP = 2, COLUMNS_MOST = 1 + 5 + 4 + 4 + 1 + 3 };
+enum { WIDTH = 12, NAME_MOST = 55, SHAPES_MOST = 80, SOURCE_MOST = 75, GAP = 2, COLUMNS_MOST = 1 + 5 + 4 + 4 + 1 + 4 };
 
 struct op_column {
     const char *head;
@@ -24,7 +25,7 @@ struct table_text {
     struct out *out;
     struct op_column column[COLUMNS_MOST];
     size_t columns, source_width;
-    bool has_device, has_device_memory, has_shapes, has_source;
+    bool has_device, has_device_memory, has_shapes, has_modules, has_source;
     double own_us, own_device_us; /* sums of all rows, as torch adds them up */
     double flops_scale;           /* 0: no column */
 };
@@ -146,6 +147,7 @@ static void measure(struct table_text *t)
         t->has_device |= row->us.own_device > 0;
         t->has_device_memory |= row->own.device_bytes > 0;
         t->has_shapes |= row->shapes != NAME_NONE && strcmp(names_get(t->names, row->shapes)->text, "[]") != 0;
+        t->has_modules |= row->modules != NAME_NONE;
         least = row->flops && (!least || row->flops < least) ? row->flops : least;
     }
     t->flops_scale = least ? pow(10, -3 * floor(MIN(log10((double)least) / 3, 5))) : 0;
@@ -173,6 +175,10 @@ static void choose_columns(struct table_text *t)
     }
     add_column(t, "# of Calls", WIDTH);
     if (t->has_shapes) add_column(t, "Input Shapes", longest(t, &rows->row->shapes, SHAPES_MOST));
+    if (t->has_modules) {
+        add_column(t, "Module Hierarchy", longest(t, &rows->row->modules, SHAPES_MOST));
+        t->column[t->columns - 1].left = true;
+    }
     if (t->has_source) {
         t->source_width = MIN(frame + 4, SOURCE_MOST);
         add_column(t, "Source Location", t->source_width);
@@ -235,10 +241,10 @@ static void put_bytes(struct line *line, const struct op_row *row)
     }
 }
 
-/* Writes a frame. A long one is cut at the front, as the end of a path is more useful. */
-static void put_frame(struct line *line, const char *frame, size_t length)
+/* Writes a frame, or modules. A long text is cut at the front, as the end of a path is more useful. */
+static void put_path(struct line *line, const char *frame, size_t length, size_t width)
 {
-    size_t width = line->table->source_width, has = characters(frame, length);
+    size_t has = characters(frame, length);
     struct text text = {0};
     if (has > width) {
         size_t skip = characters_bytes(frame, length, has - width + (width > 3 ? 3 : 0));
@@ -264,6 +270,10 @@ static void put_row(struct table_text *t, const struct op_row *row)
         const struct name *shapes = names_get(t->names, row->shapes);
         put_cell(&line, shapes->text, characters_bytes(shapes->text, shapes->length, t->column[line.column].width));
     }
+    if (t->has_modules) {
+        const struct name *modules = names_get(t->names, row->modules);
+        put_path(&line, modules->text, modules->length, t->column[line.column].width);
+    }
     size_t length = strcspn(at, "\n");
     if (t->flops_scale > 0 &&
         row->flops) { /* before the stack although its head comes after the stack's head, as in torch */
@@ -272,12 +282,12 @@ static void put_row(struct table_text *t, const struct op_row *row)
     } else if (t->flops_scale > 0) {
         put_cell(&line, "--", 2);
     }
-    if (t->has_source) put_frame(&line, at, length);
+    if (t->has_source) put_path(&line, at, length, t->source_width);
     put_line_end(&line);
     for (at += length; *at; at += length) { /* torch puts the other frames into the last column, whatever it is */
         length = strcspn(++at, "\n");
         while (line.column + 1 < t->columns) put_cell(&line, "", 0);
-        put_frame(&line, at, length);
+        put_path(&line, at, length, t->source_width);
         put_line_end(&line);
     }
     if (t->has_source) put_line_end(&line);

@@ -5,7 +5,7 @@
 #include "ask/ops/rows.h"
 
 struct addition {
-    uint32_t name, shapes, stack;
+    uint32_t name, shapes, modules, stack;
     bool on_device, is_annotation, is_call, is_async;
     int64_t start, end;
     uint32_t order;

@@ -151,7 +151,7 @@ static void take_event(struct holding *a, uint32_t entry, const struct op_event 
     uint32_t new;
     struct addition *addition = running_new(&a->running, &new); /* field by field: it is large */
     addition->name = op_event_name(&a->events, event);
-    addition->shapes = addition->stack = NAME_NONE;
+    addition->shapes = addition->modules = addition->stack = NAME_NONE;
     addition->on_device = false;
     addition->is_annotation = is_stage;
     addition->is_call = !(is_stage && p->ranges.flags[event->place] & RANGE_CONTINUED);
@@ -160,10 +160,9 @@ static void take_event(struct holding *a, uint32_t entry, const struct op_event 
     addition->end = event->end;
     addition->order = event->order;
     addition->flops = detail ? detail->flops : 0;
-    if (wanted && group->shapes) {
-        const struct op_detail *given = is_stage ? range_inputs(p, event->place) : detail;
-        addition->shapes = op_flat_shapes(a->rows, given ? given->shapes : NAME_NONE);
-    }
+    const struct op_detail *given = is_stage ? range_inputs(p, event->place) : detail;
+    if (wanted && group->shapes) addition->shapes = op_flat_shapes(a->rows, given ? given->shapes : NAME_NONE);
+    if (wanted && group->modules && given) addition->modules = given->modules;
     if (wanted && group->stack) addition->stack = op_first_frames(a->rows, op_stack_of(&a->stacks, entry));
     bool has_work = bits_have(&a->launched, entry);
     running_begin(&a->running, new, event->thread, wanted, has_work ? &a->work[map_get(&a->work_of, entry)] : NULL);

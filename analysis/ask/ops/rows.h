@@ -1,4 +1,4 @@
-/* rows.h - sums host events and device work by name, and on request by shapes and stack: torch's key_averages.
+/* rows.h - sums host events and device work by name, and on request by shapes, modules and stack: torch's key_averages.
  *
  * Device work has its own rows, by its name, with host times of 0. An operator's row includes only the time of that
  * work. Memory allocated outside all events is the row [memory]. Rows are in the order of their first event.
@@ -21,7 +21,7 @@ struct op_us {
 };
 
 struct op_row {
-    uint32_t name, shapes, stack; /* NAME_NONE: not a key, or the event has none */
+    uint32_t name, shapes, modules, stack; /* NAME_NONE: not a key, or the event has none */
     bool on_device, is_annotation;
     bool is_async;  /* its first event is asynchronous */
     size_t process; /* process of its first event; `start`, `end` and `order` are that event's too */
@@ -37,10 +37,10 @@ struct op_rows {
     const struct selection *chosen;
     struct op_row *row;
     size_t count, capacity;
-    struct map by_name, by_shapes, by_stack; /* chained look-ups to a row's index */
-    struct map flat_shapes, frames;          /* torch's form of a text, by the trace's text */
-    bool with_python;                        /* Python functions have rows too; set by the caller */
-    bool has_memory, has_device;             /* the trace of some process has them */
+    struct map by_name, by_shapes, by_modules, by_stack; /* chained look-ups to a row's index */
+    struct map flat_shapes, frames;                      /* torch's form of a text, by the trace's text */
+    bool with_python;                                    /* Python functions have rows too; set by the caller */
+    bool has_memory, has_device;                         /* the trace of some process has them */
     uint64_t events;
     uint64_t unread; /* records that a sweep could not read again */
 };

@@ -40,7 +40,7 @@ struct queue {
 /* Rows by a hash of the three parts of their key. */
 enum { RECENT = 256 };
 struct recent {
-    uint32_t name, shapes, stack, row;
+    uint32_t name, shapes, modules, stack, row;
 };
 
 /* ---- the queues of rows ---- */
@@ -185,11 +185,13 @@ static void end(struct running *s, uint32_t event)
 
 static uint32_t row_of(struct running *s, const struct addition *a)
 {
-    struct recent *r = &s->recent[(a->name * 31 + a->shapes * 7 + a->stack + a->is_annotation) % RECENT];
-    if (!a->is_annotation && r->name == a->name && r->shapes == a->shapes && r->stack == a->stack && a->name)
+    struct recent *r =
+        &s->recent[(a->name * 31 + a->shapes * 7 + a->modules * 3 + a->stack + a->is_annotation) % RECENT];
+    if (!a->is_annotation && r->name == a->name && r->shapes == a->shapes && r->modules == a->modules &&
+        r->stack == a->stack && a->name)
         return r->row;
     uint32_t row = (uint32_t)op_row_of(s->rows, a);
-    if (!a->is_annotation) *r = (struct recent){a->name, a->shapes, a->stack, row};
+    if (!a->is_annotation) *r = (struct recent){a->name, a->shapes, a->modules, a->stack, row};
     return row;
 }
 

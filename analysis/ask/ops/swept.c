@@ -59,6 +59,7 @@ static void begin_op(struct sweeping *s, const struct swept_op *op)
     struct addition *a = running_new(&s->running, &event); /* field by field: a whole one is as much again to write */
     a->name = op->name;
     a->shapes = group->shapes ? op_flat_shapes(s->rows, op->shapes) : NAME_NONE;
+    a->modules = op->modules; /* read only if they are asked for */
     a->stack = group->stack ? op_first_frames(s->rows, op->stack) : NAME_NONE;
     a->is_call = true;
     a->on_device = a->is_annotation = a->is_async = false;
@@ -85,10 +86,9 @@ static void begin_held(struct sweeping *s, const struct op_event *event)
                          .order = event->order};
     const char *function = is_stage ? "" : p->func[p->calls.func[event->place]].name;
     a.name = is_stage ? r->name[event->place] : names_add(names, function, strlen(function));
-    if (group->shapes) {
-        const struct op_detail *given = is_stage ? range_inputs(p, event->place) : NULL;
-        a.shapes = op_flat_shapes(s->rows, given ? given->shapes : NAME_NONE);
-    }
+    const struct op_detail *given = is_stage ? range_inputs(p, event->place) : NULL;
+    if (group->shapes) a.shapes = op_flat_shapes(s->rows, given ? given->shapes : NAME_NONE);
+    if (group->modules && given) a.modules = given->modules;
     if (group->stack) a.stack = op_first_frames(s->rows, NAME_NONE);
     bool wanted = is_wanted(s, event->start, NO_THREAD, is_stage ? event->place : NO_PLACE);
     uint32_t new;
@@ -184,6 +184,7 @@ void op_rows_sweep(struct op_rows *rows, const struct process *process)
     const struct options *options = rows->chosen->options;
     struct sweep_wants wants = {.ops = true,
                                 .op_shapes = options->group_ops.shapes,
+                                .op_modules = options->group_ops.modules,
                                 .op_stacks = options->group_ops.stack != 0,
                                 .blocks = process->unheld.blocks != 0};
     struct sweeping s = {.rows = rows, .process = process, .by_stage = options->stage.count != 0};

@@ -114,6 +114,7 @@ static void read_ops(struct sweep *s, struct open_chunk *c, uint32_t order)
     const uint64_t *name = load_column(load, COL_op_name), *time = load_column(load, COL_op_time);
     const uint64_t *duration = load_column(load, COL_op_duration), *flops = load_column(load, COL_op_flops);
     const uint64_t *shapes = s->wants.op_shapes ? load_column(load, COL_op_shapes) : NULL;
+    const uint64_t *modules = s->wants.op_modules ? load_column(load, COL_op_modules) : NULL;
     const uint64_t *stack = s->wants.op_stacks ? load_column(load, COL_op_stack) : NULL;
     uint32_t rows = load_rows(load);
     c->op = mem_grow(c->op, &c->op_capacity, c->ops + rows, sizeof *c->op);
@@ -125,6 +126,7 @@ static void read_ops(struct sweep *s, struct open_chunk *c, uint32_t order)
                                           .thread = load->piece->thread,
                                           .name = load_name(load, name[i]),
                                           .shapes = shapes ? load_name(load, shapes[i]) : NAME_NONE,
+                                          .modules = modules ? load_name(load, modules[i]) : NAME_NONE,
                                           .stack = stack ? load_stack(load, stack[i]) : NAME_NONE};
         c->ops++;
     }

@@ -14,7 +14,7 @@ struct swept_op {
     int64_t start, end;
     uint64_t flops;
     uint32_t order; /* its number in file order */
-    uint32_t thread, name, shapes, stack;
+    uint32_t thread, name, shapes, modules, stack;
 };
 
 struct swept_block {
@@ -28,7 +28,7 @@ struct swept_block {
 
 /* The sweep reads the values asked for here; the others are 0. */
 struct sweep_wants {
-    bool ops, op_shapes, op_stacks;
+    bool ops, op_shapes, op_modules, op_stacks;
     bool blocks, block_stacks;
 };
 
