@@ -89,7 +89,7 @@ void choice_free(struct choice *choice)
 
 static bool is_in(const struct intervals *set, int64_t time)
 {
-    return intervals_hold(set, time, time);
+    return set->count && intervals_hold(set, time, time);
 }
 
 /* True if `time` lies in the chosen steps and cycles; without --step and --cycle, if it does not lie in warm-up. */

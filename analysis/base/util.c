@@ -68,9 +68,8 @@ void *mem_resize(void *memory, size_t count, size_t size)
     return or_lack(reallocarray(memory, count ? count : 1, size));
 }
 
-void *mem_grow(void *memory, size_t *capacity, size_t need, size_t size)
+void *mem_enlarge(void *memory, size_t *capacity, size_t need, size_t size)
 {
-    if (need <= *capacity && memory) return memory;
     size_t wanted = *capacity + *capacity / 2 + 8;
     wanted = MAX(wanted, need);
     memory = mem_resize(memory, wanted, size);
@@ -266,10 +265,11 @@ uint32_t map_number(struct map *map, uint64_t key)
 }
 
 /* Moves colliding entries up into the freed place, so that no later search ends too early. */
-void map_remove(struct map *map, uint64_t key)
+uint32_t map_take(struct map *map, uint64_t key)
 {
     size_t mask = map->capacity - 1, hole = map->capacity ? map_place(map, key) : 0;
-    if (!map->capacity || !map->values[hole]) return;
+    if (!map->capacity || !map->values[hole]) return MAP_NONE;
+    uint32_t value = map->values[hole] - 1;
     for (size_t at = (hole + 1) & mask; map->values[at]; at = (at + 1) & mask) {
         size_t from_home = (at - map_home(map, map->keys[at])) & mask;
         if (from_home >= ((at - hole) & mask)) {
@@ -280,6 +280,12 @@ void map_remove(struct map *map, uint64_t key)
     }
     map->values[hole] = 0;
     map->count--;
+    return value;
+}
+
+void map_remove(struct map *map, uint64_t key)
+{
+    map_take(map, key);
 }
 
 void map_free(struct map *map)

@@ -31,9 +31,13 @@ void mem_release(pthread_mutex_t *lock);
 _Noreturn void mem_lack(void); /* out of memory: jumps to the guard, or ends the program */
 void *mem_zero(size_t count, size_t size);
 void *mem_resize(void *memory, size_t count, size_t size);
+void *mem_enlarge(void *memory, size_t *capacity, size_t need, size_t size);
 /* Makes room for `need` items in an array of `*capacity`, which grows by halves. Returns the array, which may have
  * moved. */
-void *mem_grow(void *memory, size_t *capacity, size_t need, size_t size);
+static inline void *mem_grow(void *memory, size_t *capacity, size_t need, size_t size)
+{
+    return need <= *capacity && memory ? memory : mem_enlarge(memory, capacity, need, size);
+}
 char *mem_text(const char *bytes, size_t length); /* a copy with a terminating zero */
 
 /* One column of a table: the offset of its pointer in the table's struct, and the size of an item. */
@@ -101,6 +105,7 @@ void map_put(struct map *map, uint64_t key, uint32_t value);
 /* Returns the key's number and assigns one if it is new: keys count from 0 in order of appearance. */
 uint32_t map_number(struct map *map, uint64_t key);
 void map_remove(struct map *map, uint64_t key);
+uint32_t map_take(struct map *map, uint64_t key); /* removes the key and returns its value; MAP_NONE if it is absent */
 void map_free(struct map *map);
 
 #endif

@@ -125,6 +125,30 @@ int64_t clock_ns(struct clock *clock, uint64_t ticks)
     return clock_shifted(&clock->shift, add_clamped(line_ns(clock, ticks), clock->offset));
 }
 
+static bool is_within(int64_t value, int64_t limit)
+{
+    return -limit <= value && value <= limit;
+}
+
+/* No sum in a stretch needs a clamp: even a tick of 1000 ns keeps the times below LARGEST. */
+int64_t clock_ns_outside(struct clock *clock, struct clock_stretch *stretch, uint64_t ticks)
+{
+    static const uint64_t most = 100000000000000; /* ticks */
+    static const int64_t far = 2000000000000000000;
+    int64_t ns = clock_ns(clock, ticks);
+    const struct clock_point *from = &clock->line.point[clock->hint];
+    bool is_last = clock->hint + 1 == clock->line.count;
+    bool is_moved = clock->shift.offset || clock->shift.drift != 0;
+    bool is_near =
+        is_within(from->value, far) && is_within(clock->offset, far) && is_within(from->value + clock->offset, far);
+    *stretch = (struct clock_stretch){0};
+    if (is_moved || !is_near || ticks < from->ticks) return ns;
+    uint64_t end = is_last ? UINT64_MAX : from[1].ticks;
+    *stretch = (struct clock_stretch){from->ticks, MIN(end - from->ticks, most),
+                                      clock->rate == 1 ? 1 : clock->hint_rate, from->value + clock->offset};
+    return ns;
+}
+
 /* Builds the line that is interpolated. */
 static void build_line(struct clock *clock)
 {

@@ -129,7 +129,7 @@ static bool parse_columns(struct decoder *d, const struct schema *schema, const 
         chunk->records += group->count;
         row_bytes += (uint64_t)group->count * (group->kind ? group->kind->row_bytes : 8);
     }
-    return row_bytes <= TFI_BLOCK_MAX && parse_order(d, order, order_bytes, chunk);
+    return row_bytes <= TFI_BLOCK_MAX && (d->skips_order || parse_order(d, order, order_bytes, chunk));
 }
 
 bool decode_columns(struct decoder *d, const struct schema *schema, const uint8_t *payload, uint32_t bytes,

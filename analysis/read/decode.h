@@ -48,6 +48,7 @@ struct decoder {
     struct arena_block *blocks;
     size_t used;          /* bytes used of the newest block */
     const uint64_t *keys; /* first column of a group, for the keyed codecs */
+    bool skips_order;     /* set by a reader that does not use chunk->run, of chunks that another has checked */
 };
 
 /* Both return false with an empty chunk if the payload is invalid. The payload must stay in place while the chunk is

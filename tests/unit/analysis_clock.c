@@ -123,14 +123,41 @@ START_TEST(readings_that_cannot_be_do_no_harm)
                 add_pair(&clock, odd[c], odd[a], odd[b], odd[c]);
                 add_pair(&clock, odd[b], odd[c], odd[a], 0);
                 clock_build(&clock);
-                for (size_t i = 0; i < ARRAY_SIZE(odd); i++) {
-                    int64_t ns = clock_ns(&clock, odd[i]);
+                struct clock_stretch stretch = {0};
+                for (size_t i = 0; i < 3 * ARRAY_SIZE(odd); i++) {
+                    uint64_t ticks = odd[i / 3] + i % 3; /* the second and third near the first */
+                    int64_t ns = clock_ns(&clock, ticks);
                     ck_assert(ns >= -4000000000000000000 && ns <= 4000000000000000000);
+                    ck_assert_int_eq(clock_ns_near(&clock, &stretch, ticks), ns);
                 }
                 clock_free(&clock);
             }
         }
     }
+}
+END_TEST
+
+START_TEST(near_readings_convert_as_all_others)
+{
+    struct clock clock = {0};
+    uint64_t last = 100000000, span = last / 2 * 3;
+    size_t inside = 0;
+    srand(4);
+    for (uint64_t ticks = 0; ticks <= last; ticks += last / 50)
+        add_pair(&clock, ticks, 5000000000000 + ticks * 4 / 11 + (uint64_t)rand() % 900, REAL + ticks * 4 / 11, 10);
+    clock_build(&clock);
+    struct clock_stretch stretch = {0};
+    for (uint64_t i = 0, ticks = 0; i < 100000; i++) {
+        ticks = i % 7 ? ticks + (uint64_t)rand() % 2000 : (uint64_t)rand() % span; /* also beyond the last reading */
+        inside += ticks - stretch.from < stretch.ticks;
+        ck_assert_int_eq(clock_ns_near(&clock, &stretch, ticks), clock_ns(&clock, ticks));
+    }
+    ck_assert_uint_gt(inside, 80000);
+    clock.shift = (struct clock_shift){.origin = REAL, .offset = 7, .drift = 1e-6};
+    stretch = (struct clock_stretch){0};
+    for (uint64_t ticks = 0; ticks < last; ticks += last / 1000)
+        ck_assert_int_eq(clock_ns_near(&clock, &stretch, ticks), clock_ns(&clock, ticks));
+    clock_free(&clock);
 }
 END_TEST
 
@@ -145,6 +172,7 @@ int main(void)
     tcase_add_test(tcase, a_counter_of_nanoseconds_needs_no_rate);
     tcase_add_test(tcase, one_reading_gives_no_rate);
     tcase_add_test(tcase, readings_that_cannot_be_do_no_harm);
+    tcase_add_test(tcase, near_readings_convert_as_all_others);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

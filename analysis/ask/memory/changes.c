@@ -23,7 +23,7 @@ int64_t memory_request_device(const struct process *process, size_t request)
     return device_of(process, b->device[request], is_cuda, b->kind[request]);
 }
 
-static uint32_t pool_of(struct memory_walk *w, int64_t device, uint32_t allocator, bool is_summed, uint8_t kind)
+static uint32_t find_pool(struct memory_walk *w, int64_t device, uint32_t allocator, bool is_summed, uint8_t kind)
 {
     uint32_t number = map_number(&w->number_of_device, (uint64_t)device << 8 | kind << 1 | is_summed);
     uint64_t key = (uint64_t)allocator << 32 | number;
@@ -34,6 +34,16 @@ static uint32_t pool_of(struct memory_walk *w, int64_t device, uint32_t allocato
         (struct memory_pool){.device = device, .allocator = allocator, .is_summed = is_summed, .kind = kind};
     map_put(&w->pool_of, key, (uint32_t)w->pools);
     return (uint32_t)w->pools++;
+}
+
+static uint32_t pool_of(struct memory_walk *w, int64_t device, uint32_t allocator, bool is_summed, uint8_t kind)
+{
+    struct memory_pool *latest = &w->latest;
+    if (w->latest_number != NO_PLACE && latest->device == device && latest->allocator == allocator &&
+        latest->is_summed == is_summed && latest->kind == kind)
+        return w->latest_number;
+    *latest = (struct memory_pool){.device = device, .allocator = allocator, .is_summed = is_summed, .kind = kind};
+    return w->latest_number = find_pool(w, device, allocator, is_summed, kind);
 }
 
 /* ---- blocks in use ---- */
@@ -59,9 +69,8 @@ static uint32_t new_live(struct memory_walk *w)
 /* Takes the block at an address off the list, and copies it. Returns false if there is none. */
 static bool end_block(struct memory_walk *w, uint32_t space, uint64_t address, struct memory_live *gone)
 {
-    uint32_t at = map_get(&w->pool[space].live, address);
+    uint32_t at = map_take(&w->pool[space].live, address);
     if (at == MAP_NONE) return false;
-    map_remove(&w->pool[space].live, address);
     struct memory_live *live = &w->live[at];
     *gone = *live;
     live->is_free = true;
@@ -71,24 +80,23 @@ static bool end_block(struct memory_walk *w, uint32_t space, uint64_t address, s
     return true;
 }
 
-static void allocate(struct memory_walk *w, uint32_t space, const struct memory_change *change, uint64_t other)
+/* The change has its place already. */
+static void allocate(struct memory_walk *w, uint32_t space, struct memory_change *to, uint64_t other)
 {
-    struct memory_pool *pool = &w->pool[change->pool];
-    struct memory_change *to = next_change(w);
-    *to = *change;
-    to->has_gone = end_block(w, space, change->address, &to->gone);
+    struct memory_pool *pool = &w->pool[to->pool];
+    to->has_gone = end_block(w, space, to->address, &to->gone);
     to->live = new_live(w);
-    w->live[to->live] = (struct memory_live){.bytes = change->bytes,
-                                             .address = change->address,
+    w->live[to->live] = (struct memory_live){.bytes = to->bytes,
+                                             .address = to->address,
                                              .other = other,
-                                             .block = change->block,
-                                             .pool = change->pool,
+                                             .block = to->block,
+                                             .pool = to->pool,
                                              .holder = NO_PLACE,
-                                             .kind = change->kind};
-    map_put(&w->pool[space].live, change->address, to->live);
+                                             .kind = to->kind};
+    map_put(&w->pool[space].live, to->address, to->live);
     w->changes++;
     if (!pool->is_summed) return;
-    if (__builtin_add_overflow(pool->in_use, (uint64_t)change->bytes, &pool->in_use)) pool->in_use = TOTAL_UNKNOWN;
+    if (__builtin_add_overflow(pool->in_use, (uint64_t)to->bytes, &pool->in_use)) pool->in_use = TOTAL_UNKNOWN;
     to->allocated = pool->in_use;
 }
 
@@ -98,7 +106,7 @@ static const struct memory_live *release(struct memory_walk *w, uint32_t space, 
 {
     struct memory_change *to = next_change(w);
     bool is_summed = w->pool[space].is_summed;
-    *to = *change;
+    if (to != change) *to = *change;
     to->has_gone = end_block(w, space, address, &to->gone);
     w->changes += to->has_gone || !is_summed;
     if (!to->has_gone) return NULL;
@@ -153,25 +161,28 @@ static void take(struct memory_walk *w, const struct swept_block *b)
     bool is_apart = w->reading->by_kind || b->kind == BLOCK_LIBC;
     uint32_t pool = pool_of(w, device, b->allocator, is_summed, is_apart ? b->kind : BLOCK_NONE);
     uint32_t space = is_summed ? pool_of(w, DEVICE_OTHER, b->allocator, true, BLOCK_NONE) : pool;
-    const struct memory_change change = {.time = b->time,
-                                         .bytes = b->bytes,
-                                         .allocated = unknown ? TOTAL_UNKNOWN : b->allocated,
-                                         .reserved = unknown || device == DEVICE_HOST ? TOTAL_UNKNOWN : b->reserved,
-                                         .address = b->address,
-                                         .block = b->order,
-                                         .pool = pool,
-                                         .thread = b->thread,
-                                         .stack = b->stack,
-                                         .kind = b->kind};
+    struct memory_change *change = next_change(w); /* field by field, without `gone`: most of it */
+    change->time = b->time;
+    change->bytes = b->bytes;
+    change->allocated = unknown ? TOTAL_UNKNOWN : b->allocated;
+    change->reserved = unknown || device == DEVICE_HOST ? TOTAL_UNKNOWN : b->reserved;
+    change->address = b->address;
+    change->block = b->order;
+    change->pool = pool;
+    change->thread = b->thread;
+    change->stack = b->stack;
+    change->live = 0;
+    change->kind = b->kind;
     if (b->bytes > 0) {
         if (b->kind == BLOCK_PHYSICAL) physical_create(&w->physicals, b->address, device);
         if (b->kind == BLOCK_PHYSICAL) w->physical_allocator = b->allocator;
         if (b->kind == BLOCK_MAPPED) physical_map(&w->physicals, b->other);
-        allocate(w, space, &change, b->other);
+        allocate(w, space, change, b->other);
     } else if (is_summed) {
-        take_freed(w, space, &change, b->other);
+        const struct memory_change freed = *change; /* what it frees may be several changes, from its place on */
+        take_freed(w, space, &freed, b->other);
     } else if (b->bytes < 0) {
-        release(w, space, &change, b->address);
+        release(w, space, change, b->address);
     }
 }
 
@@ -187,10 +198,13 @@ void memory_walk_init(struct memory_walk *walk, struct memory_reading *reading)
 {
     const struct process *process = reading->process;
     const struct blocks *b = &process->blocks;
-    *walk =
-        (struct memory_walk){.reading = reading, .process = process, .free = NO_PLACE, .physical_allocator = NAME_NONE};
+    *walk = (struct memory_walk){.reading = reading,
+                                 .process = process,
+                                 .free = NO_PLACE,
+                                 .latest_number = NO_PLACE,
+                                 .physical_allocator = NAME_NONE};
     if (process->unheld.trace) {
-        const struct sweep_wants wants = {.blocks = true, .block_stacks = reading->stacks};
+        const struct sweep_wants wants = {.blocks = true, .block_places = true, .block_stacks = reading->stacks};
         walk->sweep = sweep_open(process, reading->names, wants, reading->ahead);
         return;
     }

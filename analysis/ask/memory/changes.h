@@ -67,6 +67,8 @@ struct memory_walk {
     size_t lives, live_capacity;
     uint32_t free; /* first free entry; NO_PLACE */
     struct map number_of_device, pool_of;
+    struct memory_pool latest; /* the one that was looked for last */
+    uint32_t latest_number;    /* NO_PLACE: none */
     struct physicals physicals;
     uint32_t physical_allocator;  /* NAME_NONE: none was created */
     struct memory_change *change; /* of the last block: what one call unmaps may be several blocks */

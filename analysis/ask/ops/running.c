@@ -82,6 +82,11 @@ static uint64_t take_ticket(struct running *s, uint32_t row)
 static void settle(struct running *s, const struct begun *b, int state)
 {
     struct queue *q = &s->queue[b->row];
+    if (b->ticket == q->first && b->ticket + 1 == q->end) { /* the only one */
+        q->first++;
+        if (state == ADDED) op_row_add_us(&s->rows->row[b->row], &b->addition.us);
+        return;
+    }
     struct waiting *of = waiting_at(q, b->ticket);
     of->state = state;
     of->us = b->addition.us;
@@ -98,31 +103,31 @@ static int64_t until(const struct begun *b)
 
 /* Of events with the same end the inner one ends first: it began last. One that begins there has none inside. Children
  * of one parent so end in the order of their starts. */
-static bool ends_before(const struct running *s, uint32_t x, uint32_t y)
+static bool ends_before(const struct ending *a, const struct ending *b)
 {
-    const struct begun *a = &s->begun[x], *b = &s->begun[y];
-    int64_t end_a = until(a), end_b = until(b);
-    bool begins_a = a->addition.start == end_a, begins_b = b->addition.start == end_b;
-    if (end_a != end_b) return end_a < end_b;
-    if (begins_a != begins_b) return begins_b;
-    return begins_a ? a->number < b->number : a->number > b->number;
+    if (a->end != b->end) return a->end < b->end;
+    if (a->begins != b->begins) return b->begins;
+    return a->begins ? a->number < b->number : a->number > b->number;
 }
 
 static void push_end(struct running *s, uint32_t event)
 {
+    const struct begun *b = &s->begun[event];
+    const struct ending ending = {until(b), b->number, event, b->addition.start == until(b)};
     s->ends = mem_grow(s->ends, &s->open_capacity, s->open + 1, sizeof *s->ends);
     size_t at = s->open++;
-    for (; at && ends_before(s, event, s->ends[(at - 1) / 2]); at = (at - 1) / 2) s->ends[at] = s->ends[(at - 1) / 2];
-    s->ends[at] = event;
+    for (; at && ends_before(&ending, &s->ends[(at - 1) / 2]); at = (at - 1) / 2) s->ends[at] = s->ends[(at - 1) / 2];
+    s->ends[at] = ending;
 }
 
 static uint32_t pop_end(struct running *s)
 {
-    uint32_t first = s->ends[0], last = s->ends[--s->open];
+    uint32_t first = s->ends[0].event;
+    const struct ending last = s->ends[--s->open];
     size_t at = 0;
     for (size_t child; (child = 2 * at + 1) < s->open; at = child) {
-        child += child + 1 < s->open && ends_before(s, s->ends[child + 1], s->ends[child]);
-        if (!ends_before(s, s->ends[child], last)) break;
+        child += child + 1 < s->open && ends_before(&s->ends[child + 1], &s->ends[child]);
+        if (!ends_before(&s->ends[child], &last)) break;
         s->ends[at] = s->ends[child];
     }
     s->ends[at] = last;
@@ -243,9 +248,9 @@ void running_begin(struct running *s, uint32_t event, uint32_t thread, bool want
     push_end(s, event);
 }
 
-void running_until(struct running *s, int64_t time)
+void running_end_before(struct running *s, int64_t time)
 {
-    while (s->open && until(&s->begun[s->ends[0]]) < time) end(s, pop_end(s));
+    while (s->open && s->ends[0].end < time) end(s, pop_end(s));
 }
 
 /* ---- memory ---- */

@@ -23,8 +23,13 @@ struct running {
     int64_t base;   /* zero of torch's times */
     struct begun *begun;
     size_t begun_count, begun_capacity;
-    uint32_t free;  /* first free entry; NO_PLACE */
-    uint32_t *ends; /* heap of open events, the next end first */
+    uint32_t free; /* first free entry; NO_PLACE */
+    struct ending {
+        int64_t end;
+        uint64_t number;
+        uint32_t event;
+        bool begins; /* the event begins there too */
+    } * ends;        /* heap of open events, the next end first */
     size_t open, open_capacity;
     size_t covering;       /* open events that do not end before they start */
     uint64_t number;       /* events so far */
@@ -40,8 +45,12 @@ void running_init(struct running *running, struct op_rows *rows, const struct pr
 struct addition *running_new(struct running *running, uint32_t *event);
 /* Begins the event. `wanted`: it has a row; `work`: NULL if it launched none. */
 void running_begin(struct running *running, uint32_t event, uint32_t thread, bool wanted, const struct op_work *work);
+void running_end_before(struct running *running, int64_t time);
 /* Ends the events that end before `time`. */
-void running_until(struct running *running, int64_t time);
+static inline void running_until(struct running *running, int64_t time)
+{
+    if (running->open && running->ends[0].end < time) running_end_before(running, time);
+}
 /* Adds a block that was allocated or freed while no event was open. */
 void running_add_loose(struct running *running, int64_t time, int64_t device, int64_t bytes);
 /* Ends all events. */

@@ -145,6 +145,7 @@ static bool is_held_next(const struct sweeping *s, const struct swept *next, boo
     if (s->next_held == s->helds) return false;
     const struct op_event *held = &s->held[s->next_held];
     if (!more) return true;
+    if (held->start > (next->block ? next->block->time : next->op->start)) return false;
     if (next->block) return held->start <= next->block->time;
     int nesting = outer_first(held->start, held->end, next->op->start, next->op->end);
     return nesting ? nesting < 0 : held->order < s->process->ranges.table.count + next->op->order;

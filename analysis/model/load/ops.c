@@ -44,22 +44,24 @@ static bool is_wanted(const struct load *load, uint8_t kind)
 static void leave(struct load *load, const uint64_t *time, uint64_t *left)
 {
     struct unheld *u = &load->process->unheld;
-    uint32_t piece = (uint32_t)(load->piece - load->trace->piece);
-    if (!load_rows(load)) return;
+    uint32_t piece = (uint32_t)(load->piece - load->trace->piece), rows = load_rows(load);
+    uint64_t first = UINT64_MAX;
+    if (!rows) return;
     if (!u->count || u->piece[u->count - 1].piece != piece) {
         u->piece = mem_grow(u->piece, &u->capacity, u->count + 1, sizeof *u->piece);
         u->piece[u->count++] = (struct unheld_piece){piece, (uint32_t)u->ops, (uint32_t)u->blocks, UINT64_MAX};
     }
     struct unheld_piece *last = &u->piece[u->count - 1];
-    for (uint32_t i = 0; i < load_rows(load); i++) last->first = MIN(last->first, time[i]);
-    *left += load_rows(load);
+    for (uint32_t i = 0; i < rows; i++) first = MIN(first, time[i]);
+    last->first = MIN(last->first, first);
+    *left += rows;
 }
 
 /* Checks the stacks of records that stay in the file, if the answer shows them. */
 static void check_stacks(struct load *load, const uint64_t *stack)
 {
     uint64_t last = 0;
-    for (uint32_t i = 0; i < load_rows(load); i++) {
+    for (uint32_t i = 0, rows = load_rows(load); i < rows; i++) {
         if (stack[i] != last) load_stack(load, stack[i]);
         last = stack[i];
     }
@@ -233,7 +235,7 @@ void load_blocks(struct load *load)
 {
     if (load->want & WANT_UNHELD) {
         const uint64_t *allocator = load_column(load, COL_memory_allocator);
-        for (uint32_t i = 0; i < load_rows(load); i++)
+        for (uint32_t i = 0, rows = load_rows(load); i < rows; i++)
             if (!i || allocator[i] != allocator[i - 1])
                 load->process->unheld.has_others |=
                     !is_wanted(load, load_block_kind(load, load_name(load, allocator[i])));

@@ -12,7 +12,7 @@
 #include "model/load/load.h"
 
 /* Traces that stay open; a run of more processes is held as before. */
-enum { MOST_DESCRIPTORS = 512, AHEAD = 4 /* chunks */ };
+enum { MOST_DESCRIPTORS = 512, AHEAD = 16 /* chunks */ };
 
 struct place {
     int64_t first; /* nanoseconds */
@@ -20,20 +20,23 @@ struct place {
     uint32_t op, block;
 };
 
-/* An open chunk. */
+/* An open chunk. Behind its operators and its blocks there is one of the time INT64_MAX, which no record has. */
 struct open_chunk {
-    int64_t time; /* of its next item */
+    int64_t time; /* of its next item; INT64_MAX: it has none */
     bool at_block;
     struct swept_op *op;
-    size_t ops, next_op, op_capacity;
+    size_t ops, op_capacity;
     struct swept_block *block;
-    size_t blocks, next_block, block_capacity;
+    size_t blocks, block_capacity;
+    const struct swept_op *next_op;
+    const struct swept_block *next_block;
     struct open_chunk *next_free;
 };
 
 struct sweep {
     struct load load;
     struct clock clock; /* shares the readings of the process's */
+    struct clock_stretch stretch;
     struct sweep_wants wants;
     struct place *place;
     size_t places, next; /* next: the next one to open */
@@ -47,7 +50,8 @@ struct sweep {
     struct open_chunk *unused;
     struct open_chunk **heap;
     size_t open, capacity;
-    bool given; /* the top's next item was given out */
+    bool given;    /* the top's next item was given out */
+    int64_t limit; /* items of the top that are earlier come before all others */
     uint64_t bad;
 };
 
@@ -73,39 +77,40 @@ static int block_before(const void *a, const void *b)
     return x->time != y->time ? by_number(x->time, y->time) : by_number(x->order, y->order);
 }
 
-/* Sorts items that are nearly sorted: operators are recorded when they end. Gives up after many moves. */
-static bool insert_all(char *items, size_t count, size_t size, int (*before)(const void *, const void *))
+/* Operators are recorded when they end, so that few are far from their place. Many moves are left to qsort. */
+static void sort_ops(struct swept_op *op, size_t count)
 {
-    char item[sizeof(struct swept_block)];
     size_t moves = 16 * count;
     for (size_t i = 1; i < count; i++) {
+        if (op[i - 1].start < op[i].start) continue;
         size_t to = i;
-        while (to && moves && before(items + (to - 1) * size, items + i * size) > 0) {
-            to--;
-            moves--;
+        for (; to && moves && op_before(&op[to - 1], &op[i]) > 0; to--) moves--;
+        if (!moves) {
+            qsort(op, count, sizeof *op, op_before);
+            return;
         }
-        if (!moves) return false;
         if (to == i) continue;
-        memcpy(item, items + i * size, size);
-        memmove(items + (to + 1) * size, items + to * size, (i - to) * size);
-        memcpy(items + to * size, item, size);
+        struct swept_op late = op[i];
+        memmove(&op[to + 1], &op[to], (i - to) * sizeof *op);
+        op[to] = late;
     }
-    return true;
 }
 
-static void sort_chunk(struct open_chunk *c)
+/* Blocks of a chunk are in order already, unless a signal came in between or the file is damaged. */
+static void sort_blocks(struct swept_block *block, size_t count)
 {
-    _Static_assert(sizeof(struct swept_op) <= sizeof(struct swept_block), "the buffer of insert_all is large enough");
-    if (!insert_all((char *)c->op, c->ops, sizeof *c->op, op_before)) qsort(c->op, c->ops, sizeof *c->op, op_before);
-    if (!insert_all((char *)c->block, c->blocks, sizeof *c->block, block_before))
-        qsort(c->block, c->blocks, sizeof *c->block, block_before);
+    for (size_t i = 1; i < count; i++) {
+        if (block[i - 1].time <= block[i].time) continue;
+        qsort(block, count, sizeof *block, block_before);
+        return;
+    }
 }
 
 /* ---- reading a chunk ---- */
 
 static int64_t ns(struct sweep *s, uint64_t ticks)
 {
-    return clock_ns(&s->clock, ticks);
+    return clock_ns_near(&s->clock, &s->stretch, ticks);
 }
 
 static void read_ops(struct sweep *s, struct open_chunk *c, uint32_t order)
@@ -119,15 +124,16 @@ static void read_ops(struct sweep *s, struct open_chunk *c, uint32_t order)
     uint32_t rows = load_rows(load);
     c->op = mem_grow(c->op, &c->op_capacity, c->ops + rows, sizeof *c->op);
     for (uint32_t i = 0; i < rows; i++) {
-        c->op[c->ops] = (struct swept_op){.start = ns(s, time[i]),
-                                          .end = ns(s, (uint64_t)load_end(time[i], duration[i])),
-                                          .flops = flops[i],
-                                          .order = order + (uint32_t)c->ops,
-                                          .thread = load->piece->thread,
-                                          .name = load_name(load, name[i]),
-                                          .shapes = shapes ? load_name(load, shapes[i]) : NAME_NONE,
-                                          .modules = modules ? load_name(load, modules[i]) : NAME_NONE,
-                                          .stack = stack ? load_stack(load, stack[i]) : NAME_NONE};
+        struct swept_op *op = &c->op[c->ops];
+        op->start = ns(s, time[i]);
+        op->end = ns(s, (uint64_t)load_end(time[i], duration[i]));
+        op->flops = flops[i];
+        op->order = order + (uint32_t)c->ops;
+        op->thread = load->piece->thread;
+        op->name = i && name[i] == name[i - 1] ? op[-1].name : load_name(load, name[i]);
+        op->shapes = shapes ? load_name(load, shapes[i]) : NAME_NONE;
+        op->modules = modules ? load_name(load, modules[i]) : NAME_NONE;
+        op->stack = stack ? load_stack(load, stack[i]) : NAME_NONE;
         c->ops++;
     }
 }
@@ -135,32 +141,37 @@ static void read_ops(struct sweep *s, struct open_chunk *c, uint32_t order)
 static void read_blocks(struct sweep *s, struct open_chunk *c, uint32_t order)
 {
     struct load *load = &s->load;
-    const uint64_t *allocator = load_column(load, COL_memory_allocator), *time = load_column(load, COL_memory_time);
-    const uint64_t *address = load_column(load, COL_memory_address), *bytes = load_column(load, COL_memory_bytes);
-    const uint64_t *allocated = load_column(load, COL_memory_allocated),
-                   *reserved = load_column(load, COL_memory_reserved);
+    const uint64_t *time = load_column(load, COL_memory_time), *bytes = load_column(load, COL_memory_bytes);
     const uint64_t *device = load_column(load, COL_memory_device);
+    bool places = s->wants.block_places;
+    const uint64_t *allocator = places ? load_column(load, COL_memory_allocator) : NULL;
+    const uint64_t *address = places ? load_column(load, COL_memory_address) : NULL;
+    const uint64_t *allocated = places ? load_column(load, COL_memory_allocated) : NULL;
+    const uint64_t *reserved = places ? load_column(load, COL_memory_reserved) : NULL;
     const uint64_t *stack = s->wants.block_stacks ? load_column(load, COL_memory_stack) : NULL;
     uint32_t rows = load_rows(load), name = NAME_NONE;
     uint8_t kind = BLOCK_NONE;
     c->block = mem_grow(c->block, &c->block_capacity, c->blocks + rows, sizeof *c->block);
     for (uint32_t i = 0; i < rows; i++) {
+        struct swept_block *b = &c->block[c->blocks]; /* field by field: a whole one is written twice */
+        b->time = ns(s, time[i]);
+        b->bytes = (int64_t)bytes[i];
+        b->device = (int64_t)device[i];
+        b->order = order + (uint32_t)c->blocks;
+        b->thread = load->piece->thread;
+        c->blocks++;
+        if (!places) continue;
         if (!i || allocator[i] != allocator[i - 1]) {
             name = load_name(load, allocator[i]);
             kind = load_block_kind(load, name);
         }
-        c->block[c->blocks] = (struct swept_block){.time = ns(s, time[i]),
-                                                   .bytes = (int64_t)bytes[i],
-                                                   .device = (int64_t)device[i],
-                                                   .address = address[i],
-                                                   .allocated = allocated[i],
-                                                   .reserved = reserved[i],
-                                                   .order = order + (uint32_t)c->blocks,
-                                                   .thread = load->piece->thread,
-                                                   .allocator = name,
-                                                   .stack = stack ? load_stack(load, stack[i]) : NAME_NONE,
-                                                   .kind = kind};
-        c->blocks++;
+        b->address = address[i];
+        b->allocated = allocated[i];
+        b->reserved = reserved[i];
+        b->other = 0;
+        b->allocator = name;
+        b->stack = stack ? load_stack(load, stack[i]) : NAME_NONE;
+        b->kind = kind;
     }
 }
 
@@ -187,7 +198,21 @@ static void read_place(struct sweep *s, struct open_chunk *c, const struct place
         else read_blocks(s, c, place->block);
         s->bad += group->damaged ? group->count : 0;
     }
-    sort_chunk(c);
+    sort_ops(c->op, c->ops);
+    sort_blocks(c->block, c->blocks);
+}
+
+/* Reads a chunk, and ends its items. */
+static void fill(struct sweep *s, struct open_chunk *c, const struct place *place)
+{
+    c->ops = c->blocks = 0;
+    read_place(s, c, place);
+    c->op = mem_grow(c->op, &c->op_capacity, c->ops + 1, sizeof *c->op);
+    c->op[c->ops].start = INT64_MAX;
+    c->block = mem_grow(c->block, &c->block_capacity, c->blocks + 1, sizeof *c->block);
+    c->block[c->blocks].time = INT64_MAX;
+    c->next_op = c->op;
+    c->next_block = c->block;
 }
 
 /* ---- reading ahead ---- */
@@ -207,8 +232,7 @@ static struct open_chunk *read_next(struct sweep *s, size_t place)
     s->unused = chunk ? chunk->next_free : NULL;
     mem_release(&s->lock);
     if (!chunk) chunk = mem_zero(1, sizeof *chunk);
-    chunk->ops = chunk->blocks = chunk->next_op = chunk->next_block = 0;
-    read_place(s, chunk, &s->place[place]);
+    fill(s, chunk, &s->place[place]);
     return chunk;
 }
 
@@ -221,7 +245,7 @@ static void *read_ahead(void *argument)
         while (s->read - s->next == AHEAD && !s->stops) pthread_cond_wait(&s->changed, &s->lock);
         bool stops = s->stops;
         if (!stops) s->ready[s->read++ % AHEAD] = chunk;
-        pthread_cond_signal(&s->changed);
+        if (s->read - s->next == 1) pthread_cond_signal(&s->changed); /* the other thread may wait for it */
         mem_release(&s->lock);
         if (stops) {
             release(s, chunk);
@@ -238,7 +262,7 @@ static struct open_chunk *take_ready(struct sweep *s)
     while (s->read == s->next) pthread_cond_wait(&s->changed, &s->lock);
     struct open_chunk *chunk = s->ready[s->next % AHEAD];
     s->next++;
-    pthread_cond_signal(&s->changed);
+    if (s->read - s->next == AHEAD / 2) pthread_cond_signal(&s->changed); /* the reader waits while the ring is full */
     mem_release(&s->lock);
     return chunk;
 }
@@ -256,21 +280,19 @@ static void stop_reading(struct sweep *s)
 
 /* ---- the heap of open chunks ---- */
 
-/* Finds the time of the chunk's next item; returns false if there is none. */
-static bool look(struct open_chunk *c)
+/* Finds the time of the chunk's next item. */
+static void look(struct open_chunk *c)
 {
-    bool has_op = c->next_op < c->ops, has_block = c->next_block < c->blocks;
-    c->at_block = has_block && (!has_op || c->block[c->next_block].time < c->op[c->next_op].start);
-    c->time = c->at_block ? c->block[c->next_block].time : has_op ? c->op[c->next_op].start : INT64_MAX;
-    return has_op || has_block;
+    int64_t op = c->next_op->start, block = c->next_block->time;
+    c->at_block = block < op;
+    c->time = MIN(block, op);
 }
 
 static bool is_before(const struct open_chunk *x, const struct open_chunk *y)
 {
     if (x->time != y->time) return x->time < y->time;
     if (x->at_block != y->at_block) return y->at_block;
-    return (x->at_block ? block_before(&x->block[x->next_block], &y->block[y->next_block])
-                        : op_before(&x->op[x->next_op], &y->op[y->next_op])) < 0;
+    return (x->at_block ? block_before(x->next_block, y->next_block) : op_before(x->next_op, y->next_op)) < 0;
 }
 
 static void sink(struct sweep *s, size_t at)
@@ -295,7 +317,8 @@ static void rise(struct sweep *s, size_t at)
 static void open_place(struct sweep *s)
 {
     struct open_chunk *chunk = s->reads_ahead ? take_ready(s) : read_next(s, s->next++);
-    if (!look(chunk)) {
+    look(chunk);
+    if (chunk->time == INT64_MAX) {
         release(s, chunk);
         return;
     }
@@ -305,17 +328,40 @@ static void open_place(struct sweep *s)
 }
 
 /* Steps behind the item that was given out. */
-static void step(struct sweep *s)
+static void step(struct open_chunk *top)
 {
-    struct open_chunk *top = s->heap[0];
-    s->given = false;
     if (top->at_block) top->next_block++;
     else top->next_op++;
-    if (!look(top)) {
-        release(s, top);
+    look(top);
+}
+
+/* Returns the time of the first item that is not in the top: in another open chunk, or in the next place. */
+static int64_t first_elsewhere(const struct sweep *s)
+{
+    int64_t first = s->next < s->places ? s->place[s->next].first : INT64_MAX;
+    for (size_t i = 1; i < MIN(s->open, 3); i++) first = MIN(first, s->heap[i]->time);
+    return first;
+}
+
+static struct swept give(const struct open_chunk *top)
+{
+    return (struct swept){.op = top->at_block ? NULL : top->next_op, .block = top->at_block ? top->next_block : NULL};
+}
+
+/* Gives the next item of any chunk. The top has stepped behind the one before. */
+static __attribute__((noinline)) bool give_of_all(struct sweep *s, struct swept *swept)
+{
+    if (s->given && s->heap[0]->time == INT64_MAX) {
+        release(s, s->heap[0]);
         s->heap[0] = s->heap[--s->open];
     }
-    if (s->open) sink(s, 0);
+    if (s->given && s->open) sink(s, 0);
+    s->given = false;
+    while (s->next < s->places && (!s->open || s->place[s->next].first <= s->heap[0]->time)) open_place(s);
+    if (!s->open) return false;
+    s->limit = first_elsewhere(s);
+    *swept = give(s->heap[0]);
+    return s->given = true;
 }
 
 /* ---- interface ---- */
@@ -332,6 +378,7 @@ struct sweep *sweep_open(const struct process *process, struct names *names, str
     struct sweep *s = mem_zero(1, sizeof *s);
     s->load.trace = s->load.reader.trace = u->trace;
     s->load.names = names;
+    s->load.reader.decoder.skips_order = true;
     s->clock = process->clock;
     s->wants = wants;
     s->place = mem_zero(u->count, sizeof *s->place);
@@ -351,13 +398,10 @@ struct sweep *sweep_open(const struct process *process, struct names *names, str
 
 bool sweep_next(struct sweep *s, struct swept *swept)
 {
-    if (s->given) step(s);
-    while (s->next < s->places && (!s->open || s->place[s->next].first <= s->heap[0]->time)) open_place(s);
-    if (!s->open) return false;
-    const struct open_chunk *top = s->heap[0];
-    *swept = (struct swept){.op = top->at_block ? NULL : &top->op[top->next_op],
-                            .block = top->at_block ? &top->block[top->next_block] : NULL};
-    return s->given = true;
+    if (s->given) step(s->heap[0]);
+    if (!s->given || s->heap[0]->time >= s->limit) return give_of_all(s, swept);
+    *swept = give(s->heap[0]);
+    return true;
 }
 
 uint64_t sweep_close(struct sweep *s)

@@ -29,7 +29,7 @@ struct swept_block {
 /* The sweep reads the values asked for here; the others are 0. */
 struct sweep_wants {
     bool ops, op_shapes, op_modules, op_stacks;
-    bool blocks, block_stacks;
+    bool blocks, block_places, block_stacks; /* places: allocator, kind, address and totals */
 };
 
 struct swept {
