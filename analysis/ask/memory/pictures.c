@@ -6,9 +6,7 @@
 
 #include "ask/memory/categories.h"
 
-enum { PARTS = PICTURE_POINTS / 4 };
-
-/* ---- points ---- */
+/* ---- parts ---- */
 
 static void keep(struct picture *picture, const struct picture_point *point)
 {
@@ -17,40 +15,74 @@ static void keep(struct picture *picture, const struct picture_point *point)
 }
 
 /* Keeps the four points of a part in their order, each once. */
-static void end_part(struct picture *p)
+static void keep_part(struct picture *p, const struct picture_part *part)
 {
-    const struct picture_extreme *inner[2] = {&p->low, &p->high};
-    if (p->high.place < p->low.place) inner[0] = &p->high, inner[1] = &p->low;
-    uint64_t kept = p->first.place;
-    keep(p, &p->first.point);
+    const struct picture_extreme *inner[2] = {&part->low, &part->high};
+    if (part->high.place < part->low.place) inner[0] = &part->high, inner[1] = &part->low;
+    uint64_t kept = part->first.place;
+    keep(p, &part->first.point);
     for (int i = 0; i < 2; i++) {
         if (inner[i]->place <= kept) continue;
         keep(p, &inner[i]->point);
         kept = inner[i]->place;
     }
-    if (p->final.place > kept) keep(p, &p->final.point);
+    if (part->final.place > kept) keep(p, &part->final.point);
 }
 
-static int64_t part_of(const struct picture *p, int64_t time)
+static void join(struct picture_part *part, const struct picture_part *later)
 {
-    double span = (double)p->to - (double)p->from;
-    double at = span > 0 ? ((double)time - (double)p->from) / span : 0;
-    return MIN((int64_t)(at * PARTS), PARTS - 1);
+    part->final = later->final;
+    if (later->low.point.total < part->low.point.total) part->low = later->low;
+    if (later->high.point.total > part->high.point.total) part->high = later->high;
 }
 
-static void thin(struct picture *p, const struct picture_point *point)
+/* Makes the parts twice as long. */
+static void double_length(struct picture *p)
 {
-    const struct picture_extreme now = {p->counted, *point};
-    int64_t part = part_of(p, point->time);
-    if (p->counted && part != p->part) end_part(p);
-    if (!p->counted || part != p->part) {
-        p->first = p->final = p->low = p->high = now;
-        p->part = part;
+    size_t kept = 0;
+    p->length *= 2;
+    for (size_t i = 0; i < p->parts; i++) {
+        struct picture_part *part = &p->part[i];
+        part->number /= 2;
+        if (kept && p->part[kept - 1].number == part->number) join(&p->part[kept - 1], part);
+        else p->part[kept++] = *part;
     }
-    p->final = now;
-    if (point->total < p->low.point.total) p->low = now;
-    if (point->total > p->high.point.total) p->high = now;
+    p->parts = kept;
 }
+
+/* Returns the part of a moment, which is not before the last one. */
+static uint32_t part_of(struct picture *p, int64_t time)
+{
+    uint64_t since = (uint64_t)time - (uint64_t)p->from;
+    while (since / p->length >= PICTURE_PARTS) double_length(p);
+    return (uint32_t)(since / p->length);
+}
+
+static void add_to_part(struct picture *p, uint64_t place, const struct picture_point *point)
+{
+    uint32_t number = part_of(p, point->time);
+    struct picture_part *last = p->parts ? &p->part[p->parts - 1] : NULL;
+    if (!last || last->number != number) {
+        const struct picture_extreme only = {place, *point};
+        p->part[p->parts++] = (struct picture_part){number, only, only, only, only};
+        return;
+    }
+    last->final.place = place;
+    last->final.point = *point;
+    if (point->total < last->low.point.total) last->low = last->final;
+    if (point->total > last->high.point.total) last->high = last->final;
+}
+
+/* Puts the points kept so far into parts. */
+static void begin_parts(struct picture *p)
+{
+    p->part = mem_zero(PICTURE_PARTS, sizeof *p->part);
+    p->length = MAX(((uint64_t)p->last.time - (uint64_t)p->from) / PICTURE_PARTS, 1);
+    for (size_t i = 0; i < p->points; i++) add_to_part(p, i, &p->point[i]);
+    p->points = 0;
+}
+
+/* ---- points ---- */
 
 static void add_point(struct picture *p, struct picture_point point)
 {
@@ -61,35 +93,38 @@ static void add_point(struct picture *p, struct picture_point point)
         p->largest[i] = point.bytes[i];
         p->since[i] = point.time;
     }
+    if (is_first) p->from = point.time;
+    p->to = point.time;
     if (is_first || point.total > p->peak.total) p->peak = point;
     if (point.reserved != TOTAL_UNKNOWN)
         p->reserved_peak = p->reserved_peak == TOTAL_UNKNOWN ? point.reserved : MAX(p->reserved_peak, point.reserved);
-    if (p->moments <= PICTURE_POINTS) keep(p, &point);
-    else thin(p, &point);
+    if (p->counted == PICTURE_POINTS) begin_parts(p);
+    if (p->part) add_to_part(p, p->counted, &point);
+    else keep(p, &point);
     p->last = point;
     p->counted++;
 }
 
 static void end_picture(struct picture *p)
 {
-    if (p->moments > PICTURE_POINTS && p->counted) end_part(p);
+    for (size_t i = 0; i < p->parts; i++) keep_part(p, &p->part[i]);
+    free(p->part);
+    p->part = NULL;
+    p->parts = 0;
 }
 
-static void count(struct picture *p, int64_t time)
+/* Returns the number of the new picture; NO_PLACE if there are enough. */
+static uint32_t add_picture(struct pictures *pictures, const struct picture *picture)
 {
-    p->from = p->moments ? MIN(p->from, time) : time;
-    p->to = p->moments ? MAX(p->to, time) : time;
-    p->moments++;
-}
-
-static struct picture *add_picture(struct pictures *pictures, const struct picture *picture)
-{
+    if (pictures->count == pictures->most) {
+        pictures->left_out++;
+        return NO_PLACE;
+    }
     pictures->picture =
         mem_grow(pictures->picture, &pictures->capacity, pictures->count + 1, sizeof *pictures->picture);
-    struct picture *added = &pictures->picture[pictures->count++];
-    *added = *picture;
-    added->reserved_peak = TOTAL_UNKNOWN;
-    return added;
+    pictures->picture[pictures->count] = *picture;
+    pictures->picture[pictures->count].reserved_peak = TOTAL_UNKNOWN;
+    return (uint32_t)pictures->count++;
 }
 
 /* ---- torch's rows ---- */
@@ -101,26 +136,22 @@ bool memory_row_chosen(const struct choice *choice, int64_t time)
 
 void pictures_add_rows(struct pictures *pictures, const struct choice *choice)
 {
-    struct picture counted = {
+    const struct picture empty = {
         .process = choice->process, .device = DEVICE_OTHER, .allocator = NAME_NONE, .by_category = true};
+    uint32_t place = NO_PLACE;
     struct category_walk walk;
-    category_walk_init(&walk, choice->process);
-    while (category_walk_moment(&walk))
-        if (memory_row_chosen(choice, walk.time)) count(&counted, walk.time);
-    if (!counted.moments) return;
-    if (pictures->count == pictures->most) {
-        pictures->left_out++;
-        return;
-    }
-    struct picture *picture = add_picture(pictures, &counted);
+    bool any = false;
     category_walk_init(&walk, choice->process);
     while (category_walk_moment(&walk)) {
         if (!memory_row_chosen(choice, walk.time)) continue;
+        if (!any) place = add_picture(pictures, &empty);
+        any = true;
+        if (place == NO_PLACE) break;
         struct picture_point point = {.time = walk.time, .total = walk.total, .reserved = TOTAL_UNKNOWN};
         for (int i = 0; i < MEMORY_CATEGORIES; i++) point.bytes[i] = walk.bytes[i];
-        add_point(picture, point);
+        add_point(&pictures->picture[place], point);
     }
-    end_picture(picture);
+    if (place != NO_PLACE) end_picture(&pictures->picture[place]);
 }
 
 /* ---- blocks ---- */
@@ -130,74 +161,59 @@ static bool is_drawn(const struct choice *choice, const struct memory_walk *chan
     return change->allocated != TOTAL_UNKNOWN && memory_change_chosen(changes, choice, change);
 }
 
-/* A first walk finds for each pool its picture without points. */
-struct counting {
-    struct picture *counted;
-    uint32_t *place; /* in `pictures`; NO_PLACE: it has no chosen changes */
+/* The pictures of pools: an entry for each pool that the walk has seen. */
+struct drawn {
+    struct drawn_pool {
+        bool is_known;
+        uint32_t picture; /* NO_PLACE: there are enough pictures */
+    } * pool;
     size_t pools, capacity;
 };
 
-static void count_changes(struct counting *c, const struct choice *choice, struct memory_walk *changes)
+/* Returns the picture of a pool that has a chosen change; NO_PLACE if there are enough. */
+static uint32_t picture_of(struct drawn *drawn, struct pictures *pictures, const struct choice *choice,
+                           const struct memory_walk *changes, uint32_t pool, bool by_category)
 {
-    const struct memory_change *change;
-    while ((change = memory_walk_next(changes)) != NULL) {
-        if (changes->pools > c->pools) {
-            c->counted = mem_grow(c->counted, &c->capacity, changes->pools, sizeof *c->counted);
-            memset(c->counted + c->pools, 0, (changes->pools - c->pools) * sizeof *c->counted);
-            c->pools = changes->pools;
-        }
-        if (is_drawn(choice, changes, change)) count(&c->counted[change->pool], change->time);
+    if (changes->pools > drawn->pools) {
+        drawn->pool = mem_grow(drawn->pool, &drawn->capacity, changes->pools, sizeof *drawn->pool);
+        memset(drawn->pool + drawn->pools, 0, (changes->pools - drawn->pools) * sizeof *drawn->pool);
+        drawn->pools = changes->pools;
     }
-}
-
-/* Adds an empty picture for each pool with chosen changes. */
-static void add_pictures(struct pictures *pictures, struct counting *c, const struct choice *choice,
-                         struct memory_reading *reading, bool by_category)
-{
-    struct memory_walk changes;
-    memory_walk_init(&changes, reading);
-    count_changes(c, choice, &changes);
-    c->place = no_places(c->pools);
-    for (size_t i = 0; i < c->pools; i++) {
-        struct picture *counted = &c->counted[i];
-        if (!counted->moments) continue;
-        if (pictures->count == pictures->most) {
-            pictures->left_out++;
-            continue;
-        }
-        counted->process = choice->process;
-        counted->device = changes.pool[i].device;
-        counted->allocator = changes.pool[i].allocator;
-        counted->by_category = by_category && memory_pool_has_categories(&changes.pool[i]);
-        c->place[i] = (uint32_t)pictures->count;
-        add_picture(pictures, counted);
+    struct drawn_pool *of = &drawn->pool[pool];
+    if (!of->is_known) {
+        const struct memory_pool *shown = &changes->pool[pool];
+        const struct picture empty = {.process = choice->process,
+                                      .device = shown->device,
+                                      .allocator = shown->allocator,
+                                      .by_category = by_category && memory_pool_has_categories(shown)};
+        *of = (struct drawn_pool){true, add_picture(pictures, &empty)};
     }
-    memory_walk_free(&changes);
+    return of->picture;
 }
 
 void pictures_add_changes(struct pictures *pictures, const struct choice *choice, struct memory_reading *reading,
                           struct assigned_walk *walk)
 {
-    struct counting counting = {0};
+    struct drawn drawn = {0};
     struct memory_walk changes;
     const struct memory_change *change;
-    add_pictures(pictures, &counting, choice, reading, walk != NULL);
     memory_walk_init(&changes, reading);
     while ((change = memory_walk_next(&changes)) != NULL) {
         const int64_t *bytes = walk ? assigned_walk_take(walk, &changes, change) : NULL;
-        uint32_t place = change->pool < counting.pools ? counting.place[change->pool] : NO_PLACE;
-        if (place == NO_PLACE || !is_drawn(choice, &changes, change)) continue;
+        if (!is_drawn(choice, &changes, change)) continue;
+        uint32_t place = picture_of(&drawn, pictures, choice, &changes, change->pool, walk != NULL);
+        if (place == NO_PLACE) continue;
         int64_t total = (int64_t)MIN(change->allocated, (uint64_t)INT64_MAX);
         struct picture_point point = {
             .time = change->time, .bytes = {total}, .total = total, .reserved = change->reserved};
         if (bytes) memcpy(point.bytes, bytes, sizeof point.bytes);
         add_point(&pictures->picture[place], point);
     }
-    for (size_t i = 0; i < counting.pools; i++)
-        if (counting.place[i] != NO_PLACE) end_picture(&pictures->picture[counting.place[i]]);
+    for (size_t i = 0; i < drawn.pools; i++)
+        if (drawn.pool[i].is_known && drawn.pool[i].picture != NO_PLACE)
+            end_picture(&pictures->picture[drawn.pool[i].picture]);
     memory_walk_free(&changes);
-    free(counting.counted);
-    free(counting.place);
+    free(drawn.pool);
 }
 
 void pictures_free(struct pictures *pictures)

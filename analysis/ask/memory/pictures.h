@@ -1,8 +1,9 @@
 /* pictures.h - memory over time in few points, with exact peaks: what a page can draw of a trace of any size.
  *
  * A picture shows one allocator of one device of a process, or all of torch's memory rows. Up to PICTURE_POINTS moments
- * are kept as they are. Of more, each of as many equal parts of the time as a quarter of that keeps four: the first, the
- * last, the lowest and the highest one. The peaks are taken from all moments.
+ * are kept as they are. Of more, each of PICTURE_PARTS equal parts of the time keeps four: the first, the last, the lowest
+ * and the highest one. The end of the time is not known while it is collected, so a part becomes twice as long when the
+ * time exceeds the parts: in the end at least half of them are in use. The peaks are taken from all moments.
  */
 #ifndef TFA_MEMORY_PICTURES_H
 #define TFA_MEMORY_PICTURES_H
@@ -10,7 +11,7 @@
 #include "ask/choice.h"
 #include "ask/memory/assign.h"
 
-enum { PICTURE_POINTS = 2400, MOST_PICTURES = 32 };
+enum { PICTURE_POINTS = 2400, PICTURE_PARTS = PICTURE_POINTS / 4, MOST_PICTURES = 32 };
 
 struct picture_point {
     int64_t time;
@@ -19,10 +20,15 @@ struct picture_point {
     uint64_t reserved; /* TOTAL_UNKNOWN */
 };
 
-/* A point of the current part of the time, and its place among all moments. */
+/* A point of a part of the time, and its place among all moments. */
 struct picture_extreme {
     uint64_t place;
     struct picture_point point;
+};
+
+struct picture_part {
+    uint32_t number;
+    struct picture_extreme first, final, low, high;
 };
 
 struct picture {
@@ -30,17 +36,17 @@ struct picture {
     int64_t device;     /* DEVICE_OTHER: unknown */
     uint32_t allocator; /* NAME_NONE: unknown */
     bool by_category;
-    uint64_t moments;
-    int64_t from, to;
+    int64_t from, to; /* the first and the last moment */
     struct picture_point *point;
     size_t points, capacity;
     struct picture_point peak, last;                              /* the highest and the last moment */
     int64_t largest[MEMORY_CATEGORIES], since[MEMORY_CATEGORIES]; /* the most of each category, and from when */
     uint64_t reserved_peak;                                       /* TOTAL_UNKNOWN */
     /* while collecting */
-    uint64_t counted;
-    int64_t part;
-    struct picture_extreme first, final, low, high;
+    uint64_t counted; /* moments */
+    uint64_t length;  /* nanoseconds, of a part */
+    struct picture_part *part;
+    size_t parts;
 };
 
 struct pictures {
