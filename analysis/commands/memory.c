@@ -13,8 +13,8 @@
 #include "ask/memory/peaks.h"
 #include "ask/stages/at.h"
 #include "commands/memory_page.h"
+#include "commands/memory_values.h"
 #include "commands/session.h"
-#include "model/frames.h"
 
 /* The answer about one process. */
 struct answer {
@@ -43,49 +43,7 @@ static const char leak_keys[] = "stage,rank,pid,device,allocator,kind,blocks,byt
 static const char oom_keys[] = "rank,pid,time_us,device,allocator,requested_bytes,allocated_bytes,reserved_bytes,"
                                "requesting_stage,stage,blocks,bytes,pct,stack";
 
-/* ---- values ---- */
-
-static void emit_total(struct emit *e, const char *key, uint64_t bytes)
-{
-    if (bytes == TOTAL_UNKNOWN) emit_null(e, key);
-    else emit_bytes(e, key, bytes);
-}
-
-static void emit_device(struct emit *e, int64_t device)
-{
-    if (device == DEVICE_OTHER) emit_null(e, "device");
-    else emit_int(e, "device", device);
-}
-
-static void emit_name(struct emit *e, const struct model *model, const char *key, uint32_t name)
-{
-    const struct name *n = names_get(&model->names, name);
-    if (name == NAME_NONE) emit_null(e, key);
-    else emit_bytes_text(e, key, n->text, n->length);
-}
-
-static void emit_kind(struct emit *e, uint8_t kind)
-{
-    emit_text(e, "kind", memory_kinds[kind]);
-}
-
-/* Prints the frames, the innermost first; in text the innermost one only. */
-static void emit_stack(struct emit *e, const struct names *names, uint32_t stack)
-{
-    size_t depth = stack == NAME_NONE ? 0 : stack_depth(names, stack);
-    if (!depth) {
-        emit_null(e, "stack");
-        return;
-    }
-    emit_open(e, "stack", true);
-    for (size_t i = 0; i < (e->format == FORMAT_TEXT ? 1 : depth); i++) {
-        struct text text = {0};
-        frame_text(names_get(names, stack_frame(names, stack, i)), &text);
-        emit_text(e, NULL, text.data ? text.data : "");
-        text_free(&text);
-    }
-    emit_close(e);
-}
+/* ---- rows ---- */
 
 /* Counts a row; returns false if --top leaves it out. */
 static bool begin_row(struct answer *a)
@@ -217,13 +175,47 @@ static bool is_chosen(const struct answer *a, const struct memory_change *change
 
 static void emit_pool(struct answer *a, uint32_t pool)
 {
-    emit_device(&a->session->emit, a->changes.pool[pool].device);
-    emit_name(&a->session->emit, &a->session->model, "allocator", a->changes.pool[pool].allocator);
+    emit_memory_device(&a->session->emit, a->changes.pool[pool].device);
+    emit_known_name(&a->session->emit, &a->session->model, "allocator", a->changes.pool[pool].allocator);
+}
+
+/* Values that one row after the other has: those of the process, and those of the pool `of`. */
+struct same {
+    struct emit_kept process, pool;
+    bool has_process;
+    uint32_t of; /* NO_PLACE: none */
+};
+
+static void emit_same_process(struct answer *a, struct same *same)
+{
+    struct emit *e = &a->session->emit;
+    if (same->has_process) {
+        emit_again(e, &same->process);
+        return;
+    }
+    emit_keep(e, &same->process);
+    emit_process(a);
+    emit_keep_end(e, &same->process);
+    same->has_process = true;
+}
+
+static void emit_same_pool(struct answer *a, struct same *same, uint32_t pool)
+{
+    struct emit *e = &a->session->emit;
+    if (same->of == pool) {
+        emit_again(e, &same->pool);
+        return;
+    }
+    emit_keep(e, &same->pool);
+    emit_pool(a, pool);
+    emit_keep_end(e, &same->pool);
+    same->of = pool;
 }
 
 static void moments(struct answer *a)
 {
     struct emit *e = &a->session->emit;
+    struct same same = {.of = NO_PLACE};
     const struct memory_change *change;
     memory_walk_init(&a->changes, &a->reading);
     while ((change = memory_walk_next(&a->changes)) != NULL) {
@@ -231,14 +223,16 @@ static void moments(struct answer *a)
         if (!is_chosen(a, change)) continue;
         if (change->allocated != TOTAL_UNKNOWN) a->sums[0] = MAX(a->sums[0], change->allocated);
         if (!begin_row(a)) continue;
-        emit_process(a);
+        emit_same_process(a, &same);
         emit_us(e, "time_us", change->time - a->session->model.start);
-        emit_pool(a, change->pool);
-        emit_total(e, "allocated_bytes", change->allocated);
-        emit_total(e, "reserved_bytes", change->reserved);
+        emit_same_pool(a, &same, change->pool);
+        emit_total_bytes(e, "allocated_bytes", change->allocated);
+        emit_total_bytes(e, "reserved_bytes", change->reserved);
         emit_categories(e, bytes);
         emit_row_end(e);
     }
+    emit_kept_free(&same.process);
+    emit_kept_free(&same.pool);
     memory_walk_free(&a->changes);
 }
 
@@ -257,15 +251,15 @@ static void raw_row(struct answer *a, const struct memory_change *change)
     emit_process(a);
     emit_us(e, "time_us", change->time - model->start);
     emit_pool(a, change->pool);
-    emit_kind(e, change->kind);
+    emit_memory_kind(e, change->kind);
     emit_text(e, "action", memory_actions[change->bytes > 0 ? ACTION_CREATE : ACTION_DESTROY]);
     emit_int(e, "bytes", change->bytes);
     emit_category(a, change);
     emit_hex(e, "address", change->address);
-    emit_total(e, "allocated_bytes", change->allocated);
-    emit_total(e, "reserved_bytes", change->reserved);
-    emit_name(e, model, "stage", stage == NO_PLACE ? a->choice.outside : a->process->ranges.name[stage]);
-    emit_stack(e, &model->names, change->stack);
+    emit_total_bytes(e, "allocated_bytes", change->allocated);
+    emit_total_bytes(e, "reserved_bytes", change->reserved);
+    emit_known_name(e, model, "stage", stage == NO_PLACE ? a->choice.outside : a->process->ranges.name[stage]);
+    emit_frames(e, &model->names, change->stack);
     emit_row_end(e);
 }
 
@@ -298,12 +292,12 @@ static void peaks(struct answer *a)
         if (!begin_row(a)) continue;
         emit_stage(e, names_get(&session->model.names, row->stage));
         emit_process(a);
-        emit_device(e, row->device);
-        emit_name(e, &session->model, "allocator", row->allocator);
-        emit_kind(e, row->kind);
+        emit_memory_device(e, row->device);
+        emit_known_name(e, &session->model, "allocator", row->allocator);
+        emit_memory_kind(e, row->kind);
         emit_count(e, "calls", row->calls);
-        emit_total(e, "peak_allocated_bytes", row->allocated_peak);
-        emit_total(e, "peak_reserved_bytes", row->reserved_peak);
+        emit_total_bytes(e, "peak_allocated_bytes", row->allocated_peak);
+        emit_total_bytes(e, "peak_reserved_bytes", row->reserved_peak);
         emit_bytes(e, "allocated_bytes", row->allocated);
         emit_bytes(e, "freed_bytes", row->freed);
         emit_row_end(e);
@@ -334,14 +328,14 @@ static void leaks(struct answer *a)
         emit_stage(e, names_get(&a->session->model.names, row->stage));
         emit_process(a);
         emit_pool(a, row->pool);
-        emit_kind(e, a->changes.pool[row->pool].kind);
+        emit_memory_kind(e, a->changes.pool[row->pool].kind);
         emit_count(e, "blocks", row->blocks);
         emit_bytes(e, "bytes", row->bytes);
         emit_count(e, "outliving_blocks", row->outliving_blocks);
         emit_bytes(e, "outliving_bytes", row->outliving_bytes);
         emit_count(e, "leaked_blocks", row->unfreed_blocks);
         emit_bytes(e, "leaked_bytes", row->unfreed_bytes);
-        emit_stack(e, &a->session->model.names, row->stack);
+        emit_frames(e, &a->session->model.names, row->stack);
         emit_row_end(e);
     }
     memory_walk_free(&a->changes);
@@ -358,13 +352,13 @@ static void emit_request(struct answer *a, const struct refusal *refusal, uint32
     emit_row(e);
     emit_process(a);
     emit_us(e, "time_us", b->time[refusal->request] - model->start);
-    emit_device(e, refusal->device);
-    emit_name(e, model, "allocator", b->allocator[refusal->request]);
+    emit_memory_device(e, refusal->device);
+    emit_known_name(e, model, "allocator", b->allocator[refusal->request]);
     if (b->bytes[refusal->request] > 0) emit_bytes(e, "requested_bytes", (uint64_t)b->bytes[refusal->request]);
     else emit_null(e, "requested_bytes");
     emit_bytes(e, "allocated_bytes", refusal->in_use);
-    emit_total(e, "reserved_bytes", b->reserved[refusal->request]);
-    emit_name(e, model, "requesting_stage", stage);
+    emit_total_bytes(e, "reserved_bytes", b->reserved[refusal->request]);
+    emit_known_name(e, model, "requesting_stage", stage);
 }
 
 static void emit_holder(struct answer *a, const struct refusal *refusal, const struct holder *holder)
@@ -374,7 +368,7 @@ static void emit_holder(struct answer *a, const struct refusal *refusal, const s
     emit_count(e, "blocks", holder->blocks);
     emit_bytes(e, "bytes", holder->bytes);
     emit_pct(e, "pct", refusal->in_use ? 100.0 * (double)holder->bytes / (double)refusal->in_use : NAN);
-    emit_stack(e, &a->session->model.names, holder->stack);
+    emit_frames(e, &a->session->model.names, holder->stack);
     emit_row_end(e);
 }
 

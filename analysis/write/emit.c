@@ -9,10 +9,22 @@
 
 /* ---- formats of values ---- */
 
+/* Answers in lines have millions of numbers, for which a format takes most of the time. */
+static void add_number(struct text *text, uint64_t number)
+{
+    char digits[NUMBER_DIGITS];
+    size_t length = number_digits(digits, number);
+    text_add(text, digits + NUMBER_DIGITS - length, length);
+}
+
 static void add_us(struct text *text, int64_t ns)
 {
     uint64_t whole = ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns;
-    text_format(text, "%s%llu.%03u", ns < 0 ? "-" : "", (unsigned long long)(whole / 1000), (unsigned)(whole % 1000));
+    unsigned rest = (unsigned)(whole % 1000);
+    const char fraction[4] = {'.', (char)('0' + rest / 100), (char)('0' + rest / 10 % 10), (char)('0' + rest % 10)};
+    text_add(text, "-", ns < 0);
+    add_number(text, whole / 1000);
+    text_add(text, fraction, sizeof fraction);
 }
 
 void human_time(struct text *text, int64_t ns)
@@ -180,11 +192,24 @@ static bool for_people(const struct emit *e)
 
 /* ---- values ---- */
 
+/* Begins a value that needs no quotes, at the top level of a line. Returns false elsewhere. */
+static bool begin_in_line(struct emit *e)
+{
+    bool is_csv = e->format == FORMAT_CSV, is_line = e->format == FORMAT_TEXT && e->style == STYLE_LINES;
+    if (e->depth || e->totals || !(is_csv || is_line)) return false;
+    if (e->cells++) out_write(e->out, is_csv ? "," : " ", 1);
+    return true;
+}
+
 void emit_null(struct emit *e, const char *key)
 {
     if (e->format == FORMAT_JSON) {
         json_before(e, key);
         out_puts(e->out, "null");
+        return;
+    }
+    if (begin_in_line(e)) {
+        out_write(e->out, "-", e->format == FORMAT_TEXT);
         return;
     }
     text_puts(&e->scratch, e->format == FORMAT_TEXT ? "-" : "");
@@ -204,24 +229,27 @@ void emit_bool(struct emit *e, const char *key, bool value)
 
 void emit_count(struct emit *e, const char *key, uint64_t value)
 {
-    if (e->format == FORMAT_JSON) {
-        json_before(e, key);
+    bool in_json = e->format == FORMAT_JSON;
+    if (in_json) json_before(e, key);
+    if (in_json || begin_in_line(e)) {
         out_number(e->out, value);
         return;
     }
-    text_format(&e->scratch, "%llu", (unsigned long long)value);
+    add_number(&e->scratch, value);
     put(e, key, true);
 }
 
 void emit_int(struct emit *e, const char *key, int64_t value)
 {
-    if (e->format == FORMAT_JSON) {
-        json_before(e, key);
-        out_puts(e->out, value < 0 ? "-" : "");
+    bool in_json = e->format == FORMAT_JSON;
+    if (in_json) json_before(e, key);
+    if (in_json || begin_in_line(e)) {
+        out_write(e->out, "-", value < 0);
         out_number(e->out, value < 0 ? 0 - (uint64_t)value : (uint64_t)value);
         return;
     }
-    text_format(&e->scratch, "%lld", (long long)value);
+    text_add(&e->scratch, "-", value < 0);
+    add_number(&e->scratch, value < 0 ? 0 - (uint64_t)value : (uint64_t)value);
     put(e, key, true);
 }
 
@@ -233,8 +261,9 @@ void emit_known(struct emit *e, const char *key, int64_t value)
 
 void emit_us(struct emit *e, const char *key, int64_t ns)
 {
-    if (e->format == FORMAT_JSON) {
-        json_before(e, key);
+    bool in_json = e->format == FORMAT_JSON;
+    if (in_json) json_before(e, key);
+    if (in_json || begin_in_line(e)) {
         out_us(e->out, ns);
         return;
     }
@@ -450,6 +479,34 @@ void emit_row_end(struct emit *e)
     e->rows++;
     if (e->format == FORMAT_JSON) out_puts(e->out, "}");
     else if (e->format == FORMAT_CSV || e->style == STYLE_LINES) out_puts(e->out, "\n");
+}
+
+void emit_keep(struct emit *e, struct emit_kept *kept)
+{
+    if (!kept->text.buffer) out_memory(&kept->text);
+    kept->text.used = 0;
+    kept->out = e->out;
+    kept->cells = e->cells;
+    e->out = &kept->text;
+}
+
+void emit_keep_end(struct emit *e, struct emit_kept *kept)
+{
+    e->out = kept->out;
+    out_write(e->out, kept->text.buffer, kept->text.used);
+    kept->cells = e->cells - kept->cells;
+}
+
+void emit_again(struct emit *e, const struct emit_kept *kept)
+{
+    out_write(e->out, kept->text.buffer, kept->text.used);
+    e->cells += kept->cells;
+    e->filled[e->depth] = true;
+}
+
+void emit_kept_free(struct emit_kept *kept)
+{
+    out_discard(&kept->text);
 }
 
 void emit_totals(struct emit *e)

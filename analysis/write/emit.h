@@ -47,6 +47,15 @@ void emit_input(struct emit *e, const char *path, const char *kind, int64_t rank
                 int64_t lost, bool simulated); /* call it before the first row; -1: unknown */
 void emit_row(struct emit *e);
 void emit_row_end(struct emit *e);
+/* Values that many rows have at the same place, kept as they are written. Not for tables of text. */
+struct emit_kept {
+    struct out text, *out;
+    size_t cells;
+};
+void emit_keep(struct emit *e, struct emit_kept *kept); /* the values up to emit_keep_end are kept */
+void emit_keep_end(struct emit *e, struct emit_kept *kept);
+void emit_again(struct emit *e, const struct emit_kept *kept);
+void emit_kept_free(struct emit_kept *kept);
 void emit_totals(struct emit *e); /* the following values are totals of all rows */
 void emit_end(struct emit *e);
 

@@ -8,8 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { BUFFER = 1 << 16 };
-
 static void fail(struct out *out, const char *why)
 {
     if (!out->failed) complain(out->path ? out->path : "stdout", "cannot be written (%s)", why);
@@ -30,14 +28,14 @@ static bool begin(struct out *out, const char *path, bool created, const char *w
 
 static void init(struct out *out, const char *path)
 {
-    *out = (struct out){.fd = -1, .buffer = mem_resize(NULL, BUFFER, 1), .path = string_format("%s", path)};
+    *out = (struct out){.fd = -1, .buffer = mem_resize(NULL, OUT_BUFFER, 1), .path = string_format("%s", path)};
 }
 
 bool out_open(struct out *out, const char *path)
 {
     const char *why = NULL;
     if (!path) {
-        *out = (struct out){.fd = STDOUT_FILENO, .buffer = mem_resize(NULL, BUFFER, 1)};
+        *out = (struct out){.fd = STDOUT_FILENO, .buffer = mem_resize(NULL, OUT_BUFFER, 1)};
         out->file = (struct file_out){.fd = -1, .directory = -1, .pending = -1};
         return true;
     }
@@ -69,7 +67,7 @@ static void flush(struct out *out)
 
 void out_memory(struct out *out)
 {
-    *out = (struct out){.fd = -1, .buffer = mem_resize(NULL, BUFFER, 1), .room = BUFFER};
+    *out = (struct out){.fd = -1, .buffer = mem_resize(NULL, OUT_BUFFER, 1), .room = OUT_BUFFER};
     out->file = (struct file_out){.fd = -1, .directory = -1, .pending = -1};
 }
 
@@ -79,7 +77,7 @@ char *out_room(struct out *out, size_t more)
     return out->buffer + out->used;
 }
 
-void out_write(struct out *out, const char *bytes, size_t length)
+void out_write_beyond(struct out *out, const char *bytes, size_t length)
 {
     if (out->room) {
         memcpy(out_room(out, length), bytes, length);
@@ -87,23 +85,18 @@ void out_write(struct out *out, const char *bytes, size_t length)
         return;
     }
     while (length) {
-        size_t part = MIN(length, BUFFER - out->used);
+        size_t part = MIN(length, OUT_BUFFER - out->used);
         memcpy(out->buffer + out->used, bytes, part);
         out->used += part;
         bytes += part;
         length -= part;
-        if (out->used == BUFFER) flush(out);
+        if (out->used == OUT_BUFFER) flush(out);
     }
 }
 
 void out_spaces(struct out *out, size_t count)
 {
     for (; count; count--) out_write(out, " ", 1);
-}
-
-void out_puts(struct out *out, const char *string)
-{
-    out_write(out, string, strlen(string));
 }
 
 void out_format(struct out *out, const char *format, ...)
@@ -192,15 +185,24 @@ void out_json_raw(struct out *out, const char *json, size_t length)
     text_free(&text);
 }
 
+size_t number_digits(char digits[NUMBER_DIGITS], uint64_t number)
+{
+    size_t at = NUMBER_DIGITS;
+    for (; number >= 100; number /= 100) {
+        unsigned two = (unsigned)(number % 100);
+        digits[--at] = (char)('0' + two % 10);
+        digits[--at] = (char)('0' + two / 10);
+    }
+    digits[--at] = (char)('0' + number % 10);
+    if (number >= 10) digits[--at] = (char)('0' + number / 10);
+    return NUMBER_DIGITS - at;
+}
+
 void out_number(struct out *out, uint64_t number)
 {
-    char digits[20];
-    size_t at = sizeof digits;
-    do {
-        digits[--at] = (char)('0' + number % 10);
-        number /= 10;
-    } while (number);
-    out_write(out, digits + at, sizeof digits - at);
+    char digits[NUMBER_DIGITS];
+    size_t length = number_digits(digits, number);
+    out_write(out, digits + NUMBER_DIGITS - length, length);
 }
 
 void out_us(struct out *out, int64_t ns)

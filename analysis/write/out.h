@@ -5,9 +5,13 @@
 #ifndef TFA_OUT_H
 #define TFA_OUT_H
 
+#include <string.h>
+
 #include "base/file_out.h"
 #include "base/gzip_out.h"
 #include "base/visible.h"
+
+enum { OUT_BUFFER = 1 << 16 };
 
 struct out {
     int fd;
@@ -27,8 +31,20 @@ bool out_open_in(struct out *out, int directory, const char *path, unsigned mode
 void out_memory(struct out *out);
 /* Makes room for `more` bytes behind those of an output in memory, which it does not count. Returns the place. */
 char *out_room(struct out *out, size_t more);
-void out_write(struct out *out, const char *bytes, size_t length);
-void out_puts(struct out *out, const char *string);
+void out_write_beyond(struct out *out, const char *bytes, size_t length); /* what the buffer may have no room for */
+static inline void out_write(struct out *out, const char *bytes, size_t length)
+{
+    if (out->room || length >= OUT_BUFFER - out->used) {
+        out_write_beyond(out, bytes, length);
+        return;
+    }
+    if (length) memcpy(out->buffer + out->used, bytes, length);
+    out->used += length;
+}
+static inline void out_puts(struct out *out, const char *string)
+{
+    out_write(out, string, strlen(string));
+}
 void out_spaces(struct out *out, size_t count);
 void out_format(struct out *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool out_close(struct out *out);   /* finishes the file; false, after a message on stderr, if it could not be written */
@@ -38,6 +54,9 @@ void out_discard(struct out *out); /* leaves no file */
  * of valid UTF-8 becomes U+FFFD. */
 void out_json_string(struct out *out, const char *bytes, size_t length);
 void out_number(struct out *out, uint64_t number);
+/* Writes the digits at the end of the array. Returns how many they are. */
+enum { NUMBER_DIGITS = 20 };
+size_t number_digits(char digits[NUMBER_DIGITS], uint64_t number);
 /* Write nanoseconds as microseconds (12.345) and as milliseconds (0.012345). */
 void out_us(struct out *out, int64_t ns);
 void out_ms(struct out *out, int64_t ns);
