@@ -115,9 +115,9 @@ ROWS = [
     row('kernels-of-an-only-child', 'ops.py::test_device_rows', 'analysis/ask/ops/running.c',
         'into->work = child->work;',
         'into->work.time += into->work.time;'),
-    row('memory-at-the-end', 'ops.py::test_device_rows', 'analysis/ask/ops/running.c',
-        'until(&s->begun[s->ends[0]]) < time)',
-        'until(&s->begun[s->ends[0]]) <= time)'),
+    row('memory-at-the-end', 'ops.py::test_device_rows', 'analysis/ask/ops/running.h',
+        'running->ends[0].end < time)',
+        'running->ends[0].end <= time)'),
     # Shares of the device's time add up to more than its time.
     row('shadows-are-device-time', 'ops.py::test_device_columns', 'analysis/write/op_table.c',
         'row->on_device && !row->is_annotation ?',

@@ -250,7 +250,8 @@ void running_begin(struct running *s, uint32_t event, uint32_t thread, bool want
 
 void running_end_before(struct running *s, int64_t time)
 {
-    while (s->open && s->ends[0].end < time) end(s, pop_end(s));
+    do end(s, pop_end(s));
+    while (s->open && s->ends[0].end < time);
 }
 
 /* ---- memory ---- */

@@ -45,7 +45,7 @@ void running_init(struct running *running, struct op_rows *rows, const struct pr
 struct addition *running_new(struct running *running, uint32_t *event);
 /* Begins the event. `wanted`: it has a row; `work`: NULL if it launched none. */
 void running_begin(struct running *running, uint32_t event, uint32_t thread, bool wanted, const struct op_work *work);
-void running_end_before(struct running *running, int64_t time);
+void running_end_before(struct running *running, int64_t time); /* the first one ends before it */
 /* Ends the events that end before `time`. */
 static inline void running_until(struct running *running, int64_t time)
 {
