@@ -68,6 +68,7 @@ struct tfi_config {
     uint32_t event_kernels;
     uint32_t nccl_plugin;
     uint32_t tensor_addresses;
+    uint32_t with_modules;
     uint32_t record_shapes;
     uint32_t record_values;
     uint32_t with_stack; /* TFI_UNSET: the list decides; `activities` holds the result */

@@ -3,12 +3,17 @@
  * libtorch's function walks the frames of TorchScript's interpreter in the calling thread, and returns a name for each.
  * Outside the interpreter it looks at one variable of the thread and returns nothing. torch.profiler puts a point
  * behind each name, also behind the last one.
+ *
+ * The function asks each inlined call for the name of its function, and torch may have freed that function: it crashed
+ * in half of the runs of a model that torch.jit.load, freeze and optimize_for_inference made. So only TFI_WITH_MODULES=1
+ * makes the library call it.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/fmt.h"
 #include "base/tfi.h"
+#include "control/config.h"
 #include "torch/cxx.h"
 #include "torch/torch.h"
 
@@ -42,6 +47,7 @@ static bool returns_vector(void)
 void tfi_torch_hierarchy_init(void *library)
 {
     static const struct tfi_torch_function function = {"_ZN5torch3jit22currentModuleHierarchyB5cxx11Ev", &current};
+    if (!tfi_config.with_modules) return;
     tfi_torch_find(library, &function, 1);
 #ifdef TFI_TEST_HOOKS
     const char *release = getenv("TORCH_HIERARCHY");

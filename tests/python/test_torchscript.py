@@ -99,7 +99,8 @@ def profiled(lib, python, tmp_path_factory):
     """A directory with torch's kineto.json and our run/*.tfr of one process."""
     place = tmp_path_factory.mktemp('torchscript')
     (place / 'model.py').write_text(PROFILED)
-    env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_TENSOR_ADDRESSES': '1', 'TFI_OUTPUT_DIR': str(place / 'run')}
+    env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_WITH_MODULES': '1', 'TFI_TENSOR_ADDRESSES': '1',
+           'TFI_OUTPUT_DIR': str(place / 'run')}
     result = execute([python, 'model.py'], env, place, timeout=200)
     assert result.rc == 0 and 'tfinject: ' not in result.err, result.err[-2000:]
     return place
@@ -197,16 +198,25 @@ print(len(ExecutionTrace(json.load(open('et.json'))).nodes))
 def test_other_releases(testlib, python, tmp_path, release):
     """libtorch lacks the function, or it returns another object: operators are recorded without modules."""
     (tmp_path / 'model.py').write_text(MODEL + 'forward(), both()')
-    env = {**clean_environment(), 'LD_PRELOAD': str(testlib), 'TORCH_HIERARCHY': release, 'TFI_OUTPUT_DIR': str(tmp_path / 'run')}
+    env = {**clean_environment(), 'LD_PRELOAD': str(testlib), 'TFI_WITH_MODULES': '1', 'TORCH_HIERARCHY': release, 'TFI_OUTPUT_DIR': str(tmp_path / 'run')}
     result = execute([python, 'model.py'], env, tmp_path, timeout=200)
     assert result.rc == 0, result.err[-2000:]
     rows, = functions(read(tmp_path / 'run')).values()
     assert len(rows) > 300 and {f.modules for f in rows} == {None}
 
 
-def test_details_switch_them(lib, python, tmp_path):
-    (tmp_path / 'model.py').write_text(MODEL + 'forward(), both()')
-    env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_RECORD_SHAPES': '0', 'TFI_OUTPUT_DIR': str(tmp_path / 'run')}
+def test_only_on_request(lib, python, tmp_path):
+    """libtorch's function reads freed functions of such a model, so it is not called unless the user asks for it."""
+    (tmp_path / 'model.py').write_text(MODEL + '''
+torch.jit.save(torch.jit.script(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()).eval()), 'model.pt')
+loaded = torch.jit.load('model.pt').eval()
+frozen = torch.jit.optimize_for_inference(torch.jit.freeze(loaded))
+del loaded
+for _ in range(20):
+    frozen(torch.randn(2, 4))
+forward(), both()
+''')
+    env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_OUTPUT_DIR': str(tmp_path / 'run'), 'MALLOC_PERTURB_': '165'}
     result = execute([python, 'model.py'], env, tmp_path, timeout=200)
     assert result.rc == 0, result.err[-2000:]
     rows, = functions(read(tmp_path / 'run')).values()
@@ -222,7 +232,7 @@ for i in range(50):
     x = torch.cat([torch.randn(3, 4)] * 2)
     x.to(torch.bfloat16), torch.add(x, x, alpha=2.5 + i), torch.arange(5 + i), x.split([3, 3])
 ''')
-    env = {**clean_environment(), 'LD_PRELOAD': f'{testlib}:{OWN_NEW}', 'TFI_OUTPUT_DIR': str(tmp_path / 'run'), **variables}
+    env = {**clean_environment(), 'LD_PRELOAD': f'{testlib}:{OWN_NEW}', 'TFI_WITH_MODULES': '1', 'TFI_OUTPUT_DIR': str(tmp_path / 'run'), **variables}
     result = execute([python, 'model.py'], env, tmp_path, timeout=200)
     assert result.rc == 0, result.err[-2000:]
     trace = read(tmp_path / 'run')
