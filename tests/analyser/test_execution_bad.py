@@ -84,3 +84,17 @@ def test_several_processes_and_other_traces(analyze, tmp_path, shared_traces):
     assert 'choose one with --rank or --pid' in export(analyze, tmp_path, 2)[1]
     (tmp_path / 'k.json').write_text('{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 2}]}')
     assert 'needs a trace of ours' in export(analyze, tmp_path / 'k.json', 1)[1]
+
+
+@pytest.mark.parametrize('text, groups', [
+    ('', None), ('[]', None), ('{"pg_config": 3}', None), ('{"pg_config": [1, null, "x", {}, {"ranks": "0"}]}', None), ('{"pg_config": [', None),
+    ('[' * 5000, None), ('{"pg_config": [], "pg_config": []}', None),
+    ('{"pg_config": [{"ranks": [0, 1]}], "world_size": 2}', [{'ranks': [], 'group_size': 2}]),
+    ('{"pg_config": [{"ranks": [], "pg_name": {"a": "\\u00e9"}}, 7], "world_size": -1, "pg_count": "many"}',
+     [{'pg_name': {'a': '\u00e9'}, 'ranks': [], 'group_size': 0, 'group_count': 'many'}])])
+def test_process_groups(analyze, tmp_path, text, groups):
+    def records(w):
+        return [rec('metadata', time=1, key=w.string('distributedInfo'), value=w.string(text)), *pair(w, 1, 100)]
+    nodes, _ = export(analyze, trace(tmp_path / 'rank0.h.7.tfr', records), 0)
+    found = [json.loads(n['inputs']['values'][0]) for n in nodes if n['name'] == '## process_group:init ##']
+    assert found == ([groups] if groups else [])

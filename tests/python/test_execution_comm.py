@@ -82,18 +82,41 @@ def test_descriptions_of_collectives(lib, python, tfanalyze, tmp_path):
         'pg_name': '8', 'pg_size': 4}
 
 
-def test_process_groups_under_gloo(lib, python, tfanalyze, tmp_path):
+def gloo(lib, python, tmp_path, script):
+    """Runs two ranks, recorded in `run`."""
     with open(tmp_path / 'said', 'w+') as said:
         with socket.socket() as free:
             free.bind(('127.0.0.1', 0))
             port = free.getsockname()[1]
-        jobs = [subprocess.Popen([python, '-W', 'ignore', '-c', GLOO], cwd=tmp_path, stderr=said, env={
+        jobs = [subprocess.Popen([python, '-W', 'ignore', '-c', script], cwd=tmp_path, stderr=said, env={
             **clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_TENSOR_ADDRESSES': '1', 'TFI_OUTPUT_DIR': str(tmp_path / 'run'), 'RANK': str(rank),
             'WORLD_SIZE': '2', 'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': str(port)}) for rank in range(2)]
         assert [job.wait(200) for job in jobs] == [0, 0], (tmp_path / 'said').read_text()[-2000:]
+
+
+def test_process_groups_under_gloo(lib, python, tfanalyze, tmp_path):
+    gloo(lib, python, tmp_path, GLOO)
     for rank in range(2):
         found = compare(tfanalyze, tmp_path, rank)
         init, = (n for n in found if n['name'] == '## process_group:init ##')
         groups = json.loads(init['inputs']['values'][0])
         assert [(g['pg_name'], g['pg_desc'], g['group_size'], g['group_count']) for g in groups] == [('0', 'default_pg', 2, 2), ('1', 'second "group"', 2, 2)]
         assert {'gloo:all_reduce', 'c10d::allreduce_', 'gloo:barrier'} <= {n['name'] for n in found}
+
+
+def test_process_groups_without_an_observer(lib, python, tfanalyze, tmp_path):
+    """The node equals what torch's observer would write now; a group of one rank has a list of ranks."""
+    said = "import json\nopen(f'said{rank}', 'w').write(json.dumps(dist.distributed_c10d._world.pg_config_info))\n"
+    quiet = '\n'.join(line for line in GLOO.splitlines() if 'observer' not in line.lower()).replace(
+        'x = torch', f'alone = dist.new_group([0])\n{said}x = torch', 1)
+    gloo(lib, python, tmp_path, quiet)
+    for rank in range(2):
+        result = execute([tfanalyze, 'export', 'et', '--rank', str(rank), tmp_path / 'run'], clean_environment(), tmp_path)
+        assert result.rc == 0, result.err
+        nodes = json.loads(result.out)['nodes']
+        thread, init = nodes[:2]
+        assert [thread['name'], thread['id'], init['id'], init['ctrl_deps']] == ['[pytorch|profiler|execution_trace|thread]', 2, 3, 2]
+        assert init['name'] == '## process_group:init ##' and [n['name'] for n in nodes].count(init['name']) == 1
+        expected = (tmp_path / f'said{rank}').read_text()
+        assert init['inputs'] == {'values': [expected], 'shapes': [[]], 'types': ['String'], 'strides': [[]]}
+        assert [len(g['ranks']) for g in json.loads(expected)] == ([0, 0, 1] if rank == 0 else [0, 0])

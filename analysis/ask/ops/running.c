@@ -37,7 +37,7 @@ struct queue {
     uint64_t first, end;     /* tickets */
 };
 
-/* Rows by a hash of the three parts of their key. */
+/* Rows by a hash of the parts of their key. */
 enum { RECENT = 256 };
 struct recent {
     uint32_t name, shapes, modules, stack, row;

@@ -4,6 +4,9 @@
  * file meets them in the same order: at a start the thread, the function, then its inputs; at an end the outputs. A
  * tensor and a storage are what lies at an address. A node is written at the end of its function, its parent is the
  * function that was open in its thread.
+ *
+ * torch's observer describes the process groups with a function of its own when it starts. If no observer ran, the node
+ * is made of the metadata and comes first, without a number and in the thread of the first function.
  */
 #include "write/execution/et.h"
 
@@ -12,6 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include "read/json.h"
+#include "write/execution/groups.h"
 
 enum { DEPTH = 16, ROOT = 1, FIRST = 2 };
 
@@ -340,15 +346,12 @@ static void begin_node(struct et *et, uint32_t id)
     et->has_node = true;
 }
 
-/* Writes the rest of a node behind its name. A node of the process or of a thread has no edges. */
-static void put_node(struct et *et, uint32_t parent, uint32_t forward_parent, uint32_t thread,
-                     const struct function_edge *begin, const struct function_edge *end)
+/* Writes the attributes, which end a node. A node of the process or of a thread has no edges. */
+static void put_attributes(struct et *et, uint32_t forward_parent, uint32_t thread, const struct function_edge *begin,
+                           const struct function_edge *end)
 {
     const struct string *schema = end ? strings_get(&et->trace->strings, end->string) : NULL;
     const struct string *modules = end ? strings_get(&et->trace->strings, end->modules) : NULL;
-    out_format(et->out, ",\"ctrl_deps\":%u", parent);
-    put_values(et, "inputs", begin);
-    put_values(et, "outputs", end);
     out_puts(et->out, ",\"attrs\":[");
     put_number(et, "rf_id", "uint64", begin ? (int64_t)begin->handle : 0);
     put_number(et, "fw_parent", "uint64", forward_parent);
@@ -362,6 +365,16 @@ static void put_node(struct et *et, uint32_t parent, uint32_t forward_parent, ui
     if (is_described(et, begin)) put_collective(et, begin);
     if (modules && modules->length) put_text(et, "module_hierarchy", modules->text, modules->length);
     out_puts(et->out, "]}");
+}
+
+/* Writes the rest of a node behind its name. */
+static void put_node(struct et *et, uint32_t parent, uint32_t forward_parent, uint32_t thread,
+                     const struct function_edge *begin, const struct function_edge *end)
+{
+    out_format(et->out, ",\"ctrl_deps\":%u", parent);
+    put_values(et, "inputs", begin);
+    put_values(et, "outputs", end);
+    put_attributes(et, forward_parent, thread, begin, end);
 }
 
 static void put_named_node(struct et *et, uint32_t id, const char *name, uint32_t thread)
@@ -430,6 +443,30 @@ static void take_end(struct et *et, const struct function_edge *end)
     et->counts->open--;
 }
 
+/* ---- process groups ---- */
+
+static bool has_groups(const struct et *et)
+{
+    const struct executions *e = et->executions;
+    for (uint32_t i = 0; i < e->edges; i++) {
+        const struct string *name = e->edge[i].is_end ? NULL : strings_get(&et->trace->strings, e->edge[i].string);
+        if (name && slice_is((struct slice){name->text, name->length}, GROUPS_FUNCTION)) return true;
+    }
+    return false;
+}
+
+static void put_groups(struct et *et, const char *text)
+{
+    uint32_t thread = et->executions->edges ? et->executions->edge[0].thread : 0;
+    size_t at = thread_at(et, thread);
+    begin_node(et, et->ids++);
+    out_format(et->out, "\"%s\",\"ctrl_deps\":%u,\"inputs\":{\"values\":[", GROUPS_FUNCTION, et->thread[at].node);
+    out_json_string(et->out, text, strlen(text));
+    out_puts(et->out, "],\"shapes\":[[]],\"types\":[\"String\"],\"strides\":[[]]}");
+    put_values(et, "outputs", NULL);
+    put_attributes(et, 0, thread, NULL, NULL);
+}
+
 /* ---- the file ---- */
 
 static void put_head(struct et *et, const struct process *process)
@@ -449,7 +486,9 @@ void et_write(struct out *out, const struct process *process, const struct trace
     struct et et = {.out = out, .trace = trace, .executions = executions, .counts = counts, .ids = FIRST};
     *counts = (struct et_counts){0};
     et.open = mem_zero(executions->edges, sizeof *et.open);
+    char *groups = has_groups(&et) ? NULL : groups_text(process);
     put_head(&et, process);
+    if (groups) put_groups(&et, groups);
     for (uint32_t i = 0; i < executions->edges && !out->failed; i++)
         if (executions->edge[i].is_end) take_end(&et, &executions->edge[i]);
         else take_begin(&et, i);
@@ -460,4 +499,5 @@ void et_write(struct out *out, const struct process *process, const struct trace
     map_free(&et.begun);
     free(et.thread);
     free(et.open);
+    free(groups);
 }
