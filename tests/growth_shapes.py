@@ -25,17 +25,17 @@ def shape(size):
 class Recording:
     """A .tfr trace of one thread whose records are written in chunks."""
 
-    def __init__(self, directory, rank=0, world=1, pid=None, **info):
+    def __init__(self, directory, rank=0, world=1, pid=None, rows=20000, **info):
         pid = pid or 4000 + rank
         self.w = Writer(rank=rank, world=world, pid=pid, **info)
         self.path = Path(directory) / f'rank{rank}.elsewhere.{pid}.tfr'
         self.w.chunk([c for t in (0, 10 ** 9) for c in tfr.clocks(t, t, 1_700_000_000_000_000_000 + t) +
                       [rec('clock', clock=tfr.DEVICE, ticks=t, value=t, error=10)]])
-        self.records = []
+        self.records, self.rows = [], rows  # of a chunk
 
     def add(self, *records):
         self.records += records
-        if len(self.records) > 20000:
+        if len(self.records) > self.rows:
             self.flush()
 
     def flush(self):

@@ -87,7 +87,7 @@ def test_inputs_with_enough_memory_are_answered(python, tfanalyze, tmp_path, goo
 
 def short_operators(directory, n):
     """N operators one after the other in one stage of a .tfr trace, without work of a device."""
-    recording = growth_shapes.Recording(directory, pid=n)
+    recording = growth_shapes.Recording(directory, pid=n, rows=2000)  # the few chunks that are read ahead fit many times
     recording.range('stage', 100, 1000 + 10 * n, 1)
     for i in range(n):
         recording.operator('aten::add', 1000 + 10 * i, 1005 + 10 * i)
@@ -108,7 +108,7 @@ def test_operators_that_launched_nothing_are_not_held(python, tfanalyze, tmp_pat
 
 def short_blocks(directory, n):
     """N blocks of torch's allocator, each freed at once, in one stage of a .tfr trace; ten stay in use."""
-    recording = growth_shapes.Recording(directory, pid=n)
+    recording = growth_shapes.Recording(directory, pid=n, rows=2000)  # the few chunks that are read ahead fit many times
     recording.range('stage', 100, 1000 + 10 * n, 1)
     allocator = recording.w.string('c10')
     for i in range(n):
