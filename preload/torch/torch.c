@@ -216,11 +216,6 @@ static TFI_COLD void write_collective(struct tfi_thread *t, const struct op *op,
     tfi_commit(t, sizeof *rec);
 }
 
-static inline uint32_t modules_of(const struct op *op)
-{
-    return TFI_UNLIKELY(tfi_config.with_modules != 0) ? tfi_torch_modules(op->owner->cache) : 0;
-}
-
 /* ---- ranges ---- */
 
 /* Describes the inputs of a range. Most have none; those of c10d's backends have the tensors of the collective. */
@@ -229,7 +224,7 @@ static void describe_range(const struct op *op, const void *function, const char
     struct tfi_torch_inputs inputs = {0};
     if (how == TFI_TORCH_DIRECT && tfi_torch_async(function)) range->flags |= TFI_RANGE_ASYNC;
     if (!tfi_recording(TFI_ACTIVITY_OPS)) return;
-    range->modules = modules_of(op);
+    if (TFI_UNLIKELY(tfi_config.with_modules != 0)) range->modules = tfi_torch_modules(op->owner->cache);
     if (!tfi_config.record_shapes) return;
     if (how != TFI_TORCH_DIRECT) return;
     tfi_torch_inputs(op->owner->cache, how, function, range->name, name, &inputs);
@@ -364,7 +359,8 @@ static void fill(struct op *op, const void *function, uint16_t scope)
         if (forward) op->forward = __atomic_load_n(&serials[forward % MAX_LOGICAL], __ATOMIC_RELAXED);
     }
     op->inputs = (struct tfi_torch_inputs){0};
-    op->modules = scope == TFI_SCOPE_BACKWARD ? 0 : modules_of(op);
+    bool names_modules = TFI_UNLIKELY(tfi_config.with_modules != 0) && scope != TFI_SCOPE_BACKWARD;
+    op->modules = names_modules ? tfi_torch_modules(op->owner->cache) : 0;
     if (tfi_recording(TFI_RECORDING_SHAPES))
         tfi_torch_inputs(op->owner->cache, how, function, op->name, text, &op->inputs);
     if (scope == TFI_SCOPE_BACKWARD) link_frame(op);
