@@ -258,6 +258,26 @@ def _watch_distributed(dist):
     wrap("new_group")
 
 
+# ---- modules of TorchScript ----
+
+def _keep_units(torch):
+    """Keeps the functions of each TorchScript file that is loaded, for libtorch's function that names the modules around an
+    operator: it asks inlined calls for their functions, which torch frees with the file. The weights are not kept."""
+    kept = []
+
+    def wrap(name):
+        function = getattr(torch._C, name, None)
+        if function is None:
+            return
+
+        def loaded(unit, *args, **kwargs):
+            kept.append(unit)
+            return function(unit, *args, **kwargs)
+        setattr(torch._C, name, loaded)
+    for name in ("import_ir_module", "import_ir_module_from_buffer", "_import_ir_module_from_package"):
+        wrap(name)
+
+
 # ---- memory of the framework's own tensors ----
 
 def _watch_optimizers(torch):
@@ -294,5 +314,7 @@ def _watch_torch(torch):
     _guarded(_watch_metadata)(torch)
     if _config["module_depth"]:
         _guarded(_watch_modules)(torch, _config["module_depth"])
+    if _config["with_modules"]:
+        _guarded(_keep_units)(torch)
     if _config["tensor_addresses"]:
         _guarded(_watch_optimizers)(torch)

@@ -6,7 +6,8 @@
  *
  * The function asks each inlined call for the name of its function, and torch may have freed that function: it crashed
  * in half of the runs of a model that torch.jit.load, freeze and optimize_for_inference made. So only TFI_WITH_MODULES=1
- * makes the library call it.
+ * makes the library call it, and shim_torch.py then keeps the functions of loaded files. Programs without Python, and
+ * units that a program makes itself, have no such protection.
  */
 #include <stdlib.h>
 #include <string.h>

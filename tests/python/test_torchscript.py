@@ -205,22 +205,31 @@ def test_other_releases(testlib, python, tmp_path, release):
     assert len(rows) > 300 and {f.modules for f in rows} == {None}
 
 
-def test_only_on_request(lib, python, tmp_path):
-    """libtorch's function reads freed functions of such a model, so it is not called unless the user asks for it."""
-    (tmp_path / 'model.py').write_text(MODEL + '''
+FROZEN = '''
+import gc
 torch.jit.save(torch.jit.script(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()).eval()), 'model.pt')
 loaded = torch.jit.load('model.pt').eval()
 frozen = torch.jit.optimize_for_inference(torch.jit.freeze(loaded))
 del loaded
+gc.collect()
+junk = [bytes(200) for _ in range(20000)]
 for _ in range(20):
     frozen(torch.randn(2, 4))
 forward(), both()
-''')
-    env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_OUTPUT_DIR': str(tmp_path / 'run'), 'MALLOC_PERTURB_': '165'}
+'''
+
+
+@pytest.mark.parametrize('asked', ['0', '1'])
+def test_functions_that_torch_frees(lib, python, tmp_path, asked):
+    """libtorch's function reads functions of such a model that torch has freed: it is called on request only, and the library
+    then keeps the functions of loaded files."""
+    (tmp_path / 'model.py').write_text(MODEL + FROZEN)
+    env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_WITH_MODULES': asked, 'TFI_OUTPUT_DIR': str(tmp_path / 'run'),
+           'MALLOC_PERTURB_': '165'}
     result = execute([python, 'model.py'], env, tmp_path, timeout=200)
     assert result.rc == 0, result.err[-2000:]
     rows, = functions(read(tmp_path / 'run')).values()
-    assert len(rows) > 300 and {f.modules for f in rows} == {None}
+    assert len(rows) > 300 and ({f.modules for f in rows} == {None}) == (asked == '0')
 
 
 @pytest.mark.parametrize('variables', [{}, {'TORCH_SHIFTS': 'dims'}], ids=['direct', 'exported'])
