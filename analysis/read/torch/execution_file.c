@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "read/stream/stream.h"
+#include "read/torch/json_stream.h"
 
 enum { LARGEST = 64 << 20, LONGEST_KEY = 4096 };
 
@@ -20,17 +20,6 @@ struct walk {
 };
 
 /* ---- values ---- */
-
-/* Moves to the next character that is no space. Returns it; 0 at the end of the file. */
-static char next(struct stream *s)
-{
-    for (;;) {
-        const char *p = s->at < s->end ? json_space(s->at) : s->end;
-        s->at = p < s->end ? s->at + (p - s->at) : s->end;
-        if (s->at < s->end) return *s->at;
-        if (!stream_more(s)) return 0;
-    }
-}
 
 enum got { GOT, TOO_LARGE, CUT };
 
@@ -65,7 +54,7 @@ static bool read_nodes(struct walk *w)
     struct slice value;
     w->has_nodes = true;
     s->at++;
-    for (char c; (c = next(s)) != ']';) {
+    for (char c; (c = json_stream_next(s)) != ']';) {
         if (!c) return false;
         if (c == ',') {
             s->at++;
@@ -100,9 +89,9 @@ static bool read_member(struct walk *w)
     size_t length = key.length;
     if (got == CUT) return false;
     bool has_key = keep_key(w, got, key);
-    if (next(s) != ':') return false;
+    if (json_stream_next(s) != ':') return false;
     s->at++;
-    char c = next(s);
+    char c = json_stream_next(s);
     bool is_nodes = has_key && length > 2 && json_is_key((struct slice){w->key + 1, length - 2}, "nodes");
     if (is_nodes && c == '[' && !w->has_nodes) return read_nodes(w);
     got = c ? take(s, LARGEST, &value) : CUT;
@@ -115,9 +104,9 @@ static bool read_member(struct walk *w)
 static bool read_members(struct walk *w)
 {
     struct stream *s = &w->stream;
-    if (next(s) != '{') return false;
+    if (json_stream_next(s) != '{') return false;
     s->at++;
-    for (char c; (c = next(s)) != '}';)
+    for (char c; (c = json_stream_next(s)) != '}';)
         if (c == ',') s->at++;
         else if (c != '"' || !read_member(w)) return false;
     return true;

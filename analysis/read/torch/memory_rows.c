@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "read/json.h"
-#include "read/stream/stream.h"
+#include "read/torch/json_stream.h"
 
 enum { LONGEST = 512, LOOKED_AT = 4096 };
 
@@ -62,17 +62,6 @@ static void fill(struct stream *s, size_t size)
     while ((size_t)(s->end - s->at) < size && more) more = stream_more(s);
 }
 
-/* Moves to the next character that is no space. Returns it; 0 at the end of the file. */
-static char next(struct stream *s)
-{
-    for (;;) {
-        const char *p = s->at < s->end ? json_space(s->at) : s->end;
-        s->at = p < s->end ? s->at + (p - s->at) : s->end;
-        if (s->at < s->end) return *s->at;
-        if (!stream_more(s)) return 0;
-    }
-}
-
 /* Skips an item that is no row. Returns false if the file ends inside it. */
 static bool skip_item(struct stream *s)
 {
@@ -106,10 +95,10 @@ static bool read_item(struct walk *w)
 static void read_list(struct walk *w)
 {
     struct stream *s = &w->stream;
-    bool good = next(s) == '[';
+    bool good = json_stream_next(s) == '[';
     s->at += good;
     while (good) {
-        char c = next(s);
+        char c = json_stream_next(s);
         if (c == ']') {
             s->at++;
             return;
