@@ -20,7 +20,7 @@ def test_jumps_out_of_the_recorder(run, victim, tfanalyze, mode):
     stages = run([tfanalyze, 'stages', '--stage', 'after', '--format', 'json', result.dir], preload=False)
     after, = json.loads(stages.out)['rows']
     # The first calls may be refused until the frame of the last jump is overwritten.
-    assert after['calls'] >= (20 if mode == 'stack' else 99)  # of 100; the frame's depth is random
+    assert after['calls'] >= (60 if mode == 'stack' else 99)
 
 
 def test_jumps_out_of_waking(run, victim):

@@ -79,7 +79,8 @@ static void stack(long i)
 
 static void after(int depth)
 {
-    volatile char room[32] = {(char)depth};
+    /* A large frame, so that few calls pass before the frame of the last jump is overwritten. */
+    volatile char room[128] = {(char)depth};
     tfi_range_push("after");
     dummy_add(room[0]);
     tfi_range_pop();
