@@ -130,10 +130,15 @@ bool choice_lane(const struct choice *choice, int64_t device, int64_t stream)
     return list_has(&choice->options->device, device) && list_has(&choice->options->stream, stream);
 }
 
+bool choice_launched(const struct choice *choice, uint32_t span)
+{
+    return !choice->by_lane || (span != NO_PLACE && choice->launches[span]);
+}
+
 bool choice_call(const struct choice *choice, int64_t start, uint32_t span)
 {
     return start >= choice->window.from && start < choice->window.to && choice_in_steps(choice, start) &&
-           (!choice->by_lane || (span != NO_PLACE && choice->launches[span]));
+           choice_launched(choice, span);
 }
 
 bool choice_moment(const struct choice *choice, int64_t start, int64_t launched)

@@ -57,6 +57,8 @@ bool choice_belonging(const struct choice *choice, const struct belonging *at);
 /* True if work launched at that time lies in the chosen steps and cycles. */
 bool choice_in_steps(const struct choice *choice, int64_t launched);
 bool choice_lane(const struct choice *choice, int64_t device, int64_t stream);
+/* True for a call that launched work on the chosen devices and streams; for every call if there is no choice of them. */
+bool choice_launched(const struct choice *choice, uint32_t span);
 /* True for a call that began at `start` in the window and in the chosen steps and cycles. With --device or --stream it
  * must also have launched work there. `span`: the call's index in process->spans, or NO_PLACE. */
 bool choice_call(const struct choice *choice, int64_t start, uint32_t span);

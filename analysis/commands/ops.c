@@ -173,6 +173,13 @@ static bool print(struct session *session, const struct op_rows *rows)
     return true;
 }
 
+/* --device and --stream choose device work: operators alone do not match them. */
+static bool is_anything_found(const struct options *options, const struct op_rows *rows)
+{
+    bool by_lane = options->device.count || options->stream.count;
+    return !is_filtered(options) || (rows->count && (rows->has_device || !by_lane));
+}
+
 void cmd_ops(struct session *session)
 {
     struct op_rows rows = {.chosen = &session->chosen};
@@ -192,7 +199,7 @@ void cmd_ops(struct session *session)
     if (print(session, &rows)) {
         if (!rows.count && !is_filtered(&session->options))
             complain(NULL, "no operators were recorded; `tfanalyze info` shows the recorded events");
-        session_end(session, rows.count || !is_filtered(&session->options));
+        session_end(session, is_anything_found(&session->options, &rows));
     }
     op_rows_free(&rows);
 }

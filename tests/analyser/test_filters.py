@@ -7,6 +7,7 @@ same of a .tfr trace and of its export.
 import json
 import re
 import subprocess
+from collections import Counter
 from functools import lru_cache
 
 import pytest
@@ -268,6 +269,31 @@ def test_dump_of_a_tfr_trace(tmp_path, analyze, options, ranges, ids, calls):
 def test_dump_of_nothing(tmp_path, analyze):
     path = pipeline(tmp_path / 'rank2.elsewhere.4242.tfr')
     assert 'nothing matches --stage nosuch' in analyze('dump', '--stage', 'nosuch', path, format='text', rc=1).err
+
+
+def test_operators_have_the_work_of_the_chosen_stream(analyze, shared_traces):
+    """With --stream an operator's device time is that of its works there, and of the calls only their launches have rows."""
+    trace = Trace(shared_traces / TRACES[1])
+    operators = {e['args']['External id']: e['name'] for e in trace.document['traceEvents'] if e.get('cat') == 'cpu_op'}
+    for stream in (7, 40):
+        times, calls = Counter(), Counter()
+        for event in trace.document['traceEvents']:
+            if event.get('cat') in ('kernel', 'gpu_memcpy', 'gpu_memset') and event['args']['stream'] == stream:
+                times[operators.get(event['args']['External id'])] += ns(event['dur'])
+        for call in trace.calls:
+            calls[call.name] += any(w.stream == stream for w in trace.launches.get(id(call), ()))
+        rows = exact(analyze, 'ops', '--stream', stream, trace.path)['rows']
+        found = Counter()
+        for row in rows:
+            found[row['name']] += ns(row['self_device_us'])
+        assert {name: found[name] for name in set(operators.values()) if found[name]} == {n: t for n, t in times.items() if t and n}
+        assert {r['name']: r['calls'] for r in rows if r['name'].startswith('cuda')} == {n: c for n, c in calls.items() if c}
+
+
+@pytest.mark.parametrize('command', ['ops', 'steps'])
+def test_a_device_without_work_matches_nothing(analyze, shared_traces, command):
+    result = analyze(command, '--device', '7', shared_traces / TRACES[0], format='text', rc=1)
+    assert result.out == '' and f'nothing matches --device 7; `tfanalyze {command}`' in result.err
 
 
 # ---- exports ----

@@ -236,8 +236,9 @@ def test_device_columns(gpu, analyze):
 def test_filters(gpu, analyze):
     def names(*options):
         return [r['name'] for r in analyze('ops', *options, gpu)['rows']]
-    assert names('--step', '7', '--device', '1') == ['ProfilerStep*', 'aten::linear', 'aten::mm', 'cudaLaunchKernel',
-                                                     'Activity Buffer Request', 'cudaDeviceSynchronize']
+    assert names('--step', '7', '--device', '0') == [
+        'ProfilerStep*', 'aten::linear', 'aten::mm', 'cudaLaunchKernel', 'Activity Buffer Request', 'ProfilerStep*', 'gemm', 'bias']
+    assert analyze('ops', '--device', '1', gpu, format=None, rc=1).out == ''
     assert names('--from', '0.0001', '--to', '0.00013') == ['aten::linear', 'aten::mm']
     assert names('--stage', 'Prof*')[:2] == ['ProfilerStep*', 'aten::linear']
     assert analyze('ops', '--stage', 'nothing', gpu, format=None, rc=1).out == ''

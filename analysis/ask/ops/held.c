@@ -36,6 +36,15 @@ static bool in_stage(const struct holding *a, uint32_t stage, int64_t time)
     return stage_or_around(&a->choice.paths, stage, time) != NO_PLACE;
 }
 
+/* With --device and --stream only the calls count that launched work there. */
+static bool wants_call(const struct holding *a, const struct op_event *event)
+{
+    const struct process *p = a->process;
+    if (event->kind == OP_CALL) return choice_launched(&a->choice, p->calls.span[event->place]);
+    bool is_call = event->kind == OP_SPAN && p->spans.event_class[event->place] == CLASS_API;
+    return !is_call || choice_launched(&a->choice, event->place);
+}
+
 static bool wants_event(const struct holding *a, const struct op_event *event)
 {
     struct belonging at = {event->start, NO_PLACE, 0};
@@ -43,15 +52,17 @@ static bool wants_event(const struct holding *a, const struct op_event *event)
     else if (a->attribution.span && event->kind != OP_CALL) at = a->attribution.span[event->place];
     else if (a->attribution.span && a->process->calls.span[event->place] != NO_PLACE)
         at = a->attribution.span[a->process->calls.span[event->place]];
-    return choice_moment(&a->choice, event->start, at.time) && (!a->by_stage || in_stage(a, at.stage, at.time));
+    return choice_moment(&a->choice, event->start, at.time) && (!a->by_stage || in_stage(a, at.stage, at.time)) &&
+           wants_call(a, event);
 }
 
 /* ---- device work ---- */
 
-/* Gives a piece of device work to the entry that launched it. */
+/* Gives a piece of device work to the entry that launched it, if --device and --stream choose it. */
 static void give_work(struct holding *a, size_t i, uint32_t entry)
 {
     const struct works *w = &a->process->works;
+    if (!a->choice.lane[w->lane[i]]) return;
     uint32_t at = map_number(&a->work_of, entry);
     if (at == a->works) {
         a->work = mem_grow(a->work, &a->work_capacity, a->works + 1, sizeof *a->work);

@@ -90,7 +90,8 @@ static void begin_held(struct sweeping *s, const struct op_event *event)
     if (group->shapes) a.shapes = op_flat_shapes(s->rows, given ? given->shapes : NAME_NONE);
     if (group->modules && given) a.modules = given->modules;
     if (group->stack) a.stack = op_first_frames(s->rows, NAME_NONE);
-    bool wanted = is_wanted(s, event->start, NO_THREAD, is_stage ? event->place : NO_PLACE);
+    bool wanted = is_wanted(s, event->start, NO_THREAD, is_stage ? event->place : NO_PLACE) &&
+                  (is_stage || !s->choice.by_lane); /* a process with device work is never swept */
     uint32_t new;
     *running_new(&s->running, &new) = a;
     running_begin(&s->running, new, event->thread, wanted, NULL);

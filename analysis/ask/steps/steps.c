@@ -227,7 +227,7 @@ static void add_host(struct taking *t)
     map_free(&known);
 }
 
-static void add_works(struct taking *t)
+static void add_works(struct taking *t, struct steps *steps)
 {
     static const enum step_part parts[] = {
         [CLASS_KERNEL] = PART_KERNEL, [CLASS_MEMCPY] = PART_MEMCPY, [CLASS_MEMSET] = PART_MEMSET};
@@ -238,6 +238,7 @@ static void add_works(struct taking *t)
         if (!IS_WORK(w->event_class[i])) continue;
         t->known |= 1u << PART_KERNEL | 1u << PART_MEMCPY | 1u << PART_MEMSET | 1u << PART_COMMUNICATION;
         if (!t->choice.lane[w->lane[i]]) continue;
+        steps->works++;
         bool communicates = work_kind(&kinds, w->event_class[i], w->name[i]) == WORK_COMMUNICATION;
         add(t, communicates ? PART_COMMUNICATION : parts[w->event_class[i]], w->start[i], w->end[i]);
     }
@@ -313,7 +314,7 @@ static void *take(const struct selection *chosen, const struct process *process)
     if (t.count) {
         extend(&t);
         steps->cut = cut(&t);
-        add_works(&t);
+        add_works(&t, steps);
         add_host(&t);
         add_rows(&t, steps);
         add_devices(&t, steps);
@@ -367,6 +368,7 @@ static void append(struct steps *steps, const struct steps *of_process)
     for (size_t i = 0; i < of_process->count; i++) steps->row[steps->count++] = of_process->row[i];
     for (size_t i = 0; i < of_process->devices; i++) steps->device[steps->devices++] = of_process->device[i];
     steps->cut += of_process->cut;
+    steps->works += of_process->works;
     steps->whole += of_process->whole && of_process->count;
 }
 

@@ -47,6 +47,7 @@ struct steps {
     size_t devices, device_capacity;
     uint64_t cut;   /* last steps that were left out, because the profiler may have missed some of their kernels */
     uint64_t whole; /* processes without steps */
+    uint64_t works; /* device work on the chosen devices and streams */
 };
 
 /* Makes a struct steps of a process. */

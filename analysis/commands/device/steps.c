@@ -68,6 +68,13 @@ static void say(const struct session *session, const struct steps *steps)
         complain(NULL, "no steps, operators or device work were recorded; `tfanalyze info` shows the recorded events");
 }
 
+/* --device and --stream choose device work: steps without any on them do not match. */
+static bool is_anything_found(const struct options *options, const struct steps *steps)
+{
+    bool by_lane = options->device.count || options->stream.count;
+    return !is_filtered(options) || (steps->count && (steps->works || !by_lane));
+}
+
 void cmd_steps(struct session *session)
 {
     struct steps steps;
@@ -78,6 +85,6 @@ void cmd_steps(struct session *session)
     emit_sums(&session->emit, &steps);
     emit_end(&session->emit);
     say(session, &steps);
-    session_end(session, steps.count || !is_filtered(&session->options));
+    session_end(session, is_anything_found(&session->options, &steps));
     steps_free(&steps);
 }
