@@ -2,9 +2,9 @@
  * await work.
  *
  * A dispatch is a call into an operator library other than torch: a builtin of a module in TFI_NATIVE, or an operator
- * whose namespace is not aten, prim, c10d, or one of torch's own bookkeeping (autograd, torch, profiler). Dispatches
- * have rows like calls, and their stage is found as for all operators. Without operator records their number is
- * unknown. They have no device: --device and --stream leave them out.
+ * whose namespace is none of torch's own (ask/ops/dispatches.c). Dispatches have rows like calls, and their stage is
+ * found as for all operators. Without operator records their number is unknown. They have no device: --device and
+ * --stream leave them out.
  *
  * A call's kind comes from its name, the only information in traces of other profilers. A call belongs to the innermost
  * stage it was made in.

@@ -11,6 +11,7 @@ import re
 import pytest
 
 import pythons
+from kineto import Trace as Written
 
 # A module imported late, on other threads and after a fork. Each process prints its calls by function and stage.
 LATE = '''
@@ -135,6 +136,28 @@ def test_builtins_of_torch_itself(run, analyze, python):
     assert (result.rc, result.out) == (plain.rc, plain.out) and 'tfinject' not in result.err, result.err[-2000:]
     assert plain.rc == 0 and 'Check for __torch_function__' in plain.out
     assert dispatches(analyze('launches', result.dir)['rows'])['stage', 'torch._C._has_torch_function_unary'] == 3
+
+
+NAMESPACES = '''
+import torch
+import torch._higher_order_ops, torch._inductor.lowering, torch.ao.quantization, torch.distributed.fsdp, torch.distributed.tensor
+import torch.distributed._functional_collectives, torch.distributed._symmetric_memory
+print(*sorted({name.split('::')[0] for name in torch._C._dispatch_get_all_op_names()}))
+'''
+
+
+@pytest.mark.timeout(300)
+def test_operators_that_torch_registers_are_no_dispatches(run, analyze, python, tmp_path):
+    """torch lists its own operators. Their namespaces, and what it records of DistributedDataParallel, are no other library."""
+    result = run([python, '-c', NAMESPACES], preload=False, timeout=200)
+    spaces = result.out.split()
+    assert result.rc == 0 and len(spaces) > 20 and {'aten', 'quantized', '_c10d_functional'} < set(spaces), result.err
+    trace = Written()
+    names = [f'{space}::op' for space in spaces] + ['torch.distributed.ddp.reducer::copy_bucket_to_grad', 'other::op', 'torchvision::nms']
+    for at, name in enumerate(names):
+        trace.operator(name, 10 * at, 5)
+    trace.write(tmp_path / 'trace.json')
+    assert dispatches(analyze('launches', tmp_path / 'trace.json')['rows']) == {('(run)', 'other::op'): 1, ('(run)', 'torchvision::nms'): 1}
 
 
 # Operators of two libraries and of torch, inside and outside stages, on two threads; their implementations count calls.
