@@ -97,22 +97,31 @@ static void table_cell(struct emit *e, const char *text, bool right)
     e->cell[e->cell_count++].right = right;
 }
 
-/* Returns the length of a key without its unit, as the values show the unit. */
-static size_t without_unit(const char *key, size_t length)
+static bool has_key(const char *keys, const char *key, size_t length)
+{
+    for (const char *p = keys; *p; p += strcspn(p, ","), p += *p == ',')
+        if (strcspn(p, ",") == length && strncmp(p, key, length) == 0) return true;
+    return false;
+}
+
+/* Returns the length of a key without its unit, as the values show the unit. The unit stays if the rest is a key of the
+ * row too: `copies` and `copies_us`. */
+static size_t without_unit(const struct emit *e, const char *key, size_t length)
 {
     static const char *const units[] = {"_us", "_bytes"};
     for (size_t i = 0; i < ARRAY_SIZE(units); i++) {
         size_t unit = strlen(units[i]);
-        if (length > unit && strncmp(key + length - unit, units[i], unit) == 0) return length - unit;
+        if (length > unit && strncmp(key + length - unit, units[i], unit) == 0)
+            return has_key(e->keys, key, length - unit) ? length : length - unit;
     }
     return length;
 }
 
-static void table_head(struct emit *e, const char *keys)
+static void table_head(struct emit *e)
 {
-    for (const char *p = keys; *p;) {
+    for (const char *p = e->keys; *p;) {
         size_t length = strcspn(p, ",");
-        char *key = mem_text(p, without_unit(p, length));
+        char *key = mem_text(p, without_unit(e, p, length));
         table_cell(e, key, false);
         e->columns++;
         free(key);
@@ -130,7 +139,7 @@ static void block_cell(struct emit *e, const char *key, const char *text)
         out_puts(e->out, "\n");
         return;
     }
-    size_t length = without_unit(key, strlen(key));
+    size_t length = without_unit(e, key, strlen(key));
     out_puts(e->out, "  ");
     out_write(e->out, key, length);
     for (size_t i = length; i < BLOCK_KEY; i++) out_puts(e->out, " ");
@@ -143,7 +152,7 @@ static void put_cell(struct emit *e, const char *key, const char *text, size_t l
 {
     if (e->totals && e->format == FORMAT_CSV) return;
     if (e->totals && e->style == STYLE_TABLE) {
-        text_format(&e->nested, "%s%.*s %s", e->nested.length ? ", " : "", (int)without_unit(key, strlen(key)), key,
+        text_format(&e->nested, "%s%.*s %s", e->nested.length ? ", " : "", (int)without_unit(e, key, strlen(key)), key,
                     text);
     } else if (e->format == FORMAT_CSV) {
         struct text quoted = {0};
@@ -162,11 +171,12 @@ static void put_cell(struct emit *e, const char *key, const char *text, size_t l
     e->cells++;
 }
 
-/* Adds a nested value: "key value" in text tables and blocks, else key=value. */
+/* Adds a nested value: "key value" in text tables and blocks, else key=value. Names have blanks, so that csv needs
+ * another separator; lines put names in quotes. */
 static void put_nested(struct emit *e, const char *key, const char *text, size_t length)
 {
     bool people = e->format == FORMAT_TEXT && e->style != STYLE_LINES;
-    if (e->filled[e->depth]) text_puts(&e->nested, people ? ", " : " ");
+    if (e->filled[e->depth]) text_puts(&e->nested, people ? ", " : e->format == FORMAT_CSV ? ";" : " ");
     e->filled[e->depth] = true;
     if (key && !e->list[e->depth]) {
         text_visible(&e->nested, key, strlen(key));
@@ -462,7 +472,7 @@ static void begin_rows(struct emit *e)
         out_puts(e->out, e->keys);
         out_puts(e->out, "\n");
     } else if (e->style == STYLE_TABLE) {
-        table_head(e, e->keys);
+        table_head(e);
     }
 }
 

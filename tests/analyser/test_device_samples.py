@@ -157,7 +157,7 @@ def test_text(analyze, tmp_path):
     assert rows['0'].split()[-6:] == ['1', '1980', '1980', '650.5', '61', 'none']
     assert rows['1'].endswith('sw_power_cap, hw_thermal_slowdown')
     csv = analyze('stragglers', *[r.w.save(tmp_path / f'rank{r.rank}.h.{100 + r.rank}.tfr') for r in ranks], format='csv').out
-    assert csv.splitlines()[0].endswith(','.join(HEALTH)) and 'sw_power_cap hw_thermal_slowdown' in csv
+    assert csv.splitlines()[0].endswith(','.join(HEALTH)) and 'sw_power_cap;hw_thermal_slowdown' in csv
 
 
 def test_info_counts_the_samples_of_each_device(analyze, tmp_path):

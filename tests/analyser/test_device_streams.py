@@ -3,6 +3,9 @@
 tests/kineto.py reads the JSON and finds launches and stages. tests/analyser/test_hta.py asks the same with HTA's rules.
 """
 
+import csv
+import io
+import re
 from collections import defaultdict
 from fractions import Fraction
 from itertools import accumulate
@@ -239,6 +242,22 @@ def test_annotations_by_hand(analyze, tmp_path):
     bare.write(path)
     [row] = analyze('annotations', path)['rows']
     assert (row['annotation'], row['kernels'], row['stack']) == ('(run)', 1, [])
+
+
+def test_annotations_in_csv_and_text(analyze, tmp_path):
+    """Names have blanks, so semicolons separate the items of a list in csv. No two columns of a table have the same head."""
+    trace = Written()
+    trace.stage('outer one', 0, 100)
+    trace.stage('inner one', 10, 50)
+    trace.call(20, 1, dur=1)
+    trace.kernel('k', 200, 5, correlation=1)
+    path = tmp_path / 'trace.json'
+    trace.write(path)
+    head, row = csv.reader(io.StringIO(analyze('annotations', path, format='csv').out))
+    assert dict(zip(head, row))['stack'] == 'outer one;inner one'
+    lines = analyze('annotations', path, format='text').out.splitlines()
+    assert re.split(' {2,}', lines[0]) == ['rank', 'annotation', 'kernels', 'total', 'copies', 'copies_us', 'stack']
+    assert lines[-1] == 'total: kernels 1, total 5.000 us, copies 0, copies_us 0.000 us'
 
 
 def test_annotations_nested_deep(analyze, tmp_path):

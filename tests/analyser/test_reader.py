@@ -187,7 +187,7 @@ def test_info(tmp_path, analyze):
         'reveals': {'command_line': 'whole', 'left_out': 0, 'values': True, 'texts': 3, 'source_lines': 0, 'paths': 'directory', 'environment': None}}
     text = analyze('info', tmp_path, format='text').out
     assert 'message 1, mark 2' in text and 'duration          2.999 ms' in text
-    assert next(csv.DictReader(io.StringIO(analyze('info', tmp_path, format='csv').out)))['events'] == 'clock=2 message=1 mark=2'
+    assert next(csv.DictReader(io.StringIO(analyze('info', tmp_path, format='csv').out)))['events'] == 'clock=2;message=1;mark=2'
 
 
 def test_a_step_of_the_clock_is_found(tmp_path, analyze):
