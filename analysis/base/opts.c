@@ -34,7 +34,9 @@ enum {
     STACK_LINES = 65536,
     OPERATOR = 131072,
     PATH = 262144,
-    GIVEN = 524288
+    GIVEN = 524288,
+    HTA_RULES = 1048576,
+    TRACELENS_RULES = 2097152
 };
 
 /* The values of WORD options, indexed by their enum. */
@@ -312,6 +314,38 @@ static void unknown_option(const char *word, size_t length)
     free(copy);
 }
 
+/* A name may have rows with different values for the same field: a command knows the option if it knows one of them. */
+static const struct option *known_row(const struct option *option, enum command_id command)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(options_table); i++) {
+        const struct option *row = &options_table[i];
+        if (row->place == option->place && strcmp(row->name, option->name) == 0 && knows(row, command)) return row;
+    }
+    return NULL;
+}
+
+static bool takes_word(const struct option *option, const char *word)
+{
+    size_t length = strlen(word);
+    for (const char *p = option->argument; *p; p += strcspn(p, "|"), p += *p == '|')
+        if (strcspn(p, "|") == length && strncmp(p, word, length) == 0) return true;
+    return false;
+}
+
+/* False, with a message, if a question lacks the chosen rules. */
+static bool rules_exist(const struct options *options)
+{
+    const struct option *rules = find_option("--rules", strlen("--rules"), options->command);
+    const char *word = rules_names[options->rules];
+    for (size_t i = 0; i < options->questions; i++) {
+        const struct option *row = known_row(rules, options->question[i]);
+        if (!row || row->words != device_rules_names || takes_word(row, word)) continue;
+        complain(NULL, "%s has no --rules %s; it takes %s", command_name(options->question[i]), word, row->argument);
+        return false;
+    }
+    return true;
+}
+
 /* Returns the question that does not know the option, or NR_COMMANDS. All questions must know an option that changes
  * the content of an answer. One is enough for options that only name and cut rows. */
 static enum command_id lacking(const struct options *options, const struct option *option)
@@ -322,7 +356,7 @@ static enum command_id lacking(const struct options *options, const struct optio
     enum command_id lacks = NR_COMMANDS;
     size_t know = 0;
     for (size_t i = 0; i < options->questions; i++) {
-        bool good = knows(option, options->question[i]);
+        bool good = known_row(option, options->question[i]) != NULL;
         know += good;
         lacks = good ? lacks : options->question[i];
     }
@@ -358,6 +392,9 @@ static bool take_option(struct options *options, int argc, char **argv, int *at)
         const char *command = command_name(lacks), *why = refusal(option->name, lacks, &bytes);
         if (why) {
             complain(NULL, "%s %.*s: %s has no meaning", command, bytes, why, option->name);
+        } else if (knows(find_option(word, length, lacks), lacks)) {
+            complain(NULL, "%s has other values for %s than for %s: run the commands one at a time", option->name,
+                     command, command_name(options->command));
         } else {
             complain(NULL, "%s is not an option of %s; `tfanalyze %s --help` lists its options", option->name, command,
                      command);
@@ -424,6 +461,24 @@ static int find_questions(struct options *options, const char *list)
     return good;
 }
 
+/* False, with a message, if the command has too few inputs. */
+static bool has_inputs(const struct options *options)
+{
+    unsigned takes = commands[options->command].takes;
+    size_t count = options->inputs.count;
+    if (takes & DIFF && count != 2) {
+        complain(NULL, "%s compares two inputs, A and B, and %zu %s given; a directory may hold many ranks",
+                 command_name(options->command), count, count == 1 ? "is" : "are");
+        return false;
+    }
+    if (!count && !(takes & HELP)) {
+        complain(NULL, "%s needs an INPUT: a run directory, .tfr files%s", command_name(options->command),
+                 takes & DFTRACER ? ", PyTorch or dftracer traces" : " or PyTorch traces");
+        return false;
+    }
+    return true;
+}
+
 bool options_parse(struct options *options, int argc, char **argv)
 {
     bool only_inputs = false;
@@ -448,20 +503,12 @@ bool options_parse(struct options *options, int argc, char **argv)
         complain(NULL, "a COMMAND is missing before the options; --help lists all commands");
         return false;
     }
-    if (!options->inputs.count && !(commands[options->command].takes & HELP)) {
-        complain(NULL, "%s needs an INPUT: a run directory, .tfr files, PyTorch or dftracer traces",
-                 command_name(options->command));
-        return false;
-    }
-    if (commands[options->command].takes & DIFF && options->inputs.count != 2) {
-        complain(NULL, "%s compares two inputs, A and B, and %zu %s given; a directory may hold many ranks",
-                 command_name(options->command), options->inputs.count, options->inputs.count == 1 ? "is" : "are");
-        return false;
-    }
+    if (!has_inputs(options)) return false;
     if (options->questions > 1 && options->format == FORMAT_CSV) {
         complain(NULL, "--format csv can hold one table only; run one command at a time, or use --format json");
         return false;
     }
+    if (!rules_exist(options)) return false;
     if (options->from >= options->to) { /* false if one of them is NAN: not given */
         complain(NULL, "--from %g is not before --to %g", options->from, options->to);
         return false;

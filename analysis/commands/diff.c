@@ -48,8 +48,7 @@ static bool refused(struct sides *s)
 {
     struct options *o = &s->session->options;
     const char *filter = NULL, *why = NULL;
-    if (o->rules == RULES_TRACELENS) why = "diff has no --rules tracelens; use exact or hta";
-    else if (o->rules == RULES_HTA && o->by == BY_STAGE)
+    if (o->rules == RULES_HTA && o->by == BY_STAGE)
         why = "diff --rules hta compares the rows of HTA, which has no stages; --by takes kernel and op then";
     else if (s->any_timing && (filter = option_without_timing(o)) != NULL)
         why = "has no meaning for a timing.json, which has durations of whole stages only";

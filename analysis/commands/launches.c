@@ -283,7 +283,7 @@ void cmd_launches(struct session *session)
     struct launches l = {.session = session};
     struct budget budget = {0};
     unsigned want = WANT_RANGES | WANT_CALLS | WANT_LAUNCHES | WANT_DEVICE | WANT_OPERATORS | WANT_OPERATOR_DETAILS;
-    if (!hta_is_only_other(session, "launches") || !launches_budget_begin(session, &budget)) goto out;
+    if (!launches_budget_begin(session, &budget)) goto out;
     if (session->options.rules == RULES_HTA) {
         answer_hta_launches(session);
         goto out;

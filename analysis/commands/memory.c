@@ -529,9 +529,13 @@ static void answer_all(struct answer *a, const struct layout_of *layout)
     }
 }
 
-static void say_nothing_recorded(void)
+static void say_nothing_recorded(const struct selection *chosen)
 {
-    complain(NULL, "no memory was recorded; `mem` in TFI_ACTIVITIES records torch's allocators, `cpu` CUDA's calls");
+    size_t kineto = 0;
+    for (size_t i = 0; i < chosen->processes; i++) kineto += is_of_kineto(chosen->process[i]);
+    complain(NULL, "no memory was recorded; %s",
+             kineto == chosen->processes ? "torch.profiler records it with profile_memory=True"
+                                         : "`mem` in TFI_ACTIVITIES records torch's allocators, `cpu` CUDA's calls");
 }
 
 static void write_page(struct answer *a, const struct layout_of *layout)
@@ -545,7 +549,7 @@ static void write_page(struct answer *a, const struct layout_of *layout)
     }
     answer_all(a, layout);
     memory_page_write(session, &a->pictures);
-    if (!a->pictures.count && !is_filtered(o)) say_nothing_recorded();
+    if (!a->pictures.count && !is_filtered(o)) say_nothing_recorded(&session->chosen);
     session_end(session, a->pictures.count || !is_filtered(o));
     pictures_free(&a->pictures);
 }
@@ -576,6 +580,6 @@ void cmd_memory(struct session *session)
     emit_sums(&answer, layout);
     bool found = answer.rows || !is_filtered(o);
     if (!answer.rows && found && o->memory_layout == MEMORY_OOM) complain(NULL, "no request for memory was refused");
-    else if (!answer.rows && found && o->memory_layout != MEMORY_LEAKS) say_nothing_recorded();
+    else if (!answer.rows && found && o->memory_layout != MEMORY_LEAKS) say_nothing_recorded(&session->chosen);
     session_end(session, found);
 }

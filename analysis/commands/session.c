@@ -262,8 +262,13 @@ static void say_nothing_found(const struct options *options)
 
 void session_end(struct session *session, bool found)
 {
-    session->found += found;
     if (!found && is_filtered(&session->options)) say_nothing_found(&session->options);
+    session_end_said(session, found);
+}
+
+void session_end_said(struct session *session, bool found)
+{
+    session->found += found;
     if (session->options.questions > 1) return;
     if (!found) {
         out_discard(&session->out);

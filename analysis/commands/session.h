@@ -50,6 +50,8 @@ void session_name_inputs(struct session *session, const struct session *of);
 /* Ends the answer. `found` is false if nothing is left: nothing is written then, and a message names the filters, if
  * there are any. A command whose question no filter can empty says itself why there is no answer. */
 void session_end(struct session *session, bool found);
+/* The same after a message of the command that no filter is to blame. */
+void session_end_said(struct session *session, bool found);
 
 /* Marks the answer as partial: a command found damage in an input after loading. */
 void session_spoil(struct session *session);

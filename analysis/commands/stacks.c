@@ -7,6 +7,7 @@
 static void say(const struct session *session, const struct flames *flames, size_t written)
 {
     bool on_device = session->options.metric == METRIC_SELF_DEVICE;
+    if (!flames->with_stack && is_filtered(&session->options)) return; /* the filters may be to blame */
     if (!flames->with_stack)
         complain(NULL,
                  "no operator has a call stack; TFI_WITH_STACK=1, or with_stack=True of torch.profiler, records them");

@@ -259,7 +259,7 @@ static uint64_t check_start(struct trace *trace, struct notes *notes)
     if (found == limit || !head_at(trace, found, &block)) {
         notes_add(notes, UNUSABLE,
                   "is not a .tfr trace: it does not begin with " TFI_FILE_MAGIC
-                  " and contains no block; give a run directory or a .tfr");
+                  " and contains no block, nor is it JSON; give a run directory, a .tfr or a PyTorch trace");
         return 0;
     }
     trace->head_damaged = true;

@@ -294,6 +294,10 @@ def test_counters(analyze, shared_traces):
         assert (row['top_op'], row['bottom_op'], row['op_stack']) == (ops[0], ops[-1], ops)
         assert row['flops'] == sum(value * (2 if 'fma' in name else 1) for name, value in event['args'].items())
     assert analyze('counters', '--top', '3', shared_traces / COUNTED)['rows'] == rows[:3]
+    short = analyze('counters', '--names', 'short', shared_traces / COUNTED)['rows']
+    assert max(len(r['kernel']) for r in short) < 120 < max(len(r['kernel']) for r in rows)
+    assert len({r['kernel'] for r in short}) == len({r['kernel'] for r in rows})
+    assert [{**r, 'kernel': ''} for r in short] == [{**r, 'kernel': ''} for r in rows]
 
 
 def counting(calls):
@@ -326,9 +330,31 @@ def test_counters_by_hand(analyze, tmp_path):
 def test_no_counters(analyze, tmp_path):
     path = tmp_path / 'trace.json'
     Written().launch('k', 1, 1).write(path)
-    for options in ([], ['--rules', 'hta']):
+    for options in ([], ['--rules', 'hta'], ['--stage', 'x']):
         result = analyze('counters', *options, path, rc=1, format=None)
         assert not result.out and result.err.count('\n') == 1 and 'profiler_metrics' in result.err
+
+
+# ---- an empty answer and its reason ----
+
+@pytest.mark.parametrize('command, reason', [
+    (['bandwidth', '--rules', 'hta'], 'the argument `memory bandwidth (GB/s)`'),
+    (['launches', '--rules', 'hta'], 'HTA finds no launch that it knows'),
+    (['memory'], 'no memory was recorded; torch.profiler records it with profile_memory=True'),
+    (['stacks'], 'no operator has a call stack'),
+    (['stacks', '--stage', 'x'], 'nothing matches --stage x'),
+    (['steps'], '1 trace has no steps')])
+def test_one_message_says_why_an_answer_is_empty(analyze, tmp_path, command, reason):
+    """The message fits the kind of the trace, and no second one contradicts it."""
+    path = tmp_path / 'trace.json'
+    trace = Written()
+    trace.operator('aten::mm', 0, 50)
+    trace.call(10, 1, name='cuLaunchKernelEx', cat='cuda_driver')
+    trace.kernel('k', 100, 5, correlation=1)
+    trace.kernel('Memcpy HtoD (Pinned -> Device)', 110, 5, cat='gpu_memcpy')
+    trace.write(path)
+    result = analyze(*command, path, rc=1 if 'x' in command else 0, format=None)
+    assert result.err.count('\n') == 1 and reason in result.err
 
 
 # ---- patterns ----

@@ -26,7 +26,14 @@ from tfr import Writer, rec
     (['stages', '--output'], '--output needs a value: FILE'),
     (['stages', '--exclusive=1', '.'], 'takes no value'),
     (['info', '--exclusive', '.'], 'is not an option of info'),
-    (['info'], 'info needs an INPUT'),
+    (['info'], 'info needs an INPUT: a run directory, .tfr files, PyTorch or dftracer traces'),
+    (['idle'], 'idle needs an INPUT: a run directory, .tfr files or PyTorch traces'),
+    (['diff'], 'diff compares two inputs, A and B, and 0 are given'),
+    (['idle', '--rules', 'tracelens', '.'], 'idle has no --rules tracelens; it takes exact|hta'),
+    (['comm', '--rules', 'hta', '.'], 'comm has no --rules hta; it takes exact|tracelens'),
+    (['timeline,queue', '--rules', 'tracelens', '.'], 'queue has no --rules tracelens; it takes exact|hta'),
+    (['timeline', '--rules', 'exactly', '.'], '--rules takes exact|tracelens|hta, not exactly'),
+    (['io,idle', '--rules', 'exact', '.'], '--rules has other values for idle than for io'),
     ([], 'a COMMAND is missing'),
     (['--format', 'json'], 'a COMMAND is missing before the options'),
 ])
@@ -77,3 +84,15 @@ def test_a_closed_pipe_is_quiet(tmp_path, tfanalyze):
     path = w.save(tmp_path / 'a.tfr')
     result = subprocess.run(['bash', '-c', f'{tfanalyze} dump {path} | head -1'], capture_output=True, text=True)
     assert result.stderr == '' and len(result.stdout.splitlines()) == 1
+
+
+@pytest.mark.parametrize('command, rules', [('idle', 'exact|hta'), ('comm', 'exact|tracelens'), ('timeline', 'exact|tracelens|hta'),
+                                            ('io', 'exact|dfanalyzer'), ('patterns', 'exact|hta')])
+def test_help_lists_the_rules_that_a_command_has(tfanalyze, tmp_path, command, rules):
+    """All rules that a page lists are accepted, and no others; a heading is followed by text."""
+    page = subprocess.run([tfanalyze, command, '--help'], capture_output=True, text=True).stdout
+    assert re.findall(r'^--rules (\S+)$', page, re.M) == [rules] and not re.search(r'^[A-Z]+\n\n(\n|[A-Z]+\n\n)', page, re.M)
+    needs = ['--operator', 'x'] if command == 'patterns' else []
+    for word in ('exact', 'tracelens', 'hta', 'dfanalyzer'):
+        result = subprocess.run([tfanalyze, command, *needs, '--rules', word, tmp_path / 'nothing'], capture_output=True, text=True)
+        assert result.returncode == (1 if word in rules.split('|') else 2), result.stderr

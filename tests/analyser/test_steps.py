@@ -299,7 +299,7 @@ def test_a_trace_without_steps(analyze, tmp_path):
     answer = analyze('steps', t.write(tmp_path / 'a.json'))
     assert [(r['step'], r['total_us'], r['kernel_us'], r['runtime_us'], r['cpu_exec_us'], r['other_us']) for r in answer['rows']] == [
         (None, 100, 40, 2, 48, 10)]
-    assert '1 traces have no steps' in analyze('steps', tmp_path / 'a.json', format=None).err
+    assert '1 trace has no steps' in analyze('steps', tmp_path / 'a.json', format=None).err
     assert 'nothing matches --step 0' in analyze('steps', '--step', '0', tmp_path / 'a.json', format=None, rc=1).err
 
 
@@ -321,7 +321,8 @@ def test_ranks_and_filters(analyze, tmp_path):
     assert analyze('steps', '--step', '3,4', *paths)['totals'] == answer['totals']
     assert analyze('steps', '--top', '3', *paths)['rows'] == answer['rows'][:3]
     assert [r['step'] for r in analyze('steps', '--from', '0.0003', '--to', '0.001', paths[0])['rows']] == [4]
-    assert [r['kernel_us'] for r in analyze('steps', '--device', '1', paths[0])['rows']] == [0, 0]
+    assert analyze('steps', '--device', '0', paths[0])['rows'] == analyze('steps', paths[0])['rows']
+    assert 'nothing matches --device 1' in analyze('steps', '--device', '1', paths[0], rc=1, format=None).err
     assert 'nothing matches --step 9' in analyze('steps', '--step', '9', *paths, format=None, rc=1).err
     for refused in ('--stage', '--names'):
         analyze('steps', refused, 'full', paths[0], rc=2, format=None)

@@ -121,7 +121,6 @@ void cmd_annotations(struct session *session)
     struct annotation_rows rows;
     struct annotation_row sum = {0};
     uint64_t top = session->options.top;
-    if (!hta_is_only_other(session, "annotations")) return;
     if (session->options.rules == RULES_HTA) {
         answer_hta(session);
         return;

@@ -42,6 +42,9 @@ static void answer_hta(struct session *session)
     emit_totals(&session->emit);
     emit_count(&session->emit, "count", points);
     emit_end(&session->emit);
+    if (!points && !is_filtered(&session->options))
+        complain(NULL, "HTA's rules need copies with the argument `memory bandwidth (GB/s)`, and the trace has none; "
+                       "--rules exact goes by bytes and times");
     session_end(session, points || !is_filtered(&session->options));
 }
 
@@ -74,7 +77,6 @@ void cmd_bandwidth(struct session *session)
     struct copy_row sum = {0};
     struct emit *e = &session->emit;
     uint64_t top = session->options.top;
-    if (!hta_is_only_other(session, "bandwidth")) return;
     if (session->options.rules == RULES_HTA) {
         answer_hta(session);
         return;

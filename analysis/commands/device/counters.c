@@ -6,6 +6,7 @@
 
 #include "ask/choice.h"
 #include "commands/device/hta.h"
+#include "write/short_names.h"
 
 enum { MOST_SHOWN = 64 }; /* operators of a stack */
 
@@ -17,6 +18,7 @@ struct sums {
     int64_t time;
     double flops;
     bool has_flops;
+    struct short_names shorts; /* of the kernels, with --names short */
 };
 
 static void emit_counter(struct session *session, uint32_t name, double value)
@@ -52,12 +54,13 @@ static void emit_stack(struct session *session, const struct counter_rows *rows,
 }
 
 static void emit_range(struct session *session, const struct counter_rows *rows, const struct counter_row *row,
-                       bool by_hta)
+                       const struct short_names *shorts)
 {
+    bool by_hta = session->options.rules == RULES_HTA;
     struct emit *e = &session->emit;
     const struct counter_ranges *c = &rows->process->counters;
     const struct counter_range *range = &c->range[row->range];
-    const struct name *name = names_get(&session->model.names, range->name);
+    const struct name *name = names_get(&session->model.names, short_names_get(shorts, range->name));
     struct interval when =
         by_hta ? hta_times(rows->process, range->start, range->end) : (struct interval){range->start, range->end};
     emit_row(e);
@@ -119,11 +122,25 @@ static void answer_process(struct session *session, const struct process *proces
     for (size_t i = 0; i < rows.count && (!frame || rows.launches == rows.count); i++) {
         if (!is_chosen(&choice, &rows.row[i])) continue;
         add(sums, process, &rows.row[i]);
-        if (!top || sums->shown++ < top) emit_range(session, &rows, &rows.row[i], frame != NULL);
+        if (!top || sums->shown++ < top) emit_range(session, &rows, &rows.row[i], &sums->shorts);
     }
     choice_free(&choice);
     attribution_free(&attribution);
     counters_free(&rows);
+}
+
+/* Short names are distinct in the whole answer. */
+static void shorten(struct session *session, struct sums *sums)
+{
+    uint32_t *name = NULL;
+    size_t count = 0, capacity = 0;
+    for (size_t i = 0; i < session->chosen.processes; i++) {
+        const struct counter_ranges *c = &session->chosen.process[i]->counters;
+        name = mem_grow(name, &capacity, count + c->count, sizeof *name);
+        for (size_t k = 0; k < c->count; k++) name[count++] = c->range[k].name;
+    }
+    short_names_init(&sums->shorts, &session->model.names, name, count);
+    free(name);
 }
 
 /* HTA's rules answer for the ranks in order, ours in the order of the inputs. */
@@ -142,9 +159,9 @@ void cmd_counters(struct session *session)
     struct sums sums = {0};
     struct emit *e = &session->emit;
     bool by_hta = session->options.rules == RULES_HTA;
-    if (!hta_is_only_other(session, "counters")) return;
     if (!(by_hta ? hta_load(session) : session_load(session, COUNTERS_WANT, false))) return;
     if (!session_begin(session, STYLE_TABLE)) return;
+    if (session->options.names == NAMES_SHORT) shorten(session, &sums);
     answer_all(session, &sums);
     emit_totals(e);
     emit_count(e, "ranges", sums.ranges);
@@ -156,7 +173,9 @@ void cmd_counters(struct session *session)
         complain(NULL, "no ranges with CUPTI counters: record with torch.profiler's "
                        "_ExperimentalConfig(profiler_metrics=[...], profiler_measure_per_kernel=True)");
     }
-    session_end(session, sums.ranges != 0);
+    if (sums.all) session_end(session, sums.ranges != 0);
+    else session_end_said(session, false);
     map_free(&sums.place);
+    short_names_free(&sums.shorts);
     free(sums.sum);
 }

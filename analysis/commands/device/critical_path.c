@@ -27,7 +27,7 @@ static bool refused(struct session *session)
         session->status = STATUS_USAGE;
         return true;
     }
-    return !hta_is_only_other(session, "critical-path");
+    return false;
 }
 
 static bool load(struct session *session)

@@ -38,14 +38,6 @@ bool hta_load_more(struct session *session, unsigned more)
                                              false);
 }
 
-bool hta_is_only_other(struct session *session, const char *command)
-{
-    if (session->options.rules != RULES_TRACELENS) return true;
-    complain(NULL, "%s has no --rules tracelens: TraceLens has no such table; use exact or hta", command);
-    session->status = STATUS_USAGE;
-    return false;
-}
-
 /* Ends an answer whose totals have begun: prints the counts, reports ranks without values, sets the exit status. */
 static void end_answer(const struct hta_frames *frames, struct session *session)
 {

@@ -11,8 +11,6 @@
 bool hta_load(struct session *session);
 /* The same with more parts, WANT_*. */
 bool hta_load_more(struct session *session, unsigned more);
-/* For commands with the rules exact and hta. Returns false, after a message, if TraceLens's are asked for. */
-bool hta_is_only_other(struct session *session, const char *command);
 void answer_hta_timeline(struct session *session);
 void answer_hta_overlap(struct session *session);
 void answer_hta_launches(struct session *session);

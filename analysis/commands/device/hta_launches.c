@@ -65,5 +65,8 @@ void answer_hta_launches(struct session *session)
     emit_count(e, "slow_launches", sums.slow);
     emit_count(e, "delayed", sums.delayed);
     emit_end(e);
+    if (!sums.pairs && !is_filtered(&session->options))
+        complain(NULL, "HTA finds no launch that it knows: cudaLaunchKernel, cudaLaunchKernelExC, cudaMemcpyAsync or "
+                       "cudaMemsetAsync with device work; --rules exact counts all launches");
     session_end(session, sums.pairs || !is_filtered(&session->options));
 }

@@ -48,7 +48,6 @@ void cmd_idle(struct session *session)
 {
     struct idle_rows rows;
     bool hta = session->options.rules == RULES_HTA;
-    if (!hta_is_only_other(session, "idle")) return;
     if (!(hta ? hta_load(session) : session_summarise(session)) || !session_begin(session, STYLE_TABLE)) return;
     if (hta) {
         const struct hta_frames *frames = hta_frames(&session->chosen);

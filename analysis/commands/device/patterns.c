@@ -95,7 +95,6 @@ void cmd_patterns(struct session *session)
 {
     struct sums sums = {0};
     bool by_hta = session->options.rules == RULES_HTA;
-    if (!hta_is_only_other(session, "patterns")) return;
     if (!session->options.operator_name || !*session->options.operator_name) {
         complain(NULL, "patterns needs --operator NAME: a part of the name of the operators whose kernels to compare");
         session->status = STATUS_USAGE;

@@ -46,7 +46,6 @@ void cmd_queue(struct session *session)
 {
     struct queue_rows rows;
     bool hta = session->options.rules == RULES_HTA;
-    if (!hta_is_only_other(session, "queue")) return;
     if (!(hta ? hta_load(session) : session_summarise(session)) || !session_begin(session, STYLE_TABLE)) return;
     if (hta) {
         const struct hta_frames *frames = hta_frames(&session->chosen);

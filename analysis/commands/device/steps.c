@@ -54,13 +54,12 @@ static void say(const struct session *session, const struct steps *steps)
 {
     struct step_device sum = steps_sum(steps);
     if (steps->whole)
-        complain(NULL, "%llu traces have no steps (ProfilerStep#N): the row of such a trace is all of it",
-                 (unsigned long long)steps->whole);
+        complain(NULL, "%llu %s no steps (ProfilerStep#N): the row of such a trace is all of it",
+                 (unsigned long long)steps->whole, steps->whole == 1 ? "trace has" : "traces have");
     if (steps->cut)
         complain(NULL,
-                 "%llu steps at the end are left out, because the profiler may have missed some of their kernels; "
-                 "--step shows them",
-                 (unsigned long long)steps->cut);
+                 "%llu %s left out, because the profiler may have missed some kernels; --step shows all that it names",
+                 (unsigned long long)steps->cut, steps->cut == 1 ? "step at the end is" : "steps at the end are");
     if (sum.unsized && sum.unsized < sum.counted)
         complain(NULL, "the blocks of %llu of %llu kernels are unknown: sm_efficiency_pct is too low",
                  (unsigned long long)sum.unsized, (unsigned long long)sum.counted);

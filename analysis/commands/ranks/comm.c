@@ -285,11 +285,6 @@ void cmd_comm(struct session *session)
 {
     const struct options *options = &session->options;
     struct comm comm;
-    if (options->rules == RULES_HTA) {
-        complain(NULL, "comm has no --rules hta: HTA has no such question");
-        session->status = STATUS_USAGE;
-        return;
-    }
     if (!session_summarise(session) || !session_begin(session, STYLE_TABLE)) return;
     comm_match(&comm, session);
     size_t shown = options->top ? MIN(options->top, comm.rows.count) : comm.rows.count;

@@ -150,7 +150,6 @@ void cmd_stragglers(struct session *session)
     const struct options *options = &session->options;
     struct comm comm;
     struct lates lates;
-    if (!hta_is_only_other(session, "stragglers")) return;
     if (options->rules == RULES_HTA) {
         answer_hta(session);
         return;
