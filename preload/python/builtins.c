@@ -24,6 +24,7 @@
 #include "stage/timing.h"
 #include "stage/unmatched.h"
 #include "stage/wanted.h"
+#include "torch/sources.h"
 
 #define INT64 2 /* NVTX_PAYLOAD_TYPE_INT64 */
 
@@ -266,6 +267,7 @@ void tfi_python_awake(struct tfi_thread *t)
 {
     tfi_python_rank_awake(t);
     tfi_facts_awake(t);
+    tfi_sources_awake(t);
 }
 
 PyObject *tfi_builtin_metadata(PyObject *self, PyObject *const *args, ssize_t count)

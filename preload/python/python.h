@@ -58,7 +58,7 @@ void tfi_python_constructor(void);
 /* True if this process has an interpreter that the shim may run in. */
 bool tfi_python_here(void);
 
-/* Called at wake: writes the facts about the run that became known before. */
+/* Called at wake: writes what became known before: the rank, the facts about the run and the sources. */
 void tfi_python_awake(struct tfi_thread *thread);
 
 /* Called at wake: writes the rank. */

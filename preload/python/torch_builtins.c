@@ -1,4 +1,5 @@
-/* torch_builtins.c - defines the builtins of shim_torch.py: libtorch's callbacks, and wrappers of native functions.
+/* torch_builtins.c - defines the builtins of shim_torch.py: libtorch's callbacks, sources, and wrappers of native
+ * functions.
  *
  * A builtin function of a module in TFI_NATIVE is replaced by one of ours with the same name and documentation, whose
  * `self` is the original. Each call is recorded as an operator of scope TFI_SCOPE_NATIVE, because such functions run
@@ -7,6 +8,7 @@
  */
 #include "python/python.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "base/fmt.h"
@@ -16,6 +18,7 @@
 #include "record/strings.h"
 #include "record/thread.h"
 #include "stage/wanted.h"
+#include "torch/sources.h"
 #include "torch/torch.h"
 
 /* ---- libtorch ---- */
@@ -60,6 +63,19 @@ PyObject *tfi_builtin_torch_use(PyObject *self, PyObject *const *args, ssize_t c
     int64_t how = count == 1 ? tfi_python_number(args[0]) : 0;
     if (how >= TFI_TORCH_NONE && how <= TFI_TORCH_EXPORTED) tfi_torch_use((enum tfi_torch_how)how);
     else tfi_torch_detach();
+    return tfi_python_none();
+}
+
+PyObject *tfi_builtin_source(PyObject *self, PyObject *const *args, ssize_t count)
+{
+    struct tfi_python_text path;
+    int error = errno;
+    (void)self;
+    if (count == 1 && tfi_python_text(args[0], &path)) {
+        tfi_source_loaded(path.data);
+        tfi_python_text_end(&path);
+    }
+    errno = error;
     return tfi_python_none();
 }
 

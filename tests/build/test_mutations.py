@@ -480,6 +480,22 @@ ROWS = [
         'preload/hooks/dl.c',
         'return dl_iterate_phdr(look, &s) && s.before < at_start;',
         'return dl_iterate_phdr(look, &s) && s.before < at_start && false;'),
+    # The sources of compiled modules are missing in the folder beside an execution trace if the program slept when it loaded them.
+    row('sources-kept-asleep-forgotten', 'execution_trace.py::test_sources_loaded_asleep_and_before_a_fork', 'preload/torch/sources.c',
+        'for (const struct source *s = __atomic_load_n(&kept, __ATOMIC_ACQUIRE); s; s = s->next) write_source(t, s);',
+        '(void)t;'),
+    # A source that two threads wrote has pieces of both.
+    row('pieces-need-not-follow', 'execution_bad.py::test_pieces_of_sources', 'analysis/model/execution/sources.c',
+        'bool follows = offset == source->done && bytes == source->bytes',
+        'bool follows = offset <= bytes && bytes == source->bytes'),
+    # A hostile trace writes 64 MB from one text of 64 KiB.
+    row('sources-without-a-limit', 'execution_bad.py::test_limits_of_sources', 'analysis/model/execution/sources.c',
+        'if (string->length > TFI_SOURCES_BYTES - sources->bytes) sources->unkept++;',
+        'if (!sources->bytes && bytes == 1) sources->unkept++;'),
+    # A hostile trace writes a file outside the folder.
+    row('names-of-sources-unchecked', 'execution_bad.py::test_names_of_sources[a b.py]', 'analysis/write/execution/resources.c',
+        "if (!isalnum((unsigned char)name->text[i]) && name->text[i] != '_') return false;",
+        'if (!name->text[i]) return false;'),
 ]
 
 

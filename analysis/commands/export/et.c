@@ -1,12 +1,40 @@
 /* et.c - writes PyTorch's execution trace of one process from our records of libtorch's functions, or a given one again with
- * the times and the device work of a trace. */
+ * the times and the device work of a trace. The sources of compiled modules in our records go into a folder beside it. */
 #include "commands/session.h"
 #include "write/execution/et.h"
 #include "write/execution/joined.h"
+#include "write/execution/resources.h"
 #include "write/export_tfr.h"
 
 /* What joining a given trace needs. */
 #define WANT_JOINING (WANT_RANGES | WANT_OPERATORS | WANT_LAUNCHES | WANT_DEVICE | WANT_EVENT_NUMBERS)
+
+/* Closes the output, and writes the sources into the folder beside it if it is a file. */
+static void end(struct session *session, const struct process *p, const struct sources *sources)
+{
+    const char *output = session->options.output;
+    struct resource_counts counts = {0};
+    bool is_file = session->out.file.directory >= 0, good = true;
+    session_end(session, true);
+    if (session->status == STATUS_NOTHING) return;
+    if (is_file) good = resources_write(output, &session->inputs.input[p->input].trace, sources, &counts);
+    else if (sources->count)
+        complain(p->path, "the sources of %zu compiled modules are not written: they need a regular file as --output",
+                 sources->count);
+    if (counts.partial)
+        complain(p->path, "the sources of %llu compiled modules are not whole in the trace: they are left out",
+                 (unsigned long long)counts.partial);
+    if (counts.unnamed)
+        complain(p->path, "the sources of %llu compiled modules have names that torch does not give: they are left out",
+                 (unsigned long long)counts.unnamed);
+    if (sources->unkept)
+        complain(p->path, "%llu pieces of sources are beyond the limits of a trace: they are left out",
+                 (unsigned long long)sources->unkept);
+    if (sources->bad_pieces)
+        complain(p->path, "%llu pieces of sources are complete but not valid: they are left out",
+                 (unsigned long long)sources->bad_pieces);
+    if (!good || counts.partial || counts.unnamed || sources->unkept || sources->bad_pieces) session_spoil(session);
+}
 
 static void say(struct session *session, const struct process *p, const struct et_counts *counts, uint64_t bad)
 {
@@ -38,7 +66,7 @@ static void export(struct session *session, const struct process *p)
     } else if (out_open(&session->out, session->options.output)) {
         et_write(&session->out, p, trace, &executions, &counts);
         say(session, p, &counts, executions.bad_records);
-        session_end(session, true);
+        end(session, p, &executions.sources);
     } else {
         session->status = STATUS_NOTHING;
     }
@@ -86,7 +114,7 @@ static bool say_notes(const char *file, const struct notes *notes)
 }
 
 static void write_joined(struct session *session, const struct process *p, const char *file,
-                         const struct functions *functions)
+                         const struct functions *functions, const struct sources *sources)
 {
     struct joining joining = {.names = &session->model.names, .process = p, .functions = functions};
     struct joined_counts counts;
@@ -106,11 +134,12 @@ static void write_joined(struct session *session, const struct process *p, const
     bool read = joined_write(&session->out, file, &joining, &counts);
     say_joined(session, file, &counts, functions);
     if (!read || is_damaged) session_spoil(session);
-    session_end(session, true);
+    end(session, p, sources);
 }
 
-/* Collects the functions. Returns false, after a message, if there are none. */
-static bool find_functions(struct session *session, const struct process *p, struct functions *functions)
+/* Collects the functions, and the sources of a trace of ours. Returns false, after a message, if there are no functions. */
+static bool find_functions(struct session *session, const struct process *p, struct functions *functions,
+                           struct sources *sources)
 {
     struct trace *trace = &session->inputs.input[p->input].trace;
     struct executions executions;
@@ -119,6 +148,8 @@ static bool find_functions(struct session *session, const struct process *p, str
     } else {
         executions_read(&executions, trace);
         functions_of_executions(functions, p, trace, &executions);
+        *sources = executions.sources;
+        executions.sources = (struct sources){0};
         executions_free(&executions);
     }
     if (functions->count) return true;
@@ -132,15 +163,17 @@ static bool find_functions(struct session *session, const struct process *p, str
 static void join(struct session *session, const struct process *p)
 {
     struct functions functions = {0};
+    struct sources sources = {0};
     struct attribution attribution;
-    if (find_functions(session, p, &functions)) {
+    if (find_functions(session, p, &functions, &sources)) {
         attribute(&attribution, p, false);
         functions_link(&functions, p, &attribution);
-        write_joined(session, p, session->options.et, &functions);
+        write_joined(session, p, session->options.et, &functions, &sources);
         attribution_free(&attribution);
     } else {
         session->status = STATUS_NOTHING;
     }
+    sources_free(&sources);
     functions_free(&functions);
 }
 

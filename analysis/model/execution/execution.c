@@ -92,6 +92,7 @@ void executions_read(struct executions *executions, struct trace *trace)
             if (group->number == TFI_KIND_function_begin)
                 take_begins(executions, &reader.decoder, group, piece->thread);
             if (group->number == TFI_KIND_function_end) take_ends(executions, &reader.decoder, group, piece->thread);
+            if (group->number == TFI_KIND_source) sources_take(&executions->sources, trace, &reader.decoder, group);
         }
     }
     reader_free(&reader);
@@ -102,6 +103,7 @@ void executions_free(struct executions *executions)
 {
     free(executions->edge);
     free(executions->word);
+    sources_free(&executions->sources);
     *executions = (struct executions){0};
 }
 

@@ -1,8 +1,9 @@
-/* execution.h - the starts and ends of libtorch's functions, read from a trace of ours, and the values they had. */
+/* execution.h - the starts and ends of libtorch's functions, read from a trace of ours, the values they had, and the
+ * sources of compiled modules. */
 #ifndef TFA_EXECUTION_H
 #define TFA_EXECUTION_H
 
-#include "read/trace.h"
+#include "model/execution/sources.h"
 
 /* A start or an end. `string` is the number of a string: of a start the name, of an end the schema. */
 struct function_edge {
@@ -23,6 +24,7 @@ struct executions {
     uint64_t *word;
     size_t words, word_capacity;
     uint64_t bad_records; /* complete but invalid */
+    struct sources sources;
 };
 
 /* Reads the whole trace once more. */

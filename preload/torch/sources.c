@@ -1,0 +1,110 @@
+/* sources.c - keeps the sources of the modules that torch's compiler makes, for every trace of this process and its
+ * forked children.
+ *
+ * torch's ExecutionTraceObserver copies these files beside its execution trace, because replaying a Triton kernel needs
+ * its source. A source is read when the program loads the module, as the file may be gone later, and only with
+ * TFI_TENSOR_ADDRESSES; not with TFI_RECORD_VALUES=0, as it has constants of the program. The process may still be asleep. Kept sources form a list that only grows, so it is read
+ * without the lock; the lock guards additions. A source that could not be kept has a record without a text.
+ */
+#include "torch/sources.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/files.h"
+#include "base/sys.h"
+#include "base/tfi.h"
+#include "record/clock.h"
+#include "record/enter.h"
+#include "record/strings.h"
+
+struct source {
+    struct source *next; /* the one kept before it */
+    const char *text;    /* behind the name */
+    uint64_t bytes;
+    uint32_t name_length;
+    char name[];
+};
+
+static struct tfi_lock lock;
+static struct source *kept; /* the newest */
+static uint64_t kept_bytes;
+static uint32_t kept_count;
+
+/* ---- records ---- */
+
+static void write_piece(struct tfi_thread *t, uint32_t name, uint32_t text, uint64_t offset, uint64_t bytes)
+{
+    TFI_WRITE(t, source, .name = name, .text = text, .time = tfi_ticks(), .offset = offset, .bytes = bytes);
+}
+
+static void write_source(struct tfi_thread *t, const struct source *source)
+{
+    uint32_t name = tfi_string(source->name, source->name_length);
+    uint64_t at = 0;
+    do {
+        uint64_t left = source->bytes - at, length = left < TFI_STRING_MAX ? left : TFI_STRING_MAX;
+        write_piece(t, name, tfi_string(source->text + at, length), at, source->bytes);
+        at += length;
+    } while (at < source->bytes);
+}
+
+void tfi_sources_awake(struct tfi_thread *t)
+{
+    for (const struct source *s = __atomic_load_n(&kept, __ATOMIC_ACQUIRE); s; s = s->next) write_source(t, s);
+}
+
+/* ---- keeping ---- */
+
+/* Takes the room of one more source; false if there is none left. */
+static bool take_room(uint64_t bytes)
+{
+    if (!tfi_lock(&lock)) return false;
+    bool fits = kept_count < TFI_SOURCES && bytes <= TFI_SOURCES_BYTES - kept_bytes;
+    if (fits) {
+        kept_count++;
+        kept_bytes += bytes;
+    }
+    tfi_unlock(&lock);
+    return fits;
+}
+
+static void add(struct source *source)
+{
+    source->next = __atomic_load_n(&kept, __ATOMIC_ACQUIRE);
+    while (!__atomic_compare_exchange_n(&kept, &source->next, source, false, __ATOMIC_RELEASE, __ATOMIC_ACQUIRE)) {
+    }
+}
+
+/* Reads the file whole; NULL if that fails or too much is kept already. */
+static const struct source *keep(const char *path, const char *name, uint64_t bytes)
+{
+    size_t length = strlen(name), head = sizeof(struct source) + length, size = head + bytes + 1;
+    struct source *source = take_room(bytes) ? tfi_map(size) : NULL;
+    if (!source) return NULL;
+    ssize_t read = tfi_read_file(path, (char *)source + head, bytes + 1);
+    if (read < 0 || (uint64_t)read != bytes) {
+        tfi_unmap(source, size);
+        return NULL;
+    }
+    memcpy(source->name, name, length);
+    source->name_length = (uint32_t)length;
+    source->text = (const char *)source + head;
+    source->bytes = bytes;
+    add(source);
+    return source;
+}
+
+void tfi_source_loaded(const char *path)
+{
+    struct stat status;
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    bool is_file = tfi_stat(path, &status) == 0 && S_ISREG(status.st_mode);
+    uint64_t bytes = is_file ? (uint64_t)status.st_size : 0;
+    const struct source *source = is_file ? keep(path, name, bytes) : NULL;
+    struct tfi_thread *t = tfi_enter(TFI_WHY_NONE);
+    if (!t) return;
+    if (source) write_source(t, source);
+    else write_piece(t, tfi_string(name, strlen(name)), TFI_STRING_LOST, 0, bytes);
+    tfi_leave(t);
+}
