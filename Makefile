@@ -25,7 +25,7 @@ PRELOAD_SRCS += $(addprefix preload/cuda/,blocks.c calls.c cuda.c cudart.c cudar
 PRELOAD_SRCS += $(addprefix preload/cupti/,buffers.c calls.c clock.c cupti.c devices.c find.c kinds.c layout.c other_calls.c other_clients.c other_clients_v2.c \
                   records.c select.c stage_sums.c state.c)
 PRELOAD_SRCS += $(addprefix preload/torch/,c10.c collectives.c cxx.c execution.c hierarchy.c inputs.c sources.c streams.c texts.c torch.c)
-PRELOAD_SRCS += $(addprefix preload/python/,builtins.c callstack.c frames.c native_names.c python.c telefuser.c torch_builtins.c)
+PRELOAD_SRCS += $(addprefix preload/python/,builtins.c callstack.c frames.c native_names.c python.c telefuser.c torch_builtins.c unwinder.c)
 PRELOAD_SRCS += $(addprefix preload/host/,host.c patches.c ranges.c)
 PRELOAD_SRCS += $(addprefix preload/hang/,other_frames.c raised.c silence.c)
 PRELOAD_SRCS += $(addprefix preload/nccl/,calls.c communicators.c nccl.c plugin.c)

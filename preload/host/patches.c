@@ -40,6 +40,7 @@ struct object {
 struct look {
     const struct tfi_patch *patches;
     size_t count;
+    uintptr_t inside; /* an address of the only object to be patched */
 };
 
 /* Remembers an object; false if it is known. When the table is full, no further object is patched. */
@@ -118,7 +119,7 @@ static void patch_reference(const struct object *o, const struct look *look, con
     if (!patch) return;
     uintptr_t *slot = (uintptr_t *)(o->info->dlpi_addr + r->r_offset), value = *slot;
     bool unbound = is_plt && symbol->st_shndx == SHN_UNDEF && value >= o->low && value < o->high;
-    if (value == (uintptr_t)patch->from || unbound) change(o, slot, patch->to);
+    if (!patch->from || value == (uintptr_t)patch->from || unbound) change(o, slot, patch->to);
 }
 
 static bool is_left_alone(const struct object *o)
@@ -129,15 +130,30 @@ static bool is_left_alone(const struct object *o)
     return strncmp(last ? last + 1 : name ? name : "", "ld-linux", 8) == 0;
 }
 
+static void patch_references(const struct object *o, const struct look *look)
+{
+    for (unsigned t = 0; t < 2; t++)
+        for (size_t i = 0; o->table[t] && i < o->bytes[t] / sizeof *o->table[t]; i++)
+            patch_reference(o, look, &o->table[t][i], t == 0);
+}
+
 static int patch_object(struct dl_phdr_info *info, size_t size, void *data)
 {
     struct object o = {.info = info};
     (void)size;
-    if (!read_object(&o) || !remember(o.low) || is_left_alone(&o)) return 0;
-    for (unsigned t = 0; t < 2; t++)
-        for (size_t i = 0; o.table[t] && i < o.bytes[t] / sizeof *o.table[t]; i++)
-            patch_reference(&o, data, &o.table[t][i], t == 0);
+    if (read_object(&o) && remember(o.low) && !is_left_alone(&o)) patch_references(&o, data);
     return 0;
+}
+
+/* Ends the iteration at the object that contains look->inside. */
+static int patch_if_inside(struct dl_phdr_info *info, size_t size, void *data)
+{
+    const struct look *look = data;
+    struct object o = {.info = info};
+    (void)size;
+    if (!read_object(&o) || look->inside < o.low || look->inside >= o.high) return 0;
+    patch_references(&o, look);
+    return 1;
 }
 
 /* Ends the iteration; 1 if objects were loaded since the last look. */
@@ -157,10 +173,16 @@ static int look_for_news(struct dl_phdr_info *info, size_t size, void *data)
 
 void tfi_patch_objects(const struct tfi_patch *patches, size_t count)
 {
-    struct look look = {patches, count};
+    struct look look = {.patches = patches, .count = count};
     bool news = false;
     if (!tfi_lock(&lock)) return;
     dl_iterate_phdr(look_for_news, &news);
     if (news) dl_iterate_phdr(patch_object, &look);
     tfi_unlock(&lock);
+}
+
+void tfi_patch_object(uintptr_t inside, const struct tfi_patch *patches, size_t count)
+{
+    struct look look = {patches, count, inside};
+    dl_iterate_phdr(patch_if_inside, &look);
 }

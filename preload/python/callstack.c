@@ -19,17 +19,16 @@
  */
 #include "python/callstack.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <string.h>
 
 #include "base/fmt.h"
 #include "base/process.h"
-#include "base/raw_dlsym.h"
 #include "base/stack_room.h"
 #include "base/sys.h"
 #include "python/frames.h"
 #include "python/native_names.h"
+#include "python/unwinder.h"
 #include "record/log.h"
 #include "record/strings.h"
 #include "record/thread.h"
@@ -59,11 +58,11 @@ static uint32_t nr_chains;
 static struct tfi_lock lock, beginning;
 static char frame_room[16384];               /* one frame; with the lock held */
 static char list_room[9 * TFI_STACK_FRAMES]; /* numbers and spaces; with the lock held */
-static int (*unwind)(void **, int);          /* libunwind's unw_backtrace */
-static uint32_t unwinding;                   /* number of threads inside it */
-static uintptr_t own_start, own_end;         /* this library */
-static struct tfi_native_object python;      /* the object that contains the interpreter; with the lock held */
-static struct tfi_native_name evaluator;     /* with the lock held */
+static tfi_unwinder *unwind;
+static uint32_t unwinding;               /* number of threads inside it */
+static uintptr_t own_start, own_end;     /* this library */
+static struct tfi_native_object python;  /* the object that contains the interpreter; with the lock held */
+static struct tfi_native_name evaluator; /* with the lock held */
 
 /* ---- taking ---- */
 
@@ -225,8 +224,7 @@ static const struct tfi_watcher watcher = {.stack = take_stack};
 
 static void load_unwinder(void)
 {
-    void *library = unwind ? NULL : dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL);
-    if (library) *(void **)&unwind = tfi_dlsym(library, "unw_backtrace");
+    if (!unwind) unwind = tfi_unwinder_load();
 }
 
 static void find_unwinder(bool wanted)

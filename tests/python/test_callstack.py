@@ -291,6 +291,34 @@ def test_without_libunwind(script, stacks, tmp_path):
     assert stacks(result.dir) == result.said
 
 
+@pytest.mark.parametrize('extra', [{}, {'TFI_ACTIVITIES': 'cpu,mem,io', 'TFI_HOST_ALLOC_KB': '1'}], ids=['stacks', 'calls'])
+def test_the_unwinder_keeps_off_the_programs_files(script, stacks, analyze, extra):
+    """A program closes descriptors that are not its own and opens files. Stacks through code without unwind tables, where
+    libunwind asks whether addresses can be read, touch none of them. Calls of libunwind's are no losses."""
+    result = script(HEAD + """
+import mmap, os
+code = mmap.mmap(-1, 4096, prot=7)
+code.write(b'\\x55\\x48\\x89\\xe5\\xff\\xd6\\x5d\\xc3')  # keeps a frame pointer, calls its second argument
+through = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)(ctypes.addressof(ctypes.c_char.from_buffer(code)))
+def taken(name):
+    through(name, ctypes.cast(t.tfi_range_push, ctypes.c_void_p)), t.tfi_range_pop()
+taken(b'first')
+os.closerange(3, 64)
+files = [os.open('file%d' % i, os.O_RDWR | os.O_CREAT) for i in range(20)]
+for f in files: os.write(f, b'text'), os.lseek(f, 0, os.SEEK_SET)
+for n in range(20):  # each has a stack of its own, which libunwind has not asked about
+    threads = [threading.Thread(target=taken, args=(b'other',)) for _ in range(2)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+for i, f in enumerate(files):
+    assert os.fstat(f).st_ino == os.stat('file%d' % i).st_ino and os.lseek(f, 0, os.SEEK_CUR) == 0, f
+    assert open('file%d' % i).read() == 'text', f
+""", env=extra)
+    assert (result.rc, result.err) == (0, '')
+    assert len(stacks(result.dir)) == 41
+    assert [r['lost'] for r in analyze('info', result.dir)['rows']] == [{}]
+
+
 # ---- the records with stacks ----
 
 CALLS = HEAD + '''
