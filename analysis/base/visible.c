@@ -152,6 +152,8 @@ void text_strict_json(struct text *text, const char *json, size_t length)
             p += word;
         } else if (in_string && *p == '\\') {
             p += add_escape(text, p, end);
+        } else if (in_string && *p > 0 && *p < ' ') {
+            text_format(text, "\\u%04x", (unsigned)*p++);
         } else {
             in_string ^= *p == '"';
             text_add(text, p++, 1);

@@ -255,6 +255,26 @@ def test_dump_of_odd_events(tmp_path, analyze):
     assert rows[4]['time_us'] is None and rows[6]['values']['name'] == '\ufffd\ufffd'
 
 
+@pytest.mark.parametrize('text, value', [('[1, x [2]]', None), ('[1,,2]', None), ('[1,]', None), ('{,}', {}), ('01', None), ('-', None), ('1e', None),
+                                         ('"\\x"', None), ('[1, \ufeff2]', None), ('NaN', None), ('[1,\n2,\t3]', [1, 2, 3]), ('"a\tb\nc"', 'a\tb\nc'),
+                                         ('{"deep": "\\u00e9\x01"}', {'deep': '\u00e9\x01'})])
+def test_dump_of_values_that_are_not_json(tmp_path, analyze, text, value):
+    """A value that cannot be made valid is null; control characters in strings stay."""
+    path = tmp_path / 'odd.json'
+    path.write_text('{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 2, "args": {"z": %s, "n": 1}}]}' % text)
+    result = analyze('dump', path, '--format', 'json', format=None)
+    assert json.loads(result.out)['rows'][0]['values']['args'] == {'z': value, 'n': 1}
+    assert len(result.out.splitlines()) == len(analyze('dump', path, '--format', 'json', '--top', '1', format=None).out.splitlines())
+
+
+def test_dump_of_a_time_at_the_end_of_all_times(tmp_path, analyze, tfanalyze_asan):
+    path = tmp_path / 'late.json'
+    path.write_text('{"baseTimeNanoseconds": 1711964646000000000, "traceEvents": [{"ph": "i", "name": "a", "pid": 1, "tid": 1, "ts": 1},'
+                    '{"ph": "i", "name": "b", "pid": 1, "tid": 1, "ts": 9223372036854775.807}]}')
+    result = analyze('dump', path, rc=None, format=None, program=tfanalyze_asan)
+    assert 'runtime error' not in result.err
+
+
 def test_dump_filters(analyze, shared_traces):
     trace = shared_traces / FILTER.format(0)
     everything = analyze('dump', trace)['rows']

@@ -2,17 +2,16 @@
  * of a Chrome trace, with the files that their hashes stand for.
  *
  * An event's members that are not keys of the row go to its values. Numbers keep their digits. Profilers write some
- * text that is not JSON: NaN and the like become null, bytes that are not UTF-8 become U+FFFD.
+ * text that is not JSON: NaN and the like become null, bytes that are not UTF-8 become U+FFFD (json_clean.h).
  */
 #include "commands/dump/kineto.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ask/dump_choice.h"
+#include "read/json_clean.h"
 #include "read/kineto.h"
-#include "utf8.h"
 #include "write/dftracer/to_chrome.h"
 #include "write/export_kineto.h"
 
@@ -23,53 +22,21 @@ struct dump {
     uint64_t top, *rows;
     int64_t base;
     struct text clean;
+    struct strict strict;
     struct dump_choice chosen;
 };
 
 /* ---- values ---- */
 
-/* Returns the length of a number or a word such as true, NaN or N/A. */
-static size_t word_length(const char *p, const char *end)
-{
-    size_t length = 0;
-    while (p + length < end && (isalnum((unsigned char)p[length]) || (p[length] && strchr("+-._/", p[length]))))
-        length++;
-    return length;
-}
-
-static bool is_json_word(const char *word, size_t length)
-{
-    static const char *const words[] = {"true", "false", "null"};
-    for (size_t i = 0; i < ARRAY_SIZE(words); i++)
-        if (length == strlen(words[i]) && memcmp(word, words[i], length) == 0) return true;
-    return isdigit((unsigned char)word[0]) || (length > 1 && word[0] == '-' && isdigit((unsigned char)word[1]));
-}
-
-/* Returns a copy that is valid JSON without line breaks. */
+/* Returns valid JSON without line breaks; what cannot be made valid is null. */
 static const struct text *clean(struct dump *dump, struct slice json)
 {
-    const char *p = json.at, *end = json.at + json.length;
-    bool in_string = false;
+    struct slice valid = strict_json(&dump->strict, json);
     struct text *text = &dump->clean;
     text->length = 0;
     text_puts(text, "");
-    while (p < end) {
-        size_t step = in_string ? 0 : word_length(p, end);
-        if (step) {
-            bool is_json = is_json_word(p, step);
-            text_add(text, is_json ? p : "null", is_json ? step : strlen("null"));
-        } else if (in_string && *p == '\\' && end - p >= 2) {
-            step = 2;
-            text_add(text, p, step);
-        } else {
-            in_string ^= *p == '"';
-            step = tfi_utf8_length(p, (size_t)(end - p));
-            bool is_control = (unsigned char)*p < 0x20;
-            text_add(text, step ? p : "\xef\xbf\xbd", is_control ? 0 : step ? step : 3);
-            step = MAX(step, 1);
-        }
-        p += step;
-    }
+    for (size_t i = 0; i < valid.length; i++) /* a string in valid JSON has no such character */
+        if ((unsigned char)valid.at[i] >= 0x20) text_add(text, valid.at + i, 1);
     return text;
 }
 
@@ -124,7 +91,7 @@ static void dump_event(void *context, const struct kineto_event *event)
 {
     struct dump *dump = context;
     struct emit *e = &dump->session->emit;
-    int64_t time = event->ts + dump->base;
+    int64_t time = add_ns(event->ts, dump->base);
     bool chosen = dump_choice_has_event(&dump->chosen, event);
     if (!chosen || (dump->top && *dump->rows >= dump->top) || !in_window(dump, event, time)) return;
     emit_row(e);
@@ -134,7 +101,7 @@ static void dump_event(void *context, const struct kineto_event *event)
     if (event->has & HAS_TID) emit_int(e, "tid", event->tid);
     else emit_null(e, "tid");
     emit_kind(e, event);
-    if (event->has & HAS_TS) emit_us(e, "time_us", time - dump->session->model.start);
+    if (event->has & HAS_TS) emit_us(e, "time_us", add_ns(time, -dump->session->model.start));
     else emit_null(e, "time_us");
     emit_bool(e, "live", false);
     emit_open(e, "values", false);
@@ -158,6 +125,7 @@ void dump_kineto(struct session *session, const struct process *process, int64_t
     notes_free(&notes);
     dump_choice_free(&dump.chosen);
     text_free(&dump.clean);
+    strict_free(&dump.strict);
 }
 
 void dump_dftracer(struct session *session, const struct process *process, uint64_t top, uint64_t *rows)
@@ -168,4 +136,5 @@ void dump_dftracer(struct session *session, const struct process *process, uint6
     dump.rows = rows;
     export_dftracer_events(&session->chosen, process, &taker, &events);
     text_free(&dump.clean);
+    strict_free(&dump.strict);
 }
