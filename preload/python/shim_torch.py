@@ -313,25 +313,45 @@ def _watch_compiler(codecache):
 def _watch_optimizers(torch):
     PARAMETER, GRADIENT, STATE = 3, 4, 5
 
+    def storages(tensor):
+        """A wrapper such as DTensor has no memory, but its parts do."""
+        if not isinstance(tensor, torch.Tensor):
+            return
+        if hasattr(tensor, "__tensor_flatten__"):
+            for name in tensor.__tensor_flatten__()[0]:
+                yield from storages(getattr(tensor, name))
+        elif tensor.layout == torch.strided:
+            storage = tensor.untyped_storage()
+            if storage.device.type != "meta":  # that of a FakeTensor, too
+                yield storage
+
     def pairs(tensors):
+        """Tensors of other kinds may have no storage, or one without an address."""
         found = []
         for tensor in tensors:
-            if tensor.layout == torch.strided and tensor.device.type != "meta":
-                storage = tensor.untyped_storage()
-                found += storage.data_ptr(), storage.nbytes()
+            try:
+                found += [n for s in storages(tensor) for n in (s.data_ptr(), s.nbytes())]
+            except Exception as error:
+                if _is_handlers(error):
+                    raise
         return tuple(found)
 
     @_guarded
     def optimizers(optimizer, args, kwargs):
         if torch.compiler.is_compiling():
             return
+        with torch._C.DisableTorchFunction():  # the program's modes see none of this
+            write(optimizer)
+
+    def write(optimizer):
         name = type(optimizer).__name__
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         _tensors(name, PARAMETER, pairs(parameters))
         _tensors(name, GRADIENT, pairs(p.grad for p in parameters if p.grad is not None))
         states = {}
         for p in parameters:
-            for key, value in optimizer.state.get(p, {}).items():
+            state = optimizer.state.get(p)
+            for key, value in state.items() if isinstance(state, dict) else ():
                 if isinstance(value, torch.Tensor):
                     states.setdefault(str(key), []).append(value)
         for key, tensors in states.items():

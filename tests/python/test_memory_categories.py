@@ -111,3 +111,56 @@ def test_each_block_and_all_sums(run):
         compared[ours[at][2]] += 1
         assert [ours[at][3][c] for c in CATEGORIES[:7]] == sizes[:7], (at, address, signed)
     assert set(compared) == set(CATEGORIES) and sum(compared.values()) > 150, compared
+
+
+KINDS = '''
+import json, torch, torch.distributed as dist
+from torch._subclasses import FakeTensorMode
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import distribute_tensor, Replicate
+from torch.overrides import TorchFunctionMode
+
+def parameter(data):
+    made = torch.nn.Parameter(data)
+    made.grad = data.clone()
+    return made
+
+class Counts(TorchFunctionMode):
+    n = 0
+    def __torch_function__(self, function, types, arguments=(), named=None):
+        Counts.n += 1
+        return function(*arguments, **(named or {}))
+
+class Odd(torch.optim.Optimizer):
+    def __init__(self, parameters):
+        super().__init__(parameters, {})
+    def step(self):
+        self.state[plain] = [1]
+
+plain, last = parameter(torch.ones(3)), parameter(torch.ones(5))
+with Counts():
+    torch.optim.SGD([plain], lr=0.1).step()
+Odd([plain]).step()
+with FakeTensorMode():
+    torch.optim.SGD([parameter(torch.ones(3))], lr=0.1).step()
+dist.init_process_group('gloo', rank=0, world_size=1, store=dist.HashStore())
+wrapped = parameter(distribute_tensor(torch.ones(4), init_device_mesh('cpu', (1,)), [Replicate()]))
+torch.optim.Adam([wrapped, last], foreach=False).step()
+print(json.dumps([Counts.n, wrapped.to_local().untyped_storage().data_ptr(), last.untyped_storage().data_ptr()]))
+dist.destroy_process_group()
+'''
+
+
+def test_parameters_of_other_kinds(lib, python, analyze, tmp_path):
+    """The step of an optimizer with tensors that have no memory, or have it in their parts: the program notices nothing,
+    and the memory of the others is recorded."""
+    env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_TENSOR_ADDRESSES': '1', 'TFI_OUTPUT_DIR': str(tmp_path / 'run')}
+    alone = execute([python, '-c', KINDS], clean_environment(), tmp_path, timeout=200)
+    result = execute([python, '-c', KINDS], env, tmp_path, timeout=200)
+    assert (result.rc, alone.rc) == (0, 0) and result.err == alone.err, result.err[-2000:]
+    counted, *addresses = json.loads(result.out)
+    assert counted == json.loads(alone.out)[0] > 0
+    rows = [r['values'] for r in analyze('dump', tmp_path / 'run')['rows'] if r['kind'] == 'tensors']
+    blocks = {r['name']: [int(b, 16) for b in r['blocks'][::2]] for r in rows if r['role'] == 3}
+    assert set(blocks) == {'SGD', 'Odd', 'Adam'} and blocks['Adam'] == addresses
+    assert {r['name']: len(r['blocks']) for r in rows if r['role'] == 5}['exp_avg'] == 4
