@@ -143,6 +143,11 @@ def test_bootstrap_usage():
     assert result.rc == 1 and "'nowhere'" in result.err
 
 
+def test_lint_usage():
+    result = execute([ROOT / 'scripts/lint', 'words'], clean_environment(), ROOT)
+    assert result.rc == 2 and result.err == 'lint: takes no arguments, and makes all checks\n' and not result.out
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_lint():
