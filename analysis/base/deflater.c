@@ -20,7 +20,7 @@
 /* A report compresses an event up to fifty times, once per stage around it. zlib's fastest level needs a third of the
  * default level's time and a fifth more space. */
 enum { LEVEL = 1, NO_FLUSH = 0, SYNC_FLUSH = 1, STATE_NEW = 0, STATE_END = 11, PATTERN = 0xa5 };
-/* What libisal's level 1 needs (ISAL_DEF_LVL1_DEFAULT); a library that needs more says so. */
+/* Bytes of memory for libisal's level 1 (ISAL_DEF_LVL1_DEFAULT); a library that needs more says so. */
 enum { LEVEL_BUFFER = 4096 + 2 * 8192 + 4 * 65536 };
 
 struct stream {

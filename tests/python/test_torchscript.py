@@ -234,7 +234,7 @@ def test_functions_that_torch_frees(lib, python, tmp_path, asked):
 
 @pytest.mark.parametrize('variables', [{}, {'TORCH_SHIFTS': 'dims'}], ids=['direct', 'exported'])
 def test_a_program_with_its_own_operator_new(testlib, python, tmp_path, variables):
-    """What libtorch has taken from the program's operator new goes back to the program's operator delete."""
+    """libtorch's memory from the program's operator new goes back to the program's operator delete."""
     (tmp_path / 'model.py').write_text(MODEL + '''
 forward(), both(), threads()
 for i in range(50):

@@ -21,7 +21,7 @@ struct holding {
     struct op_stacks stacks;
     bool by_stage;
     bool *outside; /* by block: it counts for no event; NULL: all count */
-    /* What host events launched. */
+    /* The device work of host events. */
     struct bits launched; /* by entry: it launched work */
     struct map work_of;   /* index in `work`, by entry */
     struct op_work *work;

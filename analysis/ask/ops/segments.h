@@ -9,7 +9,7 @@
 #define SEGMENT_GRAIN (2ull << 20) /* size of torch's segments for small blocks; those for large blocks are multiples */
 #define SEGMENTS_LIMIT (1ull << 60) /* addresses and sizes above it are invalid */
 
-/* What is known of a segment. Above SEGMENT_MAPPED stands the number of the reserved addresses. */
+/* The origin of a segment. Above SEGMENT_MAPPED stands the number of the reserved addresses. */
 enum {
     SEGMENT_GUESSED, /* reconstructed from reports */
     SEGMENT_WHOLE,   /* the call that gave it was recorded */

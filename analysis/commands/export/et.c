@@ -6,7 +6,7 @@
 #include "write/execution/resources.h"
 #include "write/export_tfr.h"
 
-/* What joining a given trace needs. */
+/* The parts of the model that joining a given trace needs. */
 #define WANT_JOINING (WANT_RANGES | WANT_OPERATORS | WANT_LAUNCHES | WANT_DEVICE | WANT_EVENT_NUMBERS)
 
 /* Closes the output, and writes the sources into the folder beside it if it is a file. */

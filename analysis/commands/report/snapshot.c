@@ -66,7 +66,7 @@ static void put_int(struct pickle *p, const char *key, int64_t value)
     pickle_int(p, value);
 }
 
-/* What happened to memory: where, when and by whom. */
+/* A change of memory: where, when and by whom. */
 struct action {
     const char *name;
     uint64_t address, stream;
