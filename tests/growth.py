@@ -14,39 +14,14 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from growth_shapes import SHAPES, shape
+from growth_execution import execution_of
+from growth_shapes import SHAPES, event, kineto, launch, shape
 
 TOGETHER, MOST_RUNS = 0.1, 20  # seconds and runs for one mean of short times
 LEAST = 0.2  # seconds; a command that takes less at the larger size says nothing about growth
 
 
 # ---- Kineto traces ----
-
-def event(category, name, start, time, tid=1, pid=1, **args):
-    return json.dumps({'ph': 'X', 'cat': category, 'name': name, 'pid': pid, 'tid': tid, 'ts': start, 'dur': time, 'args': args})
-
-
-def kineto(directory, events, rank=0, world=1, name='trace.json'):
-    path = Path(directory) / name
-    with open(path, 'w') as file:
-        file.write('{"schemaVersion":1,"deviceProperties":[],"distributedInfo":{"rank":%d,"world_size":%d},"traceEvents":[\n'
-                   % (rank, world))
-        for i, text in enumerate(events):
-            file.write(',\n' + text if i else text)
-        file.write('\n]}')
-    return path
-
-
-def launch(i, at, kernel='kernel', stream=7, device=0, tid=1, wait=3, time=1):
-    """A call and the kernel it launches."""
-    yield event('cuda_runtime', 'cudaLaunchKernel', at, 1, tid, correlation=i + 1)
-    yield event('kernel', kernel, at + wait, time, stream, device, correlation=i + 1, stream=stream, device=device)
-
-
-def launches(count, at, **more):
-    for i in range(count):
-        yield from launch(i, at + 2 * i, **more)
-
 
 @shape(40000)
 def nested_operators(directory, n):
@@ -442,6 +417,7 @@ COMMANDS = {
     'export pftrace --stage': ['export pftrace', '--stage', 's*e0'],
     'export pfw': ['export pfw'],
     'export et': ['export et'],
+    'export et --et': ['export et', '--et', '&'],
     'export tensorboard': ['export tensorboard', '--output', '@'],
     'report': ['report', '--output', '@'],
     'report --stage': ['report', '--stage', '*1', '--output', '@'],
@@ -461,7 +437,7 @@ class Measure:
         """User CPU in seconds, peak memory in bytes, the exit status and stderr."""
         output = self.work / 'output'
         shutil.rmtree(output, ignore_errors=True)
-        words = [{'@': str(output), '%': str(path)}.get(word, word) for word in COMMANDS[command]]
+        words = [{'@': str(output), '%': str(path), '&': str(execution_of(path))}.get(word, word) for word in COMMANDS[command]]
         words = words[0].split() + words[1:]
         with open(self.work / 'said', 'w+') as said:
             process = subprocess.Popen([self.program, *words, '-j', '1', str(path)], stdin=subprocess.DEVNULL,

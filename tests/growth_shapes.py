@@ -1,4 +1,5 @@
-"""growth_shapes.py - traces of ours and of dftracer of hostile shapes and any size; growth.py has those of PyTorch.
+"""growth_shapes.py - traces of ours and of dftracer of hostile shapes and any size; growth.py has those of PyTorch, growth_execution.py
+those that come with an execution trace.
 
 A shape is a function of a number N that writes a trace (or a directory of traces) and returns its path.
 """
@@ -18,6 +19,34 @@ def shape(size):
         SHAPES[function.__name__] = (function, size)
         return function
     return add
+
+
+# ---- events of Kineto traces ----
+
+def event(category, name, start, time, tid=1, pid=1, **args):
+    return json.dumps({'ph': 'X', 'cat': category, 'name': name, 'pid': pid, 'tid': tid, 'ts': start, 'dur': time, 'args': args})
+
+
+def kineto(directory, events, rank=0, world=1, name='trace.json'):
+    path = Path(directory) / name
+    with open(path, 'w') as file:
+        file.write('{"schemaVersion":1,"deviceProperties":[],"distributedInfo":{"rank":%d,"world_size":%d},"traceEvents":[\n'
+                   % (rank, world))
+        for i, text in enumerate(events):
+            file.write(',\n' + text if i else text)
+        file.write('\n]}')
+    return path
+
+
+def launch(i, at, kernel='kernel', stream=7, device=0, tid=1, wait=3, time=1):
+    """A call and the kernel it launches."""
+    yield event('cuda_runtime', 'cudaLaunchKernel', at, 1, tid, correlation=i + 1)
+    yield event('kernel', kernel, at + wait, time, stream, device, correlation=i + 1, stream=stream, device=device)
+
+
+def launches(count, at, **more):
+    for i in range(count):
+        yield from launch(i, at + 2 * i, **more)
 
 
 # ---- .tfr traces ----

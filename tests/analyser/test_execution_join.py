@@ -193,6 +193,21 @@ def test_every_prefix_and_random_bytes(analyze, tmp_path):
             json.loads(result.out)
 
 
+def test_nodes_of_one_function(analyze, tmp_path):
+    """A hostile file: the device work follows the first node alone, and all nodes have the times."""
+    events, _ = run(1)
+    (tmp_path / 'k.json').write_text(json.dumps({'traceEvents': events}))
+    name, number = next((e['name'], e['args']['Record function id']) for e in events if e['args'].get('Record function id') and e['name'] != 'unknown'
+                        and any(w for w in expected(events, [node(2, e['name'], e['args']['Record function id'])])[2][1]))
+    want, works = expected(events, [node(2, name, number)])[2]
+    nodes = [node(7, 'other', number), node(2, name, number), node(3, name, number), node(4, name, number)]
+    joined, err = join(analyze, tmp_path / 'k.json', save(tmp_path / 'et.json', nodes), 3)
+    own = [n for n in joined['nodes'] if 'cat' not in n]
+    assert [n.get('ts') for n in own] == [None, want['ts'], want['ts'], want['ts']]
+    assert [n['ctrl_deps'] for n in joined['nodes'] if 'cat' in n] == [2] * len(works)
+    assert '2 of 4 functions have the rf_id of an earlier node' in err and '1 of 4 functions have no times' in err
+
+
 def test_copies_of_a_large_node_have_a_limit(analyze, tmp_path):
     events = [{'ph': 'X', 'cat': 'cpu_op', 'name': 'a', 'pid': 7, 'tid': 1, 'ts': 0, 'dur': 9000, 'args': {'Record function id': 5}}]
     for i in range(40):

@@ -122,25 +122,18 @@ static void number(struct functions *f)
 
 /* ---- device work ---- */
 
-/* Returns the place of the innermost call that was open in the thread at this time; NO_PLACE: none. */
-static uint32_t open_at(const struct functions *f, uint32_t thread, int64_t time)
-{
-    size_t low = 0, high = f->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        const struct function_call *call = &f->call[middle];
-        if (call->thread < thread || (call->thread == thread && call->start <= time)) low = middle + 1;
-        else high = middle;
-    }
-    uint32_t at = low && f->call[low - 1].thread == thread ? (uint32_t)(low - 1) : NO_PLACE;
-    while (at != NO_PLACE && f->call[at].end < time) at = f->call[at].around;
-    return at;
-}
-
+/* A piece of work, the moment of its launch, and the call that was open then. */
 struct owned {
-    uint32_t call, work;
-    int64_t start;
+    uint32_t thread, call, work;
+    int64_t launch, start;
 };
+
+static int by_launch(const void *a, const void *b)
+{
+    const struct owned *x = a, *y = b;
+    if (x->thread != y->thread) return x->thread < y->thread ? -1 : 1;
+    return (x->launch > y->launch) - (x->launch < y->launch);
+}
 
 static int by_call(const void *a, const void *b)
 {
@@ -150,6 +143,23 @@ static int by_call(const void *a, const void *b)
     return x->work < y->work ? -1 : 1;
 }
 
+/* Finds the innermost call that was open at each launch; NO_PLACE: none. Walks over both in order, so that a call that
+ * has ended is looked at once. */
+static void find_calls(const struct functions *f, struct owned *owned, uint32_t count)
+{
+    uint32_t next = 0, top = NO_PLACE;
+    for (uint32_t i = 0; i < count; i++) {
+        struct owned *o = &owned[i];
+        for (; next < f->count; top = next++) {
+            const struct function_call *call = &f->call[next];
+            if (call->thread > o->thread || (call->thread == o->thread && call->start > o->launch)) break;
+        }
+        while (top != NO_PLACE && f->call[top].thread == o->thread && f->call[top].end < o->launch)
+            top = f->call[top].around;
+        o->call = top != NO_PLACE && f->call[top].thread == o->thread ? top : NO_PLACE;
+    }
+}
+
 static void give_works(struct functions *f, const struct process *p, const struct attribution *attribution)
 {
     struct owned *owned = mem_zero(p->works.table.count, sizeof *owned);
@@ -157,11 +167,17 @@ static void give_works(struct functions *f, const struct process *p, const struc
     for (uint32_t i = 0; i < p->works.table.count; i++) {
         if (!IS_WORK(p->works.event_class[i])) continue;
         uint32_t launch = attribution->launch[i];
-        uint32_t at = launch == NO_PLACE ? NO_PLACE : open_at(f, p->spans.thread[launch], p->spans.start[launch]);
-        if (at == NO_PLACE) f->outside++;
-        else owned[count++] = (struct owned){at, i, p->works.start[i]};
+        if (launch == NO_PLACE) f->outside++;
+        else
+            owned[count++] = (struct owned){.thread = p->spans.thread[launch],
+                                            .work = i,
+                                            .launch = p->spans.start[launch],
+                                            .start = p->works.start[i]};
     }
+    if (count) qsort(owned, count, sizeof *owned, by_launch);
+    find_calls(f, owned, count);
     if (count) qsort(owned, count, sizeof *owned, by_call);
+    for (; count && owned[count - 1].call == NO_PLACE; count--) f->outside++;
     f->work = mem_zero(count, sizeof *f->work);
     for (uint32_t i = 0; i < count; i++) {
         struct function_call *call = &f->call[owned[i].call];

@@ -88,6 +88,9 @@ static void say_joined(struct session *session, const char *file, const struct j
     if (counts->timed)
         complain(file, "%llu of %llu functions have times already: they are unchanged",
                  (unsigned long long)counts->timed, nodes);
+    if (counts->repeated)
+        complain(file, "%llu of %llu functions have the rf_id of an earlier node, which has their device work",
+                 (unsigned long long)counts->repeated, nodes);
     if (counts->bad)
         complain(file, "%llu items of `nodes` are no nodes: they are unchanged", (unsigned long long)counts->bad);
     if (counts->bare)
@@ -102,7 +105,7 @@ static void say_joined(struct session *session, const char *file, const struct j
         complain(file, "%llu functions of the trace have the number of another one: they are left out",
                  (unsigned long long)functions->doubled);
     bool is_of_other_run = nodes && !counts->joined && !counts->timed;
-    if (is_of_other_run || counts->misnamed || counts->bad || counts->bare || functions->doubled)
+    if (is_of_other_run || counts->misnamed || counts->repeated || counts->bad || counts->bare || functions->doubled)
         session_spoil(session);
 }
 

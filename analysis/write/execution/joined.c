@@ -5,8 +5,9 @@
  * launched: a copy of the function's node with an id of its own, the function as ctrl_deps, cat, ph and stream. Everything
  * else in the file stays as it is.
  *
- * A small file could ask for a huge answer, with one large node and many kernels. So the copies of large nodes have a
- * limit in all; beyond it a node of device work has no inputs, outputs and attributes.
+ * A small file could ask for a huge answer, with one large node and many kernels, or with many nodes of one function. So
+ * the copies of large nodes have a limit in all; beyond it a node of device work has no inputs, outputs and attributes.
+ * And the work follows the first node of its function only.
  */
 #include "write/execution/joined.h"
 
@@ -15,6 +16,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/sets/bits.h"
 #include "read/json_clean.h"
 #include "read/torch/execution_file.h"
 
@@ -29,6 +31,7 @@ struct join {
     struct strict strict;
     int64_t id; /* the next one */
     uint64_t copied;
+    struct bits written; /* calls that have a node */
     bool has_node, has_member, in_nodes;
 };
 
@@ -119,12 +122,17 @@ static void put_work(struct join *j, struct slice node, int64_t parent, uint32_t
 
 static void put_joined(struct join *j, struct slice node, int64_t id, const struct function_call *call)
 {
+    size_t place = (size_t)(call - j->with->functions->call);
+    bool is_first = !bits_have(&j->written, place);
+    bits_add(&j->written, place);
     begin_node(j);
     out_write(j->out, node.at, node.length - 1);
     put_times(j, call->start, call->end - call->start, call->own);
     out_puts(j->out, "}");
-    for (uint32_t i = 0; i < call->works; i++) put_work(j, node, id, j->with->functions->work[call->first + i]);
+    for (uint32_t i = 0; is_first && i < call->works; i++)
+        put_work(j, node, id, j->with->functions->work[call->first + i]);
     j->counts->joined++;
+    j->counts->repeated += !is_first;
 }
 
 /* Returns the call that a node is of; NULL, and counts why, if its times are not known. */
@@ -227,5 +235,6 @@ bool joined_write(struct out *out, const char *path, const struct joining *joini
     out_puts(out, j.in_nodes ? "\n]}\n" : "}\n");
     notes_free(&notes);
     strict_free(&j.strict);
+    bits_free(&j.written);
     return read;
 }

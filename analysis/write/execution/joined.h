@@ -10,13 +10,13 @@
 struct joined_counts {
     uint64_t nodes;     /* of functions, so with an rf_id */
     uint64_t joined;    /* of these: have times now */
+    uint64_t repeated;  /* of these: an earlier node has their rf_id, and the device work */
     uint64_t unmatched; /* no function of the trace has their rf_id */
     uint64_t misnamed;  /* the function with their rf_id has another name */
     uint64_t timed;     /* had times before, and are unchanged */
     uint64_t bad;       /* items of the list that are no nodes */
     uint64_t works;     /* nodes of device work */
     uint64_t bare;      /* of these: without the inputs, outputs and attributes of their function */
-    int64_t pid;        /* the file's; -1: unknown */
 };
 
 struct joining {
