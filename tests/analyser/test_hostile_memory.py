@@ -90,7 +90,7 @@ def short_operators(directory, n):
     recording = growth_shapes.Recording(directory, pid=n, rows=2000)  # the few chunks that are read ahead fit many times
     recording.range('stage', 100, 1000 + 10 * n, 1)
     for i in range(n):
-        recording.operator('aten::add', 1000 + 10 * i, 1005 + 10 * i)
+        recording.operator('aten::add', 1000 + 10 * i, 1005 + 10 * i, modules=recording.w.string(f'top.m{i % 7}.'))
     return recording.save()
 
 
@@ -102,7 +102,8 @@ def test_operators_that_launched_nothing_are_not_held(python, tfanalyze, tmp_pat
         few, many = (ask(python, tfanalyze, *command, trace)[3] for trace in traces)
         return many - few
     assert more('stacks') > 6
-    for command in (['ops'], ['ops', '--stage', 'stage', '--group-by', 'name,shapes,stack=3'], ['stages'], ['breakdown'], ['timeline', '--stage', 'stage'], ['idle']):
+    for command in (['ops'], ['ops', '--stage', 'stage', '--group-by', 'name,shapes,stack=3'], ['ops', '--group-by', 'name,modules'],
+                    ['stages'], ['breakdown'], ['timeline', '--stage', 'stage'], ['idle']):
         assert more(*command) < 3, command
 
 
@@ -120,10 +121,11 @@ def short_blocks(directory, n):
 
 @pytest.mark.slow
 def test_blocks_of_a_long_run_are_not_held(python, tfanalyze, tmp_path):
-    """No layout of `memory` holds the blocks of a long run of a CPU: 300,000 more of them take 150 bytes each if held."""
+    """No layout of `memory` holds the blocks of a long run of a CPU: 300,000 more of them take 150 bytes each if held. No
+    other question reads them."""
     traces = [short_blocks(tmp_path, n) for n in (50000, 200000)]
-    for layout in ('timeline', 'raw', 'peaks', 'leaks', 'oom', 'html'):
+    layouts = [['memory', '--layout', layout] for layout in ('timeline', 'raw', 'peaks', 'leaks', 'oom', 'html')]
+    for command in [*layouts, ['ops', '--group-by', 'name,modules'], ['stages'], ['breakdown']]:
         for words in ([], ['--stage', 'stage']):
-            few, many = (ask(python, tfanalyze, 'memory', '--layout', layout, '--output', tmp_path / 'answer', *words, trace)[3]
-                         for trace in traces)
-            assert many - few < 8, (layout, words)
+            few, many = (ask(python, tfanalyze, *command, '--output', tmp_path / 'answer', *words, trace)[3] for trace in traces)
+            assert many - few < 8, (command, words)

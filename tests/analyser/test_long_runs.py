@@ -1,6 +1,7 @@
 """test_long_runs - long runs of a CPU: `ops` and `memory` read records in order of time instead of holding them, with equal answers.
+`stages` and `breakdown` leave these records out.
 
-A node of a CUDA graph does not change the answer of `ops`, but makes tfanalyze hold the records. So each trace is written
+A node of a CUDA graph does not change these answers, but makes tfanalyze hold the records. So each trace is written
 twice, with such a node and without one, and both answers must be the same, byte for byte. `memory` holds the records too if
 the file's descriptor is 512 or more: it answers about each trace twice, the second time with as many others open.
 """
@@ -21,6 +22,7 @@ ASYNC = 0x20000
 
 NAMES = ['aten::add', 'aten::add', 'aten::mul', 'aten::linear', 'aten::is_leaf', 'mylib::op', 'load']
 SHAPES = [None, [[2, 3], []], [[4], [4]], []]
+MODULES = [None, None, 'top.', 'top.first.inner.']
 FRAMES = [(), (('f', 'a.py', 1), ('main', 'a.py', 9)), (('g', 'b.py', 2),)]
 
 
@@ -46,7 +48,7 @@ class LongTrace(OpTrace):
                 links = {'sequence': max(0, self.sequence - back * rng.randrange(3)), 'scope': BACKWARD if back else FUNCTION,
                          'forward': rng.choice([1, 2]) if back else 0}
             self.op(rng.choice(self.names), at, stop + late, thread, shapes=rng.choice(SHAPES), flops=rng.choice([0, 0, 48]),
-                    frames=rng.choice(FRAMES), **links)
+                    frames=rng.choice(FRAMES), modules=rng.choice(MODULES), **links)
             at = stop + self.grid * rng.choice([0, 0, 1, 3])
             if stop == at:
                 at += self.grid
@@ -135,8 +137,11 @@ def answers(program, path, words, crowded=False):
 OPS = [['ops'], ['ops', '--format', 'json'], ['ops', '--group-by', 'name,shapes,stack=2', '--format', 'json'],
        ['ops', '--sort-by', 'self_cpu_time_total', '--row-limit', '3'],
        ['ops', '--sort-by', 'cpu_memory_usage', '--group-by', 'name,shapes', '--format', 'json'],
+       ['ops', '--group-by', 'name,modules', '--format', 'json'], ['ops', '--group-by', 'name,shapes,modules,stack=2', '--stage', 'run'],
        ['ops', '--stage', 'run', '--format', 'json'], ['ops', '--stage', '(none)', '--format', 'json'],
        ['ops', '--from', '0.0005', '--to', '0.0015', '--format', 'json'], ['ops', '--top', '2']]
+STAGES = [['stages', '--format', 'json'], ['stages', '--exclusive', '--stage', 'run'], ['breakdown', '--format', 'json'],
+          ['breakdown', '--group-by', 'op', '--stage', 'run']]
 
 
 def shaped(seed, **more):
@@ -155,7 +160,7 @@ def test_operators(tmp_path, tfanalyze, seed):
     shape = shaped(seed)
     swept = written(tmp_path / 'swept.tfr', seed, held=False, **shape)
     held = written(tmp_path / 'held.tfr', seed, held=True, **shape)
-    for words in OPS:
+    for words in OPS + STAGES:
         check(answers(tfanalyze, swept, words), answers(tfanalyze, held, words), words, shape['hurt'])
 
 
