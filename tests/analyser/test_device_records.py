@@ -104,6 +104,17 @@ def pipeline(tmp_path):
     return t.save(tmp_path / 'rank2.elsewhere.4242.tfr')
 
 
+def test_a_clock_that_drifts(tmp_path, analyze):
+    """Between two readings of the device's clock a kernel is as far from its launch as at them, though the clock lost 2 ms."""
+    t = Trace(drift=4_000_000)
+    t.stage('s', 499_900 * US, 500_100 * US)
+    t.work('kernel', 500_000 * US, 500_010 * US, 20 * US, name='k')
+    path = t.save(tmp_path / 'rank2.elsewhere.4242.tfr')
+    events = json.loads(analyze('export', 'chrome', path, format=None).out)['traceEvents']
+    at = {e['cat']: e['ts'] for e in events if e.get('cat') in ('kernel', 'cuda_runtime')}
+    assert at['kernel'] - at['cuda_runtime'] == pytest.approx(10, abs=0.1)
+
+
 def test_stages_have_their_device_time(pipeline, analyze):
     rows = {r['stage']: r for r in analyze('stages', pipeline)['rows']}
     assert set(rows) == {'denoise', 'step', '(none)'}

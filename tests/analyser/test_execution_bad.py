@@ -65,6 +65,15 @@ def test_edges_without_a_pair_and_other_order(analyze, tmp_path):
     assert '1 functions have no start record' in err and '1 functions have no end' in err
 
 
+def test_a_function_behind_an_inner_one_has_the_outer_one_as_parent(analyze, tmp_path):
+    def records(w):
+        pairs = [pair(w, handle, 100 * handle, end=end) for handle, end in ((1, 900), (2, 290), (3, 490))]
+        return [pairs[0][0], *pairs[1], *pairs[2], pairs[0][1]]
+    nodes, _ = export(analyze, trace(tmp_path / 'rank0.h.7.tfr', records), 0)
+    functions = {n['attrs'][0]['value']: n for n in nodes if n['name'] == 'aten::f'}
+    assert [functions[i]['ctrl_deps'] for i in (2, 3)] == [functions[1]['id']] * 2 and functions[1]['ctrl_deps'] == 2
+
+
 def test_random_words(analyze, tmp_path):
     choose = random.Random(5)
     heads = [TENSOR, INT, STRING, LIST, KEYWORD, 11, 18, 3, 10]

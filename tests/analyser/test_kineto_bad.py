@@ -439,6 +439,14 @@ def test_two_files_of_one_rank(analyze, tmp_path):
     assert {r['rank'] for r in rows} == {0, 1}
 
 
+def test_device_work_of_two_files_of_one_rank(analyze, tmp_path):
+    """Both parts of a rank's time count, the time between them does not."""
+    for name, start, duration in (('a', 0, 40), ('b', 1000, 30)):
+        kineto.Trace(distributedInfo={'rank': 2}).stage('s', start, 100).launch('k', start, 1, duration).write(tmp_path / f'{name}.json')
+    row, = analyze('timeline', tmp_path)['rows']
+    assert (row['total_us'], row['busy_us'], row['computation_us']) == (70, 70, 70)
+
+
 def test_a_directory_of_mixed_files(analyze, tmp_path):
     """A directory's traces are read; other files are ignored, with a message if they are named .json."""
     Trace(distributedInfo={'rank': 0}).stage('s', 0, 10).write(tmp_path / 'r0.json.gz')

@@ -325,8 +325,19 @@ def test_nested_and_repeated_stages(tmp_path, analyze):
     assert ns(timing['total_stages_ms']) == 29_000_000 and timing['num_stages'] == 6
     assert {n: (ns(t['duration_ms']), t['calls'], float(t['percentage'])) for n, t in timing['stages'].items()} == {
         'outer': (10_000_000, 2, 34.5), 'inner': (3_000_000, 2, 10.3), 'step*': (5_000_000, 2, 17.2)}
+    lines = [line.split() for line in analyze('report', tmp_path, format='text').out.splitlines()]
+    assert [line[:3] for line in lines if line[-1:] == ['outer']] == [['2', '10.000', 'ms']]
     steps = files[f'{tmp_path}/step*_rank0.trace.json.gz']['traceEvents']
     assert [e['name'] for e in steps if e['ph'] == 'X'] == ['step#1', 'step#2']
+
+
+def test_timing_of_two_ranks(tmp_path, analyze):
+    """A stage has the duration of the rank that was slower, whichever comes first."""
+    for rank, (a, b) in enumerate([(40, 7), (30, 8)]):
+        kineto.Trace(distributedInfo={'rank': rank}).stage('a', 0, 1000 * a).stage('b', 50000, 1000 * b).write(tmp_path / f'rank{rank}.json')
+    _, files = report(analyze, tmp_path, '--output', tmp_path / 'out')
+    timing = files[f'{tmp_path}/out/timing.json']
+    assert {n: ns(t['duration_ms']) for n, t in timing['stages'].items()} == {'a': 40_000_000, 'b': 8_000_000}
 
 
 # ---- the screen ----

@@ -311,6 +311,21 @@ def test_mappings_are_segments(tmp_path, snapshot):
     assert sums(data, 0) == {'allocated': 5 * two, 'reserved': 7 * two}
 
 
+def test_a_mapping_without_a_block(tmp_path, snapshot):
+    """A mapping belongs to the allocator that has blocks elsewhere in its reservation."""
+    trace, base, two = Trace(tmp_path), 0x7f0000000000, 2 * MIB
+    trace.begin()
+    trace.call('cuMemAddressReserve', base, 8 * two)
+    for i in (0, 3):
+        trace.call('cuMemMap', base + i * two, two, handle=i)
+    trace.report(0, base, two, {'allocated': two, 'reserved': 2 * two})
+    trace.end()
+    data, _ = snapshot()
+    assert [(e['action'], e['addr'], e['size']) for e in data['device_traces'][0] if e['action'].startswith('segment')] == [
+        ('segment_map', base, two), ('segment_map', base + 3 * two, two)]
+    assert {s['address']: s['total_size'] for s in data['segments']} == {base: two, base + 3 * two: two}
+
+
 @pytest.mark.parametrize('calls', [
     [('cudaMalloc', 2 ** 64 - 4096, 8192), ('cudaFree', 2 ** 64 - 4096)], [('cudaMalloc', 4096, 2 ** 61), ('cudaMalloc', 4097, 1)],
     [('cudaMalloc', 4096, 8192), ('cudaFree', 4096), ('cudaFree', 4096)], [('cuMemMap', 4000, 5000), ('cuMemUnmap', 0, 2 ** 64 - 1)],
