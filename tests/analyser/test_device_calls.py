@@ -30,11 +30,12 @@ def test_a_call_and_its_id_are_one_call(tmp_path, analyze):
         t.call('cudaLaunchKernel', (100 + 6 * i) * US, 5 * US)
         t.correlation(10 + i, 'cudaLaunchKernel', (101 + 6 * i) * US, 3 * US)
     t.call('cudaMalloc', 90 * US, 2 * US, kind='ALLOC', result=2)
+    t.call('cudaEventQuery', 95 * US, 2 * US, kind='SYNC', result=600)  # not ready yet, which is no failure
     answer = analyze('api', save(t, tmp_path))
-    assert counts(answer) == {'cudaLaunchKernel': 5, 'cudaMalloc': 1}
+    assert counts(answer) == {'cudaLaunchKernel': 5, 'cudaMalloc': 1, 'cudaEventQuery': 1}
     rows = {r['name']: r for r in answer['rows']}
     launch = rows['cudaLaunchKernel']
-    assert (launch['total_us'], launch['errors'], rows['cudaMalloc']['errors']) == (25, 0, 1)
+    assert (launch['total_us'], launch['errors'], rows['cudaMalloc']['errors'], rows['cudaEventQuery']['errors']) == (25, 0, 1, 0)
 
 
 @pytest.mark.parametrize('error', [-9, -4, 0, 4, 9])

@@ -78,6 +78,18 @@ def test_deep_stages_have_the_sums_of_the_work_in_them(analyze, tmp_path):
         assert [rows[f'stage{i}'][key] for key in SUMS] == expected, i
 
 
+def test_two_deep_nests_have_their_own_work(analyze, tmp_path):
+    """Two nests of 200 stages in one: each stage has the work launched in its nest, the one around them all of it."""
+    n, events = 200, [growth.event('user_annotation', 'whole', 0, 100000)]
+    for nest, (name, time) in enumerate((('a', 5), ('b', 3))):
+        at = 1 + 40000 * nest
+        events += [growth.event('user_annotation', f'{name}{i}', at + i, 30000 - 2 * i) for i in range(n)]
+        for i in range(n):
+            events += growth.launch(nest * n + i, at + 1000 + 10 * i, time=time)
+    rows = {row['stage']: row['device_us'] for row in analyze('stages', growth.kineto(tmp_path, events))['rows']}
+    assert rows == {'whole': 8 * n, **{f'a{i}': 5 * n for i in range(n)}, **{f'b{i}': 3 * n for i in range(n)}}
+
+
 def test_deep_stages_in_the_report(tfanalyze, tmp_path):
     """The breakdown of a stage nested among 300 others counts all its kernels and lists the longest first."""
     n = 300

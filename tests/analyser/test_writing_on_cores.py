@@ -118,7 +118,7 @@ def test_libisal_is_used_and_makes_files_about_as_small(tfanalyze, tmp_path, tra
 def odd_text(draw):
     """Bytes of a JSON string, valid or not: what may stand there at any place among plain letters."""
     odd = [b'\\n', b'\\u00e9', 'é'.encode(), '\u202e'.encode(), b'\x7f', b'\x01', b'\t', b'\xff', b'\xc2\x85',
-           b'\\ud83d\\ude00', b'\\ud800', b'\\u0000', b'\\x', '\u2066'.encode(), '😀'.encode(), b'\\"', b'\n', b'\r']
+           b'\\ud83d\\ude00', b'\\ud800', b'\\udbff', b'\\udfff', b'\\u0000', b'\\x', '\u2066'.encode(), '😀'.encode(), b'\\"', b'\n', b'\r']
     pieces = [b'a' * draw.randrange(40)]
     for _ in range(draw.choice([0, 0, 0, 1, 1, 2])):
         pieces += [draw.choice(odd), b'b' * draw.randrange(40)]
