@@ -149,6 +149,7 @@ HOSTILE = {
     'no mark': (START + b'}u.', 'no mark'),
     'no STOP': (START + b'N', 'without STOP'),
     'a number of 2,040 bits': (START + b'\x8a\xff' + b'x' * 255 + b'.', '64 bits'),
+    'four million values': (START + b'N' * (4 << 20) + b']q\0.', '4,194,304 values'),
     'a new protocol': (START + b'\x80\x09N.', 'protocol'),
     'no dump': (START + b'N.', 'no list of entries'),
     'a key that is a list': (START + b'}]Ns.', 'a key'),
