@@ -14,8 +14,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from growth_execution import execution_of
-from growth_shapes import SHAPES, event, kineto, launch, shape
+from growth_shapes import SHAPES, event, execution_of, kineto, launch, shape
 
 TOGETHER, MOST_RUNS = 0.1, 20  # seconds and runs for one mean of short times
 LEAST = 0.2  # seconds; a command that takes less at the larger size says nothing about growth
