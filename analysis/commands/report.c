@@ -15,8 +15,10 @@ static struct intervals busy_of(const struct unit *unit)
     struct intervals busy = {0};
     struct interval when;
     for (size_t i = 0; i < unit->processes; i++) {
+        const struct choice *choice = &unit->choice[i];
         for (size_t k = 0; k < unit->process[i]->works.table.count; k++)
-            if (choice_work(&unit->choice[i], k, &when)) intervals_add(&busy, when.start, when.end);
+            if (choice_work(choice, k, &when) && choice_in_stage(choice, &choice->attribution->work[k]))
+                intervals_add(&busy, when.start, when.end);
     }
     intervals_merge(&busy);
     return busy;

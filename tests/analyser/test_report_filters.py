@@ -72,6 +72,37 @@ def test_device_work_of_a_pytorch_trace(analyze, tmp_path, trace):
 
 
 @pytest.mark.timeout(300)
+def test_stages_of_a_pytorch_trace(analyze, tmp_path, trace):
+    """With --stage the rows and the screen have the kernels of that stage alone, as breakdown has them."""
+    for i, (options, wanted, _) in enumerate(c for c in trace.choices() if '--stage' in c[0] and kineto.NONE not in c[0]):
+        works = [w for w, chain, _ in trace.works if wanted(w, chain)]
+        kernels = [w for w in works if kineto.CLASS_OF[w.kind] == 'kernel']
+        answer, _ = reported(analyze, tmp_path / str(i), *options, path=trace.path)
+        row, = answer['rows']
+        assert round(row['busy_us'] * 1000) == kineto.union([(w.start, w.end) for w in works])
+        assert (row['launches'], row['kernels']) == (len(kernels), len({w.name for w in kernels})), options
+        screen = analyze('report', *options, '--top', '1000', '--output', tmp_path / f'{i}t', trace.path, format=None).out
+        listed = re.findall(r'^ +(\d+) +[\d.]+ [mun]?s +[\d.]+ %', screen.partition('kernels, all ranks together')[2], re.M)
+        assert sum(map(int, listed)) == len(kernels), options
+
+
+def test_memory_and_dispatches_of_a_stage(analyze, tmp_path):
+    """A report of a stage has the memory that was in use at the stage's own allocations, and the stage's dispatches."""
+    t = OpTrace()
+    t.stage('small', 100 * US, 200 * US)
+    t.stage('large', 300 * US, 400 * US)
+    for begin, count, size in ((100, 1, 1024), (300, 2, 4096)):
+        for k in range(count):
+            t.op('other::op', (begin + 10 + 20 * k) * US, (begin + 20 + 20 * k) * US)
+        t.block((begin + 50) * US, begin, size, size)
+        t.block((begin + 60) * US, begin, -size, 0)
+    path = t.save(tmp_path / 'rank0.h.1.tfr')
+    for stage, dispatches, memory in (('small', 1, '1.0 KiB'), ('large', 2, '4.0 KiB'), ('*', 3, '4.0 KiB')):
+        screen = analyze('report', '--stage', stage, '--output', tmp_path / 'out', path, format=None).out
+        assert f'dispatches into other libraries: {dispatches}, ' in screen and f'memory peak: {memory} in use' in screen, screen
+
+
+@pytest.mark.timeout(300)
 def test_window_of_a_pytorch_trace(analyze, tmp_path, trace):
     """Work that lies partly in the window counts with its part inside, on the device and on the host."""
     first, last = kineto.span(trace.document)

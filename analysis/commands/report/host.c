@@ -66,8 +66,9 @@ static void put_dispatches(struct out *out, const struct report *report)
             const struct choice *choice = &report->unit[u].choice[i];
             const struct spans *s = &choice->process->spans;
             for (size_t k = 0; k < s->table.count; k++) {
-                if (!is_dispatch(&report->session->model, s, k, &native) || !choice_call(choice, s->start[k], NO_PLACE))
-                    continue;
+                bool wanted = choice_call(choice, s->start[k], NO_PLACE) &&
+                              (!choice->by_stage || choice_in_stage(choice, &choice->attribution->span[k]));
+                if (!wanted || !is_dispatch(&report->session->model, s, k, &native)) continue;
                 uint32_t known = map_get(&calls, s->name[k]), now = known == MAP_NONE ? 1 : known + 1;
                 map_put(&calls, s->name[k], now);
                 best = now > most ? s->name[k] : best;
@@ -113,19 +114,22 @@ static void add_most(struct most *most, size_t *count, int64_t device, uint64_t 
     }
 }
 
+/* With --stage the memory counts that was in use at an allocation or a free in such a stage. */
 static void add_memory(const struct choice *choice, struct most *most, size_t *count)
 {
     const struct process *p = choice->process;
     const struct blocks *b = &p->blocks;
     struct map ranges = {0};
     for (size_t k = 0; k < b->table.count; k++)
-        if (choice_moment(choice, b->time[k], b->time[k]))
+        if (choice_moment(choice, b->time[k], b->time[k]) &&
+            (!choice->by_stage || choice_in_stage(choice, &choice->attribution->block[k])))
             add_most(most, count, b->device[k], b->allocated[k], b->reserved[k]);
     if (p->stage_memories) ranges_by_id(&ranges, p);
     for (size_t k = 0; k < p->stage_memories; k++) {
         const struct stage_memory *m = &p->stage_memory[k];
         uint32_t range = map_get(&ranges, m->range);
-        if (range == MAP_NONE || choice_stage(choice, range))
+        struct belonging at = {range == MAP_NONE ? 0 : p->ranges.start[range], range == MAP_NONE ? NO_PLACE : range, 0};
+        if ((range == MAP_NONE || choice_stage(choice, range)) && choice_in_stage(choice, &at))
             add_most(most, count, m->device, m->allocated_peak, m->reserved_peak);
     }
     map_free(&ranges);

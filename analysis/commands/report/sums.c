@@ -262,7 +262,7 @@ static void collect_works(struct report *report, struct unit *unit, const struct
         struct work work = {++report->epoch, short_names_get(&report->shorts, w->name[i]), w->event_class[i],
                             when[i].end - when[i].start, -1};
         if (call != NO_PLACE) work.host = (double)(p->spans.end[call] - p->spans.start[call]) / works[call];
-        count_work(&unit->all, &work);
+        count_work(choice_in_stage(choice, &a->work[i]) ? &unit->all : NULL, &work);
         count_work(marked ? NULL : stage_of(report, unit, NAME_RUN), &work);
         for (uint32_t s = deep ? NO_PLACE : a->work[i].stage; s != NO_PLACE;
              s = stages_around(&a->paths, s, a->work[i].time))
@@ -361,7 +361,8 @@ void report_collect(struct report *report, struct session *session)
         unit->attribution = mem_zero(unit->processes, sizeof *unit->attribution);
         unit->choice = mem_zero(unit->processes, sizeof *unit->choice);
         for (size_t i = 0; i < unit->processes; i++) {
-            attribute(&unit->attribution[i], unit->process[i], is_of_kineto(unit->process[i]));
+            bool spans = is_of_kineto(unit->process[i]) || session->options.stage.count;
+            attribute(&unit->attribution[i], unit->process[i], spans);
             choice_init(&unit->choice[i], &session->chosen, unit->process[i], &unit->attribution[i]);
             collect_stages(report, unit, &unit->choice[i]);
             collect_memory(report, unit, &unit->choice[i]);
