@@ -11,6 +11,7 @@
 
 #include "ask/stages/at.h"
 #include "ask/stages/order.h"
+#include "base/runs.h"
 #include "model/graphs.h"
 
 const char *const via_names[NR_VIAS] = {
@@ -24,9 +25,10 @@ struct point {
     uint32_t of; /* the caller's number for this point */
 };
 
-static int by_thread_and_time(const void *a, const void *b)
+static int by_thread_and_time(const void *a, const void *b, void *unused)
 {
     const struct point *x = a, *y = b;
+    (void)unused;
     if (x->thread != y->thread) return x->thread < y->thread ? -1 : 1;
     return (x->time > y->time) - (x->time < y->time);
 }
@@ -44,7 +46,7 @@ static void points_add(struct points *points, uint32_t thread, int64_t time, uin
 
 static void points_sort(struct points *points)
 {
-    if (points->count) qsort(points->point, points->count, sizeof *points->point, by_thread_and_time);
+    sort_runs(points->point, points->count, sizeof *points->point, by_thread_and_time, NULL);
 }
 
 /* Stretches in sweep order: by thread, by start, the outer one first. */
@@ -90,16 +92,16 @@ static int span_before(const void *a, const void *b, void *context)
     return (x > y) - (x < y);
 }
 
-static struct stretches operators_of(const struct process *process, size_t **order)
+/* Sorts the operators on first use: many questions never look at them. */
+static void sort_operators(const struct process *process, struct stretches *operators)
 {
     const struct spans *s = &process->spans;
-    struct stretches found = {.start = s->start, .end = s->end, .thread = s->thread};
-    *order = mem_zero(s->table.count, sizeof **order);
+    if (operators->order) return;
+    size_t *order = mem_zero(s->table.count, sizeof *order);
+    *operators = (struct stretches){.start = s->start, .end = s->end, .thread = s->thread, .order = order};
     for (size_t i = 0; i < s->table.count; i++)
-        if (s->event_class[i] == CLASS_OPERATOR) (*order)[found.count++] = i;
-    qsort_r(*order, found.count, sizeof **order, span_before, (void *)s);
-    found.order = *order;
-    return found;
+        if (s->event_class[i] == CLASS_OPERATOR) order[operators->count++] = i;
+    sort_runs(order, operators->count, sizeof *order, span_before, (void *)s);
 }
 
 static void set_operator(void *context, uint32_t work, uint32_t place)
@@ -110,65 +112,73 @@ static void set_operator(void *context, uint32_t work, uint32_t place)
 
 /* ---- launches ---- */
 
-/* Calls grouped by correlation id: the calls of a group are adjacent in `place`, sorted by start. */
+/* Calls by correlation id; those with one id by start. Ids count up, so few are out of order: a table of hashes took
+ * four times as long, and twice the memory. */
 struct calls_by_id {
-    struct map group;
-    uint32_t *first; /* by group: its first index in `place`; one entry more than there are groups */
-    uint32_t *place; /* indices into spans */
+    struct call {
+        uint64_t id;
+        uint32_t span;
+    } * call;
+    size_t count, capacity;
+    size_t found; /* the place looked up last: the next one is near */
 };
 
-static int by_start(const void *a, const void *b, void *context)
+static int by_id_and_start(const void *a, const void *b, void *context)
 {
     const struct spans *s = context;
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    if (s->start[x] != s->start[y]) return s->start[x] < s->start[y] ? -1 : 1;
-    return (x > y) - (x < y);
+    const struct call *x = a, *y = b;
+    if (x->id != y->id) return x->id < y->id ? -1 : 1;
+    if (s->start[x->span] != s->start[y->span]) return s->start[x->span] < s->start[y->span] ? -1 : 1;
+    return (x->span > y->span) - (x->span < y->span);
 }
 
-static void group_calls(struct attribution *a, struct calls_by_id *calls)
+static void sort_calls(struct attribution *a, struct calls_by_id *calls)
 {
     const struct spans *s = &a->process->spans;
-    uint32_t *group_of = mem_zero(s->table.count, sizeof *group_of), groups = 0;
     for (size_t i = 0; i < s->table.count; i++) {
-        group_of[i] = NO_PLACE;
-        if (s->event_class[i] == CLASS_API && s->id[i] != NO_ID) {
-            group_of[i] = map_get(&calls->group, s->id[i]);
-            if (group_of[i] == MAP_NONE) {
-                group_of[i] = groups++;
-                map_put(&calls->group, s->id[i], group_of[i]);
-            }
-        }
+        if (s->event_class[i] != CLASS_API || s->id[i] == NO_ID) continue;
+        calls->call = mem_grow(calls->call, &calls->capacity, calls->count + 1, sizeof *calls->call);
+        calls->call[calls->count++] = (struct call){s->id[i], (uint32_t)i};
     }
-    calls->first = mem_zero(groups + (size_t)2, sizeof *calls->first);
-    calls->place = mem_zero(s->table.count, sizeof *calls->place);
-    uint32_t *next = calls->first + 1; /* index of the group's next call; finally the start of the next group */
-    for (size_t i = 0; i < s->table.count; i++)
-        if (group_of[i] != NO_PLACE && group_of[i] + 1 < groups) next[group_of[i] + 1]++;
-    for (uint32_t g = 1; g < groups; g++) next[g] += next[g - 1];
-    for (size_t i = 0; i < s->table.count; i++)
-        if (group_of[i] != NO_PLACE) calls->place[next[group_of[i]]++] = (uint32_t)i;
-    for (uint32_t g = 0; g < groups; g++) {
-        uint32_t count = calls->first[g + 1] - calls->first[g];
-        if (count > 1) {
-            a->doubled++;
-            qsort_r(calls->place + calls->first[g], count, sizeof *calls->place, by_start, (void *)s);
-        }
+    sort_runs(calls->call, calls->count, sizeof *calls->call, by_id_and_start, (void *)s);
+    for (size_t i = 1; i < calls->count; i++) {
+        bool again = calls->call[i].id == calls->call[i - 1].id;
+        a->doubled += again && (i == 1 || calls->call[i - 2].id != calls->call[i].id);
     }
-    free(group_of);
+}
+
+static bool is_behind(const struct calls_by_id *calls, const struct spans *s, size_t at, uint64_t id, int64_t start)
+{
+    const struct call *call = &calls->call[at];
+    return call->id > id || (call->id == id && s->start[call->span] > start);
+}
+
+/* Returns the place of the first call behind this id and start. It looks ever further away from the place found last. */
+static size_t place_behind(struct calls_by_id *calls, const struct spans *s, uint64_t id, int64_t start)
+{
+    size_t low = calls->found, high = low, step = 1;
+    for (; low && is_behind(calls, s, low - 1, id, start); step *= 2) {
+        high = low - 1;
+        low -= MIN(low, step);
+    }
+    for (; high < calls->count && !is_behind(calls, s, high, id, start); step *= 2) {
+        low = high + 1;
+        high += MIN(calls->count - high, step);
+    }
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (is_behind(calls, s, middle, id, start)) high = middle;
+        else low = middle + 1;
+    }
+    return calls->found = low;
 }
 
 /* Returns the last call with this id that began before the work; the first such call if all began later. */
-static uint32_t launch_of(const struct calls_by_id *calls, const struct spans *s, uint64_t id, int64_t start)
+static uint32_t launch_of(struct calls_by_id *calls, const struct spans *s, uint64_t id, int64_t start)
 {
-    uint32_t group = map_get(&calls->group, id);
-    if (group == MAP_NONE) return NO_PLACE;
-    uint32_t low = calls->first[group], high = calls->first[group + 1];
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (s->start[calls->place[middle]] <= start) low = middle + 1;
-        else high = middle;
-    }
-    return calls->place[low > calls->first[group] ? low - 1 : low];
+    size_t at = place_behind(calls, s, id, start);
+    if (at && calls->call[at - 1].id == id) return calls->call[at - 1].span;
+    return at < calls->count && calls->call[at].id == id ? calls->call[at].span : NO_PLACE;
 }
 
 static void launched_at(struct attribution *a, struct points *points, size_t work, uint32_t span)
@@ -203,16 +213,14 @@ static struct points find_launches(struct attribution *a)
     struct calls_by_id calls = {0};
     struct points points = {0};
     bool all = true;
-    group_calls(a, &calls);
+    sort_calls(a, &calls);
     for (size_t i = 0; i < w->table.count; i++) {
         if (w->correlation[i] != NO_ID)
             a->launch[i] = launch_of(&calls, &a->process->spans, w->correlation[i], w->start[i]);
         if (a->launch[i] != NO_PLACE) launched_at(a, &points, i, a->launch[i]);
         else all = false;
     }
-    map_free(&calls.group);
-    free(calls.first);
-    free(calls.place);
+    free(calls.call);
     if (!all) find_operators(a, &points);
     return points;
 }
@@ -285,7 +293,7 @@ static size_t arrow_from(const struct backward *b, uint32_t thread, int64_t time
     size_t low = 0, high = b->ends.count;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        if (by_thread_and_time(&b->ends.point[middle], &key) < 0) low = middle + 1;
+        if (by_thread_and_time(&b->ends.point[middle], &key, NULL) < 0) low = middle + 1;
         else high = middle;
     }
     return low;
@@ -318,13 +326,14 @@ static void ask_forward(void *context, uint32_t of, uint32_t op)
     if (forward != MAP_NONE) points_add(&search->found, f->thread[forward], f->time[forward], of);
 }
 
-static void ask_forwards(const struct process *process, const struct stretches *stages,
-                         const struct stretches *operators, struct points *points, struct belonging *belonging)
+static void ask_forwards(const struct process *process, const struct stretches *stages, struct stretches *operators,
+                         struct points *points, struct belonging *belonging)
 {
     struct backward backward = {0};
     struct forward_search search = {process, &backward, belonging, {0}};
     struct asking asking = {belonging, VIA_FORWARD};
     if (!points->count || !process->forwards.table.count) return;
+    sort_operators(process, operators);
     backward_init(&backward, process, operators);
     struct stretches outermost = *operators;
     outermost.order = backward.outermost;
@@ -357,7 +366,7 @@ static void ask_only(const struct attribution *a, const struct points *points, s
 
 /* ---- the rules in order ---- */
 
-static void find_stages(const struct attribution *a, const struct stretches *stages, const struct stretches *operators,
+static void find_stages(const struct attribution *a, const struct stretches *stages, struct stretches *operators,
                         struct points *points, struct belonging *belonging)
 {
     struct asking asking = {belonging, VIA_THREAD};
@@ -384,7 +393,7 @@ struct moments {
 
 /* Finds the stage of each row. `points` is a reused buffer. */
 static struct belonging *find_all(const struct attribution *a, const struct stretches *stages,
-                                  const struct stretches *operators, struct points *points, struct moments of)
+                                  struct stretches *operators, struct points *points, struct moments of)
 {
     struct belonging *belonging = nowhere(of.count);
     points->count = 0;
@@ -404,7 +413,7 @@ static void set_node_operator(void *context, uint32_t node, uint32_t place)
     a->node_op[node] = place;
 }
 
-static void find_captures(struct attribution *a, const struct stretches *stages, const struct stretches *operators,
+static void find_captures(struct attribution *a, const struct stretches *stages, struct stretches *operators,
                           struct points *points)
 {
     const struct graphs *g = &a->process->graphs;
@@ -413,6 +422,7 @@ static void find_captures(struct attribution *a, const struct stretches *stages,
     a->captured = no_places(works);
     a->node = nowhere(g->nodes);
     a->node_op = no_places(g->nodes);
+    sort_operators(a->process, operators);
     for (int stage = 0; stage < 2; stage++) {
         points->count = 0;
         for (size_t i = 0; i < g->nodes; i++) {
@@ -442,10 +452,9 @@ bool captured_operator(const struct attribution *a, size_t work, uint32_t *name)
     return true;
 }
 
-void attribute(struct attribution *a, const struct process *process, bool spans)
+void attribute(struct attribution *a, const struct process *process, unsigned wants)
 {
     const struct ranges *r = &process->ranges;
-    size_t *operator_order;
     *a = (struct attribution){.process = process};
     a->order = stages_sorted(process, &a->stages);
     struct stretches stages = {r->start, r->end, r->thread, a->order, a->stages};
@@ -454,18 +463,21 @@ void attribute(struct attribution *a, const struct process *process, bool spans)
     a->op = no_places(process->works.table.count);
     stage_paths_init(&a->paths, process, a->order, a->stages, NULL, NULL, 0);
     struct points points = find_launches(a);
-    struct stretches operators = operators_of(process, &operator_order);
-    sweep(&operators, &points, set_operator, a);
+    struct stretches operators = {0};
+    if (wants & ATTRIBUTE_OPERATORS) {
+        sort_operators(process, &operators);
+        sweep(&operators, &points, set_operator, a);
+    }
     find_stages(a, &stages, &operators, &points, a->work);
     if (process->graphs.nodes) find_captures(a, &stages, &operators, &points);
-    if (spans) {
+    if (wants & ATTRIBUTE_SPANS) {
         const struct spans *s = &process->spans;
         const struct blocks *b = &process->blocks;
         a->span = find_all(a, &stages, &operators, &points, (struct moments){s->table.count, s->thread, s->start});
         a->block = find_all(a, &stages, &operators, &points, (struct moments){b->table.count, b->thread, b->time});
     }
     free(points.point);
-    free(operator_order);
+    free((void *)operators.order);
 }
 
 struct stage_paths chosen_paths(const struct attribution *a, const uint32_t *of_name, uint32_t target)

@@ -29,7 +29,8 @@ struct attribution {
     struct belonging *span;  /* by index in process->spans; NULL unless requested */
     struct belonging *block; /* by index in process->blocks; NULL unless requested */
     uint32_t *launch;        /* by work: the launching call's index in process->spans, or NO_PLACE */
-    uint32_t *op;            /* by work: the innermost operator around the launch, an index into process->spans */
+    uint32_t *op;            /* by work: an index into process->spans. The innermost operator around the launch; without
+                                ATTRIBUTE_OPERATORS only that of work without a launching call */
     uint32_t *captured;      /* by work: its node, an index into process->graphs.node; NULL: no nodes known */
     struct belonging *node;  /* by index in process->graphs.node: its stage; NULL: no nodes known */
     uint32_t *node_op;       /* by node: its operator; NULL: no nodes known */
@@ -42,7 +43,9 @@ struct attribution {
     uint64_t doubled;         /* correlation ids shared by several calls */
 };
 
-void attribute(struct attribution *attribution, const struct process *process, bool spans);
+/* ATTRIBUTE_OPERATORS: `op`; ATTRIBUTE_SPANS: `span` and `block`. */
+enum { ATTRIBUTE_OPERATORS = 1, ATTRIBUTE_SPANS = 2 };
+void attribute(struct attribution *attribution, const struct process *process, unsigned wants);
 void attribution_free(struct attribution *attribution);
 /* Sets `name` to the operator a work was captured in; NAME_NONE: captured in none. Returns false if that is unknown. */
 bool captured_operator(const struct attribution *attribution, size_t work, uint32_t *name);

@@ -28,7 +28,7 @@ void dump_choice_init(struct dump_choice *chosen, const struct selection *select
 {
     *chosen = (struct dump_choice){.asked = dump_is_filtered(selection->options)};
     if (!chosen->asked) return;
-    attribute(&chosen->attribution, process, true);
+    attribute(&chosen->attribution, process, ATTRIBUTE_SPANS);
     choice_init(&chosen->choice, selection, process, &chosen->attribution);
     stage_finder_init(&chosen->finder, process, &chosen->attribution);
     if (is_of_kineto(process))

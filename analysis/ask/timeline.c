@@ -82,7 +82,7 @@ static void add_works(struct taking *t)
     struct attribution attribution;
     struct choice choice;
     struct interval when;
-    if (by_launch) attribute(&attribution, p, false);
+    if (by_launch) attribute(&attribution, p, 0);
     choice_init(&choice, t->chosen, p, by_launch ? &attribution : NULL);
     for (size_t i = 0; i < w->table.count; i++)
         if (choice_work(&choice, i, &when) && (!by_launch || choice_in_stage(&choice, &attribution.work[i])) &&

@@ -84,7 +84,7 @@ static void add_process(struct api *api, const struct process *process)
     struct stage_finder finder;
     struct made_calls made;
     struct made_call call;
-    attribute(&attribution, process, false);
+    attribute(&attribution, process, 0);
     choice_init(&choice, &api->session->chosen, process, &attribution);
     stage_finder_init(&finder, process, &attribution);
     struct scope scope = {&choice, &finder};

@@ -165,7 +165,7 @@ static void add_process(struct breakdown *b, const struct process *process)
     struct attribution attribution;
     struct choice choice;
     struct by_operator operators = {0};
-    attribute(&attribution, process, false);
+    attribute(&attribution, process, b->session->options.group_by == GROUP_OP ? ATTRIBUTE_OPERATORS : 0);
     choice_init(&choice, &b->session->chosen, process, &attribution);
     for (size_t i = 0; i < process->works.table.count; i++) add_work(b, &choice, &operators, i);
     end_operators(b, &operators, process->rank);

@@ -174,7 +174,7 @@ static void add_process(struct launches *l, const struct process *process)
     struct made_call call;
     struct scope scope = {.process = process, .attribution = &attribution};
     scope.has_operators = has_operators(process);
-    attribute(&attribution, process, scope.has_operators);
+    attribute(&attribution, process, scope.has_operators ? ATTRIBUTE_SPANS : 0);
     choice_init(&scope.choice, &l->session->chosen, process, &attribution);
     stage_finder_init(&scope.finder, process, &attribution);
     find_started(&scope);

@@ -502,7 +502,7 @@ static void answer_process(struct answer *a, const struct layout_of *layout)
 {
     const struct process *p = a->process;
     a->attributed = layout->by_stage || choice_needs_launches(&a->session->options, p);
-    if (a->attributed) attribute(&a->attribution, p, true);
+    if (a->attributed) attribute(&a->attribution, p, ATTRIBUTE_SPANS);
     choice_init(&a->choice, &a->session->chosen, p, a->attributed ? &a->attribution : NULL);
     if (p->memory_rows) layout->of_rows(a);
     else answer_blocks(a, layout);

@@ -211,7 +211,7 @@ static void add_process(struct stage_table *table, const struct session *session
     stages_add(table, &choice, session->options.exclusive, alone);
     stages_add_memory(table, &choice);
     if (process->works.table.count) {
-        attribute(&attribution, process, false);
+        attribute(&attribution, process, 0);
         stages_add_work(table, &choice, session->options.exclusive, has_devices_alone(session, process));
     } else if (process->event_times.table.count) {
         stages_add_events(table, &choice);

@@ -288,7 +288,7 @@ static bool export_one(const struct selection *chosen, const struct process *pro
     struct targets targets = {.target = target, .count = 1, .of_name = of_name};
     selection_window(chosen, &targets.from, &targets.to);
     target->whole = !of_name || (!has_stages(process) && of_name[NAME_RUN] == 0);
-    if (!target->whole) attribute(&attribution, process, true);
+    if (!target->whole) attribute(&attribution, process, ATTRIBUTE_SPANS);
     dump_choice_init(&filter, chosen, process);
     targets.filter = filter.asked ? &filter : NULL;
     bool read = export_kineto(&targets, chosen, process, &attribution);

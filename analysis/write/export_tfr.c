@@ -402,7 +402,7 @@ static uint64_t put_one(struct export *x)
 {
     number_process(x);
     x->whole = is_whole(x);
-    attribute(&x->attribution, x->process, !x->whole);
+    attribute(&x->attribution, x->process, ATTRIBUTE_OPERATORS | (x->whole ? 0 : ATTRIBUTE_SPANS));
     choice_init(&x->choice, x->chosen, x->process, &x->attribution);
     if (!x->whole) {
         stage_finder_init(&x->finder, x->process, &x->attribution);

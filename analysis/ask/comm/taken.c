@@ -88,7 +88,7 @@ static void scope_init(struct scope *scope, const struct selection *chosen, cons
 {
     *scope = (struct scope){.chosen = chosen, .process = process};
     scope->attributed = stages || choice_needs_launches(chosen->options, process);
-    if (scope->attributed) attribute(&scope->attribution, process, false);
+    if (scope->attributed) attribute(&scope->attribution, process, 0);
     choice_init(&scope->choice, chosen, process, scope->attributed ? &scope->attribution : NULL);
     if (scope->attributed) stage_finder_init(&scope->finder, process, &scope->attribution);
     if (stages) find_steps(scope);

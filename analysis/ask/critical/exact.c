@@ -123,7 +123,7 @@ void critical_path_of(struct critical_path *path, const struct selection *chosen
     *path = (struct critical_path){0};
     if (!critical_window(chosen, process, &x.window)) return;
     choice_init(&x.choice, chosen, process, NULL);
-    attribute(&x.attribution, process, false);
+    attribute(&x.attribution, process, 0);
     x.event_of_span = no_places(process->spans.table.count);
     x.event_of_call = no_places(process->calls.table.count);
     x.event_of_work = no_places(process->works.table.count);

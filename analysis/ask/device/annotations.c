@@ -85,7 +85,7 @@ static void add_process(struct adding *a, const struct selection *chosen, const 
     struct attribution attribution;
     struct choice choice;
     struct interval when;
-    attribute(&attribution, process, false);
+    attribute(&attribution, process, 0);
     choice_init(&choice, chosen, process, &attribution);
     uint32_t *path = paths_of_ranges(&a->rows->paths, &attribution);
     join_pieces(path, process);

@@ -73,7 +73,7 @@ static void add_process(struct adding *a, const struct selection *chosen, const 
     struct attribution attribution;
     struct choice choice;
     struct interval when;
-    attribute(&attribution, process, false);
+    attribute(&attribution, process, 0);
     choice_init(&choice, chosen, process, &attribution);
     for (size_t i = 0; i < w->table.count; i++) {
         bool is_copy = w->event_class[i] == CLASS_MEMCPY || w->event_class[i] == CLASS_MEMSET;

@@ -18,7 +18,7 @@ void lane_works_init(struct lane_works *works, const struct selection *chosen, c
     struct choice choice;
     struct interval when;
     *works = (struct lane_works){0};
-    attribute(&attribution, process, false);
+    attribute(&attribution, process, 0);
     choice_init(&choice, chosen, process, &attribution);
     works->window = choice.window;
     for (size_t i = 0; i < w->table.count; i++) {

@@ -226,7 +226,7 @@ static void add_process(struct patterns *patterns, const struct selection *chose
     struct launched *list = mem_zero(p->works.table.count, sizeof *list);
     size_t count = 0;
     find_places(&places, p, matches);
-    attribute(&a, p, false);
+    attribute(&a, p, ATTRIBUTE_OPERATORS);
     choice_init(&choice, chosen, p, &a);
     for (size_t i = 0; i < p->works.table.count; i++) {
         uint32_t launch = a.launch[i] != NO_PLACE ? a.launch[i] : a.op[i];

@@ -61,7 +61,7 @@ static void take_events(struct diff_taken *taken, const struct selection *chosen
     struct attribution attribution;
     struct choice choice;
     struct work_kinds kinds;
-    if (by_launch) attribute(&attribution, process, operators);
+    if (by_launch) attribute(&attribution, process, operators ? ATTRIBUTE_SPANS : 0);
     choice_init(&choice, chosen, process, by_launch ? &attribution : NULL);
     work_kinds_init(&kinds, RULES_EXACT, &chosen->model->names);
     if (operators) take_operators(taken, &choice);

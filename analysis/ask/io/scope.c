@@ -9,7 +9,7 @@ void io_scope_init(struct io_scope *scope, const struct selection *chosen, const
     *scope = (struct io_scope){.chosen = chosen, .process = process, .by_stage = o->stage.count != 0};
     bool by_name = o->stage.count || o->step.count || o->cycle.count;
     scope->by_launch = choice_needs_launches(o, process);
-    if (scope->by_launch) attribute(&scope->attribution, process, false);
+    if (scope->by_launch) attribute(&scope->attribution, process, 0);
     choice_init(&scope->choice, chosen, process, scope->by_launch ? &scope->attribution : NULL);
     if (by_name && !has_stages(process)) scope->borrowed = open_times_of(chosen, process->rank);
     if (scope->borrowed && !scope->borrowed->has_stages) scope->borrowed = NULL;

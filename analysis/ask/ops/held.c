@@ -238,7 +238,8 @@ void op_rows_hold(struct op_rows *rows, const struct process *process)
     const struct options *options = rows->chosen->options;
     bool is_kineto = is_of_kineto(process);
     a.by_stage = options->stage.count != 0;
-    if ((process->works.table.count && !is_kineto) || is_filtered(options)) attribute(&a.attribution, process, true);
+    if ((process->works.table.count && !is_kineto) || is_filtered(options))
+        attribute(&a.attribution, process, ATTRIBUTE_OPERATORS | ATTRIBUTE_SPANS);
     choice_init(&a.choice, rows->chosen, process, &a.attribution);
     running_init(&a.running, rows, process);
     if (a.by_stage) a.outside = blocks_outside(&a, process);

@@ -192,7 +192,7 @@ void op_rows_sweep(struct op_rows *rows, const struct process *process)
     struct sweeping s = {.rows = rows, .process = process, .by_stage = options->stage.count != 0};
     running_init(&s.running, rows, process);
     if (is_filtered(options)) {
-        attribute(&s.attribution, process, false);
+        attribute(&s.attribution, process, 0);
         stage_finder_init(&s.finder, process, &s.attribution);
     }
     choice_init(&s.choice, rows->chosen, process, &s.attribution);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "ask/stages/order.h"
+#include "base/runs.h"
 #include "base/sets/intervals.h"
 
 /* ---- number of threads with an open stage ---- */
@@ -14,9 +15,10 @@ struct edge {
     int by; /* +1: a stage opens on the thread; -1: its last open stage ends */
 };
 
-static int by_time(const void *a, const void *b)
+static int by_time(const void *a, const void *b, void *unused)
 {
     const struct edge *x = a, *y = b;
+    (void)unused;
     return (x->time > y->time) - (x->time < y->time);
 }
 
@@ -37,7 +39,7 @@ static struct edge *edges_of(const struct stage_finder *finder, size_t *count)
         }
         intervals_free(&open);
     }
-    if (*count) qsort(edge, *count, sizeof *edge, by_time);
+    sort_runs(edge, *count, sizeof *edge, by_time, NULL);
     return edge;
 }
 

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "base/runs.h"
+
 static int opened_before(const void *a, const void *b, void *context)
 {
     const struct ranges *r = context;
@@ -21,7 +23,7 @@ size_t *stages_sorted(const struct process *process, size_t *count)
     *count = 0;
     for (size_t i = 0; i < r->table.count; i++)
         if (is_stage(r, i)) order[(*count)++] = i;
-    qsort_r(order, *count, sizeof *order, opened_before, (void *)r);
+    sort_runs(order, *count, sizeof *order, opened_before, (void *)r);
     return order;
 }
 

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "base/runs.h"
+
 enum { DEEP = 32 };
 
 /* ---- work in launch order ---- */
@@ -12,9 +14,10 @@ struct launch {
     uint32_t thread, work;
 };
 
-static int by_thread_and_time(const void *a, const void *b)
+static int by_thread_and_time(const void *a, const void *b, void *unused)
 {
     const struct launch *x = a, *y = b;
+    (void)unused;
     if (x->thread != y->thread) return x->thread < y->thread ? -1 : 1;
     if (x->time != y->time) return x->time < y->time ? -1 : 1;
     return (x->work > y->work) - (x->work < y->work);
@@ -31,7 +34,7 @@ static struct launch *launches_of(const struct attribution *a, const bool *chose
         if (chosen[i] && b->stage != NO_PLACE)
             launch[(*count)++] = (struct launch){b->time, p->ranges.thread[b->stage], (uint32_t)i};
     }
-    if (*count) qsort(launch, *count, sizeof *launch, by_thread_and_time);
+    sort_runs(launch, *count, sizeof *launch, by_thread_and_time, NULL);
     return launch;
 }
 
@@ -42,7 +45,7 @@ static uint32_t first_from(const struct launch *launch, size_t count, uint32_t t
     size_t low = 0, high = count;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        if (by_thread_and_time(&launch[middle], &key) < 0) low = middle + 1;
+        if (by_thread_and_time(&launch[middle], &key, NULL) < 0) low = middle + 1;
         else high = middle;
     }
     return (uint32_t)low;

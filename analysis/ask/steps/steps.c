@@ -306,7 +306,7 @@ static void *take(const struct selection *chosen, const struct process *process)
 {
     struct steps *steps = mem_zero(1, sizeof *steps);
     struct taking t = {.chosen = chosen, .process = process};
-    attribute(&t.attribution, process, false);
+    attribute(&t.attribution, process, 0);
     choice_init(&t.choice, chosen, process, &t.attribution);
     find_steps(&t);
     steps->whole = t.count == 0;

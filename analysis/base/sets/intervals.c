@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/runs.h"
 #include "base/util.h"
 
 void intervals_add(struct intervals *set, int64_t start, int64_t end)
@@ -24,18 +25,17 @@ void intervals_add_merging(struct intervals *set, int64_t start, int64_t end)
     intervals_add(set, start, end);
 }
 
-static int by_start(const void *a, const void *b)
+static int by_start(const void *a, const void *b, void *unused)
 {
     const struct interval *x = a, *y = b;
+    (void)unused;
     return (x->start > y->start) - (x->start < y->start);
 }
 
 void intervals_merge(struct intervals *set)
 {
     size_t kept = 0;
-    bool sorted = true;
-    for (size_t i = 1; i < set->count && sorted; i++) sorted = set->interval[i - 1].start <= set->interval[i].start;
-    if (!sorted) qsort(set->interval, set->count, sizeof *set->interval, by_start);
+    sort_runs(set->interval, set->count, sizeof *set->interval, by_start, NULL);
     for (size_t i = 0; i < set->count; i++) {
         struct interval next = set->interval[i];
         if (kept && next.start <= set->interval[kept - 1].end)
@@ -104,9 +104,10 @@ struct edge {
     int bit; /* negative at an end */
 };
 
-static int by_time(const void *a, const void *b)
+static int by_time(const void *a, const void *b, void *unused)
 {
     const struct edge *x = a, *y = b;
+    (void)unused;
     return (x->time > y->time) - (x->time < y->time);
 }
 
@@ -122,7 +123,7 @@ void intervals_combine(const struct intervals *set, size_t sets, int64_t total[I
             edge[count++] = (struct edge){set[i].interval[k].end, -(1 << i)};
         }
     }
-    qsort(edge, count, sizeof *edge, by_time);
+    sort_runs(edge, count, sizeof *edge, by_time, NULL);
     for (size_t i = 0; i + 1 < count; i++) {
         open += edge[i].bit;
         if (open > 0 && open < INTERVALS_COMBINATIONS) total[open] += edge[i + 1].time - edge[i].time;

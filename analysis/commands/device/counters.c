@@ -112,7 +112,7 @@ static void answer_process(struct session *session, const struct process *proces
     uint64_t top = session->options.top;
     counters_of(&rows, process, frame, &session->model.names);
     sums->all += rows.count;
-    attribute(&attribution, process, true);
+    attribute(&attribution, process, ATTRIBUTE_SPANS);
     choice_init(&choice, &session->chosen, process, &attribution);
     if (rows.count && rows.launches != rows.count) {
         complain(process->path, "%zu ranges with counters, but %zu launches of kernels: %s", rows.count, rows.launches,

@@ -169,7 +169,7 @@ static void join(struct session *session, const struct process *p)
     struct sources sources = {0};
     struct attribution attribution;
     if (find_functions(session, p, &functions, &sources)) {
-        attribute(&attribution, p, false);
+        attribute(&attribution, p, 0);
         functions_link(&functions, p, &attribution);
         write_joined(session, p, session->options.et, &functions, &sources);
         attribution_free(&attribution);

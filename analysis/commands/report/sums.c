@@ -362,7 +362,7 @@ void report_collect(struct report *report, struct session *session)
         unit->choice = mem_zero(unit->processes, sizeof *unit->choice);
         for (size_t i = 0; i < unit->processes; i++) {
             bool spans = is_of_kineto(unit->process[i]) || session->options.stage.count;
-            attribute(&unit->attribution[i], unit->process[i], spans);
+            attribute(&unit->attribution[i], unit->process[i], spans ? ATTRIBUTE_SPANS : 0);
             choice_init(&unit->choice[i], &session->chosen, unit->process[i], &unit->attribution[i]);
             collect_stages(report, unit, &unit->choice[i]);
             collect_memory(report, unit, &unit->choice[i]);
