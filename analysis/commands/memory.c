@@ -179,43 +179,24 @@ static void emit_pool(struct answer *a, uint32_t pool)
     emit_known_name(&a->session->emit, &a->session->model, "allocator", a->changes.pool[pool].allocator);
 }
 
-/* Values that one row after the other has: those of the process, and those of the pool `of`. */
-struct same {
-    struct emit_kept process, pool;
-    bool has_process;
-    uint32_t of; /* NO_PLACE: none */
-};
-
-static void emit_same_process(struct answer *a, struct same *same)
+static void emit_same_process(struct answer *a, struct emit_kept *same)
 {
-    struct emit *e = &a->session->emit;
-    if (same->has_process) {
-        emit_again(e, &same->process);
-        return;
-    }
-    emit_keep(e, &same->process);
+    if (emit_again(&a->session->emit, same, 0)) return;
     emit_process(a);
-    emit_keep_end(e, &same->process);
-    same->has_process = true;
+    emit_keep_end(&a->session->emit, same);
 }
 
-static void emit_same_pool(struct answer *a, struct same *same, uint32_t pool)
+static void emit_same_pool(struct answer *a, struct emit_kept *same, uint32_t pool)
 {
-    struct emit *e = &a->session->emit;
-    if (same->of == pool) {
-        emit_again(e, &same->pool);
-        return;
-    }
-    emit_keep(e, &same->pool);
+    if (emit_again(&a->session->emit, same, pool)) return;
     emit_pool(a, pool);
-    emit_keep_end(e, &same->pool);
-    same->of = pool;
+    emit_keep_end(&a->session->emit, same);
 }
 
 static void moments(struct answer *a)
 {
     struct emit *e = &a->session->emit;
-    struct same same = {.of = NO_PLACE};
+    struct emit_kept process = {0}, pool = {0};
     const struct memory_change *change;
     memory_walk_init(&a->changes, &a->reading);
     while ((change = memory_walk_next(&a->changes)) != NULL) {
@@ -223,16 +204,16 @@ static void moments(struct answer *a)
         if (!is_chosen(a, change)) continue;
         if (change->allocated != TOTAL_UNKNOWN) a->sums[0] = MAX(a->sums[0], change->allocated);
         if (!begin_row(a)) continue;
-        emit_same_process(a, &same);
+        emit_same_process(a, &process);
         emit_us(e, "time_us", change->time - a->session->model.start);
-        emit_same_pool(a, &same, change->pool);
+        emit_same_pool(a, &pool, change->pool);
         emit_total_bytes(e, "allocated_bytes", change->allocated);
         emit_total_bytes(e, "reserved_bytes", change->reserved);
         emit_categories(e, bytes);
         emit_row_end(e);
     }
-    emit_kept_free(&same.process);
-    emit_kept_free(&same.pool);
+    emit_kept_free(&process);
+    emit_kept_free(&pool);
     memory_walk_free(&a->changes);
 }
 
@@ -243,32 +224,53 @@ static void emit_category(struct answer *a, const struct memory_change *change)
     emit_text(&a->session->emit, "category", is_known ? memory_categories[category[change->block]] : NULL);
 }
 
-static void raw_row(struct answer *a, const struct memory_change *change)
+/* The parts of a row that the one before has too, as a rule. */
+struct raw_same {
+    struct emit_kept process, pool, action[2], stage;
+};
+
+static void emit_same_action(struct emit *e, struct emit_kept *same, bool creates)
 {
-    const struct model *model = &a->session->model;
+    if (emit_again(e, &same[creates], 0)) return;
+    emit_text(e, "action", memory_actions[creates ? ACTION_CREATE : ACTION_DESTROY]);
+    emit_keep_end(e, &same[creates]);
+}
+
+static void emit_same_stage(struct answer *a, struct emit_kept *same, uint32_t stage)
+{
+    uint32_t name = stage == NO_PLACE ? a->choice.outside : a->process->ranges.name[stage];
+    if (emit_again(&a->session->emit, same, name)) return;
+    emit_known_name(&a->session->emit, &a->session->model, "stage", name);
+    emit_keep_end(&a->session->emit, same);
+}
+
+static void raw_row(struct answer *a, const struct memory_change *change, struct raw_same *same)
+{
     struct emit *e = &a->session->emit;
-    uint32_t stage = memory_change_at(&a->reading, &a->choice, change).stage;
-    emit_process(a);
-    emit_us(e, "time_us", change->time - model->start);
-    emit_pool(a, change->pool);
+    emit_same_process(a, &same->process);
+    emit_us(e, "time_us", change->time - a->session->model.start);
+    emit_same_pool(a, &same->pool, change->pool);
     emit_memory_kind(e, change->kind);
-    emit_text(e, "action", memory_actions[change->bytes > 0 ? ACTION_CREATE : ACTION_DESTROY]);
+    emit_same_action(e, same->action, change->bytes > 0);
     emit_int(e, "bytes", change->bytes);
     emit_category(a, change);
     emit_hex(e, "address", change->address);
     emit_total_bytes(e, "allocated_bytes", change->allocated);
     emit_total_bytes(e, "reserved_bytes", change->reserved);
-    emit_known_name(e, model, "stage", stage == NO_PLACE ? a->choice.outside : a->process->ranges.name[stage]);
-    emit_frames(e, &model->names, change->stack);
+    emit_same_stage(a, &same->stage, memory_change_at(&a->reading, &a->choice, change).stage);
+    emit_frames(e, &a->session->model.names, change->stack);
     emit_row_end(e);
 }
 
 static void raw_rows(struct answer *a)
 {
+    struct raw_same same = {0};
     const struct memory_change *change;
     memory_walk_init(&a->changes, &a->reading);
     while ((change = memory_walk_next(&a->changes)) != NULL)
-        if (is_chosen(a, change) && begin_row(a)) raw_row(a, change);
+        if (is_chosen(a, change) && begin_row(a)) raw_row(a, change, &same);
+    struct emit_kept *all[] = {&same.process, &same.pool, &same.action[0], &same.action[1], &same.stage};
+    for (size_t i = 0; i < ARRAY_SIZE(all); i++) emit_kept_free(all[i]);
     memory_walk_free(&a->changes);
 }
 

@@ -13,18 +13,13 @@
 static void add_number(struct text *text, uint64_t number)
 {
     char digits[NUMBER_DIGITS];
-    size_t length = number_digits(digits, number);
-    text_add(text, digits + NUMBER_DIGITS - length, length);
+    text_add(text, digits, number_write(digits, number));
 }
 
 static void add_us(struct text *text, int64_t ns)
 {
-    uint64_t whole = ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns;
-    unsigned rest = (unsigned)(whole % 1000);
-    const char fraction[4] = {'.', (char)('0' + rest / 100), (char)('0' + rest / 10 % 10), (char)('0' + rest % 10)};
-    text_add(text, "-", ns < 0);
-    add_number(text, whole / 1000);
-    text_add(text, fraction, sizeof fraction);
+    char digits[US_LENGTH];
+    text_add(text, digits, us_write(digits, ns));
 }
 
 void human_time(struct text *text, int64_t ns)
@@ -322,7 +317,13 @@ void emit_hex(struct emit *e, const char *key, uint64_t value)
 {
     if (e->format == FORMAT_JSON) {
         json_before(e, key);
-        out_format(e->out, "\"0x%llx\"", (unsigned long long)value);
+        out_write(e->out, "\"", 1);
+        out_hex(e->out, value);
+        out_write(e->out, "\"", 1);
+        return;
+    }
+    if (begin_in_line(e)) {
+        out_hex(e->out, value);
         return;
     }
     text_format(&e->scratch, "0x%llx", (unsigned long long)value);
@@ -491,13 +492,21 @@ void emit_row_end(struct emit *e)
     else if (e->format == FORMAT_CSV || e->style == STYLE_LINES) out_puts(e->out, "\n");
 }
 
-void emit_keep(struct emit *e, struct emit_kept *kept)
+bool emit_again(struct emit *e, struct emit_kept *kept, uint32_t of)
 {
+    if (kept->text.buffer && kept->of == of) {
+        out_write(e->out, kept->text.buffer, kept->text.used);
+        e->cells += kept->cells;
+        e->filled[e->depth] = true;
+        return true;
+    }
     if (!kept->text.buffer) out_memory(&kept->text);
     kept->text.used = 0;
     kept->out = e->out;
     kept->cells = e->cells;
+    kept->of = of;
     e->out = &kept->text;
+    return false;
 }
 
 void emit_keep_end(struct emit *e, struct emit_kept *kept)
@@ -505,13 +514,6 @@ void emit_keep_end(struct emit *e, struct emit_kept *kept)
     e->out = kept->out;
     out_write(e->out, kept->text.buffer, kept->text.used);
     kept->cells = e->cells - kept->cells;
-}
-
-void emit_again(struct emit *e, const struct emit_kept *kept)
-{
-    out_write(e->out, kept->text.buffer, kept->text.used);
-    e->cells += kept->cells;
-    e->filled[e->depth] = true;
 }
 
 void emit_kept_free(struct emit_kept *kept)

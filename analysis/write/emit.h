@@ -49,12 +49,13 @@ void emit_row(struct emit *e);
 void emit_row_end(struct emit *e);
 /* Values that many rows have at the same place, kept as they are written. Not for tables of text. */
 struct emit_kept {
-    struct out text, *out;
+    struct out text, *out; /* text.buffer NULL: none yet */
     size_t cells;
+    uint32_t of;
 };
-void emit_keep(struct emit *e, struct emit_kept *kept); /* the values up to emit_keep_end are kept */
+/* Writes the values of `of` as the row before did, or returns false: those up to emit_keep_end are then kept. */
+bool emit_again(struct emit *e, struct emit_kept *kept, uint32_t of);
 void emit_keep_end(struct emit *e, struct emit_kept *kept);
-void emit_again(struct emit *e, const struct emit_kept *kept);
 void emit_kept_free(struct emit_kept *kept);
 void emit_totals(struct emit *e); /* the following values are totals of all rows */
 void emit_end(struct emit *e);

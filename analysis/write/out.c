@@ -152,6 +152,12 @@ static void json_escape(struct out *out, uint32_t code)
     else out_format(out, "\\u%04x", code);
 }
 
+/* The common case: a character of ASCII that stands for itself. */
+static inline bool is_letter(char c)
+{
+    return (unsigned char)c >= ' ' && (unsigned char)c < 0x7f && c != '"' && c != '\\';
+}
+
 void out_json_string(struct out *out, const char *bytes, size_t length)
 {
     const char *end = bytes + length, *plain = bytes, *p = bytes;
@@ -159,6 +165,10 @@ void out_json_string(struct out *out, const char *bytes, size_t length)
     while (p < end) {
         size_t step;
         uint32_t code;
+        if (is_letter(*p)) {
+            p++;
+            continue;
+        }
         if (!is_unsafe(p, end, &step, &code) && *p != '"' && *p != '\\') {
             p += step;
             continue;
@@ -185,34 +195,70 @@ void out_json_raw(struct out *out, const char *json, size_t length)
     text_free(&text);
 }
 
-size_t number_digits(char digits[NUMBER_DIGITS], uint64_t number)
+static size_t digits_of(uint64_t number)
 {
-    size_t at = NUMBER_DIGITS;
+    size_t digits = 1;
+    for (; number >= 10000; number /= 10000) digits += 4;
+    return digits + (number >= 10) + (number >= 100) + (number >= 1000);
+}
+
+size_t number_write(char to[NUMBER_DIGITS], uint64_t number)
+{
+    size_t length = digits_of(number), at = length;
     for (; number >= 100; number /= 100) {
         unsigned two = (unsigned)(number % 100);
-        digits[--at] = (char)('0' + two % 10);
-        digits[--at] = (char)('0' + two / 10);
+        to[--at] = (char)('0' + two % 10);
+        to[--at] = (char)('0' + two / 10);
     }
-    digits[--at] = (char)('0' + number % 10);
-    if (number >= 10) digits[--at] = (char)('0' + number / 10);
-    return NUMBER_DIGITS - at;
+    to[--at] = (char)('0' + number % 10);
+    if (at) to[0] = (char)('0' + number / 10);
+    return length;
+}
+
+size_t us_write(char to[US_LENGTH], int64_t ns)
+{
+    uint64_t whole = ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns;
+    unsigned rest = (unsigned)(whole % 1000);
+    const char fraction[4] = {'.', (char)('0' + rest / 100), (char)('0' + rest / 10 % 10), (char)('0' + rest % 10)};
+    size_t sign = ns < 0, length = sign + number_write(to + sign, whole / 1000);
+    if (sign) to[0] = '-';
+    memcpy(to + length, fraction, sizeof fraction);
+    return length + sizeof fraction;
+}
+
+/* Numbers are written where they belong, if the buffer has room: copying a few bytes costs as much as making them. */
+static inline char *place_for(struct out *out, size_t most, char *elsewhere)
+{
+    return out->room || most >= OUT_BUFFER - out->used ? elsewhere : out->buffer + out->used;
+}
+
+static inline void write_placed(struct out *out, const char *placed, size_t length)
+{
+    if (placed == out->buffer + out->used) out->used += length;
+    else out_write(out, placed, length);
 }
 
 void out_number(struct out *out, uint64_t number)
 {
-    char digits[NUMBER_DIGITS];
-    size_t length = number_digits(digits, number);
-    out_write(out, digits + NUMBER_DIGITS - length, length);
+    char elsewhere[NUMBER_DIGITS], *to = place_for(out, NUMBER_DIGITS, elsewhere);
+    write_placed(out, to, number_write(to, number));
 }
 
 void out_us(struct out *out, int64_t ns)
 {
-    uint64_t whole = ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns;
-    unsigned rest = (unsigned)(whole % 1000);
-    char fraction[4] = {'.', (char)('0' + rest / 100), (char)('0' + rest / 10 % 10), (char)('0' + rest % 10)};
-    if (ns < 0) out_write(out, "-", 1);
-    out_number(out, whole / 1000);
-    out_write(out, fraction, sizeof fraction);
+    char elsewhere[US_LENGTH], *to = place_for(out, US_LENGTH, elsewhere);
+    write_placed(out, to, us_write(to, ns));
+}
+
+void out_hex(struct out *out, uint64_t number)
+{
+    static const char digits[] = "0123456789abcdef";
+    char elsewhere[18], *to = place_for(out, sizeof elsewhere, elsewhere);
+    size_t length = 2 + (67 - (size_t)__builtin_clzll(number | 1)) / 4;
+    to[0] = '0';
+    to[1] = 'x';
+    for (size_t at = length; at > 2; number >>= 4) to[--at] = digits[number & 15];
+    write_placed(out, to, length);
 }
 
 void out_ms(struct out *out, int64_t ns)

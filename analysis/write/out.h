@@ -54,9 +54,11 @@ void out_discard(struct out *out); /* leaves no file */
  * of valid UTF-8 becomes U+FFFD. */
 void out_json_string(struct out *out, const char *bytes, size_t length);
 void out_number(struct out *out, uint64_t number);
-/* Writes the digits at the end of the array. Returns how many they are. */
-enum { NUMBER_DIGITS = 20 };
-size_t number_digits(char digits[NUMBER_DIGITS], uint64_t number);
+void out_hex(struct out *out, uint64_t number); /* as 0x7f1c */
+/* Write a number, and nanoseconds as microseconds. Return the length. */
+enum { NUMBER_DIGITS = 20, US_LENGTH = 24 };
+size_t number_write(char to[NUMBER_DIGITS], uint64_t number);
+size_t us_write(char to[US_LENGTH], int64_t ns);
 /* Write nanoseconds as microseconds (12.345) and as milliseconds (0.012345). */
 void out_us(struct out *out, int64_t ns);
 void out_ms(struct out *out, int64_t ns);

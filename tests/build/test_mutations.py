@@ -242,8 +242,8 @@ ROWS = [
         's.kind[WORK_COMMUNICATION];'),
     # Kernels with a reused id go to the first call that ever had the id.
     row('first-call-of-an-id', 'kineto_bad.py::test_duplicate_correlation_ids', 'analysis/ask/attribute.c',
-        'return calls->place[low > calls->first[group] ? low - 1 : low];',
-        'return calls->place[calls->first[group]];'),
+        '    if (at && calls->call[at - 1].id == id) return',
+        '    while (at > 1 && calls->call[at - 2].id == id) at--;\n    if (at && calls->call[at - 1].id == id) return'),
     # A CUDA call is missing, and the driver calls inside it appear instead.
     row('row-of-the-runtime-deleted', 'gpu_weather.py::test_errors_that_the_runtime_keeps[cudaNothing=1]',
         'preload/cuda/cudart.def',

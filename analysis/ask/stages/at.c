@@ -7,6 +7,11 @@
 #include "base/runs.h"
 #include "base/sets/intervals.h"
 
+/* Places in `order` and in `moment`. */
+struct stage_places {
+    size_t stage, moment;
+};
+
 /* ---- number of threads with an open stage ---- */
 
 struct edge {
@@ -66,42 +71,69 @@ void stage_finder_init(struct stage_finder *finder, const struct process *proces
     *finder = (struct stage_finder){.process = process, .attribution = attribution};
     finder->order = stages_sorted(process, &finder->count);
     find_moments(finder);
+    finder->last = mem_zero(1, sizeof *finder->last);
 }
 
 void stage_finder_free(struct stage_finder *finder)
 {
     free(finder->order);
     free(finder->moment);
+    free(finder->last);
     *finder = (struct stage_finder){0};
 }
 
 /* ---- look-up ---- */
 
+static bool began(const struct stage_finder *finder, size_t place, uint32_t thread, int64_t time)
+{
+    const struct ranges *r = &finder->process->ranges;
+    size_t at = finder->order[place];
+    return r->thread[at] < thread || (r->thread[at] == thread && r->start[at] <= time);
+}
+
+/* Returns the place of the first stage behind this thread and time. */
+static size_t stage_after(const struct stage_finder *finder, uint32_t thread, int64_t time)
+{
+    size_t low = 0, high = finder->count, near = finder->last->stage;
+    if ((!near || began(finder, near - 1, thread, time)) && (near == high || !began(finder, near, thread, time)))
+        return near;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (began(finder, middle, thread, time)) low = middle + 1;
+        else high = middle;
+    }
+    return finder->last->stage = low;
+}
+
+/* Returns the place of the first moment after a time. */
+static size_t moment_after(const struct stage_finder *finder, int64_t time)
+{
+    const struct stage_moment *m = finder->moment;
+    size_t low = 0, high = finder->moments, near = finder->last->moment;
+    if ((!near || m[near - 1].time <= time) && (near == high || m[near].time > time)) return near;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (m[middle].time <= time) low = middle + 1;
+        else high = middle;
+    }
+    return finder->last->moment = low;
+}
+
 /* The last stage that began on this thread may have ended by `time`. A stage around it may still be open. */
 static uint32_t on_thread(const struct stage_finder *finder, uint32_t thread, int64_t time)
 {
     const struct ranges *r = &finder->process->ranges;
-    size_t low = 0, high = finder->count;
-    while (low < high) {
-        size_t middle = (low + high) / 2, at = finder->order[middle];
-        if (r->thread[at] < thread || (r->thread[at] == thread && r->start[at] <= time)) low = middle + 1;
-        else high = middle;
-    }
-    if (!low || r->thread[finder->order[low - 1]] != thread) return NO_PLACE;
-    uint32_t last = (uint32_t)finder->order[low - 1];
+    size_t after = stage_after(finder, thread, time);
+    if (!after || r->thread[finder->order[after - 1]] != thread) return NO_PLACE;
+    uint32_t last = (uint32_t)finder->order[after - 1];
     return r->end[last] > time ? last : stages_around(&finder->attribution->paths, last, time);
 }
 
 uint32_t stage_at(const struct stage_finder *finder, uint32_t thread, int64_t time)
 {
     uint32_t stage = thread == NO_THREAD ? NO_PLACE : on_thread(finder, thread, time);
-    size_t low = 0, high = finder->moments;
     if (stage != NO_PLACE) return stage;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (finder->moment[middle].time <= time) low = middle + 1;
-        else high = middle;
-    }
-    return low && finder->moment[low - 1].threads == 1 ? on_thread(finder, finder->moment[low - 1].which, time)
-                                                       : NO_PLACE;
+    size_t after = moment_after(finder, time);
+    return after && finder->moment[after - 1].threads == 1 ? on_thread(finder, finder->moment[after - 1].which, time)
+                                                           : NO_PLACE;
 }

@@ -20,6 +20,7 @@ struct stage_finder {
     size_t count;
     struct stage_moment *moment;
     size_t moments;
+    struct stage_places *last; /* found last: the next question is often about the same stage */
 };
 
 #define NO_THREAD UINT32_MAX
