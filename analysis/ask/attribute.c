@@ -12,6 +12,7 @@
 #include "ask/stages/at.h"
 #include "ask/stages/order.h"
 #include "base/runs.h"
+#include "base/sets/near.h"
 #include "model/graphs.h"
 
 const char *const via_names[NR_VIAS] = {
@@ -120,7 +121,7 @@ struct calls_by_id {
         uint32_t span;
     } * call;
     size_t count, capacity;
-    size_t found; /* the place looked up last: the next one is near */
+    size_t found; /* the place looked up last */
 };
 
 static int by_id_and_start(const void *a, const void *b, void *context)
@@ -147,36 +148,25 @@ static void sort_calls(struct attribution *a, struct calls_by_id *calls)
     }
 }
 
-static bool is_behind(const struct calls_by_id *calls, const struct spans *s, size_t at, uint64_t id, int64_t start)
-{
-    const struct call *call = &calls->call[at];
-    return call->id > id || (call->id == id && s->start[call->span] > start);
-}
+struct launch_search {
+    const struct calls_by_id *calls;
+    const struct spans *spans;
+    uint64_t id;
+    int64_t start;
+};
 
-/* Returns the place of the first call behind this id and start. It looks ever further away from the place found last. */
-static size_t place_behind(struct calls_by_id *calls, const struct spans *s, uint64_t id, int64_t start)
+static bool is_behind(const void *context, size_t at)
 {
-    size_t low = calls->found, high = low, step = 1;
-    for (; low && is_behind(calls, s, low - 1, id, start); step *= 2) {
-        high = low - 1;
-        low -= MIN(low, step);
-    }
-    for (; high < calls->count && !is_behind(calls, s, high, id, start); step *= 2) {
-        low = high + 1;
-        high += MIN(calls->count - high, step);
-    }
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (is_behind(calls, s, middle, id, start)) high = middle;
-        else low = middle + 1;
-    }
-    return calls->found = low;
+    const struct launch_search *search = context;
+    const struct call *call = &search->calls->call[at];
+    return call->id > search->id || (call->id == search->id && search->spans->start[call->span] > search->start);
 }
 
 /* Returns the last call with this id that began before the work; the first such call if all began later. */
 static uint32_t launch_of(struct calls_by_id *calls, const struct spans *s, uint64_t id, int64_t start)
 {
-    size_t at = place_behind(calls, s, id, start);
+    const struct launch_search search = {calls, s, id, start};
+    size_t at = calls->found = place_near(calls->found, calls->count, is_behind, &search);
     if (at && calls->call[at - 1].id == id) return calls->call[at - 1].span;
     return at < calls->count && calls->call[at].id == id ? calls->call[at].span : NO_PLACE;
 }

@@ -11,6 +11,8 @@
 
 #include "ask/stages/at.h"
 #include "ask/stages/named.h"
+#include "base/runs.h"
+#include "base/sets/near.h"
 #include "model/load/kineto.h"
 #include "model/steps.h"
 
@@ -24,6 +26,7 @@ struct beginning {
 struct beginnings {
     struct beginning *item;
     size_t count;
+    size_t found; /* the place looked up last */
 };
 
 struct kineto_places {
@@ -49,9 +52,10 @@ struct kineto_places {
 
 /* ---- rows by thread or lane and start ---- */
 
-static int by_where_and_time(const void *a, const void *b)
+static int by_where_and_time(const void *a, const void *b, void *unused)
 {
     const struct beginning *x = a, *y = b;
+    (void)unused;
     if (x->where != y->where) return x->where < y->where ? -1 : 1;
     if (x->time != y->time) return x->time < y->time ? -1 : 1;
     return (x->place > y->place) - (x->place < y->place);
@@ -59,24 +63,32 @@ static int by_where_and_time(const void *a, const void *b)
 
 static void sort_beginnings(struct beginnings *b)
 {
-    if (b->count) qsort(b->item, b->count, sizeof *b->item, by_where_and_time);
+    sort_runs(b->item, b->count, sizeof *b->item, by_where_and_time, NULL);
+}
+
+struct beginning_search {
+    const struct beginning *item;
+    const uint64_t *ids; /* of spans; NULL: the id does not count */
+    uint64_t where, id;
+    int64_t time;
+};
+
+static bool is_since(const void *context, size_t place)
+{
+    const struct beginning_search *search = context;
+    const struct beginning *b = &search->item[place];
+    return b->where > search->where || (b->where == search->where && b->time >= search->time);
 }
 
 /* Returns the index of the first row of `where` that began at `time` or later. */
-static size_t since(const struct beginnings *b, uint64_t where, int64_t time)
+static size_t since(struct beginnings *b, uint64_t where, int64_t time)
 {
-    struct beginning key = {time, where, 0};
-    size_t low = 0, high = b->count;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (by_where_and_time(&b->item[middle], &key) < 0) low = middle + 1;
-        else high = middle;
-    }
-    return low;
+    const struct beginning_search search = {.item = b->item, .where = where, .time = time};
+    return b->found = place_near(b->found, b->count, is_since, &search);
 }
 
 /* Returns the first row of `where` that began at exactly `time`; NULL if there is none. */
-static const struct beginning *first_at(const struct beginnings *b, uint64_t where, int64_t time)
+static const struct beginning *first_at(struct beginnings *b, uint64_t where, int64_t time)
 {
     size_t at = since(b, where, time);
     bool found = at < b->count && b->item[at].where == where && b->item[at].time == time;
@@ -88,24 +100,26 @@ static int by_thread_time_and_id(const void *a, const void *b, void *context)
     const struct beginning *x = a, *y = b;
     const struct spans *s = context;
     if (x->where != y->where || x->time != y->time || s->id[x->place] == s->id[y->place])
-        return by_where_and_time(x, y);
+        return by_where_and_time(x, y, NULL);
     return s->id[x->place] < s->id[y->place] ? -1 : 1;
 }
 
+static bool is_call_behind(const void *context, size_t place)
+{
+    const struct beginning_search *search = context;
+    const struct beginning *b = &search->item[place];
+    if (b->where != search->where) return b->where > search->where;
+    return b->time != search->time ? b->time > search->time : search->ids[b->place] > search->id;
+}
+
 /* Returns the last call with this id that begins on a thread at `time`; NULL if there is none. */
-static const struct beginning *call_at(const struct kineto_places *places, uint32_t thread, int64_t time, uint64_t id)
+static const struct beginning *call_at(struct kineto_places *places, uint32_t thread, int64_t time, uint64_t id)
 {
     const struct beginning *item = places->calls.item;
     const uint64_t *ids = places->process->spans.id;
-    size_t low = 0, high = places->calls.count;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        const struct beginning *b = &item[middle];
-        bool after = b->where != thread ? b->where > thread : b->time != time ? b->time > time : ids[b->place] > id;
-        if (after) high = middle;
-        else low = middle + 1;
-    }
-    const struct beginning *last = low ? &item[low - 1] : NULL;
+    const struct beginning_search search = {item, ids, thread, id, time};
+    size_t behind = places->calls.found = place_near(places->calls.found, places->calls.count, is_call_behind, &search);
+    const struct beginning *last = behind ? &item[behind - 1] : NULL;
     return last && last->where == thread && last->time == time && ids[last->place] == id ? last : NULL;
 }
 
@@ -138,8 +152,7 @@ static void index_model(struct kineto_places *places)
         }
     }
     sort_beginnings(&places->spans);
-    if (places->calls.count)
-        qsort_r(places->calls.item, places->calls.count, sizeof *places->calls.item, by_thread_time_and_id, (void *)s);
+    sort_runs(places->calls.item, places->calls.count, sizeof *places->calls.item, by_thread_time_and_id, (void *)s);
     sort_beginnings(&places->works);
     sort_beginnings(&places->lanes);
 }
@@ -199,7 +212,7 @@ static uint32_t annotation_name(const struct kineto_places *places, const struct
 
 /* Finds the annotation of a shadow: the one around the kernel that the shadow begins with. Kineto's rounding can
  * separate their times by a nanosecond or two, and in traces of whole microseconds several kernels begin at once. */
-static struct belongs to_shadow(const struct kineto_places *places, uint32_t place, const struct kineto_event *event)
+static struct belongs to_shadow(struct kineto_places *places, uint32_t place, const struct kineto_event *event)
 {
     const struct works *w = &places->process->works;
     uint64_t lane = lane_key(places->process, w->lane[place]);
@@ -216,20 +229,20 @@ static struct belongs to_shadow(const struct kineto_places *places, uint32_t pla
 
 /* Finds the event that an arrow is tied to: on its thread the call with its id that begins then, else any span that
  * begins then; without a span, the device work with its id that begins then. */
-static struct belongs to_end(const struct kineto_places *places, const struct kineto_event *event)
+static struct belongs to_end(struct kineto_places *places, const struct kineto_event *event)
 {
     uint32_t thread = thread_of(places, event);
-    const struct beginning *work = event->has & HAS_ID ? first_at(&places->works, event->id, event->ts) : NULL;
     const struct beginning *span = thread == NO_THREAD ? NULL : first_at(&places->spans, thread, event->ts);
     if (span) {
         const struct beginning *call = event->has & HAS_ID ? call_at(places, thread, event->ts, event->id) : NULL;
         return to_span(places, call ? call->place : span->place);
     }
+    const struct beginning *work = event->has & HAS_ID ? first_at(&places->works, event->id, event->ts) : NULL;
     if (work) return to_work(places, work->place);
     return (struct belongs){stage_at(&places->finder, thread, event->ts), event->ts};
 }
 
-static struct belongs to_place(const struct kineto_places *places, enum kineto_table table, uint32_t place,
+static struct belongs to_place(struct kineto_places *places, enum kineto_table table, uint32_t place,
                                const struct kineto_event *event)
 {
     const struct process *p = places->process;
@@ -242,7 +255,7 @@ static struct belongs to_place(const struct kineto_places *places, enum kineto_t
     return (struct belongs){NO_PLACE, 0};
 }
 
-static struct belongs to_stage(const struct kineto_places *places, const struct kineto_event *event,
+static struct belongs to_stage(struct kineto_places *places, const struct kineto_event *event,
                                enum kineto_table table, uint32_t place)
 {
     if (event->phase && strchr("stf", event->phase)) return to_end(places, event);

@@ -6,6 +6,7 @@
 #include "ask/stages/order.h"
 #include "base/runs.h"
 #include "base/sets/intervals.h"
+#include "base/sets/near.h"
 
 /* Places in `order` and in `moment`. */
 struct stage_places {
@@ -84,46 +85,32 @@ void stage_finder_free(struct stage_finder *finder)
 
 /* ---- look-up ---- */
 
-static bool began(const struct stage_finder *finder, size_t place, uint32_t thread, int64_t time)
+struct moment_search {
+    const struct stage_finder *finder;
+    uint32_t thread;
+    int64_t time;
+};
+
+static bool opens_behind(const void *context, size_t place)
 {
-    const struct ranges *r = &finder->process->ranges;
-    size_t at = finder->order[place];
-    return r->thread[at] < thread || (r->thread[at] == thread && r->start[at] <= time);
+    const struct moment_search *search = context;
+    const struct ranges *r = &search->finder->process->ranges;
+    size_t at = search->finder->order[place];
+    return r->thread[at] > search->thread || (r->thread[at] == search->thread && r->start[at] > search->time);
 }
 
-/* Returns the place of the first stage behind this thread and time. */
-static size_t stage_after(const struct stage_finder *finder, uint32_t thread, int64_t time)
+static bool is_later(const void *context, size_t place)
 {
-    size_t low = 0, high = finder->count, near = finder->last->stage;
-    if ((!near || began(finder, near - 1, thread, time)) && (near == high || !began(finder, near, thread, time)))
-        return near;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (began(finder, middle, thread, time)) low = middle + 1;
-        else high = middle;
-    }
-    return finder->last->stage = low;
-}
-
-/* Returns the place of the first moment after a time. */
-static size_t moment_after(const struct stage_finder *finder, int64_t time)
-{
-    const struct stage_moment *m = finder->moment;
-    size_t low = 0, high = finder->moments, near = finder->last->moment;
-    if ((!near || m[near - 1].time <= time) && (near == high || m[near].time > time)) return near;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (m[middle].time <= time) low = middle + 1;
-        else high = middle;
-    }
-    return finder->last->moment = low;
+    const struct moment_search *search = context;
+    return search->finder->moment[place].time > search->time;
 }
 
 /* The last stage that began on this thread may have ended by `time`. A stage around it may still be open. */
 static uint32_t on_thread(const struct stage_finder *finder, uint32_t thread, int64_t time)
 {
     const struct ranges *r = &finder->process->ranges;
-    size_t after = stage_after(finder, thread, time);
+    const struct moment_search search = {finder, thread, time};
+    size_t after = finder->last->stage = place_near(finder->last->stage, finder->count, opens_behind, &search);
     if (!after || r->thread[finder->order[after - 1]] != thread) return NO_PLACE;
     uint32_t last = (uint32_t)finder->order[after - 1];
     return r->end[last] > time ? last : stages_around(&finder->attribution->paths, last, time);
@@ -133,7 +120,8 @@ uint32_t stage_at(const struct stage_finder *finder, uint32_t thread, int64_t ti
 {
     uint32_t stage = thread == NO_THREAD ? NO_PLACE : on_thread(finder, thread, time);
     if (stage != NO_PLACE) return stage;
-    size_t after = moment_after(finder, time);
+    const struct moment_search search = {finder, thread, time};
+    size_t after = finder->last->moment = place_near(finder->last->moment, finder->moments, is_later, &search);
     return after && finder->moment[after - 1].threads == 1 ? on_thread(finder, finder->moment[after - 1].which, time)
                                                            : NO_PLACE;
 }
