@@ -60,6 +60,12 @@ static inline int64_t add_ns(int64_t a, int64_t b)
     int64_t sum;
     return __builtin_add_overflow(a, b, &sum) ? (b > 0 ? INT64_MAX : INT64_MIN) : sum;
 }
+/* Subtracts with saturation, as add_ns adds. */
+static inline int64_t less_ns(int64_t a, int64_t b)
+{
+    int64_t difference;
+    return __builtin_sub_overflow(a, b, &difference) ? (b < 0 ? INT64_MAX : INT64_MIN) : difference;
+}
 /* Compares for qsort so that enclosing intervals come first: by start, then the longer one first. */
 static inline int outer_first(int64_t start_a, int64_t end_a, int64_t start_b, int64_t end_b)
 {

@@ -118,8 +118,8 @@ ROWS = [
         'into->work = child->work;',
         'into->work.time += into->work.time;'),
     row('memory-at-the-end', 'ops.py::test_device_rows', 'analysis/ask/ops/running.h',
-        'running->ends[0].end < time)',
-        'running->ends[0].end <= time)'),
+        'running->next_end < time)',
+        'running->next_end <= time)'),
     # Shares of the device's time add up to more than its time.
     row('shadows-are-device-time', 'ops.py::test_device_columns', 'analysis/write/op_table.c',
         'row->on_device && !row->is_annotation ?',

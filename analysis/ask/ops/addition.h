@@ -19,13 +19,30 @@ size_t op_row_of(struct op_rows *rows, const struct addition *addition);
 /* Adds all but the times in microseconds, in any order of events. */
 void op_row_add(struct op_rows *rows, size_t row, const struct addition *addition, size_t process);
 /* Adds these, in the order of the events. */
-void op_row_add_us(struct op_row *row, const struct op_us *us);
+static inline void op_row_add_us(struct op_row *row, const struct op_us *us)
+{
+    row->us.all += us->all;
+    row->us.own += us->own;
+    row->us.device += us->device;
+    row->us.own_device += us->own_device;
+}
 
 /* Return the key of a row for the text in the trace. */
 uint32_t op_flat_shapes(struct op_rows *rows, uint32_t shapes);
 uint32_t op_first_frames(struct op_rows *rows, uint32_t stack);
-void op_sums_add(struct op_sums *to, const struct op_sums *from);
+static inline void op_sums_add(struct op_sums *to, const struct op_sums *from)
+{
+    to->time = add_ns(to->time, from->time);
+    to->device = add_ns(to->device, from->device);
+    to->host_bytes = add_ns(to->host_bytes, from->host_bytes);
+    to->device_bytes = add_ns(to->device_bytes, from->device_bytes);
+}
 /* Returns the sums of an event without its children's. */
-struct op_sums op_sums_less(const struct op_sums *all, const struct op_sums *children);
+static inline struct op_sums op_sums_less(const struct op_sums *all, const struct op_sums *children)
+{
+    return (struct op_sums){less_ns(all->time, children->time), less_ns(all->device, children->device),
+                            less_ns(all->host_bytes, children->host_bytes),
+                            less_ns(all->device_bytes, children->device_bytes)};
+}
 
 #endif

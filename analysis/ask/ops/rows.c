@@ -84,14 +84,6 @@ static bool is_earlier(const struct op_row *row, const struct addition *a)
     return a->end != row->end ? a->end > row->end : a->order < row->order;
 }
 
-void op_sums_add(struct op_sums *to, const struct op_sums *from)
-{
-    to->time = add_ns(to->time, from->time);
-    to->device = add_ns(to->device, from->device);
-    to->host_bytes = add_ns(to->host_bytes, from->host_bytes);
-    to->device_bytes = add_ns(to->device_bytes, from->device_bytes);
-}
-
 size_t op_row_of(struct op_rows *rows, const struct addition *a)
 {
     uint64_t flags = (uint64_t)(a->on_device | a->is_annotation << 1);
@@ -127,28 +119,6 @@ void op_row_add(struct op_rows *rows, size_t place, const struct addition *a, si
     op_sums_add(&row->own, &a->own);
     op_sums_add(&row->all, &a->all);
     rows->events++;
-}
-
-void op_row_add_us(struct op_row *row, const struct op_us *us)
-{
-    row->us.all += us->all;
-    row->us.own += us->own;
-    row->us.device += us->device;
-    row->us.own_device += us->own_device;
-}
-
-/* Subtracts with saturation, as add_ns adds. */
-static int64_t less(int64_t a, int64_t b)
-{
-    int64_t difference;
-    return __builtin_sub_overflow(a, b, &difference) ? (b < 0 ? INT64_MAX : INT64_MIN) : difference;
-}
-
-struct op_sums op_sums_less(const struct op_sums *all, const struct op_sums *children)
-{
-    return (struct op_sums){less(all->time, children->time), less(all->device, children->device),
-                            less(all->host_bytes, children->host_bytes),
-                            less(all->device_bytes, children->device_bytes)};
 }
 
 /* ---- the whole ---- */

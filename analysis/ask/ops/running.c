@@ -110,28 +110,50 @@ static bool ends_before(const struct ending *a, const struct ending *b)
     return a->begins ? a->number < b->number : a->number > b->number;
 }
 
-static void push_end(struct running *s, uint32_t event)
+static void push_other(struct running *s, struct ending ending)
 {
-    const struct begun *b = &s->begun[event];
-    const struct ending ending = {until(b), b->number, event, b->addition.start == until(b)};
-    s->ends = mem_grow(s->ends, &s->open_capacity, s->open + 1, sizeof *s->ends);
-    size_t at = s->open++;
+    s->ends = mem_grow(s->ends, &s->other_capacity, s->others + 1, sizeof *s->ends);
+    size_t at = s->others++;
     for (; at && ends_before(&ending, &s->ends[(at - 1) / 2]); at = (at - 1) / 2) s->ends[at] = s->ends[(at - 1) / 2];
     s->ends[at] = ending;
 }
 
-static uint32_t pop_end(struct running *s)
+static uint32_t pop_other(struct running *s)
 {
     uint32_t first = s->ends[0].event;
-    const struct ending last = s->ends[--s->open];
+    const struct ending last = s->ends[--s->others];
     size_t at = 0;
-    for (size_t child; (child = 2 * at + 1) < s->open; at = child) {
-        child += child + 1 < s->open && ends_before(&s->ends[child + 1], &s->ends[child]);
+    for (size_t child; (child = 2 * at + 1) < s->others; at = child) {
+        child += child + 1 < s->others && ends_before(&s->ends[child + 1], &s->ends[child]);
         if (!ends_before(&s->ends[child], &last)) break;
         s->ends[at] = s->ends[child];
     }
     s->ends[at] = last;
     return first;
+}
+
+/* Events of one thread are in each other, so a stack has nearly all of them. The heap has those that outlast one that
+ * began earlier. */
+static void push_end(struct running *s, uint32_t event)
+{
+    const struct begun *b = &s->begun[event];
+    const struct ending ending = {until(b), b->number, event, b->addition.start == until(b)};
+    s->next_end = MIN(s->next_end, ending.end);
+    if (s->inners && !ends_before(&ending, &s->inner[s->inners - 1])) {
+        push_other(s, ending);
+        return;
+    }
+    s->inner = mem_grow(s->inner, &s->inner_capacity, s->inners + 1, sizeof *s->inner);
+    s->inner[s->inners++] = ending;
+}
+
+static uint32_t pop_end(struct running *s)
+{
+    bool is_inner = s->inners && (!s->others || ends_before(&s->inner[s->inners - 1], &s->ends[0]));
+    uint32_t event = is_inner ? s->inner[--s->inners].event : pop_other(s);
+    int64_t inner = s->inners ? s->inner[s->inners - 1].end : INT64_MAX;
+    s->next_end = s->others ? MIN(inner, s->ends[0].end) : inner;
+    return event;
 }
 
 static void leave(struct running *s, uint32_t event)
@@ -251,7 +273,7 @@ void running_begin(struct running *s, uint32_t event, uint32_t thread, bool want
 void running_end_before(struct running *s, int64_t time)
 {
     do end(s, pop_end(s));
-    while (s->open && s->ends[0].end < time);
+    while (s->next_end < time);
 }
 
 /* ---- memory ---- */
@@ -275,7 +297,7 @@ void running_add_loose(struct running *s, int64_t time, int64_t device, int64_t 
 
 void running_init(struct running *s, struct op_rows *rows, const struct process *process)
 {
-    *s = (struct running){.rows = rows, .free = NO_PLACE};
+    *s = (struct running){.rows = rows, .free = NO_PLACE, .next_end = INT64_MAX};
     s->process = (size_t)(process - rows->chosen->model->process);
     s->base = process->has_profile_start ? process->profile_start : process->first;
     s->recent = mem_zero(RECENT, sizeof *s->recent);
@@ -283,13 +305,13 @@ void running_init(struct running *s, struct op_rows *rows, const struct process 
 
 void running_end(struct running *s)
 {
-    while (s->open) end(s, pop_end(s));
+    while (s->inners || s->others) end(s, pop_end(s));
 }
 
 void running_free(struct running *s)
 {
     for (size_t i = 0; i < s->queues; i++) free(s->queue[i].waiting);
-    void *arrays[] = {s->begun, s->ends, s->queue, s->recent};
+    void *arrays[] = {s->begun, s->inner, s->ends, s->queue, s->recent};
     for (size_t i = 0; i < ARRAY_SIZE(arrays); i++) free(arrays[i]);
     nests_free(&s->nests);
 }

@@ -29,8 +29,11 @@ struct running {
         uint64_t number;
         uint32_t event;
         bool begins; /* the event begins there too */
-    } * ends;        /* heap of open events, the next end first */
-    size_t open, open_capacity;
+    } * inner;       /* open events of which each ends before those that came here earlier; the next end last */
+    size_t inners, inner_capacity;
+    struct ending *ends; /* heap of the other open events, the next end first */
+    size_t others, other_capacity;
+    int64_t next_end;      /* of all open events; INT64_MAX: none */
     size_t covering;       /* open events that do not end before they start */
     uint64_t number;       /* events so far */
     uint64_t host, device; /* bytes allocated so far, less those freed; the caller adds to them */
@@ -49,7 +52,7 @@ void running_end_before(struct running *running, int64_t time); /* the first one
 /* Ends the events that end before `time`. */
 static inline void running_until(struct running *running, int64_t time)
 {
-    if (running->open && running->ends[0].end < time) running_end_before(running, time);
+    if (running->next_end < time) running_end_before(running, time);
 }
 /* Adds a block that was allocated or freed while no event was open. */
 void running_add_loose(struct running *running, int64_t time, int64_t device, int64_t bytes);
