@@ -255,8 +255,8 @@ static struct belongs to_place(struct kineto_places *places, enum kineto_table t
     return (struct belongs){NO_PLACE, 0};
 }
 
-static struct belongs to_stage(struct kineto_places *places, const struct kineto_event *event,
-                               enum kineto_table table, uint32_t place)
+static struct belongs to_stage(struct kineto_places *places, const struct kineto_event *event, enum kineto_table table,
+                               uint32_t place)
 {
     if (event->phase && strchr("stf", event->phase)) return to_end(places, event);
     if (table != TABLE_NONE) return to_place(places, table, place, event);
