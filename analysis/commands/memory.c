@@ -289,8 +289,7 @@ static void peaks(struct answer *a)
                               names_add(&session->model.names, ALLOCATOR_CUDA, strlen(ALLOCATOR_CUDA)));
     for (size_t i = 0; i < rows.count; i++) {
         const struct peak_row *row = &rows.row[i];
-        if (row->stage == NAME_RUN && row->allocated_peak != TOTAL_UNKNOWN)
-            a->sums[0] = MAX(a->sums[0], row->allocated_peak);
+        if (row->allocated_peak != TOTAL_UNKNOWN) a->sums[0] = MAX(a->sums[0], row->allocated_peak);
         if (!begin_row(a)) continue;
         emit_stage(e, names_get(&session->model.names, row->stage));
         emit_process(a);
