@@ -4,7 +4,8 @@
  * and their bytes: from them the analysis makes the numbers that torch's ExecutionTraceObserver gives to objects. A
  * function has as many values as its schema; libtorch may keep them at the end of a longer list.
  *
- * libtorch prints a schema once for each thread; the schemas of registered operators stay where they are.
+ * libtorch prints a schema once for each thread. The schema of an operator that a program removes gives its place to
+ * another one's.
  */
 #include "base/sys.h"
 #include "base/tfi.h"
@@ -31,6 +32,7 @@ struct tfi_torch_execution {
     uint32_t gen; /* of the strings in `schema` */
     struct schema {
         const void *address;
+        uint64_t content; /* of the schema; see content_of() */
         uint32_t text, unused;
     } schema[SCHEMAS];
     uint64_t stream[STREAM_BYTES / 8];
@@ -262,6 +264,33 @@ static TFI_COLD uint32_t print_schema(struct tfi_torch_execution *e, const void 
     return string;
 }
 
+static uint64_t mix(uint64_t hash, const void *from, size_t bytes)
+{
+    const char *at = from;
+    for (; bytes; at += sizeof hash) {
+        size_t some = bytes < sizeof hash ? bytes : sizeof hash;
+        uint64_t part = 0;
+        memcpy(&part, at, some);
+        hash = (hash ^ part) * 0x9e3779b97f4a7c15u;
+        hash ^= hash >> 32;
+        bytes -= some;
+    }
+    return hash;
+}
+
+/* Mixes the names and the vectors of a schema as they lie in memory. */
+static uint64_t content_of(const char *schema)
+{
+    const struct tfi_cxx_string *names = (const void *)schema;
+    const size_t vectors[] = {tfi_torch_at.arguments, tfi_torch_at.returns};
+    uint64_t hash = mix(mix(1, names[0].bytes, names[0].length), names[1].bytes, names[1].length);
+    for (size_t i = 0; i < TFI_COUNT(vectors); i++) {
+        const char *first = pointer(schema, vectors[i]), *end = pointer(schema, vectors[i] + 8);
+        hash = mix(hash, first, (size_t)(end - first));
+    }
+    return hash;
+}
+
 /* Returns the string of a function's schema; 0 if it has none. The variant has the index 0 for a name alone. */
 static uint32_t schema_of(struct tfi_torch_execution *e, const void *function)
 {
@@ -270,8 +299,9 @@ static uint32_t schema_of(struct tfi_torch_execution *e, const void *function)
     if (!prints || described[sizeof(struct tfi_cxx_string)] != 1) return 0;
     const void *schema = pointer(described, 0);
     struct schema *place = &e->schema[((uintptr_t)schema >> 4 ^ (uintptr_t)schema >> 14) & (SCHEMAS - 1)];
-    if (place->address != schema || !place->text)
-        *place = (struct schema){.address = schema, .text = print_schema(e, schema)};
+    uint64_t content = content_of(schema);
+    if (place->address != schema || place->content != content || !place->text)
+        *place = (struct schema){schema, content, print_schema(e, schema), 0};
     return place->text;
 }
 

@@ -20,7 +20,7 @@ struct tfi_torch_layout {
     uint16_t object, capsule, slots, group_rank, group_size;
     uint16_t info_name, info_description, info_rank, info_size, info_collective, info_in, info_out, info_type,
         info_in_splits, info_out_splits, info_start, info_stride, info_members, info_async, info_sequence;
-    uint16_t thread, handle, keywords, described, offset, numel, device, string, tuple;
+    uint16_t thread, handle, keywords, described, offset, numel, device, string, tuple, arguments, returns;
 };
 
 /* Way in which the inputs of an operator are read. */

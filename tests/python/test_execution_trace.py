@@ -264,3 +264,34 @@ def test_sources_are_left_out_with_values(lib, python, tfanalyze, tmp_path):
     record(lib, python, tmp_path, MODULES + "import torch; torch.ones(2) + 1; load('secret = 78125')", TFI_RECORD_VALUES='0')
     assert export(tfanalyze, tmp_path) == (None, '')
     assert all(b'78125' not in p.read_bytes() for p in (tmp_path / 'run').iterdir())
+
+
+REDEFINED = '''
+import torch
+from torch.profiler import ExecutionTraceObserver
+observer = ExecutionTraceObserver()
+observer.register_callback('torch.json')
+observer.start()
+for schema in ('f(Tensor x) -> Tensor', 'f(Tensor x, int y=1) -> Tensor', 'f(Tensor x, float y=1.) -> Tensor', 'g(Tensor x, int y=2) -> Tensor') * 3:
+    library = torch.library.Library('again', 'DEF')
+    library.define(schema)
+    library.impl(schema[0], lambda x, *y: x + 1, 'CPU')
+    getattr(torch.ops.again, schema[0])(torch.ones(1))
+    library._destroy()
+    del torch.ops.again
+observer.stop()
+observer.unregister_callback()
+'''
+
+
+def test_schemas_of_operators_that_are_defined_again(lib, python, tfanalyze, tmp_path):
+    """The schema of a removed operator gives its memory to that of the next one."""
+    env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_TENSOR_ADDRESSES': '1', 'TFI_OUTPUT_DIR': str(tmp_path / 'run')}
+    result = execute([python, '-W', 'ignore', '-c', REDEFINED], env, tmp_path, timeout=200)
+    assert result.rc == 0, result.err[-2000:]
+    result = execute([tfanalyze, 'export', 'et', tmp_path / 'run'], clean_environment(), tmp_path)
+    assert result.rc == 0, result.err
+    files = [json.loads((tmp_path / 'torch.json').read_text()), json.loads(result.out)]
+    theirs, ours = ([a['value'] for n in file['nodes'] if n['name'].startswith('again::') for a in n['attrs'] if a['name'] == 'op_schema']
+                    for file in files)
+    assert ours == theirs and len(ours) == 12 and len(set(ours)) == 4
