@@ -56,31 +56,11 @@ void tfi_sources_awake(struct tfi_thread *t)
 
 /* ---- keeping ---- */
 
-/* Takes the room of one more source; false if there is none left. */
-static bool take_room(uint64_t bytes)
-{
-    if (!tfi_lock(&lock)) return false;
-    bool fits = kept_count < TFI_SOURCES && bytes <= TFI_SOURCES_BYTES - kept_bytes;
-    if (fits) {
-        kept_count++;
-        kept_bytes += bytes;
-    }
-    tfi_unlock(&lock);
-    return fits;
-}
-
-static void add(struct source *source)
-{
-    source->next = __atomic_load_n(&kept, __ATOMIC_ACQUIRE);
-    while (!__atomic_compare_exchange_n(&kept, &source->next, source, false, __ATOMIC_RELEASE, __ATOMIC_ACQUIRE)) {
-    }
-}
-
-/* Reads the file whole; NULL if that fails or too much is kept already. */
-static const struct source *keep(const char *path, const char *name, uint64_t bytes)
+/* Reads the file whole; NULL if that fails. */
+static struct source *read_source(const char *path, const char *name, uint64_t bytes)
 {
     size_t length = strlen(name), head = sizeof(struct source) + length, size = head + bytes + 1;
-    struct source *source = take_room(bytes) ? tfi_map(size) : NULL;
+    struct source *source = tfi_map(size);
     if (!source) return NULL;
     ssize_t read = tfi_read_file(path, (char *)source + head, bytes + 1);
     if (read < 0 || (uint64_t)read != bytes) {
@@ -91,7 +71,22 @@ static const struct source *keep(const char *path, const char *name, uint64_t by
     source->name_length = (uint32_t)length;
     source->text = (const char *)source + head;
     source->bytes = bytes;
-    add(source);
+    return source;
+}
+
+/* Keeps one more source; NULL if its file cannot be read or too much is kept already. */
+static const struct source *keep(const char *path, const char *name, uint64_t bytes)
+{
+    if (!tfi_lock(&lock)) return NULL;
+    bool fits = kept_count < TFI_SOURCES && bytes <= TFI_SOURCES_BYTES - kept_bytes;
+    struct source *source = fits ? read_source(path, name, bytes) : NULL;
+    if (source) {
+        kept_count++;
+        kept_bytes += bytes;
+        source->next = kept;
+        __atomic_store_n(&kept, source, __ATOMIC_RELEASE);
+    }
+    tfi_unlock(&lock);
     return source;
 }
 
