@@ -323,7 +323,7 @@ ROWS = [
     row('long-runs-free-nothing', 'long_runs.py::test_memory[0]', 'analysis/ask/memory/changes.c',
         'take(walk, swept.block);', 'if (swept.block->bytes > 0) take(walk, swept.block);'),
     # A thread of a long run is read to the end of its chunk before the others.
-    row('sweep-stays-in-one-chunk', 'long_runs.py::test_memory[0]', 'analysis/model/sweep/sweep.c',
+    row('sweep-stays-in-one-chunk', 'long_runs.py::test_memory[1]', 'analysis/model/sweep/sweep.c',
         'for (size_t i = 1; i < MIN(s->open, 3); i++) first = MIN(first, s->heap[i]->time);\n', ''),
     # et_replay takes a group of all ranks for another one.
     row('whole-group-lists-its-ranks', 'execution_bad.py::test_process_groups[{"pg_config": [{"ranks": [0, 1]}], "world_size": 2}-groups7]',
