@@ -114,9 +114,17 @@ static void emit_elsewhere(struct emit *e, const struct model *model, const stru
     emit_close(e);
 }
 
-/* Prints what the trace reveals, for users who want to share it. */
-static void emit_reveals(struct emit *e, const struct reveals *reveals)
+static bool has_records(const struct process *p, unsigned kind)
 {
+    for (size_t i = 0; i < p->kind_count; i++)
+        if (p->kinds[i].kind == kind && p->kinds[i].count) return true;
+    return false;
+}
+
+/* Prints what the trace reveals, for users who want to share it. */
+static void emit_reveals(struct emit *e, const struct process *p)
+{
+    const struct reveals *reveals = &p->reveals;
     static const char *const commands[] = {
         [COMMAND_WHOLE] = "whole", [COMMAND_SHORTENED] = "without secrets", [COMMAND_NAME] = "program's name"};
     if (!reveals->known) {
@@ -129,6 +137,7 @@ static void emit_reveals(struct emit *e, const struct reveals *reveals)
     emit_bool(e, "values", reveals->values);
     emit_count(e, "texts", reveals->texts);
     emit_count(e, "source_lines", reveals->lines);
+    emit_bool(e, "compiled_sources", has_records(p, TFI_KIND_source));
     emit_text(e, "paths", reveals->paths);
     emit_text(e, "environment", reveals->environment);
     emit_close(e);
@@ -145,7 +154,7 @@ static void emit_words(struct emit *e, const struct model *model, const struct p
     for (size_t i = 0; p->metadata && i < p->metadata->count; i++)
         emit_text(e, p->metadata->pair[i].key, p->metadata->pair[i].value);
     emit_close(e);
-    emit_reveals(e, &p->reveals);
+    emit_reveals(e, p);
     emit_switchings(e, model, p);
     emit_open(e, "messages", true);
     for (size_t i = 0; i < p->messages.table.count; i++) {

@@ -212,9 +212,15 @@ def export(tfanalyze, place, *more, rc=0):
     return {p.name: p.read_bytes() for p in folder.iterdir()} if folder.exists() else None, result.err
 
 
+def reveals_sources(tfanalyze, place):
+    result = execute([tfanalyze, 'info', 'run', '--format', 'json'], clean_environment(), place)
+    return json.loads(result.out)['rows'][0]['reveals']['compiled_sources']
+
+
 def test_sources_equal_those_of_torch(lib, python, tfanalyze, tmp_path):
     record(lib, python, tmp_path, COMPILED)
     ours, err = export(tfanalyze, tmp_path)
+    assert reveals_sources(tfanalyze, tmp_path)
     assert ours == {p.name: p.read_bytes() for p in (tmp_path / 'torch_resources').iterdir()} and not err
     assert len(ours) == 5 and {b'x = 1', b''} < set(ours.values()) and any(b'async_compile' in text for text in ours.values())
     for name in ours:
@@ -262,7 +268,7 @@ load(*('#' + str(i) + 'x' * (6 << 20) for i in range(4)), 'last = 1')
 
 def test_sources_are_left_out_with_values(lib, python, tfanalyze, tmp_path):
     record(lib, python, tmp_path, MODULES + "import torch; torch.ones(2) + 1; load('secret = 78125')", TFI_RECORD_VALUES='0')
-    assert export(tfanalyze, tmp_path) == (None, '')
+    assert export(tfanalyze, tmp_path) == (None, '') and not reveals_sources(tfanalyze, tmp_path)
     assert all(b'78125' not in p.read_bytes() for p in (tmp_path / 'run').iterdir())
 
 
