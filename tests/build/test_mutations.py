@@ -320,7 +320,7 @@ ROWS = [
     row('blocks-of-other-stages', 'ops.py::test_the_library_and_torch_record_the_same[threads-shapes+memory+region-name]', 'analysis/ask/ops/swept.c',
         '!s->by_stage || in_stage(s, stage_at(&s->finder, b->thread', 'true || in_stage(s, stage_at(&s->finder, b->thread'),
     # Nothing that a long run frees is freed.
-    row('long-runs-free-nothing', 'long_runs.py::test_memory[0]', 'analysis/ask/memory/changes.c',
+    row('long-runs-free-nothing', 'long_runs.py::test_memory[1]', 'analysis/ask/memory/changes.c',
         'take(walk, swept.block);', 'if (swept.block->bytes > 0) take(walk, swept.block);'),
     # A thread of a long run is read to the end of its chunk before the others.
     row('sweep-stays-in-one-chunk', 'long_runs.py::test_memory[1]', 'analysis/model/sweep/sweep.c',
