@@ -119,9 +119,9 @@ START_TEST(csv)
     ck_assert_str_eq(finish(),
                      "rank,pid,tid,kind,time_us,live,values\n"
                      ",2048,,\"a \"\"quoted\"\", one\\x0a\",-1234.567,false,"
-                     "flags=0xff args=(9223372036854775807 -9223372036854775808) x=0.5 share_pct=12.3457 nan=\n"
+                     "flags=0xff;args=(9223372036854775807;-9223372036854775808);x=0.5;share_pct=12.3457;nan=\n"
                      "12,2048,,z,5000000.000,true,"
-                     "flags=0xff args=(9223372036854775807 -9223372036854775808) x=0.5 share_pct=12.3457 nan=\n");
+                     "flags=0xff;args=(9223372036854775807;-9223372036854775808);x=0.5;share_pct=12.3457;nan=\n");
 }
 END_TEST
 
