@@ -2,9 +2,12 @@
  * forked children.
  *
  * torch's ExecutionTraceObserver copies these files beside its execution trace, because replaying a Triton kernel needs
- * its source. A source is read when the program loads the module, as the file may be gone later, and only with
- * TFI_TENSOR_ADDRESSES; not with TFI_RECORD_VALUES=0, as it has constants of the program. The process may still be asleep. Kept sources form a list that only grows, so it is read
- * without the lock; the lock guards additions. A source that could not be kept has a record without a text.
+ * its source. A source is read when the program loads the module, as the file may be gone later. The process may still
+ * be asleep then. Only TFI_TENSOR_ADDRESSES=1 asks for sources, and TFI_RECORD_VALUES=0 leaves them out, as they have
+ * constants of the program.
+ *
+ * Kept sources form a list that only grows, so it is read without the lock; the lock guards additions. A source that
+ * could not be kept has a record without a text.
  */
 #include "torch/sources.h"
 
