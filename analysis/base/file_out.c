@@ -198,6 +198,12 @@ int file_scratch(void)
 
 /* ---- directories ---- */
 
+char *directory_above(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? mem_text(path, (size_t)MAX(slash - path, 1)) : string_format(".");
+}
+
 int directory_open(const char *path, const char **why)
 {
     int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);

@@ -30,6 +30,9 @@ void file_drop(struct file_out *file);
 int file_scratch(void);
 const char *scratch_directory(void);
 
+/* Returns the directory part of a path, "." if it has none. Looks at no file. The caller frees it. */
+char *directory_above(const char *path);
+
 /* Each returns a descriptor of a directory, for the caller to close. -1: *why has the reason. All but the first create
  * missing directories. */
 int directory_open(const char *path, const char **why);                 /* typed by the user: links are followed */

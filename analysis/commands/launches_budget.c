@@ -150,8 +150,8 @@ static void put_budget(struct out *out, const struct budget *budget)
 /* Writes through no link: a budget lies in a source tree, where a link may lead anywhere. */
 static bool write_file(const char *path, const struct budget *budget)
 {
-    const char *slash = strrchr(path, '/'), *why = NULL;
-    char *directory = slash ? mem_text(path, (size_t)MAX(slash - path, 1)) : string_format(".");
+    const char *why = NULL;
+    char *directory = directory_above(path);
     int fd = directory_open(directory, &why);
     struct out out;
     bool good = fd >= 0;

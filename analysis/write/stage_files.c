@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/file_out.h"
+
 enum { LONGEST_NAME = 120 };
 
 size_t without_number(const char *stage, size_t length)
@@ -113,6 +115,5 @@ char *directory_of(const char *path)
 {
     struct stat status;
     if (stat(path, &status) == 0 && S_ISDIR(status.st_mode)) return string_format("%s", path);
-    const char *slash = strrchr(path, '/');
-    return !slash ? string_format(".") : slash == path ? string_format("/") : mem_text(path, (size_t)(slash - path));
+    return directory_above(path);
 }

@@ -40,7 +40,7 @@ static char *folder_of(const char *output)
 static int open_folder(const char *folder)
 {
     const char *slash = strrchr(folder, '/'), *why = NULL;
-    char *directory = slash ? mem_text(folder, (size_t)MAX(slash - folder, 1)) : string_format(".");
+    char *directory = directory_above(folder);
     int above = directory_open(directory, &why);
     int fd = above >= 0 ? directory_below(above, slash ? slash + 1 : folder, &why) : -1;
     if (fd < 0) complain(folder, "cannot be written (%s)", why);
