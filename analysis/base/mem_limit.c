@@ -9,11 +9,11 @@
 #include "base/file_in.h"
 #include "pattern.h"
 
-/* gcc reports AddressSanitizer with a macro, clang with __has_feature. */
-#if defined __SANITIZE_ADDRESS__
+/* gcc reports a sanitizer with a macro, clang with __has_feature. */
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
 enum { SANITIZED = true };
 #elif defined __has_feature
-enum { SANITIZED = __has_feature(address_sanitizer) };
+enum { SANITIZED = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) };
 #else
 enum { SANITIZED = false };
 #endif

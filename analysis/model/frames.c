@@ -13,7 +13,7 @@
 
 #include "base/kernel_names.h"
 #include "pattern.h"
-#include "read/json.h"
+#include "read/json/json.h"
 
 /* ---- in a model ---- */
 

@@ -8,7 +8,7 @@
 #define TFA_FRAMES_H
 
 #include "model/names.h"
-#include "read/json.h"
+#include "read/json/json.h"
 #include "tfi_trace.h"
 
 /* ---- in a model ---- */

@@ -348,7 +348,9 @@ static void load_tfr_file(struct work *work, struct input *input, unsigned want)
         input->process.way.how = input->how;
         input->process.is_of_reader = input->trace.is_of_reader;
         input->process.clock.shift = input->shift;
+        if (want & WANT_UNHELD && work->threads > 1) trace_read_ahead(&input->trace); /* it will be read twice */
         load_tfr(&input->trace, &work->model->names, want, &input->process, &input->notes, &work->done);
+        trace_end_ahead(&input->trace);
         input->process.rank = input->rank >= 0 ? input->rank : input->process.rank;
     }
 }

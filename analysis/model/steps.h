@@ -3,7 +3,7 @@
 #define TFA_STEPS_H
 
 #include "model/model.h"
-#include "read/json.h"
+#include "read/json/json.h"
 
 #define ANY_STEP "ProfilerStep*"
 

@@ -5,12 +5,15 @@
  * appended). Later passes read the same chunks in the same order.
  */
 #include "crc.h"
+#include "read/ahead.h"
 #include "read/trace.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* ---- inflating ---- */
 
 bool inflate_all(z_stream *stream, bool *ready, const uint8_t *from, uint32_t stored, uint8_t *to, uint32_t raw)
 {
@@ -23,33 +26,61 @@ bool inflate_all(z_stream *stream, bool *ready, const uint8_t *from, uint32_t st
     return inflate(stream, Z_FINISH) == Z_STREAM_END && stream->avail_out == 0;
 }
 
-/* ---- one chunk ---- */
-
-static const uint8_t *stored_bytes(struct reader *reader, const struct piece *piece)
+bool is_deflated(const struct piece *piece)
 {
-    size_t done = 0;
-    if (piece->is_live) return piece->rows;
-    reader->stored = mem_grow(reader->stored, &reader->stored_size, piece->stored, 1);
-    while (done < piece->stored) {
-        ssize_t n = pread(reader->trace->fd, reader->stored + done, piece->stored - done,
+    return piece->flags & TFI_FLAG_DEFLATED && !piece->is_live;
+}
+
+void inflater_room(struct inflater *inflater, const struct piece *piece)
+{
+    inflater->stored = mem_grow(inflater->stored, &inflater->stored_size, piece->stored, 1);
+    if (is_deflated(piece)) inflater->raw = mem_grow(inflater->raw, &inflater->raw_size, piece->raw, 1);
+}
+
+static bool read_stored(const struct inflater *inflater, int fd, const struct piece *piece)
+{
+    for (size_t done = 0; done < piece->stored;) {
+        ssize_t n = pread(fd, inflater->stored + done, piece->stored - done,
                           (off_t)(piece->offset + sizeof(struct tfi_block) + done));
-        if (n <= 0 && !(n < 0 && errno == EINTR)) return NULL;
+        if (n <= 0 && !(n < 0 && errno == EINTR)) return false;
         done += n > 0 ? (size_t)n : 0;
     }
-    return tfi_crc(0, reader->stored, piece->stored) == piece->crc ? reader->stored : NULL;
+    return tfi_crc(0, inflater->stored, piece->stored) == piece->crc;
+}
+
+const uint8_t *inflater_read(struct inflater *inflater, int fd, const struct piece *piece)
+{
+    bool good = read_stored(inflater, fd, piece);
+    if (!is_deflated(piece)) return good && piece->raw == piece->stored ? inflater->stored : NULL;
+    return good && inflate_all(&inflater->stream, &inflater->is_ready, inflater->stored, piece->stored, inflater->raw,
+                               piece->raw)
+               ? inflater->raw
+               : NULL;
+}
+
+void inflater_free(struct inflater *inflater)
+{
+    if (inflater->is_ready) inflateEnd(&inflater->stream);
+    free(inflater->stored);
+    free(inflater->raw);
+    *inflater = (struct inflater){0};
+}
+
+/* ---- one chunk ---- */
+
+static const uint8_t *payload_of(struct reader *reader, const struct piece *piece)
+{
+    const struct trace *trace = reader->trace;
+    if (piece->is_live) return piece->raw == piece->stored ? piece->rows : NULL;
+    if (piece->state == PIECE_NEW && trace->ahead && is_deflated(piece))
+        return ahead_payload(trace->ahead, (size_t)(piece - trace->piece));
+    inflater_room(&reader->inflater, piece);
+    return inflater_read(&reader->inflater, trace->fd, piece);
 }
 
 static bool read_piece(struct reader *reader, const struct piece *piece, struct chunk *chunk)
 {
-    const uint8_t *payload = stored_bytes(reader, piece);
-    if (payload && piece->flags & TFI_FLAG_DEFLATED) {
-        reader->raw = mem_grow(reader->raw, &reader->raw_size, piece->raw, 1);
-        payload = inflate_all(&reader->stream, &reader->stream_ready, payload, piece->stored, reader->raw, piece->raw)
-                      ? reader->raw
-                      : NULL;
-    } else if (payload && piece->raw != piece->stored) {
-        payload = NULL;
-    }
+    const uint8_t *payload = payload_of(reader, piece);
     if (!payload) return false;
     bool rows = piece->flags & TFI_FLAG_ROWS;
     return (rows ? decode_rows : decode_columns)(&reader->decoder, &reader->trace->schema, payload, piece->raw, chunk);
@@ -161,9 +192,7 @@ const struct piece *reader_next(struct reader *reader, struct chunk *chunk)
 
 void reader_free(struct reader *reader)
 {
-    if (reader->stream_ready) inflateEnd(&reader->stream);
+    inflater_free(&reader->inflater);
     decoder_free(&reader->decoder);
-    free(reader->stored);
-    free(reader->raw);
     *reader = (struct reader){0};
 }

@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 
 #include "base/file_in.h"
-#include "read/json.h"
+#include "read/json/json.h"
 #include "read/trace.h"
 
 /* Recognises dftracer's file names, .pfw and .pfw.gz. */

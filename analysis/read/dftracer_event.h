@@ -3,7 +3,7 @@
 #define TFA_DFTRACER_EVENT_H
 
 #include "read/dftracer.h"
-#include "read/keys.h"
+#include "read/json/keys.h"
 
 struct dftracer_scanner {
     struct key_table keys[2]; /* [0]: keys of events, [1]: keys of their args */

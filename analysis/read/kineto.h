@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 
 #include "base/file_in.h"
-#include "read/json.h"
+#include "read/json/json.h"
 #include "read/stream/stream.h"
 #include "read/trace.h"
 

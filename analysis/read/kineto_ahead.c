@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "read/json_clean.h"
+#include "read/json/clean.h"
 
 /* Returns the last character before `at` that is no space; 0 if there is none. */
 static const char *before(const char *from, const char *at)

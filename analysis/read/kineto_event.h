@@ -2,7 +2,7 @@
 #ifndef TFA_KINETO_EVENT_H
 #define TFA_KINETO_EVENT_H
 
-#include "read/keys.h"
+#include "read/json/keys.h"
 #include "read/kineto.h"
 
 /* The key found last at one place of an object: its bytes and the quote behind it. */

@@ -5,6 +5,7 @@
  * over from a torn write, and the search begins inside that block. This finds every intact block.
  */
 #include "crc.h"
+#include "read/ahead.h"
 #include "read/trace.h"
 
 #include <endian.h>
@@ -447,8 +448,20 @@ bool trace_open(struct trace *trace, const char *path, const char *live_path, en
     return true;
 }
 
+void trace_read_ahead(struct trace *trace)
+{
+    trace->ahead = ahead_open(trace);
+}
+
+void trace_end_ahead(struct trace *trace)
+{
+    ahead_close(trace->ahead);
+    trace->ahead = NULL;
+}
+
 void trace_close(struct trace *trace)
 {
+    trace_end_ahead(trace);
     if (trace->fd >= 0) close(trace->fd);
     live_free(trace->live);
     pairs_free(&trace->info);

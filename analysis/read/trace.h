@@ -104,7 +104,8 @@ struct trace {
     struct strings strings;
     struct piece *piece;
     size_t pieces, capacity;
-    struct map serials; /* of the chunks read */
+    struct map serials;  /* of the chunks read */
+    struct ahead *ahead; /* inflates for the first reading; NULL: the reader does */
     bool settled;
     /* damage */
     bool is_newer; /* the file has a newer major version, which this program cannot read */
@@ -126,6 +127,9 @@ struct trace {
  * note gives the reason. The caller calls trace_close() in both cases. */
 bool trace_open(struct trace *trace, const char *path, const char *live_path, enum file_how how, struct notes *notes);
 void trace_close(struct trace *trace);
+/* Between these two calls, a second thread inflates for the first reading. The system may refuse the thread. */
+void trace_read_ahead(struct trace *trace);
+void trace_end_ahead(struct trace *trace);
 /* Returns a value of the header, or of the live file's if the .tfr lacks it. */
 const char *trace_info(const struct trace *trace, const char *key);
 bool trace_number(const struct trace *trace, const char *key, uint64_t *value);
@@ -133,14 +137,24 @@ bool trace_number(const struct trace *trace, const char *key, uint64_t *value);
 /* Inflates `stored` bytes into exactly `raw` bytes. `*ready` tells whether the stream was used before. */
 bool inflate_all(z_stream *stream, bool *ready, const uint8_t *from, uint32_t stored, uint8_t *to, uint32_t raw);
 
+/* Reads and inflates one chunk after the other. */
+struct inflater {
+    z_stream stream;
+    bool is_ready; /* the stream was used before */
+    uint8_t *stored, *raw;
+    size_t stored_size, raw_size;
+};
+bool is_deflated(const struct piece *piece); /* never that of a live file */
+void inflater_room(struct inflater *inflater, const struct piece *piece);
+/* Returns the payload of the piece that there is room for, NULL if it is damaged. Does not call mem_lack(). */
+const uint8_t *inflater_read(struct inflater *inflater, int fd, const struct piece *piece);
+void inflater_free(struct inflater *inflater);
+
 struct reader {
     struct trace *trace;
     size_t next;
     struct decoder decoder;
-    z_stream stream;
-    bool stream_ready;
-    uint8_t *stored, *raw;
-    size_t stored_size, raw_size;
+    struct inflater inflater;
 };
 /* Returns the next chunk, or NULL at the end. The first reader of a trace to reach the end determines what is lost. */
 const struct piece *reader_next(struct reader *reader, struct chunk *chunk);

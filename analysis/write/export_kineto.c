@@ -13,7 +13,7 @@
 #include "ask/kineto_places.h"
 #include "ask/stages/order.h"
 #include "model/load/kineto.h"
-#include "read/json_clean.h"
+#include "read/json/clean.h"
 #include "write/work_rows.h"
 
 struct copy {

@@ -11,7 +11,7 @@
 
 #include "base/hash.h"
 #include "write/merged.h"
-#include "read/json_clean.h"
+#include "read/json/clean.h"
 
 enum { MOST_MEMBER_BYTES = 16 << 20, LABEL_HOST = 64 };
 static const uint64_t LARGE_ID = UINT64_C(1) << 40, HASHED_ID = UINT64_C(1) << 52;

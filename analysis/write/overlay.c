@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "read/json_clean.h"
+#include "read/json/clean.h"
 
 /* The row of an event of the path, as its trace writes it. */
 struct place {

@@ -68,14 +68,16 @@ def test_events_beyond_all_memory(python, tfanalyze, tmp_path, good):
     assert status == 1 and out == '' and 'needs more memory than is available' in err
 
 
-def test_chunks_beyond_all_memory(python, tfanalyze, tmp_path, good):
+@pytest.mark.parametrize('words', [['stages'], ['ops', '-j', '4']], ids=['one thread', 'inflated ahead'])
+def test_chunks_beyond_all_memory(python, tfanalyze, tmp_path, good, words):
     """Chunks of a .tfr that need more memory than there is: that file is left out, the other is answered."""
     run = Run(tmp_path).rank()
     for _ in range(60):
         run.w.chunk([rec('range_end', name=1, time=i, duration=1, id=i, flags=3, thread=1) for i in range(20000)], thread=1, tid=7)
     run.save()
-    out, err, status, _ = ask(python, tfanalyze, 'stages', run.path, good, data=60000)
-    assert status == 3 and GOOD in out and f'{run.path}: is left out: reading it needs more memory' in err, err
+    out, err, status, _ = ask(python, tfanalyze, *words, run.path, good, data=60000)
+    assert status == 3 and f'{run.path}: is left out: reading it needs more memory' in err, err
+    assert GOOD in out or words[0] == 'ops'
 
 
 def test_inputs_with_enough_memory_are_answered(python, tfanalyze, tmp_path, good):

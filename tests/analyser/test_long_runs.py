@@ -16,7 +16,7 @@ import pytest
 from conftest import clean_environment
 from optrace import BACKWARD, FUNCTION, OpTrace
 from test_device_records import ticks
-from tfr import NESTED, STAGE, rec
+from tfr import CHUNK, NESTED, STAGE, good_block, rec
 
 ASYNC = 0x20000
 
@@ -177,6 +177,26 @@ def test_memory(tmp_path, tfanalyze, seed):
     path = written(tmp_path / 'trace.tfr', seed, held=False, **shape)
     for words in MEMORY:
         check(answers(tfanalyze, path, words), answers(tfanalyze, path, words, crowded=True), words, shape['hurt'])
+
+
+def chunks(data):
+    """The bytes of the chunks of a trace, a damaged one as the bytes up to the next block."""
+    ends = [at for at in range(0, len(data), 8) if good_block(data, at)] + [len(data)]
+    return [data[at:end] for at, end in zip(ends, ends[1:]) if good_block(data, at).type == CHUNK]
+
+
+@pytest.mark.parametrize('seed', range(8))
+def test_threads(tmp_path, tfanalyze, seed):
+    """A second thread that inflates ahead changes no answer; chunks are damaged, in the file twice, and some of them rows."""
+    shape, rng = shaped(seed), random.Random(seed)
+    path = written(tmp_path / 'trace.tfr', seed, held=False, **shape)
+    whole = path.read_bytes()
+    for chunk in rng.sample(chunks(whole), 20):
+        whole = whole.replace(chunk, chunk * 2, 1)
+    path.write_bytes(whole)
+    for words in OPS + MEMORY[::4]:
+        one, two = (answers(tfanalyze, path, [*words, '-j', jobs]) for jobs in '12')
+        check(two, one, words, shape['hurt'])
 
 
 TRAIN = '''

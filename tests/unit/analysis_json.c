@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "read/json.h"
+#include "read/json/json.h"
 #include "read/stream/stream.h"
 
 /* Returns a text with the padding that the scanner needs: a zero and quotes. */

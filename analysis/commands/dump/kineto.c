@@ -2,7 +2,7 @@
  * of a Chrome trace, with the files that their hashes stand for.
  *
  * An event's members that are not keys of the row go to its values. Numbers keep their digits. Profilers write some
- * text that is not JSON: NaN and the like become null, bytes that are not UTF-8 become U+FFFD (json_clean.h).
+ * text that is not JSON: NaN and the like become null, bytes that are not UTF-8 become U+FFFD (read/json/clean.h).
  */
 #include "commands/dump/kineto.h"
 
@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "ask/dump_choice.h"
-#include "read/json_clean.h"
+#include "read/json/clean.h"
 #include "read/kineto.h"
 #include "write/dftracer/to_chrome.h"
 #include "write/export_kineto.h"

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "read/json.h"
+#include "read/json/json.h"
 #include "read/stream/stream.h"
 #include "utf8.h"
 

@@ -2,7 +2,7 @@
 #ifndef TFA_FLOPS_H
 #define TFA_FLOPS_H
 
-#include "read/json.h"
+#include "read/json/json.h"
 
 /* Counts as torch/csrc/profiler/util.cpp does (torch 2.15): aten::conv2d, mm, addmm, bmm, baddbmm, mul and add.
  * Returns 0 for every other operator, and if the inputs are insufficient. `dims`, `types` and `concrete` are the

@@ -3,7 +3,7 @@
 #define TFA_NAME_CACHE_H
 
 #include "model/names.h"
-#include "read/json.h"
+#include "read/json/json.h"
 
 struct name_cache {
     struct names *names;

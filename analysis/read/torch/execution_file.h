@@ -6,7 +6,7 @@
 #ifndef TFA_EXECUTION_FILE_H
 #define TFA_EXECUTION_FILE_H
 
-#include "read/json.h"
+#include "read/json/json.h"
 #include "read/trace.h"
 
 struct execution_sink {

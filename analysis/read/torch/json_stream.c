@@ -1,7 +1,7 @@
 /* json_stream.c - steps through JSON in the window of a stream. */
 #include "read/torch/json_stream.h"
 
-#include "read/json.h"
+#include "read/json/json.h"
 
 char json_stream_next(struct stream *s)
 {

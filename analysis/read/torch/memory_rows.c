@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "read/json.h"
+#include "read/json/json.h"
 #include "read/torch/json_stream.h"
 
 enum { LONGEST = 512, LOOKED_AT = 4096 };

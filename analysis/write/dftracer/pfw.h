@@ -5,7 +5,7 @@
 #include "model/model.h"
 #include "write/out.h"
 #include "write/pftrace/pftrace.h"
-#include "read/json_clean.h"
+#include "read/json/clean.h"
 
 /* The file. */
 struct pfw {

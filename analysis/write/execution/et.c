@@ -16,7 +16,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "read/json.h"
+#include "read/json/json.h"
 #include "write/execution/groups.h"
 
 enum { DEPTH = 16, ROOT = 1, FIRST = 2 };

@@ -17,7 +17,7 @@
 
 #include "base/hash.h"
 #include "base/sets/bits.h"
-#include "read/json_clean.h"
+#include "read/json/clean.h"
 #include "read/torch/execution_file.h"
 
 #define LARGEST_ID (INT64_MAX / 2)

@@ -1,13 +1,13 @@
-/* json_clean.c - makes the text of a trace valid JSON, for files that other programs read.
+/* clean.c - makes the text of a trace valid JSON, for files that other programs read.
  *
  * Nearly all texts are valid and stay where they are. Of one that is not, first the usual differences from JSON are
  * mended. What is still invalid is taken apart into its members: an event, and the arguments in it.
  */
-#include "read/json_clean.h"
+#include "read/json/clean.h"
 
 #include <string.h>
 
-#include "read/json_strict.h"
+#include "read/json/strict.h"
 #include "read/stream/stream.h"
 
 enum { MOST_LEVELS = 2 };

@@ -14,7 +14,7 @@
  * simdjson needs the whole text in memory, and C++; yajl copies. With both cores free, inflating and scanning overlap:
  * reading events takes 1.3 to 1.4 times zlib's wall time, reading into the model 1.6 to 1.7 (scripts/bench-kineto).
  */
-#include "read/json.h"
+#include "read/json/json.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
-/* json_strict.c - checks JSON token by token; the open brackets are bits of an array, so nothing recurses.
+/* strict.c - checks JSON token by token; the open brackets are bits of an array, so nothing recurses.
  *
- * The tolerant readers of this folder accept more than JSON, so that damaged traces can be read. A file that other
+ * The tolerant readers of traces accept more than JSON, so that damaged traces can be read. A file that other
  * programs read gets only what passes this check.
  */
-#include "read/json_strict.h"
+#include "read/json/strict.h"
 
 #include <ctype.h>
 #include <string.h>

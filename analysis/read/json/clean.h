@@ -1,9 +1,9 @@
-/* json_clean.h - makes the text of a trace valid JSON, for files that other programs read. */
+/* clean.h - makes the text of a trace valid JSON, for files that other programs read. */
 #ifndef TFA_JSON_CLEAN_H
 #define TFA_JSON_CLEAN_H
 
 #include "base/visible.h"
-#include "read/json.h"
+#include "read/json/json.h"
 
 /* Room for the texts that differ from the trace's. */
 struct strict {

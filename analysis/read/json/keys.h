@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "read/json.h"
+#include "read/json/json.h"
 
 enum { MOST_KEYS = 64 };
 
