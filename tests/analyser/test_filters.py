@@ -16,7 +16,7 @@ import kineto
 import kineto_parts
 from conftest import ROOT
 from test_device_export import pipeline
-from test_device_records import AHEAD, START
+from test_device_records import AHEAD, START, US
 from optrace import OpTrace
 from test_kineto import exact, ns
 
@@ -288,6 +288,47 @@ def test_operators_have_the_work_of_the_chosen_stream(analyze, shared_traces):
             found[row['name']] += ns(row['self_device_us'])
         assert {name: found[name] for name in set(operators.values()) if found[name]} == {n: t for n, t in times.items() if t and n}
         assert {r['name']: r['calls'] for r in rows if r['name'].startswith('cuda')} == {n: c for n, c in calls.items() if c}
+
+
+@pytest.mark.parametrize('inside', [True, False])
+def test_operators_outside_of_stages(tmp_path, analyze, inside):
+    """What lies in no stage is in `(none)`, and in a trace without stages in `(run)`; `*` leaves nothing out."""
+    t = kineto.Trace()
+    t.operator('aten::mm', 1000, 50, external=1).launch('gemm', 1010, 11)
+    t.operator('aten::add', 1100, 50, external=2).launch('add', 1110, 12)
+    names = {'aten::mm', 'aten::add', 'cudaLaunchKernel', 'gemm', 'add'}
+    if inside:
+        t.stage('s', 900, 160)
+    t.write(tmp_path / 'a.json')
+
+    def calls(stage):
+        return {r['name']: r['calls'] for r in analyze('ops', '--stage', stage, tmp_path / 'a.json')['rows']}
+    assert calls('*') == {r['name']: r['calls'] for r in analyze('ops', tmp_path / 'a.json')['rows']}
+    assert set(calls('*')) == names | ({'s'} if inside else set())
+    assert calls('(none)' if inside else '(run)') == \
+        ({'aten::add': 1, 'cudaLaunchKernel': 1, 'add': 1} if inside else dict.fromkeys(names, 1) | {'cudaLaunchKernel': 2})
+
+
+@pytest.mark.parametrize('work', [True, False])  # without work the analysis reads the operators from the file once more
+def test_operators_and_calls_without_device_records(tmp_path, analyze, work):
+    """`ops --stage` has the calls that only their wrappers recorded, and the blocks and calls of `(none)`."""
+    t = OpTrace()
+    t.stage('s', 1000 * US, 2000 * US)
+    t.op('aten::mm', 1100 * US, 1200 * US)
+    t.call('cudaMalloc', 1110 * US, 5 * US, kind='ALLOC')
+    t.call('cudaFree', 2110 * US, 5 * US, kind='FREE')
+    t.block(1500 * US, 4096, 100, 100)
+    t.block(2500 * US, 8192, 50, 150)
+    if work:
+        t.work('kernel', 1300 * US, 1400 * US, 10 * US, name='k')
+    t.save(tmp_path / 'rank2.h.1.tfr')
+
+    def rows(*options):
+        return {r['name']: (r['calls'], r['cpu_mem_bytes']) for r in analyze('ops', *options, tmp_path)['rows']}
+    more = {'cudaLaunchKernel': (1, 0), 'k': (1, 0)} if work else {}
+    assert rows('--stage', 's') == {'s': (1, 100), 'aten::mm': (1, 0), 'cudaMalloc': (1, 0)} | more
+    assert rows('--stage', '(none)') == {'cudaFree': (1, 0), '[memory]': (1, 50)}
+    assert rows('--stage', '*') == rows() == rows('--stage', 's') | rows('--stage', '(none)')
 
 
 @pytest.mark.parametrize('command', ['ops', 'steps'])

@@ -9,6 +9,7 @@
 
 #include "ask/ops/running.h"
 #include "ask/ops/stacks.h"
+#include "ask/stages/at.h"
 #include "model/steps.h"
 
 struct holding {
@@ -18,6 +19,7 @@ struct holding {
     struct running running;
     struct choice choice;
     struct attribution attribution;
+    struct stage_finder finder; /* with --stage */
     struct op_stacks stacks;
     bool by_stage;
     bool *outside; /* by block: it counts for no event; NULL: all count */
@@ -30,12 +32,6 @@ struct holding {
 
 /* ---- what is asked for ---- */
 
-/* True if --stage names `stage` or one around it that is open at `time`: the launch, or the forward operator. */
-static bool in_stage(const struct holding *a, uint32_t stage, int64_t time)
-{
-    return stage_or_around(&a->choice.paths, stage, time) != NO_PLACE;
-}
-
 /* With --device and --stream only the calls count that launched work there. */
 static bool wants_call(const struct holding *a, const struct op_event *event)
 {
@@ -45,15 +41,22 @@ static bool wants_call(const struct holding *a, const struct op_event *event)
     return !is_call || choice_launched(&a->choice, event->place);
 }
 
+/* Returns the stage of an event, and when it was launched. Few calls have a span. */
+static struct belonging event_at(const struct holding *a, const struct op_event *event)
+{
+    const struct belonging *span = a->attribution.span;
+    struct belonging at = {event->start, event->kind == OP_STAGE ? event->place : NO_PLACE, VIA_NONE};
+    uint32_t of = event->kind == OP_CALL ? a->process->calls.span[event->place] : event->place;
+    if (event->kind == OP_STAGE) return at;
+    if (span && of != NO_PLACE) return span[of];
+    if (a->by_stage) at.stage = stage_at(&a->finder, event->thread, event->start);
+    return at;
+}
+
 static bool wants_event(const struct holding *a, const struct op_event *event)
 {
-    struct belonging at = {event->start, NO_PLACE, 0};
-    if (event->kind == OP_STAGE) at.stage = event->place;
-    else if (a->attribution.span && event->kind != OP_CALL) at = a->attribution.span[event->place];
-    else if (a->attribution.span && a->process->calls.span[event->place] != NO_PLACE)
-        at = a->attribution.span[a->process->calls.span[event->place]];
-    return choice_moment(&a->choice, event->start, at.time) && (!a->by_stage || in_stage(a, at.stage, at.time)) &&
-           wants_call(a, event);
+    const struct belonging at = event_at(a, event);
+    return choice_moment(&a->choice, event->start, at.time) && choice_in_stage(&a->choice, &at) && wants_call(a, event);
 }
 
 /* ---- device work ---- */
@@ -131,9 +134,7 @@ static void take_work(struct holding *a, const struct op_event *event)
     bool wanted = IS_WORK(w->event_class[i]) ? choice_work(&a->choice, i, &when)
                                              : a->events.is_kineto && a->choice.lane[w->lane[i]] &&
                                                    choice_moment(&a->choice, w->start[i], w->start[i]);
-    if (!wanted ||
-        (a->by_stage && (is_annotation || !in_stage(a, a->attribution.work[i].stage, a->attribution.work[i].time))))
-        return;
+    if (!wanted || (a->by_stage && (is_annotation || !choice_in_stage(&a->choice, &a->attribution.work[i])))) return;
     struct addition addition = {.name = is_annotation ? any_step(a->rows, w->name[i]) : w->name[i],
                                 .on_device = true,
                                 .is_annotation = is_annotation,
@@ -187,8 +188,7 @@ static bool *blocks_outside(const struct holding *a, const struct process *proce
 {
     size_t count = process->blocks.table.count;
     bool *outside = mem_zero(count, sizeof *outside);
-    for (size_t i = 0; i < count; i++)
-        outside[i] = !in_stage(a, a->attribution.block[i].stage, a->attribution.block[i].time);
+    for (size_t i = 0; i < count; i++) outside[i] = !choice_in_stage(&a->choice, &a->attribution.block[i]);
     return outside;
 }
 
@@ -199,7 +199,7 @@ static void take_block(struct holding *a, size_t i)
     bool counts = !a->outside || !a->outside[i];
     r->host += counts && b->device[i] == DEVICE_HOST ? (uint64_t)b->bytes[i] : 0;
     r->device += counts && b->device[i] >= 0 ? (uint64_t)b->bytes[i] : 0;
-    if (!r->covering && !a->by_stage && choice_moment(&a->choice, b->time[i], b->time[i]))
+    if (!r->covering && counts && choice_moment(&a->choice, b->time[i], b->time[i]))
         running_add_loose(r, b->time[i], b->device[i], b->bytes[i]);
 }
 
@@ -224,6 +224,7 @@ static void holding_free(struct holding *a)
     op_events_free(&a->events);
     running_free(&a->running);
     choice_free(&a->choice);
+    stage_finder_free(&a->finder);
     attribution_free(&a->attribution);
     bits_free(&a->launched);
     map_free(&a->work_of);
@@ -242,7 +243,10 @@ void op_rows_hold(struct op_rows *rows, const struct process *process)
         attribute(&a.attribution, process, ATTRIBUTE_OPERATORS | ATTRIBUTE_SPANS);
     choice_init(&a.choice, rows->chosen, process, &a.attribution);
     running_init(&a.running, rows, process);
-    if (a.by_stage) a.outside = blocks_outside(&a, process);
+    if (a.by_stage) {
+        stage_finder_init(&a.finder, process, &a.attribution);
+        a.outside = blocks_outside(&a, process);
+    }
     op_events_init(&a.events, process, names);
     if (process->works.table.count && is_kineto) give_by_external_id(&a);
     else if (process->works.table.count) give_by_launch(&a);

@@ -27,17 +27,17 @@ struct sweeping {
 
 /* ---- what is asked for ---- */
 
-static bool in_stage(const struct sweeping *s, uint32_t stage, int64_t time)
+/* True if a moment on a thread lies in a chosen stage; `stage` is known, or found if NO_PLACE. */
+static bool in_stage(const struct sweeping *s, int64_t time, uint32_t thread, uint32_t stage)
 {
-    return stage_or_around(&s->choice.paths, stage, time) != NO_PLACE;
+    struct belonging at = {time, stage, VIA_NONE};
+    if (s->by_stage && stage == NO_PLACE) at.stage = stage_at(&s->finder, thread, time);
+    return choice_in_stage(&s->choice, &at);
 }
 
-/* True if a moment on a thread is chosen; `stage` is known, or found if NO_PLACE. */
 static bool is_wanted(const struct sweeping *s, int64_t time, uint32_t thread, uint32_t stage)
 {
-    if (!choice_moment(&s->choice, time, time)) return false;
-    if (s->by_stage && stage == NO_PLACE && thread != NO_THREAD) stage = stage_at(&s->finder, thread, time);
-    return !s->by_stage || in_stage(s, stage, time);
+    return choice_moment(&s->choice, time, time) && in_stage(s, time, thread, stage);
 }
 
 static bool is_hidden(struct sweeping *s, uint32_t name)
@@ -90,7 +90,7 @@ static void begin_held(struct sweeping *s, const struct op_event *event)
     if (group->shapes) a.shapes = op_flat_shapes(s->rows, given ? given->shapes : NAME_NONE);
     if (group->modules && given) a.modules = given->modules;
     if (group->stack) a.stack = op_first_frames(s->rows, NAME_NONE);
-    bool wanted = is_wanted(s, event->start, NO_THREAD, is_stage ? event->place : NO_PLACE) &&
+    bool wanted = is_wanted(s, event->start, event->thread, is_stage ? event->place : NO_PLACE) &&
                   (is_stage || !s->choice.by_lane); /* a process with device work is never swept */
     uint32_t new;
     *running_new(&s->running, &new) = a;
@@ -102,11 +102,11 @@ static void begin_held(struct sweeping *s, const struct op_event *event)
 /* Blocks outside the stages that --stage names do not count for operators in those stages. */
 static void take_block(struct sweeping *s, const struct swept_block *b)
 {
-    bool counts = !s->by_stage || in_stage(s, stage_at(&s->finder, b->thread, b->time), b->time);
+    bool counts = in_stage(s, b->time, b->thread, NO_PLACE);
     struct running *r = &s->running;
     r->host += counts && b->device == DEVICE_HOST ? (uint64_t)b->bytes : 0;
     r->device += counts && b->device >= 0 ? (uint64_t)b->bytes : 0;
-    if (!r->covering && !s->by_stage && choice_moment(&s->choice, b->time, b->time))
+    if (!r->covering && counts && choice_moment(&s->choice, b->time, b->time))
         running_add_loose(r, b->time, b->device, b->bytes);
 }
 
