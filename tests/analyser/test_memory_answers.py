@@ -10,6 +10,8 @@ from collections import defaultdict
 import pytest
 
 import kineto
+from optrace import OpTrace
+from test_device_records import US
 from tfr import MONOTONIC, NESTED, REALTIME, STAGE, Writer, rec
 
 SIZES = ('blocks', 'bytes', 'outliving_blocks', 'outliving_bytes', 'leaked_blocks', 'leaked_bytes')
@@ -158,6 +160,36 @@ def test_peaks(made, analyze):
     of_a = analyze('memory', '--layout', 'peaks', '--stage', 'a', directory)
     assert {r['stage'] for r in of_a['rows']} == {'a'}
     assert of_a['totals']['peak_allocated_bytes'] == max(r['peak_allocated_bytes'] for r in of_a['rows']) > 0
+
+
+def test_peaks_of_a_call_in_pieces(analyze, tmp_path):
+    """A coroutine that waited twice is one call, whichever of its pieces allocate."""
+    for number, pieces in enumerate(((0, 1, 2), (1, 2), (2,))):
+        t = OpTrace()
+        t.coroutine('co', 1000 * US, [(1000 * US, 1100 * US, 1), (1200 * US, 1300 * US, 1), (1400 * US, None, 1)], 1500 * US)
+        for at in pieces:
+            t.block((1050 + 200 * at) * US, 4096 * (at + 1), 100, 100 * (at + 1), device=0)
+        path = t.save(tmp_path / f'rank2.h.{number}.tfr')
+        rows = analyze('memory', '--layout', 'peaks', path)['rows']
+        assert {r['stage']: (r['calls'], r['allocated_bytes']) for r in rows} == \
+            {'(run)': (1, 100 * len(pieces)), 'co': (1, 100 * len(pieces))}
+
+
+def test_peaks_of_a_step(analyze, tmp_path):
+    """--step chooses calls of stages; the run is no part of a step, and a step that is not there matches nothing."""
+    t = OpTrace()
+    for step in range(3):
+        t.stage(f'ProfilerStep#{step}', (1000 + 1000 * step) * US, (2000 + 1000 * step) * US)
+        t.stage('s', (1100 + 1000 * step) * US, (1900 + 1000 * step) * US)
+        t.block((1500 + 1000 * step) * US, 4096 * (step + 1), 100, 100 * (step + 1), device=0)
+    path = t.save(tmp_path / 'rank2.h.1.tfr')
+
+    def peaks(*options):
+        return {r['stage']: (r['calls'], r['peak_allocated_bytes']) for r in analyze('memory', '--layout', 'peaks', *options, path)['rows']}
+    assert peaks() == {'(run)': (1, 300), 'ProfilerStep*': (3, 300), 's': (3, 300)}
+    assert peaks('--step', '1') == {'ProfilerStep*': (1, 200), 's': (1, 200)}
+    for options in (['--step', '7'], ['--cycle', '7']):
+        assert 'nothing matches' in analyze('memory', '--layout', 'peaks', *options, path, rc=1, format=None).err
 
 
 def test_leaks(made, analyze):

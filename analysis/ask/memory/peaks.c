@@ -15,7 +15,7 @@ enum { MOST_POOLS = 256 };
 
 /* ---- rows ---- */
 
-/* Totals of one call of a stage, or of the run. */
+/* Totals of one call of a stage, of a piece of one, or of the run. */
 struct figures {
     uint64_t allocated_peak, reserved_peak, allocated, freed;
 };
@@ -26,7 +26,8 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return MAX(a, b);
 }
 
-static void add(struct peak_rows *rows, uint32_t stage, const struct memory_pool *pool, struct figures f)
+/* Returns the row of a stage. A new one has no call yet. */
+static struct peak_row *row_of(struct peak_rows *rows, uint32_t stage, const struct memory_pool *pool)
 {
     uint64_t key = (uint64_t)stage << 32 | ((uint32_t)pool->device ^ (pool->allocator * 16 + pool->kind) * 0x9e3779b1u);
     uint32_t at = map_get(&rows->of, key);
@@ -36,12 +37,17 @@ static void add(struct peak_rows *rows, uint32_t stage, const struct memory_pool
     if (at == MAP_NONE) {
         rows->row = mem_grow(rows->row, &rows->capacity, rows->count + 1, sizeof *rows->row);
         at = (uint32_t)rows->count++;
-        rows->row[at] = (struct peak_row){
-            stage, pool->device, pool->allocator, pool->kind, 0, f.allocated_peak, f.reserved_peak, 0, 0};
+        rows->row[at] =
+            (struct peak_row){stage, pool->device, pool->allocator, pool->kind, 0, TOTAL_UNKNOWN, TOTAL_UNKNOWN, 0, 0};
         map_put(&rows->of, key, at);
     }
-    struct peak_row *row = &rows->row[at];
-    row->calls++;
+    return &rows->row[at];
+}
+
+/* `calls`: 0 for a piece of a call that is counted already. */
+static void add(struct peak_row *row, struct figures f, unsigned calls)
+{
+    row->calls += calls;
     row->allocated_peak = larger(row->allocated_peak, f.allocated_peak);
     row->reserved_peak = larger(row->reserved_peak, f.reserved_peak);
     row->allocated += f.allocated;
@@ -227,17 +233,36 @@ static void take(struct following *f, const struct memory_walk *changes, const s
     if (s->use == OF_STAGES) series_take(s, change, stretch_at(&f->of_stages, change->time));
 }
 
+/* Returns 0 for a piece of a call of which another piece is counted already, else 1. Later pieces of a call come behind
+ * its first one. */
+static unsigned calls_of(const struct process *process, size_t range, struct map *counted)
+{
+    if (!process->wholes.table.count) return 1;
+    bool is_new = map_get(counted, process->ranges.id[range]) == MAP_NONE;
+    map_put(counted, process->ranges.id[range], 1);
+    return is_new || !(process->ranges.flags[range] & RANGE_CONTINUED);
+}
+
+/* A step or a cycle is a part of the run, which then has no row. */
+static bool has_run(const struct choice *choice)
+{
+    return choice->outside_wanted && !choice->by_step && !choice->by_cycle;
+}
+
 static void add_pool(struct following *f, struct series *s, const struct memory_pool *pool)
 {
     const struct choice *choice = f->choice;
     const struct ranges *r = &choice->process->ranges;
+    struct map counted = {0}; /* calls, by their id */
     struct figures figures;
     if (!s->count) return;
     series_end(s);
-    if (choice->outside_wanted && figures_of(s, choice->window.from, choice->window.to, &figures))
-        add(f->rows, NAME_RUN, pool, figures);
+    if (has_run(choice) && figures_of(s, choice->window.from, choice->window.to, &figures))
+        add(row_of(f->rows, NAME_RUN, pool), figures, 1);
     for (size_t i = 0; s->use == OF_STAGES && i < r->table.count; i++)
-        if (is_asked(f, i) && figures_of(s, r->start[i], r->end[i], &figures)) add(f->rows, r->name[i], pool, figures);
+        if (is_asked(f, i) && figures_of(s, r->start[i], r->end[i], &figures))
+            add(row_of(f->rows, r->name[i], pool), figures, calls_of(choice->process, i, &counted));
+    map_free(&counted);
 }
 
 /* Returns the number of pools. */
@@ -276,8 +301,8 @@ static void add_recorded(struct peak_rows *rows, const struct choice *choice, co
         if (range == MAP_NONE || !(p->ranges.flags[range] & TFI_RANGE_STAGE) || !choice_stage(choice, range) ||
             !selection_wants(chosen, p->ranges.name[range]) || !list_has(&choice->options->device, m->device))
             continue;
-        add(rows, p->ranges.name[range], &pool,
-            (struct figures){m->allocated_peak, is_host ? TOTAL_UNKNOWN : m->reserved_peak, m->allocated, m->freed});
+        add(row_of(rows, p->ranges.name[range], &pool),
+            (struct figures){m->allocated_peak, is_host ? TOTAL_UNKNOWN : m->reserved_peak, m->allocated, m->freed}, 1);
     }
     map_free(&ranges);
 }
