@@ -403,12 +403,13 @@ static void refused(struct answer *a)
             emit_request(a, refusal, stage);
             emit_holder(a, refusal, &refusal->holder[k]);
         }
-        if (refusal->known < refusal->in_use || !refusal->holders) {
+        bool has_unknown = a->choice.outside_wanted && (refusal->known < refusal->in_use || !refusal->holders);
+        if (has_unknown) {
             emit_request(a, refusal, stage);
             emit_unknown(a, refusal);
         }
+        a->rows += refusal->holders + has_unknown;
     }
-    a->rows += refusals.count;
     a->sums[0] += refusals.all;
     a->sums[1] += refusals.count;
     memory_walk_free(&a->changes);

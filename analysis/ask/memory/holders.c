@@ -38,16 +38,10 @@ static uint32_t holder_of(struct holders *h, uint32_t stage, uint32_t stack, uin
     return (uint32_t)h->count++;
 }
 
-/* Finds the holder of an allocation, and its stage; NO_PLACE: the filters leave it out. */
-static uint32_t find_holder(struct holders *h, const struct choice *choice, const struct memory_walk *changes,
-                            const struct memory_change *change, bool all_times, struct belonging *at)
+static bool on_device(const struct choice *choice, const struct memory_walk *changes,
+                      const struct memory_change *change)
 {
-    uint32_t stage;
-    *at = memory_change_at(changes->reading, choice, change);
-    if (!list_has(&choice->options->device, changes->pool[change->pool].device) ||
-        !choice_stage_name(choice, at, &stage) || (!all_times && !choice_moment(choice, change->time, at->time)))
-        return NO_PLACE;
-    return holder_of(h, stage, change->stack, change->pool);
+    return list_has(&choice->options->device, changes->pool[change->pool].device);
 }
 
 void holders_free(struct holders *holders)
@@ -78,10 +72,13 @@ static int64_t end_of(const struct process *process, const struct map *whole_of,
 static void begin_block(struct holders *h, const struct choice *choice, const struct map *whole_of,
                         const struct memory_walk *changes, const struct memory_change *change)
 {
-    struct belonging at;
+    const struct belonging at = memory_change_at(changes->reading, choice, change);
     struct memory_live *live = &changes->live[change->live];
-    live->holder = find_holder(h, choice, changes, change, false, &at);
-    if (live->holder == NO_PLACE) return;
+    uint32_t stage;
+    if (!on_device(choice, changes, change) || !choice_stage_name(choice, &at, &stage) ||
+        !choice_moment(choice, change->time, at.time))
+        return;
+    live->holder = holder_of(h, stage, change->stack, change->pool);
     live->until = at.stage == NO_PLACE ? INT64_MAX : end_of(choice->process, whole_of, at.stage);
     live->in_stage = at.stage != NO_PLACE;
     h->holder[live->holder].blocks++;
@@ -137,6 +134,9 @@ struct last_change {
     uint64_t allocated;
 };
 
+/* The stage of blocks that --stage leaves out. They are known too, so each pool has one holder for them. */
+#define OTHER_STAGES NO_PLACE
+
 /* Follows what the holders have in use, change by change. */
 struct following {
     struct holders holders;
@@ -167,14 +167,17 @@ static void note_last(struct following *f, const struct memory_change *change)
 
 static void follow(struct following *f, const struct choice *choice, int64_t until)
 {
-    struct belonging at;
     for (; f->next && f->next->time <= until; f->next = memory_walk_next(f->changes)) {
         const struct memory_change *change = f->next;
         note_last(f, change);
         if (change->has_gone) hold(&f->holders, change->gone.holder, change->gone.bytes, -1);
-        if (change->bytes < 0) continue;
+        if (change->bytes < 0 || !on_device(choice, f->changes, change)) continue;
+        const struct belonging at = memory_change_at(f->changes->reading, choice, change);
         struct memory_live *live = &f->changes->live[change->live];
-        live->holder = find_holder(&f->holders, choice, f->changes, change, true, &at);
+        uint32_t stage;
+        live->holder = choice_stage_name(choice, &at, &stage)
+                           ? holder_of(&f->holders, stage, change->stack, change->pool)
+                           : holder_of(&f->holders, OTHER_STAGES, NAME_NONE, change->pool);
         hold(&f->holders, live->holder, change->bytes, 1);
     }
 }
@@ -203,9 +206,10 @@ static void take_refusal(struct refusal *refusal, const struct following *f, con
     for (size_t i = 0; i < f->holders.count; i++) {
         const struct holder *h = &f->holders.holder[i];
         if (!h->blocks || !is_same_pool(&f->changes->pool[h->pool], refusal->device, allocator)) continue;
+        refusal->known += h->bytes;
+        if (h->stage == OTHER_STAGES) continue;
         refusal->holder = mem_grow(refusal->holder, &capacity, refusal->holders + 1, sizeof *refusal->holder);
         refusal->holder[refusal->holders++] = *h;
-        refusal->known += h->bytes;
     }
     sort(refusal->holder, refusal->holders, f->changes);
 }

@@ -33,8 +33,8 @@ struct refusal {
     size_t request; /* index in process->ooms */
     int64_t device;
     uint64_t in_use;       /* as the allocator said, or the sum of what its calls allocated */
-    uint64_t known;        /* bytes of the holders: less than in_use if blocks are older than the recording */
-    struct holder *holder; /* those with the most bytes first */
+    uint64_t known;        /* bytes in blocks of all stages: less than in_use if blocks are older than the recording */
+    struct holder *holder; /* of chosen stages, those with the most bytes first */
     size_t holders;
 };
 
