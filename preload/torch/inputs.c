@@ -12,6 +12,7 @@
 #include "base/raw_dlsym.h"
 #include "base/sys.h"
 #include "control/config.h"
+#include "record/log.h"
 #include "record/strings.h"
 #include "record/thread.h"
 #include "torch/values.h"
@@ -23,6 +24,7 @@
 struct tfi_torch_cache {
     char text[TEXT_BYTES];
     uint32_t turn;
+    bool asks; /* a function of libtorch's that was asked for a text has not returned */
     struct entry {
         uint64_t a, b; /* the key; 0, 0 if empty */
         struct tfi_torch_inputs inputs;
@@ -187,16 +189,30 @@ static uint32_t number_of(const struct tfi_text *text)
     return tfi_string(text->data, text->used);
 }
 
-/* Returns one of the texts as a string of the trace; a text that is too long is left out. libtorch's function
- * throws for the sizes of a nested tensor. The exception passes through here to libtorch, which continues, so the
- * thread's guard is clear meanwhile. */
+/* False if libtorch's functions are not to be asked any more. They throw for the sizes of a nested tensor, and libtorch
+ * then warns of each such operator at length. A question without an answer ends them for all threads. */
+static bool may_ask(const struct tfi_torch_cache *cache)
+{
+    static bool stopped;
+    if (__atomic_load_n(&stopped, __ATOMIC_RELAXED)) return false;
+    if (!cache->asks) return true;
+    if (!__atomic_exchange_n(&stopped, true, __ATOMIC_RELAXED))
+        tfi_log(TFI_LOG_WARN, "operators are recorded without shapes from now on: this libtorch cannot tell the shapes "
+                              "of some tensors, such as nested ones");
+    return false;
+}
+
+/* Returns one of the texts as a string of the trace; a text that is too long is left out. An exception of a function
+ * of libtorch's passes through here to libtorch, which continues, so the thread's guard is clear meanwhile. */
 static uint32_t string_of(struct tfi_torch_cache *cache, enum tfi_torch_how how, const void *function, int what)
 {
     struct tfi_text text = {cache->text, sizeof cache->text, 0, 0};
     tfi_frame guard = tfi_self->guard;
-    if (how == TFI_TORCH_EXPORTED) tfi_guard_clear(tfi_self);
+    cache->asks = how == TFI_TORCH_EXPORTED;
+    if (cache->asks) tfi_guard_clear(tfi_self);
     tfi_torch_text(&text, how, function, what);
-    if (how == TFI_TORCH_EXPORTED) tfi_guard_put(tfi_self, guard);
+    if (cache->asks) tfi_guard_put(tfi_self, guard);
+    cache->asks = false;
     return number_of(&text);
 }
 
@@ -214,7 +230,8 @@ void tfi_torch_inputs(struct tfi_torch_cache *cache, enum tfi_torch_how how, con
                       const char *text, struct tfi_torch_inputs *inputs)
 {
     *inputs = (struct tfi_torch_inputs){0};
-    if (how == TFI_TORCH_EXPORTED && tfi_torch_count(function)) describe(cache, how, function, text, inputs);
+    if (how == TFI_TORCH_EXPORTED && tfi_torch_count(function) && may_ask(cache))
+        describe(cache, how, function, text, inputs);
     if (how != TFI_TORCH_DIRECT) return;
     struct values values = inputs_of(function);
     if (!values.count || values.count > TFI_TORCH_INPUTS) return;

@@ -429,6 +429,27 @@ def test_structures_that_do_not_match(run, python, env, how, warnings):
     assert ('aten::mm', '[[4, 3], [3, 4]]', '["float", "float"]') in shapes
 
 
+NESTED = '''
+import torch
+nested = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)])
+plain = torch.ones(2, 2)
+for _ in range(20):
+    nested + nested
+    plain - plain
+'''
+
+
+def test_exported_functions_that_throw(run, python):
+    """libtorch warns of each exception in a callback. After the first one of a nested tensor its functions are not asked."""
+    result = run([python, '-c', NESTED], {'TORCH_VERSION': '9.9.0'}, preload='test')
+    assert result.rc == 0 and result.err.count('Exception in RecordFunction callback') == 1, result.err
+    assert result.err.count('tfinject: ') == result.err.count('without shapes from now on') == 1, result.err
+    rows = operators(read(result.dir))
+    shapes = [r['shapes'] for r in rows if r['name'] == 'aten::sub']
+    assert len(shapes) == 20 and not any(shapes)
+    assert any(r['shapes'] for r in rows if r['name'] == 'aten::fill_')
+
+
 # ---- details that only Python knows ----
 
 ASKED = '''
