@@ -34,6 +34,17 @@ uint32_t stack_frame(const struct names *names, uint32_t stack, size_t i)
     return frame;
 }
 
+int stack_order(const struct names *names, uint32_t a, uint32_t b)
+{
+    size_t depth_a = stack_depth(names, a), depth_b = stack_depth(names, b);
+    if (a == b) return 0;
+    for (size_t i = 0; i < MIN(depth_a, depth_b); i++) {
+        int order = names_order(names, stack_frame(names, a, i), stack_frame(names, b, i));
+        if (order) return order;
+    }
+    return (depth_a > depth_b) - (depth_a < depth_b);
+}
+
 void stack_line(const struct names *names, uint32_t stack, struct text *line)
 {
     for (size_t i = 0; i < stack_depth(names, stack); i++) {

@@ -16,6 +16,8 @@ uint32_t stack_add(struct names *names, const uint32_t *frame, size_t count);
 size_t stack_depth(const struct names *names, uint32_t stack);
 /* Returns the name of the i-th frame. */
 uint32_t stack_frame(const struct names *names, uint32_t stack, size_t i);
+/* Compares two stacks for sorting, frame by frame as names_order compares names. */
+int stack_order(const struct names *names, uint32_t a, uint32_t b);
 /* Appends all frames as torch writes them, joined with semicolons: Kineto's argument `Call stack`. */
 void stack_line(const struct names *names, uint32_t stack, struct text *line);
 

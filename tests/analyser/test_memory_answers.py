@@ -210,6 +210,16 @@ def test_leaks(made, analyze):
     assert answer['totals'] == {'rows': len(expected), **{s: sum(v[i] for v in expected.values()) for i, s in enumerate(SIZES) if i > 1}}
 
 
+def test_equal_leaks_are_in_the_order_of_their_stacks(analyze, tmp_path):
+    """Not in that of reading: threads read several inputs at once."""
+    t = OpTrace()
+    for i, frames in enumerate([('b', 'm.py', 2), ('a', 'm.py', 3), ()] + [('c', f'{x}.py', 1) for x in 'zxy']):
+        t.block((1000 + i) * US, 4096 * (i + 1), 100, 100 * (i + 1), device=0, frames=(frames, ('main', 'm.py', 9)) if frames else ())
+    stacks = [r['stack'] for r in analyze('memory', '--layout', 'leaks', t.save(tmp_path / 'rank2.h.1.tfr'))['rows']]
+    assert stacks == [None] + [[f'{f}: {name}', 'm.py(9): main'] for f, name in (
+        ('m.py(3)', 'a'), ('m.py(2)', 'b'), ('x.py(1)', 'c'), ('y.py(1)', 'c'), ('z.py(1)', 'c'))]
+
+
 def test_refusals(made, analyze):
     """Holders of the last 16 refusals, and what is older than the recording."""
     run, directory = made

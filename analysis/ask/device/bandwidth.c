@@ -90,12 +90,12 @@ static int by_rank(const void *a, const void *b)
     return by_number((*x)->rank, (*y)->rank);
 }
 
-static int by_time(const void *a, const void *b)
+static int by_time(const void *a, const void *b, void *names)
 {
     const struct copy_row *x = a, *y = b;
     return x->rank != y->rank   ? by_number(x->rank, y->rank)
            : x->time != y->time ? by_number(y->time, x->time)
-                                : by_number(x->kind, y->kind);
+                                : names_order(names, x->kind, y->kind);
 }
 
 void bandwidth_of(struct copy_rows *rows, const struct selection *chosen, struct names *names)
@@ -113,7 +113,7 @@ void bandwidth_of(struct copy_rows *rows, const struct selection *chosen, struct
         }
         add_process(&a, chosen, process[i]);
     }
-    if (rows->count) qsort(rows->row, rows->count, sizeof *rows->row, by_time);
+    if (rows->count) qsort_r(rows->row, rows->count, sizeof *rows->row, by_time, names);
     map_free(&a.kind_of);
     map_free(&a.place);
     free(process);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ask/stages/order.h"
+#include "model/frames.h"
 
 static int by_bytes(const void *a, const void *b, void *names)
 {
@@ -14,7 +15,7 @@ static int by_bytes(const void *a, const void *b, void *names)
     if (x->bytes != y->bytes) return x->bytes > y->bytes ? -1 : 1;
     if (x->pool != y->pool) return x->pool < y->pool ? -1 : 1;
     if (x->stage != y->stage) return names_order(names, x->stage, y->stage);
-    return by_number(x->stack, y->stack);
+    return stack_order(names, x->stack, y->stack);
 }
 
 static void sort(struct holder *holder, size_t count, const struct memory_walk *changes)
