@@ -124,11 +124,14 @@ static bool open_trace(void)
     return true;
 }
 
+/* Cancellation is off: joining a thread is a cancellation point, and fork() is none. */
 static void before_fork(void)
 {
     if (tfi_process->state != TFI_AWAKE || tfi_getpid() != tfi_trace_pid) return;
+    int cancel = tfi_cancel_off();
     tfi_nvml_before_fork(); /* first, because the background thread starts the other one */
     tfi_background_before_fork();
+    tfi_cancel_on(cancel);
 }
 
 static void after_fork_parent(void)

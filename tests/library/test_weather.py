@@ -137,6 +137,11 @@ def test_cancelled_threads(weather):
     assert result.calls[pid] >= wanted
 
 
+def test_a_cancelled_thread_forks(weather):
+    """fork() is no cancellation point, although it waits for the end of the background thread."""
+    weather('fork_cancelled')
+
+
 @pytest.mark.slow
 def test_ten_thousand_threads(weather):
     weather('threads')

@@ -317,6 +317,32 @@ static int cancel(void)
     return say("cancelled", 30);
 }
 
+/* A cancelled thread forks before it reaches a cancellation point. */
+static void *forks_cancelled(void *unused)
+{
+    int old;
+    (void)unused;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
+    pthread_cancel(pthread_self());
+    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &old);
+    pid_t child = fork();
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
+    if (child == 0) _exit(0);
+    return (void *)(uintptr_t)(wait_for(child) == 0);
+}
+
+static int fork_cancelled(void)
+{
+    pthread_t thread;
+    void *forked;
+    calls(100000); /* enough to start the background thread, which a fork ends */
+    pthread_create(&thread, NULL, forks_cancelled, NULL);
+    pthread_join(thread, &forked);
+    calls(10);
+    note(100010);
+    return say("forked", forked != PTHREAD_CANCELED);
+}
+
 static void *short_thread(void *unused)
 {
     (void)unused;
@@ -474,6 +500,7 @@ static int run(const char *mode, const char *argument)
         {"spawns", spawns},
         {"daemon", daemon_mode},
         {"cancel", cancel},
+        {"fork_cancelled", fork_cancelled},
         {"threads", threads},
         {"many", many},
         {"close_all", close_all},
