@@ -354,7 +354,8 @@ def _names_beside(target, module):
         if found is None:
             break
         owner, place = found, place + name + "."
-    names = [place + name for name, value in vars(owner).items() if callable(value) or isinstance(value, (staticmethod, classmethod))]
+    members = getattr(owner, "__dict__", {})  # an object with slots has none
+    names = [place + name for name, value in members.items() if callable(value) or isinstance(value, (staticmethod, classmethod))]
     return tuple(names[:_MOST_NAMES])
 
 
@@ -445,7 +446,7 @@ def _is_script(code):
 
 def _find_in_script(targets):
     def look(code):
-        if not _is_script(code):
+        if type(code) is not _Code or not _is_script(code):  # a program may send the event itself, with any argument
             return
         for target in targets:
             for holder, place, found in list(_codes_in(code, target.path)):

@@ -189,11 +189,11 @@ def test_fork(scenario, python):
 @each_extreme
 def test_entries_that_cannot_be_stages(run, python):
     """Each entry that cannot be a stage gets one message: at once if no function, at the end if missing."""
-    stages = 'parts:Base.size,parts:nothing,parts,:x,parts:Part,__main__:absent,parts:plain,json:dumps'
+    stages = 'parts:Base.size,parts:nothing,parts:COUNT.bits,parts,:x,parts:Part,__main__:absent,parts:plain,json:dumps'
     result = run([python.path, SCRIPTS / 'main.py', 'kinds'], {'TFI_STAGES': stages, 'PYTHONDONTWRITEBYTECODE': '1'})
     lines = result.err.splitlines()
     assert result.rc == 0 and all(line.startswith('tfinject: TFI_STAGES: ') for line in lines), result.err
     assert sorted(re.search(r'(?<!\S)([\w.]*:[\w.]+|parts)(?!\S)', line.partition('TFI_STAGES: ')[2])[1] for line in lines) == [
-        ':x', '__main__:absent', 'json:dumps', 'parts', 'parts:Base.size', 'parts:Part', 'parts:nothing'], result.err
+        ':x', '__main__:absent', 'json:dumps', 'parts', 'parts:Base.size', 'parts:COUNT.bits', 'parts:Part', 'parts:nothing'], result.err
     timing, = result.dir.glob('*.timing.json')
     assert list(json.loads(timing.read_text())['stages']) == ['plain']

@@ -159,6 +159,26 @@ def test_an_audit_hook_that_raises(run, tmp_path, python, refused):
     assert found['work:plain'] == 2 and (refused != 'sys._getframe' or found['other:plain'] == 1), found
 
 
+FORGED = '''
+import sys, work
+sys.audit("exec")
+sys.audit("exec", 5)
+sys.audit("import")
+print(work.plain(1))
+'''
+
+
+@by_version
+def test_events_of_the_programs_own(run, tmp_path, python):
+    """While a function of the script is looked for, the program sends the events that we wait for, with other arguments."""
+    (tmp_path / 'script.py').write_text(FORGED)
+    (tmp_path / 'work.py').write_text(WORK)
+    result = run([python.path, '-B', 'script.py'], {'TFI_STAGES': '__main__:absent,work:plain'})
+    assert (result.rc, result.out) == (0, '1\n') and 'has failed' not in result.err, result.err
+    path, = result.dir.glob('*.timing.json')
+    assert json.loads(path.read_text())['stages']['plain']['calls'] == 1
+
+
 @by_version
 def test_warnings_are_given_once(same, python):
     """The compiler's warnings appear once, though functions are compiled again."""
