@@ -159,7 +159,11 @@ def _auto_diffusers(module):
     original = Pipeline.__setattr__
 
     def __setattr__(self, name, value):
-        original(self, name, value)
+        try:
+            original(self, name, value)
+        except BaseException as error:
+            _hide(error)
+            raise
         _auto_register(self, name, value)
 
     __setattr__.__module__ = original.__module__

@@ -196,7 +196,11 @@ def _watch_metadata(torch):
         def add(self, key, value):
             if not str(_frame().f_globals.get("__name__")).startswith("torch.profiler."):  # its own entries
                 keep(key, value)
-            return method(self, key, value)
+            try:
+                return method(self, key, value)
+            except BaseException as error:
+                _hide(error)
+                raise
         add.__name__, add.__qualname__ = method.__name__, method.__qualname__
         add.__module__, add.__doc__, add.__annotations__ = method.__module__, method.__doc__, method.__annotations__
         setattr(cls, name, add)
@@ -272,7 +276,11 @@ def _keep_units(torch):
 
         def loaded(unit, *args, **kwargs):
             kept.append(unit)
-            return function(unit, *args, **kwargs)
+            try:
+                return function(unit, *args, **kwargs)
+            except BaseException as error:
+                _hide(error)
+                raise
         setattr(torch._C, name, loaded)
     for name in ("import_ir_module", "import_ir_module_from_buffer", "_import_ir_module_from_package"):
         wrap(name)

@@ -561,6 +561,37 @@ print(torch.autograd.profiler.record_function.__enter__.__module__, torch.nn.Mod
     assert re.search(r'Module\._wrapped_call_impl 0 module\.py', ours.out)
 
 
+ERRORS = '''
+import io, torch, traceback
+from diffusers.pipelines.pipeline_utils import DiffusionPipeline
+class Pipeline(DiffusionPipeline):
+    @property
+    def config(self):
+        raise RuntimeError('no configuration')
+pipeline = Pipeline.__new__(Pipeline)
+pipeline.__dict__['part'] = 1
+def metadata():
+    with torch.profiler.profile() as p:
+        p.add_metadata('key', 5)
+def load():
+    torch.jit.load(io.BytesIO(b'no archive'))
+def part():
+    pipeline.part = 2
+for act in metadata, load, part:
+    try:
+        act()
+    except Exception as error:
+        print(type(error).__name__, [frame.name for frame in traceback.extract_tb(error.__traceback__)])
+'''
+
+
+def test_errors_look_the_same(run, python):
+    """An error of a function that we stand in front of has none of our frames in its traceback."""
+    plain = run([python, '-c', ERRORS], preload=False, timeout=100)
+    ours = run([python, '-c', ERRORS], {'TFI_STAGES': 'auto', 'TFI_WITH_MODULES': '1'}, timeout=100)
+    assert (ours.rc, ours.out) == (plain.rc, plain.out) and plain.out.count('\n') == 3, ours.out + plain.out
+
+
 MANY_ENDED_ELSEWHERE = '''
 import sys, torch
 from concurrent.futures import ThreadPoolExecutor
