@@ -252,8 +252,8 @@ def _mark_cache_dit(module):
             return lambda wrapper: wrapper
 
         def decorator(func):
-            options['profile_name'] = name = options['profile_name'] or func.__name__
-            return _mark_decorate(func, name, lambda: Context(**options), plain)
+            name = options['profile_name'] or func.__name__
+            return _mark_decorate(func, name, lambda: Context(**{**options, 'profile_name': name}), plain)
         return decorator
 
     Context.__init__.__signature__ = parameters

@@ -112,6 +112,28 @@ def test_nothing_else_is_recorded(play):
         usual & ~mem | stacks, cpu | gpu | stacks, cpu | gpu | mem | stacks, cpu | gpu | stacks, usual, cpu | nccl | ops, usual)]
 
 
+DECORATED = '''
+import warnings; warnings.filterwarnings('ignore')
+from cache_dit.profiler import profile_function
+decorate = profile_function(activities=['CPU'])
+@decorate
+def first(): pass
+@decorate
+def second(): pass
+first(), second(), second()
+'''
+
+
+@pytest.mark.timeout(400)
+def test_one_decorator_for_two_functions(run, python, tmp_path):
+    """Without a name, each function of a decorator is a stage of its own name."""
+    env = {**cachedit_alone.environment(python, tmp_path), 'CACHE_DIT_TORCH_PROFILER_DIR': tmp_path / 'run'}
+    result = run([python, '-c', DECORATED], env, timeout=200)
+    assert result.rc == 0 and not result.err, result.err[-2000:]
+    path, = result.dir.glob('*.timing.json')
+    assert {stage: said['calls'] for stage, said in json.loads(path.read_text())['stages'].items()} == {'first': 1, 'second': 2}
+
+
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize('env, expected', [
     ({'TFI_ACTIVITIES': 'cpu,gpu,mem,ops'}, {
