@@ -274,6 +274,11 @@ def test_filters(analyze, tmp_path):
     assert (totals['span_us'], totals['path_us'], totals['nodes']) == (2450, 2450 - 1100, 20)
     for options in (['--step', '7'], ['--stage', 'none']):
         analyze('critical-path', *options, tmp_path / 'trace.json', rc=1, format=None)
+    (tmp_path / 'plain.json').write_text(json.dumps({'traceEvents': ops}))  # its only stage is `(run)`
+    whole = analyze('critical-path', tmp_path / 'plain.json')
+    assert whole['totals']['span_us'] == 2450
+    for stage in ('(run)', '*'):
+        assert analyze('critical-path', '--stage', stage, tmp_path / 'plain.json')['totals'] == whole['totals']
     for options in (['--device', '0'], ['--stream', '7'], ['--rules', 'tracelens'], ['--rules', 'hta', '--from', '0'],
                     ['--rules', 'hta', '--cycle', '0']):
         analyze('critical-path', *options, tmp_path / 'trace.json', rc=2, format=None)

@@ -24,13 +24,15 @@ bool critical_window(const struct selection *chosen, const struct process *proce
     struct choice choice;
     choice_init(&choice, chosen, process, NULL);
     struct interval named = {INT64_MAX, INT64_MIN};
-    for (size_t i = 0; i < r->table.count && choice.by_stage; i++)
+    bool is_run = choice.outside == NAME_RUN && choice.outside_wanted; /* without stages `(run)` is all of it */
+    bool by_stage = choice.by_stage && !is_run;
+    for (size_t i = 0; i < r->table.count && by_stage; i++)
         if (selection_wants(chosen, r->name[i]) && choice_stage(&choice, i)) widen(&named, r->start[i], r->end[i]);
-    for (size_t i = 0; i < choice.steps.count && choice.by_step && !choice.by_stage; i++)
+    for (size_t i = 0; i < choice.steps.count && choice.by_step && !by_stage; i++)
         widen(&named, choice.steps.interval[i].start, choice.steps.interval[i].end);
-    for (size_t i = 0; i < choice.cycles.count && choice.by_cycle && !choice.by_stage && !choice.by_step; i++)
+    for (size_t i = 0; i < choice.cycles.count && choice.by_cycle && !by_stage && !choice.by_step; i++)
         widen(&named, choice.cycles.interval[i].start, choice.cycles.interval[i].end);
-    bool by_name = choice.by_stage || choice.by_step || choice.by_cycle;
+    bool by_name = by_stage || choice.by_step || choice.by_cycle;
     *window = by_name ? named : (struct interval){INT64_MIN, INT64_MAX};
     window->start = MAX(window->start, choice.window.from);
     window->end = MIN(window->end, choice.window.to - (choice.window.to != INT64_MAX)); /* --to is open */
