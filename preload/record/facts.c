@@ -86,9 +86,10 @@ bool tfi_fact(const char *key, char *value, size_t size)
 void tfi_facts_awake(struct tfi_thread *t)
 {
     struct tfi_fact fact;
-    facts.lock = (struct tfi_lock){0}; /* a thread of the parent may have held it */
+    if (!tfi_lock(&facts.lock)) return;
     for (char *p = room; p < room + facts.text.used;) {
         p = read_fact(p, &fact);
         tfi_fact_write(t, &fact);
     }
+    tfi_unlock(&facts.lock);
 }

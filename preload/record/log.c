@@ -29,9 +29,9 @@ void tfi_log_set_level(enum tfi_log_level level)
 
 void tfi_log_restart(void)
 {
-    if (owner == tfi_getpid() && nr_flushed < nr_kept) return;
-    lock = (struct tfi_lock){0};
-    nr_kept = nr_flushed = 0;
+    if (!tfi_lock_within(&lock, 10)) return;
+    if (owner != tfi_getpid() || nr_flushed == nr_kept) nr_kept = nr_flushed = 0;
+    tfi_unlock(&lock);
 }
 
 static void keep(enum tfi_log_level level, const char *text)
