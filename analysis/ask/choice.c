@@ -164,6 +164,11 @@ bool choice_work(const struct choice *choice, size_t work, struct interval *when
     return when->start < when->end || (when->start == when->end && w->start[work] == w->end[work]);
 }
 
+bool choice_has_steps(const struct choice *choice)
+{
+    return (!choice->by_step || choice->steps.count) && (!choice->by_cycle || choice->cycles.count);
+}
+
 bool choice_stage(const struct choice *choice, size_t range)
 {
     const struct ranges *r = &choice->process->ranges;

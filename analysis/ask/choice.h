@@ -44,6 +44,9 @@ void choice_free(struct choice *choice);
 /* True for a chosen kernel, copy or set. Sets `when` to its time, cut to the window. */
 bool choice_work(const struct choice *choice, size_t work, struct interval *when);
 bool choice_stage(const struct choice *choice, size_t range);
+/* True if the process has any of the steps that --step lists and of the cycles that --cycle lists. Without such a list it
+ * is true. */
+bool choice_has_steps(const struct choice *choice);
 /* For an operator, a call or a block that began at `start` and was launched at `launched`. False while recording was
  * off: only stages are recorded then. */
 bool choice_moment(const struct choice *choice, int64_t start, int64_t launched);

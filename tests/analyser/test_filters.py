@@ -309,6 +309,17 @@ def test_operators_outside_of_stages(tmp_path, analyze, inside):
         ({'aten::add': 1, 'cudaLaunchKernel': 1, 'add': 1} if inside else dict.fromkeys(names, 1) | {'cudaLaunchKernel': 2})
 
 
+@pytest.mark.parametrize('command', ['stages', 'report'])
+@pytest.mark.parametrize('options', [['--step', '7'], ['--cycle', '7']])
+def test_a_trace_without_stages_has_no_steps(tmp_path, analyze, command, options):
+    """Its only stage is `(run)`, which is in no step and in no cycle."""
+    kineto.Trace().operator('aten::mm', 1000, 50, external=1).launch('gemm', 1010, 11).write(tmp_path / 'a.json')
+    files = ['--output', tmp_path / 'out'] if command == 'report' else []
+    assert analyze(command, tmp_path / 'a.json', *files, format=None).out
+    result = analyze(command, tmp_path / 'a.json', *options, *files, rc=1, format=None)
+    assert f'nothing matches {" ".join(options)}' in result.err
+
+
 @pytest.mark.parametrize('work', [True, False])  # without work the analysis reads the operators from the file once more
 def test_operators_and_calls_without_device_records(tmp_path, analyze, work):
     """`ops --stage` has the calls that only their wrappers recorded, and the blocks and calls of `(none)`."""

@@ -21,7 +21,7 @@ struct holder {
 struct holders {
     struct holder *holder;
     size_t count, capacity;
-    struct map of;
+    struct map of; /* index by a hash of stage, stack and pool */
 };
 
 /* Collects the chosen allocations of a walk that has just begun: those with a block that outlives its stage or is never

@@ -23,7 +23,7 @@ struct peak_row {
 struct peak_rows {
     struct peak_row *row; /* the whole run first, then those with the largest peaks */
     size_t count, capacity;
-    struct map of;   /* index by name of the stage and number of the pool */
+    struct map of;   /* index by a hash of stage, device, allocator and kind */
     bool is_partial; /* the process has more pools than MOST_POOLS; some were left out */
 };
 

@@ -149,7 +149,8 @@ void stages_add(struct stage_table *table, const struct choice *choice, bool exc
     uint32_t thread = 0;
     c.call_of = mem_zero(w->table.count, sizeof *c.call_of);
     for (size_t i = 0; i < w->table.count; i++) map_put(&c.whole_of, r->id[w->range[i]], (uint32_t)i);
-    if (!count && is_one_stage(process, alone)) add_run(table, by_rank_map(&table->names, process->rank), choice);
+    if (!count && is_one_stage(process, alone) && choice_has_steps(choice))
+        add_run(table, by_rank_map(&table->names, process->rank), choice);
     for (size_t i = 0; i < count; i++) {
         size_t at = order[i];
         if (i == 0 || r->thread[at] != thread) {

@@ -140,7 +140,8 @@ static void collect_stages(struct report *report, struct unit *unit, const struc
         }
     }
     int64_t first = MAX(process->first, window->from), last = MIN(process->last, window->to);
-    bool is_run = !count && is_one_stage(process, !unit->has_stages) && process->has_time && first <= last;
+    bool is_run = !count && is_one_stage(process, !unit->has_stages) && process->has_time && first <= last &&
+                  choice_has_steps(choice);
     if (is_run && report->one[NAME_RUN]) {
         report->epoch++;
         count_stage(report, stage_of(report, unit, NAME_RUN), first, last, false);
