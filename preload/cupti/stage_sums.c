@@ -187,25 +187,35 @@ static void recount(struct tfi_thread *t)
     tfi_unlock_quick(&sums.lock);
 }
 
-static TFI_COLD bool attach(struct tfi_thread *t)
+static TFI_COLD struct tfi_sums_ring *attach_as(struct tfi_thread *t, uint32_t thread)
 {
-    if (!tfi_lock_quick(&sums.lock)) return false;
-    if (!t->ring) {
-        struct tfi_sums_ring *ring = make_ring((uint32_t)t->slot->pthread);
+    if (!tfi_lock_quick(&sums.lock)) return NULL;
+    struct tfi_sums_ring *ring = t->ring;
+    if (!ring) {
+        ring = make_ring(thread);
         if (ring) ring->node = ring->own = ring->counted = ring->stale = ring->forward = ring->framed = 0;
         __atomic_store_n(&t->ring, ring, __ATOMIC_RELEASE);
     }
     tfi_unlock_quick(&sums.lock);
-    return t->ring != NULL;
+    return ring;
 }
 
-/* Takes the open stages of a thread that has no ring yet from its slot, which is visible to all threads. */
+static bool attach(struct tfi_thread *t)
+{
+    return attach_as(t, (uint32_t)t->slot->pthread) != NULL;
+}
+
+/* Takes the open stages of a thread that has no ring yet from its slot, which is visible to all threads. A thread that
+ * is beginning has no slot yet. */
 static void adopt(struct tfi_thread *t)
 {
-    uint32_t stages = __atomic_load_n(&t->slot->stages, __ATOMIC_ACQUIRE), node = NO_NODE;
-    if (!t->gen || !stages || t->ring || !attach(t)) return;
-    for (uint32_t i = 0; i < stages && i < TFI_SLOT_STAGES; i++) node = node_in(node, t->slot->stage[i].name);
-    if (!t->ring->own) __atomic_store_n(&t->ring->node, node, __ATOMIC_RELEASE);
+    const struct tfi_slot *slot = __atomic_load_n(&t->slot, __ATOMIC_ACQUIRE);
+    if (!slot || !__atomic_load_n(&t->gen, __ATOMIC_ACQUIRE) || __atomic_load_n(&t->ring, __ATOMIC_ACQUIRE)) return;
+    uint32_t stages = __atomic_load_n(&slot->stages, __ATOMIC_ACQUIRE), node = NO_NODE;
+    struct tfi_sums_ring *ring = stages ? attach_as(t, (uint32_t)slot->pthread) : NULL;
+    if (!ring) return;
+    for (uint32_t i = 0; i < stages && i < TFI_SLOT_STAGES; i++) node = node_in(node, slot->stage[i].name);
+    if (!ring->own) __atomic_store_n(&ring->node, node, __ATOMIC_RELEASE);
     recount(t);
 }
 

@@ -362,13 +362,29 @@ START_TEST(test_other_unit)
 }
 END_TEST
 
+/* ---- device time by stage ---- */
+
+/* CUPTI starts while another thread of the program is making its first record. */
+START_TEST(test_a_thread_that_is_beginning)
+{
+    begin(versions[0]);
+    struct tfi_thread *beginning = tfi_state_take();
+    ck_assert_ptr_nonnull(beginning);
+    ck_assert_ptr_null(beginning->slot);
+    tfi_sums_begin();
+    ck_assert(tfi_sums_on);
+    ck_assert_ptr_null(beginning->ring);
+}
+END_TEST
+
 int main(void)
 {
     char dir[] = "/tmp/preload_cupti.XXXXXX", command[64];
     if (!mkdtemp(dir)) return 1;
     tfi_config.output_dir = dir; /* the library read the environment before main */
     Suite *suite = suite_create("preload_cupti");
-    TCase *records = tcase_create("records"), *selection = tcase_create("selection"), *units = tcase_create("units");
+    TCase *records = tcase_create("records"), *selection = tcase_create("selection"), *units = tcase_create("units"),
+          *sums = tcase_create("sums");
     int count = (int)TFI_COUNT(versions);
     tcase_add_loop_test(records, test_kernels, 0, count);
     tcase_add_loop_test(records, test_copies_sets_and_the_rest, 0, count);
@@ -382,9 +398,11 @@ int main(void)
     tcase_add_test(selection, test_verdicts);
     tcase_add_test(selection, test_records_outside_are_left_out);
     tcase_add_test(units, test_other_unit);
+    tcase_add_test(sums, test_a_thread_that_is_beginning);
     suite_add_tcase(suite, records);
     suite_add_tcase(suite, selection);
     suite_add_tcase(suite, units);
+    suite_add_tcase(suite, sums);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
     int failed = srunner_ntests_failed(runner);
