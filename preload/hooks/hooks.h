@@ -106,8 +106,8 @@ static inline __attribute__((always_inline)) void *tfi_real(enum tfi_hook hook)
 /* Interns the description of a row; sets the thread's guard meanwhile. */
 uint32_t tfi_hook_string(struct tfi_thread *thread, enum tfi_hook hook);
 
-/* Takes the call stack if the row's class needs one (launches, allocations, collectives), else returns 0; sets the thread's guard
- * meanwhile. */
+/* Takes the call stack if the row's class needs one (launches, allocations, collectives), else returns 0. Sets the
+ * thread's guard meanwhile. */
 uint32_t tfi_hook_stack(struct tfi_thread *thread, enum tfi_hook hook);
 
 /* Gives a call's thread a state if it has none, and wakes the process if it may. NULL: the call is not recorded. */

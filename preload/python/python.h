@@ -85,7 +85,7 @@ struct tfi_python_text {
 bool tfi_python_text(PyObject *object, struct tfi_python_text *text);
 void tfi_python_text_end(struct tfi_python_text *text);
 
-/* Returns the number; 0 if the object is no number, or is too large. */
+/* Returns the number; 0 if the object is no number, or is too large. -1 becomes 0, too. */
 int64_t tfi_python_number(PyObject *object);
 
 /* Logs the exception that is set, and clears it. An interrupt by the user is set again for the pipeline. */

@@ -1,9 +1,10 @@
 /* unmatched.c - reports at the end which requested names matched nothing, with the nearest existing name.
  *
- * A misspelt name records nothing, and the run still looks complete. So does a schedule whose step never comes. Each run reports once: the first process to end
- * claims the message for the run directory. A process that opened no stage reports only if it does the job's work
- * itself: workers of a DataLoader and other children of a Python of the job open no stage by nature. A process that
- * never woke has no run directory; then rank 0 reports. `info` lists the same names of all processes together.
+ * A misspelt name records nothing, and the run still looks complete. A schedule whose step never comes looks the same.
+ * Each run reports once: the first process to end claims the message for the run directory. A process that opened no
+ * stage reports only if it does the job's work itself: workers of a DataLoader and other children of a Python of the
+ * job open no stage by nature. A process that never woke has no run directory; then rank 0 reports. `info` lists the
+ * same names of all processes together.
  *
  * A program may have 65,536 stages and as many requested names, and the report must not delay its end. So the number of
  * comparisons is limited. If they do not suffice, the message says that not all names were compared; `info` compares

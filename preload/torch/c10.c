@@ -6,8 +6,9 @@
  * asleep; without `mem` all functions only forward. The counter's own reports are already known. Files mapped as
  * tensors have no other report, and their totals mean nothing.
  *
- * A device's reports come under its allocator's lock, some with the interpreter's lock held and some without: nothing
- * of torch, CUDA or Python is called here, except that the current stream is read (streams.c).
+ * A device's reports come under its allocator's lock, some with the interpreter's lock held and some without. Nothing
+ * of torch, CUDA or Python is called here, with two exceptions: the current stream is read (streams.c), and for a call
+ * stack a Python of unknown layout is asked for its frames by a thread that holds its lock (python/frames.c).
  */
 #include "base/block_sizes.h"
 #include "base/process.h"
