@@ -321,8 +321,14 @@ ROWS = [
     row('older-blocks-are-lost', 'memory.py::test_many_blocks', 'preload/base/block_sizes.c',
         '; n-- > 0 && !p;) p = find_in(b, n, hash, address);', '; n > 0 && !p; n = 0) p = find_in(b, n - 1, hash, address);'),
     # Allocations of other threads go to the operators of the selected stage.
-    row('blocks-of-other-stages', 'ops.py::test_the_library_and_torch_record_the_same[threads-shapes+memory+region-name]', 'analysis/ask/ops/swept.c',
-        '!s->by_stage || in_stage(s, stage_at(&s->finder, b->thread', 'true || in_stage(s, stage_at(&s->finder, b->thread'),
+    row('blocks-of-other-stages', 'filters.py::test_operators_and_calls_without_device_records[False]', 'analysis/ask/ops/swept.c',
+        'bool counts = in_stage(s, b->time,', 'bool counts = true || in_stage(s, b->time,'),
+    # Calls without a device record are in no stage.
+    row('calls-in-no-stage', 'filters.py::test_operators_and_calls_without_device_records[True]', 'analysis/ask/ops/held.c',
+        'if (a->by_stage) at.stage = stage_at(', 'if (false) at.stage = stage_at('),
+    # What other stages hold counts as memory without a record.
+    row('other-stages-are-unknown', 'memory_answers.py::test_refusals_by_stage', 'analysis/commands/memory.c',
+        'a->choice.outside_wanted && (refusal->known', '(refusal->known'),
     # Nothing that a long run frees is freed.
     row('long-runs-free-nothing', 'long_runs.py::test_memory[1]', 'analysis/ask/memory/changes.c',
         'take(walk, swept.block);', 'if (swept.block->bytes > 0) take(walk, swept.block);'),
