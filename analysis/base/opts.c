@@ -535,22 +535,31 @@ static void free_strings(struct strings_list *list)
 {
     for (size_t i = 0; i < list->count; i++) free(list->text[i]);
     free(list->text);
+    *list = (struct strings_list){0};
+}
+
+static void free_list(struct list *list)
+{
+    free(list->item);
+    *list = (struct list){0};
+}
+
+static void free_text(char **text)
+{
+    free(*text);
+    *text = NULL;
 }
 
 void options_free(struct options *options)
 {
-    free(options->output);
-    free(options->operator_name);
-    free(options->budget);
-    free(options->write_budget);
-    free(options->overlay);
-    free(options->rank.item);
-    free(options->pid.item);
-    free(options->device.item);
-    free(options->stream.item);
-    free(options->step.item);
-    free(options->cycle.item);
-    free_strings(&options->stage);
-    free_strings(&options->inputs);
+    for (size_t i = 0; i < ARRAY_SIZE(options_table); i++) {
+        void *place = (char *)options + options_table[i].place;
+        switch (options_table[i].type) { /* several rows may have the same place */
+        case TEXT: free_text(place); break;
+        case LIST: free_list(place); break;
+        case GLOB: free_strings(place); break;
+        default: break;
+        }
+    }
     *options = (struct options){0};
 }

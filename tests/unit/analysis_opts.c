@@ -86,6 +86,22 @@ START_TEST(refused)
 }
 END_TEST
 
+/* The sanitized build fails where a value is not freed. */
+START_TEST(values_are_freed)
+{
+    static const char *const lines[] = {
+        "export et --et a.json --et b.json --output x run",
+        "export chrome --output a --rank 1 --pid 2 --stage a --step 1 --cycle 2 --device 0 --stream 7 run",
+        "launches --budget a --budget b --write-budget c run",
+        "patterns --operator a --operator b run",
+        "merge --inputs a --file-list b --output c",
+        "critical-path --overlay a --overlay b run",
+    };
+    ck_assert(parse(lines[_i]));
+    options_free(&options);
+}
+END_TEST
+
 START_TEST(help_takes_words_and_no_filters)
 {
     ck_assert(parse("help"));
@@ -139,6 +155,7 @@ int main(void)
     tcase_add_test(tcase, nothing_but_an_input);
     tcase_add_test(tcase, short_options);
     tcase_add_test(tcase, refused);
+    tcase_add_loop_test(tcase, values_are_freed, 0, 6);
     tcase_add_test(tcase, help_takes_words_and_no_filters);
     tcase_add_test(tcase, several_questions);
     suite_add_tcase(suite, tcase);
