@@ -417,6 +417,14 @@ static void refused(struct answer *a)
     stage_finder_free(&finder);
 }
 
+/* Returns the number of refused requests, whatever the filters choose. */
+static size_t requests(const struct selection *chosen)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < chosen->processes; i++) count += chosen->process[i]->ooms.table.count;
+    return count;
+}
+
 /* ---- the page ---- */
 
 static void draw_rows(struct answer *a)
@@ -580,8 +588,9 @@ void cmd_memory(struct session *session)
     if (layout->style == STYLE_LINES) print_head(session, layout->keys ? layout->keys : command_keys(o->command));
     answer_all(&answer, layout);
     emit_sums(&answer, layout);
-    bool found = answer.rows || !is_filtered(o);
-    if (!answer.rows && found && o->memory_layout == MEMORY_OOM) complain(NULL, "no request for memory was refused");
+    bool none_refused = o->memory_layout == MEMORY_OOM && !requests(&session->chosen);
+    bool found = answer.rows || none_refused || !is_filtered(o);
+    if (none_refused) complain(NULL, "no request for memory was refused");
     else if (!answer.rows && found && o->memory_layout != MEMORY_LEAKS) say_nothing_recorded(&session->chosen);
     session_end(session, found);
 }

@@ -321,6 +321,12 @@ def test_counters_by_hand(analyze, tmp_path):
     assert answer['totals'] == {'ranges': 2, 'duration_us': 20, 'counters': {'flops.sum': 4.5}, 'flops': None}
     assert [r['kernel'] for r in analyze('counters', '--stage', 'forward', path)['rows']] == ['k1000']
     assert 'k1000' in analyze('counters', path, format='csv').out and 'k1000' in analyze('counters', path, format=None).out
+    trace = counting([10, 200])
+    trace.events[-2]['args']['nothing.sum'] = 0
+    trace.write(path)
+    assert analyze('counters', path)['rows'][0]['counters'] == {'flops.sum': 3, 'nothing.sum': 0}
+    text = analyze('counters', path, format='text').out
+    assert 'flops.sum 3 ' in text and 'nothing' not in text
     counting([10, 20, 200]).write(path)
     assert [(r['kernel'], r['top_op'], r['op_stack']) for r in analyze('counters', path)['rows']] == [('k1000', None, []), ('k2000', None, [])]
     assert '2 ranges with counters, but 3 launches' in analyze('counters', path, format=None).err

@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+import kineto
 from hang_traces import DOUBLE, STEP, call, write_rank
 
 WORLD = 8
@@ -220,6 +221,14 @@ def test_a_rank_without_a_trace_is_not_named(analyze, tmp_path):
     assert answer['totals']['unmatched'] == [] or only_fault(answer)['missing_ranks'] is None
     assert any('rank 2 of 4 ranks has no trace' in line for line in answer['totals']['not_known'])
     assert 'tfanalyze: not known: rank 2 of 4 ranks has no trace' in analyze('hang', tmp_path, rc=3, format='csv').err
+
+
+def test_a_pytorch_trace(analyze, tmp_path):
+    """The message says what the trace lacks and what hang needs; a .live file is nothing that it could have."""
+    kineto.Trace(distributedInfo={'rank': 0, 'world_size': 1}).stage('forward', 0, 100).write(tmp_path / 'a.json')
+    line = analyze('hang', tmp_path / 'a.json', rc=3)['totals']['not_known'][-1]
+    assert line.startswith('1 process: a PyTorch trace, ') and 'hang needs the traces of libtfinject.so' in line
+    assert '.live' not in analyze('hang', tmp_path / 'a.json', rc=3, format='text').out
 
 
 def test_ranks_of_another_job(analyze, tmp_path):

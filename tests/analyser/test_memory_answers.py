@@ -283,6 +283,21 @@ def test_a_missing_free(analyze, tmp_path):
     assert (holder['blocks'], holder['bytes'], holder['pct']) == (1, 30, 100)
 
 
+@pytest.mark.parametrize('refused', [0, 1])
+def test_a_filter_on_refused_requests(analyze, tmp_path, refused):
+    """A filter is blamed for an empty answer only if it left a refused request out."""
+    w = Writer(rank=0, world=1, pid=5, clock='monotonic')
+    records = [r for t in (0, 10 ** 9) for r in (rec('clock', clock=MONOTONIC, ticks=t, value=t), rec('clock', clock=REALTIME, ticks=t, value=t))]
+    records.append(rec('memory', allocator=w.string('c10'), time=1000, bytes=10, allocated=10, reserved=50, device=0, address=64))
+    records += [rec('oom', allocator=w.string('c10'), time=2000, bytes=99, allocated=10, reserved=50, device=0)] * refused
+    w.chunk(records, thread=1, tid=1)
+    w.footer()
+    w.save(tmp_path / 'rank0.host.5.tfr')
+    result = analyze('memory', '--layout', 'oom', '--from', '0.5', tmp_path, rc=refused, format='text')
+    assert ('no request for memory was refused' in result.err, 'nothing matches --from 0.5' in result.err) == (not refused, bool(refused))
+    assert result.err.count('\n') == 1
+
+
 def test_totals_of_a_pytorch_trace(analyze, tmp_path):
     """[memory] events with their totals; the peaks of stages are those of their time. Without totals all is null."""
     t = kineto.Trace().stage('s', 0, 100).stage('t', 200, 100)

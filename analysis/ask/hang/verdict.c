@@ -280,7 +280,7 @@ static size_t say_ranks_without_trace(const struct hang *hang, struct hang_lines
 }
 
 struct counts {
-    size_t selected, guessed, killed, bare, unknown_clocks, flights, lossy;
+    size_t selected, guessed, killed, bare, unknown_clocks, flights, pytorch, lossy;
 };
 
 static struct counts count_all(const struct hang *hang)
@@ -291,7 +291,8 @@ static struct counts count_all(const struct hang *hang)
         c.selected += hang->taken[i]->is_partly_selected;
         bool is_flight = strcmp(p->kind, "flight") == 0;
         c.flights += is_flight;
-        c.guessed += !p->is_life_known && !is_flight;
+        c.pytorch += is_of_kineto(p);
+        c.guessed += !p->is_life_known && !is_flight && !is_of_kineto(p);
         c.lossy += !hang->taken[i]->is_whole && !hang->taken[i]->is_partly_selected && !is_of_kineto(p);
         c.killed += p->life == LIFE_DEAD && p->devices;
         c.bare += p->life != LIFE_ENDED && !p->read_at;
@@ -333,6 +334,10 @@ size_t hang_unknowns(const struct hang *hang, struct hang_lines *lines)
         lines, c.flights,
         "a dump of PyTorch's flight recorder, which has collectives only: where a rank is that did not come is not "
         "in it");
+    say_count(
+        lines, c.pytorch,
+        "a PyTorch trace, which is written at the end of profiling: it tells neither whether its process runs nor what "
+        "its threads wait in. hang needs the traces of libtfinject.so, or the dumps of PyTorch's flight recorder");
     say_count(lines, c.guessed,
               "of another host or boot: it counts as running until its .live file is unchanged for 60 s, which that "
               "of a rank that waits is, too");

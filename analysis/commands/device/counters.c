@@ -29,10 +29,13 @@ static void emit_counter(struct session *session, uint32_t name, double value)
     else emit_double(&session->emit, key, value);
 }
 
+/* Text leaves out counters that are 0: most are, and their names are long. */
 static void emit_counters(struct session *session, const struct counted *counted, size_t count)
 {
+    bool all = session->options.format != FORMAT_TEXT;
     emit_open(&session->emit, "counters", false);
-    for (size_t i = 0; i < count; i++) emit_counter(session, counted[i].counter, counted[i].value);
+    for (size_t i = 0; i < count; i++)
+        if (all || counted[i].value != 0) emit_counter(session, counted[i].counter, counted[i].value);
     emit_close(&session->emit);
 }
 
