@@ -501,11 +501,6 @@ static void answer_blocks(struct answer *a, const struct layout_of *layout)
     if (a->walk) assigned_walk_free(a->walk);
     if (a->walk) assigned_free(&a->assigned);
     if (finds) stage_finder_free(&a->finder);
-    if (a->reading.unread) {
-        complain(p->path, "%llu records could not be read again; the answer lacks them",
-                 (unsigned long long)a->reading.unread);
-        session_spoil(session);
-    }
 }
 
 static void answer_process(struct answer *a, const struct layout_of *layout)

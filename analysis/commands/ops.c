@@ -190,10 +190,6 @@ void cmd_ops(struct session *session)
     if (!session_load(session, want, false)) return;
     for (size_t i = 0; i < session->chosen.processes; i++) op_rows_add(&rows, session->chosen.process[i]);
     op_rows_end(&rows);
-    if (rows.unread) {
-        complain(NULL, "%llu records could not be read again; the answer lacks them", (unsigned long long)rows.unread);
-        session_spoil(session);
-    }
     if (session->options.names == NAMES_SHORT) shorten_kernels(&rows);
     if (session->options.sort_by != SORT_NONE) sort_rows(&rows, session->options.sort_by);
     if (print(session, &rows)) {

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ask/part.h"
+
 enum {
     WANT_FOR_ALL = WANT_COLLECTIVES | WANT_RANGES | WANT_CALLS | WANT_MESSAGES | WANT_DEVICE | WANT_LAUNCHES |
                    WANT_OPERATORS | WANT_OPERATOR_DETAILS | WANT_IO | WANT_COPIED | WANT_PAYLOADS | WANT_FILLING |
@@ -37,6 +39,19 @@ static void say_notes_of_chosen(struct session *session)
         const struct input *input = &session->inputs.input[session->chosen.process[i]->input];
         session->status = notes_have(&input->notes, LOSS) ? STATUS_PARTIAL : session->status;
         say_notes(input);
+    }
+}
+
+/* Reports records that were there at the first reading of a file, and not at a later one. */
+static void say_unread(struct session *session)
+{
+    for (size_t i = 0; i < session->inputs.count; i++) {
+        struct input *input = &session->inputs.input[i];
+        if (!input->trace.unread) continue;
+        complain(input->path, "%llu records could not be read again; the answer lacks them",
+                 (unsigned long long)input->trace.unread);
+        session_spoil(session);
+        input->trace.unread = 0;
     }
 }
 
@@ -119,12 +134,17 @@ static void read_inputs(struct session *session, unsigned want, bool keep)
     bool reduce = summaries_suffice(options);
     want |= options->names == NAMES_MANGLED ? WANT_MANGLED : 0;
     want |= options->rules != RULES_EXACT ? WANT_AS_WRITTEN : 0;
+    want |= session->in_part ? WANT_UNHELD : 0;
     model_init(&session->model);
     session_inputs(session);
     for (size_t i = 0; i < ARRAY_SIZE(narrow_kinds); i++) leave_out(session, &narrow_kinds[i]);
     summaries_init(&session->summaries, options, &session->model, session->inputs.count);
-    const struct reading reading = {want, (unsigned)MIN(options->jobs, 256), keep, reduce ? summaries_take : NULL,
-                                    &session->summaries};
+    const struct reading reading = {.want = want,
+                                    .jobs = (unsigned)MIN(options->jobs, 256),
+                                    .keep = keep,
+                                    .in_part = session->in_part,
+                                    .take = reduce ? summaries_take : NULL,
+                                    .argument = &session->summaries};
     inputs_read(&session->inputs, &session->model, &reading);
 }
 
@@ -143,7 +163,9 @@ static bool load(struct session *session, unsigned want, bool keep)
         return false;
     }
     selection_init(&session->chosen, options, &session->inputs, &session->model);
+    if (session->in_part) part_load(&session->chosen, &session->inputs, want);
     say_notes_of_chosen(session);
+    say_unread(session);
     say_simulated(&session->chosen);
     if (!session->chosen.processes) {
         char *there = ranks_there(&session->model);
@@ -173,6 +195,13 @@ bool session_load(struct session *session, unsigned want, bool keep)
         session->loaded = load(session, want, keep) ? LOADED : LOAD_FAILED;
     }
     return session->loaded == LOADED;
+}
+
+bool session_load_part(struct session *session, unsigned want, bool keep)
+{
+    if (session->loaded == LOAD_FIRST)
+        session->in_part = session->options.questions < 2 && part_is_asked(&session->options);
+    return session_load(session, want, keep);
 }
 
 bool session_summarise(struct session *session)
@@ -268,6 +297,7 @@ void session_end(struct session *session, bool found)
 
 void session_end_said(struct session *session, bool found)
 {
+    say_unread(session);
     session->found += found;
     if (session->options.questions > 1) return;
     if (!found) {

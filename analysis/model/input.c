@@ -339,7 +339,11 @@ static void read_json_file(struct work *work, struct input *input)
     process->rank = input->rank >= 0 ? input->rank : process->rank >= 0 ? process->rank : rank_in_name(input->path);
 }
 
-static void load_tfr_file(struct work *work, struct input *input, unsigned want)
+/* A trace of fewer bytes is loaded as a whole: a quarter of a million operators take 30 MB. */
+#define HELD_BELOW (1u << 20)
+
+/* Returns what was loaded: `want`, less WANT_UNHELD if the file is too small for that. */
+static unsigned load_tfr_file(struct work *work, struct input *input, unsigned want)
 {
     input->usable = trace_open(&input->trace, input->path, input->live, input->how, &input->notes);
     input->open = true;
@@ -348,11 +352,13 @@ static void load_tfr_file(struct work *work, struct input *input, unsigned want)
         input->process.way.how = input->how;
         input->process.is_of_reader = input->trace.is_of_reader;
         input->process.clock.shift = input->shift;
+        if (work->reading->in_part && input->trace.size < HELD_BELOW) want &= ~(unsigned)WANT_UNHELD;
         if (want & WANT_UNHELD && work->threads > 1) trace_read_ahead(&input->trace); /* it will be read twice */
         load_tfr(&input->trace, &work->model->names, want, &input->process, &input->notes, &work->done);
         trace_end_ahead(&input->trace);
         input->process.rank = input->rank >= 0 ? input->rank : input->process.rank;
     }
+    return want;
 }
 
 static void forget_notes(struct input *input, size_t kept)
@@ -363,8 +369,7 @@ static void forget_notes(struct input *input, size_t kept)
 static void read_tfr_file(struct work *work, struct input *input)
 {
     size_t notes = input->notes.count;
-    unsigned want = work->reading->want;
-    load_tfr_file(work, input, want);
+    unsigned want = load_tfr_file(work, input, work->reading->want);
     if (input->usable && want & WANT_UNHELD && !can_sweep(&input->process, &input->trace, want)) {
         process_free(&input->process);
         trace_close(&input->trace);

@@ -1,4 +1,7 @@
-/* unheld.h - where a trace of ours has the operators and blocks that its process does not hold (model/sweep). */
+/* unheld.h - where a trace of ours has the operators and blocks that its process does not hold.
+ *
+ * model/sweep reads all of them in order of time; load_part (sweep/part.h) loads those of some times.
+ */
 #ifndef TFA_UNHELD_H
 #define TFA_UNHELD_H
 
@@ -6,9 +9,9 @@
 
 /* With WANT_UNHELD: the chunks with operators and blocks that stay in the file, in file order. */
 struct unheld_piece {
-    uint32_t piece;     /* index in trace->piece */
-    uint32_t op, block; /* number of operators and blocks in earlier chunks */
-    uint64_t first;     /* ticks: none of its operators and blocks is earlier */
+    uint32_t piece;       /* index in trace->piece */
+    uint32_t op, block;   /* number of operators and blocks in earlier chunks */
+    uint64_t first, last; /* ticks: none of its operators and blocks begins earlier or ends later */
 };
 
 struct unheld {

@@ -114,6 +114,7 @@ struct trace {
     uint64_t torn_at;
     unsigned places;       /* number of damaged places, without the torn end */
     uint64_t first_place;  /* its offset */
+    uint64_t unread;       /* records that a later reading of the file could not read any more */
     uint64_t gap_bytes;    /* unreadable bytes between blocks */
     uint64_t bad_records;  /* invalid records in intact chunks */
     uint64_t bad_bytes;    /* the same in bytes, if the number of records is unknown */

@@ -1,5 +1,5 @@
-"""test_long_runs - long runs of a CPU: `ops` and `memory` read records in order of time instead of holding them, with equal answers.
-`stages` and `breakdown` leave these records out.
+"""test_long_runs - long runs of a CPU: questions that add up read records in order of time instead of holding them, with equal
+answers. `stages` and `breakdown` leave these records out. Exports of some times load the records of these times.
 
 A node of a CUDA graph does not change these answers, but makes tfanalyze hold the records. So each trace is written
 twice, with such a node and without one, and both answers must be the same, byte for byte. `memory` holds the records too if
@@ -10,6 +10,7 @@ import json
 import random
 import re
 import subprocess
+import sys
 
 import pytest
 
@@ -81,8 +82,15 @@ class LongTrace(OpTrace):
             self.later_on(rng.choice([1, 2]), rec('range_end', name=self.w.string(rng.choice(['load', 'run', 'step'])), time=ticks(end),
                                                   duration=ticks(end - start), id=self.ranges, flags=flags, thread=rng.choice([1, 2])))
 
-    def save(self, path, held, order, hurt=False):
+    def fill(self, size):
+        """Writes texts that no record refers to, so that the file has more bytes than `size`."""
+        for number in range(size // 60000 + 1):
+            self.w.string(f'{number:06}' + 'x' * 60000)
+            self.w.flush_strings()
+
+    def save(self, path, held, order, hurt=False, bulk=0):
         """Writes the threads' chunks between each other; `order` shuffles some, and chooses what is damaged and cut."""
+        self.fill(bulk)
         if held:
             self.records.append(rec('graph_node', time=ticks(5), node=1 << 32))
         self.w.chunk(self.records, thread=1, tid=101)
@@ -106,7 +114,8 @@ class LongTrace(OpTrace):
         return self.w.save(path)
 
 
-def written(path, seed, held, backward=False, grid=1000, last=3_000_000, hurt=False, names=NAMES, allocators=('c10',), recorded=False):
+def written(path, seed, held, backward=False, grid=1000, last=3_000_000, hurt=False, names=NAMES, allocators=('c10',), recorded=False,
+            bulk=0):
     rng = random.Random(seed)
     t = LongTrace(rng, grid, backward, names)
     for thread in (1, 2, 3):
@@ -118,14 +127,15 @@ def written(path, seed, held, backward=False, grid=1000, last=3_000_000, hurt=Fa
     for _ in range(rng.choice([0, 3, 20])):
         t.refused(grid * rng.randrange(last // grid), 512, rng.choice([-1, 0]))
     t.call('cudaGetDevice', 3 * grid, 2 * grid, thread=2, kind='CONTEXT')
-    return t.save(path, held, random.Random(seed + 1), hurt)
+    return t.save(path, held, random.Random(seed + 1), hurt, bulk)
 
 
 CROWDED = ['bash', '-c', 'for fd in {3..520}; do eval "exec $fd</dev/null"; done; exec "$@"', 'crowded']
 
 
 def answers(program, path, words, crowded=False):
-    done = subprocess.run([*(CROWDED if crowded else []), program, *words, path], capture_output=True, text=True, check=False)
+    paths = [path, path] if words[0] == 'diff' else [path]
+    done = subprocess.run([*(CROWDED if crowded else []), program, *words, *paths], capture_output=True, text=True, check=False)
     out = done.stdout.replace(str(path), '')
     if '--format' in words and out:
         answer = json.loads(out)
@@ -142,6 +152,10 @@ OPS = [['ops'], ['ops', '--format', 'json'], ['ops', '--group-by', 'name,shapes,
        ['ops', '--from', '0.0005', '--to', '0.0015', '--format', 'json'], ['ops', '--top', '2']]
 STAGES = [['stages', '--format', 'json'], ['stages', '--exclusive', '--stage', 'run'], ['breakdown', '--format', 'json'],
           ['breakdown', '--group-by', 'op', '--stage', 'run']]
+
+SUMS = [['stacks'], ['stacks', '--layout', 'speedscope', '--stage', 'run'], ['launches', '--format', 'json'],
+        ['launches', '--stage', 'run'], ['diff', '--by', 'op', '--format', 'json'], ['diff', '--by', 'op', '--stage', 'run,load'],
+        ['diff', '--by', 'op', '--from', '0.0005', '--to', '0.0015'], ['steps', '--format', 'json'], ['io', '--format', 'json']]
 
 
 def shaped(seed, **more):
@@ -160,7 +174,7 @@ def test_operators(tmp_path, tfanalyze, seed):
     shape = shaped(seed)
     swept = written(tmp_path / 'swept.tfr', seed, held=False, **shape)
     held = written(tmp_path / 'held.tfr', seed, held=True, **shape)
-    for words in OPS + STAGES:
+    for words in OPS + STAGES + SUMS:
         check(answers(tfanalyze, swept, words), answers(tfanalyze, held, words), words, shape['hurt'])
 
 
@@ -197,6 +211,70 @@ def test_threads(tmp_path, tfanalyze, seed):
     for words in OPS + MEMORY[::4]:
         one, two = (answers(tfanalyze, path, [*words, '-j', jobs]) for jobs in '12')
         check(two, one, words, shape['hurt'])
+
+
+# ---- parts ----
+
+BULK = 1 << 20  # bytes: smaller traces are loaded as a whole
+PARTS = [['--from', '0.0005', '--to', '0.0006'], ['--to', '0.0003'], ['--from', '0.002'], ['--stage', 'run'],
+         ['--stage', 'load', '--from', '0.0005', '--to', '0.0015'], ['--stage', '(none)'], ['--step', '3'], ['--stage', 'absent']]
+
+
+def without_ids(text):
+    """The events of a Chrome trace; an arrow is the list of its ends, as its id depends on the other arrows."""
+    trace = json.loads(text)
+    arrows = {}
+    for event in trace['traceEvents']:
+        if event.get('cat') == 'fwdbwd':
+            arrows.setdefault(event.pop('id'), []).append(event)
+    trace['traceEvents'] = [event for event in trace['traceEvents'] if event.get('cat') != 'fwdbwd']
+    return trace, sorted(arrows.values(), key=str)
+
+
+def exported(program, path, words, crowded=False):
+    status, out, said = answers(program, path, words, crowded)
+    return status, without_ids(out) if out else None, said
+
+
+@pytest.mark.parametrize('seed', range(6))
+def test_parts(tmp_path, tfanalyze, seed):
+    """Exports of some times, stages or steps; `merge` reads each input on another way."""
+    shape = shaped(seed)
+    path = written(tmp_path / 'trace.tfr', seed, held=False, bulk=BULK, **shape)
+    for command in (['export', 'chrome'], ['merge']):
+        for words in PARTS:
+            words = [*command, *words]
+            check(exported(tfanalyze, path, words), exported(tfanalyze, path, words, crowded=True), words, shape['hurt'])
+
+
+LOOP = '''
+import torch
+torch.set_num_threads(1)
+a = torch.ones(4)
+for step in range(100):
+    with torch.profiler.record_function(f'step{step % 10}'):
+        for _ in range(1000):
+            (a + a).sum()
+'''
+
+
+# A small process starts the program: a child's peak includes what its parent had in memory.
+PEAK = 'import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True); print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)'
+
+
+@pytest.mark.slow
+def test_memory_of_a_part(tmp_path, tfanalyze, lib, python):
+    """The memory of an export grows with the part, and not with the run."""
+    env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_OUTPUT_DIR': str(tmp_path / 'run')}
+    subprocess.run([python, '-c', LOOP], env=env, check=True, timeout=100)
+
+    def peak(*words):
+        words = [tfanalyze, 'export', 'chrome', *words, '--output', tmp_path / 'x.json', tmp_path / 'run']
+        return int(subprocess.run([sys.executable, '-c', PEAK, *words], capture_output=True, check=True).stdout) / 1024
+
+    whole = peak()
+    assert whole > 80
+    assert max(peak('--to', '0.01'), peak('--stage', 'step7')) < whole / 3
 
 
 TRAIN = '''

@@ -254,7 +254,7 @@ const struct memory_change *memory_walk_next(struct memory_walk *walk)
 void memory_walk_free(struct memory_walk *walk)
 {
     for (size_t i = 0; i < walk->pools; i++) map_free(&walk->pool[i].live);
-    if (walk->sweep) walk->reading->unread += sweep_close(walk->sweep);
+    if (walk->sweep) sweep_close(walk->sweep);
     physicals_free(&walk->physicals);
     free(walk->order);
     free(walk->change);

@@ -20,7 +20,6 @@ struct memory_reading {
     bool stacks;                       /* changes have their stacks */
     bool ahead;                        /* a thread of its own reads the file */
     const struct stage_finder *finder; /* NULL: the attribution has the stages of blocks, or they are not asked for */
-    uint64_t unread;                   /* records that could not be read again */
 };
 
 struct memory_pool {

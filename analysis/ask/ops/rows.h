@@ -42,7 +42,6 @@ struct op_rows {
     bool with_python;                                    /* Python functions have rows too; set by the caller */
     bool has_memory, has_device;                         /* the trace of some process has them */
     uint64_t events;
-    uint64_t unread; /* records that a sweep could not read again */
 };
 
 void op_rows_add(struct op_rows *rows, const struct process *process);

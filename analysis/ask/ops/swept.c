@@ -200,7 +200,7 @@ void op_rows_sweep(struct op_rows *rows, const struct process *process)
     collect(&s);
     struct sweep *sweep = sweep_open(process, &rows->chosen->model->names, wants, options->jobs != 1);
     walk(&s, sweep);
-    rows->unread += sweep_close(sweep);
+    sweep_close(sweep);
     rows->has_memory |= process->unheld.blocks != 0;
     sweeping_free(&s);
 }

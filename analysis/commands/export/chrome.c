@@ -3,6 +3,7 @@
  * One process keeps its numbers, and the events of a Kineto trace stay as they are. Several are merged (merge.h), and so is
  * a dftracer trace, whose events need another form.
  */
+#include "ask/part.h"
 #include "commands/export/each.h"
 #include "commands/export/merge.h"
 #include "write/export_kineto.h"
@@ -40,9 +41,11 @@ static void read_and_write_one(struct session *session)
     struct selection chosen;
     model_init(&model);
     inputs_add_again(&one, input);
-    inputs_read(&one, &model, &(struct reading){.want = WANT_BOTH, .jobs = 1, .keep = true});
+    const struct reading reading = part_reading(&session->options, WANT_BOTH);
+    inputs_read(&one, &model, &reading);
     model.start = session->model.start; /* --from and --to count from the first record of all inputs */
     selection_init(&chosen, &session->options, &one, &model);
+    part_load(&chosen, &one, WANT_BOTH);
     if (chosen.processes) {
         write_one(session, &chosen);
     } else {
@@ -58,7 +61,7 @@ void cmd_export_chrome(struct session *session)
 {
     bool is_one = session_inputs(session) == 1 && session->inputs.input[0].kind != INPUT_DFTRACER;
     if (is_one) {
-        if (session_load(session, WANT_BOTH, true)) write_one(session, &session->chosen);
+        if (session_load_part(session, WANT_BOTH, true)) write_one(session, &session->chosen);
     } else if (each_load(session)) {
         if (session->chosen.processes == 1 && !is_of_dftracer(session->chosen.process[0])) read_and_write_one(session);
         else merge_write(session, "chrome");

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ask/part.h"
 #include "write/dftracer/to_chrome.h"
 #include "write/export_kineto.h"
 #include "write/export_tfr.h"
@@ -126,12 +127,13 @@ static bool load(const struct each *each, const struct process *p, const struct 
     struct selection chosen = {0};
     model_init(&model);
     inputs_add_again(&one, &each->session->inputs.input[p->input])->shift = *shift;
-    const struct reading reading = {
-        .want = is_of_others(p) ? WANT_FOR_EXPORT : WANT_FOR_EXPORT_TFR, .jobs = 1, .keep = true};
+    const unsigned want = is_of_others(p) ? WANT_FOR_EXPORT : WANT_FOR_EXPORT_TFR;
+    const struct reading reading = part_reading(&each->session->options, want);
     inputs_read(&one, &model, &reading);
     selection_init(&chosen, &each->session->options, &one, &model);
     model.start = each->start;
     if (is_of_others(p)) model.start = add_ns(each->start, -add_ns(clock_shifted(shift, each->start), -each->start));
+    part_load(&chosen, &one, want);
     bool good = chosen.processes == 1 && take(argument, &chosen, chosen.process[0]);
     selection_free(&chosen);
     inputs_free(&one);

@@ -1,5 +1,5 @@
 /* load.h - declares what the loaders of our traces share: tfr.c, threads.c, ops.c, io.c, device.c,
- * nccl.c, nccl_plans.c, framework.c, open.c, graphs.c and model/memory/cuda.c.
+ * nccl.c, nccl_plans.c, framework.c, open.c, graphs.c, model/sweep/part.c and model/memory/cuda.c.
  *
  * A loader takes a group, all records of one kind in a chunk, and reads the columns it needs before it keeps
  * anything.
@@ -35,7 +35,8 @@ struct sync_place {
  * number belong together. */
 struct op_link {
     int64_t sequence, time;
-    uint32_t span, thread; /* thread: that of the forward operator */
+    uint64_t number;      /* of the operator, in file order */
+    uint32_t own, thread; /* its own thread, and that of the forward operator */
     bool is_backward;
 };
 
@@ -76,6 +77,8 @@ struct load {
     struct map device_of; /* by context */
     struct op_link *link;
     size_t links, link_capacity;
+    uint64_t ops;      /* operators so far, in file order */
+    struct part *part; /* of load_part; NULL: all operators and blocks are kept */
     struct framework_collective *framework;
     size_t frameworks, framework_capacity;
     struct plan *plan; /* of NCCL: see nccl_plans.c */
@@ -88,6 +91,8 @@ struct load {
 };
 
 /* ---- load.c ---- */
+/* Reads a chunk once more, by its index in trace->piece. Returns false if it can't be read any more. */
+bool load_chunk_again(struct load *load, uint32_t piece, struct chunk *chunk);
 /* Returns a column of the current group; zeros if the file lacks it. */
 const uint64_t *load_column(struct load *load, unsigned own);
 /* Returns the number of usable records in the group: 0 once one of its columns was found invalid. */
@@ -120,12 +125,24 @@ void load_name_threads(struct load *load);
  * the process's grants. */
 void load_cuda_blocks(struct load *load);
 
+/* ---- model/sweep/part.c ---- */
+/* True if something from `start` to `end`, in ticks, is in the part. */
+bool part_has(struct part *part, uint64_t start, uint64_t end);
+
 /* ---- ops.c ---- */
 /* Returns the model's number of a call stack; NAME_NONE if there is none. */
 uint32_t load_stack(struct load *load, uint64_t string);
 /* Returns the kind of the blocks of an allocator, a name: BLOCK_LIBC or BLOCK_NONE. */
 uint8_t load_block_kind(const struct load *load, uint32_t allocator);
 void load_operators(struct load *load);
+/* Columns of an operator's record that tell with which one it is linked. */
+struct link_columns {
+    const uint64_t *time, *scope, *sequence, *forward;
+};
+struct link_columns load_link_columns(struct load *load);
+/* Fills in the link of a row, except for `number`. Returns false if it has none. */
+bool load_link(const struct load *load, const struct link_columns *from, uint32_t row, struct op_link *link);
+void keep_link(struct load *load, const struct op_link *link);
 /* Loads the inputs of torch's ranges from the current group of range_begin; `id` is its column. Older traces, whose
  * ranges have no inputs, lack these columns. */
 void load_range_inputs(struct load *load, const uint64_t *id);

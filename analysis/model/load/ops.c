@@ -40,20 +40,24 @@ static bool is_wanted(const struct load *load, uint8_t kind)
     return load->want & WANT_BLOCKS || kind != BLOCK_LIBC;
 }
 
-/* Notes where the operators or blocks of the current group are. */
-static void leave(struct load *load, const uint64_t *time, uint64_t *left)
+/* Notes where the operators or blocks of the current group are, and when. */
+static void leave(struct load *load, const uint64_t *time, const uint64_t *duration, uint64_t *left)
 {
     struct unheld *u = &load->process->unheld;
     uint32_t piece = (uint32_t)(load->piece - load->trace->piece), rows = load_rows(load);
-    uint64_t first = UINT64_MAX;
+    uint64_t first = UINT64_MAX, last = 0;
     if (!rows) return;
     if (!u->count || u->piece[u->count - 1].piece != piece) {
         u->piece = mem_grow(u->piece, &u->capacity, u->count + 1, sizeof *u->piece);
-        u->piece[u->count++] = (struct unheld_piece){piece, (uint32_t)u->ops, (uint32_t)u->blocks, UINT64_MAX};
+        u->piece[u->count++] = (struct unheld_piece){piece, (uint32_t)u->ops, (uint32_t)u->blocks, UINT64_MAX, 0};
     }
-    struct unheld_piece *last = &u->piece[u->count - 1];
-    for (uint32_t i = 0; i < rows; i++) first = MIN(first, time[i]);
-    last->first = MIN(last->first, first);
+    for (uint32_t i = 0; i < rows; i++) {
+        first = MIN(first, time[i]);
+        last = MAX(last, duration ? (uint64_t)load_end(time[i], duration[i]) : time[i]);
+    }
+    struct unheld_piece *at = &u->piece[u->count - 1];
+    at->first = MIN(at->first, first);
+    at->last = MAX(at->last, last);
     *left += rows;
 }
 
@@ -70,7 +74,7 @@ static void check_stacks(struct load *load, const uint64_t *stack)
 static void leave_operators(struct load *load)
 {
     struct unheld *u = &load->process->unheld;
-    const uint64_t *time = load_column(load, COL_op_time);
+    const uint64_t *time = load_column(load, COL_op_time), *duration = load_column(load, COL_op_duration);
     if (load->want & WANT_LINKS && !u->is_linked) {
         const uint64_t *forward = load_column(load, COL_op_forward_thread), *scope = load_column(load, COL_op_scope);
         for (uint32_t i = 0; i < load_rows(load); i++)
@@ -78,7 +82,7 @@ static void leave_operators(struct load *load)
     }
     if (load->want & WANT_LINKS && load->want & WANT_OPERATOR_DETAILS)
         check_stacks(load, load_column(load, COL_op_stack));
-    leave(load, time, &u->ops);
+    leave(load, time, duration, &u->ops);
 }
 
 /* ---- operators ---- */
@@ -98,16 +102,28 @@ static void detail_op(struct load *load, struct op_detail *detail, const struct 
     detail->flops = from->flops[i];
 }
 
-static void keep_link(struct load *load, size_t span, int64_t sequence, uint64_t forward_thread, uint64_t scope)
+struct link_columns load_link_columns(struct load *load)
 {
-    if (sequence < 0 || (!forward_thread && scope != TFI_SCOPE_FUNCTION)) return;
+    return (struct link_columns){load_column(load, COL_op_time), load_column(load, COL_op_scope),
+                                 load_column(load, COL_op_sequence), load_column(load, COL_op_forward_thread)};
+}
+
+bool load_link(const struct load *load, const struct link_columns *from, uint32_t i, struct op_link *link)
+{
+    bool is_backward = from->forward[i] != 0;
+    if ((int64_t)from->sequence[i] < 0 || (!is_backward && from->scope[i] != TFI_SCOPE_FUNCTION)) return false;
+    *link = (struct op_link){.sequence = (int64_t)from->sequence[i],
+                             .time = (int64_t)from->time[i],
+                             .own = load->piece->thread,
+                             .thread = is_backward ? (uint32_t)from->forward[i] : load->piece->thread,
+                             .is_backward = is_backward};
+    return true;
+}
+
+void keep_link(struct load *load, const struct op_link *link)
+{
     load->link = mem_grow(load->link, &load->link_capacity, load->links + 1, sizeof *load->link);
-    load->link[load->links++] =
-        (struct op_link){.sequence = sequence,
-                         .time = load->process->spans.start[span],
-                         .span = (uint32_t)span,
-                         .thread = forward_thread ? (uint32_t)forward_thread : load->process->spans.thread[span],
-                         .is_backward = forward_thread != 0};
+    load->link[load->links++] = *link;
 }
 
 void load_operators(struct load *load)
@@ -117,28 +133,36 @@ void load_operators(struct load *load)
         leave_operators(load);
         return;
     }
-    const uint64_t *name = load_column(load, COL_op_name), *time = load_column(load, COL_op_time);
-    const uint64_t *duration = load_column(load, COL_op_duration), *scope = load_column(load, COL_op_scope);
-    const uint64_t *sequence = load_column(load, COL_op_sequence), *forward = load_column(load, COL_op_forward_thread);
+    const uint64_t *name = load_column(load, COL_op_name), *duration = load_column(load, COL_op_duration);
+    const struct link_columns links = load_link_columns(load);
+    struct op_link link;
     bool details = load->want & WANT_OPERATOR_DETAILS;
     const struct op_columns more = {
         details ? load_column(load, COL_op_shapes) : NULL,   details ? load_column(load, COL_op_types) : NULL,
         details ? load_column(load, COL_op_concrete) : NULL, details ? load_column(load, COL_op_strides) : NULL,
         details ? load_column(load, COL_op_modules) : NULL,  details ? load_column(load, COL_op_stack) : NULL,
         details ? load_column(load, COL_op_flops) : NULL};
-    spans_reserve(s, load->group->count);
+    if (!load->part) spans_reserve(s, load->group->count);
     for (uint32_t i = 0; i < load_rows(load); i++) {
+        uint64_t number = load->ops++, time = links.time[i];
+        int64_t end = load_end(time, duration[i]);
+        if (load->part && !part_has(load->part, time, (uint64_t)end)) continue;
+        if (load->part) spans_reserve(s, 1);
         size_t at = s->table.count++;
-        s->start[at] = (int64_t)time[i];
-        s->end[at] = load_end(time[i], duration[i]);
-        s->id[at] = at + 1;
+        s->start[at] = (int64_t)time;
+        s->end[at] = end;
+        s->id[at] = number + 1;
         s->name[at] = load_name(load, name[i]);
         s->thread[at] = load->piece->thread;
         s->event_class[at] = CLASS_OPERATOR;
-        keep_link(load, at, (int64_t)sequence[i], forward[i], scope[i]);
+        if (load_link(load, &links, i, &link)) {
+            link.number = number;
+            keep_link(load, &link);
+        }
         if (details) {
-            struct op_detail detail = {
-                .sequence = (int64_t)sequence[i], .forward_thread = (uint32_t)forward[i], .scope = (uint32_t)scope[i]};
+            struct op_detail detail = {.sequence = (int64_t)links.sequence[i],
+                                       .forward_thread = (uint32_t)links.forward[i],
+                                       .scope = (uint32_t)links.scope[i]};
             detail_op(load, &detail, &more, i);
             op_details_add(&s->details, at, &detail);
         }
@@ -174,18 +198,17 @@ static int by_forward(const void *a, const void *b)
     if (x->sequence != y->sequence) return x->sequence < y->sequence ? -1 : 1;
     if (x->is_backward != y->is_backward) return x->is_backward ? 1 : -1;
     return x->time != y->time ? ((uint64_t)x->time < (uint64_t)y->time ? -1 : 1)
-                              : (x->span > y->span) - (x->span < y->span);
+                              : (x->number > y->number) - (x->number < y->number);
 }
 
-static void add_end(struct process *p, uint32_t span, bool is_forward, uint64_t id)
+static void add_end(struct forwards *f, const struct op_link *link, uint64_t id)
 {
-    struct forwards *f = &p->forwards;
     forwards_reserve(f, 1);
     size_t at = f->table.count++;
     f->id[at] = id;
-    f->time[at] = p->spans.start[span];
-    f->thread[at] = p->spans.thread[span];
-    f->is_forward[at] = is_forward;
+    f->time[at] = link->time;
+    f->thread[at] = link->own;
+    f->is_forward[at] = !link->is_backward;
 }
 
 void load_operators_end(struct load *load)
@@ -196,8 +219,8 @@ void load_operators_end(struct load *load)
         const struct op_link *link = &load->link[i], *before = link - 1;
         bool same = link->thread == before->thread && link->sequence == before->sequence;
         if (same && link->is_backward && !before->is_backward) {
-            add_end(load->process, before->span, true, ++id);
-            add_end(load->process, link->span, false, id);
+            add_end(&load->process->forwards, before, ++id);
+            add_end(&load->process->forwards, link, id);
         }
     }
 }
@@ -211,11 +234,12 @@ struct block_columns {
 
 static void take_blocks(struct load *load, struct blocks *b, const struct block_columns *from)
 {
-    blocks_reserve(b, load->group->count);
+    if (!load->part) blocks_reserve(b, load->group->count);
     for (uint32_t i = 0; i < load_rows(load); i++) {
         uint32_t allocator = load_name(load, from->allocator[i]);
         uint8_t kind = load_block_kind(load, allocator);
-        if (!is_wanted(load, kind)) continue;
+        if (!is_wanted(load, kind) || (load->part && !part_has(load->part, from->time[i], from->time[i]))) continue;
+        if (load->part) blocks_reserve(b, 1);
         size_t at = b->table.count++;
         b->time[at] = (int64_t)from->time[i];
         b->bytes[at] = (int64_t)from->bytes[i];
@@ -240,7 +264,8 @@ void load_blocks(struct load *load)
                 load->process->unheld.has_others |=
                     !is_wanted(load, load_block_kind(load, load_name(load, allocator[i])));
         if (load->want & WANT_BLOCKS) check_stacks(load, load_column(load, COL_memory_stack));
-        leave(load, load_column(load, COL_memory_time), &load->process->unheld.blocks);
+        const uint64_t *time = load_column(load, COL_memory_time);
+        leave(load, time, NULL, &load->process->unheld.blocks);
         return;
     }
     struct block_columns from = {

@@ -121,6 +121,7 @@ static void read_ops(struct sweep *s, struct open_chunk *c, uint32_t order)
     const uint64_t *shapes = s->wants.op_shapes ? load_column(load, COL_op_shapes) : NULL;
     const uint64_t *modules = s->wants.op_modules ? load_column(load, COL_op_modules) : NULL;
     const uint64_t *stack = s->wants.op_stacks ? load_column(load, COL_op_stack) : NULL;
+    const uint64_t *scope = s->wants.op_scopes ? load_column(load, COL_op_scope) : NULL;
     uint32_t rows = load_rows(load);
     c->op = mem_grow(c->op, &c->op_capacity, c->ops + rows, sizeof *c->op);
     for (uint32_t i = 0; i < rows; i++) {
@@ -134,6 +135,7 @@ static void read_ops(struct sweep *s, struct open_chunk *c, uint32_t order)
         op->shapes = shapes ? load_name(load, shapes[i]) : NAME_NONE;
         op->modules = modules ? load_name(load, modules[i]) : NAME_NONE;
         op->stack = stack ? load_stack(load, stack[i]) : NAME_NONE;
+        op->scope = scope ? (uint32_t)scope[i] : 0;
         c->ops++;
     }
 }
@@ -180,9 +182,7 @@ static void read_place(struct sweep *s, struct open_chunk *c, const struct place
 {
     struct load *load = &s->load;
     struct chunk chunk;
-    load->reader.next = place->piece;
-    load->piece = reader_next(&load->reader, &chunk);
-    if (load->piece != &load->trace->piece[place->piece]) {
+    if (!load_chunk_again(load, place->piece, &chunk)) {
         s->bad += load->trace->piece[place->piece].records;
         return;
     }
@@ -404,10 +404,10 @@ bool sweep_next(struct sweep *s, struct swept *swept)
     return true;
 }
 
-uint64_t sweep_close(struct sweep *s)
+void sweep_close(struct sweep *s)
 {
     stop_reading(s);
-    uint64_t bad = s->bad;
+    s->load.trace->unread += s->bad;
     for (size_t i = 0; i < s->open; i++) release(s, s->heap[i]);
     for (struct open_chunk *next, *at = s->unused; at; at = next) {
         next = at->next_free;
@@ -422,5 +422,4 @@ uint64_t sweep_close(struct sweep *s)
     free(s->heap);
     free(s->place);
     free(s);
-    return bad;
 }

@@ -15,6 +15,7 @@ struct swept_op {
     uint64_t flops;
     uint32_t order; /* its number in file order */
     uint32_t thread, name, shapes, modules, stack;
+    uint32_t scope; /* enum tfi_scope */
 };
 
 struct swept_block {
@@ -28,7 +29,7 @@ struct swept_block {
 
 /* The sweep reads the values asked for here; the others are 0. */
 struct sweep_wants {
-    bool ops, op_shapes, op_modules, op_stacks;
+    bool ops, op_shapes, op_modules, op_stacks, op_scopes;
     bool blocks, block_places, block_stacks; /* places: allocator, kind, address and totals */
 };
 
@@ -38,7 +39,7 @@ struct swept {
 };
 
 /* True if the process's operators and blocks can stay in the file: there is no work or call of a device to join them
- * with. */
+ * with. Once it is false, no further record makes it true. */
 bool can_sweep(const struct process *process, const struct trace *trace, unsigned want);
 
 /* `ahead`: a thread of its own reads the file. */
@@ -46,7 +47,7 @@ struct sweep *sweep_open(const struct process *process, struct names *names, str
 /* Gives the next operator or block, valid until the next call: by time, operators before blocks, of operators the outer
  * one first, then in file order. Returns false at the end. */
 bool sweep_next(struct sweep *sweep, struct swept *swept);
-/* Returns the number of records that could not be read, although the loading had counted them. */
-uint64_t sweep_close(struct sweep *sweep);
+/* Adds the records that could not be read, although the loading had counted them, to the trace's `unread`. */
+void sweep_close(struct sweep *sweep);
 
 #endif

@@ -1,0 +1,15 @@
+/* part.h - loads the operators and blocks that a question about a part of a run needs, and leaves the others in the file. */
+#ifndef TFA_PART_H
+#define TFA_PART_H
+
+#include "ask/selection.h"
+
+/* True if an option asks for some times only: a window, stages, steps or cycles. */
+bool part_is_asked(const struct options *options);
+/* Returns how to read one trace for events of the times that the options ask for. */
+struct reading part_reading(const struct options *options, unsigned want);
+/* Loads what the processes of a selection have left in their files (struct reading, `in_part`). `want` is that of the
+ * reading. The inputs get notes on losses. */
+void part_load(const struct selection *chosen, struct inputs *inputs, unsigned want);
+
+#endif

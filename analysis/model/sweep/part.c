@@ -1,0 +1,226 @@
+/* part.c - loads the operators and blocks of some times from a trace of ours whose process holds all else.
+ *
+ * The chunks that may have some are read again. If an operator among them has a forward or backward operator, which may
+ * lie at any time, all chunks are read once more for that one's time and thread. Memory grows with the part, not with
+ * the length of the run.
+ */
+#include "model/sweep/part.h"
+
+#include <stdlib.h>
+
+#include "model/load/load.h"
+
+/* The ends of an arrow from a forward operator to its backward one. */
+struct arrow {
+    struct op_link forward, backward;
+    uint64_t backward_end; /* ticks */
+    bool has_forward, has_backward;
+};
+
+struct part {
+    struct intervals when; /* merged */
+    struct clock clock;    /* shares the readings of the process's */
+    struct clock_stretch stretch;
+    struct map sequences; /* short numbers for the sequence numbers of its operators */
+    struct map arrow_of;  /* index by number of the sequence number and forward thread */
+    struct arrow *arrow;
+    size_t arrows, arrow_capacity;
+};
+
+static int64_t ns(struct part *part, uint64_t ticks)
+{
+    return clock_ns_near(&part->clock, &part->stretch, ticks);
+}
+
+/* True if the times, whose ends belong to them, have a moment in common with an interval. */
+static bool meets(const struct intervals *when, int64_t start, int64_t end)
+{
+    size_t at = intervals_after(when, start);
+    return at < when->count && when->interval[at].start <= end;
+}
+
+bool part_has(struct part *part, uint64_t start, uint64_t end)
+{
+    return meets(&part->when, ns(part, start), ns(part, end));
+}
+
+/* ---- chunks ---- */
+
+static void take_group(struct load *load, struct group *group, void (*take)(struct load *load))
+{
+    load->group = group;
+    if (!group->kind) return;
+    group_values(&load->reader.decoder, group, group->kind->time);
+    group_values(&load->reader.decoder, group, group->kind->duration);
+    if (!group->damaged) take(load); /* otherwise the first reading counted it */
+}
+
+/* Reads a chunk, and hands over its operators and its blocks, each unless there is no taker for it. Returns false if it
+ * can't be read. */
+static bool read_chunk(struct load *load, const struct unheld_piece *piece, void (*take_ops)(struct load *load),
+                       void (*take_blocks)(struct load *load))
+{
+    struct chunk chunk;
+    if (!load_chunk_again(load, piece->piece, &chunk)) return false;
+    load->ops = piece->op;
+    for (unsigned g = 0; g < chunk.groups; g++) {
+        if (chunk.group[g].number == TFI_KIND_op && take_ops) take_group(load, &chunk.group[g], take_ops);
+        if (chunk.group[g].number == TFI_KIND_memory && take_blocks) take_group(load, &chunk.group[g], take_blocks);
+    }
+    return true;
+}
+
+/* ---- operators and blocks ---- */
+
+static void read_part(struct load *load, const struct unheld *u)
+{
+    void (*take_ops)(struct load * load) = load->want & WANT_OPERATORS ? load_operators : NULL;
+    void (*take_blocks)(struct load * load) = load->want & WANT_MEMORY ? load_blocks : NULL;
+    for (size_t i = 0; i < u->count; i++)
+        if (part_has(load->part, u->piece[i].first, u->piece[i].last) &&
+            !read_chunk(load, &u->piece[i], take_ops, take_blocks))
+            load->trace->unread += load->trace->piece[u->piece[i].piece].records;
+}
+
+static int by_moment(const struct op_link *a, const struct op_link *b)
+{
+    return a->time != b->time ? ((uint64_t)a->time < (uint64_t)b->time ? -1 : 1)
+                              : (a->number > b->number) - (a->number < b->number);
+}
+
+/* Keeps the links that make a pair: the last forward one and the first backward one of a key. */
+static void take_link(struct part *part, const struct op_link *link, uint64_t end)
+{
+    uint32_t sequence = map_get(&part->sequences, (uint64_t)link->sequence);
+    uint32_t at = sequence == MAP_NONE ? MAP_NONE : map_get(&part->arrow_of, (uint64_t)sequence << 32 | link->thread);
+    if (at == MAP_NONE) return;
+    struct arrow *arrow = &part->arrow[at];
+    if (link->is_backward && (!arrow->has_backward || by_moment(link, &arrow->backward) < 0)) {
+        arrow->backward = *link;
+        arrow->backward_end = end;
+        arrow->has_backward = true;
+    }
+    if (!link->is_backward && (!arrow->has_forward || by_moment(link, &arrow->forward) > 0)) {
+        arrow->forward = *link;
+        arrow->has_forward = true;
+    }
+}
+
+static void take_links(struct load *load)
+{
+    const struct link_columns columns = load_link_columns(load);
+    const uint64_t *duration = load_column(load, COL_op_duration);
+    struct op_link link;
+    for (uint32_t i = 0; i < load_rows(load); i++, load->ops++) {
+        if (!load_link(load, &columns, i, &link)) continue;
+        link.number = load->ops;
+        take_link(load->part, &link, (uint64_t)load_end(columns.time[i], duration[i]));
+    }
+}
+
+static void add_arrow(struct part *part, const struct op_link *link)
+{
+    uint32_t sequence = map_number(&part->sequences, (uint64_t)link->sequence);
+    uint32_t at = map_number(&part->arrow_of, (uint64_t)sequence << 32 | link->thread);
+    if (at < part->arrows) return;
+    part->arrow = mem_grow(part->arrow, &part->arrow_capacity, part->arrows + 1, sizeof *part->arrow);
+    part->arrow[part->arrows++] = (struct arrow){0};
+}
+
+/* Finds the other ends of all arrows, which may lie at any time. */
+static void find_ends(struct load *load, const struct unheld *u)
+{
+    for (size_t i = 0; i < u->count && load->part->arrows; i++) read_chunk(load, &u->piece[i], take_links, NULL);
+}
+
+static void read_links(struct load *load, const struct unheld *u)
+{
+    struct part *part = load->part;
+    for (size_t i = 0; i < load->links; i++) add_arrow(part, &load->link[i]);
+    find_ends(load, u);
+    load->links = 0;
+    for (size_t i = 0; i < part->arrows; i++) {
+        if (!part->arrow[i].has_forward || !part->arrow[i].has_backward) continue;
+        keep_link(load, &part->arrow[i].forward);
+        keep_link(load, &part->arrow[i].backward);
+    }
+    load_operators_end(load);
+}
+
+/* ---- backward operators of other times ---- */
+
+static void begin_arrows(struct load *load)
+{
+    const struct link_columns columns = load_link_columns(load);
+    struct op_link link;
+    for (uint32_t i = 0; i < load_rows(load); i++)
+        if (load_link(load, &columns, i, &link) && part_has(load->part, columns.time[i], columns.time[i]))
+            add_arrow(load->part, &link);
+}
+
+/* Adds the times of backward operators whose forward ones begin in the part. */
+static void add_backward(struct load *load, const struct unheld *u)
+{
+    struct part *part = load->part;
+    struct intervals behind = {0};
+    for (size_t i = 0; i < u->count; i++)
+        if (part_has(part, u->piece[i].first, u->piece[i].last)) read_chunk(load, &u->piece[i], begin_arrows, NULL);
+    find_ends(load, u);
+    for (size_t i = 0; i < part->arrows; i++) {
+        const struct arrow *arrow = &part->arrow[i];
+        if (!arrow->has_forward || !arrow->has_backward) continue;
+        int64_t end = ns(part, arrow->backward_end);
+        intervals_add_merging(&behind, ns(part, (uint64_t)arrow->backward.time), add_ns(end, 1));
+    }
+    intervals_merge(&behind);
+    struct intervals both = intervals_union(&part->when, &behind);
+    intervals_free(&part->when);
+    intervals_free(&behind);
+    part->when = both;
+}
+
+/* Converts what was loaded now. All other times of the process are nanoseconds already. */
+static void convert(struct part *part, struct process *process)
+{
+    struct spans *s = &process->spans;
+    struct forwards *f = &process->forwards;
+    for (size_t i = 0; i < s->table.count; i++) {
+        s->start[i] = ns(part, (uint64_t)s->start[i]);
+        s->end[i] = ns(part, (uint64_t)s->end[i]);
+    }
+    for (size_t i = 0; i < process->blocks.table.count; i++)
+        process->blocks.time[i] = ns(part, (uint64_t)process->blocks.time[i]);
+    for (size_t i = 0; i < f->table.count; i++) f->time[i] = ns(part, (uint64_t)f->time[i]);
+}
+
+static void load_free(struct load *load)
+{
+    reader_free(&load->reader);
+    map_free(&load->stack_of);
+    shown_frames_free(&load->shown_frames);
+    free(load->zeros);
+    free(load->link);
+}
+
+void load_part(struct process *process, struct names *names, unsigned want, const struct intervals *when, bool by_stage,
+               struct notes *notes)
+{
+    struct unheld *u = &process->unheld;
+    struct part part = {.when = intervals_union(when, &(struct intervals){0}), .clock = process->clock};
+    struct load load = {
+        .trace = u->trace, .names = names, .process = process, .want = want & ~(unsigned)WANT_UNHELD, .part = &part};
+    load.reader.trace = u->trace;
+    load.reader.decoder.skips_order = true;
+    if (by_stage) add_backward(&load, u);
+    read_part(&load, u);
+    read_links(&load, u);
+    convert(&part, process);
+    if (load.bad_stacks) notes_add(notes, LOSS, BAD_STACKS, (unsigned long long)load.bad_stacks);
+    load_free(&load);
+    intervals_free(&part.when);
+    map_free(&part.sequences);
+    map_free(&part.arrow_of);
+    free(part.arrow);
+    free(u->piece);
+    *u = (struct unheld){0};
+}
