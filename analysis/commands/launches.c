@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "ask/ops/dispatches.h"
+#include "ask/ops/walk.h"
 #include "ask/row_order.h"
 #include "ask/stages/at.h"
 #include "commands/device/hta.h"
@@ -137,26 +138,27 @@ static void take_call(struct launches *l, const struct scope *scope, const struc
 
 static void take_dispatches(struct launches *l, const struct scope *scope)
 {
-    const struct spans *s = &scope->process->spans;
-    for (size_t i = 0; i < s->table.count; i++) {
+    struct op_walk walk;
+    struct walked_op op;
+    op_walk_begin(&walk, scope->process, scope->attribution, &l->session->options, &l->session->model.names);
+    while (op_walk_next(&walk, &op)) {
         uint32_t stage;
-        if (!is_dispatch(&l->session->model, s, i, &l->is_native) ||
-            !choice_call(&scope->choice, s->start[i], NO_PLACE))
-            continue;
-        const struct belonging *at = &scope->attribution->span[i];
-        if (choice_stage_name(&scope->choice, at, &stage)) {
-            struct row *row = row_of(l, scope->process->rank, stage, s->name[i]);
+        if (is_dispatch(&l->session->model, op.name, op.scope, &l->is_native) &&
+            choice_call(&scope->choice, op.start, NO_PLACE) && choice_stage_name(&scope->choice, &op.at, &stage)) {
+            struct row *row = row_of(l, scope->process->rank, stage, op.name);
             row->kind = DISPATCH;
             row->has_operators = true;
             row->has_device |= scope->has_device;
             row->calls++;
-            row->head.time = add_ns(row->head.time, s->end[i] - s->start[i]);
+            row->head.time = add_ns(row->head.time, op.end - op.start);
         }
     }
+    op_walk_end(&walk);
 }
 
 static bool has_operators(const struct process *process)
 {
+    if (process->unheld.ops) return true;
     for (size_t i = 0; i < process->spans.table.count; i++)
         if (process->spans.event_class[i] == CLASS_OPERATOR) return true;
     return false;
@@ -282,7 +284,8 @@ void cmd_launches(struct session *session)
 {
     struct launches l = {.session = session};
     struct budget budget = {0};
-    unsigned want = WANT_RANGES | WANT_CALLS | WANT_LAUNCHES | WANT_DEVICE | WANT_OPERATORS | WANT_OPERATOR_DETAILS;
+    unsigned want = WANT_RANGES | WANT_CALLS | WANT_LAUNCHES | WANT_DEVICE | WANT_OPERATORS | WANT_OPERATOR_DETAILS |
+                    WANT_UNHELD | WANT_LINKS;
     if (!launches_budget_begin(session, &budget)) goto out;
     if (session->options.rules == RULES_HTA) {
         answer_hta_launches(session);

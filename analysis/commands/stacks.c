@@ -23,7 +23,7 @@ void cmd_stacks(struct session *session)
     bool speedscope = options->stack_layout == STACKS_SPEEDSCOPE;
     bool on_device = options->metric == METRIC_SELF_DEVICE;
     unsigned want = WANT_RANGES | WANT_DEVICE | WANT_LAUNCHES | WANT_CALLS | WANT_OPERATORS | WANT_OPERATOR_DETAILS |
-                    WANT_ALL_SPANS;
+                    WANT_ALL_SPANS | WANT_UNHELD | WANT_LINKS;
     options->group_ops = (struct group_ops){.stack = TFI_STACK_FRAMES};
     if (!session_load(session, want, false)) return;
     if (!out_open(&session->out, options->output)) {

@@ -74,6 +74,14 @@ ROWS = [
     row('chunk-in-both-files-counts-twice', 'reader_live.py::test_a_chunk_in_both_files_counts_once', 'analysis/read/chunks.c',
         'if (map_get(&trace->serials, piece->serial) != MAP_NONE || (copy',
         'if ((copy'),
+    # An export of a stage lacks the operators that autograd runs for it later.
+    row('part-without-backward-operators', 'long_runs.py::test_parts[5]', 'analysis/model/sweep/part.c',
+        '    if (by_stage) add_backward(&load, u);',
+        '    if (by_stage && !u) add_backward(&load, u);'),
+    # Dispatches of a long run belong to no stage.
+    row('swept-operators-in-no-stage', 'long_runs.py::test_operators[0]', 'analysis/ask/ops/walk.c',
+        'walk->attribution ? stage_at(&walk->finder, from->thread, from->start) : NO_PLACE;',
+        'NO_PLACE;'),
     # A chunk gets the records of one before it that is in the file twice.
     row('skipped-chunk-kept', 'long_runs.py::test_threads[0]', 'analysis/read/ahead.c',
         'slot_at(a, a->held)->piece < piece',

@@ -4,7 +4,7 @@
 
 #include "ask/hta_frame.h"
 
-enum { ANNOTATIONS_WANT = WANT_DEVICE | WANT_RANGES | WANT_LAUNCHES | WANT_OPERATORS };
+enum { ANNOTATIONS_WANT = WANT_DEVICE | WANT_RANGES | WANT_LAUNCHES | WANT_LAUNCHERS };
 
 /* An annotation in the annotations it was opened in. Equal stacks are one path. */
 struct annotation_path {

@@ -9,7 +9,7 @@
 
 #include "ask/hta_frame.h"
 
-enum { COUNTERS_WANT = WANT_COUNTERS | WANT_RANGES | WANT_LAUNCHES | WANT_OPERATORS };
+enum { COUNTERS_WANT = WANT_COUNTERS | WANT_RANGES | WANT_LAUNCHES | WANT_LAUNCHERS };
 
 struct counter_row {
     uint32_t range;       /* index in process->counters.range */

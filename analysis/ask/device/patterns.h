@@ -4,7 +4,7 @@
 
 #include "ask/hta_frame.h"
 
-enum { PATTERNS_WANT = WANT_DEVICE | WANT_RANGES | WANT_LAUNCHES | WANT_OPERATORS };
+enum { PATTERNS_WANT = WANT_DEVICE | WANT_RANGES | WANT_LAUNCHES | WANT_LAUNCHERS };
 
 struct pattern {
     int64_t rank;

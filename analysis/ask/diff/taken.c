@@ -7,6 +7,7 @@
 
 #include "ask/choice.h"
 #include "ask/diff/hta_rows.h"
+#include "ask/ops/walk.h"
 #include "ask/stages/order.h"
 #include "ask/stages/table.h"
 
@@ -44,15 +45,16 @@ static void take_works(struct diff_taken *taken, const struct choice *choice, st
                       when.end - when.start);
 }
 
-static void take_operators(struct diff_taken *taken, const struct choice *choice)
+static void take_operators(struct diff_taken *taken, const struct choice *choice, struct names *names)
 {
-    const struct spans *s = &choice->process->spans;
     const struct attribution *a = choice->attribution;
-    for (size_t i = 0; i < s->table.count; i++)
-        if (s->event_class[i] == CLASS_OPERATOR &&
-            choice_moment(choice, s->start[i], a ? a->span[i].time : s->start[i]) &&
-            (!a || choice_in_stage(choice, &a->span[i])))
-            diff_take(taken, s->name[i], DIFF_OPERATOR, 0, s->end[i] - s->start[i]);
+    struct op_walk walk;
+    struct walked_op op;
+    op_walk_begin(&walk, choice->process, a, choice->options, names);
+    while (op_walk_next(&walk, &op))
+        if (choice_moment(choice, op.start, op.at.time) && (!a || choice_in_stage(choice, &op.at)))
+            diff_take(taken, op.name, DIFF_OPERATOR, 0, op.end - op.start);
+    op_walk_end(&walk);
 }
 
 static void take_events(struct diff_taken *taken, const struct selection *chosen, const struct process *process)
@@ -64,7 +66,7 @@ static void take_events(struct diff_taken *taken, const struct selection *chosen
     if (by_launch) attribute(&attribution, process, operators ? ATTRIBUTE_SPANS : 0);
     choice_init(&choice, chosen, process, by_launch ? &attribution : NULL);
     work_kinds_init(&kinds, RULES_EXACT, &chosen->model->names);
-    if (operators) take_operators(taken, &choice);
+    if (operators) take_operators(taken, &choice, &chosen->model->names);
     else take_works(taken, &choice, &kinds);
     work_kinds_free(&kinds);
     choice_free(&choice);
@@ -147,7 +149,8 @@ static unsigned wants(const struct options *options)
     if (options->rules == RULES_HTA) return 0; /* it reads the file itself */
     if (diff_by(options) == BY_STAGE) return WANT_RANGES;
     if (diff_by(options) == BY_OP)
-        return WANT_RANGES | WANT_LAUNCHES | WANT_DEVICE | WANT_OPERATORS | WANT_OPERATOR_DETAILS;
+        return WANT_RANGES | WANT_LAUNCHES | WANT_DEVICE | WANT_OPERATORS | WANT_UNHELD |
+               (is_filtered(options) ? WANT_LINKS : 0);
     return WANT_DEVICE | launches; /* warm-up, which is left out, depends on the launch */
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ask/io/scope.h"
+#include "ask/ops/walk.h"
 
 static const char next_batch[] = "enumerate(DataLoader)#"; /* torch's name of a wait for a batch begins so */
 static const char worker_batch[] = "DataLoader worker ";   /* the preloaded library's name of making one, */
@@ -212,6 +213,15 @@ static void add_ranges(struct io_scope *scope, struct io_taken *taken)
     intervals_merge(&taken->asked);
 }
 
+static void add_operators(const struct io_scope *scope, struct io_taken *taken)
+{
+    struct op_walk walk;
+    struct walked_op op;
+    op_walk_begin(&walk, scope->process, NULL, scope->chosen->options, &scope->chosen->model->names);
+    while (op_walk_next(&walk, &op)) intervals_add_merging(&taken->compute, op.start, op.end);
+    op_walk_end(&walk);
+}
+
 /* Operators compute in a rank without device work. Those of a worker do not: they are part of making a batch. */
 static void add_spans(struct io_scope *scope, struct io_taken *taken)
 {
@@ -219,8 +229,7 @@ static void add_spans(struct io_scope *scope, struct io_taken *taken)
     bool computes = !scope->process->works.table.count && !taken->batches.by_worker;
     for (size_t i = 0; i < s->table.count; i++)
         if (s->event_class[i] == CLASS_API) map_put(&scope->waiting, s->thread[i], 1);
-        else if (computes && s->event_class[i] == CLASS_OPERATOR)
-            intervals_add_merging(&taken->compute, s->start[i], s->end[i]);
+    if (computes) add_operators(scope, taken);
     intervals_merge(&taken->compute);
     intervals_fit(&taken->compute);
 }
@@ -275,7 +284,7 @@ static void free_taken(void *summary)
 static unsigned wants(const struct options *options)
 {
     (void)options;
-    return WANT_IO | WANT_RANGES | WANT_PAYLOADS | WANT_DEVICE | WANT_LAUNCHES | WANT_OPERATORS;
+    return WANT_IO | WANT_RANGES | WANT_PAYLOADS | WANT_DEVICE | WANT_LAUNCHES | WANT_OPERATORS | WANT_UNHELD;
 }
 
 /* --from and --to count from the first record of all inputs; stages and steps of one process choose the calls of its

@@ -56,14 +56,13 @@ static bool is_native_name(const char *name)
     return true;
 }
 
-bool is_dispatch(const struct model *model, const struct spans *s, size_t i, struct map *native)
+bool is_dispatch(const struct model *model, uint32_t name, uint32_t scope, struct map *native)
 {
-    uint32_t scope = op_details_of(&s->details, i)->scope;
-    if (s->event_class[i] != CLASS_OPERATOR || (scope != TFI_SCOPE_FUNCTION && scope != TFI_SCOPE_NATIVE)) return false;
-    uint32_t known = map_get(native, s->name[i]);
+    if (scope != TFI_SCOPE_FUNCTION && scope != TFI_SCOPE_NATIVE) return false;
+    uint32_t known = map_get(native, name);
     if (known == MAP_NONE) {
-        known = is_native_name(model_name(model, s->name[i]));
-        map_put(native, s->name[i], known);
+        known = is_native_name(model_name(model, name));
+        map_put(native, name, known);
     }
     return scope == TFI_SCOPE_NATIVE || known;
 }

@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ask/ops/walk.h"
 #include "ask/steps/devices.h"
 #include "ask/work_kinds.h"
 #include "base/sets/measure.h"
@@ -76,14 +77,16 @@ static void find_steps(struct taking *t)
 static void make_whole(struct taking *t)
 {
     const struct process *p = t->process;
-    const struct spans *s = &p->spans;
     const struct options *options = t->chosen->options;
     struct step whole = {.host_start = INT64_MAX, .host_end = INT64_MIN, .number = NO_PLACE};
-    for (size_t i = 0; i < s->table.count; i++) {
-        if (s->event_class[i] != CLASS_OPERATOR) continue;
-        whole.host_start = MIN(whole.host_start, s->start[i]);
-        whole.host_end = MAX(whole.host_end, s->end[i]);
+    struct op_walk walk;
+    struct walked_op op;
+    op_walk_begin(&walk, p, NULL, options, &t->chosen->model->names);
+    while (op_walk_next(&walk, &op)) {
+        whole.host_start = MIN(whole.host_start, op.start);
+        whole.host_end = MAX(whole.host_end, op.end);
     }
+    op_walk_end(&walk);
     if (whole.host_start > whole.host_end && p->has_time) {
         whole.host_start = p->first;
         whole.host_end = p->last;
@@ -211,12 +214,16 @@ static void add_host(struct taking *t)
     const struct ranges *r = &t->process->ranges;
     const struct calls *c = &t->process->calls;
     struct map known = {0};
-    for (size_t i = 0; i < s->table.count; i++) {
-        bool is_call = s->event_class[i] == CLASS_API;
-        if (!is_call && s->event_class[i] != CLASS_OPERATOR) continue;
-        t->known |= is_call ? 0 : 1u << PART_CPU_EXEC;
-        add(t, is_call ? PART_RUNTIME : host_part(t, &known, s->name[i]), s->start[i], s->end[i]);
+    struct op_walk walk;
+    struct walked_op op;
+    for (size_t i = 0; i < s->table.count; i++)
+        if (s->event_class[i] == CLASS_API) add(t, PART_RUNTIME, s->start[i], s->end[i]);
+    op_walk_begin(&walk, t->process, NULL, t->chosen->options, &t->chosen->model->names);
+    while (op_walk_next(&walk, &op)) {
+        t->known |= 1u << PART_CPU_EXEC;
+        add(t, host_part(t, &known, op.name), op.start, op.end);
     }
+    op_walk_end(&walk);
     for (size_t i = 0; i < c->table.count; i++) /* of a trace of ours, where few calls have a span */
         if (is_device_call(&t->process->func[c->func[i]])) add(t, PART_RUNTIME, c->start[i], c->end[i]);
     for (size_t i = 0; i < r->table.count; i++) {
@@ -335,7 +342,7 @@ static void free_taken(void *summary)
 static unsigned wants(const struct options *options)
 {
     (void)options;
-    return WANT_RANGES | WANT_DEVICE | WANT_LAUNCHES | WANT_CALLS | WANT_OPERATORS | WANT_FILLING;
+    return WANT_RANGES | WANT_DEVICE | WANT_LAUNCHES | WANT_CALLS | WANT_OPERATORS | WANT_FILLING | WANT_UNHELD;
 }
 
 /* --from and --to count from the first record of all inputs. */

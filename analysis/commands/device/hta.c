@@ -33,7 +33,7 @@ bool hta_load(struct session *session)
 bool hta_load_more(struct session *session, unsigned more)
 {
     return !refused(session) && session_load(session,
-                                             WANT_DEVICE | WANT_RANGES | WANT_LAUNCHES | WANT_OPERATORS |
+                                             WANT_DEVICE | WANT_RANGES | WANT_LAUNCHES | WANT_LAUNCHERS |
                                                  WANT_EVENT_NUMBERS | WANT_COPIED | WANT_COUNTERS | more,
                                              false);
 }

@@ -6,6 +6,7 @@
 
 #include "ask/ops/dispatches.h"
 #include "ask/ops/rows.h"
+#include "ask/ops/walk.h"
 #include "ask/stages/order.h"
 #include "commands/report/report.h"
 
@@ -55,38 +56,47 @@ static void put_operators(struct out *out, const struct report *report)
 
 /* ---- dispatches ---- */
 
+struct dispatches {
+    struct map native, calls; /* by name: of other libraries, and how many */
+    uint64_t count, most;
+    uint32_t best; /* the name that is the most frequent */
+    int64_t time;
+};
+
+static void add_dispatches(struct dispatches *d, const struct choice *choice, struct model *model)
+{
+    struct op_walk walk;
+    struct walked_op op;
+    op_walk_begin(&walk, choice->process, choice->attribution, choice->options, &model->names);
+    while (op_walk_next(&walk, &op)) {
+        if (!choice_call(choice, op.start, NO_PLACE) || (choice->by_stage && !choice_in_stage(choice, &op.at)) ||
+            !is_dispatch(model, op.name, op.scope, &d->native))
+            continue;
+        uint32_t known = map_get(&d->calls, op.name), now = known == MAP_NONE ? 1 : known + 1;
+        map_put(&d->calls, op.name, now);
+        d->best = now > d->most ? op.name : d->best;
+        d->most = MAX(d->most, now);
+        d->time = add_ns(d->time, op.end - op.start);
+        d->count++;
+    }
+    op_walk_end(&walk);
+}
+
 static void put_dispatches(struct out *out, const struct report *report)
 {
-    struct map native = {0}, calls = {0};
-    uint64_t count = 0, most = 0;
-    uint32_t best = NAME_NONE;
-    int64_t time = 0;
-    for (size_t u = 0; u < report->units; u++) {
-        for (size_t i = 0; i < report->unit[u].processes; i++) {
-            const struct choice *choice = &report->unit[u].choice[i];
-            const struct spans *s = &choice->process->spans;
-            for (size_t k = 0; k < s->table.count; k++) {
-                bool wanted = choice_call(choice, s->start[k], NO_PLACE) &&
-                              (!choice->by_stage || choice_in_stage(choice, &choice->attribution->span[k]));
-                if (!wanted || !is_dispatch(&report->session->model, s, k, &native)) continue;
-                uint32_t known = map_get(&calls, s->name[k]), now = known == MAP_NONE ? 1 : known + 1;
-                map_put(&calls, s->name[k], now);
-                best = now > most ? s->name[k] : best;
-                most = MAX(most, now);
-                time = add_ns(time, s->end[k] - s->start[k]);
-                count++;
-            }
-        }
-    }
-    if (count) {
-        const struct name *name = names_get(&report->session->model.names, best);
-        out_format(out, "\ndispatches into other libraries: %llu, ", (unsigned long long)count);
-        report_put_time(out, time, 0);
+    struct model *model = &report->session->model;
+    struct dispatches d = {.best = NAME_NONE};
+    for (size_t u = 0; u < report->units; u++)
+        for (size_t i = 0; i < report->unit[u].processes; i++) add_dispatches(&d, &report->unit[u].choice[i], model);
+    if (d.count) {
+        const struct name *name = names_get(&model->names, d.best);
+        out_format(out, "\ndispatches into other libraries: %llu, ", (unsigned long long)d.count);
+        report_put_time(out, d.time, 0);
         out_puts(out, "; most frequent: ");
         report_put_name(out, name->text, name->length, 70);
     }
-    map_free(&native);
-    map_free(&calls);
+    map_free(&d.native);
+    map_free(&d.calls);
 }
 
 /* ---- memory ---- */

@@ -4,6 +4,7 @@
 #include "model/elsewhere.h"
 #include "model/join.h"
 #include "model/load/load.h"
+#include "model/sweep/sweep.h"
 #include "model/steps.h"
 #include "pattern.h"
 
@@ -557,10 +558,13 @@ void load_tfr(struct trace *trace, struct names *names, unsigned want, struct pr
     describe(&load);
     reveals_find(&process->reveals, trace);
     take_funcs(&load);
-    while ((piece = reader_next(&load.reader, &chunk)) != NULL) {
+    bool goes_on = true;
+    while (goes_on && (piece = reader_next(&load.reader, &chunk)) != NULL) {
         take_chunk(&load, piece, &chunk);
         atomic_fetch_add_explicit(done, piece->stored + sizeof(struct tfi_block), memory_order_relaxed);
+        goes_on = !(want & WANT_UNHELD) || can_sweep(process, trace, want);
     }
+    if (!goes_on) goto out;
     if (want & WANT_LAUNCHERS) load_launchers(&load);
     load_devices_end(&load, notes);
     load_operators_end(&load);
@@ -576,6 +580,7 @@ void load_tfr(struct trace *trace, struct names *names, unsigned want, struct pr
     if (want & WANT_OPEN) load_open_threads(&load);
     load_framework_collectives_end(&load);
     if (!(want & WANT_CALLS)) calls_free(&process->calls); /* they were only needed for launch times */
+out:
     reader_free(&load.reader);
     map_free(&load.name_of_tid);
     map_free(&load.silence_of);
