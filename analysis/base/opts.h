@@ -59,7 +59,7 @@ enum sort_key {
     NR_SORT_KEYS
 };
 
-enum name_style { NAMES_FULL, NAMES_SHORT, NAMES_MANGLED, NR_NAME_STYLES };
+enum name_style { NAMES_FULL, NAMES_SHORT, NAMES_MANGLED };
 
 /* "0,2-5" */
 struct list {

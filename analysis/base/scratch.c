@@ -90,12 +90,6 @@ const char *scratch_get(struct scratch *s, uint64_t offset, size_t length)
     return s->window + (offset - s->window_at);
 }
 
-void scratch_reset(struct scratch *s)
-{
-    s->spilled = 0;
-    s->used = s->window_length = 0;
-}
-
 void scratch_free(struct scratch *s)
 {
     if (s->fd >= 0) close(s->fd);

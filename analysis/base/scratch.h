@@ -24,7 +24,6 @@ void scratch_init(struct scratch *scratch);
 uint64_t scratch_add(struct scratch *scratch, const char *bytes, size_t length);
 /* Returns bytes that were added, or NULL after a failure. They are valid until the next call. */
 const char *scratch_get(struct scratch *scratch, uint64_t offset, size_t length);
-void scratch_reset(struct scratch *scratch); /* forgets all bytes */
 void scratch_free(struct scratch *scratch);
 
 #endif

@@ -15,16 +15,12 @@
 #include "ask/timeline.h"
 #include "base/jobs.h"
 
+/* The reduction of each command; NULL: it needs the whole model. */
 static const struct reduction *const reductions[NR_COMMANDS] = {
 #define COMMAND(name, function, answers, keys, takes, reduction, refuses) [COMMAND_##function] = reduction,
 #include "commands.def"
 #undef COMMAND
 };
-
-const struct reduction *reduction_of(enum command_id command)
-{
-    return reductions[command];
-}
 
 bool summaries_suffice(const struct options *options)
 {

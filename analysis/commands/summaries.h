@@ -16,8 +16,6 @@ struct summaries {
     size_t alones, capacity;
 };
 
-/* Returns the reduction of a command; NULL: it needs the whole model. */
-const struct reduction *reduction_of(enum command_id command);
 /* True if all questions can be answered from summaries that stand alone. */
 bool summaries_suffice(const struct options *options);
 /* Returns the parts of the model that the questions' reductions need. */

@@ -20,8 +20,7 @@ enum io_kind {
     IO_SYNC,     /* fsync, fdatasync, msync, fflush ... */
     IO_MAP,      /* mmap, munmap, madvise */
     IO_METADATA, /* everything else on names, attributes, directories and descriptors */
-    IO_PROCESS,  /* fork, exec, exit, wait */
-    NR_IO_KINDS
+    IO_PROCESS   /* fork, exec, exit, wait */
 };
 
 struct io_function {

@@ -189,8 +189,7 @@ enum { DEVICE_HOST = -1, DEVICE_OTHER = -2 };
 struct stage_memory {
     uint64_t range; /* its id */
     int64_t device; /* -1: the host */
-    uint64_t allocated_before, reserved_before, allocated_after, reserved_after;
-    uint64_t allocated_peak, reserved_peak, allocated, freed;
+    uint64_t allocated_after, reserved_after, allocated_peak, reserved_peak, allocated, freed;
 };
 
 /* A change of the recording state. */

@@ -56,11 +56,6 @@ static const char builtin[] =
 #undef RECORD_END
     ;
 
-const char *type_name(enum tfi_type type)
-{
-    return (size_t)type < ARRAY_SIZE(type_names) ? type_names[type] : "UINT";
-}
-
 enum tfi_type type_by_name(const char *name, size_t length)
 {
     for (size_t i = 0; i < ARRAY_SIZE(type_names); i++)

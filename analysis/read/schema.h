@@ -63,7 +63,6 @@ void schema_builtin(struct schema *schema);
 const struct kind *schema_kind(const struct schema *schema, uint16_t number); /* NULL if absent */
 void schema_free(struct schema *schema);
 
-const char *type_name(enum tfi_type type);
 enum tfi_type type_by_name(const char *name, size_t length);
 
 #endif

@@ -204,7 +204,6 @@ static void count_row(struct comm_rows *rows, const struct comm_row *row)
 {
     rows->incomplete += row->size > 0 && row->ranks < (size_t)row->size;
     rows->mismatched += row->mismatch;
-    rows->unnumbered += row->part->is_counted;
     rows->ungrouped += row->part->group == NAME_NONE;
     rows->apart += row->part->replay && is_apart(row);
 }

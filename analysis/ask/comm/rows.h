@@ -36,9 +36,9 @@ struct comm_row {
 struct comm_rows {
     struct comm_row *row; /* by the first start, then by key */
     size_t count, capacity;
-    uint64_t incomplete, mismatched, unnumbered, ungrouped; /* of the rows: see comm.c */
-    bool simple;                                            /* tracelens_is_simple */
-    uint64_t untold;                                        /* collectives in none of TraceLens's tables */
+    uint64_t incomplete, mismatched, ungrouped; /* of the rows: see comm.c */
+    bool simple;                                /* tracelens_is_simple */
+    uint64_t untold;                            /* collectives in none of TraceLens's tables */
     uint64_t apart;   /* replays that all ranks leave together, but whose times do not overlap */
     int64_t residual; /* median spread of the ends of a collective on its ranks; UNKNOWN_TIME: unknown */
 };

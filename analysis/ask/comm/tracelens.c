@@ -67,6 +67,16 @@ void tracelens_change(struct comm_part *part, const struct tracelens_kernels *k,
     part->file_duration_us = (double)(w->end[k->work] - w->start[k->work]) / 1000;
 }
 
+/* Kinds of collectives in TraceLens's tables. */
+enum tracelens_kind {
+    TRACELENS_UNKNOWN, /* in the first table if tracelens_is_simple, else in none */
+    TRACELENS_ALL_REDUCE,
+    TRACELENS_REDUCE_SCATTER,
+    TRACELENS_ALL_GATHER,
+    TRACELENS_ALL_TO_ALL,
+    TRACELENS_ALL_TO_ALL_V, /* in a table of its own */
+};
+
 static const struct {
     const char *name;
     enum tracelens_kind kind;
@@ -85,7 +95,7 @@ static const struct {
     {"all_to_allv", TRACELENS_ALL_TO_ALL_V},
 };
 
-enum tracelens_kind tracelens_kind(const struct comm_part *part, const struct names *names)
+static enum tracelens_kind kind_of(const struct comm_part *part, const struct names *names)
 {
     if (part->name == NAME_NONE) return part->op == COLLECTIVE_ALL_REDUCE ? TRACELENS_ALL_REDUCE : TRACELENS_UNKNOWN;
     for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
@@ -179,7 +189,7 @@ bool tracelens_row(struct comm_row *row, const struct names *names, bool simple)
                                              [TRACELENS_REDUCE_SCATTER] = COLLECTIVE_REDUCE_SCATTER,
                                              [TRACELENS_ALL_GATHER] = COLLECTIVE_ALL_GATHER,
                                              [TRACELENS_ALL_TO_ALL] = COLLECTIVE_ALL_TO_ALL};
-    enum tracelens_kind kind = tracelens_kind(row->part, names);
+    enum tracelens_kind kind = kind_of(row->part, names);
     double shortest, wall;
     if (kind == TRACELENS_UNKNOWN && !simple) return false;
     row->ranks = row->parts;

@@ -20,16 +20,6 @@ bool tracelens_next(struct tracelens_kernels *kernels, const struct collective *
 void tracelens_change(struct comm_part *part, const struct tracelens_kernels *kernels,
                       const struct collective *collective);
 
-/* Kinds of collectives in TraceLens's tables. */
-enum tracelens_kind {
-    TRACELENS_UNKNOWN, /* in the first table if tracelens_is_simple, else in none */
-    TRACELENS_ALL_REDUCE,
-    TRACELENS_REDUCE_SCATTER,
-    TRACELENS_ALL_GATHER,
-    TRACELENS_ALL_TO_ALL,
-    TRACELENS_ALL_TO_ALL_V, /* in a table of its own */
-};
-enum tracelens_kind tracelens_kind(const struct comm_part *part, const struct names *names);
 /* True if no kernel has a communicator and each rank's kernels are on one stream: unknown collectives count too. */
 bool tracelens_is_simple(const struct comm_summary *summary);
 

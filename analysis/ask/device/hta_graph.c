@@ -31,7 +31,8 @@ struct edge {
 
 /* ---- rows ---- */
 
-bool hta_is_skipped(const struct thread *thread)
+/* True if HTA takes the thread for a stream. */
+static bool is_skipped(const struct thread *thread)
 {
     return thread->pid == 0 || thread->tid == 0;
 }
@@ -40,7 +41,7 @@ static void add_node(struct hta_graph *graph, const struct hta_frame *frame, str
 {
     const struct process *p = frame->process;
     struct interval when = hta_times(p, node.start, node.end);
-    if (node.thread == MAP_NONE || !hta_keeps(frame, when.start) || hta_is_skipped(&p->thread[node.thread])) return;
+    if (node.thread == MAP_NONE || !hta_keeps(frame, when.start) || is_skipped(&p->thread[node.thread])) return;
     node.start = when.start;
     node.end = when.end;
     node.parent = NO_PLACE;

@@ -34,6 +34,5 @@ struct hta_graph {
  * exception. */
 const char *hta_graph(struct hta_graph *graph, const struct hta_frame *frame, struct names *names);
 void hta_graph_free(struct hta_graph *graph);
-bool hta_is_skipped(const struct thread *thread); /* true: HTA takes the thread for a stream */
 
 #endif

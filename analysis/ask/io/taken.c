@@ -15,7 +15,8 @@ static const char own_batch[] = "DataLoader batch";        /* and of making one 
 
 /* ---- rows ---- */
 
-struct io_row *io_row_of(struct io_taken *taken, uint32_t function, uint32_t path)
+/* Returns the row of a key, made if it is new. */
+static struct io_row *row_of_key(struct io_taken *taken, uint32_t function, uint32_t path)
 {
     uint64_t key = (uint64_t)function << 32 | path;
     uint32_t at = map_get(&taken->place, key);
@@ -69,12 +70,12 @@ void io_row_free(struct io_row *row)
 
 static struct io_row *row_of(struct io_taken *taken, const struct options *options, const struct ios *ios, size_t call)
 {
-    if (options->layout == LAYOUT_FILES) return io_row_of(taken, NAME_NONE, ios->path[call]);
-    if (options->layout != LAYOUT_ROWS) return io_row_of(taken, NAME_NONE, NAME_NONE);
+    if (options->layout == LAYOUT_FILES) return row_of_key(taken, NAME_NONE, ios->path[call]);
+    if (options->layout != LAYOUT_ROWS) return row_of_key(taken, NAME_NONE, NAME_NONE);
     switch (options->group_files) {
-    case GROUP_FUNCTION: return io_row_of(taken, ios->of_name[ios->function[call]].name, NAME_NONE);
-    case GROUP_FILE: return io_row_of(taken, NAME_NONE, ios->path[call]);
-    default: return io_row_of(taken, NAME_NONE, NAME_NONE);
+    case GROUP_FUNCTION: return row_of_key(taken, ios->of_name[ios->function[call]].name, NAME_NONE);
+    case GROUP_FILE: return row_of_key(taken, NAME_NONE, ios->path[call]);
+    default: return row_of_key(taken, NAME_NONE, NAME_NONE);
     }
 }
 

@@ -51,8 +51,6 @@ struct io_taken {
 
 /* Makes a struct io_taken of the calls of a process that the filters choose. */
 extern const struct reduction io_reduction;
-/* Returns the row of a key, made if it is new. */
-struct io_row *io_row_of(struct io_taken *taken, uint32_t function, uint32_t path);
 void io_row_add(struct io_row *row, const struct io_row *from); /* all but function and path; leaves `from` unchanged */
 void io_row_free(struct io_row *row);
 

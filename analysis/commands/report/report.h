@@ -110,8 +110,6 @@ void report_free(struct report *report);
 /* Returns the window from the unit's first record to its last, cut to --from and --to; `to` is before `from` if
  * empty. */
 struct window report_window(const struct unit *unit);
-/* Sorts the kernels of a stage, or of unit->all, by descending device time. */
-void report_sort_kernels(const struct report *report, struct report_stage *stage);
 
 /* Returns the unit's stage `name`, a value of `one`; creates it if needed. */
 struct report_stage *report_stage_of(struct unit *unit, uint32_t name);

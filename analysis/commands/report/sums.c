@@ -335,7 +335,8 @@ static int by_device(const void *a, const void *b, void *context)
     return strcmp(names_get(order->names, x->name)->text, names_get(order->names, y->name)->text);
 }
 
-void report_sort_kernels(const struct report *report, struct report_stage *stage)
+/* Sorts the kernels of a stage, or of unit->all, by descending device time. */
+static void sort_kernels(const struct report *report, struct report_stage *stage)
 {
     struct kernel_order order = {&report->session->model.names};
     if (stage->kernel_count) qsort_r(stage->kernel, stage->kernel_count, sizeof *stage->kernel, by_device, &order);
@@ -369,8 +370,8 @@ void report_collect(struct report *report, struct session *session)
             collect_memory(report, unit, &unit->choice[i]);
             collect_works(report, unit, &unit->choice[i]);
         }
-        for (size_t i = 0; i < unit->stages; i++) report_sort_kernels(report, &unit->stage[i]);
-        report_sort_kernels(report, &unit->all);
+        for (size_t i = 0; i < unit->stages; i++) sort_kernels(report, &unit->stage[i]);
+        sort_kernels(report, &unit->all);
         if (unit->stages) qsort(unit->stage, unit->stages, sizeof *unit->stage, by_first);
         map_free(&unit->by_name);
     }

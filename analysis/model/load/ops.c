@@ -292,8 +292,6 @@ void load_stage_memory(struct load *load)
 {
     struct process *p = load->process;
     const uint64_t *device = load_column(load, COL_stage_memory_device), *id = load_column(load, COL_stage_memory_id);
-    const uint64_t *before[2] = {load_column(load, COL_stage_memory_allocated_before),
-                                 load_column(load, COL_stage_memory_reserved_before)};
     const uint64_t *after[2] = {load_column(load, COL_stage_memory_allocated_after),
                                 load_column(load, COL_stage_memory_reserved_after)};
     const uint64_t *peak[2] = {load_column(load, COL_stage_memory_allocated_peak),
@@ -304,8 +302,6 @@ void load_stage_memory(struct load *load)
             mem_grow(p->stage_memory, &p->stage_memory_capacity, p->stage_memories + 1, sizeof *p->stage_memory);
         p->stage_memory[p->stage_memories++] = (struct stage_memory){.range = id[i],
                                                                      .device = (int64_t)device[i],
-                                                                     .allocated_before = before[0][i],
-                                                                     .reserved_before = before[1][i],
                                                                      .allocated_after = after[0][i],
                                                                      .reserved_after = after[1][i],
                                                                      .allocated_peak = peak[0][i],

@@ -35,7 +35,7 @@ struct decimal {
     int64_t exponent; /* the value is digits * 10^exponent */
 };
 
-enum { MOST_DIGITS = 30, MOST_EXPONENT = 100000 };
+enum { MOST_EXPONENT = 100000 };
 
 static const char *take_digits(const char *p, struct decimal *d, bool fraction)
 {

@@ -236,7 +236,9 @@ bool stream_open(struct stream *s, const char *path, const struct stream_way *wa
     return true;
 }
 
-void stream_start(struct stream *s, const struct stream_way *way, const struct stream_ahead *ahead)
+/* Starts the thread that inflates and, if `ahead` is not NULL, those that scan. Without this call the parser's thread
+ * inflates. */
+static void start_threads(struct stream *s, const struct stream_way *way, const struct stream_ahead *ahead)
 {
     size_t threads = MIN(MAX(way->threads, 1), STREAM_MOST_THREADS);
     s->ahead = threads > 1 ? ahead : NULL;
@@ -290,7 +292,7 @@ bool stream_read(struct stream *s, const char *path, const struct stream_way *wa
     }
     mem_guard(&guard);
     if (setjmp(guard.place) == 0) {
-        stream_start(s, way, reading->ahead);
+        start_threads(s, way, reading->ahead);
         usable = reading->read(reading->context, notes);
         mem_unguard(&guard);
     } else { /* stops the other threads first */

@@ -79,9 +79,6 @@ struct stream {
  * stream_close() in both cases. */
 bool stream_open(struct stream *stream, const char *path, const struct stream_way *way, atomic_ullong *done,
                  const char **why);
-/* Starts the thread that inflates and, if `ahead` is not NULL, those that scan. Without this call the parser's thread
- * inflates. */
-void stream_start(struct stream *stream, const struct stream_way *way, const struct stream_ahead *ahead);
 /* Reads from memory. The bytes must stay valid until stream_close(). A block has `piece` bytes, at most as many as
  * one of a file. */
 void stream_open_memory(struct stream *stream, const void *bytes, size_t length, size_t piece);

@@ -153,17 +153,6 @@ bool memory_rows_read(const char *path, enum file_how how, const struct memory_r
                        &(struct stream_reading){read_stream, drop, &w, NULL}, notes);
 }
 
-bool memory_rows_read_bytes(const void *bytes, size_t length, size_t piece, const struct memory_rows_sink *sink,
-                            struct memory_rows_damage *damage, struct notes *notes)
-{
-    struct walk w = {.sink = sink, .damage = damage};
-    *damage = (struct memory_rows_damage){0};
-    stream_open_memory(&w.stream, bytes, length, piece);
-    bool usable = read_stream(&w, notes);
-    stream_close(&w.stream);
-    return usable;
-}
-
 /* ---- detection ---- */
 
 static bool has_name(const char *path)

@@ -40,8 +40,5 @@ bool is_memory_rows_file(const char *path, enum file_how how);
  * part. `done` counts bytes of the file, for the progress line. */
 bool memory_rows_read(const char *path, enum file_how how, const struct memory_rows_sink *sink,
                       struct memory_rows_damage *damage, struct notes *notes, atomic_ullong *done);
-/* The same for bytes in memory, read without a thread in blocks of `piece` bytes. */
-bool memory_rows_read_bytes(const void *bytes, size_t length, size_t piece, const struct memory_rows_sink *sink,
-                            struct memory_rows_damage *damage, struct notes *notes);
 
 #endif

@@ -15,13 +15,21 @@
 
 /* ---- one event ---- */
 
-void to_chrome_init(struct to_chrome *to, const struct process *process)
+/* Rewrites events, one after the other. */
+struct to_chrome {
+    const struct process *process;
+    struct names names; /* texts of hashes, as strings in JSON */
+    struct map text_of; /* name, by a hash of the hash */
+    struct text raw;    /* the current event */
+};
+
+static void to_chrome_init(struct to_chrome *to, const struct process *process)
 {
     *to = (struct to_chrome){.process = process};
     names_init(&to->names);
 }
 
-void to_chrome_free(struct to_chrome *to)
+static void to_chrome_free(struct to_chrome *to)
 {
     names_free(&to->names);
     map_free(&to->text_of);
@@ -123,7 +131,9 @@ static int64_t duration_of(const struct dftracer_event *event, unsigned unit)
     return __builtin_mul_overflow(dftracer_ns(each, unit), calls, &ns) ? INT64_MAX : ns;
 }
 
-struct kineto_event to_chrome_event(struct to_chrome *to, const struct dftracer_event *event)
+/* Returns the event with numbers for strings, letters for phases, times in microseconds, and the texts of the hashes
+ * that it names (fname, hostname) beside them. It is valid until the next call. */
+static struct kineto_event to_chrome_event(struct to_chrome *to, const struct dftracer_event *event)
 {
     struct kineto_event made = {.category = event->text[DFT_CATEGORY], .name = event->text[DFT_NAME]};
     unsigned unit = to->process->time_unit;
