@@ -6,6 +6,7 @@
 #include "model/collective.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,16 @@ const struct collective_kind collective_kinds[NR_COLLECTIVE_OPS] = {
 #define COLLECTIVE(id, name, bus, whole, meets) [COLLECTIVE_##id] = {name, BUS_##bus, WHOLE_##whole, meets},
 #include "collectives.def"
 };
+
+double collective_bus_factor(enum collective_op op, int64_t ranks)
+{
+    double n = (double)ranks;
+    switch (collective_kinds[op].bus) {
+    case BUS_TWICE: return ranks > 0 ? 2 * (n - 1) / n : NAN;
+    case BUS_SHARE: return ranks > 0 ? (n - 1) / n : NAN;
+    default: return 1;
+    }
+}
 
 /* ---- entries ---- */
 

@@ -27,6 +27,8 @@ struct collective_kind {
     bool meets; /* no rank can leave before all have come */
 };
 extern const struct collective_kind collective_kinds[NR_COLLECTIVE_OPS];
+/* Returns the factor between algorithm and bus bandwidth of `ranks` ranks; NAN if their number is unknown. */
+double collective_bus_factor(enum collective_op op, int64_t ranks);
 
 #define UNKNOWN_TIME INT64_MIN
 #define UNKNOWN_COUNT UINT64_MAX

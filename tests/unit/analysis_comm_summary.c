@@ -136,9 +136,10 @@ START_TEST(factors_of_bus_bandwidth)
                 {COLLECTIVE_ALL_TO_ALL, 0.75}, {COLLECTIVE_BROADCAST, 1},     {COLLECTIVE_REDUCE, 1},
                 {COLLECTIVE_GATHER, 0.75},     {COLLECTIVE_SCATTER, 0.75},    {COLLECTIVE_SEND, 1},
                 {COLLECTIVE_SEND_RECV, 1}};
-    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) ck_assert_double_eq(comm_bus_factor(rows[i].op, 4), rows[i].of_four);
-    ck_assert(isnan(comm_bus_factor(COLLECTIVE_ALL_REDUCE, UNKNOWN_NUMBER)));
-    ck_assert_double_eq(comm_bus_factor(COLLECTIVE_ALL_REDUCE, 1), 0);
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+        ck_assert_double_eq(collective_bus_factor(rows[i].op, 4), rows[i].of_four);
+    ck_assert(isnan(collective_bus_factor(COLLECTIVE_ALL_REDUCE, UNKNOWN_NUMBER)));
+    ck_assert_double_eq(collective_bus_factor(COLLECTIVE_ALL_REDUCE, 1), 0);
 }
 END_TEST
 

@@ -30,16 +30,6 @@ uint64_t comm_bytes(const struct comm_part *part)
     }
 }
 
-double comm_bus_factor(enum collective_op op, int64_t ranks)
-{
-    double n = (double)ranks;
-    switch (collective_kinds[op].bus) {
-    case BUS_TWICE: return ranks > 0 ? 2 * (n - 1) / n : NAN;
-    case BUS_SHARE: return ranks > 0 ? (n - 1) / n : NAN;
-    default: return 1;
-    }
-}
-
 /* ---- one row ---- */
 
 /* Subtracts and saturates. */
@@ -169,7 +159,7 @@ static struct comm_row make_row(const struct comm_part *part, size_t parts)
     if (row.compared) take_skew(&row, meets);
     if (row.bytes != UNKNOWN_COUNT && row.transfer > 0) {
         row.algorithm_gb = (double)row.bytes / (double)row.transfer;
-        row.bus_gb = row.algorithm_gb * comm_bus_factor(part->op, row.size);
+        row.bus_gb = row.algorithm_gb * collective_bus_factor(part->op, row.size);
     }
     return row;
 }

@@ -50,7 +50,5 @@ void comm_rows_free(struct comm_rows *rows);
 int64_t comm_wait(const struct comm_row *row, const struct comm_part *part, enum rules rules);
 /* Bytes of one rank's message, by the operation; UNKNOWN_COUNT: unknown. */
 uint64_t comm_bytes(const struct comm_part *part);
-/* Factor of bus bandwidth for n ranks; NAN: n is unknown. */
-double comm_bus_factor(enum collective_op op, int64_t ranks);
 
 #endif

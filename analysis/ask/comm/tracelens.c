@@ -205,6 +205,6 @@ bool tracelens_row(struct comm_row *row, const struct names *names, bool simple)
         return true;
     row->bytes = kind == TRACELENS_ALL_GATHER ? row->part->bytes_out : row->part->bytes_in;
     if (shortest > 0) row->algorithm_gb = (double)row->bytes / (1 << 20) / 1024 / (shortest / 1e6);
-    row->bus_gb = row->algorithm_gb * comm_bus_factor(ops[kind], row->part->size);
+    row->bus_gb = row->algorithm_gb * collective_bus_factor(ops[kind], row->part->size);
     return true;
 }

@@ -87,12 +87,6 @@ static void take_hosts(struct exact *x)
                            c->thread[i]);
 }
 
-int64_t exact_launched(const struct exact *x, uint32_t work)
-{
-    uint32_t launch = x->attribution.launch[work];
-    return launch == NO_PLACE ? x->process->works.start[work] : x->process->spans.start[launch];
-}
-
 static void take_works(struct exact *x)
 {
     const struct works *w = &x->process->works;
@@ -132,6 +126,7 @@ void critical_path_of(struct critical_path *path, const struct selection *chosen
     take_hosts(&x);
     take_works(&x);
     x.known = mem_zero(path->events.count, sizeof *x.known);
+    exact_follow(&x);
     exact_waits(&x);
     host_edges(&path->graph, &path->events, &x.rows, &x.tops);
     exact_threads(&x);

@@ -25,22 +25,21 @@ struct exact {
     uint32_t *event_of_span, *event_of_call, *event_of_work; /* NO_PLACE: not in the window */
     struct host_rows rows;
     struct host_tops tops;
-    bool *known;                         /* by event: what this call waits for is known */
+    bool *known;                         /* by event: it is known what this call waits for */
     struct critical_afters works, hosts; /* by work that waits, and by event of the host that waits */
 };
 
+/* ---- exact_follow.c ---- */
+/* Finds what calls and works wait for, by our own calls. */
+void exact_follow(struct exact *x);
 /* ---- exact_waits.c ---- */
-/* Finds what calls and works wait for. */
+/* Finds it where exact_follow did not: by the profiler's waits, or by the times. */
 void exact_waits(struct exact *x);
+/* Returns when a work was launched; its own start if that is unknown. */
+int64_t exact_launched(const struct exact *x, uint32_t work);
 /* A call of the host waits for a work, or for none that is known. It has waited if that ended after the call's start. */
 void exact_host_waits(struct exact *x, uint32_t event, uint32_t work);
 void exact_after(struct critical_afters *afters, uint32_t after, uint32_t work);
-/* ---- exact_follow.c ---- */
-/* The same by our own calls. */
-void exact_follow(struct exact *x);
-/* ---- exact.c ---- */
-/* Returns when a work was launched; its own start if that is unknown. */
-int64_t exact_launched(const struct exact *x, uint32_t work);
 /* ---- exact_threads.c ---- */
 /* Joins the outermost events of the threads. */
 void exact_threads(struct exact *x);

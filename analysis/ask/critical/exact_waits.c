@@ -1,10 +1,10 @@
-/* exact_waits.c - finds what calls of the host and pieces of work wait for.
+/* exact_waits.c - finds what calls of the host and pieces of work wait for, where our own calls did not tell it.
  *
- * In a trace of ours its calls tell it (exact_follow.c). In a Kineto trace the profiler's waits (cuda_sync) do, where
- * they were recorded. A synchronising call that neither explains waits for the work that ended last before it returned,
- * of the work launched before it. So does a copy that ends within its own call, unless the call is asynchronous and the
- * memory is not pageable.
- * Where a wait is for a stream, it is for the work of that stream launched before it that ends last.
+ * In a trace of ours its calls tell it, and exact_follow.c has run before. In a Kineto trace the profiler's waits
+ * (cuda_sync) tell it, where they were recorded. A synchronising call that neither explains waits for the work that ended
+ * last before it returned, of the work launched before it. A call that copies waits for its own copy if the copy ends
+ * within the call, unless the call is asynchronous and the memory is not pageable.
+ * A wait for a stream is one for that work which ends last, of the work launched into the stream before the wait.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +32,12 @@ struct waits {
 };
 
 /* ---- orders of work ---- */
+
+int64_t exact_launched(const struct exact *x, uint32_t work)
+{
+    uint32_t launch = x->attribution.launch[work];
+    return launch == NO_PLACE ? x->process->works.start[work] : x->process->spans.start[launch];
+}
 
 static int by_group(const void *a, const void *b)
 {
@@ -237,7 +243,6 @@ void exact_waits(struct exact *x)
 {
     struct waits waits = {.x = x};
     make_orders(&waits);
-    exact_follow(x);
     take_waits(&waits);
     take_copies(&waits);
     guess(&waits);
