@@ -1,6 +1,7 @@
-/* steps.c - recognises ProfilerStep#N, and gives such ranges of our traces the stage name ANY_STEP. */
+/* steps.c - recognises ProfilerStep#N, gives such ranges of our traces the stage name ANY_STEP, and sorts steps by start. */
 #include "model/steps.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static const char STEP[] = "ProfilerStep#";
@@ -43,4 +44,45 @@ void name_steps(struct process *process, struct names *names)
         }
     }
     map_free(&step_of);
+}
+
+/* ---- the steps of a process ---- */
+
+static int by_start(const void *a, const void *b, void *process)
+{
+    const struct ranges *r = &((const struct process *)process)->ranges;
+    size_t x = *(const size_t *)a, y = *(const size_t *)b;
+    return r->start[x] != r->start[y] ? (r->start[x] < r->start[y] ? -1 : 1) : (x > y) - (x < y);
+}
+
+void step_list_init(struct step_list *list, const struct process *process)
+{
+    const struct ranges *r = &process->ranges;
+    size_t capacity = 0;
+    *list = (struct step_list){.process = process};
+    for (size_t i = 0; i < r->table.count; i++) {
+        if (r->step[i] == NO_PLACE) continue;
+        list->range = mem_grow(list->range, &capacity, list->count + 1, sizeof *list->range);
+        list->range[list->count++] = i;
+    }
+    if (list->count) qsort_r(list->range, list->count, sizeof *list->range, by_start, (void *)process);
+}
+
+size_t step_list_at(const struct step_list *list, int64_t time)
+{
+    if (!list->count) return 0;
+    const struct ranges *r = &list->process->ranges;
+    size_t low = 0, high = list->count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (r->start[list->range[middle]] <= time) low = middle + 1;
+        else high = middle;
+    }
+    return low && time < r->end[list->range[low - 1]] ? low - 1 : list->count;
+}
+
+void step_list_free(struct step_list *list)
+{
+    free(list->range);
+    *list = (struct step_list){0};
 }

@@ -1,4 +1,5 @@
-/* steps.h - recognises the steps of torch.profiler: stages with a number in their name. */
+/* steps.h - recognises the steps of torch.profiler, which are stages with a number in their name, and finds the step of a
+ * moment. */
 #ifndef TFA_STEPS_H
 #define TFA_STEPS_H
 
@@ -11,5 +12,17 @@
 bool step_number(struct slice name, uint64_t *number);
 /* Gives all steps one stage name, ANY_STEP; the column `step` keeps the number of each range. */
 void name_steps(struct process *process, struct names *names);
+
+/* The steps of a process by start, as indices in process->ranges. Steps do not overlap. All zero: no step. */
+struct step_list {
+    const struct process *process;
+    size_t *range;
+    size_t count;
+};
+
+void step_list_init(struct step_list *list, const struct process *process);
+/* Returns the place in list->range of the step that is open at `time`; list->count if there is none. */
+size_t step_list_at(const struct step_list *list, int64_t time);
+void step_list_free(struct step_list *list);
 
 #endif

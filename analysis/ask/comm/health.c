@@ -58,8 +58,7 @@ static void append(struct healths *healths, const struct health *one)
 /* The samples of one process that count. */
 struct taking {
     const struct process *process;
-    const size_t *step;
-    size_t steps;
+    const struct step_list *steps;
     int64_t first, last; /* of its collectives */
     struct map devices;  /* whose kernels are collectives */
 };
@@ -84,27 +83,15 @@ static void look_at_collectives(struct taking *taking)
     }
 }
 
-/* Returns the last step that begins at `time` or before, as a place in taking->step, plus 1; 0: none. */
-static size_t steps_before(const struct taking *taking, int64_t time)
-{
-    size_t low = 0, high = taking->steps;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (taking->process->ranges.start[taking->step[middle]] <= time) low = middle + 1;
-        else high = middle;
-    }
-    return low;
-}
-
 /* Adds each sample to its step in `of_step`, or to `outside`. */
 static void add_samples(const struct taking *taking, struct health_sum *of_step, struct health_sum *outside)
 {
     const struct process *p = taking->process;
     for (size_t i = 0; i < p->samples; i++) {
         const struct device_sample *sample = &p->sample[i];
-        size_t before = counts(taking, sample) ? steps_before(taking, sample->time) : 0;
         if (!counts(taking, sample)) continue;
-        if (before && sample->time < p->ranges.end[taking->step[before - 1]]) add_sample(&of_step[before - 1], sample);
+        size_t step = step_list_at(taking->steps, sample->time);
+        if (step < taking->steps->count) add_sample(&of_step[step], sample);
         else if (sample->time >= taking->first && sample->time <= taking->last) add_sample(outside, sample);
     }
 }
@@ -115,8 +102,9 @@ static void add_neighbours(const struct taking *taking, struct health_sum *of_st
     const struct process *p = taking->process;
     const struct device_sample *before = NULL;
     size_t at = 0;
-    for (size_t i = 0; i < taking->steps; i++) {
-        int64_t start = p->ranges.start[taking->step[i]], end = p->ranges.end[taking->step[i]];
+    for (size_t i = 0; i < taking->steps->count; i++) {
+        size_t range = taking->steps->range[i];
+        int64_t start = p->ranges.start[range], end = p->ranges.end[range];
         for (; at < p->samples && p->sample[at].time < start; at++)
             if (counts(taking, &p->sample[at])) before = &p->sample[at];
         if (of_step[i].samples) continue;
@@ -129,18 +117,20 @@ static void add_neighbours(const struct taking *taking, struct health_sum *of_st
     }
 }
 
-void health_take(struct healths *healths, const struct process *process, const size_t *step, size_t steps)
+void health_take(struct healths *healths, const struct step_list *steps)
 {
-    struct taking taking = {.process = process, .step = step, .steps = steps};
+    const struct process *process = steps->process;
+    struct taking taking = {.process = process, .steps = steps};
     struct health_sum outside = {0}, *of_step;
     if (!process->samples) return;
-    of_step = mem_zero(steps, sizeof *of_step);
+    of_step = mem_zero(steps->count, sizeof *of_step);
     look_at_collectives(&taking);
     add_samples(&taking, of_step, &outside);
     add_neighbours(&taking, of_step);
-    for (size_t i = 0; i < steps; i++)
+    for (size_t i = 0; i < steps->count; i++)
         if (of_step[i].samples)
-            append(healths, &(struct health){process->rank, (int64_t)process->ranges.step[step[i]], of_step[i]});
+            append(healths,
+                   &(struct health){process->rank, (int64_t)process->ranges.step[steps->range[i]], of_step[i]});
     if (outside.samples) append(healths, &(struct health){process->rank, UNKNOWN_NUMBER, outside});
     map_free(&taking.devices);
     free(of_step);

@@ -8,7 +8,7 @@
 #ifndef TFA_COMM_HEALTH_H
 #define TFA_COMM_HEALTH_H
 
-#include "model/model.h"
+#include "model/steps.h"
 
 /* A sum of known values; those of several processes are added up. */
 struct health_sum {
@@ -31,8 +31,8 @@ struct healths {
     size_t count, capacity;
 };
 
-/* Adds the samples of a process. `step`: its steps by start, as indices in process->ranges. */
-void health_take(struct healths *healths, const struct process *process, const size_t *step, size_t steps);
+/* Adds the samples of the process of `steps`. */
+void health_take(struct healths *healths, const struct step_list *steps);
 /* Adds the sums of another process. */
 void health_add(struct healths *all, const struct healths *one);
 /* Joins the sums of each rank and step. Called after the last addition. */

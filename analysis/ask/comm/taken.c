@@ -47,41 +47,14 @@ struct scope {
     struct attribution attribution;
     struct choice choice;
     struct stage_finder finder;
-    size_t *step; /* the profiler's steps by start, as indices in process->ranges */
-    size_t steps;
+    struct step_list steps; /* of the profiler */
 };
 
-static int by_range_start(const void *a, const void *b, void *process)
-{
-    const struct ranges *r = &((const struct process *)process)->ranges;
-    size_t x = *(const size_t *)a, y = *(const size_t *)b;
-    return r->start[x] != r->start[y] ? (r->start[x] < r->start[y] ? -1 : 1) : (x > y) - (x < y);
-}
-
-static void find_steps(struct scope *scope)
-{
-    const struct ranges *r = &scope->process->ranges;
-    size_t capacity = 0;
-    for (size_t i = 0; i < r->table.count; i++) {
-        if (r->step[i] == NO_PLACE) continue;
-        scope->step = mem_grow(scope->step, &capacity, scope->steps + 1, sizeof *scope->step);
-        scope->step[scope->steps++] = i;
-    }
-    if (scope->steps) qsort_r(scope->step, scope->steps, sizeof *scope->step, by_range_start, (void *)scope->process);
-}
-
-/* Returns the number of the step that is open at `time`. Steps do not overlap. */
+/* Returns the number of the step that is open at `time`. */
 static int64_t step_at(const struct scope *scope, int64_t time)
 {
-    const struct ranges *r = &scope->process->ranges;
-    size_t low = 0, high = scope->steps;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (r->start[scope->step[middle]] <= time) low = middle + 1;
-        else high = middle;
-    }
-    bool inside = low && time < r->end[scope->step[low - 1]];
-    return inside ? (int64_t)r->step[scope->step[low - 1]] : UNKNOWN_NUMBER;
+    size_t at = step_list_at(&scope->steps, time);
+    return at < scope->steps.count ? (int64_t)scope->process->ranges.step[scope->steps.range[at]] : UNKNOWN_NUMBER;
 }
 
 static void scope_init(struct scope *scope, const struct selection *chosen, const struct process *process, bool stages)
@@ -91,7 +64,7 @@ static void scope_init(struct scope *scope, const struct selection *chosen, cons
     if (scope->attributed) attribute(&scope->attribution, process, 0);
     choice_init(&scope->choice, chosen, process, scope->attributed ? &scope->attribution : NULL);
     if (scope->attributed) stage_finder_init(&scope->finder, process, &scope->attribution);
-    if (stages) find_steps(scope);
+    if (stages) step_list_init(&scope->steps, process);
 }
 
 static void scope_free(struct scope *scope)
@@ -99,7 +72,7 @@ static void scope_free(struct scope *scope)
     if (scope->attributed) stage_finder_free(&scope->finder);
     choice_free(&scope->choice);
     if (scope->attributed) attribution_free(&scope->attribution);
-    free(scope->step);
+    step_list_free(&scope->steps);
 }
 
 /* Applies the filters, and finds the stage and the step. */
@@ -156,7 +129,7 @@ static void *take(const struct selection *chosen, const struct process *process,
     if (!taken->has_collectives) return taken;
     scope_init(&scope, chosen, process, stages);
     take_parts(taken, &scope);
-    if (stages) health_take(&taken->healths, process, scope.step, scope.steps);
+    if (stages) health_take(&taken->healths, &scope.steps);
     scope_free(&scope);
     comm_fit(&taken->parts);
     return taken;
