@@ -227,8 +227,8 @@ static struct belongs to_shadow(struct kineto_places *places, uint32_t place, co
     return (struct belongs){NO_PLACE, 0};
 }
 
-/* Finds the event that an arrow is tied to: on its thread the call with its id that begins then, else any span that
- * begins then; without a span, the device work with its id that begins then. */
+/* Finds the event that an arrow is tied to. It begins at the arrow's time. Preference: the call with the arrow's id on
+ * its thread, any other span on that thread, the device work with the arrow's id. */
 static struct belongs to_end(struct kineto_places *places, const struct kineto_event *event)
 {
     uint32_t thread = thread_of(places, event);

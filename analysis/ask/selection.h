@@ -32,8 +32,8 @@ struct selection {
 /* Chooses from a loaded model. The selection keeps pointers to all three arguments. */
 void selection_init(struct selection *selection, const struct options *options, const struct inputs *inputs,
                     struct model *model);
-/* Makes the selection that of one process, which need not be in the model; while other inputs are read, the selection
- * has no start of the run. The results for names of stages are kept for the next process. */
+/* Restricts the selection to one process, which need not be in the model. The start of the run is unknown to the
+ * selection while other inputs are being read. The results for names of stages are kept for the next process. */
 void selection_set(struct selection *selection, const struct process *process);
 void selection_free(struct selection *selection);
 
@@ -50,8 +50,8 @@ static inline bool selection_wants(const struct selection *selection, uint32_t n
 }
 /* True if an option filters by stage, step, cycle, device, stream or time. The filter then explains an empty answer. */
 bool is_filtered(const struct options *options);
-/* True if an exact answer about a process depends on no other one: --from, --to and TraceLens's doubles count from the
- * first record of all inputs, and HTA's rules need whole processes. */
+/* True if the exact answer about a process depends on that process alone. --from, --to and TraceLens's doubles count
+ * from the first record of all inputs, and HTA's rules need whole processes. */
 bool is_exact_alone(const struct options *options);
 
 #endif

@@ -5,8 +5,8 @@
  * removes the head, writes it, and so sees every error. While the queue is full it compresses untaken blocks too, so
  * the work ends even if the system refuses every thread.
  *
- * A block but the last of a file ends with an empty stored block, which fills the last byte: the blocks of
- * a file, one behind the other, are one stream. `lock` guards the queue, and the states of its blocks.
+ * All blocks of a file but the last end with an empty stored block, which fills the last byte. So the blocks of a file,
+ * one behind the other, are one stream. `lock` guards the queue, and the states of its blocks.
  *
  * The first full block starts a thread, so a small file needs none; the last file that is closed ends them.
  */

@@ -1,7 +1,8 @@
 /* runs.c - finds the runs, and merges neighbours until one is left.
  *
- * A merge leaves alone what is in place already: the left run up to the first item of the right one, and the right run
- * from the last item of the left one on. So a late item costs the moves past those that it belongs before.
+ * A merge does not move items that are in place already: those of the left run up to the first item of the right one,
+ * and those of the right run behind the last item of the left one. So a late item costs as many moves as there are
+ * items behind its place.
  */
 #include "base/runs.h"
 

@@ -1,7 +1,7 @@
 /* launches_budget.c - prints how the counts of a run compare with a budget, and writes the budget that a run keeps.
  *
- * A gate must not pass by mistake. So nothing that can hide calls goes with it: filters that leave calls out are refused,
- * and counts that were not recorded fail like those above the budget.
+ * A gate must not pass by mistake. Filters that can hide calls are therefore refused, and counts that were not recorded
+ * fail like those above the budget.
  */
 #include "commands/launches_budget.h"
 

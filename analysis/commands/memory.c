@@ -445,7 +445,7 @@ static const struct layout_of {
     bool by_stage;    /* it needs the stages of blocks */
     bool by_category; /* it shows their categories */
     void (*of_rows)(
-        struct answer *); /* the answer for torch's rows; NULL: they do not have it, and Kineto traces neither */
+        struct answer *); /* the answer for torch's rows; NULL: neither these rows nor Kineto traces have it */
     void (*of_blocks)(struct answer *);
     const char *totals[4];
 } layouts[] = {

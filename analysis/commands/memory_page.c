@@ -7,7 +7,7 @@
 #include "ask/memory/categories.h"
 #include "write/html/html.h"
 
-/* As torch's picture names them. */
+/* The names that torch's picture uses. */
 static const char *const category_titles[HTML_COLORS] = {
     "PARAMETER", "OPTIMIZER_STATE", "INPUT", "TEMPORARY", "ACTIVATION", "GRADIENT", "AUTOGRAD_DETAIL", "Unknown"};
 _Static_assert((int)HTML_COLORS == (int)MEMORY_CATEGORIES, "each category has a colour");

@@ -1,7 +1,8 @@
 /* session.h - one run of tfanalyze: its options, its inputs, the processes chosen from them, and the output.
  *
- * A command loads the parts it needs and prints. Where summaries suffice, it has them instead: then `chosen` describes
- * the processes and has none of their events. The session alone decides the exit status.
+ * A command loads the parts of the model that it needs, and prints. If summaries of the processes suffice, the session
+ * has these instead of a model: `chosen` then describes the processes and has none of their events. The session alone
+ * decides the exit status.
  */
 #ifndef TFA_SESSION_H
 #define TFA_SESSION_H

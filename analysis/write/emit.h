@@ -47,7 +47,7 @@ void emit_input(struct emit *e, const char *path, const char *kind, int64_t rank
                 int64_t lost, bool simulated); /* call it before the first row; -1: unknown */
 void emit_row(struct emit *e);
 void emit_row_end(struct emit *e);
-/* Values that many rows have at the same place, kept as they are written. Not for tables of text. */
+/* Values that many rows have at the same place, kept as they are written. Tables of text do not use them. */
 struct emit_kept {
     struct out text, *out; /* text.buffer NULL: none yet */
     size_t cells;

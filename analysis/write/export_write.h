@@ -51,7 +51,8 @@ bool is_wanted(const struct export *x, uint32_t thread, int64_t start, int64_t e
 /* The same for a call. --device and --stream choose it by the work it launched. `span`: its index in spans, or
  * NO_PLACE. */
 bool is_wanted_call(const struct export *x, uint32_t thread, int64_t start, int64_t end, uint32_t span);
-/* True if a record launched at that time is to be written. Not for device work and the calls that launched it. */
+/* True if a record launched at that time is to be written. Device work, and calls that launched some, have rules of
+ * their own. */
 bool is_chosen(const struct export *x, int64_t launched);
 uint32_t tid_of(const struct export *x, uint32_t serial);
 /* True if the file has this process alone. */

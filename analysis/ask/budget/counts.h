@@ -1,7 +1,8 @@
 /* counts.h - the calls of each stage that a budget limits, and whether they can be known.
  *
- * A count of 0 may mean that a stage made no call, or that its calls were not recorded: the stage is not in
- * ENABLE_PROFILER_NAMES, recording was off, or TFI_ACTIVITIES leaves the calls out. Only the first keeps a budget.
+ * A count of 0 may mean that a stage made no call. It may also mean that its calls were not recorded: the stage is not
+ * in ENABLE_PROFILER_NAMES, recording was off, or TFI_ACTIVITIES leaves the calls out. Only a stage that made no call
+ * keeps a budget.
  */
 #ifndef TFA_BUDGET_COUNTS_H
 #define TFA_BUDGET_COUNTS_H

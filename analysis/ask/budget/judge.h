@@ -31,9 +31,9 @@ struct judgements {
     size_t of_verdict[NR_VERDICTS];
 };
 
-/* Judges each rank by itself. A rank without a stage keeps its budget if another rank has the stage. `whole`: all traces
- * are; one that is cut may lack a stage altogether, so that no rank keeps the budget then. `absent`: ranks have no trace,
- * and no count can be judged for them. The judgements point into `budget` and `counts`. */
+/* Judges each rank by itself. A rank without a stage keeps its budget if another rank has the stage. `whole`: all
+ * traces are whole. A trace that is cut may lack a stage altogether, so no rank keeps the budget if one is. `absent`:
+ * some ranks have no trace, and no count can be judged for them. The judgements point into `budget` and `counts`. */
 void judge(struct judgements *judgements, const struct budget *budget, const struct counts *counts,
            const struct model *model, bool whole, bool absent);
 void judgements_free(struct judgements *judgements);

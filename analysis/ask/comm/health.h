@@ -1,9 +1,10 @@
 /* health.h - clocks, power, temperature and throttle reasons of a rank's devices, summed by step.
  *
- * A sample belongs to the step that is open at its time. Those outside of all steps count for the collectives outside of
- * steps, if they lie between the first and the last collective of the process. Only the devices whose kernels are
- * collectives count; all, if no kernel of a collective is known. A step without a sample of its own, because it is shorter
- * than their interval, has the last sample before it and the first one after it, if these are not farther than a second.
+ * A sample belongs to the step that is open at its time. A sample outside of all steps counts for the collectives
+ * outside of steps, if it lies between the first and the last collective of the process. Only devices whose kernels are
+ * collectives count; all devices count if no kernel of a collective is known. A step that is shorter than the interval
+ * of samples may have none of its own. It gets the last sample before it and the first one after it, each if it is at
+ * most a second away.
  */
 #ifndef TFA_COMM_HEALTH_H
 #define TFA_COMM_HEALTH_H

@@ -1,10 +1,9 @@
 /* parts.c - numbers the collectives of each rank, so that they can be matched, and unites those of all ranks.
  *
- * The key of a collective is its communicator and its sequence number. Where no number is recorded, its place in the
- * order of time among those of its communicator on the rank stands for it; the call's time counts, or the kernel's
- * where some call is missing. Filters mark parts after that, so that no filter changes what is matched. A message
- * between two ranks has its place among those of the same two ranks. Collectives without a communicator are counted by
- * operation.
+ * The key of a collective is its communicator and its sequence number. A collective without a recorded number gets its
+ * place by time among those of its communicator on the rank. The time is that of the call, or of the kernel where some
+ * call is missing. Filters mark parts after the numbering, so no filter changes what is matched. A message between two
+ * ranks has its place among those of the same two ranks. Collectives without a communicator are counted by operation.
  * A recorded number that falls to the lowest so far, or below it, begins an epoch: the communicator was made anew.
  * A run of a call that was captured in a graph has the call's number and its own, and is none of these.
  * Several traces of one rank are several runs if their times are apart, as are traces of worlds of different size.

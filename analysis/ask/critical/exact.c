@@ -1,9 +1,9 @@
 /* exact.c - builds the graph of a critical path by the exact rules.
  *
- * It is HTA's graph (hta_build.c) with these differences. Times stay as recorded. All launches count, and the last
- * step does. The time between two outermost events of a thread is the host's (exact_threads.c). What a call or a piece
- * of work waits for is found in our own calls, in the profiler's waits, or else in the times (exact_waits.c). A call
- * that waits counts from the moment at which the device was ready.
+ * It is HTA's graph (hta_build.c) with these differences. Times stay as recorded. All launches count, and the last step
+ * does. The time between two outermost events of a thread is the host's (exact_threads.c). Our own calls tell what a
+ * call or a piece of work waits for (exact_follow.c); else the profiler's waits do, or the times (exact_waits.c). A
+ * call that waits counts from the moment at which the device was ready.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* exact_threads.c - joins the outermost events of the threads of a process.
  *
  * One thread leads: the main thread if it has events, else the one with the most outermost events. The time between two
- * of its outermost events is the host's, be it Python or the program's own code. If another thread's outermost events
- * fall into such a time, they are taken as called from there, as those of torch's autograd thread are: the leading
- * thread waits for them, and the time between them is the host's too. Elsewhere a thread without the lead is idle between its
- * events. Where another thread waits for the device in the meantime, the leading thread's own time is that much less.
+ * of its outermost events is the host's, be it Python or the program's own code. Outermost events of another thread
+ * that fall into such a time count as called from there, as those of torch's autograd thread are. The leading thread
+ * waits for them, and the time between them is the host's too. Elsewhere a thread without the lead is idle between its
+ * events. Time in which such a thread waits for the device is taken off the leading thread's own time.
  */
 #include <stdlib.h>
 

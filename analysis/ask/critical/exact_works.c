@@ -1,9 +1,10 @@
 /* exact_works.c - the edges that lead to device work, and from it to the calls that wait for it.
  *
  * A piece of work begins after its launch, after the work before it in its stream, after the work before it in its own
- * graph launch, and after the work that an event makes it wait for. What ended last held it up: if its launch
- * was made later than that, the launch did (gpu_kernel_launch_overhead), else the time from there is the device's
- * (gpu_kernel_kernel_overhead). HTA compares with the start of the call, and only where the queue was empty.
+ * graph launch, and after the work that an event makes it wait for. The last of these to end is what held it up. If
+ * that is the launch, the time from there is launch overhead (gpu_kernel_launch_overhead); if it is other work, the
+ * time from there is the device's (gpu_kernel_kernel_overhead). HTA compares with the start of the call, and only where
+ * the queue was empty.
  */
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 /* graph.c - finds the longest path of a graph of moments, in time linear in its nodes and edges.
  *
- * It visits nodes in the order of networkx's topological_sort and decides between paths of equal length as its
- * dag_longest_path does: for the predecessor whose edge was added first, and for the end that was visited first. Nodes
- * count in the order in which edges name them.
+ * It visits nodes in the order of networkx's topological_sort. Of paths of equal length it takes the one that
+ * networkx's dag_longest_path takes: the predecessor whose edge was added first, and the end that was visited first.
+ * Nodes count in the order in which edges name them.
  */
 #include "ask/critical/graph.h"
 

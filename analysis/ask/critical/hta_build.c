@@ -1,4 +1,4 @@
-/* hta_build.c - builds the graph of HTA 0.5.0's critical_path_analysis, and follows it where it fails.
+/* hta_build.c - builds the graph of HTA 0.5.0's critical_path_analysis, and fails where HTA fails.
  *
  * - The rows are those of the host that start in the window, and the device rows whose calls do. Rows of the host
  *   without length are left out.

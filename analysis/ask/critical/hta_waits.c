@@ -1,7 +1,7 @@
-/* hta_waits.c - finds what waits for events wait for, as the critical path of HTA 0.5.0 does.
+/* hta_waits.c - finds the work behind each wait for a CUDA event, as the critical path of HTA 0.5.0 does.
  *
- * A wait names the call that recorded its event. HTA takes the last launch into that stream before the call for the
- * work that is waited for, and the next launch of the waiting thread into the waiting stream for the work that waits.
+ * A wait names the call that recorded its event. The work that HTA waits for is the last launch into that call's stream
+ * before the call. The work that waits is the next launch of the waiting thread into the waiting stream.
  */
 #include <stdlib.h>
 

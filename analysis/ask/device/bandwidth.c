@@ -1,7 +1,8 @@
 /* bandwidth.c - adds up copies and sets by kind.
  *
- * The kind is the name without its part in brackets. The mean speed is all bytes by all time, so a long copy weighs more
- * than a short one. A copy without a size counts, but is in no speed. A copy of no duration is in no greatest speed.
+ * The kind is the name without its part in brackets. The mean speed is all bytes by all time, so a long copy weighs
+ * more than a short one. A copy of unknown size counts, and the speeds leave it out. The greatest speed also leaves out
+ * copies without duration.
  */
 #include "ask/device/bandwidth.h"
 

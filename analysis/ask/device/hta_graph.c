@@ -8,9 +8,9 @@
  *   "## backward ##", or else the steps, of the other (_link_main_and_bwd_stacks);
  * - depths and numbers of kernels are those that a walk from the roots finds.
  *
- * HTA's comparison of openings and closings is no order if a row without duration stands where another one ends and a third
- * begins. It raises an exception if it compares a row of negative duration with one without, which can happen if both have
- * an end at one moment; such a moment ends the answer here.
+ * HTA's comparison of openings and closings is not transitive if a row without duration stands where another one ends
+ * and a third begins. It raises an exception if it compares a row of negative duration with one without duration, which
+ * can happen if both end at one moment. Such a moment ends the answer here.
  */
 #include "ask/device/hta_graph.h"
 

@@ -1,10 +1,10 @@
 /* idle.c - divides the idle time of each stream by its cause: the host, the next launch, or something else.
  *
  * A gap lies between the end of all earlier work of the stream and the start of the next one. It belongs to that next
- * work. It is host wait if the next work's launch began after the gap did: the host was late. Otherwise it is kernel
- * wait if it is shorter than 30 us, which is what the device takes to begin queued work, and else other: queued work
- * that waited for an event, another stream, or resources. These are the definitions of HTA, with two corrections: HTA
- * takes the end of the work before, even if still earlier work lasts longer, and adds negative gaps.
+ * work. The gap is host wait if the next work's launch began after the gap did: the host was late. Other gaps shorter
+ * than 30 us are kernel wait: the device takes that long to begin queued work. All other gaps are `other`: queued work
+ * waited for an event, another stream, or resources. These are the definitions of HTA, with two corrections: HTA takes
+ * the end of the work before, even if still earlier work lasts longer, and adds negative gaps.
  */
 #include "ask/device/idle.h"
 

@@ -328,8 +328,8 @@ static bool is_open(const struct ranks *g, const struct comm_part *part)
     return false;
 }
 
-/* All ranks came to the last collective, but it did not end: reported if calls of it have not returned, or if the ends of
- * the one before it are known. */
+/* All ranks came to the last collective, but it did not end. It is reported if calls of it have not returned, or if the
+ * ends of the collective before it are known. */
 static void add_endless(struct ranks *g)
 {
     enum { LONG = 2000000000 }; /* nanoseconds after which the end of a collective would have been recorded */

@@ -53,7 +53,7 @@ struct hang_unmatched {
     int64_t waited;    /* from then on to the end of what the traces tell */
     bool differs;      /* the ranks that came called different things */
     bool has_majority; /* so many agree that the others are those that differ */
-    bool all_came;     /* no rank is missing, and none differs: it does not end all the same */
+    bool all_came;     /* all ranks called it, and the same operation, but it does not end */
     bool is_first;     /* false: its missing ranks are all held up elsewhere */
     bool holds;        /* some missing rank is held up elsewhere */
     bool is_message;

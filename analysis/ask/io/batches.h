@@ -59,8 +59,8 @@ struct io_batches {
 void io_batches_made(struct io_batches *batches, struct io_batch batch);
 void io_batches_wait(struct io_batches *batches, int64_t start, int64_t end);
 void io_batches_hand(struct io_batches *batches, struct io_hand hand);
-/* Sorts all of them, then adds up the calls that the filters choose. Of a process that makes its own batches only calls
- * of the threads that wait for batches count, of a worker all. */
+/* Sorts all of them, then adds up the calls that the filters choose. All calls of a worker count. In a process that
+ * makes its own batches, only calls of threads that wait for batches count. */
 void io_batches_settle(struct io_batches *batches, const struct io_scope *scope);
 /* Returns the calls of a batch; NULL: they were not kept. */
 const struct io_kept *io_batches_kept(const struct io_batches *batches, size_t batch);

@@ -1,7 +1,7 @@
 /* buckets.h - counts calls on files by the time they begin, in a fixed number of stretches of equal length.
  *
- * The stretches are 1 ms long at first and double whenever the calls last longer than all of them together, so the
- * memory is fixed, and the buckets of two processes meet at the wider ones.
+ * The stretches are 1 ms long at first, and double whenever the calls last longer than all of them together. So the
+ * memory is fixed, and the buckets of two processes are added up at the wider stretches.
  */
 #ifndef TFA_IO_BUCKETS_H
 #define TFA_IO_BUCKETS_H

@@ -1,8 +1,9 @@
 /* late.h - the batches of DataLoaders that were waited for, and what was read for them.
  *
- * A batch is late if it was not finished when its process began to wait for it. Idle device time waited for a late batch
- * while the process that made it was in a call on files, from the begin of the wait until the batch was finished: the
- * idle time of that process's calls (ranks.h), by batch. Only the first MOST late batches in their order are kept.
+ * A batch is late if it was not finished when its process began to wait for it. Idle device time waited for a late
+ * batch if the process that made the batch was in a call on files meanwhile, between the begin of the wait and the end
+ * of the batch. This is the idle time of that process's calls (ranks.h), by batch. Only the first MOST late batches in
+ * their order are kept.
  */
 #ifndef TFA_IO_LATE_H
 #define TFA_IO_LATE_H

@@ -1,11 +1,12 @@
 /* taken.h - the calls on files of one process, added up by the rows of an answer.
  *
  * A summary also keeps what relates these calls to the device and to other processes of the rank: the device's work, the
- * times the process waited for a batch of torch's DataLoader, and the times in which it made one. It has sums, counts of
- * distinct sizes, 16 bytes for each stretch of time and at most 56 for each batch; the calls themselves are freed.
+ * times the process waited for a batch of torch's DataLoader, and the times in which it made one. A summary holds sums,
+ * counts of distinct sizes, 16 bytes for each stretch of time and at most 56 for each batch; the calls themselves are
+ * freed.
  *
- * With a filter by stage or step the calls of a process without stages (a worker) count while such a stage or step is
- * open in another process of its rank, because the stage began there.
+ * A worker has no stages of its own. With a filter by stage or step its calls count while such a stage or step is open in
+ * another process of its rank.
  */
 #ifndef TFA_IO_TAKEN_H
 #define TFA_IO_TAKEN_H

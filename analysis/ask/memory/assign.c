@@ -1,7 +1,7 @@
 /* assign.c - finds the category of each version of a block, and follows the sums.
  *
- * The passes are those of MemoryProfile in torch's _memory_profiler.py, in its order. Where torch repeats a pass until
- * nothing changes, a list of what is new does the same in one pass.
+ * The passes are those of MemoryProfile in torch's _memory_profiler.py, in its order. torch repeats some passes until
+ * nothing changes; here a list of the new entries gives the same result in one pass.
  */
 #include "ask/memory/assign.h"
 

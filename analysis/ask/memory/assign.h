@@ -1,6 +1,6 @@
 /* assign.h - the category of each block of torch's allocators, by the rules of torch's _memory_profiler.py.
  *
- * It needs the storages that TFI_TENSOR_ADDRESSES records. What no rule names is unknown.
+ * It needs the storages that TFI_TENSOR_ADDRESSES records. Memory that no rule names is unknown.
  */
 #ifndef TFA_MEMORY_ASSIGN_H
 #define TFA_MEMORY_ASSIGN_H

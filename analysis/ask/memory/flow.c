@@ -51,8 +51,8 @@ static bool is(const struct name *name, const char *text)
     return name->length == strlen(text) && begins_with(name, text);
 }
 
-/* Operators have a namespace; other functions that torch records are no nodes of their own, nor are autograd's frames. An
- * operator whose name ends in _ writes into its first input, as all of torch's own do. */
+/* A node is an operator, and operators have a namespace. Other functions that torch records, and autograd's frames, are
+ * not nodes. An operator whose name ends in _ writes into its first input, as all of torch's own do. */
 static uint8_t kind_of(struct building *b, uint32_t number)
 {
     if (number == NAME_NONE) return 0;
@@ -283,7 +283,7 @@ static size_t unite(struct edge *edge, size_t count)
     return kept;
 }
 
-/* As torch, takes an input for written if nothing tells how it is used. */
+/* Takes an input for written if nothing tells how it is used, as torch does. */
 static bool is_written(uint32_t how)
 {
     bool is_known = (how & (USED | WRITTEN)) == (USED | WRITTEN),

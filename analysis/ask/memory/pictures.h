@@ -1,9 +1,10 @@
 /* pictures.h - memory over time in few points, with exact peaks: what a page can draw of a trace of any size.
  *
  * A picture shows one allocator of one device of a process, or all of torch's memory rows. Up to PICTURE_POINTS moments
- * are kept as they are. Of more, each of PICTURE_PARTS equal parts of the time keeps four: the first, the last, the lowest
- * and the highest one. The end of the time is not known while it is collected, so a part becomes twice as long when the
- * time exceeds the parts: in the end at least half of them are in use. The peaks are taken from all moments.
+ * are kept as they are. Of more, each of PICTURE_PARTS equal parts of the time keeps four: the first, the last, the
+ * lowest and the highest one. The last moment is not known while moments are collected, so all parts become twice as
+ * long when a moment lies beyond them. In the end at least half of the parts are in use. The peaks are taken from all
+ * moments.
  */
 #ifndef TFA_MEMORY_PICTURES_H
 #define TFA_MEMORY_PICTURES_H
@@ -61,7 +62,7 @@ void pictures_add_rows(struct pictures *pictures, const struct choice *choice);
 void pictures_add_changes(struct pictures *pictures, const struct choice *choice, struct memory_reading *reading,
                           struct assigned_walk *walk);
 void pictures_free(struct pictures *pictures);
-/* True if the filters choose torch's rows of that moment: they tell no stage and no device. */
+/* True if the filters choose torch's rows of that moment. These rows name neither a stage nor a device. */
 bool memory_row_chosen(const struct choice *choice, int64_t time);
 
 #endif

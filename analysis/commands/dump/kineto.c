@@ -1,5 +1,5 @@
-/* kineto.c - prints the events of a Kineto trace as stored in the file, one per row; those of a dftracer trace in the form
- * of a Chrome trace, with the files that their hashes stand for.
+/* kineto.c - prints the events of a Kineto trace as stored in the file, one per row. Those of a dftracer trace have the
+ * form of a Chrome trace, with the files that their hashes stand for.
  *
  * An event's members that are not keys of the row go to its values. Numbers keep their digits. Profilers write some
  * text that is not JSON: NaN and the like become null, bytes that are not UTF-8 become U+FFFD (read/json/clean.h).

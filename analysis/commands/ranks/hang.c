@@ -181,7 +181,7 @@ static void print_lines(struct out *out, const char *head, const struct hang_lin
     if (lines->count) out_puts(out, "\n");
 }
 
-/* A csv table has no place for what is not known: messages say it. */
+/* A csv table has no place for the reasons why something is unknown, so messages give them. */
 static void say_lines(const struct hang_lines *lines)
 {
     for (size_t i = 0; i < lines->count; i++) complain(NULL, "not known: %s", lines->line[i]);

@@ -17,7 +17,8 @@ struct function_edge {
     bool is_end;
 };
 
-/* Sorted by time; those of one moment are in file order. Of an end only time, handle, values, schema and modules are set. */
+/* Sorted by time; those of one moment are in file order. An end has only its time, handle, values, schema and
+ * modules. */
 struct executions {
     struct function_edge *edge;
     size_t edges, capacity;

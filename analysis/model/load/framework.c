@@ -426,8 +426,8 @@ static void name_communicators(struct matching *m, struct process *process)
 
 /* ---- the end of loading ---- */
 
-/* Adds the calls that are collectives of their own. Beside NCCL, a call without work is none: NCCL executes it elsewhere,
- * in the replay of a graph for instance. */
+/* Adds the calls that are collectives of their own. A call without work is not added in a trace with NCCL's calls: NCCL
+ * executes it elsewhere, for instance in the replay of a graph. */
 static void add_calls(struct process *process, const struct matching *m)
 {
     bool beside_nccl = process->collectives.count > 0;

@@ -37,8 +37,8 @@ static uint64_t of_all_ranks(const struct collective *c, uint64_t count)
     return c->size > 0 && !__builtin_mul_overflow(count, (uint64_t)c->size, &all) ? all : UNKNOWN_COUNT;
 }
 
-/* Fills in the elements of both sides. `count` is the caller's: of the whole buffer, or of one rank's part. That of
- * ncclAllToAllv is of the whole buffer, because its parts differ. */
+/* Fills in the elements of both sides. `count` is the caller's: of the whole buffer, or of one rank's part. The count
+ * of ncclAllToAllv is that of the whole buffer, because its parts differ. */
 static void take_elements(struct collective *c, const char *name, uint64_t count)
 {
     uint64_t all = strcmp(name, "ncclAllToAllv") == 0 ? count : of_all_ranks(c, count);

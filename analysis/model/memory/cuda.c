@@ -1,11 +1,11 @@
 /* cuda.c - loads the blocks that calls of CUDA's runtime and driver allocate and free.
  *
- * The record of an allocation has its device, for which the library asked the driver. Where the driver did not tell it,
- * the device is the one that its thread chose with cudaSetDevice or made a context on, or the runtime's first one; that
- * of a call of the driver stays unknown then (DEVICE_OTHER). An allocation counts from the call's end, and what is freed
- * is gone at the call's start: a block at the address of a freed one comes after it, whichever threads made the calls.
- * Graphs' allocations and imported memory are left out: a call on a stream that is being captured makes a node of a graph,
- * which allocates at each launch.
+ * The record of an allocation has its device, for which the library asked the driver. If the driver did not tell it, a
+ * call of the runtime allocates on the device that its thread chose with cudaSetDevice or made a context on, else on
+ * the runtime's first one. A call of the driver then has an unknown device (DEVICE_OTHER). An allocation counts from
+ * the call's end, and what is freed is gone at the call's start: a block at the address of a freed one comes after it,
+ * whichever threads made the calls. Graphs' allocations and imported memory are left out: a call on a stream that is
+ * being captured makes a node of a graph, which allocates at each launch.
  */
 #include <string.h>
 

@@ -28,7 +28,7 @@ struct op_details {
 
 /* Keeps the details of a span, unless there are none. Spans come in ascending order. */
 void op_details_add(struct op_details *details, size_t span, const struct op_detail *detail);
-/* Returns the details of an operator; those of none if it has none. */
+/* Returns the details of an operator, all unknown if it has none. */
 const struct op_detail *op_details_of(const struct op_details *details, size_t span);
 void op_details_free(struct op_details *details);
 

@@ -1,7 +1,8 @@
 /* clean.c - makes the text of a trace valid JSON, for files that other programs read.
  *
- * Nearly all texts are valid and stay where they are. Of one that is not, first the usual differences from JSON are
- * mended. What is still invalid is taken apart into its members: an event, and the arguments in it.
+ * Nearly all texts are valid and stay where they are. In a text that is not valid, the usual differences from JSON are
+ * mended first. A text that is still invalid is taken apart into its members: those of the event, and those of its
+ * arguments.
  */
 #include "read/json/clean.h"
 

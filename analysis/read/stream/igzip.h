@@ -1,6 +1,6 @@
 /* igzip.h - inflates with ISA-L's igzip, which is several times as fast as zlib, where the library is installed.
  *
- * igzip accepts some damaged streams that zlib refuses. Whoever finds a fault with it reads the file again with zlib.
+ * igzip accepts some damaged streams that zlib refuses. A reader that finds a fault reads the file again with zlib.
  */
 #ifndef TFA_IGZIP_H
 #define TFA_IGZIP_H

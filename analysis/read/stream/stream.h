@@ -4,8 +4,8 @@
  * advances `at`; stream_more keeps the remaining bytes and appends to them. A zero and then quotes, STREAM_PAD bytes
  * in all, follow `end`, so that scanning needs no other bound. Only kept bytes are ever copied.
  *
- * More threads may scan blocks ahead of the parser. They guess where a block's first item begins; the parser uses what
- * they found only if it comes to that very place by itself, so that it never matters whether the guess was right.
+ * More threads may scan blocks ahead of the parser. They guess where a block's first item begins. The parser uses their
+ * findings only if it comes to that very place by itself, so a wrong guess does no harm.
  */
 #ifndef TFA_STREAM_H
 #define TFA_STREAM_H

@@ -104,7 +104,7 @@ static void put_device(struct out *out, const struct torch_value *value)
     out_puts(out, "\"");
 }
 
-/* As std::to_string. */
+/* Writes a double as std::to_string does. */
 static void put_double(struct out *out, uint64_t bits)
 {
     double number;

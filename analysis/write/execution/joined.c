@@ -1,9 +1,9 @@
 /* joined.c - writes a given execution trace with the times and the device work of its functions.
  *
  * This is what Chakra's trace_link makes of an execution trace and a Kineto trace, with its names: a node gets
- * inclusive_dur, exclusive_dur and ts in microseconds. A node follows for each kernel, copy and set that the function
- * launched: a copy of the function's node with an id of its own, the function as ctrl_deps, cat, ph and stream. Everything
- * else in the file stays as it is.
+ * inclusive_dur, exclusive_dur and ts in microseconds. Behind it comes a node for each kernel, copy and set that the
+ * function launched: a copy of the function's node with an id of its own, with the function as ctrl_deps, and with cat,
+ * ph and stream. Everything else in the file stays as it is.
  *
  * A small file could ask for a huge answer, with one large node and many kernels, or with many nodes of one function. So
  * the copies of large nodes have a limit in all; beyond it a node of device work has no inputs, outputs and attributes.

@@ -163,7 +163,7 @@ static int by_sample_time(const void *a, const void *b)
     return (x->order > y->order) - (x->order < y->order);
 }
 
-/* Sorts the samples and turns changes into values. Of the changes of a counter at one moment the last one stays. */
+/* Sorts the samples and turns changes into values. Several changes of a counter at one moment become one, the last. */
 void pf_sort_samples(struct pf *pf)
 {
     size_t kept = 0;
