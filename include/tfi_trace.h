@@ -67,8 +67,8 @@
  *   appended, so a reader needs the strings of both files. Chunks, small and large: struct tfi_chunk, then
  *   `committed` bytes of rows. Every store of a count has release order, so the bytes it covers are complete. A chunk
  *   counts if its state is OPEN or CLOSED and its serial is not in the .tfr. The file is dead when boot_id, pid and
- *   start_time no longer match a process of this host. Where host, boot_id or pid_namespace is another one it is dead
- *   a minute after its last change.
+ *   start_time no longer match a process of this host. If host, boot_id or pid_namespace differs from the reader's,
+ *   the file is dead a minute after its last change.
  *
  * ---- time ---------------------------------------------------------------------------------------------------------
  *

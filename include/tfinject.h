@@ -19,7 +19,7 @@
  *
  * The functions are weak symbols of libtfinject.so, so nothing has to be linked. Without the library (no LD_PRELOAD)
  * each use is one compare with zero, and the name is not even evaluated. The functions work only where the library is
- * preloaded or linked. Where CUDA_INJECTION64_PATH alone names it they do nothing; NVTX works there.
+ * preloaded or linked. If only CUDA_INJECTION64_PATH names the library, they do nothing, and NVTX works.
  *
  * Names are zero-terminated bytes, UTF-8 by custom. They are copied; beyond 65,536 bytes they are cut. NULL is a stage
  * without a name. Any thread may call these functions at any time, also in forked children. They never make the program

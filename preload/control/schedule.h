@@ -56,7 +56,7 @@ int64_t tfi_recording_at(uint64_t ticks);
 /* True if anything may switch recording in this process. */
 extern uint32_t tfi_recording_switched;
 
-/* Not 0 while steps are counted; each schedule has another number. The function returns true if entries of a stage of
+/* The number of the current schedule; 0 while no steps are counted. The function returns true if entries of a stage of
  * this name are steps. */
 extern uint32_t tfi_schedule_runs;
 bool tfi_schedule_counts(const char *name, size_t length);

@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* The device of a block; of address 0 the calling thread's current device. -2 if the driver does not tell, or is not
- * asked because another client of CUPTI records its calls. Keeps errno. */
+/* Returns the device of a block; for address 0, the calling thread's current device. Returns -2 if the driver does not
+ * tell, or is not asked because another client of CUPTI records its calls. Keeps errno. */
 int64_t tfi_cuda_device_of(uint64_t address);
 
 /* Bits of an element: from a driver's format with its channels, and from the runtime's sum of bits with its kind. 0 for

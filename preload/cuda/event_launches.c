@@ -191,8 +191,8 @@ static void extend_spans(struct launch *l)
     }
 }
 
-/* Writes the correlation record: its id joins the device record of a launch to the call that made it. That is the CUDA
- * runtime call in progress or, without one, the innermost recorded call. Writes nothing if no call is recorded. */
+/* Writes the correlation record: its id joins the device record of a launch to the call that made it. This call is the
+ * CUDA runtime call in progress or, without one, the innermost recorded call. Writes nothing if no call is recorded. */
 static void write_correlation(const struct launch *l, uint32_t id, uint64_t end)
 {
     struct tfi_thread *t = l->thread;

@@ -5,11 +5,11 @@
  * analysis finds the state of the thread that captured: its operator and its stage. This file keeps only the handles
  * of streams that are being captured, so a graph of any size costs its records and no memory.
  *
- * Finding a node. While some stream of the process is being captured, the driver is asked after each call that can
- * become a node: the stream then has exactly one node to continue from, the new one. If a call of the runtime is not
+ * Finding a node. While a stream of the process is being captured, this file asks the driver after each call that can
+ * become a node. The stream then has exactly one node to continue from, the new one. If a call of the runtime is not
  * recorded, the driver calls inside it are watched too, and would name the same node again; `graph_node` of a thread
- * keeps the last one. Calls are watched outside the selected stages too, because a graph captured there may be
- * replayed inside.
+ * keeps the last one. Calls are watched outside the selected stages too, because a graph captured there may be replayed
+ * inside.
  *
  * Finding its number. From 13.1 on the driver gives the number that tools see. Before that CUPTI gives it, also
  * without a subscriber. CUPTI is also asked while another client records, because that client would take our calls of

@@ -4,11 +4,11 @@
  * initializes it. A region's arguments are collected in a slot of fixed size and written at its end.
  *
  * Some of these names are not dftracer's alone, such as finalize. An exported name therefore begins in a few
- * instructions that keep the argument registers and the stack, and `tfi_dftracer_choose` finds the function that would
- * have been called: the next definition in the ordinary search order, or else one that only the caller's object sees.
- * It gets the call unless it lies in a library with "dftracer" in its name. That is decided at each call, because
- * libraries come and go; only calls that are ours need no further look. The upper halves of vector registers are not
- * kept.
+ * instructions that keep the argument registers and the stack. `tfi_dftracer_choose` then finds the function that would
+ * have been called without us: the next definition in the ordinary search order, or else one that only the caller's
+ * object sees. That function gets the call unless it lies in a library with "dftracer" in its name. Each call decides
+ * anew, because libraries come and go; only calls that were found to be ours need no further look. The upper halves of
+ * vector registers are not kept.
  *
  * A region may end on another thread. The slots of a forked child's parent stay taken.
  */

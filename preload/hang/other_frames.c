@@ -1,11 +1,11 @@
 /* other_frames.c - reads the Python frames of another thread from outside, while that thread is free to run.
  *
  * Every address may be stale: the thread calls and returns, frees frames and code, or ends. Memory is therefore read
- * with process_vm_readv on our own process, which returns an error for an address that is not mapped. What was read is
- * believed only if it has the type that it should have.
+ * with process_vm_readv on our own process, which returns an error for an address that is not mapped. A value that was
+ * read counts only if it has the expected type.
  *
- * A chain of frames that was read while the thread ran may be a mixture of several moments, and such a mixture may name
- * a function that never called the other. These proofs are used, in this order:
+ * A chain of frames that was read while the thread ran may mix several moments. Of two frames in such a mixture the one
+ * may never have called the other. These proofs are used, in this order:
  *
  *   - The thread's processor time is the same before and after the reading. It did not run, so nothing changed. This
  *     holds for every thread that sleeps, waits for a lock or for the network.

@@ -5,8 +5,8 @@
  * SystemExit is no such exception.
  *
  * Only the names and lines of the frames and the name of the exception's type are written, never its message. The links
- * between tracebacks and frames are read as they lie in memory, alike in all versions: asking for the attribute
- * `tb_frame` is an audit event that a hook of the program would see, and could refuse. A program may send the event
+ * between tracebacks and frames are read from memory, where they lie alike in all versions. Asking for the attribute
+ * `tb_frame` would be an audit event, which a hook of the program sees and can refuse. A program may send the event
  * itself with other arguments, so their types are checked.
  */
 #include "hang/raised.h"

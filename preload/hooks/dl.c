@@ -116,8 +116,8 @@ static struct answer for_cupti(void *handle, const char *name)
     return (struct answer){ours ? tfi_dlsym(RTLD_NEXT, name) : NULL, ours};
 }
 
-/* Decides the answer to a look-up. Where this function gives none, glibc resolves RTLD_DEFAULT, RTLD_NEXT and the
- * program's own handle: they find our wrappers or pass over them, like any symbol of a preloaded library. */
+/* Decides the answer to a look-up. A look-up without an answer goes on to glibc, which resolves RTLD_DEFAULT, RTLD_NEXT
+ * and the program's own handle: they find our wrappers or pass over them, like any symbol of a preloaded library. */
 __attribute__((used, visibility("hidden"))) struct answer tfi_dlsym_answer(void *handle, const char *name,
                                                                            const void *caller)
 {

@@ -5,8 +5,8 @@
  * tried again at the next call.
  *
  * A process may hold two major versions of a library, each with clients of its own, and wheels rename the copies they
- * bring. So an original is taken, in this order, from the copy that the caller's own object needs, from the latest
- * look-up that dlsym answered with the wrapper, and from the copies in the order of the table. The first call from a
+ * bring. An original therefore comes from the first of these that has it: the copy that the caller's own object needs,
+ * the latest look-up that dlsym answered with the wrapper, the copies in the order of the table. The first call from a
  * page of code looks at the caller's object (copies.c). While only one copy is used, all callers share one original.
  * From the second copy on, each page of code has the originals of its copy.
  * One case is wrong: an object that takes the place of an unloaded one, needs another copy, and calls before any dlsym

@@ -1,11 +1,11 @@
 /* uring.c - wraps liburing's exported functions: notes what a program submits, and looks for completions.
  *
- * Both are read from the rings, which the program must keep mapped during a call with the ring as argument. Nothing of a
- * ring is touched at another time. The layout of struct io_uring is part of the ABI of liburing 2. The functions of a
+ * Both are read from the rings, which the program must keep mapped during a call with the ring as argument. Nothing of
+ * a ring is touched at another time. The layout of struct io_uring is part of the ABI of liburing 2. The functions of a
  * renamed, static or older liburing are only called.
  * Completions are looked for after each call, from the last one seen up to the tail. A function of the header may have
- * taken one before. It still lies in the ring, and is read if the kernel is not near to writing that place again; else
- * the ring's operations in flight are given up: their records have no result.
+ * taken one before. It still lies in the ring, and is read unless the kernel may be about to write that place again. In
+ * that case the ring's operations in flight are given up: their records have no result.
  * One lock protects all tables. A process has few rings, and a submission is a system call in any case.
  */
 #include "io/uring.h"
@@ -88,7 +88,8 @@ static bool has_wanted(const struct io_uring *u)
     return false;
 }
 
-/* Index of a ring in the table, TFI_RINGS if it is not there. Needs no lock for a yes or no. */
+/* Returns the index of a ring in the table, TFI_RINGS if it is not there. A caller that only asks whether it is there
+ * needs no lock. */
 static uint32_t index_of(const struct io_uring *u)
 {
     uint32_t i = 0;

@@ -1,10 +1,10 @@
 /* calls.c - the steps before and after a call of NCCL: counts collectives, and records what is wanted.
  *
- * Every collective is counted in its communicator, recorded or not, so that one number means the same collective on
- * all ranks, whatever stages each of them selected. A captured one is recorded in every stage. NCCL calls some
- * functions of its own through their symbols (ncclBcast calls ncclBroadcast): a call from NCCL's own code is only
- * forwarded, or it would count twice. Where NCCL jumps to the function as its last step, the caller seems to be the
- * wrapper that called NCCL, so a call from our own code is only forwarded too.
+ * Every collective is counted in its communicator, recorded or not, so that one number means the same collective on all
+ * ranks, whatever stages each of them selected. A captured one is recorded in every stage. NCCL calls some functions of
+ * its own through their symbols (ncclBcast calls ncclBroadcast): a call from NCCL's own code is only forwarded, or it
+ * would count twice. If NCCL jumps to such a function as its last step, the caller seems to be the wrapper that called
+ * NCCL. A call from our own code is therefore only forwarded too.
  * The slot of a thread says which collective it is in, until the call has returned.
  */
 #include "nccl/calls.h"

@@ -1,15 +1,16 @@
 /* plugin.c - is a profiler plugin of NCCL: records the algorithm, protocol, channels and warps that NCCL chose.
  *
  * NCCL asks a plugin for its versions, the newest first, and tells it of each collective, send and receive when it
- * enqueues them. It loads STATIC_PLUGIN from the symbols of the process, where this library is anyway, so that nothing
- * is loaded or unloaded: dlclose() of the program's handle changes nothing. The constructor sets NCCL_PROFILER_PLUGIN,
- * as the only moment when no other thread can read the environment. A child inherits the variable and finds the plugin
- * in its own copy of this library; a child without this library has no such symbol, and NCCL goes on without a plugin.
- * A value of the user's own is left alone, also STATIC_PLUGIN if the program itself has a plugin.
+ * enqueues them. NCCL takes STATIC_PLUGIN from the symbols of the process, where this library already is. So nothing is
+ * loaded, and dlclose() of the program's handle unloads nothing. The constructor sets NCCL_PROFILER_PLUGIN, as the only
+ * moment when no other thread can read the environment. A child inherits the variable and finds the plugin in its own
+ * copy of this library; a child without this library has no such symbol, and NCCL goes on without a plugin. A value of
+ * the user's own is left alone, also STATIC_PLUGIN if the program itself has a plugin.
  *
- * Asked for are collectives, sends and receives, not the kernels and proxies below them: those make NCCL poll. NCCL
- * enqueues in the thread of the call or of the end of the group, which is what joins the events with the calls. An
- * event gets no handle, so that NCCL never stops it or reports its state; if it does, nothing happens.
+ * The plugin asks for collectives, sends and receives. It does not ask for the kernels and proxies below them, which
+ * make NCCL poll. NCCL enqueues in the thread of the call or of the end of the group, which is what joins the events
+ * with the calls. An event gets no handle, so that NCCL never stops it or reports its state; if it does, nothing
+ * happens.
  *
  * `make bench`, a million calls of ncclAllReduce on an NCCL that does nothing: the plugin adds 57 ns to the 49 ns that
  * the wrapper adds, and 82 ns to the background thread's 155.

@@ -111,7 +111,7 @@ static int read_value(uint32_t bit, void *handle, struct tfi_rec_device_sample *
 }
 
 /* Counts a value that NVML did not give, and reports the first failure of each. A value that the device does not have
- * is nothing to worry about. */
+ * is no failure. */
 static void note_failure(struct target *target, uint32_t bit, const char *name, int code)
 {
     bool absent = code == TFI_NVML_NOT_SUPPORTED || code == TFI_NVML_NO_FUNCTION;

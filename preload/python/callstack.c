@@ -12,10 +12,10 @@
  * Joining: the interpreter's own functions are left out. Its evaluator among the native frames is replaced by the
  * frames of Python that it runs. Our own functions are left out too.
  *
- * libunwind is loaded only with `stack` on, at wake or when an embedded profiler wants stacks: its archive is no code
- * for a shared library, and on a hooked path the loader's lock must not be taken. In the child of a fork, another
- * thread of the parent may have been inside libunwind and held its lock. The child has native frames only if no
- * thread was.
+ * libunwind is loaded, not linked, because its archive cannot be part of a shared library. It is loaded only with
+ * `stack` on, at wake or when an embedded profiler wants stacks, because a hooked path must not take the loader's lock.
+ * In the child of a fork, another thread of the parent may have been inside libunwind and held its lock. The child has
+ * native frames only if no thread was.
  */
 #include "python/callstack.h"
 

@@ -101,10 +101,10 @@ extern __thread uint32_t tfi_inside __attribute__((tls_model("initial-exec")));
  *
  * That can be proven on any stack. A function's return address lies above its frame, and nothing changes it until the
  * function is left, whatever other stacks the thread runs on meanwhile (a signal's, a coroutine's). The function was
- * left if another value lies there, or nothing is mapped there any more; if the frame lies where frames of ours are
- * now; or if there is no room for a signal between it and the frame that asks. A higher address is no proof, because
- * it may be on another stack. A frame that has not been overwritten yet is detected later: until then records are
- * refused, and counted.
+ * left in any of these cases: another value lies there; nothing is mapped there any more; the frame lies where frames
+ * of ours are now; there is no room for a signal between that frame and the one that asks. A higher address is no
+ * proof, because it may be on another stack. A frame that has not been overwritten yet is detected later: until then
+ * records are refused, and counted.
  *
  * One store writes the two words: a signal finds both or none. */
 static inline void tfi_guard_put(struct tfi_thread *t, tfi_frame frame)

@@ -1,12 +1,12 @@
 /* allocator_totals.c - keeps allocated and reserved bytes by device, with their peaks in each open stage.
  *
- * Allocators report totals, so the last report is the memory in use. A report takes no lock: it stores the totals,
- * adds to a sum and raises a peak if needed. That peak counts since the last stage edge. An edge folds it into a
- * part: each open stage has a part with the highest value between its own beginning and the beginning of the next
- * open stage. The peak of a stage is the highest of its own part and all later ones. A stage that ends merges its
- * part into the one before it. So stages may nest, overlap and end in any order and thread, no stage disturbs the
- * peak of another, and an edge costs a few instructions when stages nest. A stage opened before a device's first
- * report has everything since that report.
+ * Allocators report totals, so the last report is the memory in use. A report takes no lock: it stores the totals, adds
+ * to a sum and raises a peak if needed. The peak counts from the last stage edge on. An edge folds the peak into a
+ * part: each open stage has a part with the highest value between its own beginning and the beginning of the next open
+ * stage. The peak of a stage is the highest of its own part and all later ones. A stage that ends merges its part into
+ * the one before it. So stages may nest, overlap and end in any order and thread, no stage disturbs the peak of
+ * another, and an edge costs a few instructions when stages nest. A stage opened before a device's first report has
+ * everything since that report.
  *
  * Host allocators report outside their lock, device allocators under it. So of two threads' reports the older total may
  * come last; it then stays until the next report. Peaks are not affected.

@@ -1,11 +1,11 @@
 /* open_stack.c - keeps the stack of a thread's open ranges; the time of an operation hardly depends on its size.
  *
  * Programs leave tens of thousands of ranges open: pushes without pops, or requests that end in the order they began
- * in. A range removed from below the top leaves a hole (id 0). The hole goes when all ranges above it have gone, or
- * when there is no room: then the holes are closed if they are at least a sixteenth of the places, else the stack
- * grows. Each range has an order, which only grows, so a range is found by binary search. A nested range holds the
- * order of the next one of its domain below it, and a small table of the thread holds the innermost one of each
- * domain. Ranges of domains beyond the table are searched for from the top.
+ * in. A range removed from below the top leaves a hole (id 0). The hole goes when all ranges above it have gone. When
+ * there is no room, the holes are closed if they are at least a sixteenth of the places; otherwise the stack grows.
+ * Each range has an order, which only grows, so a range is found by binary search. A nested range holds the order of
+ * the next one of its domain below it, and a small table of the thread holds the innermost one of each domain. Ranges
+ * of domains beyond the table are searched for from the top.
  *
  * Only the thread itself uses its stack. A signal handler may jump out of this code anywhere. So entries of the table
  * are checked, and the search from the top corrects a wrong one.

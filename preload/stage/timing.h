@@ -52,8 +52,8 @@ void tfi_timing_begin_request(void);
 /* True if any stage was opened in this process. */
 bool tfi_timing_any(void);
 
-/* Calls `see` with the name of every stage that was opened in this process, until it returns false. Calls it never if
- * the process never woke. */
+/* Calls `see` with the name of every stage that was opened in this process, until it returns false. A process that
+ * never woke has none. */
 void tfi_timing_each(bool (*see)(void *context, const char *text, size_t length), void *context);
 
 /* Writes `name`.timing.json beside the trace; false with errno set. */

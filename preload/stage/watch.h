@@ -71,9 +71,9 @@ void tfi_watch(const struct tfi_watcher *watcher);
 
 uint32_t tfi_watch_stack(struct tfi_thread *thread);
 
-/* Takes the calling thread's call stack and returns the number of its STACK string (see tfi_trace.h): 0 if `stack` is
- * not recorded now or no stack could be taken, TFI_STRING_LOST if a table is full. The caller has set the thread's
- * guard. */
+/* Takes the calling thread's call stack and returns the number of its STACK string (see tfi_trace.h). Returns 0 if
+ * `stack` is not recorded now or no stack could be taken, TFI_STRING_LOST if a table is full. The caller has set the
+ * thread's guard. */
 static inline uint32_t tfi_callstack(struct tfi_thread *thread)
 {
     return TFI_LIKELY(!tfi_recording(TFI_ACTIVITY_STACK)) ? 0 : tfi_watch_stack(thread);

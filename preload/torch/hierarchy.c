@@ -4,10 +4,10 @@
  * Outside the interpreter it looks at one variable of the thread and returns nothing. torch.profiler puts a point
  * behind each name, also behind the last one.
  *
- * The function asks each inlined call for the name of its function, and torch may have freed that function: it crashed
- * in half of the runs of a model that torch.jit.load, freeze and optimize_for_inference made. So only TFI_WITH_MODULES=1
- * makes the library call it, and shim_torch.py then keeps the functions of loaded files. Programs without Python, and
- * units that a program makes itself, have no such protection.
+ * libtorch's function asks each inlined call for the name of the called function, which torch may have freed. That
+ * crashed half of the runs of a model that torch.jit.load, freeze and optimize_for_inference made. So only
+ * TFI_WITH_MODULES=1 makes the library call it, and shim_torch.py then keeps the functions of loaded files. Programs
+ * without Python, and units that a program makes itself, have no such protection.
  */
 #include <stdlib.h>
 #include <string.h>
