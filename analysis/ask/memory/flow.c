@@ -8,7 +8,8 @@
 #include <string.h>
 
 enum { IS_LEAF = 1, IS_IN_PLACE = 2, IS_ACCUMULATE = 4, IS_GRADIENT_USE = 8, IS_LOOKED_AT = 128 };
-/* A node uses, writes, allocates or frees a key. UNEXPLAINED: the node is no operator (autograd has such) and takes it as input. */
+/* A node uses, writes, allocates or frees a key. UNEXPLAINED: the node takes it as input and is not an operator; autograd
+ * has such nodes. */
 enum { USED = 1, WRITTEN = 2, ALLOCATED = 4, FREED = 8, UNEXPLAINED = 16 };
 
 /* One use of a key by a node. */
@@ -52,7 +53,7 @@ static bool is(const struct name *name, const char *text)
 }
 
 /* A node is an operator, and operators have a namespace. Other functions that torch records, and autograd's frames, are
- * not nodes. An operator whose name ends in _ writes into its first input, as all of torch's own do. */
+ * not nodes. An operator whose name ends in _ writes into the inputs that it returns. */
 static uint8_t kind_of(struct building *b, uint32_t number)
 {
     if (number == NAME_NONE) return 0;
