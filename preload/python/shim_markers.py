@@ -22,6 +22,10 @@ _MARK_WORDS = {'CPU': _MARK_CPU, 'GPU': _MARK_GPU, 'CUDA': _MARK_GPU, 'NPU': _MA
 _MARK_HOLDS = {'cpu': _MARK_BITS['ops'], 'gpu': _MARK_BITS['gpu'], 'mem': _MARK_BITS['mem']}
 
 _mark_entered = {}  # id of a context object -> its open stages; the objects themselves stay unchanged
+_mark_asking = {}  # id of a stage of cache-dit -> the word that was requested when it was entered
+_mark_said = {}  # name -> the facts last recorded for contexts of cache-dit with that name
+_mark_inside = []  # cache-dit's contexts that are open, in any thread
+_mark_planned = []  # cache-dit's context whose schedule runs, and the stages that are its steps
 
 
 def _mark_enter(context, name, flags):
@@ -113,8 +117,8 @@ def _functions(name):
 # ---- cache-dit ----
 
 def _mark_file_name(name):
-    """A stage's name in a file's, as analysis/write/stage_files.c makes it: the program prints the names that
-    `report` writes."""
+    """Returns a stage's name as analysis/write/stage_files.c puts it into a file's name: the program prints the names
+    that `report` writes."""
     head, mark, number = name.rpartition('#')
     if head and number.isdigit() and number.isascii():
         name = head + '*'
@@ -122,14 +126,87 @@ def _mark_file_name(name):
     return (('_' if clean[:1] in ('.', '') else clean[0]) + clean[1:])[:120]
 
 
+@_guarded
+def _mark_wanted(context):
+    """Returns the activities to record while the context is open, as one word."""
+    word = _MARK_ANY
+    for activity in context.activities:
+        word |= _MARK_WORDS.get(activity, 0)
+    if getattr(context, 'with_stack', False):
+        word |= _MARK_STACK
+    if getattr(context, 'record_shapes', False):
+        word |= _MARK_SHAPES
+    return word
+
+
+def _mark_held(context):
+    """Lists the content of the context's files: the activities it requested and those that the user's environment fixes."""
+    fixed = _config['fixed']
+    words = [_MARK_WORDS.get(activity, 0) for activity in context.activities]
+    holds = [name for name, bit in _MARK_HOLDS.items() if fixed & bit or any(word & bit for word in words)]
+    if fixed & _MARK_STACK or getattr(context, 'with_stack', False):
+        holds.append('stack')
+    if fixed & _MARK_SHAPES or getattr(context, 'record_shapes', False):
+        holds.append('shapes')
+    return holds
+
+
+def _mark_steps():
+    """Returns the stages whose entries are steps, as far as is known now; '' if there are none."""
+    if _config['step']:
+        return _config['step']
+    return 'transformer,unet' if 'auto' in _config['stages'] and 'diffusers' in sys.modules else ''
+
+
+@_guarded
+def _mark_schedule(context):
+    """Begins the schedule of a context, and counts its steps. Without steps the whole context is recorded."""
+    text = ','.join('%s=%d' % (key, getattr(context, key)) for key in _MARK_SCHEDULE if getattr(context, key, None) is not None)
+    if not text:
+        return
+    name, step = context.profile_name, _mark_steps()
+    if len(_mark_inside) > 1:
+        _warn("cache-dit's context %s is inside another one: its %s is ignored" % (name, text))
+    elif not step:
+        _warn("cache-dit's context %s is recorded whole and its %s is ignored: no stage marks its steps. Name the step stage in "
+              "TFI_STEP; for diffusers, TFI_STAGES=auto makes one" % (name, text))
+    elif _schedule(text, step) == -1:
+        _warn("cache-dit's %s is not a valid schedule and is ignored" % text)
+    else:
+        _mark_planned[:] = [context, step]
+
+
+@_guarded
+def _mark_unschedule(context):
+    """Ends the schedule of a context."""
+    if _mark_planned and _mark_planned[0] is context:
+        _, step = _mark_planned
+        _mark_planned.clear()
+        if _schedule('', step) == 0:
+            _warn("cache-dit's context %s recorded nothing: its schedule counts entries of stage %s, and none was entered in it"
+                  % (context.profile_name, step.replace(',', ' or ')))
+
+
+@_guarded
+def _mark_begin(context, module):
+    """Records the place and content of the trace that cache-dit would write: `tfanalyze report` writes it from
+    ours."""
+    distributed = module.torch.distributed
+    ranked = distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
+    name = _mark_file_name(context.profile_name) + ('-rank%d' % distributed.get_rank() if ranked else '')
+    context.trace_path = context.output_dir / (name + '.trace.json.gz')
+    asked = {key: getattr(context, key) for key in _MARK_ASKED if getattr(context, key, None) is not None}
+    text = _mark_json({'name': context.profile_name, 'dir': str(context.output_dir.absolute()),
+                       'ranked': ranked, **asked, 'holds': _mark_held(context)})
+    if _mark_said.get(context.profile_name) != text:
+        _mark_said[context.profile_name] = text
+        _metadata('cache_dit.profile.' + context.profile_name, text, 'cache_dit.profiler')
+
+
 def _mark_cache_dit(module):
     if _config['keep_originals'] or not _load('signature'):
         return
     theirs = module.ProfilerContext
-    asking = {}  # id of a stage -> the word that was requested when it was entered
-    said = {}  # name -> the facts last recorded for contexts of that name
-    inside = []  # contexts that are open, in any thread
-    planned = []  # the context whose schedule runs, and the stages that are its steps
     parameters = _functions('signature')(theirs.__init__)
 
     class Context(theirs):
@@ -149,97 +226,26 @@ def _mark_cache_dit(module):
 
         def __enter__(self):
             if self.enabled and not _is_compiling():
-                begin(self)
-                inside.append(self)
-                schedule(self)
-                word = wanted(self)
+                _mark_begin(self, module)
+                _mark_inside.append(self)
+                _mark_schedule(self)
+                word = _mark_wanted(self)
                 asks = word and _ask(word, True)
                 stage = _mark_enter(self, self.profile_name, _MARK_CACHE_DIT)
                 if asks:
-                    asking[id(stage)] = word
+                    _mark_asking[id(stage)] = word
             return self
 
         def __exit__(self, exc_type, exc_val, exc_tb):
             if self.enabled and not _is_compiling():
                 stage = _mark_take(self)
                 if stage:
-                    inside.remove(self)
-                    unschedule(self)
-                    word = asking.pop(id(stage), 0)
+                    _mark_inside.remove(self)
+                    _mark_unschedule(self)
+                    word = _mark_asking.pop(id(stage), 0)
                     stage.__exit__()
                     if word:
                         _ask(word, False)
-
-    @_guarded
-    def wanted(context):
-        """Returns the activities to record while the context is open, as one word."""
-        word = _MARK_ANY
-        for activity in context.activities:
-            word |= _MARK_WORDS.get(activity, 0)
-        if getattr(context, 'with_stack', False):
-            word |= _MARK_STACK
-        if getattr(context, 'record_shapes', False):
-            word |= _MARK_SHAPES
-        return word
-
-    def held(context):
-        """Lists the content of its files: the activities it requested and those that the user's environment fixes."""
-        fixed = _config['fixed']
-        words = [_MARK_WORDS.get(activity, 0) for activity in context.activities]
-        holds = [name for name, bit in _MARK_HOLDS.items() if fixed & bit or any(word & bit for word in words)]
-        if fixed & _MARK_STACK or getattr(context, 'with_stack', False):
-            holds.append('stack')
-        if fixed & _MARK_SHAPES or getattr(context, 'record_shapes', False):
-            holds.append('shapes')
-        return holds
-
-    def steps_of():
-        """Returns the stages whose entries are steps, as far as is known now; '' if there are none."""
-        if _config['step']:
-            return _config['step']
-        return 'transformer,unet' if 'auto' in _config['stages'] and 'diffusers' in sys.modules else ''
-
-    @_guarded
-    def schedule(context):
-        """Begins or ends a schedule with its context, and counts its steps. Without steps the whole context is
-        recorded."""
-        text = ','.join('%s=%d' % (key, getattr(context, key)) for key in _MARK_SCHEDULE if getattr(context, key, None) is not None)
-        if not text:
-            return
-        name, step = context.profile_name, steps_of()
-        if len(inside) > 1:
-            _warn("cache-dit's context %s is inside another one: its %s is ignored" % (name, text))
-        elif not step:
-            _warn("cache-dit's context %s is recorded whole and its %s is ignored: no stage marks its steps. Name the step stage in "
-                  "TFI_STEP; for diffusers, TFI_STAGES=auto makes one" % (name, text))
-        elif _schedule(text, step) == -1:
-            _warn("cache-dit's %s is not a valid schedule and is ignored" % text)
-        else:
-            planned[:] = [context, step]
-
-    @_guarded
-    def unschedule(context):
-        if planned and planned[0] is context:
-            _, step = planned
-            planned.clear()
-            if _schedule('', step) == 0:
-                _warn("cache-dit's context %s recorded nothing: its schedule counts entries of stage %s, and none was entered in it"
-                      % (context.profile_name, step.replace(',', ' or ')))
-
-    @_guarded
-    def begin(context):
-        """Records the place and content of the trace that cache-dit would write: `tfanalyze report` writes it from
-        ours."""
-        distributed = module.torch.distributed
-        ranked = distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
-        name = _mark_file_name(context.profile_name) + ('-rank%d' % distributed.get_rank() if ranked else '')
-        context.trace_path = context.output_dir / (name + '.trace.json.gz')
-        asked = {key: getattr(context, key) for key in _MARK_ASKED if getattr(context, key, None) is not None}
-        text = _mark_json({'name': context.profile_name, 'dir': str(context.output_dir.absolute()),
-                           'ranked': ranked, **asked, 'holds': held(context)})
-        if said.get(context.profile_name) != text:
-            said[context.profile_name] = text
-            _metadata('cache_dit.profile.' + context.profile_name, text, 'cache_dit.profiler')
 
     decorators = _functions('signature')(module.profile_function)
 
