@@ -73,7 +73,7 @@ OPERATORS = ('aten::', 'aten::linear', 'forward', 'Optimizer', 'ProfilerStep', '
 
 
 def patterns(job):
-    """The sequences of each of OPERATORS. What HTA then writes, the trace with the sequences in it, is left out."""
+    """The sequences of each of OPERATORS. HTA then writes a trace with the sequences in it; this leaves that out."""
     from hta.analyzers.cuda_kernel_analysis import CudaKernelAnalysis
     from hta.common.trace import Trace
     CudaKernelAnalysis._overlay_frequent_patterns_with_trace = classmethod(lambda *args, **more: {})

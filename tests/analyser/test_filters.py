@@ -292,7 +292,7 @@ def test_operators_have_the_work_of_the_chosen_stream(analyze, shared_traces):
 
 @pytest.mark.parametrize('inside', [True, False])
 def test_operators_outside_of_stages(tmp_path, analyze, inside):
-    """What lies in no stage is in `(none)`, and in a trace without stages in `(run)`; `*` leaves nothing out."""
+    """Events outside of all stages are in `(none)`; in a trace without stages, all are in `(run)`. `*` chooses them too."""
     t = kineto.Trace()
     t.operator('aten::mm', 1000, 50, external=1).launch('gemm', 1010, 11)
     t.operator('aten::add', 1100, 50, external=2).launch('add', 1110, 12)

@@ -260,7 +260,7 @@ def test_numbers_above_2_53(analyze, tmp_path):
 
 @pytest.mark.slow
 def test_many_ranks(analyze, tmp_path):
-    """Of a thousand ranks one is missing."""
+    """One rank of a thousand is missing."""
     for rank in range(1000):
         write_rank(tmp_path, rank, matched(2) + ([] if rank == 617 else [call('all_reduce', 2, open=True)]), world=1000)
     fault = only_fault(analyze('hang', tmp_path))

@@ -351,8 +351,8 @@ def reads_of(worker, begun, end):
 @pytest.mark.parametrize('filters', [(), ('--from', '0')], ids=['one by one', 'together'])
 @pytest.mark.parametrize('seed', range(4))
 def test_late_batches(tmp_path, answer, seed, filters):
-    """A batch that was made after its wait began is late: its times, its idle time and its reads are those of the moments, also if
-    another worker finished later, and if numbers repeat in the next epoch."""
+    """A batch that was made after its wait began is late. Its times, its idle time and its reads equal those counted moment by
+    moment, also if another worker finished later, and if numbers repeat in the next epoch."""
     loader = Loader(seed)
     processes = [loader.main, *loader.workers]
     for p in processes:

@@ -211,7 +211,7 @@ def test_leaks(made, analyze):
 
 
 def test_equal_leaks_are_in_the_order_of_their_stacks(analyze, tmp_path):
-    """Not in that of reading: threads read several inputs at once."""
+    """The order of reading does not count, because threads read several inputs at once."""
     t = OpTrace()
     for i, frames in enumerate([('b', 'm.py', 2), ('a', 'm.py', 3), ()] + [('c', f'{x}.py', 1) for x in 'zxy']):
         t.block((1000 + i) * US, 4096 * (i + 1), 100, 100 * (i + 1), device=0, frames=(frames, ('main', 'm.py', 9)) if frames else ())
@@ -250,7 +250,7 @@ def test_refusals(made, analyze):
 
 
 def test_refusals_by_stage(analyze, tmp_path):
-    """--stage chooses holders. What others hold is known, and not taken for what has no record: 30 bytes here."""
+    """--stage chooses holders. Blocks of other stages do not count as memory without a record, of which there are 30 bytes."""
     t = OpTrace()
     t.stage('a', 1000 * US, 2000 * US)
     t.stage('b', 2100 * US, 3000 * US)

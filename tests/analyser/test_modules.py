@@ -55,7 +55,7 @@ def without_modules(rows):
 
 
 def kineto(path, found):
-    """As torch writes it: no argument outside TorchScript; an older release wrote an empty one."""
+    """Writes the trace as torch does: no argument outside TorchScript, where an older release wrote an empty one."""
     def args(i, modules):
         return {'External id': i, **({'Module Hierarchy': modules} if modules else {} if i % 2 else {'Module Hierarchy': ''})}
     rows = [{'ph': 'X', 'cat': 'cpu_op', 'name': name, 'pid': 1, 'tid': thread, 'ts': start / 1000, 'dur': (end - start) / 1000,

@@ -132,7 +132,7 @@ def test_no_stacks(analyze, tmp_path):
 
 
 def test_our_trace(analyze, tmp_path):
-    """Of a stack with Python frames only these count, of one without them all; a backward operator has its forward's."""
+    """Native frames count only in a stack without Python frames; a backward operator has the stack of its forward one."""
     t = OpTrace()
     native = ('_ZN4mine3addIiEEvT_', '/v/libmine.so', 0)
     frames = [native, ('forward', '/p/m.py', 3), native, ('<module>', '/p/m.py', 9)]

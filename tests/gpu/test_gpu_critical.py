@@ -51,9 +51,9 @@ def before_on_host(truth, until):
 
 
 def chain(truth, path):
-    """The works in the order in which each began when the one before it ended, from the last one that is waited for.
+    """Returns the works of the chain by time. The host waits for the last one; each began when the one before it ended.
 
-    Where that leaves a choice, the answer's own is taken: two works ended at once, or one ended while another was being launched."""
+    Two works may have ended at once, or one while another was being launched; then this follows the answer's choice."""
     ended, answered, found = {}, list(path), []
     for w in truth.works:
         ended.setdefault(w.over, []).append(w)

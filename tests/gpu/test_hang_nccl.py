@@ -132,7 +132,7 @@ def run_nccl(analyze, python, lib, directory, fault, **variables):
 
 @pytest.mark.parametrize('fault', FAULTS)
 def test_a_fault_over_nccl(analyze, tmp_path, lib, python, fault):
-    """As over gloo: while the host waits for its device, and from what SIGKILL leaves. `broadcast` and an all_reduce of
+    """The answers are those over gloo, while the host waits for its device and after SIGKILL. `broadcast` and an all_reduce of
     fewer elements are enqueued without an error."""
     run_nccl(analyze, python, lib, tmp_path / 'job', fault)
 

@@ -1,7 +1,7 @@
 """test_memory_allocators - every allocator of CUDA on two simulated devices: kinds, devices, peaks and leaks.
 
 The program calls them at random, and the log of the simulated GPU says what each call did to the device. Stages are noted
-as lines of that log. What the answers should be is counted here from the log.
+as lines of that log. The tests count the expected answers from the log.
 """
 
 import json

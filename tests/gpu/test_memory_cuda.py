@@ -1,7 +1,7 @@
 """test_memory_cuda - `memory` on the simulated GPU: CUDA's allocators call by call, and torch's allocator of a device.
 
-The scripts journal each call themselves, and ask the simulated device after it how much is in use. What the answers
-should be is counted here from that journal.
+The scripts journal each call themselves, and ask the simulated device after it how much is in use. The tests
+count the expected answers from that journal.
 """
 
 import json

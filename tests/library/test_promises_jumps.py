@@ -35,7 +35,7 @@ def test_jumps_out_of_waking(run, victim):
 def test_many_open_stages_cost_nothing(run, victim, mode):
     """Ten thousand stages take the same CPU above 60,000 open stages as above few.
 
-    That holds if the open stages are of another domain, and if the oldest one ends. Each stage used to search all open
-    ones."""
+    This holds too if the open stages are of another domain, and if the oldest one ends. Each stage used to search all
+    open ones."""
     flat, deep = (min(float(run([victim('leaked'), n, mode]).out) for _ in range(3)) for n in ('10', '60000'))
     assert deep < 8 * max(flat, 0.004), (flat, deep)

@@ -119,7 +119,7 @@ def test_frames_of_all_threads(analyze, tmp_path, lib, python, end):
 
 @pytest.mark.slow
 def test_a_thread_without_python_aborts(analyze, tmp_path, lib):
-    """As in gloo: the thread that aborts has a record without frames, and the others those with frames."""
+    """The thread that aborts has a record without frames, and the others have records with frames, as in gloo."""
     script = tmp_path / 'script.py'
     script.write_text(HEAD + '''begin()
 made = ctypes.c_ulong()

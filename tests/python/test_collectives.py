@@ -217,7 +217,7 @@ dist.destroy_process_group()
 
 
 def test_stages_and_kinds_of_groups(run, tmp_path, python, analyze):
-    """Of a selected stage, also the work in gloo's threads; groups that are made anew, in Python, or without a backend."""
+    """A selected stage has the work in gloo's threads too, and groups that are made anew, in Python, or without a backend."""
     (tmp_path / 'alone.py').write_text(ALONE)
     result = run([python, '-W', 'ignore', 'alone.py'], {'ENABLE_PROFILER_NAMES': 'in', 'OMP_NUM_THREADS': '1'})
     assert result.rc == 0 and 'tfinject' not in result.err, result.err
