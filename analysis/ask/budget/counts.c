@@ -44,7 +44,8 @@ static bool is_active(const struct process *p, unsigned bit, const char *word)
     return !p->activities_asked || list_names(p->activities_asked, word);
 }
 
-/* Device work without any call, or a trace of PyTorch's profiler without any: the calls were not recorded. */
+/* True if the calls were recorded. They were not if there is device work without any call, or if a trace of PyTorch's
+ * profiler has no call. `calls`: there is one. */
 static bool are_calls_known(const struct process *p, bool calls)
 {
     if (is_of_kineto(p)) return calls;
@@ -53,8 +54,8 @@ static bool are_calls_known(const struct process *p, bool calls)
 
 /* ---- stages ---- */
 
-/* Comparing takes at most so many steps of 64 characters, a second: a hostile trace has a million names and stages. The
- * stages beyond count as not selected. */
+/* The comparisons take at most this many steps of 64 characters, about a second, because a hostile trace may have a
+ * million names and stages. Stages beyond this limit count as not selected. */
 #define MOST_STEPS (UINT64_C(1) << 23)
 
 /* Which stages ENABLE_PROFILER_NAMES selects, by name. */

@@ -14,7 +14,7 @@
 struct stage_counts {
     int64_t rank;
     uint32_t stage; /* a name, also NAME_RUN and NAME_OUTSIDE */
-    bool recorded;  /* of at least one of its calls the inside was recorded */
+    bool recorded;  /* the inside of at least one of its calls was recorded */
     bool unknown[NR_CALL_KINDS];
     uint64_t count[NR_CALL_KINDS];
 };

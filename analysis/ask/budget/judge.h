@@ -40,7 +40,7 @@ void judgements_free(struct judgements *judgements);
 /* True if each stage keeps its budget and all could be judged. */
 bool all_within(const struct judgements *judgements);
 
-/* The stage's name as the file of a budget has it: UTF-8, with U+FFFD for bytes that are none. The caller frees it. */
+/* The stage's name as the file of a budget has it: UTF-8, with U+FFFD for invalid bytes. The caller frees it. */
 char *budget_name(const struct model *model, uint32_t stage);
 
 /* The budget that a run keeps exactly: the most of any rank, by name. A count that some rank does not know is left out,

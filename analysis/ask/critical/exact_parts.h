@@ -37,7 +37,8 @@ void exact_follow(struct exact *x);
 void exact_waits(struct exact *x);
 /* Returns when a work was launched; its own start if that is unknown. */
 int64_t exact_launched(const struct exact *x, uint32_t work);
-/* A call of the host waits for a work, or for none that is known. It has waited if that ended after the call's start. */
+/* Notes that a call of the host waits for a work; NO_PLACE: for none that is known. The call has waited if the work
+ * ended after the call's start. */
 void exact_host_waits(struct exact *x, uint32_t event, uint32_t work);
 void exact_after(struct critical_afters *afters, uint32_t after, uint32_t work);
 /* ---- exact_threads.c ---- */

@@ -90,7 +90,7 @@ static enum critical_bound bound_of(const struct exact *x, struct work_kinds *ki
     return work_kind(kinds, event_class, w->name[work]) == WORK_COMMUNICATION ? BOUND_COMMUNICATION : BOUND_COMPUTE;
 }
 
-/* Of two works, either of which may be missing, returns the one that ended last before `start`. */
+/* Returns the one of two works that ended last before `start`; either may be NO_PLACE. */
 static uint32_t later(const struct exact *x, uint32_t a, uint32_t b, int64_t start)
 {
     const int64_t *end = x->process->works.end;

@@ -6,7 +6,7 @@
 
 enum { ANNOTATIONS_WANT = WANT_DEVICE | WANT_RANGES | WANT_LAUNCHES | WANT_LAUNCHERS };
 
-/* An annotation in the annotations it was opened in. Equal stacks are one path. */
+/* An annotation with the annotations around it. Equal stacks are one path. */
 struct annotation_path {
     uint32_t name, parent; /* parent: index of the path around it; NO_PLACE: none */
     bool is_outside;       /* work in no annotation: its stack is empty */

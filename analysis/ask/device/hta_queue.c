@@ -10,7 +10,7 @@
 #include "ask/device/hta_calls.h"
 #include "ask/device/queue.h"
 
-enum { MOST_ROWS = 1 << 30 }; /* more device rows of one correlation id, of a hostile trace, count as this many */
+enum { MOST_ROWS = 1 << 30 }; /* device rows of one correlation id that count; only a hostile trace has more */
 
 struct taking {
     const struct hta_frame *frame;

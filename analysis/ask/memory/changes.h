@@ -82,7 +82,7 @@ void memory_walk_init(struct memory_walk *walk, struct memory_reading *reading);
 const struct memory_change *memory_walk_next(struct memory_walk *walk);
 void memory_walk_free(struct memory_walk *walk);
 
-/* True if the blocks are those of torch's allocators, which categories are known of. */
+/* True if the blocks are those of torch's allocators, the only ones with known categories. */
 static inline bool memory_pool_has_categories(const struct memory_pool *pool)
 {
     return !pool->is_summed && pool->kind != BLOCK_LIBC;

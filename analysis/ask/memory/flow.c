@@ -329,7 +329,7 @@ static void wire_all(struct building *b)
     }
     free(flow->node);
     flow->node = sorted;
-    for (size_t i = 0; i < b->edges; i++) { /* a block that no operator names is no tensor's */
+    for (size_t i = 0; i < b->edges; i++) { /* a block that no operator names belongs to no tensor */
         if (!flow->key[b->edge[i].key].is_tensor) continue;
         b->edge[edges] = b->edge[i];
         b->edge[edges++].node = place[b->edge[i].node];
