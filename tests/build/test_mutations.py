@@ -372,6 +372,18 @@ ROWS = [
     # A snapshot lacks memory that is mapped and holds no block yet.
     row('mapping-without-a-user', 'memory_segments.py::test_a_mapping_without_a_block', 'analysis/ask/ops/grants.c',
         'if (grant->area > SEGMENT_MAPPED) user = ', 'if (false) user = '),
+    # A snapshot shows memory of the program as memory of the allocator that had its addresses before.
+    row('old-blocks-in-a-new-segment', 'memory_segments.py::test_addresses_are_given_again', 'analysis/ask/ops/grants.c',
+        '    take_uses(f, address, bytes);\n    const struct grant', '    const struct grant', late=True),
+    # A snapshot says that memory in use was freed.
+    row('pieces-in-use-are-freed', 'memory_segments.py::test_unmaps_are_missing[0-True]', 'analysis/ask/ops/segments.c',
+        'if (is_in_use(s, segment)) set_aside', 'if (false) set_aside'),
+    # A snapshot frees memory at other places than the framework if a large block has just ended.
+    row('some-empty-pieces-are-missed', 'memory_segments.py::test_a_block_leaves_many_pieces', 'analysis/ask/ops/segments.c',
+        '    tallies_zeros(&s->uses, look_at, &search);\n', '', late=True),
+    # A snapshot frees other segments than the one of the size that the total lost.
+    row('smallest-segment-is-freed', 'memory_segments.py::test_unmaps_are_missing[0-False]', 'analysis/ask/ops/empties.c',
+        '? fits->size : 0', '? 0 * fits->size : 0'),
     # Rows by modules have no modules as soon as there is a filter.
     row('modules-of-held-operators', 'modules.py::test_a_stage_filter_keeps_the_modules[kineto]', 'analysis/ask/ops/held.c',
         '    if (wanted && group->modules && given) addition->modules = given->modules;\n', ''),

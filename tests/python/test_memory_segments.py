@@ -311,6 +311,36 @@ def test_mappings_are_segments(tmp_path, snapshot):
     assert sums(data, 0) == {'allocated': 5 * two, 'reserved': 7 * two}
 
 
+def test_the_last_block_of_a_segment_tells_its_stream(tmp_path, snapshot):
+    """The last block counts, wherever it lies in the segment."""
+    trace, base = Trace(tmp_path), 0x7f0000000000
+    trace.begin()
+    trace.call('cudaMalloc', base, 20 * MIB)
+    for at, stream in ((10, 5), (0, 7)):
+        trace.report(0, base + at * MIB, MIB, {'allocated': 2 * MIB, 'reserved': 20 * MIB}, stream=stream)
+    trace.end()
+    data, _ = snapshot()
+    assert [(s['address'], s['total_size'], s['stream']) for s in data['segments']] == [(base, 20 * MIB, 7)]
+
+
+def test_addresses_are_given_again(tmp_path, snapshot):
+    """A new segment at the addresses of an allocator's old one is the program's own until a block lies in it."""
+    trace, base = Trace(tmp_path), 0x7f0000000000
+    trace.begin()
+    trace.report(0, 2 * base, MIB, {'allocated': MIB, 'reserved': 2 * MIB})
+    trace.call('cudaMalloc', 3 * base, MIB)  # the program's own
+    trace.call('cudaMalloc', base, 20 * MIB)
+    trace.report(0, base, MIB, {'allocated': 2 * MIB, 'reserved': 22 * MIB})
+    trace.report(0, base, -MIB, {'allocated': MIB, 'reserved': 22 * MIB})
+    trace.call('cudaFree', base)
+    trace.report(0, base, MIB, {'allocated': 2 * MIB, 'reserved': 22 * MIB})  # the call that gave this segment is not recorded
+    trace.report(0, base, -MIB, {'allocated': MIB, 'reserved': 2 * MIB})
+    trace.call('cudaMalloc', base, 9 * MIB)
+    trace.end()
+    data, _ = snapshot()
+    assert {s['address']: s['total_size'] for s in data['segments']} == {2 * base: 2 * MIB}
+
+
 def test_a_mapping_without_a_block(tmp_path, snapshot):
     """A mapping belongs to the allocator that has blocks elsewhere in its reservation."""
     trace, base, two = Trace(tmp_path), 0x7f0000000000, 2 * MIB
@@ -324,6 +354,93 @@ def test_a_mapping_without_a_block(tmp_path, snapshot):
     assert [(e['action'], e['addr'], e['size']) for e in data['device_traces'][0] if e['action'].startswith('segment')] == [
         ('segment_map', base, two), ('segment_map', base + 3 * two, two)]
     assert {s['address']: s['total_size'] for s in data['segments']} == {base: two, base + 3 * two: two}
+
+
+class Pieces:
+    """Pieces side by side in one reservation, whose unmaps are not recorded; `told` is what a falling total must tell."""
+
+    def __init__(self, trace, sizes):
+        self.size, self.guessed, self.used, self.told, at = {}, set(), {}, [], 0x7f0000000000
+        trace.call('cuMemAddressReserve', at, sum(sizes))
+        for i, size in enumerate(sizes):
+            trace.call('cuMemMap', at, size, handle=i)
+            self.size[at] = size
+            at += size
+
+    def shrink(self, total):
+        while (excess := sum(self.size.values()) - total) > 0:
+            empty = [at for at, size in self.size.items() if not any(start < at + size and at < end for start, end in self.used.items())]
+            if not empty:
+                return
+            def cost(at):
+                size = self.size[at]
+                return at not in self.guessed, size != excess, size > excess, size if size > excess else -size, at
+            at = min(empty, key=cost)
+            if self.size[at] <= excess:
+                self.told.append(('segment_free', at, self.size.pop(at)))
+            else:
+                self.size[at] -= excess
+                self.guessed.add(at)
+                self.told.append(('segment_unmap', at + self.size[at], excess))
+
+    def choose(self, r):
+        """A block in some of the pieces, from anywhere in the first one to anywhere in the last one."""
+        starts = sorted(at for at in self.size if at not in self.guessed)
+        if not starts:
+            return None
+        first = at = r.choice(starts)
+        for _ in range(r.choice((0, 4, 100))):
+            if at + self.size[at] in self.size and at + self.size[at] not in self.guessed:
+                at += self.size[at]
+        start, end = first + r.randrange(self.size[first] // 2), at + self.size[at] - r.randrange(self.size[at] // 2)
+        return None if any(start < n and s < end for s, n in self.used.items()) else (start, end)
+
+
+def test_a_block_leaves_many_pieces(tmp_path, snapshot):
+    """A block in all pieces keeps every one of them; after it each fall of the total takes the piece of that size."""
+    trace, sizes = Trace(tmp_path), [2 * MIB * (1 + 7 * i % 100) for i in range(100)]
+    trace.begin()
+    pieces = Pieces(trace, sizes)
+    first, total = min(pieces.size), sum(sizes)
+    trace.report(0, first, total, {'allocated': total, 'reserved': total})
+    trace.report(0, 4096, -5, {'allocated': total, 'reserved': 0})
+    trace.report(0, first, -total, {'allocated': 0, 'reserved': total})
+    order = random.Random(1).sample(sorted(pieces.size), 100)
+    for at in order:
+        total -= pieces.size[at]
+        trace.report(0, 4096, -5, {'allocated': 0, 'reserved': total})
+    trace.end()
+    data, _ = snapshot()
+    assert [(e['addr'], e['size']) for e in data['device_traces'][0] if e['action'] == 'segment_free'] == [(at, pieces.size[at]) for at in order]
+    assert not data['segments']
+
+
+@pytest.mark.parametrize('same', [True, False])
+@pytest.mark.parametrize('seed', range(6))
+def test_unmaps_are_missing(tmp_path, snapshot, seed, same):
+    """A total that falls takes pieces without a block, the best fitting first, while blocks in many pieces come and go."""
+    trace, r = Trace(tmp_path), random.Random(seed)
+    trace.begin()
+    pieces = Pieces(trace, [2 * MIB if same else r.randint(1, 99) * MIB for _ in range(400)])
+    for _ in range(250):
+        block, less = pieces.choose(r), r.randint(1, 60) * MIB if pieces.used and r.random() < 0.3 else 0
+        total = max(sum(pieces.size.values()) - less, 0)
+        if block and r.random() < 0.6:
+            pieces.used[block[0]] = block[1]
+            trace.report(0, block[0], block[1] - block[0], {'allocated': 0, 'reserved': total})
+        elif pieces.used:
+            start = r.choice(list(pieces.used))
+            pieces.shrink(total)
+            trace.report(0, start, start - pieces.used.pop(start), {'allocated': 0, 'reserved': total})
+        else:
+            continue
+        pieces.shrink(total)
+    trace.end()
+    data, _ = snapshot()
+    events = data['device_traces'][0]
+    assert [(e['action'], e['addr'], e['size']) for e in events if e['action'] in ('segment_free', 'segment_unmap')] == pieces.told
+    assert len(pieces.told) > 20
+    assert sum(s['total_size'] for s in data['segments']) == sum(pieces.size.values())
 
 
 @pytest.mark.parametrize('calls', [

@@ -7,20 +7,15 @@
 #include "ask/ops/grants.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "ask/ops/segments.h"
+#include "base/sets/sorted.h"
 #include "model/memory/kinds.h"
 
-/* Ranges of addresses in use, sorted, without overlaps. */
+/* A range of addresses in use. Ranges of a set do not overlap. */
 struct place {
     uint64_t address, bytes;
-    uint32_t number; /* of a piece its grant; of reserved addresses their area */
-};
-
-struct places {
-    struct place *place;
-    size_t count, capacity;
+    uint32_t number; /* of a piece its grant; of reserved addresses their area; of a use its place in `block` */
 };
 
 struct user {
@@ -28,48 +23,41 @@ struct user {
     uint64_t stream;
 };
 
+/* A block may lie in any number of pieces, and come and go. So `uses` has the last block at each address, and a piece that
+ * ends looks there for its own. */
 struct finding {
     struct grants *grants;
     const struct process *process;
-    struct places pieces, areas;
-    struct user *user_of_area; /* from SEGMENT_MAPPED on */
+    const uint32_t *block;             /* by time */
+    struct sorted pieces, areas, uses; /* struct place */
+    uint32_t *last_of_area;            /* from SEGMENT_MAPPED on: place in `block` + 1 of the last block; 0: none */
     size_t areas_known, area_capacity;
 };
 
 /* ---- ranges of addresses ---- */
 
-/* Returns the index of the first range that ends above an address. */
-static size_t from(const struct places *p, uint64_t address)
+static uint64_t end_of(const struct place *place)
 {
-    size_t low = 0, high = p->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (p->place[middle].address + p->place[middle].bytes <= address) low = middle + 1;
-        else high = middle;
-    }
-    return low;
+    return place->address + place->bytes;
 }
 
-/* Returns the range that an address lies in; NULL if there is none. */
-static const struct place *place_of(const struct places *p, uint64_t address)
+/* Returns the first range that ends above an address; NULL if there is none. */
+static struct place *from(const struct sorted *places, uint64_t address)
 {
-    size_t at = from(p, address);
-    return at < p->count && p->place[at].address <= address ? &p->place[at] : NULL;
+    struct place *place = sorted_up_to(places, &address);
+    return place && end_of(place) > address ? place : sorted_above(places, &address);
 }
 
-static void insert(struct places *p, struct place place)
+/* Returns the first range that has an address of a stretch; NULL if there is none. */
+static struct place *within(const struct sorted *places, uint64_t address, uint64_t bytes)
 {
-    size_t at = from(p, place.address);
-    p->place = mem_grow(p->place, &p->capacity, p->count + 1, sizeof *p->place);
-    memmove(&p->place[at + 1], &p->place[at], (p->count - at) * sizeof *p->place);
-    p->place[at] = place;
-    p->count++;
+    struct place *place = from(places, address);
+    return place && place->address < address + bytes ? place : NULL;
 }
 
-static void drop(struct places *p, size_t at)
+static void drop(struct sorted *places, uint64_t address)
 {
-    p->count--;
-    memmove(&p->place[at], &p->place[at + 1], (p->count - at) * sizeof *p->place);
+    sorted_remove(places, &address);
 }
 
 /* ---- pieces ---- */
@@ -83,21 +71,59 @@ static uint32_t add(struct finding *f, struct grant grant)
     return (uint32_t)g->count++;
 }
 
-static void take_back(struct finding *f, size_t at, uint32_t row)
+/* Removes the uses from a stretch of addresses; returns the last of their blocks + 1, 0 if there is none. */
+static uint32_t take_uses(struct finding *f, uint64_t address, uint64_t bytes)
 {
-    struct grant grant = f->grants->grant[f->pieces.place[at].number];
+    uint32_t last = 0;
+    for (const struct place *found; (found = within(&f->uses, address, bytes));) {
+        const struct place use = *found;
+        const struct place behind = {address + bytes, end_of(&use) - (address + bytes), use.number};
+        drop(&f->uses, use.address);
+        if (use.address < address)
+            sorted_insert(&f->uses, &(struct place){use.address, address - use.address, use.number});
+        if (end_of(&use) > behind.address) sorted_insert(&f->uses, &behind);
+        last = MAX(last, use.number + 1);
+    }
+    return last;
+}
+
+/* Returns whose block has a place in `block`, which is one less than `last`; nobody's if that is 0. */
+static struct user user_of(const struct finding *f, uint32_t last)
+{
+    const struct blocks *b = &f->process->blocks;
+    if (!last) return (struct user){.device = DEVICE_OTHER};
+    return (struct user){b->device[f->block[last - 1]], b->other[f->block[last - 1]]};
+}
+
+/* Notes whose allocator used a piece last, for the piece and its area. */
+static void settle(struct finding *f, const struct place *piece)
+{
+    struct grant *grant = &f->grants->grant[piece->number];
+    const uint32_t last = take_uses(f, piece->address, piece->bytes);
+    const struct user user = user_of(f, last);
+    grant->device = user.device;
+    grant->stream = user.stream;
+    if (grant->area >= SEGMENT_MAPPED) {
+        uint32_t *of_area = &f->last_of_area[grant->area - SEGMENT_MAPPED];
+        *of_area = MAX(*of_area, last);
+    }
+}
+
+static void take_back(struct finding *f, struct place piece, uint32_t row)
+{
+    struct grant grant = f->grants->grant[piece.number];
     grant.time = f->process->grants.time[row];
     grant.row = row;
     grant.is_taken = true;
+    settle(f, &piece);
     add(f, grant);
-    drop(&f->pieces, at);
+    drop(&f->pieces, piece.address);
 }
 
 /* Takes back every piece that overlaps a range. */
 static void take_back_all(struct finding *f, uint64_t address, uint64_t bytes, uint32_t row)
 {
-    size_t at = from(&f->pieces, address);
-    while (at < f->pieces.count && f->pieces.place[at].address < address + bytes) take_back(f, at, row);
+    for (const struct place *piece; (piece = within(&f->pieces, address, bytes));) take_back(f, *piece, row);
 }
 
 static void give(struct finding *f, uint32_t row)
@@ -106,37 +132,32 @@ static void give(struct finding *f, uint32_t row)
     uint64_t address = b->address[row], bytes = (uint64_t)b->bytes[row];
     uint32_t area = SEGMENT_WHOLE;
     if (b->kind[row] == BLOCK_MAPPED) {
-        const struct place *reserved = place_of(&f->areas, address);
+        const struct place *reserved = within(&f->areas, address, 1);
         area = reserved ? reserved->number : SEGMENT_MAPPED;
     }
     take_back_all(f, address, bytes, row);
+    take_uses(f, address, bytes);
     const struct grant grant = {
         .time = b->time[row], .address = address, .bytes = bytes, .device = DEVICE_OTHER, .row = row, .area = area};
-    insert(&f->pieces, (struct place){address, bytes, add(f, grant)});
+    const struct place piece = {address, bytes, add(f, grant)};
+    sorted_insert(&f->pieces, &piece);
 }
 
 /* ---- reserved addresses ---- */
 
 static uint32_t new_area(struct finding *f)
 {
-    f->user_of_area = mem_grow(f->user_of_area, &f->area_capacity, f->areas_known + 1, sizeof *f->user_of_area);
-    f->user_of_area[f->areas_known] = (struct user){.device = DEVICE_OTHER};
+    f->last_of_area = mem_grow(f->last_of_area, &f->area_capacity, f->areas_known + 1, sizeof *f->last_of_area);
+    f->last_of_area[f->areas_known] = 0;
     return (uint32_t)(SEGMENT_MAPPED + f->areas_known++);
 }
 
 static void reserve(struct finding *f, uint32_t row)
 {
     const struct blocks *b = &f->process->grants;
-    uint64_t address = b->address[row], bytes = (uint64_t)b->bytes[row];
-    size_t at = from(&f->areas, address);
-    while (at < f->areas.count && f->areas.place[at].address < address + bytes) drop(&f->areas, at);
-    insert(&f->areas, (struct place){address, bytes, new_area(f)});
-}
-
-static void unreserve(struct finding *f, uint64_t address)
-{
-    size_t at = from(&f->areas, address);
-    if (at < f->areas.count && f->areas.place[at].address == address) drop(&f->areas, at);
+    const struct place area = {b->address[row], (uint64_t)b->bytes[row], new_area(f)};
+    for (const struct place *old; (old = within(&f->areas, area.address, area.bytes));) drop(&f->areas, old->address);
+    sorted_insert(&f->areas, &area);
 }
 
 /* ---- the calls and the blocks ---- */
@@ -150,32 +171,27 @@ static void take(struct finding *f, uint32_t row)
     if (!segments_can_hold(address, bytes)) return;
     if (b->kind[row] == BLOCK_RESERVED) {
         if (gives) reserve(f, row);
-        else unreserve(f, address);
+        else drop(&f->areas, address);
     } else if (gives) {
         give(f, row);
     } else if (b->kind[row] == BLOCK_MAPPED) {
         take_back_all(f, address, bytes, row);
     } else {
-        size_t at = from(&f->pieces, address);
-        if (at < f->pieces.count && f->pieces.place[at].address == address) take_back(f, at, row);
+        const struct place *piece = within(&f->pieces, address, 1);
+        if (piece && piece->address == address) take_back(f, *piece, row);
     }
 }
 
-/* Notes whose allocator uses the pieces that a block lies in, and for which stream. */
-static void use(struct finding *f, size_t block)
+/* Notes a block as the last one at its addresses. Those without a piece do not matter: a new piece begins unused. */
+static void use(struct finding *f, size_t at)
 {
     const struct blocks *b = &f->process->blocks;
-    if (b->bytes[block] <= 0 || b->device[block] < 0) return;
-    uint64_t address = b->address[block], bytes = (uint64_t)b->bytes[block];
-    if (!segments_can_hold(address, bytes)) return;
-    for (size_t at = from(&f->pieces, address); at < f->pieces.count && f->pieces.place[at].address < address + bytes;
-         at++) {
-        struct grant *grant = &f->grants->grant[f->pieces.place[at].number];
-        const struct user user = {b->device[block], b->other[block]};
-        grant->device = user.device;
-        grant->stream = user.stream;
-        if (grant->area >= SEGMENT_MAPPED) f->user_of_area[grant->area - SEGMENT_MAPPED] = user;
-    }
+    const size_t block = f->block[at];
+    if (!f->pieces.count || b->bytes[block] <= 0 || b->device[block] < 0) return;
+    const struct place place = {b->address[block], (uint64_t)b->bytes[block], (uint32_t)at};
+    if (!segments_can_hold(place.address, place.bytes)) return;
+    take_uses(f, place.address, place.bytes);
+    sorted_insert(&f->uses, &place);
 }
 
 /* Gives each grant its device and stream. Mappings outside of known reservations share the first area: each has only its
@@ -183,10 +199,12 @@ static void use(struct finding *f, size_t block)
 static void settle_users(struct finding *f)
 {
     struct grants *g = f->grants;
+    for (const struct place *piece = from(&f->pieces, 0); piece; piece = sorted_above(&f->pieces, &piece->address))
+        settle(f, piece);
     for (size_t i = 0; i < g->count; i++) {
         struct grant *grant = &g->grant[i];
         struct user user = {g->grant[grant->given].device, g->grant[grant->given].stream};
-        if (grant->area > SEGMENT_MAPPED) user = f->user_of_area[grant->area - SEGMENT_MAPPED];
+        if (grant->area > SEGMENT_MAPPED) user = user_of(f, f->last_of_area[grant->area - SEGMENT_MAPPED]);
         grant->device = user.device;
         grant->stream = user.stream;
     }
@@ -206,21 +224,24 @@ void grants_find(struct grants *grants, const struct process *process, const uin
     const struct blocks *b = &process->grants;
     size_t rows = b->table.count, next = 0;
     uint32_t *row = mem_zero(rows + 1, sizeof *row);
-    struct finding f = {.grants = grants, .process = process};
+    const struct sorted places = {.item = sizeof(struct place), .words = 1};
+    struct finding f = {
+        .grants = grants, .process = process, .block = block, .pieces = places, .areas = places, .uses = places};
     *grants = (struct grants){0};
     new_area(&f);
     for (size_t i = 0; i < rows; i++) row[i] = (uint32_t)i;
     if (rows) qsort_r(row, rows, sizeof *row, by_time, (void *)b);
     for (size_t i = 0; i < rows && b->time[row[i]] <= until; i++) {
-        while (next < blocks && process->blocks.time[block[next]] < b->time[row[i]]) use(&f, block[next++]);
+        while (next < blocks && process->blocks.time[block[next]] < b->time[row[i]]) use(&f, next++);
         take(&f, row[i]);
     }
-    while (next < blocks) use(&f, block[next++]);
+    while (next < blocks) use(&f, next++);
     settle_users(&f);
     free(row);
-    free(f.pieces.place);
-    free(f.areas.place);
-    free(f.user_of_area);
+    sorted_free(&f.pieces);
+    sorted_free(&f.areas);
+    sorted_free(&f.uses);
+    free(f.last_of_area);
 }
 
 void grants_free(struct grants *grants)

@@ -6,6 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/sets/tallies.h"
+#include "base/sets/sorted.h"
+
 #define SEGMENT_GRAIN (2ull << 20) /* size of torch's segments for small blocks; those for large blocks are multiples */
 #define SEGMENTS_LIMIT (1ull << 60) /* addresses and sizes above it are invalid */
 
@@ -19,22 +22,41 @@ enum {
 struct segment {
     uint64_t address, size;
     uint64_t stream; /* of the blocks in it */
-    uint32_t live;   /* number of blocks in use */
+    size_t piece;    /* of a piece of an expandable segment: its number */
+    uint32_t live;   /* number of blocks in use; of a piece it is uses[piece] */
     uint32_t area;   /* SEGMENT_* */
     bool is_made_up; /* its address is unknown */
 };
 
-/* Segments sorted by address. `tell` is called for every change, before the report that shows it, with torch's name
- * of the change, the address, the size and the stream. */
+/* A place where calls gave a piece of an expandable segment. */
+struct extent {
+    uint64_t address, size; /* the size is that of the piece which is there now */
+};
+
+/* `tell` is called for every change, before the report that shows it, with torch's name of the change, the address, the
+ * size and the stream. */
 struct segments {
-    struct segment *segment;
-    size_t count, capacity;
-    uint64_t total;  /* sum of all sizes */
-    uint64_t beyond; /* no block lies at this address or above */
+    struct sorted all;     /* struct segment, by address */
+    struct sorted empties; /* those without a block in use; see segments.c about pieces */
+    struct sorted ends;    /* addresses of pieces after which no other one goes on */
+    struct extent *piece;  /* by address */
+    size_t pieces;
+    size_t moves;        /* number of pieces that may be moved to `empties` */
+    struct tallies uses; /* by piece: number of blocks in use; watched if the piece exists and is not in `empties` */
+    uint64_t total;      /* sum of all sizes */
+    uint64_t spare;      /* sum of the sizes of guessed segments without a block in use */
+    uint64_t beyond;     /* no block lies at this address or above */
     void (*tell)(void *context, const char *action, uint64_t address, uint64_t size, uint64_t stream);
     void *context;
 };
+#define EMPTIES_WORDS 3 /* length of the key of an empty segment */
 
+/* Begins without a segment. `piece` holds the address of every later piece of an expandable segment, in any order; the
+ * segments own it from here on. */
+void segments_init(struct segments *s, struct extent *piece, size_t pieces);
+void segments_free(struct segments *s);
+/* Returns the last segment that begins below an address; NULL if there is none. */
+const struct segment *segments_below(const struct segments *s, uint64_t address);
 /* True if a segment whose call was recorded lies at an address. */
 bool segments_know(const struct segments *s, uint64_t address);
 /* True if the segment ends where the next one begins, and both are pieces of one expandable segment. */

@@ -248,8 +248,14 @@ static void replay_block(struct replay *r)
 static void replay_device(struct replay *r, struct view *view, int64_t device, struct pickle *pickle)
 {
     const struct blocks *b = &view->process->blocks;
-    size_t oom = 0;
+    const struct grants *g = &view->grants;
+    size_t oom = 0, pieces = 0;
+    struct extent *piece = mem_zero(g->count + 1, sizeof *piece);
     *r = (struct replay){.view = view, .pickle = pickle, .device = device};
+    for (size_t i = 0; i < g->count; i++)
+        if (g->grant[i].device == device && g->grant[i].area >= SEGMENT_MAPPED)
+            piece[pieces++].address = g->grant[i].address;
+    segments_init(&r->segments, piece, pieces);
     r->segments.tell = tell_segment;
     r->segments.context = r;
     for (size_t k = 0; k < view->blocks; k++) {
@@ -258,8 +264,8 @@ static void replay_device(struct replay *r, struct view *view, int64_t device, s
         if (b->device[i] == device && segments_can_hold(b->address[i], bytes))
             r->segments.beyond = MAX(r->segments.beyond, b->address[i] + bytes);
     }
-    for (size_t i = 0; i < view->grants.count; i++)
-        r->segments.beyond = MAX(r->segments.beyond, view->grants.grant[i].address + view->grants.grant[i].bytes);
+    for (size_t i = 0; i < g->count; i++)
+        r->segments.beyond = MAX(r->segments.beyond, g->grant[i].address + g->grant[i].bytes);
     for (size_t k = 0; k < view->blocks; k++) {
         r->at = view->block[k];
         r->told = pickle && k >= view->first;
@@ -281,7 +287,7 @@ static void put_events(struct pickle *p, struct view *view, int64_t device)
     pickle_open_list(p);
     if (device != DEVICE_HOST) {
         replay_device(&replay, view, device, p);
-        free(replay.segments.segment);
+        segments_free(&replay.segments);
     }
     for (size_t k = view->first; k < view->blocks && device == DEVICE_HOST; k++) {
         size_t i = view->block[k];
@@ -416,16 +422,16 @@ static uint64_t older_bytes(const struct view *view, int64_t device, const struc
     return allocated - MIN(allocated, known);
 }
 
-/* Joins the pieces of the expandable segment that ends with the one before `next`; returns the index of the first. */
-static size_t join_pieces(const struct segments *s, size_t next, struct segment *whole)
+/* Joins the pieces of the expandable segment that ends with the last one; returns the first one. */
+static const struct segment *join_pieces(const struct segments *s, const struct segment *last, struct segment *whole)
 {
-    size_t first = next - 1;
-    *whole = s->segment[first];
-    for (; first && segment_goes_on(&s->segment[first - 1], &s->segment[first]); first--) {
-        whole->address = s->segment[first - 1].address;
-        whole->size += s->segment[first - 1].size;
+    *whole = *last;
+    for (const struct segment *next; (next = segments_below(s, last->address)) && segment_goes_on(next, last);) {
+        last = next;
+        whole->address = last->address;
+        whole->size += last->size;
     }
-    return first;
+    return last;
 }
 
 /* Writes the segments from the last to the first. Segments of unknown address have the highest addresses, so they
@@ -437,19 +443,20 @@ static void put_segments(struct pickle *p, struct view *view, int64_t device)
     uint64_t older = older_bytes(view, device, live, count);
     struct replay replay;
     replay_device(&replay, view, device, NULL);
-    for (size_t n = replay.segments.count; n;) {
+    const struct segment *at = segments_below(&replay.segments, UINT64_MAX);
+    for (; at; at = segments_below(&replay.segments, at->address)) {
         struct segment segment;
         uint64_t used = 0;
-        n = join_pieces(&replay.segments, n, &segment);
+        at = join_pieces(&replay.segments, at, &segment);
         while (end && live[end - 1].address + live[end - 1].bytes > segment.address + segment.size) end--;
         size_t first = end;
         while (first && live[first - 1].address >= segment.address) used += live[--first].bytes;
         uint64_t share = MIN(older, segment.size - MIN(used, segment.size));
-        put_segment(p, view, device, &segment, replay.segments.segment[n].size, live + first, end - first, share);
+        put_segment(p, view, device, &segment, at->size, live + first, end - first, share);
         older -= share;
         end = first;
     }
-    free(replay.segments.segment);
+    segments_free(&replay.segments);
     free(live);
 }
 
