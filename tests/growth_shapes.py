@@ -9,6 +9,8 @@ from pathlib import Path
 import tfr
 from tfr import NESTED, STAGE, Writer, rec
 
+CACHE_DIT = 0x8000  # a flag of the ranges of its contexts
+
 SHAPES = {}
 
 
@@ -303,6 +305,103 @@ def our_ranks(directory, n):
             r.range(f's{i}', 1000 + 1000 * i, 1900 + 1000 * i, i + 1)
         r.save()
     return Path(directory)
+
+
+# ---- segments of allocators ----
+
+class Context(Recording):
+    """A context of cache-dit that asks for a snapshot: reports of an allocator, and the calls underneath it."""
+
+    def __init__(self, directory):
+        super().__init__(directory)
+        self.now, self.function, self.reporter = 1000, {}, self.w.stack(('f', 'm.py', 7))
+        self.add(rec('range_begin', name=self.w.string('s'), time=self.now, id=1, flags=NESTED | STAGE | CACHE_DIT))
+
+    def report(self, address, size, reserved):
+        self.now += 10
+        self.add(rec('memory', time=self.now, address=address, bytes=size, allocated=reserved, reserved=reserved, stack=self.reporter))
+
+    def call(self, kind, name, *args):
+        """A call that ends before the next report; its arguments are the address and the size."""
+        self.now += 10
+        if name not in self.function:
+            names = ','.join(f'{n}:HEX' for n in ('address', 'bytes')[:len(args)])
+            self.function[name] = self.w.string(f'{"cuda" if name.startswith("cuM") else "cudart"}\x1f{kind}\x1f{name}\x1f{names}')
+        self.add(rec('call', func=self.function[name], time=self.now, duration=1, args=list(args)))
+
+    def save(self):
+        self.add(rec('range_end', name=self.w.string('s'), time=self.now + 10, duration=self.now - 990, id=1,
+                     flags=NESTED | STAGE | CACHE_DIT, thread=1))
+        return super().save()
+
+
+BASE, MIB = 0x7f0000000000, 1 << 20
+
+
+@shape(40000)
+def our_segments(directory, n):
+    """N segments of cudaMalloc, each below the one before it and with a block, which all end from the lowest one on."""
+    r = Context(directory)
+    for i in reversed(range(n)):
+        r.call('ALLOC', 'cudaMalloc', BASE + 4 * MIB * i, 2 * MIB)
+        r.report(BASE + 4 * MIB * i, MIB, 2 * MIB * (n - i))
+    for i in range(n):
+        r.report(BASE + 4 * MIB * i, -MIB, 2 * MIB * (n - i))
+        r.call('FREE', 'cudaFree', BASE + 4 * MIB * i)
+    return r.save()
+
+
+@shape(20000)
+def our_guessed_segments(directory, n):
+    """N segments of N sizes that no call tells, N blocks at other places, and a total that falls by one segment each time."""
+    r, total = Context(directory), 0
+    def at(i):
+        return BASE + 8 * MIB * (i * 7919 % n)
+    for i in range(n):
+        total += MIB + 512 * i
+        r.report(at(i), 512, total)
+    for i in range(n):
+        r.report(at(i), -512, total)
+    for i in range(n):
+        r.report(at(i) + 4 * MIB * n * 3, 512, total)
+    for i in range(n):
+        total -= MIB + 512 * i
+        r.report(at(i) + 4 * MIB * n * 3, -512, total)
+    return r.save()
+
+
+@shape(20000)
+def our_mappings(directory, n):
+    """N pieces of an expandable segment, and N blocks that lie in all of them, one after the other."""
+    r = Context(directory)
+    r.call('ALLOC', 'cuMemAddressReserve', BASE, 2 * MIB * n)
+    for i in range(n):
+        r.call('ALLOC', 'cuMemMap', BASE + 2 * MIB * i, 2 * MIB)
+    for i in range(n):
+        r.report(BASE + 1024 * (i % 512), 2 * MIB * (n - 1), 2 * MIB * n)
+        r.report(BASE + 1024 * (i % 512), -2 * MIB * (n - 1), 2 * MIB * n)
+    return r.save()
+
+
+@shape(20000)
+def our_lost_unmaps(directory, n):
+    """N pieces of N sizes in reservations of two, a block in every third one, and a total that falls by one piece each time."""
+    r, total, start, size = Context(directory), 0, BASE, []
+    for i in range(n):
+        size.append(2 * MIB + 4096 * (i * 7919 % n))
+        if i % 2 == 0:
+            r.call('ALLOC', 'cuMemAddressReserve', start, 8 * MIB + 8192 * n)
+        r.call('ALLOC', 'cuMemMap', start, size[i])
+        r.report(start, 512, total + size[i])
+        total += size[i]
+        if i % 3:
+            r.report(start, -512, total)
+        start += size[i] + (i % 2) * (8 * MIB + 8192 * n)
+    for i in range(0, n, 2):
+        total -= size[i]
+        r.report(start, 512, total)
+        r.report(start, -512, total)
+    return r.save()
 
 
 # ---- traces of dftracer ----
