@@ -72,14 +72,14 @@ static struct intervals times_of(const struct selection *chosen, const struct pr
     return when;
 }
 
-void part_load(const struct selection *chosen, struct inputs *inputs, unsigned want)
+void part_load(const struct selection *chosen, struct inputs *inputs)
 {
     struct model *model = chosen->model;
     for (size_t i = 0; i < chosen->processes; i++) {
         struct process *process = &model->process[chosen->process[i] - model->process];
         if (!process->unheld.trace) continue;
         struct intervals when = times_of(chosen, process);
-        load_part(process, &model->names, want, &when, chosen->options->stage.count != 0,
+        load_part(process, &model->names, &when, chosen->options->stage.count != 0,
                   &inputs->input[process->input].notes);
         intervals_free(&when);
     }

@@ -8,8 +8,8 @@
 bool part_is_asked(const struct options *options);
 /* Returns how to read one trace for events of the times that the options ask for. */
 struct reading part_reading(const struct options *options, unsigned want);
-/* Loads what the processes of a selection have left in their files (struct reading, `in_part`). `want` is that of the
- * reading. The inputs get notes on losses. */
-void part_load(const struct selection *chosen, struct inputs *inputs, unsigned want);
+/* Loads what the processes of a selection have left in their files (struct reading, `in_part`). The inputs get
+ * notes on losses. */
+void part_load(const struct selection *chosen, struct inputs *inputs);
 
 #endif

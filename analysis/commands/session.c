@@ -48,8 +48,7 @@ static void say_unread(struct session *session)
     for (size_t i = 0; i < session->inputs.count; i++) {
         struct input *input = &session->inputs.input[i];
         if (!input->trace.unread) continue;
-        complain(input->path, "%llu records could not be read again; the answer lacks them",
-                 (unsigned long long)input->trace.unread);
+        complain(input->path, UNREAD, (unsigned long long)input->trace.unread);
         session_spoil(session);
         input->trace.unread = 0;
     }
@@ -163,7 +162,7 @@ static bool load(struct session *session, unsigned want, bool keep)
         return false;
     }
     selection_init(&session->chosen, options, &session->inputs, &session->model);
-    if (session->in_part) part_load(&session->chosen, &session->inputs, want);
+    if (session->in_part) part_load(&session->chosen, &session->inputs);
     say_notes_of_chosen(session);
     say_unread(session);
     say_simulated(&session->chosen);
@@ -306,6 +305,14 @@ void session_end_said(struct session *session, bool found)
     } else if (!out_close(&session->out)) {
         session->status = STATUS_NOTHING;
     }
+}
+
+void session_note_unread(struct session *session, const struct process *process, const struct selection *again)
+{
+    const struct process *p = again->process[0];
+    uint64_t unread = again->inputs->input[p->input].trace.unread;
+    if (!is_of_others(p) && p->events < process->events) unread += process->events - p->events;
+    session->inputs.input[process->input].trace.unread += unread;
 }
 
 void session_spoil(struct session *session)

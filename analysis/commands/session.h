@@ -57,6 +57,8 @@ void session_end(struct session *session, bool found);
 /* The same after a message of the command that no filter is to blame. */
 void session_end_said(struct session *session, bool found);
 
+/* Notes what another reading of a process's trace lacks, for a message at the end. */
+void session_note_unread(struct session *session, const struct process *process, const struct selection *again);
 /* Marks the answer as partial: a command found damage in an input after loading. */
 void session_spoil(struct session *session);
 

@@ -19,8 +19,19 @@ struct unheld {
     struct unheld_piece *piece;
     size_t count, capacity;
     uint64_t ops, blocks;
+    unsigned want;   /* of the loading */
     bool has_others; /* some blocks do not count for the question */
     bool is_linked;  /* with WANT_LINKS: some operators are backward ones */
 };
+
+/* Return the number of operators and of blocks that a chunk has. */
+static inline uint32_t unheld_ops(const struct unheld *u, size_t i)
+{
+    return (uint32_t)(i + 1 < u->count ? u->piece[i + 1].op : u->ops) - u->piece[i].op;
+}
+static inline uint32_t unheld_blocks(const struct unheld *u, size_t i)
+{
+    return (uint32_t)(i + 1 < u->count ? u->piece[i + 1].block : u->blocks) - u->piece[i].block;
+}
 
 #endif

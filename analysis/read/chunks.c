@@ -173,6 +173,13 @@ static void settle(struct trace *trace)
     }
 }
 
+bool reader_again(struct reader *reader, const struct piece *piece, struct chunk *chunk)
+{
+    bool good = read_piece(reader, piece, chunk);
+    if (!good) reader->unread += piece->records;
+    return good;
+}
+
 const struct piece *reader_next(struct reader *reader, struct chunk *chunk)
 {
     struct trace *trace = reader->trace;
@@ -182,7 +189,7 @@ const struct piece *reader_next(struct reader *reader, struct chunk *chunk)
         if (piece->state == PIECE_NEW) {
             first_visit(reader, index, chunk);
             if (piece->state == PIECE_GOOD) return piece;
-        } else if (piece->state == PIECE_GOOD && read_piece(reader, piece, chunk)) {
+        } else if (piece->state == PIECE_GOOD && reader_again(reader, piece, chunk)) {
             return piece;
         }
     }

@@ -151,14 +151,19 @@ void inflater_room(struct inflater *inflater, const struct piece *piece);
 const uint8_t *inflater_read(struct inflater *inflater, int fd, const struct piece *piece);
 void inflater_free(struct inflater *inflater);
 
+#define UNREAD "%llu records could not be read again; the answer lacks them"
+
 struct reader {
     struct trace *trace;
     size_t next;
+    uint64_t unread; /* records that an earlier reader has read and this one could not: the file has changed */
     struct decoder decoder;
     struct inflater inflater;
 };
 /* Returns the next chunk, or NULL at the end. The first reader of a trace to reach the end determines what is lost. */
 const struct piece *reader_next(struct reader *reader, struct chunk *chunk);
+/* Reads a chunk that reader_next() has given before, for this reader or another one. */
+bool reader_again(struct reader *reader, const struct piece *piece, struct chunk *chunk);
 void reader_free(struct reader *reader);
 
 /* Raises each entry of `drops` to the library's own count of lost or otherwise counted records, by number in

@@ -1,5 +1,6 @@
 """test_long_runs - long runs of a CPU: questions that add up read records in order of time instead of holding them, with equal
-answers. `stages` and `breakdown` leave these records out. Exports of some times load the records of these times.
+answers. `stages` and `breakdown` leave these records out. Exports of some times load the records of these times. All readings
+of such a trace agree about what is damaged, and a file that changes between them is noticed, by other questions too.
 
 A node of a CUDA graph does not change these answers, but makes tfanalyze hold the records. So each trace is written
 twice, with such a node and without one, and both answers must be the same, byte for byte. `memory` holds the records too if
@@ -17,7 +18,7 @@ import pytest
 from conftest import clean_environment
 from optrace import BACKWARD, FUNCTION, OpTrace
 from test_device_records import ticks
-from tfr import CHUNK, NESTED, STAGE, good_block, rec
+from tfr import CHUNK, KINDS, NESTED, STAGE, good_block, read, rec
 
 ASYNC = 0x20000
 
@@ -68,6 +69,11 @@ class LongTrace(OpTrace):
             total[device] = max(0, total.get(device, 0) + size)
             self.block(time, address, size, total[device], total[device] + 8192, device, thread, rng.choice(FRAMES), allocator)
 
+    @staticmethod
+    def invalid(bad):
+        column = next(field for field in KINDS[bad[0]].fields if field.name == bad[1])
+        return lambda field, values: 99 if field is column else None
+
     def refused(self, time, size, device):
         self.later_on(1, rec('oom', allocator=self.w.string('c10'), time=ticks(time), bytes=size, allocated=100, reserved=200,
                              device=device))
@@ -88,8 +94,12 @@ class LongTrace(OpTrace):
             self.w.string(f'{number:06}' + 'x' * 60000)
             self.w.flush_strings()
 
-    def save(self, path, held, order, hurt=False, bulk=0):
-        """Writes the threads' chunks between each other; `order` shuffles some, and chooses what is damaged and cut."""
+    def save(self, path, held, order, hurt=False, bad=None, drops=False, bulk=0):
+        """Writes the threads' chunks between each other; `order` shuffles some, and chooses what is damaged and cut.
+
+        In every third chunk the column `bad`, (kind, name), is no valid one; with `drops` the records of this kind are
+        missing there instead.
+        """
         self.fill(bulk)
         if held:
             self.records.append(rec('graph_node', time=ticks(5), node=1 << 32))
@@ -103,8 +113,12 @@ class LongTrace(OpTrace):
                 chunks.append((records[at:at + count], thread))
                 at += count
         chunks.sort(key=lambda chunk: chunk[0][-1].values['time'] + order.choice([0, 0, 0, 10 ** 6]))
-        for records, thread in chunks:
-            self.w.chunk(records, thread=thread, tid=100 + thread, form=order.choice(['columns', 'columns', 'rows']))
+        for number, (records, thread) in enumerate(chunks):
+            form, pick = order.choice(['columns', 'columns', 'rows']), None
+            if bad and number % 3 == 0 and any(record.kind == bad[0] for record in records):
+                form, pick = 'columns', self.invalid(bad)
+                records = [record for record in records if not (drops and record.kind == bad[0])]
+            self.w.chunk(records, thread=thread, tid=100 + thread, form=form, pick=pick)
         self.w.footer()
         if hurt:
             blocks = self.w.blocks[8:]
@@ -115,7 +129,7 @@ class LongTrace(OpTrace):
 
 
 def written(path, seed, held, backward=False, grid=1000, last=3_000_000, hurt=False, names=NAMES, allocators=('c10',), recorded=False,
-            bulk=0):
+            **more):
     rng = random.Random(seed)
     t = LongTrace(rng, grid, backward, names)
     for thread in (1, 2, 3):
@@ -127,7 +141,7 @@ def written(path, seed, held, backward=False, grid=1000, last=3_000_000, hurt=Fa
     for _ in range(rng.choice([0, 3, 20])):
         t.refused(grid * rng.randrange(last // grid), 512, rng.choice([-1, 0]))
     t.call('cudaGetDevice', 3 * grid, 2 * grid, thread=2, kind='CONTEXT')
-    return t.save(path, held, random.Random(seed + 1), hurt, bulk)
+    return t.save(path, held, random.Random(seed + 1), hurt, **more)
 
 
 CROWDED = ['bash', '-c', 'for fd in {3..520}; do eval "exec $fd</dev/null"; done; exec "$@"', 'crowded']
@@ -275,6 +289,80 @@ def test_memory_of_a_part(tmp_path, tfanalyze, lib, python):
     whole = peak()
     assert whole > 80
     assert max(peak('--to', '0.01'), peak('--stage', 'step7')) < whole / 3
+def count(path, kind):
+    return sum(record.kind == kind for record in read(path).records)
+
+
+@pytest.mark.parametrize('column', ['memory allocator', 'memory stack', 'memory bytes', 'op forward_thread', 'op scope', 'op stack',
+                                    'op name'])
+@pytest.mark.parametrize('seed', [1, 3])
+def test_invalid_columns(tmp_path, tfanalyze, column, seed):
+    """Records with an invalid column are left out and counted, whether the first or the second reading meets it."""
+    bad, shape = tuple(column.split()), {'held': False, 'grid': 1000 if seed % 2 else 997}
+    whole = written(tmp_path / 'whole.tfr', seed, **shape)
+    spoiled = written(tmp_path / 'spoiled.tfr', seed, bad=bad, **shape)
+    without = written(tmp_path / 'without.tfr', seed, bad=bad, drops=True, **shape)
+    lacks = count(whole, bad[0]) - count(without, bad[0])
+    met = {'memory allocator': [*OPS, *MEMORY], 'memory stack': MEMORY, 'memory bytes': [*OPS, *MEMORY], 'op name': OPS,
+           'op stack': OPS[6:9]}.get(column, OPS[7:9])
+    assert lacks
+    for words in met:
+        if {'oom', 'html'} & set(words):  # oom reads only up to the last refusal; a page names its file
+            continue
+        rc, out, _ = answers(tfanalyze, without, words)
+        assert answers(tfanalyze, spoiled, words)[:2] == (3 if rc != 1 else 1, out), words
+        got = subprocess.run([tfanalyze, *words, spoiled], capture_output=True, text=True, check=False)
+        assert f'{lacks} records' in got.stderr, (words, got.stderr)
+
+
+def chunky(path, count, held=False):
+    """A trace whose chunks have an operator and a block each."""
+    t = OpTrace()
+    t.records += [rec('graph_node', time=ticks(5), node=1 << 32)] if held else []
+    t.w.chunk(t.records, thread=1, tid=101)
+    for i in range(count):
+        t.op('aten::add', 1000 * i, 1000 * i + 500)
+        t.block(1000 * i + 20, 4096 * i, 64, 64 * i + 64)
+        t.w.chunk(t.later.pop(1), thread=1, tid=101)
+    t.w.footer()
+    return t.w.save(path)
+
+
+# The question, what counts the chunks in an answer's rows, and how many records of a chunk it asks for.
+CUTS = {'ops': (['ops'], lambda rows: sum(row['calls'] for row in rows if row['name'] == 'aten::add'), 2),
+        'memory': (['memory', '--layout', 'raw'], len, 1),
+        'dump': (['dump'], lambda rows: sum(row['kind'] == 'memory' for row in rows), 2),
+        'launchers': (['stages'], None, 2)}
+
+
+@pytest.mark.parametrize('question', CUTS)
+def test_file_that_is_cut_between_two_readings(tmp_path, tfanalyze, victim, question):
+    """What the second reading misses is said and counted; it asks for each chunk once."""
+    words, counted, records = CUTS[question]
+    chunks, told = 300, tmp_path / 'calls'
+    path = chunky(tmp_path / 'run.tfr', chunks, held=question == 'launchers')
+    whole = path.read_bytes()
+    env = {**clean_environment(), 'LD_PRELOAD': str(victim('libadversary.so')), 'ADVERSARY_COUNT': str(told), 'F': str(path)}
+
+    def run(**more):
+        done = subprocess.run([tfanalyze, *words, '-j', '1', '--format', 'json', path], env={**env, **more}, capture_output=True,
+                              text=True, check=False, timeout=60)
+        path.write_bytes(whole)
+        unread = re.search(r'(\d+) records could not be read again', done.stderr)
+        return done, int(told.read_text().split()[-1]), int(unread[1]) if unread else 0
+
+    done, calls, unread = run()
+    assert done.returncode == 0 and not unread
+    found = 0
+    for back in range(5, chunks, 60):
+        cut, its_calls, unread = run(ADVERSARY_DO=f'truncate -s {len(whole) // 2} "$F"', ADVERSARY_AT=str(calls - back))
+        assert its_calls <= calls + 1, 'a chunk is asked for once, and the one that the cut divides twice'
+        assert cut.returncode == (3 if unread else 0), cut.stderr
+        assert unread or back < chunks // 2, 'half of the chunks are gone'
+        if counted:
+            assert counted(json.loads(cut.stdout)['rows']) + unread // records == chunks
+        found += unread > 0
+    assert found > 1
 
 
 TRAIN = '''

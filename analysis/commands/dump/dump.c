@@ -218,6 +218,10 @@ static void say_bad(struct dump *dump, uint64_t known)
         complain(dump->process->path, "%llu more records are complete but not valid; they were left out",
                  (unsigned long long)(dump->bad_records - known));
     }
+    if (dump->reader.unread) {
+        session_spoil(dump->session);
+        complain(dump->process->path, UNREAD, (unsigned long long)dump->reader.unread);
+    }
     if (dump->bad_stacks) {
         session_spoil(dump->session);
         complain(dump->process->path, BAD_STACKS, (unsigned long long)dump->bad_stacks);
@@ -237,9 +241,9 @@ static void dump_process(struct dump *dump, const struct process *process)
     dump_choice_init(&dump->chosen, &dump->session->chosen, process);
     while (!enough(dump) && (dump->piece = reader_next(&dump->reader, &chunk)) != NULL) dump_chunk(dump, &chunk);
     known = before - (dump->trace->bad_records - before); /* the reader counts its bad records in both passes */
+    say_bad(dump, known);
     reader_free(&dump->reader);
     dump_choice_free(&dump->chosen);
-    say_bad(dump, known);
 }
 
 void cmd_dump(struct session *session)

@@ -45,8 +45,9 @@ static void read_and_write_one(struct session *session)
     inputs_read(&one, &model, &reading);
     model.start = session->model.start; /* --from and --to count from the first record of all inputs */
     selection_init(&chosen, &session->options, &one, &model);
-    part_load(&chosen, &one, WANT_BOTH);
+    part_load(&chosen, &one);
     if (chosen.processes) {
+        session_note_unread(session, session->chosen.process[0], &chosen);
         write_one(session, &chosen);
     } else {
         complain(input->path, "cannot be read a second time");

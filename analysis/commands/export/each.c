@@ -133,8 +133,9 @@ static bool load(const struct each *each, const struct process *p, const struct 
     selection_init(&chosen, &each->session->options, &one, &model);
     model.start = each->start;
     if (is_of_others(p)) model.start = add_ns(each->start, -add_ns(clock_shifted(shift, each->start), -each->start));
-    part_load(&chosen, &one, want);
+    part_load(&chosen, &one);
     bool good = chosen.processes == 1 && take(argument, &chosen, chosen.process[0]);
+    if (good) session_note_unread(each->session, p, &chosen);
     selection_free(&chosen);
     inputs_free(&one);
     model_free(&model);

@@ -36,8 +36,20 @@ static void end(struct session *session, const struct process *p, const struct s
     if (!good || counts.partial || counts.unnamed || sources->unkept || sources->bad_pieces) session_spoil(session);
 }
 
-static void say(struct session *session, const struct process *p, const struct et_counts *counts, uint64_t bad)
+/* Tells which records are missing. Returns true if there are any. */
+static bool say_missing(const struct process *p, const struct executions *e)
 {
+    if (e->bad_records)
+        complain(p->path, "%llu records are complete but not valid: they are left out",
+                 (unsigned long long)e->bad_records);
+    if (e->unread) complain(p->path, UNREAD, (unsigned long long)e->unread);
+    return e->bad_records || e->unread;
+}
+
+static void say(struct session *session, const struct process *p, const struct et_counts *counts,
+                const struct executions *executions)
+{
+    bool is_missing = say_missing(p, executions);
     if (counts->failed)
         complain(p->path, "%llu functions failed: their nodes have no outputs (torch leaves such nodes out)",
                  (unsigned long long)counts->failed);
@@ -49,8 +61,7 @@ static void say(struct session *session, const struct process *p, const struct e
                  (unsigned long long)counts->endless);
     if (counts->cut)
         complain(p->path, "%llu nodes lack some of their values: long lists are cut", (unsigned long long)counts->cut);
-    if (bad) complain(p->path, "%llu records are complete but not valid: they are left out", (unsigned long long)bad);
-    if (counts->endless || counts->cut || bad) session_spoil(session);
+    if (counts->endless || counts->cut || is_missing) session_spoil(session);
 }
 
 static void export(struct session *session, const struct process *p)
@@ -65,7 +76,7 @@ static void export(struct session *session, const struct process *p)
         session->status = STATUS_NOTHING;
     } else if (out_open(&session->out, session->options.output)) {
         et_write(&session->out, p, trace, &executions, &counts);
-        say(session, p, &counts, executions.bad_records);
+        say(session, p, &counts, &executions);
         end(session, p, &executions.sources);
     } else {
         session->status = STATUS_NOTHING;
@@ -117,7 +128,7 @@ static bool say_notes(const char *file, const struct notes *notes)
 }
 
 static void write_joined(struct session *session, const struct process *p, const char *file,
-                         const struct functions *functions, const struct sources *sources)
+                         const struct functions *functions, const struct sources *sources, bool is_missing)
 {
     struct joining joining = {.names = &session->model.names, .process = p, .functions = functions};
     struct joined_counts counts;
@@ -136,13 +147,13 @@ static void write_joined(struct session *session, const struct process *p, const
     session->status = 0;
     bool read = joined_write(&session->out, file, &joining, &counts);
     say_joined(session, file, &counts, functions);
-    if (!read || is_damaged) session_spoil(session);
+    if (!read || is_damaged || is_missing) session_spoil(session);
     end(session, p, sources);
 }
 
 /* Collects the functions, and the sources of a trace of ours. Returns false, after a message, if there are no functions. */
 static bool find_functions(struct session *session, const struct process *p, struct functions *functions,
-                           struct sources *sources)
+                           struct sources *sources, bool *is_missing)
 {
     struct trace *trace = &session->inputs.input[p->input].trace;
     struct executions executions;
@@ -150,6 +161,7 @@ static bool find_functions(struct session *session, const struct process *p, str
         functions_of_kineto(functions, p);
     } else {
         executions_read(&executions, trace);
+        *is_missing = say_missing(p, &executions);
         functions_of_executions(functions, p, trace, &executions);
         *sources = executions.sources;
         executions.sources = (struct sources){0};
@@ -168,10 +180,11 @@ static void join(struct session *session, const struct process *p)
     struct functions functions = {0};
     struct sources sources = {0};
     struct attribution attribution;
-    if (find_functions(session, p, &functions, &sources)) {
+    bool is_missing = false;
+    if (find_functions(session, p, &functions, &sources, &is_missing)) {
         attribute(&attribution, p, 0);
         functions_link(&functions, p, &attribution);
-        write_joined(session, p, session->options.et, &functions, &sources);
+        write_joined(session, p, session->options.et, &functions, &sources, is_missing);
         attribution_free(&attribution);
     } else {
         session->status = STATUS_NOTHING;

@@ -95,6 +95,7 @@ void executions_read(struct executions *executions, struct trace *trace)
             if (group->number == TFI_KIND_source) sources_take(&executions->sources, trace, &reader.decoder, group);
         }
     }
+    executions->unread = reader.unread;
     reader_free(&reader);
     if (executions->edges) qsort(executions->edge, executions->edges, sizeof *executions->edge, by_time);
 }

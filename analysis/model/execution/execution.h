@@ -25,6 +25,7 @@ struct executions {
     uint64_t *word;
     size_t words, word_capacity;
     uint64_t bad_records; /* complete but invalid */
+    uint64_t unread;      /* could not be read again */
     struct sources sources;
 };
 

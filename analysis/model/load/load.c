@@ -24,13 +24,6 @@ const uint64_t *load_detail_column(struct load *load, unsigned own)
     return load->want & WANT_DETAILS ? load_column(load, own) : NULL;
 }
 
-bool load_chunk_again(struct load *load, uint32_t piece, struct chunk *chunk)
-{
-    load->reader.next = piece;
-    load->piece = reader_next(&load->reader, chunk);
-    return load->piece == &load->trace->piece[piece];
-}
-
 uint32_t load_rows(const struct load *load)
 {
     return load->group->damaged ? 0 : load->group->count;

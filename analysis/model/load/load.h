@@ -91,8 +91,6 @@ struct load {
 };
 
 /* ---- load.c ---- */
-/* Reads a chunk once more, by its index in trace->piece. Returns false if it can't be read any more. */
-bool load_chunk_again(struct load *load, uint32_t piece, struct chunk *chunk);
 /* Returns a column of the current group; zeros if the file lacks it. */
 const uint64_t *load_column(struct load *load, unsigned own);
 /* Returns the number of usable records in the group: 0 once one of its columns was found invalid. */
@@ -134,6 +132,9 @@ bool part_has(struct part *part, uint64_t start, uint64_t end);
 uint32_t load_stack(struct load *load, uint64_t string);
 /* Returns the kind of the blocks of an allocator, a name: BLOCK_LIBC or BLOCK_NONE. */
 uint8_t load_block_kind(const struct load *load, uint32_t allocator);
+/* Returns the number of operators or blocks of the current group that stay in the file, 0 if a column that decides this
+ * is invalid. A sweep gives just these. */
+uint32_t load_left_rows(struct load *load);
 void load_operators(struct load *load);
 /* Columns of an operator's record that tell with which one it is linked. */
 struct link_columns {

@@ -40,13 +40,25 @@ static bool is_wanted(const struct load *load, uint8_t kind)
     return load->want & WANT_BLOCKS || kind != BLOCK_LIBC;
 }
 
+uint32_t load_left_rows(struct load *load)
+{
+    bool is_op = load->group->number == TFI_KIND_op, has_links = load->want & WANT_LINKS;
+    bool shows_stacks = is_op ? has_links && load->want & WANT_OPERATOR_DETAILS : load->want & WANT_BLOCKS;
+    load_column(load, is_op ? COL_op_time : COL_memory_time);
+    if (is_op && has_links) load_column(load, COL_op_forward_thread);
+    if (is_op && has_links) load_column(load, COL_op_scope);
+    if (!is_op) load_column(load, COL_memory_allocator);
+    if (shows_stacks) load_column(load, is_op ? COL_op_stack : COL_memory_stack);
+    return load_rows(load);
+}
+
 /* Notes where the operators or blocks of the current group are, and when. */
 static void leave(struct load *load, const uint64_t *time, const uint64_t *duration, uint64_t *left)
 {
     struct unheld *u = &load->process->unheld;
     uint32_t piece = (uint32_t)(load->piece - load->trace->piece), rows = load_rows(load);
     uint64_t first = UINT64_MAX, last = 0;
-    if (!rows) return;
+    u->want = load->want;
     if (!u->count || u->piece[u->count - 1].piece != piece) {
         u->piece = mem_grow(u->piece, &u->capacity, u->count + 1, sizeof *u->piece);
         u->piece[u->count++] = (struct unheld_piece){piece, (uint32_t)u->ops, (uint32_t)u->blocks, UINT64_MAX, 0};
@@ -74,7 +86,7 @@ static void check_stacks(struct load *load, const uint64_t *stack)
 static void leave_operators(struct load *load)
 {
     struct unheld *u = &load->process->unheld;
-    const uint64_t *time = load_column(load, COL_op_time), *duration = load_column(load, COL_op_duration);
+    if (!load_left_rows(load)) return;
     if (load->want & WANT_LINKS && !u->is_linked) {
         const uint64_t *forward = load_column(load, COL_op_forward_thread), *scope = load_column(load, COL_op_scope);
         for (uint32_t i = 0; i < load_rows(load); i++)
@@ -82,7 +94,20 @@ static void leave_operators(struct load *load)
     }
     if (load->want & WANT_LINKS && load->want & WANT_OPERATOR_DETAILS)
         check_stacks(load, load_column(load, COL_op_stack));
-    leave(load, time, duration, &u->ops);
+    leave(load, load_column(load, COL_op_time), load_column(load, COL_op_duration), &u->ops);
+}
+
+static void leave_blocks(struct load *load)
+{
+    struct unheld *u = &load->process->unheld;
+    uint32_t rows = load_left_rows(load);
+    if (!rows) return;
+    const uint64_t *allocator = load_column(load, COL_memory_allocator);
+    for (uint32_t i = 0; i < rows; i++)
+        if (!i || allocator[i] != allocator[i - 1])
+            u->has_others |= !is_wanted(load, load_block_kind(load, load_name(load, allocator[i])));
+    if (load->want & WANT_BLOCKS) check_stacks(load, load_column(load, COL_memory_stack));
+    leave(load, load_column(load, COL_memory_time), NULL, &u->blocks);
 }
 
 /* ---- operators ---- */
@@ -258,14 +283,7 @@ static void take_blocks(struct load *load, struct blocks *b, const struct block_
 void load_blocks(struct load *load)
 {
     if (load->want & WANT_UNHELD) {
-        const uint64_t *allocator = load_column(load, COL_memory_allocator);
-        for (uint32_t i = 0, rows = load_rows(load); i < rows; i++)
-            if (!i || allocator[i] != allocator[i - 1])
-                load->process->unheld.has_others |=
-                    !is_wanted(load, load_block_kind(load, load_name(load, allocator[i])));
-        if (load->want & WANT_BLOCKS) check_stacks(load, load_column(load, COL_memory_stack));
-        const uint64_t *time = load_column(load, COL_memory_time);
-        leave(load, time, NULL, &load->process->unheld.blocks);
+        leave_blocks(load);
         return;
     }
     struct block_columns from = {

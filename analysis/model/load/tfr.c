@@ -494,7 +494,8 @@ static void describe(struct load *load)
 static void lose(struct load *load)
 {
     char cause[64];
-    process_lose(load->process, "damaged", load->trace->lost_damaged + load->trace->bad_records, true);
+    process_lose(load->process, "damaged", load->trace->lost_damaged + load->trace->bad_records + load->reader.unread,
+                 true);
     process_lose(load->process, "missing", load->trace->lost_missing, true);
     for (size_t k = 0; k < drop_count; k++) {
         lower_case(cause, sizeof cause, drop_table[k].name);
@@ -522,6 +523,7 @@ static void conclude(struct load *load, struct notes *notes)
     trace_drops(trace, load->drops);
     lose(load);
     trace_judge(trace, load->drops, notes);
+    if (load->reader.unread) notes_add(notes, LOSS, UNREAD, (unsigned long long)load->reader.unread);
     if (load->unknown) {
         notes_add(notes, NOTE, "%llu records of kinds that its schema lacks were skipped",
                   (unsigned long long)load->unknown);

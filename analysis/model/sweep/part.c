@@ -52,7 +52,7 @@ static void take_group(struct load *load, struct group *group, void (*take)(stru
     if (!group->kind) return;
     group_values(&load->reader.decoder, group, group->kind->time);
     group_values(&load->reader.decoder, group, group->kind->duration);
-    if (!group->damaged) take(load); /* otherwise the first reading counted it */
+    if (load_left_rows(load)) take(load); /* otherwise the first reading counted it */
 }
 
 /* Reads a chunk, and hands over its operators and its blocks, each unless there is no taker for it. Returns false if it
@@ -61,7 +61,8 @@ static bool read_chunk(struct load *load, const struct unheld_piece *piece, void
                        void (*take_blocks)(struct load *load))
 {
     struct chunk chunk;
-    if (!load_chunk_again(load, piece->piece, &chunk)) return false;
+    load->piece = &load->trace->piece[piece->piece];
+    if (!reader_again(&load->reader, load->piece, &chunk)) return false;
     load->ops = piece->op;
     for (unsigned g = 0; g < chunk.groups; g++) {
         if (chunk.group[g].number == TFI_KIND_op && take_ops) take_group(load, &chunk.group[g], take_ops);
@@ -79,7 +80,7 @@ static void read_part(struct load *load, const struct unheld *u)
     for (size_t i = 0; i < u->count; i++)
         if (part_has(load->part, u->piece[i].first, u->piece[i].last) &&
             !read_chunk(load, &u->piece[i], take_ops, take_blocks))
-            load->trace->unread += load->trace->piece[u->piece[i].piece].records;
+            load->trace->unread += (take_ops ? unheld_ops(u, i) : 0) + (take_blocks ? unheld_blocks(u, i) : 0);
 }
 
 static int by_moment(const struct op_link *a, const struct op_link *b)
@@ -202,13 +203,13 @@ static void load_free(struct load *load)
     free(load->link);
 }
 
-void load_part(struct process *process, struct names *names, unsigned want, const struct intervals *when, bool by_stage,
+void load_part(struct process *process, struct names *names, const struct intervals *when, bool by_stage,
                struct notes *notes)
 {
     struct unheld *u = &process->unheld;
     struct part part = {.when = intervals_union(when, &(struct intervals){0}), .clock = process->clock};
     struct load load = {
-        .trace = u->trace, .names = names, .process = process, .want = want & ~(unsigned)WANT_UNHELD, .part = &part};
+        .trace = u->trace, .names = names, .process = process, .want = u->want & ~(unsigned)WANT_UNHELD, .part = &part};
     load.reader.trace = u->trace;
     load.reader.decoder.skips_order = true;
     if (by_stage) add_backward(&load, u);

@@ -6,10 +6,10 @@
 #include "model/model.h"
 
 /* Loads the operators and blocks that were left in the file (model/unheld.h) and lie, at least partly, in `when`: a
- * merged set, in nanoseconds. `want` is that of the first reading. `by_stage`: also what lies in backward operators whose
- * forward ones begin there, as it belongs to the same stage. They have the same ids as where all are loaded. Records
- * that can't be read again are added to the trace's `unread`; invalid call stacks give a note. */
-void load_part(struct process *process, struct names *names, unsigned want, const struct intervals *when, bool by_stage,
+ * merged set, in nanoseconds. `by_stage`: also what lies in backward operators whose forward ones begin there, as it
+ * belongs to the same stage. They have the same ids as where all are loaded. Records that can't be read again are added to
+ * the trace's `unread`; invalid call stacks give a note. */
+void load_part(struct process *process, struct names *names, const struct intervals *when, bool by_stage,
                struct notes *notes);
 
 #endif

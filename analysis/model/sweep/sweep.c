@@ -18,6 +18,7 @@ struct place {
     int64_t first; /* nanoseconds */
     uint32_t piece;
     uint32_t op, block;
+    uint32_t records; /* operators and blocks that are asked for */
 };
 
 /* An open chunk. Behind its operators and its blocks there is one of the time INT64_MAX, which no record has. */
@@ -182,8 +183,9 @@ static void read_place(struct sweep *s, struct open_chunk *c, const struct place
 {
     struct load *load = &s->load;
     struct chunk chunk;
-    if (!load_chunk_again(load, place->piece, &chunk)) {
-        s->bad += load->trace->piece[place->piece].records;
+    load->piece = &load->trace->piece[place->piece];
+    if (!reader_again(&load->reader, load->piece, &chunk)) {
+        s->bad += place->records;
         return;
     }
     for (unsigned g = 0; g < chunk.groups; g++) {
@@ -193,7 +195,7 @@ static void read_place(struct sweep *s, struct open_chunk *c, const struct place
         if (!group->kind || !(is_op || is_block)) continue;
         group_values(&load->reader.decoder, group, group->kind->time);
         group_values(&load->reader.decoder, group, group->kind->duration);
-        if (group->damaged) continue; /* the loading counted it */
+        if (!load_left_rows(load)) continue; /* the loading counted it */
         if (is_op) read_ops(s, c, place->op);
         else read_blocks(s, c, place->block);
         s->bad += group->damaged ? group->count : 0;
@@ -378,16 +380,15 @@ struct sweep *sweep_open(const struct process *process, struct names *names, str
     struct sweep *s = mem_zero(1, sizeof *s);
     s->load.trace = s->load.reader.trace = u->trace;
     s->load.names = names;
+    s->load.want = u->want;
     s->load.reader.decoder.skips_order = true;
     s->clock = process->clock;
     s->wants = wants;
     s->place = mem_zero(u->count, sizeof *s->place);
     for (size_t i = 0; i < u->count; i++) {
-        const struct unheld_piece *p = &u->piece[i], *behind = p + 1;
-        bool has_ops = (i + 1 < u->count ? behind->op : u->ops) > p->op;
-        bool has_blocks = (i + 1 < u->count ? behind->block : u->blocks) > p->block;
-        if (!(has_ops && wants.ops) && !(has_blocks && wants.blocks)) continue;
-        s->place[s->places++] = (struct place){ns(s, p->first), p->piece, p->op, p->block};
+        const struct unheld_piece *p = &u->piece[i];
+        uint32_t records = (wants.ops ? unheld_ops(u, i) : 0) + (wants.blocks ? unheld_blocks(u, i) : 0);
+        if (records) s->place[s->places++] = (struct place){ns(s, p->first), p->piece, p->op, p->block, records};
     }
     qsort(s->place, s->places, sizeof *s->place, by_first);
     pthread_mutex_init(&s->lock, NULL);
