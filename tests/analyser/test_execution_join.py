@@ -9,6 +9,7 @@ import json
 import random
 
 import pytest
+import tfr
 from test_execution_bad import pair, trace
 CATEGORIES = {'kernel', 'gpu_memcpy', 'gpu_memset'}
 TIMES = {'inclusive_dur', 'exclusive_dur', 'ts'}
@@ -146,6 +147,19 @@ def test_own_trace(analyze, tmp_path):
     assert '1 of 4 functions have no times: no function' in err and '1 of 4 functions have no times: the function' in err
     again, err = join(analyze, source, save(tmp_path / 'again.json', joined['nodes'][:2]))
     assert again['nodes'] == joined['nodes'][:2] and '2 of 2 functions have times already' in err
+
+
+def test_records_that_are_left_out(analyze, tmp_path):
+    """The answer says how many functions of the trace an invalid column takes, as without a given file."""
+    w = tfr.Writer(rank=0, pid=7)
+    good, bad = pair(w, 11, 1000), pair(w, 12, 2000)
+    w.chunk(good, thread=1, tid=7)
+    w.chunk(bad, thread=1, tid=7, pick=lambda field, values: 99 if field.name == 'logical_thread' else None)
+    w.footer()
+    source = w.save(tmp_path / 'rank0.h.7.tfr')
+    joined, err = join(analyze, source, save(tmp_path / 'et.json', [node(2, 'aten::f', 11), node(3, 'aten::f', 12)]), 3)
+    assert [n.get('inclusive_dur') is not None for n in joined['nodes']] == [True, False]
+    assert '1 records are complete but not valid' in err and '1 records are' in analyze('export', 'et', source, rc=3, format=None).err
 
 
 def test_traces_that_cannot_be_joined(analyze, tmp_path):
