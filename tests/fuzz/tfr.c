@@ -145,6 +145,12 @@ static char *const questions[][WORDS] = {
     {"dump", "--format", "csv"},
     {"export", "tensorboard"},
     {"report", "--format", "json"},
+    {"ops", "--stage", "*", "--from", "0.0001", "--format", "json"},
+    {"memory", "--format", "json"},
+    {"memory", "--layout", "raw", "--format", "json"},
+    {"memory", "--layout", "peaks", "--format", "json"},
+    {"memory", "--layout", "leaks", "--stage", "*", "--format", "json"},
+    {"memory", "--layout", "oom", "--format", "json"},
 };
 
 /* Runs one command, chosen by the input's bytes, because reading the input is most of the work. FUZZ_ALL runs all. */
