@@ -14,7 +14,8 @@
  *
  *   HEADER   pairs of zero-terminated strings, key then value: host, boot_id, pid, pid_namespace (link
  *            /proc/PID/ns/pid), start_time (field 22 of /proc/PID/stat), rank, world, command, directory, clock, live,
- *            version, env.NAME, meta.NAME ... There may be several; a later value wins. clock.ticks, clock.monotonic,
+ *            version, activities (words of TFI_ACTIVITIES, those in force), preloaded ("no": the wrappers get no calls),
+ *            env.NAME, meta.NAME ... There may be several; a later value wins. clock.ticks, clock.monotonic,
  *            clock.realtime and clock.error are one more pair of clock records, taken when the library was loaded.
  *   SCHEMA   the record kinds of this file as lines: "number kind column:ctype:TYPE:CODEC column:...\n". A list has
  *            the codec LIST and is the last column.

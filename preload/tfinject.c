@@ -76,6 +76,7 @@ static uint64_t not_waited;  /* events not recorded because the trace was not op
 
 /* ---- opening the trace ---- */
 
+static bool preloaded;    /* the wrappers get the program's calls */
 static char *header_room; /* memory of two texts; kept for the next trace */
 
 static bool make_header_room(void)
@@ -92,6 +93,7 @@ static void describe(void)
     tfi_rank_header(&info);
     tfi_text_add(&info, "live%c", 0);
     tfi_pool_place(&info);
+    tfi_text_add(&info, "preloaded%c%s%c", 0, preloaded ? "yes" : "no", 0);
     tfi_config_header(&info);
     tfi_schema(&schema);
     tfi_pool_publish(&info, &schema);
@@ -386,6 +388,7 @@ void tfi_construct(void)
     tfi_background_init(jobs, TFI_COUNT(jobs));
     tfi_clock_init();
     tfi_dl_constructor();
+    preloaded = tfi_dl_is_preloaded();
     tfi_posix_constructor();
     tfi_run_dir_pass_on();
     tfi_callstack_constructor();

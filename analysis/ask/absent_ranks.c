@@ -15,7 +15,12 @@ static int64_t next_chosen(const struct list *list, int64_t rank)
     return next;
 }
 
-char *absent_ranks(const struct selection *chosen)
+static bool is_empty(const struct process *p)
+{
+    return !p->ranges.table.count && !p->spans.table.count && !p->calls.table.count && !p->works.table.count;
+}
+
+char *absent_ranks(const struct selection *chosen, bool without_empty)
 {
     struct map present = {0};
     int64_t world = 0;
@@ -25,7 +30,7 @@ char *absent_ranks(const struct selection *chosen)
     for (size_t i = 0; i < chosen->processes; i++) {
         const struct process *p = chosen->process[i];
         world = MAX(world, p->world);
-        if (p->rank >= 0) map_put(&present, (uint64_t)p->rank, 1);
+        if (p->rank >= 0 && !(without_empty && is_empty(p))) map_put(&present, (uint64_t)p->rank, 1);
     }
     /* The inputs bound the ranks that are there, so a wrong size of the job costs no time. */
     for (int64_t rank = next_chosen(&chosen->options->rank, 0); rank < world && absent <= SHOWN_RANKS;
@@ -35,8 +40,9 @@ char *absent_ranks(const struct selection *chosen)
         absent++;
     }
     if (absent)
-        text_format(&line, "rank%s %s%s of %lld ranks ha%s no trace", absent > 1 ? "s" : "", list.data,
-                    absent > SHOWN_RANKS ? " and more" : "", (long long)world, absent > 1 ? "ve" : "s");
+        text_format(&line, "rank%s %s%s of %lld ranks ha%s no trace%s", absent > 1 ? "s" : "", list.data,
+                    absent > SHOWN_RANKS ? " and more" : "", (long long)world, absent > 1 ? "ve" : "s",
+                    without_empty ? " with stages or calls" : "");
     text_free(&list);
     map_free(&present);
     return line.data;

@@ -5,7 +5,8 @@
 #include "ask/selection.h"
 
 /* Returns the beginning of a sentence, such as "ranks 2, 3 of 4 ranks have no trace", which the caller frees; NULL: none
- * is known to be missing. With --rank only the chosen ranks are looked for, and with --pid none. */
-char *absent_ranks(const struct selection *chosen);
+ * is known to be missing. With --rank only the chosen ranks are looked for, and with --pid none. `without_empty`: a trace
+ * without any stage, operator, call and device work counts as none; the command has loaded these. */
+char *absent_ranks(const struct selection *chosen, bool without_empty);
 
 #endif

@@ -106,7 +106,7 @@ void launches_judge(struct session *session, const struct budget *budget, const 
 {
     struct judgements judgements;
     struct emit *e = &session->emit;
-    char *absent = absent_ranks(&session->chosen);
+    char *absent = absent_ranks(&session->chosen, true);
     judge(&judgements, budget, counts, &session->model, is_whole(session), absent != NULL);
     emit_keys(e, budget_keys);
     for (size_t i = 0; i < judgements.count; i++) emit_judgement(session, &judgements.judgement[i]);
@@ -172,7 +172,7 @@ void launches_write_budget(struct session *session, const struct counts *counts)
 {
     const char *path = session->options.write_budget;
     struct budget budget = {0};
-    char *absent = absent_ranks(&session->chosen);
+    char *absent = absent_ranks(&session->chosen, true);
     if (absent) {
         complain(path, "is not written: %s, and a budget made without them may be too small; --rank chooses the others",
                  absent);

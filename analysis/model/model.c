@@ -426,9 +426,9 @@ void process_free(struct process *process)
     for (size_t i = 0; i < process->funcs; i++) func_free(&process->func[i]);
     for (size_t i = 0; i < process->kind_count; i++) free(process->kinds[i].name);
     for (size_t i = 0; i < process->loss_count; i++) free(process->losses[i].cause);
-    char **texts[] = {
-        &process->path,    &process->host,  &process->command,     &process->directory,    &process->clock_name,
-        &process->version, &process->ended, &process->names_asked, &process->stages_asked, &process->activities_asked};
+    char **texts[] = {&process->path,         &process->host,      &process->command, &process->directory,
+                      &process->clock_name,   &process->version,   &process->ended,   &process->names_asked,
+                      &process->stages_asked, &process->activities};
     for (size_t i = 0; i < ARRAY_SIZE(texts); i++) free(*texts[i]);
     if (process->metadata) pairs_free(process->metadata);
     reveals_free(&process->reveals);

@@ -427,7 +427,8 @@ struct process {
     int64_t rank, world, pid;                                /* -1: not known */
     char *host, *command, *directory, *clock_name, *version; /* NULL: not known */
     char *names_asked, *stages_asked; /* values of ENABLE_PROFILER_NAMES and TFI_STAGES; NULL: not set */
-    char *activities_asked;           /* value of TFI_ACTIVITIES; NULL: not set */
+    char *activities;                 /* a list of words as in TFI_ACTIVITIES; NULL: the default */
+    bool is_late;                     /* the library was not preloaded: its wrappers got no calls */
     struct stage_names stage_names;   /* with WANT_STAGE_NAMES */
     struct pairs *metadata;           /* keys without the prefix "meta." */
     struct reveals reveals;

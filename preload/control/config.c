@@ -238,7 +238,15 @@ void tfi_config_warn(void)
 void tfi_config_header(struct tfi_text *text)
 {
     static char entry[4096]; /* only the waking thread is here, and it may have a small stack */
+    static const char *const words[] = {
+#define ACTIVITY(name, word, meaning) word,
+#include "env.def"
+    };
     const char *list = tfi_config.metadata ? tfi_config.metadata : "";
+    tfi_text_add(text, "activities%c", 0);
+    for (size_t i = 0; i < TFI_COUNT(words); i++)
+        if (tfi_config.activities >> i & 1) tfi_text_add(text, "%s,", words[i]);
+    tfi_text_bytes(text, "", 1);
     while (tfi_next_name(&list, entry, sizeof entry)) {
         size_t key = strcspn(entry, "=");
         const char *value = entry[key] ? entry + key + 1 : "";

@@ -199,7 +199,7 @@ def test_counts_that_were_not_recorded(analyze, tmp_path, budget):
 CPU, OPS = 1, 16  # bits of activities
 
 
-def ours(path, switches=(), footer=True, rank=0, world=1, **header):
+def ours(path, switches=(), footer=True, rank=0, world=1, cause='file', **header):
     """A trace of ours: three stages with a call in each, two of them nested, and one call outside."""
     t = Trace(rank=rank, world=world, **header)
     t.stage('inside', 120 * US, 150 * US)
@@ -208,7 +208,7 @@ def ours(path, switches=(), footer=True, rank=0, world=1, **header):
     for at in (110, 130, 310, 500):
         t.call('cudaLaunchKernel', at * US, 5 * US)
     for at, state, activities in switches:
-        t.records.append(rec('recording', state=state, time=ticks(at * US), activities=activities, cause=t.w.string('file')))
+        t.records.append(rec('recording', state=state, time=ticks(at * US), activities=activities, cause=t.w.string(cause)))
     t.save(path)
     if not footer:
         path.write_bytes(path.read_bytes()[:t.w.blocks[-1].offset])
@@ -227,8 +227,17 @@ CASES = {  # header, switches, the stages that cannot be judged
     'inner': ({'env.ENABLE_PROFILER_NAMES': 'inside'}, (), 'chosen,left out,(none)'),
     'all stages': ({'env.ENABLE_PROFILER_NAMES': '*'}, (), '(none)'),
     'only times': ({'env.ENABLE_PROFILER_NAMES': ''}, (), 'inside,chosen,left out,(none)'),
-    'off during one': ({}, ((250, OFF, 0), (450, ON, 0xff)), 'left out'),
-    'off during a part': ({}, ((350, OFF, 0),), ''),
+    'off during one': ({}, ((250, OFF, 0), (450, ON, 0xff)), 'left out,(none)'),
+    'off during a part': ({}, ((350, OFF, 0),), 'left out,(none)'),
+    'off by a signal': ({'cause': 'signal'}, ((140, OFF, 0), (145, ON, 0xff)), 'inside,chosen,(none)'),
+    'delay': ({'cause': 'delay'}, ((10, OFF, 0), (250, ON, 0xff)), 'inside,chosen,(none)'),
+    'duration': ({'cause': 'duration'}, ((10, ON, 0xff), (250, OFF, 0)), 'left out,(none)'),
+    'steps left one out': ({'cause': 'schedule'}, ((250, OFF, 0), (450, ON, 0xff)), 'left out'),
+    'steps left a part out': ({'cause': 'schedule'}, ((350, OFF, 0),), ''),
+    'the program left a part out': ({'cause': 'capture'}, ((350, OFF, 0),), ''),
+    'no calls, by the header': ({'activities': 'gpu,ops,'}, (), 'inside,chosen,left out,(none)'),
+    'the header first': ({'activities': 'cpu,', 'env.TFI_ACTIVITIES': 'gpu'}, (), ''),
+    'injected': ({'preloaded': 'no'}, (), ''),
     'no calls': ({'env.TFI_ACTIVITIES': 'gpu, ops'}, (), 'inside,chosen,left out,(none)'),
     'calls': ({'env.TFI_ACTIVITIES': 'gpu, cpu'}, (), ''),
     'calls switched off': ({}, ((350, ON, 0xff & ~CPU),), 'inside,chosen,left out,(none)'),
@@ -249,6 +258,54 @@ def test_stages_that_were_not_recorded(analyze, tmp_path, budget, case):
         assert set(json.loads((tmp_path / 'made.json').read_text())['stages']) == known
     else:
         assert not (tmp_path / 'made.json').exists() and result['rows']
+
+
+def stages_of(path, calls, entries, **header):
+    """Stages (name, start, end) and launches, in microseconds."""
+    t = Trace(rank=0, world=1, **header)
+    for name, start, end in entries:
+        t.stage(name, start * US, end * US)
+    for at in calls:
+        t.call('cudaLaunchKernel', at * US, 5 * US)
+    t.save(path)
+    return path
+
+
+def test_a_stage_that_is_selected_in_places(analyze, tmp_path, budget):
+    """`step` is recorded inside `chosen` only, so its count lacks the calls of its other entry."""
+    entries = [('chosen', 100, 200), ('step', 120, 150), ('step', 320, 350)]
+    path = stages_of(tmp_path / 'a.tfr', (130,), entries, **{'env.ENABLE_PROFILER_NAMES': 'chosen'})
+    assert verdicts(analyze, path, budget({'step': {'launches': 1}}), rc=4) == {'step': 'not recorded'}
+    assert verdicts(analyze, path, budget({'chosen': {'launches': 0}})) == {'chosen': 'within'}
+    analyze('launches', path, '--write-budget', tmp_path / 'made.json')
+    assert set(json.loads((tmp_path / 'made.json').read_text())['stages']) == {'chosen'}
+
+
+def test_a_library_that_was_not_preloaded(analyze, tmp_path, budget):
+    """It gets calls from CUPTI alone: a trace without any knows nothing about them."""
+    limits = budget({'a': {'launches': 0}})
+    late = stages_of(tmp_path / 'a.tfr', (), [('a', 100, 200)], preloaded='no')
+    assert verdicts(analyze, late, limits, rc=4) == {'a': 'not recorded'}
+    assert verdicts(analyze, stages_of(tmp_path / 'b.tfr', (300,), [('a', 100, 200)], preloaded='no'), limits) == {'a': 'within'}
+    assert verdicts(analyze, stages_of(tmp_path / 'c.tfr', (), [('a', 100, 200)], preloaded='yes'), limits) == {'a': 'within'}
+
+
+@pytest.mark.parametrize('kind', ['ours', 'kineto'])
+def test_an_empty_trace_is_no_trace_of_its_rank(analyze, tmp_path, budget, kind):
+    """The rank may have run elsewhere, and a helper of it left the file."""
+    paths = [tmp_path / f'{rank}.{"tfr" if kind == "ours" else "json"}' for rank in range(2)]
+    if kind == 'ours':
+        ours(paths[0], rank=0, world=2)
+        Trace(rank=1, world=2).save(paths[1])
+    else:
+        trace(paths[0], {'inside': {'launches': 1}}, 0, world_size=2)
+        kineto.Trace(distributedInfo={'rank': 1, 'world_size': 2}).write(paths[1])
+    limits = budget({'inside': {'launches': 1}})
+    rows, _ = judged(analyze, limits, *paths)
+    assert rows == {(0, 'inside', 'launches'): (1, 1, 'within'), (None, 'inside', 'launches'): (1, None, 'rank absent')}
+    judged(analyze, limits, *paths, '--rank', '0', rc=0)
+    result = analyze('launches', *paths, '--write-budget', tmp_path / 'made.json', rc=3, format='text')
+    assert 'rank 1 of 2 ranks has no trace with stages or calls' in result.err and not (tmp_path / 'made.json').exists()
 
 
 def test_losses_and_ends(analyze, tmp_path, budget):

@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 
+from conftest import BUILD, built
 from test_gpu_pipeline import play
 
 
@@ -54,3 +55,16 @@ def test_a_selected_stage_only(plays, analyze, tmp_path):
     path.write_text(json.dumps({'version': 1, 'stages': {'denoise': {'launches': 9}, 'step': {'launches': 9}, 'text_encode': {'launches': 9}}}))
     answer = kept(analyze, pipeline, path, rc=4)
     assert {r['stage']: r['verdict'] for r in answer['rows']} == {'denoise': 'within', 'step': 'within', 'text_encode': 'not recorded'}
+
+
+@pytest.mark.parametrize('preload, activities, verdict', [
+    (True, 'cpu', 'exceeded'), (False, 'cpu', 'not recorded'), (False, 'cpu,gpu', 'exceeded'), (True, 'ops', 'not recorded')])
+def test_how_the_library_came_into_the_process(run, analyze, tmp_path, lib, preload, activities, verdict):
+    """Without LD_PRELOAD only CUPTI tells of calls. A long environment leaves no room for TFI_ACTIVITIES in the header."""
+    result = run([built(BUILD / 'victims_gpu' / 'pipeline_stages'), 'nvtx'], {
+        'LD_LIBRARY_PATH': BUILD / 'simgpu', 'TFI_OUTPUT_DIR': tmp_path / 'run', 'CUDA_INJECTION64_PATH': lib, 'TFI_ACTIVITIES': activities,
+        'TFI_METADATA': 'a=' + 'x' * 17000}, preload=preload)
+    assert result.rc == 0, result.err
+    (tmp_path / 'budget.json').write_text(json.dumps({'version': 1, 'stages': {'denoise': {'launches': 0}}}))
+    rows = analyze('launches', tmp_path / 'run', '--budget', tmp_path / 'budget.json', rc=4)['rows']
+    assert [r['verdict'] for r in rows] == [verdict]

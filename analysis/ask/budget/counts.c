@@ -41,14 +41,14 @@ static bool is_active(const struct process *p, unsigned bit, const char *word)
 {
     for (size_t i = 0; i < p->switchings; i++)
         if (p->switching[i].state == RECORDING_ON && !(p->switching[i].activities >> bit & 1)) return false;
-    return !p->activities_asked || list_names(p->activities_asked, word);
+    return !p->activities || list_names(p->activities, word);
 }
 
 /* True if the calls were recorded. They were not if there is device work without any call, or if a trace of PyTorch's
- * profiler has no call. `calls`: there is one. */
+ * profiler, or of a library that was not preloaded, has no call. `calls`: there is one. */
 static bool are_calls_known(const struct process *p, bool calls)
 {
-    if (is_of_kineto(p)) return calls;
+    if (is_of_kineto(p) || p->is_late) return calls && is_active(p, BIT_CPU, "cpu");
     return is_active(p, BIT_CPU, "cpu") && (calls || !p->works.table.count);
 }
 
@@ -97,21 +97,56 @@ static void asked_free(struct asked *asked)
     free(asked->of_name);
 }
 
+static bool is_selected(const struct asked *asked, const struct choice *choice, size_t range)
+{
+    int64_t start = choice->process->ranges.start[range];
+    return !asked->list || stage_or_around(&asked->paths, (uint32_t)range, start) != NO_PLACE;
+}
+
+/* ---- recording that was off ---- */
+
+/* Collects the times at which a trigger or a time, and not the program or its steps, kept recording off. */
+static struct intervals find_gaps(const struct choice *choice, const struct names *names)
+{
+    struct intervals gaps = {0};
+    const struct process *p = choice->process;
+    uint32_t schedule = names_find(names, "schedule", strlen("schedule"));
+    uint32_t capture = names_find(names, "capture", strlen("capture"));
+    for (size_t i = 0; i < p->switchings; i++) {
+        const struct switching *from = &p->switching[i];
+        int64_t until = i + 1 < p->switchings ? from[1].time : INT64_MAX;
+        if (from->state == RECORDING_OFF && from->cause != schedule && from->cause != capture)
+            intervals_add(&gaps, from->time, until);
+    }
+    intervals_merge(&gaps);
+    return gaps;
+}
+
+/* True if a gap lies in a range, or a part of one. */
+static bool has_gap(const struct intervals *gaps, int64_t start, int64_t end)
+{
+    size_t next = intervals_after(gaps, start);
+    return next < gaps->count && gaps->interval[next].start < MAX(end, start + 1);
+}
+
 /* True if the calls inside a stage were recorded, at least some of the time it was open. */
-static bool is_recorded(const struct asked *asked, const struct choice *choice, size_t range)
+static bool is_recorded(const struct choice *choice, size_t range)
 {
     const struct ranges *r = &choice->process->ranges;
-    bool selected = !asked->list || stage_or_around(&asked->paths, (uint32_t)range, r->start[range]) != NO_PLACE;
-    return selected && !intervals_hold(&choice->off, r->start[range], r->end[range]) &&
+    return !intervals_hold(&choice->off, r->start[range], r->end[range]) &&
            !intervals_hold(&choice->warmup, r->start[range], r->end[range]);
 }
+
+/* ---- rows ---- */
 
 void counts_add_stages(struct counts *counts, const struct selection *chosen, const struct choice *choice, bool calls,
                        bool operators)
 {
     const struct process *p = choice->process;
     const struct attribution *a = choice->attribution;
+    const struct ranges *r = &p->ranges;
     struct asked asked;
+    struct intervals gaps = find_gaps(choice, &chosen->model->names);
     bool calls_known = are_calls_known(p, calls), dispatches_known = operators && is_active(p, BIT_OPS, "ops");
     asked_init(&asked, choice, &chosen->model->names);
     for (size_t i = 0; i <= a->stages; i++) {
@@ -121,10 +156,18 @@ void counts_add_stages(struct counts *counts, const struct selection *chosen, co
         if (outside ? !choice->outside_wanted : !choice_stage(choice, range) || !selection_wants(chosen, stage))
             continue;
         struct stage_counts *row = counts_row(counts, p->rank, stage);
-        row->recorded |= outside ? !asked.list : is_recorded(&asked, choice, range);
+        bool selected = outside ? !asked.list : is_selected(&asked, choice, range);
+        row->recorded |= selected && (outside || is_recorded(choice, range));
+        row->partly |= !selected || (outside ? gaps.count > 0 : has_gap(&gaps, r->start[range], r->end[range]));
         for (int k = 0; k < NR_CALL_KINDS; k++) row->unknown[k] |= !(k == DISPATCH ? dispatches_known : calls_known);
     }
     asked_free(&asked);
+    intervals_free(&gaps);
+}
+
+bool counts_are_known(const struct stage_counts *row, enum call_kind kind)
+{
+    return row->recorded && !row->partly && !row->unknown[kind];
 }
 
 void counts_free(struct counts *counts)

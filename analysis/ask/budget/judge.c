@@ -77,7 +77,7 @@ static enum verdict verdict_of(const struct budget_entry *entry, const struct st
                                bool whole)
 {
     if (row->count[kind] > entry->most[kind]) return EXCEEDED;
-    if (!row->recorded || row->unknown[kind]) return NOT_RECORDED;
+    if (!counts_are_known(row, kind)) return NOT_RECORDED;
     return !whole ? TRACE_INCOMPLETE : WITHIN;
 }
 
@@ -143,7 +143,7 @@ void budget_of(struct budget *budget, const struct counts *counts, const struct 
         for (size_t i = named.first[n]; i < named.first[n + 1]; i++) {
             const struct stage_counts *row = &counts->row[named.row[i]];
             for (int kind = 0; kind < NR_CALL_KINDS; kind++) {
-                known[kind] &= row->recorded && !row->unknown[kind];
+                known[kind] &= counts_are_known(row, (enum call_kind)kind);
                 entry.most[kind] = MAX(entry.most[kind], row->count[kind]);
             }
         }

@@ -271,7 +271,7 @@ void hang_verdict(const struct hang *hang, struct hang_lines *lines)
 static size_t say_ranks_without_trace(const struct hang *hang, struct hang_lines *lines)
 {
     struct text line = {0};
-    char *absent = hang->chosen->options->rank.count ? NULL : absent_ranks(hang->chosen);
+    char *absent = hang->chosen->options->rank.count ? NULL : absent_ranks(hang->chosen, false);
     if (!absent) return 0;
     text_format(&line, "%s: it may have ended before its first recorded call", absent);
     free(absent);

@@ -474,7 +474,9 @@ static void describe(struct load *load)
     p->directory = copy_of(trace_info(trace, "directory"));
     p->names_asked = copy_of(trace_info(trace, "env.ENABLE_PROFILER_NAMES"));
     p->stages_asked = copy_of(trace_info(trace, "env.TFI_STAGES"));
-    p->activities_asked = copy_of(trace_info(trace, "env.TFI_ACTIVITIES"));
+    const char *activities = trace_info(trace, "activities"), *preloaded = trace_info(trace, "preloaded");
+    p->activities = copy_of(activities ? activities : trace_info(trace, "env.TFI_ACTIVITIES"));
+    p->is_late = preloaded && strcmp(preloaded, "no") == 0;
     p->clock_name = copy_of(trace_info(trace, "clock"));
     p->version = copy_of(trace_info(trace, "version"));
     p->metadata = mem_zero(1, sizeof *p->metadata);
