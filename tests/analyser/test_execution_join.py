@@ -193,6 +193,21 @@ def test_hostile_files(analyze, tmp_path, text, rc):
     assert '\x1b' not in result.out + result.err
 
 
+@pytest.mark.parametrize('text, said, nodes', [
+    (b'{"nodes": [{"id": 2, "name": "aten::f", "rf_id": 11}], "nodes": [{"id": 3}]}', '1 members are left out', [2]),
+    (b'{"nodes": 5, "nodes": [{"id": 2, "name": "aten::f", "rf_id": 11}]}', '1 members are left out', [2]),
+    (b'{"' + b'k' * 9000 + b'": 1, "nodes": [{"id": 2, "name": "aten::f", "rf_id": 11}]}', '1 members are left out', [2]),
+    (b'{"nodes": [{"id": 2, "name": "aten::f", "rf_id": 11}]}\n{"nodes": [{"id": 3}]}', 'goes on behind its end', [2]),
+    (b'{"nodes": [{"id": 2, "name": "aten::f", "rf_id": 11}]}\0\0', 'goes on behind its end', [2])])
+def test_what_is_left_out_is_said(analyze, tmp_path, text, said, nodes):
+    source = trace(tmp_path / 'rank0.h.7.tfr', lambda w: pair(w, 11, 1000))
+    (tmp_path / 'et.json').write_bytes(text)
+    joined, err = join(analyze, source, tmp_path / 'et.json', 3)
+    assert said in err and 'MiB' not in err and [n['id'] for n in joined['nodes']] == nodes
+    (tmp_path / 'et.json').write_bytes(b'{"nodes": [{"id": 2, "name": "aten::f", "rf_id": 11}]} \n\n')
+    assert not join(analyze, source, tmp_path / 'et.json')[1]
+
+
 def test_every_prefix_and_random_bytes(analyze, tmp_path):
     source = trace(tmp_path / 'rank0.h.7.tfr', lambda w: pair(w, 11, 1000))
     whole = save(tmp_path / 'whole.json', [node(2, 'aten::f', 11), node(3, 'g', 12, 2)]).read_bytes()

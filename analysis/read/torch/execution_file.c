@@ -96,8 +96,9 @@ static bool read_member(struct walk *w)
     if (is_nodes && c == '[' && !w->has_nodes) return read_nodes(w);
     got = c ? take(s, LARGEST, &value) : CUT;
     if (got == CUT) return false;
+    w->damage->large += got == TOO_LARGE;
+    w->damage->unread += got == GOT && (!has_key || is_nodes);
     if (got == GOT && has_key && !is_nodes) w->sink->member(w->sink->context, (struct slice){w->key, length}, value);
-    else w->damage->large++;
     return true;
 }
 
@@ -109,6 +110,7 @@ static bool read_members(struct walk *w)
     for (char c; (c = json_stream_next(s)) != '}';)
         if (c == ',') s->at++;
         else if (c != '"' || !read_member(w)) return false;
+    s->at++;
     return true;
 }
 
@@ -125,6 +127,12 @@ static bool read_stream(void *context, struct notes *notes)
     if (d->cut)
         notes_add(notes, LOSS, "ends early or is no JSON: the first %llu nodes were read",
                   (unsigned long long)d->nodes);
+    if (!d->cut && (json_stream_next(&w->stream) || w->stream.at < w->stream.end))
+        notes_add(notes, LOSS, "goes on behind its end: the rest is left out");
+    if (d->unread)
+        notes_add(notes, LOSS,
+                  "%llu members are left out: their key has more than %d bytes, or is `nodes` without a first list",
+                  (unsigned long long)d->unread, LONGEST_KEY);
     if (d->large)
         notes_add(notes, LOSS, "%llu values are larger than %d MiB and left out", (unsigned long long)d->large,
                   LARGEST >> 20);

@@ -18,9 +18,10 @@ struct execution_sink {
 
 /* Result of reading, with the damage found. */
 struct execution_damage {
-    uint64_t nodes; /* nodes read */
-    uint64_t large; /* nodes and members that are too large, and were left out */
-    bool cut;       /* the file ends too early */
+    uint64_t nodes;  /* nodes read */
+    uint64_t large;  /* nodes and members that are too large, and were left out */
+    uint64_t unread; /* members with a key that is too long, and `nodes` that are no list or a second one */
+    bool cut;        /* the file ends too early */
 };
 
 /* Returns false if the file is unusable; a note gives the reason. Damage adds notes too, and the sink gets the valid
