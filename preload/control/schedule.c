@@ -261,7 +261,8 @@ bool tfi_schedule_counts(const char *name, size_t length)
 {
     char entry[256];
     const char *list = tfi_config.step ? tfi_config.step : now.step[0] ? now.step : "ProfilerStep#*";
-    if (!tfi_config.step && strlen(now.step) == length && memcmp(now.step, name, length) == 0) return true;
+    bool is_own = !tfi_config.step && length && strlen(now.step) == length && memcmp(now.step, name, length) == 0;
+    if (is_own) return true;
     while (tfi_next_name(&list, entry, sizeof entry))
         if (tfi_glob(entry, name, length, false)) return true;
     return false;

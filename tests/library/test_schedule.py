@@ -110,6 +110,13 @@ def test_another_step_stage(play, pattern, recorded):
     assert called(trace) == recorded
 
 
+@pytest.mark.parametrize('env', [{}, {'TFI_STEP': 'ProfilerStep#*'}])
+def test_a_stage_without_a_name_is_no_step(play, env):
+    trace = play(['push=ProfilerStep#0', 'call=0', 'push=', 'call=1', 'pop', 'pop', 'nvtx_push=', 'call=2', 'nvtx_pop', 'push=ProfilerStep#1', 'call=3', 'pop'],
+                 {'TFI_SCHEDULE': 'warmup=0,active=1', **env})
+    assert stages(trace).count('ProfilerStep#0') == 1 and called(trace) == [0, 1, 2]
+
+
 def test_between_steps_the_last_one_holds(play):
     trace = play('push=ProfilerStep#0 pop call=1 push=other call=2 pop push=ProfilerStep#1 pop call=3',
                  {'TFI_SCHEDULE': 'warmup=0,active=1'})
