@@ -105,10 +105,11 @@ static void sort_operators(const struct process *process, struct stretches *oper
     sort_runs(order, operators->count, sizeof *order, span_before, (void *)s);
 }
 
+/* Work whose own external id names its operator keeps that one: a child may begin at the same moment. */
 static void set_operator(void *context, uint32_t work, uint32_t place)
 {
     struct attribution *a = context;
-    a->op[work] = place;
+    if (a->op[work] == NO_PLACE) a->op[work] = place;
 }
 
 /* ---- launches ---- */

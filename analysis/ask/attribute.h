@@ -29,8 +29,8 @@ struct attribution {
     struct belonging *span;  /* by index in process->spans; NULL unless requested */
     struct belonging *block; /* by index in process->blocks; NULL unless requested */
     uint32_t *launch;        /* by work: the launching call's index in process->spans, or NO_PLACE */
-    uint32_t *op;            /* by work: an index into process->spans. The innermost operator around the launch; without
-                                ATTRIBUTE_OPERATORS only that of work without a launching call */
+    uint32_t *op;            /* by work: an index into process->spans. The innermost operator around the launching call,
+                                only with ATTRIBUTE_OPERATORS; of work without a call the one with its external id */
     uint32_t *captured;      /* by work: its node, an index into process->graphs.node; NULL: no nodes known */
     struct belonging *node;  /* by index in process->graphs.node: its stage; NULL: no nodes known */
     uint32_t *node_op;       /* by node: its operator; NULL: no nodes known */

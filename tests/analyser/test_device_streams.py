@@ -419,3 +419,18 @@ def test_patterns_by_hand(analyze, tmp_path):
     assert 'aten::linear' in analyze('patterns', '--operator', 'linear', path, format='csv').out
     assert analyze('patterns', path, rc=2, format=None).err.startswith('tfanalyze: patterns needs --operator NAME')
     assert 'no operator or stage has `conv`' in analyze('patterns', '--operator', 'conv', path, rc=1, format=None).err
+
+
+def test_work_without_a_call_belongs_to_the_operator_of_its_external_id(analyze, tmp_path):
+    """Even if a child begins at the same moment, or if the operator has no duration. `ops` goes by the id too."""
+    trace = Written().operator('outer', 10, 50, external=1).operator('inner', 10, 20, external=2)
+    trace.operator('around', 70, 20, external=4).operator('empty', 75, 0, external=3)
+    trace.call(72, 1, dur=1).kernel('of_around', 130, 16, correlation=1, external=4)
+    for external, (name, dur) in enumerate((('of_outer', 1), ('of_inner', 2), ('of_empty', 4)), 1):
+        trace.kernel(name, 100 + external, dur, external=external)
+    path = trace.write(tmp_path / 'trace.json')
+    expected = {'outer': 1, 'inner': 2, 'empty': 4, 'around': 16}
+    assert {r['name']: r['total_us'] for r in analyze('breakdown', '--group-by', 'op', path)['rows']} == expected
+    assert {r['name']: r['self_device_us'] for r in analyze('ops', path)['rows'] if r['name'] in expected} == expected
+    [row] = analyze('patterns', '--operator', 'around', path)['rows']
+    assert row['pattern'] == ['around', 'of_around', 'of_empty']
