@@ -59,8 +59,7 @@ struct taking {
 
 static void add_work(struct taking *t, size_t work, struct interval when)
 {
-    const struct works *w = &t->process->works;
-    enum work_kind kind = work_kind(&t->kinds, w->event_class[work], w->name[work]);
+    enum work_kind kind = work_kind_of(&t->kinds, t->process, work);
     if (t->kinds.rules == RULES_TRACELENS) {
         double us = file_us(t->process, when.start);
         double start = from_start(t->chosen, t->process, us);

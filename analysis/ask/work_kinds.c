@@ -63,6 +63,13 @@ enum work_kind work_kind(struct work_kinds *kinds, enum event_class event_class,
     return (enum work_kind)known;
 }
 
+enum work_kind work_kind_of(struct work_kinds *kinds, const struct process *process, size_t work)
+{
+    const struct works *w = &process->works;
+    bool described = kinds->rules == RULES_EXACT && map_get(&process->described, work) != MAP_NONE;
+    return described ? WORK_COMMUNICATION : work_kind(kinds, (enum event_class)w->event_class[work], w->name[work]);
+}
+
 void work_kinds_free(struct work_kinds *kinds)
 {
     map_free(&kinds->known);

@@ -19,6 +19,9 @@ struct work_kinds {
 };
 void work_kinds_init(struct work_kinds *kinds, enum rules rules, const struct names *names);
 enum work_kind work_kind(struct work_kinds *kinds, enum event_class event_class, uint32_t name);
+/* The kind of a process's work. By our rules a kernel that its trace describes as a collective communicates, whatever its
+ * name is. */
+enum work_kind work_kind_of(struct work_kinds *kinds, const struct process *process, size_t work);
 void work_kinds_free(struct work_kinds *kinds);
 
 #endif

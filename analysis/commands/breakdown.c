@@ -149,7 +149,7 @@ static void add_work(struct breakdown *b, const struct choice *choice, struct by
     if (is_kernel) add_kernel(b, w->name[i], time, &a->work[i]);
     bool tracelens = b->session->options.rules == RULES_TRACELENS;
     if (group == GROUP_OP && tracelens && (a->launch[i] == NO_PLACE || a->op[i] == NO_PLACE)) return;
-    int kind = (int)work_kind(&b->kinds, w->event_class[i], w->name[i]);
+    int kind = (int)work_kind_of(&b->kinds, choice->process, i);
     if (group == GROUP_OP) {
         add_to_operator(operators, a, i, tracelens, stage, time, kind);
     } else if (is_kernel || group == GROUP_CATEGORY) {

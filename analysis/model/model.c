@@ -417,6 +417,7 @@ void process_free(struct process *process)
     table_free(&process->works, work_layout, ARRAY_SIZE(work_layout));
     table_free(&process->event_times, event_time_layout, ARRAY_SIZE(event_time_layout));
     table_free(&process->forwards, forward_layout, ARRAY_SIZE(forward_layout));
+    map_free(&process->described);
     collectives_free(&process->collectives);
     free(process->graphs.node);
     free(process->graphs.source);

@@ -483,6 +483,7 @@ struct process {
     struct op_detail *range_input;
     size_t range_input_count, range_input_capacity;
     struct works works;
+    struct map described; /* works of a Kineto trace whose arguments describe a collective */
     struct event_numbers numbers;
     struct copied *copied; /* by work */
     size_t copied_count, copied_capacity;

@@ -25,7 +25,8 @@ enum kineto_has {
     HAS_ID = 256,
     HAS_FLOAT_TS = 512, /* the number has a point or an exponent */
     HAS_FLOAT_DUR = 1024,
-    HAS_CLEAN = 2048, /* strict_json would leave `raw` as it is; known only if the sink asks */
+    HAS_CLEAN = 2048,      /* strict_json would leave `raw` as it is; known only if the sink asks */
+    HAS_COLLECTIVE = 4096, /* an argument names a collective */
 };
 
 struct kineto_event {

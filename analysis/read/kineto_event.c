@@ -23,6 +23,7 @@ enum key {
     KEY_DEVICE,
     KEY_CORRELATION,
     KEY_EXTERNAL,
+    KEY_COLLECTIVE,
 };
 
 static const struct {
@@ -46,6 +47,7 @@ static const struct {
     {"correlation", KEY_CORRELATION, true},
     {"External id", KEY_EXTERNAL, true},
     {"external id", KEY_EXTERNAL, true},
+    {"Collective name", KEY_COLLECTIVE, true},
 };
 
 void scanner_init(struct kineto_scanner *s)
@@ -158,6 +160,7 @@ static inline const char *take_member(struct kineto_scanner *s, struct kineto_ev
     case KEY_DEVICE: return take_number(event, p, HAS_DEVICE, &event->device);
     case KEY_CORRELATION: return take_id(event, p, HAS_CORRELATION, &event->correlation);
     case KEY_EXTERNAL: return take_id(event, p, HAS_EXTERNAL, &event->external);
+    case KEY_COLLECTIVE: event->has |= HAS_COLLECTIVE; return p;
     default: return p;
     }
 }
@@ -199,7 +202,7 @@ static __attribute__((noinline)) const char *take_args(struct kineto_scanner *s,
                                                        const char *p, const char **stopped)
 {
     const char *start = p;
-    event->has &= ~(unsigned)(HAS_STREAM | HAS_DEVICE | HAS_CORRELATION | HAS_EXTERNAL);
+    event->has &= ~(unsigned)(HAS_STREAM | HAS_DEVICE | HAS_CORRELATION | HAS_EXTERNAL | HAS_COLLECTIVE);
     event->args = (struct slice){0};
     if (*p != '{') return json_skip(p, stopped);
     p = take_members(s, event, p, stopped, true);

@@ -1,10 +1,11 @@
-"""test_comm_plans - what NCCL told its plugin, joined with collectives: large groups, and records that an enemy wrote.
+"""test_comm_plans - what describes collectives beside their calls and names: NCCL's plugin, also by an enemy, and torch's arguments.
 
 The recording itself is tested in tests/gpu/test_nccl_plugin.py.
 """
 
 import random
 
+import kineto
 import tfr
 from tfr import rec
 
@@ -91,3 +92,31 @@ def test_records_of_an_enemy(analyze, tmp_path):
     found = rows(analyze, trace(tmp_path / 'rank0.tfr', make, other))
     want = [('TREE', 'LL', None), (None,) * 3, (None,) * 3, (None,) * 3, ('TREE', 'LL', 9), (None,) * 3]
     assert [found[f'0x{7:016x}', i] for i in range(1, 7)] == want
+
+
+# ---- kernels that only their descriptions tell from others ----
+
+def test_a_kernel_that_the_trace_describes_as_a_collective_communicates(analyze, tmp_path):
+    """Whatever its name is, by our rules; TraceLens and HTA go by names. A description of no operation says nothing."""
+    trace = kineto.Trace(distributedInfo={'rank': 0, 'world_size': 2}).operator('record_param_comms', 10, 70, external=1)
+    for correlation, (name, collective, dur) in enumerate((('oneshot<float>', 'allreduce', 10), ('oneshot<float>', 'all_reduce', 30),
+                                                           ('setup', 'init', 100), ('gemm', None, 1000)), 1):
+        trace.call(10 * correlation, correlation, dur=1).kernel(name, 2000 * correlation, dur, correlation)
+        if collective:
+            trace.events[-1]['args'].update({'Collective name': collective, 'In msg nelems': 8, 'Out msg nelems': 8, 'Group size': 2,
+                                             'dtype': 'Float', 'Process Group Name': '0', 'Process Group Ranks': '[0, 1]'})
+    path = trace.write(tmp_path / 'trace.json')
+    [row] = analyze('timeline', path)['rows']
+    assert (row['communication_us'], row['computation_us']) == (40, 1100)
+    for rules, keys in (('tracelens', ('communication_us', 'computation_us')), ('hta', ('non_compute_us', 'compute_us'))):
+        [row] = analyze('timeline', '--rules', rules, path)['rows']
+        assert [row[k] for k in keys] == [0, 1140]
+    assert {r['kind']: r['total_us'] for r in analyze('kinds', path)['rows']} == {'COMPUTATION': 1100, 'COMMUNICATION': 40}
+    for command, more in (('breakdown', []), ('diff', [path])):
+        assert {r['name']: r['kind'] for r in analyze(command, path, *more)['rows']} == \
+            {'oneshot<float>': 'COMMUNICATION', 'setup': 'COMPUTATION', 'gemm': 'COMPUTATION'}
+    assert analyze('steps', path)['rows'][0]['communication_us'] == 40
+    assert [(r['name'], r['bytes'], r['duration_us']) for r in analyze('comm', path, rc=3)['rows']] == [('all_reduce', 32, 10), ('all_reduce', 32, 30)]
+    trace.events = [e for e in trace.events if e['ts'] < 3000 and e['name'] not in ('setup', 'gemm')]
+    bounds = {r['kind']: r['total_us'] for r in analyze('critical-path', trace.write(path))['rows']}
+    assert bounds['gpu_communication_bound'] == 10 and 'gpu_compute_bound' not in bounds

@@ -87,7 +87,7 @@ static enum critical_bound bound_of(const struct exact *x, struct work_kinds *ki
     enum event_class event_class = w->event_class[work];
     if (event_class != CLASS_KERNEL) return BOUND_COPY;
     if (map_get(&x->process->collectives.of_work, work) != MAP_NONE) return BOUND_COMMUNICATION;
-    return work_kind(kinds, event_class, w->name[work]) == WORK_COMMUNICATION ? BOUND_COMMUNICATION : BOUND_COMPUTE;
+    return work_kind_of(kinds, x->process, work) == WORK_COMMUNICATION ? BOUND_COMMUNICATION : BOUND_COMPUTE;
 }
 
 /* Returns the one of two works that ended last before `start`; either may be NO_PLACE. */

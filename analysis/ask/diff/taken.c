@@ -41,7 +41,7 @@ static void take_works(struct diff_taken *taken, const struct choice *choice, st
     struct interval when;
     for (size_t i = 0; i < w->table.count; i++)
         if (choice_work(choice, i, &when) && (!a || choice_in_stage(choice, &a->work[i])))
-            diff_take(taken, w->name[i], (enum diff_kind)work_kind(kinds, w->event_class[i], w->name[i]), 0,
+            diff_take(taken, w->name[i], (enum diff_kind)work_kind_of(kinds, choice->process, i), 0,
                       when.end - when.start);
 }
 

@@ -246,7 +246,7 @@ static void add_works(struct taking *t, struct steps *steps)
         t->known |= 1u << PART_KERNEL | 1u << PART_MEMCPY | 1u << PART_MEMSET | 1u << PART_COMMUNICATION;
         if (!t->choice.lane[w->lane[i]]) continue;
         steps->works++;
-        bool communicates = work_kind(&kinds, w->event_class[i], w->name[i]) == WORK_COMMUNICATION;
+        bool communicates = work_kind_of(&kinds, t->process, i) == WORK_COMMUNICATION;
         add(t, communicates ? PART_COMMUNICATION : parts[w->event_class[i]], w->start[i], w->end[i]);
     }
     work_kinds_free(&kinds);

@@ -318,6 +318,8 @@ static void keep_work(struct kineto_load *load, const struct kineto_event *event
     if (load->want & WANT_COPIED && is_copy(event, event_class)) take_copied(load->process, event, at);
     if (load->want & WANT_FILLING && event_class == CLASS_KERNEL) take_filling(event, load->process, at);
     if (load->want & WANT_WAITED && event_class == CLASS_SYNC) take_waited(load->process, event, at);
+    if (load->want & WANT_DEVICE && event_class == CLASS_KERNEL && comm_describes(event))
+        map_put(&load->process->described, at, 1);
     if (load->want & WANT_COLLECTIVES && event_class == CLASS_KERNEL)
         comm_take_kernel(&load->comm, load->process, event, w->name[at]);
     if (!(load->want & WANT_DEVICE)) { /* only the collective is wanted */

@@ -94,10 +94,23 @@ static bool communicates(struct kineto_comm *comm, struct slice text, uint32_t n
     return known;
 }
 
+bool comm_describes(const struct kineto_event *event)
+{
+    struct slice args = event->args, key, value;
+    bool found = false;
+    while (event->has & HAS_COLLECTIVE && args.at && json_next(&args, &key, &value)) {
+        if (!slice_is(key, "Collective name")) continue;
+        char *text = json_text(value);
+        found = text && collective_op_of(text, strlen(text)) != COLLECTIVE_OTHER;
+        free(text);
+    }
+    return found;
+}
+
 void comm_take_kernel(struct kineto_comm *comm, struct process *process, const struct kineto_event *event,
                       uint32_t name)
 {
-    if (!communicates(comm, event->name, name)) return;
+    if (!communicates(comm, event->name, name) && !comm_describes(event)) return;
     struct collective *c = collectives_add(&process->collectives);
     take_description(comm, event->args, c);
     c->start = event->ts;

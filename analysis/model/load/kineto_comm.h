@@ -13,7 +13,9 @@ struct kineto_comm {
     size_t annotations, annotation_capacity;
 };
 
-/* Adds the last work of `process`, a kernel with that name, if it communicates. */
+/* True if the arguments of an event describe a collective. */
+bool comm_describes(const struct kineto_event *event);
+/* Adds the last work of `process`, a kernel with that name, if it communicates by its name or its description. */
 void comm_take_kernel(struct kineto_comm *comm, struct process *process, const struct kineto_event *event,
                       uint32_t name);
 /* Adds a record_param_comms operator if it is a collective. */
