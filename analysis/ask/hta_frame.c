@@ -208,6 +208,12 @@ static void add_row(struct hta_frame *frame, struct hta_row row)
     frame->row[frame->count++] = row;
 }
 
+static void add_hidden(struct hta_frame *frame, struct hta_row row)
+{
+    frame->hidden = mem_grow(frame->hidden, &frame->hidden_capacity, frame->hidden_count + 1, sizeof *frame->hidden);
+    frame->hidden[frame->hidden_count++] = row;
+}
+
 static void add_unstreamed(struct hta_frame *frame, struct interval when, uint32_t times, size_t work)
 {
     frame->unstreamed = mem_grow(frame->unstreamed, &frame->unstreamed_capacity, frame->unstreamed_count + 1,
@@ -243,11 +249,14 @@ static void load(struct loader *loader, struct hta_frame *frame, const struct pr
         uint32_t times = times_of(loader, p, i, row), name = p->works.name[i];
         if (p->numbers.work && p->numbers.work[i] == 0) frame->first_times = times;
         if (hta_stream(p, i) == -1 && times && is_device(loader, p, i)) add_unstreamed(frame, row, times, i);
-        if (hta_stream(p, i) == -1 || !times || !list_has(&options->device, lane->device) ||
-            !list_has(&options->stream, lane->stream))
-            continue;
-        add_row(frame, (struct hta_row){row.start, row.end, name, times, (uint32_t)i,
-                                        (uint8_t)work_kind(&loader->kinds, p->works.event_class[i], name)});
+        if (hta_stream(p, i) == -1 || !times) continue;
+        struct hta_row found = {row.start, row.end, name, times, (uint32_t)i, WORK_OTHER};
+        if (!list_has(&options->device, lane->device) || !list_has(&options->stream, lane->stream)) {
+            add_hidden(frame, found);
+        } else {
+            found.kind = (uint8_t)work_kind(&loader->kinds, p->works.event_class[i], name);
+            add_row(frame, found);
+        }
     }
     load_operators(loader, frame, p);
 }
@@ -298,6 +307,7 @@ static void free_frames(void *data)
     for (size_t i = 0; i < frames->count; i++) {
         free(frames->frame[i].row);
         free(frames->frame[i].unstreamed);
+        free(frames->frame[i].hidden);
     }
     free(frames->frame);
     free(frames);

@@ -28,6 +28,8 @@ struct hta_frame {
     size_t count, capacity;
     struct hta_row *unstreamed; /* device rows without a stream: waits */
     size_t unstreamed_count, unstreamed_capacity;
+    struct hta_row *hidden; /* rows that --device and --stream leave out: HTA fails or not by the whole frame */
+    size_t hidden_count, hidden_capacity;
 };
 
 struct hta_frames {

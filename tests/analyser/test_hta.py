@@ -563,6 +563,22 @@ def test_filters_by_row(analyze, shared_traces):
     analyze('breakdown', '--rules', 'hta', '--stream', '987654', file, rc=1, format=None)
 
 
+def test_a_stream_keeps_its_row(analyze, tmp_path):
+    """HTA has no filter: a row of one stream is that row of the whole answer, and where HTA fails it fails for each stream."""
+    seen = set()
+    for files in written_at_random(tmp_path).values():
+        for command in ('idle', 'queue'):
+            whole = analyze(command, '--rules', 'hta', *files)
+            failed = any(row.get('count', 0) is None for row in whole['rows'])
+            assert not failed or (whole['totals']['works'] is whole['totals']['blocked_us'] is None)
+            for stream in (0, 7, 20):
+                rows = [r for r in whole['rows'] if r['stream'] in (stream, None)]
+                result = analyze(command, '--rules', 'hta', '--stream', stream, *files, '--format', 'json', rc=any, format=None)
+                assert (json.loads(result.out)['rows'] if result.rc == 0 else []) == rows, (command, stream, files)
+                seen.add((command, failed, bool(rows)))
+    assert seen >= {('idle', False, True), ('queue', False, True), ('queue', True, True)}
+
+
 def test_csv_has_the_keys_of_these_rules(analyze, shared_traces):
     files = [*(shared_traces / 'hta' / 'triton_example').iterdir()]
     out = analyze('timeline', '--rules', 'hta', *files, format='csv').out

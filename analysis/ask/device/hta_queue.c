@@ -35,17 +35,24 @@ static void find_linked(struct taking *t)
             map_put(&t->linked, p->works.correlation[i], p->numbers.work ? p->numbers.work[i] : 1);
 }
 
-/* Finds the launches and compares the sizes of HTA's join and of its device rows. Returns false if HTA fails. */
+/* Adds the numbers of device rows by correlation id. */
+static void count_rows(struct map *rows, const struct hta_frame *frame, const struct hta_row *row, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint64_t correlation = correlation_of(frame, &row[i]);
+        uint32_t before = correlation == NO_ID ? MAP_NONE : map_get(rows, correlation);
+        uint64_t sum = (before == MAP_NONE ? 0 : before) + (uint64_t)row[i].times;
+        if (correlation != NO_ID) map_put(rows, correlation, (uint32_t)MIN(sum, MOST_ROWS));
+    }
+}
+
+/* Finds the launches and compares the sizes of HTA's join and of its device rows, whatever filters choose. Returns false
+ * if HTA fails. */
 static bool find_launches(struct taking *t)
 {
-    struct map rows = {0}; /* number of device rows by correlation id */
-    for (size_t i = 0; i < t->frame->count; i++) {
-        const struct hta_row *row = &t->frame->row[i];
-        uint64_t correlation = correlation_of(t->frame, row);
-        uint32_t before = correlation == NO_ID ? MAP_NONE : map_get(&rows, correlation);
-        uint64_t sum = (before == MAP_NONE ? 0 : before) + (uint64_t)row->times;
-        if (correlation != NO_ID) map_put(&rows, correlation, (uint32_t)MIN(sum, MOST_ROWS));
-    }
+    struct map rows = {0};
+    count_rows(&rows, t->frame, t->frame->row, t->frame->count);
+    count_rows(&rows, t->frame, t->frame->hidden, t->frame->hidden_count);
     for (size_t i = 0; i < t->calls.count; i++) {
         const struct hta_call *call = &t->calls.call[i];
         uint32_t link = map_get(&t->linked, call->correlation), works = map_get(&rows, call->correlation);

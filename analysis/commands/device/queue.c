@@ -26,7 +26,9 @@ static void emit_rows(struct session *session, const struct queue_rows *rows)
     struct emit *e = &session->emit;
     uint64_t top = session->options.top;
     int64_t blocked = 0;
+    bool known = true;
     for (size_t i = 0; i < rows->count; i++) {
+        known &= rows->row[i].known;
         blocked = add_ns(blocked, rows->row[i].blocked);
         if (top && i >= top) continue;
         emit_row(e);
@@ -37,8 +39,13 @@ static void emit_rows(struct session *session, const struct queue_rows *rows)
         emit_row_end(e);
     }
     emit_totals(e);
-    emit_count(e, "works", rows->works);
-    emit_us(e, "blocked_us", blocked);
+    if (known) {
+        emit_count(e, "works", rows->works);
+        emit_us(e, "blocked_us", blocked);
+    } else {
+        emit_null(e, "works");
+        emit_null(e, "blocked_us");
+    }
     emit_end(e);
 }
 
