@@ -147,7 +147,7 @@ bool choice_moment(const struct choice *choice, int64_t start, int64_t launched)
     return in_window && is_asked_for(choice, launched) && !is_in(&choice->off, launched);
 }
 
-bool choice_work(const struct choice *choice, size_t work, struct interval *when)
+bool choice_work_at_any_time(const struct choice *choice, size_t work)
 {
     const struct works *w = &choice->process->works;
     if (!IS_WORK(w->event_class[work]) || !choice->lane[w->lane[work]]) return false;
@@ -158,6 +158,13 @@ bool choice_work(const struct choice *choice, size_t work, struct interval *when
         if ((!launched && by_name) || !is_asked_for(choice, launched ? a->work[work].time : w->start[work]))
             return false;
     }
+    return true;
+}
+
+bool choice_work(const struct choice *choice, size_t work, struct interval *when)
+{
+    const struct works *w = &choice->process->works;
+    if (!choice_work_at_any_time(choice, work)) return false;
     when->start = MAX(w->start[work], choice->window.from);
     when->end = MIN(w->end[work], choice->window.to);
     /* Work of zero length is a single moment and stays chosen. */

@@ -41,6 +41,8 @@ struct choice {
 void choice_init(struct choice *choice, const struct selection *chosen, const struct process *process,
                  const struct attribution *attribution);
 void choice_free(struct choice *choice);
+/* True for a kernel, copy or set that is chosen by all but the window. */
+bool choice_work_at_any_time(const struct choice *choice, size_t work);
 /* True for a chosen kernel, copy or set. Sets `when` to its time, cut to the window. */
 bool choice_work(const struct choice *choice, size_t work, struct interval *when);
 bool choice_stage(const struct choice *choice, size_t range);

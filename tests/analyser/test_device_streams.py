@@ -110,17 +110,34 @@ def test_idle_by_hand(analyze, tmp_path):
 
 # ---- queue ----
 
-def depths(trace, wanted):
-    """{(device, stream): the depths after each change}; launches come first at equal times."""
+def depths(trace, wanted, since=float('-inf'), until=float('inf')):
+    """{(device, stream): the depths after each change by a work that is wanted}, between two times. All works of the stream
+    wait in its queue, wanted or not; launches come first at equal times."""
     answer = {}
     for key, works in by_stream(trace).items():
         changes = []
         for work, chain in works:
             call = trace.launched[id(work)]
-            if wanted(work, chain) and call is not None and kineto.CLASS_OF.get(call.kind) == 'api':
-                changes += [(min(call.start, work.start), -1), (work.start, 1)]
-        if changes:
-            answer[key] = list(accumulate(-by for _, by in sorted(changes)))
+            if call is not None and kineto.CLASS_OF.get(call.kind) == 'api':
+                counts = wanted(work, chain)
+                changes += [(min(call.start, work.start), -1, counts), (work.start, 1, counts)]
+        changes.sort(key=lambda change: change[:2])
+        after = accumulate(-by for _, by, _ in changes)
+        found = [depth for (time, _, counts), depth in zip(changes, after) if counts and since <= time < until]
+        if found:
+            answer[key] = found
+    return answer
+
+
+def check_queue(analyze, trace, options, expected):
+    answer = analyze('queue', *options, trace.path)
+    assert [(r['device'], r['stream']) for r in answer['rows']] == sorted(expected), options
+    for row in answer['rows']:
+        found = expected[row['device'], row['stream']]
+        quartiles = [float(kineto.quantile(sorted(found), Fraction(i, 4))) for i in range(5)]
+        assert [row[k] for k in ('min', 'q1', 'median', 'q3', 'max')] == quartiles, options
+        assert row['count'] == len(found) and row['blocked_us'] == 0
+        assert (row['mean'], row['std']) == pytest.approx((mean(found), stdev(found) if len(found) > 1 else None))
     return answer
 
 
@@ -132,15 +149,36 @@ def test_queue(analyze, trace):
         if not expected:
             analyze('queue', *options, trace.path, format='text', rc=1)
             continue
-        answer = analyze('queue', *options, trace.path)
-        assert [(r['device'], r['stream']) for r in answer['rows']] == sorted(expected), options
-        for row in answer['rows']:
-            found = expected[row['device'], row['stream']]
-            quartiles = [float(kineto.quantile(sorted(found), Fraction(i, 4))) for i in range(5)]
-            assert [row[k] for k in ('min', 'q1', 'median', 'q3', 'max')] == quartiles
-            assert row['count'] == len(found) and row['blocked_us'] == 0
-            assert (row['mean'], row['std']) == pytest.approx((mean(found), stdev(found)))
+        answer = check_queue(analyze, trace, options, expected)
         assert answer['totals']['works'] == sum(map(len, expected.values())) / 2
+
+
+def test_queue_of_a_window(analyze, trace):
+    """Work that was launched before the window is in the queue, and so is work that starts behind it."""
+    first, last = kineto.span(trace.document)
+    low, high = (last - first) // 3000 * 1000, 2 * (last - first) // 3000 * 1000
+    expected = depths(trace, lambda w, chain: True, first + low, first + high)
+    check_queue(analyze, trace, ['--from', low / 1e9, '--to', high / 1e9], expected)
+
+
+def test_a_full_queue_of_two_stages(analyze, tmp_path):
+    """Two stages fill a queue together: each has the time after its own launches and starts, a window the part inside."""
+    trace, each = Written(), 600
+    for place, name in enumerate(('one', 'two')):
+        trace.stage(name, 10_000 * place, 9_000)
+        for i in range(each):
+            trace.call(10_000 * place + 10 * i + 1, place * each + i + 1, dur=1)
+            trace.kernel('k', 30_000 + 100 * (place * each + i), 50, correlation=place * each + i + 1)
+    path = trace.write(tmp_path / 'trace.json')
+    blocked = 30_000 + 100 * (2 * each - 1024) - (10_000 + 10 * (1023 - each) + 1)  # from launch 1024 to the start that leaves 1023
+    [whole] = analyze('queue', path)['rows']
+    assert (whole['count'], whole['max'], whole['blocked_us']) == (4 * each, 2 * each, blocked)
+    rows = {name: analyze('queue', '--stage', name, path)['rows'][0] for name in ('one', 'two')}
+    assert {n: (r['count'], r['max']) for n, r in rows.items()} == {'one': (2 * each, 2 * each - 1), 'two': (2 * each, 2 * each)}
+    assert rows['one']['blocked_us'] + rows['two']['blocked_us'] == blocked
+    assert rows['one']['blocked_us'] == 100 * (2 * each - 1024)
+    [row] = analyze('queue', '--from', '0.02', '--to', '0.0301', path)['rows']
+    assert (row['count'], row['max'], row['blocked_us']) == (1, 2 * each - 1, 10_100)
 
 
 # ---- bandwidth ----

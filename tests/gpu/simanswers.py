@@ -233,16 +233,19 @@ def id_of(w):
     return w.correlation, w.node if w.graph else 0
 
 
-def queue(works):
-    """{(device, stream): count, mean, std, min, quartiles, max} of the depths after each change."""
-    changes, rows = defaultdict(list), {}
-    for w in works:
-        changes[w.device, w.stream] += [(w.launch, -1), (w.at, 1)]  # launches come first
-    for lane, mine in changes.items():
+def queue(truth, works, window=None):
+    """{(device, stream): count, mean, std, min, quartiles, max} of the depths after each change by a chosen work, in a window of
+    time. All works of the stream wait in its queue."""
+    chosen, rows = {id_of(w) for w in works}, {}
+    for lane, mine in lanes(truth).items():
+        changes = [(time, order, id_of(w) in chosen) for w in mine for time, order in ((w.launch, -1), (w.at, 1))]  # launches come first
         depth, depths = 0, []
-        for _, order in sorted(mine):
+        for time, order, counts in sorted(changes, key=lambda change: change[:2]):
             depth -= order
-            depths.append(depth)
+            if counts and (not window or window[0] <= time < window[1]):
+                depths.append(depth)
+        if not depths:
+            continue
         rows[lane] = {'count': len(depths), 'mean': sum(depths) / len(depths), 'std': deviation(depths), 'min': min(depths), 'q1': quantile(depths, .25),
                       'median': quantile(depths, .5), 'q3': quantile(depths, .75), 'max': max(depths)}
     return rows

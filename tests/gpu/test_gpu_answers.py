@@ -113,8 +113,9 @@ def test_idle(truth, analyze):
 
 
 def test_queue(truth, analyze):
-    for chosen, works in each(truth):
-        expected = {lane: {**row, 'blocked_us': 0} for lane, row in simanswers.queue(works).items()}
+    for chosen in filters(truth):
+        works = simanswers.choose(truth, **{k: v for k, v in chosen.items() if k != 'window'})
+        expected = {lane: {**row, 'blocked_us': 0} for lane, row in simanswers.queue(truth, works, chosen.get('window')).items()}
         check(analyze, truth, 'queue', expected, ['device', 'stream'], chosen)
 
 

@@ -94,12 +94,12 @@ static void take_rows(struct queue_rows *rows, const struct taking *t)
             const struct hta_row *row = &t->frame->row[list[end].row];
             uint32_t call = map_get(&t->launches, correlation_of(t->frame, row));
             for (uint32_t times = MIN(row->times, HTA_MOST_TIMES); times; times--) {
-                queue_change(&changes, t->calls.call[call].start, 1);
-                queue_change(&changes, row->start, -1);
+                queue_change(&changes, (struct queue_change){t->calls.call[call].start, 1, true});
+                queue_change(&changes, (struct queue_change){row->start, -1, true});
             }
         }
         queue_add(rows, (struct queue_row){.rank = t->frame->rank, .device = -1, .stream = list[first].stream},
-                  &changes);
+                  &changes, (struct window){INT64_MIN, INT64_MAX});
         free(changes.change);
     }
     free(list);

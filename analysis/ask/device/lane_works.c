@@ -24,15 +24,17 @@ void lane_works_init(struct lane_works *works, const struct selection *chosen, c
     for (size_t i = 0; i < w->table.count; i++) {
         if (!IS_WORK(w->event_class[i]) || !choice.lane[w->lane[i]]) continue;
         uint32_t launch = attribution.launch[i];
+        bool in_stage = choice_in_stage(&choice, &attribution.work[i]);
         works->work = mem_grow(works->work, &works->capacity, works->count + 1, sizeof *works->work);
-        works->work[works->count++] = (struct lane_work){
-            .start = w->start[i],
-            .end = w->end[i],
-            .launched = launch == NO_PLACE ? 0 : process->spans.start[launch],
-            .lane = w->lane[i],
-            .work = (uint32_t)i,
-            .has_launch = launch != NO_PLACE,
-            .chosen = choice_work(&choice, i, &when) && choice_in_stage(&choice, &attribution.work[i])};
+        works->work[works->count++] =
+            (struct lane_work){.start = w->start[i],
+                               .end = w->end[i],
+                               .launched = launch == NO_PLACE ? 0 : process->spans.start[launch],
+                               .lane = w->lane[i],
+                               .work = (uint32_t)i,
+                               .has_launch = launch != NO_PLACE,
+                               .at_any_time = in_stage && choice_work_at_any_time(&choice, i),
+                               .chosen = in_stage && choice_work(&choice, i, &when)};
     }
     if (works->count) qsort(works->work, works->count, sizeof *works->work, by_lane);
     choice_free(&choice);

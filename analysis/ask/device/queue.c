@@ -2,7 +2,8 @@
  *
  * A work is in the queue of its stream from the start of its launch to its own start. So the call of a CUDA graph adds
  * all nodes of the graph. Statistics are over the depths after each change, as HTA's. At equal times launches come
- * first. A queue is full at 1024, where the driver makes a launch wait.
+ * first. A queue is full at 1024, where the driver makes a launch wait. Filters choose changes, and so the time after
+ * each, but the work of all others waits in the same queue.
  */
 #include "ask/device/queue.h"
 
@@ -13,10 +14,10 @@
 
 enum { FULL = 1024 };
 
-void queue_change(struct queue_changes *changes, int64_t time, int32_t by)
+void queue_change(struct queue_changes *changes, struct queue_change change)
 {
     changes->change = mem_grow(changes->change, &changes->capacity, changes->count + 1, sizeof *changes->change);
-    changes->change[changes->count++] = (struct queue_change){time, by};
+    changes->change[changes->count++] = change;
 }
 
 static int by_time(const void *a, const void *b)
@@ -62,20 +63,26 @@ static struct queue_row *new_row(struct queue_rows *rows, const struct queue_row
     return &rows->row[rows->count++];
 }
 
-void queue_add(struct queue_rows *rows, struct queue_row row, struct queue_changes *changes)
+void queue_add(struct queue_rows *rows, struct queue_row row, struct queue_changes *changes, struct window window)
 {
-    size_t count = changes->count;
-    int64_t now = 0, *depth = mem_zero(count, sizeof *depth);
-    if (count) qsort(changes->change, count, sizeof *changes->change, by_time);
-    for (size_t i = 0; i < count; i++) {
-        depth[i] = now += changes->change[i].by;
-        if (now >= FULL && i + 1 < count)
-            row.blocked = add_ns(row.blocked, changes->change[i + 1].time - changes->change[i].time);
-        rows->works += changes->change[i].by < 0;
+    size_t taken = 0;
+    int64_t now = 0, *depth = mem_zero(changes->count, sizeof *depth);
+    if (changes->count) qsort(changes->change, changes->count, sizeof *changes->change, by_time);
+    for (size_t i = 0; i < changes->count; i++) {
+        const struct queue_change *change = &changes->change[i];
+        now += change->by;
+        if (!change->chosen) continue;
+        if (now >= FULL && i + 1 < changes->count) {
+            int64_t from = MAX(change->time, window.from), to = MIN(change[1].time, window.to);
+            row.blocked = add_ns(row.blocked, MAX(to - from, 0));
+        }
+        if (change->time < window.from || change->time >= window.to) continue;
+        depth[taken++] = now;
+        rows->works += change->by < 0;
     }
-    if (count) {
+    if (taken) {
         row.known = true;
-        take_statistics(&row, depth, count);
+        take_statistics(&row, depth, taken);
         new_row(rows, &row);
     }
     free(depth);
@@ -106,12 +113,12 @@ static void *take(const struct selection *chosen, const struct process *process)
         struct queue_changes changes = {0};
         for (end = first; end < works.count && works.work[end].lane == works.work[first].lane; end++) {
             const struct lane_work *w = &works.work[end];
-            if (!w->chosen || !w->has_launch) continue;
-            queue_change(&changes, MIN(w->launched, w->start), 1);
-            queue_change(&changes, w->start, -1);
+            if (!w->has_launch) continue;
+            queue_change(&changes, (struct queue_change){MIN(w->launched, w->start), 1, w->at_any_time});
+            queue_change(&changes, (struct queue_change){w->start, -1, w->at_any_time});
         }
         queue_add(rows, (struct queue_row){.rank = process->rank, .device = lane->device, .stream = lane->stream},
-                  &changes);
+                  &changes, works.window);
         free(changes.change);
     }
     lane_works_free(&works);

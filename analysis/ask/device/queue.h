@@ -2,13 +2,15 @@
 #ifndef TFA_QUEUE_H
 #define TFA_QUEUE_H
 
+#include "ask/choice.h"
 #include "ask/hta_frame.h"
 #include "ask/reduction.h"
 
 /* The depth rises when work is launched and falls when it starts. */
 struct queue_change {
     int64_t time;
-    int32_t by; /* 1 or -1 */
+    int32_t by;  /* 1 or -1 */
+    bool chosen; /* by filters; the depth counts all work of the stream, because all of it waits in the queue */
 };
 
 struct queue_changes {
@@ -16,7 +18,7 @@ struct queue_changes {
     size_t count, capacity;
 };
 
-/* Statistics of the depths after each change. */
+/* Statistics of the depths after each chosen change. */
 struct queue_row {
     int64_t rank, device, stream; /* device -1: unknown, or all of HTA's devices together */
     bool known;                   /* false: HTA itself fails for this rank */
@@ -28,12 +30,13 @@ struct queue_row {
 struct queue_rows {
     struct queue_row *row;
     size_t count, capacity;
-    uint64_t works; /* works of all rows */
+    uint64_t works; /* works of all rows: chosen starts */
 };
 
-void queue_change(struct queue_changes *changes, int64_t time, int32_t by);
-/* Adds the row of a stream, whose changes are sorted here. */
-void queue_add(struct queue_rows *rows, struct queue_row row, struct queue_changes *changes);
+void queue_change(struct queue_changes *changes, struct queue_change change);
+/* Adds the row of a stream, whose changes are sorted here. Only what lies in the window counts. A stream without a chosen
+ * change has no row. */
+void queue_add(struct queue_rows *rows, struct queue_row row, struct queue_changes *changes, struct window window);
 /* Sorts the rows by rank, device and stream. */
 void queue_sort(struct queue_rows *rows);
 
