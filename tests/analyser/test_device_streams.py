@@ -39,20 +39,20 @@ def by_stream(trace):
 # ---- idle ----
 
 def idle(trace, wanted, since=None, until=None):
-    """{(device, stream): [number of works, ns of each cause]} of the gaps before the works that are wanted."""
+    """{(device, stream): [number of works, ns of each cause]} of the gaps before the works that are wanted, between two times."""
     answer = {}
     for key, works in by_stream(trace).items():
         row, end = [0, 0, 0, 0], None
         for work, chain in works:
-            if wanted(work, chain) and (until is None or work.start < until) and (since is None or work.end > since):
-                row[0] += 1
-                begin = end if since is None or end is None else max(end, since)
-                if begin is not None and work.start > begin:
+            if wanted(work, chain):
+                row[0] += (until is None or work.start < until) and (since is None or work.end > since)
+                if end is not None:
                     call = trace.launched[id(work)]
                     host = call is not None and kineto.CLASS_OF.get(call.kind) == 'api' and call.start > end
-                    row[1 if host else 2 if work.start - end < SHORT else 3] += work.start - begin
+                    low, high = end if since is None else max(end, since), work.start if until is None else min(work.start, until)
+                    row[1 if host else 2 if work.start - end < SHORT else 3] += max(high - low, 0)
             end = work.end if end is None else max(end, work.end)
-        if row[0]:
+        if any(row):
             answer[key] = row
     return answer
 
@@ -90,6 +90,18 @@ def test_idle_of_a_window(analyze, trace):
     assert set(answered(answer)) == set(expected)
     for key, row in answered(answer).items():
         assert row == pytest.approx(expected[key], abs=2), key  # seconds as a float are not exact to the nanosecond
+
+
+def test_idle_times_of_windows_add_up(analyze, tmp_path):
+    """A gap of three windows: each has its part, the middle one without any work. Their cause is that of the whole gap."""
+    trace = Written()
+    for correlation, at in enumerate((100, 1000), 1):
+        trace.call(at - 50, correlation, dur=1).kernel('k', at, 100, correlation)
+    path = trace.write(tmp_path / 'trace.json')
+    found = [[(r['works'], *(r[f'{c}_us'] for c in CAUSES)) for r in analyze('idle', *window, path)['rows']] for window in (
+        [], ['--to', '0.00025'], ['--from', '0.00025', '--to', '0.00055'], ['--from', '0.00055'], ['--from', '0.00055', '--stage', '(run)'])]
+    assert found == [[(2, 800, 0, 0)], [(1, 100, 0, 0)], [(0, 300, 0, 0)], [(1, 400, 0, 0)], [(1, 400, 0, 0)]]
+    assert 'nothing matches' in analyze('idle', '--from', '0.00025', '--to', '0.00055', '--stage', 'x', path, format=None, rc=1).err
 
 
 def test_idle_by_hand(analyze, tmp_path):

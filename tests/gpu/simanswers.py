@@ -211,20 +211,22 @@ def lanes(truth):
 
 
 def idle(truth, works, window=None):
-    """{(device, stream): works, host_wait, kernel_wait, other in ns}: the gaps before chosen works, after all works of the stream."""
+    """{(device, stream): works, host_wait, kernel_wait, other in ns}: the gaps before chosen works, after all works of the stream,
+    in a window of time."""
     chosen = {id_of(w): w for w in works}
+    low, high = window or (float('-inf'), float('inf'))
     rows = {}
     for lane, mine in lanes(truth).items():
         until, row = None, [0, 0, 0, 0]
         for w in mine:
             picked = chosen.get(id_of(w))
             if picked:
-                row[0] += 1
+                row[0] += max(w.at, low) < min(w.until, high)
                 if until is not None:
-                    inside = max(0, w.at - max(until, window[0] if window else until))
+                    inside = max(0, min(w.at, high) - max(until, low))
                     row[1 if w.launch > until else 2 if w.at - until < 30_000 else 3] += inside
             until = max(w.until, until or 0)
-        if row[0]:
+        if any(row):
             rows[lane] = tuple(row)
     return rows
 

@@ -31,19 +31,21 @@ static void take_lane(struct idle_rows *rows, const struct process *process, con
     const struct lane *lane = &process->lane[works->work[first].lane];
     int64_t until = works->work[first].start;
     struct idle_row row = {0};
+    bool any = false;
     for (size_t i = first; i < end; i++) {
         const struct lane_work *w = &works->work[i];
-        int64_t from = MAX(until, works->window.from);
-        if (w->chosen && w->start > from) {
+        int64_t from = MAX(until, works->window.from), to = MIN(w->start, works->window.to);
+        if (w->at_any_time && to > from) {
             enum idle_cause cause = w->has_launch && w->launched > until ? IDLE_HOST
                                     : w->start - until < SHORT_GAP       ? IDLE_KERNEL
                                                                          : IDLE_OTHER;
-            row.time[cause] = add_ns(row.time[cause], w->start - from);
+            row.time[cause] = add_ns(row.time[cause], to - from);
+            any = true;
         }
         row.works += w->chosen;
         until = MAX(until, w->end);
     }
-    if (!row.works) return;
+    if (!row.works && !any) return;
     struct idle_row *added = add_row(rows, process->rank, lane->device, lane->stream);
     added->works = row.works;
     memcpy(added->time, row.time, sizeof row.time);

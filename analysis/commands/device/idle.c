@@ -58,6 +58,6 @@ void cmd_idle(struct session *session)
     emit_rows(session, &rows);
     if (!rows.works && !is_filtered(&session->options))
         complain(NULL, "no device work was recorded; `tfanalyze info` shows the recorded events");
-    session_end(session, rows.works || !is_filtered(&session->options));
+    session_end(session, rows.count || !is_filtered(&session->options));
     idle_free(&rows);
 }
