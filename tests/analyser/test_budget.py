@@ -412,3 +412,14 @@ def test_with_other_questions(tfanalyze, tmp_path, budget):
         answers = json.loads(result.out)
         assert result.rc == rc and [a['command'] for a in answers] == ['api', 'launches', 'stages']
         assert answers[1]['totals']['passed'] == (rc == 0) and answers[2]['rows']
+
+
+def test_a_cut_trace_may_lack_the_calls(analyze, tmp_path, budget):
+    """The same events without a call: whole, the profiler left the calls out; cut, they may have been in the rest."""
+    limits, path = budget({'s': {'launches': 9}}), tmp_path / 'a.json'
+    whole = kineto.Trace().stage('s', 0, 1000).operator('op', 10, 100, external=1).operator('op', 200, 100, external=2).write(path).read_text()
+    assert judged(analyze, limits, path)[0] == {(0, 's', 'launches'): (9, None, 'not recorded')}
+    path.write_text(whole[:whole.rindex('{"ph"') + 20])
+    assert judged(analyze, limits, path)[0] == {(0, 's', 'launches'): (9, None, 'trace incomplete')}
+    said = analyze('launches', '--budget', limits, path, rc=4, format=None).err
+    assert 'a trace is not whole' in said and 'ENABLE_PROFILER_NAMES' not in said

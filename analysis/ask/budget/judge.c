@@ -77,8 +77,9 @@ static enum verdict verdict_of(const struct budget_entry *entry, const struct st
                                bool whole)
 {
     if (row->count[kind] > entry->most[kind]) return EXCEEDED;
-    if (!counts_are_known(row, kind)) return NOT_RECORDED;
-    return !whole ? TRACE_INCOMPLETE : WITHIN;
+    if (!row->recorded || row->partly) return NOT_RECORDED;
+    if (!whole) return TRACE_INCOMPLETE; /* calls that a cut file lacks may have been recorded */
+    return counts_are_known(row, kind) ? WITHIN : NOT_RECORDED;
 }
 
 /* `without_row`: the verdict if no rank has a row. */
