@@ -299,7 +299,9 @@ def test_a_trace_without_steps(analyze, tmp_path):
     answer = analyze('steps', t.write(tmp_path / 'a.json'))
     assert [(r['step'], r['total_us'], r['kernel_us'], r['runtime_us'], r['cpu_exec_us'], r['other_us']) for r in answer['rows']] == [
         (None, 100, 40, 2, 48, 10)]
-    assert '1 trace has no steps' in analyze('steps', tmp_path / 'a.json', format=None).err
+    assert '1 trace has no steps (ProfilerStep#N): the row of such a trace lasts from its first operator' in analyze('steps', tmp_path / 'a.json', format=None).err
+    late = t.call(900, 2).kernel('late', 910, 50, 2).write(tmp_path / 'late.json')  # behind the last operator: not in the row
+    assert analyze('steps', late)['rows'] == answer['rows']
     assert 'nothing matches --step 0' in analyze('steps', '--step', '0', tmp_path / 'a.json', format=None, rc=1).err
 
 

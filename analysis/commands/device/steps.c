@@ -54,7 +54,9 @@ static void say(const struct session *session, const struct steps *steps)
 {
     struct step_device sum = steps_sum(steps);
     if (steps->whole)
-        complain(NULL, "%llu %s no steps (ProfilerStep#N): the row of such a trace is all of it",
+        complain(NULL,
+                 "%llu %s no steps (ProfilerStep#N): the row of such a trace lasts from its first operator to its "
+                 "last; without operators it is the whole trace",
                  (unsigned long long)steps->whole, steps->whole == 1 ? "trace has" : "traces have");
     if (steps->cut)
         complain(NULL,
