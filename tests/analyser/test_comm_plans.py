@@ -116,6 +116,10 @@ def test_a_kernel_that_the_trace_describes_as_a_collective_communicates(analyze,
         assert {r['name']: r['kind'] for r in analyze(command, path, *more)['rows']} == \
             {'oneshot<float>': 'COMMUNICATION', 'setup': 'COMPUTATION', 'gemm': 'COMPUTATION'}
     assert analyze('steps', path)['rows'][0]['communication_us'] == 40
+    bare = kineto.Trace().call(1, 1).kernel('oneshot<float>', 10, 50, 1).write(tmp_path / 'bare.json')
+    for pair in ((path, bare), (bare, path)):  # one row, although only one run has descriptions
+        [row] = [r for r in analyze('diff', *pair)['rows'] if r['name'] == 'oneshot<float>']
+        assert (row['kind'], sorted((row['calls_a'], row['calls_b']))) == ('COMMUNICATION', [1, 2])
     assert [(r['name'], r['bytes'], r['duration_us']) for r in analyze('comm', path, rc=3)['rows']] == [('all_reduce', 32, 10), ('all_reduce', 32, 30)]
     trace.events = [e for e in trace.events if e['ts'] < 3000 and e['name'] not in ('setup', 'gemm')]
     bounds = {r['kind']: r['total_us'] for r in analyze('critical-path', trace.write(path))['rows']}

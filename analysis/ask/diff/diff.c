@@ -25,10 +25,12 @@ void diff_free(struct diff *diff)
     *diff = (struct diff){0};
 }
 
+/* A kernel is one row, also if only one run describes it as a collective: then it communicates. */
 static struct diff_row *row_of(struct diff *diff, const struct name *name, enum diff_kind kind)
 {
+    bool communicates = (unsigned)kind == WORK_COMMUNICATION;
     uint32_t number = names_add(&diff->names, name->text, name->length);
-    uint64_t key = (uint64_t)kind << 32 | number;
+    uint64_t key = (uint64_t)(communicates ? WORK_COMPUTATION : (unsigned)kind) << 32 | number;
     uint32_t place = map_get(&diff->places, key);
     if (place == MAP_NONE) {
         diff->row = mem_grow(diff->row, &diff->capacity, diff->count + 1, sizeof *diff->row);
@@ -36,6 +38,7 @@ static struct diff_row *row_of(struct diff *diff, const struct name *name, enum 
         place = (uint32_t)diff->count++;
         map_put(&diff->places, key, place);
     }
+    if (communicates) diff->row[place].kind = WORK_COMMUNICATION;
     return &diff->row[place];
 }
 
