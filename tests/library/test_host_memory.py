@@ -178,3 +178,97 @@ def test_a_place_taken_at_once(run, analyze, tmp_path):
     known = {int(at): int(size) for at, size in map(str.split, result.out.splitlines())}
     assert len(known) == 51 and {at: size for at, size in live.items() if at in known} == known
     assert sum(live.values()) - sum(known.values()) <= 8 << 20  # stacks and arenas are libc's own
+
+
+FUNCTIONS = 3000
+
+BINDING = '''
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+static atomic_int stop;
+static void *look_up(void *unused)
+{
+    while (!atomic_load(&stop)) dlsym(RTLD_DEFAULT, "getenv");
+    return unused;
+}
+int main(int argc, char **argv)
+{
+    pthread_t thread[2];
+    for (int i = 0; i < 2; i++) pthread_create(&thread[i], NULL, look_up, NULL);
+    for (int i = 0; i < atoi(argv[2]); i++) {
+        void *library = dlopen(argv[1], RTLD_NOW);
+        if (!library) return puts(dlerror());
+        ((void (*)(void))dlsym(library, "use"))();
+        dlclose(library);
+    }
+    atomic_store(&stop, 1);
+    for (int i = 0; i < 2; i++) pthread_join(thread[i], NULL);
+    return argc == 0;
+}
+'''
+
+
+def compiled(folder, **sources):
+    """Compiles NAME.c, and a shared library if the name begins so; all are linked with those before."""
+    libraries = []
+    for name, source in sources.items():
+        shared = name.startswith('lib')
+        (folder / f'{name}.c').write_text(source)
+        options = ['-shared', '-fPIC', '-Wl,-z,now,-z,relro', '-o', f'{name}.so', *libraries, '-Wl,-rpath,' + str(folder)] if shared else ['-o', name, '-ldl']
+        subprocess.run(['gcc', '-O0', f'{name}.c', *options], cwd=folder, check=True, env=clean_environment())
+        libraries += [f'./{name}.so'] if shared else []
+
+
+def test_libraries_bound_while_symbols_are_looked_up(run, analyze, tmp_path):
+    """Other threads look symbols up while the loader binds a library with many read-only references: its references are
+    changed only afterwards, and each time that it is loaded."""
+    cycles, runs = 300, 3
+    declared = ''.join(f'void helper_{i}(void);\n' for i in range(FUNCTIONS))
+    table = ', '.join(f'helper_{i}' for i in range(FUNCTIONS))
+    compiled(tmp_path, libhelper=''.join(f'void helper_{i}(void) {{}}\n' for i in range(FUNCTIONS)),
+             libuser='#include <stdlib.h>\n' + declared + f'void (*const table[])(void) = {{{table}}};\n'
+             'void use(void) { void *volatile block = malloc(100000); free(block); '
+             + ''.join(f'helper_{i}(); ' for i in range(FUNCTIONS)) + '}\n', main=BINDING)
+    for _ in range(runs):
+        result = run([tmp_path / 'main', tmp_path / 'libuser.so', cycles], {'TFI_HOST_ALLOC_KB': 64, 'TFI_ACTIVITIES': 'mem'})
+        assert result.rc == 0 and not result.err and not result.out
+    rows = analyze('memory', '--layout', 'raw', result.dir)['rows']
+    assert sum(r['bytes'] == 100000 for r in rows) == sum(r['bytes'] == -100000 for r in rows) == cycles * runs
+
+
+RELOADING = '''
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+int main(int argc, char **argv)
+{
+    struct rusage before, after;
+    if (!dlopen(argv[1], RTLD_NOW)) return puts(dlerror());
+    getrusage(RUSAGE_SELF, &before);
+    for (int i = 0; i < 1000; i++) {
+        void *library = dlopen(argv[2], RTLD_NOW);
+        void *block = ((void *(*)(size_t))dlsym(library, "give"))(100000);
+        dlclose(library);
+        free(block);
+    }
+    getrusage(RUSAGE_SELF, &after);
+    printf("%.6f", after.ru_utime.tv_sec - before.ru_utime.tv_sec + (after.ru_utime.tv_usec - before.ru_utime.tv_usec) * 1e-6);
+    return argc == 0;
+}
+'''
+
+
+def test_reloading_costs_nothing_of_other_libraries(run, analyze, tmp_path):
+    """A library that is loaded again and again is patched each time, and a large one beside it only once."""
+    compiled(tmp_path, liblarge='__asm__(".data\\n.balign 8\\nhere: .rept 1000000\\n.quad here\\n.endr\\n.text\\n");\n',
+             libsmall='#include <stdlib.h>\nvoid *give(size_t n) { return malloc(n); }\n', main=RELOADING)
+    result = run([tmp_path / 'main', tmp_path / 'liblarge.so', tmp_path / 'libsmall.so'], {'TFI_HOST_ALLOC_KB': 64, 'TFI_ACTIVITIES': 'mem'})
+    assert result.rc == 0 and not result.err
+    assert float(result.out) < 0.2  # a look at a million references takes 1 ms
+    rows = analyze('memory', '--layout', 'raw', result.dir)['rows']
+    assert sum(r['bytes'] == 100000 for r in rows) == sum(r['bytes'] == -100000 for r in rows) == 1000
