@@ -57,7 +57,7 @@ static struct tfi_thread *thread_here(void)
 {
     struct tfi_thread *t = tfi_self;
     if (t && t->gen == __atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED)) return t;
-    bool wakes = tfi_config.select == TFI_SELECT_ALL && tfi_recording(TFI_ACTIVITY_MEM) &&
+    bool wakes = !tfi_held && tfi_config.select == TFI_SELECT_ALL && tfi_recording(TFI_ACTIVITY_MEM) &&
                  (tfi_torch_imported() || !tfi_python_here());
     if (!wakes && !__atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED)) return NULL;
     t = tfi_enter(wakes ? TFI_WHY_CALL : TFI_WHY_NONE);
@@ -269,6 +269,65 @@ static void *host_mremap(void *start, size_t bytes, size_t wanted, int flags, ..
     return to;
 }
 
+/* ---- calls of libc and of allocators ---- */
+
+/* libc calls malloc, and an allocator mmap, with locks of their own held, which waking and starting a thread take too. */
+
+static void *held_malloc(size_t bytes)
+{
+    tfi_held++;
+    void *block = host_malloc(bytes);
+    tfi_held--;
+    return block;
+}
+
+static void *held_calloc(size_t items, size_t size)
+{
+    tfi_held++;
+    void *block = host_calloc(items, size);
+    tfi_held--;
+    return block;
+}
+
+static void held_free(void *block)
+{
+    tfi_held++;
+    host_free(block);
+    tfi_held--;
+}
+
+static void *held_realloc(void *block, size_t bytes)
+{
+    tfi_held++;
+    void *moved = host_realloc(block, bytes);
+    tfi_held--;
+    return moved;
+}
+
+static void *held_mmap(void *start, size_t bytes, int rights, int flags, int fd, off_t at)
+{
+    tfi_held++;
+    void *to = host_mmap(start, bytes, rights, flags, fd, at);
+    tfi_held--;
+    return to;
+}
+
+static int held_munmap(void *start, size_t bytes)
+{
+    tfi_held++;
+    int result = host_munmap(start, bytes);
+    tfi_held--;
+    return result;
+}
+
+static void *held_mremap(void *start, size_t bytes, size_t wanted, int flags, void *proposed)
+{
+    tfi_held++;
+    void *to = host_mremap(start, bytes, wanted, flags, proposed);
+    tfi_held--;
+    return to;
+}
+
 /* ---- the constructor ---- */
 
 #define PATCH(symbol)                                                                                                  \
@@ -276,13 +335,23 @@ static void *host_mremap(void *start, size_t bytes, size_t wanted, int flags, ..
 #symbol, (void *)symbol, (void *)host_##symbol                                                                 \
     }
 
+#define HELD(symbol, name)                                                                                             \
+    {                                                                                                                  \
+#symbol, (void *)symbol, (void *)held_##name                                                                   \
+    }
+
 static void patch(void)
 {
-    static struct tfi_patch patches[] = {
+    static const struct tfi_patch held[] = {
+        HELD(malloc, malloc), HELD(calloc, calloc), HELD(free, free),     HELD(realloc, realloc), HELD(mmap, mmap),
+        HELD(mmap64, mmap),   HELD(munmap, munmap), HELD(mremap, mremap), PATCH(reallocarray),    PATCH(posix_memalign),
+        PATCH(aligned_alloc), PATCH(memalign),      PATCH(valloc)};
+    _Static_assert(TFI_COUNT(held) == 13, "as many as patches");
+    static const struct tfi_patch patches[] = {
         PATCH(malloc),         PATCH(calloc),        PATCH(free),     PATCH(realloc), PATCH(reallocarray),
         PATCH(posix_memalign), PATCH(aligned_alloc), PATCH(memalign), PATCH(valloc),  PATCH(mmap),
         PATCH(mmap64),         PATCH(munmap),        PATCH(mremap)};
-    tfi_patch_objects(patches, TFI_COUNT(patches));
+    tfi_patch_objects(patches, held, TFI_COUNT(patches));
 }
 
 void tfi_host_constructor(void)

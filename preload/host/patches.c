@@ -49,7 +49,7 @@ struct object {
 };
 
 struct look {
-    const struct tfi_patch *patches;
+    const struct tfi_patch *patches, *held; /* `held`: for objects that have one of the functions */
     size_t count;
     uintptr_t inside;         /* an address of the only object to be patched */
     unsigned long long bound; /* of all objects that were ever loaded, how many are bound */
@@ -124,11 +124,19 @@ static bool read_object(struct object *o)
     return o->symbols && o->strings;
 }
 
-static const struct tfi_patch *patch_of(const struct look *look, const char *symbol)
+static const struct tfi_patch *patch_of(const struct tfi_patch *patches, size_t count, const char *symbol)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(patches[i].symbol, symbol) == 0) return &patches[i];
+    return NULL;
+}
+
+/* True for libc, and for a library with an allocator of its own. */
+static bool has_function(const struct object *o, const struct look *look)
 {
     for (size_t i = 0; i < look->count; i++)
-        if (strcmp(look->patches[i].symbol, symbol) == 0) return &look->patches[i];
-    return NULL;
+        if ((uintptr_t)look->patches[i].from - o->low < o->high - o->low) return true;
+    return false;
 }
 
 static bool change(const struct object *o, uintptr_t *slot, void *to)
@@ -142,12 +150,13 @@ static bool change(const struct object *o, uintptr_t *slot, void *to)
 }
 
 /* Returns the reference if it was changed. `is_plt`: one that is not bound yet contains an address of its own object. */
-static uintptr_t *patch_reference(const struct object *o, const struct look *look, const ElfW(Rela) * r, bool is_plt)
+static uintptr_t *patch_reference(const struct object *o, const struct tfi_patch *patches, size_t count,
+                                  const ElfW(Rela) * r, bool is_plt)
 {
     unsigned type = ELF64_R_TYPE(r->r_info);
     if (type != R_X86_64_JUMP_SLOT && type != R_X86_64_GLOB_DAT) return NULL;
     const ElfW(Sym) *symbol = &o->symbols[ELF64_R_SYM(r->r_info)];
-    const struct tfi_patch *patch = patch_of(look, o->strings + symbol->st_name);
+    const struct tfi_patch *patch = patch_of(patches, count, o->strings + symbol->st_name);
     if (!patch) return NULL;
     uintptr_t *slot = (uintptr_t *)(o->info->dlpi_addr + r->r_offset), value = *slot;
     bool unbound = is_plt && symbol->st_shndx == SHN_UNDEF && value >= o->low && value < o->high;
@@ -166,10 +175,11 @@ static bool is_left_alone(const struct object *o)
 /* Returns the last reference that was changed; NULL if none was. */
 static const uintptr_t *patch_references(const struct object *o, const struct look *look)
 {
+    const struct tfi_patch *patches = look->held && has_function(o, look) ? look->held : look->patches;
     const uintptr_t *last = NULL;
     for (unsigned t = 0; t < 2; t++)
         for (size_t i = 0; o->table[t] && i < o->bytes[t] / sizeof *o->table[t]; i++) {
-            const uintptr_t *slot = patch_reference(o, look, &o->table[t][i], t == 0);
+            const uintptr_t *slot = patch_reference(o, patches, look->count, &o->table[t][i], t == 0);
             if (slot) last = slot;
         }
     return last;
@@ -237,10 +247,10 @@ static bool patch_news(struct look *look)
     return is_done;
 }
 
-void tfi_patch_objects(const struct tfi_patch *patches, size_t count)
+void tfi_patch_objects(const struct tfi_patch *patches, const struct tfi_patch *held, size_t count)
 {
     enum { TRIES = 10 }; /* the next look-up tries again */
-    struct look look = {.patches = patches, .count = count};
+    struct look look = {.patches = patches, .held = held, .count = count};
     for (unsigned i = 0; i < TRIES; i++) {
         dl_iterate_phdr(count_loaded, &look);
         if (look.bound == __atomic_load_n(&adds, __ATOMIC_RELAXED)) return;

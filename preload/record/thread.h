@@ -95,6 +95,10 @@ extern __thread struct tfi_thread *tfi_self __attribute__((tls_model("initial-ex
 /* Not 0 while this thread runs the recorder's slow paths, or is the background thread: nothing it does is recorded. */
 extern __thread uint32_t tfi_inside __attribute__((tls_model("initial-exec")));
 
+/* Not 0 while the caller may hold a lock of libc or of an allocator: nothing then wakes the process or starts a thread,
+ * because both allocate and register functions with libc. */
+extern __thread uint32_t tfi_held __attribute__((tls_model("initial-exec")));
+
 /* The guard keeps the thread's signal handlers from recording while the thread is about to write a record. It holds the
  * frame of the function that set it, because a handler may jump out of that function (siglongjmp, an exception,
  * pthread_exit) and then nothing clears the guard. A guard is valid until its function is left.

@@ -132,6 +132,7 @@ bool tfi_worker_start(struct tfi_worker *worker)
     if (__atomic_load_n(&worker->forking, __ATOMIC_ACQUIRE)) return false;
     bool stopping = __atomic_load_n(&worker->stop, __ATOMIC_ACQUIRE);
     if (__atomic_load_n(&worker->running, __ATOMIC_ACQUIRE) && !stopping) return true;
+    if (tfi_held) return false;
     if (tfi_getpid() != tfi_trace_pid) return false; /* a child's thread would keep its parent from ending it */
     if (!tfi_lock_within(&worker->lock, 0)) return false;
     /* A thread that did not end in time for a fork, because a call hung, must be gone before the next one starts. */

@@ -272,3 +272,24 @@ def test_reloading_costs_nothing_of_other_libraries(run, analyze, tmp_path):
     assert float(result.out) < 0.2  # a look at a million references takes 1 ms
     rows = analyze('memory', '--layout', 'raw', result.dir)['rows']
     assert sum(r['bytes'] == 100000 for r in rows) == sum(r['bytes'] == -100000 for r in rows) == 1000
+
+
+LOCKED = '''
+#include <stdlib.h>
+static void nothing(void) {}
+int main(void)
+{
+    for (int i = 0; i < 40; i++) atexit(nothing); /* libc allocates another list of them with its lock held */
+    void *volatile block = malloc(100000);
+    free(block);
+    return 0;
+}
+'''
+
+
+def test_first_block_is_of_libc_with_a_lock_held(run, analyze, tmp_path):
+    """The block does not wake the process, which would need that lock; the program's next one does."""
+    compiled(tmp_path, main=LOCKED)
+    result = run([tmp_path / 'main'], {'TFI_HOST_ALLOC_KB': 1, 'TFI_ACTIVITIES': 'mem', 'LD_BIND_NOW': 1}, timeout=20)
+    assert result.rc == 0 and not result.err
+    assert [r['bytes'] for r in analyze('memory', '--layout', 'raw', result.dir)['rows']] == [100000, -100000]
