@@ -292,4 +292,4 @@ def test_first_block_is_of_libc_with_a_lock_held(run, analyze, tmp_path):
     compiled(tmp_path, main=LOCKED)
     result = run([tmp_path / 'main'], {'TFI_HOST_ALLOC_KB': 1, 'TFI_ACTIVITIES': 'mem', 'LD_BIND_NOW': 1}, timeout=20)
     assert result.rc == 0 and not result.err
-    assert [r['bytes'] for r in analyze('memory', '--layout', 'raw', result.dir)['rows']] == [100000, -100000]
+    assert [r['bytes'] for r in analyze('memory', '--layout', 'raw', result.dir)['rows']][:2] == [100000, -100000]  # exit() frees libc's
