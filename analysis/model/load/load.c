@@ -1,11 +1,24 @@
-/* load.c - gives loaders the columns of the current group, and the names and functions that its records refer to.
+/* load.c - gives loaders the columns of the current group, and the names, functions and times that its records refer to.
  *
  * A column that the file lacks is all zeros. An invalid column (group->damaged) removes the whole group from the
  * answer; its records are counted as bad.
  */
 #include "model/load/load.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+int64_t part_ns(struct part *part, uint64_t ticks)
+{
+    return clock_ns_near(&part->clock, &part->stretch, ticks);
+}
+
+/* The ends of an interval and of what lasts belong to them. */
+bool part_has(struct part *part, uint64_t start, uint64_t end)
+{
+    size_t at = intervals_after(&part->when, part_ns(part, start));
+    return at < part->when.count && part->when.interval[at].start <= part_ns(part, end);
+}
 
 const uint64_t *load_column(struct load *load, unsigned own)
 {
@@ -62,4 +75,29 @@ int load_argument(const struct func *func, const char *name)
     for (unsigned i = 0; i < func->args; i++)
         if (strcmp(func->arg[i], name) == 0) return (int)i;
     return -1;
+}
+
+static void lifetimes_free(struct lifetimes *l)
+{
+    free(l->life);
+    free(l->end);
+    map_free(&l->end_of);
+}
+
+void load_free(struct load *load)
+{
+    reader_free(&load->reader);
+    map_free(&load->name_of_tid);
+    map_free(&load->silence_of);
+    map_free(&load->device_of_thread);
+    map_free(&load->shown);
+    map_free(&load->stack_of);
+    shown_frames_free(&load->shown_frames);
+    map_free(&load->device_of);
+    lifetimes_free(&load->lifetimes);
+    free(load->sync);
+    free(load->link);
+    free(load->framework);
+    free(load->plan);
+    free(load->zeros);
 }

@@ -1,5 +1,5 @@
 /* load.h - declares what the loaders of our traces share: tfr.c, threads.c, ops.c, io.c, device.c,
- * nccl.c, nccl_plans.c, framework.c, open.c, graphs.c, model/sweep/part.c and model/memory/cuda.c.
+ * nccl.c, nccl_plans.c, framework.c, open.c, graphs.c and model/memory/cuda.c.
  *
  * A loader takes a group, all records of one kind in a chunk, and reads the columns it needs before it keeps
  * anything.
@@ -7,6 +7,7 @@
 #ifndef TFA_LOAD_H
 #define TFA_LOAD_H
 
+#include "base/sets/intervals.h"
 #include "model/frames.h"
 #include "model/model.h"
 
@@ -55,6 +56,14 @@ struct framework_collective {
     bool is_nested; /* a work inside its call, or a call around one of NCCL */
 };
 
+/* The operators and blocks of some times are loaded alone (model/sweep/part.c). */
+struct part {
+    struct intervals when; /* merged; nanoseconds */
+    struct clock clock;    /* shares the readings of the process's */
+    struct clock_stretch stretch;
+    struct arrows *arrows; /* of part.c */
+};
+
 struct load {
     struct trace *trace;
     struct names *names;
@@ -78,7 +87,7 @@ struct load {
     struct op_link *link;
     size_t links, link_capacity;
     uint64_t ops;      /* operators so far, in file order */
-    struct part *part; /* of load_part; NULL: all operators and blocks are kept */
+    struct part *part; /* NULL: all operators and blocks are kept */
     struct framework_collective *framework;
     size_t frameworks, framework_capacity;
     struct plan *plan; /* of NCCL: see nccl_plans.c */
@@ -91,6 +100,11 @@ struct load {
 };
 
 /* ---- load.c ---- */
+/* Frees all but the trace, the names and the process. */
+void load_free(struct load *load);
+int64_t part_ns(struct part *part, uint64_t ticks);
+/* True if something from `start` to `end`, in ticks, is in the part. */
+bool part_has(struct part *part, uint64_t start, uint64_t end);
 /* Returns a column of the current group; zeros if the file lacks it. */
 const uint64_t *load_column(struct load *load, unsigned own);
 /* Returns the number of usable records in the group: 0 once one of its columns was found invalid. */
@@ -111,7 +125,6 @@ int load_argument(const struct func *func, const char *name);
 void lifetimes_sort(struct lifetimes *lifetimes);
 /* Returns the serial of the thread that was alive at `time`, 0 if none is known. */
 uint32_t lifetimes_find(const struct lifetimes *lifetimes, uint32_t pthread, uint64_t time);
-void lifetimes_free(struct lifetimes *lifetimes);
 void load_threads(struct load *load);
 void load_thread_ends(struct load *load);
 void load_thread_names(struct load *load);
@@ -122,10 +135,6 @@ void load_name_threads(struct load *load);
 /* Adds the blocks that calls of CUDA allocate and free, and the requests that they refuse; with WANT_GRANTS the blocks to
  * the process's grants. */
 void load_cuda_blocks(struct load *load);
-
-/* ---- model/sweep/part.c ---- */
-/* True if something from `start` to `end`, in ticks, is in the part. */
-bool part_has(struct part *part, uint64_t start, uint64_t end);
 
 /* ---- ops.c ---- */
 /* Returns the model's number of a call stack; NAME_NONE if there is none. */

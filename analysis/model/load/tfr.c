@@ -585,18 +585,5 @@ void load_tfr(struct trace *trace, struct names *names, unsigned want, struct pr
     load_framework_collectives_end(&load);
     if (!(want & WANT_CALLS)) calls_free(&process->calls); /* they were only needed for launch times */
 out:
-    reader_free(&load.reader);
-    map_free(&load.name_of_tid);
-    map_free(&load.silence_of);
-    map_free(&load.device_of_thread);
-    map_free(&load.shown);
-    map_free(&load.stack_of);
-    shown_frames_free(&load.shown_frames);
-    map_free(&load.device_of);
-    lifetimes_free(&load.lifetimes);
-    free(load.sync);
-    free(load.link);
-    free(load.framework);
-    free(load.plan);
-    free(load.zeros);
+    load_free(&load);
 }

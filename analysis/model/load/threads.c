@@ -55,13 +55,6 @@ uint32_t lifetimes_find(const struct lifetimes *l, uint32_t pthread, uint64_t ti
     return after ? after->serial : 0;
 }
 
-void lifetimes_free(struct lifetimes *l)
-{
-    free(l->life);
-    free(l->end);
-    map_free(&l->end_of);
-}
-
 /* ---- records ---- */
 
 void load_threads(struct load *load)

@@ -17,32 +17,12 @@ struct arrow {
     bool has_forward, has_backward;
 };
 
-struct part {
-    struct intervals when; /* merged */
-    struct clock clock;    /* shares the readings of the process's */
-    struct clock_stretch stretch;
-    struct map sequences; /* short numbers for the sequence numbers of its operators */
-    struct map arrow_of;  /* index by number of the sequence number and forward thread */
+struct arrows {
+    struct map sequences; /* short numbers for the sequence numbers of the part's operators */
+    struct map of;        /* index by number of the sequence number and forward thread */
     struct arrow *arrow;
-    size_t arrows, arrow_capacity;
+    size_t count, capacity;
 };
-
-static int64_t ns(struct part *part, uint64_t ticks)
-{
-    return clock_ns_near(&part->clock, &part->stretch, ticks);
-}
-
-/* True if the times, whose ends belong to them, have a moment in common with an interval. */
-static bool meets(const struct intervals *when, int64_t start, int64_t end)
-{
-    size_t at = intervals_after(when, start);
-    return at < when->count && when->interval[at].start <= end;
-}
-
-bool part_has(struct part *part, uint64_t start, uint64_t end)
-{
-    return meets(&part->when, ns(part, start), ns(part, end));
-}
 
 /* ---- chunks ---- */
 
@@ -90,12 +70,12 @@ static int by_moment(const struct op_link *a, const struct op_link *b)
 }
 
 /* Keeps the links that make a pair: the last forward one and the first backward one of a key. */
-static void take_link(struct part *part, const struct op_link *link, uint64_t end)
+static void take_link(struct arrows *arrows, const struct op_link *link, uint64_t end)
 {
-    uint32_t sequence = map_get(&part->sequences, (uint64_t)link->sequence);
-    uint32_t at = sequence == MAP_NONE ? MAP_NONE : map_get(&part->arrow_of, (uint64_t)sequence << 32 | link->thread);
+    uint32_t sequence = map_get(&arrows->sequences, (uint64_t)link->sequence);
+    uint32_t at = sequence == MAP_NONE ? MAP_NONE : map_get(&arrows->of, (uint64_t)sequence << 32 | link->thread);
     if (at == MAP_NONE) return;
-    struct arrow *arrow = &part->arrow[at];
+    struct arrow *arrow = &arrows->arrow[at];
     if (link->is_backward && (!arrow->has_backward || by_moment(link, &arrow->backward) < 0)) {
         arrow->backward = *link;
         arrow->backward_end = end;
@@ -115,35 +95,35 @@ static void take_links(struct load *load)
     for (uint32_t i = 0; i < load_rows(load); i++, load->ops++) {
         if (!load_link(load, &columns, i, &link)) continue;
         link.number = load->ops;
-        take_link(load->part, &link, (uint64_t)load_end(columns.time[i], duration[i]));
+        take_link(load->part->arrows, &link, (uint64_t)load_end(columns.time[i], duration[i]));
     }
 }
 
-static void add_arrow(struct part *part, const struct op_link *link)
+static void add_arrow(struct arrows *arrows, const struct op_link *link)
 {
-    uint32_t sequence = map_number(&part->sequences, (uint64_t)link->sequence);
-    uint32_t at = map_number(&part->arrow_of, (uint64_t)sequence << 32 | link->thread);
-    if (at < part->arrows) return;
-    part->arrow = mem_grow(part->arrow, &part->arrow_capacity, part->arrows + 1, sizeof *part->arrow);
-    part->arrow[part->arrows++] = (struct arrow){0};
+    uint32_t sequence = map_number(&arrows->sequences, (uint64_t)link->sequence);
+    uint32_t at = map_number(&arrows->of, (uint64_t)sequence << 32 | link->thread);
+    if (at < arrows->count) return;
+    arrows->arrow = mem_grow(arrows->arrow, &arrows->capacity, arrows->count + 1, sizeof *arrows->arrow);
+    arrows->arrow[arrows->count++] = (struct arrow){0};
 }
 
 /* Finds the other ends of all arrows, which may lie at any time. */
 static void find_ends(struct load *load, const struct unheld *u)
 {
-    for (size_t i = 0; i < u->count && load->part->arrows; i++) read_chunk(load, &u->piece[i], take_links, NULL);
+    for (size_t i = 0; i < u->count && load->part->arrows->count; i++) read_chunk(load, &u->piece[i], take_links, NULL);
 }
 
 static void read_links(struct load *load, const struct unheld *u)
 {
-    struct part *part = load->part;
-    for (size_t i = 0; i < load->links; i++) add_arrow(part, &load->link[i]);
+    const struct arrows *arrows = load->part->arrows;
+    for (size_t i = 0; i < load->links; i++) add_arrow(load->part->arrows, &load->link[i]);
     find_ends(load, u);
     load->links = 0;
-    for (size_t i = 0; i < part->arrows; i++) {
-        if (!part->arrow[i].has_forward || !part->arrow[i].has_backward) continue;
-        keep_link(load, &part->arrow[i].forward);
-        keep_link(load, &part->arrow[i].backward);
+    for (size_t i = 0; i < arrows->count; i++) {
+        if (!arrows->arrow[i].has_forward || !arrows->arrow[i].has_backward) continue;
+        keep_link(load, &arrows->arrow[i].forward);
+        keep_link(load, &arrows->arrow[i].backward);
     }
     load_operators_end(load);
 }
@@ -156,22 +136,23 @@ static void begin_arrows(struct load *load)
     struct op_link link;
     for (uint32_t i = 0; i < load_rows(load); i++)
         if (load_link(load, &columns, i, &link) && part_has(load->part, columns.time[i], columns.time[i]))
-            add_arrow(load->part, &link);
+            add_arrow(load->part->arrows, &link);
 }
 
 /* Adds the times of backward operators whose forward ones begin in the part. */
 static void add_backward(struct load *load, const struct unheld *u)
 {
     struct part *part = load->part;
+    const struct arrows *arrows = part->arrows;
     struct intervals behind = {0};
     for (size_t i = 0; i < u->count; i++)
         if (part_has(part, u->piece[i].first, u->piece[i].last)) read_chunk(load, &u->piece[i], begin_arrows, NULL);
     find_ends(load, u);
-    for (size_t i = 0; i < part->arrows; i++) {
-        const struct arrow *arrow = &part->arrow[i];
+    for (size_t i = 0; i < arrows->count; i++) {
+        const struct arrow *arrow = &arrows->arrow[i];
         if (!arrow->has_forward || !arrow->has_backward) continue;
-        int64_t end = ns(part, arrow->backward_end);
-        intervals_add_merging(&behind, ns(part, (uint64_t)arrow->backward.time), add_ns(end, 1));
+        int64_t end = part_ns(part, arrow->backward_end);
+        intervals_add_merging(&behind, part_ns(part, (uint64_t)arrow->backward.time), add_ns(end, 1));
     }
     intervals_merge(&behind);
     struct intervals both = intervals_union(&part->when, &behind);
@@ -186,28 +167,21 @@ static void convert(struct part *part, struct process *process)
     struct spans *s = &process->spans;
     struct forwards *f = &process->forwards;
     for (size_t i = 0; i < s->table.count; i++) {
-        s->start[i] = ns(part, (uint64_t)s->start[i]);
-        s->end[i] = ns(part, (uint64_t)s->end[i]);
+        s->start[i] = part_ns(part, (uint64_t)s->start[i]);
+        s->end[i] = part_ns(part, (uint64_t)s->end[i]);
     }
     for (size_t i = 0; i < process->blocks.table.count; i++)
-        process->blocks.time[i] = ns(part, (uint64_t)process->blocks.time[i]);
-    for (size_t i = 0; i < f->table.count; i++) f->time[i] = ns(part, (uint64_t)f->time[i]);
-}
-
-static void load_free(struct load *load)
-{
-    reader_free(&load->reader);
-    map_free(&load->stack_of);
-    shown_frames_free(&load->shown_frames);
-    free(load->zeros);
-    free(load->link);
+        process->blocks.time[i] = part_ns(part, (uint64_t)process->blocks.time[i]);
+    for (size_t i = 0; i < f->table.count; i++) f->time[i] = part_ns(part, (uint64_t)f->time[i]);
 }
 
 void load_part(struct process *process, struct names *names, const struct intervals *when, bool by_stage,
                struct notes *notes)
 {
     struct unheld *u = &process->unheld;
-    struct part part = {.when = intervals_union(when, &(struct intervals){0}), .clock = process->clock};
+    struct arrows arrows = {0};
+    struct part part = {
+        .when = intervals_union(when, &(struct intervals){0}), .clock = process->clock, .arrows = &arrows};
     struct load load = {
         .trace = u->trace, .names = names, .process = process, .want = u->want & ~(unsigned)WANT_UNHELD, .part = &part};
     load.reader.trace = u->trace;
@@ -219,9 +193,9 @@ void load_part(struct process *process, struct names *names, const struct interv
     if (load.bad_stacks) notes_add(notes, LOSS, BAD_STACKS, (unsigned long long)load.bad_stacks);
     load_free(&load);
     intervals_free(&part.when);
-    map_free(&part.sequences);
-    map_free(&part.arrow_of);
-    free(part.arrow);
+    map_free(&arrows.sequences);
+    map_free(&arrows.of);
+    free(arrows.arrow);
     free(u->piece);
     *u = (struct unheld){0};
 }

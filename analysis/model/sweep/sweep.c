@@ -416,10 +416,7 @@ void sweep_close(struct sweep *s)
         free(at->block);
         free(at);
     }
-    reader_free(&s->load.reader);
-    map_free(&s->load.stack_of);
-    shown_frames_free(&s->load.shown_frames);
-    free(s->load.zeros);
+    load_free(&s->load);
     free(s->heap);
     free(s->place);
     free(s);
