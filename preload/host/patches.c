@@ -27,13 +27,14 @@
 
 enum { KNOWN = 4096, PAGE = 4096 };
 
-/* Objects that were looked at, by open addressing. They stay here when they are unloaded. */
+/* Objects that were looked at, by open addressing: a table of KNOWN places. They stay here when they are unloaded. NULL
+ * until the first look, so that it takes no memory of programs that ask for no blocks of the host. */
 static struct known {
     uintptr_t low; /* its lowest address; 0: free */
     uint64_t print;
     const uintptr_t *slot; /* a reference that was changed, and what it got; NULL: none was */
     uintptr_t value;
-} known[KNOWN];
+} * known;
 static size_t nr_known;
 static unsigned long long adds; /* objects that the loader had ever loaded at the last look */
 static struct tfi_lock lock;
@@ -237,8 +238,12 @@ static void wait_for_loader(void)
 static bool patch_news(struct look *look)
 {
     if (!tfi_lock(&lock)) return true;
+    if (!tfi_map_once(&known, KNOWN * sizeof *known)) { /* nothing is patched */
+        tfi_unlock(&lock);
+        return true;
+    }
     if (nr_known == KNOWN / 2 && look->bound - look->gone < KNOWN / 2) {
-        memset(known, 0, sizeof known);
+        memset(known, 0, KNOWN * sizeof *known);
         nr_known = 0;
     }
     bool is_done = dl_iterate_phdr(patch_object, look) == 0;

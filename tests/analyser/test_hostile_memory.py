@@ -98,14 +98,14 @@ def short_operators(directory, n):
 
 @pytest.mark.slow
 def test_operators_that_launched_nothing_are_not_held(python, tfanalyze, tmp_path):
-    """Of 240,000 operators more, `stacks` holds 40 bytes each; commands that sweep or need only those around launches none."""
+    """Of 240,000 operators more, `critical-path` holds 40 bytes each; commands that sweep or need only those around launches none."""
     traces = [short_operators(tmp_path, n) for n in (160000, 400000)]
     def more(*command):
         few, many = (ask(python, tfanalyze, *command, trace)[3] for trace in traces)
         return many - few
-    assert more('stacks') > 6
+    assert more('critical-path') > 6
     for command in (['ops'], ['ops', '--stage', 'stage', '--group-by', 'name,shapes,stack=3'], ['ops', '--group-by', 'name,modules'],
-                    ['stages'], ['breakdown'], ['timeline', '--stage', 'stage'], ['idle']):
+                    ['stacks'], ['launches'], ['diff', '--by', 'op', traces[0]], ['annotations'], ['patterns'], ['stages'], ['breakdown'], ['timeline', '--stage', 'stage'], ['idle']):
         assert more(*command) < 3, command
 
 

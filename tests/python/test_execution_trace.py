@@ -239,7 +239,7 @@ with torch.profiler.record_function('s'):
     torch.ones(2) + 1
     load('parent = 1' if child else 'child = 1')
 if child:
-    print(os.waitpid(child, 0)[1])
+    print(os.waitpid(child, 0)[1], flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 '''
     assert record(lib, python, tmp_path, code, -9, ENABLE_PROFILER_NAMES='s') == '9\n'
