@@ -153,6 +153,8 @@ struct link_columns load_link_columns(struct load *load);
 /* Fills in the link of a row, except for `number`. Returns false if it has none. */
 bool load_link(const struct load *load, const struct link_columns *from, uint32_t row, struct op_link *link);
 void keep_link(struct load *load, const struct op_link *link);
+/* Compares two links of one forward operator and one direction for sorting: by time, then in file order. */
+int op_link_order(const struct op_link *a, const struct op_link *b);
 /* Loads the inputs of torch's ranges from the current group of range_begin; `id` is its column. Older traces, whose
  * ranges have no inputs, lack these columns. */
 void load_range_inputs(struct load *load, const uint64_t *id);

@@ -44,7 +44,8 @@ uint32_t load_left_rows(struct load *load)
 {
     bool is_op = load->group->number == TFI_KIND_op, has_links = load->want & WANT_LINKS;
     bool shows_stacks = is_op ? has_links && load->want & WANT_OPERATOR_DETAILS : load->want & WANT_BLOCKS;
-    load_column(load, is_op ? COL_op_time : COL_memory_time);
+    group_values(&load->reader.decoder, load->group, load->group->kind->time);
+    group_values(&load->reader.decoder, load->group, load->group->kind->duration);
     if (is_op && has_links) load_column(load, COL_op_forward_thread);
     if (is_op && has_links) load_column(load, COL_op_scope);
     if (!is_op) load_column(load, COL_memory_allocator);
@@ -214,6 +215,12 @@ void load_range_inputs(struct load *load, const uint64_t *id)
     }
 }
 
+int op_link_order(const struct op_link *a, const struct op_link *b)
+{
+    return a->time != b->time ? ((uint64_t)a->time < (uint64_t)b->time ? -1 : 1)
+                              : (a->number > b->number) - (a->number < b->number);
+}
+
 /* Sorts by forward operator, then forward links before backward ones, each by time. So the last forward link is
  * directly before the first backward one. */
 static int by_forward(const void *a, const void *b)
@@ -222,8 +229,7 @@ static int by_forward(const void *a, const void *b)
     if (x->thread != y->thread) return x->thread < y->thread ? -1 : 1;
     if (x->sequence != y->sequence) return x->sequence < y->sequence ? -1 : 1;
     if (x->is_backward != y->is_backward) return x->is_backward ? 1 : -1;
-    return x->time != y->time ? ((uint64_t)x->time < (uint64_t)y->time ? -1 : 1)
-                              : (x->number > y->number) - (x->number < y->number);
+    return op_link_order(x, y);
 }
 
 static void add_end(struct forwards *f, const struct op_link *link, uint64_t id)

@@ -29,10 +29,7 @@ struct arrows {
 static void take_group(struct load *load, struct group *group, void (*take)(struct load *load))
 {
     load->group = group;
-    if (!group->kind) return;
-    group_values(&load->reader.decoder, group, group->kind->time);
-    group_values(&load->reader.decoder, group, group->kind->duration);
-    if (load_left_rows(load)) take(load); /* otherwise the first reading counted it */
+    if (group->kind && load_left_rows(load)) take(load); /* otherwise the first reading counted it */
 }
 
 /* Reads a chunk, and hands over its operators and its blocks, each unless there is no taker for it. Returns false if it
@@ -63,12 +60,6 @@ static void read_part(struct load *load, const struct unheld *u)
             load->trace->unread += (take_ops ? unheld_ops(u, i) : 0) + (take_blocks ? unheld_blocks(u, i) : 0);
 }
 
-static int by_moment(const struct op_link *a, const struct op_link *b)
-{
-    return a->time != b->time ? ((uint64_t)a->time < (uint64_t)b->time ? -1 : 1)
-                              : (a->number > b->number) - (a->number < b->number);
-}
-
 /* Keeps the links that make a pair: the last forward one and the first backward one of a key. */
 static void take_link(struct arrows *arrows, const struct op_link *link, uint64_t end)
 {
@@ -76,12 +67,12 @@ static void take_link(struct arrows *arrows, const struct op_link *link, uint64_
     uint32_t at = sequence == MAP_NONE ? MAP_NONE : map_get(&arrows->of, (uint64_t)sequence << 32 | link->thread);
     if (at == MAP_NONE) return;
     struct arrow *arrow = &arrows->arrow[at];
-    if (link->is_backward && (!arrow->has_backward || by_moment(link, &arrow->backward) < 0)) {
+    if (link->is_backward && (!arrow->has_backward || op_link_order(link, &arrow->backward) < 0)) {
         arrow->backward = *link;
         arrow->backward_end = end;
         arrow->has_backward = true;
     }
-    if (!link->is_backward && (!arrow->has_forward || by_moment(link, &arrow->forward) > 0)) {
+    if (!link->is_backward && (!arrow->has_forward || op_link_order(link, &arrow->forward) > 0)) {
         arrow->forward = *link;
         arrow->has_forward = true;
     }

@@ -193,8 +193,6 @@ static void read_place(struct sweep *s, struct open_chunk *c, const struct place
         bool is_op = group->number == TFI_KIND_op && s->wants.ops;
         bool is_block = group->number == TFI_KIND_memory && s->wants.blocks;
         if (!group->kind || !(is_op || is_block)) continue;
-        group_values(&load->reader.decoder, group, group->kind->time);
-        group_values(&load->reader.decoder, group, group->kind->duration);
         if (!load_left_rows(load)) continue; /* the loading counted it */
         if (is_op) read_ops(s, c, place->op);
         else read_blocks(s, c, place->block);
