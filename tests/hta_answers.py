@@ -1,13 +1,9 @@
 """hta_answers - asks HTA itself: jobs as JSON on stdin ({name: [file, ...]}), its answers as JSON on stdout.
 
-With the argument `diff` the answers are those of TraceDiff on each pair of jobs, the first one before the second one or
-itself. With the argument `critical-path` the jobs are {name: {"file": ..., more arguments of critical_path()}}.
 It runs in its own process, because importing HTA changes the logging of the whole program. An answer is a list of rows,
 or the name of the exception that HTA raised; NaN becomes null.
 """
 
-import copy
-import itertools
 import json
 import logging
 import math
@@ -106,7 +102,6 @@ def answers(files):
         'bandwidth': lambda: of_ranks(job, lambda rank: described(job.get_memory_bw_summary([rank]))),
         'launches': lambda: of_ranks(job, lambda rank: job.get_cuda_kernel_launch_stats([rank], visualize=False)[rank]),
     }
-    questions['stragglers'] = lambda: [{'place': place, 'rank': rank} for place, rank in enumerate(job.get_potential_stragglers())]
     given = {}
     for name, question in questions.items():
         try:
@@ -116,70 +111,11 @@ def answers(files):
     return given
 
 
-def compared(jobs):
-    """{"A|B": {device type: rows, "ops": ops_diff}} or the name of the exception"""
-    from hta.common.trace import Trace
-    from hta.trace_diff import DeviceType, LabeledTrace, TraceDiff
-    logging.disable(logging.CRITICAL)
-    loaded, given = {}, {}
-    for name, files in jobs.items():
-        try:
-            loaded[name] = LabeledTrace(label=name, t=Trace(trace_files=files))
-        except Exception as e:
-            loaded[name] = type(e).__name__
-    for a, b in itertools.combinations_with_replacement(loaded, 2):
-        if isinstance(loaded[a], str) or isinstance(loaded[b], str):
-            given[f'{a}|{b}'] = loaded[a] if isinstance(loaded[a], str) else loaded[b]
-            continue
-        one, other = copy.copy(loaded[a]), copy.copy(loaded[b])
-        one.label, other.label = 'a', 'b'  # equal labels mix up the columns
-        kinds = DeviceType if a == b or a.startswith('seed') else [DeviceType.ALL]
-        try:
-            answer = {kind.name: [{k: plain(v) for k, v in row.items()} for row in
-                                  TraceDiff.compare_traces(one, other, device_type=kind).rename_axis('name').reset_index().to_dict('records')]
-                      for kind in kinds}
-            given[f'{a}|{b}'] = {**answer, 'ops': TraceDiff.ops_diff(one, other)}
-        except Exception as e:
-            given[f'{a}|{b}'] = type(e).__name__
-    return given
-
-
-def critical_path(file, annotation='', instances=None, overlay=None):
-    """The graph's size, the edges and nodes of the critical path, what it is bound by, and HTA's overlay of the trace."""
-    from hta.analyzers.critical_path_analysis import CriticalPathAnalysis
-    from hta.trace_analysis import TraceAnalysis
-    logging.disable(logging.CRITICAL)
-    try:
-        job = TraceAnalysis(trace_files=[file])
-        [rank] = job.t.traces
-        graph, _ = CriticalPathAnalysis.critical_path_analysis(job.t, rank, annotation, instances and tuple(instances))
-        nodes = [graph.node_list[number] for number in graph.critical_path_nodes]
-        edges = [graph.edges[a, b]['object'] for a, b in zip(graph.critical_path_nodes, graph.critical_path_nodes[1:])]
-        given = {'nodes': [[plain(n.ev_idx), bool(n.is_start)] for n in nodes],
-                 'edges': [[e.type.value, plain(e.weight)] for e in edges],
-                 'all': [[plain(graph.node_list[e.begin].ev_idx), bool(graph.node_list[e.begin].is_start), e.type.value, plain(e.weight)]
-                         for e in (graph.edges[pair]['object'] for pair in graph.edges)],
-                 'sizes': [len(graph.node_list), graph.number_of_edges()],
-                 'bounds': {k: plain(v) for k, v in graph.get_critical_path_breakdown().groupby('bound_by').duration.sum().items()}}
-        if overlay:
-            given['overlay'] = CriticalPathAnalysis.overlay_critical_path_analysis(job.t, rank, graph, overlay, False, False)
-        return given
-    except Exception as e:
-        return type(e).__name__
-
-
 def main():
     warnings.simplefilter('ignore')
     keep_order()
     out, sys.stdout = sys.stdout, sys.stderr
-    jobs = json.load(sys.stdin)
-    if sys.argv[1:] == ['diff']:
-        given = compared(jobs)
-    elif sys.argv[1:] == ['critical-path']:
-        given = {name: critical_path(**job) for name, job in jobs.items()}
-    else:
-        given = {name: answers(files) for name, files in jobs.items()}
-    json.dump(given, out, allow_nan=False)
+    json.dump({name: answers(files) for name, files in json.load(sys.stdin).items()}, out, allow_nan=False)
 
 
 if __name__ == '__main__':

@@ -23,21 +23,14 @@ static const char *const side_names[SIDES] = {"A", "B"};
 
 static const char *filter_without_meaning(const struct options *o)
 {
-    bool hta = o->rules == RULES_HTA, kernels = diff_by(o) == BY_KERNEL && !hta;
-    return o->device.count && !kernels   ? "--device"
-           : o->stream.count && !kernels ? "--stream"
-           : o->stage.count && hta       ? "--stage"
-           : o->cycle.count && hta       ? "--cycle"
-           : !isnan(o->from) && hta      ? "--from"
-           : !isnan(o->to) && hta        ? "--to"
-                                         : NULL;
+    if (diff_by(o) == BY_KERNEL) return NULL;
+    return o->device.count ? "--device" : o->stream.count ? "--stream" : NULL;
 }
 
 /* A timing.json has stages and their durations only. */
 static const char *option_without_timing(const struct options *o)
 {
     return o->by == BY_KERNEL || o->by == BY_OP ? "--by"
-           : o->rules == RULES_HTA              ? "--rules hta"
            : o->rank.count                      ? "--rank"
            : o->pid.count                       ? "--pid"
            : is_filtered(o)                     ? "a filter of events"
@@ -48,15 +41,12 @@ static bool refused(struct sides *s)
 {
     struct options *o = &s->session->options;
     const char *filter = NULL, *why = NULL;
-    if (o->rules == RULES_HTA && o->by == BY_STAGE)
-        why = "diff --rules hta compares the rows of HTA, which has no stages; --by takes kernel and op then";
-    else if (s->any_timing && (filter = option_without_timing(o)) != NULL)
+    if (s->any_timing && (filter = option_without_timing(o)) != NULL)
         why = "has no meaning for a timing.json, which has durations of whole stages only";
     else if (!s->any_timing && (filter = filter_without_meaning(o)) != NULL)
-        why = o->rules == RULES_HTA ? "and --rules hta exclude each other: HTA has no counterpart of it"
-                                    : "chooses device work; it needs --by kernel";
+        why = "chooses device work; it needs --by kernel";
     if (why) {
-        complain(NULL, "%s%s%s", filter ? filter : "", filter ? " " : "", why);
+        complain(NULL, "%s %s", filter, why);
         s->session->status = STATUS_USAGE;
     }
     return why != NULL;
@@ -85,21 +75,6 @@ static bool load_side(struct sides *s, int side)
     s->session->status = own->status;
     complain(NULL, "%s: there is nothing to compare in %s", side_names[side], input);
     return false;
-}
-
-/* HTA reads PyTorch traces only. */
-static bool are_of_hta(const struct sides *s)
-{
-    for (int side = 0; side < SIDES; side++) {
-        const struct selection *chosen = &s->side[side].chosen;
-        for (size_t i = 0; i < chosen->processes; i++) {
-            if (is_of_kineto(chosen->process[i])) continue;
-            complain(chosen->process[i]->path,
-                     "is no PyTorch trace, and --rules hta compares only these; `tfanalyze export chrome` makes one");
-            return false;
-        }
-    }
-    return true;
 }
 
 /* ---- collecting ---- */
@@ -137,24 +112,10 @@ static bool collect_common(struct sides *s)
     return good;
 }
 
-static bool collect_hta(struct sides *s)
-{
-    for (int side = 0; side < SIDES; side++) {
-        if (diff_collect_hta(&s->diff, side, &s->side[side].chosen, session_summaries(&s->side[side]))) continue;
-        complain(s->session->options.inputs.text[side],
-                 "has no step (ProfilerStep#N), and HTA compares the first step of each run; --rules exact compares "
-                 "whole runs");
-        return false;
-    }
-    return true;
-}
-
 static bool collect(struct sides *s)
 {
     bool good = true;
-    if (s->session->options.rules == RULES_HTA) {
-        good = are_of_hta(s) && collect_hta(s);
-    } else if (s->any_timing) {
+    if (s->any_timing) {
         for (int side = 0; side < SIDES; side++)
             if (!s->is_timing[side])
                 diff_collect_timing(&s->diff, side, &s->side[side].chosen, session_summaries(&s->side[side]));
@@ -167,9 +128,8 @@ static bool collect(struct sides *s)
 
 /* ---- printing ---- */
 
-static const char *kind_name(const struct sides *s, const struct diff_row *row)
+static const char *kind_name(const struct diff_row *row)
 {
-    if (s->session->options.rules == RULES_HTA) return NULL; /* HTA unites all kinds of a name */
     return row->kind == DIFF_OPERATOR ? "operator" : row->kind == DIFF_STAGE ? "stage" : work_kind_names[row->kind];
 }
 
@@ -193,11 +153,11 @@ static void emit_diff_row(struct sides *s, const struct diff_row *row)
     const struct name *name = names_get(&s->diff.names, row->name);
     emit_row(e);
     emit_bytes_text(e, "name", name->text, name->length);
-    emit_text(e, "kind", kind_name(s, row));
+    emit_text(e, "kind", kind_name(row));
     emit_calls(e, "calls_a", row->calls[SIDE_A]);
     emit_calls(e, "calls_b", row->calls[SIDE_B]);
     emit_change(e, row->time[SIDE_A], row->time[SIDE_B]);
-    emit_text(e, "state", diff_state_names[diff_state(row, s->session->options.rules)]);
+    emit_text(e, "state", diff_state_names[diff_state(row)]);
     emit_row_end(e);
 }
 
@@ -211,7 +171,7 @@ static void emit_sums(struct sides *s)
     if (diff->has_total[SIDE_A] && diff->has_total[SIDE_B]) emit_change(e, diff->total[SIDE_A], diff->total[SIDE_B]);
     else
         for (size_t i = 0; i < ARRAY_SIZE(keys); i++) emit_null(e, keys[i]);
-    for (size_t i = 0; i < diff->count; i++) states[diff_state(&diff->row[i], s->session->options.rules)]++;
+    for (size_t i = 0; i < diff->count; i++) states[diff_state(&diff->row[i])]++;
     for (int i = 0; i < NR_DIFF_STATES; i++) emit_count(e, diff_state_names[i], states[i]);
     emit_end(e);
 }

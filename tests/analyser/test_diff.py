@@ -1,6 +1,6 @@
 """test_diff - `diff`: two runs by kernel, operator and stage, and two timing.json as TeleFuser compares them.
 
-Python counts the events of the traces. test_hta_diff.py compares with HTA.
+Python counts the events of the traces.
 """
 
 import csv
@@ -193,8 +193,7 @@ def test_incomplete_inputs(analyze, tmp_path):
 
 @pytest.mark.parametrize('words, said', [
     (['--by', 'tree'], '--by takes kernel|op|stage, not tree'), (['--gate', '5'], 'there is no option --gate'),
-    (['--rules', 'tracelens'], 'diff has no --rules tracelens'), (['--rules', 'hta', '--by', 'stage'], 'which has no stages'),
-    (['--rules', 'hta', '--stage', 'x'], '--stage and --rules hta exclude each other'), (['--by', 'op', '--device', '0'], '--device chooses device work'),
+    (['--rules', 'hta'], '--rules is not an option of diff'), (['--by', 'op', '--device', '0'], '--device chooses device work'),
     (['--by', 'stage', '--stream', '7'], '--stream chooses device work'), (['--names', 'short'], '--names has no meaning'),
 ])
 def test_wrong_usage(analyze, tmp_path, words, said):
@@ -208,14 +207,6 @@ def test_two_inputs(analyze, tmp_path):
     for count in (1, 3):
         result = analyze('diff', *[tmp_path / 'a.json'] * count, rc=2, format='text')
         assert f'diff compares two inputs, A and B, and {count} ' in result.err
-
-
-def test_hta_reads_pytorchs_traces_only(analyze, tmp_path):
-    t = Trace(rank=0)
-    t.stage('s', 90 * US, 400 * US)
-    t.save(tmp_path / 'rank0.elsewhere.1.tfr')
-    result = analyze('diff', *[tmp_path / 'rank0.elsewhere.1.tfr'] * 2, '--rules', 'hta', rc=1, format='text')
-    assert 'is no PyTorch trace' in result.err and 'export chrome' in result.err
 
 
 # ---- timing.json ----
@@ -297,7 +288,7 @@ def test_bad_timing(analyze, tmp_path, text, said):
         assert said in result.err and 'bad.json' in result.err and not result.out
 
 
-@pytest.mark.parametrize('words', [['--by', 'kernel'], ['--by', 'op'], ['--rules', 'hta'], ['--rank', '0'], ['--stage', 'a'], ['--device', '0']])
+@pytest.mark.parametrize('words', [['--by', 'kernel'], ['--by', 'op'], ['--rank', '0'], ['--stage', 'a'], ['--device', '0']])
 def test_timing_has_stages_only(analyze, tmp_path, words):
     good = timing(tmp_path / 'good.json', {'a': {'duration_ms': 1.0}})
     assert 'has no meaning for a timing.json' in analyze('diff', good, good, *words, rc=2, format='text').err

@@ -5,7 +5,6 @@ is a pair HTA cannot answer. `differs ANALYSIS JOB` is a pair known to differ, f
 must be in the list and behave as listed, so fewer agreeing pairs are a failure.
 """
 
-import itertools
 import json
 import re
 from collections import defaultdict
@@ -18,7 +17,7 @@ from conftest import ROOT, TRACES, clean_environment, execute
 
 pytestmark = [pytest.mark.xdist_group('hta'), pytest.mark.timeout(400)]  # HTA takes half a minute, once
 ANALYSES = ('temporal', 'kinds', 'kernels', 'folded', 'overlap', 'idle', 'queue', 'launches', 'bandwidth',
-            'annotated', 'annotations', 'counters', 'patterns', 'stragglers')
+            'annotated', 'annotations', 'counters', 'patterns')
 CLOSE = 1e-9  # relative: sums of doubles in another order
 ROUNDED = 0.00051  # microseconds: we print means and deviations as whole nanoseconds
 
@@ -44,13 +43,13 @@ def listed():
     return pairs
 
 
-JOBS = sorted({job for analysis, job in listed() if analysis != 'diff'})
+JOBS = sorted({job for _, job in listed()})
 
 
-def ask(python, question, *words):
+def ask(python, question):
     env = {k: v for k, v in clean_environment().items() if not k.startswith('HTA_')}
     question = {name: [str(p) for p in files] for name, files in question.items()}
-    result = execute([python, ROOT / 'tests' / 'hta_answers.py', *words], env, timeout=900, stdin=json.dumps(question))
+    result = execute([python, ROOT / 'tests' / 'hta_answers.py'], env, timeout=900, stdin=json.dumps(question))
     assert result.rc == 0, result.err[-2000:]
     return json.loads(result.out)
 
@@ -145,10 +144,6 @@ def annotated(analyze, files):
 def annotations(analyze, files):
     rows = analyze('annotations', '--rules', 'hta', *files)['rows']
     return {(row['rank'] or 0, row['annotation']): row for row in rows if row['calls']}
-
-
-def stragglers(analyze, files):
-    return [row['rank'] for row in analyze('stragglers', '--rules', 'hta', *files)['rows']] or None
 
 
 def asked(analyze, command, *words):
@@ -283,23 +278,18 @@ def same_patterns(ours, theirs):
                     (row['count'], row['GPU kernel duration (us)'], row['CPU op duration (us)']) for row in theirs}
 
 
-def same_stragglers(ours, theirs):
-    assert ours == [row['rank'] for row in theirs]
-
-
 OURS = {'temporal': temporal, 'kinds': kinds, 'kernels': kernels, 'folded': kernels, 'overlap': overlap,
         'idle': idle, 'queue': queue, 'launches': launches,
-        'bandwidth': bandwidth, 'annotated': annotated, 'annotations': annotations, 'counters': counters, 'patterns': patterns, 'stragglers': stragglers}
+        'bandwidth': bandwidth, 'annotated': annotated, 'annotations': annotations, 'counters': counters, 'patterns': patterns}
 SAME = {'temporal': same_temporal, 'kinds': same_kinds, 'kernels': same_kernels, 'folded': same_folded,
         'overlap': same_overlap, 'idle': same_idle, 'queue': same_queue, 'launches': same_launches,
-        'bandwidth': same_bandwidth, 'annotated': same_annotated, 'annotations': same_annotations, 'counters': same_counters, 'patterns': same_patterns, 'stragglers': same_stragglers}
+        'bandwidth': same_bandwidth, 'annotated': same_annotated, 'annotations': same_annotations, 'counters': same_counters, 'patterns': same_patterns}
 
 
 # ---- tests ----
 
 def test_every_pair_is_in_the_list(shared_traces):
-    pairs = {('diff', f'{a}|{b}') for a, b in itertools.combinations_with_replacement(jobs(), 2)}
-    assert set(listed()) == {(analysis, job) for analysis in ANALYSES for job in jobs()} | pairs
+    assert set(listed()) == {(analysis, job) for analysis in ANALYSES for job in jobs()}
 
 
 def test_the_installed_hta_is_the_one_the_rules_are_of(python):
@@ -430,7 +420,7 @@ def test_traces_at_random(analyze, answers):
                     SAME[analysis](ours, answer)
                     answered += 1
                 else:
-                    assert analysis in ('temporal', 'idle', 'queue', 'annotated', 'patterns', 'stragglers') and ours is None, answer
+                    assert analysis in ('temporal', 'idle', 'queue', 'annotated', 'patterns') and ours is None, answer
             except AssertionError as e:
                 raise AssertionError(f'{seed}, {analysis}: {files}') from e
     assert answered >= len(SEEDS) * 4

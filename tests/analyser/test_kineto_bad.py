@@ -176,7 +176,7 @@ def test_content(program, tmp_path, case):
 COMMANDS = (['info'], ['stages'], ['stages', '--exclusive'], ['breakdown'], ['breakdown', '--group-by', 'op'],
             ['breakdown', '--rules', 'hta'], ['timeline'], ['timeline', '--rules', 'tracelens'],
             ['timeline', '--rules', 'hta'], ['kinds'], ['kinds', '--rules', 'hta'], ['overlap'],
-            ['overlap', '--rules', 'hta'], ['idle'], ['idle', '--rules', 'hta'], ['queue'], ['queue', '--rules', 'hta'], ['steps'], ['bandwidth'], ['bandwidth', '--rules', 'hta'], ['annotations'], ['annotations', '--rules', 'hta'], ['patterns', '--operator', 'x'], ['patterns', '--rules', 'hta', '--operator', 'x'], ['counters'], ['counters', '--rules', 'hta'], ['comm'], ['comm', '--rules', 'tracelens'], ['stragglers'], ['stacks'], ['stacks', '--layout', 'speedscope'], ['diff'], ['diff', '--by', 'op'], ['diff', '--by', 'stage'], ['critical-path'], ['critical-path', '--nodes'], ['critical-path', '--rules', 'hta'], ['dump'], ['export', 'chrome'], ['report'])
+            ['overlap', '--rules', 'hta'], ['idle'], ['idle', '--rules', 'hta'], ['queue'], ['queue', '--rules', 'hta'], ['steps'], ['bandwidth'], ['bandwidth', '--rules', 'hta'], ['annotations'], ['annotations', '--rules', 'hta'], ['patterns', '--operator', 'x'], ['patterns', '--rules', 'hta', '--operator', 'x'], ['counters'], ['counters', '--rules', 'hta'], ['comm'], ['comm', '--rules', 'tracelens'], ['stragglers'], ['stacks'], ['stacks', '--layout', 'speedscope'], ['diff'], ['diff', '--by', 'op'], ['diff', '--by', 'stage'], ['critical-path'], ['critical-path', '--nodes'], ['dump'], ['export', 'chrome'], ['report'])
 
 
 @pytest.mark.parametrize('content, rc', [

@@ -171,11 +171,5 @@ static bool stands_alone(const struct options *options)
     return isnan(options->from) && isnan(options->to);
 }
 
-/* HTA's stragglers need whole ranks. */
-static bool stands_alone_exact(const struct options *options)
-{
-    return options->rules == RULES_EXACT && stands_alone(options);
-}
-
 const struct reduction comm_reduction = {wants, stands_alone, take_without_stages, free_taken};
-const struct reduction stragglers_reduction = {wants_with_stages, stands_alone_exact, take_with_stages, free_taken};
+const struct reduction stragglers_reduction = {wants_with_stages, stands_alone, take_with_stages, free_taken};

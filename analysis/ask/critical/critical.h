@@ -4,11 +4,10 @@
 #define TFA_CRITICAL_H
 
 #include "ask/critical/events.h"
-#include "ask/hta_frame.h"
 #include "ask/reduction.h"
 
 struct critical_path {
-    const char *failure; /* why HTA itself fails; NULL: the path is known */
+    const char *failure; /* why there is none; NULL: the path is known */
     struct critical_events events;
     struct critical_graph graph;
     uint32_t *path; /* indices of edges, in order */
@@ -19,19 +18,12 @@ struct critical_path {
 /* Parts of the model that are needed. */
 enum {
     CRITICAL_WANT = WANT_DEVICE | WANT_RANGES | WANT_LAUNCHES | WANT_OPERATORS | WANT_CALLS | WANT_DETAILS |
-                    WANT_COLLECTIVES | WANT_WAITED | WANT_EVENT_NUMBERS,
-    CRITICAL_WANT_HTA = CRITICAL_WANT | WANT_ALL_SPANS
+                    WANT_COLLECTIVES | WANT_WAITED | WANT_EVENT_NUMBERS
 };
 
 /* Finds the path of a process that is loaded with CRITICAL_WANT. */
 void critical_path_of(struct critical_path *path, const struct selection *chosen, const struct process *process);
-/* The same by the definitions of HTA 0.5.0 (critical_path_analysis), with CRITICAL_WANT_HTA. */
-void critical_path_of_hta(struct critical_path *path, const struct selection *chosen, const struct hta_frame *frame);
 void critical_path_free(struct critical_path *path);
-
-/* The span of time that --stage, --step and --cycle choose: from the first start to the last end of what they name.
- * Returns false if they name nothing. */
-bool critical_window(const struct selection *chosen, const struct process *process, struct interval *window);
 
 /* ---- the answer ---- */
 
@@ -55,7 +47,7 @@ struct critical_sum {
     struct critical_step *step; /* with --nodes */
 };
 
-/* Makes a struct critical_sum of a process, by the exact rules. */
+/* Makes a struct critical_sum of a process. */
 extern const struct reduction critical_reduction;
 struct critical_sum *critical_sum_of(const struct critical_path *path, const struct process *process,
                                      struct names *names, bool with_steps);

@@ -30,8 +30,7 @@ int64_t critical_time(const struct critical_events *events, uint32_t node);
 struct host_row {
     int64_t start, end;
     uint32_t thread; /* threads come in the order of these numbers */
-    uint32_t event;  /* NO_PLACE: it only nests */
-    uint32_t tie;    /* of two rows with equal times the smaller one is outside */
+    uint32_t event;  /* of two rows with equal times the one with the smaller number is outside */
 };
 
 struct host_rows {
@@ -50,8 +49,7 @@ struct host_tops {
 };
 
 void host_row(struct host_rows *rows, struct host_row row);
-/* Adds the edges between nested events. `tops` receives the outermost ones; NULL: an edge without weight leads from each
- * to the next one of its thread. */
+/* Adds the edges between nested events. `tops` receives the outermost ones. */
 void host_edges(struct critical_graph *graph, const struct critical_events *events, struct host_rows *rows,
                 struct host_tops *tops);
 

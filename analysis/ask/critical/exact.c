@@ -1,9 +1,9 @@
 /* exact.c - builds the graph of a critical path by the exact rules.
  *
- * It is HTA's graph (hta_build.c) with these differences. Times stay as recorded. All launches count, and the last step
- * does. The time between two outermost events of a thread is the host's (exact_threads.c). Our own calls tell what a
- * call or a piece of work waits for (exact_follow.c); else the profiler's waits do, or the times (exact_waits.c). A
- * call that waits counts from the moment at which the device was ready.
+ * It is the graph of HTA 0.5.0's critical_path_analysis with these differences. Times stay as recorded. All launches
+ * count, and the last step does. The time between two outermost events of a thread is the host's (exact_threads.c). Our
+ * own calls tell what a call or a piece of work waits for (exact_follow.c); else the profiler's waits do, or the times
+ * (exact_waits.c). A call that waits counts from the moment at which the device was ready.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,9 @@ static void widen(struct interval *window, int64_t start, int64_t end)
     window->end = MAX(window->end, end);
 }
 
-bool critical_window(const struct selection *chosen, const struct process *process, struct interval *window)
+/* Finds the span of time that --stage, --step and --cycle choose: from the first start to the last end of what they name.
+ * Returns false if they name nothing. */
+static bool find_window(const struct selection *chosen, const struct process *process, struct interval *window)
 {
     const struct ranges *r = &process->ranges;
     struct choice choice;
@@ -52,7 +54,7 @@ static uint32_t add_host(struct exact *x, struct critical_event event, uint32_t 
     if (!starts_within(x, event.start)) return NO_PLACE;
     event.end = MAX(event.start, event.end);
     uint32_t number = critical_event(&x->path->events, event);
-    host_row(&x->rows, (struct host_row){event.start, event.end, thread, number, number});
+    host_row(&x->rows, (struct host_row){event.start, event.end, thread, number});
     return number;
 }
 
@@ -117,7 +119,7 @@ void critical_path_of(struct critical_path *path, const struct selection *chosen
 {
     struct exact x = {.path = path, .process = process, .names = &chosen->model->names};
     *path = (struct critical_path){0};
-    if (!critical_window(chosen, process, &x.window)) return;
+    if (!find_window(chosen, process, &x.window)) return;
     choice_init(&x.choice, chosen, process, NULL);
     attribute(&x.attribution, process, 0);
     x.event_of_span = no_places(process->spans.table.count);

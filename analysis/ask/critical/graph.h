@@ -28,7 +28,7 @@ extern const char *const critical_bound_names[NR_BOUNDS];
 
 struct critical_edge {
     uint32_t from, to;
-    int64_t weight; /* nanoseconds; a negative one, which HTA's rules allow, counts as 0 in the path */
+    int64_t weight; /* nanoseconds; a negative one counts as 0 in the path */
     uint8_t type, bound;
 };
 

@@ -45,11 +45,11 @@ static int by_moment(const void *a, const void *b, void *context)
     if (x_moment || y_moment) { /* a row without length is inside of what begins before it and ends after it */
         int x_rank = x_moment ? 1 : x_ends ? 0 : 2, y_rank = y_moment ? 1 : y_ends ? 0 : 2;
         if (x_rank != y_rank) return by_number(x_rank, y_rank);
-        return by_number(p->tie, q->tie);
+        return by_number(p->event, q->event);
     }
     if (x_ends != y_ends) return x_ends ? -1 : 1;
     int64_t longer = by_number(q->end - q->start, p->end - p->start);
-    int order = longer ? (int)longer : by_number(p->tie, q->tie);
+    int order = longer ? (int)longer : by_number(p->event, q->event);
     return x_ends ? -order : order;
 }
 
@@ -58,9 +58,9 @@ static int by_moment(const void *a, const void *b, void *context)
 struct walk {
     struct critical_graph *graph;
     const struct critical_events *events;
-    struct host_tops *tops; /* NULL: outermost events are joined without a weight */
-    uint32_t last;          /* the node before; NO_PLACE: none */
-    uint32_t thread, depth, loading;
+    struct host_tops *tops;
+    uint32_t last; /* the node before */
+    uint32_t depth, loading;
 };
 
 static void step_to(struct walk *walk, uint32_t node, bool waits)
@@ -75,27 +75,19 @@ static void step_to(struct walk *walk, uint32_t node, bool waits)
 
 static void enter(struct walk *walk, const struct host_row *row)
 {
-    if (row->event == NO_PLACE) return;
     if (walk->depth++) {
         step_to(walk, NODE_START(row->event), false);
-    } else if (walk->tops) {
+    } else {
         struct host_tops *tops = walk->tops;
         tops->top = mem_grow(tops->top, &tops->capacity, tops->count + 1, sizeof *tops->top);
         tops->top[tops->count++] = (struct host_top){row->thread, row->event};
-    } else if (walk->last != NO_PLACE && walk->thread == row->thread) {
-        critical_edge(walk->graph, (struct critical_edge){.from = walk->last,
-                                                          .to = NODE_START(row->event),
-                                                          .type = EDGE_DEPENDENCY,
-                                                          .bound = BOUND_NONE});
     }
-    walk->thread = row->thread;
     walk->last = NODE_START(row->event);
     walk->loading += walk->events->event[row->event].loads;
 }
 
 static void leave(struct walk *walk, const struct host_row *row)
 {
-    if (row->event == NO_PLACE) return;
     step_to(walk, NODE_END(row->event), walk->events->event[row->event].waits);
     walk->last = NODE_END(row->event);
     walk->depth--;
@@ -105,7 +97,7 @@ static void leave(struct walk *walk, const struct host_row *row)
 void host_edges(struct critical_graph *graph, const struct critical_events *events, struct host_rows *rows,
                 struct host_tops *tops)
 {
-    struct walk walk = {.graph = graph, .events = events, .tops = tops, .last = NO_PLACE};
+    struct walk walk = {.graph = graph, .events = events, .tops = tops};
     uint32_t *moment = mem_zero(2 * rows->count, sizeof *moment), *open = mem_zero(rows->count, sizeof *open);
     size_t opens = 0;
     for (size_t i = 0; i < 2 * rows->count; i++) moment[i] = (uint32_t)i;

@@ -105,11 +105,10 @@ static unsigned wants(const struct options *options)
     return CRITICAL_WANT;
 }
 
-/* --from and --to count from the first record of all inputs; HTA's rules need whole processes, and so does a trace that
- * is written again. */
+/* --from and --to count from the first record of all inputs; a trace that is written again needs whole processes. */
 static bool stands_alone(const struct options *options)
 {
-    return options->rules == RULES_EXACT && !options->overlay && isnan(options->from) && isnan(options->to);
+    return !options->overlay && isnan(options->from) && isnan(options->to);
 }
 
 static void *take(const struct selection *chosen, const struct process *process)

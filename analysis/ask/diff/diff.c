@@ -130,36 +130,6 @@ void diff_collect(struct diff *diff, int side, const struct selection *chosen, v
     map_free(&with_stages);
 }
 
-static bool is_compared(const struct options *options, const struct diff_item *item)
-{
-    return options->by == BY_NOT_GIVEN || (options->by == BY_KERNEL) == (item->kind == DIFF_HTA_DEVICE);
-}
-
-bool diff_collect_hta(struct diff *diff, int side, const struct selection *chosen, void *const *taken)
-{
-    const struct options *options = chosen->options;
-    int64_t rank = INT64_MAX, first = INT64_MAX;
-    bool has_step = false;
-    for (size_t i = 0; i < chosen->processes; i++) {
-        const struct diff_taken *t = taken[i];
-        rank = MIN(rank, chosen->process[i]->rank);
-        first = t->has_step ? MIN(first, t->first_step) : first;
-        has_step |= t->has_step;
-    }
-    for (size_t i = 0; i < chosen->processes; i++) {
-        const struct diff_taken *t = taken[i];
-        if (!options->rank.count && chosen->process[i]->rank != rank) continue;
-        for (size_t k = 0; k < t->count; k++) {
-            const struct diff_item *item = &t->item[k];
-            if ((options->step.count ? list_has(&options->step, item->step) : item->step == first) &&
-                is_compared(options, item))
-                diff_add(diff, side, names_get(&chosen->model->names, item->name), DIFF_HTA_HOST, item->calls,
-                         item->time);
-        }
-    }
-    return has_step;
-}
-
 void diff_collect_timing(struct diff *diff, int side, const struct selection *chosen, void *const *taken)
 {
     struct map with_stages = ranks_with_stages(chosen, taken), of_rank = {0};
@@ -207,16 +177,10 @@ double diff_pct(int64_t a, int64_t b)
     return a ? ((double)b - (double)a) / (double)a * 100 : NAN;
 }
 
-enum diff_state diff_state(const struct diff_row *row, enum rules rules)
+enum diff_state diff_state(const struct diff_row *row)
 {
     if (!row->in[SIDE_A]) return DIFF_ADDED;
     if (!row->in[SIDE_B]) return DIFF_REMOVED;
-    if (rules == RULES_HTA) {
-        const uint64_t *calls = row->calls;
-        return calls[SIDE_B] > calls[SIDE_A]   ? DIFF_INCREASED
-               : calls[SIDE_B] < calls[SIDE_A] ? DIFF_DECREASED
-                                               : DIFF_SAME;
-    }
     double pct = diff_pct(row->time[SIDE_A], row->time[SIDE_B]);
     if (isnan(pct)) return row->time[SIDE_B] > 0 ? DIFF_INCREASED : DIFF_SAME;
     return pct > DIFF_SAME_PCT ? DIFF_INCREASED : pct < -DIFF_SAME_PCT ? DIFF_DECREASED : DIFF_SAME;

@@ -1,7 +1,7 @@
 /* diff.h - compares two runs, A and B, by name.
  *
  * Only ranks that both runs have are compared. A time that differs by at most DIFF_SAME_PCT of A's is the same, the
- * tolerance of TeleFuser's compare_timing_reports. By HTA's rules the state comes from the number of calls (ops_diff).
+ * tolerance of TeleFuser's compare_timing_reports.
  */
 #ifndef TFA_DIFF_H
 #define TFA_DIFF_H
@@ -52,9 +52,6 @@ bool diff_ranks_has(const struct diff_ranks *ranks, int side, int64_t rank);
 /* Adds the summaries of one side: all processes of the common ranks. */
 void diff_collect(struct diff *diff, int side, const struct selection *chosen, void *const *taken,
                   const struct diff_ranks *ranks);
-/* The same by HTA's rules: the first rank, or those of --rank, and the first step, or those of --step. Returns false if
- * there is no step: HTA raises an exception then. */
-bool diff_collect_hta(struct diff *diff, int side, const struct selection *chosen, void *const *taken);
 /* The same for a comparison with a timing.json: the duration of a stage's last call, the longest of all ranks. */
 void diff_collect_timing(struct diff *diff, int side, const struct selection *chosen, void *const *taken);
 
@@ -62,6 +59,6 @@ void diff_collect_timing(struct diff *diff, int side, const struct selection *ch
 void diff_sort(struct diff *diff);
 /* The change in percent of A's time; NAN if A has none. */
 double diff_pct(int64_t a, int64_t b);
-enum diff_state diff_state(const struct diff_row *row, enum rules rules);
+enum diff_state diff_state(const struct diff_row *row);
 
 #endif

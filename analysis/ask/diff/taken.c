@@ -6,23 +6,23 @@
 #include <string.h>
 
 #include "ask/choice.h"
-#include "ask/diff/hta_rows.h"
 #include "ask/ops/walk.h"
 #include "ask/stages/order.h"
 #include "ask/stages/table.h"
 
 enum diff_by diff_by(const struct options *options)
 {
-    return options->by == BY_NOT_GIVEN && options->rules != RULES_HTA ? BY_KERNEL : options->by;
+    return options->by == BY_NOT_GIVEN ? BY_KERNEL : options->by;
 }
 
-struct diff_item *diff_take(struct diff_taken *taken, uint32_t name, enum diff_kind kind, int64_t step, int64_t time)
+/* Adds a call. */
+static struct diff_item *take_call(struct diff_taken *taken, uint32_t name, enum diff_kind kind, int64_t time)
 {
-    uint64_t key = (uint64_t)map_number(&taken->steps, (uint64_t)step) << 35 | (uint64_t)kind << 32 | name;
+    uint64_t key = (uint64_t)kind << 32 | name;
     uint32_t place = map_get(&taken->places, key);
     if (place == MAP_NONE) {
         taken->item = mem_grow(taken->item, &taken->capacity, taken->count + 1, sizeof *taken->item);
-        taken->item[taken->count] = (struct diff_item){.step = step, .name = name, .kind = (uint8_t)kind};
+        taken->item[taken->count] = (struct diff_item){.name = name, .kind = (uint8_t)kind};
         place = (uint32_t)taken->count++;
         map_put(&taken->places, key, place);
     }
@@ -41,7 +41,7 @@ static void take_works(struct diff_taken *taken, const struct choice *choice, st
     struct interval when;
     for (size_t i = 0; i < w->table.count; i++)
         if (choice_work(choice, i, &when) && (!a || choice_in_stage(choice, &a->work[i])))
-            diff_take(taken, w->name[i], (enum diff_kind)work_kind_of(kinds, choice->process, i), 0,
+            take_call(taken, w->name[i], (enum diff_kind)work_kind_of(kinds, choice->process, i),
                       when.end - when.start);
 }
 
@@ -53,7 +53,7 @@ static void take_operators(struct diff_taken *taken, const struct choice *choice
     op_walk_begin(&walk, choice->process, a, choice->options, names);
     while (op_walk_next(&walk, &op))
         if (choice_moment(choice, op.start, op.at.time) && (!a || choice_in_stage(choice, &op.at)))
-            diff_take(taken, op.name, DIFF_OPERATOR, 0, op.end - op.start);
+            take_call(taken, op.name, DIFF_OPERATOR, op.end - op.start);
     op_walk_end(&walk);
 }
 
@@ -113,7 +113,7 @@ static void take_stages(struct diff_taken *taken, const struct selection *chosen
     taken->has_stages = has_stages(process);
     for (size_t i = 0; i < table.count; i++) {
         if (!selection_wants(chosen, table.row[i].name)) continue;
-        struct diff_item *item = diff_take(taken, table.row[i].name, DIFF_STAGE, 0, table.row[i].wall);
+        struct diff_item *item = take_call(taken, table.row[i].name, DIFF_STAGE, table.row[i].wall);
         item->calls = table.row[i].calls;
         item->last = table.row[i].wall;
         item->last_end = INT64_MIN;
@@ -128,11 +128,9 @@ static void take_stages(struct diff_taken *taken, const struct selection *chosen
 static void *take(const struct selection *chosen, const struct process *process)
 {
     struct diff_taken *taken = mem_zero(1, sizeof *taken);
-    if (chosen->options->rules == RULES_HTA) hta_rows_take(taken, &chosen->model->names, process);
-    else if (diff_by(chosen->options) == BY_STAGE) take_stages(taken, chosen, process);
+    if (diff_by(chosen->options) == BY_STAGE) take_stages(taken, chosen, process);
     else take_events(taken, chosen, process);
     map_free(&taken->places);
-    map_free(&taken->steps);
     return taken;
 }
 
@@ -146,7 +144,6 @@ static void free_taken(void *summary)
 static unsigned wants(const struct options *options)
 {
     unsigned launches = WANT_RANGES | WANT_LAUNCHES | WANT_LAUNCHERS;
-    if (options->rules == RULES_HTA) return 0; /* it reads the file itself */
     if (diff_by(options) == BY_STAGE) return WANT_RANGES;
     if (diff_by(options) == BY_OP)
         return WANT_RANGES | WANT_LAUNCHES | WANT_DEVICE | WANT_OPERATORS | WANT_UNHELD |

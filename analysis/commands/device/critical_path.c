@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "commands/device/hta.h"
+#include "commands/session.h"
 #include "write/overlay.h"
 
 /* The summaries of all chosen processes. */
@@ -17,26 +17,10 @@ struct sums {
 
 /* ---- finding the paths ---- */
 
-static bool refused(struct session *session)
-{
-    const struct options *o = &session->options;
-    bool has_window = !isnan(o->from) || !isnan(o->to);
-    if (o->rules == RULES_HTA && (has_window || o->cycle.count)) {
-        complain(NULL, "%s and --rules hta exclude each other: HTA has no counterpart of it",
-                 has_window ? "--from, --to" : "--cycle");
-        session->status = STATUS_USAGE;
-        return true;
-    }
-    return false;
-}
-
 static bool load(struct session *session)
 {
-    const struct options *o = &session->options;
-    unsigned hta = o->rules == RULES_HTA ? CRITICAL_WANT_HTA : 0,
-             overlay = o->overlay ? WANT_FOR_OVERLAY | CRITICAL_WANT : 0;
-    if (!hta && !overlay) return session_summarise(session);
-    return session_load(session, hta | overlay, overlay != 0);
+    if (!session->options.overlay) return session_summarise(session);
+    return session_load(session, WANT_FOR_OVERLAY | CRITICAL_WANT, true);
 }
 
 /* Writes the trace with its path. A second process has no place in it. */
@@ -46,12 +30,11 @@ static void write_overlay(struct session *session, const struct process *process
     if (!overlay_write(session->options.overlay, &session->chosen, process, path)) session->status = STATUS_NOTHING;
 }
 
-static struct critical_sum *take(struct session *session, const struct process *process, const struct hta_frame *frame)
+static struct critical_sum *take(struct session *session, const struct process *process)
 {
     struct critical_path path;
-    if (frame) critical_path_of_hta(&path, &session->chosen, frame);
-    else critical_path_of(&path, &session->chosen, process);
-    if (session->options.overlay) write_overlay(session, process, &path);
+    critical_path_of(&path, &session->chosen, process);
+    write_overlay(session, process, &path);
     struct critical_sum *sum = critical_sum_of(&path, process, &session->model.names, session->options.nodes);
     critical_path_free(&path);
     return sum;
@@ -60,24 +43,19 @@ static struct critical_sum *take(struct session *session, const struct process *
 static void find_paths(struct session *session, struct sums *sums)
 {
     const struct selection *chosen = &session->chosen;
-    bool hta = session->options.rules == RULES_HTA, own = hta || session->options.overlay;
-    const struct hta_frames *frames = hta ? hta_frames(chosen) : NULL;
+    bool own = session->options.overlay;
     void *const *taken = own ? NULL : session_summaries(session);
     sums->count = chosen->processes;
     sums->sum = mem_zero(sums->count, sizeof *sums->sum);
     for (size_t i = 0; i < sums->count; i++) {
-        const struct process *process = hta ? frames->frame[i].process : chosen->process[i];
-        struct critical_sum *sum = own ? take(session, process, hta ? &frames->frame[i] : NULL) : taken[i];
+        const struct process *process = chosen->process[i];
+        struct critical_sum *sum = own ? take(session, process) : taken[i];
         sums->sum[i] = sum;
         sums->steps += sum->steps;
         sums->failed += sum->failure != NULL;
         sums->length = add_ns(sums->length, sum->length);
         for (int k = 0; k < NR_BOUNDS; k++) sums->total[k] = add_ns(sums->total[k], sum->total[k]);
-        if (sum->failure)
-            complain(process->path,
-                     hta ? "HTA's rules give no critical path: %s; --rules exact gives one"
-                         : "has no critical path: %s",
-                     sum->failure);
+        if (sum->failure) complain(process->path, "has no critical path: %s", sum->failure);
     }
 }
 
@@ -167,7 +145,7 @@ void cmd_critical_path(struct session *session)
 {
     struct sums sums = {0};
     const struct options *o = &session->options;
-    if (refused(session) || !load(session)) return;
+    if (!load(session)) return;
     if (o->overlay && session->chosen.processes > 1) {
         complain(NULL, "--overlay writes the trace of one process, and %zu are chosen; choose one with --rank or --pid",
                  session->chosen.processes);
@@ -187,7 +165,7 @@ void cmd_critical_path(struct session *session)
         complain(NULL, "no event takes time; `tfanalyze info` shows the recorded events");
     int status = session->status;
     session_end(session, sums.steps || sums.failed || !is_filtered(o));
-    if (sums.failed && o->rules == RULES_EXACT) session_spoil(session);
+    if (sums.failed) session_spoil(session);
     if (status) session->status = status;
-    sums_free(&sums, o->rules == RULES_HTA || o->overlay);
+    sums_free(&sums, o->overlay);
 }

@@ -12,8 +12,6 @@
 
 #include "ask/comm/late.h"
 #include "ask/comm/taken.h"
-#include "ask/device/hta_stragglers.h"
-#include "commands/device/hta.h"
 #include "commands/ranks/comm.h"
 #include "write/values.h"
 
@@ -95,65 +93,11 @@ static void emit_rows(struct session *session, const struct comm *comm, const st
     health_free(&healths);
 }
 
-/* ---- HTA ---- */
-
-static void emit_hta(struct session *session, const struct hta_stragglers *found)
-{
-    struct emit *e = &session->emit;
-    for (size_t i = 0; i < found->count; i++) {
-        emit_row(e);
-        emit_int(e, "rank", found->rank[i].rank);
-        emit_count(e, "steps", found->rank[i].steps);
-        emit_row_end(e);
-    }
-    emit_totals(e);
-    if (found->count) {
-        const struct name *name = names_get(&session->model.names, found->name);
-        emit_bytes_text(e, "kernel", name->text, name->length);
-        emit_int(e, "stream", found->stream);
-        emit_count(e, "steps", found->steps);
-        emit_us(e, "mean_step_us", llround(found->step_us * 1e3));
-    } else {
-        emit_null(e, "kernel");
-        emit_null(e, "stream");
-        emit_null(e, "steps");
-        emit_null(e, "mean_step_us");
-    }
-    emit_end(e);
-}
-
-static void answer_hta(struct session *session)
-{
-    enum { CANDIDATES = 2 }; /* as many as HTA names if it is not asked for another number */
-    const struct options *options = &session->options;
-    struct hta_stragglers found;
-    bool by_lane = options->device.count || options->stream.count;
-    if (options->questions > 1 || by_lane) {
-        complain(NULL, by_lane ? "--device, --stream and --rules hta exclude each other: HTA chooses the kernel itself"
-                               : "stragglers --rules hta cannot be combined with other commands; run it alone");
-        session->status = STATUS_USAGE;
-        return;
-    }
-    if (!hta_load_more(session, WANT_ALL_SPANS) || !session_begin(session, STYLE_TABLE)) return;
-    emit_keys(&session->emit, "rank,steps");
-    const struct hta_frames *frames = hta_frames(&session->chosen);
-    const char *fault = hta_stragglers(&found, frames, &session->model.names, options->top ? options->top : CANDIDATES);
-    if (fault) complain(NULL, "HTA has no answer: %s; --rules exact has one", fault);
-    if (fault) found.count = 0;
-    emit_hta(session, &found);
-    session_end(session, true);
-    hta_stragglers_free(&found);
-}
-
 void cmd_stragglers(struct session *session)
 {
     const struct options *options = &session->options;
     struct comm comm;
     struct lates lates;
-    if (options->rules == RULES_HTA) {
-        answer_hta(session);
-        return;
-    }
     if (!session_summarise(session) || !session_begin(session, STYLE_TABLE)) return;
     comm_match(&comm, session);
     lates_make(&lates, &comm.rows, comm.job.summary.names);
