@@ -2,15 +2,30 @@
 #include <stdio.h>
 #include <sys/resource.h>
 
+#include "ask/comm/taken.h"
+#include "ask/critical/critical.h"
+#include "ask/device/idle.h"
+#include "ask/device/queue.h"
+#include "ask/diff/taken.h"
+#include "ask/hang/taken.h"
+#include "ask/io/taken.h"
+#include "ask/steps/steps.h"
+#include "ask/timeline.h"
+#include "base/command.h"
 #include "base/gzip_out.h"
 #include "commands/help.h"
 #include "commands/session.h"
 
-static void (*const functions[])(struct session *session) = {
-#define COMMAND(name, function, answers, keys, takes, reduction, refuses) [COMMAND_##function] = function,
+#define COMMAND(name, function, answers, keys, takes, reduction, refuses) void function(struct session *session);
 #include "commands.def"
 #undef COMMAND
-};
+
+const struct command commands[] = {
+#define COMMAND(name, function, answers, keys, takes, reduction, refuses)                                              \
+    {name, keys, refuses, takes, reduction, function},
+#include "commands.def"
+#undef COMMAND
+    {0}};
 
 /* Raises the limit of open files: a run of many ranks has more files than the default allows. */
 static void allow_many_files(void)
@@ -27,7 +42,7 @@ static void ask(struct session *session)
     gzip_out_jobs(session->options.jobs);
     for (size_t i = 0; i < session->options.questions; i++) {
         session->options.command = session->options.question[i];
-        functions[session->options.command](session);
+        session->options.command->answer(session);
     }
     session_close(session);
 }
@@ -36,7 +51,7 @@ int main(int argc, char **argv)
 {
     struct session session = {0};
     allow_many_files();
-    if (!options_parse(&session.options, argc, argv)) session.status = 2;
+    if (!options_parse(&session.options, commands, argc, argv)) session.status = 2;
     else if (session.options.help) help_print(session.options.command);
     else if (session.options.version) printf("tfanalyze %s\n", TFI_VERSION);
     else ask(&session);

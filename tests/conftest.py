@@ -1,6 +1,6 @@
 """conftest - the test runner: paths of built programs, ways to run them, rules for skips, and the closing line.
 
-Rules. Every test has a timeout. A skip is allowed only for a reason listed in tests/skips.txt; any other skip, and any
+Rules. Every test has a timeout. A skip is allowed only for a reason listed in tests/data/skips.txt; any other skip, and any
 xfail, is a failure. The last line is always `N passed, N failed, N skipped`; an error, or a session that cannot run,
 counts as failed. Tests marked `soak` run only with -m soak. All rules hold under pytest-xdist too.
 
@@ -300,14 +300,14 @@ def pytest_collection_finish():
 
 @lru_cache
 def allowed_reasons():
-    lines = (ROOT / 'tests' / 'skips.txt').read_text().splitlines()
+    lines = (ROOT / 'tests' / 'data' / 'skips.txt').read_text().splitlines()
     return [line for line in lines if line.strip() and not line.startswith('#')]
 
 
 def refused(reason):
     """The reason why a skip with this reason is a failure, or None."""
     if not any(re.fullmatch(pattern, reason) for pattern in allowed_reasons()):
-        return f'skipped for a reason that tests/skips.txt does not allow: {reason}'
+        return f'skipped for a reason that tests/data/skips.txt does not allow: {reason}'
     if 'shared/traces' in reason and TRACES.is_dir():
         return f'skipped though {TRACES} exists: {reason}'
     return None

@@ -7,7 +7,7 @@ FUZZ_SRCS    := $(wildcard tests/fuzz/*.c)
 LIBTEST_OBJS := $(LIB_OBJS:$(B)/obj/lib/%=$(B)/obj/libtest/%) $(B)/obj/libtest/tests/dummy.o
 UNITS        := $(patsubst tests/unit/%.c,$(B)/unit/%,$(if $(ASAN),$(filter-out tests/unit/preload_%,$(UNIT_SRCS)),$(UNIT_SRCS)))
 VICTIMS      := $(VICTIM_LIBS:%=$(B)/victims/lib%.so) $(patsubst tests/victims/%,$(B)/victims/%,$(basename $(VICTIM_SRCS)))
-FUZZ_OBJS    := $(patsubst %.c,$(BUILD)/obj/fuzz/%.o,$(filter-out analysis/main.c,$(TOOL_SRCS)) $(SHARED_SRCS) help_pages.c)
+FUZZ_OBJS    := $(patsubst %.c,$(BUILD)/obj/fuzz/%.o,$(TOOL_SRCS) $(SHARED_SRCS) help_pages.c)
 FUZZERS      := $(FUZZ_SRCS:tests/fuzz/%.c=$(BUILD)/fuzz/%)
 CHECK_CFLAGS  = $(shell pkg-config --cflags check)
 CHECK_LIBS    = $(shell pkg-config --libs check)
@@ -42,6 +42,8 @@ CFLAGS_FUZZ = -std=gnu11 -D_GNU_SOURCE -O2 -g $(WARN) -fno-omit-frame-pointer -f
 $(BUILD)/obj/fuzz/%.o: %.c $(B)/flags
 	$(call compile,FUZZ,clang $(CFLAGS_FUZZ) -fsanitize=fuzzer-no-link$(comma)address$(comma)undefined -c -o $@ $<)
 $(BUILD)/obj/fuzz/analysis/commands/report/stage_script.o: scripts/tfharness.py
+# main.c has the table of the commands, and libFuzzer its own main.
+$(BUILD)/obj/fuzz/analysis/main.o: CFLAGS_FUZZ += -Dmain=tfanalyze_main
 $(BUILD)/obj/fuzz.a: $(FUZZ_OBJS)
 	$(call link,AR,rm -f $@ && $(AR) qcs $@ $^)
 $(BUILD)/fuzz/%: tests/fuzz/%.c $(BUILD)/obj/fuzz.a $(B)/flags

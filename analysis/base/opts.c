@@ -1,4 +1,4 @@
-/* opts.c - parses the command line by the rows of commands.def and options.def. */
+/* opts.c - parses the command line by the table of the commands and the rows of options.def. */
 #include "base/opts.h"
 
 #include <math.h>
@@ -6,38 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/command.h"
 #include "pattern.h"
 
 enum option_type { FLAG, WORD, TEXT, COUNT, LIST, GLOB, SECONDS, GROUPS, SORT_KEY, LIMIT };
-
-/* Options that only some commands take, as `takes` in commands.def lists them. */
-enum {
-    ROWS = 1,
-    ANSWER = 2,
-    FILES = 4,
-    TOGETHER = 8,
-    RULES = 16,
-    KERNEL_GROUPS = 32,
-    TORCH_TABLE = 64,
-    EXCLUSIVE = 128,
-    ALL = 256,      /* every command but `help` takes it */
-    FILTERED = 512, /* a filter: every command takes it unless commands.def refuses it */
-    MERGED = 2048,
-    HELP = 1024, /* the command reads no trace: its arguments are words */
-    DFTRACER = 4096,
-    FILE_TABLE = 8192,
-    MEMORY_LAYOUTS = 8388608,
-    MEMORY_ROWS = 16777216,
-    HTA_FRAMES = 33554432,
-    BUDGET = 16384,
-    DIFF = 32768,
-    STACK_LINES = 65536,
-    OPERATOR = 131072,
-    PATH = 262144,
-    GIVEN = 524288,
-    HTA_RULES = 1048576,
-    TRACELENS_RULES = 2097152
-};
 
 /* The values of WORD options, indexed by their enum. */
 static const char *const format_names[] = {[FORMAT_TEXT] = "text", [FORMAT_JSON] = "json", [FORMAT_CSV] = "csv", NULL};
@@ -86,20 +58,11 @@ static const struct option {
 #undef OPTION
 };
 
-static const struct {
-    const char *name, *answers, *keys, *refuses;
-    unsigned takes;
-} commands[] = {
-#define COMMAND(name, function, answers, keys, takes, reduction, refuses) {name, answers, keys, refuses, takes},
-#include "commands.def"
-#undef COMMAND
-};
-
 /* Returns why the filter has no meaning for the command, `*length` bytes long; NULL if the command accepts it. */
-static const char *refusal(const char *name, enum command_id command, int *length)
+static const char *refusal(const char *name, const struct command *command, int *length)
 {
     const char *end;
-    for (const char *p = commands[command].refuses; *p; p = end + strspn(end, "; ")) {
+    for (const char *p = command->refuses; *p; p = end + strspn(end, "; ")) {
         size_t options = strcspn(p, ":"), at = 0, word;
         const char *why = p + options + strlen(": ");
         end = why + strcspn(why, ";");
@@ -112,22 +75,12 @@ static const char *refusal(const char *name, enum command_id command, int *lengt
     return NULL;
 }
 
-static bool knows(const struct option *option, enum command_id command)
+static bool knows(const struct option *option, const struct command *command)
 {
     int length;
-    if (commands[command].takes & HELP) return option->takers & HELP;
+    if (command->takes & HELP) return option->takers & HELP;
     if (option->takers == FILTERED) return !refusal(option->name, command, &length);
-    return option->takers & (ALL | commands[command].takes);
-}
-
-const char *command_name(enum command_id command)
-{
-    return command < NR_COMMANDS ? commands[command].name : "";
-}
-
-const char *command_keys(enum command_id command)
-{
-    return commands[command].keys;
+    return option->takers & (ALL | command->takes);
 }
 
 /* ---- values ---- */
@@ -290,13 +243,13 @@ static bool set_option(struct options *options, const struct option *option, con
 /* ---- words ---- */
 
 /* A name may have one row for some commands and another row for the rest. */
-static const struct option *find_option(const char *word, size_t length, enum command_id command)
+static const struct option *find_option(const char *word, size_t length, const struct command *command)
 {
     const struct option *found = NULL;
     for (size_t i = 0; i < ARRAY_SIZE(options_table); i++) {
         const struct option *option = &options_table[i];
         bool is_short = length >= 2 && word[0] == '-' && option->letter && word[1] == option->letter;
-        bool fits = command == NR_COMMANDS || knows(option, command);
+        bool fits = !command || knows(option, command);
         if ((strlen(option->name) == length && strncmp(word, option->name, length) == 0) || is_short)
             found = !found || fits ? option : found;
     }
@@ -315,7 +268,7 @@ static void unknown_option(const char *word, size_t length)
 }
 
 /* A name may have rows with different values for the same field: a command knows the option if it knows one of them. */
-static const struct option *known_row(const struct option *option, enum command_id command)
+static const struct option *known_row(const struct option *option, const struct command *command)
 {
     for (size_t i = 0; i < ARRAY_SIZE(options_table); i++) {
         const struct option *row = &options_table[i];
@@ -340,27 +293,27 @@ static bool rules_exist(const struct options *options)
     for (size_t i = 0; i < options->questions; i++) {
         const struct option *row = known_row(rules, options->question[i]);
         if (!row || row->words != device_rules_names || takes_word(row, word)) continue;
-        complain(NULL, "%s has no --rules %s; it takes %s", command_name(options->question[i]), word, row->argument);
+        complain(NULL, "%s has no --rules %s; it takes %s", options->question[i]->name, word, row->argument);
         return false;
     }
     return true;
 }
 
-/* Returns the question that does not know the option, or NR_COMMANDS. All questions must know an option that changes
+/* Returns the question that does not know the option, or NULL. All questions must know an option that changes
  * the content of an answer. One is enough for options that only name and cut rows. */
-static enum command_id lacking(const struct options *options, const struct option *option)
+static const struct command *lacking(const struct options *options, const struct option *option)
 {
     bool strict = option->type == LIST || option->type == GLOB || option->type == SECONDS ||
                   option->place == offsetof(struct options, rules) ||
                   option->place == offsetof(struct options, file_rules);
-    enum command_id lacks = NR_COMMANDS;
+    const struct command *lacks = NULL;
     size_t know = 0;
     for (size_t i = 0; i < options->questions; i++) {
         bool good = known_row(option, options->question[i]) != NULL;
         know += good;
         lacks = good ? lacks : options->question[i];
     }
-    return strict || !know ? lacks : NR_COMMANDS;
+    return strict || !know ? lacks : NULL;
 }
 
 /* Takes the option at argv[*at] and its value, which may be the next word. */
@@ -386,15 +339,15 @@ static bool take_option(struct options *options, int argc, char **argv, int *at)
         }
         value = argv[++*at];
     }
-    enum command_id lacks = lacking(options, option);
-    if (lacks != NR_COMMANDS) {
+    const struct command *lacks = lacking(options, option);
+    if (lacks) {
         int bytes;
-        const char *command = command_name(lacks), *why = refusal(option->name, lacks, &bytes);
+        const char *command = lacks->name, *why = refusal(option->name, lacks, &bytes);
         if (why) {
             complain(NULL, "%s %.*s: %s has no meaning", command, bytes, why, option->name);
         } else if (knows(find_option(word, length, lacks), lacks)) {
             complain(NULL, "%s has other values for %s than for %s: run the commands one at a time", option->name,
-                     command, command_name(options->command));
+                     command, options->command->name);
         } else {
             complain(NULL, "%s is not an option of %s; `tfanalyze %s --help` lists its options", option->name, command,
                      command);
@@ -404,34 +357,46 @@ static bool take_option(struct options *options, int argc, char **argv, int *at)
     return set_option(options, option, value);
 }
 
-static enum command_id command_by_name(const char *name)
+static const struct command *command_by_name(const struct options *options, const char *name)
 {
-    unsigned i = 0;
-    while (i < NR_COMMANDS && strcmp(name, commands[i].name) != 0) i++;
-    return (enum command_id)i;
+    const struct command *command = options->commands;
+    while (command->name && strcmp(name, command->name) != 0) command++;
+    return command->name ? command : NULL;
+}
+
+static void add_question(struct options *options, const struct command *command)
+{
+    options->question = mem_resize(options->question, options->questions + 1, sizeof *options->question);
+    options->question[options->questions++] = command;
 }
 
 /* The suggestion tries the longer text first: the name may consist of two words. */
-static void unknown_command(const char *word, const char *longer)
+static void unknown_command(const struct options *options, const char *word, const char *longer)
 {
-    const char *names[NR_COMMANDS];
-    for (unsigned i = 0; i < NR_COMMANDS; i++) names[i] = commands[i].name;
-    const char *meant = nearest(longer, names, NR_COMMANDS);
-    meant = meant ? meant : nearest(word, names, NR_COMMANDS);
+    const char **names = NULL;
+    size_t count = 0;
+    for (const struct command *command = options->commands; command->name; command++) {
+        names = mem_resize(names, count + 1, sizeof *names);
+        names[count++] = command->name;
+    }
+    const char *meant = nearest(longer, names, count);
+    meant = meant ? meant : nearest(word, names, count);
     complain(NULL, "there is no command %s%s%s; --help lists all commands", word, meant ? "; did you mean " : "",
              meant ? meant : "");
+    free(names);
 }
 
 /* Reads the command at argv[1], which may be two words. Returns the number of words, 0 if it is unknown. */
 static int find_command(struct options *options, int argc, char **argv)
 {
     char *two = string_format("%s %s", argv[1], argc > 2 ? argv[2] : "");
-    int words = command_by_name(two) != NR_COMMANDS ? 2 : command_by_name(argv[1]) != NR_COMMANDS ? 1 : 0;
-    if (!words) unknown_command(argv[1], two);
-    options->question[0] = command_by_name(words == 2 ? two : argv[1]);
-    options->questions = 1;
+    const struct command *command = command_by_name(options, two);
+    int words = command ? 2 : 1;
+    if (!command) command = command_by_name(options, argv[1]);
+    if (command) add_question(options, command);
+    else unknown_command(options, argv[1], two);
     free(two);
-    return words;
+    return command ? words : 0;
 }
 
 /* Reads a list such as "timeline,kinds,overlap" into `question`; all are answered from one reading of the inputs.
@@ -441,11 +406,11 @@ static int find_questions(struct options *options, const char *list)
     char *copy = string_format("%s", list), *rest = copy, *name;
     bool good = true;
     while (good && (name = strsep(&rest, ",")) != NULL) {
-        options->command = command_by_name(name);
-        good = options->command != NR_COMMANDS;
+        options->command = command_by_name(options, name);
+        good = options->command != NULL;
         if (!good) {
-            unknown_command(name, name);
-        } else if (!(commands[options->command].takes & TOGETHER)) {
+            unknown_command(options, name, name);
+        } else if (!(options->command->takes & TOGETHER)) {
             complain(NULL, "%s cannot be combined with other commands; run it alone", name);
             good = false;
         }
@@ -455,7 +420,7 @@ static int find_questions(struct options *options, const char *list)
                 good = false;
             }
         }
-        if (good) options->question[options->questions++] = options->command;
+        if (good) add_question(options, options->command);
     }
     free(copy);
     return good;
@@ -464,26 +429,26 @@ static int find_questions(struct options *options, const char *list)
 /* False, with a message, if the command has too few inputs. */
 static bool has_inputs(const struct options *options)
 {
-    unsigned takes = commands[options->command].takes;
+    unsigned takes = options->command->takes;
     size_t count = options->inputs.count;
     if (takes & DIFF && count != 2) {
         complain(NULL, "%s compares two inputs, A and B, and %zu %s given; a directory may hold many ranks",
-                 command_name(options->command), count, count == 1 ? "is" : "are");
+                 options->command->name, count, count == 1 ? "is" : "are");
         return false;
     }
     if (!count && !(takes & HELP)) {
-        complain(NULL, "%s needs an INPUT: a run directory, .tfr files%s", command_name(options->command),
+        complain(NULL, "%s needs an INPUT: a run directory, .tfr files%s", options->command->name,
                  takes & DFTRACER ? ", PyTorch or dftracer traces" : " or PyTorch traces");
         return false;
     }
     return true;
 }
 
-bool options_parse(struct options *options, int argc, char **argv)
+bool options_parse(struct options *options, const struct command *commands, int argc, char **argv)
 {
     bool only_inputs = false;
     int at = 1;
-    *options = (struct options){.command = NR_COMMANDS, .by = BY_NOT_GIVEN, .from = NAN, .to = NAN};
+    *options = (struct options){.commands = commands, .by = BY_NOT_GIVEN, .from = NAN, .to = NAN};
     if (argc < 2) {
         complain(NULL, "a COMMAND is missing; --help lists all commands");
         return false;
@@ -499,7 +464,7 @@ bool options_parse(struct options *options, int argc, char **argv)
         else if (strcmp(argv[at], "--") == 0) only_inputs = true;
         else if (!take_option(options, argc, argv, &at)) return false;
     if (options->help || options->version) return true;
-    if (options->command == NR_COMMANDS) {
+    if (!options->command) {
         complain(NULL, "a COMMAND is missing before the options; --help lists all commands");
         return false;
     }
@@ -514,21 +479,6 @@ bool options_parse(struct options *options, int argc, char **argv)
         return false;
     }
     return true;
-}
-
-bool command_reads_dftracer(enum command_id command)
-{
-    return (commands[command].takes & DFTRACER) != 0;
-}
-
-bool command_reads_memory_rows(enum command_id command)
-{
-    return (commands[command].takes & MEMORY_ROWS) != 0;
-}
-
-bool command_needs_frames(enum command_id command)
-{
-    return (commands[command].takes & HTA_FRAMES) != 0;
 }
 
 static void free_strings(struct strings_list *list)
@@ -561,5 +511,6 @@ void options_free(struct options *options)
         default: break;
         }
     }
+    free(options->question);
     *options = (struct options){0};
 }

@@ -4,13 +4,7 @@
 
 #include "base/util.h"
 
-/* COMMAND_cmd_x for each command, in the order of commands.def. */
-#define COMMAND(name, function, answers, keys, takes, reduction, refuses) COMMAND_##function,
-enum command_id {
-#include "commands.def"
-    NR_COMMANDS
-};
-#undef COMMAND
+struct command;
 
 enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV };
 
@@ -75,8 +69,9 @@ struct strings_list {
 };
 
 struct options {
-    enum command_id command;               /* the current one */
-    enum command_id question[NR_COMMANDS]; /* all questions asked, in order */
+    const struct command *commands;  /* all that there are; a row without a name ends them */
+    const struct command *command;   /* the current one */
+    const struct command **question; /* all questions asked, in order */
     size_t questions;
     enum format format;
     char *output;
@@ -110,13 +105,8 @@ struct options {
 
 /* Returns false on wrong usage, after a one-line message on stderr that names the mistake and often what to use
  * instead. */
-bool options_parse(struct options *options, int argc, char **argv);
+bool options_parse(struct options *options, const struct command *commands, int argc, char **argv);
 void options_free(struct options *options);
-const char *command_name(enum command_id command);
-const char *command_keys(enum command_id command);
-bool command_reads_dftracer(enum command_id command);
-bool command_reads_memory_rows(enum command_id command);
-bool command_needs_frames(enum command_id command);    /* with --rules hta: HTA's frames, and nothing else */
 bool list_has(const struct list *list, int64_t value); /* an empty list matches every value */
 
 #endif

@@ -8,25 +8,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/command.h"
 #include "commands/session.h"
 
-static const struct help_page *find_topic(const char *name)
+static const struct help_page *find(const struct help_page *page, const char *name)
 {
-    const struct help_page *page = help_topics;
     while (page->name && strcmp(page->name, name) != 0) page++;
     return page->name ? page : NULL;
 }
 
-static const struct help_page *find_command(const char *name)
+void help_print(const struct command *command)
 {
-    size_t i = 0;
-    while (i < NR_COMMANDS && strcmp(help_commands[i].name, name) != 0) i++;
-    return i < NR_COMMANDS ? &help_commands[i] : NULL;
-}
-
-void help_print(enum command_id command)
-{
-    const struct help_page *page = command < NR_COMMANDS ? &help_commands[command] : find_topic("tfanalyze");
+    const struct help_page *page = command ? find(help_commands, command->name) : find(help_topics, "tfanalyze");
     if (page) fputs(page->text, stdout);
 }
 
@@ -48,24 +41,30 @@ static void list_page(const struct help_page *page)
     puts("");
 }
 
+static void list_pages(const struct help_page *page)
+{
+    for (; page->name; page++) list_page(page);
+}
+
 static void list_all(void)
 {
     puts("usage: tfanalyze help TOPIC\n\ntopics:");
-    for (const struct help_page *page = help_topics; page->name; page++) list_page(page);
+    list_pages(help_topics);
     puts("\ncommands:");
-    for (size_t i = 0; i < NR_COMMANDS; i++) list_page(&help_commands[i]);
+    list_pages(help_commands);
 }
 
 static void unknown_topic(const char *name)
 {
+    const struct help_page *const lists[] = {help_topics, help_commands};
     const char **names = NULL;
     size_t count = 0;
-    for (const struct help_page *page = help_topics; page->name; page++) {
-        names = mem_resize(names, count + 1, sizeof *names);
-        names[count++] = page->name;
+    for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
+        for (const struct help_page *page = lists[i]; page->name; page++) {
+            names = mem_resize(names, count + 1, sizeof *names);
+            names[count++] = page->name;
+        }
     }
-    names = mem_resize(names, count + NR_COMMANDS, sizeof *names);
-    for (size_t i = 0; i < NR_COMMANDS; i++) names[count++] = help_commands[i].name;
     const char *meant = nearest(name, names, count);
     complain(NULL, "there is no topic %s%s%s; `tfanalyze help` lists all topics", name, meant ? "; did you mean " : "",
              meant ? meant : "");
@@ -77,8 +76,8 @@ void cmd_help(struct session *session)
     const struct strings_list *words = &session->options.inputs;
     struct text name = {0};
     for (size_t i = 0; i < words->count; i++) text_format(&name, "%s%s", i ? " " : "", words->text[i]);
-    const struct help_page *topic = name.data ? find_topic(name.data) : NULL;
-    const struct help_page *command = name.data ? find_command(name.data) : NULL;
+    const struct help_page *topic = name.data ? find(help_topics, name.data) : NULL;
+    const struct help_page *command = name.data ? find(help_commands, name.data) : NULL;
     if (!name.data) {
         list_all();
     } else if (!topic && !command) {

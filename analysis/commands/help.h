@@ -2,7 +2,7 @@
 #ifndef TFA_HELP_H
 #define TFA_HELP_H
 
-#include "base/opts.h"
+struct command;
 
 struct help_page {
     const char *name; /* the words after `tfanalyze help` */
@@ -10,10 +10,11 @@ struct help_page {
 };
 
 /* Written by `scripts/gen-tables help` into the build directory. */
-extern const struct help_page help_topics[];              /* in the order of their names, ended by a row of NULLs */
-extern const struct help_page help_commands[NR_COMMANDS]; /* in the order of commands.def */
+/* A row of NULLs ends each. */
+extern const struct help_page help_topics[];   /* in the order of their names */
+extern const struct help_page help_commands[]; /* in the order of commands.def */
 
-/* Prints the page of a command, or with NR_COMMANDS that of the program. */
-void help_print(enum command_id command);
+/* Prints the page of a command, or with NULL that of the program. */
+void help_print(const struct command *command);
 
 #endif

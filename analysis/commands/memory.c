@@ -12,6 +12,7 @@
 #include "ask/memory/holders.h"
 #include "ask/memory/peaks.h"
 #include "ask/stages/at.h"
+#include "base/command.h"
 #include "commands/memory_page.h"
 #include "commands/memory_values.h"
 #include "commands/session.h"
@@ -580,7 +581,7 @@ void cmd_memory(struct session *session)
     }
     if (!session_begin(session, layout->style)) return;
     if (layout->keys) emit_keys(&session->emit, layout->keys);
-    if (layout->style == STYLE_LINES) print_head(session, layout->keys ? layout->keys : command_keys(o->command));
+    if (layout->style == STYLE_LINES) print_head(session, layout->keys ? layout->keys : o->command->keys);
     answer_all(&answer, layout);
     emit_sums(&answer, layout);
     bool none_refused = o->memory_layout == MEMORY_OOM && !requests(&session->chosen);

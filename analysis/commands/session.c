@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ask/part.h"
+#include "base/command.h"
 
 enum {
     WANT_FOR_ALL = WANT_COLLECTIVES | WANT_RANGES | WANT_CALLS | WANT_MESSAGES | WANT_DEVICE | WANT_LAUNCHES |
@@ -82,19 +83,19 @@ size_t session_inputs(struct session *session)
 /* Kinds of inputs that only some questions have a meaning for. */
 static const struct narrow {
     enum input_kind kind;
-    bool (*reads)(enum command_id command);
+    unsigned takes; /* what such a question has in its row */
     const char *one, *others, *has;
 } narrow_kinds[] = {
-    {INPUT_DFTRACER, command_reads_dftracer, "a dftracer trace", "dftracer traces", "stages and file I/O"},
-    {INPUT_MEMORY, command_reads_memory_rows, "a file of torch's memory rows", "files of memory rows", "blocks"},
+    {INPUT_DFTRACER, DFTRACER, "a dftracer trace", "dftracer traces", "stages and file I/O"},
+    {INPUT_MEMORY, MEMORY_ROWS, "a file of torch's memory rows", "files of memory rows", "blocks"},
 };
 
-/* Returns the first question that has no meaning for the kind; NR_COMMANDS if there is none. */
-static enum command_id question_without(const struct options *options, const struct narrow *narrow)
+/* Returns the first question that has no meaning for the kind; NULL if there is none. */
+static const struct command *question_without(const struct options *options, const struct narrow *narrow)
 {
     for (size_t i = 0; i < options->questions; i++)
-        if (!narrow->reads(options->question[i])) return options->question[i];
-    return NR_COMMANDS;
+        if (!(options->question[i]->takes & narrow->takes)) return options->question[i];
+    return NULL;
 }
 
 /* Leaves the inputs of a kind out of questions that have no meaning for them, with one message. Those that a directory
@@ -102,10 +103,10 @@ static enum command_id question_without(const struct options *options, const str
 static void leave_out(struct session *session, const struct narrow *narrow)
 {
     struct inputs *inputs = &session->inputs;
-    enum command_id question = question_without(&session->options, narrow);
+    const struct command *question = question_without(&session->options, narrow);
     struct input *first = NULL;
     size_t count = 0;
-    if (question == NR_COMMANDS) return;
+    if (!question) return;
     for (size_t i = 0; i < inputs->count; i++) {
         struct input *input = &inputs->input[i];
         if (input->kind != narrow->kind) continue;
@@ -116,13 +117,12 @@ static void leave_out(struct session *session, const struct narrow *narrow)
     if (!first) return;
     bool harmless = first->how == FILE_FOUND && count < inputs->count;
     struct text names = {0};
-    for (int i = 0; i < NR_COMMANDS; i++)
-        if (narrow->reads((enum command_id)i))
-            text_format(&names, "%s%s", names.length ? ", " : "", command_name((enum command_id)i));
+    for (const struct command *command = session->options.commands; command->name; command++)
+        if (command->takes & narrow->takes) text_format(&names, "%s%s", names.length ? ", " : "", command->name);
     notes_add(&first->notes, harmless ? NOTE : UNUSABLE,
               "is left out%s%s%s: %s has %s, but nothing that `%s` asks for; these commands read it: %s",
               count > 1 ? ", as the other " : "", count > 1 ? narrow->others : "", count > 1 ? " are" : "", narrow->one,
-              narrow->has, command_name(question), names.data);
+              narrow->has, question->name, names.data);
     first->left_out = harmless;
     text_free(&names);
 }
@@ -180,7 +180,7 @@ static bool load(struct session *session, unsigned want, bool keep)
 static bool frames_suffice(const struct options *options)
 {
     bool suffice = options->rules == RULES_HTA;
-    for (size_t i = 0; i < options->questions; i++) suffice &= command_needs_frames(options->question[i]);
+    for (size_t i = 0; i < options->questions; i++) suffice &= (options->question[i]->takes & HTA_FRAMES) != 0;
     return suffice;
 }
 
@@ -211,13 +211,11 @@ bool session_summarise(struct session *session)
 void *const *session_summaries(struct session *session)
 {
     const struct selection *chosen = &session->chosen;
-    struct summaries *summaries = &session->summaries;
-    enum command_id question = session->options.command;
-    if (!summaries_suffice(&session->options)) summaries_take_all(summaries, question, chosen);
+    const struct question_summaries *question = summaries_of_command(&session->summaries);
+    if (!summaries_suffice(&session->options)) summaries_take_all(question, chosen);
     free(session->summary);
     session->summary = mem_zero(chosen->processes, sizeof *session->summary);
-    for (size_t i = 0; i < chosen->processes; i++)
-        session->summary[i] = summaries->of_input[question][chosen->process[i]->input];
+    for (size_t i = 0; i < chosen->processes; i++) session->summary[i] = question->of_input[chosen->process[i]->input];
     return session->summary;
 }
 
@@ -233,8 +231,7 @@ static bool begin_answer(struct session *session)
         return false;
     }
     if (several && json) out_puts(&session->out, session->answers ? ",\n" : "[\n");
-    else if (several)
-        out_format(&session->out, "%s%s:\n", session->answers ? "\n" : "", command_name(options->command));
+    else if (several) out_format(&session->out, "%s%s:\n", session->answers ? "\n" : "", options->command->name);
     session->answers++;
     return true;
 }
@@ -284,7 +281,7 @@ static void say_nothing_found(const struct options *options)
     if (!isnan(options->from)) text_format(&filters, " --from %g", options->from);
     if (!isnan(options->to)) text_format(&filters, " --to %g", options->to);
     complain(NULL, "nothing matches%s; `tfanalyze %s` without these filters shows everything",
-             filters.data ? filters.data : " the filters", command_name(options->command));
+             filters.data ? filters.data : " the filters", options->command->name);
     text_free(&filters);
 }
 

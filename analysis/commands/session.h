@@ -66,9 +66,4 @@ void session_spoil(struct session *session);
 void session_close(struct session *session);
 void session_free(struct session *session); /* keeps the status */
 
-/* The functions of the commands in commands.def. */
-#define COMMAND(name, function, answers, keys, takes, reduction, refuses) void function(struct session *session);
-#include "commands.def"
-#undef COMMAND
-
 #endif

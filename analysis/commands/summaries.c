@@ -4,29 +4,14 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "ask/comm/taken.h"
-#include "ask/critical/critical.h"
-#include "ask/device/idle.h"
-#include "ask/diff/taken.h"
-#include "ask/device/queue.h"
-#include "ask/io/taken.h"
-#include "ask/steps/steps.h"
-#include "ask/hang/taken.h"
-#include "ask/timeline.h"
+#include "base/command.h"
 #include "base/jobs.h"
-
-/* The reduction of each command; NULL: it needs the whole model. */
-static const struct reduction *const reductions[NR_COMMANDS] = {
-#define COMMAND(name, function, answers, keys, takes, reduction, refuses) [COMMAND_##function] = reduction,
-#include "commands.def"
-#undef COMMAND
-};
 
 bool summaries_suffice(const struct options *options)
 {
     bool suffice = true;
     for (size_t i = 0; i < options->questions; i++) {
-        const struct reduction *r = reductions[options->question[i]];
+        const struct reduction *r = options->question[i]->reduction;
         suffice &= r && r->stands_alone(options);
     }
     return suffice;
@@ -36,7 +21,7 @@ unsigned summaries_want(const struct options *options)
 {
     unsigned want = 0;
     for (size_t i = 0; i < options->questions; i++) {
-        const struct reduction *r = reductions[options->question[i]];
+        const struct reduction *r = options->question[i]->reduction;
         want |= r ? r->wants(options) : 0;
     }
     return want;
@@ -46,9 +31,12 @@ void summaries_init(struct summaries *s, const struct options *options, struct m
 {
     *s = (struct summaries){.options = options, .model = model, .inputs = inputs};
     pthread_mutex_init(&s->lock, NULL);
-    for (size_t i = 0; i < options->questions; i++)
-        if (reductions[options->question[i]])
-            s->of_input[options->question[i]] = mem_zero(inputs, sizeof *s->of_input[0]);
+    s->questions = options->questions;
+    s->question = mem_zero(s->questions, sizeof *s->question);
+    for (size_t i = 0; i < s->questions; i++) {
+        s->question[i].reduction = options->question[i]->reduction;
+        if (s->question[i].reduction) s->question[i].of_input = mem_zero(inputs, sizeof *s->question[i].of_input);
+    }
 }
 
 /* ---- while the inputs are read ---- */
@@ -73,10 +61,10 @@ static void give_back(struct summaries *s, const struct selection *alone)
 }
 
 /* Frees the summary of an earlier attempt, which ran out of memory. */
-static void drop(struct summaries *s, enum command_id question, size_t input)
+static void drop(const struct question_summaries *question, size_t input)
 {
-    void **place = &s->of_input[question][input];
-    if (*place) reductions[question]->free(*place);
+    void **place = &question->of_input[input];
+    if (*place) question->reduction->free(*place);
     *place = NULL;
 }
 
@@ -86,10 +74,9 @@ void summaries_take(void *summaries, size_t input, const struct process *process
     if (!wants_process(s->options, process)) return;
     struct selection alone = borrow(s);
     selection_set(&alone, process);
-    for (size_t i = 0; i < s->options->questions; i++) {
-        enum command_id question = s->options->question[i];
-        drop(s, question, input);
-        s->of_input[question][input] = reductions[question]->take(&alone, process);
+    for (size_t i = 0; i < s->questions; i++) {
+        drop(&s->question[i], input);
+        s->question[i].of_input[input] = s->question[i].reduction->take(&alone, process);
     }
     give_back(s, &alone);
 }
@@ -98,8 +85,7 @@ void summaries_take(void *summaries, size_t input, const struct process *process
 
 struct taking {
     const struct selection *chosen;
-    const struct reduction *reduction;
-    void **of_input;
+    const struct question_summaries *question;
     atomic_size_t next;
 };
 
@@ -109,23 +95,32 @@ static void *take_some(void *argument)
     size_t i;
     while ((i = atomic_fetch_add(&t->next, 1)) < t->chosen->processes) {
         const struct process *p = t->chosen->process[i];
-        t->of_input[p->input] = t->reduction->take(t->chosen, p);
+        t->question->of_input[p->input] = t->question->reduction->take(t->chosen, p);
     }
     return NULL;
 }
 
-void summaries_take_all(struct summaries *s, enum command_id question, const struct selection *chosen)
+struct question_summaries *summaries_of_command(const struct summaries *s)
 {
-    struct taking t = {.chosen = chosen, .reduction = reductions[question], .of_input = s->of_input[question]};
-    jobs_run(s->options->jobs, chosen->processes, take_some, &t);
+    size_t i = 0;
+    while (s->options->question[i] != s->options->command) i++;
+    return &s->question[i];
+}
+
+void summaries_take_all(const struct question_summaries *question, const struct selection *chosen)
+{
+    struct taking t = {.chosen = chosen, .question = question};
+    jobs_run(chosen->options->jobs, chosen->processes, take_some, &t);
 }
 
 void summaries_free(struct summaries *s)
 {
-    for (unsigned question = 0; question < NR_COMMANDS; question++) {
-        for (size_t i = 0; s->of_input[question] && i < s->inputs; i++) drop(s, (enum command_id)question, i);
-        free(s->of_input[question]);
+    for (size_t question = 0; question < s->questions; question++) {
+        const struct question_summaries *q = &s->question[question];
+        for (size_t i = 0; q->of_input && i < s->inputs; i++) drop(q, i);
+        free(q->of_input);
     }
+    free(s->question);
     for (size_t i = 0; i < s->alones; i++) selection_free(&s->alone[i]);
     free(s->alone);
     *s = (struct summaries){0};

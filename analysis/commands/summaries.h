@@ -9,8 +9,11 @@
 struct summaries {
     const struct options *options;
     struct model *model;
-    void **of_input[NR_COMMANDS]; /* by question and input; NULL: none */
-    size_t inputs;
+    struct question_summaries {
+        const struct reduction *reduction; /* NULL: none, and no summaries */
+        void **of_input;
+    } * question; /* in the order of the options */
+    size_t questions, inputs;
     pthread_mutex_t lock;
     struct selection *alone; /* selections of single processes that no thread uses */
     size_t alones, capacity;
@@ -25,8 +28,10 @@ unsigned summaries_want(const struct options *options);
 void summaries_init(struct summaries *summaries, const struct options *options, struct model *model, size_t inputs);
 /* Summarises a process that was just read, for all questions; other threads read others. For struct reading. */
 void summaries_take(void *summaries, size_t input, const struct process *process);
+/* Returns the summaries of the current command by input. */
+struct question_summaries *summaries_of_command(const struct summaries *summaries);
 /* Summarises all chosen processes of a loaded model for one question, with up to --jobs threads. */
-void summaries_take_all(struct summaries *summaries, enum command_id question, const struct selection *chosen);
+void summaries_take_all(const struct question_summaries *question, const struct selection *chosen);
 void summaries_free(struct summaries *summaries);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/command.h"
 #include "write/short_names.h"
 
 /* ---- formats of values ---- */
@@ -415,13 +416,14 @@ void emit_close(struct emit *e)
 
 /* ---- answers and rows ---- */
 
-void emit_begin(struct emit *e, struct out *out, enum format format, enum emit_style style, enum command_id command)
+void emit_begin(struct emit *e, struct out *out, enum format format, enum emit_style style,
+                const struct command *command)
 {
-    *e = (struct emit){.out = out, .format = format, .style = style, .keys = command_keys(command)};
+    *e = (struct emit){.out = out, .format = format, .style = style, .keys = command->keys};
     e->rules = rules_names[RULES_EXACT];
     if (format == FORMAT_JSON) {
         out_puts(out, "{\"command\": ");
-        out_json_string(out, command_name(command), strlen(command_name(command)));
+        out_json_string(out, command->name, strlen(command->name));
         out_puts(out, ", \"version\": ");
         out_json_string(out, TFI_VERSION, strlen(TFI_VERSION));
     }

@@ -38,7 +38,8 @@ struct emit {
     size_t columns;
 };
 
-void emit_begin(struct emit *e, struct out *out, enum format format, enum emit_style style, enum command_id command);
+void emit_begin(struct emit *e, struct out *out, enum format format, enum emit_style style,
+                const struct command *command);
 /* Sets the rules of an answer by other definitions than the exact ones. Call it before the first input. */
 void emit_rules(struct emit *e, enum rules rules);
 /* Sets keys other than those of commands.def. Call it before the first row. */

@@ -16,6 +16,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "base/command.h"
 #include "commands/session.h"
 #include "fuzz.h"
 #include "tfi_trace.h"
@@ -43,11 +44,7 @@ static bool ask_all;
 static z_stream unpacking, packing; /* of the mutator; kept, because to initialise one takes longer than to use it */
 static char *directory, *run_path, *tfr_path, *live_path, *report_path, *answer_path;
 
-static void (*const functions[])(struct session *session) = {
-#define COMMAND(name, function, answers, keys, takes, reduction, refuses) [COMMAND_##function] = function,
-#include "commands.def"
-#undef COMMAND
-};
+extern const struct command commands[]; /* main.c has them */
 
 static void write_or_remove(const char *path, const uint8_t *bytes, size_t size, bool there)
 {
@@ -86,10 +83,10 @@ static int ask(char **words)
     char *argv[16] = {(char *)"tfanalyze"};
     int argc = 1;
     for (; words[argc - 1]; argc++) argv[argc] = words[argc - 1];
-    require(options_parse(&session.options, argc, argv), "the command line is valid");
+    require(options_parse(&session.options, commands, argc, argv), "the command line is valid");
     for (size_t i = 0; i < session.options.questions; i++) {
         session.options.command = session.options.question[i];
-        functions[session.options.command](&session);
+        session.options.command->answer(&session);
     }
     session_close(&session);
     for (size_t i = 0; i < session.model.processes; i++) check_process(&session.model.process[i]);

@@ -9,6 +9,7 @@
 
 #include <jansson.h>
 
+#include "base/command.h"
 #include "utf8.h"
 #include "write/emit.h"
 
@@ -18,8 +19,9 @@ static char *written;
 
 static void begin(enum format format, enum emit_style style)
 {
+    static const struct command dump = {.name = "dump", .keys = "rank,pid,tid,kind,time_us,live,values"};
     ck_assert(out_open(&out, "emitted"));
-    emit_begin(&emit, &out, format, style, COMMAND_cmd_dump);
+    emit_begin(&emit, &out, format, style, &dump);
 }
 
 static const char *finish(void)

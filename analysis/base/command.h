@@ -1,0 +1,47 @@
+/* command.h - a command, a row of commands.def: its name, what it takes and the functions that answer it.
+ *
+ * Only main.c includes commands.def, so that a new command rebuilds few files. All others get the table from the options.
+ */
+#ifndef TFA_COMMAND_H
+#define TFA_COMMAND_H
+
+struct reduction;
+struct session;
+
+/* Options that only some commands take, as `takes` in commands.def lists them. */
+enum {
+    ROWS = 1,
+    ANSWER = 2,
+    FILES = 4,
+    TOGETHER = 8,
+    RULES = 16,
+    KERNEL_GROUPS = 32,
+    TORCH_TABLE = 64,
+    EXCLUSIVE = 128,
+    ALL = 256,      /* every command but `help` takes it */
+    FILTERED = 512, /* a filter: every command takes it unless commands.def refuses it */
+    MERGED = 2048,
+    HELP = 1024, /* the command reads no trace: its arguments are words */
+    DFTRACER = 4096,
+    FILE_TABLE = 8192,
+    MEMORY_LAYOUTS = 8388608,
+    MEMORY_ROWS = 16777216,
+    HTA_FRAMES = 33554432,
+    BUDGET = 16384,
+    DIFF = 32768,
+    STACK_LINES = 65536,
+    OPERATOR = 131072,
+    PATH = 262144,
+    GIVEN = 524288,
+    HTA_RULES = 1048576,
+    TRACELENS_RULES = 2097152
+};
+
+struct command {
+    const char *name, *keys, *refuses;
+    unsigned takes;
+    const struct reduction *reduction; /* NULL: it needs the whole model */
+    void (*answer)(struct session *session);
+};
+
+#endif
