@@ -6,6 +6,7 @@ counts as failed. Tests marked `soak` run only with -m soak. All rules hold unde
 
 `make soak` runs samples of the longest lists of cases: SOAK_SEED shifts the samples, which are evenly spaced, by one case,
 so a list of 40 cases of which 10 are sampled is complete after four seeds. SOAK_ALL=1, or naming tests, runs every case.
+SOAK_SEED is the day unless it is given; it also chooses the older Python that runs beside the newest one.
 
 A test gets the markers torch, gpu and sanitized from its folder and fixtures. The marker `slow` is written at the test,
 or follows from its parameters: an older interpreter, a large trace. Tests that share a fixture which starts torch are
@@ -19,6 +20,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -45,7 +47,8 @@ MARKERS = {
     'sanitized': 'needs the ASAN=1 build',
     'slow': 'takes more than three seconds on an idle machine',
 }
-SOAK_SEED, SOAK_ALL = int(os.environ.get('SOAK_SEED') or 0), bool(os.environ.get('SOAK_ALL'))
+SOAK_SEED = int(os.environ.setdefault('SOAK_SEED', str(int(time.time()) // 86400)))  # xdist's workers inherit it
+SOAK_ALL = bool(os.environ.get('SOAK_ALL'))
 SLOW = 10  # seconds: `make check-fast` lists slower tests at its end
 
 # Variables of the library, of launchers and of make that would change a test's result.
@@ -242,6 +245,15 @@ def markers_of(item):
         yield 'slow'
 
 
+def short_form(n, names, cases, **options):
+    """parametrize() of which `make test` runs the first n cases, and `make soak` the others."""
+    def in_soak(case):
+        values = case.values if isinstance(case, type(pytest.param())) else case if ',' in names else (case,)
+        return pytest.param(*values, id=getattr(case, 'id', None), marks=(*getattr(case, 'marks', ()), pytest.mark.soak))
+    cases = list(cases)
+    return pytest.mark.parametrize(names, [*cases[:n], *map(in_soak, cases[n:])], **options)
+
+
 def sampled(things, n, shift=0):
     """n of the things, evenly spaced; the next seed gives their neighbours."""
     things = list(things)
@@ -366,4 +378,5 @@ def pytest_unconfigure(config):
     if config._tfi_exit not in (0, 1) and not problems:
         reporter.write_line(f'the session did not run as it should (pytest exit status {config._tfi_exit}): counted as failed')
         problems = 1
+    reporter.write_line(f'SOAK_SEED={SOAK_SEED} chose what changes every day')
     reporter.write_line(f'{len(passed)} passed, {problems} failed, {len(skipped)} skipped')

@@ -7,6 +7,10 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
+import pytest
+
+from conftest import SOAK_SEED
+
 
 def _asked(path):
     """(version, whether the interpreter has a shared library mapped, path), as the interpreter itself reports them."""
@@ -41,9 +45,16 @@ def every():
 ALL = every()
 SEEN = [p for p in ALL if p.version >= (3, 8)]
 UNSEEN = [p for p in ALL if p.version < (3, 8)]
-EXTREMES = [p for p in SEEN if p in (SEEN[0], SEEN[-1])]
+OLDER = SEEN[:-1][SOAK_SEED % max(1, len(SEEN) - 1):][:1]  # changes every day
 
 
 def label(python):
     """The interpreter's version, or 'newest' for the newest one, because other files name the tests that run with it."""
     return 'newest' if python is SEEN[-1] else python.name
+
+
+def by_version(least=(3, 0)):
+    """Runs a test with the newest interpreter and one older one; `make soak` runs it with the others."""
+    return pytest.mark.parametrize('python', [
+        pytest.param(p, id=label(p), marks=[] if p in (*OLDER, SEEN[-1]) else pytest.mark.soak) for p in SEEN if p.version >= least]
+        or [pytest.param(None, id='none')])

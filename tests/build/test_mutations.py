@@ -544,7 +544,7 @@ ROWS = [
     row('stack-of-an-earlier-call', 'callstack.py::test_calls', 'preload/hooks/recorded.c',
         ' ||\n        row->stack != call->stack)', ')'),
     # Python frames have the lines of other instructions.
-    row('line-table-misread', 'callstack.py::test_python_frames[this]', 'preload/python/frames.c',
+    row('line-table-misread', 'callstack.py::test_python_frames[newest]', 'preload/python/frames.c',
         'address += ((*p & 7) + 1) * 2;', 'address += (*p & 7) + 1;'),
     # Operators have the shapes of others.
     row('sizes-not-in-the-key', 'torch_ops.py::test_fork_after_import', 'preload/torch/inputs.c',
@@ -561,7 +561,7 @@ ROWS = [
     row('range-of-a-task-not-paused', 'torch_ops.py::test_a_range_in_a_task_rests_while_the_task_waits[asyncio]', 'preload/python/shim_stages.py',
         '    for range_id in reversed(ids):\n        _pause(range_id)\n', ''),
     # Native frames that Python calls appear before all Python frames.
-    row('stacks-not-joined', 'callstack.py::test_joined[this]', 'preload/python/callstack.c',
+    row('stacks-not-joined', 'callstack.py::test_joined[newest]', 'preload/python/callstack.c',
         '        if (f->first) break;\n', ''),
     # After fork a child's call stacks have frames from the parent's string table.
     row('stacks-of-the-parent', 'callstack.py::test_fork_of_python', 'preload/python/callstack.c',
@@ -584,7 +584,7 @@ ROWS = [
     row('marker-breaks-the-graph', 'pipelines.py::test_markers_break_no_graph[telefuser_stages]', 'preload/python/shim_telefuser.py',
         '            if not _is_compiling():\n                _mark_enter(', '            if True:\n                _mark_enter('),
     # All steps of a pipeline have the first step's number.
-    row('step-not-counted', 'pipelines.py::test_parts_of_diffusers_pipelines[diffusion]', 'preload/python/shim_auto.py',
+    row('step-not-counted', 'pipelines.py::test_detail_of_a_part[diffusion]', 'preload/python/shim_auto.py',
         '_auto_local.pipelines[-1] += 1', '_auto_local.pipelines[-1] += 0'),
     # Arguments of dftracer's events are lost.
     row('events-without-arguments', 'dftracer_python.py::test_equal_to_dftracers_own[off]', 'preload/python/shim_dftracer.py',

@@ -15,8 +15,7 @@ import pythons
 from conftest import BUILD, clean_environment
 from test_silence import FOREIGN, STILL, frames_of, shown
 
-by_version = pytest.mark.parametrize('python', [p if p in pythons.EXTREMES else pytest.param(p, marks=pytest.mark.slow) for p in pythons.SEEN],
-                                     ids=pythons.label)
+by_version = pythons.by_version()
 ABORT = 2  # flag of a silence record
 
 HEAD = '''

@@ -4,30 +4,17 @@ The scripts use only ctypes, so any interpreter can run them; those with torch n
 traceback's frames on the very line where the library takes its stack.
 """
 
-import glob
 import json
-import os
 import re
-import subprocess
 import sys
 
 import pytest
 
+import pythons
 import tfr
 from conftest import BUILD
 
 ON = {'TFI_WITH_STACK': '1', 'TFI_ACTIVITIES': 'cpu,mem'}
-VERSIONS = re.compile(r'python3\.(8|9|10|11|12|13|14)$')
-
-
-def pythons():
-    """Paths of the interpreters whose frame layout is known."""
-    patterns = ('~/.pyenv/versions/*/bin/python3.*', '/usr/bin/python3.*', '/usr/local/bin/python3.*')
-    found = [p for pattern in patterns for p in sorted(glob.glob(os.path.expanduser(pattern))) if VERSIONS.search(p)]
-    return {'this': sys.executable, **{re.sub(r'\W+', '-', p.lstrip('/')): p for p in found}}
-
-
-PYTHONS = pythons()
 
 HEAD = '''
 import ctypes, json, sys, threading, traceback
@@ -122,10 +109,10 @@ def of_script(stack):
 
 # ---- Python ----
 
-@pytest.mark.parametrize('python', PYTHONS.values(), ids=PYTHONS)
+@pythons.by_version()
 def test_python_frames(script, stacks, python):
     """Names, files and lines equal traceback's for every kind of frame, with none missing."""
-    result = script(SCRIPT, python)
+    result = script(SCRIPT, python.path)
     taken = stacks(result.dir)
     assert len(result.said) == 7 and len(taken) == 7 and result.err == ''
     for stack, said in zip(taken, result.said):
@@ -134,7 +121,7 @@ def test_python_frames(script, stacks, python):
     assert [f[0] for f in taken[0] if f in result.said[0]][-6:] == 3 * ['größe_字'] + ['__enter__', 'far', '<module>']
 
 
-@pytest.mark.parametrize('python', PYTHONS.values(), ids=PYTHONS)
+@pythons.by_version()
 def test_joined(script, stacks, python):
     """Native frames stand between the Python frames that called them."""
     result = script(HEAD + '''
@@ -150,7 +137,7 @@ def outer():
 def start():
     assert frames.frames_outer(outer) == 122
 start()
-''', python)
+''', python.path)
     stack, = stacks(result.dir)
     names = [f[0] for f in stack]
     wanted = ['push', 'inner', 'frames_inner', 'frames_middle', 'outer', 'frames_inner', 'frames_middle', 'frames_outer',
@@ -217,15 +204,9 @@ def test_telefusers_switch(script, stacks):
     assert of_python(stacks(result.dir)[0], result.said[0]) == result.said[0]
 
 
-def is_shared(python):
-    """True if the running interpreter uses its shared library; Debian's has one and does not use it."""
-    code = 'import sys; print("libpython" in open("/proc/self/maps").read() and sys.version_info >= (3, 9))'
-    return subprocess.run([python, '-c', code], capture_output=True, text=True).stdout == 'True\n'  # 3.8 has no function that returns a frame
-
-
 def test_unknown_version(script, stacks, victim, lib):
     """Frames of unknown layout come from the interpreter's own functions, and only while its lock is held."""
-    python = next((p for p in PYTHONS.values() if is_shared(p)), None)
+    python = next((p.path for p in pythons.SEEN if p.shared and p.version >= (3, 9)), None)  # 3.8 has no function that returns a frame
     if not python:
         pytest.skip('no Python with a shared library is installed')
     result = script(HEAD + '''

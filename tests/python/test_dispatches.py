@@ -79,7 +79,7 @@ def dispatches(rows):
 
 
 @pytest.mark.parametrize('chosen', [None, '*', 'first', 'sec*'])
-@pytest.mark.parametrize('python', pythons.EXTREMES, ids=pythons.label)
+@pythons.by_version()
 def test_builtins_by_stage(run, analyze, tmp_path, python, chosen):
     script = tmp_path / 'late.py'
     script.write_text(LATE.replace('import collections', 'import _bisect, collections', 1) if chosen == '*' else LATE)

@@ -18,8 +18,7 @@ SCRIPTS = ROOT / 'tests' / 'functions'
 NAMES = ['plain', 'decorated', 'hidden', 'twice', 'sqrt', 'Base.method', 'Part.method', 'Part.made', 'Part.free', 'fails', 'numbers',
          'chain', 'countdown', 'section', 'waits', 'inner', 'items', 'deep', 'used']
 STAGES = ','.join([f'parts:{n}' for n in NAMES] + ['__main__:local', '__main__:Local.method'])
-by_version = pytest.mark.parametrize('python', pythons.SEEN, ids=pythons.label)
-each_extreme = pytest.mark.parametrize('python', pythons.EXTREMES, ids=pythons.label)
+by_version = pythons.by_version()
 
 
 def marks_are_right(rows):
@@ -127,8 +126,7 @@ def test_uvloop(scenario, python):
     tasks_took_turns(*scenario(SimpleNamespace(path=python), 'on_uvloop'))
 
 
-@pytest.mark.parametrize('python', [p for p in pythons.SEEN if p.version >= (3, 12)] or [pytest.param(None, id='none')],
-                         ids=lambda p: p and pythons.label(p))
+@pythons.by_version((3, 12))
 def test_eager_tasks(scenario, python):
     """A stage that a task opens in its eager first step belongs to the task, not to its creator."""
     if not python:
@@ -164,7 +162,7 @@ def test_exceptions(scenario, python):
     assert times['fails']['calls'] == 4 and times['used']['calls'] == 3
 
 
-@each_extreme
+@by_version
 @pytest.mark.parametrize('name,rc,calls', [('os_exit', 7, {'plain': 1}), ('thread_exit', 4, {'plain': 1, 'used': 2})])
 def test_endings(scenario, python, name, rc, calls):
     rows, times = scenario(python, name, rc=rc)
@@ -178,7 +176,7 @@ def test_keyboard_interrupt(scenario, python):
     assert marks_are_right(rows) == 1 and 'used' in times and times['used']['calls'] == 1
 
 
-@each_extreme
+@by_version
 def test_fork(scenario, python):
     """The child leaves stages that its parent entered; they are the parent's, and no loss is counted."""
     rows, times = scenario(python, 'forks')
@@ -186,7 +184,7 @@ def test_fork(scenario, python):
     assert len({r['pid'] for r in rows}) == 2
 
 
-@each_extreme
+@by_version
 def test_entries_that_cannot_be_stages(run, python):
     """Each entry that cannot be a stage gets one message: at once if no function, at the end if missing."""
     stages = 'parts:Base.size,parts:nothing,parts:COUNT.bits,parts,:x,parts:Part,__main__:absent,parts:plain,json:dumps'

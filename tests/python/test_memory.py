@@ -4,12 +4,14 @@ The stand-in (tests/victims/libc10.c) reports blocks as a script tells it, for t
 machine lacks. On torch, every number is compared with torch.profiler(profile_memory=True) in the same run.
 """
 
+import functools
 import json
 import sys
 
 import pytest
 
 import kineto
+from conftest import clean_environment, execute
 
 # For scripts: the stand-in c, ranges by push, pop, start and end, and blocks h (host) and d (device).
 HEAD = '''
@@ -328,21 +330,26 @@ def work():
             pass
         del loss
 work()
-with profile(activities=[ProfilerActivity.CPU], profile_memory=PROFILE_MEMORY) as p:
-    work()
-p.export_chrome_trace(sys.argv[1])
-print(len(p.key_averages()))
+for path, profile_memory in zip(sys.argv[1:], (False, True)):
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=profile_memory) as p:
+        work()
+    p.export_chrome_trace(path)
+    print(len(p.key_averages()))
 """
 
 
-@pytest.fixture
-def on_torch(run, python, tmp_path):
-    def on_torch(name, env=None, preload=True, profile_memory=True):
-        path = tmp_path / f'{name}.json'
-        script = f'PROFILE_MEMORY = {profile_memory}\n' + TORCH
-        result = run([python, '-c', script, path], env=env, preload=preload, timeout=200)
+@pytest.fixture(scope='module')
+def on_torch(lib, python, tmp_path_factory):
+    """on_torch(watched) -> out, err, dir, and the events of a profile with memory and of one without; runs once."""
+    @functools.cache
+    def on_torch(watched):
+        place = tmp_path_factory.mktemp('torch')
+        env = {**clean_environment(), 'TFI_OUTPUT_DIR': str(place / 'run'), **({'LD_PRELOAD': str(lib)} if watched else {})}
+        paths = [place / 'without.json', place / 'with.json']
+        result = execute([python, '-c', TORCH, *paths], env, place, 200)
         assert result.rc == 0 and 'tfinject' not in result.err, result.err
-        result.events = json.loads(path.read_text())['traceEvents']
+        result.without, result.events = (json.loads(path.read_text())['traceEvents'] for path in paths)
+        result.dir = place / 'run'
         return result
     return on_torch
 
@@ -372,10 +379,10 @@ def test_bytes_by_stage_are_those_of_torch_profiler(on_torch, records):
     """After, peak, allocated and freed of every stage equal torch.profiler's, for nested stages too.
 
     torch.profiler sees one thread only, and counts no block older than itself."""
-    result = on_torch('trace', {'TFI_ACTIVITIES': 'mem'})
+    result = on_torch(True)
     names = {r['id']: r['name'] for r in records(result.dir, 'range_end')}
     ours = {}
-    for r in records(result.dir, 'stage_memory'):  # the second call of each is the profiled one
+    for r in records(result.dir, 'stage_memory'):  # the last call of each is the one profiled with memory
         before = r['allocated_before_bytes']
         ours[names[r['id']]] = (r['allocated_after_bytes'] - before, r['allocated_peak_bytes'] - before,
                                 r['allocated_bytes'], r['freed_bytes'])
@@ -392,11 +399,11 @@ def test_the_users_profile(on_torch):
     """The user's own profile has the same blocks and totals as without the library.
 
     Without profile_memory it has none. Messages about blocks of unknown size do not become more either."""
-    plain, ours = on_torch('plain', preload=False), on_torch('ours')
+    plain, ours = on_torch(False), on_torch(True)
     assert [b[1:] for b in reports(ours.events)] == [b[1:] for b in reports(plain.events)]
     assert len(reports(plain.events)) > 50
     assert plain.out == ours.out and plain.err.count('unknown size') == ours.err.count('unknown size')
-    assert reports(on_torch('without', profile_memory=False).events) == []
+    assert reports(ours.without) == []
 
 
 @pytest.mark.timeout(300)

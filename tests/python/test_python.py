@@ -14,8 +14,7 @@ import pythons
 from conftest import AT_REST, ROOT, clean_environment, execute
 
 SCRIPTS = ROOT / 'tests' / 'functions'
-by_version = pytest.mark.parametrize('python', pythons.SEEN, ids=pythons.label)
-each_extreme = pytest.mark.parametrize('python', pythons.EXTREMES, ids=pythons.label)
+by_version = pythons.by_version()
 
 WORK = '''
 import sys
@@ -236,7 +235,7 @@ STEPS = ['shim: begin', 'shim: asyncio', 'shim: functions', 'shim: ready']
 
 
 @pytest.mark.parametrize('step', STEPS)
-@each_extreme
+@by_version
 def test_a_shim_that_fails(run, python, step):
     """A broken shim gives one warning; output, exit code and the other parts' records are unchanged."""
     env = {'TFI_STAGES': 'parts:waits,parts:used,__main__:local', 'PYTHONDONTWRITEBYTECODE': '1'}
@@ -258,7 +257,7 @@ def test_other_parts_go_on(run, python, analyze):
     assert [row['stage'] for row in analyze('stages', result.dir)['rows']] == ['mine']
 
 
-@each_extreme
+@by_version
 def test_nothing_is_called_at_the_end(run, tmp_path, python):
     """Daemon threads in stages, and unfinished generators and tasks, survive the end of the interpreter."""
     (tmp_path / 'end.py').write_text('''
@@ -285,32 +284,33 @@ print("done")
 
 # ---- torch.compile ----
 
-COMPILE = '''
-import sys, torch, work
-torch.manual_seed(0)
+COMPILE = """
+import torch, bare, work
+from torch._dynamo.utils import counters
 x = torch.arange(8.0)
-compiled = torch.compile(work.inner, fullgraph=True, backend="eager")
-print(compiled(x).tolist(), work.outer(compiled, x).tolist())
-around = torch.compile(work.around, backend="eager")
-print(around(x).tolist(), around(x).tolist(), work.inner(x).tolist())
 def local(x):
     return work.inner(x) - 1
-print(torch.compile(local, fullgraph=True, backend="eager")(x).tolist())
-from torch._dynamo.utils import counters
-print({k: dict(v) for k, v in counters.items() if k in ("graph_break", "stats", "unimplemented")})
-'''
+def other(x):
+    return bare.inner(x) - 1
+for module, function in (bare, other), (work, local):
+    compiled, around = torch.compile(module.inner, fullgraph=True, backend="eager"), torch.compile(module.around, backend="eager")
+    outputs = compiled(x), module.outer(compiled, x), around(x), around(x), module.inner(x), torch.compile(function, fullgraph=True, backend="eager")(x)
+    print([y.tolist() for y in outputs], {k: dict(v) for k, v in counters.items() if k in ("graph_break", "stats", "unimplemented")})
+    counters.clear(), torch._dynamo.reset()
+"""
 
 
 def test_compile_has_the_same_graphs(run, tmp_path, python):
-    """fullgraph=True inside and outside a stage has the same counters of graphs and graph breaks."""
+    """Functions that are stages have the results, graphs and graph breaks of functions that are none, with fullgraph=True
+    inside and outside a stage."""
     (tmp_path / 'compiled.py').write_text(COMPILE)
-    (tmp_path / 'work.py').write_text('def inner(x):\n    return (x * 2).relu() + 1\n'
-                                      'def outer(f, x):\n    return f(x)\n'
-                                      'def around(x):\n    y = inner(x)\n    print(end="")\n    return y * 3\n')
-    command, env = [python, '-B', 'compiled.py'], {'TFI_STAGES': 'work:inner,work:outer,work:around,__main__:local'}
-    bare = run(command, preload=False, timeout=120)
-    watched = run(command, env, timeout=120)
-    assert bare.rc == 0 and 'unique_graphs' in bare.out
-    assert (watched.rc, watched.out, watched.err) == (bare.rc, bare.out, bare.err)
+    for name in 'bare', 'work':
+        (tmp_path / f'{name}.py').write_text('def inner(x):\n    return (x * 2).relu() + 1\n'
+                                             'def outer(f, x):\n    return f(x)\n'
+                                             'def around(x):\n    y = inner(x)\n    print(end="")\n    return y * 3\n')
+    watched = run([python, '-B', 'compiled.py'], {'TFI_STAGES': 'work:inner,work:outer,work:around,__main__:local'}, timeout=120)
+    assert (watched.rc, watched.err) == (0, '')
+    bare, work = watched.out.splitlines()
+    assert work == bare and 'unique_graphs' in bare and 'graph_break' in bare
     found = calls(watched)
     assert (found['inner'], found['outer']) == (1, 1), found

@@ -11,7 +11,7 @@ import pytest
 import pythons
 from conftest import clean_environment, execute
 
-by_version = pytest.mark.parametrize('python', pythons.SEEN, ids=pythons.label)
+by_version = pythons.by_version()
 WORK = 'def plain(x, y=2):\n    return x\n'
 
 
@@ -238,7 +238,7 @@ asyncio.run(main())
 '''
 
 
-@pytest.mark.parametrize('python', [p for p in pythons.SEEN if p.version >= (3, 11)], ids=pythons.label)
+@pythons.by_version((3, 11))
 def test_tracebacks_are_the_programs(same, python):
     """Tracebacks have no frame of ours, even if our function calls the program's."""
     work = 'class Called:\n    def __call__(self, x):\n        return 1 // x\ncalled = Called()\n'

@@ -11,8 +11,7 @@ import pythons
 from conftest import clean_environment
 from test_silence import frames_of
 
-by_version = pytest.mark.parametrize('python', [p if p in pythons.EXTREMES else pytest.param(p, marks=pytest.mark.slow) for p in pythons.SEEN],
-                                     ids=pythons.label)
+by_version = pythons.by_version()
 RAISED = 10
 CUT = 1
 KEPT = 256  # frames of a stack

@@ -6,7 +6,7 @@ library, one warning names the part that is off, and the other parts continue.
 
 import pytest
 
-from conftest import ROOT
+from conftest import ROOT, short_form
 
 pytestmark = pytest.mark.timeout(600)
 PIPELINES = ROOT / 'tests' / 'pipelines'
@@ -24,8 +24,8 @@ torch.cuda.nvtx.range_pop()
 
 # step, variables, stages that must be recorded, and stages that must not
 TORCH_STEPS = [
-    ('shim: watch_torch', {}, {'marked'}, {'range'}),
     ('shim: attach', {}, {'marked'}, {'range'}),
+    ('shim: watch_torch', {}, {'marked'}, {'range'}),
     ('shim: metadata', {}, {'marked', 'range'}, set()),
     ('shim: modules', {'TFI_MODULE_DEPTH': '1'}, {'marked', 'range'}, {'Linear'}),
 ]
@@ -47,7 +47,7 @@ def ours(text):
     return [line for line in text.splitlines() if line.startswith('tfinject: ')]
 
 
-@pytest.mark.parametrize('step, env, there, missing', TORCH_STEPS, ids=[s[0] for s in TORCH_STEPS])
+@short_form(1, 'step, env, there, missing', TORCH_STEPS, ids=[s[0] for s in TORCH_STEPS])
 def test_torch(run, python, analyze, step, env, there, missing):
     bare = run([python, '-c', TORCH], preload=False, timeout=200)
     result = run([python, '-c', TORCH], {**env, 'SHIM_FAILS_AT': step}, preload='test', timeout=200)
@@ -58,7 +58,7 @@ def test_torch(run, python, analyze, step, env, there, missing):
     assert stages >= there and not stages & missing, stages
 
 
-@pytest.mark.parametrize('step, script, arguments, env', PIPELINE_STEPS, ids=[s[0] for s in PIPELINE_STEPS])
+@short_form(1, 'step, script, arguments, env', PIPELINE_STEPS, ids=[s[0] for s in PIPELINE_STEPS])
 def test_pipelines(run, python, step, script, arguments, env):
     """In a pipeline with workers every process prints a warning about its broken part."""
     command = [python, PIPELINES / script, *arguments]

@@ -18,7 +18,7 @@ import pythons
 from conftest import clean_environment
 
 pytestmark = pytest.mark.slow  # the threads must be silent for a second
-by_version = pytest.mark.parametrize('python', pythons.SEEN, ids=pythons.label)
+by_version = pythons.by_version()
 STILL, AGREED, OUTER, TORN, EMPTY, FOREIGN, LAYOUT, REFUSED, INVALID = range(1, 10)
 WAIT = 90  # seconds, on the busiest machine
 CUT = 1
@@ -363,8 +363,7 @@ def test_a_forked_child(start):
 
 # ---- threads that cannot be read ----
 
-@pytest.mark.parametrize('python', [p for p in pythons.SEEN if p.version >= (3, 12)] or [pytest.param(None, id='none')],
-                         ids=lambda p: p and pythons.label(p))
+@pythons.by_version((3, 12))
 def test_subinterpreters(start, python):
     """The frames of the inner interpreter come first, then those of the outer one that called it."""
     if not python:
