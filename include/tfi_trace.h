@@ -251,9 +251,6 @@ enum tfi_sample_known {
 };
 enum tfi_sample_flag { TFI_SAMPLE_WHOLE_GPU = 1 };
 
-/* Result of an io record whose completion was not seen; its duration is 0 then. */
-#define TFI_IO_RESULT_UNKNOWN INT64_MIN
-
 /* A process record says that a process forked, spawned or executed a program, or ended. */
 enum tfi_process_event { TFI_PROCESS_FORK = 1, TFI_PROCESS_SPAWN = 2, TFI_PROCESS_EXEC = 3, TFI_PROCESS_END = 4 };
 

@@ -39,7 +39,6 @@
 #include "io/io.h"
 #include "io/process.h"
 #include "io/sums.h"
-#include "io/uring.h"
 #include "nccl/plugin.h"
 #include "nvml/nvml.h"
 #include "nvtx/nvtx.h"
@@ -335,7 +334,6 @@ static void finish(const char *reason)
     outside &= tfi_nvml_finish();
     outside &= tfi_silence_finish();
     outside &= tfi_device_finish();
-    if (outside) tfi_uring_finish();
     if (outside) tfi_sums_finish();
     write_timing();
     tfi_log_end();

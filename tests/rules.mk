@@ -53,9 +53,6 @@ $(BUILD)/fuzz/%: tests/fuzz/%.c $(BUILD)/obj/fuzz.a $(B)/flags
 LDLIBS_VICTIM = -L$(B)/victims -Wl,--as-needed $(VICTIM_LIBS:%=-l%) -Wl,-rpath,'$$ORIGIN' -pthread -ldl
 # Programs that make calls on files: a victim library with functions of the same names must not come between.
 $(B)/victims/io_%: LDLIBS_VICTIM = -pthread -ldl
-# The stand-in has liburing's soname: the tests run the same program with both.
-$(B)/victims/liburing_standin.so: SONAME = liburing.so.2
-$(B)/victims/io_uring: LDLIBS_VICTIM = $(B)/victims/liburing_standin.so
 $(B)/victims/lib%.so: tests/victims/lib%.c $(B)/flags
 	$(call compile,VICTIM,$(CC) $(CFLAGS_C) -MF $@.d -fPIC -shared -Wl$(comma)-soname$(comma)$(or $(SONAME),lib$*.so) -Itests -o $@ $<)
 $(B)/victims/%: tests/victims/%.c $(VICTIM_LIBS:%=$(B)/victims/lib%.so) $(B)/flags

@@ -122,7 +122,7 @@ static void take_away(size_t *length, const char *name, const char *end)
     if (*length > n && strncmp(name + *length - n, end, n) == 0) *length -= n;
 }
 
-/* An operation of io_uring is of the kind of the function that it is named after. */
+/* An operation of io_uring, in older traces, is of the kind of the function that it is named after. */
 static const char uring[] = "io_uring_";
 
 enum io_kind io_kind(const char *function)

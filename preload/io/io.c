@@ -105,21 +105,11 @@ static bool may_begin(void)
 static inline bool begin(struct tfi_io *io, enum tfi_hook hook, uintptr_t frame)
 {
     uint32_t before = tfi_self ? tfi_self->calls : 0;
-    if (!tfi_io_may_record()) return false;
+    if (!tfi_recording(TFI_ACTIVITY_IO) && !may_begin()) return false;
     if (!tfi_call_enter_from(&io->call, hook, frame)) return false;
     if (TFI_UNLIKELY(io->call.depth < before)) tfi_count_drop(TFI_DROP_LEFT, before - io->call.depth);
     if (TFI_UNLIKELY(!tfi_recording(TFI_ACTIVITY_IO))) take_back(&io->call);
     return io->call.thread != NULL;
-}
-
-bool tfi_io_may_record(void)
-{
-    return tfi_recording(TFI_ACTIVITY_IO) || may_begin();
-}
-
-const struct tfi_path *tfi_io_file_named(int dir, const char *name)
-{
-    return tfi_is_readable(name) ? named(dir, name) : tfi_path_unknown;
 }
 
 bool tfi_io_enter_from(struct tfi_io *io, enum tfi_hook hook, uintptr_t frame)
@@ -260,13 +250,6 @@ static void write_io(struct tfi_thread *t, const struct tfi_call *call, uint64_t
     tfi_commit(t, sizeof *rec);
 }
 
-void tfi_io_write(struct tfi_thread *t, const struct tfi_io *io, const struct tfi_path *other, int64_t result,
-                  int error, uint64_t duration)
-{
-    struct finished f = {io, other, result, io->has_offset ? io->offset : -1, error};
-    write_io(t, &io->call, duration, &f);
-}
-
 static int64_t offset_of(const struct tfi_io *io, int64_t result)
 {
     if (io->has_offset) return io->offset;
@@ -305,7 +288,7 @@ static const struct tfi_watcher watcher = {.emptied = thread_ends};
 void tfi_io_constructor(void)
 {
     if (tfi_config.secure || !tfi_config_may_have(TFI_ACTIVITY_IO) || !tfi_paths_init()) return;
-    for (unsigned hook = TFI_LIBRARY_posix + 1; hook < TFI_LIBRARY_uring; hook++)
+    for (unsigned hook = TFI_LIBRARY_posix + 1; hook < TFI_LIBRARY_cuda; hook++) /* posix and stdio */
         if (hook != TFI_LIBRARY_stdio) tfi_hook_find(hook, NULL);
     tfi_watch(&watcher);
     tfi_sums_constructor();

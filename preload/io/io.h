@@ -86,16 +86,6 @@ static inline __attribute__((always_inline)) bool tfi_io_enter(struct tfi_io *io
 /* Ends it, with the return value. Keeps errno. */
 void tfi_io_leave(struct tfi_io *io, int64_t result);
 
-/* True if io is recorded now, or may be after the look at triggers and times that a call causes. */
-bool tfi_io_may_record(void);
-
-/* The file of a name that the program passes; the unknown one if the kernel can't read it. Keeps errno. */
-const struct tfi_path *tfi_io_file_named(int dir, const char *name);
-
-/* Writes the record of an operation that was begun earlier, perhaps by another thread. The guard of `thread` is set. */
-void tfi_io_write(struct tfi_thread *thread, const struct tfi_io *io, const struct tfi_path *other, int64_t result,
-                  int error, uint64_t duration);
-
 /* Reads the settings, and finds the originals if files are recorded. Called in the constructor. */
 void tfi_io_constructor(void);
 

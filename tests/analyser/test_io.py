@@ -567,6 +567,19 @@ def test_sums_of_failed_calls(tmp_path, answer):
     assert (file['opens'], file['metadata_calls']) == (6, 18)
 
 
+def test_operations_of_io_uring(tmp_path, answer):
+    """Traces of older versions have operations of io_uring, some without a result: these count as calls that move nothing."""
+    p = Process(0, 5)
+    for at, function, result in ((0, 'io_uring_read', 70), (10, 'io_uring_read_fixed', -2 ** 63), (20, 'io_uring_fsync', 0)):
+        p.of_thread[1].append(rec('io', func=p.w.string(f'uring\x1fREAD\x1f{function}\x1f'), time=at * US, duration=US, result=result,
+                                  bytes=100, offset=-1, path=p.w.string('/d/file'), fd=3))
+    p.save(tmp_path)
+    assert {row['function']: (row['calls'], row['bytes']) for row in answer(tmp_path)['rows']} == {
+        'io_uring_read': (1, 70), 'io_uring_read_fixed': (1, 0), 'io_uring_fsync': (1, 0)}
+    [file] = answer(tmp_path, '--layout', 'files')['rows']
+    assert (file['read_calls'], file['read_bytes']) == (2, 70)
+
+
 def test_refusals(tmp_path, tfanalyze):
     """Options that contradict each other give status 2 and a line that says why."""
     path = Process(0, 5).save(tmp_path)

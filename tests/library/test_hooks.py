@@ -152,6 +152,45 @@ def test_calls_before_our_constructor_and_after_our_end(run, victim, names):
     assert all(t.complete for t in traces)
 
 
+PLUGIN = """
+    #include <stdint.h>
+    #include <stdio.h>
+    long dummy_add(long x);
+    void dummy_store(uint64_t *out, uint64_t x);
+    const char *dummy_many(int a, int64_t b, const char *c, double *d, size_t e, uint8_t f);
+    void use_dummy(int n)
+    {
+        uint64_t stored = 0;
+        dummy_store(&stored, 7);
+        printf("%ld %d %s\\n", dummy_add(n), (int)stored, dummy_many(1, 2, "three", NULL, 5, 6));
+    }
+"""
+OWN_DUMMY = """
+    #include <stdint.h>
+    #include <stdlib.h>
+    long dummy_add(long x) { return x + 100; }
+    void dummy_store(uint64_t *out, uint64_t x) { *out = x + 200; }
+    const char *dummy_many(int a, int64_t b, const char *c, double *d, size_t e, uint8_t f) { return c; }
+"""
+
+
+@pytest.mark.parametrize('name', ['libdummy.so.1', 'libdummy-1a2b3c4d.so', None], ids=['older', 'renamed', 'static'])
+def test_a_plugins_own_library_gets_its_calls(run, victim, tmp_path, name):
+    """Calls of a plugin reach its own copy of a library of a table as without tfinject, and the plugin is unmapped."""
+    (tmp_path / 'plugin.c').write_text(PLUGIN)
+    (tmp_path / 'own.c').write_text(OWN_DUMMY)
+    build = ['gcc', '-shared', '-fPIC', '-o']
+    if name:
+        made = execute([*build, name, f'-Wl,-soname,{name}', 'own.c'], clean_environment(), tmp_path)
+        assert made.rc == 0, made.err
+    made = execute([*build, 'plugin.so', 'plugin.c', *([f'./{name}', '-Wl,-rpath,$ORIGIN'] if name else ['own.c'])],
+                   clean_environment(), tmp_path)
+    assert made.rc == 0, made.err
+    result = run([victim('plugins'), tmp_path / 'plugin.so', 3, 1, 'use_dummy'], preload='test')
+    assert result.rc == 0
+    assert result.out.splitlines() == ['101 207 three'] * 3 + ['opened 3 times, kept 0 times']
+
+
 # ---- signals ----
 
 @pytest.mark.parametrize('mode', ['main', 'threads'])
