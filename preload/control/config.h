@@ -65,7 +65,6 @@ struct tfi_config {
     uint64_t host_alloc_kb;
     uint32_t activities; /* enum tfi_activity */
     uint32_t fixed;      /* bits set by the environment, as in tfi_recording_now; the others are defaults */
-    uint32_t event_kernels;
     uint32_t nccl_plugin;
     uint32_t tensor_addresses;
     uint32_t with_modules;

@@ -11,7 +11,6 @@
 #include "base/process.h"
 #include "base/raw_dlsym.h"
 #include "cuda/calls.h"
-#include "cuda/kernel_names.h"
 #include "hooks/hooks.h"
 #include "record/background.h"
 #include "stage/wanted.h"
@@ -39,7 +38,6 @@ struct launch {
     struct tfi_event_place place;
     uint32_t begin, end; /* events */
     bool again;          /* `end` is an event that was recorded before */
-    uint64_t start;
 };
 
 /* Returns the calling thread if this launch is to be timed. After a failed exec the same process has a new trace. */
@@ -56,9 +54,7 @@ static struct tfi_thread *timed_thread(void)
         __atomic_store_n(&tfi_event_times.gen, gen, __ATOMIC_RELEASE);
         tfi_unlock(&tfi_event_times.polling);
     }
-    if (tfi_event_times.quiet || (!tfi_config.event_kernels && !__atomic_load_n(&t->stages, __ATOMIC_RELAXED)))
-        return NULL;
-    return t;
+    return tfi_event_times.quiet || !__atomic_load_n(&t->stages, __ATOMIC_RELAXED) ? NULL : t;
 }
 
 static struct tfi_event_span *find_span(const struct launch *l, uint64_t range)
@@ -70,9 +66,8 @@ static struct tfi_event_span *find_span(const struct launch *l, uint64_t range)
     return NULL;
 }
 
-/* With `lists` held. True if the launch needs an event before it. If only stages are timed, also looks for an
- * event after an earlier launch that can be recorded again, because nothing but open stages of this thread holds
- * it. */
+/* With `lists` held. True if the launch needs an event before it. Also looks for an event after an earlier launch that
+ * can be recorded again, because nothing but open stages of this thread holds it. */
 static bool needs_begin(struct launch *l)
 {
     const struct tfi_thread *t = l->thread;
@@ -85,11 +80,11 @@ static bool needs_begin(struct launch *l)
         else if (common == TFI_EVENT_TIMES_NONE || common == s->end) holders++;
         if (s) common = s->end;
     }
-    if (!tfi_config.event_kernels && common != TFI_EVENT_TIMES_NONE && l->context->pool[common].users == holders) {
+    if (common != TFI_EVENT_TIMES_NONE && l->context->pool[common].users == holders) {
         l->end = common;
         l->again = true;
     }
-    return missing || tfi_config.event_kernels;
+    return missing;
 }
 
 /* With `lists` held: takes the events of a launch. */
@@ -161,7 +156,6 @@ static void before(struct launch *l, void *stream)
     tfi_event_times_restore(mode);
     tfi_cancel_on(cancel);
     if (!ok) l->thread = NULL;
-    l->start = tfi_ticks();
     errno = error;
 }
 
@@ -191,59 +185,17 @@ static void extend_spans(struct launch *l)
     }
 }
 
-/* Writes the correlation record: its id joins the device record of a launch to the call that made it. This call is the
- * CUDA runtime call in progress or, without one, the innermost recorded call. Writes nothing if no call is recorded. */
-static void write_correlation(const struct launch *l, uint32_t id, uint64_t end)
+static void note_launch(struct launch *l)
 {
-    struct tfi_thread *t = l->thread;
-    uint32_t depth = t->runtime && t->runtime <= t->calls ? t->runtime : t->calls;
-    if (!depth || depth > TFI_SLOT_CALLS) return;
-    tfi_guard_set(t);
-    if (t->gen == __atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED)) {
-        struct tfi_rec_correlation *rec = TFI_RESERVE(t, correlation);
-        if (rec) {
-            *rec = (struct tfi_rec_correlation){
-                rec->rec, id, t->slot->call[depth - 1].func, (uint32_t)t->slot->pthread, l->start, end - l->start};
-            tfi_commit(t, sizeof *rec);
-        }
-    }
-    tfi_guard_clear(t);
-}
-
-static uint32_t name_of(void *function)
-{
-    const char *name = NULL;
-    uint64_t string = tfi_cuda_kernel((uintptr_t)function);
-    if (string || !tfi_event_times_driver.FuncGetName || tfi_event_times_driver.FuncGetName(&name, function) != 0 ||
-        !name)
-        return (uint32_t)string;
-    tfi_kernel_learn((uintptr_t)function, name);
-    return (uint32_t)tfi_cuda_kernel((uintptr_t)function);
-}
-
-static void note_launch(struct launch *l, struct tfi_event_item *item, uint64_t end)
-{
-    struct tfi_event_context *c = l->context;
-    bool single = tfi_config.event_kernels, added = false;
-    item->begin = l->begin;
-    item->end = l->end;
-    item->stream = (uint32_t)l->place.stream_id;
-    item->id = single ? __atomic_add_fetch(&tfi_event_times.correlation, 1, __ATOMIC_RELAXED) : 0;
     if (!tfi_lock(&tfi_event_times.lists)) return;
     extend_spans(l);
-    if (single) {
-        added = tfi_event_times_add(c, item);
-    } else {
-        tfi_event_times_unuse(c, l->begin);
-        tfi_event_times_unuse(c, l->end);
-    }
+    tfi_event_times_unuse(l->context, l->begin);
+    tfi_event_times_unuse(l->context, l->end);
     tfi_unlock(&tfi_event_times.lists);
-    if (added) write_correlation(l, (uint32_t)item->id, end);
 }
 
-static void after(struct launch *l, int result, void *function, struct tfi_event_item *item)
+static void after(struct launch *l, int result)
 {
-    uint64_t end = tfi_ticks();
     if (!l->thread) return;
     if (result != 0) {
         give_back(l);
@@ -253,10 +205,9 @@ static void after(struct launch *l, int result, void *function, struct tfi_event
     tfi_signals_off();
     tfi_inside++;
     bool ok = tfi_event_times_driver.EventRecord(l->context->pool[l->end].handle, l->place.stream) == 0;
-    if (ok && tfi_config.event_kernels && function) item->name = name_of(function);
     tfi_event_times_restore(mode);
     if (ok) {
-        note_launch(l, item, end);
+        note_launch(l);
     } else {
         tfi_count_drop(TFI_DROP_EVENTS, 1);
         give_back(l);
@@ -303,11 +254,10 @@ static void *original[NR_ORIGINALS];
     {                                                                                                                  \
         int (*real)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,     \
                     void **) = original[ORIGINAL_##name];                                                              \
-        struct tfi_event_item item = {.kind = TFI_EVENT_ITEM_KERNEL, .shape = {gx, gy, gz, bx, by, bz, shared}};       \
         struct launch l;                                                                                               \
         before(&l, stream_of(stream));                                                                                 \
         int result = real(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);                                   \
-        after(&l, result, f, &item);                                                                                   \
+        after(&l, result);                                                                                             \
         return result;                                                                                                 \
     }
 LAUNCH(launch, LEGACY)
@@ -319,11 +269,10 @@ LAUNCH(launch_ptsz, PER_THREAD)
     {                                                                                                                  \
         int (*real)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **) =   \
             original[ORIGINAL_##name];                                                                                 \
-        struct tfi_event_item item = {.kind = TFI_EVENT_ITEM_KERNEL, .shape = {gx, gy, gz, bx, by, bz, shared}};       \
         struct launch l;                                                                                               \
         before(&l, stream_of(stream));                                                                                 \
         int result = real(f, gx, gy, gz, bx, by, bz, shared, stream, params);                                          \
-        after(&l, result, f, &item);                                                                                   \
+        after(&l, result);                                                                                             \
         return result;                                                                                                 \
     }
 COOPERATIVE(cooperative, LEGACY)
@@ -340,13 +289,11 @@ _Static_assert(offsetof(struct config, stream) == 32, "CUlaunchConfig");
     static int name(const struct config *config, void *f, void **params, void **extra)                                 \
     {                                                                                                                  \
         int (*real)(const struct config *, void *, void **, void **) = original[ORIGINAL_##name];                      \
-        struct tfi_event_item item = {.kind = TFI_EVENT_ITEM_KERNEL};                                                  \
         struct launch l;                                                                                               \
         if (!config) return real(config, f, params, extra);                                                            \
-        memcpy(item.shape, config->shape, sizeof item.shape);                                                          \
         before(&l, stream_of(config->stream));                                                                         \
         int result = real(config, f, params, extra);                                                                   \
-        after(&l, result, f, &item);                                                                                   \
+        after(&l, result);                                                                                             \
         return result;                                                                                                 \
     }
 LAUNCH_EX(launch_ex, LEGACY)
@@ -356,11 +303,10 @@ LAUNCH_EX(launch_ex_ptsz, PER_THREAD)
     static int name(void *exec, void *stream)                                                                          \
     {                                                                                                                  \
         int (*real)(void *, void *) = original[ORIGINAL_##name];                                                       \
-        struct tfi_event_item item = {.kind = TFI_EVENT_ITEM_GRAPH};                                                   \
         struct launch l;                                                                                               \
         before(&l, stream_of(stream));                                                                                 \
         int result = real(exec, stream);                                                                               \
-        after(&l, result, NULL, &item);                                                                                \
+        after(&l, result);                                                                                             \
         return result;                                                                                                 \
     }
 GRAPH(graph, LEGACY)

@@ -1,15 +1,14 @@
-/* event_times.c - takes device times by pooled CUDA events if there is no CUPTI.
+/* event_times.c - takes device times of stages by pooled CUDA events if there is no CUPTI.
  *
  * Method. The functions of the driver that launch kernels and graphs get a detour between our wrapper and the
  * original. The detour knows the arguments, and every call ends there, whichever way it took (symbol, look-up, either
- * runtime). With TFI_EVENT_KERNELS=1 one event before and one after each launch become a kernel or graph_launch
- * record. Otherwise one event precedes a stage's first launch into a stream, and one event follows it, which each
- * later launch records again. Copies and sets alone open nothing, and only the launches of the thread that opened the
- * stage count. The two events give the span of a stage in a stream, gaps included, as a stage_device record. CUDA is
- * not called at a stage's exit: the program may have given up the stream by then.
+ * runtime). One event precedes a stage's first launch into a stream, and one event follows it, which each later launch
+ * records again. Copies and sets alone open nothing, and only the launches of the thread that opened the stage count.
+ * The two events give the span of a stage in a stream, gaps included, as a stage_device record. CUDA is not called at a
+ * stage's exit: the program may have given up the stream by then.
  *
- * Error. An event costs the device some microseconds. A short kernel therefore looks 10 to 30 us longer, and kernels
- * of several streams overlap less. The trace says so.
+ * Error. An event costs the device some microseconds. A short stage therefore looks 10 to 30 us longer. The trace says
+ * so.
  *
  * Times. Events only give differences. An anchor is an event in an idle stream of ours whose host time is bracketed.
  * It is renewed every second, so that a float of milliseconds stays exact, and without a step as far as the bracket
@@ -34,7 +33,6 @@
 #include "base/sys.h"
 #include "control/config.h"
 #include "cuda/calls.h"
-#include "cuda/kernel_names.h"
 #include "cupti/client.h"
 #include "hooks/hooks.h"
 #include "record/background.h"
@@ -50,11 +48,8 @@
 #define RENEW_NS 1000000000
 #define RELAXED 2
 
-static const char about_kernels[] =
-    "device times come from CUDA events around each launch: a short kernel appears 10 to 30 us too long, and kernels "
-    "on different streams overlap less than without the events";
-static const char about_stages[] = "device times of stages come from CUDA events before the first and after the last "
-                                   "launch into a stream: they include gaps and are 10 to 30 us too long";
+static const char about[] = "device times of stages come from CUDA events before the first and after the last "
+                            "launch into a stream: they include gaps and are 10 to 30 us too long";
 
 static struct tfi_thread lane;
 uint32_t tfi_event_times_spans;
@@ -107,7 +102,8 @@ static void free_item(uint32_t index)
     tfi_event_times.waiting--;
 }
 
-bool tfi_event_times_add(struct tfi_event_context *c, const struct tfi_event_item *from)
+/* Adds an item, which takes over one use of each event; if there is no room, counts it. */
+static void add_item(struct tfi_event_context *c, const struct tfi_event_item *from)
 {
     uint32_t index;
     struct tfi_event_item *item = new_item(&index);
@@ -115,26 +111,21 @@ bool tfi_event_times_add(struct tfi_event_context *c, const struct tfi_event_ite
         tfi_event_times_unuse(c, from->begin);
         tfi_event_times_unuse(c, from->end);
         tfi_count_drop(TFI_DROP_EVENTS, 1);
-        return false;
+        return;
     }
     *item = *from;
     item->next = TFI_EVENT_TIMES_NONE;
     if (c->last == TFI_EVENT_TIMES_NONE) c->first = index;
     else tfi_event_times.item[c->last].next = index;
     c->last = index;
-    return true;
 }
 
 static void close_span(uint32_t index)
 {
     struct tfi_event_span *s = &tfi_event_times.span[index];
-    struct tfi_event_item item = {.kind = TFI_EVENT_ITEM_STAGE,
-                                  .begin = s->begin,
-                                  .end = s->end,
-                                  .stream = s->stream,
-                                  .id = s->range,
-                                  .launches = s->launches};
-    tfi_event_times_add(s->context, &item);
+    struct tfi_event_item item = {
+        .range = s->range, .stream = s->stream, .begin = s->begin, .end = s->end, .launches = s->launches};
+    add_item(s->context, &item);
     *s = tfi_event_times.span[tfi_event_times_spans - 1];
     __atomic_store_n(&tfi_event_times_spans, tfi_event_times_spans - 1, __ATOMIC_RELAXED);
 }
@@ -242,11 +233,10 @@ static bool open_lane(void)
 
 static void tell(void)
 {
-    const char *text = tfi_config.event_kernels ? about_kernels : about_stages;
     if (tfi_event_times.told == tfi_event_times.gen) return;
     tfi_event_times.told = tfi_event_times.gen;
-    tfi_log(TFI_LOG_INFO, "%s", text);
-    uint32_t string = tfi_string(text, strlen(text));
+    tfi_log(TFI_LOG_INFO, "%s", about);
+    uint32_t string = tfi_string(about, strlen(about));
     struct tfi_rec_message *rec = TFI_RESERVE(&lane, message);
     if (!rec) return;
     *rec = (struct tfi_rec_message){rec->rec, string, TFI_LOG_INFO, 0, tfi_ticks()};
@@ -257,20 +247,9 @@ static void write_item(const struct tfi_event_context *c, const struct tfi_event
                        uint64_t duration)
 {
     uint32_t flags = tfi_cupti_device(&lane, c->device, true) | TFI_DEVICE_BY_EVENTS;
-    uint32_t context = (uint32_t)c->id;
-    const uint32_t *s = i->shape;
     tell();
-    if (i->kind == TFI_EVENT_ITEM_KERNEL)
-        TFI_WRITE(&lane, kernel, .name = i->name, .start = start, .duration = duration, .correlation = (uint32_t)i->id,
-                  .device = c->device, .context = context, .stream = i->stream, .grid_x = s[0], .grid_y = s[1],
-                  .grid_z = s[2], .block_x = s[3], .block_y = s[4], .block_z = s[5], .dynamic_shared = s[6],
-                  .flags = flags);
-    else if (i->kind == TFI_EVENT_ITEM_GRAPH)
-        TFI_WRITE(&lane, graph_launch, .start = start, .duration = duration, .correlation = (uint32_t)i->id,
-                  .device = c->device, .context = context, .stream = i->stream);
-    else
-        TFI_WRITE(&lane, stage_device, .id = i->id, .start = start, .duration = duration, .device = c->device,
-                  .context = context, .stream = i->stream, .launches = i->launches, .flags = flags);
+    TFI_WRITE(&lane, stage_device, .id = i->range, .start = start, .duration = duration, .device = c->device,
+              .context = (uint32_t)c->id, .stream = i->stream, .launches = i->launches, .flags = flags);
 }
 
 /* ---- completed items; with `polling` held ---- */
@@ -495,7 +474,6 @@ static bool find_functions(void *driver)
     all &= (tfi_event_times_driver.name = (int(*) params)tfi_dlsym(driver, symbol)) != NULL;
     TFI_EVENT_TIMES_FUNCTIONS
 #undef API
-    tfi_event_times_driver.FuncGetName = (int (*)(const char **, void *))tfi_dlsym(driver, "cuFuncGetName");
     return all;
 }
 

@@ -1,4 +1,4 @@
-/* event_times.h - device times by CUDA events if there is no CUPTI: stages, and with TFI_EVENT_KERNELS=1 launches. */
+/* event_times.h - device times of stages by CUDA events if there is no CUPTI. */
 #ifndef TFI_EVENT_TIMES_H
 #define TFI_EVENT_TIMES_H
 
@@ -59,7 +59,6 @@ struct tfi_event_times_driver {
 #define API(name, symbol, params) int(*name) params;
     TFI_EVENT_TIMES_FUNCTIONS
 #undef API
-    int (*FuncGetName)(const char **, void *); /* 12.3 and newer; may be NULL */
 };
 extern struct tfi_event_times_driver tfi_event_times_driver;
 
@@ -69,15 +68,11 @@ struct tfi_event {
     uint32_t next;  /* next free event */
 };
 
-enum tfi_event_item_kind { TFI_EVENT_ITEM_KERNEL, TFI_EVENT_ITEM_GRAPH, TFI_EVENT_ITEM_STAGE };
-
-/* A timing whose events have not completed yet. */
+/* A stage in a stream whose events have not completed yet. */
 struct tfi_event_item {
-    uint32_t next, kind; /* enum tfi_event_item_kind */
+    uint64_t range;
+    uint32_t next, stream;
     uint32_t begin, end; /* events */
-    uint32_t stream, name;
-    uint64_t id; /* launch: its correlation id; stage: its range */
-    uint32_t shape[7];
     uint32_t launches;
 };
 
@@ -110,7 +105,6 @@ struct tfi_event_times {
     uint32_t gen;   /* of the trace; the child of a fork has another one */
     uint32_t quiet; /* the driver is no longer called */
     pid_t pid;
-    uint32_t correlation;
     uint32_t waiting; /* items */
     uint32_t nr_items, free_item;
     uint32_t told;  /* generation whose trace has the message about event times */
@@ -137,8 +131,6 @@ struct tfi_event_context *tfi_event_times_context(const struct tfi_event_place *
 uint32_t tfi_event_times_pop(struct tfi_event_context *context);
 uint32_t tfi_event_times_make(struct tfi_event_context *context);
 void tfi_event_times_unuse(struct tfi_event_context *context, uint32_t event);
-/* With `lists` held: adds an item, which takes over one use of each event; false, counted, if there is no room. */
-bool tfi_event_times_add(struct tfi_event_context *context, const struct tfi_event_item *item);
 /* With `polling` held and the context current: writes at most `most` records; `lose` counts the items that have
  * not completed as lost. */
 uint32_t tfi_event_times_resolve(struct tfi_event_context *context, uint32_t most, bool lose);

@@ -19,13 +19,13 @@ from common import (DIFFUSION, EVERYTHING, GRAPHS_WHOLE, PLAIN, SIMGPU, STAGES_O
 C_STAGES = {'text_encode': 'text_encode', 'denoise': 'denoise', 'step': 'denoise', 'vae_decode': 'vae_decode'}
 C_WAYS = {'plain': PLAIN, 'everything': EVERYTHING, 'stages-only': STAGES_ONLY, 'graphs-whole': GRAPHS_WHOLE,
           'selected': {'ENABLE_PROFILER_NAMES': 'denoise'}, 'stacks': {'TFI_WITH_STACK': '1'},
-          'events': {'TFI_EVENT_KERNELS': '1'}}
+          'events': EVERYTHING}
 
 
 # ---- the C pipeline ----
 
 def without_cupti(run, env):
-    """Makes a directory with the driver but without CUPTI; if the loader's path has none either, events time the kernels."""
+    """Makes a directory with the driver but without CUPTI; if the loader's path has none either, events time the stages."""
     env.pop('TFI_CUPTI_PATH', None)
     if run.simulated:
         directory = run.directory('driver-alone')
