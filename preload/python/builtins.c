@@ -112,12 +112,37 @@ PyObject *tfi_builtin_ranges(PyObject *self, PyObject *const *args, ssize_t coun
     return tuple;
 }
 
-/* Converts an age in nanoseconds to the time of the trace's counter. */
-static uint64_t ticks_ago(uint64_t now, int64_t ns)
+PyObject *tfi_builtin_ticks(PyObject *self, PyObject *const *args, ssize_t count)
 {
-    double ticks = (double)ns / tfi_clock_ns_per_tick();
-    if (ticks < 0) return UINT64_MAX;
-    return ticks < (double)now ? now - (uint64_t)ticks : 0;
+    (void)self;
+    (void)args;
+    (void)count;
+    tfi_clock_choose();
+    return tfi_python.PyLong_FromLongLong((long long)tfi_ticks());
+}
+
+/* Converts a moment of CLOCK_REALTIME to the time of the trace's counter; a moment to come becomes now. */
+static uint64_t ticks_at(const struct tfi_clock_pair *now, uint64_t realtime, double ns_per_tick)
+{
+    double ticks = (double)(int64_t)(now->realtime - realtime) / ns_per_tick;
+    if (ticks < 0) return now->ticks;
+    return ticks < (double)now->ticks ? now->ticks - (uint64_t)ticks : 0;
+}
+
+PyObject *tfi_builtin_ticks_of(PyObject *self, PyObject *const *args, ssize_t count)
+{
+    (void)self;
+    uint64_t start = count == 2 ? (uint64_t)tfi_python_number(args[0]) : 0;
+    uint64_t end = count == 2 ? start + (uint64_t)tfi_python_number(args[1]) : 0;
+    tfi_clock_choose();
+    double ns_per_tick = tfi_clock_ns_per_tick();
+    struct tfi_clock_pair now = tfi_clock_read();
+    PyObject *ticks = tfi_python.PyTuple_New(2);
+    for (int i = 0; ticks && i < 2; i++) {
+        uint64_t at = ticks_at(&now, i ? end : start, ns_per_tick);
+        tfi_python.PyTuple_SetItem(ticks, i, tfi_python.PyLong_FromLongLong((long long)at));
+    }
+    return ticks ? ticks : tfi_python_none();
 }
 
 PyObject *tfi_builtin_past(PyObject *self, PyObject *const *args, ssize_t count)
@@ -131,9 +156,7 @@ PyObject *tfi_builtin_past(PyObject *self, PyObject *const *args, ssize_t count)
         struct tfi_range range = {.name = tfi_string(name.data, name.length),
                                   .flags = (uint32_t)tfi_python_number(args[1])};
         give_number(&range, args[4]);
-        uint64_t now = tfi_ticks();
-        id = tfi_stage_past(t, &range, ticks_ago(now, tfi_python_number(args[2])),
-                            ticks_ago(now, tfi_python_number(args[3])));
+        id = tfi_stage_past(t, &range, (uint64_t)tfi_python_number(args[2]), (uint64_t)tfi_python_number(args[3]));
         tfi_leave(t);
     }
     tfi_python_text_end(&name);

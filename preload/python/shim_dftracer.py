@@ -110,9 +110,8 @@ def _dft_log(recorder, name, cat, start_time, duration, args, relations):
             if closes:
                 stage.__exit__()
         return
-    age = recorder._clock() - int(start_time) * recorder._unit
     flags = _DFT if cat in _DFT_NO_STAGES else _DFT | _DFT_STAGE
-    id = _past(name, flags, age, age - int(duration) * recorder._unit, None)
+    id = _past(name, flags, *_ticks_of(int(start_time) * recorder._unit, int(duration) * recorder._unit), None)
     if id:
         _details(id, name, text)
 

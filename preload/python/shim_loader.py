@@ -7,7 +7,8 @@ TFI_ACTIVITIES. The ranges are no stages, and their number is that of the batch 
     DataLoader batch of worker N pid P in the process of the loader: from the request to the hand-over
     DataLoader batch                   in a process that makes its batches itself: from the call to the batch
 
-With the waits for batches, which libtorch names, they tell which batch was late.
+With the waits for batches, which libtorch names, they tell which batch was late. A range is recorded when it is over, and
+its times are those of the counter when it began and ended: the thread may lose its processor before the record is made.
 """
 
 import sys
@@ -31,14 +32,13 @@ def _watch_workers(worker):
     stages cannot be applied in the worker."""
     if not _batches_wanted():
         return
-    clock = sys.modules["time"].perf_counter_ns
     fetchers = sys.modules["torch.utils.data._utils.fetch"]
     undecided = _guarded(_undecided)
 
     @_guarded
-    def made(id, loop, begun):
+    def made(id, loop, begun, ended):
         number = loop.f_locals.get("idx")  # of torch's _worker_loop: a worker has the batch's number nowhere else
-        _past("DataLoader worker %d" % id, 0, clock() - begun, 0, number if type(number) is int else None)
+        _past("DataLoader worker %d" % id, 0, begun, ended, number if type(number) is int else None)
 
     def wrap(cls):
         fetch = cls.fetch
@@ -48,15 +48,15 @@ def _watch_workers(worker):
             if info is None:
                 return fetch(self, possibly_batched_index)
             undecided()
-            begun = clock()
+            begun = _ticks()
             try:
                 batch = fetch(self, possibly_batched_index)
             except BaseException as error:
                 _hide(error)
                 if not isinstance(error, StopIteration):  # a failed batch arrives as well; the end of the data does not
-                    made(info.id, _frame(), begun)
+                    made(info.id, _frame(), begun, _ticks())
                 raise
-            made(info.id, _frame(), begun)
+            made(info.id, _frame(), begun, _ticks())
             return batch
         _stand_in(cls, "fetch", wrapper)
     wrap(fetchers._MapDatasetFetcher)
@@ -73,7 +73,6 @@ def _watch_loaders(dataloader):
 
 def _watch_workers_loader(cls):
     from weakref import WeakKeyDictionary
-    clock = sys.modules["time"].perf_counter_ns
     requests = WeakKeyDictionary()  # by iterator: {number of the batch: (worker, when)}, in the order of the requests
 
     @_guarded
@@ -91,13 +90,13 @@ def _watch_workers_loader(cls):
         for number, (of, when) in known.items():
             if number not in loader._task_info and worker in (of, None):
                 del known[number]
-                _past("DataLoader batch of worker %d pid %d" % (of, loader._workers[of].pid), 0, clock() - when, 0, number)
+                _past("DataLoader batch of worker %d pid %d" % (of, loader._workers[of].pid), 0, when, _ticks(), number)
                 return
 
     request, process = cls._try_put_index, cls._process_data
 
     def _try_put_index(self):
-        number, when = self._send_idx, clock()
+        number, when = self._send_idx, _ticks()
         try:
             result = request(self)
         except BaseException as error:
@@ -118,20 +117,19 @@ def _watch_workers_loader(cls):
 
 
 def _watch_own_loader(cls):
-    clock = sys.modules["time"].perf_counter_ns
     next_data = cls._next_data
 
     @_guarded
-    def made(loader, begun):
-        _past("DataLoader batch", 0, clock() - begun, 0, loader._num_yielded)
+    def made(loader, begun, ended):
+        _past("DataLoader batch", 0, begun, ended, loader._num_yielded)
 
     def _next_data(self):
-        begun = clock()
+        begun = _ticks()
         try:
             batch = next_data(self)
         except BaseException as error:
             _hide(error)
             raise
-        made(self, begun)
+        made(self, begun, _ticks())
         return batch
     _stand_in(cls, "_next_data", _next_data)

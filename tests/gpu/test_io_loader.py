@@ -6,6 +6,7 @@ and a batch is late. The device model computes the times of kernels; the idle ti
 
 import json
 import os
+import re
 import subprocess
 from types import SimpleNamespace
 
@@ -65,12 +66,15 @@ def loader(run, python, lib, tmp_path, tfanalyze):
         assert script or int(result.out) == (FILES - 1) * SMALL + LARGE
         assert [line for line in result.err.splitlines() if line.startswith('tfinject: ')] == []
 
-        def ask(*words):
-            said = subprocess.run([tfanalyze, 'io', '--format', 'json', *words, result.dir], capture_output=True, text=True)
+        def said(command, *words):
+            said = subprocess.run([tfanalyze, command, *words, result.dir], capture_output=True, text=True)
             assert said.returncode == 0, said.stderr
             assert all('simulated' in line for line in said.stderr.splitlines() if 'outside the selected stages' not in line)
-            return json.loads(said.stdout)
-        return SimpleNamespace(ask=ask, folder=folder)
+            return said.stdout
+
+        def ask(*words):
+            return json.loads(said('io', '--format', 'json', *words))
+        return SimpleNamespace(ask=ask, said=said, folder=folder)
     return loader
 
 
@@ -189,18 +193,22 @@ if __name__ == '__main__':
             del loader
 """
 TEAM = 2
-CLOCKS = 100  # microseconds by which the clocks of the trace and of the pipeline may differ
-LATER = 50_000  # a range of the past begins later by the time for which its thread lost its processor while it was recorded
+CLOCKS = 20  # microseconds by which the clocks of the trace and of the pipeline may differ
 
 
 @pytest.fixture
 def modes(loader, tmp_path):
-    """modes(names, **env) -> the run, with the lines of the journal."""
+    """modes(names, **env) -> the run, with the lines of the journal, the difference of the trace's times and CLOCK_MONOTONIC, and
+    when the waits for batches began by the latter."""
     def modes(names, **env):
         (tmp_path / 'pipeline.py').write_text(MODES)
         journal = tmp_path / 'journal'
         found = loader(TEAM, script=[journal, TEAM, BATCH, ','.join(names)], **env)
         found.lines = [json.loads(line) for line in journal.read_text().splitlines()]
+        dumped = found.said('dump')
+        time, value = re.search(r' clock (\S+) \S+ clock="monotonic" \S+ value=(\d+)', dumped).groups()
+        found.clock = float(time) - int(value) / 1e3
+        found.waits = [float(time) - found.clock for time in re.findall(r' range_begin (\S+) \S+ name="enumerate\(DataLoader\)#', dumped)]
         return found
     return modes
 
@@ -210,41 +218,38 @@ def numbers(lines):
     return [line['items'][0][0] // BATCH if line['mode'] == 'any order' else line['place'] for line in lines]
 
 
-def matched(lines, rows):
-    """Pairs each line of the journal with its row or None, and the distance of the two clocks. A row belongs to the line of its
-    process and number; of two epochs in the same workers, to the nearer one. The batch with the slow file is always late, and a
-    first row that has its key is the first epoch's."""
+def matched(lines, rows, clock):
+    """Pairs each line of the journal with its row or None. A row belongs to the line of its process and number; of two epochs
+    in the same workers, to the one that was asked for when the row says."""
     keys = [(line['items'][0][2], number) for line, number in zip(lines, numbers(lines))]
-    slow = next(i for i, line in enumerate(lines) if any(item[0] == SLOW for item in line['items']))
-    first = min((row for row in rows if (row['pid'], row['batch']) == keys[slow]), key=lambda row: row['asked_us'])
-    about, found = first['asked_us'] - lines[slow]['asked'] / 1e3, {}
+    found = {}
     for row in rows:
         mine = [i for i, key in enumerate(keys) if key == (row['pid'], row['batch'])]
-        nearest = min(mine, key=lambda i: abs(lines[i]['asked'] / 1e3 + about - row['asked_us']))
+        nearest = min(mine, key=lambda i: abs(lines[i]['asked'] / 1e3 - (row['asked_us'] - clock)))
         assert found.setdefault(nearest, row) is row
-    pairs = [(line, found.get(i)) for i, line in enumerate(lines)]
-    return pairs, min(row['asked_us'] - line['asked'] / 1e3 for line, row in pairs if row)
+    return [(line, found.get(i)) for i, line in enumerate(lines)]
 
 
 def explained(run, mode):
-    """Compares the late batches of a mode with the journal. One whose last file was read long after it was asked for must be
-    there; for a few milliseconds more or less the pipeline cannot tell."""
+    """Compares the late batches of a mode with the journal. One whose last file was read after the wait for it began must be
+    there; for one that was still put together then the pipeline cannot tell."""
     lines = [line for line in run.lines if line['mode'] == mode]
     assert sum(len(line['items']) for line in lines) == FILES * (2 if mode == 'persistent' else 1), mode
     found = run.ask('--layout', 'batches', '--stage', mode, '--top', '1000')
-    pairs, clock = matched(lines, found['rows'])
+    pairs = matched(lines, found['rows'], run.clock)
     assert len([row for _, row in pairs if row]) == len(found['rows']) == found['totals']['late_batches']
     assert found['totals']['waits'] >= len(lines)
     for line, row in pairs:
         begun, ended, worker = line['items'][0][4] / 1e3, line['items'][-1][5] / 1e3, line['items'][0][3]
+        waited, = (wait for wait in run.waits if line['asked'] / 1e3 - CLOCKS <= wait <= line['got'] / 1e3)
         if not row:
-            assert ended < line['asked'] / 1e3 + LATER, (mode, line)
+            assert ended < waited + CLOCKS, (mode, line)
             continue
-        at = {key: row[f'{key}_us'] - clock for key in ('requested', 'begun', 'arrived', 'asked')}
+        at = {key: row[f'{key}_us'] - run.clock for key in ('requested', 'begun', 'arrived', 'asked')}
         assert row['worker'] == (None if worker < 0 else worker)
         until = at['asked'] + row['wait_us']
-        assert line['asked'] / 1e3 - CLOCKS <= at['asked'] < at['arrived'] <= until <= line['got'] / 1e3 + CLOCKS
-        assert at['requested'] <= at['begun'] + LATER and at['begun'] <= begun + LATER and ended - LATER <= at['arrived']
+        assert abs(at['asked'] - waited) < CLOCKS and at['asked'] < at['arrived'] <= until <= line['got'] / 1e3 + CLOCKS
+        assert at['requested'] <= at['begun'] <= begun + CLOCKS and ended - CLOCKS <= at['arrived']
         assert 0 <= row['idle_us'] <= row['wait_us']
         reads = {os.path.basename(read['path']): (read['calls'], read['bytes']) for read in row['reads']
                  if read['path'] and read['path'].startswith(f'{run.folder}/')}

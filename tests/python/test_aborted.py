@@ -32,6 +32,14 @@ def record():
     if hasattr(t, 'tfi_range_push'): t.tfi_range_push(b'recorded'), t.tfi_range_pop()
 stop, standing = threading.Lock(), threading.Barrier(3)
 stop.acquire()
+def sleeps(task):
+    try: return open('/proc/self/task/%s/stat' % task).read().rpartition(')')[2].split()[0] == 'S'
+    except OSError: return True
+def settle():
+    # A read of /proc lends out the interpreter's lock, and a thread that waits for that lock then wakes. So threads that sleep
+    # in many readings stand where they stay.
+    others, quiet = set(os.listdir('/proc/self/task')) - {str(t.gettid())}, 0
+    while quiet < 5: quiet = quiet + 1 if all([sleeps(task) for task in others]) else 0
 def quiet():
     standing.wait(), said('quiet'), ready.release(), stop.acquire()
 def recorded():
@@ -40,7 +48,7 @@ ready = threading.Semaphore(0)
 def begin():
     record()
     for function in quiet, recorded: threading.Thread(target=function, daemon=True).start()
-    standing.wait(), ready.acquire(), ready.acquire()
+    standing.wait(), ready.acquire(), ready.acquire(), settle()
 '''
 
 # name: how the process ends; `here` is the line of the thread that calls abort()
@@ -58,15 +66,17 @@ end = chunk + t.malloc_usable_size(chunk)
 (said("aborts"), ctypes.memset(end, 0xff, 8), t.abort())  # here
 ''',
     'thread': '''def last():
-    record(), said("aborts"), t.abort()  # here
+    record(), settle(), said("aborts"), t.abort()  # here
 threading.Thread(target=last).start()
 said("main"), stop.acquire()
 ''',
     'at once': '''def each():
-    standing_all.wait(), t.abort()
-standing_all = threading.Barrier(8)
+    go.acquire(), go.release(), t.abort()
+go = threading.Lock()
+go.acquire()
 for i in range(7): threading.Thread(target=each).start()
-(said("aborts"), standing_all.wait(), t.abort())  # here
+settle()
+(said("aborts"), go.release(), t.abort())  # here
 ''',
     # 8 KiB, with a page below that nobody may touch
     'small stack': '''class Stack(ctypes.Structure): _fields_ = [('at', ctypes.c_void_p), ('flags', ctypes.c_int), ('size', ctypes.c_size_t)]
