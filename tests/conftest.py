@@ -4,8 +4,8 @@ Rules. Every test has a timeout. A skip is allowed only for a reason listed in t
 xfail, is a failure. The last line is always `N passed, N failed, N skipped`; an error, or a session that cannot run,
 counts as failed. Tests marked `soak` run only with -m soak. All rules hold under pytest-xdist too.
 
-`make soak` runs samples of the longest lists of cases: SOAK_SEED shifts the samples, which are evenly spaced, by one case,
-so a list of 40 cases of which 10 are sampled is complete after four seeds. SOAK_ALL=1, or naming tests, runs every case.
+The longest lists of cases are run by samples: SOAK_SEED shifts the samples, which are evenly spaced, by one case, so a
+list of 40 cases of which 10 are sampled is complete after four seeds. SOAK_ALL=1, or naming tests, runs every case.
 SOAK_SEED is the day unless it is given; it also chooses the older Python that runs beside the newest one.
 
 A test gets the markers torch, gpu and sanitized from its folder and fixtures. The marker `slow` is written at the test,
@@ -42,6 +42,7 @@ COMMAND_TIMEOUT = 120  # for one command: importing torch may take a minute on a
 MARKERS = {
     'soak': 'long; runs only with -m soak (make soak)',
     'sampled': 'sampled(n): `make soak` runs n of the cases that SOAK_SEED chooses; SOAK_ALL=1 runs all',
+    'rotating': 'rotating(n): a run takes n of the cases that SOAK_SEED chooses, and `make soak` n others; SOAK_ALL=1 runs all',
     'torch': 'may import torch: uses the fixture `python`, whose environment has it',
     'gpu': 'is about the device, here the simulated one: lies in tests/gpu',
     'sanitized': 'needs the ASAN=1 build',
@@ -262,16 +263,29 @@ def sampled(things, n, shift=0):
     return [things[(SOAK_SEED + shift + i * len(things) // n) % len(things)] for i in range(n)]
 
 
-def left_out_of_samples(config, items):
-    """The cases that this soak leaves out; none if the command line names tests."""
-    if 'soak' not in (config.option.markexpr or '') or config.option.keyword or any('::' in str(a) for a in config.args):
-        return set()
+def lists_of(items, marker):
+    """[n, cases] of each parametrized test with this marker."""
     lists = {}
     for item in items:
-        mark = item.get_closest_marker('sampled')
+        mark = item.get_closest_marker(marker)
         if mark:
-            lists.setdefault((item.path, item.originalname, mark.args[0]), []).append(item)
-    return {item for (_, _, n), cases in lists.items() for item in set(cases) - set(sampled(cases, n))}
+            lists.setdefault((item.path, item.originalname), (mark.args[0], []))[1].append(item)
+    return lists.values()
+
+
+def left_out_of_samples(config, items):
+    """The cases that this run leaves out; none if the command line names tests."""
+    if config.option.keyword or any('::' in str(a) for a in config.args):
+        return set()
+    left_out = set()
+    for n, cases in lists_of(items, 'rotating'):
+        for item in cases if SOAK_ALL else set(cases) - set(sampled(cases, n)):
+            item.add_marker(pytest.mark.soak)
+            item.add_marker(pytest.mark.sampled(n))
+    if 'soak' in (config.option.markexpr or ''):
+        for n, cases in lists_of(items, 'sampled'):
+            left_out |= set(cases) - set(sampled(cases, n))
+    return left_out
 
 
 def deselect(config, items, unwanted):

@@ -13,7 +13,7 @@ CHECK_CFLAGS  = $(shell pkg-config --cflags check)
 CHECK_LIBS    = $(shell pkg-config --libs check)
 
 .PHONY: units fuzz victims
-everything: units $(if $(ASAN),fuzz,$(B)/test/libtfinject.so victims $(DEMOS))
+everything: units $(if $(ASAN),,$(B)/test/libtfinject.so victims $(DEMOS))
 units: $(UNITS)
 fuzz: $(FUZZERS)
 victims: $(VICTIMS)

@@ -1,8 +1,9 @@
 """test_fuzz - the readers under libFuzzer with ASan and UBSan: traces of PyTorch and dftracer, dumps of the flight recorder, .tfr and .live.
 
-`make test` gives each reader some ten thousand inputs. `make soak` gives 200,000 PyTorch traces and 60,000 .tfr traces; with
-SOAK_ALL it gives a million and 400,000. The seeds are fixed or follow from SOAK_SEED, so a failure is repeatable. The corpus
-of PyTorch traces is committed; libFuzzer adds to a copy of it. tests/fuzz_corpus.py makes the corpus of .tfr traces.
+`make test` gives the analyser with sanitizers the corpora alone. `make soak` builds the fuzzers and gives each reader 200,000
+inputs, that of .tfr 60,000; with SOAK_ALL it gives a million and 400,000. The seeds follow from SOAK_SEED, so a failure is
+repeatable. The corpus of PyTorch traces is committed; libFuzzer adds to a copy of it. tests/fuzz_corpus.py makes the corpus
+of .tfr traces.
 """
 
 import gzip
@@ -21,7 +22,6 @@ import fuzz_corpus
 import tfr
 from conftest import BUILD, ROOT, SOAK_ALL, SOAK_SEED, built, clean_environment, execute
 
-pytestmark = pytest.mark.sanitized
 CORPUS = ROOT / 'tests' / 'fuzz' / 'corpus'
 # A small shell starts the fuzzer: libFuzzer limits its peak of memory, and the peak of a process is never below that of the
 # process that started it, which is this one.
@@ -29,7 +29,7 @@ SMALL = ['sh', '-c', '"$@"; exit $?', 'sh']
 MEMORY = Path('/dev/shm') if Path('/dev/shm').is_dir() else None  # for files that are written and read a million times
 
 
-def fuzz(target, directory, corpus, runs, timeout, *options, seed=1, **env):
+def fuzz(target, directory, corpus, runs, *options, seed=1, **env):
     """Runs a target. `corpus` is a directory that the target may add to, or a list of files to run once each."""
     found = directory / f'found{seed}'
     found.mkdir()
@@ -37,7 +37,7 @@ def fuzz(target, directory, corpus, runs, timeout, *options, seed=1, **env):
         command = [*SMALL, built(BUILD / 'fuzz' / target), *([] if isinstance(corpus, list) else [f'-runs={runs}']), f'-seed={seed}',
                    '-timeout=10', '-rss_limit_mb=2048', f'-artifact_prefix={found}/', *options,
                    *(corpus if isinstance(corpus, list) else [corpus])]
-        result = execute(command, {**clean_environment(), 'TMPDIR': files, **env}, directory, timeout)
+        result = execute(command, {**clean_environment(), 'TMPDIR': files, **env}, directory, 14000)
     left = [(p.name, p.read_bytes()[:2000]) for p in found.iterdir()]
     assert result.rc == 0 and not left, f'{left}\n{result.err[-5000:]}'
     done = re.search(r'^Done (\d+) runs', result.err, re.M)
@@ -51,11 +51,6 @@ def corpus_of(tmp_path, seeds):
     for i, data in enumerate(seeds):
         (corpus / f'{i}').write_bytes(data)
     return corpus
-
-
-def fuzz_kineto(tmp_path, runs, timeout, seed=1):
-    shutil.copytree(CORPUS, tmp_path / 'corpus')
-    fuzz('kineto', tmp_path, tmp_path / 'corpus', runs, timeout, '-max_len=4096', seed=seed)
 
 
 def dftracer_seeds():
@@ -74,10 +69,6 @@ def dftracer_seeds():
     yield from (old, newer, newest, newer[:200] + b'\n' + newer[300:], gzip.compress(newer[:150]) + gzip.compress(newer[150:]), b'[\n]\n')
 
 
-def fuzz_dftracer(tmp_path, runs, timeout, seed=1):
-    fuzz('dftracer', tmp_path, corpus_of(tmp_path, dftracer_seeds()), runs, timeout, '-max_len=4096', seed=seed)
-
-
 def flight_seeds():
     """Dumps of the flight recorder as pickles of every protocol and as JSON, and opcodes that few pickles have."""
     entries = [{'record_id': i, 'pg_id': 0, 'process_group': ('0', 'default_pg'), 'collective_seq_id': i, 'p2p_seq_id': 0, 'op_id': i,
@@ -91,44 +82,10 @@ def flight_seeds():
     yield b'\x80\x02}q\0X\x07\0\0\0entries](}(K\1K\2u}K\3NsM\1\2J\xff\xff\xff\xff\x8a\1\x80G?\xf0\0\0\0\0\0\0)\x85\x86\x88\x87q\1h\1j\1\0\0\0r\2\0\0\0tasu.'
 
 
-def fuzz_flight(tmp_path, runs, timeout, seed=1):
-    fuzz('flight', tmp_path, corpus_of(tmp_path, flight_seeds()), runs, timeout, '-max_len=8192', seed=seed)
-
-
-def fuzz_tfr(tmp_path, runs, timeout, seed=1):
-    (tmp_path / f'corpus{seed}').mkdir()
-    fuzz_corpus.write(tmp_path / f'corpus{seed}')
-    fuzz('tfr', tmp_path, tmp_path / f'corpus{seed}', runs, timeout, '-max_len=16384', '-entropic=0', '-close_fd_mask=3', seed=seed)
-
-
 def test_corpus_is_small():
     """The committed corpus stays small, each file and all together."""
     sizes = [p.stat().st_size for p in CORPUS.iterdir()]
     assert len(sizes) >= 10 and max(sizes) <= 8192 and sum(sizes) <= 200000, sorted(sizes)[-5:]
-
-
-def test_fuzz(tmp_path):
-    fuzz_kineto(tmp_path, 20000, 200)
-
-
-def test_fuzz_dftracer(tmp_path):
-    fuzz_dftracer(tmp_path, 20000, 200)
-
-
-def test_fuzz_flight(tmp_path):
-    fuzz_flight(tmp_path, 20000, 200)
-
-
-def test_fuzz_tfr(tmp_path):
-    """Damage under valid checksums reaches the .tfr decoders and every command."""
-    fuzz_tfr(tmp_path, 10000, 400)
-
-
-def test_seeds_and_earlier_faults(tmp_path):
-    """Every seed, and every trace that once showed a fault, goes through all commands."""
-    fuzz_corpus.write(tmp_path)
-    result = fuzz('tfr', tmp_path, sorted(p for p in tmp_path.iterdir() if p.is_file()), 0, 200, FUZZ_ALL='1')
-    assert result.err.count('Executed ') >= 40
 
 
 def test_seeds_are_traces(tmp_path, tfanalyze):
@@ -153,23 +110,69 @@ def test_a_header_of_many_keys(tmp_path, tfanalyze):
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before < 2
 
 
-@pytest.mark.soak
-@pytest.mark.timeout(7200)
-def test_fuzz_many_kineto_traces(tmp_path):
-    fuzz_kineto(tmp_path, 1000000 if SOAK_ALL else 200000, 7000, SOAK_SEED + 1)
+def replayed(tmp_path, tfanalyze_asan, name, data, end):
+    """The commands that read most of an input end without a fault: with an answer, or a line that says why there is none."""
+    path = tmp_path / f'{name}{end}'
+    path.write_bytes(data)
+    for command in (['dump'], ['report', '--output', tmp_path / 'report'], ['export', 'chrome', '--output', tmp_path / 'out.json']):
+        result = execute([tfanalyze_asan, *command, path], clean_environment())
+        assert result.rc in (0, 1, 3) and 'Sanitizer' not in result.err and 'runtime error' not in result.err, (name, command, result.err)
 
 
-@pytest.mark.soak
-@pytest.mark.timeout(7200)
-def test_fuzz_many_dumps(tmp_path):
-    fuzz_flight(tmp_path, 1000000 if SOAK_ALL else 200000, 7000, SOAK_SEED + 1)
+def test_corpora(tmp_path, tfanalyze_asan):
+    """The committed traces and the seeds of the other readers, among them all inputs that once showed a fault."""
+    for path in CORPUS.iterdir():
+        replayed(tmp_path, tfanalyze_asan, path.stem, path.read_bytes(), '.json.gz' if path.suffix == '.gz' else '.json')
+    for number, data in enumerate(dftracer_seeds()):
+        replayed(tmp_path, tfanalyze_asan, number, data, '.pfw')
+    for name, data in fuzz_corpus.seeds().items():
+        for part, end in zip(fuzz_corpus.split(data), ('.tfr', '.tfr.live')):
+            if part:
+                replayed(tmp_path, tfanalyze_asan, name, part, end)
 
 
-@pytest.mark.soak
-@pytest.mark.timeout(14400)
-def test_fuzz_many_tfr_traces(tmp_path):
-    """Several processes repeat test_fuzz_tfr, each with its own seed."""
+# ---- libFuzzer ----
+
+MANY = 1000000 if SOAK_ALL else 200000
+
+
+def fuzzes(test):
+    return pytest.mark.soak(pytest.mark.timeout(14400)(test))
+
+
+@fuzzes
+def test_fuzz_kineto(tmp_path):
+    shutil.copytree(CORPUS, tmp_path / 'corpus')
+    fuzz('kineto', tmp_path, tmp_path / 'corpus', MANY, '-max_len=4096', seed=SOAK_SEED + 1)
+
+
+@fuzzes
+def test_fuzz_dftracer(tmp_path):
+    fuzz('dftracer', tmp_path, corpus_of(tmp_path, dftracer_seeds()), MANY, '-max_len=4096', seed=SOAK_SEED + 1)
+
+
+@fuzzes
+def test_fuzz_flight(tmp_path):
+    fuzz('flight', tmp_path, corpus_of(tmp_path, flight_seeds()), MANY, '-max_len=8192', seed=SOAK_SEED + 1)
+
+
+@fuzzes
+def test_fuzz_tfr(tmp_path):
+    """Damage under valid checksums reaches the .tfr decoders and every command; several processes, each with its own seed."""
     processes, runs = (4, 100000) if SOAK_ALL else (2, 30000)
+
+    def one(seed):
+        (tmp_path / f'corpus{seed}').mkdir()
+        fuzz_corpus.write(tmp_path / f'corpus{seed}')
+        fuzz('tfr', tmp_path, tmp_path / f'corpus{seed}', runs, '-max_len=16384', '-entropic=0', '-close_fd_mask=3', seed=seed)
     with ThreadPoolExecutor(processes) as pool:
-        for done in [pool.submit(fuzz_tfr, tmp_path, runs, 14000, 11 + SOAK_SEED + i) for i in range(processes)]:
+        for done in [pool.submit(one, 11 + SOAK_SEED + i) for i in range(processes)]:
             done.result()
+
+
+@fuzzes
+def test_seeds_and_earlier_faults(tmp_path):
+    """Every seed, and every trace that once showed a fault, goes through all commands."""
+    fuzz_corpus.write(tmp_path)
+    result = fuzz('tfr', tmp_path, sorted(p for p in tmp_path.iterdir() if p.is_file()), 0, FUZZ_ALL='1')
+    assert result.err.count('Executed ') >= 40

@@ -4,8 +4,8 @@ Each worker has a copy of the built tree, so only the files with the changed lin
 noticed if an assertion fails. A failed build, or a test that cannot start, does not count. A line that is not in its
 file exactly once is a failure too, because the table is out of date.
 
-`make test` breaks one line of each file, that of the first row that is not marked `late`; `make soak` breaks a sample of
-the others.
+Every run checks all rows against the sources and the collected tests. It breaks the lines of a few rows, other ones each
+day; `make soak` breaks as many others, and all with SOAK_ALL=1.
 """
 
 import contextlib
@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import subprocess
+from pathlib import Path
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
@@ -21,7 +22,7 @@ import pytest
 from conftest import BUILD, ROOT, clean_environment, execute
 
 pytestmark = [pytest.mark.timeout(1200), pytest.mark.slow]
-SAMPLE = 12  # rows that `make soak` breaks
+BROKEN = 12  # rows of one run
 GROUPS = 2  # the default number of workers that run at once
 SOURCES = ('Makefile', 'include', 'preload', 'analysis', 'scripts', 'tests')
 BUILT = ('flags', 'headers.mk', 'exports.map', 'shims.c', 'help_pages.c', 'libtfinject.so', 'tfanalyze', 'obj', 'test', 'victims', 'simgpu',
@@ -759,68 +760,50 @@ class Tree:
         assert result.rc == 0, f'the broken line does not compile, so no test runs\n{result.out}{result.err}'
         return set(re.findall(r'^  CC\w* +(\S+)', result.out, re.M))
 
-    def test(self, *names):
-        """{test: its assertion message, or None if it passed}."""
+    def test(self, name):
+        """The assertion message of a test, or None if it passes."""
         report = self.root / 'report.xml'
         report.unlink(missing_ok=True)
         command = ['build/venv/bin/python', '-m', 'pytest', '-q', '-p', 'no:cacheprovider', '-p', 'no:xdist',
-                   f'--junit-xml={report}', f'--basetemp={self.root}/tmp', *names]
-        result = execute(command, {**clean_environment(), 'PYTHONDONTWRITEBYTECODE': '1'}, self.root, 300 + 10 * len(names))
+                   f'--junit-xml={report}', f'--basetemp={self.root}/tmp', name]
+        result = execute(command, {**clean_environment(), 'PYTHONDONTWRITEBYTECODE': '1'}, self.root, 300)
         assert result.rc in (0, 1) and report.exists(), result.out[-3000:] + result.err
         cases = ElementTree.parse(report).getroot().findall('.//testcase')
         ran = [c for c in cases if c.find('error') is None and c.find('skipped') is None]
-        assert len(ran) == len(cases) == len(names), f'a row names several tests, or none\n{result.out[-3000:]}'
-        failures = {c.get('name'): c.find('failure') for c in cases}
-        assert any(f is not None for f in failures.values()) == (result.rc == 1)
-        return {n: f if f is None else f.get('message') for n, f in failures.items()}
+        assert len(ran) == len(cases) == 1, f'a row names several tests, or none\n{result.out[-3000:]}'
+        failure = cases[0].find('failure')
+        assert (failure is not None) == (result.rc == 1)
+        return None if failure is None else failure.get('message')
 
 
 @pytest.fixture(scope='session')
 def tree(tmp_path_factory):
     tree = Tree(tmp_path_factory.mktemp('mutations'))
+    assert tree.build() == set(), 'the copy is not built'
     yield tree
     assert tree.build() == set(), 'the copy differs from its state before the mutation'
     shutil.rmtree(tree.root, ignore_errors=True)
 
 
-def in_group(index, *values, soak=False, **options):
-    marks = [pytest.mark.xdist_group(f'mutations-{index % GROUPS}'), *([pytest.mark.soak, pytest.mark.sampled(SAMPLE)] if soak else [])]
-    return pytest.param(*values, marks=marks, **options)
-
-
-def needs_torch(row):
-    """True if the row's test starts torch; most of these tests are in one folder."""
-    return row.test.startswith('tests/python/')
-
-
-FIRST = list({row.file: row for row in reversed(ROWS) if not row.late}.values())[::-1]
-OTHERS = [row for row in ROWS if row not in FIRST]
-UNBROKEN = [in_group(g, [r.test for r in FIRST[g::GROUPS] if not needs_torch(r)], id=f'{g}') for g in range(GROUPS)]
-LONG = [row for row in ROWS if row in OTHERS or needs_torch(row)]
-UNBROKEN += [in_group(g, [r.test for r in LONG[g::GROUPS]], id=f'{g}-others', soak=True) for g in range(GROUPS)]
-
-
-def test_the_table_is_up_to_date():
-    """Each row's line is in its file exactly once, including the rows that only `make soak` breaks."""
+def test_the_table_is_up_to_date(request):
+    """Each row's line is in its file exactly once, and its test is one of this run's if the run has all tests."""
     assert [r.name for r in ROWS if (ROOT / r.file).read_text().count(r.line) != 1] == []
+    option = request.config.option
+    if not option.markexpr and not option.keyword and [Path(a).resolve() for a in request.config.args] == [ROOT / 'tests']:
+        collected = {item.nodeid.partition('@')[0] for item in request.session.items}
+        assert [r.name for r in ROWS if r.test not in collected] == []
 
 
-@pytest.mark.timeout(2400)
-@pytest.mark.parametrize('tests', UNBROKEN)
-def test_unbroken(tree, tests):
-    """The unbroken copy needs no build, and all tests that should fail later pass."""
-    assert tree.build() == set()
-    outcome = tree.test(*sorted(set(tests)))
-    assert not any(outcome.values()), outcome
-
-
-@pytest.mark.timeout(1200)
-@pytest.mark.parametrize('mutation', [in_group(i, r, id=r.name, soak=rows is OTHERS) for rows in (FIRST, OTHERS) for i, r in enumerate(rows)])
+@pytest.mark.rotating(BROKEN)
+@pytest.mark.parametrize('mutation', [pytest.param(r, id=r.name, marks=pytest.mark.xdist_group(f'mutations-{i % GROUPS}'))
+                                      for i, r in enumerate(ROWS)])
 def test_broken(tree, mutation):
+    """The test passes in the copy, and fails by an assertion when the line is broken."""
+    assert tree.test(mutation.test) is None
     path = tree.root / mutation.file
     text = path.read_text()
     with tree.breaks(path, text.replace(mutation.line, mutation.broken)):
         assert tree.build(), 'no file was compiled again'
-        said = tree.test(mutation.test).popitem()[1]
+        said = tree.test(mutation.test)
     assert said, f'{mutation.test} passes in spite of: {mutation.broken}'
     assert re.match(r'(AssertionError|assert )', said), said
