@@ -2,7 +2,7 @@
 
 A shape is a function of a number N that writes a trace (or a directory of traces) and returns its path. `exponent`
 compares the user CPU of a command at two sizes: the least of several runs, minus the time of starting the program.
-Linear growth gives 1, quadratic 2. scripts/bench-growth prints the table of all shapes and commands; test_growth.py
+Linear growth gives 1, quadratic 2. scripts/bench/growth prints the table of all shapes and commands; test_growth.py
 checks small ones.
 """
 
@@ -412,7 +412,7 @@ COMMANDS = {
     'export pftrace': ['export pftrace'],
     'export pftrace --stage': ['export pftrace', '--stage', 's*e0'],
     'export pfw': ['export pfw'],
-    'export et': ['export et'],
+    'export et': ['export et', '--rank', '0'],  # it writes one process
     'export et --et': ['export et', '--et', '&'],
     'export tensorboard': ['export tensorboard', '--output', '@'],
     'report': ['report', '--output', '@'],
