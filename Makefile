@@ -176,10 +176,11 @@ format: ## format the C and C++ sources in place
 lint: ## check format, warnings of gcc and clang, cppcheck, shellcheck, tables, layers
 	@scripts/bootstrap build python lint
 	$(Q)scripts/lint
-bench: ## measure the figures of `tfanalyze help measurements`, beside uftrace, dftracer, zlib, HTA and the TensorBoard plugin
+bench: ## measure the figures of `tfanalyze help measurements`, beside uftrace, dftracer, zlib, HTA and the TensorBoard plugin; QUICK=1: small counts
 	@scripts/bootstrap build python bench
 	$(Q)$(MAKE) --no-print-directory everything
-	$(Q)for bench in bench bench-growth bench-cuda bench-kineto bench-io bench-memory bench-torch; do scripts/$$bench || exit; done
+	$(Q)failed=; for bench in records growth cuda kineto io memory torch; do scripts/bench/$$bench $(if $(QUICK),--quick) || failed="$$failed $$bench"; done; \
+	[ -z "$$failed" ] || { echo "bench: failed:$$failed" >&2; exit 1; }
 install: all ## install into PREFIX (/usr/local), below DESTDIR
 	install -D -m 755 $(B)/libtfinject.so $(DESTDIR)$(PREFIX)/lib/libtfinject.so
 	install -D -m 755 $(B)/tfanalyze $(DESTDIR)$(PREFIX)/bin/tfanalyze

@@ -1,4 +1,4 @@
-/* bench.c - loops for scripts/bench: bench asleep|call|range|mark, bench rate THREADS COUNT, bench varied COUNT.
+/* bench.c - loops for scripts/bench/records: bench asleep|call|range|mark, bench rate THREADS COUNT, bench varied COUNT.
  *
  * The first four print the CPU time of one call in nanoseconds of the calling thread, the least of many passes. `rate`
  * prints records per second of wall time over all threads. `varied` makes a stream like a pipeline's: different

@@ -12,7 +12,7 @@
  *   simdjson 3.0 (on demand)       150 ms   105 MB              3,000 ms  2,050 MB
  *
  * simdjson needs the whole text in memory, and C++; yajl copies. With both cores free, inflating and scanning overlap:
- * reading events takes 1.3 to 1.4 times zlib's wall time, reading into the model 1.6 to 1.7 (scripts/bench-kineto).
+ * reading events takes 1.3 to 1.4 times zlib's wall time, reading into the model 1.6 to 1.7 (scripts/bench/kineto).
  */
 #include "read/json/json.h"
 

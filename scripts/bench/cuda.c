@@ -1,6 +1,6 @@
-/* bench-cuda.c - launches kernels as fast as it can and prints their cost to the threads, for scripts/bench-cuda.
+/* cuda.c - launches kernels as fast as it can and prints their cost to the threads, for scripts/bench/cuda.
  *
- *     bench-cuda THREADS COUNT PAUSE STEP [NODES CUPTI]
+ *     cuda THREADS COUNT PAUSE STEP [NODES CUPTI]
  *
  * COUNT is the number of launches over all threads. The program sleeps PAUSE microseconds after each thousand. A stage
  * is open all the time, except if PAUSE is below 0. Each launch has STEP more blocks than the one before; with 0 all
@@ -42,7 +42,7 @@ static double now(clockid_t clock)
 static void check(int result, const char *what)
 {
     if (result == 0) return;
-    fprintf(stderr, "bench-cuda: %s: %d\n", what, result);
+    fprintf(stderr, "cuda: %s: %d\n", what, result);
     exit(1);
 }
 
@@ -66,7 +66,7 @@ static void complete(CUcontext unused, uint32_t stream, uint8_t *buffer, size_t 
 static void *function(void *library, const char *name)
 {
     void *found = library ? dlsym(library, name) : NULL;
-    if (!found) fprintf(stderr, "bench-cuda: no %s\n", name), exit(1);
+    if (!found) fprintf(stderr, "cuda: no %s\n", name), exit(1);
     return found;
 }
 
@@ -138,8 +138,7 @@ int main(int argc, char **argv)
     double figures[64][2], used = 0, all = 0;
     int threads = argc == 5 || argc == 7 ? atoi(argv[1]) : 0, cupti = argc == 7 ? atoi(argv[6]) : 0;
     CUmodule module;
-    if (threads < 1 || threads > 64)
-        return fprintf(stderr, "usage: bench-cuda THREADS COUNT PAUSE STEP [NODES CUPTI]\n"), 2;
+    if (threads < 1 || threads > 64) return fprintf(stderr, "usage: cuda THREADS COUNT PAUSE STEP [NODES CUPTI]\n"), 2;
     nodes = argc == 7 ? atoi(argv[5]) : 0;
     count = atol(argv[2]) / threads / (nodes ? 10 : BURST) * (nodes ? 10 : BURST);
     pause_us = atol(argv[3]);

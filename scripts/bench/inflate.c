@@ -1,4 +1,4 @@
-/* bench-inflate.c - unpacks a .gz file and discards the bytes: the least time that any reader of the file needs.
+/* inflate.c - unpacks a .gz file and discards the bytes: the least time that any reader of the file needs.
  *
  * It uses zlib in process with buffers of 1 MB, and reads all members of the file. Prints the number of bytes.
  */
@@ -15,7 +15,7 @@ int main(int argc, char **argv)
     unsigned long long bytes = 0;
     FILE *file = argc == 2 ? fopen(argv[1], "rb") : NULL;
     if (!file || inflateInit2(&stream, 15 + 32) != Z_OK) {
-        fprintf(stderr, "usage: bench-inflate FILE.gz\n");
+        fprintf(stderr, "usage: inflate FILE.gz\n");
         return 2;
     }
     while ((stream.avail_in = (unsigned)fread(in, 1, SIZE, file)) > 0) {
@@ -28,7 +28,7 @@ int main(int argc, char **argv)
             if (state == Z_STREAM_END) {
                 inflateReset(&stream);
             } else if (state != Z_OK && state != Z_BUF_ERROR) {
-                fprintf(stderr, "bench-inflate: %s: damaged\n", argv[1]);
+                fprintf(stderr, "inflate: %s: damaged\n", argv[1]);
                 return 1;
             }
         } while (stream.avail_in || !stream.avail_out);

@@ -1,9 +1,9 @@
-"""bench-peer - runs another tool on one trace in a separate process, for bench-kineto.
+"""peer - runs another tool on one trace in a separate process, for scripts/bench/kineto.
 
-    bench-peer.py hta TRACE            HTA reads the trace and answers the questions of timeline, breakdown and kinds,
+    peer.py hta TRACE            HTA reads the trace and answers the questions of timeline, breakdown and kinds,
                                        overlap, idle
-    bench-peer.py tensorboard TRACE    the TensorBoard plugin's parser reads the trace
-    bench-peer.py deflate DIRECTORY    zlib compresses the contents of the directory's STAGE_rankN.trace.json.gz again,
+    peer.py tensorboard TRACE    the TensorBoard plugin's parser reads the trace
+    peer.py deflate DIRECTORY    zlib compresses the contents of the directory's STAGE_rankN.trace.json.gz again,
                                        at its default level; inflating them is not counted
 
 It prints one JSON object: the wall and CPU seconds without Python's start and imports, and the number of events, rows or
@@ -63,7 +63,7 @@ def deflate(directory):
                 taken += len(piece)
             packed += len(packer.flush())
     if not taken:
-        sys.exit(f'bench-peer: {directory} has no trace of a stage')
+        sys.exit(f'peer: {directory} has no trace of a stage')
     return {'seconds': seconds, 'cpu': cpu, 'bytes': taken, 'packed': packed}
 
 

@@ -1,4 +1,4 @@
-/* bench-nccl-library.c - an NCCL whose calls do nothing, so that scripts/bench-cuda measures the wrapper alone.
+/* nccl_library.c - an NCCL whose calls do nothing, so that scripts/bench/cuda measures the wrapper alone.
  *
  * With NCCL_PROFILER_PLUGIN it tells the plugin of version 6 in this process of each call, as NCCL 2.30 does.
  */

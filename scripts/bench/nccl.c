@@ -1,6 +1,6 @@
-/* bench-nccl.c - calls ncclAllReduce in a loop and prints what a call costs its thread; for scripts/bench-cuda.
+/* nccl.c - calls ncclAllReduce in a loop and prints what a call costs its thread; for scripts/bench/cuda.
  *
- *     bench-nccl COUNT PAUSE
+ *     nccl COUNT PAUSE
  *
  * COUNT calls, with PAUSE microseconds of sleep after each thousand. Prints nanoseconds of CPU time per call; sleeps
  * cost none.
@@ -23,7 +23,7 @@ static double now(void)
 
 int main(int argc, char **argv)
 {
-    if (argc != 3) return fprintf(stderr, "usage: bench-nccl COUNT PAUSE\n"), 2;
+    if (argc != 3) return fprintf(stderr, "usage: nccl COUNT PAUSE\n"), 2;
     long count = atol(argv[1]) / BURST * BURST;
     struct timespec rest = {.tv_nsec = atol(argv[2]) * 1000};
     ncclUniqueId id;

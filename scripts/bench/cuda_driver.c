@@ -1,6 +1,6 @@
-/* bench-cuda-driver.c - a libcuda.so.1 whose calls do nothing: a launch on it costs only the code above the driver.
+/* cuda_driver.c - a libcuda.so.1 whose calls do nothing: a launch on it costs only the code above the driver.
  *
- * Only scripts/bench-cuda.c uses it. It has the functions that the program calls, and no device behind them.
+ * Only cuda.c uses it. It has the functions that the program calls, and no device behind them.
  */
 #include <cuda.h>
 

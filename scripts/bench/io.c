@@ -1,6 +1,5 @@
-/* bench-io.c - times pread of four bytes: `bench-io FILE LOOPS`. Prints the least nanoseconds of a call in many
+/* io.c - times pread of four bytes: `io FILE LOOPS`. Prints the least nanoseconds of a call in many
  * short loops, so that other work on the machine does not count. */
-#define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
