@@ -69,7 +69,7 @@ LDLIBS_TOOL = -l:libz.a -l:libjansson.a -Wl,-u,__cxa_demangle -l:libsupc++.a -pt
 
 .PHONY: all everything FORCE $(TASKS)
 # Sanitizers do not work in a preloaded library: ASAN=1 builds neither the library nor the unit tests of its parts.
-all: $(B)/tfanalyze $(if $(ASAN),units,$(B)/libtfinject.so)
+all: $(B)/tfanalyze $(if $(ASAN),units,$(B)/libtfinject.so $(B)/man/tfanalyze.1)
 everything: all
 
 # All other targets need packages and NVIDIA's headers. Make runs scripts/bootstrap first, then starts over.
@@ -117,10 +117,14 @@ $(B)/exports.map: $(TABLES)
 	$(call link,GEN,$(PYTHON) scripts/gen-tables exports >$@)
 $(B)/libtfinject.so: $(LIB_OBJS) $(B)/exports.map
 	$(call link,LINK,$(CC) $(LDFLAGS_LIB) -Wl$(comma)--version-script=$(B)/exports.map -o $@ $(LIB_OBJS) $(LDLIBS_LIB))
-# The pages of `tfanalyze help` become one C file. A folder is newer when a page is removed.
+# The pages of `tfanalyze help`, with tables filled in, become one C file and the man pages. A folder is newer when a page is removed.
 HELP_PAGES = $(foreach folder,$(patsubst %/,%,analysis/help/ $(wildcard analysis/help/*/ analysis/help/*/*/)),$(folder) $(wildcard $(folder)/*.txt))
-$(B)/help_pages.c: scripts/gen-tables scripts/help_pages.py analysis/commands.def $(HELP_PAGES)
+HELP = scripts/gen-tables scripts/help_pages.py $(wildcard include/*.def analysis/*.def preload/*.def preload/*/*.def) $(HELP_PAGES)
+$(B)/help_pages.c: $(HELP)
 	$(call link,GEN,$(PYTHON) scripts/gen-tables help >$@)
+# All pages are made at once, and this one has the commands.
+$(B)/man/tfanalyze.1: $(HELP)
+	$(call link,GEN,$(PYTHON) scripts/gen-tables man $(@D))
 # The rules of objects find the generated sources here.
 vpath shims.c $(B)
 vpath help_pages.c $(B)
@@ -187,13 +191,13 @@ install: all ## install into PREFIX (/usr/local), below DESTDIR
 	install -D -m 755 scripts/tfrun $(DESTDIR)$(PREFIX)/bin/tfrun
 	install -D -m 755 scripts/tfharness.py $(DESTDIR)$(PREFIX)/bin/tfharness.py
 	install -D -m 644 include/tfinject.h $(DESTDIR)$(PREFIX)/include/tfinject.h
-	for page in scripts/man/*; do install -D -m 644 $$page $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$${page##*/} || exit 1; done
+	for page in $(B)/man/*; do install -D -m 644 $$page $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$${page##*/} || exit 1; done
 compdb: ## write build/compile_commands.json, which clangd finds by itself
 	$(Q)$(MAKE) --no-print-directory --always-make --dry-run --old-file=$(BUILD)/headers.mk V=1 everything fuzz | scripts/compdb >$(BUILD)/compile_commands.json
 hooks: ## install git's pre-commit hook, which checks format and tables of the staged files (scripts/pre-commit)
 	$(Q)scripts/pre-commit --install
 clean: ## remove compiled files; build/venv and build/nvidia stay (rm -rf build removes everything)
-	rm -rf $(addprefix $(BUILD)/,obj asan unit fuzz victims demo gpu simgpu simgpu12 victims_gpu test lint flags pycache headers.mk exports.map shims.c help_pages.c compile_commands.json tfanalyze libtfinject.so)
+	rm -rf $(addprefix $(BUILD)/,obj asan unit fuzz victims demo gpu simgpu simgpu12 victims_gpu test lint flags pycache headers.mk exports.map shims.c help_pages.c man compile_commands.json tfanalyze libtfinject.so)
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
 help-tests: ## list the subject of each test file

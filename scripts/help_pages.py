@@ -1,8 +1,8 @@
-"""help_pages.py - reads the pages of `tfanalyze help` from analysis/help, checks their form, and turns them into man pages.
+"""help_pages.py - finds the pages of `tfanalyze help` in analysis/help, checks their form, and turns them into man pages.
 
 A page is plain text, which a terminal shows unchanged:
 
-    name - what it explains           the first line, then an empty one
+    name - what it explains           the first line, then an empty one; gen-tables writes both for a command
     A HEADING                         one line without lower-case letters
     text                              a paragraph, from column 0, at most 79 columns
     - text                            an item of a list; its further lines have an indent of 2
@@ -10,7 +10,7 @@ A page is plain text, which a terminal shows unchanged:
         its meaning                   have an indent of 4
         code                          a separate block with an indent of 4, shown unchanged
     `word`                            a word to type; bold in a man page
-    [table NAME] ... [end]            a table that scripts/gen-tables writes; the two markers are hidden
+    [table NAME]                      a line in whose place the build puts a table (scripts/gen-tables)
 
 An empty line ends each of these blocks. Pages are ASCII.
 """
@@ -22,13 +22,7 @@ import re
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FOLDER = 'analysis/help'
 WIDTH = 79
-MARKER = re.compile(r'^\[(?:table [\w -]+|end)\]\n', re.M)
 SECTIONS = {'tfanalyze': '1', 'tfrun': '1', 'tfinject': '7'}  # man pages that have the name of their page
-
-
-def read(path):
-    with open(os.path.join(ROOT, path), encoding='utf-8') as f:
-        return f.read()
 
 
 def topics():
@@ -44,11 +38,6 @@ def command_path(name):
     return os.path.relpath(min(found), ROOT) if found else path
 
 
-def shown(text):
-    """Returns a page without the markers of its tables, which is the printed text."""
-    return MARKER.sub('', text)
-
-
 # ---- the form ----
 
 def is_heading(block):
@@ -57,7 +46,7 @@ def is_heading(block):
 
 def blocks(text):
     """Yields (kind, lines) below the title: heading, paragraph, list, terms or code; ValueError for any other form."""
-    for raw in re.split(r'\n{2,}', shown(text).strip('\n'))[1:]:
+    for raw in re.split(r'\n{2,}', text.strip('\n'))[1:]:
         lines = raw.split('\n')
         if all(line.startswith('    ') for line in lines):
             yield 'code', [line[4:] for line in lines]
@@ -90,11 +79,12 @@ def terms(text, heading):
 
 def faults(path, text, name):
     """Returns a message for each fault in the form of a page."""
-    bad = [f'{path}:{n}: {len(line)} columns, at most {WIDTH}' for n, line in enumerate(text.splitlines(), 1) if len(line) > WIDTH]
-    bad += [f'{path}:{n}: {what}' for n, line in enumerate(text.splitlines(), 1)
+    lines = text.splitlines()
+    bad = [f'{path}: {len(line)} columns, at most {WIDTH}: {line}' for line in lines if len(line) > WIDTH]
+    bad += [f'{path}: {what}: {line}' for line in lines
             for what, found in (('a blank at the end', line != line.rstrip()), ('a tab', '\t' in line),
-                                ('a character outside ASCII', not line.isascii())) if found]
-    if not re.match(rf'{re.escape(name)} - \S.*\n\n.', shown(text)):
+                                ('a character outside ASCII', not line.isascii()), ('no table of this form', line.startswith('[table'))) if found]
+    if not re.match(rf'{re.escape(name)} - \S.*\n\n.', text):
         bad.append(f'{path}: the page does not begin with "{name} - what it explains" and an empty line')
     if not text.endswith('\n') or text.endswith('\n\n') or '\n\n\n' in text:
         bad.append(f'{path}: the page has two empty lines in a row, or ends without a line feed')
@@ -167,14 +157,14 @@ def man_name(topic):
 def man_page(topic, text, others, commands=()):
     """Returns a topic as a man page; `commands` are the pages of commands that the page of tfanalyze includes."""
     name, number = man_name(topic), SECTIONS.get(topic, '7')
-    says = shown(text).split('\n', 1)[0].partition(' - ')[2]
+    says = text.split('\n', 1)[0].partition(' - ')[2]
     out = ['.\\" Written by scripts/gen-tables from analysis/help.', f'.TH {name.upper()} {number} "" tfinject tfinject', '.ad l', '.nh',
            *section('NAME'), f'{roff([name])[0]} \\- {roff([says])[0]}', *([] if text_begins_with_heading(text) else section('DESCRIPTION')),
            *body(text, section)]
     if commands:
         out += section('COMMANDS')
     for page in commands:
-        out += [f'.SS {roff([shown(page).split(chr(10), 1)[0]])[0]}', *body(page, bold)]
+        out += [f'.SS {roff([page.split(chr(10), 1)[0]])[0]}', *body(page, bold)]
     also = [f'.BR {roff([man_name(t)])[0]} ({SECTIONS.get(t, "7")})' for t in others if t != topic]
     return '\n'.join([*out, *section('SEE ALSO'), *(f'{line},' for line in also[:-1]), *also[-1:], ''])
 
@@ -184,6 +174,6 @@ def text_begins_with_heading(text):
 
 
 def man_pages(all_topics, commands):
-    """Returns {path: text} of all man pages, from {topic: text} and the texts of the commands."""
-    return {f'scripts/man/{man_name(t)}.{SECTIONS.get(t, "7")}':
-            man_page(t, text, all_topics, commands if t == 'tfanalyze' else ()) for t, text in all_topics.items()}
+    """Returns {file name: text} of all man pages, from {topic: text} and the texts of the commands."""
+    return {f'{man_name(t)}.{SECTIONS.get(t, "7")}': man_page(t, text, all_topics, commands if t == 'tfanalyze' else ())
+            for t, text in all_topics.items()}

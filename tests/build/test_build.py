@@ -117,7 +117,7 @@ def test_nothing_left_to_build(tmp_path):
 def test_install(tmp_path):
     make('install', f'DESTDIR={tmp_path}', 'PREFIX=/opt/tfi')
     files = {str(p.relative_to(tmp_path / 'opt/tfi')) for p in tmp_path.rglob('*') if p.is_file()}
-    pages = {f'share/man/man{p.name[-1]}/{p.name}' for p in (ROOT / 'scripts/man').iterdir()}
+    pages = {f'share/man/man{p.name[-1]}/{p.name}' for p in (BUILD / 'man').iterdir()}
     assert 'share/man/man1/tfanalyze.1' in pages
     assert files == pages | {'lib/libtfinject.so', 'bin/tfanalyze', 'bin/tfrun', 'bin/tfharness.py', 'include/tfinject.h'}
     result = execute([tmp_path / 'opt/tfi/bin/tfanalyze', '--help'], clean_environment(), tmp_path)
