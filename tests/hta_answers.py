@@ -43,6 +43,12 @@ def described(frame):
     return records(frame.reset_index())
 
 
+def launches(job):
+    """Sorted: HTA puts the rows of a trace with steps into another order."""
+    rows = of_ranks(job, lambda rank: job.get_cuda_kernel_launch_stats([rank], visualize=False)[rank])
+    return sorted(rows, key=lambda row: [row[key] for key in ('rank', 'correlation', 'cpu_duration', 'gpu_duration', 'launch_delay')])
+
+
 def annotated(job):
     """Of each rank and annotation, "" outside of all, the number and the time of the rows that HTA puts in it."""
     rows = []
@@ -100,7 +106,7 @@ def answers(files):
         'patterns': lambda: patterns(job),
         'blocked': lambda: job.get_time_spent_blocked_on_full_queue(job.get_queue_length_time_series(sorted(job.t.traces))),
         'bandwidth': lambda: of_ranks(job, lambda rank: described(job.get_memory_bw_summary([rank]))),
-        'launches': lambda: of_ranks(job, lambda rank: job.get_cuda_kernel_launch_stats([rank], visualize=False)[rank]),
+        'launches': lambda: launches(job),
     }
     given = {}
     for name, question in questions.items():

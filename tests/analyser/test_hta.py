@@ -1,4 +1,4 @@
-"""test_hta - `--rules hta` against HTA 0.5.0 itself, on every trace of ../shared/traces and on random traces.
+"""test_hta - `--rules hta` against the recorded answers of HTA 0.5.0, on every trace of ../shared/traces and on random traces.
 
 tests/hta_pairs.txt lists the pairs. `agree ANALYSIS JOB` is a pair with equal answers. `fails ANALYSIS JOB EXCEPTION`
 is a pair HTA cannot answer. `differs ANALYSIS JOB` is a pair known to differ, for the reason given there. Every pair
@@ -6,29 +6,20 @@ must be in the list and behave as listed, so fewer agreeing pairs are a failure.
 """
 
 import json
+import math
 import re
 from collections import defaultdict
-from random import Random
 
 import pytest
 
+from conftest import ROOT, execute
 from hta_answers import OPERATORS
-from conftest import ROOT, TRACES, clean_environment, execute
+from hta_recording import DEEP, HOSTS, SEEDS, ask, checksum, jobs, questions, recorded, written_at_random
 
-pytestmark = [pytest.mark.xdist_group('hta'), pytest.mark.timeout(400)]  # HTA takes half a minute, once
 ANALYSES = ('temporal', 'kinds', 'kernels', 'folded', 'overlap', 'idle', 'queue', 'launches', 'bandwidth',
             'annotated', 'annotations', 'counters', 'patterns')
 CLOSE = 1e-9  # relative: sums of doubles in another order
 ROUNDED = 0.00051  # microseconds: we print means and deviations as whole nanoseconds
-
-
-def jobs():
-    """The inputs for HTA: each trace, and each directory with several ranks of one run."""
-    files = sorted(p for folder in ('hta', 'tracelens', 'kineto_tb') for p in (TRACES / folder).rglob('*')
-                   if p.name.endswith(('.json', '.json.gz')))
-    found = {str(p.relative_to(TRACES)): [p] for p in files}
-    found['hta/trace_filter'] = [p for p in files if p.parent.name == 'trace_filter']
-    return found
 
 
 def listed():
@@ -46,19 +37,14 @@ def listed():
 JOBS = sorted({job for _, job in listed()})
 
 
-def ask(python, question):
-    env = {k: v for k, v in clean_environment().items() if not k.startswith('HTA_')}
-    question = {name: [str(p) for p in files] for name, files in question.items()}
-    result = execute([python, ROOT / 'tests' / 'hta_answers.py'], env, timeout=900, stdin=json.dumps(question))
-    assert result.rc == 0, result.err[-2000:]
-    return json.loads(result.out)
-
-
 @pytest.fixture(scope='session')
-def answers(python, tmp_path_factory, deep):
-    """{job or seed: (files, HTA's answers)} of all jobs and random traces, in one process because HTA starts slowly."""
-    files = {**jobs(), **written_at_random(tmp_path_factory.mktemp('random')), 'deep': deep}
-    return {name: (files[name], answer) for name, answer in ask(python, files).items()}
+def answers(tmp_path_factory):
+    """{name: (files, HTA's answers)} of all questions."""
+    known, given = recorded(), {}
+    for name, files in questions(tmp_path_factory.mktemp('hta')).items():
+        assert known[name][0] == checksum(files), f'{name} has changed: tests/hta_recording.py asks HTA again'
+        given[name] = files, known[name][1]
+    return given
 
 
 @pytest.fixture(scope='session')
@@ -246,8 +232,7 @@ def same_bandwidth(ours, theirs):
 
 
 def same_launches(ours, theirs):
-    """Both sorted: HTA puts the rows of a trace with steps into another order."""
-    assert ours == sorted((row['rank'], *(row[theirs] for theirs in LAUNCH.values())) for row in theirs)
+    assert ours == [(row['rank'], *(row[theirs] for theirs in LAUNCH.values())) for row in theirs]
 
 
 def same_annotated(ours, theirs):
@@ -292,9 +277,23 @@ def test_every_pair_is_in_the_list(shared_traces):
     assert set(listed()) == {(analysis, job) for analysis in ANALYSES for job in jobs()}
 
 
-def test_the_installed_hta_is_the_one_the_rules_are_of(python):
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_the_recorded_answers_are_those_of_hta(python, answers):
+    """HTA 0.5.0, asked again, gives the recorded answers, but for the order in which a processor adds up doubles."""
     code = 'from importlib.metadata import version; print(version("HolisticTraceAnalysis"))'
     assert execute([python, '-c', code]).out.strip() == '0.5.0'
+
+    def same(a, b):
+        if type(a) is not type(b):
+            return False
+        if isinstance(a, dict):
+            return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+        if isinstance(a, list):
+            return len(a) == len(b) and all(map(same, a, b))
+        return math.isclose(a, b, rel_tol=CLOSE) if isinstance(a, float) else a == b
+    given = ask(python, {name: files for name, (files, _) in answers.items()})
+    assert [name for name, (_, known) in answers.items() if not same(known, given[name])] == []
 
 
 @pytest.mark.parametrize('job', JOBS)
@@ -316,93 +315,9 @@ def test_pairs(analyze, hta, job):
 
 # ---- random traces ----
 
-DEVICE_NAMES = ('gemm', 'gemm', 'void softmax<float>(int)', 'ncclDevKernel_AllReduce', 'ncclKernel_SendRecv',
-                'nccl_other', 'Memcpy DtoH (Device -> Pinned)', 'Memset (Device)', 'dma_copy', 'myMemcpyKernel',
-                'gridSync', 'aMemset')
-SYNCS = ('Event Sync', 'Context Sync', 'Stream Sync', 'Stream Wait Event')
-CATEGORIES = {'Memcpy DtoH (Device -> Pinned)': 'gpu_memcpy', 'Memset (Device)': 'gpu_memset'}
-
-
-class RandomTrace:
-    """Device work of all kinds, with and without launches, in up to three steps.
-
-    No two pieces of work start at the same time, since HTA's sort does not define their order.
-    """
-
-    def __init__(self, random, rank):
-        self.random, self.events = random, []
-        self.fractions = random.random() < 0.6
-        self.base = random.choice([0, 4_734_567_890_123, 1_711_964_646_000_000])
-        self.old = random.random() < 0.3
-        for step in range(random.choice([0, 1, 2, 3])):
-            self.add('Operator' if self.old else 'user_annotation', f'ProfilerStep#{7 + step}', step * 500, 499)
-        for correlation, at in enumerate(random.sample(range(10, 1500), random.randrange(1, 60)), 1):
-            self.piece(correlation, at)
-        random.shuffle(self.events)
-        self.document = {'distributedInfo': {'rank': rank}, 'traceEvents': self.events}
-
-    def add(self, category, name, at, dur, **args):
-        if self.fractions:
-            at, dur = at + self.random.randrange(1000) / 1000, round(self.random.random() * dur, 3)
-        stream = args.get('stream')
-        on_device = category not in ('cuda_runtime', 'cpu_op', 'user_annotation', 'Operator')
-        place = {'pid': 0, 'tid': 7 if stream is None else stream} if on_device else {'pid': 1, 'tid': 1}
-        self.events.append({'ph': 'X', 'cat': category, 'name': name, **place, 'ts': self.base + at, 'dur': dur,
-                             'args': {k: v for k, v in args.items() if v is not None}})
-
-    def piece(self, correlation, at):
-        random = self.random
-        for _ in range(random.choice([0, 1, 1, 1, 2])):
-            self.add('cuda_runtime', 'cudaLaunchKernel', max(at - random.randrange(40), 0), 3, correlation=correlation)
-        stream = random.choice([7, 7, 20, None if random.random() < 0.2 else 7])
-        kind = random.random()
-        if kind < 0.8:
-            name = random.choice(DEVICE_NAMES)
-            self.add(CATEGORIES.get(name, 'kernel'), name, at, random.choice([1, 20, 150]), stream=stream,
-                     correlation=correlation if random.random() < 0.95 else None, device=0,
-                     **({'memory bandwidth (GB/s)': (at % 70 + 1) / 7} if name in CATEGORIES else {}))
-        elif kind < 0.9:
-            self.add('cuda_sync', random.choice(SYNCS), at, 9, stream=random.choice([stream, -1]),
-                     correlation=correlation if random.random() < 0.8 else None, device=0)
-        elif kind < 0.92:  # an operator of a Triton launch names the stream
-            self.add('cpu_op', 'triton_poi_fused', at, 30, stream=random.choice([0, 7, -1]))
-        else:
-            self.add('gpu_user_annotation', random.choice(['ProfilerStep#7', 'forward', 'backward']), at, random.choice([60, 60, 300]),
-                     stream=stream, correlation=correlation if random.random() < 0.3 else None)
-
-
-SEEDS = [f'seed {n}' for n in range(40)]
-
-
-def written_at_random(directory):
-    """{seed: files}"""
-    question = {}
-    for seed in range(len(SEEDS)):
-        random = Random(seed)
-        for rank in range(1 + (seed % 3 == 0)):
-            path = directory / f'{seed}-{rank}.json'
-            path.write_text(json.dumps(RandomTrace(random, rank).document, indent=1))
-            question.setdefault(SEEDS[seed], []).append(path)
-    return question
-
-
-DEEP = 1100
-
-
-@pytest.fixture(scope='session')
-def deep(tmp_path_factory):
-    """Files in which the queue of a stream is full for a time: DEEP launches, then their kernels."""
-    path = tmp_path_factory.mktemp('deep') / 'deep.json'
-    calls = [{'ph': 'X', 'cat': 'cuda_runtime', 'name': 'cudaLaunchKernel', 'pid': 1, 'tid': 1, 'ts': 3 * i, 'dur': 2,
-              'args': {'correlation': i + 1}} for i in range(DEEP)]
-    works = [{'ph': 'X', 'cat': 'kernel', 'name': 'k', 'pid': 0, 'tid': 7, 'ts': 5000 + 2 * i, 'dur': 1,
-              'args': {'correlation': i + 1, 'stream': 7, 'device': 0}} for i in range(DEEP)]
-    path.write_text(json.dumps({'distributedInfo': {'rank': 0}, 'traceEvents': calls + works}, indent=1))
-    return [path]
-
-
-def test_a_full_queue(analyze, answers, deep):
-    [row] = answers['deep'][1]['blocked']
+def test_a_full_queue(analyze, answers):
+    deep, theirs = answers['deep']
+    [row] = theirs['blocked']
     for rules in ('hta', 'exact'):
         [ours] = analyze('queue', '--rules', rules, *deep)['rows']
         assert (ours['stream'], ours['max']) == (row['stream'], DEEP)
@@ -426,70 +341,12 @@ def test_traces_at_random(analyze, answers):
     assert answered >= len(SEEDS) * 4
 
 
-# ---- random host threads: operators, launches, and kernels or counters ----
-
-class RandomHost:
-    """Nested operators on two threads; each operator launches kernels, or CUPTI counts them. No two times are equal."""
-
-    def __init__(self, random, counting):
-        self.random, self.counting, self.events, self.starts = random, counting, [], []
-        self.correlation, self.pid = 0, 4711
-        for step in range(random.choice([0, 1, 3])):
-            self.add('user_annotation', f'ProfilerStep#{step}', 100 + 4000 * step, 3990, self.pid)
-        for tid in (self.pid, 5000):
-            for place in range(3):
-                self.operator(tid, 110 + 4000 * place + tid % 2, 3800, 0)
-        for number, (start, correlation) in enumerate(sorted(self.starts)):
-            self.device(number, start, correlation)
-        if counting and random.random() < 0.2:
-            self.events.pop()
-        random.shuffle(self.events)
-        self.document = {'distributedInfo': {'rank': 0}, 'traceEvents': [{'ph': 'M', 'name': 'first'}, *self.events]}
-
-    def add(self, category, name, at, dur, tid, pid=None, **args):
-        self.events.append({'ph': 'X', 'cat': category, 'name': name, 'pid': self.pid if pid is None else pid, 'tid': tid,
-                            'ts': at, 'dur': dur, 'args': args})
-
-    def operator(self, tid, at, dur, depth):
-        random = self.random
-        self.add('cpu_op', random.choice(['aten::a', 'aten::b', 'autograd::c', 'my::op']), at, dur, tid)
-        children = random.randrange(4) if depth < 4 else 0
-        share = (dur - 4) // (children + 2)
-        for child in range(children):
-            if share > 30:
-                self.operator(tid, at + 2 + child * share, share - 4, depth + 1)
-        for launch in range(random.choice([0, 1, 3])):
-            if share > 12:
-                self.correlation += 1
-                start = at + 2 + children * share + 4 * launch
-                self.add('cuda_runtime', random.choice(['cudaLaunchKernel', 'cudaLaunchKernelExC']), start, 2, tid,
-                         correlation=self.correlation)
-                self.starts.append((start, self.correlation))
-
-    def device(self, number, start, correlation):
-        name = self.random.choice(['k1', 'k2', 'k3'])
-        if self.counting:
-            self.add('cuda_profiler_range', name, 7 * start, 5, 0, 0, **{'a_counter.sum': number, 'b_counter.avg': number / 4})
-        elif self.random.random() < 0.9:
-            self.add('kernel', name, 7 * start, 5, 7, 0, stream=7, correlation=correlation, device=0)
-
-
-def hosts_at_random(directory, seeds, counting):
-    """{seed: [file]}"""
-    question = {}
-    for seed in range(seeds):
-        path = directory / f'{seed}.json'
-        path.write_text(json.dumps(RandomHost(Random(seed), counting).document, indent=1))
-        question[f'host {seed}'] = [path]
-    return question
-
-
 @pytest.mark.parametrize('analysis', ['counters', 'patterns'])
-def test_hosts_at_random(analyze, python, tmp_path, analysis):
-    question = hosts_at_random(tmp_path, 20, analysis == 'counters')
+def test_hosts_at_random(analyze, answers, analysis):
     answered = 0
-    for seed, theirs in ask(python, question).items():
-        ours, answer = OURS[analysis](analyze, question[seed]), theirs.get(analysis, theirs.get('load'))
+    for seed in range(HOSTS):
+        files, theirs = answers[f'{analysis} {seed}']
+        ours, answer = OURS[analysis](analyze, files), theirs.get(analysis, theirs.get('load'))
         assert isinstance(answer, list), (seed, answer)
         SAME[analysis](ours, answer)
         answered += len(answer) > 1
