@@ -294,7 +294,7 @@ def names_in(result):
     return result.out.splitlines()
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.soak
 def test_tensorboard_reads_the_export(tmp_path, analyze, shared_traces, python):
     files = [NCCL, FILTER.format(1), RESNET, QWEN, AMD]
     paths, wanted = [], []
@@ -337,7 +337,7 @@ def test_tensorboard_filters(tmp_path, analyze):
     assert 'cannot be created' in result.err
 
 
-def test_tensorboard_of_our_own_traces(tmp_path, analyze, python):
+def test_tensorboard_of_our_own_traces(tmp_path, analyze):
     simple(tmp_path / 'rank0.h.1.tfr')
     simple(tmp_path / 'rank1.h.2.tfr', rank=1)
     paths = names_in(analyze('export', 'tensorboard', tmp_path, format=None))
@@ -345,7 +345,6 @@ def test_tensorboard_of_our_own_traces(tmp_path, analyze, python):
     assert [e['distributedInfo']['rank'] for e in exported] == [0, 1]
     for x in exported:
         assert [e['cat'] for e in x['traceEvents'] if e['ph'] == 'X'] == ['user_annotation'] * 3
-    assert ask_loaders(python, {'hta': paths}) == {'hta': [3, 3]}
 
 
 def test_export_of_tfr_traces_follows_threads(tmp_path, analyze):

@@ -133,6 +133,7 @@ def write_parts(merged, directory):
     return paths
 
 
+@pytest.mark.soak
 def test_each_rank_loads_in_hta(analyze, shared_traces, tmp_path, python):
     """The parts of a merged trace have as many events in HTA as the traces before, and the whole loads too."""
     paths = [shared_traces / FILTER.format(rank) for rank in range(2)]
@@ -204,6 +205,7 @@ def test_skewed_clocks(analyze, eight, command):
     assert len(heads) == 8 * COUNT and set(heads.values()) == {1}
 
 
+@pytest.mark.soak
 def test_ours_in_hta(analyze, eight, tmp_path, python):
     """Each rank of a merged trace has as many events in HTA as the rank exported alone."""
     merged, _ = merge(analyze, *eight)

@@ -307,6 +307,7 @@ def test_a_stage_takes_its_backward_operators_along(trace, analyze):
     assert len([e for e in exported['traceEvents'] if e['name'] == '[memory]']) == 1
 
 
+@pytest.mark.soak
 def test_other_tools_find_the_same_operators(tmp_path, trace, analyze, python):
     path = tmp_path / 'out.json'
     analyze('export', 'chrome', trace, '--output', path, format=None)
