@@ -412,7 +412,7 @@ COMMANDS = {
     'export pftrace': ['export pftrace'],
     'export pftrace --stage': ['export pftrace', '--stage', 's*e0'],
     'export pfw': ['export pfw'],
-    'export et': ['export et', '--rank', '0'],  # it writes one process
+    'export et': ['export et', '--rank', '0', '--pid', '1,4000'],  # it writes one process: the first of each shape
     'export et --et': ['export et', '--et', '&'],
     'export tensorboard': ['export tensorboard', '--output', '@'],
     'report': ['report', '--output', '@'],
