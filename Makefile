@@ -128,8 +128,6 @@ $(B)/man/tfanalyze.1: $(HELP)
 # The rules of objects find the generated sources here.
 vpath shims.c $(B)
 vpath help_pages.c $(B)
-# This object embeds the text of the harness.
-$(B)/obj/tool/analysis/commands/report/stage_script.o: scripts/tfharness.py
 $(B)/tfanalyze: $(TOOL_OBJS)
 	$(call link,LINK,$(CC) $(SANITIZE) -o $@ $(TOOL_OBJS) $(LDLIBS_TOOL))
 $(B)/demo/%: scripts/demo/%.cpp $(B)/flags

@@ -9,11 +9,10 @@
     harness.profile(warmup=2, profile_steps=5)
 
 The stage's signature gives the shapes, dtypes, strides and devices of the inputs; a fixed seed gives the values. The
-harness writes {stage}_trace.json.gz, {stage}_breakdown.json and profile_{stage}.py, which does the same without this file.
-It needs torch and the modules of the stage.
+harness writes {stage}_trace.json.gz and {stage}_breakdown.json. It needs torch and the modules of the stage. The scripts
+profile_{stage}.py, which `tfanalyze report` writes, import it.
 """
 
-# ---- stand-alone: profile_{stage}.py contains a copy of this part ----
 import argparse
 import asyncio
 import builtins
@@ -69,9 +68,9 @@ LOADS_CODE = frozenset(('trust_remote_code', 'custom_generate', 'custom_pipeline
 
 
 def lies_here(path):
-    """True for a file or directory under the current one, unless an installer has put it there."""
+    """True for a file or directory under the current one, unless it is this file or an installer has put it there."""
     here, path = os.path.realpath(os.getcwd()), os.path.realpath(path)
-    inside = here != os.sep and path.startswith(here + os.sep)
+    inside = here != os.sep and path.startswith(here + os.sep) and path != os.path.realpath(__file__)
     return inside and not {'site-packages', 'dist-packages'} & set(path[len(here):].split(os.sep))
 
 
@@ -204,6 +203,11 @@ def or_none(what):
                 return None
         return tried
     return decorate
+
+
+def tensor(shape, dtype, device='cpu', requires_grad=False, stride=None, **more):
+    """Describes a tensor, as a signature does. Without strides it is contiguous."""
+    return {**more, 'shape': shape, 'dtype': dtype, 'device': device, 'requires_grad': requires_grad, 'stride': stride}
 
 
 CACHES = ('Cache', 'DynamicCache', 'EncoderDecoderCache')
@@ -776,7 +780,7 @@ def inputs_of_steps(make_inputs, count):
     return [first if i == 0 or not grows else make_inputs() for i in range(count)]
 
 
-def measure(step, make_inputs, stage, warmup=1, profile_steps=1, output_dir='.', suffix='', tell=say):
+def measure(step, make_inputs, stage, warmup=1, profile_steps=1, output_dir='.', suffix=''):
     """Runs a step with warm-up and under torch.profiler; returns times in milliseconds and the breakdown.
 
     `step` takes a dict of inputs; `make_inputs` makes the dict, once for the warm-up and once for the profile. Writes
@@ -791,14 +795,14 @@ def measure(step, make_inputs, stage, warmup=1, profile_steps=1, output_dir='.',
     if module is not None:
         name = module.__name__.rpartition('.')[2].upper()
         activities += [a for a in (getattr(torch.profiler.ProfilerActivity, name, None),) if a is not None]
-    tell(f'Running {warmup} warmup iteration(s)...')
+    say(f'Running {warmup} warmup iteration(s)...')
     for inputs in inputs_of_steps(make_inputs, warmup):
         step(inputs)
         synchronize()
     given = inputs_of_steps(make_inputs, profile_steps)
     if hasattr(module, 'empty_cache'):
         module.empty_cache()
-    tell(f'Running {profile_steps} profile iteration(s)...')
+    say(f'Running {profile_steps} profile iteration(s)...')
     times = []
     with torch.profiler.profile(activities=activities, record_shapes=True, profile_memory=True, with_stack=True) as profiler:
         for inputs in given:
@@ -807,13 +811,13 @@ def measure(step, make_inputs, stage, warmup=1, profile_steps=1, output_dir='.',
             synchronize()
             times.append((time.perf_counter() - start) * 1000)
     profiler.export_chrome_trace(f'{stem}_trace.json.gz')
-    tell(f'Chrome trace saved to: {stem}_trace.json.gz')
+    say(f'Chrome trace saved to: {stem}_trace.json.gz')
     breakdown = breakdown_of(profiler, stage)
     with open(f'{stem}_breakdown.json', 'w', encoding='utf-8') as f:
         json.dump(breakdown, f, indent=2)
-    tell(f'Kernel breakdown saved to: {stem}_breakdown.json')
-    tell(f'Average iteration time: {statistics.fmean(times):.2f} ms')
-    tell(f'Median iteration time: {statistics.median(times):.2f} ms (from {min(times):.2f} to {max(times):.2f})')
+    say(f'Kernel breakdown saved to: {stem}_breakdown.json')
+    say(f'Average iteration time: {statistics.fmean(times):.2f} ms')
+    say(f'Median iteration time: {statistics.median(times):.2f} ms (from {min(times):.2f} to {max(times):.2f})')
     return {'stage_name': stage, 'warmup': warmup, 'profile_steps': profile_steps, 'timing_ms': times,
             'median_ms': statistics.median(times), 'spread_ms': [min(times), max(times)], 'kernel_breakdown': breakdown}
 
@@ -829,119 +833,7 @@ def options(parser):
     return parser
 
 
-def run(stage, signature, target, arguments, tell=say, values=lambda inputs: inputs):
-    """Makes the inputs and profiles the target; returns the result of measure(). `values` may change the inputs."""
-    step, told = step_of(target, tell), []
-
-    def make_inputs():
-        inputs = Inputs(arguments.device, arguments.trust)
-        made = inputs.all_of(signature)
-        if not told:
-            told.extend([f'Setup complete for stage {stage!r}', f'Mock inputs: {list(made)} (seed {SEED})', *inputs.notes])
-            for line in told:
-                tell(line)
-        return values(made)
-
-    try:
-        with gradients(signature, arguments.no_grad):
-            return measure(step, make_inputs, stage, arguments.warmup, arguments.profile_steps,
-                                 arguments.output_dir, tell=tell)
-    except Problem:
-        raise
-    except Exception:
-        tell('The stage failed. The values of its inputs are random: if the values matter, edit values() in the script')
-        raise
-
-
-def script_main(data, build, values):
-    """Is main() of profile_{stage}.py."""
-    arguments = options(argparse.ArgumentParser(description=f'Runs the stage {data["stage"]!r} alone and profiles it.')).parse_args()
-    sys.path.append(os.getcwd())
-    try:
-        target = find_target(arguments.target) if arguments.target else build(arguments.device, arguments.trust)
-        run(data['stage'], data['signature'], target, arguments, values=values)
-    except Problem as e:
-        sys.exit(f'{os.path.basename(sys.argv[0])}: {e}')
-# ---- end of the stand-alone part ----
-
-
-import zlib  # noqa: E402
-from dataclasses import dataclass  # noqa: E402
-
-FORM = '''#!/usr/bin/env python3
-"""profile_{name}.py - runs the stage {name} of a pipeline alone, with inputs like the recorded ones, and profiles it.
-
-    python profile_{name}.py [--target module:obj] [--warmup N] [--profile-steps N] [--output-dir DIR] [--device D] [--trust]
-
-The script stands alone: it needs only torch and the modules of the stage. DATA describes the inputs of the stage.
-"""
-'''
-BODY = '''import os
-import sys
-
-if __name__ == \'__main__\' and sys.path[:1] == [os.path.dirname(os.path.abspath(__file__))]:
-    del sys.path[0]  # no file beside the script is imported
-import json
-
-DATA = json.loads(r\'\'\'{data}\'\'\')
-
-
-def build(device=None, trust=False):
-    """Returns the function or object to run. Edit this if its object must be made first."""
-    return target_of(DATA['signature'], device, trust)
-
-
-def values(inputs):
-    """Returns the inputs by name; their values are random. Edit this if the values matter, such as image tokens and sizes."""
-    return inputs
-
-
-{code}
-
-def create_inputs(device=None):
-    """Makes the stage's inputs by name, with random values."""
-    return values(Inputs(device).all_of(DATA['signature']))
-
-
-def run_single_step(stage, inputs):
-    """Runs the stage once, or one step of it, and returns the result."""
-    return step_of(stage, lambda line: None)(inputs)
-
-
-def profile_stage(stage, warmup=1, profile_steps=1, output_dir='.'):
-    """Runs the stage with warm-up and under torch.profiler; returns times in milliseconds and the breakdown of kernels."""
-    with gradients(DATA['signature'], False):
-        return measure(step_of(stage), create_inputs, DATA['stage'], warmup, profile_steps, output_dir)
-
-
-if __name__ == '__main__':
-    script_main(DATA, build, values)
-'''
-MARK = '# tfinject overwrites this file as long as it is not edited; checksum '
-
-
-def script_of(data):
-    """Returns the text of profile_{stage}.py; `data` is {'stage': name, 'signature': the stage's signature}."""
-    with open(os.path.abspath(__file__), encoding='utf-8') as f:
-        code = f.read().split('# ---- stand-alone', 1)[1].split('\n', 1)[1].split('# ---- end of the stand-alone part', 1)[0]
-    text = json.dumps(data, indent=1).replace("'", '\\u0027')
-    body = BODY.replace('{data}', text, 1).replace('{code}', code, 1)
-    return FORM.replace('{name}', file_name(data['stage'])) + f'{MARK}{zlib.crc32(body.encode()):08x}\n' + body
-
-
-def is_edited(path):
-    """True if a script was changed after the harness wrote it."""
-    try:
-        with open(path, encoding='utf-8') as f:
-            text = f.read()
-    except OSError:
-        return False
-    _, mark, rest = text.partition(MARK)
-    checksum, _, body = rest.partition('\n')
-    return not mark or checksum != f'{zlib.crc32(body.encode()):08x}'
-
-
-@dataclass
+@dataclasses.dataclass
 class HarnessConfig:
     """Settings of a run. output_dir None becomes the run directory, as TeleFuser and tfinject choose it."""
 
@@ -960,11 +852,16 @@ class HarnessConfig:
             self.output_dir = set_one[0] if set_one else os.path.join('work_dirs', 'profiler_output', pipeline, time.strftime('%Y%m%d_%H%M'))
 
 
+def config_of(arguments):
+    return HarnessConfig(arguments.warmup, arguments.profile_steps, arguments.output_dir, arguments.device, arguments.no_grad, arguments.trust)
+
+
 class StageBenchHarness:
     """A stage, the signature of its inputs, and the object that runs it."""
 
-    def __init__(self, stage_name, io_signature, stage_instance=None, config=None):
-        self.stage_name, self.io_signature = stage_name, io_signature
+    def __init__(self, stage_name, io_signature, stage_instance=None, config=None, values=lambda inputs: inputs):
+        """`values` may change the inputs."""
+        self.stage_name, self.io_signature, self.values = stage_name, io_signature, values
         self.stage_instance, self.config = stage_instance, config or HarnessConfig()
         self.inputs, self.output, self._step = None, None, None
 
@@ -978,7 +875,7 @@ class StageBenchHarness:
 
     def make_inputs(self):
         maker = Inputs(self.config.device, self.config.trust)
-        self.inputs = maker.all_of(self.io_signature)
+        self.inputs = self.values(maker.all_of(self.io_signature))
         return self.inputs, maker.notes
 
     def setup(self):
@@ -1005,26 +902,18 @@ class StageBenchHarness:
         """Returns stage_name, warmup, profile_steps, timing_ms, median_ms, spread_ms, kernel_breakdown."""
         if self._step is None:
             self.setup()
-        directory = self.config.output_dir or '.'
-        with gradients(self.io_signature, self.config.no_grad):
-            results = measure(
-                self.run_single_step, lambda: self.make_inputs()[0], self.stage_name,
-                self.config.warmup if warmup is None else warmup,
-                self.config.profile_steps if profile_steps is None else profile_steps, directory, output_suffix)
-        self.save_test_script(directory)
-        return results
-
-    def generate_test_script(self):
-        return script_of({'stage': self.stage_name, 'signature': self.io_signature})
-
-    def save_test_script(self, directory):
-        path = os.path.join(directory, f'profile_{file_name(self.stage_name)}.py')
-        if is_edited(path):
-            say(f'Test script {path} was edited, so it is not overwritten')
-            return
-        with open(path, 'w', encoding='utf-8') as f:
-            f.write(self.generate_test_script())
-        say(f'Test script saved to: {path}')
+        config = self.config
+        try:
+            with gradients(self.io_signature, config.no_grad):
+                return measure(
+                    self.run_single_step, lambda: self.make_inputs()[0], self.stage_name,
+                    config.warmup if warmup is None else warmup,
+                    config.profile_steps if profile_steps is None else profile_steps, config.output_dir or '.', output_suffix)
+        except Problem:
+            raise
+        except Exception:
+            say('The stage failed. The values of its inputs are random: if the values matter, edit values() in the script')
+            raise
 
 
 from_signature_file = StageBenchHarness.from_signature_file
@@ -1045,6 +934,38 @@ def read_signatures(path):
                       '`tfanalyze report DIR` writes DIR/timing_io_signature.json') from e
 
 
+class Script:
+    """What profile_{stage}.py does with the signature that it holds, and with its functions build() and values()."""
+
+    def __init__(self, signature, build, values):
+        self.signature, self.build, self.values = signature, build, values
+
+    def create_inputs(self, device=None):
+        """Makes the stage's inputs by name."""
+        return self.values(Inputs(device).all_of(self.signature))
+
+    def run_single_step(self, stage, inputs):
+        """Runs the stage once, or one step of it, and returns the result."""
+        return step_of(stage, lambda line: None)(inputs)
+
+    def profile_stage(self, stage, warmup=1, profile_steps=1, output_dir='.'):
+        """Runs the stage with warm-up and under torch.profiler; returns times in milliseconds and the breakdown."""
+        return self.profile(stage, HarnessConfig(warmup, profile_steps, output_dir))
+
+    def profile(self, stage, config):
+        return StageBenchHarness(self.signature['stage_name'], self.signature, stage, config, self.values).profile()
+
+    def main(self):
+        parser = argparse.ArgumentParser(description=f'Runs the stage {self.signature["stage_name"]!r} alone and profiles it.')
+        arguments = options(parser).parse_args()
+        sys.path.append(os.getcwd())
+        try:
+            target = find_target(arguments.target) if arguments.target else self.build(arguments.device, arguments.trust)
+            self.profile(target, config_of(arguments))
+        except Problem as e:
+            sys.exit(f'{os.path.basename(sys.argv[0])}: {e}')
+
+
 def main():
     parser = argparse.ArgumentParser(
         prog='tfharness.py', description=__doc__.split('\n\n')[0].partition(' - ')[2],
@@ -1063,8 +984,7 @@ def main():
             for stage in read_signatures(arguments.signature):
                 print(f'  - {plain(stage)}')
             return
-        config = HarnessConfig(arguments.warmup, arguments.profile_steps, arguments.output_dir, arguments.device, arguments.no_grad, arguments.trust)
-        harness = from_signature_file(arguments.signature, arguments.stage, config=config)
+        harness = from_signature_file(arguments.signature, arguments.stage, config=config_of(arguments))
         if arguments.target:
             harness.stage_instance = find_target(arguments.target)
         harness.profile()

@@ -41,7 +41,6 @@ CFLAGS_FUZZ = -std=gnu11 -D_GNU_SOURCE -O2 -g $(WARN) -fno-omit-frame-pointer -f
               -DTFI_VERSION='"$(VERSION)"' -Iinclude -Ianalysis $(NVTX_INC:%=-isystem %) -MMD -MP
 $(BUILD)/obj/fuzz/%.o: %.c $(B)/flags
 	$(call compile,FUZZ,clang $(CFLAGS_FUZZ) -fsanitize=fuzzer-no-link$(comma)address$(comma)undefined -c -o $@ $<)
-$(BUILD)/obj/fuzz/analysis/commands/report/stage_script.o: scripts/tfharness.py
 # main.c has the table of the commands, and libFuzzer its own main.
 $(BUILD)/obj/fuzz/analysis/main.o: CFLAGS_FUZZ += -Dmain=tfanalyze_main
 $(BUILD)/obj/fuzz.a: $(FUZZ_OBJS)

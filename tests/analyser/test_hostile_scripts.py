@@ -6,6 +6,7 @@ code runs leaves a file named PWNED there or on its way.
 
 import json
 import os
+import shutil
 
 import pytest
 
@@ -57,6 +58,9 @@ TARGETS = {
     'quotes': ("x');__import__('os').system('touch $MARK');('", {}),
     'a newline': ('x\n__import__("os").system("touch $MARK")\n:y', {}),
     'dots': ('...os:system', TOUCH),
+    'the harness': ('tfharness:find_target', {'text': '{away}/evil.py:run'}),
+    'the harness in its folder': ('tools.tfharness:find_target', {'text': '{away}/evil.py:run'}),
+    'the file of the harness': ('tools/tfharness.py:find_target', {'text': '{away}/evil.py:run'}),
     'no target': ('', {}),
     'an escape': ('\x1b]0;owned\x07os:\u202esystem', TOUCH),
     'a dunder': ('own:stage.__globals__', {}),
@@ -87,15 +91,16 @@ OBJECTS = {
 
 @pytest.fixture
 def place(tmp_path):
-    """Directories: here/ with the reader's module, where scripts run; away/, the attacker's; run/, the run's."""
-    for name in ('here', 'away', 'run', 'out'):
+    """Directories: here/ with the reader's module and the harness, where scripts run; away/, the attacker's; run/, the run's."""
+    for name in ('here', 'here/tools', 'away', 'run', 'out'):
         (tmp_path / name).mkdir()
+    shutil.copy(HARNESS, tmp_path / 'here' / 'tools')
     (tmp_path / 'here' / 'own.py').write_text(OWN)
     (tmp_path / 'away' / 'evil').mkdir()
     for path in ('evil.py', 'evil/__init__.py', 'evil/below.py'):
         (tmp_path / 'away' / path).write_text(EVIL)
-    (tmp_path / 'run' / 'json.py').write_text(EVIL)
-    (tmp_path / 'run' / 'torch.py').write_text(EVIL)
+    for name in ('json', 'shutil', 'tfharness', 'torch'):
+        (tmp_path / 'run' / f'{name}.py').write_text(EVIL)
     return tmp_path
 
 
@@ -104,7 +109,7 @@ def everything(directory):
 
 
 def environment(place):
-    return {**clean_environment(), 'PYTHONPATH': str(place / 'away'), 'MARK': str(place / 'PWNED'), 'PYTHONDONTWRITEBYTECODE': '1'}
+    return {**clean_environment(), 'PYTHONPATH': f'{place}/here/tools:{place}/away', 'MARK': str(place / 'PWNED'), 'PYTHONDONTWRITEBYTECODE': '1'}
 
 
 # Runs all attacks of a kind in one process that has torch; each script has its own name, so none is missed.
@@ -176,7 +181,7 @@ def test_objects_that_would_do_something(analyze, python, place):
 
 
 def test_a_script_imports_nothing_that_lies_beside_it(analyze, python, place):
-    """A script ignores modules json and torch beside it, and prints the trace's target before running anything."""
+    """A script ignores modules json, shutil, tfharness and torch beside it, and prints the trace's target before running anything."""
     script, = scripts_of(analyze, place, {'own': ('own:stage', {'x': tensor([2])}, None)})
     done = execute([python, script, '--warmup', '0', '--output-dir', place / 'out'], environment(place), place / 'here', 200)
     assert done.rc == 0 and not (place / 'PWNED').exists(), done.err[-2000:]

@@ -316,6 +316,10 @@ ROWS = [
     row('edited-script-overwritten', 'signature_files.py::test_an_edited_script_stays', 'analysis/commands/report/stage_script.c',
         '    free(text);\n    return whole;',
         '    free(text);\n    return whole || true;'),
+    # A stage's script has other texts than the trace.
+    row('texts-escaped-twice', 'signature_files.py::test_names_of_stages', 'analysis/commands/report/python_value.c',
+        'put_json_string(to, text, json_unescape(text, inside.at, inside.length));',
+        'put_json_string(to, inside.at, inside.length);'),
     # A stage loses the peak of the stages inside it.
     row('inner-stage-keeps-the-peak', 'memory.py::test_peak_inside_an_inner_stage_is_the_outer_ones_too',
         'preload/stage/allocator_totals.c', '    before->peak_allocated = higher(before->peak_allocated, p->peak_allocated);\n', ''),

@@ -6,8 +6,7 @@ preload/python/shim_signature.py.
 
 import json
 import pickle
-import re
-import subprocess
+import sys
 
 import pytest
 
@@ -57,6 +56,14 @@ class Run:
         self.w.footer()
         self.w.save(self.path)
         return self
+
+
+def signature_in(path, monkeypatch):
+    """The signature that a script holds, as the interpreter of its reader makes it; runs nothing of the stage."""
+    monkeypatch.syspath_prepend(ROOT / 'scripts')
+    space = {'__name__': 'imported'}
+    exec(compile(path.read_text(), path.name, 'exec'), space)
+    return space['SIGNATURE']
 
 
 @pytest.fixture
@@ -152,7 +159,7 @@ def test_no_signatures_no_file(made, report, tmp_path):
 
 
 @pytest.mark.parametrize('text', ['', '{', '{"x": }', '{"x": 1} tail', 'nothing', '{"x": "\udce9"}', '["x"]'])
-def test_descriptions_that_make_no_sense(made, report, python, text, tmp_path):
+def test_descriptions_that_make_no_sense(made, report, text, tmp_path, monkeypatch):
     """A damaged trace may hold any text; the files are still readable."""
     made.rank()
     w = made.w
@@ -162,7 +169,7 @@ def test_descriptions_that_make_no_sense(made, report, python, text, tmp_path):
     made.save()
     _, stages = report()
     assert stages['a']['input_signatures'] == {} and stages['a']['metadata'] == {}
-    compile((tmp_path / 'profile_a.py').read_text(), 'profile_a.py', 'exec')
+    assert signature_in(tmp_path / 'profile_a.py', monkeypatch)['input_signatures'] == {}
 
 
 # ---- files with the same names ----
@@ -186,7 +193,7 @@ def test_an_edited_script_stays(made, report, tmp_path):
     first = path.read_text()
     report()
     assert path.read_text() == first and len(list(tmp_path.glob('profile_*'))) == 1
-    edited = first.replace("return target_of(DATA['signature'], device, trust)", 'return made_by_hand()')
+    edited = first.replace("return tfharness.target_of(SIGNATURE, device, trust)", 'return made_by_hand()')
     path.write_text(edited)
     report()
     assert path.read_text() == edited != first
@@ -195,14 +202,69 @@ def test_an_edited_script_stays(made, report, tmp_path):
 
 @pytest.mark.parametrize('name, file', [('vae decode', 'profile_vae decode.py'), ('a/../b', 'profile_a_.._b.py'), ('pipe:f', 'profile_pipe_f.py'),
                                         ("'''", 'profile____.py'), ('.x', 'profile__x.py'), ('"""\n\\', 'profile______.py')])
-def test_names_of_stages(made, report, name, file, tmp_path):
+def test_names_of_stages(made, report, name, file, tmp_path, monkeypatch):
     made.rank().stage(name, {'x': "'" * 7 + '\\'}).save()
     _, stages = report()
     assert list(stages) == [name]
-    code = compile((tmp_path / file).read_text(), file, 'exec')
-    space = {'__name__': 'imported'}
-    exec(code, space)
-    assert space['DATA']['stage'] == name and space['DATA']['signature']['input_signatures'] == {'x': "'" * 7 + '\\'}
+    assert signature_in(tmp_path / file, monkeypatch) == {'stage_name': name, 'input_signatures': {'x': "'" * 7 + '\\'}, 'target': None}
+
+
+CACHE = {'type': 'm.Cache', 'layers': [[tensor([1, 8, 512, 64], 'bfloat16', 'cuda:0')] * 2] * 32}
+STRANGE = ['"""', "'''", '\\', '\\"); exit()', '{x}', '%s', '\n', '\r\n', '\x7f', '\u2028', '\u202e', '\ud83d\ude00', '\\N{BEL}', '/']
+SIGNATURES = {
+    'every kind': NESTED_VALUES, 'strange texts': {'x': STRANGE, **dict.fromkeys(STRANGE, 1)},
+    'numbers': {'x': [0, -1, 2 ** 70, -1.5e-300, 1e5, True, False, None]},
+    'tensors': {'a': tensor([2, 3], stride=[1, 2], grad=True), 'b': tensor(['s0', 3]), 'c': tensor([2], type='torch.nn.Parameter'),
+                'd': {**tensor([2]), 'eval': 1}, 'e': {**tensor([2]), 'requires_grad': 'exit()'}, 'f': tensor([2], 'x', "'); exit()")},
+    'a large cache': {'x': CACHE, 'y': CACHE, **{f'input {i}': i for i in range(20)}},
+    'many inputs': {f'x{i}': tensor([i]) for i in range(300)},
+}
+
+
+@pytest.mark.parametrize('inputs', SIGNATURES.values(), ids=SIGNATURES)
+def test_a_script_that_a_person_reads(made, report, inputs, tmp_path, monkeypatch):
+    """A script of at most 150 lines holds the inputs of any signature, with object and target, as they were."""
+    made.rank().stage('a', {'': 'm:f', '.': {'class': 'm:C', 'config': {'x': None}}, **inputs}).save()
+    wanted = report()[1]['a']
+    path = tmp_path / 'profile_a.py'
+    lines = path.read_text().splitlines()
+    assert len(lines) <= 150 and (max(map(len, lines)) < 140 or len(str(inputs)) > 5000)
+    assert signature_in(path, monkeypatch) == {key: wanted[key] for key in ('stage_name', 'input_signatures', 'target', 'object')}
+
+
+def test_strides_that_a_shape_implies_are_left_out(made, report, tmp_path, monkeypatch):
+    """Whoever edits a shape need not edit strides, unless the tensor was not contiguous."""
+    strides = {'a': ([2, 3, 4], [12, 4, 1]), 'b': ([2, 0, 4], [4, 4, 1]), 'c': ([], []), 'd': ([3, 1], [1, 1])}
+    others = {'e': ([2, 3, 4], [12, 1, 3]), 'f': ([2, 2], [4, 2]), 'g': ([2, 3], [0, 1])}
+    made.rank().stage('a', {name: tensor(shape, stride=stride) for name, (shape, stride) in {**strides, **others}.items()}).save()
+    report()
+    text = (tmp_path / 'profile_a.py').read_text()
+    assert '\n        "a": tensor([2, 3, 4], "float32", "cpu"),\n' in text
+    assert '\n        "f": tensor([2, 2], "float32", "cpu", stride=[4, 2]),\n' in text
+    found = signature_in(tmp_path / 'profile_a.py', monkeypatch)['input_signatures']
+    assert {name: d['stride'] for name, d in found.items()} == {**dict.fromkeys(strides), **{name: stride for name, (_, stride) in others.items()}}
+
+
+def test_what_python_would_not_read(made, report, tmp_path, monkeypatch):
+    """Brackets nested hundreds of times become a value that cannot be made."""
+    deep = '[' * 500 + '1' + ']' * 500
+    made.rank().stage('a', f'{{"deep": {deep}, "long": {"7" * 300}, "longer": 0.{"7" * 5000}, "good": 1}}', raw=True).save()
+    report()
+    inputs = signature_in(tmp_path / 'profile_a.py', monkeypatch)['input_signatures']
+    assert inputs['good'] == 1 and inputs['long'] == int('7' * 300) and inputs['longer'] == 7 / 9
+    assert str(inputs['deep']).strip('[]') == "{'type': 'value that is nested too deep'}"
+
+
+@pytest.mark.parametrize('variable', ['PATH', 'PYTHONPATH', None])
+def test_where_a_script_finds_the_harness(made, report, variable, tmp_path):
+    made.rank().stage('a', {'x': 1}).save()
+    report()
+    env = {'PATH': '/usr/bin:/bin'}
+    if variable:
+        env[variable] = f'{ROOT}/scripts:{env["PATH"]}'
+    result = execute([sys.executable, '-B', tmp_path / 'profile_a.py', '--help'], env, tmp_path)
+    assert (result.rc == 0 and "Runs the stage 'a' alone" in result.out) if variable else (result.rc, result.err) == (
+        1, 'profile_a.py: tfharness.py is not found: add scripts/ of the checkout of tfinject, or bin/ of its installation, to PYTHONPATH or PATH\n')
 
 
 @pytest.mark.parametrize('command, directory, target', [
@@ -284,15 +346,3 @@ def test_frames_in_a_pickle(made, report, tmp_path):
     event, = pickle.loads(path.read_bytes())['device_traces'][0]
     assert [(f['name'], f['filename'], f['line']) for f in event['frames']] == [
         ('f', 'm.py', 7), ('at::native::empty_cpu', torch, 0), ('libmine.so+0x2f', '', 0)]
-
-
-def test_the_script_is_that_of_the_harness(made, report, python, tmp_path):
-    """tfanalyze and tfharness write the same script."""
-    made.rank().stage('a b', {'': 'json:dumps', 'obj': tensor([1], 'bool')}).save()
-    report()
-    code = ('import sys; sys.path.insert(0, sys.argv[1]); import tfharness\n'
-            "print(tfharness.from_signature_file('timing_io_signature.json', 'a b').generate_test_script(), end='')")
-    result = subprocess.run([python, '-c', code, ROOT / 'scripts'], cwd=tmp_path, text=True, capture_output=True, check=True, timeout=200)
-    strip = lambda text: re.sub(r"checksum \w+|DATA = json.loads\(r'''.*?'''\)", '', text, flags=re.S)
-    assert strip(result.stdout) == strip((tmp_path / 'profile_a b.py').read_text())
-    assert 'def profile_stage(' in result.stdout

@@ -40,7 +40,7 @@ def run_scripts(tmp_path_factory, lib, python, tfanalyze):
         got = execute([tfanalyze, 'report', base / 'run'], timeout=120)
         assert got.rc == 0, got.err
         scripts = sorted((base / 'run').glob('profile_*.py'))
-        got = execute([python, '-c', RUN_ALL, base / 'out', *scripts], env=clean_environment(), cwd=base, timeout=300)
+        got = execute([python, '-c', RUN_ALL, base / 'out', *scripts], env={**clean_environment(), 'PYTHONPATH': str(ROOT / 'scripts')}, cwd=base, timeout=300)
         assert got.rc == 0 and 'FAILED' not in got.out, got.out + got.err
         return Pipelines(base, scripts)
     return run_scripts

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "read/json/json.h"
-#include "read/stream/stream.h"
 #include "utf8.h"
 
 /* ---- choosing ---- */
@@ -139,9 +138,7 @@ static char *json_of(const struct report *report, uint32_t name, struct slice *t
     json_decref(value);
     struct text copy = {0};
     text_json(&copy, from->text, from->length);
-    *text = (struct slice){NULL, copy.length};
-    for (size_t i = 0; i < STREAM_PAD; i++) text_add(&copy, i ? "\"" : "\0", 1);
-    text->at = copy.data;
+    *text = json_padded(&copy);
     return copy.data;
 }
 

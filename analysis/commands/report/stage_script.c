@@ -1,8 +1,8 @@
 /* stage_script.c - writes profile_{stage}.py.
  *
- * The script's code is the stand-alone part of scripts/tfharness.py, whose text is linked in unchanged. So tfanalyze
- * and tfharness write the same script. This file adds the surrounding text and the stage's arguments.
- * A checksum in the head detects edits: an edited script is not overwritten.
+ * The script holds what a person edits: the description of the inputs, and two functions that may change them and the
+ * object that runs. All else is in scripts/tfharness.py, which the script imports. A checksum in the head detects
+ * edits: an edited script is not overwritten.
  */
 #include "commands/report/stage_script.h"
 
@@ -10,84 +10,105 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "commands/report/python_value.h"
 #include "crc.h"
 #include "write/stage_files.h"
 
-/* The text of scripts/tfharness.py. The path is relative to the directory that make runs in. */
-__asm__(".section .rodata\n"
-        "harness_text:\n"
-        ".incbin \"scripts/tfharness.py\"\n"
-        "harness_end:\n"
-        ".byte 0\n"
-        ".previous\n");
-extern const char harness_text[], harness_end[];
+enum { MOST_LINES = 90 }; /* of the description; a script has at most 150 */
+
+static const char head[] =
+    "#!/usr/bin/env python3\n"
+    "\"\"\"profile_%1$s.py - runs the stage %1$s of a pipeline alone, with inputs like the recorded ones, and profiles "
+    "it.\n"
+    "\n"
+    "    python profile_%1$s.py [--target module:obj] [--warmup N] [--profile-steps N] [--output-dir DIR] [--device D] "
+    "[--trust]\n"
+    "\n"
+    "The inputs have random values. Edit SIGNATURE for other shapes and settings, values() if the values matter, and "
+    "build()\n"
+    "if the object of the stage must be made first. The script needs torch, the modules of the stage, and tfharness.py "
+    "of\n"
+    "tfinject, which it finds by PYTHONPATH or PATH: in scripts/ of the checkout, or bin/ of an installation.\n"
+    "\"\"\"\n";
 
 static const char mark[] = "# tfinject overwrites this file as long as it is not edited; checksum ";
 
-/* Copies the harness's lines between a line that begins with `begin` and one that begins with `end`, both excluded. */
-static void put_part(struct text *to, const char *begin, const char *end)
-{
-    const char *from = strstr(harness_text, begin), *line = from ? strchr(from, '\n') : NULL;
-    const char *until = line ? strstr(line, end) : NULL;
-    if (until) text_add(to, line + 1, (size_t)(until - line - 1));
-}
+static const char begin[] =
+    "import os\n"
+    "import sys\n"
+    "\n"
+    "if __name__ == '__main__' and sys.path[:1] == [os.path.dirname(os.path.abspath(__file__))]:\n"
+    "    del sys.path[0]  # no file beside the script is imported\n"
+    "import shutil\n"
+    "\n"
+    "try:\n"
+    "    import tfharness\n"
+    "except ImportError:\n"
+    "    found = shutil.which('tfharness.py')\n"
+    "    if not found:\n"
+    "        sys.exit(f'{os.path.basename(__file__)}: tfharness.py is not found: add scripts/ of the checkout of "
+    "tfinject, '\n"
+    "                 'or bin/ of its installation, to PYTHONPATH or PATH')\n"
+    "    sys.path.append(os.path.dirname(found))\n"
+    "    import tfharness\n"
+    "from tfharness import tensor\n"
+    "\n"
+    "SIGNATURE = ";
 
-/* Copies a template of the harness, with each placeholder in `from` replaced by its text in `with`. */
-static void put_form(struct text *to, const char *begin, const char *const from[], const struct text with[],
-                     size_t count)
+static const char end[] =
+    "\n"
+    "\n"
+    "\n"
+    "def build(device=None, trust=False):\n"
+    "    \"\"\"Returns the function or object to run. Edit this if its object must be made first.\"\"\"\n"
+    "    return tfharness.target_of(SIGNATURE, device, trust)\n"
+    "\n"
+    "\n"
+    "def values(inputs):\n"
+    "    \"\"\"Returns the inputs by name. Edit this if their values matter, such as image tokens and sizes.\"\"\"\n"
+    "    return inputs\n"
+    "\n"
+    "\n"
+    "script = tfharness.Script(SIGNATURE, build, values)\n"
+    "create_inputs, run_single_step, profile_stage = script.create_inputs, script.run_single_step, "
+    "script.profile_stage\n"
+    "\n"
+    "if __name__ == '__main__':\n"
+    "    script.main()\n";
+
+/* Writes the members of the signature that tell how to make the inputs and the object again. */
+static void put_signature(struct text *to, const struct report *report, const struct stage_signature *s)
 {
-    const char *p = strstr(harness_text, begin), *end = p ? strstr(p + strlen(begin), "'''\n") : NULL;
-    for (p = p ? p + strlen(begin) : NULL; p && p < end;) {
-        size_t i = 0;
-        while (i < count && strncmp(p, from[i], strlen(from[i])) != 0) i++;
-        if (i < count) {
-            text_add(to, with[i].data ? with[i].data : "", with[i].length);
-            p += strlen(from[i]);
-        } else {
-            p += *p == '\\' && p[1] == '\'';
-            text_add(to, p++, 1);
-        }
+    struct text whole = {0}, part = {0};
+    text_puts(&whole, "{");
+    signature_put(&whole, report, s);
+    text_puts(&whole, "}");
+    struct slice rest = json_padded(&whole), key, value;
+    while (json_next(&rest, &key, &value)) {
+        bool is_of_use = slice_is(key, "stage_name") || slice_is(key, "target") || slice_is(key, "object") ||
+                         slice_is(key, "input_signatures");
+        if (!is_of_use) continue;
+        text_format(&part, "%c\"%.*s\": ", part.length ? ',' : '{', (int)key.length, key.at);
+        text_add(&part, value.at, value.length);
     }
-}
-
-/* Writes {"stage", "signature"} in a form that fits into a raw triple-quoted string. */
-static void put_data(struct text *to, const struct report *report, const struct stage_signature *s)
-{
-    const struct name *stage = names_get(&report->session->model.names, s->stage);
-    struct text data = {0};
-    text_puts(&data, "{\n  \"stage\": ");
-    put_json_string(&data, stage->text, stage->length);
-    text_puts(&data, ",\n  \"signature\": {\n      ");
-    signature_put(&data, report, s);
-    text_puts(&data, "\n    }\n}");
-    for (size_t i = 0; i < data.length; i++)
-        if (data.data[i] == '\'') text_puts(to, "\\u0027");
-        else text_add(to, data.data + i, 1);
-    text_free(&data);
-}
-
-static uint32_t checksum(const char *text, size_t length)
-{
-    return tfi_crc(0, text, length);
+    text_puts(&part, "}");
+    python_value(to, json_padded(&part), MOST_LINES);
+    text_free(&whole);
+    text_free(&part);
 }
 
 void stage_script(struct text *to, const struct report *report, const struct stage_signature *s)
 {
-    static const char *const names[] = {"{name}"}, *const parts[] = {"{data}", "{code}"};
     const struct name *stage = names_get(&report->session->model.names, s->stage);
-    struct text name = {0}, body = {0}, with[2] = {{0}};
+    struct text body = {0};
     char *clean = stage_clean_name(stage->text, stage->length);
-    text_puts(&name, clean);
-    put_form(to, "FORM = '''", names, &name, 1);
-    put_data(&with[0], report, s);
-    put_part(&with[1], "# ---- stand-alone", "# ---- end of the stand-alone part");
-    put_form(&body, "BODY = '''", parts, with, 2);
-    text_format(to, "%s%08x\n", mark, checksum(body.data, body.length));
+    text_puts(&body, begin);
+    put_signature(&body, report, s);
+    text_puts(&body, end);
+    text_format(to, head, clean);
+    text_format(to, "%s%08x\n", mark, tfi_crc(0, body.data, body.length));
     text_add(to, body.data, body.length);
-    text_free(&name);
     text_free(&body);
-    text_free(&with[0]);
-    text_free(&with[1]);
     free(clean);
 }
 
@@ -99,7 +120,7 @@ bool stage_script_may_go(int fd)
     ssize_t n;
     while (length < MOST && (n = read(fd, text + length, MOST - length)) > 0) length += (size_t)n;
     const char *line = strstr(text, mark), *body = line ? strchr(line, '\n') : NULL;
-    bool whole = body && checksum(body + 1, length - (size_t)(body + 1 - text)) ==
+    bool whole = body && tfi_crc(0, body + 1, length - (size_t)(body + 1 - text)) ==
                              (uint32_t)strtoul(line + sizeof mark - 1, NULL, 16);
     close(fd);
     free(text);

@@ -6,22 +6,9 @@
  */
 #include "read/json/clean.h"
 
-#include <string.h>
-
 #include "read/json/strict.h"
-#include "read/stream/stream.h"
 
 enum { MOST_LEVELS = 2 };
-
-/* Lets the scanner read on behind the end. */
-static struct slice padded(struct text *text)
-{
-    static const char pad[STREAM_PAD] = {0};
-    struct slice done = {text->data, text->length};
-    text_add(text, pad, sizeof pad);
-    memset(text->data + done.length + 1, '"', STREAM_PAD - 1);
-    return (struct slice){text->data, done.length};
-}
 
 /* Mends the usual differences in a value; false if it is still invalid. */
 static bool clean(struct strict *s, struct text *to, struct slice json)
@@ -44,7 +31,7 @@ struct slice strict_clean(struct strict *s, struct slice json)
 {
     if (json_is_clean(json)) return json;
     s->valid.length = 0;
-    return clean(s, &s->valid, json) ? padded(&s->valid) : (struct slice){0};
+    return clean(s, &s->valid, json) ? json_padded(&s->valid) : (struct slice){0};
 }
 
 /* Adds an object member by member, and anything else as null. */
@@ -77,8 +64,8 @@ struct slice strict_json(struct strict *s, struct slice json)
     if (done.at) return done;
     s->source.length = s->valid.length = 0;
     text_add(&s->source, json.at, json.length);
-    add_parts(s, padded(&s->source), MOST_LEVELS);
-    return padded(&s->valid);
+    add_parts(s, json_padded(&s->source), MOST_LEVELS);
+    return json_padded(&s->valid);
 }
 
 void strict_free(struct strict *s)

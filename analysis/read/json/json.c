@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "read/stream/stream.h"
 #include "utf8.h"
 
 /* ---- numbers ---- */
@@ -318,6 +319,15 @@ bool json_next(struct slice *at, struct slice *key, struct slice *value)
     after = json_space(after);
     *at = (struct slice){MIN(after, end), (size_t)(end - MIN(after, end))};
     return true;
+}
+
+struct slice json_padded(struct text *text)
+{
+    static const char pad[STREAM_PAD] = {0};
+    size_t length = text->length;
+    text_add(text, pad, sizeof pad);
+    memset(text->data + length + 1, '"', STREAM_PAD - 1);
+    return (struct slice){text->data, length};
 }
 
 bool slice_is(struct slice slice, const char *text)

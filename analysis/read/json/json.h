@@ -40,6 +40,8 @@ size_t json_unescape(char *to, const char *from, size_t length);
 /* Iterates over the members of an object or the items of an array; start with `*at` set to its text. Returns false
  * at the end. */
 bool json_next(struct slice *at, struct slice *key, struct slice *value);
+/* Adds what must follow a text that is scanned. Returns the text without it. */
+struct slice json_padded(struct text *text);
 bool slice_is(struct slice slice, const char *text); /* byte for byte */
 /* Compares a key with `text`, also if the key contains escapes. */
 bool json_is_key(struct slice key, const char *text);

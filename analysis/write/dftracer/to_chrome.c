@@ -6,12 +6,10 @@
 #include "write/dftracer/to_chrome.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "ask/dump_choice.h"
 #include "base/hash.h"
 #include "model/load/kineto.h"
-#include "read/stream/stream.h"
 
 /* ---- one event ---- */
 
@@ -100,7 +98,6 @@ static void put_member(struct to_chrome *to, const struct dftracer_event *event,
 static void put_event(struct to_chrome *to, const struct dftracer_event *event, struct kineto_event *made)
 {
     struct slice rest = event->raw, key, value;
-    static const char pad[STREAM_PAD] = {0};
     to->raw.length = 0;
     text_puts(&to->raw, "{");
     for (bool first = true; json_next(&rest, &key, &value); first = false) {
@@ -114,10 +111,7 @@ static void put_event(struct to_chrome *to, const struct dftracer_event *event, 
         put_us(&to->raw, made->dur);
     }
     text_puts(&to->raw, "}");
-    made->raw.length = to->raw.length;
-    text_add(&to->raw, pad, sizeof pad); /* the scanner reads on behind the end */
-    memset(to->raw.data + made->raw.length + 1, '"', STREAM_PAD - 1);
-    made->raw.at = to->raw.data;
+    made->raw = json_padded(&to->raw);
 }
 
 /* Returns the time that the calls of an event took. */
