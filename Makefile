@@ -35,6 +35,7 @@ TOOL_SRCS    := $(wildcard analysis/*.c analysis/*/*.c analysis/*/*/*.c)
 DEMO_SRCS    := $(wildcard scripts/demo/*.cpp scripts/demo/*.c)
 
 LIB_OBJS     := $(patsubst %.c,$(B)/obj/lib/%.o,$(PRELOAD_SRCS) $(SHARED_SRCS) shims.c)
+ALLOC_OBJS   := $(patsubst %.c,$(B)/obj/lib/%.o,$(wildcard preload/alloc/*.c))
 TOOL_OBJS    := $(patsubst %.c,$(B)/obj/tool/%.o,$(TOOL_SRCS) $(SHARED_SRCS) help_pages.c)
 DEMOS        := $(patsubst scripts/demo/%,$(B)/demo/%,$(basename $(DEMO_SRCS)))
 
@@ -61,7 +62,7 @@ CFLAGS_LIB = $(CFLAGS_C) $(OPT_LIB) -fPIC -fvisibility=hidden -ftls-model=initia
 # CUPTI. Clang inlines more than GCC and has larger frames. Only WERROR=1 makes a large frame an error: OPT=-O0 enlarges all.
 FRAME_BYTES = $(if $(findstring clang,$(CC)),1536,1152)
 LARGE_FRAMES = $(foreach tree,lib libtest,$(patsubst %,$(B)/obj/$(tree)/preload/%.o,python/callstack cupti/find nvtx/nvtx nvtx/names python/builtins torch/execution torch/torch torch/texts))
-LDFLAGS_LIB = -shared -Wl,-z,defs -Wl,-z,now -Wl,-z,nodelete -Wl,-soname,libtfinject.so -Wl,--as-needed -static-libgcc -Wl,--exclude-libs,ALL $(LDFLAGS_CUDA)
+LDFLAGS_LIB = -shared -Wl,-z,defs -Wl,-z,now -Wl,-z,nodelete -Wl,-soname,$(@F) -Wl,--as-needed -static-libgcc -Wl,--exclude-libs,ALL
 # Before glibc 2.34 libpthread and libdl contain threads and dlopen; newer releases keep them as empty libraries.
 LDLIBS_LIB  = -l:libz.a -Wl,--no-as-needed -l:libpthread.so.0 -l:libdl.so.2 -Wl,--as-needed
 # tfanalyze links the demangler of the C++ runtime statically, because kernel names are C++ names.
@@ -69,7 +70,7 @@ LDLIBS_TOOL = -l:libz.a -l:libjansson.a -Wl,-u,__cxa_demangle -l:libsupc++.a -pt
 
 .PHONY: all everything FORCE $(TASKS)
 # Sanitizers do not work in a preloaded library: ASAN=1 builds neither the library nor the unit tests of its parts.
-all: $(B)/tfanalyze $(if $(ASAN),units,$(B)/libtfinject.so $(B)/man/tfanalyze.1)
+all: $(B)/tfanalyze $(if $(ASAN),units,$(B)/libtfinject.so $(B)/libtfinject-alloc.so $(B)/man/tfanalyze.1)
 everything: all
 
 # All other targets need packages and NVIDIA's headers. Make runs scripts/bootstrap first, then starts over.
@@ -116,7 +117,10 @@ TABLES = scripts/gen-tables $(wildcard preload/*.def preload/*/*.def)
 $(B)/exports.map: $(TABLES)
 	$(call link,GEN,$(PYTHON) scripts/gen-tables exports >$@)
 $(B)/libtfinject.so: $(LIB_OBJS) $(B)/exports.map
-	$(call link,LINK,$(CC) $(LDFLAGS_LIB) -Wl$(comma)--version-script=$(B)/exports.map -o $@ $(LIB_OBJS) $(LDLIBS_LIB))
+	$(call link,LINK,$(CC) $(LDFLAGS_LIB) $(LDFLAGS_CUDA) -Wl$(comma)--version-script=$(B)/exports.map -o $@ $(LIB_OBJS) $(LDLIBS_LIB))
+# This one exports what its source marks. Its calls of its own functions find the program's, where that has them.
+$(B)/libtfinject-alloc.so: $(ALLOC_OBJS)
+	$(call link,LINK,$(CC) $(LDFLAGS_LIB) -o $@ $(ALLOC_OBJS) -Wl$(comma)--no-as-needed -l:libdl.so.2)
 # The pages of `tfanalyze help`, with tables filled in, become one C file and the man pages. A folder is newer when a page is removed.
 HELP_PAGES = $(foreach folder,$(patsubst %/,%,analysis/help/ $(wildcard analysis/help/*/ analysis/help/*/*/)),$(folder) $(wildcard $(folder)/*.txt))
 HELP = scripts/gen-tables scripts/help_pages.py $(wildcard include/*.def analysis/*.def preload/*.def preload/*/*.def) $(HELP_PAGES)
@@ -184,7 +188,7 @@ bench: ## measure the figures of `tfanalyze help measurements`, beside uftrace, 
 	$(Q)failed=; for bench in records growth cuda kineto io memory torch; do scripts/bench/$$bench $(if $(QUICK),--quick) || failed="$$failed $$bench"; done; \
 	[ -z "$$failed" ] || { echo "bench: failed:$$failed" >&2; exit 1; }
 install: all ## install into PREFIX (/usr/local), below DESTDIR
-	install -D -m 755 $(B)/libtfinject.so $(DESTDIR)$(PREFIX)/lib/libtfinject.so
+	install -D -m 755 -t $(DESTDIR)$(PREFIX)/lib $(B)/libtfinject.so $(B)/libtfinject-alloc.so
 	install -D -m 755 $(B)/tfanalyze $(DESTDIR)$(PREFIX)/bin/tfanalyze
 	install -D -m 755 scripts/tfrun $(DESTDIR)$(PREFIX)/bin/tfrun
 	install -D -m 755 scripts/tfharness.py $(DESTDIR)$(PREFIX)/bin/tfharness.py
@@ -195,10 +199,10 @@ compdb: ## write build/compile_commands.json, which clangd finds by itself
 hooks: ## install git's pre-commit hook, which checks format and tables of the staged files (scripts/pre-commit)
 	$(Q)scripts/pre-commit --install
 clean: ## remove compiled files; build/venv and build/nvidia stay (rm -rf build removes everything)
-	rm -rf $(addprefix $(BUILD)/,obj asan unit fuzz victims demo gpu simgpu simgpu12 victims_gpu test lint flags pycache headers.mk exports.map shims.c help_pages.c man compile_commands.json tfanalyze libtfinject.so)
+	rm -rf $(addprefix $(BUILD)/,obj asan unit fuzz victims demo gpu simgpu simgpu12 victims_gpu test lint flags pycache headers.mk exports.map shims.c help_pages.c man compile_commands.json tfanalyze libtfinject.so libtfinject-alloc.so)
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
 help-tests: ## list the subject of each test file
 	@scripts/gen-tables tests
 
--include $(LIB_OBJS:.o=.d) $(TOOL_OBJS:.o=.d) $(DEMOS:=.d)
+-include $(LIB_OBJS:.o=.d) $(ALLOC_OBJS:.o=.d) $(TOOL_OBJS:.o=.d) $(DEMOS:=.d)

@@ -35,6 +35,7 @@
 #include "cupti/client.h"
 #include "hooks/dl.h"
 #include "hooks/hooks.h"
+#include "hooks/host_blocks.h"
 #include "hooks/posix.h"
 #include "io/io.h"
 #include "io/process.h"
@@ -45,7 +46,6 @@
 #include "python/callstack.h"
 #include "python/python.h"
 #include "hang/silence.h"
-#include "host/host.h"
 #include "record/background.h"
 #include "record/clock.h"
 #include "record/cost.h"
@@ -398,7 +398,7 @@ void tfi_construct(void)
     tfi_nvtx_constructor();
     tfi_nccl_plugin_constructor();
     tfi_python_constructor();
-    tfi_host_constructor();
+    tfi_host_blocks_constructor();
 }
 
 __attribute__((constructor)) static void load(void)

@@ -24,7 +24,7 @@ $(B)/obj/libtest/%.o: %.c $(B)/flags
 $(B)/test/exports.map: $(TABLES) tests/dummy.def
 	$(call link,GEN,$(PYTHON) scripts/gen-tables exports --test >$@)
 $(B)/test/libtfinject.so: $(LIBTEST_OBJS) $(B)/test/exports.map
-	$(call link,LINK,$(CC) $(LDFLAGS_LIB) -Wl$(comma)--version-script=$(B)/test/exports.map -o $@ $(LIBTEST_OBJS) $(LDLIBS_LIB))
+	$(call link,LINK,$(CC) $(LDFLAGS_LIB) $(LDFLAGS_CUDA) -Wl$(comma)--version-script=$(B)/test/exports.map -o $@ $(LIBTEST_OBJS) $(LDLIBS_LIB))
 
 # A unit test links the objects it needs from archives: the analyser without main(), and the library for preload_*.
 $(B)/obj/tool.a: $(filter-out %/analysis/main.o,$(TOOL_OBJS))

@@ -5,6 +5,7 @@
  */
 #include "control/config.h"
 
+#include <dlfcn.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -151,6 +152,18 @@ static void find_unknown(void)
     }
 }
 
+/* The blocks come from another library, which the user preloads. */
+static void find_host_memory(void)
+{
+    static const char library[] = "libtfinject-alloc.so";
+    if (!getenv("TFI_HOST_ALLOC_KB") || !tfi_config.host_alloc_kb || !tfi_config_may_have(TFI_ACTIVITY_MEM)) return;
+    void *loaded = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+    if (loaded) dlclose(loaded);
+    else
+        complain("TFI_HOST_ALLOC_KB has no effect without %s before this library in LD_PRELOAD (tfrun --host-memory)",
+                 library);
+}
+
 /* Applies an activity's own variable, which overrides the list. */
 static void switch_activity(uint32_t bit, uint32_t flag)
 {
@@ -188,6 +201,7 @@ static void read_environment(void)
     find_unknown();
     switch_activity(TFI_ACTIVITY_STACK, tfi_config.with_stack);
     switch_activity(TFI_ACTIVITY_MEM, tfi_config.profile_memory);
+    find_host_memory();
     const char *run_dir = getenv(RUN_DIR);
     bool is_directory = run_dir && run_dir[0] == '/' && run_dir[1] != '/'; /* two slashes begin a token, see rank.c */
     tfi_config.inherited_dir = is_directory ? tfi_value_keep(run_dir) : NULL;

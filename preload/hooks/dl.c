@@ -29,8 +29,6 @@ struct answer {
     uint64_t given;
 };
 
-void (*tfi_dl_looked_up)(void);
-
 /* Called by the assembler. */
 struct answer tfi_dlsym_answer(void *handle, const char *name, const void *caller);
 
@@ -123,7 +121,6 @@ __attribute__((used, visibility("hidden"))) struct answer tfi_dlsym_answer(void 
 {
     struct answer answer = {NULL, 0};
     __atomic_add_fetch(&tfi_hook_loads, 1, __ATOMIC_RELAXED);
-    if (TFI_UNLIKELY(tfi_dl_looked_up != NULL)) tfi_dl_looked_up();
     if (!tfi_dlsym_original() || handle == RTLD_NEXT || !name || !may_be_row(name)) return answer;
     int error = errno;
     if (tfi_nccl_plugin_hides(handle, name, &answer.address)) {

@@ -11,7 +11,4 @@ void tfi_dl_constructor(void);
  * calls. */
 bool tfi_dl_is_preloaded(void);
 
-/* Called at each look-up by dlsym if set: code that loads an object usually looks a symbol up next. */
-extern void (*tfi_dl_looked_up)(void);
-
 #endif

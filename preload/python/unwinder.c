@@ -11,18 +11,20 @@
 #include "python/unwinder.h"
 
 #include <dlfcn.h>
+#include <elf.h>
 #include <errno.h>
 #include <limits.h>
+#include <link.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/raw_dlsym.h"
 #include "base/tfi.h"
-#include "host/patches.h"
 
 #define PIPE INT_MAX /* both ends; the kernel gives nobody this number */
 
@@ -91,16 +93,117 @@ static int unwinder_munmap(void *start, size_t bytes)
     return (int)syscall(SYS_munmap, start, bytes);
 }
 
+/* ---- its global offset table ---- */
+
+enum { PAGE = 4096 };
+
+/* A function of ours that takes the place of a symbol's. */
+struct patch {
+    const char *symbol;
+    void *to;
+};
+
+struct object {
+    const struct dl_phdr_info *info;
+    uintptr_t low, high;                 /* its memory */
+    uintptr_t read_only, read_only_ends; /* made so by the loader after it has bound the object */
+    const ElfW(Sym) * symbols;
+    const char *strings;
+    const ElfW(Rela) * table[2];
+    size_t bytes[2];
+};
+
+struct look {
+    const struct patch *patches;
+    size_t count;
+    uintptr_t inside; /* an address of the object to be patched */
+};
+
+/* Most loaders relocate these addresses in place, some do not. */
+static const void *place(const struct object *o, uintptr_t address)
+{
+    return (const void *)(address < o->low ? o->info->dlpi_addr + address : address);
+}
+
+static void read_dynamic(struct object *o, const ElfW(Dyn) * d)
+{
+    for (; d->d_tag != DT_NULL; d++)
+        if (d->d_tag == DT_SYMTAB) o->symbols = place(o, d->d_un.d_ptr);
+        else if (d->d_tag == DT_STRTAB) o->strings = place(o, d->d_un.d_ptr);
+        else if (d->d_tag == DT_JMPREL) o->table[0] = place(o, d->d_un.d_ptr);
+        else if (d->d_tag == DT_PLTRELSZ) o->bytes[0] = d->d_un.d_val;
+        else if (d->d_tag == DT_RELA) o->table[1] = place(o, d->d_un.d_ptr);
+        else if (d->d_tag == DT_RELASZ) o->bytes[1] = d->d_un.d_val;
+}
+
+static bool read_object(struct object *o)
+{
+    const ElfW(Phdr) *dynamic = NULL;
+    o->low = UINTPTR_MAX;
+    for (int i = 0; i < o->info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &o->info->dlpi_phdr[i];
+        uintptr_t start = o->info->dlpi_addr + p->p_vaddr, end = start + p->p_memsz;
+        if (p->p_type == PT_DYNAMIC) dynamic = p;
+        if (p->p_type == PT_GNU_RELRO) {
+            o->read_only = start & ~(uintptr_t)(PAGE - 1);
+            o->read_only_ends = end & ~(uintptr_t)(PAGE - 1);
+        }
+        if (p->p_type != PT_LOAD) continue;
+        if (start < o->low) o->low = start;
+        if (end > o->high) o->high = end;
+    }
+    if (!dynamic) return false;
+    read_dynamic(o, (const ElfW(Dyn) *)(o->info->dlpi_addr + dynamic->p_vaddr));
+    return o->symbols && o->strings;
+}
+
+static const struct patch *patch_of(const struct look *look, const char *symbol)
+{
+    for (size_t i = 0; i < look->count; i++)
+        if (strcmp(look->patches[i].symbol, symbol) == 0) return &look->patches[i];
+    return NULL;
+}
+
+static void change(const struct object *o, uintptr_t *slot, void *to)
+{
+    uintptr_t page = (uintptr_t)slot & ~(uintptr_t)(PAGE - 1);
+    bool closed = (uintptr_t)slot >= o->read_only && (uintptr_t)slot < o->read_only_ends;
+    if (closed && syscall(SYS_mprotect, page, (size_t)PAGE, PROT_READ | PROT_WRITE) != 0) return;
+    __atomic_store_n(slot, (uintptr_t)to, __ATOMIC_RELEASE);
+    if (closed) syscall(SYS_mprotect, page, (size_t)PAGE, PROT_READ);
+}
+
+static void patch_reference(const struct object *o, const struct look *look, const ElfW(Rela) * r)
+{
+    unsigned type = ELF64_R_TYPE(r->r_info);
+    if (type != R_X86_64_JUMP_SLOT && type != R_X86_64_GLOB_DAT) return;
+    const struct patch *patch = patch_of(look, o->strings + o->symbols[ELF64_R_SYM(r->r_info)].st_name);
+    if (patch) change(o, (uintptr_t *)(o->info->dlpi_addr + r->r_offset), patch->to);
+}
+
+/* Ends the iteration at the object that contains look->inside. */
+static int patch_if_inside(struct dl_phdr_info *info, size_t size, void *data)
+{
+    const struct look *look = data;
+    struct object o = {.info = info};
+    (void)size;
+    if (!read_object(&o) || look->inside < o.low || look->inside >= o.high) return 0;
+    for (unsigned t = 0; t < 2; t++)
+        for (size_t i = 0; o.table[t] && i < o.bytes[t] / sizeof *o.table[t]; i++)
+            patch_reference(&o, look, &o.table[t][i]);
+    return 1;
+}
+
 tfi_unwinder *tfi_unwinder_load(void)
 {
-    static const struct tfi_patch patches[] = {
-        {"pipe2", NULL, (void *)unwinder_pipe2}, {"pipe", NULL, (void *)unwinder_pipe},
-        {"close", NULL, (void *)unwinder_close}, {"read", NULL, (void *)unwinder_read},
-        {"write", NULL, (void *)unwinder_write}, {"syscall", NULL, (void *)unwinder_syscall},
-        {"mmap", NULL, (void *)unwinder_mmap},   {"munmap", NULL, (void *)unwinder_munmap},
+    static const struct patch patches[] = {
+        {"pipe2", (void *)unwinder_pipe2}, {"pipe", (void *)unwinder_pipe},     {"close", (void *)unwinder_close},
+        {"read", (void *)unwinder_read},   {"write", (void *)unwinder_write},   {"syscall", (void *)unwinder_syscall},
+        {"mmap", (void *)unwinder_mmap},   {"munmap", (void *)unwinder_munmap},
     };
     void *library = dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL);
     tfi_unwinder *unwind = library ? (tfi_unwinder *)tfi_dlsym(library, "unw_backtrace") : NULL;
-    if (unwind) tfi_patch_object((uintptr_t)unwind, patches, TFI_COUNT(patches));
+    struct look look = {.patches = patches, .count = TFI_COUNT(patches), .inside = (uintptr_t)unwind};
+    if (unwind) dl_iterate_phdr(patch_if_inside, &look);
     return unwind;
 }

@@ -95,8 +95,7 @@ extern __thread struct tfi_thread *tfi_self __attribute__((tls_model("initial-ex
 /* Not 0 while this thread runs the recorder's slow paths, or is the background thread: nothing it does is recorded. */
 extern __thread uint32_t tfi_inside __attribute__((tls_model("initial-exec")));
 
-/* Not 0 while the caller may hold a lock of libc or of an allocator: nothing then wakes the process or starts a thread,
- * because both allocate and register functions with libc. */
+/* Not 0 while the caller may hold a lock of libc or of an allocator: no thread is started then, because that allocates. */
 extern __thread uint32_t tfi_held __attribute__((tls_model("initial-exec")));
 
 /* The guard keeps the thread's signal handlers from recording while the thread is about to write a record. It holds the

@@ -391,7 +391,8 @@ worker.join()
 def training(request, tmp_path_factory, lib, python):
     directory = tmp_path_factory.mktemp('training')
     env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_OUTPUT_DIR': str(directory), 'TFI_ACTIVITIES': request.param}
-    env.update({'TFI_HOST_ALLOC_KB': '1'} if request.param == 'mem' else {})
+    if request.param == 'mem':
+        env.update({'TFI_HOST_ALLOC_KB': '1', 'LD_PRELOAD': f'{lib.with_name("libtfinject-alloc.so")} {lib}'})
     subprocess.run([python, '-c', TRAIN], env=env, check=True, timeout=100)
     return next(directory.glob('*.tfr'))
 

@@ -71,9 +71,15 @@ def test_exports(lib, testlib):
     assert exported(testlib) == in_tables('--test')
 
 
+def test_exports_of_the_second_library(lib):
+    """It stands before malloc's family and nothing else."""
+    assert exported(lib.with_name('libtfinject-alloc.so')) == {
+        'malloc', 'calloc', 'realloc', 'reallocarray', 'free', 'posix_memalign', 'aligned_alloc', 'memalign', 'valloc', 'pvalloc'}
+
+
 def test_needed(lib, testlib):
-    """The library needs nothing of CUDA, NCCL, Python or C++; a process whose loader lacked these would not start."""
-    for path in (lib, testlib):
+    """The libraries need nothing of CUDA, NCCL, Python or C++; a process whose loader lacked these would not start."""
+    for path in (lib, testlib, lib.with_name('libtfinject-alloc.so')):
         out = subprocess.run(['readelf', '-d', path], capture_output=True, text=True, check=True).stdout
         needed = set(re.findall(r'\(NEEDED\).*\[(.*)\]', out))
         assert needed and needed <= {'libc.so.6', 'libdl.so.2', 'libpthread.so.0', 'libm.so.6', 'ld-linux-x86-64.so.2'}
@@ -94,7 +100,7 @@ def test_nothing_left_to_build(tmp_path):
     copy = tmp_path / 'tree'
     (copy / 'build' / 'obj').mkdir(parents=True)
     for source, names, target in ((ROOT, ('Makefile', 'preload', 'analysis', 'include', 'scripts', 'tests'), copy),
-                                  (BUILD, ('headers.mk', 'flags', 'exports.map', 'shims.c', 'help_pages.c', 'libtfinject.so', 'tfanalyze'), copy / 'build'),
+                                  (BUILD, ('headers.mk', 'flags', 'exports.map', 'shims.c', 'help_pages.c', 'libtfinject.so', 'libtfinject-alloc.so', 'tfanalyze'), copy / 'build'),
                                   (BUILD / 'obj', ('lib', 'tool'), copy / 'build' / 'obj')):
         subprocess.run(['cp', '-a', *(source / n for n in names), target], check=True)
     (copy / 'build' / 'nvidia').symlink_to(BUILD / 'nvidia')  # headers.mk may name it
@@ -119,7 +125,7 @@ def test_install(tmp_path):
     files = {str(p.relative_to(tmp_path / 'opt/tfi')) for p in tmp_path.rglob('*') if p.is_file()}
     pages = {f'share/man/man{p.name[-1]}/{p.name}' for p in (BUILD / 'man').iterdir()}
     assert 'share/man/man1/tfanalyze.1' in pages
-    assert files == pages | {'lib/libtfinject.so', 'bin/tfanalyze', 'bin/tfrun', 'bin/tfharness.py', 'include/tfinject.h'}
+    assert files == pages | {'lib/libtfinject.so', 'lib/libtfinject-alloc.so', 'bin/tfanalyze', 'bin/tfrun', 'bin/tfharness.py', 'include/tfinject.h'}
     result = execute([tmp_path / 'opt/tfi/bin/tfanalyze', '--help'], clean_environment(), tmp_path)
     assert result.rc == 0 and 'stages' in result.out
 

@@ -1,6 +1,10 @@
-"""test_host_memory - malloc, mmap and their relatives with TFI_HOST_ALLOC_KB, against libc's and the kernel's own counts."""
+"""test_host_memory - the blocks of malloc's family with libtfinject-alloc.so, against journals of the programs."""
 
+import ctypes.util
+import struct
 import subprocess
+import sys
+from collections import Counter, defaultdict
 
 import pytest
 
@@ -8,6 +12,7 @@ from conftest import BUILD, built, clean_environment
 from scripted import traces
 
 LARGE = 64 << 10
+MEM = {'TFI_ACTIVITIES': 'mem'}
 
 
 @pytest.fixture
@@ -15,66 +20,191 @@ def victim():
     return built(BUILD / 'victims' / 'host_memory')
 
 
-def chunk(bytes):
-    """Returns what glibc maps for a block beyond its threshold: 8 bytes and up to 16, the header, whole pages."""
-    return -(-((bytes + 8 + 15) // 16 * 16 + 8) // 4096) * 4096
+@pytest.fixture
+def preload(lib):
+    """The value of LD_PRELOAD, with other libraries behind ours."""
+    return lambda *behind: ' '.join(map(str, (lib.with_name('libtfinject-alloc.so'), lib, *behind)))
 
 
-def said(out):
-    lines = [line.split() for line in out.splitlines()]
-    totals = {a: int(b) for a, b in (line for line in lines if len(line) == 2)}
-    blocks = {(kind, int(at), int(size)) for kind, at, size in (line for line in lines if len(line) == 3)}
-    return totals, blocks
+def compiled(folder, **sources):
+    """Compiles NAME.c, and a shared library if the name begins so."""
+    for name, source in sources.items():
+        shared = name.startswith('lib')
+        (folder / f'{name}.c').write_text(source)
+        options = ['-shared', '-fPIC', '-o', f'{name}.so'] if shared else ['-o', name]
+        subprocess.run(['gcc', '-O0', '-D_GNU_SOURCE', f'{name}.c', *options, '-pthread', '-ldl'], cwd=folder, check=True,
+                       env=clean_environment())
 
 
-@pytest.mark.parametrize('seed, threads', [(1, 1), (2, 4)])
-def test_blocks_in_use(run, analyze, victim, seed, threads):
-    """Blocks never freed are those that libc and the kernel say are in use; each block has its address and size."""
-    result = run([victim, seed, 4000, threads], {'TFI_HOST_ALLOC_KB': 64, 'TFI_ACTIVITIES': 'mem'})
-    assert result.rc == 0 and not result.err
-    totals, blocks = said(result.out)
-    rows = analyze('memory', '--layout', 'raw', result.dir)['rows']
-    live = {}
-    for r in rows:
-        key = r['allocator'], int(r['address'], 0)
-        if r['bytes'] > 0:
-            assert key not in live or threads > 1
-            live[key] = r['bytes']
-        else:
-            assert live.pop(key) == -r['bytes']
-    assert {(at, size) for kind, at, size in blocks if kind != 'map' and size >= LARGE} == \
-        {(at, size) for (allocator, at), size in live.items() if allocator == 'malloc'}
-    mapped = {at for kind, at, _ in blocks if kind == 'mapped'}
-    assert sum(chunk(size) for (allocator, at), size in live.items() if allocator == 'malloc' and at in mapped) == totals['heap'] > 0
-    small = sum(size for kind, _, size in blocks if kind == 'map' and size < LARGE)
-    assert sum(size for (allocator, _), size in live.items() if allocator == 'mmap') + small == totals['maps'] > 0
-    assert {r['device'] for r in rows} == {-1} and {r['stage'] for r in rows} == {'work'} and len(rows) > 2000
+# An allocator without malloc_usable_size, whose functions call each other by name.
+SIMPLE = '''
+#include <errno.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+struct head { char *base; size_t all, bytes; };
+void *memalign(size_t alignment, size_t bytes)
+{
+    size_t all = bytes + alignment + 64;
+    char *base = bytes >> 40 ? MAP_FAILED : mmap(0, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (base == MAP_FAILED) return errno = ENOMEM, NULL;
+    struct head *block = (struct head *)(((uintptr_t)base + 48 + alignment) & ~(alignment - 1));
+    block[-1] = (struct head){base, all, bytes};
+    return block;
+}
+void *malloc(size_t bytes) { return memalign(16, bytes); }
+void *calloc(size_t items, size_t size)
+{
+    size_t bytes;
+    return __builtin_mul_overflow(items, size, &bytes) ? errno = ENOMEM, NULL : malloc(bytes);
+}
+void free(void *block)
+{
+    struct head *h = block;
+    if (h) munmap(h[-1].base, h[-1].all);
+}
+void *realloc(void *block, size_t bytes)
+{
+    struct head *h = block;
+    char *moved = malloc(bytes);
+    if (!h || !moved) return moved;
+    memcpy(moved, block, h[-1].bytes < bytes ? h[-1].bytes : bytes);
+    free(block);
+    return moved;
+}
+int posix_memalign(void **to, size_t alignment, size_t bytes) { return *to = memalign(alignment, bytes), 0; }
+void *aligned_alloc(size_t alignment, size_t bytes) { return memalign(alignment, bytes); }
+void *valloc(size_t bytes) { return memalign(4096, bytes); }
+'''
 
 
-@pytest.mark.parametrize('seed', [3])
-def test_totals_peaks_and_leaks(run, analyze, victim, seed):
+@pytest.fixture(params=['libc', 'jemalloc', 'tcmalloc', 'simple'])
+def allocator(request, tmp_path):
+    """The library of an allocator, as a list."""
+    if request.param == 'libc':
+        return []
+    if request.param == 'simple':
+        compiled(tmp_path, libsimple=SIMPLE)
+        return [tmp_path / 'libsimple.so']
+    name = ctypes.util.find_library({'tcmalloc': 'tcmalloc_minimal'}.get(request.param, request.param))
+    if not name:
+        pytest.skip(f'{request.param} is not installed')
+    return [name]
+
+
+def journal_of(path, threads):
+    """The changes that each thread has noted: (address, bytes)."""
+    data = path.read_bytes()
+    entries = [entry for entry in struct.iter_unpack('=Qq', data)]
+    part = len(entries) // threads
+    return [[entry for entry in entries[i * part:(i + 1) * part] if entry[1]] for i in range(threads)]
+
+
+def rows_of(analyze, directory):
+    rows = analyze('memory', '--layout', 'raw', directory)['rows']
+    assert {r['allocator'] for r in rows} <= {'malloc'} and {r['device'] for r in rows} <= {-1}
+    return rows
+
+
+def changes(rows):
+    return [(int(r['address'], 0) & (1 << 64) - 1, r['bytes']) for r in rows]
+
+
+@pytest.mark.parametrize('threads, kill', [(1, []), (6, []), (3, ['kill'])], ids=['1', '6', 'kill'])
+def test_every_block(run, analyze, victim, preload, tmp_path, allocator, threads, kill):
+    """All large blocks of all threads are there with address and size, each in the order of its thread, also after SIGKILL."""
+    if allocator:
+        bare = run([victim, 5, 2000, threads, tmp_path / 'bare'], preload=' '.join(map(str, allocator)))
+        assert bare.rc == 0, bare.err
+    result = run([victim, 5, 2000, threads, tmp_path / 'journal', *kill], MEM, preload=preload(*allocator))
+    assert result.rc == (-9 if kill else 0) and not result.err
+    rows = rows_of(analyze, result.dir)
+    known = journal_of(tmp_path / 'journal', threads)
+    assert Counter(changes(rows)) == Counter(entry for part in known for entry in part) and len(rows) > 1500 * threads
+    if threads == 1:
+        assert changes(rows) == known[0]
+    assert {r['stage'] for r in rows} == {'work'} and {r['reserved_bytes'] for r in rows} == {None}
+    assert max(r['allocated_bytes'] for r in rows) < 1 << 32
+    assert sum(r['bytes'] for r in rows) in {r['allocated_bytes'] for r in rows[-threads:]}
+    assert [r['lost'] for r in analyze('info', result.dir)['rows']] == [{}]
+
+
+def test_totals_peaks_and_leaks(run, analyze, victim, preload, tmp_path):
     """The library's running totals are the sums of the changes; peaks and leaks follow from them."""
-    result = run([victim, seed, 3000, 1], {'TFI_HOST_ALLOC_KB': 64, 'TFI_ACTIVITIES': 'mem'})
-    rows = analyze('memory', '--layout', 'raw', result.dir)['rows']
-    for allocator in ('malloc', 'mmap'):
-        total, peak = 0, 0
-        for r in (r for r in rows if r['allocator'] == allocator):
-            total += r['bytes']
-            peak = max(peak, total)
-            assert r['allocated_bytes'] == total and r['reserved_bytes'] is None
-        peaks = {r['stage']: r for r in analyze('memory', '--layout', 'peaks', result.dir)['rows'] if r['allocator'] == allocator}
-        leaks = [r for r in analyze('memory', '--layout', 'leaks', result.dir)['rows'] if r['allocator'] == allocator]
-        assert peaks['(run)']['peak_allocated_bytes'] == peaks['work']['peak_allocated_bytes'] == peak
-        assert sum(r['leaked_bytes'] for r in leaks) == total
+    result = run([victim, 3, 3000, 1, tmp_path / 'journal'], MEM, preload=preload())
+    total, peak = 0, 0
+    for r in rows_of(analyze, result.dir):
+        total += r['bytes']
+        peak = max(peak, total)
+        assert r['allocated_bytes'] == total
+    peaks = {r['stage']: r for r in analyze('memory', '--layout', 'peaks', result.dir)['rows']}
+    leaks = analyze('memory', '--layout', 'leaks', result.dir)['rows']
+    assert peaks['(run)']['peak_allocated_bytes'] == peaks['work']['peak_allocated_bytes'] == peak
+    assert sum(r['leaked_bytes'] for r in leaks) == total
 
 
-@pytest.mark.parametrize('env', [{}, {'TFI_HOST_ALLOC_KB': 0}, {'TFI_HOST_ALLOC_KB': 64, 'TFI_ACTIVITIES': 'cpu,ops'}])
-def test_not_asked_for(run, victim, env):
-    result = run([victim, 1, 500, 2], env)
+@pytest.mark.parametrize('kb', [1, 64, 200])
+def test_the_smallest_block(run, analyze, preload, tmp_path, kb):
+    compiled(tmp_path, main=f'''
+#include <malloc.h>
+#include <stdlib.h>
+extern int tfi_range_push(const char *) __attribute__((weak));
+int main(void)
+{{
+    static char *volatile block[3];
+    if (tfi_range_push) tfi_range_push("work");
+    for (int i = 0; i < 3; i++) block[i] = i == 2 ? pvalloc({kb << 10} + 1) : malloc({kb << 10} - 1 + i);
+    for (int i = 0; i < 3; i++) free(block[i]);
+    return 0;
+}}''')
+    result = run([tmp_path / 'main'], {**MEM, 'TFI_HOST_ALLOC_KB': kb}, preload=preload())
+    least = kb << 10
+    assert [r['bytes'] for r in rows_of(analyze, result.dir) if r['stage'] == 'work'][:4] == [least, least + 1, -least, -least - 1]
+
+
+@pytest.mark.parametrize('env', [{'TFI_HOST_ALLOC_KB': 0}, {'TFI_ACTIVITIES': 'cpu,ops'}, {'ENABLE_PROFILER_NAMES': ''}])
+def test_not_asked_for(run, victim, preload, tmp_path, env):
+    result = run([victim, 1, 500, 2, tmp_path / 'journal'], env, preload=preload())
+    assert result.rc == 0 and not result.err
+    assert 'memory' not in {r.kind for t in traces(result.dir) for r in t.records}
+
+
+@pytest.mark.parametrize('env, says', [({'TFI_HOST_ALLOC_KB': 64}, True), ({'TFI_HOST_ALLOC_KB': 0}, False), ({}, False),
+                                       ({'TFI_HOST_ALLOC_KB': 64, 'TFI_ACTIVITIES': 'cpu'}, False)])
+def test_without_the_second_library(run, victim, tmp_path, env, says):
+    """The variable alone records nothing, and one line a run says so."""
+    for _ in range(2):
+        result = run([victim, 1, 500, 2, tmp_path / 'journal'], env)
+        assert result.rc == 0 and 'memory' not in {r.kind for t in traces(result.dir) for r in t.records}
+        assert result.err.count('\n') == says and ('tfrun --host-memory' in result.err) == says
+        says = False
+
+
+@pytest.mark.parametrize('alone', [True, False])
+def test_a_process_that_sleeps(run, victim, lib, preload, tmp_path, alone):
+    """Blocks wake no process, and the second library works without the first one."""
+    compiled(tmp_path, main='#include <stdlib.h>\nint main(void) { char *volatile b = calloc(3, 100000); return b[299999]; }')
+    result = run([tmp_path / 'main'], preload=str(lib.with_name('libtfinject-alloc.so')) if alone else preload())
+    assert (result.rc, result.out, result.err) == (0, '', '') and not result.dir.exists()
+
+
+def test_the_executable_has_an_allocator(run, preload, tmp_path):
+    """Its blocks are its own: nothing is seen of them, and no function of ours gives it a block of libc's."""
+    compiled(tmp_path, main=SIMPLE + '''
+#include <stdlib.h>
+extern int tfi_range_push(const char *) __attribute__((weak));
+int main(void)
+{
+    if (tfi_range_push) tfi_range_push("work");
+    struct head *block = reallocarray(malloc(100000), 200, 1000);
+    return block[-1].bytes != 200000;
+}''')
+    result = run([tmp_path / 'main'], MEM, preload=preload())
     assert result.rc == 0 and 'memory' not in {r.kind for t in traces(result.dir) for r in t.records}
 
 
-LATER = '''
+FAMILY = '''
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -83,9 +213,13 @@ int main(int argc, char **argv)
 {
     void *(*give)(size_t) = (void *(*)(size_t))dlsym(dlopen(argv[1], RTLD_NOW), "give");
     void (*take)(void *) = (void (*)(void *))dlsym(dlopen(argv[1], RTLD_NOW), "take");
+    int (*push)(const char *) = (int (*)(const char *))dlsym(RTLD_DEFAULT, "tfi_range_push");
+    void *early = give(70000); /* the process sleeps */
+    push("work");
     void *a = give(100000);
     void *volatile kept = give(200000);
     if (fork() == 0) {
+        push("child");
         take(a); /* of the parent: its size is known in the child too */
         give(300000);
         return 0;
@@ -93,203 +227,133 @@ int main(int argc, char **argv)
     wait(NULL);
     if (vfork() == 0) _exit(0);
     wait(NULL);
+    take(early);
     take(a);
     return kept == NULL || argc == 0;
 }
 '''
 
 
-def test_libraries_loaded_later_and_children(run, analyze, tmp_path):
-    (tmp_path / 'lib.c').write_text('#include <stdlib.h>\nvoid *give(size_t n) { return malloc(n); }\nvoid take(void *p) { free(p); }\n')
-    (tmp_path / 'main.c').write_text(LATER)
-    for source, *options in (('lib.c', '-shared', '-fPIC', '-o', 'lib.so'), ('main.c', '-o', 'main', '-ldl')):
-        subprocess.run(['gcc', '-O0', source, *options], cwd=tmp_path, check=True, env=clean_environment())
-    result = run([tmp_path / 'main', tmp_path / 'lib.so'], {'TFI_HOST_ALLOC_KB': 64})
+def test_libraries_loaded_later_and_children(run, analyze, preload, tmp_path):
+    compiled(tmp_path, main=FAMILY, libuser='#include <stdlib.h>\nvoid *give(size_t n) { return malloc(n); }\nvoid take(void *p) { free(p); }\n')
+    result = run([tmp_path / 'main', tmp_path / 'libuser.so'], preload=preload())
     assert result.rc == 0 and not result.err
-    by_process = {}
-    for r in analyze('memory', '--layout', 'raw', result.dir)['rows']:
-        by_process.setdefault(r['pid'], []).append((r['bytes'], r['allocated_bytes']))
-    assert sorted(by_process.values()) == [[(-100000, 200000), (300000, 500000)], [(100000, 100000), (200000, 300000), (-100000, 200000)]]
+    by_process = defaultdict(list)
+    for r in rows_of(analyze, result.dir):
+        by_process[r['pid']].append((r['bytes'], r['allocated_bytes']))
+    assert sorted(by_process.values()) == [[(-100000, 270000), (300000, 570000)],
+                                           [(100000, 170000), (200000, 370000), (-70000, 300000), (-100000, 200000)]]
 
 
-MOVED = '''
-#define _GNU_SOURCE
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-enum { SIZE = 1 << 20 };
-static _Atomic(char *) place, taken;
-static atomic_int moved;
-static void *other(void *unused)
-{
-    for (;;) {
-        char *at = atomic_load(&place), *got;
-        int is_last;
-        if (at == MAP_FAILED) return unused;
-        if (!at) continue;
-        do { /* once it is free, somebody else may have taken it */
-            is_last = atomic_load(&moved);
-            got = mmap(at, SIZE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-        } while (got == MAP_FAILED && !is_last);
-        atomic_store(&place, NULL);
-        atomic_store(&moved, 0);
-        atomic_store(&taken, got);
-    }
-}
-int main(int argc, char **argv)
-{
-    pthread_t thread;
-    char *far = mmap(NULL, SIZE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *got;
-    pthread_create(&thread, NULL, other, NULL);
-    for (int took = 0, i = 0; took < atoi(argv[1]) && i < 100000; i++) {
-        char *near = mmap(NULL, SIZE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        atomic_store(&place, near);
-        if (mremap(near, SIZE, SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, far) != far) return 3;
-        atomic_store(&moved, 1);
-        while (!(got = atomic_exchange(&taken, NULL))) continue;
-        if (got == MAP_FAILED) continue;
-        if (mremap(got, SIZE, SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)4095) != MAP_FAILED) return 4; /* odd address */
-        if (++took % 2) munmap(got, SIZE);
-        else printf("%lu %d\\n", (unsigned long)got, SIZE);
-    }
-    atomic_store(&place, (char *)MAP_FAILED);
-    pthread_join(thread, NULL);
-    printf("%lu %d\\n", (unsigned long)far, SIZE);
-    return argc == 0;
-}
-'''
-
-
-def test_a_place_taken_at_once(run, analyze, tmp_path):
-    """Another thread maps where mremap has just moved a mapping away: that one stays known. A failed mremap changes nothing."""
-    (tmp_path / 'moved.c').write_text(MOVED)
-    subprocess.run(['gcc', '-O1', '-o', 'moved', 'moved.c', '-pthread'], cwd=tmp_path, check=True, env=clean_environment())
-    result = run([tmp_path / 'moved', 100], {'TFI_HOST_ALLOC_KB': 1024, 'TFI_ACTIVITIES': 'mem'})
-    assert result.rc == 0 and not result.err
-    live = {}
-    for r in analyze('memory', '--layout', 'raw', result.dir)['rows']:
-        if r['allocator'] == 'mmap' and r['bytes'] > 0:
-            live[int(r['address'], 0)] = r['bytes']
-        elif r['allocator'] == 'mmap':
-            del live[int(r['address'], 0)]
-    known = {int(at): int(size) for at, size in map(str.split, result.out.splitlines())}
-    assert len(known) == 51 and {at: size for at, size in live.items() if at in known} == known
-    assert sum(live.values()) - sum(known.values()) <= 8 << 20  # stacks and arenas are libc's own
-
-
-FUNCTIONS = 3000
-
-BINDING = '''
-#define _GNU_SOURCE
+BESIDE = '''
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+extern int tfi_range_push(const char *) __attribute__((weak));
 static atomic_int stop;
-static void *look_up(void *unused)
+static atomic_long blocks;
+static void *allocate(void *unused)
 {
-    while (!atomic_load(&stop)) dlsym(RTLD_DEFAULT, "getenv");
+    while (!atomic_load(&stop)) {
+        char *volatile block = malloc(100000);
+        free(block);
+        atomic_fetch_add(&blocks, 1);
+        usleep(100);
+    }
     return unused;
 }
 int main(int argc, char **argv)
 {
-    pthread_t thread[2];
-    for (int i = 0; i < 2; i++) pthread_create(&thread[i], NULL, look_up, NULL);
+    pthread_t thread[3];
+    if (tfi_range_push) tfi_range_push("work");
+    for (int i = 0; i < 3; i++) pthread_create(&thread[i], NULL, allocate, NULL);
     for (int i = 0; i < atoi(argv[2]); i++) {
         void *library = dlopen(argv[1], RTLD_NOW);
         if (!library) return puts(dlerror());
         ((void (*)(void))dlsym(library, "use"))();
         dlclose(library);
+        int status;
+        if (i % 4) continue;
+        pid_t child = fork();
+        if (child == 0) {
+            if (tfi_range_push) tfi_range_push("child");
+            char *volatile block = malloc(200000);
+            free(block);
+            _exit(5);
+        }
+        if (waitpid(child, &status, 0) != child || !WIFEXITED(status) || WEXITSTATUS(status) != 5) return 3;
     }
     atomic_store(&stop, 1);
-    for (int i = 0; i < 2; i++) pthread_join(thread[i], NULL);
+    for (int i = 0; i < 3; i++) pthread_join(thread[i], NULL);
+    printf("%ld", atomic_load(&blocks));
     return argc == 0;
 }
 '''
 
 
-def compiled(folder, **sources):
-    """Compiles NAME.c, and a shared library if the name begins so; all are linked with those before."""
-    libraries = []
-    for name, source in sources.items():
-        shared = name.startswith('lib')
-        (folder / f'{name}.c').write_text(source)
-        options = ['-shared', '-fPIC', '-Wl,-z,now,-z,relro', '-o', f'{name}.so', *libraries, '-Wl,-rpath,' + str(folder)] if shared else ['-o', name, '-ldl']
-        subprocess.run(['gcc', '-O0', f'{name}.c', *options], cwd=folder, check=True, env=clean_environment())
-        libraries += [f'./{name}.so'] if shared else []
-
-
-def test_libraries_bound_while_symbols_are_looked_up(run, analyze, tmp_path):
-    """Other threads look symbols up while the loader binds a library with many read-only references: its references are
-    changed only afterwards, and each time that it is loaded."""
-    cycles, runs = 300, 3
-    declared = ''.join(f'void helper_{i}(void);\n' for i in range(FUNCTIONS))
-    table = ', '.join(f'helper_{i}' for i in range(FUNCTIONS))
-    compiled(tmp_path, libhelper=''.join(f'void helper_{i}(void) {{}}\n' for i in range(FUNCTIONS)),
-             libuser='#include <stdlib.h>\n' + declared + f'void (*const table[])(void) = {{{table}}};\n'
-             'void use(void) { void *volatile block = malloc(100000); free(block); '
-             + ''.join(f'helper_{i}(); ' for i in range(FUNCTIONS)) + '}\n', main=BINDING)
-    for _ in range(runs):
-        result = run([tmp_path / 'main', tmp_path / 'libuser.so', cycles], {'TFI_HOST_ALLOC_KB': 64, 'TFI_ACTIVITIES': 'mem'})
-        assert result.rc == 0 and not result.err and not result.out
-    rows = analyze('memory', '--layout', 'raw', result.dir)['rows']
-    assert sum(r['bytes'] == 100000 for r in rows) == sum(r['bytes'] == -100000 for r in rows) == cycles * runs
-
-
-RELOADING = '''
-#include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/resource.h>
-int main(int argc, char **argv)
-{
-    struct rusage before, after;
-    if (!dlopen(argv[1], RTLD_NOW)) return puts(dlerror());
-    getrusage(RUSAGE_SELF, &before);
-    for (int i = 0; i < 1000; i++) {
-        void *library = dlopen(argv[2], RTLD_NOW);
-        void *block = ((void *(*)(size_t))dlsym(library, "give"))(100000);
-        dlclose(library);
-        free(block);
-    }
-    getrusage(RUSAGE_SELF, &after);
-    printf("%.6f", after.ru_utime.tv_sec - before.ru_utime.tv_sec + (after.ru_utime.tv_usec - before.ru_utime.tv_usec) * 1e-6);
-    return argc == 0;
-}
-'''
-
-
-def test_reloading_costs_nothing_of_other_libraries(run, analyze, tmp_path):
-    """A library that is loaded again and again is patched each time, and a large one beside it only once."""
-    compiled(tmp_path, liblarge='__asm__(".data\\n.balign 8\\nhere: .rept 1000000\\n.quad here\\n.endr\\n.text\\n");\n',
-             libsmall='#include <stdlib.h>\nvoid *give(size_t n) { return malloc(n); }\n', main=RELOADING)
-    result = run([tmp_path / 'main', tmp_path / 'liblarge.so', tmp_path / 'libsmall.so'], {'TFI_HOST_ALLOC_KB': 64, 'TFI_ACTIVITIES': 'mem'})
+def test_beside_dlopen_and_fork(run, analyze, preload, tmp_path, allocator):
+    """Threads allocate while another one loads libraries and forks: every block is there, and no child hangs."""
+    cycles = 120
+    compiled(tmp_path, main=BESIDE, libuser='#include <stdlib.h>\nvoid use(void) { void *volatile b = malloc(150000); free(b); }\n')
+    result = run([tmp_path / 'main', tmp_path / 'libuser.so', cycles], MEM, preload=preload(*allocator), timeout=60)
     assert result.rc == 0 and not result.err
-    assert float(result.out) < 0.2  # a look at a million references takes 1 ms
-    rows = analyze('memory', '--layout', 'raw', result.dir)['rows']
-    assert sum(r['bytes'] == 100000 for r in rows) == sum(r['bytes'] == -100000 for r in rows) == 1000
+    count = Counter(r['bytes'] for r in rows_of(analyze, result.dir))
+    assert count == {sign * size: n for sign in (1, -1) for size, n in
+                     ((100000, int(result.out)), (150000, cycles), (200000, cycles // 4))}
 
 
 LOCKED = '''
 #include <stdlib.h>
+extern int tfi_range_push(const char *) __attribute__((weak));
 static void nothing(void) {}
 int main(void)
 {
-    for (int i = 0; i < 40; i++) atexit(nothing); /* libc allocates another list of them with its lock held */
-    void *volatile block = malloc(100000);
-    free(block);
+    if (tfi_range_push) tfi_range_push("work");
+    for (int i = 0; i < 3000; i++) atexit(nothing); /* libc allocates lists of them with its lock held */
     return 0;
 }
 '''
 
 
-def test_first_block_is_of_libc_with_a_lock_held(run, analyze, tmp_path):
-    """The block does not wake the process, which would need that lock; the program's next one does."""
+def test_blocks_of_libc_with_a_lock_held(run, analyze, preload, tmp_path):
     compiled(tmp_path, main=LOCKED)
-    result = run([tmp_path / 'main'], {'TFI_HOST_ALLOC_KB': 1, 'TFI_ACTIVITIES': 'mem', 'LD_BIND_NOW': 1}, timeout=20)
+    result = run([tmp_path / 'main'], {**MEM, 'TFI_HOST_ALLOC_KB': 1}, preload=preload(), timeout=20)
     assert result.rc == 0 and not result.err
-    assert [r['bytes'] for r in analyze('memory', '--layout', 'raw', result.dir)['rows']][:2] == [100000, -100000]  # exit() frees libc's
+    assert len([r for r in rows_of(analyze, result.dir) if r['stage'] == 'work']) > 80
+
+
+ARRAYS = '''
+import ctypes, gc, sys
+import numpy as np
+
+def work():
+    random = np.random.default_rng(1)
+    arrays = {}
+    for i in range(400):
+        at = int(random.integers(20))
+        if at in arrays:
+            array = arrays.pop(at)
+            print(-array.nbytes, array.ctypes.data)
+            del array
+        else:
+            make = (np.empty, np.zeros, np.ones)[i % 3]
+            array = arrays[at] = make(int(random.integers(10000, 100000)))
+            print(array.nbytes, array.ctypes.data)
+            del array
+work()
+'''
+
+
+def test_numpy(run, analyze, preload, tmp_path):
+    """A program in Python: each large array appears with its address, when it is made and when it goes."""
+    (tmp_path / 'arrays.py').write_text(ARRAYS)
+    result = run([sys.executable, tmp_path / 'arrays.py'], {**MEM, 'TFI_STAGES': '__main__:work'}, preload=preload())
+    assert result.rc == 0 and not result.err
+    known = [(int(at), int(size)) for size, at in map(str.split, result.out.splitlines()) if abs(int(size)) >= LARGE]
+    rows = changes(r for r in rows_of(analyze, result.dir) if r['stage'] == 'work')
+    remaining = iter(rows)
+    assert len(known) > 300 and all(change in remaining for change in known)

@@ -119,6 +119,16 @@ def test_keeps_what_is_preloaded(tfrun, lib, before):
     assert again == f'{lib} libm.so.6'
 
 
+@pytest.mark.parametrize('before', [None, 'libm.so.6 libdl.so.2'])
+def test_host_memory(tfrun, lib, before):
+    """The second library stands before an allocator that the user preloads; the first one stays behind it."""
+    alloc = lib.with_name('libtfinject-alloc.so')
+    preload = environment_of(tfrun('--host-memory', *SHOW, env={'LD_PRELOAD': before}))['LD_PRELOAD']
+    assert preload == (f'{alloc}:{before}:{lib}' if before else f'{alloc}:{lib}')
+    again = environment_of(tfrun('--host-memory', '--', *SHOW, env={'LD_PRELOAD': f'{alloc} {lib}'}))['LD_PRELOAD']
+    assert again == f'{alloc} {lib}'
+
+
 # ---- the run directory ----
 
 def test_default_directory_is_decided_once(tfrun, tmp_path, marker):

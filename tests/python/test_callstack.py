@@ -272,8 +272,8 @@ def test_without_libunwind(script, stacks, tmp_path):
     assert stacks(result.dir) == result.said
 
 
-@pytest.mark.parametrize('extra', [{}, {'TFI_ACTIVITIES': 'cpu,mem,io', 'TFI_HOST_ALLOC_KB': '1'}], ids=['stacks', 'calls'])
-def test_the_unwinder_keeps_off_the_programs_files(script, stacks, analyze, extra):
+@pytest.mark.parametrize('calls', [False, True], ids=['stacks', 'calls'])
+def test_the_unwinder_keeps_off_the_programs_files(script, stacks, analyze, lib, calls):
     """A program closes descriptors that are not its own and opens files. Stacks through code without unwind tables, where
     libunwind asks whether addresses can be read, touch none of them. Calls of libunwind's are no losses."""
     result = script(HEAD + """
@@ -294,7 +294,8 @@ for n in range(20):  # each has a stack of its own, which libunwind has not aske
 for i, f in enumerate(files):
     assert os.fstat(f).st_ino == os.stat('file%d' % i).st_ino and os.lseek(f, 0, os.SEEK_CUR) == 0, f
     assert open('file%d' % i).read() == 'text', f
-""", env=extra)
+""", env={'TFI_ACTIVITIES': 'cpu,mem,io', 'TFI_HOST_ALLOC_KB': '1'} if calls else {},
+                    preload=f'{lib.with_name("libtfinject-alloc.so")} {lib}' if calls else True)
     assert (result.rc, result.err) == (0, '')
     assert len(stacks(result.dir)) == 41
     assert [r['lost'] for r in analyze('info', result.dir)['rows']] == [{}]
