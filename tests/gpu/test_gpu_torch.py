@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 import scripted
-from conftest import AT_REST, BUILD, built
+from conftest import AT_REST, BUILD, built, short_form
 
 GPU = BUILD / 'simgpu'
 KINDS = {'kernel': 'kernel', 'copy': 'memcpy', 'set': 'memset'}  # {kind of our records: kind in the log}
@@ -65,17 +65,16 @@ print(json.dumps(sessions, sort_keys=True))
 
 # Sessions of torch.profiler, and the number of kernels in each. A stage has one addition and then `steps` products.
 PLANS = {
-    'none': ([], []),
     'around': (['start=begin', 'stop=end'], [9]),
+    'twice': (['start=before text_encode', 'stop=after text_encode', 'start2=in vae_decode', 'stop2=end'], [2, 3]),
+    'none': ([], []),
     'inside': (['start=in denoise', 'stop=after denoise'], [2]),
     'around a stage': (['start=before denoise', 'stop=after denoise'], [3]),
     'interleaved': (['start=in text_encode', 'stop=in denoise'], [2]),
-    'twice': (['start=before text_encode', 'stop=after text_encode', 'start2=in vae_decode', 'stop2=end'], [2, 3]),
 }
 
 
-def in_one_worker(plan):
-    return pytest.param(plan, id=plan, marks=pytest.mark.xdist_group('torch-' + plan))
+by_plan = short_form(2, 'plan', [pytest.param(p, id=p, marks=pytest.mark.xdist_group('torch-' + p)) for p in PLANS])
 
 
 @pytest.fixture(scope='module')
@@ -141,7 +140,7 @@ def assert_complete(got):
     assert got.trace.complete and got.said == []
 
 
-@pytest.mark.parametrize('plan', [in_one_worker(p) for p in PLANS])
+@by_plan
 def test_outputs_are_the_same(both, plan):
     alone, with_us = both(plan)
     assert with_us.outputs == alone.outputs
@@ -150,14 +149,14 @@ def test_outputs_are_the_same(both, plan):
         assert names[0] == names[1] and names[0]
 
 
-@pytest.mark.parametrize('plan', [in_one_worker(p) for p in PLANS])
+@by_plan
 def test_profiler_sees_the_same(both, plan):
     alone, with_us = both(plan)
     assert kernels_seen(alone) == PLANS[plan][1]
     assert with_us.sessions == alone.sessions
 
 
-@pytest.mark.parametrize('plan', [in_one_worker(p) for p in PLANS])
+@by_plan
 def test_ours_are_complete(both, plan):
     got = both(plan)[1]
     assert len(records(got.trace, 'kernel')) == 9
@@ -178,7 +177,7 @@ def test_work_lies_in_its_stage(both):
         assert len(inside) == 1 + steps, stage
 
 
-@pytest.mark.parametrize('nasty', ['late', 'order', 'thread'])
+@short_form(1, 'nasty', ['order', 'late', 'thread'])
 def test_nasty_cupti_beside_the_profiler(both, nasty):
     alone, with_us = both('around a stage', SIMCUPTI_NASTY=nasty)
     assert kernels_seen(alone) == PLANS['around a stage'][1]

@@ -11,7 +11,7 @@ import time
 import pytest
 
 import test_nccl
-from conftest import BUILD, built
+from conftest import BUILD, built, short_form
 from simgpu import truth
 from test_hang_gloo import BOUND, FAULTS, PLACES, PROGRAM, fastest, line_of, run_fault
 
@@ -130,7 +130,7 @@ def run_nccl(analyze, python, lib, directory, fault, **variables):
     return run_fault(analyze, python, directory, env, fault, 'nccl', NCCL_PLACES)
 
 
-@pytest.mark.parametrize('fault', FAULTS)
+@short_form(1, 'fault', FAULTS)
 def test_a_fault_over_nccl(analyze, tmp_path, lib, python, fault):
     """The answers are those over gloo, while the host waits for its device and after SIGKILL. `broadcast` and an all_reduce of
     fewer elements are enqueued without an error."""

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from conftest import BUILD, built
+from conftest import BUILD, built, short_form
 
 GPU = BUILD / 'simgpu'
 SMALL, LARGE, FILES, SLOW, WORKERS, BATCH = 20_000, 300 << 20, 48, 29, 4, 4
@@ -83,7 +83,7 @@ def of_folder(found, folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('env', [{}, {'ENABLE_PROFILER_NAMES': 'train'}], ids=['everything', 'one stage'])
+@short_form(1, 'env', [{}, {'ENABLE_PROFILER_NAMES': 'train'}], ids=['everything', 'one stage'])
 def test_workers(loader, env):
     """Each file is read once with all its bytes, by the worker whose turn it is; the slow one delays the device most, and comes
     first. A selection of stages does not hide what the workers read."""
@@ -270,7 +270,7 @@ def slow_first(found, lines, mode):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('names', [['plain', 'persistent', 'stream', 'own', 'stream here'], ['pinned', 'ahead', 'any order'],
+@short_form(2, 'names', [['plain', 'persistent', 'stream', 'own', 'stream here'], ['pinned', 'ahead', 'any order'],
                                    ['spawn'], ['forkserver']], ids=','.join)
 def test_late_batches(modes, names):
     """In each mode of a loader the late batches are those of the journal: process, number, times, and which files were read."""
@@ -282,7 +282,7 @@ def test_late_batches(modes, names):
         assert {line['items'][0][3] for line in lines} == ({-1} if mode in ('own', 'stream here') else set(range(TEAM)))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_late_batches_of_one_stage(modes):
     """The batches of a selected stage are explained like those of a run in which everything is recorded."""
     run = modes(['plain', 'ahead'], ENABLE_PROFILER_NAMES='ahead')

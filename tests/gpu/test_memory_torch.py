@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from conftest import BUILD, built, clean_environment, execute
+from conftest import BUILD, built, clean_environment, execute, short_form
 from test_memory_allocators import ALLOCATORS
 from test_report_memory import READ
 
@@ -110,11 +110,11 @@ def recorded(tmp_path_factory, python, lib):
     return recorded
 
 
-BACKENDS = {'native': 'device', 'expandable': 'mapped', 'async': 'pool', 'own': 'device'}
+BACKENDS = {'expandable': 'mapped', 'own': 'device', 'native': 'device', 'async': 'pool'}
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize('backend', BACKENDS)
+@short_form(2, 'backend', BACKENDS)
 def test_every_call_of_the_device(recorded, analyze, backend):
     """Each block that the device gave and took: kind, address, size; what is left at the end is what leaks."""
     directory, said, log = recorded(backend)
@@ -130,7 +130,7 @@ def test_every_call_of_the_device(recorded, analyze, backend):
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize('backend, activities', [*((b, None) for b in BACKENDS), ('native', 'mem,stack'), ('expandable', 'mem,stack')])
+@short_form(2, 'backend, activities', [*((b, None) for b in BACKENDS), ('native', 'mem,stack'), ('expandable', 'mem,stack')])
 def test_peaks_and_leaks_are_torchs(recorded, analyze, backend, activities):
     """The peaks of each stage and what stays allocated, by torch's statistics or the allocator's own counts.
 
@@ -173,7 +173,7 @@ print(json.dumps([say, torch.cuda.memory_allocated(), torch.cuda.memory_reserved
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize('backend', ['native', 'expandable', 'async'])
+@short_form(1, 'backend', ['native', 'expandable', 'async'])
 def test_out_of_memory(recorded, analyze, backend):
     """torch raises OutOfMemoryError: of a full device, and of a limit of torch's own. The answer names who holds the memory."""
     directory, (said, allocated, reserved, refused), _ = recorded(backend, program=REFUSED, SIMGPU_MEMORY=str(512 * MIB))
@@ -218,8 +218,8 @@ print(json.dumps([segments, events, torch.cuda.memory_reserved()]))
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize('seed', [1, 2])
-@pytest.mark.parametrize('backend', ['native', 'expandable'])
+@short_form(1, 'seed', [1, 2])
+@short_form(1, 'backend', ['expandable', 'native'])
 def test_the_snapshot_is_torchs(recorded, analyze, python, tmp_path, backend, seed):
     """The segments, the blocks in them and the events of the snapshot are those of torch's own, with their streams, and torch's viewer
     loads it.

@@ -15,7 +15,7 @@ import rank_traces
 import scripted
 import test_nccl
 import tfr
-from conftest import clean_environment, execute
+from conftest import clean_environment, execute, short_form
 
 MANY, FEW = 1024, 128
 RECORDED, LATE, TIMES = 4, 2, 12  # rank LATE came last to TIMES collectives
@@ -119,7 +119,7 @@ def test_a_thousand_ranks_in_one_command(tfanalyze, jobs, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('jobs_at_once', [1, 4])
+@short_form(1, 'jobs_at_once', [4, 1])
 def test_memory_grows_with_the_summaries_only(tfanalyze, jobs, tmp_path, jobs_at_once):
     """From 128 to 1,024 ranks the memory grows by the summaries of comm and stragglers, twice while they are united,
     and by the holes in the heaps of the threads.

@@ -1,9 +1,10 @@
 """collectives - one rank of a job over gloo that calls every kind of collective and checks each result.
 
-    python collectives.py JOURNAL
+    python collectives.py JOURNAL [compiled]
 
 It writes JOURNAL.RANK.json: for each stage its collectives in order, with the group, the ranks in it and the bytes as
-`tfanalyze comm` defines them; and JOURNAL.RANK.kineto.json, torch.profiler's trace of the stage `profiled`.
+`tfanalyze comm` defines them; and JOURNAL.RANK.kineto.json, torch.profiler's trace of the stage `profiled`. With
+`compiled` it also trains a compiled model, which takes longer than all the rest.
 """
 
 import json
@@ -179,7 +180,7 @@ for name in (plain, subgroups, messages):
     with stage(name.__name__):
         name()
 late(dist.distributed_c10d._get_default_store())
-for name, is_compiled in ('ddp', False), ('compiled', True):
+for name, is_compiled in [('ddp', False), ('compiled', True)][:1 + ('compiled' in sys.argv)]:
     with stage('before'):
         of = models(is_compiled)
     for _ in range(2):

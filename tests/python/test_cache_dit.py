@@ -4,6 +4,7 @@ The real package marks a script on the CPU; tests/tfr.py writes traces with devi
 as JSON.
 """
 
+import functools
 import gzip
 import json
 import pickle
@@ -15,7 +16,7 @@ import pytest
 
 import cachedit_alone
 import scripted
-from conftest import BUILD, built, clean_environment, execute
+from conftest import BUILD, built, clean_environment, execute, short_form
 from optrace import OpTrace
 from test_device_records import US, ticks
 from tfr import NESTED, STAGE, rec
@@ -50,17 +51,20 @@ with ProfilerContext(enabled=False, activities=['GPU']):
 '''
 
 
-@pytest.fixture
-def play(run, python, analyze, tmp_path):
-    """play(env, whole=False) -> trace, {name: trace file} and snapshot names of a report; whole: all of cache-dit."""
-    def play(env=None, whole=False):
-        env = {**({} if whole else cachedit_alone.environment(python, tmp_path)), **(env or {})}
-        result = run([python, '-c', SCRIPT], {'CACHE_DIT_TORCH_PROFILER_DIR': tmp_path / 'run', **env}, timeout=200)
+@pytest.fixture(scope='module')
+def play(lib, python, tfanalyze, tmp_path_factory):
+    """play(whole=False, **env) -> trace, {name: trace file} and snapshot names of a report; whole: all of cache-dit. Runs once."""
+    @functools.cache
+    def play(whole=False, **env):
+        place = tmp_path_factory.mktemp('cache-dit')
+        env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'CACHE_DIT_TORCH_PROFILER_DIR': str(place / 'run'),
+               **({} if whole else cachedit_alone.environment(python, place)), **env}
+        result = execute([python, '-c', SCRIPT], env, place, 200)
         assert result.rc == 0 and not result.err, result.err[-2000:]
-        analyze('report', result.dir, format=None, timeout=120)
-        trace, = (t for t in scripted.traces(result.dir) if scripted.stages(t))
-        files = {p.name.removesuffix('.trace.json.gz'): read(p) for p in result.dir.glob('*.trace.json.gz')}
-        return trace, files, {p.name.partition('-rank0-memory-')[0] for p in result.dir.glob('*.pickle')}
+        assert execute([tfanalyze, 'report', place / 'run'], clean_environment(), place).rc == 0
+        trace, = (t for t in scripted.traces(place / 'run') if scripted.stages(t))
+        files = {p.name.removesuffix('.trace.json.gz'): read(p) for p in (place / 'run').glob('*.trace.json.gz')}
+        return trace, files, {p.name.partition('-rank0-memory-')[0] for p in (place / 'run').glob('*.pickle')}
     return play
 
 
@@ -79,8 +83,9 @@ def adds(events):
 
 
 @pytest.mark.timeout(400)
-def test_as_it_was_asked_for(play):
-    trace, files, snapshots = play(whole=True)
+@short_form(1, 'whole', [False, True])
+def test_as_it_was_asked_for(play, whole):
+    _, files, snapshots = play(whole)
     kinds = {name: set(categories(events)) for name, events in files.items()}
     assert kinds['plain'] == kinds['usual'] == kinds['inner'] == kinds['function'] == {'user_annotation', 'cpu_op'}
     assert kinds['memory'] == {'user_annotation', 'cpu_op', 'cpu_instant_event'}
@@ -135,7 +140,7 @@ def test_one_decorator_for_two_functions(run, python, tmp_path):
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize('env, expected', [
+@short_form(1, 'env, expected', [
     ({'TFI_ACTIVITIES': 'cpu,gpu,mem,ops'}, {
         'plain': (True, True, False, False), 'usual': (True, True, True, False), 'device': (True, True, True, False),
         'blocks': (True, True, True, False)}),
@@ -147,7 +152,7 @@ def test_one_decorator_for_two_functions(run, python, tmp_path):
 ], ids=lambda v: '-'.join(v) if all(isinstance(x, str) for x in v.values()) else '')
 def test_the_users_environment_goes_first(play, env, expected):
     """The user's variables override each context's operators, blocks, shapes and stacks."""
-    _, files, snapshots = play(env)
+    _, files, snapshots = play(**env)
     for name, wanted in expected.items():
         arguments = adds(files[name])
         assert (bool(arguments), categories(files[name])['cpu_instant_event'] > 0, any(SHAPES & set(a) for a in arguments),

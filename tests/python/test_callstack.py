@@ -12,7 +12,7 @@ import pytest
 
 import pythons
 import tfr
-from conftest import BUILD
+from conftest import BUILD, short_form
 
 ON = {'TFI_WITH_STACK': '1', 'TFI_ACTIVITIES': 'cpu,mem'}
 
@@ -86,10 +86,10 @@ def stacks(records):
 @pytest.fixture
 def script(run, tmp_path, victim):
     """script(text, python, ...) runs the text as a file; result.said has traceback's frames."""
-    def script(text, python=sys.executable, env=None, **options):
+    def script(text, python=sys.executable, env=None, arguments=(), **options):
         path = tmp_path / 'script.py'
         path.write_text(f'FRAMES = {str(victim("libframes.so"))!r}\nCUDA = {str(BUILD / "simgpu/libcuda.so.1")!r}\n' + text)
-        result = run([python, path], env={**ON, 'PYTHONIOENCODING': 'utf-8', **(env or {})}, **options)
+        result = run([python, path, *arguments], env={**ON, 'PYTHONIOENCODING': 'utf-8', **(env or {})}, **options)
         assert result.rc == 0, result.err
         result.said = [[(name, file.replace('\t', ' '), str(line)) for name, file, line in json.loads(text)]
                        for text in result.out.splitlines()]
@@ -172,24 +172,25 @@ def f(path, depth):
         f(path >> 1, depth - 1)
     else:
         f(path >> 1, depth - 1)
-for path in range(60000):
+for path in range(int(sys.argv[1])):
     f(path, 60)
 """
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_many_different_stacks(script):
+@short_form(1, 'count', [15000, 60000])
+def test_many_different_stacks(script, count):
     """Each frame is stored once, so the string table has room for tens of thousands of stacks."""
-    result = script(MANY, timeout=200)
+    result = script(MANY, arguments=[str(count)], timeout=200)
     assert result.err == ''
     trace = tfr.read(next(result.dir.glob('*.tfr')))
     stacks = [r.values['stack'] for r in trace.records if r.kind == 'range_begin']
-    assert len(set(stacks)) == len(stacks) == 60000 and tfr.STRING_LOST not in stacks
+    assert len(set(stacks)) == len(stacks) == count and tfr.STRING_LOST not in stacks
     assert not [key for key in trace.footer if key.startswith('drop.')]
     lines = MANY.splitlines()
     ends, odd, even = (i + 3 for i, line in enumerate(lines) if 'many' in line or 'f(path >>' in line)  # two lines precede
-    for path in (0, 1, 12345, 59999):
+    for path in (0, 1, 12345, count - 1):
         taken = [int(line) for name, _, line in tfr.stack_of(trace.strings, stacks[path]) if name == 'f']
         assert taken == [ends] + [odd if path >> i & 1 else even for i in reversed(range(60))]
 

@@ -1,6 +1,6 @@
 """test_collectives - collectives of real torch over gloo: groups, bytes and late ranks equal the job's own journal.
 
-One job of four ranks, tests/pipelines/collectives.py, is recorded for all tests. Its ranks check the result of each
+One job of four ranks, tests/pipelines/collectives.py, is recorded for all tests of `make test`. Its ranks check the result of each
 collective, and compare their models with one that is trained by itself, so a library that changes a result fails here.
 """
 
@@ -20,11 +20,15 @@ IN_ORDER = ['plain', 'subgroups', 'late', 'profiled']
 
 @pytest.fixture(scope='module')
 def job(tmp_path_factory, lib, python):
+    return play(tmp_path_factory, lib, python)
+
+
+def play(tmp_path_factory, lib, python, *arguments):
     """The run directory, each rank's journal, and each rank's trace of torch.profiler."""
     directory = tmp_path_factory.mktemp('collectives')
     env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_OUTPUT_DIR': str(directory / 'run'), 'OMP_NUM_THREADS': '1'}
     program = ROOT / 'tests' / 'pipelines' / 'collectives.py'
-    result = execute([python, '-m', 'torch.distributed.run', '--standalone', f'--nproc-per-node={RANKS}', program, directory / 'journal'],
+    result = execute([python, '-m', 'torch.distributed.run', '--standalone', f'--nproc-per-node={RANKS}', program, directory / 'journal', *arguments],
                      env, directory, timeout=400)
     assert result.rc == 0 and 'tfinject' not in result.err, result.err[-4000:]
     return SimpleNamespace(run=directory / 'run', kineto=[directory / f'journal.{r}.kineto.json' for r in range(RANKS)],
@@ -89,13 +93,17 @@ def test_messages(job, analyze):
     assert Counter((ranks_of(row), row['bytes']) for row in rows) == expected
 
 
-@pytest.mark.parametrize('stage', ['ddp', 'compiled'])
-def test_gradients_of_a_model(job, analyze, stage):
+def test_gradients_of_a_model(job, analyze, stage='ddp'):
     """DDP reduces each gradient once a step; its other collectives are its own, and small."""
     (_, steps), = logged(job, stage).items()
     rows = analyze('comm', job.run, '--stage', stage)['rows']
     assert all(row['group'] == '0' and ranks_of(row) == tuple(range(RANKS)) for row in rows)
     assert [('all_reduce', row['bytes']) for row in rows if row['bytes'] > 100] == steps
+
+
+@pytest.mark.soak
+def test_gradients_of_a_compiled_model(tmp_path_factory, lib, python, analyze):
+    test_gradients_of_a_model(play(tmp_path_factory, lib, python, 'compiled'), analyze, 'compiled')
 
 
 def test_late_rank(job, analyze):
@@ -153,6 +161,7 @@ for number, (name, *values) in enumerate([(b'allreduce', 12, 12, 15, 0, 2, 4), (
 '''
 
 
+@pytest.mark.soak
 def test_descriptions_of_libtorch(run, tmp_path, python, analyze):
     """record_param_comms without a profiler: all that libtorch says of a collective, as NCCL's backend says it."""
     (tmp_path / 'describer.cpp').write_text(DESCRIBER)

@@ -17,12 +17,12 @@ RUNNER = ROOT / 'tests' / 'cpython_cases.py'
 STAGE = 'unittest.case:TestCase.run'
 
 # These modules fork, exec, catch signals, set audit hooks, crash on purpose, inspect frames and count references.
-SHORT = '''test_os test_fork1 test_audit test_generators test_sys test_faulthandler test_gc test_threadsignals
-           test_threading'''.split()
-LONG = '''test_subprocess test_thread test_signal test_asyncio test_coroutines test_asyncgen test_inspect
-          test_ctypes test_weakref test_traceback test_sys_setprofile test_sys_settrace test_posix test_pty test_popen
-          test_resource test_mmap test_contextlib test_context test_code test_frame test_bdb test_pdb test_import
-          test_exceptions test_cmd_line test_runpy test_tempfile test_queue test_types test_dis test_warnings test_call
+SHORT = 'test_os test_fork1 test_audit test_generators'.split()
+LONG = '''test_sys test_faulthandler test_gc test_threadsignals test_threading test_subprocess test_thread test_signal
+          test_asyncio test_coroutines test_asyncgen test_inspect test_ctypes test_weakref test_traceback
+          test_sys_setprofile test_sys_settrace test_posix test_pty test_popen test_resource test_mmap
+          test_contextlib test_context test_code test_frame test_bdb test_pdb test_import test_exceptions
+          test_cmd_line test_runpy test_tempfile test_queue test_types test_dis test_warnings test_call
           test_functools test_dataclasses test_pickle test_copy test_ssl test_concurrent_futures
           test_multiprocessing_main_handling test_multiprocessing_fork test_multiprocessing_forkserver
           test_multiprocessing_spawn'''.split()

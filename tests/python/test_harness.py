@@ -6,6 +6,7 @@ and generated scripts run in their own processes.
 
 import gzip
 import json
+import subprocess
 from collections import Counter
 
 import pytest
@@ -29,16 +30,41 @@ def signatures(path, **stages):
     return path
 
 
+# Runs each script that a line names in a fork, which has torch already; prints the exit status.
+FORKS = '''
+import os, sys, torch, tfharness, traceback
+for path in map(str.strip, sys.stdin):
+    child = os.fork()
+    if not child:
+        os.chdir(os.path.dirname(path))
+        for file in 1, 2: os.dup2(os.open('said', os.O_WRONLY | os.O_CREAT | os.O_APPEND), file)
+        try:
+            exec(compile(open(path).read(), path, 'exec'), {'__name__': '__main__'})
+            sys.stdout.flush(), os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+        os._exit(1)
+    print(os.waitpid(child, 0)[1], flush=True)
+'''
+
+
+@pytest.fixture(scope='module')
+def interpreter(python):
+    process = subprocess.Popen([python, '-c', FORKS], env={**clean_environment(), 'PYTHONPATH': str(ROOT / 'scripts')}, text=True,
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    yield process
+    process.communicate()
+
+
 @pytest.fixture
-def ask(python, tmp_path):
-    """ask(code) -> the JSON that the code prints by say(); tfharness, torch and T (tensor descriptions) are imported."""
-    def ask(code, rc=0, **files):
+def ask(interpreter, tmp_path):
+    """ask(code) -> the JSON of `answers`, which the code fills; tfharness, torch and T (tensor descriptions) are imported."""
+    def ask(code, **files):
         for name, text in files.items():
             (tmp_path / f'{name}.py').write_text(text)
         head = f'''
-import contextlib, io, json, sys
-sys.path[:0] = [{str(ROOT / "scripts")!r}, {str(tmp_path)!r}]
-import torch, tfharness
+import contextlib, io, json, sys, torch, tfharness
+sys.path.insert(0, {str(tmp_path)!r})
 def T(shape, dtype='float32', device='cpu', grad=False, stride=None, **more):
     return dict(more, shape=shape, dtype=dtype, device=device, requires_grad=grad, stride=stride)
 def make(d, **options):
@@ -48,9 +74,10 @@ answers = []
 '''
         path = tmp_path / 'asked.py'
         path.write_text(head + code + '\nprint("ANSWERS" + json.dumps(answers))\n')
-        result = execute([python, path], clean_environment(), tmp_path, 200)
-        assert result.rc == rc, result.err[-3000:]
-        return json.loads(result.out.rpartition('ANSWERS')[2]) if rc == 0 else result
+        print(path, file=interpreter.stdin, flush=True)
+        status, said = interpreter.stdout.readline(), (tmp_path / 'said').read_text()
+        assert status == '0\n', said[-3000:]
+        return json.loads(said.rpartition('ANSWERS')[2])
     return ask
 
 

@@ -14,6 +14,7 @@ from conftest import clean_environment, execute
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 CATEGORIES = ['parameter', 'optimizer_state', 'input', 'temporary', 'activation', 'gradient', 'autograd_detail', 'unknown']
 CREATE, INCREMENT, DESTROY = 2, 3, 4
+MORE = [('adam', 0), ('images', 0), ('in place', 0), ('images', 1)]
 
 LOOP = '''
 import json, sys, torch
@@ -67,7 +68,7 @@ json.dump([[t, action.value, size, _CATEGORY_TO_INDEX[found._categories.get(key,
 '''
 
 
-@pytest.fixture(params=[('adam', 0), ('images', 0), ('in place', 0), ('words', 0), ('adam', 1), ('images', 1)],
+@pytest.fixture(params=[('words', 0), ('adam', 1), *(pytest.param(p, marks=pytest.mark.soak) for p in MORE)],
                 ids=lambda param: f'{param[0]}, malloc' if param[1] else param[0])
 def run(request, lib, python, analyze, tmp_path):
     """torch's timeline, and our rows: each change with its category, and with the sums after it."""

@@ -4,13 +4,14 @@ The pipelines are tests/pipelines/diffusion.py and generate.py. Operators and sh
 torch.profiler, which the script runs; those of the stage's calls come from our traces that `tfanalyze report` wrote.
 """
 
+import functools
 import gzip
 import json
 from collections import namedtuple
 
 import pytest
 
-from conftest import ROOT, clean_environment, execute
+from conftest import ROOT, clean_environment, execute, short_form
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group('stage-scripts')]
 Pipelines = namedtuple('Pipelines', 'dir scripts')
@@ -31,11 +32,12 @@ for script in scripts:
 
 @pytest.fixture(scope='session')
 def run_scripts(tmp_path_factory, lib, python, tfanalyze):
-    """run_scripts(pipeline): the run directory of a pipeline with `report`'s artefacts, and `out/`, the scripts' own."""
-    def run_scripts(pipeline):
+    """run_scripts(pipeline, …): the run directory of a pipeline with `report`'s artefacts, and `out/`, the scripts' own."""
+    @functools.cache
+    def run_scripts(pipeline, *arguments):
         base = tmp_path_factory.mktemp(f'stage-scripts-{pipeline}')
         env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_STAGES': 'auto', 'TFI_OUTPUT_DIR': str(base / 'run')}
-        got = execute([python, ROOT / f'tests/pipelines/{pipeline}.py'], env=env, cwd=base, timeout=300)
+        got = execute([python, ROOT / f'tests/pipelines/{pipeline}.py', *arguments], env=env, cwd=base, timeout=300)
         assert got.rc == 0 and got.err == '', got.err
         got = execute([tfanalyze, 'report', base / 'run'], timeout=120)
         assert got.rc == 0, got.err
@@ -44,11 +46,6 @@ def run_scripts(tmp_path_factory, lib, python, tfanalyze):
         assert got.rc == 0 and 'FAILED' not in got.out, got.out + got.err
         return Pipelines(base, scripts)
     return run_scripts
-
-
-@pytest.fixture(scope='session')
-def pipelines(run_scripts):
-    return run_scripts('diffusion')
 
 
 def events(path):
@@ -69,7 +66,9 @@ def calls(found, stage):
                         call['ts'] <= e['ts'] and e['ts'] + e['dur'] <= call['ts'] + call['dur'])
 
 
-def test_every_stage_has_a_script_that_runs(pipelines):
+@pytest.mark.soak
+def test_every_stage_has_a_script_that_runs(run_scripts):
+    pipelines = run_scripts('diffusion')
     stages = {p.name[len('profile_'):-len('.py')] for p in pipelines.scripts}
     assert stages >= {'DiTPipeline', 'FluxPipeline', 'WanPipeline', 'transformer', 'text_encoder', 'text_encoder_2',
                       'scheduler', 'vae.encode', 'vae.decode', 'image_processor.postprocess'}
@@ -91,11 +90,13 @@ def compare(pipelines, left_out=lambda stage: False):
     return compared
 
 
-def test_scripts_repeat_their_stage(pipelines):
+@short_form(1, 'arguments, least', [(['dit'], 100), ([], 500)])
+def test_scripts_repeat_their_stage(run_scripts, arguments, least):
     """Every script repeats its stage, except one-step scripts of whole pipelines and code that reads pixels."""
-    assert compare(pipelines, lambda stage: stage.endswith('Pipeline') or stage == 'image_processor.preprocess') > 500
+    assert compare(run_scripts('diffusion', *arguments), lambda stage: stage.endswith('Pipeline') or stage == 'image_processor.preprocess') > least
 
 
+@pytest.mark.soak
 def test_a_decoder_gets_its_cache(run_scripts):
     """A language model's decoder script has the keys and values of the steps before."""
     generation = run_scripts('generate')
@@ -114,10 +115,12 @@ def difference(alone, together):
     return f'{len(alone)} operators alone, {len(best)} together; at {at}: {alone[at:at + 2]}, {best[at:at + 2]}'
 
 
-def test_whole_pipelines_run_one_step(pipelines):
+@short_form(1, 'arguments, count', [(['dit'], 1), ([], 5)])
+def test_whole_pipelines_run_one_step(run_scripts, arguments, count):
     """A whole pipeline's script runs one of its two or three steps: at least a third of the operators, and not all."""
+    pipelines = run_scripts('diffusion', *arguments)
     found = [script.name[len('profile_'):-len('.py')] for script in pipelines.scripts if script.name.endswith('Pipeline.py')]
-    assert len(found) == 5
+    assert len(found) == count
     for stage in found:
         alone = operators(events(pipelines.dir / 'out' / f'{stage}_trace.json.gz'))
         together, = calls(events(pipelines.dir / 'run' / f'{stage}_rank0.trace.json.gz'), stage)

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 import tfr
-from conftest import ROOT, clean_environment, execute
+from conftest import ROOT, clean_environment, execute, short_form
 
 pytestmark = pytest.mark.torch
 
@@ -194,7 +194,7 @@ print(len(ExecutionTrace(json.load(open('et.json'))).nodes))
     assert result.rc == 0 and int(result.out) == len(json.loads((profiled / 'et.json').read_text())['nodes']), result.err[-2000:]
 
 
-@pytest.mark.parametrize('release', ['missing', 'other'])
+@short_form(1, 'release', ['missing', 'other'])
 def test_other_releases(testlib, python, tmp_path, release):
     """libtorch lacks the function, or it returns another object: operators are recorded without modules."""
     (tmp_path / 'model.py').write_text(MODEL + 'forward(), both()')
@@ -219,7 +219,7 @@ forward(), both()
 '''
 
 
-@pytest.mark.parametrize('asked', ['0', '1'])
+@short_form(1, 'asked', ['1', '0'])
 def test_functions_that_torch_frees(lib, python, tmp_path, asked):
     """libtorch's function reads functions of such a model that torch has freed: it is called on request only, and the library
     then keeps the functions of loaded files."""
@@ -232,7 +232,7 @@ def test_functions_that_torch_frees(lib, python, tmp_path, asked):
     assert len(rows) > 300 and ({f.modules for f in rows} == {None}) == (asked == '0')
 
 
-@pytest.mark.parametrize('variables', [{}, {'TORCH_SHIFTS': 'dims'}], ids=['direct', 'exported'])
+@short_form(1, 'variables', [{}, {'TORCH_SHIFTS': 'dims'}], ids=['direct', 'exported'])
 def test_a_program_with_its_own_operator_new(testlib, python, tmp_path, variables):
     """libtorch's memory from the program's operator new goes back to the program's operator delete."""
     (tmp_path / 'model.py').write_text(MODEL + '''
