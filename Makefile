@@ -179,7 +179,7 @@ soak: ## run the long tests: mutations, growth, fuzzing, kills, foreign programs
 	$(Q)$(PYTEST) -m soak $(T)
 format: ## format the C and C++ sources in place
 	$(Q)git ls-files -co --exclude-standard '*.c' '*.h' '*.cpp' | while read -r f; do [ ! -f "$$f" ] || echo "$$f"; done | xargs clang-format-14 -i
-lint: ## check format, warnings of gcc and clang, cppcheck, shellcheck, tables, layers
+lint: ## check format, warnings of gcc and clang, both sources of headers, cppcheck, shellcheck, tables, layers
 	@scripts/bootstrap build python lint
 	$(Q)scripts/lint
 bench: ## measure the figures of `tfanalyze help measurements`, beside uftrace, dftracer, zlib, HTA and the TensorBoard plugin; QUICK=1: small counts
