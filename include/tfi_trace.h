@@ -148,8 +148,6 @@ struct tfi_string {
 };
 #define TFI_STRING_MAX 65536u         /* longer names are cut */
 #define TFI_STRING_LOST 0xffffffffu   /* the table of names was full */
-#define TFI_SOURCES 4096u             /* source files of a process that have a text */
-#define TFI_SOURCES_BYTES (16u << 20) /* of all of them together */
 #define TFI_STACK_FRAMES 256u         /* a call stack has no more; the outermost are left out */
 
 struct tfi_columns {

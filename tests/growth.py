@@ -14,7 +14,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from growth_shapes import SHAPES, event, execution_of, kineto, launch, shape
+from growth_shapes import SHAPES, event, kineto, launch, shape
 
 TOGETHER, MOST_RUNS = 0.1, 20  # seconds and runs for one mean of short times
 LEAST = 0.2  # seconds; a command that takes less at the larger size says nothing about growth
@@ -413,7 +413,6 @@ COMMANDS = {
     'export pftrace --stage': ['export pftrace', '--stage', 's*e0'],
     'export pfw': ['export pfw'],
     'export et': ['export et', '--rank', '0', '--pid', '1,4000'],  # it writes one process: the first of each shape
-    'export et --et': ['export et', '--et', '&'],
     'export tensorboard': ['export tensorboard', '--output', '@'],
     'report': ['report', '--output', '@'],
     'report --stage': ['report', '--stage', '*1', '--output', '@'],
@@ -433,7 +432,7 @@ class Measure:
         """User CPU in seconds, peak memory in bytes, the exit status and stderr."""
         output = self.work / 'output'
         shutil.rmtree(output, ignore_errors=True)
-        words = [{'@': str(output), '%': str(path), '&': str(execution_of(path))}.get(word, word) for word in COMMANDS[command]]
+        words = [{'@': str(output), '%': str(path)}.get(word, word) for word in COMMANDS[command]]
         words = words[0].split() + words[1:]
         with open(self.work / 'said', 'w+') as said:
             process = subprocess.Popen([self.program, *words, '-j', '1', str(path)], stdin=subprocess.DEVNULL,

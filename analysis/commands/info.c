@@ -114,13 +114,6 @@ static void emit_elsewhere(struct emit *e, const struct model *model, const stru
     emit_close(e);
 }
 
-static bool has_records(const struct process *p, unsigned kind)
-{
-    for (size_t i = 0; i < p->kind_count; i++)
-        if (p->kinds[i].kind == kind && p->kinds[i].count) return true;
-    return false;
-}
-
 /* Prints what the trace reveals, for users who want to share it. */
 static void emit_reveals(struct emit *e, const struct process *p)
 {
@@ -137,7 +130,6 @@ static void emit_reveals(struct emit *e, const struct process *p)
     emit_bool(e, "values", reveals->values);
     emit_count(e, "texts", reveals->texts);
     emit_count(e, "source_lines", reveals->lines);
-    emit_bool(e, "compiled_sources", has_records(p, TFI_KIND_source));
     emit_text(e, "paths", reveals->paths);
     emit_text(e, "environment", reveals->environment);
     emit_close(e);

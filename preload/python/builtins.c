@@ -24,7 +24,6 @@
 #include "stage/timing.h"
 #include "stage/unmatched.h"
 #include "stage/wanted.h"
-#include "torch/sources.h"
 
 #define INT64 2 /* NVTX_PAYLOAD_TYPE_INT64 */
 
@@ -290,7 +289,6 @@ void tfi_python_awake(struct tfi_thread *t)
 {
     tfi_python_rank_awake(t);
     tfi_facts_awake(t);
-    tfi_sources_awake(t);
 }
 
 PyObject *tfi_builtin_metadata(PyObject *self, PyObject *const *args, ssize_t count)

@@ -20,7 +20,6 @@ _PARTS = (
     ("uvloop", "stages", "_watch_uvloop"),
     ("torch", "torch", "_watch_torch"),
     ("torch.distributed.distributed_c10d", "torch", "_watch_distributed"),
-    ("torch._inductor.codecache", "torch", "_watch_compiler"),
     ("torch.utils.data._utils.worker", "loader", "_watch_workers"),
     ("torch.utils.data.dataloader", "loader", "_watch_loaders"),
     ("telefuser.utils.profiler", "telefuser", "_mark_telefuser"),

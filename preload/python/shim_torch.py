@@ -286,36 +286,6 @@ def _keep_units(torch):
         wrap(name)
 
 
-# ---- sources of compiled code ----
-
-def _watch_compiler(codecache):
-    """Records the sources of the modules that torch's compiler loads: torch's ExecutionTraceObserver copies these."""
-    if not (_config["tensor_addresses"] and _config["record_values"]):
-        return
-    cache = codecache.PyCodeCache
-    load = vars(cache)["load_by_key_path"].__func__
-    seen = set()
-
-    @_guarded
-    def source(module):
-        path = getattr(module, "__file__", None)
-        if path and path not in seen:
-            seen.add(path)
-            _source(path)
-
-    def load_by_key_path(cls, *args, **kwargs):
-        try:
-            module = load(cls, *args, **kwargs)
-        except BaseException as error:
-            _hide(error)
-            raise
-        source(module)
-        return module
-    for attribute in ("__module__", "__name__", "__qualname__", "__doc__", "__annotations__"):
-        setattr(load_by_key_path, attribute, getattr(load, attribute))
-    cache.load_by_key_path = classmethod(load_by_key_path)
-
-
 # ---- memory of the framework's own tensors ----
 
 def _watch_optimizers(torch):

@@ -18,7 +18,6 @@
 #include "record/strings.h"
 #include "record/thread.h"
 #include "stage/wanted.h"
-#include "torch/sources.h"
 #include "torch/torch.h"
 
 /* ---- libtorch ---- */
@@ -63,19 +62,6 @@ PyObject *tfi_builtin_torch_use(PyObject *self, PyObject *const *args, ssize_t c
     int64_t how = count == 1 ? tfi_python_number(args[0]) : 0;
     if (how >= TFI_TORCH_NONE && how <= TFI_TORCH_EXPORTED) tfi_torch_use((enum tfi_torch_how)how);
     else tfi_torch_detach();
-    return tfi_python_none();
-}
-
-PyObject *tfi_builtin_source(PyObject *self, PyObject *const *args, ssize_t count)
-{
-    struct tfi_python_text path;
-    int error = errno;
-    (void)self;
-    if (count == 1 && tfi_python_text(args[0], &path)) {
-        tfi_source_loaded(path.data);
-        tfi_python_text_end(&path);
-    }
-    errno = error;
     return tfi_python_none();
 }
 

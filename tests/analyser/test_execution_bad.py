@@ -92,7 +92,7 @@ def test_several_processes_and_other_traces(analyze, tmp_path, shared_traces):
         trace(tmp_path / f'rank{i}.h.7.tfr', lambda w: pair(w, 1, 100))
     assert 'choose one with --rank or --pid' in export(analyze, tmp_path, 2)[1]
     (tmp_path / 'k.json').write_text('{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 2}]}')
-    assert 'needs a trace of ours' in export(analyze, tmp_path / 'k.json', 1)[1]
+    assert 'export et needs a trace of ours' in export(analyze, tmp_path / 'k.json', 1)[1]
 
 
 @pytest.mark.parametrize('text, groups', [
@@ -107,76 +107,3 @@ def test_process_groups(analyze, tmp_path, text, groups):
     nodes, _ = export(analyze, trace(tmp_path / 'rank0.h.7.tfr', records), 0)
     found = [json.loads(n['inputs']['values'][0]) for n in nodes if n['name'] == '## process_group:init ##']
     assert found == ([groups] if groups else [])
-
-
-# ---- sources of compiled modules ----
-
-def pieces(w, name, *texts, size=None, start=0, lost=False):
-    size, at, records = sum(map(len, texts)) if size is None else size, start, []
-    for text in texts:
-        records.append(rec('source', name=w.string(name), time=50, offset=at, bytes=size, text=2 ** 32 - 1 if lost else w.string(text)))
-        at += len(text)
-    return records
-
-
-def sources(analyze, place, make, rc, *more):
-    trace(place / 'rank0.h.7.tfr', lambda w: make(w) + pair(w, 1, 100))
-    result = analyze('export', 'et', place / 'rank0.h.7.tfr', '--output', place / 'et.json', *more, rc=rc, format=None)
-    folder = place / 'et_resources'
-    assert not any(p.is_symlink() for p in folder.parent.iterdir() if p != folder)
-    return {p.name: p.read_text() for p in folder.iterdir()} if folder.is_dir() and not folder.is_symlink() else None, result.err
-
-
-def test_pieces_of_sources(analyze, tmp_path):
-    """Whole: a, which two threads wrote, b, whose second writing replaces the first, and e, which is empty."""
-    def make(w):
-        a, b = pieces(w, 'a.py', 'one', 'two', 'three'), pieces(w, 'a.py', 'one', 'two', 'three')
-        return [a[0], a[1], b[0], b[1], b[2], a[2], *pieces(w, 'b.py', 'old'), *pieces(w, 'b.py', 'new', 'er'), *pieces(w, 'e.py', ''),
-                *pieces(w, 'c.py', 'x', size=2), *pieces(w, 'd.py', 'x', lost=True), *pieces(w, 'f.py', 'xyz', size=2), *pieces(w, 'g.py', 'x', start=1),
-                *pieces(w, 'h.py', 'x', size=2 ** 64 - 1)]
-    found, err = sources(analyze, tmp_path, make, 3)
-    assert found == {'a.py': 'onetwothree', 'b.py': 'newer', 'e.py': ''}
-    assert 'the sources of 5 compiled modules are not whole' in err
-
-
-@pytest.mark.parametrize('name', ['../x.py', '/tmp/x.py', '.py', 'x', 'x.so', 'a b.py', 'a\0.py', '..py', 'x.py\n', '', 'a' * 200 + '.py', 'é.py', 'x.py/', 'a.b.py'])
-def test_names_of_sources(analyze, tmp_path, name):
-    inside = tmp_path / 'in'
-    inside.mkdir()
-    found, err = sources(analyze, inside, lambda w: pieces(w, name, 'evil'), 3)
-    assert found is None and 'the sources of 1 compiled modules have names that torch does not give' in err
-    assert [p.name for p in tmp_path.iterdir()] == ['in'] and {p.name for p in inside.iterdir()} == {'rank0.h.7.tfr', 'et.json'}
-
-
-def test_links_are_not_followed(analyze, tmp_path):
-    (tmp_path / 'target').mkdir()
-    (tmp_path / 'in').mkdir()
-    (tmp_path / 'in/et_resources').symlink_to(tmp_path / 'target')
-    _, err = sources(analyze, tmp_path / 'in', lambda w: pieces(w, 'a.py', 'x'), 3)
-    assert 'et_resources: cannot be written' in err and not list((tmp_path / 'target').iterdir())
-    (tmp_path / 'in/et_resources').unlink()
-    (tmp_path / 'in/et_resources').mkdir()
-    (tmp_path / 'in/et_resources/a.py').symlink_to(tmp_path / 'target/a')
-    trace(tmp_path / 'in/rank0.h.7.tfr', lambda w: pieces(w, 'a.py', 'x') + pair(w, 1, 100))
-    result = analyze('export', 'et', tmp_path / 'in/rank0.h.7.tfr', '--output', tmp_path / 'in/et.json', rc=3, format=None)
-    assert 'a symbolic link has that name' in result.err and not (tmp_path / 'target/a').exists()
-
-
-def test_limits_of_sources(analyze, tmp_path):
-    """One text of 64 KiB in 1,000 sources would be 64 MB on the disk; 5,000 names would be as many files."""
-    text = 'x' * 65536
-    found, err = sources(analyze, tmp_path, lambda w: [p for i in range(1000) for p in pieces(w, f'a{i}.py', text)], 3)
-    assert sum(map(len, found.values())) == 16 << 20 and '744 pieces of sources are beyond the limits' in err
-    found, err = sources(analyze, tmp_path, lambda w: [p for i in range(5000) for p in pieces(w, f'b{i}.py', 'x')], 3)
-    assert len(found) == 256 + 4096 and '904 pieces of sources are beyond the limits' in err
-
-
-def test_sources_need_a_file(analyze, tmp_path):
-    path = trace(tmp_path / 'rank0.h.7.tfr', lambda w: pieces(w, 'a.py', 'x') + pair(w, 1, 100))
-    for more in (), ('--output', '/dev/null'):
-        result = analyze('export', 'et', path, *more, rc=0, format=None)
-        assert 'the sources of 1 compiled modules are not written: they need a regular file as --output' in result.err
-    analyze('export', 'et', path, '--output', tmp_path / 'x.y.json.gz', rc=0, format=None)
-    analyze('export', 'et', path, '--output', tmp_path / '.hidden', rc=0, format=None)
-    assert {p.name for p in tmp_path.glob('*_resources')} == {'x.y.json_resources', '.hidden_resources'}
-    assert not list(tmp_path.parent.glob('null_resources'))

@@ -34,8 +34,6 @@ WAS_SLOW = [
     ('arrows', 'breakdown', 5000),
     ('arrows_at_once', 'export chrome --stage', 4000),
     ('nested_functions', 'ops by stacks', 2000),
-    ('functions_that_ended', 'export et --et', 2500),
-    ('functions_of_one_number', 'export et --et', 700),
     ('our_segments', 'report', 20000),
     ('our_guessed_segments', 'report', 5000),
     ('our_mappings', 'report', 8000),

@@ -184,7 +184,7 @@ def test_info(tmp_path, analyze):
         'events': {'clock': 2, 'message': 1, 'mark': 2}, 'lost': {}, 'counted': {'unmatched': 3}, 'own_cost_us': 1234.567,
         'clock': 'monotonic', 'clock_steps': [], 'threads': 1, 'devices': [], 'command': 'python pipeline.py', 'directory': '/somewhere',
         'version': '0.0.1', 'unmatched_names': [], 'device_elsewhere': [], 'metadata': {'model': 'wan 2.1', 'note': 'ü'}, 'messages': ['disk is slow'], 'recording': [],
-        'reveals': {'command_line': 'whole', 'left_out': 0, 'values': True, 'texts': 3, 'source_lines': 0, 'compiled_sources': False, 'paths': 'directory', 'environment': None}}
+        'reveals': {'command_line': 'whole', 'left_out': 0, 'values': True, 'texts': 3, 'source_lines': 0, 'paths': 'directory', 'environment': None}}
     text = analyze('info', tmp_path, format='text').out
     assert 'message 1, mark 2' in text and 'duration          2.999 ms' in text
     assert next(csv.DictReader(io.StringIO(analyze('info', tmp_path, format='csv').out)))['events'] == 'clock=2;message=1;mark=2'

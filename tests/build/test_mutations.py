@@ -360,12 +360,6 @@ ROWS = [
     row('whole-group-lists-its-ranks', 'execution_bad.py::test_process_groups[{"pg_config": [{"ranks": [0, 1]}], "world_size": 2}-groups7]',
         'analysis/write/execution/groups.c',
         'if (size == all) json_object_set_new', 'if (size > all) json_object_set_new'),
-    # Each function of a joined execution trace seems to do all the work of the functions inside it.
-    row('exclusive-is-inclusive', 'execution_join.py::test_own_trace', 'analysis/write/execution/joined.c',
-        'call->end - call->start, call->own);', 'call->end - call->start, call->end - call->start);'),
-    # A small hostile execution trace makes an answer of gigabytes.
-    row('work-of-each-node', 'execution_join.py::test_nodes_of_one_function', 'analysis/write/execution/joined.c',
-        'is_first && i < call->works', 'i < call->works'),
     # Functions behind an inner one hang below their thread.
     row('outer-function-forgotten', 'execution_bad.py::test_a_function_behind_an_inner_one_has_the_outer_one_as_parent',
         'analysis/write/execution/et.c',
@@ -373,15 +367,6 @@ ROWS = [
     # Ids of nodes and tensors are not those of torch.
     row('ids-of-inputs-first', 'execution_bad.py::test_words[words6-values6-0]', 'analysis/write/execution/et.c',
         '    open->id = et->ids++;\n    number_objects(et, edge);', '    number_objects(et, edge);\n    open->id = et->ids++;'),
-    # exclusive_dur has the time of the functions inside.
-    row('inner-functions-count-as-own', 'execution_join.py::test_own_trace', 'analysis/ask/execution/functions.c',
-        'f->call[top].own -= MAX(', 'f->call[top].own -= 0 * MAX('),
-    # Kernels belong to a function that had ended before their launch.
-    row('work-of-an-ended-function', 'execution_join.py::test_kineto_with_device_work[2]', 'analysis/ask/execution/functions.c',
-        ' && f->call[top].end < o->launch)', ' && false)'),
-    # An execution trace that ends early passes for a whole one.
-    row('cut-execution-trace', 'execution_join.py::test_hostile_files[{"nodes": [-3]', 'analysis/read/torch/execution_file.c',
-        'd->cut = !read_members(w);', 'd->cut = !read_members(w) && !w->has_nodes;'),
     # A snapshot lacks memory that is mapped and holds no block yet.
     row('mapping-without-a-user', 'memory_segments.py::test_a_mapping_without_a_block', 'analysis/ask/ops/grants.c',
         'if (grant->area > SEGMENT_MAPPED) user = ', 'if (false) user = '),
@@ -711,22 +696,7 @@ ROWS = [
         'preload/hooks/dl.c',
         'return dl_iterate_phdr(look, &s) && s.before < at_start;',
         'return dl_iterate_phdr(look, &s) && s.before < at_start && false;'),
-    # The sources of compiled modules are missing in the folder beside an execution trace if the program slept when it loaded them.
-    row('sources-kept-asleep-forgotten', 'execution_trace.py::test_sources_loaded_asleep_and_before_a_fork', 'preload/torch/sources.c',
-        'for (const struct source *s = __atomic_load_n(&kept, __ATOMIC_ACQUIRE); s; s = s->next) write_source(t, s);',
-        '(void)t;'),
-    # A source that two threads wrote has pieces of both.
-    row('pieces-need-not-follow', 'execution_bad.py::test_pieces_of_sources', 'analysis/model/execution/sources.c',
-        'bool follows = offset == source->done && bytes == source->bytes',
-        'bool follows = offset <= bytes && bytes == source->bytes'),
-    # A hostile trace writes 64 MB from one text of 64 KiB.
-    row('sources-without-a-limit', 'execution_bad.py::test_limits_of_sources', 'analysis/model/execution/sources.c',
-        'if (string->length > TFI_SOURCES_BYTES - sources->bytes) sources->unkept++;',
-        'if (!sources->bytes && bytes == 1) sources->unkept++;'),
-    # A hostile trace writes a file outside the folder.
-    row('names-of-sources-unchecked', 'execution_bad.py::test_names_of_sources[a b.py]', 'analysis/write/execution/resources.c',
-        "if (!isalnum((unsigned char)name->text[i]) && name->text[i] != '_') return false;",
-        'if (!name->text[i]) return false;'),
+
 ]
 
 

@@ -104,7 +104,7 @@ END_TEST
 START_TEST(values_are_freed)
 {
     static const char *const lines[] = {
-        "export et --et a.json --et b.json --output x run",
+        "export et --output x --output y run",
         "export chrome --output a --rank 1 --pid 2 --stage a --step 1 --cycle 2 --device 0 --stream 7 run",
         "launches --budget a --budget b --write-budget c run",
         "patterns --operator a --operator b run",

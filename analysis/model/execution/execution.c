@@ -8,12 +8,11 @@
 
 /* ---- records ---- */
 
-static struct function_edge *add(struct executions *e, uint32_t serial, uint64_t time, uint64_t handle)
+static struct function_edge *add(struct executions *e, uint64_t time, uint64_t handle)
 {
     e->edge = mem_grow(e->edge, &e->capacity, e->edges + 1, sizeof *e->edge);
     struct function_edge *edge = &e->edge[e->edges];
-    *edge = (struct function_edge){
-        .serial = serial, .time = time, .handle = handle, .place = e->edges++, .first = e->words};
+    *edge = (struct function_edge){.time = time, .handle = handle, .place = e->edges++, .first = e->words};
     return edge;
 }
 
@@ -26,7 +25,7 @@ static void add_words(struct executions *e, struct function_edge *edge, const ui
     edge->count = count;
 }
 
-static void take_begins(struct executions *e, struct decoder *d, struct group *group, uint32_t serial)
+static void take_begins(struct executions *e, struct decoder *d, struct group *group)
 {
     const uint32_t *first = NULL;
     const uint64_t *time = group_own(d, group, COL_function_begin_time),
@@ -40,7 +39,7 @@ static void take_begins(struct executions *e, struct decoder *d, struct group *g
     const uint64_t *word = group_list(d, group, group->kind->own[COL_function_begin_inputs], &first);
     bool is_whole = time && handle && name && sequence && thread && forward && scope && flags && word;
     for (uint32_t i = 0; i < group->count && is_whole && !group->damaged; i++) {
-        struct function_edge *edge = add(e, serial, time[i], handle[i]);
+        struct function_edge *edge = add(e, time[i], handle[i]);
         edge->string = (uint32_t)name[i];
         edge->sequence = (int64_t)sequence[i];
         edge->thread = (uint32_t)thread[i];
@@ -52,7 +51,7 @@ static void take_begins(struct executions *e, struct decoder *d, struct group *g
     if (!is_whole || group->damaged) e->bad_records += group->count;
 }
 
-static void take_ends(struct executions *e, struct decoder *d, struct group *group, uint32_t serial)
+static void take_ends(struct executions *e, struct decoder *d, struct group *group)
 {
     const uint32_t *first = NULL;
     const uint64_t *time = group_own(d, group, COL_function_end_time),
@@ -63,7 +62,7 @@ static void take_ends(struct executions *e, struct decoder *d, struct group *gro
     const uint64_t *word = group_list(d, group, group->kind->own[COL_function_end_outputs], &first);
     bool is_whole = time && handle && schema && flags && word;
     for (uint32_t i = 0; i < group->count && is_whole && !group->damaged; i++) {
-        struct function_edge *edge = add(e, serial, time[i], handle[i]);
+        struct function_edge *edge = add(e, time[i], handle[i]);
         edge->is_end = true;
         edge->string = (uint32_t)schema[i];
         edge->modules = modules ? (uint32_t)modules[i] : 0;
@@ -85,14 +84,12 @@ void executions_read(struct executions *executions, struct trace *trace)
     struct reader reader = {.trace = trace};
     struct chunk chunk;
     *executions = (struct executions){0};
-    for (const struct piece *piece; (piece = reader_next(&reader, &chunk)) != NULL;) {
+    while (reader_next(&reader, &chunk)) {
         for (unsigned g = 0; g < chunk.groups; g++) {
             struct group *group = &chunk.group[g];
             if (!group->kind || !group->count) continue;
-            if (group->number == TFI_KIND_function_begin)
-                take_begins(executions, &reader.decoder, group, piece->thread);
-            if (group->number == TFI_KIND_function_end) take_ends(executions, &reader.decoder, group, piece->thread);
-            if (group->number == TFI_KIND_source) sources_take(&executions->sources, trace, &reader.decoder, group);
+            if (group->number == TFI_KIND_function_begin) take_begins(executions, &reader.decoder, group);
+            if (group->number == TFI_KIND_function_end) take_ends(executions, &reader.decoder, group);
         }
     }
     executions->unread = reader.unread;
@@ -104,7 +101,6 @@ void executions_free(struct executions *executions)
 {
     free(executions->edge);
     free(executions->word);
-    sources_free(&executions->sources);
     *executions = (struct executions){0};
 }
 

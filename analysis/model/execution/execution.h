@@ -1,9 +1,8 @@
-/* execution.h - the starts and ends of libtorch's functions, read from a trace of ours, the values they had, and the
- * sources of compiled modules. */
+/* execution.h - the starts and ends of libtorch's functions, read from a trace of ours, and the values they had. */
 #ifndef TFA_EXECUTION_H
 #define TFA_EXECUTION_H
 
-#include "model/execution/sources.h"
+#include "read/trace.h"
 
 /* A start or an end. `string` is the number of a string: of a start the name, of an end the schema. */
 struct function_edge {
@@ -12,7 +11,6 @@ struct function_edge {
     int64_t sequence;
     size_t place, first; /* place: in file order; first: the first word of its values in executions.word */
     uint32_t string, count, thread, forward, scope, flags; /* thread, forward: numbers of libtorch */
-    uint32_t serial;                                       /* of the thread, as in the model */
     uint32_t modules; /* of an end: the number of a string, 0 if it ran outside TorchScript */
     bool is_end;
 };
@@ -26,7 +24,6 @@ struct executions {
     size_t words, word_capacity;
     uint64_t bad_records; /* complete but invalid */
     uint64_t unread;      /* could not be read again */
-    struct sources sources;
 };
 
 /* Reads the whole trace once more. */
