@@ -43,8 +43,8 @@ def every():
 
 
 ALL = every()
-SEEN = [p for p in ALL if p.version >= (3, 8)]
-UNSEEN = [p for p in ALL if p.version < (3, 8)]
+SEEN = [p for p in ALL if p.version >= (3, 9)]
+UNSEEN = [p for p in ALL if p.version < (3, 9)]
 OLDER = SEEN[:-1][SOAK_SEED % max(1, len(SEEN) - 1):][:1]  # changes every day
 
 

@@ -19,7 +19,6 @@
 #include "base/raw_dlsym.h"
 #include "base/tfi.h"
 #include "control/config.h"
-#include "python/frames.h"
 #include "python/layout.h"
 #include "record/clock.h"
 #include "record/enter.h"
@@ -80,21 +79,11 @@ static int64_t line_of(PyObject *traceback)
     return number;
 }
 
-/* Python 3.8 lacks PyFrame_GetCode; its frames are objects that keep their code where the layout says. */
-static PyObject *code_of(PyObject *frame)
-{
-    if (tfi_python.PyFrame_GetCode) return tfi_python.PyFrame_GetCode(frame);
-    const struct tfi_python_layout *layout = tfi_python_find() ? tfi_python_layout() : NULL;
-    PyObject *code = layout && layout->minor == 8 ? object_at(frame, (size_t)layout->code) : NULL;
-    if (code) tfi_python.Py_IncRef(code);
-    return code;
-}
-
 /* Returns the string of one frame: function, file and line. */
 static uint32_t frame_string(PyObject *traceback)
 {
     struct tfi_text text = {frame_room, sizeof frame_room, 0, 0};
-    PyObject *code = code_of(object_at(traceback, FRAME_OFFSET));
+    PyObject *code = tfi_python.PyFrame_GetCode(object_at(traceback, FRAME_OFFSET));
     if (!code) return TFI_STRING_LOST;
     if (!add_attribute(&text, code, "co_qualname")) add_attribute(&text, code, "co_name");
     tfi_text_bytes(&text, "\t", 1);

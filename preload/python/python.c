@@ -44,33 +44,31 @@ static void (*uncaught_function)(PyObject *args); /* atomic */
 static bool forked;                               /* the next audit event is to start the background thread again */
 static bool here;                                 /* this process has an interpreter */
 static bool late;                                 /* it was running before this library was loaded */
-static void *interpreter;                         /* owner of these objects; NULL if the version does not tell */
+static void *interpreter;                         /* owner of these objects */
 
 /* ---- the interpreter's functions ---- */
 
-#define PYTHON(result, name, params) {#name, offsetof(struct tfi_python, name), true},
-#define PYTHON_OPTIONAL(result, name, params) {#name, offsetof(struct tfi_python, name), false},
+#define PYTHON(result, name, params) {#name, offsetof(struct tfi_python, name)},
 static const struct {
     const char *name;
     size_t place;
-    bool needed;
 } functions[] = {
 #include "python/python.def"
-    {"_Py_NoneStruct", offsetof(struct tfi_python, none), true},
-    {"PyExc_KeyboardInterrupt", offsetof(struct tfi_python, keyboard_interrupt), true},
-    {"PyExc_SystemExit", offsetof(struct tfi_python, system_exit), true},
-    {"PyExc_RuntimeError", offsetof(struct tfi_python, runtime_error), true},
+    {"_Py_NoneStruct", offsetof(struct tfi_python, none)},
+    {"PyExc_KeyboardInterrupt", offsetof(struct tfi_python, keyboard_interrupt)},
+    {"PyExc_SystemExit", offsetof(struct tfi_python, system_exit)},
+    {"PyExc_RuntimeError", offsetof(struct tfi_python, runtime_error)},
 };
 #undef PYTHON
-#undef PYTHON_OPTIONAL
 
 static bool resolve(void)
 {
     if (tfi_python.runtime_error) return true; /* the last one to be set */
     for (size_t i = 0; i < TFI_COUNT(functions); i++) {
         void *found = tfi_dlsym(RTLD_DEFAULT, functions[i].name);
-        if (!found && functions[i].needed) {
-            tfi_log(TFI_LOG_WARN, "Python functions and modules are not recorded: this Python lacks %s",
+        if (!found) {
+            tfi_log(TFI_LOG_WARN,
+                    "Python functions and modules are not recorded: this Python lacks %s, which 3.9 to 3.14 have",
                     functions[i].name);
             return false;
         }
@@ -274,7 +272,7 @@ static void install(void)
     state = RUNNING;
     if (resolve()) {
         tfi_python.PyErr_Fetch(&type, &value, &traceback);
-        if (tfi_python.PyInterpreterState_Get) interpreter = tfi_python.PyInterpreterState_Get();
+        interpreter = tfi_python.PyInterpreterState_Get();
         namespace = make_namespace();
         if (!namespace || !run_part(&tfi_python_parts[0])) tfi_python_failed("the Python support");
         tfi_python.PyErr_Restore(type, value, traceback);
@@ -299,7 +297,7 @@ PyObject *tfi_builtin_on_exec(PyObject *self, PyObject *const *args, ssize_t cou
 static TFI_COLD void tell_exec(PyObject *args)
 {
     PyObject *type, *value, *traceback, *function = exec_function;
-    if (interpreter && tfi_python.PyInterpreterState_Get() != interpreter) return;
+    if (tfi_python.PyInterpreterState_Get() != interpreter) return;
     PyObject *code = tfi_python.PyTuple_GetItem(args, 0);
     tfi_python.PyErr_Fetch(&type, &value, &traceback);
     if (code) {
@@ -320,7 +318,7 @@ void tfi_python_on_uncaught(void (*function)(PyObject *args))
 static TFI_COLD void tell_raised(PyObject *args)
 {
     void (*function)(PyObject *) = __atomic_load_n(&uncaught_function, __ATOMIC_ACQUIRE);
-    if (!function || !namespace || (interpreter && tfi_python.PyInterpreterState_Get() != interpreter)) return;
+    if (!function || !namespace || tfi_python.PyInterpreterState_Get() != interpreter) return;
     function(args);
 }
 

@@ -22,7 +22,7 @@ struct tfi_thread;
 
 typedef struct tfi_python_object PyObject;
 
-/* METH_FASTCALL of CPython, in every version from 3.8 on. */
+/* METH_FASTCALL of CPython, in every version from 3.9 on. */
 typedef PyObject *tfi_builtin(PyObject *self, PyObject *const *args, ssize_t count);
 
 /* PyMethodDef. */
@@ -34,7 +34,6 @@ struct tfi_python_method {
 };
 
 #define PYTHON(result, name, params) result(*name) params;
-#define PYTHON_OPTIONAL PYTHON
 struct tfi_python {
 #include "python/python.def"
     PyObject *none;
@@ -43,7 +42,6 @@ struct tfi_python {
     PyObject *runtime_error;
 };
 #undef PYTHON
-#undef PYTHON_OPTIONAL
 
 /* The functions of the interpreter; all set before the shim runs. */
 extern struct tfi_python tfi_python;
@@ -52,7 +50,7 @@ extern struct tfi_python tfi_python;
 #include "python/builtins.def"
 #undef BUILTIN
 
-/* Adds the audit hook if this process has a CPython of 3.8 or newer; does nothing else. */
+/* Adds the audit hook if this process has a CPython that takes one (3.8 or newer); does nothing else. */
 void tfi_python_constructor(void);
 
 /* True if this process has an interpreter that the shim may run in. */
