@@ -55,7 +55,14 @@ static const struct option {
 #define OPTION(name, letter, argument, type, field, takers, help, words)                                               \
     {name, letter, argument, type, offsetof(struct options, field), takers, help, words},
 #include "options.def"
-#undef OPTION
+};
+
+/* Options of older versions. */
+#define GONE(name, instead) {name, instead},
+static const struct {
+    const char *name, *instead;
+} gone[] = {
+#include "options.def"
 };
 
 /* Returns why the filter has no meaning for the command, `*length` bytes long; NULL if the command accepts it. */
@@ -258,12 +265,16 @@ static const struct option *find_option(const char *word, size_t length, const s
 
 static void unknown_option(const char *word, size_t length)
 {
-    const char *names[ARRAY_SIZE(options_table)];
+    const char *names[ARRAY_SIZE(options_table)], *instead = NULL;
     char *copy = mem_text(word, length);
+    for (size_t i = 0; i < ARRAY_SIZE(gone); i++)
+        if (strcmp(gone[i].name, copy) == 0) instead = gone[i].instead;
     for (size_t i = 0; i < ARRAY_SIZE(options_table); i++) names[i] = options_table[i].name;
     const char *meant = nearest(copy, names, ARRAY_SIZE(names));
-    complain(NULL, "there is no option %s%s%s; --help lists all options", copy, meant ? "; did you mean " : "",
-             meant ? meant : "");
+    if (instead) complain(NULL, "%s is gone: %s", copy, instead);
+    else
+        complain(NULL, "there is no option %s%s%s; --help lists all options", copy, meant ? "; did you mean " : "",
+                 meant ? meant : "");
     free(copy);
 }
 

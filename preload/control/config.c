@@ -94,6 +94,14 @@ static const struct variable *find(const char *name)
     return NULL;
 }
 
+/* Variables of older versions. */
+#define GONE(name, instead) {#name, instead},
+static const struct {
+    const char *name, *instead;
+} gone[] = {
+#include "env.def"
+};
+
 /* All names of the table, each after ", ". */
 #define ENV(type, name, field, option, standard, aliases, meaning) ", " #name
 static const char known[] =
@@ -114,6 +122,17 @@ static void complain(const char *format, ...)
     va_start(args, format);
     tfi_vfmt(complaints.line[complaints.count++], sizeof complaints.line[0], format, args);
     va_end(args);
+}
+
+/* False if the variable is not one of an older version. */
+static bool complain_gone(const char *name)
+{
+    for (size_t i = 0; i < TFI_COUNT(gone); i++) {
+        if (strcmp(gone[i].name, name) != 0) continue;
+        complain("%s is gone and is ignored: %s", name, gone[i].instead);
+        return true;
+    }
+    return false;
 }
 
 static void complain_unknown(const char *name)
@@ -148,7 +167,7 @@ static void find_unknown(void)
         if (length >= sizeof name) length = sizeof name - 1;
         memcpy(name, *e, length);
         name[length] = 0;
-        if (strcmp(name, RUN_DIR) != 0 && !find(name)) complain_unknown(name);
+        if (strcmp(name, RUN_DIR) != 0 && !find(name) && !complain_gone(name)) complain_unknown(name);
     }
 }
 

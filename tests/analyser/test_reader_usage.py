@@ -17,6 +17,8 @@ from tfr import Writer, rec
     (['stages', '--formt', 'json', '.'], 'did you mean --format'),
     (['stages', '--format', 'jsn', '.'], 'did you mean json'),
     (['stages', '--zebra', '.'], 'there is no option --zebra'),
+    (['export', 'et', '--et', 'et.json', '.'], "--et is gone: Chakra's trace_link joins"),
+    (['export', 'et', '--et=et.json', '.'], '--et is gone'),
     (['stages', '--top', '0', '.'], '--top needs N'),
     (['stages', '--top', 'x', '.'], '--top needs N'),
     (['stages', '--rank', '1-', '.'], '--rank needs LIST'),

@@ -47,6 +47,11 @@ def test_unknown_name_without_a_near_one(said):
     assert line.startswith('TFI_SOMETHING_ELSE_ENTIRELY is not a known variable') and 'did you mean' not in line
 
 
+@pytest.mark.parametrize('name, instead', re.findall(r'^GONE\((\w+), "(.*)"\)', (ROOT / 'include/env.def').read_text(), re.M))
+def test_name_of_an_older_version(said, name, instead):
+    assert said({name: '1'}) == [f'{name} is gone and is ignored: {instead}']
+
+
 def test_very_long_unknown_name(said):
     """A name too long for a typing error still gets a message."""
     assert 'TFI_' + 'X' * 20 in only(said({'TFI_' + 'X' * 300: '1'}))
