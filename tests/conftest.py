@@ -6,7 +6,8 @@ counts as failed. Tests marked `soak` run only with -m soak. All rules hold unde
 
 The longest lists of cases are run by samples: SOAK_SEED shifts the samples, which are evenly spaced, by one case, so a
 list of 40 cases of which 10 are sampled is complete after four seeds. SOAK_ALL=1, or naming tests, runs every case.
-SOAK_SEED is the day unless it is given; it also chooses the older Python that runs beside the newest one.
+SOAK_SEED is the day unless it is given; it also chooses the older Python that runs beside the newest one. Of the cases of a
+test that are about large real traces `make test` takes one, another one each day; `make soak` has the others.
 
 A test gets the markers torch, gpu and sanitized from its folder and fixtures. The marker `slow` is written at the test,
 or follows from its parameters: an older interpreter, a large trace. Tests that share a fixture which starts torch are
@@ -231,6 +232,11 @@ def is_large(name):
     return any(path.is_file() and path.stat().st_size > 300_000 for path in paths)
 
 
+def is_about_a_large_trace(item):
+    parameters = item.callspec.params.values() if hasattr(item, 'callspec') else ()
+    return any(isinstance(p, str) and '.' in p and is_large(p) for p in parameters)
+
+
 def markers_of(item):
     """The markers that follow from a test's folder and from its fixtures."""
     parameters = item.callspec.params if hasattr(item, 'callspec') else {}
@@ -242,7 +248,7 @@ def markers_of(item):
         yield 'sanitized'
     if 'python' in parameters and 'newest' not in item.callspec.id:
         yield 'slow'  # the newest interpreter runs every test
-    if any(isinstance(p, str) and '.' in p and is_large(p) for p in parameters.values()):
+    if is_about_a_large_trace(item):
         yield 'slow'
 
 
@@ -277,7 +283,12 @@ def left_out_of_samples(config, items):
     """The cases that this run leaves out; none if the command line names tests."""
     if config.option.keyword or any('::' in str(a) for a in config.args):
         return set()
-    left_out = set()
+    left_out, large = set(), {}
+    for item in filter(is_about_a_large_trace, items):
+        large.setdefault((item.path, item.originalname), []).append(item)
+    for cases in large.values():
+        for item in set(cases) - set(sampled(cases, 1)):
+            item.add_marker(pytest.mark.soak)
     for n, cases in lists_of(items, 'rotating'):
         for item in cases if SOAK_ALL else set(cases) - set(sampled(cases, n)):
             item.add_marker(pytest.mark.soak)

@@ -119,7 +119,7 @@ def test_tracelens_on_every_trace(analyze, shared_traces, trace):
     check_rows(ask_tracelens(analyze, [shared_traces / trace], expected), expected)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_some_traces_have_collectives(shared_traces):
     assert sum(bool(by_tracelens([shared_traces / trace])) for trace in ALL) >= 2
 

@@ -53,6 +53,7 @@ def grows(measure, tmp_path, shape, command, n, factor):
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(8)
 @pytest.mark.parametrize('shape, command, n', WAS_SLOW, ids=lambda value: str(value).replace(' ', '_'))
 def test_time_grows_with_the_size(measure, tmp_path, shape, command, n):
     """Formerly quadratic commands stay below exponent 1.5 (a quadratic has 2); a failure is measured again."""

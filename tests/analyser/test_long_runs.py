@@ -387,7 +387,7 @@ worker.join()
 '''
 
 
-@pytest.fixture(scope='module', params=['mem,ops,stack', 'mem'])
+@pytest.fixture(scope='module', params=['mem,ops,stack', pytest.param('mem', marks=pytest.mark.soak)])
 def training(request, tmp_path_factory, lib, python):
     directory = tmp_path_factory.mktemp('training')
     env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_OUTPUT_DIR': str(directory), 'TFI_ACTIVITIES': request.param}
