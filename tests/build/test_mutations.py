@@ -317,7 +317,7 @@ ROWS = [
         '    free(text);\n    return whole;',
         '    free(text);\n    return whole || true;'),
     # A stage's script has other texts than the trace.
-    row('texts-escaped-twice', 'signature_files.py::test_names_of_stages', 'analysis/commands/report/python_value.c',
+    row('texts-escaped-twice', 'signature_files.py::test_names_of_stages[.x-profile__x.py]', 'analysis/commands/report/python_value.c',
         'put_json_string(to, text, json_unescape(text, inside.at, inside.length));',
         'put_json_string(to, inside.at, inside.length);'),
     # A stage loses the peak of the stages inside it.

@@ -1,7 +1,7 @@
 """test_telefuser - TeleFuser with and without the library: the same files, console lines, return values, setters.
 
-TeleFuser refuses the CPU, so both runs use the simulated GPU; its stages sleep, so times are comparable. The run
-without the library enables TeleFuser's own profiler. torch would find its own libraries before those of
+TeleFuser refuses the CPU, so both runs use the simulated GPU. The times of each run are compared with the program's own
+clocks in that run. The run without the library enables TeleFuser's own profiler. torch would find its own libraries before those of
 LD_LIBRARY_PATH, so the simulated ones are preloaded. Each run is made once for all tests of this file.
 """
 
@@ -17,9 +17,7 @@ from conftest import BUILD, built, clean_environment, execute
 
 GPU = BUILD / 'simgpu'
 OURS = {'writer', 'calls', 'device', 'stride', 'target', 'rank', 'signatures', 'output', 'object'}  # keys beyond TeleFuser's
-# Milliseconds by which stages, their sum and the whole of two runs may differ beyond 10 %, as sleeps last too long.
-TIMES = {'duration_ms': 50, 'total_stages_ms': 100, 'wall_clock_ms': 250}
-ATTEMPTS = 3  # repetitions of both runs until their times agree; other work on the machine may delay a run
+TIMES = {'duration_ms', 'total_stages_ms', 'wall_clock_ms'}
 BY_TIME = {'timestamp', 'percentage'}
 
 PIPELINE = """
@@ -121,28 +119,23 @@ def both(tmp_path_factory, lib, tfanalyze, python):
         assert result.rc == 0, result.err[-3000:]
         return SimpleNamespace(out=result.out, err=result.err, dir=place / 'run')
 
-    for _ in range(ATTEMPTS):
-        theirs, ours = make('theirs', None), make('ours', lib)
-        screen = execute([tfanalyze, 'report', ours.dir], clean_environment(), ours.dir, 120)
-        assert screen.rc == 0, screen.err
-        if not differences(*(json.loads((run.dir / 'timing.json').read_text()) for run in (theirs, ours))):
-            break
+    theirs, ours = make('theirs', None), make('ours', lib)
+    screen = execute([tfanalyze, 'report', ours.dir], clean_environment(), ours.dir, 120)
+    assert screen.rc == 0, screen.err
     return SimpleNamespace(theirs=theirs, ours=ours, screen=screen)
 
 
-def differences(theirs, ours, path='', key=None, slack=1):
-    """Values of theirs that ours lacks or changes, and keys of ours that nobody knows.
-
-    Times of two runs agree within 10 % plus TIMES, those of one run (slack 0) within 10 %."""
+def differences(theirs, ours, path='', key=None, one_run=False):
+    """Values of theirs that ours lacks or changes, and keys of ours that nobody knows. Times of one run agree within 10 %."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         named = path.endswith(('/stages', '/input_signatures', '/snapshots', '/metadata'))
         extra = [] if path.endswith('/metadata') else sorted(set(ours) - set(theirs) - (set() if named else OURS))
         return [f'{path}/{k}: not theirs' for k in extra] + [
-            d for k in theirs for d in (differences(theirs[k], ours[k], f'{path}/{k}', k, slack) if k in ours else [f'{path}/{k}: missing'])]
+            d for k in theirs for d in (differences(theirs[k], ours[k], f'{path}/{k}', k, one_run) if k in ours else [f'{path}/{k}: missing'])]
     if isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):
-        return [d for i, (a, b) in enumerate(zip(theirs, ours)) for d in differences(a, b, f'{path}[{i}]', None, slack)]
+        return [d for i, (a, b) in enumerate(zip(theirs, ours)) for d in differences(a, b, f'{path}[{i}]', None, one_run)]
     if key in TIMES:
-        return [] if abs(ours - theirs) <= 0.1 * theirs + slack * TIMES[key] else [f'{path}: {theirs} and {ours}']
+        return [] if not one_run or abs(ours - theirs) <= 0.1 * theirs else [f'{path}: {theirs} and {ours}']
     return [] if key in BY_TIME or (theirs == ours and type(theirs) is type(ours) or isinstance(theirs, float) and theirs == ours) else [
         f'{path}: {theirs!r} and {ours!r}']
 
@@ -184,18 +177,20 @@ def test_return_values(both):
 def test_the_files_have_the_times_that_it_returned(both):
     """The files and return values of one run agree within 10 %, for an async stage too, which mostly waits."""
     report, timing = printed(both.ours, 'report'), json.loads((both.ours.dir / 'timing.json').read_text())
-    assert differences(report, timing, slack=0) == []
+    assert differences(report, timing, one_run=True) == []
 
 
 @pytest.mark.parametrize('whose', ['theirs', 'ours'])
 def test_times_lie_between_two_clocks(both, whose):
-    """A stage's time lies between the program's clock readings inside and around the context."""
+    """A stage's time, in the file and on the console, lies between the program's clock readings inside and around the context."""
     run = getattr(both, whose)
     clocks, timing = printed(run, 'clocks'), json.loads((run.dir / 'timing.json').read_text())
     times = {'wall': timing['wall_clock_ms'], **{name: s['duration_ms'] for name, s in timing['stages'].items()}}
     assert set(times) == set(clocks) and len(times) == 7
-    # TeleFuser rounds to hundredths of a millisecond.
-    assert {n: (t, clocks[n]) for n, t in times.items() if not clocks[n][0] - 0.01 <= t <= clocks[n][1] + 0.01} == {}
+    shown = [(name, float(ms)) for name, ms in re.findall(r'\[Timing\] (.*?): ([\d.]+) ms', run.out) if name in clocks]
+    assert len(shown) == 7 and timing['total_stages_ms'] == pytest.approx(sum(ms for _, ms in shown), rel=0.1)
+    # TeleFuser rounds to hundredths of a millisecond. Of two calls of a stage the clocks are those of the last.
+    assert [(n, t, clocks[n]) for n, t in [*times.items(), *dict(shown).items()] if not clocks[n][0] - 0.01 <= t <= clocks[n][1] + 0.01] == []
     assert all(inside >= 490 for inside, _ in clocks.values())
 
 
@@ -205,8 +200,6 @@ def test_console_lines(both):
     at_exit = [text for _, _, text in theirs[-2:]]
     assert at_exit == ['[Profiler] Layer 1 timing report saved to: PATH', '[Profiler] Stage I/O signatures saved to: PATH']
     assert ours[:-1] == theirs[:-2] and ours[-1][2] == at_exit[0] and len(ours) == 14
-    times = [[float(n) for n in re.findall(r'\[Timing\] (?!traced).*: ([\d.]+) ms', run.out)] for run in (both.theirs, both.ours)]
-    assert all(abs(a - b) <= 0.1 * a + TIMES['duration_ms'] for a, b in zip(*times) if a > 200) and len(times[0]) == len(times[1]) == 8
     path = re.search(r'Layer 1 timing report saved to: (.*)$', both.ours.out, re.M)[1]
     assert path == str(next(both.ours.dir.glob('rank0.*.timing.json'))) and '[Timing]' not in both.ours.err
     said = [line for line in both.screen.out.splitlines() if line.startswith('[Profiler] ')]
