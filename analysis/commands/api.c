@@ -10,6 +10,7 @@
 
 #include "ask/choice.h"
 #include "ask/stages/at.h"
+#include "base/sets/keyed.h"
 #include "base/statistics.h"
 #include "commands/session.h"
 #include "model/join.h"
@@ -17,7 +18,7 @@
 enum { NOT_READY = 600 }; /* CUDA_ERROR_NOT_READY, cudaErrorNotReady */
 
 struct row {
-    uint32_t name;
+    uint32_t name; /* the key */
     uint64_t errors;
     bool has_errors; /* the results are known */
     struct values values;
@@ -25,9 +26,7 @@ struct row {
 
 struct api {
     struct session *session;
-    struct row *row;
-    size_t count, capacity;
-    struct map by_name;
+    KEYED_ROWS(struct row);
 };
 
 /* One call of either kind of trace. */
@@ -39,14 +38,7 @@ struct made {
 
 static void add_call(struct api *api, const struct made *made)
 {
-    uint32_t place = map_get(&api->by_name, made->name);
-    if (place == MAP_NONE) {
-        api->row = mem_grow(api->row, &api->capacity, api->count + 1, sizeof *api->row);
-        api->row[api->count] = (struct row){.name = made->name};
-        place = (uint32_t)api->count++;
-        map_put(&api->by_name, made->name, place);
-    }
-    struct row *row = &api->row[place];
+    struct row *row = keyed_row(&api->keyed, &made->name, sizeof made->name, sizeof *row);
     row->has_errors |= made->has_result;
     row->errors += made->failed;
     values_add(&row->values, made->end - made->start);
@@ -154,6 +146,5 @@ void cmd_api(struct session *session)
         complain(NULL, "no calls of CUDA or NCCL were recorded; `tfanalyze info` shows the recorded events");
     session_end(session, api.count || !is_filtered(&session->options));
     for (size_t i = 0; i < api.count; i++) values_free(&api.row[i].values);
-    free(api.row);
-    map_free(&api.by_name);
+    keyed_free(&api.keyed);
 }

@@ -17,7 +17,7 @@
 #include "ask/choice.h"
 #include "ask/row_order.h"
 #include "ask/work_kinds.h"
-#include "base/sets/by_rank.h"
+#include "base/sets/keyed.h"
 #include "base/statistics.h"
 #include "commands/device/hta.h"
 #include "write/short_names.h"
@@ -32,9 +32,7 @@ enum { SEVERAL = -1, NOT_YET = -2 };
 
 struct breakdown {
     struct session *session;
-    struct row *row;
-    size_t count, capacity;
-    struct by_rank places; /* row index by rank, stage and name */
+    KEYED_ROWS(struct row);
     struct work_kinds kinds;
     int64_t kernel_time;
     uint64_t launches, via[NR_VIAS], unlinked, replayed, uncaptured;
@@ -46,16 +44,10 @@ struct breakdown {
 
 static struct row *row_of(struct breakdown *b, int64_t rank, uint32_t stage, uint32_t name)
 {
-    uint64_t key = (uint64_t)stage << 32 | name;
-    struct map *places = by_rank_map(&b->places, rank);
-    uint32_t place = map_get(places, key);
-    if (place == MAP_NONE) {
-        b->row = mem_grow(b->row, &b->capacity, b->count + 1, sizeof *b->row);
-        b->row[b->count] = (struct row){.head = {.rank = rank, .stage = stage, .name = name}, .kind = NOT_YET};
-        place = (uint32_t)b->count++;
-        map_put(places, key, place);
-    }
-    return &b->row[place];
+    const struct row_head head = {.rank = rank, .stage = stage, .name = name};
+    struct row *row = keyed_row(&b->keyed, &head, ROW_KEY, sizeof *row);
+    if (!row->values.count) row->kind = NOT_YET;
+    return row;
 }
 
 static uint32_t category_name(struct breakdown *b, enum event_class event_class)
@@ -263,8 +255,7 @@ static void emit_sums(struct breakdown *b)
 static void breakdown_free(struct breakdown *b)
 {
     for (size_t i = 0; i < b->count; i++) values_free(&b->row[i].values);
-    by_rank_free(&b->places);
-    free(b->row);
+    keyed_free(&b->keyed);
     map_free(&b->kernels);
     short_names_free(&b->shorts);
     work_kinds_free(&b->kinds);

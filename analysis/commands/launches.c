@@ -36,13 +36,11 @@ struct row {
 
 struct launches {
     struct session *session;
-    struct row *row;
-    size_t count, capacity;
-    struct map kind_of;    /* by name */
-    struct map is_native;  /* by name: 1 for an operator of another library */
-    struct by_rank places; /* row index by rank, stage and name */
-    struct counts counts;  /* by rank and stage, for a budget */
-    bool has_operators;    /* a trace has such records */
+    KEYED_ROWS(struct row);
+    struct map kind_of;   /* by name */
+    struct map is_native; /* by name: 1 for an operator of another library */
+    struct counts counts; /* by rank and stage, for a budget */
+    bool has_operators;   /* a trace has such records */
 };
 
 /* ---- kinds of calls ---- */
@@ -61,16 +59,10 @@ static enum call_kind kind_of(struct launches *l, uint32_t name)
 
 static struct row *row_of(struct launches *l, int64_t rank, uint32_t stage, uint32_t name)
 {
-    struct map *places = by_rank_map(&l->places, rank);
-    uint64_t key = (uint64_t)stage << 32 | name;
-    uint32_t place = map_get(places, key);
-    if (place == MAP_NONE) {
-        l->row = mem_grow(l->row, &l->capacity, l->count + 1, sizeof *l->row);
-        l->row[l->count] = (struct row){.head = {.rank = rank, .stage = stage, .name = name}, .kind = kind_of(l, name)};
-        place = (uint32_t)l->count++;
-        map_put(places, key, place);
-    }
-    return &l->row[place];
+    const struct row_head head = {.rank = rank, .stage = stage, .name = name};
+    struct row *row = keyed_row(&l->keyed, &head, ROW_KEY, sizeof *row);
+    if (!row->calls) row->kind = kind_of(l, name);
+    return row;
 }
 
 /* ---- one process ---- */
@@ -297,8 +289,7 @@ void cmd_launches(struct session *session)
 out:
     budget_free(&budget);
     counts_free(&l.counts);
-    by_rank_free(&l.places);
-    free(l.row);
+    keyed_free(&l.keyed);
     map_free(&l.kind_of);
     map_free(&l.is_native);
 }

@@ -1,9 +1,10 @@
-/* analysis_sets.c - the sorted list against an array that is searched from one end to the other, and many tallies that
- * change at once against an array of numbers. */
+/* analysis_sets.c - the sorted list against an array that is searched from one end to the other, many tallies that
+ * change at once against an array of numbers, and rows found by a key. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sets/keyed.h"
 #include "base/sets/sorted.h"
 #include "base/sets/tallies.h"
 #include "base/util.h"
@@ -180,6 +181,35 @@ START_TEST(nothing)
 }
 END_TEST
 
+/* ---- rows found by a key ---- */
+
+struct row {
+    int64_t rank;
+    uint32_t name;
+    bool is_device;
+    uint64_t seen;
+};
+
+/* Keys that differ in one member have rows of their own, in the order of their appearance. */
+START_TEST(rows_by_key)
+{
+    enum { RANKS = 50, NAMES = 40, ROUNDS = 3, KEY = offsetof(struct row, is_device) + sizeof(bool) };
+    struct keyed keyed = {0};
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+        for (size_t i = 0; i < 2 * RANKS * NAMES; i++) {
+            const struct row key = {.rank = (int64_t)(i / 2 / NAMES) - 1, .name = i / 2 % NAMES, .is_device = i % 2};
+            struct row *row = keyed_row(&keyed, &key, KEY, sizeof *row);
+            ck_assert_uint_eq(row - (struct row *)keyed.row, i);
+            ck_assert(row->rank == key.rank && row->name == key.name && row->is_device == key.is_device);
+            ck_assert_uint_eq(row->seen++, round);
+        }
+    }
+    ck_assert_uint_eq(keyed.count, 2 * RANKS * NAMES);
+    keyed_free(&keyed);
+    ck_assert(!keyed.count && !keyed.row);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("sets");
@@ -187,6 +217,7 @@ int main(void)
     tcase_add_test(tests, searches_and_changes);
     tcase_add_test(tests, changes);
     tcase_add_test(tests, nothing);
+    tcase_add_test(tests, rows_by_key);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

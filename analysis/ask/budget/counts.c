@@ -15,15 +15,8 @@ enum {
 
 struct stage_counts *counts_row(struct counts *counts, int64_t rank, uint32_t stage)
 {
-    struct map *places = by_rank_map(&counts->places, rank);
-    uint32_t place = map_get(places, stage);
-    if (place == MAP_NONE) {
-        counts->row = mem_grow(counts->row, &counts->capacity, counts->count + 1, sizeof *counts->row);
-        counts->row[counts->count] = (struct stage_counts){.rank = rank, .stage = stage};
-        place = (uint32_t)counts->count++;
-        map_put(places, stage, place);
-    }
-    return &counts->row[place];
+    const struct stage_counts key = {.rank = rank, .stage = stage};
+    return keyed_row(&counts->keyed, &key, offsetof(struct stage_counts, recorded), sizeof key);
 }
 
 /* ---- activities ---- */
@@ -172,7 +165,5 @@ bool counts_are_known(const struct stage_counts *row, enum call_kind kind)
 
 void counts_free(struct counts *counts)
 {
-    by_rank_free(&counts->places);
-    free(counts->row);
-    *counts = (struct counts){0};
+    keyed_free(&counts->keyed);
 }

@@ -11,11 +11,11 @@
 
 #include "ask/choice.h"
 #include "ask/device/call_kinds.h"
-#include "base/sets/by_rank.h"
+#include "base/sets/keyed.h"
 
 struct stage_counts {
     int64_t rank;
-    uint32_t stage; /* a name, also NAME_RUN and NAME_OUTSIDE */
+    uint32_t stage; /* a name, also NAME_RUN and NAME_OUTSIDE; with the rank the key */
     bool recorded;  /* the calls in at least one entry were recorded */
     bool partly;    /* those in some entry were not, though the schedule was on */
     bool unknown[NR_CALL_KINDS];
@@ -23,9 +23,7 @@ struct stage_counts {
 };
 
 struct counts {
-    struct stage_counts *row; /* by order of appearance */
-    size_t count, capacity;
-    struct by_rank places; /* index by rank and stage */
+    KEYED_ROWS(struct stage_counts); /* by order of appearance */
 };
 
 /* Returns the row of a stage; creates it if needed, which may move the other rows. */

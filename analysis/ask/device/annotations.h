@@ -3,32 +3,30 @@
 #define TFA_ANNOTATIONS_H
 
 #include "ask/hta_frame.h"
+#include "base/sets/keyed.h"
 
 enum { ANNOTATIONS_WANT = WANT_DEVICE | WANT_RANGES | WANT_LAUNCHES | WANT_LAUNCHERS };
 
 /* An annotation with the annotations around it. Equal stacks are one path. */
 struct annotation_path {
     uint32_t name, parent; /* parent: index of the path around it; NO_PLACE: none */
-    bool is_outside;       /* work in no annotation: its stack is empty */
+    uint32_t is_outside;   /* 1: work in no annotation; its stack is empty */
 };
 
 struct annotation_paths {
-    struct annotation_path *path; /* a parent comes before its children */
-    size_t count, capacity;
-    struct map place;
+    KEYED_ROWS(struct annotation_path); /* a parent comes before its children */
 };
 
 struct annotation_row {
     int64_t rank;
-    uint32_t path;
+    uint32_t path;            /* with the rank the key */
     uint64_t kernels, copies; /* copies: and sets of memory */
     int64_t kernel_time, copy_time;
 };
 
 struct annotation_rows {
     struct annotation_paths paths;
-    struct annotation_row *row; /* by rank, then the most kernel time first */
-    size_t count, capacity;
+    KEYED_ROWS(struct annotation_row); /* by rank, then the most kernel time first */
     uint64_t works;
 };
 

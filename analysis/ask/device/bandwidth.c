@@ -26,11 +26,9 @@ struct adding {
     struct copy_rows *rows;
     struct names *names;
     struct map kind_of; /* by name */
-    struct map place;   /* index of a row, by its kind; of one rank */
-    int64_t rank;
 };
 
-static struct copy_row *row_of(struct adding *a, uint32_t name)
+static struct copy_row *row_of(struct adding *a, int64_t rank, uint32_t name)
 {
     uint32_t kind = map_get(&a->kind_of, name);
     if (kind == MAP_NONE) {
@@ -39,20 +37,13 @@ static struct copy_row *row_of(struct adding *a, uint32_t name)
         kind = names_add(a->names, whole->text, bracket ? (size_t)(bracket - whole->text) : whole->length);
         map_put(&a->kind_of, name, kind);
     }
-    uint32_t place = map_get(&a->place, kind);
-    if (place == MAP_NONE) {
-        struct copy_rows *rows = a->rows;
-        place = (uint32_t)rows->count;
-        rows->row = mem_grow(rows->row, &rows->capacity, rows->count + 1, sizeof *rows->row);
-        rows->row[rows->count++] = (struct copy_row){.rank = a->rank, .kind = kind};
-        map_put(&a->place, kind, place);
-    }
-    return &a->rows->row[place];
+    const struct copy_row key = {.rank = rank, .kind = kind};
+    return keyed_row(&a->rows->keyed, &key, offsetof(struct copy_row, kind) + sizeof kind, sizeof key);
 }
 
 static void add_copy(struct adding *a, const struct process *process, size_t work, struct interval when)
 {
-    struct copy_row *row = row_of(a, process->works.name[work]);
+    struct copy_row *row = row_of(a, process->rank, process->works.name[work]);
     int64_t time = when.end - when.start;
     const struct copied *copied = copied_of(process, work);
     row->count++;
@@ -85,12 +76,6 @@ static void add_process(struct adding *a, const struct selection *chosen, const 
     attribution_free(&attribution);
 }
 
-static int by_rank(const void *a, const void *b)
-{
-    const struct process *const *x = a, *const *y = b;
-    return by_number((*x)->rank, (*y)->rank);
-}
-
 static int by_time(const void *a, const void *b, void *names)
 {
     const struct copy_row *x = a, *y = b;
@@ -102,26 +87,14 @@ static int by_time(const void *a, const void *b, void *names)
 void bandwidth_of(struct copy_rows *rows, const struct selection *chosen, struct names *names)
 {
     struct adding a = {.rows = rows, .names = names};
-    const struct process **process = mem_zero(chosen->processes, sizeof *process);
     *rows = (struct copy_rows){0};
-    for (size_t i = 0; i < chosen->processes; i++) process[i] = chosen->process[i];
-    if (chosen->processes) qsort(process, chosen->processes, sizeof *process, by_rank);
-    for (size_t i = 0; i < chosen->processes; i++) {
-        if (i == 0 || process[i]->rank != a.rank) {
-            map_free(&a.place);
-            a.place = (struct map){0};
-            a.rank = process[i]->rank;
-        }
-        add_process(&a, chosen, process[i]);
-    }
+    for (size_t i = 0; i < chosen->processes; i++) add_process(&a, chosen, chosen->process[i]);
     if (rows->count) qsort_r(rows->row, rows->count, sizeof *rows->row, by_time, names);
     map_free(&a.kind_of);
-    map_free(&a.place);
-    free(process);
 }
 
 void bandwidth_free(struct copy_rows *rows)
 {
-    free(rows->row);
+    keyed_free(&rows->keyed);
     *rows = (struct copy_rows){0};
 }

@@ -3,10 +3,11 @@
 #define TFA_BANDWIDTH_H
 
 #include "ask/hta_frame.h"
+#include "base/sets/keyed.h"
 
 struct copy_row {
     int64_t rank;
-    uint32_t kind; /* a name: "Memcpy HtoD", "Memset" */
+    uint32_t kind; /* a name: "Memcpy HtoD", "Memset"; with the rank the key */
     uint64_t count, bytes;
     int64_t time, sized_time; /* sized_time: of the copies whose size is known */
     bool has_bytes, has_max;
@@ -14,8 +15,7 @@ struct copy_row {
 };
 
 struct copy_rows {
-    struct copy_row *row;
-    size_t count, capacity;
+    KEYED_ROWS(struct copy_row);
     uint64_t copies;
 };
 

@@ -19,7 +19,6 @@
 #include <string.h>
 
 #include "ask/device/hta_calls.h"
-#include "base/sets/by_rank.h"
 #include "model/steps.h"
 
 struct edge {

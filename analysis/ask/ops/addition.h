@@ -5,8 +5,9 @@
 #include "ask/ops/rows.h"
 
 struct addition {
-    uint32_t name, shapes, modules, stack;
-    bool on_device, is_annotation, is_call, is_async;
+    uint32_t name, shapes, modules, stack; /* the key of the row, as it has it */
+    bool on_device, is_annotation;         /* the last of the key */
+    bool is_call, is_async;
     int64_t start, end;
     uint32_t order;
     uint64_t flops;

@@ -86,21 +86,10 @@ static bool is_earlier(const struct op_row *row, const struct addition *a)
 
 size_t op_row_of(struct op_rows *rows, const struct addition *a)
 {
-    uint64_t flags = (uint64_t)(a->on_device | a->is_annotation << 1);
-    uint32_t key = map_number(&rows->by_name, flags << 32 | a->name);
-    key = map_number(&rows->by_shapes, (uint64_t)key << 32 | a->shapes);
-    if (rows->chosen->options->group_ops.modules) key = map_number(&rows->by_modules, (uint64_t)key << 32 | a->modules);
-    uint32_t place = map_number(&rows->by_stack, (uint64_t)key << 32 | a->stack);
-    if (place == rows->count) {
-        rows->row = mem_grow(rows->row, &rows->capacity, rows->count + 1, sizeof *rows->row);
-        rows->row[rows->count++] = (struct op_row){.name = a->name,
-                                                   .shapes = a->shapes,
-                                                   .modules = a->modules,
-                                                   .stack = a->stack,
-                                                   .on_device = a->on_device,
-                                                   .is_annotation = a->is_annotation};
-    }
-    return place;
+    enum { KEY = offsetof(struct op_row, is_async) };
+    _Static_assert(offsetof(struct addition, is_annotation) + sizeof a->is_annotation == KEY, "the same key");
+    const struct op_row *row = keyed_row(&rows->keyed, a, KEY, sizeof *row);
+    return (size_t)(row - rows->row);
 }
 
 void op_row_add(struct op_rows *rows, size_t place, const struct addition *a, size_t process)
@@ -149,11 +138,7 @@ void op_rows_end(struct op_rows *rows)
 
 void op_rows_free(struct op_rows *rows)
 {
-    free(rows->row);
-    map_free(&rows->by_name);
-    map_free(&rows->by_shapes);
-    map_free(&rows->by_modules);
-    map_free(&rows->by_stack);
+    keyed_free(&rows->keyed);
     map_free(&rows->flat_shapes);
     map_free(&rows->frames);
 }

@@ -7,6 +7,7 @@
 #define TFA_OP_ROWS_H
 
 #include "ask/choice.h"
+#include "base/sets/keyed.h"
 #include "model/model.h"
 
 /* Totals of an event including its children. Its own totals are these less its children's. */
@@ -21,9 +22,9 @@ struct op_us {
 };
 
 struct op_row {
-    uint32_t name, shapes, modules, stack; /* NAME_NONE: not a key, or the event has none */
-    bool on_device, is_annotation;
-    bool is_async;  /* its first event is asynchronous */
+    uint32_t name, shapes, modules, stack; /* NAME_NONE: not asked for, or the event has none */
+    bool on_device, is_annotation;         /* the last of the key */
+    bool is_async;                         /* its first event is asynchronous */
     size_t process; /* process of its first event; `start`, `end` and `order` are that event's too */
     int64_t start, end;
     uint32_t order;
@@ -35,12 +36,10 @@ struct op_row {
 
 struct op_rows {
     const struct selection *chosen;
-    struct op_row *row;
-    size_t count, capacity;
-    struct map by_name, by_shapes, by_modules, by_stack; /* chained look-ups to a row's index */
-    struct map flat_shapes, frames;                      /* torch's form of a text, by the trace's text */
-    bool with_python;                                    /* Python functions have rows too; set by the caller */
-    bool has_memory, has_device;                         /* the trace of some process has them */
+    KEYED_ROWS(struct op_row);
+    struct map flat_shapes, frames; /* torch's form of a text, by the trace's text */
+    bool with_python;               /* Python functions have rows too; set by the caller */
+    bool has_memory, has_device;    /* the trace of some process has them */
     uint64_t events;
 };
 

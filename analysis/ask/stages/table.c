@@ -10,16 +10,16 @@
 
 /* ---- rows ---- */
 
-static size_t row_of(struct stage_table *table, struct map *names, int64_t rank, uint32_t name)
+struct stage_row *stages_row(struct stage_table *table, int64_t rank, uint32_t name)
 {
-    uint32_t place = map_get(names, name);
-    if (place == MAP_NONE) {
-        table->row = mem_grow(table->row, &table->capacity, table->count + 1, sizeof *table->row);
-        table->row[table->count] = (struct stage_row){.name = name, .rank = rank, .place = table->count};
-        place = (uint32_t)table->count++;
-        map_put(names, name, place);
-    }
-    return place;
+    enum { KEY = offsetof(struct stage_row, name) + sizeof name };
+    const struct {
+        int64_t rank;
+        uint32_t name;
+    } key = {rank, name};
+    struct stage_row *row = keyed_row(&table->keyed, &key, KEY, sizeof *row);
+    row->place = (size_t)(row - table->row);
+    return row;
 }
 
 /* ---- one thread's stages ---- */
@@ -95,8 +95,7 @@ static void count_stage(struct counting *c, size_t range)
     struct opened *opened = &c->opened;
     int64_t start = MAX(ranges->start[range], c->choice->window.from);
     int64_t end = MIN(ranges->end[range], c->choice->window.to);
-    size_t row = row_of(table, by_rank_map(&table->names, process->rank), process->rank, ranges->name[range]);
-    struct stage_row *r = &table->row[row];
+    struct stage_row *r = stages_row(table, process->rank, ranges->name[range]);
     uint32_t whole = map_get(&c->whole_of, ranges->id[range]);
     bool is_call = whole == MAP_NONE || !c->call_of[whole];
     if (r->epoch != table->epoch) {
@@ -117,18 +116,17 @@ static void count_stage(struct counting *c, size_t range)
     if (whole != MAP_NONE) c->call_of[whole] = call + 1;
     if (opened->count) take_from_parent(c, start, end);
     opened->stage = mem_grow(opened->stage, &opened->capacity, opened->count + 1, sizeof *opened->stage);
-    opened->stage[opened->count++] = (struct open_stage){row, call, start, end, start};
+    opened->stage[opened->count++] = (struct open_stage){r->place, call, start, end, start};
     r->open++;
 }
 
 /* Adds a process without stages as one stage, from its first record to its last. */
-static void add_run(struct stage_table *table, struct map *names, const struct choice *choice)
+static void add_run(struct stage_table *table, const struct choice *choice)
 {
     const struct process *p = choice->process;
     struct window window = choice->window;
     if (p->has_time && p->first < window.to && p->last >= window.from) {
-        size_t place = row_of(table, names, p->rank, NAME_RUN); /* may move the rows */
-        struct stage_row *row = &table->row[place];
+        struct stage_row *row = stages_row(table, p->rank, NAME_RUN);
         int64_t time = cut_to(choice, p->first, p->last);
         row->elsewhere = elsewhere_between(p, p->first, p->last);
         row->calls++;
@@ -149,8 +147,7 @@ void stages_add(struct stage_table *table, const struct choice *choice, bool exc
     uint32_t thread = 0;
     c.call_of = mem_zero(w->table.count, sizeof *c.call_of);
     for (size_t i = 0; i < w->table.count; i++) map_put(&c.whole_of, r->id[w->range[i]], (uint32_t)i);
-    if (!count && is_one_stage(process, alone) && choice_has_steps(choice))
-        add_run(table, by_rank_map(&table->names, process->rank), choice);
+    if (!count && is_one_stage(process, alone) && choice_has_steps(choice)) add_run(table, choice);
     for (size_t i = 0; i < count; i++) {
         size_t at = order[i];
         if (i == 0 || r->thread[at] != thread) {
@@ -200,7 +197,7 @@ static void add_work(struct stage_row *row, const struct process *process, int64
 }
 
 /* Adds work to its stage and all stages around it. It counts once for nested stages of one name. */
-static void add_to_stages(struct stage_table *table, struct map *names, const struct choice *choice, size_t work,
+static void add_to_stages(struct stage_table *table, const struct choice *choice, size_t work,
                           const struct interval *when, bool exclusive)
 {
     const struct process *process = choice->process;
@@ -209,8 +206,7 @@ static void add_to_stages(struct stage_table *table, struct map *names, const st
     int64_t device = process->lane[process->works.lane[work]].device;
     uint64_t number = ++table->epoch;
     for (uint32_t s = b->stage; s != NO_PLACE; s = exclusive ? NO_PLACE : stages_around(&a->paths, s, b->time)) {
-        size_t place = row_of(table, names, process->rank, process->ranges.name[s]); /* may move the rows */
-        struct stage_row *row = &table->row[place];
+        struct stage_row *row = stages_row(table, process->rank, process->ranges.name[s]);
         if (row->seen != number) {
             row->seen = number;
             add_work(row, process, device, *when);
@@ -218,18 +214,11 @@ static void add_to_stages(struct stage_table *table, struct map *names, const st
     }
 }
 
-struct stage_row *stages_row(struct stage_table *table, int64_t rank, uint32_t name)
-{
-    size_t place = row_of(table, by_rank_map(&table->names, rank), rank, name);
-    return &table->row[place];
-}
-
 void stages_add_work(struct stage_table *table, const struct choice *choice, bool exclusive, bool alone)
 {
     const struct process *process = choice->process;
     const struct attribution *a = choice->attribution;
     size_t works = process->works.table.count;
-    struct map *names = by_rank_map(&table->names, process->rank);
     uint32_t outside = has_stages(process) ? NAME_OUTSIDE : NAME_RUN;
     bool *chosen = mem_zero(works, sizeof *chosen);
     struct interval *when = mem_zero(works, sizeof *when);
@@ -238,10 +227,9 @@ void stages_add_work(struct stage_table *table, const struct choice *choice, boo
     for (size_t i = 0; i < works; i++) {
         if (chosen[i] && a->work[i].stage == NO_PLACE) {
             int64_t device = process->lane[process->works.lane[i]].device;
-            size_t place = row_of(table, names, process->rank, outside);
-            add_work(&table->row[place], process, device, when[i]);
+            add_work(stages_row(table, process->rank, outside), process, device, when[i]);
         } else if (chosen[i] && !deep) {
-            add_to_stages(table, names, choice, i, &when[i], exclusive);
+            add_to_stages(table, choice, i, &when[i], exclusive);
         }
     }
     if (deep) stages_add_deep(table, choice, chosen, when);
@@ -252,15 +240,14 @@ void stages_add_work(struct stage_table *table, const struct choice *choice, boo
 void stages_add_memory(struct stage_table *table, const struct choice *choice)
 {
     const struct process *process = choice->process;
-    struct map *names = by_rank_map(&table->names, process->rank), ranges = {0};
+    struct map ranges = {0};
     if (process->stage_memories) ranges_by_id(&ranges, process);
     for (size_t i = 0; i < process->stage_memories; i++) {
         const struct stage_memory *m = &process->stage_memory[i];
         uint32_t range = map_get(&ranges, m->range);
         if (range == MAP_NONE || !(process->ranges.flags[range] & TFI_RANGE_STAGE) || !choice_stage(choice, range))
             continue;
-        size_t place = row_of(table, names, process->rank, process->ranges.name[range]);
-        struct stage_row *row = &table->row[place];
+        struct stage_row *row = stages_row(table, process->rank, process->ranges.name[range]);
         bool is_host = m->device < 0;
         if (row->has_peaks && is_host && !row->peaks_of_host) continue;
         if (row->has_peaks && !is_host && row->peaks_of_host) row->peak_allocated = row->peak_reserved = 0;
@@ -276,16 +263,15 @@ void stages_add_events(struct stage_table *table, const struct choice *choice)
 {
     const struct process *process = choice->process;
     const struct event_times *t = &process->event_times;
-    struct map *names = by_rank_map(&table->names, process->rank);
     struct map ranges = {0};
     ranges_by_id(&ranges, process);
     for (size_t i = 0; i < t->table.count; i++) {
         uint32_t range = map_get(&ranges, t->range[i]);
         struct interval when = {MAX(t->start[i], choice->window.from), MIN(t->end[i], choice->window.to)};
         if (range != MAP_NONE && choice->lane[t->lane[i]] && choice_stage(choice, range) && when.start < when.end) {
-            size_t place = row_of(table, names, process->rank, process->ranges.name[range]);
-            table->row[place].by_events = true;
-            add_busy(&table->row[place], process, process->lane[t->lane[i]].device, when);
+            struct stage_row *row = stages_row(table, process->rank, process->ranges.name[range]);
+            row->by_events = true;
+            add_busy(row, process, process->lane[t->lane[i]].device, when);
         }
     }
     map_free(&ranges);
@@ -312,7 +298,6 @@ void stages_free(struct stage_table *table)
         map_free(&table->row[i].device_of);
         values_free(&table->row[i].each);
     }
-    by_rank_free(&table->names);
-    free(table->row);
+    keyed_free(&table->keyed);
     *table = (struct stage_table){0};
 }

@@ -9,8 +9,8 @@
 
 #include "ask/choice.h"
 #include "ask/stages/order.h"
-#include "base/sets/by_rank.h"
 #include "base/sets/intervals.h"
+#include "base/sets/keyed.h"
 #include "base/statistics.h"
 
 /* The times a device was busy for a stage. */
@@ -21,8 +21,8 @@ struct stage_device {
 };
 
 struct stage_row {
-    uint32_t name;
     int64_t rank;
+    uint32_t name; /* with the rank the key */
     uint64_t calls;
     struct values each; /* duration of each call from entry to exit; with `exclusive` less its children */
     int64_t host;       /* time it ran; stages of one name nested on one thread count once */
@@ -46,9 +46,7 @@ struct stage_row {
 };
 
 struct stage_table {
-    struct stage_row *row;
-    size_t count, capacity;
-    struct by_rank names; /* row index by rank and name */
+    KEYED_ROWS(struct stage_row);
     uint64_t epoch;
     uint64_t unfinished;
 };

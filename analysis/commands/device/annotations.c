@@ -81,8 +81,8 @@ static void emit_stack(struct session *session, const struct annotation_paths *p
     const char *stack[MOST_SHOWN];
     size_t count = 0;
     emit_open(&session->emit, "stack", true);
-    for (; at != NO_PLACE && !paths->path[at].is_outside && count < MOST_SHOWN; at = paths->path[at].parent)
-        stack[count++] = model_name(&session->model, paths->path[at].name);
+    for (; at != NO_PLACE && !paths->row[at].is_outside && count < MOST_SHOWN; at = paths->row[at].parent)
+        stack[count++] = model_name(&session->model, paths->row[at].name);
     if (at != NO_PLACE && count) emit_text(&session->emit, NULL, "...");
     while (count) emit_text(&session->emit, NULL, stack[--count]);
     emit_close(&session->emit);
@@ -110,7 +110,7 @@ static void emit_annotation(struct session *session, const struct annotation_row
     struct emit *e = &session->emit;
     emit_row(e);
     emit_known(e, "rank", row->rank);
-    emit_text(e, "annotation", model_name(&session->model, rows->paths.path[row->path].name));
+    emit_text(e, "annotation", model_name(&session->model, rows->paths.row[row->path].name));
     emit_values(e, row);
     emit_stack(session, &rows->paths, row->path);
     emit_row_end(e);

@@ -5,15 +5,14 @@
 #include <stdlib.h>
 
 #include "ask/choice.h"
+#include "base/sets/keyed.h"
 #include "commands/device/hta.h"
 #include "write/short_names.h"
 
 enum { MOST_SHOWN = 64 }; /* operators of a stack */
 
 struct sums {
-    struct map place; /* by name of a counter */
-    struct counted *sum;
-    size_t count, capacity;
+    KEYED_ROWS(struct counted); /* by name of a counter */
     uint64_t ranges, shown, all;
     int64_t time;
     double flops;
@@ -88,12 +87,8 @@ static void add(struct sums *sums, const struct process *process, const struct c
     sums->has_flops |= row->has_flops;
     for (size_t i = range->first; i < range->first + range->count; i++) {
         const struct counted *counted = &process->counters.counted[i];
-        size_t place = map_number(&sums->place, counted->counter);
-        if (place == sums->count) {
-            sums->sum = mem_grow(sums->sum, &sums->capacity, sums->count + 1, sizeof *sums->sum);
-            sums->sum[sums->count++] = (struct counted){counted->counter, 0};
-        }
-        sums->sum[place].value += counted->value;
+        struct counted *sum = keyed_row(&sums->keyed, &counted->counter, sizeof counted->counter, sizeof *sum);
+        sum->value += counted->value;
     }
 }
 
@@ -169,7 +164,7 @@ void cmd_counters(struct session *session)
     emit_totals(e);
     emit_count(e, "ranges", sums.ranges);
     emit_us(e, "duration_us", sums.time);
-    emit_counters(session, sums.sum, sums.count);
+    emit_counters(session, sums.row, sums.count);
     emit_double(e, "flops", sums.has_flops ? sums.flops : NAN);
     emit_end(e);
     if (!sums.all) {
@@ -178,7 +173,6 @@ void cmd_counters(struct session *session)
     }
     if (sums.all) session_end(session, sums.ranges != 0);
     else session_end_said(session, false);
-    map_free(&sums.place);
+    keyed_free(&sums.keyed);
     short_names_free(&sums.shorts);
-    free(sums.sum);
 }

@@ -6,6 +6,7 @@
 
 #include "ask/stages/order.h"
 #include "ask/stages/sets.h"
+#include "base/sets/keyed.h"
 #include "write/stage_files.h"
 
 /* ---- units ---- */
@@ -290,22 +291,17 @@ static int by_host(const void *a, const void *b)
 
 static void choose_stages(struct report *report)
 {
-    size_t count = 0, capacity = 0;
-    struct choice_of *choice = NULL;
-    struct map places = {0};
+    struct keyed choices = {0};
     for (size_t u = 0; u < report->units; u++) {
         for (size_t i = 0; i < report->unit[u].stages; i++) {
             const struct report_stage *stage = &report->unit[u].stage[i];
-            uint32_t place = map_get(&places, stage->name);
-            if (place == MAP_NONE) {
-                choice = mem_grow(choice, &capacity, count + 1, sizeof *choice);
-                choice[count] = (struct choice_of){.name = stage->name};
-                map_put(&places, stage->name, place = (uint32_t)count++);
-            }
-            choice[place].host = add_ns(choice[place].host, stage->host);
+            struct choice_of *choice = keyed_row(&choices, &stage->name, sizeof stage->name, sizeof *choice);
+            choice->host = add_ns(choice->host, stage->host);
         }
     }
-    if (count) qsort(choice, count, sizeof *choice, by_host);
+    const struct choice_of *choice = choices.row;
+    size_t count = choices.count;
+    if (count) qsort(choices.row, count, sizeof *choice, by_host);
     report->traces = MIN(count, MOST_TRACES);
     report->left_out = count - report->traces;
     struct map numbers = {0};
@@ -317,8 +313,7 @@ static void choose_stages(struct report *report)
         for (size_t i = 0; i < report->unit[u].stages; i++)
             report->unit[u].stage[i].trace = map_get(&numbers, report->unit[u].stage[i].name);
     map_free(&numbers);
-    map_free(&places);
-    free(choice);
+    keyed_free(&choices);
 }
 
 /* ---- all sums ---- */
