@@ -31,14 +31,13 @@ TARGETS = ('libtfinject.so', 'libtfinject-alloc.so', 'test/libtfinject.so', 'tfa
 REMADE = ('exports.map', 'shims.c', 'help_pages.c', 'libtfinject.so', 'libtfinject-alloc.so', 'tfanalyze', 'obj', 'test')
 
 
-def row(name, test, file, line, broken, late=False):
+def row(name, test, file, line, broken):
     at, _, function = test.partition('::')
     where, = (ROOT / 'tests').glob(f'*/test_{at}')
-    return SimpleNamespace(name=name, file=file, line=line, broken=broken, late=late, test=f'{where.relative_to(ROOT)}::{function}')
+    return SimpleNamespace(name=name, file=file, line=line, broken=broken, test=f'{where.relative_to(ROOT)}::{function}')
 
 
-# The comment above a row is the user's symptom. Columns: name, the test that must fail, file, line, broken line. `late`: only
-# `make soak` breaks it.
+# The comment above a row is the user's symptom. Columns: name, the test that must fail, file, line, broken line.
 ROWS = [
     # The program sees an errno that its own calls did not set.
     row('errno-after-waking', 'weather.py::test_errno_and_results', 'preload/record/enter.c',
@@ -331,7 +330,7 @@ ROWS = [
     row('host-block-kept', 'host_memory.py::test_totals_peaks_and_leaks', 'preload/hooks/host_blocks.c',
         '    if (bytes) report((uintptr_t)block, -(int64_t)bytes);', '    if (bytes && !block) report((uintptr_t)block, -(int64_t)bytes);'),
     row('host-blocks-not-marked', 'host_memory.py::test_every_block[libc-1]', 'preload/alloc/alloc.c',
-        'TFI_UNLIKELY(tfi_host_blocks.marks[tfi_block_mark(block)]);', 'TFI_UNLIKELY(tfi_host_blocks.marks[tfi_block_mark(block) ^ 1]);', late=True),
+        'TFI_UNLIKELY(tfi_host_blocks.marks[tfi_block_mark(block)]);', 'TFI_UNLIKELY(tfi_host_blocks.marks[tfi_block_mark(block) ^ 1]);'),
     # A refused realloc loses the block that it leaves.
     row('refused-realloc', 'host_memory.py::test_every_block[libc-6]', 'preload/alloc/alloc.c',
         'if (!moved && bytes && had)', 'if (moved && !bytes && had)'),
@@ -372,13 +371,13 @@ ROWS = [
         'if (grant->area > SEGMENT_MAPPED) user = ', 'if (false) user = '),
     # A snapshot shows memory of the program as memory of the allocator that had its addresses before.
     row('old-blocks-in-a-new-segment', 'memory_segments.py::test_addresses_are_given_again', 'analysis/ask/ops/grants.c',
-        '    take_uses(f, address, bytes);\n    const struct grant', '    const struct grant', late=True),
+        '    take_uses(f, address, bytes);\n    const struct grant', '    const struct grant'),
     # A snapshot says that memory in use was freed.
     row('pieces-in-use-are-freed', 'memory_segments.py::test_unmaps_are_missing[0-True]', 'analysis/ask/ops/segments.c',
         'if (is_in_use(s, segment)) set_aside', 'if (false) set_aside'),
     # A snapshot frees memory at other places than the framework if a large block has just ended.
     row('some-empty-pieces-are-missed', 'memory_segments.py::test_a_block_leaves_many_pieces', 'analysis/ask/ops/segments.c',
-        '    tallies_zeros(&s->uses, look_at, &search);\n', '', late=True),
+        '    tallies_zeros(&s->uses, look_at, &search);\n', ''),
     # A snapshot frees other segments than the one of the size that the total lost.
     row('smallest-segment-is-freed', 'memory_segments.py::test_unmaps_are_missing[0-False]', 'analysis/ask/ops/empties.c',
         '? fits->size : 0', '? 0 * fits->size : 0'),
@@ -396,145 +395,145 @@ ROWS = [
         'layout_is_known(&tried) && deflates(&tried);', 'layout_is_known(&tried);'),
     # Rows by modules have other names than torch.profiler's.
     row('modules-without-points', 'torchscript.py::test_hierarchies_are_torchs', 'preload/torch/hierarchy.c',
-        '        tfi_text_bytes(text, ".", 1);\n', '', late=True),
+        '        tfi_text_bytes(text, ".", 1);\n', ''),
     # All segments of a snapshot are on the default stream.
     row('blocks-without-streams', 'memory_torch.py::test_the_snapshot_is_torchs[expandable-1]', 'preload/torch/streams.c',
-        'stream.id ? torch.handle(&stream) : 0;', 'stream.id ? 0 * torch.handle(&stream) : 0;', late=True),
+        'stream.id ? torch.handle(&stream) : 0;', 'stream.id ? 0 * torch.handle(&stream) : 0;'),
     # Views of a storage all begin at its start in the execution trace.
     row('views-begin-at-zero', 'execution_trace.py::test_every_field_of_every_node', 'preload/torch/execution.c',
-        '*to++ = word(impl, tfi_torch_at.offset);', '*to++ = 0;', late=True),
+        '*to++ = word(impl, tfi_torch_at.offset);', '*to++ = 0;'),
     # Reserved memory of expandable segments never goes down.
     row('returned-memory-stays-reserved', 'memory_torch.py::test_peaks_and_leaks_are_torchs[expandable-None]', 'preload/stage/allocator_segments.c',
-        'if (owner) tfi_allocator_totals_returned(', 'if (owner && 0) tfi_allocator_totals_returned(', late=True),
+        'if (owner) tfi_allocator_totals_returned(', 'if (owner && 0) tfi_allocator_totals_returned('),
     # Kernels drift away from their launches during a run.
     row('drift-of-the-device-ignored', 'device_records.py::test_a_clock_that_drifts', 'analysis/model/clock.c',
-        'ahead += nearest_whole(share', 'ahead += 0 * nearest_whole(share', late=True),
+        'ahead += nearest_whole(share', 'ahead += 0 * nearest_whole(share'),
     # The second trace of a rank adds no time.
     row('work-of-the-second-trace', 'kineto_bad.py::test_device_work_of_two_files_of_one_rank', 'analysis/ask/timeline.c',
-        'kind++) unite(&a->kind[kind], &b->kind[kind]);', 'kind++) unite(&a->kind[kind], &a->kind[kind]);', late=True),
+        'kind++) unite(&a->kind[kind], &b->kind[kind]);', 'kind++) unite(&a->kind[kind], &a->kind[kind]);'),
     # A short kernel beside a long one ends the busy time.
     row('short-kernel-ends-the-busy-time', 'steps.py::test_random_traces[1]', 'analysis/base/sets/intervals.c',
-        '.end = MAX(set->interval[kept - 1].end, next.end);', '.end = next.end;', late=True),
+        '.end = MAX(set->interval[kept - 1].end, next.end);', '.end = next.end;'),
     # A stage that frees before it allocates has too low a peak.
     row('peak-before-the-stage', 'memory_cuda.py::test_peaks[1]', 'analysis/ask/memory/peaks.c',
-        'larger(most(s, s->allocated, from, to), earlier->last_allocated)', 'most(s, s->allocated, from, to)', late=True),
+        'larger(most(s, s->allocated, from, to), earlier->last_allocated)', 'most(s, s->allocated, from, to)'),
     # A step ends before the kernels that it launched.
     row('step-ends-on-the-host', 'steps.py::test_random_traces[4]', 'analysis/ask/steps/steps.c',
-        'MAX(MAX(step->host_end, step->last), step->start)', 'MAX(step->host_end, step->start)', late=True),
+        'MAX(MAX(step->host_end, step->last), step->start)', 'MAX(step->host_end, step->start)'),
     # A stream is idle while its longest kernel runs.
     row('idle-beside-a-longer-kernel', 'device_streams.py::test_idle_by_hand', 'analysis/ask/device/idle.c',
-        '        until = MAX(until, w->end);', '        until = w->end;', late=True),
+        '        until = MAX(until, w->end);', '        until = w->end;'),
     # Each poll of an event is an error of `api`.
     row('not-ready-is-an-error', 'device_calls.py::test_a_call_and_its_id_are_one_call', 'analysis/commands/api.c',
-        'result != 0 && result != NOT_READY', 'result != 0', late=True),
+        'result != 0 && result != NOT_READY', 'result != 0'),
     # A row of `io` has the bytes of one process only.
     row('bytes-of-the-last-process', 'io.py::test_rows[1-function]', 'analysis/ask/io/taken.c',
-        '    row->bytes += from->bytes;', '    row->bytes = from->bytes;', late=True),
+        '    row->bytes += from->bytes;', '    row->bytes = from->bytes;'),
     # Reads behind kernels count as time that nothing hides.
     row('overlapped-io-counts', 'io.py::test_rows[1-function]', 'analysis/ask/io/table.c',
-        ' - measure_overlap(&u->rank->computing, when);', ';', late=True),
+        ' - measure_overlap(&u->rank->computing, when);', ';'),
     # Ranks are late by the wait of the last row, not by the shortest one.
     row('late-by-the-last-wait', 'stragglers.py::test_ranks_that_take_turns', 'analysis/ask/comm/late.c',
-        '        else second = MIN(second, wait);', '        else second = wait;', late=True),
+        '        else second = MIN(second, wait);', '        else second = wait;'),
     # Waiting for the last rank counts as transfer.
     row('transfer-too-long', 'comm.py::test_a_made_job[by-number]', 'analysis/ask/comm/rows.c',
-        'since(row->latest, slowest->end)', 'row->duration', late=True),
+        'since(row->latest, slowest->end)', 'row->duration'),
     # A launch queue never gets shorter.
     row('queue-of-launches-only', 'gpu_answers.py::test_queue[1]', 'analysis/ask/device/queue.c',
-        'now += change->by;', 'now += change->by > 0;', late=True),
+        'now += change->by;', 'now += change->by > 0;'),
     # Only the work that a filter chooses waits in a launch queue.
     row('queue-of-chosen-work', 'device_streams.py::test_a_full_queue_of_two_stages', 'analysis/ask/device/queue.c',
-        'if (!w->has_launch) continue;', 'if (!w->has_launch || !w->at_any_time) continue;', late=True),
+        'if (!w->has_launch) continue;', 'if (!w->has_launch || !w->at_any_time) continue;'),
     # The name alone decides whether a kernel communicates.
     row('undescribed-kernel', 'comm_plans.py::test_a_kernel_that_the_trace_describes_as_a_collective_communicates', 'analysis/ask/work_kinds.c',
-        'kinds->rules == RULES_EXACT && map_get', 'kinds->rules == RULES_HTA && map_get', late=True),
+        'kinds->rules == RULES_EXACT && map_get', 'kinds->rules == RULES_HTA && map_get'),
     # The fastest copy of a kind is the last one.
     row('last-copy-is-the-fastest', 'gpu_answers.py::test_bandwidth[1]', 'analysis/ask/device/bandwidth.c',
-        'row->has_max ? MAX(row->max, gbs) : gbs', 'gbs', late=True),
+        'row->has_max ? MAX(row->max, gbs) : gbs', 'gbs'),
     # `hang` does not say that neither side has a majority.
     row('no-word-of-a-draw', 'hang.py::test_two_ranks_that_differ_blame_nobody', 'analysis/ask/hang/verdict.c',
-        'if (u->has_majority) return;', 'return;', late=True),
+        'if (u->has_majority) return;', 'return;'),
     # One odd name makes an export unreadable for strict readers.
     row('lone-surrogate-passes', 'writing_on_cores.py::test_events_are_valid_json_on_any_number_of_cores[1]', 'analysis/read/json/strict.c',
-        'if (code < 0xd800 || code > 0xdfff) return code > 0;', 'if (code < 0xd800 || code > 0xd8ff) return code > 0;', late=True),
+        'if (code < 0xd800 || code > 0xdfff) return code > 0;', 'if (code < 0xd800 || code > 0xd8ff) return code > 0;'),
     # Times of dftracer are a thousandth of what they were.
     row('unit-of-dftracer-ignored', 'dftracer.py::test_times_are_nanoseconds_in_every_unit[MS-1000000-end last]', 'analysis/model/load/dftracer.c',
         'times[i] = from > to ? times[i] / by : MIN(times[i], LAST_NS / by) * by;',
-        'times[i] = from > to ? times[i] / by : MIN(times[i], LAST_NS / by);', late=True),
+        'times[i] = from > to ? times[i] / by : MIN(times[i], LAST_NS / by);'),
     # One lost collective moves the times of all later ones of its group.
     row('tensor-of-a-work-ignored', 'framework_collectives.py::test_a_lost_work[3]', 'analysis/model/load/framework.c',
-        'return same != SIZE_MAX ? same : open', 'return open', late=True),
+        'return same != SIZE_MAX ? same : open', 'return open'),
     # Stages that are nested deeply have the kernels of other nests too.
     row('deep-stages-lose-work', 'growth.py::test_two_deep_nests_have_their_own_work', 'analysis/ask/stages/sets.c',
-        'change(asked, launch, now, next, false);', '(void)now;', late=True),
+        'change(asked, launch, now, next, false);', '(void)now;'),
     # A stage that calls itself is twice as long on the screen of a report.
     row('recursion-counts-twice-on-the-screen', 'report.py::test_nested_and_repeated_stages', 'analysis/commands/report/sums.c',
-        'MAX(end - MAX(start, stage->covered), 0));', 'MAX(end - start, 0));', late=True),
+        'MAX(end - MAX(start, stage->covered), 0));', 'MAX(end - start, 0));'),
     # timing.json has the time of the last rank, not of the slowest one.
     row('timing-of-the-last-rank', 'report.py::test_timing_of_two_ranks', 'analysis/commands/report/timing.c',
-        'row[place].longest = MAX(row[place].longest, told->duration);', 'row[place].longest = told->duration;', late=True),
+        'row[place].longest = MAX(row[place].longest, told->duration);', 'row[place].longest = told->duration;'),
     # Ranks on several hosts write into directories of their own.
     row('hosts-do-not-agree', 'rundir.py::test_hosts_agree[env0]', 'preload/control/rank.c',
-        '    *slash = 0;\n    bool made', '    return;\n    *slash = 0;\n    bool made', late=True),
+        '    *slash = 0;\n    bool made', '    return;\n    *slash = 0;\n    bool made'),
     # Marks of NVTX are stages.
     row('marks-are-stages', 'nvtx.py::test_marks', 'preload/nvtx/nvtx.c',
-        'range.flags &= ~(uint32_t)TFI_RANGE_STAGE;\n    tfi_stage_mark', 'tfi_stage_mark', late=True),
+        'range.flags &= ~(uint32_t)TFI_RANGE_STAGE;\n    tfi_stage_mark', 'tfi_stage_mark'),
     # fread counts items as bytes.
     row('items-are-bytes', 'io_calls.py::test_each_function_once', 'preload/io/io.c',
-        'value = result * (int64_t)io->item;', 'value = result;', late=True),
+        'value = result * (int64_t)io->item;', 'value = result;'),
     # `info` says a wrong end of the run.
     row('end-of-the-last-chunk', 'reader.py::test_info', 'analysis/model/load/tfr.c',
-        '(int64_t)MAX((uint64_t)*last, to) : (int64_t)to;', '(int64_t)to : (int64_t)to;', late=True),
+        '(int64_t)MAX((uint64_t)*last, to) : (int64_t)to;', '(int64_t)to : (int64_t)to;'),
     # A stage that was open at the end has no time.
     row('unfinished-stage-has-no-time', 'reader_stages.py::test_an_unfinished_stage_lasts_to_the_end', 'analysis/model/model.c',
-        '(int64_t)MAX((uint64_t)unfinished_until(process, from->thread[begin]), (uint64_t)from->time[begin]);', 'from->time[begin];', late=True),
+        '(int64_t)MAX((uint64_t)unfinished_until(process, from->thread[begin]), (uint64_t)from->time[begin]);', 'from->time[begin];'),
     # `--rank 5-2` finds nothing and does not say why.
-    row('ranges-the-wrong-way', 'reader_usage.py::test_wrong_usage[line9---rank needs LIST]', 'analysis/base/opts.c',
-        '&to) && from <= to;', '&to);', late=True),
+    row('ranges-the-wrong-way', 'reader_usage.py::test_wrong_usage[line11---rank needs LIST]', 'analysis/base/opts.c',
+        '&to) && from <= to;', '&to);'),
     # A name in csv becomes a formula in a spreadsheet.
     row('formula-in-csv', "hostile_text.py::test_formulas_in_csv[--'-]", 'analysis/write/emit.c',
-        '!right && is_formula(text, length)', 'right && is_formula(text, length)', late=True),
+        '!right && is_formula(text, length)', 'right && is_formula(text, length)'),
     # An event with a control character of two bytes changes the terminal.
     row('escape-reaches-the-terminal', 'writing_on_cores.py::test_events_are_valid_json_on_any_number_of_cores[1]', 'analysis/base/visible.c',
-        'c == 0xc2 || c == 0xd8 ||', 'c == 0xd8 ||', late=True),
+        'c == 0xc2 || c == 0xd8 ||', 'c == 0xd8 ||'),
     # Activations are inputs in the categories of memory.
     row('first-output-only', 'memory_flow.py::test_random_runs[10]', 'analysis/ask/memory/assign.c',
         'i < node->outputs; i++) found(s, outputs_of(s->passes, node)[i]);',
-        'i < node->outputs; i += node->outputs) found(s, outputs_of(s->passes, node)[i]);', late=True),
+        'i < node->outputs; i += node->outputs) found(s, outputs_of(s->passes, node)[i]);'),
     # Kernels that differ in their arguments have one short name.
     row('short-names-alike', 'short_names.py::test_arguments_that_tell_kernels_apart[numbers]', 'analysis/write/short_names.c',
-        'if (classes > most || better) {', 'if (better) {', late=True),
+        'if (classes > most || better) {', 'if (better) {'),
     # The critical path knows no event of another stream.
     row('events-of-streams-ignored', 'critical_path.py::test_two_streams_with_an_event', 'analysis/ask/critical/exact_follow.c',
-        'later(f, point_of(f, lane), map_get(&f->event, event)));', 'point_of(f, lane));', late=True),
+        'later(f, point_of(f, lane), map_get(&f->event, event)));', 'point_of(f, lane));'),
     # A cut file of torch's memory rows passes for a whole one.
     row('rows-cut-in-silence', 'memory_rows.py::test_damaged_rows[text5-2-ends early]', 'analysis/read/torch/memory_rows.c',
-        '    w->damage->cut = true;\n', '    (void)w;\n', late=True),
+        '    w->damage->cut = true;\n', '    (void)w;\n'),
     # A dump of a stranger takes all memory.
     row('values-without-end', 'hang_flight.py::test_hostile_pickles[four million values]', 'analysis/read/torch/pickle_in.c',
         '    m->stack[m->count++] = (struct item){value, is_sealed};\n    return ++m->values <= MOST_VALUES ||',
-        '    m->stack[m->count++] = (struct item){value, is_sealed};\n    return true ||', late=True),
+        '    m->stack[m->count++] = (struct item){value, is_sealed};\n    return true ||'),
     # A budget replaces a link that somebody left at its name.
     row('link-as-a-target', 'budget.py::test_where_a_budget_is_written', 'analysis/base/file_out.c',
-        '== 0 && !S_ISREG(status.st_mode)) {\n        *why = occupied', '== 0 && S_ISDIR(status.st_mode)) {\n        *why = occupied', late=True),
+        '== 0 && !S_ISREG(status.st_mode)) {\n        *why = occupied', '== 0 && S_ISDIR(status.st_mode)) {\n        *why = occupied'),
     # Copies count as kernels of an annotation.
     row('copies-are-kernels', 'gpu_answers.py::test_annotations[2]', 'analysis/ask/device/annotations.c',
-        'w->event_class[i] == CLASS_KERNEL;', 'w->event_class[i] != CLASS_MEMSET;', late=True),
+        'w->event_class[i] == CLASS_KERNEL;', 'w->event_class[i] != CLASS_MEMSET;'),
     # Collectives behind a restart of the numbers are matched with those before it.
     row('restart-ignored', 'comm.py::test_a_sequence_that_restarts', 'analysis/ask/comm/parts.c',
-        'epoch += restart;', 'epoch += 0;', late=True),
+        'epoch += restart;', 'epoch += 0;'),
     # Clocks of two hosts drift apart in `comm`.
     row('drift-of-clocks-ignored', 'comm.py::test_clocks_of_several_hosts[times-of-day]', 'analysis/ask/comm/clock.c',
-        'fit->shift.drift = likely_drift(fit->shift.drift + slope);', 'fit->shift.drift = 0;', late=True),
+        'fit->shift.drift = likely_drift(fit->shift.drift + slope);', 'fit->shift.drift = 0;'),
     # A counter in Perfetto has an older value at a moment with several changes.
     row('older-value-of-a-counter', 'export_pftrace.py::test_a_trace_of_ours', 'analysis/write/pftrace/arrows.c',
-        '                pf->sample[track->sample - 1].value = sample->value;\n', '', late=True),
+        '                pf->sample[track->sample - 1].value = sample->value;\n', ''),
     # device_sum_ms of a stage is the time of its last records.
     row('sum-of-the-last-records', 'gpu_pipeline.py::test_device_sums[nvtx]', 'preload/cupti/stage_sums.c',
-        'sums.node[node].ns += ns;', 'sums.node[node].ns = ns;', late=True),
+        'sums.node[node].ns += ns;', 'sums.node[node].ns = ns;'),
     # A wide NVTX message with half a character becomes invalid text.
     row('half-a-character', 'nvtx.py::test_attributes_out_of_the_ordinary', 'preload/nvtx/names.c',
-        '(c >= 0xd800 && c < 0xe000) ? 0xfffd : c', '(c >= 0xd800 && c < 0xe000 && !c) ? 0xfffd : c', late=True),
+        '(c >= 0xd800 && c < 0xe000) ? 0xfffd : c', '(c >= 0xd800 && c < 0xe000 && !c) ? 0xfffd : c'),
     # A program whose ranges end on other threads than they began on grows without end.
     row('ended-elsewhere-is-lost', 'torch_ops.py::test_ranges_ended_elsewhere_are_reused', 'preload/torch/torch.c',
         '    own->free = __atomic_exchange_n(&own->returned, NULL, __ATOMIC_ACQUIRE);\n', ''),
