@@ -45,11 +45,6 @@ def launch(i, at, kernel='kernel', stream=7, device=0, tid=1, wait=3, time=1):
     yield event('kernel', kernel, at + wait, time, stream, device, correlation=i + 1, stream=stream, device=device)
 
 
-def launches(count, at, **more):
-    for i in range(count):
-        yield from launch(i, at + 2 * i, **more)
-
-
 # ---- .tfr traces ----
 
 class Recording:
