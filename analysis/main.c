@@ -15,16 +15,25 @@
 #include "base/gzip_out.h"
 #include "commands/help.h"
 #include "commands/session.h"
+#include "compat/dfanalyzer.h"
+#include "compat/tracelens.h"
 
-#define COMMAND(name, function, answers, keys, takes, reduction, refuses) void function(struct session *session);
+#define EXACT_ONLY
+#define COMMAND(name, function, answers, keys, takes, reduction, rules, refuses)                                       \
+    void function(struct session *session);                                                                            \
+    rules
+#define RULE(rules, function, reduction, alike) void function(struct session *session);
 #include "commands.def"
 #undef COMMAND
+#undef RULE
 
 const struct command commands[] = {
-#define COMMAND(name, function, answers, keys, takes, reduction, refuses)                                              \
-    {name, keys, refuses, takes, reduction, function},
+#define COMMAND(name, function, answers, keys, takes, reduction, rules, refuses)                                       \
+    {name, keys, refuses, takes, {[RULES_EXACT] = {function, reduction, false}, rules}},
+#define RULE(rules, function, reduction, alike) [RULES_##rules] = {function, reduction, alike},
 #include "commands.def"
 #undef COMMAND
+#undef RULE
     {0}};
 
 /* Raises the limit of open files: a run of many ranks has more files than the default allows. */
@@ -42,7 +51,7 @@ static void ask(struct session *session)
     gzip_out_jobs(session->options.jobs);
     for (size_t i = 0; i < session->options.questions; i++) {
         session->options.command = session->options.question[i];
-        session->options.command->answer(session);
+        definition_of(session->options.command, &session->options)->answer(session);
     }
     session_close(session);
 }

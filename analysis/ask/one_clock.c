@@ -171,7 +171,7 @@ static void align(struct one_clock *clock, const struct selection *chosen)
     comm_collect(&job, &all, taken);
     comm_align(&fits, &job.summary, job.clocks);
     if (fits.aligned) {
-        comm_rows_make(&rows, &job.summary, RULES_EXACT);
+        comm_rows_make(&rows, &job.summary, NULL);
         clock->residual = rows.residual;
         const struct clock_fit **fit = fits_of(chosen, &m, &job.summary, &fits);
         share_fits(chosen, fit);

@@ -63,7 +63,7 @@ void selection_init(struct selection *selection, const struct options *options, 
 {
     *selection = (struct selection){.options = options, .inputs = inputs, .model = model, .last = INT64_MIN};
     selection->open_stages = shared_init();
-    selection->hta_frames = shared_init();
+    selection->compat = shared_init();
     choose_processes(selection);
     choose_stages(selection);
 }
@@ -80,7 +80,7 @@ void selection_free(struct selection *selection)
     free(selection->process);
     free(selection->stages);
     shared_free(selection->open_stages);
-    shared_free(selection->hta_frames);
+    shared_free(selection->compat);
     *selection = (struct selection){0};
 }
 
@@ -111,7 +111,7 @@ bool is_filtered(const struct options *o)
            !isnan(o->to);
 }
 
-bool is_exact_alone(const struct options *o)
+bool without_window(const struct options *o)
 {
-    return o->rules == RULES_EXACT && isnan(o->from) && isnan(o->to);
+    return isnan(o->from) && isnan(o->to);
 }

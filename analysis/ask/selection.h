@@ -26,7 +26,7 @@ struct selection {
     uint32_t *stages;                /* by name of a range: 0 if --stage matches; NULL: --stage is not given */
     size_t stages_known;             /* names in `stages` */
     struct shared_once *open_stages; /* ask/io/open.h */
-    struct shared_once *hta_frames;  /* ask/hta_frame.h */
+    struct shared_once *compat;      /* what the rules of another tool share */
 };
 
 /* Chooses from a loaded model. The selection keeps pointers to all three arguments. */
@@ -50,8 +50,8 @@ static inline bool selection_wants(const struct selection *selection, uint32_t n
 }
 /* True if an option filters by stage, step, cycle, device, stream or time. The filter then explains an empty answer. */
 bool is_filtered(const struct options *options);
-/* True if the exact answer about a process depends on that process alone. --from, --to and TraceLens's doubles count
- * from the first record of all inputs, and HTA's rules need whole processes. */
-bool is_exact_alone(const struct options *options);
+/* True without --from and --to, which count from the first record of all inputs. A summary of a process that does not
+ * depend on other processes otherwise then stands alone. */
+bool without_window(const struct options *options);
 
 #endif

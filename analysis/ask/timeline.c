@@ -1,9 +1,4 @@
-/* timeline.c - collects the device work of each rank as sets of intervals by kind.
- *
- * TraceLens adds ts and dur as doubles of microseconds, whose last place is 0.2 to 2 ns in a real trace, and does so
- * thousands of times. --rules tracelens uses the same doubles to get equal results. They are exact in units of 2^-20
- * us, or in larger units in a trace of months.
- */
+/* timeline.c - collects the device work of each rank as sets of intervals by kind. */
 #include "ask/timeline.h"
 
 #include <math.h>
@@ -16,56 +11,22 @@ int64_t timeline_ns(const struct timeline *timeline, int64_t time)
     return timeline->ns == 1 ? time : llround((double)time * timeline->ns);
 }
 
-double file_us(const struct process *process, int64_t ns)
-{
-    /* Nanoseconds since 1970 do not fit into a double. With a long double only the result is rounded. */
-    return (double)((long double)(ns - kineto_base(process)) / 1000);
-}
-
 /* ---- one process ---- */
-
-/* Returns the correlation ids of calls. TraceLens counts only device events whose id has a runtime or driver call. */
-static struct map called(const struct process *process)
-{
-    const struct spans *s = &process->spans;
-    struct map map = {0};
-    for (size_t i = 0; i < s->table.count; i++)
-        if (s->event_class[i] == CLASS_API && s->id[i] != NO_ID) map_put(&map, s->id[i], 1);
-    return map;
-}
-
-/* Moves a file's time to the axis that all ranks share; each file has its own base. */
-static double from_start(const struct selection *chosen, const struct process *process, double us)
-{
-    return us - file_us(process, chosen->model->start);
-}
-
-/* Returns the number of units per microsecond: as many as fit. */
-static double units_for(const struct selection *chosen)
-{
-    double units = 1 << 20, far = (double)add_ns(chosen->last, -chosen->model->start) / 1000;
-    while (far * units > 0x1p62) units /= 2;
-    return units;
-}
 
 struct taking {
     struct rank_time *time;
     const struct selection *chosen;
     const struct process *process;
+    const struct time_rules *rules;
+    void *context; /* of `rules` */
     struct work_kinds kinds;
-    double units;        /* per microsecond, by TraceLens's rules */
     int64_t first, last; /* bounds of the work; first is above last: none */
 };
 
 static void add_work(struct taking *t, size_t work, struct interval when)
 {
     enum work_kind kind = work_kind_of(&t->kinds, t->process, work);
-    if (t->kinds.rules == RULES_TRACELENS) {
-        double us = file_us(t->process, when.start);
-        double start = from_start(t->chosen, t->process, us);
-        double end = from_start(t->chosen, t->process, us + (double)(when.end - when.start) / 1000);
-        when = (struct interval){llround(start * t->units), llround(end * t->units)};
-    }
+    if (t->rules) when = t->rules->times(t->context, when);
     t->first = MIN(t->first, when.start);
     t->last = MAX(t->last, when.end);
     t->time->works++;
@@ -76,8 +37,7 @@ static void add_works(struct taking *t)
 {
     const struct process *p = t->process;
     const struct works *w = &p->works;
-    bool tracelens = t->kinds.rules == RULES_TRACELENS, by_launch = choice_needs_launches(t->chosen->options, p);
-    struct map calls = tracelens ? called(p) : (struct map){0};
+    bool by_launch = choice_needs_launches(t->chosen->options, p);
     struct attribution attribution;
     struct choice choice;
     struct interval when;
@@ -85,24 +45,18 @@ static void add_works(struct taking *t)
     choice_init(&choice, t->chosen, p, by_launch ? &attribution : NULL);
     for (size_t i = 0; i < w->table.count; i++)
         if (choice_work(&choice, i, &when) && (!by_launch || choice_in_stage(&choice, &attribution.work[i])) &&
-            (!tracelens || map_get(&calls, w->correlation[i]) != MAP_NONE))
+            (!t->rules || t->rules->counts(t->context, i)))
             add_work(t, i, when);
     choice_free(&choice);
     if (by_launch) attribution_free(&attribution);
-    map_free(&calls);
 }
 
-static void *take(const struct selection *chosen, const struct process *process)
+struct rank_time *rank_time_of(const struct selection *chosen, const struct process *process,
+                               const struct time_rules *rules, void *context)
 {
-    enum rules rules = chosen->options->rules;
     struct rank_time *time = mem_zero(1, sizeof *time);
-    struct taking t = {time,
-                       chosen,
-                       process,
-                       .units = rules == RULES_TRACELENS ? units_for(chosen) : 0,
-                       .first = INT64_MAX,
-                       .last = INT64_MIN};
-    work_kinds_init(&t.kinds, rules, &chosen->model->names);
+    struct taking t = {time, chosen, process, rules, context, .first = INT64_MAX, .last = INT64_MIN};
+    work_kinds_init(&t.kinds, rules ? rules->kinds : &exact_kinds, &chosen->model->names);
     add_works(&t);
     work_kinds_free(&t.kinds);
     time->rank = process->rank;
@@ -114,21 +68,24 @@ static void *take(const struct selection *chosen, const struct process *process)
     return time;
 }
 
-static void free_taken(void *summary)
+void rank_time_drop(void *rank)
 {
-    rank_time_free(summary);
-    free(summary);
+    rank_time_free(rank);
+    free(rank);
+}
+
+static void *take(const struct selection *chosen, const struct process *process)
+{
+    return rank_time_of(chosen, process, NULL, NULL);
 }
 
 static unsigned wants(const struct options *options)
 {
-    unsigned want = WANT_DEVICE;
-    if (options->step.count || options->cycle.count || options->stage.count)
-        want |= WANT_RANGES | WANT_LAUNCHES | WANT_LAUNCHERS;
-    return options->rules == RULES_TRACELENS ? want | WANT_LAUNCHES : want;
+    bool by_launch = options->step.count || options->cycle.count || options->stage.count;
+    return WANT_DEVICE | (by_launch ? WANT_RANGES | WANT_LAUNCHES | WANT_LAUNCHERS : 0);
 }
 
-const struct reduction timeline_reduction = {wants, is_exact_alone, take, free_taken};
+const struct reduction timeline_reduction = {wants, without_window, take, rank_time_drop};
 
 /* ---- ranks ---- */
 
@@ -188,7 +145,6 @@ void timeline_collect(struct timeline *timeline, const struct selection *chosen,
 {
     size_t count = chosen->processes;
     *timeline = (struct timeline){.ns = 1};
-    if (chosen->options->rules == RULES_TRACELENS) timeline->ns = 1000 / units_for(chosen);
     timeline->rank = mem_zero(count, sizeof *timeline->rank);
     for (size_t i = 0; i < count; i++) {
         struct rank_time *of_process = taken[i];
@@ -208,7 +164,7 @@ void timeline_of_model(struct timeline *timeline, const struct selection *chosen
     void **taken = mem_zero(chosen->processes, sizeof *taken);
     for (size_t i = 0; i < chosen->processes; i++) taken[i] = take(chosen, chosen->process[i]);
     timeline_collect(timeline, chosen, taken);
-    for (size_t i = 0; i < chosen->processes; i++) free_taken(taken[i]);
+    for (size_t i = 0; i < chosen->processes; i++) rank_time_drop(taken[i]);
     free(taken);
 }
 

@@ -23,14 +23,26 @@ struct rank_time {
 };
 
 struct timeline {
-    double ns; /* nanoseconds per unit of the times here */
+    double ns; /* nanoseconds per unit of the times here: 1 by our rules */
     struct rank_time *rank;
     size_t count;
     uint64_t works;
 };
 
-/* Makes a struct rank_time of the work of a process that the filters choose, by the rules exact or tracelens. */
+/* Makes a struct rank_time of the work of a process that the filters choose. */
 extern const struct reduction timeline_reduction;
+
+/* Which work of a process counts, and when it ran, by other rules than ours. */
+struct time_rules {
+    const struct kind_rules *kinds;
+    bool (*counts)(void *context, size_t work);
+    struct interval (*times)(void *context, struct interval when);
+};
+/* Makes one by these rules. NULL: ours. */
+struct rank_time *rank_time_of(const struct selection *chosen, const struct process *process,
+                               const struct time_rules *rules, void *context);
+/* Frees one with its struct. */
+void rank_time_drop(void *rank);
 /* Moves the work of `b` into `a`; `b` has none afterwards. Both have the same rank. */
 void rank_time_merge(struct rank_time *a, struct rank_time *b);
 void rank_time_free(struct rank_time *rank);
@@ -42,8 +54,5 @@ void timeline_collect(struct timeline *timeline, const struct selection *chosen,
 void timeline_of_model(struct timeline *timeline, const struct selection *chosen);
 void timeline_free(struct timeline *timeline);
 int64_t timeline_ns(const struct timeline *timeline, int64_t time);
-
-/* Converts a time of the model to the file's form: a double of microseconds since the file's own base. */
-double file_us(const struct process *process, int64_t ns);
 
 #endif

@@ -5,6 +5,8 @@
 #ifndef TFA_COMMAND_H
 #define TFA_COMMAND_H
 
+#include "base/opts.h"
+
 struct reduction;
 struct session;
 
@@ -26,7 +28,6 @@ enum {
     FILE_TABLE = 8192,
     MEMORY_LAYOUTS = 8388608,
     MEMORY_ROWS = 16777216,
-    HTA_FRAMES = 33554432,
     BUDGET = 16384,
     DIFF = 32768,
     STACK_LINES = 65536,
@@ -36,11 +37,23 @@ enum {
     TRACELENS_RULES = 2097152
 };
 
+/* How a command answers by our rules or by another tool's definitions. */
+struct definition {
+    void (*answer)(struct session *session);
+    const struct reduction *reduction; /* NULL: it needs the whole model */
+    bool alike;                        /* it needs no more than what other such answers load */
+};
+
 struct command {
     const char *name, *keys, *refuses;
     unsigned takes;
-    const struct reduction *reduction; /* NULL: it needs the whole model */
-    void (*answer)(struct session *session);
+    struct definition by[NR_RULES];
 };
+
+/* Returns how a command answers by the chosen rules. */
+static inline const struct definition *definition_of(const struct command *command, const struct options *options)
+{
+    return &command->by[options_rules(options)];
+}
 
 #endif

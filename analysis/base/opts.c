@@ -112,6 +112,11 @@ static bool parse_list(const char *value, struct list *list)
     return good;
 }
 
+enum rules options_rules(const struct options *options)
+{
+    return options->file_rules == FILE_RULES_DFANALYZER ? RULES_DFANALYZER : options->rules;
+}
+
 bool list_has(const struct list *list, int64_t value)
 {
     for (size_t i = 0; i < list->count && value >= 0; i++)

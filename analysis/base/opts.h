@@ -107,6 +107,7 @@ struct options {
  * instead. */
 bool options_parse(struct options *options, const struct command *commands, int argc, char **argv);
 void options_free(struct options *options);
+enum rules options_rules(const struct options *options);
 bool list_has(const struct list *list, int64_t value); /* an empty list matches every value */
 
 #endif

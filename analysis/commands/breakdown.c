@@ -4,11 +4,13 @@
  * With --stage it counts for the innermost of the chosen stages.
  * Rows of kernels include only kernels. Rows of operators include copies and sets too (TraceLens, ops_summary:
  * total_direct_kernel_time). A call of an operator counts if it launched work itself. Work that no operator launched
- * is in the row (none), which --rules tracelens leaves out.
+ * is in the row (none).
  * Work replayed from a CUDA graph belongs to the operator it was captured in; each replay is then one call of that
- * operator. TraceLens does not know captures, so --rules tracelens ignores them.
+ * operator.
  * Percentiles are interpolated between neighbours (numpy.percentile), std has ddof 1.
  */
+#include "commands/breakdown.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,10 +18,8 @@
 
 #include "ask/choice.h"
 #include "ask/row_order.h"
-#include "ask/work_kinds.h"
 #include "base/sets/keyed.h"
 #include "base/statistics.h"
-#include "commands/device/hta.h"
 #include "write/short_names.h"
 
 struct row {
@@ -32,6 +32,7 @@ enum { SEVERAL = -1, NOT_YET = -2 };
 
 struct breakdown {
     struct session *session;
+    const struct breakdown_rules *rules;
     KEYED_ROWS(struct row);
     struct work_kinds kinds;
     int64_t kernel_time;
@@ -78,11 +79,11 @@ struct by_operator {
 
 /* Sets `name` to a work's operator and returns a number for that operator's call; each replay has its own number.
  * NO_ID: no operator. */
-static uint64_t call_of(const struct attribution *a, size_t work, bool tracelens, uint32_t *name)
+static uint64_t call_of(const struct attribution *a, size_t work, bool launched, uint32_t *name)
 {
     uint32_t op = a->op[work];
     *name = op == NO_PLACE ? NAME_OUTSIDE : a->process->spans.name[op];
-    if (tracelens || !captured_operator(a, work, name)) return op == NO_PLACE ? NO_ID : op;
+    if (launched || !captured_operator(a, work, name)) return op == NO_PLACE ? NO_ID : op;
     if (*name == NAME_NONE) {
         *name = NAME_OUTSIDE;
         return NO_ID;
@@ -98,11 +99,11 @@ static int with_kind(int known, int kind)
     return known == NOT_YET || known == kind ? kind : SEVERAL;
 }
 
-static void add_to_operator(struct by_operator *o, const struct attribution *a, size_t work, bool tracelens,
+static void add_to_operator(struct by_operator *o, const struct attribution *a, size_t work, bool launched,
                             uint32_t stage, int64_t time, int kind)
 {
     uint32_t name;
-    uint64_t call = call_of(a, work, tracelens, &name);
+    uint64_t call = call_of(a, work, launched, &name);
     uint32_t place = call == NO_ID ? MAP_NONE : map_get(&o->last, call);
     if (place == MAP_NONE) {
         o->value = mem_grow(o->value, &o->capacity, o->count + 1, sizeof *o->value);
@@ -139,11 +140,11 @@ static void add_work(struct breakdown *b, const struct choice *choice, struct by
     if (!choice_work(choice, i, &when) || !choice_stage_name(choice, &a->work[i], &stage)) return;
     int64_t time = when.end - when.start;
     if (is_kernel) add_kernel(b, w->name[i], time, &a->work[i]);
-    bool tracelens = b->session->options.rules == RULES_TRACELENS;
-    if (group == GROUP_OP && tracelens && (a->launch[i] == NO_PLACE || a->op[i] == NO_PLACE)) return;
+    bool launched = b->rules->launched;
+    if (group == GROUP_OP && launched && (a->launch[i] == NO_PLACE || a->op[i] == NO_PLACE)) return;
     int kind = (int)work_kind_of(&b->kinds, choice->process, i);
     if (group == GROUP_OP) {
-        add_to_operator(operators, a, i, tracelens, stage, time, kind);
+        add_to_operator(operators, a, i, launched, stage, time, kind);
     } else if (is_kernel || group == GROUP_CATEGORY) {
         uint32_t name = group == GROUP_CATEGORY ? category_name(b, w->event_class[i]) : w->name[i];
         struct row *row = row_of(b, choice->process->rank, stage, name);
@@ -261,16 +262,12 @@ static void breakdown_free(struct breakdown *b)
     work_kinds_free(&b->kinds);
 }
 
-void cmd_breakdown(struct session *session)
+void breakdown_answer(struct session *session, const struct breakdown_rules *rules)
 {
-    struct breakdown b = {.session = session};
-    if (session->options.rules == RULES_HTA) {
-        answer_hta_breakdown(session);
-        return;
-    }
+    struct breakdown b = {.session = session, .rules = rules};
     unsigned want = WANT_RANGES | WANT_DEVICE | WANT_LAUNCHES | WANT_LAUNCHERS;
     if (!session_load(session, want, false) || !session_begin(session, STYLE_TABLE)) return;
-    work_kinds_init(&b.kinds, session->options.rules, &session->model.names);
+    work_kinds_init(&b.kinds, rules->kinds, &session->model.names);
     for (size_t i = 0; i < session->chosen.processes; i++) add_process(&b, session->chosen.process[i]);
     sort_rows(&b);
     find_short_names(&b);
@@ -281,4 +278,10 @@ void cmd_breakdown(struct session *session)
         complain(NULL, "no device work was recorded; `tfanalyze info` shows the recorded events");
     session_end(session, b.count || !is_filtered(&session->options));
     breakdown_free(&b);
+}
+
+void cmd_breakdown(struct session *session)
+{
+    static const struct breakdown_rules rules = {&exact_kinds, false};
+    breakdown_answer(session, &rules);
 }

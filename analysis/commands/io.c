@@ -1,9 +1,10 @@
 /* io.c - answers what calls on files cost: by function, file, process or worker, over time, and beside the device. */
+#include "commands/io.h"
+
 #include <math.h>
 #include <string.h>
 
 #include "ask/io/table.h"
-#include "commands/session.h"
 
 /* ---- values ---- */
 
@@ -267,30 +268,6 @@ static void emit_batches(struct session *session, const struct io_lates *lates)
     emit_end(e);
 }
 
-/* ---- dftracer-analyzer ---- */
-
-static const char dfanalyzer_keys[] = "layer,calls,time_us,bytes,calls_per_s,bandwidth_bps";
-
-static void emit_dfanalyzer(struct session *session, struct io_table *table)
-{
-    struct emit *e = &session->emit;
-    int64_t time = io_slices_time(&table->slices, table->first);
-    double seconds = (double)time / 1e9;
-    emit_row(e);
-    emit_text(e, "layer", "posix");
-    emit_count(e, "calls", table->slices.calls);
-    emit_us(e, "time_us", time);
-    emit_bytes(e, "bytes", table->slices.bytes);
-    emit_double(e, "calls_per_s", time > 0 ? (double)table->slices.calls / seconds : NAN);
-    emit_double(e, "bandwidth_bps", time > 0 ? (double)table->slices.bytes / seconds : NAN);
-    emit_row_end(e);
-    emit_totals(e);
-    emit_time(e, "job_time_us", table->first <= table->last ? table->last - table->first : -1);
-    emit_count(e, "events", table->events);
-    emit_count(e, "processes", table->all.processes);
-    emit_end(e);
-}
-
 /* ---- the command ---- */
 
 static bool refused(struct session *session)
@@ -299,10 +276,7 @@ static bool refused(struct session *session)
     bool summary = o->layout == LAYOUT_ROWS || o->layout == LAYOUT_SUMMARY;
     bool by_row = o->group_files != GROUP_FUNCTION;
     const char *why = NULL;
-    if (o->file_rules == FILE_RULES_DFANALYZER && (!summary || by_row || is_filtered(o)))
-        why = "--rules dfanalyzer gives the summary of whole traces; it takes no --layout, --group-by or filter but "
-              "--rank and --pid";
-    else if (by_row && !summary)
+    if (by_row && !summary)
         why = "--layout timeline, files and batches have rows of their own; --group-by has no meaning for them";
     else if (o->layout == LAYOUT_SUMMARY && o->group_files == GROUP_FILE)
         why = "--layout summary has a row per rank, or with --group-by process or worker per process";
@@ -319,16 +293,11 @@ static const char *keys_of(const struct options *options)
                                             [LAYOUT_TIMELINE] = timeline_keys,
                                             [LAYOUT_FILES] = file_keys,
                                             [LAYOUT_BATCHES] = batch_keys};
-    if (options->file_rules == FILE_RULES_DFANALYZER) return dfanalyzer_keys;
     return options->layout == LAYOUT_ROWS ? NULL : of_layout[options->layout];
 }
 
 static void emit_answer(struct session *session, struct io_table *table)
 {
-    if (session->options.file_rules == FILE_RULES_DFANALYZER) {
-        emit_dfanalyzer(session, table);
-        return;
-    }
     switch (session->options.layout) {
     case LAYOUT_ROWS: emit_lines(session, table); break;
     case LAYOUT_SUMMARY: emit_summary(session, table); break;
@@ -336,6 +305,14 @@ static void emit_answer(struct session *session, struct io_table *table)
     case LAYOUT_FILES: emit_files(session, table); break;
     case LAYOUT_BATCHES: emit_batches(session, &table->lates); break;
     }
+}
+
+void io_end(struct session *session, bool has_calls)
+{
+    bool found = has_calls || !is_filtered(&session->options);
+    if (!has_calls && found)
+        complain(NULL, "no calls on files were recorded; TFI_ACTIVITIES=cpu,gpu,mem,nccl,ops,io records them");
+    session_end(session, found);
 }
 
 void cmd_io(struct session *session)
@@ -346,9 +323,6 @@ void cmd_io(struct session *session)
     if (keys) emit_keys(&session->emit, keys);
     io_table_collect(&table, &session->chosen, session_summaries(session));
     emit_answer(session, &table);
-    bool found = table.all.calls || !is_filtered(&session->options);
-    if (!table.all.calls && found)
-        complain(NULL, "no calls on files were recorded; TFI_ACTIVITIES=cpu,gpu,mem,nccl,ops,io records them");
-    session_end(session, found);
+    io_end(session, table.all.calls != 0);
     io_table_free(&table);
 }

@@ -20,7 +20,6 @@
 #include "ask/ops/walk.h"
 #include "ask/row_order.h"
 #include "ask/stages/at.h"
-#include "commands/device/hta.h"
 #include "commands/launches_budget.h"
 #include "model/join.h"
 
@@ -279,10 +278,6 @@ void cmd_launches(struct session *session)
     unsigned want = WANT_RANGES | WANT_CALLS | WANT_LAUNCHES | WANT_DEVICE | WANT_OPERATORS | WANT_OPERATOR_DETAILS |
                     WANT_UNHELD | WANT_LINKS;
     if (!launches_budget_begin(session, &budget)) goto out;
-    if (session->options.rules == RULES_HTA) {
-        answer_hta_launches(session);
-        goto out;
-    }
     if (!session_load(session, want, false) || !session_begin(session, STYLE_TABLE)) goto out;
     for (size_t i = 0; i < session->chosen.processes; i++) add_process(&l, session->chosen.process[i]);
     answer(&l, &budget);

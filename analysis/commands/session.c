@@ -176,12 +176,12 @@ static bool load(struct session *session, unsigned want, bool keep)
     return true;
 }
 
-/* True if all questions need HTA's frames alone: the first one loads what the others need. */
-static bool frames_suffice(const struct options *options)
+/* True if the first question loads what the others need. */
+static bool are_alike(const struct options *options)
 {
-    bool suffice = options->rules == RULES_HTA;
-    for (size_t i = 0; i < options->questions; i++) suffice &= (options->question[i]->takes & HTA_FRAMES) != 0;
-    return suffice;
+    bool alike = true;
+    for (size_t i = 0; i < options->questions; i++) alike &= definition_of(options->question[i], options)->alike;
+    return alike;
 }
 
 /* Several commands share one load, which then includes all parts that any of them may need. */
@@ -189,7 +189,7 @@ bool session_load(struct session *session, unsigned want, bool keep)
 {
     if (session->loaded == LOAD_FIRST) {
         const struct options *options = &session->options;
-        bool enough = options->questions < 2 || summaries_suffice(options) || frames_suffice(options);
+        bool enough = options->questions < 2 || summaries_suffice(options) || are_alike(options);
         want |= enough ? 0 : WANT_FOR_ALL;
         session->loaded = load(session, want, keep) ? LOADED : LOAD_FAILED;
     }
@@ -256,7 +256,7 @@ bool session_begin(struct session *session, enum emit_style style)
     const struct options *options = &session->options;
     if (!begin_answer(session)) return false;
     emit_begin(&session->emit, &session->out, options->format, style, options->command);
-    emit_rules(&session->emit, options->file_rules == FILE_RULES_DFANALYZER ? RULES_DFANALYZER : options->rules);
+    emit_rules(&session->emit, options_rules(options));
     session_name_inputs(session, session);
     return true;
 }

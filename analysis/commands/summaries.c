@@ -11,7 +11,7 @@ bool summaries_suffice(const struct options *options)
 {
     bool suffice = true;
     for (size_t i = 0; i < options->questions; i++) {
-        const struct reduction *r = options->question[i]->reduction;
+        const struct reduction *r = definition_of(options->question[i], options)->reduction;
         suffice &= r && r->stands_alone(options);
     }
     return suffice;
@@ -21,7 +21,7 @@ unsigned summaries_want(const struct options *options)
 {
     unsigned want = 0;
     for (size_t i = 0; i < options->questions; i++) {
-        const struct reduction *r = options->question[i]->reduction;
+        const struct reduction *r = definition_of(options->question[i], options)->reduction;
         want |= r ? r->wants(options) : 0;
     }
     return want;
@@ -34,7 +34,7 @@ void summaries_init(struct summaries *s, const struct options *options, struct m
     s->questions = options->questions;
     s->question = mem_zero(s->questions, sizeof *s->question);
     for (size_t i = 0; i < s->questions; i++) {
-        s->question[i].reduction = options->question[i]->reduction;
+        s->question[i].reduction = definition_of(options->question[i], options)->reduction;
         if (s->question[i].reduction) s->question[i].of_input = mem_zero(inputs, sizeof *s->question[i].of_input);
     }
 }

@@ -446,7 +446,7 @@ ROWS = [
         'if (!w->has_launch) continue;', 'if (!w->has_launch || !w->at_any_time) continue;'),
     # The name alone decides whether a kernel communicates.
     row('undescribed-kernel', 'comm_plans.py::test_a_kernel_that_the_trace_describes_as_a_collective_communicates', 'analysis/ask/work_kinds.c',
-        'kinds->rules == RULES_EXACT && map_get', 'kinds->rules == RULES_HTA && map_get'),
+        'kinds->rules->by_description && map_get', '!kinds->rules->by_description && map_get'),
     # The fastest copy of a kind is the last one.
     row('last-copy-is-the-fastest', 'gpu_answers.py::test_bandwidth[1]', 'analysis/ask/device/bandwidth.c',
         'row->has_max ? MAX(row->max, gbs) : gbs', 'gbs'),

@@ -86,7 +86,7 @@ static int ask(char **words)
     require(options_parse(&session.options, commands, argc, argv), "the command line is valid");
     for (size_t i = 0; i < session.options.questions; i++) {
         session.options.command = session.options.question[i];
-        session.options.command->answer(&session);
+        definition_of(session.options.command, &session.options)->answer(&session);
     }
     session_close(&session);
     for (size_t i = 0; i < session.model.processes; i++) check_process(&session.model.process[i]);

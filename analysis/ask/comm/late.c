@@ -14,7 +14,7 @@ static bool find_last(const struct comm_row *row, struct late *late)
         return false;
     for (size_t i = 0; i < row->parts; i++) {
         const struct comm_part *part = &row->part[i];
-        int64_t wait = comm_wait(row, part, RULES_EXACT);
+        int64_t wait = comm_wait(row, part);
         if (wait == UNKNOWN_TIME) return false;
         longest = MAX(longest, wait);
         if (!last && part->rank == row->last) last = part;

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "ask/comm/tracelens.h"
 #include "base/statistics.h"
 
 /* ---- sizes ---- */
@@ -149,24 +148,21 @@ static struct comm_row new_row(const struct comm_part *part, size_t parts)
                              .bus_gb = NAN};
 }
 
-static struct comm_row make_row(const struct comm_part *part, size_t parts)
+static void fill_row(struct comm_row *row)
 {
-    struct comm_row row = new_row(part, parts);
-    bool meets = collective_kinds[part->op].meets;
-    look_at_parts(&row);
-    take_choice(&row);
-    take_durations(&row, meets);
-    if (row.compared) take_skew(&row, meets);
-    if (row.bytes != UNKNOWN_COUNT && row.transfer > 0) {
-        row.algorithm_gb = (double)row.bytes / (double)row.transfer;
-        row.bus_gb = row.algorithm_gb * collective_bus_factor(part->op, row.size);
+    bool meets = collective_kinds[row->part->op].meets;
+    look_at_parts(row);
+    take_choice(row);
+    take_durations(row, meets);
+    if (row->compared) take_skew(row, meets);
+    if (row->bytes != UNKNOWN_COUNT && row->transfer > 0) {
+        row->algorithm_gb = (double)row->bytes / (double)row->transfer;
+        row->bus_gb = row->algorithm_gb * collective_bus_factor(row->part->op, row->size);
     }
-    return row;
 }
 
-int64_t comm_wait(const struct comm_row *row, const struct comm_part *part, enum rules rules)
+int64_t comm_wait(const struct comm_row *row, const struct comm_part *part)
 {
-    if (rules == RULES_TRACELENS) return tracelens_wait(row, part);
     if (row->compared) return since(arrival(row, part), row->latest);
     bool by_duration = collective_kinds[row->part->op].meets && row->has_work && row->parts > 1;
     return by_duration ? since(row->shortest, since(part->start, part->end)) : UNKNOWN_TIME;
@@ -198,15 +194,15 @@ static void count_row(struct comm_rows *rows, const struct comm_row *row)
     rows->apart += row->part->replay && is_apart(row);
 }
 
-void comm_rows_make(struct comm_rows *rows, const struct comm_summary *s, enum rules rules)
+void comm_rows_make(struct comm_rows *rows, const struct comm_summary *s, const struct comm_rules *rules)
 {
     struct values spread = {0}; /* of the ends of collectives that all ranks leave at nearly the same moment */
-    *rows = (struct comm_rows){.simple = rules == RULES_TRACELENS && tracelens_is_simple(s), .residual = UNKNOWN_TIME};
+    *rows = (struct comm_rows){.simple = rules && rules->is_simple(s), .residual = UNKNOWN_TIME};
     for (size_t first = 0, end; first < s->count; first = end) {
         end = comm_key_end(s, first);
-        struct comm_row row =
-            rules == RULES_TRACELENS ? new_row(&s->part[first], end - first) : make_row(&s->part[first], end - first);
-        bool told = rules != RULES_TRACELENS || tracelens_row(&row, s->names, rows->simple);
+        struct comm_row row = new_row(&s->part[first], end - first);
+        bool told = !rules || rules->row(&row, s->names, rows->simple);
+        if (!rules) fill_row(&row);
         if (collective_kinds[row.part->op].meets && row.end_skew != UNKNOWN_TIME) values_add(&spread, row.end_skew);
         rows->untold += row.is_chosen && !told;
         if (!row.is_chosen || !told) continue;
@@ -216,7 +212,7 @@ void comm_rows_make(struct comm_rows *rows, const struct comm_summary *s, enum r
     }
     if (rows->count) qsort(rows->row, rows->count, sizeof *rows->row, by_first_start);
     values_sort(&spread);
-    if (spread.count && rules == RULES_EXACT) rows->residual = values_percentile(&spread, 0.5);
+    if (spread.count && !rules) rows->residual = values_percentile(&spread, 0.5);
     values_free(&spread);
 }
 

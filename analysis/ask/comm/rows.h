@@ -10,7 +10,6 @@
 #define TFA_COMM_ROWS_H
 
 #include "ask/comm/summary.h"
-#include "base/opts.h"
 
 struct comm_row {
     const struct comm_part *part; /* its parts, by rank */
@@ -37,17 +36,25 @@ struct comm_rows {
     struct comm_row *row; /* by the first start, then by key */
     size_t count, capacity;
     uint64_t incomplete, mismatched, ungrouped; /* of the rows: see comm.c */
-    bool simple;                                /* tracelens_is_simple */
-    uint64_t untold;                            /* collectives in none of TraceLens's tables */
+    bool simple;                                /* comm_rules.is_simple */
+    uint64_t untold;                            /* collectives without a row by other rules */
     uint64_t apart;   /* replays that all ranks leave together, but whose times do not overlap */
     int64_t residual; /* median spread of the ends of a collective on its ranks; UNKNOWN_TIME: unknown */
 };
 
-/* Makes the rows of the chosen collectives. The summary must stay. */
-void comm_rows_make(struct comm_rows *rows, const struct comm_summary *summary, enum rules rules);
+/* How other rules than ours make a row. */
+struct comm_rules {
+    /* Fills in a row in which all values are unknown. Returns false if the collective has no row. */
+    bool (*row)(struct comm_row *row, const struct names *names, bool simple);
+    bool (*is_simple)(const struct comm_summary *summary);
+    int64_t (*wait)(const struct comm_row *row, const struct comm_part *part);
+};
+
+/* Makes the rows of the chosen collectives. The summary must stay. `rules` NULL: ours. */
+void comm_rows_make(struct comm_rows *rows, const struct comm_summary *summary, const struct comm_rules *rules);
 void comm_rows_free(struct comm_rows *rows);
 /* Returns how long the rank of a part waited; UNKNOWN_TIME: unknown. */
-int64_t comm_wait(const struct comm_row *row, const struct comm_part *part, enum rules rules);
+int64_t comm_wait(const struct comm_row *row, const struct comm_part *part);
 /* Bytes of one rank's message, by the operation; UNKNOWN_COUNT: unknown. */
 uint64_t comm_bytes(const struct comm_part *part);
 

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "ask/choice.h"
-#include "ask/comm/tracelens.h"
 #include "ask/stages/at.h"
 
 static void take_collective(struct comm_part *part, const struct collective *c)
@@ -40,7 +39,7 @@ static void take_collective(struct comm_part *part, const struct collective *c)
     part->end = c->end;
 }
 
-struct scope {
+struct comm_scope {
     const struct selection *chosen;
     const struct process *process;
     bool attributed;
@@ -51,15 +50,16 @@ struct scope {
 };
 
 /* Returns the number of the step that is open at `time`. */
-static int64_t step_at(const struct scope *scope, int64_t time)
+static int64_t step_at(const struct comm_scope *scope, int64_t time)
 {
     size_t at = step_list_at(&scope->steps, time);
     return at < scope->steps.count ? (int64_t)scope->process->ranges.step[scope->steps.range[at]] : UNKNOWN_NUMBER;
 }
 
-static void scope_init(struct scope *scope, const struct selection *chosen, const struct process *process, bool stages)
+static void scope_init(struct comm_scope *scope, const struct selection *chosen, const struct process *process,
+                       bool stages)
 {
-    *scope = (struct scope){.chosen = chosen, .process = process};
+    *scope = (struct comm_scope){.chosen = chosen, .process = process};
     scope->attributed = stages || choice_needs_launches(chosen->options, process);
     if (scope->attributed) attribute(&scope->attribution, process, 0);
     choice_init(&scope->choice, chosen, process, scope->attributed ? &scope->attribution : NULL);
@@ -67,7 +67,7 @@ static void scope_init(struct scope *scope, const struct selection *chosen, cons
     if (stages) step_list_init(&scope->steps, process);
 }
 
-static void scope_free(struct scope *scope)
+static void scope_free(struct comm_scope *scope)
 {
     if (scope->attributed) stage_finder_free(&scope->finder);
     choice_free(&scope->choice);
@@ -76,7 +76,7 @@ static void scope_free(struct scope *scope)
 }
 
 /* Applies the filters, and finds the stage and the step. */
-static bool is_chosen(const struct scope *scope, const struct collective *c, struct comm_part *part)
+static bool is_chosen(const struct comm_scope *scope, const struct collective *c, struct comm_part *part)
 {
     struct interval when;
     struct belonging at = {0};
@@ -94,63 +94,66 @@ static bool is_chosen(const struct scope *scope, const struct collective *c, str
     return scope->attributed ? choice_stage_name(&scope->choice, &at, &part->stage) && chosen : chosen;
 }
 
-static void take_parts(struct comm_taken *taken, struct scope *scope)
+struct comm_part comm_part_of(const struct process *process, const struct collective *collective)
 {
-    const struct process *p = scope->process;
-    const struct comm_part blank = {.rank = p->rank, .stream = UNKNOWN_NUMBER, .file_duration_us = -1};
-    bool tracelens = scope->chosen->options->rules == RULES_TRACELENS;
-    for (size_t i = 0; i < p->collectives.count && !tracelens; i++) {
-        struct comm_part part = blank;
-        take_collective(&part, &p->collectives.collective[i]);
-        part.is_chosen = is_chosen(scope, &p->collectives.collective[i], &part);
-        comm_add(&taken->parts, &part);
-    }
-    struct tracelens_kernels kernels = {.process = p, .names = taken->parts.names};
-    const struct collective *c;
-    while (tracelens && tracelens_next(&kernels, &c)) {
-        struct comm_part part = blank;
-        struct collective one = *c;
-        one.work = kernels.work;
-        take_collective(&part, &one);
-        tracelens_change(&part, &kernels, c);
-        part.is_chosen = is_chosen(scope, &one, &part);
-        comm_add(&taken->parts, &part);
-    }
-    map_free(&kernels.communicates);
+    struct comm_part part = {.rank = process->rank, .stream = UNKNOWN_NUMBER, .file_duration_us = -1};
+    take_collective(&part, collective);
+    return part;
 }
 
-static void *take(const struct selection *chosen, const struct process *process, bool stages)
+void comm_take_part(struct comm_taken *taken, const struct comm_scope *scope, const struct collective *collective,
+                    struct comm_part part)
+{
+    part.is_chosen = is_chosen(scope, collective, &part);
+    comm_add(&taken->parts, &part);
+}
+
+static void take_parts(struct comm_taken *taken, const struct comm_scope *scope, const struct process *process)
+{
+    for (size_t i = 0; i < process->collectives.count; i++) {
+        const struct collective *c = &process->collectives.collective[i];
+        comm_take_part(taken, scope, c, comm_part_of(process, c));
+    }
+}
+
+static struct comm_taken *take(const struct selection *chosen, const struct process *process, bool stages,
+                               comm_taker *take_all)
 {
     struct comm_taken *taken = mem_zero(1, sizeof *taken);
-    struct scope scope;
+    struct comm_scope scope;
     taken->parts.names = &chosen->model->names;
     taken->has_collectives = process->collectives.count != 0;
     taken->replays = comm_replays(process, &chosen->model->names);
     if (!taken->has_collectives) return taken;
     scope_init(&scope, chosen, process, stages);
-    take_parts(taken, &scope);
+    take_all(taken, &scope, process);
     if (stages) health_take(&taken->healths, &scope.steps);
     scope_free(&scope);
     comm_fit(&taken->parts);
     return taken;
 }
 
+struct comm_taken *comm_take(const struct selection *chosen, const struct process *process, comm_taker *take_all)
+{
+    return take(chosen, process, false, take_all);
+}
+
 static void *take_without_stages(const struct selection *chosen, const struct process *process)
 {
-    return take(chosen, process, false);
+    return take(chosen, process, false, take_parts);
 }
 
 static void *take_with_stages(const struct selection *chosen, const struct process *process)
 {
-    return take(chosen, process, true);
+    return take(chosen, process, true, take_parts);
 }
 
-static void free_taken(void *summary)
+void comm_taken_free(void *taken)
 {
-    struct comm_taken *taken = summary;
-    comm_summary_free(&taken->parts);
-    health_free(&taken->healths);
-    free(taken);
+    struct comm_taken *of = taken;
+    comm_summary_free(&of->parts);
+    health_free(&of->healths);
+    free(of);
 }
 
 static unsigned wants(const struct options *options)
@@ -165,11 +168,5 @@ static unsigned wants_with_stages(const struct options *options)
     return wants(options) | WANT_SAMPLES | WANT_RANGES | WANT_LAUNCHES | WANT_OPERATORS;
 }
 
-/* --from and --to count from the first record of all inputs. */
-static bool stands_alone(const struct options *options)
-{
-    return isnan(options->from) && isnan(options->to);
-}
-
-const struct reduction comm_reduction = {wants, stands_alone, take_without_stages, free_taken};
-const struct reduction stragglers_reduction = {wants_with_stages, stands_alone, take_with_stages, free_taken};
+const struct reduction comm_reduction = {wants, without_window, take_without_stages, comm_taken_free};
+const struct reduction stragglers_reduction = {wants_with_stages, without_window, take_with_stages, comm_taken_free};

@@ -12,7 +12,7 @@
 #include "ask/reduction.h"
 
 struct comm_taken {
-    bool has_collectives; /* by --rules tracelens none of them may count */
+    bool has_collectives; /* by other rules none of them may count */
     struct comm_summary parts;
     struct comm_replays replays;
     struct healths healths; /* with stages */
@@ -20,5 +20,20 @@ struct comm_taken {
 
 /* Both make a struct comm_taken; that of stragglers has the stage and the step of each part. */
 extern const struct reduction comm_reduction, stragglers_reduction;
+
+/* ---- by other rules ---- */
+
+/* What chooses the collectives of a process. */
+struct comm_scope;
+/* Takes the parts of a process. */
+typedef void comm_taker(struct comm_taken *taken, const struct comm_scope *scope, const struct process *process);
+/* Makes a struct comm_taken without stages. */
+struct comm_taken *comm_take(const struct selection *chosen, const struct process *process, comm_taker *take_parts);
+void comm_taken_free(void *taken);
+/* Returns a part with all that is known of the collective. */
+struct comm_part comm_part_of(const struct process *process, const struct collective *collective);
+/* Adds the part of a collective. */
+void comm_take_part(struct comm_taken *taken, const struct comm_scope *scope, const struct collective *collective,
+                    struct comm_part part);
 
 #endif

@@ -130,7 +130,7 @@ static void take_works(struct exact *x, const uint32_t *in_lane, const uint32_t 
     const struct critical_afters *afters = &x->works;
     struct work_kinds kinds;
     size_t next = 0;
-    work_kinds_init(&kinds, RULES_EXACT, x->names);
+    work_kinds_init(&kinds, &exact_kinds, x->names);
     for (uint32_t i = 0; i < w->table.count; i++) {
         uint32_t waited = NO_PLACE, event = x->event_of_work[i];
         for (; next < afters->count && afters->one[next].after == i; next++)

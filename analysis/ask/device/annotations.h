@@ -1,8 +1,8 @@
-/* annotations.h - kernels under each user annotation: by the stack of annotations they were launched in, or as HTA does. */
+/* annotations.h - kernels under each user annotation: by the stack of annotations they were launched in. */
 #ifndef TFA_ANNOTATIONS_H
 #define TFA_ANNOTATIONS_H
 
-#include "ask/hta_frame.h"
+#include "ask/selection.h"
 #include "base/sets/keyed.h"
 
 enum { ANNOTATIONS_WANT = WANT_DEVICE | WANT_RANGES | WANT_LAUNCHES | WANT_LAUNCHERS };
@@ -34,28 +34,5 @@ struct annotation_rows {
  * of its launch (ask/attribute.h). */
 void annotations_of(struct annotation_rows *rows, const struct selection *chosen);
 void annotations_free(struct annotation_rows *rows);
-
-/* An annotation of one rank by HTA 0.5.0: get_gpu_kernels_with_user_annotations, counted and added up by annotation, and
- * its row of get_gpu_user_annotation_breakdown. */
-struct hta_annotation {
-    uint32_t name; /* NAME_OUTSIDE: kernels without an annotation */
-    uint64_t kernels;
-    __int128 kernel_time;
-    uint64_t calls; /* rows of the annotation itself */
-    int64_t min, max;
-    __int128 sum;
-    double squares; /* sum of squared distances from the mean */
-};
-
-struct hta_annotations {
-    bool knows_kernels;                /* false: a row has a negative duration, and HTA raises an exception */
-    struct hta_annotation *annotation; /* the most kernel time first */
-    size_t count, capacity;
-};
-
-/* True if an annotation of any process is on a device. HTA has no answer otherwise. */
-bool hta_has_annotations(const struct hta_frames *frames);
-void hta_annotations(struct hta_annotations *annotations, const struct hta_frame *frame, const struct names *names);
-void hta_annotations_free(struct hta_annotations *annotations);
 
 #endif

@@ -2,7 +2,7 @@
 #ifndef TFA_BANDWIDTH_H
 #define TFA_BANDWIDTH_H
 
-#include "ask/hta_frame.h"
+#include "ask/selection.h"
 #include "base/sets/keyed.h"
 
 struct copy_row {
@@ -23,21 +23,6 @@ struct copy_rows {
 enum { BANDWIDTH_WANT = WANT_DEVICE | WANT_RANGES | WANT_LAUNCHES | WANT_LAUNCHERS | WANT_COPIED };
 void bandwidth_of(struct copy_rows *rows, const struct selection *chosen, struct names *names);
 void bandwidth_free(struct copy_rows *rows);
-
-/* get_memory_bw_summary of HTA 0.5.0: the points of the sum of the speeds of all copies of a kind, without those at 0. */
-struct hta_speed {
-    uint32_t kind;
-    uint64_t count;
-    double mean, std, min, q1, median, q3, max;
-};
-
-struct hta_speeds {
-    struct hta_speed *speed;
-    size_t count, capacity;
-};
-
-void hta_speeds(struct hta_speeds *speeds, const struct hta_frame *frame, struct names *names);
-void hta_speeds_free(struct hta_speeds *speeds);
 
 /* Returns what is known of a copy; NULL: nothing. */
 const struct copied *copied_of(const struct process *process, size_t work);

@@ -21,28 +21,42 @@ static const char *const launch_names[] = {"cudaLaunchKernel", "cudaLaunchCooper
                                            "cuLaunchCooperativeKernel"};
 
 /* Versions and variants of a call append to its name. */
-static bool is_launch(const char *name, bool by_hta)
+static bool is_launch(const char *name, const struct counter_rules *rules)
 {
-    for (size_t i = 0; i < (by_hta ? 1 : ARRAY_SIZE(launch_names)); i++)
+    if (rules) return strncmp(name, rules->launch, strlen(rules->launch)) == 0;
+    for (size_t i = 0; i < ARRAY_SIZE(launch_names); i++)
         if (strncmp(name, launch_names[i], strlen(launch_names[i])) == 0) return true;
     return false;
 }
 
-static struct interval times(const struct process *p, const struct hta_frame *frame, int64_t start, int64_t end)
+/* The rules, and what they know of the process. */
+struct view {
+    const struct process *process;
+    const struct counter_rules *rules;
+    const void *context;
+    const struct names *names;
+};
+
+static struct interval times(const struct view *view, int64_t start, int64_t end)
 {
-    return frame ? hta_times(p, start, end) : (struct interval){start, end};
+    return view->rules ? view->rules->times(view->process, start, end) : (struct interval){start, end};
+}
+
+static bool is_left_out(const struct view *view, int64_t start)
+{
+    return view->rules && !view->rules->keeps(view->context, start);
 }
 
 /* ---- operators around launches ---- */
 
-static void collect(struct host_rows *rows, const struct process *p, const struct hta_frame *frame,
-                    const struct names *names)
+static void collect(struct host_rows *rows, const struct view *view)
 {
-    const struct spans *s = &p->spans;
+    const struct spans *s = &view->process->spans;
     for (size_t i = 0; i < s->table.count; i++) {
-        struct interval when = times(p, frame, s->start[i], s->end[i]);
-        bool launch = s->event_class[i] == CLASS_API && is_launch(names_get(names, s->name[i])->text, frame != NULL);
-        if ((!launch && s->event_class[i] != CLASS_OPERATOR) || (frame && !hta_keeps(frame, when.start))) continue;
+        struct interval when = times(view, s->start[i], s->end[i]);
+        bool launch =
+            s->event_class[i] == CLASS_API && is_launch(names_get(view->names, s->name[i])->text, view->rules);
+        if ((!launch && s->event_class[i] != CLASS_OPERATOR) || is_left_out(view, when.start)) continue;
         rows->row = mem_grow(rows->row, &rows->capacity, rows->count + 1, sizeof *rows->row);
         rows->row[rows->count++] =
             (struct host_row){when.start, when.end, s->thread[i], (uint32_t)i, launch, NO_PLACE, NO_PLACE};
@@ -114,31 +128,32 @@ static int by_start(const void *a, const void *b, void *context)
                                                           : by_number(x->range, y->range);
 }
 
-static void take_ranges(struct counter_rows *rows, const struct hta_frame *frame, const struct names *names)
+static void take_ranges(struct counter_rows *rows, const struct view *view)
 {
     const struct counter_ranges *c = &rows->process->counters;
     rows->row = mem_zero(c->count, sizeof *rows->row);
     for (size_t i = 0; i < c->count; i++) {
         const struct counter_range *range = &c->range[i];
-        if (frame && !hta_keeps(frame, times(rows->process, frame, range->start, range->end).start)) continue;
+        if (is_left_out(view, times(view, range->start, range->end).start)) continue;
         struct counter_row *row = &rows->row[rows->count++];
         *row = (struct counter_row){.range = (uint32_t)i, .launch = NO_PLACE, .top = NO_PLACE, .bottom = NO_PLACE};
         for (size_t k = range->first; k < range->first + range->count; k++)
-            add_flops(row, names_get(names, c->counted[k].counter)->text, c->counted[k].value);
+            add_flops(row, names_get(view->names, c->counted[k].counter)->text, c->counted[k].value);
     }
     if (rows->count) qsort_r(rows->row, rows->count, sizeof *rows->row, by_start, c->range);
 }
 
-void counters_of(struct counter_rows *rows, const struct process *process, const struct hta_frame *frame,
-                 const struct names *names)
+void counters_of(struct counter_rows *rows, const struct process *process, const struct counter_rules *rules,
+                 const void *context, const struct names *names)
 {
+    const struct view view = {process, rules, context, names};
     struct host_rows host = {0};
     *rows = (struct counter_rows){.process = process};
     if (!process->counters.count) return;
     rows->outer = no_places(process->spans.table.count);
-    collect(&host, process, frame, names);
+    collect(&host, &view);
     find_operators(&host, rows->outer);
-    take_ranges(rows, frame, names);
+    take_ranges(rows, &view);
     rows->launches = host.launches;
     for (size_t i = 0; i < rows->count; i++) {
         rows->row[i].number = i;

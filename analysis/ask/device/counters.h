@@ -7,7 +7,8 @@
 #ifndef TFA_COUNTERS_H
 #define TFA_COUNTERS_H
 
-#include "ask/hta_frame.h"
+#include "ask/selection.h"
+#include "base/sets/intervals.h"
 
 enum { COUNTERS_WANT = WANT_COUNTERS | WANT_RANGES | WANT_LAUNCHES | WANT_LAUNCHERS };
 
@@ -28,10 +29,17 @@ struct counter_rows {
     uint32_t *outer; /* by span: the operator around an operator, or NO_PLACE */
 };
 
-/* Collects all ranges of a process that is loaded with COUNTERS_WANT. With `frame`, those of HTA 0.5.0
- * (get_cupti_counter_data_with_operators): its rows, its rounding, and only cudaLaunchKernel as a launch. */
-void counters_of(struct counter_rows *rows, const struct process *process, const struct hta_frame *frame,
-                 const struct names *names);
+/* Which rows count by other rules than ours, when they ran, and which calls launch. */
+struct counter_rules {
+    struct interval (*times)(const struct process *process, int64_t start, int64_t end);
+    bool (*keeps)(const void *context, int64_t start);
+    const char *launch;  /* with which the name of a call that launches begins */
+    const char *without; /* what it means that ranges and launches differ in number: there are no rows then */
+};
+
+/* Collects all ranges of a process that is loaded with COUNTERS_WANT. `rules` NULL: by ours. */
+void counters_of(struct counter_rows *rows, const struct process *process, const struct counter_rules *rules,
+                 const void *context, const struct names *names);
 void counters_free(struct counter_rows *rows);
 
 #endif

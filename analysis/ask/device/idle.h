@@ -2,13 +2,12 @@
 #ifndef TFA_IDLE_H
 #define TFA_IDLE_H
 
-#include "ask/hta_frame.h"
 #include "ask/reduction.h"
 
 enum idle_cause { IDLE_HOST, IDLE_KERNEL, IDLE_OTHER, NR_IDLE_CAUSES };
 
 struct idle_row {
-    int64_t rank, device, stream; /* device -1: unknown, or all of HTA's devices together */
+    int64_t rank, device, stream; /* device -1: unknown, or all together */
     uint64_t works;
     int64_t time[NR_IDLE_CAUSES];
 };
@@ -23,8 +22,6 @@ struct idle_rows {
 extern const struct reduction idle_reduction;
 /* Unites the rows of all processes by rank, device and stream, in this order. */
 void idle_collect(struct idle_rows *rows, void *const *taken, size_t count);
-/* The same by the definitions of HTA 0.5.0 (get_idle_time_breakdown). */
-void idle_of_hta(struct idle_rows *rows, const struct hta_frames *frames, const struct names *names);
 void idle_free(struct idle_rows *rows);
 
 #endif

@@ -2,7 +2,7 @@
 #ifndef TFA_PATTERNS_H
 #define TFA_PATTERNS_H
 
-#include "ask/hta_frame.h"
+#include "ask/selection.h"
 
 enum { PATTERNS_WANT = WANT_DEVICE | WANT_RANGES | WANT_LAUNCHES | WANT_LAUNCHERS };
 
@@ -41,10 +41,5 @@ struct name_matches {
 };
 void name_matches_init(struct name_matches *matches, const struct names *names, const char *text);
 bool name_matches(struct name_matches *matches, uint32_t name);
-
-/* get_frequent_cuda_kernel_sequences of HTA 0.5.0 for one rank. Returns NULL, or why HTA has no answer. Needs WANT_ALL_SPANS
- * and WANT_EVENT_NUMBERS beside PATTERNS_WANT. */
-const char *hta_patterns(struct patterns *patterns, const struct hta_frame *frame, struct names *names,
-                         const char *operator);
 
 #endif

@@ -3,7 +3,6 @@
 #define TFA_QUEUE_H
 
 #include "ask/choice.h"
-#include "ask/hta_frame.h"
 #include "ask/reduction.h"
 
 /* The depth rises when work is launched and falls when it starts. */
@@ -20,8 +19,8 @@ struct queue_changes {
 
 /* Statistics of the depths after each chosen change. */
 struct queue_row {
-    int64_t rank, device, stream; /* device -1: unknown, or all of HTA's devices together */
-    bool known;                   /* false: HTA itself fails for this rank */
+    int64_t rank, device, stream; /* device -1: unknown, or all together */
+    bool known;                   /* false: the rules have no answer for this rank */
     uint64_t count;
     double mean, std, q1, median, q3; /* std is NAN for fewer than two changes */
     int64_t min, max, blocked;        /* blocked: ns in which the queue was full */
@@ -43,8 +42,6 @@ void queue_sort(struct queue_rows *rows);
 /* Makes a struct queue_rows of the work of a process that the filters choose. */
 extern const struct reduction queue_reduction;
 void queue_collect(struct queue_rows *rows, void *const *taken, size_t count);
-/* The same by the definitions of HTA 0.5.0 (get_queue_length_summary). */
-void queue_of_hta(struct queue_rows *rows, const struct hta_frames *frames, const struct names *names);
 void queue_free(struct queue_rows *rows);
 
 #endif

@@ -65,7 +65,7 @@ static void take_events(struct diff_taken *taken, const struct selection *chosen
     struct work_kinds kinds;
     if (by_launch) attribute(&attribution, process, operators ? ATTRIBUTE_SPANS : 0);
     choice_init(&choice, chosen, process, by_launch ? &attribution : NULL);
-    work_kinds_init(&kinds, RULES_EXACT, &chosen->model->names);
+    work_kinds_init(&kinds, &exact_kinds, &chosen->model->names);
     if (operators) take_operators(taken, &choice, &chosen->model->names);
     else take_works(taken, &choice, &kinds);
     work_kinds_free(&kinds);
@@ -151,9 +151,4 @@ static unsigned wants(const struct options *options)
     return WANT_DEVICE | launches; /* warm-up, which is left out, depends on the launch */
 }
 
-static bool stands_alone(const struct options *options)
-{
-    return isnan(options->from) && isnan(options->to);
-}
-
-const struct reduction diff_reduction = {wants, stands_alone, take, free_taken};
+const struct reduction diff_reduction = {wants, without_window, take, free_taken};

@@ -157,10 +157,6 @@ static void add_rank(struct io_table *table, const struct options *options, stru
         u.process = (uint32_t)table->all.processes + (uint32_t)i;
         add_rows(&u, i);
         io_buckets_add(&table->timeline, &taken[i]->timeline);
-        io_slices_add(&table->slices, &taken[i]->slices, u.process);
-        table->events += taken[i]->events;
-        table->first = MIN(table->first, taken[i]->first);
-        table->last = MAX(table->last, taken[i]->last);
         if (!by_process || !taken[i]->calls) continue;
         struct io_sums one = sum_up(&rank, i, 1);
         one.pid = taken[i]->pid;
@@ -189,7 +185,7 @@ void io_table_collect(struct io_table *table, const struct selection *chosen, vo
 {
     size_t count = 0, end;
     struct io_taken **sorted = mem_zero(chosen->processes, sizeof(struct io_taken *));
-    *table = (struct io_table){.first = INT64_MAX, .last = INT64_MIN, .all = {.idle = -1}};
+    *table = (struct io_table){.all = {.idle = -1}};
     if (chosen->options->layout == LAYOUT_BATCHES)
         table->lates =
             (struct io_lates){.most = chosen->options->top ? chosen->options->top : LATE_BATCHES, .idle = -1};
@@ -232,7 +228,6 @@ void io_table_free(struct io_table *table)
     map_free(&table->place);
     free(table->sums);
     io_buckets_free(&table->timeline);
-    io_slices_free(&table->slices);
     io_lates_free(&table->lates);
     *table = (struct io_table){0};
 }

@@ -34,10 +34,7 @@ struct io_table {
     size_t sum_count, sum_capacity;
     struct io_sums all;
     struct io_buckets timeline;
-    struct io_slices slices;
     struct io_lates lates; /* with --layout batches */
-    uint64_t events;
-    int64_t first, last; /* first is above last: no events */
 };
 
 /* Unites the summaries of the chosen processes. `taken` has a struct io_taken for each. */

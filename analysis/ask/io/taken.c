@@ -111,7 +111,6 @@ static void add_call(struct io_scope *scope, struct io_taken *taken, size_t call
     if (map_get(&scope->waiting, ios->thread[call]) != MAP_NONE)
         intervals_add_merging(&row->waited, ios->start[call], ios->end[call]);
     if (options->layout == LAYOUT_FILES) io_file_call(io_row_file(row), ios, call);
-    if (options->file_rules == FILE_RULES_DFANALYZER) io_slices_call(&taken->slices, ios, call);
     if (options->layout == LAYOUT_TIMELINE) io_buckets_call(&taken->timeline, ios, call);
     taken->calls += ios_calls(ios, call);
     if (ios->path[call] != NAME_NONE) map_number(&taken->paths, ios->path[call]);
@@ -148,16 +147,6 @@ static bool contains(const struct name *name, const char *word)
 static bool is_reader(const struct name *name)
 {
     return contains(name, "DataLoader.") || contains(name, "Dataset.") || contains(name, "Reader.");
-}
-
-/* Returns the number of events without those that only describe others. */
-static uint64_t events_of(const struct process *process)
-{
-    uint64_t events = process->events;
-    bool is_pfw = strcmp(process->kind, "dftracer") == 0;
-    for (size_t i = 0; is_pfw && i < process->kind_count; i++)
-        if (strcmp(process->kinds[i].name, "metadata") == 0) events -= MIN(events, process->kinds[i].count);
-    return events;
 }
 
 /* ---- ranges ---- */
@@ -253,7 +242,7 @@ static void *take(const struct selection *chosen, const struct process *process)
 {
     struct io_taken *taken = mem_zero(1, sizeof *taken);
     struct io_scope scope;
-    *taken = (struct io_taken){.rank = process->rank, .pid = process->pid, .worker = -1, .events = events_of(process)};
+    *taken = (struct io_taken){.rank = process->rank, .pid = process->pid, .worker = -1};
     taken->first = process->has_time ? process->first : INT64_MAX;
     taken->last = process->has_time ? process->last : INT64_MIN;
     io_scope_init(&scope, chosen, process);
@@ -278,7 +267,6 @@ static void free_taken(void *summary)
     intervals_free(&taken->asked);
     io_batches_free(&taken->batches);
     io_buckets_free(&taken->timeline);
-    io_slices_free(&taken->slices);
     free(taken);
 }
 

@@ -13,7 +13,6 @@
 
 #include "ask/io/batches.h"
 #include "ask/io/buckets.h"
-#include "ask/io/dfanalyzer.h"
 #include "ask/io/files.h"
 #include "ask/io/sizes.h"
 #include "ask/reduction.h"
@@ -35,7 +34,6 @@ struct io_row {
 
 struct io_taken {
     int64_t rank, pid, worker; /* worker: its number in the DataLoader, -1: not a worker */
-    uint64_t events;           /* of all kinds, calls on files or not */
     int64_t first, last;       /* bounds of all events; first is above last: none */
     struct map place;          /* index in `row` by function or path */
     struct io_row *row;
@@ -47,7 +45,6 @@ struct io_taken {
     struct intervals asked;   /* merged: batches of a DataLoader, and readers of a .pfw trace */
     struct io_batches batches;
     struct io_buckets timeline;
-    struct io_slices slices; /* for --rules dfanalyzer */
 };
 
 /* Makes a struct io_taken of the calls of a process that the filters choose. */

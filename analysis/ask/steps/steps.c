@@ -240,7 +240,7 @@ static void add_works(struct taking *t, struct steps *steps)
         [CLASS_KERNEL] = PART_KERNEL, [CLASS_MEMCPY] = PART_MEMCPY, [CLASS_MEMSET] = PART_MEMSET};
     const struct works *w = &t->process->works;
     struct work_kinds kinds;
-    work_kinds_init(&kinds, RULES_EXACT, &t->chosen->model->names);
+    work_kinds_init(&kinds, &exact_kinds, &t->chosen->model->names);
     for (size_t i = 0; i < w->table.count; i++) {
         if (!IS_WORK(w->event_class[i])) continue;
         t->known |= 1u << PART_KERNEL | 1u << PART_MEMCPY | 1u << PART_MEMSET | 1u << PART_COMMUNICATION;
@@ -345,13 +345,7 @@ static unsigned wants(const struct options *options)
     return WANT_RANGES | WANT_DEVICE | WANT_LAUNCHES | WANT_CALLS | WANT_OPERATORS | WANT_FILLING | WANT_UNHELD;
 }
 
-/* --from and --to count from the first record of all inputs. */
-static bool stands_alone(const struct options *options)
-{
-    return isnan(options->from) && isnan(options->to);
-}
-
-const struct reduction steps_reduction = {wants, stands_alone, take, free_taken};
+const struct reduction steps_reduction = {wants, without_window, take, free_taken};
 
 /* ---- all processes ---- */
 

@@ -3,52 +3,7 @@
 
 #include <math.h>
 
-#include "commands/device/hta.h"
-
-/* ---- --rules hta ---- */
-
-static void emit_speed(struct session *session, int64_t rank, const struct hta_speed *s)
-{
-    struct emit *e = &session->emit;
-    emit_row(e);
-    emit_known(e, "rank", rank);
-    emit_text(e, "kind", model_name(&session->model, s->kind));
-    emit_count(e, "count", s->count);
-    emit_double(e, "mean_gbs", s->mean);
-    emit_double(e, "std_gbs", s->std);
-    emit_double(e, "min_gbs", s->min);
-    emit_double(e, "q1_gbs", s->q1);
-    emit_double(e, "median_gbs", s->median);
-    emit_double(e, "q3_gbs", s->q3);
-    emit_double(e, "max_gbs", s->max);
-    emit_row_end(e);
-}
-
-static void answer_hta(struct session *session)
-{
-    uint64_t points = 0, top = session->options.top, shown = 0;
-    if (!hta_load(session) || !session_begin(session, STYLE_TABLE)) return;
-    emit_keys(&session->emit, "rank,kind,count,mean_gbs,std_gbs,min_gbs,q1_gbs,median_gbs,q3_gbs,max_gbs");
-    const struct hta_frames *frames = hta_frames(&session->chosen);
-    for (size_t i = 0; i < frames->count; i++) {
-        struct hta_speeds speeds;
-        hta_speeds(&speeds, &frames->frame[i], &session->model.names);
-        for (size_t k = 0; k < speeds.count; k++) {
-            points += speeds.speed[k].count;
-            if (!top || shown++ < top) emit_speed(session, frames->frame[i].rank, &speeds.speed[k]);
-        }
-        hta_speeds_free(&speeds);
-    }
-    emit_totals(&session->emit);
-    emit_count(&session->emit, "count", points);
-    emit_end(&session->emit);
-    if (!points && !is_filtered(&session->options))
-        complain(NULL, "HTA's rules need copies with the argument `memory bandwidth (GB/s)`, and the trace has none; "
-                       "--rules exact goes by bytes and times");
-    session_end(session, points || !is_filtered(&session->options));
-}
-
-/* ---- our own rules ---- */
+#include "commands/session.h"
 
 static void emit_values(struct emit *e, const struct copy_row *row)
 {
@@ -77,10 +32,6 @@ void cmd_bandwidth(struct session *session)
     struct copy_row sum = {0};
     struct emit *e = &session->emit;
     uint64_t top = session->options.top;
-    if (session->options.rules == RULES_HTA) {
-        answer_hta(session);
-        return;
-    }
     if (!session_load(session, BANDWIDTH_WANT, false) || !session_begin(session, STYLE_TABLE)) return;
     bandwidth_of(&rows, &session->chosen, &session->model.names);
     for (size_t i = 0; i < rows.count; i++) {

@@ -1,13 +1,10 @@
 /* counters.c - reports CUPTI's counters of each kernel with the operators around its launch: one row per range. */
-#include "ask/device/counters.h"
-
 #include <math.h>
 #include <stdlib.h>
 
 #include "ask/choice.h"
 #include "base/sets/keyed.h"
-#include "commands/device/hta.h"
-#include "write/short_names.h"
+#include "commands/device/answers.h"
 
 enum { MOST_SHOWN = 64 }; /* operators of a stack */
 
@@ -18,6 +15,7 @@ struct sums {
     double flops;
     bool has_flops;
     struct short_names shorts; /* of the kernels, with --names short */
+    const struct counter_rules *rules;
 };
 
 static void emit_counter(struct session *session, uint32_t name, double value)
@@ -56,15 +54,14 @@ static void emit_stack(struct session *session, const struct counter_rows *rows,
 }
 
 static void emit_range(struct session *session, const struct counter_rows *rows, const struct counter_row *row,
-                       const struct short_names *shorts)
+                       const struct sums *sums)
 {
-    bool by_hta = session->options.rules == RULES_HTA;
     struct emit *e = &session->emit;
     const struct counter_ranges *c = &rows->process->counters;
     const struct counter_range *range = &c->range[row->range];
-    const struct name *name = names_get(&session->model.names, short_names_get(shorts, range->name));
-    struct interval when =
-        by_hta ? hta_times(rows->process, range->start, range->end) : (struct interval){range->start, range->end};
+    const struct name *name = names_get(&session->model.names, short_names_get(&sums->shorts, range->name));
+    struct interval when = sums->rules ? sums->rules->times(rows->process, range->start, range->end)
+                                       : (struct interval){range->start, range->end};
     emit_row(e);
     emit_known(e, "rank", rows->process->rank);
     emit_count(e, "range", row->number);
@@ -101,26 +98,25 @@ static bool is_chosen(const struct choice *choice, const struct counter_row *row
            choice_in_stage(choice, &choice->attribution->span[row->launch]);
 }
 
-static void answer_process(struct session *session, const struct process *process, const struct hta_frame *frame,
-                           struct sums *sums)
+static void answer_process(struct session *session, const struct counter_part *part, struct sums *sums)
 {
+    const struct process *process = part->process;
     struct counter_rows rows;
     struct attribution attribution;
     struct choice choice;
     uint64_t top = session->options.top;
-    counters_of(&rows, process, frame, &session->model.names);
+    counters_of(&rows, process, sums->rules, part->context, &session->model.names);
     sums->all += rows.count;
     attribute(&attribution, process, ATTRIBUTE_SPANS);
     choice_init(&choice, &session->chosen, process, &attribution);
     if (rows.count && rows.launches != rows.count) {
         complain(process->path, "%zu ranges with counters, but %zu launches of kernels: %s", rows.count, rows.launches,
-                 frame ? "HTA has no rows then; --rules exact shows the counters"
-                       : "it is unknown which operator launched which");
+                 sums->rules ? sums->rules->without : "it is unknown which operator launched which");
     }
-    for (size_t i = 0; i < rows.count && (!frame || rows.launches == rows.count); i++) {
+    for (size_t i = 0; i < rows.count && (!sums->rules || rows.launches == rows.count); i++) {
         if (!is_chosen(&choice, &rows.row[i])) continue;
         add(sums, process, &rows.row[i]);
-        if (!top || sums->shown++ < top) emit_range(session, &rows, &rows.row[i], &sums->shorts);
+        if (!top || sums->shown++ < top) emit_range(session, &rows, &rows.row[i], sums);
     }
     choice_free(&choice);
     attribution_free(&attribution);
@@ -141,26 +137,13 @@ static void shorten(struct session *session, struct sums *sums)
     free(name);
 }
 
-/* HTA's rules answer for the ranks in order, ours in the order of the inputs. */
-static void answer_all(struct session *session, struct sums *sums)
+void counters_answer(struct session *session, const struct counter_rules *rules, const struct counter_part *part,
+                     size_t parts)
 {
-    bool by_hta = session->options.rules == RULES_HTA;
-    const struct hta_frames *frames = by_hta ? hta_frames(&session->chosen) : NULL;
-    for (size_t i = 0; i < session->chosen.processes; i++) {
-        const struct hta_frame *frame = by_hta ? &frames->frame[i] : NULL;
-        answer_process(session, frame ? frame->process : session->chosen.process[i], frame, sums);
-    }
-}
-
-void cmd_counters(struct session *session)
-{
-    struct sums sums = {0};
+    struct sums sums = {.rules = rules};
     struct emit *e = &session->emit;
-    bool by_hta = session->options.rules == RULES_HTA;
-    if (!(by_hta ? hta_load(session) : session_load(session, COUNTERS_WANT, false))) return;
-    if (!session_begin(session, STYLE_TABLE)) return;
     if (session->options.names == NAMES_SHORT) shorten(session, &sums);
-    answer_all(session, &sums);
+    for (size_t i = 0; i < parts; i++) answer_process(session, &part[i], &sums);
     emit_totals(e);
     emit_count(e, "ranges", sums.ranges);
     emit_us(e, "duration_us", sums.time);
@@ -175,4 +158,14 @@ void cmd_counters(struct session *session)
     else session_end_said(session, false);
     keyed_free(&sums.keyed);
     short_names_free(&sums.shorts);
+}
+
+void cmd_counters(struct session *session)
+{
+    if (!session_load(session, COUNTERS_WANT, false) || !session_begin(session, STYLE_TABLE)) return;
+    const struct selection *chosen = &session->chosen;
+    struct counter_part *part = mem_zero(chosen->processes, sizeof *part);
+    for (size_t i = 0; i < chosen->processes; i++) part[i].process = chosen->process[i];
+    counters_answer(session, NULL, part, chosen->processes);
+    free(part);
 }

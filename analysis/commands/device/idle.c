@@ -1,27 +1,24 @@
 /* idle.c - reports why streams are idle: one row per rank, device and stream. */
-#include "ask/device/idle.h"
-
 #include <math.h>
 
-#include "commands/device/hta.h"
+#include "commands/device/answers.h"
 
 static const char *const causes[NR_IDLE_CAUSES][2] = {[IDLE_HOST] = {"host_wait_us", "host_wait_pct"},
                                                       [IDLE_KERNEL] = {"kernel_wait_us", "kernel_wait_pct"},
                                                       [IDLE_OTHER] = {"other_us", "other_pct"}};
 
-static void emit_times(struct session *session, const int64_t time[NR_IDLE_CAUSES])
+static void emit_times(struct session *session, const int64_t time[NR_IDLE_CAUSES], round_share *round)
 {
     int64_t all = 0;
     for (int cause = 0; cause < NR_IDLE_CAUSES; cause++) all = add_ns(all, time[cause]);
     for (int cause = 0; cause < NR_IDLE_CAUSES; cause++) {
         double share = all ? (double)time[cause] / (double)all : NAN;
         emit_us(&session->emit, causes[cause][0], time[cause]);
-        emit_pct(&session->emit, causes[cause][1],
-                 100 * (session->options.rules == RULES_HTA ? hta_round(share, 2) : share));
+        emit_pct(&session->emit, causes[cause][1], 100 * (round ? round(share) : share));
     }
 }
 
-static void emit_rows(struct session *session, const struct idle_rows *rows)
+static void emit_rows(struct session *session, const struct idle_rows *rows, round_share *round)
 {
     struct emit *e = &session->emit;
     uint64_t top = session->options.top;
@@ -35,29 +32,28 @@ static void emit_rows(struct session *session, const struct idle_rows *rows)
         emit_known(e, "device", row->device);
         emit_known(e, "stream", row->stream);
         emit_count(e, "works", row->works);
-        emit_times(session, row->time);
+        emit_times(session, row->time, round);
         emit_row_end(e);
     }
     emit_totals(e);
     emit_count(e, "works", rows->works);
-    emit_times(session, sum);
+    emit_times(session, sum, round);
     emit_end(e);
+}
+
+void idle_answer(struct session *session, const struct idle_rows *rows, round_share *round)
+{
+    emit_rows(session, rows, round);
+    if (!rows->works && !is_filtered(&session->options))
+        complain(NULL, "no device work was recorded; `tfanalyze info` shows the recorded events");
+    session_end(session, rows->count || !is_filtered(&session->options));
 }
 
 void cmd_idle(struct session *session)
 {
     struct idle_rows rows;
-    bool hta = session->options.rules == RULES_HTA;
-    if (!(hta ? hta_load(session) : session_summarise(session)) || !session_begin(session, STYLE_TABLE)) return;
-    if (hta) {
-        const struct hta_frames *frames = hta_frames(&session->chosen);
-        idle_of_hta(&rows, frames, &session->model.names);
-    } else {
-        idle_collect(&rows, session_summaries(session), session->chosen.processes);
-    }
-    emit_rows(session, &rows);
-    if (!rows.works && !is_filtered(&session->options))
-        complain(NULL, "no device work was recorded; `tfanalyze info` shows the recorded events");
-    session_end(session, rows.count || !is_filtered(&session->options));
+    if (!session_summarise(session) || !session_begin(session, STYLE_TABLE)) return;
+    idle_collect(&rows, session_summaries(session), session->chosen.processes);
+    idle_answer(session, &rows, NULL);
     idle_free(&rows);
 }

@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "commands/device/hta.h"
-#include "commands/device/timeline.h"
+#include "commands/device/answers.h"
 
 struct kind_row {
     char *kind;
@@ -31,7 +30,7 @@ static int largest_first(const void *a, const void *b)
 }
 
 static void emit_kinds(struct session *session, const struct timeline *timeline,
-                       const int64_t total[INTERVALS_COMBINATIONS])
+                       const int64_t total[INTERVALS_COMBINATIONS], round_share *round)
 {
     struct emit *e = &session->emit;
     struct kind_row row[INTERVALS_COMBINATIONS];
@@ -53,7 +52,7 @@ static void emit_kinds(struct session *session, const struct timeline *timeline,
         emit_row(e);
         emit_text(e, "kind", row[i].kind);
         emit_us(e, "total_us", timeline_ns(timeline, row[i].total));
-        emit_pct(e, "pct", session->options.rules == RULES_HTA ? hta_round(share, 1) : share);
+        emit_pct(e, "pct", round ? round(share) : share);
         emit_row_end(e);
         free(row[i].kind);
     }
@@ -62,22 +61,27 @@ static void emit_kinds(struct session *session, const struct timeline *timeline,
     emit_end(e);
 }
 
+void kinds_add(const struct timeline *timeline, int64_t total[INTERVALS_COMBINATIONS])
+{
+    for (size_t i = 0; i < timeline->count; i++) intervals_combine(timeline->rank[i].kind, INTERVALS_SETS, total);
+}
+
+void kinds_answer(struct session *session, const struct timeline *timeline, const int64_t total[INTERVALS_COMBINATIONS],
+                  round_share *round)
+{
+    emit_kinds(session, timeline, total, round);
+    if (!timeline->works && !is_filtered(&session->options))
+        complain(NULL, "no device work was recorded; `tfanalyze info` shows the recorded events");
+    session_end(session, timeline->works || !is_filtered(&session->options));
+}
+
 void cmd_kinds(struct session *session)
 {
     int64_t total[INTERVALS_COMBINATIONS] = {0};
-    struct timeline timeline = {0};
-    bool hta = session->options.rules == RULES_HTA;
-    if (!(hta ? hta_load(session) : session_summarise(session)) || !session_begin(session, STYLE_TABLE)) return;
-    if (hta) {
-        timeline.ns = 1;
-        timeline.works = hta_kinds(&session->chosen, total);
-    } else {
-        timeline_collect(&timeline, &session->chosen, session_summaries(session));
-    }
-    for (size_t i = 0; i < timeline.count; i++) intervals_combine(timeline.rank[i].kind, INTERVALS_SETS, total);
-    emit_kinds(session, &timeline, total);
-    if (!timeline.works && !is_filtered(&session->options))
-        complain(NULL, "no device work was recorded; `tfanalyze info` shows the recorded events");
-    session_end(session, timeline.works || !is_filtered(&session->options));
+    struct timeline timeline;
+    if (!session_summarise(session) || !session_begin(session, STYLE_TABLE)) return;
+    timeline_collect(&timeline, &session->chosen, session_summaries(session));
+    kinds_add(&timeline, total);
+    kinds_answer(session, &timeline, total, NULL);
     timeline_free(&timeline);
 }

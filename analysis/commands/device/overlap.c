@@ -5,10 +5,9 @@
  */
 #include <math.h>
 
-#include "commands/device/hta.h"
-#include "commands/device/timeline.h"
+#include "commands/device/answers.h"
 
-static void emit_rank(struct emit *e, const struct timeline *timeline, const struct rank_time *rank)
+void emit_overlap(struct emit *e, const struct timeline *timeline, const struct rank_time *rank)
 {
     const struct intervals *communication = &rank->kind[WORK_COMMUNICATION];
     int64_t total = intervals_total(communication);
@@ -28,6 +27,9 @@ static void emit_rank(struct emit *e, const struct timeline *timeline, const str
 
 void cmd_overlap(struct session *session)
 {
-    if (session->options.rules == RULES_HTA) answer_hta_overlap(session);
-    else timeline_answer(session, emit_rank);
+    struct timeline timeline;
+    if (!session_summarise(session) || !session_begin(session, STYLE_TABLE)) return;
+    timeline_collect(&timeline, &session->chosen, session_summaries(session));
+    timeline_answer(session, &timeline, emit_overlap);
+    timeline_free(&timeline);
 }

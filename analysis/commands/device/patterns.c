@@ -1,16 +1,7 @@
 /* patterns.c - reports repeated sequences of kernels of an operator: one row per rank and sequence. */
-#include "ask/device/patterns.h"
-
-#include "commands/device/hta.h"
-#include "write/short_names.h"
+#include "commands/device/answers.h"
 
 enum { MOST_SHOWN = 10000 }; /* MOST_SHOWN: kernels of one sequence */
-
-struct sums {
-    uint64_t patterns, count, matches, shown;
-    int64_t device, host;
-    bool failed; /* HTA raises an exception for a rank, and a message says why */
-};
 
 static void emit_sequence(struct session *session, const struct patterns *patterns, const struct pattern *row,
                           const struct short_names *shorts)
@@ -26,7 +17,7 @@ static void emit_sequence(struct session *session, const struct patterns *patter
     emit_close(e);
 }
 
-static void emit_patterns(struct session *session, const struct patterns *patterns, struct sums *sums)
+void patterns_print(struct session *session, const struct patterns *patterns, struct pattern_sums *sums)
 {
     struct emit *e = &session->emit;
     uint64_t top = session->options.top;
@@ -53,39 +44,31 @@ static void emit_patterns(struct session *session, const struct patterns *patter
     short_names_free(&shorts);
 }
 
-static void answer_hta(struct session *session, struct sums *sums)
+bool patterns_have_name(struct session *session)
 {
-    const struct hta_frames *frames = hta_frames(&session->chosen);
-    for (size_t i = 0; i < frames->count; i++) {
-        struct patterns patterns = {0};
-        const char *fault =
-            hta_patterns(&patterns, &frames->frame[i], &session->model.names, session->options.operator_name);
-        sums->failed |= fault != NULL;
-        if (fault) complain(frames->frame[i].path, "HTA has no answer: %s; --rules exact has one", fault);
-        patterns_sort(&patterns);
-        emit_patterns(session, &patterns, sums);
-        patterns_free(&patterns);
-    }
+    if (session->options.operator_name && *session->options.operator_name) return true;
+    complain(NULL, "patterns needs --operator NAME: a part of the name of the operators whose kernels to compare");
+    session->status = STATUS_USAGE;
+    return false;
 }
 
-static void answer_exact(struct session *session, struct sums *sums)
+void patterns_end(struct session *session, const struct pattern_sums *sums)
 {
-    struct patterns patterns;
-    patterns_of(&patterns, &session->chosen, session->options.operator_name);
-    emit_patterns(session, &patterns, sums);
-    patterns_free(&patterns);
+    emit_totals(&session->emit);
+    emit_count(&session->emit, "patterns", sums->patterns);
+    emit_count(&session->emit, "count", sums->count);
+    emit_us(&session->emit, "gpu_us", sums->device);
+    emit_us(&session->emit, "cpu_us", sums->host);
+    emit_end(&session->emit);
+    session_end(session, sums->count != 0);
 }
 
 /* Without a row a message of its own says why, if no filter is to blame. */
-static void say_nothing(const struct session *session, const struct sums *sums)
+static void say_nothing(const struct session *session, const struct pattern_sums *sums)
 {
     const char *name = session->options.operator_name;
-    if (is_filtered(&session->options) || sums->failed) return;
-    if (session->options.rules == RULES_HTA)
-        complain(NULL,
-                 "HTA finds no operator `%s` with three or more kernels; --rules exact counts shorter sequences too",
-                 name);
-    else if (sums->matches)
+    if (is_filtered(&session->options)) return;
+    if (sums->matches)
         complain(NULL, "%llu operators match --operator %s, and none launched a kernel",
                  (unsigned long long)sums->matches, name);
     else complain(NULL, "no operator or stage has `%s` in its name; `tfanalyze ops` lists the operators", name);
@@ -93,23 +76,13 @@ static void say_nothing(const struct session *session, const struct sums *sums)
 
 void cmd_patterns(struct session *session)
 {
-    struct sums sums = {0};
-    bool by_hta = session->options.rules == RULES_HTA;
-    if (!session->options.operator_name || !*session->options.operator_name) {
-        complain(NULL, "patterns needs --operator NAME: a part of the name of the operators whose kernels to compare");
-        session->status = STATUS_USAGE;
-        return;
-    }
-    if (!(by_hta ? hta_load_more(session, WANT_ALL_SPANS) : session_load(session, PATTERNS_WANT, false))) return;
+    struct pattern_sums sums = {0};
+    struct patterns patterns;
+    if (!patterns_have_name(session) || !session_load(session, PATTERNS_WANT, false)) return;
     if (!session_begin(session, STYLE_TABLE)) return;
-    if (by_hta) answer_hta(session, &sums);
-    else answer_exact(session, &sums);
-    emit_totals(&session->emit);
-    emit_count(&session->emit, "patterns", sums.patterns);
-    emit_count(&session->emit, "count", sums.count);
-    emit_us(&session->emit, "gpu_us", sums.device);
-    emit_us(&session->emit, "cpu_us", sums.host);
-    emit_end(&session->emit);
+    patterns_of(&patterns, &session->chosen, session->options.operator_name);
+    patterns_print(session, &patterns, &sums);
+    patterns_free(&patterns);
     if (!sums.count) say_nothing(session, &sums);
-    session_end(session, sums.count != 0);
+    patterns_end(session, &sums);
 }

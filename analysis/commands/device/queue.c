@@ -1,7 +1,5 @@
 /* queue.c - reports the depth of launch queues: one row per rank, device and stream. */
-#include "ask/device/queue.h"
-
-#include "commands/device/hta.h"
+#include "commands/device/answers.h"
 
 static void emit_depths(struct emit *e, const struct queue_row *row)
 {
@@ -49,20 +47,19 @@ static void emit_rows(struct session *session, const struct queue_rows *rows)
     emit_end(e);
 }
 
+void queue_answer(struct session *session, const struct queue_rows *rows)
+{
+    emit_rows(session, rows);
+    if (!rows->count && !is_filtered(&session->options))
+        complain(NULL, "no device work with a launch was recorded; `tfanalyze info` shows the recorded events");
+    session_end(session, rows->count || !is_filtered(&session->options));
+}
+
 void cmd_queue(struct session *session)
 {
     struct queue_rows rows;
-    bool hta = session->options.rules == RULES_HTA;
-    if (!(hta ? hta_load(session) : session_summarise(session)) || !session_begin(session, STYLE_TABLE)) return;
-    if (hta) {
-        const struct hta_frames *frames = hta_frames(&session->chosen);
-        queue_of_hta(&rows, frames, &session->model.names);
-    } else {
-        queue_collect(&rows, session_summaries(session), session->chosen.processes);
-    }
-    emit_rows(session, &rows);
-    if (!rows.count && !is_filtered(&session->options))
-        complain(NULL, "no device work with a launch was recorded; `tfanalyze info` shows the recorded events");
-    session_end(session, rows.count || !is_filtered(&session->options));
+    if (!session_summarise(session) || !session_begin(session, STYLE_TABLE)) return;
+    queue_collect(&rows, session_summaries(session), session->chosen.processes);
+    queue_answer(session, &rows);
     queue_free(&rows);
 }

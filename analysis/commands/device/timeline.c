@@ -2,14 +2,12 @@
  *
  * Names and definitions are TraceLens's (gpu_event_analyser.py). total is the last end less the first start of the
  * device work, busy the union of all device work. Exposed communication is communication that no computation
- * overlaps; exposed copies are copies that neither overlaps. --rules hta answers in HTA's words instead (hta.h).
+ * overlaps; exposed copies are copies that neither overlaps.
  */
-#include "commands/device/timeline.h"
-
 #include <math.h>
 #include <stdio.h>
 
-#include "commands/device/hta.h"
+#include "commands/device/answers.h"
 
 struct shares {
     int64_t total, busy, kind[NR_WORK_KINDS], exposed_communication, exposed_memory;
@@ -45,7 +43,7 @@ static void emit_share(struct emit *e, const struct timeline *timeline, const st
     emit_pct(e, pct, total ? 100.0 * (double)time / (double)total : NAN);
 }
 
-static void emit_rank(struct emit *e, const struct timeline *timeline, const struct rank_time *rank)
+void emit_timeline(struct emit *e, const struct timeline *timeline, const struct rank_time *rank)
 {
     struct shares s = shares_of(rank);
     emit_row(e);
@@ -73,23 +71,22 @@ static void say_unknown(const struct timeline *timeline, const struct options *o
     }
 }
 
-void timeline_answer(struct session *session, emit_rank_time *emit_one)
+void timeline_answer(struct session *session, const struct timeline *timeline, emit_rank_time *emit_one)
 {
-    struct timeline timeline = {0};
-    if (!session_summarise(session) || !session_begin(session, STYLE_TABLE)) return;
-    timeline_collect(&timeline, &session->chosen, session_summaries(session));
-    for (size_t i = 0; i < timeline.count; i++) emit_one(&session->emit, &timeline, &timeline.rank[i]);
+    for (size_t i = 0; i < timeline->count; i++) emit_one(&session->emit, timeline, &timeline->rank[i]);
     emit_totals(&session->emit);
-    emit_count(&session->emit, "ranks", timeline.count);
-    emit_count(&session->emit, "works", timeline.works);
+    emit_count(&session->emit, "ranks", timeline->count);
+    emit_count(&session->emit, "works", timeline->works);
     emit_end(&session->emit);
-    say_unknown(&timeline, &session->options);
-    session_end(session, timeline.works || !is_filtered(&session->options));
-    timeline_free(&timeline);
+    say_unknown(timeline, &session->options);
+    session_end(session, timeline->works || !is_filtered(&session->options));
 }
 
 void cmd_timeline(struct session *session)
 {
-    if (session->options.rules == RULES_HTA) answer_hta_timeline(session);
-    else timeline_answer(session, emit_rank);
+    struct timeline timeline;
+    if (!session_summarise(session) || !session_begin(session, STYLE_TABLE)) return;
+    timeline_collect(&timeline, &session->chosen, session_summaries(session));
+    timeline_answer(session, &timeline, emit_timeline);
+    timeline_free(&timeline);
 }

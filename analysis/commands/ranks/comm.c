@@ -3,7 +3,6 @@
  * One row per collective, by its first start. ask/comm/rows.h defines the values, ask/comm/parts.h the matching. A
  * filter chooses a collective if it chooses it on one rank. Ranks of a communicator that are not among the inputs leave
  * the skew of their collectives too small and the transfer time too long; a message says so.
- * --rules tracelens: the collectives, keys and values of TraceLens's NcclAnalyser (ask/comm/tracelens.h).
  */
 #include "commands/ranks/comm.h"
 
@@ -30,9 +29,8 @@ static void emit_name(struct emit *e, const struct names *names, const char *key
 
 static void emit_operation(const struct comm *comm, const struct comm_part *part)
 {
-    bool by_name = comm->rules == RULES_TRACELENS || part->op == COLLECTIVE_OTHER;
-    if (comm->rules == RULES_TRACELENS && part->name == NAME_NONE && part->op == COLLECTIVE_ALL_REDUCE)
-        emit_text(&comm->session->emit, "name", "allreduce");
+    bool by_name = comm->words || part->op == COLLECTIVE_OTHER;
+    if (comm->words && part->name == NAME_NONE) emit_text(&comm->session->emit, "name", comm->words->unnamed(part));
     else if (by_name) emit_name(&comm->session->emit, comm->job.summary.names, "name", part->name);
     else emit_text(&comm->session->emit, "name", collective_kinds[part->op].name);
 }
@@ -71,7 +69,9 @@ static void emit_waits(const struct comm *comm, const struct comm_row *row)
     size_t shown = e->format == FORMAT_TEXT ? MIN(row->parts, (size_t)SHOWN_WAITS) : row->parts;
     bool known = false;
     for (size_t i = 0; i < row->parts; i++) {
-        wait[i] = (struct rank_wait){row->part[i].rank, comm_wait(row, &row->part[i], comm->rules)};
+        const struct comm_part *part = &row->part[i];
+        wait[i].rank = part->rank;
+        wait[i].wait = comm->words ? comm->words->rules->wait(row, part) : comm_wait(row, part);
         known |= wait[i].wait != UNKNOWN_TIME;
     }
     if (shown < row->parts) qsort(wait, row->parts, sizeof *wait, by_wait);
@@ -92,8 +92,7 @@ static void emit_one(const struct comm *comm, const struct comm_row *row)
     const struct comm_part *part = row->part;
     emit_row(e);
     emit_operation(comm, part);
-    if (part->group == NAME_NONE && comm->rules == RULES_TRACELENS)
-        emit_text(e, "group", comm->rows.simple ? "all" : "Unknown_Group");
+    if (part->group == NAME_NONE && comm->words) emit_text(e, "group", comm->words->ungrouped(comm));
     else emit_name(e, comm->job.summary.names, "group", part->group);
     emit_int(e, "seq", part->sequence);
     emit_known(e, "replay", part->replay ? part->replay : UNKNOWN_NUMBER);
@@ -148,8 +147,7 @@ static void say_faults(const struct comm *comm)
             NULL,
             "%llu of %zu collectives differ on their ranks in operation%s: the traces are of several jobs, or begin "
             "in different places",
-            (unsigned long long)rows->mismatched, rows->count,
-            comm->rules == RULES_TRACELENS ? ", size or type, where TraceLens itself gives no answer" : "");
+            (unsigned long long)rows->mismatched, rows->count, comm->words ? comm->words->mismatch : "");
         session_spoil(comm->session);
     }
     if (comm->job.restarts) {
@@ -211,7 +209,7 @@ static void say_limits(const struct comm *comm)
     }
     if (job->runs > 1)
         complain(NULL, "the traces are of %zu separate times or worlds: each is matched by itself", job->runs);
-    if (comm->rows.ungrouped && comm->rules != RULES_TRACELENS) {
+    if (comm->rows.ungrouped && !comm->words) {
         complain(
             NULL,
             "%llu of %zu collectives have no communicator in the trace: they are matched by operation and order of "
@@ -232,12 +230,12 @@ void comm_say(const struct comm *comm)
 
 /* ---- the answer ---- */
 
-void comm_match(struct comm *comm, struct session *session)
+void comm_match(struct comm *comm, struct session *session, const struct comm_words *words)
 {
-    *comm = (struct comm){.session = session, .rules = session->options.rules};
+    *comm = (struct comm){.session = session, .words = words};
     comm_collect(&comm->job, &session->chosen, session_summaries(session));
-    if (comm->rules == RULES_EXACT) comm_align(&comm->fits, &comm->job.summary, comm->job.clocks);
-    comm_rows_make(&comm->rows, &comm->job.summary, comm->rules);
+    if (!words) comm_align(&comm->fits, &comm->job.summary, comm->job.clocks);
+    comm_rows_make(&comm->rows, &comm->job.summary, words ? words->rules : NULL);
 }
 
 void comm_end(struct comm *comm)
@@ -281,16 +279,21 @@ static void emit_sums(const struct comm *comm)
     emit_end(e);
 }
 
-void cmd_comm(struct session *session)
+void comm_answer(struct session *session, const struct comm_words *words)
 {
     const struct options *options = &session->options;
     struct comm comm;
     if (!session_summarise(session) || !session_begin(session, STYLE_TABLE)) return;
-    comm_match(&comm, session);
+    comm_match(&comm, session, words);
     size_t shown = options->top ? MIN(options->top, comm.rows.count) : comm.rows.count;
     for (size_t i = 0; i < shown; i++) emit_one(&comm, &comm.rows.row[i]);
     emit_sums(&comm);
     comm_say(&comm);
     session_end(session, comm.rows.count || !is_filtered(options));
     comm_end(&comm);
+}
+
+void cmd_comm(struct session *session)
+{
+    comm_answer(session, NULL);
 }

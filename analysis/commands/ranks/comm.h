@@ -7,16 +7,28 @@
 #include "ask/comm/rows.h"
 #include "commands/session.h"
 
+struct comm;
+
+/* What other rules than ours change in the answer. */
+struct comm_words {
+    const struct comm_rules *rules;
+    const char *(*unnamed)(const struct comm_part *part); /* a collective without a name; NULL: it stays unknown */
+    const char *(*ungrouped)(const struct comm *comm);    /* the group of one without a group */
+    const char *mismatch;                                 /* in what ranks may differ too, and what that means */
+};
+
 struct comm {
     struct session *session;
+    const struct comm_words *words; /* NULL: ours */
     struct comm_job job;
     struct clock_fits fits;
     struct comm_rows rows;
-    enum rules rules;
 };
 
+/* Answers `comm`. */
+void comm_answer(struct session *session, const struct comm_words *words);
 /* Matches the collectives of the chosen ranks; the session is summarised. */
-void comm_match(struct comm *comm, struct session *session);
+void comm_match(struct comm *comm, struct session *session, const struct comm_words *words);
 /* Reports what the collectives lack. */
 void comm_say(const struct comm *comm);
 void comm_end(struct comm *comm);

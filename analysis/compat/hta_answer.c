@@ -1,10 +1,11 @@
-/* hta.c - answers timeline, overlap and breakdown with --rules hta, in HTA's words, keys and rounding. */
-#include "commands/device/hta.h"
+/* hta_answer.c - answers timeline, kinds, overlap and breakdown with --rules hta, in HTA's words, keys and rounding. */
+#include "compat/hta_answer.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-#include "write/short_names.h"
+#include "commands/device/answers.h"
+#include "compat/hta.h"
 
 /* Refuses the filters without a meaning here. A filter can only choose rows of HTA's table: cutting rows and choosing
  * by stage have no counterpart in HTA. */
@@ -62,7 +63,7 @@ static void emit_share(struct emit *e, const struct hta_temporal *t, const char 
     emit_pct(e, pct, t->known ? hta_round(100 * ((double)time / (double)t->total), 2) : NAN);
 }
 
-void answer_hta_timeline(struct session *session)
+void hta_timeline(struct session *session)
 {
     struct emit *e = &session->emit;
     if (!hta_load(session) || !session_begin(session, STYLE_TABLE)) return;
@@ -95,14 +96,14 @@ static double share_of(int64_t time, int64_t whole)
     return whole ? hta_round(100 * ((double)time / (double)whole), 2) : NAN;
 }
 
-void answer_hta_overlap(struct session *session)
+void hta_overlap(struct session *session)
 {
     struct emit *e = &session->emit;
     if (!hta_load(session) || !session_begin(session, STYLE_TABLE)) return;
     const struct hta_frames *frames = hta_frames(&session->chosen);
     for (size_t i = 0; i < frames->count; i++) {
         const struct hta_frame *frame = &frames->frame[i];
-        struct hta_overlap overlap = hta_overlap(frame);
+        struct hta_overlap overlap = hta_overlap_of(frame);
         emit_row(e);
         emit_known(e, "rank", frame->rank);
         if (frame->count) {
@@ -121,12 +122,6 @@ void answer_hta_overlap(struct session *session)
 
 /* ---- breakdown ---- */
 
-/* Clamps to int64_t nanoseconds. The sums of a really recorded trace always fit. */
-static int64_t fitting(__int128 sum)
-{
-    return sum > INT64_MAX ? INT64_MAX : sum < INT64_MIN ? INT64_MIN : (int64_t)sum;
-}
-
 static void emit_kernel(struct session *session, int64_t rank, const struct hta_kernel *k, __int128 all,
                         const struct short_names *shorts)
 {
@@ -138,7 +133,7 @@ static void emit_kernel(struct session *session, int64_t rank, const struct hta_
     emit_bytes_text(e, "name", name->text, name->length);
     emit_text(e, "kind", work_kind_names[k->kind]);
     emit_count(e, "calls", k->calls);
-    emit_us(e, "total_us", fitting(k->sum));
+    emit_us(e, "total_us", hta_fitting(k->sum));
     emit_us(e, "mean_us", llround((double)k->sum / (double)k->calls));
     emit_null(e, "median_us");
     emit_null(e, "p95_us");
@@ -180,7 +175,8 @@ static __int128 emit_kernels(struct session *session, const struct hta_frame *fr
     return kernels.sum;
 }
 
-void answer_hta_breakdown(struct session *session)
+/* Has no row "others" as HTA does: --top N leaves the remaining kernels out instead. */
+void hta_breakdown(struct session *session)
 {
     struct emit *e = &session->emit;
     __int128 all = 0;
@@ -191,7 +187,23 @@ void answer_hta_breakdown(struct session *session)
     for (size_t i = 0; i < frames->count; i++) all += emit_kernels(session, &frames->frame[i], &shorts, &kernels);
     short_names_free(&shorts);
     emit_totals(e);
-    emit_us(e, "total_kernel_time_us", fitting(all));
+    emit_us(e, "total_kernel_time_us", hta_fitting(all));
     emit_count(e, "num_kernels", kernels);
     end_answer(frames, session);
+}
+
+/* ---- kinds ---- */
+
+static double rounded(double share)
+{
+    return hta_round(share, 1);
+}
+
+void hta_kinds(struct session *session)
+{
+    int64_t total[INTERVALS_COMBINATIONS] = {0};
+    struct timeline timeline = {.ns = 1};
+    if (!hta_load(session) || !session_begin(session, STYLE_TABLE)) return;
+    timeline.works = hta_kinds_of(&session->chosen, total);
+    kinds_answer(session, &timeline, total, rounded);
 }

@@ -12,13 +12,13 @@
  * and a third begins. It raises an exception if it compares a row of negative duration with one without duration, which
  * can happen if both end at one moment. Such a moment ends the answer here.
  */
-#include "ask/device/hta_graph.h"
+#include "compat/hta_graph.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "ask/device/hta_calls.h"
+#include "compat/hta_calls.h"
 #include "model/steps.h"
 
 struct edge {

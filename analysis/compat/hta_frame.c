@@ -13,13 +13,14 @@
  * - every analysis takes the remaining rows with stream != -1. These include waits and annotations with a stream, and
  *   on the host Triton's operators, whose arguments name the stream of their kernel.
  */
-#include "ask/hta_frame.h"
+#include "compat/hta_frame.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "ask/timeline.h"
+#include "compat/file_us.h"
+#include "compat/hta.h"
 #include "pattern.h"
 
 /* Numbers of host rows, by correlation, between the least and the largest correlation of the device rows. */
@@ -280,7 +281,7 @@ static void make(struct hta_frames *frames, const struct selection *chosen)
     struct loader loader = {.chosen = chosen};
     *frames = (struct hta_frames){.count = chosen->processes};
     frames->frame = mem_zero(frames->count, sizeof *frames->frame);
-    work_kinds_init(&loader.kinds, RULES_HTA, &chosen->model->names);
+    work_kinds_init(&loader.kinds, &hta_kind_rules, &chosen->model->names);
     look_at_names(&loader);
     loader.by_steps = has_two_steps(&loader);
     for (size_t i = 0; i < frames->count; i++) {
@@ -315,7 +316,7 @@ static void free_frames(void *data)
 
 const struct hta_frames *hta_frames(const struct selection *chosen)
 {
-    struct shared_once *once = chosen->hta_frames;
+    struct shared_once *once = chosen->compat;
     mem_hold(&once->lock);
     if (!once->data) {
         struct hta_frames *frames = mem_zero(1, sizeof *frames);

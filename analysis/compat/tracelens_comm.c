@@ -1,39 +1,30 @@
-/* tracelens.c - follows TraceLens's NcclAnalyser (commit 171dd74).
+/* tracelens_comm.c - answers comm by the rules of TraceLens's NcclAnalyser.
  *
  * A collective is a kernel whose name has one of TraceLens's words and that has a correlation id or an external id.
  * Its key is the process group's name and its place in the order of time on the rank. Without a name the group is
  * Unknown_Group. Sizes are known for the element types in its table. If no kernel has a group and each rank has one
  * stream, unnamed collectives are in the table too, without a bandwidth.
  */
-#include "ask/comm/tracelens.h"
-
 #include <math.h>
 #include <string.h>
 
-#include "ask/comm/rows.h"
-#include "ask/timeline.h"
+#include "ask/comm/taken.h"
+#include "commands/ranks/comm.h"
+#include "compat/file_us.h"
+#include "compat/tracelens.h"
 
-bool tracelens_next(struct tracelens_kernels *k, const struct collective **collective)
+/* ---- one process ---- */
+
+/* True for the name of a kernel that TraceLens takes for a collective; `known` remembers the answers. */
+static bool communicates(struct map *known, const struct names *names, uint32_t number)
 {
-    const struct process *p = k->process;
-    const struct works *w = &p->works;
-    for (; k->next < w->table.count; k->next++) {
-        size_t i = k->next;
-        uint32_t place = map_get(&p->collectives.of_work, i);
-        bool linked = w->correlation[i] != NO_ID || w->external[i] != NO_ID;
-        if (place == MAP_NONE || !linked) continue;
-        uint32_t known = map_get(&k->communicates, w->name[i]);
-        if (known == MAP_NONE) {
-            const struct name *name = names_get(k->names, w->name[i]);
-            known = is_communication(name->text, name->length, true);
-            map_put(&k->communicates, w->name[i], known);
-        }
-        if (!known) continue;
-        *collective = &p->collectives.collective[place];
-        k->work = (uint32_t)k->next++;
-        return true;
+    uint32_t found = map_get(known, number);
+    if (found == MAP_NONE) {
+        const struct name *name = names_get(names, number);
+        found = is_communication(name->text, name->length, true);
+        map_put(known, number, found);
     }
-    return false;
+    return found;
 }
 
 /* Multiplies as TraceLens does, by its table of types. */
@@ -44,13 +35,14 @@ static uint64_t bytes_of(uint64_t elements, unsigned bytes)
     return known ? product : UNKNOWN_COUNT;
 }
 
-void tracelens_change(struct comm_part *part, const struct tracelens_kernels *k, const struct collective *c)
+/* Changes the part of a kernel to what TraceLens knows of it. */
+static void change(struct comm_part *part, const struct process *p, size_t work, const struct names *names,
+                   const struct collective *c)
 {
-    const struct process *p = k->process;
     const struct works *w = &p->works;
-    const char *type = names_get(k->names, c->datatype)->text, *kernel = names_get(k->names, w->name[k->work])->text;
+    const char *type = names_get(names, c->datatype)->text, *kernel = names_get(names, w->name[work])->text;
     unsigned bytes = c->elements_in == UNKNOWN_COUNT ? 0 : collective_type_bytes(type, true);
-    bool is_described = c->name != w->name[k->work];
+    bool is_described = c->name != w->name[work];
     part->members = NAME_NONE;
     part->op_key = 0;
     part->source = part->peer = part->sequence = UNKNOWN_NUMBER;
@@ -59,17 +51,49 @@ void tracelens_change(struct comm_part *part, const struct tracelens_kernels *k,
     part->op = is_described || strcasestr(kernel, "cross_device_reduce") ? c->op : COLLECTIVE_OTHER;
     part->bytes_in = bytes_of(c->elements_in, bytes);
     part->bytes_out = bytes_of(c->elements_out, bytes);
-    part->stream = p->lane[w->lane[k->work]].has_stream ? p->lane[w->lane[k->work]].stream : UNKNOWN_NUMBER;
-    part->start = w->start[k->work];
-    part->end = w->end[k->work];
+    part->stream = p->lane[w->lane[work]].has_stream ? p->lane[w->lane[work]].stream : UNKNOWN_NUMBER;
+    part->start = w->start[work];
+    part->end = w->end[work];
     part->call_start = UNKNOWN_TIME;
-    part->file_start_us = file_us(p, w->start[k->work]);
-    part->file_duration_us = (double)(w->end[k->work] - w->start[k->work]) / 1000;
+    part->file_start_us = file_us(p, w->start[work]);
+    part->file_duration_us = (double)(w->end[work] - w->start[work]) / 1000;
 }
+
+static void take_kernels(struct comm_taken *taken, const struct comm_scope *scope, const struct process *p)
+{
+    const struct works *w = &p->works;
+    struct map known = {0};
+    for (size_t i = 0; i < w->table.count; i++) {
+        uint32_t place = map_get(&p->collectives.of_work, i);
+        bool linked = w->correlation[i] != NO_ID || w->external[i] != NO_ID;
+        if (place == MAP_NONE || !linked || !communicates(&known, taken->parts.names, w->name[i])) continue;
+        const struct collective *c = &p->collectives.collective[place];
+        struct collective one = *c;
+        one.work = (uint32_t)i;
+        struct comm_part part = comm_part_of(p, &one);
+        change(&part, p, i, taken->parts.names, c);
+        comm_take_part(taken, scope, &one, part);
+    }
+    map_free(&known);
+}
+
+static void *take(const struct selection *chosen, const struct process *process)
+{
+    return comm_take(chosen, process, take_kernels);
+}
+
+static unsigned wants(const struct options *options)
+{
+    return comm_reduction.wants(options);
+}
+
+const struct reduction tracelens_collectives = {wants, without_window, take, comm_taken_free};
+
+/* ---- kinds ---- */
 
 /* Kinds of collectives in TraceLens's tables. */
 enum tracelens_kind {
-    TRACELENS_UNKNOWN, /* in the first table if tracelens_is_simple, else in none */
+    TRACELENS_UNKNOWN, /* in the first table if is_simple, else in none */
     TRACELENS_ALL_REDUCE,
     TRACELENS_REDUCE_SCATTER,
     TRACELENS_ALL_GATHER,
@@ -103,7 +127,8 @@ static enum tracelens_kind kind_of(const struct comm_part *part, const struct na
     return TRACELENS_UNKNOWN;
 }
 
-bool tracelens_is_simple(const struct comm_summary *s)
+/* True if no kernel has a communicator and each rank's kernels are on one stream: unknown collectives count too. */
+static bool is_simple(const struct comm_summary *s)
 {
     struct map stream_of = {0};
     bool simple = true;
@@ -131,7 +156,7 @@ static double latest_start(const struct comm_row *row)
     return latest;
 }
 
-int64_t tracelens_wait(const struct comm_row *row, const struct comm_part *part)
+static int64_t wait_of(const struct comm_row *row, const struct comm_part *part)
 {
     if (row->transfer == UNKNOWN_TIME) return UNKNOWN_TIME; /* all_to_allv */
     return ns_of(latest_start(row) - part->file_start_us);
@@ -183,7 +208,8 @@ static void take_sum(struct comm_row *row, double wall)
     if (wall > 0) row->algorithm_gb = megabytes / 1024 / (wall / 1e6);
 }
 
-bool tracelens_row(struct comm_row *row, const struct names *names, bool simple)
+/* Returns false if the collective is in none of TraceLens's tables. */
+static bool fill_row(struct comm_row *row, const struct names *names, bool simple)
 {
     static const enum collective_op ops[] = {[TRACELENS_ALL_REDUCE] = COLLECTIVE_ALL_REDUCE,
                                              [TRACELENS_REDUCE_SCATTER] = COLLECTIVE_REDUCE_SCATTER,
@@ -207,4 +233,24 @@ bool tracelens_row(struct comm_row *row, const struct names *names, bool simple)
     if (shortest > 0) row->algorithm_gb = (double)row->bytes / (1 << 20) / 1024 / (shortest / 1e6);
     row->bus_gb = row->algorithm_gb * collective_bus_factor(ops[kind], row->part->size);
     return true;
+}
+
+/* ---- the answer ---- */
+
+static const char *unnamed(const struct comm_part *part)
+{
+    return part->op == COLLECTIVE_ALL_REDUCE ? "allreduce" : NULL;
+}
+
+static const char *ungrouped(const struct comm *comm)
+{
+    return comm->rows.simple ? "all" : "Unknown_Group";
+}
+
+void tracelens_comm(struct session *session)
+{
+    static const struct comm_rules rules = {fill_row, is_simple, wait_of};
+    static const struct comm_words words = {&rules, unnamed, ungrouped,
+                                            ", size or type, where TraceLens itself gives no answer"};
+    comm_answer(session, &words);
 }

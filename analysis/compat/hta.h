@@ -1,12 +1,12 @@
 /* hta.h - the analyses of HolisticTraceAnalysis 0.5.0 (the PyPI release), with its definitions and its rounding.
  *
- * Each process is one rank. The values are unknown where HTA itself fails: with an IndexError if there is no device
+ * Frozen: it follows that release and gains nothing. Each process is one rank. The values are unknown where HTA itself fails: with an IndexError if there is no device
  * work, with an assertion if idle and computing time add up to more than the total.
  */
 #ifndef TFA_HTA_H
 #define TFA_HTA_H
 
-#include "ask/hta_frame.h"
+#include "compat/hta_frame.h"
 #include "ask/work_kinds.h"
 #include "base/sets/intervals.h"
 
@@ -21,10 +21,10 @@ struct hta_temporal hta_temporal(const struct hta_frame *frame);
 struct hta_overlap {
     int64_t time, communication;
 };
-struct hta_overlap hta_overlap(const struct hta_frame *frame);
+struct hta_overlap hta_overlap_of(const struct hta_frame *frame);
 
 /* First table of get_gpu_kernel_breakdown: adds to `total` by combination of kinds. Returns the number of rows. */
-uint64_t hta_kinds(const struct selection *chosen, int64_t total[INTERVALS_COMBINATIONS]);
+uint64_t hta_kinds_of(const struct selection *chosen, int64_t total[INTERVALS_COMBINATIONS]);
 
 /* Second table of get_gpu_kernel_breakdown: the kernels of one rank, by descending total time. */
 struct hta_kernel {
@@ -46,5 +46,10 @@ void hta_kernels_free(struct hta_kernels *kernels);
 
 /* numpy.round */
 double hta_round(double value, int digits);
+/* Clamps to int64_t nanoseconds. The sums of a really recorded trace always fit. */
+int64_t hta_fitting(__int128 sum);
+
+/* get_kernel_type */
+extern const struct kind_rules hta_kind_rules;
 
 #endif

@@ -6,7 +6,7 @@
 #ifndef TFA_HTA_CALLS_H
 #define TFA_HTA_CALLS_H
 
-#include "ask/hta_frame.h"
+#include "compat/hta_frame.h"
 
 struct hta_call {
     int64_t start, end;

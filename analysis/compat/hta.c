@@ -4,7 +4,7 @@
  * end before it starts. Its sums count such work as negative, and so do these. Times are whole nanoseconds. Times
  * that HTA rounds are whole microseconds since the file's base.
  */
-#include "ask/hta.h"
+#include "compat/hta.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -15,6 +15,38 @@ double hta_round(double value, int digits)
     double scale = digits == 1 ? 10 : 100;
     return rint(value * scale) / scale; /* rounds half to even, like numpy */
 }
+
+int64_t hta_fitting(__int128 sum)
+{
+    return sum > INT64_MAX ? INT64_MAX : sum < INT64_MIN ? INT64_MIN : (int64_t)sum;
+}
+
+/* ---- kinds of work, by the name alone ---- */
+
+static bool starts(const struct name *name, const char *word)
+{
+    return name->length >= strlen(word) && memcmp(name->text, word, strlen(word)) == 0;
+}
+
+/* The `.` of HTA's patterns does not match a newline. */
+static bool in_first_line(const struct name *name, const char *word)
+{
+    const char *end = memchr(name->text, '\n', name->length);
+    size_t length = end ? (size_t)(end - name->text) : name->length;
+    return memmem(name->text, length, word, strlen(word)) != NULL;
+}
+
+/* HTA's patterns: is_comm_kernel matches ^nccl.*Kernel, is_memory_kernel matches (^Memcpy)|(^Memset)|(^dma), and
+ * is_compute_kernel does not match (^nccl.*Kernel)|(.*(Memcpy)|(Memset))|(.*Sync). */
+static enum work_kind kind_of(enum event_class event_class, const struct name *name)
+{
+    (void)event_class;
+    if (starts(name, "nccl") && in_first_line(name, "Kernel")) return WORK_COMMUNICATION;
+    if (starts(name, "Memcpy") || starts(name, "Memset") || starts(name, "dma")) return WORK_MEMORY;
+    return in_first_line(name, "Memcpy") || in_first_line(name, "Sync") ? WORK_OTHER : WORK_COMPUTATION;
+}
+
+const struct kind_rules hta_kind_rules = {kind_of, false};
 
 /* ---- sets ---- */
 
@@ -81,7 +113,7 @@ struct hta_temporal hta_temporal(const struct hta_frame *frame)
 
 /* ---- get_comm_comp_overlap ---- */
 
-struct hta_overlap hta_overlap(const struct hta_frame *frame)
+struct hta_overlap hta_overlap_of(const struct hta_frame *frame)
 {
     struct intervals sets[] = {merged(frame, KIND_BIT(WORK_COMMUNICATION)), merged(frame, KIND_BIT(WORK_COMPUTATION))};
     int64_t time[INTERVALS_COMBINATIONS] = {0};
@@ -95,7 +127,7 @@ struct hta_overlap hta_overlap(const struct hta_frame *frame)
 
 /* ---- get_gpu_kernel_breakdown ---- */
 
-uint64_t hta_kinds(const struct selection *chosen, int64_t total[INTERVALS_COMBINATIONS])
+uint64_t hta_kinds_of(const struct selection *chosen, int64_t total[INTERVALS_COMBINATIONS])
 {
     const struct hta_frames *frames = hta_frames(chosen);
     for (size_t i = 0; i < frames->count; i++) {

@@ -6,8 +6,10 @@
  */
 #include <stdlib.h>
 
-#include "ask/device/hta_calls.h"
-#include "ask/device/idle.h"
+#include "commands/device/answers.h"
+#include "compat/hta.h"
+#include "compat/hta_answer.h"
+#include "compat/hta_calls.h"
 
 enum { SHORT_GAP = 30000 }; /* ns */
 
@@ -55,11 +57,6 @@ static void add(__int128 sum[NR_IDLE_CAUSES], const struct hta_row *row, uint32_
     if (again) *sum_for(sum, links, launched, row->end, after_itself) += (__int128)after_itself * again;
 }
 
-static int64_t fitting(__int128 sum)
-{
-    return sum > INT64_MAX ? INT64_MAX : sum < INT64_MIN ? INT64_MIN : (int64_t)sum;
-}
-
 static void take_stream(struct idle_rows *rows, const struct hta_frame *frame, const struct hta_calls *calls,
                         const struct names *names, const struct streamed *list, size_t count)
 {
@@ -71,7 +68,7 @@ static void take_stream(struct idle_rows *rows, const struct hta_frame *frame, c
         add(sum, list[i].row, links, launched, i ? &list[i - 1].row->end : NULL);
         row.works += list[i].row->times;
     }
-    for (int cause = 0; cause < NR_IDLE_CAUSES; cause++) row.time[cause] = fitting(sum[cause]);
+    for (int cause = 0; cause < NR_IDLE_CAUSES; cause++) row.time[cause] = hta_fitting(sum[cause]);
     rows->row = mem_grow(rows->row, &rows->capacity, rows->count + 1, sizeof *rows->row);
     rows->row[rows->count++] = row;
     rows->works += row.works;
@@ -98,8 +95,17 @@ static void take_frame(struct idle_rows *rows, const struct hta_frame *frame, co
     free(list);
 }
 
-void idle_of_hta(struct idle_rows *rows, const struct hta_frames *frames, const struct names *names)
+static double rounded(double share)
 {
-    *rows = (struct idle_rows){0};
-    for (size_t i = 0; i < frames->count; i++) take_frame(rows, &frames->frame[i], names);
+    return hta_round(share, 2);
+}
+
+void hta_idle(struct session *session)
+{
+    struct idle_rows rows = {0};
+    if (!hta_load(session) || !session_begin(session, STYLE_TABLE)) return;
+    const struct hta_frames *frames = hta_frames(&session->chosen);
+    for (size_t i = 0; i < frames->count; i++) take_frame(&rows, &frames->frame[i], &session->model.names);
+    idle_answer(session, &rows, rounded);
+    idle_free(&rows);
 }

@@ -3,7 +3,7 @@
 #ifndef TFA_HTA_GRAPH_H
 #define TFA_HTA_GRAPH_H
 
-#include "ask/hta_frame.h"
+#include "compat/hta_frame.h"
 
 struct hta_node {
     int64_t start, end;

@@ -4,13 +4,25 @@
  * statistics are over the points of this sum that are above 0. The sums here have the same order and the same doubles,
  * because their last digits decide whether a point is above 0.
  */
-#include "ask/device/bandwidth.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "ask/device/bandwidth.h"
 #include "ask/work_kinds.h"
+#include "compat/hta_answer.h"
+
+/* The points of the sum of the speeds of all copies of a kind, without those at 0. */
+struct speed {
+    uint32_t kind;
+    uint64_t count;
+    double mean, std, min, q1, median, q3, max;
+};
+
+struct speeds {
+    struct speed *speed;
+    size_t count, capacity;
+};
 
 struct point {
     int64_t time;
@@ -76,9 +88,9 @@ static double quantile(const double *value, size_t count, double share)
     return value[at] + (value[next] - value[at]) * (place - low);
 }
 
-static void describe(struct hta_speeds *speeds, uint32_t kind, double *value, size_t count)
+static void describe(struct speeds *speeds, uint32_t kind, double *value, size_t count)
 {
-    struct hta_speed s = {.kind = kind, .count = count};
+    struct speed s = {.kind = kind, .count = count};
     double squares = 0;
     if (!count) return;
     qsort(value, count, sizeof *value, by_value);
@@ -95,10 +107,10 @@ static void describe(struct hta_speeds *speeds, uint32_t kind, double *value, si
     speeds->speed[speeds->count++] = s;
 }
 
-void hta_speeds(struct hta_speeds *speeds, const struct hta_frame *frame, struct names *names)
+static void take_frame(struct speeds *speeds, const struct hta_frame *frame, struct names *names)
 {
     struct points points = {0};
-    *speeds = (struct hta_speeds){0};
+    *speeds = (struct speeds){0};
     add_all(&points, frame, names, 1);
     add_all(&points, frame, names, -1);
     if (points.count) qsort(points.point, points.count, sizeof *points.point, by_kind);
@@ -116,8 +128,45 @@ void hta_speeds(struct hta_speeds *speeds, const struct hta_frame *frame, struct
     free(points.point);
 }
 
-void hta_speeds_free(struct hta_speeds *speeds)
+/* ---- the answer ---- */
+
+static void emit_speed(struct session *session, int64_t rank, const struct speed *s)
 {
-    free(speeds->speed);
-    *speeds = (struct hta_speeds){0};
+    struct emit *e = &session->emit;
+    emit_row(e);
+    emit_known(e, "rank", rank);
+    emit_text(e, "kind", model_name(&session->model, s->kind));
+    emit_count(e, "count", s->count);
+    emit_double(e, "mean_gbs", s->mean);
+    emit_double(e, "std_gbs", s->std);
+    emit_double(e, "min_gbs", s->min);
+    emit_double(e, "q1_gbs", s->q1);
+    emit_double(e, "median_gbs", s->median);
+    emit_double(e, "q3_gbs", s->q3);
+    emit_double(e, "max_gbs", s->max);
+    emit_row_end(e);
+}
+
+void hta_bandwidth(struct session *session)
+{
+    uint64_t points = 0, top = session->options.top, shown = 0;
+    if (!hta_load(session) || !session_begin(session, STYLE_TABLE)) return;
+    emit_keys(&session->emit, "rank,kind,count,mean_gbs,std_gbs,min_gbs,q1_gbs,median_gbs,q3_gbs,max_gbs");
+    const struct hta_frames *frames = hta_frames(&session->chosen);
+    for (size_t i = 0; i < frames->count; i++) {
+        struct speeds speeds;
+        take_frame(&speeds, &frames->frame[i], &session->model.names);
+        for (size_t k = 0; k < speeds.count; k++) {
+            points += speeds.speed[k].count;
+            if (!top || shown++ < top) emit_speed(session, frames->frame[i].rank, &speeds.speed[k]);
+        }
+        free(speeds.speed);
+    }
+    emit_totals(&session->emit);
+    emit_count(&session->emit, "count", points);
+    emit_end(&session->emit);
+    if (!points && !is_filtered(&session->options))
+        complain(NULL, "HTA's rules need copies with the argument `memory bandwidth (GB/s)`, and the trace has none; "
+                       "--rules exact goes by bytes and times");
+    session_end(session, points || !is_filtered(&session->options));
 }

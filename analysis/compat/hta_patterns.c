@@ -6,8 +6,9 @@
  */
 #include <stdlib.h>
 
-#include "ask/device/hta_graph.h"
-#include "ask/device/patterns.h"
+#include "commands/device/answers.h"
+#include "compat/hta_answer.h"
+#include "compat/hta_graph.h"
 
 enum { LEAST_KERNELS = 3 }; /* min_pattern_len */
 
@@ -72,8 +73,9 @@ static void add_all(struct patterns *patterns, const struct hta_graph *graph, co
     free(name);
 }
 
-const char *hta_patterns(struct patterns *patterns, const struct hta_frame *frame, struct names *names,
-                         const char *operator)
+/* Takes the sequences of one rank. Returns NULL, or why HTA has no answer. */
+static const char *take_frame(struct patterns *patterns, const struct hta_frame *frame, struct names *names,
+                              const char *operator)
 {
     struct hta_graph graph;
     struct name_matches matches;
@@ -96,4 +98,28 @@ const char *hta_patterns(struct patterns *patterns, const struct hta_frame *fram
     free(matches.known);
     hta_graph_free(&graph);
     return fault;
+}
+
+void hta_patterns(struct session *session)
+{
+    struct pattern_sums sums = {0};
+    const char *name = session->options.operator_name;
+    bool failed = false;
+    if (!patterns_have_name(session) || !hta_load_more(session, WANT_ALL_SPANS)) return;
+    if (!session_begin(session, STYLE_TABLE)) return;
+    const struct hta_frames *frames = hta_frames(&session->chosen);
+    for (size_t i = 0; i < frames->count; i++) {
+        struct patterns patterns = {0};
+        const char *fault = take_frame(&patterns, &frames->frame[i], &session->model.names, name);
+        failed |= fault != NULL;
+        if (fault) complain(frames->frame[i].path, "HTA has no answer: %s; --rules exact has one", fault);
+        patterns_sort(&patterns);
+        patterns_print(session, &patterns, &sums);
+        patterns_free(&patterns);
+    }
+    if (!sums.count && !failed && !is_filtered(&session->options))
+        complain(NULL,
+                 "HTA finds no operator `%s` with three or more kernels; --rules exact counts shorter sequences too",
+                 name);
+    patterns_end(session, &sums);
 }

@@ -1,5 +1,5 @@
 /* hta_calls.c - collects the host rows with a correlation id in a frame of HTA 0.5.0. */
-#include "ask/device/hta_calls.h"
+#include "compat/hta_calls.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,9 +5,29 @@
  * any device row: copies, waits and the shadows themselves are kernels too. HTA compares all shadows with all kernels. Here
  * both are sorted, and a tree over the ends of the shadows finds the shortest one in logarithmic time.
  */
+#include <math.h>
 #include <stdlib.h>
 
-#include "ask/device/annotations.h"
+#include "compat/hta.h"
+#include "compat/hta_answer.h"
+
+/* An annotation of one rank: get_gpu_kernels_with_user_annotations, counted and added up by annotation, and
+ * its row of get_gpu_user_annotation_breakdown. */
+struct annotation {
+    uint32_t name; /* NAME_OUTSIDE: kernels without an annotation */
+    uint64_t kernels;
+    __int128 kernel_time;
+    uint64_t calls; /* rows of the annotation itself */
+    int64_t min, max;
+    __int128 sum;
+    double squares; /* sum of squared distances from the mean */
+};
+
+struct annotations {
+    bool knows_kernels;            /* false: a row has a negative duration, and HTA raises an exception */
+    struct annotation *annotation; /* the most kernel time first */
+    size_t count, capacity;
+};
 
 /* A row of a stream: a kernel or a shadow. */
 struct lane_row {
@@ -151,18 +171,18 @@ static size_t ends_after(const int64_t *end, size_t count, int64_t time)
     return low;
 }
 
-static struct hta_annotation *row_of(struct hta_annotations *to, struct map *place_of, uint32_t name)
+static struct annotation *row_of(struct annotations *to, struct map *place_of, uint32_t name)
 {
     size_t place = map_number(place_of, name);
     if (place == to->count) {
         to->annotation = mem_grow(to->annotation, &to->capacity, to->count + 1, sizeof *to->annotation);
-        to->annotation[to->count++] = (struct hta_annotation){.name = name};
+        to->annotation[to->count++] = (struct annotation){.name = name};
     }
     return &to->annotation[place];
 }
 
 /* Gives the kernels of one stream their shadows. Kernels are sorted by end, shadows by start. */
-static void match(struct hta_annotations *to, struct map *place_of, const struct lane_row *kernel, size_t kernels,
+static void match(struct annotations *to, struct map *place_of, const struct lane_row *kernel, size_t kernels,
                   const struct lane_row *shadow, size_t shadows, const uint32_t *name_of_rank)
 {
     uint32_t *tree = mem_zero(shadows + 1, sizeof *tree);
@@ -173,7 +193,7 @@ static void match(struct hta_annotations *to, struct map *place_of, const struct
         for (; begun < shadows && shadow[begun].start < kernel[i].end; begun++)
             tree_put(tree, shadows, shadow[begun].by_end, shadow[begun].rank);
         uint32_t found = tree_greatest(tree, ends_after(end, shadows, kernel[i].start));
-        struct hta_annotation *row = row_of(to, place_of, found ? name_of_rank[found - 1] : NAME_OUTSIDE);
+        struct annotation *row = row_of(to, place_of, found ? name_of_rank[found - 1] : NAME_OUTSIDE);
         row->kernels += kernel[i].times;
         row->kernel_time += (__int128)(kernel[i].end - kernel[i].start) * kernel[i].times;
     }
@@ -181,7 +201,7 @@ static void match(struct hta_annotations *to, struct map *place_of, const struct
     free(end);
 }
 
-static void match_all(struct hta_annotations *to, struct map *place_of, struct lane_rows *kernels,
+static void match_all(struct annotations *to, struct map *place_of, struct lane_rows *kernels,
                       struct lane_rows *shadows)
 {
     uint32_t *name_of_rank = mem_zero(shadows->count, sizeof *name_of_rank);
@@ -203,11 +223,11 @@ static void match_all(struct hta_annotations *to, struct map *place_of, struct l
 
 /* ---- the annotations themselves ---- */
 
-static void describe(struct hta_annotations *to, struct map *place_of, const struct lane_rows *shadows)
+static void describe(struct annotations *to, struct map *place_of, const struct lane_rows *shadows)
 {
     const struct lane_row *s = shadows->row;
     for (size_t i = 0; i < shadows->count; i++) {
-        struct hta_annotation *row = row_of(to, place_of, s[i].name);
+        struct annotation *row = row_of(to, place_of, s[i].name);
         int64_t time = s[i].end - s[i].start;
         row->min = row->calls ? MIN(row->min, time) : time;
         row->max = row->calls ? MAX(row->max, time) : time;
@@ -215,7 +235,7 @@ static void describe(struct hta_annotations *to, struct map *place_of, const str
         row->sum += (__int128)time * s[i].times;
     }
     for (size_t i = 0; i < shadows->count; i++) {
-        struct hta_annotation *row = row_of(to, place_of, s[i].name);
+        struct annotation *row = row_of(to, place_of, s[i].name);
         double off = (double)(s[i].end - s[i].start) - (double)row->sum / (double)row->calls;
         row->squares += off * off * s[i].times;
     }
@@ -223,7 +243,7 @@ static void describe(struct hta_annotations *to, struct map *place_of, const str
 
 static int by_kernel_time(const void *a, const void *b)
 {
-    const struct hta_annotation *x = a, *y = b;
+    const struct annotation *x = a, *y = b;
     return x->kernel_time != y->kernel_time ? (x->kernel_time < y->kernel_time ? 1 : -1)
            : x->sum != y->sum               ? (x->sum < y->sum ? 1 : -1)
                                             : by_number(x->name, y->name);
@@ -236,7 +256,8 @@ static bool has_negative(const struct lane_rows *rows)
     return false;
 }
 
-bool hta_has_annotations(const struct hta_frames *frames)
+/* HTA has no answer if no annotation of any process is on a device. */
+static bool has_annotations(const struct hta_frames *frames)
 {
     for (size_t i = 0; i < frames->count; i++) {
         const struct works *w = &frames->frame[i].process->works;
@@ -246,11 +267,11 @@ bool hta_has_annotations(const struct hta_frames *frames)
     return false;
 }
 
-void hta_annotations(struct hta_annotations *annotations, const struct hta_frame *frame, const struct names *names)
+static void take_frame(struct annotations *annotations, const struct hta_frame *frame, const struct names *names)
 {
     struct lane_rows kernels = {0}, shadows = {0};
     struct map place_of = {0};
-    *annotations = (struct hta_annotations){0};
+    *annotations = (struct annotations){0};
     collect(&kernels, &shadows, frame, names);
     annotations->knows_kernels = !has_negative(&kernels) && !has_negative(&shadows);
     sort_shadows(&shadows, frame->by_steps);
@@ -264,8 +285,64 @@ void hta_annotations(struct hta_annotations *annotations, const struct hta_frame
     free(shadows.row);
 }
 
-void hta_annotations_free(struct hta_annotations *annotations)
+/* ---- the answer ---- */
+
+static void emit_calls(struct emit *e, const struct annotation *a)
 {
-    free(annotations->annotation);
-    *annotations = (struct hta_annotations){0};
+    static const char *const keys[] = {"sum_us", "mean_us", "min_us", "max_us", "std_us"};
+    emit_count(e, "calls", a->calls);
+    if (!a->calls) {
+        for (size_t i = 0; i < ARRAY_SIZE(keys); i++) emit_null(e, keys[i]);
+        return;
+    }
+    emit_us(e, "sum_us", hta_fitting(a->sum));
+    emit_us(e, "mean_us", llround((double)a->sum / (double)a->calls));
+    emit_us(e, "min_us", a->min);
+    emit_us(e, "max_us", a->max);
+    emit_us(e, "std_us", a->calls > 1 ? llround(sqrt(a->squares / (double)(a->calls - 1))) : 0); /* HTA's fillna */
+}
+
+static void emit_frame(struct session *session, const struct hta_frame *frame, uint64_t *shown)
+{
+    struct emit *e = &session->emit;
+    struct annotations found;
+    uint64_t top = session->options.top;
+    take_frame(&found, frame, &session->model.names);
+    if (!found.knows_kernels)
+        complain(frame->path, "HTA's rules give no kernels: its rounding makes the duration of an event negative");
+    for (size_t i = 0; i < found.count; i++) {
+        const struct annotation *a = &found.annotation[i];
+        if (top && *shown >= top) break;
+        (*shown)++;
+        emit_row(e);
+        emit_known(e, "rank", frame->rank);
+        emit_text(e, "annotation", model_name(&session->model, a->name));
+        if (found.knows_kernels) {
+            emit_count(e, "kernels", a->kernels);
+            emit_us(e, "total_us", hta_fitting(a->kernel_time));
+        } else {
+            emit_null(e, "kernels");
+            emit_null(e, "total_us");
+        }
+        emit_calls(e, a);
+        emit_row_end(e);
+    }
+    free(found.annotation);
+}
+
+void hta_annotations(struct session *session)
+{
+    uint64_t shown = 0;
+    if (!hta_load(session) || !session_begin(session, STYLE_TABLE)) return;
+    emit_keys(&session->emit, "rank,annotation,kernels,total_us,calls,sum_us,mean_us,min_us,max_us,std_us");
+    const struct hta_frames *frames = hta_frames(&session->chosen);
+    bool has_any = has_annotations(frames);
+    for (size_t i = 0; i < frames->count && has_any; i++) emit_frame(session, &frames->frame[i], &shown);
+    if (!has_any)
+        complain(NULL, "HTA's rules need annotations on a device (gpu_user_annotation), and the trace has none; "
+                       "--rules exact goes by the launches");
+    emit_totals(&session->emit);
+    emit_count(&session->emit, "ranks", frames->count);
+    emit_end(&session->emit);
+    session_end(session, shown || !is_filtered(&session->options));
 }

@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ask/device/hta_calls.h"
-#include "ask/device/queue.h"
+#include "commands/device/answers.h"
+#include "compat/hta_answer.h"
+#include "compat/hta_calls.h"
 
 enum { MOST_ROWS = 1 << 30 }; /* device rows of one correlation id that count; only a hostile trace has more */
 
@@ -105,9 +106,8 @@ static void take_rows(struct queue_rows *rows, const struct taking *t)
     free(list);
 }
 
-void queue_of_hta(struct queue_rows *rows, const struct hta_frames *frames, const struct names *names)
+static void take_frames(struct queue_rows *rows, const struct hta_frames *frames, const struct names *names)
 {
-    *rows = (struct queue_rows){0};
     for (size_t i = 0; i < frames->count; i++) {
         struct taking t = {.frame = &frames->frame[i], .names = names};
         hta_calls(&t.calls, t.frame, names);
@@ -126,4 +126,13 @@ void queue_of_hta(struct queue_rows *rows, const struct hta_frames *frames, cons
         map_free(&t.launches);
     }
     queue_sort(rows);
+}
+
+void hta_queue(struct session *session)
+{
+    struct queue_rows rows = {0};
+    if (!hta_load(session) || !session_begin(session, STYLE_TABLE)) return;
+    take_frames(&rows, hta_frames(&session->chosen), &session->model.names);
+    queue_answer(session, &rows);
+    queue_free(&rows);
 }
