@@ -68,7 +68,8 @@ def test_events_beyond_all_memory(python, tfanalyze, tmp_path, good):
     assert status == 1 and out == '' and 'needs more memory than is available' in err
 
 
-@pytest.mark.parametrize('words', [['stages'], ['ops', '-j', '4']], ids=['one thread', 'inflated ahead'])
+@pytest.mark.parametrize('words', [pytest.param(['stages'], id='one thread', marks=pytest.mark.soak),
+                                   pytest.param(['ops', '-j', '4'], id='inflated ahead')])
 def test_chunks_beyond_all_memory(python, tfanalyze, tmp_path, good, words):
     """Chunks of a .tfr that need more memory than there is: that file is left out, the other is answered."""
     run = Run(tmp_path).rank()

@@ -295,7 +295,7 @@ def count(path, kind):
 
 @pytest.mark.parametrize('column', ['memory allocator', 'memory stack', 'memory bytes', 'op forward_thread', 'op scope', 'op stack',
                                     'op name'])
-@pytest.mark.parametrize('seed', [1, 3])
+@pytest.mark.parametrize('seed', [1, pytest.param(3, marks=pytest.mark.soak)])
 def test_invalid_columns(tmp_path, tfanalyze, column, seed):
     """Records with an invalid column are left out and counted, whether the first or the second reading meets it."""
     bad, shape = tuple(column.split()), {'held': False, 'grid': 1000 if seed % 2 else 997}

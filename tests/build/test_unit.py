@@ -14,11 +14,14 @@ SOURCES = sorted((ROOT / 'tests' / 'unit').glob('*.c'))
 VARIANTS = {'plain': BUILD / 'unit', 'asan': BUILD / 'asan' / 'unit'}
 # Programs that contain the library define dlsym, which a sanitizer calls too early: they have no sanitized build.
 BUILT = [(v, s) for v in VARIANTS for s in SOURCES if v == 'plain' or not s.stem.startswith('preload_')]
-SLOW = ('analysis_damage', 'kill', 'preload_blocks')
+SLOW = ('kill', 'preload_blocks')
+SANITIZED = ('analysis_damage', 'analysis_runs', 'analysis_sets')  # slow: `make test` runs only the sanitized build, soak the other too
 
 
 def marks(variant, program):
-    return [pytest.mark.xdist_group(f'{variant}-{program}'), *([pytest.mark.slow] if program in SLOW else [])]
+    slow = [pytest.mark.slow] if program in SLOW + SANITIZED else []
+    soak = [pytest.mark.soak] if program in SANITIZED and variant == 'plain' else []
+    return [pytest.mark.xdist_group(f'{variant}-{program}'), *slow, *soak]
 
 
 PROGRAMS = [pytest.param(v, s.stem, id=f'{v}-{s.stem}', marks=marks(v, s.stem)) for v, s in BUILT]
