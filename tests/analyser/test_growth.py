@@ -12,7 +12,6 @@ import pytest
 
 import growth
 from conftest import sampled
-from test_filters import COMMANDS
 
 FACTOR = 4
 LIMIT = 1.5
@@ -142,10 +141,6 @@ STEEP = 1.4
 COMMANDS_OF_A_SHAPE = 4  # `make soak` samples these, other ones for each shape; SOAK_ALL=1 measures all
 LARGE = [('nested_operators', 150000), ('leaked_pushes', 40000), ('clashing_names', 40000), ('many_stages', 30000),
          ('nested_stages', 30000)]
-
-
-def test_every_command_is_measured():
-    assert {words[0] for words in growth.COMMANDS.values()} == set(COMMANDS)
 
 
 @pytest.fixture(scope='module')
