@@ -1,6 +1,6 @@
 """test_hta - `--rules hta` against the recorded answers of HTA 0.5.0, on every trace of ../shared/traces and on random traces.
 
-tests/hta_pairs.txt lists the pairs. `agree ANALYSIS JOB` is a pair with equal answers. `fails ANALYSIS JOB EXCEPTION`
+tests/data/hta_pairs.txt lists the pairs. `agree ANALYSIS JOB` is a pair with equal answers. `fails ANALYSIS JOB EXCEPTION`
 is a pair HTA cannot answer. `differs ANALYSIS JOB` is a pair known to differ, for the reason given there. Every pair
 must be in the list and behave as listed, so fewer agreeing pairs are a failure.
 """
@@ -25,7 +25,7 @@ ROUNDED = 0.00051  # microseconds: we print means and deviations as whole nanose
 def listed():
     """{(analysis, job): "agree", "differs" or the exception's name}"""
     pairs = {}
-    for line in (ROOT / 'tests' / 'hta_pairs.txt').read_text().splitlines():
+    for line in (ROOT / 'tests' / 'data' / 'hta_pairs.txt').read_text().splitlines():
         if line and not line.startswith('#'):
             word, analysis, job, *reason = line.split()
             assert (analysis, job) not in pairs, line
