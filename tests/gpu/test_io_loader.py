@@ -254,19 +254,22 @@ def explained(run, mode):
         reads = {os.path.basename(read['path']): (read['calls'], read['bytes']) for read in row['reads']
                  if read['path'] and read['path'].startswith(f'{run.folder}/')}
         assert reads == {f'{item[0]:02}.bin': (1, item[1]) for item in line['items']}, (mode, line)
-    return found, lines
+    return found, pairs
 
 
-def slow_first(found, lines, mode):
-    """The batch with the slow file is the first of the list, and its first read is that of the file."""
-    slow = [line for line in lines if any(item[0] == SLOW for item in line['items'])]
-    first = found['rows'][0]
-    item, = (item for item in slow[0]['items'] if item[0] == SLOW)
-    assert (first['pid'], first['reads'][0]['path'].rpartition('/')[2]) == (item[2], f'{SLOW}.bin'), mode
-    assert first['reads'][0]['bytes'] == LARGE and first['reads'][0]['calls'] == 1
-    read = (item[5] - item[4]) / 1e3
-    assert 0.3 * read < first['reads'][0]['total_us'] <= read
-    assert first['idle_us'] > sum(row['idle_us'] for row in found['rows'][len(slow):])
+def check_slow(found, pairs, run, mode):
+    """The batch with the slow file has the idle time of that read, and the list begins with the most idle time. On a busy
+    machine another batch may wait even longer."""
+    idle = [row['idle_us'] for row in found['rows']]
+    assert idle == sorted(idle, reverse=True)
+    for line, row in pairs:
+        item = next((item for item in line['items'] if item[0] == SLOW), None)
+        if item and row:
+            begun, ended, asked = item[4] / 1e3, item[5] / 1e3, row['asked_us'] - run.clock
+            slow, = (read for read in row['reads'] if read['path'] == f'{run.folder}/{SLOW}.bin')
+            assert 0.3 * (ended - begun) < slow['total_us'] <= ended - begun, mode
+            assert row['idle_us'] > 0.9 * (begun + slow['total_us'] - max(begun, asked)), mode  # the read ends at the earliest then
+    assert any(row and any(item[0] == SLOW for item in line['items']) for line, row in pairs), mode
 
 
 @pytest.mark.slow
@@ -276,8 +279,9 @@ def test_late_batches(modes, names):
     """In each mode of a loader the late batches are those of the journal: process, number, times, and which files were read."""
     run = modes(names)
     for mode in names:
-        found, lines = explained(run, mode)
-        slow_first(found, lines, mode)
+        found, pairs = explained(run, mode)
+        check_slow(found, pairs, run, mode)
+        lines = [line for line, _ in pairs]
         assert all(line['pinned'] == (mode == 'pinned') for line in lines)
         assert {line['items'][0][3] for line in lines} == ({-1} if mode in ('own', 'stream here') else set(range(TEAM)))
 
@@ -286,5 +290,5 @@ def test_late_batches(modes, names):
 def test_late_batches_of_one_stage(modes):
     """The batches of a selected stage are explained like those of a run in which everything is recorded."""
     run = modes(['plain', 'ahead'], ENABLE_PROFILER_NAMES='ahead')
-    found, lines = explained(run, 'ahead')
-    slow_first(found, lines, 'ahead')
+    found, pairs = explained(run, 'ahead')
+    check_slow(found, pairs, run, 'ahead')
