@@ -14,13 +14,14 @@ SOURCES = sorted((ROOT / 'tests' / 'unit').glob('*.c'))
 VARIANTS = {'plain': BUILD / 'unit', 'asan': BUILD / 'asan' / 'unit'}
 # Programs that contain the library define dlsym, which a sanitizer calls too early: they have no sanitized build.
 BUILT = [(v, s) for v in VARIANTS for s in SOURCES if v == 'plain' or not s.stem.startswith('preload_')]
-SLOW = ('kill', 'preload_blocks')
-SANITIZED = ('analysis_damage', 'analysis_runs', 'analysis_sets')  # slow: `make test` runs only the sanitized build, soak the other too
+SLOW = ('kill', 'preload_blocks', 'analysis_damage', 'analysis_runs', 'analysis_sets')
+# `make test` runs these in one build, and `make soak` in the other too. `kill` kills a program that has no sanitizers.
+IN_SOAK = ('plain', 'analysis_damage'), ('asan', 'analysis_runs'), ('asan', 'analysis_sets'), ('asan', 'kill')
 
 
 def marks(variant, program):
-    slow = [pytest.mark.slow] if program in SLOW + SANITIZED else []
-    soak = [pytest.mark.soak] if program in SANITIZED and variant == 'plain' else []
+    slow = [pytest.mark.slow] if program in SLOW else []
+    soak = [pytest.mark.soak] if (variant, program) in IN_SOAK else []
     return [pytest.mark.xdist_group(f'{variant}-{program}'), *slow, *soak]
 
 

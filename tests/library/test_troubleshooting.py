@@ -167,6 +167,10 @@ class Causes:
         """tfinject: NAME is not a known"""
         return self.play('push=a pop', {'TFI_ACTIVITY': 'gpu'}).err
 
+    def gone(self):
+        """tfinject: NAME is gone"""
+        return self.play('push=a pop', {'TFI_EVENT_KERNELS': '1'}).err
+
     def invalid(self):
         """tfinject: NAME is not valid"""
         return self.play('push=a pop', {'TFI_MAX_MB': 'much'}).err

@@ -140,15 +140,16 @@ def test_script_without_values(pipeline, python):
     base = pipeline('0')
     script = next((base / 'run').glob('profile_denoise.py'))
     (base / 'pipe_alone.py').write_text(PIPELINE.split('for _ in')[0])
+    env = {**clean_environment(), 'PYTHONPATH': str(ROOT / 'scripts')}
     command = [python, script, '--target', 'pipe_alone:denoise', '--warmup', '0', '--output-dir', base / 'out']
-    result = execute(command, clean_environment(), base)
+    result = execute(command, env, base)
     assert 'prompt: the trace has no value of this str; the value is None: set it in values()' in result.out, result.out + result.err
     assert 'steps: the trace has no value of this int' in result.out and 'latents:' not in result.out
     text = script.read_text()
     edited = base / 'profile_edited.py'
     edited.write_text(text.replace('    return inputs\n', '    return {**inputs, "prompt": "x", "steps": 1}\n', 1))
     command[1] = edited
-    result = execute(command, clean_environment(), base)
+    result = execute(command, env, base)
     assert result.rc == 0 and 'Median iteration time' in result.out, result.out + result.err
 
 
