@@ -9,8 +9,8 @@
     harness.profile(warmup=2, profile_steps=5)
 
 The stage's signature gives the shapes, dtypes, strides and devices of the inputs; a fixed seed gives the values. The
-harness writes {stage}_trace.json.gz and {stage}_breakdown.json. It needs torch and the modules of the stage. The scripts
-profile_{stage}.py, which `tfanalyze report` writes, import it.
+harness writes {stage}_trace.json.gz, {stage}_breakdown.json, and profile_{stage}.py unless it exists, as after `tfanalyze
+report`. The harness, and these scripts, which import it, need torch and the modules of the stage.
 """
 
 import argparse
@@ -26,6 +26,7 @@ import inspect
 import json
 import math
 import os
+import pprint
 import statistics
 import sys
 import time
@@ -833,6 +834,32 @@ def options(parser):
     return parser
 
 
+SCRIPT = '''#!/usr/bin/env python3
+"""profile_{name}.py - runs the stage {name} of a pipeline alone and profiles it; --help lists the options."""
+import sys
+
+sys.path[:__name__ == '__main__'] = [{folder!r}]  # no file beside the script is imported
+import tfharness
+
+SIGNATURE = {signature}
+
+
+def build(device=None, trust=False):
+    return tfharness.target_of(SIGNATURE, device, trust)
+
+
+def values(inputs):
+    return inputs
+
+
+script = tfharness.Script(SIGNATURE, build, values)
+create_inputs, run_single_step, profile_stage = script.create_inputs, script.run_single_step, script.profile_stage
+
+if __name__ == '__main__':
+    script.main()
+'''
+
+
 @dataclasses.dataclass
 class HarnessConfig:
     """Settings of a run. output_dir None becomes the run directory, as TeleFuser and tfinject choose it."""
@@ -859,8 +886,8 @@ def config_of(arguments):
 class StageBenchHarness:
     """A stage, the signature of its inputs, and the object that runs it."""
 
-    def __init__(self, stage_name, io_signature, stage_instance=None, config=None, values=lambda inputs: inputs):
-        """`values` may change the inputs."""
+    def __init__(self, stage_name, io_signature, stage_instance=None, config=None, values=None):
+        """`values`, a function of a script, may change the inputs."""
         self.stage_name, self.io_signature, self.values = stage_name, io_signature, values
         self.stage_instance, self.config = stage_instance, config or HarnessConfig()
         self.inputs, self.output, self._step = None, None, None
@@ -875,7 +902,8 @@ class StageBenchHarness:
 
     def make_inputs(self):
         maker = Inputs(self.config.device, self.config.trust)
-        self.inputs = self.values(maker.all_of(self.io_signature))
+        made = maker.all_of(self.io_signature)
+        self.inputs = self.values(made) if self.values else made
         return self.inputs, maker.notes
 
     def setup(self):
@@ -905,7 +933,7 @@ class StageBenchHarness:
         config = self.config
         try:
             with gradients(self.io_signature, config.no_grad):
-                return measure(
+                results = measure(
                     self.run_single_step, lambda: self.make_inputs()[0], self.stage_name,
                     config.warmup if warmup is None else warmup,
                     config.profile_steps if profile_steps is None else profile_steps, config.output_dir or '.', output_suffix)
@@ -914,6 +942,19 @@ class StageBenchHarness:
         except Exception:
             say('The stage failed. The values of its inputs are random: if the values matter, edit values() in the script')
             raise
+        if not self.values:
+            self.save_test_script(config.output_dir or '.')
+        return results
+
+    def save_test_script(self, directory):
+        path = os.path.join(directory, f'profile_{file_name(self.stage_name)}.py')
+        if os.path.exists(path):
+            say(f'Test script {path} exists, so it is not overwritten')
+            return
+        signature = pprint.pformat({**self.io_signature, 'stage_name': self.stage_name}, width=120, sort_dicts=False)
+        with open(path, 'w', encoding='utf-8') as f:
+            f.write(SCRIPT.format(name=file_name(self.stage_name), folder=os.path.dirname(os.path.abspath(__file__)), signature=signature))
+        say(f'Test script saved to: {path}')
 
 
 from_signature_file = StageBenchHarness.from_signature_file

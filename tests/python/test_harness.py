@@ -462,7 +462,9 @@ except RuntimeError as e:
     assert said[2:4] == ['[Harness] Running 3 warmup iteration(s)...', '[Harness] Running 2 profile iteration(s)...']
     assert said[4:6] == ['[Harness] Chrome trace saved to: out/vae decode_trace.json.gz', '[Harness] Kernel breakdown saved to: out/vae decode_breakdown.json']
     assert said[6].startswith('[Harness] Average iteration time: ') and said[6].endswith(' ms')
-    assert set(answers[2]) == {'vae decode_breakdown.json', 'vae decode_b_breakdown.json',
+    assert said[8] == '[Harness] Test script saved to: out/profile_vae decode.py'
+    assert said[-1] == '[Harness] Test script out/profile_vae decode.py exists, so it is not overwritten'
+    assert set(answers[2]) == {'profile_vae decode.py', 'vae decode_breakdown.json', 'vae decode_b_breakdown.json',
                                'vae decode_trace.json.gz', 'vae decode_b_trace.json.gz'}
     assert answers[3] == ['vae decode', True, True] and answers[4] == [[2, 3], [3.0]]
     assert answers[5] == "sig.json: Stage 'gone' not found in signature file. Available: ['vae decode']"
@@ -512,11 +514,17 @@ def run_script(python, tmp_path):
     return run_script
 
 
-def test_a_script_is_a_module(ask, script_of):
+@pytest.mark.parametrize('writer', ['report', 'harness'])
+def test_a_script_is_a_module(ask, script_of, tmp_path, writer):
     """profile_{stage}.py has TeleFuser's functions create_inputs, run_single_step and profile_stage."""
-    script_of('vae decode', 'stages:plain', {'x': tensor([2, 3]), 'y': 1})
+    path = script_of('vae decode', 'stages:plain', {'x': tensor([2, 3]), 'y': 1})
+    if writer == 'harness':
+        path.unlink()
     answers = ask('''
 import importlib.util, os
+if not os.path.exists('profile_vae decode.py'):
+    with contextlib.redirect_stdout(io.StringIO()):
+        tfharness.from_signature_file('timing_io_signature.json', 'vae decode').save_test_script('.')
 spec = importlib.util.spec_from_file_location('profile_vae_decode', 'profile_vae decode.py')
 script = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(script)
@@ -575,12 +583,14 @@ def test_wrong_options(harness, tmp_path):
     assert 'name it by --target' in harness('--signature', path, '--stage', 'a', rc=1).err
 
 
-def test_one_run(harness, tmp_path):
+def test_one_run(harness, python, tmp_path):
     (tmp_path / 'stages.py').write_text(STAGES)
     path = signatures(tmp_path / 'sig.json', a=(None, {'x': tensor([2, 3], grad=True)}))
     result = harness('--signature', path, '--stage', 'a', '--target', 'stages:Stage.fixed', '--warmup', '0', '--output-dir', 'out')
     assert '[Harness] Running 0 warmup iteration(s)...\n' in result.out and '[Harness] Median iteration time: ' in result.out
-    assert {p.name for p in (tmp_path / 'out').iterdir()} == {'a_trace.json.gz', 'a_breakdown.json'}
+    assert {p.name for p in (tmp_path / 'out').iterdir()} == {'a_trace.json.gz', 'a_breakdown.json', 'profile_a.py'}
+    result = execute([python, tmp_path / 'out' / 'profile_a.py', '--help'], clean_environment(), tmp_path)
+    assert result.rc == 0 and "Runs the stage 'a' alone" in result.out, result.err
 
 
 # ---- from a pipeline's run to its stage alone ----
