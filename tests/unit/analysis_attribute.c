@@ -1,9 +1,8 @@
 /* analysis_attribute.c - the four rules that assign work to a stage, launches with equal ids, operators. */
-#include <check.h>
-#include <stdlib.h>
 
 #include "ask/attribute.h"
 #include "ask/stages/table.h"
+#include "unit.h"
 
 static struct process process;
 static struct attribution a;
@@ -187,7 +186,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("attribute");
     TCase *tcase = tcase_create("attribute");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, the_innermost_stage_of_the_launching_thread);
@@ -196,10 +194,5 @@ int main(void)
     tcase_add_test(tcase, another_thread_has_the_only_stage);
     tcase_add_test(tcase, launches_with_one_id);
     tcase_add_test(tcase, operators_of_work);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(tcase);
 }

@@ -1,10 +1,10 @@
 /* analysis_clock.c - from ticks to nanoseconds: rates, interrupted readings, steps, and impossible readings. */
-#include <check.h>
 #include <stdlib.h>
 
 #include "base/util.h"
 #include "model/clock.h"
 #include "tfi_trace.h"
+#include "unit.h"
 
 static const uint64_t REAL = 1700000000000000000u;
 
@@ -163,7 +163,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("clock");
     TCase *tcase = tcase_create("clock");
     tcase_add_test(tcase, straight_lines_between_readings);
     tcase_add_test(tcase, it_never_runs_backwards);
@@ -173,10 +172,5 @@ int main(void)
     tcase_add_test(tcase, one_reading_gives_no_rate);
     tcase_add_test(tcase, readings_that_cannot_be_do_no_harm);
     tcase_add_test(tcase, near_readings_convert_as_all_others);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(tcase);
 }

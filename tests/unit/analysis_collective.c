@@ -1,9 +1,8 @@
 /* analysis_collective.c - names of collectives and kernels, sizes of elements, and entries that are joined. */
-#include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "model/collective.h"
+#include "unit.h"
 
 static const char *op_name(const char *name)
 {
@@ -153,16 +152,10 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("collective");
     TCase *tcase = tcase_create("collective");
     tcase_add_test(tcase, names_say_the_operation);
     tcase_add_test(tcase, some_kernels_communicate);
     tcase_add_test(tcase, elements_have_bytes);
     tcase_add_test(tcase, parts_with_the_same_link_are_one);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(tcase);
 }

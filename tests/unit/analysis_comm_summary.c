@@ -1,10 +1,10 @@
 /* analysis_comm_summary.c - summaries of collectives: united in any order and grouping they are the same bytes. */
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ask/comm/rows.h"
+#include "unit.h"
 
 enum { RANKS = 9, ROUNDS = 60, MOST = 25 };
 
@@ -145,17 +145,11 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("comm_summary");
     TCase *tcase = tcase_create("comm_summary");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, any_order_and_grouping_gives_the_same);
     tcase_add_test(tcase, names_are_ordered_by_their_text);
     tcase_add_test(tcase, bytes_follow_from_the_operation);
     tcase_add_test(tcase, factors_of_bus_bandwidth);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(tcase);
 }

@@ -1,9 +1,8 @@
 /* analysis_crc.c - the CRC of both programs equals zlib's for every length, alignment and content. */
-#include <check.h>
-#include <stdlib.h>
 #include <zlib.h>
 
 #include "crc.h"
+#include "unit.h"
 
 START_TEST(test_same_as_zlib)
 {
@@ -26,13 +25,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("analysis_crc");
     TCase *tcase = tcase_create("crc");
     tcase_add_test(tcase, test_same_as_zlib);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return unit_run(tcase);
 }

@@ -3,7 +3,6 @@
  * The reader must still read every intact chunk, once, and must not crash. All of it runs in one process, so that
  * sanitizers and leak checks apply.
  */
-#include <check.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include <unistd.h>
 
 #include "model/load/tfr.h"
+#include "unit.h"
 
 #define CHUNKS 64
 
@@ -265,7 +265,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("damage");
     TCase *tcase = tcase_create("damage");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_set_timeout(tcase, getenv("FLIPS") ? 600 : 110);
@@ -273,10 +272,5 @@ int main(void)
     tcase_add_test(tcase, cuts);
     tcase_add_test(tcase, cuts_of_the_live_file);
     tcase_add_loop_test(tcase, flips, 0, 4);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(tcase);
 }

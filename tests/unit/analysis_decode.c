@@ -1,10 +1,9 @@
 /* analysis_decode.c - rows, columns and their codecs, value by value, and invalid payloads. */
-#include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/util.h"
 #include "read/decode.h"
+#include "unit.h"
 
 static struct schema schema;
 static struct decoder decoder;
@@ -383,7 +382,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("decode");
     TCase *tcase = tcase_create("decode");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, rows);
@@ -398,10 +396,5 @@ int main(void)
     tcase_add_test(tcase, structures_that_make_no_sense);
     tcase_add_test(tcase, a_count_is_bounded_by_what_its_rows_would_take);
     tcase_add_test(tcase, schemas);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(tcase);
 }

@@ -1,5 +1,4 @@
 /* analysis_deflater.c - zlib inflates what a deflater makes of any blocks; libisal is used where it is installed. */
-#include <check.h>
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +6,7 @@
 
 #include "base/deflater.h"
 #include "base/util.h"
+#include "unit.h"
 
 enum { MOST = 1 << 17, BLOCKS = 6, SIZE = MOST * BLOCKS, ROOM = MOST + MOST / 8 + DEFLATER_SPARE };
 
@@ -100,16 +100,10 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("deflater");
     TCase *tcase = tcase_create("deflater");
     tcase_add_test(tcase, libisal_is_used_where_it_is_installed);
     tcase_add_loop_test(tcase, zlib_gives_back_the_text, 0, 80);
     tcase_add_test(tcase, a_full_room_is_an_error);
     tcase_set_timeout(tcase, 60);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(tcase);
 }

@@ -1,5 +1,4 @@
 /* analysis_emit.c - the same rows as text, JSON and csv. */
-#include <check.h>
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
@@ -12,6 +11,7 @@
 #include "base/command.h"
 #include "utf8.h"
 #include "write/emit.h"
+#include "unit.h"
 
 static struct out out;
 static struct emit emit;
@@ -211,7 +211,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("emit");
     TCase *tcase = tcase_create("emit");
     tcase_add_checked_fixture(tcase, NULL, teardown);
     tcase_add_test(tcase, json);
@@ -222,10 +221,5 @@ int main(void)
     tcase_add_test(tcase, blocks);
     tcase_add_test(tcase, utf8);
     tcase_add_test(tcase, much_of_it);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(tcase);
 }

@@ -1,6 +1,5 @@
 /* analysis_gzip_out.c - gzip files have the bytes that were written, the same file from any number of threads, and the
  * error of a write that failed. */
-#include <check.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -13,6 +12,7 @@
 
 #include "base/gzip_out.h"
 #include "base/util.h"
+#include "unit.h"
 
 enum { MOST = 9 * GZIP_BLOCK, FILES = 5 };
 
@@ -163,11 +163,5 @@ int main(void)
     tcase_add_loop_test(tests, files_side_by_side_stay_apart, 0, 8);
     tcase_add_loop_test(tests, an_error_stays_with_its_file, 0, 4);
     tcase_add_test(tests, small_files_start_no_thread);
-    Suite *suite = suite_create("gzip_out");
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return unit_run(tests);
 }

@@ -1,5 +1,4 @@
 /* analysis_igzip.c - igzip gives the bytes that zlib gives, in pieces of any size, and finds the end of each stream. */
-#include <check.h>
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -7,6 +6,7 @@
 
 #include "base/util.h"
 #include "read/stream/igzip.h"
+#include "unit.h"
 
 enum { SIZE = 300000, ROOM = 400000, BEHIND = 12 };
 
@@ -96,15 +96,9 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("igzip");
     TCase *tcase = tcase_create("igzip");
     tcase_add_test(tcase, it_is_used_where_it_is_installed);
     tcase_add_loop_test(tcase, it_gives_the_bytes_of_zlib, 0, 60);
     tcase_add_loop_test(tcase, a_cut_stream_gives_the_bytes_before_the_cut, 0, 20);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(tcase);
 }

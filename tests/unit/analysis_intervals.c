@@ -1,10 +1,10 @@
 /* analysis_intervals.c - sets of intervals against a plain array of moments, and intervals of negative length. */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/sets/intervals.h"
 #include "base/util.h"
+#include "unit.h"
 
 enum { MOMENTS = 64, ROUNDS = 400 };
 
@@ -115,16 +115,10 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("intervals");
     TCase *tcase = tcase_create("intervals");
     tcase_add_test(tcase, unions_and_overlaps);
     tcase_add_test(tcase, combinations);
     tcase_add_test(tcase, an_interval_of_less_than_nothing);
     tcase_add_test(tcase, nothing);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(tcase);
 }

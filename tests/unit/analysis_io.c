@@ -1,5 +1,4 @@
 /* analysis_io.c - sizes, time buckets and measures of sets against plain arrays. */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +7,7 @@
 #include "base/sets/measure.h"
 #include "base/util.h"
 #include "model/names.h"
+#include "unit.h"
 
 enum { ROUNDS = 300 };
 
@@ -141,16 +141,10 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("io");
     TCase *tests = tcase_create("io");
     tcase_add_test(tests, percentiles_are_those_of_the_whole_list);
     tcase_add_test(tests, measures_count_moments);
     tcase_add_test(tests, touching_intervals_take_no_memory);
     tcase_add_test(tests, buckets_keep_every_call);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return unit_run(tests);
 }

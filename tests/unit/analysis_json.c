@@ -1,10 +1,10 @@
 /* analysis_json.c - numbers in fixed point, escapes, skipping values, and the windows of a stream. */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "read/json/json.h"
 #include "read/stream/stream.h"
+#include "unit.h"
 
 /* Returns a text with the padding that the scanner needs: a zero and quotes. */
 static char *padded(const char *text)
@@ -245,7 +245,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("json");
     TCase *tcase = tcase_create("json");
     tcase_add_loop_test(tcase, numbers_are_exact, 0, (int)ARRAY_SIZE(numbers));
     tcase_add_loop_test(tcase, escapes_are_resolved, 0, (int)ARRAY_SIZE(escapes));
@@ -256,10 +255,5 @@ int main(void)
     tcase_add_test(tcase, deep_values_need_no_stack);
     tcase_add_test(tcase, members_are_found);
     tcase_add_loop_test(tcase, a_stream_keeps_what_is_left, 0, 40);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(tcase);
 }

@@ -1,5 +1,4 @@
 /* analysis_kineto.c - events of Kineto traces: any order of keys, any cut, errors in them, and the model. */
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +6,7 @@
 
 #include "model/load/kineto.h"
 #include "tfi_trace.h"
+#include "unit.h"
 
 static struct names names;
 static struct process process;
@@ -414,7 +414,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("kineto");
     TCase *tcase = tcase_create("kineto");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, a_cut_at_any_byte_leaves_the_events_before_it, 1, 70);
@@ -429,10 +428,5 @@ int main(void)
     tcase_add_test(tcase, what_is_lost_has_a_cause);
     tcase_add_loop_test(tcase, what_is_no_trace_is_refused, 0, 7);
     tcase_add_test(tcase, a_trace_without_events_is_one);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(tcase);
 }

@@ -1,9 +1,8 @@
 /* analysis_model.c - matching of range ends with their beginnings, functions, and the tree of stages. */
-#include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ask/stages/table.h"
+#include "unit.h"
 
 static struct process process;
 static const struct choice always = {.process = &process, .window = {INT64_MIN, INT64_MAX}};
@@ -156,7 +155,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("model");
     TCase *tcase = tcase_create("model");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, ends_meet_beginnings_in_any_order);
@@ -164,10 +162,5 @@ int main(void)
     tcase_add_test(tcase, functions);
     tcase_add_test(tcase, recursion_counts_once);
     tcase_add_test(tcase, ranges_that_cross);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(tcase);
 }

@@ -1,11 +1,11 @@
 /* analysis_opts.c - the command line: accepted and refused options, and the help from the same table. */
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/command.h"
 #include "base/opts.h"
+#include "unit.h"
 
 /* The commands as main.c has them, without their functions. */
 static const struct command commands[] = {
@@ -163,7 +163,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("opts");
     TCase *tcase = tcase_create("opts");
     tcase_add_test(tcase, everything_at_once);
     tcase_add_test(tcase, nothing_but_an_input);
@@ -172,10 +171,5 @@ int main(void)
     tcase_add_loop_test(tcase, values_are_freed, 0, 6);
     tcase_add_test(tcase, help_takes_words_and_no_filters);
     tcase_add_test(tcase, several_questions);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(tcase);
 }

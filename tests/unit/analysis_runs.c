@@ -1,11 +1,11 @@
 /* analysis_runs.c - sorted arrays of few and of many runs, against the order that their numbers give. */
-#include <check.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/runs.h"
+#include "unit.h"
 
 enum { MOST = 3000 };
 
@@ -94,16 +94,10 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("runs");
     TCase *tcase = tcase_create("runs");
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, runs_of_any_length);
     tcase_add_test(tcase, few_comparisons);
     tcase_add_test(tcase, nothing);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(tcase);
 }

@@ -1,6 +1,5 @@
 /* analysis_sets.c - the sorted list against an array that is searched from one end to the other, many tallies that
  * change at once against an array of numbers, and rows found by a key. */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +7,7 @@
 #include "base/sets/sorted.h"
 #include "base/sets/tallies.h"
 #include "base/util.h"
+#include "unit.h"
 
 /* ---- the sorted list ---- */
 
@@ -212,16 +212,10 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("sets");
     TCase *tests = tcase_create("sets");
     tcase_add_test(tests, searches_and_changes);
     tcase_add_test(tests, changes);
     tcase_add_test(tests, nothing);
     tcase_add_test(tests, rows_by_key);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(tests);
 }

@@ -1,8 +1,8 @@
 /* analysis_timeline.c - device work of processes: united in any order and grouping it is the same. */
-#include <check.h>
 #include <stdlib.h>
 
 #include "ask/timeline.h"
+#include "unit.h"
 
 enum { PROCESSES = 8, ROUNDS = 200, MOST = 12 };
 
@@ -100,13 +100,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("timeline");
     TCase *tcase = tcase_create("timeline");
     tcase_add_test(tcase, any_order_and_grouping_gives_the_same);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(tcase);
 }

@@ -1,11 +1,11 @@
 /* analysis_util.c - texts, suggestions, and the map and the names of the analyser. */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "model/names.h"
 #include "pattern.h"
 #include "tfi_trace.h"
+#include "unit.h"
 
 START_TEST(the_map_keeps_what_is_put_and_forgets_what_is_removed)
 {
@@ -117,7 +117,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("util");
     TCase *tcase = tcase_create("util");
     tcase_add_test(tcase, the_map_keeps_what_is_put_and_forgets_what_is_removed);
     tcase_add_test(tcase, the_nearest_name_is_one_that_can_be_meant);
@@ -125,10 +124,5 @@ int main(void)
     tcase_add_test(tcase, texts_grow);
     tcase_add_test(tcase, names_are_kept_once);
     tcase_add_test(tcase, strings_are_found_by_their_number);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(tcase);
 }

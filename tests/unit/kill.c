@@ -4,7 +4,6 @@
  * the analyser's own reader. Calls of a thread count from 1, so the records must be 1 to n without a gap. n is the
  * victim's own count, or one more if a call had returned into the wrapper but not into the program.
  */
-#include <check.h>
 #include <fcntl.h>
 #include <glob.h>
 #include <signal.h>
@@ -18,6 +17,7 @@
 #include <unistd.h>
 
 #include "read/trace.h"
+#include "unit.h"
 
 #define THREADS 4
 
@@ -185,15 +185,9 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("kill");
     TCase *tcase = tcase_create("kill");
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_set_timeout(tcase, 600);
     tcase_add_test(tcase, every_finished_call_survives_sigkill);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return unit_run(tcase);
 }

@@ -1,5 +1,4 @@
 /* preload_background.c - a fork waits for a background thread that only lacks a processor, and not for one that hangs. */
-#include <check.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 #include "base/sys.h"
 #include "record/background.h"
 #include "record/thread.h"
+#include "unit.h"
 
 enum { BUSY_MS = 150 }; /* several times as long as a fork waits for a thread that hangs */
 
@@ -81,15 +81,9 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("background");
     TCase *tcase = tcase_create("background");
-    SRunner *runner = srunner_create(suite);
     tcase_set_timeout(tcase, 100);
     tcase_add_test(tcase, test_busy);
     tcase_add_test(tcase, test_hanging);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return unit_run(tcase);
 }

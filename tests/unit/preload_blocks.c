@@ -1,11 +1,11 @@
 /* preload_blocks.c - sizes of blocks by address: many at once, from many threads, reused addresses, forks. */
-#include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/block_sizes.h"
+#include "unit.h"
 
 static struct tfi_blocks blocks;
 
@@ -85,17 +85,11 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("preload_blocks");
     TCase *tests = tcase_create("blocks");
     tcase_set_timeout(tests, 60);
     tcase_add_test(tests, test_one);
     tcase_add_test(tests, test_many);
     tcase_add_test(tests, test_threads);
     tcase_add_test(tests, test_fork);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(tests);
 }

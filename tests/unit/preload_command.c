@@ -1,9 +1,9 @@
 /* preload_command.c - the parts of an argument that the header keeps, and those it leaves out. */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "control/command.h"
+#include "unit.h"
 
 /* Arguments separated by |, and the whole text that is kept, separated by blanks. */
 static const struct {
@@ -95,14 +95,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("preload_command");
     TCase *tests = tcase_create("command");
     tcase_add_loop_test(tests, test_rows, 0, sizeof rows / sizeof rows[0]);
     tcase_add_loop_test(tests, test_any_bytes, 0, 8);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(tests);
 }

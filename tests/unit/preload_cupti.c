@@ -3,7 +3,6 @@
  * The test needs no CUPTI: it lays records out in buffers as each version does, and walks through them with the
  * library's own table of sizes.
  */
-#include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +16,7 @@
 #include "record/strings.h"
 #include "record/thread.h"
 #include "stage/stage.h"
+#include "unit.h"
 
 static uint8_t buffer[1 << 16];
 static size_t used;
@@ -382,35 +382,26 @@ int main(void)
     char dir[] = "/tmp/preload_cupti.XXXXXX", command[64];
     if (!mkdtemp(dir)) return 1;
     tfi_config.output_dir = dir; /* the library read the environment before main */
-    Suite *suite = suite_create("preload_cupti");
-    TCase *records = tcase_create("records"), *selection = tcase_create("selection"), *units = tcase_create("units"),
-          *sums = tcase_create("sums");
+    TCase *tests = tcase_create("cupti");
     int count = (int)TFI_COUNT(versions);
-    tcase_add_loop_test(records, test_kernels, 0, count);
-    tcase_add_loop_test(records, test_copies_sets_and_the_rest, 0, count);
-    tcase_add_loop_test(records, test_peer_copies, 0, count);
-    tcase_add_test(records, test_names_are_numbers_before_they_die);
-    tcase_add_test(records, test_records_without_times_are_counted);
-    tcase_add_test(records, test_damaged_buffers);
-    tcase_add_test(records, test_requests);
-    tcase_add_test(records, test_calls);
-    tcase_add_test(records, test_call_numbers);
-    tcase_add_test(selection, test_verdicts);
-    tcase_add_test(selection, test_records_outside_are_left_out);
-    tcase_add_test(units, test_other_unit);
-    tcase_add_test(sums, test_a_thread_that_is_beginning);
-    suite_add_tcase(suite, records);
-    suite_add_tcase(suite, selection);
-    suite_add_tcase(suite, units);
-    suite_add_tcase(suite, sums);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
+    tcase_add_loop_test(tests, test_kernels, 0, count);
+    tcase_add_loop_test(tests, test_copies_sets_and_the_rest, 0, count);
+    tcase_add_loop_test(tests, test_peer_copies, 0, count);
+    tcase_add_test(tests, test_names_are_numbers_before_they_die);
+    tcase_add_test(tests, test_records_without_times_are_counted);
+    tcase_add_test(tests, test_damaged_buffers);
+    tcase_add_test(tests, test_requests);
+    tcase_add_test(tests, test_calls);
+    tcase_add_test(tests, test_call_numbers);
+    tcase_add_test(tests, test_verdicts);
+    tcase_add_test(tests, test_records_outside_are_left_out);
+    tcase_add_test(tests, test_other_unit);
+    tcase_add_test(tests, test_a_thread_that_is_beginning);
+    int failed = unit_run(tests);
     if (strlen(dir) < sizeof command - 8) {
         strcpy(command, "rm -rf ");
         strcat(command, dir);
-        if (system(command) != 0) failed++;
+        if (system(command) != 0) failed = 1;
     }
-    return failed != 0;
+    return failed;
 }

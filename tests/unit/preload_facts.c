@@ -1,7 +1,5 @@
 /* preload_facts.c - facts that several threads keep while the process wakes. */
-#include <check.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/fmt.h"
@@ -10,6 +8,7 @@
 #include "record/pool.h"
 #include "record/strings.h"
 #include "record/thread.h"
+#include "unit.h"
 
 #define ROUNDS 300000
 #define STRINGS_OFFSET 65536u
@@ -63,14 +62,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("facts");
     TCase *tests = tcase_create("facts");
     tcase_add_test(tests, test_kept_at_wake);
     tcase_set_timeout(tests, 60);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return unit_run(tests);
 }

@@ -1,5 +1,4 @@
 /* preload_lock.c - locks in forked children, among threads, and after a jump out of the function that holds one. */
-#include <check.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -9,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/sys.h"
+#include "unit.h"
 
 static struct tfi_lock lock;
 static long counter;
@@ -123,16 +123,10 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("preload_lock");
     TCase *tcase = tcase_create("lock");
     tcase_add_loop_test(tcase, test_child, 0, 2);
     tcase_add_test(tcase, test_one_at_a_time);
     tcase_add_test(tcase, test_both_ways);
     tcase_add_test(tcase, test_a_jump_out_of_a_quick_lock);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return unit_run(tcase);
 }

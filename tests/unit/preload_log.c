@@ -1,10 +1,9 @@
 /* preload_log.c - messages that several threads give while the process wakes. */
-#include <check.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "record/log.h"
+#include "unit.h"
 
 #define ROUNDS 1000000
 
@@ -41,14 +40,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("preload_log");
     TCase *tcase = tcase_create("log");
     tcase_add_test(tcase, test_said_at_wake);
     tcase_set_timeout(tcase, 60);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return unit_run(tcase);
 }

@@ -1,11 +1,11 @@
 /* preload_open_stack.c - the open stages of a thread, compared after each step with a plain list. */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "record/thread.h"
 #include "stage/open_names.h"
 #include "stage/open_stack.h"
+#include "unit.h"
 
 enum { STEPS = 30000, DOMAINS = TFI_OPEN_DOMAINS + 8, NAMES = 50, MOST = 3000 };
 
@@ -142,16 +142,10 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("open_stack");
     TCase *tcase = tcase_create("open_stack");
-    SRunner *runner = srunner_create(suite);
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, test_any_order, 0, 4);
     tcase_add_test(tcase, test_wrong_tables);
     tcase_add_test(tcase, test_queue);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return unit_run(tcase);
 }
