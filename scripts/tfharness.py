@@ -16,6 +16,7 @@ report`. The harness, and these scripts, which import it, need torch and the mod
 import argparse
 import asyncio
 import builtins
+import collections.abc
 import contextlib
 import dataclasses
 import enum
@@ -121,37 +122,25 @@ def walk(found, names):
     return found
 
 
+def members(described):
+    """Yields each key and value of the objects in a signature."""
+    if isinstance(described, dict):
+        yield from described.items()
+    for inner in described.values() if isinstance(described, dict) else described if isinstance(described, list) else ():
+        yield from members(inner)
+
+
 def types_in(described):
-    """Returns the types that a signature names."""
-    if isinstance(described, list):
-        return {name for d in described for name in types_in(d)}
-    if not isinstance(described, dict):
-        return set()
-    own = {described[key] for key in ('type', 'class') if isinstance(described.get(key), str)}
-    return own.union(*(types_in(d) for d in described.values()))
+    return {value for key, value in members(described) if key in ('type', 'class') and isinstance(value, str)}
 
 
 def loads_code(described):
     """Returns the first setting that makes a library fetch code or weights, or None."""
-    if isinstance(described, list):
-        return next(filter(None, map(loads_code, described)), None)
-    for key, value in described.items() if isinstance(described, dict) else ():
-        word = str(key)
-        chosen = any('/' in text for text in texts_in(value))
-        if value not in (None, False) and (word in LOADS_CODE or 'use_pretrained' in word or chosen and (
-                word == 'attention' or 'implementation' in word or 'kernel' in word)):
-            return word
-        found = loads_code(value)
-        if found:
-            return found
+    for key, value in members(described):
+        is_kernel = (key == 'attention' or 'implementation' in key or 'kernel' in key) and '/' in str(value)
+        if value not in (None, False) and (key in LOADS_CODE or 'use_pretrained' in key or is_kernel):
+            return key
     return None
-
-
-def texts_in(value):
-    if isinstance(value, str):
-        return [value]
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return [text for item in inner for text in texts_in(item)]
 
 
 def distrust(what):
@@ -192,19 +181,6 @@ def check_found(found, text):
 
 
 # ---- inputs ----
-
-def or_none(what):
-    """Decorates a method of Inputs that may fail: its value is then None, and a note gives the reason."""
-    def decorate(make):
-        def tried(self, d, name):
-            try:
-                return make(self, d, name)
-            except Exception as e:
-                self.note(name, f'{what(d)} cannot be made ({e}); the value is None')
-                return None
-        return tried
-    return decorate
-
 
 def tensor(shape, dtype, device='cpu', requires_grad=False, stride=None, **more):
     """Describes a tensor, as a signature does. Without strides it is contiguous."""
@@ -263,27 +239,20 @@ class Inputs:
             return d
         if 'shape' in d and 'dtype' in d and 'device' in d:
             return self.tensor(d, name)
-        for key, make in (('tuple', tuple), ('set', self.set_of), ('dict', self.mapping), ('items', self.pairs),
-                          ('text', None), ('array', self.array), ('tensor', self.odd_tensor), ('fields', self.object),
-                          ('value', self.constant), ('size', self.image), ('layers', self.cache),
-                          ('caches', self.cache), ('config', self.settings)):
-            if key in d:
-                break
-        else:
-            if 'dtype' in d and 'shape' in d:
-                return self.array(d, name)
+        make = next((make for key, make in MAKERS.items() if key in d), None)
+        try:
+            if make:
+                return make(self, d, name)
             if d.get('type') == 'torch._C.Generator':
                 return self.torch.Generator().manual_seed(SEED)
-            if d.get('type') in ('bool', 'int', 'float', 'str'):
-                self.note(name, f'the trace has no value of this {d["type"]}; the value is None: set it in values()')
-            else:
-                self.note(name, f'a {d.get("type", "value")} cannot be made from a signature; the value is None')
-            return None
-        if key == 'text':
-            return (d['text'] * (d.get('length', 0) // max(len(d['text']), 1) + 1))[:d.get('length', len(d['text']))]
-        if key == 'tuple':
-            return tuple(self.items(d['tuple'], name))
-        return make(d[key] if key in ('set', 'dict', 'items', 'array', 'tensor') else d, name)
+            self.note(name, f'the trace has no value of this {d["type"]}; the value is None: set it in values()'
+                      if d.get('type') in ('bool', 'int', 'float', 'str') else
+                      f'a {d.get("type", "value")} cannot be made from a signature; the value is None')
+        except Problem:
+            raise
+        except Exception as e:
+            self.note(name, f'a {d.get("type", "value")} cannot be made ({e}); the value is None')
+        return None
 
     def items(self, described, name):
         """Makes the items of a list. Items that the signature cut off are copies of the last one."""
@@ -291,18 +260,18 @@ class Inputs:
         made = [self.value(d, f'{name}[{i}]') for i, d in enumerate(described[:-1] if more else described)]
         return made + [made[-1] if made else None] * (more or 0)
 
-    def set_of(self, described, name):
-        made = set()
-        for item in self.items(described, name):
-            with contextlib.suppress(TypeError):
-                made.add(item)
-        return made
+    def set_of(self, d, name):
+        return {item for item in self.items(d['set'], name) if isinstance(item, collections.abc.Hashable)}
 
     def mapping(self, described, name):
         return {k: self.value(d, f'{name}[{k!r}]') for k, d in described.items() if k != 'more...'}
 
-    def pairs(self, described, name):
-        return {self.value(p[0], name): self.value(p[1], f'{name}[…]') for p in described if isinstance(p, list)}
+    def pairs(self, d, name):
+        return {self.value(p[0], name): self.value(p[1], f'{name}[…]') for p in d['items'] if isinstance(p, list)}
+
+    def text(self, d, name):
+        text, length = d['text'], d.get('length', len(d['text']))
+        return (text * (length // max(len(text), 1) + 1))[:length]
 
     def named(self, dotted):
         """Returns the object named `package.module.Qual.name`, or None; without --trust only an object that is `allowed`."""
@@ -367,10 +336,9 @@ class Inputs:
         """Returns a class of transformers that is derived from one of `bases`."""
         kind = self.named(dotted)
         if not self.trust and not bases_of(kind) & set(bases):
-            raise Problem(f'a trace cannot choose the class {dotted}')
+            raise TypeError(f'a trace cannot choose the class {dotted}')
         return kind
 
-    @or_none(lambda d: f'a {d["type"]}')
     def cache(self, d, name):
         """Makes the cache of a transformers decoder: keys and values by layer, or two such caches."""
         kind = self.of_transformers(d['type'], *CACHES)
@@ -396,23 +364,20 @@ class Inputs:
         next(base for base in kind.__mro__ if base.__name__ == 'Cache').__init__(made, layers=layers)
         return made
 
-    @or_none(lambda d: f'a {d["type"]}')
     def settings(self, d, name):
         return self.of_transformers(d['type'], *SETTINGS).from_dict(d['config'])
 
-    @or_none(lambda d: f'an array of {d.get("dtype")}')
     def array(self, d, name):
         import numpy
         generator = numpy.random.default_rng(SEED)
         return (generator.random(d['shape']) * (10 if 'int' in d['dtype'] else 1)).astype(d['dtype'])
 
-    @or_none(lambda d: 'an image')
     def image(self, d, name):
         from PIL import Image
         return Image.new(d.get('mode', 'RGB'), tuple(d['size']))
 
     def odd_tensor(self, d, name):
-        self.note(name, f'a {d.get("type", "tensor")} without a shape cannot be made; the value is None')
+        self.note(name, f'a {d["tensor"].get("type", "tensor")} without a shape cannot be made; the value is None')
 
     # ---- tensors ----
 
@@ -478,11 +443,27 @@ class Inputs:
         return made
 
 
+# How to make a value whose description has a key. The first key that it has decides.
+MAKERS = {
+    'tuple': lambda self, d, name: tuple(self.items(d['tuple'], name)), 'set': Inputs.set_of,
+    'dict': lambda self, d, name: self.mapping(d['dict'], name), 'items': Inputs.pairs, 'text': Inputs.text,
+    'array': lambda self, d, name: self.value(d['array'], name), 'tensor': Inputs.odd_tensor, 'fields': Inputs.object,
+    'value': Inputs.constant, 'size': Inputs.image, 'layers': Inputs.cache, 'caches': Inputs.cache, 'config': Inputs.settings,
+    'dtype': Inputs.array}
+
+
 # ---- the target ----
 
 def import_module(module):
+    """Imports a module by its name, or by the path of its file."""
     try:
-        return importlib.import_module(module)
+        if not module.endswith('.py'):
+            return importlib.import_module(module)
+        spec = importlib.util.spec_from_file_location(os.path.basename(module)[:-3], module)
+        found = importlib.util.module_from_spec(spec)
+        sys.modules.setdefault(spec.name, found)
+        spec.loader.exec_module(found)
+        return found
     except (ImportError, OSError, ValueError) as e:
         raise Problem(plain(f'{module} cannot be imported ({e}); run this where the pipeline runs, or set PYTHONPATH')) from e
 
@@ -498,17 +479,9 @@ def find_target(text, trust=True):
         check_target(text)
     where = 0 if trust else len(sys.path)
     sys.path.insert(where, os.getcwd())
-    try:
-        if module.endswith('.py'):
-            sys.path.insert(where, os.path.dirname(os.path.abspath(module)))
-            spec = importlib.util.spec_from_file_location(os.path.basename(module)[:-3], module)
-            found = importlib.util.module_from_spec(spec)
-            sys.modules.setdefault(spec.name, found)
-            spec.loader.exec_module(found)
-        else:
-            found = importlib.import_module(module)
-    except (ImportError, OSError) as e:
-        raise Problem(plain(f'{module} cannot be imported ({e}); run this where the pipeline runs, or set PYTHONPATH')) from e
+    if module.endswith('.py'):
+        sys.path.insert(where, os.path.dirname(os.path.abspath(module)))
+    found = import_module(module)
     owner = None
     for part in name.split('.'):
         owner, found = found, getattr(found, part, None)
@@ -591,19 +564,25 @@ def gradients(signature, without=False):
     return torch.no_grad() if without else contextlib.nullcontext()
 
 
+def parameters_of(function):
+    """Returns the parameters of a call by name; {} if the object is not callable or has no signature."""
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return {}
+
+
 def needed(function, inputs):
     """Returns the inputs that a function takes."""
-    parameters = inspect.signature(function).parameters
-    if any(p.kind == p.VAR_KEYWORD for p in parameters.values()):
-        return dict(inputs)
-    return {k: v for k, v in inputs.items() if k in parameters}
+    parameters = parameters_of(function)
+    takes_all = any(p.kind == p.VAR_KEYWORD for p in parameters.values())
+    return {k: v for k, v in inputs.items() if takes_all or k in parameters}
 
 
 def set_timesteps(stage, inputs):
     """Sets two timesteps, of which the first one is run."""
-    function = stage.scheduler.set_timesteps
     wanted = {'shift': inputs.get('sigma_shift', 8.0)} if 'sigma_shift' in inputs or hasattr(stage, 'dit') else {}
-    function(2, **(wanted if 'shift' in inspect.signature(function).parameters else {}))
+    stage.scheduler.set_timesteps(2, **needed(stage.scheduler.set_timesteps, wanted))
     return stage.scheduler.timesteps
 
 
@@ -644,17 +623,9 @@ def scheduler_step(scheduler):
     return step
 
 
-def own_arguments(stage):
-    """Returns the parameters of an object's call by name; {} if the object is not callable or has no signature."""
-    try:
-        return inspect.signature(stage).parameters
-    except (TypeError, ValueError):
-        return {}
-
-
 def pipeline_step(stage, inputs):
     """Calls a diffusers pipeline with one step. With a strength, as many steps are set as leave one."""
-    strength = inputs.get('strength') or getattr(own_arguments(stage).get('strength'), 'default', None)
+    strength = inputs.get('strength') or getattr(parameters_of(stage).get('strength'), 'default', None)
     count = math.ceil(1 / strength) if isinstance(strength, (int, float)) and 0 < strength <= 1 else 1
     first = {name: inputs[name][:count] for name in ('timesteps', 'sigmas') if inputs.get(name) is not None}
     return call(stage, {**inputs, **first, 'num_inference_steps': count})
@@ -663,7 +634,7 @@ def pipeline_step(stage, inputs):
 def transformer_step(stage, inputs):
     """Runs one denoising step of a stage with a transformer and a scheduler, as in diffusers. Inputs that the stage's own
     call takes, or inputs without latents, become a call of the stage itself."""
-    own, latents = own_arguments(stage), latents_of(inputs)
+    own, latents = parameters_of(stage), latents_of(inputs)
     if 'num_inference_steps' in own and (latents is None or set(inputs) <= set(own)):
         return pipeline_step(stage, inputs)
     if latents is None:
@@ -687,7 +658,7 @@ def step_of(target, tell=say):
     if hasattr(target, 'scheduler') and hasattr(target, 'transformer'):
         tell('Created transformer single-step function')
         return lambda inputs: transformer_step(target, inputs)
-    if hasattr(target, 'scheduler') and 'num_inference_steps' in own_arguments(target):
+    if hasattr(target, 'scheduler') and 'num_inference_steps' in parameters_of(target):
         tell('Created pipeline single-step function')
         return lambda inputs: pipeline_step(target, inputs)
     owner = target if hasattr(target, 'set_timesteps') else getattr(target, '__self__', None)
@@ -702,11 +673,7 @@ def step_of(target, tell=say):
 
 def call(function, inputs):
     """Calls a function with its arguments by name, and runs a coroutine or generator to its end."""
-    given, positional = dict(inputs), []
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):
-        parameters = []
+    given, positional, parameters = dict(inputs), [], parameters_of(function).values()
     star = next((p for p in parameters if p.kind == p.VAR_POSITIONAL and p.name in given), None)
     for p in parameters:
         if p.name in given and (p.kind == p.POSITIONAL_ONLY or (star and p.kind == p.POSITIONAL_OR_KEYWORD)):
@@ -738,15 +705,9 @@ def device_module():
     import torch
     for name in ('cuda', 'xpu', 'npu', 'mps'):
         module = getattr(torch, name, None)
-        if module is not None and hasattr(module, 'is_available') and module.is_available():
+        if hasattr(module, 'is_available') and module.is_available():
             return module
     return None
-
-
-def synchronize():
-    module = device_module()
-    if module is not None:
-        module.synchronize()
 
 
 def breakdown_of(profiler, stage):
@@ -781,21 +742,19 @@ def inputs_of_steps(make_inputs, count):
     return [first if i == 0 or not grows else make_inputs() for i in range(count)]
 
 
-def measure(step, make_inputs, stage, warmup=1, profile_steps=1, output_dir='.', suffix=''):
+def measure(step, make_inputs, stage, warmup, profile_steps, output_dir, suffix):
     """Runs a step with warm-up and under torch.profiler; returns times in milliseconds and the breakdown.
 
-    `step` takes a dict of inputs; `make_inputs` makes the dict, once for the warm-up and once for the profile. Writes
-    {stage}{suffix}_trace.json.gz and {stage}{suffix}_breakdown.json.
-    """
+    `step` takes a dict of inputs, which `make_inputs` makes."""
     import torch
     if warmup < 0 or profile_steps < 1:
         raise Problem(f'warmup={warmup}, profile_steps={profile_steps}: warmup must be at least 0, profile_steps at least 1')
     os.makedirs(output_dir, exist_ok=True)
     stem = os.path.join(output_dir, file_name(stage) + suffix)
-    module, activities = device_module(), [torch.profiler.ProfilerActivity.CPU]
-    if module is not None:
-        name = module.__name__.rpartition('.')[2].upper()
-        activities += [a for a in (getattr(torch.profiler.ProfilerActivity, name, None),) if a is not None]
+    module, activities = device_module(), torch.profiler.ProfilerActivity
+    name = module.__name__.rpartition('.')[2].upper() if module else 'CPU'
+    activities = {activities.CPU, getattr(activities, name, activities.CPU)}
+    synchronize = module.synchronize if module else lambda: None
     say(f'Running {warmup} warmup iteration(s)...')
     for inputs in inputs_of_steps(make_inputs, warmup):
         step(inputs)
@@ -824,14 +783,15 @@ def measure(step, make_inputs, stage, warmup=1, profile_steps=1, output_dir='.',
 
 
 def options(parser):
+    """Parses the command line into a HarnessConfig, which has the defaults."""
     parser.add_argument('--target', help='the stage: module:obj or file.py:obj')
-    parser.add_argument('--warmup', type=int, default=1, help='iterations before the profile, 0 for none (default: 1)')
-    parser.add_argument('--profile-steps', '--profile_steps', type=int, default=1, help='profiled iterations (default: 1)')
-    parser.add_argument('--output-dir', '--output_dir', default='.', help='directory of the files (default: the current one)')
+    parser.add_argument('--warmup', type=int, help='iterations before the profile, 0 for none (default: 1)')
+    parser.add_argument('--profile-steps', '--profile_steps', type=int, help='profiled iterations (default: 1)')
+    parser.add_argument('--output-dir', '--output_dir', help='directory of the files (default: the current one)')
     parser.add_argument('--device', help='device of all inputs, instead of the recorded ones')
     parser.add_argument('--no-grad', action='store_true', help='run the stage under torch.no_grad()')
     parser.add_argument('--trust', action='store_true', help='the trace is your own: run and make everything that it names')
-    return parser
+    return parser.parse_args(namespace=HarnessConfig(output_dir='.'))
 
 
 SCRIPT = '''#!/usr/bin/env python3
@@ -877,10 +837,6 @@ class HarnessConfig:
             set_one = [os.environ[n] for n in ('TFI_OUTPUT_DIR', 'TELEFUSER_PROFILER_OUTPUT_DIR') if os.environ.get(n)]
             pipeline = os.environ.get('TFI_PIPELINE_NAME') or os.environ.get('TELEFUSER_PIPELINE_NAME') or 'default'
             self.output_dir = set_one[0] if set_one else os.path.join('work_dirs', 'profiler_output', pipeline, time.strftime('%Y%m%d_%H%M'))
-
-
-def config_of(arguments):
-    return HarnessConfig(arguments.warmup, arguments.profile_steps, arguments.output_dir, arguments.device, arguments.no_grad, arguments.trust)
 
 
 class StageBenchHarness:
@@ -998,11 +954,10 @@ class Script:
 
     def main(self):
         parser = argparse.ArgumentParser(description=f'Runs the stage {self.signature["stage_name"]!r} alone and profiles it.')
-        arguments = options(parser).parse_args()
+        config = options(parser)
         sys.path.append(os.getcwd())
         try:
-            target = find_target(arguments.target) if arguments.target else self.build(arguments.device, arguments.trust)
-            self.profile(target, config_of(arguments))
+            self.profile(find_target(config.target) if config.target else self.build(config.device, config.trust), config)
         except Problem as e:
             sys.exit(f'{os.path.basename(sys.argv[0])}: {e}')
 
@@ -1014,20 +969,20 @@ def main():
     parser.add_argument('--signature', required=True, help='timing_io_signature.json of a run')
     parser.add_argument('--stage', help='the stage to run')
     parser.add_argument('--list-stages', '--list_stages', action='store_true', help='list the stages of the file and exit')
-    arguments = options(parser).parse_args()
-    if not arguments.list_stages and not arguments.stage:
+    config = options(parser)
+    if not config.list_stages and not config.stage:
         parser.error('--stage is missing; --list-stages lists the stages of the file')
-    if arguments.warmup < 0 or arguments.profile_steps < 1:
+    if config.warmup < 0 or config.profile_steps < 1:
         parser.error('--warmup must be at least 0, --profile-steps at least 1')
     try:
-        if arguments.list_stages:
-            print(f'Available stages in {arguments.signature}:')
-            for stage in read_signatures(arguments.signature):
+        if config.list_stages:
+            print(f'Available stages in {config.signature}:')
+            for stage in read_signatures(config.signature):
                 print(f'  - {plain(stage)}')
             return
-        harness = from_signature_file(arguments.signature, arguments.stage, config=config_of(arguments))
-        if arguments.target:
-            harness.stage_instance = find_target(arguments.target)
+        harness = from_signature_file(config.signature, config.stage, config=config)
+        if config.target:
+            harness.stage_instance = find_target(config.target)
         harness.profile()
     except Problem as e:
         sys.exit(f'tfharness: {e}')
