@@ -345,18 +345,16 @@ class Inputs:
         if 'caches' in d:
             return kind(*self.items(d['caches'], name))
         if 'rooms' in d:
-            return self.static_cache(d, name)
+            return self.static_cache(kind, d, name)
         made = kind()
         for i, (keys, values) in enumerate(self.items(d['layers'], name)):
             if keys is not None:
                 made.update(keys, values, i)
         return made
 
-    def static_cache(self, d, name):
+    def static_cache(self, kind, d, name):
         """Makes a cache whose layers have a fixed size and contain zeros until they are used."""
-        kind = self.of_transformers(d['type'], *CACHES)
-        made = kind.__new__(kind)
-        layers = []
+        made, layers = kind.__new__(kind), []
         for (layer, room, *window), (keys, values) in zip(self.items(d['rooms'], name), self.items(d['layers'], name)):
             layers.append(self.of_transformers(layer, 'CacheLayerMixin')(room, *window))
             if keys is not None:
@@ -557,13 +555,6 @@ def method_of(made, target):
     return getattr(made, name)
 
 
-def gradients(signature, without=False):
-    """Returns the context for a stage: without gradients if the pipeline had none, or on request."""
-    import torch
-    without = without or (signature.get('object') or {}).get('grad') is False
-    return torch.no_grad() if without else contextlib.nullcontext()
-
-
 def parameters_of(function):
     """Returns the parameters of a call by name; {} if the object is not callable or has no signature."""
     try:
@@ -603,10 +594,6 @@ def dit_step(stage, inputs):
         return latents if noise is None else stage.scheduler.step(noise, steps[0], latents)
 
 
-def latents_of(inputs):
-    return next((inputs[n] for n in ('latents', 'hidden_states', 'sample') if inputs.get(n) is not None), None)
-
-
 def scheduler_step(scheduler):
     """Returns a function that runs the scheduler's step at the first timestep, because a scheduler refuses any other."""
     if getattr(scheduler, 'num_inference_steps', None) is None:
@@ -634,7 +621,8 @@ def pipeline_step(stage, inputs):
 def transformer_step(stage, inputs):
     """Runs one denoising step of a stage with a transformer and a scheduler, as in diffusers. Inputs that the stage's own
     call takes, or inputs without latents, become a call of the stage itself."""
-    own, latents = parameters_of(stage), latents_of(inputs)
+    own = parameters_of(stage)
+    latents = next((inputs[n] for n in ('latents', 'hidden_states', 'sample') if inputs.get(n) is not None), None)
     if 'num_inference_steps' in own and (latents is None or set(inputs) <= set(own)):
         return pipeline_step(stage, inputs)
     if latents is None:
@@ -886,20 +874,22 @@ class StageBenchHarness:
         """Returns stage_name, warmup, profile_steps, timing_ms, median_ms, spread_ms, kernel_breakdown."""
         if self._step is None:
             self.setup()
+        import torch
         config = self.config
+        had_none = (self.io_signature.get('object') or {}).get('grad') is False  # the pipeline had no gradients
         try:
-            with gradients(self.io_signature, config.no_grad):
+            with torch.no_grad() if config.no_grad or had_none else contextlib.nullcontext():
                 results = measure(
                     self.run_single_step, lambda: self.make_inputs()[0], self.stage_name,
                     config.warmup if warmup is None else warmup,
-                    config.profile_steps if profile_steps is None else profile_steps, config.output_dir or '.', output_suffix)
+                    config.profile_steps if profile_steps is None else profile_steps, config.output_dir, output_suffix)
         except Problem:
             raise
         except Exception:
             say('The stage failed. The values of its inputs are random: if the values matter, edit values() in the script')
             raise
         if not self.values:
-            self.save_test_script(config.output_dir or '.')
+            self.save_test_script(config.output_dir)
         return results
 
     def save_test_script(self, directory):

@@ -33,7 +33,7 @@ static bool is_contiguous(struct slice shape, struct slice stride)
     return outer == 1 || outer == -1;
 }
 
-static void put_flat(struct text *to, struct slice value, unsigned depth);
+static void put(struct text *to, struct slice value, unsigned depth, unsigned levels);
 
 /* Writes the description of a tensor as a call. Returns false if the object has other members. */
 static bool put_tensor(struct text *to, struct slice object, unsigned depth)
@@ -54,7 +54,7 @@ static bool put_tensor(struct text *to, struct slice object, unsigned depth)
         if (!member[i].at || (i == GRAD && slice_is(member[i], "false")) || (i == STRIDE && implied)) continue;
         text_puts(to, i == SHAPE ? "tensor(" : ", ");
         if (i > DEVICE) text_format(to, "%s=", names[i]);
-        put_flat(to, member[i], depth + 1);
+        put(to, member[i], depth + 1, 0);
     }
     text_puts(to, ")");
     return true;
@@ -71,51 +71,44 @@ static void put_plain(struct text *to, struct slice value)
     }
 }
 
-static bool is_container(struct slice value)
-{
-    return *value.at == '{' || *value.at == '[';
-}
-
-/* Writes a value into the line that has begun. */
-static void put_flat(struct text *to, struct slice value, unsigned depth)
+/* Writes the items of a list or an object; with levels, each has a line. */
+static void put_items(struct text *to, struct slice value, unsigned depth, unsigned levels)
 {
     struct slice key, item, rest = value;
     const char *comma = "";
-    if (!is_container(value)) {
+    text_add(to, value.at, 1);
+    for (; json_next(&rest, &key, &item); comma = ", ") {
+        if (levels) text_format(to, "\n%*s", (int)(depth + 1) * 4, "");
+        else text_puts(to, comma);
+        if (key.at) put_string(to, key);
+        if (key.at) text_puts(to, ": ");
+        put(to, item, depth + 1, levels);
+        if (levels) text_puts(to, ",");
+    }
+    if (levels) text_format(to, "\n%*s", (int)depth * 4, "");
+    text_puts(to, *value.at == '{' ? "}" : "]");
+}
+
+static size_t line_length(const struct text *to)
+{
+    const char *line = memrchr(to->data, '\n', to->length);
+    return line ? (size_t)(to->data + to->length - line - 1) : to->length;
+}
+
+/* Writes a value; one that does not fit into its line has each item on a line, down to `levels` levels. */
+static void put(struct text *to, struct slice value, unsigned depth, unsigned levels)
+{
+    size_t begin = to->length;
+    if (*value.at != '{' && *value.at != '[') {
         put_plain(to, value);
     } else if (depth == DEPTH) {
         text_puts(to, "{\"type\": \"value that is nested too deep\"}");
     } else if (*value.at == '[' || !put_tensor(to, value, depth)) {
-        text_add(to, value.at, 1);
-        for (; json_next(&rest, &key, &item); comma = ", ") {
-            text_puts(to, comma);
-            if (key.at) put_string(to, key);
-            if (key.at) text_puts(to, ": ");
-            put_flat(to, item, depth + 1);
-        }
-        text_puts(to, *value.at == '{' ? "}" : "]");
+        put_items(to, value, depth, 0);
+        if (depth >= levels || line_length(to) < WIDTH) return;
+        to->length = begin;
+        put_items(to, value, depth, levels);
     }
-}
-
-/* Writes a value; one that begins at `column` and does not fit has each item on a line, down to `levels` levels. */
-static void put_lines(struct text *to, struct slice value, size_t column, unsigned depth, unsigned levels)
-{
-    struct slice key, item, rest = value;
-    size_t begin = to->length;
-    put_flat(to, value, depth);
-    bool fits = column + to->length - begin < WIDTH || !is_container(value) || to->data[begin] == 't';
-    if (fits || depth == levels) return;
-    to->length = begin;
-    text_add(to, value.at, 1);
-    while (json_next(&rest, &key, &item)) {
-        text_format(to, "\n%*s", (int)(depth + 1) * 4, "");
-        size_t line = to->length - (depth + 1) * 4;
-        if (key.at) put_string(to, key);
-        if (key.at) text_puts(to, ": ");
-        put_lines(to, item, to->length - line, depth + 1, levels);
-        text_puts(to, ",");
-    }
-    text_format(to, "\n%*s%s", (int)depth * 4, "", *value.at == '{' ? "}" : "]");
 }
 
 static size_t lines_of(const char *text)
@@ -128,11 +121,9 @@ static size_t lines_of(const char *text)
 void python_value(struct text *to, struct slice value, size_t lines)
 {
     size_t begin = to->length;
-    const char *line = begin ? memrchr(to->data, '\n', begin) : NULL;
-    size_t column = line ? (size_t)(to->data + begin - line - 1) : begin;
     for (unsigned levels = LEVELS; levels-- > 0;) {
         to->length = begin;
-        put_lines(to, value, column, 0, levels);
+        put(to, value, 0, levels);
         if (lines_of(to->data + begin) <= lines) break;
     }
 }

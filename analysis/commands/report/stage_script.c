@@ -18,17 +18,14 @@ enum { MOST_LINES = 90 }; /* of the description; a script has at most 150 */
 
 static const char head[] =
     "#!/usr/bin/env python3\n"
-    "\"\"\"profile_%1$s.py - runs the stage %1$s of a pipeline alone, with inputs like the recorded ones, and profiles "
-    "it.\n"
+    "\"\"\"profile_%1$s.py - runs the stage %1$s alone, with inputs like the recorded ones, and profiles it.\n"
     "\n"
-    "    python profile_%1$s.py [--target module:obj] [--warmup N] [--profile-steps N] [--output-dir DIR] [--device D] "
-    "[--trust]\n"
+    "    python profile_%1$s.py --help\n"
     "\n"
-    "The inputs have random values. Edit SIGNATURE for other shapes and settings, values() if the values matter, and "
-    "build()\n"
-    "if the object of the stage must be made first. The script needs torch, the modules of the stage, and tfharness.py "
-    "of\n"
-    "tfinject, which it finds by PYTHONPATH or PATH: in scripts/ of the checkout, or bin/ of an installation.\n"
+    "The inputs have random values. Edit SIGNATURE for other shapes and settings, values() if the values matter, and\n"
+    "build() if the object of the stage must be made first. The script needs torch, the modules of the stage, and\n"
+    "tfharness.py of tfinject, which it finds by PYTHONPATH or PATH: in scripts/ of the checkout, or bin/ of an\n"
+    "installation.\n"
     "\"\"\"\n";
 
 static const char mark[] = "# tfinject overwrites this file as long as it is not edited; checksum ";
