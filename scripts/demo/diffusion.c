@@ -28,35 +28,27 @@
 /* ---- the kernels: out[i] = (i % 16 - 7) * scale; y[i] += a * x[i]; c = alpha * a × b, a thread for each cell ---- */
 
 // clang-format off
-static const char ptx[] =
-    ".version 6.0\n"
-    ".target sm_50\n"
-    ".address_size 64\n"
-    ".visible .entry fill(.param .u64 out, .param .f32 scale) {\n"
-    " .reg .pred %p<3>; .reg .b32 %r<8>; .reg .b64 %a<8>; .reg .f32 %f<6>;\n"
-    " mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x; mad.lo.u32 %r1, %r1, %r2, %r3;\n"
+#define CELL /* the number of the thread's cell in r1, its offset in a4 */ \
+    " .reg .pred %p<3>; .reg .b32 %r<8>; .reg .b64 %a<8>; .reg .f32 %f<6>;\n" \
+    " mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x; mad.lo.u32 %r1, %r1, %r2, %r3;\n" \
     " setp.ge.u32 %p1, %r1, 4096; @%p1 bra DONE; mul.wide.u32 %a4, %r1, 4;\n"
+static const char ptx[] =
+    ".version 6.0\n.target sm_50\n.address_size 64\n"
+    ".visible .entry fill(.param .u64 out, .param .f32 scale) {\n"
+    CELL
     " ld.param.u64 %a1, [out]; cvta.to.global.u64 %a1, %a1;\n"
     " ld.param.f32 %f1, [scale]; and.b32 %r4, %r1, 15; sub.s32 %r4, %r4, 7; cvt.rn.f32.s32 %f2, %r4;\n"
     " mul.rn.f32 %f2, %f2, %f1; add.u64 %a1, %a1, %a4; st.global.f32 [%a1], %f2;\n"
-    "DONE: ret;\n"
-    "}\n"
+    "DONE: ret; }\n"
     ".visible .entry axpy(.param .u64 y, .param .u64 x, .param .f32 a) {\n"
-    " .reg .pred %p<3>; .reg .b32 %r<8>; .reg .b64 %a<8>; .reg .f32 %f<6>;\n"
-    " mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x; mad.lo.u32 %r1, %r1, %r2, %r3;\n"
-    " setp.ge.u32 %p1, %r1, 4096; @%p1 bra DONE; mul.wide.u32 %a4, %r1, 4;\n"
-    " ld.param.u64 %a1, [y]; cvta.to.global.u64 %a1, %a1;\n"
-    " ld.param.u64 %a2, [x]; cvta.to.global.u64 %a2, %a2;\n"
+    CELL
+    " ld.param.u64 %a1, [y]; cvta.to.global.u64 %a1, %a1; ld.param.u64 %a2, [x]; cvta.to.global.u64 %a2, %a2;\n"
     " ld.param.f32 %f1, [a]; add.u64 %a1, %a1, %a4; add.u64 %a2, %a2, %a4;\n"
     " ld.global.f32 %f2, [%a1]; ld.global.f32 %f3, [%a2]; fma.rn.f32 %f2, %f1, %f3, %f2; st.global.f32 [%a1], %f2;\n"
-    "DONE: ret;\n"
-    "}\n"
+    "DONE: ret; }\n"
     ".visible .entry matmul(.param .u64 c, .param .u64 a, .param .u64 b, .param .f32 alpha) {\n"
-    " .reg .pred %p<3>; .reg .b32 %r<8>; .reg .b64 %a<8>; .reg .f32 %f<6>;\n"
-    " mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x; mad.lo.u32 %r1, %r1, %r2, %r3;\n"
-    " setp.ge.u32 %p1, %r1, 4096; @%p1 bra DONE; mul.wide.u32 %a4, %r1, 4;\n"
-    " ld.param.u64 %a1, [c]; cvta.to.global.u64 %a1, %a1;\n"
-    " ld.param.u64 %a2, [a]; cvta.to.global.u64 %a2, %a2;\n"
+    CELL
+    " ld.param.u64 %a1, [c]; cvta.to.global.u64 %a1, %a1; ld.param.u64 %a2, [a]; cvta.to.global.u64 %a2, %a2;\n"
     " ld.param.u64 %a3, [b]; cvta.to.global.u64 %a3, %a3;\n"
     " ld.param.f32 %f1, [alpha]; and.b32 %r4, %r1, 63; sub.u32 %r5, %r1, %r4; // column; the row times 64\n"
     " mul.wide.u32 %a5, %r5, 4; add.u64 %a2, %a2, %a5; mul.wide.u32 %a6, %r4, 4; add.u64 %a3, %a3, %a6;\n"
@@ -64,8 +56,7 @@ static const char ptx[] =
     "NEXT: ld.global.f32 %f3, [%a2]; ld.global.f32 %f4, [%a3]; fma.rn.f32 %f2, %f3, %f4, %f2;\n"
     " add.u64 %a2, %a2, 4; add.u64 %a3, %a3, 256; add.u32 %r6, %r6, 1; setp.lt.u32 %p2, %r6, 64; @%p2 bra NEXT;\n"
     " mul.rn.f32 %f2, %f2, %f1; add.u64 %a1, %a1, %a4; st.global.f32 [%a1], %f2;\n"
-    "DONE: ret;\n"
-    "}\n";
+    "DONE: ret; }\n";
 // clang-format on
 
 /* ---- the driver's functions, by the names in this header (cuMemAlloc is cuMemAlloc_v2) ---- */
@@ -131,7 +122,6 @@ static bool find_gpu(CUdevice *device)
 /* ---- the pipeline ---- */
 
 static CUstream stream;
-static CUfunction fill, axpy, matmul;
 static CUdeviceptr tokens, weights, text, latents, noise, image;
 static float tokens_in[CELLS], image_out[CELLS];
 
@@ -139,30 +129,30 @@ static float tokens_in[CELLS], image_out[CELLS];
 enum { TEXT_ENCODE, DENOISE, VAE_DECODE, STAGES };
 enum { FILL, AXPY, MATMUL, COPY, SET, KINDS };
 static const char *const stage_names[] = {"text_encode", "denoise", "vae_decode"};
+static CUfunction kernels[COPY];
 static const char *const kind_names[] = {"fill", "axpy", "matmul", "copies", "sets"};
 static int counts[STAGES][KINDS];
 static int stage_now, times = 1;
 
 static void launch(int kind, void **parameters)
 {
-    CUfunction kernel = kind == FILL ? fill : kind == AXPY ? axpy : matmul;
-    CHECK(CU(cuLaunchKernel)(kernel, CELLS / 256, 1, 1, 256, 1, 1, 0, stream, parameters, NULL));
+    CHECK(CU(cuLaunchKernel)(kernels[kind], CELLS / 256, 1, 1, 256, 1, 1, 0, stream, parameters, NULL));
     counts[stage_now][kind] += times;
 }
 
-static void do_fill(CUdeviceptr out, float scale)
+static void matmul(CUdeviceptr c, CUdeviceptr a, CUdeviceptr b, float alpha)
+{
+    launch(MATMUL, (void *[]){&c, &a, &b, &alpha});
+}
+
+static void fill(CUdeviceptr out, float scale)
 {
     launch(FILL, (void *[]){&out, &scale});
 }
 
-static void do_axpy(CUdeviceptr y, CUdeviceptr x, float a)
+static void axpy(CUdeviceptr y, CUdeviceptr x, float a)
 {
     launch(AXPY, (void *[]){&y, &x, &a});
-}
-
-static void do_matmul(CUdeviceptr c, CUdeviceptr a, CUdeviceptr b, float alpha)
-{
-    launch(MATMUL, (void *[]){&c, &a, &b, &alpha});
 }
 
 static void text_encode(void)
@@ -171,8 +161,8 @@ static void text_encode(void)
     stage_now = TEXT_ENCODE;
     CHECK(CU(cuMemcpyHtoDAsync)(tokens, tokens_in, BYTES, stream));
     counts[stage_now][COPY]++;
-    do_fill(weights, 0.125f);
-    do_matmul(text, tokens, weights, 1.0f / N);
+    fill(weights, 0.125f);
+    matmul(text, tokens, weights, 1.0f / N);
     CHECK(CU(cuStreamSynchronize)(stream));
     nvtxRangePop();
 }
@@ -180,8 +170,8 @@ static void text_encode(void)
 /* latents -= (latents × text) / steps */
 static void denoise_step(void)
 {
-    do_matmul(noise, latents, text, 1.0f / N);
-    do_axpy(latents, noise, -1.0f / STEPS);
+    matmul(noise, latents, text, 1.0f / N);
+    axpy(latents, noise, -1.0f / STEPS);
 }
 
 static void denoise(void)
@@ -192,7 +182,7 @@ static void denoise(void)
     stage_now = DENOISE;
     CHECK(CU(cuMemsetD32Async)(noise, 0, CELLS, stream));
     counts[stage_now][SET]++;
-    do_fill(latents, 0.5f);
+    fill(latents, 0.5f);
     CHECK(CU(cuStreamBeginCapture)(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
     times = GRAPH_STEPS;
     denoise_step();
@@ -215,8 +205,8 @@ static void vae_decode(void)
 {
     nvtxRangePushA("vae_decode");
     stage_now = VAE_DECODE;
-    do_matmul(image, latents, weights, 1.0f);
-    do_axpy(image, text, 0.5f);
+    matmul(image, latents, weights, 1.0f);
+    axpy(image, text, 0.5f);
     CHECK(CU(cuStreamSynchronize)(stream));
     CHECK(CU(cuMemcpyDtoH)(image_out, image, BYTES));
     counts[stage_now][COPY]++;
@@ -231,9 +221,7 @@ static void run(CUdevice device)
     CHECK(CU(cuDevicePrimaryCtxRetain)(&context, device));
     CHECK(CU(cuCtxSetCurrent)(context));
     CHECK(CU(cuModuleLoadData)(&module, ptx));
-    CHECK(CU(cuModuleGetFunction)(&fill, module, "fill"));
-    CHECK(CU(cuModuleGetFunction)(&axpy, module, "axpy"));
-    CHECK(CU(cuModuleGetFunction)(&matmul, module, "matmul"));
+    for (int k = FILL; k < COPY; k++) CHECK(CU(cuModuleGetFunction)(&kernels[k], module, kind_names[k]));
     CHECK(CU(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING));
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) CHECK(CU(cuMemAlloc)(buffers[i], BYTES));
     text_encode();
@@ -303,12 +291,6 @@ static void print_json(const char *result)
     printf("}}\n");
 }
 
-static int describe(char *out, size_t size)
-{
-    return snprintf(out, size, "%s %s, driver %d.%d", simulated ? "a simulated GPU," : "a real GPU,", device_name,
-                    driver_version / 1000, driver_version % 1000 / 10);
-}
-
 int main(int argc, char **argv)
 {
     static float expected[CELLS];
@@ -319,7 +301,8 @@ int main(int argc, char **argv)
         printf(strcmp(mode, "--json") == 0 ? "{\"device\": \"none\"}\n" : "no GPU\n");
         return 77;
     }
-    describe(gpu, sizeof gpu);
+    snprintf(gpu, sizeof gpu, "%s %s, driver %d.%d", simulated ? "a simulated GPU," : "a real GPU,", device_name,
+             driver_version / 1000, driver_version % 1000 / 10);
     if (strcmp(mode, "--probe") == 0) return printf("%s\n", gpu) < 0;
     for (int i = 0; i < CELLS; i++) tokens_in[i] = (float)((i * 7 + number_of("RANK", 0)) % 32 - 16) / 16;
     run(device);

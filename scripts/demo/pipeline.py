@@ -14,17 +14,8 @@ from torch import nn
 STEPS, WIDTH, TOKENS = 4, 256, 64
 
 
-class TextEncoder(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.embedding = nn.Embedding(1000, WIDTH)
-        self.layers = nn.ModuleList(nn.TransformerEncoderLayer(WIDTH, 4, batch_first=True) for _ in range(2))
-
-    def forward(self, tokens):
-        x = self.embedding(tokens)
-        for layer in self.layers:
-            x = layer(x)
-        return x
+def text_encoder():
+    return nn.Sequential(nn.Embedding(1000, WIDTH), *(nn.TransformerEncoderLayer(WIDTH, 4, batch_first=True) for _ in range(2)))
 
 
 class Denoiser(nn.Module):
@@ -50,7 +41,7 @@ def main():
     torch.set_num_threads(1)
 
     with torch.cuda.nvtx.range('load'):
-        encoder, denoiser = TextEncoder().eval(), Denoiser().eval()
+        encoder, denoiser = text_encoder().eval(), Denoiser().eval()
 
     with torch.inference_mode():
         torch.cuda.nvtx.range_push('text_encode')
