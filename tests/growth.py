@@ -23,80 +23,76 @@ LEAST = 0.2  # seconds; a command that takes less at the larger size says nothin
 
 # ---- Kineto traces ----
 
-@shape(40000)
-def nested_operators(directory, n):
+def events(size):
+    """Registers a shape whose function yields the events of one Kineto trace."""
+    def add(function):
+        SHAPES[function.__name__] = (lambda directory, n: kineto(directory, function(n)), size)
+        return function
+    return add
+
+
+@events(40000)
+def nested_operators(n):
     """N nested operators in one stage, each with a launch."""
-    def events():
-        yield event('user_annotation', 'stage0', 0, 10 * n)
-        for i in range(n):
-            yield event('cpu_op', f'aten::op{i % 50}', 1 + 2 * i, 10 * n - 4 * i - 2)
-            yield from launch(i, 2 + 2 * i, time=1)
-    return kineto(directory, events())
+    yield event('user_annotation', 'stage0', 0, 10 * n)
+    for i in range(n):
+        yield event('cpu_op', f'aten::op{i % 50}', 1 + 2 * i, 10 * n - 4 * i - 2)
+        yield from launch(i, 2 + 2 * i, time=1)
 
 
-@shape(10000)
-def nested_stages(directory, n):
+@events(10000)
+def nested_stages(n):
     """N nested stages of different names, each with a launch, and a second row of launches in the innermost."""
-    def events():
-        for i in range(n):
-            yield event('user_annotation', f'stage{i}', 2 * i, 12 * n - 4 * i)
-            yield from launch(i, 2 * i + 1, kernel=f'kernel{i % 97}', wait=2, time=1)
-        for i in range(n):
-            yield event('cpu_op', 'aten::op', 2 * n + 2 * i, 1)
-            yield from launch(n + i, 2 * n + 2 * i, wait=2 * n)
-    return kineto(directory, events())
+    for i in range(n):
+        yield event('user_annotation', f'stage{i}', 2 * i, 12 * n - 4 * i)
+        yield from launch(i, 2 * i + 1, kernel=f'kernel{i % 97}', wait=2, time=1)
+    for i in range(n):
+        yield event('cpu_op', 'aten::op', 2 * n + 2 * i, 1)
+        yield from launch(n + i, 2 * n + 2 * i, wait=2 * n)
 
 
-@shape(10000)
-def nested_few_names(directory, n):
+@events(10000)
+def nested_few_names(n):
     """N nested stages of 50 names, with launches and operators in the innermost."""
-    def events():
-        for i in range(n):
-            yield event('user_annotation', f'stage{i % 50}', i, 12 * n - 2 * i)
-        for i in range(n):
-            yield event('cpu_op', 'aten::op', 2 * n + 2 * i, 1)
-            yield from launch(i, 2 * n + 2 * i)
-    return kineto(directory, events())
+    for i in range(n):
+        yield event('user_annotation', f'stage{i % 50}', i, 12 * n - 2 * i)
+    for i in range(n):
+        yield event('cpu_op', 'aten::op', 2 * n + 2 * i, 1)
+        yield from launch(i, 2 * n + 2 * i)
 
 
-@shape(10000)
-def nested_twice(directory, n):
+@events(10000)
+def nested_twice(n):
     """The same nest of N/2 stages twice, with work that overlaps on two streams."""
-    def events():
-        for turn in range(2):
-            at = 20 * n * turn
-            for i in range(n // 2):
-                yield event('user_annotation', f'stage{i}', at + i, 14 * n - 2 * i)
-            for i in range(n // 2):
-                yield from launch(turn * n + i, at + n + 2 * i, stream=7 + i % 2, time=5)
-    return kineto(directory, events())
+    for turn in range(2):
+        at = 20 * n * turn
+        for i in range(n // 2):
+            yield event('user_annotation', f'stage{i}', at + i, 14 * n - 2 * i)
+        for i in range(n // 2):
+            yield from launch(turn * n + i, at + n + 2 * i, stream=7 + i % 2, time=5)
 
 
-@shape(10000)
-def crossing_stages(directory, n):
+@events(10000)
+def crossing_stages(n):
     """N stages that cross one another, with launches while all are open, and others after all but one have ended."""
-    def events():
-        for i in range(n):
-            yield event('user_annotation', f'stage{i}', i, 4 * n)
-        for i in range(n):
-            yield from launch(i, n + 2 * i)
-        yield event('user_annotation', 'last', 20 * n, 8 * n)
-        for i in range(n):
-            yield from launch(n + i, 22 * n + 2 * i)
-    return kineto(directory, events())
+    for i in range(n):
+        yield event('user_annotation', f'stage{i}', i, 4 * n)
+    for i in range(n):
+        yield from launch(i, n + 2 * i)
+    yield event('user_annotation', 'last', 20 * n, 8 * n)
+    for i in range(n):
+        yield from launch(n + i, 22 * n + 2 * i)
 
 
-@shape(10000)
-def outlived_stages(directory, n):
+@events(10000)
+def outlived_stages(n):
     """N nested stages that end while a stage opened in the innermost continues; the launches come after that."""
-    def events():
-        for i in range(n):
-            yield event('user_annotation', f'stage{i}', i, 3 * n - 2 * i)
-        yield event('user_annotation', 'outlives', n + 1, 20 * n)
-        for i in range(n):
-            yield event('cpu_op', 'aten::op', 5 * n + 4 * i, 2)
-            yield from launch(i, 5 * n + 4 * i)
-    return kineto(directory, events())
+    for i in range(n):
+        yield event('user_annotation', f'stage{i}', i, 3 * n - 2 * i)
+    yield event('user_annotation', 'outlives', n + 1, 20 * n)
+    for i in range(n):
+        yield event('cpu_op', 'aten::op', 5 * n + 4 * i, 2)
+        yield from launch(i, 5 * n + 4 * i)
 
 
 @shape(10000)
@@ -119,145 +115,121 @@ def numbered_clashes(directory, n):
     return kineto(directory, (event('user_annotation', name, 10 * i, 5) for i, name in enumerate(names())))
 
 
-@shape(10000)
-def many_stages(directory, n):
+@events(10000)
+def many_stages(n):
     """N stages one after the other, each with a launch and an operator."""
-    def events():
-        for i in range(n):
-            yield event('user_annotation', f'stage{i}', 10 * i, 8)
-            yield event('cpu_op', 'aten::op', 10 * i + 1, 5)
-            yield from launch(i, 10 * i + 2)
-    return kineto(directory, events())
+    for i in range(n):
+        yield event('user_annotation', f'stage{i}', 10 * i, 8)
+        yield event('cpu_op', 'aten::op', 10 * i + 1, 5)
+        yield from launch(i, 10 * i + 2)
 
 
-@shape(20000)
-def distinct_names(directory, n):
+@events(20000)
+def distinct_names(n):
     """One stage with N operators, N functions and N kernels of different names."""
-    def events():
-        yield event('user_annotation', 'stage', 0, 20 * n)
-        for i in range(n):
-            yield event('cpu_op', f'aten::op-{i}', 10 * i, 8, **{'Input Dims': [[i, i + 1]], 'Call stack': f'a.py(1): f{i}'})
-            yield event('cuda_runtime', f'cudaLaunchKernel{i}', 10 * i + 1, 2, correlation=i + 1)
-            yield event('kernel', f'void kernel{i}<int>(int)', 10 * i + 4, 5, 7, 0, correlation=i + 1, stream=7, device=0)
-    return kineto(directory, events())
+    yield event('user_annotation', 'stage', 0, 20 * n)
+    for i in range(n):
+        yield event('cpu_op', f'aten::op-{i}', 10 * i, 8, **{'Input Dims': [[i, i + 1]], 'Call stack': f'a.py(1): f{i}'})
+        yield event('cuda_runtime', f'cudaLaunchKernel{i}', 10 * i + 1, 2, correlation=i + 1)
+        yield event('kernel', f'void kernel{i}<int>(int)', 10 * i + 4, 5, 7, 0, correlation=i + 1, stream=7, device=0)
 
 
-@shape(10000)
-def threads(directory, n):
+@events(10000)
+def threads(n):
     """N threads at the same time, each with a stage, an operator and a launch."""
-    def events():
-        for i in range(n):
-            yield event('user_annotation', f's{i % 10}', i, 5 * n, 10 + i)
-            yield event('cpu_op', 'aten::op', 2 * n + i, 3, 10 + i)
-            yield from launch(i, 2 * n + i, tid=10 + i)
-    return kineto(directory, events())
+    for i in range(n):
+        yield event('user_annotation', f's{i % 10}', i, 5 * n, 10 + i)
+        yield event('cpu_op', 'aten::op', 2 * n + i, 3, 10 + i)
+        yield from launch(i, 2 * n + i, tid=10 + i)
 
 
-@shape(10000)
-def streams(directory, n):
+@events(10000)
+def streams(n):
     """N streams whose kernels all overlap; a tenth of them are collectives."""
-    def events():
-        yield event('user_annotation', 'stage', 0, 20 * n)
-        for i in range(n):
-            yield from launch(i, 2 * i, stream=i, wait=n, time=10 * n, kernel=f'nccl{i % 3}' if i % 10 == 0 else 'k')
-    return kineto(directory, events())
+    yield event('user_annotation', 'stage', 0, 20 * n)
+    for i in range(n):
+        yield from launch(i, 2 * i, stream=i, wait=n, time=10 * n, kernel=f'nccl{i % 3}' if i % 10 == 0 else 'k')
 
 
-@shape(10000)
-def devices(directory, n):
+@events(10000)
+def devices(n):
     """N devices with one kernel each, all in one stage."""
-    def events():
-        yield event('user_annotation', 'stage', 0, 20 * n)
-        for i in range(n):
-            yield from launch(i, 2 * i, device=i)
-    return kineto(directory, events())
+    yield event('user_annotation', 'stage', 0, 20 * n)
+    for i in range(n):
+        yield from launch(i, 2 * i, device=i)
 
 
-@shape(10000)
-def one_correlation(directory, n):
+@events(10000)
+def one_correlation(n):
     """N calls and N kernels with one correlation id."""
-    def events():
-        yield event('user_annotation', 'stage', 0, 20 * n)
-        for i in range(n):
-            yield event('cuda_runtime', 'cudaLaunchKernel', 10 * i, 2, correlation=1)
-            yield event('kernel', 'k', 10 * i + 3, 5, 7, 0, correlation=1, stream=7, device=0)
-    return kineto(directory, events())
+    yield event('user_annotation', 'stage', 0, 20 * n)
+    for i in range(n):
+        yield event('cuda_runtime', 'cudaLaunchKernel', 10 * i, 2, correlation=1)
+        yield event('kernel', 'k', 10 * i + 3, 5, 7, 0, correlation=1, stream=7, device=0)
 
 
-@shape(10000)
-def arrows(directory, n):
+@events(10000)
+def arrows(n):
     """N arrows from forward operators in a stage to one backward operator on another thread, which launches N kernels."""
-    def events():
-        yield event('user_annotation', 'stage', 0, 4 * n)
-        yield event('user_annotation', 'other', 0, 90 * n, tid=3)
-        yield event('cpu_op', 'backward', 10 * n, 50 * n, tid=2)
-        for i in range(n):
-            yield event('cpu_op', 'aten::op', 2 * i + 1, 1)
-            for phase, at, tid in (('s', 2 * i + 1, 1), ('f', 10 * n + 2 * i, 2)):
-                yield json.dumps({'ph': phase, 'id': i, 'pid': 1, 'tid': tid, 'ts': at, 'cat': 'fwdbwd', 'name': 'fwdbwd'})
-            yield from launch(i, 30 * n + 2 * i, tid=2)
-    return kineto(directory, events())
+    yield event('user_annotation', 'stage', 0, 4 * n)
+    yield event('user_annotation', 'other', 0, 90 * n, tid=3)
+    yield event('cpu_op', 'backward', 10 * n, 50 * n, tid=2)
+    for i in range(n):
+        yield event('cpu_op', 'aten::op', 2 * i + 1, 1)
+        for phase, at, tid in (('s', 2 * i + 1, 1), ('f', 10 * n + 2 * i, 2)):
+            yield json.dumps({'ph': phase, 'id': i, 'pid': 1, 'tid': tid, 'ts': at, 'cat': 'fwdbwd', 'name': 'fwdbwd'})
+        yield from launch(i, 30 * n + 2 * i, tid=2)
 
 
-@shape(5000)
-def arrows_at_once(directory, n):
+@events(5000)
+def arrows_at_once(n):
     """N arrows, calls and operators that all begin at the same time on one thread."""
-    def events():
-        yield event('user_annotation', 'stage0', 0, 90 * n)
-        for i in range(n):
-            yield event('cpu_op', 'aten::op', 5, 0)
-            yield event('cuda_runtime', 'cudaLaunchKernel', 5, 0, correlation=i + 1)
-            yield event('kernel', 'k', 10 + 2 * i, 1, 7, 0, correlation=i + 1, stream=7, device=0)
-            for phase, at, tid, pid in (('s', 5, 1, 1), ('f', 10 + 2 * i, 7, 0)):
-                yield json.dumps({'ph': phase, 'id': i + 1, 'pid': pid, 'tid': tid, 'ts': at, 'cat': 'ac2g', 'name': 'ac2g'})
-    return kineto(directory, events())
+    yield event('user_annotation', 'stage0', 0, 90 * n)
+    for i in range(n):
+        yield event('cpu_op', 'aten::op', 5, 0)
+        yield event('cuda_runtime', 'cudaLaunchKernel', 5, 0, correlation=i + 1)
+        yield event('kernel', 'k', 10 + 2 * i, 1, 7, 0, correlation=i + 1, stream=7, device=0)
+        for phase, at, tid, pid in (('s', 5, 1, 1), ('f', 10 + 2 * i, 7, 0)):
+            yield json.dumps({'ph': phase, 'id': i + 1, 'pid': pid, 'tid': tid, 'ts': at, 'cat': 'ac2g', 'name': 'ac2g'})
 
 
-@shape(10000)
-def nested_functions(directory, n):
+@events(10000)
+def nested_functions(n):
     """N nested Python functions, each with an operator, and operators with launches in the innermost."""
-    def events():
-        yield event('user_annotation', 'stage0', 0, 20 * n)
-        for i in range(n):
-            yield event('python_function', f'f{i}.py(1): f{i}', 4 * i, 20 * n - 8 * i, **{'Python id': i + 1, 'Python parent id': i or None})
-            yield event('cpu_op', 'aten::op', 4 * i + 1, 1)
-        for i in range(n):
-            yield event('cpu_op', f'aten::op{i % 50}', 4 * n + 4 * i + 1, 2)
-            yield from launch(i, 4 * n + 4 * i + 2)
-    return kineto(directory, events())
+    yield event('user_annotation', 'stage0', 0, 20 * n)
+    for i in range(n):
+        yield event('python_function', f'f{i}.py(1): f{i}', 4 * i, 20 * n - 8 * i, **{'Python id': i + 1, 'Python parent id': i or None})
+        yield event('cpu_op', 'aten::op', 4 * i + 1, 1)
+    for i in range(n):
+        yield event('cpu_op', f'aten::op{i % 50}', 4 * n + 4 * i + 1, 2)
+        yield from launch(i, 4 * n + 4 * i + 2)
 
 
-@shape(40000)
-def shared_prefixes(directory, n):
+@events(40000)
+def shared_prefixes(n):
     """N kernels whose names differ only after a long common prefix, and only in parts that short names leave out."""
-    def events():
-        yield event('user_annotation', 'stage0', 0, 20 * n)
-        for i in range(n):
-            yield from launch(i, 4 * i, kernel='void at::native::' + 'common_' * 8 + f'kernel{i // 2}<Functor<{i}>, {i % 7}>(int, float)')
-    return kineto(directory, events())
+    yield event('user_annotation', 'stage0', 0, 20 * n)
+    for i in range(n):
+        yield from launch(i, 4 * i, kernel='void at::native::' + 'common_' * 8 + f'kernel{i // 2}<Functor<{i}>, {i % 7}>(int, float)')
 
 
-@shape(2000)
-def names_and_threads(directory, n):
+@events(2000)
+def names_and_threads(n):
     """N stages of N names on a hundred threads, with calls that launch nothing."""
-    def events():
-        for i in range(n):
-            yield event('user_annotation', f'stage{i}', 10 * i, 9, 10 + i % 100)
-            for k in range(3):
-                yield event('cuda_runtime', f'cudaCall{(i + k) % 50}', 10 * i + 2 * k + 1, 1, 10 + i % 100, correlation=3 * i + k)
-    return kineto(directory, events())
+    for i in range(n):
+        yield event('user_annotation', f'stage{i}', 10 * i, 9, 10 + i % 100)
+        for k in range(3):
+            yield event('cuda_runtime', f'cudaCall{(i + k) % 50}', 10 * i + 2 * k + 1, 1, 10 + i % 100, correlation=3 * i + k)
 
 
-@shape(10000)
-def annotations_on_device(directory, n):
+@events(10000)
+def annotations_on_device(n):
     """The device annotations of N nested stages, and kernels that begin at the same times."""
-    def events():
-        for i in range(n):
-            yield event('user_annotation', f'stage{i}', i, 12 * n - 2 * i)
-        for i in range(n):
-            yield from launch(i, 2 * n + 2 * i, wait=0)
-            yield event('gpu_user_annotation', f'stage{i}', 2 * n + 2 * i, 5, 7, 0, stream=7, device=0)
-    return kineto(directory, events())
+    for i in range(n):
+        yield event('user_annotation', f'stage{i}', i, 12 * n - 2 * i)
+    for i in range(n):
+        yield from launch(i, 2 * n + 2 * i, wait=0)
+        yield event('gpu_user_annotation', f'stage{i}', 2 * n + 2 * i, 5, 7, 0, stream=7, device=0)
 
 
 @shape(10000)
@@ -277,39 +249,33 @@ def collectives(directory, n):
     return kineto(directory, events())
 
 
-@shape(10000)
-def steps(directory, n):
+@events(10000)
+def steps(n):
     """N profiler steps, each with an operator and a launch."""
-    def events():
-        for i in range(n):
-            yield event('user_annotation', f'ProfilerStep#{i}', 10 * i, 9)
-            yield event('cpu_op', 'aten::op', 10 * i + 1, 5)
-            yield from launch(i, 10 * i + 2)
-    return kineto(directory, events())
+    for i in range(n):
+        yield event('user_annotation', f'ProfilerStep#{i}', 10 * i, 9)
+        yield event('cpu_op', 'aten::op', 10 * i + 1, 5)
+        yield from launch(i, 10 * i + 2)
 
 
-@shape(200000)
-def long_names(directory, n):
+@events(200000)
+def long_names(n):
     """Twenty stages, operators and kernels with names of N bytes."""
-    def events():
-        for i in range(20):
-            yield event('user_annotation', f's{i}' + 'x' * n, 100 * i, 90)
-            yield event('cpu_op', f'aten::o{i}' + '<' * n, 100 * i + 10, 50)
-            yield from launch(i, 100 * i + 20, kernel=f'void k{i}' + '<' * n)
-    return kineto(directory, events())
+    for i in range(20):
+        yield event('user_annotation', f's{i}' + 'x' * n, 100 * i, 90)
+        yield event('cpu_op', f'aten::o{i}' + '<' * n, 100 * i + 10, 50)
+        yield from launch(i, 100 * i + 20, kernel=f'void k{i}' + '<' * n)
 
 
-@shape(10000)
-def memory(directory, n):
+@events(10000)
+def memory(n):
     """N memory events while all operators of a nest are open."""
-    def events():
-        for i in range(n):
-            yield event('cpu_op', f'op{i % 9}', i, 6 * n - 2 * i)
-        for i in range(n):
-            yield json.dumps({'ph': 'i', 's': 't', 'cat': 'cpu_instant_event', 'name': '[memory]', 'pid': 1, 'tid': 1,
-                              'ts': n + i, 'args': {'Bytes': 512 if i % 2 else -512, 'Addr': i, 'Device Id': 0, 'Device Type': 1,
-                                                    'Total Allocated': 4096, 'Total Reserved': 8192}})
-    return kineto(directory, events())
+    for i in range(n):
+        yield event('cpu_op', f'op{i % 9}', i, 6 * n - 2 * i)
+    for i in range(n):
+        yield json.dumps({'ph': 'i', 's': 't', 'cat': 'cpu_instant_event', 'name': '[memory]', 'pid': 1, 'tid': 1,
+                          'ts': n + i, 'args': {'Bytes': 512 if i % 2 else -512, 'Addr': i, 'Device Id': 0, 'Device Type': 1,
+                                                'Total Allocated': 4096, 'Total Reserved': 8192}})
 
 
 @shape(8000)
