@@ -304,16 +304,17 @@ def test_replays_of_calls_outside_the_stage(tmp_path, lib, analyze):
     assert Counter(r['replay'] for r in rows) == {1: 7, 2: 7, 3: 6, 4: 6}
     first = [r for r in rows if r['name'] == 'all_reduce' and r['bytes'] == 32]
     assert [r['last_rank'] for r in first[1:]] == [2, 2, 2]
-    spans = {replay: [start for start, _ in span.values()] for (_, _, replay), (call, span) in
+    spans = {replay: {rank: start for rank, (start, _) in span.items()} for (_, _, replay), (call, span) in
              met(SimpleNamespace(logs=logs(tmp_path))).items() if (call['name'], call['bytes']) == ('ncclAllReduce', 32)}
-    skews = [(max(spans[row['replay']]) - min(spans[row['replay']])) / 1000 for row in first]
+    skews = [(max(spans[row['replay']].values()) - min(spans[row['replay']].values())) / 1000 for row in first]
     for row, skew in zip(first, skews):
         assert row['start_skew_us'] == pytest.approx(skew, abs=5 + row['clock_residual_us'])
     assert (answer['totals']['captured'], answer['totals']['never_replayed']) == (27, 3)
     late = analyze('stragglers', tmp_path / 'run')
     assert (late['rows'][0]['rank'], late['rows'][0]['stage']) == (2, 'replay') and late['totals']['rank'] == 2
-    behind = [max(starts) - sorted(starts)[-2] for starts in spans.values()]  # the last rank behind the next one
-    assert late['totals']['late_us'] > 0.9 * sum(behind) / 1000
+    # Rank 2 behind the next one, where it is the last: on a busy machine another rank may be last in the first replay.
+    behind = [starts[2] - max(starts[0], starts[1]) for starts in spans.values()]
+    assert late['totals']['late_us'] > 0.9 * sum(max(ns, 0) for ns in behind) / 1000
 
 
 def test_graphs_that_were_recorded_as_a_whole(tmp_path, lib, analyze):
