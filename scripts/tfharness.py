@@ -402,8 +402,7 @@ class Inputs:
         if str(dtype).startswith('torch.q'):
             return torch.quantize_per_tensor(torch.randn(shape, device=device), 0.1, 0, dtype)
         if dtype.is_complex:
-            return torch.randn(shape, dtype=torch.complex128 if dtype == torch.complex128 else torch.complex64,
-                               device=device).to(dtype)
+            return torch.randn(shape, dtype=torch.complex64, device=device).to(dtype)
         if not dtype.is_floating_point:
             return torch.randint(0, 256 if dtype == torch.uint8 else below, shape, device=device).to(dtype)
         if dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
@@ -723,53 +722,6 @@ def breakdown_of(profiler, stage):
             'launches': sum(r['calls'] for r in top), 'top_kernels': top[:50]}
 
 
-def inputs_of_steps(make_inputs, count):
-    """Returns the inputs of each step: the same ones, unless a step adds to its inputs, as decoders do."""
-    first = make_inputs()
-    grows = any(hasattr(value, 'get_seq_length') for value in first.values())
-    return [first if i == 0 or not grows else make_inputs() for i in range(count)]
-
-
-def measure(step, make_inputs, stage, warmup, profile_steps, output_dir, suffix):
-    """Runs a step with warm-up and under torch.profiler; returns times in milliseconds and the breakdown.
-
-    `step` takes a dict of inputs, which `make_inputs` makes."""
-    import torch
-    if warmup < 0 or profile_steps < 1:
-        raise Problem(f'warmup={warmup}, profile_steps={profile_steps}: warmup must be at least 0, profile_steps at least 1')
-    os.makedirs(output_dir, exist_ok=True)
-    stem = os.path.join(output_dir, file_name(stage) + suffix)
-    module, activities = device_module(), torch.profiler.ProfilerActivity
-    name = module.__name__.rpartition('.')[2].upper() if module else 'CPU'
-    activities = {activities.CPU, getattr(activities, name, activities.CPU)}
-    synchronize = module.synchronize if module else lambda: None
-    say(f'Running {warmup} warmup iteration(s)...')
-    for inputs in inputs_of_steps(make_inputs, warmup):
-        step(inputs)
-        synchronize()
-    given = inputs_of_steps(make_inputs, profile_steps)
-    if hasattr(module, 'empty_cache'):
-        module.empty_cache()
-    say(f'Running {profile_steps} profile iteration(s)...')
-    times = []
-    with torch.profiler.profile(activities=activities, record_shapes=True, profile_memory=True, with_stack=True) as profiler:
-        for inputs in given:
-            start = time.perf_counter()
-            step(inputs)
-            synchronize()
-            times.append((time.perf_counter() - start) * 1000)
-    profiler.export_chrome_trace(f'{stem}_trace.json.gz')
-    say(f'Chrome trace saved to: {stem}_trace.json.gz')
-    breakdown = breakdown_of(profiler, stage)
-    with open(f'{stem}_breakdown.json', 'w', encoding='utf-8') as f:
-        json.dump(breakdown, f, indent=2)
-    say(f'Kernel breakdown saved to: {stem}_breakdown.json')
-    say(f'Average iteration time: {statistics.fmean(times):.2f} ms')
-    say(f'Median iteration time: {statistics.median(times):.2f} ms (from {min(times):.2f} to {max(times):.2f})')
-    return {'stage_name': stage, 'warmup': warmup, 'profile_steps': profile_steps, 'timing_ms': times,
-            'median_ms': statistics.median(times), 'spread_ms': [min(times), max(times)], 'kernel_breakdown': breakdown}
-
-
 def options(parser):
     """Parses the command line into a HarnessConfig, which has the defaults."""
     parser.add_argument('--target', help='the stage: module:obj or file.py:obj')
@@ -834,7 +786,7 @@ class StageBenchHarness:
         """`values`, a function of a script, may change the inputs."""
         self.stage_name, self.io_signature, self.values = stage_name, io_signature, values
         self.stage_instance, self.config = stage_instance, config or HarnessConfig()
-        self.inputs, self.output, self._step = None, None, None
+        self.inputs, self.notes, self.output, self._step = None, [], None, None
 
     @classmethod
     def from_signature_file(cls, signature_path, stage_name, stage_instance=None, config=None):
@@ -847,19 +799,19 @@ class StageBenchHarness:
     def make_inputs(self):
         maker = Inputs(self.config.device, self.config.trust)
         made = maker.all_of(self.io_signature)
-        self.inputs = self.values(made) if self.values else made
-        return self.inputs, maker.notes
+        self.inputs, self.notes = self.values(made) if self.values else made, maker.notes
+        return self.inputs
 
     def setup(self):
         """Makes the inputs and chooses the step function. Without an instance, the signature names the target."""
-        _, notes = self.make_inputs()
+        self.make_inputs()
         target = self.stage_instance
         if target is None:
             target = target_of(self.io_signature, self.config.device, self.config.trust)
         self._step = step_of(target)
         say(f"Setup complete for stage '{self.stage_name}'")
         say(f'Mock inputs: {list(self.inputs)}')
-        for note in notes:
+        for note in self.notes:
             say(note)
 
     def run_single_step(self, inputs=None):
@@ -875,22 +827,63 @@ class StageBenchHarness:
         if self._step is None:
             self.setup()
         import torch
-        config = self.config
         had_none = (self.io_signature.get('object') or {}).get('grad') is False  # the pipeline had no gradients
         try:
-            with torch.no_grad() if config.no_grad or had_none else contextlib.nullcontext():
-                results = measure(
-                    self.run_single_step, lambda: self.make_inputs()[0], self.stage_name,
-                    config.warmup if warmup is None else warmup,
-                    config.profile_steps if profile_steps is None else profile_steps, config.output_dir, output_suffix)
+            with torch.no_grad() if self.config.no_grad or had_none else contextlib.nullcontext():
+                results = self.measure(self.config.warmup if warmup is None else warmup,
+                                       self.config.profile_steps if profile_steps is None else profile_steps, output_suffix)
         except Problem:
             raise
         except Exception:
             say('The stage failed. The values of its inputs are random: if the values matter, edit values() in the script')
             raise
         if not self.values:
-            self.save_test_script(config.output_dir)
+            self.save_test_script(self.config.output_dir)
         return results
+
+    def inputs_of_steps(self, count):
+        """Returns the inputs of each step: the same ones, unless a step adds to its inputs, as decoders do."""
+        first = self.make_inputs()
+        grows = any(hasattr(value, 'get_seq_length') for value in first.values())
+        return [first if i == 0 or not grows else self.make_inputs() for i in range(count)]
+
+    def measure(self, warmup, profile_steps, suffix):
+        """Runs the steps with warm-up and under torch.profiler, and writes {stage}{suffix}_trace.json.gz and the breakdown."""
+        import torch
+        if warmup < 0 or profile_steps < 1:
+            raise Problem(f'warmup={warmup}, profile_steps={profile_steps}: warmup must be at least 0, profile_steps at least 1')
+        os.makedirs(self.config.output_dir, exist_ok=True)
+        stem = os.path.join(self.config.output_dir, file_name(self.stage_name) + suffix)
+        module, activities = device_module(), torch.profiler.ProfilerActivity
+        name = module.__name__.rpartition('.')[2].upper() if module else 'CPU'
+        activities = {activities.CPU, getattr(activities, name, activities.CPU)}
+        synchronize = module.synchronize if module else lambda: None
+        say(f'Running {warmup} warmup iteration(s)...')
+        for inputs in self.inputs_of_steps(warmup):
+            self.run_single_step(inputs)
+            synchronize()
+        given = self.inputs_of_steps(profile_steps)
+        if hasattr(module, 'empty_cache'):
+            module.empty_cache()
+        say(f'Running {profile_steps} profile iteration(s)...')
+        times = []
+        with torch.profiler.profile(activities=activities, record_shapes=True, profile_memory=True, with_stack=True) as profiler:
+            for inputs in given:
+                start = time.perf_counter()
+                self.run_single_step(inputs)
+                synchronize()
+                times.append((time.perf_counter() - start) * 1000)
+        profiler.export_chrome_trace(f'{stem}_trace.json.gz')
+        say(f'Chrome trace saved to: {stem}_trace.json.gz')
+        breakdown = breakdown_of(profiler, self.stage_name)
+        with open(f'{stem}_breakdown.json', 'w', encoding='utf-8') as f:
+            json.dump(breakdown, f, indent=2)
+        say(f'Kernel breakdown saved to: {stem}_breakdown.json')
+        median, least, most = statistics.median(times), min(times), max(times)
+        say(f'Average iteration time: {statistics.fmean(times):.2f} ms')
+        say(f'Median iteration time: {median:.2f} ms (from {least:.2f} to {most:.2f})')
+        return {'stage_name': self.stage_name, 'warmup': warmup, 'profile_steps': profile_steps, 'timing_ms': times,
+                'median_ms': median, 'spread_ms': [least, most], 'kernel_breakdown': breakdown}
 
     def save_test_script(self, directory):
         path = os.path.join(directory, f'profile_{file_name(self.stage_name)}.py')

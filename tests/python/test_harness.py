@@ -13,13 +13,9 @@ import pytest
 
 import scripted
 from conftest import ROOT, clean_environment, execute
-from test_signature_files import FUNCTION, Run
+from test_signature_files import FUNCTION, Run, tensor
 
 HARNESS = ROOT / 'scripts' / 'tfharness.py'
-
-
-def tensor(shape, dtype='float32', device='cpu', grad=False, stride=None, **more):
-    return {**more, 'shape': shape, 'dtype': dtype, 'device': device, 'requires_grad': grad, 'stride': stride}
 
 
 def signatures(path, **stages):
