@@ -146,9 +146,9 @@ struct tfi_string {
     uint32_t id;
     uint32_t length; /* bytes that follow, before padding to 8 */
 };
-#define TFI_STRING_MAX 65536u         /* longer names are cut */
-#define TFI_STRING_LOST 0xffffffffu   /* the table of names was full */
-#define TFI_STACK_FRAMES 256u         /* a call stack has no more; the outermost are left out */
+#define TFI_STRING_MAX 65536u       /* longer names are cut */
+#define TFI_STRING_LOST 0xffffffffu /* the table of names was full */
+#define TFI_STACK_FRAMES 256u       /* a call stack has no more; the outermost are left out */
 
 struct tfi_columns {
     uint32_t kinds;

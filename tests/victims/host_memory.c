@@ -42,10 +42,10 @@ static unsigned chance(struct worker *w, unsigned below)
     return (unsigned)rand_r(&w->seed) % below;
 }
 
-static void note(struct worker *w, const void *block, size_t bytes, int sign)
+static void note(struct worker *w, const void *block, int64_t bytes)
 {
-    if (bytes < LARGE || w->nr_entries == ENTRIES) return;
-    w->entry[w->nr_entries++] = (struct entry){(uintptr_t)block, sign * (int64_t)bytes};
+    if ((bytes < LARGE && bytes > -LARGE) || w->nr_entries == ENTRIES) return;
+    w->entry[w->nr_entries++] = (struct entry){(uintptr_t)block, bytes};
 }
 
 static void *give(struct worker *w, size_t bytes)
@@ -66,10 +66,15 @@ static void *give(struct worker *w, size_t bytes)
 /* A refused realloc leaves the block; it is forgotten meanwhile. */
 static int refused(struct worker *w, unsigned i)
 {
-    if (malloc(impossible) || calloc(impossible, 2) || reallocarray(w->block[i], impossible, 4)) return 0;
-    note(w, w->block[i], w->bytes[i], -1);
-    if (realloc(w->block[i], impossible)) return 0;
-    note(w, w->block[i], w->bytes[i], 1);
+    void *got[] = {malloc(impossible), calloc(impossible, 2), reallocarray(w->block[i], impossible, 4)};
+    if (got[0] || got[1] || got[2]) return 0;
+    note(w, w->block[i], -(int64_t)w->bytes[i]);
+    void *moved = realloc(w->block[i], impossible);
+    if (moved) {
+        w->block[i] = moved;
+        return 0;
+    }
+    note(w, w->block[i], (int64_t)w->bytes[i]);
     errno = 77;
     return 1;
 }
@@ -83,16 +88,16 @@ static int use(struct worker *w)
     } else if (chance(w, 50) == 0) {
         return refused(w, i);
     } else if (chance(w, 2)) {
-        note(w, w->block[i], w->bytes[i], -1);
+        note(w, w->block[i], -(int64_t)w->bytes[i]);
         w->block[i] = realloc(w->block[i], bytes);
     } else {
-        note(w, w->block[i], w->bytes[i], -1);
+        note(w, w->block[i], -(int64_t)w->bytes[i]);
         free(w->block[i]);
         w->block[i] = NULL;
         return 1;
     }
     w->bytes[i] = bytes;
-    note(w, w->block[i], bytes, 1);
+    note(w, w->block[i], (int64_t)bytes);
     memset(w->block[i], 1, bytes);
     return w->block[i] != NULL;
 }
