@@ -228,6 +228,7 @@ enum tfi_collective_flag {
 enum tfi_framework_flag {
     TFI_FRAMEWORK_WORK = 1,        /* the work of a backend; else the call */
     TFI_FRAMEWORK_DESCRIPTION = 2, /* the framework's description of a collective, inside the call if there is one */
+    TFI_FRAMEWORK_BEGUN = 4,       /* a call at its entry; the finished call follows unless the process dies inside */
 };
 
 /* How a graph got its nodes. */

@@ -11,8 +11,8 @@
  * pointer to a table of two destructors, as the C++ ABI of Linux has it. The deleting destructor returns the object
  * to a list of the thread it came from; that thread's part outlives the thread. Objects are never unmapped.
  *
- * Ranges are started ranges of stage.c: any thread may end them, in any order. Operators are written at their end. A
- * thread's lists and its cache of inputs belong to its thread state.
+ * Ranges are started ranges of stage.c: any thread may end them, in any order. Operators are written at their end, calls of
+ * collectives at their entry too: the process may die inside. A thread's lists and its cache belong to its state.
  */
 #include "torch/torch.h"
 
@@ -191,9 +191,8 @@ static TFI_COLD void note(const void *function, bool inputs)
 
 /* ---- collectives ---- */
 
-static TFI_COLD void write_collective(struct tfi_thread *t, const struct op *op, uint32_t flags)
+static TFI_COLD void write_collective(struct tfi_thread *t, const struct op *op, uint64_t now, uint32_t flags)
 {
-    uint64_t now = tfi_ticks();
     struct tfi_rec_framework_collective *rec = TFI_RESERVE(t, framework_collective);
     if (!rec) return;
     rec->name = op->collective.name ? op->collective.name : op->name;
@@ -283,7 +282,7 @@ static void end_range(const void *function, const struct op *op)
     struct tfi_thread *t = op ? tfi_enter(TFI_WHY_NONE) : NULL;
     if (!t) return;
     if (op->gen == t->gen) {
-        if (op->is_collective) write_collective(t, op, TFI_FRAMEWORK_WORK);
+        if (op->is_collective) write_collective(t, op, tfi_ticks(), TFI_FRAMEWORK_WORK);
         end_execution(t, op, function);
         tfi_stage_end(t, op->range);
     }
@@ -424,6 +423,8 @@ static inline void *start_op(void **object, const void *function, uint16_t scope
         op->stack = tfi_callstack(t);
         *object = op;
         op->start = tfi_ticks();
+        if (TFI_UNLIKELY(op->is_collective && !op->collective.name)) /* a description lies in a call */
+            write_collective(t, op, op->start, TFI_FRAMEWORK_BEGUN);
         if (wants_tensors()) tfi_torch_write_tensors(t, op->name, op->start, function, 1);
         op->is_executed = wants_tensors() && tfi_torch_execution_begin(t, &op->owner->execution, function, op->name,
                                                                        torch.name(function), scope);
@@ -461,7 +462,7 @@ static void end_op(const void *function, const struct op *op)
     if (TFI_LIKELY(op->gen == t->gen && !op->unwritten)) {
         bool backward = op->evaluates || op->scope == TFI_SCOPE_BACKWARD;
         write_op(t, op, now);
-        if (TFI_UNLIKELY(op->is_collective)) write_collective(t, op, 0);
+        if (TFI_UNLIKELY(op->is_collective)) write_collective(t, op, now, 0);
         if (TFI_UNLIKELY(tfi_sums_on) && backward) tfi_sums_operator_end(t, op->evaluates);
         if (wants_tensors()) tfi_torch_write_tensors(t, op->name, op->start, function, 2);
         if (TFI_UNLIKELY(op->is_executed)) end_execution(t, op, function);

@@ -12,7 +12,7 @@ import pytest
 
 from tfr import Writer, clocks, rec
 
-WORK, DESCRIPTION, FLOAT, BYTES = 1, 2, 6, 4
+WORK, DESCRIPTION, BEGUN, FLOAT, BYTES = 1, 2, 4, 6, 4
 NAMES = {'all_reduce': 'c10d::allreduce_', 'broadcast': 'c10d::broadcast_', 'all_gather': 'c10d::_allgather_base_',
          'reduce_scatter': 'c10d::reduce_scatter_', 'barrier': 'c10d::barrier', 'send': 'c10d::send', 'recv': 'c10d::recv_'}
 
@@ -23,10 +23,10 @@ class Rank:
     def __init__(self, rank=0, world=2):
         self.w, self.rank, self.world, self.records = Writer(rank=rank, world=world, pid=100 + rank), rank, world, []
 
-    def call(self, op, at, group, size=2, rank=None, tensor=0, elements=1, tensors=1, peer=-1, thread=1, duration=10, sequence=-1):
+    def call(self, op, at, group, size=2, rank=None, tensor=0, elements=1, tensors=1, peer=-1, thread=1, duration=10, sequence=-1, flags=0):
         known = {'in': elements, 'out': elements} if elements else {'in': -1, 'out': -1}
         self.add(thread, name=self.w.string(NAMES[op]), time=at, duration=duration, group=self.w.string(group), tensor=tensor,
-                 tensors=tensors, type=FLOAT if elements else -1, rank=self.rank if rank is None else rank, ranks=size, peer=peer, sequence=sequence, **known)
+                 tensors=tensors, type=FLOAT if elements else -1, rank=self.rank if rank is None else rank, ranks=size, peer=peer, sequence=sequence, flags=flags, **known)
 
     def description(self, name, at, group, members, sequence, thread=1, duration=4):
         self.add(thread, name=self.w.string(name), time=at, duration=duration, group=self.w.string(group), type=FLOAT, rank=self.rank,
@@ -128,6 +128,27 @@ def test_a_lost_work(tmp_path, analyze, tensors):
     rows = analyze('comm', trace.save(tmp_path))['rows']
     assert answered({'rows': rows}) == [('all_reduce', '0', 4, None if i == 7 else 100 + i) for i in range(50)]
     assert rows[7]['transfer_us'] is None and rows[7]['busbw_gbs'] is None
+
+
+def test_entries_of_calls(tmp_path, analyze):
+    """The entry of a call that ended says nothing more; one without an end is a collective without an end, and counts once
+    where the dispatcher runs the call once more inside it."""
+    trace = Rank(world=1)
+
+    def begin(at, **values):
+        trace.call('all_reduce', at, '0', 1, duration=0, flags=BEGUN, **values)
+    for i in range(3):
+        begin(1000 * i, tensor=500)
+        trace.call('all_reduce', 1000 * i, '0', 1, tensor=500)
+        trace.work('all_reduce', 1000 * i + 20, 1000 * i + 120, 11, 500)
+    begin(1500, tensor=501, thread=2)  # its end is lost
+    begin(1700, tensor=501, thread=2)
+    trace.call('all_reduce', 1700, '0', 1, tensor=501, thread=2)
+    trace.work('all_reduce', 1710, 1760, 12, 501)
+    begin(5000, elements=3)
+    begin(5002, elements=3)
+    rows = analyze('comm', trace.save(tmp_path))['rows']
+    assert answered({'rows': rows}) == [('all_reduce', '0', 4, t) for t in (100, 100, 50, 100)] + [('all_reduce', '0', 12, None)]
 
 
 def test_a_group_of_barriers(tmp_path, analyze):

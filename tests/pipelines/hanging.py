@@ -1,7 +1,8 @@
 """hanging.py - a rank of torch.distributed that hangs in the way that its argument names, after some matched collectives.
 
 hanging.py BACKEND FAULT RANK, in a directory of its own: the rank with the fault sleeps in `asleep`, calls another operation (`operation`), reduces
-another number of elements (`count`), or raises and leaves (`raise`). It writes the time of the fault into `fault_at`.
+another number of elements (`count`), or raises and leaves (`raise`). With `inside` it sleeps, while the others call a barrier that
+blocks inside torch's operator. It writes the time of the fault into `fault_at`.
 """
 
 import os
@@ -34,7 +35,7 @@ def train():
         with open('fault_at', 'w') as file:
             file.write(str(time.monotonic()))
     print('begun', flush=True)
-    if rank == at_fault and fault == 'sleep':
+    if rank == at_fault and fault in ('sleep', 'inside'):
         asleep()
     if rank == at_fault and fault == 'raise':
         fail()
@@ -42,6 +43,8 @@ def train():
         dist.broadcast(x, rank)
     elif rank == at_fault and fault == 'count':
         dist.all_reduce(x[:900])
+    elif fault == 'inside':
+        dist.monitored_barrier()
     else:
         dist.all_reduce(x)
     if backend == 'nccl':

@@ -124,6 +124,23 @@ def test_a_fault_over_gloo(analyze, lib, python, tmp_path, fault):
     run_fault(analyze, python, tmp_path / 'job', {**clean_environment(), 'LD_PRELOAD': lib}, fault)
 
 
+def test_a_collective_inside_its_operator(analyze, lib, python, tmp_path):
+    """A call that blocks inside torch's operator is known, live and after SIGKILL."""
+    job = Job(python, tmp_path, {**clean_environment(), 'LD_PRELOAD': lib}, 'gloo', 'inside')
+
+    def is_named(answer):
+        found = fault_of(answer)
+        return bool(found) and (found['collective'], found['fault'], found['missing_ranks']) == ('barrier', 'missing', [AT_FAULT])
+    try:
+        job.wait()
+        answer, _ = ask_until(analyze, job.run, is_named)
+        assert is_named(answer), answer
+    finally:
+        job.kill()
+    answer = analyze('hang', job.run, rc=None)
+    assert is_named(answer), answer
+
+
 def fastest(run):
     """The shortest time of up to three jobs; run(i) runs one."""
     times = []

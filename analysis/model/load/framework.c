@@ -10,11 +10,15 @@
  * of that group in order; among the next few calls, one with the same tensor object comes first, because a group has
  * several threads. Works of threads without votes take the latest call of any group.
  *
+ * A call is recorded at its entry and at its end. One without an end was in flight when the process died or the trace
+ * was read: it counts, and its end is unknown.
+ *
  * A call around a call of NCCL is one collective with it: NCCL's communicator gets the name of the process group.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "model/execution/execution.h"
 #include "model/load/load.h"
 
@@ -56,11 +60,11 @@ void load_framework_collectives(struct load *load)
         struct collective *c = collectives_add(&one);
         const struct string *text = strings_get(&load->trace->strings, name[i]);
         const char *type_name = torch_scalar_name(type[i]);
-        bool is_work = flags[i] & TFI_FRAMEWORK_WORK;
+        bool is_work = flags[i] & TFI_FRAMEWORK_WORK, is_begun = flags[i] & TFI_FRAMEWORK_BEGUN;
         c->name = load_name(load, name[i]);
         c->op = (uint8_t)(text ? collective_op_of(text->text, strlen(text->text)) : COLLECTIVE_OTHER);
         *(is_work ? &c->start : &c->call_start) = (int64_t)time[i]; /* ticks until the end of loading */
-        *(is_work ? &c->end : &c->call_end) = load_end(time[i], duration[i]);
+        *(is_work ? &c->end : &c->call_end) = is_begun ? UNKNOWN_TIME : load_end(time[i], duration[i]);
         c->communicator = load_name(load, group[i]);
         c->description = load_name(load, description[i]);
         c->members = load_name(load, members[i]);
@@ -81,10 +85,31 @@ void load_framework_collectives(struct load *load)
                                           .tensors = tensors[i],
                                           .thread = (uint32_t)thread[i],
                                           .is_work = is_work,
+                                          .is_begun = is_begun,
                                           .is_description = (flags[i] & TFI_FRAMEWORK_DESCRIPTION) != 0,
                                           .is_whole = text && strstr(text->text, "monitored_barrier")};
         collectives_free(&one);
     }
+}
+
+static uint64_t key_of(const struct framework_collective *f)
+{
+    return hash_numbers(hash_numbers(f->thread, (uint64_t)f->own.call_start), f->own.name);
+}
+
+/* Keeps the entry of a call only if the call did not finish. */
+static void drop_entries(struct load *load)
+{
+    struct map finished = {0};
+    size_t kept = 0;
+    for (size_t i = 0; i < load->frameworks; i++)
+        if (!load->framework[i].is_begun) map_put(&finished, key_of(&load->framework[i]), 1);
+    for (size_t i = 0; i < load->frameworks; i++) {
+        const struct framework_collective *f = &load->framework[i];
+        if (!f->is_begun || map_get(&finished, key_of(f)) == MAP_NONE) load->framework[kept++] = *f;
+    }
+    load->frameworks = kept;
+    map_free(&finished);
 }
 
 /* ---- calls and works ---- */
@@ -192,14 +217,23 @@ static struct framework_collective *call_outside(const struct matching *m, struc
     return outer && call->own.call_end <= outer->own.call_end ? outer : NULL;
 }
 
-/* With a mode of Python's dispatcher, torch runs the operator of a call once more inside it. The inner one counts. */
+static bool is_same(const struct framework_collective *a, const struct framework_collective *b)
+{
+    return a->own.op == b->own.op && a->own.communicator == b->own.communicator;
+}
+
+/* With a mode of Python's dispatcher, torch runs the operator of a call once more inside it. The inner one counts. A
+ * call without an end has another inside it, or its end is lost, if the thread then calls the same. */
 static void drop_repeats(struct matching *m)
 {
     for (size_t i = 0; i < m->calls; i++) {
         struct framework_collective *inner = &m->call[i];
         struct framework_collective *outer = inner->is_description ? NULL : call_outside(m, inner);
-        if (outer && !outer->is_description)
-            outer->is_part = outer->own.op == inner->own.op && outer->own.communicator == inner->own.communicator;
+        if (outer && !outer->is_description) outer->is_part = is_same(outer, inner);
+    }
+    for (size_t i = 1; i < m->calls; i++) {
+        struct framework_collective *call = &m->call[m->by_thread[i - 1]], *next = &m->call[m->by_thread[i]];
+        call->is_part |= call->is_begun && call->thread == next->thread && is_same(call, next);
     }
 }
 
@@ -452,6 +486,7 @@ void load_framework_collectives_end(struct load *load)
 {
     struct matching m = {.call = load->framework};
     if (!load->frameworks) return;
+    drop_entries(load);
     convert(load);
     qsort(load->framework, load->frameworks, sizeof *load->framework, by_start);
     while (m.calls < load->frameworks && !load->framework[m.calls].is_work) m.calls++;

@@ -50,6 +50,7 @@ struct framework_collective {
     uint32_t group;  /* of a work: that of its thread; NAME_NONE: unknown */
     uint32_t works;  /* of a call: works that it has got */
     bool is_work;
+    bool is_begun;       /* a call at its entry */
     bool is_description; /* libtorch's, inside the call that it describes */
     bool is_whole;       /* a call that does all of its work itself */
     bool is_part;   /* of another call: a description inside it, or the same call before it was dispatched once more */
