@@ -47,7 +47,7 @@ MARKERS = {
     'torch': 'may import torch: uses the fixture `python`, whose environment has it',
     'gpu': 'is about the device, here the simulated one: lies in tests/gpu',
     'sanitized': 'needs the ASAN=1 build',
-    'slow': 'takes more than three seconds on an idle machine',
+    'slow': 'takes more than three seconds on an idle machine, alone or with the other tests of its file that are marked',
 }
 SOAK_SEED = int(os.environ.setdefault('SOAK_SEED', str(int(time.time()) // 86400)))  # xdist's workers inherit it
 SOAK_ALL = bool(os.environ.get('SOAK_ALL'))

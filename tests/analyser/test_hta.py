@@ -324,6 +324,7 @@ def test_a_full_queue(analyze, answers):
         assert ours['blocked_us'] == row['duration_at_max_queue_length'] > 0
 
 
+@pytest.mark.slow
 def test_traces_at_random(analyze, answers):
     answered = 0
     for seed in SEEDS:
@@ -410,6 +411,7 @@ def test_filters_by_row(analyze, shared_traces):
     analyze('breakdown', '--rules', 'hta', '--stream', '987654', file, rc=1, format=None)
 
 
+@pytest.mark.slow
 def test_a_stream_keeps_its_row(analyze, tmp_path):
     """HTA has no filter: a row of one stream is that row of the whole answer, and where HTA fails it fails for each stream."""
     seen = set()

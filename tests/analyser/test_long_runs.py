@@ -20,6 +20,8 @@ from optrace import BACKWARD, FUNCTION, OpTrace
 from test_device_records import ticks
 from tfr import CHUNK, KINDS, NESTED, STAGE, good_block, read, rec
 
+pytestmark = pytest.mark.slow
+
 ASYNC = 0x20000
 
 NAMES = ['aten::add', 'aten::add', 'aten::mul', 'aten::linear', 'aten::is_leaf', 'mylib::op', 'load']

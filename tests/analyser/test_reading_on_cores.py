@@ -13,6 +13,8 @@ import pytest
 
 from conftest import clean_environment, execute
 
+pytestmark = pytest.mark.slow
+
 EVENTS = 9000  # 2 MB: a thread scans a quarter of a megabyte at a time
 
 STANDINS = {

@@ -16,6 +16,8 @@ import pytest
 from conftest import clean_environment, execute
 from test_reading_on_cores import EVENTS, standin, text_of
 
+pytestmark = pytest.mark.slow
+
 EXPORTS = {'chrome': ('export', 'chrome'), 'pftrace': ('export', 'pftrace'), 'pfw': ('export', 'pfw'), 'merge': ('merge',)}
 JOBS = (1, 2, 7)
 

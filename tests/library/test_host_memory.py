@@ -11,6 +11,8 @@ import pytest
 from conftest import BUILD, built, clean_environment
 from scripted import traces
 
+pytestmark = pytest.mark.slow
+
 LARGE = 64 << 10
 MEM = {'TFI_ACTIVITIES': 'mem'}
 

@@ -15,6 +15,8 @@ import pytest
 
 from conftest import clean_environment, execute
 
+pytestmark = pytest.mark.slow
+
 ROOT_ONLY = 'needs root to make a link of another user'
 ENV = {'TFI_NO_SUCH_VARIABLE': '1', 'FILES_STAGES': '4000'}  # 4,000 stages fill eight chunks
 TRACE = 'run/rank0.$(uname -n).$$'

@@ -20,9 +20,10 @@ import scripted
 from conftest import BUILD, ROOT, built, clean_environment, execute
 from scripted import called, only, slots, stages
 
+pytestmark = pytest.mark.slow
+
 FLAGS = [f'-I{ROOT}/include', f'-I{ROOT}/tests', f'-L{BUILD}/victims', '-ldummy', f'-Wl,-rpath,{BUILD}/victims']
 USERS = 12345, 12346
-BUSY = {mode: pytest.param(mode, marks=pytest.mark.slow) for mode in ('threads', 'fork_busy')}  # a second of CPU each
 
 
 @pytest.fixture
@@ -101,13 +102,13 @@ def test_closing_a_plugin_that_uses_nvtx(same, victim, balanced):
     assert (stages(trace).count('plugin'), stages(trace).count('load')) == ((20, 20) if balanced else (20, 0))
 
 
-@pytest.mark.parametrize('mode', ['return', BUSY['threads'], 'forks', 'cancel'])
+@pytest.mark.parametrize('mode', ['return', 'threads', 'forks', 'cancel'])
 def test_under_an_auditor(same, recorded, victim, tmp_path, mode):
     """LD_AUDIT: an audit library, in a namespace with its own C library, sees every binding."""
     recorded(mode, same([victim('weather'), mode], {'LD_AUDIT': victim('libaudit.so'), 'WEATHER_LOG': tmp_path / 'log'}))
 
 
-@pytest.mark.parametrize('mode', ['return', BUSY['threads'], 'forks', BUSY['fork_busy'], 'cancel', 'quick_exit'])
+@pytest.mark.parametrize('mode', ['return', 'threads', 'forks', 'fork_busy', 'cancel', 'quick_exit'])
 @pytest.mark.parametrize('order', ['before', 'after'])
 def test_tcmalloc(same, recorded, victim, testlib, tmp_path, order, mode):
     """tcmalloc works when preloaded before us and after us."""

@@ -13,6 +13,8 @@ import time
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 SAYS_NOTHING, SAYS_ONE_LINE = 0, 1
 
 
