@@ -27,11 +27,11 @@ def func(w, name, arguments=''):
 
 
 def write_rank(directory, rank, calls, world=8, groups=None, realtime=BASE, host='elsewhere', inside=None, stage=None,
-               frames=None, raised=None, footer=None, quiet=True, live=True, drops=None, info=None, end=None):
+               frames=None, raised=None, aborted=None, footer=None, quiet=True, live=True, drops=None, info=None, end=None):
     """Writes the trace of a rank that was killed, or that ended for the reason `footer`.
 
     groups: {group: its ranks}, 0xabc of all ranks by default; inside: (function, time) of an open call; frames: [(function, file, line)] of the silent main thread;
-    raised: (type, [(function, file, line)]) of an exception that left it."""
+    raised: (type, [(function, file, line)]) of an exception that left it; aborted: frames that abort() read, before its last call."""
     w = Writer(rank=rank, world=world, pid=1000 + rank, clock='monotonic', host=host, boot='00000000-0000-0000-0000-000000000000',
                **(info or {}))
     w.chunk([c for t in (0, 10 ** 12) for c in tfr.clocks(t, t, realtime + t)])
@@ -56,10 +56,13 @@ def write_rank(directory, rank, calls, world=8, groups=None, realtime=BASE, host
     if raised:
         last = max((r.values['time'] for r in records), default=1) + 1000
         records.append(rec('silence', thread=MAIN, time=last, since=last, tid=TID, stack=w.stack(*raised[1]), reading=10, exception=w.string(raised[0])))
+    if aborted:
+        last = max(r.values['time'] for r in records)
+        records.append(rec('silence', thread=MAIN, time=last - 1000, since=last - 2000, tid=TID, stack=w.stack(*aborted), reading=1, flags=2))
     calls_in = [(inside[1], func(w, inside[0]))] if inside else []
     used = [tfr.pack_slot(MAIN, TID, calls_in, [(STEP, w.string(stage))] if stage else [], **slot)]
     w.chunk([r for r in records if r.kind != 'silence'], thread=MAIN, tid=TID)
-    if frames or raised:
+    if frames or raised or aborted:
         w.chunk([r for r in records if r.kind == 'silence'])
     if end:
         w.chunk([c for c in tfr.clocks(end, end, realtime + end)])

@@ -85,6 +85,16 @@ def test_a_rank_that_raised(analyze, tmp_path, footer):
     assert 'left by the exception OwnError, in Python fail /job/train.py:7\n' in analyze('hang', tmp_path, format=None).out
 
 
+def test_a_thread_that_ran_on_while_its_process_aborted(analyze, tmp_path):
+    """The frames that abort() read of another thread say where it was, also if that thread called once more before the end."""
+    for rank in range(4):
+        calls = matched(3) + [call('all_reduce', 3, time=10 ** 12)]
+        here = dict(aborted=[('step', '/job/train.py', 30)]) if rank == 1 else {}
+        write_rank(tmp_path, rank, calls if rank == 1 else calls + [call('broadcast', 4, open=True, time=10 ** 12 + 10 ** 6)], world=4, **here)
+    row = row_of(analyze('hang', tmp_path), 1)
+    assert (row['process'], row['stack']) == ('aborted', ['step /job/train.py:30'])
+
+
 def test_an_exception_before_further_collectives(analyze, tmp_path):
     """A rank that calls collectives after an uncaught exception has not left, as in an interactive session."""
     for rank in range(4):

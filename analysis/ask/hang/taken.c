@@ -77,8 +77,9 @@ static void take_threads(struct hang_taken *taken, struct map *place, const stru
     }
 }
 
-/* The frames of a thread that has recorded something since they were read say nothing about where it is. Python
- * threads without records become threads of their own. */
+/* The frames of a thread that has recorded something since they were read say nothing about where it is, except those
+ * that abort() read: the other threads ran on until the process ended. Python threads without records become threads of
+ * their own. */
 static void take_silences(struct hang_taken *taken, struct map *place, const struct process *p)
 {
     for (size_t i = 0; i < p->silences; i++) {
@@ -94,7 +95,8 @@ static void take_silences(struct hang_taken *taken, struct map *place, const str
                 .left = UNKNOWN_TIME,
                 .raised = UNKNOWN_TIME};
         }
-        if (!thread || (thread->last != UNKNOWN_TIME && thread->last > s->time)) continue;
+        bool is_final = s->aborted && taken->has_aborted;
+        if (!thread || (!is_final && thread->last != UNKNOWN_TIME && thread->last > s->time)) continue;
         thread->stack = s->stack;
         thread->silent_since = s->since;
     }
