@@ -48,7 +48,7 @@ endif
 comma    := ,
 WARN     := -Wall -Wextra -Wshadow $(if $(WERROR),-Werror)
 SANITIZE := $(if $(ASAN),-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
-OPT      ?= $(if $(ASAN),-O1,-O2) -g
+OPT      ?= $(if $(ASAN),-O1 -g1,-O2 -g)
 # The library is always built with optimisation, because the check of its frame sizes needs that.
 OPT_LIB  ?= $(OPT)
 BASE      = $(OPT) $(WARN) $(SANITIZE) -DTFI_VERSION='"$(VERSION)"' -Iinclude $(NVTX_INC:%=-isystem %) -MMD -MP $(CPPFLAGS) $(CFLAGS)
@@ -156,8 +156,9 @@ demo: ## run the demonstration: a PyTorch script, a C++ program, a C pipeline on
 	$(Q)scripts/demo/run
 
 MAKE_ALL = $(MAKE) --no-print-directory everything
-# Only a failed test keeps its directory: those of a soak would fill a disk with 40 GB.
-PYTEST = PYTHONDONTWRITEBYTECODE=1 $(CURDIR)/build/venv/bin/python -m pytest -q -p no:cacheprovider -p no:anyio -o tmp_path_retention_policy=failed -n $(or $(TEST_JOBS),2) --dist loadgroup --durations=10 tests
+# Three workers keep two processors busy, for many tests wait for a program. Only a failed test keeps its directory: those
+# of a soak would fill a disk with 40 GB.
+PYTEST = PYTHONDONTWRITEBYTECODE=1 $(CURDIR)/build/venv/bin/python -m pytest -q -p no:cacheprovider -p no:anyio -o tmp_path_retention_policy=failed -n $(or $(TEST_JOBS),3) --dist loadgroup --durations=10 tests
 test: ## build and check everything; the last line is `N passed, N failed, N skipped`
 	@scripts/bootstrap
 	$(Q)$(MAKE_ALL)
@@ -170,7 +171,7 @@ check: ## build and run the tests that need no sanitizers; T='-k nvtx' selects t
 check-fast: ## the same without torch, the simulated GPU and slow tests: about a minute after the build
 	@scripts/bootstrap python
 	$(Q)$(MAKE_ALL)
-	$(Q)$(PYTEST) -n $(or $(TEST_JOBS),3) --ignore tests/gpu -m 'not (sanitized or torch or gpu or slow)' $(T)
+	$(Q)$(PYTEST) --ignore tests/gpu -m 'not (sanitized or torch or gpu or slow)' $(T)
 # Each day samples other cases of the longest lists. SOAK_SEED=N repeats a sample; SOAK_ALL=1 runs every case.
 soak: ## run the long tests: mutations, growth, fuzzing, kills, foreign programs (about an hour; SOAK_ALL=1: all cases, hours)
 	@scripts/bootstrap

@@ -60,6 +60,7 @@ def test_the_agent_of_torchrun_leaves_no_file(run, python, tmp_path):
     assert [path.name.split('.')[0] for path in traces(result.dir)] == ['rank0', 'rank1']
 
 
+@pytest.mark.soak
 def test_compile_workers_leave_no_file(run, python, tmp_path):
     """inductor's compile workers leave no file; the parent counts them, so a release without them fails the test."""
     (tmp_path / 'compiled.py').write_text('''
