@@ -23,7 +23,7 @@ extern const struct reduction comm_reduction, stragglers_reduction;
 
 /* ---- by other rules ---- */
 
-/* What chooses the collectives of a process. */
+/* The filters that choose the collectives of a process. */
 struct comm_scope;
 /* Takes the parts of a process. */
 typedef void comm_taker(struct comm_taken *taken, const struct comm_scope *scope, const struct process *process);

@@ -9,7 +9,7 @@
 
 struct comm;
 
-/* What other rules than ours change in the answer. */
+/* The parts of the answer that the rules of other tools change. */
 struct comm_words {
     const struct comm_rules *rules;
     const char *(*unnamed)(const struct comm_part *part); /* a collective without a name; NULL: it stays unknown */
