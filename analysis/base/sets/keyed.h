@@ -1,6 +1,6 @@
 /* keyed.h - keeps rows in the order of their appearance, and finds each by its key.
  *
- * A row is a struct that begins with the members of its key. Whoever sorts the rows looks none up afterwards.
+ * A row is a struct that begins with the members of its key. A caller that sorts the rows looks none up afterwards.
  */
 #ifndef TFA_KEYED_H
 #define TFA_KEYED_H
