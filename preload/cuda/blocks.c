@@ -34,7 +34,7 @@ int64_t tfi_cuda_device_of(uint64_t address)
 {
     static void *attribute, *current;
     int device = UNKNOWN, error = errno, result;
-    if (tfi_other_edges() & 1) return UNKNOWN;
+    if (tfi_other_edges() & 1 || tfi_cupti_watched()) return UNKNOWN;
     attribute_function *ask = (attribute_function *)driver_function(&attribute, "cuPointerGetAttribute");
     device_function *ask_current = (device_function *)driver_function(&current, "cuCtxGetDevice");
     if (address) result = ask ? ask(&device, DEVICE_ORDINAL, address) : -1;

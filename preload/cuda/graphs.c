@@ -274,7 +274,7 @@ static bool last_node(uint64_t stream, uint64_t *node, uint64_t *graph)
 static void captured(struct tfi_thread *t, const struct after *a)
 {
     uint64_t node, graph, stream = stream_of(a);
-    if (tfi_other_wants(TFI_CUPTI_DRIVER)) return; /* the client would record our question as the program's */
+    if (tfi_cupti_watched()) return; /* the client would record our question as the program's */
     if (!stream || !last_node(stream, &node, &graph)) return;
     if (a->role == TFI_ROLE_LAUNCH) write_node(t, a->time, node);
     else write_child(t, a->time, node, number_of_exec(argument(a, "graph_exec")), number_of_graph(graph));
@@ -312,7 +312,7 @@ bool tfi_graphs_is_captured(uint64_t stream)
 {
     int status = 0, error = errno;
     if (TFI_LIKELY(!__atomic_load_n(&tfi_graph_captures, __ATOMIC_ACQUIRE)) && wanted()) return false;
-    if (tfi_other_wants(TFI_CUPTI_DRIVER)) { /* the client would record our question as the program's */
+    if (tfi_cupti_watched()) { /* the client would record our question as the program's */
         for (uint32_t i = 0; i < STREAMS && !status; i++)
             status = stream && __atomic_load_n(&streams[i], __ATOMIC_ACQUIRE) == stream;
         return status;

@@ -116,6 +116,8 @@ extern struct tfi_cupti_api tfi_cupti_api;
 
 /* Fills tfi_cupti_api; false, with one message, if there is no usable CUPTI. */
 bool tfi_cupti_find(void);
+/* Fills the text and returns true if another profiler has the device, or will have it. */
+bool tfi_cupti_profiler(char *text, size_t size);
 
 /* State of the driver: without a working one CUPTI crashes in every function, so it must not be called. */
 enum tfi_cupti_driver {
@@ -196,8 +198,10 @@ uint32_t tfi_record_bytes(uint32_t kind, uint32_t version);
 uint32_t tfi_record_count(uint8_t *buffer, size_t valid);
 /* Callback id in a record of an API call. */
 uint32_t tfi_record_call(const void *record);
-/* Thread that made the call: the low half of pthread_self(). */
+/* Thread that made the call: the low half of pthread_self(), or the kernel's number if another client prefers that. */
 uint32_t tfi_record_thread(const void *record);
+/* Thread that caused an overhead, 0 if none is named. */
+uint32_t tfi_record_overhead_thread(const void *record);
 
 /* Start time of a record in CUPTI's own nanoseconds; 0 if unknown. */
 uint64_t tfi_record_start(const void *record);
@@ -230,6 +234,10 @@ int tfi_cupti_call_index(uint32_t domain, uint32_t number);
 bool tfi_cupti_clock_read(struct tfi_thread *lane);
 /* Converts a record's time, of either unit, to CUPTI's own nanoseconds; 0 stays 0. */
 uint64_t tfi_cupti_clock_ns(uint64_t value);
+/* Nanoseconds: a time that is a second off is of another clock. */
+#define TFI_CUPTI_FAR 1000000000u
+/* True if device work can have run then, in CUPTI's nanoseconds: since CUPTI was started, and not in a far future. */
+bool tfi_cupti_clock_holds(uint64_t start, uint64_t end);
 /* Converts CUPTI's nanoseconds to a value of the counter. */
 uint64_t tfi_cupti_clock_ticks(uint64_t ns);
 /* Called when another client has registered a clock of its own: all later times are in its unit. */
@@ -247,6 +255,8 @@ uint32_t tfi_cupti_device(struct tfi_thread *lane, uint32_t device, bool ask);
 /* Writes the device records that were postponed. */
 void tfi_cupti_devices(struct tfi_thread *lane);
 void tfi_cupti_devices_restart(void);
+/* True if another profiler records calls of the driver, in or beside the process: it would take ours for the program's. */
+bool tfi_cupti_watched(void);
 /* True if the driver may be asked about devices: no other client would take the question for the program's. */
 bool tfi_cupti_may_ask(void);
 /* Returns one bit for each device the process uses: it has a primary context, or there are records of its work. Asks
@@ -285,6 +295,9 @@ void tfi_sums_operator(struct tfi_thread *thread, uint32_t forward_thread, int64
 void tfi_sums_operator_end(struct tfi_thread *thread, bool frame);
 /* Called in a call that uses a device, before the original. */
 void tfi_sums_look(struct tfi_thread *thread);
+/* Returns the low half of pthread_self() for a thread number in a record: of a thread that has launched something it may
+ * also be the kernel's number, since any client may choose that for all (cuptiSetThreadIdType). */
+uint32_t tfi_sums_thread(uint32_t thread);
 /* Take a call of a thread (low half of pthread_self()), in ticks, and device work of the call with this id. With
  * the token held. */
 void tfi_sums_call(uint32_t id, uint32_t thread, uint64_t start, uint64_t end);

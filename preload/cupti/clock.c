@@ -6,6 +6,9 @@
  * step with CLOCK_REALTIME. Each value is taken in the unit in which it lies nearer to the present. The other unit is
  * converted by a line through two readings. The trace only ever has CUPTI's own nanoseconds.
  *
+ * No record can lie before the first reading or far after the present. After a callback was registered again, some releases
+ * return kernels that seem to have run a day earlier.
+ *
  * Pairs with the counter are kept for a while, so that a host call's time is interpolated between its two neighbours.
  */
 #include <time.h>
@@ -17,7 +20,7 @@
 #include "record/log.h"
 
 #define PAIRS 64
-#define FAR 1000000000 /* a clock that is a second off has another unit */
+#define HOUR UINT64_C(3600000000000) /* a simulated device runs ahead of the present */
 
 struct pair {
     uint64_t ticks, ns;
@@ -26,7 +29,8 @@ struct pair {
 static struct {
     struct pair ring[PAIRS];
     uint64_t count;
-    int64_t offset; /* CUPTI's own clock less CLOCK_REALTIME */
+    uint64_t earliest, latest; /* times in all pairs so far: a clock that is set may go back */
+    int64_t offset;            /* CUPTI's own clock less CLOCK_REALTIME */
     bool have_offset;
 } own;
 
@@ -130,8 +134,16 @@ static void note_offset(uint64_t raw, uint64_t realtime)
 {
     if (own.have_offset) return;
     own.have_offset = true;
-    if (distance(raw, realtime) < FAR || distance(raw, tfi_monotonic_ns()) < 60ull * FAR)
+    if (distance(raw, realtime) < TFI_CUPTI_FAR || distance(raw, tfi_monotonic_ns()) < 60ull * TFI_CUPTI_FAR)
         own.offset = (int64_t)(raw - realtime);
+}
+
+static void keep(struct pair *pair, uint64_t raw)
+{
+    pair->ns = tfi_cupti_clock_ns(raw);
+    if (!own.count || pair->ns < own.earliest) own.earliest = pair->ns;
+    if (pair->ns > own.latest) own.latest = pair->ns;
+    own.ring[own.count++ % PAIRS] = *pair;
 }
 
 void tfi_cupti_clock_first(void)
@@ -140,8 +152,7 @@ void tfi_cupti_clock_first(void)
     uint64_t error, raw, realtime;
     if (own.count || !read_pair(&pair, &error, &raw, &realtime)) return;
     if (!foreign.on) note_offset(raw, realtime);
-    pair.ns = tfi_cupti_clock_ns(raw);
-    own.ring[own.count++ % PAIRS] = pair;
+    keep(&pair, raw);
 }
 
 bool tfi_cupti_clock_read(struct tfi_thread *lane)
@@ -150,7 +161,7 @@ bool tfi_cupti_clock_read(struct tfi_thread *lane)
     uint64_t error, raw, realtime;
     if (!read_pair(&pair, &error, &raw, &realtime)) return false;
     if (!foreign.on) note_offset(raw, realtime);
-    if (!foreign.on && distance(raw, realtime + (uint64_t)own.offset) > FAR) {
+    if (!foreign.on && distance(raw, realtime + (uint64_t)own.offset) > TFI_CUPTI_FAR) {
         tfi_log(TFI_LOG_WARN,
                 "the program or another profiler has replaced CUPTI's clock; device times are converted from now on");
         begin_foreign(NULL);
@@ -160,8 +171,7 @@ bool tfi_cupti_clock_read(struct tfi_thread *lane)
         if (!read_pair(&pair, &error, &raw, &realtime)) return false;
         read_foreign(&foreign.value1, &foreign.ns1);
     }
-    pair.ns = tfi_cupti_clock_ns(raw);
-    own.ring[own.count++ % PAIRS] = pair;
+    keep(&pair, raw);
     struct tfi_rec_clock *rec = TFI_RESERVE(lane, clock);
     if (!rec) return true;
     *rec = (struct tfi_rec_clock){rec->rec, TFI_CLOCK_DEVICE, pair.ticks, pair.ns, error};
@@ -172,6 +182,15 @@ bool tfi_cupti_clock_read(struct tfi_thread *lane)
 static const struct pair *pair_at(uint64_t index)
 {
     return &own.ring[index % PAIRS];
+}
+
+bool tfi_cupti_clock_holds(uint64_t start, uint64_t end)
+{
+    if (!own.count) return true;
+    const struct pair *newest = pair_at(own.count - 1);
+    uint64_t now = newest->ns + (uint64_t)((double)(tfi_ticks() - newest->ticks) * tfi_clock_ns_per_tick());
+    if (now < own.latest) now = own.latest;
+    return start + TFI_CUPTI_FAR >= own.earliest && end >= start && end <= now + HOUR;
 }
 
 uint64_t tfi_cupti_clock_ticks(uint64_t ns)

@@ -40,6 +40,7 @@ static bool exit_handlers;        /* the second one is registered as well */
 static bool injected;             /* the driver has loaded this library: no wrapper will be called */
 static struct tfi_thread lane;    /* writes the converted records: not a thread of the program */
 static uint64_t last_clock;
+static bool profiled;         /* another profiler has the device */
 static void (*instead)(void); /* started if CUPTI cannot be had */
 static uint32_t given = 1;    /* 0: the device is being given away, but still ours */
 
@@ -103,6 +104,11 @@ static void read_clock(struct tfi_thread *to, bool always)
     if (__atomic_load_n(&tfi_cupti->quiet, __ATOMIC_ACQUIRE) || is_away()) return;
     if (!always && last_clock && now - last_clock < 50) return;
     if (tfi_cupti_clock_read(to)) last_clock = now;
+}
+
+bool tfi_cupti_watched(void)
+{
+    return __atomic_load_n(&profiled, __ATOMIC_RELAXED) || tfi_other_wants(TFI_CUPTI_DRIVER);
 }
 
 bool tfi_cupti_may_ask(void)
@@ -257,10 +263,24 @@ static void first_pair(void)
     give_token();
 }
 
+/* Leaves the device to a profiler that has it: our calls of the driver would be in its records. */
+static bool leave_to_profiler(void)
+{
+    char profiler[64];
+    if (!tfi_cupti_profiler(profiler, sizeof profiler)) return false;
+    instead = NULL;
+    __atomic_store_n(&profiled, true, __ATOMIC_RELAXED);
+    tfi_log(TFI_LOG_WARN,
+            "no device records: another profiler has the device (%s); stages are still recorded. Run without that "
+            "profiler to record the device",
+            profiler);
+    return true;
+}
+
 static bool start(void)
 {
     uint64_t (*clock)(void);
-    if (!tfi_cupti_find()) return false;
+    if (leave_to_profiler() || !tfi_cupti_find()) return false;
     if (!tfi_buffers_init(convert_now) || !tfi_select_init()) {
         tfi_log(TFI_LOG_WARN, "no device records: out of memory; stages are still recorded");
         return false;
@@ -333,8 +353,9 @@ static void first_use(bool runtime)
     }
     /* A client that records already would see our questions, and shows that CUPTI can be called. In an injection
      * the driver is being initialised: it must not be asked to do so again, and it admits CUPTI, since injections
-     * exist for that. */
-    bool works = injected || tfi_other_edges() & 1;
+     * exist for that. Beside another profiler it must not be asked anything. */
+    char profiler[64];
+    bool works = injected || tfi_other_edges() & 1 || tfi_cupti_profiler(profiler, sizeof profiler);
     enum tfi_cupti_driver driver = works ? TFI_CUPTI_DRIVER_WORKS : tfi_cupti_driver(runtime);
     if (driver == TFI_CUPTI_DRIVER_NOT_YET) return;
     if (!__atomic_compare_exchange_n(&tfi_cupti->phase, &phase, TFI_CUPTI_STARTING, false, __ATOMIC_ACQ_REL,

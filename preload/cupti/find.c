@@ -7,7 +7,7 @@
  *
  * If Nsight profiles the process, the device is taken: our CUPTI would fail, or spoil Nsight's records. Nsight's
  * libraries are mapped by then, or the first call of NVTX or the driver will map them; the environment announces
- * that. Nothing is loaded in this case.
+ * that. Nothing is loaded in this case, and the driver is not called.
  */
 #include <dlfcn.h>
 #include <link.h>
@@ -22,13 +22,14 @@
 #include "cupti/client.h"
 #include "record/log.h"
 
-#define OLDEST 18u /* CUDA 11.8: the first with kernel records of 208 bytes */
+#define OLDEST 18u /* CUDA 12.0, with kernel records of 208 bytes; 11.8 has the same number, and records of 200 bytes */
 
 struct tfi_cupti_api tfi_cupti_api;
 
 /* The mapped libraries. */
 struct seen {
     char cupti[2][512]; /* path by major version, 12 and 13 */
+    char old[512];      /* path of a CUPTI of CUDA 11 */
     char runtime[512];
     unsigned runtime_major;
     const char *tool;
@@ -53,14 +54,15 @@ static unsigned major_of(const char *file)
     return version[0];
 }
 
-/* True for a CUPTI of CUDA 12. Its files are named by major version, or by year and number: CUDA 12.8 has
- * libcupti.so.2025.1.1, 12.9 has 2025.2, and 13.0 has 2025.3. */
-static bool is_of_12(const char *file)
+/* Release of CUDA that a CUPTI belongs to. Its files are named by that, or by year and number: CUDA 11.8 has
+ * libcupti.so.2022.3, 12.0 has 2022.4, 12.9 has 2025.2, and 13.0 has 2025.3. */
+static unsigned release_of(const char *file)
 {
     unsigned version[2];
     version_of(file, version);
-    if (version[0] < 2000) return version[0] == 12;
-    return version[0] < 2025 || (version[0] == 2025 && version[1] < 3);
+    if (version[0] < 2000) return version[0] ? version[0] : 13;
+    if (version[0] < 2022 || (version[0] == 2022 && version[1] < 4)) return 11;
+    return version[0] < 2025 || (version[0] == 2025 && version[1] < 3) ? 12 : 13;
 }
 
 static bool named(const char *file, const char *library)
@@ -112,9 +114,10 @@ static int look(struct dl_phdr_info *info, size_t size, void *data)
     const char *path = info->dlpi_name ? info->dlpi_name : "", *file = file_of(path);
     (void)size;
     if (named(file, "libcupti")) {
-        char *to = seen->cupti[!is_of_12(file)];
+        unsigned release = release_of(file);
+        char *to = release < 12 ? seen->old : seen->cupti[release > 12];
         if (!*to) tfi_fmt(to, sizeof seen->cupti[0], "%s", path);
-    } else if (named(file, "libcudart") && !*seen->runtime) {
+    } else if (named(file, "libcudart") && (!*seen->runtime || seen->runtime_major < 12)) {
         tfi_fmt(seen->runtime, sizeof seen->runtime, "%s", path);
         seen->runtime_major = major_of(file);
     }
@@ -208,14 +211,13 @@ const char *tfi_cupti_error(int result)
     return text ? text : "an error without a name";
 }
 
-static bool profiled_already(const struct seen *seen)
+bool tfi_cupti_profiler(char *text, size_t size)
 {
-    const char *variable = seen->tool ? NULL : announced();
-    if (!seen->tool && !variable) return false;
-    tfi_log(TFI_LOG_WARN,
-            "no device records: another profiler has the device (%s %s); stages are still recorded. Run without that "
-            "profiler to record the device",
-            variable ? "variable" : "library", variable ? variable : seen->tool);
+    struct seen seen = {.tool = NULL};
+    dl_iterate_phdr(look, &seen);
+    const char *variable = seen.tool ? NULL : announced();
+    if (!seen.tool && !variable) return false;
+    tfi_fmt(text, size, "%s %s", variable ? "variable" : "library", variable ? variable : seen.tool);
     return true;
 }
 
@@ -270,12 +272,35 @@ static bool fits(void *cupti)
     return false;
 }
 
+/* The library's own name for itself, "" if it has none: its file may be called libcupti.so. */
+static const char *soname_of(void *handle)
+{
+    struct link_map *map = NULL;
+    const char *strings = NULL;
+    if (dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0) return "";
+    for (const ElfW(Dyn) *d = map->l_ld; d->d_tag != DT_NULL; d++)
+        if (d->d_tag == DT_STRTAB) strings = (const char *)d->d_un.d_ptr;
+    if (!strings || (uintptr_t)strings < map->l_addr) return "";
+    for (const ElfW(Dyn) *d = map->l_ld; d->d_tag != DT_NULL; d++)
+        if (d->d_tag == DT_SONAME) return strings + d->d_un.d_val;
+    return "";
+}
+
+/* Says that CUDA 11 is not supported. Its calls are recorded all the same. */
+static bool is_too_old(const char *path)
+{
+    tfi_log(TFI_LOG_WARN, "no device records: %s is too old, CUDA 12 or newer is needed; stages are still recorded",
+            path);
+    return true;
+}
+
 bool tfi_cupti_find(void)
 {
     struct seen seen = {.tool = NULL};
     struct tfi_cupti_api *api = &tfi_cupti_api;
     dl_iterate_phdr(look, &seen);
-    if (profiled_already(&seen)) return false;
+    if (*seen.old && is_too_old(seen.old)) return false;
+    if (seen.runtime_major && seen.runtime_major < 12 && is_too_old(seen.runtime)) return false;
     void *handle = open_library(&seen);
     if (!handle) {
         tfi_log(
@@ -291,12 +316,7 @@ bool tfi_cupti_find(void)
         return false;
     }
     int result = api->GetVersion(&api->version);
-    if (result != 0 || api->version < OLDEST) {
-        tfi_log(TFI_LOG_WARN,
-                "no device records: %s is too old (version %u; %u or newer is needed); stages are still recorded",
-                api->path, result ? 0 : api->version, OLDEST);
-        return false;
-    }
+    if (result != 0 || api->version < OLDEST || release_of(soname_of(handle)) < 12) return !is_too_old(api->path);
     tfi_log(TFI_LOG_INFO, "CUPTI version %u was loaded from %s", api->version, api->path);
     return true;
 }

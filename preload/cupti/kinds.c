@@ -68,8 +68,11 @@ bool tfi_kinds_enable(void)
 {
     static const uint8_t kinds[] = {TFI_CUPTI_MEMCPY, TFI_CUPTI_MEMCPY2, TFI_CUPTI_MEMSET, TFI_CUPTI_SYNCHRONIZATION,
                                     TFI_CUPTI_OVERHEAD};
+    bool other = tfi_other_wants(TFI_CUPTI_KERNEL);
+    if (other) tfi_cupti_api.ActivityDisable(TFI_CUPTI_KERNEL); /* other_clients.c gives that client ours */
     int result = tfi_cupti_api.ActivityEnable(TFI_CUPTI_CONCURRENT_KERNEL);
     if (result != 0) {
+        if (other) tfi_cupti_api.ActivityEnable(TFI_CUPTI_KERNEL);
         tfi_log(TFI_LOG_WARN, "no device records: %s reports \"%s\"; stages are still recorded", tfi_cupti_api.path,
                 tfi_cupti_error(result));
         return false;

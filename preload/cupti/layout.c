@@ -81,6 +81,14 @@ uint32_t tfi_record_thread(const void *record)
     return GET32(record, api, threadId);
 }
 
+uint32_t tfi_record_overhead_thread(const void *record)
+{
+    enum { OBJECT_THREAD = 2 };
+    uint32_t bytes_ = tfi_record_size(TFI_CUPTI_OVERHEAD);
+    uint64_t process_and_thread = GET(record, overhead, objectId);
+    return GET32(record, overhead, objectKind) == OBJECT_THREAD ? (uint32_t)(process_and_thread >> 32) : 0;
+}
+
 uint64_t tfi_record_start(const void *record)
 {
     uint32_t kind = tfi_record_kind(record), bytes_ = tfi_record_size(kind);
@@ -108,6 +116,7 @@ uint32_t tfi_record_correlation(const void *record)
     case TFI_CUPTI_MEMCPY2: return GET32(record, memcpy2, correlationId);
     case TFI_CUPTI_MEMSET: return GET32(record, memset, correlationId);
     case TFI_CUPTI_SYNCHRONIZATION: return GET32(record, sync, correlationId);
+    case TFI_CUPTI_EXTERNAL_CORRELATION: return GET32(record, external, correlationId);
     case TFI_CUPTI_GRAPH_TRACE: return GET32(record, graph, correlationId);
     case TFI_CUPTI_RUNTIME:
     case TFI_CUPTI_DRIVER: return GET32(record, api, correlationId);

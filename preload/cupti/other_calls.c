@@ -8,6 +8,7 @@
  * - buffer callbacks;
  * - a timestamp callback that CUPTI has already: each registration costs it the times of some more kernels;
  * - the disabling of a kind or call that we want too;
+ * - kernels one at a time, a kind that excludes ours: CUPTI would record none of it, and ours are handed over as such;
  * - buffers by thread and zeroed buffers, which can't be changed in the middle;
  * - cuptiFinalize, which would end our records and is known to spoil later ones: the program's kinds are disabled, and
  *   the call returns success.
@@ -54,6 +55,12 @@ static bool elsewhere(const void *real, const void *ours)
 static bool ours_wants(uint32_t kind)
 {
     return kind < 64 && tfi_cupti->kinds >> kind & 1;
+}
+
+/* True if our records serve the program as that kind of its own. */
+static bool ours_serves(uint32_t kind)
+{
+    return ours_wants(kind) || (kind == TFI_CUPTI_KERNEL && ours_wants(TFI_CUPTI_CONCURRENT_KERNEL));
 }
 
 static bool ours_wants_call(uint32_t domain, uint32_t number)
@@ -126,11 +133,20 @@ static void ask_ahead(void)
     errno = error;
 }
 
+static void note_overhead(bool on)
+{
+    struct tfi_other_window *w = window();
+    if (!on) w->overhead_end = cupti_now();
+    else if (w->overhead_start) w->overhead_end = 0;
+    else w->overhead_start = cupti_now();
+}
+
 static void note_kind(uint32_t kind, bool on)
 {
     struct tfi_other_calls *calls = tfi_other_calls(kind);
     if (kind >= 64) return;
     if (on) begin_window();
+    if (kind == TFI_CUPTI_OVERHEAD && tfi_other.edges & 1) note_overhead(on);
     for (unsigned i = 0; calls && i < TFI_OTHER_WORDS; i++) {
         set(&calls->bits[i], ~0ull, on);
         if (on) set(&tfi_other_window_calls(window(), kind)->bits[i], ~0ull, true);
@@ -140,12 +156,13 @@ static void note_kind(uint32_t kind, bool on)
     else end_window();
 }
 
+/* A call that is taken out of a kind of calls is not of the window. One that was enabled alone was, until now. */
 static void note_call(uint32_t domain, uint32_t number, bool on)
 {
     if (number >= TFI_OTHER_CALLS) return;
     if (on) begin_window();
     set(&tfi_other_calls(domain)->bits[number / 64], tfi_other_bit(number), on);
-    if (tfi_other.edges & 1)
+    if (tfi_other.edges & 1 && (on || tfi_other_wants(domain)))
         set(&tfi_other_window_calls(window(), domain)->bits[number / 64], tfi_other_bit(number), on);
     if (!on) end_window();
 }
@@ -173,7 +190,9 @@ CUptiResult cuptiActivityEnable(CUpti_ActivityKind kind)
     if (!real) return MISSING;
     if (elsewhere(real, tfi_cupti_api.ActivityEnable)) return real(kind);
     note_kind((uint32_t)kind, true);
-    CUptiResult result = real(kind);
+    bool served =
+        (uint32_t)kind == TFI_CUPTI_KERNEL && ours_serves((uint32_t)kind) && shared(real, tfi_cupti_api.ActivityEnable);
+    CUptiResult result = served ? CUPTI_SUCCESS : real(kind);
     if (result != CUPTI_SUCCESS) note_kind((uint32_t)kind, false);
     else ask_ahead();
     return result;
@@ -189,7 +208,7 @@ CUptiResult cuptiActivityDisable(CUpti_ActivityKind kind)
     if (!real) return MISSING;
     if (elsewhere(real, tfi_cupti_api.ActivityDisable)) return real(kind);
     bool share = shared(real, tfi_cupti_api.ActivityDisable), calls = tfi_other_calls((uint32_t)kind) != NULL;
-    if (!share || !ours_wants((uint32_t)kind)) result = real(kind);
+    if (!share || !ours_serves((uint32_t)kind)) result = real(kind);
     if (share && calls && !ours_wants((uint32_t)kind)) tfi_kinds_enable_calls((uint32_t)kind);
     note_kind((uint32_t)kind, false);
     return result;

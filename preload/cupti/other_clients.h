@@ -33,13 +33,14 @@ static inline uint64_t tfi_other_bit(uint32_t n)
     return 1ull << n % 64;
 }
 
-/* A time in which another client has something enabled: the kinds that were enabled in it at some time, and the single
- * calls that were not taken back. */
+/* A time in which another client has something enabled: the kinds and single calls that were enabled in it at some
+ * time, but for the calls that were taken out of their kind. */
 struct tfi_other_window {
     uint64_t start, end; /* in CUPTI's time; 0 if unknown, or not yet */
     uint32_t before;     /* last call id known to be older, 0 if none is */
     uint32_t after;      /* first call id known to be younger */
     uint64_t kinds;
+    uint64_t overhead_start, overhead_end; /* of the kind OVERHEAD, which we have always enabled; 0: not yet */
     struct tfi_other_calls runtime, driver;
 };
 #define TFI_OTHER_WINDOWS 4u

@@ -12,9 +12,13 @@
 #include "record/clock.h"
 #include "record/strings.h"
 
-/* Ids of recent runtime calls, at the index id % size. A driver call with the same id is part of that runtime call and
- * is not written. */
-static uint32_t runtime_calls[1u << 14];
+/* Recent calls, at the index id % size. A driver call with the id of a runtime call is part of that call and is not
+ * written. */
+static struct recent {
+    uint64_t start;
+    uint32_t id;
+    bool runtime;
+} recent_calls[1u << 14];
 static struct {
     uint32_t timed, timeless; /* records of device work in this buffer */
     bool graphs;              /* nodes of graphs are among the timeless */
@@ -24,7 +28,7 @@ static uint32_t function_string[512]; /* string of a call's function in this tra
 
 void tfi_records_restart(void)
 {
-    memset(runtime_calls, 0, sizeof runtime_calls);
+    memset(recent_calls, 0, sizeof recent_calls);
     memset(function_string, 0, sizeof function_string);
 }
 
@@ -49,24 +53,32 @@ static uint32_t function_of(struct tfi_thread *lane, int index)
     return function_string[index];
 }
 
-static uint32_t *runtime_entry(uint32_t id)
+static struct recent *recent_call(uint32_t id)
 {
-    return &runtime_calls[id % TFI_COUNT(runtime_calls)];
+    return &recent_calls[id % TFI_COUNT(recent_calls)];
+}
+
+/* True if a record has the times of something that happened. Work cannot start before the call that launched it. */
+static bool has_times(uint64_t start, uint64_t end, uint32_t id)
+{
+    const struct recent *call = recent_call(id);
+    bool early = id && call->id == id && start + TFI_CUPTI_FAR < call->start;
+    if (start && end >= start && !early && tfi_cupti_clock_holds(start, end)) return true;
+    tfi_count_drop(TFI_DROP_DEVICE_TIMELESS, 1);
+    return false;
 }
 
 static void write_call(struct tfi_thread *lane, const void *record, uint32_t domain)
 {
     uint32_t bytes_ = tfi_record_size(domain);
-    uint32_t id = GET32(record, api, correlationId), thread = GET32(record, api, threadId);
+    uint32_t id = GET32(record, api, correlationId), thread = tfi_sums_thread(GET32(record, api, threadId));
     int index = tfi_cupti_call_index(domain, GET32(record, api, cbid));
     uint64_t start = tfi_cupti_clock_ns(GET(record, api, start)), end = tfi_cupti_clock_ns(GET(record, api, end));
     if (index < 0) return; /* requested by another client */
-    if (domain == TFI_CUPTI_RUNTIME) *runtime_entry(id) = id;
-    else if (id && *runtime_entry(id) == id) return;
-    if (!start || !end || end < start) {
-        tfi_count_drop(TFI_DROP_DEVICE_TIMELESS, 1);
-        return;
-    }
+    struct recent *recent = recent_call(id);
+    if (domain == TFI_CUPTI_DRIVER && id && recent->id == id && recent->runtime) return;
+    *recent = (struct recent){start, id, domain == TFI_CUPTI_RUNTIME};
+    if (!has_times(start, end, 0)) return;
     uint64_t time = tfi_cupti_clock_ticks(start);
     if (tfi_select_call(id, thread, time) == TFI_VERDICT_OUTSIDE) {
         tfi_count_drop(TFI_DROP_DEVICE_OUTSIDE, 1);
@@ -98,13 +110,9 @@ static bool span_of(struct tfi_thread *lane, uint64_t start, uint64_t end, uint3
 {
     start = tfi_cupti_clock_ns(start);
     end = tfi_cupti_clock_ns(end);
-    bool timeless = !start || !end || end < start;
     tally.timed += device >= 0;
-    tally.timeless += device >= 0 && timeless;
-    if (timeless) {
-        tfi_count_drop(TFI_DROP_DEVICE_TIMELESS, 1);
-        return false;
-    }
+    tally.timeless += device >= 0 && (!start || end < start);
+    if (!has_times(start, end, id)) return false;
     if ((id ? tfi_select_of(id) : tfi_select_at(tfi_cupti_clock_ticks(start))) == TFI_VERDICT_OUTSIDE) {
         tfi_count_drop(TFI_DROP_DEVICE_OUTSIDE, 1);
         return false;

@@ -64,6 +64,7 @@ struct forward {
 
 struct tfi_sums_ring {
     uint32_t thread;  /* low half of pthread_self() */
+    uint32_t tid;     /* the kernel's number of that thread */
     uint32_t node;    /* of the stages open in the thread */
     uint32_t noted;   /* the node of the newest entry */
     uint32_t place;   /* index among the rings */
@@ -72,8 +73,7 @@ struct tfi_sums_ring {
     uint32_t stale;   /* `node` has stages that are no longer open */
     uint32_t forward; /* node of the forward operator of the running backward one, NO_NODE if none runs */
     uint32_t framed;  /* autograd's frame round a backward operator is open */
-    uint32_t reserved;
-    uint64_t count; /* entries so far */
+    uint64_t count;   /* entries so far */
     struct {
         uint64_t ticks;
         uint64_t node;
@@ -193,6 +193,7 @@ static TFI_COLD struct tfi_sums_ring *attach_as(struct tfi_thread *t, uint32_t t
     struct tfi_sums_ring *ring = t->ring;
     if (!ring) {
         ring = make_ring(thread);
+        if (ring) ring->tid = t->tid;
         if (ring) ring->node = ring->own = ring->counted = ring->stale = ring->forward = ring->framed = 0;
         __atomic_store_n(&t->ring, ring, __ATOMIC_RELEASE);
     }
@@ -384,6 +385,25 @@ void tfi_sums_call(uint32_t id, uint32_t thread, uint64_t start, uint64_t end)
     if (TFI_LIKELY(sums.waiting[id % WAITING].id != id)) return;
     add(node, sums.waiting[id % WAITING].ns, sums.waiting[id % WAITING].records);
     sums.waiting[id % WAITING].id = sums.waiting[id % WAITING].records = 0;
+}
+
+/* The time of a thread's latest launch in other stages than the one before; 0 if it made none. */
+static uint64_t latest(const struct tfi_sums_ring *ring)
+{
+    uint64_t count = __atomic_load_n(&ring->count, __ATOMIC_ACQUIRE);
+    return count ? ring->entry[(count - 1) % ENTRIES].ticks : 0;
+}
+
+uint32_t tfi_sums_thread(uint32_t thread)
+{
+    uint32_t place;
+    if (!tfi_sums_on || find_ring(thread, &place)) return thread;
+    const struct tfi_sums_ring *found = NULL;
+    for (place = 0; place < RINGS; place++) {
+        const struct tfi_sums_ring *ring = __atomic_load_n(&sums.ring[place], __ATOMIC_ACQUIRE);
+        if (ring && ring->tid == thread && (!found || latest(ring) > latest(found))) found = ring;
+    }
+    return found ? found->thread : thread;
 }
 
 void tfi_sums_work(uint32_t id, uint64_t ns)

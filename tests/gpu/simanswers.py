@@ -15,7 +15,7 @@ import simlog
 
 CLOCK = 20_000      # ns: how much earlier than the driver, and later, the library sees half of the calls
 DEVICE_CLOCK = 100  # ns: how far both clocks of the device may differ during a run
-SM = 16             # multiprocessors of a simulated device
+SM = 132            # multiprocessors of a simulated device
 
 
 def ns(us):

@@ -382,6 +382,38 @@ def test_functions_that_changed(play, tmp_path, release):
     check_clients(play('int client(void);\nint main(void) { return client(); }', one), [release])
 
 
+RUNTIME_11 = r'''
+int cudaGraphInstantiate(void **exec, void *graph, void **error, char *log, unsigned long size)
+{
+    *exec = (void *)77, *error = graph;
+    return !strncpy(log, "no error", size);
+}
+int cudaGraphExecUpdate(void *exec, void *graph, void **error, int *result) { *error = exec, *result = 5; return 0; }
+'''
+PROGRAM_11 = r'''
+int cudaGraphInstantiate(), cudaGraphExecUpdate();
+int main(void)
+{
+    char log[64] = "untouched";
+    void *exec = 0, *error = 0;
+    int result = -1;
+    printf("%d", cudaGraphInstantiate(&exec, (void *)2, &error, log, sizeof log));
+    printf(" %p %p %s", exec, error, log);
+    printf(" %d", cudaGraphExecUpdate(exec, (void *)3, &error, &result));
+    printf(" %p %d", error, result);
+    return 0;
+}'''
+
+
+def test_functions_that_changed_in_12(play, tmp_path):
+    """A program of CUDA 11 gets all of its results: two functions had more parameters then."""
+    library(tmp_path, 'libcudart.so.11.8.89', PLAIN + RUNTIME_11, 'libcudart.so.11.0')
+    (tmp_path / 'libcudart.so.11.0').symlink_to('libcudart.so.11.8.89')
+    result = play(PROGRAM_11, tmp_path / 'libcudart.so.11.0')
+    assert result.out == '0 0x4d 0x2 no error 0 0x4d 5'
+    assert [(c.name, c.args) for c in result.calls] == [('cudaGraphInstantiate', [77, 2, 0]), ('cudaGraphExecUpdate', [77, 3])]
+
+
 def test_a_runtime_under_another_name(play, tmp_path):
     """A wheel's runtime has a hash in its name; the library that needs it gives its release."""
     libcudart = runtime(tmp_path, 12, name='libcudart-9335f6a2.so.12.4.127')

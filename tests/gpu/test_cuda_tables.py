@@ -424,7 +424,7 @@ EXACT_12 = {
     'cudaMemPrefetchAsync': [(M, 0), 22, 1, 33, 0, (M, 3)], 'cudaMemAdvise': [(M, 0), 22, 33, 1, 44],
     'cudaSignalExternalSemaphoresAsync': [33, (M, 3)], 'cudaWaitExternalSemaphoresAsync': [33, (M, 3)],
     'cudaStreamUpdateCaptureDependencies': [(M, 0), 33, 44], 'cudaGraphAddDependencies': [(M, 0), 44], 'cudaGraphAddNode': [0, (M, 1), 44],
-    'cudaGraphRemoveDependencies': [(M, 0), 44],
+    'cudaGraphRemoveDependencies': [(M, 0), 44], 'cudaGraphInstantiate': [0, (M, 1), 33],
 }
 
 

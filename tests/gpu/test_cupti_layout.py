@@ -16,7 +16,7 @@ LAYOUT = (ROOT / 'preload/cupti/layout.def').read_text()
 FIELDS = re.findall(r'^AT\((\w+), (\w+), (\w+), (\d+), ([\w\[\]]+)\)', LAYOUT, re.M)
 SIZES = re.findall(r'^SIZE\(TFI_CUPTI_(\w+), (\d+), (\d+)\)', LAYOUT, re.M)
 RECORDS = {'kernel': 'CONCURRENT_KERNEL', 'memcpy': 'MEMCPY', 'memcpy2': 'MEMCPY2', 'memset': 'MEMSET', 'sync': 'SYNCHRONIZATION',
-           'overhead': 'OVERHEAD', 'api': 'RUNTIME', 'graph': 'GRAPH_TRACE'}
+           'external': 'EXTERNAL_CORRELATION', 'overhead': 'OVERHEAD', 'api': 'RUNTIME', 'graph': 'GRAPH_TRACE'}
 ELSEWHERE = ROOT / 'build/nvidia/elsewhere'  # releases other than the build's
 RELEASES = {'nvidia-cuda-cupti-cu12': ['12.0.146', '12.1.105', '12.2.142', '12.3.101', '12.4.127', '12.5.82', '12.6.80', '12.8.90', '12.9.79'],
             'nvidia-cuda-cupti': ['13.0.48', '13.0.85', '13.1.115', '13.2.86', '13.3.75', '13.4.92', '13.5.25']}

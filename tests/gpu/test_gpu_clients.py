@@ -20,7 +20,8 @@ from test_gpu_traps import BEGIN2, END2, TRAPS
 
 play = test_cupti.play
 pipeline = test_gpu_torch.pipeline
-ALL_TRAPS = ','.join({'pool': 'pool=20', 'midway': 'midway=5'}.get(name, name) for name in (*TRAPS, 'hes'))
+ALL_TRAPS = ','.join({'pool': 'pool=20', 'midway': 'midway=5'}.get(name, name) for name in (*TRAPS, 'hes')
+                     if name != 'misdate')  # with it kineto leaves kernels out
 
 
 # ---- many sessions, of clients of either interface and without a client ----
@@ -135,3 +136,61 @@ def test_torch_with_every_trap(pipeline, lib):
     counts = [sum(n for name, n in s.items() if name.startswith('kernel ')) for s in got.sessions]
     assert counts == test_gpu_torch.PLANS['twice'][1]
     test_gpu_torch.assert_complete(got)
+
+
+# ---- what a client has without us, and no more ----
+
+ONE_BY_ONE = 'register enable=KERNEL enable=MEMCPY kernel=4 copy=1 sync disable=KERNEL disable=MEMCPY force'
+
+
+@pytest.mark.parametrize('before', ['', 'kernel=2 sync '])
+def test_a_client_of_kernels_one_at_a_time(play, before):
+    """A client of CUPTI_ACTIVITY_KIND_KERNEL has its kernels as such, and we have ours; also if it comes first."""
+    steps = f'init {before}{ONE_BY_ONE} kernel=3 sync' if before else f'{ONE_BY_ONE.replace(" kernel=4", " init kernel=4")} kernel=3 sync'
+    alone, got = play(steps, preload=False), play(steps)
+    for kind in (3, 1, 10):
+        plain, shared = ([(x.get('name'), x.get('grid'), x.get('bytes')) for x in run.seen if x['kind'] == kind] for run in (alone, got))
+        assert shared == plain and (len(plain) >= 3) == (kind != 10)
+    assert [x['result'] for x in got.lines if 'step' in x] == [x['result'] for x in alone.lines if 'step' in x]
+    assert nr_ours(got) == nr_logged(got) and not drops(got.trace)
+
+
+SEVERAL = {
+    'external ids without calls': 'register enable=EXTERNAL_CORRELATION,CONCURRENT_KERNEL push=7 kernel=3 sync pop disable=EXTERNAL_CORRELATION,CONCURRENT_KERNEL force',
+    'external ids with one call': 'register enable=EXTERNAL_CORRELATION driverapi=307 push=7 kernel=3 copy=2 sync pop nodriverapi=307 disable=EXTERNAL_CORRELATION force',
+    'external ids with calls': 'register enable=EXTERNAL_CORRELATION,DRIVER push=7 kernel=3 copy=2 sync pop disable=EXTERNAL_CORRELATION,DRIVER force',
+    'no more overheads': 'register enable=OVERHEAD,CONCURRENT_KERNEL kernel=3 sync disable=OVERHEAD force kernel=1 sync disable=CONCURRENT_KERNEL force',
+    'overheads from now on': 'register enable=CONCURRENT_KERNEL kernel=3 sync force enable=OVERHEAD kernel=1 sync force kernel=1 sync disable=OVERHEAD,CONCURRENT_KERNEL force'}
+
+
+@pytest.mark.parametrize('what', SEVERAL)
+def test_records_that_only_we_enabled(play, what):
+    """The client has as many records of each kind as without us."""
+    steps = f'init kernel=2 sync {SEVERAL[what]} kernel=3 sync'
+    kinds = [Counter(x['kind'] for x in play(steps, preload=preload).seen) for preload in (False, True)]
+    assert kinds[1] == kinds[0]
+
+
+def test_a_client_that_counts_threads_by_the_kernel(play):
+    """cuptiSetThreadIdType holds for all clients: the work of stages is still theirs."""
+    got = play(f'init stage=one kernel=5 sync endstage stage=two systemtid {START} kernel=5 sync {STOP} endstage stage=three kernel=5 sync endstage')
+    timing = json.loads(scripted.only(sorted(got.trace.path.parent.glob('*.timing.json'))).read_text())
+    sums = {name: stage['device_sum_ms'] for name, stage in timing['stages'].items()}
+    assert sums['one'] and sums['one'] == sums['two'] == sums['three'] and not timing.get('device_records_left_out')
+    threads = {r.values['thread'] for r in got.trace.records if r.kind == 'correlation'}
+    assert len(threads) == 1 and not threads & {x['thread'] for x in got.seen if x['kind'] == 4}
+
+
+# ---- profilers beside the process ----
+
+def test_no_call_of_ours_beside_another_profiler(play, tmp_path):
+    """Nothing of ours is called that an injected profiler would record: the driver sees the program's calls alone."""
+    env = {'CUDA_INJECTION64_PATH': '/opt/nvidia/nsight-systems/libToolsInjection64.so'}
+    steps = 'init stage=one kernel=5 copy=3 graph=2 streamsync sync endstage runtime=3'
+    calls = []
+    for preload in (False, True):
+        got = play(steps, env, preload=preload)
+        calls.append(Counter(x['symbol'] for x in got.log if x['t'] == 'call'))
+    assert calls[1] == calls[0] and len(calls[0]) > 10
+    assert 'another profiler has the device' in scripted.only(got.said)
+    assert scripted.stages(got.trace) == ['one'] and nr_ours(got) == 0

@@ -16,7 +16,7 @@ import test_cupti
 import test_injection
 from conftest import ROOT
 from scripted import drops
-from test_cupti import (CLIENTS, START, STOP, assert_equals_log, assert_times_of_its_clock, client_s, correlations,
+from test_cupti import (CLIENTS, DEVICE_KINDS, START, STOP, assert_equals_log, assert_times_of_its_clock, client_s, correlations,
                         kernels_between, logged, nr_logged, nr_ours, numbered, ours, records)
 
 play = test_cupti.play
@@ -66,6 +66,17 @@ def sessions_have_times(play, run, python, tmp_path):
     assert got.stats['damaged'] == 0
     assert_times_of_its_clock(got)
     assert sum(client_s(got).values()) == 40 and nr_ours(got) == nr_logged(got) and not drops(got.trace)
+
+
+@trap('misdate', 'work that cannot have run when its record says is counted, and left out')
+def kernels_of_another_day(play, run, python, tmp_path):
+    """A day too early: before their own call, and before the process. The stages' device time has none of them either."""
+    got = play(f'init stage=one kernel=5 sync clock {START} kernel=5 sync {STOP} kernel=5 sync endstage', nasty='misdate=2')
+    assert got.stats['damaged'] == 2 and drops(got.trace) == {'device_timeless': 2}
+    assert nr_ours(got) == nr_logged(got) - 2 == 13
+    begins = [r.start for kind in DEVICE_KINDS for r in records(got.trace, kind)]
+    assert max(begins) - min(begins) < 60 * 10**9
+    assert sum(client_s(got).values()) == 5
 
 
 @trap('pool', 'whole launches of graphs are recorded once the times of their nodes are not valid')

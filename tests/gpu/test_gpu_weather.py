@@ -175,22 +175,25 @@ FUNCTIONS = ['GetVersion', 'ActivityRegisterCallbacks', 'ActivityEnable', 'Activ
 NEEDED = FUNCTIONS[:3]
 
 
-def test_cupti_too_old(weather, only, tmp_path):
-    """A CUPTI of CUDA 11 is asked only for its version, though the call changes errno."""
+@pytest.mark.parametrize('version, soname, file', [
+    (17, 'libcupti.so.13', 'libcupti.so.13'), (18, 'libcupti.so.11.8', 'libcupti.so.13'), (18, 'libcupti.so.11.8', 'libcupti-53e25bed.so.11.8')])
+def test_cupti_too_old(weather, only, tmp_path, version, soname, file):
+    """A CUPTI of CUDA 11 is asked only for its version, though the call changes errno. 11.8 and 12.0 have the same version."""
     table = (ROOT / 'preload/cupti/client.h').read_text()
     names = re.findall(r'^    API\((\w+),', table, re.M)
     assert set(FUNCTIONS) <= set(names)
     source = ('#include <errno.h>\n#include <stdlib.h>\n'
               'const char simgpu_cupti = 1; /* one for the simulated driver */\n'
-              'int cuptiGetVersion(unsigned *v) { errno = EIO; *v = 17; return 0; }\n'
+              f'int cuptiGetVersion(unsigned *v) {{ errno = EIO; *v = {version}; return 0; }}\n'
               'int cuptiGetResultString(int r, const char **t) { *t = "old"; return 0; }\n')
     others = set(names) - {'GetVersion', 'GetResultString'}
     source += ''.join(f'int cupti{n}(void) {{ abort(); }}\n' for n in others)
-    old = compile_c(tmp_path / 'old.so', source, '-shared', '-fPIC', '-w')
+    old = compile_c(tmp_path / file, source, '-shared', '-fPIC', '-w', f'-Wl,-soname,{soname}')
     libraries = only('libcuda.so.1')
     (libraries / 'libcupti.so.13').unlink()
     shutil.copy(old, libraries / 'libcupti.so.13')
-    got = weather('work', libraries=libraries, says='no device records.*too old')
+    mapped = [old] if file != 'libcupti.so.13' else []
+    got = weather('work', libraries=libraries, says='no device records.*too old, CUDA 12', after=mapped)
     assert_calls(got)
 
 

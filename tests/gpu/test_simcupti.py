@@ -166,15 +166,17 @@ def test_missing_functions(client):
 
 
 def test_the_runtime_and_the_driver_below_it(client):
-    got = client('register', 'enable=RUNTIME,DRIVER,MEMSET', 'runtime=3', 'flush')
+    """A driver call inside a call of the runtime has no record: torch 2.6's profiler takes each for the program's."""
+    got = client('register', 'enable=RUNTIME,DRIVER,MEMSET', 'init', 'kernel=2', 'runtime=3', 'flush')
     api = ('correlation', 'name', 'start', 'end', 'value')
-    expected = [c | {'name': c['symbol'], 'value': c['result']} for c in calls(got)]
+    assert any(c['depth'] and c['domain'] == 'driver' for c in calls(got))
+    expected = [c | {'name': c['symbol'], 'value': c['result']} for c in calls(got) if not c['depth'] or c['domain'] == 'runtime']
     for domain, kind in (('driver', DRIVER), ('runtime', RUNTIME)):
         found = [dict(r, name=re.sub(r'_v\d{4,5}$', '', r['name'])) for r in of(got, kind)]
         assert pick(found, *api) == pick([c for c in expected if c['domain'] == domain], *api) and found
     sets = [r['correlation'] for r in of(got, RUNTIME) if r['name'].startswith('cudaMemset')]
     assert sets == [r['correlation'] for r in of(got, MEMSET)] and len(sets) == 3
-    assert set(sets) <= {r['correlation'] for r in of(got, DRIVER)}
+    assert not set(sets) & {r['correlation'] for r in of(got, DRIVER)}
     got = client('register', 'enable=RUNTIME,MEMSET', 'runtime=2', 'flush')
     assert {r['kind'] for r in got.records} == {RUNTIME, MEMSET}
 

@@ -67,7 +67,7 @@ uint64_t sim_stamp_device(unsigned device, uint64_t monotonic)
 CUptiResult sim_clock_register(CUpti_TimestampCallbackFunc f)
 {
     if (!f) return CUPTI_ERROR_INVALID_PARAMETER;
-    if (callback) sim_trap_reregistered();
+    sim_trap_registered(callback != NULL);
     registered = both(f);
     __atomic_store_n(&callback, f, __ATOMIC_RELEASE);
     return CUPTI_SUCCESS;

@@ -235,6 +235,13 @@ static void write_work(const struct sim_item *item, const char *name, const stru
     }
 }
 
+/* A time of another clock. */
+static uint64_t early(uint64_t time)
+{
+    const uint64_t by = 100000000000000;
+    return time > by ? time - by : time / 2;
+}
+
 /* Writes a record to `to`, which has room for SIM_RECORD_MAX bytes; returns the size of the record. */
 size_t sim_record_write(const struct sim_item *item, const char *name, enum sim_damage damage, bool latency, void *to)
 {
@@ -253,6 +260,7 @@ size_t sim_record_write(const struct sim_item *item, const char *name, enum sim_
         if (!zeroed && (!item->cut || w->start <= item->cut)) t.start = sim_stamp_device(w->device, w->start);
         if (!zeroed && !item->cut) t.end = sim_stamp_device(w->device, w->end);
         if (damage == SIM_REVERSED) t.start = t.end + 1000;
+        if (damage == SIM_EARLY) t = (struct times){.start = early(t.start), .end = early(t.end)};
         if (latency) t.submitted = sim_stamp_device(w->device, w->submitted);
         write_work(item, name, &t, to);
     }

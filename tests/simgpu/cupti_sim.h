@@ -80,14 +80,14 @@ struct sim_item {
 };
 #define SIM_RECORD_MAX 512
 size_t sim_record_size(CUpti_ActivityKind kind); /* 0: no records of this kind */
-enum sim_damage { SIM_WHOLE, SIM_ZEROED, SIM_REVERSED };
+enum sim_damage { SIM_WHOLE, SIM_ZEROED, SIM_REVERSED, SIM_EARLY };
 size_t sim_record_write(const struct sim_item *item, const char *name, enum sim_damage damage, bool latency, void *to);
 CUpti_ActivityKind sim_work_kind(const struct simgpu_activity *work);
 
 /* ---- cupti_traps.c: behaviour of real releases that surprises clients ---- */
 void sim_trap_driverless(void);
 void sim_trap_cbid(uint32_t domain, uint32_t cbid);
-void sim_trap_reregistered(void);
+void sim_trap_registered(bool before);                        /* before: a callback was registered already */
 enum sim_damage sim_trap_damage(const struct sim_item *item); /* decides which times the record gets */
 void sim_trap_twice(const uint8_t *given, const uint8_t *out);
 void sim_trap_flush(bool forced);

@@ -13,6 +13,7 @@
 
 static uint32_t reregistered;    /* number of repeated registrations */
 static uint32_t spoilt;          /* kernels whose times will be reversed */
+static uint32_t misdated;        /* kernels whose times will be early */
 static uint64_t busy_until;      /* end of a flush, in sim_monotonic() */
 static __thread bool am_flusher; /* this thread's own calls do not wait */
 
@@ -34,9 +35,10 @@ void sim_trap_cbid(uint32_t domain, uint32_t cbid)
     abort();
 }
 
-void sim_trap_reregistered(void)
+void sim_trap_registered(bool before)
 {
-    if (!sim_nasty(NASTY_reregister)) return;
+    __atomic_add_fetch(&misdated, sim_nasty(NASTY_misdate), __ATOMIC_RELAXED);
+    if (!before || !sim_nasty(NASTY_reregister)) return;
     uint32_t again = __atomic_add_fetch(&reregistered, 1, __ATOMIC_RELAXED);
     __atomic_store_n(&spoilt, again, __ATOMIC_RELAXED);
 }
@@ -53,14 +55,21 @@ static enum sim_damage of_pool(const struct simgpu_activity *w)
     return kernels & 1 ? SIM_ZEROED : SIM_REVERSED;
 }
 
+/* Takes one from a number of kernels; false if it is 0. */
+static bool take(uint32_t *kernels)
+{
+    if (!__atomic_load_n(kernels, __ATOMIC_RELAXED)) return false;
+    __atomic_sub_fetch(kernels, 1, __ATOMIC_RELAXED);
+    return true;
+}
+
 /* Needs the drain lock. */
 enum sim_damage sim_trap_damage(const struct sim_item *item)
 {
     if (item->type != ITEM_WORK || item->work.kind != SIMGPU_KERNEL) return SIM_WHOLE;
     enum sim_damage damage = of_pool(&item->work);
-    if (damage != SIM_WHOLE || !__atomic_load_n(&spoilt, __ATOMIC_RELAXED)) return damage;
-    __atomic_sub_fetch(&spoilt, 1, __ATOMIC_RELAXED);
-    return SIM_REVERSED;
+    if (damage != SIM_WHOLE) return damage;
+    return take(&spoilt) ? SIM_REVERSED : take(&misdated) ? SIM_EARLY : SIM_WHOLE;
 }
 
 void sim_trap_twice(const uint8_t *given, const uint8_t *out)

@@ -1,7 +1,8 @@
 /* cupti_watch.c - a simulated CUPTI: turns the driver's reports into items and callbacks.
  *
  * The time of the report decides whether a client wants an item. The API record of a call comes at its exit, after the
- * work it launched. Both carry the id of the outermost call. Nothing here may call CUDA.
+ * work it launched. Both carry the id of the outermost call. A driver call inside a call of the runtime has no record,
+ * only callbacks: torch 2.6's profiler relies on that. Nothing here may call CUDA.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -108,7 +109,8 @@ static void entered(const struct simgpu_call *call, struct frame *frame)
 static void left(const struct simgpu_call *call, struct frame *frame)
 {
     if (!frame->cbid) return;
-    if (sim_wants_api(call->domain, frame->cbid)) record_call(call, frame, sim_stamp(call->time));
+    bool nested = me.depth && call->domain == SIMGPU_DRIVER;
+    if (!nested && sim_wants_api(call->domain, frame->cbid)) record_call(call, frame, sim_stamp(call->time));
     sim_callback(call, frame->cbid, &frame->site);
 }
 

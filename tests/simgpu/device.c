@@ -141,7 +141,7 @@ static const struct {
     {CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT, 512},
     {CU_DEVICE_ATTRIBUTE_GPU_OVERLAP, 1},
     {CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, 2},
-    {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 16},
+    {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 132},
     {CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, 1},
     {CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, 1},
     {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
@@ -259,4 +259,17 @@ API(cuGetExportTable, (const void **table, const CUuuid *id), (table, id))
     NEED_VALUE(table && id);
     *table = NULL;
     return CUDA_ERROR_NOT_FOUND;
+}
+
+/* A descriptor that only kernels read, and these compute nothing. */
+API(cuTensorMapEncodeTiled,
+    (CUtensorMap * map, CUtensorMapDataType type, cuuint32_t rank, void *address, const cuuint64_t *size,
+     const cuuint64_t *strides, const cuuint32_t *box, const cuuint32_t *element_strides,
+     CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
+     CUtensorMapFloatOOBfill fill),
+    (map, type, rank, address, size, strides, box, element_strides, interleave, swizzle, promotion, fill))
+{
+    NEED_VALUE(map && rank > 0 && rank <= 5 && size && box && element_strides && (rank == 1 || strides));
+    *map = (CUtensorMap){0};
+    return CUDA_SUCCESS;
 }

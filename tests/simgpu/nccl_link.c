@@ -1,4 +1,4 @@
-/* nccl_link.c - the functions of NCCL that torch is linked to and that the simulated NCCL does not have.
+/* nccl_link.c - the functions of NCCL that releases of torch are linked to and that the simulated NCCL does not have.
  *
  * Without them libtorch_cuda.so does not load. Each returns ncclInvalidUsage; torch calls none of them unless the program
  * asks for what they do. They are declared without their parameters, which the calling convention allows because none
@@ -13,6 +13,7 @@
 LINKED(ncclCommGetUniqueId)
 LINKED(ncclCommGrow)
 LINKED(ncclCommMemStats)
+LINKED(ncclCommQueryProperties)
 LINKED(ncclCommResume)
 LINKED(ncclCommSuspend)
 LINKED(ncclDevCommCreate)

@@ -190,6 +190,23 @@ START_TEST(test_records_without_times_are_counted)
 }
 END_TEST
 
+/* Work is counted and left out if it starts a second or more before the call that launched it. */
+START_TEST(test_work_before_its_own_call_is_counted)
+{
+    struct tfi_thread *t = begin(130000);
+    uint64_t before = dropped(TFI_DROP_DEVICE_TIMELESS);
+    for (int i = 0; i < 3; i++) add_kernel(i < 2 ? 12 : 13, i ? "late" : "early");
+    for (unsigned i = 0; i < 3; i++)
+        put(buffer + 216 * i, 16, i == 1 ? 4500000000 : 3500000000, 8), put(buffer + 216 * i, 24, 4500000001, 8);
+    uint8_t *r = add(TFI_CUPTI_RUNTIME);
+    put(r, 4, 211, 4), put(r, 8, 5000000000, 8), put(r, 16, 5000000010, 8), put(r, 28, 0xabcd, 4), put(r, 32, 12, 4);
+    tfi_records_convert(t, buffer, used, false, false);
+    ck_assert_uint_eq(dropped(TFI_DROP_DEVICE_TIMELESS) - before, 1);
+    ck_assert_uint_eq(((const struct tfi_rec_kernel *)last(t, TFI_KIND_kernel))->name, tfi_string("late", 4));
+    tfi_leave(t);
+}
+END_TEST
+
 /* Cuts a buffer at every byte and adds unknown kinds: the walk never reads beyond the end. */
 START_TEST(test_damaged_buffers)
 {
@@ -389,6 +406,7 @@ int main(void)
     tcase_add_loop_test(tests, test_peer_copies, 0, count);
     tcase_add_test(tests, test_names_are_numbers_before_they_die);
     tcase_add_test(tests, test_records_without_times_are_counted);
+    tcase_add_test(tests, test_work_before_its_own_call_is_counted);
     tcase_add_test(tests, test_damaged_buffers);
     tcase_add_test(tests, test_requests);
     tcase_add_test(tests, test_calls);
