@@ -131,10 +131,10 @@ static void read_inputs(struct session *session, unsigned want, bool keep)
 {
     const struct options *options = &session->options;
     bool reduce = summaries_suffice(options);
-    want |= options->names == NAMES_MANGLED ? WANT_MANGLED : 0;
-    want |= options->rules != RULES_EXACT ? WANT_AS_WRITTEN : 0;
     want |= session->in_part ? WANT_UNHELD : 0;
     model_init(&session->model);
+    session->model.names.are_mangled = options->names == NAMES_MANGLED;
+    session->model.names.are_of_kineto = options->names == NAMES_MANGLED || options->rules != RULES_EXACT;
     session_inputs(session);
     for (size_t i = 0; i < ARRAY_SIZE(narrow_kinds); i++) leave_out(session, &narrow_kinds[i]);
     summaries_init(&session->summaries, options, &session->model, session->inputs.count);

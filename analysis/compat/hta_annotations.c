@@ -241,12 +241,12 @@ static void describe(struct annotations *to, struct map *place_of, const struct 
     }
 }
 
-static int by_kernel_time(const void *a, const void *b)
+static int by_kernel_time(const void *a, const void *b, void *names)
 {
     const struct annotation *x = a, *y = b;
     return x->kernel_time != y->kernel_time ? (x->kernel_time < y->kernel_time ? 1 : -1)
            : x->sum != y->sum               ? (x->sum < y->sum ? 1 : -1)
-                                            : by_number(x->name, y->name);
+                                            : names_order(names, x->name, y->name);
 }
 
 static bool has_negative(const struct lane_rows *rows)
@@ -279,7 +279,8 @@ static void take_frame(struct annotations *annotations, const struct hta_frame *
     if (annotations->knows_kernels) match_all(annotations, &place_of, &kernels, &shadows);
     else row_of(annotations, &place_of, NAME_OUTSIDE);
     if (annotations->count)
-        qsort(annotations->annotation, annotations->count, sizeof *annotations->annotation, by_kernel_time);
+        qsort_r(annotations->annotation, annotations->count, sizeof *annotations->annotation, by_kernel_time,
+                (void *)names);
     map_free(&place_of);
     free(kernels.row);
     free(shadows.row);

@@ -29,7 +29,6 @@ enum want {
     WANT_DEVICE = 64,
     WANT_LAUNCHES = 128,          /* spans that are calls of a device's API */
     WANT_OPERATORS = 256,         /* spans that are operators, and the pairs of forward and backward ones */
-    WANT_MANGLED = 512,           /* kernel names as they stand in the trace, not demangled */
     WANT_OPERATOR_DETAILS = 1024, /* with WANT_OPERATORS: their inputs, sequence numbers, stacks, flops */
     WANT_MEMORY = 2048,           /* allocated and freed blocks; of a Kineto trace the refused ones */
     WANT_BLOCKS = 268435456,      /* also the blocks of CUDA's calls, of a Kineto trace, and torch's memory rows */
@@ -52,7 +51,6 @@ enum want {
     WANT_GRANTS = 67108864,  /* device memory and mappings of CUDA's calls, apart from the blocks */
     WANT_UNHELD = 134217728, /* operators and blocks of a trace of ours may stay in its file, for model/sweep */
     WANT_LINKS = 1073741824, /* with WANT_UNHELD: not if there are backward operators; stacks are checked */
-    WANT_AS_WRITTEN = 16384, /* kernel names as other tools read them in a Kineto trace */
 };
 
 /* The distinct names of a process's stages, in file order. */

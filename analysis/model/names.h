@@ -32,6 +32,8 @@ struct names {
     uint32_t *table; /* number + 1 by hash */
     size_t table_size;
     pthread_mutex_t lock;
+    /* Kernel names stay as they stand in a trace, which has them mangled as a rule: in a trace of ours, in one of Kineto. */
+    bool are_mangled, are_of_kineto;
 };
 
 void names_init(struct names *names);

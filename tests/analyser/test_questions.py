@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+import kineto
 from conftest import clean_environment, execute
 
 TOGETHER = ('info', 'stages', 'breakdown', 'api', 'timeline', 'kinds', 'overlap', 'idle', 'queue', 'steps', 'bandwidth', 'annotations', 'comm', 'stragglers')
@@ -53,6 +54,13 @@ def test_some_without_an_answer(job, tfanalyze, tmp_path):
 def test_nothing_to_read(tfanalyze, tmp_path):
     result = ask(tfanalyze, tmp_path, 'stages,timeline', tmp_path / 'missing.json', rc=1)
     assert result.out == '' and result.err.count('missing.json') == 1
+
+
+def test_names_beside_info(analyze, tfanalyze, tmp_path):
+    """How a kernel is called does not depend on what is asked beside it."""
+    path = kineto.Trace().stage('s', 0, 100).launch('_ZN3foo3barIfEEvT_', 10, 1).write(tmp_path / 'in.json')
+    _, beside = json.loads(ask(tfanalyze, tmp_path, 'info,breakdown', path, '--format', 'json').out)
+    assert beside == analyze('breakdown', path) and beside['rows'][0]['name'] == 'void foo::bar<float>(float)'
 
 
 FRAMES = ('breakdown', 'timeline', 'kinds', 'overlap', 'idle', 'queue')

@@ -14,11 +14,11 @@ enum { SHOWN_OPERATORS = 6, SHOWN_MEMORIES = 2 };
 
 /* ---- operators ---- */
 
-static int by_own_time(const void *a, const void *b)
+static int by_own_time(const void *a, const void *b, void *names)
 {
     const struct op_row *x = a, *y = b;
     if (x->own.time != y->own.time) return x->own.time > y->own.time ? -1 : 1;
-    return (x->name > y->name) - (x->name < y->name);
+    return names_order(names, x->name, y->name);
 }
 
 /* Keeps only operators, sorted by descending self time; returns their number. */
@@ -30,7 +30,7 @@ static size_t find_operators(struct op_rows *rows, const struct report *report)
     for (size_t i = 0; i < rows->count; i++)
         if (!rows->row[i].on_device && !rows->row[i].is_annotation && rows->row[i].calls && rows->row[i].all.time)
             rows->row[kept++] = rows->row[i];
-    if (kept) qsort(rows->row, kept, sizeof *rows->row, by_own_time);
+    if (kept) qsort_r(rows->row, kept, sizeof *rows->row, by_own_time, &report->session->model.names);
     return kept;
 }
 

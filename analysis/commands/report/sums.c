@@ -283,10 +283,10 @@ struct choice_of {
     int64_t host;
 };
 
-static int by_host(const void *a, const void *b)
+static int by_host(const void *a, const void *b, void *names)
 {
     const struct choice_of *x = a, *y = b;
-    return x->host != y->host ? (x->host < y->host) - (x->host > y->host) : (x->name > y->name) - (x->name < y->name);
+    return x->host != y->host ? by_number(y->host, x->host) : names_order(names, x->name, y->name);
 }
 
 static void choose_stages(struct report *report)
@@ -301,7 +301,7 @@ static void choose_stages(struct report *report)
     }
     const struct choice_of *choice = choices.row;
     size_t count = choices.count;
-    if (count) qsort(choices.row, count, sizeof *choice, by_host);
+    if (count) qsort_r(choices.row, count, sizeof *choice, by_host, &report->session->model.names);
     report->traces = MIN(count, MOST_TRACES);
     report->left_out = count - report->traces;
     struct map numbers = {0};
@@ -339,11 +339,10 @@ static void sort_kernels(const struct report *report, struct report_stage *stage
     map_free(&stage->by_kernel); /* the sort moved the kernels */
 }
 
-static int by_first(const void *a, const void *b)
+static int by_first(const void *a, const void *b, void *names)
 {
     const struct report_stage *x = a, *y = b;
-    return x->first != y->first ? (x->first > y->first) - (x->first < y->first)
-                                : (x->name > y->name) - (x->name < y->name);
+    return x->first != y->first ? by_number(x->first, y->first) : names_order(names, x->name, y->name);
 }
 
 void report_collect(struct report *report, struct session *session)
@@ -367,7 +366,7 @@ void report_collect(struct report *report, struct session *session)
         }
         for (size_t i = 0; i < unit->stages; i++) sort_kernels(report, &unit->stage[i]);
         sort_kernels(report, &unit->all);
-        if (unit->stages) qsort(unit->stage, unit->stages, sizeof *unit->stage, by_first);
+        if (unit->stages) qsort_r(unit->stage, unit->stages, sizeof *unit->stage, by_first, &session->model.names);
         map_free(&unit->by_name);
     }
     choose_stages(report);

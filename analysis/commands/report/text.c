@@ -221,11 +221,11 @@ static struct line *line_of(struct lines *lines, uint32_t name)
     return &lines->line[place];
 }
 
-static int by_time(const void *a, const void *b)
+static int by_time(const void *a, const void *b, void *names)
 {
     const struct line *x = a, *y = b;
     int64_t time_x = x->host ? x->host : x->device, time_y = y->host ? y->host : y->device;
-    return time_x != time_y ? (time_x < time_y) - (time_x > time_y) : (x->name > y->name) - (x->name < y->name);
+    return time_x != time_y ? by_number(time_y, time_x) : names_order(names, x->name, y->name);
 }
 
 static void lines_free(struct lines *lines)
@@ -256,7 +256,7 @@ static void put_stages(struct out *out, const struct report *report)
         }
     }
     if (lines.count) {
-        qsort(lines.line, lines.count, sizeof *lines.line, by_time);
+        qsort_r(lines.line, lines.count, sizeof *lines.line, by_time, &report->session->model.names);
         out_format(out, "\nstages, all ranks together (host: entry to exit; device: work launched inside)\n");
         out_format(out, "%12s%14s%14s  stage\n", "calls", "host", "device");
     } else {
@@ -314,7 +314,7 @@ static void put_kernels(struct out *out, const struct report *report)
         }
     }
     if (lines.count) {
-        qsort(lines.line, lines.count, sizeof *lines.line, by_time);
+        qsort_r(lines.line, lines.count, sizeof *lines.line, by_time, &report->session->model.names);
         out_puts(out, "\nkernels, all ranks together\n");
         out_format(out, "%12s%14s%11s  kernel\n", "calls", "time", "share");
     }

@@ -243,11 +243,10 @@ struct row {
     struct told *told, *last; /* in the first and the last unit that have it */
 };
 
-static int by_first(const void *a, const void *b)
+static int by_first(const void *a, const void *b, void *names)
 {
     const struct row *x = a, *y = b;
-    return x->first != y->first ? (x->first > y->first) - (x->first < y->first)
-                                : (x->name > y->name) - (x->name < y->name);
+    return x->first != y->first ? by_number(x->first, y->first) : names_order(names, x->name, y->name);
 }
 
 static struct row *all_rows(const struct timing *t, size_t *count)
@@ -277,7 +276,7 @@ static struct row *all_rows(const struct timing *t, size_t *count)
         }
     }
     map_free(&places);
-    if (*count) qsort(row, *count, sizeof *row, by_first);
+    if (*count) qsort_r(row, *count, sizeof *row, by_first, &report->session->model.names);
     return row;
 }
 

@@ -148,7 +148,7 @@ static uint32_t kernel_name(struct load *load, uint64_t string)
     uint32_t name = map_get(&load->shown, string);
     if (name != MAP_NONE) return name;
     const struct string *text = strings_get(&load->trace->strings, string);
-    char *shown = text && !(load->want & WANT_MANGLED) ? demangled_name(text->text) : NULL;
+    char *shown = text && !load->names->are_mangled ? demangled_name(text->text) : NULL;
     name = shown ? fixed_name(load, shown) : load_name(load, string);
     free(shown);
     map_put(&load->shown, string, name);

@@ -253,7 +253,7 @@ static uint32_t kernel_name(struct kineto_load *load, struct slice name)
 {
     uint32_t number = name_of(load, name);
     bool mangled = name.length > 2 && memcmp(name.at, "_Z", 2) == 0;
-    if (!mangled || load->want & (WANT_MANGLED | WANT_AS_WRITTEN)) return number;
+    if (!mangled || load->names->are_of_kineto) return number;
     uint32_t known = map_get(&load->demangled, number);
     if (known == MAP_NONE) {
         char *text = mem_text(name.at, name.length), *shown = demangled_name(text);
