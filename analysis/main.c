@@ -19,18 +19,21 @@
 #include "compat/tracelens.h"
 
 #define EXACT_ONLY
-#define COMMAND(name, function, answers, keys, takes, reduction, rules, refuses)                                       \
+#define COMMAND(name, function, answers, keys, takes, needs, reduction, rules, refuses)                                \
     void function(struct session *session);                                                                            \
+    unsigned needs(const struct options *options);                                                                     \
     rules
-#define RULE(rules, function, reduction, alike) void function(struct session *session);
+#define RULE(rules, function, needs, reduction)                                                                        \
+    void function(struct session *session);                                                                            \
+    unsigned needs(const struct options *options);
 #include "commands.def"
 #undef COMMAND
 #undef RULE
 
 const struct command commands[] = {
-#define COMMAND(name, function, answers, keys, takes, reduction, rules, refuses)                                       \
-    {name, keys, refuses, takes, {[RULES_EXACT] = {function, reduction, false}, rules}},
-#define RULE(rules, function, reduction, alike) [RULES_##rules] = {function, reduction, alike},
+#define COMMAND(name, function, answers, keys, takes, needs, reduction, rules, refuses)                                \
+    {name, keys, refuses, takes, {[RULES_EXACT] = {function, needs, reduction}, rules}},
+#define RULE(rules, function, needs, reduction) [RULES_##rules] = {function, needs, reduction},
 #include "commands.def"
 #undef COMMAND
 #undef RULE

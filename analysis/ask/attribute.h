@@ -12,6 +12,7 @@
 #define TFA_ATTRIBUTE_H
 
 #include "ask/stages/paths.h"
+#include "base/opts.h"
 
 enum via { VIA_NONE, VIA_THREAD, VIA_FORWARD, VIA_ONLY, NR_VIAS };
 extern const char *const via_names[NR_VIAS];
@@ -42,6 +43,9 @@ struct attribution {
     uint64_t uncaptured;      /* replayed works whose captured node is unknown */
     uint64_t doubled;         /* correlation ids shared by several calls */
 };
+
+/* Returns what a question about device work needs: the work, and what tells its stage, step and operator. */
+unsigned work_needs(const struct options *options);
 
 /* ATTRIBUTE_OPERATORS: `op`; ATTRIBUTE_SPANS: `span` and `block`. */
 enum { ATTRIBUTE_OPERATORS = 1, ATTRIBUTE_SPANS = 2 };

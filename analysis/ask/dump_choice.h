@@ -13,7 +13,7 @@
 #include "ask/stages/at.h"
 
 /* Parts of the model needed if any of these filters is given. */
-#define WANT_FOR_DUMP (WANT_RANGES | WANT_CALLS | WANT_DEVICE | WANT_LAUNCHES | WANT_OPERATORS)
+#define WANT_FOR_DUMP (WANT_RANGES | WANT_CALLS | WANT_DEVICE | WANT_LAUNCHES | WANT_OPERATORS | WANT_HELD)
 
 struct dump_choice {
     bool asked; /* at least one of these filters is given */

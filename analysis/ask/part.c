@@ -12,7 +12,8 @@
 #include "base/sets/measure.h"
 #include "model/sweep/part.h"
 
-bool part_is_asked(const struct options *options)
+/* True if an option asks for some times only: a window, stages, steps or cycles. */
+static bool part_is_asked(const struct options *options)
 {
     return options->stage.count || options->step.count || options->cycle.count || !isnan(options->from) ||
            !isnan(options->to);
@@ -20,8 +21,9 @@ bool part_is_asked(const struct options *options)
 
 struct reading part_reading(const struct options *options, unsigned want)
 {
-    bool in_part = part_is_asked(options);
-    return (struct reading){.want = want | (in_part ? WANT_UNHELD : 0), .jobs = 1, .keep = true, .in_part = in_part};
+    bool in_part = want & WANT_PART && part_is_asked(options);
+    return (struct reading){
+        .want = want | (want & WANT_PART && !in_part ? WANT_HELD : 0), .jobs = 1, .in_part = in_part};
 }
 
 /* Keeps only what another merged set has too. */

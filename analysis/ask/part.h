@@ -4,9 +4,7 @@
 
 #include "ask/selection.h"
 
-/* True if an option asks for some times only: a window, stages, steps or cycles. */
-bool part_is_asked(const struct options *options);
-/* Returns how to read one trace for events of the times that the options ask for. */
+/* Returns how to read one trace. With WANT_PART it is read for events of the times that the options ask for. */
 struct reading part_reading(const struct options *options, unsigned want);
 /* Loads what the processes of a selection have left in their files (struct reading, `in_part`). The inputs get
  * notes on losses. */

@@ -10,8 +10,6 @@
 #include "ask/selection.h"
 
 struct reduction {
-    /* Returns the parts of the model that `take` reads. */
-    unsigned (*wants)(const struct options *options);
     /* True if the summary of a process does not depend on other processes, not even on the time of the run's first
      * record. Otherwise all processes are loaded before the first is summarised. */
     bool (*stands_alone)(const struct options *options);

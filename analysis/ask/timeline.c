@@ -79,13 +79,13 @@ static void *take(const struct selection *chosen, const struct process *process)
     return rank_time_of(chosen, process, NULL, NULL);
 }
 
-static unsigned wants(const struct options *options)
+unsigned timeline_needs(const struct options *options)
 {
     bool by_launch = options->step.count || options->cycle.count || options->stage.count;
-    return WANT_DEVICE | (by_launch ? WANT_RANGES | WANT_LAUNCHES | WANT_LAUNCHERS : 0);
+    return WANT_DEVICE | (by_launch ? work_needs(options) : 0);
 }
 
-const struct reduction timeline_reduction = {wants, without_window, take, rank_time_drop};
+const struct reduction timeline_reduction = {without_window, take, rank_time_drop};
 
 /* ---- ranks ---- */
 

@@ -40,8 +40,8 @@ enum {
 /* How a command answers by our rules or by another tool's definitions. */
 struct definition {
     void (*answer)(struct session *session);
-    const struct reduction *reduction; /* NULL: it needs the whole model */
-    bool alike;                        /* it needs no more than what other such answers load */
+    unsigned (*needs)(const struct options *options); /* the parts of the model that it reads: WANT_* */
+    const struct reduction *reduction;                /* NULL: it needs the whole model */
 };
 
 struct command {

@@ -134,12 +134,16 @@ static void emit_calls(struct api *api)
     emit_end(e);
 }
 
+unsigned api_needs(const struct options *options)
+{
+    bool by_device = options->device.count || options->stream.count;
+    return WANT_RANGES | WANT_CALLS | WANT_LAUNCHES | (by_device ? WANT_DEVICE : 0);
+}
+
 void cmd_api(struct session *session)
 {
     struct api api = {.session = session};
-    unsigned want = WANT_RANGES | WANT_CALLS | WANT_LAUNCHES;
-    want |= session->options.device.count || session->options.stream.count ? WANT_DEVICE : 0;
-    if (!session_load(session, want, false) || !session_begin(session, STYLE_TABLE)) return;
+    if (!session_load(session) || !session_begin(session, STYLE_TABLE)) return;
     for (size_t i = 0; i < session->chosen.processes; i++) add_process(&api, session->chosen.process[i]);
     emit_calls(&api);
     if (!api.count && !is_filtered(&session->options))

@@ -68,7 +68,7 @@ static bool load_side(struct sides *s, int side)
     own->options = *options;
     own->options.inputs = (struct strings_list){&options->inputs.text[side], 1};
     own->options.by = s->any_timing ? BY_STAGE : own->options.by;
-    if (session_summarise(own)) {
+    if (session_load(own)) {
         if (own->status) s->session->status = own->status;
         return true;
     }

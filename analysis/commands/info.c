@@ -202,14 +202,18 @@ static void emit_process(struct session *session, struct unmatched *unmatched, c
     emit_row_end(e);
 }
 
+unsigned info_needs(const struct options *options)
+{
+    (void)options;
+    return WANT_MESSAGES | WANT_STAGE_NAMES | WANT_SAMPLES;
+}
+
 void cmd_info(struct session *session)
 {
     struct emit *e = &session->emit;
     struct unmatched unmatched;
     uint64_t events = 0, lost = 0, complete = 0;
-    if (!session_load(session, WANT_MESSAGES | WANT_STAGE_NAMES | WANT_SAMPLES, false) ||
-        !session_begin(session, STYLE_BLOCKS))
-        return;
+    if (!session_load(session) || !session_begin(session, STYLE_BLOCKS)) return;
     unmatched_init(&unmatched, &session->chosen);
     for (size_t i = 0; i < session->chosen.processes; i++) {
         const struct process *p = session->chosen.process[i];

@@ -271,14 +271,18 @@ static void answer(struct launches *l, const struct budget *budget)
     if (session->options.write_budget && found) launches_write_budget(session, &l->counts);
 }
 
+unsigned launches_needs(const struct options *options)
+{
+    (void)options;
+    return WANT_RANGES | WANT_CALLS | WANT_LAUNCHES | WANT_DEVICE | WANT_OPERATORS | WANT_OPERATOR_DETAILS | WANT_LINKS;
+}
+
 void cmd_launches(struct session *session)
 {
     struct launches l = {.session = session};
     struct budget budget = {0};
-    unsigned want = WANT_RANGES | WANT_CALLS | WANT_LAUNCHES | WANT_DEVICE | WANT_OPERATORS | WANT_OPERATOR_DETAILS |
-                    WANT_UNHELD | WANT_LINKS;
     if (!launches_budget_begin(session, &budget)) goto out;
-    if (!session_load(session, want, false) || !session_begin(session, STYLE_TABLE)) goto out;
+    if (!session_load(session) || !session_begin(session, STYLE_TABLE)) goto out;
     for (size_t i = 0; i < session->chosen.processes; i++) add_process(&l, session->chosen.process[i]);
     answer(&l, &budget);
 out:

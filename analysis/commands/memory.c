@@ -560,21 +560,26 @@ static void write_page(struct answer *a, const struct layout_of *layout)
     pictures_free(&a->pictures);
 }
 
+unsigned memory_needs(const struct options *options)
+{
+    const struct layout_of *layout = &layouts[options->memory_layout];
+    /* A block in a backward operator may belong to the stage of the forward one, which only loaded operators tell. */
+    bool by_stage = layout->by_stage || options->stage.count || options->step.count || options->cycle.count;
+    return WANT_MEMORY | WANT_BLOCKS | WANT_RANGES | (by_stage ? WANT_OPERATORS | WANT_LINKS : 0) |
+           (layout->by_category ? WANT_TENSORS : 0);
+}
+
 void cmd_memory(struct session *session)
 {
     const struct options *o = &session->options;
     const struct layout_of *layout = &layouts[o->memory_layout];
     struct answer answer = {.session = session};
-    bool by_stage = layout->by_stage || o->stage.count || o->step.count || o->cycle.count;
-    /* A block in a backward operator may belong to the stage of the forward one, which only loaded operators tell. */
-    unsigned want = WANT_MEMORY | WANT_BLOCKS | WANT_RANGES | WANT_UNHELD |
-                    (by_stage ? WANT_OPERATORS | WANT_LINKS : 0) | (layout->by_category ? WANT_TENSORS : 0);
     if (o->memory_layout == MEMORY_HTML && o->format != FORMAT_TEXT) {
         complain(NULL, "--layout html writes a page, which has no --format");
         session->status = STATUS_USAGE;
         return;
     }
-    if (!session_load(session, want, false) || !check_processes(session, layout)) return;
+    if (!session_load(session) || !check_processes(session, layout)) return;
     if (o->memory_layout == MEMORY_HTML) {
         write_page(&answer, layout);
         return;

@@ -180,14 +180,18 @@ static bool is_anything_found(const struct options *options, const struct op_row
     return !is_filtered(options) || (rows->count && (rows->has_device || !by_lane));
 }
 
+unsigned ops_needs(const struct options *options)
+{
+    /* In a backward operator the stage and the stack are those of the forward one, which only loaded operators tell. */
+    bool by_forward = is_filtered(options) || options->group_ops.stack;
+    return WANT_RANGES | WANT_DEVICE | WANT_LAUNCHES | WANT_CALLS | WANT_OPERATORS | WANT_OPERATOR_DETAILS |
+           WANT_MEMORY | WANT_ALL_SPANS | (by_forward ? WANT_LINKS : 0);
+}
+
 void cmd_ops(struct session *session)
 {
     struct op_rows rows = {.chosen = &session->chosen};
-    unsigned want = WANT_RANGES | WANT_DEVICE | WANT_LAUNCHES | WANT_CALLS | WANT_OPERATORS | WANT_OPERATOR_DETAILS |
-                    WANT_MEMORY | WANT_ALL_SPANS | WANT_UNHELD;
-    /* In a backward operator the stage and the stack are those of the forward one, which only loaded operators tell. */
-    want |= is_filtered(&session->options) || session->options.group_ops.stack ? WANT_LINKS : 0;
-    if (!session_load(session, want, false)) return;
+    if (!session_load(session)) return;
     for (size_t i = 0; i < session->chosen.processes; i++) op_rows_add(&rows, session->chosen.process[i]);
     op_rows_end(&rows);
     if (session->options.names == NAMES_SHORT) shorten_kernels(&rows);

@@ -90,11 +90,17 @@ static bool begin(struct session *session)
     return good;
 }
 
+unsigned report_needs(const struct options *options)
+{
+    (void)options;
+    return WANT_FOR_EXPORT | WANT_FOR_EXPORT_TFR | WANT_GRANTS | WANT_HELD;
+}
+
 void cmd_report(struct session *session)
 {
     struct report report = {0};
     char *directory = NULL;
-    if (!session_load(session, WANT_FOR_EXPORT | WANT_FOR_EXPORT_TFR | WANT_GRANTS, true)) return;
+    if (!session_load(session)) return;
     directory = session->options.output ? string_format("%s", session->options.output)
                                         : directory_of(session->chosen.process[0]->path);
     report_collect(&report, session);

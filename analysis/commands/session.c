@@ -8,12 +8,6 @@
 #include "ask/part.h"
 #include "base/command.h"
 
-enum {
-    WANT_FOR_ALL = WANT_COLLECTIVES | WANT_RANGES | WANT_CALLS | WANT_MESSAGES | WANT_DEVICE | WANT_LAUNCHES |
-                   WANT_OPERATORS | WANT_OPERATOR_DETAILS | WANT_IO | WANT_COPIED | WANT_PAYLOADS | WANT_FILLING |
-                   WANT_COUNTERS
-};
-
 /* ---- loading ---- */
 
 static void say_notes(const struct input *input)
@@ -127,30 +121,26 @@ static void leave_out(struct session *session, const struct narrow *narrow)
     text_free(&names);
 }
 
-static void read_inputs(struct session *session, unsigned want, bool keep)
+static void read_inputs(struct session *session, const struct reading *reading)
 {
     const struct options *options = &session->options;
-    bool reduce = summaries_suffice(options);
-    want |= session->in_part ? WANT_UNHELD : 0;
     model_init(&session->model);
     session->model.names.are_mangled = options->names == NAMES_MANGLED;
     session->model.names.are_of_kineto = options->names == NAMES_MANGLED || options->rules != RULES_EXACT;
     session_inputs(session);
     for (size_t i = 0; i < ARRAY_SIZE(narrow_kinds); i++) leave_out(session, &narrow_kinds[i]);
     summaries_init(&session->summaries, options, &session->model, session->inputs.count);
-    const struct reading reading = {.want = want,
-                                    .jobs = (unsigned)MIN(options->jobs, 256),
-                                    .keep = keep,
-                                    .in_part = session->in_part,
-                                    .take = reduce ? summaries_take : NULL,
-                                    .argument = &session->summaries};
-    inputs_read(&session->inputs, &session->model, &reading);
+    inputs_read(&session->inputs, &session->model, reading);
 }
 
-static bool load(struct session *session, unsigned want, bool keep)
+static bool load(struct session *session, unsigned needs)
 {
     const struct options *options = &session->options;
-    read_inputs(session, want, keep);
+    struct reading reading = part_reading(options, needs);
+    reading.jobs = (unsigned)MIN(options->jobs, 256);
+    reading.take = summaries_suffice(options) ? summaries_take : NULL;
+    reading.argument = &session->summaries;
+    read_inputs(session, &reading);
     for (size_t i = 0; i < session->inputs.count; i++) {
         if (!session->inputs.input[i].usable) {
             say_notes(&session->inputs.input[i]);
@@ -162,7 +152,7 @@ static bool load(struct session *session, unsigned want, bool keep)
         return false;
     }
     selection_init(&session->chosen, options, &session->inputs, &session->model);
-    if (session->in_part) part_load(&session->chosen, &session->inputs);
+    if (reading.in_part) part_load(&session->chosen, &session->inputs);
     say_notes_of_chosen(session);
     say_unread(session);
     say_simulated(&session->chosen);
@@ -176,36 +166,31 @@ static bool load(struct session *session, unsigned want, bool keep)
     return true;
 }
 
-/* True if the first question loads what the others need. */
-static bool are_alike(const struct options *options)
+unsigned no_needs(const struct options *options)
 {
-    bool alike = true;
-    for (size_t i = 0; i < options->questions; i++) alike &= definition_of(options->question[i], options)->alike;
-    return alike;
+    (void)options;
+    return 0;
 }
 
-/* Several commands share one load, which then includes all parts that any of them may need. */
-bool session_load(struct session *session, unsigned want, bool keep)
+/* Several questions share one load, which has all that any of them reads. */
+static unsigned needs_of(const struct options *options)
 {
-    if (session->loaded == LOAD_FIRST) {
-        const struct options *options = &session->options;
-        bool enough = options->questions < 2 || summaries_suffice(options) || are_alike(options);
-        want |= enough ? 0 : WANT_FOR_ALL;
-        session->loaded = load(session, want, keep) ? LOADED : LOAD_FAILED;
-    }
+    unsigned needs = 0;
+    for (size_t i = 0; i < options->questions; i++)
+        needs |= definition_of(options->question[i], options)->needs(options);
+    return needs;
+}
+
+bool session_load(struct session *session)
+{
+    if (session->loaded == LOAD_FIRST)
+        session->loaded = load(session, needs_of(&session->options)) ? LOADED : LOAD_FAILED;
     return session->loaded == LOADED;
 }
 
-bool session_load_part(struct session *session, unsigned want, bool keep)
+bool session_describe(struct session *session)
 {
-    if (session->loaded == LOAD_FIRST)
-        session->in_part = session->options.questions < 2 && part_is_asked(&session->options);
-    return session_load(session, want, keep);
-}
-
-bool session_summarise(struct session *session)
-{
-    return session_load(session, summaries_want(&session->options), false);
+    return load(session, 0);
 }
 
 void *const *session_summaries(struct session *session)

@@ -22,7 +22,6 @@ struct session {
     struct options options;
     struct inputs inputs;
     bool found_inputs; /* `inputs` has those of the command line */
-    bool in_part;      /* operators and blocks that the filters leave out may stay in the files */
     struct model model;
     struct selection chosen; /* the part of `model` that `options` choose */
     struct summaries summaries;
@@ -37,13 +36,11 @@ struct session {
 
 /* Finds the inputs without reading them. Returns their number. */
 size_t session_inputs(struct session *session);
-/* Reads all inputs, reports their faults and applies the selection. Returns false, after a message, if there is
- * nothing to answer. */
-bool session_load(struct session *session, unsigned want, bool keep);
-/* The same for a command that holds operators and blocks of the chosen times alone (ask/part.h). */
-bool session_load_part(struct session *session, unsigned want, bool keep);
-/* The same for a command with a reduction, which then needs no more than session_summaries. */
-bool session_summarise(struct session *session);
+/* Reads what the questions need of all inputs, reports their faults and applies the selection. Returns false, after a
+ * message, if there is nothing to answer. A question with a reduction then needs no more than session_summaries. */
+bool session_load(struct session *session);
+/* The same, but reads no more than what describes the processes. */
+bool session_describe(struct session *session);
 /* Returns the summaries of the chosen processes for the current command, whose reduction made them. They are valid until
  * the next call. */
 void *const *session_summaries(struct session *session);

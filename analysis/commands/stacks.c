@@ -16,16 +16,21 @@ static void say(const struct session *session, const struct flames *flames, size
                  on_device ? "device" : "host", on_device ? "self_cpu" : "self_device");
 }
 
+unsigned stacks_needs(const struct options *options)
+{
+    (void)options;
+    return WANT_RANGES | WANT_DEVICE | WANT_LAUNCHES | WANT_CALLS | WANT_OPERATORS | WANT_OPERATOR_DETAILS |
+           WANT_ALL_SPANS | WANT_LINKS;
+}
+
 void cmd_stacks(struct session *session)
 {
     struct flames flames;
     struct options *options = &session->options;
     bool speedscope = options->stack_layout == STACKS_SPEEDSCOPE;
     bool on_device = options->metric == METRIC_SELF_DEVICE;
-    unsigned want = WANT_RANGES | WANT_DEVICE | WANT_LAUNCHES | WANT_CALLS | WANT_OPERATORS | WANT_OPERATOR_DETAILS |
-                    WANT_ALL_SPANS | WANT_UNHELD | WANT_LINKS;
     options->group_ops = (struct group_ops){.stack = TFI_STACK_FRAMES};
-    if (!session_load(session, want, false)) return;
+    if (!session_load(session)) return;
     if (!out_open(&session->out, options->output)) {
         session->status = 1;
         return;

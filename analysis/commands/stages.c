@@ -225,8 +225,7 @@ void cmd_stages(struct session *session)
     struct stage_table table = {0};
     struct window window;
     size_t rows = 0;
-    unsigned want = WANT_RANGES | WANT_DEVICE | WANT_LAUNCHES | WANT_LAUNCHERS;
-    if (!session_load(session, want, false) || !session_begin(session, STYLE_TABLE)) return;
+    if (!session_load(session) || !session_begin(session, STYLE_TABLE)) return;
     if (was_elsewhere(session)) emit_keys(&session->emit, KEYS_ELSEWHERE);
     selection_window(&session->chosen, &window.from, &window.to);
     struct map with_stages = ranks_with_stages(session);

@@ -17,16 +17,6 @@ bool summaries_suffice(const struct options *options)
     return suffice;
 }
 
-unsigned summaries_want(const struct options *options)
-{
-    unsigned want = 0;
-    for (size_t i = 0; i < options->questions; i++) {
-        const struct reduction *r = definition_of(options->question[i], options)->reduction;
-        want |= r ? r->wants(options) : 0;
-    }
-    return want;
-}
-
 void summaries_init(struct summaries *s, const struct options *options, struct model *model, size_t inputs)
 {
     *s = (struct summaries){.options = options, .model = model, .inputs = inputs};

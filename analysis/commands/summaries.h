@@ -21,8 +21,6 @@ struct summaries {
 
 /* True if all questions can be answered from summaries that stand alone. */
 bool summaries_suffice(const struct options *options);
-/* Returns the parts of the model that the questions' reductions need. */
-unsigned summaries_want(const struct options *options);
 
 /* The model may be empty still. */
 void summaries_init(struct summaries *summaries, const struct options *options, struct model *model, size_t inputs);

@@ -153,17 +153,12 @@ static void free_taken(void *summary)
     free(taken);
 }
 
-static unsigned wants(const struct options *options)
-{
-    return io_reduction.wants(options);
-}
-
 static bool stands_alone(const struct options *options)
 {
     return io_reduction.stands_alone(options);
 }
 
-const struct reduction dfanalyzer_calls = {wants, stands_alone, take, free_taken};
+const struct reduction dfanalyzer_calls = {stands_alone, take, free_taken};
 
 /* ---- the answer ---- */
 
@@ -218,7 +213,7 @@ static void emit_answer(struct session *session, struct taken *all)
 
 void dfanalyzer_io(struct session *session)
 {
-    if (refused(session) || !session_summarise(session) || !session_begin(session, STYLE_TABLE)) return;
+    if (refused(session) || !session_load(session) || !session_begin(session, STYLE_TABLE)) return;
     struct taken all = unite(session);
     emit_answer(session, &all);
     io_end(session, all.slices.calls != 0);

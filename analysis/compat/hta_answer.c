@@ -26,17 +26,14 @@ static bool refused(struct session *session)
     return option != NULL;
 }
 
-bool hta_load(struct session *session)
+unsigned hta_needs(const struct options *options)
 {
-    return hta_load_more(session, 0);
+    return work_needs(options) | WANT_EVENT_NUMBERS | WANT_COPIED | WANT_COUNTERS;
 }
 
-bool hta_load_more(struct session *session, unsigned more)
+bool hta_load(struct session *session)
 {
-    return !refused(session) && session_load(session,
-                                             WANT_DEVICE | WANT_RANGES | WANT_LAUNCHES | WANT_LAUNCHERS |
-                                                 WANT_EVENT_NUMBERS | WANT_COPIED | WANT_COUNTERS | more,
-                                             false);
+    return !refused(session) && session_load(session);
 }
 
 /* Ends an answer whose totals have begun: prints the counts, reports ranks without values, sets the exit status. */

@@ -5,10 +5,10 @@
 #include "commands/session.h"
 #include "compat/hta_frame.h"
 
-/* Loads the parts of the inputs that the HTA rules need. Returns false, after a message, if an option has no
+/* Returns the parts of the model that the HTA rules need. */
+unsigned hta_needs(const struct options *options);
+/* Loads what the questions need. Returns false, after a message, if an option has no
  * counterpart in HTA or if there is nothing to answer. */
 bool hta_load(struct session *session);
-/* The same with more parts, WANT_*. */
-bool hta_load_more(struct session *session, unsigned more);
 
 #endif

@@ -100,12 +100,17 @@ static const char *take_frame(struct patterns *patterns, const struct hta_frame 
     return fault;
 }
 
+unsigned hta_patterns_needs(const struct options *options)
+{
+    return hta_needs(options) | WANT_ALL_SPANS;
+}
+
 void hta_patterns(struct session *session)
 {
     struct pattern_sums sums = {0};
     const char *name = session->options.operator_name;
     bool failed = false;
-    if (!patterns_have_name(session) || !hta_load_more(session, WANT_ALL_SPANS)) return;
+    if (!patterns_have_name(session) || !hta_load(session)) return;
     if (!session_begin(session, STYLE_TABLE)) return;
     const struct hta_frames *frames = hta_frames(&session->chosen);
     for (size_t i = 0; i < frames->count; i++) {

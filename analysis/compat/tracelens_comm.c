@@ -82,12 +82,7 @@ static void *take(const struct selection *chosen, const struct process *process)
     return comm_take(chosen, process, take_kernels);
 }
 
-static unsigned wants(const struct options *options)
-{
-    return comm_reduction.wants(options);
-}
-
-const struct reduction tracelens_collectives = {wants, without_window, take, comm_taken_free};
+const struct reduction tracelens_collectives = {without_window, take, comm_taken_free};
 
 /* ---- kinds ---- */
 

@@ -77,9 +77,9 @@ static void *take(const struct selection *chosen, const struct process *process)
     return time;
 }
 
-static unsigned wants(const struct options *options)
+unsigned tracelens_needs(const struct options *options)
 {
-    return timeline_reduction.wants(options) | WANT_LAUNCHES;
+    return timeline_needs(options) | WANT_LAUNCHES;
 }
 
 /* The doubles count from the first record of all inputs. */
@@ -89,13 +89,13 @@ static bool stands_alone(const struct options *options)
     return false;
 }
 
-const struct reduction tracelens_works = {wants, stands_alone, take, rank_time_drop};
+const struct reduction tracelens_works = {stands_alone, take, rank_time_drop};
 
 /* ---- the answers ---- */
 
 static bool begin(struct session *session, struct timeline *timeline)
 {
-    if (!session_summarise(session) || !session_begin(session, STYLE_TABLE)) return false;
+    if (!session_load(session) || !session_begin(session, STYLE_TABLE)) return false;
     timeline_collect(timeline, &session->chosen, session_summaries(session));
     timeline->ns = 1000 / units_for(&session->chosen);
     return true;

@@ -342,7 +342,7 @@ static void read_json_file(struct work *work, struct input *input)
 /* A trace of fewer bytes is loaded as a whole: a quarter of a million operators take 30 MB. */
 #define HELD_BELOW (1u << 20)
 
-/* Returns what was loaded: `want`, less WANT_UNHELD if the file is too small for that. */
+/* Returns what was loaded: `want`, with WANT_HELD if nothing is to stay in the file or the file is too small for that. */
 static unsigned load_tfr_file(struct work *work, struct input *input, unsigned want)
 {
     input->usable = trace_open(&input->trace, input->path, input->live, input->how, &input->notes);
@@ -352,8 +352,9 @@ static unsigned load_tfr_file(struct work *work, struct input *input, unsigned w
         input->process.way.how = input->how;
         input->process.is_of_reader = input->trace.is_of_reader;
         input->process.clock.shift = input->shift;
-        if (work->reading->in_part && input->trace.size < HELD_BELOW) want &= ~(unsigned)WANT_UNHELD;
-        if (want & WANT_UNHELD && work->threads > 1) trace_read_ahead(&input->trace); /* it will be read twice */
+        if (work->reading->in_part && input->trace.size < HELD_BELOW) want |= WANT_HELD;
+        if (!(want & (WANT_OPERATORS | WANT_MEMORY))) want |= WANT_HELD;
+        if (!(want & WANT_HELD) && work->threads > 1) trace_read_ahead(&input->trace); /* it will be read twice */
         load_tfr(&input->trace, &work->model->names, want, &input->process, &input->notes, &work->done);
         trace_end_ahead(&input->trace);
         input->process.rank = input->rank >= 0 ? input->rank : input->process.rank;
@@ -370,15 +371,15 @@ static void read_tfr_file(struct work *work, struct input *input)
 {
     size_t notes = input->notes.count;
     unsigned want = load_tfr_file(work, input, work->reading->want);
-    if (input->usable && want & WANT_UNHELD && !can_sweep(&input->process, &input->trace, want)) {
+    if (input->usable && !(want & WANT_HELD) && !can_sweep(&input->process, &input->trace, want)) {
         process_free(&input->process);
         trace_close(&input->trace);
         forget_notes(input, notes);
-        load_tfr_file(work, input, want & ~(unsigned)WANT_UNHELD);
+        load_tfr_file(work, input, want | WANT_HELD);
     }
     bool sweeps = input->usable && input->process.unheld.count;
     input->process.unheld.trace = sweeps ? &input->trace : NULL;
-    if (!input->usable || !(work->reading->keep || sweeps)) {
+    if (!input->usable || !(want & WANT_TRACES || sweeps)) {
         trace_close(&input->trace);
         input->open = false;
     }

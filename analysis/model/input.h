@@ -44,9 +44,8 @@ void inputs_add(struct inputs *inputs, const char *word);
 struct input *inputs_add_again(struct inputs *inputs, const struct input *input);
 
 struct reading {
-    unsigned want;
+    unsigned want; /* WANT_* */
     unsigned jobs; /* threads; 0: one per processor */
-    bool keep;     /* the traces stay open */
     bool in_part;  /* operators and blocks of large traces of ours may stay in the file, for part_load (ask/part.h) */
     /* Takes a process on the thread that read it; only its description is kept then. NULL: the process is kept. The
      * process may turn out later to be a copy of another one that is left out. */

@@ -49,8 +49,10 @@ enum want {
     WANT_TENSORS =
         536870912,           /* of a trace of ours with TFI_TENSOR_ADDRESSES: storages, and operators to go with them */
     WANT_GRANTS = 67108864,  /* device memory and mappings of CUDA's calls, apart from the blocks */
-    WANT_UNHELD = 134217728, /* operators and blocks of a trace of ours may stay in its file, for model/sweep */
-    WANT_LINKS = 1073741824, /* with WANT_UNHELD: not if there are backward operators; stacks are checked */
+    WANT_HELD = 134217728,   /* operators and blocks do not stay in the file of a trace of ours (model/sweep) */
+    WANT_LINKS = 1073741824, /* nor do they if there are backward operators; stacks are checked */
+    WANT_TRACES = 512,       /* the traces stay open */
+    WANT_PART = 2147483648u, /* operators and blocks of the chosen times alone (ask/part.h) */
 };
 
 /* The distinct names of a process's stages, in file order. */

@@ -7,7 +7,7 @@
 
 #include "read/trace.h"
 
-/* With WANT_UNHELD: the chunks with operators and blocks that stay in the file, in file order. */
+/* Without WANT_HELD: the chunks with operators and blocks that stay in the file, in file order. */
 struct unheld_piece {
     uint32_t piece;       /* index in trace->piece */
     uint32_t op, block;   /* number of operators and blocks in earlier chunks */

@@ -14,7 +14,7 @@
 #include "write/pftrace/pftrace.h"
 
 /* Parts of the model that an export needs. */
-#define WANT_FOR_EXPORT (WANT_RANGES | WANT_DEVICE | WANT_LAUNCHES | WANT_OPERATORS)
+#define WANT_FOR_EXPORT (WANT_TRACES | WANT_RANGES | WANT_DEVICE | WANT_LAUNCHES | WANT_OPERATORS)
 
 struct dump_choice;
 

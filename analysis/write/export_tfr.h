@@ -8,8 +8,8 @@
 
 /* Parts of the model that an export needs. The traces stay open. */
 #define WANT_FOR_EXPORT_TFR                                                                                            \
-    (WANT_RANGES | WANT_DETAILS | WANT_MARKS | WANT_CALLS | WANT_DEVICE | WANT_LAUNCHES | WANT_OPERATORS |             \
-     WANT_OPERATOR_DETAILS | WANT_MEMORY | WANT_SAMPLES | WANT_SIGNATURES | WANT_IO)
+    (WANT_TRACES | WANT_RANGES | WANT_DETAILS | WANT_MARKS | WANT_CALLS | WANT_DEVICE | WANT_LAUNCHES |                \
+     WANT_OPERATORS | WANT_OPERATOR_DETAILS | WANT_MEMORY | WANT_SAMPLES | WANT_SIGNATURES | WANT_IO)
 
 /* Contents that an export leaves out, in Kineto's terms. Device calls belong to both CPU and GPU and are left out
  * only with both. Ranges and marks are always written. */

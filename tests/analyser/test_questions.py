@@ -2,11 +2,19 @@
 
 import gzip
 import json
+import random
+import re
+import subprocess
+import sys
+import zlib
 
 import pytest
 
 import kineto
-from conftest import clean_environment, execute
+import optrace
+from conftest import ROOT, clean_environment, execute
+from test_device_records import ticks
+from tfr import BLOCK, rec
 
 TOGETHER = ('info', 'stages', 'breakdown', 'api', 'timeline', 'kinds', 'overlap', 'idle', 'queue', 'steps', 'bandwidth', 'annotations', 'comm', 'stragglers')
 
@@ -61,6 +69,58 @@ def test_names_beside_info(analyze, tfanalyze, tmp_path):
     path = kineto.Trace().stage('s', 0, 100).launch('_ZN3foo3barIfEEvT_', 10, 1).write(tmp_path / 'in.json')
     _, beside = json.loads(ask(tfanalyze, tmp_path, 'info,breakdown', path, '--format', 'json').out)
     assert beside == analyze('breakdown', path) and beside['rows'][0]['name'] == 'void foo::bar<float>(float)'
+
+
+COMMANDS = (ROOT / 'analysis' / 'commands.def').read_text()
+MIXED = [[], ['--stage', 'denoise'], ['--stage', 'load', '--from', '0.0005'], ['--step', '1'], ['--device', '0', '--stage', 'attention'], ['--rules', 'tracelens']]
+KINETO = [[], ['--stage', 'forward'], ['--stream', '9'], ['--rules', 'hta'], ['--rules', 'tracelens']]
+
+
+def answers(tfanalyze, directory, names, trace, options):
+    """The answers of one run by name; None if it refuses an option."""
+    result = execute([tfanalyze, ','.join(names), *options, '--format', 'json', trace], clean_environment(), directory, 60)
+    assert result.rc in (0, 1, 2, 3), result.err
+    found = json.loads(result.out) if result.out else []
+    return None if result.rc == 2 else dict(zip(names, found if len(names) > 1 else [found]))
+
+
+@pytest.mark.parametrize('kind, options', [*(('device', o) for o in MIXED), *(('host', o) for o in MIXED[:4]), *(('kineto', o) for o in KINETO)],
+                         ids=lambda value: value if isinstance(value, str) else ' '.join(value) or 'all')
+def test_all_in_any_order(tfanalyze, tmp_path, kind, options):
+    """No answer depends on what is asked beside it, nor on what is asked first."""
+    trace = kineto.sample().write(tmp_path / 'in.json') if kind == 'kineto' else optrace.job(tmp_path / 'job', kind == 'device')
+    alone = {}
+    for name in re.findall(r'^COMMAND\("([^"]+)"(?:(?!^COMMAND).)*?\bTOGETHER\b', COMMANDS, re.M | re.S):
+        alone.update(answers(tfanalyze, tmp_path, [name], trace, options) or {})
+    names = [name for name in alone if answers(tfanalyze, tmp_path, ['kinds', name] if '--rules' in options else [name], trace, options) is not None]
+    assert sum(bool(alone[name]) for name in names) >= 3
+    for seed in range(5):
+        order = sorted(names, reverse=True) if not seed else random.Random(seed).sample(names, len(names))
+        together = answers(tfanalyze, tmp_path, order, trace, options)
+        asked = [name for name in order if alone[name]]
+        assert [name for name in asked if together[name] != alone[name]] == []
+
+
+def peak(*words):
+    """The memory that a program takes, in KiB. Another one starts it, as a child's peak includes what its parent had in memory."""
+    start = 'import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=2); print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)'
+    return int(subprocess.run([sys.executable, '-c', start, *words], capture_output=True, check=True).stdout)
+
+
+def test_memory_beside_info(tfanalyze, tmp_path):
+    """The operators of a long run stay in its file unless a question needs all of them at once."""
+    trace = optrace.Mixed(seed=3)
+    name = trace.w.string('aten::add')
+    trace.w.chunk([rec('op', name=name, time=ticks(5 * i), duration=2, sequence=-1) for i in range(20000)], thread=1, tid=101)
+    chunk = bytes(trace.w.data[trace.w.blocks[-1].offset:])
+    for _ in range(40):
+        head = list(BLOCK.unpack_from(chunk))
+        head[3] = trace.w.next_serial()
+        packed = BLOCK.pack(*head)
+        trace.w.data += packed + zlib.crc32(packed).to_bytes(4, 'little') + chunk[BLOCK.size + 4:]
+    path = trace.write(tmp_path)
+    alone, beside = peak(tfanalyze, 'stages', path), peak(tfanalyze, 'info,stages', path)
+    assert beside < alone + 2000, (alone, beside)
 
 
 FRAMES = ('breakdown', 'timeline', 'kinds', 'overlap', 'idle', 'queue')

@@ -9,7 +9,7 @@
 
 /* The commands as main.c has them, without their functions. */
 static const struct command commands[] = {
-#define COMMAND(word, function, answers, keys_of_row, flags, reduction, rules, filters)                                \
+#define COMMAND(word, function, answers, keys_of_row, flags, needs, reduction, rules, filters)                         \
     {.name = word, .keys = keys_of_row, .refuses = filters, .takes = flags},
 #include "commands.def"
 #undef COMMAND

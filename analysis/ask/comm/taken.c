@@ -156,17 +156,17 @@ void comm_taken_free(void *taken)
     free(of);
 }
 
-static unsigned wants(const struct options *options)
+unsigned comm_needs(const struct options *options)
 {
     unsigned want = WANT_DEVICE | WANT_COLLECTIVES;
     bool by_launch = options->step.count || options->cycle.count || options->stage.count;
-    return by_launch ? want | WANT_RANGES | WANT_LAUNCHES | WANT_OPERATORS : want;
+    return by_launch ? want | WANT_RANGES | WANT_LAUNCHES | WANT_OPERATORS | WANT_HELD : want;
 }
 
-static unsigned wants_with_stages(const struct options *options)
+unsigned stragglers_needs(const struct options *options)
 {
-    return wants(options) | WANT_SAMPLES | WANT_RANGES | WANT_LAUNCHES | WANT_OPERATORS;
+    return comm_needs(options) | WANT_SAMPLES | WANT_RANGES | WANT_LAUNCHES | WANT_OPERATORS | WANT_HELD;
 }
 
-const struct reduction comm_reduction = {wants, without_window, take_without_stages, comm_taken_free};
-const struct reduction stragglers_reduction = {wants_with_stages, without_window, take_with_stages, comm_taken_free};
+const struct reduction comm_reduction = {without_window, take_without_stages, comm_taken_free};
+const struct reduction stragglers_reduction = {without_window, take_with_stages, comm_taken_free};

@@ -18,7 +18,7 @@ struct critical_path {
 /* Parts of the model that are needed. */
 enum {
     CRITICAL_WANT = WANT_DEVICE | WANT_RANGES | WANT_LAUNCHES | WANT_OPERATORS | WANT_CALLS | WANT_DETAILS |
-                    WANT_COLLECTIVES | WANT_WAITED | WANT_EVENT_NUMBERS
+                    WANT_COLLECTIVES | WANT_WAITED | WANT_EVENT_NUMBERS | WANT_HELD
 };
 
 /* Finds the path of a process that is loaded with CRITICAL_WANT. */

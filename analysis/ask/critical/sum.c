@@ -99,12 +99,6 @@ void critical_sum_free(void *sum)
 
 /* ---- the reduction ---- */
 
-static unsigned wants(const struct options *options)
-{
-    (void)options;
-    return CRITICAL_WANT;
-}
-
 /* --from and --to count from the first record of all inputs; a trace that is written again needs whole processes. */
 static bool stands_alone(const struct options *options)
 {
@@ -120,4 +114,4 @@ static void *take(const struct selection *chosen, const struct process *process)
     return sum;
 }
 
-const struct reduction critical_reduction = {wants, stands_alone, take, critical_sum_free};
+const struct reduction critical_reduction = {stands_alone, take, critical_sum_free};

@@ -5,8 +5,6 @@
 #include "ask/selection.h"
 #include "base/sets/keyed.h"
 
-enum { ANNOTATIONS_WANT = WANT_DEVICE | WANT_RANGES | WANT_LAUNCHES | WANT_LAUNCHERS };
-
 /* An annotation with the annotations around it. Equal stacks are one path. */
 struct annotation_path {
     uint32_t name, parent; /* parent: index of the path around it; NO_PLACE: none */
@@ -30,7 +28,7 @@ struct annotation_rows {
     uint64_t works;
 };
 
-/* Adds up the chosen work of all processes, which are loaded with ANNOTATIONS_WANT. Work belongs to the innermost annotation
+/* Adds up the chosen work of all processes, which are loaded with the command's needs. Work belongs to the innermost annotation
  * of its launch (ask/attribute.h). */
 void annotations_of(struct annotation_rows *rows, const struct selection *chosen);
 void annotations_free(struct annotation_rows *rows);

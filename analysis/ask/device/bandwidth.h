@@ -19,8 +19,6 @@ struct copy_rows {
     uint64_t copies;
 };
 
-/* Adds up the chosen copies of all processes, which are loaded with BANDWIDTH_WANT. The kinds become names of the model. */
-enum { BANDWIDTH_WANT = WANT_DEVICE | WANT_RANGES | WANT_LAUNCHES | WANT_LAUNCHERS | WANT_COPIED };
 void bandwidth_of(struct copy_rows *rows, const struct selection *chosen, struct names *names);
 void bandwidth_free(struct copy_rows *rows);
 

@@ -10,8 +10,6 @@
 #include "ask/selection.h"
 #include "base/sets/intervals.h"
 
-enum { COUNTERS_WANT = WANT_COUNTERS | WANT_RANGES | WANT_LAUNCHES | WANT_LAUNCHERS };
-
 struct counter_row {
     uint32_t range;       /* index in process->counters.range */
     uint64_t number;      /* its place by time, from 0 */
@@ -37,7 +35,7 @@ struct counter_rules {
     const char *without; /* what it means that ranges and launches differ in number: there are no rows then */
 };
 
-/* Collects all ranges of a process that is loaded with COUNTERS_WANT. `rules` NULL: by ours. */
+/* Collects all ranges of a process that is loaded with the command's needs. `rules` NULL: by ours. */
 void counters_of(struct counter_rows *rows, const struct process *process, const struct counter_rules *rules,
                  const void *context, const struct names *names);
 void counters_free(struct counter_rows *rows);

@@ -71,7 +71,7 @@ static void free_taken(void *summary)
     free(summary);
 }
 
-const struct reduction idle_reduction = {lane_works_want, without_window, take, free_taken};
+const struct reduction idle_reduction = {without_window, take, free_taken};
 
 /* ---- all processes ---- */
 

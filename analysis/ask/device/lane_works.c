@@ -41,12 +41,6 @@ void lane_works_init(struct lane_works *works, const struct selection *chosen, c
     attribution_free(&attribution);
 }
 
-unsigned lane_works_want(const struct options *options)
-{
-    (void)options;
-    return WANT_DEVICE | WANT_RANGES | WANT_LAUNCHES | WANT_LAUNCHERS;
-}
-
 void lane_works_free(struct lane_works *works)
 {
     free(works->work);

@@ -21,8 +21,6 @@ struct lane_works {
     struct window window; /* of --from and --to */
 };
 
-/* The parts of the model that are read. */
-unsigned lane_works_want(const struct options *options);
 void lane_works_init(struct lane_works *works, const struct selection *chosen, const struct process *process);
 void lane_works_free(struct lane_works *works);
 

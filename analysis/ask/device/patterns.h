@@ -4,8 +4,6 @@
 
 #include "ask/selection.h"
 
-enum { PATTERNS_WANT = WANT_DEVICE | WANT_RANGES | WANT_LAUNCHES | WANT_LAUNCHERS };
-
 struct pattern {
     int64_t rank;
     size_t first, length; /* its names in `item`: the operator, then its kernels */
@@ -28,7 +26,7 @@ void patterns_add(struct patterns *patterns, int64_t rank, const uint32_t *name,
 void patterns_sort(struct patterns *patterns);
 
 /* Collects the sequences of the outermost operators and stages on each thread whose name contains `operator`, from the
- * chosen work of all processes, which are loaded with PATTERNS_WANT. */
+ * chosen work of all processes, which are loaded with the command's needs. */
 void patterns_of(struct patterns *patterns, const struct selection *chosen, const char *operator);
 void patterns_free(struct patterns *patterns);
 

@@ -131,7 +131,7 @@ static void free_taken(void *summary)
     free(summary);
 }
 
-const struct reduction queue_reduction = {lane_works_want, without_window, take, free_taken};
+const struct reduction queue_reduction = {without_window, take, free_taken};
 
 /* ---- all processes ---- */
 

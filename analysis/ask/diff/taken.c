@@ -141,14 +141,12 @@ static void free_taken(void *summary)
     free(taken);
 }
 
-static unsigned wants(const struct options *options)
+unsigned diff_needs(const struct options *options)
 {
-    unsigned launches = WANT_RANGES | WANT_LAUNCHES | WANT_LAUNCHERS;
     if (diff_by(options) == BY_STAGE) return WANT_RANGES;
     if (diff_by(options) == BY_OP)
-        return WANT_RANGES | WANT_LAUNCHES | WANT_DEVICE | WANT_OPERATORS | WANT_UNHELD |
-               (is_filtered(options) ? WANT_LINKS : 0);
-    return WANT_DEVICE | launches; /* warm-up, which is left out, depends on the launch */
+        return WANT_RANGES | WANT_LAUNCHES | WANT_DEVICE | WANT_OPERATORS | (is_filtered(options) ? WANT_LINKS : 0);
+    return work_needs(options); /* warm-up, which is left out, depends on the launch */
 }
 
-const struct reduction diff_reduction = {wants, without_window, take, free_taken};
+const struct reduction diff_reduction = {without_window, take, free_taken};

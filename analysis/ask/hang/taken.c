@@ -193,9 +193,9 @@ static void free_taken(void *summary)
     free(taken);
 }
 
-static unsigned wants(const struct options *options)
+unsigned hang_needs(const struct options *options)
 {
-    return comm_reduction.wants(options) | WANT_OPEN;
+    return comm_needs(options) | WANT_OPEN;
 }
 
 /* The command refuses all filters of events. */
@@ -205,4 +205,4 @@ static bool stands_alone(const struct options *options)
     return true;
 }
 
-const struct reduction hang_reduction = {wants, stands_alone, take, free_taken};
+const struct reduction hang_reduction = {stands_alone, take, free_taken};

@@ -270,10 +270,10 @@ static void free_taken(void *summary)
     free(taken);
 }
 
-static unsigned wants(const struct options *options)
+unsigned io_needs(const struct options *options)
 {
     (void)options;
-    return WANT_IO | WANT_RANGES | WANT_PAYLOADS | WANT_DEVICE | WANT_LAUNCHES | WANT_OPERATORS | WANT_UNHELD;
+    return WANT_IO | WANT_RANGES | WANT_PAYLOADS | WANT_DEVICE | WANT_LAUNCHES | WANT_OPERATORS;
 }
 
 /* --from and --to count from the first record of all inputs; stages and steps of one process choose the calls of its
@@ -283,4 +283,4 @@ static bool stands_alone(const struct options *options)
     return !is_filtered(options);
 }
 
-const struct reduction io_reduction = {wants, stands_alone, take, free_taken};
+const struct reduction io_reduction = {stands_alone, take, free_taken};

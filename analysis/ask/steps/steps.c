@@ -339,13 +339,13 @@ static void free_taken(void *summary)
     free(summary);
 }
 
-static unsigned wants(const struct options *options)
+unsigned steps_needs(const struct options *options)
 {
     (void)options;
-    return WANT_RANGES | WANT_DEVICE | WANT_LAUNCHES | WANT_CALLS | WANT_OPERATORS | WANT_FILLING | WANT_UNHELD;
+    return WANT_RANGES | WANT_DEVICE | WANT_LAUNCHES | WANT_CALLS | WANT_OPERATORS | WANT_FILLING;
 }
 
-const struct reduction steps_reduction = {wants, without_window, take, free_taken};
+const struct reduction steps_reduction = {without_window, take, free_taken};
 
 /* ---- all processes ---- */
 

@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "ask/attribute.h"
 #include "commands/session.h"
 
 static void emit_values(struct emit *e, const struct copy_row *row)
@@ -26,13 +27,18 @@ static void add(struct copy_row *sum, const struct copy_row *row)
     sum->has_max |= row->has_max;
 }
 
+unsigned bandwidth_needs(const struct options *options)
+{
+    return work_needs(options) | WANT_COPIED;
+}
+
 void cmd_bandwidth(struct session *session)
 {
     struct copy_rows rows;
     struct copy_row sum = {0};
     struct emit *e = &session->emit;
     uint64_t top = session->options.top;
-    if (!session_load(session, BANDWIDTH_WANT, false) || !session_begin(session, STYLE_TABLE)) return;
+    if (!session_load(session) || !session_begin(session, STYLE_TABLE)) return;
     bandwidth_of(&rows, &session->chosen, &session->model.names);
     for (size_t i = 0; i < rows.count; i++) {
         add(&sum, &rows.row[i]);

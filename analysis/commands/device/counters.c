@@ -160,9 +160,15 @@ void counters_answer(struct session *session, const struct counter_rules *rules,
     short_names_free(&sums.shorts);
 }
 
+unsigned counters_needs(const struct options *options)
+{
+    (void)options;
+    return WANT_COUNTERS | WANT_RANGES | WANT_LAUNCHES | WANT_LAUNCHERS;
+}
+
 void cmd_counters(struct session *session)
 {
-    if (!session_load(session, COUNTERS_WANT, false) || !session_begin(session, STYLE_TABLE)) return;
+    if (!session_load(session) || !session_begin(session, STYLE_TABLE)) return;
     const struct selection *chosen = &session->chosen;
     struct counter_part *part = mem_zero(chosen->processes, sizeof *part);
     for (size_t i = 0; i < chosen->processes; i++) part[i].process = chosen->process[i];

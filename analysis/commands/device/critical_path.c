@@ -15,13 +15,12 @@ struct sums {
     uint64_t steps, failed;
 };
 
-/* ---- finding the paths ---- */
-
-static bool load(struct session *session)
+unsigned critical_path_needs(const struct options *options)
 {
-    if (!session->options.overlay) return session_summarise(session);
-    return session_load(session, WANT_FOR_OVERLAY | CRITICAL_WANT, true);
+    return CRITICAL_WANT | (options->overlay ? WANT_FOR_OVERLAY : 0);
 }
+
+/* ---- finding the paths ---- */
 
 /* Writes the trace with its path. A second process has no place in it. */
 static void write_overlay(struct session *session, const struct process *process, const struct critical_path *path)
@@ -145,7 +144,7 @@ void cmd_critical_path(struct session *session)
 {
     struct sums sums = {0};
     const struct options *o = &session->options;
-    if (!load(session)) return;
+    if (!session_load(session)) return;
     if (o->overlay && session->chosen.processes > 1) {
         complain(NULL, "--overlay writes the trace of one process, and %zu are chosen; choose one with --rank or --pid",
                  session->chosen.processes);

@@ -78,7 +78,7 @@ void cmd_patterns(struct session *session)
 {
     struct pattern_sums sums = {0};
     struct patterns patterns;
-    if (!patterns_have_name(session) || !session_load(session, PATTERNS_WANT, false)) return;
+    if (!patterns_have_name(session) || !session_load(session)) return;
     if (!session_begin(session, STYLE_TABLE)) return;
     patterns_of(&patterns, &session->chosen, session->options.operator_name);
     patterns_print(session, &patterns, &sums);

@@ -246,11 +246,15 @@ static void dump_process(struct dump *dump, const struct process *process)
     dump_choice_free(&dump->chosen);
 }
 
+unsigned dump_needs(const struct options *options)
+{
+    return WANT_TRACES | WANT_FUNCS | (dump_is_filtered(options) ? WANT_FOR_DUMP : 0);
+}
+
 void cmd_dump(struct session *session)
 {
     struct dump dump = {.session = session};
-    unsigned want = WANT_FUNCS | (dump_is_filtered(&session->options) ? WANT_FOR_DUMP : 0);
-    if (!session_load(session, want, true) || !session_begin(session, STYLE_LINES)) return;
+    if (!session_load(session) || !session_begin(session, STYLE_LINES)) return;
     selection_window(&session->chosen, &dump.from, &dump.to);
     for (size_t i = 0; i < session->chosen.processes; i++) {
         const struct process *p = session->chosen.process[i];

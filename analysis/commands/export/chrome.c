@@ -9,8 +9,6 @@
 #include "write/export_kineto.h"
 #include "write/export_tfr.h"
 
-enum { WANT_BOTH = WANT_FOR_EXPORT | WANT_FOR_EXPORT_TFR };
-
 /* Writes the only chosen process. */
 static void write_one(struct session *session, const struct selection *chosen)
 {
@@ -41,7 +39,7 @@ static void read_and_write_one(struct session *session)
     struct selection chosen;
     model_init(&model);
     inputs_add_again(&one, input);
-    const struct reading reading = part_reading(&session->options, WANT_BOTH);
+    const struct reading reading = part_reading(&session->options, export_needs(&session->options));
     inputs_read(&one, &model, &reading);
     model.start = session->model.start; /* --from and --to count from the first record of all inputs */
     selection_init(&chosen, &session->options, &one, &model);
@@ -62,7 +60,7 @@ void cmd_export_chrome(struct session *session)
 {
     bool is_one = session_inputs(session) == 1 && session->inputs.input[0].kind != INPUT_DFTRACER;
     if (is_one) {
-        if (session_load_part(session, WANT_BOTH, true)) write_one(session, &session->chosen);
+        if (session_load(session)) write_one(session, &session->chosen);
     } else if (each_load(session)) {
         if (session->chosen.processes == 1 && !is_of_dftracer(session->chosen.process[0])) read_and_write_one(session);
         else merge_write(session, "chrome");

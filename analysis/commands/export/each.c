@@ -127,8 +127,8 @@ static bool load(const struct each *each, const struct process *p, const struct 
     struct selection chosen = {0};
     model_init(&model);
     inputs_add_again(&one, &each->session->inputs.input[p->input])->shift = *shift;
-    const unsigned want = is_of_others(p) ? WANT_FOR_EXPORT : WANT_FOR_EXPORT_TFR;
-    const struct reading reading = part_reading(&each->session->options, want);
+    const unsigned needs = is_of_others(p) ? WANT_FOR_EXPORT : WANT_FOR_EXPORT_TFR;
+    const struct reading reading = part_reading(&each->session->options, needs | WANT_PART);
     inputs_read(&one, &model, &reading);
     selection_init(&chosen, &each->session->options, &one, &model);
     model.start = each->start;
@@ -188,10 +188,16 @@ uint64_t each_write(const struct each *each, const struct each_file *file)
 
 /* ---- all of them ---- */
 
+unsigned export_needs(const struct options *options)
+{
+    (void)options;
+    return WANT_FOR_EXPORT | WANT_FOR_EXPORT_TFR | WANT_PART;
+}
+
 bool each_load(struct session *session)
 {
     session->options.jobs = session->options.jobs ? session->options.jobs : JOBS;
-    return session_load(session, 0, false);
+    return session_describe(session);
 }
 
 void each_begin(struct each *each, struct session *session)

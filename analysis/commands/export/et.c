@@ -50,9 +50,15 @@ static void export(struct session *session, const struct process *p)
     executions_free(&executions);
 }
 
+unsigned et_needs(const struct options *options)
+{
+    (void)options;
+    return WANT_TRACES;
+}
+
 void cmd_export_et(struct session *session)
 {
-    if (!session_load(session, 0, true)) return;
+    if (!session_load(session)) return;
     const struct selection *chosen = &session->chosen;
     if (chosen->processes > 1) {
         complain(NULL, "export et writes one process, and there are %zu: choose one with --rank or --pid",

@@ -127,7 +127,7 @@ static bool open_directory(struct tensorboard *t, const char *beside)
 void cmd_export_tensorboard(struct session *session)
 {
     struct tensorboard t = {.session = session, .fd = -1};
-    if (!session_load_part(session, WANT_FOR_EXPORT | WANT_FOR_EXPORT_TFR, true)) return;
+    if (!session_load(session)) return;
     char *beside = directory_of(session->chosen.process[0]->path);
     t.directory = session->options.output ? string_format("%s", session->options.output)
                                           : string_format("%s/tensorboard", beside);

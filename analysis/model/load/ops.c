@@ -155,7 +155,7 @@ void keep_link(struct load *load, const struct op_link *link)
 void load_operators(struct load *load)
 {
     struct spans *s = &load->process->spans;
-    if (load->want & WANT_UNHELD) {
+    if (!(load->want & WANT_HELD)) {
         leave_operators(load);
         return;
     }
@@ -288,7 +288,7 @@ static void take_blocks(struct load *load, struct blocks *b, const struct block_
 
 void load_blocks(struct load *load)
 {
-    if (load->want & WANT_UNHELD) {
+    if (!(load->want & WANT_HELD)) {
         leave_blocks(load);
         return;
     }

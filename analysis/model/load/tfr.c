@@ -566,10 +566,10 @@ void load_tfr(struct trace *trace, struct names *names, unsigned want, struct pr
     while (goes_on && (piece = reader_next(&load.reader, &chunk)) != NULL) {
         take_chunk(&load, piece, &chunk);
         atomic_fetch_add_explicit(done, piece->stored + sizeof(struct tfi_block), memory_order_relaxed);
-        goes_on = !(want & WANT_UNHELD) || can_sweep(process, trace, want);
+        goes_on = want & WANT_HELD || can_sweep(process, trace, want);
     }
     if (!goes_on) goto out;
-    if (want & WANT_LAUNCHERS) load_launchers(&load);
+    if (want & WANT_LAUNCHERS && !(want & WANT_OPERATORS)) load_launchers(&load);
     load_devices_end(&load, notes);
     load_operators_end(&load);
     load_switchings_end(&load);
