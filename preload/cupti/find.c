@@ -2,8 +2,9 @@
  *
  * Order. A CUPTI that is mapped already is the one that the program's own profiler uses, and a second copy does not
  * work beside it. Next comes TFI_CUPTI_PATH; then the place that belongs to the mapped CUDA runtime: beside it, in
- * the same Python environment, in the same toolkit; then the loader's path. The major version is the runtime's, or
- * the driver's if there is no runtime.
+ * the same Python environment, in the same toolkit. A program with a runtime linked in may have other libraries of
+ * NVIDIA; then these are looked beside. Then come the Python environment, the loader's path, and the toolkit of
+ * CUDA_HOME, CUDA_PATH or /usr/local/cuda. The major version is the runtime's, or the driver's if there is no runtime.
  *
  * If Nsight profiles the process, the device is taken: our CUPTI would fail, or spoil Nsight's records. Nsight's
  * libraries are mapped by then, or the first call of NVTX or the driver will map them; the environment announces
@@ -31,6 +32,8 @@ struct seen {
     char cupti[2][512]; /* path by major version, 12 and 13 */
     char old[512];      /* path of a CUPTI of CUDA 11 */
     char runtime[512];
+    char library[512];  /* another library of a toolkit */
+    char packages[512]; /* folder of Python's packages, with the slash */
     unsigned runtime_major;
     const char *tool;
 };
@@ -108,6 +111,26 @@ static const char *announced(void)
     return NULL;
 }
 
+/* Matches the libraries of a toolkit that a program may have without a shared runtime. */
+static bool is_of_toolkit(const char *file)
+{
+    static const char *const libraries[] = {"libcublas", "libcublasLt", "libnvrtc",    "libnvJitLink", "libcudnn",
+                                            "libcufft",  "libcurand",   "libcusolver", "libcusparse",  "libnccl"};
+    for (size_t i = 0; i < TFI_COUNT(libraries); i++)
+        if (named(file, libraries[i])) return true;
+    return false;
+}
+
+static void look_for_packages(struct seen *seen, const char *path)
+{
+    static const char end[] = "-packages/"; /* site-packages, dist-packages */
+    const char *at = *seen->packages ? NULL : strstr(path, end);
+    size_t length = at ? (size_t)(at - path) + sizeof end - 1 : 0;
+    if (!length || length >= sizeof seen->packages) return;
+    memcpy(seen->packages, path, length);
+    seen->packages[length] = 0;
+}
+
 static int look(struct dl_phdr_info *info, size_t size, void *data)
 {
     struct seen *seen = data;
@@ -120,7 +143,10 @@ static int look(struct dl_phdr_info *info, size_t size, void *data)
     } else if (named(file, "libcudart") && (!*seen->runtime || seen->runtime_major < 12)) {
         tfi_fmt(seen->runtime, sizeof seen->runtime, "%s", path);
         seen->runtime_major = major_of(file);
+    } else if (is_of_toolkit(file) && !*seen->library) {
+        tfi_fmt(seen->library, sizeof seen->library, "%s", path);
     }
+    look_for_packages(seen, path);
     if (tool_of(file)) seen->tool = tool_of(file);
     return 0;
 }
@@ -128,27 +154,53 @@ static int look(struct dl_phdr_info *info, size_t size, void *data)
 static bool open_one(void **handle, const char *path, int flags)
 {
     *handle = dlopen(path, RTLD_LAZY | flags);
+    if (!*handle) dlerror(); /* the program would take the error for one of its own */
     if (*handle) tfi_fmt(tfi_cupti_api.path, sizeof tfi_cupti_api.path, "%s", path);
     return *handle != NULL;
 }
 
-/* Searches the places that belong to the CUDA runtime. */
-static bool open_near(void **handle, const char *runtime, unsigned major)
+/* Searches places below the folder that `path` begins with, which takes `length` bytes. */
+static bool open_below(void **handle, const char *path, size_t length, const char *const *places, unsigned major)
+{
+    char file[1024];
+    for (; *places; places++) {
+        memcpy(file, path, length);
+        tfi_fmt(file + length, sizeof file - length, "%slibcupti.so.%u", *places, major);
+        if (open_one(handle, file, 0)) return true;
+    }
+    return false;
+}
+
+/* Searches the places that belong to a library of CUDA. */
+static bool open_near(void **handle, const char *library, unsigned major)
 {
     static const char *const places[] = {"/",
                                          "/../../cuda_cupti/lib/",
                                          "/../../cu13/lib/",
                                          "/../../cu12/lib/",
                                          "/../extras/CUPTI/lib64/",
-                                         "/../../extras/CUPTI/lib64/"};
-    char path[1024];
-    const char *slash = strrchr(runtime, '/');
-    if (!slash) return false;
-    for (size_t i = 0; i < TFI_COUNT(places); i++) {
-        size_t length = (size_t)(slash - runtime);
-        memcpy(path, runtime, length);
-        tfi_fmt(path + length, sizeof path - length, "%slibcupti.so.%u", places[i], major);
-        if (open_one(handle, path, 0)) return true;
+                                         "/../../extras/CUPTI/lib64/",
+                                         NULL};
+    const char *slash = strrchr(library, '/');
+    return slash && open_below(handle, library, (size_t)(slash - library), places, major);
+}
+
+/* Searches the packages of NVIDIA and Triton, and the libraries of the Python environment. */
+static bool open_in_packages(void **handle, const char *packages, unsigned major)
+{
+    static const char *const places[] = {"nvidia/cu13/lib/", "nvidia/cuda_cupti/lib/",
+                                         "triton/backends/nvidia/lib/cupti/", "../../", NULL};
+    return *packages && open_below(handle, packages, strlen(packages), places, major);
+}
+
+static bool open_in_toolkit(void **handle, unsigned major)
+{
+    static const char *const places[] = {"/extras/CUPTI/lib64/", "/lib64/", "/targets/x86_64-linux/lib/", NULL};
+    const char *home = getenv("CUDA_HOME"), *path = getenv("CUDA_PATH");
+    const char *roots[] = {home, path, home || path ? NULL : "/usr/local/cuda"};
+    for (size_t i = 0; i < TFI_COUNT(roots); i++) {
+        size_t length = roots[i] ? strnlen(roots[i], 512) : 0;
+        if (length && length < 512 && open_below(handle, roots[i], length, places, major)) return true;
     }
     return false;
 }
@@ -171,9 +223,10 @@ static void *open_library(const struct seen *seen)
                 tfi_config.cupti_path);
     }
     for (unsigned i = 0; i < 2; i++, major = 25 - major) {
-        if (*seen->runtime && open_near(&handle, seen->runtime, major)) return handle;
+        if (open_near(&handle, seen->runtime, major) || open_near(&handle, seen->library, major)) return handle;
+        if (open_in_packages(&handle, seen->packages, major)) return handle;
         tfi_fmt(name, sizeof name, "libcupti.so.%u", major);
-        if (open_one(&handle, name, 0)) return handle;
+        if (open_one(&handle, name, 0) || open_in_toolkit(&handle, major)) return handle;
     }
     return NULL;
 }

@@ -61,7 +61,13 @@ static unsigned enable_single(uint32_t domain)
 
 void tfi_kinds_enable_calls(uint32_t domain)
 {
-    if (!enable_single(domain)) enable(domain);
+    static uint32_t said;
+    if (enable_single(domain)) return;
+    enable(domain);
+    if (!__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED))
+        tfi_log(TFI_LOG_WARN,
+                "CUPTI before CUDA 12.5 records every call of CUDA, not only those that start or await work: recording "
+                "costs the program more than with later releases");
 }
 
 bool tfi_kinds_enable(void)

@@ -80,8 +80,21 @@ static void keep(uint8_t *buffer, size_t valid)
     fflush(out);
 }
 
+static void at_end(void)
+{
+    cupti.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+}
+
+static void register_end(void)
+{
+    atexit(at_end);
+}
+
+/* The first request comes when the driver works, so the exit handler runs before the driver's own. */
 static void CUPTIAPI requested(uint8_t **buffer, size_t *size, size_t *most)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, register_end);
     *buffer = aligned_alloc(8, BUFFER_BYTES);
     *size = *buffer ? BUFFER_BYTES : 0;
     *most = 0;
@@ -94,11 +107,6 @@ static void CUPTIAPI completed(CUcontext context, uint32_t stream, uint8_t *buff
     if (out && valid && written + valid < FILE_MAX) keep(buffer, valid);
     pthread_mutex_unlock(&lock);
     free(buffer);
-}
-
-static void at_end(void)
-{
-    cupti.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
 }
 
 static int find(const char *path)
@@ -136,5 +144,4 @@ __attribute__((constructor)) static void begin(void)
             fprintf(stderr, "cupti_raw: kind %.*s: error %d\n", (int)strcspn(k, ","), k, (int)result);
     }
     cupti.cuptiActivityFlushPeriod(out ? KEEP_FLUSH_MS : FLUSH_MS);
-    atexit(at_end);
 }

@@ -5,6 +5,7 @@ device model writes without CUPTI. SIMCUPTI_NASTY switches on the surprises of t
 """
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -34,7 +35,7 @@ def play(run, tmp_path):
     def play(steps=WORK, env=None, program='cupti_client', script=None, rc=0, preload=True, libraries=GPU, **sim):
         for name in ('log', 'stats'):
             (tmp_path / name).unlink(missing_ok=True)
-        full = {'LD_LIBRARY_PATH': libraries, 'SIMGPU_LOG': tmp_path / 'log', 'SIMCUPTI_STATS': tmp_path / 'stats'}
+        full = {'LD_LIBRARY_PATH': libraries, 'CUDA_HOME': '/nowhere', 'SIMGPU_LOG': tmp_path / 'log', 'SIMCUPTI_STATS': tmp_path / 'stats'}
         if script:
             (tmp_path / 'script').write_text(script)
             full['SIMGPU_SCRIPT'] = tmp_path / 'script'
@@ -159,9 +160,11 @@ def test_device_is_described(play):
 
 @pytest.mark.parametrize('version', ['12.0', '12.2', '12.3', '12.6', '12.8', '13.0', '13.1', '13.3', '13.4'])
 def test_records_of_each_version(play, version):
+    """Releases before 12.5 cannot record single calls, which one line says."""
     got = play(version=version)
     assert_equals_log(got)
     assert nr_ours(got) > 20 and not drops(got.trace)
+    assert [' every call of CUDA' in line for line in got.said] == ([True] if version < '12.5' else [])
 
 
 def test_synchronisation(play):
@@ -295,6 +298,31 @@ def test_cupti_of_the_runtimes_release(run, tmp_path, runtime, expected):
                  {'LD_LIBRARY_PATH': cuda, 'TFI_LOG': 'info'})
     said = [line for line in result.err.splitlines() if line.startswith('tfinject: ') and 'libcupti' in line]
     assert result.rc == 0 and said and all(f'libcupti.so.{expected}' in line for line in said), result.err
+
+
+LOAD = 'import ctypes, sys\nfor name in sys.argv[1:]: ctypes.CDLL(name)\ncuda = ctypes.CDLL("libcuda.so.1")\ncuda.cuInit(0); cuda.cuCtxSynchronize()'
+PLACES = {  # a library that is mapped, the folder of CUPTI, the variable that names the toolkit
+    'beside a library': ('toolkit/lib64/libcublas.so.13', 'toolkit/extras/CUPTI/lib64', None),
+    'beside a library of a wheel': ('python/site-packages/nvidia/cudnn/lib/libcudnn.so.9', 'python/site-packages/nvidia/cu13/lib', None),
+    'in the environment': ('python/site-packages/cupy/_core/core.so', 'python/site-packages/nvidia/cu13/lib', None),
+    'in Triton': ('python/site-packages/numpy/core.so', 'python/site-packages/triton/backends/nvidia/lib/cupti', None),
+    'CUDA_HOME': ('other/some.so', 'toolkit/extras/CUPTI/lib64', 'CUDA_HOME'),
+    'CUDA_PATH': ('other/some.so', 'toolkit/lib64', 'CUDA_PATH')}
+
+
+@pytest.mark.parametrize('place', PLACES)
+def test_cupti_without_a_shared_runtime(run, tmp_path, only_driver, place):
+    """A program with the runtime linked in has no libcudart to look beside."""
+    mapped, folder, variable = PLACES[place]
+    for directory in (tmp_path / mapped).parent, tmp_path / folder:
+        directory.mkdir(parents=True, exist_ok=True)
+    shutil.copy(built(GPU / 'libnvidia-ml.so.1'), tmp_path / mapped)
+    (tmp_path / folder / 'libcupti.so.13').symlink_to(built(GPU / 'libcupti.so.13'))
+    env = {'CUDA_HOME': tmp_path / 'none', **({variable: tmp_path / 'toolkit'} if variable else {})}
+    result = run([sys.executable, '-c', LOAD, tmp_path / mapped], {'LD_LIBRARY_PATH': only_driver, 'TFI_LOG': 'info', **env})
+    said = [line for line in result.err.splitlines() if line.startswith('tfinject: ') and 'libcupti' in line]
+    assert result.rc == 0, result.err
+    assert os.path.normpath(scripted.only(said).partition(' was loaded from ')[2]) == str(tmp_path / folder / 'libcupti.so.13')
 
 
 def test_cupti_path_that_is_wrong(play):

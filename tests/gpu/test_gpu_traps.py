@@ -14,7 +14,7 @@ import scripted
 import test_cuda_routes
 import test_cupti
 import test_injection
-from conftest import ROOT
+from conftest import BUILD, ROOT, built
 from scripted import drops
 from test_cupti import (CLIENTS, DEVICE_KINDS, START, STOP, assert_equals_log, assert_times_of_its_clock, client_s, correlations,
                         kernels_between, logged, nr_logged, nr_ours, numbered, ours, records)
@@ -90,6 +90,16 @@ def graphs_without_times(play, run, python, tmp_path):
     assert lost == {'device_timeless': got.stats['damaged']} and got.stats['damaged'] >= 80
     assert len(records(got.trace, 'kernel')) + got.stats['damaged'] + 3 * len(launches) == len(logged(got, 'kernel')) == 510
     assert len(records(got.trace, 'set')) + len(launches) == len(logged(got, 'set')) == 170
+
+
+@trap('ended', "the last records are fetched before the driver's own end, by us and by gpu-check's client")
+def before_the_drivers_end(play, run, python, tmp_path):
+    got = play('init kernel=5 copy=1 sync', nasty='ended')
+    assert_equals_log(got)
+    env = {'LD_LIBRARY_PATH': test_cupti.GPU, 'SIMCUPTI_NASTY': 'ended', 'CUPTI_RAW_LIBRARY': built(test_cupti.GPU / 'libcupti.so.13'),
+           'CUPTI_RAW_KINDS': '10', 'CUPTI_RAW_OUT': tmp_path / 'raw'}
+    result = run([built(BUILD / 'victims_gpu/cupti_client'), 'init', 'kernel=5', 'sync'], env, preload=built(BUILD / 'gpu/libcupti_raw.so'))
+    assert result.rc == 0 and b'alpha' in (tmp_path / 'raw').read_bytes()
 
 
 @trap('twice', 'no buffer is given for two requests')

@@ -37,7 +37,7 @@ def weather(run, tmp_path, lib):
                 **sim):
         number = next(runs)
         log = tmp_path / f'log-{number}'
-        full = {'LD_LIBRARY_PATH': libraries, 'SIMGPU_LOG': log, 'TFI_OUTPUT_DIR': tmp_path / f'run-{number}'}
+        full = {'LD_LIBRARY_PATH': libraries, 'CUDA_HOME': '/nowhere', 'SIMGPU_LOG': log, 'TFI_OUTPUT_DIR': tmp_path / f'run-{number}'}
         full.update(env or {})
         full.update({f'SIMCUPTI_{k.upper()}': v for k, v in sim.items()})
         line = [*command, built(BUILD / 'victims_gpu' / program), *arguments]

@@ -7,6 +7,14 @@
 
 static __thread bool in_injection;
 
+/* Not 0 once the driver's own exit handler has run, which it registers when it is initialised. */
+PUBLIC int simgpu_ended;
+
+static void end(void)
+{
+    simgpu_ended = 1;
+}
+
 /* Opens the library that CUDA_INJECTION64_PATH names and calls it, once in a process and before the initialisation, as
  * the driver does. If the library calls cuInit again, the vendor's driver may hang; this one ends the process. */
 static void inject(void)
@@ -14,6 +22,7 @@ static void inject(void)
     const char *path = getenv("CUDA_INJECTION64_PATH");
     void *tool = path && *path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
     int (*initialize)(void) = NULL;
+    atexit(end);
     if (tool) *(void **)&initialize = dlsym(tool, "InitializeInjection");
     in_injection = true;
     if (initialize) initialize();
