@@ -408,20 +408,3 @@ PyObject *tfi_builtin_frame(PyObject *self, PyObject *const *args, ssize_t count
     tfi_python.PyErr_Clear();
     return tfi_python_none();
 }
-
-/* Replaces a constant in place: the constants of a code object that has not run yet have no other user. The
- * tuple's items follow its header in every CPython for which the shim calls this; that is checked first. */
-PyObject *tfi_builtin_replace_constant(PyObject *self, PyObject *const *args, ssize_t count)
-{
-    enum { HEADER = 24 };
-    (void)self;
-    int64_t index = count == 3 ? tfi_python_number(args[1]) : -1;
-    if (index < 0 || index >= tfi_python.PyTuple_Size(args[0])) return tfi_python.PyBool_FromLong(false);
-    PyObject **place = (PyObject **)((char *)args[0] + HEADER) + index;
-    PyObject *before = tfi_python.PyTuple_GetItem(args[0], index);
-    if (*place != before) return tfi_python.PyBool_FromLong(false);
-    tfi_python.Py_IncRef(args[2]);
-    *place = args[2];
-    tfi_python.Py_DecRef(before);
-    return tfi_python.PyBool_FromLong(true);
-}

@@ -2,10 +2,10 @@
  *
  * Start. The hook is added before the interpreter starts. It waits for the event that the interpreter is about to run
  * something (cpython.run_file, run_command, run_module, run_stdin). An interpreter embedded in a program may never
- * send it; there the import of torch is the sign. Then preload/python/shim.py is compiled and run, once a process;
- * forked children have it already. From there on the shim acts when modules are imported. Nothing here enters the
- * interpreter by itself, so nothing is called once it ends. A hook can't be removed, and sees tens of thousands of
- * events: an unwanted one costs it a comparison.
+ * send it; there the first code that no other code runs is the sign, or the import of torch. Then preload/python/shim.py
+ * is compiled and run, once a process; forked children have it already. From there on the shim acts when modules are
+ * imported. Nothing here enters the interpreter by itself, so nothing is called once it ends. A hook can't be removed, and
+ * sees tens of thousands of events: an unwanted one costs it a comparison.
  *
  * The namespace holds the interpreter's builtins and ours (builtins.def), and is in no module: the program does not
  * see it. A failure here is one warning; the program runs as it would.
@@ -19,7 +19,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/raw_dlsym.h"
@@ -34,122 +34,15 @@
 
 typedef int audit_hook(const char *event, PyObject *args, void *data);
 
-struct tfi_python tfi_python;
-
 /* Changed with the GIL. */
 static enum { WAITING, RUNNING, DONE } state;
 static PyObject *namespace;
-static PyObject *exec_function;                   /* called with code objects, NULL if there is no consumer */
 static void (*uncaught_function)(PyObject *args); /* atomic */
 static bool forked;                               /* the next audit event is to start the background thread again */
+static PyObject *awaited, *await_function;        /* names of modules; called with one whose import begins */
 static bool here;                                 /* this process has an interpreter */
 static bool late;                                 /* it was running before this library was loaded */
 static void *interpreter;                         /* owner of these objects */
-
-/* ---- the interpreter's functions ---- */
-
-#define PYTHON(result, name, params) {#name, offsetof(struct tfi_python, name)},
-static const struct {
-    const char *name;
-    size_t place;
-} functions[] = {
-#include "python/python.def"
-    {"_Py_NoneStruct", offsetof(struct tfi_python, none)},
-    {"PyExc_KeyboardInterrupt", offsetof(struct tfi_python, keyboard_interrupt)},
-    {"PyExc_SystemExit", offsetof(struct tfi_python, system_exit)},
-    {"PyExc_RuntimeError", offsetof(struct tfi_python, runtime_error)},
-};
-#undef PYTHON
-
-static bool resolve(void)
-{
-    if (tfi_python.runtime_error) return true; /* the last one to be set */
-    for (size_t i = 0; i < TFI_COUNT(functions); i++) {
-        void *found = tfi_dlsym(RTLD_DEFAULT, functions[i].name);
-        if (!found) {
-            tfi_log(TFI_LOG_WARN,
-                    "Python functions and modules are not recorded: this Python lacks %s, which 3.9 to 3.14 have",
-                    functions[i].name);
-            return false;
-        }
-        memcpy((char *)&tfi_python + functions[i].place, &found, sizeof found);
-    }
-    if (strstr(tfi_python.Py_GetVersion(), "free-threading")) {
-        tfi_log(TFI_LOG_WARN, "Python functions and modules are not recorded: this Python has no global lock");
-        return false;
-    }
-    tfi_python.keyboard_interrupt = *(PyObject **)tfi_python.keyboard_interrupt; /* variables, unlike None */
-    tfi_python.system_exit = *(PyObject **)tfi_python.system_exit;
-    tfi_python.runtime_error = *(PyObject **)tfi_python.runtime_error;
-    return true;
-}
-
-/* ---- values ---- */
-
-PyObject *tfi_python_none(void)
-{
-    tfi_python.Py_IncRef(tfi_python.none);
-    return tfi_python.none;
-}
-
-PyObject *tfi_python_str(const char *text)
-{
-    if (!text) return tfi_python_none();
-    PyObject *made = tfi_python.PyUnicode_DecodeUTF8(text, (ssize_t)strlen(text), "replace");
-    if (made) return made;
-    tfi_python.PyErr_Clear();
-    return tfi_python_none();
-}
-
-bool tfi_python_text(PyObject *object, struct tfi_python_text *text)
-{
-    ssize_t length = 0;
-    char *data = NULL;
-    *text = (struct tfi_python_text){0};
-    text->data = tfi_python.PyUnicode_AsUTF8AndSize(object, &length);
-    if (!text->data) {
-        tfi_python.PyErr_Clear();
-        text->owner = tfi_python.PyUnicode_AsEncodedString(object, "utf-8", "backslashreplace");
-        if (text->owner && tfi_python.PyBytes_AsStringAndSize(text->owner, &data, &length) == 0) text->data = data;
-    }
-    text->length = (size_t)length;
-    if (text->data) return true;
-    tfi_python.PyErr_Clear();
-    tfi_python_text_end(text);
-    return false;
-}
-
-void tfi_python_text_end(struct tfi_python_text *text)
-{
-    if (text->owner) tfi_python.Py_DecRef(text->owner);
-    text->owner = NULL;
-}
-
-int64_t tfi_python_number(PyObject *object)
-{
-    long long number = tfi_python.PyLong_AsLongLong(object);
-    if (number == -1) tfi_python.PyErr_Clear();
-    return number == -1 ? 0 : number;
-}
-
-void tfi_python_failed(const char *where)
-{
-    PyObject *type = NULL, *value = NULL, *traceback = NULL, *said = NULL;
-    struct tfi_python_text text = {.data = "no reason given"};
-    tfi_python.PyErr_Fetch(&type, &value, &traceback);
-    if (type && tfi_python.PyErr_GivenExceptionMatches(type, tfi_python.keyboard_interrupt)) {
-        tfi_python.PyErr_SetInterrupt();
-    } else {
-        if (value) said = tfi_python.PyObject_Str(value);
-        if (said && !tfi_python_text(said, &text)) text.data = "no reason given";
-        tfi_log(TFI_LOG_WARN, "%s has failed and is off in process %d: %s", where, (int)tfi_getpid(), text.data);
-        tfi_python_text_end(&text);
-    }
-    tfi_python.PyErr_Clear();
-    PyObject *const held[] = {type, value, traceback, said};
-    for (size_t i = 0; i < TFI_COUNT(held); i++)
-        if (held[i]) tfi_python.Py_DecRef(held[i]);
-}
 
 /* ---- the shim ---- */
 
@@ -225,7 +118,7 @@ static PyObject *make_namespace(void)
 #undef BUILTIN
     PyObject *dict = tfi_python.PyDict_New();
     if (!dict) return NULL;
-    bool whole = tfi_python.PyDict_SetItemString(dict, "__builtins__", tfi_python.PyEval_GetBuiltins()) == 0 &&
+    bool whole = put(dict, "__builtins__", tfi_python.PyDict_Copy(tfi_python.PyEval_GetBuiltins())) &&
                  put(dict, "__name__", tfi_python_str("<tfinject>")) && put(dict, "_config", make_config());
     for (size_t i = 0; i < TFI_COUNT(methods) && whole; i++)
         whole = put(dict, methods[i].name, tfi_python.PyCFunction_NewEx(&methods[i], NULL, NULL));
@@ -242,27 +135,22 @@ static bool run_part(const struct tfi_python_part *part)
     return true;
 }
 
-PyObject *tfi_builtin_load(PyObject *self, PyObject *const *args, ssize_t count)
+PyObject *tfi_builtin_load_part(PyObject *self, PyObject *const *args, ssize_t count)
 {
-    static uint64_t loaded, failed; /* one bit for each part */
+    static uint64_t loaded; /* one bit for each part */
     struct tfi_python_text name;
-    bool done = false;
+    bool done = true;
     (void)self;
-    if (count != 1 || !tfi_python_text(args[0], &name)) return tfi_python.PyBool_FromLong(false);
-    for (unsigned i = 0; i < 64 && tfi_python_parts[i].name; i++) {
+    if (count != 1 || !tfi_python_text(args[0], &name)) return tfi_python_none();
+    for (unsigned i = 0; i < 64 && tfi_python_parts[i].name && done; i++) {
         const char *part = tfi_python_parts[i].name;
-        if (strncmp(part, "shim_", 5) != 0 || strcmp(part + 5, name.data) != 0) continue;
-        if (!(loaded >> i & 1)) {
-            loaded |= (uint64_t)1 << i;
-            if (!run_part(&tfi_python_parts[i])) {
-                failed |= (uint64_t)1 << i;
-                tfi_python_failed(part);
-            }
-        }
-        done = !(failed >> i & 1);
+        if (strncmp(part, "shim_", 5) != 0 || strcmp(part + 5, name.data) != 0 || loaded >> i & 1) continue;
+        loaded |= (uint64_t)1 << i; /* a part may ask for itself */
+        done = run_part(&tfi_python_parts[i]);
+        if (!done) loaded &= ~((uint64_t)1 << i);
     }
     tfi_python_text_end(&name);
-    return tfi_python.PyBool_FromLong(done);
+    return done ? tfi_python_none() : NULL;
 }
 
 static void install(void)
@@ -270,7 +158,7 @@ static void install(void)
     PyObject *type, *value, *traceback;
     int error = errno;
     state = RUNNING;
-    if (resolve()) {
+    if (tfi_python_resolve()) {
         tfi_python.PyErr_Fetch(&type, &value, &traceback);
         interpreter = tfi_python.PyInterpreterState_Get();
         namespace = make_namespace();
@@ -283,31 +171,70 @@ static void install(void)
 
 /* ---- events ---- */
 
-PyObject *tfi_builtin_on_exec(PyObject *self, PyObject *const *args, ssize_t count)
+/* What the shim listens to, by the events' names. The argument of each is an object of code. */
+static struct {
+    const char *event;
+    PyObject *function; /* NULL: nobody listens */
+} listeners[] = {{"exec", NULL}, {"function.__new__", NULL}};
+
+PyObject *tfi_builtin_on_event(PyObject *self, PyObject *const *args, ssize_t count)
 {
+    struct tfi_python_text event;
     (void)self;
-    if (count != 1) return tfi_python_none();
-    PyObject *before = exec_function;
-    exec_function = args[0] == tfi_python.none ? NULL : args[0];
-    if (exec_function) tfi_python.Py_IncRef(exec_function);
-    if (before) tfi_python.Py_DecRef(before);
+    if (count != 2 || !tfi_python_text(args[0], &event)) return tfi_python_none();
+    for (size_t i = 0; i < TFI_COUNT(listeners); i++) {
+        PyObject *before = listeners[i].function;
+        if (strcmp(listeners[i].event, event.data) != 0) continue;
+        listeners[i].function = args[1] == tfi_python.none ? NULL : args[1];
+        if (listeners[i].function) tfi_python.Py_IncRef(args[1]);
+        if (before) tfi_python.Py_DecRef(before);
+    }
+    tfi_python_text_end(&event);
     return tfi_python_none();
 }
 
-static TFI_COLD void tell_exec(PyObject *args)
+PyObject *tfi_builtin_on_import(PyObject *self, PyObject *const *args, ssize_t count)
 {
-    PyObject *type, *value, *traceback, *function = exec_function;
-    if (tfi_python.PyInterpreterState_Get() != interpreter) return;
-    PyObject *code = tfi_python.PyTuple_GetItem(args, 0);
-    tfi_python.PyErr_Fetch(&type, &value, &traceback);
-    if (code) {
-        tfi_python.Py_IncRef(function);
-        PyObject *result = tfi_python.PyObject_CallFunctionObjArgs(function, code, (void *)NULL);
-        if (result) tfi_python.Py_DecRef(result);
-        else tfi_python_failed("TFI_STAGES");
-        tfi_python.Py_DecRef(function);
-    }
-    tfi_python.PyErr_Restore(type, value, traceback);
+    (void)self;
+    for (ssize_t i = 0; i < count; i++) tfi_python.Py_IncRef(args[i]);
+    awaited = count == 2 ? args[0] : NULL;
+    await_function = count == 2 ? args[1] : NULL;
+    return tfi_python_none();
+}
+
+/* Calls a function of the shim. -1 if it raised, which only signal handlers of the program do: the exception is the
+ * program's, and the event's cause raises it. Keeps another one that is set. */
+static int tell(PyObject *function, PyObject *argument)
+{
+    PyObject *error[3], *result = NULL;
+    if (!argument || tfi_python.PyInterpreterState_Get() != interpreter) return 0;
+    tfi_python.PyErr_Fetch(&error[0], &error[1], &error[2]);
+    tfi_python.Py_IncRef(function);
+    tfi_python.Py_IncRef(argument);
+    tfi_python_hide();
+    result = tfi_python.PyObject_CallFunctionObjArgs(function, argument, (void *)NULL);
+    tfi_python_show();
+    tfi_python.Py_DecRef(argument);
+    tfi_python.Py_DecRef(function);
+    if (!result && !error[0]) return -1;
+    if (result) tfi_python.Py_DecRef(result);
+    tfi_python.PyErr_Restore(error[0], error[1], error[2]);
+    return 0;
+}
+
+static TFI_COLD int tell_listener(const char *event, PyObject *args)
+{
+    for (size_t i = 0; i < TFI_COUNT(listeners); i++)
+        if (listeners[i].function && strcmp(listeners[i].event, event) == 0)
+            return tell(listeners[i].function, tfi_python.PyTuple_GetItem(args, 0));
+    return 0;
+}
+
+static TFI_COLD int tell_import(PyObject *args)
+{
+    PyObject *name = awaited ? tfi_python.PyTuple_GetItem(args, 0) : NULL;
+    if (!name || tfi_python.PyInterpreterState_Get() != interpreter) return 0;
+    return tfi_python.PyDict_GetItem(awaited, name) ? tell(await_function, name) : 0;
 }
 
 void tfi_python_on_uncaught(void (*function)(PyObject *args))
@@ -381,12 +308,17 @@ static TFI_COLD void expect_free(void)
     entry.set(RAW, &freeing);
 }
 
-/* True at the import of torch, for an interpreter that sends no run event. Modules are also imported before it is
- * initialized. */
+/* True if the interpreter works, for one that sends no run event. Modules are also imported before it is initialized. */
+static bool is_initialized(void)
+{
+    if (!tfi_python_resolve()) state = DONE;
+    return state != DONE && tfi_python.Py_IsInitialized();
+}
+
+/* True at the import of torch. */
 static bool imports_torch(PyObject *args)
 {
-    if (!resolve()) state = DONE;
-    if (state == DONE || !tfi_python.Py_IsInitialized()) return false;
+    if (!is_initialized()) return false;
     struct tfi_python_text name;
     PyObject *module = tfi_python.PyTuple_GetItem(args, 0);
     if (!module || !tfi_python_text(module, &name)) return false;
@@ -395,11 +327,15 @@ static bool imports_torch(PyObject *args)
     return torch;
 }
 
-/* Called in the parent of os.fork(), which has ended the background thread. */
+/* Called in the parent of os.fork(), which has ended the background thread. From 3.12 on Python warns of a second thread,
+ * and some releases count the threads after they have called this: there the next audit event starts it. */
 PyObject *tfi_builtin_forked(PyObject *self, PyObject *const *args, ssize_t count)
 {
     (void)self;
-    forked = count == 1 && tfi_python_number(args[0]) != 0;
+    (void)args;
+    (void)count;
+    const char *minor = strchr(tfi_python.Py_GetVersion(), '.');
+    forked = minor && atoi(minor + 1) >= 12;
     if (!forked) tfi_background_again();
     return tfi_python_none();
 }
@@ -412,19 +348,30 @@ static TFI_COLD void start_again(void)
     errno = error;
 }
 
+/* True if the shim is to be installed. In an embedded interpreter code that no other code runs comes first. */
+static TFI_COLD bool begins(const char *event, PyObject *args)
+{
+    if (strncmp(event, "cpython.run_", 12) == 0) return true;
+    if (strcmp(event, "import") == 0) return late || imports_torch(args);
+    return strcmp(event, "exec") == 0 && is_initialized() && !tfi_python.PyEval_GetFrame();
+}
+
 static int hook(const char *event, PyObject *args, void *data)
 {
     (void)data;
     if (TFI_UNLIKELY(forked)) start_again();
     if (TFI_UNLIKELY(event[0] == 'c') && strcmp(event, "cpython._PySys_ClearAuditHooks") == 0) expect_free();
-    if (TFI_LIKELY(state != WAITING)) {
-        if (TFI_UNLIKELY(exec_function != NULL) && state == DONE && strcmp(event, "exec") == 0) tell_exec(args);
-        if (TFI_UNLIKELY(event[0] == 's') && strcmp(event, "sys.excepthook") == 0) tell_raised(args);
+    if (TFI_UNLIKELY(state == WAITING && begins(event, args))) install();
+    if (TFI_UNLIKELY(state != DONE)) return 0;
+    switch (event[0]) {
+    case 'i': return strcmp(event, "import") == 0 ? tell_import(args) : 0;
+    case 's':
+        if (strcmp(event, "sys.excepthook") == 0) tell_raised(args);
         return 0;
+    case 'e':
+    case 'f': return tell_listener(event, args);
+    default: return 0;
     }
-    if (strncmp(event, "cpython.run_", 12) == 0 || (strcmp(event, "import") == 0 && (late || imports_torch(args))))
-        install();
-    return 0;
 }
 
 bool tfi_python_here(void)

@@ -46,6 +46,9 @@ struct tfi_python {
 /* The functions of the interpreter; all set before the shim runs. */
 extern struct tfi_python tfi_python;
 
+/* Sets them. False if this interpreter lacks one, or has no global lock: a line says so. */
+bool tfi_python_resolve(void);
+
 #define BUILTIN(name, function, help) tfi_builtin function;
 #include "python/builtins.def"
 #undef BUILTIN
@@ -65,6 +68,10 @@ void tfi_python_rank_awake(struct tfi_thread *thread);
 /* Names the function that is called with the arguments of the audit event sys.excepthook: nothing caught an exception,
  * and the interpreter has not printed it yet. */
 void tfi_python_on_uncaught(void (*function)(PyObject *args));
+
+/* Between these two calls the program's profilers and tracers see nothing of this thread; may be nested. */
+void tfi_python_hide(void);
+void tfi_python_show(void);
 
 /* Returns a new reference to None. */
 PyObject *tfi_python_none(void);

@@ -8,7 +8,9 @@ that the library adds to the start of an interpreter, and most interpreters need
 Rules for all of it. Nothing is imported that the interpreter has not imported already, unless the program does. The
 program's modules, their __spec__ and __loader__, sys.modules and tracebacks look as they do without us. An exception
 of ours never reaches the program: code that can fail is `_guarded`, which gives one warning and switches that part
-off.
+off. An exception of the program's own always reaches it: its signal handlers run inside any Python code, ours too. So
+C code that forgets exceptions (getters, callbacks of weak references, os.register_at_fork, __del__) is given no Python
+function of ours.
 """
 
 import sys
@@ -85,6 +87,44 @@ def _hide(error):
         pass
 
 
+def _load(part):
+    """Runs preload/python/shim_PART.py once; False if it failed, now or earlier."""
+    if part in _failed:
+        return False
+    try:
+        _load_part(part)
+        return True
+    except Exception as error:
+        if _is_handlers(error):
+            raise
+        _failed.add(part)
+        _warn("shim_%s has failed and is off: %s: %s" % (part, type(error).__name__, error))
+        return False
+
+
+_failed = set()
+
+
+class _Weak:
+    """Values for objects, by identity, as long as these live. When one goes only C code runs."""
+    __slots__ = ("entries",)
+
+    def __init__(self):
+        self.entries = {}
+
+    def get(self, thing, default=None):
+        entry = self.entries.get(id(thing))
+        return default if entry is None else entry[1]
+
+    def set(self, thing, value):
+        key, partial = id(thing), sys.modules["_functools"].partial
+        self.entries[key] = (sys.modules["_weakref"].ref(thing, partial(self.entries.pop, key)), value)
+
+    def pop(self, thing):
+        entry = self.entries.pop(id(thing), None)
+        return entry and entry[1]
+
+
 # ---- imports ----
 #
 # A finder is first in sys.meta_path while some import is awaited. It lets the other finders find the module, and
@@ -95,39 +135,53 @@ _ModuleSpec = sys.modules["_frozen_importlib"].ModuleSpec
 _awaited = {}  # module's name -> functions
 
 
+def _set_initializing(spec, value):
+    spec.__dict__["_initializing"] = value
+    if not value:
+        spec.__class__ = _ModuleSpec
+        _imported(spec.name)
+
+
+class _Initializing:
+    """Notices that the import machinery sets the attribute. It is read from C, which forgets exceptions: so there is no
+    __get__, and the value is found in the spec's own dictionary."""
+    __slots__ = ()
+    __set__ = _hidden(_set_initializing)
+
+
 class _Spec(_ModuleSpec):
     __slots__ = ()
     __module__ = _ModuleSpec.__module__
     __qualname__ = _ModuleSpec.__qualname__
-
-    @property
-    def _initializing(self):
-        return self.__dict__.get("_initializing", False)
-
-    @_initializing.setter
-    def _initializing(self, value):
-        self.__dict__["_initializing"] = value
-        if not value:
-            self.__class__ = _ModuleSpec
-            _imported(self.name)
+    _initializing = _Initializing()
 
 
 _Spec.__name__ = _ModuleSpec.__name__
 
 
-class _Finder:
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        if name not in _awaited or not _is_import(_frame()):
-            return None
-        for finder in list(sys.meta_path):
-            find = None if finder is _Finder else getattr(finder, "find_spec", None)
-            spec = find(name, path, target) if find else None
-            if spec is not None:
-                if type(spec) is _ModuleSpec:
-                    spec.__class__ = _Spec
-                return spec
+def _find_spec(name, path=None, target=None):
+    if name not in _awaited or not _is_import(_frame()):
         return None
+    for finder in list(sys.meta_path):
+        find = None if finder is _Finder else getattr(finder, "find_spec", None)
+        spec = _shown(find, name, path, target) if find else None
+        if spec is not None:
+            if type(spec) is _ModuleSpec:
+                spec.__class__ = _Spec
+            return spec
+    return None
+
+
+class _Finder:
+    find_spec = _hidden(_find_spec)
+
+
+def _come_first(name):
+    """Another finder may have come before ours since. An awaited module is about to be imported."""
+    finders = sys.meta_path
+    if type(finders) is list and finders[0] is not _Finder and any(finder is _Finder for finder in finders):
+        finders.remove(_Finder)
+        finders.insert(0, _Finder)
 
 
 def _is_import(frame):
@@ -170,16 +224,11 @@ def _load_functions(module):
         _load("functions")
 
 
-def _after_fork():
-    """Starts the background thread again. From 3.12 on Python warns of a second thread, and some releases count the
-    threads after they have called us: there the next audit event starts it."""
-    _forked(sys.version_info >= (3, 12))
-
-
 def _begin():
     _debug("shim: begin")
     if _config["hang_s"] and "posix" in sys.modules:
-        sys.modules["posix"].register_at_fork(after_in_parent=_guarded(_after_fork))
+        sys.modules["posix"].register_at_fork(after_in_parent=_forked)
+    _on_import(_awaited, _come_first)
     for module, part, function in _PARTS:
         def act(found, part=part, function=function):
             if _load("stages") and _load(part):

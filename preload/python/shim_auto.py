@@ -13,12 +13,11 @@ all other calls on.
 """
 
 import _thread
-import _weakref
 
 _AUTO = 0x1000  # TFI_RANGE_AUTO of include/tfi_trace.h
 _AUTO_PROCESSING = ('preprocess', 'postprocess', 'preprocess_video', 'postprocess_video')
 
-_auto_parts = {}  # id of a component -> (its name, a weak reference that removes it)
+_auto_parts = _Weak()  # component -> its name
 _auto_patched = set()  # (class, method) that are ours
 
 
@@ -81,13 +80,13 @@ def _auto_part(suffix, after=None):
     """Returns make() for a method of a component; a component's call of itself opens no stage."""
     def make(original):
         def wrapper(self, *args, **kwargs):
-            part, busy = _auto_parts.get(id(self)), _auto_local.parts
+            part, busy = _auto_parts.get(self), _auto_local.parts
             if part is None or id(self) in busy:
                 return original(self, *args, **kwargs)
             steps = _auto_local.pipelines
             busy.append(id(self))
             try:
-                return _auto_stage(part[0] + suffix, steps[-1] if steps else None, original, (self, *args), kwargs,
+                return _auto_stage(part + suffix, steps[-1] if steps else None, original, (self, *args), kwargs,
                                    None if suffix or after else self.forward)
             finally:
                 busy.remove(id(self))
@@ -146,9 +145,8 @@ def _auto_register(pipeline, name, value):
         return
     for method, make in methods:
         _auto_patch(_auto_owner(kind, method), method, make)
-    key = id(value)
-    if key not in _auto_parts:
-        _auto_parts[key] = (name, _weakref.ref(value, lambda _: _auto_parts.pop(key, None)))
+    if _auto_parts.get(value) is None:
+        _auto_parts.set(value, name)
     _auto_patch(_auto_owner(type(pipeline), '__call__'), '__call__', _auto_pipeline)
 
 

@@ -1,17 +1,16 @@
 """shim_functions - makes stages of the functions in TFI_STAGES: functions, methods, coroutines, generators.
 
-Nothing stands between a function and its callers: no frame, no other object. If Python has sys.monitoring (3.12), the
-function's code is watched with it. Before that the function gets code of its own source with two additions: it runs
-inside `with`, and reports its yields. A function of a module is found when the module has been imported, one of the
-script when its code is about to run. An object that is no Python function (a builtin, a callable object, the result
-of a decorator without functools.wraps) is replaced by a function that calls it.
+Only code is watched: by sys.monitoring (3.12), before that by preload/python/evaluate.c. The function, its code, its frames
+and its callers stay as they are. Nothing stands between them, and nothing that pickles, compares, inspects or compiles a
+function can tell. So only a Python function can be a stage. Anything else (a builtin, a callable object, a class) is left
+alone, and one line says so. A function of a module is found when the module has been imported, one of the script when
+its code is about to run, and one that comes by value (cloudpickle) when it is made of its code.
 
 A stage is identified by the frame it runs in. The stage of a generator or asynchronous generator leaves its thread at
 each yield, together with the stages opened in it. The stage of a coroutine leaves at each await, unless it runs in a
 task that shim_stages.py watches, which takes all of the task's stages away.
 
-torch.compile, when it traces a function, sees the code as it was written: the added code is behind a test that is a
-constant to it.
+Code that torch.compile has compiled is other code, and no stage.
 """
 
 import sys
@@ -22,6 +21,7 @@ _CO_VARARGS, _CO_VARKEYWORDS, _CO_GENERATOR, _CO_COROUTINE, _CO_ITERABLE, _CO_AS
 
 _Code = type(_begin.__code__)
 _Function = type(_begin)
+_Method = type(_stage("", 0).__enter__)
 _Cell = type((lambda x: lambda: x)(0).__closure__[0])
 
 _running = {}  # id of a frame -> its stage
@@ -50,102 +50,40 @@ class _Target:
 
 
 class _Watched:
-    """Code of a target. In versions without monitoring, `with` of it is a call."""
+    """Code of a target. Functions that a decorator makes share one code; `function` tells which of them is meant."""
 
-    def __init__(self, target, code):
+    def __init__(self, target, code, function=None):
         self.target = target
         self.code = code
         self.pauses = code.co_flags & (_CO_GENERATOR | _CO_COROUTINE | _CO_ASYNC)
+        self.function = function
+        count = code.co_argcount + code.co_kwonlyargcount
+        self.names = code.co_varnames[:count + bool(code.co_flags & _CO_VARARGS) + bool(code.co_flags & _CO_VARKEYWORDS)]
         # Gives the names of the parameters; it is never called.
-        self.function = _Function(code, {}, closure=tuple(_Cell(None) for _ in code.co_freevars) or None)
-        self.function.__module__, self.function.__qualname__ = target.module, target.name
+        self.described = _Function(code, {}, closure=tuple(_Cell(None) for _ in code.co_freevars) or None)
+        self.described.__module__, self.described.__qualname__ = target.module, target.name
 
-    def begin(self, frame):
+    def begin(self, key, values):
+        if self.function is not None and not _is_of(self.function, values):
+            return
         stage = _stage(self.target.name, _FUNCTION | (_PAUSES if self.pauses else 0))
         stage.__enter__()
         if stage.id:
-            key = id(frame)
             if key in _running:  # its frame has gone without an end, and this one has its address
                 _leave_frame(key)
             _running[key] = stage
-            self.target.describe_call(stage, self.function, *_arguments(self.code, frame))
+            self.target.describe_call(stage, self.described, *_arguments(self.code, values))
 
-    def __enter__(self):
-        if _FRAGILE:
-            _need(_ROOM)
-        frame = _frame()
-        try:
-            _quiet(self.begin, frame)
-        except BaseException:  # raised by a signal handler
-            _leave_frame(id(frame))
-            raise
-
-    def __exit__(self, kind, error, traceback):
-        key = id(_frame())
-        try:
-            _quiet(_leave_frame, key)
-        except BaseException:
-            _leave_frame(key)
-            raise
-
-    def result(self, value):
-        stage = _running.get(id(_frame()))
+    def end(self, key, value):
+        stage = _running.get(key)
         if stage is not None:
-            _quiet(self.target.describe_result, stage, value)
-        return value
-
-    def out(self, value):
-        _quiet(_park, id(_frame()))
-        return value
-
-    def back(self, value):
-        _quiet(_unpark, id(_frame()))
-        return value
-
-    def each(self, iterable):
-        """Does `yield from`, with pauses."""
-        key = id(_frame())
-        iterator = iterable.__await__() if type(iterable).__name__ == "coroutine" else iter(iterable)
-        step, args = _next, (iterator,)
-        while True:
-            try:
-                value = step(*args)
-            except StopIteration as stop:
-                return stop.value
-            _quiet(_park, key)
-            try:
-                sent = yield value
-            except GeneratorExit:
-                _quiet(_unpark, key)
-                close = getattr(iterator, "close", None)
-                if close is not None:
-                    close()
-                raise
-            except BaseException as error:
-                _quiet(_unpark, key)
-                step = getattr(iterator, "throw", None)
-                if step is None:
-                    raise
-                args = (error,)
-            else:
-                _quiet(_unpark, key)
-                step, args = (_next, (iterator,)) if sent is None else (iterator.send, (sent,))
+            self.target.describe_result(stage, value)
+            _leave_frame(key)
 
 
 _MOST_NAMES = 2000  # names that a misspelt one is compared with
 
-_next = next
 _broken = False
-
-# If a RecursionError was caught near the limit, these versions abort instead of raising the next one. An error must
-# therefore come before ours, which may not reach the program.
-_FRAGILE = sys.version_info < (3, 10)
-_ROOM = 40
-
-
-def _need(frames):
-    if frames:
-        _need(frames - 1)
 
 
 def _quiet(function, *args):
@@ -169,9 +107,8 @@ def _fail(error):
     _warn("TFI_STAGES has failed and is off: %s: %s" % (type(error).__name__, error))
 
 
-def _arguments(code, frame):
-    """Returns positional and named arguments at the entry of a function."""
-    values = frame.f_locals
+def _arguments(code, values):
+    """Returns positional and named arguments, from the values of a function's variables at its entry."""
     names, count = code.co_varnames, code.co_argcount
     named = count + code.co_kwonlyargcount
     args = [values[name] for name in names[:count] if name in values]
@@ -184,6 +121,19 @@ def _arguments(code, frame):
     if type(values) is dict:  # before 3.13 a copy, kept by the frame: objects that the function deletes must go
         values.clear()
     return args, kwargs
+
+
+def _is_of(function, values):
+    """True if the values at the entry of code are those of this function: it has its cells."""
+    if "" in values:  # 3.11
+        return values[""] is function.__closure__
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+        try:
+            if values.get(name, cell) is not cell.cell_contents:
+                return False
+        except ValueError:  # an empty cell
+            return False
+    return True
 
 
 def _leave_frame(key):
@@ -217,11 +167,6 @@ def _in_watched_task():
     return loop is not None and isinstance(loop, tuple(_watched_loops))
 
 
-# ---- Python 3.12 and newer: sys.monitoring ----
-
-_watched = {}  # id of a code object -> its _Watched, which keeps it alive
-
-
 def _yields(watched, value):
     """True if this is the function's own yield, or if only this event shows that it waits."""
     if watched.code.co_flags & (_CO_COROUTINE | _CO_ITERABLE) or (
@@ -230,10 +175,32 @@ def _yields(watched, value):
     return True
 
 
+# ---- Python 3.9 to 3.11: preload/python/evaluate.c ----
+
+def _on_event_of_code(event, watched, key, value):
+    if event == 0:
+        _quiet(watched.begin, key, value)
+    elif event == 1:
+        _quiet(_unpark, key)
+    elif event == 2:
+        if _yields(watched, value):
+            _quiet(_park, key)
+    elif event == 3:
+        _quiet(watched.end, key, value)
+    else:
+        _quiet(_leave_frame, key)
+
+
+# ---- Python 3.12 and newer: sys.monitoring ----
+
+_watched = {}  # id of a code object -> its _Watched, which keeps it alive
+
+
 def _on_start(code, offset):
     watched = _watched.get(id(code))
     if watched is not None:
-        _quiet(watched.begin, _frame())
+        frame = _frame()
+        _quiet(watched.begin, id(frame), frame.f_locals)
 
 
 def _on_resume(code, offset, error=None):
@@ -248,11 +215,9 @@ def _on_yield(code, offset, value):
 
 
 def _on_return(code, offset, value):
-    key = id(_frame())
-    stage = _running.get(key)
-    if stage is not None and id(code) in _watched:
-        _quiet(_watched[id(code)].target.describe_result, stage, value)
-        _quiet(_leave_frame, key)
+    watched = _watched.get(id(code))
+    if watched is not None:
+        _quiet(watched.end, id(_frame()), value)
 
 
 def _on_unwind(code, offset, error):
@@ -282,32 +247,46 @@ class _Monitor:
         return True
 
     def watch(self, watched):
-        """False if the program has taken all tool ids."""
+        """None, or why the code cannot be watched."""
         if self.tool is None and not self.take():
-            return False
+            return "sys.monitoring has no free tool id"
         events = sys.monitoring.events
         local = events.PY_START | events.PY_RETURN
         everywhere = events.PY_UNWIND  # these cannot be enabled for one code object alone
         if watched.pauses:
             local |= events.PY_YIELD | events.PY_RESUME
             everywhere |= events.PY_THROW
-        _watched[id(watched.code)] = watched
         sys.monitoring.set_local_events(self.tool, watched.code, local)
         sys.monitoring.set_events(self.tool, sys.monitoring.get_events(self.tool) | everywhere)
-        return True
 
 
 _monitor = _Monitor() if hasattr(sys, "monitoring") else None
 
 
+def _watch_code(target, code, function=None):
+    """Makes a stage of code; says so if that cannot be."""
+    target.found = True
+    _note(target.entry, None)
+    if id(code) in _watched:
+        return
+    _watched[id(code)] = None  # making the next object makes a function of the code
+    watched = _watched[id(code)] = _Watched(target, code, function)
+    if _monitor:
+        why = _monitor.watch(watched)
+    else:
+        why = None if _watch(code, watched, watched.names, bool(watched.pauses), _on_event_of_code) else "this Python is not known"
+    if why:
+        _warn("TFI_STAGES: %s cannot become a stage: %s" % (target.entry, why))
+
+
 # ---- finding functions ----
 
 def _codes_in(code, path):
-    """Yields (code that holds it, place among its constants, code) for a path of names below a code object."""
-    for place, constant in enumerate(code.co_consts):
+    """Yields the code for a path of names below a code object."""
+    for constant in code.co_consts:
         if type(constant) is _Code and constant.co_name == path[0]:
             if len(path) == 1:
-                yield code, place, constant
+                yield constant
             else:
                 yield from _codes_in(constant, path[1:])
 
@@ -320,30 +299,42 @@ def _paths_in(code, place=""):
             yield from _paths_in(constant, place + constant.co_name + ".")
 
 
-def _attribute(target, module):
-    """Returns (owner, name, value as it is stored) of a target in its module; the value is None if there is none."""
-    owner = module
-    for name in target.path[:-1]:
+def _attribute(owner, path):
+    """Returns the value of a target as it is stored in its module or class; None if there is none. No code of the
+    program runs, unless a module or a metaclass makes its attributes itself."""
+    for name in path[:-1]:
         owner = getattr(owner, name, None)
-    name = target.path[-1]
-    for holder in getattr(owner, "__mro__", ()) if isinstance(owner, type) else ():
-        if name in holder.__dict__:
-            return holder, name, holder.__dict__[name]
-    return owner, name, getattr(owner, name, None)
+    for holder in type.__dict__["__mro__"].__get__(owner) if isinstance(owner, type) else ():
+        if path[-1] in holder.__dict__:
+            return holder.__dict__[path[-1]]
+    return getattr(owner, path[-1], None)
+
+
+def _behind(value):
+    """Returns the function that a wrapper of the standard library, or a function of functools.wraps, passes its calls to."""
+    kind = type(value)
+    if kind is _Function:
+        return None if "registry" in value.__dict__ else value.__dict__.get("__wrapped__")  # singledispatch passes some calls
+    if kind is staticmethod or kind is classmethod or kind is _Method:
+        return value.__func__
+    if kind.__module__ == "functools" and kind.__qualname__ in ("_lru_cache_wrapper", "cached_property"):
+        return value.__dict__.get("__wrapped__") or value.__dict__.get("func")
+    return None
 
 
 def _function_of(value, name):
-    """Returns the Python function whose code is to be watched, or None."""
-    value = getattr(value, "__func__", value)  # staticmethod, classmethod, bound method
-    found = value if type(value) is _Function and "<locals>" not in value.__qualname__ else None
-    for _ in range(32):  # decorators with functools.wraps
-        value = getattr(value, "__wrapped__", None)
-        value = getattr(value, "__func__", value)
+    """Returns the Python function whose code is to be watched, or None: of functions that wrap each other, the innermost
+    one with this name, else the outermost one."""
+    first = found = None
+    for _ in range(32):
+        if type(value) is _Function:
+            first = first or value
+            if value.__code__.co_name == name:
+                found = value
+        value = _behind(value)
         if value is None:
-            return found
-        if type(value) is _Function and value.__code__.co_name == name:
-            found = value
-    return found
+            break
+    return found or first
 
 
 def _names_beside(target, module):
@@ -360,62 +351,33 @@ def _names_beside(target, module):
 
 
 def _find_in(target, module):
-    owner, name, value = _attribute(target, module)
-    if value is None or isinstance(value, (property, type)):
-        if value is None:
-            _note(target.entry, _names_beside(target, module))  # reported at exit, with the nearest name
-            return
-        _note(target.entry, None)
-        kind = "a property" if isinstance(value, property) else "a class"
-        _warn("TFI_STAGES: %s is %s, not a function" % (target.entry, kind))
+    value = _attribute(module, target.path)
+    if value is None:
+        _note(target.entry, _names_beside(target, module))  # reported at exit, with the nearest name
         return
-    target.found = True
+    function = _function_of(value, target.path[-1])
+    if function is not None:
+        shared = function.__closure__ is not None and "<locals>" in function.__qualname__
+        _watch_code(target, function.__code__, function if shared else None)
+        return
     _note(target.entry, None)
-    function = _function_of(value, name)
-    if function is not None and _monitor and _monitor.watch(_Watched(target, function.__code__)):
-        return
-    code = not _monitor and function is not None and _load("rewrite") and _rewritten(target, function.__code__)
-    if code:
-        function.__code__ = code
-    else:
-        setattr(owner, name, _replacement(target, value))
+    kind = "a class" if isinstance(value, type) else "a " + type(value).__name__
+    _warn("TFI_STAGES: %s is %s, not a Python function, and is left alone" % (target.entry, kind))
 
 
-def _replacement(target, value):
-    """Returns a function that calls an object that is no Python function, or has no source."""
-    function = getattr(value, "__func__", None) if isinstance(value, (staticmethod, classmethod)) else value
+# ---- functions that come by value ----
 
-    def call(*args, **kwargs):
-        if _is_compiling():
-            return function(*args, **kwargs)
-        try:
-            with _stage(target.name, _FUNCTION) as stage:
-                target.describe_call(stage, function, args, kwargs)
-                result = function(*args, **kwargs)
-                target.describe_result(stage, result)
-                return result
-        except BaseException as error:
-            _hide(error)
-            raise
-
-    async def wait(*args, **kwargs):
-        try:
-            with _stage(target.name, _FUNCTION | _PAUSES) as stage:
-                target.describe_call(stage, function, args, kwargs)
-                result = await function(*args, **kwargs)
-                target.describe_result(stage, result)
-                return result
-        except BaseException as error:
-            _hide(error)
-            raise
-
-    flags = getattr(getattr(function, "__code__", None), "co_flags", 0)
-    made = wait if flags & _CO_COROUTINE else call
-    for attribute in ("__module__", "__name__", "__qualname__", "__doc__"):
-        if hasattr(function, attribute):
-            setattr(made, attribute, getattr(function, attribute))
-    made.__wrapped__ = function
-    return type(value)(made) if isinstance(value, (staticmethod, classmethod)) else made
+def _find_by_value(targets, code):
+    """Looks at code of which a function is being made: a copy of a function that another process has sent, or that this
+    one has sent and got back."""
+    for target in targets:
+        if code.co_name != target.path[-1] or id(code) in _watched:
+            continue
+        if getattr(code, "co_qualname", code.co_name) not in (".".join(target.path), code.co_name):
+            continue
+        file = target.module.replace(".", "/")
+        if target.module == "__main__" or code.co_filename.endswith((file + ".py", file + "/__init__.py")):
+            _watch_code(target, code)
 
 
 # ---- the script ----
@@ -449,24 +411,16 @@ def _find_in_script(targets):
         if type(code) is not _Code or not _is_script(code):  # a program may send the event itself, with any argument
             return
         for target in targets:
-            for holder, place, found in list(_codes_in(code, target.path)):
-                target.found = True
-                _note(target.entry, None)
-                if _monitor:
-                    if not _monitor.watch(_Watched(target, found)):
-                        _warn("TFI_STAGES: %s cannot become a stage: sys.monitoring has no free tool id" % target.entry)
-                    continue
-                new = _load("rewrite") and _rewritten(target, found)
-                if not new or not _replace_constant(holder.co_consts, place, new):
-                    _warn("TFI_STAGES: %s cannot become a stage: its source was not found" % target.entry)
+            for found in list(_codes_in(code, target.path)):
+                _watch_code(target, found)
         if all(target.found for target in targets):
-            _on_exec(None)
+            _on_event("exec", None)
         for target in targets:
             if not target.found:  # as in a launcher, which is a script too
                 _note(target.entry, tuple(_paths_in(code))[:_MOST_NAMES])
                 _debug("TFI_STAGES: %s is not in %s" % (target.entry, code.co_filename))
 
-    _on_exec(lambda code: _quiet(look, code))
+    _on_event("exec", lambda code: _quiet(look, code))
 
 
 def _begin_functions():
@@ -481,6 +435,7 @@ def _begin_functions():
     for target in targets:
         if names.count(target.name) > 1:
             target.name = target.entry
+    _on_event("function.__new__", lambda code: _quiet(_find_by_value, targets, code))
     script = [target for target in targets if target.module == "__main__"]
     if script:
         _find_in_script(script)

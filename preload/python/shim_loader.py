@@ -72,12 +72,14 @@ def _watch_loaders(dataloader):
 
 
 def _watch_workers_loader(cls):
-    from weakref import WeakKeyDictionary
-    requests = WeakKeyDictionary()  # by iterator: {number of the batch: (worker, when)}, in the order of the requests
+    requests = _Weak()  # by iterator: {number of the batch: (worker, when)}, in the order of the requests
 
     @_guarded
     def requested(loader, number, when):
-        known = requests.setdefault(loader, {})
+        known = requests.get(loader)
+        if known is None:
+            known = {}
+            requests.set(loader, known)
         if not number:
             known.clear()  # another epoch of persistent workers
         if loader._send_idx > number:

@@ -4,7 +4,6 @@ It is loaded by the other parts that open stages, and by the import of asyncio.
 """
 
 import _thread
-import _weakref
 import sys
 
 # ---- stages ----
@@ -78,7 +77,7 @@ def _restore(taken):
 # leave theirs open. asyncio's loops run a step in Handle._run. uvloop has handles of its own, so a step is wrapped
 # there when it is given to the loop. The first step of an eager task runs where the task is created.
 
-_suspended = {}  # id of a task -> (its stages, ids of all its ranges, a weak reference that removes them with it)
+_suspended = _Weak()  # task -> (its stages, ids of all its ranges)
 _watched_loops = []  # classes of event loops whose tasks' steps are watched
 
 
@@ -92,7 +91,7 @@ def _if_task(task):
 
 @_guarded
 def _resume_task(task):
-    entry = _suspended.pop(id(task), None)
+    entry = _suspended.pop(task)
     if entry:
         home = _local.open
         for stage in entry[0]:
@@ -113,8 +112,7 @@ def _suspend_task(task, home, depth, before):
         stage.home = stages
     for range_id in reversed(ids):
         _pause(range_id)
-    key = id(task)
-    _suspended[key] = (stages, ids, _weakref.ref(task, lambda _: _suspended.pop(key, None)))
+    _suspended.set(task, (stages, ids))
 
 
 def _looks_like(function, original):
@@ -126,7 +124,7 @@ def _looks_like(function, original):
 def _stepping(run):
     """Wraps a function that calls a handle's _callback: it runs with the stages of the task that this is a step
     of."""
-    local, suspended = _local, _suspended
+    local, suspended = _local, _suspended.entries
 
     def _run(self, *args):
         home = local.open

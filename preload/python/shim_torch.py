@@ -114,16 +114,16 @@ def _attach(torch):
 def _name_modules(names, root):
     top = type(root).__name__
     for path, module in root.named_modules():
-        names.setdefault(module, top + "." + path if path else top)
+        if names.get(module) is None:
+            names.set(module, top + "." + path if path else top)
 
 
 def _watch_modules(torch, most):
     """Makes stages of calls of modules while fewer than `most` are open; compiled code sees the original only."""
     _debug("shim: modules")
-    from weakref import WeakKeyDictionary
     Module, is_compiling = torch.nn.Module, torch.compiler.is_compiling
     call = Module.__call__
-    names = WeakKeyDictionary()
+    names = _Weak()
 
     class Local(_thread._local):
         depth, root = 0, None
@@ -133,7 +133,7 @@ def _watch_modules(torch, most):
     def enter(module):
         if not local.depth:
             local.root = module
-        if module not in names:
+        if names.get(module) is None:
             _name_modules(names, local.root)
         name = names.get(module) or type(module).__name__
         stage = _stage(name, _RANGE_MODULE)

@@ -639,7 +639,7 @@ ROWS = [
         'local.root = None  #', 'pass  #'),
     # A module that the shim waits for keeps our class as its spec.
     row('spec-keeps-our-class', 'python.py::test_imports_look_the_same[newest]', 'preload/python/shim.py',
-        '            self.__class__ = _ModuleSpec\n', ''),
+        '        spec.__class__ = _ModuleSpec\n', ''),
     # Launch delays are off by the difference between the clocks of host and device.
     row('launch-by-the-other-clock', 'device_calls.py::test_clocks_that_differ[-9]', 'analysis/model/join.c',
         'p->spans.start[span->place] = best->start;',

@@ -15,7 +15,7 @@ import pythons
 from conftest import ROOT
 
 SCRIPTS = ROOT / 'tests' / 'functions'
-NAMES = ['plain', 'decorated', 'hidden', 'twice', 'sqrt', 'Base.method', 'Part.method', 'Part.made', 'Part.free', 'fails', 'numbers',
+NAMES = ['plain', 'decorated', 'hidden', 'twice', 'Base.method', 'Part.method', 'Part.made', 'Part.free', 'fails', 'numbers',
          'chain', 'countdown', 'section', 'waits', 'inner', 'items', 'deep', 'used']
 STAGES = ','.join([f'parts:{n}' for n in NAMES] + ['__main__:local', '__main__:Local.method'])
 by_version = pythons.by_version()
@@ -69,7 +69,7 @@ def unmatched(rows):
 def test_kinds(scenario, python):
     rows, times = scenario(python, 'kinds')
     assert marks_are_right(rows) > 20 and not unmatched(rows)
-    expected = {'plain': 3, 'decorated': 1, 'hidden': 1, 'twice': 1, 'sqrt': 1, 'Base.method': 2, 'Part.method': 1,
+    expected = {'plain': 3, 'decorated': 1, 'hidden': 1, 'twice': 1, 'Base.method': 2, 'Part.method': 1,
                 'Part.made': 2, 'Part.free': 2, 'used': 1, 'local': 1, 'Local.method': 1}
     assert {k: v['calls'] for k, v in times.items()} == expected
     said = [(r['values']['name'], r['values']['direction'], json.loads(r['values']['text'])) for r in rows if r['kind'] == 'signature']
@@ -187,11 +187,11 @@ def test_fork(scenario, python):
 @by_version
 def test_entries_that_cannot_be_stages(run, python):
     """Each entry that cannot be a stage gets one message: at once if no function, at the end if missing."""
-    stages = 'parts:Base.size,parts:nothing,parts:COUNT.bits,parts,:x,parts:Part,__main__:absent,parts:plain,json:dumps'
+    stages = 'parts:sqrt,parts:Base.size,parts:nothing,parts:COUNT.bits,parts,:x,parts:Part,__main__:absent,parts:plain,json:dumps'
     result = run([python.path, SCRIPTS / 'main.py', 'kinds'], {'TFI_STAGES': stages, 'PYTHONDONTWRITEBYTECODE': '1'})
     lines = result.err.splitlines()
     assert result.rc == 0 and all(line.startswith('tfinject: TFI_STAGES: ') for line in lines), result.err
     assert sorted(re.search(r'(?<!\S)([\w.]*:[\w.]+|parts)(?!\S)', line.partition('TFI_STAGES: ')[2])[1] for line in lines) == [
-        ':x', '__main__:absent', 'json:dumps', 'parts', 'parts:Base.size', 'parts:COUNT.bits', 'parts:Part', 'parts:nothing'], result.err
+        ':x', '__main__:absent', 'json:dumps', 'parts', 'parts:Base.size', 'parts:COUNT.bits', 'parts:Part', 'parts:nothing', 'parts:sqrt'], result.err
     timing, = result.dir.glob('*.timing.json')
     assert list(json.loads(timing.read_text())['stages']) == ['plain']
