@@ -159,6 +159,12 @@ everything: $(if $(ASAN),,simnvml)
 -include $(SIMNVML:=.d)
 # End of the simulated NVML.
 
+# A stand-in for the functions of cuBLAS that torch calls; it is preloaded.
+$(B)/simgpu/libsimblas.so: tests/simgpu/blas.c $(B)/flags
+	$(call compile,SIM,$(CC) $(CFLAGS_C) -fPIC -fvisibility=hidden -shared -Wl$(comma)-z$(comma)defs -MF $@.d -o $@ $< -ldl)
+everything: $(if $(ASAN),,$(B)/simgpu/libsimblas.so)
+-include $(B)/simgpu/libsimblas.so.d
+
 # The simulated GPU of CUDA 12.8: driver and runtime export only the symbols that the headers of that release declare
 # (`scripts/bootstrap test` fetches them). CUPTI is the same under another soname. Some programs need libcudart or libcupti 12.
 SIMGPU12_FROM := $(wildcard build/nvidia/elsewhere/nvidia-cuda-runtime-cu12==12.8*/nvidia/cuda_runtime/include)
