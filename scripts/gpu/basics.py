@@ -8,11 +8,14 @@ import collections
 import json
 import os
 import platform
+import re
+import shutil
 
 import driver
 import raw
 import traces
-from common import DIFFUSION, EVERYTHING, HERE, LIBRARY, PLAIN, RAW, last_json, tfanalyze, trace_figures
+from common import (DIFFUSION, EVERYTHING, HERE, LIBRARY, PLAIN, RAW, environment, execute, last_json, tfanalyze,
+                    trace_figures)
 
 # ---- facts ----
 
@@ -51,6 +54,16 @@ def ask_cupti(part, path, *arguments):
     return {**(last_json(result.out) or {'error': result.err[-300:]}), 'exit': result.rc}
 
 
+def own_calls():
+    """Returns the driver's functions that it calls through its own table, where a preloaded library would see them."""
+    found = [line.split()[-1] for line in execute(['ldconfig', '-p'], environment(PLAIN), 10).out.splitlines() if 'libcuda.so.1 ' in line]
+    if not found or not shutil.which('readelf'):
+        return 'unknown'
+    rows = execute(['readelf', '-rW', found[0]], environment(PLAIN), 20).out.splitlines()
+    names = {row.split()[4].split('@')[0] for row in rows if 'JUMP_SLO' in row and len(row.split()) > 4}
+    return sorted(name for name in names if re.match(r'cu[A-Z]', name))[:40]
+
+
 def facts(part):
     """Collects the facts of this machine that decide how the library behaves."""
     run = part.run
@@ -58,6 +71,7 @@ def facts(part):
     said = part.figures['cupti'] = {'path': path and os.path.realpath(path)}
     part.figures.update(glibc=platform.libc_ver()[1], cpus=os.cpu_count(), kernel=os.uname().release,
                         clocksource=first_line('/sys/devices/system/clocksource/clocksource0/current_clocksource'))
+    part.figures['driver calls itself'] = part.way('own calls', own_calls)
     if not path:
         part.wrong('no CUPTI is found')
         return
@@ -257,7 +271,7 @@ def api_noise(part):
 
 def soaked(part):
     run = part.run
-    seconds = 4 if run.simulated else max(20, min(80, run.deadline.left() - 25))
+    seconds = 4 if run.simulated else max(20, min(60, run.deadline.left() - 25))
     more = {'SOAK_SECONDS': str(seconds), **({'SOAK_NODES': '300000'} if run.simulated else {})}
     told, result, _ = play(part, 'everything', ['soak'], EVERYTHING, seconds + 60, more, asked=False)
     told['seconds_of_it'] = [json.loads(line) for line in result.out.splitlines() if line.startswith('{')][:-1]
@@ -300,7 +314,12 @@ def soak(part):
 # ---- raw buffers ----
 
 RAW_WAYS = {'nodes': [1, 2, 4, 8, 9, 10, 11, 17, 22, 36, 37, 38, 45, 49, 50, 52], 'graphs': [1, 2, 10, 51],
-            'serial': [3]}  # CUPTI cannot record kernels serially (3) and concurrently (10) at once
+            'serial': [3],  # CUPTI cannot record kernels serially (3) and concurrently (10) at once
+            'serial after concurrent': [10, 3, 4], 'no calls': [1, 2, 10], 'clock before': [4, 10], 'clock after': [4, 10],
+            'clock again': [4, 10], 'graphs late': [4, 10]}
+RAW_MORE = {'clock before': {'CUPTI_RAW_CLOCK': 'before'}, 'clock after': {'CUPTI_RAW_CLOCK': 'after'},
+            'clock again': {'CUPTI_RAW_CLOCK': 'again'}, 'graphs late': {'CUPTI_RAW_LATE': '51'}}
+KEPT = ('nodes', 'graphs', 'serial')  # their buffers go into the archive
 
 
 def raw_variables(run, path, kinds):
@@ -315,20 +334,23 @@ def raw_told(result, path):
 
 def raw_buffers(part, name, path):
     run = part.run
-    more = {**raw_variables(run, path, RAW_WAYS[name]), **simulated_times(run)}
+    more = {**raw_variables(run, path, RAW_WAYS[name]), **RAW_MORE.get(name, {}), **simulated_times(run)}
     env = {**run.c_environment(PLAIN, more=more), 'LD_PRELOAD': RAW}
-    return raw_told(run.execute([run.python, f'{HERE}/driver.py', 'kinds'], env, 60), path)
+    return raw_told(run.execute([run.python, f'{HERE}/driver.py', 'noise' if name in RAW_MORE else 'kinds'], env, 60), path)
 
 
 def raw_part(part):
-    """Saves CUPTI's raw buffers of each kind of record, as a bare client gets them."""
+    """Saves CUPTI's raw buffers of each kind of record, as a bare client gets them; counts their impossible times.
+
+    The figures also say what a second kind of kernels, a clock of another client and graphs from now on do."""
     for name in RAW_WAYS:
-        path = f'{part.run.work}/{name}.cupti-raw'
+        path = f'{part.run.work}/{name.replace(" ", "-")}.cupti-raw'
         told = part.figures[name] = part.way(name, lambda: raw_buffers(part, name, path), [path])
         if told['exit'] or told.get('error'):
             part.wrong(name, exit=told['exit'], error=told.get('error'), refused=told['refused'])
             continue
-        part.files[f'raw-cupti/{name}.cupti-raw'] = path
+        if name in KEPT:
+            part.files[f'raw-cupti/{name}.cupti-raw'] = path
         wanted = (told['told'] or {}).get('kernels')
         kernels = sum(told['records'].get(k, 0) for k in ('3', '10'))
         if name == 'nodes' and kernels != wanted:

@@ -2,6 +2,9 @@
  *
  *     CUPTI_RAW_LIBRARY=PATH CUPTI_RAW_KINDS=10,1,2 [CUPTI_RAW_OUT=FILE] LD_PRELOAD=libcupti_raw.so program
  *
+ *     CUPTI_RAW_CLOCK=before|after|again   registers a timestamp callback before or after the kinds are enabled, or twice
+ *     CUPTI_RAW_LATE=KIND                  enables this kind half a second after the first request of a buffer
+ *
  * Without FILE it costs as much as CUPTI itself: every profiler on CUPTI costs at least that. FILE begins with a line
  * of JSON about the version that wrote it. A block for each buffer follows: the letter B, three uint32_t (bytes,
  * records, texts), the bytes, {uint32_t offset, kind} of each record, {uint64_t pointer, uint32_t length, bytes} of
@@ -14,6 +17,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <x86intrin.h>
 
 #include <cupti.h>
 
@@ -25,7 +30,7 @@
 // clang-format off
 #define FUNCTIONS(F) \
     F(cuptiActivityEnable) F(cuptiActivityFlushAll) F(cuptiActivityFlushPeriod) F(cuptiActivityGetNextRecord) \
-    F(cuptiActivityRegisterCallbacks) F(cuptiGetVersion)
+    F(cuptiActivityRegisterCallbacks) F(cuptiActivityRegisterTimestampCallback) F(cuptiGetVersion)
 // clang-format on
 
 #define MEMBER(name) __typeof__(name) *name;
@@ -85,16 +90,41 @@ static void at_end(void)
     cupti.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
 }
 
-static void register_end(void)
+static uint64_t CUPTIAPI ticks(void)
 {
+    return __rdtsc();
+}
+
+/* True if a timestamp callback is to be registered at that moment. */
+static int clock_at(const char *moment)
+{
+    const char *asked = getenv("CUPTI_RAW_CLOCK");
+    return asked && (strcmp(asked, moment) == 0 || strcmp(asked, "again") == 0);
+}
+
+/* CUPTI is not called in its own callbacks. */
+static void *late(void *kind)
+{
+    const struct timespec half = {.tv_nsec = 500000000};
+    nanosleep(&half, NULL);
+    if (kind) cupti.cuptiActivityEnable((CUpti_ActivityKind)strtoul(kind, NULL, 10));
+    else cupti.cuptiActivityRegisterTimestampCallback(ticks);
+    return NULL;
+}
+
+static void first_request(void)
+{
+    const char *kind = getenv("CUPTI_RAW_LATE"), *asked = getenv("CUPTI_RAW_CLOCK");
+    pthread_t thread;
     atexit(at_end);
+    if (kind || (asked && strcmp(asked, "again") == 0)) pthread_create(&thread, NULL, late, (void *)kind);
 }
 
 /* The first request comes when the driver works, so the exit handler runs before the driver's own. */
 static void CUPTIAPI requested(uint8_t **buffer, size_t *size, size_t *most)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, register_end);
+    pthread_once(&once, first_request);
     *buffer = aligned_alloc(8, BUFFER_BYTES);
     *size = *buffer ? BUFFER_BYTES : 0;
     *most = 0;
@@ -138,10 +168,12 @@ __attribute__((constructor)) static void begin(void)
     unsetenv("CUPTI_RAW_LIBRARY");
     open_file(getenv("CUPTI_RAW_OUT"), kinds);
     cupti.cuptiActivityRegisterCallbacks(requested, completed);
+    if (clock_at("before")) cupti.cuptiActivityRegisterTimestampCallback(ticks);
     for (const char *k = kinds; *k; k += strcspn(k, ","), k += *k == ',') {
         CUptiResult result = cupti.cuptiActivityEnable((CUpti_ActivityKind)strtoul(k, NULL, 10));
         if (result != CUPTI_SUCCESS)
             fprintf(stderr, "cupti_raw: kind %.*s: error %d\n", (int)strcspn(k, ","), k, (int)result);
     }
+    if (clock_at("after")) cupti.cuptiActivityRegisterTimestampCallback(ticks);
     cupti.cuptiActivityFlushPeriod(out ? KEEP_FLUSH_MS : FLUSH_MS);
 }

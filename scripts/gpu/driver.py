@@ -1,6 +1,6 @@
 """driver - programs on the CUDA driver alone, in Python without torch, which gpu-check runs plain and under the library.
 
-    driver.py threads|soak|kinds|noise|end CASE
+    driver.py threads|soak|kinds|noise|hurry|end CASE
 
 Each prints one line of JSON with the work that it gave the device. Kernels are PTX text: `tiny` and `tiny_too` do nothing,
 `spin` runs for a given number of nanoseconds. On a simulated GPU, SIMGPU_SCRIPT sets their durations.
@@ -212,6 +212,14 @@ def noise():
     return {'own': before, 'all': own_threads(), 'kernels': 20 * 11}
 
 
+def hurry():
+    """Launches without pause until the process is killed."""
+    driver = Driver()
+    stream = driver.stream()
+    while True:
+        driver.launch('tiny', stream)
+
+
 # ---- ends ----
 
 def from_a_thread(function, *arguments):
@@ -272,7 +280,7 @@ CASES = ('mid-kernel', 'thread', 'at-once', 'killed', 'fork', 'capture')
 def main():
     try:
         told = end(sys.argv[2]) if sys.argv[1] == 'end' else \
-            {'threads': threads, 'soak': soak, 'kinds': kinds, 'noise': noise}[sys.argv[1]]()
+            {'threads': threads, 'soak': soak, 'kinds': kinds, 'noise': noise, 'hurry': hurry}[sys.argv[1]]()
     except RuntimeError as error:
         print(json.dumps({'error': str(error)}), flush=True)
         return FAILED

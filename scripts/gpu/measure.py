@@ -175,7 +175,7 @@ def loops_part(part):
     if part.run.simulated:
         part.not_run.append('simulated: the figures are times of this machine, not of a GPU')
     try:
-        measure(part, 2 if part.run.simulated else 5)
+        measure(part, 2 if part.run.simulated else 4)
     except BaseException:
         part.run.pool.kill()
         raise

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import basics
 import measure
+import neighbours
 import operators
 import torchparts
 import traces
@@ -102,7 +103,8 @@ def c_pipeline(part):
 
 # ---- all of them ----
 
-FUNCTIONS = {**basics.PARTS, **measure.PARTS, **torchparts.PARTS, **operators.PARTS, 'c-pipeline': c_pipeline}
+FUNCTIONS = {**basics.PARTS, **measure.PARTS, **torchparts.PARTS, **operators.PARTS, **neighbours.PARTS,
+             'c-pipeline': c_pipeline}
 
 
 def row(seconds, limit, simulated, *figures):
@@ -124,7 +126,7 @@ def ends_figures():
 
 
 PARTS = {
-    'facts': row(8, 40, 10, 'cupti.version', 'cupti.sizes.driver', 'cupti.sizes.runtime', 'glibc', 'clocksource',
+    'facts': row(9, 40, 10, 'cupti.version', 'cupti.sizes.driver', 'cupti.sizes.runtime', 'glibc', 'driver calls itself', 'clocksource',
                  'cupti.enable driver SIZE.exit', 'cupti.enable runtime SIZE.exit', 'cupti.enable driver 1023.exit',
                  'cupti.enable runtime 1023.exit', 'the library.exit'),
     'no-device': row(20, 90, 40, *(f'{program}, {where}.{way}.exit' for program in basics.DRIVERLESS for way in
@@ -132,26 +134,31 @@ PARTS = {
     'sessions': row(40, 120, 30, *(f'{way}.told.sessions.{n}.{what}' for way in ('plain', 'everything') for n in range(5)
                                    for what in ('counts.kernel', 'counts.cuda_runtime', 'counts.cuda_driver', 'zero_times',
                                                 'before_their_launch', 'start_seconds', 'stop_seconds')),
-                    'everything.ours.kernel'),
-    'graph-replay': row(55, 130, 60, *loop_figures('graph-replay')),
-    'floor': row(75, 180, 50, *loop_figures('launch-bound', 'transformer', 'training'),
-                 'traces.everything.records', 'traces.gpu-alone.bytes_per_record'),
-    'soak': row(100, 150, 10, 'nodes', 'kernels', 'whole_launches', 'lost', 'device_growth_bytes', 'resident_growth_bytes',
-                'own_cpu_seconds', 'trace.trace_bytes'),
-    'graph-attribution': row(25, 90, 30, 'everything.stages.stage_add', 'everything.stages.stage_mul',
-                             'everything.operators.stage_add', 'plain.told.profiled.1'),
+                    'everything.ours.kernel', 'everything.impossible.before_their_call'),
+    'raw-cupti': row(20, 60, 20, 'nodes.sizes', 'nodes.version', *(f'{way}.{what}' for way in basics.RAW_WAYS for what in ('records', 'judged'))),
+    'ends': row(30, 90, 25, *ends_figures()),
     'threads': row(6, 40, 5, 'plain.exit', 'everything.exit', 'asked_for', 'everything.kernels_by_stream',
                    'everything.launches_by_thread'),
-    'ends': row(30, 90, 25, *ends_figures()),
+    'killed': row(8, 30, 8, 'kernels', 'age_ms'),
     'injection': row(3, 30, 2, 'kernels', 'kernels_asked_for', 'stages', 'exit'),
     'api-noise': row(5, 30, 4, 'calls', 'foreign', 'told.own'),
     'c-pipeline': row(8, 60, 5, 'everything.kernels', 'everything.kernels_asked_for', 'everything.kernel_ns',
                       *(f'{way}.{what}' for way in C_WAYS for what in ('exit', 'seconds'))),
-    'raw-cupti': row(6, 40, 4, 'nodes.sizes', 'nodes.version', *(f'{way}.records' for way in basics.RAW_WAYS)),
-    'pairs': row(25, 90, 20, 'profiles.exit', *(f'{name}.lines_that_differ' for name in torchparts.PAIRS[:4])),
+    'graph-attribution': row(25, 90, 30, 'everything.stages.stage_add', 'everything.stages.stage_mul',
+                             'everything.operators.stage_add', 'plain.told.profiled.1'),
+    'graph-replay': row(45, 130, 60, *loop_figures('graph-replay')),
+    'floor': row(60, 180, 50, *loop_figures('launch-bound', 'transformer', 'training'),
+                 'traces.everything.records', 'traces.gpu-alone.bytes_per_record'),
     'torch-pipeline': row(115, 220, 100, *(f'ways.{way}.exit' for way in torchparts.PIPELINE_WAYS), 'alone.counts.ours',
                           'alone.durations.ratio', 'raw.records.5', 'both.records.joined', 'both.stages.stages',
                           'profiler_beside_it.counts.names_that_differ', 'library_beside_it.counts.names_that_differ'),
+    'processes': row(35, 120, 60, *(f'{program}.{way}.exit' for program in ('spawned', 'forked', 'segments') for way in ('plain', 'everything'))),
+    'pairs': row(25, 90, 20, 'profiles.exit', *(f'{name}.lines_that_differ' for name in torchparts.PAIRS[:4])),
+    'samplers': row(15, 60, 5, 'samples', 'nvml.exit'),
+    'tools': row(25, 120, 1),  # with ncu, compute-sanitizer and cuda-gdb
+    'libraries': row(20, 120, 10),  # with JAX, CuPy and numba
+    'soak': row(80, 120, 10, 'nodes', 'kernels', 'whole_launches', 'lost', 'device_growth_bytes', 'resident_growth_bytes',
+                'own_cpu_seconds', 'trace.trace_bytes'),
     'train': row(60, 180, 60, 'exit', 'operators.compared', 'links.links', 'table.lines_that_differ'),
     'diffuse': row(1, 180, 1),  # a minute if diffusers is installed
 }

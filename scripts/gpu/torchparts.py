@@ -44,6 +44,7 @@ def sessions_with(part):
     told, directory, _ = work(part, 'everything', 'sessions', EVERYTHING, 120)
     ours, _, told['trace_error'] = traces.our_work(directory)
     told['ours'] = {kind: sum(w.kind == kind for w in ours) for kind in traces.KINDS}
+    told['impossible'] = traces.impossible(directory)
     return told
 
 
@@ -68,6 +69,9 @@ def sessions(part):
     for kind, launched in (('kernel', 'kernels_launched'), ('copy', 'copies')):
         if ours['ours'][kind] < ours['told'][launched]:
             part.wrong(f'our {kind} records', ours=ours['ours'][kind], launched=ours['told'][launched])
+    for fault in ('before_their_call', 'outside_the_run', 'longer_than_the_run'):
+        if ours['impossible'].get(fault) and not part.run.simulated:  # its device runs ahead of the host
+            part.wrong(f'our records: {fault}', ours=ours['impossible'])
     part.not_whole('everything', ours['trace'])
 
 

@@ -3,6 +3,7 @@
     torchwork.py sessions DIRECTORY     five sessions of torch.profiler, and the same work between them
     torchwork.py graphs DIRECTORY       two CUDA graphs, replayed in turn in two stages, before, in and after a session
     torchwork.py pairs DIRECTORY        five profiles, each with the table that torch prints of it
+    torchwork.py spawned|forked|segments|one_rank DIRECTORY   children, expandable segments, collectives of a single rank
 
 The programs need only torch's own kernels, except the parts that GPU_CHECK_SIMULATED skips for lack of cuBLAS.
 """
@@ -194,5 +195,60 @@ def pairs(directory):
     return told
 
 
+# ---- processes, memory, collectives ----
+
+def on_the_device(queue=None):
+    """Returns the sum of a tensor on the device, or the name of the error, to the parent too."""
+    try:
+        told = float((torch.ones(1000, device='cuda') + 1).sum().cpu())
+    except Exception as error:
+        told = type(error).__name__
+    if queue is not None:
+        queue.put(told)
+    return told
+
+
+def child(method):
+    context = torch.multiprocessing.get_context(method)
+    queue = context.SimpleQueue()
+    process = context.Process(target=on_the_device, args=(queue,))
+    process.start()
+    told = queue.get()
+    process.join()
+    return {'told': told, 'exit': process.exitcode}
+
+
+def spawned(_):
+    return {'parent': on_the_device(), 'child': child('spawn')}
+
+
+def forked(_):
+    """A child of fork can use the device if its parent only asked whether there is one."""
+    return {'available': torch.cuda.is_available(), 'devices': torch.cuda.device_count(), 'child': child('fork'), 'parent': on_the_device()}
+
+
+def segments(_):
+    torch.cuda.memory._set_allocator_settings('expandable_segments:True')
+    kept, sums = [], []
+    for size in (1 << 10, 1 << 20, 1 << 24, 1 << 26):
+        kept.append(torch.ones(size, device='cuda'))
+        sums.append(float(kept[-1].sum().cpu()))
+    del kept
+    torch.cuda.empty_cache()
+    return {'sums': sums, 'left': torch.cuda.memory_allocated()}
+
+
+def one_rank(_):
+    torch.distributed.init_process_group('nccl', init_method='tcp://127.0.0.1:29873', rank=0, world_size=1)
+    x = torch.ones(1 << 20, device='cuda')
+    for _ in range(10):
+        torch.distributed.all_reduce(x)
+    torch.cuda.synchronize()
+    torch.distributed.destroy_process_group()
+    return {'sum': float(x.sum().cpu())}
+
+
+PROGRAMS = (sessions, graphs, pairs, spawned, forked, segments, one_rank)
+
 if __name__ == '__main__':
-    print(json.dumps({'sessions': sessions, 'graphs': graphs, 'pairs': pairs}[sys.argv[1]](sys.argv[2])))
+    print(json.dumps({program.__name__: program for program in PROGRAMS}[sys.argv[1]](sys.argv[2])))

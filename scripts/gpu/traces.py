@@ -65,6 +65,30 @@ def our_work(directory, window=None):
     return sorted(work, key=lambda w: w.start), ranges, error
 
 
+def impossible(directory):
+    """Counts device records of ours that cannot be: before their call, outside the run, longer than the run. Clocks differ by
+    microseconds, so only what is a millisecond off is impossible; `worst_us` is the earliest start."""
+    answer, error = tfanalyze('dump', directory)
+    if answer is None:
+        return {'error': error}
+    rows = answer['rows']
+    clocks = [(row['values']['value'], row['time_us']) for row in rows if row['kind'] == 'clock' and row['values']['clock'] == 'device']
+    calls = {row['values']['correlation']: row['time_us'] for row in rows if row['kind'] == 'correlation'}
+    times = [row['time_us'] for row in rows if row['time_us'] is not None]
+    found = {'work': 0, 'before_their_call': 0, 'outside_the_run': 0, 'longer_than_the_run': 0, 'worst_us': 0.0}
+    for row in (row for row in rows if row['kind'] in KINDS and clocks):
+        v = row['values']
+        ns, us = min(clocks, key=lambda pair: abs(pair[0] - v['start_ns']))
+        start = us + (v['start_ns'] - ns) / 1000
+        early = calls.get(v['correlation'], start) - start
+        found['work'] += 1
+        found['before_their_call'] += early > 1000
+        found['outside_the_run'] += not min(times) - 1000 <= start <= max(times) + 1000
+        found['longer_than_the_run'] += v['duration'] / 1000 > max(times) - min(times)
+        found['worst_us'] = round(max(found['worst_us'], early), 3)
+    return found
+
+
 def kineto(path):
     """A Kineto trace: .work as above, .launches by correlation, .annotations by thread."""
     with (gzip.open if path.endswith('.gz') else open)(path, 'rt', encoding='utf-8', errors='replace') as file:

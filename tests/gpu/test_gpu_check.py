@@ -35,7 +35,7 @@ BASE = 1_790_000_000_000_000_000  # nanoseconds since 1970
 COUNTS = {'text_encode': (1, 0, 1), 'denoise': (1, 8, 8), 'vae_decode': (0, 1, 1)}  # fill, axpy, matmul
 
 
-QUICK = 'facts,soak,threads,injection,api-noise,c-pipeline'  # without torch and without pauses
+QUICK = 'facts,threads,killed,injection,api-noise,c-pipeline,soak'  # without torch and without pauses
 NEEDED = ('demo/diffusion', 'gpu/libcupti_raw.so', 'simgpu/libcuda.so.1', 'simgpu/libcudart.so.13', 'simgpu/libcupti.so.13')
 
 
@@ -74,14 +74,14 @@ def script():
 
 def test_the_plan_is_in_order_and_adds_up(check):
     lines = check('--plan').out.splitlines()
-    rows = [re.match(r'(\S+) +(\d+) s  \+ +(\d+) s, at most +(\d+) s  \S', line) for line in lines[:-1]]
+    rows = [re.match(r'(\S+) +(\d+) s  \+ +(\d+) s, at most +(\d+) s, call (\d)  \S', line) for line in lines[:-1]]
     assert all(rows), lines
-    assert [r[1] for r in rows] == ['facts', 'no-device', 'sessions', 'graph-replay', 'floor', 'soak', 'graph-attribution',
-                                    'threads', 'ends', 'injection', 'api-noise', 'c-pipeline', 'raw-cupti', 'pairs',
-                                    'torch-pipeline', 'train', 'diffuse']
+    assert [r[1] for r in rows] == list(parts.PARTS) and [r[1] for r in rows][:4] == ['facts', 'no-device', 'sessions', 'raw-cupti']
     for before, row in zip(rows, rows[1:]):
         assert int(row[2]) == int(before[2]) + int(before[3]) and int(row[3]) <= int(row[4])
     assert f' {int(rows[-1][2]) + int(rows[-1][3])} s;' in lines[-1]
+    calls = [[int(r[3]) for r in rows if r[5] == call] for call in ('1', '2')]
+    assert all(sum(seconds) <= 570 for seconds in calls) and sum(map(len, calls)) == len(rows) and len(calls[1]) <= 4
 
 
 def test_parts_without_torch_on_the_simulated_gpu(check, tmp_path):
