@@ -28,7 +28,7 @@
 #include "stage/timing.h"
 
 #define NAME_BYTES 256
-#define MOST_NOTES 64u
+#define MOST_NOTES 1024u /* memory is used for those that are written */
 #define MOST_LINES 16u
 
 enum found { UNKNOWN, FOUND, MISSING };
@@ -39,7 +39,8 @@ static struct {
     enum found found;
 } notes[MOST_NOTES];
 static unsigned nr_notes;
-static bool looked; /* the shim has begun to look for the functions; before that nothing is known about them */
+static bool overflowed; /* some entries have no note */
+static bool looked;     /* the shim has begun to look for the functions; before that nothing is known about them */
 
 void tfi_unmatched_note(const char *entry, const char *nearest)
 {
@@ -47,7 +48,10 @@ void tfi_unmatched_note(const char *entry, const char *nearest)
     looked = true;
     if (!*entry) return;
     while (i < nr_notes && strcmp(notes[i].entry, entry) != 0) i++;
-    if (i == MOST_NOTES || strlen(entry) >= NAME_BYTES) return;
+    if (i == MOST_NOTES || strlen(entry) >= NAME_BYTES) {
+        overflowed = true;
+        return;
+    }
     if (i < nr_notes && notes[i].found == FOUND) return;
     tfi_fmt(notes[i].entry, NAME_BYTES, "%s", entry);
     tfi_fmt(notes[i].nearest, NAME_BYTES, "%s", nearest ? nearest : "");
@@ -153,7 +157,8 @@ static bool say_function(const char *entry)
                 (int)tfi_getpid(), nearest);
     else if (found == MISSING)
         tfi_log(TFI_LOG_WARN, "TFI_STAGES: %s does not exist in process %d", entry, (int)tfi_getpid());
-    else tfi_log(TFI_LOG_WARN, "TFI_STAGES: process %d did not import the module of %s", (int)tfi_getpid(), entry);
+    else if (!overflowed)
+        tfi_log(TFI_LOG_WARN, "TFI_STAGES: process %d did not import the module of %s", (int)tfi_getpid(), entry);
     return true;
 }
 

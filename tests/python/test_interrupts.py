@@ -4,18 +4,20 @@ The moments are counted in executed lines (tests/victims/libmoments.c): the same
 """
 
 import json
+import signal
 
 import pytest
 
 import pythons
 
 by_version = pythons.by_version()
-ARRIVED, LOST, OTHER = 10, 11, 12  # exit statuses of the interrupted children
+ARRIVED, LOST, OTHER, ENDED = 10, 11, 12, 128 + signal.SIGVTALRM  # exit statuses of the interrupted children
 
 SCRIPT = '''
 import ctypes, json, os, signal, sys
 class Stop(BaseException): pass
 def stop(number, frame):
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0.3)  # ends the process if the exception does not arrive meanwhile
     raise Stop
 library, imported, first, step, most = sys.argv[1:]
 moments = ctypes.PyDLL(library)
@@ -70,10 +72,10 @@ def interrupted(run, victim, tmp_path):
 def none_is_lost(found, moments):
     (_, bare), (_, watched) = found
     assert len(bare) >= moments * 0.9 and abs(len(bare) - len(watched)) <= 1, (len(bare), len(watched))
-    assert set(bare) | set(watched) <= {ARRIVED, LOST, OTHER}
+    assert set(bare) | set(watched) <= {ARRIVED, LOST, OTHER, ENDED}
     wrong = [i for i, (alone, with_us) in enumerate(zip(bare, watched)) if with_us != ARRIVED == alone]
     assert not wrong, (wrong, [watched[i] for i in wrong])
-    assert bare.count(ARRIVED) > len(bare) * 0.9
+    assert bare.count(ARRIVED) > len(bare) * 0.7  # those during the import of numpy are lost in torch itself
 
 
 @by_version

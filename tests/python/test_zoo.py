@@ -1,0 +1,131 @@
+"""test_zoo - every kind of object that a module or a class can hold is named in TFI_STAGES, and nothing can tell.
+
+tests/functions/zoo.py uses, pickles, copies, compares, inspects, disassembles, traces and profiles each of tests/functions/
+animals.py, zoo_torch.py also compiles them. Their output is the same with the library and without. What cannot be a stage
+is left alone, and one line says so.
+"""
+
+import ast
+import json
+import re
+
+import pytest
+
+import pythons
+from conftest import BUILD, ROOT, built
+
+pytestmark = pytest.mark.slow
+SCRIPTS = ROOT / 'tests' / 'functions'
+PICKLERS = 'cloudpickle', 'dill', 'joblib'
+by_version = pythons.by_version()
+
+
+def names_in(body, place=''):
+    """The names of everything that the body of a module or class defines."""
+    for node in body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield place + node.name
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            yield place + node.targets[0].id
+        elif isinstance(node, ast.ClassDef):
+            yield place + node.name
+            yield from names_in(node.body, place + node.name + '.')
+
+
+def stages_of(module):
+    names = dict.fromkeys(names_in(ast.parse((SCRIPTS / f'{module}.py').read_text()).body))
+    return ','.join(f'{module}:{name}' for name in names if not name.endswith('.__secret'))
+
+
+def environment(**more):
+    built(BUILD / 'picklers' / '.stamp')
+    return {'PYTHONPATH': f'{BUILD}/picklers:{SCRIPTS}', 'PYTHONHASHSEED': '0', 'PYTHONDONTWRITEBYTECODE': '1', **more}
+
+
+def calls(result):
+    """{stage: calls} of all processes."""
+    found = {}
+    for path in result.dir.glob('*.timing.json'):
+        for stage, said in json.loads(path.read_text())['stages'].items():
+            found[stage] = found.get(stage, 0) + said['calls']
+    return found
+
+
+def same(run, command, stages, timeout=120):
+    """Runs the command with and without stages; returns their calls, and the names in the library's lines."""
+    bare = run(command, environment(), preload=False, timeout=timeout)
+    watched = run(command, environment(TFI_STAGES=stages), timeout=timeout)
+    differ = [pair for pair in zip(bare.out.splitlines(), watched.out.splitlines()) if pair[0] != pair[1]]
+    assert (watched.rc, differ, watched.out) == (bare.rc, [], bare.out), watched.err[-2000:]
+    ours = re.findall(r'^tfinject: TFI_STAGES: (\S+) is an? .*, not a Python function, and is left alone\n', watched.err, re.M)
+    assert re.sub(r'^tfinject: TFI_STAGES: .* is left alone\n', '', watched.err, flags=re.M) == bare.err and bare.rc == 0, bare.err
+    return calls(watched), ours
+
+
+LEFT_ALONE = '''Animal Animal.Descriptor Animal.Inner Animal.described Animal.half Animal.now Animal.shared Animal.single Animal.size Base Color
+                Color.RED Meta OfMeta Point SCRIPTED Slotted Slotted.__slots__ animal bound_builtin builtin getter method_of_c of_c partial
+                partial_of_lambda slot'''.split()
+
+
+@by_version
+def test_zoo(run, python):
+    found, left = same(run, [python.path, SCRIPTS / 'zoo.py', *PICKLERS], stages_of('animals') + ',__main__:here,__main__:here_numbers,__main__:Here.method')
+    assert sorted(left) == [f'animals:{name}' for name in LEFT_ALONE]
+    missing = {'plain', 'raises', 'hidden', 'numbers', 'coroutine', 'asynchronous', 'cached', 'single', 'lam', 'added', 'Base.method', 'Animal.method',
+               'Animal.made', 'Animal.free', 'Animal.costly', 'Animal.__eq__', 'OfMeta.method', 'Color.describe', 'here', 'Here.method'} - set(found)
+    assert missing == {'OfMeta.method'}, found
+
+
+@by_version
+def test_functions_that_share_their_code(run, python):
+    """A decorator's functions have one code; the stage is the one that was named. Copies by value count too."""
+    found, _ = same(run, [python.path, SCRIPTS / 'zoo.py', *PICKLERS], 'animals:hidden,animals:added_too,__main__:here')
+    assert (found['hidden'], found['added_too']) == (5, 4) and found['here'] == 4 + 4, found
+
+
+WORKERS = '''
+import joblib
+def work(x):
+    return x * 2
+if __name__ == "__main__":
+    print(joblib.Parallel(n_jobs=2)(joblib.delayed(work)(i) for i in range(40)))
+'''
+
+
+@by_version
+def test_workers_that_get_functions_by_value(run, tmp_path, python):
+    """joblib's workers get functions of the script by value, and count their calls."""
+    (tmp_path / 'workers.py').write_text(WORKERS)
+    found, _ = same(run, [python.path, 'workers.py'], '__main__:work')
+    assert found == {'work': 40}
+
+
+AT_THE_END = '''
+class Late:
+    def __del__(self):
+        self.close()
+    def close(self):
+        os_write(1, b"closed\\\\n")
+from os import write as os_write
+import builtins
+builtins.kept = late = Late()
+late.itself = late
+'''
+
+
+@by_version
+def test_destructors_at_the_interpreters_end(run, tmp_path, python):
+    """A function that is called when the interpreter has already emptied its modules does its work."""
+    (tmp_path / 'late.py').write_text(AT_THE_END.replace('\\\\', '\\'))
+    same(run, [python.path, 'late.py'], '__main__:Late.__del__,__main__:Late.close')
+
+
+TORCH_LEFT_ALONE = ['Model', 'Model.layer', 'Op', 'model', 'op', 'scripted', 'ufunc']  # and kernel, where triton is
+
+
+@pytest.mark.timeout(400)
+def test_zoo_of_torch(run, python):
+    """Functions, modules and kernels are compiled, traced, scripted, exported and saved."""
+    found, left = same(run, [python, SCRIPTS / 'zoo_torch.py'], stages_of('torch_animals'), timeout=200)
+    assert sorted({name.partition(':')[2] for name in left} - {'kernel'}) == TORCH_LEFT_ALONE
+    assert {'helper', 'function', 'caller', 'decorated', 'nothing', 'Op.forward', 'Op.backward', 'Model.forward'} <= set(found), found
