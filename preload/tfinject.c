@@ -1,7 +1,8 @@
-/* tfinject.c - controls the life of the library in a process: constructor, wake, fork, exec, exit. No other file does.
+/* tfinject.c - controls the life of the library in a process: wake, fork, exec, exit. No other file but constructor.c does.
  *
- * The library sleeps until the first event that counts, which opens the trace. Before that the constructor reads the
- * environment and the clock, passes the run directory on and touches nothing else. The state lies on a page that is
+ * The library sleeps until the first event that counts, which opens the trace. Any hook may cause that: in a signal
+ * handler, in an allocator, in the child of a fork. So nothing here takes a lock of libc, of the loader or of an
+ * allocator; what needs one was done in the constructor. The state lies on a page that is
  * wiped on fork, so a child, however it was made, finds itself asleep and opens its own files at its first event. Each
  * thread's state has a generation number: one compare with the process's covers asleep, forked and ended on the hot
  * path.
@@ -9,11 +10,8 @@
  * The trace may end while other threads run. They see the generation gone and only forward calls. The ending thread
  * waits briefly for threads still inside the recorder. If anything can't be written to the .tfr, the .live file stays.
  */
-#include <dlfcn.h>
 #include <errno.h>
 #include <linux/membarrier.h>
-#include <pthread.h>
-#include <stdlib.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -21,8 +19,6 @@
 #include "base/files.h"
 #include "base/fmt.h"
 #include "base/process.h"
-#include "base/raw_dlsym.h"
-#include "base/stderr.h"
 #include "base/sys.h"
 #include "control/config.h"
 #include "control/helper.h"
@@ -31,16 +27,9 @@
 #include "control/trace.h"
 #include "cuda/device_timing.h"
 #include "cuda/event_times.h"
-#include "cuda/sync_stages.h"
 #include "cupti/client.h"
-#include "hooks/dl.h"
-#include "hooks/hooks.h"
-#include "hooks/host_blocks.h"
-#include "hooks/posix.h"
-#include "io/io.h"
-#include "io/process.h"
 #include "io/sums.h"
-#include "nccl/plugin.h"
+#include "life.h"
 #include "nvml/nvml.h"
 #include "nvtx/nvtx.h"
 #include "python/callstack.h"
@@ -58,7 +47,6 @@
 #include "record/upkeep.h"
 #include "record/worker.h"
 #include "record/writer.h"
-#include "stage/console.h"
 #include "stage/stage.h"
 #include "stage/timing.h"
 #include "stage/unmatched.h"
@@ -66,7 +54,6 @@
 
 #define TEXT_BYTES (60u << 10)
 
-static pid_t started_as;     /* pid of the process that loaded the library; forked children have another pid */
 static uint32_t generations; /* given out so far, parents' included */
 static bool ending;          /* a thread is closing the trace */
 static tfi_frame waker;      /* frame of the function that is opening the trace */
@@ -75,7 +62,6 @@ static uint64_t not_waited;  /* events not recorded because the trace was not op
 
 /* ---- opening the trace ---- */
 
-static bool preloaded;    /* the wrappers get the program's calls */
 static char *header_room; /* memory of two texts; kept for the next trace */
 
 static bool make_header_room(void)
@@ -92,7 +78,7 @@ static void describe(void)
     tfi_rank_header(&info);
     tfi_text_add(&info, "live%c", 0);
     tfi_pool_place(&info);
-    tfi_text_add(&info, "preloaded%c%s%c", 0, preloaded ? "yes" : "no", 0);
+    tfi_text_add(&info, "preloaded%c%s%c", 0, tfi_life.preloaded ? "yes" : "no", 0);
     tfi_config_header(&info);
     tfi_schema(&schema);
     tfi_pool_publish(&info, &schema);
@@ -111,7 +97,7 @@ static bool open_trace(void)
         return false;
     }
     tfi_fmt(file, sizeof file, "%s.tfr", tfi_trace_name);
-    tfi_threads_init();
+    tfi_states_restart();
     if (!tfi_strings_init() || !tfi_stage_init() || !make_header_room() ||
         !tfi_pool_open(&tfi_trace_dir, file, tfi_config.live_dir)) {
         tfi_writer_abandon();
@@ -125,8 +111,9 @@ static bool open_trace(void)
     return true;
 }
 
-/* Cancellation is off: joining a thread is a cancellation point, and fork() is none. */
-static void before_fork(void)
+struct tfi_life tfi_life;
+
+void tfi_before_fork(void)
 {
     if (tfi_process->state != TFI_AWAKE || tfi_getpid() != tfi_trace_pid) return;
     int cancel = tfi_cancel_off();
@@ -135,18 +122,18 @@ static void before_fork(void)
     tfi_cancel_on(cancel);
 }
 
-static void after_fork_parent(void)
+void tfi_after_fork_parent(void)
 {
     tfi_background_after_fork();
     tfi_nvml_after_fork();
     tfi_cupti_after_fork();
 }
 
-/* Kernels before 4.14 don't wipe the page. */
-static void after_fork_child(void)
+/* Kernels before 4.14 don't wipe the page. A page that is empty is not written to: that would copy it. */
+void tfi_after_fork_child(void)
 {
-    *tfi_process = (struct tfi_process){0};
-    *tfi_cupti = (struct tfi_cupti){0};
+    if (tfi_process->state || tfi_process->holder) *tfi_process = (struct tfi_process){0};
+    if (tfi_cupti->phase) *tfi_cupti = (struct tfi_cupti){0};
     tfi_inside = 0;
 }
 
@@ -167,15 +154,8 @@ static void restart(void)
     tfi_self = NULL;
 }
 
-/* quick_exit calls libc's internal _exit, which bypasses our hook. */
-static void at_quick(void)
-{
-    tfi_finish("quick_exit");
-}
-
 static void wake(void)
 {
-    static bool once;
     if (tfi_config.secure || tfi_is_helper()) {
         __atomic_store_n(&tfi_process->state, TFI_OFF, __ATOMIC_RELEASE);
         return;
@@ -187,11 +167,6 @@ static void wake(void)
     uint64_t start = tfi_ticks();
     tfi_trace_pid = tfi_getpid();
     restart();
-    if (!once) {
-        (void)at_quick_exit(at_quick);
-        pthread_atfork(before_fork, after_fork_parent, after_fork_child);
-        once = true;
-    }
     if (!open_trace()) {
         __atomic_store_n(&tfi_process->state, TFI_OFF, __ATOMIC_RELEASE);
         return;
@@ -304,7 +279,7 @@ static void write_timing(void)
 static void asleep_to_the_end(const char *reason)
 {
     int error = errno;
-    if (strcmp(reason, "exec") != 0 && !generations && tfi_getpid() == started_as)
+    if (strcmp(reason, "exec") != 0 && !generations && tfi_getpid() == tfi_life.started_as)
         tfi_unmatched_report(NULL, tfi_python_here());
     errno = error;
 }
@@ -315,7 +290,7 @@ static void report_unmatched(const char *reason)
     if (strcmp(reason, "exec") != 0) tfi_unmatched_report(&tfi_trace_dir, tfi_python_here());
 }
 
-static void finish(const char *reason)
+void tfi_life_end(const char *reason)
 {
     uint32_t awake = TFI_AWAKE;
     int error = errno, cancel;
@@ -350,88 +325,11 @@ static void finish(const char *reason)
     errno = error;
 }
 
-static void resume(void)
+void tfi_life_resume(void)
 {
     int error = errno;
     if (tfi_process->state == TFI_ENDED && tfi_getpid() == tfi_trace_pid && !__atomic_load_n(&ending, __ATOMIC_ACQUIRE))
         __atomic_store_n(&tfi_process->state, TFI_NEW, __ATOMIC_RELEASE);
     tfi_cupti_resume();
     errno = error;
-}
-
-/* ---- the library's own beginning and end ---- */
-
-/* Jobs of the background thread, in the order in which it asks them. Chunks come before the device, because they hold
- * memory that threads wait for. */
-static const struct tfi_job *const jobs[] = {&tfi_schedule_job,    &tfi_writer_job, &tfi_cupti_job,
-                                             &tfi_event_times_job, &tfi_nvml_job,   &tfi_silence_job};
-
-/* Runs once. Constructors of other libraries may call into us first, so the first call may come from one of them. */
-void tfi_construct(void)
-{
-    static bool done;
-    if (done) return;
-    done = true;
-    size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
-    struct tfi_process *page = tfi_map(bytes);
-    if (page) {
-        tfi_process_move(page, bytes);
-        __atomic_store_n(&tfi_cupti, (struct tfi_cupti *)(page + 16), __ATOMIC_RELEASE); /* the same page has room */
-    }
-    tfi_process_ends_by(finish, resume);
-    tfi_stderr_init();
-    started_as = tfi_getpid();
-    tfi_config_read();
-    tfi_schedule_init();
-    tfi_background_init(jobs, TFI_COUNT(jobs));
-    tfi_clock_init();
-    tfi_dl_constructor();
-    preloaded = tfi_dl_is_preloaded();
-    tfi_posix_constructor();
-    tfi_run_dir_pass_on();
-    tfi_callstack_constructor();
-    tfi_console_constructor();
-    tfi_device_constructor();
-    tfi_sync_constructor();
-    tfi_select_constructor();
-    tfi_io_constructor();
-    tfi_nvtx_constructor();
-    tfi_nccl_plugin_constructor();
-    tfi_python_constructor();
-    tfi_host_blocks_constructor();
-}
-
-__attribute__((constructor)) static void load(void)
-{
-    tfi_prepare();
-}
-
-__attribute__((destructor)) static void unload(void)
-{
-    tfi_io_end(-1);
-    tfi_finish("exit");
-}
-
-extern int tfi_range_push(const char *name); /* stage/user_api.c */
-
-/* True if the program is bound to another copy of this library. */
-static bool another_is_preloaded(void)
-{
-    void *program = dlopen(NULL, RTLD_LAZY), *bound = program ? tfi_dlsym(program, "tfi_range_push") : NULL;
-    return bound && bound != (void *)tfi_range_push;
-}
-
-/* The driver calls this in cuInit if CUDA_INJECTION64_PATH names this library; the constructor has run by then. If the
- * library is preloaded as well, its wrappers see every call and there is nothing to do. Otherwise nothing calls the
- * wrappers, and this is the one moment to start CUPTI, and to wake if all is selected: the driver is loaded, and no
- * context exists yet. */
-TFI_EXPORT int InitializeInjection(void);
-int InitializeInjection(void)
-{
-    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD); /* NULL: the caller is not the driver */
-    if (!driver || tfi_config.secure || tfi_dl_is_preloaded() || another_is_preloaded()) return 1;
-    tfi_cupti_injected();
-    struct tfi_thread *t = tfi_enter(TFI_WHY_CALL);
-    if (t) tfi_leave(t);
-    return 1;
 }

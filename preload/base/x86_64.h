@@ -24,6 +24,47 @@ static inline bool tfi_counter_is_invariant(void)
     return __get_cpuid(0x80000007, &a, &b, &c, &d) && (d & (1u << 8));
 }
 
+/* Starts a thread of the kernel at `run(data)` on the stack that ends at `top`, a multiple of 16, with `tls` as its thread
+ * register. The kernel stores its id in `begun` before this returns, and 0 in `ended` when the thread has ended, which
+ * also wakes that futex. Returns the id, or a negative errno. */
+static inline long tfi_clone_thread(unsigned long flags, char *top, int *begun, int *ended, void *tls,
+                                    void (*run)(void *), void *data)
+{
+    long result;
+    register int *fourth __asm__("r10") = ended;
+    register void *fifth __asm__("r8") = tls;
+    void **stack = (void **)top - 2;
+    stack[0] = (void *)run;
+    stack[1] = data;
+    __asm__ volatile("syscall\n"
+                     "    test %%rax, %%rax\n"
+                     "    jnz 1f\n"
+                     "    xor %%ebp, %%ebp\n" /* the outermost frame */
+                     "    pop %%rax\n"
+                     "    pop %%rdi\n"
+                     "    call *%%rax\n"
+                     "    xor %%edi, %%edi\n"
+                     "    mov $60, %%eax\n" /* exit, of this thread only */
+                     "    syscall\n"
+                     "1:\n"
+                     : "=a"(result)
+                     : "0"(56L), "D"(flags), "S"(stack), "d"(begun), "r"(fourth), "r"(fifth)
+                     : "rcx", "r11", "memory", "cc");
+    return result;
+}
+
+/* Reads the word at `offset` from the thread register. */
+static inline uintptr_t tfi_tls_word(uintptr_t offset)
+{
+    uintptr_t word;
+    __asm__ volatile("mov %%fs:(%1), %0" : "=r"(word) : "r"(offset));
+    return word;
+}
+
+/* What the C library keeps at the thread register: its own address, twice, and the values that guard stacks and
+ * pointers. */
+enum { TFI_TLS_SELF = 0, TFI_TLS_THREAD = 16, TFI_TLS_STACK_GUARD = 40, TFI_TLS_POINTER_GUARD = 48 };
+
 /* Exports `symbol`, a function without arguments: jumps to the address that `choose()` returns. */
 #define TFI_ASM_JUMP(symbol, choose)                                                                                   \
     __asm__(".text\n"                                                                                                  \

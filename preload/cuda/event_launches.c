@@ -212,9 +212,9 @@ static void after(struct launch *l, int result)
         tfi_count_drop(TFI_DROP_EVENTS, 1);
         give_back(l);
     }
-    tfi_background_start();
+    tfi_caller_start();
     if (tfi_event_times.waiting > TFI_EVENT_TIMES_MAX_EVENTS / 8 && tfi_event_times.waiting % 64 == 0)
-        tfi_background_signal();
+        tfi_caller_signal();
     tfi_inside--;
     tfi_signals_on();
     tfi_cancel_on(cancel);

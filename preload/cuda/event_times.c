@@ -16,7 +16,7 @@
  *
  * Restrictions. Nothing is timed in a capture (the driver is asked first) or in the child of a fork (another
  * generation), and nothing blocks. All calls go to the originals, in this thread's relaxed capture mode. Completed
- * items are found by the background thread, by a launch that finds no free event, before a context is destroyed, and
+ * items are found by the calling thread, by a launch that finds no free event, before a context is destroyed, and
  * at the exit, before the driver's own handlers.
  *
  * Locks. `lists` is held for a moment; `polling` is held by the thread that looks for completed items. A launch waits

@@ -14,7 +14,7 @@ struct tfi_job;
 /* Called once, when it is known that there is no CUPTI: launches are timed from here on. */
 void tfi_event_times_begin(void);
 
-/* Job of the background thread: writes the items that have completed. */
+/* Job of the calling thread: writes the items that have completed. */
 extern const struct tfi_job tfi_event_times_job;
 
 /* Called at the end, before the footer: writes the items that have completed and counts the others as lost. False

@@ -143,7 +143,7 @@ static void take_back(struct tfi_buffer *own, size_t valid)
     own->gen = gen;
     own->next = __atomic_load_n(&returned, __ATOMIC_RELAXED);
     while (!__atomic_compare_exchange_n(&returned, &own->next, own, true, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) continue;
-    tfi_background_signal();
+    tfi_caller_signal();
 }
 
 static void count_discarded(unsigned i, uint8_t *buffer, size_t valid)

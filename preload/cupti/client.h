@@ -18,7 +18,7 @@
 enum tfi_cupti_phase {
     TFI_CUPTI_NEW = 0,      /* no device has been used yet */
     TFI_CUPTI_STARTING = 1, /* one thread is starting CUPTI */
-    TFI_CUPTI_WAITING = 2,  /* started, but the process sleeps, or has no background thread */
+    TFI_CUPTI_WAITING = 2,  /* started, but the process sleeps, or has no calling thread */
     TFI_CUPTI_READY = 3,
     TFI_CUPTI_OFF = 4,
 };
@@ -31,7 +31,7 @@ struct tfi_cupti {
     uint32_t quiet;      /* CUPTI is no longer called */
     uint32_t gen;        /* of the trace that records were written to */
     uint32_t token;      /* 1: some thread converts */
-    uint64_t next_flush; /* milliseconds; used by the background thread only */
+    uint64_t next_flush; /* milliseconds; used by the calling thread only */
     uint64_t kinds;      /* one bit for each kind we enabled */
 };
 
@@ -47,7 +47,7 @@ extern uint32_t tfi_cupti_away;
 
 /* ---- for the rest of the library: cupti.c ---- */
 
-/* Finds and starts CUPTI if it is wanted, and starts the background thread; keeps errno. `runtime`: inside a call
+/* Finds and starts CUPTI if it is wanted, and starts the calling thread; keeps errno. `runtime`: inside a call
  * of the runtime, which initialises the driver itself. */
 void tfi_cupti_begin(bool runtime);
 
@@ -64,7 +64,7 @@ void tfi_cupti_injected(void);
 /* Called when the process has woken: continues a start that has waited for that. */
 void tfi_cupti_awake(void);
 
-/* Job of the background thread: converts the buffers that CUPTI hands over, and flushes. */
+/* Job of the calling thread: converts the buffers that CUPTI hands over, and flushes. */
 extern const struct tfi_job tfi_cupti_job;
 
 /* Registers the function that is started if CUPTI cannot be had, in the call that finds that out. */
@@ -81,7 +81,7 @@ void tfi_cupti_resume(void);
 /* Called when another client gets the device to itself, and when it has given it back: other_clients_v2.c. */
 void tfi_cupti_step_aside(void);
 void tfi_cupti_step_back(void);
-/* Called in the parent after a fork: the next device call starts the background thread again. */
+/* Called in the parent after a fork: the next device call starts the calling thread again. */
 void tfi_cupti_after_fork(void);
 
 /* ---- the library: find.c ---- */
@@ -160,7 +160,7 @@ void tfi_kinds_switch_own(bool on);
 /* Called after a buffer of ours was read: the numbers of its device records with and without times, and whether
  * nodes of graphs are among the latter. */
 void tfi_kinds_judge(uint32_t timed, uint32_t timeless, bool graphs);
-/* Called in the background thread: applies the outcome of tfi_kinds_judge(). */
+/* Called in the calling thread: applies the outcome of tfi_kinds_judge(). */
 void tfi_kinds_adapt(void);
 /* Called when another client begins to record (before its first kind is enabled) or has ended. */
 void tfi_kinds_window(bool begins);
@@ -314,7 +314,7 @@ void tfi_v2_restart(void);
 /* Returns the wrapper of a row of cupti.def, for clients that look functions up by name. */
 void *tfi_other_wrapper(unsigned hook);
 
-/* Called in the background thread, before it calls the driver. */
+/* Called in the calling thread, before it calls the driver. */
 void tfi_other_own_thread(void);
 /* Number that is odd while another client has kinds enabled, and grows with each change. */
 uint32_t tfi_other_edges(void);

@@ -4,12 +4,12 @@
  * stall while its modules are instrumented, and existing graphs would stay unseen. Only the activity interface is
  * used, so the one subscriber's slot stays free. The kinds stay enabled for good.
  *
- * Fetching. The background thread flushes every TFI_FLUSH_MS, once CUPTI has requested a buffer: a flush before that
+ * Fetching. The calling thread flushes every TFI_FLUSH_MS, once CUPTI has requested a buffer: a flush before that
  * never returns. It does not flush while another client is recording: that client's flushes serve both, and each of
  * ours would cost it a buffer. No flush is forced before the end: running work would be handed over without its end,
  * for ever.
  *
- * End. All records of the host are in the files already. The background thread fetches CUPTI's remaining records, and
+ * End. All records of the host are in the files already. The calling thread fetches CUPTI's remaining records, and
  * the thread that ends the process waits for it, at most LAST_MS. This happens in an exit handler that was registered
  * after the driver's and therefore runs before it; destructors would be too late. After that CUPTI is not called.
  */
@@ -35,7 +35,7 @@
 #define FLUSH_HARMS 130000 /* the version that crashes in a flush */
 
 static pid_t started_in, starter; /* process; thread */
-static uint32_t calling;          /* the background thread is in CUPTI */
+static uint32_t calling;          /* the calling thread is in CUPTI */
 static bool exit_handlers;        /* the second one is registered as well */
 static bool injected;             /* the driver has loaded this library: no wrapper will be called */
 static struct tfi_thread lane;    /* writes the converted records: not a thread of the program */
@@ -165,7 +165,7 @@ static void count_dropped(void)
 
 static void before_exit(void);
 
-/* In the background thread, without the token: CUPTI hands buffers back meanwhile. */
+/* In the calling thread, without the token: CUPTI hands buffers back meanwhile. */
 static void fetch(uint32_t flag)
 {
     write_clock();
@@ -177,7 +177,7 @@ static void fetch(uint32_t flag)
     if (!exit_handlers) exit_handlers = atexit(before_exit) == 0; /* by now the driver has registered its own handler */
 }
 
-/* True while the background thread is in CUPTI, which may hang; the thread holds nothing of ours then. */
+/* True while the calling thread is in CUPTI, which may hang; the thread holds nothing of ours then. */
 static bool is_calling(void)
 {
     return __atomic_load_n(&calling, __ATOMIC_SEQ_CST);
@@ -379,7 +379,7 @@ TFI_COLD void tfi_cupti_begin(bool runtime)
     if (phase == TFI_CUPTI_NEW) first_use(runtime);
     if (__atomic_load_n(&tfi_cupti->phase, __ATOMIC_ACQUIRE) == TFI_CUPTI_STARTING) wait_started();
     phase = TFI_CUPTI_WAITING;
-    if (__atomic_load_n(&tfi_cupti->phase, __ATOMIC_ACQUIRE) == phase && tfi_process->gen && tfi_background_start())
+    if (__atomic_load_n(&tfi_cupti->phase, __ATOMIC_ACQUIRE) == phase && tfi_process->gen && tfi_caller_start())
         __atomic_compare_exchange_n(&tfi_cupti->phase, &phase, TFI_CUPTI_READY, false, __ATOMIC_ACQ_REL,
                                     __ATOMIC_RELAXED);
     tfi_cancel_on(cancel);
@@ -438,15 +438,15 @@ static bool was_requested(void)
     return __atomic_load_n(&tfi_cupti->requested, __ATOMIC_ACQUIRE);
 }
 
-/* Asks the background thread for the remaining records and waits for them. */
+/* Asks the calling thread for the remaining records and waits for them. */
 static void last_flush(void)
 {
     uint32_t none = 0;
     if (!tfi_cupti->on || tfi_getpid() != started_in || !trace_gen()) return;
     if (!__atomic_compare_exchange_n(&tfi_cupti->last, &none, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return;
-    if (was_requested() && tfi_background_start()) {
+    if (was_requested() && tfi_caller_start()) {
         uint64_t end = tfi_monotonic_ms() + LAST_MS, now;
-        tfi_background_signal();
+        tfi_caller_signal();
         while (__atomic_load_n(&tfi_cupti->last, __ATOMIC_ACQUIRE) == 1 && (now = tfi_monotonic_ms()) < end)
             tfi_futex_wait(&tfi_cupti->last, 1, (unsigned)(end - now));
         if (__atomic_load_n(&tfi_cupti->last, __ATOMIC_ACQUIRE) == 1)

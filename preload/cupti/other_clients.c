@@ -38,7 +38,7 @@ static struct tfi_other_copy take_ahead(void)
 
 /* ---- the owner of a record ---- */
 
-/* The background thread's numbers in records: its calls of the driver and its flushes are not the program's. */
+/* The calling thread's numbers in records: its calls of the driver and its flushes are not the program's. */
 static uint32_t own_thread, own_tid;
 
 void tfi_other_own_thread(void)

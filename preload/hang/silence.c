@@ -291,7 +291,6 @@ static void look_again(uint64_t now)
 {
     if (looked) now_ms += now - looked < 2 * interval_ms() ? now - looked : 2 * interval_ms();
     looked = now;
-    tfi_other_prepare();
     look();
     begin_round();
 }
@@ -365,12 +364,20 @@ void tfi_silence_aborted(void)
 
 void tfi_silence_awake(void)
 {
-    if (!wanted()) return;
-    if (tfi_lock_within(&reader, LOCK_MS)) { /* a process may abort at once */
-        tfi_other_prepare();
-        tfi_unlock(&reader);
-    }
-    tfi_background_keep();
+    if (wanted()) tfi_background_keep();
+}
+
+/* The interpreter runs, and no lock of the loader is held. */
+static void prepare(void)
+{
+    if (!tfi_lock_within(&reader, LOCK_MS)) return;
+    tfi_other_prepare();
+    tfi_unlock(&reader);
+}
+
+void tfi_silence_constructor(void)
+{
+    if (tfi_config.hang_s) tfi_python_at_start(prepare);
 }
 
 bool tfi_silence_finish(void)

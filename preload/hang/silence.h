@@ -4,6 +4,8 @@
 
 #include "record/background.h"
 
+void tfi_silence_constructor(void);
+
 /* Called when the process has woken. */
 void tfi_silence_awake(void);
 

@@ -16,6 +16,7 @@
 #include <link.h>
 #include <string.h>
 
+#include "base/objects.h"
 #include "base/raw_dlsym.h"
 #include "base/tfi.h"
 #include "base/x86_64.h"
@@ -121,6 +122,7 @@ __attribute__((used, visibility("hidden"))) struct answer tfi_dlsym_answer(void 
 {
     struct answer answer = {NULL, 0};
     __atomic_add_fetch(&tfi_hook_loads, 1, __ATOMIC_RELAXED);
+    tfi_objects_look_again();
     if (!tfi_dlsym_original() || handle == RTLD_NEXT || !name || !may_be_row(name)) return answer;
     int error = errno;
     if (tfi_nccl_plugin_hides(handle, name, &answer.address)) {

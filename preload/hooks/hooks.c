@@ -1,28 +1,14 @@
-/* hooks.c - keeps the rows of all hook tables: originals, descriptions, and the slow paths of a wrapped call.
+/* hooks.c - keeps the rows of all hook tables: originals of libc, descriptions, the slow paths of a wrapped call.
  *
- * Originals of a library are looked up in the library itself, if it is already mapped (RTLD_NOLOAD), because RTLD_NEXT
- * does not see libraries that were opened RTLD_LOCAL. A failed look-up goes on outside the table (elsewhere.c), and is
- * tried again at the next call.
- *
- * A process may hold two major versions of a library, each with clients of its own, and wheels rename the copies they
- * bring. An original therefore comes from the first of these that has it: the copy that the caller's own object needs,
- * the latest look-up that dlsym answered with the wrapper, the copies in the order of the table. The first call from a
- * page of code looks at the caller's object (copies.c). While only one copy is used, all callers share one original.
- * From the second copy on, each page of code has the originals of its copy.
- * One case is wrong: an object that takes the place of an unloaded one, needs another copy, and calls before any dlsym
- * call is taken for the unloaded object.
+ * originals.c finds the originals of all other libraries.
  */
 #include "hooks/hooks.h"
 
-#include <dlfcn.h>
-#include <link.h>
 #include <string.h>
 
 #include "base/fmt.h"
+#include "base/objects.h"
 #include "base/process.h"
-#include "base/raw_dlsym.h"
-#include "hooks/copies.h"
-#include "hooks/elsewhere.h"
 #include "record/enter.h"
 #include "record/strings.h"
 #include "record/thread.h"
@@ -120,187 +106,19 @@ static const struct row *library_of(enum tfi_hook hook)
     return &rows[libraries[i]];
 }
 
-#define MAX_SONAME 64
-
-/* The next soname of a list. */
-static bool next_soname(const char **list, char soname[MAX_SONAME])
-{
-    return tfi_next_name(list, soname, MAX_SONAME);
-}
-
-static int first_object(struct dl_phdr_info *info, size_t size, void *adds)
-{
-    (void)size;
-    *(unsigned long long *)adds = info->dlpi_adds;
-    return 1;
-}
-
-/* Returns how many copies of a library are known. First it looks for mapped copies under each of the library's sonames.
- * The loader searches directories for a name that is not mapped, so the sonames are looked up only at the first call
- * and after another object was loaded. */
-static unsigned copies_of(const struct row *library)
-{
-    static unsigned long long known[TFI_NR_HOOKS]; /* by library: objects loaded up to the last search */
-    const char *list = names_of(library);
-    char soname[MAX_SONAME];
-    unsigned long long *mine = &known[library - rows], adds = 0;
-    dl_iterate_phdr(first_object, &adds);
-    if (__atomic_load_n(mine, __ATOMIC_RELAXED) != adds) {
-        while (next_soname(&list, soname)) tfi_copy_open(soname);
-        __atomic_store_n(mine, adds, __ATOMIC_RELAXED);
-    }
-    return tfi_copies_known(names_of(library));
-}
-
-/* Looks a symbol up in the mapped libraries of the sonames, in their order. */
-static void *find_listed(const struct row *library, const char *symbol)
-{
-    const char *list = names_of(library);
-    char soname[MAX_SONAME];
-    void *real = NULL, *handle;
-    if (!*list) return tfi_dlsym(RTLD_NEXT, symbol);
-    while (!real && next_soname(&list, soname)) {
-        handle = tfi_copy_open(soname);
-        real = handle ? tfi_dlsym(handle, symbol) : NULL;
-    }
-    return real;
-}
-
-/* ---- libraries of which there may be several copies ---- */
-
-#define NR_COPIED (TFI_COPIED_END - TFI_COPIED_BEGIN)
-
-uintptr_t tfi_pages[TFI_PAGES];
-uint64_t tfi_hook_loads;
-
-_Static_assert(TFI_COPIES < 1 << TFI_PAGE_COPY_BITS && TFI_COPY_NONE == -1, "a page's copy");
-static void *originals[TFI_COPIES][NR_COPIED]; /* by copy */
-static void *given[NR_COPIED];                 /* the original behind the latest wrapper that dlsym returned */
-static uint32_t several[TFI_NR_HOOKS];         /* by library: originals are by copy, no longer in tfi_hooks */
-
-static void use_several(const struct row *library)
-{
-    enum tfi_hook first = (enum tfi_hook)(library - rows);
-    __atomic_store_n(&several[first], 1, __ATOMIC_SEQ_CST);
-    for (unsigned i = first + 1; i < TFI_NR_HOOKS && rows[i].class; i++)
-        __atomic_store_n(&tfi_hooks[i].real, NULL, __ATOMIC_SEQ_CST);
-}
-
-/* Keeps `real` as the original for all callers, if only one copy is used. */
-static void keep(enum tfi_hook hook, const struct row *library, void *real)
-{
-    uint32_t *flag = &several[library - rows];
-    if (__atomic_load_n(flag, __ATOMIC_SEQ_CST)) return;
-    __atomic_store_n(&tfi_hooks[hook].real, real, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(flag, __ATOMIC_SEQ_CST)) __atomic_store_n(&tfi_hooks[hook].real, NULL, __ATOMIC_SEQ_CST);
-}
-
-static void *of_copy(int copy, enum tfi_hook hook)
-{
-    void **place = &originals[copy][hook - TFI_COPIED_BEGIN];
-    void *real = __atomic_load_n(place, __ATOMIC_RELAXED);
-    if (TFI_LIKELY(real != NULL)) return real;
-    real = tfi_dlsym(tfi_copy_handle(copy), symbol_of(&rows[hook]));
-    __atomic_store_n(place, real, __ATOMIC_RELAXED);
-    return real;
-}
-
-/* Looks an original up in the copies used so far, in the order of the table. */
-static void *of_known(const struct row *library, enum tfi_hook hook)
-{
-    const char *list = names_of(library);
-    char soname[MAX_SONAME];
-    void *real = NULL;
-    while (!real && next_soname(&list, soname)) {
-        int copy = tfi_copy_known(soname);
-        if (copy != TFI_COPY_NONE) real = of_copy(copy, hook);
-    }
-    return real;
-}
-
-/* True if the caller's page is known; sets `copy` to the copy that its object needs. */
-static bool is_known(enum tfi_hook hook, const void *caller, int *copy)
-{
-    uintptr_t page = __atomic_load_n(tfi_hook_page(caller), __ATOMIC_RELAXED);
-    *copy = (int)(page % (1u << TFI_PAGE_COPY_BITS)) - 1;
-    return page >> TFI_PAGE_COPY_BITS == tfi_hook_page_key(hook, caller);
-}
-
-/* Finds the copy that a caller's object needs and notes the caller's page. The page is noted last: from then on calls
- * of other threads from that page use it. */
-static int look_at(const struct row *library, enum tfi_hook hook, const void *caller)
-{
-    uintptr_t key = tfi_hook_page_key(hook, caller);
-    int copy = tfi_copy_needed(caller, names_of(library));
-    if (!__atomic_load_n(&several[library - rows], __ATOMIC_RELAXED) && tfi_copies_known(names_of(library)) > 1)
-        use_several(library);
-    __atomic_store_n(tfi_hook_page(caller), key << TFI_PAGE_COPY_BITS | (uintptr_t)(copy + 1), __ATOMIC_RELEASE);
-    return copy;
-}
-
-static void *find_copy(const struct row *library, enum tfi_hook hook, const void *caller)
-{
-    int copy;
-    if (!is_known(hook, caller, &copy)) copy = look_at(library, hook, caller);
-    void *real = copy != TFI_COPY_NONE ? of_copy(copy, hook) : NULL;
-    if (!real) real = __atomic_load_n(&given[hook - TFI_COPIED_BEGIN], __ATOMIC_RELAXED);
-    if (!real) real = of_known(library, hook);
-    if (!real) real = find_listed(library, symbol_of(&rows[hook]));
-    if (real) keep(hook, library, real);
-    return real;
-}
-
-void tfi_hook_given(enum tfi_hook hook, void *real, const char *file)
-{
-    tfi_copy_note(file);
-    __atomic_store_n(&given[hook - TFI_COPIED_BEGIN], real, __ATOMIC_RELAXED);
-}
-
-/* ---- the functions of hooks.h ---- */
-
-static void *find(const struct row *library, const char *symbol, const void *caller)
-{
-    int copy = tfi_copy_needed(caller, names_of(library));
-    void *real = copy != TFI_COPY_NONE ? tfi_dlsym(tfi_copy_handle(copy), symbol) : NULL;
-    return real ? real : find_listed(library, symbol);
-}
-
+/* The functions of libc are found without a lock, because they may be called in a signal handler or in the child of a
+ * fork. */
 TFI_COLD void *tfi_hook_find(enum tfi_hook hook, const void *caller)
 {
-    int error = errno;
-    const struct row *library = library_of(hook);
-    void *real = tfi_elsewhere_known(hook, caller);
-    if (real) return real;
-    if (tfi_hook_is_copied(hook)) {
-        real = find_copy(library, hook, caller);
-    } else {
-        real = find_listed(library, symbol_of(&rows[hook]));
-        if (real) __atomic_store_n(&tfi_hooks[hook].real, real, __ATOMIC_RELAXED);
-    }
-    if (!real && *names_of(library)) real = tfi_elsewhere(hook, symbol_of(&rows[hook]), caller);
-    errno = error;
+    if (*names_of(library_of(hook))) return tfi_original_find(hook, caller);
+    void *real = tfi_next_function(symbol_of(&rows[hook]));
+    if (real) __atomic_store_n(&tfi_hooks[hook].real, real, __ATOMIC_RELAXED);
     return real;
 }
 
-TFI_COLD void *tfi_hook_sibling(enum tfi_hook hook, const char *symbol, const void *caller)
+enum tfi_hook tfi_hook_library(enum tfi_hook hook)
 {
-    int error = errno;
-    void *real = find(library_of(hook), symbol, caller);
-    errno = error;
-    return real;
-}
-
-bool tfi_hook_several(enum tfi_hook library)
-{
-    int error = errno;
-    bool many = copies_of(&rows[library]) > 1;
-    errno = error;
-    return many;
-}
-
-TFI_COLD void tfi_hook_look_again(enum tfi_hook library)
-{
-    if (tfi_hook_several(library)) use_several(&rows[library]);
+    return (enum tfi_hook)(library_of(hook) - rows);
 }
 
 enum tfi_hook tfi_hook_named(enum tfi_hook library, const char *symbol)
@@ -308,6 +126,11 @@ enum tfi_hook tfi_hook_named(enum tfi_hook library, const char *symbol)
     for (unsigned i = library + 1; i < TFI_NR_HOOKS && rows[i].class; i++)
         if (strcmp(symbol_of(&rows[i]), symbol) == 0) return (enum tfi_hook)i;
     return library;
+}
+
+const char *tfi_hook_names(enum tfi_hook hook)
+{
+    return names_of(&rows[hook]);
 }
 
 const char *tfi_hook_symbol(enum tfi_hook hook)

@@ -32,8 +32,11 @@ struct tfi_hook_state {
 extern struct tfi_hook_state tfi_hooks[];
 
 /* Looks the original up; NULL if there is none. `caller` is an address in the code that called the wrapper. Keeps
- * errno. */
+ * errno. For libc: any thread, any time. */
 void *tfi_hook_find(enum tfi_hook hook, const void *caller);
+
+/* The same for all libraries but libc: originals.c. Takes the loader's lock. */
+void *tfi_original_find(enum tfi_hook hook, const void *caller);
 
 /* Looks up any function of the library to which a row belongs. */
 void *tfi_hook_sibling(enum tfi_hook hook, const char *symbol, const void *caller);
@@ -51,6 +54,12 @@ void tfi_hook_given(enum tfi_hook hook, void *real, const char *file);
 
 /* The row of `symbol` in a library's table; the library itself if there is none. */
 enum tfi_hook tfi_hook_named(enum tfi_hook library, const char *symbol);
+
+/* The library to which a row belongs. */
+enum tfi_hook tfi_hook_library(enum tfi_hook hook);
+
+/* The names of the row's arguments; the sonames of a library, "" for libc. */
+const char *tfi_hook_names(enum tfi_hook hook);
 
 /* The row's symbol, and its class. */
 const char *tfi_hook_symbol(enum tfi_hook hook);

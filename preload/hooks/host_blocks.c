@@ -46,13 +46,11 @@ static void report(uint64_t address, int64_t bytes)
 {
     uint64_t total = __atomic_add_fetch(&in_use, (uint64_t)bytes, __ATOMIC_RELAXED);
     if (!__atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED)) return;
-    tfi_held++;
     struct tfi_thread *t = tfi_enter(TFI_WHY_NONE);
     if (t) {
         if (tfi_call_wanted(t) && tfi_recording(TFI_ACTIVITY_MEM)) write_record(t, address, bytes, total);
         tfi_leave(t);
     }
-    tfi_held--;
 }
 
 static size_t forget(const void *block)

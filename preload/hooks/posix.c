@@ -18,7 +18,6 @@
 #include "control/rank.h"
 #include "hang/silence.h"
 #include "hooks/hooks.h"
-#include "hooks/posix.h"
 #include "io/process.h"
 
 /* An environment with more entries than this is passed on unchanged. */
@@ -41,11 +40,6 @@ TFI_EXPORT _Noreturn void _exit(int status)
 TFI_EXPORT _Noreturn void _Exit(int status)
 {
     leave(status);
-}
-
-void tfi_posix_constructor(void)
-{
-    (void)tfi_real(TFI_HOOK_abort); /* the thread that aborts must not wait for the loader's lock */
 }
 
 /* libstdc++ comes here when no handler catches a C++ exception. libc's own aborts, such as those of assert() and of

@@ -288,8 +288,6 @@ static const struct tfi_watcher watcher = {.emptied = thread_ends};
 void tfi_io_constructor(void)
 {
     if (tfi_config.secure || !tfi_config_may_have(TFI_ACTIVITY_IO) || !tfi_paths_init()) return;
-    for (unsigned hook = TFI_LIBRARY_posix + 1; hook < TFI_LIBRARY_cuda; hook++) /* posix and stdio */
-        if (hook != TFI_LIBRARY_stdio) tfi_hook_find(hook, NULL);
     tfi_watch(&watcher);
     tfi_sums_constructor();
     __atomic_store_n(&tfi_io_on, true, __ATOMIC_RELEASE);

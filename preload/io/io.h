@@ -86,7 +86,7 @@ static inline __attribute__((always_inline)) bool tfi_io_enter(struct tfi_io *io
 /* Ends it, with the return value. Keeps errno. */
 void tfi_io_leave(struct tfi_io *io, int64_t result);
 
-/* Reads the settings, and finds the originals if files are recorded. Called in the constructor. */
+/* Reads the settings. Called in the constructor. */
 void tfi_io_constructor(void);
 
 /* True if a call is known to be of no interest. The wrapper passes a second copy of the description, of which the

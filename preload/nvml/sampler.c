@@ -1,6 +1,6 @@
 /* sampler.c - reads clocks, power, temperature and throttle reasons of the process's devices, TFI_NVML_HZ times a second.
  *
- * Threads. The background thread finds the devices that the process uses, because only it may ask the driver. A thread
+ * Threads. The calling thread finds the devices that the process uses, because only it may ask the driver. A thread
  * of its own calls NVML, because such a call may take milliseconds, or hang. Nothing waits for it longer than WAIT_MS,
  * and after one wait in vain nothing waits for it again until it has ended. It holds the lock only while it writes.
  *
@@ -23,7 +23,7 @@
 
 enum { TARGETS = 64, WAIT_MS = 50, LOCK_MS = 100, LOOK_MS = 1000, LOOK_SOON_MS = 50 };
 
-/* A device that is read. The background thread fills it, then counts it; the rest is the sampler's. */
+/* A device that is read. The calling thread fills it, then counts it; the rest is the sampler's. */
 struct target {
     struct tfi_rec_device device;
     void *handle;
@@ -47,7 +47,7 @@ static const char *calling;    /* the value that NVML is asked for; NULL: the th
 static uint64_t called_ms;
 
 static void loop(struct tfi_worker *self);
-static struct tfi_worker sampler = {.loop = loop};
+static struct tfi_worker sampler = {.loop = loop, .calls_others = true};
 
 static void enter_nvml(const char *what)
 {
@@ -291,7 +291,7 @@ const struct tfi_job tfi_nvml_job = {.work = look, .wait = wait_at_most};
 
 void tfi_nvml_awake(void)
 {
-    if (wanted()) tfi_background_keep();
+    if (wanted()) tfi_caller_keep();
 }
 
 void tfi_nvml_before_fork(void)

@@ -23,6 +23,7 @@
 #include <string.h>
 
 #include "base/fmt.h"
+#include "base/objects.h"
 #include "base/process.h"
 #include "base/stack_room.h"
 #include "base/sys.h"
@@ -211,7 +212,6 @@ static uint32_t take_stack(struct tfi_thread *t)
         tfi_count_drop(TFI_DROP_NO_STACK, 1);
         return 0;
     }
-    tfi_python_find();
     uint64_t hash = take(&c);
     if (!hash) return 0;
     const struct known *place = place_of(hash);
@@ -222,9 +222,12 @@ static uint32_t take_stack(struct tfi_thread *t)
 
 static const struct tfi_watcher watcher = {.stack = take_stack};
 
+/* The loader's lock is taken, so this is no work for a hook that may run anywhere. */
 static void load_unwinder(void)
 {
+    tfi_objects_wanted();
     if (!unwind) unwind = tfi_unwinder_load();
+    tfi_objects_look();
 }
 
 static void find_unwinder(bool wanted)
@@ -235,7 +238,6 @@ static void find_unwinder(bool wanted)
                 "call stacks of this process have no native frames: the process was forked while a stack was taken");
         return;
     }
-    load_unwinder();
     if (!unwind && wanted)
         tfi_log(TFI_LOG_WARN,
                 "call stacks have no native frames: libunwind.so.8 was not found; install the package libunwind8");
@@ -261,11 +263,13 @@ static void prepare(bool wanted)
 void tfi_callstack_begin(void)
 {
     if (__atomic_load_n(&chains, __ATOMIC_ACQUIRE) || !tfi_lock_within(&beginning, 10)) return;
-    if (!chains) prepare(false);
+    if (!chains) {
+        load_unwinder();
+        prepare(false);
+    }
     tfi_unlock(&beginning);
 }
 
-/* Loads the unwinder early: the dynamic linker needs more stack than there may be when the process wakes. */
 void tfi_callstack_constructor(void)
 {
     if (tfi_config_may_have(TFI_ACTIVITY_STACK)) load_unwinder();

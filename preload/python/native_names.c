@@ -1,8 +1,7 @@
 /* native_names.c - indexes the dynamic symbols of each mapped object when a stack first meets the object.
  *
- * dladdr() would do, but takes the loader's big lock. Another thread may hold that lock while it runs constructors
- * that wait for a lock of this thread, such as an allocator's. dl_iterate_phdr() only takes the lock round the list.
- * Symbols are read where the loader has mapped them, and only in objects that have code on the present stack.
+ * dladdr() and dl_iterate_phdr() would do, but take locks of the loader, which a hooked path must not do: so the objects
+ * come from base/objects.c. Symbols are read where the loader has mapped them, and only in objects that have code on the present stack.
  */
 #include "python/native_names.h"
 
@@ -13,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/fmt.h"
+#include "base/objects.h"
 #include "base/sys.h"
 #include "base/tfi.h"
 
@@ -33,7 +33,6 @@ struct found {
 
 static struct found *objects;
 static uint32_t nr_objects, turn;
-static unsigned long long adds, subs;
 
 /* ---- objects ---- */
 
@@ -79,24 +78,14 @@ static int note_object(struct dl_phdr_info *info, size_t size, void *unused)
     return 0;
 }
 
-static int count_objects(struct dl_phdr_info *info, size_t size, void *changed)
-{
-    (void)size;
-    *(bool *)changed = info->dlpi_adds != adds || info->dlpi_subs != subs;
-    adds = info->dlpi_adds;
-    subs = info->dlpi_subs;
-    return 1;
-}
-
 /* Adds the objects that were loaded since the last time and removes those that are gone. */
 static bool refresh(void)
 {
-    bool changed = false;
+    uint32_t now = tfi_objects_turn();
     if (!objects && !(objects = tfi_map(MAX_OBJECTS * sizeof *objects))) return false;
-    dl_iterate_phdr(count_objects, &changed);
-    if (!changed) return true;
-    turn++;
-    dl_iterate_phdr(note_object, NULL);
+    if (turn == now) return true;
+    turn = now;
+    tfi_objects_each(note_object, NULL);
     for (uint32_t i = nr_objects; i-- > 0;) {
         if (objects[i].seen == turn) continue;
         drop_index(&objects[i]);
@@ -196,6 +185,5 @@ bool tfi_native_find(uintptr_t address, struct tfi_native_name *name)
 void tfi_native_restart(void)
 {
     for (uint32_t i = 0; i < nr_objects; i++) drop_index(&objects[i]);
-    nr_objects = 0;
-    adds = subs = 0;
+    nr_objects = turn = 0;
 }

@@ -26,6 +26,7 @@
 #include "base/sys.h"
 #include "base/tfi.h"
 #include "control/config.h"
+#include "python/frames.h"
 #include "record/background.h"
 #include "record/log.h"
 
@@ -38,6 +39,7 @@ typedef int audit_hook(const char *event, PyObject *args, void *data);
 static enum { WAITING, RUNNING, DONE } state;
 static PyObject *namespace;
 static void (*uncaught_function)(PyObject *args); /* atomic */
+static void (*started_function)(void);            /* called once the interpreter runs */
 static bool forked;                               /* the next audit event is to start the background thread again */
 static PyObject *awaited, *await_function;        /* names of modules; called with one whose import begins */
 static bool here;                                 /* this process has an interpreter */
@@ -153,11 +155,24 @@ PyObject *tfi_builtin_load_part(PyObject *self, PyObject *const *args, ssize_t c
     return done ? tfi_python_none() : NULL;
 }
 
+void tfi_python_at_start(void (*function)(void))
+{
+    started_function = function;
+}
+
+/* An interpreter runs: looks up what a hooked path needs and may not look up itself. */
+static void tell_started(void)
+{
+    tfi_python_find();
+    if (started_function) started_function();
+}
+
 static void install(void)
 {
     PyObject *type, *value, *traceback;
     int error = errno;
     state = RUNNING;
+    tell_started();
     if (tfi_python_resolve()) {
         tfi_python.PyErr_Fetch(&type, &value, &traceback);
         interpreter = tfi_python.PyInterpreterState_Get();
@@ -327,6 +342,15 @@ static bool imports_torch(PyObject *args)
     return torch;
 }
 
+static TFI_COLD void start_again(void)
+{
+    int error = errno;
+    forked = false;
+    tfi_background_again();
+    tfi_caller_again();
+    errno = error;
+}
+
 /* Called in the parent of os.fork(), which has ended the background thread. From 3.12 on Python warns of a second thread,
  * and some releases count the threads after they have called this: there the next audit event starts it. */
 PyObject *tfi_builtin_forked(PyObject *self, PyObject *const *args, ssize_t count)
@@ -336,16 +360,8 @@ PyObject *tfi_builtin_forked(PyObject *self, PyObject *const *args, ssize_t coun
     (void)count;
     const char *minor = strchr(tfi_python.Py_GetVersion(), '.');
     forked = minor && atoi(minor + 1) >= 12;
-    if (!forked) tfi_background_again();
+    if (!forked) start_again();
     return tfi_python_none();
-}
-
-static TFI_COLD void start_again(void)
-{
-    int error = errno;
-    forked = false;
-    tfi_background_again();
-    errno = error;
 }
 
 /* True if the shim is to be installed. In an embedded interpreter code that no other code runs comes first. */
@@ -387,7 +403,7 @@ void tfi_python_constructor(void)
     if (!add) return;
     here = true;
     late = started && started();
-    bool early = started && !started() && note_allocation();
+    bool early = started && !late && note_allocation();
     if (add(hook, NULL) != 0)
         tfi_log(TFI_LOG_WARN, "Python functions and modules are not recorded: this Python accepts no audit hook");
     if (early) entry.set(RAW, &entry.first);

@@ -65,6 +65,9 @@ void tfi_python_awake(struct tfi_thread *thread);
 /* Called at wake: writes the rank. */
 void tfi_python_rank_awake(struct tfi_thread *thread);
 
+/* Names the function that is called once the interpreter runs, where no lock of the loader is held. */
+void tfi_python_at_start(void (*function)(void));
+
 /* Names the function that is called with the arguments of the audit event sys.excepthook: nothing caught an exception,
  * and the interpreter has not printed it yet. */
 void tfi_python_on_uncaught(void (*function)(PyObject *args));

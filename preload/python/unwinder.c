@@ -5,6 +5,7 @@
  * reads from them, writes to them, and closes both. So it gets the number of no descriptor instead of a pipe, and we
  * ask the kernel whether the address can be read.
  *
+ * It asks the loader for the objects, whose lock a hooked path must not take: it gets those of base/objects.c.
  * Its mappings are system calls here, so they pass none of our wrappers. The wrappers would take them for calls of a
  * signal handler inside the recorder, and count them as lost.
  */
@@ -23,7 +24,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/objects.h"
 #include "base/raw_dlsym.h"
+#include "base/sys.h"
 #include "base/tfi.h"
 
 #define PIPE INT_MAX /* both ends; the kernel gives nobody this number */
@@ -93,6 +96,35 @@ static int unwinder_munmap(void *start, size_t bytes)
     return (int)syscall(SYS_munmap, start, bytes);
 }
 
+/* Its thread-local variables, which are 0 at first. The loader would allocate them at a thread's first stack, under its
+ * lock. */
+static __thread char variables[64] __attribute__((aligned(16), tls_model("initial-exec")));
+
+struct variable {
+    unsigned long module, offset;
+};
+
+static void *unwinder_variable(const struct variable *variable)
+{
+    return variables + variable->offset;
+}
+
+/* Memory for what it learns of objects without a table for unwinding: pages of its own, with their size in front. */
+static void *unwinder_malloc(size_t bytes)
+{
+    size_t all = bytes + 16;
+    size_t *memory = all > bytes ? tfi_map(all) : NULL;
+    if (!memory) return NULL;
+    *memory = all;
+    return memory + 2;
+}
+
+static void unwinder_free(void *memory)
+{
+    size_t *start = memory;
+    if (memory) tfi_unmap(start - 2, start[-2]);
+}
+
 /* ---- its global offset table ---- */
 
 enum { PAGE = 4096 };
@@ -117,6 +149,7 @@ struct look {
     const struct patch *patches;
     size_t count;
     uintptr_t inside; /* an address of the object to be patched */
+    bool *done;
 };
 
 /* Most loaders relocate these addresses in place, some do not. */
@@ -157,6 +190,15 @@ static bool read_object(struct object *o)
     return o->symbols && o->strings;
 }
 
+/* True if its thread-local variables are as unwinder_variable() has them. */
+static bool variables_fit(const struct dl_phdr_info *info)
+{
+    for (int i = 0; i < info->dlpi_phnum; i++)
+        if (info->dlpi_phdr[i].p_type == PT_TLS)
+            return !info->dlpi_phdr[i].p_filesz && info->dlpi_phdr[i].p_memsz <= sizeof variables;
+    return true;
+}
+
 static const struct patch *patch_of(const struct look *look, const char *symbol)
 {
     for (size_t i = 0; i < look->count; i++)
@@ -188,6 +230,8 @@ static int patch_if_inside(struct dl_phdr_info *info, size_t size, void *data)
     struct object o = {.info = info};
     (void)size;
     if (!read_object(&o) || look->inside < o.low || look->inside >= o.high) return 0;
+    if (!variables_fit(info)) return 1;
+    *look->done = true;
     for (unsigned t = 0; t < 2; t++)
         for (size_t i = 0; o.table[t] && i < o.bytes[t] / sizeof *o.table[t]; i++)
             patch_reference(&o, look, &o.table[t][i]);
@@ -197,13 +241,23 @@ static int patch_if_inside(struct dl_phdr_info *info, size_t size, void *data)
 tfi_unwinder *tfi_unwinder_load(void)
 {
     static const struct patch patches[] = {
-        {"pipe2", (void *)unwinder_pipe2}, {"pipe", (void *)unwinder_pipe},     {"close", (void *)unwinder_close},
-        {"read", (void *)unwinder_read},   {"write", (void *)unwinder_write},   {"syscall", (void *)unwinder_syscall},
-        {"mmap", (void *)unwinder_mmap},   {"munmap", (void *)unwinder_munmap},
+        {"pipe2", (void *)unwinder_pipe2},
+        {"pipe", (void *)unwinder_pipe},
+        {"close", (void *)unwinder_close},
+        {"read", (void *)unwinder_read},
+        {"write", (void *)unwinder_write},
+        {"syscall", (void *)unwinder_syscall},
+        {"mmap", (void *)unwinder_mmap},
+        {"munmap", (void *)unwinder_munmap},
+        {"dl_iterate_phdr", (void *)tfi_objects_each},
+        {"malloc", (void *)unwinder_malloc},
+        {"free", (void *)unwinder_free},
+        {"__tls_get_addr", (void *)unwinder_variable},
     };
     void *library = dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL);
     tfi_unwinder *unwind = library ? (tfi_unwinder *)tfi_dlsym(library, "unw_backtrace") : NULL;
-    struct look look = {.patches = patches, .count = TFI_COUNT(patches), .inside = (uintptr_t)unwind};
+    bool done = false;
+    struct look look = {.patches = patches, .count = TFI_COUNT(patches), .inside = (uintptr_t)unwind, .done = &done};
     if (unwind) dl_iterate_phdr(patch_if_inside, &look);
-    return unwind;
+    return done ? unwind : NULL;
 }

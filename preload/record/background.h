@@ -1,11 +1,11 @@
-/* background.h - declares the recorder's background thread and the jobs it does. */
+/* background.h - declares the library's two threads, the background thread and the calling thread, and their jobs. */
 #ifndef TFI_BACKGROUND_H
 #define TFI_BACKGROUND_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A job that the thread does for a part of the library. */
+/* A job that a thread does for a part of the library. */
 struct tfi_job {
     /* Does one piece of the job's work; false if there was none. After a piece the thread asks the jobs from the first
      * again. */
@@ -20,13 +20,15 @@ struct tfi_job {
 /* For wait(): the milliseconds until `next`, a time of tfi_monotonic_ms(), at least 1 and at most `most`. */
 unsigned tfi_job_wait(uint64_t next, unsigned most);
 
-/* Names the jobs, in the order in which they are asked; `jobs` must stay valid. Called in the constructor. */
-void tfi_background_init(const struct tfi_job *const *jobs, unsigned count);
+/* Names the jobs, in the order in which they are asked: those of the background thread, and those that call other
+ * libraries. The arrays must stay valid. Called in the constructor. */
+void tfi_background_init(const struct tfi_job *const *own, unsigned nr_own, const struct tfi_job *const *calling,
+                         unsigned nr_calling);
 
-/* Starts the thread if it does not run; false if it can't be started now. */
+/* Starts the background thread if it does not run; false if it can't be started now. Any thread, any time. */
 bool tfi_background_start(void);
 
-/* Starts the thread, and lets every clock record start it again after a fork has ended it: a job needs it all the time. */
+/* Starts it, and lets every clock record start it again after a fork has ended it: a job needs it all the time. */
 void tfi_background_keep(void);
 
 /* Called with each clock record: starts the thread again if it is to be kept. */
@@ -38,14 +40,22 @@ void tfi_background_signal(void);
 /* Ends the thread; waits at most `ms` milliseconds. True if it has ended. */
 bool tfi_background_stop(unsigned ms);
 
+/* The same for the calling thread. The first may only be called where no lock of libc can be held: in hooks of functions
+ * that take such locks themselves. */
+bool tfi_caller_start(void);
+/* Lets tfi_caller_again(), called in such hooks too, start the thread. */
+void tfi_caller_keep(void);
+void tfi_caller_again(void);
+void tfi_caller_signal(void);
+bool tfi_caller_stop(unsigned ms);
 /* True if a job's calling() is true: the thread may hang and holds nothing; see struct tfi_job. */
-bool tfi_background_is_calling(void);
+bool tfi_caller_is_calling(void);
 
-/* Called before and after a fork; in between no thread is started. */
+/* Called before and after a fork, for both threads; in between none is started. */
 void tfi_background_before_fork(void);
 void tfi_background_after_fork(void);
 
-/* Forgets the thread of a parent process. */
+/* Forgets the threads of a parent process. */
 void tfi_background_restart(void);
 
 #endif

@@ -22,7 +22,7 @@ void tfi_leave(struct tfi_thread *thread);
  * errno. */
 void tfi_prepare(void);
 
-/* ---- tfinject.c: the only calls upward from this layer ---- */
+/* ---- constructor.c and tfinject.c: the only calls upward from this layer ---- */
 
 /* The constructor; calls after the first do nothing. */
 void tfi_construct(void);

@@ -12,7 +12,6 @@
 
 __thread struct tfi_thread *tfi_self;
 __thread uint32_t tfi_inside;
-__thread uint32_t tfi_held;
 
 static struct tfi_lock lock;
 static struct tfi_thread *all, *free_list, *slab;

@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/process.h"
 #include "base/sys.h"
@@ -63,7 +65,7 @@ struct tfi_thread *tfi_thread_attach(void)
     if (!t) return NULL;
     clear_but_what_is_kept(t);
     t->tid = (uint32_t)tfi_gettid();
-    prctl(PR_GET_NAME, name, 0, 0, 0);
+    syscall(SYS_prctl, PR_GET_NAME, name, 0, 0, 0);
     fill_slot(t, name);
     t->cancel = -1;
     t->gen = tfi_process->gen;
@@ -118,10 +120,11 @@ void tfi_thread_at_end(void (*forget)(struct tfi_thread *))
     at_end = forget;
 }
 
-void tfi_threads_init(void)
+/* libc keeps the values of the first keys in the thread's descriptor, and allocates memory for those of others. */
+void tfi_threads_constructor(void)
 {
-    tfi_states_restart();
-    if (!have_key) have_key = pthread_key_create(&key, ended) == 0;
+    enum { KEYS_IN_DESCRIPTOR = 32 };
+    have_key = pthread_key_create(&key, ended) == 0 && key < KEYS_IN_DESCRIPTOR;
 }
 
 bool tfi_lane_open(struct tfi_thread *lane, uint32_t gen)

@@ -95,9 +95,6 @@ extern __thread struct tfi_thread *tfi_self __attribute__((tls_model("initial-ex
 /* Not 0 while this thread runs the recorder's slow paths, or is the background thread: nothing it does is recorded. */
 extern __thread uint32_t tfi_inside __attribute__((tls_model("initial-exec")));
 
-/* Not 0 while the caller may hold a lock of libc or of an allocator: no thread is started then, because that allocates. */
-extern __thread uint32_t tfi_held __attribute__((tls_model("initial-exec")));
-
 /* The guard keeps the thread's signal handlers from recording while the thread is about to write a record. It holds the
  * frame of the function that set it, because a handler may jump out of that function (siglongjmp, an exception,
  * pthread_exit) and then nothing clears the guard. A guard is valid until its function is left.
@@ -194,8 +191,8 @@ static inline void tfi_commit(struct tfi_thread *thread, size_t size)
 /* Makes the calling thread's state; NULL if there is no memory. */
 struct tfi_thread *tfi_thread_attach(void);
 
-/* Prepares for threads; forgets those of a parent process. Called at wake. */
-void tfi_threads_init(void);
+/* Has the ends of threads noticed. Called in the constructor. */
+void tfi_threads_constructor(void);
 
 /* Names the function that is called when a thread ends, to free what a layer above keeps for it. Called at wake. */
 void tfi_thread_at_end(void (*forget)(struct tfi_thread *thread));

@@ -1,5 +1,9 @@
 /* worker.c - starts, wakes and ends threads of the library's own.
  *
+ * A worker is a bare thread (base/bare_thread.c), which any hook may start, or, if it calls other libraries, a thread of
+ * libc, which only hooks of functions may start that take libc's locks themselves. The latter is detached: to join it
+ * would free memory, and a fork handler of an allocator may hold its lock.
+ *
  * Such a thread blocks all signals. The fork handler ends it, so that the process has no second thread of ours at the
  * fork. A thread that hangs in a call cannot be ended: it sees the request when the call returns, and no second one is
  * started before it is gone. A fork therefore waits for a thread that lacks a processor, and not for one that hangs.
@@ -10,6 +14,7 @@
 #include "record/worker.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -33,7 +38,10 @@ static pid_t alive_in;  /* the process that they run in */
 
 void tfi_worker_restart(struct tfi_worker *worker)
 {
-    *worker = (struct tfi_worker){.loop = worker->loop, .signal = worker->signal};
+    *worker = (struct tfi_worker){.loop = worker->loop,
+                                  .calls_others = worker->calls_others,
+                                  .signal = worker->signal,
+                                  .bare.memory = worker->bare.memory};
 }
 
 uint64_t tfi_workers_cpu_ns(void)
@@ -80,17 +88,25 @@ static void count_in(void)
     __atomic_add_fetch(&alive, 1, __ATOMIC_ACQ_REL);
 }
 
-static void *run(void *data)
+static void run(void *data)
 {
     struct tfi_worker *worker = data;
     tfi_inside = 1;
     count_in();
     __atomic_store_n(&worker->tid, tfi_gettid(), __ATOMIC_RELEASE);
-    prctl(PR_SET_NAME, "tfinject", 0, 0, 0);
+    syscall(SYS_prctl, PR_SET_NAME, "tfinject", 0, 0, 0);
     tfi_register_barrier();
     worker->cpu_ns = 0;
     worker->loop(worker);
     __atomic_sub_fetch(&alive, 1, __ATOMIC_ACQ_REL);
+}
+
+static void *run_of_libc(void *data)
+{
+    struct tfi_worker *worker = data;
+    run(worker);
+    __atomic_store_n(&worker->ended, 1, __ATOMIC_RELEASE);
+    tfi_futex_wake(&worker->ended);
     return NULL;
 }
 
@@ -99,32 +115,53 @@ bool tfi_worker_is_left_alone(struct tfi_worker *worker, int *status)
     uint64_t now = tfi_monotonic_ns();
     if (now < worker->next_look) return false;
     worker->next_look = now + LOOK_NS;
-    return tfi_program_has_ended(__atomic_load_n(&alive, __ATOMIC_ACQUIRE), status);
+    uint32_t own = __atomic_load_n(&alive, __ATOMIC_ACQUIRE);
+    return (worker->calls_others || own == 1) && tfi_program_has_ended(own, status);
 }
 
-/* A thread that ends by pthread_exit leaves the status 0. The C library counts the ends of that kind: if it saw all
- * others end so, it calls exit() when this thread returns from run(). A worker that hangs would prevent that. */
+/* A thread that ends by pthread_exit leaves the status 0. libc counts the ends of that kind, of all threads that it knows:
+ * if it saw all others end so, it calls exit() when this one returns from run(). A worker that hangs would prevent that. */
 void tfi_worker_end_process(struct tfi_worker *worker, int status)
 {
     tfi_inside = 0;
     tfi_finish("_exit");
     tfi_inside = 1;
-    if (status || __atomic_load_n(&alive, __ATOMIC_ACQUIRE) > 1) tfi_end_with(status);
+    if (!worker->calls_others || status || __atomic_load_n(&alive, __ATOMIC_ACQUIRE) > 1) tfi_end_with(status);
     pthread_sigmask(SIG_SETMASK, &worker->mask, NULL); /* handlers of exit() expect the program's */
+}
+
+static bool create_of_libc(struct tfi_worker *worker)
+{
+    pthread_attr_t attributes;
+    pthread_t thread;
+    sigset_t all;
+    sigfillset(&all);
+    __atomic_store_n(&worker->ended, 0, __ATOMIC_RELEASE);
+    pthread_sigmask(SIG_SETMASK, &all, &worker->mask);
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 512u << 10);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    bool ok = pthread_create(&thread, &attributes, run_of_libc, worker) == 0;
+    pthread_attr_destroy(&attributes);
+    pthread_sigmask(SIG_SETMASK, &worker->mask, NULL);
+    return ok;
 }
 
 static bool create(struct tfi_worker *worker)
 {
-    pthread_attr_t attributes;
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &worker->mask);
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, 512u << 10);
-    bool ok = pthread_create(&worker->thread, &attributes, run, worker) == 0;
-    pthread_attr_destroy(&attributes);
-    pthread_sigmask(SIG_SETMASK, &worker->mask, NULL);
-    return ok;
+    return worker->calls_others ? create_of_libc(worker) : tfi_bare_thread_start(&worker->bare, run, worker);
+}
+
+/* True if the thread has ended, which it has at most `ms` milliseconds for. */
+static bool has_ended(struct tfi_worker *worker, unsigned ms)
+{
+    uint64_t end = tfi_monotonic_ms() + ms, now;
+    if (!worker->calls_others) return tfi_bare_thread_wait(&worker->bare, ms);
+    while (!__atomic_load_n(&worker->ended, __ATOMIC_ACQUIRE)) {
+        if ((now = tfi_monotonic_ms()) >= end) return false;
+        tfi_futex_wait(&worker->ended, 0, (unsigned)(end - now));
+    }
+    return true;
 }
 
 bool tfi_worker_start(struct tfi_worker *worker)
@@ -132,11 +169,10 @@ bool tfi_worker_start(struct tfi_worker *worker)
     if (__atomic_load_n(&worker->forking, __ATOMIC_ACQUIRE)) return false;
     bool stopping = __atomic_load_n(&worker->stop, __ATOMIC_ACQUIRE);
     if (__atomic_load_n(&worker->running, __ATOMIC_ACQUIRE) && !stopping) return true;
-    if (tfi_held) return false;
     if (tfi_getpid() != tfi_trace_pid) return false; /* a child's thread would keep its parent from ending it */
     if (!tfi_lock_within(&worker->lock, 0)) return false;
     /* A thread that did not end in time for a fork, because a call hung, must be gone before the next one starts. */
-    if (worker->running && stopping) worker->running = pthread_tryjoin_np(worker->thread, NULL) != 0;
+    if (worker->running && stopping) worker->running = !has_ended(worker, 0);
     if (!worker->running && !worker->forking) {
         worker->stop = 0;
         worker->tid = 0;
@@ -155,21 +191,13 @@ void tfi_worker_signal(struct tfi_worker *worker)
 
 bool tfi_worker_stop(struct tfi_worker *worker, unsigned ms)
 {
-    struct timespec end;
     bool ended = true;
     if (!tfi_lock_within(&worker->lock, ms)) return false;
     bool self = worker->running && worker->tid == tfi_gettid(); /* it ends the process, and does nothing more after */
     if (worker->running && !self) {
         __atomic_store_n(&worker->stop, 1, __ATOMIC_RELEASE);
         tfi_worker_signal(worker);
-        clock_gettime(CLOCK_REALTIME, &end);
-        end.tv_sec += ms / 1000;
-        end.tv_nsec += (long)(ms % 1000) * 1000000;
-        if (end.tv_nsec >= 1000000000) {
-            end.tv_sec++;
-            end.tv_nsec -= 1000000000;
-        }
-        ended = pthread_timedjoin_np(worker->thread, NULL, &end) == 0;
+        ended = has_ended(worker, ms);
         __atomic_store_n(&worker->running, !ended, __ATOMIC_RELEASE);
     }
     tfi_unlock(&worker->lock);
@@ -188,7 +216,7 @@ static bool is_runnable(struct tfi_worker *worker)
     return name_end && strncmp(name_end, ") R", 3) == 0;
 }
 
-/* The kernel counts a joined thread among those of the process for a moment. */
+/* The kernel counts a thread that has ended among those of the process for a moment. */
 static void wait_until_gone(struct tfi_worker *worker)
 {
     uint32_t nothing = 0;

@@ -2,27 +2,30 @@
 #ifndef TFI_WORKER_H
 #define TFI_WORKER_H
 
-#include <pthread.h>
 #include <signal.h>
 
+#include "base/bare_thread.h"
 #include "base/sys.h"
 
 struct tfi_worker {
     /* Set by the owner: runs in the thread until tfi_worker_must_stop(). */
     void (*loop)(struct tfi_worker *worker);
+    bool calls_others;    /* set by the owner: the loop calls other libraries, so it needs a thread of libc */
     struct tfi_lock lock; /* held while starting or stopping the thread */
-    pthread_t thread;
-    pid_t tid;    /* 0 until the thread has begun */
-    bool running; /* started and not joined */
+    struct tfi_bare_thread bare;
+    uint32_t ended; /* futex of a thread of libc */
+    pid_t tid;      /* 0 until the thread has begun */
+    bool running;   /* started, and not seen to have ended */
     uint32_t stop;
     uint32_t forking;
     uint32_t signal;    /* futex: counts calls of tfi_worker_signal() */
     uint64_t cpu_ns;    /* counted so far */
     uint64_t next_look; /* nanoseconds: when tfi_worker_is_left_alone() looks again */
-    sigset_t mask;      /* of the thread that started this one */
+    sigset_t mask;      /* of the thread that started a thread of libc */
 };
 
-/* Starts the thread if it does not run; false if it can't be started now. */
+/* Starts the thread if it does not run; false if it can't be started now. A worker that calls others must not be started
+ * where a lock of libc may be held. */
 bool tfi_worker_start(struct tfi_worker *worker);
 
 /* Wakes the thread. Takes no lock. */
@@ -51,7 +54,8 @@ uint32_t tfi_worker_signals(struct tfi_worker *worker);
  * processor time first. */
 void tfi_worker_sleep(struct tfi_worker *worker, uint32_t seen, unsigned ms);
 
-/* True if all threads of the program have ended, so that only such threads keep the process. `status` is that of the
+/* True if all threads of the program have ended, so that only such threads keep the process, and this one is to end it:
+ * a worker that calls others comes first, because the last records of the device are its. `status` is that of the
  * process's first thread. Looks at most twice a second. */
 bool tfi_worker_is_left_alone(struct tfi_worker *worker, int *status);
 /* Ends the trace and then the process, as it would have ended without us. If it returns, the loop must return. */

@@ -369,12 +369,13 @@ static bool finish_one(struct tfi_chunk *chunk, bool lasting)
 
 bool tfi_writer_finish(const char *reason)
 {
-    bool stopped = tfi_background_stop(500), whole = true, lasting = tfi_pool_is_file();
+    bool whole = true, lasting = tfi_pool_is_file();
+    /* A calling thread that hangs in another library's call owns nothing, and will see the stop request later. */
+    bool stopped = (tfi_caller_stop(500) || tfi_caller_is_calling()) & tfi_background_stop(500);
     struct tfi_chunk *chunk;
     if (!tfi_lock_within(&trace.lock, 500)) return false;
-    /* A background thread that hangs in a write still owns the encoder and its chunk: the rest stays in the live file.
-     * A background thread that hangs in another library's call owns nothing, and will see the stop request later. */
-    if (!stopped && !tfi_background_is_calling()) {
+    /* A thread that hangs in a write still owns the encoder and its chunk: the rest stays in the live file. */
+    if (!stopped) {
         tfi_unlock(&trace.lock);
         return false;
     }

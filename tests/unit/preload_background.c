@@ -5,6 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/bare_thread.h"
 #include "base/process.h"
 #include "base/sys.h"
 #include "record/background.h"
@@ -45,7 +46,8 @@ static void begin(bool that_hangs)
     ck_assert_int_eq(pipe(hanging), 0);
     ck_assert_int_eq(pthread_barrier_init(&begun, NULL, 2), 0);
     tfi_trace_pid = tfi_getpid();
-    tfi_background_init(jobs, 1);
+    tfi_bare_thread_constructor();
+    tfi_background_init(jobs, 1, NULL, 0);
     ck_assert(tfi_background_start());
     pthread_barrier_wait(&begun);
 }

@@ -1,0 +1,24 @@
+/* bare_thread.h - starts a thread of the kernel that the C library does not know, without a lock and without malloc. */
+#ifndef TFI_BARE_THREAD_H
+#define TFI_BARE_THREAD_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct tfi_bare_thread {
+    char *memory; /* stack and thread-local variables; kept for the next thread */
+    pid_t tid;    /* of the last thread */
+    pid_t alive;  /* futex: 0 once the thread has ended */
+};
+
+/* Notes where thread-local variables lie. Called in the constructor. */
+void tfi_bare_thread_constructor(void);
+
+/* Starts `run(data)`, with all signals blocked; false if it can't be started. May be called anywhere: in a signal
+ * handler, in the child of a fork, in an allocator. */
+bool tfi_bare_thread_start(struct tfi_bare_thread *thread, void (*run)(void *), void *data);
+
+/* Waits at most `ms` milliseconds until the thread has ended; true if it has. */
+bool tfi_bare_thread_wait(struct tfi_bare_thread *thread, unsigned ms);
+
+#endif
