@@ -184,17 +184,64 @@ CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc requ
     return real(request, complete);
 }
 
+/* One of CUPTI's functions that enable a kind, for all contexts or for one. */
+struct enabling {
+    CUptiResult (*plain)(CUpti_ActivityKind);
+    CUptiResult (*in_context)(CUcontext, CUpti_ActivityKind);
+    CUcontext context;
+};
+
+static CUptiResult enable(const struct enabling *how, CUpti_ActivityKind kind, bool share)
+{
+    bool served = (uint32_t)kind == TFI_CUPTI_KERNEL && ours_serves((uint32_t)kind) && share;
+    CUptiResult result = CUPTI_SUCCESS;
+    note_kind((uint32_t)kind, true);
+    if (!served) result = how->plain ? how->plain(kind) : how->in_context(how->context, kind);
+    if (result != CUPTI_SUCCESS) note_kind((uint32_t)kind, false);
+    else ask_ahead();
+    return result;
+}
+
 CUptiResult cuptiActivityEnable(CUpti_ActivityKind kind)
 {
     CUptiResult (*real)(CUpti_ActivityKind) = tfi_real(TFI_HOOK_cuptiActivityEnable);
     if (!real) return MISSING;
     if (elsewhere(real, tfi_cupti_api.ActivityEnable)) return real(kind);
-    note_kind((uint32_t)kind, true);
-    bool served =
-        (uint32_t)kind == TFI_CUPTI_KERNEL && ours_serves((uint32_t)kind) && shared(real, tfi_cupti_api.ActivityEnable);
-    CUptiResult result = served ? CUPTI_SUCCESS : real(kind);
-    if (result != CUPTI_SUCCESS) note_kind((uint32_t)kind, false);
-    else ask_ahead();
+    return enable(&(struct enabling){.plain = real}, kind, shared(real, tfi_cupti_api.ActivityEnable));
+}
+
+CUptiResult cuptiActivityEnableAndDump(CUpti_ActivityKind kind)
+{
+    CUptiResult (*real)(CUpti_ActivityKind) = tfi_real(TFI_HOOK_cuptiActivityEnableAndDump);
+    if (!real) return MISSING;
+    const void *other =
+        tfi_hook_sibling(TFI_HOOK_cuptiActivityEnableAndDump, "cuptiActivityEnable", __builtin_return_address(0));
+    if (elsewhere(other, tfi_cupti_api.ActivityEnable)) return real(kind);
+    return enable(&(struct enabling){.plain = real}, kind, shared(other, tfi_cupti_api.ActivityEnable));
+}
+
+/* A kind that is enabled in one context counts as enabled: records of the others reach the client as well. */
+CUptiResult cuptiActivityEnableContext(CUcontext context, CUpti_ActivityKind kind)
+{
+    CUptiResult (*real)(CUcontext, CUpti_ActivityKind) = tfi_real(TFI_HOOK_cuptiActivityEnableContext);
+    if (!real) return MISSING;
+    const void *other =
+        tfi_hook_sibling(TFI_HOOK_cuptiActivityEnableContext, "cuptiActivityEnable", __builtin_return_address(0));
+    if (elsewhere(other, tfi_cupti_api.ActivityEnable)) return real(context, kind);
+    return enable(&(struct enabling){.in_context = real, .context = context}, kind,
+                  shared(other, tfi_cupti_api.ActivityEnable));
+}
+
+CUptiResult cuptiActivityDisableContext(CUcontext context, CUpti_ActivityKind kind)
+{
+    CUptiResult (*real)(CUcontext, CUpti_ActivityKind) = tfi_real(TFI_HOOK_cuptiActivityDisableContext);
+    CUptiResult result = CUPTI_SUCCESS;
+    if (!real) return MISSING;
+    const void *other =
+        tfi_hook_sibling(TFI_HOOK_cuptiActivityDisableContext, "cuptiActivityEnable", __builtin_return_address(0));
+    if (elsewhere(other, tfi_cupti_api.ActivityEnable)) return real(context, kind);
+    if (!shared(other, tfi_cupti_api.ActivityEnable) || !ours_serves((uint32_t)kind)) result = real(context, kind);
+    note_kind((uint32_t)kind, false);
     return result;
 }
 

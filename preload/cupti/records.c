@@ -58,11 +58,18 @@ static struct recent *recent_call(uint32_t id)
     return &recent_calls[id % TFI_COUNT(recent_calls)];
 }
 
+/* The start of a call, or of one before it: ids grow with time, and the record of a call may come after its work's. */
+static uint64_t not_before(uint32_t id)
+{
+    for (uint32_t i = id; i && id - i < 64; i--)
+        if (recent_call(i)->id == i) return recent_call(i)->start;
+    return 0;
+}
+
 /* True if a record has the times of something that happened. Work cannot start before the call that launched it. */
 static bool has_times(uint64_t start, uint64_t end, uint32_t id)
 {
-    const struct recent *call = recent_call(id);
-    bool early = id && call->id == id && start + TFI_CUPTI_FAR < call->start;
+    bool early = start + TFI_CUPTI_FAR < not_before(id);
     if (start && end >= start && !early && tfi_cupti_clock_holds(start, end)) return true;
     tfi_count_drop(TFI_DROP_DEVICE_TIMELESS, 1);
     return false;

@@ -190,19 +190,23 @@ START_TEST(test_records_without_times_are_counted)
 }
 END_TEST
 
-/* Work is counted and left out if it starts a second or more before the call that launched it. */
+/* Work is counted and left out if it starts a second or more before the call that launched it. If that is not known yet,
+ * an earlier call counts. */
 START_TEST(test_work_before_its_own_call_is_counted)
 {
     struct tfi_thread *t = begin(130000);
     uint64_t before = dropped(TFI_DROP_DEVICE_TIMELESS);
-    for (int i = 0; i < 3; i++) add_kernel(i < 2 ? 12 : 13, i ? "late" : "early");
-    for (unsigned i = 0; i < 3; i++)
-        put(buffer + 216 * i, 16, i == 1 ? 4500000000 : 3500000000, 8), put(buffer + 216 * i, 24, 4500000001, 8);
+    static const uint32_t ids[] = {12, 13, 12, 11};
+    for (unsigned i = 0; i < 4; i++) {
+        add_kernel(ids[i], i < 2 ? "early" : "late");
+        put(buffer + 216 * i, 16, i == 2 ? 4500000000 : 3500000000, 8);
+        put(buffer + 216 * i, 24, 4500000001, 8);
+    }
     uint8_t *r = add(TFI_CUPTI_RUNTIME);
     put(r, 4, 211, 4), put(r, 8, 5000000000, 8), put(r, 16, 5000000010, 8), put(r, 28, 0xabcd, 4), put(r, 32, 12, 4);
     tfi_records_convert(t, buffer, used, false, false);
-    ck_assert_uint_eq(dropped(TFI_DROP_DEVICE_TIMELESS) - before, 1);
-    ck_assert_uint_eq(((const struct tfi_rec_kernel *)last(t, TFI_KIND_kernel))->name, tfi_string("late", 4));
+    ck_assert_uint_eq(dropped(TFI_DROP_DEVICE_TIMELESS) - before, 2);
+    ck_assert_uint_eq(((const struct tfi_rec_kernel *)last(t, TFI_KIND_kernel))->correlation, 11);
     tfi_leave(t);
 }
 END_TEST

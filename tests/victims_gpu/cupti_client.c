@@ -450,6 +450,11 @@ static CUptiResult enable_in_context(CUpti_ActivityKind kind)
     return cuptiActivityEnableContext(context, kind);
 }
 
+static CUptiResult disable_in_context(CUpti_ActivityKind kind)
+{
+    return cuptiActivityDisableContext(context, kind);
+}
+
 static CUptiResult enable_v2(CUpti_ActivityKind kind)
 {
     return cuptiActivityEnable_v2(subscriber, kind, NULL);
@@ -523,6 +528,7 @@ static void step_activity(const char *step, const char *value)
     if (strcmp(step, "disable") == 0) kinds(value, cuptiActivityDisable, step);
     if (strcmp(step, "dump") == 0) kinds(value, cuptiActivityEnableAndDump, step);
     if (strcmp(step, "incontext") == 0) kinds(value, enable_in_context, step);
+    if (strcmp(step, "outcontext") == 0) kinds(value, disable_in_context, step);
     if (strcmp(step, "driverapi") == 0) say(step, cuptiActivityEnableDriverApi(cbid, 1));
     if (strcmp(step, "nodriverapi") == 0) say(step, cuptiActivityEnableDriverApi(cbid, 0));
     if (strcmp(step, "hwtrace") == 0) say(step, cuptiActivityEnableHWTrace(1));
