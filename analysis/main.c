@@ -19,21 +19,21 @@
 #include "compat/tracelens.h"
 
 #define EXACT_ONLY
-#define COMMAND(name, function, answers, keys, takes, needs, reduction, rules, refuses)                                \
+#define COMMAND(name, function, answers, keys, takes, needed, reduction, rules, refuses)                               \
     void function(struct session *session);                                                                            \
-    unsigned needs(const struct options *options);                                                                     \
+    struct needs needed(const struct options *options);                                                                \
     rules
-#define RULE(rules, function, needs, reduction)                                                                        \
+#define RULE(rules, function, needed, reduction)                                                                       \
     void function(struct session *session);                                                                            \
-    unsigned needs(const struct options *options);
+    struct needs needed(const struct options *options);
 #include "commands.def"
 #undef COMMAND
 #undef RULE
 
 const struct command commands[] = {
-#define COMMAND(name, function, answers, keys, takes, needs, reduction, rules, refuses)                                \
-    {name, keys, refuses, takes, {[RULES_EXACT] = {function, needs, reduction}, rules}},
-#define RULE(rules, function, needs, reduction) [RULES_##rules] = {function, needs, reduction},
+#define COMMAND(name, function, answers, keys, takes, needed, reduction, rules, refuses)                               \
+    {name, keys, refuses, takes, {[RULES_EXACT] = {function, needed, reduction}, rules}},
+#define RULE(rules, function, needed, reduction) [RULES_##rules] = {function, needed, reduction},
 #include "commands.def"
 #undef COMMAND
 #undef RULE

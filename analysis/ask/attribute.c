@@ -443,10 +443,10 @@ bool captured_operator(const struct attribution *a, size_t work, uint32_t *name)
     return true;
 }
 
-unsigned work_needs(const struct options *options)
+struct needs work_needs(const struct options *options)
 {
     (void)options;
-    return WANT_DEVICE | WANT_RANGES | WANT_LAUNCHES | WANT_LAUNCHERS;
+    return (struct needs){.device = true, .ranges = true, .launches = true, .launchers = true};
 }
 
 void attribute(struct attribution *a, const struct process *process, unsigned wants)

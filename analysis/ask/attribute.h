@@ -45,7 +45,7 @@ struct attribution {
 };
 
 /* Returns what a question about device work needs: the work, and what tells its stage, step and operator. */
-unsigned work_needs(const struct options *options);
+struct needs work_needs(const struct options *options);
 
 /* ATTRIBUTE_OPERATORS: `op`; ATTRIBUTE_SPANS: `span` and `block`. */
 enum { ATTRIBUTE_OPERATORS = 1, ATTRIBUTE_SPANS = 2 };

@@ -5,6 +5,12 @@
 #include "base/hash.h"
 #include "read/kineto.h"
 
+struct needs dump_choice_needs(void)
+{
+    return (struct needs){
+        .ranges = true, .calls = true, .device = true, .launches = true, .operators = true, .held = true};
+}
+
 bool dump_is_filtered(const struct options *o)
 {
     return o->stage.count || o->step.count || o->cycle.count || o->device.count || o->stream.count;

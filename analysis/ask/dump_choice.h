@@ -12,8 +12,8 @@
 #include "ask/kineto_places.h"
 #include "ask/stages/at.h"
 
-/* Parts of the model needed if any of these filters is given. */
-#define WANT_FOR_DUMP (WANT_RANGES | WANT_CALLS | WANT_DEVICE | WANT_LAUNCHES | WANT_OPERATORS | WANT_HELD)
+/* Returns what is needed if any of these filters is given. */
+struct needs dump_choice_needs(void);
 
 struct dump_choice {
     bool asked; /* at least one of these filters is given */

@@ -95,7 +95,7 @@ static void read_again(struct meetings *m, const struct selection *chosen, const
     for (size_t i = 0; i < chosen->processes; i++)
         inputs_add_again(&m->inputs, &chosen->inputs->input[chosen->process[i]->input]);
     inputs_read(&m->inputs, &m->model,
-                &(struct reading){.want = WANT_COLLECTIVES, .jobs = 1, .take = take, .argument = m});
+                &(struct reading){.needs = {.collectives = true}, .jobs = 1, .take = take, .argument = m});
 }
 
 static void forget_again(struct meetings *m, size_t inputs)

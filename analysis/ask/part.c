@@ -19,11 +19,11 @@ static bool part_is_asked(const struct options *options)
            !isnan(options->to);
 }
 
-struct reading part_reading(const struct options *options, unsigned want)
+struct reading part_reading(const struct options *options, struct needs needs)
 {
-    bool in_part = want & WANT_PART && part_is_asked(options);
-    return (struct reading){
-        .want = want | (want & WANT_PART && !in_part ? WANT_HELD : 0), .jobs = 1, .in_part = in_part};
+    bool in_part = needs.part && part_is_asked(options);
+    needs.held |= needs.part && !in_part;
+    return (struct reading){.needs = needs, .jobs = 1, .in_part = in_part};
 }
 
 /* Keeps only what another merged set has too. */

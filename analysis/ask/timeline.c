@@ -79,10 +79,10 @@ static void *take(const struct selection *chosen, const struct process *process)
     return rank_time_of(chosen, process, NULL, NULL);
 }
 
-unsigned timeline_needs(const struct options *options)
+struct needs timeline_needs(const struct options *options)
 {
     bool by_launch = options->step.count || options->cycle.count || options->stage.count;
-    return WANT_DEVICE | (by_launch ? work_needs(options) : 0);
+    return by_launch ? work_needs(options) : (struct needs){.device = true};
 }
 
 const struct reduction timeline_reduction = {without_window, take, rank_time_drop};

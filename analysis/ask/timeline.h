@@ -30,7 +30,7 @@ struct timeline {
 };
 
 /* Makes a struct rank_time of the work of a process that the filters choose. */
-unsigned timeline_needs(const struct options *options);
+struct needs timeline_needs(const struct options *options);
 extern const struct reduction timeline_reduction;
 
 /* Which work of a process counts, and when it ran, by other rules than ours. */

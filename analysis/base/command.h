@@ -7,6 +7,7 @@
 
 #include "base/opts.h"
 
+struct needs;
 struct reduction;
 struct session;
 
@@ -40,8 +41,8 @@ enum {
 /* How a command answers by our rules or by another tool's definitions. */
 struct definition {
     void (*answer)(struct session *session);
-    unsigned (*needs)(const struct options *options); /* the parts of the model that it reads: WANT_* */
-    const struct reduction *reduction;                /* NULL: it needs the whole model */
+    struct needs (*needs)(const struct options *options); /* what it reads of the inputs (model/needs/needs.def) */
+    const struct reduction *reduction;                    /* NULL: it needs the whole model */
 };
 
 struct command {

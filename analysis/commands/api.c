@@ -134,10 +134,10 @@ static void emit_calls(struct api *api)
     emit_end(e);
 }
 
-unsigned api_needs(const struct options *options)
+struct needs api_needs(const struct options *options)
 {
     bool by_device = options->device.count || options->stream.count;
-    return WANT_RANGES | WANT_CALLS | WANT_LAUNCHES | (by_device ? WANT_DEVICE : 0);
+    return (struct needs){.ranges = true, .calls = true, .launches = true, .device = by_device};
 }
 
 void cmd_api(struct session *session)

@@ -202,10 +202,10 @@ static void emit_process(struct session *session, struct unmatched *unmatched, c
     emit_row_end(e);
 }
 
-unsigned info_needs(const struct options *options)
+struct needs info_needs(const struct options *options)
 {
     (void)options;
-    return WANT_MESSAGES | WANT_STAGE_NAMES | WANT_SAMPLES;
+    return (struct needs){.messages = true, .stage_names = true, .samples = true};
 }
 
 void cmd_info(struct session *session)

@@ -271,10 +271,16 @@ static void answer(struct launches *l, const struct budget *budget)
     if (session->options.write_budget && found) launches_write_budget(session, &l->counts);
 }
 
-unsigned launches_needs(const struct options *options)
+struct needs launches_needs(const struct options *options)
 {
     (void)options;
-    return WANT_RANGES | WANT_CALLS | WANT_LAUNCHES | WANT_DEVICE | WANT_OPERATORS | WANT_OPERATOR_DETAILS | WANT_LINKS;
+    return (struct needs){.ranges = true,
+                          .calls = true,
+                          .launches = true,
+                          .device = true,
+                          .operators = true,
+                          .operator_details = true,
+                          .links = true};
 }
 
 void cmd_launches(struct session *session)

@@ -560,13 +560,17 @@ static void write_page(struct answer *a, const struct layout_of *layout)
     pictures_free(&a->pictures);
 }
 
-unsigned memory_needs(const struct options *options)
+struct needs memory_needs(const struct options *options)
 {
     const struct layout_of *layout = &layouts[options->memory_layout];
     /* A block in a backward operator may belong to the stage of the forward one, which only loaded operators tell. */
     bool by_stage = layout->by_stage || options->stage.count || options->step.count || options->cycle.count;
-    return WANT_MEMORY | WANT_BLOCKS | WANT_RANGES | (by_stage ? WANT_OPERATORS | WANT_LINKS : 0) |
-           (layout->by_category ? WANT_TENSORS : 0);
+    return (struct needs){.memory = true,
+                          .all_blocks = true,
+                          .ranges = true,
+                          .operators = by_stage,
+                          .links = by_stage,
+                          .tensors = layout->by_category};
 }
 
 void cmd_memory(struct session *session)

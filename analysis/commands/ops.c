@@ -180,12 +180,19 @@ static bool is_anything_found(const struct options *options, const struct op_row
     return !is_filtered(options) || (rows->count && (rows->has_device || !by_lane));
 }
 
-unsigned ops_needs(const struct options *options)
+struct needs ops_needs(const struct options *options)
 {
     /* In a backward operator the stage and the stack are those of the forward one, which only loaded operators tell. */
     bool by_forward = is_filtered(options) || options->group_ops.stack;
-    return WANT_RANGES | WANT_DEVICE | WANT_LAUNCHES | WANT_CALLS | WANT_OPERATORS | WANT_OPERATOR_DETAILS |
-           WANT_MEMORY | WANT_ALL_SPANS | (by_forward ? WANT_LINKS : 0);
+    return (struct needs){.ranges = true,
+                          .device = true,
+                          .launches = true,
+                          .calls = true,
+                          .operators = true,
+                          .operator_details = true,
+                          .memory = true,
+                          .all_spans = true,
+                          .links = by_forward};
 }
 
 void cmd_ops(struct session *session)

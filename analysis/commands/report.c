@@ -90,10 +90,10 @@ static bool begin(struct session *session)
     return good;
 }
 
-unsigned report_needs(const struct options *options)
+struct needs report_needs(const struct options *options)
 {
     (void)options;
-    return WANT_FOR_EXPORT | WANT_FOR_EXPORT_TFR | WANT_GRANTS | WANT_HELD;
+    return needs_union(export_tfr_needs, (struct needs){.grants = true, .held = true});
 }
 
 void cmd_report(struct session *session)

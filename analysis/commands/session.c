@@ -133,7 +133,7 @@ static void read_inputs(struct session *session, const struct reading *reading)
     inputs_read(&session->inputs, &session->model, reading);
 }
 
-static bool load(struct session *session, unsigned needs)
+static bool load(struct session *session, struct needs needs)
 {
     const struct options *options = &session->options;
     struct reading reading = part_reading(options, needs);
@@ -166,18 +166,18 @@ static bool load(struct session *session, unsigned needs)
     return true;
 }
 
-unsigned no_needs(const struct options *options)
+struct needs no_needs(const struct options *options)
 {
     (void)options;
-    return 0;
+    return (struct needs){0};
 }
 
 /* Several questions share one load, which has all that any of them reads. */
-static unsigned needs_of(const struct options *options)
+static struct needs needs_of(const struct options *options)
 {
-    unsigned needs = 0;
+    struct needs needs = {0};
     for (size_t i = 0; i < options->questions; i++)
-        needs |= definition_of(options->question[i], options)->needs(options);
+        needs = needs_union(needs, definition_of(options->question[i], options)->needs(options));
     return needs;
 }
 
@@ -190,7 +190,7 @@ bool session_load(struct session *session)
 
 bool session_describe(struct session *session)
 {
-    return load(session, 0);
+    return load(session, (struct needs){0});
 }
 
 void *const *session_summaries(struct session *session)

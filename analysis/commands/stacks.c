@@ -16,11 +16,17 @@ static void say(const struct session *session, const struct flames *flames, size
                  on_device ? "device" : "host", on_device ? "self_cpu" : "self_device");
 }
 
-unsigned stacks_needs(const struct options *options)
+struct needs stacks_needs(const struct options *options)
 {
     (void)options;
-    return WANT_RANGES | WANT_DEVICE | WANT_LAUNCHES | WANT_CALLS | WANT_OPERATORS | WANT_OPERATOR_DETAILS |
-           WANT_ALL_SPANS | WANT_LINKS;
+    return (struct needs){.ranges = true,
+                          .device = true,
+                          .launches = true,
+                          .calls = true,
+                          .operators = true,
+                          .operator_details = true,
+                          .all_spans = true,
+                          .links = true};
 }
 
 void cmd_stacks(struct session *session)

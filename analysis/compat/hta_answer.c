@@ -26,9 +26,9 @@ static bool refused(struct session *session)
     return option != NULL;
 }
 
-unsigned hta_needs(const struct options *options)
+struct needs hta_needs(const struct options *options)
 {
-    return work_needs(options) | WANT_EVENT_NUMBERS | WANT_COPIED | WANT_COUNTERS;
+    return needs_union(work_needs(options), (struct needs){.event_numbers = true, .copied = true, .counters = true});
 }
 
 bool hta_load(struct session *session)

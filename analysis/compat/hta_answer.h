@@ -6,7 +6,7 @@
 #include "compat/hta_frame.h"
 
 /* Returns the parts of the model that the HTA rules need. */
-unsigned hta_needs(const struct options *options);
+struct needs hta_needs(const struct options *options);
 /* Loads what the questions need. Returns false, after a message, if an option has no
  * counterpart in HTA or if there is nothing to answer. */
 bool hta_load(struct session *session);

@@ -30,7 +30,7 @@ struct hta_graph {
     size_t links, link_capacity;
 };
 
-/* Builds the graph of a frame loaded with WANT_ALL_SPANS and WANT_EVENT_NUMBERS. Returns NULL, or why HTA raises an
+/* Builds the graph of a frame loaded with `all_spans` and `event_numbers`. Returns NULL, or why HTA raises an
  * exception. */
 const char *hta_graph(struct hta_graph *graph, const struct hta_frame *frame, struct names *names);
 void hta_graph_free(struct hta_graph *graph);

@@ -100,9 +100,9 @@ static const char *take_frame(struct patterns *patterns, const struct hta_frame 
     return fault;
 }
 
-unsigned hta_patterns_needs(const struct options *options)
+struct needs hta_patterns_needs(const struct options *options)
 {
-    return hta_needs(options) | WANT_ALL_SPANS;
+    return needs_union(hta_needs(options), (struct needs){.all_spans = true});
 }
 
 void hta_patterns(struct session *session)

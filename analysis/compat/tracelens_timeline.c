@@ -77,9 +77,9 @@ static void *take(const struct selection *chosen, const struct process *process)
     return time;
 }
 
-unsigned tracelens_needs(const struct options *options)
+struct needs tracelens_needs(const struct options *options)
 {
-    return timeline_needs(options) | WANT_LAUNCHES;
+    return needs_union(timeline_needs(options), (struct needs){.launches = true});
 }
 
 /* The doubles count from the first record of all inputs. */

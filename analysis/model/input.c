@@ -321,7 +321,7 @@ static void read_json_file(struct work *work, struct input *input)
 {
     static const struct {
         const char *kind;
-        bool (*load)(const char *path, const struct stream_way *way, struct names *names, unsigned want,
+        bool (*load)(const char *path, const struct stream_way *way, struct names *names, struct needs needs,
                      struct process *process, struct notes *notes, atomic_ullong *done);
     } loaders[] = {[INPUT_KINETO] = {"kineto", load_kineto},
                    [INPUT_DFTRACER] = {"dftracer", load_dftracer},
@@ -330,7 +330,7 @@ static void read_json_file(struct work *work, struct input *input)
     process_init(&input->process, input->path, loaders[input->kind].kind);
     input->process.way = (struct stream_way){.how = input->how, .threads = work->threads};
     input->usable = loaders[input->kind].load(input->path, &input->process.way, &work->model->names,
-                                              work->reading->want, &input->process, &input->notes, &work->done);
+                                              work->reading->needs, &input->process, &input->notes, &work->done);
     if (!input->usable) {
         process_free(&input->process);
         return;
@@ -342,8 +342,8 @@ static void read_json_file(struct work *work, struct input *input)
 /* A trace of fewer bytes is loaded as a whole: a quarter of a million operators take 30 MB. */
 #define HELD_BELOW (1u << 20)
 
-/* Returns what was loaded: `want`, with WANT_HELD if nothing is to stay in the file or the file is too small for that. */
-static unsigned load_tfr_file(struct work *work, struct input *input, unsigned want)
+/* Returns what was loaded: `needs`, with `held` if nothing is to stay in the file or the file is too small for that. */
+static struct needs load_tfr_file(struct work *work, struct input *input, struct needs needs)
 {
     input->usable = trace_open(&input->trace, input->path, input->live, input->how, &input->notes);
     input->open = true;
@@ -352,14 +352,14 @@ static unsigned load_tfr_file(struct work *work, struct input *input, unsigned w
         input->process.way.how = input->how;
         input->process.is_of_reader = input->trace.is_of_reader;
         input->process.clock.shift = input->shift;
-        if (work->reading->in_part && input->trace.size < HELD_BELOW) want |= WANT_HELD;
-        if (!(want & (WANT_OPERATORS | WANT_MEMORY))) want |= WANT_HELD;
-        if (!(want & WANT_HELD) && work->threads > 1) trace_read_ahead(&input->trace); /* it will be read twice */
-        load_tfr(&input->trace, &work->model->names, want, &input->process, &input->notes, &work->done);
+        needs.held |= !needs.operators && !needs.memory;
+        needs.held |= work->reading->in_part && input->trace.size < HELD_BELOW;
+        if (!needs.held && work->threads > 1) trace_read_ahead(&input->trace); /* it will be read twice */
+        load_tfr(&input->trace, &work->model->names, needs, &input->process, &input->notes, &work->done);
         trace_end_ahead(&input->trace);
         input->process.rank = input->rank >= 0 ? input->rank : input->process.rank;
     }
-    return want;
+    return needs;
 }
 
 static void forget_notes(struct input *input, size_t kept)
@@ -370,16 +370,17 @@ static void forget_notes(struct input *input, size_t kept)
 static void read_tfr_file(struct work *work, struct input *input)
 {
     size_t notes = input->notes.count;
-    unsigned want = load_tfr_file(work, input, work->reading->want);
-    if (input->usable && !(want & WANT_HELD) && !can_sweep(&input->process, &input->trace, want)) {
+    struct needs needs = load_tfr_file(work, input, work->reading->needs);
+    if (input->usable && !needs.held && !can_sweep(&input->process, &input->trace, needs)) {
         process_free(&input->process);
         trace_close(&input->trace);
         forget_notes(input, notes);
-        load_tfr_file(work, input, want | WANT_HELD);
+        needs.held = true;
+        load_tfr_file(work, input, needs);
     }
     bool sweeps = input->usable && input->process.unheld.count;
     input->process.unheld.trace = sweeps ? &input->trace : NULL;
-    if (!input->usable || !(want & WANT_TRACES || sweeps)) {
+    if (!input->usable || !(needs.traces || sweeps)) {
         trace_close(&input->trace);
         input->open = false;
     }

@@ -2,7 +2,7 @@
  *
  * A call is one index into several arrays. A row may also stand for several calls that the recorder added up: `sum`
  * then names their sums, and start and end are the interval in which they happened. Times are ticks while a trace of
- * ours is loaded, as everywhere in the model. Kept only with WANT_IO.
+ * ours is loaded, as everywhere in the model. Kept only with `io`.
  */
 #ifndef TFA_MODEL_IO_H
 #define TFA_MODEL_IO_H

@@ -2,7 +2,7 @@
  *
  * Loaders fill the model and questions read it; neither knows the other. Times are nanoseconds on one axis (REALTIME
  * as a rule). Names are numbers in `names`. An event is one index into several arrays, never an object. Times of a
- * process are ticks while it is loaded; process_finish converts them. Only requested data (WANT_*) is kept.
+ * process are ticks while it is loaded; process_finish converts them. Only what questions need (needs.def) is kept.
  */
 #ifndef TFA_MODEL_H
 #define TFA_MODEL_H
@@ -12,48 +12,13 @@
 #include "model/collective.h"
 #include "model/io.h"
 #include "model/names.h"
+#include "model/needs/needs.h"
 #include "model/unheld.h"
 #include "model/memory/tensors.h"
 #include "model/operators/details.h"
 #include "read/reveals.h"
 #include "read/stream/stream.h"
 #include "read/torch/memory_rows.h"
-
-enum want {
-    WANT_RANGES = 1,
-    WANT_DETAILS = 2, /* categories, colours, payloads of ranges; arguments of calls; shapes and sizes of device work */
-    WANT_MARKS = 4,
-    WANT_CALLS = 8,
-    WANT_MESSAGES = 16,
-    WANT_FUNCS = 32, /* descriptions of all functions, also if their calls are not wanted */
-    WANT_DEVICE = 64,
-    WANT_LAUNCHES = 128,          /* spans that are calls of a device's API */
-    WANT_OPERATORS = 256,         /* spans that are operators, and the pairs of forward and backward ones */
-    WANT_OPERATOR_DETAILS = 1024, /* with WANT_OPERATORS: their inputs, sequence numbers, stacks, flops */
-    WANT_MEMORY = 2048,           /* allocated and freed blocks; of a Kineto trace the refused ones */
-    WANT_BLOCKS = 268435456,      /* also the blocks of CUDA's calls, of a Kineto trace, and torch's memory rows */
-    WANT_SIGNATURES = 4096,       /* arguments and results of stages */
-    WANT_STAGE_NAMES = 16384,     /* of a trace of ours: only the names of its stages */
-    WANT_ALL_SPANS = 8192,        /* of a Kineto trace: Python functions, the profiler's overhead, details, memory */
-    WANT_COLLECTIVES = 32768,
-    WANT_SAMPLES = 65536,        /* clocks, power and temperature of devices */
-    WANT_IO = 131072,            /* calls on files */
-    WANT_EVENT_NUMBERS = 262144, /* of a Kineto trace: the places of spans and works in the file */
-    WANT_OPEN = 524288,          /* what the threads of a trace with a .live file are in; with WANT_COLLECTIVES */
-    WANT_COPIED = 1048576,       /* sizes and speeds of copies and sets */
-    WANT_LAUNCHERS = 2097152, /* operators only to find what launched the work: none of a trace of ours without work */
-    WANT_PAYLOADS = 4194304,  /* of a trace of ours: the details of ranges alone; part of WANT_DETAILS */
-    WANT_FILLING = 8388608,   /* blocks and occupancy of kernels */
-    WANT_COUNTERS = 16777216, /* of a Kineto trace: ranges over which CUPTI counted */
-    WANT_WAITED = 33554432,   /* of a Kineto trace: what its waits for events wait for */
-    WANT_TENSORS =
-        536870912,           /* of a trace of ours with TFI_TENSOR_ADDRESSES: storages, and operators to go with them */
-    WANT_GRANTS = 67108864,  /* device memory and mappings of CUDA's calls, apart from the blocks */
-    WANT_HELD = 134217728,   /* operators and blocks do not stay in the file of a trace of ours (model/sweep) */
-    WANT_LINKS = 1073741824, /* nor do they if there are backward operators; stacks are checked */
-    WANT_TRACES = 512,       /* the traces stay open */
-    WANT_PART = 2147483648u, /* operators and blocks of the chosen times alone (ask/part.h) */
-};
 
 /* The distinct names of a process's stages, in file order. */
 struct stage_names {
@@ -72,7 +37,7 @@ enum event_class {
     CLASS_ANNOTATION,        /* user annotations: the stages of a Kineto trace */
     CLASS_OPERATOR,
     CLASS_API,   /* calls of a device's runtime or driver */
-    CLASS_OTHER, /* this class and the following ones are kept only with WANT_ALL_SPANS */
+    CLASS_OTHER, /* this class and the following ones are kept only with `all_spans` */
     CLASS_PYTHON,
     CLASS_OVERHEAD, /* overhead of the profiler */
     NR_CLASSES
@@ -103,7 +68,7 @@ struct ranges {
     uint64_t *id;
     uint32_t *name, *thread, *domain, *flags, *depth;
     uint32_t *step;              /* the N of ProfilerStep#N, a range with the name `ProfilerStep*`; else NO_PLACE */
-    struct range_detail *detail; /* only with WANT_DETAILS or WANT_PAYLOADS */
+    struct range_detail *detail; /* only with `details` or `payloads` */
 };
 
 /* Entry and exit of each range that `ranges` holds in pieces. */
@@ -151,7 +116,7 @@ struct calls {
     uint32_t *func, *thread; /* func: index in process->func */
     int32_t *error;
     uint32_t *span;      /* index in process->spans if the device library recorded the call too; else NO_PLACE */
-    uint64_t *first_arg; /* index in process->args, with one extra entry at the end; only with WANT_DETAILS */
+    uint64_t *first_arg; /* index in process->args, with one extra entry at the end; only with `details` */
 };
 
 struct messages {
@@ -167,7 +132,7 @@ struct spans {
     uint64_t *id; /* correlation id of a call, external id of an operator, or NO_ID */
     uint32_t *name, *thread;
     uint8_t *event_class;
-    struct op_details details; /* with WANT_OPERATOR_DETAILS */
+    struct op_details details; /* with `operator_details` */
 };
 
 /* Memory blocks that were allocated (bytes above 0) or freed. CUDA's calls tell neither the size of what they free, which
@@ -233,11 +198,11 @@ struct works {
     uint64_t *correlation, *external; /* id of the launching call; id of the enclosing operator; NO_ID: unknown */
     uint32_t *name, *lane;            /* lane: index in process->lane */
     uint8_t *event_class;
-    struct work_detail *detail; /* only of traces of ours, with WANT_DETAILS */
+    struct work_detail *detail; /* only of traces of ours, with `details` */
     size_t detail_capacity;
 };
 
-/* With WANT_COPIED: what is known of a copy or set. */
+/* With `copied`: what is known of a copy or set. */
 struct copied {
     uint32_t work;
     bool has_bytes;
@@ -245,14 +210,14 @@ struct copied {
     double gbs; /* of a Kineto trace: 10^9 bytes per second, as its profiler computed it; 0: unknown */
 };
 
-/* With WANT_FILLING: how a kernel fills its device. */
+/* With `filling`: how a kernel fills its device. */
 struct filling {
     uint32_t work;
     double blocks;    /* of a trace of ours: in all; of a Kineto trace: per SM; NAN: unknown */
     double occupancy; /* achieved, in percent, as the trace's profiler estimated it; NAN: unknown */
 };
 
-/* With WANT_COUNTERS: a range over which CUPTI counted, as a rule one kernel. */
+/* With `counters`: a range over which CUPTI counted, as a rule one kernel. */
 struct counter_range {
     int64_t start, end;
     uint32_t name;
@@ -271,14 +236,14 @@ struct counter_ranges {
     size_t values, value_capacity;
 };
 
-/* With WANT_WAITED, of a Kineto trace: the event that a wait is for. */
+/* With `waited`, of a Kineto trace: the event that a wait is for. */
 struct waited {
     uint32_t work;
     int64_t stream;       /* in which the event was recorded; -1: unknown */
     uint64_t correlation; /* of the call that recorded it; NO_ID: unknown */
 };
 
-/* With WANT_EVENT_NUMBERS, of a Kineto trace: the number of each row's event in the file, from 0. */
+/* With `event_numbers`, of a Kineto trace: the number of each row's event in the file, from 0. */
 struct event_numbers {
     uint32_t *range, *span, *work; /* by index in ranges, spans and works; NULL: not known */
     size_t range_capacity, span_capacity, work_capacity;
@@ -429,7 +394,7 @@ struct process {
     char *names_asked, *stages_asked; /* values of ENABLE_PROFILER_NAMES and TFI_STAGES; NULL: not set */
     char *activities;                 /* a list of words as in TFI_ACTIVITIES; NULL: the default */
     bool is_late;                     /* the library was not preloaded: its wrappers got no calls */
-    struct stage_names stage_names;   /* with WANT_STAGE_NAMES */
+    struct stage_names stage_names;   /* with `stage_names` */
     struct pairs *metadata;           /* keys without the prefix "meta." */
     struct reveals reveals;
     char *ended; /* the reason, "running" or "killed"; NULL: unknown */
@@ -451,11 +416,11 @@ struct process {
     struct thread *thread;
     size_t threads, thread_capacity;
     struct map thread_of;     /* index by serial */
-    struct open_thread *open; /* with WANT_OPEN */
+    struct open_thread *open; /* with `open` */
     size_t opens;
-    struct communicator *communicator; /* with WANT_OPEN */
+    struct communicator *communicator; /* with `open` */
     size_t communicators, communicator_capacity;
-    struct silence *silence; /* with WANT_OPEN: the last ones of each thread */
+    struct silence *silence; /* with `open`: the last ones of each thread */
     size_t silences, silence_capacity;
     int64_t read_at; /* nanoseconds of this host's CLOCK_REALTIME, before the .live file was read; 0: there is none */
     enum trace_life life;
@@ -477,7 +442,7 @@ struct process {
     struct spans spans;
     uint32_t *streamed; /* indices in spans of operators whose arguments name a stream, as Triton's do */
     size_t streamed_count, streamed_capacity;
-    struct map range_of_id;  /* of a Kineto trace, with WANT_ALL_SPANS: annotations by external id */
+    struct map range_of_id;  /* of a Kineto trace, with `all_spans`: annotations by external id */
     struct bits unlinked;    /* the same: calls without an operator, by index in spans */
     struct map range_inputs; /* index in range_input, for ranges with inputs from the framework */
     struct op_detail *range_input;
@@ -494,13 +459,13 @@ struct process {
     size_t waited_count, waited_capacity;
     struct graphs graphs;
     struct forwards forwards;
-    struct collectives collectives; /* with WANT_COLLECTIVES */
+    struct collectives collectives; /* with `collectives` */
     struct event_times event_times;
     struct unheld unheld;
-    struct blocks blocks, ooms; /* ooms: refused allocations */
-    struct blocks grants;       /* with WANT_GRANTS: device memory, mappings and reserved addresses of CUDA's calls */
-    struct tensors tensors;     /* with WANT_TENSORS */
-    struct memory_row *memory_row; /* of torch's memory timeline, in file order; with WANT_BLOCKS */
+    struct blocks blocks, ooms;    /* ooms: refused allocations */
+    struct blocks grants;          /* with `grants`: device memory, mappings and reserved addresses of CUDA's calls */
+    struct tensors tensors;        /* with `tensors` */
+    struct memory_row *memory_row; /* of torch's memory timeline, in file order; with `all_blocks` */
     size_t memory_rows, memory_row_capacity;
     struct stage_memory *stage_memory;
     size_t stage_memories, stage_memory_capacity;
@@ -516,7 +481,7 @@ struct process {
     struct device *device;
     size_t devices, device_capacity;
     struct map device_of;         /* index by number */
-    struct device_sample *sample; /* sorted by time; with WANT_SAMPLES */
+    struct device_sample *sample; /* sorted by time; with `samples` */
     size_t samples, sample_capacity;
     bool has_text_thread; /* some thread's number is a text in the file, even if it reads as a number */
     bool has_float_ts,

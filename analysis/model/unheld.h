@@ -5,9 +5,10 @@
 #ifndef TFA_UNHELD_H
 #define TFA_UNHELD_H
 
+#include "model/needs/needs.h"
 #include "read/trace.h"
 
-/* Without WANT_HELD: the chunks with operators and blocks that stay in the file, in file order. */
+/* Without `held`: the chunks with operators and blocks that stay in the file, in file order. */
 struct unheld_piece {
     uint32_t piece;       /* index in trace->piece */
     uint32_t op, block;   /* number of operators and blocks in earlier chunks */
@@ -19,9 +20,9 @@ struct unheld {
     struct unheld_piece *piece;
     size_t count, capacity;
     uint64_t ops, blocks;
-    unsigned want;   /* of the loading */
-    bool has_others; /* some blocks do not count for the question */
-    bool is_linked;  /* with WANT_LINKS: some operators are backward ones */
+    struct needs needs; /* of the loading */
+    bool has_others;    /* some blocks do not count for the question */
+    bool is_linked;     /* with `links`: some operators are backward ones */
 };
 
 /* Return the number of operators and of blocks that a chunk has. */

@@ -16,6 +16,9 @@
 #include "read/json/clean.h"
 #include "write/work_rows.h"
 
+const struct needs export_kineto_needs = {
+    .traces = true, .ranges = true, .device = true, .launches = true, .operators = true};
+
 struct copy {
     struct targets *targets;
     const struct process *process;

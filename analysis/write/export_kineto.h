@@ -13,8 +13,8 @@
 #include "write/out.h"
 #include "write/pftrace/pftrace.h"
 
-/* Parts of the model that an export needs. */
-#define WANT_FOR_EXPORT (WANT_TRACES | WANT_RANGES | WANT_DEVICE | WANT_LAUNCHES | WANT_OPERATORS)
+/* What an export needs. */
+extern const struct needs export_kineto_needs;
 
 struct dump_choice;
 

@@ -19,6 +19,20 @@
 #include "write/merged.h"
 #include "write/values.h"
 
+const struct needs export_tfr_needs = {.traces = true,
+                                       .ranges = true,
+                                       .details = true,
+                                       .marks = true,
+                                       .calls = true,
+                                       .device = true,
+                                       .launches = true,
+                                       .operators = true,
+                                       .operator_details = true,
+                                       .memory = true,
+                                       .samples = true,
+                                       .signatures = true,
+                                       .io = true};
+
 enum { BASE_SECONDS = 7889238 };
 
 /* ---- selection of events ---- */

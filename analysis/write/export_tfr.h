@@ -6,10 +6,8 @@
 #include "write/out.h"
 #include "write/pftrace/pftrace.h"
 
-/* Parts of the model that an export needs. The traces stay open. */
-#define WANT_FOR_EXPORT_TFR                                                                                            \
-    (WANT_TRACES | WANT_RANGES | WANT_DETAILS | WANT_MARKS | WANT_CALLS | WANT_DEVICE | WANT_LAUNCHES |                \
-     WANT_OPERATORS | WANT_OPERATOR_DETAILS | WANT_MEMORY | WANT_SAMPLES | WANT_SIGNATURES | WANT_IO)
+/* What an export needs. It has all that an export of a Kineto trace needs. */
+extern const struct needs export_tfr_needs;
 
 /* Contents that an export leaves out, in Kineto's terms. Device calls belong to both CPU and GPU and are left out
  * only with both. Ranges and marks are always written. */

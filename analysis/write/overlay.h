@@ -6,10 +6,7 @@
 #include "write/export_kineto.h"
 #include "write/export_tfr.h"
 
-/* Parts of the model that it needs beside those of the path. The trace stays open. */
-enum { WANT_FOR_OVERLAY = WANT_FOR_EXPORT | WANT_FOR_EXPORT_TFR };
-
-/* Writes all events of the trace to `file`. Those on the path have the argument `critical`, and arrows show the path's
+/* Writes all events of the trace, which is loaded with export_tfr_needs beside those of the path, to `file`. Those on the path have the argument `critical`, and arrows show the path's
  * launches, waits and joins. Returns false, after a message, if nothing could be written: then there is no file. */
 bool overlay_write(const char *file, const struct selection *chosen, const struct process *process,
                    const struct critical_path *path);

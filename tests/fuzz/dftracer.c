@@ -54,14 +54,16 @@ static void check(const struct process *p, const struct names *names)
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
     struct names names;
+    struct needs all;
     struct process process;
     struct notes notes = {0}, again = {0};
     struct seen seen = {0};
     struct dftracer_damage damage;
     const struct dftracer_sink sink = {.context = &seen, .event = on_event};
+    memset(&all, 0xff, sizeof all);
     names_init(&names);
     process_init(&process, "memory", "dftracer");
-    bool usable = load_dftracer_bytes(bytes, size, 1 + size % 61, 1 << 20, &names, ~0u, &process, &notes);
+    bool usable = load_dftracer_bytes(bytes, size, 1 + size % 61, 1 << 20, &names, all, &process, &notes);
     bool readable = dftracer_read_bytes(bytes, size, 1 << 20, 1 << 20, &sink, &damage, &again);
     require(usable == readable && usable == !notes_have(&notes, UNUSABLE), "an unusable file gives a note");
     require(damage.events == seen.events, "events are counted");

@@ -1,4 +1,6 @@
 /* kineto.c - feeds arbitrary bytes to the reader and the loader of Kineto traces, and checks the model's invariants. */
+#include <string.h>
+
 #include "fuzz.h"
 #include "model/load/kineto.h"
 
@@ -8,7 +10,7 @@ struct seen {
     size_t table[TABLE_FORWARDS + 1];
 };
 
-/* The model is loaded with WANT_ALL_SPANS: Python functions and overhead become spans, as operators do. */
+/* The model is loaded with all_spans: Python functions and overhead become spans, as operators do. */
 static enum kineto_table table_of(const struct kineto_event *event, enum event_class event_class)
 {
     return kineto_table(event, event_class > CLASS_OTHER ? CLASS_OPERATOR : event_class);
@@ -63,15 +65,17 @@ static void check(const struct process *p, const struct names *names)
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
     struct names names;
+    struct needs all;
     struct process process;
     struct notes notes = {0}, again = {0};
     struct seen seen = {0};
     struct kineto_damage damage;
     const struct kineto_sink sink = {.context = &seen, .event = on_event};
+    memset(&all, 0xff, sizeof all);
     names_init(&names);
     process_init(&process, "memory", "kineto");
     const struct kineto_bytes whole = {bytes, size, 1 << 20, 1 << 20}, pieces = {bytes, size, 1 + size % 61, 1 << 20};
-    bool usable = load_kineto_bytes(&pieces, &names, ~0u, &process, &notes);
+    bool usable = load_kineto_bytes(&pieces, &names, all, &process, &notes);
     bool readable = kineto_read_bytes(&whole, &sink, &damage, &again);
     require(usable == readable && usable == !notes_have(&notes, UNUSABLE), "an unusable file gives a note");
     require(damage.events == seen.events, "events are counted");

@@ -122,6 +122,7 @@ static bool read_trace(bool with_live, unsigned long *records)
     struct notes notes = {0};
     struct process process;
     struct names names;
+    struct needs all;
     struct chunk chunk;
     const struct piece *piece;
     atomic_ullong done = 0;
@@ -134,9 +135,10 @@ static bool read_trace(bool with_live, unsigned long *records)
             for (size_t i = 0; i < parts; i++) records[i] += part[i].serial == piece->serial ? chunk.records : 0;
         }
         reader_free(&reader);
+        memset(&all, 0xff, sizeof all);
         names_init(&names);
         process_init(&process, "trace.tfr", "tfr");
-        load_tfr(&trace, &names, ~0u, &process, &notes, &done);
+        load_tfr(&trace, &names, all, &process, &notes, &done);
         process_free(&process);
         names_free(&names);
     } else {

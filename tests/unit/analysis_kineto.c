@@ -28,8 +28,10 @@ static void teardown(void)
 
 static bool load_bytes(const void *bytes, size_t length)
 {
-    const struct kineto_bytes all = {bytes, length, 64, 1 << 16};
-    return load_kineto_bytes(&all, &names, ~0u, &process, &notes);
+    const struct kineto_bytes whole = {bytes, length, 64, 1 << 16};
+    struct needs all;
+    memset(&all, 0xff, sizeof all);
+    return load_kineto_bytes(&whole, &names, all, &process, &notes);
 }
 
 static bool load(const char *text)

@@ -156,16 +156,22 @@ void comm_taken_free(void *taken)
     free(of);
 }
 
-unsigned comm_needs(const struct options *options)
+/* What tells the stage and step of a collective. */
+static struct needs launch_needs(void)
 {
-    unsigned want = WANT_DEVICE | WANT_COLLECTIVES;
-    bool by_launch = options->step.count || options->cycle.count || options->stage.count;
-    return by_launch ? want | WANT_RANGES | WANT_LAUNCHES | WANT_OPERATORS | WANT_HELD : want;
+    return (struct needs){.ranges = true, .launches = true, .operators = true, .held = true};
 }
 
-unsigned stragglers_needs(const struct options *options)
+struct needs comm_needs(const struct options *options)
 {
-    return comm_needs(options) | WANT_SAMPLES | WANT_RANGES | WANT_LAUNCHES | WANT_OPERATORS | WANT_HELD;
+    bool by_launch = options->step.count || options->cycle.count || options->stage.count;
+    struct needs needs = {.device = true, .collectives = true};
+    return by_launch ? needs_union(needs, launch_needs()) : needs;
+}
+
+struct needs stragglers_needs(const struct options *options)
+{
+    return needs_union(needs_union(comm_needs(options), launch_needs()), (struct needs){.samples = true});
 }
 
 const struct reduction comm_reduction = {without_window, take_without_stages, comm_taken_free};

@@ -19,7 +19,8 @@ struct comm_taken {
 };
 
 /* Both make a struct comm_taken; that of stragglers has the stage and the step of each part. */
-unsigned comm_needs(const struct options *options), stragglers_needs(const struct options *options);
+struct needs comm_needs(const struct options *options);
+struct needs stragglers_needs(const struct options *options);
 extern const struct reduction comm_reduction, stragglers_reduction;
 
 /* ---- by other rules ---- */

@@ -15,13 +15,9 @@ struct critical_path {
     size_t nodes; /* of the graph */
 };
 
-/* Parts of the model that are needed. */
-enum {
-    CRITICAL_WANT = WANT_DEVICE | WANT_RANGES | WANT_LAUNCHES | WANT_OPERATORS | WANT_CALLS | WANT_DETAILS |
-                    WANT_COLLECTIVES | WANT_WAITED | WANT_EVENT_NUMBERS | WANT_HELD
-};
+extern const struct needs critical_needs;
 
-/* Finds the path of a process that is loaded with CRITICAL_WANT. */
+/* Finds the path of a process that is loaded with critical_needs. */
 void critical_path_of(struct critical_path *path, const struct selection *chosen, const struct process *process);
 void critical_path_free(struct critical_path *path);
 

@@ -114,4 +114,14 @@ static void *take(const struct selection *chosen, const struct process *process)
     return sum;
 }
 
+const struct needs critical_needs = {.device = true,
+                                     .ranges = true,
+                                     .launches = true,
+                                     .operators = true,
+                                     .calls = true,
+                                     .details = true,
+                                     .collectives = true,
+                                     .waited = true,
+                                     .event_numbers = true,
+                                     .held = true};
 const struct reduction critical_reduction = {stands_alone, take, critical_sum_free};

@@ -141,11 +141,12 @@ static void free_taken(void *summary)
     free(taken);
 }
 
-unsigned diff_needs(const struct options *options)
+struct needs diff_needs(const struct options *options)
 {
-    if (diff_by(options) == BY_STAGE) return WANT_RANGES;
+    if (diff_by(options) == BY_STAGE) return (struct needs){.ranges = true};
     if (diff_by(options) == BY_OP)
-        return WANT_RANGES | WANT_LAUNCHES | WANT_DEVICE | WANT_OPERATORS | (is_filtered(options) ? WANT_LINKS : 0);
+        return (struct needs){
+            .ranges = true, .launches = true, .device = true, .operators = true, .links = is_filtered(options)};
     return work_needs(options); /* warm-up, which is left out, depends on the launch */
 }
 

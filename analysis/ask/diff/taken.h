@@ -25,7 +25,7 @@ struct diff_taken {
 
 /* The reduction of `diff`; its summaries are struct diff_taken. */
 extern const struct reduction diff_reduction;
-unsigned diff_needs(const struct options *options);
+struct needs diff_needs(const struct options *options);
 
 /* Returns the value of --by, or its default. */
 enum diff_by diff_by(const struct options *options);

@@ -193,9 +193,9 @@ static void free_taken(void *summary)
     free(taken);
 }
 
-unsigned hang_needs(const struct options *options)
+struct needs hang_needs(const struct options *options)
 {
-    return comm_needs(options) | WANT_OPEN;
+    return needs_union(comm_needs(options), (struct needs){.open = true});
 }
 
 /* The command refuses all filters of events. */

@@ -41,7 +41,7 @@ struct hang_taken {
     char *ended;             /* as in struct process */
 };
 
-unsigned hang_needs(const struct options *options);
+struct needs hang_needs(const struct options *options);
 extern const struct reduction hang_reduction;
 
 #endif

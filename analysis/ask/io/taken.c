@@ -270,10 +270,11 @@ static void free_taken(void *summary)
     free(taken);
 }
 
-unsigned io_needs(const struct options *options)
+struct needs io_needs(const struct options *options)
 {
     (void)options;
-    return WANT_IO | WANT_RANGES | WANT_PAYLOADS | WANT_DEVICE | WANT_LAUNCHES | WANT_OPERATORS;
+    return (struct needs){
+        .io = true, .ranges = true, .payloads = true, .device = true, .launches = true, .operators = true};
 }
 
 /* --from and --to count from the first record of all inputs; stages and steps of one process choose the calls of its

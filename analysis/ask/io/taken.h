@@ -48,7 +48,7 @@ struct io_taken {
 };
 
 /* Makes a struct io_taken of the calls of a process that the filters choose. */
-unsigned io_needs(const struct options *options);
+struct needs io_needs(const struct options *options);
 extern const struct reduction io_reduction;
 void io_row_add(struct io_row *row, const struct io_row *from); /* all but function and path; leaves `from` unchanged */
 void io_row_free(struct io_row *row);

@@ -339,10 +339,11 @@ static void free_taken(void *summary)
     free(summary);
 }
 
-unsigned steps_needs(const struct options *options)
+struct needs steps_needs(const struct options *options)
 {
     (void)options;
-    return WANT_RANGES | WANT_DEVICE | WANT_LAUNCHES | WANT_CALLS | WANT_OPERATORS | WANT_FILLING;
+    return (struct needs){
+        .ranges = true, .device = true, .launches = true, .calls = true, .operators = true, .filling = true};
 }
 
 const struct reduction steps_reduction = {without_window, take, free_taken};

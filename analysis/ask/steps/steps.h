@@ -51,7 +51,7 @@ struct steps {
 };
 
 /* Makes a struct steps of a process. */
-unsigned steps_needs(const struct options *options);
+struct needs steps_needs(const struct options *options);
 extern const struct reduction steps_reduction;
 /* Collects the summaries of the chosen processes, by rank and time. A process without steps is left out if another one
  * of its rank has some. */

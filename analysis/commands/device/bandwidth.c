@@ -27,9 +27,9 @@ static void add(struct copy_row *sum, const struct copy_row *row)
     sum->has_max |= row->has_max;
 }
 
-unsigned bandwidth_needs(const struct options *options)
+struct needs bandwidth_needs(const struct options *options)
 {
-    return work_needs(options) | WANT_COPIED;
+    return needs_union(work_needs(options), (struct needs){.copied = true});
 }
 
 void cmd_bandwidth(struct session *session)

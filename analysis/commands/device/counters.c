@@ -160,10 +160,10 @@ void counters_answer(struct session *session, const struct counter_rules *rules,
     short_names_free(&sums.shorts);
 }
 
-unsigned counters_needs(const struct options *options)
+struct needs counters_needs(const struct options *options)
 {
     (void)options;
-    return WANT_COUNTERS | WANT_RANGES | WANT_LAUNCHES | WANT_LAUNCHERS;
+    return (struct needs){.counters = true, .ranges = true, .launches = true, .launchers = true};
 }
 
 void cmd_counters(struct session *session)

@@ -15,9 +15,9 @@ struct sums {
     uint64_t steps, failed;
 };
 
-unsigned critical_path_needs(const struct options *options)
+struct needs critical_path_needs(const struct options *options)
 {
-    return CRITICAL_WANT | (options->overlay ? WANT_FOR_OVERLAY : 0);
+    return options->overlay ? needs_union(critical_needs, export_tfr_needs) : critical_needs;
 }
 
 /* ---- finding the paths ---- */

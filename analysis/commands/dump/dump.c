@@ -246,9 +246,10 @@ static void dump_process(struct dump *dump, const struct process *process)
     dump_choice_free(&dump->chosen);
 }
 
-unsigned dump_needs(const struct options *options)
+struct needs dump_needs(const struct options *options)
 {
-    return WANT_TRACES | WANT_FUNCS | (dump_is_filtered(options) ? WANT_FOR_DUMP : 0);
+    struct needs needs = {.traces = true, .funcs = true};
+    return dump_is_filtered(options) ? needs_union(needs, dump_choice_needs()) : needs;
 }
 
 void cmd_dump(struct session *session)

@@ -127,8 +127,9 @@ static bool load(const struct each *each, const struct process *p, const struct 
     struct selection chosen = {0};
     model_init(&model);
     inputs_add_again(&one, &each->session->inputs.input[p->input])->shift = *shift;
-    const unsigned needs = is_of_others(p) ? WANT_FOR_EXPORT : WANT_FOR_EXPORT_TFR;
-    const struct reading reading = part_reading(&each->session->options, needs | WANT_PART);
+    struct needs needs = is_of_others(p) ? export_kineto_needs : export_tfr_needs;
+    needs.part = true;
+    const struct reading reading = part_reading(&each->session->options, needs);
     inputs_read(&one, &model, &reading);
     selection_init(&chosen, &each->session->options, &one, &model);
     model.start = each->start;
@@ -188,10 +189,10 @@ uint64_t each_write(const struct each *each, const struct each_file *file)
 
 /* ---- all of them ---- */
 
-unsigned export_needs(const struct options *options)
+struct needs export_needs(const struct options *options)
 {
     (void)options;
-    return WANT_FOR_EXPORT | WANT_FOR_EXPORT_TFR | WANT_PART;
+    return needs_union(export_tfr_needs, (struct needs){.part = true});
 }
 
 bool each_load(struct session *session)

@@ -23,7 +23,7 @@ struct each {
 typedef bool each_taker(void *argument, const struct selection *chosen, const struct process *process);
 
 /* Returns what an export of whole processes needs. */
-unsigned export_needs(const struct options *options);
+struct needs export_needs(const struct options *options);
 /* Reads what the inputs are. Returns false, after a message, if nothing is left to do. */
 bool each_load(struct session *session);
 void each_begin(struct each *each, struct session *session);

@@ -50,10 +50,10 @@ static void export(struct session *session, const struct process *p)
     executions_free(&executions);
 }
 
-unsigned et_needs(const struct options *options)
+struct needs et_needs(const struct options *options)
 {
     (void)options;
-    return WANT_TRACES;
+    return (struct needs){.traces = true};
 }
 
 void cmd_export_et(struct session *session)

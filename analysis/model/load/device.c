@@ -131,7 +131,7 @@ static size_t add_work(struct load *load, const struct work_columns *from, uint3
     w->lane[at] = from->device ? process_lane(p, (int64_t)from->device[i], (int64_t)from->stream[i], true) : NO_PLACE;
     w->event_class[at] = (uint8_t)event_class;
     w->name[at] = NAME_NONE;
-    *detail = works_detail(w, load->want & WANT_DETAILS);
+    *detail = works_detail(w, load->needs.details);
     if (*detail) (*detail)->context = (uint32_t)from->context[i];
     if (from->device) map_put(&load->device_of, from->context[i], (uint32_t)from->device[i]);
     return at;
@@ -173,7 +173,7 @@ static void detail_kernel(struct work_detail *detail, const struct kernel_column
 
 static const uint64_t *grid_column(struct load *load, unsigned own)
 {
-    return load->want & WANT_FILLING ? load_column(load, own) : load_detail_column(load, own);
+    return load->needs.filling ? load_column(load, own) : load_detail_column(load, own);
 }
 
 static void fill_kernel(struct load *load, size_t work, const uint64_t *const grid[3], uint32_t i)
@@ -202,7 +202,7 @@ void load_kernels(struct load *load)
         size_t at = add_work(load, &from, i, CLASS_KERNEL, &detail);
         load->process->works.name[at] = kernel_name(load, name[i]);
         load_graph_work(load, at, graph[i], node[i]);
-        if (load->want & WANT_FILLING) fill_kernel(load, at, grid, i);
+        if (load->needs.filling) fill_kernel(load, at, grid, i);
         if (detail) {
             detail_kernel(detail, &more, i);
             detail->graph = (uint32_t)graph[i];
@@ -232,7 +232,7 @@ static uint32_t copy_name(struct load *load, uint64_t direction, uint64_t source
 static void detail_bytes(struct load *load, size_t work, struct work_detail *detail, uint64_t bytes, uint64_t graph,
                          uint64_t node)
 {
-    if (load->want & WANT_COPIED)
+    if (load->needs.copied)
         process_copied(load->process, (struct copied){.work = (uint32_t)work, .has_bytes = true, .bytes = bytes});
     if (!detail) return;
     detail->bytes = bytes;

@@ -35,7 +35,7 @@ struct fixup {
 struct dftracer_load {
     struct names *names;
     struct process *process;
-    unsigned want;
+    struct needs needs;
     struct name_cache name_cache;
     struct threads_seen threads;
     struct kineto_info info;   /* rank, host and names of threads */
@@ -332,7 +332,7 @@ static void take_host(struct dftracer_load *load, const struct dftracer_event *e
 static void keep_stage(struct dftracer_load *load, const struct dftracer_event *event, uint32_t thread)
 {
     struct ranges *r = &load->process->ranges;
-    bool details = load->want & WANT_DETAILS;
+    bool details = load->needs.details;
     ranges_reserve(r, 1, details);
     size_t at = r->table.count++;
     r->start[at] = load->place.ts;
@@ -463,10 +463,10 @@ static void on_event(void *context, const struct dftracer_event *event)
     take_place(&load->place, event);
     uint32_t thread = threads_take(&load->threads, load->process, load->names, &load->place);
     if (event_class == DFTRACER_SELF) take_self(load, event);
-    else if (event_class == DFTRACER_IO && load->want & WANT_IO) keep_io(load, event, thread);
+    else if (event_class == DFTRACER_IO && load->needs.io) keep_io(load, event, thread);
     else if (event_class == DFTRACER_STAGE && dftracer_has(event, DFT_CALLS)) load->no_stage++;
-    else if (event_class == DFTRACER_STAGE && load->want & WANT_RANGES) keep_stage(load, event, thread);
-    if (event_class == DFTRACER_STAGE && load->want & WANT_STAGE_NAMES) keep_stage_name(load, event);
+    else if (event_class == DFTRACER_STAGE && load->needs.ranges) keep_stage(load, event, thread);
+    if (event_class == DFTRACER_STAGE && load->needs.stage_names) keep_stage_name(load, event);
 }
 
 /* ---- the whole trace ---- */
@@ -555,10 +555,10 @@ static bool load_end(struct dftracer_load *load, bool usable, const struct dftra
     return usable;
 }
 
-bool load_dftracer(const char *path, const struct stream_way *way, struct names *names, unsigned want,
+bool load_dftracer(const char *path, const struct stream_way *way, struct names *names, struct needs needs,
                    struct process *process, struct notes *notes, atomic_ullong *done)
 {
-    struct dftracer_load load = {.names = names, .process = process, .want = want};
+    struct dftracer_load load = {.names = names, .process = process, .needs = needs};
     const struct dftracer_sink sink = {&load, on_event};
     struct dftracer_damage damage;
     load_begin(&load);
@@ -567,9 +567,9 @@ bool load_dftracer(const char *path, const struct stream_way *way, struct names 
 }
 
 bool load_dftracer_bytes(const void *bytes, size_t length, size_t piece, size_t longest, struct names *names,
-                         unsigned want, struct process *process, struct notes *notes)
+                         struct needs needs, struct process *process, struct notes *notes)
 {
-    struct dftracer_load load = {.names = names, .process = process, .want = want};
+    struct dftracer_load load = {.names = names, .process = process, .needs = needs};
     const struct dftracer_sink sink = {&load, on_event};
     struct dftracer_damage damage;
     load_begin(&load);

@@ -18,9 +18,9 @@ enum dftracer_class dftracer_class(const struct dftracer_event *event);
 
 /* Both return false if the trace is unusable; a note gives the reason. `process` is initialised, and the caller
  * frees it in both cases. */
-bool load_dftracer(const char *path, const struct stream_way *way, struct names *names, unsigned want,
+bool load_dftracer(const char *path, const struct stream_way *way, struct names *names, struct needs needs,
                    struct process *process, struct notes *notes, atomic_ullong *done);
 bool load_dftracer_bytes(const void *bytes, size_t length, size_t piece, size_t longest, struct names *names,
-                         unsigned want, struct process *process, struct notes *notes);
+                         struct needs needs, struct process *process, struct notes *notes);
 
 #endif

@@ -261,12 +261,12 @@ bool load_flight_bytes(const char *bytes, size_t length, const char *path, struc
     return load(root, why, path, names, process, notes);
 }
 
-bool load_flight(const char *path, const struct stream_way *way, struct names *names, unsigned want,
+bool load_flight(const char *path, const struct stream_way *way, struct names *names, struct needs needs,
                  struct process *process, struct notes *notes, atomic_ullong *done)
 {
     char *why;
     json_t *root = flight_read(path, way->how, &why);
-    (void)want; /* a dump has collectives only */
+    (void)needs; /* a dump has collectives only */
     bool usable = load(root, why, path, names, process, notes);
     atomic_fetch_add_explicit(done, process->collectives.count, memory_order_relaxed);
     return usable;

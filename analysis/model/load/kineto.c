@@ -36,7 +36,7 @@ struct tally {
 struct kineto_load {
     struct names *names;
     struct process *process;
-    unsigned want;
+    struct needs needs;
     struct tally *kind;
     size_t kinds, kind_capacity;
     struct names kind_names;             /* name numbers are indices in `kind` */
@@ -169,7 +169,7 @@ static struct tally *tally_of(struct kineto_load *load, const struct kineto_even
 /* Notes the event that became row `at` of a table. */
 static void note_number(struct kineto_load *load, uint32_t **number, size_t *capacity, size_t at)
 {
-    if (!(load->want & WANT_EVENT_NUMBERS)) return;
+    if (!load->needs.event_numbers) return;
     *number = mem_grow(*number, capacity, at + 1, sizeof **number);
     (*number)[at] = load->events;
 }
@@ -178,7 +178,7 @@ static void keep_range(struct kineto_load *load, const struct kineto_event *even
 {
     struct ranges *r = &load->process->ranges;
     static const char any_step[] = ANY_STEP;
-    bool details = load->want & WANT_DETAILS;
+    bool details = load->needs.details;
     uint64_t number;
     bool is_step = step_number(event->name, &number);
     ranges_reserve(r, 1, details);
@@ -195,7 +195,7 @@ static void keep_range(struct kineto_load *load, const struct kineto_event *even
     r->step[at] = is_step ? (uint32_t)MIN(number, NO_PLACE - 2) : NO_PLACE;
     note_number(load, &load->process->numbers.range, &load->process->numbers.range_capacity, at);
     if (details) r->detail[at] = (struct range_detail){0};
-    if (load->want & WANT_ALL_SPANS) {
+    if (load->needs.all_spans) {
         struct op_detail detail = {0};
         take_op_detail(event, load->info.with_flops, name_of, load, &detail);
         if (event->has & HAS_EXTERNAL) map_put(&load->process->range_of_id, event->external, (uint32_t)at);
@@ -218,12 +218,12 @@ static void keep_span(struct kineto_load *load, const struct kineto_event *event
     s->thread[at] = thread;
     s->event_class[at] = (uint8_t)event_class;
     note_number(load, &load->process->numbers.span, &load->process->numbers.span_capacity, at);
-    if (load->want & WANT_ALL_SPANS && event_class == CLASS_OPERATOR) {
+    if (load->needs.all_spans && event_class == CLASS_OPERATOR) {
         struct op_detail detail;
         take_op_detail(event, load->info.with_flops, name_of, load, &detail);
         op_details_add(&s->details, at, &detail);
     }
-    if (load->want & WANT_ALL_SPANS && event_class == CLASS_API && !(event->has & HAS_EXTERNAL && event->external))
+    if (load->needs.all_spans && event_class == CLASS_API && !(event->has & HAS_EXTERNAL && event->external))
         bits_add(&load->process->unlinked, at);
     if (event_class == CLASS_OPERATOR && event->has & HAS_STREAM && event->stream != -1) {
         struct process *p = load->process;
@@ -315,14 +315,14 @@ static void keep_work(struct kineto_load *load, const struct kineto_event *event
     w->lane[at] = lane_of(load, event);
     w->event_class[at] = (uint8_t)event_class;
     note_number(load, &load->process->numbers.work, &load->process->numbers.work_capacity, at);
-    if (load->want & WANT_COPIED && is_copy(event, event_class)) take_copied(load->process, event, at);
-    if (load->want & WANT_FILLING && event_class == CLASS_KERNEL) take_filling(event, load->process, at);
-    if (load->want & WANT_WAITED && event_class == CLASS_SYNC) take_waited(load->process, event, at);
-    if (load->want & WANT_DEVICE && event_class == CLASS_KERNEL && comm_describes(event))
+    if (load->needs.copied && is_copy(event, event_class)) take_copied(load->process, event, at);
+    if (load->needs.filling && event_class == CLASS_KERNEL) take_filling(event, load->process, at);
+    if (load->needs.waited && event_class == CLASS_SYNC) take_waited(load->process, event, at);
+    if (load->needs.device && event_class == CLASS_KERNEL && comm_describes(event))
         map_put(&load->process->described, at, 1);
-    if (load->want & WANT_COLLECTIVES && event_class == CLASS_KERNEL)
+    if (load->needs.collectives && event_class == CLASS_KERNEL)
         comm_take_kernel(&load->comm, load->process, event, w->name[at]);
-    if (!(load->want & WANT_DEVICE)) { /* only the collective is wanted */
+    if (!load->needs.device) { /* only the collective is wanted */
         struct collectives *c = &load->process->collectives;
         if (c->count && c->collective[c->count - 1].work == at) c->collective[c->count - 1].work = NO_WORK;
         w->table.count--;
@@ -371,13 +371,14 @@ static void extend(struct process *process, const struct kineto_event *event)
 static void take_more(struct kineto_load *load, const struct kineto_event *event, enum event_class event_class,
                       uint32_t thread)
 {
-    if (load->want & WANT_ALL_SPANS && event_class > CLASS_OTHER && event->phase == 'X')
+    if (load->needs.all_spans && event_class > CLASS_OTHER && event->phase == 'X')
         keep_span(load, event, thread, event_class);
-    else if (load->want & (WANT_ALL_SPANS | WANT_BLOCKS) && event->phase == 'i' && slice_is(event->name, "[memory]"))
+    else if ((load->needs.all_spans || load->needs.all_blocks) && event->phase == 'i' &&
+             slice_is(event->name, "[memory]"))
         take_block(event, &load->process->blocks);
-    else if (load->want & WANT_MEMORY && event->phase == 'i' && slice_is(event->name, "[OutOfMemory]"))
+    else if (load->needs.memory && event->phase == 'i' && slice_is(event->name, "[OutOfMemory]"))
         take_block(event, &load->process->ooms);
-    else if (load->want & WANT_COUNTERS && event->phase == 'X' && is_whole(event) &&
+    else if (load->needs.counters && event->phase == 'X' && is_whole(event) &&
              slice_is(event->category, "cuda_profiler_range"))
         take_counters(event, kernel_name(load, event->name), name_of, load, &load->process->counters);
 }
@@ -385,7 +386,7 @@ static void take_more(struct kineto_load *load, const struct kineto_event *event
 static void take_whole(struct kineto_load *load, const struct kineto_event *event, const struct tally *kind)
 {
     enum event_class event_class = class_with_name(kind->event_class, event->name);
-    unsigned want = load->want;
+    const struct needs needs = load->needs;
     uint32_t thread = 0;
     if (event->phase == 'X' && !kind->is_span) extend(load->process, event);
     if (!ON_DEVICE(event_class) && !kind->is_span && (event->phase == 'X' || kind->is_pairs))
@@ -393,21 +394,21 @@ static void take_whole(struct kineto_load *load, const struct kineto_event *even
     load->process->has_text_thread |= thread && event->phase == 'X' && event->tid_text.at;
     switch (table_of(event, event_class, kind->is_pairs)) {
     case TABLE_RANGES:
-        if (want & WANT_RANGES) keep_range(load, event, thread);
-        if (want & WANT_COLLECTIVES && is_backend_work(event->name))
+        if (needs.ranges) keep_range(load, event, thread);
+        if (needs.collectives && is_backend_work(event->name))
             comm_take_annotation(&load->comm, load->process, event, thread);
         break;
     case TABLE_SPANS:
-        if (want & WANT_COLLECTIVES && event_class == CLASS_OPERATOR && slice_is(event->name, "record_param_comms"))
+        if (needs.collectives && event_class == CLASS_OPERATOR && slice_is(event->name, "record_param_comms"))
             comm_take_call(&load->comm, load->process, event, thread);
-        if (want & (event_class == CLASS_API ? WANT_LAUNCHES : WANT_OPERATORS | WANT_LAUNCHERS))
+        if (event_class == CLASS_API ? needs.launches : needs.operators || needs.launchers)
             keep_span(load, event, thread, event_class);
         break;
     case TABLE_WORKS:
-        if (want & (WANT_DEVICE | WANT_COLLECTIVES)) keep_work(load, event, event_class);
+        if (needs.device || needs.collectives) keep_work(load, event, event_class);
         break;
     case TABLE_FORWARDS:
-        if (want & (WANT_OPERATORS | WANT_LAUNCHERS | WANT_LAUNCHES)) keep_forward(load, event, thread);
+        if (needs.operators || needs.launchers || needs.launches) keep_forward(load, event, thread);
         break;
     default: take_more(load, event, event_class, thread); break;
     }
@@ -556,10 +557,10 @@ static bool load_end(struct kineto_load *load, bool usable, const struct kineto_
 }
 
 /* Returns false if the reading does not count (kineto.h). */
-static bool load_once(const char *path, struct names *names, unsigned want, struct process *process,
+static bool load_once(const char *path, struct names *names, struct needs needs, struct process *process,
                       struct notes *notes, atomic_ullong *done, bool *usable)
 {
-    struct kineto_load load = {.names = names, .process = process, .want = want};
+    struct kineto_load load = {.names = names, .process = process, .needs = needs};
     const struct kineto_sink sink = {.context = &load, .event = on_event, .member = on_member};
     struct kineto_damage damage;
     load_begin(&load);
@@ -568,24 +569,24 @@ static bool load_once(const char *path, struct names *names, unsigned want, stru
     return !damage.in_doubt;
 }
 
-bool load_kineto(const char *path, const struct stream_way *way, struct names *names, unsigned want,
+bool load_kineto(const char *path, const struct stream_way *way, struct names *names, struct needs needs,
                  struct process *process, struct notes *notes, atomic_ullong *done)
 {
     bool usable;
-    if (load_once(path, names, want, process, notes, done, &usable)) return usable;
+    if (load_once(path, names, needs, process, notes, done, &usable)) return usable;
     struct stream_way exact = {.how = way->how, .exact = true, .threads = way->threads};
     const char *kind = process->kind;
     process_free(process);
     process_init(process, path, kind);
     process->way = exact;
-    load_once(path, names, want, process, notes, done, &usable);
+    load_once(path, names, needs, process, notes, done, &usable);
     return usable;
 }
 
-bool load_kineto_bytes(const struct kineto_bytes *bytes, struct names *names, unsigned want, struct process *process,
-                       struct notes *notes)
+bool load_kineto_bytes(const struct kineto_bytes *bytes, struct names *names, struct needs needs,
+                       struct process *process, struct notes *notes)
 {
-    struct kineto_load load = {.names = names, .process = process, .want = want};
+    struct kineto_load load = {.names = names, .process = process, .needs = needs};
     const struct kineto_sink sink = {.context = &load, .event = on_event, .member = on_member};
     struct kineto_damage damage;
     load_begin(&load);

@@ -18,19 +18,19 @@ bool kineto_is_kept(const struct kineto_event *event);
 
 /* Both return false if the trace is unusable; a note gives the reason. `process` is initialised, and the caller
  * frees it in both cases. */
-bool load_kineto(const char *path, const struct stream_way *way, struct names *names, unsigned want,
+bool load_kineto(const char *path, const struct stream_way *way, struct names *names, struct needs needs,
                  struct process *process, struct notes *notes, atomic_ullong *done);
-bool load_kineto_bytes(const struct kineto_bytes *bytes, struct names *names, unsigned want, struct process *process,
-                       struct notes *notes);
+bool load_kineto_bytes(const struct kineto_bytes *bytes, struct names *names, struct needs needs,
+                       struct process *process, struct notes *notes);
 
 /* Fill the model from a dump of the flight recorder, as load_kineto does from a trace. The name of the file ends in the
  * rank. */
-bool load_flight(const char *path, const struct stream_way *way, struct names *names, unsigned want,
+bool load_flight(const char *path, const struct stream_way *way, struct names *names, struct needs needs,
                  struct process *process, struct notes *notes, atomic_ullong *done);
 bool load_flight_bytes(const char *bytes, size_t length, const char *path, struct names *names, struct process *process,
                        struct notes *notes);
 /* The same from the raw rows of torch's memory timeline. */
-bool load_memory_rows(const char *path, const struct stream_way *way, struct names *names, unsigned want,
+bool load_memory_rows(const char *path, const struct stream_way *way, struct names *names, struct needs needs,
                       struct process *process, struct notes *notes, atomic_ullong *done);
 
 #endif

@@ -34,7 +34,7 @@ const uint64_t *load_column(struct load *load, unsigned own)
 
 const uint64_t *load_detail_column(struct load *load, unsigned own)
 {
-    return load->want & WANT_DETAILS ? load_column(load, own) : NULL;
+    return load->needs.details ? load_column(load, own) : NULL;
 }
 
 uint32_t load_rows(const struct load *load)

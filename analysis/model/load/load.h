@@ -70,7 +70,7 @@ struct load {
     struct names *names;
     struct process *process;
     struct reader reader;
-    unsigned want;
+    struct needs needs;
     const struct piece *piece;
     struct group *group;
     uint64_t *zeros; /* zeros, as many as the largest group has records */
@@ -133,7 +133,7 @@ void load_thread_names(struct load *load);
 void load_name_threads(struct load *load);
 
 /* ---- model/memory/cuda.c ---- */
-/* Adds the blocks that calls of CUDA allocate and free, and the requests that they refuse; with WANT_GRANTS the blocks to
+/* Adds the blocks that calls of CUDA allocate and free, and the requests that they refuse; with `grants` the blocks to
  * the process's grants. */
 void load_cuda_blocks(struct load *load);
 

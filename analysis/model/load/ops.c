@@ -37,13 +37,13 @@ uint8_t load_block_kind(const struct load *load, uint32_t allocator)
 /* Blocks of libc are no blocks of torch: only questions about all allocators get them. */
 static bool is_wanted(const struct load *load, uint8_t kind)
 {
-    return load->want & WANT_BLOCKS || kind != BLOCK_LIBC;
+    return load->needs.all_blocks || kind != BLOCK_LIBC;
 }
 
 uint32_t load_left_rows(struct load *load)
 {
-    bool is_op = load->group->number == TFI_KIND_op, has_links = load->want & WANT_LINKS;
-    bool shows_stacks = is_op ? has_links && load->want & WANT_OPERATOR_DETAILS : load->want & WANT_BLOCKS;
+    bool is_op = load->group->number == TFI_KIND_op, has_links = load->needs.links;
+    bool shows_stacks = is_op ? has_links && load->needs.operator_details : load->needs.all_blocks;
     group_values(&load->reader.decoder, load->group, load->group->kind->time);
     group_values(&load->reader.decoder, load->group, load->group->kind->duration);
     if (is_op && has_links) load_column(load, COL_op_forward_thread);
@@ -59,7 +59,7 @@ static void leave(struct load *load, const uint64_t *time, const uint64_t *durat
     struct unheld *u = &load->process->unheld;
     uint32_t piece = (uint32_t)(load->piece - load->trace->piece), rows = load_rows(load);
     uint64_t first = UINT64_MAX, last = 0;
-    u->want = load->want;
+    u->needs = load->needs;
     if (!u->count || u->piece[u->count - 1].piece != piece) {
         u->piece = mem_grow(u->piece, &u->capacity, u->count + 1, sizeof *u->piece);
         u->piece[u->count++] = (struct unheld_piece){piece, (uint32_t)u->ops, (uint32_t)u->blocks, UINT64_MAX, 0};
@@ -88,13 +88,12 @@ static void leave_operators(struct load *load)
 {
     struct unheld *u = &load->process->unheld;
     if (!load_left_rows(load)) return;
-    if (load->want & WANT_LINKS && !u->is_linked) {
+    if (load->needs.links && !u->is_linked) {
         const uint64_t *forward = load_column(load, COL_op_forward_thread), *scope = load_column(load, COL_op_scope);
         for (uint32_t i = 0; i < load_rows(load); i++)
             u->is_linked |= forward[i] != 0 || scope[i] == TFI_SCOPE_BACKWARD;
     }
-    if (load->want & WANT_LINKS && load->want & WANT_OPERATOR_DETAILS)
-        check_stacks(load, load_column(load, COL_op_stack));
+    if (load->needs.links && load->needs.operator_details) check_stacks(load, load_column(load, COL_op_stack));
     leave(load, load_column(load, COL_op_time), load_column(load, COL_op_duration), &u->ops);
 }
 
@@ -107,7 +106,7 @@ static void leave_blocks(struct load *load)
     for (uint32_t i = 0; i < rows; i++)
         if (!i || allocator[i] != allocator[i - 1])
             u->has_others |= !is_wanted(load, load_block_kind(load, load_name(load, allocator[i])));
-    if (load->want & WANT_BLOCKS) check_stacks(load, load_column(load, COL_memory_stack));
+    if (load->needs.all_blocks) check_stacks(load, load_column(load, COL_memory_stack));
     leave(load, load_column(load, COL_memory_time), NULL, &u->blocks);
 }
 
@@ -155,14 +154,14 @@ void keep_link(struct load *load, const struct op_link *link)
 void load_operators(struct load *load)
 {
     struct spans *s = &load->process->spans;
-    if (!(load->want & WANT_HELD)) {
+    if (!load->needs.held) {
         leave_operators(load);
         return;
     }
     const uint64_t *name = load_column(load, COL_op_name), *duration = load_column(load, COL_op_duration);
     const struct link_columns links = load_link_columns(load);
     struct op_link link;
-    bool details = load->want & WANT_OPERATOR_DETAILS;
+    bool details = load->needs.operator_details;
     const struct op_columns more = {
         details ? load_column(load, COL_op_shapes) : NULL,   details ? load_column(load, COL_op_types) : NULL,
         details ? load_column(load, COL_op_concrete) : NULL, details ? load_column(load, COL_op_strides) : NULL,
@@ -288,7 +287,7 @@ static void take_blocks(struct load *load, struct blocks *b, const struct block_
 
 void load_blocks(struct load *load)
 {
-    if (!(load->want & WANT_HELD)) {
+    if (!load->needs.held) {
         leave_blocks(load);
         return;
     }

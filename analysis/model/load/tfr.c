@@ -13,12 +13,12 @@
 
 static bool details(const struct load *load)
 {
-    return load->want & WANT_DETAILS;
+    return load->needs.details;
 }
 
 static bool range_details(const struct load *load)
 {
-    return load->want & (WANT_DETAILS | WANT_PAYLOADS);
+    return (load->needs.details || load->needs.payloads);
 }
 
 /* ---- the process ---- */
@@ -177,7 +177,7 @@ static void on_mark(struct load *load)
 static void take_funcs(struct load *load)
 {
     const struct strings *strings = &load->trace->strings;
-    for (size_t i = 0; i < strings->count && load->want & WANT_FUNCS; i++) {
+    for (size_t i = 0; i < strings->count && load->needs.funcs; i++) {
         const struct string *string = &strings->string[i];
         if (memchr(string->text, '\x1f', string->length)) load_func(load, string->id);
     }
@@ -195,13 +195,13 @@ static void take_args(struct load *load, const uint64_t *values, const uint32_t 
     p->arg_count += total;
 }
 
-/* Calls of a device's libraries are needed even without WANT_CALLS: they give the exact times of launches. Calls of NCCL
+/* Calls of a device's libraries are needed even if no question needs calls: they give the exact times of launches. Calls of NCCL
  * tell which collectives a group contains. */
 static bool is_wanted(const struct load *load, uint32_t func)
 {
     const struct func *described = &load->process->func[func];
-    bool is_nccl = load->want & WANT_COLLECTIVES && strcmp(described->library, "nccl") == 0;
-    return load->want & WANT_CALLS || is_nccl || is_device_call(described);
+    bool is_nccl = load->needs.collectives && strcmp(described->library, "nccl") == 0;
+    return load->needs.calls || is_nccl || is_device_call(described);
 }
 
 static void on_call(struct load *load)
@@ -212,7 +212,7 @@ static void on_call(struct load *load)
     const uint64_t *duration = load_column(load, COL_call_duration), *result = load_column(load, COL_call_result);
     const uint64_t *error = load_column(load, COL_call_error);
     int args = load->group->kind->own[COL_call_args];
-    bool with_args = load->want & WANT_CALLS && details(load);
+    bool with_args = load->needs.calls && details(load);
     const uint64_t *values = with_args ? group_list(&load->reader.decoder, load->group, args, &first) : NULL;
     if (load->group->damaged) return;
     calls_reserve(c, load->group->count, with_args);
@@ -257,54 +257,54 @@ static void on_collective(struct load *load)
 
 static const struct {
     uint16_t kind;
-    unsigned want; /* 0: always */
+    struct needs needs; /* for any of these; none: always */
     void (*take)(struct load *load);
 } takers[] = {
-    {TFI_KIND_thread, 0, load_threads},
-    {TFI_KIND_thread_end, 0, load_thread_ends},
-    {TFI_KIND_thread_name, 0, load_thread_names},
-    {TFI_KIND_clock, 0, on_clock},
-    {TFI_KIND_drop, 0, on_drop},
-    {TFI_KIND_message, WANT_MESSAGES, on_message},
-    {TFI_KIND_rank, 0, on_rank},
-    {TFI_KIND_range_begin, WANT_RANGES, on_range_begin},
-    {TFI_KIND_range_begin, WANT_STAGE_NAMES, on_stage_name},
-    {TFI_KIND_range_end, WANT_RANGES, on_range_end},
-    {TFI_KIND_mark, WANT_MARKS, on_mark},
-    {TFI_KIND_category, WANT_DETAILS, on_category},
-    {TFI_KIND_range_pause, WANT_RANGES, load_pauses},
-    {TFI_KIND_range_resume, WANT_RANGES, load_resumes},
-    {TFI_KIND_signature, WANT_SIGNATURES, load_signatures},
-    {TFI_KIND_stage_memory, WANT_RANGES, load_stage_memory},
-    {TFI_KIND_metadata, 0, load_metadata},
-    {TFI_KIND_recording, 0, load_switchings},
-    {TFI_KIND_op, WANT_OPERATORS, load_operators},
-    {TFI_KIND_op, WANT_TENSORS, load_tensor_operators},
-    {TFI_KIND_tensors, WANT_TENSORS, load_tensors},
-    {TFI_KIND_memory, WANT_MEMORY, load_blocks},
-    {TFI_KIND_oom, WANT_MEMORY, load_ooms},
-    {TFI_KIND_call, WANT_CALLS | WANT_LAUNCHES, on_call},
-    {TFI_KIND_call, WANT_BLOCKS | WANT_GRANTS, load_cuda_blocks},
-    {TFI_KIND_io, WANT_IO, load_ios},
-    {TFI_KIND_call, WANT_OPEN, load_communicators},
-    {TFI_KIND_io_sum, WANT_IO, load_io_sums},
-    {TFI_KIND_collective, WANT_CALLS, on_collective},
-    {TFI_KIND_collective, WANT_COLLECTIVES, load_collectives},
-    {TFI_KIND_framework_collective, WANT_COLLECTIVES, load_framework_collectives},
-    {TFI_KIND_nccl_plan, WANT_COLLECTIVES, load_plans},
-    {TFI_KIND_correlation, WANT_LAUNCHES, load_correlations},
-    {TFI_KIND_device, 0, load_device},
-    {TFI_KIND_device_sample, WANT_SAMPLES, load_samples},
-    {TFI_KIND_kernel, WANT_DEVICE, load_kernels},
-    {TFI_KIND_copy, WANT_DEVICE, load_copies},
-    {TFI_KIND_set, WANT_DEVICE, load_sets},
-    {TFI_KIND_sync, WANT_DEVICE, load_syncs},
-    {TFI_KIND_graph_launch, WANT_DEVICE, load_graph_launches},
-    {TFI_KIND_stage_device, WANT_DEVICE, load_stage_devices},
-    {TFI_KIND_graph_node, WANT_DEVICE, load_graph_nodes},
-    {TFI_KIND_graph_source, WANT_DEVICE, load_graph_sources},
-    {TFI_KIND_elsewhere, 0, load_elsewheres},
-    {TFI_KIND_silence, WANT_OPEN, load_silences},
+    {TFI_KIND_thread, {0}, load_threads},
+    {TFI_KIND_thread_end, {0}, load_thread_ends},
+    {TFI_KIND_thread_name, {0}, load_thread_names},
+    {TFI_KIND_clock, {0}, on_clock},
+    {TFI_KIND_drop, {0}, on_drop},
+    {TFI_KIND_message, {.messages = true}, on_message},
+    {TFI_KIND_rank, {0}, on_rank},
+    {TFI_KIND_range_begin, {.ranges = true}, on_range_begin},
+    {TFI_KIND_range_begin, {.stage_names = true}, on_stage_name},
+    {TFI_KIND_range_end, {.ranges = true}, on_range_end},
+    {TFI_KIND_mark, {.marks = true}, on_mark},
+    {TFI_KIND_category, {.details = true}, on_category},
+    {TFI_KIND_range_pause, {.ranges = true}, load_pauses},
+    {TFI_KIND_range_resume, {.ranges = true}, load_resumes},
+    {TFI_KIND_signature, {.signatures = true}, load_signatures},
+    {TFI_KIND_stage_memory, {.ranges = true}, load_stage_memory},
+    {TFI_KIND_metadata, {0}, load_metadata},
+    {TFI_KIND_recording, {0}, load_switchings},
+    {TFI_KIND_op, {.operators = true}, load_operators},
+    {TFI_KIND_op, {.tensors = true}, load_tensor_operators},
+    {TFI_KIND_tensors, {.tensors = true}, load_tensors},
+    {TFI_KIND_memory, {.memory = true}, load_blocks},
+    {TFI_KIND_oom, {.memory = true}, load_ooms},
+    {TFI_KIND_call, {.calls = true, .launches = true}, on_call},
+    {TFI_KIND_call, {.all_blocks = true, .grants = true}, load_cuda_blocks},
+    {TFI_KIND_io, {.io = true}, load_ios},
+    {TFI_KIND_call, {.open = true}, load_communicators},
+    {TFI_KIND_io_sum, {.io = true}, load_io_sums},
+    {TFI_KIND_collective, {.calls = true}, on_collective},
+    {TFI_KIND_collective, {.collectives = true}, load_collectives},
+    {TFI_KIND_framework_collective, {.collectives = true}, load_framework_collectives},
+    {TFI_KIND_nccl_plan, {.collectives = true}, load_plans},
+    {TFI_KIND_correlation, {.launches = true}, load_correlations},
+    {TFI_KIND_device, {0}, load_device},
+    {TFI_KIND_device_sample, {.samples = true}, load_samples},
+    {TFI_KIND_kernel, {.device = true}, load_kernels},
+    {TFI_KIND_copy, {.device = true}, load_copies},
+    {TFI_KIND_set, {.device = true}, load_sets},
+    {TFI_KIND_sync, {.device = true}, load_syncs},
+    {TFI_KIND_graph_launch, {.device = true}, load_graph_launches},
+    {TFI_KIND_stage_device, {.device = true}, load_stage_devices},
+    {TFI_KIND_graph_node, {.device = true}, load_graph_nodes},
+    {TFI_KIND_graph_source, {.device = true}, load_graph_sources},
+    {TFI_KIND_elsewhere, {0}, load_elsewheres},
+    {TFI_KIND_silence, {.open = true}, load_silences},
 };
 
 static void extend(int64_t *first, int64_t *last, bool *has, uint64_t from, uint64_t to)
@@ -352,8 +352,7 @@ static bool has_tensors(const struct trace *trace)
 static void give_group(struct load *load)
 {
     for (size_t i = 0; i < ARRAY_SIZE(takers); i++)
-        if (takers[i].kind == load->group->number && (!takers[i].want || load->want & takers[i].want))
-            takers[i].take(load);
+        if (takers[i].kind == load->group->number && needs_meet(takers[i].needs, load->needs)) takers[i].take(load);
 }
 
 static void take_group(struct load *load)
@@ -548,16 +547,16 @@ static void conclude(struct load *load, struct notes *notes)
     }
 }
 
-void load_tfr(struct trace *trace, struct names *names, unsigned want, struct process *process, struct notes *notes,
-              atomic_ullong *done)
+void load_tfr(struct trace *trace, struct names *names, struct needs needs, struct process *process,
+              struct notes *notes, atomic_ullong *done)
 {
-    struct load load = {.trace = trace, .names = names, .process = process, .want = want};
+    struct load load = {.trace = trace, .names = names, .process = process, .needs = needs};
     struct chunk chunk;
     const struct piece *piece;
     load.reader.trace = trace;
-    load.want |= want & WANT_COLLECTIVES ? WANT_DEVICE : 0;   /* the kernels of a collective have its times */
-    load.want |= load.want & WANT_DEVICE ? WANT_LAUNCHES : 0; /* launches tell which work was launched during warm-up */
-    if (!has_tensors(trace)) load.want &= ~(unsigned)WANT_TENSORS;
+    load.needs.device |= needs.collectives;   /* the kernels of a collective have its times */
+    load.needs.launches |= load.needs.device; /* launches tell which work was launched during warm-up */
+    load.needs.tensors &= has_tensors(trace);
     load.budget = budget_of(trace);
     describe(&load);
     reveals_find(&process->reveals, trace);
@@ -566,10 +565,10 @@ void load_tfr(struct trace *trace, struct names *names, unsigned want, struct pr
     while (goes_on && (piece = reader_next(&load.reader, &chunk)) != NULL) {
         take_chunk(&load, piece, &chunk);
         atomic_fetch_add_explicit(done, piece->stored + sizeof(struct tfi_block), memory_order_relaxed);
-        goes_on = want & WANT_HELD || can_sweep(process, trace, want);
+        goes_on = needs.held || can_sweep(process, trace, needs);
     }
     if (!goes_on) goto out;
-    if (want & WANT_LAUNCHERS && !(want & WANT_OPERATORS)) load_launchers(&load);
+    if (needs.launchers && !needs.operators) load_launchers(&load);
     load_devices_end(&load, notes);
     load_operators_end(&load);
     load_switchings_end(&load);
@@ -581,9 +580,9 @@ void load_tfr(struct trace *trace, struct names *names, unsigned want, struct pr
     name_steps(process, names);
     join_calls(process, names);
     load_collectives_end(&load);
-    if (want & WANT_OPEN) load_open_threads(&load);
+    if (needs.open) load_open_threads(&load);
     load_framework_collectives_end(&load);
-    if (!(want & WANT_CALLS)) calls_free(&process->calls); /* they were only needed for launch times */
+    if (!needs.calls) calls_free(&process->calls); /* they were only needed for launch times */
 out:
     load_free(&load);
 }

@@ -152,8 +152,8 @@ static void add_block(struct load *load, const struct call *call, const struct f
     struct process *p = load->process;
     bool is_grant =
         function->kind == BLOCK_DEVICE || function->kind == BLOCK_MAPPED || function->kind == BLOCK_RESERVED;
-    if (load->want & WANT_BLOCKS) add(load, &p->blocks, call, function);
-    if (load->want & WANT_GRANTS && is_grant) add(load, &p->grants, call, function);
+    if (load->needs.all_blocks) add(load, &p->blocks, call, function);
+    if (load->needs.grants && is_grant) add(load, &p->grants, call, function);
 }
 
 static void take(struct load *load, const struct call *call)
@@ -167,7 +167,7 @@ static void take(struct load *load, const struct call *call)
     } else if (!call->result) {
         bool frees = function->what == FREES;
         if (frees ? argument(call, function->address, 0) : bytes_of(call)) add_block(load, call, function);
-    } else if (call->result == OUT_OF_MEMORY && function->what == ALLOCATES && load->want & WANT_BLOCKS) {
+    } else if (call->result == OUT_OF_MEMORY && function->what == ALLOCATES && load->needs.all_blocks) {
         add(load, &p->ooms, call, function);
     }
 }

@@ -25,14 +25,14 @@ static void on_row(void *context, const struct memory_row *row)
     p->memory_row[p->memory_rows++] = *row;
 }
 
-bool load_memory_rows(const char *path, const struct stream_way *way, struct names *names, unsigned want,
+bool load_memory_rows(const char *path, const struct stream_way *way, struct names *names, struct needs needs,
                       struct process *process, struct notes *notes, atomic_ullong *done)
 {
     static const char *const actions[NR_ACTIONS] = {[ACTION_PREEXISTING] = "preexisting",
                                                     [ACTION_CREATE] = "create",
                                                     [ACTION_INCREMENT_VERSION] = "increment_version",
                                                     [ACTION_DESTROY] = "destroy"};
-    struct counting counting = {.process = process, .keeps = want & WANT_BLOCKS};
+    struct counting counting = {.process = process, .keeps = needs.all_blocks};
     const struct memory_rows_sink sink = {&counting, on_row};
     struct memory_rows_damage damage;
     (void)names; /* rows have no names */

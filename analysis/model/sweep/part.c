@@ -52,8 +52,8 @@ static bool read_chunk(struct load *load, const struct unheld_piece *piece, void
 
 static void read_part(struct load *load, const struct unheld *u)
 {
-    void (*take_ops)(struct load * load) = load->want & WANT_OPERATORS ? load_operators : NULL;
-    void (*take_blocks)(struct load * load) = load->want & WANT_MEMORY ? load_blocks : NULL;
+    void (*take_ops)(struct load * load) = load->needs.operators ? load_operators : NULL;
+    void (*take_blocks)(struct load * load) = load->needs.memory ? load_blocks : NULL;
     for (size_t i = 0; i < u->count; i++)
         if (part_has(load->part, u->piece[i].first, u->piece[i].last) &&
             !read_chunk(load, &u->piece[i], take_ops, take_blocks))
@@ -173,8 +173,8 @@ void load_part(struct process *process, struct names *names, const struct interv
     struct arrows arrows = {0};
     struct part part = {
         .when = intervals_union(when, &(struct intervals){0}), .clock = process->clock, .arrows = &arrows};
-    struct load load = {
-        .trace = u->trace, .names = names, .process = process, .want = u->want | WANT_HELD, .part = &part};
+    struct load load = {.trace = u->trace, .names = names, .process = process, .needs = u->needs, .part = &part};
+    load.needs.held = true;
     load.reader.trace = u->trace;
     load.reader.decoder.skips_order = true;
     if (by_stage) add_backward(&load, u);

@@ -56,10 +56,10 @@ struct sweep {
     uint64_t bad;
 };
 
-bool can_sweep(const struct process *p, const struct trace *trace, unsigned want)
+bool can_sweep(const struct process *p, const struct trace *trace, struct needs needs)
 {
     return !p->works.table.count && !p->spans.table.count && !p->graphs.nodes && !p->blocks.table.count &&
-           !p->tensors.uses && !p->unheld.has_others && !(want & WANT_LINKS && p->unheld.is_linked) &&
+           !p->tensors.uses && !p->unheld.has_others && !(needs.links && p->unheld.is_linked) &&
            p->unheld.ops + p->unheld.blocks < UINT32_MAX / 2 && trace->fd < MOST_DESCRIPTORS;
 }
 
@@ -378,7 +378,7 @@ struct sweep *sweep_open(const struct process *process, struct names *names, str
     struct sweep *s = mem_zero(1, sizeof *s);
     s->load.trace = s->load.reader.trace = u->trace;
     s->load.names = names;
-    s->load.want = u->want;
+    s->load.needs = u->needs;
     s->load.reader.decoder.skips_order = true;
     s->clock = process->clock;
     s->wants = wants;

@@ -1,6 +1,6 @@
 /* sweep.h - reads the operators and blocks of a trace once more, in order of time, and holds few of them at once.
  *
- * A process of a CPU may have tens of millions of them. Without WANT_HELD its loading leaves them in the file, and notes
+ * A process of a CPU may have tens of millions of them. Without `held` its loading leaves them in the file, and notes
  * the first moment of each chunk. The sweep opens chunks in the order of these moments. A chunk is held until all of it
  * was given out: as long as an operator in it lasted. So memory grows with the depth of operators and the number of
  * threads, not with the length of the run.
@@ -40,7 +40,7 @@ struct swept {
 
 /* True if the process's operators and blocks can stay in the file: there is no work or call of a device to join them
  * with. Once it is false, no further record makes it true. */
-bool can_sweep(const struct process *process, const struct trace *trace, unsigned want);
+bool can_sweep(const struct process *process, const struct trace *trace, struct needs needs);
 
 /* `ahead`: a thread of its own reads the file. */
 struct sweep *sweep_open(const struct process *process, struct names *names, struct sweep_wants wants, bool ahead);
