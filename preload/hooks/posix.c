@@ -25,21 +25,23 @@
 
 #define FIRST_PAGE 4096 /* nothing is mapped below */
 
-static _Noreturn void leave(int status)
+/* The next definition need not be libc's: a sanitizer's reports what it has found. */
+static _Noreturn void leave(int status, void (*real)(int))
 {
     tfi_io_end(status);
     tfi_finish("_exit");
+    if (real) real(status);
     for (;;) syscall(SYS_exit_group, status);
 }
 
 TFI_EXPORT _Noreturn void _exit(int status)
 {
-    leave(status);
+    leave(status, (void (*)(int))tfi_real(TFI_HOOK__exit));
 }
 
 TFI_EXPORT _Noreturn void _Exit(int status)
 {
-    leave(status);
+    leave(status, (void (*)(int))tfi_real(TFI_HOOK__Exit));
 }
 
 /* libstdc++ comes here when no handler catches a C++ exception. libc's own aborts, such as those of assert() and of
@@ -65,9 +67,10 @@ static bool ends_itself(pid_t pid, int number)
 
 TFI_EXPORT int kill(pid_t pid, int number)
 {
+    int (*real)(pid_t, int) = (int (*)(pid_t, int))tfi_real(TFI_HOOK_kill);
     bool ends = ends_itself(pid, number);
     if (ends) tfi_finish("signal");
-    int result = (int)syscall(SYS_kill, pid, number);
+    int result = real ? real(pid, number) : (int)syscall(SYS_kill, pid, number);
     if (ends) tfi_resume(); /* the signal was blocked */
     return result;
 }
@@ -109,14 +112,19 @@ TFI_EXPORT int execve(const char *path, char *const argv[], char *const envp[])
     size_t count = lacks_run_dir(envp);
     char *room[count + 2];
     char *const *env = with_run_dir(room, envp, count);
+    int (*real)(const char *, char *const[], char *const[]) = tfi_real(TFI_HOOK_execve);
     tfi_io_exec(path);
     tfi_finish("exec");
-    return failed((int)syscall(SYS_execve, path, argv, env));
+    return failed(real ? real(path, argv, env) : (int)syscall(SYS_execve, path, argv, env));
 }
 
 TFI_EXPORT int execv(const char *path, char *const argv[])
 {
-    return execve(path, argv, environ);
+    int (*real)(const char *, char *const[]) = tfi_real(TFI_HOOK_execv);
+    if (!real || lacks_run_dir(environ)) return execve(path, argv, environ);
+    tfi_io_exec(path);
+    tfi_finish("exec");
+    return failed(real(path, argv));
 }
 
 TFI_EXPORT int execvpe(const char *file, char *const argv[], char *const envp[])
@@ -133,7 +141,11 @@ TFI_EXPORT int execvpe(const char *file, char *const argv[], char *const envp[])
 
 TFI_EXPORT int execvp(const char *file, char *const argv[])
 {
-    return execvpe(file, argv, environ);
+    int (*real)(const char *, char *const[]) = tfi_real(TFI_HOOK_execvp);
+    if (!real || lacks_run_dir(environ)) return execvpe(file, argv, environ);
+    tfi_io_exec(file);
+    tfi_finish("exec");
+    return failed(real(file, argv));
 }
 
 TFI_EXPORT int execveat(int dir, const char *path, char *const argv[], char *const envp[], int flags)
@@ -141,14 +153,23 @@ TFI_EXPORT int execveat(int dir, const char *path, char *const argv[], char *con
     size_t count = lacks_run_dir(envp);
     char *room[count + 2];
     char *const *env = with_run_dir(room, envp, count);
+    int (*real)(int, const char *, char *const[], char *const[], int) = tfi_real(TFI_HOOK_execveat);
     tfi_io_exec(path);
     tfi_finish("exec");
-    return failed((int)syscall(SYS_execveat, dir, path, argv, env, flags));
+    if (real) return failed(real(dir, path, argv, env, flags));
+    return failed((int)syscall(SYS_execveat, dir, path, argv, env, flags)); /* libc has it from 2.34 on */
 }
 
 TFI_EXPORT int fexecve(int fd, char *const argv[], char *const envp[])
 {
-    return execveat(fd, "", argv, envp, AT_EMPTY_PATH);
+    size_t count = lacks_run_dir(envp);
+    char *room[count + 2];
+    char *const *env = with_run_dir(room, envp, count);
+    int (*real)(int, char *const[], char *const[]) = tfi_real(TFI_HOOK_fexecve);
+    if (!real) return execveat(fd, "", argv, envp, AT_EMPTY_PATH);
+    tfi_io_exec("");
+    tfi_finish("exec");
+    return failed(real(fd, argv, env));
 }
 
 /* Counts the arguments of an l-function, which passes them on as an array in its own frame. */

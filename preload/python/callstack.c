@@ -203,19 +203,25 @@ static TFI_COLD uint32_t add_chain(const struct chain *c, uint64_t hash)
     return string;
 }
 
-static uint32_t take_stack(struct tfi_thread *t)
+/* Its frame is large: it is not to be part of take_stack(), which first finds out whether there is room. */
+static __attribute__((noinline)) uint32_t take_and_keep(void)
 {
     struct chain c;
+    uint64_t hash = take(&c);
+    if (!hash) return 0;
+    const struct known *place = place_of(hash);
+    return TFI_LIKELY(place->hash != 0) ? place->string : add_chain(&c, hash);
+}
+
+static uint32_t take_stack(struct tfi_thread *t)
+{
     int error = errno;
     if (TFI_UNLIKELY(!__atomic_load_n(&chains, __ATOMIC_ACQUIRE))) return 0;
     if (TFI_UNLIKELY(!tfi_stack_has_room(t, ROOM))) {
         tfi_count_drop(TFI_DROP_NO_STACK, 1);
         return 0;
     }
-    uint64_t hash = take(&c);
-    if (!hash) return 0;
-    const struct known *place = place_of(hash);
-    uint32_t string = TFI_LIKELY(place->hash != 0) ? place->string : add_chain(&c, hash);
+    uint32_t string = take_and_keep();
     errno = error;
     return string;
 }

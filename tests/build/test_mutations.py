@@ -174,8 +174,8 @@ ROWS = [
         ''),
     # exec ends the trace without its last records.
     row('exec-does-not-close-the-trace', 'weather.py::test_every_exec', 'preload/hooks/posix.c',
-        '    tfi_finish("exec");\n    return failed((int)syscall(SYS_execve, path, argv, env));',
-        '    return failed((int)syscall(SYS_execve, path, argv, env));'),
+        '    tfi_finish("exec");\n    return failed(real ? real(path, argv, env) : (int)syscall(SYS_execve, path, argv, env));',
+        '    return failed(real ? real(path, argv, env) : (int)syscall(SYS_execve, path, argv, env));'),
     # Every time of a PyTorch trace is wrong by a factor of ten.
     row('nanoseconds-off-by-a-digit', 'kineto.py::test_times_are_fixed_point[1.5-0.001-1]', 'analysis/read/kineto_event.c',
         'json_number(p, 3, &number);',

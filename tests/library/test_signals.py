@@ -6,8 +6,11 @@ children while a lock is held. `make soak` has 1,000 instants and 10,000 childre
 
 import ctypes.util
 import itertools
+import subprocess
 
 import pytest
+
+from conftest import clean_environment
 
 SUBJECTS = ['malloc', 'fork', 'dlopen', 'pthread_create', 'exit', 'wake', 'chunk']
 ACTIONS = ['calls', 'many', 'stages', 'exec']
@@ -83,3 +86,80 @@ def test_allocators(run, ends_well, lib, victim, name):
     ours = f'{lib.with_name("libtfinject-alloc.so")} {lib}'
     for preload, activities in itertools.product((str(lib), ours), ('io', 'mem,io,stack')):
         interrupted(ends_well, 'malloc', 'many', activities, 50, preload=f'{preload} {allocator(name)}')
+
+
+# The calls that end or replace a process, as another preloaded library behind ours sees them.
+NEXT = r'''
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+static void say(const char *name) { (void)!write(1, name, strlen(name)); (void)!write(1, "\n", 1); }
+#define NEXT(function) ((__typeof__(&function))dlsym(RTLD_NEXT, #function))
+int execve(const char *path, char *const argv[], char *const envp[]) { say("execve"); return NEXT(execve)(path, argv, envp); }
+int execv(const char *path, char *const argv[]) { say("execv"); return NEXT(execv)(path, argv); }
+int execvp(const char *file, char *const argv[]) { say("execvp"); return NEXT(execvp)(file, argv); }
+int fexecve(int fd, char *const argv[], char *const envp[]) { say("fexecve"); return NEXT(fexecve)(fd, argv, envp); }
+int kill(pid_t pid, int number) { say("kill"); return NEXT(kill)(pid, number); }
+void _exit(int status) { say("_exit"); NEXT(_exit)(status + 1); __builtin_unreachable(); }
+void _Exit(int status) { say("_Exit"); NEXT(_Exit)(status + 1); __builtin_unreachable(); }
+'''
+ENDING = r'''
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+    char *arguments[] = {"x", 0};
+    close(open("/dev/null", O_RDONLY));
+    kill(getpid(), 0);
+    execve("/nowhere", arguments, environ);
+    execv("/nowhere", arguments);
+    execvp("/nowhere", arguments);
+    fexecve(-1, arguments, environ);
+    if (argc > 1) _Exit(5);
+    (void)argv;
+    _exit(5);
+}
+'''
+RACE = r'''
+#include <pthread.h>
+#include <unistd.h>
+static int x;
+static void *add(void *data) { x++; return data; }
+int main(void)
+{
+    pthread_t one, two;
+    pthread_create(&one, 0, add, 0);
+    pthread_create(&two, 0, add, 0);
+    pthread_join(one, 0);
+    pthread_join(two, 0);
+    _exit(0);
+}
+'''
+
+
+def compiled(folder, name, text, *options):
+    (folder / f'{name}.c').write_text(text)
+    subprocess.run(['gcc', '-O1', f'{name}.c', '-o', name, *options, '-pthread', '-ldl'], cwd=folder, check=True, env=clean_environment())
+    return folder / name
+
+
+@pytest.mark.parametrize('arguments', [(), ('_Exit',)])
+def test_the_next_definitions(run, lib, tmp_path, arguments):
+    """Calls that end or replace the process reach the library behind ours. They used to go straight to the kernel."""
+    behind, program = compiled(tmp_path, 'behind.so', NEXT, '-shared', '-fPIC'), compiled(tmp_path, 'ending', ENDING)
+    alone = run([program, *arguments], preload=behind)
+    watched = run([program, *arguments], {'TFI_ACTIVITIES': 'io'}, preload=f'{lib} {behind}')
+    assert alone.rc == 6 and len(alone.out.split()) == 6
+    assert (watched.rc, watched.out, watched.err) == (alone.rc, alone.out, '')
+
+
+def test_verdict_of_a_sanitizer(run, tmp_path):
+    """A data race that ThreadSanitizer finds ends with its status, and a process with io ends at all."""
+    program = compiled(tmp_path, 'race', RACE, '-g', '-fsanitize=thread')
+    alone, watched = run([program], preload=False), run([program], {'TFI_ACTIVITIES': 'io'}, timeout=30)
+    assert alone.rc == watched.rc == 66
