@@ -7,6 +7,7 @@
 
 #include "ask/part.h"
 #include "base/command.h"
+#include "model/needs/guard.h"
 
 /* ---- loading ---- */
 
@@ -183,8 +184,10 @@ static struct needs needs_of(const struct options *options)
 
 bool session_load(struct session *session)
 {
-    if (session->loaded == LOAD_FIRST)
-        session->loaded = load(session, needs_of(&session->options)) ? LOADED : LOAD_FAILED;
+    const struct options *options = &session->options;
+    if (session->loaded == LOAD_FIRST) session->loaded = load(session, needs_of(options)) ? LOADED : LOAD_FAILED;
+    guard_tables(session->model.process, session->model.processes,
+                 definition_of(options->command, options)->needs(options), options->command->name);
     return session->loaded == LOADED;
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/command.h"
 #include "base/jobs.h"
+#include "model/needs/guard.h"
 
 bool summaries_suffice(const struct options *options)
 {
@@ -24,9 +25,19 @@ void summaries_init(struct summaries *s, const struct options *options, struct m
     s->questions = options->questions;
     s->question = mem_zero(s->questions, sizeof *s->question);
     for (size_t i = 0; i < s->questions; i++) {
+        s->question[i].command = options->question[i];
         s->question[i].reduction = definition_of(options->question[i], options)->reduction;
         if (s->question[i].reduction) s->question[i].of_input = mem_zero(inputs, sizeof *s->question[i].of_input);
     }
+}
+
+/* Lets the question read what it needs of the process. */
+static void *take(const struct question_summaries *question, const struct selection *chosen,
+                  const struct process *process)
+{
+    const struct command *command = question->command;
+    guard_tables(process, 1, definition_of(command, chosen->options)->needs(chosen->options), command->name);
+    return question->reduction->take(chosen, process);
 }
 
 /* ---- while the inputs are read ---- */
@@ -66,7 +77,7 @@ void summaries_take(void *summaries, size_t input, const struct process *process
     selection_set(&alone, process);
     for (size_t i = 0; i < s->questions; i++) {
         drop(&s->question[i], input);
-        s->question[i].of_input[input] = s->question[i].reduction->take(&alone, process);
+        s->question[i].of_input[input] = take(&s->question[i], &alone, process);
     }
     give_back(s, &alone);
 }
@@ -85,7 +96,7 @@ static void *take_some(void *argument)
     size_t i;
     while ((i = atomic_fetch_add(&t->next, 1)) < t->chosen->processes) {
         const struct process *p = t->chosen->process[i];
-        t->question->of_input[p->input] = t->question->reduction->take(t->chosen, p);
+        t->question->of_input[p->input] = take(t->question, t->chosen, p);
     }
     return NULL;
 }

@@ -10,6 +10,7 @@ struct summaries {
     const struct options *options;
     struct model *model;
     struct question_summaries {
+        const struct command *command;
         const struct reduction *reduction; /* NULL: none, and no summaries */
         void **of_input;
     } * question; /* in the order of the options */

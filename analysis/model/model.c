@@ -2,6 +2,7 @@
 #include "model/model.h"
 
 #include "base/hash.h"
+#include "model/needs/guard.h"
 #include "model/pieces.h"
 
 #include <stdio.h>
@@ -400,6 +401,7 @@ void process_finish(struct process *process)
 
 void process_free(struct process *process)
 {
+    unguard_tables(process);
     table_free(&process->ranges, range_layout, ARRAY_SIZE(range_layout));
     table_free(&process->wholes, whole_layout, ARRAY_SIZE(whole_layout));
     table_free(&process->pauses, pause_layout, ARRAY_SIZE(pause_layout));
