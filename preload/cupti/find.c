@@ -3,7 +3,7 @@
  * Order. A CUPTI that is mapped already is the one that the program's own profiler uses, and a second copy does not
  * work beside it. Next comes TFI_CUPTI_PATH; then the place that belongs to the mapped CUDA runtime: beside it, in
  * the same Python environment, in the same toolkit. A program with a runtime linked in may have other libraries of
- * NVIDIA; then these are looked beside. Then come the Python environment, the loader's path, and the toolkit of
+ * NVIDIA; then these are looked beside. Then come the loader's path, the Python environment, and the toolkit of
  * CUDA_HOME, CUDA_PATH or /usr/local/cuda. The major version is the runtime's, or the driver's if there is no runtime.
  *
  * If Nsight profiles the process, the device is taken: our CUPTI would fail, or spoil Nsight's records. Nsight's
@@ -224,9 +224,9 @@ static void *open_library(const struct seen *seen)
     }
     for (unsigned i = 0; i < 2; i++, major = 25 - major) {
         if (open_near(&handle, seen->runtime, major) || open_near(&handle, seen->library, major)) return handle;
-        if (open_in_packages(&handle, seen->packages, major)) return handle;
         tfi_fmt(name, sizeof name, "libcupti.so.%u", major);
-        if (open_one(&handle, name, 0) || open_in_toolkit(&handle, major)) return handle;
+        if (open_one(&handle, name, 0) || open_in_packages(&handle, seen->packages, major)) return handle;
+        if (open_in_toolkit(&handle, major)) return handle;
     }
     return NULL;
 }
