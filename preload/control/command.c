@@ -89,10 +89,11 @@ static enum word kind_of(const char *word, size_t count)
         enum word kind;
         bool ends; /* longer words with this ending match too: hftoken, privatekey */
     } words[] = {
-        {"token", SECRET, true}, {"key", SECRET, true},    {"keys", SECRET, true},    {"pass", SECRET, false},
-        {"pwd", SECRET, true},   {"pw", SECRET, false},    {"auth", SECRET, false},   {"cookie", SECRET, false},
-        {"jwt", SECRET, false},  {"tokens", TOKENS, true}, {"max", NUMBER, false},    {"min", NUMBER, false},
-        {"num", NUMBER, false},  {"new", NUMBER, false},   {"number", NUMBER, false}, {"n", NUMBER, false},
+        {"token", SECRET, true}, {"key", SECRET, true},  {"keys", SECRET, true},   {"pass", SECRET, false},
+        {"pwd", SECRET, true},   {"pw", SECRET, false},  {"auth", SECRET, false},  {"cookie", SECRET, false},
+        {"sig", SECRET, false},  {"jwt", SECRET, false}, {"tokens", TOKENS, true}, {"max", NUMBER, false},
+        {"min", NUMBER, false},  {"num", NUMBER, false}, {"new", NUMBER, false},   {"number", NUMBER, false},
+        {"n", NUMBER, false},
     };
     for (size_t i = 0; i < TFI_COUNT(words); i++) {
         size_t length = strlen(words[i].text);
@@ -102,12 +103,11 @@ static enum word kind_of(const char *word, size_t count)
     return PLAIN;
 }
 
-/* True if a name is a secret's. --max_new_tokens is a number and no secret; --tokens may be anything and counts as
- * one. */
-static bool is_secret(const char *name, size_t count)
+/* --tokens may be anything and counts as a secret. */
+bool tfi_secret_name(const char *name, size_t count)
 {
-    static const char *const anywhere[] = {"password", "passwd",     "passphrase",    "passcode",
-                                           "secret",   "credential", "authorization", "bearer"};
+    static const char *const anywhere[] = {"password",   "passwd",        "passphrase", "passcode", "secret",
+                                           "credential", "authorization", "bearer",     "signature"};
     bool tokens = false, number = false;
     for (size_t i = 0; i < TFI_COUNT(anywhere); i++)
         if (contains(name, count, anywhere[i])) return true;
@@ -120,6 +120,19 @@ static bool is_secret(const char *name, size_t count)
         from = end > from ? end : from + 1;
     }
     return tokens && !number;
+}
+
+/* True for a word that begins as the keys of a known service do. */
+static bool looks_like_key(const char *word, size_t count)
+{
+    static const char *const begins[] = {"hf_",    "sk-",   "sk_",   "pk-",  "ghp_", "gho_", "ghs_",
+                                         "glpat-", "xoxb-", "xoxp-", "AKIA", "ASIA", "eyJ",  "github_pat_"};
+    enum { SHORTEST = 16 };
+    for (size_t i = 0; i < TFI_COUNT(begins); i++) {
+        size_t length = strlen(begins[i]);
+        if (count >= SHORTEST && memcmp(word, begins[i], length) == 0) return true;
+    }
+    return false;
 }
 
 /* ---- one argument ---- */
@@ -180,9 +193,10 @@ static size_t put_secret(struct argument *a, size_t i, size_t end, int *more)
     char before = 0;
     size_t sign = end, value;
     if (i) before = a->at[i - 1];
-    while (sign < a->count && (is_quote(a->at[sign]) || a->at[sign] == '\\')) sign++;
+    while (sign < a->count && (is_quote(a->at[sign]) || a->at[sign] == '\\' || a->at[sign] == ']')) sign++;
     sign = skip_blanks(a, sign);
-    if (sign < a->count && (a->at[sign] == '=' || a->at[sign] == ':')) {
+    bool listed = is_quote(before) && sign < a->count && a->at[sign] == ','; /* putenv("HF_TOKEN", "x") */
+    if (sign < a->count && (a->at[sign] == '=' || a->at[sign] == ':' || listed)) {
         bool colon = a->at[sign] == ':';
         value = skip_blanks(a, sign + 1);
         if (i == 0) return leave_out(a, i, value, a->count);
@@ -212,7 +226,8 @@ static size_t put_name(struct argument *a, size_t i, int *more)
 {
     size_t end = i, at;
     while (end < a->count && is_name(a->at[end])) end++;
-    if (is_secret(a->at + i, end - i)) return put_secret(a, i, end, more);
+    if (looks_like_key(a->at + i, end - i)) return leave_out(a, i, i, end);
+    if (tfi_secret_name(a->at + i, end - i)) return put_secret(a, i, end, more);
     bool colon = end < a->count && a->at[end] == ':';
     size_t value = end + (colon && a->count - end > 2 && memcmp(a->at + end, "://", 3) == 0 ? 3 : 1);
     if (colon && (at = find_at(a, value)) != 0) return leave_out(a, i, value, at);
@@ -234,6 +249,22 @@ unsigned tfi_command_argument(struct tfi_text *to, const char *bytes, size_t cou
         }
     }
     return a.left_out;
+}
+
+void tfi_secret_text(struct tfi_text *to, const char *bytes, size_t count)
+{
+    int more = false;
+    for (size_t from = 0, end; from < count; from = end) {
+        end = from + 1;
+        bool blank = is_blank(bytes[from]);
+        while (end < count && is_blank(bytes[end]) == blank) end++;
+        const char *word = bytes + from;
+        bool suspect = memmem(word, end - from, "://", 3) || contains(word, end - from, "authorization");
+        for (size_t i = 0; i < end - from && !suspect; i++)
+            suspect = (i == 0 || !is_name(word[i - 1])) && looks_like_key(word + i, end - from - i);
+        if (suspect) tfi_command_argument(to, word, end - from, &more);
+        else tfi_text_bytes(to, word, end - from);
+    }
 }
 
 /* ---- the whole ---- */

@@ -11,6 +11,7 @@
 
 #include "base/fmt.h"
 #include "base/sys.h"
+#include "control/command.h"
 #include "control/config.h"
 #include "python/callstack.h"
 #include "record/clock.h"
@@ -340,6 +341,38 @@ PyObject *tfi_builtin_note(PyObject *self, PyObject *const *args, ssize_t count)
     }
     tfi_python_text_end(&entry);
     return tfi_python_none();
+}
+
+/* ---- secrets ---- */
+
+PyObject *tfi_builtin_is_secret(PyObject *self, PyObject *const *args, ssize_t count)
+{
+    struct tfi_python_text name;
+    (void)self;
+    if (count != 1 || !tfi_python_text(args[0], &name)) return tfi_python.PyBool_FromLong(false);
+    bool is = tfi_secret_name(name.data, name.length);
+    tfi_python_text_end(&name);
+    return tfi_python.PyBool_FromLong(is);
+}
+
+PyObject *tfi_builtin_without_secrets(PyObject *self, PyObject *const *args, ssize_t count)
+{
+    static char room[8192]; /* with the interpreter's lock */
+    struct tfi_python_text text;
+    struct tfi_text to = {room, sizeof room - 1, 0, 0};
+    (void)self;
+    if (count != 1 || !tfi_python_text(args[0], &text)) return tfi_python_none();
+    tfi_secret_text(&to, text.data, text.length);
+    room[to.used] = 0;
+    PyObject *result;
+    if (to.used == text.length && memcmp(room, text.data, to.used) == 0) {
+        result = args[0];
+        tfi_python.Py_IncRef(result);
+    } else {
+        result = tfi_python.PyUnicode_DecodeUTF8(room, (ssize_t)to.used, "replace");
+    }
+    tfi_python_text_end(&text);
+    return result ? result : tfi_python_none();
 }
 
 /* ---- messages ---- */

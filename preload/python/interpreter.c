@@ -145,7 +145,7 @@ static void resolve_tracing(void)
     tracing.counts = layout && layout->minor <= 10;
 }
 
-static void change(int step)
+static void change_tracing(int step)
 {
     if (!tracing.known) resolve_tracing();
     char *thread = tfi_python.PyThreadState_Get();
@@ -161,19 +161,19 @@ static void change(int step)
 
 void tfi_python_hide(void)
 {
-    change(1);
+    change_tracing(1);
 }
 
 void tfi_python_show(void)
 {
-    change(-1);
+    change_tracing(-1);
 }
 
 static PyObject *call_hidden(PyObject *function, PyObject *args, PyObject *keywords)
 {
-    change(1);
+    change_tracing(1);
     PyObject *result = tfi_python.PyObject_Call(function, args, keywords);
-    change(-1);
+    change_tracing(-1);
     return result;
 }
 
@@ -190,8 +190,119 @@ PyObject *tfi_builtin_shown(PyObject *self, PyObject *const *args, ssize_t count
 {
     (void)self;
     if (count < 1) return tfi_python_none();
-    change(-1);
+    change_tracing(-1);
     PyObject *result = tfi_python.PyObject_VectorcallDict(args[0], args + 1, (size_t)count - 1, NULL);
-    change(1);
+    change_tracing(1);
     return result;
+}
+
+/* `parts` are the program's method and the shim's function. */
+static PyObject *call_changing(PyObject *parts, PyObject *args, PyObject *keywords)
+{
+    PyObject *method = tfi_python.PyTuple_GetItem(parts, 0), *change = tfi_python.PyTuple_GetItem(parts, 1);
+    ssize_t count = tfi_python.PyTuple_Size(args);
+    PyObject *given = count > 1 ? tfi_python.PyTuple_New(count) : NULL;
+    for (ssize_t i = 0; given && i < count; i++) {
+        PyObject *item = tfi_python.PyTuple_GetItem(args, i), *changed = NULL;
+        if (i == 1) {
+            change_tracing(1);
+            changed = tfi_python.PyObject_CallFunctionObjArgs(change, item, (void *)NULL);
+            change_tracing(-1);
+            if (!changed) { /* raised by a signal handler of the program */
+                tfi_python.Py_DecRef(given);
+                return NULL;
+            }
+        } else {
+            tfi_python.Py_IncRef(item);
+        }
+        tfi_python.PyTuple_SetItem(given, i, changed ? changed : item);
+    }
+    if (!given) tfi_python.PyErr_Clear();
+    PyObject *result = tfi_python.PyObject_Call(method, given ? given : args, keywords);
+    if (given) tfi_python.Py_DecRef(given);
+    return result;
+}
+
+/* A new reference to the arguments without the first one. */
+static PyObject *rest_of(PyObject *args)
+{
+    ssize_t count = tfi_python.PyTuple_Size(args);
+    PyObject *rest = tfi_python.PyTuple_New(count - 1);
+    for (ssize_t i = 1; rest && i < count; i++) {
+        PyObject *item = tfi_python.PyTuple_GetItem(args, i);
+        tfi_python.Py_IncRef(item);
+        tfi_python.PyTuple_SetItem(rest, i - 1, item);
+    }
+    return rest;
+}
+
+/* Calls the method; without one, the object's `_callback` with the other arguments. */
+static PyObject *call_inner(PyObject *method, PyObject *args, PyObject *keywords)
+{
+    if (method != tfi_python.none) return tfi_python.PyObject_Call(method, args, keywords);
+    PyObject *callback = tfi_python.PyObject_GetAttrString(tfi_python.PyTuple_GetItem(args, 0), "_callback");
+    PyObject *rest = callback ? rest_of(args) : NULL;
+    PyObject *result = rest ? tfi_python.PyObject_Call(callback, rest, keywords) : NULL;
+    if (rest) tfi_python.Py_DecRef(rest);
+    if (callback) tfi_python.Py_DecRef(callback);
+    return result;
+}
+
+/* `parts` are the program's method, and two functions of the shim: what the first one returns is given to the second. */
+static PyObject *call_around(PyObject *parts, PyObject *args, PyObject *keywords)
+{
+    PyObject *error[3], *method = tfi_python.PyTuple_GetItem(parts, 0);
+    change_tracing(1);
+    PyObject *first = tfi_python.PyTuple_GetItem(args, 0);
+    PyObject *state =
+        tfi_python.PyObject_CallFunctionObjArgs(tfi_python.PyTuple_GetItem(parts, 1), first, (void *)NULL);
+    change_tracing(-1);
+    PyObject *result = state ? call_inner(method, args, keywords) : NULL;
+    if (!state) return NULL;
+    tfi_python.PyErr_Fetch(&error[0], &error[1], &error[2]);
+    change_tracing(1);
+    PyObject *after =
+        tfi_python.PyObject_CallFunctionObjArgs(tfi_python.PyTuple_GetItem(parts, 2), state, (void *)NULL);
+    change_tracing(-1);
+    tfi_python.Py_DecRef(state);
+    if (after) {
+        tfi_python.Py_DecRef(after);
+        tfi_python.PyErr_Restore(error[0], error[1], error[2]);
+        return result;
+    }
+    for (size_t i = 0; i < TFI_COUNT(error); i++)
+        if (error[i]) tfi_python.Py_DecRef(error[i]);
+    if (result) tfi_python.Py_DecRef(result);
+    return NULL;
+}
+
+/* Makes a method of C code. No frame of Python is between its caller and the method of the program. */
+static PyObject *method_of(PyObject *const *args, ssize_t count, struct tfi_python_method *method,
+                           PyObject *(*function)(PyObject *, PyObject *, PyObject *))
+{
+    memcpy(&method->function, &function, sizeof function);
+    PyObject *parts = tfi_python.PyTuple_New(count);
+    for (ssize_t i = 0; parts && i < count; i++) {
+        tfi_python.Py_IncRef(args[i]);
+        tfi_python.PyTuple_SetItem(parts, i, args[i]);
+    }
+    PyObject *made = parts ? tfi_python.PyCFunction_NewEx(method, parts, NULL) : NULL;
+    if (parts) tfi_python.Py_DecRef(parts);
+    PyObject *bound = made ? tfi_python.PyInstanceMethod_New(made) : NULL;
+    if (made) tfi_python.Py_DecRef(made);
+    return bound;
+}
+
+PyObject *tfi_builtin_changing(PyObject *self, PyObject *const *args, ssize_t count)
+{
+    static struct tfi_python_method method = {"call_soon", NULL, VARARGS_KEYWORDS, NULL};
+    (void)self;
+    return count == 2 ? method_of(args, count, &method, call_changing) : tfi_python_none();
+}
+
+PyObject *tfi_builtin_around(PyObject *self, PyObject *const *args, ssize_t count)
+{
+    static struct tfi_python_method method = {"_run", NULL, VARARGS_KEYWORDS, NULL};
+    (void)self;
+    return count == 3 ? method_of(args, count, &method, call_around) : tfi_python_none();
 }

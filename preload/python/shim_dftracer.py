@@ -42,12 +42,12 @@ def _dft_value(value):
     if not _config['record_values']:
         return _sig_string(kind.__name__)
     if kind is str or value - value != 0:  # not finite
-        return _sig_string(str(value))
+        return _sig_string(_without_secrets(str(value)))
     return repr(kind(value))
 
 
 def _dft_json(cat, args, relations):
-    items = ['%s: %s' % (_sig_string(str(key)), _dft_value(value)) for key, value in args.items()]
+    items = ['%s: %s' % (_sig_string(str(key)), _sig_string('***') if _is_secret(str(key)) else _dft_value(value)) for key, value in args.items()]
     text = '{"cat": %s, "args": {%s}' % (_sig_string(str(cat)), ', '.join(items))
     if relations:
         related = ('"%d": [%s]' % (int(kind), ', '.join('%d' % i for i in ids)) for kind, ids in relations.items())

@@ -2,7 +2,9 @@
 
 Both return None if there is nothing new. A stage is described at its first call, and whenever the shapes, dtypes or
 types of its arguments are new, at most _SIG_DISTINCT times. Only attributes are read: no data of a tensor, nothing
-that waits for a device, no code of the pipeline's own. An error means no description. Long or deep values are cut.
+that waits for a device, no code of the pipeline's own. So classes and objects are asked through `type` and `object`
+themselves (a metaclass may have its own __getattribute__, a class its own __dict__), and classes are compared by identity.
+An error means no description. Long or deep values are cut.
 
 The description of a call is an object {argument: D}, named as inspect.signature names the arguments, without a
 leading self or cls. The name "" has the name of the function itself, as "module:Qual.name"; "." tells how its object
@@ -27,6 +29,9 @@ can be made again (shim_rebuild). The description of a result is a D. A D is one
     {"type": "m.Name"}                       any other object
     {"more": 12}                             last in a container: the number left out (in a dict the key is "more...")
 
+A value is left out, as in the command line, if its name is that of a secret (token, api_key); so is what looks like one
+in a text: user and password, the signature of a URL, a key that begins as those of known services do.
+
 With TFI_RECORD_VALUES=0 types stay and values are left out: a number, a text, a truth value and a member of an
 enumeration are {"type": "int"} and the like, and so are a dict's keys; the way to make an object again is left out.
 """
@@ -40,7 +45,7 @@ _SIG_DEPTH = 6
 _SIG_NODES = 400        # of one description; a text counts by its length too
 _SIG_CHARACTERS = 256
 
-_SIG_PLAIN = frozenset((int, float, bool, str, type(None)))
+_SIG_PLAIN = {id(kind) for kind in (int, float, bool, str, type(None))}  # a hash of a class may be its metaclass's code
 _SIG_ESCAPES = {code: '\\u%04x' % code for code in range(32)}
 _SIG_ESCAPES.update({34: '\\"', 92: '\\\\'})
 _SIG_FUNCTION = type(lambda: None)
@@ -48,6 +53,13 @@ _SIG_METHOD = type(type('_', (), {'method': lambda self: None})().method)
 _SIG_BUILTIN = type(len)
 _SIG_SLOT = type(type('_', (), {'__slots__': ('slot',)}).slot)
 _SIG_NO_OBJECT = object()
+_SIG_GETTER = type(type.__dict__['__dict__'])
+_SIG_MEMBER = type(type(sys).__dict__['__dict__'])
+_SIG_MODULE = type(sys)
+_sig_mro = type.__dict__['__mro__'].__get__
+_sig_members = type.__dict__['__dict__'].__get__
+_sig_qualname = type.__dict__['__qualname__'].__get__
+_sig_module_of = type.__dict__['__module__'].__get__
 _SIG_NO_GUARD = type('_', (), {'__enter__': lambda self: None, '__exit__': lambda self, *error: None})
 
 _sig_values = _config['record_values']
@@ -107,7 +119,11 @@ def _is_compiling():
 
 
 def _sig_find_compiler(module):
-    _sig_compiler[0] = module.is_compiling
+    """torch 2.1 and 2.2 have the function in another module."""
+    if hasattr(module, 'is_compiling'):
+        _sig_compiler[0] = module.is_compiling
+    elif module.__name__ == 'torch.compiler':
+        _when_imported('torch._dynamo.external_utils', _sig_find_compiler)
 
 
 _when_imported('torch.compiler', _sig_find_compiler)
@@ -125,8 +141,9 @@ def _sig_stage(stage):
         _sig_seen.clear()
     if state['tensor'] is None:
         torch = sys.modules.get('torch')
-        tensor = getattr(torch, 'Tensor', None)
-        guard = getattr(getattr(torch, '_C', None), 'DisableTorchFunction', None)
+        own = _sig_dictionary(torch) if type(torch) is _SIG_MODULE else {}
+        tensor = own.get('Tensor')
+        guard = getattr(own.get('_C'), 'DisableTorchFunction', None)
         if isinstance(tensor, type) and guard is not None:
             state.update(torch=torch, tensor=tensor, guard=guard)
     seen = _sig_seen.get(stage, ())
@@ -146,14 +163,15 @@ def _sig_key(value, key, depth):
     """Appends the parts that distinguish a call: shapes, dtypes, types and lengths, not the values of numbers and
     texts."""
     kind = type(value)
-    if kind in _SIG_PLAIN or depth > _SIG_DEPTH or len(key) > _SIG_NODES:
-        key.append(kind)
-    elif _sig_state['tensor'] in kind.__mro__:
+    if id(kind) in _SIG_PLAIN or depth > _SIG_DEPTH or len(key) > _SIG_NODES:
+        key.append(id(kind))
+    elif _sig_is_tensor(kind):
+        tensor = _sig_state['tensor']
         key.append(_sig_shape(value))
-        key.append(value.dtype)
+        key.append(tensor.dtype.__get__(value))
     elif issubclass(kind, (list, tuple)):
         base = list if issubclass(kind, list) else tuple
-        key.append(kind.__name__)
+        key.append(_sig_qualname(kind))
         key.append(base.__len__(value))
         for item in base.__getitem__(value, slice(_SIG_ITEMS)):
             _sig_key(item, key, depth + 1)
@@ -162,7 +180,7 @@ def _sig_key(value, key, depth):
         for item in _sig_first(dict.values(value)):
             _sig_key(item, key, depth + 1)
     else:
-        key.append(kind.__qualname__)
+        key.append(_sig_qualname(kind))
         for item in _sig_fields(value, kind).values():
             _sig_key(item, key, depth + 1)
 
@@ -182,7 +200,7 @@ def _sig_code(function):
     """Returns a key for a function that does not keep the function itself alive."""
     if type(function) is _SIG_METHOD:
         function = function.__func__
-    return function.__code__ if type(function) is _SIG_FUNCTION else type(function).__qualname__
+    return function.__code__ if type(function) is _SIG_FUNCTION else _sig_qualname(type(function))
 
 
 def _sig_names(code):
@@ -214,29 +232,39 @@ def _sig_arguments(function, args, kwargs):
         names, args = names[1:], args[1:]
     left = [_SIG_NODES]
     texts = []
-    if type(function) is _SIG_FUNCTION and function.__module__:
+    if type(function) is _SIG_FUNCTION and type(function.__module__) is str:
         texts.append('"": ' + _sig_string('%s:%s' % (function.__module__, function.__qualname__)))
     kind = type(bound)
-    if _sig_values and (hasattr(kind, 'config_name') or hasattr(kind, 'config_class')) and _load('rebuild'):
+    members = {name for base in _sig_mro(kind) for name in ('config_name', 'config_class') if name in _sig_members(base)}
+    if _sig_values and members and _load('rebuild'):
         text = describe_object(bound)
         if text:
             texts.append('".": ' + text)
-    texts += [_sig_string(n) + ': ' + _sig_text(v, left, 0) for n, v in zip(names, args)]
+    texts += [_sig_string(n) + ': ' + _sig_named(n, v, left, 0) for n, v in zip(names, args)]
     if len(args) > len(names):
         texts.append(_sig_string(star or 'args') + ': ' + _sig_text(tuple(args[len(names):]), left, 0))
-    texts += [_sig_string(n) + ': ' + _sig_text(v, left, 0) for n, v in kwargs.items()]
+    texts += [_sig_string(n) + ': ' + _sig_named(n, v, left, 0) for n, v in kwargs.items()]
     return '{' + ', '.join(texts) + '}'
 
 
 # ---- one value ----
 
+def _sig_named(name, value, left, depth):
+    """Returns the D of a value that has a name; of a secret it has the type alone."""
+    kind = type(value)
+    if _sig_values and value is not None and kind is not bool and _is_secret(name) and not _sig_is_tensor(kind):
+        left[0] -= 1
+        return '{"type": %s}' % _sig_type(kind)
+    return _sig_text(value, left, depth)
+
+
 def _sig_text(value, left, depth):
     """Returns the D of a value; left[0] is the number of nodes that may still follow."""
     kind = type(value)
     left[0] -= 1
-    if kind in _SIG_PLAIN:
+    if id(kind) in _SIG_PLAIN:
         return _sig_scalar(value, kind, left)
-    if _sig_state['tensor'] in kind.__mro__:
+    if _sig_is_tensor(kind):
         return _sig_tensor(value, kind)
     if issubclass(kind, (list, tuple, dict, set, frozenset)) and not _sig_fields(value, kind):
         return _sig_container(value, kind, left, depth)
@@ -248,9 +276,10 @@ def _sig_scalar(value, kind, left):
         return '{"type": "%s"}' % kind.__name__
     if kind is str:
         left[0] -= min(len(value), _SIG_CHARACTERS) // 40
+        text = _without_secrets(value[:2 * _SIG_CHARACTERS])
         if len(value) > _SIG_CHARACTERS:
-            return '{"text": %s, "length": %d}' % (_sig_string(value[:_SIG_CHARACTERS]), len(value))
-        return _sig_string(value)
+            return '{"text": %s, "length": %d}' % (_sig_string(text[:_SIG_CHARACTERS]), len(value))
+        return _sig_string(text)
     if kind is float:
         if value - value != 0:  # not finite
             return '{"type": "float", "value": "%r"}' % value
@@ -268,7 +297,13 @@ def _sig_string(text):
 
 
 def _sig_type(kind):
-    return _sig_string('%s.%s' % (kind.__module__, kind.__qualname__) if kind.__module__ != 'builtins' else kind.__qualname__)
+    module = _sig_module_of(kind)
+    return _sig_string('%s.%s' % (module, _sig_qualname(kind)) if type(module) is str and module != 'builtins' else _sig_qualname(kind))
+
+
+def _sig_is_tensor(kind):
+    tensor = _sig_state['tensor']
+    return tensor is not None and any(base is tensor for base in _sig_mro(kind))
 
 
 def _sig_numbers(numbers):
@@ -278,19 +313,21 @@ def _sig_numbers(numbers):
 
 def _sig_shape(tensor):
     try:
-        return tensor.shape
+        return _sig_state['tensor'].shape.__get__(tensor)
     except RuntimeError:  # nested
         return None
 
 
 def _sig_tensor(tensor, kind):
     shape = _sig_shape(tensor)
-    strided = shape is not None and tensor.layout is _sig_state['torch'].strided
-    stride = tensor.stride() if strided else None
-    plain = kind is _sig_state['tensor']
+    of = _sig_state['tensor']  # a class below it may have properties of these names
+    strided = shape is not None and of.layout.__get__(tensor) is _sig_state['torch'].strided
+    stride = of.stride(tensor) if strided else None
+    plain = kind is of
     return '{%s"shape": %s, "dtype": "%s", "device": "%s", "requires_grad": %s, "stride": %s}' % (
         '' if plain else '"type": %s, ' % _sig_type(kind), 'null' if shape is None else _sig_numbers(shape),
-        str(tensor.dtype).replace('torch.', ''), tensor.device, 'true' if tensor.requires_grad else 'false',
+        str(of.dtype.__get__(tensor)).replace('torch.', ''), of.device.__get__(tensor),
+        'true' if of.requires_grad.__get__(tensor) else 'false',
         'null' if stride is None else _sig_numbers(stride))
 
 
@@ -318,7 +355,7 @@ def _sig_dict(value, left, depth):
     for key, item in items:
         if left[0] <= 0:
             break
-        text = _sig_text(item, left, depth + 1)
+        text = _sig_named(key, item, left, depth + 1) if type(key) is str else _sig_text(item, left, depth + 1)
         if named:
             texts.append('%s: %s' % (_sig_string(key[:_SIG_CHARACTERS]), text))
         else:
@@ -331,58 +368,78 @@ def _sig_dict(value, left, depth):
 
 def _sig_fields(value, kind):
     """Returns the fields of a dataclass or a namedtuple, without running a property; {} for anything else."""
-    for base in kind.__mro__:
-        if '__dataclass_fields__' in base.__dict__:
+    for base in _sig_mro(kind):
+        members = _sig_members(base)
+        if '__dataclass_fields__' in members:
             break
-        if '_fields' in base.__dict__ and issubclass(kind, tuple):
-            names = base.__dict__['_fields']
+        if '_fields' in members and issubclass(kind, tuple):
+            names = members['_fields']
             return dict(zip(names, tuple.__iter__(value))) if type(names) is tuple else {}
     else:
         return {}
     own = _sig_dictionary(value)
     fields = {}
-    for name in _sig_first(base.__dict__['__dataclass_fields__']):
+    names = members['__dataclass_fields__']
+    for name in _sig_first(names) if type(names) is dict else ():
         if name in own:
             fields[name] = own[name]
         else:
-            slot = next((b.__dict__[name] for b in kind.__mro__ if name in b.__dict__), None)
+            slot = next((_sig_members(b)[name] for b in _sig_mro(kind) if name in _sig_members(b)), None)
             if type(slot) is _SIG_SLOT:
                 fields[name] = slot.__get__(value)
     return fields
 
 
 def _sig_dictionary(value):
-    try:
-        return object.__getattribute__(value, '__dict__')
-    except AttributeError:
-        return {}
+    """Returns an object's own attributes. A class may have a `__dict__` that is code; that of C has a getter."""
+    for base in _sig_mro(type(value)):
+        found = _sig_members(base).get('__dict__')
+        if found is not None:
+            own = found.__get__(value) if type(found) in (_SIG_GETTER, _SIG_MEMBER) else None
+            return own if type(own) is dict else {}
+    return {}
 
 
 def _sig_object(value, kind, left, depth):
     name = _sig_type(kind)
     fields = _sig_fields(value, kind) if depth < _SIG_DEPTH and left[0] > 0 else {}
     if fields:
-        texts = ['%s: %s' % (_sig_string(n), _sig_text(v, left, depth + 1)) for n, v in fields.items()]
+        texts = ['%s: %s' % (_sig_string(n), _sig_named(n, v, left, depth + 1)) for n, v in fields.items()]
         return '{"type": %s, "fields": {%s}}' % (name, ', '.join(texts))
     torch = _sig_state['torch']
-    if torch is not None and kind in (torch.dtype, torch.device, torch.layout, torch.memory_format):
+    if torch is not None and any(kind is k for k in (torch.dtype, torch.device, torch.layout, torch.memory_format)):
         return '{"type": %s, "value": %s}' % (name, _sig_string(str(value).replace('torch.', '')))
-    if kind in (_SIG_FUNCTION, _SIG_METHOD, _SIG_BUILTIN, type):
-        return '{"type": %s, "value": %s}' % (name, _sig_string('%s.%s' % (value.__module__, value.__qualname__)))
-    if _sig_values and any(base.__module__ == 'enum' for base in kind.__mro__):
-        return '{"type": %s, "value": %s}' % (name, _sig_string(str(_sig_dictionary(value)['_name_'])))
-    if (kind.__module__, kind.__qualname__) == ('numpy', 'ndarray'):
+    if any(kind is k for k in (_SIG_FUNCTION, _SIG_METHOD, _SIG_BUILTIN, type)):
+        of = value.__func__ if kind is _SIG_METHOD else value
+        if any(type(of) is k for k in (_SIG_FUNCTION, _SIG_BUILTIN, type)):
+            return '{"type": %s, "value": %s}' % (name, _sig_string('%s.%s' % (_sig_only_text(of.__module__), of.__qualname__)))
+    bases = [(_sig_module_of(base), _sig_qualname(base)) for base in _sig_mro(kind)]
+    if _sig_values and any(type(module) is str and module == 'enum' for module, _ in bases):
+        return '{"type": %s, "value": %s}' % (name, _sig_string(_sig_only_text(_sig_dictionary(value).get('_name_'))))
+    if _sig_same(bases[0], ('numpy', 'ndarray')):
         return '{"type": %s, "shape": %s, "dtype": %s}' % (name, _sig_numbers(value.shape), _sig_string(str(value.dtype)))
-    if any((base.__module__, base.__qualname__) == ('PIL.Image', 'Image') for base in kind.__mro__):
-        return '{"type": %s, "size": %s, "mode": %s}' % (name, _sig_numbers(value.size), _sig_string(value.mode))
+    if any(_sig_same(base, ('PIL.Image', 'Image')) for base in bases):
+        own = _sig_dictionary(value)
+        return '{"type": %s, "size": %s, "mode": %s}' % (name, _sig_numbers(own.get('_size', ())), _sig_string(_sig_only_text(own.get('_mode', own.get('mode')))))
     return '{"type": %s%s}' % (name, _sig_transformers(value, kind, left, depth))
+
+
+def _sig_only_text(value):
+    return value if type(value) is str else '?'
+
+
+def _sig_same(base, wanted):
+    return type(base[0]) is str and base == wanted
 
 
 def _sig_transformers(value, kind, left, depth):
     """Describes a decoder's cache, in both forms it has had, or a GenerationConfig, besides its type."""
     own = _sig_dictionary(value)
-    for base in kind.__mro__:
-        if (base.__module__, base.__name__) == ('transformers.cache_utils', 'Cache'):
+    for base in _sig_mro(kind):
+        module, name = _sig_module_of(base), _sig_qualname(base)
+        if type(module) is not str or not module.startswith('transformers.'):
+            continue
+        if (module, name) == ('transformers.cache_utils', 'Cache'):
             if 'self_attention_cache' in own:
                 return ', "caches": ' + _sig_text([own['self_attention_cache'], own['cross_attention_cache']], left, depth)
             if 'layers' in own:
@@ -391,7 +448,7 @@ def _sig_transformers(value, kind, left, depth):
                 pairs = list(map(list, zip(own.get('key_cache', ()), own.get('value_cache', ()))))
             text = ', "layers": ' + _sig_text(pairs, left, depth)
             return text + _sig_rooms(own.get('layers', ()))
-        if _sig_values and base.__name__ == 'GenerationConfig' and base.__module__.startswith('transformers.') and _load('rebuild'):
+        if _sig_values and name == 'GenerationConfig' and _load('rebuild'):
             text = describe_settings(value)
             return ', "config": ' + text if text else ''
     return ''
@@ -406,7 +463,7 @@ def _sig_rooms(layers):
         if type(room) is not int:
             return ''
         kind = type(layer)
-        name = '%s.%s' % (kind.__module__, kind.__qualname__)
+        name = '%s.%s' % (_sig_only_text(_sig_module_of(kind)), _sig_qualname(kind))
         rooms.append([name, room, room] if getattr(kind, 'is_sliding', False) is True else [name, room])
     texts = ['[%s]' % ', '.join([_sig_string(name)] + ['%d' % n for n in sizes]) for name, *sizes in rooms[:_SIG_ITEMS]]
     if len(rooms) > len(texts):

@@ -121,32 +121,24 @@ def _looks_like(function, original):
     return function
 
 
-def _stepping(run):
-    """Wraps a function that calls a handle's _callback: it runs with the stages of the task that this is a step
-    of."""
-    local, suspended = _local, _suspended.entries
+def _before_step(handle):
+    """Called before a handle's _callback is: it runs with the stages of the task that this is a step of."""
+    home = _local.open
+    task = _task_of(handle._callback)  # a handle that is cancelled meanwhile forgets its callback
+    state = task, home, len(home), _ranges()
+    if _suspended.entries:
+        _resume_task(task)
+    return state
 
-    def _run(self, *args):
-        home = local.open
-        depth = len(home)
-        before = _ranges()
-        task = _task_of(self._callback)  # a handle that is cancelled meanwhile forgets its callback
-        if suspended:
-            _resume_task(task)
-        try:
-            return run(self, *args)
-        except BaseException as error:
-            _hide(error)
-            raise
-        finally:
-            if _ranges() != before:
-                _suspend_task(task, home, depth, before)
-    return _looks_like(_run, run)
+
+def _after_step(state):
+    if _ranges() != state[3]:
+        _suspend_task(*state)
 
 
 def _watch_asyncio(module):
     _debug("shim: asyncio")
-    module.Handle._run = _stepping(module.Handle._run)
+    module.Handle._run = _around(module.Handle._run, _before_step, _after_step)
 
 
 def _watch_base_loop(module):
@@ -176,27 +168,21 @@ def _watch_loop(loop):
 
 class _Step:
     """A step of a task, as a callback."""
-    __slots__ = ("_callback",)
+    __slots__ = ("_callback", "__self__")  # uvloop's messages name the task
 
     def __init__(self, callback):
         self._callback = callback
+        self.__self__ = callback.__self__
 
     def __repr__(self):
         return repr(self._callback)
 
-    def _run(self, *args):
-        return self._callback(*args)
-
-    __call__ = _stepping(_run)
+    __call__ = _around(None, _before_step, _after_step)
 
 
 def _watch_uvloop(module):
     Loop = module.Loop
-    soon = Loop.call_soon
     _debug("shim: uvloop")
-
-    def call_soon(self, callback, *args, **kwargs):
-        return soon(self, callback if _task_of(callback) is None else _Step(callback), *args, **kwargs)
-
-    Loop.call_soon = _looks_like(call_soon, soon)
+    # No frame of ours: in debug mode uvloop shows who called.
+    Loop.call_soon = _changing(Loop.call_soon, lambda callback: callback if _task_of(callback) is None else _Step(callback))
     _watch_loop(Loop)

@@ -139,7 +139,10 @@ def _telefuser_setters(module):
 
     def enable_profiler_for_names(names):
         enable(names)
+        knew = _torch_operators()
         _select(names)
+        if _torch_operators() and not knew and '_attach' in globals():
+            _attach(sys.modules['torch'])
 
     def _get_profiler_output_dir():
         used = _run_dir(None, None)

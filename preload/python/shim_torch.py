@@ -95,7 +95,7 @@ def _attach(torch):
         return
     if not _torch_operators():
         _torch_use(0)
-        _metadata("torch.operators", "off: ops is not in TFI_ACTIVITIES", "tfinject")
+        _metadata("torch.operators", "off: " + ("no stage is selected" if _config["activities"] & _config["bits"]["ops"] else "ops is not in TFI_ACTIVITIES"), "tfinject")
         return
     known = _torch_try(_DIRECT)
     how = _DIRECT if known and _operators_work(torch, _DIRECT) else _EXPORTED
@@ -121,7 +121,9 @@ def _name_modules(names, root):
 def _watch_modules(torch, most):
     """Makes stages of calls of modules while fewer than `most` are open; compiled code sees the original only."""
     _debug("shim: modules")
-    Module, is_compiling = torch.nn.Module, torch.compiler.is_compiling
+    if not _load("signature"):
+        return
+    Module, is_compiling = torch.nn.Module, _is_compiling
     call = Module.__call__
     names = _Weak()
 
@@ -316,7 +318,7 @@ def _watch_optimizers(torch):
 
     @_guarded
     def optimizers(optimizer, args, kwargs):
-        if torch.compiler.is_compiling():
+        if _is_compiling():
             return
         with torch._C.DisableTorchFunction():  # the program's modes see none of this
             write(optimizer)
@@ -344,5 +346,5 @@ def _watch_torch(torch):
         _guarded(_watch_modules)(torch, _config["module_depth"])
     if _config["with_modules"]:
         _guarded(_keep_units)(torch)
-    if _config["tensor_addresses"]:
+    if _config["tensor_addresses"] and _load("signature"):
         _guarded(_watch_optimizers)(torch)

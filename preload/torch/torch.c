@@ -154,9 +154,8 @@ static TFI_COLD struct tfi_torch_thread *own_part(struct tfi_thread *t)
 {
     if (!t->torch) t->torch = tfi_map(sizeof *t->torch);
     struct tfi_torch_thread *own = t->torch;
-    if (!own) return NULL;
-    if (!own->cache) own->cache = tfi_torch_cache_new();
-    if (!own->cache) return NULL;
+    if (own && !own->cache) own->cache = tfi_torch_cache_new();
+    if (!own || !own->cache) return NULL;
     own->serial = t->serial;
     own->last = NULL;
     own->depth = 0;
@@ -498,18 +497,19 @@ static void add_callback(unsigned scopes, void *(*start)(void **object, const vo
     bool range = scopes == ONLY(TFI_SCOPE_USER);
     struct callback callback = {.start = (void *)start, .end = range ? (void *)end_range : (void *)end_op};
     callback.probability = 1.0;
-    callback.needs_inputs = tfi_config.record_shapes || tfi_config.tensor_addresses;
+    callback.needs_inputs = tfi_torch_operators() && (tfi_config.record_shapes || tfi_config.tensor_addresses);
     callback.needs_outputs = tfi_config.tensor_addresses;
     callback.needs_ids = tfi_torch_executes();
     for (unsigned scope = 0; scope < SCOPES; scope++) callback.scopes[scope] = scopes >> scope & 1;
     handles[nr_handles++] = torch.add(callback);
 }
 
+/* libtorch boxes arguments as soon as anybody asks for operators. Called again if a program selects stages later. */
 static void add_callbacks(void)
 {
     const unsigned common = ONLY(TFI_SCOPE_FUNCTION) | ONLY(TFI_SCOPE_BACKWARD) | ONLY(TFI_SCOPE_USER);
-    add_callback(ONLY(TFI_SCOPE_USER), start_range);
-    if (!tfi_torch_operators()) return;
+    if (!nr_handles) add_callback(ONLY(TFI_SCOPE_USER), start_range);
+    if (!tfi_torch_operators() || nr_handles > 1) return;
     add_callback(ONLY(TFI_SCOPE_FUNCTION), start_function);
     add_callback(ONLY(TFI_SCOPE_BACKWARD), start_backward);
     add_callback(((1u << SCOPES) - 1) & ~common, start_other);
@@ -519,19 +519,19 @@ static void add_callbacks(void)
 /* Simulates a RecordFunction of an unknown layout. */
 static const char *other_name(const void *function)
 {
-    (void)function;
-    return "?";
+    return function ? "?" : "";
 }
 #endif
 
 bool tfi_torch_operators(void)
 {
+    if (__atomic_load_n(&tfi_config.select, __ATOMIC_RELAXED) == TFI_SELECT_NOTHING) return false;
     return tfi_config.activities & TFI_ACTIVITY_OPS || tfi_config.trigger.signal || tfi_config.trigger.path;
 }
 
 const char *tfi_torch_attach(const char *version)
 {
-    if (nr_handles) return NULL;
+    if (nr_handles) return add_callbacks(), NULL;
     void *library = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY);
     if (!library) return "libtorch_cpu.so is not loaded";
     torch.name = (const char *(*)(const void *))tfi_dlsym(library, "_ZNK2at14RecordFunction4nameEv");

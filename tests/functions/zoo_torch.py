@@ -3,9 +3,7 @@ import inspect
 import io
 import pickle
 import re
-import sys
 
-import numpy as np
 import torch
 import torch_animals as t
 from torch._dynamo.utils import counters

@@ -36,7 +36,8 @@ class Guarded:
 @pytest.fixture
 def shim():
     """describe_call and describe_result, as JSON, in the shim's namespace without its other parts."""
-    namespace = {'_config': {'record_values': 1}, '_when_imported': lambda name, function: None}
+    namespace = {'_config': {'record_values': 1}, '_when_imported': lambda name, function: None, '_is_handlers': lambda error: False,
+                 '_is_secret': lambda name: False, '_without_secrets': lambda text: text}
     source = (ROOT / 'preload/python/shim_signature.py').read_text()
     exec(compile(source, 'shim_signature.py', 'exec'), namespace)
 
@@ -110,3 +111,73 @@ def test_said_once_until_types_or_lengths_change(shim):
     assert shim(stage, 'now a text') and shim(stage, [1]) and shim(stage, [1, 2]) and shim(stage, [3, 4]) is None
     assert shim(stage, 1) is None and shim(stage, 1, name='other') == {'value': 1}
     assert [shim.result('counted', [0] * n) is not None for n in range(20)] == [True] * 16 + [False] * 4
+
+
+RAN = []
+
+
+class Reporting(type):
+    """A metaclass whose every method reports that it ran."""
+
+    def __getattribute__(cls, name):
+        RAN.append(name)
+        return super().__getattribute__(name)
+
+    def __eq__(cls, other):
+        RAN.append('==')
+        return True
+
+    def __hash__(cls):
+        RAN.append('hash')
+        return 1
+
+    def __instancecheck__(cls, other):
+        RAN.append('isinstance')
+        return True
+
+    def __subclasscheck__(cls, other):
+        RAN.append('issubclass')
+        return True
+
+
+def reports(name):
+    def method(self, *args):
+        RAN.append(name)
+        raise AttributeError(name)
+    return method
+
+
+HOSTILE = ['__getattribute__', '__getattr__', '__repr__', '__str__', '__len__', '__iter__', '__eq__', '__hash__', '__bool__', '__index__', '__format__',
+           '__float__', '__get__', '__call__', '__contains__', '__getitem__', '__next__', '__enter__', '__exit__', '__reduce__', 'keys', 'items', 'values']
+LOUD = {name: reports(name) for name in HOSTILE}
+PROPERTIES = {name: property(reports(name)) for name in ('shape', 'dtype', 'device', 'layout', 'size', 'mode', '__class__', '__dict__', 'config', '_fields')}
+
+
+def hostile_values():
+    Quiet = type('Quiet', (), {})
+    for bases in (), (list,), (dict,), (tuple,), (set,), (str,), (int,), (float,):
+        yield type('Loud', bases, {**LOUD, **PROPERTIES})()
+        yield Reporting('Of', bases, {})()
+    yield Reporting('Class', (), {})
+    for module in (type('Text', (), LOUD)(), 5):
+        yield type('Placed', (), {'__module__': module})()
+    field = dataclasses.make_dataclass('Field', ['a'])(type('Loud', (), LOUD)())
+    kept = Quiet()
+    kept.config_name = type('Loud', (), LOUD)()
+    yield from ([field], {1: field}, {type('Key', (), {**LOUD, '__hash__': object.__hash__})(): 1}, kept, Point(1, type('Loud', (), LOUD)()), len, hostile_values)
+    plain = lambda: None  # noqa: E731
+    plain.__module__ = type('Loud', (), LOUD)()
+    yield plain
+
+
+def test_no_code_of_the_program_runs(shim):
+    """Objects and classes with every special method, and metaclasses with their own."""
+    kept = []
+    values = list(hostile_values())
+    for value, one in [(value, one) for value in values for one in (value, [value], {'key': value})]:
+        kept.append(one)  # shim.text tells values apart by their addresses
+        RAN.clear()
+        text = shim.text(one)
+        shim(lambda x: None, one, name=str(id(one)))
+        assert not RAN, (RAN, type.__repr__(type(value)))
+        assert text and json.loads(text) is not None, type.__repr__(type(value))

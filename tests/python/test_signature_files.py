@@ -346,3 +346,36 @@ def test_frames_in_a_pickle(made, report, tmp_path):
     event, = pickle.loads(path.read_bytes())['device_traces'][0]
     assert [(f['name'], f['filename'], f['line']) for f in event['frames']] == [
         ('f', 'm.py', 7), ('at::native::empty_cpu', torch, 0), ('libmine.so+0x2f', '', 0)]
+
+
+SECRETS = '''
+import dataclasses
+@dataclasses.dataclass
+class Login:
+    user: str
+    password: str
+def login(user, token=None, api_key=None, url='', prompt='', login=None, max_new_tokens=3):
+    return {'secret': 'S-result', 'bytes': 3}
+def varied(**options):
+    return None
+login('bob', token='S-token', api_key='S-key', url='https://u:S-pass@h/x?a=1&X-Amz-Signature=S-sign', prompt='my key: a lock',
+      login=Login('al', 'S-word'))
+varied(hf='hf_S0123456789012345678', open='see sk-S012345678901234567', headers={'Authorization': 'Bearer S-bear'})
+'''
+
+
+def test_secrets_are_left_out(run, tmp_path, tfanalyze):
+    """Values whose names are those of secrets, and texts that look like keys, stand in no file of the run."""
+    (tmp_path / 'script.py').write_text(SECRETS)
+    result = run([sys.executable, 'script.py'], {'TFI_STAGES': '__main__:login,__main__:varied'})
+    assert (result.rc, result.err) == (0, '')
+    report = run([tfanalyze, 'report', result.dir], preload=False)
+    assert report.rc == 0, report.err
+    files = [path for path in result.dir.rglob('*') if path.is_file()]
+    assert len(files) > 3
+    for path in files:
+        assert b'S-' not in path.read_bytes() and b'S01' not in path.read_bytes(), path
+    dump = run([tfanalyze, 'dump', result.dir, '--format', 'json'], preload=False)
+    texts = [json.loads(row['values']['text']) for row in json.loads(dump.out)['rows'] if row['kind'] == 'signature']
+    assert any(t.get('user') == 'bob' and t['token'] == {'type': 'str'} and t['prompt'] == 'my key: a lock' and t['max_new_tokens'] == 3
+               for t in texts if isinstance(t, dict)), texts

@@ -618,3 +618,20 @@ def test_ranges_ended_elsewhere_are_reused(run, python):
     result = run([python, '-c', MANY_ENDED_ELSEWHERE], {'TFI_ACTIVITIES': 'ops', 'TFI_MAX_MB': '1'}, timeout=200)
     assert result.rc == 0, result.err[-2000:]
     assert int(result.out) < 6 << 20
+
+
+TIMED = '''
+import torch
+with torch.profiler.record_function('stage'):
+    torch.ones(3) + 1
+'''
+
+
+@pytest.mark.parametrize('names, asked', [('', False), ('stage', True)])
+def test_libtorch_is_asked_for_operators_only_where_they_are_wanted(run, analyze, python, names, asked):
+    """libtorch prepares the arguments of every operator as soon as anybody asks; stages that are only timed do not."""
+    result = run([python, '-c', TIMED], {'ENABLE_PROFILER_NAMES': names}, timeout=200)
+    assert (result.rc, result.err) == (0, '')
+    facts = {r['values']['key']: r['values']['value'] for r in analyze('dump', result.dir)['rows'] if r['kind'] == 'metadata'}
+    assert (facts['torch.operators'] != 'off: no stage is selected') == asked, facts
+    assert [row['stage'] for row in analyze('stages', result.dir)['rows']][:1] == ['stage']

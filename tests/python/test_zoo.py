@@ -129,3 +129,80 @@ def test_zoo_of_torch(run, python):
     found, left = same(run, [python, SCRIPTS / 'zoo_torch.py'], stages_of('torch_animals'), timeout=200)
     assert sorted({name.partition(':')[2] for name in left} - {'kernel'}) == TORCH_LEFT_ALONE
     assert {'helper', 'function', 'caller', 'decorated', 'nothing', 'Op.forward', 'Op.backward', 'Model.forward'} <= set(found), found
+
+
+UVLOOP = '''
+import asyncio, re, sys, time, traceback, uvloop, logging
+logging.basicConfig(stream=sys.stdout, format='%(message)s')
+async def slow():
+    await asyncio.sleep(0)
+    time.sleep(0.2)
+async def main():
+    loop = asyncio.get_running_loop()
+    loop.slow_callback_duration = 0.1
+    handle = loop.call_soon(print, 'called')
+    print(re.sub('0x[0-9a-f]+', '', repr(handle)))
+    await asyncio.create_task(slow(), name='the slow one')
+    loop.call_soon(lambda: 1 / 0)
+    await asyncio.sleep(0.01)
+uvloop.run(main(), debug=True)
+'''
+
+
+def test_messages_of_uvloop(run, tmp_path, python):
+    """In debug mode uvloop names the task that is slow, and the line that made a callback."""
+    (tmp_path / 'loops.py').write_text(UVLOOP)
+    bare, watched = (run([python, 'loops.py'], {'TFI_STAGES': '__main__:slow'}, preload=preload) for preload in (False, True))
+    texts = [re.sub(r'0x[0-9a-f]+|took [0-9.]+', '', result.out) for result in (bare, watched)]
+    assert texts[0] == texts[1] and 'the slow one' in texts[0] and watched.err == bare.err
+
+
+TYPEGUARD = '''
+import importlib.machinery, importlib.abc, sys
+class Loader(importlib.machinery.SourceFileLoader):
+    pass
+class Finder(importlib.abc.MetaPathFinder):
+    """As typeguard's: before all others, it asks the finder of paths itself."""
+    def find_spec(self, name, path=None, target=None):
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is not None and name == "late":
+            spec.loader = Loader(spec.loader.name, spec.loader.path)
+        return spec
+sys.meta_path.insert(0, Finder())
+import late
+print(type(late.__spec__.loader).__name__, late.work(1))
+'''
+
+
+@by_version
+def test_a_finder_before_ours(run, tmp_path, python):
+    """A module that another import hook loads is found all the same."""
+    (tmp_path / 'late.py').write_text('def work(x):\n    return x\n')
+    (tmp_path / 'script.py').write_text(TYPEGUARD)
+    found, _ = same(run, [python.path, 'script.py'], 'late:work')
+    assert found == {'work': 1}
+
+
+PROFILED = '''
+import asyncio, cProfile, pstats, sys
+profile = cProfile.Profile()
+profile.enable()
+import work, json.tool
+async def main():
+    return work.work(1), await asyncio.sleep(0)
+asyncio.run(main())
+list(work.numbers())
+profile.disable()
+print(sorted({(of[0], of[2]) for of in pstats.Stats(profile).stats if "tfinject" in of[0]}))
+'''
+
+
+@by_version
+def test_a_profile_has_no_functions_of_ours(run, tmp_path, python):
+    """But for the wrapper of an event loop's steps."""
+    (tmp_path / 'work.py').write_text('def work(x):\n    return x\ndef numbers():\n    yield 1\n    yield 2\n')
+    (tmp_path / 'script.py').write_text(PROFILED)
+    result = run([python.path, 'script.py'], environment(TFI_STAGES='work:work,work:numbers'))
+    assert (result.rc, result.err) == (0, '') and calls(result) == {'work': 1, 'numbers': 1}
+    named = {function for _, function in ast.literal_eval(result.out)}
+    assert named <= {'_run', 'create_task', '_task_of', '_if_task', '__init__'}, named
