@@ -273,14 +273,8 @@ static void answer(struct launches *l, const struct budget *budget)
 
 struct needs launches_needs(const struct options *options)
 {
-    (void)options;
-    return (struct needs){.ranges = true,
-                          .calls = true,
-                          .launches = true,
-                          .device = true,
-                          .operators = true,
-                          .operator_details = true,
-                          .links = true};
+    struct needs needs = {.calls = true, .operators = true, .operator_details = true, .links = true};
+    return needs_union(work_needs(options), needs);
 }
 
 void cmd_launches(struct session *session)

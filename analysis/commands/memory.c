@@ -565,12 +565,9 @@ struct needs memory_needs(const struct options *options)
     const struct layout_of *layout = &layouts[options->memory_layout];
     /* A block in a backward operator may belong to the stage of the forward one, which only loaded operators tell. */
     bool by_stage = layout->by_stage || options->stage.count || options->step.count || options->cycle.count;
-    return (struct needs){.memory = true,
-                          .all_blocks = true,
-                          .ranges = true,
-                          .operators = by_stage,
-                          .links = by_stage,
-                          .tensors = layout->by_category};
+    struct needs needs = {.memory = true, .all_blocks = true, .ranges = true, .tensors = layout->by_category};
+    needs.operators = needs.links = by_stage;
+    return needs;
 }
 
 void cmd_memory(struct session *session)

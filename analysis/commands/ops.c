@@ -182,17 +182,11 @@ static bool is_anything_found(const struct options *options, const struct op_row
 
 struct needs ops_needs(const struct options *options)
 {
+    struct needs needs = {
+        .calls = true, .operators = true, .operator_details = true, .memory = true, .all_spans = true};
     /* In a backward operator the stage and the stack are those of the forward one, which only loaded operators tell. */
-    bool by_forward = is_filtered(options) || options->group_ops.stack;
-    return (struct needs){.ranges = true,
-                          .device = true,
-                          .launches = true,
-                          .calls = true,
-                          .operators = true,
-                          .operator_details = true,
-                          .memory = true,
-                          .all_spans = true,
-                          .links = by_forward};
+    needs.links = is_filtered(options) || options->group_ops.stack;
+    return needs_union(work_needs(options), needs);
 }
 
 void cmd_ops(struct session *session)

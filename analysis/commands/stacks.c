@@ -1,6 +1,7 @@
 /* stacks.c - writes the own time of operators by call stack, for flame graphs. */
 #include "ask/ops/flames.h"
 
+#include "ask/attribute.h"
 #include "commands/session.h"
 #include "write/flames/flames.h"
 
@@ -18,15 +19,8 @@ static void say(const struct session *session, const struct flames *flames, size
 
 struct needs stacks_needs(const struct options *options)
 {
-    (void)options;
-    return (struct needs){.ranges = true,
-                          .device = true,
-                          .launches = true,
-                          .calls = true,
-                          .operators = true,
-                          .operator_details = true,
-                          .all_spans = true,
-                          .links = true};
+    struct needs needs = {.calls = true, .operators = true, .operator_details = true, .all_spans = true, .links = true};
+    return needs_union(work_needs(options), needs);
 }
 
 void cmd_stacks(struct session *session)

@@ -466,6 +466,10 @@ ROWS = [
     # Stages that are nested deeply have the kernels of other nests too.
     row('deep-stages-lose-work', 'growth.py::test_two_deep_nests_have_their_own_work', 'analysis/ask/stages/sets.c',
         'change(asked, launch, now, next, false);', '(void)now;'),
+    # An answer depends on what is asked beside it.
+    row('needs-of-the-last-question', 'questions.py::test_json_is_a_list_of_the_single_answers', 'analysis/commands/session.c',
+        'needs = needs_union(needs, definition_of(options->question[i], options)->needs(options));',
+        'needs = definition_of(options->question[i], options)->needs(options);'),
     # A stage that calls itself is twice as long on the screen of a report.
     row('recursion-counts-twice-on-the-screen', 'report.py::test_nested_and_repeated_stages', 'analysis/commands/report/sums.c',
         'MAX(end - MAX(start, stage->covered), 0));', 'MAX(end - start, 0));'),
