@@ -67,8 +67,13 @@ static int note(struct dl_phdr_info *object, size_t size, void *data)
     return 0;
 }
 
+/* The loader tells where the variables of a library lie that the driver has loaded, as it loads this one for
+ * CUDA_INJECTION64_PATH, once it was asked for the address of one of them. */
+static __thread char asked_for __attribute__((tls_model("global-dynamic")));
+
 void tfi_bare_thread_constructor(void)
 {
+    __atomic_store_n(&asked_for, 1, __ATOMIC_RELAXED);
     dl_iterate_phdr(note, NULL);
     tls.below = (tls.below + ALIGN - 1) & ~(size_t)(ALIGN - 1);
 }
