@@ -25,9 +25,9 @@ endif
 # Both programs contain SHARED_SRCS. The files of preload/alloc are those of another library.
 PRELOAD_SRCS := $(sort $(filter-out preload/alloc/%,$(wildcard preload/*.c preload/*/*.c)))
 SHIMS        := $(wildcard preload/python/shim*.py)
-CUDA_OBJS     = $(foreach tree,lib libtest,$(addprefix $(B)/obj/$(tree)/preload/cuda/,cuda.o cudart.o))
-CUPTI_OBJS    = $(foreach tree,lib libtest,$(addprefix $(B)/obj/$(tree)/preload/cupti/,layout.o other_calls.o other_clients.o other_clients_v2.o))
-NCCL_OBJS     = $(foreach tree,lib libtest,$(B)/obj/$(tree)/preload/nccl/nccl.o)
+CUDA_OBJS     = $(addprefix $(B)/obj/lib/preload/cuda/,cuda.o cudart.o)
+CUPTI_OBJS    = $(addprefix $(B)/obj/lib/preload/cupti/,layout.o other_calls.o other_clients.o other_clients_v2.o)
+NCCL_OBJS     = $(B)/obj/lib/preload/nccl/nccl.o
 # A look-up must return the address of our own wrapper, not that of a library loaded before ours.
 LDFLAGS_CUDA  = -Wl,-Bsymbolic-functions
 SHARED_SRCS  := $(wildcard include/*.c)

@@ -4,7 +4,10 @@ VICTIM_LIBS  := $(patsubst tests/victims/lib%.c,%,$(wildcard tests/victims/lib*.
 VICTIM_SRCS  := $(filter-out tests/victims/lib%,$(wildcard tests/victims/*.c tests/victims/*.cpp))
 FUZZ_SRCS    := $(wildcard tests/fuzz/*.c)
 
-LIBTEST_OBJS := $(LIB_OBJS:$(B)/obj/lib/%=$(B)/obj/libtest/%) $(B)/obj/libtest/tests/dummy.o
+# The test library is the product's objects, but for those whose source depends on TFI_TEST_HOOKS, itself or by hooks.def.
+TEST_SRCS    := $(shell grep -lE 'TFI_TEST_HOOKS|TFI_NR_HOOKS|"hooks\.def"' $(PRELOAD_SRCS)) tests/dummy.c
+TEST_OBJS    := $(TEST_SRCS:%.c=$(B)/obj/libtest/%.o)
+LIBTEST_OBJS := $(filter-out $(TEST_SRCS:%.c=$(B)/obj/lib/%.o),$(LIB_OBJS)) $(TEST_OBJS)
 UNITS        := $(patsubst tests/unit/%.c,$(B)/unit/%,$(if $(ASAN),$(filter-out tests/unit/preload_%,$(UNIT_SRCS)),$(UNIT_SRCS)))
 VICTIMS      := $(VICTIM_LIBS:%=$(B)/victims/lib%.so) $(patsubst tests/victims/%,$(B)/victims/%,$(basename $(VICTIM_SRCS)))
 FUZZ_OBJS    := $(patsubst %.c,$(BUILD)/obj/fuzz/%.o,$(TOOL_SRCS) $(SHARED_SRCS) help_pages.c)
@@ -196,4 +199,4 @@ $(B)/simgpu12/runtime_shared: tests/victims_gpu/runtime.cu $(B)/simgpu12/libcuda
 	$(call link,NVCC,$(NVCC) -std=c++17 -cudart none -I'$(SIMGPU12_FROM)' -o $@ $< -Xlinker $(filter %.12,$^))
 -include $(SIMGPU12_OBJS:.o=.d) $(SIMGPU12_RTOBJS:.o=.d) $(addprefix $(B)/simgpu12/,cupti_client.d runtime12.d)
 # End of CUDA 12.
--include $(LIBTEST_OBJS:.o=.d) $(FUZZ_OBJS:.o=.d) $(addsuffix .d,$(UNITS) $(FUZZERS) $(VICTIMS))
+-include $(TEST_OBJS:.o=.d) $(FUZZ_OBJS:.o=.d) $(addsuffix .d,$(UNITS) $(FUZZERS) $(VICTIMS))

@@ -99,8 +99,8 @@ def short_operators(directory, n):
 
 @pytest.mark.slow
 def test_operators_that_launched_nothing_are_not_held(python, tfanalyze, tmp_path):
-    """Of 240,000 operators more, `critical-path` holds 40 bytes each; commands that sweep or need only those around launches none."""
-    traces = [short_operators(tmp_path, n) for n in (160000, 400000)]
+    """Of 180,000 operators more, `critical-path` holds 40 bytes each; commands that sweep or need only those around launches none."""
+    traces = [short_operators(tmp_path, n) for n in (60000, 240000)]
     def more(*command):
         few, many = (ask(python, tfanalyze, *command, trace)[3] for trace in traces)
         return many - few
@@ -124,9 +124,9 @@ def short_blocks(directory, n):
 
 @pytest.mark.slow
 def test_blocks_of_a_long_run_are_not_held(python, tfanalyze, tmp_path):
-    """No layout of `memory` holds the blocks of a long run of a CPU: 300,000 more of them take 150 bytes each if held. No
+    """No layout of `memory` holds the blocks of a long run of a CPU: 160,000 more of them take 150 bytes each if held. No
     other question reads them."""
-    traces = [short_blocks(tmp_path, n) for n in (50000, 200000)]
+    traces = [short_blocks(tmp_path, n) for n in (30000, 110000)]
     layouts = [['memory', '--layout', layout] for layout in ('timeline', 'raw', 'peaks', 'leaks', 'oom', 'html')]
     for command in [*layouts, ['ops', '--group-by', 'name,modules'], ['stages'], ['breakdown']]:
         for words in ([], ['--stage', 'stage']):

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from conftest import BUILD, ROOT, built, clean_environment, execute
+from conftest import BUILD, ROOT, built, clean_environment, execute, short_form
 
 PYTHON_STAGES = {'load': 1, 'text_encode': 1, 'denoise': 1, 'step': 4, 'exchange': 4, 'vae_decode': 1}
 GPU_STAGES = {'text_encode': 1, 'denoise': 1, 'step': 8, 'vae_decode': 1}
@@ -52,11 +52,15 @@ def check_the_simulated_gpu(analyze, directory, said):
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_demo_twice(lib, tfanalyze, analyze, tmp_path):
+@short_form(1, 'times', [1, 2])
+def test_demo(lib, tfanalyze, analyze, tmp_path, times):
+    """The second run replaces what the first one, or another program, left in its place."""
     for needed in ('demo/pipeline', 'demo/diffusion', 'simgpu/libcuda.so.1', 'simgpu/libcupti.so.13'):
         built(BUILD / needed)
     out = tmp_path / 'demo run'
-    for _ in range(2):
+    (out / 'gpu').mkdir(parents=True)
+    (out / 'gpu' / 'rank9.1.tfr').write_text('left by an earlier run')
+    for _ in range(times):
         env = {**clean_environment(), 'DEMO_SIMULATED': '1'}
         result = execute([ROOT / 'scripts/demo/run', out], env, '/', timeout=180)
         assert result.rc == 0, result.err[-3000:] + result.out[-3000:]

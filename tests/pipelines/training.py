@@ -2,7 +2,7 @@
 
 The first epoch forks its workers, the second spawns them. A thread trains its own model meanwhile. Without torchrun the
 job has one rank. This script runs torch.profiler if PROFILE names a file for its trace, or TABLE a file for its printed
-table. DEVICE is the models' device.
+table. DEVICE is the models' device, BACKEND that of torch.compile.
 """
 
 import os
@@ -70,7 +70,7 @@ def main():
         dist.init_process_group('gloo', store=dist.HashStore(), rank=0, world_size=1)
     network = torch.nn.Sequential(torch.nn.Linear(12, 24), torch.nn.ReLU(), torch.nn.Linear(24, 3)).to(DEVICE)
     results = []
-    compiled = torch.compile(loss_of, fullgraph=True)
+    compiled = torch.compile(loss_of, fullgraph=True, backend=os.environ.get('BACKEND', 'inductor'))
     thread = threading.Thread(target=beside, args=(results,), name='beside')
     path = journal.path_of('PROFILE')
     with torch.profiler.profile(record_shapes=True, profile_memory=True) if path else nullcontext() as profile:

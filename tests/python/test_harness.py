@@ -685,27 +685,28 @@ pipe, _ = diffusion.dit()
 """
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(600)
-def test_parts_of_a_diffusers_pipeline(run, run_script, analyze, python, tmp_path):
-    """Transformer, decoder and scheduler run the same operators alone as in a call of the pipeline."""
+@pytest.mark.parametrize('stage', ['transformer', 'vae.decode', 'scheduler'])
+def test_parts_of_a_diffusers_pipeline(run, run_script, analyze, python, tmp_path, stage):
+    """A part that --target names runs the same operators alone as in a call of the pipeline. test_stage_scripts has the short form."""
     (tmp_path / 'parts.py').write_text(PARTS)
     path = {'PYTHONPATH': f'{ROOT}/tests/pipelines:{tmp_path}'}
     result = run([python, ROOT / 'tests' / 'pipelines' / 'diffusion.py', 'dit'], {'TFI_STAGES': 'auto', **path}, timeout=230)
     assert result.rc == 0, result.err[-2000:]
     analyze('report', result.dir, timeout=100)
     trace, = (t for t in scripted.traces(result.dir) if scripted.stages(t))
-    for stage, target in (('transformer', 'pipe.transformer'), ('vae.decode', 'pipe.vae.decode'), ('scheduler', 'pipe.scheduler')):
-        done = run_script(result.dir / f'profile_{stage}.py', '--target', f'parts:{target}', '--no-grad', '--warmup', '0',
-                          '--output-dir', tmp_path / 'alone', timeout=230, **path)
-        assert done.rc == 0, done.err[-2000:]
-        first = min((r.values['time'], r.values['duration']) for r in trace.records
-                    if r.kind == 'range_end' and scripted.text(trace, r.values['name']) == stage)
-        begin, end = first[0] - first[1], first[0]
-        there = Counter((scripted.text(trace, r.values['name']), scripted.text(trace, r.values['shapes']) or '[]') for r in trace.records
-                        if r.kind == 'op' and begin <= r.values['time'] < end)
-        events = json.loads(gzip.decompress((tmp_path / 'alone' / f'{stage}_trace.json.gz').read_bytes()))['traceEvents']
-        here = Counter((e['name'], json.dumps(e['args'].get('Input Dims', []))) for e in events if e.get('cat') == 'cpu_op')
-        if stage == 'scheduler':
-            assert sum(here.values()) > 5
-            continue
-        assert sum(there.values()) > 50 and there == here, (there - here, here - there)
+    done = run_script(result.dir / f'profile_{stage}.py', '--target', f'parts:pipe.{stage}', '--no-grad', '--warmup', '0',
+                      '--output-dir', tmp_path / 'alone', timeout=230, **path)
+    assert done.rc == 0, done.err[-2000:]
+    first = min((r.values['time'], r.values['duration']) for r in trace.records
+                if r.kind == 'range_end' and scripted.text(trace, r.values['name']) == stage)
+    begin, end = first[0] - first[1], first[0]
+    there = Counter((scripted.text(trace, r.values['name']), scripted.text(trace, r.values['shapes']) or '[]') for r in trace.records
+                    if r.kind == 'op' and begin <= r.values['time'] < end)
+    events = json.loads(gzip.decompress((tmp_path / 'alone' / f'{stage}_trace.json.gz').read_bytes()))['traceEvents']
+    here = Counter((e['name'], json.dumps(e['args'].get('Input Dims', []))) for e in events if e.get('cat') == 'cpu_op')
+    if stage == 'scheduler':
+        assert sum(here.values()) > 5
+        return
+    assert sum(there.values()) > 50 and there == here, (there - here, here - there)
