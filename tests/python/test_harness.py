@@ -1,13 +1,14 @@
 """test_harness - scripts/tfharness.py and profile_{stage}.py: inputs from signatures, a stage run alone, results.
 
-One interpreter that imports tfharness tries most cases at once, since importing torch takes seconds. The command line
-and generated scripts run in their own processes.
+Importing torch takes seconds, so one interpreter that has it forks for each case and for each generated script. The
+command line runs in its own processes, as do the scripts of test_stage_scripts, test_values and test_hostile_scripts.
 """
 
 import gzip
 import json
 import subprocess
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
@@ -26,29 +27,41 @@ def signatures(path, **stages):
     return path
 
 
-# Runs each script that a line names in a fork, which has torch already; prints the exit status.
+# Runs each command that a line names in a fork, which has torch already; prints the exit status.
 FORKS = '''
-import os, sys, torch, tfharness, traceback
-for path in map(str.strip, sys.stdin):
+import json, os, runpy, sys, torch, tfharness, traceback
+for line in sys.stdin:
+    sys.argv, directory, environment = json.loads(line)
     child = os.fork()
     if not child:
-        os.chdir(os.path.dirname(path))
-        for file in 1, 2: os.dup2(os.open('said', os.O_WRONLY | os.O_CREAT | os.O_APPEND), file)
+        os.chdir(directory), os.environ.update(environment)
+        sys.path[:0] = [os.path.dirname(sys.argv[0]), *filter(None, environment.get('PYTHONPATH', '').split(':'))]
+        for name, file in ('out', 1), ('err', 2): os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), file)
+        status = 1
         try:
-            exec(compile(open(path).read(), path, 'exec'), {'__name__': '__main__'})
-            sys.stdout.flush(), os._exit(0)
+            runpy.run_path(sys.argv[0], run_name='__main__')
+            status = 0
+        except SystemExit as e:
+            status = e.code if isinstance(e.code, int) else int(e.code is not None)
+            isinstance(e.code, str) and print(e.code, file=sys.stderr)
         except BaseException:
             traceback.print_exc()
-        os._exit(1)
-    print(os.waitpid(child, 0)[1], flush=True)
+        sys.stdout.flush(), sys.stderr.flush(), os._exit(status)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 '''
 
 
 @pytest.fixture(scope='module')
 def interpreter(python):
+    """interpreter(command, directory, environment) runs a script and its arguments in a fork: rc, out and err."""
     process = subprocess.Popen([python, '-c', FORKS], env={**clean_environment(), 'PYTHONPATH': str(ROOT / 'scripts')}, text=True,
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    yield process
+
+    def interpreter(command, directory, environment):
+        print(json.dumps([[*map(str, command)], str(directory), {k: str(v) for k, v in environment.items()}]), file=process.stdin, flush=True)
+        status = int(process.stdout.readline())
+        return SimpleNamespace(rc=status, out=(directory / 'out').read_text(), err=(directory / 'err').read_text())
+    yield interpreter
     process.communicate()
 
 
@@ -70,10 +83,9 @@ answers = []
 '''
         path = tmp_path / 'asked.py'
         path.write_text(head + code + '\nprint("ANSWERS" + json.dumps(answers))\n')
-        print(path, file=interpreter.stdin, flush=True)
-        status, said = interpreter.stdout.readline(), (tmp_path / 'said').read_text()
-        assert status == '0\n', said[-3000:]
-        return json.loads(said.rpartition('ANSWERS')[2])
+        done = interpreter([path], tmp_path, {})
+        assert done.rc == 0, done.out[-3000:] + done.err[-3000:]
+        return json.loads(done.out.rpartition('ANSWERS')[2])
     return ask
 
 
@@ -502,12 +514,8 @@ def script_of(analyze, tmp_path):
 
 
 @pytest.fixture
-def run_script(python, tmp_path):
-    def run_script(path, *arguments, timeout=200, **env):
-        env = {**clean_environment(), **env}
-        env['PATH'] = f'{ROOT}/scripts:{env["PATH"]}'
-        return execute([python, path, *arguments], env, tmp_path, timeout)
-    return run_script
+def run_script(interpreter, tmp_path):
+    return lambda path, *arguments, **env: interpreter([path, *arguments], tmp_path, env)
 
 
 @pytest.mark.parametrize('writer', ['report', 'harness'])
@@ -697,7 +705,7 @@ def test_parts_of_a_diffusers_pipeline(run, run_script, analyze, python, tmp_pat
     analyze('report', result.dir, timeout=100)
     trace, = (t for t in scripted.traces(result.dir) if scripted.stages(t))
     done = run_script(result.dir / f'profile_{stage}.py', '--target', f'parts:pipe.{stage}', '--no-grad', '--warmup', '0',
-                      '--output-dir', tmp_path / 'alone', timeout=230, **path)
+                      '--output-dir', tmp_path / 'alone', **path)
     assert done.rc == 0, done.err[-2000:]
     first = min((r.values['time'], r.values['duration']) for r in trace.records
                 if r.kind == 'range_end' and scripted.text(trace, r.values['name']) == stage)
