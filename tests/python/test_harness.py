@@ -36,7 +36,7 @@ for line in sys.stdin:
     if not child:
         os.chdir(directory), os.environ.update(environment)
         sys.path[:0] = [os.path.dirname(sys.argv[0]), *filter(None, environment.get('PYTHONPATH', '').split(':'))]
-        for name, file in ('out', 1), ('err', 2): os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), file)
+        for name, file in ('said.out', 1), ('said.err', 2): os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), file)
         status = 1
         try:
             runpy.run_path(sys.argv[0], run_name='__main__')
@@ -60,7 +60,7 @@ def interpreter(python):
     def interpreter(command, directory, environment):
         print(json.dumps([[*map(str, command)], str(directory), {k: str(v) for k, v in environment.items()}]), file=process.stdin, flush=True)
         status = int(process.stdout.readline())
-        return SimpleNamespace(rc=status, out=(directory / 'out').read_text(), err=(directory / 'err').read_text())
+        return SimpleNamespace(rc=status, out=(directory / 'said.out').read_text(), err=(directory / 'said.err').read_text())
     yield interpreter
     process.communicate()
 
