@@ -180,6 +180,14 @@ def test_made_traces_against_networkx(analyze, tmp_path, events, edges):
     assert (answer['totals']['nodes'], answer['totals']['edges']) == (2 * sum(e['cat'] != 'cuda_sync' for e in events), len(edges))
 
 
+def test_a_start_before_the_end_that_it_waited_for(analyze, tmp_path):
+    """Lines between readings of a device's clock put a start 50 ns too early. What the work waited for is on the path all the same."""
+    events = [*EVENTS[:-1], event('kernel', 'after_the_copy', 179.95, 382, stream=20, correlation=4)]
+    (tmp_path / 'trace.json').write_text(json.dumps({'traceEvents': events}))
+    rows = analyze('critical-path', '--nodes', tmp_path / 'trace.json')['rows']
+    assert [row['name'] for row in rows if row['stream'] is not None] == [e['name'] for e in events[-2:] for _ in range(2)]
+
+
 def test_filters(analyze, tmp_path):
     """A span begins with the first thing that a filter names and ends with the last one. The time between two steps that are
     chosen does not count."""

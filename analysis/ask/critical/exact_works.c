@@ -11,11 +11,19 @@
 #include "ask/critical/exact_parts.h"
 #include "ask/work_kinds.h"
 
-enum { ROUNDING = 1 }; /* ns: by this much a time of the device may be off after its clock is converted */
+/* The clock of a device is converted by lines between readings. A reading that a busy machine disturbs makes a line too
+ * steep by up to this part, and a start that is converted then lies before the end of the work that it waited for. */
+enum { ROUNDING = 1 /* ns */, STEEPNESS = 1024 /* one in */ };
+
+/* Returns the first moment at which work that waits for this one may begin by the recorded times. */
+static int64_t over(const struct works *w, uint32_t work)
+{
+    return w->end[work] - (w->end[work] - w->start[work]) / STEEPNESS - ROUNDING;
+}
 
 /* Works in groups, by start. */
 struct grouped {
-    int64_t start, end;
+    int64_t start, end, over;
     uint32_t group, work;
 };
 
@@ -42,8 +50,7 @@ static void find_in_group(struct grouped *list, size_t count, uint32_t *before)
     for (size_t i = 0; i < count; i++) ended[i] = (uint32_t)i;
     qsort_r(ended, count, sizeof *ended, by_end, list);
     for (size_t i = 0; i < count; i++) {
-        for (; next < count && ended[next] < i && list[ended[next]].end <= list[i].start + ROUNDING; next++)
-            last = ended[next];
+        for (; next < count && ended[next] < i && list[ended[next]].over <= list[i].start; next++) last = ended[next];
         before[list[i].work] = last == NO_PLACE ? NO_PLACE : list[last].work;
     }
     free(ended);
@@ -68,7 +75,7 @@ static uint32_t *find_before(const struct exact *x, bool launches)
     for (size_t i = 0; i < w->table.count; i++) {
         uint32_t group = launches ? x->attribution.launch[i] : w->lane[i];
         if (x->event_of_work[i] != NO_PLACE && group != NO_PLACE)
-            list[count++] = (struct grouped){w->start[i], w->end[i], group, (uint32_t)i};
+            list[count++] = (struct grouped){w->start[i], w->end[i], over(w, (uint32_t)i), group, (uint32_t)i};
     }
     find_groups(list, count, before);
     free(list);
@@ -93,9 +100,9 @@ static enum critical_bound bound_of(const struct exact *x, struct work_kinds *ki
 /* Returns the one of two works that ended last before `start`; either may be NO_PLACE. */
 static uint32_t later(const struct exact *x, uint32_t a, uint32_t b, int64_t start)
 {
-    const int64_t *end = x->process->works.end;
-    if (b == NO_PLACE || x->event_of_work[b] == NO_PLACE || end[b] > start + ROUNDING) return a;
-    return a == NO_PLACE || end[b] > end[a] ? b : a;
+    const struct works *w = &x->process->works;
+    if (b == NO_PLACE || x->event_of_work[b] == NO_PLACE || over(w, b) > start) return a;
+    return a == NO_PLACE || w->end[b] > w->end[a] ? b : a;
 }
 
 /* Returns when a call had made its launch: at its end, or at its start if it lasted longer than until the work began. */
