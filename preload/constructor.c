@@ -72,6 +72,7 @@ void tfi_construct(void)
         __atomic_store_n(&tfi_cupti, (struct tfi_cupti *)(page + 16), __ATOMIC_RELEASE); /* the same page has room */
     }
     tfi_objects_constructor();
+    tfi_clock_constructor();
     tfi_process_ends_by(tfi_life_end, tfi_life_resume);
     register_handlers();
     tfi_stderr_init();

@@ -14,6 +14,7 @@
 #include <dlfcn.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 #include "base/sys.h"
 #include "base/tfi.h"
@@ -243,6 +244,18 @@ static const ElfW(Sym) * search(const struct symbols *s, const char *name, uint3
     else
         for (uint32_t i = 1; s->classic && i < s->classic[1]; i++) consider(s, i, name, &found, &is_default);
     return found;
+}
+
+void *tfi_kernel_function(const char *name)
+{
+    uintptr_t start = getauxval(AT_SYSINFO_EHDR);
+    for (uint32_t i = 0; start && i < nr_first; i++) {
+        if (objects[i].start != start) continue;
+        struct symbols s = symbols_of(&objects[i]);
+        const ElfW(Sym) *symbol = search(&s, name, gnu_hash(name));
+        return symbol ? (void *)(s.base + symbol->st_value) : NULL;
+    }
+    return NULL;
 }
 
 void *tfi_next_function(const char *name)

@@ -26,6 +26,10 @@ uint32_t tfi_objects_turn(void);
  * (`known` is false then). Any thread, any time. */
 struct link_map *tfi_object_of(const void *address, bool *known);
 
+/* Returns a function of the object that the kernel maps into each process (the vDSO); NULL if there is none. Called in the
+ * constructor. */
+void *tfi_kernel_function(const char *name);
+
 /* Returns the definition of a function that follows this library's own in the order of the program's objects, as
  * dlsym(RTLD_NEXT) does; NULL if there is none. Only objects that were loaded with the program count: they stay. Any
  * thread, any time; the first call may come from another library's constructor, before ours, with its allocator's lock

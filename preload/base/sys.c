@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/frame.h"
+#include "base/objects.h"
 #include "base/process.h"
 #include "base/tfi.h"
 
@@ -201,10 +202,19 @@ pid_t tfi_gettid(void)
     return (pid_t)syscall(SYS_gettid);
 }
 
+/* The kernel's own function, which needs no system call; NULL before the constructor, and where there is none. libc's may
+ * be replaced by a library that fakes the time. */
+static int (*kernel_clock)(clockid_t, struct timespec *);
+
+void tfi_clock_constructor(void)
+{
+    *(void **)&kernel_clock = tfi_kernel_function("__vdso_clock_gettime");
+}
+
 static uint64_t clock_ns(clockid_t id)
 {
     struct timespec t;
-    clock_gettime(id, &t);
+    if (!kernel_clock || kernel_clock(id, &t) != 0) syscall(SYS_clock_gettime, id, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 

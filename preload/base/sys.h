@@ -57,6 +57,9 @@ bool tfi_in_shared_child(void);
 /* Asks the kernel whether a name of the program can be read up to its end. Keeps errno. */
 bool tfi_is_readable(const char *name);
 
+/* Finds the kernel's clock. Called in the constructor. */
+void tfi_clock_constructor(void);
+
 uint64_t tfi_monotonic_ns(void);
 uint64_t tfi_monotonic_ms(void);
 uint64_t tfi_realtime_ns(void);

@@ -93,6 +93,7 @@ void tfi_io_constructor(void);
  * compiler keeps only what is read here. */
 static inline __attribute__((always_inline)) bool tfi_io_skips(struct tfi_io io)
 {
+    if (io.effect == TFI_IO_MAPS) return io.fd < 0; /* memory without a file */
     if (io.effect > TFI_IO_SEEKS) return false;
     if (io.target == TFI_IO_FD) return tfi_fd_unwanted(io.fd);
     return io.target == TFI_IO_STREAM && io.stream && io.stream->_fileno >= 0 && tfi_fd_unwanted(io.stream->_fileno);

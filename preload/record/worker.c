@@ -67,7 +67,7 @@ uint32_t tfi_worker_signals(struct tfi_worker *worker)
 static void count_cpu(struct tfi_worker *worker)
 {
     struct timespec used;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    syscall(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, &used);
     uint64_t now = (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
     __atomic_add_fetch(&cpu_ns, now - worker->cpu_ns, __ATOMIC_RELAXED);
     worker->cpu_ns = now;

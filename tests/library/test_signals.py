@@ -10,6 +10,8 @@ import subprocess
 
 import pytest
 
+import iotrace
+import scripted
 from conftest import clean_environment
 
 SUBJECTS = ['malloc', 'fork', 'dlopen', 'pthread_create', 'exit', 'wake', 'chunk']
@@ -163,3 +165,47 @@ def test_verdict_of_a_sanitizer(run, tmp_path):
     program = compiled(tmp_path, 'race', RACE, '-g', '-fsanitize=thread')
     alone, watched = run([program], preload=False), run([program], {'TFI_ACTIVITIES': 'io'}, timeout=30)
     assert alone.rc == watched.rc == 66
+
+
+FAKE = r'''
+#define _GNU_SOURCE
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+int clock_gettime(clockid_t clock, struct timespec *t)
+{
+    int result = syscall(SYS_clock_gettime, clock, t);
+    t->tv_sec *= 100;
+    return result;
+}
+'''
+
+
+def test_a_library_that_fakes_the_time(run, lib, victim, tmp_path):
+    """The trace's clocks are the kernel's: its rate used to be off by a factor of 100."""
+    fake = compiled(tmp_path, 'fake.so', FAKE, '-shared', '-fPIC')
+    result = run([victim('instants'), 'malloc', 'stages', 3], preload=f'{lib} {fake}')
+    assert result.rc == ENDS
+    for trace in scripted.traces(result.dir):
+        clocks = [r.values['value'] for r in trace.records if r.kind == 'clock' and r.values['clock'] == 1]
+        assert clocks and max(clocks) - min(clocks) < 60e9
+
+
+MAPS = r'''
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <sys/mman.h>
+int main(void)
+{
+    for (int i = 0; i < 5000; i++) mmap(0, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *map = mmap(0, 4096, PROT_READ, MAP_PRIVATE, open("maps.c", O_RDONLY), 0);
+    return madvise(map, 4096, MADV_SEQUENTIAL) + munmap(map, 4096);
+}
+'''
+
+
+def test_memory_without_a_file(run, tmp_path):
+    """Anonymous memory is no file: it used to fill the table of mappings, and the calls on files had no path then."""
+    result = run([compiled(tmp_path, 'maps', MAPS)], {'TFI_ACTIVITIES': 'io'})
+    calls = [r for trace in scripted.traces(result.dir) for r in iotrace.records(trace) if r.name in ('mmap', 'madvise', 'munmap')]
+    assert result.rc == 0 and [(r.name, r.path.rsplit('/', 1)[-1]) for r in calls] == [(n, 'maps.c') for n in ('mmap', 'madvise', 'munmap')]
