@@ -49,6 +49,12 @@ static const struct {
     {"sh|-c|curl Bearer abc", "sh -c curl Bearer ***", 1},
     {"server: --hf_token abc --lr 1", "server: --hf_token *** --lr 1", 1},
     {"x|--pass\xff\xfe=1|\xffpassword=abc", "x --pass\xff\xfe=1 \xffpassword=***", 1},
+    {"python|-c|import os; os.environ[\"HF_TOKEN\"] = \"abc\"; f()",
+     "python -c import os; os.environ[\"HF_TOKEN\"] = ***\"; f()", 1},
+    {"python|-c|os.putenv('HF_TOKEN', 'abc'); f()", "python -c os.putenv('HF_TOKEN', ***'); f()", 1},
+    {"x|hf_0123456789abcdef|see sk-0123456789abcdef now|sk-short", "x *** see *** now sk-short", 2},
+    {"x|https://h/p?X-Amz-Date=1&X-Amz-Signature=abc&n=1 next|h?sig=abc",
+     "x https://h/p?X-Amz-Date=1&X-Amz-Signature=*** next h?sig=***", 2},
     {"x|a\nb\tc", "x a b c", 0},
     {"", "", 0},
 };
