@@ -347,7 +347,6 @@ static TFI_COLD void start_again(void)
     int error = errno;
     forked = false;
     tfi_background_again();
-    tfi_caller_again();
     errno = error;
 }
 

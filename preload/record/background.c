@@ -3,8 +3,8 @@
  * The background thread packs and appends chunks, and does all else that only needs this library. The first closed
  * chunk, or a job that needs it, starts it (worker.c), in any hook. The calling thread does the jobs that call other
  * libraries, such as CUPTI. Only hooks of their functions start it, because that takes locks of libc.
- * The fork handler ends both. The background thread is started again by the next closed chunk, or, if a job needs it all
- * the time, by the next clock record; the calling thread by the next call of its libraries.
+ * The fork handler ends both. The background thread is started again by the next closed chunk, the calling thread by the
+ * next call of its libraries, and one that a job needs all the time by the next clock record.
  * Each wakes once a second to see whether the program still has a thread, and otherwise ends the process.
  */
 #include "record/background.h"
@@ -107,9 +107,11 @@ void tfi_background_keep(void)
     start(&background);
 }
 
+/* The calling thread is kept only where NVML is asked for. */
 void tfi_background_again(void)
 {
     start_if_kept(&background);
+    start_if_kept(&caller);
 }
 
 void tfi_background_signal(void)
@@ -132,11 +134,7 @@ bool tfi_caller_start(void)
 void tfi_caller_keep(void)
 {
     keep(&caller);
-}
-
-void tfi_caller_again(void)
-{
-    start_if_kept(&caller);
+    start(&caller);
 }
 
 void tfi_caller_signal(void)

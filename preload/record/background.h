@@ -43,9 +43,9 @@ bool tfi_background_stop(unsigned ms);
 /* The same for the calling thread. The first may only be called where no lock of libc can be held: in hooks of functions
  * that take such locks themselves. */
 bool tfi_caller_start(void);
-/* Lets tfi_caller_again(), called in such hooks too, start the thread. */
+/* The same as tfi_background_keep(), for TFI_NVML_HZ only: the wake and the clock records of such a process may take locks
+ * of libc. */
 void tfi_caller_keep(void);
-void tfi_caller_again(void);
 void tfi_caller_signal(void);
 bool tfi_caller_stop(unsigned ms);
 /* True if a job's calling() is true: the thread may hang and holds nothing; see struct tfi_job. */
