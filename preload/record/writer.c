@@ -371,7 +371,8 @@ bool tfi_writer_finish(const char *reason)
 {
     bool whole = true, lasting = tfi_pool_is_file();
     /* A calling thread that hangs in another library's call owns nothing, and will see the stop request later. */
-    bool stopped = (tfi_caller_stop(500) || tfi_caller_is_calling()) & tfi_background_stop(500);
+    bool called = tfi_caller_stop(500) || tfi_caller_is_calling();
+    bool stopped = tfi_background_stop(500) && called;
     struct tfi_chunk *chunk;
     if (!tfi_lock_within(&trace.lock, 500)) return false;
     /* A thread that hangs in a write still owns the encoder and its chunk: the rest stays in the live file. */

@@ -7,7 +7,6 @@ and the trace has its work.
 
 import glob
 import json
-import os
 import shutil
 import time
 
