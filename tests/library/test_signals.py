@@ -209,3 +209,13 @@ def test_memory_without_a_file(run, tmp_path):
     result = run([compiled(tmp_path, 'maps', MAPS)], {'TFI_ACTIVITIES': 'io'})
     calls = [r for trace in scripted.traces(result.dir) for r in iotrace.records(trace) if r.name in ('mmap', 'madvise', 'munmap')]
     assert result.rc == 0 and [(r.name, r.path.rsplit('/', 1)[-1]) for r in calls] == [(n, 'maps.c') for n in ('mmap', 'madvise', 'munmap')]
+
+
+# ---- credentials ----
+
+def test_users_and_groups(run, victim):
+    """The background thread gives up the rights that the program gives up."""
+    result = run([victim('credentials')], iotrace.ON)
+    assert result.rc == 0, result.out + result.err
+    assert result.out.splitlines()[0] == 'before: 2 threads, 3 lines'  # there is a thread of ours
+    assert [line.split(', ')[1] for line in result.out.splitlines()] == ['3 lines'] * 3, result.out
