@@ -148,7 +148,7 @@ def test_training(play):
     assert sum(map(len, got.sessions)) > 300
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_compiled(play):
     """Graphs of Inductor, which Triton's kernels and products of cuBLAS are captured in, are replayed in the session."""
     got = play('compiled', COMPILED, 1)

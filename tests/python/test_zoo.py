@@ -124,6 +124,7 @@ def test_destructors_at_the_interpreters_end(run, tmp_path, python):
 TORCH_LEFT_ALONE = ['Model', 'Model.layer', 'Op', 'model', 'op', 'scripted', 'ufunc']  # and kernel, where triton is
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(400)
 def test_zoo_of_torch(run, python):
     """Functions, modules and kernels are compiled, traced, scripted, exported and saved."""
