@@ -18,6 +18,7 @@
 
 #define MOST_IDS 4096u /* releases have some 850 */
 #define FEWEST 100u    /* fewest records of device work in a buffer that is judged */
+#define SINGLE 23u     /* the version of CUDA 12.5, the first that records single calls */
 
 enum { NODES = 0, SWITCH_TO_LAUNCHES = 1, LAUNCHES = 2 };
 static uint32_t graphs;    /* the present recording of graphs */
@@ -64,7 +65,7 @@ void tfi_kinds_enable_calls(uint32_t domain)
     static uint32_t said;
     if (enable_single(domain)) return;
     enable(domain);
-    if (!__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED))
+    if (tfi_cupti_api.version < SINGLE && !__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED))
         tfi_log(TFI_LOG_WARN,
                 "CUPTI before CUDA 12.5 records every call of CUDA, not only those that start or await work: recording "
                 "costs the program more than with later releases");
