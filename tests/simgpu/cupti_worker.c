@@ -125,8 +125,9 @@ void sim_worker_call(void)
 
 CUptiResult sim_flush(bool forced)
 {
-    const int *ended = sim_nasty(NASTY_ended) ? sim_driver("simgpu_ended") : NULL;
-    if (ended && *ended) return CUPTI_ERROR_NOT_INITIALIZED;
+    int (*ended)(void) = NULL;
+    if (sim_nasty(NASTY_ended)) *(void **)&ended = sim_driver("simgpu_ended");
+    if (ended && ended()) return CUPTI_ERROR_NOT_INITIALIZED;
     if (!sim_registered()) return CUPTI_ERROR_INVALID_OPERATION;
     if (sim_in_callback()) {
         sim_say("simcupti: FlushAll in a buffer callback; the real one hangs here\n");

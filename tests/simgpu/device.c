@@ -7,12 +7,16 @@
 
 static __thread bool in_injection;
 
-/* Not 0 once the driver's own exit handler has run, which it registers when it is initialised. */
-PUBLIC int simgpu_ended;
+static bool ended;
 
 static void end(void)
 {
-    simgpu_ended = 1;
+    ended = true;
+}
+
+PUBLIC int simgpu_ended(void)
+{
+    return ended;
 }
 
 /* Opens the library that CUDA_INJECTION64_PATH names and calls it, once in a process and before the initialisation, as

@@ -77,6 +77,8 @@ void simgpu_next_kernel(simgpu_wait wait, void *user);
 
 /* Reads the anchor of a device's virtual clock in both host clocks; returns 0 if the device does not exist. */
 int simgpu_anchor(unsigned device, uint64_t *monotonic, uint64_t *realtime);
+/* Returns 1 once the driver's own exit handler has run, which it registers when it is initialised. */
+int simgpu_ended(void);
 /* Takes memory away from a device, as CUPTI's own pools do. */
 void simgpu_hold(unsigned device, uint64_t bytes);
 /* Returns the virtual time: the host's clock, or the latest time that a call waited for if that is later. */
