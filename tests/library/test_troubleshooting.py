@@ -50,7 +50,7 @@ class Causes:
 
     def driver(self, **env):
         libraries = scripted.libraries(self.place / 'cuda', 'libcuda.so.1')
-        return self.run([built(BUILD / 'victims_gpu/driver')], {'LD_LIBRARY_PATH': libraries, **env}).err
+        return self.run([built(BUILD / 'victims_gpu/driver')], {'LD_LIBRARY_PATH': libraries, 'CUDA_HOME': '/nowhere', **env}).err
 
     # ---- nothing was written ----
 
