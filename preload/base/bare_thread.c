@@ -49,12 +49,19 @@ static struct {
     } module[MODULES];
 } tls;
 
-/* Notes the variables of one object. Those of an object that was loaded later may lie anywhere, and are left out. */
+/* The linker defines these for our own library: where its file and its thread-local variables begin. */
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+extern __thread const char _TLS_MODULE_BASE_[] __attribute__((visibility("hidden"), tls_model("initial-exec")));
+
+/* Notes the variables of one object. Those of an object that was loaded later may lie anywhere, and are left out. Our
+ * own never do, but the loader does not tell where they lie in a process whose driver has loaded the library, as for
+ * CUDA_INJECTION64_PATH: nobody has asked the loader for the address of one. */
 static int note(struct dl_phdr_info *object, size_t size, void *data)
 {
     uintptr_t here = tfi_tls_word(TFI_TLS_SELF), start = (uintptr_t)object->dlpi_tls_data;
     (void)size;
     (void)data;
+    if (!start && object->dlpi_addr == (uintptr_t)__ehdr_start) start = (uintptr_t)_TLS_MODULE_BASE_;
     if (!start || start >= here || here - start > MOST_TLS || tls.count == MODULES) return 0;
     for (int i = 0; i < object->dlpi_phnum; i++) {
         const ElfW(Phdr) *part = &object->dlpi_phdr[i];
@@ -67,13 +74,8 @@ static int note(struct dl_phdr_info *object, size_t size, void *data)
     return 0;
 }
 
-/* The loader tells where the variables of a library lie that the driver has loaded, as it loads this one for
- * CUDA_INJECTION64_PATH, once it was asked for the address of one of them. */
-static __thread char asked_for __attribute__((tls_model("global-dynamic")));
-
 void tfi_bare_thread_constructor(void)
 {
-    __atomic_store_n(&asked_for, 1, __ATOMIC_RELAXED);
     dl_iterate_phdr(note, NULL);
     tls.below = (tls.below + ALIGN - 1) & ~(size_t)(ALIGN - 1);
 }

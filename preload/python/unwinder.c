@@ -98,7 +98,7 @@ static int unwinder_munmap(void *start, size_t bytes)
 
 /* Its thread-local variables, which are 0 at first. The loader would allocate them at a thread's first stack, under its
  * lock. */
-static __thread char variables[64] __attribute__((aligned(16), tls_model("initial-exec")));
+static __thread char variables[16] __attribute__((aligned(8), tls_model("initial-exec")));
 
 struct variable {
     unsigned long module, offset;
