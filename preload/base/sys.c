@@ -60,10 +60,9 @@ static uint32_t holder(void)
     return known;
 }
 
-static __thread struct {
-    uint64_t before;
-    uint32_t depth;
-} signals;
+/* Two variables, because a structure would be padded: the library may need few bytes of thread-local variables. */
+static __thread uint32_t signals_depth;
+static __thread uint64_t signals_before;
 
 void tfi_signals_off(void)
 {
@@ -71,20 +70,20 @@ void tfi_signals_off(void)
      * where it matters. Signal 33 changes the user. */
     static const int open[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, 32, 33};
     uint64_t mask = ~0ull, before = 0;
-    if (signals.depth) {
-        signals.depth++;
+    if (signals_depth) {
+        signals_depth++;
         return;
     }
     for (size_t i = 0; i < TFI_COUNT(open); i++) mask &= ~(1ull << (open[i] - 1));
     if (syscall(SYS_rt_sigprocmask, SIG_BLOCK, &mask, &before, sizeof mask) != 0) before = ~0ull;
-    signals.before = before;
-    signals.depth = 1;
+    signals_before = before;
+    signals_depth = 1;
 }
 
 void tfi_signals_on(void)
 {
-    uint64_t before = signals.before;
-    if (--signals.depth) return;
+    uint64_t before = signals_before;
+    if (--signals_depth) return;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     if (before != ~0ull) syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
 }

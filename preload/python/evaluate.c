@@ -52,8 +52,8 @@ static evaluator *next;
 static void *(*get)(void *interpreter);
 static void (*set)(void *interpreter, evaluator *function);
 static long (*recursion_limit)(void);
-static __thread bool inside;             /* the shim's function runs */
 static __thread uintptr_t lowest, above; /* calls in this part of the thread's stack are watched; 0: not yet known */
+#define INSIDE ((uintptr_t)1)            /* in `lowest`, which is even otherwise: the shim's function runs */
 
 static inline char *pointer_at(const char *base, int offset)
 {
@@ -121,11 +121,11 @@ static bool tell(enum event event, const struct watched *w, const char *frame, P
     tfi_python.PyErr_Fetch(&error[0], &error[1], &error[2]);
     PyObject *args[] = {tfi_python.PyLong_FromLongLong(event), w->watched,
                         tfi_python.PyLong_FromLongLong((long long)(uintptr_t)frame), value ? value : tfi_python.none};
-    inside = true;
+    lowest |= INSIDE;
     tfi_python_hide();
     PyObject *result = args[0] && args[2] ? tfi_python.PyObject_VectorcallDict(function, args, 4, NULL) : NULL;
     tfi_python_show();
-    inside = false;
+    lowest &= ~INSIDE;
     if (args[0]) tfi_python.Py_DecRef(args[0]);
     if (args[2]) tfi_python.Py_DecRef(args[2]);
     if (result) {
@@ -196,10 +196,10 @@ static TFI_COLD void find_stack(void)
     pthread_attr_t attributes;
     void *low = NULL;
     size_t size = 0;
-    lowest = above = UINTPTR_MAX; /* an unknown stack */
+    lowest = above = UINTPTR_MAX & ~INSIDE; /* an unknown stack */
     if (pthread_getattr_np(pthread_self(), &attributes) != 0) return;
     if (pthread_attr_getstack(&attributes, &low, &size) == 0) {
-        lowest = (uintptr_t)low + size / 2;
+        lowest = ((uintptr_t)low + size / 2) & ~INSIDE;
         above = (uintptr_t)low + size;
     }
     pthread_attr_destroy(&attributes);
@@ -230,7 +230,7 @@ static PyObject *evaluate(void *thread, char *frame, int throwing)
 {
     if (layout->minor >= 11 && TFI_UNLIKELY(!has_stack())) return evaluate_deep(thread, frame, throwing);
     const struct watched *w = place_of(pointer_at(frame, layout->code));
-    if (TFI_LIKELY(!w->code) || inside) return next(thread, frame, throwing);
+    if (TFI_LIKELY(!w->code) || lowest & INSIDE) return next(thread, frame, throwing);
     return evaluate_watched(w, thread, frame, throwing);
 }
 
