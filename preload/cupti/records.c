@@ -7,18 +7,20 @@
  */
 #include "base/fmt.h"
 #include "base/process.h"
+#include "base/sys.h"
 #include "cupti/layout.h"
 #include "hooks/hooks.h"
 #include "record/clock.h"
 #include "record/strings.h"
 
 /* Recent calls, at the index id % size. A driver call with the id of a runtime call is part of that call and is not
- * written. */
+ * written. They are mapped when the first comes; without memory the last call is the only one that is known. */
+#define RECENT_CALLS (1u << 14)
 static struct recent {
     uint64_t start;
     uint32_t id;
     bool runtime;
-} recent_calls[1u << 14];
+} * recent_calls, last_call;
 static struct {
     uint32_t timed, timeless; /* records of device work in this buffer */
     bool graphs;              /* nodes of graphs are among the timeless */
@@ -28,7 +30,8 @@ static uint32_t function_string[512]; /* string of a call's function in this tra
 
 void tfi_records_restart(void)
 {
-    memset(recent_calls, 0, sizeof recent_calls);
+    if (recent_calls) memset(recent_calls, 0, RECENT_CALLS * sizeof *recent_calls);
+    last_call = (struct recent){0};
     memset(function_string, 0, sizeof function_string);
 }
 
@@ -55,7 +58,8 @@ static uint32_t function_of(struct tfi_thread *lane, int index)
 
 static struct recent *recent_call(uint32_t id)
 {
-    return &recent_calls[id % TFI_COUNT(recent_calls)];
+    bool mapped = recent_calls || tfi_map_once(&recent_calls, RECENT_CALLS * sizeof *recent_calls);
+    return mapped ? &recent_calls[id % RECENT_CALLS] : &last_call;
 }
 
 /* The start of a call, or of one before it: ids grow with time, and the record of a call may come after its work's. */

@@ -28,16 +28,16 @@
 #include "stage/timing.h"
 
 #define NAME_BYTES 256
-#define MOST_NOTES 1024u /* memory is used for those that are written */
+#define MOST_NOTES 1024u
 #define MOST_LINES 16u
 
 enum found { UNKNOWN, FOUND, MISSING };
 
-static struct {
+static struct note {
     char entry[NAME_BYTES];
     char nearest[NAME_BYTES];
     enum found found;
-} notes[MOST_NOTES];
+} * notes; /* mapped when the first is written: a program may have little room for variables */
 static unsigned nr_notes;
 static bool overflowed; /* some entries have no note */
 static bool looked;     /* the shim has begun to look for the functions; before that nothing is known about them */
@@ -48,7 +48,7 @@ void tfi_unmatched_note(const char *entry, const char *nearest)
     looked = true;
     if (!*entry) return;
     while (i < nr_notes && strcmp(notes[i].entry, entry) != 0) i++;
-    if (i == MOST_NOTES || strlen(entry) >= NAME_BYTES) {
+    if (i == MOST_NOTES || strlen(entry) >= NAME_BYTES || !tfi_map_once(&notes, MOST_NOTES * sizeof *notes)) {
         overflowed = true;
         return;
     }
