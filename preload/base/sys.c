@@ -88,13 +88,35 @@ void tfi_signals_on(void)
     if (before != ~0ull) syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
 }
 
+/* What this thread takes by tfi_lock_quick(): its number, and the frame of the function that took a lock last. The frame is
+ * known before the lock is held, so that a jump between the two does not hide who holds it. */
+static __thread struct {
+    uint32_t number;
+    tfi_frame frame;
+} quick;
+
+static uint32_t number(void)
+{
+    static uint32_t count;
+    if (TFI_UNLIKELY(!quick.number)) quick.number = __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED);
+    return quick.number;
+}
+
+/* Returns the frame of the function that holds the lock; 0 if it is not known. */
+static tfi_frame holding_frame(struct tfi_lock *lock)
+{
+    uint32_t thread = __atomic_load_n(&lock->thread, __ATOMIC_RELAXED);
+    tfi_frame frame = *(volatile tfi_frame *)&lock->frame;
+    return !frame[0] && thread && thread == quick.number ? quick.frame : frame;
+}
+
 /* True if the function that holds the lock was left by a jump. The frame is read twice, because another function may
  * take the lock in between. */
 static bool is_left(struct tfi_lock *lock)
 {
-    tfi_frame first = *(volatile tfi_frame *)&lock->frame;
+    tfi_frame first = holding_frame(lock);
     if (!first[0] || !tfi_frame_is_left(first, (uintptr_t)__builtin_frame_address(0))) return false;
-    tfi_frame again = *(volatile tfi_frame *)&lock->frame;
+    tfi_frame again = holding_frame(lock);
     if (first[0] != again[0] || first[1] != again[1]) return false;
     tfi_jump_seen();
     tfi_count_drop(TFI_DROP_JUMPED, 1);
@@ -103,18 +125,21 @@ static bool is_left(struct tfi_lock *lock)
 
 static bool acquire(struct tfi_lock *lock, unsigned ms)
 {
-    uint32_t word = 0, mine = holder();
-    if (__atomic_compare_exchange_n(&lock->word, &word, mine | HELD, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+    uint32_t mine = holder();
+    struct tfi_lock free = {0}, held = {.word = mine | HELD};
+    if (__atomic_compare_exchange_n(&lock->both, &free.both, held.both, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
         return true;
     if (__atomic_load_n(&lock->given_up, __ATOMIC_RELAXED)) ms = 0;
     uint64_t end = tfi_monotonic_ns() + (uint64_t)ms * 1000000;
     for (;;) {
-        word = __atomic_load_n(&lock->word, __ATOMIC_RELAXED);
-        bool available = (word & ~(uint32_t)STATE) != mine;
-        if (word != (mine | WAITED_FOR) && !__atomic_compare_exchange_n(&lock->word, &word, mine | WAITED_FOR, false,
-                                                                        __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+        struct tfi_lock now = {.both = __atomic_load_n(&lock->both, __ATOMIC_RELAXED)};
+        bool available = (now.word & ~(uint32_t)STATE) != mine;
+        struct tfi_lock next = {.word = mine | WAITED_FOR, .thread = available ? 0 : now.thread};
+        if (now.both != next.both &&
+            !__atomic_compare_exchange_n(&lock->both, &now.both, next.both, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
             continue;
         if (available || is_left(lock)) {
+            __atomic_store_n(&lock->thread, 0, __ATOMIC_RELAXED);
             lock->frame = (tfi_frame){0, 0};
             return true;
         }
@@ -133,19 +158,33 @@ bool tfi_lock_within(struct tfi_lock *lock, unsigned ms)
     return taken;
 }
 
+/* That the wait was in vain is noted before signals are on again: a handler that jumps out there, each time, would make
+ * each caller wait. */
 bool tfi_lock(struct tfi_lock *lock)
 {
-    bool taken = tfi_lock_within(lock, LONGEST_MS);
+    int error = errno;
+    tfi_signals_off();
+    bool taken = acquire(lock, LONGEST_MS);
     if (TFI_UNLIKELY(taken == __atomic_load_n(&lock->given_up, __ATOMIC_RELAXED)))
         __atomic_store_n(&lock->given_up, !taken, __ATOMIC_RELAXED);
-    if (TFI_UNLIKELY(!taken)) tfi_count_drop(TFI_DROP_LOCKED, 1);
+    if (TFI_UNLIKELY(!taken)) {
+        tfi_count_drop(TFI_DROP_LOCKED, 1);
+        tfi_signals_on();
+    }
+    errno = error;
     return taken;
+}
+
+static void release(struct tfi_lock *lock)
+{
+    struct tfi_lock was = {.both = __atomic_exchange_n(&lock->both, 0, __ATOMIC_RELEASE)};
+    if ((was.word & STATE) == WAITED_FOR) tfi_futex_wake(&lock->word);
 }
 
 void tfi_unlock(struct tfi_lock *lock)
 {
     int error = errno;
-    if ((__atomic_exchange_n(&lock->word, 0, __ATOMIC_RELEASE) & STATE) == WAITED_FOR) tfi_futex_wake(&lock->word);
+    release(lock);
     tfi_signals_on();
     errno = error;
 }
@@ -159,10 +198,13 @@ static TFI_COLD bool lock_masked(struct tfi_lock *lock)
 
 bool tfi_lock_quick_from(struct tfi_lock *lock, tfi_frame frame)
 {
-    uint32_t word = 0;
-    bool quick = !tfi_jumps() && __atomic_compare_exchange_n(&lock->word, &word, holder() | HELD, false,
-                                                             __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
-    if (TFI_UNLIKELY(!quick) && !lock_masked(lock)) return false;
+    struct tfi_lock free = {0}, held = {.word = holder() | HELD, .thread = number()};
+    bool jumps = tfi_jumps();
+    if (TFI_LIKELY(!jumps)) *(volatile tfi_frame *)&quick.frame = frame;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    bool taken = !jumps && __atomic_compare_exchange_n(&lock->both, &free.both, held.both, false, __ATOMIC_ACQUIRE,
+                                                       __ATOMIC_RELAXED);
+    if (TFI_UNLIKELY(!taken) && !lock_masked(lock)) return false;
     *(volatile tfi_frame *)&lock->frame = frame;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     return true;
@@ -175,7 +217,7 @@ void tfi_unlock_quick(struct tfi_lock *lock)
     lock->masked = false;
     *(volatile tfi_frame *)&lock->frame = (tfi_frame){0, 0};
     if (TFI_UNLIKELY(masked)) tfi_unlock(lock);
-    else if ((__atomic_exchange_n(&lock->word, 0, __ATOMIC_RELEASE) & STATE) == WAITED_FOR) tfi_futex_wake(&lock->word);
+    else release(lock);
 }
 
 pid_t tfi_getpid(void)

@@ -8,13 +8,20 @@
 
 #include "base/tfi.h"
 
-/* A lock of three states on a futex: free, held, held and waited for. The upper bits name the process: a lock that a
- * thread of the parent held at the fork is free in the child. Its holder blocks signals, so that no handler jumps out
- * while the lock is held. */
+/* A lock of three states on a futex: free, held, held and waited for. The upper bits of the word name the process: a lock
+ * that a thread of the parent held at the fork is free in the child. Its holder blocks signals, so that no handler jumps
+ * out while the lock is held. */
 struct tfi_lock {
-    uint32_t word;
+    union {
+        struct {
+            uint32_t word;
+            uint32_t thread; /* number of the holder by tfi_lock_quick(); otherwise 0 */
+        };
+        uint64_t both; /* changed at once: a jump never leaves a held lock of nobody */
+    };
+    tfi_frame
+        frame; /* of the function that took it by tfi_lock_quick(); 0 while it takes or releases it; otherwise 0 */
     uint32_t given_up; /* a wait was in vain (the holder hangs, or was killed alone): until one succeeds nobody waits */
-    tfi_frame frame;   /* of the function that took it by tfi_lock_quick(); otherwise 0 */
     bool masked;       /* the holder by tfi_lock_quick() has blocked signals after all */
 };
 
