@@ -19,8 +19,7 @@ struct tfi_lock {
         };
         uint64_t both; /* changed at once: a jump never leaves a held lock of nobody */
     };
-    tfi_frame
-        frame; /* of the function that took it by tfi_lock_quick(); 0 while it takes or releases it; otherwise 0 */
+    tfi_frame frame;   /* of the function that took it by tfi_lock_quick(); 0 while that takes or releases it; else 0 */
     uint32_t given_up; /* a wait was in vain (the holder hangs, or was killed alone): until one succeeds nobody waits */
     bool masked;       /* the holder by tfi_lock_quick() has blocked signals after all */
 };

@@ -46,11 +46,11 @@ def test_needed(lib, testlib):
 
 
 def test_tls_is_initial_exec(lib):
-    """The library needs at most 64 bytes of static TLS, since a late dlopen has little, and never calls __tls_get_addr."""
+    """The library needs at most 96 of the 512 bytes of static TLS that glibc keeps for a late dlopen, and never calls __tls_get_addr."""
     out = subprocess.run(['readelf', '-lW', '--dyn-syms', lib], capture_output=True, text=True, check=True).stdout
     assert '__tls_get_addr' not in out
     sizes = [int(size, 16) for size in re.findall(r'^\s+TLS\s+\S+\s+\S+\s+\S+\s+\S+\s+(\S+)', out, re.M)]
-    assert sizes and sum(sizes) <= 64
+    assert sizes and sum(sizes) <= 96
 
 
 def test_install(tmp_path):
