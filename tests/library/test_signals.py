@@ -161,12 +161,37 @@ def test_the_next_definitions(run, lib, tmp_path, arguments):
 
 
 def test_verdict_of_a_sanitizer(run, tmp_path):
-    """A data race that ThreadSanitizer finds ends with its status, and a process with io ends at all.
-
-    Random addresses are off: with many random bits, ThreadSanitizer's own start crashes now and then."""
-    command = ['setarch', '-R', compiled(tmp_path, 'race', RACE, '-g', '-fsanitize=thread')]
-    alone, watched = run(command, preload=False), run(command, {'TFI_ACTIVITIES': 'io'}, timeout=30)
+    """A data race that ThreadSanitizer finds ends with its status, and a process with io ends at all."""
+    program = compiled(tmp_path, 'race', RACE, '-g', '-fsanitize=thread')
+    alone, watched = run([program], preload=False), run([program], {'TFI_ACTIVITIES': 'io'}, timeout=30)
     assert alone.rc == watched.rc == 66
+
+
+LARGE = r'''
+#include <errno.h>
+#include <unistd.h>
+__thread char large[BYTES];
+int main(void)
+{
+    char *beside = (char *)&errno;
+    for (int i = 0; i < 3000; i++) if (close(-1) != -1 || errno != EBADF) return 1;
+    large[0] = *beside;
+    usleep(20000);
+    return 5;
+}
+'''
+
+
+@pytest.mark.parametrize('kilobytes', [800, 8192])
+def test_large_thread_local_variables(run, tmp_path, kilobytes):
+    """The library's own thread has room for all of a program's thread-local variables, or is not started.
+
+    Beyond 256 KiB it used to write its errno outside its memory, which ended programs with ThreadSanitizer."""
+    program = compiled(tmp_path, 'large', LARGE, f'-DBYTES=({kilobytes} << 10)')
+    watched = run([program], {'TFI_ACTIVITIES': 'io'}, timeout=30)
+    assert (watched.rc, watched.out, watched.err) == (5, '', '')
+    trace, = scripted.traces(watched.dir)
+    assert len(iotrace.records(trace)) == 3000
 
 
 FAKE = r'''
