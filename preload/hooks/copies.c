@@ -14,6 +14,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/objects.h"
 #include "base/tfi.h"
 
 #define MAX_SONAME 64
@@ -24,36 +25,12 @@ static struct {
 } copies[TFI_COPIES];
 static unsigned nr_copies;
 
-/* The struct dl_find_object of glibc's dlfcn.h, which has it from 2.35 on. */
-struct found_object {
-    unsigned long long flags;
-    void *start, *end;
-    struct link_map *map;
-    void *eh_frame;
-    unsigned long long reserved[7];
-};
-typedef int find_function(void *address, struct found_object *found);
-
-static find_function *lock_free(void)
-{
-    static find_function *function;
-    static bool looked;
-    if (!__atomic_load_n(&looked, __ATOMIC_ACQUIRE)) {
-        void *found = dlvsym(RTLD_DEFAULT, "_dl_find_object", "GLIBC_2.35");
-        if (!found) dlerror(); /* clears the error: the program would take it for one of its own */
-        __atomic_store_n(&function, (find_function *)found, __ATOMIC_RELAXED);
-        __atomic_store_n(&looked, true, __ATOMIC_RELEASE);
-    }
-    return __atomic_load_n(&function, __ATOMIC_RELAXED);
-}
-
 static struct link_map *object_of(const void *address)
 {
-    find_function *find = lock_free();
-    struct found_object found;
-    struct link_map *map = NULL;
+    bool known;
+    struct link_map *map = tfi_object_of(address, &known);
     Dl_info info;
-    if (find) return find((void *)(uintptr_t)address, &found) == 0 ? found.map : NULL;
+    if (known) return map;
     return dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) ? map : NULL;
 }
 
