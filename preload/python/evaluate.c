@@ -55,20 +55,6 @@ static long (*recursion_limit)(void);
 static __thread uintptr_t lowest, above; /* calls in this part of the thread's stack are watched; 0: not yet known */
 #define INSIDE ((uintptr_t)1)            /* in `lowest`, which is even otherwise: the shim's function runs */
 
-static inline char *pointer_at(const char *base, int offset)
-{
-    char *value;
-    memcpy(&value, base + offset, sizeof value);
-    return value;
-}
-
-static inline int int_at(const char *base, int offset)
-{
-    int value;
-    memcpy(&value, base + offset, sizeof value);
-    return value;
-}
-
 static struct watched *place_of(const char *code)
 {
     size_t i = ((uintptr_t)code >> 4 ^ (uintptr_t)code >> 14) & (TABLE - 1);

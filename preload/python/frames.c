@@ -49,22 +49,6 @@ static struct {
     void (*restore_error)(object *, object *, object *);
 } python;
 
-/* ---- reading memory ---- */
-
-static inline const char *pointer_at(const char *base, int offset)
-{
-    const char *value;
-    memcpy(&value, base + offset, sizeof value);
-    return value;
-}
-
-static inline int int_at(const char *base, int offset)
-{
-    int value;
-    memcpy(&value, base + offset, sizeof value);
-    return value;
-}
-
 /* ---- the interpreter's layout ---- */
 
 /* Python 3.13 and newer publish their offsets in struct _Py_DebugOffsets. These are the indexes of the needed

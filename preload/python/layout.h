@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 struct tfi_text;
 
@@ -27,6 +28,21 @@ enum {
     TFI_STR_STATE = 32,
     TFI_THREAD_INTERPRETER = 16
 };
+
+/* Both read a member of a structure of CPython. */
+static inline const char *pointer_at(const char *base, int offset)
+{
+    const char *value;
+    memcpy(&value, base + offset, sizeof value);
+    return value;
+}
+
+static inline int int_at(const char *base, int offset)
+{
+    int value;
+    memcpy(&value, base + offset, sizeof value);
+    return value;
+}
 
 /* The layout of this process's interpreter; NULL if it is unknown. Call after tfi_python_find() was true. */
 const struct tfi_python_layout *tfi_python_layout(void);

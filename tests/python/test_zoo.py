@@ -6,7 +6,6 @@ is left alone, and one line says so.
 """
 
 import ast
-import json
 import re
 from xml.etree import ElementTree
 
@@ -14,6 +13,7 @@ import pytest
 
 import pythons
 from conftest import BUILD, ROOT, built
+from test_python import calls
 
 pytestmark = pytest.mark.slow
 SCRIPTS = ROOT / 'tests' / 'functions'
@@ -41,15 +41,6 @@ def stages_of(module):
 def environment(**more):
     built(BUILD / 'picklers' / '.stamp')
     return {'PYTHONPATH': f'{BUILD}/picklers:{SCRIPTS}', 'PYTHONHASHSEED': '0', 'PYTHONDONTWRITEBYTECODE': '1', **more}
-
-
-def calls(result):
-    """{stage: calls} of all processes."""
-    found = {}
-    for path in result.dir.glob('*.timing.json'):
-        for stage, said in json.loads(path.read_text())['stages'].items():
-            found[stage] = found.get(stage, 0) + said['calls']
-    return found
 
 
 def same(run, command, stages, timeout=120):
