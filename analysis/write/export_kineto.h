@@ -13,7 +13,7 @@
 #include "write/out.h"
 #include "write/pftrace/pftrace.h"
 
-/* What an export needs. */
+/* An export needs these. */
 extern const struct needs export_kineto_needs;
 
 struct dump_choice;

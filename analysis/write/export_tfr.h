@@ -6,7 +6,7 @@
 #include "write/out.h"
 #include "write/pftrace/pftrace.h"
 
-/* What an export needs. It has all that an export of a Kineto trace needs. */
+/* An export needs these. They include all that an export of a Kineto trace needs. */
 extern const struct needs export_tfr_needs;
 
 /* Contents that an export leaves out, in Kineto's terms. Device calls belong to both CPU and GPU and are left out

@@ -88,7 +88,7 @@ void tfi_signals_on(void)
     if (before != ~0ull) syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
 }
 
-/* What this thread takes by tfi_lock_quick(): its number, and the frame of the function that took a lock last. The frame is
+/* A thread's number, and the frame of its function that last took a lock by tfi_lock_quick(). The frame is
  * known before the lock is held, so that a jump between the two does not hide who holds it. */
 static __thread struct {
     uint32_t number;

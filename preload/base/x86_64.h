@@ -61,7 +61,7 @@ static inline uintptr_t tfi_tls_word(uintptr_t offset)
     return word;
 }
 
-/* What the C library keeps at the thread register: its own address, twice, and the values that guard stacks and
+/* The C library keeps these at the thread register: its own address, twice, and the values that guard stacks and
  * pointers. */
 enum { TFI_TLS_SELF = 0, TFI_TLS_THREAD = 16, TFI_TLS_STACK_GUARD = 40, TFI_TLS_POINTER_GUARD = 48 };
 

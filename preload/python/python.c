@@ -186,7 +186,7 @@ static void install(void)
 
 /* ---- events ---- */
 
-/* What the shim listens to, by the events' names. The argument of each is an object of code. */
+/* The shim listens to these events. The argument of each is an object of code. */
 static struct {
     const char *event;
     PyObject *function; /* NULL: nobody listens */

@@ -156,7 +156,7 @@ void comm_taken_free(void *taken)
     free(of);
 }
 
-/* What tells the stage and step of a collective. */
+/* The stage and step of a collective follow from these tables. */
 static struct needs launch_needs(void)
 {
     return (struct needs){.ranges = true, .launches = true, .operators = true, .held = true};

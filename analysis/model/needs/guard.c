@@ -19,7 +19,7 @@ static const struct table_place {
 #undef TABLE
 };
 
-/* What this thread guarded last, for the message. */
+/* The message names what this thread guarded last. */
 static _Thread_local struct {
     const struct process *process;
     size_t count;
