@@ -207,6 +207,7 @@ enum tfi_range_flag {
     TFI_RANGE_PAUSES = 0x10000,   /* a coroutine or generator: its own time excludes its pauses */
     TFI_RANGE_ASYNC = 0x20000,    /* a TORCH range that another thread ended, or that is asynchronous (gloo:, nccl:) */
     TFI_RANGE_DFTRACER = 0x40000, /* an event of dftracer's interface */
+    TFI_RANGE_WAITS = 0x80000,    /* it waited for the device before its beginning and before its end */
 };
 
 /* The framework's scopes (at::RecordScope), and one more. */

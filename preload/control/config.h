@@ -76,7 +76,7 @@ struct tfi_config {
     const char *native;
     uint64_t module_depth;
     uint32_t keep_originals;
-    uint32_t sync_stages;
+    uint32_t sync_stages; /* TFI_UNSET: contexts of TeleFuser wait, other stages do not */
     uint32_t profile_debug;
     enum tfi_graphs graphs;
     struct tfi_plan schedule;

@@ -205,6 +205,12 @@ static void describe_switch(const void *field, struct tfi_setting *setting)
     setting->number = *(const uint32_t *)field == 1;
 }
 
+static void describe_flag(const void *field, struct tfi_setting *setting)
+{
+    describe_switch(field, setting);
+    if (*(const uint32_t *)field == TFI_UNSET) setting->kind = TFI_SETTING_UNSET;
+}
+
 static void describe_other(const void *field, struct tfi_setting *setting)
 {
     (void)field;
@@ -247,7 +253,7 @@ static const struct {
     [TYPE_COUNT] = {parse_count, describe_number, COUNT_takes},
     [TYPE_RATE] = {parse_rate, describe_number, RATE_takes},
     [TYPE_SWITCH] = {parse_switch, describe_switch, "0 or 1"},
-    [TYPE_FLAG] = {parse_flag, describe_switch, "0 or 1 (or true, yes, on, false, no, off)"},
+    [TYPE_FLAG] = {parse_flag, describe_flag, "0 or 1 (or true, yes, on, false, no, off)"},
     [TYPE_WORDS] = {parse_words, describe_word, words_take},
     [TYPE_LEVEL] = {parse_level, describe_word, level_takes},
     [TYPE_GRAPHS] = {parse_graphs, describe_word, graphs_take},

@@ -27,7 +27,14 @@ enum tfi_value_type {
 /* The value of a variable, for callers that do not know its field. */
 struct tfi_setting {
     const char *field; /* as in the table */
-    enum { TFI_SETTING_TEXT, TFI_SETTING_LIST, TFI_SETTING_NUMBER, TFI_SETTING_SWITCH, TFI_SETTING_OTHER } kind;
+    enum {
+        TFI_SETTING_TEXT,
+        TFI_SETTING_LIST,
+        TFI_SETTING_NUMBER,
+        TFI_SETTING_SWITCH,
+        TFI_SETTING_UNSET, /* a switch with a third state */
+        TFI_SETTING_OTHER
+    } kind;
     const char *text; /* value of a text or list; NULL if it is not set */
     uint64_t number;
 };

@@ -44,7 +44,7 @@ static inline bool cuda_enter(struct tfi_cuda_call *call, enum tfi_hook hook)
 {
     struct tfi_thread *t = tfi_self;
     call->hook = hook;
-    if (TFI_UNLIKELY(tfi_config.sync_stages)) tfi_cuda_sync_note(hook);
+    if (TFI_UNLIKELY(tfi_config.sync_stages == 1)) tfi_cuda_sync_note(hook);
     if (TFI_UNLIKELY(not_recorded())) return only_for_graphs(call);
     if (t && t->runtime && t->gen == __atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED)) {
         tfi_calls_left(t, (uintptr_t)__builtin_frame_address(0));
@@ -85,7 +85,7 @@ static inline bool cudart_enter(struct tfi_cuda_call *call, enum tfi_hook hook)
     call->hook = hook;
     if (TFI_UNLIKELY(hook == TFI_HOOK_cudaDeviceReset || hook == TFI_HOOK_cudaThreadExit))
         tfi_event_times_device_reset();
-    if (TFI_UNLIKELY(tfi_config.sync_stages)) tfi_cuda_sync_note(hook);
+    if (TFI_UNLIKELY(tfi_config.sync_stages == 1)) tfi_cuda_sync_note(hook);
     if (TFI_UNLIKELY(not_recorded())) return only_for_graphs(call);
     if (!tfi_call_enter(&call->call, hook)) return only_for_graphs(call);
     struct tfi_thread *t = call->call.thread;

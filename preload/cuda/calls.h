@@ -26,7 +26,7 @@ static inline bool tfi_device_active(bool runtime)
 {
     tfi_cupti_device_used(runtime);
     if (tfi_config.select == TFI_SELECT_ALL || __atomic_load_n(&tfi_process->gen, __ATOMIC_RELAXED)) return true;
-    if (tfi_config.sync_stages) return true; /* captures are counted from the start */
+    if (tfi_config.sync_stages == 1) return true; /* captures are counted from the start */
     tfi_note_work();
     return false;
 }

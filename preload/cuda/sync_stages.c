@@ -1,4 +1,4 @@
-/* sync_stages.c - implements TFI_SYNC_STAGES: waits for the device at the edges of stages, as TeleFuser does.
+/* sync_stages.c - implements TFI_SYNC_STAGES=1: waits for the device at the edges of all stages.
  *
  * The wait is a call of the driver in this thread's relaxed capture mode, so the runtime's last error stays the
  * program's. While any stream is being captured there is no wait, because it would spoil the capture. Captures are
@@ -6,7 +6,8 @@
  * missed then, but none is made too many. A thread without a current context has nothing to wait for.
  *
  * The program's own thread waits, with whatever locks it holds. If the device's work waits for a host function that
- * waits for such a lock, the wait never ends. The option is therefore off by default.
+ * waits for such a lock, the wait never ends. The option is therefore off by default. Contexts of TeleFuser wait by
+ * TeleFuser's own call instead (preload/python/shim_telefuser.py).
  */
 #include "cuda/sync_stages.h"
 
@@ -72,5 +73,5 @@ static const struct tfi_watcher watcher = {.edge = synchronize};
 
 void tfi_sync_constructor(void)
 {
-    if (tfi_config.sync_stages) tfi_watch(&watcher);
+    if (tfi_config.sync_stages == 1) tfi_watch(&watcher);
 }

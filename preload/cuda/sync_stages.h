@@ -1,4 +1,4 @@
-/* sync_stages.h - TFI_SYNC_STAGES: waits for the device at the edges of stages. */
+/* sync_stages.h - TFI_SYNC_STAGES=1: waits for the device at the edges of stages. */
 #ifndef TFI_SYNC_STAGES_H
 #define TFI_SYNC_STAGES_H
 

@@ -99,6 +99,7 @@ static PyObject *make_config(void)
         case TFI_SETTING_LIST: value = list_of(setting.text); break;
         case TFI_SETTING_NUMBER: value = tfi_python.PyLong_FromLongLong((long long)setting.number); break;
         case TFI_SETTING_SWITCH: value = tfi_python.PyBool_FromLong(setting.number != 0); break;
+        case TFI_SETTING_UNSET: value = tfi_python_none(); break;
         case TFI_SETTING_OTHER: break; /* used by C alone */
         }
         if (value) put(dict, setting.field, value);

@@ -2,7 +2,8 @@
 
 The results that a pipeline requests from TeleFuser later (timing report, summary, memory analysis) are measured here
 and equal TeleFuser's: wall time and, with a device, TeleFuser's own view of its memory, whose peak a context resets
-unless it is told not to. The trace records the same, so that files written from it contain the values of TeleFuser's:
+unless it is told not to. A context waits for the device where TeleFuser's does, by the same call: its time contains
+the work it launched. TFI_SYNC_STAGES=0 leaves the waits out, and its line then says `launch`. The trace records the same, so that files written from it contain the values of TeleFuser's:
 the requests to the registry (`telefuser.*` facts), and the memory at the end of each stage. A context logs its lines
 as TeleFuser does; it names the two files of TeleFuser's profiler, and `tfanalyze report` writes ours. Output places
 and the selected stages follow TeleFuser's setters.
@@ -11,6 +12,7 @@ and the selected stages follow TeleFuser's setters.
 import sys
 
 _MARK_TELEFUSER = 0x4000  # TFI_RANGE_TELEFUSER of include/tfi_trace.h
+_MARK_WAITS = 0x80000  # TFI_RANGE_WAITS of it
 _MIB = 1024.0 * 1024.0
 _TELEFUSER_MEMORY = ('allocated_mb', 'reserved_mb', 'peak_allocated_mb', 'peak_reserved_mb')
 
@@ -170,6 +172,12 @@ def _telefuser_contexts(module):
     snapshots = sys.modules['telefuser.utils.memory_snapshot']
     opening, logger, breaking = (_telefuser_logger(module, f) for f in (full.__enter__, full.__exit__, full._export_kernel_breakdown))
     has_device = module.torch.get_device_module().is_available()
+    waits = has_device and _config['sync_stages'] is not False
+    flags, unit = _MARK_TELEFUSER | (_MARK_WAITS if waits else 0), 'ms launch' if has_device and not waits else 'ms'
+
+    def wait():
+        if waits:
+            module.current_platform.synchronize()
 
     def memory(stage):
         """Returns a snapshot of TeleFuser's from the stage's memory values; None if these are unknown."""
@@ -188,9 +196,14 @@ def _telefuser_contexts(module):
         def __enter__(self):
             if _is_compiling():
                 return self
+            try:
+                wait()
+            except BaseException as error:
+                _hide(error)
+                raise
             if has_device:
                 begin(self, None)
-            stage = _mark_enter(self, self.name, _MARK_TELEFUSER)
+            stage = _mark_enter(self, self.name, flags)
             if not has_device:
                 begin(self, stage)
             self._start_time = timer()
@@ -202,7 +215,13 @@ def _telefuser_contexts(module):
                 stage = _mark_take(self)
                 if stage:
                     id, seen = stage.id, None if has_device else memory(stage)
-                    stage.__exit__()  # may wait for the device
+                    try:
+                        wait()
+                    except BaseException as error:
+                        _hide(error)
+                        raise
+                    finally:
+                        stage.__exit__()
                     self._duration_ms = (timer() - self._start_time) * 1000
                     end(self, id, seen)
             return False
@@ -234,7 +253,7 @@ def _telefuser_contexts(module):
         registry.record(context.name, context._duration_ms, context._memory_snapshot)
         if module._IS_WORKER_PROCESS:
             module._write_worker_timing_file(context.name, context._rank, context._duration_ms, context._memory_snapshot)
-        logger.info(f'{context._rank_info} [Timing] {context.name}: {context._duration_ms:.2f} ms{context._format_memory_info()}')
+        logger.info(f'{context._rank_info} [Timing] {context.name}: {context._duration_ms:.2f} {unit}{context._format_memory_info()}')
         if context._enable_profiler:
             for log, file, suffix in ((logger, 'Chrome trace', '.trace.json.gz'), (breaking, 'Kernel breakdown', '.breakdown.json')):
                 path = module._get_profiler_output_dir() / f'{_mark_file_name(context.name)}_rank{context._rank}{suffix}'

@@ -106,6 +106,11 @@ print('peak', torch.cuda.max_memory_allocated())
 """
 
 
+def waits_in(log):
+    """How often the program waited for the whole device, by the device's log."""
+    return sum(json.loads(line)['t'] == 'sync' for line in log.read_text().splitlines())
+
+
 @pytest.fixture(scope='module')
 def both(tmp_path_factory, lib, tfanalyze, python):
     """The runs `theirs` and `ours`: out, err, dir; ours has a report."""
@@ -113,11 +118,12 @@ def both(tmp_path_factory, lib, tfanalyze, python):
         place = tmp_path_factory.mktemp(name)
         libraries = [built(GPU / 'libcudart.so.13'), built(GPU / 'libcupti.so.13')]
         env = {**clean_environment(), 'LD_LIBRARY_PATH': str(GPU), 'KINETO_LOG_LEVEL': '5', 'TELEFUSER_PROFILE_DEBUG': 'true',
+               'SIMGPU_LOG': str(place / 'log'),
                'TELEFUSER_PROFILER_OUTPUT_DIR': str(place / 'run'), 'LD_PRELOAD': ':'.join(map(str, filter(None, [preload, *libraries])))}
         (place / 'pipeline.py').write_text(PIPELINE)
         result = execute([python, '-W', 'ignore', 'pipeline.py'], env, place, 200)
         assert result.rc == 0, result.err[-3000:]
-        return SimpleNamespace(out=result.out, err=result.err, dir=place / 'run')
+        return SimpleNamespace(out=result.out, err=result.err, dir=place / 'run', waits=waits_in(place / 'log'))
 
     theirs, ours = make('theirs', None), make('ours', lib)
     screen = execute([tfanalyze, 'report', ours.dir], clean_environment(), ours.dir, 120)
@@ -192,6 +198,11 @@ def test_times_lie_between_two_clocks(both, whose):
     # TeleFuser rounds to hundredths of a millisecond. Of two calls of a stage the clocks are those of the last.
     assert [(n, t, clocks[n]) for n, t in [*times.items(), *dict(shown).items()] if not clocks[n][0] - 0.01 <= t <= clocks[n][1] + 0.01] == []
     assert all(inside >= 490 for inside, _ in clocks.values())
+
+
+def test_contexts_wait_as_theirs(both):
+    """Each of nine contexts waits at both edges, as TeleFuser's do; only the wait of TeleFuser's torch.profiler is gone."""
+    assert both.ours.waits == both.theirs.waits - 1 >= 18
 
 
 def test_console_lines(both):
@@ -301,18 +312,23 @@ with torch.cuda.stream(side):
 graph.replay()
 side.synchronize()
 print('captured')
+from telefuser.utils.profiler import ProfilingContext, logger
+with ProfilingContext('context'):
+    x * 2
+logger.complete()
 """
 
 
 def test_stages_wait_for_the_device(run, python, lib, tmp_path):
-    """TFI_SYNC_STAGES=1 waits at both edges of each of six stages, by the device's log, but not during a capture."""
-    waits = {}
+    """TFI_SYNC_STAGES=1 waits at both edges of each of seven stages, by the device's log, but not during a capture. One
+    is a context of TeleFuser, which waits by TeleFuser's call as well. With 0 it does not wait, and its line says so."""
+    waits, said = {}, {}
     for value in ('0', '1'):
         log = tmp_path / f'log{value}'
         env = {'TFI_SYNC_STAGES': value, 'LD_LIBRARY_PATH': GPU, 'SIMGPU_LOG': log, 'KINETO_LOG_LEVEL': '5',
                'TFI_OUTPUT_DIR': tmp_path / f'run{value}'}
         libraries = [lib, built(GPU / 'libcudart.so.13'), built(GPU / 'libcupti.so.13')]
         result = run([python, '-W', 'ignore', '-c', SYNC], env, preload=':'.join(map(str, libraries)), timeout=200)
-        assert result.rc == 0 and result.out == 'captured\n' and 'tfinject: ' not in result.err, result.err[-2000:]
-        waits[value] = sum(json.loads(line)['t'] == 'sync' for line in log.read_text().splitlines())
-    assert waits['1'] == waits['0'] + 12
+        assert result.rc == 0 and result.out.startswith('captured\n') and 'tfinject: ' not in result.err, result.err[-2000:]
+        waits[value], said[value] = waits_in(log), re.search(r'\[Timing\] context: [\d.]+ (ms\w*(?: \w+)?), memory: ', result.out + result.err)[1]
+    assert waits['1'] == waits['0'] + 16 and said == {'0': 'ms launch', '1': 'ms'}
