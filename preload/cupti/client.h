@@ -126,6 +126,8 @@ enum tfi_cupti_driver {
     TFI_CUPTI_DRIVER_WORKS,
 };
 enum tfi_cupti_driver tfi_cupti_driver(bool runtime);
+/* True if the driver is loaded. It is asked nothing. */
+bool tfi_cupti_driver_is_loaded(void);
 /* Text of a result. */
 const char *tfi_cupti_error(int result);
 

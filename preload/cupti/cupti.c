@@ -27,6 +27,7 @@
 #include "record/chunk.h"
 #include "record/clock.h"
 #include "record/log.h"
+#include "stage/console.h"
 
 #define START_MS 2000 /* the longest wait of other threads for the one that starts CUPTI */
 #define LAST_MS 2000
@@ -348,6 +349,7 @@ static void first_use(bool runtime)
     uint32_t phase = TFI_CUPTI_NEW;
     if (is_away()) return;
     if (!wanted()) {
+        if (tfi_cupti_driver_is_loaded()) tfi_console_device_used();
         __atomic_store_n(&tfi_cupti->phase, TFI_CUPTI_OFF, __ATOMIC_RELEASE);
         return;
     }
@@ -361,6 +363,7 @@ static void first_use(bool runtime)
     if (!__atomic_compare_exchange_n(&tfi_cupti->phase, &phase, TFI_CUPTI_STARTING, false, __ATOMIC_ACQ_REL,
                                      __ATOMIC_ACQUIRE))
         return;
+    if (driver == TFI_CUPTI_DRIVER_WORKS) tfi_console_device_used();
     tfi_process_keep();
     started_in = tfi_getpid();
     __atomic_store_n(&starter, tfi_gettid(), __ATOMIC_RELEASE);

@@ -298,6 +298,14 @@ enum tfi_cupti_driver tfi_cupti_driver(bool runtime)
     return TFI_CUPTI_DRIVER_NONE;
 }
 
+bool tfi_cupti_driver_is_loaded(void)
+{
+    void *handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    if (handle) dlclose(handle);
+    else dlerror(); /* the program would take the error for one of its own */
+    return handle != NULL;
+}
+
 /* True if NVIDIA's kernel driver is there: of a desktop or server, of WSL, or of the embedded boards. */
 static bool kernel_driver(void)
 {

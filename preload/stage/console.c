@@ -2,8 +2,9 @@
  *
  *     [Rank 0] [Timing] denoise: 150.00 ms, memory: 1024/2048 MB (peak: 4000/4096 MB)
  *
- * The line shows the time from entry to exit, allocated/reserved at the exit, and the peak of both in between, in
- * MiB, of the device with the highest peak. These lines have no prefix, so that tools which read TeleFuser's lines
+ * The line shows the time from entry to exit. In a program that uses a device it says `ms launch`, unless the stage
+ * waited for the device: the work launched in it may run longer. It also shows allocated/reserved at the exit, and the
+ * peak of both in between, in MiB, of the device with the highest peak. These lines have no prefix, so that tools which read TeleFuser's lines
  * find them. TeleFuser's own stages are left out, because its logger always shows them
  * (preload/python/shim_telefuser.py).
  */
@@ -20,6 +21,8 @@
 #include "record/thread.h"
 #include "stage/allocator_totals.h"
 #include "stage/watch.h"
+
+static uint32_t device_used;
 
 static unsigned long mib(uint64_t bytes)
 {
@@ -39,8 +42,10 @@ static void show(struct tfi_thread *t, const struct tfi_open *open, uint64_t now
     uint64_t hundredths = (uint64_t)((double)(now - open->start) * tfi_clock_ns_per_tick() / 1e4 + 0.5);
     tfi_text_add(&text, "[Rank %u] [Timing] ", tfi_rank());
     tfi_text_bytes(&text, name, length < 640 ? length : 640);
-    tfi_text_add(&text, ": %lu.%c%c ms", (unsigned long)(hundredths / 100), (char)('0' + hundredths / 10 % 10),
-                 (char)('0' + hundredths % 10));
+    bool waits = tfi_config.sync_stages == 1 || open->flags & TFI_RANGE_WAITS;
+    bool launch = !waits && __atomic_load_n(&device_used, __ATOMIC_RELAXED);
+    tfi_text_add(&text, ": %lu.%c%c ms%s", (unsigned long)(hundredths / 100), (char)('0' + hundredths / 10 % 10),
+                 (char)('0' + hundredths % 10), launch ? " launch" : "");
     if (tfi_allocator_totals_of(open->id, open->start, &memory))
         tfi_text_add(&text, ", memory: %lu/%lu MB (peak: %lu/%lu MB)", mib(memory.allocated), mib(memory.reserved),
                      mib(memory.peak_allocated), mib(memory.peak_reserved));
@@ -50,6 +55,11 @@ static void show(struct tfi_thread *t, const struct tfi_open *open, uint64_t now
 }
 
 static const struct tfi_watcher watcher = {.ending = show};
+
+void tfi_console_device_used(void)
+{
+    __atomic_store_n(&device_used, 1, __ATOMIC_RELAXED);
+}
 
 void tfi_console_constructor(void)
 {

@@ -5,4 +5,7 @@
 /* Called in the constructor, after the configuration was read. */
 void tfi_console_constructor(void);
 
+/* Called when the program uses a device: the work that a stage launches may run after it. */
+void tfi_console_device_used(void);
+
 #endif

@@ -321,14 +321,16 @@ logger.complete()
 
 def test_stages_wait_for_the_device(run, python, lib, tmp_path):
     """TFI_SYNC_STAGES=1 waits at both edges of each of seven stages, by the device's log, but not during a capture. One
-    is a context of TeleFuser, which waits by TeleFuser's call as well. With 0 it does not wait, and its line says so."""
+    is a context of TeleFuser, which waits by TeleFuser's call as well. With 0 nothing waits, and the lines say so."""
     waits, said = {}, {}
     for value in ('0', '1'):
         log = tmp_path / f'log{value}'
-        env = {'TFI_SYNC_STAGES': value, 'LD_LIBRARY_PATH': GPU, 'SIMGPU_LOG': log, 'KINETO_LOG_LEVEL': '5',
+        env = {'TFI_SYNC_STAGES': value, 'TELEFUSER_PROFILE_DEBUG': 'true', 'LD_LIBRARY_PATH': GPU, 'SIMGPU_LOG': log, 'KINETO_LOG_LEVEL': '5',
                'TFI_OUTPUT_DIR': tmp_path / f'run{value}'}
         libraries = [lib, built(GPU / 'libcudart.so.13'), built(GPU / 'libcupti.so.13')]
         result = run([python, '-W', 'ignore', '-c', SYNC], env, preload=':'.join(map(str, libraries)), timeout=200)
         assert result.rc == 0 and result.out.startswith('captured\n') and 'tfinject: ' not in result.err, result.err[-2000:]
-        waits[value], said[value] = waits_in(log), re.search(r'\[Timing\] context: [\d.]+ (ms\w*(?: \w+)?), memory: ', result.out + result.err)[1]
-    assert waits['1'] == waits['0'] + 16 and said == {'0': 'ms launch', '1': 'ms'}
+        waits[value] = waits_in(log)
+        said[value] = re.findall(r'\[Timing\] (\w+): [\d.]+ (ms\w*(?: \w+)?)', result.err + result.out)
+    stages = [*['range', 'stage'] * 3, 'captured', 'context']
+    assert waits['1'] == waits['0'] + 16 and said == {'0': [(name, 'ms launch') for name in stages], '1': [(name, 'ms') for name in stages]}
