@@ -9,7 +9,6 @@
 
 #include <stdlib.h>
 
-#include "ask/stages/at.h"
 #include "ask/stages/order.h"
 #include "base/runs.h"
 #include "base/sets/near.h"
@@ -345,14 +344,10 @@ static void ask_forwards(const struct process *process, const struct stretches *
 static void ask_only(const struct attribution *a, const struct points *points, struct belonging *belonging)
 {
     struct asking asking = {belonging, VIA_ONLY};
-    struct stage_finder finder;
-    if (!points->count) return;
-    stage_finder_init(&finder, a->process, a);
     for (size_t i = 0; i < points->count; i++) {
-        uint32_t stage = stage_at(&finder, NO_THREAD, points->point[i].time);
+        uint32_t stage = stage_at(&a->finder, NO_THREAD, points->point[i].time);
         if (stage != NO_PLACE) set_stage(&asking, points->point[i].of, stage);
     }
-    stage_finder_free(&finder);
 }
 
 /* ---- the rules in order ---- */
@@ -449,7 +444,7 @@ struct needs work_needs(const struct options *options)
     return (struct needs){.device = true, .ranges = true, .launches = true, .launchers = true};
 }
 
-void attribute(struct attribution *a, const struct process *process, unsigned wants)
+void attribute(struct attribution *a, const struct process *process, struct needs needs)
 {
     const struct ranges *r = &process->ranges;
     *a = (struct attribution){.process = process};
@@ -459,15 +454,16 @@ void attribute(struct attribution *a, const struct process *process, unsigned wa
     a->launch = no_places(process->works.table.count);
     a->op = no_places(process->works.table.count);
     stage_paths_init(&a->paths, process, a->order, a->stages, NULL, NULL, 0);
+    stage_finder_init(&a->finder, a->order, a->stages, &a->paths);
     struct points points = find_launches(a);
     struct stretches operators = {0};
-    if (wants & ATTRIBUTE_OPERATORS) {
+    if (needs.operators_of_work) {
         sort_operators(process, &operators);
         sweep(&operators, &points, set_operator, a);
     }
     find_stages(a, &stages, &operators, &points, a->work);
     if (process->graphs.nodes) find_captures(a, &stages, &operators, &points);
-    if (wants & ATTRIBUTE_SPANS) {
+    if (needs.stages_of_spans) {
         const struct spans *s = &process->spans;
         const struct blocks *b = &process->blocks;
         a->span = find_all(a, &stages, &operators, &points, (struct moments){s->table.count, s->thread, s->start});
@@ -496,5 +492,6 @@ void attribution_free(struct attribution *a)
     free(a->node_op);
     free(a->order);
     stage_paths_free(&a->paths);
+    stage_finder_free(&a->finder);
     *a = (struct attribution){0};
 }

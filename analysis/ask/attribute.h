@@ -11,7 +11,7 @@
 #ifndef TFA_ATTRIBUTE_H
 #define TFA_ATTRIBUTE_H
 
-#include "ask/stages/paths.h"
+#include "ask/stages/at.h"
 #include "base/opts.h"
 
 enum via { VIA_NONE, VIA_THREAD, VIA_FORWARD, VIA_ONLY, NR_VIAS };
@@ -27,29 +27,29 @@ struct belonging {
 struct attribution {
     const struct process *process;
     struct belonging *work;  /* by index in process->works */
-    struct belonging *span;  /* by index in process->spans; NULL unless requested */
-    struct belonging *block; /* by index in process->blocks; NULL unless requested */
+    struct belonging *span;  /* by index in process->spans; NULL unless stages_of_spans */
+    struct belonging *block; /* by index in process->blocks; likewise */
     uint32_t *launch;        /* by work: the launching call's index in process->spans, or NO_PLACE */
     uint32_t *op;            /* by work: an index into process->spans. The innermost operator around the launching call,
-                                only with ATTRIBUTE_OPERATORS; of work without a call the one with its external id */
+                                only with operators_of_work; of work without a call the one with its external id */
     uint32_t *captured;      /* by work: its node, an index into process->graphs.node; NULL: no nodes known */
     struct belonging *node;  /* by index in process->graphs.node: its stage; NULL: no nodes known */
     uint32_t *node_op;       /* by node: its operator; NULL: no nodes known */
     size_t *order;           /* stages_sorted */
     size_t stages;
-    struct stage_paths paths; /* links over all stages */
-    uint64_t unlinked;        /* works without a launch and without an operator */
-    uint64_t replayed;        /* works that were graph nodes; counted only in traces that record captures */
-    uint64_t uncaptured;      /* replayed works whose captured node is unknown */
-    uint64_t doubled;         /* correlation ids shared by several calls */
+    struct stage_paths paths;   /* links over all stages */
+    struct stage_finder finder; /* for items without a table in the model */
+    uint64_t unlinked;          /* works without a launch and without an operator */
+    uint64_t replayed;          /* works that were graph nodes; counted only in traces that record captures */
+    uint64_t uncaptured;        /* replayed works whose captured node is unknown */
+    uint64_t doubled;           /* correlation ids shared by several calls */
 };
 
 /* Returns what a question about device work needs: the work, and what tells its stage, step and operator. */
 struct needs work_needs(const struct options *options);
 
-/* ATTRIBUTE_OPERATORS: `op`; ATTRIBUTE_SPANS: `span` and `block`. */
-enum { ATTRIBUTE_OPERATORS = 1, ATTRIBUTE_SPANS = 2 };
-void attribute(struct attribution *attribution, const struct process *process, unsigned wants);
+/* The attribution must not be moved. Of the needs, operators_of_work and stages_of_spans make it wider. */
+void attribute(struct attribution *attribution, const struct process *process, struct needs needs);
 void attribution_free(struct attribution *attribution);
 /* Sets `name` to the operator a work was captured in; NAME_NONE: captured in none. Returns false if that is unknown. */
 bool captured_operator(const struct attribution *attribution, size_t work, uint32_t *name);

@@ -53,11 +53,10 @@ static void find_calls(struct choice *choice)
     }
 }
 
-void choice_init(struct choice *choice, const struct selection *chosen, const struct process *process,
-                 const struct attribution *attribution)
+void choice_init(struct choice *choice, const struct selection *chosen, const struct process *process)
 {
     const struct options *options = chosen->options;
-    *choice = (struct choice){.process = process, .options = options, .attribution = attribution};
+    *choice = (struct choice){.process = process, .options = options};
     selection_window(chosen, &choice->window.from, &choice->window.to);
     choice->lane = mem_zero(process->lanes, sizeof *choice->lane);
     for (size_t i = 0; i < process->lanes; i++)
@@ -67,12 +66,16 @@ void choice_init(struct choice *choice, const struct selection *chosen, const st
     choice->by_cycle = options->cycle.count != 0;
     find_states(choice, &options->cycle);
     choice->by_lane = options->device.count || options->stream.count;
-    if (choice->by_lane && attribution && attribution->launch) find_calls(choice);
     choice->by_stage = options->stage.count != 0;
     choice->outside = has_stages(process) ? NAME_OUTSIDE : NAME_RUN;
     choice->outside_wanted = selection_wants(chosen, choice->outside);
-    if (choice->by_stage && attribution && attribution->launch)
-        choice->paths = chosen_paths(attribution, chosen->stages, 0);
+}
+
+void choice_attribute(struct choice *choice, const struct selection *chosen, const struct attribution *attribution)
+{
+    choice->attribution = attribution;
+    if (choice->by_lane) find_calls(choice);
+    if (choice->by_stage) choice->paths = chosen_paths(attribution, chosen->stages, 0);
 }
 
 void choice_free(struct choice *choice)

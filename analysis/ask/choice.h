@@ -23,7 +23,7 @@ struct window {
 struct choice {
     const struct process *process;
     const struct options *options;
-    const struct attribution *attribution; /* needed for work if choice_needs_launches */
+    const struct attribution *attribution; /* of choice_attribute; needed for work if choice_needs_launches */
     struct window window;
     bool *lane; /* by index in process->lane: true if chosen */
     bool by_step, by_cycle;
@@ -38,8 +38,9 @@ struct choice {
     bool *launches;           /* by span, with --device or --stream: it launched chosen work */
 };
 
-void choice_init(struct choice *choice, const struct selection *chosen, const struct process *process,
-                 const struct attribution *attribution);
+void choice_init(struct choice *choice, const struct selection *chosen, const struct process *process);
+/* Adds what depends on launches and their stages. */
+void choice_attribute(struct choice *choice, const struct selection *chosen, const struct attribution *attribution);
 void choice_free(struct choice *choice);
 /* True for a kernel, copy or set that is chosen by all but the window. */
 bool choice_work_at_any_time(const struct choice *choice, size_t work);

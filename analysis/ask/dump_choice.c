@@ -33,12 +33,11 @@ static void index_model(struct dump_choice *chosen, const struct process *p)
 void dump_choice_init(struct dump_choice *chosen, const struct selection *selection, const struct process *process)
 {
     *chosen = (struct dump_choice){.asked = dump_is_filtered(selection->options)};
+    scope_init(&chosen->scope, selection, process, (struct needs){.stages_of_spans = true});
     if (!chosen->asked) return;
-    attribute(&chosen->attribution, process, ATTRIBUTE_SPANS);
-    choice_init(&chosen->choice, selection, process, &chosen->attribution);
-    stage_finder_init(&chosen->finder, process, &chosen->attribution);
+    scope_attribute(&chosen->scope);
     if (is_of_kineto(process))
-        chosen->places = kineto_places_open(&selection->model->names, process, &chosen->attribution);
+        chosen->places = kineto_places_open(&selection->model->names, process, &chosen->scope.attribution);
     else index_model(chosen, process);
 }
 
@@ -49,9 +48,7 @@ void dump_choice_free(struct dump_choice *chosen)
     map_free(&chosen->work_of);
     map_free(&chosen->range_of);
     kineto_places_close(chosen->places);
-    stage_finder_free(&chosen->finder);
-    choice_free(&chosen->choice);
-    attribution_free(&chosen->attribution);
+    scope_free(&chosen->scope);
     *chosen = (struct dump_choice){0};
 }
 
@@ -59,12 +56,12 @@ void dump_choice_free(struct dump_choice *chosen)
 
 static bool has_range(const struct dump_choice *chosen, const struct dumped *record)
 {
-    const struct choice *c = &chosen->choice;
+    const struct choice *c = &chosen->scope.choice;
     const struct ranges *r = &c->process->ranges;
     uint32_t range = record->id ? map_get(&chosen->range_of, *record->id) : MAP_NONE;
     if (range == MAP_NONE) return false;
     struct belonging at = {r->start[range], range, 0};
-    at.stage = is_stage(r, range) ? range : stage_at(&chosen->finder, r->thread[range], at.time);
+    at.stage = is_stage(r, range) ? range : stage_at(&chosen->scope.attribution.finder, r->thread[range], at.time);
     bool on_lane = record->kind == TFI_KIND_stage_device && record->device && record->stream &&
                    choice_lane(c, (int64_t)*record->device, (int64_t)*record->stream);
     return choice_belonging(c, &at) && (!c->by_lane || on_lane);
@@ -72,24 +69,24 @@ static bool has_range(const struct dump_choice *chosen, const struct dumped *rec
 
 static bool has_work(const struct dump_choice *chosen, const struct dumped *record)
 {
-    const struct choice *c = &chosen->choice;
+    const struct choice *c = &chosen->scope.choice;
     const struct works *w = &c->process->works;
     uint32_t work = record->correlation ? map_get(&chosen->work_of, *record->correlation) : MAP_NONE;
     if (work == MAP_NONE) return false;
     bool on_lane = record->device && record->stream ? choice_lane(c, (int64_t)*record->device, (int64_t)*record->stream)
                                                     : c->lane[w->lane[work]];
-    return choice_belonging(c, &chosen->attribution.work[work]) && (!c->by_lane || on_lane);
+    return choice_belonging(c, &chosen->scope.attribution.work[work]) && (!c->by_lane || on_lane);
 }
 
 static bool has_span(const struct dump_choice *chosen, uint32_t span)
 {
-    const struct choice *c = &chosen->choice;
-    return choice_belonging(c, &chosen->attribution.span[span]) && (!c->by_lane || c->launches[span]);
+    const struct choice *c = &chosen->scope.choice;
+    return choice_belonging(c, &chosen->scope.attribution.span[span]) && (!c->by_lane || c->launches[span]);
 }
 
 static bool has_moment(const struct dump_choice *chosen, const struct dumped *record)
 {
-    const struct choice *c = &chosen->choice;
+    const struct choice *c = &chosen->scope.choice;
     const struct spans *s = &c->process->spans;
     uint32_t span =
         record->has_time ? map_get(&chosen->span_at, hash_numbers(record->thread, (uint64_t)record->time)) : MAP_NONE;
@@ -98,7 +95,7 @@ static bool has_moment(const struct dump_choice *chosen, const struct dumped *re
         return has_span(chosen, span) && (!c->by_lane || may_launch);
     }
     struct belonging at = {record->time, NO_PLACE, 0};
-    at.stage = stage_at(&chosen->finder, record->thread, record->time);
+    at.stage = stage_at(&chosen->scope.attribution.finder, record->thread, record->time);
     return record->has_time && !c->by_lane && choice_belonging(c, &at);
 }
 
@@ -141,7 +138,7 @@ bool dump_choice_has(const struct dump_choice *chosen, const struct dumped *reco
 
 bool dump_choice_has_event(struct dump_choice *chosen, const struct kineto_event *event)
 {
-    const struct choice *c = &chosen->choice;
+    const struct choice *c = &chosen->scope.choice;
     struct kineto_place place;
     if (!chosen->asked) return true;
     if (!kineto_places_next(chosen->places, event, &place) || !choice_belonging(c, &place.at)) return false;

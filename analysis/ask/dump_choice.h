@@ -8,18 +8,15 @@
 #ifndef TFA_DUMP_CHOICE_H
 #define TFA_DUMP_CHOICE_H
 
-#include "ask/choice.h"
+#include "ask/scope.h"
 #include "ask/kineto_places.h"
-#include "ask/stages/at.h"
 
 /* Returns what is needed if any of these filters is given. */
 struct needs dump_choice_needs(void);
 
 struct dump_choice {
     bool asked; /* at least one of these filters is given */
-    struct attribution attribution;
-    struct choice choice;
-    struct stage_finder finder;
+    struct scope scope;
     struct map span_at;           /* span by a hash of thread and start; the look-up compares both */
     struct map span_of;           /* call by correlation id */
     struct map work_of;           /* first work by correlation id */

@@ -33,7 +33,6 @@ struct kineto_places {
     const struct names *names;
     const struct process *process;
     const struct attribution *attribution;
-    struct stage_finder finder;
     struct stage_named named;
     struct beginnings spans; /* by thread */
     struct beginnings works; /* by correlation id */
@@ -239,7 +238,7 @@ static struct belongs to_end(struct kineto_places *places, const struct kineto_e
     }
     const struct beginning *work = event->has & HAS_ID ? first_at(&places->works, event->id, event->ts) : NULL;
     if (work) return to_work(places, work->place);
-    return (struct belongs){stage_at(&places->finder, thread, event->ts), event->ts};
+    return (struct belongs){stage_at(&places->attribution->finder, thread, event->ts), event->ts};
 }
 
 static struct belongs to_place(struct kineto_places *places, enum kineto_table table, uint32_t place,
@@ -260,7 +259,8 @@ static struct belongs to_stage(struct kineto_places *places, const struct kineto
 {
     if (event->phase && strchr("stf", event->phase)) return to_end(places, event);
     if (table != TABLE_NONE) return to_place(places, table, place, event);
-    uint32_t stage = event->has & HAS_PID ? stage_at(&places->finder, thread_of(places, event), event->ts) : NO_PLACE;
+    uint32_t stage =
+        event->has & HAS_PID ? stage_at(&places->attribution->finder, thread_of(places, event), event->ts) : NO_PLACE;
     return (struct belongs){stage, event->ts};
 }
 
@@ -274,7 +274,6 @@ struct kineto_places *kineto_places_open(const struct names *names, const struct
     places->base = kineto_base(process);
     index_model(places);
     index_threads(places);
-    stage_finder_init(&places->finder, process, attribution);
     stage_named_init(&places->named, attribution);
     return places;
 }
@@ -296,7 +295,6 @@ bool kineto_places_next(struct kineto_places *places, const struct kineto_event 
 void kineto_places_close(struct kineto_places *places)
 {
     if (!places) return;
-    stage_finder_free(&places->finder);
     stage_named_free(&places->named);
     free(places->spans.item);
     free(places->calls.item);

@@ -75,7 +75,7 @@ static void take(void *argument, size_t input, const struct process *process)
     struct selection alone;
     selection_init(&alone, m->options, NULL, &m->model);
     selection_set(&alone, process);
-    struct comm_taken *taken = comm_reduction.take(&alone, process);
+    struct comm_taken *taken = comm_reduction.take(scope_begin(&alone, 0));
     struct comm_summary *parts = &taken->parts;
     if (parts->count > m->most) {
         qsort(parts->part, parts->count, sizeof *parts->part, by_time);

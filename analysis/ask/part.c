@@ -64,7 +64,7 @@ static struct intervals times_of(const struct selection *chosen, const struct pr
 {
     struct intervals when = {0};
     struct choice choice;
-    choice_init(&choice, chosen, process, NULL);
+    choice_init(&choice, chosen, process);
     intervals_add(&when, choice.window.from, choice.window.to);
     if (choice.by_step) restrict_to(&when, &choice.steps);
     if (choice.by_cycle) restrict_to(&when, &choice.cycles);

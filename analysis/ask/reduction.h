@@ -7,14 +7,14 @@
 #ifndef TFA_REDUCTION_H
 #define TFA_REDUCTION_H
 
-#include "ask/selection.h"
+#include "ask/scope.h"
 
 struct reduction {
     /* True if the summary of a process does not depend on other processes, not even on the time of the run's first
      * record. Otherwise all processes are loaded before the first is summarised. */
     bool (*stands_alone)(const struct options *options);
     /* Returns the summary of a process. Several threads call it, each for another process. */
-    void *(*take)(const struct selection *chosen, const struct process *process);
+    void *(*take)(struct scope *scope);
     void (*free)(void *summary);
 };
 

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ask/scope.h"
+#include "base/command.h"
 #include "pattern.h"
 
 #define STAGE_UNKNOWN (NO_PLACE - 1) /* in `stages`: not compared with --stage yet */
@@ -17,6 +19,7 @@ bool wants_process(const struct options *options, const struct process *process)
 static void choose_processes(struct selection *s)
 {
     s->process = mem_zero(s->model->processes, sizeof *s->process);
+    s->scope = mem_zero(s->model->processes, sizeof *s->scope);
     for (size_t i = 0; i < s->model->processes; i++) {
         const struct process *p = &s->model->process[i];
         if (!wants_process(s->options, p)) continue;
@@ -58,10 +61,19 @@ static void shared_free(struct shared_once *shared)
     free(shared);
 }
 
+struct needs needs_of(const struct options *options)
+{
+    struct needs needs = {0};
+    for (size_t i = 0; i < options->questions; i++)
+        needs = needs_union(needs, definition_of(options->question[i], options)->needs(options));
+    return needs;
+}
+
 void selection_init(struct selection *selection, const struct options *options, const struct inputs *inputs,
                     struct model *model)
 {
     *selection = (struct selection){.options = options, .inputs = inputs, .model = model, .last = INT64_MIN};
+    selection->needs = needs_of(options);
     selection->open_stages = shared_init();
     selection->compat = shared_init();
     choose_processes(selection);
@@ -70,6 +82,7 @@ void selection_init(struct selection *selection, const struct options *options, 
 
 void selection_set(struct selection *selection, const struct process *process)
 {
+    scopes_forget(selection);
     selection->process[0] = process;
     selection->processes = 1;
     choose_stages(selection);
@@ -77,6 +90,8 @@ void selection_set(struct selection *selection, const struct process *process)
 
 void selection_free(struct selection *selection)
 {
+    scopes_forget(selection);
+    free(selection->scope);
     free(selection->process);
     free(selection->stages);
     shared_free(selection->open_stages);

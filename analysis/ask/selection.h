@@ -20,8 +20,10 @@ struct selection {
     const struct options *options;
     const struct inputs *inputs;
     struct model *model;
+    struct needs needs;             /* of all questions that the options ask */
     const struct process **process; /* the processes that --rank and --pid choose */
     size_t processes;
+    struct scope **scope;            /* of each process, or NULL (ask/scope.h) */
     int64_t last;                    /* time of their last record; INT64_MIN: none has a time */
     uint32_t *stages;                /* by name of a range: 0 if --stage matches; NULL: --stage is not given */
     size_t stages_known;             /* names in `stages` */
@@ -29,6 +31,8 @@ struct selection {
     struct shared_once *compat;      /* what the rules of another tool share */
 };
 
+/* Returns what the questions need together. */
+struct needs needs_of(const struct options *options);
 /* Chooses from a loaded model. The selection keeps pointers to all three arguments. */
 void selection_init(struct selection *selection, const struct options *options, const struct inputs *inputs,
                     struct model *model);

@@ -4,8 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "ask/choice.h"
-
 int64_t timeline_ns(const struct timeline *timeline, int64_t time)
 {
     return timeline->ns == 1 ? time : llround((double)time * timeline->ns);
@@ -15,7 +13,7 @@ int64_t timeline_ns(const struct timeline *timeline, int64_t time)
 
 struct taking {
     struct rank_time *time;
-    const struct selection *chosen;
+    struct scope *scope;
     const struct process *process;
     const struct time_rules *rules;
     void *context; /* of `rules` */
@@ -37,26 +35,22 @@ static void add_works(struct taking *t)
 {
     const struct process *p = t->process;
     const struct works *w = &p->works;
-    bool by_launch = choice_needs_launches(t->chosen->options, p);
-    struct attribution attribution;
-    struct choice choice;
+    const struct choice *choice = &t->scope->choice;
+    bool by_launch = choice_needs_launches(choice->options, p);
+    const struct attribution *a = by_launch ? scope_attribute(t->scope) : NULL;
     struct interval when;
-    if (by_launch) attribute(&attribution, p, 0);
-    choice_init(&choice, t->chosen, p, by_launch ? &attribution : NULL);
     for (size_t i = 0; i < w->table.count; i++)
-        if (choice_work(&choice, i, &when) && (!by_launch || choice_in_stage(&choice, &attribution.work[i])) &&
+        if (choice_work(choice, i, &when) && (!a || choice_in_stage(choice, &a->work[i])) &&
             (!t->rules || t->rules->counts(t->context, i)))
             add_work(t, i, when);
-    choice_free(&choice);
-    if (by_launch) attribution_free(&attribution);
 }
 
-struct rank_time *rank_time_of(const struct selection *chosen, const struct process *process,
-                               const struct time_rules *rules, void *context)
+struct rank_time *rank_time_of(struct scope *scope, const struct time_rules *rules, void *context)
 {
+    const struct process *process = scope->process;
     struct rank_time *time = mem_zero(1, sizeof *time);
-    struct taking t = {time, chosen, process, rules, context, .first = INT64_MAX, .last = INT64_MIN};
-    work_kinds_init(&t.kinds, rules ? rules->kinds : &exact_kinds, &chosen->model->names);
+    struct taking t = {time, scope, process, rules, context, .first = INT64_MAX, .last = INT64_MIN};
+    work_kinds_init(&t.kinds, rules ? rules->kinds : &exact_kinds, &scope->chosen->model->names);
     add_works(&t);
     work_kinds_free(&t.kinds);
     time->rank = process->rank;
@@ -74,9 +68,9 @@ void rank_time_drop(void *rank)
     free(rank);
 }
 
-static void *take(const struct selection *chosen, const struct process *process)
+static void *take(struct scope *scope)
 {
-    return rank_time_of(chosen, process, NULL, NULL);
+    return rank_time_of(scope, NULL, NULL);
 }
 
 struct needs timeline_needs(const struct options *options)
@@ -162,7 +156,7 @@ void timeline_collect(struct timeline *timeline, const struct selection *chosen,
 void timeline_of_model(struct timeline *timeline, const struct selection *chosen)
 {
     void **taken = mem_zero(chosen->processes, sizeof *taken);
-    for (size_t i = 0; i < chosen->processes; i++) taken[i] = take(chosen, chosen->process[i]);
+    for (size_t i = 0; i < chosen->processes; i++) taken[i] = take(scope_begin(chosen, i));
     timeline_collect(timeline, chosen, taken);
     for (size_t i = 0; i < chosen->processes; i++) rank_time_drop(taken[i]);
     free(taken);

@@ -40,8 +40,7 @@ struct time_rules {
     struct interval (*times)(void *context, struct interval when);
 };
 /* Makes one by these rules. NULL: ours. */
-struct rank_time *rank_time_of(const struct selection *chosen, const struct process *process,
-                               const struct time_rules *rules, void *context);
+struct rank_time *rank_time_of(struct scope *scope, const struct time_rules *rules, void *context);
 /* Frees one with its struct. */
 void rank_time_drop(void *rank);
 /* Moves the work of `b` into `a`; `b` has none afterwards. Both have the same rank. */

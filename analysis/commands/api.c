@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ask/choice.h"
-#include "ask/stages/at.h"
+#include "ask/scope.h"
 #include "base/sets/keyed.h"
 #include "base/statistics.h"
 #include "commands/session.h"
@@ -46,46 +45,34 @@ static void add_call(struct api *api, const struct made *made)
 
 /* ---- selection of calls ---- */
 
-struct scope {
-    const struct choice *choice;
-    const struct stage_finder *finder;
-};
-
 static void take(struct api *api, const struct scope *scope, struct made made, uint32_t span)
 {
+    const struct choice *choice = &scope->choice;
     struct belonging at = {made.start, NO_PLACE, 0};
-    if (choice_call(scope->choice, made.start, span)) {
-        at.stage = scope->choice->by_stage ? stage_at(scope->finder, made.thread, made.start) : NO_PLACE;
-        if (choice_in_stage(scope->choice, &at)) add_call(api, &made);
+    if (choice_call(choice, made.start, span)) {
+        if (choice->by_stage) at.stage = stage_at(&scope->attribution.finder, made.thread, made.start);
+        if (choice_in_stage(choice, &at)) add_call(api, &made);
     }
 }
 
 static void take_call(struct api *api, const struct scope *scope, const struct made_call *call)
 {
-    const struct calls *c = &scope->choice->process->calls;
+    const struct calls *c = &scope->process->calls;
     bool has_result = call->call != NO_PLACE;
     int64_t result = has_result ? c->result[call->call] : 0;
     bool failed = result != 0 && result != NOT_READY;
     take(api, scope, (struct made){call->name, call->thread, call->start, call->end, has_result, failed}, call->span);
 }
 
-static void add_process(struct api *api, const struct process *process)
+static void add_process(struct api *api, struct scope *scope)
 {
-    struct attribution attribution;
-    struct choice choice;
-    struct stage_finder finder;
     struct made_calls made;
     struct made_call call;
-    attribute(&attribution, process, 0);
-    choice_init(&choice, &api->session->chosen, process, &attribution);
-    stage_finder_init(&finder, process, &attribution);
-    struct scope scope = {&choice, &finder};
-    made_calls_init(&made, process, &api->session->model.names);
-    while (made_calls_next(&made, &call)) take_call(api, &scope, &call);
+    if (is_filtered(scope->choice.options)) scope_attribute(scope);
+    made_calls_init(&made, scope->process, &api->session->model.names);
+    while (made_calls_next(&made, &call)) take_call(api, scope, &call);
     made_calls_free(&made);
-    stage_finder_free(&finder);
-    choice_free(&choice);
-    attribution_free(&attribution);
+    scope_end(scope);
 }
 
 /* ---- printing ---- */
@@ -144,7 +131,7 @@ void cmd_api(struct session *session)
 {
     struct api api = {.session = session};
     if (!session_load(session) || !session_begin(session, STYLE_TABLE)) return;
-    for (size_t i = 0; i < session->chosen.processes; i++) add_process(&api, session->chosen.process[i]);
+    for (size_t i = 0; i < session->chosen.processes; i++) add_process(&api, scope_begin(&session->chosen, i));
     emit_calls(&api);
     if (!api.count && !is_filtered(&session->options))
         complain(NULL, "no calls of CUDA or NCCL were recorded; `tfanalyze info` shows the recorded events");

@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ask/choice.h"
 #include "ask/row_order.h"
 #include "base/sets/keyed.h"
 #include "base/statistics.h"
@@ -153,20 +152,17 @@ static void add_work(struct breakdown *b, const struct choice *choice, struct by
     }
 }
 
-static void add_process(struct breakdown *b, const struct process *process)
+static void add_process(struct breakdown *b, struct scope *scope)
 {
-    struct attribution attribution;
-    struct choice choice;
+    const struct process *process = scope->process;
+    const struct attribution *a = scope_attribute(scope);
     struct by_operator operators = {0};
-    attribute(&attribution, process, b->session->options.group_by == GROUP_OP ? ATTRIBUTE_OPERATORS : 0);
-    choice_init(&choice, &b->session->chosen, process, &attribution);
-    for (size_t i = 0; i < process->works.table.count; i++) add_work(b, &choice, &operators, i);
+    for (size_t i = 0; i < process->works.table.count; i++) add_work(b, &scope->choice, &operators, i);
     end_operators(b, &operators, process->rank);
-    b->unlinked += attribution.unlinked;
-    b->replayed += attribution.replayed;
-    b->uncaptured += attribution.uncaptured;
-    choice_free(&choice);
-    attribution_free(&attribution);
+    b->unlinked += a->unlinked;
+    b->replayed += a->replayed;
+    b->uncaptured += a->uncaptured;
+    scope_end(scope);
 }
 
 /* ---- order of rows ---- */
@@ -267,7 +263,7 @@ void breakdown_answer(struct session *session, const struct breakdown_rules *rul
     struct breakdown b = {.session = session, .rules = rules};
     if (!session_load(session) || !session_begin(session, STYLE_TABLE)) return;
     work_kinds_init(&b.kinds, rules->kinds, &session->model.names);
-    for (size_t i = 0; i < session->chosen.processes; i++) add_process(&b, session->chosen.process[i]);
+    for (size_t i = 0; i < session->chosen.processes; i++) add_process(&b, scope_begin(&session->chosen, i));
     sort_rows(&b);
     find_short_names(&b);
     emit_rows(&b);
@@ -277,6 +273,11 @@ void breakdown_answer(struct session *session, const struct breakdown_rules *rul
         complain(NULL, "no device work was recorded; `tfanalyze info` shows the recorded events");
     session_end(session, b.count || !is_filtered(&session->options));
     breakdown_free(&b);
+}
+
+struct needs breakdown_needs(const struct options *options)
+{
+    return needs_union(work_needs(options), (struct needs){.operators_of_work = options->group_by == GROUP_OP});
 }
 
 void cmd_breakdown(struct session *session)

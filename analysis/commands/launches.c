@@ -72,26 +72,25 @@ struct started {
     uint64_t works, short_kernels;
 };
 
-struct scope {
+struct taking {
     const struct process *process;
     const struct attribution *attribution;
-    struct stage_finder finder;
-    struct choice choice;
+    const struct choice *choice;
     struct started *started; /* by span */
     bool has_device, has_operators;
 };
 
-static void find_started(struct scope *scope)
+static void find_started(struct taking *t)
 {
-    const struct process *p = scope->process;
+    const struct process *p = t->process;
     const struct works *w = &p->works;
-    scope->started = mem_zero(p->spans.table.count, sizeof *scope->started);
+    t->started = mem_zero(p->spans.table.count, sizeof *t->started);
     for (size_t i = 0; i < w->table.count; i++) {
-        uint32_t launch = scope->attribution->launch[i];
+        uint32_t launch = t->attribution->launch[i];
         if (!IS_WORK(w->event_class[i])) continue;
-        scope->has_device = true;
-        if (launch == NO_PLACE || !scope->choice.lane[w->lane[i]]) continue;
-        struct started *s = &scope->started[launch];
+        t->has_device = true;
+        if (launch == NO_PLACE || !t->choice->lane[w->lane[i]]) continue;
+        struct started *s = &t->started[launch];
         int64_t host = p->spans.end[launch] - p->spans.start[launch], time = w->end[i] - w->start[i];
         s->first = s->works ? MIN(s->first, w->start[i]) : w->start[i];
         s->device = add_ns(s->device, time);
@@ -100,20 +99,20 @@ static void find_started(struct scope *scope)
     }
 }
 
-static void take_call(struct launches *l, const struct scope *scope, const struct made_call *call)
+static void take_call(struct launches *l, const struct taking *t, const struct made_call *call)
 {
     uint32_t stage;
-    bool known = scope->attribution->span &&
+    bool known = t->attribution->span &&
                  call->span != NO_PLACE; /* attributed by all rules, including that of backward operators */
-    if (kind_of(l, call->name) == NO_KIND || !choice_call(&scope->choice, call->start, call->span)) return;
-    struct belonging at = known
-                              ? scope->attribution->span[call->span]
-                              : (struct belonging){call->start, stage_at(&scope->finder, call->thread, call->start), 0};
-    if (!choice_stage_name(&scope->choice, &at, &stage)) return;
-    struct row *row = row_of(l, scope->process->rank, stage, call->name);
-    row->has_operators |= scope->has_operators;
-    const struct started *started = call->span == NO_PLACE ? NULL : &scope->started[call->span];
-    row->has_device |= scope->has_device;
+    if (kind_of(l, call->name) == NO_KIND || !choice_call(t->choice, call->start, call->span)) return;
+    struct belonging at =
+        known ? t->attribution->span[call->span]
+              : (struct belonging){call->start, stage_at(&t->attribution->finder, call->thread, call->start), 0};
+    if (!choice_stage_name(t->choice, &at, &stage)) return;
+    struct row *row = row_of(l, t->process->rank, stage, call->name);
+    row->has_operators |= t->has_operators;
+    const struct started *started = call->span == NO_PLACE ? NULL : &t->started[call->span];
+    row->has_device |= t->has_device;
     row->calls++;
     row->head.time = add_ns(row->head.time, call->end - call->start);
     if (started && started->works) {
@@ -127,19 +126,19 @@ static void take_call(struct launches *l, const struct scope *scope, const struc
     }
 }
 
-static void take_dispatches(struct launches *l, const struct scope *scope)
+static void take_dispatches(struct launches *l, const struct taking *t)
 {
     struct op_walk walk;
     struct walked_op op;
-    op_walk_begin(&walk, scope->process, scope->attribution, &l->session->options, &l->session->model.names);
+    op_walk_begin(&walk, t->process, t->attribution, &l->session->options, &l->session->model.names);
     while (op_walk_next(&walk, &op)) {
         uint32_t stage;
         if (is_dispatch(&l->session->model, op.name, op.scope, &l->is_native) &&
-            choice_call(&scope->choice, op.start, NO_PLACE) && choice_stage_name(&scope->choice, &op.at, &stage)) {
-            struct row *row = row_of(l, scope->process->rank, stage, op.name);
+            choice_call(t->choice, op.start, NO_PLACE) && choice_stage_name(t->choice, &op.at, &stage)) {
+            struct row *row = row_of(l, t->process->rank, stage, op.name);
             row->kind = DISPATCH;
             row->has_operators = true;
-            row->has_device |= scope->has_device;
+            row->has_device |= t->has_device;
             row->calls++;
             row->head.time = add_ns(row->head.time, op.end - op.start);
         }
@@ -160,31 +159,26 @@ static bool wants_counts(const struct launches *l)
     return l->session->options.budget || l->session->options.write_budget;
 }
 
-static void add_process(struct launches *l, const struct process *process)
+static void add_process(struct launches *l, struct scope *scope)
 {
-    struct attribution attribution;
+    const struct process *process = scope->process;
     struct made_calls made;
     struct made_call call;
-    struct scope scope = {.process = process, .attribution = &attribution};
-    scope.has_operators = has_operators(process);
-    attribute(&attribution, process, scope.has_operators ? ATTRIBUTE_SPANS : 0);
-    choice_init(&scope.choice, &l->session->chosen, process, &attribution);
-    stage_finder_init(&scope.finder, process, &attribution);
-    find_started(&scope);
+    struct taking t = {.process = process, .attribution = scope_attribute(scope), .choice = &scope->choice};
+    t.has_operators = has_operators(process);
+    find_started(&t);
     bool calls = false;
     made_calls_init(&made, process, &l->session->model.names);
     while (made_calls_next(&made, &call)) {
         calls |= kind_of(l, call.name) != NO_KIND;
-        take_call(l, &scope, &call);
+        take_call(l, &t, &call);
     }
-    take_dispatches(l, &scope);
-    l->has_operators |= scope.has_operators;
-    if (wants_counts(l)) counts_add_stages(&l->counts, &l->session->chosen, &scope.choice, calls, scope.has_operators);
+    take_dispatches(l, &t);
+    l->has_operators |= t.has_operators;
+    if (wants_counts(l)) counts_add_stages(&l->counts, scope, calls, t.has_operators);
     made_calls_free(&made);
-    stage_finder_free(&scope.finder);
-    choice_free(&scope.choice);
-    attribution_free(&attribution);
-    free(scope.started);
+    free(t.started);
+    scope_end(scope);
 }
 
 /* ---- printing ---- */
@@ -273,7 +267,8 @@ static void answer(struct launches *l, const struct budget *budget)
 
 struct needs launches_needs(const struct options *options)
 {
-    struct needs needs = {.calls = true, .operators = true, .operator_details = true, .links = true};
+    struct needs needs = {
+        .calls = true, .operators = true, .operator_details = true, .stages_of_spans = true, .links = true};
     return needs_union(work_needs(options), needs);
 }
 
@@ -283,7 +278,7 @@ void cmd_launches(struct session *session)
     struct budget budget = {0};
     if (!launches_budget_begin(session, &budget)) goto out;
     if (!session_load(session) || !session_begin(session, STYLE_TABLE)) goto out;
-    for (size_t i = 0; i < session->chosen.processes; i++) add_process(&l, session->chosen.process[i]);
+    for (size_t i = 0; i < session->chosen.processes; i++) add_process(&l, scope_begin(&session->chosen, i));
     answer(&l, &budget);
 out:
     budget_free(&budget);

@@ -21,10 +21,9 @@
 struct answer {
     struct session *session;
     const struct process *process;
-    struct attribution attribution;
-    struct choice choice;
+    struct scope *scope;
+    const struct choice *choice;
     bool attributed; /* blocks have their stages */
-    struct stage_finder finder;
     struct memory_reading reading;
     struct memory_walk changes;
     uint64_t rows, shown; /* of all processes; shown: those that --top lets through */
@@ -74,7 +73,7 @@ static void print_head(struct session *session, const char *keys)
 
 static bool in_window(const struct answer *a, int64_t time)
 {
-    return memory_row_chosen(&a->choice, time);
+    return memory_row_chosen(a->choice, time);
 }
 
 /* `bytes`: NULL if the categories are unknown. */
@@ -171,7 +170,7 @@ static void category_peak(struct answer *a)
 
 static bool is_chosen(const struct answer *a, const struct memory_change *change)
 {
-    return memory_change_chosen(&a->changes, &a->choice, change);
+    return memory_change_chosen(&a->changes, a->choice, change);
 }
 
 static void emit_pool(struct answer *a, uint32_t pool)
@@ -239,7 +238,7 @@ static void emit_same_action(struct emit *e, struct emit_kept *same, bool create
 
 static void emit_same_stage(struct answer *a, struct emit_kept *same, uint32_t stage)
 {
-    uint32_t name = stage == NO_PLACE ? a->choice.outside : a->process->ranges.name[stage];
+    uint32_t name = stage == NO_PLACE ? a->choice->outside : a->process->ranges.name[stage];
     if (emit_again(&a->session->emit, same, name)) return;
     emit_known_name(&a->session->emit, &a->session->model, "stage", name);
     emit_keep_end(&a->session->emit, same);
@@ -258,7 +257,7 @@ static void raw_row(struct answer *a, const struct memory_change *change, struct
     emit_hex(e, "address", change->address);
     emit_total_bytes(e, "allocated_bytes", change->allocated);
     emit_total_bytes(e, "reserved_bytes", change->reserved);
-    emit_same_stage(a, &same->stage, memory_change_at(&a->reading, &a->choice, change).stage);
+    emit_same_stage(a, &same->stage, memory_change_at(&a->reading, a->choice, change).stage);
     emit_frames(e, &a->session->model.names, change->stack);
     emit_row_end(e);
 }
@@ -283,10 +282,10 @@ static void peaks(struct answer *a)
     struct emit *e = &session->emit;
     struct peak_rows rows;
     uint32_t torch = names_add(&session->model.names, "c10", 3); /* as the library names torch's allocators */
-    memory_peaks(&rows, &a->choice, &session->chosen, &a->reading, torch);
+    memory_peaks(&rows, a->choice, &session->chosen, &a->reading, torch);
     a->reading.by_kind = true;
     if (!a->process->unheld.trace) /* blocks of CUDA's calls do not stay in a file */
-        memory_peaks_of_kinds(&rows, &a->choice, &session->chosen, &a->reading,
+        memory_peaks_of_kinds(&rows, a->choice, &session->chosen, &a->reading,
                               names_add(&session->model.names, ALLOCATOR_CUDA, strlen(ALLOCATOR_CUDA)));
     for (size_t i = 0; i < rows.count; i++) {
         const struct peak_row *row = &rows.row[i];
@@ -319,7 +318,7 @@ static void leaks(struct answer *a)
     struct holders rows;
     a->reading.by_kind = true;
     memory_walk_init(&a->changes, &a->reading);
-    memory_leaks(&rows, &a->choice, &a->changes);
+    memory_leaks(&rows, a->choice, &a->changes);
     for (size_t i = 0; i < rows.count; i++) {
         const struct holder *row = &rows.holder[i];
         a->sums[0] += row->outliving_blocks;
@@ -392,19 +391,17 @@ static void refused(struct answer *a)
     const struct blocks *b = &a->process->ooms;
     uint64_t top = a->session->options.top;
     struct refusals refusals;
-    struct stage_finder finder;
-    stage_finder_init(&finder, a->process, &a->attribution);
     memory_walk_init(&a->changes, &a->reading);
-    memory_refusals(&refusals, &a->choice, &a->changes);
+    memory_refusals(&refusals, a->choice, &a->changes);
     for (size_t i = 0; i < refusals.count; i++) {
         const struct refusal *refusal = &refusals.refusal[i];
-        uint32_t at = stage_at(&finder, b->thread[refusal->request], b->time[refusal->request]);
-        uint32_t stage = at == NO_PLACE ? a->choice.outside : a->process->ranges.name[at];
+        uint32_t at = stage_at(&a->scope->attribution.finder, b->thread[refusal->request], b->time[refusal->request]);
+        uint32_t stage = at == NO_PLACE ? a->choice->outside : a->process->ranges.name[at];
         for (size_t k = 0; k < refusal->holders && (!top || k < top); k++) {
             emit_request(a, refusal, stage);
             emit_holder(a, refusal, &refusal->holder[k]);
         }
-        bool has_unknown = a->choice.outside_wanted && (refusal->known < refusal->in_use || !refusal->holders);
+        bool has_unknown = a->choice->outside_wanted && (refusal->known < refusal->in_use || !refusal->holders);
         if (has_unknown) {
             emit_request(a, refusal, stage);
             emit_unknown(a, refusal);
@@ -415,7 +412,6 @@ static void refused(struct answer *a)
     a->sums[1] += refusals.count;
     memory_walk_free(&a->changes);
     refusals_free(&refusals);
-    stage_finder_free(&finder);
 }
 
 /* Returns the number of refused requests, whatever the filters choose. */
@@ -430,12 +426,12 @@ static size_t requests(const struct selection *chosen)
 
 static void draw_rows(struct answer *a)
 {
-    pictures_add_rows(&a->pictures, &a->choice);
+    pictures_add_rows(&a->pictures, a->choice);
 }
 
 static void draw_changes(struct answer *a)
 {
-    pictures_add_changes(&a->pictures, &a->choice, &a->reading, a->walk);
+    pictures_add_changes(&a->pictures, a->choice, &a->reading, a->walk);
 }
 
 /* ---- the command ---- */
@@ -489,31 +485,28 @@ static void answer_blocks(struct answer *a, const struct layout_of *layout)
     struct session *session = a->session;
     const struct process *p = a->process;
     bool finds = a->attributed && p->unheld.trace;
-    if (finds) stage_finder_init(&a->finder, p, &a->attribution);
     a->reading = (struct memory_reading){.process = p,
                                          .names = &session->model.names,
                                          .stacks = layout->by_stage,
                                          .ahead = session->options.jobs != 1,
-                                         .finder = finds ? &a->finder : NULL};
+                                         .finder = finds ? &a->scope->attribution.finder : NULL};
     bool is_assigned = layout->by_category && assign_categories(&a->assigned, p, &session->model.names);
     a->walk = is_assigned ? &a->walks : NULL;
     if (a->walk) assigned_walk_init(a->walk, &a->assigned, &a->reading);
     layout->of_blocks(a);
     if (a->walk) assigned_walk_free(a->walk);
     if (a->walk) assigned_free(&a->assigned);
-    if (finds) stage_finder_free(&a->finder);
 }
 
 static void answer_process(struct answer *a, const struct layout_of *layout)
 {
     const struct process *p = a->process;
     a->attributed = layout->by_stage || choice_needs_launches(&a->session->options, p);
-    if (a->attributed) attribute(&a->attribution, p, ATTRIBUTE_SPANS);
-    choice_init(&a->choice, &a->session->chosen, p, a->attributed ? &a->attribution : NULL);
+    a->choice = &a->scope->choice;
+    if (a->attributed) scope_attribute(a->scope);
     if (p->memory_rows) layout->of_rows(a);
     else answer_blocks(a, layout);
-    choice_free(&a->choice);
-    if (a->attributed) attribution_free(&a->attribution);
+    scope_end(a->scope);
 }
 
 static void emit_sums(struct answer *a, const struct layout_of *layout)
@@ -531,7 +524,9 @@ static void answer_all(struct answer *a, const struct layout_of *layout)
 {
     for (size_t i = 0; i < a->session->chosen.processes; i++) {
         a->process = a->session->chosen.process[i];
-        if (can_answer(layout, a->process)) answer_process(a, layout);
+        if (!can_answer(layout, a->process)) continue;
+        a->scope = scope_begin(&a->session->chosen, i);
+        answer_process(a, layout);
     }
 }
 
@@ -565,7 +560,8 @@ struct needs memory_needs(const struct options *options)
     const struct layout_of *layout = &layouts[options->memory_layout];
     /* A block in a backward operator may belong to the stage of the forward one, which only loaded operators tell. */
     bool by_stage = layout->by_stage || options->stage.count || options->step.count || options->cycle.count;
-    struct needs needs = {.memory = true, .all_blocks = true, .ranges = true, .tensors = layout->by_category};
+    struct needs needs = {
+        .memory = true, .all_blocks = true, .ranges = true, .tensors = layout->by_category, .stages_of_spans = true};
     needs.operators = needs.links = by_stage;
     return needs;
 }

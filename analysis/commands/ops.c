@@ -184,6 +184,7 @@ struct needs ops_needs(const struct options *options)
 {
     struct needs needs = {
         .calls = true, .operators = true, .operator_details = true, .memory = true, .all_spans = true};
+    needs.operators_of_work = needs.stages_of_spans = true;
     /* In a backward operator the stage and the stack are those of the forward one, which only loaded operators tell. */
     needs.links = is_filtered(options) || options->group_ops.stack;
     return needs_union(work_needs(options), needs);
@@ -193,7 +194,11 @@ void cmd_ops(struct session *session)
 {
     struct op_rows rows = {.chosen = &session->chosen};
     if (!session_load(session)) return;
-    for (size_t i = 0; i < session->chosen.processes; i++) op_rows_add(&rows, session->chosen.process[i]);
+    for (size_t i = 0; i < session->chosen.processes; i++) {
+        struct scope *scope = scope_begin(&session->chosen, i);
+        op_rows_add(&rows, scope);
+        scope_end(scope);
+    }
     op_rows_end(&rows);
     if (session->options.names == NAMES_SHORT) shorten_kernels(&rows);
     if (session->options.sort_by != SORT_NONE) sort_rows(&rows, session->options.sort_by);

@@ -15,7 +15,7 @@ static struct intervals busy_of(const struct unit *unit)
     struct intervals busy = {0};
     struct interval when;
     for (size_t i = 0; i < unit->processes; i++) {
-        const struct choice *choice = &unit->choice[i];
+        const struct choice *choice = &unit->scope[i]->choice;
         for (size_t k = 0; k < unit->process[i]->works.table.count; k++)
             if (choice_work(choice, k, &when) && choice_in_stage(choice, &choice->attribution->work[k]))
                 intervals_add(&busy, when.start, when.end);
@@ -93,7 +93,9 @@ static bool begin(struct session *session)
 struct needs report_needs(const struct options *options)
 {
     (void)options;
-    return needs_union(export_tfr_needs, (struct needs){.grants = true, .held = true});
+    return needs_union(
+        export_tfr_needs,
+        (struct needs){.grants = true, .operators_of_work = true, .stages_of_spans = true, .held = true});
 }
 
 void cmd_report(struct session *session)

@@ -173,15 +173,6 @@ struct needs no_needs(const struct options *options)
     return (struct needs){0};
 }
 
-/* Several questions share one load, which has all that any of them reads. */
-static struct needs needs_of(const struct options *options)
-{
-    struct needs needs = {0};
-    for (size_t i = 0; i < options->questions; i++)
-        needs = needs_union(needs, definition_of(options->question[i], options)->needs(options));
-    return needs;
-}
-
 bool session_load(struct session *session)
 {
     const struct options *options = &session->options;

@@ -202,22 +202,18 @@ static bool has_devices_alone(const struct session *session, const struct proces
     return true;
 }
 
-static void add_process(struct stage_table *table, const struct session *session, const struct process *process,
-                        bool alone)
+static void add_process(struct stage_table *table, const struct session *session, struct scope *scope, bool alone)
 {
-    struct attribution attribution = {0};
-    struct choice choice;
-    choice_init(&choice, &session->chosen, process, &attribution);
-    stages_add(table, &choice, session->options.exclusive, alone);
-    stages_add_memory(table, &choice);
+    const struct process *process = scope->process;
+    stages_add(table, &scope->choice, session->options.exclusive, alone);
+    stages_add_memory(table, &scope->choice);
     if (process->works.table.count) {
-        attribute(&attribution, process, 0);
-        stages_add_work(table, &choice, session->options.exclusive, has_devices_alone(session, process));
+        scope_attribute(scope);
+        stages_add_work(table, &scope->choice, session->options.exclusive, has_devices_alone(session, process));
     } else if (process->event_times.table.count) {
-        stages_add_events(table, &choice);
+        stages_add_events(table, &scope->choice);
     }
-    attribution_free(&attribution);
-    choice_free(&choice);
+    scope_end(scope);
 }
 
 void cmd_stages(struct session *session)
@@ -230,8 +226,8 @@ void cmd_stages(struct session *session)
     selection_window(&session->chosen, &window.from, &window.to);
     struct map with_stages = ranks_with_stages(session);
     for (size_t i = 0; i < session->chosen.processes; i++) {
-        const struct process *process = session->chosen.process[i];
-        add_process(&table, session, process, map_get(&with_stages, (uint64_t)process->rank) == MAP_NONE);
+        bool alone = map_get(&with_stages, (uint64_t)session->chosen.process[i]->rank) == MAP_NONE;
+        add_process(&table, session, scope_begin(&session->chosen, i), alone);
     }
     map_free(&with_stages);
     rows = emit_stages(session, &table, window);

@@ -32,12 +32,12 @@ void summaries_init(struct summaries *s, const struct options *options, struct m
 }
 
 /* Lets the question read what it needs of the process. */
-static void *take(const struct question_summaries *question, const struct selection *chosen,
-                  const struct process *process)
+static void *take(const struct question_summaries *question, struct scope *scope)
 {
     const struct command *command = question->command;
-    guard_tables(process, 1, definition_of(command, chosen->options)->needs(chosen->options), command->name);
-    return question->reduction->take(chosen, process);
+    const struct options *options = scope->chosen->options;
+    guard_tables(scope->process, 1, definition_of(command, options)->needs(options), command->name);
+    return question->reduction->take(scope);
 }
 
 /* ---- while the inputs are read ---- */
@@ -77,8 +77,9 @@ void summaries_take(void *summaries, size_t input, const struct process *process
     selection_set(&alone, process);
     for (size_t i = 0; i < s->questions; i++) {
         drop(&s->question[i], input);
-        s->question[i].of_input[input] = take(&s->question[i], &alone, process);
+        s->question[i].of_input[input] = take(&s->question[i], scope_begin(&alone, 0));
     }
+    scopes_forget(&alone);
     give_back(s, &alone);
 }
 
@@ -95,8 +96,9 @@ static void *take_some(void *argument)
     struct taking *t = argument;
     size_t i;
     while ((i = atomic_fetch_add(&t->next, 1)) < t->chosen->processes) {
-        const struct process *p = t->chosen->process[i];
-        t->question->of_input[p->input] = take(t->question, t->chosen, p);
+        struct scope *scope = scope_begin(t->chosen, i);
+        t->question->of_input[scope->process->input] = take(t->question, scope);
+        scope_end(scope);
     }
     return NULL;
 }

@@ -131,15 +131,16 @@ static uint64_t events_of(const struct process *process)
     return events;
 }
 
-static void *take(const struct selection *chosen, const struct process *process)
+static void *take(struct scope *of)
 {
+    const struct process *process = of->process;
     const struct ios *ios = &process->ios;
     struct taken *taken = mem_zero(1, sizeof *taken);
     struct io_scope scope;
     taken->events = events_of(process);
     taken->first = process->has_time ? process->first : INT64_MAX;
     taken->last = process->has_time ? process->last : INT64_MIN;
-    io_scope_init(&scope, chosen, process);
+    io_scope_init(&scope, of);
     for (size_t i = 0; i < ios->table.count; i++)
         if (io_scope_has(&scope, ios->thread[i], ios->start[i])) add_call(&taken->slices, ios, i);
     io_scope_free(&scope);

@@ -28,7 +28,9 @@ static bool refused(struct session *session)
 
 struct needs hta_needs(const struct options *options)
 {
-    return needs_union(work_needs(options), (struct needs){.event_numbers = true, .copied = true, .counters = true});
+    return needs_union(
+        work_needs(options),
+        (struct needs){.event_numbers = true, .copied = true, .counters = true, .stages_of_spans = true});
 }
 
 bool hta_load(struct session *session)

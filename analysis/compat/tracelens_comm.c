@@ -77,9 +77,9 @@ static void take_kernels(struct comm_taken *taken, const struct comm_scope *scop
     map_free(&known);
 }
 
-static void *take(const struct selection *chosen, const struct process *process)
+static void *take(struct scope *scope)
 {
-    return comm_take(chosen, process, take_kernels);
+    return comm_take(scope, take_kernels);
 }
 
 const struct reduction tracelens_collectives = {without_window, take, comm_taken_free};

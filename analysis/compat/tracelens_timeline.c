@@ -68,11 +68,11 @@ static struct interval times(void *context, struct interval when)
     return (struct interval){llround(start * c->units), llround(end * c->units)};
 }
 
-static void *take(const struct selection *chosen, const struct process *process)
+static void *take(struct scope *scope)
 {
     static const struct time_rules rules = {&tracelens_kind_rules, counts, times};
-    struct context context = {chosen, process, called(process), units_for(chosen)};
-    struct rank_time *time = rank_time_of(chosen, process, &rules, &context);
+    struct context context = {scope->chosen, scope->process, called(scope->process), units_for(scope->chosen)};
+    struct rank_time *time = rank_time_of(scope, &rules, &context);
     map_free(&context.calls);
     return time;
 }

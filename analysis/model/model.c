@@ -401,7 +401,7 @@ void process_finish(struct process *process)
 
 void process_free(struct process *process)
 {
-    unguard_tables(process);
+    guard_lift(process);
     table_free(&process->ranges, range_layout, ARRAY_SIZE(range_layout));
     table_free(&process->wholes, whole_layout, ARRAY_SIZE(whole_layout));
     table_free(&process->pauses, pause_layout, ARRAY_SIZE(pause_layout));

@@ -170,7 +170,7 @@ static void put_kernel_args(struct export *x, const struct work_detail *detail, 
 /* Writes the operator and stage in which a replayed node was captured. Kineto has no such fields. */
 static void put_captured(struct export *x, size_t i)
 {
-    const struct attribution *a = &x->attribution;
+    const struct attribution *a = &x->scope.attribution;
     uint32_t name;
     if (!captured_operator(a, i, &name)) return;
     uint32_t stage = a->node[a->captured[i]].stage;
@@ -191,7 +191,7 @@ static void put_work_args(struct export *x, size_t i)
     const struct work_detail *detail = &w->detail[i];
     struct emit *e = &x->e;
     emit_open(e, "args", false);
-    put_external_id(x, x->attribution.op[i]);
+    put_external_id(x, x->scope.attribution.op[i]);
     emit_int(e, "device", lane->device);
     emit_count(e, "context", detail->context);
     emit_int(e, "stream", lane->stream);
@@ -250,7 +250,7 @@ static void put_arrows(struct export *x, const uint32_t *first, size_t i, uint64
     const struct works *w = &x->process->works;
     const struct spans *s = &x->process->spans;
     const struct lane *lane = &x->process->lane[w->lane[i]];
-    uint32_t launch = x->attribution.launch[i];
+    uint32_t launch = x->scope.attribution.launch[i];
     uint64_t id = x->arrows + launch;
     if (launch == NO_PLACE || !is_wanted_call(x, s->thread[launch], s->start[launch], s->end[launch], launch)) return;
     if (first[launch] == i) put_arrow(x, "s", id, x->pid, tid_of(x, s->thread[launch]), s->start[launch]);
@@ -260,9 +260,10 @@ static void put_arrows(struct export *x, const uint32_t *first, size_t i, uint64
 static bool wants_work(const struct export *x, size_t i)
 {
     const struct works *w = &x->process->works;
-    const struct belonging *at = &x->attribution.work[i];
+    const struct belonging *at = &x->scope.attribution.work[i];
     bool in_time = w->start[i] < x->to && w->end[i] >= x->from;
-    bool chosen = choice_in_steps(&x->choice, at->time) && (!x->choice.by_lane || x->choice.lane[w->lane[i]]);
+    bool chosen =
+        choice_in_steps(&x->scope.choice, at->time) && (!x->scope.choice.by_lane || x->scope.choice.lane[w->lane[i]]);
     return in_time && chosen && (x->whole || is_inside(x, at->stage, at->time));
 }
 
@@ -279,7 +280,7 @@ void put_works(struct export *x)
         if (!wants_work(x, i)) continue;
         const struct lane *lane = &x->process->lane[w->lane[i]];
         const struct name *name = names_get(&x->chosen->model->names, w->name[i]);
-        uint32_t launch = x->attribution.launch[i];
+        uint32_t launch = x->scope.attribution.launch[i];
         uint64_t row = row_of_work(x, i);
         begin_event(x, "X");
         emit_text(&x->e, "cat", categories[w->event_class[i]]);

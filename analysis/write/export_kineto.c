@@ -286,17 +286,15 @@ bool export_kineto(struct targets *targets, const struct selection *chosen, cons
 static bool export_one(const struct selection *chosen, const struct process *process, struct target *target,
                        const uint32_t *of_name)
 {
-    struct attribution attribution = {0};
     struct dump_choice filter;
     struct targets targets = {.target = target, .count = 1, .of_name = of_name};
     selection_window(chosen, &targets.from, &targets.to);
     target->whole = !of_name || (!has_stages(process) && of_name[NAME_RUN] == 0);
-    if (!target->whole) attribute(&attribution, process, ATTRIBUTE_SPANS);
     dump_choice_init(&filter, chosen, process);
+    if (!target->whole) scope_attribute(&filter.scope);
     targets.filter = filter.asked ? &filter : NULL;
-    bool read = export_kineto(&targets, chosen, process, &attribution);
+    bool read = export_kineto(&targets, chosen, process, &filter.scope.attribution);
     dump_choice_free(&filter);
-    attribution_free(&attribution);
     return read;
 }
 

@@ -62,7 +62,7 @@ static bool wants_operator(const struct export *x, size_t i)
     const struct spans *s = &x->process->spans;
     bool in_time = s->start[i] < x->to && s->end[i] >= x->from;
     return in_time && is_chosen(x, s->start[i]) &&
-           (x->whole || is_inside(x, x->attribution.span[i].stage, x->attribution.span[i].time));
+           (x->whole || is_inside(x, x->scope.attribution.span[i].stage, x->scope.attribution.span[i].time));
 }
 
 void put_inputs(struct export *x, const struct op_detail *inputs)
@@ -123,7 +123,8 @@ void find_launchers(struct export *x)
 {
     x->launcher = no_places(x->process->spans.table.count);
     for (size_t i = 0; i < x->process->works.table.count; i++)
-        if (x->attribution.launch[i] != NO_PLACE) x->launcher[x->attribution.launch[i]] = x->attribution.op[i];
+        if (x->scope.attribution.launch[i] != NO_PLACE)
+            x->launcher[x->scope.attribution.launch[i]] = x->scope.attribution.op[i];
 }
 
 void put_external_id(struct export *x, uint32_t op)

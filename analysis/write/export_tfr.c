@@ -44,13 +44,13 @@ bool is_inside(const struct export *x, uint32_t stage, int64_t time)
 
 bool is_chosen(const struct export *x, int64_t launched)
 {
-    return !x->choice.by_lane && choice_in_steps(&x->choice, launched);
+    return !x->scope.choice.by_lane && choice_in_steps(&x->scope.choice, launched);
 }
 
 static bool lies_there(const struct export *x, uint32_t thread, int64_t start, int64_t end)
 {
     bool in_time = start < x->to && end >= x->from;
-    return in_time && (x->whole || is_inside(x, stage_at(&x->finder, thread, start), start));
+    return in_time && (x->whole || is_inside(x, stage_at(&x->scope.attribution.finder, thread, start), start));
 }
 
 bool is_wanted(const struct export *x, uint32_t thread, int64_t start, int64_t end)
@@ -60,8 +60,8 @@ bool is_wanted(const struct export *x, uint32_t thread, int64_t start, int64_t e
 
 bool is_wanted_call(const struct export *x, uint32_t thread, int64_t start, int64_t end, uint32_t span)
 {
-    bool on_lane = !x->choice.by_lane || (span != NO_PLACE && x->choice.launches[span]);
-    return on_lane && choice_in_steps(&x->choice, start) && lies_there(x, thread, start, end);
+    bool on_lane = !x->scope.choice.by_lane || (span != NO_PLACE && x->scope.choice.launches[span]);
+    return on_lane && choice_in_steps(&x->scope.choice, start) && lies_there(x, thread, start, end);
 }
 
 /* A stage counts as inside itself, even with zero length. */
@@ -416,12 +416,10 @@ static uint64_t put_one(struct export *x)
 {
     number_process(x);
     x->whole = is_whole(x);
-    attribute(&x->attribution, x->process, ATTRIBUTE_OPERATORS | (x->whole ? 0 : ATTRIBUTE_SPANS));
-    choice_init(&x->choice, x->chosen, x->process, &x->attribution);
-    if (!x->whole) {
-        stage_finder_init(&x->finder, x->process, &x->attribution);
-        x->paths = chosen_paths(&x->attribution, x->asked->of_name, x->asked->target);
-    }
+    scope_init(&x->scope, x->chosen, x->process,
+               (struct needs){.operators_of_work = true, .stages_of_spans = !x->whole});
+    scope_attribute(&x->scope);
+    if (!x->whole) x->paths = chosen_paths(&x->scope.attribution, x->asked->of_name, x->asked->target);
     find_crossings(x);
     find_launchers(x);
     find_details(x);
@@ -441,10 +439,8 @@ static uint64_t put_one(struct export *x)
     put_samples(x);
     if (taker) taker->end(taker->context);
     x->operators += x->process->spans.table.count;
-    stage_finder_free(&x->finder);
     stage_paths_free(&x->paths);
-    choice_free(&x->choice);
-    attribution_free(&x->attribution);
+    scope_free(&x->scope);
     free(x->crosses);
     free(x->launcher);
     map_free(&x->device_of);

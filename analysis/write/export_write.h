@@ -4,7 +4,7 @@
 #define TFA_EXPORT_WRITE_H
 
 #include "ask/choice.h"
-#include "ask/stages/at.h"
+#include "ask/scope.h"
 #include "read/kineto_event.h"
 #include "write/emit.h"
 #include "write/export_tfr.h"
@@ -24,16 +24,14 @@ struct export
     int64_t place; /* of a merged file: place of the process in the order of rows */
     int64_t pid;   /* pid in the file, unique per process */
     int64_t base, from, to;
-    bool *crosses;      /* by range: must not be drawn as a box */
-    uint32_t *launcher; /* by span: the operator that made this launch, an index into spans, or NO_PLACE */
-    struct attribution attribution;
-    bool whole;                 /* the whole process is written, not only some stages */
-    struct stage_finder finder; /* set unless `whole` */
-    struct stage_paths paths;   /* set unless `whole`: links over the chosen stages */
-    struct choice choice;       /* choice by step, cycle, device and stream */
-    struct map pids;            /* pids in use, including those of devices */
-    int64_t *device_pid;        /* pids of the process's devices */
-    struct map device_of;       /* index into `device_pid` by device number */
+    bool *crosses;            /* by range: must not be drawn as a box */
+    uint32_t *launcher;       /* by span: the operator that made this launch, an index into spans, or NO_PLACE */
+    bool whole;               /* the whole process is written, not only some stages */
+    struct stage_paths paths; /* set unless `whole`: links over the chosen stages */
+    struct scope scope;
+    struct map pids;      /* pids in use, including those of devices */
+    int64_t *device_pid;  /* pids of the process's devices */
+    struct map device_of; /* index into `device_pid` by device number */
     size_t devices;
     uint64_t events, pairs, arrows;
     uint64_t operators, forwards, indexes; /* next numbers: ids of operators, ids of arrows between them, `Ev Idx` */

@@ -80,7 +80,7 @@ ROWS = [
         '    if (by_stage && !u) add_backward(&load, u);'),
     # Dispatches of a long run belong to no stage.
     row('swept-operators-in-no-stage', 'long_runs.py::test_operators[0]', 'analysis/ask/ops/walk.c',
-        'walk->attribution ? stage_at(&walk->finder, from->thread, from->start) : NO_PLACE;',
+        'walk->attribution ? stage_at(&walk->attribution->finder, from->thread, from->start) : NO_PLACE;',
         'NO_PLACE;'),
     # A chunk gets the records of one before it that is in the file twice.
     row('skipped-chunk-kept', 'long_runs.py::test_threads[0]', 'analysis/read/ahead.c',
@@ -123,7 +123,7 @@ ROWS = [
     # Kernels in an exported trace belong to no operator.
     row('no-external-ids', 'operators_export.py::test_ids_lead_from_work_and_its_launch_to_the_operator',
         'analysis/write/export_device.c',
-        'put_external_id(x, x->attribution.op[i]);',
+        'put_external_id(x, x->scope.attribution.op[i]);',
         'put_external_id(x, NO_PLACE);'),
     # Operators have kernels twice, or memory of their neighbours, or none of the memory they freed last.
     row('kernels-of-an-only-child', 'ops.py::test_device_rows', 'analysis/ask/ops/running.c',
@@ -349,7 +349,7 @@ ROWS = [
         'if (a->by_stage) at.stage = stage_at(', 'if (false) at.stage = stage_at('),
     # What other stages hold counts as memory without a record.
     row('other-stages-are-unknown', 'memory_answers.py::test_refusals_by_stage', 'analysis/commands/memory.c',
-        'a->choice.outside_wanted && (refusal->known', '(refusal->known'),
+        'a->choice->outside_wanted && (refusal->known', '(refusal->known'),
     # Nothing that a long run frees is freed.
     row('long-runs-free-nothing', 'long_runs.py::test_memory[1]', 'analysis/ask/memory/changes.c',
         'take(walk, swept.block);', 'if (swept.block->bytes > 0) take(walk, swept.block);'),
@@ -468,7 +468,7 @@ ROWS = [
     row('deep-stages-lose-work', 'growth.py::test_two_deep_nests_have_their_own_work', 'analysis/ask/stages/sets.c',
         'change(asked, launch, now, next, false);', '(void)now;'),
     # An answer depends on what is asked beside it.
-    row('needs-of-the-last-question', 'questions.py::test_json_is_a_list_of_the_single_answers', 'analysis/commands/session.c',
+    row('needs-of-the-last-question', 'questions.py::test_json_is_a_list_of_the_single_answers', 'analysis/ask/selection.c',
         'needs = needs_union(needs, definition_of(options->question[i], options)->needs(options));',
         'needs = definition_of(options->question[i], options)->needs(options);'),
     # A stage that calls itself is twice as long on the screen of a report.

@@ -93,7 +93,7 @@ START_TEST(the_innermost_stage_of_the_launching_thread)
     uint32_t outer = add_stage(1, 100, 200), inner = add_stage(1, 120, 150), other = add_stage(2, 100, 200);
     uint32_t first = launch(1, 100), in = launch(1, 120), last = launch(1, 149), after = launch(1, 150);
     uint32_t elsewhere = launch(2, 130), end = launch(1, 200), before = launch(1, 99);
-    attribute(&a, &process, ATTRIBUTE_OPERATORS);
+    attribute(&a, &process, (struct needs){.operators_of_work = true});
     check_work(first, outer, VIA_THREAD);
     check_work(in, inner, VIA_THREAD);
     check_work(last, inner, VIA_THREAD);
@@ -110,7 +110,7 @@ START_TEST(stages_that_cross)
 {
     uint32_t first = add_stage(1, 0, 100), second = add_stage(1, 50, 150), inside = add_stage(1, 110, 120);
     uint32_t both = launch(1, 60), late = launch(1, 105), deep = launch(1, 115);
-    attribute(&a, &process, ATTRIBUTE_OPERATORS);
+    attribute(&a, &process, (struct needs){.operators_of_work = true});
     check_work(both, second, VIA_THREAD);
     check_work(late, second, VIA_THREAD);
     check_work(deep, inside, VIA_THREAD);
@@ -130,7 +130,7 @@ START_TEST(a_backward_operator_belongs_to_its_forward)
     add_arrow(77, 1, 10, true);
     add_arrow(77, 2, 105, false);
     uint32_t in = launch(2, 110), around = launch(2, 135), without = launch(2, 155);
-    attribute(&a, &process, ATTRIBUTE_OPERATORS | ATTRIBUTE_SPANS);
+    attribute(&a, &process, (struct needs){.operators_of_work = true, .stages_of_spans = true});
     check_work(in, forward, VIA_FORWARD);
     check_work(around, forward, VIA_FORWARD);
     check_work(without, forward + 1, VIA_ONLY);
@@ -144,7 +144,7 @@ START_TEST(another_thread_has_the_only_stage)
     uint32_t one = add_stage(1, 0, 100), inner = add_stage(1, 10, 20), two = add_stage(3, 90, 200);
     uint32_t in = launch(2, 15), out = launch(2, 30), both = launch(2, 95), later = launch(2, 100),
              none = launch(2, 200);
-    attribute(&a, &process, ATTRIBUTE_OPERATORS);
+    attribute(&a, &process, (struct needs){.operators_of_work = true});
     check_work(in, inner, VIA_ONLY);
     check_work(out, one, VIA_ONLY);
     check_work(both, NO_PLACE, VIA_NONE);
@@ -158,7 +158,7 @@ START_TEST(launches_with_one_id)
     uint32_t early = add_span(CLASS_API, 1, 100, 110, 5), late = add_span(CLASS_API, 1, 300, 310, 5);
     uint32_t first = add_work(120, 5, NO_ID), second = add_work(320, 5, NO_ID), before = add_work(50, 5, NO_ID);
     uint32_t none = add_work(400, 6, NO_ID);
-    attribute(&a, &process, ATTRIBUTE_OPERATORS);
+    attribute(&a, &process, (struct needs){.operators_of_work = true});
     ck_assert_uint_eq(a.launch[first], early);
     ck_assert_uint_eq(a.launch[second], late);
     ck_assert_uint_eq(a.launch[before], early);
@@ -174,7 +174,7 @@ START_TEST(operators_of_work)
     uint32_t outer = add_span(CLASS_OPERATOR, 1, 100, 200, 41), inner = add_span(CLASS_OPERATOR, 1, 120, 180, 42);
     uint32_t in = launch(1, 150), out = launch(1, 190), beside = launch(1, 250);
     uint32_t by_external = add_work(500, 99999, 42);
-    attribute(&a, &process, ATTRIBUTE_OPERATORS);
+    attribute(&a, &process, (struct needs){.operators_of_work = true});
     ck_assert_uint_eq(a.op[in], inner);
     ck_assert_uint_eq(a.op[out], outer);
     ck_assert_uint_eq(a.op[beside], NO_PLACE);

@@ -132,11 +132,12 @@ static bool is_recorded(const struct choice *choice, size_t range)
 
 /* ---- rows ---- */
 
-void counts_add_stages(struct counts *counts, const struct selection *chosen, const struct choice *choice, bool calls,
-                       bool operators)
+void counts_add_stages(struct counts *counts, const struct scope *scope, bool calls, bool operators)
 {
-    const struct process *p = choice->process;
-    const struct attribution *a = choice->attribution;
+    const struct selection *chosen = scope->chosen;
+    const struct choice *choice = &scope->choice;
+    const struct attribution *a = &scope->attribution;
+    const struct process *p = scope->process;
     const struct ranges *r = &p->ranges;
     struct asked asked;
     struct intervals gaps = find_gaps(choice, &chosen->model->names);

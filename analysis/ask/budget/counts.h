@@ -9,7 +9,7 @@
 #ifndef TFA_BUDGET_COUNTS_H
 #define TFA_BUDGET_COUNTS_H
 
-#include "ask/choice.h"
+#include "ask/scope.h"
 #include "ask/device/call_kinds.h"
 #include "base/sets/keyed.h"
 
@@ -30,8 +30,7 @@ struct counts {
 struct stage_counts *counts_row(struct counts *counts, int64_t rank, uint32_t stage);
 /* Adds the stages of a process, with counts of 0. `calls`: it has at least one call of a kind; `operators`: it has
  * operator records. */
-void counts_add_stages(struct counts *counts, const struct selection *chosen, const struct choice *choice, bool calls,
-                       bool operators);
+void counts_add_stages(struct counts *counts, const struct scope *scope, bool calls, bool operators);
 /* True if the counts are those of the stage. */
 bool counts_are_known(const struct stage_counts *row, enum call_kind kind);
 void counts_free(struct counts *counts);

@@ -4,9 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "ask/choice.h"
-#include "ask/stages/at.h"
-
 static void take_collective(struct comm_part *part, const struct collective *c)
 {
     bool is_message = c->op == COLLECTIVE_SEND || c->op == COLLECTIVE_RECV;
@@ -40,13 +37,10 @@ static void take_collective(struct comm_part *part, const struct collective *c)
 }
 
 struct comm_scope {
-    const struct selection *chosen;
     const struct process *process;
-    bool attributed;
-    struct attribution attribution;
-    struct choice choice;
-    struct stage_finder finder;
-    struct step_list steps; /* of the profiler */
+    const struct choice *choice;
+    const struct attribution *attribution; /* NULL: neither stages nor steps are asked for */
+    struct step_list steps;                /* of the profiler */
 };
 
 /* Returns the number of the step that is open at `time`. */
@@ -56,42 +50,24 @@ static int64_t step_at(const struct comm_scope *scope, int64_t time)
     return at < scope->steps.count ? (int64_t)scope->process->ranges.step[scope->steps.range[at]] : UNKNOWN_NUMBER;
 }
 
-static void scope_init(struct comm_scope *scope, const struct selection *chosen, const struct process *process,
-                       bool stages)
-{
-    *scope = (struct comm_scope){.chosen = chosen, .process = process};
-    scope->attributed = stages || choice_needs_launches(chosen->options, process);
-    if (scope->attributed) attribute(&scope->attribution, process, 0);
-    choice_init(&scope->choice, chosen, process, scope->attributed ? &scope->attribution : NULL);
-    if (scope->attributed) stage_finder_init(&scope->finder, process, &scope->attribution);
-    if (stages) step_list_init(&scope->steps, process);
-}
-
-static void scope_free(struct comm_scope *scope)
-{
-    if (scope->attributed) stage_finder_free(&scope->finder);
-    choice_free(&scope->choice);
-    if (scope->attributed) attribution_free(&scope->attribution);
-    step_list_free(&scope->steps);
-}
-
 /* Applies the filters, and finds the stage and the step. */
 static bool is_chosen(const struct comm_scope *scope, const struct collective *c, struct comm_part *part)
 {
+    const struct attribution *a = scope->attribution;
     struct interval when;
     struct belonging at = {0};
     bool chosen;
     if (c->work != NO_WORK) {
-        chosen = choice_work(&scope->choice, c->work, &when);
-        if (scope->attributed) at = scope->attribution.work[c->work];
+        chosen = choice_work(scope->choice, c->work, &when);
+        if (a) at = a->work[c->work];
     } else {
         int64_t begin = c->call_start != UNKNOWN_TIME ? c->call_start : c->start;
-        chosen = choice_call(&scope->choice, begin, NO_PLACE);
+        chosen = choice_call(scope->choice, begin, NO_PLACE);
         /* A moment earlier, as the work itself may be an annotation. */
-        if (scope->attributed) at = (struct belonging){begin, stage_at(&scope->finder, c->thread, begin - 1), VIA_NONE};
+        if (a) at = (struct belonging){begin, stage_at(&a->finder, c->thread, begin - 1), VIA_NONE};
     }
-    part->step = scope->attributed ? step_at(scope, at.time) : UNKNOWN_NUMBER;
-    return scope->attributed ? choice_stage_name(&scope->choice, &at, &part->stage) && chosen : chosen;
+    part->step = a ? step_at(scope, at.time) : UNKNOWN_NUMBER;
+    return a ? choice_stage_name(scope->choice, &at, &part->stage) && chosen : chosen;
 }
 
 struct comm_part comm_part_of(const struct process *process, const struct collective *collective)
@@ -116,36 +92,37 @@ static void take_parts(struct comm_taken *taken, const struct comm_scope *scope,
     }
 }
 
-static struct comm_taken *take(const struct selection *chosen, const struct process *process, bool stages,
-                               comm_taker *take_all)
+static struct comm_taken *take(struct scope *scope, bool stages, comm_taker *take_all)
 {
+    const struct process *process = scope->process;
     struct comm_taken *taken = mem_zero(1, sizeof *taken);
-    struct comm_scope scope;
-    taken->parts.names = &chosen->model->names;
+    struct comm_scope of = {.process = process, .choice = &scope->choice};
+    taken->parts.names = &scope->chosen->model->names;
     taken->has_collectives = process->collectives.count != 0;
-    taken->replays = comm_replays(process, &chosen->model->names);
+    taken->replays = comm_replays(process, &scope->chosen->model->names);
     if (!taken->has_collectives) return taken;
-    scope_init(&scope, chosen, process, stages);
-    take_all(taken, &scope, process);
-    if (stages) health_take(&taken->healths, &scope.steps);
-    scope_free(&scope);
+    if (stages || choice_needs_launches(of.choice->options, process)) of.attribution = scope_attribute(scope);
+    if (stages) step_list_init(&of.steps, process);
+    take_all(taken, &of, process);
+    if (stages) health_take(&taken->healths, &of.steps);
+    step_list_free(&of.steps);
     comm_fit(&taken->parts);
     return taken;
 }
 
-struct comm_taken *comm_take(const struct selection *chosen, const struct process *process, comm_taker *take_all)
+struct comm_taken *comm_take(struct scope *scope, comm_taker *take_all)
 {
-    return take(chosen, process, false, take_all);
+    return take(scope, false, take_all);
 }
 
-static void *take_without_stages(const struct selection *chosen, const struct process *process)
+static void *take_without_stages(struct scope *scope)
 {
-    return take(chosen, process, false, take_parts);
+    return take(scope, false, take_parts);
 }
 
-static void *take_with_stages(const struct selection *chosen, const struct process *process)
+static void *take_with_stages(struct scope *scope)
 {
-    return take(chosen, process, true, take_parts);
+    return take(scope, true, take_parts);
 }
 
 void comm_taken_free(void *taken)

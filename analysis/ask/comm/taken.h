@@ -30,7 +30,7 @@ struct comm_scope;
 /* Takes the parts of a process. */
 typedef void comm_taker(struct comm_taken *taken, const struct comm_scope *scope, const struct process *process);
 /* Makes a struct comm_taken without stages. */
-struct comm_taken *comm_take(const struct selection *chosen, const struct process *process, comm_taker *take_parts);
+struct comm_taken *comm_take(struct scope *scope, comm_taker *take_parts);
 void comm_taken_free(void *taken);
 /* Returns a part with all that is known of the collective. */
 struct comm_part comm_part_of(const struct process *process, const struct collective *collective);

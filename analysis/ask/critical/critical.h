@@ -18,7 +18,7 @@ struct critical_path {
 extern const struct needs critical_needs;
 
 /* Finds the path of a process that is loaded with critical_needs. */
-void critical_path_of(struct critical_path *path, const struct selection *chosen, const struct process *process);
+void critical_path_of(struct critical_path *path, struct scope *scope);
 void critical_path_free(struct critical_path *path);
 
 /* ---- the answer ---- */

@@ -20,25 +20,24 @@ static void widen(struct interval *window, int64_t start, int64_t end)
 
 /* Finds the span of time that --stage, --step and --cycle choose: from the first start to the last end of what they name.
  * Returns false if they name nothing. */
-static bool find_window(const struct selection *chosen, const struct process *process, struct interval *window)
+static bool find_window(const struct scope *scope, struct interval *window)
 {
-    const struct ranges *r = &process->ranges;
-    struct choice choice;
-    choice_init(&choice, chosen, process, NULL);
+    const struct ranges *r = &scope->process->ranges;
+    const struct choice *choice = &scope->choice;
     struct interval named = {INT64_MAX, INT64_MIN};
-    bool is_run = choice.outside == NAME_RUN && choice.outside_wanted; /* without stages `(run)` is all of it */
-    bool by_stage = choice.by_stage && !is_run;
+    bool is_run = choice->outside == NAME_RUN && choice->outside_wanted; /* without stages `(run)` is all of it */
+    bool by_stage = choice->by_stage && !is_run;
     for (size_t i = 0; i < r->table.count && by_stage; i++)
-        if (selection_wants(chosen, r->name[i]) && choice_stage(&choice, i)) widen(&named, r->start[i], r->end[i]);
-    for (size_t i = 0; i < choice.steps.count && choice.by_step && !by_stage; i++)
-        widen(&named, choice.steps.interval[i].start, choice.steps.interval[i].end);
-    for (size_t i = 0; i < choice.cycles.count && choice.by_cycle && !by_stage && !choice.by_step; i++)
-        widen(&named, choice.cycles.interval[i].start, choice.cycles.interval[i].end);
-    bool by_name = by_stage || choice.by_step || choice.by_cycle;
+        if (selection_wants(scope->chosen, r->name[i]) && choice_stage(choice, i))
+            widen(&named, r->start[i], r->end[i]);
+    for (size_t i = 0; i < choice->steps.count && choice->by_step && !by_stage; i++)
+        widen(&named, choice->steps.interval[i].start, choice->steps.interval[i].end);
+    for (size_t i = 0; i < choice->cycles.count && choice->by_cycle && !by_stage && !choice->by_step; i++)
+        widen(&named, choice->cycles.interval[i].start, choice->cycles.interval[i].end);
+    bool by_name = by_stage || choice->by_step || choice->by_cycle;
     *window = by_name ? named : (struct interval){INT64_MIN, INT64_MAX};
-    window->start = MAX(window->start, choice.window.from);
-    window->end = MIN(window->end, choice.window.to - (choice.window.to != INT64_MAX)); /* --to is open */
-    choice_free(&choice);
+    window->start = MAX(window->start, choice->window.from);
+    window->end = MIN(window->end, choice->window.to - (choice->window.to != INT64_MAX)); /* --to is open */
     return window->start <= window->end;
 }
 
@@ -46,7 +45,7 @@ static bool find_window(const struct selection *chosen, const struct process *pr
 
 static bool starts_within(const struct exact *x, int64_t start)
 {
-    return start >= x->window.start && start <= x->window.end && choice_in_steps(&x->choice, start);
+    return start >= x->window.start && start <= x->window.end && choice_in_steps(x->choice, start);
 }
 
 static uint32_t add_host(struct exact *x, struct critical_event event, uint32_t thread)
@@ -115,13 +114,14 @@ static void drop_backward(struct critical_path *path)
     graph->count = kept;
 }
 
-void critical_path_of(struct critical_path *path, const struct selection *chosen, const struct process *process)
+void critical_path_of(struct critical_path *path, struct scope *scope)
 {
-    struct exact x = {.path = path, .process = process, .names = &chosen->model->names};
+    const struct process *process = scope->process;
+    struct exact x = {.path = path, .process = process, .names = &scope->chosen->model->names};
     *path = (struct critical_path){0};
-    if (!find_window(chosen, process, &x.window)) return;
-    choice_init(&x.choice, chosen, process, NULL);
-    attribute(&x.attribution, process, 0);
+    if (!find_window(scope, &x.window)) return;
+    x.choice = &scope->choice;
+    x.attribution = scope_attribute(scope);
     x.event_of_span = no_places(process->spans.table.count);
     x.event_of_call = no_places(process->calls.table.count);
     x.event_of_work = no_places(process->works.table.count);
@@ -143,8 +143,6 @@ void critical_path_of(struct critical_path *path, const struct selection *chosen
         path->failure = "the times of its events contradict each other";
         path->steps = 0;
     }
-    choice_free(&x.choice);
-    attribution_free(&x.attribution);
     free(x.event_of_span);
     free(x.event_of_call);
     free(x.event_of_work);

@@ -82,7 +82,7 @@ static void take_launch(struct follow *f, size_t count)
 
 static void take_launches(struct follow *f, int64_t until)
 {
-    const uint32_t *launch = f->x->attribution.launch;
+    const uint32_t *launch = f->x->attribution->launch;
     while (f->next < f->works && exact_launched(f->x, f->work[f->next]) <= until) {
         size_t end = f->next + 1;
         while (end < f->works && launch[f->work[end]] != NO_PLACE && launch[f->work[end]] == launch[f->work[f->next]])
@@ -148,7 +148,7 @@ static int by_launch(const void *a, const void *b, void *context)
     const struct exact *e = context;
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
     int64_t p = exact_launched(e, x), q = exact_launched(e, y);
-    uint32_t launch_x = e->attribution.launch[x], launch_y = e->attribution.launch[y];
+    uint32_t launch_x = e->attribution->launch[x], launch_y = e->attribution->launch[y];
     return p != q ? by_number(p, q) : launch_x != launch_y ? by_number(launch_x, launch_y) : by_number(x, y);
 }
 
@@ -163,7 +163,7 @@ static void make_orders(struct follow *f)
     f->first_of_span = no_places(p->spans.table.count);
     f->sync_of_span = no_places(p->spans.table.count);
     for (size_t i = p->works.table.count; i > 0; i--) {
-        uint32_t work = (uint32_t)(i - 1), span = f->x->attribution.launch[work];
+        uint32_t work = (uint32_t)(i - 1), span = f->x->attribution->launch[work];
         bool is_work = IS_WORK(p->works.event_class[work]);
         if (f->x->event_of_work[work] != NO_PLACE) f->work[f->works++] = work;
         if (span != NO_PLACE && is_work) f->first_of_span[span] = work;

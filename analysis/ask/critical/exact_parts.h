@@ -19,9 +19,9 @@ struct exact {
     struct critical_path *path;
     const struct process *process;
     const struct names *names;
-    struct attribution attribution;
+    const struct attribution *attribution;
     struct interval window;
-    struct choice choice;                                    /* without an attribution */
+    const struct choice *choice;
     uint32_t *event_of_span, *event_of_call, *event_of_work; /* NO_PLACE: not in the window */
     struct host_rows rows;
     struct host_tops tops;

@@ -130,8 +130,8 @@ static void find_waiting(struct joining *j)
         const struct host_row *row = &j->x->rows.row[i];
         if (row->thread != lead && j->event[row->event].waits) intervals_add(&j->waiting, row->start, row->end);
     }
-    leave_out_between(j, &j->x->choice.steps);
-    leave_out_between(j, &j->x->choice.cycles);
+    leave_out_between(j, &j->x->choice->steps);
+    leave_out_between(j, &j->x->choice->cycles);
     intervals_merge(&j->waiting);
 }
 

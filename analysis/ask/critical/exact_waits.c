@@ -35,7 +35,7 @@ struct waits {
 
 int64_t exact_launched(const struct exact *x, uint32_t work)
 {
-    uint32_t launch = x->attribution.launch[work];
+    uint32_t launch = x->attribution->launch[work];
     return launch == NO_PLACE ? x->process->works.start[work] : x->process->spans.start[launch];
 }
 
@@ -171,7 +171,7 @@ static void take_wait(struct waits *waits, const struct map *places, size_t work
 {
     struct exact *x = waits->x;
     const char *name = names_get(x->names, x->process->works.name[work])->text;
-    uint32_t span = x->attribution.launch[work], lane = x->process->works.lane[work];
+    uint32_t span = x->attribution->launch[work], lane = x->process->works.lane[work];
     if (span == NO_PLACE) return;
     int64_t time = x->process->spans.start[span], device = x->process->lane[lane].device;
     uint32_t event = x->event_of_span[span], source = waited ? work_of_wait(waits, places, waited, time) : NO_PLACE;
@@ -215,7 +215,7 @@ static void take_copies(struct waits *waits)
     struct exact *x = waits->x;
     const struct works *w = &x->process->works;
     for (size_t i = 0; i < w->table.count; i++) {
-        uint32_t span = x->attribution.launch[i], event = span == NO_PLACE ? NO_PLACE : x->event_of_span[span];
+        uint32_t span = x->attribution->launch[i], event = span == NO_PLACE ? NO_PLACE : x->event_of_span[span];
         bool is_copy = w->event_class[i] == CLASS_MEMCPY || w->event_class[i] == CLASS_MEMSET;
         if (event == NO_PLACE || x->event_of_work[i] == NO_PLACE || !is_copy || x->known[event]) continue;
         if (w->end[i] <= x->path->events.event[event].end && is_synchronous(x, (uint32_t)i, span))

@@ -73,7 +73,7 @@ static uint32_t *find_before(const struct exact *x, bool launches)
     struct grouped *list = mem_zero(w->table.count, sizeof *list);
     size_t count = 0;
     for (size_t i = 0; i < w->table.count; i++) {
-        uint32_t group = launches ? x->attribution.launch[i] : w->lane[i];
+        uint32_t group = launches ? x->attribution->launch[i] : w->lane[i];
         if (x->event_of_work[i] != NO_PLACE && group != NO_PLACE)
             list[count++] = (struct grouped){w->start[i], w->end[i], over(w, (uint32_t)i), group, (uint32_t)i};
     }
@@ -114,11 +114,11 @@ static int64_t made_by(const struct critical_event *call, int64_t start)
 static void take_work(struct exact *x, uint32_t work, uint32_t before, uint32_t waited)
 {
     const struct works *w = &x->process->works;
-    uint32_t event = x->event_of_work[work], span = x->attribution.launch[work];
+    uint32_t event = x->event_of_work[work], span = x->attribution->launch[work];
     uint32_t call = span == NO_PLACE ? NO_PLACE : x->event_of_span[span];
     uint32_t last = later(x, before, waited, w->start[work]);
     int64_t returned = call == NO_PLACE ? INT64_MIN : made_by(&x->path->events.event[call], w->start[work]);
-    bool in_launch = last != NO_PLACE && span != NO_PLACE && x->attribution.launch[last] == span;
+    bool in_launch = last != NO_PLACE && span != NO_PLACE && x->attribution->launch[last] == span;
     if (call != NO_PLACE && (last == NO_PLACE || (w->end[last] < returned && !in_launch)))
         edge(x, NODE_START(call), NODE_START(event), EDGE_LAUNCH, BOUND_LAUNCH);
     else if (last != NO_PLACE)

@@ -105,11 +105,12 @@ static bool stands_alone(const struct options *options)
     return !options->overlay && isnan(options->from) && isnan(options->to);
 }
 
-static void *take(const struct selection *chosen, const struct process *process)
+static void *take(struct scope *scope)
 {
+    const struct selection *chosen = scope->chosen;
     struct critical_path path;
-    critical_path_of(&path, chosen, process);
-    struct critical_sum *sum = critical_sum_of(&path, process, &chosen->model->names, chosen->options->nodes);
+    critical_path_of(&path, scope);
+    struct critical_sum *sum = critical_sum_of(&path, scope->process, &chosen->model->names, chosen->options->nodes);
     critical_path_free(&path);
     return sum;
 }

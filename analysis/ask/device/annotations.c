@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#include "ask/choice.h"
+#include "ask/scope.h"
 #include "ask/stages/order.h"
 
 /* ---- paths ---- */
@@ -57,20 +57,19 @@ static struct annotation_row *row_of(struct annotation_rows *rows, int64_t rank,
     return keyed_row(&rows->keyed, &key, offsetof(struct annotation_row, path) + sizeof path, sizeof key);
 }
 
-static void add_process(struct annotation_rows *rows, const struct selection *chosen, const struct process *process)
+static void add_process(struct annotation_rows *rows, struct scope *scope)
 {
+    const struct process *process = scope->process;
     const struct works *w = &process->works;
-    struct attribution attribution;
-    struct choice choice;
+    const struct attribution *a = scope_attribute(scope);
+    const struct choice *choice = &scope->choice;
     struct interval when;
-    attribute(&attribution, process, 0);
-    choice_init(&choice, chosen, process, &attribution);
-    uint32_t *path = paths_of_ranges(&rows->paths, &attribution);
+    uint32_t *path = paths_of_ranges(&rows->paths, a);
     join_pieces(path, process);
     for (size_t i = 0; i < w->table.count; i++) {
-        const struct belonging *at = &attribution.work[i];
-        if (!choice_work(&choice, i, &when) || !choice_in_stage(&choice, at)) continue;
-        uint32_t of = at->stage == NO_PLACE ? path_of(&rows->paths, NO_PLACE, choice.outside, true) : path[at->stage];
+        const struct belonging *at = &a->work[i];
+        if (!choice_work(choice, i, &when) || !choice_in_stage(choice, at)) continue;
+        uint32_t of = at->stage == NO_PLACE ? path_of(&rows->paths, NO_PLACE, choice->outside, true) : path[at->stage];
         struct annotation_row *row = row_of(rows, process->rank, of);
         bool is_kernel = w->event_class[i] == CLASS_KERNEL;
         row->kernels += is_kernel;
@@ -80,8 +79,7 @@ static void add_process(struct annotation_rows *rows, const struct selection *ch
         rows->works++;
     }
     free(path);
-    choice_free(&choice);
-    attribution_free(&attribution);
+    scope_end(scope);
 }
 
 static int by_rank_and_time(const void *a, const void *b)
@@ -96,7 +94,7 @@ static int by_rank_and_time(const void *a, const void *b)
 void annotations_of(struct annotation_rows *rows, const struct selection *chosen)
 {
     *rows = (struct annotation_rows){0};
-    for (size_t i = 0; i < chosen->processes; i++) add_process(rows, chosen, chosen->process[i]);
+    for (size_t i = 0; i < chosen->processes; i++) add_process(rows, scope_begin(chosen, i));
     if (rows->count) qsort(rows->row, rows->count, sizeof *rows->row, by_rank_and_time);
 }
 

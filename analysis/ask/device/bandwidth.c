@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ask/choice.h"
+#include "ask/scope.h"
 
 const struct copied *copied_of(const struct process *process, size_t work)
 {
@@ -59,21 +59,18 @@ static void add_copy(struct adding *a, const struct process *process, size_t wor
     row->has_max = true;
 }
 
-static void add_process(struct adding *a, const struct selection *chosen, const struct process *process)
+static void add_process(struct adding *a, struct scope *scope)
 {
-    const struct works *w = &process->works;
-    struct attribution attribution;
-    struct choice choice;
+    const struct works *w = &scope->process->works;
+    const struct belonging *at = scope_attribute(scope)->work;
+    const struct choice *choice = &scope->choice;
     struct interval when;
-    attribute(&attribution, process, 0);
-    choice_init(&choice, chosen, process, &attribution);
     for (size_t i = 0; i < w->table.count; i++) {
         bool is_copy = w->event_class[i] == CLASS_MEMCPY || w->event_class[i] == CLASS_MEMSET;
-        if (is_copy && choice_work(&choice, i, &when) && choice_in_stage(&choice, &attribution.work[i]))
-            add_copy(a, process, i, (struct interval){w->start[i], w->end[i]});
+        if (is_copy && choice_work(choice, i, &when) && choice_in_stage(choice, &at[i]))
+            add_copy(a, scope->process, i, (struct interval){w->start[i], w->end[i]});
     }
-    choice_free(&choice);
-    attribution_free(&attribution);
+    scope_end(scope);
 }
 
 static int by_time(const void *a, const void *b, void *names)
@@ -88,7 +85,7 @@ void bandwidth_of(struct copy_rows *rows, const struct selection *chosen, struct
 {
     struct adding a = {.rows = rows, .names = names};
     *rows = (struct copy_rows){0};
-    for (size_t i = 0; i < chosen->processes; i++) add_process(&a, chosen, chosen->process[i]);
+    for (size_t i = 0; i < chosen->processes; i++) add_process(&a, scope_begin(chosen, i));
     if (rows->count) qsort_r(rows->row, rows->count, sizeof *rows->row, by_time, names);
     map_free(&a.kind_of);
 }

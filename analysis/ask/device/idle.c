@@ -52,11 +52,12 @@ static void take_lane(struct idle_rows *rows, const struct process *process, con
     rows->works += row.works;
 }
 
-static void *take(const struct selection *chosen, const struct process *process)
+static void *take(struct scope *scope)
 {
+    const struct process *process = scope->process;
     struct idle_rows *rows = mem_zero(1, sizeof *rows);
     struct lane_works works;
-    lane_works_init(&works, chosen, process);
+    lane_works_init(&works, scope);
     for (size_t first = 0, end; first < works.count; first = end) {
         for (end = first + 1; end < works.count && works.work[end].lane == works.work[first].lane;) end++;
         take_lane(rows, process, &works, first, end);

@@ -11,20 +11,18 @@ static int by_lane(const void *a, const void *b)
                                   : by_number(x->work, y->work);
 }
 
-void lane_works_init(struct lane_works *works, const struct selection *chosen, const struct process *process)
+void lane_works_init(struct lane_works *works, struct scope *scope)
 {
+    const struct process *process = scope->process;
     const struct works *w = &process->works;
-    struct attribution attribution;
-    struct choice choice;
+    const struct attribution *a = scope_attribute(scope);
+    const struct choice *choice = &scope->choice;
     struct interval when;
-    *works = (struct lane_works){0};
-    attribute(&attribution, process, 0);
-    choice_init(&choice, chosen, process, &attribution);
-    works->window = choice.window;
+    *works = (struct lane_works){.window = choice->window};
     for (size_t i = 0; i < w->table.count; i++) {
-        if (!IS_WORK(w->event_class[i]) || !choice.lane[w->lane[i]]) continue;
-        uint32_t launch = attribution.launch[i];
-        bool in_stage = choice_in_stage(&choice, &attribution.work[i]);
+        if (!IS_WORK(w->event_class[i]) || !choice->lane[w->lane[i]]) continue;
+        uint32_t launch = a->launch[i];
+        bool in_stage = choice_in_stage(choice, &a->work[i]);
         works->work = mem_grow(works->work, &works->capacity, works->count + 1, sizeof *works->work);
         works->work[works->count++] =
             (struct lane_work){.start = w->start[i],
@@ -33,12 +31,10 @@ void lane_works_init(struct lane_works *works, const struct selection *chosen, c
                                .lane = w->lane[i],
                                .work = (uint32_t)i,
                                .has_launch = launch != NO_PLACE,
-                               .at_any_time = in_stage && choice_work_at_any_time(&choice, i),
-                               .chosen = in_stage && choice_work(&choice, i, &when)};
+                               .at_any_time = in_stage && choice_work_at_any_time(choice, i),
+                               .chosen = in_stage && choice_work(choice, i, &when)};
     }
     if (works->count) qsort(works->work, works->count, sizeof *works->work, by_lane);
-    choice_free(&choice);
-    attribution_free(&attribution);
 }
 
 void lane_works_free(struct lane_works *works)

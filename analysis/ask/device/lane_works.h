@@ -6,7 +6,7 @@
 #ifndef TFA_LANE_WORKS_H
 #define TFA_LANE_WORKS_H
 
-#include "ask/choice.h"
+#include "ask/scope.h"
 
 struct lane_work {
     int64_t start, end, launched; /* launched: start of the launching call */
@@ -21,7 +21,7 @@ struct lane_works {
     struct window window; /* of --from and --to */
 };
 
-void lane_works_init(struct lane_works *works, const struct selection *chosen, const struct process *process);
+void lane_works_init(struct lane_works *works, struct scope *scope);
 void lane_works_free(struct lane_works *works);
 
 #endif

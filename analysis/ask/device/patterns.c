@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ask/choice.h"
+#include "ask/scope.h"
 #include "ask/stages/order.h"
 #include "base/hash.h"
 
@@ -216,29 +216,26 @@ static void add_sequences(struct patterns *patterns, const struct process *p, co
     free(host);
 }
 
-static void add_process(struct patterns *patterns, const struct selection *chosen, const struct process *p,
-                        struct name_matches *matches)
+static void add_process(struct patterns *patterns, struct scope *scope, struct name_matches *matches)
 {
+    const struct process *p = scope->process;
+    const struct attribution *a = scope_attribute(scope);
+    const struct choice *choice = &scope->choice;
     struct places places = {0};
-    struct attribution a;
-    struct choice choice;
     struct interval when;
     struct launched *list = mem_zero(p->works.table.count, sizeof *list);
     size_t count = 0;
     find_places(&places, p, matches);
-    attribute(&a, p, ATTRIBUTE_OPERATORS);
-    choice_init(&choice, chosen, p, &a);
     for (size_t i = 0; i < p->works.table.count; i++) {
-        uint32_t launch = a.launch[i] != NO_PLACE ? a.launch[i] : a.op[i];
-        if (launch == NO_PLACE || !choice_work(&choice, i, &when) || !choice_in_stage(&choice, &a.work[i])) continue;
+        uint32_t launch = a->launch[i] != NO_PLACE ? a->launch[i] : a->op[i];
+        if (launch == NO_PLACE || !choice_work(choice, i, &when) || !choice_in_stage(choice, &a->work[i])) continue;
         int64_t at = p->spans.start[launch];
         const struct place *place = place_at(&places, p->spans.thread[launch], at);
         if (place) list[count++] = (struct launched){place->whole, (uint32_t)i, at};
     }
     if (count) qsort_r(list, count, sizeof *list, by_launch, (void *)&p->works);
     add_sequences(patterns, p, &places, list, count);
-    choice_free(&choice);
-    attribution_free(&a);
+    scope_end(scope);
     free(list);
     free(places.place);
 }
@@ -248,7 +245,7 @@ void patterns_of(struct patterns *patterns, const struct selection *chosen, cons
     struct name_matches matches;
     *patterns = (struct patterns){0};
     name_matches_init(&matches, &chosen->model->names, operator);
-    for (size_t i = 0; i < chosen->processes; i++) add_process(patterns, chosen, chosen->process[i], &matches);
+    for (size_t i = 0; i < chosen->processes; i++) add_process(patterns, scope_begin(chosen, i), &matches);
     patterns_sort(patterns);
     free(matches.known);
 }

@@ -103,11 +103,12 @@ void queue_sort(struct queue_rows *rows)
 
 /* ---- one process ---- */
 
-static void *take(const struct selection *chosen, const struct process *process)
+static void *take(struct scope *scope)
 {
+    const struct process *process = scope->process;
     struct queue_rows *rows = mem_zero(1, sizeof *rows);
     struct lane_works works;
-    lane_works_init(&works, chosen, process);
+    lane_works_init(&works, scope);
     for (size_t first = 0, end; first < works.count; first = end) {
         const struct lane *lane = &process->lane[works.work[first].lane];
         struct queue_changes changes = {0};

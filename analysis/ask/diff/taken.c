@@ -57,20 +57,15 @@ static void take_operators(struct diff_taken *taken, const struct choice *choice
     op_walk_end(&walk);
 }
 
-static void take_events(struct diff_taken *taken, const struct selection *chosen, const struct process *process)
+static void take_events(struct diff_taken *taken, struct scope *scope)
 {
-    bool operators = diff_by(chosen->options) == BY_OP, by_launch = choice_needs_launches(chosen->options, process);
-    struct attribution attribution;
-    struct choice choice;
+    struct names *names = &scope->chosen->model->names;
     struct work_kinds kinds;
-    if (by_launch) attribute(&attribution, process, operators ? ATTRIBUTE_SPANS : 0);
-    choice_init(&choice, chosen, process, by_launch ? &attribution : NULL);
-    work_kinds_init(&kinds, &exact_kinds, &chosen->model->names);
-    if (operators) take_operators(taken, &choice, &chosen->model->names);
-    else take_works(taken, &choice, &kinds);
+    if (choice_needs_launches(scope->choice.options, scope->process)) scope_attribute(scope);
+    work_kinds_init(&kinds, &exact_kinds, names);
+    if (diff_by(scope->choice.options) == BY_OP) take_operators(taken, &scope->choice, names);
+    else take_works(taken, &scope->choice, &kinds);
     work_kinds_free(&kinds);
-    choice_free(&choice);
-    if (by_launch) attribution_free(&attribution);
 }
 
 /* ---- stages ---- */
@@ -103,33 +98,29 @@ static void take_last_calls(struct diff_taken *taken, const struct choice *choic
     map_free(&items);
 }
 
-static void take_stages(struct diff_taken *taken, const struct selection *chosen, const struct process *process)
+static void take_stages(struct diff_taken *taken, const struct scope *scope)
 {
-    struct attribution attribution = {0};
     struct stage_table table = {0};
-    struct choice choice;
-    choice_init(&choice, chosen, process, &attribution);
-    stages_add(&table, &choice, false, true);
-    taken->has_stages = has_stages(process);
+    stages_add(&table, &scope->choice, false, true);
+    taken->has_stages = has_stages(scope->process);
     for (size_t i = 0; i < table.count; i++) {
-        if (!selection_wants(chosen, table.row[i].name)) continue;
+        if (!selection_wants(scope->chosen, table.row[i].name)) continue;
         struct diff_item *item = take_call(taken, table.row[i].name, DIFF_STAGE, table.row[i].wall);
         item->calls = table.row[i].calls;
         item->last = table.row[i].wall;
         item->last_end = INT64_MIN;
     }
-    if (taken->has_stages) take_last_calls(taken, &choice);
+    if (taken->has_stages) take_last_calls(taken, &scope->choice);
     stages_free(&table);
-    choice_free(&choice);
 }
 
 /* ---- the reduction ---- */
 
-static void *take(const struct selection *chosen, const struct process *process)
+static void *take(struct scope *scope)
 {
     struct diff_taken *taken = mem_zero(1, sizeof *taken);
-    if (diff_by(chosen->options) == BY_STAGE) take_stages(taken, chosen, process);
-    else take_events(taken, chosen, process);
+    if (diff_by(scope->chosen->options) == BY_STAGE) take_stages(taken, scope);
+    else take_events(taken, scope);
     map_free(&taken->places);
     return taken;
 }
@@ -145,8 +136,12 @@ struct needs diff_needs(const struct options *options)
 {
     if (diff_by(options) == BY_STAGE) return (struct needs){.ranges = true};
     if (diff_by(options) == BY_OP)
-        return (struct needs){
-            .ranges = true, .launches = true, .device = true, .operators = true, .links = is_filtered(options)};
+        return (struct needs){.ranges = true,
+                              .launches = true,
+                              .device = true,
+                              .operators = true,
+                              .stages_of_spans = true,
+                              .links = is_filtered(options)};
     return work_needs(options); /* warm-up, which is left out, depends on the launch */
 }
 

@@ -165,11 +165,12 @@ static bool loses_collectives(const struct process *p)
     return is_cut || is_of_kineto(p);
 }
 
-static void *take(const struct selection *chosen, const struct process *p)
+static void *take(struct scope *scope)
 {
+    const struct process *p = scope->process;
     struct hang_taken *taken = mem_zero(1, sizeof *taken);
     struct map place = {0};
-    taken->comm = comm_reduction.take(chosen, p);
+    taken->comm = comm_reduction.take(scope);
     taken->is_partly_selected = selects_stages(p) || p->switchings > 0;
     taken->is_whole = !taken->is_partly_selected && !loses_collectives(p);
     taken->ended = p->ended ? string_format("%s", p->ended) : NULL;

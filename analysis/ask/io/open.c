@@ -39,7 +39,7 @@ static void add_process(struct open_times *times, const struct selection *chosen
     bool by_stage = chosen->options->stage.count != 0;
     struct choice choice;
     struct intervals open = {0};
-    choice_init(&choice, chosen, process, NULL);
+    choice_init(&choice, chosen, process);
     if (!by_stage) intervals_add(&open, INT64_MIN / 4, INT64_MAX / 4);
     for (size_t i = 0; by_stage && i < r->table.count; i++)
         if (is_stage(r, i) && selection_wants(chosen, r->name[i])) intervals_add(&open, r->start[i], r->end[i]);

@@ -229,8 +229,8 @@ static void add_works(struct io_scope *scope, struct io_taken *taken)
     const struct works *w = &scope->process->works;
     struct interval when;
     for (size_t i = 0; i < w->table.count; i++)
-        if (choice_work(&scope->choice, i, &when) &&
-            (!scope->by_launch || choice_in_stage(&scope->choice, &scope->attribution.work[i])))
+        if (choice_work(scope->choice, i, &when) &&
+            (!scope->attribution || choice_in_stage(scope->choice, &scope->attribution->work[i])))
             intervals_add_merging(&taken->device, when.start, when.end);
     intervals_merge(&taken->device);
     intervals_fit(&taken->device);
@@ -238,14 +238,15 @@ static void add_works(struct io_scope *scope, struct io_taken *taken)
 
 /* ---- the reduction ---- */
 
-static void *take(const struct selection *chosen, const struct process *process)
+static void *take(struct scope *of)
 {
+    const struct process *process = of->process;
     struct io_taken *taken = mem_zero(1, sizeof *taken);
     struct io_scope scope;
     *taken = (struct io_taken){.rank = process->rank, .pid = process->pid, .worker = -1};
     taken->first = process->has_time ? process->first : INT64_MAX;
     taken->last = process->has_time ? process->last : INT64_MIN;
-    io_scope_init(&scope, chosen, process);
+    io_scope_init(&scope, of);
     add_ranges(&scope, taken);
     add_spans(&scope, taken);
     add_works(&scope, taken);

@@ -9,7 +9,6 @@
 
 #include "ask/choice.h"
 #include "ask/memory/physical.h"
-#include "ask/stages/at.h"
 #include "model/sweep/sweep.h"
 
 /* The process whose blocks are asked for, and how to read them. */

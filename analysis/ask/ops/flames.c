@@ -38,7 +38,9 @@ static void add_process(struct flames *flames, const struct selection *chosen, s
     struct map known = {0}; /* Python frames by stack */
     struct map place = {0}; /* index of a flame, less those of the processes before, by stack */
     size_t first = flames->count, kept = first;
-    op_rows_add(&rows, chosen->process[process]);
+    struct scope *scope = scope_begin(chosen, process);
+    op_rows_add(&rows, scope);
+    scope_end(scope);
     op_rows_end(&rows);
     for (size_t i = 0; i < rows.count; i++) {
         const struct op_row *row = &rows.row[i];

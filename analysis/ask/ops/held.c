@@ -9,7 +9,6 @@
 
 #include "ask/ops/running.h"
 #include "ask/ops/stacks.h"
-#include "ask/stages/at.h"
 #include "model/steps.h"
 
 struct holding {
@@ -17,9 +16,8 @@ struct holding {
     const struct process *process;
     struct op_events events;
     struct running running;
-    struct choice choice;
-    struct attribution attribution;
-    struct stage_finder finder; /* with --stage */
+    const struct choice *choice;
+    const struct attribution *attribution; /* all zero where nothing asks for it */
     struct op_stacks stacks;
     bool by_stage;
     bool *outside; /* by block: it counts for no event; NULL: all count */
@@ -36,27 +34,27 @@ struct holding {
 static bool wants_call(const struct holding *a, const struct op_event *event)
 {
     const struct process *p = a->process;
-    if (event->kind == OP_CALL) return choice_launched(&a->choice, p->calls.span[event->place]);
+    if (event->kind == OP_CALL) return choice_launched(a->choice, p->calls.span[event->place]);
     bool is_call = event->kind == OP_SPAN && p->spans.event_class[event->place] == CLASS_API;
-    return !is_call || choice_launched(&a->choice, event->place);
+    return !is_call || choice_launched(a->choice, event->place);
 }
 
 /* Returns the stage of an event, and when it was launched. Few calls have a span. */
 static struct belonging event_at(const struct holding *a, const struct op_event *event)
 {
-    const struct belonging *span = a->attribution.span;
+    const struct belonging *span = a->attribution->span;
     struct belonging at = {event->start, event->kind == OP_STAGE ? event->place : NO_PLACE, VIA_NONE};
     uint32_t of = event->kind == OP_CALL ? a->process->calls.span[event->place] : event->place;
     if (event->kind == OP_STAGE) return at;
     if (span && of != NO_PLACE) return span[of];
-    if (a->by_stage) at.stage = stage_at(&a->finder, event->thread, event->start);
+    if (a->by_stage) at.stage = stage_at(&a->attribution->finder, event->thread, event->start);
     return at;
 }
 
 static bool wants_event(const struct holding *a, const struct op_event *event)
 {
     const struct belonging at = event_at(a, event);
-    return choice_moment(&a->choice, event->start, at.time) && choice_in_stage(&a->choice, &at) && wants_call(a, event);
+    return choice_moment(a->choice, event->start, at.time) && choice_in_stage(a->choice, &at) && wants_call(a, event);
 }
 
 /* ---- device work ---- */
@@ -65,7 +63,7 @@ static bool wants_event(const struct holding *a, const struct op_event *event)
 static void give_work(struct holding *a, size_t i, uint32_t entry)
 {
     const struct works *w = &a->process->works;
-    if (!a->choice.lane[w->lane[i]]) return;
+    if (!a->choice->lane[w->lane[i]]) return;
     uint32_t at = map_number(&a->work_of, entry);
     if (at == a->works) {
         a->work = mem_grow(a->work, &a->work_capacity, a->works + 1, sizeof *a->work);
@@ -105,7 +103,7 @@ static void give_by_external_id(struct holding *a)
 static void give_by_launch(struct holding *a)
 {
     const struct works *w = &a->process->works;
-    const struct attribution *of = &a->attribution;
+    const struct attribution *of = a->attribution;
     for (size_t i = 0; i < w->table.count; i++) {
         if (w->event_class[i] == CLASS_DEVICE_ANNOTATION || w->event_class[i] == CLASS_SYNC) continue;
         if (of->op[i] != NO_PLACE) give_work(a, i, a->events.spans + of->op[i]);
@@ -131,10 +129,10 @@ static void take_work(struct holding *a, const struct op_event *event)
     size_t i = event->place;
     struct interval when = {w->start[i], w->end[i]};
     bool is_annotation = w->event_class[i] == CLASS_DEVICE_ANNOTATION;
-    bool wanted = IS_WORK(w->event_class[i]) ? choice_work(&a->choice, i, &when)
-                                             : a->events.is_kineto && a->choice.lane[w->lane[i]] &&
-                                                   choice_moment(&a->choice, w->start[i], w->start[i]);
-    if (!wanted || (a->by_stage && (is_annotation || !choice_in_stage(&a->choice, &a->attribution.work[i])))) return;
+    bool wanted = IS_WORK(w->event_class[i]) ? choice_work(a->choice, i, &when)
+                                             : a->events.is_kineto && a->choice->lane[w->lane[i]] &&
+                                                   choice_moment(a->choice, w->start[i], w->start[i]);
+    if (!wanted || (a->by_stage && (is_annotation || !choice_in_stage(a->choice, &a->attribution->work[i])))) return;
     struct addition addition = {.name = is_annotation ? any_step(a->rows, w->name[i]) : w->name[i],
                                 .on_device = true,
                                 .is_annotation = is_annotation,
@@ -188,7 +186,7 @@ static bool *blocks_outside(const struct holding *a, const struct process *proce
 {
     size_t count = process->blocks.table.count;
     bool *outside = mem_zero(count, sizeof *outside);
-    for (size_t i = 0; i < count; i++) outside[i] = !choice_in_stage(&a->choice, &a->attribution.block[i]);
+    for (size_t i = 0; i < count; i++) outside[i] = !choice_in_stage(a->choice, &a->attribution->block[i]);
     return outside;
 }
 
@@ -199,7 +197,7 @@ static void take_block(struct holding *a, size_t i)
     bool counts = !a->outside || !a->outside[i];
     r->host += counts && b->device[i] == DEVICE_HOST ? (uint64_t)b->bytes[i] : 0;
     r->device += counts && b->device[i] >= 0 ? (uint64_t)b->bytes[i] : 0;
-    if (!r->covering && counts && choice_moment(&a->choice, b->time[i], b->time[i]))
+    if (!r->covering && counts && choice_moment(a->choice, b->time[i], b->time[i]))
         running_add_loose(r, b->time[i], b->device[i], b->bytes[i]);
 }
 
@@ -223,30 +221,24 @@ static void holding_free(struct holding *a)
     op_stacks_free(&a->stacks);
     op_events_free(&a->events);
     running_free(&a->running);
-    choice_free(&a->choice);
-    stage_finder_free(&a->finder);
-    attribution_free(&a->attribution);
     bits_free(&a->launched);
     map_free(&a->work_of);
     free(a->work);
     free(a->outside);
 }
 
-void op_rows_hold(struct op_rows *rows, const struct process *process)
+void op_rows_hold(struct op_rows *rows, struct scope *scope)
 {
-    struct holding a = {.rows = rows, .process = process};
+    const struct process *process = scope->process;
+    static const struct attribution none;
+    struct holding a = {.rows = rows, .process = process, .choice = &scope->choice, .attribution = &none};
     struct names *names = &rows->chosen->model->names;
     const struct options *options = rows->chosen->options;
     bool is_kineto = is_of_kineto(process);
     a.by_stage = options->stage.count != 0;
-    if ((process->works.table.count && !is_kineto) || is_filtered(options))
-        attribute(&a.attribution, process, ATTRIBUTE_OPERATORS | ATTRIBUTE_SPANS);
-    choice_init(&a.choice, rows->chosen, process, &a.attribution);
+    if ((process->works.table.count && !is_kineto) || is_filtered(options)) a.attribution = scope_attribute(scope);
     running_init(&a.running, rows, process);
-    if (a.by_stage) {
-        stage_finder_init(&a.finder, process, &a.attribution);
-        a.outside = blocks_outside(&a, process);
-    }
+    if (a.by_stage) a.outside = blocks_outside(&a, process);
     op_events_init(&a.events, process, names);
     if (process->works.table.count && is_kineto) give_by_external_id(&a);
     else if (process->works.table.count) give_by_launch(&a);

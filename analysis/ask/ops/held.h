@@ -4,6 +4,6 @@
 
 #include "ask/ops/rows.h"
 
-void op_rows_hold(struct op_rows *rows, const struct process *process);
+void op_rows_hold(struct op_rows *rows, struct scope *scope);
 
 #endif

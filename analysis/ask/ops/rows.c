@@ -112,10 +112,10 @@ void op_row_add(struct op_rows *rows, size_t place, const struct addition *a, si
 
 /* ---- the whole ---- */
 
-void op_rows_add(struct op_rows *rows, const struct process *process)
+void op_rows_add(struct op_rows *rows, struct scope *scope)
 {
-    if (process->unheld.trace) op_rows_sweep(rows, process);
-    else op_rows_hold(rows, process);
+    if (scope->process->unheld.trace) op_rows_sweep(rows, scope);
+    else op_rows_hold(rows, scope);
 }
 
 static int by_first_event(const void *a, const void *b)

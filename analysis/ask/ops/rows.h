@@ -6,7 +6,7 @@
 #ifndef TFA_OP_ROWS_H
 #define TFA_OP_ROWS_H
 
-#include "ask/choice.h"
+#include "ask/scope.h"
 #include "base/sets/keyed.h"
 #include "model/model.h"
 
@@ -43,7 +43,7 @@ struct op_rows {
     uint64_t events;
 };
 
-void op_rows_add(struct op_rows *rows, const struct process *process);
+void op_rows_add(struct op_rows *rows, struct scope *scope);
 /* Sorts the rows. Call it after the last op_rows_add. */
 void op_rows_end(struct op_rows *rows);
 void op_rows_free(struct op_rows *rows);

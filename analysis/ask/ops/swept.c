@@ -6,7 +6,6 @@
 
 #include "ask/ops/events.h"
 #include "ask/ops/running.h"
-#include "ask/stages/at.h"
 #include "ask/stages/order.h"
 #include "model/join.h"
 #include "model/sweep/sweep.h"
@@ -15,11 +14,10 @@ struct sweeping {
     struct op_rows *rows;
     const struct process *process;
     struct running running;
-    struct attribution attribution;
-    struct choice choice;
-    struct stage_finder finder;
-    bool by_stage, takes_all; /* takes_all: no option or state leaves events out */
-    struct op_event *held;    /* stages and calls, in order of start */
+    const struct choice *choice;
+    const struct attribution *attribution; /* all zero without a filter */
+    bool by_stage, takes_all;              /* takes_all: no option or state leaves events out */
+    struct op_event *held;                 /* stages and calls, in order of start */
     size_t helds, next_held, held_capacity;
     uint8_t *hidden; /* by name: 0: not known yet, 1: shown, 2: hidden */
     size_t hiddens, hidden_capacity;
@@ -31,13 +29,13 @@ struct sweeping {
 static bool in_stage(const struct sweeping *s, int64_t time, uint32_t thread, uint32_t stage)
 {
     struct belonging at = {time, stage, VIA_NONE};
-    if (s->by_stage && stage == NO_PLACE) at.stage = stage_at(&s->finder, thread, time);
-    return choice_in_stage(&s->choice, &at);
+    if (s->by_stage && stage == NO_PLACE) at.stage = stage_at(&s->attribution->finder, thread, time);
+    return choice_in_stage(s->choice, &at);
 }
 
 static bool is_wanted(const struct sweeping *s, int64_t time, uint32_t thread, uint32_t stage)
 {
-    return choice_moment(&s->choice, time, time) && in_stage(s, time, thread, stage);
+    return choice_moment(s->choice, time, time) && in_stage(s, time, thread, stage);
 }
 
 static bool is_hidden(struct sweeping *s, uint32_t name)
@@ -91,7 +89,7 @@ static void begin_held(struct sweeping *s, const struct op_event *event)
     if (group->modules && given) a.modules = given->modules;
     if (group->stack) a.stack = op_first_frames(s->rows, NAME_NONE);
     bool wanted = is_wanted(s, event->start, event->thread, is_stage ? event->place : NO_PLACE) &&
-                  (is_stage || !s->choice.by_lane); /* a process with device work is never swept */
+                  (is_stage || !s->choice->by_lane); /* a process with device work is never swept */
     uint32_t new;
     *running_new(&s->running, &new) = a;
     running_begin(&s->running, new, event->thread, wanted, NULL);
@@ -106,7 +104,7 @@ static void take_block(struct sweeping *s, const struct swept_block *b)
     struct running *r = &s->running;
     r->host += counts && b->device == DEVICE_HOST ? (uint64_t)b->bytes : 0;
     r->device += counts && b->device >= 0 ? (uint64_t)b->bytes : 0;
-    if (!r->covering && counts && choice_moment(&s->choice, b->time, b->time))
+    if (!r->covering && counts && choice_moment(s->choice, b->time, b->time))
         running_add_loose(r, b->time, b->device, b->bytes);
 }
 
@@ -176,27 +174,25 @@ static void sweeping_free(struct sweeping *s)
     running_free(&s->running);
     free(s->held);
     free(s->hidden);
-    stage_finder_free(&s->finder);
-    choice_free(&s->choice);
-    attribution_free(&s->attribution);
 }
 
-void op_rows_sweep(struct op_rows *rows, const struct process *process)
+void op_rows_sweep(struct op_rows *rows, struct scope *scope)
 {
+    const struct process *process = scope->process;
     const struct options *options = rows->chosen->options;
     struct sweep_wants wants = {.ops = true,
                                 .op_shapes = options->group_ops.shapes,
                                 .op_modules = options->group_ops.modules,
                                 .op_stacks = options->group_ops.stack != 0,
                                 .blocks = process->unheld.blocks != 0};
-    struct sweeping s = {.rows = rows, .process = process, .by_stage = options->stage.count != 0};
+    struct sweeping s = {.rows = rows,
+                         .process = process,
+                         .choice = &scope->choice,
+                         .attribution = &scope->attribution,
+                         .by_stage = options->stage.count != 0};
     running_init(&s.running, rows, process);
-    if (is_filtered(options)) {
-        attribute(&s.attribution, process, 0);
-        stage_finder_init(&s.finder, process, &s.attribution);
-    }
-    choice_init(&s.choice, rows->chosen, process, &s.attribution);
-    s.takes_all = !is_filtered(options) && !s.choice.warmup.count && !s.choice.off.count;
+    if (is_filtered(options)) scope_attribute(scope);
+    s.takes_all = !is_filtered(options) && !s.choice->warmup.count && !s.choice->off.count;
     collect(&s);
     struct sweep *sweep = sweep_open(process, &rows->chosen->model->names, wants, options->jobs != 1);
     walk(&s, sweep);

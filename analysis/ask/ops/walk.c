@@ -8,7 +8,6 @@ void op_walk_begin(struct op_walk *walk, const struct process *process, const st
     *walk = (struct op_walk){.process = process, .attribution = attribution};
     if (!process->unheld.trace) return;
     walk->sweep = sweep_open(process, names, wants, options->jobs != 1);
-    if (attribution) stage_finder_init(&walk->finder, process, attribution);
 }
 
 static bool next_swept(struct op_walk *walk, struct walked_op *op)
@@ -16,7 +15,7 @@ static bool next_swept(struct op_walk *walk, struct walked_op *op)
     struct swept swept;
     if (!sweep_next(walk->sweep, &swept)) return false;
     const struct swept_op *from = swept.op;
-    uint32_t stage = walk->attribution ? stage_at(&walk->finder, from->thread, from->start) : NO_PLACE;
+    uint32_t stage = walk->attribution ? stage_at(&walk->attribution->finder, from->thread, from->start) : NO_PLACE;
     *op = (struct walked_op){.start = from->start,
                              .end = from->end,
                              .name = from->name,
@@ -51,5 +50,4 @@ bool op_walk_next(struct op_walk *walk, struct walked_op *op)
 void op_walk_end(struct op_walk *walk)
 {
     if (walk->sweep) sweep_close(walk->sweep);
-    if (walk->sweep && walk->attribution) stage_finder_free(&walk->finder);
 }

@@ -5,7 +5,7 @@
 #ifndef TFA_OP_WALK_H
 #define TFA_OP_WALK_H
 
-#include "ask/stages/at.h"
+#include "ask/attribute.h"
 #include "base/opts.h"
 #include "model/sweep/sweep.h"
 
@@ -21,10 +21,9 @@ struct op_walk {
     const struct attribution *attribution;
     size_t next;         /* of the held ones */
     struct sweep *sweep; /* NULL: the process holds its operators */
-    struct stage_finder finder;
 };
 
-/* `attribution`: to know the stages, with ATTRIBUTE_SPANS if the process holds its operators; else NULL. */
+/* `attribution`: to know the stages, with stages_of_spans if the process holds its operators; else NULL. */
 void op_walk_begin(struct op_walk *walk, const struct process *process, const struct attribution *attribution,
                    const struct options *options, struct names *names);
 bool op_walk_next(struct op_walk *walk, struct walked_op *op);

@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 
-#include "ask/stages/order.h"
 #include "base/runs.h"
 #include "base/sets/intervals.h"
 #include "base/sets/near.h"
@@ -30,7 +29,7 @@ static int by_time(const void *a, const void *b, void *unused)
 
 static struct edge *edges_of(const struct stage_finder *finder, size_t *count)
 {
-    const struct ranges *r = &finder->process->ranges;
+    const struct ranges *r = finder->ranges;
     struct edge *edge = mem_zero(2 * finder->count, sizeof *edge);
     *count = 0;
     for (size_t i = 0; i < finder->count;) {
@@ -66,18 +65,15 @@ static void find_moments(struct stage_finder *finder)
     free(edge);
 }
 
-void stage_finder_init(struct stage_finder *finder, const struct process *process,
-                       const struct attribution *attribution)
+void stage_finder_init(struct stage_finder *finder, const size_t *order, size_t count, const struct stage_paths *paths)
 {
-    *finder = (struct stage_finder){.process = process, .attribution = attribution};
-    finder->order = stages_sorted(process, &finder->count);
+    *finder = (struct stage_finder){.ranges = paths->ranges, .order = order, .count = count, .paths = paths};
     find_moments(finder);
     finder->last = mem_zero(1, sizeof *finder->last);
 }
 
 void stage_finder_free(struct stage_finder *finder)
 {
-    free(finder->order);
     free(finder->moment);
     free(finder->last);
     *finder = (struct stage_finder){0};
@@ -94,7 +90,7 @@ struct moment_search {
 static bool opens_behind(const void *context, size_t place)
 {
     const struct moment_search *search = context;
-    const struct ranges *r = &search->finder->process->ranges;
+    const struct ranges *r = search->finder->ranges;
     size_t at = search->finder->order[place];
     return r->thread[at] > search->thread || (r->thread[at] == search->thread && r->start[at] > search->time);
 }
@@ -108,12 +104,12 @@ static bool is_later(const void *context, size_t place)
 /* The last stage that began on this thread may have ended by `time`. A stage around it may still be open. */
 static uint32_t on_thread(const struct stage_finder *finder, uint32_t thread, int64_t time)
 {
-    const struct ranges *r = &finder->process->ranges;
+    const struct ranges *r = finder->ranges;
     const struct moment_search search = {finder, thread, time};
     size_t after = finder->last->stage = place_near(finder->last->stage, finder->count, opens_behind, &search);
     if (!after || r->thread[finder->order[after - 1]] != thread) return NO_PLACE;
     uint32_t last = (uint32_t)finder->order[after - 1];
-    return r->end[last] > time ? last : stages_around(&finder->attribution->paths, last, time);
+    return r->end[last] > time ? last : stages_around(finder->paths, last, time);
 }
 
 uint32_t stage_at(const struct stage_finder *finder, uint32_t thread, int64_t time)

@@ -5,7 +5,7 @@
 #ifndef TFA_STAGE_AT_H
 #define TFA_STAGE_AT_H
 
-#include "ask/attribute.h"
+#include "ask/stages/paths.h"
 
 /* From `time` on, `threads` threads have a stage open. If it is one thread, `which` is its serial. */
 struct stage_moment {
@@ -14,10 +14,10 @@ struct stage_moment {
 };
 
 struct stage_finder {
-    const struct process *process;
-    const struct attribution *attribution;
-    size_t *order; /* stages by thread and start */
+    const struct ranges *ranges;
+    const size_t *order; /* stages_sorted */
     size_t count;
+    const struct stage_paths *paths; /* over all stages */
     struct stage_moment *moment;
     size_t moments;
     struct stage_places *last; /* found last: the next question is often about the same stage */
@@ -25,8 +25,8 @@ struct stage_finder {
 
 #define NO_THREAD UINT32_MAX
 
-void stage_finder_init(struct stage_finder *finder, const struct process *process,
-                       const struct attribution *attribution);
+/* The finder keeps pointers to its arguments. An attribution has one. */
+void stage_finder_init(struct stage_finder *finder, const size_t *order, size_t count, const struct stage_paths *paths);
 void stage_finder_free(struct stage_finder *finder);
 /* Returns an index into process->ranges, or NO_PLACE. `thread` is a serial, or NO_THREAD. */
 uint32_t stage_at(const struct stage_finder *finder, uint32_t thread, int64_t time);

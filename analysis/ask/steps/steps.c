@@ -39,8 +39,8 @@ struct step {
 struct taking {
     const struct selection *chosen;
     const struct process *process;
-    struct attribution attribution;
-    struct choice choice;
+    const struct attribution *attribution;
+    const struct choice *choice;
     struct step *step;
     size_t count;
     struct intervals part[PART_OTHER]; /* when the events of each part happen */
@@ -67,7 +67,7 @@ static void find_steps(struct taking *t)
                                             .first = INT64_MAX,
                                             .last = INT64_MIN,
                                             .number = r->step[i],
-                                            .chosen = choice_moment(&t->choice, r->start[i], r->start[i])};
+                                            .chosen = choice_moment(t->choice, r->start[i], r->start[i])};
     }
     if (t->count) qsort(t->step, t->count, sizeof *t->step, by_start);
 }
@@ -91,8 +91,8 @@ static void make_whole(struct taking *t)
         whole.host_start = p->first;
         whole.host_end = p->last;
     }
-    whole.host_start = MAX(whole.host_start, t->choice.window.from);
-    whole.host_end = MIN(whole.host_end, t->choice.window.to);
+    whole.host_start = MAX(whole.host_start, t->choice->window.from);
+    whole.host_end = MIN(whole.host_end, t->choice->window.to);
     if (options->step.count || options->cycle.count || whole.host_start >= whole.host_end) return;
     whole.first = INT64_MAX;
     whole.last = INT64_MIN;
@@ -118,7 +118,7 @@ static struct step *step_around(const struct taking *t, int64_t start, int64_t e
 static struct step *step_of_work(const struct taking *t, size_t work)
 {
     const struct spans *s = &t->process->spans;
-    uint32_t launch = t->attribution.launch[work];
+    uint32_t launch = t->attribution->launch[work];
     return launch == NO_PLACE ? NULL : step_around(t, s->start[launch], s->end[launch]);
 }
 
@@ -153,7 +153,7 @@ static void extend(struct taking *t)
         before = works ? step->end : INT64_MIN;
     }
     if (t->step[0].number == NO_PLACE && !isnan(t->chosen->options->to))
-        t->step[0].end = MIN(t->step[0].end, t->choice.window.to);
+        t->step[0].end = MIN(t->step[0].end, t->choice->window.to);
 }
 
 /* Leaves out the last steps, whose kernels the profiler may have missed. Returns their number. */
@@ -244,7 +244,7 @@ static void add_works(struct taking *t, struct steps *steps)
     for (size_t i = 0; i < w->table.count; i++) {
         if (!IS_WORK(w->event_class[i])) continue;
         t->known |= 1u << PART_KERNEL | 1u << PART_MEMCPY | 1u << PART_MEMSET | 1u << PART_COMMUNICATION;
-        if (!t->choice.lane[w->lane[i]]) continue;
+        if (!t->choice->lane[w->lane[i]]) continue;
         steps->works++;
         bool communicates = work_kind_of(&kinds, t->process, i) == WORK_COMMUNICATION;
         add(t, communicates ? PART_COMMUNICATION : parts[w->event_class[i]], w->start[i], w->end[i]);
@@ -303,18 +303,17 @@ static void add_devices(struct taking *t, struct steps *steps)
         if (i + 1 == t->count || !is_shown(&t->step[i + 1])) intervals_add(&times, t->step[from].start, t->step[i].end);
     }
     intervals_merge(&times);
-    step_devices(steps, &t->choice, &t->chosen->model->names, &times);
+    step_devices(steps, t->choice, &t->chosen->model->names, &times);
     intervals_free(&times);
 }
 
 /* ---- a process ---- */
 
-static void *take(const struct selection *chosen, const struct process *process)
+static void *take(struct scope *scope)
 {
     struct steps *steps = mem_zero(1, sizeof *steps);
-    struct taking t = {.chosen = chosen, .process = process};
-    attribute(&t.attribution, process, 0);
-    choice_init(&t.choice, chosen, process, &t.attribution);
+    struct taking t = {.chosen = scope->chosen, .process = scope->process, .choice = &scope->choice};
+    t.attribution = scope_attribute(scope);
     find_steps(&t);
     steps->whole = t.count == 0;
     if (steps->whole) make_whole(&t);
@@ -328,8 +327,6 @@ static void *take(const struct selection *chosen, const struct process *process)
     }
     for (int part = 0; part < PART_OTHER; part++) intervals_free(&t.part[part]);
     free(t.step);
-    choice_free(&t.choice);
-    attribution_free(&t.attribution);
     return steps;
 }
 

@@ -43,7 +43,7 @@ void patterns_end(struct session *session, const struct pattern_sums *sums);
 
 /* A process, and what the rules know of it. */
 struct counter_part {
-    const struct process *process;
+    struct scope *scope;
     const void *context;
 };
 

@@ -90,37 +90,33 @@ static void add(struct sums *sums, const struct process *process, const struct c
 }
 
 /* A range belongs to the stages, the steps and the time of its launch. */
-static bool is_chosen(const struct choice *choice, const struct counter_row *row)
+static bool is_chosen(struct scope *scope, const struct counter_row *row)
 {
-    const struct process *p = choice->process;
-    if (row->launch == NO_PLACE) return !is_filtered(choice->options);
-    return choice_call(choice, p->spans.start[row->launch], row->launch) &&
-           choice_in_stage(choice, &choice->attribution->span[row->launch]);
+    const struct process *p = scope->process;
+    if (row->launch == NO_PLACE) return !is_filtered(scope->choice.options);
+    return choice_call(&scope->choice, p->spans.start[row->launch], row->launch) &&
+           choice_in_stage(&scope->choice, &scope_attribute(scope)->span[row->launch]);
 }
 
 static void answer_process(struct session *session, const struct counter_part *part, struct sums *sums)
 {
-    const struct process *process = part->process;
+    struct scope *scope = part->scope;
+    const struct process *process = scope->process;
     struct counter_rows rows;
-    struct attribution attribution;
-    struct choice choice;
     uint64_t top = session->options.top;
     counters_of(&rows, process, sums->rules, part->context, &session->model.names);
     sums->all += rows.count;
-    attribute(&attribution, process, ATTRIBUTE_SPANS);
-    choice_init(&choice, &session->chosen, process, &attribution);
     if (rows.count && rows.launches != rows.count) {
         complain(process->path, "%zu ranges with counters, but %zu launches of kernels: %s", rows.count, rows.launches,
                  sums->rules ? sums->rules->without : "it is unknown which operator launched which");
     }
     for (size_t i = 0; i < rows.count && (!sums->rules || rows.launches == rows.count); i++) {
-        if (!is_chosen(&choice, &rows.row[i])) continue;
+        if (!is_chosen(scope, &rows.row[i])) continue;
         add(sums, process, &rows.row[i]);
         if (!top || sums->shown++ < top) emit_range(session, &rows, &rows.row[i], sums);
     }
-    choice_free(&choice);
-    attribution_free(&attribution);
     counters_free(&rows);
+    scope_end(scope);
 }
 
 /* Short names are distinct in the whole answer. */
@@ -163,7 +159,8 @@ void counters_answer(struct session *session, const struct counter_rules *rules,
 struct needs counters_needs(const struct options *options)
 {
     (void)options;
-    return (struct needs){.counters = true, .ranges = true, .launches = true, .launchers = true};
+    return (struct needs){
+        .counters = true, .ranges = true, .launches = true, .launchers = true, .stages_of_spans = true};
 }
 
 void cmd_counters(struct session *session)
@@ -171,7 +168,7 @@ void cmd_counters(struct session *session)
     if (!session_load(session) || !session_begin(session, STYLE_TABLE)) return;
     const struct selection *chosen = &session->chosen;
     struct counter_part *part = mem_zero(chosen->processes, sizeof *part);
-    for (size_t i = 0; i < chosen->processes; i++) part[i].process = chosen->process[i];
+    for (size_t i = 0; i < chosen->processes; i++) part[i].scope = scope_begin(chosen, i);
     counters_answer(session, NULL, part, chosen->processes);
     free(part);
 }

@@ -165,8 +165,8 @@ static bool write_kineto_traces(struct report *report, struct unit *unit)
     selection_window(&report->session->chosen, &targets.from, &targets.to);
     dump_choice_init(&filter, &report->session->chosen, process);
     targets.filter = filter.asked ? &filter : NULL;
-    good =
-        good && (!targets.count || export_kineto(&targets, &report->session->chosen, process, &unit->attribution[0]));
+    good = good &&
+           (!targets.count || export_kineto(&targets, &report->session->chosen, process, &unit->scope[0]->attribution));
     for (size_t t = 0; t < targets.count; t++) {
         if (good) good = report_finish(report, &target[t].out, path[t]);
         else out_discard(&target[t].out);

@@ -26,7 +26,7 @@ static size_t find_operators(struct op_rows *rows, const struct report *report)
 {
     size_t kept = 0;
     for (size_t i = 0; i < report->session->chosen.processes; i++)
-        op_rows_add(rows, report->session->chosen.process[i]);
+        op_rows_add(rows, scope_begin(&report->session->chosen, i));
     for (size_t i = 0; i < rows->count; i++)
         if (!rows->row[i].on_device && !rows->row[i].is_annotation && rows->row[i].calls && rows->row[i].all.time)
             rows->row[kept++] = rows->row[i];
@@ -87,7 +87,8 @@ static void put_dispatches(struct out *out, const struct report *report)
     struct model *model = &report->session->model;
     struct dispatches d = {.best = NAME_NONE};
     for (size_t u = 0; u < report->units; u++)
-        for (size_t i = 0; i < report->unit[u].processes; i++) add_dispatches(&d, &report->unit[u].choice[i], model);
+        for (size_t i = 0; i < report->unit[u].processes; i++)
+            add_dispatches(&d, &report->unit[u].scope[i]->choice, model);
     if (d.count) {
         const struct name *name = names_get(&model->names, d.best);
         out_format(out, "\ndispatches into other libraries: %llu, ", (unsigned long long)d.count);
@@ -151,7 +152,8 @@ static void put_memory(struct out *out, const struct report *report)
     struct most most[SHOWN_MEMORIES];
     size_t count = 0;
     for (size_t u = 0; u < report->units; u++)
-        for (size_t i = 0; i < report->unit[u].processes; i++) add_memory(&report->unit[u].choice[i], most, &count);
+        for (size_t i = 0; i < report->unit[u].processes; i++)
+            add_memory(&report->unit[u].scope[i]->choice, most, &count);
     for (size_t i = 0; i < count; i++) {
         struct text text = {0};
         human_bytes(&text, most[i].allocated);
@@ -178,7 +180,7 @@ static uint64_t find_refused(const struct report *report, const struct process *
     int64_t latest = INT64_MIN;
     for (size_t u = 0; u < report->units; u++) {
         for (size_t i = 0; i < report->unit[u].processes; i++) {
-            const struct choice *choice = &report->unit[u].choice[i];
+            const struct choice *choice = &report->unit[u].scope[i]->choice;
             const struct blocks *b = &choice->process->ooms;
             for (size_t k = 0; k < b->table.count; k++) {
                 bool wanted =

@@ -7,7 +7,7 @@
 #define TFA_REPORT_H
 
 #include "ask/attribute.h"
-#include "ask/choice.h"
+#include "ask/scope.h"
 #include "commands/session.h"
 #include "write/export_tfr.h"
 #include "write/short_names.h"
@@ -51,8 +51,7 @@ struct report_stage {
 struct unit {
     int64_t rank;
     const struct process **process;
-    struct attribution *attribution; /* by process */
-    struct choice *choice;           /* by process: the filters' choice */
+    struct scope **scope; /* by process */
     size_t processes;
     bool has_device, has_stages;
     int64_t first, last;

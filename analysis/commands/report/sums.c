@@ -28,6 +28,8 @@ static void find_units(struct report *report)
         const struct process *p = session->chosen.process[i];
         struct unit *unit = unit_of(report, p);
         unit->process = mem_resize(unit->process, unit->processes + 1, sizeof(void *));
+        unit->scope = mem_resize(unit->scope, unit->processes + 1, sizeof(void *));
+        unit->scope[unit->processes] = scope_begin(&report->session->chosen, i);
         unit->process[unit->processes++] = p;
         unit->has_stages |= has_stages(p);
         if (p->has_time) {
@@ -46,7 +48,7 @@ static int by_rank(const void *a, const void *b)
 
 struct window report_window(const struct unit *unit)
 {
-    const struct window *window = &unit->choice[0].window;
+    const struct window *window = &unit->scope[0]->choice.window;
     return (struct window){MAX(unit->first, window->from), MIN(unit->last, window->to)};
 }
 
@@ -354,15 +356,12 @@ void report_collect(struct report *report, struct session *session)
     if (report->units) qsort(report->unit, report->units, sizeof *report->unit, by_rank);
     for (size_t u = 0; u < report->units; u++) {
         struct unit *unit = &report->unit[u];
-        unit->attribution = mem_zero(unit->processes, sizeof *unit->attribution);
-        unit->choice = mem_zero(unit->processes, sizeof *unit->choice);
         for (size_t i = 0; i < unit->processes; i++) {
-            bool spans = is_of_kineto(unit->process[i]) || session->options.stage.count;
-            attribute(&unit->attribution[i], unit->process[i], spans ? ATTRIBUTE_SPANS : 0);
-            choice_init(&unit->choice[i], &session->chosen, unit->process[i], &unit->attribution[i]);
-            collect_stages(report, unit, &unit->choice[i]);
-            collect_memory(report, unit, &unit->choice[i]);
-            collect_works(report, unit, &unit->choice[i]);
+            const struct choice *choice = &unit->scope[i]->choice;
+            scope_attribute(unit->scope[i]);
+            collect_stages(report, unit, choice);
+            collect_memory(report, unit, choice);
+            collect_works(report, unit, choice);
         }
         for (size_t i = 0; i < unit->stages; i++) sort_kernels(report, &unit->stage[i]);
         sort_kernels(report, &unit->all);
@@ -384,14 +383,9 @@ void report_free(struct report *report)
 {
     for (size_t u = 0; u < report->units; u++) {
         struct unit *unit = &report->unit[u];
-        for (size_t i = 0; i < unit->processes; i++) {
-            choice_free(&unit->choice[i]);
-            attribution_free(&unit->attribution[i]);
-        }
         for (size_t i = 0; i < unit->stages; i++) free_stage(&unit->stage[i]);
         free_stage(&unit->all);
-        free(unit->attribution);
-        free(unit->choice);
+        free(unit->scope);
         free(unit->process);
         free(unit->stage);
         map_free(&unit->by_name);

@@ -398,7 +398,7 @@ static void collect(struct timing *t)
         int64_t sum = 0;
         uint64_t calls = 0;
         t->told[u] = mem_zero(unit->stages + 1, sizeof **t->told);
-        for (size_t i = 0; i < unit->processes; i++) count_calls(t, u, &unit->choice[i]);
+        for (size_t i = 0; i < unit->processes; i++) count_calls(t, u, &unit->scope[i]->choice);
         for (size_t i = 0; i < unit->stages; i++) {
             sum = add_ns(sum, t->told[u][i].sum);
             calls += t->told[u][i].calls;
@@ -412,7 +412,7 @@ static void collect(struct timing *t)
 static void put_wall_clock(struct out *out, const struct report *report)
 {
     const struct process *asker = requester(report);
-    const struct window *window = &report->unit[0].choice[0].window;
+    const struct window *window = &report->unit[0].scope[0]->choice.window;
     int64_t first, last, began = moment(asker, "telefuser.began", 0), ended = moment(asker, "telefuser.ended", 0);
     find_span(report, &first, &last);
     first = MAX(first, window->from);

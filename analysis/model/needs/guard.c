@@ -23,25 +23,33 @@ static const struct table_place {
 static _Thread_local struct {
     const struct process *process;
     size_t count;
+    struct needs needs;
     const char *question;
 } guarded;
 
-void guard_tables(const struct process *process, size_t count, struct needs needs, const char *question)
-{
-    for (size_t i = 0; i < count * ARRAY_SIZE(tables); i++) {
-        const struct table_place *table = &tables[i % ARRAY_SIZE(tables)];
-        const char *from = (const char *)&process[i / ARRAY_SIZE(tables)] + table->from;
-        if (needs_meet(table->needs, needs)) ASAN_UNPOISON_MEMORY_REGION(from, table->to - table->from);
-        else ASAN_POISON_MEMORY_REGION(from, table->to - table->from);
-    }
-    guarded.process = process;
-    guarded.count = count;
-    guarded.question = question;
-}
-
-void unguard_tables(const struct process *process)
+void guard_lift(const struct process *process)
 {
     ASAN_UNPOISON_MEMORY_REGION(process, sizeof *process);
+}
+
+void guard_again(const struct process *process)
+{
+    bool is_guarded = process >= guarded.process && process < guarded.process + guarded.count;
+    for (size_t i = 0; i < ARRAY_SIZE(tables) && is_guarded; i++)
+        if (!needs_meet(tables[i].needs, guarded.needs))
+            ASAN_POISON_MEMORY_REGION((const char *)process + tables[i].from, tables[i].to - tables[i].from);
+}
+
+void guard_tables(const struct process *process, size_t count, struct needs needs, const char *question)
+{
+    guarded.process = process;
+    guarded.count = count;
+    guarded.needs = needs;
+    guarded.question = question;
+    for (size_t i = 0; i < count; i++) {
+        guard_lift(&process[i]);
+        guard_again(&process[i]);
+    }
 }
 
 #ifdef __SANITIZE_ADDRESS__

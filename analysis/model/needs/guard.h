@@ -9,7 +9,8 @@
 
 /* Lets only these needs of the processes be read from now on; the message of a failure names the question. */
 void guard_tables(const struct process *process, size_t count, struct needs needs, const char *question);
-/* Lets all tables be read again. */
-void unguard_tables(const struct process *process);
+/* Let all tables of a process be read until the second call, by what serves all questions. */
+void guard_lift(const struct process *process);
+void guard_again(const struct process *process);
 
 #endif
