@@ -34,7 +34,7 @@ SHARED_SRCS  := $(wildcard include/*.c)
 TOOL_SRCS    := $(wildcard analysis/*.c analysis/*/*.c analysis/*/*/*.c)
 DEMO_SRCS    := $(wildcard scripts/demo/*.cpp scripts/demo/*.c)
 
-LIB_OBJS     := $(patsubst %.c,$(B)/obj/lib/%.o,$(PRELOAD_SRCS) $(SHARED_SRCS) shims.c)
+LIB_OBJS     := $(patsubst %.c,$(B)/obj/lib/%.o,$(PRELOAD_SRCS) $(SHARED_SRCS) shims.c schema.c)
 ALLOC_OBJS   := $(patsubst %.c,$(B)/obj/lib/%.o,$(wildcard preload/alloc/*.c))
 TOOL_OBJS    := $(patsubst %.c,$(B)/obj/tool/%.o,$(TOOL_SRCS) $(SHARED_SRCS) help_pages.c)
 DEMOS        := $(patsubst scripts/demo/%,$(B)/demo/%,$(basename $(DEMO_SRCS)))
@@ -113,6 +113,9 @@ EMBEDDED := $(shell sed -nE 's|^ *\{"(shim\w*)",$$|preload/python/\1.py|p' $(B)/
 $(B)/shims.c: scripts/gen-tables $(SHIMS) $(if $(filter-out $(SHIMS),$(EMBEDDED)),FORCE)
 	$(call link,GEN,$(PYTHON) scripts/gen-tables embed >$@)
 
+$(B)/schema.c: scripts/gen-tables include/records.def
+	$(call link,GEN,$(PYTHON) scripts/gen-tables schema >$@)
+
 TABLES = scripts/gen-tables $(wildcard preload/*.def preload/*/*.def)
 $(B)/exports.map: $(TABLES)
 	$(call link,GEN,$(PYTHON) scripts/gen-tables exports >$@)
@@ -131,6 +134,7 @@ $(B)/man/tfanalyze.1: $(HELP)
 	$(call link,GEN,$(PYTHON) scripts/gen-tables man $(@D))
 # The rules of objects find the generated sources here.
 vpath shims.c $(B)
+vpath schema.c $(B)
 vpath help_pages.c $(B)
 $(B)/tfanalyze: $(TOOL_OBJS)
 	$(call link,LINK,$(CC) $(SANITIZE) -o $@ $(TOOL_OBJS) $(LDLIBS_TOOL))
@@ -200,7 +204,7 @@ compdb: ## write build/compile_commands.json, which clangd finds by itself
 hooks: ## install git's pre-commit hook, which checks format and tables of the staged files (scripts/pre-commit)
 	$(Q)scripts/pre-commit --install
 clean: ## remove compiled files; build/venv and build/nvidia stay (rm -rf build removes everything)
-	rm -rf $(addprefix $(BUILD)/,obj asan unit fuzz victims demo gpu simgpu simgpu12 victims_gpu test lint flags pycache headers.mk exports.map shims.c help_pages.c man compile_commands.json tfanalyze libtfinject.so libtfinject-alloc.so)
+	rm -rf $(addprefix $(BUILD)/,obj asan unit fuzz victims demo gpu simgpu simgpu12 victims_gpu test lint flags pycache headers.mk exports.map shims.c schema.c help_pages.c man compile_commands.json tfanalyze libtfinject.so libtfinject-alloc.so)
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
 help-tests: ## list the subject of each test file

@@ -62,27 +62,25 @@ static uint64_t not_waited;  /* events not recorded because the trace was not op
 
 /* ---- opening the trace ---- */
 
-static char *header_room; /* memory of two texts; kept for the next trace */
+static char *header_room; /* kept for the next trace */
 
 static bool make_header_room(void)
 {
-    if (!header_room) header_room = tfi_map(2 * TEXT_BYTES);
+    if (!header_room) header_room = tfi_map(TEXT_BYTES);
     return header_room != NULL;
 }
 
 static void describe(void)
 {
-    static struct tfi_text info, schema;
+    static struct tfi_text info;
     info = (struct tfi_text){header_room, TEXT_BYTES, 0, 0};
-    schema = (struct tfi_text){header_room + TEXT_BYTES, TEXT_BYTES, 0, 0};
     tfi_rank_header(&info);
     tfi_text_add(&info, "live%c", 0);
     tfi_pool_place(&info);
     tfi_text_add(&info, "preloaded%c%s%c", 0, tfi_life.preloaded ? "yes" : "no", 0);
     tfi_config_header(&info);
-    tfi_schema(&schema);
-    tfi_pool_publish(&info, &schema);
-    tfi_writer_begin(&info, &schema);
+    tfi_pool_publish(&info);
+    tfi_writer_begin(&info);
 }
 
 static bool open_trace(void)

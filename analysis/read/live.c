@@ -222,6 +222,19 @@ out:
     return live;
 }
 
+bool live_is_blank(const char *path)
+{
+    struct stat status;
+    const char *reason;
+    char magic[sizeof TFI_LIVE_MAGIC] = {0};
+    struct source source = {.fd = file_open(path, FILE_FOUND, &status, &reason)};
+    if (source.fd < 0) return false;
+    source.size = (uint64_t)status.st_size;
+    bool blank = !source.size || (read_at(&source, 0, magic, sizeof magic) && !magic[0]);
+    close(source.fd);
+    return blank;
+}
+
 void live_free(struct live *live)
 {
     if (!live) return;

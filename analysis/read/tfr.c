@@ -238,7 +238,7 @@ static uint64_t check_start(struct trace *trace, struct notes *notes)
     uint32_t head_bytes = le32toh(head.head_bytes);
     if (trace->size == 0) {
         notes_add(notes, UNUSABLE,
-                  "is empty, although every recorded process writes a header; check whether the disk was full");
+                  "is empty: the disk was full when its process began, or the process was killed at that moment");
         return 0;
     }
     if (whole && memcmp(head.magic, TFI_FILE_MAGIC, sizeof head.magic) == 0 && head_bytes >= sizeof head &&
@@ -417,6 +417,14 @@ static bool live_alone(const struct trace *trace, struct notes *notes)
     return trace->live != NULL;
 }
 
+/* True if the process was killed while it opened the trace: the .tfr has its head at most, and the live file none. An
+ * empty .tfr without a live file is what a full disk leaves. */
+static bool is_unbegun(const struct trace *trace, const char *live_path)
+{
+    if (trace->fd < 0 || trace->live || trace->size > sizeof(struct tfi_file_head)) return false;
+    return live_path ? live_is_blank(live_path) : trace->size == sizeof(struct tfi_file_head);
+}
+
 bool trace_open(struct trace *trace, const char *path, const char *live_path, enum file_how how, struct notes *notes)
 {
     char *why = NULL;
@@ -424,13 +432,14 @@ bool trace_open(struct trace *trace, const char *path, const char *live_path, en
     uint64_t start = 0;
     *trace = (struct trace){.path = string_format("%s", path), .fd = -1};
     trace->live = live_path ? live_read(live_path, lone ? how : FILE_FOUND, &why) : NULL;
-    if (why) {
+    bool opened = !lone && open_file(trace, path, how, notes), unbegun = opened && is_unbegun(trace, live_path);
+    if (why && !unbegun)
         notes_add(notes, lone ? UNUSABLE : NOTE, "%s%scannot be used: %s", lone ? "" : live_path, lone ? "" : " ", why);
-        free(why);
-    }
-    if (lone && !trace->live) return false;
+    free(why);
+    if (unbegun) notes_add(notes, NOTE, "its process was killed before it recorded anything");
+    if (unbegun || (lone && !trace->live)) return false;
     if (!lone) {
-        start = open_file(trace, path, how, notes) ? check_start(trace, notes) : 0;
+        start = opened ? check_start(trace, notes) : 0;
         if (!start && !live_alone(trace, notes)) return false;
         if (!trace->live) find_live_elsewhere(trace, start);
         if (start) find_blocks(trace, start);

@@ -73,6 +73,8 @@ struct live {
 };
 /* Returns NULL if the file cannot be used, with the reason in *why, which the caller frees. */
 struct live *live_read(const char *path, enum file_how how, char **why);
+/* True if the file has no head yet: its process was still opening it. */
+bool live_is_blank(const char *path);
 void live_free(struct live *live);
 
 /* ---- the trace ---- */

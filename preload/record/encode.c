@@ -54,6 +54,7 @@ static const struct kind kinds[] = {
 
 #define MAX_GROUPS TFI_COUNT(kinds)
 #define ZLIB_BYTES (400u << 10)
+#define LITTLE 2048u /* fewer bytes of columns are not deflated: zlib's first use clears a hundred thousand bytes */
 #define MAX_AGAIN (sizeof(struct tfi_rec_call) + 8 * TFI_AGAIN_ARGS) /* bytes of the largest repeatable call */
 
 struct encoder_group {
@@ -122,7 +123,7 @@ struct tfi_encoder *tfi_encoder_new(size_t rows)
     e->stream.zalloc = zlib_alloc;
     e->stream.zfree = zlib_free;
     e->stream.opaque = e;
-    return deflateInit2(&e->stream, 1, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY) == Z_OK ? e : NULL;
+    return e;
 }
 
 static inline uint8_t *put_varint(uint8_t *p, uint64_t value)
@@ -355,6 +356,20 @@ static uint8_t *put_columns(struct tfi_encoder *e, const uint8_t *rows, size_t b
     return p;
 }
 
+/* Deflates the first `bytes` of e->columns; 0 if that gains nothing. */
+static size_t pack(struct tfi_encoder *e, uint32_t bytes)
+{
+    bool ready = e->stream.state ? deflateReset(&e->stream) == Z_OK
+                                 : deflateInit2(&e->stream, 1, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY) == Z_OK;
+    e->stream.next_in = e->columns;
+    e->stream.avail_in = bytes;
+    e->stream.next_out = e->packed;
+    e->stream.avail_out = (unsigned)e->packed_size;
+    if (!ready || deflate(&e->stream, Z_FINISH) != Z_STREAM_END) return 0;
+    size_t packed = e->packed_size - e->stream.avail_out;
+    return packed < bytes ? packed : 0;
+}
+
 size_t tfi_encode(struct tfi_encoder *e, const void *rows, size_t bytes, const uint8_t **payload, uint32_t *raw,
                   uint32_t *records)
 {
@@ -364,28 +379,7 @@ size_t tfi_encode(struct tfi_encoder *e, const void *rows, size_t bytes, const u
     uint8_t *end = put_columns(e, rows, bytes, *records);
     if (!end) return 0;
     *raw = (uint32_t)(end - e->columns);
-    deflateReset(&e->stream);
-    e->stream.next_in = e->columns;
-    e->stream.avail_in = *raw;
-    e->stream.next_out = e->packed;
-    e->stream.avail_out = (unsigned)e->packed_size;
-    if (deflate(&e->stream, Z_FINISH) != Z_STREAM_END) return 0;
-    *payload = e->packed;
-    return e->packed_size - e->stream.avail_out;
-}
-
-void tfi_schema(struct tfi_text *text)
-{
-    static const char lines[] =
-#define RECORD(number, kind, doc) #number " " #kind
-#define FIELD(kind, ctype, column, type, codec, doc) " " #column ":" #ctype ":" #type ":" #codec
-#define LIST(kind, column, type, doc) " " #column ":uint64_t:" #type ":LIST"
-#define RECORD_END(kind) "\n"
-#include "records.def"
-#undef RECORD
-#undef FIELD
-#undef LIST
-#undef RECORD_END
-        ;
-    tfi_text_bytes(text, lines, sizeof lines - 1);
+    size_t packed = *raw < LITTLE ? 0 : pack(e, *raw);
+    *payload = packed ? e->packed : e->columns;
+    return packed ? packed : *raw;
 }

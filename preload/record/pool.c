@@ -2,8 +2,11 @@
  *
  * Free chunks lie on two stacks (last in, first out: the pages are warm). The stacks are private memory, so looking
  * for a chunk touches no page of the mapping.
- * The mapping is allocated with fallocate(2), never its emulation: a page without a block behind it would raise SIGBUS
- * in the program. If fallocate fails the pool lies elsewhere, and the header says where.
+ * A page without a block behind it would raise SIGBUS in the program, so no page is touched before the kernel has given
+ * it a block. Each region gets its pages in steps that double, because most processes use few of them: a file system in
+ * memory takes milliseconds to clear all. Kernels before 5.14 cannot do this through the mapping, and get all blocks at
+ * the start by fallocate(2), never its emulation. If the first pages cannot be had the pool lies elsewhere, and the
+ * header says where; if later ones cannot, chunks are private memory, which SIGKILL loses.
  */
 #include "record/pool.h"
 
@@ -20,12 +23,18 @@
 #include "base/fmt.h"
 #include "base/process.h"
 #include "base/sys.h"
+#include "base/tfi.h"
 #include "record/clock.h"
 #include "record/log.h"
+#include "record/schema.h"
 #include "record/writer.h"
 
-#define INFO_OFFSET 4096u
-#define SCHEMA_OFFSET (64u << 10)
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+#define SCHEMA_OFFSET 4096u
+#define INFO_OFFSET (20u << 10)
 #define SLOTS_OFFSET (80u << 10)
 #define STRINGS_OFFSET (SLOTS_OFFSET + TFI_NR_SLOTS * (uint32_t)sizeof(struct tfi_slot))
 #define SMALL_OFFSET (STRINGS_OFFSET + (1u << 20))
@@ -42,6 +51,13 @@ static struct {
 static struct tfi_lock lock;
 static uint16_t small_free[TFI_NR_SMALL], large_free[NR_LARGE], slot_free[TFI_NR_SLOTS];
 static unsigned nr_small, nr_large, nr_slots;
+
+/* The regions, and the offset up to which each has its pages. */
+struct grown {
+    uint32_t start, end, ready;
+};
+static struct grown texts, slots, strings, small, large;
+static bool is_full; /* the file system gave no further page: the pool keeps those it has */
 
 /* A free chunk outside the mapping. */
 struct spare {
@@ -76,22 +92,97 @@ static bool unsuitable(struct tfi_dir *dir)
     return false;
 }
 
-static void *map_file(struct tfi_dir *dir, const char *name)
+static void forget_pages(void)
 {
-    struct stat st;
-    if (!tfi_file_has_room(TFI_POOL_BYTES)) return NULL; /* fallocate beyond RLIMIT_FSIZE would kill the process */
-    int fd = tfi_dir_create(dir, name, O_RDWR);
-    if (fd < 0) return NULL;
-    void *p = MAP_FAILED;
-    if (tfi_fstat(fd, &st) == 0 && syscall(SYS_fallocate, fd, 0, 0L, (long)TFI_POOL_BYTES) == 0)
-        p = (void *)syscall(SYS_mmap, NULL, (size_t)TFI_POOL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0L);
+    texts = (struct grown){0, SLOTS_OFFSET, 0};
+    slots = (struct grown){SLOTS_OFFSET, STRINGS_OFFSET, SLOTS_OFFSET};
+    strings = (struct grown){STRINGS_OFFSET, SMALL_OFFSET, STRINGS_OFFSET};
+    small = (struct grown){SMALL_OFFSET, LARGE_OFFSET, SMALL_OFFSET};
+    large = (struct grown){LARGE_OFFSET, TFI_POOL_BYTES, LARGE_OFFSET};
+    is_full = false;
+}
+
+/* Says that all of the mapping may be touched. */
+static void know_all_pages(void)
+{
+    struct grown *const all[] = {&texts, &slots, &strings, &small, &large};
+    for (size_t i = 0; i < TFI_COUNT(all); i++) all[i]->ready = all[i]->end;
+}
+
+/* Has the kernel give pages to a part of the mapping at `p`; false with errno set. */
+static bool populate(char *p, uint32_t from, uint32_t to)
+{
+    if (syscall(SYS_madvise, p + from, (size_t)(to - from), MADV_POPULATE_WRITE) == 0) return true;
+    if (errno == EFAULT) errno = ENOSPC; /* the kernel's name for what would have been SIGBUS */
+    return false;
+}
+
+/* Makes the region ready up to `end`, at least; false if the file system has no room. Only one thread at a time may do
+ * this to a region. */
+static bool make_ready(struct grown *region, uint32_t end)
+{
+    enum { PAGE = 4096, LONGEST_STEP = 1 << 20 };
+    if (TFI_LIKELY(end <= region->ready)) return true;
+    if (__atomic_load_n(&is_full, __ATOMIC_RELAXED)) return false;
     int error = errno;
-    syscall(SYS_close, fd);
-    if (p == MAP_FAILED) tfi_dir_remove(dir, name);
+    uint32_t step = region->ready - region->start, to = (end + PAGE - 1) & ~(PAGE - 1u);
+    if (step > LONGEST_STEP) step = LONGEST_STEP;
+    if (to < region->ready + step) to = region->ready + step;
+    if (to > region->end) to = region->end;
+    bool done = populate((char *)tfi_live, region->ready, to);
+    if (done) region->ready = to;
+    else if (!__atomic_exchange_n(&is_full, true, __ATOMIC_RELAXED))
+        tfi_log(TFI_LOG_WARN, "%s/%s cannot grow (%s); SIGKILL would lose the last records of this process",
+                place.dir->path, place.name, tfi_error_name(errno));
     errno = error;
+    return done;
+}
+
+static bool has_room(const struct statfs *fs, uint64_t bytes)
+{
+    return (uint64_t)fs->f_bavail * (uint64_t)fs->f_bsize >= bytes;
+}
+
+/* Maps the file and gets the pages of its head, or all of them from a kernel that cannot give single ones. */
+static char *map_pages(int fd)
+{
+    struct statfs fs;
+    if (fstatfs(fd, &fs) != 0 || syscall(SYS_ftruncate, fd, (long)TFI_POOL_BYTES) != 0) return NULL;
+    if (!has_room(&fs, TFI_POOL_BYTES)) { /* the trace itself needs what there is */
+        errno = ENOSPC;
+        return NULL;
+    }
+    char *p = (char *)syscall(SYS_mmap, NULL, (size_t)TFI_POOL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0L);
     if (p == MAP_FAILED) return NULL;
     /* The kernel would read ahead, and zero thousands of pages that are never used: 4 ms of a process's start. */
     syscall(SYS_madvise, p, (size_t)TFI_POOL_BYTES, MADV_RANDOM);
+    forget_pages();
+    if (populate(p, 0, INFO_OFFSET)) {
+        texts.ready = INFO_OFFSET;
+        return p;
+    }
+    if (errno == EINVAL && syscall(SYS_fallocate, fd, 0, 0L, (long)TFI_POOL_BYTES) == 0) {
+        know_all_pages();
+        return p;
+    }
+    int error = errno;
+    tfi_unmap(p, TFI_POOL_BYTES);
+    errno = error;
+    return NULL;
+}
+
+static void *map_file(struct tfi_dir *dir, const char *name)
+{
+    struct stat st;
+    if (!tfi_file_has_room(TFI_POOL_BYTES)) return NULL; /* a larger file than RLIMIT_FSIZE would kill the process */
+    int fd = tfi_dir_create(dir, name, O_RDWR);
+    if (fd < 0) return NULL;
+    void *p = tfi_fstat(fd, &st) == 0 ? map_pages(fd) : NULL;
+    int error = errno;
+    syscall(SYS_close, fd);
+    if (!p) tfi_dir_remove(dir, name);
+    errno = error;
+    if (!p) return NULL;
     place.dir = dir;
     place.device = st.st_dev;
     place.inode = st.st_ino;
@@ -102,7 +193,7 @@ static void *map_file(struct tfi_dir *dir, const char *name)
 static bool shm_has_room(void)
 {
     struct statfs fs;
-    return statfs("/dev/shm", &fs) == 0 && (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize >= (256u << 20);
+    return statfs("/dev/shm", &fs) == 0 && has_room(&fs, 256u << 20);
 }
 
 static void *map_beside(struct tfi_dir *dir, const char *trace)
@@ -132,6 +223,7 @@ static void *map_somewhere(struct tfi_dir *dir, const char *trace, const char *l
     if (live_dir && !(p = map_in_live_dir(trace, live_dir))) asked = errno;
     if (!p && !(p = map_beside(dir, trace))) error = errno;
     if (!p && !(p = tfi_map(TFI_POOL_BYTES))) return NULL;
+    if (!place.dir) know_all_pages();
     if (asked)
         tfi_log(TFI_LOG_WARN,
                 "TFI_LIVE_DIR=%s cannot be used (%s); the open part of the trace is kept beside the trace", live_dir,
@@ -152,6 +244,7 @@ bool tfi_pool_open(struct tfi_dir *dir, const char *name, const char *live_dir)
     lock = (struct tfi_lock){0};
     spare = NULL;
     place.dir = NULL;
+    forget_pages();
     tfi_dir_close(&elsewhere);
     tfi_live = map_somewhere(dir, name, live_dir);
     if (!tfi_live) return false;
@@ -176,22 +269,23 @@ void tfi_pool_place(struct tfi_text *text)
     }
 }
 
-static struct tfi_region store(uint32_t offset, uint32_t room, const struct tfi_text *text)
+static struct tfi_region store(uint32_t offset, uint32_t room, const char *text, size_t length)
 {
-    uint64_t bytes = text->used < room ? text->used : room;
-    memcpy(at(offset), text->data, bytes);
+    uint32_t bytes = length < room ? (uint32_t)length : room;
+    if (!make_ready(&texts, offset + bytes)) bytes = 0;
+    memcpy(at(offset), text, bytes);
     return (struct tfi_region){offset, bytes};
 }
 
-void tfi_pool_publish(const struct tfi_text *info, const struct tfi_text *schema)
+void tfi_pool_publish(const struct tfi_text *info)
 {
     struct tfi_live *live = tfi_live;
     live->major = TFI_MAJOR;
     live->minor = TFI_MINOR;
     live->head_bytes = sizeof *live;
     live->bytes = TFI_POOL_BYTES;
-    live->info = store(INFO_OFFSET, SCHEMA_OFFSET - INFO_OFFSET, info);
-    live->schema = store(SCHEMA_OFFSET, SLOTS_OFFSET - SCHEMA_OFFSET, schema);
+    live->schema = store(SCHEMA_OFFSET, INFO_OFFSET - SCHEMA_OFFSET, tfi_schema, tfi_schema_bytes);
+    live->info = store(INFO_OFFSET, SLOTS_OFFSET - INFO_OFFSET, info->data, info->used);
     live->slots = (struct tfi_region){SLOTS_OFFSET, TFI_NR_SLOTS * sizeof(struct tfi_slot)};
     live->strings = (struct tfi_region){STRINGS_OFFSET, SMALL_OFFSET - STRINGS_OFFSET};
     live->small = (struct tfi_region){SMALL_OFFSET, (uint64_t)TFI_NR_SMALL * TFI_SMALL_BYTES};
@@ -204,9 +298,14 @@ void tfi_pool_publish(const struct tfi_text *info, const struct tfi_text *schema
     memcpy(live->magic, TFI_LIVE_MAGIC, sizeof live->magic);
 }
 
-bool tfi_pool_is_file(void)
+static bool is_in_mapping(const struct tfi_chunk *chunk)
 {
-    return place.dir != NULL;
+    return (uintptr_t)chunk - (uintptr_t)tfi_live < TFI_POOL_BYTES;
+}
+
+bool tfi_pool_lasts(const struct tfi_chunk *chunk)
+{
+    return place.dir != NULL && is_in_mapping(chunk);
 }
 
 void tfi_pool_remove(void)
@@ -245,23 +344,34 @@ static struct tfi_chunk *pop_spare(void)
     return &found->chunk;
 }
 
-struct tfi_chunk *tfi_pool_take(bool large)
+/* Takes the chunk on top of a stack of free ones; NULL if there is none, or no page for it. Chunks that were used before
+ * lie above those that never were. */
+static struct tfi_chunk *pop(const uint16_t *stack, unsigned *count, struct grown *region, uint32_t bytes)
+{
+    if (!*count) return NULL;
+    uint32_t offset = region->start + stack[*count - 1] * bytes;
+    if (!make_ready(region, offset + bytes)) return NULL;
+    --*count;
+    struct tfi_chunk *chunk = at(offset);
+    chunk->bytes = bytes;
+    return chunk;
+}
+
+struct tfi_chunk *tfi_pool_take(bool big)
 {
     struct tfi_chunk *chunk = NULL;
     if (!tfi_lock(&lock)) return NULL;
-    if (!large && nr_small) {
-        chunk = at(SMALL_OFFSET + (uint64_t)small_free[--nr_small] * TFI_SMALL_BYTES);
-        chunk->bytes = TFI_SMALL_BYTES;
-    } else if (nr_large) {
-        chunk = at(LARGE_OFFSET + (uint64_t)large_free[--nr_large] * TFI_LARGE_BYTES);
-        chunk->bytes = TFI_LARGE_BYTES;
-    } else if (nr_small) {
-        chunk = at(SMALL_OFFSET + (uint64_t)small_free[--nr_small] * TFI_SMALL_BYTES);
-        chunk->bytes = TFI_SMALL_BYTES;
-    }
+    if (!big) chunk = pop(small_free, &nr_small, &small, TFI_SMALL_BYTES);
+    if (!chunk) chunk = pop(large_free, &nr_large, &large, TFI_LARGE_BYTES);
+    if (!chunk) chunk = pop(small_free, &nr_small, &small, TFI_SMALL_BYTES);
     if (!chunk) chunk = pop_spare();
     tfi_unlock(&lock);
     return chunk;
+}
+
+bool tfi_pool_has_strings(uint64_t bytes)
+{
+    return bytes <= tfi_live->strings.bytes && make_ready(&strings, STRINGS_OFFSET + (uint32_t)bytes);
 }
 
 void tfi_pool_give(struct tfi_chunk *chunk)
@@ -270,7 +380,7 @@ void tfi_pool_give(struct tfi_chunk *chunk)
     __atomic_store_n(&chunk->committed, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&chunk->state, TFI_CHUNK_FREE, __ATOMIC_RELEASE);
     if (!tfi_lock(&lock)) return; /* the chunk is lost to the pool */
-    if (offset >= TFI_POOL_BYTES) {
+    if (!is_in_mapping(chunk)) {
         ((struct spare *)chunk)->next = spare;
         spare = (struct spare *)chunk;
     } else if (offset < LARGE_OFFSET) small_free[nr_small++] = (uint16_t)((offset - SMALL_OFFSET) / TFI_SMALL_BYTES);
@@ -282,7 +392,9 @@ struct tfi_slot *tfi_slot_take(void)
 {
     struct tfi_slot *slot = NULL;
     if (!tfi_lock(&lock)) return NULL;
-    if (nr_slots) slot = (struct tfi_slot *)at(SLOTS_OFFSET) + slot_free[--nr_slots];
+    if (nr_slots) slot = (struct tfi_slot *)at(SLOTS_OFFSET) + slot_free[nr_slots - 1];
+    if (slot && !make_ready(&slots, (uint32_t)((char *)(slot + 1) - (char *)tfi_live))) slot = NULL;
+    if (slot) nr_slots--;
     tfi_unlock(&lock);
     return slot;
 }

@@ -27,10 +27,10 @@ bool tfi_pool_open(struct tfi_dir *dir, const char *name, const char *live_dir);
 void tfi_pool_place(struct tfi_text *text);
 
 /* Stores the header and makes the mapping valid for readers. */
-void tfi_pool_publish(const struct tfi_text *info, const struct tfi_text *schema);
+void tfi_pool_publish(const struct tfi_text *info);
 
-/* True if the mapping is of a file, which outlives the process. */
-bool tfi_pool_is_file(void);
+/* True if the chunk lies in a file, which outlives the process. */
+bool tfi_pool_lasts(const struct tfi_chunk *chunk);
 
 /* Removes the file; the mapping stays, because threads may still use it. */
 void tfi_pool_remove(void);
@@ -38,8 +38,11 @@ void tfi_pool_remove(void);
 /* A new serial for a block. */
 uint64_t tfi_next_serial(void);
 
-/* Takes a free chunk, a large one if `large` is true and one is free; NULL if there is no memory. */
-struct tfi_chunk *tfi_pool_take(bool large);
+/* Takes a free chunk, a large one if `big` is true and one is free; NULL if there is no memory. */
+struct tfi_chunk *tfi_pool_take(bool big);
+
+/* True if the region of strings has room for `bytes` in all. Only under the lock of the strings. */
+bool tfi_pool_has_strings(uint64_t bytes);
 
 /* Makes a chunk free again, after it was appended or counted as lost. */
 void tfi_pool_give(struct tfi_chunk *chunk);

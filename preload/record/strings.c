@@ -156,7 +156,8 @@ static bool store(uint32_t number, const char *bytes, size_t length)
     struct tfi_live *live = tfi_live;
     struct tfi_string head = {number, (uint32_t)length};
     size_t need = (sizeof head + length + 7) & ~(size_t)7;
-    if (live->strings_used + need > live->strings.bytes && !tfi_writer_reset_strings()) return false;
+    if (!tfi_pool_has_strings(live->strings_used + need) && !(tfi_writer_reset_strings() && tfi_pool_has_strings(need)))
+        return false;
     char *to = (char *)live + live->strings.offset + live->strings_used;
     memcpy(to, &head, sizeof head);
     memcpy(to + sizeof head, bytes, length);

@@ -22,6 +22,7 @@
 #include "record/encode.h"
 #include "record/log.h"
 #include "record/pool.h"
+#include "record/schema.h"
 #include "record/strings.h"
 #include "record/thread.h"
 #include "record/worker.h"
@@ -37,8 +38,8 @@ static struct {
     uint64_t strings_done; /* bytes of the string region that are in the trace */
     uint64_t records, chunks;
     uint64_t drops_told[TFI_MAX_DROPS];
-    const struct tfi_text *info, *schema;
-    bool head_done, info_done, schema_done;
+    const struct tfi_text *info;
+    bool begun; /* the start of the file is written */
     bool told_error, told_cap;
     bool ended; /* the footer was written: nothing may follow it */
 } trace;
@@ -51,10 +52,22 @@ static struct {
 
 static struct tfi_encoder *encoder;
 
+/* A file that has its head only belongs to a process that was killed before it recorded anything; an empty one to a full
+ * disk. */
+static bool write_head(void)
+{
+    struct tfi_file_head head = {.major = TFI_MAJOR, .minor = TFI_MINOR, .head_bytes = sizeof head};
+    memcpy(head.magic, TFI_FILE_MAGIC, sizeof head.magic);
+    struct iovec part = {&head, sizeof head};
+    return trace.size || tfi_file_append(&file, &trace.size, &part, 1);
+}
+
 bool tfi_writer_open(struct tfi_dir *dir, const char *name, uint64_t max_mb)
 {
     cap_mb = max_mb;
-    return tfi_file_create(&file, dir, name);
+    if (!tfi_file_create(&file, dir, name)) return false;
+    write_head();
+    return true;
 }
 
 void tfi_writer_abandon(void)
@@ -98,44 +111,64 @@ static void complain(void)
     trace.told_error = true;
 }
 
+static void complete(struct tfi_block *head)
+{
+    head->magic = TFI_BLOCK_MAGIC;
+    head->head_crc = tfi_crc(0, head, offsetof(struct tfi_block, head_crc));
+}
+
+static const char zeros[8]; /* behind a payload, to its multiple of 8 bytes */
+
 /* Appends one block and completes its head, except the payload's CRC; the caller holds the lock. For chunks that CRC is
  * computed before the lock is taken, so that other threads do not wait for it. */
 static bool append(struct tfi_block *head, const void *payload)
 {
-    static const char zeros[8];
-    head->magic = TFI_BLOCK_MAGIC;
-    head->head_crc = tfi_crc(0, head, offsetof(struct tfi_block, head_crc));
+    complete(head);
     struct iovec parts[] = {{head, sizeof *head}, {(void *)payload, head->stored}, {(void *)zeros, -head->stored & 7}};
-    if (tfi_file_append(&file, &trace.size, parts, 3)) return true;
+    if (tfi_file_append(&file, &trace.size, parts, TFI_COUNT(parts))) return true;
     complain();
     return false;
 }
 
+static struct tfi_block plain_head(uint16_t type, const void *payload, size_t bytes)
+{
+    return (struct tfi_block){
+        .type = type, .stored = (uint32_t)bytes, .raw = (uint32_t)bytes, .crc = tfi_crc(0, payload, bytes)};
+}
+
 static bool append_plain(uint16_t type, const void *payload, size_t bytes)
 {
-    struct tfi_block head = {.type = type, .stored = (uint32_t)bytes, .raw = (uint32_t)bytes};
-    head.crc = tfi_crc(0, payload, bytes);
+    struct tfi_block head = plain_head(type, payload, bytes);
     return append(&head, payload);
 }
 
-/* Writes the start of the file. Each append tries again until it is written: a full disk may have room later. */
+/* Writes the start of the file: its head, then the header and the schema. Each append tries again until it is written: a
+ * full disk may have room later. */
 static bool begin(void)
 {
-    struct tfi_file_head head = {.major = TFI_MAJOR, .minor = TFI_MINOR, .head_bytes = sizeof head};
-    memcpy(head.magic, TFI_FILE_MAGIC, sizeof head.magic);
-    struct iovec part = {&head, sizeof head};
-    if (!trace.head_done) trace.head_done = tfi_file_append(&file, &trace.size, &part, 1);
-    if (trace.head_done && !trace.info_done)
-        trace.info_done = append_plain(TFI_BLOCK_HEADER, trace.info->data, trace.info->used);
-    if (trace.info_done && !trace.schema_done)
-        trace.schema_done = append_plain(TFI_BLOCK_SCHEMA, trace.schema->data, trace.schema->used);
-    return trace.schema_done;
+    if (trace.begun) return true;
+    struct tfi_block info = plain_head(TFI_BLOCK_HEADER, trace.info->data, trace.info->used);
+    struct tfi_block schema = plain_head(TFI_BLOCK_SCHEMA, tfi_schema_deflated, tfi_schema_deflated_bytes);
+    schema.flags = TFI_FLAG_DEFLATED;
+    schema.raw = (uint32_t)tfi_schema_bytes;
+    complete(&info);
+    complete(&schema);
+    struct iovec parts[] = {
+        {&info, sizeof info},
+        {trace.info->data, info.stored},
+        {(void *)zeros, -info.stored & 7},
+        {&schema, sizeof schema},
+        {(void *)tfi_schema_deflated, schema.stored},
+        {(void *)zeros, -schema.stored & 7},
+    };
+    trace.begun = write_head() && tfi_file_append(&file, &trace.size, parts, TFI_COUNT(parts));
+    if (!trace.begun) complain();
+    return trace.begun;
 }
 
-void tfi_writer_begin(const struct tfi_text *info, const struct tfi_text *schema)
+void tfi_writer_begin(const struct tfi_text *info)
 {
     trace.info = info;
-    trace.schema = schema;
     begin();
 }
 
@@ -245,10 +278,11 @@ static bool append_one(struct tfi_chunk *chunk, bool pack, bool stays)
 {
     const uint8_t *payload = (const uint8_t *)(chunk + 1);
     uint32_t bytes = __atomic_load_n(&chunk->committed, __ATOMIC_ACQUIRE);
-    struct tfi_block head = {.flags = TFI_FLAG_DEFLATED};
+    struct tfi_block head = {0};
     if (!bytes) return true;
     if (pack && encoder)
         head.stored = (uint32_t)tfi_encode(encoder, payload, bytes, &payload, &head.raw, &head.records);
+    if (head.stored != head.raw) head.flags = TFI_FLAG_DEFLATED;
     if (!head.stored) { /* no encoder, or a row it does not know */
         payload = (const uint8_t *)(chunk + 1);
         head = (struct tfi_block){.flags = TFI_FLAG_ROWS, .stored = bytes, .raw = bytes};
@@ -357,19 +391,20 @@ bool tfi_writer_has_complained(void)
     return trace.told_error;
 }
 
-/* Appends one chunk at the end; false if it remains only in the live file. Without such a file (`lasting`), a chunk
- * that can't be appended now is lost, and counted. */
-static bool finish_one(struct tfi_chunk *chunk, bool lasting)
+/* Appends one chunk at the end; false if it remains only in the live file. A chunk outside such a file that can't be
+ * appended now is lost, and counted. */
+static bool finish_one(struct tfi_chunk *chunk)
 {
     uint32_t records = tfi_count_rows(chunk + 1, chunk->committed);
     if (append_one(chunk, true, true)) return true;
-    if (!lasting) tfi_count_drop(TFI_DROP_APPEND, records);
-    return !lasting;
+    bool lasts = tfi_pool_lasts(chunk);
+    if (!lasts) tfi_count_drop(TFI_DROP_APPEND, records);
+    return !lasts;
 }
 
 bool tfi_writer_finish(const char *reason)
 {
-    bool whole = true, lasting = tfi_pool_is_file();
+    bool whole = true;
     /* A calling thread that hangs in another library's call owns nothing, and will see the stop request later. */
     bool called = tfi_caller_stop(500) || tfi_caller_is_calling();
     bool stopped = tfi_background_stop(500) && called;
@@ -381,10 +416,10 @@ bool tfi_writer_finish(const char *reason)
         return false;
     }
     if (!encoder) encoder = tfi_encoder_new(TFI_LARGE_BYTES);
-    while ((chunk = take_waiting()) != NULL) whole &= finish_one(chunk, lasting);
+    while ((chunk = take_waiting()) != NULL) whole &= finish_one(chunk);
     for (struct tfi_thread *t = tfi_threads(); t; t = t->all) {
         chunk = __atomic_load_n(&t->chunk, __ATOMIC_ACQUIRE); /* stays the thread's, which may still write to it */
-        if (chunk) whole &= finish_one(chunk, lasting);
+        if (chunk) whole &= finish_one(chunk);
     }
     if (begin()) append_clock();
     tell_drops();

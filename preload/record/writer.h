@@ -21,7 +21,7 @@ void tfi_writer_abandon(void);
 bool tfi_writer_is_gone(void);
 
 /* Writes header and schema, now or as soon as there is room. Both texts must stay valid and unchanged. */
-void tfi_writer_begin(const struct tfi_text *info, const struct tfi_text *schema);
+void tfi_writer_begin(const struct tfi_text *info);
 
 /* Takes a closed chunk: queues it for the background thread, or appends it now if that thread is behind or absent. */
 void tfi_writer_take(struct tfi_chunk *chunk);

@@ -71,6 +71,34 @@ def test_a_lone_live_file(tmp_path, analyze):
     assert len(analyze('dump', path, rc=3)['rows']) == 37
 
 
+HEAD = b'TFITRACE\x01\x00\x04\x00\x10\x00\x00\x00'
+
+
+@pytest.mark.parametrize('start, live', [(b'', b''), (b'', bytes(1 << 16)), (HEAD, b''), (HEAD, bytes(1 << 16)), (HEAD, None)])
+def test_killed_before_it_recorded_anything(tmp_path, analyze, start, live):
+    """A process that was killed while it opened its trace is no loss and no error of the disk."""
+    w, chunks, path, _ = live_pair(tmp_path)
+    early = tmp_path / 'rank0.h.9.tfr'
+    early.write_bytes(start)
+    if live is not None:
+        (tmp_path / 'rank0.h.9.tfr.live').write_bytes(live)
+    assert len(analyze('dump', tmp_path)['rows']) > 50
+    result = analyze('dump', tmp_path, format='text')
+    line, = [x for x in result.err.splitlines() if 'rank0.h.9' in x]
+    assert line.endswith('rank0.h.9.tfr: its process was killed before it recorded anything')
+
+
+def test_one_line_for_many_killed_processes(tmp_path, analyze):
+    for i in range(30):
+        w = tfr.Writer(pid=str(i))
+        clock_chunk(w, [(0, 0, 10 ** 18)], thread=1)
+        w.save(tmp_path / f'rank0.h.{i}.tfr')
+        (tmp_path / f'rank0.g.{i}.tfr').write_bytes(HEAD)
+        os.utime(tmp_path / f'rank0.h.{i}.tfr', (1, 1))
+    lines = analyze('dump', tmp_path, format='text', rc=3).err.splitlines()
+    assert len(lines) == 2 and all(line.endswith('; the same holds for 29 other inputs') for line in lines), lines
+
+
 def test_a_live_file_elsewhere(tmp_path, analyze):
     """A live file elsewhere is found through the header, and used only if it is of the same process."""
     away = tmp_path / 'shm' / 'tfinject.0.rank0.h.1.tfr.live'

@@ -25,10 +25,10 @@ pytestmark = [pytest.mark.timeout(1200), pytest.mark.slow]
 BROKEN = 12  # rows of one run
 GROUPS = 2  # the default number of workers that run at once
 SOURCES = ('Makefile', 'include', 'preload', 'analysis', 'scripts', 'tests')
-BUILT = ('flags', 'headers.mk', 'exports.map', 'shims.c', 'help_pages.c', 'libtfinject.so', 'libtfinject-alloc.so', 'tfanalyze', 'obj', 'test',
-         'victims', 'simgpu', 'victims_gpu')
+BUILT = ('flags', 'headers.mk', 'exports.map', 'shims.c', 'schema.c', 'help_pages.c', 'libtfinject.so', 'libtfinject-alloc.so', 'tfanalyze', 'obj',
+         'test', 'victims', 'simgpu', 'victims_gpu')
 TARGETS = ('libtfinject.so', 'libtfinject-alloc.so', 'test/libtfinject.so', 'tfanalyze')
-REMADE = ('exports.map', 'shims.c', 'help_pages.c', 'libtfinject.so', 'libtfinject-alloc.so', 'tfanalyze', 'obj', 'test')
+REMADE = ('exports.map', 'shims.c', 'schema.c', 'help_pages.c', 'libtfinject.so', 'libtfinject-alloc.so', 'tfanalyze', 'obj', 'test')
 
 
 def row(name, test, file, line, broken):
@@ -150,8 +150,8 @@ ROWS = [
         'MADV_NORMAL);'),
     # The last records of every thread are missing.
     row('open-chunks-forgotten-at-the-end', 'weather.py::test_ordinary_ends[_exit]', 'preload/record/writer.c',
-        'if (chunk) whole &= finish_one(chunk, lasting);',
-        'if (chunk && chunk->state == TFI_CHUNK_CLOSED) whole &= finish_one(chunk, lasting);'),
+        'if (chunk) whole &= finish_one(chunk);',
+        'if (chunk && chunk->state == TFI_CHUNK_CLOSED) whole &= finish_one(chunk);'),
     # Short threads leave no trace.
     row('chunk-of-an-ended-thread', 'weather.py::test_ten_thousand_threads', 'preload/record/thread.c',
         '    if (at_end) at_end(t);\n    tfi_chunk_close(t);',
