@@ -28,6 +28,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from forked import Interpreter
+
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / 'build'
 # The last lines of a script that is a text, like at_rest.wait_for_threads() in a file.
@@ -157,6 +159,14 @@ def run(tmp_path, lib, testlib):
         result.dir = Path(full.get('TFI_OUTPUT_DIR') or tmp_path)
         return result
     return run
+
+
+@pytest.fixture(scope='session')
+def forked(python, tmp_path_factory):
+    """forked(command, env=None, cwd=None, imports=()) is execute() for scripts that need torch and run without the library."""
+    interpreter = Interpreter(python, tmp_path_factory.mktemp('forked'), clean_environment())
+    yield interpreter.run
+    interpreter.end()
 
 
 @pytest.fixture

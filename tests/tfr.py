@@ -243,34 +243,48 @@ def encode_values(codec, values, keys, signed):
     return bytes(out)
 
 
-def decode_values(codec, data, count, keys, signed):
-    out, at, last = [], 0, 0
-    before = [[0] * 8 for _ in range(256)]
-    while len(out) < count:
-        v, at = read_varint(data, at)
-        if codec == RUNS:
-            run, at = read_varint(data, at)
-            out += [unzigzag(v)] * run
-        elif codec == PLAIN:
-            out.append(unzigzag(v) if signed else v)
-        elif codec == DELTA:
-            last = (last + unzigzag(v)) & MASK
-            out.append(last)
-        elif codec == KEYED:
-            slot = before[keys[len(out)] % 256]
-            slot[0] = (slot[0] + unzigzag(v)) & MASK
-            out.append(slot[0])
+def varints(data):
+    """All numbers of a column."""
+    out, value, shift = [], 0, 0
+    for byte in data:
+        if byte < 128:
+            out.append((value | byte << shift) & MASK)
+            value = shift = 0
         else:
-            row = []
-            for i in range(v):
-                x, at = read_varint(data, at)
-                x = unzigzag(x)
+            value |= (byte & 127) << shift
+            shift += 7
+    assert not shift
+    return out
+
+
+def decode_values(codec, data, count, keys, signed):
+    out, last, before, numbers = [], 0, {}, varints(data)
+    if codec == RUNS:
+        for v, run in zip(numbers[::2], numbers[1::2], strict=True):
+            out += [unzigzag(v)] * run
+    elif codec == PLAIN:
+        out = list(map(unzigzag, numbers)) if signed else numbers
+    elif codec == DELTA:
+        for v in numbers:
+            last = last + unzigzag(v) & MASK
+            out.append(last)
+    elif codec == KEYED:
+        for key, v in zip(keys, numbers, strict=True):
+            key %= 256
+            before[key] = v = before.get(key, 0) + unzigzag(v) & MASK
+            out.append(v)
+    else:
+        following = iter(numbers)
+        for key, size in zip(keys, following):
+            row, slot = [], before.setdefault(key % 256, [0] * 8)
+            for i in range(size):
+                v = unzigzag(next(following))
                 if i < 8:
-                    slot = before[keys[len(out)] % 256]
-                    slot[i] = x = (slot[i] + x) & MASK
-                row.append(x)
+                    slot[i] = v = slot[i] + v & MASK
+                row.append(v)
             out.append(row)
-    assert at == len(data) and len(out) == count
+        assert next(following, None) is None
+    assert len(out) == count
     return out if codec == LIST or not signed else [signed64(v) for v in out]
 
 

@@ -11,9 +11,11 @@ import shutil
 import pytest
 
 from conftest import ROOT, clean_environment, execute
+from forked import PIPELINES
 from test_signature_files import FUNCTION, Run, tensor
 
 HARNESS = ROOT / 'scripts' / 'tfharness.py'
+in_diffusers = pytest.mark.xdist_group('diffusers')
 
 # Modules that leave a mark when imported. A trace can name them; they lie outside the current directory.
 EVIL = '''
@@ -139,10 +141,10 @@ def scripts_of(analyze, place, stages):
     return sorted((place / 'run').glob('profile_*.py'))
 
 
-def outcomes(python, place, scripts):
+def outcomes(forked, place, scripts):
     """The outcome of each script. Checks first that nothing changed in or around the scripts' directory."""
     before = everything(place)
-    done = execute([python, '-c', RUN_ALL, place / 'out', *scripts], environment(place), place / 'here', 300)
+    done = forked(['python', '-c', RUN_ALL, place / 'out', *scripts], environment(place), place / 'here', PIPELINES)
     after = {k: v for k, v in everything(place).items() if not k.startswith('out/')}
     assert after == {k: v for k, v in before.items() if not k.startswith('out/')}, (set(after) ^ set(before), done.out)
     assert not any('PWNED' in p.name for p in place.rglob('*')), done.out
@@ -154,28 +156,31 @@ def filled(value, place):
     return json.loads(json.dumps(value).replace('{away}', str(place / 'away')))
 
 
-def test_a_target_that_is_not_the_readers(analyze, python, place):
+@in_diffusers
+def test_a_target_that_is_not_the_readers(analyze, forked, place):
     """Refused: os:system, builtins:exec, foreign modules and files, names leading away from the reader's module."""
     stages = {name: (*filled(attack, place), None) for name, attack in TARGETS.items()}
     scripts = scripts_of(analyze, place, stages)
     assert len(scripts) == len(TARGETS)
-    for name, lines in zip(TARGETS, outcomes(python, place, scripts)):
+    for name, lines in zip(TARGETS, outcomes(forked, place, scripts)):
         refused = [line for line in lines if line.startswith('REFUSED')]
         assert len(refused) == 1 and ('--trust' in refused[0] or '--target' in refused[0]), (name, lines)
 
 
-def test_values_that_would_do_something(analyze, python, place):
+@in_diffusers
+def test_values_that_would_do_something(analyze, forked, place):
     """The reader's own stage runs. A value that would act when made becomes None or a namespace, and a note says so."""
     scripts = scripts_of(analyze, place, {name: ('own:stage', arguments, None) for name, arguments in VALUES.items()})
-    for name, lines in zip(VALUES, outcomes(python, place, scripts)):
+    for name, lines in zip(VALUES, outcomes(forked, place, scripts)):
         assert 'ENDED' in lines, (name, lines)
         assert any('cannot be made' in line for line in lines), (name, lines)
 
 
-def test_objects_that_would_do_something(analyze, python, place):
+@in_diffusers
+def test_objects_that_would_do_something(analyze, forked, place):
     """Scripts make only configurable objects of diffusers and transformers, and run only pipelines' methods."""
     scripts = scripts_of(analyze, place, {name: (target, {}, made) for name, (target, made) in OBJECTS.items()})
-    for name, lines in zip(OBJECTS, outcomes(python, place, scripts)):
+    for name, lines in zip(OBJECTS, outcomes(forked, place, scripts)):
         refused = [line for line in lines if line.startswith('REFUSED')]
         assert len(refused) == 1 and '--trust' in refused[0], (name, lines)
 
@@ -188,16 +193,16 @@ def test_a_script_imports_nothing_that_lies_beside_it(analyze, python, place):
     assert done.out.index("The trace says that the stage is 'own:stage'") < done.out.index('Running')
 
 
-def test_trust_runs_the_target(python, place):
+def test_trust_runs_the_target(forked, place):
     """--trust runs the trace's target, in tfharness.py too; without it the message says what to do."""
     path = place / 'sig.json'
     path.write_text(json.dumps({'stages': {'s': {'stage_name': 's', 'target': 'evil:run', 'input_signatures': {}}}}))
-    command = [python, HARNESS, '--signature', path, '--stage', 's', '--warmup', '0', '--output-dir', place / 'out']
-    refused = execute(command, environment(place), place / 'here', 200)
+    command = ['python', HARNESS, '--signature', path, '--stage', 's', '--warmup', '0', '--output-dir', place / 'out']
+    refused = forked(command, environment(place), place / 'here')
     assert refused.rc == 1 and not (place / 'PWNED').exists()
     assert refused.err == ("tfharness: the stage is 'evil:run'; a trace can only run code under the current directory: "
                            'give --trust if the trace is your own, or name the stage by --target module:obj\n')
-    assert execute([*command, '--trust'], environment(place), place / 'here', 200).rc == 0
+    assert forked([*command, '--trust'], environment(place), place / 'here').rc == 0
     assert 'run' in (place / 'PWNED').read_text()
 
 

@@ -24,7 +24,7 @@ print(json.dumps(MemoryAnalysis(sys.argv[1])._process_raw_events()))
 
 # Makes torch's own object of the rows, then has torch export it again, as rows and as the points that its html draws.
 TORCH = '''
-import gzip, json, sys, torch
+import gzip, json, sys, torch; torch._lazy_modules.discard('_inductor')
 from torch.profiler import _memory_profiler as m
 rows = json.load(gzip.open(sys.argv[1]))
 order = {index: category for category, index in m._CATEGORY_TO_INDEX.items()}
@@ -120,7 +120,7 @@ def test_totals_are_those_that_torch_draws(analyze, python, path, tmp_path):
 def test_a_profile_of_this_torch(analyze, python, tmp_path):
     """The rows that torch exports of a training step on the CPU, and its own points of them."""
     execute([python, '-W', 'ignore', '-c', '''
-import sys, torch
+import sys, torch; torch._lazy_modules.discard('_inductor')
 from torch.profiler import profile, ProfilerActivity
 model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 8))
 optimizer = torch.optim.Adam(model.parameters())

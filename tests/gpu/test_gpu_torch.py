@@ -21,7 +21,7 @@ STAGES = {'text_encode': 1, 'denoise': 2, 'vae_decode': 3}
 
 PIPELINE = """
 import collections, json, sys
-import torch
+import torch; torch._lazy_modules.discard('_inductor')
 from torch.profiler import ProfilerActivity, profile, record_function
 nvtx = torch.cuda.nvtx
 plan = dict(word.split('=')[::-1] for word in sys.argv[1:])  # the place where a session of the profiler starts or stops

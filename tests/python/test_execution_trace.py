@@ -13,7 +13,7 @@ from conftest import clean_environment, execute
 pytestmark = pytest.mark.torch
 
 RUN = '''
-import sys, threading, torch
+import sys, threading, torch; torch._lazy_modules.discard('_inductor')
 from torch import nn
 from torch.profiler import ExecutionTraceObserver, profile, record_function
 observer = ExecutionTraceObserver()

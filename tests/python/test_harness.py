@@ -1,19 +1,17 @@
 """test_harness - scripts/tfharness.py and profile_{stage}.py: inputs from signatures, a stage run alone, results.
 
-Importing torch takes seconds, so one interpreter that has it forks for each case and for each generated script. The
-command line runs in its own processes, as do the scripts of test_stage_scripts, test_values and test_hostile_scripts.
+Importing torch takes seconds, so an interpreter that has it forks for each case and for each generated script.
 """
 
 import gzip
 import json
-import subprocess
 from collections import Counter
-from types import SimpleNamespace
 
 import pytest
 
 import scripted
 from conftest import ROOT, clean_environment, execute
+from forked import PIPELINES
 from test_signature_files import FUNCTION, Run, tensor
 
 HARNESS = ROOT / 'scripts' / 'tfharness.py'
@@ -27,48 +25,18 @@ def signatures(path, **stages):
     return path
 
 
-# Runs each command that a line names in a fork, which has torch already; prints the exit status.
-FORKS = '''
-import json, os, runpy, sys, torch, tfharness, traceback
-for line in sys.stdin:
-    sys.argv, directory, environment = json.loads(line)
-    child = os.fork()
-    if not child:
-        os.chdir(directory), os.environ.update(environment)
-        sys.path[:0] = [os.path.dirname(sys.argv[0]), *filter(None, environment.get('PYTHONPATH', '').split(':'))]
-        for name, file in ('said.out', 1), ('said.err', 2): os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), file)
-        status = 1
-        try:
-            runpy.run_path(sys.argv[0], run_name='__main__')
-            status = 0
-        except SystemExit as e:
-            status = e.code if isinstance(e.code, int) else int(e.code is not None)
-            isinstance(e.code, str) and print(e.code, file=sys.stderr)
-        except BaseException:
-            traceback.print_exc()
-        sys.stdout.flush(), sys.stderr.flush(), os._exit(status)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-'''
-
-
-@pytest.fixture(scope='module')
-def interpreter(python):
+@pytest.fixture
+def interpreter(forked):
     """interpreter(command, directory, environment) runs a script and its arguments in a fork: rc, out and err."""
-    process = subprocess.Popen([python, '-c', FORKS], env={**clean_environment(), 'PYTHONPATH': str(ROOT / 'scripts')}, text=True,
-                               stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-
-    def interpreter(command, directory, environment):
-        print(json.dumps([[*map(str, command)], str(directory), {k: str(v) for k, v in environment.items()}]), file=process.stdin, flush=True)
-        status = int(process.stdout.readline())
-        return SimpleNamespace(rc=status, out=(directory / 'said.out').read_text(), err=(directory / 'said.err').read_text())
-    yield interpreter
-    process.communicate()
+    def interpreter(command, directory, environment, **more):
+        return forked(['python', *command], {**clean_environment(), 'PYTHONPATH': ROOT / 'scripts', **environment}, directory, **more)
+    return interpreter
 
 
 @pytest.fixture
 def ask(interpreter, tmp_path):
     """ask(code) -> the JSON of `answers`, which the code fills; tfharness, torch and T (tensor descriptions) are imported."""
-    def ask(code, **files):
+    def ask(code, imports=(), **files):
         for name, text in files.items():
             (tmp_path / f'{name}.py').write_text(text)
         head = f'''
@@ -83,7 +51,7 @@ answers = []
 '''
         path = tmp_path / 'asked.py'
         path.write_text(head + code + '\nprint("ANSWERS" + json.dumps(answers))\n')
-        done = interpreter([path], tmp_path, {})
+        done = interpreter([path], tmp_path, {}, imports=imports)
         assert done.rc == 0, done.out[-3000:] + done.err[-3000:]
         return json.loads(done.out.rpartition('ANSWERS')[2])
     return ask
@@ -187,6 +155,7 @@ Pair = collections.namedtuple('Pair', 'left right')
     assert answers[9] == [None, ['x: a m.N without a shape cannot be made; the value is None']]
 
 
+@pytest.mark.xdist_group('diffusers')
 def test_caches_and_settings_of_transformers(ask):
     """A cache of 40 layers is made from 32 descriptions; one that needs more than its contents is not made."""
     answers = ask('''
@@ -211,7 +180,7 @@ answers.append([agreed(attention_mask=MASK, past_key_values=None), agreed('m:C.g
 config, notes = make({'type': 'transformers.generation.configuration_utils.GenerationConfig', 'config': {'max_new_tokens': 9}})
 answers.append([config.max_new_tokens, notes])
 answers.append([*make({'type': 'gone.GenerationConfig', 'config': {}})])
-''')
+''', imports=PIPELINES)
     assert answers[0] == [40, 5, [1, 2, 5, 4], []]
     assert answers[1][0] is None and answers[1][1][0].startswith('x: a transformers.cache_utils.StaticCache cannot be made (')
     assert answers[2:4] == [['StaticCache', [5], 5, []], ['StaticCache', [5, 3], 0, []]]
@@ -220,6 +189,7 @@ answers.append([*make({'type': 'gone.GenerationConfig', 'config': {}})])
     assert answers[6] == [9, []] and answers[7][0] is None and len(answers[7][1]) == 1
 
 
+@pytest.mark.xdist_group('diffusers')
 def test_objects_made_again(ask):
     """Objects are made again with a model's attention, its own or its parts', and with a scheduler's step.
 
@@ -258,7 +228,7 @@ logging.getLogger("diffusers").addHandler(logging.StreamHandler(said))
 unet = UNet1DModel(block_out_channels=(8, 8), down_block_types=("DownBlock1D",) * 2, up_block_types=("UpBlock1D",) * 2, norm_num_groups=2)
 answers.append([str(again(unet, "m:C.forward")[1].__self__.dtype), said.getvalue()])
 answers.append(str(again(unet.to(torch.float64), "m:C.forward")[1].__self__.dtype))
-''')
+''', imports=PIPELINES)
     assert answers[0] == [{'': 'sdpa', 'text_config': 'sdpa', 'vision_config': 'eager'}, 'sdpa', 'eager', 'sdpa']
     assert answers[1:3] == ['sdpa', 'eager']
     assert answers[3:5] == ['GenerationMixin.generate', 'WhisperGenerationMixin.generate']

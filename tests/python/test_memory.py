@@ -303,7 +303,7 @@ def test_fork(play, by_stage, records):
 
 # Each stage is an NVTX range for us, and a range of the same name with a colon for torch.profiler.
 TORCH = """
-import json, sys, torch
+import json, sys, torch; torch._lazy_modules.discard('_inductor')
 from torch.profiler import profile, record_function, ProfilerActivity
 from contextlib import contextmanager
 nvtx = torch.cuda.nvtx

@@ -17,7 +17,7 @@ CREATE, INCREMENT, DESTROY = 2, 3, 4
 MORE = [('adam', 0), ('images', 0), ('in place', 0), ('images', 1)]
 
 LOOP = '''
-import json, sys, torch
+import json, sys, torch; torch._lazy_modules.discard('_inductor')
 from torch import nn
 from torch.profiler import profile, ProfilerActivity
 from torch.profiler._memory_profiler import _CATEGORY_TO_INDEX

@@ -12,8 +12,9 @@ from collections import namedtuple
 import pytest
 
 from conftest import ROOT, clean_environment, execute, short_form
+from forked import PIPELINES
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group('stage-scripts')]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group('diffusers')]
 Pipelines = namedtuple('Pipelines', 'dir scripts')
 
 # Runs all scripts in one process, because a script spends most of its time importing torch and diffusers.
@@ -31,7 +32,7 @@ for script in scripts:
 
 
 @pytest.fixture(scope='session')
-def run_scripts(tmp_path_factory, lib, python, tfanalyze):
+def run_scripts(tmp_path_factory, lib, python, forked, tfanalyze):
     """run_scripts(pipeline, …): the run directory of a pipeline with `report`'s artefacts, and `out/`, the scripts' own."""
     @functools.cache
     def run_scripts(pipeline, *arguments):
@@ -42,7 +43,7 @@ def run_scripts(tmp_path_factory, lib, python, tfanalyze):
         got = execute([tfanalyze, 'report', base / 'run'], timeout=120)
         assert got.rc == 0, got.err
         scripts = sorted((base / 'run').glob('profile_*.py'))
-        got = execute([python, '-c', RUN_ALL, base / 'out', *scripts], env={**clean_environment(), 'PYTHONPATH': str(ROOT / 'scripts')}, cwd=base, timeout=300)
+        got = forked(['python', '-c', RUN_ALL, base / 'out', *scripts], {**clean_environment(), 'PYTHONPATH': ROOT / 'scripts'}, base, PIPELINES)
         assert got.rc == 0 and 'FAILED' not in got.out, got.out + got.err
         return Pipelines(base, scripts)
     return run_scripts

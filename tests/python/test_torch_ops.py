@@ -20,7 +20,7 @@ TORCH, PAUSES = 0x400, 0x10000
 INPUTS = '''
 import warnings
 warnings.simplefilter('ignore')
-import torch, threading
+import torch, threading; torch._lazy_modules.discard('_inductor')
 from torch.profiler import profile, record_function, ProfilerActivity, schedule
 from torch._subclasses import FakeTensorMode
 x = torch.randn(2, 3, requires_grad=True)
@@ -214,7 +214,7 @@ def test_how_they_were_read_is_in_the_trace(training):
 # ---- ranges ----
 
 RANGES = '''
-import asyncio, os, threading, time, torch, uvloop
+import asyncio, os, threading, time, torch, uvloop; torch._lazy_modules.discard('_inductor')
 from torch.profiler import profile, record_function, schedule, ProfilerActivity
 w = torch.nn.Parameter(torch.ones(3))
 optimizer = torch.optim.SGD([w], lr=0.1)
@@ -561,7 +561,7 @@ print(torch.autograd.profiler.record_function.__enter__.__module__, torch.nn.Mod
 
 
 ERRORS = '''
-import io, sys, torch, traceback
+import io, sys, torch, traceback; torch._lazy_modules.discard('_inductor')
 def metadata():
     with torch.profiler.profile() as p:
         p.add_metadata('key', 5)

@@ -24,7 +24,7 @@ KEY = 'Module Hierarchy'
 MODEL = '''
 import json, sys, threading, warnings
 warnings.simplefilter('ignore')
-import torch
+import torch; torch._lazy_modules.discard('_inductor')
 from torch.profiler import profile, record_function, ProfilerActivity
 torch.set_num_threads(1)
 
