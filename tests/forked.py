@@ -71,15 +71,25 @@ def play(command):
     return 0
 
 
+def start_profile_quickly(torch):
+    """torch.profiler imports inductor to look at a setting of it, which takes two seconds. Here it does so if a script has."""
+    prepare = torch.profiler.profile.prepare_trace
+
+    def prepare_trace(profile):
+        torch._lazy_modules.discard('_inductor')
+        prepare(profile)
+        torch._lazy_modules.add('_inductor')
+    torch.profiler.profile.prepare_trace = prepare_trace
+
+
 def serve():
     import atexit
     import importlib
     import torch
-    torch._lazy_modules.discard('_inductor')  # otherwise torch.profiler imports it, which takes two seconds
+    start_profile_quickly(torch)
     for line in sys.stdin:
         asked = json.loads(line)
         for name in asked['imports']:
-            torch._lazy_modules.add('_inductor')  # some libraries use it
             importlib.import_module(name)
         child = os.fork()
         if not child:

@@ -15,8 +15,6 @@ import torch
 from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
-torch._lazy_modules.discard('_inductor')  # otherwise torch.profiler imports it, which takes two seconds
-
 
 def model():
     torch.manual_seed(1)

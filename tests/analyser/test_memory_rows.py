@@ -24,7 +24,7 @@ print(json.dumps(MemoryAnalysis(sys.argv[1])._process_raw_events()))
 
 # Makes torch's own object of the rows, then has torch export it again, as rows and as the points that its html draws.
 TORCH = '''
-import gzip, json, sys, torch; torch._lazy_modules.discard('_inductor')
+import gzip, json, sys, torch
 from torch.profiler import _memory_profiler as m
 rows = json.load(gzip.open(sys.argv[1]))
 order = {index: category for category, index in m._CATEGORY_TO_INDEX.items()}
@@ -52,8 +52,8 @@ print(json.dumps(found._coalesce_timeline('cuda:0')))
 '''
 
 
-def ask(python, script, *arguments):
-    result = execute([python, '-c', script, *arguments], clean_environment(), timeout=200)
+def ask(forked, script, *arguments):
+    result = forked(['python', '-c', script, *arguments])
     assert result.rc == 0, result.err[-2000:]
     return json.loads(result.out)
 
@@ -86,10 +86,10 @@ def test_rows_are_those_of_the_file(analyze, path):
 
 
 @pytest.mark.slow
-def test_moments_are_those_of_hta(analyze, python, path):
+def test_moments_are_those_of_hta(analyze, forked, path):
     """Every moment has HTA's time and HTA's sizes of the eight categories."""
     answer = analyze('memory', path)
-    times, sizes = ask(python, HTA, path)
+    times, sizes = ask(forked, HTA, path)
     assert sizes[744] == [102440608, 102228128, 19395584, 0, 2618160128, 58417152, 41811968, 25494440]
     assert sizes_of(answer['rows']) == sizes
     assert [r['time_us'] for r in answer['rows']] == pytest.approx([(t - min(times)) / 1000 for t in times], abs=1e-6)
@@ -101,9 +101,9 @@ def test_moments_are_those_of_hta(analyze, python, path):
 
 @pytest.mark.slow
 @pytest.mark.torch
-def test_totals_are_those_that_torch_draws(analyze, python, path, tmp_path):
+def test_totals_are_those_that_torch_draws(analyze, forked, path, tmp_path):
     """torch cuts times to microseconds before it adds up; the last of our moments in one is torch's point."""
-    times, sizes = ask(python, TORCH, path, tmp_path / 'again.json')
+    times, sizes = ask(forked, TORCH, path, tmp_path / 'again.json')
     rows = json.loads(gzip.decompress(path.read_bytes()))
     assert json.loads((tmp_path / 'again.json').read_text()) == rows, 'torch exports other rows than it was given'
     first = min(r[0] for r in rows if r[0] > 0)
@@ -117,10 +117,10 @@ def test_totals_are_those_that_torch_draws(analyze, python, path, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.torch
-def test_a_profile_of_this_torch(analyze, python, tmp_path):
+def test_a_profile_of_this_torch(analyze, forked, tmp_path):
     """The rows that torch exports of a training step on the CPU, and its own points of them."""
-    execute([python, '-W', 'ignore', '-c', '''
-import sys, torch; torch._lazy_modules.discard('_inductor')
+    forked(['python', '-W', 'ignore', '-c', '''
+import sys, torch
 from torch.profiler import profile, ProfilerActivity
 model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 8))
 optimizer = torch.optim.Adam(model.parameters())
@@ -131,7 +131,7 @@ with profile(activities=[ProfilerActivity.CPU], profile_memory=True, record_shap
         optimizer.step()
 p.export_memory_timeline('rows.raw.json.gz', device='cpu')
 p.export_memory_timeline('points.json', device='cpu')
-'''], clean_environment(), tmp_path, timeout=200)
+'''], cwd=tmp_path)
     times, sizes = json.loads((tmp_path / 'points.json').read_text())
     row, = analyze('info', tmp_path / 'rows.raw.json.gz')['rows']
     assert row['kind'] == 'memory' and row['complete'] and set(row['events']) <= set(ACTIONS.values())

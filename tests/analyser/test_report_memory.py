@@ -5,7 +5,6 @@ import json
 import pytest
 
 import cachedit_alone
-from conftest import clean_environment, execute
 
 # A cache-dit context around allocations of known sizes. Some blocks are older than the context, and some outlive it.
 SCRIPT = '''
@@ -39,13 +38,13 @@ print(json.dumps([data, viz.segsum(data), viz.trace(data), flames, [len(p) for p
 
 
 @pytest.mark.timeout(400)
-def test_cache_dits_files(run, python, analyze, tmp_path):
+def test_cache_dits_files(run, python, forked, analyze, tmp_path):
     """torch.cuda.memory's own tools load, draw and sum up the snapshot: every block of the stage, with its frames."""
     result = run([python, '-c', SCRIPT], env={**cachedit_alone.environment(python, tmp_path), 'TFI_ACTIVITIES': 'mem,stack', 'CACHE_DIT_TORCH_PROFILER_DIR': tmp_path / 'run'}, timeout=200)
     assert result.rc == 0, result.err
     analyze('report', result.dir, format=None, timeout=120)
     snapshot, = result.dir.glob('the stage-rank0-memory-*.pickle')
-    read = execute([python, '-W', 'ignore', '-c', READ, snapshot], clean_environment(), tmp_path, 120)
+    read = forked(['python', '-W', 'ignore', '-c', READ, snapshot])
     assert read.rc == 0, read.err
     data, segments, trace, flames, plots = json.loads(read.out)
     events, = data['device_traces']

@@ -8,7 +8,6 @@ import json
 
 import pytest
 
-from conftest import clean_environment, execute
 from optrace import OpTrace
 from test_device_export import events
 from test_device_records import US
@@ -33,11 +32,11 @@ PLUMBING = ('_Z', 'RecordFunction', '_ops::', 'Dispatcher', '0x', '_PyEval', 'li
 
 
 @pytest.mark.timeout(300)
-def test_stacks_are_torchs(run, analyze, python, tmp_path):
+def test_stacks_are_torchs(run, analyze, python, forked, tmp_path):
     """Operators have the same first Python frames as under torch.profiler, and no frame of libtorch's internals."""
     script = tmp_path / 'script.py'
     script.write_text(PROGRAM)
-    said = execute([python, script, 'profile'], clean_environment(), tmp_path, 200)
+    said = forked(['python', script, 'profile'])
     assert said.rc == 0, said.err
     wanted = {(name, tuple([f for f in stack if not f.startswith('<built-in')][:3])) for name, stack in json.loads(said.out)}
     result = run([python, script], env={'TFI_WITH_STACK': '1'}, timeout=200)

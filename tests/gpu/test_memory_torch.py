@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from conftest import BUILD, built, clean_environment, execute, short_form
+from conftest import BUILD, built, clean_environment, short_form
 from test_memory_allocators import ALLOCATORS
 from test_report_memory import READ
 
@@ -220,7 +220,7 @@ print(json.dumps([segments, events, torch.cuda.memory_reserved()]))
 @pytest.mark.timeout(300)
 @short_form(1, 'seed', [1, 2])
 @short_form(1, 'backend', ['expandable', 'native'])
-def test_the_snapshot_is_torchs(recorded, analyze, python, tmp_path, backend, seed):
+def test_the_snapshot_is_torchs(recorded, analyze, forked, backend, seed):
     """The segments, the blocks in them and the events of the snapshot are those of torch's own, with their streams, and torch's viewer
     loads it.
 
@@ -240,7 +240,7 @@ def test_the_snapshot_is_torchs(recorded, analyze, python, tmp_path, backend, se
     for (action, _, _, size), (_, _, _, theirs) in zip(mine, events):  # torch writes what was requested, and reports the block's size
         assert size == theirs if action.startswith('segment') else 0 <= size - theirs <= MIB
     assert {e[0] for e in events} >= ({'segment_map', 'segment_unmap'} if backend == 'expandable' else {'segment_alloc', 'segment_free'})
-    read = execute([python, '-W', 'ignore', '-c', READ, path], clean_environment(), tmp_path, 120)
+    read = forked(['python', '-W', 'ignore', '-c', READ, path])
     assert read.rc == 0, read.err
     text, plots = json.loads(read.out)[2], json.loads(read.out)[4]
     assert min(plots) > 1000 and (backend == 'expandable' or 'MEM[' not in text)

@@ -18,8 +18,6 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 import at_rest
 
-torch._lazy_modules.discard('_inductor')  # otherwise torch.profiler imports it, which takes two seconds
-
 LATE, DELAY, TURNS = 2, 0.1, 4
 dist.init_process_group('gloo')
 rank, size = dist.get_rank(), dist.get_world_size()

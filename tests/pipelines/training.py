@@ -19,8 +19,6 @@ from torch.utils.data.distributed import DistributedSampler
 import at_rest
 import journal
 
-torch._lazy_modules.discard('_inductor')  # otherwise torch.profiler imports it, which takes two seconds
-
 ITEMS = 16
 BATCH = 4
 DEVICE = os.environ.get('DEVICE', 'cpu')

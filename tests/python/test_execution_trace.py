@@ -13,7 +13,7 @@ from conftest import clean_environment, execute
 pytestmark = pytest.mark.torch
 
 RUN = '''
-import sys, threading, torch; torch._lazy_modules.discard('_inductor')
+import sys, threading, torch
 from torch import nn
 from torch.profiler import ExecutionTraceObserver, profile, record_function
 observer = ExecutionTraceObserver()
@@ -88,7 +88,7 @@ def test_every_field_of_every_node(run):
     assert ours['pid'] == theirs['pid'] and ours['time'][:10] == theirs['time'][:10]
 
 
-def test_et_replay_reads_it(run, python):
+def test_et_replay_reads_it(run, forked):
     code = '''
 import importlib.util, json, os, sys
 sys.path.insert(0, os.path.dirname(importlib.util.find_spec('param_bench').origin or next(iter(importlib.util.find_spec('param_bench').submodule_search_locations)) + '/x'))
@@ -100,7 +100,7 @@ for path in sys.argv[1:]:
     out.append([len(trace.nodes), sorted(trace.tensors), tree])
 print(json.dumps(out))
 '''
-    result = execute([python, '-W', 'ignore', '-c', code, run / 'torch.json', run / 'ours.json'], clean_environment(), run)
+    result = forked(['python', '-W', 'ignore', '-c', code, run / 'torch.json', run / 'ours.json'])
     assert result.rc == 0, result.err[-2000:]
     theirs, ours = json.loads(result.out)
     assert theirs == ours and ours[0] > 2000

@@ -522,9 +522,9 @@ answers.append(tfharness.HarnessConfig().output_dir)
 # ---- the command line ----
 
 @pytest.fixture
-def harness(python, tmp_path):
+def harness(forked, tmp_path):
     def harness(*arguments, rc=0):
-        result = execute([python, HARNESS, *arguments], clean_environment(), tmp_path, 200)
+        result = forked(['python', HARNESS, *arguments], cwd=tmp_path)
         assert result.rc == rc, (result.rc, result.out, result.err[-2000:])
         return result
     return harness

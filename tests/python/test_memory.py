@@ -339,14 +339,14 @@ for path, profile_memory in zip(sys.argv[1:], (False, True)):
 
 
 @pytest.fixture(scope='module')
-def on_torch(lib, python, tmp_path_factory):
+def on_torch(lib, python, forked, tmp_path_factory):
     """on_torch(watched) -> out, err, dir, and the events of a profile with memory and of one without; runs once."""
     @functools.cache
     def on_torch(watched):
         place = tmp_path_factory.mktemp('torch')
         env = {**clean_environment(), 'TFI_OUTPUT_DIR': str(place / 'run'), **({'LD_PRELOAD': str(lib)} if watched else {})}
         paths = [place / 'without.json', place / 'with.json']
-        result = execute([python, '-c', TORCH, *paths], env, place, 200)
+        result = execute([python, '-c', TORCH, *paths], env, place, 200) if watched else forked(['python', '-c', TORCH, *paths])
         assert result.rc == 0 and 'tfinject' not in result.err, result.err
         result.without, result.events = (json.loads(path.read_text())['traceEvents'] for path in paths)
         result.dir = place / 'run'

@@ -17,7 +17,7 @@ CREATE, INCREMENT, DESTROY = 2, 3, 4
 MORE = [('adam', 0), ('images', 0), ('in place', 0), ('images', 1)]
 
 LOOP = '''
-import json, sys, torch; torch._lazy_modules.discard('_inductor')
+import json, sys, torch
 from torch import nn
 from torch.profiler import profile, ProfilerActivity
 from torch.profiler._memory_profiler import _CATEGORY_TO_INDEX
@@ -153,11 +153,11 @@ dist.destroy_process_group()
 '''
 
 
-def test_parameters_of_other_kinds(lib, python, analyze, tmp_path):
+def test_parameters_of_other_kinds(lib, python, forked, analyze, tmp_path):
     """The step of an optimizer with tensors that have no memory, or have it in their parts: the program notices nothing,
     and the memory of the others is recorded."""
     env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_TENSOR_ADDRESSES': '1', 'TFI_OUTPUT_DIR': str(tmp_path / 'run')}
-    alone = execute([python, '-c', KINDS], clean_environment(), tmp_path, timeout=200)
+    alone = forked(['python', '-c', KINDS])
     result = execute([python, '-c', KINDS], env, tmp_path, timeout=200)
     assert (result.rc, alone.rc) == (0, 0) and result.err == alone.err, result.err[-2000:]
     counted, *addresses = json.loads(result.out)

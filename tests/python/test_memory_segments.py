@@ -10,7 +10,6 @@ import random
 
 import pytest
 
-from conftest import clean_environment, execute
 from test_report_memory import READ
 from tfr import MONOTONIC, NESTED, REALTIME, STAGE, Writer, parse_table, rec
 
@@ -157,7 +156,7 @@ def play(trace, allocators, seed, steps, recorded=lambda step: True):
 
 
 @pytest.mark.parametrize('seed', range(6))
-def test_segments_add_up(tmp_path, snapshot, python, seed):
+def test_segments_add_up(tmp_path, snapshot, forked, seed):
     """Two devices, blocks of all sizes, growth and shrinking: sums and segments equal the allocator's own."""
     trace, allocators = Trace(tmp_path), [Allocator(0x7f0000000000), Allocator(0x7e0000000000)]
     trace.begin()
@@ -172,7 +171,7 @@ def test_segments_add_up(tmp_path, snapshot, python, seed):
         assert {'segment_alloc', 'segment_free'} <= {e['action'] for e in events}
         assert [e['time_us'] for e in events] == sorted(e['time_us'] for e in events)
     if seed == 0:
-        read = execute([python, '-W', 'ignore', '-c', READ, path], clean_environment(), tmp_path, 120)
+        read = forked(['python', '-W', 'ignore', '-c', READ, path])
         assert read.rc == 0, read.err
         _, segments, text, _, plots = json.loads(read.out)
         assert 'cudaMalloc' in text and 'cudaFree' in text and 'MEM[' not in text and min(plots) > 1000
@@ -193,7 +192,7 @@ def test_growth_only_gives_the_allocators_segments(tmp_path, snapshot):
     assert {s['segment_type'] for s in data['segments'] if s['total_size'] == 2 * MIB} == {'small'}
 
 
-def test_no_memory(tmp_path, snapshot, python):
+def test_no_memory(tmp_path, snapshot, forked):
     """An out-of-memory event stands at its place in its device's trace, with the requested and the free bytes."""
     trace, a = Trace(tmp_path), Allocator(0x7f0000000000)
     trace.records.append(rec('device', device=0, memory=80 * MIB))
@@ -211,7 +210,7 @@ def test_no_memory(tmp_path, snapshot, python):
     oom = first[2]
     assert (oom['size'], oom['device_free'], oom['frames'][0]['name']) == (70 * MIB, 60 * MIB, 'g') and 'addr' not in oom
     assert [(e['action'], e['size'], e['device_free']) for e in second] == [('oom', 5, 0)]
-    read = execute([python, '-W', 'ignore', '-c', READ, path], clean_environment(), tmp_path, 120)
+    read = forked(['python', '-W', 'ignore', '-c', READ, path])
     assert read.rc == 0, read.err
     assert 'raise OutOfMemoryError # 70.0MiB requested, 60.0MiB free in CUDA' in json.loads(read.out)[2]
 

@@ -48,8 +48,8 @@ def ours(text):
 
 
 @short_form(1, 'step, env, there, missing', TORCH_STEPS, ids=[s[0] for s in TORCH_STEPS])
-def test_torch(run, python, analyze, step, env, there, missing):
-    bare = run([python, '-c', TORCH], preload=False, timeout=200)
+def test_torch(run, python, forked, analyze, step, env, there, missing):
+    bare = forked(['python', '-c', TORCH])
     result = run([python, '-c', TORCH], {**env, 'SHIM_FAILS_AT': step}, preload='test', timeout=200)
     assert (result.rc, result.out) == (bare.rc, bare.out) and bare.rc == 0
     line, = ours(result.err)

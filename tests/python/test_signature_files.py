@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from conftest import ROOT, clean_environment, execute
+from conftest import ROOT, execute
 from test_values import contents
 from tfr import MONOTONIC, NESTED, REALTIME, STAGE, Writer, rec
 
@@ -129,7 +129,7 @@ NESTED_VALUES = {
     'quote': "it's '''three''' \\ \u2028 é", 'enum': {'type': 'm.E', 'value': 'A'}, 'many': [1, {'more': 40}]}
 
 
-def test_telefusers_own_reader(made, report, python, tmp_path):
+def test_telefusers_own_reader(made, report, forked, tmp_path):
     """TeleFuser's reader accepts the file: a value with a shape that is no tensor would stop it."""
     made.rank().stage('odd', NESTED_VALUES, {'tuple': [tensor([1])]}).stage('plain', {'x': tensor([2, 3], 'int64')}, tensor([2])).save()
     _, stages = report()
@@ -145,7 +145,7 @@ for name in ('odd', 'plain'):
     print(name, *(type(v).__name__ for v in h.io_signature.input_signatures.values()), h.io_signature.output_signature)
 print(h.io_signature.input_signatures['x'])
 '''
-    result = execute([python, '-c', code, tmp_path / 'timing_io_signature.json'], clean_environment(), tmp_path, 200)
+    result = forked(['python', '-c', code, tmp_path / 'timing_io_signature.json'])
     assert result.rc == 0, result.err[-2000:]
     lines = [line for line in result.out.splitlines() if line.startswith(('odd ', 'plain ', 'TensorSignature'))]
     assert lines[0] == 'odd list dict dict dict dict dict dict int str dict list None'

@@ -244,10 +244,10 @@ for place in sys.argv[1:]:
 """
 
 
-def test_telefusers_readers_read_our_files(both, python, tmp_path):
+def test_telefusers_readers_read_our_files(both, forked):
     """TeleFuser's compare_timing_reports and its harness read our files."""
     env = {**clean_environment(), 'TELEFUSER_LOG_LEVEL': 'ERROR'}
-    result = execute([python, '-W', 'ignore', '-c', READ, both.theirs.dir, both.ours.dir], env, tmp_path, 200)
+    result = forked(['python', '-W', 'ignore', '-c', READ, both.theirs.dir, both.ours.dir], env)
     assert result.rc == 0, result.err[-2000:]
     reports, theirs, ours = map(json.loads, [line for line in result.out.splitlines() if line[:1] in '[{'][-3:])
     rows = [[row.split('|')[1:3] for row in report.splitlines() if row.startswith('| ')] for report in reports]

@@ -20,7 +20,7 @@ TORCH, PAUSES = 0x400, 0x10000
 INPUTS = '''
 import warnings
 warnings.simplefilter('ignore')
-import torch, threading; torch._lazy_modules.discard('_inductor')
+import torch, threading
 from torch.profiler import profile, record_function, ProfilerActivity, schedule
 from torch._subclasses import FakeTensorMode
 x = torch.randn(2, 3, requires_grad=True)
@@ -150,13 +150,13 @@ def kineto(path, within=None):
 
 
 @pytest.fixture(scope='module')
-def training(tmp_path_factory, lib, python):
+def training(tmp_path_factory, lib, python, forked):
     """The directories of TRAIN's runs, with the library and without."""
     found = {}
     for name, extra in (('with', {'LD_PRELOAD': str(lib)}), ('without', {})):
         directory = tmp_path_factory.mktemp(name)
         env = {**clean_environment(), 'TFI_OUTPUT_DIR': str(directory / 'run'), **extra}
-        result = execute([python, '-c', TRAIN], env, directory, timeout=200)
+        result = execute([python, '-c', TRAIN], env, directory, timeout=200) if extra else forked(['python', '-c', TRAIN], cwd=directory)
         assert result.rc == 0, result.err
         assert 'tfinject:' not in result.err
         found[name] = directory
@@ -214,7 +214,7 @@ def test_how_they_were_read_is_in_the_trace(training):
 # ---- ranges ----
 
 RANGES = '''
-import asyncio, os, threading, time, torch, uvloop; torch._lazy_modules.discard('_inductor')
+import asyncio, os, threading, time, torch, uvloop
 from torch.profiler import profile, record_function, schedule, ProfilerActivity
 w = torch.nn.Parameter(torch.ones(3))
 optimizer = torch.optim.SGD([w], lr=0.1)
@@ -547,7 +547,7 @@ def test_metadata_of_the_job(asked):
     assert not {'record_shapes', 'with_flops'} & set(said), 'metadata must not have the entries of the profiler itself'
 
 
-def test_nothing_is_left_in_torch(run, python):
+def test_nothing_is_left_in_torch(run, python, forked):
     """Parts that are off leave torch unchanged: functions, classes and hooks are the originals."""
     script = '''
 import sys, torch
@@ -555,7 +555,7 @@ print(torch.autograd.profiler.record_function.__enter__.__module__, torch.nn.Mod
       len(sys.modules['torch.optim.optimizer']._global_optimizer_post_hooks), torch.nn.Module.__call__.__code__.co_filename[-9:],
       torch.profiler.profile.add_metadata.__qualname__, torch.__spec__.loader.__class__.__name__)
 '''
-    ours, plain = run([python, '-c', script]), run([python, '-c', script], preload=False)
+    ours, plain = run([python, '-c', script]), forked(['python', '-c', script])
     assert (ours.rc, ours.out, ours.err) == (plain.rc, plain.out, plain.err)
     assert re.search(r'Module\._wrapped_call_impl 0 module\.py', ours.out)
 
@@ -585,9 +585,9 @@ for act in sys.argv[1:]:
 
 
 @short_form(1, 'acts', [('metadata', 'load'), ('part',)])
-def test_errors_look_the_same(run, python, acts):
+def test_errors_look_the_same(run, python, forked, acts):
     """An error of a function that we stand in front of has none of our frames in its traceback."""
-    plain = run([python, '-c', ERRORS, *acts], preload=False, timeout=100)
+    plain = forked(['python', '-c', ERRORS, *acts])
     ours = run([python, '-c', ERRORS, *acts], {'TFI_STAGES': 'auto', 'TFI_WITH_MODULES': '1'}, timeout=100)
     assert (ours.rc, ours.out) == (plain.rc, plain.out) and plain.out.count('\n') == len(acts), ours.out + plain.out
 

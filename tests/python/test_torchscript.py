@@ -182,7 +182,7 @@ def test_the_perfetto_trace_has_them(profiled, tfanalyze):
     assert Counter((s.name, s.args.get(KEY)) for s in slices if s.category in ('cpu_op', 'user_annotation')) == expected
 
 
-def test_et_replay_reads_the_attribute(profiled, python, tfanalyze):
+def test_et_replay_reads_the_attribute(profiled, forked, tfanalyze):
     code = '''
 import importlib.util, json, os, sys
 sys.path.insert(0, os.path.dirname(importlib.util.find_spec('param_bench').origin or next(iter(importlib.util.find_spec('param_bench').submodule_search_locations)) + '/x'))
@@ -190,7 +190,7 @@ from et_replay.execution_trace import ExecutionTrace
 print(len(ExecutionTrace(json.load(open('et.json'))).nodes))
 '''
     assert execute([tfanalyze, 'export', 'et', profiled / 'run', '--output', profiled / 'et.json'], clean_environment(), profiled).rc == 0
-    result = execute([python, '-W', 'ignore', '-c', code], clean_environment(), profiled)
+    result = forked(['python', '-W', 'ignore', '-c', code], cwd=profiled)
     assert result.rc == 0 and int(result.out) == len(json.loads((profiled / 'et.json').read_text())['nodes']), result.err[-2000:]
 
 
