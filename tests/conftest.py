@@ -28,8 +28,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from forked import Interpreter
-
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / 'build'
 # The last lines of a script that is a text, like at_rest.wait_for_threads() in a file.
@@ -40,6 +38,7 @@ TRACES = ROOT.parent / 'shared' / 'traces'
 sys.pycache_prefix, sys.dont_write_bytecode = str(BUILD / 'pycache'), False
 # Test files import from each other, across folders.
 sys.path += sorted(str(d) for d in (ROOT / 'tests').iterdir() if any(d.glob('test_*.py')))
+from forked import Interpreter
 DEFAULT_TIMEOUT = 480
 COMMAND_TIMEOUT = 120  # for one command: importing torch may take a minute on a busy machine
 MARKERS = {

@@ -243,7 +243,7 @@ START_TEST(flips)
 {
     unsigned long records[CHUNKS];
     seed = (uint64_t)_i + 1; /* the first rounds do not depend on the number of rounds */
-    int rounds = getenv("FLIPS") ? atoi(getenv("FLIPS")) : 500;
+    int rounds = getenv("FLIPS") ? atoi(getenv("FLIPS")) : 200;
     for (int round = 0; round < rounds; round++) {
         struct flip flip[4];
         size_t count = 1 + (round % 4 == 3 ? next_random() % 4 : 0);

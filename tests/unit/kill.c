@@ -178,7 +178,7 @@ static void tear_down(void)
 
 START_TEST(every_finished_call_survives_sigkill)
 {
-    unsigned kills = getenv("KILLS") ? (unsigned)atoi(getenv("KILLS")) : 200;
+    unsigned kills = getenv("KILLS") ? (unsigned)atoi(getenv("KILLS")) : 80;
     for (unsigned i = 0; i < kills; i++) kill_once(1000 + (unsigned)random() % 49000);
 }
 END_TEST
