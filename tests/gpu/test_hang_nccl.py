@@ -126,7 +126,7 @@ NCCL_PLACES = {**PLACES, 'operation': WAIT, 'count': WAIT}
 
 def run_nccl(analyze, python, lib, directory, fault, **variables):
     libraries = [lib, *(built(GPU / name) for name in ('libcudart.so.13', 'libcupti.so.13', 'libnccl.so.2'))]
-    env = truth.environment(directory.parent, SIMGPU_DEVICES=4, SIMNCCL_TIMEOUT_MS=600000, LD_PRELOAD=':'.join(map(str, libraries)), **variables)
+    env = truth.environment(directory.parent, SIMGPU_DEVICES=3, SIMNCCL_TIMEOUT_MS=600000, LD_PRELOAD=':'.join(map(str, libraries)), **variables)
     return run_fault(analyze, python, directory, env, fault, 'nccl', NCCL_PLACES)
 
 

@@ -10,6 +10,7 @@ import subprocess
 
 import pytest
 
+import cachedit_alone
 from conftest import BUILD, built, clean_environment, short_form
 from test_memory_allocators import ALLOCATORS
 from test_report_memory import READ
@@ -82,6 +83,12 @@ print(json.dumps(say))
 
 SETTINGS = {'native': '', 'expandable': 'expandable_segments:True', 'async': 'backend:cudaMallocAsync', 'own': ''}
 LIBRARIES = ('libcudart.so.13', 'libcupti.so.13')
+
+
+@pytest.fixture(scope='module')
+def light(python, tmp_path_factory):
+    """The environment with cache-dit's profiler without the rest of cache-dit."""
+    return cachedit_alone.environment(python, tmp_path_factory.mktemp('light'))
 
 
 @pytest.fixture(scope='module')
@@ -220,14 +227,14 @@ print(json.dumps([segments, events, torch.cuda.memory_reserved()]))
 @pytest.mark.timeout(300)
 @short_form(1, 'seed', [1, 2])
 @short_form(1, 'backend', ['expandable', 'native'])
-def test_the_snapshot_is_torchs(recorded, analyze, forked, backend, seed):
+def test_the_snapshot_is_torchs(recorded, light, analyze, forked, backend, seed):
     """The segments, the blocks in them and the events of the snapshot are those of torch's own, with their streams, and torch's viewer
     loads it.
 
     The cache is emptied now and then, and at the end, which the allocator reports to nobody: the calls underneath tell it.
     """
     directory, (segments, events, reserved), _ = recorded(backend, seed, program=SNAPSHOT, TFI_ACTIVITIES='cpu,mem,stack',
-                                                          CACHE_DIT_TORCH_PROFILER_DIR='')
+                                                          CACHE_DIT_TORCH_PROFILER_DIR='', **light)
     analyze('report', directory, format=None, timeout=120)
     path, = directory.parent.glob('the stage-rank0-memory-*.pickle')  # cache-dit's directory: the program's own
     data = pickle.loads(path.read_bytes())

@@ -401,8 +401,7 @@ NO_STEP = 'its schedule counts entries of stage nosuch, and none was entered'
 ], ids=['no-steps-to-be-seen', 'steps', 'no-step-entered', 'the-users-own'])
 def test_cache_dits_arguments(run, python, tmp_path, plan, env, expected, line):
     """A schedule lasts as long as its context: later contexts, and the time between them, follow their own settings."""
-    whole = env == {'TFI_STEP': 'step'}  # once with the whole package
-    result = run([python, '-c', CACHE_DIT, plan], {**env, **({} if whole else cachedit_alone.environment(python, tmp_path))}, timeout=200)
+    result = run([python, '-c', CACHE_DIT, plan], {**env, **cachedit_alone.environment(python, tmp_path)}, timeout=200)
     assert result.rc == 0 and line in result.err, result.err[-2000:]
     assert len(result.err.splitlines()) == bool(line), 'at most one message'
     trace, = (t for t in scripted.traces(result.dir) if stages(t))

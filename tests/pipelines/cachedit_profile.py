@@ -10,9 +10,9 @@ import argparse
 
 import torch
 
-import cache_dit
 import journal
 from cache_dit._utils.utils import create_profiler_from_args
+from cache_dit.profiler import create_profiler_context, profile_function
 
 STEPS = 6
 
@@ -58,9 +58,9 @@ def main():
             with profiler, journal.entry(profiler.profile_name):
                 latents = pipeline(torch.randn(4, 32), STEPS)
             print(f'traces: {profiler.output_dir}/{profiler.trace_path.name}')
-            enlarge = cache_dit.profile_function(profile_name='upscale')(upscale)
+            enlarge = profile_function(profile_name='upscale')(upscale)
             latents = enlarge(latents, factor=3)
-            with cache_dit.create_profiler_context(enabled=False):
+            with create_profiler_context(enabled=False):
                 pass
         else:
             latents = upscale(pipeline(torch.randn(4, 32), STEPS), factor=3)

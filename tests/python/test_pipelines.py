@@ -5,6 +5,7 @@ and with it under torchrun. The expected stages are the pipeline's own journal, 
 torch.profiler that it runs itself.
 """
 
+import functools
 import json
 import re
 import sys
@@ -13,6 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import cachedit_alone
 import tfr
 from conftest import ROOT, clean_environment, execute, short_form
 
@@ -146,9 +148,10 @@ def nested(rows):
 
 
 @pytest.fixture(scope='session')
-def play(tmp_path_factory, lib, python):
+def play(tmp_path_factory, lib, python, forked):
     """play(pipeline, mode): that run. mode is plain, library, ranks, or a pair (environment, arguments)."""
     done = {}
+    light = cachedit_alone.environment(python, tmp_path_factory.mktemp('light'))  # test_cache_dit has a run with the whole package
     cache = tmp_path_factory.mktemp('inductor')  # torch.compile compiles each function once
 
     def play(name, mode, preload=True):
@@ -159,11 +162,12 @@ def play(tmp_path_factory, lib, python):
         given, arguments = mode if isinstance(mode, tuple) else (RANKS if mode == 'ranks' else ALONE)[name]
         env = {**clean_environment(), 'JOURNAL': f'{directory}/journal.{{rank}}.{{pid}}', 'TFI_OUTPUT_DIR': f'{directory}/run',
                'TORCHINDUCTOR_CACHE_DIR': str(cache), 'PYTHONWARNINGS': 'ignore'}
-        env.update({k: v.replace('{dir}', str(directory)) for k, v in given.items()})
+        env.update({k: v.replace('{dir}', str(directory)) for k, v in given.items()}, **(light if name == 'cachedit_profile' else {}))
         if mode != 'plain' and preload:
             env['LD_PRELOAD'] = str(lib)
         launcher = ['-m', 'torch.distributed.run', '--standalone', '--nproc-per-node=2'] if mode == 'ranks' else []
-        result = execute([python, *launcher, PIPELINES / f'{name}.py', *arguments], env, directory, timeout=300)
+        start = forked if mode == 'plain' else functools.partial(execute, timeout=300)
+        result = start([python, *launcher, PIPELINES / f'{name}.py', *arguments], env, directory)
         done[key] = Run(rc=result.rc, out=result.out, err=result.err, dir=directory)
         return done[key]
     return play

@@ -59,10 +59,10 @@ def test_torch(run, python, forked, analyze, step, env, there, missing):
 
 
 @short_form(1, 'step, script, arguments, env', PIPELINE_STEPS, ids=[s[0] for s in PIPELINE_STEPS])
-def test_pipelines(run, python, step, script, arguments, env):
+def test_pipelines(run, python, forked, step, script, arguments, env):
     """In a pipeline with workers every process prints a warning about its broken part."""
     command = [python, PIPELINES / script, *arguments]
-    bare = run(command, preload=False, timeout=400)
+    bare = forked(command)
     result = run(command, {**env, 'SHIM_FAILS_AT': step}, preload='test', timeout=400)
     assert (result.rc, said(result.out)) == (bare.rc, said(bare.out)) and said(bare.out), result.err[-2000:]
     lines = ours(result.err)
