@@ -13,6 +13,7 @@ import pytest
 
 import tfr
 from conftest import AT_REST, ROOT, clean_environment, execute
+from test_hang_gloo import free_port
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.slow]
 RANKS = 4
@@ -24,13 +25,29 @@ def job(tmp_path_factory, lib, python):
     return play(tmp_path_factory, lib, python)
 
 
+# DistributedDataParallel asks torch._dynamo for a setting. The ranks are forks, so both are imported once; test_python has torchrun.
+FORK = """
+import os, runpy, sys, torch, torch._dynamo
+ranks = []
+for rank in range(int(os.environ['WORLD_SIZE'])):
+    ranks.append(os.fork())
+    if not ranks[-1]:
+        os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank))
+        sys.argv[:1] = []
+        sys.path.insert(0, os.path.dirname(sys.argv[0]))
+        runpy.run_path(sys.argv[0], run_name='__main__')
+        sys.exit()
+sys.exit(max(os.waitpid(rank, 0)[1] for rank in ranks) != 0)
+"""
+
+
 def play(tmp_path_factory, lib, python, *arguments):
     """The run directory, each rank's journal, and each rank's trace of torch.profiler."""
     directory = tmp_path_factory.mktemp('collectives')
-    env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_OUTPUT_DIR': str(directory / 'run'), 'OMP_NUM_THREADS': '1'}
+    env = {**clean_environment(), 'LD_PRELOAD': str(lib), 'TFI_OUTPUT_DIR': str(directory / 'run'), 'OMP_NUM_THREADS': '1',
+           'WORLD_SIZE': str(RANKS), 'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': str(free_port())}
     program = ROOT / 'tests' / 'pipelines' / 'collectives.py'
-    result = execute([python, '-m', 'torch.distributed.run', '--standalone', f'--nproc-per-node={RANKS}', program, directory / 'journal', *arguments],
-                     env, directory, timeout=400)
+    result = execute([python, '-c', FORK, program, directory / 'journal', *arguments], env, directory, timeout=400)
     assert result.rc == 0 and 'tfinject' not in result.err, result.err[-4000:]
     return SimpleNamespace(run=directory / 'run', kineto=[directory / f'journal.{r}.kineto.json' for r in range(RANKS)],
                            journal=[json.loads((directory / f'journal.{r}.json').read_text()) for r in range(RANKS)])
