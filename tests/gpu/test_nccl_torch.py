@@ -13,6 +13,7 @@ import pytest
 
 from conftest import AT_REST, BUILD, built, clean_environment, execute
 from simgpu import truth
+from test_execution_comm import compare
 
 GPU = BUILD / 'simgpu'
 pytestmark = pytest.mark.xdist_group('torch-nccl')
@@ -24,6 +25,8 @@ rank = int(os.environ['RANK'])
 torch.cuda.set_device(rank)
 dist.init_process_group('nccl')
 x, y = torch.ones(1000, device='cuda'), torch.ones(2000, device='cuda')
+observer = torch.profiler.ExecutionTraceObserver().register_callback(f'torch{rank}.json')
+observer.start()
 with torch.cuda.nvtx.range('train'):
     for step in range(3):
         dist.all_reduce(x)
@@ -35,6 +38,7 @@ with torch.cuda.nvtx.range('train'):
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.PReLU(68).to('cuda'), device_ids=[rank])
     model(torch.ones(2, 68, device='cuda')).sum().backward()
 torch.cuda.synchronize()
+observer.stop(), observer.unregister_callback()
 print(dist.group.WORLD.group_name, pair.group_name)
 dist.destroy_process_group()
 """ + AT_REST
@@ -51,7 +55,7 @@ def job(tmp_path_factory, lib, python):
     """The directory of the job, and the names of its two process groups."""
     directory = tmp_path_factory.mktemp('job')
     libraries = [lib, *(built(GPU / name) for name in ('libcudart.so.13', 'libcupti.so.13', 'libnccl.so.2'))]
-    env = truth.environment(directory, SIMGPU_DEVICES=2, SIMNCCL_LOG=directory / 'nccl-%p.jsonl', WORLD_SIZE=2, MASTER_ADDR='127.0.0.1',
+    env = truth.environment(directory, SIMGPU_DEVICES=2, SIMNCCL_LOG=directory / 'nccl-%p.jsonl', TFI_TENSOR_ADDRESSES=1, WORLD_SIZE=2, MASTER_ADDR='127.0.0.1',
                             MASTER_PORT=free_port(), TFI_OUTPUT_DIR=directory / 'run', LD_PRELOAD=':'.join(map(str, libraries)))
     ranks = [subprocess.Popen([python, '-c', RANK], env={**env, 'RANK': str(r), 'LOCAL_RANK': str(r)}, cwd=directory,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for r in range(2)]
@@ -105,3 +109,11 @@ def test_bytes_of_plain_collectives(job, rows):
     reduced = Counter(r['bytes'] for r in rows if r['name'] == 'all_reduce' and r['group'] == job[1][0])
     assert reduced[4000] == 3 and reduced[4 * 68] == 1
     assert {r['bytes'] for r in rows if r['name'] in ('all_gather', 'reduce_scatter')} == {8000}
+
+
+@pytest.mark.parametrize('rank', [0, 1])
+def test_descriptions_are_those_of_torchs_observer(job, tfanalyze, rank):
+    """The nodes of all collectives in `export et`: group, elements, type, splits, ranks, as NCCL's backend says them."""
+    described = [n for n in compare(tfanalyze, job[0], rank) if n['name'] == 'record_param_comms']
+    names = Counter(a['value'] for n in described for a in n['attrs'] if a['name'] == 'collective_name')
+    assert names['all_reduce'] == 4 and {'broadcast', 'allGatherSingleImpl', 'reduceScatterSingleImpl'} <= names.keys(), names

@@ -56,7 +56,7 @@ dist.destroy_process_group()
 def compare(tfanalyze, place, rank):
     """The nodes of both files, which are equal but for their numbers and the order in which threads write them."""
     result = execute([tfanalyze, 'export', 'et', '--rank', str(rank), place / 'run'], clean_environment(), place)
-    assert result.rc == 0, result.err
+    assert result.rc in (0, 3), result.err  # CUPTI may keep a last buffer
     theirs, ours = ({n['attrs'][0]['value']: n for n in trace['nodes'] if n['attrs'][0]['value']}
                     for trace in (json.loads((place / f'torch{rank}.json').read_text()), json.loads(result.out)))
     assert theirs.keys() <= ours.keys()
@@ -66,7 +66,9 @@ def compare(tfanalyze, place, rank):
     return [n for _, n in sorted(ours.items()) if n['attrs'][0]['value'] in theirs]
 
 
+@pytest.mark.soak
 def test_descriptions_of_collectives(lib, python, tfanalyze, tmp_path):
+    """Every type and split, said by a library that is compiled against torch's headers. test_nccl_torch has the short form."""
     (tmp_path / 'describer.cpp').write_text(DESCRIBER)
     torch, = importlib.util.find_spec('torch').submodule_search_locations
     result = execute(['g++', '-std=c++20', '-w', '-O0', '-fPIC', '-shared', '-o', tmp_path / 'libdescriber.so', '-DUSE_DISTRIBUTED',
