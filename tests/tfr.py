@@ -11,11 +11,14 @@ of tfi_trace.h. Tests make fixtures with Writer and compare tfanalyze's answers 
 """
 
 import bisect
+import itertools
+import operator
 import re
 import struct
 import zlib
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -45,11 +48,11 @@ class Field:
     type: str
     codec: str
 
-    @property
+    @cached_property
     def signed(self):
         return self.ctype.startswith('int')
 
-    @property
+    @cached_property
     def size(self):
         return int(re.search(r'\d+', self.ctype).group()) // 8
 
@@ -123,12 +126,16 @@ def rec(kind, **values):
 # ---- numbers ----
 
 def varint(value):
-    value &= MASK
+    return packed_varints([value & MASK])
+
+
+def packed_varints(numbers):
     out = bytearray()
-    while value >= 128:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
+    for v in numbers:
+        while v >= 128:
+            out.append(v & 127 | 128)
+            v >>= 7
+        out.append(v)
     return bytes(out)
 
 
@@ -138,8 +145,8 @@ def signed64(value):
 
 
 def zigzag(value):
-    value = signed64(value)
-    return (value << 1 ^ value >> 63) & MASK
+    value &= MASK
+    return (value << 1 ^ -(value >> 63)) & MASK
 
 
 def unzigzag(value):
@@ -208,39 +215,31 @@ def unpack_rows(data, kinds):
 # ---- columns ----
 
 def encode_values(codec, values, keys, signed):
-    out = bytearray()
-    last = 0
+    numbers, last, before = [], 0, {}
     if codec == RUNS:
-        at = 0
-        while at < len(values):
-            run = 1
-            while at + run < len(values) and values[at + run] == values[at]:
-                run += 1
-            out += varint(zigzag(values[at])) + varint(run)
-            at += run
+        for value, run in itertools.groupby(values):
+            numbers += zigzag(value), len(list(run))
     elif codec == PLAIN:
-        for v in values:
-            out += varint(zigzag(v) if signed else v)
+        numbers = [zigzag(v) if signed else v & MASK for v in values]
     elif codec == DELTA:
         for v in values:
-            out += varint(zigzag(v - last))
+            numbers.append(zigzag(v - last))
             last = v
     elif codec == KEYED:
-        before = [0] * 256
         for key, v in zip(keys, values):
-            out += varint(zigzag(v - before[key % 256]))
+            numbers.append(zigzag(v - before.get(key % 256, 0)))
             before[key % 256] = v
     elif codec == LIST:
-        before = [[0] * 8 for _ in range(256)]
         for key, row in zip(keys, values):
-            out += varint(len(row))
+            slot = before.setdefault(key % 256, [0] * 8)
+            numbers.append(len(row))
             for i, v in enumerate(row):
                 if i < 8:
-                    out += varint(zigzag(v - before[key % 256][i]))
-                    before[key % 256][i] = v
+                    numbers.append(zigzag(v - slot[i]))
+                    slot[i] = v
                 else:
-                    out += varint(zigzag(v))
-    return bytes(out)
+                    numbers.append(zigzag(v))
+    return packed_varints(numbers)
 
 
 def varints(data):
@@ -309,7 +308,7 @@ def pack_columns(records, kinds=KINDS, pick=None):
         body = b''
         for i, f in enumerate(kind.fields):
             values = [r.values[f.name] for r in rows]
-            changes = sum(a != b for a, b in zip(values, values[1:]))
+            changes = sum(map(operator.ne, values, values[1:]))
             codec = CODECS[f.codec]
             if pick:
                 codec = pick(f, values) or codec

@@ -11,6 +11,7 @@ import pytest
 
 import growth_shapes
 import kineto
+import tfr
 from conftest import clean_environment
 from test_signature_files import Run
 from tfr import rec
@@ -73,8 +74,9 @@ def test_events_beyond_all_memory(python, tfanalyze, tmp_path, good):
 def test_chunks_beyond_all_memory(python, tfanalyze, tmp_path, good, words):
     """Chunks of a .tfr that need more memory than there is: that file is left out, the other is answered."""
     run = Run(tmp_path).rank()
+    rows = tfr.pack_columns([rec('range_end', name=1, time=i, duration=1, id=i, flags=3, thread=1) for i in range(20000)])
     for _ in range(60):
-        run.w.chunk([rec('range_end', name=1, time=i, duration=1, id=i, flags=3, thread=1) for i in range(20000)], thread=1, tid=7)
+        run.w.block(tfr.CHUNK, rows, flags=tfr.DEFLATED, serial=run.w.next_serial(), thread=1, tid=7, records=20000)
     run.save()
     out, err, status, _ = ask(python, tfanalyze, *words, run.path, good, data=60000)
     assert status == 3 and f'{run.path}: is left out: reading it needs more memory' in err, err
