@@ -69,7 +69,7 @@ static int by_time(const void *a, const void *b)
 }
 
 /* Takes the earliest collectives of a process. */
-static void take(void *argument, size_t input, const struct process *process)
+static void take(void *argument, const struct process *process)
 {
     struct meetings *m = argument;
     struct selection alone;
@@ -82,8 +82,8 @@ static void take(void *argument, size_t input, const struct process *process)
         parts->count = m->most;
         comm_fit(parts);
     }
-    if (m->taken[input]) comm_reduction.free(m->taken[input]); /* of an attempt that ran out of memory */
-    m->taken[input] = taken;
+    if (m->taken[process->input]) comm_reduction.free(m->taken[process->input]); /* of an attempt that ran out of memory */
+    m->taken[process->input] = taken;
     selection_free(&alone);
 }
 

@@ -130,7 +130,7 @@ struct needs api_needs(const struct options *options)
 void cmd_api(struct session *session)
 {
     struct api api = {.session = session};
-    if (!session_load(session) || !session_begin(session, STYLE_TABLE)) return;
+    if (!session_ask(session, STYLE_TABLE)) return;
     for (size_t i = 0; i < session->chosen.processes; i++) add_process(&api, scope_begin(&session->chosen, i));
     emit_calls(&api);
     if (!api.count && !is_filtered(&session->options))

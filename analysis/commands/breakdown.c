@@ -261,7 +261,7 @@ static void breakdown_free(struct breakdown *b)
 void breakdown_answer(struct session *session, const struct breakdown_rules *rules)
 {
     struct breakdown b = {.session = session, .rules = rules};
-    if (!session_load(session) || !session_begin(session, STYLE_TABLE)) return;
+    if (!session_ask(session, STYLE_TABLE)) return;
     work_kinds_init(&b.kinds, rules->kinds, &session->model.names);
     for (size_t i = 0; i < session->chosen.processes; i++) add_process(&b, scope_begin(&session->chosen, i));
     sort_rows(&b);

@@ -213,7 +213,7 @@ void cmd_info(struct session *session)
     struct emit *e = &session->emit;
     struct unmatched unmatched;
     uint64_t events = 0, lost = 0, complete = 0;
-    if (!session_load(session) || !session_begin(session, STYLE_BLOCKS)) return;
+    if (!session_ask(session, STYLE_BLOCKS)) return;
     unmatched_init(&unmatched, &session->chosen);
     for (size_t i = 0; i < session->chosen.processes; i++) {
         const struct process *p = session->chosen.process[i];

@@ -319,7 +319,7 @@ void cmd_io(struct session *session)
 {
     struct io_table table;
     const char *keys = keys_of(&session->options);
-    if (refused(session) || !session_load(session) || !session_begin(session, STYLE_TABLE)) return;
+    if (refused(session) || !session_ask(session, STYLE_TABLE)) return;
     if (keys) emit_keys(&session->emit, keys);
     io_table_collect(&table, &session->chosen, session_summaries(session));
     emit_answer(session, &table);

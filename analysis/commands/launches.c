@@ -277,7 +277,7 @@ void cmd_launches(struct session *session)
     struct launches l = {.session = session};
     struct budget budget = {0};
     if (!launches_budget_begin(session, &budget)) goto out;
-    if (!session_load(session) || !session_begin(session, STYLE_TABLE)) goto out;
+    if (!session_ask(session, STYLE_TABLE)) goto out;
     for (size_t i = 0; i < session->chosen.processes; i++) add_process(&l, scope_begin(&session->chosen, i));
     answer(&l, &budget);
 out:

@@ -1,14 +1,136 @@
-/* session.c - loads the inputs and begins and ends the answer, for all commands. */
+/* session.c - loads the inputs, summarises their processes, and begins and ends the answer, for all commands. */
 #include "commands/session.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ask/part.h"
 #include "base/command.h"
 #include "base/hash.h"
+#include "base/jobs.h"
 #include "model/needs/guard.h"
+
+/* ---- summaries ---- */
+
+static const struct reduction *reduction_of(const struct session *session, size_t question)
+{
+    return definition_of(session->options.question[question], &session->options)->reduction;
+}
+
+/* True if all questions can be answered from summaries that stand alone. */
+static bool summaries_suffice(const struct session *session)
+{
+    bool suffice = true;
+    for (size_t i = 0; i < session->options.questions; i++) {
+        const struct reduction *r = reduction_of(session, i);
+        suffice &= r && r->stands_alone(&session->options);
+    }
+    return suffice;
+}
+
+static void summaries_init(struct session *session)
+{
+    session->taken = mem_zero(session->options.questions, sizeof *session->taken);
+    for (size_t i = 0; i < session->options.questions; i++)
+        if (reduction_of(session, i)) session->taken[i] = mem_zero(session->inputs.count, sizeof **session->taken);
+    pthread_mutex_init(&session->lock, NULL);
+}
+
+/* Lets a question read what it needs of a process, and nothing else. */
+static void summarise(struct session *session, size_t question, struct scope *scope)
+{
+    const struct command *command = session->options.question[question];
+    const struct definition *of = definition_of(command, &session->options);
+    guard_tables(scope->process, 1, of->needs(&session->options), command->name);
+    session->taken[question][scope->process->input] = of->reduction->take(scope);
+}
+
+/* Returns a selection that no other thread uses. Few are made, because each compares every name of a stage once. */
+static struct selection borrow(struct session *session)
+{
+    struct selection alone = {0};
+    mem_hold(&session->lock);
+    if (session->alones) alone = session->alone[--session->alones];
+    mem_release(&session->lock);
+    if (!alone.process) selection_init(&alone, &session->options, NULL, &session->model);
+    return alone;
+}
+
+static void give_back(struct session *session, const struct selection *alone)
+{
+    mem_hold(&session->lock);
+    session->alone = mem_grow(session->alone, &session->alone_capacity, session->alones + 1, sizeof *session->alone);
+    session->alone[session->alones++] = *alone;
+    mem_release(&session->lock);
+}
+
+static void drop(const struct session *session, size_t question, size_t input)
+{
+    void **place = &session->taken[question][input];
+    if (*place) reduction_of(session, question)->free(*place);
+    *place = NULL;
+}
+
+/* Summarises a process that was just read, for all questions; other threads read others. */
+static void summarise_alone(void *argument, const struct process *process)
+{
+    struct session *session = argument;
+    if (!wants_process(&session->options, process)) return;
+    struct selection alone = borrow(session);
+    selection_set(&alone, process);
+    for (size_t i = 0; i < session->options.questions; i++) {
+        drop(session, i, process->input); /* of an attempt that ran out of memory */
+        summarise(session, i, scope_begin(&alone, 0));
+    }
+    scopes_forget(&alone);
+    give_back(session, &alone);
+}
+
+struct summarising {
+    struct session *session;
+    size_t question;
+    atomic_size_t next;
+};
+
+static void *summarise_some(void *argument)
+{
+    struct summarising *s = argument;
+    const struct selection *chosen = &s->session->chosen;
+    size_t i;
+    while ((i = atomic_fetch_add(&s->next, 1)) < chosen->processes) {
+        struct scope *scope = scope_begin(chosen, i);
+        summarise(s->session, s->question, scope);
+        scope_end(scope);
+    }
+    return NULL;
+}
+
+void *const *session_summaries(struct session *session)
+{
+    const struct selection *chosen = &session->chosen;
+    struct summarising s = {.session = session};
+    while (session->options.question[s.question] != session->options.command) s.question++;
+    if (!summaries_suffice(session)) jobs_run(session->options.jobs, chosen->processes, summarise_some, &s);
+    free(session->summary);
+    session->summary = mem_zero(chosen->processes, sizeof *session->summary);
+    for (size_t i = 0; i < chosen->processes; i++)
+        session->summary[i] = session->taken[s.question][chosen->process[i]->input];
+    return session->summary;
+}
+
+static void summaries_free(struct session *session)
+{
+    for (size_t i = 0; session->taken && i < session->options.questions; i++) {
+        for (size_t k = 0; session->taken[i] && k < session->inputs.count; k++) drop(session, i, k);
+        free(session->taken[i]);
+    }
+    free(session->taken);
+    free(session->summary);
+    for (size_t i = 0; i < session->alones; i++) selection_free(&session->alone[i]);
+    free(session->alone);
+}
 
 /* ---- loading ---- */
 
@@ -194,7 +316,7 @@ static void read_inputs(struct session *session, const struct reading *reading)
     session->model.names.are_of_kineto = options->names == NAMES_MANGLED || options->rules != RULES_EXACT;
     session_inputs(session);
     for (size_t i = 0; i < ARRAY_SIZE(narrow_kinds); i++) leave_out(session, &narrow_kinds[i]);
-    summaries_init(&session->summaries, options, &session->model, session->inputs.count);
+    summaries_init(session);
     inputs_read(&session->inputs, &session->model, reading);
 }
 
@@ -203,8 +325,8 @@ static bool load(struct session *session, struct needs needs)
     const struct options *options = &session->options;
     struct reading reading = part_reading(options, needs);
     reading.jobs = (unsigned)MIN(options->jobs, 256);
-    reading.take = summaries_suffice(options) ? summaries_take : NULL;
-    reading.argument = &session->summaries;
+    reading.take = summaries_suffice(session) ? summarise_alone : NULL;
+    reading.argument = session;
     read_inputs(session, &reading);
     say_notes_of_unusable(session);
     if (!session->model.processes) {
@@ -244,17 +366,6 @@ bool session_load(struct session *session)
 bool session_describe(struct session *session)
 {
     return load(session, (struct needs){0});
-}
-
-void *const *session_summaries(struct session *session)
-{
-    const struct selection *chosen = &session->chosen;
-    const struct question_summaries *question = summaries_of_command(&session->summaries);
-    if (!summaries_suffice(&session->options)) summaries_take_all(question, chosen);
-    free(session->summary);
-    session->summary = mem_zero(chosen->processes, sizeof *session->summary);
-    for (size_t i = 0; i < chosen->processes; i++) session->summary[i] = question->of_input[chosen->process[i]->input];
-    return session->summary;
 }
 
 /* ---- the answer ---- */
@@ -297,6 +408,11 @@ bool session_begin(struct session *session, enum emit_style style)
     emit_rules(&session->emit, options_rules(options));
     session_name_inputs(session, session);
     return true;
+}
+
+bool session_ask(struct session *session, enum emit_style style)
+{
+    return session_load(session) && session_begin(session, style);
 }
 
 static void say_list(struct text *text, const char *option, const struct list *list)
@@ -369,8 +485,7 @@ void session_close(struct session *session)
 
 void session_free(struct session *session)
 {
-    summaries_free(&session->summaries);
-    free(session->summary);
+    summaries_free(session);
     inputs_free(&session->inputs);
     model_free(&session->model);
     selection_free(&session->chosen);

@@ -7,7 +7,9 @@
 #ifndef TFA_SESSION_H
 #define TFA_SESSION_H
 
-#include "commands/summaries.h"
+#include <pthread.h>
+
+#include "ask/reduction.h"
 #include "write/emit.h"
 
 /* The exit status, beside 0. */
@@ -24,8 +26,11 @@ struct session {
     bool found_inputs; /* `inputs` has those of the command line */
     struct model model;
     struct selection chosen; /* the part of `model` that `options` choose */
-    struct summaries summaries;
-    void **summary; /* of the last session_summaries */
+    void ***taken;           /* summaries, by question and input; NULL: the question has no reduction */
+    void **summary;          /* of the last session_summaries */
+    pthread_mutex_t lock;    /* of `alone` */
+    struct selection *alone; /* selections of single processes that no thread uses */
+    size_t alones, alone_capacity;
     struct out out;
     struct emit emit;
     enum { LOAD_FIRST, LOADED, LOAD_FAILED } loaded;
@@ -39,7 +44,9 @@ size_t session_inputs(struct session *session);
 /* Reads what the questions need of all inputs, reports their faults and applies the selection. Returns false, after a
  * message, if there is nothing to answer. A question with a reduction then needs no more than session_summaries. */
 bool session_load(struct session *session);
-/* The same, but reads no more than what describes the processes. */
+/* The same, and begins the answer. */
+bool session_ask(struct session *session, enum emit_style style);
+/* Loads no more than what describes the processes. */
 bool session_describe(struct session *session);
 /* Returns the summaries of the chosen processes for the current command, whose reduction made them. They are valid until
  * the next call. */

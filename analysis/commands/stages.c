@@ -221,7 +221,7 @@ void cmd_stages(struct session *session)
     struct stage_table table = {0};
     struct window window;
     size_t rows = 0;
-    if (!session_load(session) || !session_begin(session, STYLE_TABLE)) return;
+    if (!session_ask(session, STYLE_TABLE)) return;
     if (was_elsewhere(session)) emit_keys(&session->emit, KEYS_ELSEWHERE);
     selection_window(&session->chosen, &window.from, &window.to);
     struct map with_stages = ranks_with_stages(session);

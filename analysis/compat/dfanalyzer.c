@@ -214,7 +214,7 @@ static void emit_answer(struct session *session, struct taken *all)
 
 void dfanalyzer_io(struct session *session)
 {
-    if (refused(session) || !session_load(session) || !session_begin(session, STYLE_TABLE)) return;
+    if (refused(session) || !session_ask(session, STYLE_TABLE)) return;
     struct taken all = unite(session);
     emit_answer(session, &all);
     io_end(session, all.slices.calls != 0);

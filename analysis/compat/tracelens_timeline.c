@@ -95,7 +95,7 @@ const struct reduction tracelens_works = {stands_alone, take, rank_time_drop};
 
 static bool begin(struct session *session, struct timeline *timeline)
 {
-    if (!session_load(session) || !session_begin(session, STYLE_TABLE)) return false;
+    if (!session_ask(session, STYLE_TABLE)) return false;
     timeline_collect(timeline, &session->chosen, session_summaries(session));
     timeline->ns = 1000 / units_for(&session->chosen);
     return true;

@@ -392,8 +392,9 @@ static void read_one(struct work *work, struct input *input)
         return;
     if (input->kind == INPUT_OURS) read_tfr_file(work, input);
     else read_json_file(work, input);
+    input->process.input = (size_t)(input - work->inputs->input);
     if (input->usable && work->reading->take) {
-        work->reading->take(work->reading->argument, (size_t)(input - work->inputs->input), &input->process);
+        work->reading->take(work->reading->argument, &input->process);
         process_forget(&input->process);
     }
 }
@@ -467,7 +468,6 @@ static void collect(struct inputs *inputs, struct model *model)
     for (size_t i = 0; i < inputs->count; i++) {
         struct input *input = &inputs->input[i];
         if (!input->usable) continue;
-        input->process.input = i;
         if (input->process.has_time && (!has_start || input->process.first < model->start)) {
             model->start = input->process.first;
             has_start = true;

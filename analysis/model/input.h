@@ -49,7 +49,7 @@ struct reading {
     bool in_part;  /* operators and blocks of large traces of ours may stay in the file, for part_load (ask/part.h) */
     /* Takes a process on the thread that read it; only its description is kept then. NULL: the process is kept. The
      * process may turn out later to be a copy of another one that is left out. */
-    void (*take)(void *argument, size_t input, const struct process *process);
+    void (*take)(void *argument, const struct process *process);
     void *argument;
 };
 void inputs_read(struct inputs *inputs, struct model *model, const struct reading *reading);

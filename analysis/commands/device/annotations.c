@@ -52,7 +52,7 @@ void cmd_annotations(struct session *session)
     struct annotation_rows rows;
     struct annotation_row sum = {0};
     uint64_t top = session->options.top;
-    if (!session_load(session) || !session_begin(session, STYLE_TABLE)) return;
+    if (!session_ask(session, STYLE_TABLE)) return;
     annotations_of(&rows, &session->chosen);
     for (size_t i = 0; i < rows.count; i++) {
         add(&sum, &rows.row[i]);

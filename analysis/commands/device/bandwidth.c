@@ -38,7 +38,7 @@ void cmd_bandwidth(struct session *session)
     struct copy_row sum = {0};
     struct emit *e = &session->emit;
     uint64_t top = session->options.top;
-    if (!session_load(session) || !session_begin(session, STYLE_TABLE)) return;
+    if (!session_ask(session, STYLE_TABLE)) return;
     bandwidth_of(&rows, &session->chosen, &session->model.names);
     for (size_t i = 0; i < rows.count; i++) {
         add(&sum, &rows.row[i]);

@@ -165,7 +165,7 @@ struct needs counters_needs(const struct options *options)
 
 void cmd_counters(struct session *session)
 {
-    if (!session_load(session) || !session_begin(session, STYLE_TABLE)) return;
+    if (!session_ask(session, STYLE_TABLE)) return;
     const struct selection *chosen = &session->chosen;
     struct counter_part *part = mem_zero(chosen->processes, sizeof *part);
     for (size_t i = 0; i < chosen->processes; i++) part[i].scope = scope_begin(chosen, i);

@@ -52,7 +52,7 @@ void idle_answer(struct session *session, const struct idle_rows *rows, round_sh
 void cmd_idle(struct session *session)
 {
     struct idle_rows rows;
-    if (!session_load(session) || !session_begin(session, STYLE_TABLE)) return;
+    if (!session_ask(session, STYLE_TABLE)) return;
     idle_collect(&rows, session_summaries(session), session->chosen.processes);
     idle_answer(session, &rows, NULL);
     idle_free(&rows);

@@ -79,7 +79,7 @@ void cmd_kinds(struct session *session)
 {
     int64_t total[INTERVALS_COMBINATIONS] = {0};
     struct timeline timeline;
-    if (!session_load(session) || !session_begin(session, STYLE_TABLE)) return;
+    if (!session_ask(session, STYLE_TABLE)) return;
     timeline_collect(&timeline, &session->chosen, session_summaries(session));
     kinds_add(&timeline, total);
     kinds_answer(session, &timeline, total, NULL);

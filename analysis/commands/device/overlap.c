@@ -28,7 +28,7 @@ void emit_overlap(struct emit *e, const struct timeline *timeline, const struct 
 void cmd_overlap(struct session *session)
 {
     struct timeline timeline;
-    if (!session_load(session) || !session_begin(session, STYLE_TABLE)) return;
+    if (!session_ask(session, STYLE_TABLE)) return;
     timeline_collect(&timeline, &session->chosen, session_summaries(session));
     timeline_answer(session, &timeline, emit_overlap);
     timeline_free(&timeline);

@@ -58,7 +58,7 @@ void queue_answer(struct session *session, const struct queue_rows *rows)
 void cmd_queue(struct session *session)
 {
     struct queue_rows rows;
-    if (!session_load(session) || !session_begin(session, STYLE_TABLE)) return;
+    if (!session_ask(session, STYLE_TABLE)) return;
     queue_collect(&rows, session_summaries(session), session->chosen.processes);
     queue_answer(session, &rows);
     queue_free(&rows);

@@ -80,7 +80,7 @@ void cmd_steps(struct session *session)
 {
     struct steps steps;
     uint64_t top = session->options.top;
-    if (!session_load(session) || !session_begin(session, STYLE_TABLE)) return;
+    if (!session_ask(session, STYLE_TABLE)) return;
     steps_collect(&steps, session_summaries(session), session->chosen.processes);
     for (size_t i = 0; i < steps.count && (!top || i < top); i++) emit_step(&session->emit, &steps.row[i]);
     emit_sums(&session->emit, &steps);

@@ -85,7 +85,7 @@ void timeline_answer(struct session *session, const struct timeline *timeline, e
 void cmd_timeline(struct session *session)
 {
     struct timeline timeline;
-    if (!session_load(session) || !session_begin(session, STYLE_TABLE)) return;
+    if (!session_ask(session, STYLE_TABLE)) return;
     timeline_collect(&timeline, &session->chosen, session_summaries(session));
     timeline_answer(session, &timeline, emit_timeline);
     timeline_free(&timeline);

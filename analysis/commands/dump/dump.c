@@ -255,7 +255,7 @@ struct needs dump_needs(const struct options *options)
 void cmd_dump(struct session *session)
 {
     struct dump dump = {.session = session};
-    if (!session_load(session) || !session_begin(session, STYLE_LINES)) return;
+    if (!session_ask(session, STYLE_LINES)) return;
     selection_window(&session->chosen, &dump.from, &dump.to);
     for (size_t i = 0; i < session->chosen.processes; i++) {
         const struct process *p = session->chosen.process[i];

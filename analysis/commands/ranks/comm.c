@@ -283,7 +283,7 @@ void comm_answer(struct session *session, const struct comm_words *words)
 {
     const struct options *options = &session->options;
     struct comm comm;
-    if (!session_load(session) || !session_begin(session, STYLE_TABLE)) return;
+    if (!session_ask(session, STYLE_TABLE)) return;
     comm_match(&comm, session, words);
     size_t shown = options->top ? MIN(options->top, comm.rows.count) : comm.rows.count;
     for (size_t i = 0; i < shown; i++) emit_one(&comm, &comm.rows.row[i]);

@@ -238,7 +238,7 @@ void cmd_hang(struct session *session)
 {
     struct hang hang;
     struct hang_lines verdict = {0}, unknown = {0};
-    if (!session_load(session) || !session_begin(session, STYLE_TABLE)) return;
+    if (!session_ask(session, STYLE_TABLE)) return;
     hang_find(&hang, &session->chosen, session_summaries(session));
     hang_where_init(&hang);
     hang_verdict(&hang, &verdict);

@@ -98,7 +98,7 @@ void cmd_stragglers(struct session *session)
     const struct options *options = &session->options;
     struct comm comm;
     struct lates lates;
-    if (!session_load(session) || !session_begin(session, STYLE_TABLE)) return;
+    if (!session_ask(session, STYLE_TABLE)) return;
     comm_match(&comm, session, NULL);
     lates_make(&lates, &comm.rows, comm.job.summary.names);
     emit_rows(session, &comm, &lates);
