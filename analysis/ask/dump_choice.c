@@ -8,7 +8,7 @@
 struct needs dump_choice_needs(void)
 {
     return (struct needs){
-        .ranges = true, .calls = true, .device = true, .launches = true, .operators = true, .held = true};
+        .ranges = true, .calls = true, .device = true, .launches = true, .operators = true, .stream = STREAM_HELD};
 }
 
 bool dump_is_filtered(const struct options *o)

@@ -82,7 +82,8 @@ static void take(void *argument, const struct process *process)
         parts->count = m->most;
         comm_fit(parts);
     }
-    if (m->taken[process->input]) comm_reduction.free(m->taken[process->input]); /* of an attempt that ran out of memory */
+    if (m->taken[process->input])
+        comm_reduction.free(m->taken[process->input]); /* of an attempt that ran out of memory */
     m->taken[process->input] = taken;
     selection_free(&alone);
 }

@@ -19,11 +19,10 @@ static bool part_is_asked(const struct options *options)
            !isnan(options->to);
 }
 
-struct reading part_reading(const struct options *options, struct needs needs)
+struct needs part_needs(const struct options *options, struct needs needs)
 {
-    bool in_part = needs.part && part_is_asked(options);
-    needs.held |= needs.part && !in_part;
-    return (struct reading){.needs = needs, .jobs = 1, .in_part = in_part};
+    if (needs.stream == STREAM_PART && !part_is_asked(options)) needs.stream = STREAM_HELD;
+    return needs;
 }
 
 /* Keeps only what another merged set has too. */

@@ -4,9 +4,9 @@
 
 #include "ask/selection.h"
 
-/* Returns how to read one trace. With `part` it is read for events of the times that the options ask for. */
-struct reading part_reading(const struct options *options, struct needs needs);
-/* Loads what the processes of a selection have left in their files (struct reading, `in_part`). The inputs get
+/* Returns the needs, with STREAM_PART only if the options ask for some times. */
+struct needs part_needs(const struct options *options, struct needs needs);
+/* Loads what the processes of a selection have left in their files with STREAM_PART. The inputs get
  * notes on losses. */
 void part_load(const struct selection *chosen, struct inputs *inputs);
 

@@ -268,7 +268,7 @@ static void answer(struct launches *l, const struct budget *budget)
 struct needs launches_needs(const struct options *options)
 {
     struct needs needs = {
-        .calls = true, .operators = true, .operator_details = true, .stages_of_spans = true, .links = true};
+        .calls = true, .operators = true, .operator_details = true, .stages_of_spans = true, .stream = STREAM_UNLINKED};
     return needs_union(work_needs(options), needs);
 }
 

@@ -562,7 +562,8 @@ struct needs memory_needs(const struct options *options)
     bool by_stage = layout->by_stage || options->stage.count || options->step.count || options->cycle.count;
     struct needs needs = {
         .memory = true, .all_blocks = true, .ranges = true, .tensors = layout->by_category, .stages_of_spans = true};
-    needs.operators = needs.links = by_stage;
+    needs.operators = by_stage;
+    needs.stream = by_stage ? STREAM_UNLINKED : STREAM_BY_TIME;
     return needs;
 }
 

@@ -186,7 +186,7 @@ struct needs ops_needs(const struct options *options)
         .calls = true, .operators = true, .operator_details = true, .memory = true, .all_spans = true};
     needs.operators_of_work = needs.stages_of_spans = true;
     /* In a backward operator the stage and the stack are those of the forward one, which only loaded operators tell. */
-    needs.links = is_filtered(options) || options->group_ops.stack;
+    if (is_filtered(options) || options->group_ops.stack) needs.stream = STREAM_UNLINKED;
     return needs_union(work_needs(options), needs);
 }
 

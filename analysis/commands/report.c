@@ -95,7 +95,7 @@ struct needs report_needs(const struct options *options)
     (void)options;
     return needs_union(
         export_tfr_needs,
-        (struct needs){.grants = true, .operators_of_work = true, .stages_of_spans = true, .held = true});
+        (struct needs){.grants = true, .operators_of_work = true, .stages_of_spans = true, .stream = STREAM_HELD});
 }
 
 void cmd_report(struct session *session)

@@ -323,7 +323,7 @@ static void read_inputs(struct session *session, const struct reading *reading)
 static bool load(struct session *session, struct needs needs)
 {
     const struct options *options = &session->options;
-    struct reading reading = part_reading(options, needs);
+    struct reading reading = {.needs = part_needs(options, needs)};
     reading.jobs = (unsigned)MIN(options->jobs, 256);
     reading.take = summaries_suffice(session) ? summarise_alone : NULL;
     reading.argument = session;
@@ -334,7 +334,7 @@ static bool load(struct session *session, struct needs needs)
         return false;
     }
     selection_init(&session->chosen, options, &session->inputs, &session->model);
-    if (reading.in_part) part_load(&session->chosen, &session->inputs);
+    if (reading.needs.stream == STREAM_PART) part_load(&session->chosen, &session->inputs);
     say_notes_of_chosen(session);
     say_unread(session);
     say_simulated(&session->chosen);
@@ -366,6 +366,39 @@ bool session_load(struct session *session)
 bool session_describe(struct session *session)
 {
     return load(session, (struct needs){0});
+}
+
+/* ---- reading again ---- */
+
+/* Notes what another reading of a process's trace lacks, for a message at the end. */
+static void note_unread(struct session *session, const struct process *process, const struct selection *again)
+{
+    const struct process *p = again->process[0];
+    uint64_t unread = again->inputs->input[p->input].trace.unread;
+    if (!is_of_others(p) && p->events < process->events) unread += process->events - p->events;
+    session->inputs.input[process->input].trace.unread += unread;
+}
+
+bool session_read_again(struct session *session, const struct process *process, const struct again *again,
+                        session_taker *take, void *argument)
+{
+    const struct reading reading = {.needs = part_needs(&session->options, again->needs), .jobs = 1};
+    struct inputs one = {0};
+    struct selection chosen;
+    struct model model;
+    model_init(&model);
+    inputs_add_again(&one, &session->inputs.input[process->input])->shift = again->shift;
+    inputs_read(&one, &model, &reading);
+    model.start = again->start;
+    selection_init(&chosen, &session->options, &one, &model);
+    part_load(&chosen, &one);
+    bool good = chosen.processes == 1;
+    if (good) note_unread(session, process, &chosen);
+    good = good && take(argument, &chosen, chosen.process[0]);
+    selection_free(&chosen);
+    inputs_free(&one);
+    model_free(&model);
+    return good;
 }
 
 /* ---- the answer ---- */
@@ -456,14 +489,6 @@ void session_end_said(struct session *session, bool found)
     } else if (!out_close(&session->out)) {
         session->status = STATUS_NOTHING;
     }
-}
-
-void session_note_unread(struct session *session, const struct process *process, const struct selection *again)
-{
-    const struct process *p = again->process[0];
-    uint64_t unread = again->inputs->input[p->input].trace.unread;
-    if (!is_of_others(p) && p->events < process->events) unread += process->events - p->events;
-    session->inputs.input[process->input].trace.unread += unread;
 }
 
 void session_spoil(struct session *session)

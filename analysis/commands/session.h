@@ -61,8 +61,17 @@ void session_end(struct session *session, bool found);
 /* The same after a message of the command that no filter is to blame. */
 void session_end_said(struct session *session, bool found);
 
-/* Notes what another reading of a process's trace lacks, for a message at the end. */
-void session_note_unread(struct session *session, const struct process *process, const struct selection *again);
+/* How to read a process again. */
+struct again {
+    struct needs needs;
+    struct clock_shift shift; /* moves the times of a trace of ours */
+    int64_t start;            /* from which --from and --to count */
+};
+/* Receives the process, the only one of a selection. Returns false if its trace can't be read again. */
+typedef bool session_taker(void *argument, const struct selection *chosen, const struct process *process);
+/* Reads a process of the selection once more, hands it over and frees it. Returns false if it can't be read again. */
+bool session_read_again(struct session *session, const struct process *process, const struct again *again,
+                        session_taker *take, void *argument);
 /* Marks the answer as partial: a command found damage in an input after loading. */
 void session_spoil(struct session *session);
 

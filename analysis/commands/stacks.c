@@ -19,7 +19,8 @@ static void say(const struct session *session, const struct flames *flames, size
 
 struct needs stacks_needs(const struct options *options)
 {
-    struct needs needs = {.calls = true, .operators = true, .operator_details = true, .all_spans = true, .links = true};
+    struct needs needs = {
+        .calls = true, .operators = true, .operator_details = true, .all_spans = true, .stream = STREAM_UNLINKED};
     needs.operators_of_work = needs.stages_of_spans = true;
     return needs_union(work_needs(options), needs);
 }

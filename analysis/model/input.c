@@ -339,10 +339,7 @@ static void read_json_file(struct work *work, struct input *input)
     process->rank = input->rank >= 0 ? input->rank : process->rank >= 0 ? process->rank : rank_in_name(input->path);
 }
 
-/* A trace of fewer bytes is loaded as a whole: a quarter of a million operators take 30 MB. */
-#define HELD_BELOW (1u << 20)
-
-/* Returns what was loaded: `needs`, with `held` if nothing is to stay in the file or the file is too small for that. */
+/* Returns what was loaded: `needs`, with STREAM_HELD if nothing can stay in the file. */
 static struct needs load_tfr_file(struct work *work, struct input *input, struct needs needs)
 {
     input->usable = trace_open(&input->trace, input->path, input->live, input->how, &input->notes);
@@ -352,9 +349,9 @@ static struct needs load_tfr_file(struct work *work, struct input *input, struct
         input->process.way.how = input->how;
         input->process.is_of_reader = input->trace.is_of_reader;
         input->process.clock.shift = input->shift;
-        needs.held |= !needs.operators && !needs.memory;
-        needs.held |= work->reading->in_part && input->trace.size < HELD_BELOW;
-        if (!needs.held && work->threads > 1) trace_read_ahead(&input->trace); /* it will be read twice */
+        if (!needs.operators && !needs.memory) needs.stream = STREAM_HELD;
+        if (needs.stream != STREAM_HELD && work->threads > 1)
+            trace_read_ahead(&input->trace); /* it will be read twice */
         load_tfr(&input->trace, &work->model->names, needs, &input->process, &input->notes, &work->done);
         trace_end_ahead(&input->trace);
         input->process.rank = input->rank >= 0 ? input->rank : input->process.rank;
@@ -371,11 +368,11 @@ static void read_tfr_file(struct work *work, struct input *input)
 {
     size_t notes = input->notes.count;
     struct needs needs = load_tfr_file(work, input, work->reading->needs);
-    if (input->usable && !needs.held && !can_sweep(&input->process, &input->trace, needs)) {
+    if (input->usable && needs.stream != STREAM_HELD && !can_sweep(&input->process, &input->trace, needs)) {
         process_free(&input->process);
         trace_close(&input->trace);
         forget_notes(input, notes);
-        needs.held = true;
+        needs.stream = STREAM_HELD;
         load_tfr_file(work, input, needs);
     }
     bool sweeps = input->usable && input->process.unheld.count;

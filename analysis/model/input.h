@@ -46,7 +46,6 @@ struct input *inputs_add_again(struct inputs *inputs, const struct input *input)
 struct reading {
     struct needs needs;
     unsigned jobs; /* threads; 0: one per processor */
-    bool in_part;  /* operators and blocks of large traces of ours may stay in the file, for part_load (ask/part.h) */
     /* Takes a process on the thread that read it; only its description is kept then. NULL: the process is kept. The
      * process may turn out later to be a copy of another one that is left out. */
     void (*take)(void *argument, const struct process *process);

@@ -8,7 +8,7 @@
 #include "model/needs/needs.h"
 #include "read/trace.h"
 
-/* Without `held`: the chunks with operators and blocks that stay in the file, in file order. */
+/* Without STREAM_HELD: the chunks with operators and blocks that stay in the file, in file order. */
 struct unheld_piece {
     uint32_t piece;       /* index in trace->piece */
     uint32_t op, block;   /* number of operators and blocks in earlier chunks */
@@ -22,7 +22,7 @@ struct unheld {
     uint64_t ops, blocks;
     struct needs needs; /* of the loading */
     bool has_others;    /* some blocks do not count for the question */
-    bool is_linked;     /* with `links`: some operators are backward ones */
+    bool is_linked;     /* with STREAM_UNLINKED: some operators are backward ones */
 };
 
 /* Return the number of operators and of blocks that a chunk has. */

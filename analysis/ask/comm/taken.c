@@ -136,7 +136,7 @@ void comm_taken_free(void *taken)
 /* The stage and step of a collective follow from these tables. */
 static struct needs launch_needs(void)
 {
-    return (struct needs){.ranges = true, .launches = true, .operators = true, .held = true};
+    return (struct needs){.ranges = true, .launches = true, .operators = true, .stream = STREAM_HELD};
 }
 
 struct needs comm_needs(const struct options *options)

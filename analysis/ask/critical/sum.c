@@ -124,5 +124,5 @@ const struct needs critical_needs = {.device = true,
                                      .collectives = true,
                                      .waited = true,
                                      .event_numbers = true,
-                                     .held = true};
+                                     .stream = STREAM_HELD};
 const struct reduction critical_reduction = {stands_alone, take, critical_sum_free};

@@ -141,7 +141,7 @@ struct needs diff_needs(const struct options *options)
                               .device = true,
                               .operators = true,
                               .stages_of_spans = true,
-                              .links = is_filtered(options)};
+                              .stream = is_filtered(options) ? STREAM_UNLINKED : STREAM_BY_TIME};
     return work_needs(options); /* warm-up, which is left out, depends on the launch */
 }
 

@@ -3,7 +3,6 @@
  * One process keeps its numbers, and the events of a Kineto trace stay as they are. Several are merged (merge.h), and so is
  * a dftracer trace, whose events need another form.
  */
-#include "ask/part.h"
 #include "commands/export/each.h"
 #include "commands/export/merge.h"
 #include "write/export_kineto.h"
@@ -30,30 +29,21 @@ static void write_one(struct session *session, const struct selection *chosen)
     session_end(session, events || !is_filtered(&session->options));
 }
 
+static bool write_again(void *session, const struct selection *chosen, const struct process *process)
+{
+    (void)process;
+    write_one(session, chosen);
+    return true;
+}
+
 /* Reads the only chosen one of several inputs again, as a whole. */
 static void read_and_write_one(struct session *session)
 {
-    const struct input *input = &session->inputs.input[session->chosen.process[0]->input];
-    struct inputs one = {0};
-    struct model model;
-    struct selection chosen;
-    model_init(&model);
-    inputs_add_again(&one, input);
-    const struct reading reading = part_reading(&session->options, export_needs(&session->options));
-    inputs_read(&one, &model, &reading);
-    model.start = session->model.start; /* --from and --to count from the first record of all inputs */
-    selection_init(&chosen, &session->options, &one, &model);
-    part_load(&chosen, &one);
-    if (chosen.processes) {
-        session_note_unread(session, session->chosen.process[0], &chosen);
-        write_one(session, &chosen);
-    } else {
-        complain(input->path, "cannot be read a second time");
-        session->status = 1;
-    }
-    selection_free(&chosen);
-    inputs_free(&one);
-    model_free(&model);
+    const struct process *p = session->chosen.process[0];
+    const struct again again = {export_needs(&session->options), {0}, session->model.start};
+    if (session_read_again(session, p, &again, write_again, session)) return;
+    complain(p->path, "cannot be read a second time");
+    session->status = STATUS_NOTHING;
 }
 
 void cmd_export_chrome(struct session *session)

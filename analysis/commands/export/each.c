@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ask/part.h"
 #include "write/dftracer/to_chrome.h"
 #include "write/export_kineto.h"
 #include "write/export_tfr.h"
@@ -119,31 +118,16 @@ static bool needs_contents(const struct options *o)
 }
 
 /* Loads a process. The times of a trace of ours are shifted while it is loaded. */
-static bool load(const struct each *each, const struct process *p, const struct clock_shift *shift, each_taker *take,
+static bool load(const struct each *each, const struct process *p, const struct clock_shift *shift, session_taker *take,
                  void *argument)
 {
-    struct inputs one = {0};
-    struct model model;
-    struct selection chosen = {0};
-    model_init(&model);
-    inputs_add_again(&one, &each->session->inputs.input[p->input])->shift = *shift;
-    struct needs needs = is_of_others(p) ? export_kineto_needs : export_tfr_needs;
-    needs.part = true;
-    const struct reading reading = part_reading(&each->session->options, needs);
-    inputs_read(&one, &model, &reading);
-    selection_init(&chosen, &each->session->options, &one, &model);
-    model.start = each->start;
-    if (is_of_others(p)) model.start = add_ns(each->start, -add_ns(clock_shifted(shift, each->start), -each->start));
-    part_load(&chosen, &one);
-    bool good = chosen.processes == 1 && take(argument, &chosen, chosen.process[0]);
-    if (good) session_note_unread(each->session, p, &chosen);
-    selection_free(&chosen);
-    inputs_free(&one);
-    model_free(&model);
-    return good;
+    struct again again = {is_of_others(p) ? export_kineto_needs : export_tfr_needs, *shift, each->start};
+    again.needs.stream = STREAM_PART;
+    if (is_of_others(p)) again.start = add_ns(each->start, -add_ns(clock_shifted(shift, each->start), -each->start));
+    return session_read_again(each->session, p, &again, take, argument);
 }
 
-void each_process(const struct each *each, size_t place, each_taker *take, void *argument)
+void each_process(const struct each *each, size_t place, session_taker *take, void *argument)
 {
     const struct selection *chosen = &each->session->chosen;
     const struct process *p = chosen->process[place];
@@ -192,7 +176,7 @@ uint64_t each_write(const struct each *each, const struct each_file *file)
 struct needs export_needs(const struct options *options)
 {
     (void)options;
-    return needs_union(export_tfr_needs, (struct needs){.part = true});
+    return needs_union(export_tfr_needs, (struct needs){.stream = STREAM_PART});
 }
 
 bool each_load(struct session *session)

@@ -18,17 +18,14 @@ struct each {
     int64_t start; /* from which --from and --to count */
 };
 
-/* Receives a process. The times of a trace of ours are on the one clock; those of a PyTorch trace are its own. Returns
- * false if the trace can't be read again. */
-typedef bool each_taker(void *argument, const struct selection *chosen, const struct process *process);
-
 /* Returns what an export of whole processes needs. */
 struct needs export_needs(const struct options *options);
 /* Reads what the inputs are. Returns false, after a message, if nothing is left to do. */
 bool each_load(struct session *session);
 void each_begin(struct each *each, struct session *session);
-/* Hands over the process at `place` of the selection. A trace that can't be read again is reported. */
-void each_process(const struct each *each, size_t place, each_taker *take, void *argument);
+/* Hands over the process at `place` of the selection: the times of a trace of ours are on the one clock, those of a
+ * PyTorch trace are its own. A trace that can't be read again is reported. */
+void each_process(const struct each *each, size_t place, session_taker *take, void *argument);
 
 /* A file that takes the events of all processes in the form of a Chrome trace. */
 struct each_file {

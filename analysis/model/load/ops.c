@@ -42,7 +42,7 @@ static bool is_wanted(const struct load *load, uint8_t kind)
 
 uint32_t load_left_rows(struct load *load)
 {
-    bool is_op = load->group->number == TFI_KIND_op, has_links = load->needs.links;
+    bool is_op = load->group->number == TFI_KIND_op, has_links = load->needs.stream == STREAM_UNLINKED;
     bool shows_stacks = is_op ? has_links && load->needs.operator_details : load->needs.all_blocks;
     group_values(&load->reader.decoder, load->group, load->group->kind->time);
     group_values(&load->reader.decoder, load->group, load->group->kind->duration);
@@ -88,12 +88,13 @@ static void leave_operators(struct load *load)
 {
     struct unheld *u = &load->process->unheld;
     if (!load_left_rows(load)) return;
-    if (load->needs.links && !u->is_linked) {
+    bool has_links = load->needs.stream == STREAM_UNLINKED;
+    if (has_links && !u->is_linked) {
         const uint64_t *forward = load_column(load, COL_op_forward_thread), *scope = load_column(load, COL_op_scope);
         for (uint32_t i = 0; i < load_rows(load); i++)
             u->is_linked |= forward[i] != 0 || scope[i] == TFI_SCOPE_BACKWARD;
     }
-    if (load->needs.links && load->needs.operator_details) check_stacks(load, load_column(load, COL_op_stack));
+    if (has_links && load->needs.operator_details) check_stacks(load, load_column(load, COL_op_stack));
     leave(load, load_column(load, COL_op_time), load_column(load, COL_op_duration), &u->ops);
 }
 
@@ -154,7 +155,7 @@ void keep_link(struct load *load, const struct op_link *link)
 void load_operators(struct load *load)
 {
     struct spans *s = &load->process->spans;
-    if (!load->needs.held) {
+    if (load->needs.stream != STREAM_HELD) {
         leave_operators(load);
         return;
     }
@@ -287,7 +288,7 @@ static void take_blocks(struct load *load, struct blocks *b, const struct block_
 
 void load_blocks(struct load *load)
 {
-    if (!load->needs.held) {
+    if (load->needs.stream != STREAM_HELD) {
         leave_blocks(load);
         return;
     }

@@ -565,7 +565,7 @@ void load_tfr(struct trace *trace, struct names *names, struct needs needs, stru
     while (goes_on && (piece = reader_next(&load.reader, &chunk)) != NULL) {
         take_chunk(&load, piece, &chunk);
         atomic_fetch_add_explicit(done, piece->stored + sizeof(struct tfi_block), memory_order_relaxed);
-        goes_on = needs.held || can_sweep(process, trace, needs);
+        goes_on = needs.stream == STREAM_HELD || can_sweep(process, trace, needs);
     }
     if (!goes_on) goto out;
     if (needs.launchers && !needs.operators) load_launchers(&load);

@@ -6,6 +6,7 @@ struct needs needs_union(struct needs a, struct needs b)
 #define NEED(name, meaning) a.name |= b.name;
 #include "model/needs/needs.def"
 #undef NEED
+    a.stream = a.stream > b.stream ? a.stream : b.stream;
     return a;
 }
 

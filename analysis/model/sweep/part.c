@@ -174,7 +174,7 @@ void load_part(struct process *process, struct names *names, const struct interv
     struct part part = {
         .when = intervals_union(when, &(struct intervals){0}), .clock = process->clock, .arrows = &arrows};
     struct load load = {.trace = u->trace, .names = names, .process = process, .needs = u->needs, .part = &part};
-    load.needs.held = true;
+    load.needs.stream = STREAM_HELD;
     load.reader.trace = u->trace;
     load.reader.decoder.skips_order = true;
     if (by_stage) add_backward(&load, u);

@@ -59,7 +59,7 @@ struct sweep {
 bool can_sweep(const struct process *p, const struct trace *trace, struct needs needs)
 {
     return !p->works.table.count && !p->spans.table.count && !p->graphs.nodes && !p->blocks.table.count &&
-           !p->tensors.uses && !p->unheld.has_others && !(needs.links && p->unheld.is_linked) &&
+           !p->tensors.uses && !p->unheld.has_others && !(needs.stream == STREAM_UNLINKED && p->unheld.is_linked) &&
            p->unheld.ops + p->unheld.blocks < UINT32_MAX / 2 && trace->fd < MOST_DESCRIPTORS;
 }
 

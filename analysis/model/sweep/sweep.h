@@ -1,6 +1,6 @@
 /* sweep.h - reads the operators and blocks of a trace once more, in order of time, and holds few of them at once.
  *
- * A process of a CPU may have tens of millions of them. Without `held` its loading leaves them in the file, and notes
+ * A process of a CPU may have tens of millions of them. Without STREAM_HELD its loading leaves them in the file, and notes
  * the first moment of each chunk. The sweep opens chunks in the order of these moments. A chunk is held until all of it
  * was given out: as long as an operator in it lasted. So memory grows with the depth of operators and the number of
  * threads, not with the length of the run.
