@@ -133,8 +133,14 @@ class Causes:
         return self.run([self.script, 'push=a', f'system={self.tfanalyze} stages {self.place}/run', 'pop']).err
 
     def killed(self):
-        """tfanalyze: FILE: its process was killed"""
+        """tfanalyze: FILE: its process was killed;"""
         return self.ask('stages', self.recorded('push=a pop kill'))
+
+    def killed_at_the_start(self):
+        """tfanalyze: FILE: its process was killed before"""
+        directory = self.recorded()
+        (directory / 'early.tfr').write_bytes(scripted.only(scripted.traces(directory)).path.read_bytes()[:16])
+        return self.ask('stages', directory)
 
     def no_live(self):
         """tfanalyze: FILE: its process ended"""
