@@ -105,7 +105,9 @@ static bool open_trace(void)
     }
     describe();
     if (tfi_config_has_warnings() && tfi_run_dir_claim(&tfi_trace_dir, ".warned")) tfi_config_warn();
-    tfi_log(TFI_LOG_INFO, "recording to %s/%s", tfi_trace_dir.path, file);
+    tfi_log(tfi_run_dir_is_lost() ? TFI_LOG_WARN : TFI_LOG_INFO, "recording to %s/%s%s", tfi_trace_dir.path, file,
+            tfi_run_dir_is_lost() ? ", because the working directory no longer exists; set TFI_OUTPUT_DIR" : "");
+    tfi_dir_rest(&tfi_trace_dir);
     return true;
 }
 

@@ -37,12 +37,22 @@ static void close_raw(int fd)
     errno = error;
 }
 
+/* Where RLIMIT_NOFILE leaves no number from here on, no descriptor is held between two uses: the program may need all. */
+#define LOWEST_HELD 20
+
+static void let_go(int *fd)
+{
+    if (*fd < 0 || *fd >= LOWEST_HELD) return;
+    close_raw(*fd);
+    *fd = -1;
+}
+
 /* Moves a descriptor out of the range of numbers that programs expect to get. Takes ownership of `fd`; returns the new
  * one, or `fd` itself. */
 static int high_fd(int fd)
 {
     /* Below 64 the kernel's descriptor table need not grow. In a process with threads growing takes milliseconds. */
-    static const int floors[] = {60, 40, 20};
+    static const int floors[] = {60, 40, LOWEST_HELD};
     for (size_t i = 0; fd >= 0 && i < TFI_COUNT(floors); i++) {
         int high = (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, floors[i]);
         if (high < 0) continue;
@@ -182,6 +192,11 @@ int tfi_dir_fd(struct tfi_dir *dir)
 {
     int fd = dir->fd;
     return is_file(fd, dir->device, dir->inode) ? fd : open_again(dir);
+}
+
+void tfi_dir_rest(struct tfi_dir *dir)
+{
+    if (is_file(dir->fd, dir->device, dir->inode)) let_go(&dir->fd);
 }
 
 void tfi_dir_close(struct tfi_dir *dir)
@@ -324,7 +339,13 @@ bool tfi_file_has_room(uint64_t size)
     return false;
 }
 
-bool tfi_file_append(struct tfi_file *file, uint64_t *size, struct iovec *parts, int count)
+static void rest(struct tfi_file *file)
+{
+    if (is_open(file)) let_go(&file->fd);
+    tfi_dir_rest(file->dir);
+}
+
+static bool append(struct tfi_file *file, uint64_t *size, struct iovec *parts, int count)
 {
     size_t bytes = 0, done = 0;
     int again = 100; /* a program that closes all descriptors may do so between check_file() and the write */
@@ -350,6 +371,13 @@ bool tfi_file_append(struct tfi_file *file, uint64_t *size, struct iovec *parts,
     if (done > 0 && syscall(SYS_ftruncate, file->fd, *size) != 0) *size += done;
     errno = error ? error : ENOSPC;
     return false;
+}
+
+bool tfi_file_append(struct tfi_file *file, uint64_t *size, struct iovec *parts, int count)
+{
+    bool done = append(file, size, parts, count);
+    if (TFI_UNLIKELY(file->fd < LOWEST_HELD || file->dir->fd < LOWEST_HELD)) rest(file);
+    return done;
 }
 
 bool tfi_file_rename(struct tfi_file *file, const char *name)

@@ -24,6 +24,8 @@ struct tfi_dir {
 bool tfi_dir_make(struct tfi_dir *dir, const char *path);
 /* The directory's descriptor; -1 with errno set, ESTALE if its path leads elsewhere now. Any thread. */
 int tfi_dir_fd(struct tfi_dir *dir);
+/* Closes the descriptor until the next use if the program may need its number, because RLIMIT_NOFILE is small. */
+void tfi_dir_rest(struct tfi_dir *dir);
 void tfi_dir_close(struct tfi_dir *dir);
 
 /* Creates a file in the directory with mode 0600, whatever the umask is; never opens an existing file or follows a

@@ -77,12 +77,20 @@ const char *tfi_host(void)
     return host;
 }
 
+static bool lost; /* the working directory was deleted: relative paths begin at /tmp instead */
+
+bool tfi_run_dir_is_lost(void)
+{
+    return lost;
+}
+
 /* Makes `value` an absolute path, with %h replaced and no trailing slash. */
 static void absolute(const char *value, char *path, size_t size)
 {
     size_t used = 0;
     if (*value != '/') {
-        if (!getcwd(path, size)) tfi_fmt(path, size, "/tmp");
+        lost = !getcwd(path, size);
+        if (lost) tfi_fmt(path, size, "/tmp");
         used = strlen(path);
         if (used && path[used - 1] != '/') used += tfi_fmt(path + used, size - used, "/");
     }

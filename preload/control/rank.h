@@ -28,6 +28,9 @@ bool tfi_run_dir_choose(const char *dir, const char *pipeline, char *place, size
 /* "TFI_RUN_DIR=..." for a child's environment; NULL before the constructor has run. */
 const char *tfi_run_dir_entry(void);
 
+/* True if the run directory was to lie in the working directory, which had been deleted: it lies in /tmp. */
+bool tfi_run_dir_is_lost(void);
+
 /* Creates and opens the run directory of this process; false with errno set. Called at wake. */
 bool tfi_run_dir_make(struct tfi_dir *dir);
 

@@ -308,14 +308,25 @@ bool tfi_pool_lasts(const struct tfi_chunk *chunk)
     return place.dir != NULL && is_in_mapping(chunk);
 }
 
+/* A process that gave up the rights of its user may no longer remove its file. It leaves one without blocks and without
+ * a head, which readers pass over beside a complete trace; programs that change their user are no reason for a message. */
+static void empty_file(enum tfi_log_level level)
+{
+    const char *why = tfi_error_name(errno);
+    memset(tfi_live->magic, 0, sizeof tfi_live->magic);
+    syscall(SYS_madvise, tfi_live, (size_t)TFI_POOL_BYTES, MADV_REMOVE);
+    tfi_log(level, "%s/%s cannot be removed (%s); the trace is complete without this file", place.dir->path, place.name,
+            why);
+}
+
 void tfi_pool_remove(void)
 {
     struct stat st;
     if (!place.dir) return;
     bool ours = tfi_dir_look(place.dir, place.name, &st) && st.st_dev == place.device && st.st_ino == place.inode;
+    bool changed = ours && st.st_uid != geteuid();
     if (!(ours && tfi_dir_remove(place.dir, place.name)) && !tfi_writer_is_gone())
-        tfi_log(TFI_LOG_WARN, "%s/%s cannot be removed (%s); the trace is complete without this file", place.dir->path,
-                place.name, tfi_error_name(errno));
+        empty_file(changed ? TFI_LOG_INFO : TFI_LOG_WARN);
     place.dir = NULL;
     tfi_dir_close(&elsewhere);
 }

@@ -1,9 +1,11 @@
 """test_little - a process that does little costs little: few pages of the live file, a small trace; a full disk costs no process its life."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -88,3 +90,59 @@ def test_no_room_for_the_pool(run, analyze, tmp_path):
         assert row['complete'] and row['events']['io'] > 0
     finally:
         subprocess.run(['umount', '-l', mount], check=False)
+
+
+# ---- what the process may need itself, or no longer has ----
+
+FEW = '''import os, sys
+held = []
+os.close(os.open("/dev/null", os.O_RDONLY))
+try:
+    while True: held.append(os.dup(0))
+except OSError: pass
+for fd in held: os.close(fd)
+print(len(held))
+'''
+
+
+def test_no_descriptor_is_held_where_they_are_few(run):
+    """With RLIMIT_NOFILE of 8 the program gets as many descriptors as without the library."""
+    few = ['bash', '-c', 'ulimit -n 8; exec "$0" -S -c "$1"', sys.executable, FEW]
+    alone, result = run(few, preload=False), run(few, iotrace.ON)
+    assert (result.rc, result.out, result.err) == (alone.rc, alone.out, '') == (0, '5\n', '')
+    assert all(trace.complete for trace in scripted.traces(result.dir)) and len(iotrace.all_records(result.dir)) > 50
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason='needs root to change its user')
+def test_a_process_that_changes_its_user(run, analyze):
+    """Such a process may not remove its live file: it says nothing and leaves a file without a block, which no answer mentions."""
+    program = 'import os; os.close(os.open("/dev/null", 0)); os.setgid(65534); os.setuid(65534); os.close(os.open("/dev/null", 0))'
+    result = run([sys.executable, '-S', '-c', program], iotrace.ON)
+    assert (result.rc, result.err) == (0, '')
+    assert only(list(result.dir.glob('*.live'))).stat().st_blocks == 0
+    answer = analyze('info', result.dir, format='text')
+    assert 'complete          yes' in answer.out and answer.err == ''
+
+
+def test_many_names_are_taken(lib, tmp_path):
+    """A process that executes one program after the other finds a free name beside 5,000, and looks at few of them."""
+    taken = 'mkdir run; n=run/rank0.$(uname -n).$$; touch $n.tfr; for i in {2..5000}; do echo $n.$i.tfr; done | xargs touch; exec "$0" "$@"'
+    environment = {**clean_environment(), **iotrace.ON, 'TFI_OUTPUT_DIR': str(tmp_path / 'run')}
+    result = execute(['bash', '-c', taken, 'env', f'LD_PRELOAD={lib}', 'cat', '/dev/null'], environment, tmp_path)
+    assert (result.rc, result.err) == (0, '')
+    trace = scripted.trace(only([path for path in (tmp_path / 'run').iterdir() if path.stat().st_size]))
+    assert trace.complete and trace.path.name.endswith('.5001.tfr')
+
+
+def test_the_working_directory_was_deleted(lib, tmp_path):
+    """The trace of a relative directory goes to /tmp then, and one line says so."""
+    name = f'tfinject-deleted-{os.getpid()}'
+    command = 'mkdir gone; cd gone; rmdir ../gone; exec env "$@"'
+    variables = [f'LD_PRELOAD={lib}', f'TFI_OUTPUT_DIR={name}', 'TFI_ACTIVITIES=io']
+    try:
+        result = execute(['bash', '-c', command, 'bash', *variables, 'cat', '/dev/null'], clean_environment(), tmp_path)
+        line, = result.err.splitlines()
+        assert result.rc == 0 and line.startswith(f'tfinject: recording to /tmp/{name}/') and 'no longer exists' in line
+        assert len(list(Path('/tmp', name).glob('*.tfr'))) == 1
+    finally:
+        shutil.rmtree(f'/tmp/{name}', ignore_errors=True)
