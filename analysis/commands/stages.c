@@ -6,6 +6,9 @@
  * median, p95, min and max are over single calls, from entry to exit. They include calls nested in another call of
  * the same name; host_us counts nested calls once. With --exclusive the time of inner stages is subtracted.
  *
+ * done_us is the time until the work that a stage launched was done (ask/stages/done.h). Rows are sorted by it, and it is
+ * the share of the rank's span: on a device a stage that does not wait takes that long, not the time of its launches.
+ *
  * If a stage's device times come only from CUDA events, they span its first launch in a stream to its last, gaps
  * included. Then only device_busy_us is known, and a stage inside another one counts for itself.
  *
@@ -15,12 +18,13 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "ask/stages/done.h"
 #include "ask/stages/table.h"
 #include "commands/session.h"
 
 #define KEYS_ELSEWHERE                                                                                                 \
-    "stage,rank,calls,median_us,p95_us,min_us,max_us,host_us,wall_us,self_us,device_us,device_busy_us,idle_us,"        \
-    "peak_allocated_bytes,peak_reserved_bytes,pct,device_elsewhere"
+    "stage,rank,calls,median_us,p95_us,min_us,max_us,host_us,wall_us,self_us,done_us,device_us,device_busy_us,"        \
+    "idle_us,peak_allocated_bytes,peak_reserved_bytes,pct,device_elsewhere"
 
 /* Returns the time from the first to the last record of a rank's processes, within the window; 0 if there are none.
  * Several PyTorch traces of one rank count separately, without the gaps between them. */
@@ -45,12 +49,19 @@ static int64_t span_of(const struct session *session, int64_t rank, bool all, st
     return span;
 }
 
+/* Returns the time by which a row is sorted and shares the rank's span: done_us, wall_us where that is unknown, self_us
+ * with --exclusive. */
+static int64_t time_of(const struct stage_row *row, bool exclusive)
+{
+    return exclusive ? row->self : row->done_unknown ? row->wall : row->done;
+}
+
 /* Rows of equal times keep the order in which the stages were opened. */
 static int by_rank_and_time(const void *a, const void *b, void *context)
 {
     const struct stage_row *x = a, *y = b;
     const bool *exclusive = context;
-    int64_t time_x = *exclusive ? x->self : x->host, time_y = *exclusive ? y->self : y->host;
+    int64_t time_x = time_of(x, *exclusive), time_y = time_of(y, *exclusive);
     if (x->rank != y->rank) return x->rank < y->rank ? -1 : 1;
     if (time_x != time_y) return time_x > time_y ? -1 : 1;
     if (x->work != y->work) return x->work > y->work ? -1 : 1;
@@ -61,7 +72,7 @@ static int by_rank_and_time(const void *a, const void *b, void *context)
 static void emit_device(struct emit *e, struct stage_row *row, bool has_device)
 {
     int64_t busy, idle;
-    bool unknown = row->elsewhere != NAME_NONE && !row->work;
+    bool unknown = row->work_unknown || (row->elsewhere != NAME_NONE && !row->work);
     if (unknown || (!has_device && !row->by_events)) {
         emit_null(e, "device_us");
         emit_null(e, "device_busy_us");
@@ -71,8 +82,9 @@ static void emit_device(struct emit *e, struct stage_row *row, bool has_device)
     stage_busy(row, &busy, &idle);
     if (row->by_events) emit_null(e, "device_us");
     else emit_us(e, "device_us", row->work);
-    emit_us(e, "device_busy_us", busy);
-    if ((row->devices || row->is_deep) && !row->by_events) emit_us(e, "idle_us", idle);
+    if (row->by_sums) emit_null(e, "device_busy_us");
+    else emit_us(e, "device_busy_us", busy);
+    if (!row->by_sums && (row->devices || row->is_deep) && !row->by_events) emit_us(e, "idle_us", idle);
     else emit_null(e, "idle_us");
 }
 
@@ -100,8 +112,8 @@ static void emit_host(struct session *session, struct stage_row *row)
     bool exclusive = session->options.exclusive;
     int64_t host = exclusive ? row->self : row->host;
     if (row->name == NAME_OUTSIDE && !row->calls) {
-        static const char *const unknown[] = {"calls",  "median_us", "p95_us",  "min_us",
-                                              "max_us", "host_us",   "wall_us", "self_us"};
+        static const char *const unknown[] = {"calls",   "median_us", "p95_us",  "min_us", "max_us",
+                                              "host_us", "wall_us",   "self_us", "done_us"};
         for (size_t i = 0; i < ARRAY_SIZE(unknown); i++) emit_null(e, unknown[i]);
         return;
     }
@@ -110,6 +122,8 @@ static void emit_host(struct session *session, struct stage_row *row)
     emit_us(e, "host_us", host);
     emit_us(e, "wall_us", exclusive ? row->self : row->wall);
     emit_us(e, "self_us", row->self);
+    if (exclusive || row->done_unknown) emit_null(e, "done_us");
+    else emit_us(e, "done_us", row->done);
 }
 
 /* Prints peaks. Host allocators reserve nothing, so the reserved peak is then null. */
@@ -133,14 +147,14 @@ static void emit_stage_row(struct session *session, struct stage_row *row, int64
 {
     struct emit *e = &session->emit;
     const struct name *name = names_get(&session->model.names, row->name);
-    int64_t host = session->options.exclusive ? row->self : row->host;
+    bool exclusive = session->options.exclusive, shares = span > 0 && row->calls && (exclusive || !row->done_unknown);
     emit_row(e);
     emit_stage(e, name);
     emit_known(e, "rank", row->rank);
     emit_host(session, row);
     emit_device(e, row, has_device);
     emit_peaks(e, row);
-    emit_pct(e, "pct", span > 0 && row->calls ? 100.0 * (double)host / (double)span : NAN);
+    emit_pct(e, "pct", shares ? 100.0 * (double)time_of(row, exclusive) / (double)span : NAN);
     if (was_elsewhere(session)) {
         emit_text(e, "device_elsewhere",
                   row->elsewhere == NAME_NONE ? NULL : model_name(&session->model, row->elsewhere));
@@ -154,6 +168,8 @@ static bool rank_has_device(const struct session *session, int64_t rank)
         const struct process *p = session->chosen.process[i];
         for (size_t k = 0; p->rank == rank && k < p->works.table.count; k++)
             if (IS_WORK(p->works.event_class[k])) return true;
+        for (size_t k = 0; p->rank == rank && k < p->stage_times.table.count; k++)
+            if (p->stage_times.busy[k] >= 0) return true;
     }
     return false;
 }
@@ -205,14 +221,15 @@ static bool has_devices_alone(const struct session *session, const struct proces
 static void add_process(struct stage_table *table, const struct session *session, struct scope *scope, bool alone)
 {
     const struct process *process = scope->process;
-    stages_add(table, &scope->choice, session->options.exclusive, alone);
+    bool exclusive = session->options.exclusive;
+    if (process->works.table.count || process->stage_times.table.count) scope_attribute(scope);
+    int64_t *done = stages_done(&scope->choice, &session->model.names);
+    stages_add(table, &scope->choice, done, exclusive, alone);
     stages_add_memory(table, &scope->choice);
-    if (process->works.table.count) {
-        scope_attribute(scope);
-        stages_add_work(table, &scope->choice, session->options.exclusive, has_devices_alone(session, process));
-    } else if (process->event_times.table.count) {
-        stages_add_events(table, &scope->choice);
-    }
+    if (process->works.table.count)
+        stages_add_work(table, &scope->choice, exclusive, has_devices_alone(session, process));
+    stages_add_times(table, &scope->choice, exclusive);
+    free(done);
     scope_end(scope);
 }
 

@@ -43,8 +43,9 @@ static const struct layout span_layout[] = {COLUMN(spans, start), COLUMN(spans, 
 static const struct layout work_layout[] = {COLUMN(works, start),      COLUMN(works, end),  COLUMN(works, correlation),
                                             COLUMN(works, external),   COLUMN(works, name), COLUMN(works, lane),
                                             COLUMN(works, event_class)};
-static const struct layout event_time_layout[] = {COLUMN(event_times, range), COLUMN(event_times, start),
-                                                  COLUMN(event_times, end), COLUMN(event_times, lane)};
+static const struct layout stage_time_layout[] = {COLUMN(stage_times, range), COLUMN(stage_times, start),
+                                                  COLUMN(stage_times, end), COLUMN(stage_times, busy),
+                                                  COLUMN(stage_times, lane)};
 static const struct layout forward_layout[] = {COLUMN(forwards, id), COLUMN(forwards, time), COLUMN(forwards, thread),
                                                COLUMN(forwards, is_forward)};
 
@@ -146,9 +147,9 @@ void calls_free(struct calls *calls)
     *calls = (struct calls){0};
 }
 
-void event_times_reserve(struct event_times *times, size_t more)
+void stage_times_reserve(struct stage_times *times, size_t more)
 {
-    table_reserve(times, event_time_layout, ARRAY_SIZE(event_time_layout), more);
+    table_reserve(times, stage_time_layout, ARRAY_SIZE(stage_time_layout), more);
 }
 
 void forwards_reserve(struct forwards *forwards, size_t more)
@@ -344,7 +345,7 @@ static void convert_all(struct process *process)
             process->works.detail[i].queued = clock_device_ns(clock, (uint64_t)process->works.detail[i].queued);
     for (size_t i = 0; i < process->graphs.nodes; i++) convert(clock, &process->graphs.node[i].time, 1);
     for (size_t i = 0; i < process->graphs.sources; i++) convert(clock, &process->graphs.source[i].time, 1);
-    convert_device(clock, process->event_times.start, process->event_times.end, process->event_times.table.count);
+    convert_device(clock, process->stage_times.start, process->stage_times.end, process->stage_times.table.count);
     for (size_t i = 0; i < process->threads; i++) {
         convert(clock, &process->thread[i].first, process->thread[i].has_time);
         convert(clock, &process->thread[i].last, process->thread[i].has_time);
@@ -417,7 +418,7 @@ void process_free(struct process *process)
     op_details_free(&process->spans.details);
     table_free(&process->spans, span_layout, ARRAY_SIZE(span_layout));
     table_free(&process->works, work_layout, ARRAY_SIZE(work_layout));
-    table_free(&process->event_times, event_time_layout, ARRAY_SIZE(event_time_layout));
+    table_free(&process->stage_times, stage_time_layout, ARRAY_SIZE(stage_time_layout));
     table_free(&process->forwards, forward_layout, ARRAY_SIZE(forward_layout));
     map_free(&process->described);
     collectives_free(&process->collectives);

@@ -285,11 +285,13 @@ struct lane {
     bool has_stream;        /* the event's arguments name the stream, not only its row */
 };
 
-/* Times of a stage's work in a stream, measured with events around it if there was no CUPTI. They include gaps. */
-struct event_times {
+/* Times of a stage's work in a stream without a record of each work: sums of work whose records were left out, or times
+ * of CUDA events around it if there was no CUPTI. */
+struct stage_times {
     struct table table;
-    uint64_t *range; /* id of the stage's range */
+    uint64_t *range; /* id of the stage's range; 0: work in no stage */
     int64_t *start, *end;
+    int64_t *busy; /* sum of the durations of the work; -1: by events, not known */
     uint32_t *lane;
 };
 
@@ -460,7 +462,7 @@ struct process {
     struct graphs graphs;
     struct forwards forwards;
     struct collectives collectives; /* with `collectives` */
-    struct event_times event_times;
+    struct stage_times stage_times;
     struct unheld unheld;
     struct blocks blocks, ooms;    /* ooms: refused allocations */
     struct blocks grants;          /* with `grants`: device memory, mappings and reserved addresses of CUDA's calls */
@@ -519,7 +521,7 @@ bool is_of_dftracer(const struct process *process);
 bool is_of_others(const struct process *process);
 void spans_reserve(struct spans *spans, size_t more);
 void works_reserve(struct works *works, size_t more);
-void event_times_reserve(struct event_times *times, size_t more);
+void stage_times_reserve(struct stage_times *times, size_t more);
 void forwards_reserve(struct forwards *forwards, size_t more);
 uint32_t process_lane(struct process *process, int64_t device, int64_t stream, bool has_stream);
 void pauses_reserve(struct pauses *pauses, size_t more);

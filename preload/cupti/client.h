@@ -304,7 +304,24 @@ uint32_t tfi_sums_thread(uint32_t thread);
  * the token held. */
 void tfi_sums_call(uint32_t id, uint32_t thread, uint64_t start, uint64_t end);
 void tfi_sums_work(uint32_t id, uint64_t ns);
+/* Finds the innermost stage in which the call with this id was made: the id of its range, 0 for none. `warmup`: the call
+ * was made in a warm-up step, which answers leave out. False if it is not known. With the token held. */
+bool tfi_sums_stage(uint32_t id, uint64_t *range, bool *warmup);
 void tfi_sums_begin(void);
+
+/* ---- sums of the device work whose records are left out: left_out.c; with the token held ---- */
+
+/* Device work that is left out. */
+struct tfi_left_out {
+    uint32_t device, context, stream, flags;
+    uint64_t start, duration;
+};
+/* Adds the work of the call with this id. Counts it as left out. */
+void tfi_left_out_add(struct tfi_thread *lane, uint32_t id, const struct tfi_left_out *work);
+/* Writes the sums so far. */
+void tfi_left_out_write(struct tfi_thread *lane);
+/* Forgets the sums of a parent process or an earlier trace. */
+void tfi_left_out_restart(void);
 
 /* ---- other clients of this process: other_clients.c, other_calls.c, other_clients_v2.c ---- */
 

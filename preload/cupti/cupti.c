@@ -333,8 +333,8 @@ static void wait_started(void)
 
 static bool wanted(void)
 {
-    return tfi_config.activities & TFI_ACTIVITY_GPU && tfi_config.select != TFI_SELECT_NOTHING &&
-           tfi_cupti != &tfi_cupti_asleep && (!started_in || started_in == tfi_getpid());
+    return tfi_config.activities & TFI_ACTIVITY_GPU && tfi_cupti != &tfi_cupti_asleep &&
+           (!started_in || started_in == tfi_getpid());
 }
 
 void tfi_cupti_instead(void (*begin)(void))

@@ -32,6 +32,7 @@ void tfi_records_restart(void)
 {
     if (recent_calls) memset(recent_calls, 0, RECENT_CALLS * sizeof *recent_calls);
     last_call = (struct recent){0};
+    tfi_left_out_restart();
     memset(function_string, 0, sizeof function_string);
 }
 
@@ -91,11 +92,11 @@ static void write_call(struct tfi_thread *lane, const void *record, uint32_t dom
     *recent = (struct recent){start, id, domain == TFI_CUPTI_RUNTIME};
     if (!has_times(start, end, 0)) return;
     uint64_t time = tfi_cupti_clock_ticks(start);
+    tfi_sums_call(id, thread, time, tfi_cupti_clock_ticks(end));
     if (tfi_select_call(id, thread, time) == TFI_VERDICT_OUTSIDE) {
-        tfi_count_drop(TFI_DROP_DEVICE_OUTSIDE, 1);
+        tfi_count_drop(TFI_DROP_DEVICE_SUMMED, 1);
         return;
     }
-    tfi_sums_call(id, thread, time, tfi_cupti_clock_ticks(end));
     uint32_t function = function_of(lane, index);
     struct tfi_rec_correlation *rec = TFI_RESERVE(lane, correlation);
     if (!rec) return;
@@ -113,9 +114,11 @@ static void write_call(struct tfi_thread *lane, const void *record, uint32_t dom
 struct span {
     uint64_t start, duration;
     uint32_t flags;
+    bool left_out; /* the record is valid, but its call was outside the selected stages or steps */
 };
 
-/* Fills the span of a record; false, with the cause counted, if the record is not to be written. */
+/* Fills the span of a record; false if the record is not to be written. Its cause is then counted, unless it is device
+ * work that is left out: sum_up() counts that. */
 static bool span_of(struct tfi_thread *lane, uint64_t start, uint64_t end, uint32_t id, int64_t device,
                     struct span *span)
 {
@@ -124,25 +127,35 @@ static bool span_of(struct tfi_thread *lane, uint64_t start, uint64_t end, uint3
     tally.timed += device >= 0;
     tally.timeless += device >= 0 && (!start || end < start);
     if (!has_times(start, end, id)) return false;
-    if ((id ? tfi_select_of(id) : tfi_select_at(tfi_cupti_clock_ticks(start))) == TFI_VERDICT_OUTSIDE) {
-        tfi_count_drop(TFI_DROP_DEVICE_OUTSIDE, 1);
-        return false;
-    }
+    span->left_out = (id ? tfi_select_of(id) : tfi_select_at(tfi_cupti_clock_ticks(start))) == TFI_VERDICT_OUTSIDE;
     span->start = start;
     span->duration = end - start;
     span->flags = device >= 0 ? tfi_cupti_device(lane, (uint32_t)device, may_ask) : 0;
-    return true;
+    if (span->left_out && device < 0) tfi_count_drop(TFI_DROP_DEVICE_SUMMED, 1);
+    return !span->left_out;
+}
+
+/* Adds device work that is not written to the sums of its stage, if it is left out. */
+static void sum_up(struct tfi_thread *lane, const struct span *span, uint32_t id, uint32_t device, uint32_t context,
+                   uint32_t stream)
+{
+    struct tfi_left_out work = {device, context, stream, span->flags, span->start, span->duration};
+    if (span->left_out) tfi_left_out_add(lane, id, &work);
 }
 
 #define SPAN(record, name, id, device)                                                                                 \
     span_of(lane, GET(record, name, start), GET(record, name, end), id, device, &span)
+#define SUM_UP(record, name, id)                                                                                       \
+    sum_up(lane, &span, id, GET32(record, name, deviceId), GET32(record, name, contextId),                             \
+           GET32(record, name, streamId))
 
 static void write_kernel(struct tfi_thread *lane, const void *record, uint32_t bytes_, bool interned)
 {
-    struct span span;
+    struct span span = {0};
     uint32_t id = GET32(record, kernel, correlationId);
     if (!SPAN(record, kernel, id, GET32(record, kernel, deviceId))) {
         tally.graphs |= GET32(record, kernel, graphId) != 0;
+        SUM_UP(record, kernel, id);
         return;
     }
     uint64_t name = GET(record, kernel, name);
@@ -192,10 +205,13 @@ SAME(streamId)
 
 static void write_copy(struct tfi_thread *lane, const void *record, uint32_t bytes_, bool between)
 {
-    struct span span;
+    struct span span = {0};
     uint32_t id = between ? GET32(record, memcpy2, correlationId) : GET32(record, memcpy, correlationId);
     uint32_t device = GET32(record, memcpy, deviceId);
-    if (!SPAN(record, memcpy, id, device)) return;
+    if (!SPAN(record, memcpy, id, device)) {
+        SUM_UP(record, memcpy, id);
+        return;
+    }
     uint32_t from = GET32(record, memcpy2, srcDeviceId), to = GET32(record, memcpy2, dstDeviceId);
     struct tfi_rec_copy *rec = TFI_RESERVE(lane, copy);
     if (!rec) return;
@@ -220,9 +236,12 @@ static void write_copy(struct tfi_thread *lane, const void *record, uint32_t byt
 
 static void write_set(struct tfi_thread *lane, const void *record, uint32_t bytes_)
 {
-    struct span span;
+    struct span span = {0};
     uint32_t id = GET32(record, memset, correlationId);
-    if (!SPAN(record, memset, id, GET32(record, memset, deviceId))) return;
+    if (!SPAN(record, memset, id, GET32(record, memset, deviceId))) {
+        SUM_UP(record, memset, id);
+        return;
+    }
     struct tfi_rec_set *rec = TFI_RESERVE(lane, set);
     if (!rec) return;
     rec->value = GET32(record, memset, value);
@@ -242,7 +261,7 @@ static void write_set(struct tfi_thread *lane, const void *record, uint32_t byte
 
 static void write_sync(struct tfi_thread *lane, const void *record, uint32_t bytes_)
 {
-    struct span span;
+    struct span span = {0};
     uint32_t id = GET32(record, sync, correlationId);
     if (!SPAN(record, sync, id, -1)) return;
     struct tfi_rec_sync *rec = TFI_RESERVE(lane, sync);
@@ -259,7 +278,7 @@ static void write_sync(struct tfi_thread *lane, const void *record, uint32_t byt
 
 static void write_overhead(struct tfi_thread *lane, const void *record, uint32_t bytes_)
 {
-    struct span span;
+    struct span span = {0};
     if (!SPAN(record, overhead, 0, -1)) return;
     struct tfi_rec_overhead *rec = TFI_RESERVE(lane, overhead);
     if (!rec) return;
@@ -272,9 +291,12 @@ static void write_overhead(struct tfi_thread *lane, const void *record, uint32_t
 
 static void write_graph(struct tfi_thread *lane, const void *record, uint32_t bytes_)
 {
-    struct span span;
+    struct span span = {0};
     uint32_t id = GET32(record, graph, correlationId);
-    if (!SPAN(record, graph, id, GET32(record, graph, deviceId))) return;
+    if (!SPAN(record, graph, id, GET32(record, graph, deviceId))) {
+        SUM_UP(record, graph, id);
+        return;
+    }
     struct tfi_rec_graph_launch *rec = TFI_RESERVE(lane, graph_launch);
     if (!rec) return;
     rec->graph = GET32(record, graph, graphId);
@@ -322,6 +344,7 @@ void tfi_records_convert(struct tfi_thread *lane, uint8_t *buffer, size_t valid,
     write_calls(lane, buffer, valid, TFI_CUPTI_RUNTIME);
     write_calls(lane, buffer, valid, TFI_CUPTI_DRIVER);
     while (tfi_record_next(buffer, valid, &record, &whole)) write_one(lane, record, tfi_record_kind(record), interned);
+    tfi_left_out_write(lane);
     if (!whole) tfi_count_drop(TFI_DROP_DEVICE_UNREAD, 1);
     if (interned) tfi_kinds_judge(tally.timed, tally.timeless, tally.graphs);
 }

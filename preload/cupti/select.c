@@ -142,6 +142,7 @@ static enum tfi_verdict judge(uint32_t thread, uint64_t ticks)
 
 enum tfi_verdict tfi_select_at(uint64_t ticks)
 {
+    if (tfi_config.select == TFI_SELECT_NOTHING) return TFI_VERDICT_OUTSIDE;
     if (TFI_LIKELY(!tfi_recording_switched)) return TFI_VERDICT_INSIDE;
     int64_t word = tfi_recording_at(ticks);
     if (word < 0) return TFI_VERDICT_UNKNOWN;
@@ -151,6 +152,7 @@ enum tfi_verdict tfi_select_at(uint64_t ticks)
 enum tfi_verdict tfi_select_call(uint32_t id, uint32_t thread, uint64_t ticks)
 {
     bool names = tfi_config.select == TFI_SELECT_NAMES;
+    if (tfi_config.select == TFI_SELECT_NOTHING) return TFI_VERDICT_OUTSIDE;
     if (TFI_LIKELY(!names && !tfi_recording_switched)) return TFI_VERDICT_INSIDE;
     if (!make_table()) return TFI_VERDICT_UNKNOWN;
     enum tfi_verdict verdict = tfi_select_at(ticks);
@@ -161,6 +163,7 @@ enum tfi_verdict tfi_select_call(uint32_t id, uint32_t thread, uint64_t ticks)
 
 enum tfi_verdict tfi_select_of(uint32_t id)
 {
+    if (tfi_config.select == TFI_SELECT_NOTHING) return TFI_VERDICT_OUTSIDE;
     if (TFI_LIKELY(tfi_config.select != TFI_SELECT_NAMES && !tfi_recording_switched)) return TFI_VERDICT_INSIDE;
     if (!known.calls || !id) return TFI_VERDICT_UNKNOWN;
     uint32_t entry = known.calls[id % CALLS];

@@ -6,8 +6,9 @@
  * intercepted counts as made where its thread's last one was.
  *
  * Nodes. A node stands for a set of open stages: the stage opened last and the node of those before it, each name
- * once. Each thread has a ring of the nodes it launched in, with the time of the first launch in each. CUPTI's record
- * of a call gives thread and time; they select the ring's entry, which holds until the next entry.
+ * once. Each thread has a ring of the nodes it launched in, with the time of the first launch in each and the innermost
+ * stage's id, by which left_out.c sums. CUPTI's record of a call gives thread and time; they select the ring's entry,
+ * which holds until the next entry.
  *
  * Threads. Only a thread itself changes its own ring. Threads without stages read the ring's `node`, and the thread
  * that converts records reads the entries. If another thread ends a stage, it removes it from the ring by a
@@ -40,6 +41,7 @@
 #define CALLS (1u << 20)
 #define WAITING 4096u
 #define FORWARDS (1u << 16)
+#define UNKNOWN UINT64_MAX    /* the id of a stage that is not known */
 #define NO_NODE 0u            /* no stage is open */
 #define LOST_NODE (NODES - 1) /* stages are open, but no node could be made for them */
 #define IDLE_NODE NODES       /* the call was made in a warm-up step, which is left out of all answers */
@@ -59,7 +61,7 @@ struct slot {
 
 struct forward {
     uint64_t key; /* stored last */
-    uint64_t node;
+    uint64_t node, range;
 };
 
 struct tfi_sums_ring {
@@ -73,10 +75,13 @@ struct tfi_sums_ring {
     uint32_t stale;   /* `node` has stages that are no longer open */
     uint32_t forward; /* node of the forward operator of the running backward one, NO_NODE if none runs */
     uint32_t framed;  /* autograd's frame round a backward operator is open */
-    uint64_t count;   /* entries so far */
+    uint64_t range;   /* id of the innermost stage open in the thread, 0: none, or UNKNOWN */
+    uint64_t noted_range, forward_range; /* as `noted` and `forward` */
+    uint64_t count;                      /* entries so far */
     struct {
         uint64_t ticks;
         uint64_t node;
+        uint64_t range;
     } entry[ENTRIES];
 };
 
@@ -88,6 +93,7 @@ static struct {
     struct tfi_sums_ring *ring[RINGS]; /* by hash of the thread */
     uint64_t with_stages;              /* threads with stages: number << 32 | sum of their places + 1 */
     uint32_t *calls;                   /* by the low part of the id: high part << 20 | node + 1 */
+    uint64_t *ranges;                  /* likewise: id of the innermost stage */
     struct {
         uint32_t id, records;
         uint64_t ns;
@@ -195,6 +201,7 @@ static TFI_COLD struct tfi_sums_ring *attach_as(struct tfi_thread *t, uint32_t t
         ring = make_ring(thread);
         if (ring) ring->tid = t->tid;
         if (ring) ring->node = ring->own = ring->counted = ring->stale = ring->forward = ring->framed = 0;
+        if (ring) ring->range = 0;
         __atomic_store_n(&t->ring, ring, __ATOMIC_RELEASE);
     }
     tfi_unlock_quick(&sums.lock);
@@ -216,19 +223,30 @@ static void adopt(struct tfi_thread *t)
     struct tfi_sums_ring *ring = stages ? attach_as(t, (uint32_t)slot->pthread) : NULL;
     if (!ring) return;
     for (uint32_t i = 0; i < stages && i < TFI_SLOT_STAGES; i++) node = node_in(node, slot->stage[i].name);
+    if (!ring->own) __atomic_store_n(&ring->range, node == NO_NODE ? 0 : UNKNOWN, __ATOMIC_RELAXED);
     if (!ring->own) __atomic_store_n(&ring->node, node, __ATOMIC_RELEASE);
     recount(t);
 }
 
-static void note(struct tfi_sums_ring *ring, uint32_t node)
+static void note(struct tfi_sums_ring *ring, uint32_t node, uint64_t range)
 {
     ring->noted = node;
+    ring->noted_range = range;
     ring->entry[ring->count % ENTRIES].ticks = tfi_ticks();
     ring->entry[ring->count % ENTRIES].node = node;
+    ring->entry[ring->count % ENTRIES].range = range;
     __atomic_store_n(&ring->count, ring->count + 1, __ATOMIC_RELEASE);
 }
 
 /* ---- actions of the program ---- */
+
+/* Stores the innermost stage that the calling thread has open. */
+static void find_range(struct tfi_thread *t)
+{
+    uint32_t i = t->nr_open;
+    while (i > 0 && !(t->open[i - 1].flags & TFI_RANGE_STAGE)) i--;
+    __atomic_store_n(&t->ring->range, i ? t->open[i - 1].id : 0, __ATOMIC_RELAXED);
+}
 
 /* Determines the calling thread's node anew, from all its open stages. */
 static void find_node(struct tfi_thread *t)
@@ -240,6 +258,7 @@ static void find_node(struct tfi_thread *t)
         node = node_in(node, t->open[i].name);
     }
     t->ring->stale = 0;
+    find_range(t);
     __atomic_store_n(&t->ring->node, node, __ATOMIC_RELEASE);
     if (TFI_LIKELY(t->ring->own)) return;
     t->ring->own = 1;
@@ -256,6 +275,7 @@ static void put(struct tfi_thread *t)
         return;
     }
     open->node = t->ring->node;
+    __atomic_store_n(&t->ring->range, open->id, __ATOMIC_RELAXED);
     __atomic_store_n(&t->ring->node, node_in(open->node, open->name), __ATOMIC_RELEASE);
 }
 
@@ -265,9 +285,10 @@ static void taken(struct tfi_thread *t, const struct tfi_open *open, bool top)
 {
     if (!tfi_sums_on) return;
     if (TFI_UNLIKELY(!t->ring) && !attach(t)) return;
-    if (TFI_LIKELY(top && t->ring->own && !t->ring->stale))
+    if (TFI_LIKELY(top && t->ring->own && !t->ring->stale)) {
+        find_range(t);
         __atomic_store_n(&t->ring->node, open->node, __ATOMIC_RELEASE);
-    else if (t->nr_open <= FEW_OPEN) find_node(t);
+    } else if (t->nr_open <= FEW_OPEN) find_node(t);
     else t->ring->stale = 1;
 }
 
@@ -281,6 +302,7 @@ static void ended_elsewhere(const struct tfi_thread *t, const struct tfi_open *o
     struct tfi_sums_ring *ring = tfi_sums_on ? __atomic_load_n(&t->ring, __ATOMIC_ACQUIRE) : NULL;
     uint32_t node = ring ? __atomic_load_n(&ring->node, __ATOMIC_ACQUIRE) : NO_NODE;
     if (node == NO_NODE || node == LOST_NODE || sums.node[node].name != open->name) return;
+    __atomic_store_n(&ring->range, sums.node[node].parent == NO_NODE ? 0 : UNKNOWN, __ATOMIC_RELAXED);
     __atomic_compare_exchange_n(&ring->node, &node, sums.node[node].parent, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
 }
 
@@ -290,12 +312,15 @@ static void counted(struct tfi_thread *t, const struct tfi_open *open, int step,
     if (turned && tfi_sums_on) recount(t);
 }
 
-/* Node of the only thread that has stages. */
-static uint32_t only(void)
+/* Node and innermost stage of the only thread that has stages. */
+static uint32_t only(uint64_t *range)
 {
     uint64_t with_stages = __atomic_load_n(&sums.with_stages, __ATOMIC_ACQUIRE);
+    *range = 0;
     if (with_stages >> 32 != 1 || (uint32_t)with_stages - 1 >= RINGS) return NO_NODE;
-    return __atomic_load_n(&sums.ring[(uint32_t)with_stages - 1]->node, __ATOMIC_ACQUIRE);
+    const struct tfi_sums_ring *ring = sums.ring[(uint32_t)with_stages - 1];
+    *range = __atomic_load_n(&ring->range, __ATOMIC_RELAXED);
+    return __atomic_load_n(&ring->node, __ATOMIC_ACQUIRE);
 }
 
 static struct forward *forward_of(uint32_t thread, int64_t sequence, uint64_t *key)
@@ -317,9 +342,11 @@ void tfi_sums_operator(struct tfi_thread *t, uint32_t forward_thread, int64_t se
     struct forward *f = forward_of(forward_thread ? forward_thread : t->serial, sequence, &key);
     if (forward_thread) {
         t->ring->forward = __atomic_load_n(&f->key, __ATOMIC_ACQUIRE) == key ? (uint32_t)f->node : NO_NODE;
+        t->ring->forward_range = f->range;
         return;
     }
     __atomic_store_n(&f->key, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&f->range, __atomic_load_n(&t->ring->range, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
     __atomic_store_n(&f->node, __atomic_load_n(&t->ring->node, __ATOMIC_RELAXED), __ATOMIC_RELEASE);
     __atomic_store_n(&f->key, key, __ATOMIC_RELEASE);
 }
@@ -339,26 +366,33 @@ void tfi_sums_look(struct tfi_thread *t)
     if (t->ring || attach(t)) {
         if (TFI_UNLIKELY(t->ring->stale)) find_node(t);
         uint32_t node = __atomic_load_n(&t->ring->node, __ATOMIC_RELAXED);
-        if (node == NO_NODE) node = t->ring->forward;
-        if (node == NO_NODE) node = only();
-        if (node != t->ring->noted) note(t->ring, node);
+        uint64_t range = __atomic_load_n(&t->ring->range, __ATOMIC_RELAXED);
+        if (node == NO_NODE) {
+            node = t->ring->forward;
+            range = t->ring->forward_range;
+        }
+        if (node == NO_NODE) node = only(&range);
+        if (node != t->ring->noted || range != t->ring->noted_range) note(t->ring, node, range);
     }
     tfi_guard_clear(t);
 }
 
 /* ---- records of CUPTI; with the token held ---- */
 
-/* Node of a thread's launch at that moment. The ring may move on meanwhile. */
-static uint32_t launched_in(const struct tfi_sums_ring *ring, uint64_t ticks)
+/* Node and innermost stage of a thread's launch at that moment. The ring may move on meanwhile. */
+static uint32_t launched_in(const struct tfi_sums_ring *ring, uint64_t ticks, uint64_t *range)
 {
     uint64_t count = __atomic_load_n(&ring->count, __ATOMIC_ACQUIRE), i = count;
     uint64_t first = count > ENTRIES ? count - ENTRIES : 0;
     if (!count) return LOST_NODE;
     while (i > first + 1 && ring->entry[(i - 1) % ENTRIES].ticks > ticks) i--;
     uint32_t node = (uint32_t)ring->entry[(i - 1) % ENTRIES].node;
+    uint64_t found = ring->entry[(i - 1) % ENTRIES].range;
     bool before = ring->entry[(i - 1) % ENTRIES].ticks > ticks;
     uint64_t now = __atomic_load_n(&ring->count, __ATOMIC_ACQUIRE);
-    return (before && first) || (now > ENTRIES && now - ENTRIES >= i) ? LOST_NODE : node;
+    if ((before && first) || (now > ENTRIES && now - ENTRIES >= i)) return LOST_NODE;
+    *range = found;
+    return node;
 }
 
 static void add(uint32_t node, uint64_t ns, uint32_t records)
@@ -377,11 +411,13 @@ static bool warms(uint64_t ticks)
 void tfi_sums_call(uint32_t id, uint32_t thread, uint64_t start, uint64_t end)
 {
     uint32_t place, node = LOST_NODE;
+    uint64_t range = UNKNOWN;
     if (!tfi_sums_on || !id) return;
     struct tfi_sums_ring *ring = find_ring(thread, &place);
-    if (ring) node = launched_in(ring, start + (end - start) / 2);
+    if (ring) node = launched_in(ring, start + (end - start) / 2, &range);
     if (TFI_UNLIKELY(tfi_recording_switched) && warms(start)) node = IDLE_NODE;
     sums.calls[id % CALLS] = id / CALLS << 20 | (node + 1);
+    sums.ranges[id % CALLS] = range;
     if (TFI_LIKELY(sums.waiting[id % WAITING].id != id)) return;
     add(node, sums.waiting[id % WAITING].ns, sums.waiting[id % WAITING].records);
     sums.waiting[id % WAITING].id = sums.waiting[id % WAITING].records = 0;
@@ -404,6 +440,15 @@ uint32_t tfi_sums_thread(uint32_t thread)
         if (ring && ring->tid == thread && (!found || latest(ring) > latest(found))) found = ring;
     }
     return found ? found->thread : thread;
+}
+
+bool tfi_sums_stage(uint32_t id, uint64_t *range, bool *warmup)
+{
+    if (!tfi_sums_on || !id) return false;
+    uint32_t call = sums.calls[id % CALLS];
+    *range = sums.ranges[id % CALLS];
+    *warmup = (call & (CALLS - 1)) - 1 == IDLE_NODE;
+    return call && call >> 20 == id / CALLS && (*warmup || *range != UNKNOWN);
 }
 
 void tfi_sums_work(uint32_t id, uint64_t ns)
@@ -441,7 +486,7 @@ static void restart(void)
         if (!sums.ring[i]) continue;
         sums.ring[i]->node = sums.ring[i]->counted = sums.ring[i]->own = sums.ring[i]->stale = 0;
         sums.ring[i]->noted = UINT32_MAX;
-        sums.ring[i]->count = 0;
+        sums.ring[i]->count = sums.ring[i]->range = 0;
     }
     sums.nr_nodes = 1;
     sums.with_stages = sums.left_out = 0;
@@ -477,8 +522,9 @@ void tfi_sums_begin(void)
     if (!sums.node) sums.node = tfi_map(NODES * sizeof *sums.node);
     if (!sums.slot) sums.slot = tfi_map(SLOTS * sizeof *sums.slot);
     if (!sums.calls) sums.calls = tfi_map(CALLS * sizeof *sums.calls);
+    if (!sums.ranges) sums.ranges = tfi_map(CALLS * sizeof *sums.ranges);
     if (!sums.forwards) sums.forwards = tfi_map(FORWARDS * sizeof *sums.forwards);
-    if (!sums.node || !sums.slot || !sums.calls || !sums.forwards) return;
+    if (!sums.node || !sums.slot || !sums.calls || !sums.ranges || !sums.forwards) return;
     if (!sums.nr_nodes) sums.nr_nodes = 1;
     tfi_watch(&watcher);
     __atomic_store_n(&tfi_sums_on, 1, __ATOMIC_SEQ_CST);

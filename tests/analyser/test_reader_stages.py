@@ -103,7 +103,7 @@ def test_stages_of_known_numbers(tmp_path, analyze):
 def test_stages_text_and_csv(tmp_path, analyze):
     simple(tmp_path / 'a.tfr', rank=4)
     text = analyze('stages', tmp_path, format='text').out.splitlines()
-    assert re.split(r'  +', text[0]) == ['stage', 'rank', 'calls', 'median', 'p95', 'min', 'max', 'host', 'wall', 'self', 'pct']
+    assert re.split(r'  +', text[0]) == ['stage', 'rank', 'calls', 'median', 'p95', 'min', 'max', 'host', 'wall', 'self', 'done', 'pct']
     assert re.split(r'  +', text[1])[:4] == ['stage 0', '4', '1', '1.000 ms']
     rows = list(csv.DictReader(io.StringIO(analyze('stages', tmp_path, format='csv').out)))
     assert [r['host_us'] for r in rows] == ['1000.000'] * 3 and rows[0]['device_us'] == ''

@@ -18,6 +18,7 @@ from types import SimpleNamespace
 import pytest
 
 import scripted
+import simlog
 import tfr
 from conftest import BUILD, ROOT, built, clean_environment
 from scripted import drops
@@ -370,9 +371,14 @@ def test_needed_function_that_is_missing(play):
 
 
 def test_device_records_not_wanted(play):
-    for env in ({'TFI_ACTIVITIES': 'cpu'}, {'ENABLE_PROFILER_NAMES': ''}):
-        got = play('', env, program='driver')
-        assert got.out.endswith('ok\n') and got.stats is None and (not got.trace or nr_ours(got) == 0)
+    got = play('', {'TFI_ACTIVITIES': 'cpu'}, program='driver')
+    assert got.out.endswith('ok\n') and got.stats is None and nr_ours(got) == 0
+
+
+def test_no_stage_selected(play):
+    """No device record is written; the work of a program without stages has no one to be summed for."""
+    got = play('', {'ENABLE_PROFILER_NAMES': ''}, program='driver')
+    assert got.out.endswith('ok\n') and (not got.trace or nr_ours(got) == 0)
 
 
 def test_fork(play):
@@ -596,15 +602,28 @@ cuda.cuCtxSynchronize()
 """
 
 
-@pytest.mark.parametrize('names, expected', [(None, {0, 1, 2, 3, 4}), ('denoise', {1, 3}), ('vae_*,encode', {0, 4}), ('*', {0, 1, 3, 4})])
-def test_selection(run, python, tmp_path, names, expected):
+NAMES = ['encode', 'denoise', '(none)', 'denoise', 'vae_decode']
+
+
+@pytest.mark.parametrize('names, expected', [(None, {0, 1, 2, 3, 4}), ('denoise', {1, 3}), ('vae_*,encode', {0, 4}), ('*', {0, 1, 3, 4}), ('', set())])
+def test_selection(run, python, analyze, tmp_path, names, expected):
+    """Records are those of the selected stages; the device time of each stage, by the device's log, is known all the same."""
     (tmp_path / 'stages.py').write_text(STAGES)
-    env = {'LD_LIBRARY_PATH': GPU, 'ENABLE_PROFILER_NAMES': names}
-    result = run([python, tmp_path / 'stages.py', 'encode', 'denoise', '-', 'denoise', 'vae_decode'], env)
+    log = tmp_path / 'log'
+    env = {'LD_LIBRARY_PATH': GPU, 'ENABLE_PROFILER_NAMES': names, 'SIMGPU_LOG': log}
+    result = run([python, tmp_path / 'stages.py', *('-' if name == '(none)' else name for name in NAMES)], env)
     assert result.rc == 0, result.err
     trace = scripted.only(scripted.traces(result.dir))
     assert Counter(r.value & 0xff for r in records(trace, 'set')) == Counter({value: 3 for value in expected})
-    assert drops(trace).get('device_outside', 0) >= 3 * (5 - len(expected))
+    assert drops(trace).get('device_summed', 0) >= 3 * (5 - len(expected)) and 'device_outside' not in drops(trace)
+    ran = Counter()
+    for i, work in enumerate(simlog.read(log).works):
+        ran[NAMES[i // 3]] += work.duration
+    rows = {row['stage']: row for row in analyze('stages', result.dir, rc=None)['rows']}
+    assert {name: row['device_us'] for name, row in rows.items()} == pytest.approx({name: ns / 1000 for name, ns in ran.items()}, abs=0.001)
+    for name, row in rows.items():
+        assert (row['device_busy_us'] is None) == (NAMES.index(name) not in expected)
+        assert name == '(none)' or row['done_us'] >= max(row['wall_us'], row['device_us'] / row['calls'])
 
 
 def test_kill(tmp_path, lib):

@@ -101,7 +101,7 @@ static void take_last_calls(struct diff_taken *taken, const struct choice *choic
 static void take_stages(struct diff_taken *taken, const struct scope *scope)
 {
     struct stage_table table = {0};
-    stages_add(&table, &scope->choice, false, true);
+    stages_add(&table, &scope->choice, NULL, false, true);
     taken->has_stages = has_stages(scope->process);
     for (size_t i = 0; i < table.count; i++) {
         if (!selection_wants(scope->chosen, table.row[i].name)) continue;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "ask/stages/deep.h"
+#include "ask/stages/done.h"
 #include "ask/stages/sets.h"
 #include "base/hash.h"
 #include "model/elsewhere.h"
@@ -43,6 +44,7 @@ struct counting {
     struct opened opened;
     struct map whole_of; /* index into process->wholes, by id of a range in pieces */
     size_t *call_of;     /* by whole: its index + 1 in the row's `each`; 0: no piece counted yet */
+    const int64_t *done; /* by range: when its work was done; NULL: no call launched work */
     bool exclusive;
 };
 
@@ -58,6 +60,20 @@ static int64_t wall_of(const struct counting *c, const struct stage_row *row, ui
     const struct wholes *w = &c->choice->process->wholes;
     if (whole == MAP_NONE) return host;
     return is_call && !row->open ? cut_to(c->choice, w->start[whole], w->end[whole]) : 0;
+}
+
+/* Adds the time until a call's work was done. A range in pieces counts once, like its wall time. */
+static void add_done(const struct counting *c, struct stage_row *row, size_t range, uint32_t whole, bool is_call)
+{
+    const struct process *p = c->choice->process;
+    bool in_pieces = whole != MAP_NONE;
+    int64_t start = MAX(in_pieces ? p->wholes.start[whole] : p->ranges.start[range], c->choice->window.from);
+    int64_t done = c->done ? c->done[range] : in_pieces ? p->wholes.end[whole] : p->ranges.end[range];
+    row->done_unknown |= done == DONE_UNKNOWN;
+    if (done == DONE_UNKNOWN || (in_pieces && (!is_call || row->open))) return;
+    done = MIN(done, c->choice->window.to);
+    row->done = add_ns(row->done, MAX(done - (in_pieces ? start : MAX(start, row->done_covered)), 0));
+    row->done_covered = MAX(row->done_covered, done);
 }
 
 /* Returns the index of this call's duration. A later piece of a call adds to the duration of its first piece. In a
@@ -100,7 +116,7 @@ static void count_stage(struct counting *c, size_t range)
     bool is_call = whole == MAP_NONE || !c->call_of[whole];
     if (r->epoch != table->epoch) {
         r->epoch = table->epoch;
-        r->covered = INT64_MIN;
+        r->covered = r->done_covered = INT64_MIN;
         r->open = 0;
     }
     int64_t host = MAX(end - MAX(start, r->covered), 0);
@@ -113,6 +129,7 @@ static void count_stage(struct counting *c, size_t range)
     while (opened->count && opened->stage[opened->count - 1].end <= start)
         table->row[opened->stage[--opened->count].row].open--;
     r->wall = add_ns(r->wall, wall_of(c, r, whole, is_call, host));
+    add_done(c, r, range, whole, is_call);
     if (whole != MAP_NONE) c->call_of[whole] = call + 1;
     if (opened->count) take_from_parent(c, start, end);
     opened->stage = mem_grow(opened->stage, &opened->capacity, opened->count + 1, sizeof *opened->stage);
@@ -133,16 +150,17 @@ static void add_run(struct stage_table *table, const struct choice *choice)
         values_add(&row->each, time);
         row->host = add_ns(row->host, time);
         row->wall = add_ns(row->wall, time);
+        row->done = add_ns(row->done, time);
         row->self = add_ns(row->self, time);
     }
 }
 
-void stages_add(struct stage_table *table, const struct choice *choice, bool exclusive, bool alone)
+void stages_add(struct stage_table *table, const struct choice *choice, const int64_t *done, bool exclusive, bool alone)
 {
     const struct process *process = choice->process;
     const struct ranges *r = &process->ranges;
     const struct wholes *w = &process->wholes;
-    struct counting c = {.table = table, .choice = choice, .exclusive = exclusive};
+    struct counting c = {.table = table, .choice = choice, .exclusive = exclusive, .done = done};
     size_t count, *order = stages_sorted(process, &count);
     uint32_t thread = 0;
     c.call_of = mem_zero(w->table.count, sizeof *c.call_of);
@@ -259,16 +277,44 @@ void stages_add_memory(struct stage_table *table, const struct choice *choice)
     map_free(&ranges);
 }
 
-void stages_add_events(struct stage_table *table, const struct choice *choice)
+/* Adds a sum of work to the stage in which it was launched and to all stages around it. */
+static void add_sum(struct stage_table *table, const struct choice *choice, size_t at, uint32_t range, bool exclusive)
+{
+    const struct process *p = choice->process;
+    const struct stage_times *t = &p->stage_times;
+    const struct window *window = &choice->window;
+    bool cut = t->start[at] < window->from || t->end[at] > window->to || choice->by_step || choice->by_cycle;
+    bool outside = range == MAP_NONE;
+    uint64_t number = ++table->epoch;
+    uint32_t s = outside ? NO_PLACE : range;
+    while (outside || s != NO_PLACE) {
+        uint32_t name = outside ? has_stages(p) ? NAME_OUTSIDE : NAME_RUN : p->ranges.name[s];
+        struct stage_row *row = stages_row(table, p->rank, name);
+        if (row->seen != number) {
+            row->seen = number;
+            row->by_sums = true;
+            row->work_unknown |= cut;
+            row->work = add_ns(row->work, t->busy[at]);
+        }
+        if (outside || exclusive) return;
+        s = stages_around(&choice->attribution->paths, s, p->ranges.start[s]);
+    }
+}
+
+void stages_add_times(struct stage_table *table, const struct choice *choice, bool exclusive)
 {
     const struct process *process = choice->process;
-    const struct event_times *t = &process->event_times;
+    const struct stage_times *t = &process->stage_times;
     struct map ranges = {0};
     ranges_by_id(&ranges, process);
     for (size_t i = 0; i < t->table.count; i++) {
         uint32_t range = map_get(&ranges, t->range[i]);
         struct interval when = {MAX(t->start[i], choice->window.from), MIN(t->end[i], choice->window.to)};
-        if (range != MAP_NONE && choice->lane[t->lane[i]] && choice_stage(choice, range) && when.start < when.end) {
+        if (!choice->lane[t->lane[i]] || when.start > when.end) continue;
+        if (t->busy[i] >= 0) {
+            add_sum(table, choice, i, range, exclusive);
+        } else if (range != MAP_NONE && !process->works.table.count && choice_stage(choice, range) &&
+                   when.start < when.end) {
             struct stage_row *row = stages_row(table, process->rank, process->ranges.name[range]);
             row->by_events = true;
             add_busy(row, process, process->lane[t->lane[i]].device, when);

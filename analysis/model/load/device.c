@@ -287,22 +287,34 @@ void load_graph_launches(struct load *load)
     }
 }
 
-/* Times of a stage from events are not stored as work: they include gaps. */
-void load_stage_devices(struct load *load)
+/* Adds times of stages that come without records of the work; `busy`: NULL if it is not known. */
+static void add_stage_times(struct load *load, const uint64_t *id, const uint64_t *start, const uint64_t *duration,
+                            const uint64_t *busy, const uint64_t *device, const uint64_t *stream)
 {
-    struct event_times *t = &load->process->event_times;
-    const uint64_t *id = load_column(load, COL_stage_device_id), *start = load_column(load, COL_stage_device_start);
-    const uint64_t *duration = load_column(load, COL_stage_device_duration);
-    const uint64_t *device = load_column(load, COL_stage_device_device);
-    const uint64_t *stream = load_column(load, COL_stage_device_stream);
-    event_times_reserve(t, load->group->count);
+    struct stage_times *t = &load->process->stage_times;
+    stage_times_reserve(t, load->group->count);
     for (uint32_t i = 0; i < load_rows(load); i++) {
         size_t at = t->table.count++;
         t->range[at] = id[i];
         t->start[at] = (int64_t)start[i];
         t->end[at] = load_end(start[i], duration[i]);
+        t->busy[at] = busy ? (int64_t)MIN(busy[i], (uint64_t)INT64_MAX) : -1;
         t->lane[at] = process_lane(load->process, (int64_t)device[i], (int64_t)stream[i], true);
     }
+}
+
+void load_stage_devices(struct load *load)
+{
+    add_stage_times(load, load_column(load, COL_stage_device_id), load_column(load, COL_stage_device_start),
+                    load_column(load, COL_stage_device_duration), NULL, load_column(load, COL_stage_device_device),
+                    load_column(load, COL_stage_device_stream));
+}
+
+void load_stage_works(struct load *load)
+{
+    add_stage_times(load, load_column(load, COL_stage_work_id), load_column(load, COL_stage_work_start),
+                    load_column(load, COL_stage_work_duration), load_column(load, COL_stage_work_busy),
+                    load_column(load, COL_stage_work_device), load_column(load, COL_stage_work_stream));
 }
 
 /* ---- waits ---- */

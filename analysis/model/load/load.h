@@ -189,6 +189,7 @@ void load_sets(struct load *load);
 void load_syncs(struct load *load);
 void load_graph_launches(struct load *load);
 void load_stage_devices(struct load *load);
+void load_stage_works(struct load *load);
 /* Called after loading: resolves the threads of calls and the devices of waits. */
 void load_devices_end(struct load *load, struct notes *notes);
 

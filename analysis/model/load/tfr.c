@@ -301,6 +301,7 @@ static const struct {
     {TFI_KIND_sync, {.device = true}, load_syncs},
     {TFI_KIND_graph_launch, {.device = true}, load_graph_launches},
     {TFI_KIND_stage_device, {.device = true}, load_stage_devices},
+    {TFI_KIND_stage_work, {.device = true}, load_stage_works},
     {TFI_KIND_graph_node, {.device = true}, load_graph_nodes},
     {TFI_KIND_graph_source, {.device = true}, load_graph_sources},
     {TFI_KIND_elsewhere, {0}, load_elsewheres},
