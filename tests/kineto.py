@@ -189,23 +189,32 @@ def device_times(works):
 
 
 def stages(document):
-    """{stage: calls, host, each call, last (those that ended last), device, busy, idle} in nanoseconds; inclusive."""
+    """{stage: calls, host, done, each call, last, all, device, busy, idle} in nanoseconds; inclusive.
+
+    `done` is the time in which some call of a thread was open or had work to come; `last` are the times of the calls that
+    ended last, `all` the sum of all, each until its work was done."""
     found = tables(document)
     by_name, works = defaultdict(list), defaultdict(list)
     for s in found['annotation']:
         by_name[collapsed(s.name)].append(s)
+    done = {id(s): s.end for s in found['annotation']}
     for work, chain, _ in belongings(document):
         for name in {collapsed(s.name) for s in chain}:
             works[name].append(work)
+        for s in chain:
+            done[id(s)] = max(done[id(s)], work.end)
     answer = {}
     for name, same in by_name.items():
-        threads = defaultdict(list)
+        threads, until_done = defaultdict(list), defaultdict(list)
         for s in same:
             threads[s.thread].append((s.start, s.end))
+            until_done[s.thread].append((s.start, done[id(s)]))
         device, busy, idle = device_times(works[name])
         answer[name] = SimpleNamespace(calls=len(same), host=sum(map(union, threads.values())),
+                                       done=sum(map(union, until_done.values())),
                                        each=statistics([s.end - s.start for s in same]),
-                                       last={s.end - s.start for s in same if s.end == max(t.end for t in same)},
+                                       last={done[id(s)] - s.start for s in same if s.end == max(t.end for t in same)},
+                                       all=sum(done[id(s)] - s.start for s in same),
                                        device=device, busy=busy, idle=idle, works=len(works[name]))
     return answer
 

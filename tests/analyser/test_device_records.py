@@ -201,3 +201,62 @@ def test_stages_timed_by_events(tmp_path, analyze):
     assert rows['denoise']['device_busy_us'] == pytest.approx(250, abs=0.01)
     assert rows['denoise']['device_us'] is None and rows['denoise']['idle_us'] is None
     assert rows['text encode']['device_busy_us'] is None
+
+
+# ---- when a stage was done, and work whose records were left out ----
+
+def stage_times(analyze, trace, *options):
+    rows = analyze('stages', *options, trace, rc=None)['rows']
+    return {r['stage']: tuple(r[key] and round(r[key], 2) for key in ('done_us', 'device_us', 'device_busy_us', 'idle_us')) for r in rows}
+
+
+def test_when_stages_were_done(tmp_path, analyze):
+    """A stage is done when it and the work launched in it are; calls that overlap so count once; what began in it but ended
+    after it hands on only the work launched while it was open."""
+    t = Trace()
+    t.stage('waits', 100 * US, 500 * US)
+    t.work('kernel', 110 * US, 200 * US, 50 * US, name='k')
+    for start in (600, 610):
+        t.stage('twice', start * US, (start + 5) * US)
+        t.work('kernel', (start + 1) * US, (start + 100) * US, 50 * US, name='k')
+    t.stage('early', 1000 * US, 1050 * US)
+    t.stage('late', 1030 * US, 1080 * US)
+    t.work('kernel', 1040 * US, 1100 * US, 10 * US, name='of both')
+    t.work('kernel', 1060 * US, 1300 * US, 10 * US, name='of the late one')
+    path = t.save(tmp_path / 'rank2.elsewhere.4242.tfr')
+    found = stage_times(analyze, path)
+    assert {name: times[0] for name, times in found.items()} == {'waits': 400, 'twice': 160, 'early': 110, 'late': 280}
+    assert [r['stage'] for r in analyze('stages', path)['rows']] == ['waits', 'late', 'twice', 'early']
+    assert stage_times(analyze, path, '--to', '0.00115')['late'][0] == pytest.approx(120, abs=1)
+    assert stage_times(analyze, path, '--exclusive')['waits'][0] is None
+
+
+def test_work_without_records_is_in_the_sums(tmp_path, analyze):
+    """Sums count for their stage and those around it; where a filter would cut one, the stage's times are unknown."""
+    t = Trace()
+    t.stage('outer', 100 * US, 500 * US)
+    t.stage('inner', 200 * US, 300 * US)
+    t.work('kernel', 210 * US, 400 * US, 30 * US, name='k')
+    for id, start, duration, busy, stream in ((1, 350, 200, 40, 7), (1, 520, 100, 20, 9), (2, 450, 200, 50, 7), (0, 700, 10, 10, 7)):
+        t.records.append(rec('stage_work', device=0, id=id, start=device_ns(start * US, 0), duration=duration * US, busy=busy * US,
+                             stream=stream, works=2))
+    path = t.save(tmp_path / 'rank2.elsewhere.4242.tfr')
+    assert stage_times(analyze, path) == {'outer': (550, 140, None, None), 'inner': (450, 80, None, None), '(none)': (None, 10, None, None)}
+    assert stage_times(analyze, path, '--stream', '9')['outer'] == (520, 20, None, None)
+    assert stage_times(analyze, path, '--to', '0.0005')['outer'][1:] == (None, None, None)
+    assert stage_times(analyze, path, '--exclusive')['outer'][1] == 60
+    screen = analyze('report', path, '--output', tmp_path / 'out', format=None).out
+    assert [' '.join(line.split()) for line in screen.splitlines() if line.endswith(('outer', 'inner'))] == [
+        '1 550.000 us 400.000 us 140.000 us outer', '1 450.000 us 100.000 us 80.000 us inner']
+    timing = json.loads((tmp_path / 'out' / 'timing.json').read_text())['stages']
+    assert {name: s['duration_ms'] for name, s in timing.items()} == {'outer': 0.55, 'inner': 0.45}
+
+
+def test_a_context_that_waited_keeps_its_wall_time(tmp_path, analyze):
+    """TeleFuser's contexts wait at their exit; timing.json has the time that TeleFuser logged."""
+    t = Trace()
+    t.stage('denoise', 100 * US, 500 * US)
+    t.records[-1].values['flags'] |= 0x84000
+    t.work('kernel', 110 * US, 450 * US, 60 * US, name='k')
+    analyze('report', t.save(tmp_path / 'rank2.elsewhere.4242.tfr'), '--output', tmp_path / 'out', format=None)
+    assert json.loads((tmp_path / 'out' / 'timing.json').read_text())['stages']['denoise']['duration_ms'] == 0.4

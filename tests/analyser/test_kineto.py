@@ -58,16 +58,19 @@ def expected_stages(document):
 
 
 def check_one_call(rows, document):
-    """Checks median, p95, min and max of a stage's single calls, and that rows are sorted by time."""
+    """Checks done_us, and median, p95, min and max of a stage's single calls, and that rows are sorted by done_us."""
     expected = kineto.stages(document)
+    launches = {r.name for r in kineto.tables(document)['api'] if 'Launch' in r.name}
+    known = any(kineto.tables(document)[c] for c in kineto.DEVICE_CLASSES) or not launches
     for r in rows:
         if r['stage'] in (kineto.RUN, kineto.NONE):
             continue
         each = expected[r['stage']].each
         assert (ns(r['min_us']), ns(r['max_us'])) == (each.min, each.max), r
+        assert ns(r['done_us']) == (expected[r['stage']].done if known else None), r
         for key in ('median', 'p95'):
             assert abs(ns(r[f'{key}_us']) - getattr(each, key)) <= 1, (key, r)
-    times = [(ns(r['host_us']) or 0, ns(r['device_us']) or 0) for r in rows]
+    times = [(ns(r['done_us'] or r['wall_us']) or 0, ns(r['device_us']) or 0) for r in rows]
     assert times == sorted(times, reverse=True)
 
 

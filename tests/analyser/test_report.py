@@ -104,7 +104,7 @@ def test_timing_of_a_real_trace(tmp_path, analyze, shared_traces, name):
     answer, files = report(analyze, shared_traces / name, '--output', tmp_path)
     timing, stages = files[f'{tmp_path}/timing.json'], kineto.stages(there)
     first, last = kineto.span(there)
-    total, calls = sum(s.each.total for s in stages.values()), sum(s.calls for s in stages.values())
+    total, calls = sum(s.all for s in stages.values()), sum(s.calls for s in stages.values())
     assert (ns(timing['wall_clock_ms']), ns(timing['total_stages_ms'])) == (last - first, total)
     assert set(timing['stages']) == set(stages) and timing['num_stages'] == calls
     for stage, t in timing['stages'].items():

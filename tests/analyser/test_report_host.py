@@ -62,7 +62,7 @@ def test_a_tfr_run_without_markers(run, python, analyze, tmp_path):
     info, = analyze('info', result.dir)['rows']
     assert (row['stage'], row['calls'], row['median_us'], row['pct']) == ('(run)', 1, info['duration_us'], 100)
     text = screen(analyze, result.dir)
-    assert 'no stages were recorded' not in text and re.search(r'^ +1 +[\d.]+ m?s +-  \(run\)$', text, re.M)
+    assert 'no stages were recorded' not in text and re.search(r'^ +1 +([\d.]+ m?s) +\1 +-  \(run\)$', text, re.M)
     check_operators(text, analyze('ops', result.dir)['rows'])
     blocks = [r['values'] for r in analyze('dump', result.dir)['rows'] if r['kind'] == 'memory']
     most = max(v['allocated_bytes'] for v in blocks)

@@ -41,9 +41,10 @@ static void add_own(const struct choice *choice, int64_t *done, const bool *chos
  * if none does. */
 static bool *hand_on(const struct choice *choice, int64_t *done)
 {
-    const struct attribution *a = choice->attribution; /* empty without work */
+    const struct attribution *a = choice->attribution;
     const struct ranges *r = &choice->process->ranges;
     bool *crosses = NULL;
+    if (!a) return NULL; /* there is no work */
     for (size_t i = a->stages; i-- > 0;) {
         size_t at = a->order[i];
         uint32_t outer = a->paths.outer[at];

@@ -15,6 +15,11 @@
  * attribution if the process has device work or times of stages. The caller frees the result. */
 int64_t *stages_done(const struct choice *choice, const struct names *names);
 
+static inline int64_t done_or(const int64_t *done, size_t range, int64_t otherwise)
+{
+    return done && done[range] != DONE_UNKNOWN ? done[range] : otherwise;
+}
+
 /* True if the process has used a device, and neither records nor sums hold all its work. */
 bool device_is_unknown(const struct process *process, const struct names *names);
 

@@ -31,7 +31,9 @@ struct report_stage {
     uint32_t name;
     uint64_t calls;
     int64_t first;
-    int64_t host;    /* time from entry to exit; calls nested in a call of the same stage on one thread count once */
+    int64_t host; /* time from entry to exit; calls nested in a call of the same stage on one thread count once */
+    int64_t
+        done; /* time until its work was done (stages_done), counted likewise; `host` of a call where it is unknown */
     int64_t device;  /* total duration of kernels, copies and sets launched in it */
     int64_t kernels; /* total duration of kernels only */
     uint64_t launches;
@@ -44,6 +46,7 @@ struct report_stage {
     char *trace_file;            /* full path of its trace */
     uint32_t trace;              /* number among the stages that get a trace, or NO_PLACE */
     int64_t covered;             /* while counting: this thread's time is counted up to here */
+    int64_t done_covered;        /* the same for `done` */
     uint64_t epoch;              /* while counting: the thread of `covered` */
     uint64_t seen;               /* while counting: number of the work added last */
 };
@@ -53,6 +56,7 @@ struct unit {
     const struct process **process;
     struct scope **scope; /* by process */
     size_t processes;
+    int64_t **done; /* by process: see stages_done */
     bool has_device, has_stages;
     int64_t first, last;
     int64_t in_stages;       /* time in outermost stages */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ask/stages/done.h"
 #include "ask/stages/order.h"
 #include "ask/stages/sets.h"
 #include "base/sets/keyed.h"
@@ -108,26 +109,40 @@ static struct report_stage *stage_of(struct report *report, struct unit *unit, u
 
 /* ---- host times ---- */
 
-/* Adds the host time of a stage. A continued stage (one that came back to a thread) does not count as a new call. */
-static void count_stage(struct report *report, struct report_stage *stage, int64_t start, int64_t end, bool continued)
+/* One stay of a call on its thread; a call that never left its thread has one. */
+struct visit {
+    int64_t start, end, done;
+    bool continued; /* not the first one of its call */
+    bool one_of;    /* the call has several; `done` then counts once, from its entry */
+};
+
+static void count_stage(struct report *report, struct report_stage *stage, const struct visit *visit)
 {
+    int64_t start = visit->start;
     if (stage->epoch != report->epoch) {
         stage->epoch = report->epoch;
-        stage->covered = INT64_MIN;
+        stage->covered = stage->done_covered = INT64_MIN;
     }
-    stage->calls += !continued;
+    stage->calls += !visit->continued;
     stage->first = MIN(stage->first, start);
-    stage->host = add_ns(stage->host, MAX(end - MAX(start, stage->covered), 0));
-    stage->covered = MAX(stage->covered, end);
+    stage->host = add_ns(stage->host, MAX(visit->end - MAX(start, stage->covered), 0));
+    stage->covered = MAX(stage->covered, visit->end);
+    if (visit->continued) return;
+    stage->done = add_ns(stage->done, MAX(visit->done - (visit->one_of ? start : MAX(start, stage->done_covered)), 0));
+    stage->done_covered = MAX(stage->done_covered, visit->done);
 }
 
-static void collect_stages(struct report *report, struct unit *unit, const struct choice *choice)
+/* `done`: see stages_done. */
+static void collect_stages(struct report *report, struct unit *unit, const struct choice *choice, const int64_t *done)
 {
     const struct process *process = choice->process;
     const struct ranges *r = &process->ranges;
     const struct window *window = &choice->window;
     size_t count, *order = stages_sorted(process, &count);
     int64_t covered = INT64_MIN;
+    struct map wholes = {0};
+    for (size_t i = 0; i < process->wholes.table.count; i++)
+        map_put(&wholes, r->id[process->wholes.range[i]], (uint32_t)i);
     for (size_t i = 0; i < count; i++) {
         size_t at = order[i];
         if (i == 0 || r->thread[at] != r->thread[order[i - 1]]) {
@@ -137,7 +152,11 @@ static void collect_stages(struct report *report, struct unit *unit, const struc
         struct report_stage *stage = choice_stage(choice, at) ? stage_of(report, unit, r->name[at]) : NULL;
         if (stage) {
             int64_t start = MAX(r->start[at], window->from), end = MIN(r->end[at], window->to);
-            count_stage(report, stage, start, end, r->flags[at] & RANGE_CONTINUED);
+            uint32_t whole = map_get(&wholes, r->id[at]);
+            int64_t last = whole == MAP_NONE ? r->end[at] : process->wholes.end[whole];
+            struct visit visit = {start, end, MIN(done_or(done, at, last), window->to), r->flags[at] & RANGE_CONTINUED,
+                                  whole != MAP_NONE};
+            count_stage(report, stage, &visit);
             unit->in_stages = add_ns(unit->in_stages, MAX(end - MAX(start, covered), 0));
             covered = MAX(covered, end);
         }
@@ -147,10 +166,11 @@ static void collect_stages(struct report *report, struct unit *unit, const struc
                   choice_has_steps(choice);
     if (is_run && report->one[NAME_RUN]) {
         report->epoch++;
-        count_stage(report, stage_of(report, unit, NAME_RUN), first, last, false);
+        count_stage(report, stage_of(report, unit, NAME_RUN), &(struct visit){first, last, last, false, false});
         unit->in_stages += last - first;
     }
     free(order);
+    map_free(&wholes);
 }
 
 /* ---- memory ---- */
@@ -278,17 +298,39 @@ static void collect_works(struct report *report, struct unit *unit, const struct
     free(works);
 }
 
+/* Adds the sums of work whose records were left out to their stages and all stages around them. */
+static void collect_sums(struct report *report, struct unit *unit, const struct choice *choice)
+{
+    const struct process *p = choice->process;
+    const struct stage_times *t = &p->stage_times;
+    struct map ranges = {0};
+    if (t->table.count) ranges_by_id(&ranges, p);
+    for (size_t i = 0; i < t->table.count; i++) {
+        uint32_t s = t->busy[i] < 0 || !choice->lane[t->lane[i]] ? MAP_NONE : map_get(&ranges, t->range[i]);
+        report->epoch++;
+        unit->has_device |= t->busy[i] >= 0;
+        for (s = s == MAP_NONE ? NO_PLACE : s; s != NO_PLACE;
+             s = stages_around(&choice->attribution->paths, s, p->ranges.start[s])) {
+            struct report_stage *stage = stage_of(report, unit, p->ranges.name[s]);
+            if (!stage || stage->seen == report->epoch) continue;
+            stage->seen = report->epoch;
+            stage->device = add_ns(stage->device, t->busy[i]);
+        }
+    }
+    map_free(&ranges);
+}
+
 /* ---- choice of the stages that get a trace ---- */
 
 struct choice_of {
     uint32_t name;
-    int64_t host;
+    int64_t done;
 };
 
-static int by_host(const void *a, const void *b, void *names)
+static int by_done(const void *a, const void *b, void *names)
 {
     const struct choice_of *x = a, *y = b;
-    return x->host != y->host ? by_number(y->host, x->host) : names_order(names, x->name, y->name);
+    return x->done != y->done ? by_number(y->done, x->done) : names_order(names, x->name, y->name);
 }
 
 static void choose_stages(struct report *report)
@@ -298,12 +340,12 @@ static void choose_stages(struct report *report)
         for (size_t i = 0; i < report->unit[u].stages; i++) {
             const struct report_stage *stage = &report->unit[u].stage[i];
             struct choice_of *choice = keyed_row(&choices, &stage->name, sizeof stage->name, sizeof *choice);
-            choice->host = add_ns(choice->host, stage->host);
+            choice->done = add_ns(choice->done, stage->done);
         }
     }
     const struct choice_of *choice = choices.row;
     size_t count = choices.count;
-    if (count) qsort_r(choices.row, count, sizeof *choice, by_host, &report->session->model.names);
+    if (count) qsort_r(choices.row, count, sizeof *choice, by_done, &report->session->model.names);
     report->traces = MIN(count, MOST_TRACES);
     report->left_out = count - report->traces;
     struct map numbers = {0};
@@ -356,12 +398,15 @@ void report_collect(struct report *report, struct session *session)
     if (report->units) qsort(report->unit, report->units, sizeof *report->unit, by_rank);
     for (size_t u = 0; u < report->units; u++) {
         struct unit *unit = &report->unit[u];
+        unit->done = mem_zero(unit->processes, sizeof *unit->done);
         for (size_t i = 0; i < unit->processes; i++) {
             const struct choice *choice = &unit->scope[i]->choice;
             scope_attribute(unit->scope[i]);
-            collect_stages(report, unit, choice);
+            unit->done[i] = stages_done(choice, &session->model.names);
+            collect_stages(report, unit, choice, unit->done[i]);
             collect_memory(report, unit, choice);
             collect_works(report, unit, choice);
+            collect_sums(report, unit, choice);
         }
         for (size_t i = 0; i < unit->stages; i++) sort_kernels(report, &unit->stage[i]);
         sort_kernels(report, &unit->all);
@@ -385,6 +430,8 @@ void report_free(struct report *report)
         struct unit *unit = &report->unit[u];
         for (size_t i = 0; i < unit->stages; i++) free_stage(&unit->stage[i]);
         free_stage(&unit->all);
+        for (size_t i = 0; i < unit->processes && unit->done; i++) free(unit->done[i]);
+        free(unit->done);
         free(unit->scope);
         free(unit->process);
         free(unit->stage);

@@ -201,7 +201,7 @@ static void put_devices(struct out *out, const struct report *report)
 struct line {
     uint32_t name;
     uint64_t calls;
-    int64_t host, device;
+    int64_t host, done, device;
 };
 
 struct lines {
@@ -224,7 +224,7 @@ static struct line *line_of(struct lines *lines, uint32_t name)
 static int by_time(const void *a, const void *b, void *names)
 {
     const struct line *x = a, *y = b;
-    int64_t time_x = x->host ? x->host : x->device, time_y = y->host ? y->host : y->device;
+    int64_t time_x = x->done ? x->done : x->device, time_y = y->done ? y->done : y->device;
     return time_x != time_y ? by_number(time_y, time_x) : names_order(names, x->name, y->name);
 }
 
@@ -252,26 +252,28 @@ static void put_stages(struct out *out, const struct report *report)
             struct line *line = line_of(&lines, stage->name);
             line->calls += stage->calls;
             line->host = add_ns(line->host, stage->host);
+            line->done = add_ns(line->done, stage->done);
             line->device = add_ns(line->device, stage->device);
         }
     }
     if (lines.count) {
         qsort_r(lines.line, lines.count, sizeof *lines.line, by_time, &report->session->model.names);
-        out_format(out, "\nstages, all ranks together (host: entry to exit; device: work launched inside)\n");
-        out_format(out, "%12s%14s%14s  stage\n", "calls", "host", "device");
+        out_format(out, "\nstages, all ranks together (done: from entry until the work launched inside was done)\n");
+        out_format(out, "%12s%14s%14s%14s  stage\n", "calls", "done", "host", "device");
     } else {
         out_puts(out, "\nno stages were recorded; mark them with NVTX ranges or torch's record_function\n");
     }
     for (size_t i = 0; i < MIN(lines.count, report_shown(report, SHOWN_STAGES)); i++) {
         const struct line *line = &lines.line[i];
         out_format(out, "%12llu", (unsigned long long)line->calls);
+        report_put_time(out, line->done, 14);
         report_put_time(out, line->host, 14);
         if (device) report_put_time(out, line->device, 14);
         else out_format(out, "%14s", "-");
         out_puts(out, "  ");
         struct text stage = {0};
         short_stage(names_get(names, line->name)->text, names_get(names, line->name)->length, &stage);
-        report_put_name(out, stage.data, stage.length, 42);
+        report_put_name(out, stage.data, stage.length, 56);
         text_free(&stage);
     }
     if (lines.count > report_shown(report, SHOWN_STAGES)) {

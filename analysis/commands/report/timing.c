@@ -1,7 +1,8 @@
 /* timing.c - writes timing.json in TeleFuser's format, for all ranks.
  *
  * The contents are those that TeleFuser would write. A stage's duration is that of its last call, from entry to exit,
- * waiting included; total_stages_ms and num_stages cover all calls. A stage of several ranks has the longest of their
+ * waiting included. A context of TeleFuser has waited for its work at its exit; the duration of any other stage goes on
+ * until its work was done (ask/stages/done.h). total_stages_ms and num_stages cover all calls. A stage of several ranks has the longest of their
  * durations.
  * The values that the program passed to TeleFuser's registry are in the run's metadata, where
  * preload/python/shim_telefuser.py stores them. Only calls since the registry's last reset count; its request_id,
@@ -12,6 +13,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "ask/stages/done.h"
 #include "ask/stages/order.h"
 #include "base/visible.h"
 #include "commands/report/report.h"
@@ -90,19 +92,20 @@ bool report_has_telefuser(const struct report *report)
 
 /* ---- calls ---- */
 
-static void count_call(struct told *told, const struct process *process, uint64_t range, int64_t start, int64_t end)
+static void count_call(struct told *told, const struct process *process, uint64_t range, int64_t start, int64_t end,
+                       int64_t done)
 {
     if (!told->process || end >= told->end) {
         told->process = process;
         told->range = range;
         told->end = end;
-        told->duration = end - start;
+        told->duration = done - start;
     }
-    told->sum = add_ns(told->sum, end - start);
+    told->sum = add_ns(told->sum, done - start);
     told->calls++;
 }
 
-static void count_calls(struct timing *t, size_t u, const struct choice *choice)
+static void count_calls(struct timing *t, size_t u, const struct choice *choice, const int64_t *done)
 {
     const struct process *p = choice->process;
     const struct window *window = &choice->window;
@@ -120,12 +123,15 @@ static void count_calls(struct timing *t, size_t u, const struct choice *choice)
         int64_t end = whole == MAP_NONE ? r->end[at] : p->wholes.end[whole];
         int64_t start = whole == MAP_NONE ? r->start[at] : p->wholes.start[whole];
         bool counts = place != MAP_NONE && !(r->flags[at] & RANGE_CONTINUED) && end >= began;
+        int64_t last = r->flags[at] & TFI_RANGE_WAITS ? end : done_or(done, at, end);
         if (counts && choice_stage(choice, at))
-            count_call(&t->told[u][place], p, r->id[at], MAX(start, window->from), MIN(end, window->to));
+            count_call(&t->told[u][place], p, r->id[at], MAX(start, window->from), MIN(end, window->to),
+                       MIN(last, window->to));
     }
     uint32_t run = map_get(&places, NAME_RUN);
     if (!count && run != MAP_NONE && p->has_time)
-        count_call(&t->told[u][run], p, 0, MAX(p->first, window->from), MIN(p->last, window->to));
+        count_call(&t->told[u][run], p, 0, MAX(p->first, window->from), MIN(p->last, window->to),
+                   MIN(p->last, window->to));
     free(order);
     map_free(&places);
     map_free(&wholes);
@@ -398,7 +404,7 @@ static void collect(struct timing *t)
         int64_t sum = 0;
         uint64_t calls = 0;
         t->told[u] = mem_zero(unit->stages + 1, sizeof **t->told);
-        for (size_t i = 0; i < unit->processes; i++) count_calls(t, u, &unit->scope[i]->choice);
+        for (size_t i = 0; i < unit->processes; i++) count_calls(t, u, &unit->scope[i]->choice, unit->done[i]);
         for (size_t i = 0; i < unit->stages; i++) {
             sum = add_ns(sum, t->told[u][i].sum);
             calls += t->told[u][i].calls;
