@@ -425,7 +425,7 @@ ROWS = [
     row('idle-beside-a-longer-kernel', 'device_streams.py::test_idle_by_hand', 'analysis/ask/device/idle.c',
         '        until = MAX(until, w->end);', '        until = w->end;'),
     # Each poll of an event is an error of `api`.
-    row('not-ready-is-an-error', 'device_calls.py::test_a_call_and_its_id_are_one_call', 'analysis/commands/api.c',
+    row('not-ready-is-an-error', 'device_calls.py::test_a_call_and_its_id_are_one_call', 'analysis/ask/device/call_sums.c',
         'result != 0 && result != NOT_READY', 'result != 0'),
     # A row of `io` has the bytes of one process only.
     row('bytes-of-the-last-process', 'io.py::test_rows[1-function]', 'analysis/ask/io/taken.c',
@@ -684,7 +684,7 @@ ROWS = [
     row('arrows-of-ranks-collide', 'device_export.py::test_several_processes_in_one_file', 'analysis/write/export_tfr.c',
         'file->ids = 1 + MAX(', 'file->ids = 1 + 0 * MAX('),
     # A graph launch is as late as its last node.
-    row('delay-to-the-last-work', 'device_calls.py::test_a_replayed_graph_belongs_to_its_launch', 'analysis/commands/launches.c',
+    row('delay-to-the-last-work', 'device_calls.py::test_a_replayed_graph_belongs_to_its_launch', 'analysis/ask/device/launch_sums.c',
         's->first = s->works ? MIN(s->first, w->start[i])',
         's->first = s->works ? MAX(s->first, w->start[i])'),
     # Kernels have as many threads as blocks.
