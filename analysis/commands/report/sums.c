@@ -21,6 +21,16 @@ static struct unit *unit_of(struct report *report, const struct process *process
     return unit;
 }
 
+/* Returns the scope of a process. Operators of a run of the host alone are many, and nothing asks for their stages. */
+static struct scope *scope_of(const struct selection *chosen, size_t number)
+{
+    struct scope *scope = scope_begin(chosen, number);
+    bool is_kineto = is_of_kineto(scope->process), has_work = scope->process->works.table.count != 0;
+    scope->needs.operators_of_work = (has_work && !is_kineto) || is_filtered(chosen->options);
+    scope->needs.stages_of_spans = scope->needs.operators_of_work || is_kineto;
+    return scope;
+}
+
 static void find_units(struct report *report)
 {
     const struct session *session = report->session;
@@ -30,7 +40,7 @@ static void find_units(struct report *report)
         struct unit *unit = unit_of(report, p);
         unit->process = mem_resize(unit->process, unit->processes + 1, sizeof(void *));
         unit->scope = mem_resize(unit->scope, unit->processes + 1, sizeof(void *));
-        unit->scope[unit->processes] = scope_begin(&report->session->chosen, i);
+        unit->scope[unit->processes] = scope_of(&report->session->chosen, i);
         unit->process[unit->processes++] = p;
         unit->has_stages |= has_stages(p);
         if (p->has_time) {
