@@ -131,8 +131,8 @@ print(found, torch.overrides.has_torch_function.__doc__, torch._C._parse_dispatc
 
 
 @pytest.mark.timeout(500)
-def test_builtins_of_torch_itself(run, analyze, python):
-    plain, result = (run([python, '-c', OF_TORCH], {'TFI_NATIVE': 'torch._C'}, preload, timeout=200) for preload in (False, True))
+def test_builtins_of_torch_itself(run, forked, analyze, python):
+    plain, result = forked(['python', '-c', OF_TORCH]), run([python, '-c', OF_TORCH], {'TFI_NATIVE': 'torch._C'}, timeout=200)
     assert (result.rc, result.out) == (plain.rc, plain.out) and 'tfinject' not in result.err, result.err[-2000:]
     assert plain.rc == 0 and 'Check for __torch_function__' in plain.out
     assert dispatches(analyze('launches', result.dir)['rows'])['stage', 'torch._C._has_torch_function_unary'] == 3
