@@ -325,8 +325,8 @@ def pytest_collection_modifyitems(config, items):
         if 'python' in item.fixturenames and not item.get_closest_marker('xdist_group'):
             for name in shared_by(item):
                 item.add_marker(pytest.mark.xdist_group(f'{item.path.stem}-{name}'))
-    # Slow tests go first, so no worker waits for another one's last test.
-    items.sort(key=lambda item: item.get_closest_marker('slow') is None)
+    # Slow tests go first and then those with torch, so no worker waits for another one's last test.
+    items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in ('slow', 'torch')])
     # xdist recognises a group by a suffix of the test's id, but writes it to a place that pytest 9.2 does not read.
     for item in items if config.getoption('loadgroup', False) else []:
         if group_of(item) and not item.nodeid.endswith('@' + group_of(item)):

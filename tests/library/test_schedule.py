@@ -7,14 +7,13 @@ import itertools
 import json
 import shutil
 import signal
-import subprocess
 from functools import partial
 
 import pytest
 
 import cachedit_alone
 import scripted
-from conftest import BUILD, built, clean_environment
+from conftest import BUILD, built
 from scripted import called, only, stages
 
 OFF, WARMUP, ON = 0, 1, 2
@@ -27,7 +26,7 @@ import json, sys, warnings
 warnings.simplefilter('ignore')
 from torch.profiler import ProfilerAction, schedule
 states = {ProfilerAction.NONE: 0, ProfilerAction.WARMUP: 1, ProfilerAction.RECORD: 2, ProfilerAction.RECORD_AND_SAVE: 2}
-grid, steps = json.load(sys.stdin)
+grid, steps = json.loads(sys.argv[1])
 print(json.dumps([[states[schedule(**g)(i)] for i in range(steps)] for g in grid]))
 '''
 
@@ -47,11 +46,11 @@ def play(script, tmp_path):
 
 
 @pytest.fixture(scope='session')
-def table(python):
+def table(forked):
     """The states that torch.profiler.schedule gives for each row of GRID."""
-    result = subprocess.run([python, '-c', ORACLE], input=json.dumps([GRID, STEPS]), text=True, capture_output=True,
-                            env=clean_environment(), timeout=200, check=True)
-    return json.loads(result.stdout)
+    result = forked(['python', '-c', ORACLE, json.dumps([GRID, STEPS])])
+    assert result.rc == 0, result.err
+    return json.loads(result.out)
 
 
 def text_of(parameters):

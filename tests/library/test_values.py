@@ -135,21 +135,21 @@ def test_header_without_values(pipeline, tfanalyze):
     assert row['reveals']['command_line'] == "program's name" and row['reveals']['values'] is False
 
 
-def test_script_without_values(pipeline, python):
+def test_script_without_values(pipeline, forked):
     """profile_denoise.py names the missing values, asks for them in values(), and runs after they are filled in."""
     base = pipeline('0')
     script = next((base / 'run').glob('profile_denoise.py'))
     (base / 'pipe_alone.py').write_text(PIPELINE.split('for _ in')[0])
     env = {**clean_environment(), 'PYTHONPATH': str(ROOT / 'scripts')}
-    command = [python, script, '--target', 'pipe_alone:denoise', '--warmup', '0', '--output-dir', base / 'out']
-    result = execute(command, env, base)
+    command = ['python', script, '--target', 'pipe_alone:denoise', '--warmup', '0', '--output-dir', base / 'out']
+    result = forked(command, env, base)
     assert 'prompt: the trace has no value of this str; the value is None: set it in values()' in result.out, result.out + result.err
     assert 'steps: the trace has no value of this int' in result.out and 'latents:' not in result.out
     text = script.read_text()
     edited = base / 'profile_edited.py'
     edited.write_text(text.replace('    return inputs\n', '    return {**inputs, "prompt": "x", "steps": 1}\n', 1))
     command[1] = edited
-    result = execute(command, env, base)
+    result = forked(command, env, base)
     assert result.rc == 0 and 'Median iteration time' in result.out, result.out + result.err
 
 

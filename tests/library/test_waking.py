@@ -32,7 +32,7 @@ def test_every_operator_is_recorded(run, python, analyze):
     first = sorted((r.values for r in trace.records if r.kind == 'op'), key=lambda v: v['time'])[:21]
     assert [tfr.name_of(trace.strings, v['name']) for v in first] == ['aten::empty'] * 20 + ['aten::ones']
     out = analyze('dump', result.dir, format=None).out
-    assert sum('aten::empty' in line and line.split()[1:2] != [] for line in out.splitlines()) == 1020
+    assert sum('"aten::empty"' in line and line.split()[1:2] != [] for line in out.splitlines()) == 1020
     calls = {row['name']: row['calls'] for row in analyze('ops', result.dir)['rows']}
     assert {name: calls[name] for name in ('aten::ones', 'aten::empty', 'aten::fill_', 'aten::add')} == {
         'aten::ones': 1000, 'aten::empty': 1020, 'aten::fill_': 1000, 'aten::add': 1000}
