@@ -117,10 +117,10 @@ def test_a_real_timeline(page, shared_traces):
 
 @pytest.mark.slow
 @pytest.mark.torch
-def test_the_totals_of_torchs_page(page, python, shared_traces, tmp_path):
+def test_the_totals_of_torchs_page(page, forked, shared_traces, tmp_path):
     """torch's html draws the points of _coalesce_timeline: each drawn moment that ends its microsecond is one of them."""
     path = shared_traces / ROWS
-    times, sizes = ask(python, TORCH, path, tmp_path / 'again.json')
+    times, sizes = ask(forked, TORCH, path, tmp_path / 'again.json')
     rows = json.loads(gzip.decompress(path.read_bytes()))
     first = min(r[0] for r in rows if r[0] > 0)
     last_of, torchs = {}, dict(zip(times[1:], sizes[1:]))
