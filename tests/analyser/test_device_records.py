@@ -260,3 +260,17 @@ def test_a_context_that_waited_keeps_its_wall_time(tmp_path, analyze):
     t.work('kernel', 110 * US, 450 * US, 60 * US, name='k')
     analyze('report', t.save(tmp_path / 'rank2.elsewhere.4242.tfr'), '--output', tmp_path / 'out', format=None)
     assert json.loads((tmp_path / 'out' / 'timing.json').read_text())['stages']['denoise']['duration_ms'] == 0.4
+
+def test_a_start_long_before_the_device_was_first_read(tmp_path, analyze):
+    """CUPTI gives such times after its timestamp callback was registered again: the kernel is left out, and counted."""
+    now = 1_700_000_000 * 10 ** 9
+    w = Writer()
+    w.chunk([rec('clock', clock=clock, ticks=ns, value=now + ns, error=10) for ns in (0, 10 ** 9) for clock in (REALTIME, MONOTONIC, DEVICE)])
+    kernels = [rec('kernel', name=w.string('k'), start=now + 1000 * US * i - (10 ** 14 if i == 3 else 0), duration=100 * US, correlation=i,
+                   context=1, stream=7) for i in range(1, 6)]
+    w.chunk([rec('thread', serial=1, tid=100, name=w.string('main'), time=1), *kernels], thread=1, tid=100)
+    w.footer()
+    w.save(tmp_path / 'rank0.h.1.tfr')
+    result = analyze('idle', tmp_path, rc=3)
+    assert result['inputs'][0]['lost'] == 1 and (result['totals']['works'], result['totals']['other_us']) == (4, 3700)
+    assert 'at which they cannot have run' in analyze('idle', tmp_path, format='text', rc=3).err

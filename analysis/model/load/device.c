@@ -117,6 +117,17 @@ struct work_columns {
             load_column(load, COL_##kind##_context), load_column(load, COL_##kind##_stream)                            \
     }
 
+/* True if the work cannot have run when its times say: long before the device's clock was first read. CUPTI gives such
+ * times after its timestamp callback was registered again, and older releases of the library recorded them. */
+static bool is_impossible(struct load *load, const struct work_columns *from, uint32_t i)
+{
+    const int64_t margin = 3600000000000; /* an hour: a lost part of the trace may have had the first readings */
+    const struct clock_points *device = &load->process->clock.device;
+    if (!device->count || (int64_t)from->start[i] >= device->point[0].value - margin) return false;
+    load->drops[TFI_DROP_DEVICE_TIMELESS]++;
+    return true;
+}
+
 static size_t add_work(struct load *load, const struct work_columns *from, uint32_t i, enum event_class event_class,
                        struct work_detail **detail)
 {
@@ -198,6 +209,7 @@ void load_kernels(struct load *load)
                                         load_detail_column(load, COL_kernel_dynamic_shared),
                                         load_detail_column(load, COL_kernel_queued)};
     for (uint32_t i = 0; i < load_rows(load); i++) {
+        if (is_impossible(load, &from, i)) continue;
         struct work_detail *detail;
         size_t at = add_work(load, &from, i, CLASS_KERNEL, &detail);
         load->process->works.name[at] = kernel_name(load, name[i]);
@@ -248,6 +260,7 @@ void load_copies(struct load *load)
     const uint64_t *graph = load_column(load, COL_copy_graph), *node = load_column(load, COL_copy_node);
     const struct work_columns from = WORK_COLUMNS(copy);
     for (uint32_t i = 0; i < load_rows(load); i++) {
+        if (is_impossible(load, &from, i)) continue;
         struct work_detail *detail;
         size_t at = add_work(load, &from, i, CLASS_MEMCPY, &detail);
         load->process->works.name[at] = copy_name(load, direction[i], source[i], destination[i]);
@@ -263,6 +276,7 @@ void load_sets(struct load *load)
     const struct work_columns from = WORK_COLUMNS(set);
     uint32_t name = fixed_name(load, "Memset (Device)");
     for (uint32_t i = 0; i < load_rows(load); i++) {
+        if (is_impossible(load, &from, i)) continue;
         struct work_detail *detail;
         size_t at = add_work(load, &from, i, CLASS_MEMSET, &detail);
         load->process->works.name[at] = name;
@@ -277,6 +291,7 @@ void load_graph_launches(struct load *load)
     const struct work_columns from = WORK_COLUMNS(graph_launch);
     const uint64_t *graph = load_column(load, COL_graph_launch_graph);
     for (uint32_t i = 0; i < load_rows(load); i++) {
+        if (is_impossible(load, &from, i)) continue;
         struct work_detail *detail;
         size_t at = add_work(load, &from, i, CLASS_KERNEL, &detail);
         char name[32];
@@ -339,6 +354,7 @@ void load_syncs(struct load *load)
                                       context,
                                       stream};
     for (uint32_t i = 0; i < load_rows(load); i++) {
+        if (is_impossible(load, &from, i)) continue;
         struct work_detail *detail;
         size_t at = add_work(load, &from, i, CLASS_SYNC, &detail);
         load->process->works.name[at] = fixed_name(load, sync_name(type[i]));
