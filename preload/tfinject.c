@@ -129,12 +129,14 @@ void tfi_after_fork_parent(void)
     tfi_cupti_after_fork();
 }
 
-/* Kernels before 4.14 don't wipe the page. A page that is empty is not written to: that would copy it. */
+/* Kernels before 4.14 don't wipe the page. A page that is empty is not written to: that would copy it. One that has this
+ * process's number stays: a signal handler or another fork handler has opened the child's trace, and its thread runs. */
 void tfi_after_fork_child(void)
 {
+    tfi_inside = 0;
+    if (tfi_process_has_begun()) return;
     if (tfi_process->state || tfi_process->holder) *tfi_process = (struct tfi_process){0};
     if (tfi_cupti->phase) *tfi_cupti = (struct tfi_cupti){0};
-    tfi_inside = 0;
 }
 
 /* Resets everything that an earlier trace left in this memory: a parent's, or one that ended with a failed exec. */

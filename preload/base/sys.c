@@ -225,6 +225,12 @@ pid_t tfi_getpid(void)
     return (pid_t)syscall(SYS_getpid);
 }
 
+bool tfi_process_has_begun(void)
+{
+    uint32_t known = __atomic_load_n(&tfi_process->holder, __ATOMIC_RELAXED);
+    return known && known == (uint32_t)tfi_getpid() << 2;
+}
+
 bool tfi_in_shared_child(void)
 {
     return holder() != (uint32_t)tfi_getpid() << 2;

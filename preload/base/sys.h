@@ -57,6 +57,9 @@ void tfi_futex_wake(uint32_t *word);
 pid_t tfi_getpid(void);
 pid_t tfi_gettid(void);
 
+/* True if this process has taken a lock of the library: the state on the page is its own, and not a parent's. */
+bool tfi_process_has_begun(void);
+
 /* True in a child that shares this process's memory, such as that of vfork. Asks the kernel. */
 bool tfi_in_shared_child(void);
 

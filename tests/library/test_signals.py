@@ -75,6 +75,19 @@ def test_many_children(ends_well, lock, how, activities):
     held(ends_well, lock, how, activities, 10000 // (len(LOCKS) * len(CHILDREN) * len(ACTIVITIES)))
 
 
+CHILD = 'import os\nif os.fork():\n    os._exit(os.waitstatus_to_exitcode(os.wait()[1]))\nfor i in range(3000):\n    os.access("/dev/null", 0)\nos._exit(3)'
+
+
+def test_events_in_the_child_before_our_fork_handler(run, lib, victim, python):
+    """A handler may open the child's trace before the library's own fork handler runs, which then forgets nothing.
+
+    It used to start a second thread on the stack of the first."""
+    result = run([python, '-S', '-c', CHILD], {'TFI_ACTIVITIES': 'io'}, preload=f'{lib} {victim("libearly_child.so")}')
+    assert (result.rc, result.err) == (3, '')
+    counts = [sum(r.name == 'access' for r in iotrace.records(trace)) for trace in scripted.traces(result.dir)]
+    assert sorted(counts)[-1] == 6000 and len(counts) <= 2
+
+
 def allocator(name):
     found = ctypes.util.find_library(name)
     assert found, f'lib{name} is missing; `scripts/bootstrap test` installs it'
